@@ -1,0 +1,40 @@
+#include "base/hash.h"
+
+#include "base/status.h"
+
+#include <sodium.h>
+
+int quire_hash_init(void)
+{
+    return sodium_init() < 0 ? QUIRE_INTERNAL : QUIRE_OK;
+}
+
+void quire_random(void *out, size_t n)
+{
+    randombytes_buf(out, n);
+}
+
+struct key256 quire_sha256(const void *data, size_t n)
+{
+    struct key256 k;
+    crypto_hash_sha256(k.bytes, data, n);
+    return k;
+}
+
+struct key256 quire_keyed_hash(const struct key256 *key, const void *data, size_t n)
+{
+    struct key256 k;
+    crypto_generichash(k.bytes, sizeof k.bytes, data, n, key ? key->bytes : NULL,
+                       key ? sizeof key->bytes : 0);
+    return k;
+}
+
+int quire_secret_equal(const void *a, const void *b, size_t n)
+{
+    return sodium_memcmp(a, b, n) == 0;
+}
+
+void quire_key256_hex(const struct key256 *k, char out[65])
+{
+    sodium_bin2hex(out, 65, k->bytes, sizeof k->bytes);
+}

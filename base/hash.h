@@ -1,0 +1,32 @@
+/* 256-bit hashes, by libsodium. Pure; any thread once quire_hash_init() has returned.
+ * `key256` is the name that block tables, HELLO and caches use for such a value.
+ */
+#ifndef QUIRE_BASE_HASH_H
+#define QUIRE_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct key256 {
+    uint8_t bytes[32];
+};
+
+/* Once per process, before any other call here. QUIRE_INTERNAL when libsodium has no entropy. */
+int quire_hash_init(void);
+
+/* Fills out with unpredictable bytes. */
+void quire_random(void *out, size_t n);
+
+/* SHA-256 of data: file identities (HELLO), never secrets. */
+struct key256 quire_sha256(const void *data, size_t n);
+
+/* BLAKE2b-256 of data under key: the prefix chain, MACs. key may be NULL: unkeyed. */
+struct key256 quire_keyed_hash(const struct key256 *key, const void *data, size_t n);
+
+/* Constant-time comparison, for secrets. */
+int quire_secret_equal(const void *a, const void *b, size_t n);
+
+/* 64 lower-case hex digits and a NUL into out. */
+void quire_key256_hex(const struct key256 *k, char out[65]);
+
+#endif

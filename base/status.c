@@ -1,0 +1,46 @@
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int quire_fail(struct quire_error *err, enum quire_status status, const char *format, ...)
+{
+    if (err) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(err->text, sizeof err->text, format, args);
+        va_end(args);
+    }
+    return (int)status;
+}
+
+void quire_error_prefix(struct quire_error *err, const char *format, ...)
+{
+    if (!err)
+        return;
+    char old[QUIRE_ERROR_BYTES];
+    memcpy(old, err->text, sizeof old);
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(err->text, sizeof err->text, format, args);
+    va_end(args);
+    if (n >= 0 && (size_t)n < sizeof err->text)
+        snprintf(err->text + n, sizeof err->text - (size_t)n, ": %.*s",
+                 (int)(sizeof err->text - (size_t)n), old);
+}
+
+const char *quire_status_name(int status)
+{
+    switch ((enum quire_status)status) {
+    case QUIRE_OK: return "ok";
+    case QUIRE_INVALID: return "invalid";
+    case QUIRE_NOT_FOUND: return "not found";
+    case QUIRE_UNSUPPORTED: return "unsupported";
+    case QUIRE_EXHAUSTED: return "exhausted";
+    case QUIRE_NO_MEMORY: return "out of memory";
+    case QUIRE_IO: return "i/o error";
+    case QUIRE_INTERNAL: return "internal error";
+    }
+    return "unknown status";
+}

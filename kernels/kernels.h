@@ -1,0 +1,272 @@
+/* kernels/: the one interface between the engine and the arithmetic.
+ *
+ * A backend is a table of functions over an opaque object. `ref` (plain C, the normative
+ * arithmetic of docs/numerics.md) and `cpu` are linked in; `cuda` is a library opened where a
+ * driver answers. Nothing here knows a model, a request or a scheduler.
+ *
+ * Threads: every call on one backend comes from one thread, the engine's. A backend may own
+ * worker threads; none is visible here.
+ * Order: operations take effect in the order of the calls. On a device they may still be running
+ * when the call returns: fence() and wait() tell when results may be read on the host.
+ * Memory: pointers named `dev` live in the backend's memory (host memory for ref and cpu) and
+ * must never be dereferenced by the caller. Operations allocate nothing.
+ * Errors: an operation returns a status and err's text; after a failed operation on a device the
+ * backend is dead and says so from every later call.
+ *
+ * Shapes: row-major, last index fastest. T = tokens in the step, H = hidden size, D = head_dim,
+ * Q = query heads, KV = KV heads, V = vocabulary. Activations are f32 at every point.
+ */
+#ifndef QUIRE_KERNELS_H
+#define QUIRE_KERNELS_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum k_dtype { K_F32, K_F16, K_BF16 };
+size_t k_dtype_bytes(enum k_dtype dtype);
+const char *k_dtype_name(enum k_dtype dtype); /* "float32", "float16", "bfloat16" */
+
+/* How the products of a GEMM are summed (docs/numerics.md). The form is part of what bits are promised for. */
+enum k_gemm_form {
+    K_FORM_LANE, /* 16 fp32 lanes over k, one fixed tree: any weight dtype */
+    K_FORM_TILE, /* 32-deep bf16 tiles, activations as two bf16 terms: bf16 weights only */
+};
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+/* Part of a weight matrix as it lies in a mapped checkpoint. A shard is a view of fewer rows or
+ * columns of the same mapping. The mapping must outlive the weight; it is used in place where the
+ * backend computes on host memory. */
+struct k_weight_view {
+    const void *data;        /* host memory, row 0, column 0 of the part; any alignment ≥ the dtype's */
+    enum k_dtype dtype;
+    uint32_t n_rows;         /* output features */
+    uint32_t n_cols;         /* input features */
+    uint64_t row_stride_bytes;
+};
+
+#define K_WEIGHT_MAX_PARTS 4
+struct k_weight; /* one or more parts stacked along rows (q, k and v; gate and up) */
+
+/* ---- KV cache ------------------------------------------------------------------------------ */
+
+/* One layer's K and V: each [n_blocks, KV, block_tokens, D] of dtype, in backend memory. */
+struct k_kv_layer {
+    void *k_dev;
+    void *v_dev;
+};
+
+struct k_kv_shape {
+    enum k_dtype dtype; /* K_F16 or K_F32 */
+    uint32_t n_kv_heads;
+    uint32_t head_dim; /* multiple of 16, at most 256 */
+    uint32_t block_tokens;
+};
+
+/* ---- operations ----------------------------------------------------------------------------- */
+
+struct k_embed_args { /* out[t] = table[ids[t]] widened to f32 */
+    const struct k_weight *table; /* [V, H] */
+    const uint32_t *ids_dev;      /* [T], each < V */
+    float *out_dev;               /* [T, H] */
+    uint32_t n_tokens;
+};
+
+struct k_rmsnorm_args { /* x += add; out = x * rsqrt(mean(x²) + eps) * weight */
+    float *x_dev;           /* [T, H] residual stream, updated in place when add_dev is not NULL */
+    const float *add_dev;   /* [T, H] or NULL */
+    const float *weight_dev; /* [H] */
+    float *out_dev;         /* [T, H]; may not alias x_dev */
+    uint32_t n_tokens, n_cols;
+    float eps;
+};
+
+struct k_gemm_args { /* y[t, r] = Σ_k w[r, k] x[t, k] (+ bias[r]) */
+    const struct k_weight *weight; /* [N, K] */
+    const float *x_dev;            /* [T, K] */
+    const float *bias_dev;         /* [N] or NULL */
+    float *y_dev;                  /* [T, N] */
+    uint32_t n_tokens;
+};
+
+struct k_rope_angles_args { /* cos and sin of position × inv_freq, once a step, for every layer */
+    const uint32_t *positions_dev; /* [T] */
+    const float *inv_freq_dev;     /* [n_freqs] */
+    float *cos_sin_dev;            /* [T, n_freqs, 2], each multiplied by scale */
+    uint32_t n_tokens, n_freqs;
+    float scale; /* YaRN's attention factor, else 1 */
+};
+
+struct k_rope_kv_args { /* per-head RMSNorm of q and k (optional), RoPE, K and V into their blocks */
+    float *qkv_dev;              /* [T, (Q + 2 KV) * D]: q rotated in place */
+    const float *q_norm_dev;     /* [D] or NULL */
+    const float *k_norm_dev;     /* [D] or NULL */
+    float eps;
+    const float *cos_sin_dev;    /* [T, D / 2, 2] */
+    const uint32_t *slots_dev;   /* [T]: block id * block_tokens + offset */
+    const struct k_kv_shape *kv;
+    const struct k_kv_layer *layer;
+    uint32_t n_tokens, n_q_heads;
+};
+
+/* A sequence's tokens in this step. Position p reads the KV of positions (p - window, p]. */
+struct k_attn_row {
+    uint32_t token;      /* index of its first token in the step's arrays */
+    uint32_t n_tokens;
+    uint32_t position;   /* of that first token */
+    uint32_t table;      /* offset of its block table in tables_dev */
+};
+struct k_attention_args {
+    const float *qkv_dev;            /* [T, (Q + 2 KV) * D]: only q is read; K and V come from the cache */
+    float *out_dev;                  /* [T, Q * D] */
+    const struct k_attn_row *rows;   /* [n_rows] HOST memory: planning input */
+    const struct k_attn_row *rows_dev; /* the same in backend memory */
+    const uint32_t *tables_dev;      /* block ids; entry i of a table covers positions [i, i+1) * block_tokens */
+    const struct k_kv_shape *kv;
+    const struct k_kv_layer *layer;
+    void *workspace_dev;             /* k_plan_bytes().attention */
+    uint32_t n_rows, n_tokens, n_q_heads;
+    uint32_t window; /* 0 = all earlier positions */
+    float scale;
+};
+
+struct k_silu_mul_args { /* out[t, i] = silu(gate_up[t, i]) * gate_up[t, n + i] */
+    const float *gate_up_dev; /* [T, 2 n] */
+    float *out_dev;           /* [T, n] */
+    uint32_t n_tokens, n_cols;
+};
+
+struct k_gather_args { /* out[i] = x[index[i]] */
+    const float *x_dev;        /* [T, H] */
+    const uint32_t *index_dev; /* [n_rows] */
+    float *out_dev;            /* [n_rows, H] */
+    uint32_t n_rows, n_cols;
+};
+
+/* ---- sampling -------------------------------------------------------------------------------- */
+
+#define K_MAX_LOGPROBS 20
+
+/* How often a token stands in a sequence, for penalties. Ids ascending, each once. */
+struct k_token_count {
+    uint32_t id;
+    uint32_t n_output; /* among generated tokens */
+};
+struct k_logit_bias {
+    uint32_t id;
+    float bias; /* -INFINITY forbids the token */
+};
+
+/* One row of logits and what to do with it. Host memory, read before the call returns. */
+struct k_sample_row {
+    float temperature;         /* < 1e-5: greedy */
+    float top_p;               /* (0, 1]; 1 = off */
+    float min_p;               /* [0, 1]; 0 = off */
+    uint32_t top_k;            /* 0 = off */
+    float repetition_penalty;  /* 1 = off; over prompt and output tokens */
+    float presence_penalty;    /* 0 = off; over output tokens */
+    float frequency_penalty;   /* 0 = off; over output tokens */
+    const struct k_token_count *counts; /* needed when a penalty is on */
+    uint32_t n_counts;
+    const struct k_logit_bias *biases;  /* added first; an id at most once */
+    uint32_t n_biases;
+    const uint32_t *mask;      /* NULL, or a bit a token, bit set = allowed: grammar masks */
+    uint64_t seed;             /* the draw is a function of (seed, position, choice) alone */
+    uint32_t position;         /* of the token being drawn */
+    uint32_t choice;
+    int32_t n_logprobs;        /* -1 none; 0 the chosen token's; 1..20 also that many best */
+    int64_t forced;            /* -1, or the token to report instead of drawing (prompt logprobs) */
+};
+
+struct k_sample_result {
+    uint32_t token;
+    uint32_t rank;       /* 1 = the best raw logit; only when n_logprobs >= 0 */
+    float logprob;       /* log softmax of the raw logits at token; only when n_logprobs >= 0 */
+    uint32_t n_top;      /* min(n_logprobs, V) */
+    bool bad_logits;     /* a raw logit was NaN or +inf, or nothing is allowed: token is meaningless */
+    uint32_t top_ids[K_MAX_LOGPROBS];     /* best first; ties: lower id first */
+    float top_logprobs[K_MAX_LOGPROBS];
+};
+
+struct k_sample_args {
+    float *logits_dev;              /* [n_rows, V]: destroyed */
+    const struct k_sample_row *rows; /* [n_rows] host */
+    struct k_sample_result *results; /* [n_rows] host; valid after wait() on a later fence */
+    void *workspace_dev;             /* k_plan_bytes().sample */
+    uint32_t n_rows, n_vocab;
+};
+
+/* ---- the table -------------------------------------------------------------------------------- */
+
+struct k_backend; /* begins with `const struct k_backend_ops *ops` */
+
+struct k_backend_ops {
+    const char *name;         /* "ref", "cpu", "cuda" */
+    const char *description;  /* one line for people: what it runs on */
+    uint32_t overlap_depth;   /* steps that may be in flight beyond the one being planned: 0 or 1 */
+    void (*close)(struct k_backend *b);
+
+    /* memory: called while a model is opened, never after it is ready */
+    int (*alloc)(struct k_backend *b, uint64_t bytes, void **dev, struct quire_error *err); /* 64-byte aligned */
+    void (*free)(struct k_backend *b, void *dev);
+    int (*weight_create)(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
+                         struct k_weight **out, struct quire_error *err);
+    void (*weight_destroy)(struct k_backend *b, struct k_weight *w);
+    bool (*supports_form)(struct k_backend *b, enum k_gemm_form form, enum k_dtype weights);
+
+    /* a step: begin wakes workers, end lets them sleep */
+    int (*step_begin)(struct k_backend *b, struct quire_error *err);
+    int (*step_end)(struct k_backend *b, struct quire_error *err);
+    int (*copy_in)(struct k_backend *b, void *dst_dev, const void *src, uint64_t bytes, struct quire_error *err);
+    int (*copy_out)(struct k_backend *b, void *dst, const void *src_dev, uint64_t bytes, struct quire_error *err);
+    int (*fence)(struct k_backend *b, uint64_t *ticket, struct quire_error *err);
+    int (*wait)(struct k_backend *b, uint64_t ticket, struct quire_error *err);
+
+    int (*embed)(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err);
+    int (*rmsnorm)(struct k_backend *b, const struct k_rmsnorm_args *a, struct quire_error *err);
+    int (*gemm)(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err);
+    int (*rope_angles)(struct k_backend *b, const struct k_rope_angles_args *a, struct quire_error *err);
+    int (*rope_kv)(struct k_backend *b, const struct k_rope_kv_args *a, struct quire_error *err);
+    int (*attention)(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err);
+    int (*silu_mul)(struct k_backend *b, const struct k_silu_mul_args *a, struct quire_error *err);
+    int (*gather)(struct k_backend *b, const struct k_gather_args *a, struct quire_error *err);
+    int (*sample)(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err);
+};
+
+struct k_backend {
+    const struct k_backend_ops *ops;
+};
+
+struct k_backend_options {
+    const char *device;        /* "auto", "ref", "cpu", "cuda", "cuda:N" */
+    uint32_t n_threads;        /* 0 = the physical cores this process may use */
+    enum k_gemm_form form;
+};
+
+/* Opens a backend. "auto" takes the best this machine has; *why says in one line which and why
+ * (static or owned by the backend). QUIRE_UNSUPPORTED when the machine or the build lacks it. */
+int k_backend_open(const struct k_backend_options *options, struct k_backend **out,
+                   const char **why, struct quire_error *err);
+
+/* ---- planning ---------------------------------------------------------------------------------
+ * Host arithmetic only, so that memory can be planned for a device this machine does not have. */
+
+struct k_plan_dims {
+    uint32_t n_tokens;   /* most tokens in a step */
+    uint32_t n_seqs;     /* most sequences in a step */
+    uint32_t n_logits;   /* most logit rows in a step */
+    uint32_t n_vocab, n_q_heads, n_kv_heads, head_dim;
+    uint32_t max_model_len;
+    uint32_t n_threads;
+};
+struct k_plan_bytes {
+    uint64_t attention;
+    uint64_t sample;
+};
+int k_plan_workspace(const char *backend_name, const struct k_plan_dims *dims,
+                     struct k_plan_bytes *out, struct quire_error *err);
+
+#endif

@@ -1,0 +1,93 @@
+/* memory/: which KV block holds what. Ids only, never bytes: the same code plans a GPU's memory on a laptop.
+ *
+ * A KV group is a set of layers with the same attention span: full, or a sliding window. Each
+ * group has a pool of blocks of its own and each sequence a block table per group. Full blocks that
+ * were computed may be published under their hash and shared; a block nobody refers to stays
+ * findable until the pool hands it out again (least recently used first, the tail of a sequence
+ * before its head).
+ *
+ * Pure: no clock, thread, I/O or device. One thread at a time. The cache owns every block; a
+ * kv_table owns references on blocks and must be released before the cache is destroyed.
+ *
+ * Invariants (kv_cache_check):
+ *  1. In each group, every block is exactly one of: referenced (count > 0), free and cached, free and blank.
+ *  2. A block's reference count is the number of table entries that name it.
+ *  3. The free list of a group holds exactly its unreferenced blocks, blank ones first, then cached ones by last use.
+ *  4. The prefix index maps a hash to at most one block of a group, and that block carries that hash.
+ *  5. Without tables, all blocks of all groups are free.
+ */
+#ifndef QUIRE_MEMORY_KV_CACHE_H
+#define QUIRE_MEMORY_KV_CACHE_H
+
+#include "base/hash.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define KV_MAX_GROUPS 4
+#define KV_NO_BLOCK UINT32_MAX /* table entry behind a window: never read */
+
+struct kv_config {
+    uint32_t block_tokens; /* positions a block holds */
+    uint32_t n_groups;
+    bool prefix_caching;
+    struct {
+        uint32_t n_blocks;
+        uint32_t window; /* 0 = full attention; else positions that stay readable, the token's own included */
+    } groups[KV_MAX_GROUPS];
+};
+
+struct kv_cache;
+struct kv_table; /* one sequence's block tables */
+
+int kv_cache_create(const struct kv_config *config, struct kv_cache **out, struct quire_error *err);
+void kv_cache_destroy(struct kv_cache *cache);
+
+int kv_table_create(struct kv_cache *cache, struct kv_table **out, struct quire_error *err);
+/* Drops every reference, tail first, and the table. NULL is fine. */
+void kv_table_destroy(struct kv_table *table);
+
+/* Takes references on the longest prefix that every group still holds, at most max_tokens
+ * positions and whole blocks only, into an empty table. Returns the positions covered. For a windowed group only
+ * the blocks that the next position can read are needed; entries before them are KV_NO_BLOCK. */
+uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uint32_t n_hashes,
+                        uint32_t max_tokens);
+
+/* Makes sure positions [0, n_tokens) have blocks (those behind a window excepted). All or nothing:
+ * QUIRE_EXHAUSTED leaves the table as it was. n_computed: positions already computed; a windowed group first gives
+ * back what no position >= n_computed can read. */
+int kv_table_reserve(struct kv_table *table, uint32_t n_computed, uint32_t n_tokens);
+
+/* Names the computed, full block `index` (in blocks) of every group so that others can match it.
+ * A hash that is already named keeps its first block. No-op without prefix caching. */
+void kv_table_publish(struct kv_table *table, uint32_t index, const struct key256 *hash);
+
+/* Fills the empty table `to` with references on the first n_blocks blocks of `from`, which must be
+ * computed: the choices of one request share their prompt. */
+int kv_table_share(const struct kv_table *from, uint32_t n_blocks, struct kv_table *to);
+
+/* Gives back all blocks, tail first; the table is empty again. */
+void kv_table_clear(struct kv_table *table);
+
+/* Block ids of one group; entry i covers positions [i, i + 1) * block_tokens. Valid until the table changes. */
+const uint32_t *kv_table_blocks(const struct kv_table *table, uint32_t group, uint32_t *n_blocks);
+
+struct kv_usage {
+    uint32_t n_blocks, n_free, n_cached_free; /* n_cached_free is part of n_free */
+    uint64_t n_evicted;                       /* cached blocks whose content was given up */
+};
+struct kv_usage kv_cache_usage(const struct kv_cache *cache, uint32_t group);
+
+/* The most blocks of a group one sequence of n_tokens positions can hold at once when at most
+ * chunk positions are computed a step: what must fit for a request to be servable at all. */
+uint32_t kv_blocks_needed(const struct kv_config *config, uint32_t group, uint32_t n_tokens,
+                          uint32_t chunk);
+
+/* Forgets every cached block that nobody refers to. */
+void kv_cache_drop_cached(struct kv_cache *cache);
+
+/* Checks the invariants above; QUIRE_INTERNAL names the first that is broken. O(blocks). */
+int kv_cache_check(const struct kv_cache *cache, struct quire_error *err);
+
+#endif

@@ -1,0 +1,88 @@
+/* text/: tokenizer, incremental detokenizer and chat templates of one model directory.
+ *
+ * Rust inside (crates `tokenizers`, `minijinja`), C outside. A struct quire_text is immutable once
+ * opened: any number of threads may call it at once. A struct quire_detok belongs to one
+ * stream and one thread at a time. No call prints, aborts or lets a panic out.
+ *
+ * Strings are UTF-8 with a length; strings that come out are also NUL-terminated (the NUL is not
+ * counted). What a call hands out through a `**out` parameter is the caller's and is given back
+ * with quire_text_free().
+ */
+#ifndef QUIRE_TEXT_H
+#define QUIRE_TEXT_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct quire_text;  /* tokenizer + templates */
+struct quire_detok; /* the state of one detokenized stream */
+
+/* Reads tokenizer.json and, where present, tokenizer_config.json, chat_template.jinja and
+ * special_tokens_map.json of model_dir. QUIRE_INVALID with the file and the field named. */
+int quire_text_open(const char *model_dir, struct quire_text **out, struct quire_error *err);
+void quire_text_close(struct quire_text *text);
+void quire_text_free(void *p);
+
+/* One more than the largest token id, added tokens included. */
+uint32_t quire_text_n_ids(const struct quire_text *text);
+
+/* The id of a token by its exact content ("<|im_end|>"), or -1. */
+int64_t quire_text_token_id(const struct quire_text *text, const char *content);
+
+/* text → ids. Special tokens written in the text are recognised. add_special: also what the
+ * tokenizer's post-processor adds (BOS). "" gives 0 ids when add_special is false.
+ * QUIRE_INVALID when the text is not UTF-8. */
+int quire_text_encode(const struct quire_text *text, const char *utf8, size_t n_bytes,
+                      bool add_special, uint32_t **ids, size_t *n_ids, struct quire_error *err);
+
+/* ids → text, whole. Ids past the tokenizer give "". Bytes that are not UTF-8 come as U+FFFD. */
+int quire_text_decode(const struct quire_text *text, const uint32_t *ids, size_t n_ids,
+                      bool skip_special, char **out, size_t *n_bytes, struct quire_error *err);
+
+/* The raw bytes one token stands for (may be part of a UTF-8 character; byte-level tokens are
+ * undone): what `logprobs[].bytes` shows. Special tokens give their content. */
+int quire_text_token_bytes(const struct quire_text *text, uint32_t id, uint8_t **out,
+                           size_t *n_bytes, struct quire_error *err);
+
+/* Incremental: the concatenation of all pushes and the finish equals quire_text_decode() of the
+ * same ids, and no piece ends inside a UTF-8 character. prompt ids (may be NULL, 0) are context
+ * only: decoders such as Llama 2's strip a leading space at the start of the text.
+ * The strings stay valid until the next call on the same detok. */
+int quire_detok_open(const struct quire_text *text, const uint32_t *prompt, size_t n_prompt,
+                     bool skip_special, struct quire_detok **out, struct quire_error *err);
+int quire_detok_push(struct quire_detok *detok, uint32_t id, const char **piece, size_t *n_bytes,
+                     struct quire_error *err);
+int quire_detok_finish(struct quire_detok *detok, const char **piece, size_t *n_bytes,
+                       struct quire_error *err);
+void quire_detok_close(struct quire_detok *detok);
+
+/* Renders a chat template.
+ * messages_json: JSON array; tools_json: JSON array or NULL; kwargs_json: JSON object or NULL
+ * (chat_template_kwargs: becomes variables of the template). template_name: NULL = "default", or
+ * "tool_use" when tools are given and the model has one of that name.
+ * continue_final: the last message is left open (continue_final_message).
+ * QUIRE_UNSUPPORTED when the model has no template; QUIRE_INVALID with the template's own words
+ * when it called raise_exception, or when the JSON or the rendering fails. */
+struct quire_chat {
+    const char *messages_json;
+    const char *tools_json;
+    const char *kwargs_json;
+    const char *template_name;
+    bool add_generation_prompt;
+    bool continue_final;
+};
+int quire_text_chat(const struct quire_text *text, const struct quire_chat *chat, char **out,
+                    size_t *n_bytes, struct quire_error *err);
+
+/* True when a chat template was found. */
+bool quire_text_has_chat(const struct quire_text *text);
+
+/* SHA-256 over the files that decide what this object does, in the order tokenizer.json,
+ * tokenizer_config.json, chat_template.jinja (absent ones skipped, each preceded by its length as
+ * 8 little-endian bytes): a front end and an engine compare it in HELLO. */
+void quire_text_identity(const struct quire_text *text, uint8_t sha256[32]);
+
+#endif
