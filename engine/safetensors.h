@@ -1,0 +1,43 @@
+/* A checkpoint's weights, mapped read-only and used in place: a single model.safetensors, or the
+ * shards that model.safetensors.index.json lists.
+ *
+ * The files are hostile until checked: header length, JSON, dtypes, shapes, offsets (inside the file, aligned to the dtype,
+ * not overlapping, size = shape × dtype) are verified when opened; data is never touched. Owns the
+ * mappings; every view dies with it. Any thread may read.
+ */
+#ifndef QUIRE_ENGINE_SAFETENSORS_H
+#define QUIRE_ENGINE_SAFETENSORS_H
+
+#include "base/status.h"
+#include "kernels/kernels.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct safetensors;
+
+#define SAFETENSORS_MAX_DIMS 8
+struct safetensors_tensor {
+    const char *name;
+    enum k_dtype dtype;
+    uint32_t n_dims;
+    uint64_t shape[SAFETENSORS_MAX_DIMS];
+    const void *data;
+    uint64_t n_bytes;
+};
+
+/* Opens every file of the directory's checkpoint. Errors name file and tensor. */
+int safetensors_open(const char *model_dir, struct safetensors **out, struct quire_error *err);
+/* Checks one file image in memory: what the fuzzer calls. `data` is borrowed. */
+int safetensors_open_memory(const void *data, size_t n_bytes, struct safetensors **out,
+                            struct quire_error *err);
+void safetensors_close(struct safetensors *st);
+
+/* NULL when there is none of that name. Tensors of a dtype that Quire cannot use are listed with
+ * n_dims = 0 and fail only when they are asked for by safetensors_find. */
+int safetensors_find(const struct safetensors *st, const char *name,
+                     struct safetensors_tensor *out, struct quire_error *err);
+uint64_t safetensors_total_bytes(const struct safetensors *st);
+uint32_t safetensors_n_files(const struct safetensors *st);
+
+#endif

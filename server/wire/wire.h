@@ -1,0 +1,172 @@
+/* The frames between a front end and an engine: encode and decode, no I/O. docs/protocol.md is the
+ * specification; a client can be written from that page alone.
+ *
+ * A frame is a 16-byte little-endian header {u32 length of the body, u16 type, u16 flags,
+ * u64 request id} and a body of at most WIRE_MAX_BODY bytes. Bodies are tagged fields {u16 tag, with the
+ * top bit set when the reader must understand it; u16 zero; u32 length; bytes}. An unknown
+ * tag with the bit set refuses the frame, without it is skipped: old and new can talk.
+ *
+ * Decoders check everything and never read past the body. Decoded pointers are borrowed from the
+ * body. Encoders append to an evbuffer-free growable buffer that the caller owns. Any thread.
+ */
+#ifndef QUIRE_SERVER_WIRE_H
+#define QUIRE_SERVER_WIRE_H
+
+#include "base/hash.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WIRE_VERSION 1
+#define WIRE_HEADER_BYTES 16
+#define WIRE_MAX_BODY (32u << 20)
+
+enum wire_type {
+    WIRE_HELLO = 1,   /* both ways, first */
+    WIRE_SUBMIT = 2,  /* front → engine */
+    WIRE_ACCEPT = 3,  /* engine → front */
+    WIRE_REFUSE = 4,
+    WIRE_TOKENS = 5,  /* generated tokens of one or more choices of one request */
+    WIRE_PROMPT_LOGPROBS = 6,
+    WIRE_DONE = 7,    /* one choice is over */
+    WIRE_CANCEL = 8,  /* front → engine: a request, or one choice of it */
+    WIRE_CREDIT = 9,  /* front → engine: bytes it is ready to receive beyond those already granted */
+    WIRE_CONTROL = 10, /* front → engine: named commands */
+    WIRE_STATS = 11,  /* front → engine: asks (empty); engine → front: answers */
+    WIRE_DRAIN = 12,  /* either way: no new requests from here on */
+    WIRE_ERROR = 13,  /* engine → front: the connection is about to be closed, and why */
+};
+
+struct wire_buffer { /* growable bytes; zero it to begin, wire_buffer_free() to end */
+    uint8_t *data;
+    size_t n, capacity;
+    bool failed; /* an allocation failed: contents are void */
+};
+void wire_buffer_free(struct wire_buffer *b);
+
+struct wire_header {
+    uint32_t body_bytes;
+    uint16_t type;
+    uint64_t request;
+};
+/* 1: a header was read; 0: fewer than WIRE_HEADER_BYTES; QUIRE_INVALID as negative (-QUIRE_INVALID): unknown
+ * type, non-zero flags or a body over the limit. */
+int wire_header_read(const uint8_t *data, size_t n, struct wire_header *out, struct quire_error *err);
+
+struct wire_hello {
+    uint32_t version;
+    struct key256 identity_text;   /* quire_text_identity() */
+    struct key256 identity_config; /* SHA-256 of config.json */
+    const char *model;             /* name, for messages; not NUL-terminated: n_model */
+    size_t n_model;
+    /* engine → front only (zero from a front): */
+    uint32_t vocab_size, max_model_len, max_num_seqs, block_tokens;
+    uint32_t n_eos;
+    const uint8_t *eos;            /* n_eos × u32, unaligned little endian: wire_u32() */
+    uint64_t initial_credit;       /* front → engine: bytes it will take */
+    const char *description;       /* engine → front: device line for people */
+    size_t n_description;
+    const uint8_t *key_proof;      /* front → engine over tcp: see docs/protocol.md; n_key_proof = 0 or 32 */
+    size_t n_key_proof;
+    const uint8_t *nonce;          /* engine → front over tcp: challenge; n_nonce = 0 or 32 */
+    size_t n_nonce;
+};
+
+struct wire_bias {
+    uint32_t id;
+    float bias;
+};
+struct wire_submit {
+    const uint32_t *prompt;        /* encode: host array. decode: NULL, read prompt_bytes with wire_u32() */
+    const uint8_t *prompt_bytes;
+    uint32_t n_prompt;
+    uint32_t max_tokens, n, min_tokens, top_k;
+    float temperature, top_p, min_p;
+    float repetition_penalty, presence_penalty, frequency_penalty;
+    bool has_seed, ignore_eos;
+    uint64_t seed;
+    int32_t n_logprobs, n_prompt_logprobs;
+    int32_t priority;
+    uint64_t deadline_us;
+    struct key256 tenant;
+    const uint32_t *stop_token_ids; /* encode; decode: stop_bytes */
+    const uint8_t *stop_bytes;
+    uint32_t n_stop_token_ids;
+    const struct wire_bias *biases; /* encode; decode: bias_bytes, 8 bytes each {u32 id, f32} */
+    const uint8_t *bias_bytes;
+    uint32_t n_biases;
+};
+
+struct wire_token {                /* one generated or prompt token */
+    uint32_t choice;               /* 0 for prompt logprobs */
+    uint32_t token;
+    bool has_logprob;
+    float logprob;                 /* carried as its bits */
+    uint32_t rank;
+    uint32_t n_top;                /* <= 20 */
+    uint32_t top_ids[20];
+    float top_logprobs[20];
+};
+
+enum wire_finish { WIRE_FINISH_STOP, WIRE_FINISH_LENGTH, WIRE_FINISH_CANCELLED, WIRE_FINISH_ERROR };
+struct wire_done {
+    uint32_t choice;
+    uint32_t finish;
+    bool last;
+    bool has_stop_token;
+    uint32_t stop_token;
+    uint32_t n_prompt, n_cached, n_generated;
+    const char *message;
+    size_t n_message;
+};
+struct wire_refuse {
+    uint32_t status;               /* enum quire_status */
+    uint32_t retry_after_ms;
+    const char *message;
+    size_t n_message;
+};
+struct wire_stats {
+    uint32_t n_running, n_waiting;
+    uint64_t n_waiting_tokens;
+    double kv_usage;
+    uint64_t n_preemptions, n_prefix_queries, n_prefix_hits;
+    uint64_t n_prompt_tokens, n_generation_tokens, n_steps, n_blocks_leaked;
+    uint32_t n_blocks, n_block_tokens;
+    bool draining;
+};
+
+/* Encoders append one whole frame. QUIRE_NO_MEMORY, or QUIRE_INVALID when the body would be over the limit. */
+int wire_put_hello(struct wire_buffer *b, const struct wire_hello *hello);
+int wire_put_submit(struct wire_buffer *b, uint64_t request, const struct wire_submit *submit);
+int wire_put_accept(struct wire_buffer *b, uint64_t request);
+int wire_put_refuse(struct wire_buffer *b, uint64_t request, const struct wire_refuse *refuse);
+int wire_put_tokens(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens, uint32_t n_tokens);
+int wire_put_prompt_logprobs(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens, uint32_t n_tokens);
+int wire_put_done(struct wire_buffer *b, uint64_t request, const struct wire_done *done);
+int wire_put_cancel(struct wire_buffer *b, uint64_t request, int64_t choice); /* choice -1: all */
+int wire_put_credit(struct wire_buffer *b, uint64_t n_bytes);
+int wire_put_control(struct wire_buffer *b, const char *command);
+int wire_put_stats_request(struct wire_buffer *b);
+int wire_put_stats(struct wire_buffer *b, const struct wire_stats *stats);
+int wire_put_drain(struct wire_buffer *b);
+int wire_put_error(struct wire_buffer *b, uint32_t status, const char *message);
+
+/* Decoders of a body. QUIRE_INVALID names the field. */
+int wire_get_hello(const uint8_t *body, size_t n, struct wire_hello *out, struct quire_error *err);
+int wire_get_submit(const uint8_t *body, size_t n, struct wire_submit *out, struct quire_error *err);
+int wire_get_refuse(const uint8_t *body, size_t n, struct wire_refuse *out, struct quire_error *err);
+int wire_get_done(const uint8_t *body, size_t n, struct wire_done *out, struct quire_error *err);
+int wire_get_cancel(const uint8_t *body, size_t n, int64_t *choice, struct quire_error *err);
+int wire_get_credit(const uint8_t *body, size_t n, uint64_t *n_bytes, struct quire_error *err);
+int wire_get_control(const uint8_t *body, size_t n, const char **command, size_t *n_command, struct quire_error *err);
+int wire_get_stats(const uint8_t *body, size_t n, struct wire_stats *out, struct quire_error *err);
+int wire_get_error(const uint8_t *body, size_t n, uint32_t *status, const char **message, size_t *n_message, struct quire_error *err);
+
+/* TOKENS and PROMPT_LOGPROBS: call with *cursor = 0 until it returns 0. 1: *out is filled; negative: -QUIRE_INVALID. */
+int wire_next_token(const uint8_t *body, size_t n, size_t *cursor, struct wire_token *out, struct quire_error *err);
+
+uint32_t wire_u32(const uint8_t *bytes, size_t index);
+
+#endif
