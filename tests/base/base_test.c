@@ -1,0 +1,146 @@
+/* base/: the error convention, hashes, JSON getters. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void errors_are_cut_and_never_overrun(void **state)
+{
+    (void)state;
+    struct {
+        struct quire_error err;
+        char canary[8];
+    } box;
+    memcpy(box.canary, "canary!", 8);
+    char longer[2 * QUIRE_ERROR_BYTES];
+    memset(longer, 'x', sizeof longer);
+    longer[sizeof longer - 1] = 0;
+
+    assert_int_equal(quire_fail(&box.err, QUIRE_IO, "%s", longer), QUIRE_IO);
+    assert_int_equal(strlen(box.err.text), QUIRE_ERROR_BYTES - 1);
+    quire_error_prefix(&box.err, "%s", longer);
+    assert_int_equal(strlen(box.err.text), QUIRE_ERROR_BYTES - 1);
+    quire_fail(&box.err, QUIRE_INVALID, "field: wrong");
+    quire_error_prefix(&box.err, "file %d", 7);
+    assert_string_equal(box.err.text, "file 7: field: wrong");
+    assert_string_equal(box.canary, "canary!");
+    assert_int_equal(quire_fail(NULL, QUIRE_INVALID, "nobody listens"), QUIRE_INVALID);
+}
+
+static void hashes_are_the_published_ones(void **state)
+{
+    (void)state;
+    char hex[65];
+    struct key256 k = quire_sha256("abc", 3);
+    quire_key256_hex(&k, hex);
+    assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    /* BLAKE2b-256 of "abc", as Python's hashlib.blake2b(b"abc", digest_size=32) gives it. */
+    k = quire_keyed_hash(NULL, "abc", 3);
+    quire_key256_hex(&k, hex);
+    assert_string_equal(hex, "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
+    struct key256 a = quire_keyed_hash(&k, "abc", 3);
+    k.bytes[31] ^= 1;
+    struct key256 b = quire_keyed_hash(&k, "abc", 3);
+    assert_false(quire_secret_equal(&a, &b, sizeof a));
+}
+
+static void json_refuses_what_is_not_clean(void **state)
+{
+    (void)state;
+    struct quire_error err;
+    json_t *value;
+    static const char *const bad[] = {
+        "", "{", "{\"a\":1,\"a\":2}", "[1] x", "\"\xff\"", "{\"a\":\"\\u0000\"}", "NaN", "[1e999]",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(quire_json_parse(bad[i], strlen(bad[i]), 8, "body", &value, &err),
+                         QUIRE_INVALID);
+        assert_null(value);
+        assert_int_equal(strncmp(err.text, "body: ", 6), 0);
+    }
+    assert_int_equal(quire_json_parse("[[[]]]", 6, 3, "body", &value, &err), QUIRE_OK);
+    json_decref(value);
+    assert_int_equal(quire_json_parse("[[[]]]", 6, 2, "body", &value, &err), QUIRE_INVALID);
+
+    size_t n = 200000;
+    char *deep = malloc(n);
+    memset(deep, '[', n);
+    assert_int_equal(quire_json_parse(deep, n, 64, "body", &value, &err), QUIRE_INVALID);
+    free(deep);
+}
+
+static void json_getters_check_type_and_range(void **state)
+{
+    (void)state;
+    struct quire_error err;
+    json_t *o;
+    const char *text = "{\"i\":5,\"f\":0.5,\"s\":\"x\",\"b\":true,\"n\":null,\"neg\":-1}";
+    assert_int_equal(quire_json_parse(text, strlen(text), 8, "body", &o, &err), QUIRE_OK);
+
+    uint32_t u = 9;
+    double f = 9;
+    bool b = false;
+    const char *s = "default";
+    assert_int_equal(quire_json_u32(o, "body", "i", 0, 10, &u, &err), QUIRE_OK);
+    assert_int_equal(u, 5);
+    assert_int_equal(quire_json_u32(o, "body", "n", 0, 10, &u, &err), QUIRE_OK);
+    assert_int_equal(u, 5);
+    assert_int_equal(quire_json_u32(o, "body", "i", 6, 10, &u, &err), QUIRE_INVALID);
+    assert_string_equal(err.text, "body: i: must be between 6 and 10, got 5");
+    assert_int_equal(quire_json_u32(o, "body", "neg", 0, 10, &u, &err), QUIRE_INVALID);
+    assert_int_equal(quire_json_u32(o, "body", "f", 0, 10, &u, &err), QUIRE_INVALID);
+    assert_int_equal(quire_json_u32(o, "body", "b", 0, 10, &u, &err), QUIRE_INVALID);
+    assert_int_equal(quire_json_f64(o, "body", "i", 0, 10, &f, &err), QUIRE_OK);
+    assert_true(f == 5);
+    assert_int_equal(quire_json_f64(o, "body", "s", 0, 10, &f, &err), QUIRE_INVALID);
+    assert_int_equal(quire_json_bool(o, "body", "b", &b, &err), QUIRE_OK);
+    assert_true(b);
+    assert_int_equal(quire_json_bool(o, "body", "i", &b, &err), QUIRE_INVALID);
+    assert_int_equal(quire_json_string(o, "body", "absent", &s, &err), QUIRE_OK);
+    assert_string_equal(s, "default");
+    assert_int_equal(quire_json_string(o, "body", "i", &s, &err), QUIRE_INVALID);
+    json_decref(o);
+}
+
+static void json_files_are_bounded(void **state)
+{
+    (void)state;
+    struct quire_error err;
+    json_t *value;
+    char path[] = "/tmp/quire-base-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "{\"a\": [1, 2]}", 13), 13);
+    close(fd);
+    assert_int_equal(quire_json_read_file(path, 13, &value, &err), QUIRE_OK);
+    json_decref(value);
+    assert_int_equal(quire_json_read_file(path, 12, &value, &err), QUIRE_INVALID);
+    unlink(path);
+    assert_int_equal(quire_json_read_file(path, 12, &value, &err), QUIRE_NOT_FOUND);
+    assert_non_null(strstr(err.text, "quire-base-"));
+    assert_null(strstr(err.text, "/tmp"));
+}
+
+int main(void)
+{
+    if (quire_hash_init() != QUIRE_OK)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_are_cut_and_never_overrun),
+        cmocka_unit_test(hashes_are_the_published_ones),
+        cmocka_unit_test(json_refuses_what_is_not_clean),
+        cmocka_unit_test(json_getters_check_type_and_range),
+        cmocka_unit_test(json_files_are_bounded),
+    };
+    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}

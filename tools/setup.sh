@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# Installs what Quire's build (and, with `test` or `demo`, its tests or its demo) needs and this machine lacks.
+#
+#   bash tools/setup.sh [build] [demo] [test]
+#
+# This is the one list of what Quire takes from the distribution. Debian 12 or later and Ubuntu 24.04 or later. Says
+# what it installs before it does, asks nothing, does nothing twice, and changes no setting. Other scripts
+# source it and call quire_setup; afterwards QUIRE_CARGO and QUIRE_RUSTC name the Rust tools to build with.
+
+QUIRE_PACKAGES_build="gcc g++ make cmake ninja-build pkg-config libevent-dev libjansson-dev libsodium-dev libcmocka-dev ca-certificates"
+QUIRE_PACKAGES_demo="curl jq"
+QUIRE_PACKAGES_test="curl jq git clang libclang-rt-dev python3 python3-venv"
+# The least Rust that the crates in text/Cargo.lock build with (text/Cargo.toml says the same).
+QUIRE_RUST_MIN="1.85"
+
+quire_say() { printf 'quire: %s\n' "$*" >&2; }
+quire_die() { printf 'quire: %s\n' "$*" >&2; exit 1; }
+
+quire_as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        env DEBIAN_FRONTEND=noninteractive "$@"
+    elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+        sudo -n env DEBIAN_FRONTEND=noninteractive "$@"
+    else
+        quire_die "packages are missing, and this needs root or a sudo that asks no password. Run it as root, or have someone run: apt-get install $QUIRE_MISSING"
+    fi
+}
+
+quire_is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+quire_apt_update() {
+    [ -n "${QUIRE_APT_FRESH:-}" ] && return
+    quire_say "refreshing the package lists"
+    quire_as_root apt-get update -qq >/dev/null || quire_die "apt-get update failed: is there a network?"
+    QUIRE_APT_FRESH=1
+}
+
+quire_install() {
+    QUIRE_MISSING="$*"
+    [ -n "$QUIRE_MISSING" ] || return 0
+    quire_say "installing from the distribution: $QUIRE_MISSING"
+    quire_apt_update
+    local log; log=$(mktemp)
+    if ! quire_as_root apt-get install -y -qq --no-install-recommends $QUIRE_MISSING >"$log" 2>&1; then
+        tail -5 "$log" >&2
+        rm -f "$log"
+        quire_die "apt-get could not install: $QUIRE_MISSING"
+    fi
+    rm -f "$log"
+}
+
+# Prints 1.85 for "rustc 1.85.1 (...)"; nothing when there is no such program.
+quire_rust_version() { "$1" --version 2>/dev/null | sed -nE 's/^(rustc|cargo) ([0-9]+\.[0-9]+).*/\2/p'; }
+quire_at_least() { [ -n "$1" ] && [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -1)" = "$2" ]; }
+
+quire_use_rust() { # cargo rustc: remembers the pair when both are recent enough
+    quire_at_least "$(quire_rust_version "$1")" "$QUIRE_RUST_MIN" || return 1
+    quire_at_least "$(quire_rust_version "$2")" "$QUIRE_RUST_MIN" || return 1
+    QUIRE_CARGO=$(command -v "$1")
+    QUIRE_RUSTC=$(command -v "$2")
+    export QUIRE_CARGO QUIRE_RUSTC
+}
+
+# Rust: the one on PATH if recent enough, else the newest that the distribution has.
+quire_setup_rust() {
+    quire_use_rust cargo rustc && return
+    [ -x "$HOME/.cargo/bin/cargo" ] && quire_use_rust "$HOME/.cargo/bin/cargo" "$HOME/.cargo/bin/rustc" && return
+    local v; for v in $(ls /usr/bin/cargo-1.* 2>/dev/null | sed 's/.*cargo-//' | sort -rV); do
+        quire_use_rust "/usr/bin/cargo-$v" "/usr/bin/rustc-$v" && return
+    done
+    quire_say "the Rust on this machine is missing or older than $QUIRE_RUST_MIN"
+    quire_apt_update
+    # Debian 12 keeps a current Rust as cargo-web and rustc-web, Ubuntu as cargo-1.NN and rustc-1.NN.
+    local versions; versions=$(apt-cache search --names-only '^cargo-1\.[0-9]+$' | awk '{print $1}' | sed 's/cargo-//' | sort -rV)
+    local c candidate
+    for c in cargo $(for v in $versions; do echo "cargo-$v"; done) cargo-web; do
+        candidate=$(apt-cache policy "$c" 2>/dev/null | sed -nE 's/^ +Candidate: ([0-9]+\.[0-9]+).*/\1/p')
+        if quire_at_least "$candidate" "$QUIRE_RUST_MIN"; then
+            quire_install "$c" "${c/cargo/rustc}"
+            hash -r
+            case $c in
+                cargo-1.*) quire_use_rust "/usr/bin/$c" "/usr/bin/${c/cargo/rustc}" && return ;;
+                *) quire_use_rust /usr/bin/cargo /usr/bin/rustc && return ;;
+            esac
+        fi
+    done
+    quire_die "no Rust $QUIRE_RUST_MIN or later is to be had from the distribution; install one from https://rustup.rs and run this again"
+}
+
+# quire_setup build [demo] [test]
+quire_setup() {
+    if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+        quire_say "this is neither Debian nor Ubuntu: nothing is installed for you. Needed are: $QUIRE_PACKAGES_build (by your distribution's names), and Rust $QUIRE_RUST_MIN or later"
+        quire_use_rust cargo rustc || quire_die "cargo and rustc $QUIRE_RUST_MIN or later are not on PATH"
+        return
+    fi
+    local kind package list missing=""
+    for kind in "$@"; do
+        list="QUIRE_PACKAGES_$kind"
+        for package in ${!list}; do
+            quire_is_installed "$package" || case " $missing " in *" $package "*) ;; *) missing="$missing $package" ;; esac
+        done
+    done
+    quire_install $missing
+    quire_setup_rust
+}
+
+# quire_build PRESET: configures when needed and builds, quietly unless it fails.
+quire_build() {
+    local root preset log
+    root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+    preset=$1
+    log=$(mktemp)
+    (cd "$root" && cmake --preset "$preset" -DQUIRE_CARGO="$QUIRE_CARGO" -DQUIRE_RUSTC="$QUIRE_RUSTC" &&
+        cmake --build --preset "$preset") >"$log" 2>&1 ||
+        { tail -40 "$log" >&2; rm -f "$log"; quire_die "the $preset build failed (its last lines stand above)"; }
+    rm -f "$log"
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+    set -eu
+    [ $# -gt 0 ] || set -- build
+    for kind in "$@"; do
+        case $kind in build | demo | test) ;; *) quire_die "usage: bash tools/setup.sh [build] [demo] [test]" ;; esac
+    done
+    quire_setup "$@"
+    quire_say "ready: $QUIRE_CARGO ($(quire_rust_version "$QUIRE_CARGO"))"
+fi
