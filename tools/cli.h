@@ -1,0 +1,61 @@
+/* Command lines from tables: names, aliases, defaults and help text in one place.
+ *
+ * "--name value" and "--name=value"; underscores count as dashes, so that vLLM's --max_model_len works. An
+ * unknown option names the nearest known one. Main thread only; every string points into argv or is static.
+ */
+#ifndef QUIRE_TOOLS_CLI_H
+#define QUIRE_TOOLS_CLI_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum cli_kind {
+    CLI_STRING, /* const char ** */
+    CLI_LIST,   /* struct cli_list *: may be repeated, and takes several values after one name */
+    CLI_U32,    /* uint32_t * */
+    CLI_U64,    /* uint64_t * */
+    CLI_BYTES,  /* uint64_t *: 1048576, 512M, 4GiB, 1.5G */
+    CLI_F64,    /* double * */
+    CLI_FLAG,   /* bool *: --name sets, --no-name clears */
+    CLI_GROUP,  /* a heading in the help; target is NULL */
+};
+
+#define CLI_MAX_LIST 64
+struct cli_list {
+    const char *items[CLI_MAX_LIST];
+    size_t n;
+};
+
+struct cli_option {
+    const char *names; /* "max-num-seqs", or "port,p": the first is shown; all are accepted */
+    enum cli_kind kind;
+    void *target;
+    bool *given;       /* set when the option was on the command line; may be NULL */
+    double min, max;   /* of numbers; both 0 = no bound but the type's */
+    const char *value; /* "N", "PATH": shown in the help */
+    const char *help;
+};
+
+struct cli_command {
+    const char *name;
+    const char *usage;       /* "quire serve MODEL [options]" */
+    const char *about;       /* paragraphs before the options */
+    const char *examples;    /* after them */
+    const struct cli_option *options; /* ends with names = NULL */
+    const char **positionals[4];      /* ends with NULL; those after the first may stay NULL */
+};
+
+/* *help: --help was given; everything else is then unset. */
+int cli_parse(const struct cli_command *command, int argc, char **argv, bool *help,
+              struct quire_error *err);
+void cli_print_help(const struct cli_command *command);
+
+/* "512M" → bytes. */
+int cli_parse_bytes(const char *text, uint64_t *out);
+/* "1.53 GiB", for people. */
+const char *cli_bytes_text(uint64_t n_bytes, char out[32]);
+
+#endif
