@@ -20,9 +20,10 @@ enum model_rope { MODEL_ROPE_DEFAULT, MODEL_ROPE_LINEAR, MODEL_ROPE_LLAMA3, MODE
 struct model_desc {
     char architecture[64];   /* "Qwen2ForCausalLM" */
     enum k_dtype dtype;      /* of the weights as config.json says (torch_dtype or dtype) */
+    bool dtype_stated;       /* false: it says nothing (dtype is K_F32), and the stored weights decide */
     uint32_t vocab_size, hidden_size, n_layers, n_q_heads, n_kv_heads, head_dim;
     uint32_t intermediate_size;
-    uint32_t max_position;   /* max_position_embeddings (times the YaRN factor where transformers does so) */
+    uint32_t max_position;   /* max_position_embeddings; times the linear factor; for YaRN, factor × original */
     float rms_eps;
     bool tied_embeddings;
     bool q_bias, k_bias, v_bias, o_bias, mlp_bias;

@@ -1,9 +1,10 @@
 /* A checkpoint's weights, mapped read-only and used in place: a single model.safetensors, or the
  * shards that model.safetensors.index.json lists.
  *
- * The files are hostile until checked: header length, JSON, dtypes, shapes, offsets (inside the file, aligned to the dtype,
- * not overlapping, size = shape × dtype) are verified when opened; data is never touched. Owns the
- * mappings; every view dies with it. Any thread may read.
+ * The files are hostile until checked: header length, JSON, dtypes, shapes and offsets (inside the
+ * file, aligned to a dtype that Quire computes with, without overlap or gap, size = shape × dtype)
+ * are verified when opened; data is never touched. Owns the mappings; every view dies with it. Any
+ * thread may read. The files must not be changed in place while they are open.
  */
 #ifndef QUIRE_ENGINE_SAFETENSORS_H
 #define QUIRE_ENGINE_SAFETENSORS_H
@@ -19,6 +20,7 @@ struct safetensors;
 #define SAFETENSORS_MAX_DIMS 8
 struct safetensors_tensor {
     const char *name;
+    const char *file; /* the shard it lies in, for messages */
     enum k_dtype dtype;
     uint32_t n_dims;
     uint64_t shape[SAFETENSORS_MAX_DIMS];
@@ -33,8 +35,8 @@ int safetensors_open_memory(const void *data, size_t n_bytes, struct safetensors
                             struct quire_error *err);
 void safetensors_close(struct safetensors *st);
 
-/* NULL when there is none of that name. Tensors of a dtype that Quire cannot use are listed with
- * n_dims = 0 and fail only when they are asked for by safetensors_find. */
+/* QUIRE_NOT_FOUND when there is none of that name. A tensor of a dtype that Quire cannot use fails
+ * only here, when it is asked for: QUIRE_UNSUPPORTED. *out is zero on failure. */
 int safetensors_find(const struct safetensors *st, const char *name,
                      struct safetensors_tensor *out, struct quire_error *err);
 uint64_t safetensors_total_bytes(const struct safetensors *st);
