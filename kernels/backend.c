@@ -1,0 +1,43 @@
+/* Chooses a backend. This file alone is built for the oldest machine of the architecture, so that a
+ * machine without the instructions the kernels need gets a message and not an illegal instruction. */
+#include "kernels/kernels.h"
+#include "kernels/ref/ref.h"
+
+#include <string.h>
+
+static int check_machine(struct quire_error *err)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "this CPU has no AVX2 and FMA: Quire needs x86-64-v3 (Intel since 2013, "
+                          "AMD since 2015) or aarch64");
+#else
+    (void)err;
+#endif
+    return QUIRE_OK;
+}
+
+int k_backend_open(const struct k_backend_options *options, struct k_backend **out,
+                   const char **why, struct quire_error *err)
+{
+    const char *device = options->device;
+    *out = NULL;
+    if (strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0)
+        return quire_fail(err, QUIRE_UNSUPPORTED, "device %s: this build has no CUDA backend",
+                          device);
+    if (strcmp(device, "ref") == 0)
+        *why = "ref: asked for";
+    else if (strcmp(device, "cpu") == 0)
+        *why = "ref: cpu is the same as ref until the fast CPU kernels land; the bits are equal";
+    else if (strcmp(device, "auto") == 0)
+        *why = "ref: this build has no other backend";
+    else
+        return quire_fail(err, QUIRE_INVALID,
+                          "device %s: must be auto, ref, cpu, cuda or cuda:N", device);
+    int status = check_machine(err);
+    if (status != QUIRE_OK)
+        return status;
+    return ref_open(options, out, err);
+}

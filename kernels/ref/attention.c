@@ -1,0 +1,243 @@
+/* Attention over the paged KV cache (docs/numerics.md §10).
+ *
+ * A work item is up to REF_ATTN_QUERIES queries of one sequence that read the same KV head:
+ * neighbouring tokens, or the query heads of one token. They share each tile of 64 positions, which
+ * is widened to f32 once; every query then sees exactly its own positions of the tile. An item is
+ * one thread's from its first split to the merged output, so the thread count changes nothing.
+ */
+#include "kernels/ref/lanes.h"
+#include "kernels/ref/ref.h"
+
+#include <math.h>
+
+struct item { /* queries: tokens [token, token + n_tokens) of row × heads [head, head + n_heads) */
+    const struct k_attn_row *row;
+    uint32_t token; /* counted from the row's first */
+    uint32_t n_tokens;
+    uint32_t kv_head;
+    uint32_t head, n_heads;
+};
+
+struct tile {
+    uint32_t start;      /* absolute position of its slot 0, a multiple of 64 */
+    uint32_t begin, end; /* slots that some query reads */
+};
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t max_u32(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint32_t first_position(uint32_t position, uint32_t window)
+{
+    return window != 0 && position >= window ? position - window + 1 : 0;
+}
+
+static void widen_head(float *restrict out, const void *cache, enum k_dtype dtype, uint64_t element,
+                       uint64_t n)
+{
+    if (dtype == K_F32) {
+        memcpy(out, (const float *)cache + element, n * sizeof *out);
+        return;
+    }
+    const uint16_t *h = (const uint16_t *)cache + element;
+    for (uint64_t i = 0; i < n; i += K_LANES) /* head_dim is a multiple of 16 */
+        ref_store_f32(out + i, ref_load_f16(h + i));
+}
+
+/* The tile's readable slots of one KV head, from their blocks into the thread's scratch. */
+static void load_tile(const struct k_attention_args *a, const struct item *item, struct tile tile,
+                      struct ref_attn_scratch *scratch)
+{
+    const struct k_kv_shape *kv = a->kv;
+    const uint32_t *table = a->tables_dev + item->row->table;
+    for (uint32_t slot = tile.begin; slot < tile.end;) {
+        uint32_t position = tile.start + slot;
+        uint32_t offset = position % kv->block_tokens;
+        uint32_t run = min_u32(kv->block_tokens - offset, tile.end - slot);
+        uint64_t block = table[position / kv->block_tokens];
+        uint64_t element = ((block * kv->n_kv_heads + item->kv_head) * kv->block_tokens + offset) *
+                           kv->head_dim;
+        uint64_t n = (uint64_t)run * kv->head_dim;
+        widen_head(scratch->k + slot * kv->head_dim, a->layer->k_dev, kv->dtype, element, n);
+        widen_head(scratch->v + slot * kv->head_dim, a->layer->v_dev, kv->dtype, element, n);
+        slot += run;
+    }
+}
+
+static float score(const float *q, const float *k, uint32_t head_dim)
+{
+    struct ref_lanes s = ref_zero();
+    for (uint32_t d = 0; d < head_dim; d += K_LANES)
+        s = ref_fma(ref_load_f32(q + d), ref_load_f32(k + d), s);
+    return ref_fold(s);
+}
+
+/* Folds slots [begin, end) of a tile into a query's state. */
+static void fold_tile(struct ref_attn_query *state, const float *q, float scale,
+                      const struct ref_attn_scratch *scratch, uint32_t begin, uint32_t end,
+                      uint32_t head_dim)
+{
+    float p[REF_ATTN_TILE] = {0}; /* scores, then weights; +0 elsewhere changes no lane of a sum */
+    float m = state->m;
+    for (uint32_t j = begin; j < end; j++) {
+        p[j] = score(q, scratch->k + j * head_dim, head_dim) * scale;
+        m = p[j] > m ? p[j] : m;
+    }
+    float alpha = k_exp(state->m - m);
+    for (uint32_t j = begin; j < end; j++)
+        p[j] = k_exp(p[j] - m);
+    struct ref_lanes sum = ref_zero();
+    for (uint32_t j = 0; j < REF_ATTN_TILE; j += K_LANES) {
+        struct ref_lanes group = ref_load_f32(p + j);
+        sum.low += group.low;
+        sum.high += group.high;
+    }
+    state->l = __builtin_fmaf(state->l, alpha, ref_fold(sum));
+    state->m = m;
+    state->used = true;
+    for (uint32_t d = 0; d < head_dim; d += K_LANES) {
+        struct ref_lanes o = ref_load_f32(state->o + d);
+        o.low *= alpha;
+        o.high *= alpha;
+        for (uint32_t j = begin; j < end; j++)
+            o = ref_fma(ref_splat(p[j]), ref_load_f32(scratch->v + j * head_dim + d), o);
+        ref_store_f32(state->o + d, o);
+    }
+}
+
+/* The next split into those merged so far; the first one is taken as it is. */
+static void merge_split(struct ref_attn_query *merged, const struct ref_attn_query *next,
+                        uint32_t head_dim)
+{
+    if (!next->used)
+        return;
+    if (!merged->used) {
+        *merged = *next;
+        return;
+    }
+    float m = next->m > merged->m ? next->m : merged->m;
+    float a = k_exp(merged->m - m), b = k_exp(next->m - m);
+    merged->l = __builtin_fmaf(merged->l, a, next->l * b);
+    merged->m = m;
+    for (uint32_t d = 0; d < head_dim; d++)
+        merged->o[d] = __builtin_fmaf(merged->o[d], a, next->o[d] * b);
+}
+
+static void clear_state(struct ref_attn_query *state)
+{
+    state->m = -INFINITY;
+    state->l = 0.0f;
+    state->used = false;
+    memset(state->o, 0, sizeof state->o);
+}
+
+/* Every query of the item over the tiles of one split. */
+static void run_split(const struct k_attention_args *a, const struct item *item, uint32_t split,
+                      struct ref_attn_scratch *scratch)
+{
+    uint32_t head_dim = a->kv->head_dim;
+    uint64_t q_stride = ((uint64_t)a->n_q_heads + 2 * (uint64_t)a->kv->n_kv_heads) * head_dim;
+    uint32_t position = item->row->position + item->token;
+    uint32_t lowest = first_position(position, a->window);
+    uint32_t end = position + item->n_tokens; /* one past the last query's position */
+    for (uint32_t start = split; start < min_u32(split + REF_ATTN_SPLIT, end);
+         start += REF_ATTN_TILE) {
+        if (start + REF_ATTN_TILE <= lowest)
+            continue;
+        struct tile tile = {start, max_u32(lowest, start) - start,
+                            min_u32(end - start, REF_ATTN_TILE)};
+        load_tile(a, item, tile, scratch);
+        for (uint32_t t = 0; t < item->n_tokens; t++) {
+            uint32_t from = max_u32(first_position(position + t, a->window), start) - start;
+            uint32_t to = min_u32(max_u32(position + t + 1, start) - start, REF_ATTN_TILE);
+            if (from >= to)
+                continue;
+            const float *q = a->qkv_dev + (item->row->token + item->token + t) * q_stride;
+            for (uint32_t h = 0; h < item->n_heads; h++)
+                fold_tile(&scratch->split[t * item->n_heads + h], q + (item->head + h) * head_dim,
+                          a->scale, scratch, from, to, head_dim);
+        }
+    }
+}
+
+static void run_item(const struct k_attention_args *a, const struct item *item,
+                     struct ref_attn_scratch *scratch)
+{
+    uint32_t head_dim = a->kv->head_dim, n_queries = item->n_tokens * item->n_heads;
+    uint32_t position = item->row->position + item->token;
+    uint32_t lowest = first_position(position, a->window);
+    for (uint32_t i = 0; i < n_queries; i++)
+        clear_state(&scratch->merged[i]);
+    for (uint32_t split = lowest - lowest % REF_ATTN_SPLIT; split < position + item->n_tokens;
+         split += REF_ATTN_SPLIT) {
+        for (uint32_t i = 0; i < n_queries; i++)
+            clear_state(&scratch->split[i]);
+        run_split(a, item, split, scratch);
+        for (uint32_t i = 0; i < n_queries; i++)
+            merge_split(&scratch->merged[i], &scratch->split[i], head_dim);
+    }
+    for (uint32_t i = 0; i < n_queries; i++) {
+        uint64_t token = item->row->token + item->token + i / item->n_heads;
+        uint32_t head = item->head + i % item->n_heads;
+        float *out = a->out_dev + (token * a->n_q_heads + head) * head_dim;
+        for (uint32_t d = 0; d < head_dim; d++)
+            out[d] = scratch->merged[i].o[d] / scratch->merged[i].l;
+    }
+}
+
+struct attention_task {
+    struct k_attention_args args;
+    struct ref_attn_scratch *scratch; /* [threads] */
+};
+
+/* Items are dealt to the threads in turn: later tokens of a chunk read more. */
+static void attention_task(void *context, uint32_t thread, uint32_t n_threads)
+{
+    const struct attention_task *task = context;
+    const struct k_attention_args *a = &task->args;
+    uint32_t group = a->n_q_heads / a->kv->n_kv_heads;
+    uint32_t item_heads = min_u32(group, REF_ATTN_QUERIES);
+    uint32_t item_tokens = REF_ATTN_QUERIES / item_heads;
+    uint32_t turn = 0;
+    for (uint32_t r = 0; r < a->n_rows; r++) {
+        const struct k_attn_row *row = &a->rows[r];
+        for (uint32_t t = 0; t < row->n_tokens; t += item_tokens) {
+            for (uint32_t h = 0; h < a->n_q_heads;) {
+                uint32_t in_group = group - h % group;
+                struct item item = {row, t, min_u32(item_tokens, row->n_tokens - t), h / group, h,
+                                    min_u32(item_heads, in_group)};
+                h += item.n_heads;
+                if (turn == thread)
+                    run_item(a, &item, &task->scratch[thread]);
+                turn = turn + 1 == n_threads ? 0 : turn + 1;
+            }
+        }
+    }
+}
+
+int ref_attention(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err)
+{
+    struct ref_backend *r = ref_of(b);
+    const struct k_kv_shape *kv = a->kv;
+    if (kv->head_dim == 0 || kv->head_dim % 16 != 0 || kv->head_dim > REF_MAX_HEAD_DIM ||
+        kv->n_kv_heads == 0 || a->n_q_heads % kv->n_kv_heads != 0 || kv->block_tokens == 0 ||
+        kv->dtype == K_BF16)
+        return quire_fail(err, QUIRE_INVALID, "attention: impossible heads or KV cache shape");
+    uint64_t work = 0;
+    for (uint32_t i = 0; i < a->n_rows; i++) {
+        const struct k_attn_row *row = &a->rows[i];
+        if ((uint64_t)row->token + row->n_tokens > a->n_tokens ||
+            (uint64_t)row->position + row->n_tokens > UINT32_MAX - REF_ATTN_SPLIT)
+            return quire_fail(err, QUIRE_INVALID, "attention: row %u lies outside the step", i);
+        work += (uint64_t)row->n_tokens * (row->position + row->n_tokens);
+    }
+    struct attention_task task = {*a, r->attn_scratch};
+    ref_run(r, work * a->n_q_heads * kv->head_dim, attention_task, &task);
+    return QUIRE_OK;
+}

@@ -1,0 +1,88 @@
+#include "kernels/math.h"
+#include "kernels/ref/ref.h"
+
+#include <string.h>
+
+/* ---- embed ----------------------------------------------------------------------------------- */
+
+static void embed_row(const struct k_weight *table, uint32_t id, float *restrict out)
+{
+    uint32_t i = 0;
+    while (id >= table->parts[i].first_row + table->parts[i].n_rows)
+        i++;
+    const struct ref_part *part = &table->parts[i];
+    const void *row = part->data + (uint64_t)(id - part->first_row) * part->row_stride_bytes;
+    uint32_t n = table->n_cols;
+    if (part->dtype == K_F32) {
+        memcpy(out, row, (size_t)n * sizeof *out);
+    } else if (part->dtype == K_F16) {
+        const uint16_t *h = row;
+        for (uint32_t k = 0; k < n; k++)
+            out[k] = k_f32_from_f16(h[k]);
+    } else {
+        const uint16_t *h = row;
+        for (uint32_t k = 0; k < n; k++)
+            out[k] = k_f32_from_bf16(h[k]);
+    }
+}
+
+static void embed_task(void *context, uint32_t thread, uint32_t n_threads)
+{
+    const struct k_embed_args *a = context;
+    uint64_t begin, end;
+    k_pool_share(a->n_tokens, thread, n_threads, &begin, &end);
+    for (uint64_t t = begin; t < end; t++)
+        embed_row(a->table, a->ids_dev[t], a->out_dev + t * a->table->n_cols);
+}
+
+int ref_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err)
+{
+    for (uint32_t t = 0; t < a->n_tokens; t++) {
+        if (a->ids_dev[t] >= a->table->n_rows)
+            return quire_fail(err, QUIRE_INVALID, "embed: token id %u, the table has %u rows",
+                              a->ids_dev[t], a->table->n_rows);
+    }
+    struct k_embed_args args = *a;
+    ref_run(ref_of(b), (uint64_t)a->n_tokens * a->table->n_cols, embed_task, &args);
+    return QUIRE_OK;
+}
+
+/* ---- SiLU-mul --------------------------------------------------------------------------------- */
+
+static void silu_mul_row(const float *restrict gate, const float *restrict up, float *restrict out,
+                         uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = k_silu(gate[i]) * up[i];
+}
+
+static void silu_mul_task(void *context, uint32_t thread, uint32_t n_threads)
+{
+    const struct k_silu_mul_args *a = context;
+    uint64_t begin, end;
+    k_pool_share(a->n_tokens, thread, n_threads, &begin, &end);
+    uint64_t n = a->n_cols;
+    for (uint64_t t = begin; t < end; t++)
+        silu_mul_row(a->gate_up_dev + t * 2 * n, a->gate_up_dev + t * 2 * n + n, a->out_dev + t * n,
+                     a->n_cols);
+}
+
+int ref_silu_mul(struct k_backend *b, const struct k_silu_mul_args *a, struct quire_error *err)
+{
+    (void)err;
+    struct k_silu_mul_args args = *a;
+    ref_run(ref_of(b), (uint64_t)a->n_tokens * a->n_cols * 8, silu_mul_task, &args);
+    return QUIRE_OK;
+}
+
+/* ---- gather ----------------------------------------------------------------------------------- */
+
+int ref_gather(struct k_backend *b, const struct k_gather_args *a, struct quire_error *err)
+{
+    (void)b;
+    (void)err;
+    uint64_t n = a->n_cols;
+    for (uint64_t i = 0; i < a->n_rows; i++)
+        memcpy(a->out_dev + i * n, a->x_dev + a->index_dev[i] * n, (size_t)n * sizeof(float));
+    return QUIRE_OK;
+}

@@ -1,0 +1,107 @@
+/* The tile form: what AMX's TDPBF16PS computes, for both bf16 terms of an activation
+ * (docs/numerics.md §6).
+ *
+ * A chain over k is serial, so 16 rows run side by side: their weights of a 32-deep tile are widened
+ * and transposed once, then meet every token.
+ */
+#include "kernels/ref/lanes.h"
+#include "kernels/ref/ref.h"
+
+#define TILE_DEPTH 32u
+
+/* A bf16 as a factor of a product: widened, a denormal as zero. */
+static inline float widen_factor(uint16_t b)
+{
+    uint32_t is_zero = (b & 0x7f80u) == 0;
+    return k_f32_from_bits((uint32_t)(b & k_select_u32(is_zero, 0x8000u, 0xffffu)) << 16);
+}
+
+/* A denormal becomes a zero of its sign. */
+static inline ref_f32x8 flush8(ref_f32x8 x)
+{
+    ref_u32x8 bits = (ref_u32x8)x;
+    ref_u32x8 is_zero = (ref_u32x8)((ref_i32x8)(bits & 0x7f800000u) == 0);
+    return (ref_f32x8)(bits & ~(is_zero & 0x7fffffffu));
+}
+
+static inline struct ref_lanes flush(struct ref_lanes x)
+{
+    return (struct ref_lanes){flush8(x.low), flush8(x.high)};
+}
+
+static inline struct ref_lanes add_flushed(struct ref_lanes a, struct ref_lanes b)
+{
+    struct ref_lanes sum = {a.low + b.low, a.high + b.high};
+    return flush(sum);
+}
+
+/* w[k][i] = the part's row first + i at column k of the tile; zeros outside the matrix. */
+static void load_tile(const struct ref_part *part, uint32_t first, uint32_t n_rows, uint32_t column,
+                      uint32_t n_cols, float w[TILE_DEPTH][K_LANES])
+{
+    uint32_t depth = n_cols - column < TILE_DEPTH ? n_cols - column : TILE_DEPTH;
+    if (n_rows < K_LANES || depth < TILE_DEPTH)
+        memset(w, 0, TILE_DEPTH * sizeof *w);
+    for (uint32_t i = 0; i < n_rows; i++) {
+        const uint16_t *row = (const uint16_t *)(const void *)(part->data + (first + i) *
+                                                               part->row_stride_bytes) + column;
+        for (uint32_t k = 0; k < depth; k++)
+            w[k][i] = widen_factor(row[k]);
+    }
+}
+
+/* The two terms of a token's activations in a tile. */
+static void split_activations(const float *x, uint32_t depth, float high[TILE_DEPTH],
+                              float low[TILE_DEPTH])
+{
+    for (uint32_t k = 0; k < depth; k++) {
+        uint16_t term = k_bf16_from_f32(x[k]);
+        high[k] = widen_factor(term);
+        low[k] = widen_factor(k_bf16_from_f32(x[k] - k_f32_from_bf16(term)));
+    }
+    for (uint32_t k = depth; k < TILE_DEPTH; k++)
+        high[k] = low[k] = 0.0f;
+}
+
+/* c + (chain over even k + chain over odd k), for 16 rows. */
+static struct ref_lanes add_tile(struct ref_lanes c, const float w[TILE_DEPTH][K_LANES],
+                                 const float x[TILE_DEPTH])
+{
+    struct ref_lanes even = ref_zero(), odd = ref_zero();
+    for (uint32_t k = 0; k < TILE_DEPTH; k += 2) {
+        even = flush(ref_fma(ref_load_f32(w[k]), ref_splat(x[k]), even));
+        odd = flush(ref_fma(ref_load_f32(w[k + 1]), ref_splat(x[k + 1]), odd));
+    }
+    return add_flushed(c, add_flushed(even, odd));
+}
+
+/* y holds c between the tiles of a row; the bias comes last. */
+void ref_gemm_tile_rows(const struct k_gemm_args *a, const struct ref_part *part,
+                        uint32_t row_begin, uint32_t row_end)
+{
+    uint32_t n_cols = a->weight->n_cols, n_rows = a->weight->n_rows;
+    float w[TILE_DEPTH][K_LANES], high[TILE_DEPTH], low[TILE_DEPTH];
+    for (uint32_t first = row_begin; first < row_end; first += K_LANES) {
+        uint32_t n = row_end - first < K_LANES ? row_end - first : K_LANES;
+        for (uint32_t column = 0; column < n_cols; column += TILE_DEPTH) {
+            uint32_t depth = n_cols - column < TILE_DEPTH ? n_cols - column : TILE_DEPTH;
+            load_tile(part, first, n, column, n_cols, w);
+            for (uint32_t t = 0; t < a->n_tokens; t++) {
+                float *y = a->y_dev + (uint64_t)t * n_rows + part->first_row + first;
+                float c[K_LANES] = {0};
+                if (column > 0)
+                    memcpy(c, y, n * sizeof *c);
+                split_activations(a->x_dev + (uint64_t)t * n_cols + column, depth, high, low);
+                struct ref_lanes sum = add_tile(ref_load_f32(c), (const float(*)[K_LANES])w, high);
+                ref_store_f32(c, add_tile(sum, (const float(*)[K_LANES])w, low));
+                memcpy(y, c, n * sizeof *c);
+            }
+        }
+        for (uint32_t t = 0; a->bias_dev && t < a->n_tokens; t++) {
+            float *y = a->y_dev + (uint64_t)t * n_rows + part->first_row + first;
+            const float *bias = a->bias_dev + part->first_row + first;
+            for (uint32_t i = 0; i < n; i++)
+                y[i] += bias[i];
+        }
+    }
+}

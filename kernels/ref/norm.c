@@ -1,0 +1,53 @@
+#include "kernels/ref/lanes.h"
+#include "kernels/ref/ref.h"
+
+/* The lane sum of x_k · x_k; a last group that is not full is filled with zeros. */
+static float sum_of_squares(const float *x, uint32_t n)
+{
+    struct ref_lanes s = ref_zero();
+    uint32_t full = n - n % K_LANES;
+    for (uint32_t k = 0; k < full; k += K_LANES) {
+        struct ref_lanes v = ref_load_f32(x + k);
+        s = ref_fma(v, v, s);
+    }
+    if (full < n) {
+        float rest[K_LANES] = {0};
+        for (uint32_t k = full; k < n; k++)
+            rest[k - full] = x[k];
+        struct ref_lanes v = ref_load_f32(rest);
+        s = ref_fma(v, v, s);
+    }
+    return ref_fold(s);
+}
+
+void ref_rmsnorm_row(const float *x, const float *weight, float *out, uint32_t n, float eps)
+{
+    float rs = k_rsqrt(sum_of_squares(x, n) / (float)n + eps);
+    for (uint32_t k = 0; k < n; k++)
+        out[k] = (x[k] * rs) * weight[k];
+}
+
+static void rmsnorm_task(void *context, uint32_t thread, uint32_t n_threads)
+{
+    const struct k_rmsnorm_args *a = context;
+    uint64_t begin, end;
+    k_pool_share(a->n_tokens, thread, n_threads, &begin, &end);
+    for (uint64_t t = begin; t < end; t++) {
+        float *x = a->x_dev + t * a->n_cols;
+        if (a->add_dev) {
+            const float *add = a->add_dev + t * a->n_cols;
+            for (uint32_t k = 0; k < a->n_cols; k++)
+                x[k] += add[k];
+        }
+        ref_rmsnorm_row(x, a->weight_dev, a->out_dev + t * a->n_cols, a->n_cols, a->eps);
+    }
+}
+
+int ref_rmsnorm(struct k_backend *b, const struct k_rmsnorm_args *a, struct quire_error *err)
+{
+    if (a->n_cols == 0)
+        return quire_fail(err, QUIRE_INVALID, "rmsnorm: no columns");
+    struct k_rmsnorm_args args = *a;
+    ref_run(ref_of(b), (uint64_t)a->n_tokens * a->n_cols * 2, rmsnorm_task, &args);
+    return QUIRE_OK;
+}

@@ -1,0 +1,111 @@
+#include "kernels/math.h"
+#include "kernels/ref/ref.h"
+
+#include <string.h>
+
+/* ---- angles ------------------------------------------------------------------------------------ */
+
+static void angles_task(void *context, uint32_t thread, uint32_t n_threads)
+{
+    const struct k_rope_angles_args *a = context;
+    uint64_t begin, end;
+    k_pool_share(a->n_tokens, thread, n_threads, &begin, &end);
+    for (uint64_t t = begin; t < end; t++) {
+        float position = (float)a->positions_dev[t];
+        float *out = a->cos_sin_dev + t * a->n_freqs * 2;
+        for (uint32_t i = 0; i < a->n_freqs; i++) {
+            float s, c;
+            k_sincos(position * a->inv_freq_dev[i], &s, &c);
+            out[2 * i] = c;
+            out[2 * i + 1] = s;
+        }
+        if (a->scale != 1.0f) {
+            for (uint32_t i = 0; i < 2 * a->n_freqs; i++)
+                out[i] *= a->scale;
+        }
+    }
+}
+
+int ref_rope_angles(struct k_backend *b, const struct k_rope_angles_args *a,
+                    struct quire_error *err)
+{
+    (void)err;
+    struct k_rope_angles_args args = *a;
+    ref_run(ref_of(b), (uint64_t)a->n_tokens * a->n_freqs * 32, angles_task, &args);
+    return QUIRE_OK;
+}
+
+/* ---- head norm, rotation, and K and V into the cache --------------------------------------------- */
+
+static void rotate_head(float *restrict v, const float *restrict cos_sin, uint32_t half)
+{
+    for (uint32_t i = 0; i < half; i++) {
+        float c = cos_sin[2 * i], s = cos_sin[2 * i + 1];
+        float a = v[i], b = v[i + half];
+        v[i] = __builtin_fmaf(-b, s, a * c);
+        v[i + half] = __builtin_fmaf(a, s, b * c);
+    }
+}
+
+/* One head's vector into its place in a block, rounded once to the cache's dtype. */
+static void store_head(void *cache, enum k_dtype dtype, uint64_t element, const float *restrict v,
+                       uint32_t n)
+{
+    if (dtype == K_F32) {
+        memcpy((float *)cache + element, v, (size_t)n * sizeof *v);
+        return;
+    }
+    uint16_t *restrict out = (uint16_t *)cache + element;
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = k_f16_from_f32(v[i]);
+}
+
+static void rope_kv_token(const struct k_rope_kv_args *a, uint64_t t)
+{
+    uint32_t head_dim = a->kv->head_dim, n_kv = a->kv->n_kv_heads, half = head_dim / 2;
+    float *q = a->qkv_dev + t * (a->n_q_heads + 2 * (uint64_t)n_kv) * head_dim;
+    float *k = q + (uint64_t)a->n_q_heads * head_dim;
+    float *v = k + (uint64_t)n_kv * head_dim;
+    const float *cos_sin = a->cos_sin_dev + t * half * 2;
+    for (uint32_t h = 0; h < a->n_q_heads; h++) {
+        float *head = q + (uint64_t)h * head_dim;
+        if (a->q_norm_dev)
+            ref_rmsnorm_row(head, a->q_norm_dev, head, head_dim, a->eps);
+        rotate_head(head, cos_sin, half);
+    }
+    uint64_t block = a->slots_dev[t] / a->kv->block_tokens;
+    uint64_t offset = a->slots_dev[t] % a->kv->block_tokens;
+    for (uint32_t h = 0; h < n_kv; h++) {
+        float rotated[REF_MAX_HEAD_DIM];
+        const float *head = k + (uint64_t)h * head_dim;
+        if (a->k_norm_dev)
+            ref_rmsnorm_row(head, a->k_norm_dev, rotated, head_dim, a->eps);
+        else
+            memcpy(rotated, head, head_dim * sizeof *rotated);
+        rotate_head(rotated, cos_sin, half);
+        uint64_t element = ((block * n_kv + h) * a->kv->block_tokens + offset) * head_dim;
+        store_head(a->layer->k_dev, a->kv->dtype, element, rotated, head_dim);
+        store_head(a->layer->v_dev, a->kv->dtype, element, v + (uint64_t)h * head_dim, head_dim);
+    }
+}
+
+static void rope_kv_task(void *context, uint32_t thread, uint32_t n_threads)
+{
+    const struct k_rope_kv_args *a = context;
+    uint64_t begin, end;
+    k_pool_share(a->n_tokens, thread, n_threads, &begin, &end);
+    for (uint64_t t = begin; t < end; t++)
+        rope_kv_token(a, t);
+}
+
+int ref_rope_kv(struct k_backend *b, const struct k_rope_kv_args *a, struct quire_error *err)
+{
+    const struct k_kv_shape *kv = a->kv;
+    if (kv->head_dim == 0 || kv->head_dim % 16 != 0 || kv->head_dim > REF_MAX_HEAD_DIM ||
+        kv->n_kv_heads == 0 || kv->block_tokens == 0 || kv->dtype == K_BF16)
+        return quire_fail(err, QUIRE_INVALID, "rope: impossible KV cache shape");
+    struct k_rope_kv_args args = *a;
+    uint64_t width = (uint64_t)(a->n_q_heads + kv->n_kv_heads) * kv->head_dim;
+    ref_run(ref_of(b), a->n_tokens * width * 4, rope_kv_task, &args);
+    return QUIRE_OK;
+}

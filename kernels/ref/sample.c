@@ -1,0 +1,306 @@
+/* Sampling and logprobs (docs/numerics.md §13, §14). One row is one thread's.
+ *
+ * No sort: w is not negative, so its bits order as it does, and what top_k and top_p keep is a
+ * prefix of the ranking by (w, then lower id). Such a prefix is a threshold: all ids whose w is above
+ * it, and the first few of those whose w equals it. Three passes of a radix histogram find it.
+ */
+#include "kernels/math.h"
+#include "kernels/ref/ref.h"
+
+#include <math.h>
+
+#define GREEDY_BELOW 1e-5f
+#define MAX_VOCAB (1u << 22)
+#define RADIX_BUCKETS 2048u
+
+struct threshold { /* ids kept: w's bits > key, and the first n_equal ids whose bits are key */
+    uint32_t key;
+    uint64_t n_equal;
+};
+
+/* w in [0, 1] as an integer in units of 2^-40, rounded to nearest even: adding 2^52 + 2^51 rounds a
+ * double to an integer, which its low bits then hold. */
+static inline uint64_t fixed_point(float w)
+{
+    double sum = (double)w * 0x1p40 + 0x1.8p52;
+    return k_f64_bits(sum) - 0x4338000000000000u;
+}
+
+/* ---- the raw row ------------------------------------------------------------------------------- */
+
+/* The largest of n values, or NaN where one is NaN or +inf. */
+static float checked_max(const float *z, uint32_t n)
+{
+    float max = -INFINITY;
+    uint32_t bad = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        bad |= (uint32_t)!(z[i] < INFINITY);
+        max = k_select_f32(z[i] > max, z[i], max);
+    }
+    return bad ? NAN : max;
+}
+
+static double log_sum_exp(const float *z, uint32_t n, float max)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += fixed_point(k_exp(z[i] - max));
+    return k_log64((double)sum * 0x1p-40);
+}
+
+static float logprob(float z, float max, double lse)
+{
+    return (float)(((double)z - (double)max) - lse);
+}
+
+static void find_top(const float *z, uint32_t n, struct k_sample_result *out)
+{
+    float best[K_MAX_LOGPROBS];
+    uint32_t n_best = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (n_best == out->n_top && !(z[i] > best[n_best - 1]))
+            continue;
+        uint32_t at = n_best < out->n_top ? n_best++ : n_best - 1;
+        for (; at > 0 && z[i] > best[at - 1]; at--) {
+            best[at] = best[at - 1];
+            out->top_ids[at] = out->top_ids[at - 1];
+        }
+        best[at] = z[i];
+        out->top_ids[at] = i;
+    }
+    memcpy(out->top_logprobs, best, n_best * sizeof *best);
+}
+
+/* Logprobs and rank of the token, from the raw logits. */
+static void report_logprobs(const struct k_sample_row *row, const float *z, uint32_t n, float max,
+                            struct k_sample_result *out)
+{
+    double lse = log_sum_exp(z, n, max);
+    out->logprob = logprob(z[out->token], max, lse);
+    uint32_t n_larger = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_larger += z[i] > z[out->token];
+    out->rank = 1 + n_larger;
+    out->n_top = (uint32_t)row->n_logprobs < n ? (uint32_t)row->n_logprobs : n;
+    if (out->n_top > 0)
+        find_top(z, n, out);
+    for (uint32_t i = 0; i < out->n_top; i++)
+        out->top_logprobs[i] = logprob(out->top_logprobs[i], max, lse);
+}
+
+/* ---- bias, mask and penalties ------------------------------------------------------------------- */
+
+static void adjust_logits(const struct k_sample_row *row, float *z, uint32_t n)
+{
+    for (uint32_t i = 0; i < row->n_biases; i++)
+        z[row->biases[i].id] += row->biases[i].bias;
+    if (row->mask) {
+        for (uint32_t i = 0; i < n; i++) {
+            bool allowed = (row->mask[i / 32] >> (i % 32)) & 1u;
+            z[i] = k_select_f32(allowed, z[i], -INFINITY);
+        }
+    }
+    for (uint32_t i = 0; i < row->n_counts; i++) {
+        const struct k_token_count *count = &row->counts[i];
+        float x = z[count->id];
+        if (row->repetition_penalty != 1.0f)
+            x = x > 0.0f ? x / row->repetition_penalty : x * row->repetition_penalty;
+        if (count->n_output > 0) {
+            x -= (float)count->n_output * row->frequency_penalty;
+            x -= row->presence_penalty;
+        }
+        z[count->id] = x;
+    }
+}
+
+static uint32_t first_equal(const float *z, uint32_t n, float value)
+{
+    uint32_t i = 0;
+    while (i < n - 1 && z[i] != value)
+        i++;
+    return i;
+}
+
+/* ---- which tokens are kept ----------------------------------------------------------------------- */
+
+/* Walks one radix digit of w's bits from the top: keys equal to *prefix above the digit are counted
+ * (or their weights summed) by the digit's value. Moves the digit in which the running sum reaches
+ * `need` into *prefix, and what lies above it out of need. */
+static uint64_t take_digit(const float *w, uint32_t n, uint32_t shift, bool by_weight,
+                           uint32_t *prefix, uint64_t need)
+{
+    uint64_t sums[RADIX_BUCKETS] = {0};
+    uint32_t above = shift == 21 ? 0 : ~0u << (shift == 10 ? 21 : 10);
+    uint32_t digit_mask = (shift == 0 ? 1024u : RADIX_BUCKETS) - 1;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t key = k_f32_bits(w[i]);
+        if ((key & above) == *prefix)
+            sums[(key >> shift) & digit_mask] += by_weight ? fixed_point(w[i]) : 1;
+    }
+    uint32_t digit = digit_mask;
+    for (; digit > 0 && sums[digit] < need; digit--)
+        need -= sums[digit];
+    *prefix |= digit << shift;
+    return need;
+}
+
+/* The shortest prefix of the ranking whose count (or sum of weights) reaches need, which the whole
+ * row reaches. */
+static struct threshold find_threshold(const float *w, uint32_t n, bool by_weight, uint64_t need)
+{
+    struct threshold t = {0, 0};
+    need = take_digit(w, n, 21, by_weight, &t.key, need);
+    need = take_digit(w, n, 10, by_weight, &t.key, need);
+    need = take_digit(w, n, 0, by_weight, &t.key, need);
+    t.n_equal = need;
+    if (by_weight) {
+        uint64_t q = fixed_point(k_f32_from_bits(t.key));
+        t.n_equal = (need + q - 1) / q;
+    }
+    return t;
+}
+
+/* Sets w to 0, which no draw can reach, wherever it is not kept. */
+static void drop_below(float *w, uint32_t n, struct threshold t)
+{
+    uint64_t n_equal = t.n_equal;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t key = k_f32_bits(w[i]);
+        if (key < t.key || (key == t.key && n_equal == 0))
+            w[i] = 0.0f;
+        else if (key == t.key)
+            n_equal--;
+    }
+}
+
+static uint64_t sum_of_weights(const float *w, uint32_t n)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += fixed_point(w[i]);
+    return sum;
+}
+
+static void filter_weights(const struct k_sample_row *row, float *w, uint32_t n)
+{
+    if (row->min_p > 0.0f) {
+        for (uint32_t i = 0; i < n; i++)
+            w[i] = k_select_f32(w[i] >= row->min_p, w[i], 0.0f);
+    }
+    if (row->top_k > 0 && row->top_k < n)
+        drop_below(w, n, find_threshold(w, n, false, row->top_k));
+    if (row->top_p < 1.0f) {
+        double share = (double)row->top_p * (double)sum_of_weights(w, n);
+        uint64_t need = (uint64_t)share;
+        need += (double)need < share;
+        drop_below(w, n, find_threshold(w, n, true, need > 0 ? need : 1));
+    }
+}
+
+/* ---- the draw -------------------------------------------------------------------------------------- */
+
+static uint32_t draw(const struct k_sample_row *row, const float *w, uint32_t n)
+{
+    uint32_t key[2] = {(uint32_t)row->seed, (uint32_t)(row->seed >> 32)};
+    uint32_t counter[4] = {row->position, row->choice, 0, 0}, words[4];
+    k_philox(counter, key, words);
+    uint64_t random = words[0] | (uint64_t)words[1] << 32;
+    uint64_t sum = sum_of_weights(w, n);
+    uint64_t x = (uint64_t)(((unsigned __int128)random * sum) >> 64);
+    uint64_t running = 0;
+    uint32_t token = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        running += fixed_point(w[i]);
+        if (running > x) {
+            token = i;
+            break;
+        }
+    }
+    return token;
+}
+
+/* The token, or false where no token can be drawn. z is scratch. */
+static bool choose_token(const struct k_sample_row *row, float *z, uint32_t n, uint32_t *token)
+{
+    adjust_logits(row, z, n);
+    float max = checked_max(z, n);
+    if (!(max > -INFINITY))
+        return false;
+    if (row->temperature < GREEDY_BELOW) {
+        *token = first_equal(z, n, max);
+        return true;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        z[i] = z[i] / row->temperature;
+    max = checked_max(z, n);
+    if (!(max > -INFINITY))
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        z[i] = k_exp(z[i] - max);
+    filter_weights(row, z, n);
+    *token = draw(row, z, n);
+    return true;
+}
+
+static void sample_row(const struct k_sample_row *row, const float *logits, float *scratch,
+                       uint32_t n, struct k_sample_result *out)
+{
+    memset(out, 0, sizeof *out);
+    float max = checked_max(logits, n);
+    out->bad_logits = !(max > -INFINITY);
+    if (out->bad_logits)
+        return;
+    if (row->forced >= 0) {
+        out->token = (uint32_t)row->forced;
+    } else {
+        memcpy(scratch, logits, (size_t)n * sizeof *scratch);
+        out->bad_logits = !choose_token(row, scratch, n, &out->token);
+    }
+    if (row->n_logprobs >= 0 && !out->bad_logits)
+        report_logprobs(row, logits, n, max, out);
+}
+
+static void sample_task(void *context, uint32_t thread, uint32_t n_threads)
+{
+    const struct k_sample_args *a = context;
+    float *scratch = (float *)a->workspace_dev + (uint64_t)thread * a->n_vocab;
+    for (uint64_t i = thread; i < a->n_rows; i += n_threads)
+        sample_row(&a->rows[i], a->logits_dev + i * a->n_vocab, scratch, a->n_vocab, &a->results[i]);
+}
+
+static int check_row(const struct k_sample_row *row, uint32_t index, uint32_t n_vocab,
+                     struct quire_error *err)
+{
+    for (uint32_t i = 0; i < row->n_biases; i++) {
+        if (row->biases[i].id >= n_vocab)
+            return quire_fail(err, QUIRE_INVALID, "sample: row %u: bias for token %u of %u", index,
+                              row->biases[i].id, n_vocab);
+    }
+    for (uint32_t i = 0; i < row->n_counts; i++) {
+        if (row->counts[i].id >= n_vocab)
+            return quire_fail(err, QUIRE_INVALID, "sample: row %u: count of token %u of %u", index,
+                              row->counts[i].id, n_vocab);
+    }
+    if (row->forced >= (int64_t)n_vocab)
+        return quire_fail(err, QUIRE_INVALID, "sample: row %u: forced token %lld of %u", index,
+                          (long long)row->forced, n_vocab);
+    if (row->n_logprobs > K_MAX_LOGPROBS)
+        return quire_fail(err, QUIRE_INVALID, "sample: row %u: %d logprobs, at most %d", index,
+                          row->n_logprobs, K_MAX_LOGPROBS);
+    return QUIRE_OK;
+}
+
+int ref_sample(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err)
+{
+    if (a->n_vocab == 0 || a->n_vocab > MAX_VOCAB)
+        return quire_fail(err, QUIRE_INVALID, "sample: a vocabulary of %u, must be 1 to %u",
+                          a->n_vocab, MAX_VOCAB);
+    for (uint32_t i = 0; i < a->n_rows; i++) {
+        int status = check_row(&a->rows[i], i, a->n_vocab, err);
+        if (status != QUIRE_OK)
+            return status;
+    }
+    struct k_sample_args args = *a;
+    ref_run(ref_of(b), (uint64_t)a->n_rows * a->n_vocab * 16, sample_task, &args);
+    return QUIRE_OK;
+}
