@@ -48,15 +48,19 @@ int kv_table_create(struct kv_cache *cache, struct kv_table **out, struct quire_
 /* Drops every reference, tail first, and the table. NULL is fine. */
 void kv_table_destroy(struct kv_table *table);
 
+/* Makes room for the entries of n_tokens positions, so that later calls on this table allocate
+ * nothing while it stays within them. Takes no block. QUIRE_NO_MEMORY leaves the table as it was. */
+int kv_table_prepare(struct kv_table *table, uint32_t n_tokens);
+
 /* Takes references on the longest prefix that every group still holds, at most max_tokens
  * positions and whole blocks only, into an empty table. Returns the positions covered. For a windowed group only
  * the blocks that the next position can read are needed; entries before them are KV_NO_BLOCK. */
 uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uint32_t n_hashes,
                         uint32_t max_tokens);
 
-/* Makes sure positions [0, n_tokens) have blocks (those behind a window excepted). All or nothing:
- * QUIRE_EXHAUSTED leaves the table as it was. n_computed: positions already computed; a windowed group first gives
- * back what no position >= n_computed can read. */
+/* Makes sure positions [0, n_tokens) have blocks (those behind a window excepted). n_computed: positions
+ * already computed, <= n_tokens; a windowed group first gives back what no position >= n_computed can read. Beyond
+ * that it is all or nothing: QUIRE_EXHAUSTED (or QUIRE_NO_MEMORY, when the table had to grow) takes no block. */
 int kv_table_reserve(struct kv_table *table, uint32_t n_computed, uint32_t n_tokens);
 
 /* Names the computed, full block `index` (in blocks) of every group so that others can match it.
@@ -64,14 +68,18 @@ int kv_table_reserve(struct kv_table *table, uint32_t n_computed, uint32_t n_tok
 void kv_table_publish(struct kv_table *table, uint32_t index, const struct key256 *hash);
 
 /* Fills the empty table `to` with references on the first n_blocks blocks of `from`, which must be
- * computed: the choices of one request share their prompt. */
+ * computed: the choices of one request share their prompt. In a windowed group only what position
+ * n_blocks * block_tokens can read is taken; QUIRE_NOT_FOUND when `from` no longer holds that, `to` stays empty. */
 int kv_table_share(const struct kv_table *from, uint32_t n_blocks, struct kv_table *to);
 
-/* Gives back all blocks, tail first; the table is empty again. */
+/* Gives back all blocks, tail first; the table is empty again and keeps its room. */
 void kv_table_clear(struct kv_table *table);
 
 /* Block ids of one group; entry i covers positions [i, i + 1) * block_tokens. Valid until the table changes. */
 const uint32_t *kv_table_blocks(const struct kv_table *table, uint32_t group, uint32_t *n_blocks);
+
+/* Blocks of a group that the table holds references on. */
+uint32_t kv_table_held(const struct kv_table *table, uint32_t group);
 
 struct kv_usage {
     uint32_t n_blocks, n_free, n_cached_free; /* n_cached_free is part of n_free */

@@ -37,7 +37,7 @@ struct sched_config {
     uint32_t max_model_len;
     uint32_t max_queued_requests;     /* waiting choices; past it sched_submit gives QUIRE_EXHAUSTED */
     uint64_t max_queued_tokens;       /* prompt tokens of waiting requests; 0 = no bound */
-    uint32_t max_logit_rows;          /* logit rows in a step, >= max_num_seqs: bounds prompt logprobs' chunks */
+    uint32_t max_logit_rows;          /* logit rows in a step, >= max_num_seqs; bounds the chunks of prompt logprobs */
     uint32_t overlap_depth;           /* 0 or 1 */
     const struct sched_policy *policy;
     struct key256 secret;             /* of the hash chain, for blocks filled by generated tokens */
@@ -53,7 +53,7 @@ struct sched_request {
     uint32_t n_prompt;            /* >= 1 */
     uint32_t max_tokens;          /* generated at most; 0 = only the prompt is computed */
     uint32_t n;                   /* choices, >= 1 */
-    bool prompt_logprobs;         /* wants logits of every prompt position; takes no prefix hits */
+    bool prompt_logprobs;         /* choice 0 wants logits of every prompt position, each once; it takes no prefix hits */
     bool no_prefix_hits;          /* computes its prompt whatever is cached */
     int32_t priority;             /* lower first */
     uint64_t arrival_us;
@@ -61,11 +61,13 @@ struct sched_request {
     uint32_t tenant;              /* dense small integer, for policies and counters */
     uint32_t adapter;
     struct key256 chain_first;    /* kv_chain_first() of this tenant and adapter */
-    const struct key256 *hashes;  /* kv_chain_next() of each full prompt block; n_prompt / block_tokens of them */
+    const struct key256 *hashes;  /* kv_chain_next() of each full prompt block; n_prompt / block_tokens of them. Not
+                                   * read without prefix caching. */
 };
 
-/* seqs[i] receives the sequence of choice i. QUIRE_EXHAUSTED: queue bound reached;
- * QUIRE_INVALID: can never be served (longer than max_model_len, or than all blocks together). */
+/* seqs[i] receives the sequence of choice i. QUIRE_EXHAUSTED: queue bound reached (or names not yet collected);
+ * QUIRE_INVALID: can never be served (n_prompt + max_tokens above max_model_len, more KV blocks than there are, more
+ * choices than may wait) or an id in use. */
 int sched_submit(struct sched *s, const struct sched_request *request, uint32_t *seqs,
                  struct quire_error *err);
 
@@ -88,7 +90,7 @@ struct sched_row {
 };
 
 struct sched_plan {
-    uint64_t step;            /* 1, 2, … */
+    uint64_t step;            /* 1, 2, …; 0 for an empty plan */
     uint32_t n_rows, n_tokens, n_logits;
     const struct sched_row *rows;
     uint32_t n_preempted;     /* sequences preempted while planning */
@@ -97,27 +99,30 @@ struct sched_plan {
     const uint32_t *admitted;
 };
 
-/* Plans the next step. n_rows = 0: nothing can run now. The plan belongs to the scheduler and is valid until
- * overlap_depth + 1 further plans. At most overlap_depth + 1 plans may be uncommitted. */
+/* Plans the next step. n_rows = 0: nothing can run now; such a plan is not a step, is never committed, has step 0 and
+ * is valid until the next one (`preempted` may name sequences all the same). Any other plan belongs to the scheduler
+ * and is valid until overlap_depth + 1 further plans. At most overlap_depth + 1 plans may be uncommitted; one more is
+ * QUIRE_INVALID. */
 int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out,
                struct quire_error *err);
 
-/* What a row that samples gave. */
+/* What a row that samples gave. Tokens past max_tokens are dropped. */
 struct sched_result {
     uint32_t seq;
-    uint32_t n_tokens;      /* >= 1; more than one after an accepted draft */
+    uint32_t n_tokens;      /* >= 1; more than one only when no later launched step has a row of the sequence */
     const uint32_t *tokens;
     bool finished;          /* the caller saw a stop: the sequence ends with these tokens */
 };
 
-/* Results of the oldest uncommitted plan, one for every row with `samples` whose sequence still lives, in row order.
+/* Results of the oldest uncommitted plan, one for every row with `samples` whose sequence still lives, in row order;
+ * those of sequences that are over may be left out. QUIRE_INVALID: results that do not fit the plan; nothing changed.
  * finished[i], when not NULL, says whether results[i]'s sequence ended (by its stop or by max_tokens); for a result
  * thrown away (sequence cancelled or ended in the meantime) discarded[i] is set. */
 int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n_results,
                  bool *finished, bool *discarded, struct quire_error *err);
 
-/* Sequences that are over and whose blocks have returned: the name may be reused after this
- * call, so the caller drops its own state now. Returns false when there is none. */
+/* Sequences that are over (finished, cancelled, or computed with max_tokens = 0) and whose blocks have returned:
+ * the name may be reused after this call, so the caller drops its own state now. Returns false when there is none. */
 bool sched_next_retired(struct sched *s, uint32_t *seq);
 
 /* What the engine needs to run a row. Pointers valid until the next sched_ call that changes state.
@@ -136,7 +141,8 @@ struct sched_stats {
 };
 struct sched_stats sched_stats(const struct sched *s);
 struct kv_usage sched_kv_usage(const struct sched *s, uint32_t group);
-bool sched_idle(const struct sched *s); /* no live sequence, no uncommitted plan */
+/* No sequence that lives or waits to be collected by sched_next_retired, no uncommitted plan. */
+bool sched_idle(const struct sched *s);
 
 /* Numbered invariants, stated in scheduler.c, and kv_cache_check(). */
 int sched_check(const struct sched *s, struct quire_error *err);

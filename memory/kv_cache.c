@@ -1,0 +1,137 @@
+#include "memory/kv_cache.h"
+
+#include "memory/kv_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Keeps every count of blocks, doubled or added to another, inside 32 bits. */
+#define MAX_BLOCKS (1u << 30)
+
+static int check_config(const struct kv_config *config, struct quire_error *err)
+{
+    if (config->block_tokens == 0 || config->block_tokens > MAX_BLOCKS)
+        return quire_fail(err, QUIRE_INVALID, "kv cache: block_tokens must be 1 to %u, got %u",
+                          MAX_BLOCKS, config->block_tokens);
+    if (config->n_groups == 0 || config->n_groups > KV_MAX_GROUPS)
+        return quire_fail(err, QUIRE_INVALID, "kv cache: n_groups must be 1 to %d, got %u",
+                          KV_MAX_GROUPS, config->n_groups);
+    for (uint32_t g = 0; g < config->n_groups; g++)
+        if (config->groups[g].n_blocks == 0 || config->groups[g].n_blocks > MAX_BLOCKS)
+            return quire_fail(err, QUIRE_INVALID,
+                              "kv cache: group %u: n_blocks must be 1 to %u, got %u", g, MAX_BLOCKS,
+                              config->groups[g].n_blocks);
+    return QUIRE_OK;
+}
+
+int kv_cache_create(const struct kv_config *config, struct kv_cache **out, struct quire_error *err)
+{
+    *out = NULL;
+    int status = check_config(config, err);
+    if (status)
+        return status;
+    struct kv_cache *cache = calloc(1, sizeof *cache);
+    if (!cache)
+        return quire_fail(err, QUIRE_NO_MEMORY, "kv cache: out of memory");
+    cache->config = *config;
+    for (uint32_t g = 0; g < config->n_groups; g++) {
+        status = block_pool_init(&cache->pools[g], config->groups[g].n_blocks);
+        if (status) {
+            kv_cache_destroy(cache);
+            return quire_fail(err, status, "kv cache: group %u: out of memory for %u blocks", g,
+                              config->groups[g].n_blocks);
+        }
+    }
+    *out = cache;
+    return QUIRE_OK;
+}
+
+void kv_cache_destroy(struct kv_cache *cache)
+{
+    if (!cache)
+        return;
+    assert(!cache->tables);
+    for (uint32_t g = 0; g < cache->config.n_groups; g++)
+        block_pool_free(&cache->pools[g]);
+    free(cache);
+}
+
+struct kv_usage kv_cache_usage(const struct kv_cache *cache, uint32_t group)
+{
+    const struct block_pool *pool = &cache->pools[group];
+    return (struct kv_usage){.n_blocks = pool->n_blocks,
+                             .n_free = pool->n_free,
+                             .n_cached_free = pool->n_cached_free,
+                             .n_evicted = pool->n_evicted};
+}
+
+uint32_t kv_blocks_needed(const struct kv_config *config, uint32_t group, uint32_t n_tokens,
+                          uint32_t chunk)
+{
+    uint32_t all = kv_ceil_blocks(n_tokens, config->block_tokens);
+    uint32_t window = config->groups[group].window;
+    if (window == 0)
+        return all;
+    /* Before a step that starts at position p the table reaches back to p - window + 1, after
+     * it was reserved forward to p + chunk: so many positions, wherever the block edges fall. */
+    uint64_t span = (uint64_t)window + chunk - 1;
+    uint64_t most = (span + 2 * (uint64_t)config->block_tokens - 2) / config->block_tokens;
+    return most < all ? (uint32_t)most : all;
+}
+
+void kv_cache_drop_cached(struct kv_cache *cache)
+{
+    for (uint32_t g = 0; g < cache->config.n_groups; g++)
+        block_pool_drop_cached(&cache->pools[g]);
+}
+
+/* Counts, for every block of a group, the table entries that name it. */
+static int check_references(const struct kv_cache *cache, uint32_t group, uint32_t *counts,
+                            struct quire_error *err)
+{
+    const struct block_pool *pool = &cache->pools[group];
+    for (const struct kv_table *table = cache->tables; table; table = table->next) {
+        const struct kv_span *span = &table->spans[group];
+        for (uint32_t i = 0; i < span->n; i++) {
+            uint32_t block = span->blocks[i];
+            if ((block == KV_NO_BLOCK) != (i < span->first_held))
+                return quire_fail(err, QUIRE_INTERNAL,
+                                  "kv 2: group %u: entry %u of a table is on the wrong side of its window",
+                                  group, i);
+            if (block == KV_NO_BLOCK)
+                continue;
+            if (block >= pool->n_blocks)
+                return quire_fail(err, QUIRE_INTERNAL, "kv 2: group %u: a table names block %u of %u",
+                                  group, block, pool->n_blocks);
+            counts[block]++;
+        }
+    }
+    for (uint32_t b = 0; b < pool->n_blocks; b++)
+        if (counts[b] != pool->blocks[b].refs)
+            return quire_fail(err, QUIRE_INTERNAL,
+                              "kv 2: group %u: block %u has %u references and %u table entries",
+                              group, b, pool->blocks[b].refs, counts[b]);
+    return QUIRE_OK;
+}
+
+int kv_cache_check(const struct kv_cache *cache, struct quire_error *err)
+{
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const struct block_pool *pool = &cache->pools[g];
+        int status = block_pool_check(pool, g, err);
+        if (status)
+            return status;
+        uint32_t *counts = calloc(pool->n_blocks, sizeof *counts);
+        if (!counts)
+            return quire_fail(err, QUIRE_NO_MEMORY, "kv check: out of memory");
+        status = check_references(cache, g, counts, err);
+        free(counts);
+        if (status)
+            return status;
+        if (!cache->tables && pool->n_free != pool->n_blocks)
+            return quire_fail(err, QUIRE_INTERNAL, "kv 5: group %u: %u of %u blocks free, no tables",
+                              g, pool->n_free, pool->n_blocks);
+    }
+    return QUIRE_OK;
+}

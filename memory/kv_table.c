@@ -1,0 +1,243 @@
+/* Block tables: what one sequence holds in each group.
+ *
+ *   entry      0 … first_held-1    first_held … n-1
+ *              KV_NO_BLOCK         one reference each
+ *              behind the window   readable, being written, or reserved
+ *
+ * In a group with full attention first_held stays 0.
+ */
+#include "memory/kv_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+int kv_table_create(struct kv_cache *cache, struct kv_table **out, struct quire_error *err)
+{
+    *out = NULL;
+    struct kv_table *table = calloc(1, sizeof *table);
+    if (!table)
+        return quire_fail(err, QUIRE_NO_MEMORY, "block table: out of memory");
+    table->cache = cache;
+    table->next = cache->tables;
+    if (cache->tables)
+        cache->tables->prev = table;
+    cache->tables = table;
+    *out = table;
+    return QUIRE_OK;
+}
+
+void kv_table_destroy(struct kv_table *table)
+{
+    if (!table)
+        return;
+    kv_table_clear(table);
+    if (table->prev)
+        table->prev->next = table->next;
+    else
+        table->cache->tables = table->next;
+    if (table->next)
+        table->next->prev = table->prev;
+    for (uint32_t g = 0; g < table->cache->config.n_groups; g++)
+        free(table->spans[g].blocks);
+    free(table);
+}
+
+static bool is_empty(const struct kv_table *table)
+{
+    for (uint32_t g = 0; g < table->cache->config.n_groups; g++)
+        if (table->spans[g].n > 0)
+            return false;
+    return true;
+}
+
+static int grow(struct kv_span *span, uint32_t n_entries)
+{
+    if (n_entries <= span->capacity)
+        return QUIRE_OK;
+    uint64_t capacity = (uint64_t)span->capacity * 2;
+    if (capacity < n_entries)
+        capacity = n_entries;
+    if (capacity > UINT32_MAX || capacity > SIZE_MAX / sizeof *span->blocks)
+        return QUIRE_NO_MEMORY;
+    uint32_t *blocks = realloc(span->blocks, (size_t)capacity * sizeof *blocks);
+    if (!blocks)
+        return QUIRE_NO_MEMORY;
+    span->blocks = blocks;
+    span->capacity = (uint32_t)capacity;
+    return QUIRE_OK;
+}
+
+static int grow_all(struct kv_table *table, uint32_t n_entries)
+{
+    for (uint32_t g = 0; g < table->cache->config.n_groups; g++) {
+        int status = grow(&table->spans[g], n_entries);
+        if (status)
+            return status;
+    }
+    return QUIRE_OK;
+}
+
+int kv_table_prepare(struct kv_table *table, uint32_t n_tokens)
+{
+    return grow_all(table, kv_ceil_blocks(n_tokens, table->cache->config.block_tokens));
+}
+
+/* The largest n <= limit such that every windowed group still has the blocks [first needed, n). Each
+ * block of a group is looked up at most once: [lo, n) is known to be there. */
+static uint32_t match_windows(const struct kv_cache *cache, const struct key256 *hashes,
+                              uint32_t limit)
+{
+    const struct kv_config *config = &cache->config;
+    uint32_t lo[KV_MAX_GROUPS] = {limit, limit, limit, limit};
+    uint32_t n = limit;
+    for (uint32_t g = 0; g < config->n_groups;) {
+        uint32_t needed = kv_first_needed(config->groups[g].window, config->block_tokens,
+                                          n * config->block_tokens);
+        if (lo[g] > n)
+            lo[g] = n;
+        while (config->groups[g].window && lo[g] > needed &&
+               block_pool_find(&cache->pools[g], &hashes[lo[g] - 1]) != KV_NO_BLOCK)
+            lo[g]--;
+        if (config->groups[g].window && lo[g] > needed) {
+            n = lo[g] - 1; /* nothing longer works; the groups before this one must look again */
+            g = 0;
+        } else {
+            g++;
+        }
+    }
+    return n;
+}
+
+uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uint32_t n_hashes,
+                        uint32_t max_tokens)
+{
+    struct kv_cache *cache = table->cache;
+    const struct kv_config *config = &cache->config;
+    uint32_t n = max_tokens / config->block_tokens;
+    assert(is_empty(table));
+    if (n > n_hashes)
+        n = n_hashes;
+    if (!config->prefix_caching)
+        return 0;
+    for (uint32_t g = 0; g < config->n_groups; g++) {
+        uint32_t i = 0;
+        if (config->groups[g].window)
+            continue;
+        while (i < n && block_pool_find(&cache->pools[g], &hashes[i]) != KV_NO_BLOCK)
+            i++;
+        n = i;
+    }
+    n = match_windows(cache, hashes, n);
+    if (n == 0 || grow_all(table, n))
+        return 0;
+    for (uint32_t g = 0; g < config->n_groups; g++) {
+        struct kv_span *span = &table->spans[g];
+        span->n = n;
+        span->first_held = kv_first_needed(config->groups[g].window, config->block_tokens,
+                                           n * config->block_tokens);
+        for (uint32_t i = 0; i < span->first_held; i++)
+            span->blocks[i] = KV_NO_BLOCK;
+        for (uint32_t i = span->first_held; i < n; i++) {
+            span->blocks[i] = block_pool_find(&cache->pools[g], &hashes[i]);
+            block_pool_ref(&cache->pools[g], span->blocks[i]);
+        }
+    }
+    return n * config->block_tokens;
+}
+
+/* Gives back what no position >= n_computed can read. */
+static void trim_window(struct kv_table *table, uint32_t group, uint32_t n_computed)
+{
+    const struct kv_config *config = &table->cache->config;
+    struct kv_span *span = &table->spans[group];
+    uint32_t needed =
+        kv_first_needed(config->groups[group].window, config->block_tokens, n_computed);
+    for (; span->first_held < needed && span->first_held < span->n; span->first_held++) {
+        block_pool_unref(&table->cache->pools[group], span->blocks[span->first_held]);
+        span->blocks[span->first_held] = KV_NO_BLOCK;
+    }
+}
+
+int kv_table_reserve(struct kv_table *table, uint32_t n_computed, uint32_t n_tokens)
+{
+    struct kv_cache *cache = table->cache;
+    uint32_t n_groups = cache->config.n_groups;
+    uint32_t n = kv_ceil_blocks(n_tokens, cache->config.block_tokens);
+    for (uint32_t g = 0; g < n_groups; g++)
+        trim_window(table, g, n_computed);
+    for (uint32_t g = 0; g < n_groups; g++)
+        if (n > table->spans[g].n && n - table->spans[g].n > cache->pools[g].n_free)
+            return QUIRE_EXHAUSTED;
+    int status = grow_all(table, n);
+    if (status)
+        return status;
+    for (uint32_t g = 0; g < n_groups; g++) {
+        struct kv_span *span = &table->spans[g];
+        while (span->n < n)
+            span->blocks[span->n++] = block_pool_take(&cache->pools[g]);
+    }
+    return QUIRE_OK;
+}
+
+void kv_table_publish(struct kv_table *table, uint32_t index, const struct key256 *hash)
+{
+    struct kv_cache *cache = table->cache;
+    if (!cache->config.prefix_caching)
+        return;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const struct kv_span *span = &table->spans[g];
+        if (index >= span->first_held && index < span->n)
+            block_pool_name(&cache->pools[g], span->blocks[index], hash);
+    }
+}
+
+int kv_table_share(const struct kv_table *from, uint32_t n_blocks, struct kv_table *to)
+{
+    struct kv_cache *cache = to->cache;
+    const struct kv_config *config = &cache->config;
+    assert(is_empty(to));
+    for (uint32_t g = 0; g < config->n_groups; g++) {
+        uint32_t needed = kv_first_needed(config->groups[g].window, config->block_tokens,
+                                          n_blocks * config->block_tokens);
+        if (from->spans[g].n < n_blocks ||
+            (from->spans[g].first_held > needed && needed < n_blocks))
+            return QUIRE_NOT_FOUND;
+    }
+    int status = grow_all(to, n_blocks);
+    if (status)
+        return status;
+    for (uint32_t g = 0; g < config->n_groups; g++) {
+        struct kv_span *span = &to->spans[g];
+        span->n = n_blocks;
+        span->first_held = kv_first_needed(config->groups[g].window, config->block_tokens,
+                                           n_blocks * config->block_tokens);
+        for (uint32_t i = 0; i < n_blocks; i++) {
+            span->blocks[i] = i < span->first_held ? KV_NO_BLOCK : from->spans[g].blocks[i];
+            if (i >= span->first_held)
+                block_pool_ref(&cache->pools[g], span->blocks[i]);
+        }
+    }
+    return QUIRE_OK;
+}
+
+void kv_table_clear(struct kv_table *table)
+{
+    for (uint32_t g = 0; g < table->cache->config.n_groups; g++) {
+        struct kv_span *span = &table->spans[g];
+        while (span->n > span->first_held)
+            block_pool_unref(&table->cache->pools[g], span->blocks[--span->n]);
+        span->n = span->first_held = 0;
+    }
+}
+
+const uint32_t *kv_table_blocks(const struct kv_table *table, uint32_t group, uint32_t *n_blocks)
+{
+    *n_blocks = table->spans[group].n;
+    return table->spans[group].blocks;
+}
+
+uint32_t kv_table_held(const struct kv_table *table, uint32_t group)
+{
+    return table->spans[group].n - table->spans[group].first_held;
+}

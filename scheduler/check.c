@@ -1,0 +1,246 @@
+/* sched_check(): the invariants at the top of scheduler.c, number by number. O(everything): for tests. */
+#include "scheduler/sequence.h"
+
+#define BROKEN(err, ...) quire_fail(err, QUIRE_INTERNAL, "sched " __VA_ARGS__)
+
+/* 1: states and counts. */
+static int check_counts(const struct sched *s, struct quire_error *err)
+{
+    uint32_t n[SEQ_RETIRED + 1] = {0};
+    for (uint32_t i = 0; i < s->n_names; i++) {
+        const struct sequence *q = &s->seqs[i];
+        bool live = q->state >= SEQ_WAITING && q->state <= SEQ_LEAVING;
+        if ((unsigned)q->state > SEQ_RETIRED)
+            return BROKEN(err, "1: sequence %u has no state", i);
+        if (live != (q->request != NULL))
+            return BROKEN(err, "1: sequence %u: state %d does not match its request", i,
+                          (int)q->state);
+        n[q->state]++;
+    }
+    if (n[SEQ_FREE] != s->n_free_names || n[SEQ_RETIRED] != s->n_retired ||
+        n[SEQ_RUNNING] != s->stats.n_running ||
+        n[SEQ_WAITING] + n[SEQ_FOLLOWING] + n[SEQ_LEAVING] != s->stats.n_waiting ||
+        n[SEQ_LEAVING] + n[SEQ_ENDING] != s->n_touched)
+        return BROKEN(err, "1: counts by state are wrong");
+    for (uint32_t i = 0; i < s->n_free_names; i++)
+        if (s->seqs[s->free_names[i]].state != SEQ_FREE)
+            return BROKEN(err, "1: free name %u is in use", s->free_names[i]);
+    for (uint32_t i = 0; i < s->n_retired; i++) {
+        uint32_t name = s->retired[(s->retired_head + i) % s->n_names];
+        if (s->seqs[name].state != SEQ_RETIRED)
+            return BROKEN(err, "1: retired sequence %u is not", name);
+    }
+    return QUIRE_OK;
+}
+
+/* 2: the queue. */
+static int check_queue(const struct sched *s, struct quire_error *err)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_names; i++) {
+        const struct sequence *q = &s->seqs[i];
+        bool queued = q->queue_index != QUEUE_NONE;
+        if (queued != (q->state == SEQ_WAITING && !q->held))
+            return BROKEN(err, "2: sequence %u should%s be queued", i, queued ? " not" : "");
+        if (queued && (q->queue_index >= s->queue.n || s->queue.names[q->queue_index] != i))
+            return BROKEN(err, "2: sequence %u is not where it thinks in the queue", i);
+        n += queued;
+    }
+    if (n != s->queue.n)
+        return BROKEN(err, "2: %u sequences are queued, the queue has %u", n, s->queue.n);
+    for (uint32_t i = 1; i < n; i++)
+        if (s->config.policy->compare(&s->seqs[s->queue.names[(i - 1) / 2]].key,
+                                      &s->seqs[s->queue.names[i]].key) >= 0)
+            return BROKEN(err, "2: queue entry %u goes before its parent", i);
+    return QUIRE_OK;
+}
+
+/* 3: the running list. */
+static int check_running(const struct sched *s, struct quire_error *err)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_listed; i++)
+        n += s->seqs[s->running[i]].state == SEQ_RUNNING;
+    for (uint32_t i = 0; i < s->n_names; i++) {
+        uint32_t times = 0;
+        if (s->seqs[i].state != SEQ_RUNNING)
+            continue;
+        for (uint32_t j = 0; j < s->n_listed; j++)
+            times += s->running[j] == i;
+        if (times != 1)
+            return BROKEN(err, "3: running sequence %u is listed %u times", i, times);
+    }
+    if (n != s->stats.n_running || n > s->config.max_num_seqs || s->n_listed > s->config.max_num_seqs)
+        return BROKEN(err, "3: %u sequences run, %u counted, %u allowed", n, s->stats.n_running,
+                      s->config.max_num_seqs);
+    return QUIRE_OK;
+}
+
+/* 4 and 7: counters of a sequence. */
+static int check_counters(const struct sched *s, uint32_t name, struct quire_error *err)
+{
+    const struct sequence *q = &s->seqs[name];
+    uint32_t n_sampling = 0, known = q->n_known + q->n_sampling;
+    for (uint64_t step = s->committed + 1; step <= s->step; step++) {
+        const struct sched_plan *plan = &s->slots[step % (s->config.overlap_depth + 2)].plan;
+        for (uint32_t i = 0; i < plan->n_rows; i++)
+            n_sampling += plan->rows[i].seq == name && plan->rows[i].samples;
+    }
+    if (q->n_sampling != n_sampling)
+        return BROKEN(err, "4: sequence %u: %u tokens are being sampled, counted %u", name,
+                      n_sampling, q->n_sampling);
+    if (q->n_computed > q->n_planned || q->n_planned > known || q->n_planned > q->n_positions ||
+        known > q->n_prompt + q->max_tokens || q->n_known < q->n_prompt)
+        return BROKEN(err, "4: sequence %u: computed %u, planned %u, known %u + %u of %u", name,
+                      q->n_computed, q->n_planned, q->n_known, q->n_sampling, q->n_positions);
+    if (q->state != SEQ_RUNNING && q->state != SEQ_LEAVING && q->n_planned > 0)
+        return BROKEN(err, "4: sequence %u does not run and has %u positions planned", name,
+                      q->n_planned);
+    if ((uint64_t)q->n_published * s->config.kv.block_tokens > q->n_computed)
+        return BROKEN(err, "7: sequence %u: %u blocks published, %u positions computed", name,
+                      q->n_published, q->n_computed);
+    return QUIRE_OK;
+}
+
+/* 5 and 6: who holds blocks. */
+static int check_table(const struct sched *s, uint32_t name, struct quire_error *err)
+{
+    const struct sequence *q = &s->seqs[name];
+    bool holds = q->state == SEQ_RUNNING || q->state == SEQ_LEAVING || q->state == SEQ_ENDING;
+    if (holds != (q->table != NULL))
+        return BROKEN(err, "5: sequence %u in state %d: table %s", name, (int)q->state,
+                      q->table ? "not given back" : "missing");
+    if ((q->state == SEQ_LEAVING || q->state == SEQ_ENDING) && q->last_step <= s->committed)
+        return BROKEN(err, "6: sequence %u waits for step %llu, which is over", name,
+                      (unsigned long long)q->last_step);
+    if (!holds)
+        return QUIRE_OK;
+    for (uint32_t g = 0; g < s->config.kv.n_groups; g++) {
+        uint32_t n;
+        kv_table_blocks(q->table, g, &n);
+        if ((uint64_t)n * s->config.kv.block_tokens < q->n_planned ||
+            (uint64_t)n * s->config.kv.block_tokens < q->n_reserved)
+            return BROKEN(err, "5: sequence %u: group %u has %u blocks for %u positions", name, g, n,
+                          q->n_planned);
+    }
+    for (uint32_t i = 0; i < s->n_spare; i++)
+        if (s->tables[i] == q->table)
+            return BROKEN(err, "5: sequence %u holds a spare table", name);
+    return QUIRE_OK;
+}
+
+/* 10: what a launched row reads and writes is still there. */
+static int check_row_blocks(const struct sched *s, const struct sched_row *row,
+                            struct quire_error *err)
+{
+    const struct kv_config *kv = &s->config.kv;
+    const struct sequence *q = &s->seqs[row->seq];
+    if (!q->table)
+        return BROKEN(err, "10: sequence %u gave its table back under a launched step", row->seq);
+    for (uint32_t g = 0; g < kv->n_groups; g++) {
+        uint32_t n, window = kv->groups[g].window;
+        const uint32_t *blocks = kv_table_blocks(q->table, g, &n);
+        uint32_t from = window > 0 && row->first >= window ? row->first - window + 1 : 0;
+        for (uint32_t i = from / kv->block_tokens; i <= (row->first + row->count - 1) / kv->block_tokens;
+             i++)
+            if (i >= n || blocks[i] == KV_NO_BLOCK)
+                return BROKEN(err, "10: sequence %u: group %u: block %u is gone under a launched step",
+                              row->seq, g, i);
+    }
+    return QUIRE_OK;
+}
+
+/* 8 and 10: uncommitted plans. */
+static int check_plans(const struct sched *s, struct quire_error *err)
+{
+    if (s->step - s->committed > s->config.overlap_depth + 1)
+        return BROKEN(err, "8: %llu plans are uncommitted",
+                      (unsigned long long)(s->step - s->committed));
+    for (uint64_t step = s->committed + 1; step <= s->step; step++) {
+        const struct sched_plan *plan = &s->slots[step % (s->config.overlap_depth + 2)].plan;
+        uint64_t n_tokens = 0, n_logits = 0;
+        for (uint32_t i = 0; i < plan->n_rows; i++) {
+            const struct sched_row *row = &plan->rows[i];
+            n_tokens += row->count;
+            n_logits += row->first + row->count - row->first_logit;
+            for (uint32_t j = 0; j < i; j++)
+                if (plan->rows[j].seq == row->seq)
+                    return BROKEN(err, "8: two rows of sequence %u", row->seq);
+            if (row->count == 0 || (row->samples && row->first_logit >= row->first + row->count))
+                return BROKEN(err, "8: row of sequence %u makes no sense", row->seq);
+            int status = check_row_blocks(s, row, err);
+            if (status)
+                return status;
+        }
+        if (plan->step != step || n_tokens != plan->n_tokens || n_logits != plan->n_logits ||
+            n_tokens > s->config.max_num_batched_tokens || n_logits > s->config.max_logit_rows)
+            return BROKEN(err, "8: step %llu: %llu tokens, %llu logit rows",
+                          (unsigned long long)step, (unsigned long long)n_tokens,
+                          (unsigned long long)n_logits);
+    }
+    return QUIRE_OK;
+}
+
+/* 9: requests. */
+static int check_request(const struct sched *s, const struct request *request,
+                         struct quire_error *err)
+{
+    uint32_t n_live = 0, n_following = 0, n_leading = 0;
+    for (uint32_t i = 0; i < request->n; i++) {
+        const struct sequence *q = &s->seqs[request->seqs[i]];
+        if (q->request != request)
+            continue;
+        n_live++;
+        n_following += q->state == SEQ_FOLLOWING;
+        n_leading += q->leads;
+    }
+    if (n_live != request->n_live || n_live == 0)
+        return BROKEN(err, "9: request %llu: %u choices live, counted %u",
+                      (unsigned long long)request->id, n_live, request->n_live);
+    if (n_leading > 1 || (n_following > 0 && n_leading == 0))
+        return BROKEN(err, "9: request %llu: %u choices follow %u leaders",
+                      (unsigned long long)request->id, n_following, n_leading);
+    return QUIRE_OK;
+}
+
+static int check_requests(const struct sched *s, struct quire_error *err)
+{
+    uint64_t n_tokens = 0;
+    uint32_t n_live = 0;
+    for (uint32_t i = 0; i <= s->bucket_mask; i++)
+        for (const struct request *r = s->buckets[i]; r; r = r->next) {
+            int status = check_request(s, r, err);
+            if (status)
+                return status;
+            n_tokens += r->n_waiting_tokens;
+            n_live += r->n_live;
+        }
+    if (n_tokens != s->stats.n_waiting_tokens ||
+        n_live != s->stats.n_running + s->stats.n_waiting)
+        return BROKEN(err, "9: requests do not add up to the live sequences");
+    return QUIRE_OK;
+}
+
+int sched_check(const struct sched *s, struct quire_error *err)
+{
+    int status = check_counts(s, err);
+    if (!status)
+        status = check_queue(s, err);
+    if (!status)
+        status = check_running(s, err);
+    uint32_t n_holding = 0;
+    for (uint32_t i = 0; i < s->n_names && !status; i++) {
+        n_holding += s->seqs[i].table != NULL;
+        if (s->seqs[i].request)
+            status = check_counters(s, i, err);
+        if (!status)
+            status = check_table(s, i, err);
+    }
+    if (!status && n_holding + s->n_spare != s->n_tables)
+        return BROKEN(err, "5: %u tables held, %u spare of %u", n_holding, s->n_spare, s->n_tables);
+    if (!status)
+        status = check_plans(s, err);
+    if (!status)
+        status = check_requests(s, err);
+    return status ? status : kv_cache_check(s->kv, err);
+}

@@ -1,0 +1,122 @@
+/* What a step gave: positions become computed, full blocks get their names, tokens are appended, and what the
+ * step was the last to touch comes back. */
+#include "scheduler/sequence.h"
+
+#include "memory/prefix.h"
+
+static bool lives(const struct sequence *q)
+{
+    return q->request != NULL;
+}
+
+/* Does result i belong to row r? Results of sequences that are over may be left out. */
+static int check_results(const struct sched *s, const struct sched_plan *plan,
+                         const struct sched_result *results, uint32_t n_results,
+                         struct quire_error *err)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->n_rows; i++) {
+        const struct sched_row *row = &plan->rows[i];
+        const struct sequence *q = &s->seqs[row->seq];
+        if (!row->samples)
+            continue;
+        if (n == n_results || results[n].seq != row->seq) {
+            if (lives(q))
+                return quire_fail(err, QUIRE_INVALID, "step %llu: result of sequence %u is missing",
+                                  (unsigned long long)plan->step, row->seq);
+            continue;
+        }
+        const struct sched_result *r = &results[n++];
+        if (r->n_tokens == 0 || !r->tokens)
+            return quire_fail(err, QUIRE_INVALID, "step %llu: sequence %u has no token",
+                              (unsigned long long)plan->step, row->seq);
+        if (lives(q) && r->n_tokens > 1 && q->last_step > plan->step)
+            return quire_fail(err, QUIRE_INVALID,
+                              "step %llu: sequence %u has %u tokens, but a later step took one for granted",
+                              (unsigned long long)plan->step, row->seq, r->n_tokens);
+    }
+    if (n != n_results)
+        return quire_fail(err, QUIRE_INVALID, "step %llu: result %u is of sequence %u, which no row samples",
+                          (unsigned long long)plan->step, n, results[n].seq);
+    return QUIRE_OK;
+}
+
+/* Names the blocks that are full of computed positions; all their tokens are known by now. */
+static void publish(struct sched *s, struct sequence *q)
+{
+    uint32_t bt = s->config.kv.block_tokens;
+    if (!s->config.kv.prefix_caching)
+        return;
+    while (q->n_computed - q->n_published * bt >= bt) {
+        uint32_t i = q->n_published++;
+        if (i == q->n_hashes) {
+            const struct key256 *parent = i > 0 ? &q->hashes[i - 1] : &q->chain_first;
+            q->hashes[i] =
+                kv_chain_next(&s->config.secret, parent, q->tokens + (size_t)i * bt, bt);
+            q->n_hashes++;
+        }
+        kv_table_publish(q->table, i, &q->hashes[i]);
+    }
+}
+
+/* Appends the tokens; true when the sequence is over. */
+static bool append(struct sequence *q, const struct sched_result *r)
+{
+    uint32_t room = q->n_prompt + q->max_tokens - q->n_known;
+    uint32_t n = r->n_tokens < room ? r->n_tokens : room;
+    for (uint32_t i = 0; i < n; i++)
+        q->tokens[q->n_known++] = r->tokens[i];
+    q->n_sampling--;
+    return r->finished || n == room;
+}
+
+/* The step is done with the sequence: what waited for it comes back. */
+static void let_go(struct sched *s, struct sequence *q)
+{
+    if (q->last_step > s->committed)
+        return;
+    if (q->state == SEQ_LEAVING) {
+        s->n_touched--;
+        sched_requeue(s, q);
+    } else if (q->state == SEQ_ENDING) {
+        s->n_touched--;
+        sched_retire(s, q);
+    }
+}
+
+int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n_results,
+                 bool *finished, bool *discarded, struct quire_error *err)
+{
+    if (s->committed == s->step)
+        return quire_fail(err, QUIRE_INVALID, "scheduler: no step is waiting for its results");
+    const struct sched_plan *plan = &sched_slot(s, s->committed + 1)->plan;
+    int status = check_results(s, plan, results, n_results, err);
+    if (status)
+        return status;
+    s->committed++;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->n_rows; i++) {
+        const struct sched_row *row = &plan->rows[i];
+        struct sequence *q = &s->seqs[row->seq];
+        bool has_result = row->samples && n < n_results && results[n].seq == row->seq;
+        bool ended = false, lived = lives(q);
+        if (lived) {
+            q->n_computed = row->first + row->count;
+            publish(s, q);
+            ended = row->samples ? append(q, &results[n]) : q->n_computed == q->n_positions &&
+                                                            q->max_tokens == 0;
+        }
+        if (has_result) {
+            if (finished)
+                finished[n] = ended;
+            if (discarded)
+                discarded[n] = !lived;
+            n++;
+        }
+        if (ended)
+            sched_end(s, q);
+        else
+            let_go(s, q);
+    }
+    return QUIRE_OK;
+}

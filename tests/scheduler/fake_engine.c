@@ -1,0 +1,637 @@
+#include "tests/scheduler/fake_engine.h"
+
+#include "memory/prefix.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool fail(struct fake_engine *e, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static bool fail(struct fake_engine *e, const char *format, ...)
+{
+    if (!e->failure[0]) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(e->failure, sizeof e->failure, format, args);
+        va_end(args);
+    }
+    return false;
+}
+
+const char *fake_failure(const struct fake_engine *e)
+{
+    return e->failure;
+}
+
+static uint64_t mix(uint64_t x)
+{
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9u;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+uint64_t fake_next(struct fake_random *random)
+{
+    random->state += 0x9e3779b97f4a7c15u;
+    return mix(random->state);
+}
+
+uint32_t fake_below(struct fake_random *random, uint32_t n)
+{
+    return (uint32_t)((fake_next(random) >> 32) * n >> 32);
+}
+
+bool fake_chance(struct fake_random *random, uint32_t percent)
+{
+    return fake_below(random, 100) < percent;
+}
+
+/* The toy model. */
+static uint64_t extend_prefix(uint64_t prefix, uint32_t token)
+{
+    return mix(prefix ^ (token + 0x9e3779b97f4a7c15u));
+}
+
+static uint64_t empty_prefix(uint32_t tenant)
+{
+    return mix(tenant + 1);
+}
+
+static uint32_t next_token(uint64_t prefix, uint32_t choice)
+{
+    return (uint32_t)(mix(prefix + choice * 77u) % 1000);
+}
+
+static bool stops(const struct fake_request *r, uint32_t token)
+{
+    return r->stop_every > 0 && token % r->stop_every == 0;
+}
+
+static void push_token(struct fake_seq *d, uint32_t token)
+{
+    uint64_t before = d->n > 0 ? d->prefix[d->n - 1] : empty_prefix(d->request.tenant);
+    d->tokens[d->n] = token;
+    d->prefix[d->n++] = extend_prefix(before, token);
+}
+
+bool fake_open(struct fake_engine *e, const struct sched_config *config, uint64_t seed,
+               enum fake_fault fault)
+{
+    struct quire_error err = {{0}};
+    memset(e, 0, sizeof *e);
+    e->config = *config;
+    e->random.state = seed;
+    e->fault = fault;
+    for (uint32_t g = 0; g < config->kv.n_groups; g++)
+        e->store[g] = calloc((size_t)config->kv.groups[g].n_blocks * config->kv.block_tokens,
+                             sizeof *e->store[g]);
+    if (sched_create(config, &e->sched, &err))
+        return fail(e, "create: %s", err.text);
+    return true;
+}
+
+bool fake_close(struct fake_engine *e, bool idle)
+{
+    for (uint32_t i = 0; idle && i < FAKE_MAX_NAMES; i++)
+        if (e->seqs[i].used)
+            fail(e, "sequence %u was never retired", i);
+    if (idle && e->sched && !sched_idle(e->sched))
+        fail(e, "the scheduler is not idle at the end");
+    for (uint32_t g = 0; idle && e->sched && g < e->config.kv.n_groups; g++) {
+        struct kv_usage usage = sched_kv_usage(e->sched, g);
+        if (usage.n_free != usage.n_blocks)
+            fail(e, "group %u: %u of %u blocks free at the end", g, usage.n_free, usage.n_blocks);
+    }
+    sched_destroy(e->sched);
+    for (uint32_t g = 0; g < KV_MAX_GROUPS; g++)
+        free(e->store[g]);
+    return !e->failure[0];
+}
+
+/* The status that sched_submit owes. */
+static int owed_status(const struct fake_engine *e, const struct fake_request *r)
+{
+    const struct sched_config *c = &e->config;
+    struct sched_stats stats = sched_stats(e->sched);
+    uint32_t positions = r->n_prompt + (r->max_tokens ? r->max_tokens - 1 : 0);
+    if (r->n_prompt + r->max_tokens > c->max_model_len || r->n > c->max_queued_requests)
+        return QUIRE_INVALID;
+    for (uint32_t g = 0; g < c->kv.n_groups; g++)
+        if (kv_blocks_needed(&c->kv, g, positions,
+                             c->max_num_batched_tokens * (c->overlap_depth + 1)) >
+            c->kv.groups[g].n_blocks)
+            return QUIRE_INVALID;
+    if (stats.n_waiting + r->n > c->max_queued_requests)
+        return QUIRE_EXHAUSTED;
+    if (c->max_queued_tokens && stats.n_waiting_tokens &&
+        stats.n_waiting_tokens + r->n_prompt > c->max_queued_tokens)
+        return QUIRE_EXHAUSTED;
+    return QUIRE_OK;
+}
+
+static void hash_prompt(const struct fake_engine *e, const struct fake_request *r,
+                        struct sched_request *out, struct key256 *hashes)
+{
+    uint32_t bt = e->config.kv.block_tokens;
+    struct kv_chain_root root = {.secret = e->config.secret, .block_tokens = bt};
+    root.tenant.bytes[0] = (uint8_t)r->tenant;
+    out->chain_first = kv_chain_first(&root);
+    for (uint32_t i = 0; i < r->n_prompt / bt; i++)
+        hashes[i] = kv_chain_next(&e->config.secret, i ? &hashes[i - 1] : &out->chain_first,
+                                  r->prompt + i * bt, bt);
+    out->hashes = hashes;
+}
+
+bool fake_submit(struct fake_engine *e, struct fake_request *r)
+{
+    struct quire_error err = {{0}};
+    struct key256 hashes[FAKE_MAX_LEN];
+    uint32_t names[FAKE_MAX_CHOICES];
+    r->id = ++e->next_id;
+    struct sched_request request = {.id = r->id,
+                                    .prompt = r->prompt,
+                                    .n_prompt = r->n_prompt,
+                                    .max_tokens = r->max_tokens,
+                                    .n = r->n,
+                                    .prompt_logprobs = r->prompt_logprobs,
+                                    .no_prefix_hits = r->no_prefix_hits,
+                                    .priority = r->priority,
+                                    .tenant = r->tenant,
+                                    .adapter = r->adapter};
+    hash_prompt(e, r, &request, hashes);
+    int owed = owed_status(e, r);
+    int status = sched_submit(e->sched, &request, names, &err);
+    if (status != owed)
+        return fail(e, "submit gave %s, owed %s: %s", quire_status_name(status),
+                    quire_status_name(owed), err.text);
+    e->seen.refused += status != QUIRE_OK;
+    for (uint32_t i = 0; i < r->n && !status; i++) {
+        if (names[i] >= FAKE_MAX_NAMES || e->seqs[names[i]].used)
+            return fail(e, "submit gave the name %u, which is in use", names[i]);
+        struct fake_seq *d = &e->seqs[names[i]];
+        memset(d, 0, sizeof *d);
+        d->used = true;
+        d->order = ++e->next_order;
+        d->choice = i;
+        d->n_choices = r->n;
+        d->request = *r;
+        for (uint32_t t = 0; t < r->n_prompt; t++)
+            push_token(d, r->prompt[t]);
+        d->n_committed = d->n;
+    }
+    return true;
+}
+
+/* Does a go before b? Written down again, so that a policy is checked too. */
+static bool ranks_before(const struct fake_engine *e, const struct fake_seq *a,
+                         const struct fake_seq *b)
+{
+    if (strcmp(e->config.policy->name, "priority") == 0 &&
+        a->request.priority != b->request.priority)
+        return a->request.priority < b->request.priority;
+    return a->order < b->order;
+}
+
+static bool check_row(struct fake_engine *e, const struct sched_row *row, uint64_t step)
+{
+    struct fake_seq *d = &e->seqs[row->seq];
+    const struct fake_request *r = &d->request;
+    uint32_t end = row->first + row->count;
+    if (!d->used || d->over || d->held || row->count == 0 || d->last_step == step)
+        return fail(e, "row of sequence %u, which may not have one", row->seq);
+    if (row->adapter != r->adapter)
+        return fail(e, "row of sequence %u has the wrong adapter", row->seq);
+    if (!d->planned && d->choice == 0) {
+        if ((r->no_prefix_hits || r->prompt_logprobs) && row->first != 0)
+            return fail(e, "sequence %u took a hit it must not", row->seq);
+        if (row->first != sched_cached_tokens(e->sched, row->seq) ||
+            row->first % e->config.kv.block_tokens != 0 || row->first >= r->n_prompt)
+            return fail(e, "sequence %u starts at %u", row->seq, row->first);
+        e->seen.hit_tokens += row->first;
+    }
+    uint32_t first_logit = row->samples ? end - 1 : end;
+    if (r->prompt_logprobs && d->choice == 0 && d->n_logits < r->n_prompt && end > d->n_logits) {
+        first_logit = d->n_logits;
+        d->n_logits = end;
+        if (first_logit < row->first)
+            return fail(e, "sequence %u skips logits from %u to %u", row->seq, first_logit,
+                        row->first);
+    }
+    if (r->prompt_logprobs && d->choice > 0)
+        first_logit = row->first_logit < first_logit ? row->first_logit : first_logit;
+    if (row->first_logit != first_logit)
+        return fail(e, "sequence %u: logits from %u, wanted from %u", row->seq, row->first_logit,
+                    first_logit);
+    d->planned = true;
+    d->last_step = step;
+    return true;
+}
+
+/* Keeps what the row will read and write with, as a real engine copies it to the device. */
+static bool copy_row(struct fake_engine *e, struct fake_launch *launch, uint32_t i)
+{
+    const struct sched_row *row = &launch->rows[i];
+    const struct fake_seq *d = &e->seqs[row->seq];
+    uint32_t bt = e->config.kv.block_tokens, end = row->first + row->count, n;
+    const uint32_t *tokens = sched_tokens(e->sched, row->seq, &n);
+    if (n < end || end > FAKE_MAX_LEN)
+        return fail(e, "sequence %u: %u tokens for a row up to %u", row->seq, n, end);
+    memcpy(launch->tokens[i], tokens, end * sizeof *tokens);
+    for (uint32_t p = 0; p < end; p++)
+        if (tokens[p] != (p < d->n_committed ? d->tokens[p] : SCHED_PENDING))
+            return fail(e, "sequence %u: token %u is %u", row->seq, p, tokens[p]);
+    for (uint32_t g = 0; g < e->config.kv.n_groups; g++) {
+        const uint32_t *blocks = sched_blocks(e->sched, row->seq, g, &n);
+        if (n < (end + bt - 1) / bt)
+            return fail(e, "sequence %u: group %u: %u blocks up to %u", row->seq, g, n, end);
+        memcpy(launch->blocks[i][g], blocks, (end + bt - 1) / bt * sizeof *blocks);
+    }
+    return true;
+}
+
+/* A block that is written belongs to one sequence alone. */
+static bool check_writes(struct fake_engine *e, const struct fake_launch *launch)
+{
+    uint32_t bt = e->config.kv.block_tokens;
+    for (uint32_t g = 0; g < e->config.kv.n_groups; g++) {
+        uint8_t holders[FAKE_MAX_BLOCKS] = {0};
+        for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++) {
+            uint32_t n = 0;
+            const uint32_t *blocks =
+                e->seqs[i].used ? sched_blocks(e->sched, i, g, &n) : NULL;
+            for (uint32_t b = 0; b < n; b++)
+                if (blocks[b] != KV_NO_BLOCK)
+                    holders[blocks[b]]++;
+        }
+        for (uint32_t i = 0; i < launch->n_rows; i++) {
+            const struct sched_row *row = &launch->rows[i];
+            for (uint32_t b = row->first / bt; b <= (row->first + row->count - 1) / bt; b++)
+                if (launch->blocks[i][g][b] >= e->config.kv.groups[g].n_blocks ||
+                    holders[launch->blocks[i][g][b]] != 1)
+                    return fail(e, "sequence %u writes a block that it shares", row->seq);
+        }
+    }
+    return true;
+}
+
+static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
+{
+    uint32_t n_running = plan->n_rows - plan->n_admitted;
+    for (uint32_t i = 1; i < plan->n_rows; i++)
+        if (i != n_running && !ranks_before(e, &e->seqs[plan->rows[i - 1].seq],
+                                            &e->seqs[plan->rows[i].seq]))
+            return fail(e, "row %u is out of the policy's order", i);
+    for (uint32_t i = 0; i < plan->n_admitted; i++) {
+        struct fake_seq *d = &e->seqs[plan->admitted[i]];
+        if (d->running || plan->rows[n_running + i].seq != plan->admitted[i])
+            return fail(e, "sequence %u was not admitted as the plan says", plan->admitted[i]);
+        d->running = true;
+        for (uint32_t j = 0; j < FAKE_MAX_NAMES; j++) {
+            const struct fake_seq *o = &e->seqs[j];
+            if (o->used && !o->over && !o->running && !o->held && o->choice == 0 &&
+                o->last_step < plan->step && !(o->last_step && o->last_step + 1 == plan->step) &&
+                o != d && ranks_before(e, o, d) && i + 1 == plan->n_admitted)
+                return fail(e, "sequence %u was admitted before sequence %u", plan->admitted[i], j);
+        }
+    }
+    for (uint32_t i = 0; i < plan->n_preempted; i++) {
+        struct fake_seq *d = &e->seqs[plan->preempted[i]];
+        if (!d->running || d->over)
+            return fail(e, "sequence %u was preempted and did not run", plan->preempted[i]);
+        d->running = false;
+        for (uint32_t j = 0; j < plan->n_rows; j++)
+            if (ranks_before(e, d, &e->seqs[plan->rows[j].seq]))
+                return fail(e, "sequence %u was preempted for one that ranks after it",
+                            plan->preempted[i]);
+        if (plan->n_admitted)
+            return fail(e, "a plan admits and preempts");
+    }
+    return true;
+}
+
+/* With nothing launched and nothing held somebody must be able to run. */
+static bool check_progress(struct fake_engine *e, const struct sched_plan *plan)
+{
+    bool live = false, held = false;
+    for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++) {
+        live |= e->seqs[i].used && !e->seqs[i].over;
+        held |= e->seqs[i].used && !e->seqs[i].over && e->seqs[i].held;
+    }
+    if (plan->n_rows == 0 && live && !held && e->n_launched == 0)
+        return fail(e, "nothing runs although somebody could");
+    return true;
+}
+
+static bool execute(struct fake_engine *e, struct fake_launch *launch);
+
+bool fake_plan(struct fake_engine *e)
+{
+    const struct sched_plan *plan;
+    struct quire_error err = {{0}};
+    if (e->n_launched > e->config.overlap_depth) {
+        if (sched_plan(e->sched, 0, &plan, &err) != QUIRE_INVALID)
+            return fail(e, "a plan too many was made");
+        return true;
+    }
+    if (sched_plan(e->sched, 0, &plan, &err))
+        return fail(e, "plan: %s", err.text);
+    if (!check_progress(e, plan) || !check_order(e, plan))
+        return false;
+    e->seen.preempted += plan->n_preempted;
+    if (plan->n_rows == 0)
+        return true;
+    struct fake_launch *launch = &e->launched[e->n_launched++];
+    launch->step = plan->step;
+    launch->executed = false;
+    launch->n_rows = plan->n_rows;
+    memcpy(launch->rows, plan->rows, plan->n_rows * sizeof plan->rows[0]);
+    e->seen.steps++;
+    e->seen.tokens += plan->n_tokens;
+    for (uint32_t i = 0; i < plan->n_rows; i++)
+        if (!check_row(e, &launch->rows[i], plan->step) || !copy_row(e, launch, i))
+            return false;
+    if (!check_writes(e, launch))
+        return false;
+    /* The device may be done at once or as late as the results are asked for. */
+    if (e->n_launched == 1 && fake_chance(&e->random, 50))
+        return execute(e, launch);
+    return true;
+}
+
+/* Reads all that the first position of the row attends to, then writes the row's own positions. */
+static bool execute_kv(struct fake_engine *e, const struct fake_launch *launch, uint32_t i)
+{
+    const struct sched_row *row = &launch->rows[i];
+    const struct fake_seq *d = &e->seqs[row->seq];
+    uint32_t bt = e->config.kv.block_tokens;
+    for (uint32_t g = 0; g < e->config.kv.n_groups; g++) {
+        uint32_t window = e->config.kv.groups[g].window;
+        uint32_t from = window && row->first >= window ? row->first - window + 1 : 0;
+        e->seen.windows += from > 0;
+        for (uint32_t p = from; p < row->first + row->count; p++) {
+            uint32_t block = launch->blocks[i][g][p / bt];
+            if (block >= e->config.kv.groups[g].n_blocks)
+                return fail(e, "sequence %u: group %u: position %u has no block", row->seq, g, p);
+            uint64_t *word = &e->store[g][(size_t)block * bt + p % bt];
+            if (p >= row->first)
+                *word = d->prefix[p];
+            else if (*word != d->prefix[p])
+                return fail(e, "step %llu: sequence %u: group %u: wrong KV at position %u of %u",
+                            (unsigned long long)launch->step, row->seq, g, p, row->first);
+        }
+    }
+    return true;
+}
+
+static void sample(struct fake_engine *e, struct fake_launch *launch, uint32_t i)
+{
+    const struct sched_row *row = &launch->rows[i];
+    struct fake_seq *d = &e->seqs[row->seq];
+    uint32_t most = e->config.overlap_depth == 0 ? 1 + fake_below(&e->random, 3) : 1;
+    uint32_t end = row->first + row->count;
+    /* What is sampled is read back from the store. */
+    uint32_t block = launch->blocks[i][0][(end - 1) / e->config.kv.block_tokens];
+    uint64_t prefix = e->store[0][(size_t)block * e->config.kv.block_tokens +
+                                  (end - 1) % e->config.kv.block_tokens];
+    launch->n_results[i] = 0;
+    while (launch->n_results[i] < most) {
+        uint32_t token = next_token(prefix, d->choice);
+        launch->results[i][launch->n_results[i]++] = token;
+        if (d->n < FAKE_MAX_LEN + 8)
+            push_token(d, token);
+        prefix = d->prefix[d->n - 1];
+        if (stops(&d->request, token) || d->n - d->request.n_prompt >= d->request.max_tokens)
+            break;
+    }
+}
+
+static bool execute(struct fake_engine *e, struct fake_launch *launch)
+{
+    if (launch->executed)
+        return true;
+    launch->executed = true;
+    for (uint32_t i = 0; i < launch->n_rows; i++) {
+        const struct sched_row *row = &launch->rows[i];
+        struct fake_seq *d = &e->seqs[row->seq];
+        uint32_t end = row->first + row->count;
+        if (end > d->n || (row->samples && end != d->n))
+            return fail(e, "sequence %u: row up to %u with %u tokens", row->seq, end, d->n);
+        for (uint32_t p = 0; p < end; p++)
+            if (launch->tokens[i][p] != d->tokens[p] && launch->tokens[i][p] != SCHED_PENDING)
+                return fail(e, "sequence %u: token %u changed", row->seq, p);
+        if (e->fault == FAULT_SKIP && !row->samples) {
+            e->fault = FAULT_NONE;
+            continue;
+        }
+        if (!execute_kv(e, launch, i))
+            return false;
+        uint32_t last = launch->blocks[i][0][(end - 1) / e->config.kv.block_tokens];
+        if (e->fault == FAULT_KV && row->samples && fake_chance(&e->random, 20)) {
+            e->store[0][(size_t)last * e->config.kv.block_tokens] ^= 1;
+            e->fault = FAULT_NONE;
+        }
+        if (row->samples)
+            sample(e, launch, i);
+    }
+    return true;
+}
+
+/* The whole output of a choice, computed without any scheduler. */
+static bool check_output(struct fake_engine *e, uint32_t name)
+{
+    const struct fake_seq *d = &e->seqs[name];
+    const struct fake_request *r = &d->request;
+    uint64_t prefix = empty_prefix(r->tenant);
+    uint32_t n, out = 0;
+    const uint32_t *tokens = sched_tokens(e->sched, name, &n);
+    for (uint32_t i = 0; i < r->n_prompt; i++)
+        prefix = extend_prefix(prefix, r->prompt[i]);
+    for (;; out++) {
+        uint32_t token = next_token(prefix, d->choice);
+        if (r->n_prompt + out >= n || tokens[r->n_prompt + out] != token)
+            return fail(e, "sequence %u: output token %u is not what it is alone", name, out);
+        prefix = extend_prefix(prefix, token);
+        if (stops(r, token) || out + 1 == r->max_tokens)
+            break;
+    }
+    if (r->n_prompt + out + 1 != d->n_committed)
+        return fail(e, "sequence %u: %u output tokens, alone %u", name,
+                    d->n_committed - r->n_prompt, out + 1);
+    if (r->prompt_logprobs && d->choice == 0 && d->n_logits != r->n_prompt)
+        return fail(e, "sequence %u: logits of %u of %u prompt positions", name, d->n_logits,
+                    r->n_prompt);
+    return true;
+}
+
+static bool collect(struct fake_engine *e)
+{
+    uint32_t name;
+    while (sched_next_retired(e->sched, &name)) {
+        struct fake_seq *d = &e->seqs[name];
+        if (name >= FAKE_MAX_NAMES || !d->used || !d->over)
+            return fail(e, "sequence %u was retired and lives", name);
+        for (uint32_t l = 0; l < e->n_launched; l++)
+            for (uint32_t i = 0; i < e->launched[l].n_rows; i++)
+                if (e->launched[l].rows[i].seq == name)
+                    return fail(e, "sequence %u was retired under a launched step", name);
+        if (e->fault == FAULT_RETIRE) {
+            e->fault = FAULT_NONE;
+            continue;
+        }
+        d->used = false;
+    }
+    return true;
+}
+
+/* Lays out the results of the oldest step; those of dead sequences only sometimes. */
+static uint32_t gather(struct fake_engine *e, struct fake_launch *launch,
+                       struct sched_result *results)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < launch->n_rows; i++) {
+        const struct fake_seq *d = &e->seqs[launch->rows[i].seq];
+        if (!launch->rows[i].samples || (d->over && fake_chance(&e->random, 50)))
+            continue;
+        if (e->fault == FAULT_TOKEN && !d->over) {
+            launch->results[i][0]++;
+            e->fault = FAULT_NONE;
+        }
+        results[n++] = (struct sched_result){
+            .seq = launch->rows[i].seq,
+            .n_tokens = launch->n_results[i],
+            .tokens = launch->results[i],
+            .finished = stops(&d->request, launch->results[i][launch->n_results[i] - 1])};
+    }
+    return n;
+}
+
+static bool apply(struct fake_engine *e, const struct sched_result *r, bool finished,
+                  bool discarded)
+{
+    struct fake_seq *d = &e->seqs[r->seq];
+    if (discarded != d->over)
+        return fail(e, "sequence %u: discarded %d, over %d", r->seq, discarded, d->over);
+    e->seen.discarded += discarded;
+    if (d->over)
+        return finished ? fail(e, "sequence %u ended twice", r->seq) : true;
+    d->n_committed += r->n_tokens;
+    bool full = d->n_committed - d->request.n_prompt == d->request.max_tokens;
+    if (finished != (r->finished || full))
+        return fail(e, "sequence %u: finished %d at %u of %u tokens", r->seq, finished,
+                    d->n_committed - d->request.n_prompt, d->request.max_tokens);
+    if (!finished)
+        return true;
+    d->over = true;
+    d->running = false;
+    e->seen.finished++;
+    return check_output(e, r->seq);
+}
+
+bool fake_commit(struct fake_engine *e)
+{
+    struct sched_result results[FAKE_MAX_SEQS];
+    bool finished[FAKE_MAX_SEQS], discarded[FAKE_MAX_SEQS];
+    struct quire_error err = {{0}};
+    if (e->n_launched == 0) {
+        if (sched_commit(e->sched, NULL, 0, NULL, NULL, &err) != QUIRE_INVALID)
+            return fail(e, "a step that was not planned was committed");
+        return true;
+    }
+    struct fake_launch *launch = &e->launched[0];
+    if (!execute(e, launch))
+        return false;
+    uint32_t n = gather(e, launch, results);
+    if (sched_commit(e->sched, results, n, finished, discarded, &err))
+        return fail(e, "commit: %s", err.text);
+    for (uint32_t i = 0; i < n; i++)
+        if (!apply(e, &results[i], finished[i], discarded[i]))
+            return false;
+    for (uint32_t i = 0; i < launch->n_rows; i++) {
+        struct fake_seq *d = &e->seqs[launch->rows[i].seq];
+        if (d->request.max_tokens == 0 && !d->over &&
+            launch->rows[i].first + launch->rows[i].count == d->request.n_prompt) {
+            d->over = true;
+            d->running = false;
+            e->seen.finished++;
+        }
+    }
+    e->n_launched--;
+    if (e->n_launched > 0)
+        e->launched[0] = e->launched[1];
+    return collect(e);
+}
+
+bool fake_cancel(struct fake_engine *e, uint64_t id)
+{
+    for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++)
+        if (e->seqs[i].used && !e->seqs[i].over && e->seqs[i].request.id == id) {
+            e->seqs[i].over = true;
+            e->seqs[i].running = false;
+            e->seen.cancelled++;
+        }
+    sched_cancel(e->sched, id);
+    return collect(e);
+}
+
+bool fake_cancel_seq(struct fake_engine *e, uint32_t seq)
+{
+    if (seq < FAKE_MAX_NAMES && e->seqs[seq].used && !e->seqs[seq].over) {
+        e->seqs[seq].over = true;
+        e->seqs[seq].running = false;
+        e->seen.cancelled++;
+    }
+    sched_cancel_seq(e->sched, seq);
+    return collect(e);
+}
+
+bool fake_hold(struct fake_engine *e, uint32_t seq, bool held)
+{
+    if (seq < FAKE_MAX_NAMES && e->seqs[seq].used && !e->seqs[seq].over)
+        e->seqs[seq].held = held;
+    sched_hold(e->sched, seq, held);
+    return true;
+}
+
+/* What a launched step reads and writes with is still what its sequences hold. */
+static bool check_launched(struct fake_engine *e)
+{
+    uint32_t bt = e->config.kv.block_tokens;
+    for (uint32_t l = 0; l < e->n_launched; l++)
+        for (uint32_t i = 0; i < e->launched[l].n_rows; i++) {
+            const struct sched_row *row = &e->launched[l].rows[i];
+            for (uint32_t g = 0; g < e->config.kv.n_groups; g++) {
+                uint32_t n, window = e->config.kv.groups[g].window;
+                const uint32_t *blocks = sched_blocks(e->sched, row->seq, g, &n);
+                uint32_t from = window && row->first >= window ? row->first - window + 1 : 0;
+                for (uint32_t b = from / bt; b <= (row->first + row->count - 1) / bt; b++)
+                    if (b >= n || blocks[b] != e->launched[l].blocks[i][g][b])
+                        return fail(e, "sequence %u: a block went away under a launched step",
+                                    row->seq);
+            }
+        }
+    return true;
+}
+
+bool fake_check(struct fake_engine *e)
+{
+    struct quire_error err = {{0}};
+    uint32_t n_live = 0, n_used = 0;
+    if (sched_check(e->sched, &err))
+        return fail(e, "%s", err.text);
+    for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++) {
+        n_used += e->seqs[i].used;
+        n_live += e->seqs[i].used && !e->seqs[i].over;
+    }
+    struct sched_stats stats = sched_stats(e->sched);
+    if (stats.n_running + stats.n_waiting != n_live)
+        return fail(e, "%u running and %u waiting, %u live", stats.n_running, stats.n_waiting,
+                    n_live);
+    if (sched_idle(e->sched) != (n_used == 0 && e->n_launched == 0))
+        return fail(e, "idle with %u sequences and %u steps", n_used, e->n_launched);
+    return check_launched(e);
+}

@@ -1,0 +1,212 @@
+/* Random programs against the scheduler, watched by the oracle of fake_engine.h.
+ *
+ *     sched_random_test [SEED [EVENTS]]
+ *
+ * The default is what the test suite runs, some seconds. A long run, with a new seed each time:
+ *
+ *     sched_random_test $RANDOM 20000000
+ *
+ * Events come in episodes, each with a random configuration: block size, groups and windows, starved pools, budgets, depth,
+ * policy. Each episode ends with a drain: everything must finish, every block return. A failure
+ * prints the seed of its episode; `sched_random_test SEED 1` runs that episode first.
+ * At the end faults are planted in the driver itself; each must be found.
+ */
+#include "tests/scheduler/fake_engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EPISODE_EVENTS 1500
+#define N_FAMILIES 3
+
+struct totals {
+    uint64_t events, steps, tokens, finished, cancelled, preempted, hit_tokens, refused, discarded;
+};
+
+static struct sched_config random_config(struct fake_random *random)
+{
+    static const uint32_t block_sizes[] = {1, 2, 3, 4, 5, 8, 16};
+    struct sched_config c = {0};
+    c.kv.block_tokens = block_sizes[fake_below(random, 7)];
+    c.kv.n_groups = 1 + (fake_chance(random, 50) ? 1 + fake_below(random, 2) : 0);
+    c.kv.prefix_caching = fake_chance(random, 80);
+    c.max_model_len = 24 + fake_below(random, FAKE_MAX_LEN - 24);
+    c.max_num_seqs = 1 + fake_below(random, FAKE_MAX_SEQS);
+    c.max_num_batched_tokens = 1 + fake_below(random, fake_chance(random, 50) ? 12 : 120);
+    c.max_queued_requests = 1 + fake_below(random, 30);
+    c.max_queued_tokens = fake_chance(random, 30) ? 20 + fake_below(random, 300) : 0;
+    c.max_logit_rows = c.max_num_seqs + fake_below(random, 20);
+    c.overlap_depth = fake_below(random, 2);
+    c.policy = sched_policy_find(fake_chance(random, 50) ? "fcfs" : "priority");
+    c.secret.bytes[0] = (uint8_t)fake_below(random, 256);
+    for (uint32_t g = 0; g < c.kv.n_groups; g++) {
+        uint32_t longest = (c.max_model_len + c.kv.block_tokens - 1) / c.kv.block_tokens;
+        c.kv.groups[g].window =
+            g > 0 || fake_chance(random, 20) ? 1 + fake_below(random, 40) : 0;
+        /* From too small for the longest request to room for several. */
+        c.kv.groups[g].n_blocks = 1 + longest / 2 + fake_below(random, longest * 3);
+        if (c.kv.groups[g].n_blocks > FAKE_MAX_BLOCKS)
+            c.kv.groups[g].n_blocks = FAKE_MAX_BLOCKS;
+    }
+    return c;
+}
+
+static struct fake_request random_request(struct fake_random *random, const struct sched_config *c)
+{
+    struct fake_request r = {0};
+    uint32_t most = c->max_model_len + (fake_chance(random, 5) ? 4 : 0);
+    r.n_prompt = 1 + fake_below(random, fake_chance(random, 50) ? most : most / 3 + 1);
+    r.max_tokens = fake_below(random, most - r.n_prompt + 1);
+    if (r.n_prompt > FAKE_MAX_LEN - 1)
+        r.n_prompt = FAKE_MAX_LEN - 1;
+    if (r.n_prompt + r.max_tokens > FAKE_MAX_LEN)
+        r.max_tokens = FAKE_MAX_LEN - r.n_prompt;
+    if (fake_chance(random, 10))
+        r.max_tokens = 0;
+    r.n = fake_chance(random, 25) ? 1 + fake_below(random, FAKE_MAX_CHOICES) : 1;
+    r.tenant = fake_chance(random, 20);
+    r.adapter = fake_below(random, 3);
+    r.priority = (int32_t)fake_below(random, 5) - 2;
+    r.stop_every = fake_chance(random, 50) ? 5 + fake_below(random, 40) : 0;
+    r.prompt_logprobs = fake_chance(random, 12);
+    r.no_prefix_hits = fake_chance(random, 8);
+    /* A prompt is a shared beginning and a tail of its own. */
+    uint32_t family = fake_below(random, N_FAMILIES);
+    uint32_t shared = fake_chance(random, 75) ? fake_below(random, r.n_prompt + 1) : 0;
+    for (uint32_t i = 0; i < r.n_prompt; i++)
+        r.prompt[i] = i < shared ? (family * 1000 + i * 7) % 997 : fake_below(random, 1000);
+    return r;
+}
+
+static uint32_t random_live(struct fake_engine *e, struct fake_random *random)
+{
+    uint32_t start = fake_below(random, FAKE_MAX_NAMES);
+    for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++)
+        if (e->seqs[(start + i) % FAKE_MAX_NAMES].used)
+            return (start + i) % FAKE_MAX_NAMES;
+    return start;
+}
+
+static bool random_event(struct fake_engine *e, struct fake_random *random, uint32_t load)
+{
+    uint32_t seq, dice = fake_below(random, 1000);
+    if (dice < load) {
+        struct fake_request r = random_request(random, &e->config);
+        return fake_submit(e, &r);
+    }
+    if (dice < load + 8) {
+        seq = random_live(e, random);
+        return fake_cancel(e, e->seqs[seq].used ? e->seqs[seq].request.id : 12345678);
+    }
+    if (dice < load + 16)
+        return fake_cancel_seq(e, random_live(e, random));
+    if (dice < load + 40) {
+        seq = random_live(e, random);
+        return fake_hold(e, seq, fake_chance(random, 40));
+    }
+    /* Now and then an odd order of calls, else the loop every engine runs. */
+    if (dice < load + 80)
+        return fake_chance(random, 50) ? fake_plan(e) : fake_commit(e);
+    if (!fake_plan(e) || !fake_check(e))
+        return false;
+    return e->n_launched > e->config.overlap_depth || fake_chance(random, 10) ? fake_commit(e)
+                                                                              : true;
+}
+
+static bool drain(struct fake_engine *e)
+{
+    for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++)
+        if (!fake_hold(e, i, false))
+            return false;
+    for (uint64_t n = 0; !sched_idle(e->sched); n++) {
+        if (n > 200000) {
+            snprintf(e->failure, sizeof e->failure, "the drain does not end");
+            return false;
+        }
+        uint64_t before = e->n_launched;
+        if (!fake_plan(e) || !fake_check(e))
+            return false;
+        bool must = e->n_launched > e->config.overlap_depth || e->n_launched == before;
+        if (must && !fake_commit(e))
+            return false;
+        if (!fake_check(e))
+            return false;
+    }
+    return true;
+}
+
+/* One configuration, many events. False: fake_failure() of e says why. */
+static bool run_episode(struct fake_engine *e, uint64_t seed, uint64_t n_events,
+                        enum fake_fault fault)
+{
+    struct fake_random random = {.state = seed};
+    struct sched_config config = random_config(&random);
+    uint32_t load = 20 + fake_below(&random, 200);
+    bool ok = fake_open(e, &config, seed ^ 0x5eed, fault);
+    for (uint64_t i = 0; ok && i < n_events; i++)
+        ok = random_event(e, &random, load) && fake_check(e);
+    ok = ok && drain(e);
+    return fake_close(e, ok) && ok;
+}
+
+static bool run_random(uint64_t seed, uint64_t n_events, struct totals *t)
+{
+    struct fake_engine *e = malloc(sizeof *e);
+    for (uint64_t done = 0; done < n_events; done += EPISODE_EVENTS, seed++) {
+        bool ok = run_episode(e, seed, EPISODE_EVENTS, FAULT_NONE);
+        if (!ok) {
+            printf("seed %llu: depth %u, %u groups, %u tokens a block: %s\n",
+                   (unsigned long long)seed, e->config.overlap_depth, e->config.kv.n_groups,
+                   e->config.kv.block_tokens, fake_failure(e));
+            free(e);
+            return false;
+        }
+        t->events += EPISODE_EVENTS;
+        t->steps += e->seen.steps;
+        t->tokens += e->seen.tokens;
+        t->finished += e->seen.finished;
+        t->cancelled += e->seen.cancelled;
+        t->preempted += e->seen.preempted;
+        t->hit_tokens += e->seen.hit_tokens;
+        t->refused += e->seen.refused;
+        t->discarded += e->seen.discarded;
+    }
+    free(e);
+    return true;
+}
+
+/* A driver that cannot fail proves nothing: each planted fault must be found in most episodes. */
+static bool run_faults(uint64_t seed)
+{
+    struct fake_engine *e = malloc(sizeof *e);
+    bool ok = true;
+    for (int fault = FAULT_NONE + 1; fault < N_FAULTS; fault++) {
+        uint32_t n_found = 0, n_planted = 0;
+        for (uint32_t i = 0; i < 20; i++) {
+            bool clean = run_episode(e, seed + i, EPISODE_EVENTS, (enum fake_fault)fault);
+            n_planted += e->fault == FAULT_NONE;
+            n_found += !clean;
+        }
+        printf("fault %d: planted in %u episodes, found in %u\n", fault, n_planted, n_found);
+        ok = ok && n_found > 0 && 2 * n_found >= n_planted;
+    }
+    free(e);
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+    uint64_t n_events = argc > 2 ? strtoull(argv[2], NULL, 10) : 200000;
+    struct totals t = {0};
+    if (quire_hash_init() || !run_random(seed, n_events, &t))
+        return 1;
+    printf("%llu events: %llu steps, %llu tokens, %llu finished, %llu cancelled, %llu refused,\n"
+           "%llu preempted, %llu tokens hit, %llu results thrown away\n",
+           (unsigned long long)t.events, (unsigned long long)t.steps, (unsigned long long)t.tokens,
+           (unsigned long long)t.finished, (unsigned long long)t.cancelled,
+           (unsigned long long)t.refused, (unsigned long long)t.preempted,
+           (unsigned long long)t.hit_tokens, (unsigned long long)t.discarded);
+    return run_faults(seed) ? 0 : 1;
+}
