@@ -1,0 +1,149 @@
+//! Reads the files of a model directory. They are untrusted: bounded, regular files, UTF-8.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::chat::{Templates, TokenStrings};
+use crate::error::{Error, Result, Status};
+use crate::tokenize::Vocabulary;
+
+/// The largest tokenizer.json seen in the field is about 35 MB.
+const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
+const MAX_CONFIG_BYTES: u64 = 16 << 20;
+pub const MAX_TEMPLATE_BYTES: u64 = 4 << 20;
+const MAX_NAMED_TEMPLATES: usize = 64;
+
+/// Everything behind a struct quire_text. Immutable once opened.
+pub struct Text {
+    pub vocabulary: Vocabulary,
+    pub templates: Templates,
+    pub identity: [u8; 32],
+}
+
+/// The files that decide what a Text does, as read, in the order they are hashed.
+struct Files {
+    tokenizer: String,
+    config: Option<String>,
+    template: Option<String>,
+    special_tokens: Option<String>,
+    named_templates: Vec<(String, String)>,
+}
+
+impl Files {
+    fn read(dir: &Path) -> Result<Files> {
+        let tokenizer = read_text(dir, "tokenizer.json", MAX_TOKENIZER_BYTES)?.ok_or_else(|| {
+            Error::new(Status::NotFound, format!("{}: no tokenizer.json", dir.display()))
+        })?;
+        Ok(Files {
+            tokenizer,
+            config: read_text(dir, "tokenizer_config.json", MAX_CONFIG_BYTES)?,
+            template: read_text(dir, "chat_template.jinja", MAX_TEMPLATE_BYTES)?,
+            special_tokens: read_text(dir, "special_tokens_map.json", MAX_CONFIG_BYTES)?,
+            named_templates: read_named_templates(dir)?,
+        })
+    }
+
+    fn identity(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        let single = [Some(&self.tokenizer), self.config.as_ref(), self.template.as_ref(),
+                      self.special_tokens.as_ref()];
+        let named = self.named_templates.iter().flat_map(|(name, source)| [name, source]);
+        for text in single.into_iter().flatten().chain(named) {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text.as_bytes());
+        }
+        hash.finalize().into()
+    }
+}
+
+impl Text {
+    pub fn open(dir: &Path) -> Result<Text> {
+        let files = Files::read(dir)?;
+        // Hashing the vocabulary takes as long as a tenth of parsing it: do both at once.
+        let (vocabulary, identity) = std::thread::scope(|scope| {
+            let hasher = std::thread::Builder::new().spawn_scoped(scope, || files.identity());
+            let vocabulary =
+                Vocabulary::parse(&files.tokenizer).map_err(|e| e.at("tokenizer.json"));
+            let identity = match hasher {
+                Ok(handle) => handle.join().unwrap_or_else(|_| files.identity()),
+                Err(_) => files.identity(),
+            };
+            (vocabulary, identity)
+        });
+        let tokens = TokenStrings::parse(files.config.as_deref(), files.special_tokens.as_deref())?;
+        let templates = Templates::load(
+            files.config.as_deref(),
+            files.template,
+            files.named_templates,
+            tokens,
+        )?;
+        Ok(Text { vocabulary: vocabulary?, templates, identity })
+    }
+}
+
+/// The text of dir/name; None when there is no such file.
+fn read_text(dir: &Path, name: &str, limit: u64) -> Result<Option<String>> {
+    let path = dir.join(name);
+    // O_NONBLOCK: opening a FIFO in a hostile directory must not wait for a writer.
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open(&path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound) => return Ok(None),
+        Err(e) => return Err(Error::new(Status::Io, format!("{}: {}", path.display(), e))),
+    };
+    read_file(file, limit).map(Some).map_err(|e| e.at(path.display()))
+}
+
+fn read_file(file: File, limit: u64) -> Result<String> {
+    let io = |e: std::io::Error| Error::new(Status::Io, e.to_string());
+    let meta = file.metadata().map_err(io)?;
+    if !meta.is_file() {
+        return Err(Error::invalid("not a regular file"));
+    }
+    if meta.len() > limit {
+        return Err(Error::invalid(format!("{} bytes, the limit is {limit}", meta.len())));
+    }
+    let mut bytes = Vec::with_capacity(meta.len() as usize + 1);
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() as u64 > limit {
+        return Err(Error::invalid(format!("grew past the limit of {limit} bytes")));
+    }
+    String::from_utf8(bytes)
+        .map_err(|e| Error::invalid(format!("not UTF-8 at byte {}", e.utf8_error().valid_up_to())))
+}
+
+/// additional_chat_templates/NAME.jinja, sorted by name; a missing directory has none.
+fn read_named_templates(model_dir: &Path) -> Result<Vec<(String, String)>> {
+    let dir = model_dir.join("additional_chat_templates");
+    let entries = match std::fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound) => return Ok(Vec::new()),
+        Err(e) => return Err(Error::new(Status::Io, format!("{}: {}", dir.display(), e))),
+    };
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter_map(|file| file.strip_suffix(".jinja").map(str::to_owned))
+        .collect();
+    if names.len() > MAX_NAMED_TEMPLATES {
+        return Err(Error::invalid(format!(
+            "{}: {} templates, the limit is {MAX_NAMED_TEMPLATES}",
+            dir.display(),
+            names.len()
+        )));
+    }
+    names.sort();
+    let mut templates = Vec::new();
+    for name in names {
+        if let Some(source) = read_text(&dir, &format!("{name}.jinja"), MAX_TEMPLATE_BYTES)? {
+            templates.push((name, source));
+        }
+    }
+    Ok(templates)
+}

@@ -1,0 +1,160 @@
+//! text → ids, and what one id stands for.
+
+use std::borrow::Cow;
+
+use serde::de::DeserializeOwned;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokenizers::{
+    AddedToken, DecoderWrapper, Model, ModelWrapper, NormalizerWrapper, PostProcessorWrapper,
+    PreTokenizerWrapper, TokenizerBuilder, TokenizerImpl,
+};
+
+use crate::bpe;
+use crate::detok::Plan;
+use crate::error::{without_position, Error, Result, Status};
+
+pub type Tokenizer = TokenizerImpl<
+    ModelWrapper,
+    NormalizerWrapper,
+    PreTokenizerWrapper,
+    PostProcessorWrapper,
+    DecoderWrapper,
+>;
+
+/// tokenizer.json. `truncation` and `padding` are left out on purpose: they are remains of how
+/// the file was trained, and would cut or pad a prompt.
+#[derive(Deserialize)]
+struct File<'a> {
+    version: Option<String>,
+    #[serde(borrow)]
+    added_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    normalizer: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pre_tokenizer: Option<&'a RawValue>,
+    #[serde(borrow)]
+    post_processor: Option<&'a RawValue>,
+    #[serde(borrow)]
+    decoder: Option<&'a RawValue>,
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ModelType<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+}
+
+pub struct Vocabulary {
+    pub tokenizer: Tokenizer,
+    pub plan: Plan,
+    n_ids: u32,
+}
+
+impl Vocabulary {
+    pub fn parse(json: &str) -> Result<Vocabulary> {
+        let file: File = serde_json::from_str(json).map_err(|e| Error::invalid(e.to_string()))?;
+        if let Some(version) = file.version.as_deref().filter(|v| *v != "1.0") {
+            return Err(Error::invalid(format!("version: \"1.0\" expected, got {version:?}")));
+        }
+        let model = file.model.ok_or_else(|| Error::invalid("model: missing"))?;
+        let (model, largest) = parse_model(model.get()).map_err(|e| e.at("model"))?;
+        let decoder: Option<DecoderWrapper> = part("decoder", file.decoder)?;
+        let plan = Plan::new(decoder.as_ref());
+        let added: Option<Vec<AddedToken>> = part("added_tokens", file.added_tokens)?;
+
+        let mut tokenizer: Tokenizer = TokenizerBuilder::new()
+            .with_model(model)
+            .with_normalizer(part("normalizer", file.normalizer)?)
+            .with_pre_tokenizer(part("pre_tokenizer", file.pre_tokenizer)?)
+            .with_post_processor(part("post_processor", file.post_processor)?)
+            .with_decoder(decoder)
+            .build()
+            .map_err(|e| Error::invalid(e.to_string()))?;
+        tokenizer
+            .add_tokens(added.unwrap_or_default())
+            .map_err(|e| Error::invalid(format!("added_tokens: {e}")))?;
+        let n_ids = count_ids(&tokenizer, largest)?;
+        Ok(Vocabulary { tokenizer, plan, n_ids })
+    }
+
+    /// One more than the largest id.
+    pub fn n_ids(&self) -> u32 {
+        self.n_ids
+    }
+
+    pub fn token_id(&self, content: &str) -> Option<u32> {
+        self.tokenizer.token_to_id(content)
+    }
+
+    pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
+        if text.is_empty() && !add_special {
+            return Ok(Vec::new());
+        }
+        let encoding = self
+            .tokenizer
+            .encode_fast(text, add_special)
+            .map_err(|e| Error::new(Status::Internal, format!("tokenizer: {e}")))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The token as the decoder sees it; None past the tokenizer, in a hole of the vocabulary, or
+    /// when special tokens are skipped and it is one.
+    pub fn token(&self, id: u32, skip_special: bool) -> Option<String> {
+        let added = self.tokenizer.get_added_vocabulary();
+        let token = added
+            .simple_id_to_token(id)
+            .or_else(|| self.tokenizer.get_model().id_to_token(id))?;
+        if skip_special && added.is_special_token(&token) {
+            return None;
+        }
+        Some(token)
+    }
+
+    /// The bytes one token stands for.
+    pub fn token_bytes(&self, id: u32) -> Vec<u8> {
+        if let Some(added) = self.tokenizer.get_added_vocabulary().get_added_tokens_decoder().get(&id)
+        {
+            return added.content.clone().into_bytes();
+        }
+        match self.tokenizer.get_model().id_to_token(id) {
+            Some(token) => self.plan.token_bytes(&token),
+            None => Vec::new(),
+        }
+    }
+}
+
+/// One member of tokenizer.json, read as what the crate has for it.
+fn part<T: DeserializeOwned>(name: &str, raw: Option<&RawValue>) -> Result<Option<T>> {
+    match raw {
+        Some(raw) => serde_json::from_str(raw.get()).map_err(|e| without_position(e).at(name)),
+        None => Ok(None),
+    }
+}
+
+/// The model, and the largest id of its vocabulary where reading it has told.
+fn parse_model(json: &str) -> Result<(ModelWrapper, Option<u32>)> {
+    let head: ModelType = serde_json::from_str(json).map_err(without_position)?;
+    if head.kind.as_deref() == Some("BPE") {
+        let (model, largest) = bpe::parse(json)?;
+        return Ok((ModelWrapper::BPE(model), largest));
+    }
+    let model: ModelWrapper = serde_json::from_str(json).map_err(without_position)?;
+    let largest = match &model {
+        // A Unigram's ids are the positions in its list.
+        ModelWrapper::Unigram(m) => (m.get_vocab_size() as u32).checked_sub(1),
+        m => m.get_vocab().into_values().max(),
+    };
+    Ok((model, largest))
+}
+
+fn count_ids(tokenizer: &Tokenizer, largest_of_model: Option<u32>) -> Result<u32> {
+    let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder().keys().copied().max();
+    let largest =
+        added.max(largest_of_model).ok_or_else(|| Error::invalid("model: vocab: no tokens"))?;
+    largest
+        .checked_add(1)
+        .ok_or_else(|| Error::invalid(format!("model: vocab: id {largest} is too large")))
+}
