@@ -1,0 +1,271 @@
+#include "engine/engine.h"
+
+#include "base/log.h"
+#include "engine/engine_internal.h"
+#include "kernels/pool.h"
+#include "memory/prefix.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define DEFAULT_QUEUED_REQUESTS 1024u
+
+void engine_options_default(struct engine_options *options)
+{
+    *options = (struct engine_options){
+        .device = "auto",
+        .dtype = "auto",
+        .kv_cache_dtype = "auto",
+        .gemm_form = "lane",
+        .scheduling_policy = "fcfs",
+        .prefix_caching = true,
+    };
+}
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static enum k_gemm_form form_of(const struct engine_options *o)
+{
+    return o->gemm_form && strcmp(o->gemm_form, "tile") == 0 ? K_FORM_TILE : K_FORM_LANE;
+}
+
+static int open_backend(struct engine *e, const struct engine_options *o, struct quire_error *err)
+{
+    const struct k_backend_options options = {
+        .device = o->device, .n_threads = o->n_threads, .form = form_of(o)};
+    int status = k_backend_open(&options, &e->backend, &e->info.device_why, err);
+    if (status != QUIRE_OK)
+        return status;
+    e->depth = e->backend->ops->overlap_depth;
+    if (e->depth > 0)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "device %s keeps sampled tokens to itself for a step, which this engine"
+                          " cannot drive", e->backend->ops->name);
+    if (!e->backend->ops->supports_form(e->backend, options.form, e->desc.dtype))
+        return quire_fail(err, QUIRE_UNSUPPORTED, "--gemm-form %s: device %s does not have it for %s"
+                          " weights", o->gemm_form, e->backend->ops->name,
+                          k_dtype_name(e->desc.dtype));
+    return QUIRE_OK;
+}
+
+/* The model: what it is, its weights, the device, the plan, in this order. */
+static int open_model(struct engine *e, const struct engine_options *asked,
+                      struct quire_error *err)
+{
+    struct engine_options o = *asked;
+    if (!o.model_dir)
+        return quire_fail(err, QUIRE_INVALID, "model: no directory was given");
+    if (!o.device)
+        o.device = "auto";
+    if (!o.n_threads)
+        o.n_threads = k_pool_default_threads();
+    int status = model_describe(o.model_dir, &e->desc, &e->sampling_defaults, err);
+    if (status == QUIRE_OK)
+        status = safetensors_open(o.model_dir, &e->checkpoint, err);
+    if (status == QUIRE_OK)
+        status = weights_stored_dtype(e->checkpoint, &e->desc, err);
+    if (status == QUIRE_OK)
+        status = open_backend(e, &o, err);
+    if (status != QUIRE_OK)
+        return status;
+    o.device = e->backend->ops->name;
+    status = engine_plan_make(&o, &e->desc, safetensors_total_bytes(e->checkpoint), &e->plan, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (!o.max_model_len && e->plan.max_model_len < e->desc.max_position)
+        quire_log(QUIRE_LOG_WARN, "engine",
+                  "requests are limited to %u tokens instead of the model's %u: that is what the KV"
+                  " cache of %llu bytes holds; --kv-cache-memory makes it larger",
+                  e->plan.max_model_len, e->desc.max_position,
+                  (unsigned long long)e->plan.kv_bytes);
+    status = weights_create(e->backend, e->checkpoint, &e->desc, form_of(&o), &e->weights, err);
+    if (status == QUIRE_OK)
+        status = forward_create(e->backend, &e->desc, &e->plan, e->weights, &e->forward, err);
+    return status;
+}
+
+static int open_scheduler(struct engine *e, const struct engine_options *o, uint32_t max_queued,
+                          struct quire_error *err)
+{
+    const char *name = o->scheduling_policy ? o->scheduling_policy : "fcfs";
+    const struct sched_policy *policy = sched_policy_find(name);
+    if (!policy)
+        return quire_fail(err, QUIRE_INVALID, "--scheduling-policy: must be one of %s, got '%.40s'",
+                          sched_policy_names(), name);
+    struct sched_config config = {
+        .kv = {.block_tokens = e->plan.block_tokens,
+               .n_groups = e->plan.n_kv_groups,
+               .prefix_caching = o->prefix_caching},
+        .max_num_seqs = e->plan.max_num_seqs,
+        .max_num_batched_tokens = e->plan.max_num_batched_tokens,
+        .max_model_len = e->plan.max_model_len,
+        /* The mailbox has admitted what comes here, so the scheduler must not refuse it: besides the queue it
+         * holds the preempted and the one request that is taken whatever its choices. */
+        .max_queued_requests = max_queued + e->plan.max_num_seqs + REQUEST_MAX_CHOICES,
+        .max_logit_rows = e->plan.max_logit_rows,
+        .overlap_depth = e->depth,
+        .policy = policy,
+        .secret = e->chain_secret,
+    };
+    for (uint32_t g = 0; g < e->plan.n_kv_groups; g++) {
+        config.kv.groups[g].n_blocks = e->plan.groups[g].n_blocks;
+        config.kv.groups[g].window = e->plan.groups[g].window;
+    }
+    int status = sched_create(&config, &e->sched, err);
+    if (status != QUIRE_OK)
+        return status;
+    /* The scheduler's names stay below what can wait, run and be on the way out. */
+    e->n_owners = config.max_queued_requests + (e->depth + 2) * config.max_num_seqs;
+    e->owners = calloc(e->n_owners, sizeof *e->owners);
+    return e->owners ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
+}
+
+static int open_all(struct engine *e, const struct engine_options *o, struct quire_error *err)
+{
+    uint32_t max_queued =
+        o->max_queued_requests ? o->max_queued_requests : DEFAULT_QUEUED_REQUESTS;
+    if (max_queued > 1u << 19)
+        return quire_fail(err, QUIRE_INVALID, "--max-num-queued-reqs: must be at most %u, got %u",
+                          1u << 19, max_queued);
+    if (quire_hash_init() != QUIRE_OK)
+        return quire_fail(err, QUIRE_INTERNAL, "this machine gives no random numbers");
+    if (o->chain_secret)
+        e->chain_secret = *o->chain_secret;
+    else
+        quire_random(&e->chain_secret, sizeof e->chain_secret);
+    e->has_seed = o->has_seed;
+    e->seed = o->seed;
+
+    int status = open_model(e, o, err);
+    if (status == QUIRE_OK)
+        status = open_scheduler(e, o, max_queued, err);
+    if (status == QUIRE_OK)
+        status = mailbox_create(max_queued, o->max_queued_tokens, &e->mailbox, err);
+    if (status == QUIRE_OK)
+        status = events_create(e, err);
+    if (status == QUIRE_OK)
+        status = step_slots_create(e, err);
+    return status;
+}
+
+int engine_open(const struct engine_options *options, engine_sink sink, void *sink_context,
+                struct engine **out, struct quire_error *err)
+{
+    double begin = seconds_now();
+    struct engine *e = calloc(1, sizeof *e);
+    *out = NULL;
+    if (!e)
+        return quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
+    e->sink.call = sink;
+    e->sink.context = sink_context;
+    int status = open_all(e, options, err);
+    if (status == QUIRE_OK) {
+        e->info.desc = &e->desc;
+        e->info.sampling = &e->sampling_defaults;
+        e->info.plan = &e->plan;
+        e->info.open_seconds = seconds_now() - begin;
+        e->has_thread = pthread_create(&e->thread, NULL, engine_main, e) == 0;
+        if (!e->has_thread)
+            status = quire_fail(err, QUIRE_INTERNAL, "engine: cannot start its thread");
+    }
+    if (status != QUIRE_OK) {
+        engine_close(e);
+        return status;
+    }
+    *out = e;
+    return QUIRE_OK;
+}
+
+void engine_close(struct engine *e)
+{
+    if (!e)
+        return;
+    if (e->has_thread) {
+        mailbox_close(e->mailbox);
+        pthread_join(e->thread, NULL);
+    }
+    step_slots_destroy(e);
+    events_destroy(e);
+    mailbox_destroy(e->mailbox);
+    sched_destroy(e->sched);
+    free(e->owners);
+    forward_destroy(e->forward);
+    weights_destroy(e->weights);
+    if (e->backend)
+        e->backend->ops->close(e->backend);
+    safetensors_close(e->checkpoint);
+    free(e);
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+/* The seed of a request that brings none. With --seed it follows from that and from how many came
+ * before (splitmix64), so that a replay draws the same. */
+static uint64_t next_seed(struct engine *e)
+{
+    uint64_t z;
+    if (!e->has_seed) {
+        quire_random(&z, sizeof z);
+        return z;
+    }
+    z = e->seed + (mailbox_next_number(e->mailbox) + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+int engine_submit(struct engine *e, const struct engine_request *request, uint32_t *retry_after_ms,
+                  struct quire_error *err)
+{
+    const struct request_limits limits = {.desc = &e->desc,
+                                          .max_model_len = e->plan.max_model_len,
+                                          .block_tokens = e->plan.block_tokens,
+                                          .chain_secret = &e->chain_secret};
+    uint32_t retry = 0;
+    struct request *r;
+    uint64_t seed = request->sampling.has_seed ? 0 : next_seed(e);
+    int status = request_create(request, &limits, seed, &r, err);
+    if (status == QUIRE_OK) {
+        status = mailbox_submit(e->mailbox, r, &retry, err);
+        if (status != QUIRE_OK)
+            request_free(r);
+    }
+    if (retry_after_ms)
+        *retry_after_ms = retry;
+    return status;
+}
+
+void engine_cancel(struct engine *e, uint64_t request)
+{
+    mailbox_cancel(e->mailbox, request, MAILBOX_ALL_CHOICES);
+}
+
+void engine_cancel_choice(struct engine *e, uint64_t request, uint32_t choice)
+{
+    if (choice != MAILBOX_ALL_CHOICES)
+        mailbox_cancel(e->mailbox, request, choice);
+}
+
+void engine_drain(struct engine *e)
+{
+    mailbox_refuse_new(e->mailbox);
+}
+
+const struct engine_info *engine_info(const struct engine *e)
+{
+    return &e->info;
+}
+
+void engine_stats(const struct engine *e, struct engine_stats *out)
+{
+    mailbox_stats(e->mailbox, out);
+}

@@ -1,0 +1,48 @@
+/* One forward pass over a step: the order of docs/numerics.md §12, driven by the description alone.
+ *
+ * Owns the step's buffers, the logits, the workspace and the KV storage in backend memory, all
+ * allocated by forward_create(); a step allocates nothing. Borrows backend, description and weights.
+ * Engine thread only.
+ *
+ * A step: forward_begin() hands out host arrays cut to the step's size; the caller fills
+ * them; forward_run() moves them in with one copy and queues every operation up to sampling.
+ */
+#ifndef QUIRE_ENGINE_FORWARD_H
+#define QUIRE_ENGINE_FORWARD_H
+
+#include "base/status.h"
+#include "engine/engine.h"
+#include "engine/weights.h"
+#include "memory/kv_cache.h"
+
+#include <stdint.h>
+
+struct forward;
+
+int forward_create(struct k_backend *backend, const struct model_desc *desc,
+                   const struct engine_plan *plan, const struct weights *weights,
+                   struct forward **out, struct quire_error *err);
+void forward_destroy(struct forward *f); /* NULL is fine */
+
+/* Host arrays of one step. Rows of all KV groups use the same table offsets. */
+struct forward_batch {
+    uint32_t n_tokens, n_rows, n_logits, n_entries;
+    uint32_t *ids;                    /* [n_tokens] */
+    uint32_t *positions;              /* [n_tokens] */
+    uint32_t *slots[KV_MAX_GROUPS];   /* [n_tokens]: block id * block_tokens + offset */
+    uint32_t *tables[KV_MAX_GROUPS];  /* [n_entries] block ids */
+    struct k_attn_row *rows;          /* [n_rows] */
+    uint32_t *logit_tokens;           /* [n_logits]: index of the token whose logits are wanted */
+};
+
+/* Sizes within the plan's limits; the arrays are valid until the next call. */
+void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,
+                   uint32_t n_entries, struct forward_batch *out);
+
+/* rows and results: [n_logits]. Results are valid once forward_wait(ticket) has returned. */
+int forward_run(struct forward *f, const struct forward_batch *batch,
+                const struct k_sample_row *rows, struct k_sample_result *results,
+                uint64_t *ticket, struct quire_error *err);
+int forward_wait(struct forward *f, uint64_t ticket, struct quire_error *err);
+
+#endif

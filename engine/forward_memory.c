@@ -1,0 +1,123 @@
+/* The forward pass's memory: everything is allocated here, before the engine is ready. */
+#include "engine/forward_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct quire_error *err)
+{
+    const struct model_desc *d = f->desc;
+    struct k_backend *b = f->backend;
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        uint32_t g = 0;
+        while (plan->groups[g].window != d->window[l])
+            g++;
+        f->layer_group[l] = (uint8_t)g;
+        uint64_t bytes =
+            layout_kv_bytes(d, plan->kv_dtype, plan->block_tokens, plan->groups[g].n_blocks);
+        int status = b->ops->alloc(b, bytes, &f->kv[l].k_dev, err);
+        if (status == QUIRE_OK)
+            status = b->ops->alloc(b, bytes, &f->kv[l].v_dev, err);
+        if (status != QUIRE_OK) {
+            quire_error_prefix(err, "KV cache of %llu bytes (--kv-cache-memory or"
+                                    " --num-kv-blocks make it smaller)",
+                               (unsigned long long)plan->kv_bytes);
+            return status;
+        }
+    }
+    return QUIRE_OK;
+}
+
+static int alloc_buffers(struct forward *f, const struct engine_plan *plan,
+                         struct quire_error *err)
+{
+    struct k_backend *b = f->backend;
+    const struct model_desc *d = f->desc;
+    struct k_plan_bytes workspace;
+    const struct k_plan_dims dims = {
+        .n_tokens = plan->max_num_batched_tokens,
+        .n_seqs = plan->max_num_seqs,
+        .n_logits = plan->max_logit_rows,
+        .n_vocab = d->vocab_size,
+        .n_q_heads = d->n_q_heads,
+        .n_kv_heads = d->n_kv_heads,
+        .head_dim = d->head_dim,
+        .max_model_len = plan->max_model_len,
+        .n_threads = plan->n_threads,
+    };
+    void *arena = NULL, *logits = NULL, *work = NULL;
+    int status = k_plan_workspace(plan->device, &dims, &workspace, err);
+    if (status == QUIRE_OK)
+        status = b->ops->alloc(b, f->layout.total, &arena, err);
+    f->arena_dev = arena;
+    if (status == QUIRE_OK)
+        status = b->ops->alloc(b, plan->logits_bytes, &logits, err);
+    f->logits_dev = logits;
+    if (status == QUIRE_OK)
+        status = b->ops->alloc(b, plan->workspace_bytes, &work, err);
+    f->workspace_dev = work;
+    if (status != QUIRE_OK)
+        return status;
+    f->attention_workspace_dev = f->workspace_dev;
+    f->sample_workspace_dev = f->workspace_dev + layout_align(workspace.attention);
+    return QUIRE_OK;
+}
+
+int forward_create(struct k_backend *backend, const struct model_desc *desc,
+                   const struct engine_plan *plan, const struct weights *weights,
+                   struct forward **out, struct quire_error *err)
+{
+    struct forward *f = calloc(1, sizeof *f);
+    if (!f)
+        return quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
+    f->backend = backend;
+    f->desc = desc;
+    f->weights = weights;
+    f->n_groups = plan->n_kv_groups;
+    f->scale = (float)(1.0 / sqrt((double)desc->head_dim));
+    f->kv_shape = (struct k_kv_shape){.dtype = plan->kv_dtype,
+                                      .n_kv_heads = desc->n_kv_heads,
+                                      .head_dim = desc->head_dim,
+                                      .block_tokens = plan->block_tokens};
+    int status = step_layout_make(desc, plan, &f->layout, err);
+    if (status == QUIRE_OK) {
+        f->kv = calloc(desc->n_layers, sizeof *f->kv);
+        f->layer_group = calloc(desc->n_layers, 1);
+        f->staging = calloc(1, f->layout.input_bytes);
+        if (!f->kv || !f->layer_group || !f->staging)
+            status = quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
+    }
+    if (status == QUIRE_OK)
+        status = alloc_buffers(f, plan, err);
+    if (status == QUIRE_OK)
+        status = alloc_kv(f, plan, err);
+    if (status != QUIRE_OK) {
+        forward_destroy(f);
+        return status;
+    }
+    *out = f;
+    return QUIRE_OK;
+}
+
+static void free_dev(struct forward *f, void *dev)
+{
+    if (dev)
+        f->backend->ops->free(f->backend, dev);
+}
+
+void forward_destroy(struct forward *f)
+{
+    if (!f)
+        return;
+    for (uint32_t l = 0; f->kv && l < f->desc->n_layers; l++) {
+        free_dev(f, f->kv[l].k_dev);
+        free_dev(f, f->kv[l].v_dev);
+    }
+    free_dev(f, f->workspace_dev);
+    free_dev(f, f->logits_dev);
+    free_dev(f, f->arena_dev);
+    free(f->staging);
+    free(f->layer_group);
+    free(f->kv);
+    free(f);
+}

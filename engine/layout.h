@@ -1,0 +1,53 @@
+/* Where each buffer of a step lies in the activation arena: plain arithmetic that the memory plan
+ * and the forward pass share, so that what is planned is what is allocated. Pure; any thread.
+ */
+#ifndef QUIRE_ENGINE_LAYOUT_H
+#define QUIRE_ENGINE_LAYOUT_H
+
+#include "base/status.h"
+#include "engine/engine.h"
+#include "engine/model.h"
+
+#include <stdint.h>
+
+#define LAYOUT_ALIGN 64u
+
+static inline uint64_t layout_align(uint64_t n)
+{
+    return (n + (LAYOUT_ALIGN - 1)) & ~(uint64_t)(LAYOUT_ALIGN - 1);
+}
+
+/* Byte offsets from the arena's start. T tokens, H hidden size, D head_dim, R logit rows. */
+struct step_layout {
+    uint64_t input;    /* ids, positions, slots, rows, logit rows, block tables: packed per step */
+    uint64_t residual; /* [T, H] */
+    uint64_t normed;   /* [T, H] */
+    uint64_t wide;     /* [T, (Q + 2 KV) D] for attention, then [T, 2 I] for the MLP */
+    uint64_t narrow;   /* [T, Q D] for attention, then [T, I] for the MLP */
+    uint64_t delta;    /* [T, H]: what a half layer adds to the residual */
+    uint64_t angles;   /* [T, D / 2, 2] */
+    uint64_t gathered; /* [R, H] */
+    uint64_t input_bytes;
+    uint64_t total;
+};
+
+/* Reads the plan's limits and KV groups. QUIRE_INVALID when a size overflows. */
+int step_layout_make(const struct model_desc *desc, const struct engine_plan *plan,
+                     struct step_layout *out, struct quire_error *err);
+
+/* Floats of one layer's widened parameters, each piece on a 64-byte boundary. Absent pieces have
+ * no room. */
+struct param_layout {
+    uint64_t input_norm, post_norm, q_norm, k_norm;
+    uint64_t qkv_bias, o_bias, gate_up_bias, down_bias;
+    uint64_t layer_stride; /* floats of a layer */
+    uint64_t final_norm, inv_freq; /* after the layers, from the arena's start */
+    uint64_t total;        /* floats of the arena */
+};
+void param_layout_make(const struct model_desc *desc, struct param_layout *out);
+
+/* Bytes of K, or of V, of one layer. */
+uint64_t layout_kv_bytes(const struct model_desc *desc, enum k_dtype dtype, uint32_t block_tokens,
+                         uint32_t n_blocks);
+
+#endif

@@ -1,0 +1,64 @@
+/* A request's sampling parameters, checked once and laid out for the sampler.
+ *
+ * What a step needs is prepared at submit: stop ids sorted, biases sorted, and a second list of
+ * biases with the stop ids forbidden for the first min_tokens tokens. Pure; a struct belongs to
+ * one thread at a time.
+ */
+#ifndef QUIRE_ENGINE_SAMPLING_H
+#define QUIRE_ENGINE_SAMPLING_H
+
+#include "base/status.h"
+#include "engine/engine.h"
+#include "engine/model.h"
+#include "kernels/kernels.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sampling {
+    float temperature, top_p, min_p;
+    uint32_t top_k;
+    float repetition_penalty, presence_penalty, frequency_penalty;
+    uint64_t seed;
+    int32_t n_logprobs, n_prompt_logprobs;
+    uint32_t min_tokens;
+    bool counts_output;  /* a penalty is on: generated tokens are counted */
+    bool counts_prompt;  /* the repetition penalty is: the prompt's count too */
+    uint32_t *stops;     /* eos ids unless ignored, and stop_token_ids; ascending, each once */
+    uint32_t n_stops;
+    struct k_logit_bias *biases; /* ascending */
+    uint32_t n_biases;
+    struct k_logit_bias *early;  /* biases while fewer than min_tokens are generated; NULL when min_tokens = 0 */
+    uint32_t n_early;
+};
+
+/* QUIRE_INVALID names the parameter. */
+int sampling_check(const struct engine_sampling *s, uint32_t max_tokens, uint32_t n_vocab,
+                   struct quire_error *err);
+/* Copies a checked set. QUIRE_NO_MEMORY leaves nothing to free; QUIRE_INVALID for an id biased twice. */
+int sampling_init(struct sampling *out, const struct engine_sampling *s,
+                  const struct model_desc *desc, uint64_t seed, struct quire_error *err);
+void sampling_free(struct sampling *s);
+
+bool sampling_stops(const struct sampling *s, uint32_t token);
+
+/* How often tokens stand in one sequence; ascending ids, kept so from token to token. */
+struct token_counts {
+    struct k_token_count *items;
+    uint32_t n, capacity;
+};
+/* Distinct tokens of a prompt, with n_output = 0. items has room for n_prompt. Returns how many. */
+uint32_t token_counts_of_prompt(const uint32_t *prompt, uint32_t n_prompt,
+                                struct k_token_count *items);
+/* One more generated token; there must be room where it is new. */
+void token_counts_add(struct token_counts *counts, uint32_t token);
+
+/* The row that draws token number n_generated (from 0) of a sequence, to stand at `position`. */
+void sampling_row(const struct sampling *s, const struct token_counts *counts,
+                  uint32_t n_generated, uint32_t position, uint32_t choice,
+                  struct k_sample_row *out);
+/* The row that reports a prompt token. */
+void sampling_prompt_row(const struct sampling *s, uint32_t token, uint32_t position,
+                         struct k_sample_row *out);
+
+#endif
