@@ -1,0 +1,316 @@
+/* Every case of the table on one backend:
+ *   against f64, within derived tolerances;
+ *   against the page, bit for bit (a backend of ref's family);
+ *   the same bits for 1, 2 and 3 threads, for any cut into calls, and for any block layout;
+ *   a NaN in one token's input stays in that token's output;
+ *   guards, inputs and other slots of the cache untouched.
+ *
+ * kernels_test [--backend ref] [--case SUBSTRING] [--bench [--threads N]] */
+#include "tests/kernels/op_run.h"
+#include "tests/kernels/oracle.h"
+#include "tests/kernels/page.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define N_THREAD_COUNTS 3
+
+struct options {
+    const char *backend;
+    const char *filter;
+    uint32_t bench_threads;
+    bool bench;
+};
+
+struct backends { /* [form][threads - 1] */
+    struct k_backend *b[2][N_THREAD_COUNTS];
+};
+
+static struct k_backend *open_backend(const char *name, uint32_t n_threads, enum k_gemm_form form)
+{
+    struct quire_error err;
+    struct k_backend *b;
+    const char *why;
+    struct k_backend_options options = {name, n_threads, form};
+    if (k_backend_open(&options, &b, &why, &err) != QUIRE_OK) {
+        printf("cannot open backend %s: %s\n", name, err.text);
+        exit(1);
+    }
+    return b;
+}
+
+/* ---- comparing -------------------------------------------------------------------------------- */
+
+/* Equal bits, except that any NaN equals any other. */
+static bool same_element(const struct op_array *a, const unsigned char *x, const unsigned char *y)
+{
+    if (a->is_f16) {
+        uint16_t p, q;
+        memcpy(&p, x, 2);
+        memcpy(&q, y, 2);
+        return p == q || ((p & 0x7fff) > 0x7c00 && (q & 0x7fff) > 0x7c00);
+    }
+    float p, q;
+    memcpy(&p, x, 4);
+    memcpy(&q, y, 4);
+    return memcmp(x, y, 4) == 0 || (isnan(p) && isnan(q));
+}
+
+static bool same_result(const struct k_sample_result *a, const struct k_sample_result *b)
+{
+    if (a->bad_logits || b->bad_logits)
+        return a->bad_logits == b->bad_logits;
+    if (a->token != b->token || a->rank != b->rank || a->n_top != b->n_top ||
+        memcmp(&a->logprob, &b->logprob, sizeof a->logprob) != 0)
+        return false;
+    return memcmp(a->top_ids, b->top_ids, a->n_top * sizeof *a->top_ids) == 0 &&
+           memcmp(a->top_logprobs, b->top_logprobs, a->n_top * sizeof *a->top_logprobs) == 0;
+}
+
+/* Rows of all tokens but `skip`. */
+static bool same_output(const struct op_case *c, const struct op_output *x, const struct op_output *y,
+                        uint32_t skip, const char *what)
+{
+    for (uint32_t a = 0; a < x->n_outputs; a++) {
+        const struct op_array *array = &x->arrays[a];
+        size_t step = c->op == OP_SAMPLE ? array->token_bytes : array->is_f16 ? 2 : 4;
+        for (uint64_t t = 0; t < x->n_tokens; t++) {
+            for (size_t at = t * array->token_bytes; t != skip && at < (t + 1) * array->token_bytes;
+                 at += step) {
+                const unsigned char *p = array->bytes + at, *q = y->arrays[a].bytes + at;
+                bool same = c->op == OP_SAMPLE ? same_result((const void *)p, (const void *)q)
+                                               : same_element(array, p, q);
+                if (!same) {
+                    printf("  %s: output %u, token %llu, element %zu differs\n", what, a,
+                           (unsigned long long)t, (at - t * array->token_bytes) / step);
+                    return false;
+                }
+            }
+        }
+    }
+    return true;
+}
+
+static bool has_nan(const struct op_output *out, uint32_t token)
+{
+    const struct op_array *a = &out->arrays[0];
+    for (size_t i = 0; i < a->token_bytes / 4; i++) {
+        float x;
+        memcpy(&x, a->bytes + token * a->token_bytes + 4 * i, 4);
+        if (isnan(x))
+            return true;
+    }
+    return false;
+}
+
+/* ---- one case ----------------------------------------------------------------------------------- */
+
+static bool variant_equals(struct k_backend *b, const struct op_case *c, const struct op_data *d,
+                           const struct op_variant *variant, const struct op_output *want,
+                           const char *what)
+{
+    struct op_output out;
+    bool ok = op_run(b, c, d, variant, &out);
+    ok = same_output(c, want, &out, UINT32_MAX, what) && ok;
+    op_output_free(&out);
+    return ok;
+}
+
+static bool check_invariance(struct k_backend *const *b, const struct op_case *c,
+                             const struct op_data *d, const struct op_output *want)
+{
+    static const uint32_t chunks[] = {1, 3, 16};
+    bool ok = true;
+    for (uint32_t i = 0; i < N_THREAD_COUNTS; i++)
+        ok = variant_equals(b[i], c, d, &(struct op_variant){0}, want, "threads") && ok;
+    for (uint32_t i = 0; i < 3; i++)
+        ok = variant_equals(b[i], c, d, &(struct op_variant){.chunk = chunks[i]}, want, "chunks") && ok;
+    if (c->op == OP_ROPE_KV || c->op == OP_ATTENTION) {
+        static const uint32_t blocks[] = {8, 16, 32, 1, 48};
+        for (uint32_t i = 0; i < 5; i++) {
+            struct op_variant variant = {.chunk = i, .block_tokens = blocks[i], .table_seed = 7 + i};
+            ok = variant_equals(b[i % N_THREAD_COUNTS], c, d, &variant, want, "block layout") && ok;
+        }
+    }
+    return ok;
+}
+
+/* A NaN in the middle token's input: that token's output has one, all others are as they were. */
+static bool check_isolation(struct k_backend *b, const struct op_case *c, struct op_data *d,
+                            const struct op_output *want)
+{
+    uint32_t n_tokens = op_n_tokens(c), token = n_tokens / 2;
+    if (n_tokens < 2 || d->x_width == 0 || c->op == OP_GATHER || c->op == OP_SAMPLE)
+        return true;
+    float *at = &d->x[(uint64_t)token * d->x_width], saved = *at;
+    *at = NAN;
+    struct op_output out;
+    bool ok = op_run(b, c, d, &(struct op_variant){0}, &out);
+    ok = same_output(c, want, &out, token, "a NaN elsewhere") && ok;
+    if (!has_nan(&out, token)) {
+        printf("  a NaN was swallowed\n");
+        ok = false;
+    }
+    op_output_free(&out);
+    *at = saved;
+    return ok;
+}
+
+static bool check_case(const struct backends *all, const struct op_case *c, double *worst)
+{
+    struct k_backend *const *b = all->b[c->form];
+    if (c->op == OP_GEMM && !b[0]->ops->supports_form(b[0], c->form, c->dtype)) {
+        printf("%-60s not supported\n", op_name(c));
+        return true;
+    }
+    struct op_data d;
+    struct op_output out, page;
+    op_data_make(c, &d);
+    bool ok = op_run(b[0], c, &d, &(struct op_variant){0}, &out);
+    ok = oracle_check(c, &d, &out, worst) && ok;
+    page_run(c, &d, &page);
+    ok = same_output(c, &page, &out, UINT32_MAX, "the page") && ok;
+    ok = check_invariance(b, c, &d, &out) && ok;
+    ok = check_isolation(b[1], c, &d, &out) && ok;
+    op_output_free(&page);
+    op_output_free(&out);
+    op_data_free(&d);
+    return ok;
+}
+
+static int run_tests(const struct options *options)
+{
+    struct backends all;
+    for (int form = 0; form < 2; form++)
+        for (uint32_t i = 0; i < N_THREAD_COUNTS; i++)
+            all.b[form][i] = open_backend(options->backend, i + 1, (enum k_gemm_form)form);
+    uint32_t n_failed = 0, n_run = 0;
+    for (size_t i = 0; i < op_n_test_cases; i++) {
+        const struct op_case *c = &op_test_cases[i];
+        if (options->filter && !strstr(op_name(c), options->filter))
+            continue;
+        double worst = 0;
+        bool ok = check_case(&all, c, &worst);
+        printf("%-4s %-76s %.3f of tolerance\n", ok ? "ok" : "FAIL", op_name(c), worst);
+        n_failed += !ok;
+        n_run++;
+    }
+    printf("%s: %u cases, %u failed\n", options->backend, n_run, n_failed);
+    for (int form = 0; form < 2; form++)
+        for (uint32_t i = 0; i < N_THREAD_COUNTS; i++)
+            all.b[form][i]->ops->close(all.b[form][i]);
+    return n_failed > 0 || n_run == 0;
+}
+
+/* ---- bench ---------------------------------------------------------------------------------------- */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Bytes an op must move and operations it must do, at the least. */
+static void cost(const struct op_case *c, double *bytes, double *flops)
+{
+    double t = op_n_tokens(c), n = c->n_rows, k = c->n_cols, size = (double)k_dtype_bytes(c->dtype);
+    double heads = (double)(c->n_q_heads + 2 * c->n_kv_heads) * c->head_dim, pairs = 0, read = 0;
+    for (uint32_t s = 0; s < op_n_seqs(c); s++) {
+        double p = c->seqs[s].position, m = c->seqs[s].n_tokens;
+        pairs += m * p + m * (m + 1) / 2;
+        read += p + m;
+    }
+    *flops = 0;
+    switch (c->op) {
+    case OP_GEMM:
+        *bytes = n * k * size + 4 * t * (n + k);
+        *flops = 2 * t * n * k;
+        break;
+    case OP_ATTENTION:
+        *bytes = 2 * read * c->n_kv_heads * c->head_dim * size;
+        *flops = 4 * pairs * c->n_q_heads * c->head_dim;
+        break;
+    case OP_ROPE_KV: *bytes = 8 * t * heads; break;
+    case OP_ROPE_ANGLES: *bytes = 8 * t * k; break;
+    case OP_SILU_MUL: *bytes = 12 * t * k; break;
+    case OP_RMSNORM: *bytes = 16 * t * k; break;
+    case OP_SAMPLE: *bytes = 4 * t * n; break;
+    default: *bytes = t * k * (size + 4); break;
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+#define BENCH_RUNS 15
+
+static void bench_case(const struct options *options, const struct op_case *c)
+{
+    struct k_backend *b = open_backend(options->backend, options->bench_threads, c->form);
+    struct op_data d;
+    struct quire_error err;
+    double seconds[BENCH_RUNS], bytes, flops;
+    op_data_make(c, &d);
+    if (c->op == OP_SAMPLE) { /* rows that sample: no row is bad, most of the work is done */
+        for (uint32_t t = 0; t < c->n_tokens; t++)
+            d.rows[t] = (struct k_sample_row){.temperature = 0.7f, .top_p = 0.9f, .top_k = 50,
+                                              .repetition_penalty = 1, .n_logprobs = 5, .forced = -1};
+    }
+    struct op_binding *binding = op_bind(b, c, &d, &(struct op_variant){0});
+    int status = op_call(binding, &err);
+    for (int run = 0; run < BENCH_RUNS && status == QUIRE_OK; run++) {
+        double start = now();
+        status = op_call(binding, &err);
+        seconds[run] = now() - start;
+    }
+    if (status != QUIRE_OK) {
+        printf("%s: %s\n", op_name(c), err.text);
+    } else {
+        qsort(seconds, BENCH_RUNS, sizeof *seconds, by_value);
+        cost(c, &bytes, &flops);
+        printf("%-72s %9.1f us (best %9.1f) %7.2f GB/s %7.2f GFLOP/s\n", op_name(c),
+               seconds[BENCH_RUNS / 2] * 1e6, seconds[0] * 1e6,
+               bytes / seconds[BENCH_RUNS / 2] * 1e-9, flops / seconds[BENCH_RUNS / 2] * 1e-9);
+    }
+    op_release(binding);
+    op_data_free(&d);
+    b->ops->close(b);
+}
+
+static int run_bench(const struct options *options)
+{
+    printf("backend %s, threads %u (0: physical cores); median of %d calls\n", options->backend,
+           options->bench_threads, BENCH_RUNS);
+    for (size_t i = 0; i < op_n_bench_cases; i++)
+        if (!options->filter || strstr(op_name(&op_bench_cases[i]), options->filter))
+            bench_case(options, &op_bench_cases[i]);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {.backend = "ref", .bench_threads = 1};
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc)
+            options.backend = argv[++i];
+        else if (strcmp(argv[i], "--case") == 0 && i + 1 < argc)
+            options.filter = argv[++i];
+        else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc)
+            options.bench_threads = (uint32_t)strtoul(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--bench") == 0)
+            options.bench = true;
+        else {
+            printf("usage: %s [--backend NAME] [--case TEXT] [--bench [--threads N]]\n", argv[0]);
+            return 2;
+        }
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    return options.bench ? run_bench(&options) : run_tests(&options);
+}

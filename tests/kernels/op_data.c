@@ -1,0 +1,283 @@
+#include "tests/kernels/op_data.h"
+
+#include "tests/kernels/page.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *must(void *p)
+{
+    if (!p)
+        abort();
+    return p;
+}
+
+uint64_t op_random(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+float op_random_value(uint64_t *state, enum op_values values)
+{
+    uint64_t bits = op_random(state);
+    float unit = (float)((int64_t)(bits >> 40) - (1 << 23)) * 0x1p-23f; /* [-1, 1) */
+    int exponent = (int)(bits & 0xffff);
+    if (values == VALUES_WIDE)
+        return ldexpf(unit, exponent % 41 - 20);
+    if (values == VALUES_TINY)
+        return ldexpf(unit, exponent % 32 - 140);
+    return unit;
+}
+
+static float *random_f32(uint64_t n, uint64_t *state, enum op_values values)
+{
+    float *p = must(malloc((n ? n : 1) * sizeof *p));
+    for (uint64_t i = 0; i < n; i++)
+        p[i] = op_random_value(state, values);
+    return p;
+}
+
+/* n values as a checkpoint or a cache stores them. Denormals of f16 lie below 2^-14, not 2^-126. */
+static void *random_stored(uint64_t n, enum k_dtype dtype, uint64_t *state, enum op_values values)
+{
+    float *f = random_f32(n, state, values);
+    if (dtype == K_F32)
+        return f;
+    uint16_t *h = must(malloc((n ? n : 1) * sizeof *h));
+    for (uint64_t i = 0; i < n; i++) {
+        float x = dtype == K_F16 && values == VALUES_TINY ? ldexpf(f[i], 115) : f[i];
+        if (dtype == K_F16 && values == VALUES_WIDE)
+            x = ldexpf(x, -6);
+        h[i] = dtype == K_F16 ? page_f16_from_f32(x) : page_bf16_from_f32(x);
+    }
+    free(f);
+    return h;
+}
+
+static uint32_t x_width(const struct op_case *c)
+{
+    switch (c->op) {
+    case OP_SILU_MUL: return 2 * c->n_cols;
+    case OP_ROPE_KV:
+    case OP_ATTENTION: return (c->n_q_heads + 2 * c->n_kv_heads) * c->head_dim;
+    case OP_SAMPLE: return c->n_rows;
+    case OP_EMBED:
+    case OP_ROPE_ANGLES: return 0;
+    default: return c->n_cols;
+    }
+}
+
+/* ---- rows to sample ----------------------------------------------------------------------------- */
+
+struct row_pool { /* what a row may point to, in one allocation for each row */
+    struct k_token_count counts[8];
+    struct k_logit_bias biases[8];
+    uint32_t mask[];
+};
+
+static uint32_t ascending_ids(uint32_t *ids, uint32_t most, uint32_t n_vocab, uint64_t *state)
+{
+    uint32_t n = 0, id = (uint32_t)(op_random(state) % 3);
+    while (n < most && id < n_vocab) {
+        ids[n++] = id;
+        id += 1 + (uint32_t)(op_random(state) % (n_vocab / 6 + 1));
+    }
+    return n;
+}
+
+static void random_row(struct k_sample_row *row, struct row_pool *pool, uint32_t n_vocab,
+                       uint64_t *state)
+{
+    static const float temperatures[] = {0.0f, 0.7f, 1.0f, 1.0f, 2.5f, 0.05f};
+    static const float top_ps[] = {1.0f, 0.9f, 0.5f, 0.99999f, 1e-6f};
+    static const float min_ps[] = {0.0f, 0.0f, 0.05f, 0.5f, 1.0f};
+    static const uint32_t top_ks[] = {0, 0, 1, 3, 40, 1000};
+    *row = (struct k_sample_row){
+        .temperature = temperatures[op_random(state) % 6],
+        .top_p = top_ps[op_random(state) % 5],
+        .min_p = min_ps[op_random(state) % 5],
+        .top_k = top_ks[op_random(state) % 6],
+        .repetition_penalty = op_random(state) % 2 ? 1.0f : 1.3f,
+        .presence_penalty = op_random(state) % 2 ? 0.0f : 0.4f,
+        .frequency_penalty = op_random(state) % 2 ? 0.0f : -0.3f,
+        .counts = pool->counts,
+        .biases = pool->biases,
+        .mask = op_random(state) % 3 == 0 ? pool->mask : NULL,
+        .seed = op_random(state),
+        .position = (uint32_t)op_random(state),
+        .choice = (uint32_t)(op_random(state) % 4),
+        .n_logprobs = (int32_t)(op_random(state) % 22) - 1,
+        .forced = op_random(state) % 5 ? -1 : (int64_t)(op_random(state) % n_vocab),
+    };
+    uint32_t ids[8];
+    row->n_counts = ascending_ids(ids, (uint32_t)(op_random(state) % 8), n_vocab, state);
+    for (uint32_t i = 0; i < row->n_counts; i++)
+        pool->counts[i] = (struct k_token_count){ids[i], (uint32_t)(op_random(state) % 4)};
+    row->n_biases = ascending_ids(ids, (uint32_t)(op_random(state) % 8), n_vocab, state);
+    for (uint32_t i = 0; i < row->n_biases; i++)
+        pool->biases[i] = (struct k_logit_bias){
+            ids[i], op_random(state) % 4 ? op_random_value(state, VALUES_PLAIN) * 5 : -INFINITY};
+    for (uint32_t i = 0; i < (n_vocab + 31) / 32; i++)
+        pool->mask[i] = (uint32_t)(op_random(state) | op_random(state));
+}
+
+/* Logits of a few hundred distinct values, so that ties are common, with -inf among them; every
+ * seventh row cannot be sampled (NaN, +inf, nothing finite). */
+static void make_sample_rows(const struct op_case *c, struct op_data *d, uint64_t *state)
+{
+    uint32_t n_vocab = c->n_rows;
+    size_t each = sizeof(struct row_pool) + ((size_t)n_vocab + 31) / 32 * sizeof(uint32_t);
+    each = (each + 7) / 8 * 8;
+    d->rows = must(calloc(c->n_tokens, sizeof *d->rows));
+    d->pool = must(calloc(c->n_tokens, each));
+    for (uint32_t t = 0; t < c->n_tokens; t++) {
+        random_row(&d->rows[t], (struct row_pool *)(void *)((char *)d->pool + t * each), n_vocab,
+                   state);
+        float *z = d->x + (uint64_t)t * n_vocab;
+        for (uint32_t i = 0; i < n_vocab; i++) {
+            z[i] = t % 2 ? rintf(z[i] * 64) * 0.125f : z[i] * 8;
+            if (op_random(state) % 50 == 0)
+                z[i] = -INFINITY;
+        }
+        uint32_t at = (uint32_t)(op_random(state) % n_vocab);
+        if (t % 21 == 6)
+            z[at] = NAN;
+        else if (t % 21 == 13)
+            z[at] = INFINITY;
+        for (uint32_t i = 0; t % 21 == 20 && i < n_vocab; i++)
+            z[i] = -INFINITY;
+    }
+}
+
+/* ---- everything else ---------------------------------------------------------------------------- */
+
+static void make_kv(const struct op_case *c, struct op_data *d, uint64_t *state)
+{
+    uint64_t n = 0;
+    for (uint32_t s = 0; s < op_n_seqs(c); s++) {
+        d->kv_start[s] = (uint32_t)n;
+        n += c->seqs[s].position + c->seqs[s].n_tokens;
+    }
+    uint64_t elements = n * c->n_kv_heads * c->head_dim;
+    d->k = random_stored(elements, c->dtype, state, VALUES_PLAIN);
+    d->v = random_stored(elements, c->dtype, state, VALUES_PLAIN);
+}
+
+static void make_ids(const struct op_case *c, struct op_data *d, uint64_t *state)
+{
+    uint32_t n = c->op == OP_GATHER ? c->n_rows : op_n_tokens(c);
+    d->ids = must(malloc(n * sizeof *d->ids));
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t r = (uint32_t)op_random(state);
+        if (c->op == OP_ROPE_ANGLES)
+            d->ids[i] = c->values == VALUES_WIDE ? r >> (8 + r % 16) : i * 97 % 4096;
+        else
+            d->ids[i] = r % (c->op == OP_GATHER ? c->n_tokens : c->n_rows);
+    }
+}
+
+static void make_frequencies(const struct op_case *c, struct op_data *d)
+{
+    d->vector = must(malloc(c->n_cols * sizeof *d->vector));
+    for (uint32_t i = 0; i < c->n_cols; i++)
+        d->vector[i] = (float)pow(10000.0, -(double)i / c->n_cols);
+}
+
+void op_data_make(const struct op_case *c, struct op_data *d)
+{
+    memset(d, 0, sizeof *d);
+    uint64_t state = c->op * 1000003u + c->n_rows * 31u + c->n_cols * 7u + c->n_tokens +
+                     c->head_dim * 131u + c->window;
+    uint64_t n_tokens = op_n_tokens(c);
+    d->x_width = x_width(c);
+    /* Tiny weights meet activations of all sizes, so that products and sums are tiny and not all 0. */
+    bool tiny_weights = c->op == OP_GEMM && c->values == VALUES_TINY;
+    d->x = random_f32(n_tokens * d->x_width, &state, tiny_weights ? VALUES_WIDE : c->values);
+    if (c->op == OP_GEMM || c->op == OP_EMBED)
+        d->weights = random_stored((uint64_t)c->n_rows * c->n_cols, c->dtype, &state, c->values);
+    if (c->op == OP_EMBED || c->op == OP_GATHER || c->op == OP_ROPE_ANGLES)
+        make_ids(c, d, &state);
+    if (c->op == OP_RMSNORM)
+        d->vector = random_f32(c->n_cols, &state, VALUES_PLAIN);
+    if (c->op == OP_RMSNORM && c->extra)
+        d->add = random_f32(n_tokens * c->n_cols, &state, c->values);
+    if (c->op == OP_GEMM && c->extra)
+        d->vector = random_f32(c->n_rows, &state, VALUES_PLAIN);
+    if (c->op == OP_ROPE_ANGLES)
+        make_frequencies(c, d);
+    if (c->op == OP_ROPE_KV) {
+        d->cos_sin = random_f32(n_tokens * c->head_dim, &state, VALUES_PLAIN);
+        if (c->extra) {
+            d->q_norm = random_f32(c->head_dim, &state, VALUES_PLAIN);
+            d->k_norm = random_f32(c->head_dim, &state, VALUES_PLAIN);
+        }
+    }
+    if (c->op == OP_ATTENTION)
+        make_kv(c, d, &state);
+    if (c->op == OP_ATTENTION && c->values == VALUES_SHARP) {
+        for (uint64_t i = 0; i < n_tokens * d->x_width; i++)
+            d->x[i] *= 100.0f;
+    }
+    if (c->op == OP_SAMPLE)
+        make_sample_rows(c, d, &state);
+}
+
+void op_data_free(struct op_data *d)
+{
+    void *const all[] = {d->x, d->add, d->vector, d->q_norm, d->k_norm, d->cos_sin,
+                         d->weights, d->ids, d->k, d->v, d->rows, d->pool};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i]);
+    memset(d, 0, sizeof *d);
+}
+
+static void add_output(struct op_output *out, uint64_t token_bytes, bool is_f16)
+{
+    assert(out->n_outputs < OP_MAX_OUTPUTS);
+    out->arrays[out->n_outputs++] = (struct op_array){
+        must(calloc(out->n_tokens ? out->n_tokens : 1, token_bytes)), token_bytes, is_f16};
+}
+
+void op_output_make(const struct op_case *c, struct op_output *out)
+{
+    memset(out, 0, sizeof *out);
+    out->n_tokens = c->op == OP_GATHER ? c->n_rows : op_n_tokens(c);
+    uint64_t head = c->head_dim;
+    switch (c->op) {
+    case OP_GEMM: add_output(out, (uint64_t)c->n_rows * 4, false); break;
+    case OP_ROPE_ANGLES: add_output(out, (uint64_t)c->n_cols * 8, false); break;
+    case OP_ATTENTION: add_output(out, c->n_q_heads * head * 4, false); break;
+    case OP_SAMPLE: add_output(out, sizeof(struct k_sample_result), false); break;
+    case OP_RMSNORM:
+        add_output(out, (uint64_t)c->n_cols * 4, false);
+        add_output(out, (uint64_t)c->n_cols * 4, false); /* the residual stream */
+        break;
+    case OP_ROPE_KV:
+        add_output(out, c->n_q_heads * head * 4, false);
+        add_output(out, c->n_kv_heads * head * k_dtype_bytes(c->dtype), c->dtype == K_F16);
+        add_output(out, c->n_kv_heads * head * k_dtype_bytes(c->dtype), c->dtype == K_F16);
+        break;
+    default: add_output(out, (uint64_t)c->n_cols * 4, false); break;
+    }
+}
+
+void op_output_free(struct op_output *out)
+{
+    for (uint32_t i = 0; i < out->n_outputs; i++)
+        free(out->arrays[i].bytes);
+    memset(out, 0, sizeof *out);
+}
+
+uint32_t op_token_position(const struct op_case *c, uint32_t token, uint32_t *seq)
+{
+    uint32_t s = 0;
+    while (token >= c->seqs[s].n_tokens)
+        token -= c->seqs[s++].n_tokens;
+    *seq = s;
+    return c->seqs[s].position + token;
+}

@@ -1,0 +1,456 @@
+#include "tests/kernels/op_run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GUARD_BYTES 256u
+#define FILL 0xA5
+#define MAX_BUFFERS 12
+
+struct buffer {
+    unsigned char *base; /* guard, data, guard */
+    uint64_t bytes;
+    const void *host; /* what it must still hold afterwards, or NULL for an output */
+};
+
+struct op_binding {
+    struct k_backend *b;
+    const struct op_case *c;
+    const struct op_data *d;
+    struct op_variant variant;
+    struct buffer buffers[MAX_BUFFERS];
+    uint32_t n_buffers;
+    uint32_t n_tokens;
+    struct k_weight *weight;
+    unsigned char *weight_memory;
+    float *x, *add, *vector, *q_norm, *k_norm, *cos_sin, *out;
+    uint32_t *ids, *slots, *tables;
+    struct k_attn_row *rows, *rows_dev;
+    void *workspace;
+    struct k_sample_result *results;
+    struct k_kv_shape kv;
+    struct k_kv_layer layer;
+    uint64_t kv_bytes, n_blocks;
+    uint32_t *host_slots;  /* [all positions of all sequences] */
+    uint32_t slot_start[OP_MAX_SEQS];
+    uint32_t *token_slots; /* [T] */
+    uint32_t *host_tables; /* block tables of the sequences, one after the other */
+    uint32_t table_start[OP_MAX_SEQS];
+    unsigned char *host_k, *host_v; /* the cache as it was before the op */
+};
+
+static void *must(void *p)
+{
+    if (!p)
+        abort();
+    return p;
+}
+
+static void must_do(int status, const struct quire_error *err)
+{
+    if (status != QUIRE_OK) {
+        printf("FAILED: %s\n", err->text);
+        abort();
+    }
+}
+
+/* A buffer with guards; filled from host when given, else with the fill pattern. */
+static void *new_buffer(struct op_binding *n, const void *host, uint64_t bytes, bool is_input)
+{
+    struct quire_error err;
+    struct buffer *buffer = &n->buffers[n->n_buffers++];
+    void *base;
+    must_do(n->b->ops->alloc(n->b, bytes + 2 * GUARD_BYTES, &base, &err), &err);
+    *buffer = (struct buffer){base, bytes, is_input ? host : NULL};
+    unsigned char *fill = must(malloc(bytes + 2 * GUARD_BYTES));
+    memset(fill, FILL, bytes + 2 * GUARD_BYTES);
+    if (host && bytes > 0)
+        memcpy(fill + GUARD_BYTES, host, bytes);
+    must_do(n->b->ops->copy_in(n->b, base, fill, bytes + 2 * GUARD_BYTES, &err), &err);
+    free(fill);
+    return buffer->base + GUARD_BYTES;
+}
+
+static void *input(struct op_binding *n, const void *host, uint64_t bytes)
+{
+    return host ? new_buffer(n, host, bytes, true) : NULL;
+}
+
+static bool check_buffer(struct op_binding *n, const struct buffer *buffer)
+{
+    struct quire_error err;
+    uint64_t all = buffer->bytes + 2 * GUARD_BYTES;
+    unsigned char *copy = must(malloc(all));
+    must_do(n->b->ops->copy_out(n->b, copy, buffer->base, all, &err), &err);
+    bool ok = true;
+    for (uint32_t i = 0; i < GUARD_BYTES; i++)
+        ok = ok && copy[i] == FILL && copy[all - 1 - i] == FILL;
+    if (!ok)
+        printf("FAILED: a guard was overwritten\n");
+    if (ok && buffer->host && buffer->bytes > 0 &&
+        memcmp(copy + GUARD_BYTES, buffer->host, buffer->bytes) != 0) {
+        printf("FAILED: an input was overwritten\n");
+        ok = false;
+    }
+    free(copy);
+    return ok;
+}
+
+/* ---- the paged cache ------------------------------------------------------------------------- */
+
+static uint32_t seq_end(const struct op_case *c, uint32_t s)
+{
+    return c->seqs[s].position + c->seqs[s].n_tokens;
+}
+
+/* Blocks in a random order, some unused; a slot for every position. */
+static void make_tables(struct op_binding *n)
+{
+    const struct op_case *c = n->c;
+    uint32_t bt = n->kv.block_tokens, n_seqs = op_n_seqs(c), used = 0, positions = 0;
+    for (uint32_t s = 0; s < n_seqs; s++) {
+        n->table_start[s] = used;
+        n->slot_start[s] = positions;
+        used += (seq_end(c, s) + bt - 1) / bt;
+        positions += seq_end(c, s);
+    }
+    n->n_blocks = used + 3;
+    uint32_t *order = must(malloc(n->n_blocks * sizeof *order));
+    uint64_t state = n->variant.table_seed;
+    for (uint32_t i = 0; i < n->n_blocks; i++) {
+        uint32_t at = (uint32_t)(op_random(&state) % (i + 1));
+        order[i] = order[at];
+        order[at] = i;
+    }
+    n->host_tables = must(malloc(used * sizeof *n->host_tables));
+    memcpy(n->host_tables, order, used * sizeof *order);
+    n->host_slots = must(malloc(positions * sizeof *n->host_slots));
+    uint32_t at = 0;
+    for (uint32_t s = 0; s < n_seqs; s++)
+        for (uint32_t p = 0; p < seq_end(c, s); p++)
+            n->host_slots[at++] = n->host_tables[n->table_start[s] + p / bt] * bt + p % bt;
+    n->tables = input(n, n->host_tables, used * sizeof *n->host_tables);
+    free(order);
+}
+
+/* Where one head of a slot lies in the cache, in bytes. */
+static uint64_t cache_offset(const struct op_binding *n, uint32_t slot, uint32_t head)
+{
+    uint64_t bt = n->kv.block_tokens;
+    return ((slot / bt * n->kv.n_kv_heads + head) * bt + slot % bt) * n->kv.head_dim *
+           k_dtype_bytes(n->kv.dtype);
+}
+
+/* The cache holds NaN wherever no position of a sequence lies. */
+static void make_cache(struct op_binding *n)
+{
+    const struct op_case *c = n->c;
+    size_t head_bytes = c->head_dim * k_dtype_bytes(c->dtype);
+    n->kv_bytes = n->n_blocks * n->kv.n_kv_heads * n->kv.block_tokens * head_bytes;
+    n->host_k = must(malloc(n->kv_bytes));
+    n->host_v = must(malloc(n->kv_bytes));
+    memset(n->host_k, 0xff, n->kv_bytes);
+    memset(n->host_v, 0xff, n->kv_bytes);
+    uint32_t n_positions = 0;
+    for (uint32_t s = 0; c->op == OP_ATTENTION && s < op_n_seqs(c); s++)
+        n_positions += seq_end(c, s);
+    for (uint32_t p = 0; p < n_positions; p++) {
+        for (uint32_t h = 0; h < c->n_kv_heads; h++) {
+            uint64_t from = ((uint64_t)p * c->n_kv_heads + h) * head_bytes;
+            uint64_t to = cache_offset(n, n->host_slots[p], h);
+            memcpy(n->host_k + to, (const unsigned char *)n->d->k + from, head_bytes);
+            memcpy(n->host_v + to, (const unsigned char *)n->d->v + from, head_bytes);
+        }
+    }
+    bool is_input = c->op == OP_ATTENTION;
+    n->layer.k_dev = new_buffer(n, n->host_k, n->kv_bytes, is_input);
+    n->layer.v_dev = new_buffer(n, n->host_v, n->kv_bytes, is_input);
+}
+
+/* ---- binding ------------------------------------------------------------------------------------ */
+
+/* The rows lie apart from each other and no better aligned than their dtype asks; what is between
+ * them is NaN. */
+static void bind_weight(struct op_binding *n)
+{
+    const struct op_case *c = n->c;
+    uint32_t n_parts = c->n_parts ? c->n_parts : 1, first = 0;
+    size_t size = k_dtype_bytes(c->dtype), row_bytes = c->n_cols * size, stride = row_bytes + 3 * size;
+    n->weight_memory = must(malloc(size + c->n_rows * stride));
+    memset(n->weight_memory, 0xff, size + c->n_rows * stride);
+    for (uint32_t r = 0; r < c->n_rows; r++)
+        memcpy(n->weight_memory + size + r * stride, n->d->weights + r * row_bytes, row_bytes);
+    struct k_weight_view views[K_WEIGHT_MAX_PARTS];
+    for (uint32_t p = 0; p < n_parts; p++) {
+        uint32_t rows = p + 1 < n_parts ? c->n_rows / (n_parts + 1) + p : c->n_rows - first;
+        views[p] = (struct k_weight_view){n->weight_memory + size + first * stride, c->dtype, rows,
+                                          c->n_cols, stride};
+        first += rows;
+    }
+    struct quire_error err;
+    must_do(n->b->ops->weight_create(n->b, views, n_parts, &n->weight, &err), &err);
+}
+
+static void bind_kv(struct op_binding *n)
+{
+    const struct op_case *c = n->c;
+    n->kv = (struct k_kv_shape){c->dtype, c->n_kv_heads, c->head_dim,
+                                n->variant.block_tokens ? n->variant.block_tokens : c->block_tokens};
+    make_tables(n);
+    make_cache(n);
+    if (c->op != OP_ROPE_KV)
+        return;
+    n->token_slots = must(malloc(n->n_tokens * sizeof *n->token_slots));
+    for (uint32_t t = 0; t < n->n_tokens; t++) {
+        uint32_t seq, position = op_token_position(c, t, &seq);
+        n->token_slots[t] = n->host_slots[n->slot_start[seq] + position];
+    }
+    n->slots = input(n, n->token_slots, n->n_tokens * sizeof *n->token_slots);
+}
+
+static void bind_workspace(struct op_binding *n)
+{
+    const struct op_case *c = n->c;
+    struct k_plan_dims dims = {
+        .n_tokens = n->n_tokens, .n_seqs = op_n_seqs(c), .n_logits = n->n_tokens,
+        .n_vocab = c->op == OP_SAMPLE ? c->n_rows : 0, .n_q_heads = c->n_q_heads,
+        .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .max_model_len = 2048,
+        .n_threads = 4,
+    };
+    struct k_plan_bytes bytes;
+    struct quire_error err;
+    must_do(k_plan_workspace(n->b->ops->name, &dims, &bytes, &err), &err);
+    n->workspace = new_buffer(n, NULL, c->op == OP_SAMPLE ? bytes.sample : bytes.attention, false);
+}
+
+struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const struct op_data *d,
+                           const struct op_variant *variant)
+{
+    struct op_binding *n = must(calloc(1, sizeof *n));
+    n->b = b;
+    n->c = c;
+    n->d = d;
+    n->variant = *variant;
+    n->n_tokens = op_n_tokens(c);
+    uint64_t t = n->n_tokens, x_bytes = t * d->x_width * 4;
+    bool x_written = c->op == OP_RMSNORM || c->op == OP_ROPE_KV || c->op == OP_SAMPLE;
+    if (x_bytes > 0)
+        n->x = new_buffer(n, d->x, x_bytes, !x_written);
+    n->add = input(n, d->add, t * c->n_cols * 4);
+    n->vector = input(n, d->vector, (c->op == OP_GEMM ? c->n_rows : c->n_cols) * (uint64_t)4);
+    n->q_norm = input(n, d->q_norm, c->head_dim * 4);
+    n->k_norm = input(n, d->k_norm, c->head_dim * 4);
+    n->cos_sin = input(n, d->cos_sin, t * c->head_dim * 4);
+    n->ids = input(n, d->ids, (c->op == OP_GATHER ? c->n_rows : t) * 4);
+    if (d->weights)
+        bind_weight(n);
+    if (c->op == OP_ROPE_KV || c->op == OP_ATTENTION)
+        bind_kv(n);
+    if (c->op == OP_ATTENTION || c->op == OP_SAMPLE)
+        bind_workspace(n);
+    if (c->op == OP_ATTENTION) {
+        n->rows = must(calloc(op_n_seqs(c), sizeof *n->rows));
+        n->rows_dev = new_buffer(n, NULL, op_n_seqs(c) * sizeof *n->rows, false);
+    }
+    if (c->op == OP_SAMPLE)
+        n->results = must(calloc(n->n_tokens, sizeof *n->results));
+    if (c->op != OP_ROPE_KV && c->op != OP_SAMPLE) {
+        struct op_output shape;
+        op_output_make(c, &shape);
+        n->out = new_buffer(n, NULL, shape.n_tokens * shape.arrays[0].token_bytes, false);
+        op_output_free(&shape);
+    }
+    return n;
+}
+
+/* ---- calling ------------------------------------------------------------------------------------- */
+
+static float scale_of(const struct op_case *c)
+{
+    return 1.0f / sqrtf((float)c->head_dim);
+}
+
+static int call_attention(struct op_binding *n, uint32_t chunk, uint32_t index,
+                          struct quire_error *err)
+{
+    uint32_t n_rows = 0, token = 0;
+    for (uint32_t s = 0; s < op_n_seqs(n->c); s++) {
+        const struct op_seq *seq = &n->c->seqs[s];
+        uint32_t from = index * chunk;
+        if (from < seq->n_tokens)
+            n->rows[n_rows++] = (struct k_attn_row){
+                token + from, seq->n_tokens - from < chunk ? seq->n_tokens - from : chunk,
+                seq->position + from, n->table_start[s]};
+        token += seq->n_tokens;
+    }
+    int status = n->b->ops->copy_in(n->b, n->rows_dev, n->rows, n_rows * sizeof *n->rows, err);
+    if (status != QUIRE_OK)
+        return status;
+    return n->b->ops->attention(n->b, &(struct k_attention_args){
+        .qkv_dev = n->x, .out_dev = n->out, .rows = n->rows, .rows_dev = n->rows_dev,
+        .tables_dev = n->tables, .kv = &n->kv, .layer = &n->layer, .workspace_dev = n->workspace,
+        .n_rows = n_rows, .n_tokens = n->n_tokens, .n_q_heads = n->c->n_q_heads,
+        .window = n->c->window, .scale = scale_of(n->c)}, err);
+}
+
+static int call_rope_kv(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
+{
+    return n->b->ops->rope_kv(n->b, &(struct k_rope_kv_args){
+        .qkv_dev = n->x + t * n->d->x_width, .q_norm_dev = n->q_norm, .k_norm_dev = n->k_norm,
+        .eps = OP_EPS, .cos_sin_dev = n->cos_sin + t * n->c->head_dim, .slots_dev = n->slots + t,
+        .kv = &n->kv, .layer = &n->layer, .n_tokens = count, .n_q_heads = n->c->n_q_heads}, err);
+}
+
+/* Tokens [t, t + count) of an op that takes them one by one. */
+static int call_tokens(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
+{
+    const struct k_backend_ops *ops = n->b->ops;
+    const struct op_case *c = n->c;
+    uint64_t cols = c->n_cols;
+    switch (c->op) {
+    case OP_EMBED:
+        return ops->embed(n->b, &(struct k_embed_args){n->weight, n->ids + t, n->out + t * cols,
+                                                       count}, err);
+    case OP_RMSNORM:
+        return ops->rmsnorm(n->b, &(struct k_rmsnorm_args){
+            n->x + t * cols, n->add ? n->add + t * cols : NULL, n->vector, n->out + t * cols,
+            count, c->n_cols, OP_EPS}, err);
+    case OP_GEMM:
+        return ops->gemm(n->b, &(struct k_gemm_args){n->weight, n->x + t * cols, n->vector,
+                                                     n->out + t * c->n_rows, count}, err);
+    case OP_ROPE_ANGLES:
+        return ops->rope_angles(n->b, &(struct k_rope_angles_args){
+            n->ids + t, n->vector, n->out + t * cols * 2, count, c->n_cols,
+            c->scale != 0 ? c->scale : 1.0f}, err);
+    case OP_SILU_MUL:
+        return ops->silu_mul(n->b, &(struct k_silu_mul_args){n->x + t * 2 * cols,
+                                                             n->out + t * cols, count, c->n_cols}, err);
+    case OP_GATHER:
+        return ops->gather(n->b, &(struct k_gather_args){n->x, n->ids + t, n->out + t * cols, count,
+                                                         c->n_cols}, err);
+    case OP_SAMPLE:
+        return ops->sample(n->b, &(struct k_sample_args){
+            n->x + t * c->n_rows, n->d->rows + t, n->results + t, n->workspace, count,
+            c->n_rows}, err);
+    default:
+        return call_rope_kv(n, t, count, err);
+    }
+}
+
+static int call_chunks(struct op_binding *n, struct quire_error *err)
+{
+    uint32_t total = n->c->op == OP_GATHER ? n->c->n_rows : n->n_tokens;
+    uint32_t chunk = n->variant.chunk ? n->variant.chunk : total;
+    for (uint32_t t = 0, i = 0; t < total; t += chunk, i++) {
+        int status = n->c->op == OP_ATTENTION
+                         ? call_attention(n, chunk, i, err)
+                         : call_tokens(n, t, total - t < chunk ? total - t : chunk, err);
+        if (status != QUIRE_OK)
+            return status;
+    }
+    return QUIRE_OK;
+}
+
+int op_call(struct op_binding *n, struct quire_error *err)
+{
+    uint64_t ticket;
+    int status = n->b->ops->step_begin(n->b, err);
+    if (status == QUIRE_OK)
+        status = call_chunks(n, err);
+    if (status == QUIRE_OK)
+        status = n->b->ops->step_end(n->b, err);
+    if (status == QUIRE_OK)
+        status = n->b->ops->fence(n->b, &ticket, err);
+    return status == QUIRE_OK ? n->b->ops->wait(n->b, ticket, err) : status;
+}
+
+/* ---- fetching ------------------------------------------------------------------------------------- */
+
+static void fetch_rows(struct op_binding *n, struct op_array *array, const float *dev,
+                       uint32_t n_tokens)
+{
+    struct quire_error err;
+    must_do(n->b->ops->copy_out(n->b, array->bytes, dev, n_tokens * array->token_bytes, &err), &err);
+}
+
+/* q out of the qkv rows, K and V out of their slots; every other slot must be as it was. */
+static bool fetch_rope_kv(struct op_binding *n, struct op_output *out)
+{
+    struct quire_error err;
+    uint64_t stride = n->d->x_width * (uint64_t)4;
+    unsigned char *x = must(malloc(n->n_tokens * stride)), *k = must(malloc(n->kv_bytes));
+    must_do(n->b->ops->copy_out(n->b, x, n->x, n->n_tokens * stride, &err), &err);
+    for (uint32_t t = 0; t < n->n_tokens; t++)
+        memcpy(out->arrays[0].bytes + t * out->arrays[0].token_bytes, x + t * stride,
+               out->arrays[0].token_bytes);
+    size_t head_bytes = n->kv.head_dim * k_dtype_bytes(n->kv.dtype);
+    bool ok = true;
+    for (int side = 0; side < 2; side++) {
+        unsigned char *before = side ? n->host_v : n->host_k;
+        must_do(n->b->ops->copy_out(n->b, k, side ? n->layer.v_dev : n->layer.k_dev, n->kv_bytes,
+                                    &err), &err);
+        for (uint32_t t = 0; t < n->n_tokens; t++) {
+            for (uint32_t h = 0; h < n->kv.n_kv_heads; h++) {
+                uint64_t at = cache_offset(n, n->token_slots[t], h);
+                memcpy(out->arrays[1 + side].bytes + t * out->arrays[1 + side].token_bytes +
+                           h * head_bytes, k + at, head_bytes);
+                memcpy(k + at, before + at, head_bytes);
+            }
+        }
+        ok = ok && memcmp(k, before, n->kv_bytes) == 0;
+    }
+    if (!ok)
+        printf("FAILED: a slot that is not the step's was written\n");
+    free(x);
+    free(k);
+    return ok;
+}
+
+bool op_fetch(struct op_binding *n, struct op_output *out)
+{
+    op_output_make(n->c, out);
+    bool ok = true;
+    for (uint32_t i = 0; i < n->n_buffers; i++)
+        ok = check_buffer(n, &n->buffers[i]) && ok;
+    if (n->c->op == OP_SAMPLE)
+        memcpy(out->arrays[0].bytes, n->results, out->n_tokens * sizeof *n->results);
+    else if (n->c->op == OP_ROPE_KV)
+        ok = fetch_rope_kv(n, out) && ok;
+    else
+        fetch_rows(n, &out->arrays[0], n->out, out->n_tokens);
+    if (n->c->op == OP_RMSNORM)
+        fetch_rows(n, &out->arrays[1], n->x, out->n_tokens);
+    return ok;
+}
+
+void op_release(struct op_binding *n)
+{
+    for (uint32_t i = 0; i < n->n_buffers; i++)
+        n->b->ops->free(n->b, n->buffers[i].base);
+    if (n->weight)
+        n->b->ops->weight_destroy(n->b, n->weight);
+    free(n->rows);
+    free(n->results);
+    free(n->weight_memory);
+    free(n->host_slots);
+    free(n->token_slots);
+    free(n->host_tables);
+    free(n->host_k);
+    free(n->host_v);
+    free(n);
+}
+
+bool op_run(struct k_backend *b, const struct op_case *c, const struct op_data *d,
+            const struct op_variant *variant, struct op_output *out)
+{
+    struct quire_error err = {{0}};
+    struct op_binding *n = op_bind(b, c, d, variant);
+    bool ok = op_call(n, &err) == QUIRE_OK;
+    if (!ok)
+        printf("FAILED: %s\n", err.text);
+    ok = op_fetch(n, out) && ok;
+    op_release(n);
+    return ok;
+}

@@ -1,0 +1,161 @@
+#include "tests/kernels/op_table.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define GEMM(dt, t, n, k, ...) \
+    {.op = OP_GEMM, .dtype = dt, .n_tokens = t, .n_rows = n, .n_cols = k, __VA_ARGS__}
+#define TILE(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_TILE, __VA_ARGS__)
+#define NORM(t, n, ...) {.op = OP_RMSNORM, .n_tokens = t, .n_cols = n, __VA_ARGS__}
+#define ROPE(dt, q, kv, d, bt, ...)                                                            \
+    {.op = OP_ROPE_KV, .dtype = dt, .n_q_heads = q, .n_kv_heads = kv, .head_dim = d,           \
+     .block_tokens = bt, __VA_ARGS__}
+#define ATTN(dt, q, kv, d, bt, ...)                                                            \
+    {.op = OP_ATTENTION, .dtype = dt, .n_q_heads = q, .n_kv_heads = kv, .head_dim = d,         \
+     .block_tokens = bt, __VA_ARGS__}
+#define SEQS(...) .seqs = {__VA_ARGS__}
+
+const struct op_case op_test_cases[] = {
+    /* GEMM: tokens around the blocks of four, depths that fill the lanes and that do not, odd rows. */
+    GEMM(K_F16, 1, 1, 1), GEMM(K_F16, 1, 7, 16), GEMM(K_F16, 2, 33, 48), GEMM(K_F16, 3, 17, 96),
+    GEMM(K_F16, 5, 19, 100, .extra = true), GEMM(K_F16, 17, 31, 896, .extra = true),
+    GEMM(K_F16, 33, 65, 160), GEMM(K_F16, 4, 9, 15), GEMM(K_F16, 6, 129, 17, .n_parts = 3),
+    GEMM(K_F16, 9, 300, 896, .n_parts = 2, .extra = true),
+    GEMM(K_F16, 3, 17, 100, .values = VALUES_TINY), GEMM(K_F16, 5, 31, 896, .values = VALUES_WIDE),
+    GEMM(K_BF16, 1, 7, 16), GEMM(K_BF16, 2, 5, 48), GEMM(K_BF16, 3, 33, 96, .n_parts = 3),
+    GEMM(K_BF16, 5, 19, 100, .extra = true), GEMM(K_BF16, 17, 131, 896),
+    GEMM(K_BF16, 5, 31, 896, .values = VALUES_WIDE), GEMM(K_BF16, 3, 17, 100, .values = VALUES_TINY),
+    GEMM(K_F32, 1, 7, 16), GEMM(K_F32, 2, 5, 48), GEMM(K_F32, 3, 17, 96),
+    GEMM(K_F32, 5, 19, 100, .extra = true), GEMM(K_F32, 17, 67, 896, .n_parts = 4),
+    GEMM(K_F32, 33, 130, 100), GEMM(K_F32, 5, 31, 896, .values = VALUES_WIDE),
+    GEMM(K_F32, 3, 17, 100, .values = VALUES_TINY), GEMM(K_F32, 12, 5, 20000),
+    TILE(1, 1, 1), TILE(1, 7, 16), TILE(2, 16, 32), TILE(3, 17, 96, .extra = true),
+    TILE(5, 19, 100, .n_parts = 2), TILE(17, 131, 896, .extra = true, .n_parts = 3),
+    TILE(33, 65, 48), TILE(5, 31, 896, .values = VALUES_WIDE), TILE(4, 33, 100, .values = VALUES_TINY),
+
+    {.op = OP_EMBED, .dtype = K_F16, .n_tokens = 5, .n_rows = 300, .n_cols = 100, .n_parts = 2},
+    {.op = OP_EMBED, .dtype = K_BF16, .n_tokens = 33, .n_rows = 77, .n_cols = 96},
+    {.op = OP_EMBED, .dtype = K_F32, .n_tokens = 1, .n_rows = 3, .n_cols = 1},
+    {.op = OP_EMBED, .dtype = K_F16, .n_tokens = 17, .n_rows = 50, .n_cols = 4097,
+     .values = VALUES_TINY},
+    {.op = OP_GATHER, .n_tokens = 5, .n_rows = 3, .n_cols = 96},
+    {.op = OP_GATHER, .n_tokens = 33, .n_rows = 40, .n_cols = 7},
+
+    NORM(1, 1), NORM(1, 16), NORM(2, 96, .extra = true), NORM(3, 100), NORM(17, 896, .extra = true),
+    NORM(33, 127, .extra = true), NORM(5, 4096, .values = VALUES_WIDE), NORM(3, 48, .values = VALUES_TINY),
+
+    {.op = OP_SILU_MUL, .n_tokens = 1, .n_cols = 1}, {.op = OP_SILU_MUL, .n_tokens = 3, .n_cols = 100},
+    {.op = OP_SILU_MUL, .n_tokens = 17, .n_cols = 4864},
+    {.op = OP_SILU_MUL, .n_tokens = 33, .n_cols = 129, .values = VALUES_WIDE},
+
+    {.op = OP_ROPE_ANGLES, .n_tokens = 1, .n_cols = 8},
+    {.op = OP_ROPE_ANGLES, .n_tokens = 33, .n_cols = 32},
+    {.op = OP_ROPE_ANGLES, .n_tokens = 17, .n_cols = 64, .scale = 1.2079441f},
+    {.op = OP_ROPE_ANGLES, .n_tokens = 64, .n_cols = 128, .values = VALUES_WIDE},
+
+    ROPE(K_F16, 6, 2, 16, 16, SEQS({1, 0})), ROPE(K_F16, 6, 2, 64, 8, SEQS({5, 62}, {1, 511})),
+    ROPE(K_F16, 12, 2, 80, 32, .extra = true, SEQS({17, 30}, {3, 1500})),
+    ROPE(K_F16, 1, 1, 256, 16, .extra = true, SEQS({33, 500})),
+    ROPE(K_F32, 6, 2, 128, 16, .extra = true, SEQS({2, 63}, {5, 0})),
+    ROPE(K_F32, 12, 2, 16, 8, .values = VALUES_WIDE, SEQS({3, 7})),
+    ROPE(K_F16, 3, 3, 48, 16, .values = VALUES_WIDE, SEQS({9, 11})),
+
+    /* Attention: positions on both sides of tiles (64) and splits (512), windows, head groups. */
+    ATTN(K_F16, 6, 2, 16, 16, SEQS({1, 0})), ATTN(K_F16, 6, 2, 64, 16, SEQS({1, 63}, {1, 64})),
+    ATTN(K_F16, 6, 2, 64, 8, SEQS({3, 62}, {3, 510})),
+    ATTN(K_F16, 12, 2, 80, 32, SEQS({1, 511}, {1, 512}, {2, 513})),
+    ATTN(K_F16, 1, 1, 128, 16, SEQS({2, 1500}, {17, 0})),
+    ATTN(K_F16, 1, 1, 256, 8, SEQS({33, 1000})), ATTN(K_F16, 9, 1, 32, 16, SEQS({5, 60})),
+    ATTN(K_F16, 40, 2, 16, 16, SEQS({3, 126}, {1, 5})), ATTN(K_F16, 4, 4, 48, 16, SEQS({21, 500})),
+    ATTN(K_F16, 6, 2, 64, 16, .window = 1, SEQS({3, 63})),
+    ATTN(K_F16, 6, 2, 64, 16, .window = 64, SEQS({5, 126}, {2, 0})),
+    ATTN(K_F16, 6, 2, 16, 8, .window = 100, SEQS({70, 0}, {3, 600})),
+    ATTN(K_F16, 6, 2, 64, 32, .window = 700, SEQS({5, 1340}, {9, 1020})),
+    ATTN(K_F16, 6, 2, 16, 16, .window = 4096, SEQS({2, 1023})),
+    ATTN(K_F32, 6, 2, 64, 16, SEQS({3, 62}, {1, 1500})),
+    ATTN(K_F32, 12, 2, 16, 8, .window = 65, SEQS({17, 560})),
+    ATTN(K_F32, 1, 1, 80, 32, SEQS({5, 0})),
+    ATTN(K_F16, 6, 2, 64, 16, .values = VALUES_SHARP, SEQS({3, 1500}, {2, 64})),
+    ATTN(K_F32, 6, 2, 16, 16, .values = VALUES_SHARP, SEQS({2, 1030})),
+
+    {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 1}, {.op = OP_SAMPLE, .n_tokens = 40, .n_rows = 5},
+    {.op = OP_SAMPLE, .n_tokens = 200, .n_rows = 257},
+    {.op = OP_SAMPLE, .n_tokens = 24, .n_rows = 32003},
+    {.op = OP_SAMPLE, .n_tokens = 100, .n_rows = 1000, .values = VALUES_WIDE},
+};
+const size_t op_n_test_cases = sizeof op_test_cases / sizeof op_test_cases[0];
+
+/* Shapes of a 0.5B model (hidden 896, 14/2 heads of 64, 4864 wide). */
+const struct op_case op_bench_cases[] = {
+    GEMM(K_F16, 1, 4864, 896), GEMM(K_F16, 4, 4864, 896), GEMM(K_F16, 64, 4864, 896),
+    GEMM(K_BF16, 1, 4864, 896), GEMM(K_BF16, 4, 4864, 896), GEMM(K_BF16, 64, 4864, 896),
+    GEMM(K_F32, 1, 4864, 896), GEMM(K_F32, 4, 4864, 896), GEMM(K_F32, 64, 4864, 896),
+    GEMM(K_F16, 1, 896, 4864), GEMM(K_F16, 64, 896, 4864),
+    TILE(1, 4864, 896), TILE(4, 4864, 896), TILE(64, 4864, 896),
+    {.op = OP_EMBED, .dtype = K_F16, .n_tokens = 64, .n_rows = 32000, .n_cols = 896},
+    NORM(1, 896, .extra = true), NORM(64, 896, .extra = true),
+    {.op = OP_SILU_MUL, .n_tokens = 1, .n_cols = 4864}, {.op = OP_SILU_MUL, .n_tokens = 64, .n_cols = 4864},
+    {.op = OP_ROPE_ANGLES, .n_tokens = 64, .n_cols = 32},
+    ROPE(K_F16, 14, 2, 64, 16, SEQS({64, 448})),
+    ATTN(K_F16, 14, 2, 64, 16, SEQS({1, 2047})), ATTN(K_F16, 14, 2, 64, 16, SEQS({128, 384})),
+    ATTN(K_F16, 32, 8, 128, 16, SEQS({1, 2047})), ATTN(K_F16, 16, 16, 64, 16, SEQS({1, 1023})),
+    {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 151936}, {.op = OP_SAMPLE, .n_tokens = 16, .n_rows = 151936},
+};
+const size_t op_n_bench_cases = sizeof op_bench_cases / sizeof op_bench_cases[0];
+
+uint32_t op_n_seqs(const struct op_case *c)
+{
+    uint32_t n = 0;
+    while (n < OP_MAX_SEQS && c->seqs[n].n_tokens > 0)
+        n++;
+    return n;
+}
+
+uint32_t op_n_tokens(const struct op_case *c)
+{
+    if (op_n_seqs(c) == 0)
+        return c->n_tokens;
+    uint32_t n = 0;
+    for (uint32_t s = 0; s < op_n_seqs(c); s++)
+        n += c->seqs[s].n_tokens;
+    return n;
+}
+
+static char name[256];
+
+__attribute__((format(printf, 1, 2))) static void append(const char *format, ...)
+{
+    size_t used = strlen(name);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name + used, sizeof name - used, format, args);
+    va_end(args);
+}
+
+const char *op_name(const struct op_case *c)
+{
+    static const char *const kinds[] = {"embed",     "rmsnorm",  "gemm",   "rope_angles", "rope_kv",
+                                        "attention", "silu_mul", "gather", "sample"};
+    static const char *const values[] = {"", " wide", " tiny", " sharp"};
+    name[0] = '\0';
+    append("%s", kinds[c->op]);
+    if (c->op == OP_GEMM || c->op == OP_EMBED || c->op == OP_ROPE_KV || c->op == OP_ATTENTION)
+        append(" %s", k_dtype_name(c->dtype));
+    if (c->form == K_FORM_TILE)
+        append(" tile");
+    if (c->head_dim > 0)
+        append(" %u/%u heads of %u, blocks of %u, window %u, from", c->n_q_heads, c->n_kv_heads,
+               c->head_dim, c->block_tokens, c->window);
+    for (uint32_t s = 0; s < op_n_seqs(c); s++)
+        append(" %u", c->seqs[s].position);
+    append(" T%u", op_n_tokens(c));
+    if (c->n_rows > 0)
+        append(" N%u", c->n_rows);
+    if (c->n_cols > 0)
+        append(" K%u", c->n_cols);
+    if (c->n_parts > 1)
+        append(" in %u parts", c->n_parts);
+    append("%s%s", c->extra ? " +" : "", values[c->values]);
+    return name;
+}

@@ -1,0 +1,58 @@
+/* The one table of kernel cases: it drives the tests and the benchmark of every backend. A kernel
+ * lands in the same commit as its row here. */
+#ifndef QUIRE_TESTS_OP_TABLE_H
+#define QUIRE_TESTS_OP_TABLE_H
+
+#include "kernels/kernels.h"
+
+enum op_kind {
+    OP_EMBED,
+    OP_RMSNORM,
+    OP_GEMM,
+    OP_ROPE_ANGLES,
+    OP_ROPE_KV,
+    OP_ATTENTION,
+    OP_SILU_MUL,
+    OP_GATHER,
+    OP_SAMPLE,
+};
+
+enum op_values {
+    VALUES_PLAIN, /* within ±1 */
+    VALUES_WIDE,  /* exponents from -20 to 20: sums that cancel and swamp */
+    VALUES_TINY,  /* exponents around the smallest normal number, denormals among them */
+    VALUES_SHARP, /* attention: scores hundreds apart, so that exp reaches 0 */
+};
+
+#define OP_MAX_SEQS 4
+struct op_seq { /* a sequence's tokens in the step: n_tokens from this position on */
+    uint32_t n_tokens, position;
+};
+
+struct op_case {
+    enum op_kind op;
+    enum op_values values;
+    enum k_dtype dtype; /* of the weights, or of the KV cache */
+    enum k_gemm_form form;
+    uint32_t n_tokens; /* T; rows of logits for sampling; 0 = the sum over seqs */
+    uint32_t n_rows;   /* N of a GEMM, V of embed and sampling, rows picked by gather */
+    uint32_t n_cols;   /* K of a GEMM, H, n of SiLU-mul, frequencies of the angles */
+    uint32_t n_parts;  /* of a weight: 0 counts as 1 */
+    uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens, window;
+    bool extra;  /* bias, residual add, head norms */
+    float scale; /* of the angles; 0 counts as 1 */
+    struct op_seq seqs[OP_MAX_SEQS];
+};
+
+extern const struct op_case op_test_cases[];
+extern const size_t op_n_test_cases;
+extern const struct op_case op_bench_cases[];
+extern const size_t op_n_bench_cases;
+
+uint32_t op_n_seqs(const struct op_case *c);
+uint32_t op_n_tokens(const struct op_case *c);
+
+/* "gemm f16 lane T3 N17 K100 bias": static storage, overwritten by the next call. */
+const char *op_name(const struct op_case *c);
+
+#endif

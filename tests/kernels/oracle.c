@@ -1,0 +1,323 @@
+/* Tolerances. u = 2^-24, a float's unit roundoff; a sum of products in which no term passes through
+ * more than n roundings differs from the exact one by at most γ(n) Σ|a b|, γ(n) = n u / (1 - n u)
+ * (Higham, Accuracy and Stability, §3.1, §4.2), whatever the order. DENORM = 2^-149 covers a result
+ * that is rounded in the denormal range. The oracle's own f64 errors are 2^29 times smaller; the
+ * factor SLACK stands for them and for second-order terms.
+ *
+ * k_exp: relative error at most EXP = 2 u (0.79 ulp measured over all floats, an ulp is at most 2 u);
+ * below -87.3365 it is 0, which is wrong by less than TINY_EXP = 2^-125. */
+#include "tests/kernels/oracle.h"
+
+#include "tests/kernels/op_run.h"
+#include "tests/kernels/page.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define U 0x1p-24
+#define DENORM 0x1p-149
+#define SMALLEST_NORMAL 0x1p-126
+#define SLACK 1.001
+#define EXP (2 * U)
+#define TINY_EXP 0x1p-125
+#define F16_U 0x1p-11
+
+struct verdict {
+    double worst;
+    uint32_t n_bad;
+};
+
+static double gamma_n(double n)
+{
+    return n * U / (1 - n * U);
+}
+
+static void judge(struct verdict *v, uint64_t token, uint64_t i, double got, double want, double tolerance)
+{
+    double error = fabs(got - want), limit = tolerance * SLACK + DENORM;
+    double ratio = error / limit;
+    if (!(ratio <= 1.0)) {
+        if (v->n_bad++ < 4)
+            printf("  token %llu, element %llu: got %.9g, want %.9g, off by %.3g, allowed %.3g\n",
+                   (unsigned long long)token, (unsigned long long)i, got, want, error, limit);
+    }
+    if (ratio > v->worst)
+        v->worst = ratio;
+}
+
+static double stored(const void *p, enum k_dtype dtype, uint64_t i)
+{
+    if (dtype == K_F32)
+        return ((const float *)p)[i];
+    uint16_t h = ((const uint16_t *)p)[i];
+    return dtype == K_F16 ? page_f32_from_f16(h) : page_f32_from_bf16(h);
+}
+
+static double output(const struct op_array *a, uint64_t i)
+{
+    return a->is_f16 ? page_f32_from_f16(((const uint16_t *)(const void *)a->bytes)[i])
+                     : ((const float *)(const void *)a->bytes)[i];
+}
+
+/* Lane form: ⌈K/16⌉ fmas in a lane and 4 additions to fold, then the bias.
+ * Tile form: a chain of 16, e + o, then one addition for each of the 2 ⌈K/32⌉ (tile, term) pairs; the
+ * two bf16 terms leave out at most 2^-8 · 2^-8 of an activation; each of the operations may flush a
+ * result below 2^-126, and so may each of the factors, whose partner is at most `largest`. */
+static void check_gemm(const struct op_case *c, const struct op_data *d, const struct op_array *y,
+                       struct verdict *v)
+{
+    double lane_n = (c->n_cols + 15) / 16 + 4, tiles = (c->n_cols + 31) / 32;
+    for (uint64_t t = 0; t < c->n_tokens; t++) {
+        for (uint64_t r = 0; r < c->n_rows; r++) {
+            double sum = 0, magnitude = 0, largest = 1;
+            for (uint64_t k = 0; k < c->n_cols; k++) {
+                double w = stored(d->weights, c->dtype, r * c->n_cols + k);
+                double x = d->x[t * c->n_cols + k];
+                sum += w * x;
+                magnitude += fabs(w * x);
+                largest = fmax(largest, fmax(fabs(w), fabs(x)));
+            }
+            double bias = d->vector ? d->vector[r] : 0;
+            double tolerance = gamma_n(lane_n) * magnitude + c->n_cols * DENORM;
+            if (c->form == K_FORM_TILE)
+                tolerance = (0x1p-16 + 1.01 * gamma_n(17 + 2 * tiles)) * magnitude +
+                            (4 * c->n_cols * largest + 6 * tiles) * SMALLEST_NORMAL;
+            tolerance += d->vector ? U * (fabs(sum + bias) + tolerance) : 0;
+            judge(v, t, r, output(y, t * c->n_rows + r), sum + bias, tolerance);
+        }
+    }
+}
+
+/* Relative error of a normalised element: the sum of squares has ⌈n/16⌉ + 4 roundings, all of one
+ * sign, the division and the addition of eps 2 more; the square root halves them and adds 1; then
+ * a reciprocal and two products. */
+static double norm_relative(uint32_t n)
+{
+    return ((n + 15) / 16 + 4 + 2) * U / 2 + 4 * U;
+}
+
+static double norm_factor(const float *x, const float *add, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        double value = (double)x[k] + (add ? add[k] : 0);
+        sum += value * value;
+    }
+    return 1 / sqrt(sum / n + OP_EPS);
+}
+
+/* A residual that was added first is off by u of the element itself, and by u in the factor. */
+static void check_norm(const struct op_case *c, const struct op_data *d,
+                       const struct op_output *out, struct verdict *v)
+{
+    for (uint64_t t = 0; t < c->n_tokens; t++) {
+        const float *x = d->x + t * c->n_cols, *add = d->add ? d->add + t * c->n_cols : NULL;
+        double rs = norm_factor(x, add, c->n_cols);
+        for (uint64_t k = 0; k < c->n_cols; k++) {
+            double value = (double)x[k] + (add ? add[k] : 0), want = value * rs * d->vector[k];
+            double relative = norm_relative(c->n_cols) + (add ? 2 * U : 0);
+            judge(v, t, k, output(&out->arrays[0], t * c->n_cols + k), want,
+                  relative * fabs(want) + DENORM);
+            judge(v, t, k, output(&out->arrays[1], t * c->n_cols + k), value,
+                  add ? U * fabs(value) : 0);
+        }
+    }
+}
+
+/* The f32 product is off by u of the angle, and so is a position past 2^24; a sine's slope is at
+ * most 1; the result is rounded to f32 and, where there is a scale, multiplied. */
+static void check_angles(const struct op_case *c, const struct op_data *d, const struct op_array *a,
+                         struct verdict *v)
+{
+    double scale = c->scale != 0 ? c->scale : 1;
+    for (uint64_t t = 0; t < c->n_tokens; t++) {
+        for (uint64_t i = 0; i < c->n_cols; i++) {
+            double angle = (double)d->ids[t] * d->vector[i];
+            double tolerance = scale * (2 * U * angle + U + 0x1p-44) + (c->scale != 0 ? U * scale : 0);
+            uint64_t at = (t * c->n_cols + i) * 2;
+            judge(v, t, 2 * i, output(a, at), scale * cos(angle), tolerance);
+            judge(v, t, 2 * i + 1, output(a, at + 1), scale * sin(angle), tolerance);
+        }
+    }
+}
+
+/* Two terms, of which one is a rounded product, and one rounded fma; factors as the head norm leaves
+ * them. The cache rounds K and V once more. */
+static void check_rope_head(const struct op_case *c, const struct op_data *d,
+                            const struct op_output *out, uint64_t t, uint32_t h, struct verdict *v)
+{
+    uint32_t n = c->head_dim, half = n / 2, heads = c->n_q_heads + 2 * c->n_kv_heads;
+    bool is_q = h < c->n_q_heads, is_v = h >= c->n_q_heads + c->n_kv_heads;
+    const float *x = d->x + (t * heads + h) * n, *norm = is_q ? d->q_norm : d->k_norm;
+    const struct op_array *array = &out->arrays[is_q ? 0 : is_v ? 2 : 1];
+    uint64_t at = is_q ? (t * c->n_q_heads + h) * n
+                       : (t * c->n_kv_heads + (h - c->n_q_heads) % c->n_kv_heads) * n;
+    double rs = norm && !is_v ? norm_factor(x, NULL, n) : 1;
+    double relative = norm && !is_v ? norm_relative(n) : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t j = i % half;
+        double a = x[j], b = x[j + half];
+        double cosine = d->cos_sin[t * n + 2 * j], sine = d->cos_sin[t * n + 2 * j + 1];
+        if (norm && !is_v) {
+            a *= rs * norm[j];
+            b *= rs * norm[j + half];
+        }
+        double first = i < half ? a * cosine : b * cosine, second = i < half ? -b * sine : a * sine;
+        double want = is_v ? x[i] : first + second;
+        double tolerance = is_v ? 0 : (2 * U + relative) * (fabs(first) + fabs(second)) + DENORM;
+        double got = output(array, at + i);
+        if (array->is_f16) { /* f16's inf is the rounding of anything to 2^16 or further */
+            tolerance += F16_U * (fabs(want) + tolerance) + 0x1p-25;
+            want = fmax(-65536, fmin(65536, want));
+            got = fmax(-65536, fmin(65536, got));
+        }
+        judge(v, t, h * n + i, got, want, tolerance);
+    }
+}
+
+static void check_rope_kv(const struct op_case *c, const struct op_data *d,
+                          const struct op_output *out, struct verdict *v)
+{
+    for (uint64_t t = 0; t < out->n_tokens; t++)
+        for (uint32_t h = 0; h < c->n_q_heads + 2 * c->n_kv_heads; h++)
+            check_rope_head(c, d, out, t, h, v);
+}
+
+/* The weight of position j is exp(s_j - m), then a product of exp(m - m')s that leads from the m of
+ * its tile to the last one; the m themselves cancel against l. Its relative error:
+ *   the score's absolute error, γ(⌈D/16⌉ + 5) |scale| Σ|q k| for the sum and the product by scale;
+ *   u of every difference in an exponent, which add up to |s_j - m_last| as m only rises;
+ *   EXP for each exp: one, one for each tile of the split, and one or two for each split.
+ * In o, a term passes a product by α for each tile of its split and an fma for each later position
+ * of the split, then 2 roundings a split; in l, 4 additions of a lane, 4 of the fold, then the same
+ * by tiles and splits. The output is one division more. */
+static void check_attention_head(const struct op_case *c, const struct op_data *d,
+                                 const struct op_array *out, uint32_t t, uint32_t h,
+                                 struct verdict *v)
+{
+    uint32_t n = c->head_dim, seq, position = op_token_position(c, t, &seq);
+    uint32_t lowest = c->window && position >= c->window ? position - c->window + 1 : 0;
+    uint32_t kv_head = h / (c->n_q_heads / c->n_kv_heads), count = position - lowest + 1;
+    const float *q = d->x + (uint64_t)t * d->x_width + h * n;
+    double scale = 1.0f / sqrtf((float)n), m = -INFINITY, l = 0, l_error = 0;
+    double *s = malloc(2 * count * sizeof *s), *error = s + count;
+    if (!s)
+        abort();
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t at = ((uint64_t)(d->kv_start[seq] + lowest + i) * c->n_kv_heads + kv_head) * n;
+        double dot = 0, magnitude = 0;
+        for (uint32_t k = 0; k < n; k++) {
+            dot += q[k] * stored(d->k, c->dtype, at + k);
+            magnitude += fabs(q[k] * stored(d->k, c->dtype, at + k));
+        }
+        s[i] = dot * scale;
+        error[i] = gamma_n((n + 15) / 16 + 5) * scale * magnitude;
+        m = fmax(m, s[i]);
+    }
+    double splits = position / 512 - lowest / 512 + 1, in_split = fmin(count, 512);
+    double n_o = in_split + 8 + 2 * splits, n_l = 16 + 2 * splits;
+    for (uint32_t i = 0; i < count; i++) {
+        error[i] += U * (m - s[i]) + EXP * (1 + 8 + 2 * splits);
+        s[i] = exp(s[i] - m);
+        l += s[i];
+        l_error += s[i] * (error[i] + gamma_n(n_l)) + TINY_EXP;
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        double o = 0, o_error = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            uint64_t at = ((uint64_t)(d->kv_start[seq] + lowest + i) * c->n_kv_heads + kv_head) * n;
+            double value = stored(d->v, c->dtype, at + k);
+            o += s[i] * value;
+            o_error += fabs(value) * (s[i] * (error[i] + gamma_n(n_o)) + TINY_EXP);
+        }
+        double want = o / l;
+        judge(v, t, h * n + k, output(out, ((uint64_t)t * c->n_q_heads + h) * n + k), want,
+              (o_error / l + fabs(want) * l_error / l) * 1.01 + U * fabs(want));
+    }
+    free(s);
+}
+
+static void check_attention(const struct op_case *c, const struct op_data *d,
+                            const struct op_array *out, struct verdict *v)
+{
+    for (uint32_t t = 0; t < op_n_tokens(c); t++)
+        for (uint32_t h = 0; h < c->n_q_heads; h++)
+            check_attention_head(c, d, out, t, h, v);
+}
+
+/* exp, 1 + exp, the division and the product. Where exp(-x) overflows, silu is 0 and not
+ * x e^x, which is below 88.73 e^-88.7228 < 2^-121. */
+static void check_silu_mul(const struct op_case *c, const struct op_data *d,
+                           const struct op_array *out, struct verdict *v)
+{
+    for (uint64_t t = 0; t < c->n_tokens; t++) {
+        const float *gate = d->x + t * 2 * c->n_cols, *up = gate + c->n_cols;
+        for (uint64_t i = 0; i < c->n_cols; i++) {
+            double want = gate[i] / (1 + exp(-(double)gate[i])) * up[i];
+            judge(v, t, i, output(out, t * c->n_cols + i), want,
+                  (EXP + 3 * U) * fabs(want) + 0x1p-121 * fabs(up[i]) + DENORM);
+        }
+    }
+}
+
+static void check_exact(const struct op_case *c, const struct op_data *d, const struct op_output *out,
+                        struct verdict *v)
+{
+    for (uint64_t t = 0; t < out->n_tokens; t++)
+        for (uint64_t k = 0; k < c->n_cols; k++) {
+            uint64_t at = (uint64_t)d->ids[t] * c->n_cols + k;
+            judge(v, t, k, output(&out->arrays[0], t * c->n_cols + k),
+                  c->op == OP_EMBED ? stored(d->weights, c->dtype, at) : d->x[at], 0);
+        }
+}
+
+/* Logprobs: the sum is off by V half units of 2^-40 where it is at least 1, and by EXP and u of each
+ * exponent, weighted; then one rounding to f32. The token itself is judged by page_sample. */
+static void check_sample(const struct op_case *c, const struct op_data *d,
+                         const struct op_output *out, struct verdict *v)
+{
+    const struct k_sample_result *results = (const void *)out->arrays[0].bytes;
+    for (uint64_t t = 0; t < c->n_tokens; t++) {
+        const float *z = d->x + t * c->n_rows;
+        if (results[t].bad_logits || d->rows[t].n_logprobs < 0)
+            continue;
+        double m = -INFINITY, sum = 0, spread = 0;
+        for (uint32_t i = 0; i < c->n_rows; i++)
+            m = fmax(m, z[i]);
+        for (uint32_t i = 0; i < c->n_rows; i++) {
+            double e = exp(z[i] - m);
+            sum += e;
+            spread += e > 0 ? e * (m - z[i]) : 0;
+        }
+        double tolerance = EXP + U * spread / sum + c->n_rows * 0x1p-41;
+        double want = z[results[t].token] - m - log(sum);
+        if (!isinf(want))
+            judge(v, t, 0, results[t].logprob, want, tolerance + U * fabs(want));
+        for (uint32_t i = 0; i < results[t].n_top; i++) {
+            want = z[results[t].top_ids[i]] - m - log(sum);
+            if (!isinf(want))
+                judge(v, t, 1 + i, results[t].top_logprobs[i], want, tolerance + U * fabs(want));
+        }
+    }
+}
+
+bool oracle_check(const struct op_case *c, const struct op_data *d, const struct op_output *out,
+                  double *worst)
+{
+    struct verdict v = {0, 0};
+    switch (c->op) {
+    case OP_EMBED:
+    case OP_GATHER: check_exact(c, d, out, &v); break;
+    case OP_RMSNORM: check_norm(c, d, out, &v); break;
+    case OP_GEMM: check_gemm(c, d, &out->arrays[0], &v); break;
+    case OP_ROPE_ANGLES: check_angles(c, d, &out->arrays[0], &v); break;
+    case OP_ROPE_KV: check_rope_kv(c, d, out, &v); break;
+    case OP_ATTENTION: check_attention(c, d, &out->arrays[0], &v); break;
+    case OP_SILU_MUL: check_silu_mul(c, d, &out->arrays[0], &v); break;
+    case OP_SAMPLE: check_sample(c, d, out, &v); break;
+    }
+    *worst = v.worst;
+    return v.n_bad == 0;
+}

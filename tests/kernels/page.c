@@ -1,0 +1,411 @@
+#include "tests/kernels/page.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- §3 -------------------------------------------------------------------------------------- */
+
+float page_f32_from_f16(uint16_t h)
+{
+    float sign = h >> 15 ? -1.0f : 1.0f;
+    int exponent = h >> 10 & 31;
+    float fraction = (float)(h & 1023);
+    if (exponent == 31)
+        return fraction != 0 ? NAN : sign * INFINITY;
+    return exponent == 0 ? sign * ldexpf(fraction, -24)
+                         : sign * ldexpf(1024 + fraction, exponent - 25);
+}
+
+float page_f32_from_bf16(uint16_t b)
+{
+    uint32_t bits = (uint32_t)b << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The nearest multiple of the unit in the last place, as a number; then its bits by counting. */
+static uint16_t narrow(float x, int fraction_bits, int min_exponent, int max_exponent)
+{
+    int sign_shift = 15, top = (max_exponent - min_exponent + 2);
+    uint16_t sign = (uint16_t)((signbit(x) != 0) << sign_shift);
+    if (isnan(x))
+        return (uint16_t)(sign | top << fraction_bits | 1 << (fraction_bits - 1));
+    double magnitude = fabs((double)x);
+    int exponent = magnitude > 0 && !isinf(magnitude) ? ilogb(magnitude) : min_exponent;
+    if (exponent < min_exponent)
+        exponent = min_exponent;
+    double units = isinf(magnitude) ? magnitude : rint(ldexp(magnitude, fraction_bits - exponent));
+    double largest = ldexp(2.0 - ldexp(1.0, -fraction_bits), max_exponent);
+    if (isinf(units) || ldexp(units, exponent - fraction_bits) > largest)
+        return (uint16_t)(sign | top << fraction_bits);
+    /* A normal number's units hold the hidden one, which carries into the exponent field. */
+    return (uint16_t)(sign | (((exponent - min_exponent) << fraction_bits) + (int)units));
+}
+
+uint16_t page_f16_from_f32(float x)
+{
+    return narrow(x, 10, -14, 15);
+}
+
+uint16_t page_bf16_from_f32(float x)
+{
+    return narrow(x, 7, -126, 127);
+}
+
+float page_exp(float x)
+{
+    static const float c[] = {1.0f, 1.0f, 0x1.fffffap-2f, 0x1.55548ap-3f, 0x1.555862p-5f,
+                              0x1.123dccp-7f, 0x1.6b4536p-10f};
+    if (isnan(x))
+        return x;
+    if (x <= -0x1.5d5894p+6f)
+        return 0.0f;
+    if (x >= 0x1.62e426p+6f)
+        return INFINITY;
+    float n = rintf(x * 0x1.715476p+0f);
+    float r = fmaf(n, -0x1.62e430p-1f, x);
+    r = fmaf(n, 0x1.05c610p-29f, r);
+    float p = c[6];
+    for (int i = 5; i >= 0; i--)
+        p = fmaf(p, r, c[i]);
+    return ldexpf(p, (int)n);
+}
+
+static float page_silu(float x)
+{
+    return x / (1.0f + page_exp(-x));
+}
+
+static double factorial(int n)
+{
+    return n <= 1 ? 1.0 : n * factorial(n - 1);
+}
+
+void page_sincos(float x, float *s_out, float *c_out)
+{
+    double k = rint((double)x * 0x1.45f306dc9c883p-1);
+    double r = fma(k, -0x1.921fb54442d18p+0, (double)x);
+    r = fma(k, -0x1.1a62633145c07p-54, r);
+    double r2 = r * r;
+    double s = 1 / factorial(13), c = -1 / factorial(14);
+    for (int n = 11; n >= 3; n -= 2)
+        s = fma(s, r2, ((n / 2) % 2 ? -1 : 1) / factorial(n));
+    s = fma(s * r2, r, r);
+    for (int n = 12; n >= 0; n -= 2)
+        c = fma(c, r2, ((n / 2) % 2 ? -1 : 1) / factorial(n));
+    switch ((int64_t)k & 3) {
+    case 0: *s_out = (float)s, *c_out = (float)c; break;
+    case 1: *s_out = (float)c, *c_out = (float)-s; break;
+    case 2: *s_out = (float)-s, *c_out = (float)-c; break;
+    default: *s_out = (float)-c, *c_out = (float)s; break;
+    }
+}
+
+double page_log(double x)
+{
+    int exponent;
+    double m = frexp(x, &exponent); /* [1/2, 1) */
+    if (m < 0x1.6a09e667f3bcdp-1) {
+        m *= 2;
+        exponent--;
+    }
+    double f = m - 1.0, s = f / (m + 1.0), s2 = s * s, p = 2.0 / 21;
+    for (int n = 19; n >= 3; n -= 2)
+        p = fma(p, s2, 2.0 / n);
+    double tail = fma((double)exponent, 0x1.abc9e3b39803fp-56, s * s2 * p);
+    return fma((double)exponent, 0x1.62e42fefa39efp-1, s + s + tail);
+}
+
+void page_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+{
+    uint32_t x[4] = {counter[0], counter[1], counter[2], counter[3]}, k[2] = {key[0], key[1]};
+    for (int round = 0; round < 10; round++) {
+        if (round > 0) {
+            k[0] += 0x9E3779B9u;
+            k[1] += 0xBB67AE85u;
+        }
+        uint64_t p0 = x[0] * (uint64_t)0xD2511F53u, p1 = x[2] * (uint64_t)0xCD9E8D57u;
+        uint32_t next[4] = {(uint32_t)(p1 >> 32) ^ x[1] ^ k[0], (uint32_t)p1,
+                            (uint32_t)(p0 >> 32) ^ x[3] ^ k[1], (uint32_t)p0};
+        memcpy(x, next, sizeof x);
+    }
+    memcpy(out, x, sizeof x);
+}
+
+/* ---- §4, §5, §6 --------------------------------------------------------------------------------- */
+
+static float fold(float s[16])
+{
+    for (int half = 8; half >= 1; half /= 2) {
+        for (int j = 0; j < half; j++)
+            s[j] = s[j] + s[j + half];
+    }
+    return s[0];
+}
+
+static float stored(const unsigned char *row, enum k_dtype dtype, uint64_t k)
+{
+    if (dtype == K_F32) {
+        float x;
+        memcpy(&x, row + 4 * k, 4);
+        return x;
+    }
+    uint16_t h;
+    memcpy(&h, row + 2 * k, 2);
+    return dtype == K_F16 ? page_f32_from_f16(h) : page_f32_from_bf16(h);
+}
+
+float page_dot(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n)
+{
+    float s[16] = {0};
+    for (uint32_t k = 0; k < (n + 15) / 16 * 16; k++) {
+        float w = k < n ? stored(row, dtype, k) : 0.0f;
+        s[k % 16] = fmaf(w, k < n ? x[k] : 0.0f, s[k % 16]);
+    }
+    return fold(s);
+}
+
+static float flushed(float x)
+{
+    return fpclassify(x) == FP_SUBNORMAL ? copysignf(0.0f, x) : x;
+}
+
+float page_dot_tile(const unsigned char *row, const float *x, uint32_t n)
+{
+    float c = 0.0f;
+    for (uint32_t tile = 0; tile < n; tile += 32) {
+        for (int term = 0; term < 2; term++) {
+            float chain[2] = {0.0f, 0.0f};
+            for (uint32_t k = tile; k < tile + 32; k++) {
+                float w = k < n ? stored(row, K_BF16, k) : 0.0f;
+                float v = k < n ? x[k] : 0.0f;
+                float high = page_f32_from_bf16(page_bf16_from_f32(v));
+                float part = term == 0 ? high : page_f32_from_bf16(page_bf16_from_f32(v - high));
+                chain[k % 2] = flushed(fmaf(flushed(w), flushed(part), chain[k % 2]));
+            }
+            c = flushed(c + flushed(chain[0] + chain[1]));
+        }
+    }
+    return c;
+}
+
+static void page_gemm(const struct op_case *c, const struct op_data *d, float *y)
+{
+    size_t row_bytes = (size_t)c->n_cols * k_dtype_bytes(c->dtype);
+    for (uint64_t t = 0; t < c->n_tokens; t++) {
+        for (uint64_t r = 0; r < c->n_rows; r++) {
+            const unsigned char *row = d->weights + r * row_bytes;
+            const float *x = d->x + t * c->n_cols;
+            float sum = c->form == K_FORM_TILE ? page_dot_tile(row, x, c->n_cols)
+                                               : page_dot(row, c->dtype, x, c->n_cols);
+            y[t * c->n_rows + r] = d->vector ? sum + d->vector[r] : sum;
+        }
+    }
+}
+
+/* ---- §7, §8, §9, §11 ---------------------------------------------------------------------------- */
+
+#define PAGE_EPS 1e-6f
+
+static void page_norm_row(const float *x, const float *w, float *out, uint32_t n)
+{
+    float m = page_dot((const unsigned char *)x, K_F32, x, n);
+    float rs = 1.0f / sqrtf(m / (float)n + PAGE_EPS);
+    for (uint32_t k = 0; k < n; k++) {
+        float normalised = x[k] * rs;
+        out[k] = normalised * w[k];
+    }
+}
+
+static void page_norm(const struct op_case *c, const struct op_data *d, float *out, float *x)
+{
+    for (uint64_t t = 0; t < c->n_tokens; t++) {
+        for (uint64_t i = t * c->n_cols; i < (t + 1) * c->n_cols; i++)
+            x[i] = d->add ? d->x[i] + d->add[i] : d->x[i];
+        page_norm_row(x + t * c->n_cols, d->vector, out + t * c->n_cols, c->n_cols);
+    }
+}
+
+static void page_angles(const struct op_case *c, const struct op_data *d, float *out)
+{
+    for (uint64_t t = 0; t < c->n_tokens; t++) {
+        for (uint64_t i = 0; i < c->n_cols; i++) {
+            float angle = (float)d->ids[t] * d->vector[i], s, co;
+            page_sincos(angle, &s, &co);
+            float *pair = out + (t * c->n_cols + i) * 2;
+            pair[0] = c->scale != 0 ? co * c->scale : co;
+            pair[1] = c->scale != 0 ? s * c->scale : s;
+        }
+    }
+}
+
+static void page_rotate(const float *v, const float *cos_sin, float *out, uint32_t n)
+{
+    for (uint32_t i = 0; i < n / 2; i++) {
+        float a = v[i], b = v[i + n / 2], c = cos_sin[2 * i], s = cos_sin[2 * i + 1];
+        float ac = a * c, bc = b * c;
+        out[i] = fmaf(-b, s, ac);
+        out[i + n / 2] = fmaf(a, s, bc);
+    }
+}
+
+static void page_store(struct op_array *array, uint64_t element, float x)
+{
+    uint16_t h = page_f16_from_f32(x);
+    if (array->is_f16)
+        memcpy(array->bytes + element * 2, &h, 2);
+    else
+        memcpy(array->bytes + element * 4, &x, 4);
+}
+
+static void page_rope_kv(const struct op_case *c, const struct op_data *d, struct op_output *out)
+{
+    uint32_t n = c->head_dim, heads = c->n_q_heads + 2 * c->n_kv_heads;
+    for (uint64_t t = 0; t < out->n_tokens; t++) {
+        for (uint32_t h = 0; h < heads; h++) {
+            const float *x = d->x + (t * heads + h) * n;
+            float normed[256], result[256];
+            bool is_q = h < c->n_q_heads, is_v = h >= c->n_q_heads + c->n_kv_heads;
+            memcpy(normed, x, n * sizeof *x);
+            if (c->extra && !is_v)
+                page_norm_row(x, is_q ? d->q_norm : d->k_norm, normed, n);
+            page_rotate(normed, d->cos_sin + t * n, result, n);
+            for (uint32_t i = 0; i < n; i++) {
+                if (is_q)
+                    page_store(&out->arrays[0], (t * c->n_q_heads + h) * n + i, result[i]);
+                else if (is_v)
+                    page_store(&out->arrays[2], (t * c->n_kv_heads + h - c->n_q_heads -
+                                                 c->n_kv_heads) * n + i, x[i]);
+                else
+                    page_store(&out->arrays[1], (t * c->n_kv_heads + h - c->n_q_heads) * n + i,
+                               result[i]);
+            }
+        }
+    }
+}
+
+static void page_silu_mul(const struct op_case *c, const struct op_data *d, float *out)
+{
+    for (uint64_t t = 0; t < c->n_tokens; t++) {
+        const float *gate = d->x + t * 2 * c->n_cols, *up = gate + c->n_cols;
+        for (uint32_t i = 0; i < c->n_cols; i++)
+            out[t * c->n_cols + i] = page_silu(gate[i]) * up[i];
+    }
+}
+
+/* ---- §10 ----------------------------------------------------------------------------------------- */
+
+struct page_state {
+    float m, l, o[256];
+    bool used;
+};
+
+static void page_attend_split(const struct op_case *c, const struct op_data *d, uint64_t kv_row,
+                              uint32_t kv_head, const float *q, uint32_t split, uint32_t position,
+                              struct page_state *st)
+{
+    uint32_t n = c->head_dim;
+    float scale = 1.0f / sqrtf((float)n);
+    *st = (struct page_state){.m = -INFINITY};
+    for (uint32_t tile = split; tile < split + 512; tile += 64) {
+        float s[64], m = st->m;
+        bool any = false, readable[64];
+        for (uint32_t i = 0; i < 64; i++) {
+            uint32_t j = tile + i;
+            readable[i] = j <= position && (c->window == 0 || j + c->window > position);
+            if (!readable[i])
+                continue;
+            any = true;
+            uint64_t element = ((kv_row + j) * c->n_kv_heads + kv_head) * n;
+            s[i] = page_dot((const unsigned char *)d->k + element * k_dtype_bytes(c->dtype), c->dtype, q,
+                            n) * scale;
+            m = s[i] > m ? s[i] : m;
+        }
+        if (!any)
+            continue;
+        float alpha = page_exp(st->m - m), lanes[16] = {0};
+        for (uint32_t d_i = 0; d_i < n; d_i++)
+            st->o[d_i] = st->o[d_i] * alpha;
+        for (uint32_t i = 0; i < 64; i++) {
+            if (!readable[i])
+                continue;
+            float p = page_exp(s[i] - m);
+            lanes[i % 16] = lanes[i % 16] + p;
+            uint64_t element = ((kv_row + tile + i) * c->n_kv_heads + kv_head) * n;
+            for (uint32_t k = 0; k < n; k++)
+                st->o[k] = fmaf(p, stored(d->v, c->dtype, element + k), st->o[k]);
+        }
+        st->l = fmaf(st->l, alpha, fold(lanes));
+        st->m = m;
+        st->used = true;
+    }
+}
+
+static void page_attention(const struct op_case *c, const struct op_data *d, float *out)
+{
+    uint32_t n = c->head_dim, n_tokens = op_n_tokens(c), seq;
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        uint32_t position = op_token_position(c, t, &seq);
+        for (uint32_t h = 0; h < c->n_q_heads; h++) {
+            const float *q = d->x + (uint64_t)t * d->x_width + h * n;
+            uint32_t kv_head = h / (c->n_q_heads / c->n_kv_heads);
+            struct page_state all = {0}, next;
+            for (uint32_t split = 0; split <= position; split += 512) {
+                page_attend_split(c, d, d->kv_start[seq], kv_head, q, split, position, &next);
+                if (!next.used)
+                    continue;
+                if (!all.used) {
+                    all = next;
+                    continue;
+                }
+                float m = next.m > all.m ? next.m : all.m;
+                float a = page_exp(all.m - m), b = page_exp(next.m - m);
+                float l2 = next.l * b;
+                all.l = fmaf(all.l, a, l2);
+                for (uint32_t k = 0; k < n; k++) {
+                    float o2 = next.o[k] * b;
+                    all.o[k] = fmaf(all.o[k], a, o2);
+                }
+                all.m = m;
+            }
+            for (uint32_t k = 0; k < n; k++)
+                out[((uint64_t)t * c->n_q_heads + h) * n + k] = all.o[k] / all.l;
+        }
+    }
+}
+
+/* ---- all ------------------------------------------------------------------------------------------ */
+
+static void page_copy_rows(const struct op_case *c, const struct op_data *d, float *out,
+                           uint32_t n_tokens)
+{
+    for (uint64_t t = 0; t < n_tokens; t++) {
+        for (uint64_t k = 0; k < c->n_cols; k++)
+            out[t * c->n_cols + k] =
+                c->op == OP_EMBED ? stored(d->weights, c->dtype, (uint64_t)d->ids[t] * c->n_cols + k)
+                                  : d->x[(uint64_t)d->ids[t] * c->n_cols + k];
+    }
+}
+
+void page_run(const struct op_case *c, const struct op_data *d, struct op_output *out)
+{
+    op_output_make(c, out);
+    float *first = (float *)(void *)out->arrays[0].bytes;
+    switch (c->op) {
+    case OP_EMBED:
+    case OP_GATHER: page_copy_rows(c, d, first, out->n_tokens); break;
+    case OP_RMSNORM: page_norm(c, d, first, (float *)(void *)out->arrays[1].bytes); break;
+    case OP_GEMM: page_gemm(c, d, first); break;
+    case OP_ROPE_ANGLES: page_angles(c, d, first); break;
+    case OP_ROPE_KV: page_rope_kv(c, d, out); break;
+    case OP_ATTENTION: page_attention(c, d, first); break;
+    case OP_SILU_MUL: page_silu_mul(c, d, first); break;
+    case OP_SAMPLE:
+        for (uint64_t t = 0; t < out->n_tokens; t++)
+            page_sample(&d->rows[t], d->x + t * c->n_rows, c->n_rows,
+                        (struct k_sample_result *)(void *)out->arrays[0].bytes + t);
+        break;
+    }
+}

@@ -1,0 +1,29 @@
+/* docs/numerics.md once more, one element at a time and as naively as it reads: lane arrays, no
+ * blocks, no threads, no cache layout. It shares no code with kernels/ and uses libm only for what
+ * IEEE defines exactly (fma, sqrt, rint, ldexp). A backend that promises ref's bits equals it. */
+#ifndef QUIRE_TESTS_PAGE_H
+#define QUIRE_TESTS_PAGE_H
+
+#include "tests/kernels/op_data.h"
+
+float page_f32_from_f16(uint16_t h);
+float page_f32_from_bf16(uint16_t b);
+uint16_t page_f16_from_f32(float x);
+uint16_t page_bf16_from_f32(float x);
+float page_exp(float x);
+void page_sincos(float x, float *s, float *c);
+double page_log(double x);
+void page_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* One row of a GEMM, from the weights as stored. */
+float page_dot(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n);
+float page_dot_tile(const unsigned char *row, const float *x, uint32_t n);
+
+/* One row of logits. */
+void page_sample(const struct k_sample_row *row, const float *logits, uint32_t n_vocab,
+                 struct k_sample_result *out);
+
+/* Every output of a case, allocated in out. */
+void page_run(const struct op_case *c, const struct op_data *d, struct op_output *out);
+
+#endif
