@@ -108,9 +108,9 @@ static inline uint16_t k_bf16_from_f32(float x)
 #define K_EXP_LOW (-0x1.5d5894p+6f) /* -87.3365: at and below, 0; just above, a normal number */
 #define K_EXP_HIGH 0x1.62e426p+6f   /* 88.7228: at and above, +inf */
 
-/* e^x. Largest error over every float between the two limits: 0.79 ulp (against 64-bit significands).
- * k_exp(0) is 1. The polynomial is 1 + r + r² (c2 + c3 r + c4 r² + c5 r³ + c6 r⁴), fitted for least
- * relative error (4.1e-9) on |r| <= ln2 / 2. */
+/* e^x. Largest error over every float between the two limits: 0.90 ulp. k_exp(0) is 1. The
+ * polynomial is 1 + r + c2 r² + ... + c6 r⁶, fitted for least relative error (4.0e-9) on
+ * |r| <= ln2 / 2. */
 static inline float k_exp(float x)
 {
     /* The sum's low bits hold n = rint(x log2 e), which stays far inside ±2^21. */
@@ -133,11 +133,13 @@ static inline float k_exp(float x)
     return k_f32_from_bits(scaled);
 }
 
+/* Largest error seen: 2.4 ulp. -0 where exp(-x) overflows (x <= -88.7228). */
 static inline float k_silu(float x)
 {
     return x / (1.0f + k_exp(-x));
 }
 
+/* Largest error: 1.5 ulp. */
 static inline float k_rsqrt(float x)
 {
     return 1.0f / __builtin_sqrtf(x);
@@ -146,7 +148,7 @@ static inline float k_rsqrt(float x)
 /* ---- sin and cos ---------------------------------------------------------------------------- */
 
 /* Both rounded to f32 once from f64 values whose relative error is below 2^-44: largest error
- * 0.5000 ulp. For |x| <= 2^26, a NaN for NaN and ±inf. The polynomials are Taylor's, through r^13 and r^14. */
+ * 0.50001 ulp. For |x| <= 2^26; NaN for NaN and ±inf. The polynomials are Taylor's, through r^13 and r^14. */
 static inline void k_sincos(float x, float *sin_out, float *cos_out)
 {
     double wide = (double)x;
@@ -180,7 +182,7 @@ static inline void k_sincos(float x, float *sin_out, float *cos_out)
 
 /* ---- f64 exp and log: for tables made at load and for the logarithm of a sum ----------------- */
 
-/* e^x. Largest error seen: 0.52 ulp. x <= -708 gives 0, x >= 709.75 gives +inf. Taylor through r^13. */
+/* e^x. Largest error seen: 0.87 ulp. x <= -708 gives 0, x >= 709.75 gives +inf. Taylor through r^13. */
 static inline double k_exp64(double x)
 {
     static const double inverse_factorial[12] = { /* 1/13! ... 1/2! */
@@ -206,7 +208,7 @@ static inline double k_exp64(double x)
     return k_f64_from_bits(k_f64_bits(p) + (k_f64_bits(shifted) << 52));
 }
 
-/* ln x. Largest error seen: 0.87 ulp. 0 gives -inf, a negative x or NaN a NaN, +inf itself.
+/* ln x. Largest error seen: 1.97 ulp, close to x = 1. 0 gives -inf, a negative x or NaN a NaN, +inf itself.
  * x = 2^e m with m in [sqrt(1/2), sqrt 2), s = (m - 1) / (m + 1), ln m = 2 s + s³ (2/3 + 2/5 s² + ... + 2/21 s^18). */
 static inline double k_log64(double x)
 {

@@ -1,0 +1,210 @@
+/* The door itself: opening, planning, weights that cannot be, arguments that are refused. */
+#include "kernels/kernels.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int open_device(const char *device, struct k_backend **b, const char **why,
+                       struct quire_error *err)
+{
+    return k_backend_open(&(struct k_backend_options){.device = device, .n_threads = 1}, b, why, err);
+}
+
+static struct k_backend *open_ref(enum k_gemm_form form)
+{
+    struct k_backend *b;
+    const char *why;
+    assert_int_equal(k_backend_open(&(struct k_backend_options){"ref", 2, form}, &b, &why, NULL),
+                     QUIRE_OK);
+    return b;
+}
+
+static void test_open(void **state)
+{
+    (void)state;
+    struct k_backend *b;
+    struct quire_error err;
+    const char *why;
+    static const char *const host[] = {"auto", "ref", "cpu"};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(open_device(host[i], &b, &why, &err), QUIRE_OK);
+        assert_string_equal(b->ops->name, "ref");
+        assert_true(strlen(why) > 0 && strlen(b->ops->description) > 0);
+        assert_int_equal(b->ops->overlap_depth, 0);
+        b->ops->close(b);
+    }
+    assert_int_equal(open_device("cuda", &b, &why, &err), QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "no CUDA backend"));
+    assert_null(b);
+    assert_int_equal(open_device("cuda:1", &b, &why, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(open_device("tpu", &b, &why, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "tpu"));
+    struct k_backend_options many = {.device = "ref", .n_threads = 100000};
+    assert_int_equal(k_backend_open(&many, &b, &why, &err), QUIRE_INVALID);
+}
+
+static void test_default_threads(void **state)
+{
+    (void)state;
+    struct k_backend *b;
+    const char *why;
+    struct k_backend_options options = {.device = "ref"};
+    assert_int_equal(k_backend_open(&options, &b, &why, NULL), QUIRE_OK);
+    b->ops->close(b);
+}
+
+static void test_plan(void **state)
+{
+    (void)state;
+    struct k_plan_dims dims = {.n_tokens = 512, .n_seqs = 16, .n_logits = 16, .n_vocab = 151936,
+                               .n_q_heads = 14, .n_kv_heads = 2, .head_dim = 64,
+                               .max_model_len = 4096, .n_threads = 4};
+    struct k_plan_bytes bytes;
+    struct quire_error err;
+    assert_int_equal(k_plan_workspace("ref", &dims, &bytes, &err), QUIRE_OK);
+    assert_int_equal(bytes.sample, UINT64_C(4) * 151936 * 4);
+    dims.n_threads = 0;
+    assert_int_equal(k_plan_workspace("cpu", &dims, &bytes, &err), QUIRE_OK);
+    assert_true(bytes.sample >= UINT64_C(151936) * 4);
+    assert_int_equal(k_plan_workspace("cuda", &dims, &bytes, &err), QUIRE_UNSUPPORTED);
+}
+
+static void test_memory_and_tickets(void **state)
+{
+    (void)state;
+    struct k_backend *b = open_ref(K_FORM_LANE);
+    struct quire_error err;
+    void *p;
+    for (uint64_t bytes = 0; bytes < 200; bytes += 33) {
+        assert_int_equal(b->ops->alloc(b, bytes, &p, &err), QUIRE_OK);
+        assert_int_equal((uintptr_t)p % 64, 0);
+        b->ops->free(b, p);
+    }
+    assert_int_equal(b->ops->alloc(b, UINT64_MAX, &p, &err), QUIRE_NO_MEMORY);
+    assert_null(p);
+    assert_int_equal(b->ops->copy_in(b, NULL, NULL, 0, &err), QUIRE_OK);
+    uint64_t ticket;
+    assert_int_equal(b->ops->fence(b, &ticket, &err), QUIRE_OK);
+    assert_int_equal(b->ops->wait(b, ticket, &err), QUIRE_OK);
+    assert_int_equal(b->ops->wait(b, ticket + 1, &err), QUIRE_INVALID);
+    b->ops->close(b);
+}
+
+static void test_bad_weights(void **state)
+{
+    (void)state;
+    struct k_backend *b = open_ref(K_FORM_LANE);
+    struct quire_error err;
+    struct k_weight *w;
+    static const uint16_t data[64] = {0};
+    const struct k_weight_view good = {data, K_F16, 4, 8, 16};
+    struct k_weight_view bad[7] = {good, good, good, good, good, good, good};
+    bad[0].data = NULL;
+    bad[1].n_rows = 0;
+    bad[2].n_cols = 0;
+    bad[3].row_stride_bytes = 14;
+    bad[4].row_stride_bytes = 17;
+    bad[5].data = (const char *)data + 1;
+    bad[6].dtype = (enum k_dtype)9;
+    for (int i = 0; i < 7; i++) {
+        assert_int_not_equal(b->ops->weight_create(b, &bad[i], 1, &w, &err), QUIRE_OK);
+        assert_null(w);
+    }
+    struct k_weight_view pair[2] = {good, good};
+    pair[1].n_cols = 7;
+    assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "part 1"));
+    pair[0].n_rows = UINT32_MAX;
+    pair[1].n_cols = 8;
+    assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
+    assert_int_equal(b->ops->weight_create(b, pair, 0, &w, &err), QUIRE_INVALID);
+    assert_int_equal(b->ops->weight_create(b, pair, K_WEIGHT_MAX_PARTS + 1, &w, &err),
+                     QUIRE_INVALID);
+    b->ops->weight_destroy(b, NULL);
+    b->ops->close(b);
+}
+
+static void test_tile_form_needs_bf16(void **state)
+{
+    (void)state;
+    struct k_backend *b = open_ref(K_FORM_TILE);
+    struct quire_error err;
+    struct k_weight *w;
+    static const uint16_t data[64] = {0};
+    float x[16] = {0}, y[4];
+    const struct k_weight_view view = {data, K_F16, 4, 16, 32};
+    assert_int_equal(b->ops->weight_create(b, &view, 1, &w, &err), QUIRE_OK);
+    assert_int_equal(b->ops->gemm(b, &(struct k_gemm_args){w, x, NULL, y, 1}, &err),
+                     QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "float16"));
+    b->ops->weight_destroy(b, w);
+    assert_true(b->ops->supports_form(b, K_FORM_TILE, K_BF16));
+    assert_false(b->ops->supports_form(b, K_FORM_TILE, K_F32));
+    assert_true(b->ops->supports_form(b, K_FORM_LANE, K_F32));
+    b->ops->close(b);
+}
+
+static void test_refused_arguments(void **state)
+{
+    (void)state;
+    struct k_backend *b = open_ref(K_FORM_LANE);
+    struct quire_error err;
+    struct k_weight *w;
+    static const uint16_t data[64] = {0};
+    const struct k_weight_view view = {data, K_F16, 4, 16, 32};
+    float x[64] = {0}, logits[8] = {0}, scratch[64];
+    uint32_t id = 4;
+    assert_int_equal(b->ops->weight_create(b, &view, 1, &w, &err), QUIRE_OK);
+    assert_int_equal(b->ops->embed(b, &(struct k_embed_args){w, &id, x, 1}, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "token id 4"));
+    b->ops->weight_destroy(b, w);
+
+    struct k_token_count count = {8, 1};
+    struct k_logit_bias bias = {8, 1.0f};
+    const struct k_sample_row good = {.temperature = 1, .top_p = 1, .repetition_penalty = 1,
+                                      .n_logprobs = -1, .forced = -1};
+    struct k_sample_row bad[4] = {good, good, good, good};
+    bad[0].counts = &count;
+    bad[0].n_counts = 1;
+    bad[1].biases = &bias;
+    bad[1].n_biases = 1;
+    bad[2].forced = 8;
+    bad[3].n_logprobs = K_MAX_LOGPROBS + 1;
+    struct k_sample_result result;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(b->ops->sample(b, &(struct k_sample_args){logits, &bad[i], &result, scratch,
+                                                                   1, 8}, &err), QUIRE_INVALID);
+    assert_int_equal(b->ops->sample(b, &(struct k_sample_args){logits, &good, &result, scratch, 1,
+                                                               (1u << 22) + 1}, &err), QUIRE_INVALID);
+    b->ops->close(b);
+}
+
+static void test_dtypes(void **state)
+{
+    (void)state;
+    assert_int_equal(k_dtype_bytes(K_F32), 4);
+    assert_int_equal(k_dtype_bytes(K_F16), 2);
+    assert_int_equal(k_dtype_bytes(K_BF16), 2);
+    assert_string_equal(k_dtype_name(K_F32), "float32");
+    assert_string_equal(k_dtype_name(K_F16), "float16");
+    assert_string_equal(k_dtype_name(K_BF16), "bfloat16");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_open),
+        cmocka_unit_test(test_default_threads),
+        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_memory_and_tickets),
+        cmocka_unit_test(test_bad_weights),
+        cmocka_unit_test(test_tile_form_needs_bf16),
+        cmocka_unit_test(test_refused_arguments),
+        cmocka_unit_test(test_dtypes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
