@@ -15,6 +15,7 @@ struct planner {
     uint32_t budget;              /* tokens left */
     uint32_t logits;              /* logit rows left */
     bool short_of_blocks;
+    bool prompt_planned;          /* of a leader, by a row of this plan */
     uint64_t owed[KV_MAX_GROUPS]; /* blocks that running sequences still need for their known tokens */
 };
 
@@ -88,17 +89,18 @@ static void add_row(struct planner *p, struct sequence *q, uint32_t count)
     q->n_sampling += samples;
     q->last_step = s->step + 1;
     q->last_first = first;
+    p->prompt_planned |= q->leads && end >= q->n_prompt;
 }
 
 /* Counts what q still needs, for admission. */
 static void add_owed(struct planner *p, const struct sequence *q)
 {
     const struct kv_config *kv = &p->s->config.kv;
-    if (seq_remaining(q) == 0)
+    uint32_t n_tokens = q->n_planned + seq_remaining(q);
+    if (n_tokens <= q->n_reserved)
         return;
     for (uint32_t g = 0; g < kv->n_groups; g++) {
-        uint32_t needed =
-            kv_blocks_needed(kv, g, q->n_planned + seq_remaining(q), sched_reach(p->s));
+        uint32_t needed = kv_blocks_needed(kv, g, n_tokens, sched_reach(p->s));
         uint32_t held = kv_table_held(q->table, g);
         p->owed[g] += needed > held ? needed - held : 0;
     }
@@ -330,8 +332,9 @@ int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out,
     serve_running(&p);
     if (!p.short_of_blocks)
         admit_waiting(&p);
-    if (plan->n_rows > 0) {
+    if (p.prompt_planned)
         release_followers(s, p.slot);
+    if (plan->n_rows > 0) {
         plan->step = ++s->step;
         s->stats.n_steps++;
     }

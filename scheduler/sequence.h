@@ -43,32 +43,32 @@ struct request {
     uint32_t seqs[];           /* [n] names; one that is over may belong to another request by now */
 };
 
+/* What every step looks at comes first: a thousand of these are walked twice a step. */
 struct sequence {
     enum seq_state state;
     bool held;
-    bool leads;           /* computes the prompt for the choices that follow; false once it is planned */
+    bool leads;           /* computes the prompt for the choices that follow; false once planned */
     bool prompt_logits;   /* wants logits of prompt positions [n_prompt_logits, n_prompt) */
     bool was_admitted;
-    uint32_t queue_index; /* QUEUE_NONE when not queued */
-    struct sched_candidate key;
-    struct request *request; /* NULL once over */
-
-    uint32_t *tokens; /* [n_prompt + max_tokens]; one allocation with hashes, owned */
     uint32_t n_prompt, max_tokens;
     uint32_t n_positions; /* positions to be computed in all: the last token's own is not */
     uint32_t n_known, n_sampling;
     uint32_t n_computed, n_planned;
-    uint32_t n_prompt_logits; /* prompt positions whose logits were in a plan */
+    uint32_t n_reserved;  /* positions the table has blocks for */
+    uint32_t n_published; /* leading blocks of the table that were offered to the index */
+    uint32_t last_first;  /* first position of the last row */
+    uint64_t last_step;   /* the last plan with a row of this sequence */
+    uint32_t *tokens;     /* [n_prompt + max_tokens]; one allocation with hashes, owned */
 
-    struct key256 *hashes;    /* [n_positions / block_tokens] names of full blocks */
+    struct sched_candidate key;
+    struct request *request; /* NULL once over */
+    struct kv_table *table;  /* NULL when it holds none */
+
+    struct key256 *hashes;   /* [n_positions / block_tokens] names of full blocks */
     struct key256 chain_first;
     uint32_t n_hashes;        /* known of them */
-    uint32_t n_published;     /* leading blocks of the table that were offered to the index */
-
-    struct kv_table *table;   /* NULL when it holds none */
-    uint32_t n_reserved;      /* positions the table has blocks for */
-    uint64_t last_step;       /* the last plan with a row of this sequence */
-    uint32_t last_first;      /* that row's first position */
+    uint32_t n_prompt_logits; /* prompt positions whose logits were in a plan */
+    uint32_t queue_index;     /* QUEUE_NONE when not queued */
     uint32_t adapter;
     uint32_t cached_tokens;
 };

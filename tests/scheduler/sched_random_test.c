@@ -177,14 +177,14 @@ static bool run_random(uint64_t seed, uint64_t n_events, struct totals *t)
 }
 
 /* A driver that cannot fail proves nothing: each planted fault must be found in most episodes. */
-static bool run_faults(uint64_t seed)
+static bool run_faults(void)
 {
     struct fake_engine *e = malloc(sizeof *e);
     bool ok = true;
     for (int fault = FAULT_NONE + 1; fault < N_FAULTS; fault++) {
         uint32_t n_found = 0, n_planted = 0;
         for (uint32_t i = 0; i < 20; i++) {
-            bool clean = run_episode(e, seed + i, EPISODE_EVENTS, (enum fake_fault)fault);
+            bool clean = run_episode(e, 1 + i, EPISODE_EVENTS, (enum fake_fault)fault);
             n_planted += e->fault == FAULT_NONE;
             n_found += !clean;
         }
@@ -208,5 +208,5 @@ int main(int argc, char **argv)
            (unsigned long long)t.finished, (unsigned long long)t.cancelled,
            (unsigned long long)t.refused, (unsigned long long)t.preempted,
            (unsigned long long)t.hit_tokens, (unsigned long long)t.discarded);
-    return run_faults(seed) ? 0 : 1;
+    return run_faults() ? 0 : 1;
 }

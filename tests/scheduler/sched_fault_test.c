@@ -1,0 +1,136 @@
+/* Every allocation that creation and submission make is made to fail once: the call must say so, leave the
+ * scheduler as it was and leak nothing. */
+#include "tests/scheduler/sched_harness.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+/* The linker sends every malloc, calloc and realloc of the program here (--wrap). */
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+
+static long countdown = -1; /* the allocation that reaches 0 fails; negative: none does */
+static long n_allocations;
+
+static bool fails_now(void)
+{
+    n_allocations++;
+    return countdown >= 0 && countdown-- == 0;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fails_now() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails_now() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t size)
+{
+    return fails_now() ? NULL : __real_realloc(p, size);
+}
+
+static void test_create(void **state)
+{
+    (void)state;
+    struct sched_config c = small_config();
+    struct sched *s = NULL;
+    long n_failed = 0;
+    int status = QUIRE_NO_MEMORY;
+    c.kv.n_groups = 2;
+    c.kv.groups[1].n_blocks = 32;
+    c.kv.groups[1].window = 10;
+    c.overlap_depth = 1;
+    while (status) {
+        struct quire_error err = {{0}};
+        countdown = n_failed;
+        status = sched_create(&c, &s, &err);
+        countdown = -1;
+        if (status == QUIRE_OK)
+            break;
+        assert_int_equal(status, QUIRE_NO_MEMORY);
+        assert_null(s);
+        assert_non_null(strstr(err.text, "memory"));
+        n_failed++;
+    }
+    assert_true(n_failed > 20);
+    close_sched(s);
+}
+
+static void test_submit(void **state)
+{
+    (void)state;
+    struct sched_config c = small_config();
+    struct sched *s = open_sched(&c);
+    struct sched_request r = request_of(1, 0, 10, 10);
+    uint32_t seqs[4];
+    long n_failed = 0;
+    r.n = 4;
+    for (;; n_failed++) {
+        struct quire_error err = {{0}};
+        countdown = n_failed;
+        int status = sched_submit(s, &r, seqs, &err);
+        countdown = -1;
+        if (status == QUIRE_OK)
+            break;
+        assert_int_equal(status, QUIRE_NO_MEMORY);
+        assert_true(sched_idle(s));
+        assert_int_equal(sched_check(s, NULL), QUIRE_OK);
+    }
+    assert_int_equal(n_failed, 5); /* the request and each of its choices */
+    while (!sched_idle(s))
+        step(s);
+    close_sched(s);
+}
+
+/* Once a request is in, nothing that a step does can fail for want of memory. */
+static void test_steps_allocate_nothing(void **state)
+{
+    (void)state;
+    for (uint32_t depth = 0; depth <= 1; depth++) {
+        struct sched_config c = small_config();
+        c.kv.groups[0].n_blocks = 12;
+        c.overlap_depth = depth;
+        struct sched *s = open_sched(&c);
+        for (uint32_t i = 0; i < 4; i++)
+            submit(s, request_of(i, 20 * i, 9, 12));
+        uint32_t token = 5, name;
+        while (!sched_idle(s)) {
+            struct sched_result results[4];
+            const struct sched_plan *p;
+            uint32_t n = 0;
+            long before = n_allocations;
+            int status = sched_plan(s, 0, &p, NULL);
+            for (uint32_t i = 0; i < p->n_rows; i++)
+                if (p->rows[i].samples)
+                    results[n++] = (struct sched_result){
+                        .seq = p->rows[i].seq, .n_tokens = 1, .tokens = &token};
+            if (p->n_rows > 0)
+                status |= sched_commit(s, n ? results : NULL, n, NULL, NULL, NULL);
+            while (sched_next_retired(s, &name))
+                ;
+            long after = n_allocations;
+            assert_int_equal(status, QUIRE_OK);
+            assert_int_equal(after, before);
+        }
+        assert_true(sched_stats(s).n_preemptions > 0);
+        close_sched(s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_create),
+        cmocka_unit_test(test_submit),
+        cmocka_unit_test(test_steps_allocate_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
