@@ -34,9 +34,9 @@ static void views_are_in_place(void **state)
     struct safetensors *st;
     struct safetensors_tensor t;
     struct quire_error err;
-    static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"}," T("b", "F16", "[2,3]", 8, 20)
-        "," T("a", "F32", "[2]", 0, 8) "," T("scalar", "BF16", "[]", 20, 22) ","
-        T("none", "F32", "[0,7]", 22, 22) "}";
+    static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},"
+        T("b", "F16", "[2,3]", 8, 20) "," T("a", "F32", "[2]", 0, 8) ","
+        T("scalar", "BF16", "[]", 20, 22) "," T("none", "F32", "[0,7]", 22, 22) "}";
     assert_int_equal(open_image(header, 22, &st, &err), QUIRE_OK);
     assert_int_equal(safetensors_n_files(st), 1);
     assert_int_equal(safetensors_total_bytes(st), 22);
@@ -73,8 +73,9 @@ static void unusable_tensors_fail_when_asked_for(void **state)
     struct safetensors *st;
     struct safetensors_tensor t;
     struct quire_error err;
-    static const char header[] = "{" T("f8", "F8_E4M3", "[4]", 0, 4) "," T("ids", "I64", "[1]", 4, 12)
-        "," T("nine", "F32", "[1,1,1,1,1,1,1,1,1]", 12, 16) "," T("f4", "F4", "[2]", 16, 17) "}";
+    static const char header[] = "{" T("f8", "F8_E4M3", "[4]", 0, 4) ","
+        T("ids", "I64", "[1]", 4, 12) ","
+        T("nine", "F32", "[1,1,1,1,1,1,1,1,1]", 12, 16) "," T("f4", "F4", "[2]", 16, 17) "}";
     assert_int_equal(open_image(header, 17, &st, &err), QUIRE_OK);
     assert_int_equal(safetensors_find(st, "f8", &t, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.text, "model.safetensors: tensor 'f8': dtype: F8_E4M3"));
@@ -111,7 +112,8 @@ static const struct damage damages[] = {
     {"{\"a\":1}", 0, "tensor 'a': must be an object"},
     {"{\"a\":{}}", 0, "tensor 'a': dtype: must be a string"},
     {"{" T("a", "F33", "[1]", 0, 4) "}", 4, "tensor 'a': dtype: 'F33' is not a safetensors dtype"},
-    {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "tensor 'a': shape: must be an array"},
+    {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4,
+     "tensor 'a': shape: must be an array"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "tensor 'a': data_offsets: must be an array"},
     {"{" T("a", "F32", "[-1]", 0, 4) "}", 4, "tensor 'a': shape: must hold non-negative integers"},
     {"{" T("a", "F32", "[1.0]", 0, 4) "}", 4, "tensor 'a': shape: must hold non-negative integers"},
@@ -227,7 +229,8 @@ static void long_names_do_not_hide_the_reason(void **state)
 
 /* ---- directories ---------------------------------------------------------------------------- */
 
-static void write_image(const struct scratch *s, const char *name, const char *header, size_t n_data)
+static void write_image(const struct scratch *s, const char *name, const char *header,
+                        size_t n_data)
 {
     size_t n;
     unsigned char *image = scratch_image(header, n_data, &n);

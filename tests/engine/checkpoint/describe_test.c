@@ -1,0 +1,427 @@
+/* config.json and generation_config.json: both layouts, every default that a config class has, and
+ * that what Quire cannot serve is refused with a line that names the file and the field. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "engine/model.h"
+#include "scratch.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct model_desc desc;
+static struct model_sampling_defaults sampling;
+static struct quire_error err;
+
+static int describe_both(const char *config, const char *generation)
+{
+    err.text[0] = '\0';
+    return model_describe_json(config, strlen(config), generation,
+                               generation ? strlen(generation) : 0, &desc, &sampling, &err);
+}
+
+static void must_describe(const char *config)
+{
+    if (describe_both(config, NULL) != QUIRE_OK)
+        fail_msg("%s: %s", config, err.text);
+}
+
+#define SIZES "\"vocab_size\":100,\"hidden_size\":96,\"intermediate_size\":50,"                    \
+              "\"num_hidden_layers\":3,\"num_attention_heads\":6"
+#define CONFIG(arch, fields) "{\"architectures\":[\"" arch "\"]," SIZES fields "}"
+#define LLAMA(fields) CONFIG("LlamaForCausalLM", fields)
+#define MISTRAL(fields) CONFIG("MistralForCausalLM", fields)
+#define QWEN2(fields) CONFIG("Qwen2ForCausalLM", fields)
+#define QWEN3(fields) CONFIG("Qwen3ForCausalLM", fields)
+
+static void llama_defaults(void **state)
+{
+    (void)state;
+    must_describe(LLAMA(""));
+    assert_string_equal(desc.architecture, "LlamaForCausalLM");
+    assert_int_equal(desc.vocab_size, 100);
+    assert_int_equal(desc.hidden_size, 96);
+    assert_int_equal(desc.intermediate_size, 50);
+    assert_int_equal(desc.n_layers, 3);
+    assert_int_equal(desc.n_q_heads, 6);
+    assert_int_equal(desc.n_kv_heads, 6);
+    assert_int_equal(desc.head_dim, 16);
+    assert_int_equal(desc.max_position, 2048);
+    assert_true(desc.rms_eps == 1e-6f);
+    assert_false(desc.tied_embeddings || desc.q_bias || desc.o_bias || desc.mlp_bias);
+    assert_false(desc.qk_norm);
+    assert_int_equal(desc.rope, MODEL_ROPE_DEFAULT);
+    assert_true(desc.rope_theta == 10000.0 && desc.rope_attention_factor == 1.0);
+    assert_int_equal(desc.window[2], 0);
+    assert_int_equal(desc.n_eos, 1);
+    assert_int_equal(desc.eos[0], 2);
+    assert_int_equal(desc.bos, 1);
+    assert_false(desc.dtype_stated);
+
+    must_describe(LLAMA(",\"attention_bias\":true,\"mlp_bias\":true,\"tie_word_embeddings\":true,"
+                        "\"sliding_window\":4,\"bos_token_id\":null,\"eos_token_id\":null"));
+    assert_true(desc.q_bias && desc.k_bias && desc.v_bias && desc.o_bias && desc.mlp_bias);
+    assert_true(desc.tied_embeddings);
+    assert_int_equal(desc.window[0], 0);
+    assert_int_equal(desc.n_eos, 0);
+    assert_int_equal(desc.bos, -1);
+}
+
+static void model_type_stands_in_for_architectures(void **state)
+{
+    (void)state;
+    must_describe("{\"model_type\":\"qwen3\"," SIZES ",\"num_key_value_heads\":3}");
+    assert_string_equal(desc.architecture, "Qwen3ForCausalLM");
+    must_describe("{\"architectures\":[],\"model_type\":\"mistral\"," SIZES
+                  ",\"num_key_value_heads\":3}");
+    assert_string_equal(desc.architecture, "MistralForCausalLM");
+    must_describe("{\"architectures\":null,\"model_type\":\"llama\"," SIZES "}");
+    assert_string_equal(desc.architecture, "LlamaForCausalLM");
+}
+
+static void dtype_in_both_layouts(void **state)
+{
+    (void)state;
+    must_describe(LLAMA(",\"torch_dtype\":\"bfloat16\""));
+    assert_true(desc.dtype_stated);
+    assert_int_equal(desc.dtype, K_BF16);
+    must_describe(LLAMA(",\"dtype\":\"float16\",\"torch_dtype\":\"float32\""));
+    assert_int_equal(desc.dtype, K_F16);
+    must_describe(LLAMA(",\"dtype\":null,\"torch_dtype\":\"float32\""));
+    assert_int_equal(desc.dtype, K_F32);
+    assert_true(desc.dtype_stated);
+}
+
+static void mistral_windows(void **state)
+{
+    (void)state;
+    must_describe(MISTRAL(",\"num_key_value_heads\":2"));
+    assert_int_equal(desc.max_position, 131072);
+    assert_int_equal(desc.window[0], 4096);
+    assert_int_equal(desc.window[2], 4096);
+    must_describe(MISTRAL(",\"num_key_value_heads\":null,\"sliding_window\":null"));
+    assert_int_equal(desc.n_kv_heads, 6);
+    assert_int_equal(desc.window[0], 0);
+    must_describe(MISTRAL(",\"num_key_value_heads\":2,\"sliding_window\":24"));
+    assert_int_equal(desc.window[1], 24);
+}
+
+static void qwen_windows(void **state)
+{
+    (void)state;
+    must_describe(QWEN2(",\"num_key_value_heads\":2,\"sliding_window\":8"));
+    assert_true(desc.q_bias && desc.k_bias && desc.v_bias);
+    assert_false(desc.o_bias);
+    assert_int_equal(desc.window[2], 0);
+    assert_int_equal(desc.n_eos, 0);
+    assert_int_equal(desc.bos, -1);
+
+#define USE ",\"num_key_value_heads\":2,\"use_sliding_window\":true"
+    must_describe(QWEN2(USE ",\"sliding_window\":8,\"max_window_layers\":1"));
+    assert_int_equal(desc.window[0], 0);
+    assert_int_equal(desc.window[1], 8);
+    assert_int_equal(desc.window[2], 8);
+    must_describe(QWEN2(USE ",\"sliding_window\":8")); /* max_window_layers: 28 */
+    assert_int_equal(desc.window[2], 0);
+    must_describe(QWEN2(USE ",\"sliding_window\":null,\"max_window_layers\":0"));
+    assert_int_equal(desc.window[2], 0);
+    must_describe(QWEN2(USE ",\"max_window_layers\":0"));
+    assert_int_equal(desc.window[2], 4096);
+    must_describe(QWEN3(USE ",\"sliding_window\":8,\"layer_types\":[\"sliding_attention\","
+                            "\"full_attention\",\"attention\"]"));
+    assert_int_equal(desc.window[0], 8);
+    assert_int_equal(desc.window[1], 0);
+    assert_int_equal(desc.window[2], 0);
+}
+
+static void qwen3_heads(void **state)
+{
+    (void)state;
+    must_describe(QWEN3(",\"num_key_value_heads\":2"));
+    assert_int_equal(desc.head_dim, 128);
+    assert_true(desc.qk_norm);
+    assert_false(desc.q_bias || desc.o_bias);
+    must_describe(QWEN3(",\"num_key_value_heads\":2,\"head_dim\":64,\"attention_bias\":true"));
+    assert_int_equal(desc.head_dim, 64);
+    assert_true(desc.q_bias && desc.o_bias);
+}
+
+static void rope_in_both_layouts(void **state)
+{
+    (void)state;
+    must_describe(LLAMA(",\"rope_theta\":500000,\"rope_scaling\":null"));
+    assert_true(desc.rope_theta == 500000.0);
+    must_describe(LLAMA(",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":1e6}"));
+    assert_true(desc.rope_theta == 1e6);
+    assert_int_equal(desc.rope, MODEL_ROPE_DEFAULT);
+
+#define LLAMA3_FIELDS "\"factor\":8.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"           \
+                      "\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\""
+    must_describe(LLAMA(",\"max_position_embeddings\":131072,\"rope_theta\":5e5,"
+                        "\"rope_scaling\":{" LLAMA3_FIELDS "}"));
+    assert_int_equal(desc.rope, MODEL_ROPE_LLAMA3);
+    assert_true(desc.rope_theta == 5e5 && desc.rope_factor == 8.0 && desc.rope_low_freq == 1.0 &&
+                desc.rope_high_freq == 4.0 && desc.rope_original_max == 8192.0);
+    assert_int_equal(desc.max_position, 131072);
+    struct model_desc hub = desc;
+    must_describe(LLAMA(",\"max_position_embeddings\":131072,"
+                        "\"rope_parameters\":{\"rope_theta\":500000.0," LLAMA3_FIELDS "}"));
+    assert_memory_equal(&hub, &desc, sizeof hub);
+
+    must_describe(LLAMA(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":4.0},"
+                        "\"rope_parameters\":{\"rope_type\":\"yarn\"}"));
+    assert_int_equal(desc.rope, MODEL_ROPE_LINEAR);
+    assert_int_equal(desc.max_position, 8192);
+}
+
+static void yarn_fields(void **state)
+{
+    (void)state;
+    must_describe(LLAMA(",\"max_position_embeddings\":32768,\"rope_scaling\":{\"type\":\"yarn\","
+                        "\"factor\":4.0,\"original_max_position_embeddings\":32768}"));
+    assert_int_equal(desc.rope, MODEL_ROPE_YARN);
+    assert_int_equal(desc.max_position, 131072);
+    assert_true(desc.rope_beta_fast == 32.0 && desc.rope_beta_slow == 1.0 && desc.rope_truncate);
+    assert_true(fabs(desc.rope_attention_factor - 1.138629436111989) < 1e-14);
+
+    /* A config that has the extended length already does not get it twice. */
+    must_describe(LLAMA(",\"max_position_embeddings\":131072,\"rope_scaling\":{\"type\":\"yarn\","
+                        "\"factor\":4.0,\"original_max_position_embeddings\":32768}"));
+    assert_int_equal(desc.max_position, 131072);
+    must_describe(LLAMA(",\"max_position_embeddings\":1000,\"rope_scaling\":{\"type\":\"yarn\","
+                        "\"factor\":1.5,\"beta_fast\":0,\"beta_slow\":2,\"truncate\":false,"
+                        "\"attention_factor\":0.75}"));
+    assert_int_equal(desc.max_position, 1500);
+    assert_true(desc.rope_original_max == 1000.0 && desc.rope_beta_fast == 32.0 &&
+                desc.rope_beta_slow == 2.0 && !desc.rope_truncate &&
+                desc.rope_attention_factor == 0.75);
+}
+
+static void generation_config_wins(void **state)
+{
+    (void)state;
+    assert_int_equal(describe_both(LLAMA(",\"eos_token_id\":[7,8,7]"), NULL), QUIRE_OK);
+    assert_int_equal(desc.n_eos, 2);
+    assert_int_equal(desc.eos[1], 8);
+    assert_false(sampling.has_temperature || sampling.has_top_k || sampling.has_top_p ||
+                 sampling.has_min_p || sampling.has_repetition_penalty);
+
+    assert_int_equal(describe_both(LLAMA(",\"eos_token_id\":7"),
+                                   "{\"eos_token_id\":[5,6],\"bos_token_id\":9,\"temperature\":0.5,"
+                                   "\"top_k\":20,\"top_p\":0.75,\"min_p\":0.25,"
+                                   "\"repetition_penalty\":1.25,\"do_sample\":true,"
+                                   "\"max_length\":4096}"),
+                     QUIRE_OK);
+    assert_int_equal(desc.n_eos, 2);
+    assert_int_equal(desc.eos[0], 5);
+    assert_int_equal(desc.bos, 9);
+    assert_true(sampling.has_temperature && sampling.temperature == 0.5);
+    assert_true(sampling.has_top_k && sampling.top_k == 20);
+    assert_true(sampling.has_top_p && sampling.top_p == 0.75);
+    assert_true(sampling.has_min_p && sampling.min_p == 0.25);
+    assert_true(sampling.has_repetition_penalty && sampling.repetition_penalty == 1.25);
+
+    /* Silence, or null, leaves what config.json says. */
+    assert_int_equal(describe_both(LLAMA(",\"eos_token_id\":7"),
+                                   "{\"eos_token_id\":null,\"temperature\":null,\"top_k\":-1}"),
+                     QUIRE_OK);
+    assert_int_equal(desc.eos[0], 7);
+    assert_false(sampling.has_temperature);
+    assert_true(sampling.has_top_k && sampling.top_k == 0);
+}
+
+struct refusal {
+    const char *config;
+    const char *generation;
+    int status;
+    const char *says;
+};
+
+#define SUPPORTED_LIST "supported: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM"
+#define INVALID(config, says) {config, NULL, QUIRE_INVALID, says}
+#define UNSUPPORTED(config, says) {config, NULL, QUIRE_UNSUPPORTED, says}
+#define GENERATION(text, says) {LLAMA(""), text, QUIRE_INVALID, says}
+#define SCALING(fields) LLAMA(",\"rope_scaling\":{" fields "}")
+
+static const struct refusal refusals[] = {
+    INVALID("", "config.json: not valid JSON"),
+    INVALID("[]", "config.json: must be a JSON object"),
+    INVALID("{\"a\":\"\xff\"}", "config.json: not valid JSON"),
+    INVALID("{}", "config.json: architectures: is missing"),
+    INVALID("{\"architectures\":\"x\"}", "config.json: architectures: must be an array"),
+    INVALID("{\"architectures\":[1]}", "config.json: architectures: must hold strings"),
+    UNSUPPORTED("{\"architectures\":[\"Qwen3MoeForCausalLM\"]}",
+                "config.json: architectures: 'Qwen3MoeForCausalLM' is not supported; "
+                SUPPORTED_LIST),
+    UNSUPPORTED("{\"model_type\":\"gpt2\"}",
+                "config.json: model_type: 'gpt2' is not supported; " SUPPORTED_LIST),
+    UNSUPPORTED("{\"architectures\":[\"\\u001b[2J\\n\"]}",
+                "architectures: '?[2J?' is not supported"),
+    UNSUPPORTED(LLAMA(",\"quantization_config\":{\"quant_method\":\"gptq\"}"),
+                "config.json: quantization_config: quantized weights (gptq) are not supported"),
+    UNSUPPORTED(LLAMA(",\"quantization_config\":{}"), "quantized weights (no quant_method)"),
+    UNSUPPORTED(LLAMA(",\"dtype\":\"float8_e4m3fn\""), "config.json: dtype: 'float8_e4m3fn'"),
+    UNSUPPORTED(LLAMA(",\"torch_dtype\":\"int8\""), "config.json: torch_dtype: 'int8'"),
+    INVALID(LLAMA(",\"dtype\":16"), "config.json: dtype: must be a string"),
+    INVALID("{\"architectures\":[\"LlamaForCausalLM\"]}", "config.json: vocab_size: is missing"),
+    INVALID(LLAMA(",\"max_position_embeddings\":0"),
+            "config.json: max_position_embeddings: must be"),
+    INVALID(LLAMA(",\"max_position_embeddings\":2048.5"),
+            "max_position_embeddings: must be an integer"),
+    INVALID(LLAMA(",\"max_position_embeddings\":99999999999"), "max_position_embeddings: must be"),
+    INVALID(LLAMA(",\"num_key_value_heads\":4"),
+            "config.json: num_key_value_heads: 4 does not divide num_attention_heads 6"),
+    INVALID(LLAMA(",\"num_key_value_heads\":0"), "config.json: num_key_value_heads: must be"),
+    INVALID(LLAMA(",\"num_key_value_heads\":12"), "num_key_value_heads: 12 does not divide"),
+    UNSUPPORTED(LLAMA(",\"head_dim\":24"), "config.json: head_dim: 24 is not supported"),
+    UNSUPPORTED(LLAMA(",\"head_dim\":272"), "config.json: head_dim: 272 is not supported"),
+    UNSUPPORTED(LLAMA(",\"head_dim\":4294967295"), "config.json: head_dim: 4294967295 is not"),
+    INVALID(LLAMA(",\"head_dim\":-16"), "config.json: head_dim: must be between"),
+    INVALID(LLAMA(",\"rms_norm_eps\":-1"), "config.json: rms_norm_eps: must be between"),
+    INVALID(LLAMA(",\"rms_norm_eps\":\"1e-5\""), "config.json: rms_norm_eps: must be a number"),
+    UNSUPPORTED(LLAMA(",\"hidden_act\":\"gelu\""),
+                "config.json: hidden_act: 'gelu' is not supported"),
+    INVALID(LLAMA(",\"attention_bias\":1"), "config.json: attention_bias: must be true or false"),
+    INVALID(LLAMA(",\"tie_word_embeddings\":\"no\""), "config.json: tie_word_embeddings: must be"),
+    INVALID(LLAMA(",\"rope_theta\":0"), "config.json: rope_theta: must be between"),
+    INVALID(LLAMA(",\"rope_theta\":1e999"), "config.json: not valid JSON: real number overflow"),
+    UNSUPPORTED(LLAMA(",\"partial_rotary_factor\":0.5"),
+                "config.json: partial_rotary_factor: only 1"),
+    INVALID(LLAMA(",\"rope_scaling\":\"yarn\""), "config.json: rope_scaling: must be an object"),
+    UNSUPPORTED(SCALING("\"rope_type\":\"longrope\""),
+                "config.json: rope_scaling: rope_type: 'longrope' is not supported"),
+    UNSUPPORTED(SCALING("\"type\":\"dynamic\",\"factor\":2"),
+                "rope_type: 'dynamic' is not supported"),
+    UNSUPPORTED(SCALING("\"rope_type\":\"default\",\"partial_rotary_factor\":0.25"),
+                "config.json: rope_scaling: partial_rotary_factor: only 1"),
+    INVALID(SCALING("\"rope_type\":\"yarn\""), "config.json: rope_scaling: factor: is missing"),
+    INVALID(SCALING("\"rope_type\":\"yarn\",\"factor\":0.5"),
+            "rope_scaling: factor: must be between"),
+    INVALID(SCALING("\"rope_type\":\"yarn\",\"factor\":2,\"beta_slow\":64"),
+            "config.json: rope_scaling: beta_fast: must not be below beta_slow"),
+    UNSUPPORTED(SCALING("\"rope_type\":\"yarn\",\"factor\":65536"),
+                "config.json: rope_scaling: factor: gives 134217728 positions"),
+    INVALID(SCALING("\"rope_type\":\"llama3\",\"factor\":8"), "low_freq_factor: is missing"),
+    INVALID(SCALING("\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,"
+                    "\"high_freq_factor\":4"),
+            "config.json: rope_scaling: high_freq_factor: must be above low_freq_factor"),
+    UNSUPPORTED(LLAMA(",\"rope_parameters\":{\"full_attention\":{}}"),
+                "config.json: rope_parameters: one set of parameters for each layer type"),
+    INVALID(MISTRAL(",\"num_key_value_heads\":2,\"sliding_window\":0"), "sliding_window: must be"),
+    INVALID(QWEN2(USE ",\"sliding_window\":-1"), "config.json: sliding_window: must be between"),
+    INVALID(QWEN2(USE ",\"layer_types\":[\"full_attention\"]"),
+            "config.json: layer_types: has 1 entries, but num_hidden_layers is 3"),
+    INVALID(QWEN2(USE ",\"layer_types\":[1,2,3]"), "config.json: layer_types: must hold strings"),
+    UNSUPPORTED(QWEN2(USE ",\"layer_types\":[\"full_attention\",\"conv\",\"full_attention\"]"),
+                "config.json: layer_types: 'conv' is not supported"),
+    INVALID(QWEN2(",\"num_key_value_heads\":2,\"layer_types\":[\"sliding_attention\","
+                  "\"full_attention\",\"full_attention\"]"),
+            "config.json: layer_types: layer 0 is sliding_attention, but sliding_window is"),
+    UNSUPPORTED(MISTRAL(",\"num_key_value_heads\":2,\"layer_types\":[\"sliding_attention\","
+                        "\"full_attention\",\"sliding_attention\"]"),
+                "layer_types: layer 1 as full_attention is not supported for MistralForCausalLM"),
+    INVALID(LLAMA(",\"eos_token_id\":\"</s>\""), "config.json: eos_token_id: must be an integer"),
+    INVALID(LLAMA(",\"eos_token_id\":[1,100]"), "config.json: eos_token_id: must be between 0 and"),
+    INVALID(LLAMA(",\"eos_token_id\":-1"), "config.json: eos_token_id: must be between 0 and"),
+    UNSUPPORTED(LLAMA(",\"eos_token_id\":[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]"),
+                "config.json: eos_token_id: more than 16 ids"),
+    INVALID(LLAMA(",\"bos_token_id\":100"), "config.json: bos_token_id: must be between"),
+    GENERATION("", "generation_config.json: not valid JSON"),
+    GENERATION("[]", "generation_config.json: must be a JSON object"),
+    GENERATION("{\"eos_token_id\":100}", "generation_config.json: eos_token_id: must be between"),
+    GENERATION("{\"temperature\":-1}", "generation_config.json: temperature: must be between"),
+    GENERATION("{\"top_p\":0}", "generation_config.json: top_p: must be between"),
+    GENERATION("{\"top_k\":1.5}", "generation_config.json: top_k: must be an integer"),
+    GENERATION("{\"min_p\":2}", "generation_config.json: min_p: must be between"),
+    GENERATION("{\"repetition_penalty\":0}",
+               "generation_config.json: repetition_penalty: must be"),
+};
+
+static void what_cannot_be_served_is_refused_and_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+        const struct refusal *r = &refusals[i];
+        int status = describe_both(r->config, r->generation);
+        if (status != r->status || !strstr(err.text, r->says))
+            fail_msg("%s: status %d, \"%s\" instead of %d, \"%s\"", r->config, status, err.text,
+                     r->status, r->says);
+    }
+}
+
+static void sizes_are_bounded(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"vocab_size", "hidden_size", "intermediate_size",
+                                       "num_hidden_layers", "num_attention_heads"};
+    static const char *const values[] = {"0", "-1", "1e3", "\"8\"", "4294967296",
+                                         "9223372036854775807", "null", "true", "257000000"};
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+        for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+            char config[512] = "{\"architectures\":[\"LlamaForCausalLM\"]", expected[64];
+            for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+                snprintf(config + strlen(config), sizeof config - strlen(config), ",\"%s\":%s",
+                         keys[i], i == k ? values[v] : "16");
+            strcat(config, "}");
+            snprintf(expected, sizeof expected, "config.json: %s: ", keys[k]);
+            if (describe_both(config, NULL) != QUIRE_INVALID ||
+                strncmp(err.text, expected, strlen(expected)) != 0)
+                fail_msg("%s: \"%s\"", config, err.text);
+        }
+    }
+}
+
+static void deep_nesting_is_refused(void **state)
+{
+    (void)state;
+    char config[4000];
+    memset(config, '[', sizeof config - 1);
+    config[sizeof config - 1] = '\0';
+    assert_int_equal(describe_both(config, NULL), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "config.json: "));
+}
+
+static void directories(void **state)
+{
+    (void)state;
+    struct scratch s;
+    scratch_open(&s);
+    assert_int_equal(model_describe(s.dir, &desc, &sampling, &err), QUIRE_NOT_FOUND);
+    assert_non_null(strstr(err.text, "config.json: cannot be opened"));
+
+    static const char config[] = LLAMA(""), generation[] = "{\"temperature\":0.5}";
+    scratch_write(&s, "config.json", config, strlen(config));
+    assert_int_equal(model_describe(s.dir, &desc, &sampling, &err), QUIRE_OK);
+    assert_false(sampling.has_temperature);
+    scratch_write(&s, "generation_config.json", generation, strlen(generation));
+    assert_int_equal(model_describe(s.dir, &desc, &sampling, &err), QUIRE_OK);
+    assert_true(sampling.has_temperature);
+    scratch_write(&s, "generation_config.json", "{", 1);
+    assert_int_equal(model_describe(s.dir, &desc, &sampling, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "generation_config.json: not valid JSON"));
+    scratch_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama_defaults),
+        cmocka_unit_test(model_type_stands_in_for_architectures),
+        cmocka_unit_test(dtype_in_both_layouts),
+        cmocka_unit_test(mistral_windows),
+        cmocka_unit_test(qwen_windows),
+        cmocka_unit_test(qwen3_heads),
+        cmocka_unit_test(rope_in_both_layouts),
+        cmocka_unit_test(yarn_fields),
+        cmocka_unit_test(generation_config_wins),
+        cmocka_unit_test(what_cannot_be_served_is_refused_and_named),
+        cmocka_unit_test(sizes_are_bounded),
+        cmocka_unit_test(deep_nesting_is_refused),
+        cmocka_unit_test(directories),
+    };
+    return cmocka_run_group_tests_name("engine_describe", tests, NULL, NULL);
+}

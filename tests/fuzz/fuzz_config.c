@@ -1,0 +1,51 @@
+/* config.json and, after a NUL byte, generation_config.json: whatever is accepted must keep the
+ * bounds that the rest of the engine counts on. */
+#include "fuzz.h"
+
+#include "engine/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void check(const struct model_desc *d)
+{
+    float inv_freq[128];
+    if (d->n_layers == 0 || d->n_layers > MODEL_MAX_LAYERS || d->n_eos > MODEL_MAX_EOS ||
+        d->vocab_size == 0 || d->vocab_size > 1u << 22 || d->hidden_size == 0 ||
+        d->intermediate_size == 0 || d->max_position == 0 || d->max_position > 1u << 26)
+        abort();
+    if (d->head_dim == 0 || d->head_dim % 16 != 0 || d->head_dim > 256 || d->n_kv_heads == 0 ||
+        d->n_q_heads % d->n_kv_heads != 0)
+        abort();
+    if ((uint64_t)(d->n_q_heads + 2 * d->n_kv_heads) * d->head_dim > INT32_MAX ||
+        (uint64_t)d->intermediate_size * 2 > INT32_MAX)
+        abort();
+    for (uint32_t i = 0; i < d->n_eos; i++)
+        if (d->eos[i] >= d->vocab_size)
+            abort();
+    if (d->bos < -1 || d->bos >= d->vocab_size || !(d->rope_attention_factor > 0.0))
+        abort();
+    model_inv_freq(d, inv_freq);
+    for (uint32_t i = 0; i < d->head_dim / 2; i++)
+        if (!(inv_freq[i] > 0.0f && inv_freq[i] <= 1.0f))
+            abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    struct model_desc desc;
+    struct model_sampling_defaults sampling;
+    struct quire_error err;
+    const char *config = (const char *)data, *generation = NULL;
+    size_t n_config = n, n_generation = 0;
+    const char *split = n ? memchr(config, 0, n) : NULL;
+    if (split) {
+        n_config = (size_t)(split - config);
+        generation = split + 1;
+        n_generation = n - n_config - 1;
+    }
+    if (model_describe_json(config, n_config, generation, n_generation, &desc, &sampling, &err) ==
+        QUIRE_OK)
+        check(&desc);
+    return 0;
+}

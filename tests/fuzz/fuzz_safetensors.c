@@ -1,0 +1,37 @@
+/* A safetensors image: whatever is accepted must lie inside the input. */
+#include "fuzz.h"
+
+#include "engine/safetensors.h"
+
+#include <stdlib.h>
+
+static void check(const struct safetensors *st, const char *name, const uint8_t *data, size_t n)
+{
+    struct safetensors_tensor t;
+    struct quire_error err;
+    if (safetensors_find(st, name, &t, &err) != QUIRE_OK)
+        return;
+    const uint8_t *begin = t.data;
+    if (begin < data || begin > data + n || t.n_bytes > (size_t)(data + n - begin))
+        abort();
+    uint64_t n_bytes = t.dtype == K_F32 ? 4 : 2;
+    for (uint32_t i = 0; i < t.n_dims; i++)
+        n_bytes *= t.shape[i];
+    if (n_bytes != t.n_bytes)
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    struct safetensors *st;
+    struct quire_error err;
+    if (safetensors_open_memory(data, n, &st, &err) != QUIRE_OK)
+        return 0;
+    if (safetensors_total_bytes(st) > n || safetensors_n_files(st) != 1)
+        abort();
+    check(st, "a", data, n);
+    check(st, "b", data, n);
+    check(st, "model.norm.weight", data, n);
+    safetensors_close(st);
+    return 0;
+}

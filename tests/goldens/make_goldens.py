@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""Makes tests/goldens/models/*: tiny random checkpoints of every architecture, and what transformers
+computes from them in fp32. README.md says what each file holds.
+
+    python tests/goldens/make_goldens.py [NAME ...]     (torch, transformers 5, safetensors)
+
+Seeded, on one thread: the same versions of the three libraries write the same files.
+"""
+
+import json
+import math
+import pathlib
+import shutil
+import sys
+import zlib
+
+import torch
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+import naive
+
+ROOT = pathlib.Path(__file__).resolve().parent / "models"
+DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
+TOP = 20
+GREEDY = 24
+LIVELY = 8  # distinct tokens a greedy answer must have; a model that loops sooner is drawn again
+CAP = 0.02  # nats: docs/numerics.md §15
+
+BASE = {
+    "hidden_act": "silu",
+    "hidden_size": 96,
+    "initializer_range": 0.02,
+    "max_position_embeddings": 1024,
+    "num_hidden_layers": 2,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": False,
+    "use_cache": True,
+}
+
+# name → (config.json in today's hub layout, layout, prompt tokens)
+MODELS = {
+    # As many KV heads as query heads, which the file does not mention.
+    "llama2": (
+        dict(architectures=["LlamaForCausalLM"], model_type="llama", torch_dtype="float16",
+             vocab_size=320, num_attention_heads=6, intermediate_size=250, rope_scaling=None,
+             attention_bias=False, bos_token_id=1, eos_token_id=2, pretraining_tp=1),
+        "hub", 200),
+    "llama3": (
+        dict(architectures=["LlamaForCausalLM"], model_type="llama", torch_dtype="bfloat16",
+             vocab_size=384, num_attention_heads=12, num_key_value_heads=2, head_dim=16,
+             intermediate_size=208, tie_word_embeddings=True, rope_theta=500000.0,
+             max_position_embeddings=512, bos_token_id=3, eos_token_id=[4, 5, 6],
+             attention_bias=False, mlp_bias=False,
+             rope_scaling=dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                               original_max_position_embeddings=64, rope_type="llama3")),
+        "hub", 200),
+    "llama_bias": (
+        dict(architectures=["LlamaForCausalLM"], model_type="llama", torch_dtype="float32",
+             vocab_size=257, num_attention_heads=6, num_key_value_heads=2, intermediate_size=110,
+             attention_bias=True, mlp_bias=True, bos_token_id=1, eos_token_id=2,
+             rope_scaling=dict(type="linear", factor=2.0)),
+        "sharded", 200),
+    "mistral": (
+        dict(architectures=["MistralForCausalLM"], model_type="mistral", torch_dtype="float16",
+             vocab_size=320, num_attention_heads=6, num_key_value_heads=2, intermediate_size=176,
+             sliding_window=24, bos_token_id=1, eos_token_id=2),
+        "hub", 200),
+    # Long enough to cross from attention's first split of 512 positions into the second.
+    "qwen2": (
+        dict(architectures=["Qwen2ForCausalLM"], model_type="qwen2", torch_dtype="float32",
+             vocab_size=320, num_attention_heads=6, num_key_value_heads=2, intermediate_size=98,
+             tie_word_embeddings=True, rope_theta=1000000.0, rms_norm_eps=1e-6, bos_token_id=0,
+             eos_token_id=1, use_sliding_window=False, sliding_window=16, max_window_layers=1),
+        "hub", 600),
+    "qwen2_yarn": (
+        dict(architectures=["Qwen2ForCausalLM"], model_type="qwen2", torch_dtype="float16",
+             vocab_size=352, num_attention_heads=6, num_key_value_heads=2, intermediate_size=144,
+             rope_theta=10000.0, rms_norm_eps=1e-6, max_position_embeddings=64, bos_token_id=0,
+             eos_token_id=1, use_sliding_window=False, sliding_window=64, max_window_layers=2,
+             rope_scaling=dict(type="yarn", factor=4.0, original_max_position_embeddings=64)),
+        "hub", 200),
+    # One full layer below two that slide: two KV groups.
+    "qwen2_window": (
+        dict(architectures=["Qwen2ForCausalLM"], model_type="qwen2", torch_dtype="bfloat16",
+             vocab_size=320, num_attention_heads=6, num_key_value_heads=2, intermediate_size=130,
+             num_hidden_layers=3, tie_word_embeddings=True, rms_norm_eps=1e-6, bos_token_id=0,
+             eos_token_id=1, use_sliding_window=True, sliding_window=24, max_window_layers=1),
+        "hub", 200),
+    "qwen3": (
+        dict(architectures=["Qwen3ForCausalLM"], model_type="qwen3", torch_dtype="bfloat16",
+             vocab_size=512, num_attention_heads=6, num_key_value_heads=2, head_dim=64,
+             intermediate_size=118, tie_word_embeddings=True, rope_theta=1000000.0,
+             rms_norm_eps=1e-6, attention_bias=False, bos_token_id=0, eos_token_id=1,
+             use_sliding_window=False, sliding_window=None, max_window_layers=2),
+        "transformers5", 200),
+    # More query heads than hidden / head_dim, and the widest heads here.
+    "qwen3_f16": (
+        dict(architectures=["Qwen3ForCausalLM"], model_type="qwen3", torch_dtype="float16",
+             vocab_size=320, num_attention_heads=12, num_key_value_heads=2, head_dim=64,
+             intermediate_size=112, num_hidden_layers=1, tie_word_embeddings=True,
+             rope_theta=1000000.0, rms_norm_eps=1e-6, attention_bias=True, bos_token_id=0,
+             eos_token_id=1, use_sliding_window=False, sliding_window=None, max_window_layers=1),
+        "hub", 120),
+}
+
+GENERATION = {
+    "llama3": {"bos_token_id": 3, "do_sample": True, "eos_token_id": [4, 5], "temperature": 0.6,
+               "top_p": 0.9},
+    "qwen2": {"bos_token_id": 0, "do_sample": True, "eos_token_id": [1, 2], "repetition_penalty": 1.1,
+              "temperature": 0.7, "top_k": 20, "top_p": 0.8},
+}
+
+
+def draw_weights(model, generator):
+    """Sizes that make a lively model: attention scores with a spread of about 1.5, logits of 2.5.
+    Tied embeddings would make a token predict itself, so there the layers add more to the residual."""
+    state, tied = {}, model.config.tie_word_embeddings
+    for name, value in model.state_dict().items():
+        noise = torch.randn(value.shape, generator=generator, dtype=torch.float32)
+        if name.endswith("norm.weight"):
+            state[name] = 1.0 + 0.2 * noise
+        elif name.endswith("bias"):
+            state[name] = 0.3 * noise
+        elif "embed_tokens" in name or "lm_head" in name:
+            state[name] = 2.5 / math.sqrt(value.shape[1]) * noise
+        elif "q_proj" in name or "k_proj" in name:
+            state[name] = 1.25 / math.sqrt(value.shape[1]) * noise
+        elif tied and ("o_proj" in name or "down_proj" in name):
+            state[name] = 2.5 / math.sqrt(value.shape[1]) * noise
+        else:
+            state[name] = 1.0 / math.sqrt(value.shape[1]) * noise
+    if tied:
+        state.pop("lm_head.weight")
+    return state
+
+
+def write_checkpoint(name, config, layout, directory, attempt):
+    generator = torch.Generator().manual_seed(zlib.crc32(f"{name} {attempt}".encode()))
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    text = json.dumps(config, indent=2) + "\n"
+    (directory / "config.json").write_text(text)
+    parsed = AutoConfig.from_pretrained(directory)
+    dtype = DTYPES[config["torch_dtype"]]
+    model = AutoModelForCausalLM.from_config(parsed, dtype=torch.float32)
+    state = {k: v.to(dtype) for k, v in draw_weights(model, generator).items()}
+    if layout == "hub":
+        save_file(state, directory / "model.safetensors", metadata={"format": "pt"})
+    else:
+        missing, unexpected = model.load_state_dict({k: v.float() for k, v in state.items()},
+                                                    strict=False)
+        assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
+        model.tie_weights()
+        model.to(dtype)
+        size = "200KB" if layout == "sharded" else "50GB"
+        model.save_pretrained(directory, max_shard_size=size)
+        if layout == "sharded":
+            (directory / "config.json").write_text(text)
+            (directory / "generation_config.json").unlink(missing_ok=True)
+    if name in GENERATION:
+        (directory / "generation_config.json").write_text(
+            json.dumps(GENERATION[name], indent=2) + "\n")
+    for path in directory.iterdir():
+        path.chmod(0o644)
+    return generator
+
+
+def reference_logits(model, ids):
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
+
+
+def log_softmax(logits):
+    return torch.log_softmax(logits.double(), dim=-1)
+
+
+def golden(name, directory, n_prompt, generator):
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32,
+                                                 attn_implementation="eager").eval()
+    vocab = model.config.vocab_size
+    assert (model.dtype, model.config.architectures) == (torch.float32, [type(model).__name__])
+    prompt = torch.randint(0, vocab, (n_prompt,), generator=generator).tolist()
+
+    ids, margins = list(prompt), []
+    for _ in range(GREEDY):
+        logits = reference_logits(model, ids)[-1]
+        best = torch.topk(logits.double(), 2)
+        margins.append((best.values[0] - best.values[1]).item())
+        ids.append(best.indices[0].item())
+    if len(set(ids[n_prompt:])) < LIVELY:
+        return False
+
+    logits = reference_logits(model, ids)
+    assert torch.isfinite(logits).all()
+    spread = logits.std(dim=-1).mean().item()
+    assert 1.5 < spread < 4.0, spread
+    reference = log_softmax(logits)
+    ours = naive.Model(directory)
+    rounded = log_softmax(ours.forward(ids, torch.float32))
+    exact = log_softmax(ours.forward(ids, torch.float64, kv_dtype=torch.float64))
+
+    # Position p: the distribution of the token at p, given those before it.
+    positions = [p for p in (1, 2, 16, 17, 24, 25, 26, 48, 63, 64, 65, 100, 128, 199, 511, 512, 513,
+                             n_prompt - 1) if p < n_prompt] + [n_prompt]
+    positions = sorted(set(positions))
+    tops = {p: torch.topk(reference[p - 1], TOP).indices for p in positions}
+
+    def worst(other):
+        after = torch.tensor(ids[1:])
+        error = (other - reference)[:-1].gather(1, after[:, None]).abs().max()
+        for p, best in tops.items():
+            error = torch.maximum(error, (other - reference)[p - 1, best].abs().max())
+        return error.item()
+
+    naive_error, noise = worst(rounded), worst(exact)
+    floor = 4.0 * noise
+    tolerance = min(CAP, max(2.0 * naive_error, floor))
+    assert 2.0 * naive_error <= CAP, naive_error
+
+    def numbers(values):
+        return " ".join(f"{v:.9g}" for v in values)
+
+    lines = [
+        "quire-golden 1",
+        f"name {name}",
+        f"naive_error {naive_error:.3g}",
+        f"fp32_noise {noise:.3g}",
+        f"tolerance {tolerance:.3g}",
+        f"prompt {n_prompt} " + " ".join(map(str, prompt)),
+        f"next {n_prompt - 1} " + numbers(reference[i, prompt[i + 1]].item()
+                                          for i in range(n_prompt - 1)),
+    ]
+    for p, best in tops.items():
+        lines.append(f"top {p} {TOP} " + " ".join(
+            f"{t} {reference[p - 1, t].item():.9g}" for t in best.tolist()))
+    lines += [
+        f"greedy {GREEDY} " + " ".join(map(str, ids[n_prompt:])),
+        f"greedy_logprob {GREEDY} " + numbers(
+            reference[i - 1, ids[i]].item() for i in range(n_prompt, len(ids))),
+        f"greedy_margin {GREEDY} " + numbers(margins),
+        "end",
+    ]
+    (directory / "golden.txt").write_text("\n".join(lines) + "\n")
+    size = sum(f.stat().st_size for f in directory.iterdir())
+    print(f"{name:13} logit std {spread:.2f}  naive {naive_error:.2e}  noise {noise:.2e}  "
+          f"tolerance {tolerance:.2e}  least margin {min(margins):.2e}  "
+          f"distinct greedy {len(set(ids[n_prompt:]))}  {size / 1e3:.0f} kB")
+    return True
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    names = sys.argv[1:] or list(MODELS)
+    for name in names:
+        fields, layout, n_prompt = MODELS[name]
+        directory = ROOT / name
+        attempt, done = 0, False
+        while not done:
+            generator = write_checkpoint(name, {**BASE, **fields}, layout, directory, attempt)
+            done = golden(name, directory, n_prompt, generator)
+            attempt += 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""The plain forward pass in Quire's dtypes, written from docs/numerics.md and independent of both
+transformers' code and kernels/ref: weights as stored and widened, activations in f32, K and V rounded
+once to the KV dtype, inverse frequencies made in f64. How far it lies from transformers in fp32 is
+what the choice of dtypes costs, and the goldens' tolerance is twice that."""
+
+import json
+import math
+import pathlib
+
+import torch
+from safetensors import safe_open
+
+MASKED = float("-inf")
+
+
+def read_weights(directory):
+    weights = {}
+    for path in sorted(pathlib.Path(directory).glob("*.safetensors")):
+        with safe_open(path, "pt") as file:
+            for name in file.keys():
+                weights[name] = file.get_tensor(name)
+    return weights
+
+
+def inverse_frequencies(head_dim, rope):
+    """f64 values (a Python list) and the attention factor."""
+    theta, kind = rope["rope_theta"], rope["rope_type"]
+    base = [theta ** (-(2 * i) / head_dim) for i in range(head_dim // 2)]
+    if kind == "default":
+        return base, 1.0
+    factor = rope["factor"]
+    if kind == "linear":
+        return [f / factor for f in base], 1.0
+    original = rope["original_max_position_embeddings"]
+    if kind == "llama3":
+        low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+        out = []
+        for f in base:
+            rotations = original * f / (2 * math.pi)
+            smooth = min(1.0, max(0.0, (rotations - low) / (high - low)))
+            out.append((1 - smooth) * f / factor + smooth * f)
+        return out, 1.0
+    assert kind == "yarn", kind
+
+    def correction(rotations):
+        return head_dim * math.log(original / (rotations * 2 * math.pi)) / (2 * math.log(theta))
+
+    def mscale(m):
+        return 1.0 if factor <= 1 else 0.1 * m * math.log(factor) + 1.0
+
+    low = correction(rope.get("beta_fast") or 32)
+    high = correction(rope.get("beta_slow") or 1)
+    if rope.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, head_dim - 1)
+    if low == high:
+        high += 0.001
+    out = []
+    for i, f in enumerate(base):
+        ramp = min(1.0, max(0.0, (i - low) / (high - low)))
+        out.append(f / factor * ramp + f * (1 - ramp))
+    attention = rope.get("attention_factor")
+    if attention is None:
+        both = rope.get("mscale") and rope.get("mscale_all_dim")
+        attention = mscale(rope["mscale"]) / mscale(rope["mscale_all_dim"]) if both else mscale(1)
+    return out, attention
+
+
+def rope_fields(config):
+    """Both layouts as one flat dict."""
+    rope = dict(config.get("rope_scaling") or config.get("rope_parameters") or {})
+    rope["rope_type"] = rope.get("rope_type") or rope.get("type") or "default"
+    rope.setdefault("rope_theta", config.get("rope_theta", 10000.0))
+    rope.setdefault("original_max_position_embeddings", config.get("max_position_embeddings"))
+    return rope
+
+
+def windows(config):
+    n, kind = config["num_hidden_layers"], config["architectures"][0]
+    if kind == "MistralForCausalLM":
+        return [config["sliding_window"] or 0] * n
+    if kind.startswith("Qwen") and config.get("use_sliding_window"):
+        first = config["max_window_layers"]
+        return [config["sliding_window"] if i >= first else 0 for i in range(n)]
+    return [0] * n
+
+
+class Model:
+    def __init__(self, directory):
+        self.config = json.loads((pathlib.Path(directory) / "config.json").read_text())
+        self.weights = read_weights(directory)
+        self.n_q = self.config["num_attention_heads"]
+        self.n_kv = self.config.get("num_key_value_heads") or self.n_q
+        self.head_dim = self.config.get("head_dim") or self.config["hidden_size"] // self.n_q
+        stored = self.weights["model.embed_tokens.weight"].dtype
+        self.kv_dtype = torch.float32 if stored == torch.float32 else torch.float16
+
+    def weight(self, name):
+        return self.weights[name].to(self.dtype)
+
+    def linear(self, x, name):
+        y = x @ self.weight(name + ".weight").T
+        return y + self.weight(name + ".bias") if name + ".bias" in self.weights else y
+
+    def norm(self, x, name):
+        rs = 1.0 / torch.sqrt(x.square().mean(-1, keepdim=True) + self.config["rms_norm_eps"])
+        return x * rs * self.weight(name)
+
+    def angles(self, n):
+        frequencies, factor = inverse_frequencies(self.head_dim, rope_fields(self.config))
+        frequencies = torch.tensor(frequencies, dtype=torch.float64).to(torch.float32)
+        angle = torch.arange(n, dtype=torch.float32)[:, None] * frequencies
+        return [(f(angle.double()).to(self.dtype) * factor)[:, None, :] for f in (torch.cos, torch.sin)]
+
+    @staticmethod
+    def rotate(x, cos, sin):
+        a, b = x.chunk(2, dim=-1)
+        return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+    def attention(self, x, prefix, window, cos, sin, kv_dtype):
+        n, d = x.shape[0], self.head_dim
+        q = self.linear(x, prefix + "q_proj").view(n, self.n_q, d)
+        k = self.linear(x, prefix + "k_proj").view(n, self.n_kv, d)
+        v = self.linear(x, prefix + "v_proj").view(n, self.n_kv, d)
+        if prefix + "q_norm.weight" in self.weights:
+            q = self.norm(q, prefix + "q_norm.weight")
+            k = self.norm(k, prefix + "k_norm.weight")
+        q, k = self.rotate(q, cos, sin), self.rotate(k, cos, sin)
+        k, v = k.to(kv_dtype).to(self.dtype), v.to(kv_dtype).to(self.dtype)
+        p, j = torch.arange(n)[:, None], torch.arange(n)[None, :]
+        readable = j <= p
+        if window:
+            readable &= j > p - window
+        out = torch.empty_like(q)
+        for h in range(self.n_q):
+            g = h // (self.n_q // self.n_kv)
+            scores = (q[:, h] @ k[:, g].T) / math.sqrt(d)
+            out[:, h] = torch.softmax(scores.masked_fill(~readable, MASKED), dim=-1) @ v[:, g]
+        return self.linear(out.reshape(n, -1), prefix + "o_proj")
+
+    def forward(self, ids, dtype, kv_dtype=None):
+        """Logits [n, vocab] of every position, in dtype."""
+        self.dtype = dtype
+        h = self.weight("model.embed_tokens.weight")[torch.tensor(ids)]
+        cos, sin = self.angles(len(ids))
+        for i, window in enumerate(windows(self.config)):
+            layer = f"model.layers.{i}."
+            a = self.norm(h, layer + "input_layernorm.weight")
+            h = h + self.attention(a, layer + "self_attn.", window, cos, sin,
+                                   kv_dtype or self.kv_dtype)
+            a = self.norm(h, layer + "post_attention_layernorm.weight")
+            gate, up = self.linear(a, layer + "mlp.gate_proj"), self.linear(a, layer + "mlp.up_proj")
+            h = h + self.linear(torch.nn.functional.silu(gate) * up, layer + "mlp.down_proj")
+        h = self.norm(h, "model.norm.weight")
+        head = "lm_head.weight" if "lm_head.weight" in self.weights else "model.embed_tokens.weight"
+        return h @ self.weight(head).T
