@@ -12,6 +12,7 @@ struct client {
     pthread_cond_t changed;
     struct answer *answers;
     uint64_t next_id;
+    bool pause, paused;
 };
 
 static void fail(const char *what, const char *why)
@@ -100,6 +101,12 @@ static void sink(void *context, const struct engine_event *events, size_t n_even
 {
     struct client *c = context;
     pthread_mutex_lock(&c->mutex);
+    while (c->pause) {
+        c->paused = true;
+        pthread_cond_broadcast(&c->changed);
+        pthread_cond_wait(&c->changed, &c->mutex);
+    }
+    c->paused = false;
     for (size_t i = 0; i < n_events; i++) {
         const struct engine_event *e = &events[i];
         struct answer *a = find(c, e->request);
@@ -242,6 +249,29 @@ void client_wait_tokens(struct client *c, const struct answer *a, uint32_t n)
     pthread_mutex_lock(&c->mutex);
     while (!a->over && a->choices[0].n_tokens < n)
         timed_wait(c, "wait for tokens");
+    pthread_mutex_unlock(&c->mutex);
+}
+
+void client_pause(struct client *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->pause = true;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+void client_wait_paused(struct client *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    while (!c->paused)
+        timed_wait(c, "wait for the pause");
+    pthread_mutex_unlock(&c->mutex);
+}
+
+void client_resume(struct client *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->pause = false;
+    pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->mutex);
 }
 

@@ -1,0 +1,228 @@
+/* The promise: a request's tokens and logprobs are the same bits whatever else is served and however
+ * it is computed. For each model, 28 requests are answered one at a time in one way; then every way of the table
+ * below must give the same bits: alone or all at once, small chunks or one, prefix hit, miss or no cache, a pool so
+ * small that sequences are preempted, other block sizes, other numbers of threads. */
+#include "client.h"
+
+#include "memory/kv_cache.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MODELS QUIRE_SOURCE_DIR "/tests/goldens/models/"
+#define N_PROBES 4u
+#define N_OTHERS 24u
+#define N_REQUESTS (N_PROBES + N_OTHERS)
+#define MAX_PROMPT 160u
+
+struct way {
+    const char *name;
+    uint32_t budget, block_size, n_threads;
+    uint32_t n_kv_blocks; /* starved: beyond what the longest request needs */
+    bool prefix_caching;
+    bool together; /* all requests at once; else one after the other */
+    bool again;    /* a second time: now with prefix hits */
+    bool starved;  /* room for little more than the longest request */
+};
+
+static const struct way reference = {
+    .name = "reference", .budget = 512, .block_size = 16, .n_threads = 1, .n_kv_blocks = 400};
+static const struct way ways[] = {
+    {"chunks of 16, together", 16, 16, 1, 400, false, true, false, false},
+    {"chunks of 48, blocks of 8, 2 threads, miss and hit", 48, 8, 2, 800, true, true, true, false},
+    {"blocks of 32, 3 threads, alone, miss and hit", 512, 32, 3, 200, true, false, true, false},
+    {"starved, chunks of 48", 48, 16, 1, 2, false, true, false, true},
+    {"starved, chunks of 16, blocks of 8, 3 threads, cache", 16, 8, 3, 4, true, true, true, true},
+    {"starved, chunks of 64, blocks of 8, 2 threads, cache", 64, 8, 2, 0, true, true, false, true},
+    {"chunks of 16, blocks of 32, alone", 16, 32, 1, 200, false, false, false, false},
+};
+
+struct model {
+    const char *name, *form;
+    uint32_t n_vocab;
+    uint32_t window; /* of all layers; 0 = some have none */
+};
+
+struct workload {
+    uint32_t prompts[N_REQUESTS][MAX_PROMPT];
+    struct engine_request requests[N_REQUESTS];
+};
+
+static const struct k_logit_bias biases[] = {{7, -100}, {11, 2.5f}, {200, 1}};
+static const uint32_t stop_ids[] = {3, 5};
+
+/* Four requests with everything on, and a crowd of all sorts. */
+static void make_workload(struct workload *w, uint32_t n_vocab)
+{
+    static const uint32_t probe_prompts[N_PROBES] = {150, 77, 90, 33};
+    for (uint32_t i = 0; i < N_REQUESTS; i++) {
+        uint32_t n = i < N_PROBES ? probe_prompts[i] : 4 + i * 37 % (i % 4 ? 12 : 52);
+        client_random_prompt(w->prompts[i], n, n_vocab, i);
+        w->requests[i] = client_request(w->prompts[i], n, i < N_PROBES ? 20 : 12 + i * 11 % 37);
+        struct engine_sampling *s = &w->requests[i].sampling;
+        s->n_logprobs = (int32_t)(i % 4) - 1;
+        s->has_seed = true;
+        s->seed = 1000 + i;
+        s->temperature = i % 3 ? 0.9f : 0;
+        s->top_k = i % 5 ? 0 : 30;
+        s->top_p = i % 2 ? 0.95f : 1;
+    }
+    for (uint32_t i = N_PROBES; i < N_REQUESTS; i += 2)
+        w->requests[i].sampling.ignore_eos = true;
+    memcpy(w->prompts[2], w->prompts[1], 70 * sizeof(uint32_t)); /* 1 and 2 share a prefix */
+    memcpy(w->prompts[9], w->prompts[1], 20 * sizeof(uint32_t));
+
+    struct engine_sampling *greedy = &w->requests[0].sampling;
+    greedy->temperature = 0;
+    greedy->n_logprobs = 5;
+    greedy->n_prompt_logprobs = 3;
+    w->requests[1].n = 3;
+    struct engine_sampling *several = &w->requests[1].sampling;
+    several->n_logprobs = 2;
+    several->repetition_penalty = 1.2f;
+    several->presence_penalty = 0.3f;
+    several->frequency_penalty = 0.2f;
+    w->requests[2].sampling.n_logprobs = 0;
+    struct engine_sampling *biased = &w->requests[3].sampling;
+    biased->temperature = 1.3f;
+    biased->min_p = 0.02f;
+    biased->n_logprobs = 20;
+    biased->n_prompt_logprobs = 0;
+    biased->min_tokens = 4;
+    biased->biases = biases;
+    biased->n_biases = 3;
+    biased->stop_token_ids = stop_ids;
+    biased->n_stop_token_ids = 2;
+    w->requests[10].n = 2;
+}
+
+static struct client *open_way(const struct model *model, const struct way *way)
+{
+    char dir[512];
+    snprintf(dir, sizeof dir, MODELS "%s", model->name);
+    struct engine_options o;
+    engine_options_default(&o);
+    o.gemm_form = model->form;
+    o.max_num_batched_tokens = way->budget;
+    o.block_size = way->block_size;
+    o.n_threads = way->n_threads;
+    o.num_kv_blocks = way->n_kv_blocks;
+    o.prefix_caching = way->prefix_caching;
+    o.max_model_len = 192;
+    if (way->starved) {
+        struct kv_config kv = {.block_tokens = way->block_size, .n_groups = 1};
+        kv.groups[0].window = model->window;
+        o.num_kv_blocks += kv_blocks_needed(&kv, 0, o.max_model_len, way->budget);
+    }
+    return client_open(dir, &o);
+}
+
+static void run(struct client *c, struct workload *w, bool together, struct answer **out)
+{
+    for (uint32_t i = 0; i < N_REQUESTS; i++) {
+        out[i] = client_submit(c, &w->requests[i]);
+        if (!together)
+            client_wait(c, out[i]);
+    }
+    for (uint32_t i = 0; i < N_REQUESTS; i++)
+        client_wait(c, out[i]);
+}
+
+static void compare(const struct model *model, const struct way *way, struct answer **got,
+                    struct answer **want)
+{
+    for (uint32_t i = 0; i < N_REQUESTS; i++)
+        if (!answers_equal(got[i], want[i]))
+            fail_msg("%s, %s: request %u has other bits than alone", model->name, way->name, i);
+}
+
+/* Returns how many sequences were preempted. */
+static uint64_t check_way(const struct model *model, const struct way *way, struct workload *w,
+                      struct answer **want)
+{
+    struct answer *got[N_REQUESTS];
+    struct client *c = open_way(model, way);
+    run(c, w, way->together, got);
+    compare(model, way, got, want);
+    if (way->again) {
+        run(c, w, way->together, got);
+        compare(model, way, got, want);
+        /* Request 2's prompt was seen; prompt logprobs (request 0) take no hits. */
+        assert_true(way->starved || got[2]->choices[0].n_cached > 0);
+        assert_int_equal(got[0]->choices[0].n_cached, 0);
+    }
+    struct engine_stats stats = client_idle_stats(c);
+    assert_int_equal(stats.n_blocks_leaked, 0);
+    client_close(c);
+    return stats.n_preemptions;
+}
+
+/* The reference answers must be worth comparing. */
+static void check_reference(const struct answer *const *want)
+{
+    assert_int_equal(want[0]->n_prompt_logprobs, 149);
+    assert_int_equal(want[3]->n_prompt_logprobs, 32);
+    assert_true(want[0]->choices[0].n_tokens > 1);
+    const struct answer *several = want[1];
+    assert_false(records_equal(&several->choices[0].record, &several->choices[1].record) &&
+                 records_equal(&several->choices[0].record, &several->choices[2].record));
+}
+
+static void check_model(const struct model *model)
+{
+    static struct workload w;
+    struct answer *want[N_REQUESTS];
+    make_workload(&w, model->n_vocab);
+    struct client *c = open_way(model, &reference);
+    run(c, &w, false, want);
+    check_reference((const struct answer *const *)want);
+    uint64_t n_preemptions = 0;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+        n_preemptions += check_way(model, &ways[i], &w, want);
+    assert_true(n_preemptions > 0);
+    client_close(c);
+}
+
+static void qwen2(void **state)
+{
+    (void)state;
+    check_model(&(struct model){"qwen2", "lane", 320, 0});
+}
+
+static void mistral_window(void **state)
+{
+    (void)state;
+    check_model(&(struct model){"mistral", "lane", 320, 24});
+}
+
+static void qwen3(void **state)
+{
+    (void)state;
+    check_model(&(struct model){"qwen3", "lane", 512, 0});
+}
+
+static void two_kv_groups(void **state)
+{
+    (void)state;
+    check_model(&(struct model){"qwen2_window", "lane", 320, 0});
+}
+
+static void qwen3_tile(void **state)
+{
+    (void)state;
+    check_model(&(struct model){"qwen3", "tile", 512, 0});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(qwen2),         cmocka_unit_test(mistral_window),
+        cmocka_unit_test(qwen3),         cmocka_unit_test(two_kv_groups),
+        cmocka_unit_test(qwen3_tile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,287 @@
+/* What each sampling parameter does to an answer, through the whole engine. */
+#include "client.h"
+#include "tiny_model.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define N_PROMPT 20u
+
+static struct tiny_model model;
+static struct client *client;
+static uint32_t prompt[N_PROMPT];
+
+static struct engine_options small_options(void)
+{
+    struct engine_options o;
+    engine_options_default(&o);
+    o.n_threads = 1;
+    o.num_kv_blocks = 200;
+    return o;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    tiny_model_write(&(struct tiny_spec){.seed = 1, .nan_token = -1, .prefix = "model."}, &model);
+    client = client_open(model.dir, &o);
+    client_random_prompt(prompt, N_PROMPT, TINY_VOCAB, 5);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    client_close(client);
+    tiny_model_remove(&model);
+    return 0;
+}
+
+/* eos is ignored, so that answers have the length asked for. */
+static struct engine_request ask_for(uint32_t max_tokens)
+{
+    struct engine_request r = client_request(prompt, N_PROMPT, max_tokens);
+    r.sampling.ignore_eos = true;
+    return r;
+}
+
+static const struct choice_answer *answer_to(struct engine_request *r)
+{
+    return &client_ask(client, r)->choices[0];
+}
+
+static bool same_tokens(const struct choice_answer *a, const struct choice_answer *b)
+{
+    return a->n_tokens == b->n_tokens &&
+           memcmp(a->tokens, b->tokens, a->n_tokens * sizeof *a->tokens) == 0;
+}
+
+static void length_ends(void **state)
+{
+    (void)state;
+    struct engine_request r = ask_for(9);
+    const struct choice_answer *a = answer_to(&r), *b = answer_to(&r);
+    assert_int_equal(a->n_tokens, 9);
+    assert_int_equal(a->finish, ENGINE_FINISH_LENGTH);
+    assert_false(a->has_stop_token);
+    assert_true(same_tokens(a, b));
+}
+
+static void no_tokens(void **state)
+{
+    (void)state;
+    struct engine_request r = ask_for(0);
+    const struct answer *a = client_ask(client, &r);
+    assert_int_equal(a->choices[0].finish, ENGINE_FINISH_LENGTH);
+    assert_int_equal(a->choices[0].n_tokens, 0);
+    r.n = 3;
+    r.sampling.n_prompt_logprobs = 2;
+    a = client_ask(client, &r);
+    assert_int_equal(a->n_prompt_logprobs, N_PROMPT - 1);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(a->choices[i].finish, ENGINE_FINISH_LENGTH);
+    struct engine_request one = client_request(prompt, 1, 0);
+    one.sampling.n_prompt_logprobs = 0;
+    assert_int_equal(client_ask(client, &one)->n_prompt_logprobs, 0);
+}
+
+static void stop_ids(void **state)
+{
+    (void)state;
+    struct engine_request r = ask_for(30);
+    const struct choice_answer *free_running = answer_to(&r);
+    uint32_t stops[2] = {150, free_running->tokens[4]}, first = 0;
+    while (free_running->tokens[first] != stops[1] && free_running->tokens[first] != stops[0])
+        first++;
+    r.sampling.stop_token_ids = stops;
+    r.sampling.n_stop_token_ids = 2;
+    const struct choice_answer *a = answer_to(&r);
+    assert_int_equal(a->finish, ENGINE_FINISH_STOP);
+    assert_int_equal(a->n_tokens, first + 1);
+    assert_true(a->has_stop_token);
+    assert_int_equal(a->stop_token, a->tokens[first]);
+
+    r.sampling.min_tokens = first + 3;
+    a = answer_to(&r);
+    assert_true(a->n_tokens >= first + 3);
+    for (uint32_t i = 0; i < first + 3; i++)
+        assert_true(a->tokens[i] != stops[0] && a->tokens[i] != stops[1]);
+}
+
+static void eos(void **state)
+{
+    (void)state;
+    const struct k_logit_bias to_eos = {TINY_EOS, 100};
+    struct engine_request r = client_request(prompt, N_PROMPT, 8);
+    r.sampling.biases = &to_eos;
+    r.sampling.n_biases = 1;
+    const struct choice_answer *a = answer_to(&r);
+    assert_int_equal(a->n_tokens, 1);
+    assert_int_equal(a->finish, ENGINE_FINISH_STOP);
+    assert_true(a->has_stop_token && a->stop_token == TINY_EOS);
+
+    r.sampling.min_tokens = 3;
+    a = answer_to(&r);
+    assert_int_equal(a->n_tokens, 4);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_true((a->tokens[i] == TINY_EOS) == (i == 3));
+
+    r.sampling.min_tokens = 0;
+    r.sampling.ignore_eos = true;
+    a = answer_to(&r);
+    assert_int_equal(a->n_tokens, 8);
+    assert_int_equal(a->finish, ENGINE_FINISH_LENGTH);
+    assert_int_equal(a->tokens[7], TINY_EOS);
+}
+
+static void biases(void **state)
+{
+    (void)state;
+    struct engine_request r = ask_for(6);
+    r.sampling.n_logprobs = 0;
+    const struct choice_answer *plain = answer_to(&r);
+    struct k_logit_bias bias = {plain->tokens[0], -100};
+    r.sampling.biases = &bias;
+    r.sampling.n_biases = 1;
+    const struct choice_answer *without = answer_to(&r);
+    for (uint32_t i = 0; i < 6; i++)
+        assert_int_not_equal(without->tokens[i], bias.id);
+
+    bias = (struct k_logit_bias){77, 100};
+    const struct choice_answer *only = answer_to(&r);
+    for (uint32_t i = 0; i < 6; i++)
+        assert_int_equal(only->tokens[i], 77);
+
+    /* Logprobs are of the raw logits: what the same token would have had as part of a prompt. */
+    uint32_t longer[N_PROMPT + 1];
+    memcpy(longer, prompt, sizeof prompt);
+    longer[N_PROMPT] = 77;
+    struct engine_request as_prompt = client_request(longer, N_PROMPT + 1, 0);
+    as_prompt.sampling.n_prompt_logprobs = 0;
+    float raw = client_ask(client, &as_prompt)->prompt_logprobs[N_PROMPT];
+    assert_memory_equal(&raw, &only->logprobs[0], sizeof raw);
+}
+
+/* The chosen token is the best of the best twenty once the penalties are subtracted. */
+static void check_penalised(const struct choice_answer *a, float presence, float frequency)
+{
+    for (uint32_t i = 0; i < a->n_tokens; i++) {
+        struct recorded got = record_entry(&a->record, i, K_MAX_LOGPROBS);
+        float best = -INFINITY, chosen = -INFINITY;
+        for (uint32_t j = 0; j < K_MAX_LOGPROBS; j++) {
+            uint32_t count = 0;
+            for (uint32_t k = 0; k < i; k++)
+                count += a->tokens[k] == got.ids[j];
+            float z = got.logprobs[j] - (float)count * frequency - (count ? presence : 0);
+            best = z > best ? z : best;
+            if (got.ids[j] == got.token)
+                chosen = z;
+        }
+        assert_true(best > got.logprobs[K_MAX_LOGPROBS - 1]); /* nothing below can have won */
+        assert_true(chosen >= best - 1e-4f);
+    }
+}
+
+static void penalties(void **state)
+{
+    (void)state;
+    struct engine_request r = ask_for(25);
+    r.sampling.n_logprobs = K_MAX_LOGPROBS;
+    r.sampling.presence_penalty = 1.5f;
+    const struct choice_answer *presence = answer_to(&r);
+    check_penalised(presence, 1.5f, 0);
+    r.sampling.frequency_penalty = 0.8f;
+    check_penalised(answer_to(&r), 1.5f, 0.8f);
+    r.sampling.presence_penalty = 0;
+    check_penalised(answer_to(&r), 0, 0.8f);
+    r.sampling.frequency_penalty = 0;
+    assert_false(same_tokens(answer_to(&r), presence));
+
+    /* A strong repetition penalty holds back the prompt's tokens and every one generated. */
+    r.sampling.repetition_penalty = 1000;
+    const struct choice_answer *a = answer_to(&r);
+    for (uint32_t i = 0; i < a->n_tokens; i++) {
+        for (uint32_t k = 0; k < N_PROMPT; k++)
+            assert_int_not_equal(a->tokens[i], prompt[k]);
+        for (uint32_t k = 0; k < i; k++)
+            assert_int_not_equal(a->tokens[i], a->tokens[k]);
+    }
+}
+
+static void truncation_to_the_best(void **state)
+{
+    (void)state;
+    struct engine_request r = ask_for(10);
+    const struct choice_answer *greedy = answer_to(&r);
+    r.sampling.temperature = 1;
+    r.sampling.has_seed = true;
+    r.sampling.seed = 3;
+    assert_false(same_tokens(answer_to(&r), greedy));
+    r.sampling.top_k = 1;
+    assert_true(same_tokens(answer_to(&r), greedy));
+    r.sampling.top_k = 0;
+    r.sampling.top_p = 1e-6f;
+    assert_true(same_tokens(answer_to(&r), greedy));
+    r.sampling.top_p = 1;
+    r.sampling.min_p = 1;
+    assert_true(same_tokens(answer_to(&r), greedy));
+}
+
+static void choices_and_seeds(void **state)
+{
+    (void)state;
+    struct engine_request r = ask_for(12);
+    r.sampling.temperature = 1;
+    r.sampling.has_seed = true;
+    r.sampling.seed = 42;
+    const struct choice_answer *one = answer_to(&r);
+    assert_true(same_tokens(one, answer_to(&r)));
+    r.n = 4;
+    const struct answer *four = client_ask(client, &r);
+    assert_true(same_tokens(one, &four->choices[0]));
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t j = 0; j < i; j++)
+            assert_false(same_tokens(&four->choices[i], &four->choices[j]));
+    r.n = 1;
+    r.sampling.seed = 43;
+    assert_false(same_tokens(one, answer_to(&r)));
+    r.sampling.has_seed = false;
+    const struct choice_answer *a = answer_to(&r);
+    assert_false(same_tokens(a, answer_to(&r)));
+}
+
+static void engine_seed(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    o.has_seed = true;
+    o.seed = 7;
+    struct client *first = client_open(model.dir, &o), *second = client_open(model.dir, &o);
+    struct engine_request r = ask_for(12);
+    r.sampling.temperature = 1;
+    const struct answer *a[2] = {client_ask(first, &r), client_ask(first, &r)};
+    const struct answer *b[2] = {client_ask(second, &r), client_ask(second, &r)};
+    assert_true(answers_equal(a[0], b[0]) && answers_equal(a[1], b[1]));
+    assert_false(answers_equal(a[0], a[1]));
+    client_close(first);
+    client_close(second);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(length_ends), cmocka_unit_test(no_tokens),
+        cmocka_unit_test(stop_ids),    cmocka_unit_test(eos),
+        cmocka_unit_test(biases),      cmocka_unit_test(penalties),
+        cmocka_unit_test(truncation_to_the_best),
+        cmocka_unit_test(choices_and_seeds),
+        cmocka_unit_test(engine_seed),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
