@@ -343,6 +343,7 @@ int safetensors_find(const struct safetensors *st, const char *name,
                           "%.100s: tensor '%.150s': shape: %u dimensions, at most %d are supported",
                           file, name, entry->n_dims, SAFETENSORS_MAX_DIMS);
     out->name = entry->name;
+    out->file = file;
     out->dtype = entry->dtype;
     out->n_dims = entry->n_dims;
     memcpy(out->shape, entry->shape, sizeof out->shape);

@@ -45,7 +45,7 @@ static int find(struct binder *b, const char *name, uint64_t rows, uint64_t cols
     shape_text(want, n_dims, expected, sizeof expected);
     shape_text(out->shape, out->n_dims, got, sizeof got);
     return quire_fail(b->err, QUIRE_INVALID, "%.100s: %s: expected %s, as config.json says, got %s",
-                      out->file ? out->file : "safetensors", name, expected, got);
+                      out->file, name, expected, got);
 }
 
 /* "model.layers.3.mlp.up_proj.weight" */
@@ -65,7 +65,7 @@ static int matrix_view(struct binder *b, const char *name, uint32_t rows, uint32
     if (!b->backend->ops->supports_form(b->backend, b->form, t.dtype))
         return quire_fail(b->err, QUIRE_INVALID,
                           "%.100s: %s is %s: --gemm-form %s does not take such weights on %s",
-                          t.file ? t.file : "safetensors", name, k_dtype_name(t.dtype),
+                          t.file, name, k_dtype_name(t.dtype),
                           b->form == K_FORM_TILE ? "tile" : "lane", b->backend->ops->name);
     *out = (struct k_weight_view){
         .data = t.data,

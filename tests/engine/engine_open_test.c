@@ -1,0 +1,310 @@
+/* What engine_open() accepts and refuses, and the memory plan to the byte. */
+#include "client.h"
+#include "tiny_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct engine_options small_options(void)
+{
+    struct engine_options o;
+    engine_options_default(&o);
+    o.n_threads = 1;
+    o.num_kv_blocks = 64;
+    return o;
+}
+
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+static void refuse_model(const struct tiny_spec *spec, int n_words, const char *const *words)
+{
+    struct tiny_model model;
+    struct engine_options o = small_options();
+    struct quire_error err;
+    tiny_model_write(spec, &model);
+    assert_null(client_try_open(model.dir, &o, &err));
+    for (int i = 0; i < n_words; i++)
+        if (!strstr(err.text, words[i]))
+            fail_msg("\"%s\" does not say \"%s\"", err.text, words[i]);
+    tiny_model_remove(&model);
+}
+
+static void wrong_shapes(void **state)
+{
+    (void)state;
+    struct tiny_spec spec = {.seed = 1, .nan_token = -1, .prefix = "model."};
+    spec.break_shape = "model.layers.1.mlp.up_proj.weight";
+    refuse_model(&spec, 4, (const char *const[]){"model.safetensors", spec.break_shape,
+                                                 "expected [48, 32]", "got [49, 32]"});
+    spec.break_shape = "model.layers.0.input_layernorm.weight";
+    refuse_model(&spec, 3,
+                 (const char *const[]){spec.break_shape, "expected [32]", "got [33]"});
+    spec.break_shape = "lm_head.weight";
+    refuse_model(&spec, 2, (const char *const[]){spec.break_shape, "expected [200, 32]"});
+}
+
+static void missing_tensors(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "model.embed_tokens.weight", "lm_head.weight", "model.norm.weight",
+        "model.layers.1.self_attn.k_proj.weight", "model.layers.0.post_attention_layernorm.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct tiny_spec spec = {.seed = 1, .nan_token = -1, .prefix = "model.", .omit = names[i]};
+        refuse_model(&spec, 2, (const char *const[]){names[i], "missing"});
+    }
+}
+
+static void names_without_prefix(void **state)
+{
+    (void)state;
+    struct answer *answers[2];
+    struct client *clients[2];
+    struct engine_options o = small_options();
+    uint32_t prompt[30];
+    client_random_prompt(prompt, 30, TINY_VOCAB, 1);
+    for (int i = 0; i < 2; i++) {
+        struct tiny_model model;
+        tiny_model_write(
+            &(struct tiny_spec){.seed = 4, .nan_token = -1, .prefix = i ? "" : "model."}, &model);
+        clients[i] = client_open(model.dir, &o);
+        tiny_model_remove(&model); /* mapped by now */
+        struct engine_request r = client_request(prompt, 30, 10);
+        r.sampling.n_logprobs = 3;
+        answers[i] = client_ask(clients[i], &r);
+    }
+    assert_true(answers_equal(answers[0], answers[1]));
+    client_close(clients[0]);
+    client_close(clients[1]);
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static struct tiny_model model;
+
+static int set_up(void **state)
+{
+    (void)state;
+    tiny_model_write(&(struct tiny_spec){.seed = 1, .nan_token = -1, .prefix = "model."}, &model);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    tiny_model_remove(&model);
+    return 0;
+}
+
+static void refuse(const struct engine_options *o, int status, const char *word)
+{
+    struct quire_error err = {""};
+    struct engine *e;
+    struct engine_options options = *o;
+    options.model_dir = model.dir;
+    assert_int_equal(engine_open(&options, NULL, NULL, &e, &err), status);
+    assert_null(e);
+    if (!strstr(err.text, word))
+        fail_msg("\"%s\" does not say \"%s\"", err.text, word);
+}
+
+#define REFUSE(field, value, status, word)                                                         \
+    do {                                                                                           \
+        struct engine_options o_ = small_options();                                                \
+        o_.field = value;                                                                          \
+        refuse(&o_, status, word);                                                                 \
+    } while (0)
+
+static void bad_options(void **state)
+{
+    (void)state;
+    REFUSE(device, "tpu", QUIRE_INVALID, "tpu");
+    REFUSE(device, "cuda", QUIRE_UNSUPPORTED, "cuda");
+    REFUSE(dtype, "int8", QUIRE_INVALID, "--dtype");
+    REFUSE(dtype, "bfloat16", QUIRE_UNSUPPORTED, "stored as float32");
+    REFUSE(kv_cache_dtype, "fp8", QUIRE_UNSUPPORTED, "--kv-cache-dtype");
+    REFUSE(kv_cache_dtype, "bfloat16", QUIRE_UNSUPPORTED, "--kv-cache-dtype");
+    REFUSE(gemm_form, "tile", QUIRE_UNSUPPORTED, "--gemm-form tile");
+    REFUSE(gemm_form, "round", QUIRE_INVALID, "--gemm-form");
+    REFUSE(scheduling_policy, "lottery", QUIRE_INVALID, "fcfs");
+    REFUSE(max_model_len, 257, QUIRE_INVALID, "max_position_embeddings");
+    REFUSE(block_size, 12, QUIRE_INVALID, "--block-size");
+    REFUSE(kv_cache_memory, 1 << 20, QUIRE_INVALID, "give one");
+    REFUSE(num_kv_blocks, UINT32_MAX, QUIRE_INVALID, "--num-kv-blocks");
+    REFUSE(kv_cache_memory, 1, QUIRE_INVALID, "--kv-cache-memory");
+    REFUSE(max_num_seqs, 1u << 17, QUIRE_INVALID, "--max-num-seqs");
+    REFUSE(max_num_batched_tokens, UINT32_MAX, QUIRE_INVALID, "--max-num-batched-tokens");
+    REFUSE(n_threads, 100000, QUIRE_INVALID, "threads");
+    REFUSE(max_queued_requests, UINT32_MAX, QUIRE_INVALID, "--max-num-queued-reqs");
+}
+
+static void dtype_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"auto", "float32", "float", "fp32"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct engine_options o = small_options();
+        o.dtype = names[i];
+        struct client *c = client_open(model.dir, &o);
+        assert_int_equal(engine_info(client_engine(c))->plan->kv_dtype, K_F32);
+        client_close(c);
+    }
+}
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+/* Qwen2.5-0.5B's sizes. */
+static struct model_desc half_billion(void)
+{
+    struct model_desc d = {.dtype = K_BF16,
+                           .vocab_size = 151936,
+                           .hidden_size = 896,
+                           .n_layers = 24,
+                           .n_q_heads = 14,
+                           .n_kv_heads = 2,
+                           .head_dim = 64,
+                           .intermediate_size = 4864,
+                           .max_position = 32768,
+                           .q_bias = true,
+                           .k_bias = true,
+                           .v_bias = true};
+    return d;
+}
+
+static void plan_to_the_byte(void **state)
+{
+    (void)state;
+    struct model_desc d = half_billion();
+    struct engine_options o;
+    struct engine_plan p;
+    struct quire_error err;
+    engine_options_default(&o);
+    o.device = "ref";
+    o.n_threads = 4;
+    o.num_kv_blocks = 3000;
+    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_OK);
+    assert_int_equal(p.block_tokens, 16);
+    assert_int_equal(p.max_num_seqs, 64);
+    assert_int_equal(p.max_num_batched_tokens, 512);
+    assert_int_equal(p.max_logit_rows, 64);
+    assert_int_equal(p.max_model_len, 32768);
+    assert_int_equal(p.weight_dtype, K_BF16);
+    assert_int_equal(p.kv_dtype, K_F16);
+    assert_int_equal(p.n_kv_groups, 1);
+    /* K and V: 2 heads of 64 in f16 for 16 tokens in 24 layers. */
+    assert_int_equal(p.kv_block_bytes, 2 * 2 * 64 * 2 * 16 * 24);
+    assert_int_equal(p.groups[0].n_blocks, 3000);
+    assert_int_equal(p.kv_bytes, 3000 * p.kv_block_bytes);
+    assert_int_equal(p.logits_bytes, 64ull * 151936 * 4);
+    /* Two norms and the qkv bias a layer, the last norm, 32 frequencies. */
+    assert_int_equal(p.param_bytes, 4 * (24 * (2 * 896 + 1152) + 896 + 32));
+    /* 3 input rows of 512, 64 rows of 16 bytes, 64 logit rows, 64 tables of 2048 entries; then residual, normed and
+     * delta, gate_up, silu, angles, and the gathered rows. */
+    assert_int_equal(p.activation_bytes,
+                     4 * (3 * 512 + 4 * 64 + 64 + 64 * 2048) +
+                         4 * (512 * (3 * 896 + 2 * 4864 + 4864 + 64) + 64 * 896));
+    assert_int_equal(p.total_bytes, p.param_bytes + p.activation_bytes + p.logits_bytes +
+                                        p.workspace_bytes + p.kv_bytes);
+    assert_int_equal(p.weight_bytes, 988000000);
+
+    o.num_kv_blocks = 0;
+    o.kv_cache_memory = 3000 * p.kv_block_bytes + 17;
+    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_OK);
+    assert_int_equal(p.groups[0].n_blocks, 3000);
+}
+
+static void plan_with_windows(void **state)
+{
+    (void)state;
+    struct model_desc d = half_billion();
+    struct engine_options o;
+    struct engine_plan p;
+    struct quire_error err;
+    engine_options_default(&o);
+    o.device = "cpu";
+    o.num_kv_blocks = 5000;
+    o.max_num_seqs = 4;
+    o.max_num_batched_tokens = 64;
+    for (uint32_t l = 1; l < d.n_layers; l++)
+        d.window[l] = l % 2 ? 128 : 0;
+    assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_OK);
+    assert_int_equal(p.n_kv_groups, 2);
+    assert_int_equal(p.groups[0].window, 0);
+    assert_int_equal(p.groups[0].n_layers, 12);
+    assert_int_equal(p.groups[0].n_blocks, 5000);
+    assert_int_equal(p.groups[1].window, 128);
+    assert_int_equal(p.groups[1].n_layers, 12);
+    /* A sequence reads 127 earlier positions beside 64 new ones: at most 13 blocks it can touch. */
+    assert_in_range(p.groups[1].n_blocks, 4 * 12, 4 * 13);
+    assert_int_equal(p.kv_bytes, p.groups[0].n_blocks * p.groups[0].block_bytes +
+                                     p.groups[1].n_blocks * p.groups[1].block_bytes);
+    for (uint32_t l = 0; l < 5; l++)
+        d.window[l] = 100 + l;
+    assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_UNSUPPORTED);
+}
+
+static void plan_says_what_to_change(void **state)
+{
+    (void)state;
+    struct model_desc d = half_billion();
+    struct engine_options o;
+    struct engine_plan p;
+    struct quire_error err;
+    engine_options_default(&o);
+    o.num_kv_blocks = 100;
+    o.max_model_len = 4096;
+    assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_INVALID);
+    assert_string_equal(err.text, "--max-model-len 4096 needs 256 blocks of 16 tokens,"
+                                  " --num-kv-blocks gives 100: lower it to 1600 or raise"
+                                  " --num-kv-blocks");
+    o.max_model_len = 0;
+    assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_OK);
+    assert_int_equal(p.max_model_len, 1600);
+    o.kv_cache_memory = 1u << 30;
+    assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_INVALID);
+
+    /* By default: a share of what is free, never more than 4 GiB, and enough for one request. */
+    o.num_kv_blocks = 0;
+    o.kv_cache_memory = 0;
+    assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_OK);
+    assert_true(p.kv_bytes <= 4ull << 30);
+    assert_true((uint64_t)p.groups[0].n_blocks * p.block_tokens >= p.max_model_len);
+}
+
+static void sizes_overflow(void **state)
+{
+    (void)state;
+    struct model_desc d = half_billion();
+    struct engine_options o;
+    struct engine_plan p;
+    struct quire_error err;
+    engine_options_default(&o);
+    d.n_layers = MODEL_MAX_LAYERS;
+    d.n_q_heads = d.n_kv_heads = 1u << 14;
+    d.head_dim = 256;
+    d.hidden_size = 1u << 20;
+    d.max_position = 1u << 26;
+    o.max_num_batched_tokens = 1u << 20;
+    o.max_num_seqs = 65536;
+    o.num_kv_blocks = 1u << 27;
+    int status = engine_plan_make(&o, &d, UINT64_MAX, &p, &err);
+    assert_true(status == QUIRE_INVALID || p.total_bytes == UINT64_MAX ||
+                p.total_bytes > 1ull << 60);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_shapes),     cmocka_unit_test(missing_tensors),
+        cmocka_unit_test(names_without_prefix),
+        cmocka_unit_test(bad_options),      cmocka_unit_test(dtype_names),
+        cmocka_unit_test(plan_to_the_byte), cmocka_unit_test(plan_with_windows),
+        cmocka_unit_test(plan_says_what_to_change),
+        cmocka_unit_test(sizes_overflow),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

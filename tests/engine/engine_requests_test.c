@@ -1,0 +1,486 @@
+/* The life of requests: refused, queued, cancelled, broken, cut short by drain and close. */
+#include "client.h"
+#include "tiny_model.h"
+
+#include "engine/engine_internal.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define N_PROMPT 24u
+#define NAN_TOKEN 7u
+#define MAX_LEN 256u
+
+static struct tiny_model model;
+static uint32_t prompt[MAX_LEN + 1];
+
+static int set_up(void **state)
+{
+    (void)state;
+    tiny_model_write(&(struct tiny_spec){.seed = 2, .nan_token = NAN_TOKEN, .prefix = "model."},
+                     &model);
+    client_random_prompt(prompt, MAX_LEN + 1, TINY_VOCAB, 9);
+    for (uint32_t i = 0; i <= MAX_LEN; i++)
+        if (prompt[i] == NAN_TOKEN)
+            prompt[i]++;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    tiny_model_remove(&model);
+    return 0;
+}
+
+static struct engine_options small_options(void)
+{
+    struct engine_options o;
+    engine_options_default(&o);
+    o.n_threads = 1;
+    o.num_kv_blocks = 64;
+    return o;
+}
+
+static const struct k_logit_bias no_nan = {NAN_TOKEN, -INFINITY};
+
+/* Greedy, eos ignored, and never the token whose embedding is NaN. */
+static struct engine_request ask_for(uint32_t max_tokens)
+{
+    struct engine_request r = client_request(prompt, N_PROMPT, max_tokens);
+    r.sampling.ignore_eos = true;
+    r.sampling.biases = &no_nan;
+    r.sampling.n_biases = 1;
+    r.sampling.n_logprobs = 1;
+    return r;
+}
+
+/* ---- what is refused ------------------------------------------------------------------------- */
+
+static const struct k_logit_bias twice[] = {{3, 1}, {4, 1}, {3, 2}};
+static const struct k_logit_bias outside = {TINY_VOCAB, 1};
+static const struct k_logit_bias nan_bias = {3, NAN};
+static const uint32_t stop_outside = TINY_VOCAB;
+static const uint32_t prompt_outside[] = {1, 2, TINY_VOCAB};
+
+enum wrong {
+    EMPTY, OUTSIDE, TOO_LONG, FAR_TOO_LONG, NO_CHOICE, MANY_CHOICES, TEMPERATURE, TEMPERATURE_NAN,
+    TOP_P, TOP_P_NAN, MIN_P, REPETITION, REPETITION_INF, PRESENCE, FREQUENCY, LOGPROBS,
+    PROMPT_LOGPROBS, MIN_TOKENS, STOP_OUTSIDE, BIAS_OUTSIDE, BIAS_NAN, BIAS_TWICE, N_WRONG
+};
+static const char *const named[N_WRONG] = {
+    "prompt:", "prompt:", "max_tokens:", "max_tokens:", "n:", "n:", "temperature:", "temperature:",
+    "top_p:", "top_p:", "min_p:", "repetition_penalty:", "repetition_penalty:",
+    "presence_penalty:", "frequency_penalty:", "logprobs:", "prompt_logprobs:", "min_tokens:",
+    "stop_token_ids:", "logit_bias:", "logit_bias:", "logit_bias:",
+};
+
+static void make_wrong(struct engine_request *r, enum wrong what)
+{
+    struct engine_sampling *s = &r->sampling;
+    switch (what) {
+    case EMPTY: r->n_prompt = 0; break;
+    case OUTSIDE: r->prompt = prompt_outside, r->n_prompt = 3; break;
+    case TOO_LONG: r->n_prompt = MAX_LEN; break;
+    case FAR_TOO_LONG: r->max_tokens = UINT32_MAX; break;
+    case NO_CHOICE: r->n = 0; break;
+    case MANY_CHOICES: r->n = 129; break;
+    case TEMPERATURE: s->temperature = -0.1f; break;
+    case TEMPERATURE_NAN: s->temperature = NAN; break;
+    case TOP_P: s->top_p = 0; break;
+    case TOP_P_NAN: s->top_p = NAN; break;
+    case MIN_P: s->min_p = 1.5f; break;
+    case REPETITION: s->repetition_penalty = 0; break;
+    case REPETITION_INF: s->repetition_penalty = INFINITY; break;
+    case PRESENCE: s->presence_penalty = 2.5f; break;
+    case FREQUENCY: s->frequency_penalty = -INFINITY; break;
+    case LOGPROBS: s->n_logprobs = 21; break;
+    case PROMPT_LOGPROBS: s->n_prompt_logprobs = -2; break;
+    case MIN_TOKENS: s->min_tokens = 6; break;
+    case STOP_OUTSIDE: s->stop_token_ids = &stop_outside, s->n_stop_token_ids = 1; break;
+    case BIAS_OUTSIDE: s->biases = &outside; break;
+    case BIAS_NAN: s->biases = &nan_bias; break;
+    case BIAS_TWICE: s->biases = twice, s->n_biases = 3; break;
+    case N_WRONG: break;
+    }
+}
+
+static void bad_parameters(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    struct client *c = client_open(model.dir, &o);
+    for (int what = 0; what < N_WRONG; what++) {
+        struct engine_request r = ask_for(5);
+        struct quire_error err;
+        int status;
+        make_wrong(&r, (enum wrong)what);
+        assert_null(client_try(c, &r, &status, NULL, &err));
+        assert_int_equal(status, QUIRE_INVALID);
+        if (strncmp(err.text, named[what], strlen(named[what])) != 0)
+            fail_msg("case %d: \"%s\" does not begin with %s", what, err.text, named[what]);
+        struct engine_request good = ask_for(2);
+        assert_int_equal(client_ask(c, &good)->choices[0].n_tokens, 2);
+    }
+    client_close(c);
+}
+
+static void ids_are_unique_while_live(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    struct client *c = client_open(model.dir, &o);
+    struct engine_request r = ask_for(20);
+    struct quire_error err;
+    client_pause(c);
+    struct answer *a = client_submit(c, &r);
+    client_wait_paused(c);
+    assert_int_equal(engine_submit(client_engine(c), &r, NULL, &err), QUIRE_INVALID);
+    client_resume(c);
+    client_wait(c, a);
+    client_close(c);
+}
+
+/* ---- the queue ------------------------------------------------------------------------------- */
+
+static void queue_is_bounded(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    o.max_num_seqs = 1;
+    o.max_queued_requests = 3;
+    struct client *c = client_open(model.dir, &o);
+    struct engine_request r = ask_for(20);
+    struct quire_error err;
+    struct answer *a[3];
+    uint32_t retry = 0;
+    int status;
+    client_pause(c);
+    a[0] = client_submit(c, &r);
+    client_wait_paused(c); /* it runs; the queue is empty */
+    r.n = 2;
+    a[1] = client_submit(c, &r);
+    assert_null(client_try(c, &r, &status, &retry, &err)); /* 2 + 2 choices are one too many */
+    assert_int_equal(status, QUIRE_EXHAUSTED);
+    assert_in_range(retry, 500, 60000);
+    r.n = 1;
+    a[2] = client_submit(c, &r);
+    assert_null(client_try(c, &r, &status, &retry, &err));
+    struct engine_stats stats;
+    engine_stats(client_engine(c), &stats);
+    assert_int_equal(stats.n_running, 1);
+    assert_int_equal(stats.n_waiting, 3);
+    assert_int_equal(stats.n_waiting_tokens, 2 * N_PROMPT);
+    client_resume(c);
+    for (int i = 0; i < 3; i++)
+        client_wait(c, a[i]);
+    assert_true(client_ask(c, &r)->over);
+    client_close(c);
+}
+
+static void queued_tokens_are_bounded(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    o.max_num_seqs = 1;
+    o.max_queued_tokens = 30;
+    struct client *c = client_open(model.dir, &o);
+    struct engine_request r = ask_for(20);
+    struct quire_error err;
+    int status;
+    uint32_t retry = 0;
+    client_pause(c);
+    struct answer *running = client_submit(c, &r);
+    client_wait_paused(c);
+    r.n_prompt = 40; /* alone in the queue it is taken, though longer than the bound */
+    struct answer *waiting = client_submit(c, &r);
+    r.n_prompt = 1;
+    assert_null(client_try(c, &r, &status, &retry, &err));
+    assert_int_equal(status, QUIRE_EXHAUSTED);
+    assert_in_range(retry, 500, 60000);
+    client_resume(c);
+    client_wait(c, running);
+    client_wait(c, waiting);
+    client_close(c);
+}
+
+static void a_lone_request_passes_a_short_queue(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    o.max_queued_requests = 1;
+    o.max_num_seqs = 4;
+    struct client *c = client_open(model.dir, &o);
+    struct engine_request r = ask_for(3);
+    r.n = 128;
+    const struct answer *a = client_ask(c, &r);
+    for (uint32_t i = 0; i < 128; i++)
+        assert_int_equal(a->choices[i].n_tokens, 3);
+    client_close(c);
+}
+
+/* ---- cancels --------------------------------------------------------------------------------- */
+
+static void cancel_storm(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    o.max_num_seqs = 8;
+    o.max_num_batched_tokens = 32;
+    struct client *c = client_open(model.dir, &o);
+    struct engine_request probe = ask_for(30), r = ask_for(40);
+    const struct answer *alone = client_ask(c, &probe);
+    struct answer *a[200], *during = NULL;
+    for (uint32_t i = 0; i < 200; i++) {
+        r.n = 1 + i % 3;
+        r.n_prompt = 1 + i * 7 % 150;
+        a[i] = client_submit(c, &r);
+        if (i == 60)
+            during = client_submit(c, &probe);
+        if (i % 2)
+            engine_cancel_choice(client_engine(c), a[i / 2]->id, i % 3);
+        if (i % 5)
+            engine_cancel(client_engine(c), a[i]->id);
+        if (i % 10 == 9)
+            client_wait_tokens(c, a[i / 10 * 10], 3);
+    }
+    engine_cancel(client_engine(c), 12345678); /* unknown: nothing happens */
+    uint32_t n_cancelled = 0, n_finished = 0;
+    for (uint32_t i = 0; i < 200; i++) {
+        client_wait(c, a[i]);
+        for (uint32_t j = 0; j < a[i]->n; j++) {
+            n_cancelled += a[i]->choices[j].finish == ENGINE_FINISH_CANCELLED;
+            n_finished += a[i]->choices[j].finish == ENGINE_FINISH_LENGTH;
+        }
+    }
+    client_wait(c, during);
+    assert_true(answers_equal(alone, during));
+    assert_true(n_cancelled > 100 && n_finished > 10);
+    assert_true(answers_equal(alone, client_ask(c, &probe)));
+    struct engine_stats stats = client_idle_stats(c);
+    assert_int_equal(stats.n_blocks_leaked, 0);
+    assert_true(stats.kv_usage == 0);
+    client_close(c);
+}
+
+static void one_choice_is_cancelled(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    struct client *c = client_open(model.dir, &o);
+    struct engine_request r = ask_for(60);
+    r.n = 3;
+    client_pause(c);
+    struct answer *a = client_submit(c, &r);
+    client_wait_paused(c);
+    engine_cancel_choice(client_engine(c), a->id, 1);
+    engine_cancel_choice(client_engine(c), a->id, 3); /* there is none: nothing happens */
+    client_resume(c);
+    client_wait(c, a);
+    assert_int_equal(a->choices[0].finish, ENGINE_FINISH_LENGTH);
+    assert_int_equal(a->choices[1].finish, ENGINE_FINISH_CANCELLED);
+    assert_int_equal(a->choices[2].finish, ENGINE_FINISH_LENGTH);
+    client_close(c);
+}
+
+/* ---- one request's fault --------------------------------------------------------------------- */
+
+static void nan_ends_its_own_request(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    struct client *c = client_open(model.dir, &o);
+    struct engine_request good = ask_for(20), bad = ask_for(20), later = ask_for(20);
+    const struct answer *alone = client_ask(c, &good);
+
+    uint32_t poisoned[N_PROMPT];
+    memcpy(poisoned, prompt, sizeof poisoned);
+    poisoned[10] = NAN_TOKEN;
+    bad.prompt = poisoned;
+    bad.n = 2;
+    const struct k_logit_bias force = {NAN_TOKEN, 100};
+    later.sampling.biases = &force; /* draws the token, then cannot go on */
+    client_pause(c);
+    struct answer *first = client_submit(c, &good);
+    client_wait_paused(c);
+    struct answer *b = client_submit(c, &bad), *l = client_submit(c, &later);
+    struct answer *beside = client_submit(c, &good);
+    client_resume(c);
+    struct answer *all[] = {first, b, l, beside};
+    for (int i = 0; i < 4; i++)
+        client_wait(c, all[i]);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(b->choices[i].finish, ENGINE_FINISH_ERROR);
+        assert_int_equal(b->choices[i].n_tokens, 0);
+        assert_non_null(strstr(b->choices[i].message, "logits"));
+    }
+    assert_int_equal(l->choices[0].finish, ENGINE_FINISH_ERROR);
+    assert_int_equal(l->choices[0].n_tokens, 1);
+    assert_true(answers_equal(alone, first));
+    assert_true(answers_equal(alone, beside));
+    assert_true(answers_equal(alone, client_ask(c, &good)));
+    assert_int_equal(client_idle_stats(c).n_blocks_leaked, 0);
+    client_close(c);
+}
+
+static void everything_forbidden(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    struct client *c = client_open(model.dir, &o);
+    uint32_t all[TINY_VOCAB];
+    for (uint32_t i = 0; i < TINY_VOCAB; i++)
+        all[i] = i;
+    struct engine_request r = ask_for(4);
+    r.sampling.stop_token_ids = all;
+    r.sampling.n_stop_token_ids = TINY_VOCAB;
+    r.sampling.min_tokens = 1;
+    assert_int_equal(client_ask(c, &r)->choices[0].finish, ENGINE_FINISH_ERROR);
+    r.sampling.min_tokens = 0;
+    assert_int_equal(client_ask(c, &r)->choices[0].finish, ENGINE_FINISH_STOP);
+    client_close(c);
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+static void close_during_work(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    o.max_num_seqs = 4;
+    struct client *c = client_open(model.dir, &o);
+    struct engine_request r = ask_for(200);
+    r.n_prompt = 30;
+    struct answer *a[12];
+    client_pause(c);
+    for (int i = 0; i < 12; i++)
+        a[i] = client_submit(c, &r);
+    client_wait_paused(c);
+    mailbox_close(client_engine(c)->mailbox); /* as engine_close() begins: nothing can finish in between */
+    client_resume(c);
+    client_stop_engine(c);
+    for (int i = 0; i < 12; i++) {
+        assert_true(a[i]->over);
+        assert_int_equal(a[i]->choices[0].finish, ENGINE_FINISH_CANCELLED);
+    }
+    client_close(c);
+}
+
+static void drain_finishes_what_runs(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    struct client *c = client_open(model.dir, &o);
+    struct engine_request r = ask_for(50);
+    struct quire_error err;
+    struct engine_stats stats;
+    int status;
+    uint32_t retry = 0;
+    client_pause(c);
+    struct answer *a = client_submit(c, &r), *b = client_submit(c, &r);
+    client_wait_paused(c);
+    engine_drain(client_engine(c));
+    assert_null(client_try(c, &r, &status, &retry, &err));
+    assert_int_equal(status, QUIRE_EXHAUSTED);
+    assert_in_range(retry, 500, 60000);
+    engine_stats(client_engine(c), &stats);
+    assert_true(stats.draining);
+    client_resume(c);
+    client_wait(c, a);
+    client_wait(c, b);
+    assert_int_equal(b->choices[0].n_tokens, 50);
+    client_close(c);
+}
+
+/* A backend that breaks in the middle of a step. */
+static const struct k_backend_ops *whole_ops;
+static int n_gemms_left;
+
+static int breaking_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err)
+{
+    if (n_gemms_left-- <= 0)
+        return quire_fail(err, QUIRE_INTERNAL, "the device has gone");
+    return whole_ops->gemm(b, a, err);
+}
+
+static void a_dead_backend_tells_everybody(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    o.max_num_seqs = 2;
+    struct client *c = client_open(model.dir, &o);
+    struct k_backend *backend = client_engine(c)->backend;
+    whole_ops = backend->ops;
+    struct k_backend_ops breaking = *whole_ops;
+    breaking.gemm = breaking_gemm;
+    n_gemms_left = 100;
+    backend->ops = &breaking; /* the engine thread sleeps until the first submit */
+
+    struct engine_request r = ask_for(100);
+    struct answer *a[5];
+    r.n = 2;
+    client_pause(c);
+    for (int i = 0; i < 5; i++)
+        a[i] = client_submit(c, &r);
+    client_wait_paused(c);
+    client_resume(c);
+    for (int i = 0; i < 5; i++) {
+        client_wait(c, a[i]);
+        for (uint32_t j = 0; j < 2; j++) {
+            assert_int_equal(a[i]->choices[j].finish, ENGINE_FINISH_ERROR);
+            assert_non_null(strstr(a[i]->choices[j].message, "the device has gone"));
+        }
+    }
+    struct quire_error err;
+    struct engine_stats stats;
+    int status;
+    assert_null(client_try(c, &r, &status, NULL, &err));
+    assert_int_equal(status, QUIRE_INTERNAL);
+    engine_stats(client_engine(c), &stats);
+    assert_true(stats.dead);
+    client_close(c);
+}
+
+static void counters(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    struct client *c = client_open(model.dir, &o);
+    struct engine_request r = ask_for(10);
+    r.n = 2;
+    r.n_prompt = 40;
+    client_ask(c, &r);
+    const struct answer *again = client_ask(c, &r);
+    assert_int_equal(again->choices[0].n_cached, 32); /* two blocks; the last position is computed */
+    struct engine_stats stats = client_idle_stats(c);
+    assert_int_equal(stats.n_prompt_tokens, 80);
+    assert_int_equal(stats.n_generation_tokens, 40);
+    assert_true(stats.n_steps >= 20 && stats.n_prefix_hits >= 32);
+    assert_false(stats.dead || stats.draining);
+    client_close(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_parameters),
+        cmocka_unit_test(ids_are_unique_while_live),
+        cmocka_unit_test(queue_is_bounded),
+        cmocka_unit_test(queued_tokens_are_bounded),
+        cmocka_unit_test(a_lone_request_passes_a_short_queue),
+        cmocka_unit_test(cancel_storm),
+        cmocka_unit_test(one_choice_is_cancelled),
+        cmocka_unit_test(nan_ends_its_own_request),
+        cmocka_unit_test(everything_forbidden),
+        cmocka_unit_test(close_during_work),
+        cmocka_unit_test(drain_finishes_what_runs),
+        cmocka_unit_test(a_dead_backend_tells_everybody),
+        cmocka_unit_test(counters),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
