@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 
-use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Value;
-use minijinja::{AutoEscape, Environment, ErrorKind};
+use minijinja::{Environment, ErrorKind};
 use serde_json::{Map, Value as Json};
 
 use crate::error::{Error, Result, Status};
 use crate::load::MAX_TEMPLATE_BYTES;
+use crate::jinja::{self, Raised};
 use crate::python;
 
-/// Instructions of one rendering. The longest chat of the largest real template needs a hundredth.
-const FUEL: u64 = 20_000_000;
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
 /// Where the text of a message to be continued ends, while it is being rendered.
 const CONTINUE_TAG: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
@@ -116,10 +114,11 @@ impl Templates {
             sources = config_templates(config.get("chat_template"))
                 .map_err(|e| e.at("tokenizer_config.json: chat_template"))?;
         }
-        let mut environment = new_environment()?;
+        let mut environment = jinja::environment()
+            .map_err(|e| Error::new(Status::Internal, one_line(&e)))?;
         let mut names = BTreeMap::new();
         for (name, source) in sources {
-            let source = plain_generation_blocks(&source);
+            let source = jinja::plain_generation_blocks(&source);
             let failure = match environment.add_template_owned(name.clone(), source) {
                 Ok(()) => None,
                 Err(e) => Some(one_line(&e)),
@@ -134,7 +133,7 @@ impl Templates {
     }
 
     pub fn render(&self, request: &Request) -> Result<String> {
-        let mut messages = parse_messages(request.messages)?;
+        let messages = parse_messages(request.messages)?;
         let tools = parse_tools(request.tools)?;
         let kwargs = parse_kwargs(request.kwargs)?;
         let name = self.choose(request.template, tools.is_some())?;
@@ -143,25 +142,43 @@ impl Templates {
                 "continue_final_message and add_generation_prompt exclude each other",
             ));
         }
-        messages.iter_mut().for_each(alias_reasoning);
-        let continued = match request.continue_final {
-            true => Some(mark_final(&mut messages)?),
-            false => None,
-        };
-
         let mut variables: BTreeMap<String, Value> = BTreeMap::new();
         for (name, content) in &self.tokens.0 {
             variables.insert(name.clone(), Value::from(content.as_str()));
         }
         variables.insert("documents".to_owned(), Value::from(()));
-        variables.insert("messages".to_owned(), to_value(Json::Array(messages)));
-        variables.insert("tools".to_owned(), tools.map_or(Value::from(()), |t| to_value(Json::Array(t))));
+        variables.insert("tools".to_owned(), tools.map_or(Value::from(()), to_value));
         variables
             .insert("add_generation_prompt".to_owned(), Value::from(request.add_generation_prompt));
         for (name, value) in kwargs {
             variables.insert(name, to_value(value));
         }
 
+        // transformers leaves out what is null (`"content": null` beside tool calls), and most
+        // templates are written for that; some ask whether the content is none.
+        let (present, had_null) = without_nulls(&messages);
+        match self.render_messages(name, &variables, present, request.continue_final) {
+            Err(first) if had_null => self
+                .render_messages(name, &variables, messages, request.continue_final)
+                .map_err(|_| first),
+            result => result,
+        }
+    }
+
+    fn render_messages(
+        &self,
+        name: &str,
+        variables: &BTreeMap<String, Value>,
+        mut messages: Vec<Json>,
+        continue_final: bool,
+    ) -> Result<String> {
+        messages.iter_mut().for_each(alias_reasoning);
+        let continued = match continue_final {
+            true => Some(mark_final(&mut messages)?),
+            false => None,
+        };
+        let mut variables = variables.clone();
+        variables.insert("messages".to_owned(), to_value(Json::Array(messages)));
         let text = self.run(name, variables)?;
         match continued {
             Some(content) => cut_at_tag(text, &content),
@@ -199,7 +216,7 @@ impl Templates {
             .get_template(name)
             .map_err(|e| Error::new(Status::Internal, one_line(&e)))?;
         let mut out = Bounded(Vec::new());
-        if let Err(e) = template.render_captured_to(Value::from_iter(variables), &mut out) {
+        if let Err(e) = template.render_captured_to(Value::from_pairs(variables), &mut out) {
             return Err(Error::invalid(render_failure(&e)));
         }
         String::from_utf8(out.0).map_err(|e| Error::new(Status::Internal, e.to_string()))
@@ -229,49 +246,6 @@ fn config_templates(value: Option<&Json>) -> Result<Vec<(String, String)>> {
             .collect(),
         Some(_) => Err(Error::invalid("must be a string or a list of {name, template}")),
     }
-}
-
-fn new_environment() -> Result<Environment<'static>> {
-    let internal = |e: minijinja::Error| Error::new(Status::Internal, one_line(&e));
-    let mut environment = Environment::new();
-    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-    environment.set_syntax(syntax.map_err(internal)?);
-    environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_fuel(Some(FUEL));
-    environment.set_unknown_method_callback(python::method);
-    environment.set_formatter(|out, _state, value| {
-        let written = match value.kind() {
-            minijinja::value::ValueKind::Number if !value.is_integer() => {
-                f64::try_from(value.clone()).map(|x| out.write_str(&python::float_repr(x)))
-            }
-            _ => Ok(out.write_fmt(format_args!("{value}"))),
-        };
-        written?.map_err(|_| minijinja::Error::new(ErrorKind::WriteFailure, "too long"))
-    });
-    minijinja_contrib::add_to_environment(&mut environment);
-    environment.remove_global("debug");
-    environment.add_filter("tojson", python::tojson);
-    environment.add_filter("trim", python::trim);
-    environment.add_function("strftime_now", python::strftime_now);
-    environment.add_function("raise_exception", raise_exception);
-    Ok(environment)
-}
-
-/// What a template said when it called raise_exception.
-#[derive(Debug)]
-struct Raised(String);
-
-impl fmt::Display for Raised {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Raised {}
-
-fn raise_exception(message: Value) -> std::result::Result<Value, minijinja::Error> {
-    let raised = Raised(message.to_string());
-    Err(minijinja::Error::new(ErrorKind::InvalidOperation, "raised").with_source(raised))
 }
 
 /// The template's own words if it raised, else what went wrong and where.
@@ -333,30 +307,6 @@ impl io::Write for &mut Bounded {
     }
 }
 
-/// {% generation %} marks what training learns from. To rendering it is a scope, which `with` is.
-fn plain_generation_blocks(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(at) = rest.find("{%") {
-        let (before, tag) = rest.split_at(at + 2);
-        out.push_str(before);
-        let sign = usize::from(tag.starts_with(['-', '+']));
-        let word_at = tag.len() - tag[sign..].trim_start().len();
-        let word_len = tag[word_at..].find(|c: char| !c.is_alphanumeric() && c != '_');
-        let word = &tag[word_at..word_at + word_len.unwrap_or(tag.len() - word_at)];
-        let plain = match word {
-            "generation" => "with",
-            "endgeneration" => "endwith",
-            other => other,
-        };
-        out.push_str(&tag[..word_at]);
-        out.push_str(plain);
-        rest = &tag[word_at + word.len()..];
-    }
-    out.push_str(rest);
-    out
-}
-
 /// JSON as the template engine holds it. Its depth is what serde_json admits: 128.
 fn to_value(json: Json) -> Value {
     match json {
@@ -378,19 +328,36 @@ fn to_value(json: Json) -> Value {
 fn parse_messages(text: &str) -> Result<Vec<Json>> {
     let messages: Vec<Json> =
         serde_json::from_str(text).map_err(|e| Error::invalid(format!("messages: {e}")))?;
+    if messages.is_empty() {
+        return Err(Error::invalid("messages: must not be empty"));
+    }
     match messages.iter().position(|m| !m.is_object()) {
         Some(i) => Err(Error::invalid(format!("messages[{i}]: must be an object"))),
         None => Ok(messages),
     }
 }
 
-fn parse_tools(text: Option<&str>) -> Result<Option<Vec<Json>>> {
+/// The messages without their members that are null, and whether there were any.
+fn without_nulls(messages: &[Json]) -> (Vec<Json>, bool) {
+    let mut had_null = false;
+    let mut present = messages.to_vec();
+    for message in present.iter_mut().filter_map(Json::as_object_mut) {
+        message.retain(|_, value| {
+            had_null |= value.is_null();
+            !value.is_null()
+        });
+    }
+    (present, had_null)
+}
+
+/// None when there are no tools; JSON null is the same.
+fn parse_tools(text: Option<&str>) -> Result<Option<Json>> {
     let Some(text) = text else { return Ok(None) };
     let tools: Option<Vec<Json>> =
         serde_json::from_str(text).map_err(|e| Error::invalid(format!("tools: {e}")))?;
     match tools.iter().flatten().position(|t| !t.is_object()) {
         Some(i) => Err(Error::invalid(format!("tools[{i}]: must be an object"))),
-        None => Ok(tools),
+        None => Ok(tools.map(Json::Array)),
     }
 }
 

@@ -8,9 +8,17 @@ mod bytelevel;
 mod chat;
 mod detok;
 mod error;
+mod jinja;
 mod load;
 mod python;
 mod tokenize;
+
+#[cfg(test)]
+#[path = "../../tests/text/chat_test.rs"]
+mod chat_test;
+#[cfg(test)]
+#[path = "../../tests/text/detok_test.rs"]
+mod detok_test;
 
 use std::ffi::{c_char, c_int, c_void, CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;

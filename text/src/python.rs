@@ -287,6 +287,11 @@ fn string_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>
                 None => strings(&["", "", text]),
             }
         }
+        "index" => {
+            let (what,): (&str,) = from_args(args)?;
+            let at = text.find(what).ok_or_else(|| wrong("substring not found"))?;
+            Value::from(text[..at].chars().count())
+        }
         "rsplit" => {
             let (separator, limit): (Option<&str>, Option<i64>) = from_args(args)?;
             strings(&rsplit(text, separator, limit))

@@ -1,0 +1,217 @@
+//! Chat templates against goldens that transformers rendered (data/chat.json, make_data.py).
+
+use serde_json::{json, Map, Value as Json};
+
+use crate::chat::{Request, Templates, TokenStrings};
+use crate::error::{Error, Status};
+
+const TOKENS: &str = r#"{"bos_token": "<s>", "eos_token": {"content": "</s>", "lstrip": false}}"#;
+
+fn data(name: &str) -> String {
+    let path = format!("{}/../tests/text/data/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+fn goldens() -> Json {
+    serde_json::from_str(&data("chat.json")).unwrap()
+}
+
+fn templates(source: &str) -> Templates {
+    let tokens = TokenStrings::parse(Some(TOKENS), None).unwrap();
+    Templates::load(None, Some(source.to_owned()), Vec::new(), tokens).unwrap()
+}
+
+fn render(source: &str, messages: &Json, kwargs: &Json) -> Result<String, Error> {
+    templates(source).render(&Request {
+        messages: &messages.to_string(),
+        kwargs: Some(&kwargs.to_string()),
+        ..Request::default()
+    })
+}
+
+/// The text of a golden, or its failure, against what was rendered.
+fn differs(golden: &Json, rendered: &Result<String, Error>) -> Option<String> {
+    let expected = &golden["text"];
+    match (expected.as_str(), golden["raised"].as_str(), rendered) {
+        (Some(text), _, Ok(got)) if text == got => None,
+        (None, Some(words), Err(e)) if e.text == words && e.status == Status::Invalid => None,
+        (None, None, Err(e)) if e.status == Status::Invalid => None,
+        _ => Some(format!("expected {golden:#}\n     got {rendered:?}")),
+    }
+}
+
+#[test]
+fn templates_render_as_in_transformers() {
+    let goldens = goldens();
+    let mut failures = Vec::new();
+    let cases = goldens["rendered"].as_array().unwrap();
+    assert!(cases.len() > 250);
+    for case in cases {
+        let source = data(&format!("templates/{}.jinja", case["template"].as_str().unwrap()));
+        let messages = goldens["chats"][case["chat"].as_str().unwrap()].to_string();
+        let tools = case.get("tools").map(|_| goldens["tools"].to_string());
+        let rendered = templates(&source).render(&Request {
+            messages: &messages,
+            tools: tools.as_deref(),
+            kwargs: Some(&case["kwargs"].to_string()),
+            template: None,
+            add_generation_prompt: case["add_generation_prompt"] == true,
+            continue_final: case["continue_final_message"] == true,
+        });
+        failures.extend(differs(case, &rendered));
+    }
+    assert!(failures.is_empty(), "{} differ\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn expressions_evaluate_as_in_jinja() {
+    let goldens = goldens();
+    let mut failures = Vec::new();
+    let cases = goldens["expressions"].as_array().unwrap();
+    assert!(cases.len() > 90);
+    for case in cases {
+        let source = case["source"].as_str().unwrap();
+        let rendered = render(source, &goldens["chats"]["turns"], &goldens["variables"]);
+        failures.extend(differs(case, &rendered));
+    }
+    assert!(failures.is_empty(), "{} differ\n{}", failures.len(), failures.join("\n"));
+}
+
+fn user() -> Json {
+    json!([{"role": "user", "content": "Hi"}])
+}
+
+fn failure(source: &str) -> String {
+    let e = render(source, &user(), &json!({})).expect_err(source);
+    assert_eq!(e.status, Status::Invalid);
+    e.text
+}
+
+#[test]
+fn hostile_templates_end() {
+    let endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
+    assert!(failure(endless).contains("too many steps"));
+    let deep = "{% macro m(n) %}{{ m(n + 1) }}{% endmacro %}{{ m(1) }}";
+    assert!(failure(deep).contains("recursion"), "{}", failure(deep));
+    let long = "{% for a in range(99999) %}{{ 'x' * 1000 }}{% endfor %}";
+    assert!(failure(long).contains("bytes of text"), "{}", failure(long));
+    assert!(failure("{{ 'x' * 10 ** 12 }}").contains("chat template"));
+    assert!(failure("{% include 'default' %}").contains("recursion"));
+    assert!(failure("{% include '/etc/passwd' %}").contains("chat template"));
+    assert!(failure("{% set ns = namespace(x=1) %}{{ ns | tojson(indent=10 ** 9) }}").contains("indent"));
+    let nested = "{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}\
+                  {% endfor %}{{ ns.x | tojson }}";
+    assert!(failure(nested).contains("nested too deeply"));
+}
+
+#[test]
+fn a_broken_template_fails_when_it_is_used() {
+    let broken = templates("{% if %}");
+    assert!(!broken.is_empty());
+    let e = broken.render(&Request { messages: &user().to_string(), ..Request::default() });
+    let e = e.expect_err("a syntax error");
+    assert_eq!(e.status, Status::Invalid);
+    assert!(e.text.contains("does not compile") && e.text.contains("syntax error"), "{}", e.text);
+}
+
+fn load(config: &Json, file: Option<&str>, named: &[(&str, &str)]) -> Result<Templates, Error> {
+    let named = named.iter().map(|(n, s)| (n.to_string(), s.to_string())).collect();
+    let config = config.to_string();
+    let tokens = TokenStrings::parse(Some(&config), None)?;
+    Templates::load(Some(&config), file.map(str::to_owned), named, tokens)
+}
+
+fn rendered(templates: &Templates, name: Option<&str>, tools: Option<&str>) -> String {
+    let messages = user().to_string();
+    let request = Request { messages: &messages, template: name, tools, ..Request::default() };
+    templates.render(&request).unwrap_or_else(|e| e.text)
+}
+
+#[test]
+fn the_right_template_is_chosen() {
+    let none = load(&json!({}), None, &[]).unwrap();
+    assert!(none.is_empty());
+    let e = none.render(&Request { messages: "[{}]", ..Request::default() }).unwrap_err();
+    assert_eq!(e.status, Status::Unsupported);
+
+    let one = load(&json!({"chat_template": "config"}), None, &[]).unwrap();
+    assert_eq!(rendered(&one, None, Some("[{}]")), "config");
+    let list = json!({"chat_template": [{"name": "default", "template": "d"},
+                                        {"name": "tool_use", "template": "t{{ tools | length }}"},
+                                        {"name": "rag", "template": "r"}]});
+    let many = load(&list, None, &[]).unwrap();
+    assert_eq!(rendered(&many, None, None), "d");
+    assert_eq!(rendered(&many, None, Some("null")), "d");
+    assert_eq!(rendered(&many, None, Some("[{}, {}]")), "t2");
+    assert_eq!(rendered(&many, Some("rag"), Some("[{}]")), "r");
+    assert_eq!(rendered(&many, Some("x"), None),
+               "no chat template \"x\"; this model has: default, rag, tool_use");
+    let file = load(&list, Some("file"), &[]).unwrap();
+    assert_eq!(rendered(&file, None, Some("[{}]")), "file");
+    let files = load(&list, Some("file"), &[("tool_use", "beside")]).unwrap();
+    assert_eq!(rendered(&files, None, Some("[{}]")), "beside");
+}
+
+#[test]
+fn wrong_types_name_the_field() {
+    let cases = [
+        (json!({"chat_template": 3}), "tokenizer_config.json: chat_template: must be"),
+        (json!({"chat_template": [{"name": "x"}]}), "tokenizer_config.json: chat_template: [0]"),
+        (json!({"bos_token": 3}), "tokenizer_config.json: bos_token: must be"),
+        (json!({"eos_token": {"content": []}}), "tokenizer_config.json: eos_token: content"),
+        (json!([]), "tokenizer_config.json: must be a JSON object"),
+    ];
+    for (config, expected) in cases {
+        let e = load(&config, None, &[]).err().unwrap_or_else(|| panic!("{config} loads"));
+        assert!(e.text.starts_with(expected), "{}", e.text);
+    }
+    let e = TokenStrings::parse(Some("{"), None).err().unwrap();
+    assert!(e.text.starts_with("tokenizer_config.json: "), "{}", e.text);
+    let e = TokenStrings::parse(None, Some("[1]")).err().unwrap();
+    assert!(e.text.starts_with("special_tokens_map.json: "), "{}", e.text);
+}
+
+#[test]
+fn wrong_requests_name_the_parameter() {
+    let t = templates("{{ messages | length }}");
+    let ask = |messages: &str, tools: Option<&str>, kwargs: Option<&str>| {
+        let e = t.render(&Request { messages, tools, kwargs, ..Request::default() }).unwrap_err();
+        assert_eq!(e.status, Status::Invalid);
+        e.text
+    };
+    let ok = "[{\"role\": \"user\"}]";
+    assert!(ask("", None, None).starts_with("messages: "));
+    assert!(ask("{}", None, None).starts_with("messages: "));
+    assert!(ask("[]", None, None).starts_with("messages: "));
+    assert!(ask("[{}, 3]", None, None).starts_with("messages[1]: "));
+    assert!(ask(&"[".repeat(100_000), None, None).starts_with("messages: recursion"));
+    assert!(ask(ok, Some("{}"), None).starts_with("tools: "));
+    assert!(ask(ok, Some("[{}, []]"), None).starts_with("tools[1]: "));
+    assert!(ask(ok, None, Some("[]")).starts_with("chat_template_kwargs: "));
+    assert!(ask(ok, None, Some("{\"messages\": []}")).starts_with("chat_template_kwargs: messages: "));
+    let both = Request {
+        messages: ok,
+        add_generation_prompt: true,
+        continue_final: true,
+        ..Request::default()
+    };
+    assert!(t.render(&both).unwrap_err().text.contains("exclude each other"));
+}
+
+#[test]
+fn token_strings_come_from_both_files() {
+    let config = r#"{"bos_token": null, "eos_token": "</s>", "extra_special_tokens": {"image_token": "<img>"}}"#;
+    let map = r#"{"bos_token": {"content": "<s>"}, "eos_token": "other"}"#;
+    let tokens = TokenStrings::parse(Some(config), Some(map)).unwrap();
+    let source = "{{ bos_token }}{{ eos_token }}{{ image_token }}{{ pad_token is defined }}";
+    let t = Templates::load(None, Some(source.to_owned()), Vec::new(), tokens).unwrap();
+    assert_eq!(rendered(&t, None, None), "<s></s><img>False");
+}
+
+#[test]
+fn kwargs_become_variables() {
+    let kwargs = json!({"enable_thinking": false, "bos_token": "B", "nested": {"a": [1, null]}});
+    let text = render("{{ enable_thinking }}{{ bos_token }}{{ nested }}", &user(), &kwargs).unwrap();
+    assert_eq!(text, "FalseB{'a': [1, None]}");
+    assert!(kwargs.as_object().is_some_and(|k: &Map<String, Json>| k.len() == 3));
+}
