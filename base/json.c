@@ -35,9 +35,14 @@ int quire_json_parse(const char *text, size_t n_bytes, unsigned max_depth, const
     json_error_t at;
     json_t *value = json_loadb(text, n_bytes, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &at);
     *out = NULL;
-    if (!value)
+    if (!value) {
+        /* jansson quotes what it could not read; nobody vouched for those bytes. */
+        for (char *c = at.text; *c; c++)
+            if ((unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7f)
+                *c = '?';
         return quire_fail(err, QUIRE_INVALID, "%s: not valid JSON: %s (line %d, column %d)", where,
                           at.text, at.line, at.column);
+    }
     if (deeper_than(value, max_depth)) {
         json_decref(value);
         return quire_fail(err, QUIRE_INVALID, "%s: nested more than %u levels deep", where,

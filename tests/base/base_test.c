@@ -61,12 +61,15 @@ static void json_refuses_what_is_not_clean(void **state)
     json_t *value;
     static const char *const bad[] = {
         "", "{", "{\"a\":1,\"a\":2}", "[1] x", "\"\xff\"", "{\"a\":\"\\u0000\"}", "NaN", "[1e999]",
+        "{\"a\": 1 \x1b[31m\xff",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(quire_json_parse(bad[i], strlen(bad[i]), 8, "body", &value, &err),
                          QUIRE_INVALID);
         assert_null(value);
         assert_int_equal(strncmp(err.text, "body: ", 6), 0);
+        for (const char *c = err.text; *c; c++)
+            assert_in_range(*c, 0x20, 0x7e);
     }
     assert_int_equal(quire_json_parse("[[[]]]", 6, 3, "body", &value, &err), QUIRE_OK);
     json_decref(value);

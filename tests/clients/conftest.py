@@ -1,0 +1,107 @@
+"""Starts the real build/quire on the demo model; every test here talks to it as a user would."""
+
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import openai
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+QUIRE = pathlib.Path(os.environ.get("QUIRE", ROOT / "build" / "quire"))
+MODEL = ROOT / "tools" / "demo_model" / "model"
+
+
+class Server:
+    """One `quire` process and the address it says it listens on."""
+
+    def __init__(self, *arguments, wait_for=r"http://[0-9.]+:(\d+)"):
+        self.process = subprocess.Popen(
+            [str(QUIRE), *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.lines = []
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self.port = None
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            match = re.search(wait_for, self.output())
+            if match:
+                self.port = int(match.group(1)) if match.groups() else None
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.02)
+        raise RuntimeError("quire did not come up:\n" + self.output())
+
+    def output(self):
+        """Everything it has printed so far."""
+        while True:
+            try:
+                line = self.process.stdout.readline()
+            except (BlockingIOError, TypeError):
+                break
+            if not line:
+                break
+            self.lines.append(line)
+        return "".join(self.lines)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self, **kwargs):
+        return openai.OpenAI(base_url=self.url + "/v1", **{"api_key": "none", "max_retries": 0, **kwargs})
+
+    def connect(self, timeout=20):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+
+    def metric(self, name):
+        """The sum of a metric's samples on /metrics."""
+        import urllib.request
+        text = urllib.request.urlopen(self.url + "/metrics", timeout=20).read().decode()
+        values = [float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
+                  if line.startswith(name) and line[len(name)] in " {"]
+        assert values, f"/metrics has no {name}"
+        return sum(values)
+
+    def stop(self, sig=signal.SIGTERM, timeout=30):
+        if self.process.poll() is None:
+            self.process.send_signal(sig)
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+
+@pytest.fixture(scope="session")
+def server():
+    s = Server("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-model-len", "1024")
+    yield s
+    assert s.process.poll() is None, "the server ended while being tested:\n" + s.output()
+    assert s.stop() == 0, s.output()
+
+
+@pytest.fixture
+def client(server):
+    return server.client()
+
+
+@pytest.fixture
+def start():
+    """Starts servers of a test's own and stops them."""
+    servers = []
+
+    def begin(*arguments, **kwargs):
+        servers.append(Server(*arguments, **kwargs))
+        return servers[-1]
+
+    yield begin
+    for s in servers:
+        if s.process.poll() is None:
+            s.process.kill()
+        s.process.wait()

@@ -1,0 +1,119 @@
+/* quire engine: an engine behind sockets, without HTTP or text. */
+#include "base/log.h"
+#include "engine/engine.h"
+#include "server/daemon/daemon.h"
+#include "tools/commands.h"
+#include "tools/engine_flags.h"
+#include "tools/host.h"
+
+#include <stdio.h>
+
+struct engine_command {
+    struct event_base *base;
+    struct daemon *daemon;
+    struct engine *engine;
+    struct host_signals *signals;
+    const char *key_file;
+    struct cli_list listen;
+};
+
+static void on_drain(void *context)
+{
+    daemon_drain(((struct engine_command *)context)->daemon);
+}
+
+static void on_idle(void *context)
+{
+    event_base_loopbreak(((struct engine_command *)context)->base);
+}
+
+static int open_all(struct engine_command *c, const struct engine_options *options,
+                    struct quire_error *err)
+{
+    char name[256];
+    struct host_identity identity;
+    int status = host_identity_read(options->model_dir, &identity, err);
+    if (status != QUIRE_OK)
+        return status;
+    c->base = event_base_new();
+    if (!c->base)
+        return quire_fail(err, QUIRE_INTERNAL, "libevent gives no event loop");
+    const struct daemon_options daemon_options = {
+        .identity_text = identity.text,
+        .identity_config = identity.config,
+        .model = host_model_name(options->model_dir, name, sizeof name),
+        .on_idle = on_idle,
+        .context = c,
+    };
+    if ((status = daemon_create(c->base, &daemon_options, &c->daemon, err)) != QUIRE_OK ||
+        (status = engine_open(options, daemon_sink, c->daemon, &c->engine, err)) != QUIRE_OK)
+        return status;
+    daemon_set_engine(c->daemon, c->engine);
+    for (size_t i = 0; i < c->listen.n; i++)
+        if ((status = daemon_listen(c->daemon, c->listen.items[i], c->key_file, err)) != QUIRE_OK)
+            return status;
+    return host_signals_begin(c->base, on_drain, c, &c->signals, err);
+}
+
+static void close_all(struct engine_command *c)
+{
+    host_signals_end(c->signals);
+    engine_close(c->engine);
+    daemon_close(c->daemon);
+    if (c->base)
+        event_base_free(c->base);
+}
+
+int command_engine(int argc, char **argv)
+{
+    struct engine_command c = {0};
+    struct engine_options options;
+    struct cli_option rows[ENGINE_FLAGS_MAX + 4];
+    struct quire_error err;
+    bool help;
+
+    engine_options_default(&options);
+    size_t n = 0;
+    rows[n++] = (struct cli_option){.names = "Where it listens:", .kind = CLI_GROUP};
+    rows[n++] = (struct cli_option){
+        .names = "listen", .kind = CLI_LIST, .target = &c.listen, .value = "ADDRESS",
+        .help = "unix:PATH (only you may connect) or tcp:HOST:PORT (needs --engine-key-file). May be repeated."};
+    rows[n++] = (struct cli_option){
+        .names = "engine-key-file", .kind = CLI_STRING, .target = &c.key_file, .value = "PATH",
+        .help = "A file with the secret that front ends must have too. Never sent over the wire."};
+    n += engine_flags(&options, rows + n);
+    rows[n] = (struct cli_option){0};
+    const struct cli_command command = {
+        .name = "engine",
+        .usage = "quire engine MODEL --listen ADDRESS [options]",
+        .about = "Runs MODEL, a Hugging Face checkpoint directory, behind Quire's socket protocol\n"
+                 "(docs/protocol.md). Front ends connect with: quire serve MODEL --engine ADDRESS",
+        .examples = "examples:\n"
+                    "  quire engine ./model --listen unix:/run/quire/engine.sock\n"
+                    "  quire engine ./model --listen tcp:0.0.0.0:7777 --engine-key-file /etc/quire/key",
+        .options = rows,
+        .positionals = {&options.model_dir},
+    };
+    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (help) {
+        cli_print_help(&command);
+        return 0;
+    }
+    if (!options.model_dir)
+        return command_fail(2, "which model? usage: quire engine MODEL --listen ADDRESS");
+    if (c.listen.n == 0)
+        return command_fail(2, "where to listen? --listen unix:PATH or --listen tcp:HOST:PORT");
+
+    int status = open_all(&c, &options, &err);
+    if (status == QUIRE_OK) {
+        const struct engine_info *info = engine_info(c.engine);
+        quire_log(QUIRE_LOG_INFO, "engine", "%s on %s", info->desc->architecture, info->device_why);
+        for (size_t i = 0; daemon_address(c.daemon, i); i++)
+            quire_log(QUIRE_LOG_INFO, "engine", "ready on %s after %.2f s",
+                      daemon_address(c.daemon, i), info->open_seconds);
+        event_base_dispatch(c.base);
+    }
+    close_all(&c);
+    return status == QUIRE_OK ? 0 : command_fail(1, err.text);
+}

@@ -1,0 +1,135 @@
+/* quire plan: the memory of a model to the byte, from its config and weight headers alone. */
+#include "base/json.h"
+#include "engine/engine.h"
+#include "engine/safetensors.h"
+#include "tools/commands.h"
+#include "tools/engine_flags.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+struct plan_row {
+    const char *key;
+    const char *label;
+    uint64_t bytes;
+};
+
+static void print_json(const char *model_dir, const struct model_desc *desc,
+                       const struct engine_plan *plan)
+{
+    json_t *groups = json_array();
+    for (uint32_t g = 0; g < plan->n_kv_groups; g++)
+        json_array_append_new(
+            groups, json_pack("{s:I, s:I, s:I, s:I}", "window", (json_int_t)plan->groups[g].window,
+                              "n_layers", (json_int_t)plan->groups[g].n_layers, "n_blocks",
+                              (json_int_t)plan->groups[g].n_blocks, "block_bytes",
+                              (json_int_t)plan->groups[g].block_bytes));
+    json_t *root = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+        "model", model_dir, "architecture", desc->architecture, "device", plan->device,
+        "weight_dtype", k_dtype_name(plan->weight_dtype), "kv_dtype", k_dtype_name(plan->kv_dtype),
+        "weight_bytes", (json_int_t)plan->weight_bytes, "param_bytes",
+        (json_int_t)plan->param_bytes, "activation_bytes", (json_int_t)plan->activation_bytes,
+        "workspace_bytes", (json_int_t)plan->workspace_bytes, "logits_bytes",
+        (json_int_t)plan->logits_bytes, "kv_bytes", (json_int_t)plan->kv_bytes, "total_bytes",
+        (json_int_t)plan->total_bytes, "block_tokens", (json_int_t)plan->block_tokens,
+        "max_model_len", (json_int_t)plan->max_model_len, "max_num_seqs",
+        (json_int_t)plan->max_num_seqs, "max_num_batched_tokens",
+        (json_int_t)plan->max_num_batched_tokens, "kv_groups", groups);
+    if (root) {
+        json_dumpf(root, stdout, JSON_INDENT(2));
+        putchar('\n');
+    }
+    json_decref(root);
+}
+
+static void print_table(const char *model_dir, const struct model_desc *desc,
+                        const struct engine_plan *plan)
+{
+    char text[32];
+    const struct plan_row rows[] = {
+        {"weights", "mapped from the checkpoint, used in place", plan->weight_bytes},
+        {"parameters", "norms, biases, RoPE frequencies as f32", plan->param_bytes},
+        {"activations", "the buffers of one step", plan->activation_bytes},
+        {"logits", "logit rows of one step", plan->logits_bytes},
+        {"workspace", "what the kernels need besides", plan->workspace_bytes},
+        {"KV cache", "all blocks", plan->kv_bytes},
+    };
+    printf("%s: %s on %s, %u thread%s, weights %s, KV %s\n\n", model_dir, desc->architecture,
+           plan->device, plan->n_threads, plan->n_threads == 1 ? "" : "s",
+           k_dtype_name(plan->weight_dtype), k_dtype_name(plan->kv_dtype));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        printf("  %-12s %15" PRIu64 " bytes  %11s   %s\n", rows[i].key, rows[i].bytes,
+               cli_bytes_text(rows[i].bytes, text), rows[i].label);
+    printf("  %-12s %15" PRIu64 " bytes  %11s   everything but the weights\n\n", "planned",
+           plan->total_bytes, cli_bytes_text(plan->total_bytes, text));
+    for (uint32_t g = 0; g < plan->n_kv_groups; g++) {
+        char span[48];
+        if (plan->groups[g].window)
+            snprintf(span, sizeof span, "window of %u", plan->groups[g].window);
+        else
+            snprintf(span, sizeof span, "full attention");
+        printf("  KV group %u   %u layers, %s: %u blocks of %u tokens, %" PRIu64
+               " bytes a block, %" PRIu64 " tokens in all\n",
+               g, plan->groups[g].n_layers, span, plan->groups[g].n_blocks, plan->block_tokens,
+               plan->groups[g].block_bytes,
+               (uint64_t)plan->groups[g].n_blocks * plan->block_tokens);
+    }
+    printf("\n  longest request %u tokens; %u sequences at once; %u tokens a step\n",
+           plan->max_model_len, plan->max_num_seqs, plan->max_num_batched_tokens);
+}
+
+int command_plan(int argc, char **argv)
+{
+    const char *model_dir = NULL;
+    bool json = false, help;
+    struct engine_options options;
+    struct cli_option rows[ENGINE_FLAGS_MAX + 3];
+    struct quire_error err;
+
+    engine_options_default(&options);
+    size_t n = engine_flags(&options, rows);
+    rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};
+    rows[n++] = (struct cli_option){
+        .names = "json", .kind = CLI_FLAG, .target = &json, .help = "Print JSON for programs."};
+    rows[n] = (struct cli_option){0};
+    const struct cli_command command = {
+        .name = "plan",
+        .usage = "quire plan MODEL [options]",
+        .about = "Prints what memory `quire serve MODEL` with the same options will take, to the byte, and how\n"
+                 "many KV blocks there will be. Reads config.json and the headers of the weights only.",
+        .examples = "examples:\n"
+                    "  quire plan ./Qwen2.5-1.5B-Instruct\n"
+                    "  quire plan ./Qwen2.5-1.5B-Instruct --max-num-seqs 16 --kv-cache-memory 2GiB --json",
+        .options = rows,
+        .positionals = {&model_dir},
+    };
+    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (help) {
+        cli_print_help(&command);
+        return 0;
+    }
+    if (!model_dir)
+        return command_fail(2, "which model? usage: quire plan MODEL [options]");
+    options.model_dir = model_dir;
+
+    struct model_desc desc;
+    struct model_sampling_defaults sampling;
+    struct safetensors *weights;
+    struct engine_plan plan;
+    if (model_describe(model_dir, &desc, &sampling, &err) != QUIRE_OK ||
+        safetensors_open(model_dir, &weights, &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    int status =
+        engine_plan_make(&options, &desc, safetensors_total_bytes(weights), &plan, &err);
+    safetensors_close(weights);
+    if (status != QUIRE_OK)
+        return command_fail(1, err.text);
+    if (json)
+        print_json(model_dir, &desc, &plan);
+    else
+        print_table(model_dir, &desc, &plan);
+    return 0;
+}

@@ -1,0 +1,321 @@
+/* quire serve: the OpenAI front end, with an engine in this process or elsewhere, on one event loop. */
+#include "base/log.h"
+#include "engine/engine.h"
+#include "server/daemon/daemon.h"
+#include "server/front/engine_client.h"
+#include "server/front/front.h"
+#include "tools/commands.h"
+#include "tools/engine_flags.h"
+#include "tools/host.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CONNECT_TIMEOUT_MS 5000
+#define RECONNECT_TIMEOUT_MS 200 /* the loop waits for it */
+#define RECONNECT_EVERY_S 1
+
+struct serve {
+    /* from the command line */
+    struct engine_options options;
+    const char *host, *remote, *key_file;
+    struct cli_list api_keys, names, listen;
+    uint32_t port;
+
+    struct event_base *base;
+    struct host_identity identity;
+    struct host_signals *signals;
+    struct quire_text *text;
+    struct model_sampling_defaults sampling;
+    struct daemon *daemon; /* NULL with --engine */
+    struct engine *engine;
+    struct front *front;
+    struct event *reconnect; /* NULL without --engine */
+    char name[256];
+    bool ready_once, draining;
+    int exit_code;
+    double started;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- the engine's comings and goings ---- */
+
+static void on_engine_ready(void *context)
+{
+    struct serve *s = context;
+    const char *host = s->host && strcmp(s->host, "0.0.0.0") != 0 ? s->host : "127.0.0.1";
+    if (s->ready_once)
+        quire_log(QUIRE_LOG_INFO, "server", "the engine is back");
+    else
+        quire_log(QUIRE_LOG_INFO, "server", "%s ready on http://%s:%u/v1 after %.2f s", s->name, host,
+                  front_port(s->front), now() - s->started);
+    s->ready_once = true;
+}
+
+static void on_engine_gone(void *context, const char *why)
+{
+    struct serve *s = context;
+    struct timeval soon = {.tv_sec = RECONNECT_EVERY_S};
+    if (s->draining)
+        return;
+    quire_log(QUIRE_LOG_ERROR, "server", "the engine is gone: %s", why);
+    if (s->reconnect && s->ready_once) {
+        event_add(s->reconnect, &soon);
+        return;
+    }
+    /* One that never was there, or lived in this process: nothing can be served any more. */
+    s->exit_code = 1;
+    event_base_loopbreak(s->base);
+}
+
+static int attach_engine(struct serve *s, int fd, struct quire_error *err)
+{
+    const struct front_engine engine = {.fd = fd,
+                                        .model = s->name,
+                                        .identity_config = s->identity.config,
+                                        .key_file = s->remote ? s->key_file : NULL};
+    return front_set_engine(s->front, &engine, err);
+}
+
+static void on_reconnect(evutil_socket_t fd, short what, void *context)
+{
+    struct serve *s = context;
+    struct timeval soon = {.tv_sec = RECONNECT_EVERY_S};
+    struct quire_error err;
+    int engine_fd;
+    (void)fd;
+    (void)what;
+    if (s->draining)
+        return;
+    if (engine_client_connect(s->remote, RECONNECT_TIMEOUT_MS, &engine_fd, &err) != QUIRE_OK ||
+        attach_engine(s, engine_fd, &err) != QUIRE_OK)
+        event_add(s->reconnect, &soon);
+}
+
+/* ---- drain ---- */
+
+static void on_front_idle(void *context)
+{
+    event_base_loopbreak(((struct serve *)context)->base);
+}
+
+static void on_drain(void *context)
+{
+    struct serve *s = context;
+    s->draining = true;
+    front_drain(s->front, on_front_idle, s);
+}
+
+/* ---- opening ---- */
+
+static int open_engine(struct serve *s, struct quire_error *err)
+{
+    const struct daemon_options options = {.identity_text = s->identity.text,
+                                           .identity_config = s->identity.config,
+                                           .model = s->name};
+    int status = daemon_create(s->base, &options, &s->daemon, err);
+    if (status == QUIRE_OK)
+        status = engine_open(&s->options, daemon_sink, s->daemon, &s->engine, err);
+    if (status != QUIRE_OK)
+        return status;
+    daemon_set_engine(s->daemon, s->engine);
+    for (size_t i = 0; status == QUIRE_OK && i < s->listen.n; i++)
+        status = daemon_listen(s->daemon, s->listen.items[i], s->key_file, err);
+    return status;
+}
+
+/* The weights and the tokenizer are opened side by side. */
+static int open_model(struct serve *s, struct quire_error *err)
+{
+    struct host_text_load *load;
+    struct model_desc desc;
+    struct quire_error text_err;
+    int status = model_describe(s->options.model_dir, &desc, &s->sampling, err);
+    if (status == QUIRE_OK)
+        status = host_identity_read(s->options.model_dir, &s->identity, err);
+    if (status == QUIRE_OK)
+        status = host_text_begin(s->options.model_dir, &load, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (!s->remote)
+        status = open_engine(s, err);
+    int text_status = host_text_join(load, &s->text, &text_err);
+    if (status == QUIRE_OK && text_status != QUIRE_OK) {
+        if (err)
+            *err = text_err;
+        return text_status;
+    }
+    if (status == QUIRE_OK && quire_text_n_ids(s->text) > desc.vocab_size)
+        return quire_fail(err, QUIRE_INVALID,
+                          "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
+                          quire_text_n_ids(s->text) - 1, desc.vocab_size);
+    return status;
+}
+
+static int open_front(struct serve *s, struct quire_error *err)
+{
+    const struct front_options options = {
+        .host = s->host,
+        .port = (uint16_t)s->port,
+        .api_keys = s->api_keys.items,
+        .n_api_keys = s->api_keys.n,
+        .model_names = s->names.items,
+        .n_model_names = s->names.n,
+        .model_root = s->options.model_dir,
+        .version = QUIRE_VERSION,
+        .text = s->text,
+        .sampling = {.has_temperature = s->sampling.has_temperature,
+                     .has_top_p = s->sampling.has_top_p,
+                     .has_top_k = s->sampling.has_top_k,
+                     .has_min_p = s->sampling.has_min_p,
+                     .has_repetition_penalty = s->sampling.has_repetition_penalty,
+                     .temperature = s->sampling.temperature,
+                     .top_p = s->sampling.top_p,
+                     .min_p = s->sampling.min_p,
+                     .repetition_penalty = s->sampling.repetition_penalty,
+                     .top_k = s->sampling.top_k},
+        .on_engine_ready = on_engine_ready,
+        .on_engine_gone = on_engine_gone,
+        .context = s,
+    };
+    return front_create(s->base, &options, &s->front, err);
+}
+
+static int connect_engine(struct serve *s, struct quire_error *err)
+{
+    int fds[2];
+    if (s->remote) {
+        s->reconnect = evtimer_new(s->base, on_reconnect, s);
+        if (!s->reconnect)
+            return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+        int status = engine_client_connect(s->remote, CONNECT_TIMEOUT_MS, &fds[0], err);
+        return status == QUIRE_OK ? attach_engine(s, fds[0], err) : status;
+    }
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0)
+        return quire_fail(err, QUIRE_IO, "socketpair: %m");
+    int status = daemon_add_connection(s->daemon, fds[0], err);
+    if (status != QUIRE_OK) {
+        close(fds[1]);
+        return status;
+    }
+    return attach_engine(s, fds[1], err);
+}
+
+static int open_all(struct serve *s, struct quire_error *err)
+{
+    s->started = now();
+    s->base = event_base_new();
+    if (!s->base)
+        return quire_fail(err, QUIRE_INTERNAL, "libevent gives no event loop");
+    host_model_name(s->options.model_dir, s->name, sizeof s->name);
+    if (s->names.n == 0)
+        s->names.items[s->names.n++] = s->name;
+    int status = open_model(s, err);
+    if (status == QUIRE_OK)
+        status = open_front(s, err);
+    if (status == QUIRE_OK)
+        status = connect_engine(s, err);
+    if (status == QUIRE_OK)
+        status = host_signals_begin(s->base, on_drain, s, &s->signals, err);
+    return status;
+}
+
+static void close_all(struct serve *s)
+{
+    host_signals_end(s->signals);
+    front_destroy(s->front);
+    engine_close(s->engine);
+    daemon_close(s->daemon);
+    if (s->reconnect)
+        event_free(s->reconnect);
+    quire_text_close(s->text);
+    if (s->base)
+        event_base_free(s->base);
+}
+
+static void log_engine(const struct serve *s)
+{
+    char kv[32], rest[32];
+    if (!s->engine)
+        return;
+    const struct engine_info *info = engine_info(s->engine);
+    const struct engine_plan *plan = info->plan;
+    quire_log(QUIRE_LOG_INFO, "engine", "%s on %s", info->desc->architecture, info->device_why);
+    quire_log(QUIRE_LOG_INFO, "engine",
+              "%u threads, KV cache %s in blocks of %u tokens, %s besides; context %u, %u sequences at once",
+              plan->n_threads, cli_bytes_text(plan->kv_bytes, kv), plan->block_tokens,
+              cli_bytes_text(plan->total_bytes - plan->kv_bytes, rest), plan->max_model_len,
+              plan->max_num_seqs);
+}
+
+int command_serve(int argc, char **argv)
+{
+    struct serve s = {.host = "127.0.0.1", .port = 8000};
+    struct cli_option rows[ENGINE_FLAGS_MAX + 12];
+    struct quire_error err;
+    bool help;
+
+    engine_options_default(&s.options);
+    const struct cli_option own[] = {
+        {.names = "HTTP:", .kind = CLI_GROUP},
+        {.names = "host", .kind = CLI_STRING, .target = &s.host, .value = "HOST",
+         .help = "Address to listen on. Default 127.0.0.1: this machine only; 0.0.0.0 for everybody."},
+        {.names = "port", .kind = CLI_U32, .target = &s.port, .max = 65535, .value = "N",
+         .help = "Port. Default 8000; 0 takes a free one and says which."},
+        {.names = "api-key", .kind = CLI_LIST, .target = &s.api_keys, .value = "KEY",
+         .help = "Clients must send one of these as bearer token. May be repeated."},
+        {.names = "served-model-name", .kind = CLI_LIST, .target = &s.names, .value = "NAME",
+         .help = "Names that requests may use. Default: the directory's."},
+        {.names = "Engines elsewhere:", .kind = CLI_GROUP},
+        {.names = "engine", .kind = CLI_STRING, .target = &s.remote, .value = "ADDRESS",
+         .help = "Use the engine at unix:PATH or tcp:HOST:PORT (quire engine). MODEL is then needed for its "
+                 "tokenizer and configuration only."},
+        {.names = "listen", .kind = CLI_LIST, .target = &s.listen, .value = "ADDRESS",
+         .help = "Let other front ends use this engine too."},
+        {.names = "engine-key-file", .kind = CLI_STRING, .target = &s.key_file, .value = "PATH",
+         .help = "The secret shared with engines or front ends at tcp: addresses."},
+    };
+    memcpy(rows, own, sizeof own);
+    size_t n = sizeof own / sizeof own[0];
+    n += engine_flags(&s.options, rows + n);
+    rows[n] = (struct cli_option){0};
+    const struct cli_command command = {
+        .name = "serve",
+        .usage = "quire serve MODEL [options]",
+        .about = "Serves MODEL, a Hugging Face checkpoint directory, over the OpenAI API (docs/api.md).\n"
+                 "SIGTERM finishes what runs and ends; a second one ends at once.",
+        .examples = "examples:\n"
+                    "  quire serve ./Qwen2.5-1.5B-Instruct\n"
+                    "  quire serve ./model --host 0.0.0.0 --api-key \"$KEY\" --served-model-name chat\n"
+                    "  quire serve ./model --engine unix:/run/quire/engine.sock",
+        .options = rows,
+        .positionals = {&s.options.model_dir},
+    };
+    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (help) {
+        cli_print_help(&command);
+        return 0;
+    }
+    if (!s.options.model_dir)
+        return command_fail(2, "which model? usage: quire serve MODEL [options]");
+    if (s.remote && s.listen.n > 0)
+        return command_fail(2, "--listen offers an engine in this process; with --engine there is none");
+
+    int status = open_all(&s, &err);
+    if (status == QUIRE_OK) {
+        log_engine(&s);
+        event_base_dispatch(s.base);
+    }
+    close_all(&s);
+    return status == QUIRE_OK ? s.exit_code : command_fail(1, err.text);
+}

@@ -1,0 +1,15 @@
+/* The subcommands. Each takes the arguments after its name and returns the exit status: 0 done, 1 failed (one line on
+ * standard error says why), 2 the command line was wrong. */
+#ifndef QUIRE_TOOLS_COMMANDS_H
+#define QUIRE_TOOLS_COMMANDS_H
+
+int command_serve(int argc, char **argv);
+int command_engine(int argc, char **argv);
+int command_generate(int argc, char **argv);
+int command_plan(int argc, char **argv);
+int command_version(int argc, char **argv);
+
+/* Prints "quire: text" on standard error and returns code. */
+int command_fail(int code, const char *text);
+
+#endif

@@ -1,0 +1,174 @@
+#include "tools/host.h"
+
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sodium.h>
+
+/* ---- identity ---- */
+
+/* Hashes a file's length (when asked) and content. QUIRE_NOT_FOUND when there is none. */
+static int hash_file(crypto_hash_sha256_state *state, const char *model_dir, const char *name,
+                     bool with_length, struct quire_error *err)
+{
+    char path[4096];
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", model_dir, name) >= sizeof path)
+        return quire_fail(err, QUIRE_INVALID, "the model's path is too long");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return quire_fail(err, QUIRE_NOT_FOUND, "%s: %m", path);
+    struct stat st;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return quire_fail(err, QUIRE_IO, "%s: is not a file that can be read", path);
+    }
+    uint8_t chunk[65536];
+    uint64_t length = (uint64_t)st.st_size, n_hashed = 0;
+    if (with_length) {
+        for (int i = 0; i < 8; i++)
+            chunk[i] = (uint8_t)(length >> (8 * i));
+        crypto_hash_sha256_update(state, chunk, 8);
+    }
+    ssize_t n;
+    while ((n = read(fd, chunk, sizeof chunk)) > 0) {
+        crypto_hash_sha256_update(state, chunk, (unsigned long long)n);
+        n_hashed += (uint64_t)n;
+    }
+    close(fd);
+    if (n < 0 || n_hashed != length)
+        return quire_fail(err, QUIRE_IO, "%s: could not be read whole", path);
+    return QUIRE_OK;
+}
+
+int host_identity_read(const char *model_dir, struct host_identity *out, struct quire_error *err)
+{
+    static const char *const text_files[] = {"tokenizer.json", "tokenizer_config.json",
+                                             "chat_template.jinja"};
+    crypto_hash_sha256_state state;
+    crypto_hash_sha256_init(&state);
+    for (size_t i = 0; i < sizeof text_files / sizeof text_files[0]; i++) {
+        int status = hash_file(&state, model_dir, text_files[i], true, err);
+        if (status != QUIRE_OK && (i == 0 || status != QUIRE_NOT_FOUND))
+            return status;
+    }
+    crypto_hash_sha256_final(&state, out->text.bytes);
+    crypto_hash_sha256_init(&state);
+    int status = hash_file(&state, model_dir, "config.json", false, err);
+    crypto_hash_sha256_final(&state, out->config.bytes);
+    return status;
+}
+
+const char *host_model_name(const char *model_dir, char *out, size_t n)
+{
+    size_t end = strlen(model_dir);
+    while (end > 1 && model_dir[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && model_dir[begin - 1] != '/')
+        begin--;
+    snprintf(out, n, "%.*s", (int)(end - begin), model_dir + begin);
+    return out;
+}
+
+/* ---- text beside the weights ---- */
+
+struct host_text_load {
+    pthread_t thread;
+    const char *model_dir;
+    struct quire_text *text;
+    struct quire_error err;
+    int status;
+};
+
+static void *load_text(void *context)
+{
+    struct host_text_load *load = context;
+    load->status = quire_text_open(load->model_dir, &load->text, &load->err);
+    return NULL;
+}
+
+int host_text_begin(const char *model_dir, struct host_text_load **out, struct quire_error *err)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    (*out)->model_dir = model_dir;
+    if (pthread_create(&(*out)->thread, NULL, load_text, *out) != 0) {
+        free(*out);
+        *out = NULL;
+        return quire_fail(err, QUIRE_NO_MEMORY, "a thread for the tokenizer could not be started");
+    }
+    return QUIRE_OK;
+}
+
+int host_text_join(struct host_text_load *load, struct quire_text **out, struct quire_error *err)
+{
+    pthread_join(load->thread, NULL);
+    int status = load->status;
+    *out = load->text;
+    if (status != QUIRE_OK && err)
+        *err = load->err;
+    free(load);
+    return status;
+}
+
+/* ---- signals ---- */
+
+struct host_signals {
+    struct event *events[2];
+    void (*drain)(void *context);
+    void *context;
+    bool draining;
+};
+
+static void on_signal(evutil_socket_t number, short what, void *context)
+{
+    struct host_signals *signals = context;
+    (void)what;
+    if (signals->draining) {
+        /* Everything the process holds is the kernel's to take back; sockets that others listen for are closed
+         * by it too. Running requests are what the second signal gives up. */
+        quire_log(QUIRE_LOG_WARN, "quire", "second signal %d: ending at once", (int)number);
+        _exit(130);
+    }
+    signals->draining = true;
+    quire_log(QUIRE_LOG_INFO, "quire", "signal %d: finishing what runs; a second one ends at once",
+              (int)number);
+    signals->drain(signals->context);
+}
+
+int host_signals_begin(struct event_base *base, void (*drain)(void *context), void *context,
+                       struct host_signals **out, struct quire_error *err)
+{
+    static const int numbers[2] = {SIGTERM, SIGINT};
+    struct host_signals *signals = calloc(1, sizeof *signals);
+    *out = signals;
+    if (!signals)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    signals->drain = drain;
+    signals->context = context;
+    for (int i = 0; i < 2; i++) {
+        signals->events[i] = evsignal_new(base, numbers[i], on_signal, signals);
+        if (!signals->events[i] || evsignal_add(signals->events[i], NULL) != 0)
+            return quire_fail(err, QUIRE_INTERNAL, "signals cannot be watched");
+    }
+    return QUIRE_OK;
+}
+
+void host_signals_end(struct host_signals *signals)
+{
+    if (!signals)
+        return;
+    for (int i = 0; i < 2; i++)
+        if (signals->events[i])
+            event_free(signals->events[i]);
+    free(signals);
+}

@@ -1,0 +1,35 @@
+/* What serve, engine and generate share: the identity of a model directory, text loaded in a thread of its own,
+ * and the two signals that end a server. */
+#ifndef QUIRE_TOOLS_HOST_H
+#define QUIRE_TOOLS_HOST_H
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "text/quire_text.h"
+
+#include <event2/event.h>
+#include <stdbool.h>
+
+/* What a front end and an engine compare in HELLO. text: SHA-256 over tokenizer.json, tokenizer_config.json and
+ * chat_template.jinja, each preceded by its length as 8 little-endian bytes, absent ones left out. config: SHA-256 of
+ * config.json. */
+struct host_identity {
+    struct key256 text, config;
+};
+int host_identity_read(const char *model_dir, struct host_identity *out, struct quire_error *err);
+
+/* Opens the tokenizer in a thread of its own, beside the weights. Every begun load is ended by one join. */
+struct host_text_load;
+int host_text_begin(const char *model_dir, struct host_text_load **out, struct quire_error *err);
+int host_text_join(struct host_text_load *load, struct quire_text **out, struct quire_error *err);
+
+/* "Qwen2.5-1.5B-Instruct" of ".../Qwen2.5-1.5B-Instruct/". Into out; returns out. */
+const char *host_model_name(const char *model_dir, char *out, size_t n);
+
+/* The first SIGTERM or SIGINT calls drain(context) on the loop; a second one ends the process at once with status 130. */
+struct host_signals;
+int host_signals_begin(struct event_base *base, void (*drain)(void *context), void *context,
+                       struct host_signals **out, struct quire_error *err);
+void host_signals_end(struct host_signals *signals);
+
+#endif

@@ -1,0 +1,66 @@
+/* quire: one program, a few commands. */
+#include "base/hash.h"
+#include "tools/commands.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *about;
+} commands[] = {
+    {"serve", command_serve, "serve a model over the OpenAI API"},
+    {"engine", command_engine, "serve a model over Quire's socket protocol only"},
+    {"generate", command_generate, "answer a prompt, or chat, on this terminal"},
+    {"plan", command_plan, "print what memory a model will take, to the byte"},
+    {"version", command_version, "print the version"},
+};
+#define N_COMMANDS (sizeof commands / sizeof commands[0])
+
+int command_fail(int code, const char *text)
+{
+    fprintf(stderr, "quire: %s\n", text);
+    return code;
+}
+
+static void print_help(void)
+{
+    puts("usage: quire COMMAND [arguments]\n\n"
+         "Quire serves language models from Hugging Face checkpoint directories. A request gets the\n"
+         "same bits whatever else is being served.\n");
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        printf("  %-10s %s\n", commands[i].name, commands[i].about);
+    puts("\nBegin with\n"
+         "  quire generate ./model \"Tell me a story\"     one answer, here\n"
+         "  quire serve ./model                           an OpenAI server on http://127.0.0.1:8000/v1\n"
+         "and quire COMMAND --help for the rest.");
+}
+
+int main(int argc, char **argv)
+{
+    /* A reader that goes away is an error of write(), never the end of the process. */
+    signal(SIGPIPE, SIG_IGN);
+    if (quire_hash_init() != 0)
+        return command_fail(1, "libsodium found no source of random numbers");
+
+    const char *name = argc > 1 ? argv[1] : "--help";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        if (argc > 2) {
+            char *help[] = {"--help"};
+            for (size_t i = 0; i < N_COMMANDS; i++)
+                if (strcmp(argv[2], commands[i].name) == 0)
+                    return commands[i].run(1, help);
+        }
+        print_help();
+        return argc > 1 ? 0 : 2;
+    }
+    if (strcmp(name, "--version") == 0)
+        return command_version(0, NULL);
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return commands[i].run(argc - 2, argv + 2);
+    fprintf(stderr, "quire: there is no command \"%.64s\"; quire --help lists them\n", name);
+    return 2;
+}
