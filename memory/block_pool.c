@@ -143,19 +143,20 @@ static int check_free_list(const struct block_pool *pool, uint32_t group, struct
             return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: block %u has a wrong back link",
                               group, b);
         if (pool->blocks[b].refs != 0)
-            return quire_fail(err, QUIRE_INTERNAL, "kv 1: group %u: block %u is free and referenced",
-                              group, b);
+            return quire_fail(err, QUIRE_INTERNAL,
+                              "kv 1: group %u: block %u is free and referenced", group, b);
         if (pool->names.entries[b].named)
             n_cached++;
         else if (n_cached > 0)
             return quire_fail(err, QUIRE_INTERNAL,
-                              "kv 3: group %u: blank block %u stands behind a cached one", group, b);
+                              "kv 3: group %u: blank block %u stands behind a cached one", group,
+                              b);
         prev = b;
     }
     if (pool->tail != prev || n_free != pool->n_free || n_cached != pool->n_cached_free)
         return quire_fail(err, QUIRE_INTERNAL,
-                          "kv 3: group %u: %u free, %u cached on the list, counted %u and %u", group,
-                          n_free, n_cached, pool->n_free, pool->n_cached_free);
+                          "kv 3: group %u: %u free, %u cached on the list, counted %u and %u",
+                          group, n_free, n_cached, pool->n_free, pool->n_cached_free);
     return QUIRE_OK;
 }
 

@@ -8,8 +8,8 @@
  *   free and cached -----> referenced             \-----> free and cached
  *   free and cached -ref-> referenced (a hit: the name stays)
  *
- * The free list is doubly linked through the blocks: blank ones at the front, cached ones by last use behind
- * them, so the front is always the cheapest block to hand out. Every operation is O(1).
+ * The free list is doubly linked through the blocks: blank ones at the front, cached ones by last
+ * use behind them, so the front is always the cheapest block to hand out. Every operation is O(1).
  * The pool owns its arrays; one thread at a time.
  */
 #ifndef QUIRE_MEMORY_BLOCK_POOL_H
@@ -38,7 +38,8 @@ struct block_pool {
 int block_pool_init(struct block_pool *pool, uint32_t n_blocks);
 void block_pool_free(struct block_pool *pool);
 
-/* Hands out the front of the free list with one reference, without a name. KV_NO_BLOCK: none is free. */
+/* Hands out the front of the free list with one reference, without a name. KV_NO_BLOCK: none is
+ * free. */
 uint32_t block_pool_take(struct block_pool *pool);
 void block_pool_ref(struct block_pool *pool, uint32_t block);
 void block_pool_unref(struct block_pool *pool, uint32_t block);

@@ -97,13 +97,14 @@ static int check_references(const struct kv_cache *cache, uint32_t group, uint32
             uint32_t block = span->blocks[i];
             if ((block == KV_NO_BLOCK) != (i < span->first_held))
                 return quire_fail(err, QUIRE_INTERNAL,
-                                  "kv 2: group %u: entry %u of a table is on the wrong side of its window",
+                                  "kv 2: group %u: entry %u is on the wrong side of its window",
                                   group, i);
             if (block == KV_NO_BLOCK)
                 continue;
             if (block >= pool->n_blocks)
-                return quire_fail(err, QUIRE_INTERNAL, "kv 2: group %u: a table names block %u of %u",
-                                  group, block, pool->n_blocks);
+                return quire_fail(err, QUIRE_INTERNAL,
+                                  "kv 2: group %u: a table names block %u of %u", group, block,
+                                  pool->n_blocks);
             counts[block]++;
         }
     }
@@ -130,8 +131,9 @@ int kv_cache_check(const struct kv_cache *cache, struct quire_error *err)
         if (status)
             return status;
         if (!cache->tables && pool->n_free != pool->n_blocks)
-            return quire_fail(err, QUIRE_INTERNAL, "kv 5: group %u: %u of %u blocks free, no tables",
-                              g, pool->n_free, pool->n_blocks);
+            return quire_fail(err, QUIRE_INTERNAL,
+                              "kv 5: group %u: %u of %u blocks free, no tables", g, pool->n_free,
+                              pool->n_blocks);
     }
     return QUIRE_OK;
 }

@@ -1,4 +1,5 @@
-/* memory/: which KV block holds what. Ids only, never bytes: the same code plans a GPU's memory on a laptop.
+/* memory/: which KV block holds what. Ids only, never bytes: the same code plans a GPU's memory on
+ * a laptop.
  *
  * A KV group is a set of layers with the same attention span: full, or a sliding window. Each
  * group has a pool of blocks of its own and each sequence a block table per group. Full blocks that
@@ -10,10 +11,13 @@
  * kv_table owns references on blocks and must be released before the cache is destroyed.
  *
  * Invariants (kv_cache_check):
- *  1. In each group, every block is exactly one of: referenced (count > 0), free and cached, free and blank.
+ *  1. In each group, every block is exactly one of: referenced (count > 0), free and cached, free
+ *     and blank.
  *  2. A block's reference count is the number of table entries that name it.
- *  3. The free list of a group holds exactly its unreferenced blocks, blank ones first, then cached ones by last use.
- *  4. The prefix index maps a hash to at most one block of a group, and that block carries that hash.
+ *  3. The free list of a group holds exactly its unreferenced blocks, blank ones first, then cached
+ *     ones by last use.
+ *  4. The prefix index maps a hash to at most one block of a group, and that block carries that
+ *     hash.
  *  5. Without tables, all blocks of all groups are free.
  */
 #ifndef QUIRE_MEMORY_KV_CACHE_H
@@ -34,7 +38,8 @@ struct kv_config {
     bool prefix_caching;
     struct {
         uint32_t n_blocks;
-        uint32_t window; /* 0 = full attention; else positions that stay readable, the token's own included */
+        uint32_t window; /* 0 = full attention; else positions that stay readable, the token's own
+                            included */
     } groups[KV_MAX_GROUPS];
 };
 
@@ -49,18 +54,21 @@ int kv_table_create(struct kv_cache *cache, struct kv_table **out, struct quire_
 void kv_table_destroy(struct kv_table *table);
 
 /* Makes room for the entries of n_tokens positions, so that later calls on this table allocate
- * nothing while it stays within them. Takes no block. QUIRE_NO_MEMORY leaves the table as it was. */
+ * nothing while it stays within them. Takes no block. QUIRE_NO_MEMORY leaves the table as it
+ * was. */
 int kv_table_prepare(struct kv_table *table, uint32_t n_tokens);
 
 /* Takes references on the longest prefix that every group still holds, at most max_tokens
- * positions and whole blocks only, into an empty table. Returns the positions covered. For a windowed group only
- * the blocks that the next position can read are needed; entries before them are KV_NO_BLOCK. */
+ * positions and whole blocks only, into an empty table. Returns the positions covered. For a
+ * windowed group only the blocks that the next position can read are needed; entries before them
+ * are KV_NO_BLOCK. */
 uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uint32_t n_hashes,
                         uint32_t max_tokens);
 
-/* Makes sure positions [0, n_tokens) have blocks (those behind a window excepted). n_computed: positions
- * already computed, <= n_tokens; a windowed group first gives back what no position >= n_computed can read. Beyond
- * that it is all or nothing: QUIRE_EXHAUSTED (or QUIRE_NO_MEMORY, when the table had to grow) takes no block. */
+/* Makes sure positions [0, n_tokens) have blocks (those behind a window excepted). n_computed:
+ * positions already computed, <= n_tokens; a windowed group first gives back what no position >=
+ * n_computed can read. Beyond that it is all or nothing: QUIRE_EXHAUSTED (or QUIRE_NO_MEMORY, when
+ * the table had to grow) takes no block. */
 int kv_table_reserve(struct kv_table *table, uint32_t n_computed, uint32_t n_tokens);
 
 /* Names the computed, full block `index` (in blocks) of every group so that others can match it.
@@ -69,13 +77,15 @@ void kv_table_publish(struct kv_table *table, uint32_t index, const struct key25
 
 /* Fills the empty table `to` with references on the first n_blocks blocks of `from`, which must be
  * computed: the choices of one request share their prompt. In a windowed group only what position
- * n_blocks * block_tokens can read is taken; QUIRE_NOT_FOUND when `from` no longer holds that, `to` stays empty. */
+ * n_blocks * block_tokens can read is taken; QUIRE_NOT_FOUND when `from` no longer holds that, `to`
+ * stays empty. */
 int kv_table_share(const struct kv_table *from, uint32_t n_blocks, struct kv_table *to);
 
 /* Gives back all blocks, tail first; the table is empty again and keeps its room. */
 void kv_table_clear(struct kv_table *table);
 
-/* Block ids of one group; entry i covers positions [i, i + 1) * block_tokens. Valid until the table changes. */
+/* Block ids of one group; entry i covers positions [i, i + 1) * block_tokens. Valid until the table
+ * changes. */
 const uint32_t *kv_table_blocks(const struct kv_table *table, uint32_t group, uint32_t *n_blocks);
 
 /* Blocks of a group that the table holds references on. */

@@ -83,8 +83,8 @@ int kv_table_prepare(struct kv_table *table, uint32_t n_tokens)
     return grow_all(table, kv_ceil_blocks(n_tokens, table->cache->config.block_tokens));
 }
 
-/* The largest n <= limit such that every windowed group still has the blocks [first needed, n). Each
- * block of a group is looked up at most once: [lo, n) is known to be there. */
+/* The largest n <= limit such that every windowed group still has the blocks [first needed, n).
+ * Each block of a group is looked up at most once: [lo, n) is known to be there. */
 static uint32_t match_windows(const struct kv_cache *cache, const struct key256 *hashes,
                               uint32_t limit)
 {

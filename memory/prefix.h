@@ -1,9 +1,9 @@
 /* The chain of 256-bit hashes that names full KV blocks.
  *
- * H(0) = keyed(secret, tenant domain, adapter, block size); H(i+1) = keyed(secret, H(i), token ids of block i).
- * Two blocks have the same name only when the whole prefix before them, the tenant, the adapter and the
- * block size are the same. The key is a secret of this server, so that no tenant can compute
- * another's names. Pure; any thread.
+ * H(0) = keyed(secret, tenant domain, adapter, block size); H(i+1) = keyed(secret, H(i), token ids
+ * of block i). Two blocks have the same name only when the whole prefix before them, the tenant,
+ * the adapter and the block size are the same. The key is a secret of this server, so that no
+ * tenant can compute another's names. Pure; any thread.
  */
 #ifndef QUIRE_MEMORY_PREFIX_H
 #define QUIRE_MEMORY_PREFIX_H

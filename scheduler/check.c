@@ -1,4 +1,5 @@
-/* sched_check(): the invariants at the top of scheduler.c, number by number. O(everything): for tests. */
+/* sched_check(): the invariants at the top of scheduler.c, number by number. O(everything): for
+ * tests. */
 #include "scheduler/sequence.h"
 
 #define BROKEN(err, ...) quire_fail(err, QUIRE_INTERNAL, "sched " __VA_ARGS__)
@@ -70,7 +71,7 @@ static int check_running(const struct sched *s, struct quire_error *err)
         if (times != 1)
             return BROKEN(err, "3: running sequence %u is listed %u times", i, times);
     }
-    if (n != s->stats.n_running || n > s->config.max_num_seqs || s->n_listed > s->config.max_num_seqs)
+    if (n != s->stats.n_running || s->n_listed < n || s->n_listed > s->config.max_num_seqs)
         return BROKEN(err, "3: %u sequences run, %u counted, %u allowed", n, s->stats.n_running,
                       s->config.max_num_seqs);
     return QUIRE_OK;
@@ -120,8 +121,8 @@ static int check_table(const struct sched *s, uint32_t name, struct quire_error 
         kv_table_blocks(q->table, g, &n);
         if ((uint64_t)n * s->config.kv.block_tokens < q->n_planned ||
             (uint64_t)n * s->config.kv.block_tokens < q->n_reserved)
-            return BROKEN(err, "5: sequence %u: group %u has %u blocks for %u positions", name, g, n,
-                          q->n_planned);
+            return BROKEN(err, "5: sequence %u: group %u has %u blocks for %u positions", name, g,
+                          n, q->n_planned);
     }
     for (uint32_t i = 0; i < s->n_spare; i++)
         if (s->tables[i] == q->table)
@@ -141,10 +142,10 @@ static int check_row_blocks(const struct sched *s, const struct sched_row *row,
         uint32_t n, window = kv->groups[g].window;
         const uint32_t *blocks = kv_table_blocks(q->table, g, &n);
         uint32_t from = window > 0 && row->first >= window ? row->first - window + 1 : 0;
-        for (uint32_t i = from / kv->block_tokens; i <= (row->first + row->count - 1) / kv->block_tokens;
-             i++)
+        uint32_t last = (row->first + row->count - 1) / kv->block_tokens;
+        for (uint32_t i = from / kv->block_tokens; i <= last; i++)
             if (i >= n || blocks[i] == KV_NO_BLOCK)
-                return BROKEN(err, "10: sequence %u: group %u: block %u is gone under a launched step",
+                return BROKEN(err, "10: sequence %u: group %u: block %u is gone under its step",
                               row->seq, g, i);
     }
     return QUIRE_OK;

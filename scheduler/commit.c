@@ -1,5 +1,5 @@
-/* What a step gave: positions become computed, full blocks get their names, tokens are appended, and what the
- * step was the last to touch comes back. */
+/* What a step gave: positions become computed, full blocks get their names, tokens are appended,
+ * and what the step was the last to touch comes back. */
 #include "scheduler/sequence.h"
 
 #include "memory/prefix.h"
@@ -32,11 +32,12 @@ static int check_results(const struct sched *s, const struct sched_plan *plan,
                               (unsigned long long)plan->step, row->seq);
         if (lives(q) && r->n_tokens > 1 && q->last_step > plan->step)
             return quire_fail(err, QUIRE_INVALID,
-                              "step %llu: sequence %u has %u tokens, but a later step took one for granted",
+                              "step %llu: sequence %u has %u tokens, a later step counts on one",
                               (unsigned long long)plan->step, row->seq, r->n_tokens);
     }
     if (n != n_results)
-        return quire_fail(err, QUIRE_INVALID, "step %llu: result %u is of sequence %u, which no row samples",
+        return quire_fail(err, QUIRE_INVALID,
+                          "step %llu: result %u is of sequence %u, which no row samples",
                           (unsigned long long)plan->step, n, results[n].seq);
     return QUIRE_OK;
 }

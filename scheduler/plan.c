@@ -1,9 +1,10 @@
 /* One step: the running in policy order, then the waiting while budget, sequences and blocks allow.
  *
- * Blocks run out only in serve_running. The last of the running then gives way, so a sequence is never preempted
- * for one that the policy ranks after it, and one that is last itself gives way to nobody: it leaves. When
- * blocks are already on their way back (a launched step still touches them), the sequence waits for the next plan
- * instead of taking more victims. Nothing is admitted in a plan that was short of blocks.
+ * Blocks run out only in serve_running. The last of the running then gives way, so a sequence is
+ * never preempted for one that the policy ranks after it, and one that is last itself gives way to
+ * nobody: it leaves. When blocks are already on their way back (a launched step still touches
+ * them), the sequence waits for the next plan instead of taking more victims. Nothing is admitted
+ * in a plan that was short of blocks.
  */
 #include "scheduler/sequence.h"
 
@@ -16,11 +17,12 @@ struct planner {
     uint32_t logits;              /* logit rows left */
     bool short_of_blocks;
     bool prompt_planned;          /* of a leader, by a row of this plan */
-    uint64_t owed[KV_MAX_GROUPS]; /* blocks that running sequences still need for their known tokens */
+    uint64_t owed[KV_MAX_GROUPS]; /* blocks the running still need for their known tokens */
 };
 
-/* Drops what no longer runs and restores the policy's order. A policy may look at counters that change, so
- * the order is checked every step; it is nearly right, which makes insertion the cheap sort. */
+/* Drops what no longer runs and restores the policy's order. A policy may look at counters that
+ * change, so the order is checked every step; it is nearly right, which makes insertion the cheap
+ * sort. */
 static void order_running(struct sched *s)
 {
     uint32_t n = 0;
@@ -206,7 +208,8 @@ static uint32_t hit_prefix(struct sched *s, struct sequence *q)
     return hit;
 }
 
-/* Are there blocks for all known tokens of q, beside what the running still need and one more for each of them? */
+/* Are there blocks for all known tokens of q, beside what the running still need and one more for
+ * each of them? */
 static bool fits(const struct planner *p, const struct sequence *q, const int64_t *slack)
 {
     const struct kv_config *kv = &p->s->config.kv;

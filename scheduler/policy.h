@@ -17,8 +17,8 @@ struct sched_candidate {
 
 struct sched_policy {
     const char *name;
-    /* < 0: a goes before b. Total: `order` breaks every tie. Waiting sequences are admitted, and running ones
-     * served, first to last; the last of the running is preempted first. */
+    /* < 0: a goes before b. Total: `order` breaks every tie. Waiting sequences are admitted, and
+     * running ones served, first to last; the last of the running is preempted first. */
     int (*compare)(const struct sched_candidate *a, const struct sched_candidate *b);
 };
 

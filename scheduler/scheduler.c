@@ -2,17 +2,19 @@
  *  1. Every name is in one state, and the counts of names by state are right.
  *  2. Queued are exactly the WAITING sequences that are not held, in heap order under the policy.
  *  3. The running list names every RUNNING sequence once; at most max_num_seqs run.
- *  4. n_computed <= n_planned <= min(n_known + n_sampling, n_positions), n_known + n_sampling <= n_prompt +
- *     max_tokens, and n_sampling is the number of uncommitted rows of the sequence that sample.
- *  5. RUNNING, LEAVING and ENDING sequences have a block table, nobody else; it covers the planned positions.
- *     Every table is held by one sequence or spare.
+ *  4. n_computed <= n_planned <= min(n_known + n_sampling, n_positions), n_known + n_sampling <=
+ *     n_prompt + max_tokens, and n_sampling is the number of uncommitted rows of the sequence that
+ *     sample.
+ *  5. RUNNING, LEAVING and ENDING sequences have a block table, nobody else; it covers the planned
+ *     positions. Every table is held by one sequence or spare.
  *  6. LEAVING and ENDING sequences have a row in an uncommitted plan.
  *  7. A block of a sequence is published only when all its positions are computed.
  *  8. At most overlap_depth + 1 plans are uncommitted. Each keeps to the token budget and the logit
  *     rows, and has at most one row of a sequence.
- *  9. A request has n_live choices that are not over. Its choices follow only while one of them leads, and at most one
- *     does.
- * 10. No sequence that a launched step touches has given back a block that the step reads or writes.
+ *  9. A request has n_live choices that are not over. Its choices follow only while one of them
+ *     leads, and at most one does.
+ * 10. No sequence that a launched step touches has given back a block that the step reads or
+ *     writes.
  * 11. The invariants of memory/kv_cache.h.
  */
 #include "scheduler/sequence.h"
@@ -38,7 +40,8 @@ static int check_config(const struct sched_config *c, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID, "max_queued_requests: must be 1 to %u, got %u",
                           MAX_SEQS, c->max_queued_requests);
     if (c->max_logit_rows < c->max_num_seqs)
-        return quire_fail(err, QUIRE_INVALID, "max_logit_rows: must be at least max_num_seqs (%u), got %u",
+        return quire_fail(err, QUIRE_INVALID,
+                          "max_logit_rows: must be at least max_num_seqs (%u), got %u",
                           c->max_num_seqs, c->max_logit_rows);
     if (c->overlap_depth > 1)
         return quire_fail(err, QUIRE_INVALID, "overlap_depth: must be 0 or 1, got %u",
@@ -76,8 +79,8 @@ static int allocate(struct sched *s, struct quire_error *err)
     return ok ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "scheduler: out of memory");
 }
 
-/* Block tables for everything that can hold blocks at once: the running, and those that a launched step still
- * touches. They have room for the longest sequence, so that a step never allocates. */
+/* Block tables for everything that can hold blocks at once: the running, and those that a launched
+ * step still touches. They have room for the longest sequence, so that a step never allocates. */
 static int create_tables(struct sched *s, struct quire_error *err)
 {
     uint32_t n = s->config.max_num_seqs * (s->config.overlap_depth + 1);
@@ -161,7 +164,8 @@ const uint32_t *sched_tokens(const struct sched *s, uint32_t seq, uint32_t *n_to
     return q->tokens;
 }
 
-const uint32_t *sched_blocks(const struct sched *s, uint32_t seq, uint32_t group, uint32_t *n_blocks)
+const uint32_t *sched_blocks(const struct sched *s, uint32_t seq, uint32_t group,
+                             uint32_t *n_blocks)
 {
     *n_blocks = 0;
     if (!s->seqs[seq].table)

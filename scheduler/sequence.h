@@ -8,7 +8,7 @@
  *   WAITING --sched_plan admits--> RUNNING
  *   RUNNING --sched_plan preempts--> LEAVING (a launched step touches it) or WAITING
  *   LEAVING --sched_commit of that step--> WAITING
- *   any live state --finished or cancelled, sched_end--> ENDING (a launched step touches it) or RETIRED
+ *   any live state --over: sched_end--> ENDING (a launched step touches it) or RETIRED
  *   ENDING --sched_commit of that step--> RETIRED
  *   RETIRED --sched_next_retired--> FREE
  *
@@ -40,7 +40,7 @@ struct request {
     uint32_t n, n_live;        /* choices; those that are not over */
     uint32_t n_waiting_tokens; /* the prompt's length until a choice was first admitted, then 0 */
     bool prompt_logprobs, no_prefix_hits;
-    uint32_t seqs[];           /* [n] names; one that is over may belong to another request by now */
+    uint32_t seqs[];           /* [n] names; one that is over may be another request's by now */
 };
 
 /* What every step looks at comes first: a thousand of these are walked twice a step. */
@@ -97,7 +97,7 @@ struct sched {
     uint32_t bucket_mask;
 
     struct queue queue;
-    uint32_t *running;        /* in policy order; entries not RUNNING are dropped by the next plan */
+    uint32_t *running;        /* in policy order; the next plan drops those not RUNNING */
     uint32_t n_listed;
     struct kv_table **tables; /* all; the first n_spare are held by no sequence */
     uint32_t n_tables, n_spare;
@@ -123,7 +123,8 @@ static inline uint32_t sched_name(const struct sched *s, const struct sequence *
     return (uint32_t)(q - s->seqs);
 }
 
-/* Positions that could be planned now. Nothing is left when all max_tokens are known or being sampled. */
+/* Positions that could be planned now. Nothing is left when all max_tokens are known or being
+ * sampled. */
 static inline uint32_t seq_remaining(const struct sequence *q)
 {
     uint32_t known = q->n_known + q->n_sampling;
@@ -142,7 +143,8 @@ static inline uint32_t sched_reach(const struct sched *s)
     return s->config.max_num_batched_tokens * (s->config.overlap_depth + 1);
 }
 
-/* WAITING again or for the first time: enters the queue unless held. The caller keeps the counts. */
+/* WAITING again or for the first time: enters the queue unless held. The caller keeps the
+ * counts. */
 void sched_enqueue(struct sched *s, struct sequence *q);
 /* The leader's prompt is planned: the other choices may be admitted from the next plan on. */
 void sched_release_followers(struct sched *s, struct sequence *leader);

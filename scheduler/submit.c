@@ -38,7 +38,7 @@ static int check_request(const struct sched *s, const struct sched_request *r,
         uint32_t needed = kv_blocks_needed(&c->kv, g, positions_of(r), sched_reach(s));
         if (needed > c->kv.groups[g].n_blocks)
             return quire_fail(err, QUIRE_INVALID,
-                              "prompt of %u tokens with max_tokens %u needs %u KV blocks, there are %u",
+                              "prompt of %u tokens with max_tokens %u needs %u KV blocks of %u",
                               r->n_prompt, r->max_tokens, needed, c->kv.groups[g].n_blocks);
     }
     if (find_request(s, r->id))
@@ -54,7 +54,8 @@ static int check_room(const struct sched *s, const struct sched_request *r, stru
     if (s->stats.n_waiting > c->max_queued_requests - r->n || s->n_free_names < r->n)
         return quire_fail(err, QUIRE_EXHAUSTED, "%u requests are waiting, the limit is %u",
                           s->stats.n_waiting, c->max_queued_requests);
-    /* A prompt longer than the whole bound is let in when no other waits: it could never come otherwise. */
+    /* A prompt longer than the whole bound is let in when no other waits: it could never come
+     * otherwise. */
     if (c->max_queued_tokens > 0 && s->stats.n_waiting_tokens > 0 &&
         s->stats.n_waiting_tokens + r->n_prompt > c->max_queued_tokens)
         return quire_fail(err, QUIRE_EXHAUSTED,
@@ -162,7 +163,8 @@ void sched_cancel(struct sched *s, uint64_t id)
     struct request *request = find_request(s, id);
     if (!request)
         return;
-    /* Followers end before their leader, so that none of them is made to lead. The request is gone with the last. */
+    /* Followers end before their leader, so that none of them is made to lead. The request is gone
+     * with the last. */
     uint32_t n_live = request->n_live;
     for (uint32_t i = request->n; n_live > 0; i--) {
         struct sequence *q = &s->seqs[request->seqs[i - 1]];

@@ -1,9 +1,11 @@
-/* Random programs on the KV cache beside a naive model of it; both must agree after every operation.
+/* Random programs on the KV cache beside a naive model of it; both must agree after every
+ * operation.
  *
  *     kv_cache_random_test [SEED [OPERATIONS]]
  *
- * The model has no lists and no hash table: arrays, scanned and shifted. It predicts every block id. At the end
- * the model is made wrong on purpose, in one rule at a time; each time the difference must be found.
+ * The model has no lists and no hash table: arrays, scanned and shifted. It predicts every block
+ * id. At the end the model is made wrong on purpose, in one rule at a time; each time the
+ * difference must be found.
  */
 #include "memory/kv_cache.h"
 
@@ -144,7 +146,8 @@ static void model_clear(struct model *m, struct model_table *t)
 static uint32_t model_match(struct model *m, struct model_table *t, int chain, uint32_t n_hashes,
                             uint32_t max_tokens)
 {
-    uint32_t bt = m->config.block_tokens, n = max_tokens / bt < n_hashes ? max_tokens / bt : n_hashes;
+    uint32_t bt = m->config.block_tokens;
+    uint32_t n = max_tokens / bt < n_hashes ? max_tokens / bt : n_hashes;
     if (!m->config.prefix_caching)
         return 0;
     /* Every length from the longest: is all there that it needs? */

@@ -240,7 +240,8 @@ static void test_match_needs_only_the_window(void **state)
     kv_cache_destroy(cache);
 }
 
-/* The windowed group has lost block 3 of 6: 24 positions would need blocks 4 and 5 and have them; 20 need 3. */
+/* The windowed group has lost block 3 of 6: 24 positions would need blocks 4 and 5 and have them;
+ * 20 need 3. */
 static void test_match_backs_off_to_what_all_groups_hold(void **state)
 {
     (void)state;

@@ -52,7 +52,8 @@ static void test_chain_names_the_whole_prefix(void **state)
     assert_false(same(h, kv_chain_next(&secret, &first, a, 4)));
 }
 
-/* The name is a promise between processes: written down once as BLAKE2b-256 of 1 | parent | little-endian ids. */
+/* The name is a promise between processes: written down once as BLAKE2b-256 of 1 | parent |
+ * little-endian ids. */
 static void test_link_is_blake2b_of_the_bytes(void **state)
 {
     (void)state;

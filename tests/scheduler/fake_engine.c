@@ -372,7 +372,6 @@ static bool execute_kv(struct fake_engine *e, const struct fake_launch *launch, 
     for (uint32_t g = 0; g < e->config.kv.n_groups; g++) {
         uint32_t window = e->config.kv.groups[g].window;
         uint32_t from = window && row->first >= window ? row->first - window + 1 : 0;
-        e->seen.windows += from > 0;
         for (uint32_t p = from; p < row->first + row->count; p++) {
             uint32_t block = launch->blocks[i][g][p / bt];
             if (block >= e->config.kv.groups[g].n_blocks)
@@ -465,6 +464,9 @@ static bool check_output(struct fake_engine *e, uint32_t name)
     if (r->prompt_logprobs && d->choice == 0 && d->n_logits != r->n_prompt)
         return fail(e, "sequence %u: logits of %u of %u prompt positions", name, d->n_logits,
                     r->n_prompt);
+    e->history = *r;
+    e->history.n_prompt = d->n_committed;
+    memcpy(e->history.prompt, d->tokens, d->n_committed * sizeof d->tokens[0]);
     return true;
 }
 

@@ -1,10 +1,10 @@
 /* An engine without a model, and the oracle that watches the scheduler through it.
  *
- * The toy model's next token is a hash of all tokens before it, of the tenant and of the choice. What a
- * position leaves in the KV cache is the hash of the prefix up to it; a simulated block store keeps
- * it under the block ids that the scheduler's tables name. A row reads every position it may attend to, through the
- * table as it was at launch, and must find there what its own tokens hash to: whatever sharing, eviction,
- * preemption or windows do wrong shows as a wrong prefix hash.
+ * The toy model's next token is a hash of all tokens before it, of the tenant and of the choice.
+ * What a position leaves in the KV cache is the hash of the prefix up to it; a simulated block
+ * store keeps it under the block ids that the scheduler's tables name. A row reads every position
+ * it may attend to, through the table as it was at launch, and must find there what its own tokens
+ * hash to: whatever sharing, eviction, preemption or windows do wrong shows as a wrong prefix hash.
  *
  * fake_* functions return false after the first failed check; fake_failure() says what it was.
  */
@@ -85,9 +85,9 @@ struct fake_engine {
     uint64_t *store[KV_MAX_GROUPS]; /* [n_blocks * block_tokens] */
     struct fake_launch launched[2]; /* oldest first */
     uint32_t n_launched;
-    uint64_t n_empty;               /* empty plans in a row with nothing launched */
+    struct fake_request history; /* the last finished output as a prompt: what a chat sends next */
     struct {
-        uint64_t steps, tokens, finished, cancelled, preempted, hit_tokens, refused, discarded, windows;
+        uint64_t steps, tokens, finished, cancelled, preempted, hit_tokens, refused, discarded;
     } seen;
     char failure[256];
 };

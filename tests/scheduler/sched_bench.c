@@ -1,7 +1,8 @@
 /* What a step costs the scheduler alone: sched_bench [STEPS]
  *
- * Everyone decodes: one row each, a token each, a full block named every 16 tokens. Prints the median and the 99th
- * percentile of the time of one step, for sched_plan and sched_commit apart. Not part of the test suite.
+ * Everyone decodes: one row each, a token each, a full block named every 16 tokens. Prints the
+ * median and the 99th percentile of the time of one step, for sched_plan and sched_commit apart.
+ * Not part of the test suite.
  */
 #include "memory/prefix.h"
 #include "scheduler/scheduler.h"
@@ -35,7 +36,8 @@ static void submit_all(struct sched *s, uint32_t n, uint32_t n_steps)
         for (uint32_t t = 0; t < PROMPT; t++)
             prompt[t] = i * PROMPT + t;
         for (uint32_t b = 0; b < PROMPT / 16; b++)
-            hashes[b] = kv_chain_next(&root.secret, b ? &hashes[b - 1] : &first, prompt + 16 * b, 16);
+            hashes[b] =
+                kv_chain_next(&root.secret, b ? &hashes[b - 1] : &first, prompt + 16 * b, 16);
         struct sched_request r = {.id = i,
                                   .prompt = prompt,
                                   .n_prompt = PROMPT - i % 16,

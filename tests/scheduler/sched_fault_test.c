@@ -1,5 +1,5 @@
-/* Every allocation that creation and submission make is made to fail once: the call must say so, leave the
- * scheduler as it was and leak nothing. */
+/* Every allocation that creation and submission make is made to fail once: the call must say so,
+ * leave the scheduler as it was and leak nothing. */
 #include "tests/scheduler/sched_harness.h"
 
 #include <stdbool.h>

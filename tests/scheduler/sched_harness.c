@@ -51,7 +51,8 @@ struct sched_request request_of(uint64_t id, uint32_t base, uint32_t n, uint32_t
         tokens[i] = base + i;
     struct key256 first = kv_chain_first(&root);
     for (uint32_t i = 0; i < n / 4; i++)
-        hashes[i] = kv_chain_next(&root.secret, i ? &hashes[i - 1] : &first, tokens + 4 * (size_t)i, 4);
+        hashes[i] =
+            kv_chain_next(&root.secret, i ? &hashes[i - 1] : &first, tokens + 4 * (size_t)i, 4);
     return (struct sched_request){.id = id,
                                   .prompt = tokens,
                                   .n_prompt = n,

@@ -23,7 +23,8 @@ struct sched_request request_of(uint64_t id, uint32_t base, uint32_t n, uint32_t
 uint32_t submit(struct sched *s, struct sched_request request);
 
 const struct sched_plan *plan(struct sched *s);
-/* Gives every sampling row of the oldest step the token `token`; returns how many sequences ended. */
+/* Gives every sampling row of the oldest step the token `token`; returns how many sequences
+ * ended. */
 uint32_t commit(struct sched *s, const struct sched_plan *plan, uint32_t token);
 /* plan, commit, collect. Returns the plan. */
 const struct sched_plan *step(struct sched *s);

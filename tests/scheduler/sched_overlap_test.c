@@ -88,7 +88,8 @@ static void test_cancel_waits_for_both_steps(void **state)
     close_sched(s);
 }
 
-/* The victim's launched step still samples for it; its blocks come back with that step, no sooner. */
+/* The victim's launched step still samples for it; its blocks come back with that step, no
+ * sooner. */
 static void test_preempted_in_flight(void **state)
 {
     (void)state;
@@ -134,7 +135,7 @@ static void test_choices_follow_one_step_later(void **state)
     assert_int_equal(sched_submit(s, &r, seqs, NULL), QUIRE_OK);
     const struct sched_plan *one = plan(s);
     assert_int_equal(one->n_rows, 1);
-    const struct sched_plan *two = plan(s); /* launched after it, so the prompt's blocks can be read */
+    const struct sched_plan *two = plan(s); /* launched after it: the prompt's blocks can be read */
     assert_row(two, 0, seqs[0], 9, 1, true);
     assert_row(two, 1, seqs[1], 8, 1, true);
     commit(s, one, 9);
@@ -189,7 +190,8 @@ static void test_more_tokens_than_one(void **state)
     close_sched(s);
 }
 
-/* A window of 6 in blocks of 4: what lies behind it goes back while a lone sequence runs far past the pool. */
+/* A window of 6 in blocks of 4: what lies behind it goes back while a lone sequence runs far past
+ * the pool. */
 static void test_windows(void **state)
 {
     (void)state;

@@ -6,10 +6,10 @@
  *
  *     sched_random_test $RANDOM 20000000
  *
- * Events come in episodes, each with a random configuration: block size, groups and windows, starved pools, budgets, depth,
- * policy. Each episode ends with a drain: everything must finish, every block return. A failure
- * prints the seed of its episode; `sched_random_test SEED 1` runs that episode first.
- * At the end faults are planted in the driver itself; each must be found.
+ * Events come in episodes, each with a random configuration: block size, groups and windows,
+ * starved pools, budgets, depth, policy. Each episode ends with a drain: everything must finish,
+ * every block return. A failure prints the seed of its episode; `sched_random_test SEED 1` runs
+ * that episode first. At the end faults are planted in the driver itself; each must be found.
  */
 #include "tests/scheduler/fake_engine.h"
 
@@ -36,28 +36,44 @@ static struct sched_config random_config(struct fake_random *random)
     c.max_num_batched_tokens = 1 + fake_below(random, fake_chance(random, 50) ? 12 : 120);
     c.max_queued_requests = 1 + fake_below(random, 30);
     c.max_queued_tokens = fake_chance(random, 30) ? 20 + fake_below(random, 300) : 0;
-    c.max_logit_rows = c.max_num_seqs + fake_below(random, 20);
     c.overlap_depth = fake_below(random, 2);
     c.policy = sched_policy_find(fake_chance(random, 50) ? "fcfs" : "priority");
     c.secret.bytes[0] = (uint8_t)fake_below(random, 256);
+    bool starved = fake_chance(random, 50);
+    if (starved) {
+        c.max_num_seqs = 4 + fake_below(random, FAKE_MAX_SEQS - 3);
+        c.max_num_batched_tokens += 8;
+    }
+    c.max_logit_rows = c.max_num_seqs + fake_below(random, 20);
     for (uint32_t g = 0; g < c.kv.n_groups; g++) {
         uint32_t longest = (c.max_model_len + c.kv.block_tokens - 1) / c.kv.block_tokens;
         c.kv.groups[g].window =
             g > 0 || fake_chance(random, 20) ? 1 + fake_below(random, 40) : 0;
-        /* From too small for the longest request to room for several. */
-        c.kv.groups[g].n_blocks = 1 + longest / 2 + fake_below(random, longest * 3);
+        /* From too small for the longest request to room for several; half of the time starved. */
+        c.kv.groups[g].n_blocks =
+            1 + longest / 2 + fake_below(random, starved ? longest : longest * 4);
+        if (c.kv.groups[g].window && fake_chance(random, 40))
+            c.kv.groups[g].n_blocks =
+                fake_below(random, 6) +
+                kv_blocks_needed(&c.kv, g, c.max_model_len,
+                                 c.max_num_batched_tokens * (c.overlap_depth + 1));
         if (c.kv.groups[g].n_blocks > FAKE_MAX_BLOCKS)
             c.kv.groups[g].n_blocks = FAKE_MAX_BLOCKS;
     }
     return c;
 }
 
-static struct fake_request random_request(struct fake_random *random, const struct sched_config *c)
+static struct fake_request random_request(struct fake_random *random, const struct sched_config *c,
+                                          const struct fake_request *history)
 {
     struct fake_request r = {0};
     uint32_t most = c->max_model_len + (fake_chance(random, 5) ? 4 : 0);
     r.n_prompt = 1 + fake_below(random, fake_chance(random, 50) ? most : most / 3 + 1);
     r.max_tokens = fake_below(random, most - r.n_prompt + 1);
+    if (fake_chance(random, 60)) { /* many that fit together for a while */
+        r.n_prompt = 1 + r.n_prompt / 4;
+        r.max_tokens = most / 4 + fake_below(random, most / 3);
+    }
     if (r.n_prompt > FAKE_MAX_LEN - 1)
         r.n_prompt = FAKE_MAX_LEN - 1;
     if (r.n_prompt + r.max_tokens > FAKE_MAX_LEN)
@@ -68,14 +84,21 @@ static struct fake_request random_request(struct fake_random *random, const stru
     r.tenant = fake_chance(random, 20);
     r.adapter = fake_below(random, 3);
     r.priority = (int32_t)fake_below(random, 5) - 2;
-    r.stop_every = fake_chance(random, 50) ? 5 + fake_below(random, 40) : 0;
+    r.stop_every = fake_chance(random, 40) ? 5 + fake_below(random, 80) : 0;
     r.prompt_logprobs = fake_chance(random, 12);
     r.no_prefix_hits = fake_chance(random, 8);
     /* A prompt is a shared beginning and a tail of its own. */
     uint32_t family = fake_below(random, N_FAMILIES);
     uint32_t shared = fake_chance(random, 75) ? fake_below(random, r.n_prompt + 1) : 0;
+    if (fake_chance(random, 40))
+        shared = r.n_prompt - fake_below(random, r.n_prompt < 6 ? r.n_prompt : 6);
     for (uint32_t i = 0; i < r.n_prompt; i++)
         r.prompt[i] = i < shared ? (family * 1000 + i * 7) % 997 : fake_below(random, 1000);
+    if (fake_chance(random, 20)) {
+        r.tenant = history->tenant;
+        shared = history->n_prompt < r.n_prompt ? history->n_prompt : r.n_prompt;
+        memcpy(r.prompt, history->prompt, shared * sizeof r.prompt[0]);
+    }
     return r;
 }
 
@@ -92,7 +115,7 @@ static bool random_event(struct fake_engine *e, struct fake_random *random, uint
 {
     uint32_t seq, dice = fake_below(random, 1000);
     if (dice < load) {
-        struct fake_request r = random_request(random, &e->config);
+        struct fake_request r = random_request(random, &e->config, &e->history);
         return fake_submit(e, &r);
     }
     if (dice < load + 8) {
@@ -142,7 +165,7 @@ static bool run_episode(struct fake_engine *e, uint64_t seed, uint64_t n_events,
 {
     struct fake_random random = {.state = seed};
     struct sched_config config = random_config(&random);
-    uint32_t load = 20 + fake_below(&random, 200);
+    uint32_t load = 20 + fake_below(&random, fake_chance(&random, 50) ? 50 : 200);
     bool ok = fake_open(e, &config, seed ^ 0x5eed, fault);
     for (uint64_t i = 0; ok && i < n_events; i++)
         ok = random_event(e, &random, load) && fake_check(e);
@@ -198,7 +221,7 @@ static bool run_faults(void)
 int main(int argc, char **argv)
 {
     uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-    uint64_t n_events = argc > 2 ? strtoull(argv[2], NULL, 10) : 200000;
+    uint64_t n_events = argc > 2 ? strtoull(argv[2], NULL, 10) : 300000;
     struct totals t = {0};
     if (quire_hash_init() || !run_random(seed, n_events, &t))
         return 1;

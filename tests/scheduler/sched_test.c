@@ -363,7 +363,7 @@ static void test_prompt_logprobs(void **state)
     struct sched *s = open_sched(&c);
     submit(s, request_of(1, 0, 12, 1));
     step(s); /* the prompt is cached now, and must not be hit */
-    struct sched_request r = request_of(2, 0, 12, 2);
+    struct sched_request r = request_of(2, 0, 20, 2);
     r.prompt_logprobs = true;
     uint32_t a = submit(s, r), b = submit(s, request_of(3, 100, 4, 1));
     const struct sched_plan *p = step(s);
@@ -372,12 +372,15 @@ static void test_prompt_logprobs(void **state)
     assert_int_equal(p->n_logits, 8);
     assert_row(p, 1, b, 0, 3, false); /* no logit row is left for its last position */
     p = step(s);
-    assert_row(p, 0, a, 8, 4, true);
+    assert_row(p, 0, a, 8, 7, false); /* one logit row is kept for the sequence after it */
     assert_int_equal(p->rows[0].first_logit, 8);
     assert_row(p, 1, b, 3, 1, true);
     p = step(s);
-    assert_row(p, 0, a, 12, 1, true);
-    assert_int_equal(p->rows[0].first_logit, 12);
+    assert_row(p, 0, a, 15, 5, true);
+    assert_int_equal(p->rows[0].first_logit, 15);
+    p = step(s);
+    assert_row(p, 0, a, 20, 1, true);
+    assert_int_equal(p->rows[0].first_logit, 20);
     close_sched(s);
 }
 
