@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "engine/engine_internal.h"
+#include "engine/host_memory.h"
 #include "kernels/pool.h"
 #include "memory/prefix.h"
 
@@ -57,6 +58,19 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
     return QUIRE_OK;
 }
 
+/* Memory that is not there would be missed only when it is touched, by a killed process. */
+static int check_memory(const struct engine_plan *plan, struct quire_error *err)
+{
+    uint64_t available = host_memory_available();
+    if (plan->total_bytes <= available)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_NO_MEMORY,
+                      "this takes %llu bytes beside the weights, of which the KV cache is %llu, and %llu"
+                      " are free: lower --kv-cache-memory, --num-kv-blocks or --max-num-seqs",
+                      (unsigned long long)plan->total_bytes, (unsigned long long)plan->kv_bytes,
+                      (unsigned long long)available);
+}
+
 /* The model: what it is, its weights, the device, the plan, in this order. */
 static int open_model(struct engine *e, const struct engine_options *asked,
                       struct quire_error *err)
@@ -79,6 +93,8 @@ static int open_model(struct engine *e, const struct engine_options *asked,
         return status;
     o.device = e->backend->ops->name;
     status = engine_plan_make(&o, &e->desc, safetensors_total_bytes(e->checkpoint), &e->plan, err);
+    if (status == QUIRE_OK)
+        status = check_memory(&e->plan, err);
     if (status != QUIRE_OK)
         return status;
     if (!o.max_model_len && e->plan.max_model_len < e->desc.max_position)

@@ -92,35 +92,6 @@ static void collect_retired(struct engine *e)
     }
 }
 
-/* Plans and launches the next step, then commits what the overlap leaves no room for. */
-static int step(struct engine *e, struct quire_error *err)
-{
-    const struct sched_plan *plan;
-    int status = sched_plan(e->sched, now_us(), &plan, err);
-    if (status != QUIRE_OK)
-        return status;
-    if (plan->n_rows > 0) {
-        struct step_slot *slot = &e->slots[e->n_launched % (e->depth + 1)];
-        status = step_launch(e, slot, plan, err);
-        if (status != QUIRE_OK)
-            return status;
-        e->n_launched++;
-        e->n_in_flight++;
-        e->n_empty_plans = 0;
-    } else if (e->n_in_flight == 0 && ++e->n_empty_plans > MAX_EMPTY_PLANS) {
-        return quire_fail(err, QUIRE_INTERNAL, "the scheduler has requests but runs none");
-    }
-    uint32_t leave = plan->n_rows > 0 ? e->depth : 0;
-    while (e->n_in_flight > leave) {
-        uint64_t oldest = e->n_launched - e->n_in_flight;
-        status = step_commit(e, &e->slots[oldest % (e->depth + 1)], err);
-        if (status != QUIRE_OK)
-            return status;
-        e->n_in_flight--;
-    }
-    return QUIRE_OK;
-}
-
 static void measure_kv(struct engine *e, bool idle, struct engine_stats *stats)
 {
     stats->kv_usage = 0;
@@ -158,6 +129,36 @@ static void publish(struct engine *e, uint64_t busy_us)
     mailbox_publish(e->mailbox, &e->report);
     e->report.n_tokens = 0;
     e->report.n_finished = 0;
+}
+
+/* Plans and launches the next step, then commits what the overlap leaves no room for. */
+static int step(struct engine *e, struct quire_error *err)
+{
+    const struct sched_plan *plan;
+    int status = sched_plan(e->sched, now_us(), &plan, err);
+    if (status != QUIRE_OK)
+        return status;
+    publish(e, 0); /* what was admitted has left the queue now, and not only when the step is over */
+    if (plan->n_rows > 0) {
+        struct step_slot *slot = &e->slots[e->n_launched % (e->depth + 1)];
+        status = step_launch(e, slot, plan, err);
+        if (status != QUIRE_OK)
+            return status;
+        e->n_launched++;
+        e->n_in_flight++;
+        e->n_empty_plans = 0;
+    } else if (e->n_in_flight == 0 && ++e->n_empty_plans > MAX_EMPTY_PLANS) {
+        return quire_fail(err, QUIRE_INTERNAL, "the scheduler has requests but runs none");
+    }
+    uint32_t leave = plan->n_rows > 0 ? e->depth : 0;
+    while (e->n_in_flight > leave) {
+        uint64_t oldest = e->n_launched - e->n_in_flight;
+        status = step_commit(e, &e->slots[oldest % (e->depth + 1)], err);
+        if (status != QUIRE_OK)
+            return status;
+        e->n_in_flight--;
+    }
+    return QUIRE_OK;
 }
 
 /* ---- ends ------------------------------------------------------------------------------------ */

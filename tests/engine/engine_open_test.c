@@ -136,6 +136,7 @@ static void bad_options(void **state)
     REFUSE(kv_cache_memory, 1 << 20, QUIRE_INVALID, "give one");
     REFUSE(num_kv_blocks, UINT32_MAX, QUIRE_INVALID, "--num-kv-blocks");
     REFUSE(kv_cache_memory, 1, QUIRE_INVALID, "--kv-cache-memory");
+    REFUSE(num_kv_blocks, 1u << 27, QUIRE_NO_MEMORY, "are free");
     REFUSE(max_num_seqs, 1u << 17, QUIRE_INVALID, "--max-num-seqs");
     REFUSE(max_num_batched_tokens, UINT32_MAX, QUIRE_INVALID, "--max-num-batched-tokens");
     REFUSE(n_threads, 100000, QUIRE_INVALID, "threads");

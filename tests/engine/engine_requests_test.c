@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -224,6 +225,46 @@ static void a_lone_request_passes_a_short_queue(void **state)
     client_close(c);
 }
 
+/* A request that is being computed does not count as waiting, however long its step takes. */
+static const struct k_backend_ops *whole_ops;
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static int gated_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err)
+{
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
+    return whole_ops->embed(b, a, err);
+}
+
+static void a_long_step_leaves_the_queue_free(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    o.max_queued_requests = 1;
+    o.max_num_seqs = 1;
+    struct client *c = client_open(model.dir, &o);
+    struct k_backend *backend = client_engine(c)->backend;
+    whole_ops = backend->ops;
+    struct k_backend_ops gated = *whole_ops;
+    gated.embed = gated_embed;
+    backend->ops = &gated; /* the engine thread sleeps until the first submit */
+    struct engine_request r = ask_for(2);
+    struct engine_stats stats = {0};
+    pthread_mutex_lock(&gate);
+    struct answer *a = client_submit(c, &r);
+    for (int tries = 0; tries < 10000 && stats.n_running == 0; tries++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        engine_stats(client_engine(c), &stats);
+    }
+    assert_int_equal(stats.n_running, 1);
+    assert_int_equal(stats.n_waiting, 0);
+    struct answer *b = client_submit(c, &r);
+    pthread_mutex_unlock(&gate);
+    client_wait(c, a);
+    client_wait(c, b);
+    client_close(c);
+}
+
 /* ---- cancels --------------------------------------------------------------------------------- */
 
 static void cancel_storm(void **state)
@@ -398,7 +439,6 @@ static void drain_finishes_what_runs(void **state)
 }
 
 /* A backend that breaks in the middle of a step. */
-static const struct k_backend_ops *whole_ops;
 static int n_gemms_left;
 
 static int breaking_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err)
@@ -473,6 +513,7 @@ int main(void)
         cmocka_unit_test(queue_is_bounded),
         cmocka_unit_test(queued_tokens_are_bounded),
         cmocka_unit_test(a_lone_request_passes_a_short_queue),
+        cmocka_unit_test(a_long_step_leaves_the_queue_free),
         cmocka_unit_test(cancel_storm),
         cmocka_unit_test(one_choice_is_cancelled),
         cmocka_unit_test(nan_ends_its_own_request),
