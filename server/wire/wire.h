@@ -22,6 +22,16 @@
 #define WIRE_VERSION 1
 #define WIRE_HEADER_BYTES 16
 #define WIRE_MAX_BODY (32u << 20)
+#define WIRE_MAX_HELLO_BODY 4096u          /* before HELLO is through, either side refuses more */
+#define WIRE_MAX_EVENT_BODY (65536u - 16u) /* engine → front: no frame is longer, header included, than ... */
+#define WIRE_MIN_CREDIT 65536u             /* ... the least credit a front end may begin with */
+#define WIRE_MAX_FIELDS 256u               /* in one body, unknown ones included */
+#define WIRE_MAX_TEXT 1024u                /* bytes of any text field; encoders cut, decoders refuse */
+#define WIRE_MAX_STOP_TOKEN_IDS 4096u
+#define WIRE_MAX_BIASES 65536u
+#define WIRE_MAX_EOS 64u
+#define WIRE_MAX_TOP 20u
+#define WIRE_MAX_TOKEN_RECORD (16u + 8u * WIRE_MAX_TOP)
 
 enum wire_type {
     WIRE_HELLO = 1,   /* both ways, first */
@@ -45,6 +55,11 @@ struct wire_buffer { /* growable bytes; zero it to begin, wire_buffer_free() to 
     bool failed; /* an allocation failed: contents are void */
 };
 void wire_buffer_free(struct wire_buffer *b);
+/* Appends n bytes as they are. QUIRE_NO_MEMORY. */
+int wire_buffer_append(struct wire_buffer *b, const void *data, size_t n);
+
+/* The type's name ("SUBMIT"), for messages. Static storage. */
+const char *wire_type_name(uint16_t type);
 
 struct wire_header {
     uint32_t body_bytes;
@@ -52,7 +67,7 @@ struct wire_header {
     uint64_t request;
 };
 /* 1: a header was read; 0: fewer than WIRE_HEADER_BYTES; QUIRE_INVALID as negative (-QUIRE_INVALID): unknown
- * type, non-zero flags or a body over the limit. */
+ * type, non-zero flags, a body over the limit, or a request id where none belongs (or none where one does). */
 int wire_header_read(const uint8_t *data, size_t n, struct wire_header *out, struct quire_error *err);
 
 struct wire_hello {
@@ -68,9 +83,9 @@ struct wire_hello {
     uint64_t initial_credit;       /* front → engine: bytes it will take */
     const char *description;       /* engine → front: device line for people */
     size_t n_description;
-    const uint8_t *key_proof;      /* front → engine over tcp: see docs/protocol.md; n_key_proof = 0 or 32 */
+    const uint8_t *key_proof;      /* both ways where a key is asked for: wire_key_proof(); n_key_proof = 0 or 32 */
     size_t n_key_proof;
-    const uint8_t *nonce;          /* engine → front over tcp: challenge; n_nonce = 0 or 32 */
+    const uint8_t *nonce;          /* both ways where a key is asked for: the challenge; n_nonce = 0 or 32 */
     size_t n_nonce;
 };
 
@@ -98,6 +113,9 @@ struct wire_submit {
     const uint8_t *bias_bytes;
     uint32_t n_biases;
 };
+/* What a decoder assumes for fields that are absent: n 1, temperature 1, top_p 1, repetition_penalty 1,
+ * n_logprobs and n_prompt_logprobs -1, everything else zero. */
+void wire_submit_default(struct wire_submit *submit);
 
 struct wire_token {                /* one generated or prompt token */
     uint32_t choice;               /* 0 for prompt logprobs */
@@ -134,16 +152,23 @@ struct wire_stats {
     uint64_t n_preemptions, n_prefix_queries, n_prefix_hits;
     uint64_t n_prompt_tokens, n_generation_tokens, n_steps, n_blocks_leaked;
     uint32_t n_blocks, n_block_tokens;
-    bool draining;
+    bool draining, dead;           /* dead: the engine failed; it refuses everything */
 };
 
-/* Encoders append one whole frame. QUIRE_NO_MEMORY, or QUIRE_INVALID when the body would be over the limit. */
+/* Encoders append one whole frame. QUIRE_NO_MEMORY (b->failed), or QUIRE_INVALID when a count or the body would be
+ * over its limit: then b is as it was. Fields that have their default are left out. Texts are cut to WIRE_MAX_TEXT
+ * bytes, and before a byte that is not UTF-8. */
 int wire_put_hello(struct wire_buffer *b, const struct wire_hello *hello);
 int wire_put_submit(struct wire_buffer *b, uint64_t request, const struct wire_submit *submit);
 int wire_put_accept(struct wire_buffer *b, uint64_t request);
 int wire_put_refuse(struct wire_buffer *b, uint64_t request, const struct wire_refuse *refuse);
 int wire_put_tokens(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens, uint32_t n_tokens);
 int wire_put_prompt_logprobs(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens, uint32_t n_tokens);
+/* The same in parts, for one pass over a step's events: begin, add at least one, end. type: WIRE_TOKENS or
+ * WIRE_PROMPT_LOGPROBS; *mark is for end. The caller ends a frame before it outgrows its limit. */
+int wire_tokens_begin(struct wire_buffer *b, uint16_t type, uint64_t request, size_t *mark);
+int wire_tokens_add(struct wire_buffer *b, const struct wire_token *token);
+int wire_tokens_end(struct wire_buffer *b, size_t mark);
 int wire_put_done(struct wire_buffer *b, uint64_t request, const struct wire_done *done);
 int wire_put_cancel(struct wire_buffer *b, uint64_t request, int64_t choice); /* choice -1: all */
 int wire_put_credit(struct wire_buffer *b, uint64_t n_bytes);
@@ -153,7 +178,7 @@ int wire_put_stats(struct wire_buffer *b, const struct wire_stats *stats);
 int wire_put_drain(struct wire_buffer *b);
 int wire_put_error(struct wire_buffer *b, uint32_t status, const char *message);
 
-/* Decoders of a body. QUIRE_INVALID names the field. */
+/* Decoders of a body. QUIRE_INVALID names the field; QUIRE_UNSUPPORTED: an unknown field must be understood. */
 int wire_get_hello(const uint8_t *body, size_t n, struct wire_hello *out, struct quire_error *err);
 int wire_get_submit(const uint8_t *body, size_t n, struct wire_submit *out, struct quire_error *err);
 int wire_get_refuse(const uint8_t *body, size_t n, struct wire_refuse *out, struct quire_error *err);
@@ -163,8 +188,11 @@ int wire_get_credit(const uint8_t *body, size_t n, uint64_t *n_bytes, struct qui
 int wire_get_control(const uint8_t *body, size_t n, const char **command, size_t *n_command, struct quire_error *err);
 int wire_get_stats(const uint8_t *body, size_t n, struct wire_stats *out, struct quire_error *err);
 int wire_get_error(const uint8_t *body, size_t n, uint32_t *status, const char **message, size_t *n_message, struct quire_error *err);
+/* ACCEPT, DRAIN and the asking STATS know no fields: only the framing and must-understand bits are checked. */
+int wire_get_empty(uint16_t type, const uint8_t *body, size_t n, struct quire_error *err);
 
-/* TOKENS and PROMPT_LOGPROBS: call with *cursor = 0 until it returns 0. 1: *out is filled; negative: -QUIRE_INVALID. */
+/* TOKENS and PROMPT_LOGPROBS: call with *cursor = 0 until it returns 0. 1: *out is filled; negative: -QUIRE_INVALID or
+ * -QUIRE_UNSUPPORTED. */
 int wire_next_token(const uint8_t *body, size_t n, size_t *cursor, struct wire_token *out, struct quire_error *err);
 
 uint32_t wire_u32(const uint8_t *bytes, size_t index);

@@ -1,0 +1,178 @@
+#include "server/daemon/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static void set_timer(struct event *timer, uint32_t ms)
+{
+    struct timeval time = {.tv_sec = ms / 1000, .tv_usec = (int)(ms % 1000) * 1000};
+    event_add(timer, &time);
+}
+
+static void on_wake(evutil_socket_t fd, short what, void *context)
+{
+    struct daemon *d = context;
+    struct connection *c;
+    uint64_t count;
+    (void)what;
+    /* The flag is cleared before the list is walked: what comes later wakes the loop again. */
+    ssize_t got = read(fd, &count, sizeof count);
+    (void)got;
+    pthread_mutex_lock(&d->mutex);
+    d->wake_sent = false;
+    pthread_mutex_unlock(&d->mutex);
+    while ((c = queue_next_dirty(d)) != NULL)
+        connection_flush(c);
+    daemon_check_idle(d);
+}
+
+static void on_idle(evutil_socket_t fd, short what, void *context)
+{
+    struct daemon *d = context;
+    (void)fd;
+    (void)what;
+    d->options.on_idle(d->options.context);
+}
+
+static void on_drain_linger(evutil_socket_t fd, short what, void *context)
+{
+    struct daemon *d = context;
+    (void)fd;
+    (void)what;
+    d->drain_linger_over = true;
+    daemon_check_idle(d);
+}
+
+static void take_defaults(struct daemon_options *o)
+{
+    o->max_connections = o->max_connections ? o->max_connections : 64;
+    o->max_requests = o->max_requests ? o->max_requests : 4096;
+    o->max_queued_bytes = o->max_queued_bytes ? o->max_queued_bytes : (size_t)8 << 20;
+    o->hello_timeout_ms = o->hello_timeout_ms ? o->hello_timeout_ms : 5000;
+}
+
+int daemon_create(struct event_base *base, const struct daemon_options *options,
+                  struct daemon **out, struct quire_error *err)
+{
+    *out = NULL;
+    struct daemon *d = calloc(1, sizeof *d);
+    if (!d || quire_hash_init()) {
+        free(d);
+        return quire_fail(err, QUIRE_NO_MEMORY, "daemon: out of memory");
+    }
+    d->base = base;
+    d->options = *options;
+    take_defaults(&d->options);
+    d->requests.first_free = NO_REQUEST;
+    pthread_mutex_init(&d->mutex, NULL);
+    d->model = strdup(options->model ? options->model : "");
+    d->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (d->wake_fd >= 0)
+        d->wake = event_new(base, d->wake_fd, EV_READ | EV_PERSIST, on_wake, d);
+    d->idle = evtimer_new(base, on_idle, d);
+    d->drain_linger = evtimer_new(base, on_drain_linger, d);
+    if (!d->model || !d->wake || !d->idle || !d->drain_linger || event_add(d->wake, NULL)) {
+        daemon_close(d);
+        return quire_fail(err, QUIRE_NO_MEMORY, "daemon: out of memory");
+    }
+    *out = d;
+    return QUIRE_OK;
+}
+
+void daemon_set_engine(struct daemon *d, struct engine *engine)
+{
+    d->engine = engine;
+}
+
+int daemon_add_connection(struct daemon *d, int fd, struct quire_error *err)
+{
+    if (d->engine)
+        return connection_open(d, fd, NULL, err);
+    close(fd);
+    return quire_fail(err, QUIRE_INTERNAL, "daemon: a connection before its engine");
+}
+
+void daemon_drain(struct daemon *d)
+{
+    if (d->draining)
+        return;
+    d->draining = true;
+    if (d->engine)
+        engine_drain(d->engine);
+    for (struct connection *c = d->connections; c; c = c->next) {
+        struct wire_buffer *b = c->state == CONNECTION_READY ? queue_begin(c) : NULL;
+        if (b) {
+            wire_put_drain(b);
+            queue_end(c);
+        }
+    }
+    event_active(d->wake, 0, 0);
+}
+
+static bool queues_empty(const struct daemon *d)
+{
+    for (const struct connection *c = d->connections; c; c = c->next) {
+        if (c->out.n > c->sent || c->pending.n)
+            return false;
+    }
+    return true;
+}
+
+bool daemon_idle(const struct daemon *d)
+{
+    pthread_mutex_t *mutex = (pthread_mutex_t *)(uintptr_t)&d->mutex;
+    pthread_mutex_lock(mutex);
+    bool idle = d->requests.n_live == 0 && (d->drain_linger_over || queues_empty(d));
+    pthread_mutex_unlock(mutex);
+    return idle;
+}
+
+void daemon_check_idle(struct daemon *d)
+{
+    if (!d->draining || d->idle_told)
+        return;
+    if (daemon_idle(d)) {
+        d->idle_told = true;
+        if (d->options.on_idle)
+            event_active(d->idle, EV_TIMEOUT, 0);
+        return;
+    }
+    pthread_mutex_lock(&d->mutex);
+    bool over = d->requests.n_live == 0;
+    pthread_mutex_unlock(&d->mutex);
+    if (over && !d->drain_linger_begun) {
+        d->drain_linger_begun = true;
+        set_timer(d->drain_linger, DAEMON_DRAIN_LINGER_MS);
+    }
+}
+
+uint32_t daemon_n_connections(const struct daemon *d)
+{
+    return d->n_connections;
+}
+
+void daemon_close(struct daemon *d)
+{
+    if (!d)
+        return;
+    d->engine = NULL;
+    d->idle_told = true;
+    for (size_t i = 0; i < d->n_listeners; i++)
+        listener_close(&d->listeners[i]);
+    while (d->connections)
+        connection_close(d->connections);
+    if (d->wake)
+        event_free(d->wake);
+    if (d->idle)
+        event_free(d->idle);
+    if (d->drain_linger)
+        event_free(d->drain_linger);
+    if (d->wake_fd >= 0)
+        close(d->wake_fd);
+    request_table_free(&d->requests);
+    pthread_mutex_destroy(&d->mutex);
+    free(d->model);
+    free(d);
+}

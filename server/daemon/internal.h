@@ -1,0 +1,115 @@
+/* What the daemon's files share. The loop's thread owns everything that is not marked "locked". */
+#ifndef QUIRE_DAEMON_INTERNAL_H
+#define QUIRE_DAEMON_INTERNAL_H
+
+#include "server/daemon/daemon.h"
+#include "server/daemon/requests.h"
+#include "server/wire/address.h"
+#include "server/wire/frame_reader.h"
+#include "server/wire/key.h"
+#include "server/wire/wire.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+#define DAEMON_LINGER_MS 1000       /* what a closed connection gets to read its ERROR */
+#define DAEMON_DRAIN_LINGER_MS 5000 /* what clients of a drained, finished daemon get to read the rest */
+
+enum connection_state {
+    CONNECTION_GREETED, /* our greeting is sent, HELLO is awaited */
+    CONNECTION_READY,
+    CONNECTION_CLOSING, /* only what is already released, then end of file; input is thrown away */
+};
+
+struct connection {
+    struct daemon *d;
+    struct connection *next, *previous;
+    int fd;
+    enum connection_state state;
+    const struct key256 *key; /* the listener's, NULL: none is asked for */
+    uint8_t nonce[WIRE_NONCE_BYTES];
+    struct event *readable, *writable, *deadline;
+    struct frame_reader in;
+    struct wire_buffer out; /* [sent, released) may be written; [released, n) waits for credit */
+    size_t sent, released;
+    uint64_t credit;
+    bool client_drained; /* it sends no more SUBMIT: closed once its last request is delivered */
+    bool end_sent;       /* CLOSING: shutdown() is done */
+
+    /* locked */
+    struct wire_buffer pending; /* frames that the loop has not taken yet */
+    struct request_list requests;
+    struct connection *next_dirty;
+    bool dirty;      /* in the daemon's list */
+    bool overflowed; /* nothing is queued any more; the loop closes it */
+
+    atomic_size_t backlog; /* bytes in out that are not sent: written by the loop, read by the sink */
+};
+
+struct listener {
+    struct daemon *d;
+    int fd;
+    struct event *acceptable, *resume;
+    bool has_key;
+    struct key256 key;
+    char text[160];
+    bool is_unix;
+    char path[108];
+    dev_t device; /* of the socket file, so that only our own is removed */
+    ino_t inode;
+};
+
+struct daemon {
+    struct event_base *base;
+    struct daemon_options options;
+    char *model;
+    struct engine *engine;
+    struct connection *connections;
+    uint32_t n_connections;
+    struct listener listeners[DAEMON_MAX_LISTENERS];
+    size_t n_listeners;
+    bool draining, idle_told, drain_linger_over, drain_linger_begun;
+    struct event *idle, *drain_linger;
+
+    int wake_fd; /* eventfd */
+    struct event *wake;
+    pthread_mutex_t mutex;
+    /* locked */
+    struct request_table requests;
+    struct connection *first_dirty;
+    bool wake_sent;
+};
+
+/* connection.c */
+int connection_open(struct daemon *d, int fd, const struct key256 *key, struct quire_error *err);
+/* Cancels its requests and frees it. */
+void connection_close(struct connection *c);
+/* Cancels its requests, sends ERROR (message NULL: nothing) and closes it a little later; c stays until then. */
+void connection_fail(struct connection *c, enum quire_status status, const char *message);
+/* Writes what may be written. May close the connection: nothing may touch c after it. */
+void connection_flush(struct connection *c);
+/* For a frame that needs no credit (before READY, and ERROR): drops what waits for credit and returns the
+ * buffer to encode into; end makes it ready to be written. */
+struct wire_buffer *connection_out_begin(struct connection *c);
+void connection_out_end(struct connection *c);
+
+/* queue.c: the outgoing queue, from either thread. begin locks and returns the queue, or NULL when the
+ * connection takes nothing any more (and is not locked then); end unlocks. */
+struct wire_buffer *queue_begin(struct connection *c);
+void queue_end(struct connection *c);
+/* Locked. Marks it for the loop; closes its queue when that is over the limit. */
+void queue_changed(struct connection *c);
+/* The loop's: the next connection that has something, or NULL. */
+struct connection *queue_next_dirty(struct daemon *d);
+
+/* session.c: what a frame means. The state may be CLOSING afterwards; the connection itself stays. */
+void session_greet(struct connection *c);
+void session_frame(struct connection *c, const struct wire_header *header, const uint8_t *body);
+
+/* daemon.c: to be called where something may have become idle. */
+void daemon_check_idle(struct daemon *d);
+/* listen.c */
+void listener_close(struct listener *l);
+
+#endif

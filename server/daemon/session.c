@@ -1,0 +1,407 @@
+/* What the frames of a client mean: the handshake, then requests. */
+#include "server/daemon/internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RETRY_AFTER_MS 1000
+
+void session_greet(struct connection *c)
+{
+    struct wire_hello hello = {.version = WIRE_VERSION};
+    if (c->key) {
+        quire_random(c->nonce, sizeof c->nonce);
+        hello.nonce = c->nonce;
+        hello.n_nonce = sizeof c->nonce;
+    }
+    wire_put_hello(connection_out_begin(c), &hello);
+    connection_out_end(c);
+}
+
+/* ---- HELLO ---- */
+
+static int check_key(const struct connection *c, const struct wire_hello *theirs,
+                     struct quire_error *err)
+{
+    if (!c->key)
+        return QUIRE_OK;
+    if (theirs->n_key_proof == 0 || theirs->n_nonce == 0)
+        return quire_fail(err, QUIRE_INVALID,
+                          "HELLO: key_proof: this engine asks for its shared key");
+    struct key256 proof = wire_key_proof(c->key, WIRE_KEY_FRONT, c->nonce, theirs->nonce);
+    if (!quire_secret_equal(proof.bytes, theirs->key_proof, sizeof proof.bytes))
+        return quire_fail(err, QUIRE_INVALID, "HELLO: key_proof: the key is a different one");
+    return QUIRE_OK;
+}
+
+static int check_identity(const char *field, const char *what, const struct key256 *ours,
+                          const struct key256 *theirs, struct quire_error *err)
+{
+    char a[65], b[65];
+    if (memcmp(ours, theirs, sizeof *ours) == 0)
+        return QUIRE_OK;
+    quire_key256_hex(ours, a);
+    quire_key256_hex(theirs, b);
+    return quire_fail(err, QUIRE_INVALID,
+                      "HELLO: %s: %s differ: the engine's have SHA-256 %.16s..., the client's "
+                      "%.16s...",
+                      field, what, a, b);
+}
+
+static int check_hello(const struct connection *c, const struct wire_hello *theirs,
+                       struct quire_error *err)
+{
+    const struct daemon_options *o = &c->d->options;
+    if (theirs->version != WIRE_VERSION)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "HELLO: version: the engine speaks %u, the client %u", WIRE_VERSION,
+                          theirs->version);
+    int status = check_key(c, theirs, err);
+    if (!status)
+        status = check_identity("identity_text", "tokenizer or chat template", &o->identity_text,
+                                &theirs->identity_text, err);
+    if (!status)
+        status = check_identity("identity_config", "config.json", &o->identity_config,
+                                &theirs->identity_config, err);
+    if (!status && theirs->initial_credit < WIRE_MIN_CREDIT)
+        status = quire_fail(err, QUIRE_INVALID,
+                            "HELLO: initial_credit: must be at least %u, got %" PRIu64,
+                            WIRE_MIN_CREDIT, theirs->initial_credit);
+    return status;
+}
+
+static void put_welcome(struct connection *c, const struct wire_hello *theirs)
+{
+    struct daemon *d = c->d;
+    const struct engine_info *info = engine_info(d->engine);
+    struct key256 proof = {{0}};
+    char description[512];
+    uint8_t eos[4 * WIRE_MAX_EOS];
+    snprintf(description, sizeof description, "%s",
+             info->device_why && *info->device_why ? info->device_why : info->plan->device);
+    struct wire_hello hello = {
+        .version = WIRE_VERSION,
+        .identity_text = d->options.identity_text,
+        .identity_config = d->options.identity_config,
+        .model = d->model,
+        .n_model = strlen(d->model),
+        .vocab_size = info->desc->vocab_size,
+        .max_model_len = info->plan->max_model_len,
+        .max_num_seqs = info->plan->max_num_seqs,
+        .block_tokens = info->plan->block_tokens,
+        .n_eos = info->desc->n_eos < WIRE_MAX_EOS ? info->desc->n_eos : WIRE_MAX_EOS,
+        .eos = eos,
+        .description = description,
+        .n_description = strlen(description),
+    };
+    for (uint32_t i = 0; i < hello.n_eos; i++) {
+        for (uint32_t byte = 0; byte < 4; byte++)
+            eos[4 * i + byte] = (uint8_t)(info->desc->eos[i] >> 8 * byte);
+    }
+    if (c->key) {
+        proof = wire_key_proof(c->key, WIRE_KEY_ENGINE, c->nonce, theirs->nonce);
+        hello.key_proof = proof.bytes;
+        hello.n_key_proof = sizeof proof.bytes;
+    }
+    wire_put_hello(connection_out_begin(c), &hello);
+    connection_out_end(c);
+}
+
+static int on_hello(struct connection *c, const uint8_t *body, size_t n, struct quire_error *err)
+{
+    struct wire_hello theirs;
+    int status = wire_get_hello(body, n, &theirs, err);
+    if (!status)
+        status = check_hello(c, &theirs, err);
+    if (status)
+        return status;
+    put_welcome(c, &theirs);
+    event_del(c->deadline);
+    c->credit = theirs.initial_credit;
+    c->state = CONNECTION_READY;
+    struct wire_buffer *b = c->d->draining ? queue_begin(c) : NULL;
+    if (b) {
+        wire_put_drain(b);
+        queue_end(c);
+    }
+    return QUIRE_OK;
+}
+
+/* ---- SUBMIT ---- */
+
+static void put_refuse(struct connection *c, uint64_t wire_id, int status, uint32_t retry_after_ms,
+                       const char *message)
+{
+    struct wire_refuse refuse = {
+        .status = (uint32_t)status,
+        .retry_after_ms = retry_after_ms,
+        .message = message,
+        .n_message = strlen(message),
+    };
+    struct wire_buffer *b = queue_begin(c);
+    if (b) {
+        wire_put_refuse(b, wire_id, &refuse);
+        queue_end(c);
+    }
+}
+
+struct submit_arrays {
+    uint32_t *prompt, *stop_token_ids;
+    struct k_logit_bias *biases;
+};
+
+static void arrays_free(struct submit_arrays *a)
+{
+    free(a->prompt);
+    free(a->stop_token_ids);
+    free(a->biases);
+}
+
+static uint32_t *words_of(const uint8_t *bytes, uint32_t n)
+{
+    uint32_t *words = malloc((n ? n : 1) * sizeof *words);
+    for (uint32_t i = 0; words && i < n; i++)
+        words[i] = wire_u32(bytes, i);
+    return words;
+}
+
+static int arrays_make(const struct wire_submit *submit, struct submit_arrays *a)
+{
+    a->prompt = words_of(submit->prompt_bytes, submit->n_prompt);
+    a->stop_token_ids = words_of(submit->stop_bytes, submit->n_stop_token_ids);
+    a->biases = malloc((submit->n_biases ? submit->n_biases : 1) * sizeof *a->biases);
+    if (!a->prompt || !a->stop_token_ids || !a->biases) {
+        arrays_free(a);
+        return QUIRE_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < submit->n_biases; i++) {
+        uint32_t bits = wire_u32(submit->bias_bytes, 2 * (size_t)i + 1);
+        a->biases[i].id = wire_u32(submit->bias_bytes, 2 * (size_t)i);
+        memcpy(&a->biases[i].bias, &bits, sizeof bits);
+    }
+    return QUIRE_OK;
+}
+
+static int submit_to_engine(struct daemon *d, uint64_t engine_id, const struct wire_submit *submit,
+                            uint32_t *retry_after_ms, struct quire_error *err)
+{
+    struct submit_arrays arrays;
+    if (arrays_make(submit, &arrays))
+        return quire_fail(err, QUIRE_NO_MEMORY, "SUBMIT: out of memory");
+    struct engine_request request = {
+        .id = engine_id,
+        .prompt = arrays.prompt,
+        .n_prompt = submit->n_prompt,
+        .max_tokens = submit->max_tokens,
+        .n = submit->n,
+        .priority = submit->priority,
+        .deadline_us = submit->deadline_us,
+        .tenant = submit->tenant,
+    };
+    engine_sampling_default(&request.sampling);
+    struct engine_sampling *s = &request.sampling;
+    s->temperature = submit->temperature;
+    s->top_p = submit->top_p;
+    s->min_p = submit->min_p;
+    s->top_k = submit->top_k;
+    s->repetition_penalty = submit->repetition_penalty;
+    s->presence_penalty = submit->presence_penalty;
+    s->frequency_penalty = submit->frequency_penalty;
+    s->has_seed = submit->has_seed;
+    s->seed = submit->seed;
+    s->n_logprobs = submit->n_logprobs;
+    s->n_prompt_logprobs = submit->n_prompt_logprobs;
+    s->ignore_eos = submit->ignore_eos;
+    s->min_tokens = submit->min_tokens;
+    s->stop_token_ids = arrays.stop_token_ids;
+    s->n_stop_token_ids = submit->n_stop_token_ids;
+    s->biases = arrays.biases;
+    s->n_biases = submit->n_biases;
+    int status = engine_submit(d->engine, &request, retry_after_ms, err);
+    arrays_free(&arrays);
+    return status;
+}
+
+/* The engine may say the first tokens, even the last ones, before engine_submit() returns: whoever comes
+ * first, sink or loop, queues ACCEPT. */
+static void submit_now(struct connection *c, uint64_t wire_id, uint64_t engine_id,
+                       const struct wire_submit *submit)
+{
+    struct daemon *d = c->d;
+    struct quire_error err = {""};
+    uint32_t retry_after_ms = 0;
+    int status = submit_to_engine(d, engine_id, submit, &retry_after_ms, &err);
+    pthread_mutex_lock(&d->mutex);
+    struct live_request *request = request_by_engine_id(&d->requests, engine_id);
+    if (request && status) {
+        request_remove(&d->requests, &c->requests, request);
+    } else if (request && !request->accepted && !c->overflowed) {
+        request->accepted = true;
+        wire_put_accept(&c->pending, wire_id);
+        queue_changed(c);
+    }
+    pthread_mutex_unlock(&d->mutex);
+    if (status)
+        put_refuse(c, wire_id, status, retry_after_ms, err.text);
+}
+
+static int on_submit(struct connection *c, uint64_t wire_id, const uint8_t *body, size_t n,
+                     struct quire_error *err)
+{
+    struct daemon *d = c->d;
+    struct wire_submit submit;
+    if (c->client_drained)
+        return quire_fail(err, QUIRE_INVALID, "SUBMIT: after DRAIN");
+    int status = wire_get_submit(body, n, &submit, err);
+    if (status == QUIRE_INVALID)
+        return status;
+
+    pthread_mutex_lock(&d->mutex);
+    bool twice = request_by_wire_id(&d->requests, &c->requests, wire_id) != NULL;
+    bool full = c->requests.n >= d->options.max_requests;
+    struct live_request *request = NULL;
+    if (!twice && !full && !status)
+        request = request_add(&d->requests, &c->requests, c, wire_id);
+    uint64_t engine_id = request ? request->engine_id : 0;
+    pthread_mutex_unlock(&d->mutex);
+
+    if (twice)
+        return quire_fail(err, QUIRE_INVALID, "SUBMIT: request id: %" PRIu64 " is live already",
+                          wire_id);
+    if (status)
+        put_refuse(c, wire_id, status, 0, err->text);
+    else if (full)
+        put_refuse(c, wire_id, QUIRE_EXHAUSTED, RETRY_AFTER_MS,
+                   "too many live requests on one connection");
+    else if (!request)
+        put_refuse(c, wire_id, QUIRE_NO_MEMORY, RETRY_AFTER_MS, "SUBMIT: out of memory");
+    else
+        submit_now(c, wire_id, engine_id, &submit);
+    return QUIRE_OK;
+}
+
+/* ---- the others ---- */
+
+static int on_cancel(struct connection *c, uint64_t wire_id, const uint8_t *body, size_t n,
+                     struct quire_error *err)
+{
+    struct daemon *d = c->d;
+    int64_t choice;
+    int status = wire_get_cancel(body, n, &choice, err);
+    if (status)
+        return status;
+    pthread_mutex_lock(&d->mutex);
+    struct live_request *request = request_by_wire_id(&d->requests, &c->requests, wire_id);
+    uint64_t engine_id = request ? request->engine_id : 0;
+    pthread_mutex_unlock(&d->mutex);
+    /* It may be over while the CANCEL was on its way: then nothing is left to be done. */
+    if (engine_id && choice < 0)
+        engine_cancel(d->engine, engine_id);
+    else if (engine_id)
+        engine_cancel_choice(d->engine, engine_id, (uint32_t)choice);
+    return QUIRE_OK;
+}
+
+static int on_credit(struct connection *c, const uint8_t *body, size_t n, struct quire_error *err)
+{
+    uint64_t n_bytes;
+    int status = wire_get_credit(body, n, &n_bytes, err);
+    if (!status)
+        c->credit = n_bytes > UINT64_MAX - c->credit ? UINT64_MAX : c->credit + n_bytes;
+    return status;
+}
+
+static int on_control(struct connection *c, const uint8_t *body, size_t n, struct quire_error *err)
+{
+    const char *command;
+    size_t n_command;
+    char message[160];
+    int status = wire_get_control(body, n, &command, &n_command, err);
+    if (status)
+        return status;
+    snprintf(message, sizeof message, "CONTROL: command: '%.*s' is not known here",
+             (int)(n_command < 64 ? n_command : 64), command);
+    put_refuse(c, 0, QUIRE_UNSUPPORTED, 0, message);
+    return QUIRE_OK;
+}
+
+static int on_stats(struct connection *c, const uint8_t *body, size_t n, struct quire_error *err)
+{
+    struct daemon *d = c->d;
+    int status = wire_get_empty(WIRE_STATS, body, n, err);
+    if (status)
+        return status;
+    struct engine_stats s;
+    engine_stats(d->engine, &s);
+    const struct engine_plan *plan = engine_info(d->engine)->plan;
+    struct wire_stats stats = {
+        .n_running = s.n_running,
+        .n_waiting = s.n_waiting,
+        .n_waiting_tokens = s.n_waiting_tokens,
+        .kv_usage = s.kv_usage,
+        .n_preemptions = s.n_preemptions,
+        .n_prefix_queries = s.n_prefix_queries,
+        .n_prefix_hits = s.n_prefix_hits,
+        .n_prompt_tokens = s.n_prompt_tokens,
+        .n_generation_tokens = s.n_generation_tokens,
+        .n_steps = s.n_steps,
+        .n_blocks_leaked = s.n_blocks_leaked,
+        .n_blocks = plan->n_kv_groups ? plan->groups[0].n_blocks : 0,
+        .n_block_tokens = plan->block_tokens,
+        .draining = s.draining || d->draining,
+        .dead = s.dead,
+    };
+    struct wire_buffer *b = queue_begin(c);
+    if (b) {
+        wire_put_stats(b, &stats);
+        queue_end(c);
+    }
+    return QUIRE_OK;
+}
+
+static int on_drain(struct connection *c, const uint8_t *body, size_t n, struct quire_error *err)
+{
+    int status = wire_get_empty(WIRE_DRAIN, body, n, err);
+    if (!status)
+        c->client_drained = true;
+    return status;
+}
+
+static int on_ready_frame(struct connection *c, const struct wire_header *header,
+                          const uint8_t *body, struct quire_error *err)
+{
+    size_t n = header->body_bytes;
+    switch ((enum wire_type)header->type) {
+    case WIRE_SUBMIT: return on_submit(c, header->request, body, n, err);
+    case WIRE_CANCEL: return on_cancel(c, header->request, body, n, err);
+    case WIRE_CREDIT: return on_credit(c, body, n, err);
+    case WIRE_CONTROL: return on_control(c, body, n, err);
+    case WIRE_STATS: return on_stats(c, body, n, err);
+    case WIRE_DRAIN: return on_drain(c, body, n, err);
+    case WIRE_HELLO:
+    case WIRE_ACCEPT:
+    case WIRE_REFUSE:
+    case WIRE_TOKENS:
+    case WIRE_PROMPT_LOGPROBS:
+    case WIRE_DONE:
+    case WIRE_ERROR: break;
+    }
+    return quire_fail(err, QUIRE_INVALID, "%s: a client does not send it here",
+                      wire_type_name(header->type));
+}
+
+void session_frame(struct connection *c, const struct wire_header *header, const uint8_t *body)
+{
+    struct quire_error err = {""};
+    int status;
+    if (c->state == CONNECTION_READY)
+        status = on_ready_frame(c, header, body, &err);
+    else if (header->type == WIRE_HELLO)
+        status = on_hello(c, body, header->body_bytes, &err);
+    else
+        status = quire_fail(&err, QUIRE_INVALID, "%s: before HELLO", wire_type_name(header->type));
+    if (status)
+        connection_fail(c, (enum quire_status)status, err.text);
+}

@@ -1,0 +1,113 @@
+/* What the engine says, encoded into the queues of those it is for. Runs on the engine's thread. */
+#include "server/daemon/internal.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static void token_of(const struct engine_event *event, struct wire_token *out)
+{
+    out->choice = event->choice;
+    out->token = event->token;
+    out->has_logprob = event->has_logprob;
+    if (!event->has_logprob)
+        return;
+    out->logprob = event->logprob.logprob;
+    out->rank = event->logprob.rank;
+    out->n_top = event->logprob.n_top < WIRE_MAX_TOP ? event->logprob.n_top : WIRE_MAX_TOP;
+    if (out->n_top) {
+        memcpy(out->top_ids, event->logprob.top_ids, out->n_top * sizeof out->top_ids[0]);
+        memcpy(out->top_logprobs, event->logprob.top_logprobs,
+               out->n_top * sizeof out->top_logprobs[0]);
+    }
+}
+
+/* One frame of the events from events[0] on that are of the same kind and request; returns how many. */
+static size_t put_tokens(struct wire_buffer *b, uint64_t wire_id, const struct engine_event *events,
+                         size_t n_events)
+{
+    uint16_t type = events[0].kind == ENGINE_EVENT_TOKEN ? WIRE_TOKENS : WIRE_PROMPT_LOGPROBS;
+    size_t mark, n = 0;
+    if (wire_tokens_begin(b, type, wire_id, &mark))
+        return 1;
+    do {
+        struct wire_token token;
+        token_of(&events[n], &token);
+        if (wire_tokens_add(b, &token))
+            break;
+        n++;
+    } while (n < n_events && events[n].kind == events[0].kind &&
+             events[n].request == events[0].request &&
+             b->n - mark + WIRE_MAX_TOKEN_RECORD <= WIRE_HEADER_BYTES + WIRE_MAX_EVENT_BODY);
+    wire_tokens_end(b, mark);
+    return n ? n : 1;
+}
+
+static uint32_t finish_of(enum engine_finish finish)
+{
+    switch (finish) {
+    case ENGINE_FINISH_STOP: return WIRE_FINISH_STOP;
+    case ENGINE_FINISH_LENGTH: return WIRE_FINISH_LENGTH;
+    case ENGINE_FINISH_CANCELLED: return WIRE_FINISH_CANCELLED;
+    case ENGINE_FINISH_ERROR: break;
+    }
+    return WIRE_FINISH_ERROR;
+}
+
+static void put_done(struct wire_buffer *b, uint64_t wire_id, const struct engine_event *event)
+{
+    struct wire_done done = {
+        .choice = event->choice,
+        .finish = finish_of(event->finish),
+        .last = event->last,
+        .has_stop_token = event->has_stop_token,
+        .stop_token = event->token,
+        .n_prompt = event->n_prompt,
+        .n_cached = event->n_cached,
+        .n_generated = event->n_generated,
+        .message = event->message,
+        .n_message = event->message ? strlen(event->message) : 0,
+    };
+    wire_put_done(b, wire_id, &done);
+}
+
+/* Locked. Encodes one or more events for a request's client; returns how many. */
+static size_t deliver(struct daemon *d, const struct engine_event *events, size_t n_events)
+{
+    const struct engine_event *event = &events[0];
+    struct live_request *request = request_by_engine_id(&d->requests, event->request);
+    if (!request)
+        return 1;
+    struct connection *c = request->connection;
+    size_t n = 1;
+    if (c && !c->overflowed) {
+        /* The first events may come before engine_submit() has returned on the loop. */
+        if (!request->accepted)
+            wire_put_accept(&c->pending, request->wire_id);
+        request->accepted = true;
+        if (event->kind == ENGINE_EVENT_DONE)
+            put_done(&c->pending, request->wire_id, event);
+        else
+            n = put_tokens(&c->pending, request->wire_id, events, n_events);
+        queue_changed(c);
+    }
+    if (event->kind == ENGINE_EVENT_DONE && event->last)
+        request_remove(&d->requests, c ? &c->requests : NULL, request);
+    return n;
+}
+
+void daemon_sink(void *context, const struct engine_event *events, size_t n_events)
+{
+    struct daemon *d = context;
+    pthread_mutex_lock(&d->mutex);
+    for (size_t i = 0; i < n_events;)
+        i += deliver(d, events + i, n_events - i);
+    /* The loop is woken also when the last request of a closed connection ends: it may be idle now. */
+    bool wake = !d->wake_sent && (d->first_dirty || d->requests.n_live == 0);
+    d->wake_sent |= wake;
+    pthread_mutex_unlock(&d->mutex);
+    if (wake) {
+        uint64_t one = 1;
+        ssize_t written = write(d->wake_fd, &one, sizeof one);
+        (void)written; /* an eventfd that is full wakes the loop as well */
+    }
+}

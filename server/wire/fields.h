@@ -1,0 +1,104 @@
+/* Tagged fields from tables: one table describes a frame's body for its encoder and its decoder.
+ *
+ * A rule says where in the frame's struct a field lies. Values are moved with memcpy, so neither the
+ * struct nor the body needs any alignment beyond its own. Room-private. Any thread.
+ */
+#ifndef QUIRE_SERVER_WIRE_FIELDS_H
+#define QUIRE_SERVER_WIRE_FIELDS_H
+
+#include "server/wire/wire.h"
+
+#define WIRE_FIELD_HEADER_BYTES 8
+#define WIRE_MUST_UNDERSTAND 0x8000u
+
+enum wire_field_kind {
+    FIELD_BOOL,  /* 1 byte, 0 or 1 */
+    FIELD_32,    /* u32, i32 or the bits of an f32; at most `max` when max is not 0 */
+    FIELD_64,    /* u64 or the bits of an f64 */
+    FIELD_KEY,   /* 32 bytes inside the struct */
+    FIELD_TEXT,  /* const char * and size_t; UTF-8, at most `max` bytes */
+    FIELD_BYTES, /* const uint8_t * and size_t; exactly `max` bytes */
+    FIELD_WORDS, /* u32 count of elements of `width` words; at most `max` elements */
+};
+
+enum { FIELD_REQUIRED = 1, FIELD_MUST = 2 };
+#define FIELD_NONE UINT16_MAX
+
+struct wire_field {
+    const char *name;
+    uint16_t tag;
+    uint8_t kind;
+    uint8_t flags;
+    uint16_t at;       /* offset of the value; of the pointer that the decoder sets */
+    uint16_t count_at; /* offset of the length or count; for a scalar: of the bool that says it is present */
+    uint16_t host_at;  /* FIELD_WORDS: offset of the pointer that the encoder reads, FIELD_NONE: the same as `at` */
+    uint16_t width;
+    uint32_t max;
+};
+
+#define FIELD_SCALAR(type, member, tag_, kind_, flags_, max_)                                      \
+    {#member, tag_, kind_, flags_, offsetof(type, member), FIELD_NONE, FIELD_NONE, 0, max_}
+#define FIELD_OPTIONAL(type, member, tag_, kind_, flags_)                                          \
+    {#member, tag_, kind_, flags_, offsetof(type, member), offsetof(type, has_##member), FIELD_NONE, 0, 0}
+#define FIELD_SPAN(type, member, tag_, kind_, flags_, max_)                                        \
+    {#member, tag_, kind_, flags_, offsetof(type, member), offsetof(type, n_##member), FIELD_NONE, 1, max_}
+#define FIELD_COUNT(rules) (sizeof(rules) / sizeof((rules)[0]))
+
+/* One frame: its name, its rules in rising order of tags (at most 64), and the struct of its defaults. */
+struct wire_body {
+    const char *name;
+    const struct wire_field *rules;
+    size_t n_rules;
+    const void *defaults;
+    size_t n_struct;
+};
+
+int wire_put_body(struct wire_buffer *b, uint16_t type, uint64_t request,
+                  const struct wire_body *body, const void *values);
+int wire_get_body(const struct wire_body *body, const uint8_t *bytes, size_t n, void *out,
+                  struct quire_error *err);
+
+/* The next field of a body. 1: *tag (without the bit), *must, *value and *n_value are set and *cursor moved
+ * on; 0: the end; -QUIRE_INVALID: the framing is wrong. */
+int wire_next_field(const char *frame, const uint8_t *bytes, size_t n, size_t *cursor,
+                    uint16_t *tag, bool *must, const uint8_t **value, uint32_t *n_value,
+                    struct quire_error *err);
+
+/* Room for n more bytes at the end, or NULL and b->failed. */
+uint8_t *wire_reserve(struct wire_buffer *b, size_t n);
+/* begin appends a header, end writes the body's length into it; on failure end leaves b as it was before begin. */
+int wire_frame_begin(struct wire_buffer *b, uint16_t type, uint64_t request, size_t *mark);
+int wire_frame_end(struct wire_buffer *b, size_t mark);
+
+/* Length of the longest prefix of at most max bytes that is whole UTF-8. */
+size_t wire_utf8_prefix(const char *text, size_t n, size_t max);
+
+static inline void wire_store_u16(uint8_t *p, uint32_t v)
+{
+    p[0] = (uint8_t)v;
+    p[1] = (uint8_t)(v >> 8);
+}
+static inline void wire_store_u32(uint8_t *p, uint32_t v)
+{
+    wire_store_u16(p, v & 0xffff);
+    wire_store_u16(p + 2, v >> 16);
+}
+static inline void wire_store_u64(uint8_t *p, uint64_t v)
+{
+    wire_store_u32(p, (uint32_t)v);
+    wire_store_u32(p + 4, (uint32_t)(v >> 32));
+}
+static inline uint16_t wire_load_u16(const uint8_t *p)
+{
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+static inline uint32_t wire_load_u32(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+static inline uint64_t wire_load_u64(const uint8_t *p)
+{
+    return wire_load_u32(p) | (uint64_t)wire_load_u32(p + 4) << 32;
+}
+
+#endif

@@ -1,0 +1,88 @@
+#include "server/wire/id_map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct id_map_entry {
+    uint64_t id; /* 0: free */
+    uint32_t value;
+};
+
+void id_map_free(struct id_map *map)
+{
+    free(map->entries);
+    memset(map, 0, sizeof *map);
+}
+
+static size_t home(const struct id_map *map, uint64_t id)
+{
+    uint64_t x = id * UINT64_C(0x9e3779b97f4a7c15);
+    return (size_t)(x ^ x >> 32) & (map->capacity - 1);
+}
+
+/* The entry of id, or the free one where it would go. Half of the table at least is free. */
+static size_t probe(const struct id_map *map, uint64_t id)
+{
+    size_t at = home(map, id);
+    while (map->entries[at].id != 0 && map->entries[at].id != id)
+        at = (at + 1) & (map->capacity - 1);
+    return at;
+}
+
+static int grow(struct id_map *map)
+{
+    struct id_map larger = {.capacity = map->capacity ? map->capacity * 2 : 16, .n = map->n};
+    larger.entries = calloc(larger.capacity, sizeof *larger.entries);
+    if (!larger.entries)
+        return QUIRE_NO_MEMORY;
+    for (size_t i = 0; i < map->capacity; i++) {
+        if (map->entries[i].id != 0)
+            larger.entries[probe(&larger, map->entries[i].id)] = map->entries[i];
+    }
+    free(map->entries);
+    *map = larger;
+    return QUIRE_OK;
+}
+
+int id_map_add(struct id_map *map, uint64_t id, uint32_t value)
+{
+    if ((map->n + 1) * 2 > map->capacity && grow(map))
+        return QUIRE_NO_MEMORY;
+    map->entries[probe(map, id)] = (struct id_map_entry){.id = id, .value = value};
+    map->n++;
+    return QUIRE_OK;
+}
+
+bool id_map_find(const struct id_map *map, uint64_t id, uint32_t *value)
+{
+    if (map->n == 0 || id == 0)
+        return false;
+    size_t at = probe(map, id);
+    if (map->entries[at].id != id)
+        return false;
+    *value = map->entries[at].value;
+    return true;
+}
+
+void id_map_remove(struct id_map *map, uint64_t id)
+{
+    if (map->n == 0 || id == 0)
+        return;
+    size_t hole = probe(map, id);
+    if (map->entries[hole].id != id)
+        return;
+    /* Entries after the hole move back unless they would come to lie before their home. */
+    size_t mask = map->capacity - 1, at = hole;
+    for (;;) {
+        at = (at + 1) & mask;
+        if (map->entries[at].id == 0)
+            break;
+        size_t from_home = (at - home(map, map->entries[at].id)) & mask;
+        if (from_home >= ((at - hole) & mask)) {
+            map->entries[hole] = map->entries[at];
+            hole = at;
+        }
+    }
+    map->entries[hole].id = 0;
+    map->n--;
+}

@@ -1,0 +1,857 @@
+/* engine_client and daemon, joined by a socketpair on one loop as in `quire serve MODEL`, over the fake engine. */
+#include "server/front/engine_client.h"
+#include "tests/daemon/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+struct heard {
+    struct engine_client *client;
+    bool ready, closed, drained, stats_came;
+    char why[512];
+    struct wire_hello hello;
+    char model[64];
+    struct wire_stats stats;
+    unsigned calls_after_close;
+};
+
+#define MOST 20000
+struct stream {
+    struct heard *heard;
+    uint64_t id;
+    unsigned accepted, refused, lost, done, last;
+    uint32_t n_tokens, n_prompt;
+    struct wire_token *tokens;
+    struct wire_token prompt[64];
+    struct wire_done dones[8];
+    struct wire_refuse refuse;
+    char message[256];
+    uint32_t cancel_at; /* cancels itself within on_token then; 0: never */
+    bool close_at_token;
+};
+
+static void on_ready(void *context, const struct wire_hello *hello)
+{
+    struct heard *h = context;
+    h->ready = true;
+    h->hello = *hello;
+    snprintf(h->model, sizeof h->model, "%.*s", (int)hello->n_model, hello->model);
+}
+static void on_stats(void *context, const struct wire_stats *stats)
+{
+    struct heard *h = context;
+    h->stats_came = true;
+    h->stats = *stats;
+}
+static void on_drain(void *context)
+{
+    ((struct heard *)context)->drained = true;
+}
+static void on_closed(void *context, const char *why)
+{
+    struct heard *h = context;
+    assert_false(h->closed);
+    h->closed = true;
+    snprintf(h->why, sizeof h->why, "%s", why);
+}
+static const struct engine_client_events client_events = {on_ready, on_stats, on_drain, on_closed};
+
+static void on_accepted(void *context)
+{
+    struct stream *s = context;
+    assert_int_equal(s->n_tokens, 0);
+    s->accepted++;
+}
+static void on_refused(void *context, const struct wire_refuse *refuse)
+{
+    struct stream *s = context;
+    s->refused++;
+    s->refuse = *refuse;
+    snprintf(s->message, sizeof s->message, "%.*s", (int)refuse->n_message, refuse->message);
+}
+static void on_token(void *context, const struct wire_token *token)
+{
+    struct stream *s = context;
+    assert_int_equal(s->accepted, 1);
+    assert_true(s->n_tokens < MOST);
+    s->tokens[s->n_tokens++] = *token;
+    if (s->n_tokens == s->cancel_at)
+        engine_client_cancel(s->heard->client, s->id, -1);
+    if (s->close_at_token)
+        engine_client_close(s->heard->client);
+}
+static void on_prompt_logprob(void *context, const struct wire_token *token)
+{
+    struct stream *s = context;
+    assert_true(s->n_prompt < 64);
+    s->prompt[s->n_prompt++] = *token;
+}
+static void on_done(void *context, const struct wire_done *done)
+{
+    struct stream *s = context;
+    assert_int_equal(s->last, 0);
+    s->dones[s->done++] = *done;
+    s->last += done->last;
+    snprintf(s->message, sizeof s->message, "%.*s", (int)done->n_message, done->message);
+}
+static void on_lost(void *context, const char *why)
+{
+    struct stream *s = context;
+    s->lost++;
+    snprintf(s->message, sizeof s->message, "%s", why);
+}
+static const struct engine_client_request_events request_events = {
+    on_accepted, on_refused, on_token, on_prompt_logprob, on_done, on_lost,
+};
+
+static void stream_open(struct stream *s, struct heard *h)
+{
+    memset(s, 0, sizeof *s);
+    s->heard = h;
+    s->tokens = malloc(MOST * sizeof *s->tokens);
+    assert_non_null(s->tokens);
+}
+
+static bool is_ready_or_closed(void *context)
+{
+    struct heard *h = context;
+    return h->ready || h->closed;
+}
+static bool is_closed(void *context)
+{
+    return ((struct heard *)context)->closed;
+}
+static bool is_over(void *context)
+{
+    struct stream *s = context;
+    return s->last || s->refused || s->lost;
+}
+
+static void our_hello(struct wire_hello *hello)
+{
+    *hello = (struct wire_hello){.model = "fake", .n_model = 4};
+    memset(hello->identity_text.bytes, 0x11, 32);
+    memset(hello->identity_config.bytes, 0x22, 32);
+}
+
+static void join(struct rig *rig, struct heard *h, const struct wire_hello *hello)
+{
+    int fds[2];
+    struct quire_error err;
+    memset(h, 0, sizeof *h);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    assert_int_equal(daemon_add_connection(rig->d, fds[0], &err), QUIRE_OK);
+    assert_int_equal(engine_client_open(rig->base, fds[1], hello, NULL, &client_events, h,
+                                        &h->client, &err),
+                     QUIRE_OK);
+    assert_false(h->ready);
+    assert_true(rig_run_until(rig, is_ready_or_closed, h));
+}
+
+static void join_well(struct rig *rig, struct heard *h)
+{
+    struct wire_hello hello;
+    our_hello(&hello);
+    join(rig, h, &hello);
+    assert_true(h->ready);
+}
+
+static const uint32_t prompt[] = {10, 20, 30, 40, 50};
+static void submit_of(struct wire_submit *submit)
+{
+    wire_submit_default(submit);
+    submit->prompt = prompt;
+    submit->n_prompt = 5;
+    submit->max_tokens = 100;
+}
+
+static void submit(struct heard *h, struct stream *s, const struct wire_submit *what)
+{
+    struct quire_error err;
+    assert_int_equal(engine_client_submit(h->client, what, &request_events, s, &s->id, &err),
+                     QUIRE_OK);
+}
+
+/* ---- tests ---- */
+
+static void test_echo(void **state)
+{
+    struct rig rig;
+    struct heard h;
+    struct stream s;
+    struct wire_submit what;
+    (void)state;
+    rig_open(&rig, NULL, NULL);
+    join_well(&rig, &h);
+    assert_string_equal(h.model, "fake");
+    assert_int_equal(h.hello.vocab_size, 1000);
+    assert_int_equal(h.hello.max_model_len, 4096);
+    assert_int_equal(h.hello.max_num_seqs, 256);
+    assert_int_equal(h.hello.block_tokens, 16);
+    assert_int_equal(h.hello.n_eos, 1);
+
+    stream_open(&s, &h);
+    submit_of(&what);
+    submit(&h, &s, &what);
+    assert_int_equal(engine_client_n_live(h.client), 1);
+    assert_true(rig_run_until(&rig, is_over, &s));
+    assert_int_equal(engine_client_n_live(h.client), 0);
+    assert_int_equal(s.accepted, 1);
+    assert_int_equal(s.n_tokens, 6);
+    for (uint32_t i = 0; i < 5; i++)
+        assert_int_equal(s.tokens[i].token, prompt[i]);
+    assert_int_equal(s.tokens[5].token, 2);
+    assert_false(s.tokens[0].has_logprob);
+    assert_int_equal(s.done, 1);
+    assert_int_equal(s.dones[0].finish, WIRE_FINISH_STOP);
+    assert_true(s.dones[0].has_stop_token);
+    assert_int_equal(s.dones[0].stop_token, 2);
+    assert_int_equal(s.dones[0].n_prompt, 5);
+    assert_int_equal(s.dones[0].n_generated, 6);
+    free(s.tokens);
+    engine_client_close(h.client);
+    rig_close(&rig);
+}
+
+static void test_choices_and_logprob_bits(void **state)
+{
+    struct rig rig;
+    struct heard h;
+    struct stream s;
+    struct wire_submit what;
+    struct fake_engine_options fake;
+    struct daemon_options options;
+    (void)state;
+    rig_default_options(&options, &fake);
+    fake.mode = FAKE_ENGINE_COUNT;
+    fake.tokens_per_step = 3;
+    rig_open(&rig, &options, &fake);
+    join_well(&rig, &h);
+    stream_open(&s, &h);
+    submit_of(&what);
+    what.n = 4;
+    what.max_tokens = 50;
+    what.n_logprobs = 20;
+    what.n_prompt_logprobs = 3;
+    submit(&h, &s, &what);
+    assert_true(rig_run_until(&rig, is_over, &s));
+    assert_int_equal(s.n_tokens, 200);
+    assert_int_equal(s.done, 4);
+    uint32_t next[4] = {0};
+    for (uint32_t i = 0; i < s.n_tokens; i++) {
+        const struct wire_token *t = &s.tokens[i];
+        struct fake_logprob want;
+        assert_true(t->choice < 4);
+        uint32_t at = next[t->choice]++;
+        assert_int_equal(t->token, 51 + t->choice + at);
+        fake_engine_logprob(t->token, at, 1000, &want);
+        assert_true(t->has_logprob);
+        assert_memory_equal(&t->logprob, &want.logprob, 4);
+        assert_int_equal(t->rank, want.rank);
+        assert_int_equal(t->n_top, 20);
+        assert_memory_equal(t->top_ids, want.top_ids, 80);
+        assert_memory_equal(t->top_logprobs, want.top_logprobs, 80);
+    }
+    assert_int_equal(s.n_prompt, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(s.prompt[i].token, prompt[i + 1]);
+        assert_int_equal(s.prompt[i].n_top, 3);
+    }
+    free(s.tokens);
+    engine_client_close(h.client);
+    rig_close(&rig);
+}
+
+static void test_refusals(void **state)
+{
+    struct rig rig;
+    struct heard h;
+    struct stream s, full;
+    struct wire_submit what;
+    struct fake_engine_options fake;
+    struct daemon_options options;
+    struct quire_error err;
+    (void)state;
+    rig_default_options(&options, &fake);
+    fake.max_live = 0;
+    rig_open(&rig, &options, &fake);
+    join_well(&rig, &h);
+    stream_open(&full, &h);
+    submit_of(&what);
+    submit(&h, &full, &what);
+    assert_true(rig_run_until(&rig, is_over, &full));
+    assert_int_equal(full.refused, 1);
+    assert_int_equal(full.accepted, 0);
+    assert_int_equal(full.refuse.status, QUIRE_EXHAUSTED);
+    assert_int_equal(full.refuse.retry_after_ms, 1500);
+    assert_string_equal(full.message, "the queue is full");
+
+    stream_open(&s, &h);
+    uint32_t bad[] = {5000};
+    what.prompt = bad;
+    what.n_prompt = 1;
+    submit(&h, &s, &what);
+    assert_true(rig_run_until(&rig, is_over, &s));
+    assert_int_equal(s.refuse.status, QUIRE_INVALID);
+    assert_non_null(strstr(s.message, "token 5000"));
+    assert_int_equal(engine_client_n_live(h.client), 0);
+
+    /* Too large for a frame: said at once, and nothing is sent. */
+    uint32_t n = (32u << 20) / 4;
+    uint32_t *huge = calloc(n, sizeof *huge);
+    assert_non_null(huge);
+    what.prompt = huge;
+    what.n_prompt = n;
+    assert_int_equal(engine_client_submit(h.client, &what, &request_events, &s, &s.id, &err),
+                     QUIRE_INVALID);
+    assert_int_equal(engine_client_n_live(h.client), 0);
+    free(huge);
+    free(s.tokens);
+    free(full.tokens);
+    engine_client_close(h.client);
+    rig_close(&rig);
+}
+
+static bool all_cancelled(void *context)
+{
+    struct rig *rig = context;
+    return fake_engine_n_live(rig->engine) == 0;
+}
+
+static bool has_tokens(void *context)
+{
+    return ((struct stream *)context)->n_tokens > 10;
+}
+
+static void endless(struct wire_submit *what)
+{
+    submit_of(what);
+    what->ignore_eos = true;
+    what->max_tokens = 4000;
+}
+
+static void test_cancel(void **state)
+{
+    struct rig rig;
+    struct heard h;
+    struct stream s[3];
+    struct wire_submit what;
+    struct fake_engine_options fake;
+    struct daemon_options options;
+    (void)state;
+    rig_default_options(&options, &fake);
+    fake.interval_us = 500;
+    rig_open(&rig, &options, &fake);
+    join_well(&rig, &h);
+    endless(&what);
+    for (int i = 0; i < 3; i++)
+        stream_open(&s[i], &h);
+    s[1].cancel_at = 20; /* from within its callback */
+    what.n = 2;
+    for (int i = 0; i < 3; i++)
+        submit(&h, &s[i], &what);
+    assert_true(rig_run_until(&rig, has_tokens, &s[0]));
+    uint32_t seen = s[0].n_tokens;
+    engine_client_cancel(h.client, s[0].id, -1);
+    engine_client_cancel(h.client, s[0].id, -1);
+    engine_client_cancel(h.client, 4711, -1);
+    engine_client_cancel(h.client, s[2].id, 1);
+    for (int i = 0; s[2].done == 0 && i < 500; i++)
+        rig_run_for(&rig, 5);
+    assert_int_equal(s[2].done, 1);
+    assert_int_equal(s[2].dones[0].choice, 1);
+    assert_int_equal(s[2].dones[0].finish, WIRE_FINISH_CANCELLED);
+    assert_false(s[2].dones[0].last);
+    uint32_t after = s[2].n_tokens;
+    rig_run_for(&rig, 20);
+    assert_true(s[2].n_tokens > after); /* choice 0 goes on */
+    engine_client_cancel(h.client, s[2].id, -1);
+    assert_true(rig_run_until(&rig, all_cancelled, &rig));
+    rig_run_for(&rig, 20);
+    assert_int_equal(s[0].n_tokens, seen);
+    assert_int_equal(s[1].n_tokens, 20);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(s[i].lost + s[i].last, 0);
+        free(s[i].tokens);
+    }
+    assert_int_equal(fake_engine_n_cancelled(rig.engine), 3);
+    engine_client_close(h.client);
+    rig_close(&rig);
+}
+
+static void test_client_gone_cancels(void **state)
+{
+    struct rig rig;
+    struct heard h, other;
+    struct stream s, t, u;
+    struct wire_submit what;
+    struct fake_engine_options fake;
+    struct daemon_options options;
+    (void)state;
+    rig_default_options(&options, &fake);
+    fake.interval_us = 200;
+    rig_open(&rig, &options, &fake);
+    join_well(&rig, &h);
+    join_well(&rig, &other);
+    endless(&what);
+    stream_open(&s, &h);
+    stream_open(&t, &h);
+    stream_open(&u, &other);
+    s.close_at_token = true; /* the client closes from within a callback */
+    submit(&h, &s, &what);
+    submit(&h, &t, &what);
+    submit(&other, &u, &what);
+    assert_true(rig_run_until(&rig, has_tokens, &u));
+    for (int i = 0; fake_engine_n_live(rig.engine) > 1 && i < 500; i++)
+        rig_run_for(&rig, 5);
+    assert_int_equal(fake_engine_n_live(rig.engine), 1);
+    assert_int_equal(s.n_tokens, 1);
+    assert_int_equal(s.lost + t.lost, 0);
+    assert_false(h.closed);
+    assert_int_equal(u.lost + u.last, 0); /* the other client's request goes on */
+    engine_client_close(other.client);
+    assert_true(rig_run_until(&rig, all_cancelled, &rig));
+    free(s.tokens);
+    free(t.tokens);
+    free(u.tokens);
+    rig_close(&rig);
+}
+
+static void test_engine_gone(void **state)
+{
+    struct rig rig;
+    struct heard h;
+    struct stream s, t;
+    struct wire_submit what;
+    struct fake_engine_options fake;
+    struct daemon_options options;
+    struct quire_error err;
+    (void)state;
+    rig_default_options(&options, &fake);
+    fake.interval_us = 200;
+    rig_open(&rig, &options, &fake);
+    struct event_base *base = event_base_new();
+    int fds[2];
+    struct wire_hello hello;
+    memset(&h, 0, sizeof h);
+    our_hello(&hello);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    assert_int_equal(daemon_add_connection(rig.d, fds[0], &err), QUIRE_OK);
+    assert_int_equal(engine_client_open(base, fds[1], &hello, NULL, &client_events, &h, &h.client,
+                                        &err),
+                     QUIRE_OK);
+    stream_open(&s, &h);
+    stream_open(&t, &h);
+    endless(&what);
+    assert_int_equal(engine_client_submit(h.client, &what, &request_events, &s, &s.id, &err),
+                     QUIRE_IO);
+    assert_non_null(strstr(err.text, "not ready"));
+    for (int i = 0; i < 200 && !h.ready; i++) {
+        rig_run_for(&rig, 2);
+        event_base_loop(base, EVLOOP_NONBLOCK);
+    }
+    submit(&h, &s, &what);
+    submit(&h, &t, &what);
+    for (int i = 0; i < 200 && s.n_tokens == 0; i++) {
+        rig_run_for(&rig, 2);
+        event_base_loop(base, EVLOOP_NONBLOCK);
+    }
+    rig_close(&rig);
+    for (int i = 0; i < 200 && !h.closed; i++)
+        event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+    assert_true(h.closed);
+    assert_int_equal(s.lost, 1);
+    assert_int_equal(t.lost, 1);
+    assert_non_null(strstr(s.message, "closed"));
+    assert_int_equal(engine_client_n_live(h.client), 0);
+    assert_int_equal(engine_client_submit(h.client, &what, &request_events, &s, &s.id, &err),
+                     QUIRE_IO);
+    assert_int_equal(engine_client_ask_stats(h.client), QUIRE_IO);
+    engine_client_cancel(h.client, 1, -1);
+    engine_client_drain(h.client);
+    engine_client_close(h.client);
+    event_base_free(base);
+    free(s.tokens);
+    free(t.tokens);
+}
+
+static void test_mismatches(void **state)
+{
+    struct rig rig;
+    struct heard h;
+    struct wire_hello hello;
+    (void)state;
+    rig_open(&rig, NULL, NULL);
+    our_hello(&hello);
+    hello.identity_text.bytes[0] ^= 1;
+    join(&rig, &h, &hello);
+    assert_true(h.closed && !h.ready);
+    assert_non_null(strstr(h.why, "identity_text"));
+    assert_non_null(strstr(h.why, "10111111"));
+    engine_client_close(h.client);
+    our_hello(&hello);
+    hello.identity_config.bytes[31] ^= 1;
+    join(&rig, &h, &hello);
+    assert_true(h.closed && !h.ready);
+    assert_non_null(strstr(h.why, "identity_config"));
+    engine_client_close(h.client);
+    join_well(&rig, &h);
+    engine_client_close(h.client);
+    rig_close(&rig);
+}
+
+static bool stats_came(void *context)
+{
+    return ((struct heard *)context)->stats_came;
+}
+
+static void test_stats_and_drain(void **state)
+{
+    struct rig rig;
+    struct heard h;
+    struct stream s, late;
+    struct wire_submit what;
+    struct fake_engine_options fake;
+    struct daemon_options options;
+    (void)state;
+    rig_default_options(&options, &fake);
+    fake.hold = true;
+    rig_open(&rig, &options, &fake);
+    join_well(&rig, &h);
+    stream_open(&s, &h);
+    stream_open(&late, &h);
+    submit_of(&what);
+    submit(&h, &s, &what);
+    assert_int_equal(engine_client_ask_stats(h.client), QUIRE_OK);
+    assert_int_equal(engine_client_ask_stats(h.client), QUIRE_OK);
+    assert_true(rig_run_until(&rig, stats_came, &h));
+    assert_int_equal(h.stats.n_running, 1);
+    assert_true(h.stats.n_prompt_tokens == 5);
+    assert_int_equal(h.stats.n_blocks, 1024);
+    assert_int_equal(h.stats.n_block_tokens, 16);
+    assert_false(h.stats.draining);
+
+    daemon_drain(rig.d);
+    assert_false(daemon_idle(rig.d));
+    rig_run_for(&rig, 20);
+    assert_true(h.drained);
+    assert_int_equal(rig.idle_calls, 0);
+    submit(&h, &late, &what);
+    assert_true(rig_run_until(&rig, is_over, &late));
+    assert_int_equal(late.refuse.status, QUIRE_EXHAUSTED);
+    fake_engine_release(rig.engine);
+    assert_true(rig_run_until(&rig, is_over, &s));
+    assert_int_equal(s.n_tokens, 6);
+    rig_run_for(&rig, 20);
+    assert_int_equal(rig.idle_calls, 1);
+    assert_true(daemon_idle(rig.d));
+    engine_client_close(h.client);
+    free(s.tokens);
+    free(late.tokens);
+    rig_close(&rig);
+}
+
+/* A client that says DRAIN is closed when its last request is delivered; others do not notice. */
+static void test_client_drains(void **state)
+{
+    struct rig rig;
+    struct heard h, other;
+    struct stream s, t;
+    struct wire_submit what;
+    struct fake_engine_options fake;
+    struct daemon_options options;
+    (void)state;
+    rig_default_options(&options, &fake);
+    fake.interval_us = 500;
+    rig_open(&rig, &options, &fake);
+    join_well(&rig, &h);
+    join_well(&rig, &other);
+    stream_open(&s, &h);
+    stream_open(&t, &other);
+    submit_of(&what);
+    what.max_tokens = 20;
+    what.ignore_eos = true;
+    submit(&h, &s, &what);
+    engine_client_drain(h.client);
+    assert_true(rig_run_until(&rig, is_closed, &h));
+    assert_int_equal(s.n_tokens, 20);
+    assert_int_equal(s.last, 1);
+    assert_int_equal(s.lost, 0);
+    submit(&other, &t, &what);
+    assert_true(rig_run_until(&rig, is_over, &t));
+    assert_int_equal(t.n_tokens, 20);
+    engine_client_close(h.client);
+    engine_client_close(other.client);
+    free(s.tokens);
+    free(t.tokens);
+    rig_close(&rig);
+}
+
+/* Many streams through the smallest window: CREDIT keeps them flowing, nothing is lost or reordered. */
+static void test_many_streams_small_credit(void **state)
+{
+    enum { N = 200 };
+    struct rig rig;
+    struct heard h;
+    struct wire_hello hello;
+    struct wire_submit what;
+    struct fake_engine_options fake;
+    struct daemon_options options;
+    static struct stream s[N];
+    static uint32_t prompts[N][3];
+    (void)state;
+    rig_default_options(&options, &fake);
+    fake.mode = FAKE_ENGINE_COUNT;
+    fake.vocab_size = 100000;
+    fake.eos = 99999;
+    fake.tokens_per_step = 4;
+    rig_open(&rig, &options, &fake);
+    our_hello(&hello);
+    hello.initial_credit = 1;
+    join(&rig, &h, &hello);
+    assert_true(h.ready);
+    submit_of(&what);
+    what.max_tokens = 300;
+    what.n_logprobs = 5;
+    for (uint32_t i = 0; i < N; i++) {
+        stream_open(&s[i], &h);
+        prompts[i][2] = 100 * i;
+        what.prompt = prompts[i];
+        what.n_prompt = 3;
+        submit(&h, &s[i], &what);
+    }
+    for (uint32_t i = 0; i < N; i++)
+        assert_true(rig_run_until(&rig, is_over, &s[i]));
+    for (uint32_t i = 0; i < N; i++) {
+        assert_int_equal(s[i].last, 1);
+        assert_int_equal(s[i].n_tokens, 300);
+        for (uint32_t k = 0; k < 300; k++)
+            assert_int_equal(s[i].tokens[k].token, 100 * i + 1 + k);
+        free(s[i].tokens);
+    }
+    engine_client_close(h.client);
+    rig_close(&rig);
+}
+
+static void test_request_error(void **state)
+{
+    struct rig rig;
+    struct heard h;
+    struct stream s, t;
+    struct wire_submit what;
+    struct fake_engine_options fake;
+    struct daemon_options options;
+    (void)state;
+    rig_default_options(&options, &fake);
+    fake.fail_token = 30;
+    rig_open(&rig, &options, &fake);
+    join_well(&rig, &h);
+    stream_open(&s, &h);
+    stream_open(&t, &h);
+    submit_of(&what);
+    submit(&h, &s, &what);
+    what.n_prompt = 2;
+    submit(&h, &t, &what);
+    assert_true(rig_run_until(&rig, is_over, &s));
+    assert_true(rig_run_until(&rig, is_over, &t));
+    assert_int_equal(s.dones[0].finish, WIRE_FINISH_ERROR);
+    assert_string_equal(s.message, "the fake engine was told to fail here");
+    assert_int_equal(s.n_tokens, 2);
+    assert_int_equal(t.dones[0].finish, WIRE_FINISH_STOP);
+    engine_client_close(h.client);
+    free(s.tokens);
+    free(t.tokens);
+    rig_close(&rig);
+}
+
+/* ---- addresses and keys ---- */
+
+static void open_at(struct rig *rig, struct heard *h, const char *address, const char *key_file)
+{
+    struct quire_error err;
+    struct wire_hello hello;
+    int fd;
+    memset(h, 0, sizeof *h);
+    our_hello(&hello);
+    assert_int_equal(engine_client_connect(address, 2000, &fd, &err), QUIRE_OK);
+    assert_int_equal(engine_client_open(rig->base, fd, &hello, key_file, &client_events, h,
+                                        &h->client, &err),
+                     QUIRE_OK);
+    assert_true(rig_run_until(rig, is_ready_or_closed, h));
+}
+
+static void test_keys(void **state)
+{
+    struct rig rig;
+    struct heard h;
+    struct quire_error err;
+    struct stream s;
+    struct wire_submit what;
+    char right[128], wrong[128], same[128], path[128], keyed[160], plain[160];
+    (void)state;
+    rig_open(&rig, NULL, NULL);
+    rig_path(&rig, "right.key", right, sizeof right);
+    rig_path(&rig, "wrong.key", wrong, sizeof wrong);
+    rig_path(&rig, "same.key", same, sizeof same);
+    rig_write_key(right, "a key that is long enough");
+    rig_write_key(same, "a key that is long enough \r\n\n");
+    rig_write_key(wrong, "a key that is long, but not it");
+    assert_int_equal(daemon_listen(rig.d, "tcp:127.0.0.1:0", NULL, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "key"));
+    assert_int_equal(daemon_listen(rig.d, "tcp:127.0.0.1:0", right, &err), QUIRE_OK);
+    rig_path(&rig, "keyed.sock", path, sizeof path);
+    snprintf(keyed, sizeof keyed, "unix:%s", path);
+    assert_int_equal(daemon_listen(rig.d, keyed, right, &err), QUIRE_OK);
+    rig_path(&rig, "plain.sock", path, sizeof path);
+    snprintf(plain, sizeof plain, "unix:%s", path);
+    assert_int_equal(daemon_listen(rig.d, plain, NULL, &err), QUIRE_OK);
+
+    const char *tcp = daemon_address(rig.d, 0);
+    assert_int_equal(strncmp(tcp, "tcp:127.0.0.1:", 14), 0);
+    assert_null(daemon_address(rig.d, 3));
+    struct { const char *address, *key, *why; } cases[] = {
+        {tcp, right, NULL},
+        {tcp, same, NULL},
+        {tcp, wrong, "the key is a different one"},
+        {tcp, NULL, "no key file was given"},
+        {keyed, right, NULL},
+        {keyed, wrong, "the key is a different one"},
+        {plain, NULL, NULL},
+        {plain, right, "asks for no key"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        open_at(&rig, &h, cases[i].address, cases[i].key);
+        assert_int_equal(h.ready, cases[i].why == NULL);
+        if (cases[i].why && !strstr(h.why, cases[i].why))
+            fail_msg("case %zu: '%s' does not say '%s'", i, h.why, cases[i].why);
+        if (h.ready) {
+            stream_open(&s, &h);
+            submit_of(&what);
+            submit(&h, &s, &what);
+            assert_true(rig_run_until(&rig, is_over, &s));
+            assert_int_equal(s.n_tokens, 6);
+            free(s.tokens);
+        }
+        engine_client_close(h.client);
+    }
+    rig_close(&rig);
+}
+
+static void test_key_files(void **state)
+{
+    struct rig rig;
+    struct quire_error err;
+    char path[128];
+    (void)state;
+    rig_open(&rig, NULL, NULL);
+    rig_path(&rig, "a.key", path, sizeof path);
+    assert_int_equal(daemon_listen(rig.d, "tcp:127.0.0.1:0", path, &err), QUIRE_NOT_FOUND);
+    rig_write_key(path, "short         \n");
+    assert_int_equal(daemon_listen(rig.d, "tcp:127.0.0.1:0", path, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "at least 16"));
+    rig_write_key(path, "long enough, but for everybody");
+    assert_int_equal(chmod(path, 0644), 0);
+    assert_int_equal(daemon_listen(rig.d, "tcp:127.0.0.1:0", path, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "others may read it"));
+    assert_int_equal(daemon_listen(rig.d, "tcp:127.0.0.1:0", rig.directory, &err), QUIRE_INVALID);
+    char *large = malloc(5000);
+    assert_non_null(large);
+    memset(large, 'k', 4999);
+    large[4999] = '\0';
+    rig_write_key(path, large);
+    assert_int_equal(daemon_listen(rig.d, "tcp:127.0.0.1:0", path, &err), QUIRE_INVALID);
+    large[4096] = '\0';
+    rig_write_key(path, large);
+    assert_int_equal(daemon_listen(rig.d, "tcp:127.0.0.1:0", path, &err), QUIRE_OK);
+    free(large);
+    rig_close(&rig);
+}
+
+static void test_addresses(void **state)
+{
+    struct quire_error err;
+    int fd;
+    (void)state;
+    static const char *bad[] = {"", "unix:", "tcp:", "tcp:localhost", "tcp::80", "tcp:h:", "tcp:h:x",
+                                "tcp:h:65536", "tcp:::1:80", "http://h", "/a/path"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(engine_client_connect(bad[i], 100, &fd, &err), QUIRE_INVALID);
+        assert_int_equal(fd, -1);
+    }
+    assert_int_equal(engine_client_connect("unix:/nowhere/at/all", 100, &fd, &err), QUIRE_IO);
+    assert_int_equal(engine_client_connect("tcp:127.0.0.1:1", 100, &fd, &err), QUIRE_IO);
+    char longest[200];
+    memset(longest, 'a', sizeof longest);
+    memcpy(longest, "unix:", 5);
+    longest[199] = '\0';
+    assert_int_equal(engine_client_connect(longest, 100, &fd, &err), QUIRE_INVALID);
+}
+
+/* Somebody listens, but is no engine. */
+static void test_strangers(void **state)
+{
+    struct quire_error err;
+    struct wire_hello hello;
+    static const struct { const char *says; size_t n; const char *why; } cases[] = {
+        {"HTTP/1.1 400 Bad Request\r\n\r\n", 28, "a bad frame"},
+        {"\0\0\0\0\x0d\0\0\0\0\0\0\0\0\0\0\0", 16, "a bad frame"}, /* ERROR without a status */
+        {"\0\0\0\0\x0c\0\0\0\0\0\0\0\0\0\0\0", 16, "DRAIN: does not belong here"},
+        {"\x0c\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\1\x80\0\0\4\0\0\0\2\0\0\0", 28, "version"},
+        {"", 0, "closed"},
+    };
+    (void)state;
+    our_hello(&hello);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct event_base *base = event_base_new();
+        struct heard h = {0};
+        int fds[2];
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+        assert_int_equal(engine_client_open(base, fds[1], &hello, NULL, &client_events, &h,
+                                            &h.client, &err),
+                         QUIRE_OK);
+        if (cases[i].n)
+            assert_int_equal(write(fds[0], cases[i].says, cases[i].n), cases[i].n);
+        else
+            close(fds[0]);
+        for (int k = 0; k < 100 && !h.closed; k++)
+            event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+        assert_true(h.closed);
+        if (!strstr(h.why, cases[i].why))
+            fail_msg("'%s' does not say '%s'", h.why, cases[i].why);
+        engine_client_close(h.client);
+        if (cases[i].n)
+            close(fds[0]);
+        event_base_free(base);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_echo),
+        cmocka_unit_test(test_choices_and_logprob_bits),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_client_gone_cancels),
+        cmocka_unit_test(test_engine_gone),
+        cmocka_unit_test(test_mismatches),
+        cmocka_unit_test(test_stats_and_drain),
+        cmocka_unit_test(test_client_drains),
+        cmocka_unit_test(test_many_streams_small_credit),
+        cmocka_unit_test(test_request_error),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_key_files),
+        cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_strangers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

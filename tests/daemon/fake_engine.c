@@ -1,0 +1,486 @@
+#include "tests/daemon/fake_engine.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MAX_CHOICES 128
+#define BATCH 512
+
+struct fake_choice {
+    uint32_t n_generated;
+    bool over, cancelled;
+};
+
+struct fake_request {
+    struct fake_request *next;
+    struct engine_request r; /* its arrays are ours */
+    struct fake_choice *choices;
+    uint32_t n_prompt_told; /* positions whose logprobs are out */
+    bool cancelled;
+};
+
+struct engine {
+    struct fake_engine_options options;
+    engine_sink sink;
+    void *sink_context;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    /* locked */
+    struct fake_request *live;
+    bool closing, draining, held;
+    struct engine_stats stats;
+    uint32_t n_cancelled;
+
+    /* the engine's thread */
+    struct engine_event events[BATCH];
+    struct fake_logprob logprobs[BATCH];
+    size_t n_events;
+
+    struct model_desc desc;
+    struct model_sampling_defaults sampling;
+    struct engine_plan plan;
+    struct engine_info info;
+};
+
+void fake_engine_options_default(struct fake_engine_options *options)
+{
+    *options = (struct fake_engine_options){
+        .mode = FAKE_ENGINE_ECHO,
+        .vocab_size = 1000,
+        .max_model_len = 4096,
+        .eos = 2,
+        .tokens_per_step = 1,
+        .max_live = 1024,
+        .retry_after_ms = 1500,
+        .fail_token = UINT32_MAX,
+    };
+}
+
+void engine_options_default(struct engine_options *options)
+{
+    *options = (struct engine_options){.model_dir = "", .device = "auto"};
+}
+
+void engine_sampling_default(struct engine_sampling *sampling)
+{
+    *sampling = (struct engine_sampling){
+        .temperature = 1.0f,
+        .top_p = 1.0f,
+        .repetition_penalty = 1.0f,
+        .n_logprobs = -1,
+        .n_prompt_logprobs = -1,
+    };
+}
+
+void fake_engine_logprob(uint32_t token, uint32_t i, uint32_t vocab_size, struct fake_logprob *out)
+{
+    out->logprob = -(float)((token * 7 + i) % 64 + 1) / 33.0f;
+    out->rank = 1 + token % 5;
+    for (uint32_t k = 0; k < 20; k++) {
+        out->top_ids[k] = (token + k) % vocab_size;
+        out->top_logprobs[k] = out->logprob - (float)k / 7.0f;
+    }
+}
+
+/* ---- events ---- */
+
+static void flush_events(struct engine *e)
+{
+    if (e->n_events)
+        e->sink(e->sink_context, e->events, e->n_events);
+    e->n_events = 0;
+}
+
+static struct engine_event *new_event(struct engine *e, const struct fake_request *q,
+                                      enum engine_event_kind kind, uint32_t choice)
+{
+    if (e->n_events == BATCH)
+        flush_events(e);
+    struct engine_event *event = &e->events[e->n_events++];
+    *event = (struct engine_event){.kind = kind, .request = q->r.id, .choice = choice};
+    return event;
+}
+
+static void add_logprob(struct engine *e, struct engine_event *event, uint32_t i, int32_t n_top)
+{
+    if (n_top < 0)
+        return;
+    struct fake_logprob *l = &e->logprobs[event - e->events];
+    fake_engine_logprob(event->token, i, e->options.vocab_size, l);
+    event->has_logprob = true;
+    event->logprob = (struct engine_logprob){
+        .logprob = l->logprob,
+        .rank = l->rank,
+        .n_top = (uint32_t)n_top,
+        .top_ids = l->top_ids,
+        .top_logprobs = l->top_logprobs,
+    };
+}
+
+/* ---- steps ---- */
+
+static uint32_t next_token(const struct engine *e, const struct fake_request *q, uint32_t choice)
+{
+    uint32_t i = q->choices[choice].n_generated, n = q->r.n_prompt;
+    if (e->options.mode == FAKE_ENGINE_COUNT)
+        return (uint32_t)(((uint64_t)q->r.prompt[n - 1] + 1 + choice + i) % e->options.vocab_size);
+    if (i < n || q->r.sampling.ignore_eos)
+        return q->r.prompt[i % n];
+    return e->options.eos;
+}
+
+static bool is_stop(const struct engine *e, const struct fake_request *q, uint32_t token,
+                    uint32_t n_generated)
+{
+    const struct engine_sampling *s = &q->r.sampling;
+    if (n_generated < s->min_tokens)
+        return false;
+    for (uint32_t i = 0; i < s->n_stop_token_ids; i++) {
+        if (s->stop_token_ids[i] == token)
+            return true;
+    }
+    return token == e->options.eos && !s->ignore_eos;
+}
+
+static bool all_over(const struct fake_request *q)
+{
+    for (uint32_t c = 0; c < q->r.n; c++) {
+        if (!q->choices[c].over)
+            return false;
+    }
+    return true;
+}
+
+static void finish(struct engine *e, struct fake_request *q, uint32_t choice,
+                   enum engine_finish why, const uint32_t *stop_token)
+{
+    q->choices[choice].over = true;
+    struct engine_event *event = new_event(e, q, ENGINE_EVENT_DONE, choice);
+    event->finish = why;
+    event->has_stop_token = stop_token != NULL;
+    event->token = stop_token ? *stop_token : 0;
+    event->last = all_over(q);
+    event->n_prompt = q->r.n_prompt;
+    event->n_generated = q->choices[choice].n_generated;
+    event->message = why == ENGINE_FINISH_ERROR ? "the fake engine was told to fail here" : NULL;
+}
+
+static void step_choice(struct engine *e, struct fake_request *q, uint32_t choice)
+{
+    struct fake_choice *c = &q->choices[choice];
+    uint32_t token = next_token(e, q, choice);
+    if (token == e->options.fail_token) {
+        finish(e, q, choice, ENGINE_FINISH_ERROR, NULL);
+        return;
+    }
+    struct engine_event *event = new_event(e, q, ENGINE_EVENT_TOKEN, choice);
+    event->token = token;
+    event->position = q->r.n_prompt + c->n_generated;
+    add_logprob(e, event, c->n_generated, q->r.sampling.n_logprobs);
+    c->n_generated++;
+    e->stats.n_generation_tokens++;
+    if (is_stop(e, q, token, c->n_generated))
+        finish(e, q, choice, ENGINE_FINISH_STOP, &token);
+    else if (c->n_generated >= q->r.max_tokens ||
+             q->r.n_prompt + c->n_generated >= e->options.max_model_len)
+        finish(e, q, choice, ENGINE_FINISH_LENGTH, NULL);
+}
+
+static void step_request(struct engine *e, struct fake_request *q)
+{
+    for (uint32_t c = 0; c < q->r.n; c++) {
+        if (!q->choices[c].over && (q->cancelled || q->choices[c].cancelled || e->closing))
+            finish(e, q, c, ENGINE_FINISH_CANCELLED, NULL);
+    }
+    for (; q->r.sampling.n_prompt_logprobs >= 0 && q->n_prompt_told + 1 < q->r.n_prompt &&
+           !all_over(q);
+         q->n_prompt_told++) {
+        struct engine_event *event = new_event(e, q, ENGINE_EVENT_PROMPT_LOGPROB, 0);
+        event->position = q->n_prompt_told + 1;
+        event->token = q->r.prompt[event->position];
+        add_logprob(e, event, event->position, q->r.sampling.n_prompt_logprobs);
+    }
+    for (uint32_t c = 0; c < q->r.n; c++) {
+        for (uint32_t i = 0; i < e->options.tokens_per_step && !q->choices[c].over; i++)
+            step_choice(e, q, c);
+    }
+}
+
+static void request_free(struct fake_request *q)
+{
+    free((uint32_t *)(uintptr_t)q->r.prompt);
+    free((uint32_t *)(uintptr_t)q->r.sampling.stop_token_ids);
+    free(q->choices);
+    free(q);
+}
+
+/* Locked. One step of every request; those that are over are freed after the sink has heard of it. */
+static void step(struct engine *e)
+{
+    struct fake_request *over = NULL;
+    e->stats.n_steps++;
+    for (struct fake_request **at = &e->live; *at;) {
+        struct fake_request *q = *at;
+        step_request(e, q);
+        if (all_over(q)) {
+            e->n_cancelled += q->cancelled;
+            *at = q->next;
+            q->next = over;
+            over = q;
+            e->stats.n_running--;
+        } else {
+            at = &q->next;
+        }
+    }
+    flush_events(e);
+    while (over) {
+        struct fake_request *q = over;
+        over = q->next;
+        request_free(q);
+    }
+}
+
+static void pause_locked(struct engine *e)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    uint64_t ns = (uint64_t)until.tv_nsec + (uint64_t)e->options.interval_us * 1000;
+    until.tv_sec += (time_t)(ns / 1000000000);
+    until.tv_nsec = (long)(ns % 1000000000);
+    while (!e->closing && pthread_cond_timedwait(&e->changed, &e->mutex, &until) == 0) {
+    }
+}
+
+static void *run(void *context)
+{
+    struct engine *e = context;
+    pthread_mutex_lock(&e->mutex);
+    while (!e->closing || e->live) {
+        if (!e->closing && (!e->live || e->held)) {
+            pthread_cond_wait(&e->changed, &e->mutex);
+            continue;
+        }
+        step(e);
+        if (e->options.interval_us && !e->closing) {
+            pause_locked(e);
+        } else {
+            /* Whoever waits for the mutex gets its turn between two steps. */
+            pthread_mutex_unlock(&e->mutex);
+            sched_yield();
+            pthread_mutex_lock(&e->mutex);
+        }
+    }
+    pthread_mutex_unlock(&e->mutex);
+    return NULL;
+}
+
+/* ---- engine.h ---- */
+
+int fake_engine_open(const struct fake_engine_options *options, engine_sink sink,
+                     void *sink_context, struct engine **out, struct quire_error *err)
+{
+    struct engine *e = calloc(1, sizeof *e);
+    *out = NULL;
+    if (!e)
+        return quire_fail(err, QUIRE_NO_MEMORY, "fake engine: out of memory");
+    e->options = *options;
+    e->held = options->hold;
+    e->sink = sink;
+    e->sink_context = sink_context;
+    e->desc.vocab_size = options->vocab_size;
+    e->desc.max_position = options->max_model_len;
+    e->desc.n_eos = 1;
+    e->desc.eos[0] = options->eos;
+    e->desc.bos = -1;
+    memcpy(e->plan.device, "fake", 5);
+    e->plan.max_model_len = options->max_model_len;
+    e->plan.max_num_seqs = 256;
+    e->plan.block_tokens = 16;
+    e->plan.n_kv_groups = 1;
+    e->plan.groups[0].n_blocks = 1024;
+    e->info = (struct engine_info){&e->desc, &e->sampling, &e->plan, "fake: a test's engine", 0.0};
+    pthread_mutex_init(&e->mutex, NULL);
+    pthread_cond_init(&e->changed, NULL);
+    if (pthread_create(&e->thread, NULL, run, e) != 0) {
+        free(e);
+        return quire_fail(err, QUIRE_INTERNAL, "fake engine: no thread");
+    }
+    *out = e;
+    return QUIRE_OK;
+}
+
+int engine_open(const struct engine_options *options, engine_sink sink, void *sink_context,
+                struct engine **out, struct quire_error *err)
+{
+    struct fake_engine_options defaults;
+    (void)options;
+    fake_engine_options_default(&defaults);
+    return fake_engine_open(&defaults, sink, sink_context, out, err);
+}
+
+void engine_close(struct engine *e)
+{
+    if (!e)
+        return;
+    pthread_mutex_lock(&e->mutex);
+    e->closing = true;
+    pthread_cond_signal(&e->changed);
+    pthread_mutex_unlock(&e->mutex);
+    pthread_join(e->thread, NULL);
+    pthread_mutex_destroy(&e->mutex);
+    pthread_cond_destroy(&e->changed);
+    free(e);
+}
+
+static int check(const struct engine *e, const struct engine_request *r, struct quire_error *err)
+{
+    if (r->n_prompt == 0)
+        return quire_fail(err, QUIRE_INVALID, "prompt: must not be empty");
+    if (r->n_prompt >= e->options.max_model_len)
+        return quire_fail(err, QUIRE_INVALID, "prompt: %u tokens, but the longest request has %u",
+                          r->n_prompt, e->options.max_model_len);
+    for (uint32_t i = 0; i < r->n_prompt; i++) {
+        if (r->prompt[i] >= e->options.vocab_size)
+            return quire_fail(err, QUIRE_INVALID, "prompt: token %u is not in the vocabulary",
+                              r->prompt[i]);
+    }
+    if (r->n < 1 || r->n > MAX_CHOICES)
+        return quire_fail(err, QUIRE_INVALID, "n: must be 1 to %d, got %u", MAX_CHOICES, r->n);
+    if (r->max_tokens < 1)
+        return quire_fail(err, QUIRE_INVALID, "max_tokens: must be at least 1");
+    if (!(r->sampling.temperature >= 0.0f) || isinf(r->sampling.temperature))
+        return quire_fail(err, QUIRE_INVALID, "temperature: must be at least 0");
+    if (r->sampling.n_logprobs < -1 || r->sampling.n_logprobs > 20)
+        return quire_fail(err, QUIRE_INVALID, "logprobs: must be 0 to 20");
+    if (r->sampling.n_prompt_logprobs < -1 || r->sampling.n_prompt_logprobs > 20)
+        return quire_fail(err, QUIRE_INVALID, "prompt_logprobs: must be 0 to 20");
+    return QUIRE_OK;
+}
+
+static uint32_t *copy_words(const uint32_t *words, uint32_t n)
+{
+    uint32_t *copy = malloc((n ? n : 1) * sizeof *copy);
+    if (copy && n)
+        memcpy(copy, words, n * sizeof *copy);
+    return copy;
+}
+
+static struct fake_request *request_make(const struct engine_request *r)
+{
+    struct fake_request *q = calloc(1, sizeof *q);
+    if (!q)
+        return NULL;
+    q->r = *r;
+    q->r.prompt = copy_words(r->prompt, r->n_prompt);
+    q->r.sampling.stop_token_ids =
+        copy_words(r->sampling.stop_token_ids, r->sampling.n_stop_token_ids);
+    q->r.sampling.biases = NULL;
+    q->choices = calloc(r->n, sizeof *q->choices);
+    if (q->r.prompt && q->r.sampling.stop_token_ids && q->choices)
+        return q;
+    request_free(q);
+    return NULL;
+}
+
+int engine_submit(struct engine *e, const struct engine_request *request, uint32_t *retry_after_ms,
+                  struct quire_error *err)
+{
+    int status = check(e, request, err);
+    if (status)
+        return status;
+    struct fake_request *q = request_make(request);
+    if (!q)
+        return quire_fail(err, QUIRE_NO_MEMORY, "fake engine: out of memory");
+    pthread_mutex_lock(&e->mutex);
+    bool full = e->draining || e->stats.n_running >= e->options.max_live;
+    if (!full) {
+        struct fake_request **at = &e->live;
+        while (*at)
+            at = &(*at)->next;
+        *at = q;
+        e->stats.n_running++;
+        e->stats.n_prompt_tokens += request->n_prompt;
+        pthread_cond_signal(&e->changed);
+    }
+    pthread_mutex_unlock(&e->mutex);
+    if (!full)
+        return QUIRE_OK;
+    request_free(q);
+    *retry_after_ms = e->options.retry_after_ms;
+    return quire_fail(err, QUIRE_EXHAUSTED, "the queue is full");
+}
+
+static void cancel(struct engine *e, uint64_t id, int64_t choice)
+{
+    pthread_mutex_lock(&e->mutex);
+    for (struct fake_request *q = e->live; q; q = q->next) {
+        if (q->r.id != id)
+            continue;
+        if (choice < 0)
+            q->cancelled = true;
+        else if (choice < q->r.n)
+            q->choices[choice].cancelled = true;
+    }
+    pthread_mutex_unlock(&e->mutex);
+}
+
+void engine_cancel(struct engine *e, uint64_t request)
+{
+    cancel(e, request, -1);
+}
+
+void engine_cancel_choice(struct engine *e, uint64_t request, uint32_t choice)
+{
+    cancel(e, request, choice);
+}
+
+void engine_drain(struct engine *e)
+{
+    pthread_mutex_lock(&e->mutex);
+    e->draining = true;
+    e->stats.draining = true;
+    pthread_mutex_unlock(&e->mutex);
+}
+
+const struct engine_info *engine_info(const struct engine *e)
+{
+    return &e->info;
+}
+
+void engine_stats(const struct engine *e, struct engine_stats *out)
+{
+    struct engine *locked = (struct engine *)(uintptr_t)e;
+    pthread_mutex_lock(&locked->mutex);
+    *out = e->stats;
+    pthread_mutex_unlock(&locked->mutex);
+    out->kv_usage = (double)out->n_running / e->plan.max_num_seqs;
+}
+
+void fake_engine_release(struct engine *e)
+{
+    pthread_mutex_lock(&e->mutex);
+    e->held = false;
+    pthread_cond_signal(&e->changed);
+    pthread_mutex_unlock(&e->mutex);
+}
+
+uint32_t fake_engine_n_live(struct engine *e)
+{
+    pthread_mutex_lock(&e->mutex);
+    uint32_t n = e->stats.n_running;
+    pthread_mutex_unlock(&e->mutex);
+    return n;
+}
+
+uint32_t fake_engine_n_cancelled(struct engine *e)
+{
+    pthread_mutex_lock(&e->mutex);
+    uint32_t n = e->n_cancelled;
+    pthread_mutex_unlock(&e->mutex);
+    return n;
+}

@@ -1,0 +1,46 @@
+/* A null engine behind engine/engine.h: its own thread, a known token stream, no model. For tests of
+ * what lies in front of an engine; link it instead of quire_engine.
+ */
+#ifndef QUIRE_TESTS_FAKE_ENGINE_H
+#define QUIRE_TESTS_FAKE_ENGINE_H
+
+#include "engine/engine.h"
+
+enum fake_engine_mode {
+    FAKE_ENGINE_ECHO,  /* the prompt's tokens in order, then eos; with ignore_eos the prompt again and again */
+    FAKE_ENGINE_COUNT, /* last prompt token + 1 + choice, + 2 + choice, ..., modulo vocab_size; stops at eos */
+};
+
+struct fake_engine_options {
+    enum fake_engine_mode mode;
+    uint32_t vocab_size;    /* 1,000 */
+    uint32_t max_model_len; /* 4,096 */
+    uint32_t eos;           /* 2 */
+    uint32_t interval_us;   /* pause after each step: 0 */
+    uint32_t tokens_per_step; /* of each choice: 1 */
+    uint32_t max_live;      /* past it QUIRE_EXHAUSTED with retry_after_ms: 1,024 */
+    uint32_t retry_after_ms; /* 1,500 */
+    uint32_t fail_token;    /* a choice that would say it ends with ENGINE_FINISH_ERROR; UINT32_MAX: none */
+    bool hold;              /* no step until fake_engine_release() */
+};
+void fake_engine_options_default(struct fake_engine_options *options);
+
+/* engine_open() is this with the defaults. */
+int fake_engine_open(const struct fake_engine_options *options, engine_sink sink,
+                     void *sink_context, struct engine **out, struct quire_error *err);
+
+/* Any thread. */
+void fake_engine_release(struct engine *e);
+uint32_t fake_engine_n_live(struct engine *e);
+uint32_t fake_engine_n_cancelled(struct engine *e); /* requests, since the start */
+
+/* What stream position i of a token carries: tests compare bits with it. */
+struct fake_logprob {
+    float logprob;
+    uint32_t rank;
+    uint32_t top_ids[20];
+    float top_logprobs[20];
+};
+void fake_engine_logprob(uint32_t token, uint32_t i, uint32_t vocab_size, struct fake_logprob *out);
+
+#endif

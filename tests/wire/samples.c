@@ -1,0 +1,191 @@
+#include "tests/wire/samples.h"
+
+#include <string.h>
+
+static const uint8_t rising[64] = {
+    0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+    22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
+    44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63,
+};
+
+void sample_hello(struct wire_hello *out)
+{
+    static const uint8_t eos[] = {2, 0, 0, 0, 4, 3, 2, 1};
+    *out = (struct wire_hello){
+        .version = WIRE_VERSION,
+        .model = "demo",
+        .n_model = 4,
+        .vocab_size = 151936,
+        .max_model_len = 32768,
+        .max_num_seqs = 256,
+        .block_tokens = 16,
+        .n_eos = 2,
+        .eos = eos,
+        .initial_credit = 1 << 20,
+        .description = "ref: nothing faster is here",
+        .n_description = 27,
+        .key_proof = rising + 32,
+        .n_key_proof = 32,
+        .nonce = rising,
+        .n_nonce = 32,
+    };
+    memcpy(out->identity_text.bytes, rising + 1, 32);
+    memcpy(out->identity_config.bytes, rising + 2, 32);
+}
+
+void sample_submit(struct wire_submit *out)
+{
+    static const uint32_t prompt[] = {1, 50, UINT32_MAX, 0x01020304};
+    static const uint32_t stop[] = {9, 10};
+    static const struct wire_bias biases[] = {{5, -100.0f}, {6, 0.5f}};
+    *out = (struct wire_submit){
+        .prompt = prompt,
+        .n_prompt = 4,
+        .max_tokens = 100,
+        .n = 2,
+        .min_tokens = 3,
+        .top_k = 40,
+        .temperature = 0.7f,
+        .top_p = 0.95f,
+        .min_p = 0.01f,
+        .repetition_penalty = 1.1f,
+        .presence_penalty = -0.5f,
+        .frequency_penalty = 0.25f,
+        .has_seed = true,
+        .ignore_eos = true,
+        .seed = UINT64_C(0xfedcba9876543210),
+        .n_logprobs = 5,
+        .n_prompt_logprobs = 0,
+        .priority = -7,
+        .deadline_us = 2500000,
+        .stop_token_ids = stop,
+        .n_stop_token_ids = 2,
+        .biases = biases,
+        .n_biases = 2,
+    };
+    memcpy(out->tenant.bytes, rising + 3, 32);
+}
+
+void sample_tokens(struct wire_token out[SAMPLE_TOKENS])
+{
+    out[0] = (struct wire_token){.choice = 0, .token = 50};
+    out[1] = (struct wire_token){.choice = 1, .token = 51, .has_logprob = true, .logprob = -0.25f, .rank = 1};
+    out[2] = (struct wire_token){.choice = 65535, .token = UINT32_MAX, .has_logprob = true,
+                                 .logprob = -1.5f, .rank = 3, .n_top = WIRE_MAX_TOP};
+    for (uint32_t i = 0; i < WIRE_MAX_TOP; i++) {
+        out[2].top_ids[i] = 100 + i;
+        out[2].top_logprobs[i] = -(float)i;
+    }
+}
+
+void sample_done(struct wire_done *out)
+{
+    *out = (struct wire_done){
+        .choice = 1,
+        .finish = WIRE_FINISH_STOP,
+        .last = true,
+        .has_stop_token = true,
+        .stop_token = 2,
+        .n_prompt = 40,
+        .n_cached = 32,
+        .n_generated = 17,
+        .message = "none",
+        .n_message = 4,
+    };
+}
+
+void sample_stats(struct wire_stats *out)
+{
+    *out = (struct wire_stats){
+        .n_running = 3,
+        .n_waiting = 4,
+        .n_waiting_tokens = UINT64_C(1) << 40,
+        .kv_usage = 0.625,
+        .n_preemptions = 6,
+        .n_prefix_queries = 7,
+        .n_prefix_hits = 8,
+        .n_prompt_tokens = 9,
+        .n_generation_tokens = 10,
+        .n_steps = 11,
+        .n_blocks_leaked = 12,
+        .n_blocks = 13,
+        .n_block_tokens = 16,
+        .draining = true,
+        .dead = true,
+    };
+}
+
+void sample_frame(size_t which, struct wire_buffer *b)
+{
+    struct wire_hello hello, greeting = {.version = WIRE_VERSION};
+    struct wire_submit submit;
+    struct wire_token tokens[SAMPLE_TOKENS];
+    struct wire_done done;
+    struct wire_stats stats;
+    struct wire_refuse refuse = {QUIRE_EXHAUSTED, 1500, "the queue is full", 17};
+    sample_hello(&hello);
+    sample_submit(&submit);
+    sample_tokens(tokens);
+    sample_done(&done);
+    sample_stats(&stats);
+    switch (which) {
+    case 0: wire_put_hello(b, &greeting); break;
+    case 1: wire_put_hello(b, &hello); break;
+    case 2: wire_put_submit(b, 1, &submit); break;
+    case 3: wire_put_accept(b, 1); break;
+    case 4: wire_put_refuse(b, 1, &refuse); break;
+    case 5: wire_put_tokens(b, 1, tokens, SAMPLE_TOKENS); break;
+    case 6: wire_put_prompt_logprobs(b, 1, tokens, SAMPLE_TOKENS); break;
+    case 7: wire_put_done(b, 1, &done); break;
+    case 8: wire_put_cancel(b, 1, 0); break;
+    case 9: wire_put_credit(b, 65536); break;
+    case 10: wire_put_control(b, "name"); break;
+    case 11: wire_put_stats_request(b); break;
+    case 12: wire_put_stats(b, &stats); break;
+    case 13: wire_put_drain(b); break;
+    default: wire_put_error(b, QUIRE_INVALID, "HELLO: version: is missing"); break;
+    }
+}
+
+static int decode_tokens(const uint8_t *body, size_t n, struct quire_error *err)
+{
+    struct wire_token token;
+    size_t cursor = 0;
+    int found;
+    while ((found = wire_next_token(body, n, &cursor, &token, err)) > 0) {
+    }
+    return -found;
+}
+
+int sample_decode(uint16_t type, const uint8_t *body, size_t n, struct quire_error *err)
+{
+    union {
+        struct wire_hello hello;
+        struct wire_submit submit;
+        struct wire_refuse refuse;
+        struct wire_done done;
+        struct wire_stats stats;
+    } out;
+    int64_t choice;
+    uint64_t credit;
+    const char *text;
+    size_t n_text;
+    uint32_t status;
+    switch ((enum wire_type)type) {
+    case WIRE_HELLO: return wire_get_hello(body, n, &out.hello, err);
+    case WIRE_SUBMIT: return wire_get_submit(body, n, &out.submit, err);
+    case WIRE_REFUSE: return wire_get_refuse(body, n, &out.refuse, err);
+    case WIRE_TOKENS:
+    case WIRE_PROMPT_LOGPROBS: return decode_tokens(body, n, err);
+    case WIRE_DONE: return wire_get_done(body, n, &out.done, err);
+    case WIRE_CANCEL: return wire_get_cancel(body, n, &choice, err);
+    case WIRE_CREDIT: return wire_get_credit(body, n, &credit, err);
+    case WIRE_CONTROL: return wire_get_control(body, n, &text, &n_text, err);
+    case WIRE_STATS:
+        return n ? wire_get_stats(body, n, &out.stats, err) : wire_get_empty(type, body, n, err);
+    case WIRE_ERROR: return wire_get_error(body, n, &status, &text, &n_text, err);
+    case WIRE_ACCEPT:
+    case WIRE_DRAIN: break;
+    }
+    return wire_get_empty(type, body, n, err);
+}

@@ -1,0 +1,23 @@
+/* One full example of every frame, and a decoder for any of them: for tests, the fuzzer's corpus and
+ * the examples of docs/protocol.md. */
+#ifndef QUIRE_TESTS_WIRE_SAMPLES_H
+#define QUIRE_TESTS_WIRE_SAMPLES_H
+
+#include "server/wire/wire.h"
+
+#define SAMPLE_TOKENS 3
+#define SAMPLE_FRAMES 15
+
+void sample_hello(struct wire_hello *out);
+void sample_submit(struct wire_submit *out);
+void sample_tokens(struct wire_token out[SAMPLE_TOKENS]);
+void sample_done(struct wire_done *out);
+void sample_stats(struct wire_stats *out);
+
+/* Frame `which` of SAMPLE_FRAMES, appended to b. */
+void sample_frame(size_t which, struct wire_buffer *b);
+
+/* The body of a frame of `type`, by its decoder (STATS: the asking one when it is empty). */
+int sample_decode(uint16_t type, const uint8_t *body, size_t n, struct quire_error *err);
+
+#endif
