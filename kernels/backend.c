@@ -9,10 +9,11 @@ static int check_machine(struct quire_error *err)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__builtin_cpu_supports("f16c"))
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "this CPU has no AVX2 and FMA: Quire needs x86-64-v3 (Intel since 2013, "
-                          "AMD since 2015) or aarch64");
+                          "this CPU lacks AVX2, FMA or F16C: Quire needs x86-64-v3 (Intel since "
+                          "2013, AMD since 2015) or aarch64");
 #else
     (void)err;
 #endif

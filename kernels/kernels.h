@@ -260,7 +260,7 @@ struct k_plan_dims {
     uint32_t n_logits;   /* most logit rows in a step */
     uint32_t n_vocab, n_q_heads, n_kv_heads, head_dim;
     uint32_t max_model_len;
-    uint32_t n_threads;
+    uint32_t n_threads; /* as in k_backend_options, 0 included: host backends need scratch for each */
 };
 struct k_plan_bytes {
     uint64_t attention;

@@ -78,6 +78,18 @@ static float score(const float *q, const float *k, uint32_t head_dim)
     return ref_fold(s);
 }
 
+/* o_d · α, then the slots' values in rising order, for 16 elements d. */
+static inline struct ref_lanes fold_values(struct ref_lanes o, float alpha, const float *p,
+                                           const float *v, uint32_t begin, uint32_t end,
+                                           uint32_t head_dim)
+{
+    o.low *= alpha;
+    o.high *= alpha;
+    for (uint32_t j = begin; j < end; j++)
+        o = ref_fma(ref_splat(p[j]), ref_load_f32(v + j * head_dim), o);
+    return o;
+}
+
 /* Folds slots [begin, end) of a tile into a query's state. */
 static void fold_tile(struct ref_attn_query *state, const float *q, float scale,
                       const struct ref_attn_scratch *scratch, uint32_t begin, uint32_t end,
@@ -103,10 +115,7 @@ static void fold_tile(struct ref_attn_query *state, const float *q, float scale,
     state->used = true;
     for (uint32_t d = 0; d < head_dim; d += K_LANES) {
         struct ref_lanes o = ref_load_f32(state->o + d);
-        o.low *= alpha;
-        o.high *= alpha;
-        for (uint32_t j = begin; j < end; j++)
-            o = ref_fma(ref_splat(p[j]), ref_load_f32(scratch->v + j * head_dim + d), o);
+        o = fold_values(o, alpha, p, scratch->v + d, begin, end, head_dim);
         ref_store_f32(state->o + d, o);
     }
 }

@@ -43,10 +43,10 @@ static void load_tile(const struct ref_part *part, uint32_t first, uint32_t n_ro
     if (n_rows < K_LANES || depth < TILE_DEPTH)
         memset(w, 0, TILE_DEPTH * sizeof *w);
     for (uint32_t i = 0; i < n_rows; i++) {
-        const uint16_t *row = (const uint16_t *)(const void *)(part->data + (first + i) *
-                                                               part->row_stride_bytes) + column;
+        const unsigned char *row = part->data + (first + i) * part->row_stride_bytes;
+        const uint16_t *factors = (const uint16_t *)(const void *)row + column;
         for (uint32_t k = 0; k < depth; k++)
-            w[k][i] = widen_factor(row[k]);
+            w[k][i] = widen_factor(factors[k]);
     }
 }
 

@@ -5,6 +5,10 @@
 
 #include "kernels/math.h"
 
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
 typedef float ref_f32x4 __attribute__((vector_size(16)));
 typedef float ref_f32x8 __attribute__((vector_size(32)));
 typedef uint32_t ref_u32x8 __attribute__((vector_size(32)));
@@ -57,8 +61,15 @@ static inline void ref_store_f32(float *p, struct ref_lanes v)
     *(ref_f32x8_loose *)(p + 8) = v.high;
 }
 
-/* k_f32_from_f16 of eight. A vector comparison gives all ones or all zeros; a magnitude has its sign
- * bit clear, so the comparison may be a signed one, which AVX2 has. */
+/* k_f32_from_f16 of eight: the one place where an instruction that C cannot name is worth asking for,
+ * three times the speed of an f16 GEMM. */
+#if defined(__F16C__)
+static inline ref_f32x8 ref_widen_f16x8(const uint16_t *p)
+{
+    return (ref_f32x8)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)(const void *)p));
+}
+#else
+/* A vector comparison gives all ones or all zeros. */
 static inline ref_f32x8 ref_widen_f16x8(const uint16_t *p)
 {
     ref_u32x8 h = __builtin_convertvector(*(const ref_u16x8_loose *)p, ref_u32x8);
@@ -66,11 +77,12 @@ static inline ref_f32x8 ref_widen_f16x8(const uint16_t *p)
     ref_u32x8 sign = (h & 0x8000u) << 16;
     ref_u32x8 normal = magnitude + 0x38000000u;
     ref_u32x8 subnormal = (ref_u32x8)((ref_f32x8)(magnitude + 0x38800000u) - 0x1p-14f);
-    ref_u32x8 is_subnormal = (ref_u32x8)((ref_i32x8)magnitude < 0x00800000);
-    ref_u32x8 is_special = (ref_u32x8)((ref_i32x8)magnitude > 0x0f7fffff);
+    ref_u32x8 is_subnormal = (ref_u32x8)(magnitude < 0x00800000u);
+    ref_u32x8 is_special = (ref_u32x8)(magnitude >= 0x0f800000u);
     ref_u32x8 r = (subnormal & is_subnormal) | (normal & ~is_subnormal);
     return (ref_f32x8)(r | sign | (is_special & 0x7f800000u));
 }
+#endif
 
 static inline struct ref_lanes ref_load_f16(const uint16_t *p)
 {

@@ -28,16 +28,20 @@ static inline uint64_t fixed_point(float w)
 
 /* ---- the raw row ------------------------------------------------------------------------------- */
 
-/* The largest of n values, or NaN where one is NaN or +inf. */
+/* The largest of n values, or NaN where one is NaN or +inf. An integer in the floats' order makes it
+ * a loop that compilers vectorise: of a negative float all bits but the sign are turned over. */
 static float checked_max(const float *z, uint32_t n)
 {
-    float max = -INFINITY;
+    int32_t max = INT32_MIN;
     uint32_t bad = 0;
     for (uint32_t i = 0; i < n; i++) {
+        uint32_t bits = k_f32_bits(z[i]);
         bad |= (uint32_t)!(z[i] < INFINITY);
-        max = k_select_f32(z[i] > max, z[i], max);
+        int32_t order = (int32_t)(bits ^ ((0u - (bits >> 31)) >> 1));
+        max = order > max ? order : max;
     }
-    return bad ? NAN : max;
+    uint32_t bits = (uint32_t)max;
+    return bad ? NAN : k_f32_from_bits(bits ^ ((0u - (bits >> 31)) >> 1));
 }
 
 static double log_sum_exp(const float *z, uint32_t n, float max)
@@ -199,24 +203,29 @@ static void filter_weights(const struct k_sample_row *row, float *w, uint32_t n)
 
 /* ---- the draw -------------------------------------------------------------------------------------- */
 
+#define DRAW_BLOCK 256u
+
 static uint32_t draw(const struct k_sample_row *row, const float *w, uint32_t n)
 {
     uint32_t key[2] = {(uint32_t)row->seed, (uint32_t)(row->seed >> 32)};
     uint32_t counter[4] = {row->position, row->choice, 0, 0}, words[4];
     k_philox(counter, key, words);
     uint64_t random = words[0] | (uint64_t)words[1] << 32;
-    uint64_t sum = sum_of_weights(w, n);
-    uint64_t x = (uint64_t)(((unsigned __int128)random * sum) >> 64);
+    uint64_t x = (uint64_t)(((unsigned __int128)random * sum_of_weights(w, n)) >> 64);
     uint64_t running = 0;
-    uint32_t token = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        running += fixed_point(w[i]);
-        if (running > x) {
-            token = i;
+    uint32_t i = 0;
+    for (; n - i > DRAW_BLOCK; i += DRAW_BLOCK) { /* whole blocks that end at or below x */
+        uint64_t block = sum_of_weights(w + i, DRAW_BLOCK);
+        if (running + block > x)
             break;
-        }
+        running += block;
     }
-    return token;
+    for (; i < n - 1; i++) {
+        running += fixed_point(w[i]);
+        if (running > x)
+            break;
+    }
+    return i;
 }
 
 /* The token, or false where no token can be drawn. z is scratch. */
