@@ -34,9 +34,9 @@ static const struct way reference = {
 static const struct way ways[] = {
     {"chunks of 16, together", 16, 16, 1, 400, false, true, false, false},
     {"chunks of 48, blocks of 8, 2 threads, miss and hit", 48, 8, 2, 800, true, true, true, false},
-    {"blocks of 32, 3 threads, alone, miss and hit", 512, 32, 3, 200, true, false, true, false},
+    {"blocks of 32, alone, miss and hit", 512, 32, 1, 200, true, false, true, false},
     {"starved, chunks of 48", 48, 16, 1, 2, false, true, false, true},
-    {"starved, chunks of 16, blocks of 8, 3 threads, cache", 16, 8, 3, 4, true, true, true, true},
+    {"starved, chunks of 16, blocks of 8, 3 threads, cache", 16, 8, 3, 4, true, true, false, true},
     {"starved, chunks of 64, blocks of 8, 2 threads, cache", 64, 8, 2, 0, true, true, false, true},
     {"chunks of 16, blocks of 32, alone", 16, 32, 1, 200, false, false, false, false},
 };

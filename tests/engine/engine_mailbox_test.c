@@ -1,0 +1,142 @@
+/* Admission by counters, and the time to come back. */
+#include "engine/mailbox.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct model_desc desc = {.vocab_size = 100};
+static const struct key256 secret;
+static const uint32_t prompt[50];
+static uint64_t next_id = 1;
+
+static struct request *make(uint32_t n_prompt, uint32_t n)
+{
+    const struct request_limits limits = {
+        .desc = &desc, .max_model_len = 1000, .block_tokens = 16, .chain_secret = &secret};
+    struct engine_request r = {
+        .id = next_id++, .prompt = prompt, .n_prompt = n_prompt, .max_tokens = 5, .n = n};
+    struct request *out = NULL;
+    engine_sampling_default(&r.sampling);
+    assert_int_equal(request_create(&r, &limits, 0, &out, NULL), QUIRE_OK);
+    return out;
+}
+
+static int submit(struct mailbox *m, uint32_t n_prompt, uint32_t n, uint32_t *retry)
+{
+    struct request *r = make(n_prompt, n);
+    struct quire_error err;
+    int status = mailbox_submit(m, r, retry, &err);
+    if (status != QUIRE_OK)
+        request_free(r);
+    return status;
+}
+
+static void free_mail(struct mailbox *m, struct mailbox_mail *mail)
+{
+    for (struct request *r = mail->submitted, *next; r; r = next) {
+        next = r->next;
+        mailbox_forget(m, r);
+        request_free(r);
+    }
+}
+
+/* What waits is counted from submit on: new, drained, then as the scheduler reports it. */
+static void waiting_is_never_lost_from_sight(void **state)
+{
+    (void)state;
+    struct mailbox *m;
+    struct mailbox_mail mail;
+    struct mailbox_report report = {0};
+    struct engine_stats stats;
+    uint32_t retry = 0;
+    assert_int_equal(mailbox_create(4, 0, &m, NULL), QUIRE_OK);
+    assert_int_equal(submit(m, 10, 3, &retry), QUIRE_OK);
+    assert_int_equal(submit(m, 10, 1, &retry), QUIRE_OK);
+    assert_int_equal(submit(m, 10, 1, &retry), QUIRE_EXHAUSTED);
+    mailbox_drain(m, true, &mail);
+    assert_int_equal(submit(m, 10, 1, &retry), QUIRE_EXHAUSTED);
+    mailbox_stats(m, &stats);
+    assert_int_equal(stats.n_waiting, 4);
+    assert_int_equal(stats.n_waiting_tokens, 20);
+    report.stats.n_waiting = 3;
+    mailbox_publish(m, &report);
+    assert_int_equal(submit(m, 10, 2, &retry), QUIRE_EXHAUSTED);
+    assert_int_equal(submit(m, 10, 1, &retry), QUIRE_OK);
+    free_mail(m, &mail);
+    mailbox_destroy(m);
+}
+
+static void time_to_come_back(void **state)
+{
+    (void)state;
+    struct mailbox *m;
+    uint32_t retry = 0;
+    assert_int_equal(mailbox_create(4, 100, &m, NULL), QUIRE_OK);
+    struct mailbox_report report = {.stats = {.n_waiting = 4, .n_waiting_tokens = 100}};
+    mailbox_publish(m, &report);
+    assert_int_equal(submit(m, 50, 8, &retry), QUIRE_EXHAUSTED);
+    assert_int_equal(retry, 1000); /* nothing is known yet */
+    report.busy_us = 2000000;
+    report.n_finished = 4; /* 2 choices and 10 tokens a second */
+    report.n_tokens = 20;
+    mailbox_publish(m, &report);
+    assert_int_equal(submit(m, 50, 8, &retry), QUIRE_EXHAUSTED);
+    assert_int_equal(retry, 4000); /* 8 too many */
+    assert_int_equal(submit(m, 1, 1, &retry), QUIRE_EXHAUSTED);
+    assert_int_equal(retry, 500);
+    assert_int_equal(submit(m, 1, 128, &retry), QUIRE_EXHAUSTED);
+    assert_int_equal(retry, 60000);
+    report.busy_us = report.n_finished = report.n_tokens = 0;
+    report.stats.n_waiting = 1;
+    mailbox_publish(m, &report);
+    assert_int_equal(submit(m, 50, 1, &retry), QUIRE_EXHAUSTED);
+    assert_int_equal(retry, 5000); /* 50 tokens too many */
+    mailbox_destroy(m);
+}
+
+/* A cancel that comes while the engine works on the list of an earlier one is not lost. */
+static void cancels_during_cancels(void **state)
+{
+    (void)state;
+    struct mailbox *m;
+    struct mailbox_mail first, second;
+    assert_int_equal(mailbox_create(10, 0, &m, NULL), QUIRE_OK);
+    struct request *a = make(5, 2), *b = make(5, 1);
+    uint64_t id_a = a->id, id_b = b->id;
+    assert_int_equal(mailbox_submit(m, a, NULL, NULL), QUIRE_OK);
+    assert_int_equal(mailbox_submit(m, b, NULL, NULL), QUIRE_OK);
+    mailbox_cancel(m, id_a, 1);
+    mailbox_cancel(m, id_b, 0);
+    mailbox_cancel(m, id_b, 7);   /* no such choice */
+    mailbox_cancel(m, 999999, 0); /* no such request */
+    mailbox_drain(m, true, &first);
+    assert_true(a->choices[1].cancel_now && !a->choices[0].cancel_now && b->choices[0].cancel_now);
+    mailbox_cancel(m, id_a, MAILBOX_ALL_CHOICES);
+    uint32_t n = 0;
+    for (struct request *r = first.cancels; r; r = r->next_to_end)
+        n++;
+    assert_int_equal(n, 2);
+    mailbox_cancel(m, id_b, 0);
+    mailbox_forget(m, b); /* over: its cancel goes with it */
+    mailbox_drain(m, true, &second);
+    assert_ptr_equal(second.cancels, a);
+    assert_null(a->next_to_end);
+    assert_true(a->choices[0].cancel_now);
+    mailbox_forget(m, a);
+    request_free(a);
+    request_free(b);
+    mailbox_destroy(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waiting_is_never_lost_from_sight),
+        cmocka_unit_test(time_to_come_back),
+        cmocka_unit_test(cancels_during_cancels),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
