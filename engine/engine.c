@@ -52,9 +52,9 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
                           "device %s keeps sampled tokens to itself for a step, which this engine"
                           " cannot drive", e->backend->ops->name);
     if (!e->backend->ops->supports_form(e->backend, options.form, e->desc.dtype))
-        return quire_fail(err, QUIRE_UNSUPPORTED, "--gemm-form %s: device %s does not have it for %s"
-                          " weights", o->gemm_form, e->backend->ops->name,
-                          k_dtype_name(e->desc.dtype));
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "--gemm-form %s: device %s does not have it for %s weights", o->gemm_form,
+                          e->backend->ops->name, k_dtype_name(e->desc.dtype));
     return QUIRE_OK;
 }
 
@@ -65,8 +65,8 @@ static int check_memory(const struct engine_plan *plan, struct quire_error *err)
     if (plan->total_bytes <= available)
         return QUIRE_OK;
     return quire_fail(err, QUIRE_NO_MEMORY,
-                      "this takes %llu bytes beside the weights, of which the KV cache is %llu, and %llu"
-                      " are free: lower --kv-cache-memory, --num-kv-blocks or --max-num-seqs",
+                      "this takes %llu bytes beside the weights, %llu of them for the KV cache, and"
+                      " %llu are free: lower --kv-cache-memory, --num-kv-blocks or --max-num-seqs",
                       (unsigned long long)plan->total_bytes, (unsigned long long)plan->kv_bytes,
                       (unsigned long long)available);
 }
@@ -124,8 +124,9 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, uint
         .max_num_seqs = e->plan.max_num_seqs,
         .max_num_batched_tokens = e->plan.max_num_batched_tokens,
         .max_model_len = e->plan.max_model_len,
-        /* The mailbox has admitted what comes here, so the scheduler must not refuse it: besides the queue it
-         * holds the preempted and the one request that is taken whatever its choices. */
+        /* The mailbox has admitted what comes here, so the scheduler must not refuse it: besides
+         * the queue it holds the preempted and the one request that is taken whatever its
+         * choices. */
         .max_queued_requests = max_queued + e->plan.max_num_seqs + REQUEST_MAX_CHOICES,
         .max_logit_rows = e->plan.max_logit_rows,
         .overlap_depth = e->depth,

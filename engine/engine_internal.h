@@ -1,4 +1,5 @@
-/* The engine's state, shared by engine.c, loop.c, step.c and events.c. Nobody else includes this. */
+/* The engine's state, shared by engine.c, loop.c, step.c and events.c. Nobody else includes
+ * this. */
 #ifndef QUIRE_ENGINE_INTERNAL_H
 #define QUIRE_ENGINE_INTERNAL_H
 

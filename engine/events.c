@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-/* Tokens, one DONE for each running sequence, and some cancels: a step that has more flushes twice. */
+/* Tokens, one DONE for each running sequence, and some cancels: a step that has more flushes
+ * twice. */
 int events_create(struct engine *e, struct quire_error *err)
 {
     e->events.capacity = (size_t)e->plan.max_logit_rows + e->plan.max_num_seqs + 256;

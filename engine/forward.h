@@ -1,11 +1,11 @@
 /* One forward pass over a step: the order of docs/numerics.md §12, driven by the description alone.
  *
  * Owns the step's buffers, the logits, the workspace and the KV storage in backend memory, all
- * allocated by forward_create(); a step allocates nothing. Borrows backend, description and weights.
- * Engine thread only.
+ * allocated by forward_create(); a step allocates nothing. Borrows backend, description and
+ * weights. Engine thread only.
  *
- * A step: forward_begin() hands out host arrays cut to the step's size; the caller fills
- * them; forward_run() moves them in with one copy and queues every operation up to sampling.
+ * A step: forward_begin() hands out host arrays cut to the step's size; the caller fills them;
+ * forward_run() moves them in with one copy and queues every operation up to sampling.
  */
 #ifndef QUIRE_ENGINE_FORWARD_H
 #define QUIRE_ENGINE_FORWARD_H

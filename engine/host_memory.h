@@ -1,4 +1,5 @@
-/* How much memory this process may still take: the machine's, or its container's where that is less. */
+/* How much memory this process may still take: the machine's, or its container's where that is
+ * less. */
 #ifndef QUIRE_ENGINE_HOST_MEMORY_H
 #define QUIRE_ENGINE_HOST_MEMORY_H
 

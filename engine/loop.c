@@ -138,7 +138,7 @@ static int step(struct engine *e, struct quire_error *err)
     int status = sched_plan(e->sched, now_us(), &plan, err);
     if (status != QUIRE_OK)
         return status;
-    publish(e, 0); /* what was admitted has left the queue now, and not only when the step is over */
+    publish(e, 0); /* what was admitted has left the queue now, not only when the step is over */
     if (plan->n_rows > 0) {
         struct step_slot *slot = &e->slots[e->n_launched % (e->depth + 1)];
         status = step_launch(e, slot, plan, err);

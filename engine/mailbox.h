@@ -1,8 +1,9 @@
 /* Where the world and the engine thread meet: requests and cancels go in, counters come out.
  *
- * One mutex guards everything here; nobody holds it while computing. Admission is decided here, at once, from counters:
- * what the scheduler had waiting at the last step boundary plus what was accepted since. Requests belong to the
- * mailbox from mailbox_submit() until mailbox_drain() hands them to the engine thread.
+ * One mutex guards everything here; nobody holds it while computing. Admission is decided here,
+ * at once, from counters: what the scheduler had waiting at the last step boundary plus what was
+ * accepted since. Requests belong to the mailbox from mailbox_submit() until mailbox_drain()
+ * hands them to the engine thread.
  */
 #ifndef QUIRE_ENGINE_MAILBOX_H
 #define QUIRE_ENGINE_MAILBOX_H
@@ -23,8 +24,8 @@ void mailbox_destroy(struct mailbox *m); /* frees requests that were never drain
 
 /* ---- any thread ---- */
 
-/* Takes the request over, or says why not: QUIRE_EXHAUSTED with *retry_after_ms, QUIRE_INVALID for an id in
- * use, QUIRE_INTERNAL from a dead engine. */
+/* Takes the request over, or says why not: QUIRE_EXHAUSTED with *retry_after_ms, QUIRE_INVALID
+ * for an id in use, QUIRE_INTERNAL from a dead engine. */
 int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_ms,
                    struct quire_error *err);
 #define MAILBOX_ALL_CHOICES UINT32_MAX
@@ -59,7 +60,8 @@ void mailbox_forget(struct mailbox *m, struct request *r);
 /* From here on every submit fails with QUIRE_INTERNAL and this reason. */
 void mailbox_die(struct mailbox *m, const char *reason);
 
-/* Any live request, or NULL. Only where no new one can come: after mailbox_die or with `closing`. */
+/* Any live request, or NULL. Only where no new one can come: after mailbox_die or with
+ * `closing`. */
 struct request *mailbox_any_live(struct mailbox *m);
 
 #endif

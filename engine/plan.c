@@ -8,14 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* vLLM's 16. Bits do not depend on it; a larger block shares less, a smaller one makes longer tables. */
+/* vLLM's 16. Bits do not depend on it; a larger block shares less, a smaller one makes longer
+ * tables. */
 #define DEFAULT_BLOCK_TOKENS 16u
-/* vLLM runs 256 at once. A CPU's GEMMs reach their arithmetic limit far earlier, each sequence more only slows the
- * others down, and 256 rows of logits of a 152k vocabulary are 156 MB. */
+/* vLLM runs 256 at once. A CPU's GEMMs reach their arithmetic limit far earlier, each sequence
+ * more only slows the others down, and 256 rows of logits of a 152k vocabulary are 156 MB. */
 #define DEFAULT_CPU_SEQS 64u
 #define DEFAULT_SEQS 256u
-/* A step is what a running sequence waits for while somebody's prompt is computed. 512 tokens already
- * use each weight 512 times, which is all a CPU can gain; 2,048 would only make the wait four times as long. */
+/* A step is what a running sequence waits for while somebody's prompt is computed. 512 tokens
+ * already use each weight 512 times, which is all a CPU can gain; 2,048 would only make the wait
+ * four times as long. */
 #define DEFAULT_CPU_BATCHED_TOKENS 512u
 #define DEFAULT_BATCHED_TOKENS 2048u
 /* Prompt logprobs go at least this many positions a step. */
@@ -49,23 +51,22 @@ static uint64_t saturating_add(uint64_t a, uint64_t b)
 
 /* ---- dtypes and limits --------------------------------------------------------------------- */
 
-static bool is_one_of(const char *name, const char *a, const char *b, const char *c)
-{
-    return strcmp(name, a) == 0 || strcmp(name, b) == 0 || strcmp(name, c) == 0;
-}
-
 /* False when the name is of no dtype. */
 static bool dtype_from_name(const char *name, enum k_dtype *out)
 {
-    if (is_one_of(name, "float32", "float", "fp32"))
-        *out = K_F32;
-    else if (is_one_of(name, "float16", "half", "fp16"))
-        *out = K_F16;
-    else if (is_one_of(name, "bfloat16", "bf16", "bfloat16"))
-        *out = K_BF16;
-    else
-        return false;
-    return true;
+    static const struct {
+        const char *name;
+        enum k_dtype dtype;
+    } names[] = {
+        {"float32", K_F32}, {"float", K_F32},     {"fp32", K_F32},      {"float16", K_F16},
+        {"half", K_F16},    {"fp16", K_F16},      {"bfloat16", K_BF16}, {"bf16", K_BF16},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i].name) == 0) {
+            *out = names[i].dtype;
+            return true;
+        }
+    return false;
 }
 
 static bool is_auto(const char *name)
@@ -80,7 +81,8 @@ static int plan_dtypes(const struct engine_options *o, const struct model_desc *
     p->weight_dtype = desc->dtype;
     if (!is_auto(o->dtype) && !dtype_from_name(o->dtype, &asked))
         return quire_fail(err, QUIRE_INVALID,
-                          "--dtype: must be auto, float32, float16 or bfloat16, got '%.40s'", o->dtype);
+                          "--dtype: must be auto, float32, float16 or bfloat16, got '%.40s'",
+                          o->dtype);
     if (asked != desc->dtype && asked != K_F32)
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           "--dtype %s: the weights are stored as %s and are used as stored; leave"
@@ -133,8 +135,8 @@ static int plan_limits(const struct engine_options *o, const struct model_desc *
 
     if (o->max_model_len > desc->max_position)
         return quire_fail(err, QUIRE_INVALID,
-                          "--max-model-len %u is longer than the %u positions the model was made for"
-                          " (config.json: max_position_embeddings)",
+                          "--max-model-len %u is longer than the %u positions the model was made"
+                          " for (config.json: max_position_embeddings)",
                           o->max_model_len, desc->max_position);
     p->max_model_len = o->max_model_len ? o->max_model_len : desc->max_position;
     if (p->max_model_len > MAX_MODEL_LEN)
@@ -166,7 +168,7 @@ static int plan_groups(const struct model_desc *desc, struct engine_plan *p,
             g++;
         if (g == KV_MAX_GROUPS)
             return quire_fail(err, QUIRE_UNSUPPORTED,
-                              "config.json: the layers have more than %d different attention windows",
+                              "config.json: the layers have more than %d different windows",
                               KV_MAX_GROUPS);
         if (g == p->n_kv_groups) {
             p->groups[g].window = desc->window[l];
@@ -196,7 +198,8 @@ static uint32_t blocks_for_one(const struct engine_plan *p, uint32_t group, uint
     return kv_blocks_needed(&config, group, n_tokens, p->max_num_batched_tokens);
 }
 
-/* Blocks of a group when a full group has n: a window bounds what max_num_seqs sequences can hold. */
+/* Blocks of a group when a full group has n: a window bounds what max_num_seqs sequences can
+ * hold. */
 static uint64_t group_blocks(const struct engine_plan *p, uint32_t group, uint64_t n)
 {
     if (!p->groups[group].window)
@@ -279,7 +282,8 @@ static uint32_t longest_served(const struct engine_plan *p, uint64_t n)
     return low;
 }
 
-/* The pool must serve one request of max_model_len, or max_model_len gives way where nobody asked for it. */
+/* The pool must serve one request of max_model_len, or max_model_len gives way where nobody
+ * asked for it. */
 static int fit_model_len(const struct engine_options *o, struct engine_plan *p, uint64_t n,
                          struct quire_error *err)
 {
@@ -317,7 +321,7 @@ static int plan_kv(const struct engine_options *o, struct engine_plan *p, struct
     uint64_t n = o->num_kv_blocks;
     if (n > max_blocks(p))
         return quire_fail(err, QUIRE_INVALID,
-                          "--num-kv-blocks: must be at most %llu with blocks of %u tokens, got %llu",
+                          "--num-kv-blocks: must be at most %llu with blocks of %u, got %llu",
                           (unsigned long long)max_blocks(p), p->block_tokens,
                           (unsigned long long)n);
     if (!n)
@@ -381,8 +385,8 @@ int engine_plan_make(const struct engine_options *options, const struct model_de
     memset(out, 0, sizeof *out);
     const char *device = is_auto(options->device) ? "cpu" : options->device;
     if (strlen(device) >= sizeof out->device)
-        return quire_fail(err, QUIRE_INVALID, "--device: must be auto, ref, cpu or cuda, got '%.40s'",
-                          device);
+        return quire_fail(err, QUIRE_INVALID,
+                          "--device: must be auto, ref, cpu or cuda, got '%.40s'", device);
     snprintf(out->device, sizeof out->device, "%s", device);
     out->weight_bytes = weight_bytes;
     int status = plan_dtypes(options, desc, out, err);

@@ -16,7 +16,7 @@ static int check(const struct engine_request *r, const struct request_limits *li
                           REQUEST_MAX_CHOICES, r->n);
     if ((uint64_t)r->n_prompt + r->max_tokens > limits->max_model_len)
         return quire_fail(err, QUIRE_INVALID,
-                          "max_tokens: a prompt of %u tokens and %u more are past the context of %u",
+                          "max_tokens: a prompt of %u tokens and %u more pass the context of %u",
                           r->n_prompt, r->max_tokens, limits->max_model_len);
     for (uint32_t i = 0; i < r->n_prompt; i++)
         if (r->prompt[i] >= n_vocab)

@@ -1,9 +1,10 @@
 /* One request inside the engine: what engine_submit() was given, copied and checked, and where each
  * of its choices stands.
  *
- * Made on the submitter's thread, then handed to the engine thread by the mailbox. From then on the
- * engine thread owns it, but for the fields marked "mailbox", which the mailbox's mutex guards. Freed by the
- * engine thread once every choice has had its DONE event and left the scheduler.
+ * Made on the submitter's thread, then handed to the engine thread by the mailbox. From then on
+ * the engine thread owns it, but for the fields marked "mailbox", which the mailbox's mutex
+ * guards. Freed by the engine thread once every choice has had its DONE event and left the
+ * scheduler.
  */
 #ifndef QUIRE_ENGINE_REQUEST_H
 #define QUIRE_ENGINE_REQUEST_H
@@ -44,7 +45,7 @@ struct request {
 
     uint32_t n_open;           /* choices without a DONE event */
     uint32_t n_placed;         /* choices the scheduler still knows */
-    uint32_t next_prompt_logprob; /* the next prompt position to be reported; n_prompt when all are */
+    uint32_t next_prompt_logprob; /* the next prompt position to report; n_prompt when all are */
     bool prompt_counted;       /* in stats.n_prompt_tokens */
     bool flushed;              /* its last DONE event has left through the sink */
     struct quire_error error;  /* text of an ERROR finish */

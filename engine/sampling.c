@@ -38,11 +38,12 @@ static int check_logprobs(const char *name, int32_t value, struct quire_error *e
 static int check_lists(const struct engine_sampling *s, uint32_t n_vocab, struct quire_error *err)
 {
     if (s->n_stop_token_ids > n_vocab)
-        return quire_fail(err, QUIRE_INVALID, "stop_token_ids: more than the vocabulary's %u tokens",
-                          n_vocab);
+        return quire_fail(err, QUIRE_INVALID,
+                          "stop_token_ids: more than the vocabulary's %u tokens", n_vocab);
     for (uint32_t i = 0; i < s->n_stop_token_ids; i++)
         if (s->stop_token_ids[i] >= n_vocab)
-            return quire_fail(err, QUIRE_INVALID, "stop_token_ids: %u is not below the vocabulary's %u",
+            return quire_fail(err, QUIRE_INVALID,
+                              "stop_token_ids: %u is not below the vocabulary's %u",
                               s->stop_token_ids[i], n_vocab);
     if (s->n_biases > n_vocab)
         return quire_fail(err, QUIRE_INVALID, "logit_bias: more than the vocabulary's %u tokens",
@@ -53,8 +54,8 @@ static int check_lists(const struct engine_sampling *s, uint32_t n_vocab, struct
             return quire_fail(err, QUIRE_INVALID, "logit_bias: %u is not below the vocabulary's %u",
                               b->id, n_vocab);
         if (isnan(b->bias) || b->bias == INFINITY)
-            return quire_fail(err, QUIRE_INVALID, "logit_bias: the bias of %u must be a finite number",
-                              b->id);
+            return quire_fail(err, QUIRE_INVALID,
+                              "logit_bias: the bias of %u must be a finite number", b->id);
     }
     return QUIRE_OK;
 }

@@ -28,14 +28,15 @@ struct sampling {
     uint32_t n_stops;
     struct k_logit_bias *biases; /* ascending */
     uint32_t n_biases;
-    struct k_logit_bias *early;  /* biases while fewer than min_tokens are generated; NULL when min_tokens = 0 */
+    struct k_logit_bias *early;  /* while fewer than min_tokens are generated; NULL when that is 0 */
     uint32_t n_early;
 };
 
 /* QUIRE_INVALID names the parameter. */
 int sampling_check(const struct engine_sampling *s, uint32_t max_tokens, uint32_t n_vocab,
                    struct quire_error *err);
-/* Copies a checked set. QUIRE_NO_MEMORY leaves nothing to free; QUIRE_INVALID for an id biased twice. */
+/* Copies a checked set. QUIRE_NO_MEMORY leaves nothing to free; QUIRE_INVALID for an id biased
+ * twice. */
 int sampling_init(struct sampling *out, const struct engine_sampling *s,
                   const struct model_desc *desc, uint64_t seed, struct quire_error *err);
 void sampling_free(struct sampling *s);

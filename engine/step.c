@@ -158,8 +158,8 @@ static void end_bad_requests(struct engine *e, const struct step_slot *slot)
             continue;
         char message[160];
         snprintf(message, sizeof message,
-                 "the model's logits at position %u are unusable: NaN or infinite, or every token is"
-                 " forbidden", slot->targets[i].position - 1);
+                 "the model's logits at position %u are unusable: NaN or infinite, or every token"
+                 " is forbidden", slot->targets[i].position - 1);
         request_end(e, r, ENGINE_FINISH_ERROR, message);
     }
 }
@@ -206,7 +206,8 @@ static uint32_t take_results(struct engine *e, const struct step_slot *slot)
     return n;
 }
 
-/* Rows that reached the prompt's end: it counts once, and a choice that generates nothing is over. */
+/* Rows that reached the prompt's end: it counts once, and a choice that generates nothing is
+ * over. */
 static void end_of_prompts(struct engine *e, const struct sched_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_rows; i++) {

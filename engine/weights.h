@@ -1,8 +1,8 @@
 /* A checkpoint's tensors bound to the description: every GEMM weight as the backend's k_weight over
  * the mapping, in place, and every norm, bias and inverse frequency as f32 in one arena.
  *
- * Owns the k_weights and the arena; borrows the mapping and the backend, which must outlive it. Made and destroyed on
- * the thread that drives the backend; read only by it.
+ * Owns the k_weights and the arena; borrows the mapping and the backend, which must outlive it.
+ * Made and destroyed on the thread that drives the backend; read only by it.
  */
 #ifndef QUIRE_ENGINE_WEIGHTS_H
 #define QUIRE_ENGINE_WEIGHTS_H
@@ -34,8 +34,8 @@ struct weights {
     struct k_backend *backend;
 };
 
-/* Sets desc->dtype to the dtype that the checkpoint's embedding, and with it the bulk, is stored in:
- * config.json may leave it out, or have been written for other files. */
+/* Sets desc->dtype to the dtype that the checkpoint's embedding, and with it the bulk, is stored
+ * in: config.json may leave it out, or have been written for other files. */
 int weights_stored_dtype(const struct safetensors *checkpoint, struct model_desc *desc,
                          struct quire_error *err);
 

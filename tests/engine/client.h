@@ -58,8 +58,8 @@ struct answer *client_submit(struct client *c, struct engine_request *request);
 void client_wait(struct client *c, const struct answer *a);
 /* Until the answer's choice 0 has at least n tokens or is over. */
 void client_wait_tokens(struct client *c, const struct answer *a, uint32_t n);
-/* Holds the engine thread in the sink at the next step that has events, until resumed; wait_paused returns once
- * it is there. */
+/* Holds the engine thread in the sink at the next step that has events, until resumed;
+ * wait_paused returns once it is there. */
 void client_pause(struct client *c);
 void client_wait_paused(struct client *c);
 void client_resume(struct client *c);

@@ -1,7 +1,8 @@
-/* The promise: a request's tokens and logprobs are the same bits whatever else is served and however
- * it is computed. For each model, 28 requests are answered one at a time in one way; then every way of the table
- * below must give the same bits: alone or all at once, small chunks or one, prefix hit, miss or no cache, a pool so
- * small that sequences are preempted, other block sizes, other numbers of threads. */
+/* The promise: a request's tokens and logprobs are the same bits whatever else is served and
+ * however it is computed. For each model, 28 requests are answered one at a time in one way;
+ * then every way of the table below must give the same bits: alone or all at once, small chunks
+ * or one, prefix hit, miss or no cache, a pool so small that sequences are preempted, other
+ * block sizes, other numbers of threads. */
 #include "client.h"
 
 #include "memory/kv_cache.h"

@@ -402,7 +402,7 @@ static void close_during_work(void **state)
     for (int i = 0; i < 12; i++)
         a[i] = client_submit(c, &r);
     client_wait_paused(c);
-    mailbox_close(client_engine(c)->mailbox); /* as engine_close() begins: nothing can finish in between */
+    mailbox_close(client_engine(c)->mailbox); /* as engine_close() begins */
     client_resume(c);
     client_stop_engine(c);
     for (int i = 0; i < 12; i++) {
@@ -496,7 +496,7 @@ static void counters(void **state)
     r.n_prompt = 40;
     client_ask(c, &r);
     const struct answer *again = client_ask(c, &r);
-    assert_int_equal(again->choices[0].n_cached, 32); /* two blocks; the last position is computed */
+    assert_int_equal(again->choices[0].n_cached, 32); /* two blocks */
     struct engine_stats stats = client_idle_stats(c);
     assert_int_equal(stats.n_prompt_tokens, 80);
     assert_int_equal(stats.n_generation_tokens, 40);

@@ -199,7 +199,7 @@ static void penalties(void **state)
     r.sampling.frequency_penalty = 0.8f;
     check_penalised(answer_to(&r), 1.5f, 0.8f);
     r.sampling.presence_penalty = 0;
-    r.sampling.frequency_penalty = 0.1f; /* little, so that tokens come back and their counts matter */
+    r.sampling.frequency_penalty = 0.1f; /* little, so that tokens come back and counts matter */
     r.max_tokens = 80;
     check_penalised(answer_to(&r), 0, 0.1f);
     r.max_tokens = 25;
