@@ -1,0 +1,166 @@
+#include "server/front/front_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_MESSAGES 65536
+
+static bool bad_message(struct api_error *e, size_t i, const char *field, const char *why)
+{
+    char param[64];
+    snprintf(param, sizeof param, "messages[%zu]%s%s", i, *field ? "." : "", field);
+    return api_bad(e, param, "%s", why);
+}
+
+/* A list of text parts becomes one string, its parts on lines of their own, as vLLM does it: templates know strings. */
+static bool join_parts(json_t *message, const json_t *parts, size_t index, struct api_error *e)
+{
+    struct json_out o = {0};
+    const json_t *part;
+    size_t i;
+    bool ok = true;
+    json_array_foreach(parts, i, part) {
+        const char *type = json_string_value(json_object_get(part, "type"));
+        const json_t *text = json_object_get(part, "text");
+        if (!type || (strcmp(type, "text") == 0 && !json_is_string(text))) {
+            ok = bad_message(e, index, "content", "a part must be {\"type\":\"text\",\"text\":...}");
+        } else if (strcmp(type, "text") != 0) {
+            char param[64];
+            snprintf(param, sizeof param, "messages[%zu].content", index);
+            ok = api_unsupported(e, param, "a part of type \"%.40s\" is not supported by this server", type);
+        }
+        if (!ok)
+            break;
+        if (i > 0)
+            json_out_raw(&o, "\n");
+        json_out_bytes(&o, json_string_value(text), json_string_length(text));
+    }
+    if (ok && (o.failed || json_object_set_new(message, "content", json_stringn(o.data ? o.data : "", o.n))))
+        ok = api_fail(e, 503, "messages", "out_of_memory", "out of memory");
+    json_out_free(&o);
+    return ok;
+}
+
+static bool fix_content(json_t *message, const char *role, size_t index, struct api_error *e)
+{
+    const json_t *content = params_get(message, "content");
+    if (json_is_string(content))
+        return true;
+    if (json_is_array(content))
+        return join_parts(message, content, index, e);
+    if (content)
+        return bad_message(e, index, "content", "must be a string, an array of text parts or null");
+    if (strcmp(role, "assistant") != 0)
+        return bad_message(e, index, "content", "is missing");
+    /* Templates ask whether there is content; few expect it to be null. */
+    json_object_set_new(message, "content", json_string(""));
+    return true;
+}
+
+/* Clients send a call's arguments as a JSON string; templates write them as the object they are. */
+static bool fix_tool_calls(json_t *message, size_t index, struct api_error *e)
+{
+    json_t *calls = params_get(message, "tool_calls"), *call;
+    size_t i;
+    if (!calls)
+        return true;
+    if (!json_is_array(calls))
+        return bad_message(e, index, "tool_calls", "must be an array");
+    json_array_foreach(calls, i, call) {
+        json_t *function = json_object_get(call, "function");
+        if (!json_is_string(json_object_get(function, "name")))
+            return bad_message(e, index, "tool_calls", "a call needs function.name, a string");
+        const json_t *arguments = params_get(function, "arguments");
+        json_t *object = NULL;
+        if (json_is_string(arguments) && json_string_length(arguments) > 0) {
+            struct quire_error why;
+            if (quire_json_parse(json_string_value(arguments), json_string_length(arguments),
+                                 JSON_MAX_DEPTH, "function.arguments", &object, &why) != QUIRE_OK)
+                return bad_message(e, index, "tool_calls", why.text);
+        } else if (json_is_object(arguments)) {
+            continue;
+        } else if (arguments && !json_is_string(arguments)) {
+            return bad_message(e, index, "tool_calls", "function.arguments must be a JSON string");
+        } else {
+            object = json_object();
+        }
+        json_object_set_new(function, "arguments", object);
+    }
+    if (json_array_size(calls) == 0)
+        json_object_del(message, "tool_calls");
+    return true;
+}
+
+/* Templates ask whether a key is there, not whether it is null. */
+static void drop_nulls(json_t *message)
+{
+    const char *key;
+    json_t *value;
+    void *next;
+    json_object_foreach_safe(message, next, key, value) {
+        if (json_is_null(value))
+            json_object_del(message, key);
+    }
+}
+
+static bool fix_messages(json_t *messages, struct api_error *e)
+{
+    json_t *message;
+    size_t i;
+    if (!json_is_array(messages) || json_array_size(messages) == 0)
+        return api_bad(e, "messages", "must be a non-empty array");
+    if (json_array_size(messages) > MAX_MESSAGES)
+        return api_bad(e, "messages", "more than %d", MAX_MESSAGES);
+    json_array_foreach(messages, i, message) {
+        if (!json_is_object(message))
+            return bad_message(e, i, "", "must be an object");
+        const char *role = json_string_value(json_object_get(message, "role"));
+        if (!role || !*role)
+            return bad_message(e, i, "role", "must be a non-empty string");
+        if (!fix_content(message, role, i, e) || !fix_tool_calls(message, i, e))
+            return false;
+        drop_nulls(message);
+    }
+    return true;
+}
+
+struct prompt_job *chat_job(struct front *f, json_t *body, struct api_error *e)
+{
+    json_t *messages = params_get(body, "messages"), *tools, *kwargs;
+    bool generate = true, open = false;
+    if (!quire_text_has_chat(f->text)) {
+        api_fail(e, 400, "messages", "unsupported_parameter",
+                 "messages: this model has no chat template; /v1/completions takes a prompt");
+        return NULL;
+    }
+    if (!fix_messages(messages, e) || !params_tools(body, &tools, e) ||
+        !params_bool(body, "continue_final_message", &open, e))
+        return NULL;
+    generate = !open;
+    if (!params_bool(body, "add_generation_prompt", &generate, e))
+        return NULL;
+    if (generate && open) {
+        api_bad(e, "continue_final_message", "does not go with \"add_generation_prompt\": true");
+        return NULL;
+    }
+    kwargs = params_get(body, "chat_template_kwargs");
+    if (kwargs && !json_is_object(kwargs)) {
+        api_bad(e, "chat_template_kwargs", "must be an object");
+        return NULL;
+    }
+    struct prompt_job *job = prompt_job_new(f->text, 1, NULL, NULL);
+    if (job) {
+        job->messages = json_dumps(messages, JSON_COMPACT);
+        job->tools = tools ? json_dumps(tools, JSON_COMPACT) : NULL;
+        job->kwargs = kwargs ? json_dumps(kwargs, JSON_COMPACT) : NULL;
+        job->add_generation_prompt = generate;
+        job->continue_final = open;
+    }
+    if (!job || !job->messages || (tools && !job->tools) || (kwargs && !job->kwargs)) {
+        prompt_job_free(job);
+        api_fail(e, 503, NULL, "out_of_memory", "out of memory");
+        return NULL;
+    }
+    return job;
+}

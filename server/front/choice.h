@@ -1,0 +1,57 @@
+/* One choice of a reply: generated tokens become text, up to where it stops.
+ *
+ * Text is held back while it is half a character or may be the beginning of a stop string. Loop's thread.
+ */
+#ifndef QUIRE_FRONT_CHOICE_H
+#define QUIRE_FRONT_CHOICE_H
+
+#include "server/front/json_out.h"
+#include "server/front/logprobs.h"
+#include "server/front/params.h"
+#include "server/front/stop_strings.h"
+#include "text/quire_text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What all choices of a request share. */
+struct choice_rules {
+    const struct quire_text *text;
+    const struct params *params;
+    const uint32_t *eos; /* of the model */
+    uint32_t n_eos;
+};
+
+enum choice_finish { CHOICE_RUNS, CHOICE_STOP, CHOICE_LENGTH };
+
+struct choice {
+    uint32_t index;       /* in the reply */
+    struct quire_detok *detok;
+    struct stop_holder holder;
+    uint32_t n_tokens;    /* generated up to where it stopped */
+    uint64_t n_chars;     /* of text so far, what is held back included */
+    enum choice_finish finish;
+    int stop_string;      /* index, or -1 */
+    int64_t stop_token;   /* id of one of the request's stop_token_ids, or -1 */
+    bool over_in_engine;
+    uint64_t last_token_us;
+    /* The reply's parts while it is not streamed. */
+    struct json_out text, token_ids, logprobs;
+    struct logprobs_arrays arrays;
+    bool opened;          /* streamed: its first event is out */
+};
+
+/* prompt: for the detokenizer's context. QUIRE_NO_MEMORY. */
+int choice_open(struct choice *c, uint32_t index, const struct choice_rules *rules,
+                const uint32_t *prompt, size_t n_prompt, struct quire_error *err);
+void choice_close(struct choice *c);
+
+/* One more token. *text: what may be shown now, valid until the next call on c. c->finish says whether the choice
+ * is over, after which *text is not its last text: choice_tail() has the rest. */
+int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t token,
+                 const char **text, size_t *n_text, struct quire_error *err);
+/* What was held back, once, after the last token. */
+int choice_tail(struct choice *c, const struct choice_rules *rules, const char **text,
+                size_t *n_text, struct quire_error *err);
+
+#endif

@@ -1,0 +1,270 @@
+#include "server/front/front_internal.h"
+
+#include "base/log.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TEXT_THREADS 2
+#define MAX_HEAD_BYTES 32768
+#define MAX_PENDING_BYTES ((size_t)1 << 20)
+
+/* ---- what the routes ask ------------------------------------------------------------------------ */
+
+bool front_can_serve(const struct front *f, struct api_error *e)
+{
+    if (f->draining || f->engine_draining)
+        api_fail(e, 503, NULL, "server_draining", "the server is shutting down");
+    else if (!f->engine_ready)
+        api_fail(e, 503, NULL, "engine_unavailable", "the engine is not there");
+    else
+        return true;
+    e->retry_ms = 1000;
+    return false;
+}
+
+const char *front_model_name(const struct front *f, const char *asked, struct api_error *e)
+{
+    if (!asked)
+        return f->model_names[0];
+    for (size_t i = 0; i < f->n_model_names; i++)
+        if (strcmp(f->model_names[i], asked) == 0)
+            return f->model_names[i];
+    api_fail(e, 404, "model", "model_not_found", "the model '%.200s' does not exist", asked);
+    return NULL;
+}
+
+/* The key of "Authorization: Bearer KEY", or NULL. */
+static const char *bearer(const struct http_exchange *x)
+{
+    const char *value = http_header(x, "Authorization");
+    if (!value || strncasecmp(value, "Bearer ", 7) != 0)
+        return NULL;
+    return value + 7 + strspn(value + 7, " ");
+}
+
+bool front_authorized(const struct front *f, const struct http_exchange *x)
+{
+    if (f->n_api_keys == 0)
+        return true;
+    const char *key = bearer(x);
+    if (!key)
+        return false;
+    /* Hashes under a random key are compared, all of them and in constant time: how long it takes says nothing. */
+    struct key256 hash = quire_keyed_hash(&f->compare_key, key, strlen(key));
+    int found = 0;
+    for (size_t i = 0; i < f->n_api_keys; i++)
+        found |= quire_secret_equal(&hash, &f->api_keys[i], sizeof hash);
+    return found;
+}
+
+struct key256 front_tenant(const struct front *f, const struct http_exchange *x, const char *salt)
+{
+    struct key256 tenant = {{0}};
+    const char *key = f->n_api_keys > 0 ? bearer(x) : NULL;
+    if (key)
+        tenant = quire_keyed_hash(NULL, key, strlen(key));
+    if (salt)
+        tenant = quire_keyed_hash(&tenant, salt, strlen(salt));
+    return tenant;
+}
+
+bool front_read_json(struct http_exchange *x, json_t **out, struct api_error *e)
+{
+    size_t n;
+    const char *body = http_body(x, &n);
+    if (n == 0)
+        return api_fail(e, 400, NULL, "invalid_json", "the request has no body; it must be a JSON object");
+    int status = quire_json_parse(body, n, JSON_MAX_DEPTH, "the request's body", out, &e->why);
+    if (status == QUIRE_OK)
+        return true;
+    api_fail_status(e, status, NULL);
+    e->code = "invalid_json";
+    return false;
+}
+
+/* ---- the engine ---------------------------------------------------------------------------------- */
+
+static void on_ready(void *context, const struct wire_hello *hello)
+{
+    struct front *f = context;
+    uint32_t *eos = malloc(hello->n_eos ? hello->n_eos * sizeof *eos : 1);
+    for (uint32_t i = 0; eos && i < hello->n_eos; i++)
+        eos[i] = wire_u32(hello->eos, i);
+    free(f->eos);
+    f->eos = eos;
+    f->n_eos = eos ? hello->n_eos : 0;
+    f->vocab_size = hello->vocab_size;
+    f->max_model_len = hello->max_model_len;
+    f->engine_ready = true;
+    if (f->on_engine_ready)
+        f->on_engine_ready(f->context);
+}
+
+static void on_stats(void *context, const struct wire_stats *stats)
+{
+    scrapes_answer(context, stats);
+}
+
+static void on_engine_drain(void *context)
+{
+    struct front *f = context;
+    f->engine_draining = true;
+}
+
+static void on_closed(void *context, const char *why)
+{
+    struct front *f = context;
+    f->engine_ready = false;
+    scrapes_answer(f, NULL);
+    if (f->on_engine_gone)
+        f->on_engine_gone(f->context, why);
+}
+
+int front_set_engine(struct front *f, const struct front_engine *engine, struct quire_error *err)
+{
+    static const struct engine_client_events events = {on_ready, on_stats, on_engine_drain, on_closed};
+    struct wire_hello ours = {
+        .version = WIRE_VERSION,
+        .identity_config = engine->identity_config,
+        .model = engine->model,
+        .n_model = strlen(engine->model),
+    };
+    quire_text_identity(f->text, ours.identity_text.bytes);
+    generations_end(f, "the engine was replaced");
+    engine_client_close(f->engine);
+    f->engine = NULL;
+    f->engine_ready = f->engine_draining = false;
+    return engine_client_open(f->base, engine->fd, &ours, engine->key_file, &events, f, &f->engine, err);
+}
+
+/* ---- opening and closing ------------------------------------------------------------------------- */
+
+static int copy_options(struct front *f, const struct front_options *o)
+{
+    f->text = o->text;
+    f->sampling = o->sampling;
+    f->ping_ms = o->ping_ms ? o->ping_ms : 15000;
+    f->on_engine_ready = o->on_engine_ready;
+    f->on_engine_gone = o->on_engine_gone;
+    f->context = o->context;
+    f->created = (int64_t)time(NULL);
+    f->model_root = strdup(o->model_root ? o->model_root : o->model_names[0]);
+    f->version = strdup(o->version ? o->version : "");
+    size_t n = strlen("quire-") + (f->version ? strlen(f->version) : 0) + 1;
+    f->fingerprint = malloc(n);
+    f->model_names = calloc(o->n_model_names, sizeof *f->model_names);
+    f->api_keys = calloc(o->n_api_keys + 1, sizeof *f->api_keys);
+    if (!f->model_root || !f->version || !f->fingerprint || !f->model_names || !f->api_keys)
+        return QUIRE_NO_MEMORY;
+    memcpy(f->fingerprint, "quire-", 6);
+    memcpy(f->fingerprint + 6, f->version, n - 6);
+    for (size_t i = 0; i < o->n_model_names; i++, f->n_model_names++)
+        if (!(f->model_names[i] = strdup(o->model_names[i])))
+            return QUIRE_NO_MEMORY;
+    quire_random(&f->compare_key, sizeof f->compare_key);
+    for (size_t i = 0; i < o->n_api_keys; i++)
+        f->api_keys[f->n_api_keys++] =
+            quire_keyed_hash(&f->compare_key, o->api_keys[i], strlen(o->api_keys[i]));
+    return QUIRE_OK;
+}
+
+static int check_options(const struct front_options *o, struct quire_error *err)
+{
+    if (o->n_model_names == 0)
+        return quire_fail(err, QUIRE_INVALID, "a model needs a name to be served under");
+    for (size_t i = 0; i < o->n_api_keys; i++)
+        if (o->api_keys[i][0] == '\0')
+            return quire_fail(err, QUIRE_INVALID, "an API key is empty");
+    return QUIRE_OK;
+}
+
+static uint32_t or_default(uint32_t value, uint32_t otherwise)
+{
+    return value ? value : otherwise;
+}
+
+int front_create(struct event_base *base, const struct front_options *o, struct front **out,
+                 struct quire_error *err)
+{
+    *out = NULL;
+    int status = check_options(o, err);
+    if (status != QUIRE_OK)
+        return status;
+    const size_t max_body = o->max_body_bytes ? o->max_body_bytes : (size_t)16 << 20;
+    const struct http_limits limits = {
+        .max_head_bytes = MAX_HEAD_BYTES,
+        .max_body_bytes = max_body,
+        .max_all_bodies_bytes = 16 * max_body,
+        .max_pending_bytes = MAX_PENDING_BYTES,
+        .max_connections = or_default(o->max_connections, 4096),
+        .head_timeout_ms = or_default(o->head_timeout_ms, 15000),
+        .body_timeout_ms = or_default(o->body_timeout_ms, 30000),
+        .idle_timeout_ms = or_default(o->idle_timeout_ms, 75000),
+        .write_timeout_ms = or_default(o->write_timeout_ms, 60000),
+    };
+    struct front *f = calloc(1, sizeof *f);
+    if (!f)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    f->base = base;
+    TAILQ_INIT(&f->generations);
+    TAILQ_INIT(&f->utilities);
+    TAILQ_INIT(&f->scrapes);
+    metrics_init(&f->metrics);
+    /* Writing to a client that has gone must be an error, not the end of the process. */
+    signal(SIGPIPE, SIG_IGN);
+    /* jansson's hash seed is set once, before threads could. */
+    json_object_seed(0);
+    if (copy_options(f, o) != QUIRE_OK)
+        status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    if (status == QUIRE_OK)
+        status = text_pool_open(base, TEXT_THREADS, &f->pool, err);
+    if (status == QUIRE_OK)
+        status = http_server_open(base, o->host, o->port, o->backlog ? o->backlog : 1024, &limits,
+                                  &front_handler, f, &f->http, err);
+    if (status != QUIRE_OK) {
+        front_destroy(f);
+        return status;
+    }
+    *out = f;
+    return QUIRE_OK;
+}
+
+void front_destroy(struct front *f)
+{
+    if (!f)
+        return;
+    /* Connections go first: what they wait for is cancelled with them. */
+    http_server_close(f->http);
+    text_pool_close(f->pool);
+    engine_client_close(f->engine);
+    for (size_t i = 0; i < f->n_model_names; i++)
+        free(f->model_names[i]);
+    free(f->model_names);
+    free(f->api_keys);
+    free(f->model_root);
+    free(f->version);
+    free(f->fingerprint);
+    free(f->eos);
+    free(f);
+}
+
+uint16_t front_port(const struct front *f)
+{
+    return http_server_port(f->http);
+}
+
+void front_drain(struct front *f, void (*on_idle)(void *context), void *context)
+{
+    f->draining = true;
+    http_server_on_idle(f->http, on_idle, context);
+    http_server_drain(f->http);
+}
+
+bool front_idle(const struct front *f)
+{
+    return http_server_n_connections(f->http) == 0;
+}

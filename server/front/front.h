@@ -1,0 +1,81 @@
+/* The OpenAI-compatible HTTP front end: JSON and text on one side, an engine's socket on the other.
+ * docs/api.md lists every route, parameter and error.
+ *
+ * A front lives on one libevent loop; every function here is called on that loop's thread, and so
+ * is every callback. Two threads of its own do the long text work. It knows no tensors: what it
+ * needs to know of a model it learns from the engine's HELLO and from the struct quire_text it is
+ * given. front_create() makes the process ignore SIGPIPE.
+ */
+#ifndef QUIRE_FRONT_FRONT_H
+#define QUIRE_FRONT_FRONT_H
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "text/quire_text.h"
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct front;
+
+/* What a request that says nothing gets: generation_config.json. `has_*` false: the API's own default (temperature 1,
+ * top_p 1, no top_k, no min_p, repetition_penalty 1). */
+struct front_sampling {
+    bool has_temperature, has_top_p, has_top_k, has_min_p, has_repetition_penalty;
+    double temperature, top_p, min_p, repetition_penalty;
+    uint32_t top_k; /* 0 = off */
+};
+
+struct front_options {
+    const char *host;               /* name or address; NULL = every IPv4 address */
+    uint16_t port;                  /* 0 = any: front_port() tells */
+    int backlog;                    /* of the listening socket; 0 = 1,024 */
+    const char *const *api_keys;    /* any of them opens every route; n_api_keys = 0: no key is asked for */
+    size_t n_api_keys;
+    const char *const *model_names; /* at least one; the first stands in replies to requests that name none */
+    size_t n_model_names;
+    const char *model_root;         /* "root" on /v1/models: the path or name the model was loaded from */
+    const char *version;            /* on /version, and in system_fingerprint */
+    const struct quire_text *text;  /* outlives the front */
+    struct front_sampling sampling;
+    size_t max_body_bytes;          /* 0 = 16 MiB */
+    uint32_t max_connections;       /* 0 = 4,096; never more than the process may have descriptors */
+    uint32_t head_timeout_ms;       /* 0 = 15,000 */
+    uint32_t body_timeout_ms;       /* 0 = 30,000, besides what 16 KiB/s would need */
+    uint32_t idle_timeout_ms;       /* 0 = 75,000: a connection between requests */
+    uint32_t write_timeout_ms;      /* 0 = 60,000: a client that takes nothing */
+    uint32_t ping_ms;               /* 0 = 15,000: silence of a stream before a ": ping" comment */
+    void (*on_engine_ready)(void *context);                   /* the handshake is done; requests are served; may be NULL */
+    void (*on_engine_gone)(void *context, const char *why);   /* refused or lost; front_set_engine() may follow, not from inside; may be NULL */
+    void *context;
+};
+
+/* Opens the listening socket; strings are copied. Until an engine is set and has answered,
+ * /health and all that needs an engine say 503. QUIRE_IO: the address cannot be had. */
+int front_create(struct event_base *base, const struct front_options *options, struct front **out,
+                 struct quire_error *err);
+/* Connections are closed, requests cancelled, text threads joined. Not from inside a callback. */
+void front_destroy(struct front *front);
+
+/* The engine at the other end of fd (connected stream socket, consumed also on failure). identity_config: SHA-256 of
+ * config.json. key_file: for tcp, else NULL. Replaces an engine that is gone. */
+struct front_engine {
+    int fd;
+    const char *model;              /* for messages */
+    struct key256 identity_config;
+    const char *key_file;
+};
+int front_set_engine(struct front *front, const struct front_engine *engine,
+                     struct quire_error *err);
+
+uint16_t front_port(const struct front *front);
+
+/* No new connections or requests (503); what runs is finished, replies say Connection: close. on_idle is called once, from
+ * the loop, when the last connection is gone. Once only. */
+void front_drain(struct front *front, void (*on_idle)(void *context), void *context);
+/* No connection is open. */
+bool front_idle(const struct front *front);
+
+#endif

@@ -1,0 +1,91 @@
+/* What the files of the front end share. Nothing outside server/front includes it. */
+#ifndef QUIRE_FRONT_INTERNAL_H
+#define QUIRE_FRONT_INTERNAL_H
+
+#include "base/json.h"
+#include "server/front/api_error.h"
+#include "server/front/engine_client.h"
+#include "server/front/front.h"
+#include "server/front/http.h"
+#include "server/front/metrics.h"
+#include "server/front/params.h"
+#include "server/front/prompt_job.h"
+#include "server/front/text_pool.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#define JSON_MAX_DEPTH 64
+
+struct generation;
+struct utility;
+struct scrape;
+
+struct front {
+    struct event_base *base;
+    struct http_server *http;
+    struct text_pool *pool;
+    const struct quire_text *text;
+
+    struct engine_client *engine; /* NULL: none yet; gone ones stay until the next is set */
+    bool engine_ready;            /* handshake done and connection alive */
+    bool engine_draining;         /* it takes nothing new */
+    uint32_t vocab_size, max_model_len, n_eos, *eos;
+
+    struct key256 compare_key;    /* API keys are compared as hashes under it */
+    struct key256 *api_keys;
+    size_t n_api_keys;
+    char **model_names;
+    size_t n_model_names;
+    char *model_root, *version, *fingerprint;
+    int64_t created;              /* of the models: when the server began */
+    struct front_sampling sampling;
+    uint32_t ping_ms;
+    void (*on_engine_ready)(void *context);
+    void (*on_engine_gone)(void *context, const char *why);
+    void *context;
+
+    bool draining;
+    struct metrics metrics;
+    TAILQ_HEAD(, generation) generations;
+    TAILQ_HEAD(, utility) utilities;
+    TAILQ_HEAD(, scrape) scrapes;
+};
+
+/* ---- routes.c ---- */
+extern const struct http_handler front_handler; /* its context is the front */
+
+/* ---- front.c ---- */
+/* False, with a 503 in e: requests cannot be taken now. */
+bool front_can_serve(const struct front *f, struct api_error *e);
+/* The served name for what a request asks for (NULL: the first). NULL, with a 404 in e: there is none. */
+const char *front_model_name(const struct front *f, const char *asked, struct api_error *e);
+/* The cache domain of a request: by its API key and its cache_salt (may be NULL). */
+struct key256 front_tenant(const struct front *f, const struct http_exchange *x, const char *salt);
+/* Whether the request's API key is one of ours. */
+bool front_authorized(const struct front *f, const struct http_exchange *x);
+/* Parses the body of a request. */
+bool front_read_json(struct http_exchange *x, json_t **out, struct api_error *e);
+
+/* ---- chat.c, completions.c: from a body to the text work it asks for ---- */
+/* Messages, tools and kwargs into the job (one item). NULL with e filled in. */
+struct prompt_job *chat_job(struct front *f, json_t *body, struct api_error *e);
+/* Prompts, as texts or ids. */
+struct prompt_job *completions_job(struct front *f, json_t *body, struct api_error *e);
+
+/* ---- generation.c ---- */
+void generation_start(struct front *f, struct http_exchange *x, bool chat);
+/* Ends all of them with an error. */
+void generations_end(struct front *f, const char *why);
+
+/* ---- tokenize.c ---- */
+void tokenize_start(struct front *f, struct http_exchange *x);
+void detokenize_start(struct front *f, struct http_exchange *x);
+
+/* ---- scrape.c ---- */
+void scrape_start(struct front *f, struct http_exchange *x);
+/* stats NULL: there will be none. */
+void scrapes_answer(struct front *f, const struct wire_stats *stats);
+
+#endif

@@ -1,0 +1,541 @@
+#include "server/front/generation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* More work than one request may ask for. */
+#define MAX_TOTAL_CHOICES 4096
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void free_prompt(struct generation *g, struct gen_prompt *p)
+{
+    if (p->live)
+        engine_client_cancel(g->front->engine, p->engine_id, -1);
+    for (uint32_t i = 0; p->choices && i < g->params.submit.n; i++)
+        choice_close(&p->choices[i]);
+    free(p->choices);
+    free(p->item.text);
+    free(p->item.ids);
+    if (p->detok)
+        quire_detok_close(p->detok);
+    logprobs_arrays_free(&p->arrays);
+    json_out_free(&p->prompt_logprobs);
+}
+
+/* What the engine or the pool still does for it is cancelled. */
+static void generation_free(struct generation *g)
+{
+    if (g->job)
+        text_pool_cancel(g->front->pool, &g->job->job);
+    for (size_t i = 0; i < g->n_prompts; i++)
+        free_prompt(g, &g->prompts[i]);
+    free(g->prompts);
+    if (g->ping)
+        event_free(g->ping);
+    params_free(&g->params);
+    json_out_free(&g->head);
+    json_out_free(&g->event);
+    json_out_free(&g->early);
+    TAILQ_REMOVE(&g->front->generations, g, link);
+    free(g);
+}
+
+static void count_unfinished(struct generation *g, enum metrics_finish how)
+{
+    for (size_t i = 0; i < g->n_prompts; i++) {
+        const struct gen_prompt *p = &g->prompts[i];
+        for (uint32_t j = 0; p->choices && j < g->params.submit.n; j++)
+            if (p->choices[j].finish == CHOICE_RUNS && p->accepted)
+                g->front->metrics.finished[how]++;
+    }
+}
+
+/* The client went away. */
+static void on_gone(void *context)
+{
+    struct generation *g = context;
+    count_unfinished(g, METRICS_ABORT);
+    generation_free(g);
+}
+
+/* Ends the reply with an error; g is no more. */
+static void fail(struct generation *g, const struct api_error *e)
+{
+    count_unfinished(g, METRICS_ERROR);
+    if (e->status == 429)
+        g->front->metrics.n_refused++;
+    struct http_exchange *x = g->x;
+    if (g->begun) {
+        reply_error(g, e);
+        generation_free(g);
+        http_stream_end(x);
+    } else {
+        generation_free(g);
+        api_error_reply(x, e);
+    }
+}
+
+static void fail_with(struct generation *g, int status, const char *why)
+{
+    struct api_error e;
+    snprintf(e.why.text, sizeof e.why.text, "%s", why);
+    api_fail_status(&e, status, NULL);
+    fail(g, &e);
+}
+
+/* Every choice is over. */
+static void complete(struct generation *g)
+{
+    struct metrics *m = &g->front->metrics;
+    histogram_observe(&m->e2e, (double)(metrics_now_us() - g->arrived_us) * 1e-6);
+    struct http_exchange *x = g->x;
+    if (g->params.stream) {
+        reply_end(g);
+        generation_free(g);
+        http_stream_end(x);
+        return;
+    }
+    struct json_out o = {0};
+    reply_whole(g, &o);
+    if (o.failed) {
+        json_out_free(&o);
+        fail_with(g, QUIRE_NO_MEMORY, "there is no memory for the reply");
+        return;
+    }
+    generation_free(g);
+    http_reply(x, 200, "application/json", o.data, o.n);
+    json_out_free(&o);
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+static void show(struct generation *g, struct gen_prompt *p, struct choice *c,
+                 const struct wire_token *token, uint64_t offset, const char *text, size_t n_text)
+{
+    if (g->params.stream)
+        reply_token(g, p, c, token, offset, text, n_text);
+    else
+        reply_collect(g, p, c, token, offset, text, n_text);
+}
+
+/* c->finish is set: the text that was held back, then the end. */
+static int conclude(struct generation *g, struct gen_prompt *p, struct choice *c,
+                    struct quire_error *err)
+{
+    const char *text;
+    size_t n_text;
+    uint64_t offset = c->n_chars;
+    int status = choice_tail(c, &g->rules, &text, &n_text, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (n_text > 0)
+        show(g, p, c, NULL, offset, text, n_text);
+    if (g->params.stream)
+        reply_finish(g, p, c);
+    struct metrics *m = &g->front->metrics;
+    m->finished[c->finish == CHOICE_STOP ? METRICS_STOP : METRICS_LENGTH]++;
+    histogram_observe(&m->generation_tokens, c->n_tokens);
+    return QUIRE_OK;
+}
+
+static void time_token(struct generation *g, struct choice *c)
+{
+    struct metrics *m = &g->front->metrics;
+    uint64_t now = metrics_now_us();
+    m->n_generation_tokens++;
+    if (c->n_tokens == 0)
+        histogram_observe(&m->ttft, (double)(now - g->arrived_us) * 1e-6);
+    else
+        histogram_observe(&m->itl, (double)(now - c->last_token_us) * 1e-6);
+    c->last_token_us = g->last_write_us = now;
+}
+
+static void on_token(void *context, const struct wire_token *token)
+{
+    struct gen_prompt *p = context;
+    struct generation *g = p->g;
+    struct quire_error err;
+    const char *text;
+    size_t n_text;
+    if (token->choice >= g->params.submit.n)
+        return;
+    struct choice *c = &p->choices[token->choice];
+    if (c->finish != CHOICE_RUNS) /* on its way when the choice stopped */
+        return;
+    time_token(g, c);
+    uint64_t offset = c->n_chars;
+    int status = choice_token(c, &g->rules, token->token, &text, &n_text, &err);
+    if (status == QUIRE_OK) {
+        show(g, p, c, token, offset, text, n_text);
+        if (c->finish != CHOICE_RUNS)
+            status = conclude(g, p, c, &err);
+    }
+    if (status != QUIRE_OK)
+        fail_with(g, status, err.text);
+    else if (c->stop_string >= 0 && !c->over_in_engine)
+        engine_client_cancel(g->front->engine, p->engine_id, token->choice);
+}
+
+static void on_prompt_logprob(void *context, const struct wire_token *token)
+{
+    struct gen_prompt *p = context;
+    reply_prompt_logprob(p->g, p, token);
+}
+
+static void prompt_over(struct generation *g)
+{
+    if (--g->n_open == 0)
+        complete(g);
+}
+
+static void on_done(void *context, const struct wire_done *done)
+{
+    struct gen_prompt *p = context;
+    struct generation *g = p->g;
+    struct quire_error err;
+    int status = QUIRE_OK;
+    if (done->last)
+        p->live = false;
+    if (done->choice < g->params.submit.n) {
+        struct choice *c = &p->choices[done->choice];
+        c->over_in_engine = true;
+        if (done->choice == 0)
+            p->n_cached = done->n_cached;
+        if (c->finish == CHOICE_RUNS && done->finish >= WIRE_FINISH_CANCELLED) {
+            snprintf(err.text, sizeof err.text, "%.*s", (int)done->n_message,
+                     done->n_message > 0 ? done->message : "");
+            if (done->finish == WIRE_FINISH_CANCELLED)
+                fail_with(g, QUIRE_IO, "the engine cancelled the request");
+            else
+                fail_with(g, QUIRE_INTERNAL, err.text[0] ? err.text : "the engine failed");
+            return;
+        }
+        if (c->finish == CHOICE_RUNS) {
+            bool stopped = done->finish == WIRE_FINISH_STOP;
+            c->finish = stopped ? CHOICE_STOP : CHOICE_LENGTH;
+            status = conclude(g, p, c, &err);
+        }
+    }
+    if (status != QUIRE_OK)
+        fail_with(g, status, err.text);
+    else if (done->last)
+        prompt_over(g);
+}
+
+/* ---- the stream's beginning ------------------------------------------------------------------- */
+
+static void on_ping(evutil_socket_t fd, short what, void *context)
+{
+    struct generation *g = context;
+    uint64_t now = metrics_now_us(), silent_ms = (now - g->last_write_us) / 1000;
+    uint64_t wait_ms = g->front->ping_ms;
+    (void)fd;
+    (void)what;
+    if (silent_ms >= wait_ms) {
+        /* A comment: an event without data would end the stream in some clients. */
+        http_stream_write(g->x, ": ping\n\n", 8);
+        g->last_write_us = now;
+    } else {
+        wait_ms -= silent_ms;
+    }
+    struct timeval tv = {.tv_sec = (time_t)(wait_ms / 1000),
+                         .tv_usec = (suseconds_t)(wait_ms % 1000 * 1000)};
+    event_add(g->ping, &tv);
+}
+
+static void begin_stream(struct generation *g)
+{
+    http_add_header(g->x, "Cache-Control", "no-cache");
+    http_add_header(g->x, "X-Accel-Buffering", "no");
+    http_stream_begin(g->x, 200, "text/event-stream");
+    g->begun = true;
+    /* The first events of all choices, in the order of their indices; completions that show their prompt's
+     * logprobs first have to wait for them. */
+    bool waits = g->params.echo && g->params.submit.n_logprobs >= 0;
+    for (size_t i = 0; i < g->n_prompts && !waits; i++)
+        for (uint32_t j = 0; j < g->params.submit.n; j++)
+            reply_open(g, &g->prompts[i], &g->prompts[i].choices[j]);
+    http_stream_write(g->x, g->early.data, g->early.n);
+    json_out_free(&g->early);
+    g->ping = event_new(g->front->base, -1, 0, on_ping, g);
+    g->last_write_us = metrics_now_us();
+    if (g->ping)
+        on_ping(-1, 0, g);
+}
+
+static void on_accepted(void *context)
+{
+    struct gen_prompt *p = context;
+    struct generation *g = p->g;
+    if (p->accepted)
+        return;
+    p->accepted = true;
+    g->front->metrics.n_prompt_tokens += p->item.n_ids;
+    histogram_observe(&g->front->metrics.prompt_tokens, (double)p->item.n_ids);
+    /* The status is not known before every prompt was taken. */
+    if (++g->n_accepted == g->n_prompts && g->params.stream)
+        begin_stream(g);
+}
+
+static void on_refused(void *context, const struct wire_refuse *refuse)
+{
+    struct gen_prompt *p = context;
+    struct generation *g = p->g;
+    struct api_error e;
+    char param[64];
+    p->live = false;
+    snprintf(e.why.text, sizeof e.why.text, "%.*s", (int)refuse->n_message,
+             refuse->n_message > 0 ? refuse->message : "");
+    /* "min_tokens: ..." names the parameter. */
+    size_t n = strspn(e.why.text, "abcdefghijklmnopqrstuvwxyz_");
+    bool named = n > 0 && n < sizeof param && e.why.text[n] == ':';
+    snprintf(param, sizeof param, "%.*s", named ? (int)n : 0, e.why.text);
+    int status = refuse->status == QUIRE_OK ? QUIRE_INTERNAL : (int)refuse->status;
+    api_fail_status(&e, status, named ? param : NULL);
+    if (status == QUIRE_EXHAUSTED) {
+        e.param[0] = '\0';
+        e.retry_ms = refuse->retry_after_ms > 0 ? refuse->retry_after_ms : 1000;
+        if (g->front->engine_draining || g->front->draining) {
+            e.status = 503;
+            e.code = "server_draining";
+        }
+    }
+    fail(g, &e);
+}
+
+static void on_lost(void *context, const char *why)
+{
+    struct gen_prompt *p = context;
+    p->live = false;
+    fail_with(p->g, QUIRE_IO, why);
+}
+
+static const struct engine_client_request_events events = {
+    .on_accepted = on_accepted,
+    .on_refused = on_refused,
+    .on_token = on_token,
+    .on_prompt_logprob = on_prompt_logprob,
+    .on_done = on_done,
+    .on_lost = on_lost,
+};
+
+/* ---- submitting ------------------------------------------------------------------------------- */
+
+/* Cuts the prompt where that is asked for and sets p->max_tokens. */
+static bool fit(const struct generation *g, struct gen_prompt *p, struct api_error *e)
+{
+    const struct params *params = &g->params;
+    const char *name = g->chat ? "messages" : "prompt";
+    uint64_t context = g->front->max_model_len;
+    if (params->truncate != 0) {
+        size_t keep = params->truncate < 0 ? (size_t)context : (size_t)params->truncate;
+        if (p->item.n_ids > keep) {
+            memmove(p->item.ids, p->item.ids + p->item.n_ids - keep, keep * sizeof *p->item.ids);
+            p->item.n_ids = keep;
+        }
+    }
+    if (p->item.n_ids == 0)
+        return api_bad(e, name, "is empty");
+    bool only_prompt = params->has_max_tokens && params->max_tokens == 0;
+    if (p->item.n_ids + !only_prompt > context)
+        return api_fail(e, 400, name, "context_length_exceeded",
+                        "%s: this model's context is %llu tokens, the prompt has %zu and leaves no "
+                        "room for an answer", name, (unsigned long long)context, p->item.n_ids);
+    uint64_t rest = context - p->item.n_ids;
+    if (params->has_max_tokens && params->max_tokens > rest)
+        return api_fail(e, 400, params->max_tokens_name, "context_length_exceeded",
+                        "%s: %u is too large: this model's context is %llu tokens and the prompt has "
+                        "%zu", params->max_tokens_name, params->max_tokens,
+                        (unsigned long long)context, p->item.n_ids);
+    if (params->has_max_tokens)
+        p->max_tokens = params->max_tokens;
+    else
+        p->max_tokens = g->chat || rest < params->max_tokens ? (uint32_t)rest : params->max_tokens;
+    if (params->submit.min_tokens > p->max_tokens)
+        return api_bad(e, "min_tokens", "%u is more than the %u tokens there may be",
+                       params->submit.min_tokens, p->max_tokens);
+    return true;
+}
+
+static bool wants_prompt_logprobs(const struct params *params)
+{
+    return (params->echo && params->submit.n_logprobs >= 0) || params->submit.n_prompt_logprobs >= 0;
+}
+
+/* Choices and what else the prompt's events will need. */
+static int prepare(struct generation *g, struct gen_prompt *p, struct quire_error *err)
+{
+    uint32_t n = g->params.submit.n, first = (uint32_t)(p - g->prompts) * n;
+    p->g = g;
+    p->choices = calloc(n, sizeof *p->choices);
+    if (!p->choices)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < n; i++) {
+        int status = choice_open(&p->choices[i], first + i, &g->rules, p->item.ids, p->item.n_ids, err);
+        if (status != QUIRE_OK)
+            return status;
+        if (g->params.echo)
+            p->choices[i].n_chars = utf8_count(p->item.text, p->item.n_text);
+    }
+    if (!wants_prompt_logprobs(&g->params))
+        return QUIRE_OK;
+    int status = quire_detok_open(g->rules.text, NULL, 0, g->params.skip_special, &p->detok, err);
+    if (status == QUIRE_OK)
+        reply_prompt_logprob(g, p, NULL);
+    return status;
+}
+
+static int submit(struct generation *g, struct gen_prompt *p, struct quire_error *err)
+{
+    struct wire_submit s = g->params.submit;
+    s.prompt = p->item.ids;
+    s.n_prompt = (uint32_t)p->item.n_ids;
+    s.max_tokens = p->max_tokens;
+    s.tenant = g->tenant;
+    if (g->params.echo && s.n_logprobs > s.n_prompt_logprobs)
+        s.n_prompt_logprobs = s.n_logprobs;
+    int status = engine_client_submit(g->front->engine, &s, &events, p, &p->engine_id, err);
+    if (status == QUIRE_OK)
+        p->live = true;
+    if (!g->params.return_token_ids) {
+        free(p->item.ids);
+        p->item.ids = NULL;
+    }
+    return status;
+}
+
+/* Nothing is to be computed: the prompt is echoed, that is all. */
+static void echo_only(struct generation *g)
+{
+    struct quire_error err;
+    g->n_accepted = g->n_prompts;
+    if (g->params.stream)
+        begin_stream(g);
+    for (size_t i = 0; i < g->n_prompts; i++) {
+        for (uint32_t j = 0; j < g->params.submit.n; j++) {
+            struct choice *c = &g->prompts[i].choices[j];
+            c->finish = CHOICE_LENGTH;
+            int status = conclude(g, &g->prompts[i], c, &err);
+            if (status != QUIRE_OK) {
+                fail_with(g, status, err.text);
+                return;
+            }
+        }
+    }
+    complete(g);
+}
+
+/* The text work is done. */
+static void on_text(void *owner, struct prompt_job *job)
+{
+    struct generation *g = owner;
+    struct api_error e;
+    g->job = NULL;
+    g->prompts = calloc(job->n_items, sizeof *g->prompts);
+    if (job->status != QUIRE_OK || !g->prompts) {
+        e.why = job->err;
+        if (job->status == QUIRE_OK)
+            job->status = quire_fail(&e.why, QUIRE_NO_MEMORY, "out of memory");
+        api_fail_status(&e, job->status, g->chat ? "messages" : "prompt");
+        prompt_job_free(job);
+        fail(g, &e);
+        return;
+    }
+    g->n_prompts = g->n_open = job->n_items;
+    for (size_t i = 0; i < job->n_items; i++) {
+        g->prompts[i].item = job->items[i];
+        job->items[i] = (struct prompt_item){0};
+    }
+    prompt_job_free(job);
+
+    /* A server that drains still finishes what it has taken. */
+    bool ok = true;
+    int status = QUIRE_OK;
+    for (size_t i = 0; i < g->n_prompts && ok; i++) {
+        ok = fit(g, &g->prompts[i], &e);
+        if (ok && (status = prepare(g, &g->prompts[i], &e.why)) != QUIRE_OK)
+            ok = api_fail_status(&e, status, NULL);
+    }
+    if (ok && g->prompts[0].max_tokens == 0 && !wants_prompt_logprobs(&g->params)) {
+        echo_only(g);
+        return;
+    }
+    for (size_t i = 0; i < g->n_prompts && ok; i++)
+        if ((status = submit(g, &g->prompts[i], &e.why)) != QUIRE_OK)
+            ok = api_fail_status(&e, status, NULL);
+    if (!ok)
+        fail(g, &e);
+}
+
+/* ---- beginning -------------------------------------------------------------------------------- */
+
+static bool begin(struct generation *g, json_t *body, struct api_error *e)
+{
+    struct front *f = g->front;
+    const struct params_model model = {f->vocab_size, f->max_model_len, &f->sampling};
+    if (!params_read(&g->params, body, g->chat, &model, e))
+        return false;
+    const char *name = front_model_name(f, g->params.model, e);
+    if (!name)
+        return false;
+    snprintf(g->id, sizeof g->id, "%s-%s", g->chat ? "chatcmpl" : "cmpl",
+             g->params.request_id ? g->params.request_id : http_request_id(g->x));
+    g->tenant = front_tenant(f, g->x, g->params.cache_salt);
+    g->rules = (struct choice_rules){f->text, &g->params, f->eos, f->n_eos};
+    g->job = g->chat ? chat_job(f, body, e) : completions_job(f, body, e);
+    if (!g->job)
+        return false;
+    bool ok = reply_begin(g, name);
+    if (!ok)
+        api_fail(e, 503, NULL, "out_of_memory", "out of memory");
+    else if (g->job->n_items * g->params.submit.n > MAX_TOTAL_CHOICES)
+        ok = api_bad(e, "prompt", "more than %d choices in one request", MAX_TOTAL_CHOICES);
+    if (!ok) {
+        prompt_job_free(g->job);
+        g->job = NULL;
+        return false;
+    }
+    /* What was borrowed from the body goes with it. */
+    g->params.model = g->params.request_id = g->params.cache_salt = NULL;
+    g->job->finished = on_text;
+    g->job->owner = g;
+    g->job->add_special = g->params.add_special;
+    g->job->skip_special = g->params.skip_special;
+    g->job->want_text = g->params.echo;
+    return true;
+}
+
+void generation_start(struct front *f, struct http_exchange *x, bool chat)
+{
+    struct api_error e;
+    json_t *body = NULL;
+    struct generation *g = calloc(1, sizeof *g);
+    if (!g) {
+        api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
+        api_error_reply(x, &e);
+        return;
+    }
+    g->front = f;
+    g->x = x;
+    g->chat = chat;
+    g->arrived_us = metrics_now_us();
+    TAILQ_INSERT_TAIL(&f->generations, g, link);
+    bool ok = front_can_serve(f, &e) && front_read_json(x, &body, &e) && begin(g, body, &e);
+    json_decref(body);
+    if (!ok) {
+        fail(g, &e);
+        return;
+    }
+    http_drop_body(x);
+    http_on_gone(x, on_gone, g);
+    text_pool_submit(f->pool, &g->job->job);
+}
+
+void generations_end(struct front *f, const char *why)
+{
+    struct generation *g;
+    while ((g = TAILQ_FIRST(&f->generations)))
+        fail_with(g, QUIRE_IO, why);
+}

@@ -1,0 +1,512 @@
+#include "server/front/http_internal.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* After a reply that leaves input unread, the connection is read and forgotten for so long: closing it at once
+ * would reset it and take the reply from the client's hands. */
+#define LINGER_MS 2000
+#define LINGER_BYTES (64u << 20)
+#define BODY_BYTES_PER_MS 16
+#define ACCEPT_PAUSE_MS 100
+
+static void process_input(struct connection *c);
+
+/* ---- timers ---------------------------------------------------------------------------------- */
+
+static void set_timer(struct connection *c, uint64_t ms, bool deadline)
+{
+    struct timeval tv = {.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+    c->deadline = deadline;
+    event_add(c->timer, &tv);
+}
+
+void http_connection_later(struct connection *c)
+{
+    set_timer(c, 0, false);
+}
+
+static void set_read_deadline(struct connection *c)
+{
+    const struct http_limits *l = &c->server->limits;
+    if (http_parser_is_idle(&c->parser))
+        set_timer(c, l->idle_timeout_ms, true);
+    else
+        set_timer(c, l->head_timeout_ms, true);
+}
+
+/* ---- connections ----------------------------------------------------------------------------- */
+
+static void check_idle(struct http_server *s)
+{
+    if (s->draining && s->on_idle && s->n_connections == 0)
+        event_active(s->idle, EV_TIMEOUT, 0);
+}
+
+/* Connections' bodies are counted together, so that they can be bounded together. */
+static void count_body(struct connection *c, size_t before)
+{
+    c->server->n_body_bytes += c->parser.body_capacity - before;
+}
+
+void http_connection_drop_body(struct connection *c)
+{
+    size_t before = c->parser.body_capacity;
+    http_parser_drop_body(&c->parser);
+    count_body(c, before);
+}
+
+void http_connection_reset_parser(struct connection *c)
+{
+    size_t before = c->parser.body_capacity;
+    http_parser_reset(&c->parser);
+    count_body(c, before);
+}
+
+static void free_connection(struct connection *c)
+{
+    struct http_server *s = c->server;
+    http_connection_reset_parser(c);
+    TAILQ_REMOVE(&s->connections, c, link);
+    s->n_connections--;
+    if (c->x.extra)
+        evbuffer_free(c->x.extra);
+    event_free(c->timer);
+    bufferevent_free(c->bev);
+    free(c);
+    if (s->full && s->n_connections < s->limits.max_connections && s->listener) {
+        s->full = false;
+        evconnlistener_enable(s->listener);
+    }
+    check_idle(s);
+}
+
+/* The client is gone: whoever works for it hears it. */
+static void drop_connection(struct connection *c)
+{
+    struct http_exchange x = c->x;
+    c->x.live = false;
+    if (x.live && x.on_gone)
+        x.on_gone(x.context);
+    free_connection(c);
+}
+
+static void begin_closing(struct connection *c)
+{
+    if (!c->unread || c->eof) {
+        free_connection(c);
+        return;
+    }
+    c->phase = LINGERING;
+    shutdown(bufferevent_getfd(c->bev), SHUT_WR);
+    set_timer(c, LINGER_MS, true);
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+/* The reply to what is no request; it is the connection's last. */
+static void refuse(struct connection *c, int status, const char *reason)
+{
+    event_del(c->timer);
+    http_begin_exchange(c);
+    c->unread = true;
+    c->phase = WORKING;
+    c->inside = true;
+    c->server->handler.on_bad(c->server->context, &c->x, status, reason);
+    c->inside = false;
+}
+
+static void on_head(struct connection *c)
+{
+    struct http_server *s = c->server;
+    http_begin_exchange(c);
+    /* Until the body has been read, a reply leaves it unread. */
+    c->unread = c->parser.has_body;
+    c->inside = true;
+    s->handler.on_head(s->context, &c->x);
+    c->inside = false;
+    if (!c->x.live)
+        return;
+    c->unread = false;
+    if (!c->parser.has_body)
+        return;
+    if (s->n_body_bytes > s->limits.max_all_bodies_bytes) {
+        refuse(c, 503, "the server is holding too many large requests");
+        return;
+    }
+    if (c->parser.expect_continue && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0)
+        evbuffer_add_printf(bufferevent_get_output(c->bev), "HTTP/1.1 100 Continue\r\n\r\n");
+    uint64_t n_bytes = c->parser.chunked ? s->limits.max_body_bytes : c->parser.content_length;
+    set_timer(c, s->limits.body_timeout_ms + n_bytes / BODY_BYTES_PER_MS, true);
+}
+
+static void on_request(struct connection *c)
+{
+    struct http_server *s = c->server;
+    event_del(c->timer);
+    c->phase = WORKING;
+    c->inside = true;
+    s->handler.on_request(s->context, &c->x);
+    c->inside = false;
+}
+
+/* Feeds what has arrived. True: the parser wants to be fed again. */
+static bool feed(struct connection *c)
+{
+    struct evbuffer *in = bufferevent_get_input(c->bev);
+    bool was_idle = http_parser_is_idle(&c->parser);
+    size_t n = evbuffer_get_contiguous_space(in), used = 0, before = c->parser.body_capacity;
+    const uint8_t *data = n > 0 ? evbuffer_pullup(in, (ev_ssize_t)n) : NULL;
+    enum http_parsed got = http_parser_feed(&c->parser, data, data ? n : 0, &used);
+    count_body(c, before);
+    evbuffer_drain(in, used);
+    switch (got) {
+    case HTTP_MORE:
+        if (was_idle && !http_parser_is_idle(&c->parser))
+            set_read_deadline(c);
+        return used > 0 && evbuffer_get_length(in) > 0;
+    case HTTP_HEAD:
+        on_head(c);
+        return c->phase == READING && c->x.live;
+    case HTTP_DONE:
+        on_request(c);
+        return false;
+    case HTTP_BAD:
+        refuse(c, c->parser.bad_status, c->parser.bad_reason);
+        return false;
+    }
+    return false;
+}
+
+/* Reads requests until one is in progress. The connection may be freed. */
+static void process_input(struct connection *c)
+{
+    struct evbuffer *in = bufferevent_get_input(c->bev), *out = bufferevent_get_output(c->bev);
+    while (c->phase == READING) {
+        if (evbuffer_get_length(out) > c->server->limits.max_pending_bytes) {
+            c->stalled = true;
+            return;
+        }
+        bool again = feed(c);
+        if (!again)
+            break;
+    }
+    if (c->phase == WORKING && c->eof) {
+        drop_connection(c);
+    } else if (c->phase == READING && !c->x.live) {
+        if (evbuffer_get_length(in) > 0 && http_parser_is_idle(&c->parser)) {
+            http_connection_later(c);
+        } else if (c->eof || (c->server->draining && http_parser_is_idle(&c->parser))) {
+            /* Nothing more comes; replies to what came are still to be taken. */
+            c->phase = FLUSHING;
+            http_connection_later(c);
+        } else if (http_parser_is_idle(&c->parser)) {
+            set_read_deadline(c);
+        }
+    } else if (c->phase == READING && c->eof) {
+        free_connection(c); /* in the middle of a request */
+    } else if (c->phase == FLUSHING && evbuffer_get_length(out) == 0) {
+        begin_closing(c);
+    }
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static void on_readable(struct bufferevent *bev, void *context)
+{
+    struct connection *c = context;
+    struct evbuffer *in = bufferevent_get_input(bev);
+    const struct http_limits *l = &c->server->limits;
+    size_t n = evbuffer_get_length(in);
+    switch (c->phase) {
+    case READING:
+        if (!c->stalled)
+            process_input(c);
+        else if (n > l->max_head_bytes + l->max_body_bytes)
+            drop_connection(c);
+        break;
+    case WORKING:
+        /* The next requests wait; more of them than one request may be large is no client of ours. */
+        if (n > l->max_head_bytes + l->max_body_bytes)
+            drop_connection(c);
+        break;
+    case FLUSHING:
+    case LINGERING:
+        c->n_lingered += n;
+        evbuffer_drain(in, n);
+        if (c->n_lingered > LINGER_BYTES)
+            free_connection(c);
+        break;
+    }
+}
+
+static void on_written(struct bufferevent *bev, void *context)
+{
+    struct connection *c = context;
+    (void)bev;
+    if (c->phase == FLUSHING) {
+        begin_closing(c);
+    } else if (c->stalled) {
+        c->stalled = false;
+        process_input(c);
+    }
+}
+
+static void on_event(struct bufferevent *bev, short what, void *context)
+{
+    struct connection *c = context;
+    if (!(what & BEV_EVENT_EOF) || c->phase == WORKING || c->phase == LINGERING) {
+        drop_connection(c);
+        return;
+    }
+    c->eof = true;
+    if (c->phase == READING && !c->stalled)
+        process_input(c);
+    else if (c->phase == FLUSHING && evbuffer_get_length(bufferevent_get_output(bev)) == 0)
+        free_connection(c);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *context)
+{
+    struct connection *c = context;
+    (void)fd;
+    (void)what;
+    bool deadline = c->deadline;
+    c->deadline = false;
+    if (c->doomed) {
+        drop_connection(c);
+    } else if (c->phase == LINGERING) {
+        free_connection(c);
+    } else if (c->phase == FLUSHING) {
+        if (evbuffer_get_length(bufferevent_get_output(c->bev)) == 0)
+            begin_closing(c);
+    } else if (c->phase == READING && !deadline) {
+        process_input(c);
+    } else if (c->phase == READING && http_parser_is_idle(&c->parser)) {
+        free_connection(c);
+    } else if (c->phase == READING) {
+        refuse(c, 408, "the request did not arrive in time");
+    }
+}
+
+/* ---- the server ------------------------------------------------------------------------------ */
+
+static bool add_connection(struct http_server *s, evutil_socket_t fd)
+{
+    struct connection *c = calloc(1, sizeof *c);
+    if (!c)
+        return false;
+    c->server = s;
+    c->x.connection = c;
+    c->bev = bufferevent_socket_new(s->base, fd, BEV_OPT_CLOSE_ON_FREE);
+    c->timer = event_new(s->base, -1, 0, on_timer, c);
+    if (!c->bev || !c->timer) {
+        if (c->bev)
+            bufferevent_free(c->bev);
+        else
+            evutil_closesocket(fd);
+        if (c->timer)
+            event_free(c->timer);
+        free(c);
+        return true;
+    }
+    int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    http_parser_init(&c->parser, s->limits.max_head_bytes, s->limits.max_body_bytes);
+    struct timeval write_timeout = {.tv_sec = (time_t)(s->limits.write_timeout_ms / 1000),
+                                    .tv_usec = (suseconds_t)(s->limits.write_timeout_ms % 1000 * 1000)};
+    bufferevent_set_timeouts(c->bev, NULL, &write_timeout);
+    bufferevent_setcb(c->bev, on_readable, on_written, on_event, c);
+    TAILQ_INSERT_TAIL(&s->connections, c, link);
+    s->n_connections++;
+    bufferevent_enable(c->bev, EV_READ | EV_WRITE);
+    set_read_deadline(c);
+    return true;
+}
+
+/* Room for the next connection: the oldest that only waits for its next request gives way. */
+static void make_room(struct http_server *s)
+{
+    struct connection *c, *newest = TAILQ_LAST(&s->connections, connection_list);
+    TAILQ_FOREACH(c, &s->connections, link) {
+        if (c != newest && c->phase == READING && !c->x.live && http_parser_is_idle(&c->parser) &&
+            evbuffer_get_length(bufferevent_get_output(c->bev)) == 0 &&
+            evbuffer_get_length(bufferevent_get_input(c->bev)) == 0) {
+            free_connection(c);
+            return;
+        }
+    }
+}
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from,
+                      int n_from, void *context)
+{
+    struct http_server *s = context;
+    (void)from;
+    (void)n_from;
+    if (!add_connection(s, fd)) {
+        evutil_closesocket(fd);
+        return;
+    }
+    if (s->n_connections >= s->limits.max_connections)
+        make_room(s);
+    if (s->n_connections >= s->limits.max_connections) {
+        s->full = true;
+        evconnlistener_disable(listener);
+    }
+}
+
+static void on_accept_error(struct evconnlistener *listener, void *context)
+{
+    struct http_server *s = context;
+    quire_log(QUIRE_LOG_WARN, "server", "a connection could not be accepted: %s", strerror(errno));
+    struct timeval tv = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
+    evconnlistener_disable(listener);
+    event_add(s->resume, &tv);
+}
+
+static void on_resume(evutil_socket_t fd, short what, void *context)
+{
+    struct http_server *s = context;
+    (void)fd;
+    (void)what;
+    if (s->listener && !s->full)
+        evconnlistener_enable(s->listener);
+}
+
+static void on_idle_event(evutil_socket_t fd, short what, void *context)
+{
+    struct http_server *s = context;
+    (void)fd;
+    (void)what;
+    void (*on_idle)(void *) = s->on_idle;
+    s->on_idle = NULL;
+    if (on_idle)
+        on_idle(s->idle_context);
+}
+
+static int listen_on(struct http_server *s, const char *host, uint16_t port, int backlog,
+                     struct quire_error *err)
+{
+    char service[8];
+    struct addrinfo hints = {.ai_family = host ? AF_UNSPEC : AF_INET,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    snprintf(service, sizeof service, "%u", port);
+    int failed = getaddrinfo(host, service, &hints, &found);
+    if (failed)
+        return quire_fail(err, QUIRE_IO, "--host %s: %s", host ? host : "", gai_strerror(failed));
+    for (const struct addrinfo *a = found; a && !s->listener; a = a->ai_next)
+        s->listener = evconnlistener_new_bind(
+            s->base, on_accept, s,
+            LEV_OPT_CLOSE_ON_FREE | LEV_OPT_REUSEABLE | LEV_OPT_CLOSE_ON_EXEC, backlog, a->ai_addr,
+            (int)a->ai_addrlen);
+    int why = errno;
+    freeaddrinfo(found);
+    if (!s->listener)
+        return quire_fail(err, QUIRE_IO, "cannot listen on %s port %u: %s",
+                          host ? host : "every address", port, strerror(why));
+    evconnlistener_set_error_cb(s->listener, on_accept_error);
+
+    struct sockaddr_storage address;
+    socklen_t n = sizeof address;
+    if (getsockname(evconnlistener_get_fd(s->listener), (struct sockaddr *)&address, &n) == 0) {
+        if (address.ss_family == AF_INET6)
+            s->port = ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
+        else
+            s->port = ntohs(((struct sockaddr_in *)&address)->sin_port);
+    }
+    return QUIRE_OK;
+}
+
+int http_server_open(struct event_base *base, const char *host, uint16_t port, int backlog,
+                     const struct http_limits *limits, const struct http_handler *handler,
+                     void *context, struct http_server **out, struct quire_error *err)
+{
+    *out = NULL;
+    struct http_server *s = calloc(1, sizeof *s);
+    if (!s)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    s->base = base;
+    s->limits = *limits;
+    s->handler = *handler;
+    s->context = context;
+    TAILQ_INIT(&s->connections);
+    s->resume = event_new(base, -1, 0, on_resume, s);
+    s->idle = event_new(base, -1, 0, on_idle_event, s);
+    int status = s->resume && s->idle
+                     ? listen_on(s, host, port, backlog, err)
+                     : (int)quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    if (status != QUIRE_OK) {
+        http_server_close(s);
+        return status;
+    }
+    /* Descriptors are for more than connections: the engine, the poll, what the libraries open. */
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY &&
+        files.rlim_cur > 64 && s->limits.max_connections > files.rlim_cur - 32)
+        s->limits.max_connections = (uint32_t)(files.rlim_cur - 32);
+    *out = s;
+    return QUIRE_OK;
+}
+
+void http_server_close(struct http_server *s)
+{
+    if (!s)
+        return;
+    s->on_idle = NULL;
+    if (s->listener)
+        evconnlistener_free(s->listener);
+    s->listener = NULL;
+    struct connection *c;
+    while ((c = TAILQ_FIRST(&s->connections)))
+        drop_connection(c);
+    if (s->resume)
+        event_free(s->resume);
+    if (s->idle)
+        event_free(s->idle);
+    free(s);
+}
+
+uint16_t http_server_port(const struct http_server *s)
+{
+    return s->port;
+}
+
+uint32_t http_server_n_connections(const struct http_server *s)
+{
+    return s->n_connections;
+}
+
+void http_server_drain(struct http_server *s)
+{
+    s->draining = true;
+    if (s->listener)
+        evconnlistener_free(s->listener);
+    s->listener = NULL;
+    struct connection *c;
+    /* What is between requests goes at the next turn of the loop, where nobody holds it. */
+    TAILQ_FOREACH(c, &s->connections, link)
+        if (c->phase == READING && http_parser_is_idle(&c->parser))
+            http_connection_later(c);
+    check_idle(s);
+}
+
+void http_server_on_idle(struct http_server *s, void (*on_idle)(void *context), void *context)
+{
+    s->on_idle = on_idle;
+    s->idle_context = context;
+    check_idle(s);
+}

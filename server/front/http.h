@@ -1,0 +1,97 @@
+/* An HTTP/1.1 server on a libevent loop: connections, deadlines, replies, streams.
+ *
+ * Everything happens on the loop's thread. A connection has one exchange (request and reply) at a time; pipelined
+ * requests wait. The server keeps reading while an exchange is in progress, so that a
+ * client that closes its connection, or its half of it, is noticed at once, whatever the exchange
+ * is waiting for. A client that reads slower than it is written to is cut off.
+ *
+ * This stands on bufferevents and not on evhttp, because evhttp (2.1.12) answers what it cannot parse, or finds too large,
+ * itself and in HTML, buffers without bound what arrives during a reply, lets its read timeout
+ * end long replies, and calls exit() in a state it does not expect.
+ */
+#ifndef QUIRE_FRONT_HTTP_H
+#define QUIRE_FRONT_HTTP_H
+
+#include "base/status.h"
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct http_server;
+/* One request and its reply. Valid from on_head until on_head or on_request has replied to it, the
+ * reply was ended, or on_gone was called. */
+struct http_exchange;
+
+struct http_limits {
+    size_t max_head_bytes;
+    size_t max_body_bytes;
+    size_t max_all_bodies_bytes; /* of all connections together */
+    size_t max_pending_bytes;    /* written to a stream but not taken by the client */
+    uint32_t max_connections;
+    uint32_t head_timeout_ms;    /* from a request's first byte to the end of its headers */
+    uint32_t body_timeout_ms;    /* for the body, besides what 16 KiB/s would need */
+    uint32_t idle_timeout_ms;    /* between requests */
+    uint32_t write_timeout_ms;   /* without the client taking a byte */
+};
+
+struct http_handler {
+    /* The headers are there, the body is not. May reply (and so refuse the body); else on_request follows. */
+    void (*on_head)(void *context, struct http_exchange *x);
+    /* The whole request is there. Replies now or later. */
+    void (*on_request)(void *context, struct http_exchange *x);
+    /* What to say about a request that is not HTTP, or too large, or too slow: fills in a JSON body. */
+    void (*on_bad)(void *context, struct http_exchange *x, int status, const char *reason);
+};
+
+/* host: name or address; NULL = every IPv4 address. port 0 = any. handler is copied. */
+int http_server_open(struct event_base *base, const char *host, uint16_t port, int backlog,
+                     const struct http_limits *limits, const struct http_handler *handler,
+                     void *context, struct http_server **out, struct quire_error *err);
+/* Calls on_gone for what is in progress. Not from inside a callback of the server. */
+void http_server_close(struct http_server *s);
+
+uint16_t http_server_port(const struct http_server *s);
+uint32_t http_server_n_connections(const struct http_server *s);
+/* No new connections; connections between requests are closed, the others after their reply. */
+void http_server_drain(struct http_server *s);
+/* Called once, from the loop, when the server drains and its last connection is gone (also when none was left). */
+void http_server_on_idle(struct http_server *s, void (*on_idle)(void *context), void *context);
+
+/* ---- the request ---- */
+
+const char *http_method(const struct http_exchange *x);
+const char *http_path(const struct http_exchange *x);                     /* not decoded, no query */
+const char *http_header(const struct http_exchange *x, const char *name); /* NULL: absent */
+const char *http_body(const struct http_exchange *x, size_t *n_bytes);    /* not NUL-terminated */
+/* The client's x-request-id where it is a sane one, else one of ours; sent with every reply. */
+const char *http_request_id(const struct http_exchange *x);
+
+/* ---- the reply ---- */
+
+/* on_gone is called at most once, from the loop and never from inside a call below: the client went away or
+ * was cut off before the reply was ended. x is no more after it. */
+void http_on_gone(struct http_exchange *x, void (*on_gone)(void *context), void *context);
+
+/* Adds a header to the reply. name and value are copied. */
+void http_add_header(struct http_exchange *x, const char *name, const char *value);
+/* The connection closes after this reply. */
+void http_close_after(struct http_exchange *x);
+
+/* A whole reply; ends the exchange. content_type NULL: no body. */
+void http_reply(struct http_exchange *x, int status, const char *content_type, const void *body,
+                size_t n_bytes);
+
+/* A reply in pieces: headers at once, one write per event. Writes to a client that is too far behind are dropped, and
+ * on_gone follows. */
+void http_stream_begin(struct http_exchange *x, int status, const char *content_type);
+void http_stream_write(struct http_exchange *x, const void *bytes, size_t n_bytes);
+void http_stream_end(struct http_exchange *x);
+
+/* Gives the connection up in the middle of a reply; on_gone follows. */
+void http_cut_off(struct http_exchange *x);
+/* Frees the request's body, which nobody needs any more. */
+void http_drop_body(struct http_exchange *x);
+
+#endif

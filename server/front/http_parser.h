@@ -1,0 +1,70 @@
+/* HTTP/1.0 and 1.1 requests out of a stream of bytes: pure, no I/O.
+ *
+ * Strict where leniency has been a hole elsewhere: lines end in CRLF, no folded headers, no two different
+ * Content-Lengths, none beside Transfer-Encoding, "chunked" is the only coding. Everything is
+ * bounded. Every refusal has a 4xx status and a sentence for the client. One thread at a time.
+ */
+#ifndef QUIRE_FRONT_HTTP_PARSER_H
+#define QUIRE_FRONT_HTTP_PARSER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HTTP_MAX_HEADERS 100
+
+enum http_parsed {
+    HTTP_MORE, /* all bytes were used, the request is not complete */
+    HTTP_HEAD, /* once per request: method, path and headers are there; feed again, also with 0 bytes */
+    HTTP_DONE, /* the request is complete; bytes that were not used belong to the next one */
+    HTTP_BAD,  /* bad_status and bad_reason say why; nothing more can be read from this stream */
+};
+
+struct http_header {
+    const char *name, *value;
+};
+
+struct http_parser {
+    /* Set by http_parser_init. */
+    size_t max_head_bytes, max_body_bytes;
+
+    /* Valid from HTTP_HEAD on until http_parser_reset. */
+    const char *method, *path; /* path: as sent, without query */
+    struct http_header headers[HTTP_MAX_HEADERS];
+    unsigned n_headers;
+    bool http_1_0, keep_alive, expect_continue, has_body, chunked;
+    uint64_t content_length;
+
+    /* Valid at HTTP_DONE; not NUL-terminated. */
+    char *body;
+    size_t n_body;
+
+    int bad_status;
+    const char *bad_reason; /* static */
+
+    /* Inside. */
+    int state;
+    char *head;
+    size_t n_head, head_capacity, line_start, body_capacity;
+    uint64_t left;         /* of the body or chunk */
+    unsigned n_line;       /* characters of the chunk-size or trailer line */
+    size_t n_trailer;
+    bool in_extension, after_cr;
+};
+
+void http_parser_init(struct http_parser *p, size_t max_head_bytes, size_t max_body_bytes);
+/* Frees what belongs to the request; ready for the next one. */
+void http_parser_reset(struct http_parser *p);
+
+/* *used: how many of the n bytes were taken. */
+enum http_parsed http_parser_feed(struct http_parser *p, const uint8_t *data, size_t n,
+                                  size_t *used);
+/* After HTTP_DONE: frees the body only. */
+void http_parser_drop_body(struct http_parser *p);
+/* Nothing of a request has been seen yet. */
+bool http_parser_is_idle(const struct http_parser *p);
+
+/* The value of a header by its name in any case; NULL: there is none. */
+const char *http_parser_header(const struct http_parser *p, const char *name);
+
+#endif

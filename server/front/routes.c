@@ -1,0 +1,183 @@
+#include "server/front/front_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct route {
+    const char *path;
+    bool post; /* else GET, and HEAD as GET without its body */
+    void (*start)(struct front *f, struct http_exchange *x);
+};
+
+static void reply_json(struct http_exchange *x, int status, struct json_out *o)
+{
+    http_reply(x, o->failed ? 503 : status, "application/json", o->data, o->failed ? 0 : o->n);
+    json_out_free(o);
+}
+
+/* ---- small routes ------------------------------------------------------------------------------ */
+
+static void put_model(struct json_out *o, const struct front *f, const char *name)
+{
+    json_out_raw(o, "{\"id\":");
+    json_out_text(o, name);
+    json_out_raw(o, ",\"object\":\"model\",\"created\":");
+    json_out_i64(o, f->created);
+    json_out_raw(o, ",\"owned_by\":\"quire\",\"root\":");
+    json_out_text(o, f->model_root);
+    json_out_raw(o, ",\"parent\":null,\"max_model_len\":");
+    if (f->max_model_len > 0)
+        json_out_u64(o, f->max_model_len);
+    else
+        json_out_raw(o, "null");
+    json_out_raw(o, ",\"permission\":[]}");
+}
+
+static void start_models(struct front *f, struct http_exchange *x)
+{
+    struct json_out o = {0};
+    json_out_raw(&o, "{\"object\":\"list\",\"data\":[");
+    for (size_t i = 0; i < f->n_model_names; i++) {
+        if (i > 0)
+            json_out_raw(&o, ",");
+        put_model(&o, f, f->model_names[i]);
+    }
+    json_out_raw(&o, "]}");
+    reply_json(x, 200, &o);
+}
+
+/* "%2F" is "/"; what is no escape stands for itself. out has room for strlen(text) + 1. */
+static void decode_percent(const char *text, char *out)
+{
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    while (*text) {
+        const char *high = text[0] == '%' && text[1] ? strchr(digits, text[1]) : NULL;
+        const char *low = high && text[2] ? strchr(digits, text[2]) : NULL;
+        char c = low ? (char)((high - digits) % 16 * 16 + (low - digits) % 16) : 0;
+        if (c) {
+            *out++ = c;
+            text += 3;
+        } else {
+            *out++ = *text++;
+        }
+    }
+    *out = '\0';
+}
+
+/* GET /v1/models/{id} */
+static void start_model(struct front *f, struct http_exchange *x)
+{
+    const char *path = http_path(x) + strlen("/v1/models/");
+    struct api_error e;
+    struct json_out o = {0};
+    char *id = malloc(strlen(path) + 1);
+    if (!id) {
+        api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
+        api_error_reply(x, &e);
+        return;
+    }
+    decode_percent(path, id);
+    const char *name = front_model_name(f, id, &e);
+    free(id);
+    if (!name) {
+        api_error_reply(x, &e);
+        return;
+    }
+    put_model(&o, f, name);
+    reply_json(x, 200, &o);
+}
+
+static void start_health(struct front *f, struct http_exchange *x)
+{
+    struct api_error e;
+    if (front_can_serve(f, &e))
+        http_reply(x, 200, "application/json", "{\"status\":\"ok\"}", 15);
+    else
+        api_error_reply(x, &e);
+}
+
+static void start_version(struct front *f, struct http_exchange *x)
+{
+    struct json_out o = {0};
+    json_out_raw(&o, "{\"version\":");
+    json_out_text(&o, f->version);
+    json_out_raw(&o, "}");
+    reply_json(x, 200, &o);
+}
+
+static void start_chat(struct front *f, struct http_exchange *x)
+{
+    generation_start(f, x, true);
+}
+
+static void start_completions(struct front *f, struct http_exchange *x)
+{
+    generation_start(f, x, false);
+}
+
+/* ---- dispatch ---------------------------------------------------------------------------------- */
+
+static const struct route routes[] = {
+    {"/health", false, start_health},
+    {"/metrics", false, scrape_start},
+    {"/version", false, start_version},
+    {"/v1/models", false, start_models},
+    {"/v1/chat/completions", true, start_chat},
+    {"/v1/completions", true, start_completions},
+    {"/tokenize", true, tokenize_start},
+    {"/detokenize", true, detokenize_start},
+};
+static const struct route one_model = {"/v1/models/", false, start_model};
+
+static const struct route *find_route(const char *path)
+{
+    size_t n = strlen(path);
+    /* A redirect would lose a POST's body, so a slash at the end is just not counted. */
+    if (n > 1 && path[n - 1] == '/')
+        n--;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+        if (strlen(routes[i].path) == n && memcmp(routes[i].path, path, n) == 0)
+            return &routes[i];
+    size_t prefix = strlen(one_model.path);
+    return n > prefix && memcmp(path, one_model.path, prefix) == 0 ? &one_model : NULL;
+}
+
+/* Key, route and method are known before the body is read: what is refused for them is refused here. */
+static void on_head(void *context, struct http_exchange *x)
+{
+    struct front *f = context;
+    struct api_error e;
+    const struct route *route = find_route(http_path(x));
+    const char *method = http_method(x);
+    bool known = route && (route->post ? strcmp(method, "POST") == 0
+                                       : strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0);
+    if (!(route && route->start == start_health) && !front_authorized(f, x)) {
+        api_fail(&e, 401, NULL, "invalid_api_key",
+                 "the API key is missing or wrong: send it as \"Authorization: Bearer KEY\"");
+    } else if (!route) {
+        api_fail(&e, 404, NULL, "unknown_url", "there is no route %.10s %.200s", method, http_path(x));
+    } else if (!known) {
+        http_add_header(x, "Allow", route->post ? "POST" : "GET, HEAD");
+        api_fail(&e, 405, NULL, "method_not_allowed", "%.200s does not take %.10s", http_path(x), method);
+    } else {
+        return;
+    }
+    api_error_reply(x, &e);
+}
+
+static void on_request(void *context, struct http_exchange *x)
+{
+    find_route(http_path(x))->start(context, x);
+}
+
+static void on_bad(void *context, struct http_exchange *x, int status, const char *reason)
+{
+    struct api_error e;
+    (void)context;
+    api_fail(&e, status, NULL, status == 413 ? "request_too_large" : "invalid_request", "%s", reason);
+    if (status == 503)
+        e.retry_ms = 1000;
+    api_error_reply(x, &e);
+}
+
+const struct http_handler front_handler = {on_head, on_request, on_bad};

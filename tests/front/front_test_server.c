@@ -1,0 +1,197 @@
+/* The front end over the fake engine: HTTP without a model.
+ *
+ *     front_test_server TOKENIZER_DIRECTORY [--port N] [--mode echo|count] ...
+ *
+ * Prints "listening on http://127.0.0.1:PORT". SIGTERM drains, a second one ends.
+ */
+#include "server/daemon/daemon.h"
+#include "server/front/front.h"
+#include "tests/daemon/fake_engine.h"
+
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+struct server {
+    struct event_base *base;
+    struct front *front;
+    bool drained;
+};
+
+static void on_idle(void *context)
+{
+    struct server *s = context;
+    event_base_loopexit(s->base, NULL);
+}
+
+static void on_signal(evutil_socket_t number, short what, void *context)
+{
+    struct server *s = context;
+    (void)number;
+    (void)what;
+    if (s->drained) {
+        event_base_loopexit(s->base, NULL);
+        return;
+    }
+    s->drained = true;
+    front_drain(s->front, on_idle, s);
+}
+
+static void on_ready(void *context)
+{
+    struct server *s = context;
+    printf("listening on http://127.0.0.1:%u\n", front_port(s->front));
+    fflush(stdout);
+}
+
+static void on_engine_gone(void *context, const char *why)
+{
+    (void)context;
+    fprintf(stderr, "the engine is gone: %s\n", why);
+}
+
+static const struct option names[] = {
+    {"port", required_argument, NULL, 'p'},
+    {"mode", required_argument, NULL, 'o'},
+    {"max-model-len", required_argument, NULL, 'x'},
+    {"interval-us", required_argument, NULL, 'i'},
+    {"tokens-per-step", required_argument, NULL, 's'},
+    {"max-live", required_argument, NULL, 'L'},
+    {"fail-token", required_argument, NULL, 'f'},
+    {"api-key", required_argument, NULL, 'k'},
+    {"max-body-bytes", required_argument, NULL, 'b'},
+    {"max-connections", required_argument, NULL, 'c'},
+    {"head-timeout-ms", required_argument, NULL, 'h'},
+    {"body-timeout-ms", required_argument, NULL, 'B'},
+    {"idle-timeout-ms", required_argument, NULL, 'I'},
+    {"write-timeout-ms", required_argument, NULL, 'w'},
+    {"ping-ms", required_argument, NULL, 'P'},
+    {"name", required_argument, NULL, 'n'},
+    {NULL, 0, NULL, 0},
+};
+
+#define MAX_NAMES 4
+struct words {
+    const char *keys[MAX_NAMES], *names[MAX_NAMES];
+    size_t n_keys, n_names;
+};
+
+static bool parse(int argc, char **argv, struct front_options *o, struct fake_engine_options *f,
+                  struct words *words)
+{
+    int letter;
+    while ((letter = getopt_long(argc, argv, "", names, NULL)) != -1) {
+        uint32_t number = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 0;
+        switch (letter) {
+        case 'p': o->port = (uint16_t)number; break;
+        case 'o':
+            f->mode = strcmp(optarg, "count") == 0 ? FAKE_ENGINE_COUNT : FAKE_ENGINE_ECHO;
+            break;
+        case 'x': f->max_model_len = number; break;
+        case 'i': f->interval_us = number; break;
+        case 's': f->tokens_per_step = number; break;
+        case 'L': f->max_live = number; break;
+        case 'f': f->fail_token = number; break;
+        case 'k':
+            if (words->n_keys < MAX_NAMES)
+                words->keys[words->n_keys++] = optarg;
+            break;
+        case 'n':
+            if (words->n_names < MAX_NAMES)
+                words->names[words->n_names++] = optarg;
+            break;
+        case 'b': o->max_body_bytes = number; break;
+        case 'c': o->max_connections = number; break;
+        case 'h': o->head_timeout_ms = number; break;
+        case 'B': o->body_timeout_ms = number; break;
+        case 'I': o->idle_timeout_ms = number; break;
+        case 'w': o->write_timeout_ms = number; break;
+        case 'P': o->ping_ms = number; break;
+        default: return false;
+        }
+    }
+    return optind == argc - 1;
+}
+
+/* Front and engine at the two ends of a socket pair, on one loop, as `quire serve MODEL` does it. */
+static int serve(struct server *s, struct quire_text *text, struct front_options *options,
+                 const struct fake_engine_options *fake, struct quire_error *err)
+{
+    struct daemon_options d_options = {.model = "fake"};
+    struct front_engine engine_end = {.model = "fake"};
+    struct daemon *d = NULL;
+    struct engine *engine = NULL;
+    int fds[2];
+    quire_text_identity(text, d_options.identity_text.bytes);
+    options->text = text;
+    options->on_engine_ready = on_ready;
+    options->on_engine_gone = on_engine_gone;
+    options->context = s;
+    int status = daemon_create(s->base, &d_options, &d, err);
+    if (!status)
+        status = fake_engine_open(fake, daemon_sink, d, &engine, err);
+    if (!status)
+        status = front_create(s->base, options, &s->front, err);
+    if (!status && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0)
+        status = quire_fail(err, QUIRE_IO, "socketpair: %m");
+    if (!status) {
+        daemon_set_engine(d, engine);
+        status = daemon_add_connection(d, fds[0], err);
+        engine_end.fd = fds[1];
+        int second = front_set_engine(s->front, &engine_end, err);
+        if (!status)
+            status = second;
+    }
+    if (!status)
+        event_base_dispatch(s->base);
+    front_destroy(s->front);
+    engine_close(engine);
+    daemon_close(d);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct words words = {.n_names = 0};
+    struct front_options options = {.host = "127.0.0.1", .version = "test", .model_root = "fake-root"};
+    struct fake_engine_options fake;
+    struct quire_text *text;
+    struct quire_error err;
+    fake_engine_options_default(&fake);
+    fake.mode = FAKE_ENGINE_ECHO;
+    if (!parse(argc, argv, &options, &fake, &words)) {
+        fprintf(stderr, "usage: front_test_server TOKENIZER_DIRECTORY [options]\n");
+        return 2;
+    }
+    if (quire_hash_init() || quire_text_open(argv[optind], &text, &err)) {
+        fprintf(stderr, "front_test_server: %s\n", err.text);
+        return 1;
+    }
+    if (words.n_names == 0)
+        words.names[words.n_names++] = "fake";
+    options.api_keys = words.keys;
+    options.n_api_keys = words.n_keys;
+    options.model_names = words.names;
+    options.n_model_names = words.n_names;
+    fake.vocab_size = quire_text_n_ids(text);
+    int64_t eos = quire_text_token_id(text, "<|im_end|>");
+    fake.eos = eos >= 0 ? (uint32_t)eos : 0;
+
+    struct server s = {.base = event_base_new()};
+    struct event *terminate = evsignal_new(s.base, SIGTERM, on_signal, &s);
+    struct event *interrupt = evsignal_new(s.base, SIGINT, on_signal, &s);
+    event_add(terminate, NULL);
+    event_add(interrupt, NULL);
+    int status = serve(&s, text, &options, &fake, &err);
+    if (status)
+        fprintf(stderr, "front_test_server: %s\n", err.text);
+    event_free(terminate);
+    event_free(interrupt);
+    event_base_free(s.base);
+    quire_text_close(text);
+    libevent_global_shutdown();
+    return status ? 1 : 0;
+}
