@@ -51,9 +51,12 @@ static int check_request(const struct sched *s, const struct sched_request *r,
 static int check_room(const struct sched *s, const struct sched_request *r, struct quire_error *err)
 {
     const struct sched_config *c = &s->config;
-    if (s->stats.n_waiting > c->max_queued_requests - r->n || s->n_free_names < r->n)
+    if (s->stats.n_waiting > c->max_queued_requests - r->n)
         return quire_fail(err, QUIRE_EXHAUSTED, "%u requests are waiting, the limit is %u",
                           s->stats.n_waiting, c->max_queued_requests);
+    if (s->n_free_names < r->n)
+        return quire_fail(err, QUIRE_EXHAUSTED, "%u sequences are over and not yet collected",
+                          s->n_retired);
     /* A prompt longer than the whole bound is let in when no other waits: it could never come
      * otherwise. */
     if (c->max_queued_tokens > 0 && s->stats.n_waiting_tokens > 0 &&

@@ -26,47 +26,6 @@ const char *fake_failure(const struct fake_engine *e)
     return e->failure;
 }
 
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 30;
-    x *= 0xbf58476d1ce4e5b9u;
-    x ^= x >> 27;
-    x *= 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-uint64_t fake_next(struct fake_random *random)
-{
-    random->state += 0x9e3779b97f4a7c15u;
-    return mix(random->state);
-}
-
-uint32_t fake_below(struct fake_random *random, uint32_t n)
-{
-    return (uint32_t)((fake_next(random) >> 32) * n >> 32);
-}
-
-bool fake_chance(struct fake_random *random, uint32_t percent)
-{
-    return fake_below(random, 100) < percent;
-}
-
-/* The toy model. */
-static uint64_t extend_prefix(uint64_t prefix, uint32_t token)
-{
-    return mix(prefix ^ (token + 0x9e3779b97f4a7c15u));
-}
-
-static uint64_t empty_prefix(uint32_t tenant)
-{
-    return mix(tenant + 1);
-}
-
-static uint32_t next_token(uint64_t prefix, uint32_t choice)
-{
-    return (uint32_t)(mix(prefix + choice * 77u) % 1000);
-}
-
 static bool stops(const struct fake_request *r, uint32_t token)
 {
     return r->stop_every > 0 && token % r->stop_every == 0;
@@ -74,9 +33,9 @@ static bool stops(const struct fake_request *r, uint32_t token)
 
 static void push_token(struct fake_seq *d, uint32_t token)
 {
-    uint64_t before = d->n > 0 ? d->prefix[d->n - 1] : empty_prefix(d->request.tenant);
+    uint64_t before = d->n > 0 ? d->prefix[d->n - 1] : fake_empty_prefix(d->request.tenant);
     d->tokens[d->n] = token;
-    d->prefix[d->n++] = extend_prefix(before, token);
+    d->prefix[d->n++] = fake_extend_prefix(before, token);
 }
 
 bool fake_open(struct fake_engine *e, const struct sched_config *config, uint64_t seed,
@@ -399,7 +358,7 @@ static void sample(struct fake_engine *e, struct fake_launch *launch, uint32_t i
                                   (end - 1) % e->config.kv.block_tokens];
     launch->n_results[i] = 0;
     while (launch->n_results[i] < most) {
-        uint32_t token = next_token(prefix, d->choice);
+        uint32_t token = fake_next_token(prefix, d->choice);
         launch->results[i][launch->n_results[i]++] = token;
         if (d->n < FAKE_MAX_LEN + 8)
             push_token(d, token);
@@ -445,16 +404,16 @@ static bool check_output(struct fake_engine *e, uint32_t name)
 {
     const struct fake_seq *d = &e->seqs[name];
     const struct fake_request *r = &d->request;
-    uint64_t prefix = empty_prefix(r->tenant);
+    uint64_t prefix = fake_empty_prefix(r->tenant);
     uint32_t n, out = 0;
     const uint32_t *tokens = sched_tokens(e->sched, name, &n);
     for (uint32_t i = 0; i < r->n_prompt; i++)
-        prefix = extend_prefix(prefix, r->prompt[i]);
+        prefix = fake_extend_prefix(prefix, r->prompt[i]);
     for (;; out++) {
-        uint32_t token = next_token(prefix, d->choice);
+        uint32_t token = fake_next_token(prefix, d->choice);
         if (r->n_prompt + out >= n || tokens[r->n_prompt + out] != token)
             return fail(e, "sequence %u: output token %u is not what it is alone", name, out);
-        prefix = extend_prefix(prefix, token);
+        prefix = fake_extend_prefix(prefix, token);
         if (stops(r, token) || out + 1 == r->max_tokens)
             break;
     }

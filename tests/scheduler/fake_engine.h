@@ -12,6 +12,7 @@
 #define QUIRE_TESTS_SCHEDULER_FAKE_ENGINE_H
 
 #include "scheduler/scheduler.h"
+#include "tests/scheduler/fake_model.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,14 +31,6 @@ enum fake_fault {
     FAULT_RETIRE, /* one sequence is thought to live on after it was retired */
     N_FAULTS
 };
-
-struct fake_random {
-    uint64_t state;
-};
-uint64_t fake_next(struct fake_random *random);
-/* 0 … n - 1 */
-uint32_t fake_below(struct fake_random *random, uint32_t n);
-bool fake_chance(struct fake_random *random, uint32_t percent);
 
 struct fake_request {
     uint64_t id;

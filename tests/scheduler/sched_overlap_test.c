@@ -104,6 +104,7 @@ static void test_preempted_in_flight(void **state)
         last = next;
         next = plan(s);
     }
+    assert_int_equal(next->n_preempted, 1); /* blocks are on their way: no second victim */
     assert_int_equal(next->preempted[0], b);
     uint32_t known;
     sched_tokens(s, b, &known);

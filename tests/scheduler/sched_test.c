@@ -305,6 +305,26 @@ static void test_choices_share_the_prompt(void **state)
     close_sched(s);
 }
 
+/* A prompt of whole blocks: the last one is computed again, for its logits. */
+static void test_choices_keep_a_position_to_compute(void **state)
+{
+    (void)state;
+    struct sched_config c = small_config();
+    struct sched *s = open_sched(&c);
+    struct sched_request r = request_of(1, 0, 12, 3);
+    uint32_t seqs[2];
+    r.n = 2;
+    r.no_prefix_hits = true;
+    assert_int_equal(sched_submit(s, &r, seqs, NULL), QUIRE_OK);
+    step(s);
+    const struct sched_plan *p = step(s);
+    assert_int_equal(p->n_rows, 2);
+    assert_row(p, 1, seqs[1], 8, 4, true);
+    while (!sched_idle(s))
+        step(s);
+    close_sched(s);
+}
+
 /* The choice that computes the prompt is cancelled half way: the next one takes over. */
 static void test_lead_is_passed_on(void **state)
 {
@@ -540,6 +560,7 @@ int main(void)
         cmocka_unit_test(test_queue_is_bounded),
         cmocka_unit_test(test_max_num_seqs),
         cmocka_unit_test(test_choices_share_the_prompt),
+        cmocka_unit_test(test_choices_keep_a_position_to_compute),
         cmocka_unit_test(test_lead_is_passed_on),
         cmocka_unit_test(test_cancel_gives_all_back),
         cmocka_unit_test(test_prompt_logprobs),
