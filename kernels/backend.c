@@ -4,13 +4,17 @@
 #include "kernels/ref/ref.h"
 
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 static int check_machine(struct quire_error *err)
 {
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-        !__builtin_cpu_supports("f16c"))
+    __builtin_cpu_init(); /* its answers include whether the system saves the wide registers */
+    unsigned eax, ebx, ecx = 0, edx;
+    bool has_f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c)
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           "this CPU lacks AVX2, FMA or F16C: Quire needs x86-64-v3 (Intel since "
                           "2013, AMD since 2015) or aarch64");
