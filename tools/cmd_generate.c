@@ -198,8 +198,8 @@ static int render(struct generate *g, const char *prompt, char **out, size_t *n)
 static void print_speed(const struct generate *g)
 {
     double total = now() - g->started, first = g->first_token - g->started;
-    fprintf(stderr, "%s%u tokens in, first token after %.0f ms, %u tokens out at %.1f tokens/s\n",
-            g->json ? "" : "\n\n", g->n_prompt, first * 1e3, g->n_generated,
+    fprintf(stderr, "(%u tokens in, first token after %.0f ms, %u tokens out at %.1f tokens/s)\n",
+            g->n_prompt, first * 1e3, g->n_generated,
             g->n_generated > 1 ? (g->n_generated - 1) / (total - first) : 1 / total);
 }
 
@@ -236,9 +236,9 @@ static int answer(struct generate *g, const char *prompt)
         json_dumpf(o, stdout, JSON_COMPACT);
         json_decref(o);
     }
+    putchar('\n');
+    fflush(stdout);
     print_speed(g);
-    if (g->json || isatty(STDOUT_FILENO) || !isatty(STDERR_FILENO))
-        putchar('\n');
     return QUIRE_OK;
 }
 

@@ -56,8 +56,8 @@ static void on_engine_ready(void *context)
     if (s->ready_once)
         quire_log(QUIRE_LOG_INFO, "server", "the engine is back");
     else
-        quire_log(QUIRE_LOG_INFO, "server", "%s ready on http://%s:%u/v1 after %.2f s", s->name, host,
-                  front_port(s->front), now() - s->started);
+        quire_log(QUIRE_LOG_INFO, "server", "%s ready on http://%s:%u/v1 after %.2f s",
+                  s->names.items[0], host, front_port(s->front), now() - s->started);
     s->ready_once = true;
 }
 
