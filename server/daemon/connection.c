@@ -275,7 +275,7 @@ static void read_frames(struct connection *c)
     }
 }
 
-/* 1: bytes came; 0: none now; -1: the end. */
+/* 1: bytes came, and there may be more; 0: no more now; -1: the end. */
 static int read_some(struct connection *c)
 {
     uint8_t *space = frame_reader_space(&c->in, READ_BYTES);
@@ -285,7 +285,8 @@ static int read_some(struct connection *c)
     if (n > 0) {
         if (c->state != CONNECTION_CLOSING)
             frame_reader_added(&c->in, (size_t)n);
-        return 1;
+        read_frames(c);
+        return n == READ_BYTES;
     }
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return 0;
@@ -305,7 +306,6 @@ static void on_readable(evutil_socket_t fd, short what, void *context)
         }
         if (got == 0)
             break;
-        read_frames(c);
     }
     connection_flush(c);
 }

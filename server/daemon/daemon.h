@@ -1,17 +1,18 @@
-/* An engine behind sockets: frames in and out on a libevent loop. docs/protocol.md is what it speaks.
+/* An engine behind sockets: frames in and out on a libevent loop. docs/protocol.md is what it
+ * speaks.
  *
  *     daemon_create(base, &options, &d, err);
  *     engine_open(&engine_options, daemon_sink, d, &engine, err);
  *     daemon_set_engine(d, engine);
- *     daemon_add_connection(d, fd, err);                     the in-process form: one end of a socketpair
- *     daemon_listen(d, "unix:PATH", NULL, err);              and/or clients elsewhere
+ *     daemon_add_connection(d, fd, err);   in-process: one end of a socketpair
+ *     daemon_listen(d, "unix:PATH", NULL, err);   clients elsewhere
  *     ... event_base_dispatch() ...
- *     engine_close(engine); daemon_close(d);                 in this order, the loop not running in between
+ *     engine_close(engine); daemon_close(d);   in this order, no loop turn in between
  *
- * Threads: every function comes from the loop's thread; daemon_sink() alone runs on the engine's. The two
- * meet in the outgoing queues, under one mutex; the engine never waits for a client. What a client is not
- * ready to take is kept up to a limit; past it that client is closed. A closed connection cancels its
- * requests. A fault of one connection ends that connection only.
+ * Threads: every function comes from the loop's thread; daemon_sink() alone runs on the engine's.
+ * The two meet in the outgoing queues, under one mutex; the engine never waits for a client. What a
+ * client is not ready to take is kept up to a limit; past it that client is closed. A closed
+ * connection cancels its requests. A fault of one connection ends that connection only.
  */
 #ifndef QUIRE_SERVER_DAEMON_H
 #define QUIRE_SERVER_DAEMON_H
@@ -27,15 +28,16 @@
 
 struct daemon;
 
-struct daemon_options {                 /* copied by daemon_create */
-    struct key256 identity_text;        /* quire_text_identity(): a client with another one is refused */
-    struct key256 identity_config;      /* SHA-256 of config.json: the same */
-    const char *model;                  /* name, for messages */
-    uint32_t max_connections;           /* 0 = 64; one more is told so and closed */
-    uint32_t max_requests;              /* of one connection at once; 0 = 4,096; one more is refused */
-    size_t max_queued_bytes;            /* of one connection; 0 = 8 MiB */
-    uint32_t hello_timeout_ms;          /* 0 = 5,000 */
-    void (*on_idle)(void *context);     /* may be NULL: once, on the loop, when a drained daemon has delivered all */
+struct daemon_options { /* copied by daemon_create */
+    struct key256 identity_text;   /* quire_text_identity(); a client with another one is refused */
+    struct key256 identity_config; /* SHA-256 of config.json; the same */
+    const char *model;             /* name, for messages */
+    uint32_t max_connections;      /* 0 = 64; one more is told so and closed */
+    uint32_t max_requests;         /* live, of one connection; 0 = 4,096; one more is refused */
+    size_t max_queued_bytes;       /* of one connection; 0 = 8 MiB; past it, it is closed */
+    uint32_t hello_timeout_ms;     /* 0 = 5,000 */
+    /* May be NULL. Once, on the loop: a drained daemon has become idle. */
+    void (*on_idle)(void *context);
     void *context;
 };
 
@@ -51,13 +53,15 @@ void daemon_set_engine(struct daemon *d, struct engine *engine);
 /* A connected stream socket, consumed also on failure. No key is asked for. */
 int daemon_add_connection(struct daemon *d, int fd, struct quire_error *err);
 
-/* "unix:PATH": a socket of mode 0600; a socket file nobody answers at is replaced. "tcp:HOST:PORT": needs
- * key_file (wire_key_read()); port 0 takes a free one. A unix socket may have a key_file too. May be called
- * several times (at most DAEMON_MAX_LISTENERS). QUIRE_INVALID, QUIRE_NOT_FOUND, QUIRE_IO, QUIRE_EXHAUSTED. */
+/* "unix:PATH": a socket of mode 0600; a socket file nobody answers at is replaced. "tcp:HOST:PORT":
+ * needs key_file (wire_key_read()); port 0 takes a free one. A unix socket may have a key_file too.
+ * May be called several times (at most DAEMON_MAX_LISTENERS). QUIRE_INVALID, QUIRE_NOT_FOUND,
+ * QUIRE_IO, QUIRE_EXHAUSTED. */
 #define DAEMON_MAX_LISTENERS 8
 int daemon_listen(struct daemon *d, const char *address, const char *key_file,
                   struct quire_error *err);
-/* The address of listener `index` (0 = the first), with the port that the system gave; NULL past the last. */
+/* The address of listener `index` (0 = the first), with the port that the system gave; NULL past
+ * the last. */
 const char *daemon_address(const struct daemon *d, size_t index);
 
 /* No new requests from here on: tells the engine and every client. Running ones finish. */

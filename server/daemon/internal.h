@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 
 #define DAEMON_LINGER_MS 1000       /* what a closed connection gets to read its ERROR */
-#define DAEMON_DRAIN_LINGER_MS 5000 /* what clients of a drained, finished daemon get to read the rest */
+#define DAEMON_DRAIN_LINGER_MS 5000 /* what clients of a finished daemon get to read the rest */
 
 enum connection_state {
     CONNECTION_GREETED, /* our greeting is sent, HELLO is awaited */
@@ -44,7 +44,7 @@ struct connection {
     bool dirty;      /* in the daemon's list */
     bool overflowed; /* nothing is queued any more; the loop closes it */
 
-    atomic_size_t backlog; /* bytes in out that are not sent: written by the loop, read by the sink */
+    atomic_size_t backlog; /* bytes of out that are not sent: the loop writes, the sink reads */
 };
 
 struct listener {
@@ -85,17 +85,18 @@ struct daemon {
 int connection_open(struct daemon *d, int fd, const struct key256 *key, struct quire_error *err);
 /* Cancels its requests and frees it. */
 void connection_close(struct connection *c);
-/* Cancels its requests, sends ERROR (message NULL: nothing) and closes it a little later; c stays until then. */
+/* Cancels its requests, sends ERROR (message NULL: nothing) and closes it a little later; c stays
+ * until then. */
 void connection_fail(struct connection *c, enum quire_status status, const char *message);
 /* Writes what may be written. May close the connection: nothing may touch c after it. */
 void connection_flush(struct connection *c);
-/* For a frame that needs no credit (before READY, and ERROR): drops what waits for credit and returns the
- * buffer to encode into; end makes it ready to be written. */
+/* For a frame that needs no credit (before READY, and ERROR): drops what waits for credit and
+ * returns the buffer to encode into; end makes it ready to be written. */
 struct wire_buffer *connection_out_begin(struct connection *c);
 void connection_out_end(struct connection *c);
 
-/* queue.c: the outgoing queue, from either thread. begin locks and returns the queue, or NULL when the
- * connection takes nothing any more (and is not locked then); end unlocks. */
+/* queue.c: the outgoing queue, from either thread. begin locks and returns the queue, or NULL when
+ * the connection takes nothing any more (and is not locked then); end unlocks. */
 struct wire_buffer *queue_begin(struct connection *c);
 void queue_end(struct connection *c);
 /* Locked. Marks it for the loop; closes its queue when that is over the limit. */
@@ -103,7 +104,8 @@ void queue_changed(struct connection *c);
 /* The loop's: the next connection that has something, or NULL. */
 struct connection *queue_next_dirty(struct daemon *d);
 
-/* session.c: what a frame means. The state may be CLOSING afterwards; the connection itself stays. */
+/* session.c: what a frame means. The state may be CLOSING afterwards; the connection itself
+ * stays. */
 void session_greet(struct connection *c);
 void session_frame(struct connection *c, const struct wire_header *header, const uint8_t *body);
 

@@ -30,7 +30,8 @@ static void on_acceptable(evutil_socket_t fd, short what, void *context)
         int client = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (client < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-                /* The waiting client stays acceptable: without a pause the loop would spin on it. */
+                /* The waiting client stays acceptable: without a pause the loop would spin on
+                 * it. */
                 struct timeval pause = {.tv_usec = PAUSE_MS * 1000};
                 event_del(l->acceptable);
                 event_add(l->resume, &pause);
@@ -77,14 +78,17 @@ static int bind_unix(struct listener *l, const struct wire_address *address,
     int status = remove_stale(address, path, err);
     if (status)
         return status;
-    /* Nobody can connect between bind() and listen(), so the mode is right from the first client on. */
+    /* Nobody can connect between bind() and listen(), so the mode is right from the first client
+     * on. */
     if (bind(l->fd, (const struct sockaddr *)&address->socket, address->n_socket) != 0)
         return quire_fail(err, QUIRE_IO, "unix:%s: bind: %m", path);
     memcpy(l->path, path, strlen(path) + 1);
-    if (chmod(path, 0600) != 0 || lstat(path, &st) != 0)
-        return quire_fail(err, QUIRE_IO, "unix:%s: chmod: %m", path);
+    if (lstat(path, &st) != 0)
+        return quire_fail(err, QUIRE_IO, "unix:%s: %m", path);
     l->device = st.st_dev;
     l->inode = st.st_ino;
+    if (chmod(path, 0600) != 0)
+        return quire_fail(err, QUIRE_IO, "unix:%s: chmod: %m", path);
     return QUIRE_OK;
 }
 

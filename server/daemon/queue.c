@@ -1,4 +1,5 @@
-/* The outgoing queue of a connection: the engine's thread and the loop put frames in, the loop takes them. */
+/* The outgoing queue of a connection: the engine's thread and the loop put frames in, the loop
+ * takes them. */
 #include "server/daemon/internal.h"
 
 struct wire_buffer *queue_begin(struct connection *c)

@@ -1,7 +1,8 @@
 /* The live requests of all connections. Not thread-safe: the daemon's mutex covers it.
  *
- * An engine id is {generation of the slot, slot + 1}, so that a late event of a request that is over finds
- * nothing. A request whose connection is gone stays, without a connection, until its last DONE.
+ * An engine id is {generation of the slot, slot + 1}, so that a late event of a request that is
+ * over finds nothing. A request whose connection is gone stays, without a connection, until its
+ * last DONE.
  */
 #ifndef QUIRE_DAEMON_REQUESTS_H
 #define QUIRE_DAEMON_REQUESTS_H

@@ -224,8 +224,8 @@ static int submit_to_engine(struct daemon *d, uint64_t engine_id, const struct w
     return status;
 }
 
-/* The engine may say the first tokens, even the last ones, before engine_submit() returns: whoever comes
- * first, sink or loop, queues ACCEPT. */
+/* The engine may say the first tokens, even the last ones, before engine_submit() returns: whoever
+ * comes first, sink or loop, queues ACCEPT. */
 static void submit_now(struct connection *c, uint64_t wire_id, uint64_t engine_id,
                        const struct wire_submit *submit)
 {

@@ -21,7 +21,8 @@ static void token_of(const struct engine_event *event, struct wire_token *out)
     }
 }
 
-/* One frame of the events from events[0] on that are of the same kind and request; returns how many. */
+/* One frame of the events from events[0] on that are of the same kind and request; returns how
+ * many. */
 static size_t put_tokens(struct wire_buffer *b, uint64_t wire_id, const struct engine_event *events,
                          size_t n_events)
 {
@@ -101,7 +102,8 @@ void daemon_sink(void *context, const struct engine_event *events, size_t n_even
     pthread_mutex_lock(&d->mutex);
     for (size_t i = 0; i < n_events;)
         i += deliver(d, events + i, n_events - i);
-    /* The loop is woken also when the last request of a closed connection ends: it may be idle now. */
+    /* The loop is woken also when the last request of a closed connection ends: it may be idle
+     * now. */
     bool wake = !d->wake_sent && (d->first_dirty || d->requests.n_live == 0);
     d->wake_sent |= wake;
     pthread_mutex_unlock(&d->mutex);

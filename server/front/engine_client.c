@@ -193,7 +193,8 @@ static void take_welcome(struct engine_client *c, const struct wire_hello *their
         lose(c, "HELLO: identity_text: tokenizer or chat template differ from the engine's");
         return;
     }
-    if (memcmp(&theirs->identity_config, &c->ours.identity_config, sizeof theirs->identity_config)) {
+    if (memcmp(&theirs->identity_config, &c->ours.identity_config,
+               sizeof theirs->identity_config)) {
         lose(c, "HELLO: identity_config: config.json differs from the engine's");
         return;
     }
@@ -368,7 +369,7 @@ static void read_frames(struct engine_client *c)
     }
 }
 
-/* 1: bytes came; 0: none now; -1: the connection is over. */
+/* 1: bytes came, and there may be more; 0: no more now; -1: the connection is over. */
 static int read_some(struct engine_client *c)
 {
     uint8_t *space = frame_reader_space(&c->in, READ_BYTES);
@@ -376,7 +377,7 @@ static int read_some(struct engine_client *c)
     if (n > 0) {
         frame_reader_added(&c->in, (size_t)n);
         read_frames(c);
-        return 1;
+        return n == READ_BYTES;
     }
     if (space && n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return 0;

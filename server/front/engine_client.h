@@ -1,9 +1,10 @@
 /* One connection to an engine, seen from a front end: frames in and out on a libevent loop.
  *
- * Lives on the loop's thread; every callback comes there, from the loop and never from within a call below.
- * Callbacks may call anything here, engine_client_close() included. Owns the descriptor. Grants CREDIT as it
- * reads, so that an engine never has to hold more for us than we can take. When the engine goes away every
- * request gets on_lost once, then on_closed comes, and the client stays, unusable, until it is closed.
+ * Lives on the loop's thread; every callback comes there, from the loop and never from within a
+ * call below. Callbacks may call anything here, engine_client_close() included. Owns the
+ * descriptor. Grants CREDIT as it reads, so that an engine never has to hold more for us than we
+ * can take. When the engine goes away every request gets on_lost once, then on_closed comes, and
+ * the client stays, unusable, until it is closed.
  */
 #ifndef QUIRE_FRONT_ENGINE_CLIENT_H
 #define QUIRE_FRONT_ENGINE_CLIENT_H
@@ -17,7 +18,8 @@
 
 struct engine_client;
 
-/* What the owner of one request hears. on_done with last = true, on_refused and on_lost are each the last call. */
+/* What the owner of one request hears. on_done with last = true, on_refused and on_lost are each
+ * the last call. */
 struct engine_client_request_events { /* all set */
     void (*on_accepted)(void *context);
     void (*on_refused)(void *context, const struct wire_refuse *refuse);
@@ -32,32 +34,37 @@ struct engine_client_events { /* all set; hello and stats are borrowed */
     void (*on_ready)(void *context, const struct wire_hello *hello); /* handshake done */
     void (*on_stats)(void *context, const struct wire_stats *stats);
     void (*on_drain)(void *context);
-    void (*on_closed)(void *context, const char *why); /* handshake refused, or connection lost; after the on_lost calls */
+    /* The handshake was refused, or the connection is lost; after the on_lost calls. */
+    void (*on_closed)(void *context, const char *why);
 };
 
-/* identities are compared with the engine's: a mismatch ends in on_closed, as does an engine that does not answer
- * within 5 seconds. fd: a connected stream socket, consumed also on failure. ours: identities, model and initial_credit
- * (0 = 1 MiB) are used, and copied. key_file: NULL, or the key that the engine must ask for and know too. */
-int engine_client_open(struct event_base *base, int fd, const struct wire_hello *ours, const char *key_file,
-                       const struct engine_client_events *events, void *context,
-                       struct engine_client **out, struct quire_error *err);
-/* "unix:PATH" or "tcp:HOST:PORT" to a connected, non-blocking descriptor (blocking connect, at most timeout_ms). */
+/* identities are compared with the engine's: a mismatch ends in on_closed, as does an engine that
+ * does not answer within 5 seconds. fd: a connected stream socket, consumed also on failure. ours:
+ * identities, model and initial_credit (0 = 1 MiB) are used, and copied. key_file: NULL, or the key
+ * that the engine must ask for and know too. */
+int engine_client_open(struct event_base *base, int fd, const struct wire_hello *ours,
+                       const char *key_file, const struct engine_client_events *events,
+                       void *context, struct engine_client **out, struct quire_error *err);
+/* "unix:PATH" or "tcp:HOST:PORT" to a connected, non-blocking descriptor (blocking connect, at most
+ * timeout_ms). */
 int engine_client_connect(const char *address, int timeout_ms, int *fd, struct quire_error *err);
 /* No callback comes any more, for requests neither; the engine cancels them. NULL is fine. */
 void engine_client_close(struct engine_client *c);
 
-/* Allowed after on_ready. *request_id: for engine_client_cancel. submit and events are copied. QUIRE_IO when the
- * connection is not there (yet, or any more); QUIRE_EXHAUSTED when the engine does not read what waits for it;
- * QUIRE_INVALID when the request does not fit into a frame; QUIRE_NO_MEMORY. */
+/* Allowed after on_ready. *request_id: for engine_client_cancel. submit and events are copied.
+ * QUIRE_IO when the connection is not there (yet, or any more); QUIRE_EXHAUSTED when the engine
+ * does not read what waits for it; QUIRE_INVALID when the request does not fit into a frame;
+ * QUIRE_NO_MEMORY. */
 int engine_client_submit(struct engine_client *c, const struct wire_submit *submit,
                          const struct engine_client_request_events *events, void *context,
                          uint64_t *request_id, struct quire_error *err);
-/* No further callback comes for this request. choice -1: the whole request. One choice: only that choice ends, its on_done still comes. */
+/* No further callback comes for this request. choice -1: the whole request. One choice: only that
+ * choice ends, its on_done still comes. */
 void engine_client_cancel(struct engine_client *c, uint64_t request_id, int64_t choice);
 /* One question at a time is on its way; a second is answered with it. QUIRE_IO as above. */
 int engine_client_ask_stats(struct engine_client *c);
-/* We submit no more: the engine closes this connection when its last request is over. Other clients of
- * the engine do not notice. */
+/* We submit no more: the engine closes this connection when its last request is over. Other clients
+ * of the engine do not notice. */
 void engine_client_drain(struct engine_client *c);
 uint32_t engine_client_n_live(const struct engine_client *c);
 

@@ -1,7 +1,7 @@
 /* Tagged fields from tables: one table describes a frame's body for its encoder and its decoder.
  *
- * A rule says where in the frame's struct a field lies. Values are moved with memcpy, so neither the
- * struct nor the body needs any alignment beyond its own. Room-private. Any thread.
+ * A rule says where in the frame's struct a field lies. Values are moved with memcpy, so neither
+ * the struct nor the body needs any alignment beyond its own. Room-private. Any thread.
  */
 #ifndef QUIRE_SERVER_WIRE_FIELDS_H
 #define QUIRE_SERVER_WIRE_FIELDS_H
@@ -29,9 +29,12 @@ struct wire_field {
     uint16_t tag;
     uint8_t kind;
     uint8_t flags;
-    uint16_t at;       /* offset of the value; of the pointer that the decoder sets */
-    uint16_t count_at; /* offset of the length or count; for a scalar: of the bool that says it is present */
-    uint16_t host_at;  /* FIELD_WORDS: offset of the pointer that the encoder reads, FIELD_NONE: the same as `at` */
+    /* Offsets: of the value, or of the pointer that the decoder sets; */
+    uint16_t at;
+    /* of the length or count, or of the bool that says whether a scalar is present; */
+    uint16_t count_at;
+    /* FIELD_WORDS: of the pointer that the encoder reads. FIELD_NONE: the same as `at`. */
+    uint16_t host_at;
     uint16_t width;
     uint32_t max;
 };
@@ -39,12 +42,15 @@ struct wire_field {
 #define FIELD_SCALAR(type, member, tag_, kind_, flags_, max_)                                      \
     {#member, tag_, kind_, flags_, offsetof(type, member), FIELD_NONE, FIELD_NONE, 0, max_}
 #define FIELD_OPTIONAL(type, member, tag_, kind_, flags_)                                          \
-    {#member, tag_, kind_, flags_, offsetof(type, member), offsetof(type, has_##member), FIELD_NONE, 0, 0}
+    {#member,    tag_, kind_, flags_, offsetof(type, member), offsetof(type, has_##member),        \
+     FIELD_NONE, 0,    0}
 #define FIELD_SPAN(type, member, tag_, kind_, flags_, max_)                                        \
-    {#member, tag_, kind_, flags_, offsetof(type, member), offsetof(type, n_##member), FIELD_NONE, 1, max_}
+    {#member,    tag_, kind_, flags_, offsetof(type, member), offsetof(type, n_##member),          \
+     FIELD_NONE, 1,    max_}
 #define FIELD_COUNT(rules) (sizeof(rules) / sizeof((rules)[0]))
 
-/* One frame: its name, its rules in rising order of tags (at most 64), and the struct of its defaults. */
+/* One frame: its name, its rules in rising order of tags (at most 64), and the struct of its
+ * defaults. */
 struct wire_body {
     const char *name;
     const struct wire_field *rules;
@@ -58,15 +64,16 @@ int wire_put_body(struct wire_buffer *b, uint16_t type, uint64_t request,
 int wire_get_body(const struct wire_body *body, const uint8_t *bytes, size_t n, void *out,
                   struct quire_error *err);
 
-/* The next field of a body. 1: *tag (without the bit), *must, *value and *n_value are set and *cursor moved
- * on; 0: the end; -QUIRE_INVALID: the framing is wrong. */
+/* The next field of a body. 1: *tag (without the bit), *must, *value and *n_value are set and
+ * *cursor moved on; 0: the end; -QUIRE_INVALID: the framing is wrong. */
 int wire_next_field(const char *frame, const uint8_t *bytes, size_t n, size_t *cursor,
                     uint16_t *tag, bool *must, const uint8_t **value, uint32_t *n_value,
                     struct quire_error *err);
 
 /* Room for n more bytes at the end, or NULL and b->failed. */
 uint8_t *wire_reserve(struct wire_buffer *b, size_t n);
-/* begin appends a header, end writes the body's length into it; on failure end leaves b as it was before begin. */
+/* begin appends a header, end writes the body's length into it; on failure end leaves b as it was
+ * before begin. */
 int wire_frame_begin(struct wire_buffer *b, uint16_t type, uint64_t request, size_t *mark);
 int wire_frame_end(struct wire_buffer *b, size_t mark);
 

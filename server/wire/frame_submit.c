@@ -1,4 +1,5 @@
-/* SUBMIT. Everything that can change the tokens must be understood; a priority or deadline may be ignored. */
+/* SUBMIT. Everything that can change the tokens must be understood; a priority or deadline may be
+ * ignored. */
 #include "server/wire/fields.h"
 
 #define SUBMIT(member, tag, kind, flags)                                                           \

@@ -9,8 +9,9 @@
 
 #define WIRE_NONCE_BYTES 32
 
-/* key = BLAKE2b-256 of the file's bytes without trailing spaces, tabs and line ends. 16 to 4,096 bytes; a file
- * that others than owner and group may read is refused. QUIRE_NOT_FOUND, QUIRE_INVALID, QUIRE_IO. */
+/* key = BLAKE2b-256 of the file's bytes without trailing spaces, tabs and line ends. 16 to 4,096
+ * bytes; a file that others than owner and group may read is refused. QUIRE_NOT_FOUND,
+ * QUIRE_INVALID, QUIRE_IO. */
 int wire_key_read(const char *path, struct key256 *key, struct quire_error *err);
 
 enum wire_key_role { WIRE_KEY_FRONT, WIRE_KEY_ENGINE };

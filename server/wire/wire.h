@@ -1,10 +1,10 @@
 /* The frames between a front end and an engine: encode and decode, no I/O. docs/protocol.md is the
  * specification; a client can be written from that page alone.
  *
- * A frame is a 16-byte little-endian header {u32 length of the body, u16 type, u16 flags,
- * u64 request id} and a body of at most WIRE_MAX_BODY bytes. Bodies are tagged fields {u16 tag, with the
- * top bit set when the reader must understand it; u16 zero; u32 length; bytes}. An unknown
- * tag with the bit set refuses the frame, without it is skipped: old and new can talk.
+ * A frame is a 16-byte little-endian header {u32 length of the body, u16 type, u16 flags, u64
+ * request id} and a body of at most WIRE_MAX_BODY bytes. Bodies are tagged fields {u16 tag, with
+ * the top bit set when the reader must understand it; u16 zero; u32 length; bytes}. An unknown tag
+ * with the bit set refuses the frame, without it is skipped: old and new can talk.
  *
  * Decoders check everything and never read past the body. Decoded pointers are borrowed from the
  * body. Encoders append to an evbuffer-free growable buffer that the caller owns. Any thread.
@@ -22,11 +22,13 @@
 #define WIRE_VERSION 1
 #define WIRE_HEADER_BYTES 16
 #define WIRE_MAX_BODY (32u << 20)
-#define WIRE_MAX_HELLO_BODY 4096u          /* before HELLO is through, either side refuses more */
-#define WIRE_MAX_EVENT_BODY (65536u - 16u) /* engine → front: no frame is longer, header included, than ... */
-#define WIRE_MIN_CREDIT 65536u             /* ... the least credit a front end may begin with */
-#define WIRE_MAX_FIELDS 256u               /* in one body, unknown ones included */
-#define WIRE_MAX_TEXT 1024u                /* bytes of any text field; encoders cut, decoders refuse */
+#define WIRE_MAX_HELLO_BODY 4096u /* before HELLO is through, either side refuses more */
+/* No frame of an engine is longer, its header included, than the least credit a front end begins
+ * with. */
+#define WIRE_MIN_CREDIT 65536u
+#define WIRE_MAX_EVENT_BODY (WIRE_MIN_CREDIT - WIRE_HEADER_BYTES)
+#define WIRE_MAX_FIELDS 256u /* in one body, unknown ones included */
+#define WIRE_MAX_TEXT 1024u /* bytes of any text field; encoders cut, decoders refuse */
 #define WIRE_MAX_STOP_TOKEN_IDS 4096u
 #define WIRE_MAX_BIASES 65536u
 #define WIRE_MAX_EOS 64u
@@ -42,7 +44,7 @@ enum wire_type {
     WIRE_PROMPT_LOGPROBS = 6,
     WIRE_DONE = 7,    /* one choice is over */
     WIRE_CANCEL = 8,  /* front → engine: a request, or one choice of it */
-    WIRE_CREDIT = 9,  /* front → engine: bytes it is ready to receive beyond those already granted */
+    WIRE_CREDIT = 9,  /* front → engine: more bytes that it is ready to receive */
     WIRE_CONTROL = 10, /* front → engine: named commands */
     WIRE_STATS = 11,  /* front → engine: asks (empty); engine → front: answers */
     WIRE_DRAIN = 12,  /* either way: no new requests from here on */
@@ -66,9 +68,11 @@ struct wire_header {
     uint16_t type;
     uint64_t request;
 };
-/* 1: a header was read; 0: fewer than WIRE_HEADER_BYTES; QUIRE_INVALID as negative (-QUIRE_INVALID): unknown
- * type, non-zero flags, a body over the limit, or a request id where none belongs (or none where one does). */
-int wire_header_read(const uint8_t *data, size_t n, struct wire_header *out, struct quire_error *err);
+/* 1: a header was read; 0: fewer than WIRE_HEADER_BYTES; QUIRE_INVALID as negative
+ * (-QUIRE_INVALID): unknown type, non-zero flags, a body over the limit, or a request id where none
+ * belongs (or none where one does). */
+int wire_header_read(const uint8_t *data, size_t n, struct wire_header *out,
+                     struct quire_error *err);
 
 struct wire_hello {
     uint32_t version;
@@ -83,9 +87,10 @@ struct wire_hello {
     uint64_t initial_credit;       /* front → engine: bytes it will take */
     const char *description;       /* engine → front: device line for people */
     size_t n_description;
-    const uint8_t *key_proof;      /* both ways where a key is asked for: wire_key_proof(); n_key_proof = 0 or 32 */
+    /* Both ways where a key is asked for: the challenge, and wire_key_proof(); 0 or 32 bytes. */
+    const uint8_t *key_proof;
     size_t n_key_proof;
-    const uint8_t *nonce;          /* both ways where a key is asked for: the challenge; n_nonce = 0 or 32 */
+    const uint8_t *nonce;
     size_t n_nonce;
 };
 
@@ -94,7 +99,7 @@ struct wire_bias {
     float bias;
 };
 struct wire_submit {
-    const uint32_t *prompt;        /* encode: host array. decode: NULL, read prompt_bytes with wire_u32() */
+    const uint32_t *prompt;        /* encode. Decode: NULL, read prompt_bytes with wire_u32() */
     const uint8_t *prompt_bytes;
     uint32_t n_prompt;
     uint32_t max_tokens, n, min_tokens, top_k;
@@ -113,8 +118,8 @@ struct wire_submit {
     const uint8_t *bias_bytes;
     uint32_t n_biases;
 };
-/* What a decoder assumes for fields that are absent: n 1, temperature 1, top_p 1, repetition_penalty 1,
- * n_logprobs and n_prompt_logprobs -1, everything else zero. */
+/* What a decoder assumes for fields that are absent: n 1, temperature 1, top_p 1,
+ * repetition_penalty 1, n_logprobs and n_prompt_logprobs -1, everything else zero. */
 void wire_submit_default(struct wire_submit *submit);
 
 struct wire_token {                /* one generated or prompt token */
@@ -155,17 +160,20 @@ struct wire_stats {
     bool draining, dead;           /* dead: the engine failed; it refuses everything */
 };
 
-/* Encoders append one whole frame. QUIRE_NO_MEMORY (b->failed), or QUIRE_INVALID when a count or the body would be
- * over its limit: then b is as it was. Fields that have their default are left out. Texts are cut to WIRE_MAX_TEXT
- * bytes, and before a byte that is not UTF-8. */
+/* Encoders append one whole frame. QUIRE_NO_MEMORY (b->failed), or QUIRE_INVALID when a count or
+ * the body would be over its limit: then b is as it was. Fields that have their default are left
+ * out. Texts are cut to WIRE_MAX_TEXT bytes, and before a byte that is not UTF-8. */
 int wire_put_hello(struct wire_buffer *b, const struct wire_hello *hello);
 int wire_put_submit(struct wire_buffer *b, uint64_t request, const struct wire_submit *submit);
 int wire_put_accept(struct wire_buffer *b, uint64_t request);
 int wire_put_refuse(struct wire_buffer *b, uint64_t request, const struct wire_refuse *refuse);
-int wire_put_tokens(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens, uint32_t n_tokens);
-int wire_put_prompt_logprobs(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens, uint32_t n_tokens);
-/* The same in parts, for one pass over a step's events: begin, add at least one, end. type: WIRE_TOKENS or
- * WIRE_PROMPT_LOGPROBS; *mark is for end. The caller ends a frame before it outgrows its limit. */
+int wire_put_tokens(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens,
+                    uint32_t n_tokens);
+int wire_put_prompt_logprobs(struct wire_buffer *b, uint64_t request,
+                             const struct wire_token *tokens, uint32_t n_tokens);
+/* The same in parts, for one pass over a step's events: begin, add at least one, end. type:
+ * WIRE_TOKENS or WIRE_PROMPT_LOGPROBS; *mark is for end. The caller ends a frame before it outgrows
+ * its limit. */
 int wire_tokens_begin(struct wire_buffer *b, uint16_t type, uint64_t request, size_t *mark);
 int wire_tokens_add(struct wire_buffer *b, const struct wire_token *token);
 int wire_tokens_end(struct wire_buffer *b, size_t mark);
@@ -178,22 +186,29 @@ int wire_put_stats(struct wire_buffer *b, const struct wire_stats *stats);
 int wire_put_drain(struct wire_buffer *b);
 int wire_put_error(struct wire_buffer *b, uint32_t status, const char *message);
 
-/* Decoders of a body. QUIRE_INVALID names the field; QUIRE_UNSUPPORTED: an unknown field must be understood. */
+/* Decoders of a body. QUIRE_INVALID names the field; QUIRE_UNSUPPORTED: an unknown field must be
+ * understood. */
 int wire_get_hello(const uint8_t *body, size_t n, struct wire_hello *out, struct quire_error *err);
-int wire_get_submit(const uint8_t *body, size_t n, struct wire_submit *out, struct quire_error *err);
-int wire_get_refuse(const uint8_t *body, size_t n, struct wire_refuse *out, struct quire_error *err);
+int wire_get_submit(const uint8_t *body, size_t n, struct wire_submit *out,
+                    struct quire_error *err);
+int wire_get_refuse(const uint8_t *body, size_t n, struct wire_refuse *out,
+                    struct quire_error *err);
 int wire_get_done(const uint8_t *body, size_t n, struct wire_done *out, struct quire_error *err);
 int wire_get_cancel(const uint8_t *body, size_t n, int64_t *choice, struct quire_error *err);
 int wire_get_credit(const uint8_t *body, size_t n, uint64_t *n_bytes, struct quire_error *err);
-int wire_get_control(const uint8_t *body, size_t n, const char **command, size_t *n_command, struct quire_error *err);
+int wire_get_control(const uint8_t *body, size_t n, const char **command, size_t *n_command,
+                     struct quire_error *err);
 int wire_get_stats(const uint8_t *body, size_t n, struct wire_stats *out, struct quire_error *err);
-int wire_get_error(const uint8_t *body, size_t n, uint32_t *status, const char **message, size_t *n_message, struct quire_error *err);
-/* ACCEPT, DRAIN and the asking STATS know no fields: only the framing and must-understand bits are checked. */
+int wire_get_error(const uint8_t *body, size_t n, uint32_t *status, const char **message,
+                   size_t *n_message, struct quire_error *err);
+/* ACCEPT, DRAIN and the asking STATS know no fields: only the framing and must-understand bits are
+ * checked. */
 int wire_get_empty(uint16_t type, const uint8_t *body, size_t n, struct quire_error *err);
 
-/* TOKENS and PROMPT_LOGPROBS: call with *cursor = 0 until it returns 0. 1: *out is filled; negative: -QUIRE_INVALID or
- * -QUIRE_UNSUPPORTED. */
-int wire_next_token(const uint8_t *body, size_t n, size_t *cursor, struct wire_token *out, struct quire_error *err);
+/* TOKENS and PROMPT_LOGPROBS: call with *cursor = 0 until it returns 0. 1: *out is filled;
+ * negative: -QUIRE_INVALID or -QUIRE_UNSUPPORTED. */
+int wire_next_token(const uint8_t *body, size_t n, size_t *cursor, struct wire_token *out,
+                    struct quire_error *err);
 
 uint32_t wire_u32(const uint8_t *bytes, size_t index);
 

@@ -1,4 +1,5 @@
-/* engine_client and daemon, joined by a socketpair on one loop as in `quire serve MODEL`, over the fake engine. */
+/* engine_client and daemon, joined by a socketpair on one loop as in `quire serve MODEL`, over the
+ * fake engine. */
 #include "server/front/engine_client.h"
 #include "tests/daemon/rig.h"
 
@@ -596,7 +597,8 @@ static void test_client_drains(void **state)
     rig_close(&rig);
 }
 
-/* Many streams through the smallest window: CREDIT keeps them flowing, nothing is lost or reordered. */
+/* Many streams through the smallest window: CREDIT keeps them flowing, nothing is lost or
+ * reordered. */
 static void test_many_streams_small_credit(void **state)
 {
     enum { N = 200 };
@@ -781,8 +783,9 @@ static void test_addresses(void **state)
     struct quire_error err;
     int fd;
     (void)state;
-    static const char *bad[] = {"", "unix:", "tcp:", "tcp:localhost", "tcp::80", "tcp:h:", "tcp:h:x",
-                                "tcp:h:65536", "tcp:::1:80", "http://h", "/a/path"};
+    static const char *bad[] = {"",       "unix:",   "tcp:",        "tcp:localhost",
+                                "tcp::80", "tcp:h:",  "tcp:h:x",     "tcp:h:65536",
+                                "/a/path", "http://h", "tcp:::1:80"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(engine_client_connect(bad[i], 100, &fd, &err), QUIRE_INVALID);
         assert_int_equal(fd, -1);

@@ -206,6 +206,8 @@ static void step_request(struct engine *e, struct fake_request *q)
         add_logprob(e, event, event->position, q->r.sampling.n_prompt_logprobs);
     }
     for (uint32_t c = 0; c < q->r.n; c++) {
+        if (q->r.max_tokens == 0 && !q->choices[c].over) /* only the prompt is computed */
+            finish(e, q, c, ENGINE_FINISH_LENGTH, NULL);
         for (uint32_t i = 0; i < e->options.tokens_per_step && !q->choices[c].over; i++)
             step_choice(e, q, c);
     }
@@ -219,7 +221,8 @@ static void request_free(struct fake_request *q)
     free(q);
 }
 
-/* Locked. One step of every request; those that are over are freed after the sink has heard of it. */
+/* Locked. One step of every request; those that are over are freed after the sink has heard of
+ * it. */
 static void step(struct engine *e)
 {
     struct fake_request *over = NULL;
@@ -351,8 +354,6 @@ static int check(const struct engine *e, const struct engine_request *r, struct 
     }
     if (r->n < 1 || r->n > MAX_CHOICES)
         return quire_fail(err, QUIRE_INVALID, "n: must be 1 to %d, got %u", MAX_CHOICES, r->n);
-    if (r->max_tokens < 1)
-        return quire_fail(err, QUIRE_INVALID, "max_tokens: must be at least 1");
     if (!(r->sampling.temperature >= 0.0f) || isinf(r->sampling.temperature))
         return quire_fail(err, QUIRE_INVALID, "temperature: must be at least 0");
     if (r->sampling.n_logprobs < -1 || r->sampling.n_logprobs > 20)

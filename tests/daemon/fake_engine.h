@@ -1,5 +1,5 @@
-/* A null engine behind engine/engine.h: its own thread, a known token stream, no model. For tests of
- * what lies in front of an engine; link it instead of quire_engine.
+/* A null engine behind engine/engine.h: its own thread, a known token stream, no model. For tests
+ * of what lies in front of an engine; link it instead of quire_engine.
  */
 #ifndef QUIRE_TESTS_FAKE_ENGINE_H
 #define QUIRE_TESTS_FAKE_ENGINE_H
@@ -7,8 +7,8 @@
 #include "engine/engine.h"
 
 enum fake_engine_mode {
-    FAKE_ENGINE_ECHO,  /* the prompt's tokens in order, then eos; with ignore_eos the prompt again and again */
-    FAKE_ENGINE_COUNT, /* last prompt token + 1 + choice, + 2 + choice, ..., modulo vocab_size; stops at eos */
+    FAKE_ENGINE_ECHO,  /* the prompt's tokens, then eos; with ignore_eos the prompt over and over */
+    FAKE_ENGINE_COUNT, /* last prompt token + choice + 1, + 2, ... modulo vocab_size; ends at eos */
 };
 
 struct fake_engine_options {
@@ -20,7 +20,7 @@ struct fake_engine_options {
     uint32_t tokens_per_step; /* of each choice: 1 */
     uint32_t max_live;      /* past it QUIRE_EXHAUSTED with retry_after_ms: 1,024 */
     uint32_t retry_after_ms; /* 1,500 */
-    uint32_t fail_token;    /* a choice that would say it ends with ENGINE_FINISH_ERROR; UINT32_MAX: none */
+    uint32_t fail_token;    /* instead of it comes ENGINE_FINISH_ERROR; UINT32_MAX: none */
     bool hold;              /* no step until fake_engine_release() */
 };
 void fake_engine_options_default(struct fake_engine_options *options);

@@ -2,7 +2,8 @@
  *
  *     fake_engine_server --listen unix:/run/x.sock --mode count
  *
- * Prints "listening at ADDRESS" once it may be connected to. SIGTERM drains it, a second one ends it.
+ * Prints "listening at ADDRESS" once it may be connected to. SIGTERM drains it, a second one ends
+ * it.
  */
 #include "server/daemon/daemon.h"
 #include "tests/daemon/fake_engine.h"
@@ -26,7 +27,7 @@ static const char usage[] =
     "  --identity-text HEX        64 hex digits each; default all zero\n"
     "  --identity-config HEX\n"
     "  --model NAME               default \"fake\"\n"
-    "  --mode echo|count          the prompt again, then eos; or prompt's last token + 1, + 2, ...\n"
+    "  --mode echo|count          the prompt, then eos; or the prompt's last token + 1, + 2, ...\n"
     "  --vocab-size N             1000\n"
     "  --max-model-len N          4096\n"
     "  --eos ID                   2\n"

@@ -69,7 +69,8 @@ void sample_submit(struct wire_submit *out)
 void sample_tokens(struct wire_token out[SAMPLE_TOKENS])
 {
     out[0] = (struct wire_token){.choice = 0, .token = 50};
-    out[1] = (struct wire_token){.choice = 1, .token = 51, .has_logprob = true, .logprob = -0.25f, .rank = 1};
+    out[1] = (struct wire_token){.choice = 1, .token = 51, .has_logprob = true,
+                                 .logprob = -0.25f, .rank = 1};
     out[2] = (struct wire_token){.choice = 65535, .token = UINT32_MAX, .has_logprob = true,
                                  .logprob = -1.5f, .rank = 3, .n_top = WIRE_MAX_TOP};
     for (uint32_t i = 0; i < WIRE_MAX_TOP; i++) {

@@ -1,5 +1,6 @@
-/* Every frame: round trips, every truncation, every single-byte change, unknown fields, limits. Bodies are decoded from
- * malloc'd copies of their exact size, so that AddressSanitizer sees a read past the end. */
+/* Every frame: round trips, every truncation, every single-byte change, unknown fields, limits.
+ * Bodies are decoded from malloc'd copies of their exact size, so that AddressSanitizer sees a read
+ * past the end. */
 #include "server/wire/fields.h"
 #include "tests/wire/samples.h"
 
@@ -11,7 +12,8 @@
 
 #include <cmocka.h>
 
-/* Decodes as `type` from an exact copy; returns the status and checks what every decoder promises. */
+/* Decodes as `type` from an exact copy; returns the status and checks what every decoder
+ * promises. */
 static int decode(uint16_t type, const uint8_t *body, size_t n, struct quire_error *err)
 {
     uint8_t *copy = malloc(n ? n : 1);
@@ -48,7 +50,8 @@ static void test_header(void **state)
     struct wire_header h;
     struct quire_error err;
     assert_int_equal(wire_put_accept(&b, UINT64_C(0x1122334455667788)), 0);
-    static const uint8_t want[16] = {0, 0, 0, 0, 3, 0, 0, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
+    static const uint8_t want[16] = {0,    0,    0,    0,    3,    0,    0,    0,
+                                     0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
     assert_int_equal(b.n, 16);
     assert_memory_equal(b.data, want, 16);
     for (size_t n = 0; n < 16; n++)
@@ -193,7 +196,8 @@ static void test_submit(void **state)
     s.seed = 0;
     check_submit(&s);
 
-    /* Fields with their default are not sent: a reader that does not know them can take the request. */
+    /* Fields with their default are not sent: a reader that does not know them can take the
+     * request. */
     struct wire_buffer b = {0};
     wire_submit_default(&s);
     s.prompt = prompt;
@@ -382,7 +386,8 @@ static void test_small_frames(void **state)
 
 /* ---- what is not well formed ---- */
 
-/* A prefix of a body is either refused or ends exactly between two fields (the rest are optional ones). */
+/* A prefix of a body is either refused or ends exactly between two fields (the rest are optional
+ * ones). */
 static void test_truncation(void **state)
 {
     (void)state;
@@ -600,7 +605,8 @@ static void test_limits(void **state)
 static void test_text_is_cut(void **state)
 {
     (void)state;
-    /* 1,023 letters and a two-byte character: the character goes as a whole. Bytes that are not UTF-8 end the text. */
+    /* 1,023 letters and a two-byte character: the character goes as a whole. Bytes that are not
+     * UTF-8 end the text. */
     char text[2000];
     struct wire_buffer b = {0};
     struct quire_error err;
@@ -621,7 +627,8 @@ static void test_text_is_cut(void **state)
         {"\xe2\x82\xac!", 4}, {"\xf0\x9f\x98\x80", 4}, {"\xe0\x80\x80", 0}, {"\xf0\x9f\x98", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_int_equal(wire_utf8_prefix(cases[i].text, strlen(cases[i].text), 1024), cases[i].good);
+        assert_int_equal(wire_utf8_prefix(cases[i].text, strlen(cases[i].text), 1024),
+                         cases[i].good);
     assert_int_equal(wire_utf8_prefix("a\xc3\xa9", 3, 2), 1);
 }
 

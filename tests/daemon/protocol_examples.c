@@ -1,0 +1,151 @@
+/* Prints the examples of docs/protocol.md as this build encodes them, one "name hex" a line: the
+ * page is compared with it. */
+#include "server/wire/key.h"
+#include "server/wire/wire.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static uint8_t engine_nonce[WIRE_NONCE_BYTES], front_nonce[WIRE_NONCE_BYTES];
+
+static void print_bytes(const char *name, const uint8_t *bytes, size_t n)
+{
+    printf("%s ", name);
+    for (size_t i = 0; i < n; i++)
+        printf("%02x", bytes[i]);
+    putchar('\n');
+}
+
+static void print_frame(const char *name, struct wire_buffer *b)
+{
+    print_bytes(name, b->data, b->n);
+    wire_buffer_free(b);
+}
+
+static void print_hellos(void)
+{
+    static const uint8_t eos[] = {0x5d, 0x50, 0x02, 0, 0x5b, 0x50, 0x02, 0};
+    struct wire_buffer b = {0};
+    struct wire_hello hello = {.version = 1};
+    wire_put_hello(&b, &hello);
+    print_frame("greeting", &b);
+    hello.nonce = engine_nonce;
+    hello.n_nonce = sizeof engine_nonce;
+    wire_put_hello(&b, &hello);
+    print_frame("greeting-with-key", &b);
+    hello = (struct wire_hello){.version = 1, .initial_credit = 1 << 20};
+    memset(hello.identity_text.bytes, 0x11, 32);
+    memset(hello.identity_config.bytes, 0x22, 32);
+    wire_put_hello(&b, &hello);
+    print_frame("hello", &b);
+    hello.initial_credit = 0;
+    hello.model = "demo";
+    hello.n_model = 4;
+    hello.vocab_size = 151936;
+    hello.max_model_len = 32768;
+    hello.max_num_seqs = 256;
+    hello.block_tokens = 16;
+    hello.n_eos = 2;
+    hello.eos = eos;
+    hello.description = "ref";
+    hello.n_description = 3;
+    wire_put_hello(&b, &hello);
+    print_frame("welcome", &b);
+}
+
+static void print_requests(void)
+{
+    static const uint32_t prompt[] = {9707, 11}, stop[] = {13};
+    static const struct wire_bias bias = {25, -100.0f};
+    struct wire_buffer b = {0};
+    struct wire_submit submit;
+    wire_submit_default(&submit);
+    submit.prompt = prompt;
+    submit.n_prompt = 2;
+    submit.max_tokens = 16;
+    wire_put_submit(&b, 1, &submit);
+    print_frame("submit-least", &b);
+    submit.n = 2;
+    submit.temperature = 0.5f;
+    submit.has_seed = true;
+    submit.seed = 42;
+    submit.n_logprobs = 1;
+    submit.priority = -1;
+    submit.stop_token_ids = stop;
+    submit.n_stop_token_ids = 1;
+    submit.biases = &bias;
+    submit.n_biases = 1;
+    wire_put_submit(&b, 2, &submit);
+    print_frame("submit", &b);
+    wire_put_accept(&b, 1);
+    print_frame("accept", &b);
+    struct wire_refuse refuse = {QUIRE_EXHAUSTED, 1500, "queue full", 10};
+    wire_put_refuse(&b, 2, &refuse);
+    print_frame("refuse", &b);
+    wire_put_cancel(&b, 1, -1);
+    print_frame("cancel", &b);
+    wire_put_cancel(&b, 2, 1);
+    print_frame("cancel-choice", &b);
+}
+
+static void print_answers(void)
+{
+    struct wire_buffer b = {0};
+    struct wire_token tokens[2] = {
+        {.choice = 0, .token = 1879},
+        {.choice = 1, .token = 1879, .has_logprob = true, .logprob = -0.75f, .rank = 2, .n_top = 1,
+         .top_ids = {1052}, .top_logprobs = {-0.5f}},
+    };
+    wire_put_tokens(&b, 1, tokens, 1);
+    print_frame("tokens-least", &b);
+    wire_put_tokens(&b, 2, tokens, 2);
+    print_frame("tokens", &b);
+    struct wire_token of_prompt = {.token = 11, .has_logprob = true, .logprob = -2.0f, .rank = 7};
+    wire_put_prompt_logprobs(&b, 2, &of_prompt, 1);
+    print_frame("prompt-logprobs", &b);
+    struct wire_done done = {.choice = 0, .finish = WIRE_FINISH_STOP, .last = true,
+                             .has_stop_token = true, .stop_token = 151645, .n_prompt = 2,
+                             .n_generated = 3};
+    wire_put_done(&b, 1, &done);
+    print_frame("done", &b);
+}
+
+static void print_others(void)
+{
+    struct wire_buffer b = {0};
+    struct wire_stats stats = {.n_running = 1, .kv_usage = 0.25, .n_steps = 300};
+    wire_put_credit(&b, 65536);
+    print_frame("credit", &b);
+    wire_put_control(&b, "name");
+    print_frame("control", &b);
+    wire_put_stats_request(&b);
+    print_frame("stats-question", &b);
+    wire_put_stats(&b, &stats);
+    print_frame("stats", &b);
+    wire_put_drain(&b);
+    print_frame("drain", &b);
+    wire_put_error(&b, QUIRE_INVALID, "SUBMIT: before HELLO");
+    print_frame("error", &b);
+}
+
+int main(void)
+{
+    static const char secret[] = "correct horse battery staple";
+    for (uint8_t i = 0; i < WIRE_NONCE_BYTES; i++) {
+        engine_nonce[i] = i;
+        front_nonce[i] = (uint8_t)(0x80 + i);
+    }
+    if (quire_hash_init())
+        return 1;
+    print_hellos();
+    print_requests();
+    print_answers();
+    print_others();
+    struct key256 key = quire_keyed_hash(NULL, secret, sizeof secret - 1);
+    struct key256 front = wire_key_proof(&key, WIRE_KEY_FRONT, engine_nonce, front_nonce);
+    struct key256 engine = wire_key_proof(&key, WIRE_KEY_ENGINE, engine_nonce, front_nonce);
+    print_bytes("key", key.bytes, 32);
+    print_bytes("front-proof", front.bytes, 32);
+    print_bytes("engine-proof", engine.bytes, 32);
+    return 0;
+}

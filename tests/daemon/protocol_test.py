@@ -1,0 +1,384 @@
+"""docs/protocol.md against a running daemon, over the fake engine, and against this build's frames.
+
+    protocol_test.py FAKE_ENGINE_SERVER PROTOCOL_EXAMPLES PROTOCOL_MD
+"""
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+
+from protocol_client import (
+    ACCEPT, CANCELLED, CONTROL, CREDIT, DONE, DRAIN, ERROR, EXHAUSTED, HELLO, INVALID, LENGTH,
+    PROMPT_LOGPROBS, REFUSE, STATS, STOP, SUBMIT, TOKENS, UNSUPPORTED, Client, Connection,
+    ProtocolError, decode_body, encode, field, prove, read_key,
+)
+
+SERVER, EXAMPLES, PAGE = sys.argv[1:4]
+TEXT, CONFIG = b"\x11" * 32, b"\x22" * 32
+checks = 0
+
+
+def check(condition, what):
+    global checks
+    checks += 1
+    if not condition:
+        raise AssertionError(what)
+
+
+class Server:
+    def __init__(self, *flags, address=None):
+        self.directory = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self.directory.name, "s")
+        self.draining = False
+        self.process = subprocess.Popen(
+            [SERVER, "--listen", address or "unix:" + self.path, "--identity-text", TEXT.hex(),
+             "--identity-config", CONFIG.hex(), *flags], stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        check(line.startswith("listening at "), "the server starts: %r" % line)
+        self.address = line[len("listening at "):].strip()
+
+    def client(self, **options):
+        return Client(self.address, TEXT, CONFIG, **options)
+
+    def drain(self):
+        if not self.draining:
+            self.process.send_signal(signal.SIGTERM)
+        self.draining = True
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.drain()
+        code = self.process.wait(timeout=30)
+        self.process.stdout.close()
+        check(code == 0, "the server ends well: %d" % code)
+        check(not os.path.exists(self.path), "the socket file is removed")
+        self.directory.cleanup()
+
+
+def run(client, request):
+    """(tokens of each choice, prompt records, DONE frames) of one request that was submitted."""
+    tokens, prompt, dones = {}, [], []
+    frames = client.frames()
+    first = next(frames)
+    check(first.type == ACCEPT and first.request == request, "ACCEPT comes first")
+    for frame in frames:
+        check(frame.request == request, "the request's own id")
+        if frame.type == TOKENS:
+            for record in frame["records"]:
+                tokens.setdefault(record["choice"], []).append(record)
+        elif frame.type == PROMPT_LOGPROBS:
+            prompt += frame["records"]
+        else:
+            check(frame.type == DONE, "DONE")
+            dones.append(frame)
+            if frame["last"]:
+                return tokens, prompt, dones
+
+
+def ids(records):
+    return [record["token"] for record in records]
+
+
+def expect_error(connection, status, text):
+    frame = connection.next()
+    while frame is not None and frame.type != ERROR:
+        frame = connection.next()
+    check(frame is not None, "an ERROR that says %r" % text)
+    check(frame["status"] == status, "status %d: %r" % (status, frame.values))
+    check(text in frame["message"], "%r says %r" % (frame["message"], text))
+    check(connection.next() is None, "the end after ERROR")
+    connection.close()
+
+
+def test_page():
+    """The page's examples are what this build encodes and what the client encodes."""
+    with open(PAGE, encoding="utf-8") as f:
+        page = f.read()
+    built = dict(line.split() for line in
+                 subprocess.run([EXAMPLES], stdout=subprocess.PIPE, text=True,
+                                check=True).stdout.splitlines())
+    shown = {}
+    for name, text in re.findall(r"^```frame (\S+)\n(.*?)^```", page, re.M | re.S):
+        shown[name] = bytes.fromhex("".join(line.split("|")[0] for line in text.splitlines()))
+    values = {name: bytes.fromhex(value) for name, value in built.items()}
+    for name in ("key", "front-proof", "engine-proof"):
+        check(built[name] in page, "the page shows the %s" % name)
+        del values[name]
+    check(shown == values, "the page's examples: %s" %
+          sorted(n for n in set(shown) | set(values) if shown.get(n) != values.get(n)))
+    check(len(shown) >= 20, "every frame has an example")
+    types = set()
+    for name, frame in shown.items():
+        n, type_, flags, request = struct.unpack("<IHHQ", frame[:16])
+        check(n == len(frame) - 16 and flags == 0, name)
+        types.add(type_)
+        again = encode(type_, request, **decode_body(type_, frame[16:]))
+        check(again == frame, "%s encoded again" % name)
+    check(types == set(range(1, 14)), "all types have an example")
+    with tempfile.NamedTemporaryFile(dir=tempfile.gettempdir()) as f:
+        f.write(b"correct horse battery staple")
+        f.flush()
+        key = read_key(f.name)
+    engine, front = bytes(range(32)), bytes(range(0x80, 0xa0))
+    check(key.hex() == built["key"], "the key")
+    check(prove(key, b"quire front  v1\n", engine, front).hex() == built["front-proof"], "front")
+    check(prove(key, b"quire engine v1\n", engine, front).hex() == built["engine-proof"], "engine")
+
+
+def test_requests():
+    with Server("--model", "demo") as server:
+        c = server.client()
+        e = c.engine
+        check((e["version"], e["model"], e["vocab_size"]) == (1, "demo", 1000), "the welcome")
+        check((e["max_model_len"], e["block_tokens"], e["eos"]) == (4096, 16, [2]), "the welcome")
+        check(e["identity_text"] == TEXT and e["identity_config"] == CONFIG, "identities")
+        check(e["description"], "a description")
+
+        c.submit(1, prompt=[7, 8, 9], max_tokens=10)
+        tokens, prompt, dones = run(c, 1)
+        check(ids(tokens[0]) == [7, 8, 9, 2], "the echo and eos")
+        done = dones[0]
+        check((done["finish"], done["stop_token"]) == (STOP, 2), "DONE")
+        check((done["n_prompt"], done["n_generated"]) == (3, 4), "usage")
+
+        c.submit(1, prompt=[7, 8, 9], max_tokens=2, n=3, n_logprobs=2, n_prompt_logprobs=0)
+        tokens, prompt, dones = run(c, 1)
+        check(sorted(tokens) == [0, 1, 2] and len(dones) == 3, "three choices")
+        check(all(d["finish"] == LENGTH for d in dones), "length")
+        check([d["last"] for d in dones] == [False, False, True], "last")
+        check(all(len(r["top"]) == 2 and r["logprob"] == r["top"][0][1] for r in tokens[0]), "top")
+        check(ids(prompt) == [8, 9] and all(r["top"] == [] for r in prompt), "prompt logprobs")
+
+        c.submit(5, prompt=[7, 8, 9], max_tokens=50, ignore_eos=True, stop_token_ids=[9],
+                 min_tokens=4, temperature=0.0, seed=1, biases=[(3, -1.5)], tenant=b"\x01" * 32,
+                 priority=-3, deadline_us=10**12, top_k=5, top_p=0.5, min_p=0.25,
+                 repetition_penalty=1.5, presence_penalty=0.5, frequency_penalty=-0.5)
+        tokens, prompt, dones = run(c, 5)
+        check(ids(tokens[0]) == [7, 8, 9, 7, 8, 9], "stop token, not before min_tokens")
+        check(dones[0]["stop_token"] == 9, "the stop token")
+        c.close()
+
+
+def test_refusals():
+    with Server("--max-live", "0") as server:
+        c = server.client()
+        frames = c.frames()
+        for parameters, status, text in (
+                (dict(prompt=[1], max_tokens=1), EXHAUSTED, "full"),
+                (dict(prompt=[], max_tokens=1), INVALID, "prompt"),
+                (dict(prompt=[1000], max_tokens=1), INVALID, "token 1000"),
+                (dict(prompt=[1] * 5000, max_tokens=1), INVALID, "longest"),
+                (dict(prompt=[1], max_tokens=1, n=129), INVALID, "n: "),
+                (dict(prompt=[1], max_tokens=1, temperature=float("nan")), INVALID, "temperature"),
+                (dict(prompt=[1], max_tokens=1, n_logprobs=21), INVALID, "logprobs"),
+                (dict(prompt=[1], max_tokens=1, extra=field(99, b"", True)), UNSUPPORTED, "99")):
+            c.submit(4, **parameters)
+            frame = next(frames)
+            check(frame.type == REFUSE and frame.request == 4, "REFUSE: %r" % parameters)
+            check(frame["status"] == status and text in frame["message"], repr(frame.values))
+            if status == EXHAUSTED:
+                check(frame["retry_after_ms"] == 1500, "retry_after_ms")
+        c.send(encode(CONTROL, command="x"))
+        frame = next(frames)
+        check((frame.type, frame.request, frame["status"]) == (REFUSE, 0, UNSUPPORTED), "CONTROL")
+        c.close()
+
+
+def test_cancel_stats_drain():
+    with Server("--mode", "count", "--interval-us", "500") as server:
+        c = server.client()
+        frames = c.frames()
+        c.submit(1, prompt=[10], max_tokens=4000, n=2, ignore_eos=True)
+        seen = 0
+        for frame in frames:
+            if frame.type == TOKENS:
+                seen += len(frame["records"])
+            if seen > 20:
+                break
+        c.send(encode(STATS))
+        c.cancel(1, 1)
+        stats = done = None
+        for frame in frames:
+            stats = frame if frame.type == STATS else stats
+            done = frame if frame.type == DONE else done
+            if stats and done:
+                break
+        check(stats["n_running"] == 1 and stats["n_steps"] >= 10, "STATS")
+        check((done["choice"], done["finish"], done["last"]) == (1, CANCELLED, False), "choice 1")
+        c.cancel(77)
+        c.cancel(1)
+        for frame in frames:
+            if frame.type == DONE:
+                break
+        check((frame["choice"], frame["finish"], frame["last"]) == (0, CANCELLED, True), "the rest")
+
+        # Our DRAIN: what runs is finished, then the connection ends. Others do not notice.
+        other = server.client()
+        c.submit(2, prompt=[10], max_tokens=50)
+        c.send(encode(DRAIN))
+        last = [frame for frame in frames][-1]
+        check(last.type == DONE and last["last"] and last.request == 2, "DONE, then the end")
+        other.submit(2, prompt=[10], max_tokens=50)
+        check(ids(run(other, 2)[0][0]) == list(range(11, 61)), "the other one counts")
+        c.close()
+
+        # The engine's DRAIN.
+        other.submit(3, prompt=[10], max_tokens=500, ignore_eos=True)
+        frames = other.frames()
+        check(next(frames).type == ACCEPT, "ACCEPT")
+        server.drain()
+        for frame in frames:
+            if frame.type == DRAIN:
+                break
+        other.submit(4, prompt=[10], max_tokens=5)
+        frames = list(frames)
+        refused = [f for f in frames if f.type == REFUSE]
+        check(len(refused) == 1 and refused[0]["status"] == EXHAUSTED, "REFUSE while it drains")
+        check(frames[-1].type == DONE and frames[-1]["n_generated"] == 500, "what ran is finished")
+        other.close()
+
+
+def test_credit():
+    with Server("--mode", "count", "--tokens-per-step", "16") as server:
+        c = server.client(credit=65536, grant=False)
+        for request in range(1, 11):
+            c.submit(request, prompt=[10], max_tokens=2000, ignore_eos=True)
+        c.socket.settimeout(0.5)
+        granted = 65536
+        for grant in (1000, 30000):
+            try:
+                for _ in c.frames():
+                    pass
+            except TimeoutError:
+                pass
+            check(granted - 4096 < c.taken <= granted, "%d of %d taken" % (c.taken, granted))
+            c.send(encode(CREDIT, bytes=grant))
+            granted += grant
+        c.send(encode(CREDIT, bytes=1 << 63))
+        c.send(encode(CREDIT, bytes=(1 << 64) - 1))
+        c.socket.settimeout(20)
+        n_last = sum(f.type == DONE and f["last"] for f in take_until_last(c, 10))
+        check(n_last == 10, "all ten end")
+        c.close()
+    with Server("--mode", "count", "--max-queued-bytes", "200000",
+                "--max-model-len", "4294967295") as server:
+        c = server.client(credit=65536, grant=False)
+        c.submit(1, prompt=[10], max_tokens=1 << 31, ignore_eos=True)
+        expect_error(c, EXHAUSTED, "too slow")
+        c = server.client()
+        c.submit(1, prompt=[10], max_tokens=3)
+        check(ids(run(c, 1)[0][0]) == [11, 12, 13], "others are served")
+        c.close()
+
+
+def take_until_last(client, n):
+    for frame in client.frames():
+        yield frame
+        n -= frame.type == DONE and frame["last"]
+        if n == 0:
+            return
+
+
+def hello(**changes):
+    values = dict(version=1, identity_text=TEXT, identity_config=CONFIG, initial_credit=65536)
+    values.update(changes)
+    return encode(HELLO, **values)
+
+
+def header(n, type_, flags=0, request=0):
+    return struct.pack("<IHHQ", n, type_, flags, request)
+
+
+def test_bad_frames():
+    submit = encode(SUBMIT, 9, prompt=[1], max_tokens=4000, ignore_eos=True)
+    with Server("--interval-us", "1000", "--hello-timeout-ms", "300") as server:
+        quiet = server.client()
+        quiet.submit(1, prompt=[1], max_tokens=300, ignore_eos=True)
+        for frame, status, text in (
+                (submit, INVALID, "SUBMIT: before HELLO"),
+                (hello(version=2), UNSUPPORTED, "version"),
+                (hello(identity_text=CONFIG), INVALID, "identity_text"),
+                (hello(identity_config=TEXT), INVALID, "identity_config"),
+                (hello(initial_credit=65535), INVALID, "initial_credit"),
+                (hello(model="x", extra=field(4, b"y")), INVALID, "model: is there twice"),
+                (hello(extra=field(4, b"\xff")), INVALID, "model: is not UTF-8"),
+                (hello(extra=field(60, b"", True)), UNSUPPORTED, "field 60"),
+                (hello(extra=field(60, b"") * 300), INVALID, "more than 256 fields"),
+                (header(4097, HELLO), INVALID, "length"),
+                (b"GET / HTTP/1.1\r\n\r\n", INVALID, "not a frame type"),
+                (b"", INVALID, "no HELLO within 300 ms")):
+            c = Connection(server.address)
+            check(c.next().type == HELLO, "the greeting")
+            c.send(frame)
+            expect_error(c, status, text)
+        for frame, text in (
+                (hello(), "HELLO"),
+                (encode(SUBMIT, 9, prompt=[1]), "max_tokens: is missing"),
+                (encode(SUBMIT, 0, prompt=[1], max_tokens=1), "request id"),
+                (encode(SUBMIT, 9, max_tokens=1, extra=field(1, b"12345")), "prompt"),
+                (submit + submit, "9 is live already"),
+                (submit + encode(DRAIN) + submit, "after DRAIN"),
+                (header(8, TOKENS, 0, 1) + bytes(8), "TOKENS"),
+                (header(0, STATS, 1), "flags"),
+                (header(0, STATS, 0, 5), "request id"),
+                (header(0, 14), "not a frame type"),
+                (header((32 << 20) + 1, SUBMIT, 0, 1), "length"),
+                (header(3, CREDIT) + b"abc", "CREDIT: ends within"),
+                (encode(CREDIT), "CREDIT: bytes: is missing")):
+            c = server.client()
+            c.send(frame)
+            expect_error(c, INVALID, text)
+        # A field that need not be understood is skipped.
+        c = server.client()
+        c.submit(1, prompt=[1], max_tokens=1, extra=field(99, b"later"))
+        check(ids(run(c, 1)[0][0]) == [1], "an unknown field is skipped")
+        c.close()
+        check(len(run(quiet, 1)[0][0]) == 300, "the quiet client noticed nothing")
+        quiet.close()
+
+
+def test_key():
+    with tempfile.TemporaryDirectory() as directory:
+        paths = [os.path.join(directory, name) for name in ("right", "wrong")]
+        for path, text in zip(paths, ("a key of our own, long\n", "another key, also long")):
+            with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as f:
+                f.write(text)
+        right, wrong = (read_key(path) for path in paths)
+        with Server("--key-file", paths[0], address="tcp:127.0.0.1:0") as server:
+            check(server.address.startswith("tcp:127.0.0.1:"), server.address)
+            c = server.client(key=right)
+            c.submit(1, prompt=[5], max_tokens=3)
+            check(ids(run(c, 1)[0][0]) == [5, 2], "served over tcp")
+            c.close()
+            try:
+                server.client(key=wrong)
+                check(False, "the wrong key is refused")
+            except ProtocolError as error:
+                check("key_proof" in str(error), str(error))
+            c = Connection(server.address)
+            check(set(c.next().values) == {"version", "nonce"}, "the greeting tells nothing more")
+            c.send(hello())
+            expect_error(c, INVALID, "asks for its shared key")
+            # A proof of another connection, and the engine's own label, are worth nothing.
+            for label in (b"quire front  v1\n", b"quire engine v1\n"):
+                c = Connection(server.address)
+                nonce = c.next()["nonce"]
+                seen = os.urandom(32) if label[6:7] == b"f" else nonce
+                c.send(hello(nonce=nonce, key_proof=prove(right, label, seen, nonce)))
+                expect_error(c, INVALID, "key_proof")
+
+
+def main():
+    tests = [(name, test) for name, test in globals().items() if name.startswith("test_")]
+    for name, test in tests:
+        test()
+        print("ok", name)
+    print("%d tests, %d checks" % (len(tests), checks))
+
+
+main()

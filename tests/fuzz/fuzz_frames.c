@@ -1,0 +1,152 @@
+/* A stream of frames, as either side reads it: cut into frames in pieces of any size, each body
+ * decoded. What decodes must encode again, and to the same values.
+ *
+ * input: {u8 size of the pieces} {stream}
+ */
+#include "fuzz.h"
+
+#include "server/wire/frame_reader.h"
+#include "server/wire/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TOKENS 4096
+
+static void must(bool condition)
+{
+    if (!condition)
+        abort();
+}
+
+static void tokens(uint16_t type, const uint8_t *body, size_t n)
+{
+    static struct wire_token all[MAX_TOKENS];
+    struct quire_error err;
+    struct wire_buffer b = {0};
+    uint32_t count = 0;
+    size_t cursor = 0;
+    int found = 0;
+    while (count < MAX_TOKENS &&
+           (found = wire_next_token(body, n, &cursor, &all[count], &err)) > 0)
+        count++;
+    if (found != 0 || count == 0)
+        return;
+    int status = type == WIRE_TOKENS ? wire_put_tokens(&b, 1, all, count)
+                                     : wire_put_prompt_logprobs(&b, 1, all, count);
+    must(status == QUIRE_OK);
+    /* The field's value, byte for byte: NaN logprobs too. */
+    size_t n_records = b.n - WIRE_HEADER_BYTES - 8;
+    must(wire_u32(body, 1) == n_records);
+    must(memcmp(body + 8, b.data + WIRE_HEADER_BYTES + 8, n_records) == 0);
+    wire_buffer_free(&b);
+}
+
+static void hello(const uint8_t *body, size_t n)
+{
+    struct wire_hello first, second;
+    struct quire_error err;
+    struct wire_buffer b = {0};
+    if (wire_get_hello(body, n, &first, &err))
+        return;
+    must(wire_put_hello(&b, &first) == QUIRE_OK);
+    must(wire_get_hello(b.data + WIRE_HEADER_BYTES, b.n - WIRE_HEADER_BYTES, &second, &err) == 0);
+    must(second.version == first.version && second.initial_credit == first.initial_credit);
+    must(second.n_model == first.n_model && second.n_eos == first.n_eos);
+    must(!first.n_model || memcmp(second.model, first.model, first.n_model) == 0);
+    must(second.n_nonce == first.n_nonce && second.n_key_proof == first.n_key_proof);
+    wire_buffer_free(&b);
+}
+
+static void submit(const uint8_t *body, size_t n)
+{
+    struct wire_submit s;
+    struct quire_error err;
+    uint32_t sum = 0;
+    if (wire_get_submit(body, n, &s, &err))
+        return;
+    for (uint32_t i = 0; i < s.n_prompt; i++)
+        sum += wire_u32(s.prompt_bytes, i);
+    for (uint32_t i = 0; i < s.n_stop_token_ids; i++)
+        sum += wire_u32(s.stop_bytes, i);
+    for (uint32_t i = 0; i < s.n_biases; i++)
+        sum += wire_u32(s.bias_bytes, 2 * (size_t)i) + wire_u32(s.bias_bytes, 2 * (size_t)i + 1);
+    static volatile uint32_t read_to_the_end;
+    read_to_the_end = sum;
+    (void)read_to_the_end;
+}
+
+static void small(const struct wire_header *header, const uint8_t *body)
+{
+    struct quire_error err;
+    struct wire_buffer b = {0};
+    struct wire_refuse refuse;
+    struct wire_done done;
+    struct wire_stats stats;
+    int64_t choice;
+    uint64_t credit;
+    uint32_t status;
+    const char *text;
+    size_t n_text, n = header->body_bytes;
+    switch ((enum wire_type)header->type) {
+    case WIRE_REFUSE:
+        must(wire_get_refuse(body, n, &refuse, &err) || !wire_put_refuse(&b, 1, &refuse));
+        break;
+    case WIRE_DONE:
+        must(wire_get_done(body, n, &done, &err) || !wire_put_done(&b, 1, &done));
+        break;
+    case WIRE_STATS:
+        must(wire_get_stats(body, n, &stats, &err) || !wire_put_stats(&b, &stats));
+        break;
+    case WIRE_CANCEL:
+        must(wire_get_cancel(body, n, &choice, &err) || !wire_put_cancel(&b, 1, choice));
+        break;
+    case WIRE_CREDIT: wire_get_credit(body, n, &credit, &err); break;
+    case WIRE_CONTROL: wire_get_control(body, n, &text, &n_text, &err); break;
+    case WIRE_ERROR: wire_get_error(body, n, &status, &text, &n_text, &err); break;
+    default: wire_get_empty(header->type, body, n, &err); break;
+    }
+    wire_buffer_free(&b);
+}
+
+static void frame(const struct wire_header *header, const uint8_t *body)
+{
+    /* A copy of the exact size: a read past its end is seen. */
+    uint8_t *copy = malloc(header->body_bytes ? header->body_bytes : 1);
+    must(copy != NULL);
+    if (header->body_bytes)
+        memcpy(copy, body, header->body_bytes);
+    if (header->type == WIRE_TOKENS || header->type == WIRE_PROMPT_LOGPROBS)
+        tokens(header->type, copy, header->body_bytes);
+    else if (header->type == WIRE_HELLO)
+        hello(copy, header->body_bytes);
+    else if (header->type == WIRE_SUBMIT)
+        submit(copy, header->body_bytes);
+    else
+        small(header, copy);
+    free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct frame_reader reader = {0};
+    struct wire_header header;
+    struct quire_error err;
+    const uint8_t *body;
+    if (size == 0)
+        return 0;
+    size_t piece = data[0] ? data[0] * 4u : 1, at = 1;
+    int found = 0;
+    while (at < size && found >= 0) {
+        size_t n = size - at < piece ? size - at : piece;
+        uint8_t *space = frame_reader_space(&reader, n);
+        must(space != NULL);
+        memcpy(space, data + at, n);
+        frame_reader_added(&reader, n);
+        at += n;
+        while ((found = frame_reader_next(&reader, WIRE_MAX_BODY, &header, &body, &err)) > 0)
+            frame(&header, body);
+    }
+    frame_reader_free(&reader);
+    return 0;
+}
