@@ -63,7 +63,7 @@ static void make_workload(struct workload *w, uint32_t n_vocab)
     for (uint32_t i = 0; i < N_REQUESTS; i++) {
         uint32_t n = i < N_PROBES ? probe_prompts[i] : 4 + i * 37 % (i % 4 ? 12 : 52);
         client_random_prompt(w->prompts[i], n, n_vocab, i);
-        w->requests[i] = client_request(w->prompts[i], n, i < N_PROBES ? 20 : 12 + i * 11 % 37);
+        w->requests[i] = client_request(w->prompts[i], n, i < N_PROBES ? 12 : 8 + i * 11 % 29);
         struct engine_sampling *s = &w->requests[i].sampling;
         s->n_logprobs = (int32_t)(i % 4) - 1;
         s->has_seed = true;
