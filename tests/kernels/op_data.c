@@ -175,7 +175,7 @@ static void make_ids(const struct op_case *c, struct op_data *d, uint64_t *state
     for (uint32_t i = 0; i < n; i++) {
         uint32_t r = (uint32_t)op_random(state);
         if (c->op == OP_ROPE_ANGLES)
-            d->ids[i] = c->values == VALUES_WIDE ? r >> (8 + r % 16) : i * 97 % 4096;
+            d->ids[i] = c->values == VALUES_WIDE ? r >> (6 + r % 16) : i * 97 % 4096;
         else
             d->ids[i] = r % (c->op == OP_GATHER ? c->n_tokens : c->n_rows);
     }
