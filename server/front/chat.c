@@ -76,7 +76,7 @@ static bool fix_tool_calls(json_t *message, size_t index, struct api_error *e)
         if (json_is_string(arguments) && json_string_length(arguments) > 0) {
             struct quire_error why;
             if (quire_json_parse(json_string_value(arguments), json_string_length(arguments),
-                                 JSON_MAX_DEPTH, "function.arguments", &object, &why) != QUIRE_OK)
+                                 REQUEST_MAX_DEPTH, "function.arguments", &object, &why) != QUIRE_OK)
                 return bad_message(e, index, "tool_calls", why.text);
         } else if (json_is_object(arguments)) {
             continue;
@@ -125,42 +125,34 @@ static bool fix_messages(json_t *messages, struct api_error *e)
     return true;
 }
 
-struct prompt_job *chat_job(struct front *f, json_t *body, struct api_error *e)
+bool chat_read_messages(struct request_job *j, const json_t *body)
 {
-    json_t *messages = params_get(body, "messages"), *tools, *kwargs;
-    bool generate = true, open = false;
-    if (!quire_text_has_chat(f->text)) {
-        api_fail(e, 400, "messages", "unsupported_parameter",
-                 "messages: this model has no chat template; /v1/completions takes a prompt");
-        return NULL;
-    }
+    struct api_error *e = &j->error;
+    json_t *messages = params_get(body, "messages"), *tools;
+    const json_t *kwargs = params_get(body, "chat_template_kwargs");
+    if (!quire_text_has_chat(j->front->text))
+        return api_fail(e, 400, "messages", "unsupported_parameter",
+                        "messages: this model has no chat template; /v1/completions takes a prompt");
     if (!fix_messages(messages, e) || !params_tools(body, &tools, e) ||
-        !params_bool(body, "continue_final_message", &open, e))
-        return NULL;
-    generate = !open;
-    if (!params_bool(body, "add_generation_prompt", &generate, e))
-        return NULL;
-    if (generate && open) {
-        api_bad(e, "continue_final_message", "does not go with \"add_generation_prompt\": true");
-        return NULL;
-    }
-    kwargs = params_get(body, "chat_template_kwargs");
-    if (kwargs && !json_is_object(kwargs)) {
-        api_bad(e, "chat_template_kwargs", "must be an object");
-        return NULL;
-    }
-    struct prompt_job *job = prompt_job_new(f->text, 1, NULL, NULL);
-    if (job) {
-        job->messages = json_dumps(messages, JSON_COMPACT);
-        job->tools = tools ? json_dumps(tools, JSON_COMPACT) : NULL;
-        job->kwargs = kwargs ? json_dumps(kwargs, JSON_COMPACT) : NULL;
-        job->add_generation_prompt = generate;
-        job->continue_final = open;
-    }
-    if (!job || !job->messages || (tools && !job->tools) || (kwargs && !job->kwargs)) {
-        prompt_job_free(job);
-        api_fail(e, 503, NULL, "out_of_memory", "out of memory");
-        return NULL;
-    }
-    return job;
+        !params_bool(body, "continue_final_message", &j->continue_final, e))
+        return false;
+    j->add_generation_prompt = !j->continue_final;
+    if (!params_bool(body, "add_generation_prompt", &j->add_generation_prompt, e))
+        return false;
+    if (j->add_generation_prompt && j->continue_final)
+        return api_bad(e, "continue_final_message",
+                       "does not go with \"add_generation_prompt\": true");
+    if (kwargs && !json_is_object(kwargs))
+        return api_bad(e, "chat_template_kwargs", "must be an object");
+    j->messages = json_dumps(messages, JSON_COMPACT);
+    j->tools = tools ? json_dumps(tools, JSON_COMPACT) : NULL;
+    j->kwargs = kwargs ? json_dumps(kwargs, JSON_COMPACT) : NULL;
+    if (!j->messages || (tools && !j->tools) || (kwargs && !j->kwargs))
+        return request_job_no_memory(j);
+    return request_job_items(j, 1);
+}
+
+bool chat_read(struct request_job *j, const json_t *body)
+{
+    return request_job_params(j, body, true) && chat_read_messages(j, body);
 }

@@ -60,7 +60,8 @@ int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t to
     size_t n_piece = 0;
     c->n_tokens++;
     bool asked = contains(p->submit.stop_token_ids, p->submit.n_stop_token_ids, token);
-    bool stops = asked || (!p->submit.ignore_eos && contains(rules->eos, rules->n_eos, token));
+    bool stops = (asked || (!p->submit.ignore_eos && contains(rules->eos, rules->n_eos, token))) &&
+                 c->n_tokens >= p->submit.min_tokens;
     /* The engine's DONE comes in a later frame; the token itself already says that it is the last. */
     if (stops) {
         c->finish = CHOICE_STOP;

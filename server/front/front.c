@@ -61,29 +61,10 @@ bool front_authorized(const struct front *f, const struct http_exchange *x)
     return found;
 }
 
-struct key256 front_tenant(const struct front *f, const struct http_exchange *x, const char *salt)
+struct key256 front_tenant(const struct front *f, const struct http_exchange *x)
 {
-    struct key256 tenant = {{0}};
     const char *key = f->n_api_keys > 0 ? bearer(x) : NULL;
-    if (key)
-        tenant = quire_keyed_hash(NULL, key, strlen(key));
-    if (salt)
-        tenant = quire_keyed_hash(&tenant, salt, strlen(salt));
-    return tenant;
-}
-
-bool front_read_json(struct http_exchange *x, json_t **out, struct api_error *e)
-{
-    size_t n;
-    const char *body = http_body(x, &n);
-    if (n == 0)
-        return api_fail(e, 400, NULL, "invalid_json", "the request has no body; it must be a JSON object");
-    int status = quire_json_parse(body, n, JSON_MAX_DEPTH, "the request's body", out, &e->why);
-    if (status == QUIRE_OK)
-        return true;
-    api_fail_status(e, status, NULL);
-    e->code = "invalid_json";
-    return false;
+    return key ? quire_keyed_hash(NULL, key, strlen(key)) : (struct key256){{0}};
 }
 
 /* ---- the engine ---------------------------------------------------------------------------------- */

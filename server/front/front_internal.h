@@ -9,14 +9,12 @@
 #include "server/front/http.h"
 #include "server/front/metrics.h"
 #include "server/front/params.h"
-#include "server/front/prompt_job.h"
+#include "server/front/request_job.h"
 #include "server/front/text_pool.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
-
-#define JSON_MAX_DEPTH 64
 
 struct generation;
 struct utility;
@@ -61,18 +59,16 @@ extern const struct http_handler front_handler; /* its context is the front */
 bool front_can_serve(const struct front *f, struct api_error *e);
 /* The served name for what a request asks for (NULL: the first). NULL, with a 404 in e: there is none. */
 const char *front_model_name(const struct front *f, const char *asked, struct api_error *e);
-/* The cache domain of a request: by its API key and its cache_salt (may be NULL). */
-struct key256 front_tenant(const struct front *f, const struct http_exchange *x, const char *salt);
+/* The cache domain of a request, by its API key. */
+struct key256 front_tenant(const struct front *f, const struct http_exchange *x);
 /* Whether the request's API key is one of ours. */
 bool front_authorized(const struct front *f, const struct http_exchange *x);
-/* Parses the body of a request. */
-bool front_read_json(struct http_exchange *x, json_t **out, struct api_error *e);
 
-/* ---- chat.c, completions.c: from a body to the text work it asks for ---- */
-/* Messages, tools and kwargs into the job (one item). NULL with e filled in. */
-struct prompt_job *chat_job(struct front *f, json_t *body, struct api_error *e);
-/* Prompts, as texts or ids. */
-struct prompt_job *completions_job(struct front *f, json_t *body, struct api_error *e);
+/* ---- chat.c, completions.c: for request_job, on the pool ---- */
+/* Messages, tools and kwargs only. */
+bool chat_read_messages(struct request_job *j, const json_t *body);
+bool chat_read(struct request_job *j, const json_t *body);
+bool completions_read(struct request_job *j, const json_t *body);
 
 /* ---- generation.c ---- */
 void generation_start(struct front *f, struct http_exchange *x, bool chat);

@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More work than one request may ask for. */
-#define MAX_TOTAL_CHOICES 4096
-
 /* ---- the end --------------------------------------------------------------------------------- */
 
 static void free_prompt(struct generation *g, struct gen_prompt *p)
@@ -427,32 +424,40 @@ static void echo_only(struct generation *g)
     complete(g);
 }
 
-/* The text work is done. */
-static void on_text(void *owner, struct prompt_job *job)
+/* What the job read is the request's from here on. */
+static bool take_job(struct generation *g, struct request_job *j, struct api_error *e)
+{
+    struct front *f = g->front;
+    if (!j->ok) {
+        *e = j->error;
+        return false;
+    }
+    g->params = j->params;
+    j->params = (struct params){0};
+    g->tenant = j->tenant;
+    g->rules = (struct choice_rules){f->text, &g->params, f->eos, f->n_eos};
+    snprintf(g->id, sizeof g->id, "%s-%s", g->chat ? "chatcmpl" : "cmpl",
+             g->params.request_id[0] ? g->params.request_id : http_request_id(g->x));
+    g->prompts = calloc(j->n_items, sizeof *g->prompts);
+    if (!g->prompts || !reply_begin(g, j->model))
+        return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
+    g->n_prompts = g->n_open = j->n_items;
+    for (size_t i = 0; i < j->n_items; i++) {
+        g->prompts[i].item = j->items[i];
+        j->items[i] = (struct request_item){0};
+    }
+    return true;
+}
+
+/* The text work is done. A server that drains still finishes what it has taken. */
+static void on_text(void *owner, struct request_job *job)
 {
     struct generation *g = owner;
     struct api_error e;
-    g->job = NULL;
-    g->prompts = calloc(job->n_items, sizeof *g->prompts);
-    if (job->status != QUIRE_OK || !g->prompts) {
-        e.why = job->err;
-        if (job->status == QUIRE_OK)
-            job->status = quire_fail(&e.why, QUIRE_NO_MEMORY, "out of memory");
-        api_fail_status(&e, job->status, g->chat ? "messages" : "prompt");
-        prompt_job_free(job);
-        fail(g, &e);
-        return;
-    }
-    g->n_prompts = g->n_open = job->n_items;
-    for (size_t i = 0; i < job->n_items; i++) {
-        g->prompts[i].item = job->items[i];
-        job->items[i] = (struct prompt_item){0};
-    }
-    prompt_job_free(job);
-
-    /* A server that drains still finishes what it has taken. */
-    bool ok = true;
     int status = QUIRE_OK;
+    g->job = NULL;
+    bool ok = take_job(g, job, &e);
+    request_job_free(job);
     for (size_t i = 0; i < g->n_prompts && ok; i++) {
         ok = fit(g, &g->prompts[i], &e);
         if (ok && (status = prepare(g, &g->prompts[i], &e.why)) != QUIRE_OK)
@@ -469,50 +474,18 @@ static void on_text(void *owner, struct prompt_job *job)
         fail(g, &e);
 }
 
-/* ---- beginning -------------------------------------------------------------------------------- */
-
-static bool begin(struct generation *g, json_t *body, struct api_error *e)
-{
-    struct front *f = g->front;
-    const struct params_model model = {f->vocab_size, f->max_model_len, &f->sampling};
-    if (!params_read(&g->params, body, g->chat, &model, e))
-        return false;
-    const char *name = front_model_name(f, g->params.model, e);
-    if (!name)
-        return false;
-    snprintf(g->id, sizeof g->id, "%s-%s", g->chat ? "chatcmpl" : "cmpl",
-             g->params.request_id ? g->params.request_id : http_request_id(g->x));
-    g->tenant = front_tenant(f, g->x, g->params.cache_salt);
-    g->rules = (struct choice_rules){f->text, &g->params, f->eos, f->n_eos};
-    g->job = g->chat ? chat_job(f, body, e) : completions_job(f, body, e);
-    if (!g->job)
-        return false;
-    bool ok = reply_begin(g, name);
-    if (!ok)
-        api_fail(e, 503, NULL, "out_of_memory", "out of memory");
-    else if (g->job->n_items * g->params.submit.n > MAX_TOTAL_CHOICES)
-        ok = api_bad(e, "prompt", "more than %d choices in one request", MAX_TOTAL_CHOICES);
-    if (!ok) {
-        prompt_job_free(g->job);
-        g->job = NULL;
-        return false;
-    }
-    /* What was borrowed from the body goes with it. */
-    g->params.model = g->params.request_id = g->params.cache_salt = NULL;
-    g->job->finished = on_text;
-    g->job->owner = g;
-    g->job->add_special = g->params.add_special;
-    g->job->skip_special = g->params.skip_special;
-    g->job->want_text = g->params.echo;
-    return true;
-}
-
 void generation_start(struct front *f, struct http_exchange *x, bool chat)
 {
     struct api_error e;
-    json_t *body = NULL;
+    if (!front_can_serve(f, &e)) {
+        api_error_reply(x, &e);
+        return;
+    }
     struct generation *g = calloc(1, sizeof *g);
-    if (!g) {
+    if (g)
+        g->job = request_job_new(f, x, chat ? chat_read : completions_read, on_text, g);
+    if (!g || !g->job) {
+        free(g);
         api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
         api_error_reply(x, &e);
         return;
@@ -522,13 +495,6 @@ void generation_start(struct front *f, struct http_exchange *x, bool chat)
     g->chat = chat;
     g->arrived_us = metrics_now_us();
     TAILQ_INSERT_TAIL(&f->generations, g, link);
-    bool ok = front_can_serve(f, &e) && front_read_json(x, &body, &e) && begin(g, body, &e);
-    json_decref(body);
-    if (!ok) {
-        fail(g, &e);
-        return;
-    }
-    http_drop_body(x);
     http_on_gone(x, on_gone, g);
     text_pool_submit(f->pool, &g->job->job);
 }

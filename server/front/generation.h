@@ -1,6 +1,6 @@
 /* A completion or chat request from its text work to the end of its reply.
  *
- * body → params → text pool → one SUBMIT per prompt → events → reply. It belongs to its
+ * text pool → one SUBMIT per prompt → events → reply. It belongs to its
  * exchange: it ends with the reply, or when the client goes away, and everything it began is
  * cancelled. Private to generation*.c and reply.c. Loop's thread.
  */
@@ -12,7 +12,7 @@
 
 struct gen_prompt {
     struct generation *g;
-    struct prompt_item item;  /* text only where it is echoed */
+    struct request_item item;  /* text only where it is echoed */
     uint32_t max_tokens;
     uint64_t engine_id;
     bool live;                /* submitted, and events are to come */
@@ -34,7 +34,7 @@ struct generation {
     struct params params;
     struct choice_rules rules;
     struct key256 tenant;
-    struct prompt_job *job;   /* while it is in the pool */
+    struct request_job *job;   /* while it is in the pool */
     struct gen_prompt *prompts;
     size_t n_prompts, n_accepted, n_open;
     char id[96];

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 /* After a reply that leaves input unread, the connection is read and forgotten for so long: closing it at once
@@ -20,6 +21,10 @@
 #define LINGER_BYTES (64u << 20)
 #define BODY_BYTES_PER_MS 16
 #define ACCEPT_PAUSE_MS 100
+/* What the kernel may hold that the client's window has no room for; it would take megabytes, and a client that reads
+ * nothing would be noticed late. */
+#define UNSENT_BYTES 131072
+#define FIRST_REQUEST_MS 500
 
 static void process_input(struct connection *c);
 
@@ -60,11 +65,12 @@ static void count_body(struct connection *c, size_t before)
     c->server->n_body_bytes += c->parser.body_capacity - before;
 }
 
-void http_connection_drop_body(struct connection *c)
+char *http_connection_take_body(struct connection *c, size_t *n_bytes)
 {
     size_t before = c->parser.body_capacity;
-    http_parser_drop_body(&c->parser);
+    char *body = http_parser_take_body(&c->parser, n_bytes);
     count_body(c, before);
+    return body;
 }
 
 void http_connection_reset_parser(struct connection *c)
@@ -189,6 +195,20 @@ static bool feed(struct connection *c)
     return false;
 }
 
+/* Input that is kept: as much as one request may have. Reading pauses there. */
+static size_t max_input(const struct http_server *s)
+{
+    return s->limits.max_head_bytes + s->limits.max_body_bytes;
+}
+
+/* While a request is worked on, reading must not pause: the client's going away would not be noticed. So one that has sent
+ * so much ahead is cut off. The connection may be freed. */
+static void check_flood(struct connection *c)
+{
+    if (evbuffer_get_length(bufferevent_get_input(c->bev)) >= max_input(c->server))
+        drop_connection(c);
+}
+
 /* Reads requests until one is in progress. The connection may be freed. */
 static void process_input(struct connection *c)
 {
@@ -204,6 +224,8 @@ static void process_input(struct connection *c)
     }
     if (c->phase == WORKING && c->eof) {
         drop_connection(c);
+    } else if (c->phase == WORKING) {
+        check_flood(c);
     } else if (c->phase == READING && !c->x.live) {
         if (evbuffer_get_length(in) > 0 && http_parser_is_idle(&c->parser)) {
             http_connection_later(c);
@@ -227,19 +249,14 @@ static void on_readable(struct bufferevent *bev, void *context)
 {
     struct connection *c = context;
     struct evbuffer *in = bufferevent_get_input(bev);
-    const struct http_limits *l = &c->server->limits;
     size_t n = evbuffer_get_length(in);
     switch (c->phase) {
     case READING:
         if (!c->stalled)
             process_input(c);
-        else if (n > l->max_head_bytes + l->max_body_bytes)
-            drop_connection(c);
         break;
     case WORKING:
-        /* The next requests wait; more of them than one request may be large is no client of ours. */
-        if (n > l->max_head_bytes + l->max_body_bytes)
-            drop_connection(c);
+        check_flood(c);
         break;
     case FLUSHING:
     case LINGERING:
@@ -302,6 +319,13 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
 
 /* ---- the server ------------------------------------------------------------------------------ */
 
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 static bool add_connection(struct http_server *s, evutil_socket_t fd)
 {
     struct connection *c = calloc(1, sizeof *c);
@@ -309,6 +333,7 @@ static bool add_connection(struct http_server *s, evutil_socket_t fd)
         return false;
     c->server = s;
     c->x.connection = c;
+    c->opened_ms = now_ms();
     c->bev = bufferevent_socket_new(s->base, fd, BEV_OPT_CLOSE_ON_FREE);
     c->timer = event_new(s->base, -1, 0, on_timer, c);
     if (!c->bev || !c->timer) {
@@ -321,13 +346,15 @@ static bool add_connection(struct http_server *s, evutil_socket_t fd)
         free(c);
         return true;
     }
-    int on = 1;
+    int on = 1, unsent = UNSENT_BYTES;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
     http_parser_init(&c->parser, s->limits.max_head_bytes, s->limits.max_body_bytes);
     struct timeval write_timeout = {.tv_sec = (time_t)(s->limits.write_timeout_ms / 1000),
                                     .tv_usec = (suseconds_t)(s->limits.write_timeout_ms % 1000 * 1000)};
     bufferevent_set_timeouts(c->bev, NULL, &write_timeout);
     bufferevent_setcb(c->bev, on_readable, on_written, on_event, c);
+    bufferevent_setwatermark(c->bev, EV_READ, 0, max_input(s));
     TAILQ_INSERT_TAIL(&s->connections, c, link);
     s->n_connections++;
     bufferevent_enable(c->bev, EV_READ | EV_WRITE);
@@ -335,36 +362,55 @@ static bool add_connection(struct http_server *s, evutil_socket_t fd)
     return true;
 }
 
+/* Between requests, and not about to say something. A new connection is given time for its first request. */
+static bool may_give_way(const struct connection *c, uint64_t now)
+{
+    char byte;
+    return c->phase == READING && !c->x.live && http_parser_is_idle(&c->parser) &&
+           evbuffer_get_length(bufferevent_get_output(c->bev)) == 0 &&
+           evbuffer_get_length(bufferevent_get_input(c->bev)) == 0 &&
+           (c->served || now - c->opened_ms >= FIRST_REQUEST_MS) &&
+           recv(bufferevent_getfd(c->bev), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0;
+}
+
 /* Room for the next connection: the oldest that only waits for its next request gives way. */
 static void make_room(struct http_server *s)
 {
-    struct connection *c, *newest = TAILQ_LAST(&s->connections, connection_list);
+    struct connection *c;
+    uint64_t now = now_ms();
     TAILQ_FOREACH(c, &s->connections, link) {
-        if (c != newest && c->phase == READING && !c->x.live && http_parser_is_idle(&c->parser) &&
-            evbuffer_get_length(bufferevent_get_output(c->bev)) == 0 &&
-            evbuffer_get_length(bufferevent_get_input(c->bev)) == 0) {
+        if (may_give_way(c, now)) {
             free_connection(c);
             return;
         }
     }
 }
 
+/* When there is no room, accepting pauses; whoever knocks waits in the backlog. */
+static void check_room(struct http_server *s)
+{
+    if (s->n_connections >= s->limits.max_connections)
+        make_room(s);
+    if (s->n_connections < s->limits.max_connections)
+        return;
+    struct timeval tv = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
+    s->full = true;
+    evconnlistener_disable(s->listener);
+    event_add(s->resume, &tv);
+}
+
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from,
                       int n_from, void *context)
 {
     struct http_server *s = context;
+    (void)listener;
     (void)from;
     (void)n_from;
     if (!add_connection(s, fd)) {
         evutil_closesocket(fd);
         return;
     }
-    if (s->n_connections >= s->limits.max_connections)
-        make_room(s);
-    if (s->n_connections >= s->limits.max_connections) {
-        s->full = true;
-        evconnlistener_disable(listener);
-    }
+    check_room(s);
 }
 
 static void on_accept_error(struct evconnlistener *listener, void *context)
@@ -381,7 +427,9 @@ static void on_resume(evutil_socket_t fd, short what, void *context)
     struct http_server *s = context;
     (void)fd;
     (void)what;
-    if (s->listener && !s->full)
+    if (s->listener && s->full)
+        check_room(s);
+    else if (s->listener)
         evconnlistener_enable(s->listener);
 }
 

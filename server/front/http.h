@@ -64,7 +64,8 @@ void http_server_on_idle(struct http_server *s, void (*on_idle)(void *context), 
 const char *http_method(const struct http_exchange *x);
 const char *http_path(const struct http_exchange *x);                     /* not decoded, no query */
 const char *http_header(const struct http_exchange *x, const char *name); /* NULL: absent */
-const char *http_body(const struct http_exchange *x, size_t *n_bytes);    /* not NUL-terminated */
+/* Hands the body over, once: malloc'd, not NUL-terminated; NULL when it is empty. */
+char *http_take_body(struct http_exchange *x, size_t *n_bytes);
 /* The client's x-request-id where it is a sane one, else one of ours; sent with every reply. */
 const char *http_request_id(const struct http_exchange *x);
 
@@ -91,7 +92,5 @@ void http_stream_end(struct http_exchange *x);
 
 /* Gives the connection up in the middle of a reply; on_gone follows. */
 void http_cut_off(struct http_exchange *x);
-/* Frees the request's body, which nobody needs any more. */
-void http_drop_body(struct http_exchange *x);
 
 #endif

@@ -40,6 +40,8 @@ struct connection {
     bool stalled;     /* pipelined requests wait for replies to be taken */
     bool inside;      /* a handler is running for this connection */
     bool deadline;    /* the timer is a deadline, not a turn of the loop */
+    bool served;      /* it has had a reply */
+    uint64_t opened_ms;
     size_t n_lingered;
     TAILQ_ENTRY(connection) link;
 };
@@ -63,8 +65,8 @@ struct http_server {
 
 /* Goes on at the next turn of the loop: never inside a caller that may hold the exchange. */
 void http_connection_later(struct connection *c);
-/* Frees the body, or all, of what the parser holds of a request. */
-void http_connection_drop_body(struct connection *c);
+char *http_connection_take_body(struct connection *c, size_t *n_bytes);
+/* Frees what the parser holds of a request. */
 void http_connection_reset_parser(struct connection *c);
 /* Sets up the exchange of the request that the parser holds, or of none. */
 void http_begin_exchange(struct connection *c);

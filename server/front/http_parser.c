@@ -32,11 +32,13 @@ void http_parser_reset(struct http_parser *p)
     http_parser_init(p, p->max_head_bytes, p->max_body_bytes);
 }
 
-void http_parser_drop_body(struct http_parser *p)
+char *http_parser_take_body(struct http_parser *p, size_t *n_bytes)
 {
-    free(p->body);
+    char *body = p->body;
+    *n_bytes = p->n_body;
     p->body = NULL;
     p->n_body = p->body_capacity = 0;
+    return body;
 }
 
 bool http_parser_is_idle(const struct http_parser *p)

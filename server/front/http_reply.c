@@ -47,15 +47,9 @@ const char *http_header(const struct http_exchange *x, const char *name)
     return http_parser_header(&x->connection->parser, name);
 }
 
-const char *http_body(const struct http_exchange *x, size_t *n_bytes)
+char *http_take_body(struct http_exchange *x, size_t *n_bytes)
 {
-    *n_bytes = x->connection->parser.n_body;
-    return x->connection->parser.body;
-}
-
-void http_drop_body(struct http_exchange *x)
-{
-    http_connection_drop_body(x->connection);
+    return http_connection_take_body(x->connection, n_bytes);
 }
 
 const char *http_request_id(const struct http_exchange *x)
@@ -130,6 +124,7 @@ static void end_exchange(struct connection *c)
 {
     c->x.live = false;
     c->x.on_gone = NULL;
+    c->served = true;
     if (c->x.extra)
         evbuffer_drain(c->x.extra, evbuffer_get_length(c->x.extra));
     if (c->close_after) {

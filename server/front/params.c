@@ -368,6 +368,7 @@ static bool read_stream(struct params *p, const json_t *body, struct api_error *
     if (!params_bool(options, "include_usage", &p->include_usage, e) ||
         !params_bool(options, "continuous_usage_stats", &p->continuous_usage, e)) {
         strcpy(e->param, "stream_options");
+        quire_error_prefix(&e->why, "stream_options");
         return false;
     }
     return true;
@@ -375,14 +376,16 @@ static bool read_stream(struct params *p, const json_t *body, struct api_error *
 
 static bool read_request_id(struct params *p, const json_t *body, struct api_error *e)
 {
-    if (!params_string(body, "request_id", &p->request_id, e) ||
+    const char *id = NULL;
+    if (!params_string(body, "request_id", &id, e) ||
         !params_string(body, "cache_salt", &p->cache_salt, e))
         return false;
-    if (!p->request_id)
+    if (!id)
         return true;
-    size_t n = strspn(p->request_id,
-                      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:");
-    if (n == 0 || n > 64 || p->request_id[n] != '\0')
+    size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:");
+    if (n > 0 && n <= 64 && id[n] == '\0')
+        memcpy(p->request_id, id, n + 1);
+    else
         return api_bad(e, "request_id", "must be 1 to 64 of the characters A-Z a-z 0-9 - _ . :");
     return true;
 }
@@ -391,8 +394,6 @@ bool params_read(struct params *p, const json_t *body, bool chat, const struct p
                  struct api_error *e)
 {
     *p = (struct params){.skip_special = true, .add_special = !chat};
-    if (!json_is_object(body))
-        return api_fail(e, 400, NULL, "invalid_value", "the request's body must be a JSON object");
     if (!refuse_not_built(body, chat, e) || !read_response_format(body, e))
         return false;
     if (!chat && !params_bool(body, "echo", &p->echo, e))

@@ -33,8 +33,8 @@ struct params {
     uint32_t max_tokens;
     bool include_stop, skip_special, return_token_ids, tokens_as_ids, echo, add_special;
     int64_t truncate;        /* 0 = no, -1 = to the context, else so many tokens */
-    const char *request_id;  /* borrowed; NULL: none */
-    const char *cache_salt;  /* borrowed; NULL: none */
+    char request_id[65];     /* "": none */
+    const char *cache_salt;  /* borrowed from the JSON; NULL: none */
 };
 
 /* What a check needs to know of the model. */

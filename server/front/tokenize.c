@@ -8,7 +8,7 @@ struct utility {
     TAILQ_ENTRY(utility) link;
     struct front *front;
     struct http_exchange *x;
-    struct prompt_job *job; /* while it is in the pool */
+    struct request_job *job; /* while it is in the pool */
     bool detokenize;
 };
 
@@ -25,13 +25,13 @@ static void on_gone(void *context)
     utility_free(context);
 }
 
-static void put_tokens(struct json_out *o, const struct utility *u, const struct prompt_job *job)
+static void put_tokens(struct json_out *o, const struct request_job *j)
 {
-    const struct prompt_item *item = &job->items[0];
+    const struct request_item *item = &j->items[0];
     json_out_raw(o, "{\"count\":");
     json_out_u64(o, item->n_ids);
     json_out_raw(o, ",\"max_model_len\":");
-    json_out_u64(o, u->front->max_model_len);
+    json_out_u64(o, j->max_model_len);
     json_out_raw(o, ",\"tokens\":[");
     for (size_t i = 0; i < item->n_ids; i++) {
         if (i > 0)
@@ -39,9 +39,9 @@ static void put_tokens(struct json_out *o, const struct utility *u, const struct
         json_out_u64(o, item->ids[i]);
     }
     json_out_raw(o, "],\"token_strs\":");
-    if (job->want_strings) {
+    if (j->want_strings) {
         json_out_raw(o, "[");
-        json_out_bytes(o, job->token_strings, job->n_token_strings);
+        json_out_bytes(o, j->token_strings, j->n_token_strings);
         json_out_raw(o, "]");
     } else {
         json_out_raw(o, "null");
@@ -49,123 +49,99 @@ static void put_tokens(struct json_out *o, const struct utility *u, const struct
     json_out_raw(o, "}");
 }
 
-static void on_text(void *owner, struct prompt_job *job)
+static void on_text(void *owner, struct request_job *j)
 {
     struct utility *u = owner;
     struct http_exchange *x = u->x;
+    bool detokenize = u->detokenize;
     struct json_out o = {0};
-    struct api_error e = {.why = job->err};
-    int status = job->status;
-    if (status == QUIRE_OK && u->detokenize) {
-        json_out_raw(&o, "{\"prompt\":");
-        json_out_string(&o, job->items[0].text, job->items[0].n_text);
-        json_out_raw(&o, "}");
-    } else if (status == QUIRE_OK) {
-        put_tokens(&o, u, job);
-    }
-    if (o.failed)
-        status = quire_fail(&e.why, QUIRE_NO_MEMORY, "out of memory");
-    const char *param = u->detokenize ? "tokens" : job->messages ? "messages" : "prompt";
     u->job = NULL;
     utility_free(u);
-    if (status == QUIRE_OK) {
-        http_reply(x, 200, "application/json", o.data, o.n);
-    } else {
-        api_fail_status(&e, status, param);
-        api_error_reply(x, &e);
+    if (j->ok && detokenize) {
+        json_out_raw(&o, "{\"prompt\":");
+        json_out_string(&o, j->items[0].text, j->items[0].n_text);
+        json_out_raw(&o, "}");
+    } else if (j->ok) {
+        put_tokens(&o, j);
     }
-    prompt_job_free(job);
+    if (o.failed)
+        j->ok = request_job_no_memory(j);
+    if (j->ok)
+        http_reply(x, 200, "application/json", o.data, o.n);
+    else
+        api_error_reply(x, &j->error);
+    request_job_free(j);
     json_out_free(&o);
 }
 
-static struct prompt_job *tokenize_job(struct front *f, json_t *body, struct api_error *e)
+/* ---- on the pool ------------------------------------------------------------------------------- */
+
+static bool check_model(struct request_job *j, const json_t *body)
 {
-    struct prompt_job *job;
-    bool chat = params_get(body, "messages") != NULL, special = !chat, strings = false;
-    const char *text = NULL;
-    if (chat) {
-        job = chat_job(f, body, e);
-    } else {
-        /* llama.cpp's names: content and add_special, which is off unless asked for. */
-        const char *name = params_get(body, "prompt") ? "prompt" : "content";
-        if (!params_string(body, name, &text, e))
-            return NULL;
-        if (!text) {
-            api_bad(e, "prompt", "is missing; /tokenize takes a prompt or messages");
-            return NULL;
-        }
-        if (strcmp(name, "content") == 0)
-            special = false;
-        job = prompt_job_new(f->text, 1, NULL, NULL);
-        if (job)
-            job->items[0].text = strdup(text);
-        if (!job || !job->items[0].text) {
-            prompt_job_free(job);
-            api_fail(e, 503, NULL, "out_of_memory", "out of memory");
-            return NULL;
-        }
-        job->items[0].n_text = strlen(text);
-    }
-    if (job && (!params_bool(body, "add_special", &special, e) ||
-                !params_bool(body, "add_special_tokens", &special, e) ||
-                !params_bool(body, "return_token_strs", &strings, e))) {
-        prompt_job_free(job);
-        return NULL;
-    }
-    if (job) {
-        job->add_special = special;
-        job->want_strings = strings;
-    }
-    return job;
+    const char *model = NULL;
+    return params_string(body, "model", &model, &j->error) &&
+           front_model_name(j->front, model, &j->error);
 }
 
-static struct prompt_job *detokenize_job(struct front *f, json_t *body, struct api_error *e)
+/* A prompt; or a text under llama.cpp's names, content and add_special, which is off unless asked for. */
+static bool read_prompt(struct request_job *j, const json_t *body)
+{
+    const char *text = NULL, *name = params_get(body, "prompt") ? "prompt" : "content";
+    if (!params_string(body, name, &text, &j->error))
+        return false;
+    if (!text)
+        return api_bad(&j->error, "prompt", "is missing; /tokenize takes a prompt or messages");
+    if (!request_job_items(j, 1))
+        return false;
+    j->add_special = strcmp(name, "prompt") == 0;
+    j->items[0].text = strdup(text);
+    j->items[0].n_text = strlen(text);
+    return j->items[0].text || request_job_no_memory(j);
+}
+
+static bool tokenize_read(struct request_job *j, const json_t *body)
+{
+    if (!check_model(j, body))
+        return false;
+    bool ok = params_get(body, "messages") ? chat_read_messages(j, body) : read_prompt(j, body);
+    return ok && params_bool(body, "add_special", &j->add_special, &j->error) &&
+           params_bool(body, "add_special_tokens", &j->add_special, &j->error) &&
+           params_bool(body, "return_token_strs", &j->want_strings, &j->error);
+}
+
+static bool detokenize_read(struct request_job *j, const json_t *body)
 {
     const json_t *tokens = params_get(body, "tokens");
-    struct prompt_job *job = NULL;
-    uint32_t *ids;
-    size_t n;
-    if (!json_is_array(tokens)) {
-        api_bad(e, "tokens", "must be an array of token ids");
-        return NULL;
-    }
-    if (!params_token_ids(tokens, "tokens", f->vocab_size, &ids, &n, e))
-        return NULL;
-    job = prompt_job_new(f->text, 1, NULL, NULL);
-    if (!job) {
-        free(ids);
-        api_fail(e, 503, NULL, "out_of_memory", "out of memory");
-        return NULL;
-    }
-    job->items[0] = (struct prompt_item){.ids = ids, .n_ids = n};
-    job->want_text = true;
-    return job;
+    if (!check_model(j, body))
+        return false;
+    if (!json_is_array(tokens))
+        return api_bad(&j->error, "tokens", "must be an array of token ids");
+    j->want_text = true;
+    return request_job_items(j, 1) &&
+           params_token_ids(tokens, "tokens", j->vocab_size, &j->items[0].ids, &j->items[0].n_ids,
+                            &j->error);
 }
+
+/* ---- beginning --------------------------------------------------------------------------------- */
 
 static void start(struct front *f, struct http_exchange *x, bool detokenize)
 {
     struct api_error e;
-    json_t *body = NULL;
-    const char *model = NULL;
-    struct prompt_job *job = NULL;
-    struct utility *u = NULL;
-    if (front_can_serve(f, &e) && front_read_json(x, &body, &e) &&
-        params_string(body, "model", &model, &e) && front_model_name(f, model, &e))
-        job = detokenize ? detokenize_job(f, body, &e) : tokenize_job(f, body, &e);
-    json_decref(body);
-    if (job && !(u = calloc(1, sizeof *u))) {
-        api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
-        prompt_job_free(job);
+    if (!front_can_serve(f, &e)) {
+        api_error_reply(x, &e);
+        return;
     }
-    if (!u) {
+    struct utility *u = calloc(1, sizeof *u);
+    struct request_job *job =
+        u ? request_job_new(f, x, detokenize ? detokenize_read : tokenize_read, on_text, u) : NULL;
+    if (!job) {
+        free(u);
+        api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
         api_error_reply(x, &e);
         return;
     }
     *u = (struct utility){.front = f, .x = x, .job = job, .detokenize = detokenize};
     TAILQ_INSERT_TAIL(&f->utilities, u, link);
-    job->finished = on_text;
-    job->owner = u;
-    http_drop_body(x);
     http_on_gone(x, on_gone, u);
     text_pool_submit(f->pool, &job->job);
 }
@@ -179,4 +155,3 @@ void detokenize_start(struct front *f, struct http_exchange *x)
 {
     start(f, x, true);
 }
-

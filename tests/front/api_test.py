@@ -1,0 +1,443 @@
+"""What each route answers, over an engine whose tokens are known: it repeats the prompt, then ends."""
+
+import json
+import struct
+import sys
+
+from harness import Server, post_bytes, read_all, run_tests, wait_until
+
+TEXT = "Hello there, my friend. naïve café 漢字 🙂 end"
+CHAT = [{"role": "user", "content": "Hello there"}]
+COMPLETIONS, CHATS = "/v1/completions", "/v1/chat/completions"
+
+server = Server()
+
+
+def ids_of(text):
+    return server.post("/tokenize", {"prompt": text})[1]["tokens"]
+
+
+def complete(prompt, **fields):
+    status, reply = server.post(COMPLETIONS, {"prompt": prompt, "max_tokens": 200, **fields})
+    assert status == 200, reply
+    return reply
+
+
+def one(prompt, **fields):
+    return complete(prompt, **fields)["choices"][0]
+
+
+def test_models_health_version():
+    status, reply = server.get("/v1/models")
+    assert status == 200 and [m["id"] for m in reply["data"]] == ["fake"]
+    model = reply["data"][0]
+    assert model["root"] == "fake-root" and model["max_model_len"] == 4096 and model["object"] == "model"
+    assert isinstance(model["created"], int)
+    assert server.get("/v1/models/fake") == (200, model)
+    assert server.get("/v1/models/")[0] == 200
+    status, reply = server.get("/v1/models/other")
+    assert status == 404 and reply["error"]["code"] == "model_not_found"
+    assert server.get("/health")[0] == 200
+    assert server.get("/version") == (200, {"version": "test"})
+
+
+def test_model_names_with_a_slash():
+    with Server("--name", "org/name", "--name", "short") as s:
+        for path in ("/v1/models/org/name", "/v1/models/org%2Fname", "/v1/models/org%2fname"):
+            assert s.get(path)[1]["id"] == "org/name"
+        for model in ("org/name", "short"):
+            assert s.post(COMPLETIONS, {"model": model, "prompt": "x"})[1]["model"] == model
+        assert s.post(COMPLETIONS, {"prompt": "x"})[1]["model"] == "org/name"
+
+
+def test_completion():
+    reply = complete(TEXT)
+    n = len(ids_of(TEXT))
+    assert reply["object"] == "text_completion" and reply["id"].startswith("cmpl-") and reply["model"] == "fake"
+    assert isinstance(reply["created"], int)
+    choice = reply["choices"][0]
+    assert choice["text"] == TEXT and choice["finish_reason"] == "stop" and choice["stop_reason"] is None
+    assert choice["logprobs"] is None and choice["index"] == 0
+    assert reply["usage"] == {"prompt_tokens": n, "completion_tokens": n + 1, "total_tokens": 2 * n + 1,
+                              "prompt_tokens_details": {"cached_tokens": 0}}
+
+
+def test_completion_defaults_to_16_tokens():
+    reply = complete(TEXT * 3, max_tokens=None)
+    assert reply["usage"]["completion_tokens"] == 16 and reply["choices"][0]["finish_reason"] == "length"
+
+
+def test_forms_of_prompt():
+    ids = ids_of("Hello there")
+    for prompt, texts in ((["Hello", "there"], ["Hello", "there"]), ([ids, ids], ["Hello there"] * 2), (ids, ["Hello there"])):
+        reply = complete(prompt)
+        assert [c["text"] for c in reply["choices"]] == texts
+        assert [c["index"] for c in reply["choices"]] == list(range(len(texts)))
+    reply = complete(["Hello", "there"], n=2)
+    assert [(c["index"], c["text"]) for c in reply["choices"]] == [(0, "Hello"), (1, "Hello"), (2, "there"), (3, "there")]
+
+
+def test_stream_is_the_whole_in_pieces():
+    whole = complete(TEXT, return_token_ids=True)
+    events = server.stream(COMPLETIONS, {"prompt": TEXT, "max_tokens": 200, "return_token_ids": True,
+                                         "stream_options": {"include_usage": True}})
+    assert len({(e["id"], e["created"], e["model"], e["object"]) for e in events}) == 1
+    choices = [c for e in events for c in e["choices"]]
+    assert "".join(c["text"] for c in choices) == TEXT
+    ids = [i for c in choices for i in c.get("token_ids", [])]
+    assert ids == whole["choices"][0]["token_ids"]
+    assert sum(len(c.get("token_ids", [])) == 1 for c in choices) == len(ids)  # an event each
+    assert [c["finish_reason"] for c in choices if c["finish_reason"]] == ["stop"] and choices[-1]["finish_reason"]
+    assert choices[0]["prompt_token_ids"] == ids_of(TEXT) == whole["choices"][0]["prompt_token_ids"]
+    assert all("prompt_token_ids" not in c for c in choices[1:])
+    assert all(e["usage"] is None for e in events[:-1])
+    assert events[-1]["choices"] == [] and events[-1]["usage"] == whole["usage"]
+
+
+def test_usage_in_streams_only_when_asked_for():
+    assert all("usage" not in e for e in server.stream(COMPLETIONS, {"prompt": "Hello"}))
+    events = server.stream(COMPLETIONS, {"prompt": "Hello", "stream_options": {"continuous_usage_stats": True}})
+    assert [e["usage"]["completion_tokens"] for e in events] == [1, 2, 2]
+
+
+def test_chat():
+    status, reply = server.post(CHATS, {"messages": CHAT})
+    assert status == 200 and reply["object"] == "chat.completion" and reply["id"].startswith("chatcmpl-")
+    choice = reply["choices"][0]
+    assert choice["message"]["role"] == "assistant" and choice["message"]["refusal"] is None
+    assert "Hello there" in choice["message"]["content"] and "tool_calls" not in choice["message"]
+    assert choice["finish_reason"] == "stop"
+    tokens = server.post("/tokenize", {"messages": CHAT})[1]["tokens"]
+    assert reply["usage"]["prompt_tokens"] == len(tokens)
+
+
+def test_chat_stream():
+    for n in (1, 3):
+        ask = {"messages": CHAT, "n": n, "stream_options": {"include_usage": True}}
+        events = server.stream(CHATS, ask)
+        del ask["stream_options"]
+        whole = server.post(CHATS, ask)[1]
+        assert {e["object"] for e in events} == {"chat.completion.chunk"}
+        first = events[:n]
+        assert [(e["choices"][0]["index"], e["choices"][0]["delta"]) for e in first] == [
+            (i, {"role": "assistant", "content": ""}) for i in range(n)]
+        rest = [c for e in events[n:] for c in e["choices"]]
+        assert all("role" not in c["delta"] for c in rest)
+        for i in range(n):
+            mine = [c for c in rest if c["index"] == i]
+            assert "".join(c["delta"].get("content", "") for c in mine) == whole["choices"][i]["message"]["content"]
+            assert [c["finish_reason"] for c in mine if c["finish_reason"]] == ["stop"]
+            assert mine[-1]["delta"] == {} and mine[-1]["finish_reason"] == "stop"
+        assert events[-1]["choices"] == [] and events[-1]["usage"] == whole["usage"]
+
+
+def test_messages():
+    def content(messages, **fields):
+        status, reply = server.post(CHATS, {"messages": messages, **fields})
+        assert status == 200, reply
+        return reply["choices"][0]["message"]["content"]
+
+    parts = [{"role": "user", "content": [{"type": "text", "text": "Hello"}, {"type": "text", "text": "there"}]}]
+    assert "Hello\nthere" in content(parts)
+    content([*CHAT, {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "7"}])
+    content([*CHAT, {"role": "assistant", "content": "yes", "tool_calls": None, "refusal": None}, *CHAT])
+    open_end = [*CHAT, {"role": "assistant", "content": "I say"}]
+    reply = server.post(CHATS, {"messages": open_end, "continue_final_message": True, "return_token_ids": True})[1]
+    assert server.post("/detokenize", {"tokens": reply["prompt_token_ids"]})[1]["prompt"].rstrip().endswith("I say")
+
+
+def test_echo():
+    assert one("Hello there", echo=True)["text"] == "Hello thereHello there"
+    assert one(ids_of("Hello there"), echo=True, max_tokens=1)["text"] == "Hello thereHello"
+    reply = complete("Hello there", echo=True, max_tokens=0)
+    assert reply["choices"][0]["text"] == "Hello there" and reply["choices"][0]["finish_reason"] == "length"
+    assert reply["usage"]["completion_tokens"] == 0
+    events = server.stream(COMPLETIONS, {"prompt": "Hello there", "echo": True, "logprobs": 1, "max_tokens": 1})
+    assert events[0]["choices"][0]["text"] == "Hello there" and events[1]["choices"][0]["text"] == "Hello"
+    assert events[0]["choices"][0]["logprobs"]["token_logprobs"][0] is None
+    assert events[1]["choices"][0]["logprobs"]["text_offset"] == [11]
+    events = server.stream(COMPLETIONS, {"prompt": ["a", "b"], "n": 2, "echo": True, "max_tokens": 0})
+    assert [(c["index"], c["text"]) for e in events for c in e["choices"] if c["text"]] == [
+        (0, "a"), (1, "a"), (2, "b"), (3, "b")]
+
+
+def test_echo_with_logprobs_scores_the_prompt():
+    ids = ids_of(TEXT)
+    choice = one(TEXT, echo=True, max_tokens=0, logprobs=2)
+    lp = choice["logprobs"]
+    assert choice["text"] == TEXT and len(lp["tokens"]) == len(ids) == len(lp["top_logprobs"])
+    assert lp["token_logprobs"][0] is None and all(x < 0 for x in lp["token_logprobs"][1:])
+    assert lp["text_offset"][0] == 0 and lp["text_offset"] == sorted(lp["text_offset"])
+    both = one(TEXT, echo=True, max_tokens=3, logprobs=2)["logprobs"]
+    assert both["tokens"][:len(ids)] == lp["tokens"] and len(both["tokens"]) == len(ids) + 3
+    assert both["text_offset"][len(ids)] == len(TEXT)
+
+
+def test_completion_logprobs():
+    choice = one(TEXT, logprobs=3, return_token_ids=True)
+    lp = choice["logprobs"]
+    assert len(lp["tokens"]) == len(choice["token_ids"]) == len(lp["token_logprobs"]) == len(lp["text_offset"])
+    for token, logprob, top, offset in zip(lp["tokens"], lp["token_logprobs"], lp["top_logprobs"], lp["text_offset"]):
+        assert top[token] == logprob and len(top) <= 4
+        (bits,) = struct.unpack("<f", struct.pack("<f", logprob))
+        assert float(f"{bits:.9g}") == logprob
+        if "\ufffd" not in token and not token.startswith("<|"):
+            assert TEXT[offset:offset + len(token)] == token
+    assert len(one("Hello", logprobs=0)["logprobs"]["top_logprobs"][0]) == 1
+    streamed = server.stream(COMPLETIONS, {"prompt": TEXT, "max_tokens": 200, "logprobs": 3})
+    parts = [c["logprobs"] for e in streamed for c in e["choices"] if c["logprobs"]]
+    for key in lp:
+        assert [x for p in parts for x in p[key]] == lp[key]
+
+
+def test_chat_logprobs():
+    ask = {"messages": CHAT, "logprobs": True, "top_logprobs": 4}
+    reply = server.post(CHATS, ask)[1]
+    content = reply["choices"][0]["logprobs"]["content"]
+    assert len(content) == reply["usage"]["completion_tokens"]
+    for entry in content:
+        assert len(entry["top_logprobs"]) == 4 and entry["top_logprobs"][0]["token"] == entry["token"]
+        assert bytes(entry["bytes"]).decode(errors="replace") == entry["token"]
+    streamed = [c["logprobs"] for e in server.stream(CHATS, ask) for c in e["choices"]]
+    assert [x for p in streamed if p for x in p["content"]] == content
+    no_top = server.post(CHATS, {"messages": CHAT, "logprobs": True})[1]["choices"][0]["logprobs"]["content"]
+    assert all(e["top_logprobs"] == [] for e in no_top)
+
+
+def test_part_of_a_character_has_its_bytes():
+    status, reply = server.post(CHATS, {"messages": [{"role": "user", "content": "🙂漢"}], "logprobs": True,
+                                        "return_token_ids": True})
+    choice = reply["choices"][0]
+    entries = choice["logprobs"]["content"]
+    data = b"".join(bytes(e["bytes"]) for e in entries)
+    assert "🙂漢".encode() in data
+    assert any(e["token"] == "\ufffd" for e in entries), "the tokenizer has whole tokens for these characters"
+
+
+def test_tokens_as_ids():
+    choice = one("Hello there", logprobs=2, return_tokens_as_token_ids=True, return_token_ids=True)
+    names = [f"token_id:{i}" for i in choice["token_ids"]]
+    assert choice["logprobs"]["tokens"] == names
+    assert all(k.startswith("token_id:") for top in choice["logprobs"]["top_logprobs"] for k in top)
+    status, reply = server.post(CHATS, {"messages": CHAT, "logprobs": True, "top_logprobs": 1,
+                                        "return_tokens_as_token_ids": True, "return_token_ids": True})
+    choice = reply["choices"][0]
+    assert [e["token"] for e in choice["logprobs"]["content"]] == [f"token_id:{i}" for i in choice["token_ids"]]
+    assert reply["prompt_token_ids"] == server.post("/tokenize", {"messages": CHAT})[1]["tokens"]
+
+
+def test_prompt_logprobs():
+    ids = ids_of("Hello there friend")
+    choice = one("Hello there friend", prompt_logprobs=2)
+    assert choice["prompt_logprobs"][0] is None and len(choice["prompt_logprobs"]) == len(ids)
+    for i, entry in zip(ids[1:], choice["prompt_logprobs"][1:]):
+        assert {"logprob", "rank", "decoded_token"} == set(entry[str(i)]) and len(entry) >= 2
+    reply = server.post(CHATS, {"messages": CHAT, "prompt_logprobs": 0})[1]
+    assert len(reply["prompt_logprobs"]) == reply["usage"]["prompt_tokens"]
+
+
+def test_stop_strings():
+    for stop in ("friend", [", my", "zzz"], "café 漢", "🙂"):
+        first = stop if isinstance(stop, str) else stop[0]
+        expected = TEXT[:TEXT.index(first)]
+        choice = one(TEXT, stop=stop)
+        assert (choice["text"], choice["finish_reason"], choice["stop_reason"]) == (expected, "stop", first)
+        assert one(TEXT, stop=stop, include_stop_str_in_output=True)["text"] == expected + first
+        events = server.stream(COMPLETIONS, {"prompt": TEXT, "max_tokens": 200, "stop": stop})
+        text = ""
+        for c in (c for e in events for c in e["choices"]):
+            text += c["text"]
+            assert expected.startswith(text), "part of the stop string was shown"
+        assert text == expected and events[-1]["choices"][0]["stop_reason"] == first
+    # What looked like the beginning of a stop string and was none is shown in the end.
+    assert one("Hello th", stop="thzzz")["text"] == "Hello th"
+    assert one(TEXT, stop="Hello", min_tokens=1)["text"].startswith("Hello")
+    # The tokens up to the stop are counted and reported, not those that were on their way.
+    reply = complete(TEXT, stop=",", logprobs=0)
+    assert reply["usage"]["completion_tokens"] == len(reply["choices"][0]["logprobs"]["tokens"]) == len(ids_of("Hello there,"))
+
+
+def test_stop_tokens():
+    ids = ids_of("Hello there friend")
+    choice = one(ids, stop_token_ids=[ids[1]])
+    assert (choice["text"], choice["finish_reason"], choice["stop_reason"]) == ("Hello", "stop", ids[1])
+    assert one(ids, stop_token_ids=[ids[1]], include_stop_str_in_output=True)["text"] == "Hello there"
+    assert one(ids, stop_token_ids=[ids[1]], min_tokens=3)["text"] == "Hello there friend"
+    assert one(ids, ignore_eos=True, max_tokens=6)["text"] == "Hello there friend" * 2
+    shown = one("<|im_start|>Hello", skip_special_tokens=False)
+    assert shown["text"] == "<|im_start|>Hello" and one("<|im_start|>Hello")["text"] == "Hello"
+
+
+def test_truncation():
+    ids = ids_of(TEXT)
+    reply = complete(TEXT, truncate_prompt_tokens=3, return_token_ids=True)
+    assert reply["choices"][0]["prompt_token_ids"] == ids[-3:] and reply["usage"]["prompt_tokens"] == 3
+
+
+def test_tokenize():
+    for text in ("", "Hello there", TEXT, "<|im_start|>user", "\n\n  x"):
+        status, reply = server.post("/tokenize", {"prompt": text})
+        assert status == 200 and reply["count"] == len(reply["tokens"]) and reply["max_model_len"] == 4096
+        assert reply["token_strs"] is None
+        assert server.post("/detokenize", {"tokens": reply["tokens"]}) == (200, {"prompt": text})
+    assert server.post("/tokenize", {"prompt": "Hello there", "return_token_strs": True})[1]["token_strs"] == ["Hello", " there"]
+    assert server.post("/tokenize", {"content": "Hello"})[1]["tokens"] == ids_of("Hello")
+    chat = server.post("/tokenize", {"messages": CHAT})[1]["tokens"]
+    less = server.post("/tokenize", {"messages": CHAT, "add_generation_prompt": False})[1]["tokens"]
+    assert chat[:len(less)] == less and len(chat) > len(less)
+    for body, param in (({}, "prompt"), ({"prompt": 3}, "prompt"), ({"messages": []}, "messages")):
+        status, reply = server.post("/tokenize", body)
+        assert status == 400 and reply["error"]["param"] == param
+    for tokens in (None, "x", [-1], [10**9], [1.5], ["x"]):
+        status, reply = server.post("/detokenize", {"tokens": tokens})
+        assert status == 400 and reply["error"]["param"] == "tokens"
+
+
+def test_errors_name_the_parameter():
+    bad = [
+        ({"messages": []}, "messages"), ({"messages": None}, "messages"), ({"messages": ["x"]}, "messages[0]"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"), ({"messages": [{"content": "x"}]}, "messages[0].role"),
+        ({"messages": [*CHAT, {"role": "user", "content": 3}]}, "messages[1].content"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": ["x"]}]}, "messages[0].content"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}]},
+         "messages[0].tool_calls"),
+        ({"messages": [{"role": "assistant", "tool_calls": 3}]}, "messages[0].tool_calls"),
+        ({"max_tokens": 5000}, "max_tokens"), ({"max_completion_tokens": 5000}, "max_completion_tokens"),
+        ({"min_tokens": 9, "max_tokens": 8}, "min_tokens"), ({"chat_template_kwargs": 3}, "chat_template_kwargs"),
+        ({"add_generation_prompt": True, "continue_final_message": True}, "continue_final_message"),
+        ({"tool_choice": "required"}, "tool_choice"), ({"response_format": {"type": "json_object"}}, "response_format"),
+    ]
+    for fields, param in bad:
+        status, reply = server.post(CHATS, {"messages": CHAT, **fields})
+        error = reply["error"]
+        assert (status, error["param"], error["type"]) == (400, param, "invalid_request_error"), (fields, reply)
+        assert param.split("[")[0] in error["message"] and (error["code"] is None or isinstance(error["code"], str))
+    for prompt in (None, [], "", [[]], [1, "x"], ["x", 1], [[1], "x", 2], {"a": 1}, [10**9], [-1], [1.0], 7):
+        status, reply = server.post(COMPLETIONS, {"prompt": prompt})
+        assert status == 400 and reply["error"]["param"] == "prompt", (prompt, reply)
+    status, reply = server.post(COMPLETIONS, {"prompt": ["x"] * 100, "n": 100})
+    assert status == 400 and reply["error"]["param"] == "prompt"
+    status, reply = server.post(COMPLETIONS, {"prompt": "word " * 6000})
+    assert status == 400 and reply["error"]["code"] == "context_length_exceeded" and reply["error"]["param"] == "prompt"
+    status, reply = server.post(COMPLETIONS, {"prompt": "x", "model": "gpt-9"})
+    assert status == 404 and reply["error"]["code"] == "model_not_found" and reply["error"]["param"] == "model"
+    for body in (b"", b"{nonsense", b"[1]", b"\"x\"", b'{"prompt": "\xff"}', b'{"prompt": NaN}', b'{"prompt":"x","prompt":"y"}',
+                 b'{"prompt": "a\\u0000b"}', b"[" * 100000, b'{"prompt":"x","temperature":1e999}',
+                 b'{"a":' * 100 + b"1" + b"}" * 100, b'{"prompt":"\\ud800"}'):
+        status, reply = server.post(COMPLETIONS, body)
+        assert status == 400 and reply["error"]["type"] == "invalid_request_error", body[:40]
+        assert server.post(COMPLETIONS, {"prompt": "x"})[0] == 200
+
+
+def test_routes_and_methods():
+    status, headers, body = server.request("POST", "/health", b"")
+    assert status == 405 and headers["Allow"] == "GET, HEAD" and json.loads(body)["error"]["code"] == "method_not_allowed"
+    assert server.request("GET", COMPLETIONS)[1]["Allow"] == "POST"
+    assert server.request("OPTIONS", COMPLETIONS)[0] == 405
+    assert server.request("BREW", "/pot")[0] == 404
+    assert server.get("/v1/nowhere")[1]["error"]["type"] == "invalid_request_error"
+    status, headers, body = server.request("HEAD", "/v1/models")
+    assert status == 200 and body == b"" and int(headers["Content-Length"]) > 0
+    assert server.post(COMPLETIONS + "/", {"prompt": "x"})[0] == 200
+    assert server.request("GET", "/v1/models?x=y")[0] == 200
+
+
+def test_request_ids():
+    headers = {"x-request-id": "abc-123"}
+    status, got, body = server.request("POST", COMPLETIONS, {"prompt": "x"}, headers)
+    assert got["x-request-id"] == "abc-123" and json.loads(body)["id"] == "cmpl-abc-123"
+    for strange in ("a b", "x" * 100, "a\u00e9"):
+        got = server.request("GET", "/health", headers={"x-request-id": strange.encode("latin-1")})[1]["x-request-id"]
+        assert len(got) == 32 and got != strange
+    assert server.post(COMPLETIONS, {"prompt": "x", "request_id": "mine"})[1]["id"] == "cmpl-mine"
+
+
+def test_api_keys():
+    with Server("--api-key", "sesame", "--api-key", "other") as s:
+        assert s.get("/health")[0] == 200
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "sesame"}, {"Authorization": "Bearer "},
+                        {"Authorization": "Bearer sesame2"}, {"Authorization": "Bearer sesam"}):
+            for method, path in (("GET", "/v1/models"), ("GET", "/metrics"), ("POST", COMPLETIONS), ("POST", "/tokenize"),
+                                 ("GET", "/version"), ("GET", "/nowhere")):
+                status, got, body = s.request(method, path, b"{}" if method == "POST" else None, headers)
+                assert status == 401 and json.loads(body)["error"]["code"] == "invalid_api_key"
+                assert got["WWW-Authenticate"] == "Bearer"
+        for key in ("sesame", "other"):
+            assert s.request("POST", COMPLETIONS, {"prompt": "x"}, {"Authorization": f"Bearer {key}"})[0] == 200
+
+
+def test_a_full_engine_is_429():
+    with Server("--max-live", 1, "--interval-us", 20000) as s:
+        with s.connect() as holder:
+            holder.sendall(post_bytes(COMPLETIONS, {"prompt": "x", "max_tokens": 500, "ignore_eos": True, "stream": True}))
+            assert holder.recv(4096).startswith(b"HTTP/1.1 200")
+            for stream in (False, True):
+                status, headers, body = s.request("POST", COMPLETIONS, {"prompt": ["x", "y"], "stream": stream})
+                assert status == 429 and headers["Retry-After"] == "2" and headers["retry-after-ms"] == "1500"
+                assert json.loads(body)["error"]["code"] == "rate_limit_exceeded"
+        assert wait_until(lambda: s.metric("vllm:num_requests_running") == 0)
+        assert s.post(COMPLETIONS, {"prompt": "x"})[0] == 200
+        assert s.metric("quire:requests_refused_total") == 2
+
+
+def test_a_fault_in_the_engine_ends_its_request_only():
+    fail = ids_of(" there")[0]
+    with Server("--fail-token", fail) as s:
+        status, reply = s.post(COMPLETIONS, {"prompt": "Hello there"})
+        assert status == 500 and reply["error"]["type"] == "server_error"
+        events = s.stream(COMPLETIONS, {"prompt": "Hello there"})
+        assert events[0]["choices"][0]["text"] == "Hello" and "fail" in events[-1]["error"]["message"]
+        assert s.post(COMPLETIONS, {"prompt": "Hello"})[0] == 200
+
+
+def test_a_silent_stream_is_kept_alive():
+    with Server("--ping-ms", 50, "--interval-us", 300000) as s:
+        data = s.request("POST", CHATS, {"messages": CHAT, "max_tokens": 3, "stream": True})[2]
+        assert data.count(b": ping\n\n") >= 5 and data.endswith(b"data: [DONE]\n\n")
+
+
+def test_drain():
+    s = Server("--interval-us", 10000)
+    holder, idle = s.connect(), s.connect()
+    holder.sendall(post_bytes(COMPLETIONS, {"prompt": "x", "max_tokens": 60, "ignore_eos": True, "stream": True}))
+    assert holder.recv(4096).startswith(b"HTTP/1.1 200")
+    half = s.connect()
+    request = post_bytes(COMPLETIONS, {"prompt": "x"})
+    half.sendall(request[:-3])
+    s.process.terminate()
+    assert read_all(idle) == b""  # between requests: closed at once
+    half.sendall(request[-3:])
+    reply = read_all(half)
+    assert reply.startswith(b"HTTP/1.1 503") and b"Connection: close" in reply and b"server_draining" in reply
+    rest = read_all(holder)
+    assert rest.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n") and b'"finish_reason":"length"' in rest
+    assert s.process.wait(20) == 0
+    for connection in (holder, idle, half):
+        connection.close()
+    s.process.stdout.close()
+
+
+def test_metrics():
+    with Server() as s:
+        s.post(COMPLETIONS, {"prompt": ["Hello there", "x"], "ignore_eos": True, "max_tokens": 5})
+        s.post(COMPLETIONS, {"prompt": "Hello there"})
+        assert s.metric("vllm:generation_tokens_total") == 13 and s.metric("vllm:prompt_tokens_total") == 5
+        assert s.metric('vllm:request_success_total{model_name="fake",engine="0",finished_reason="stop"}') == 1
+        assert s.metric('vllm:request_success_total{model_name="fake",engine="0",finished_reason="length"}') == 2
+        assert s.metric("vllm:time_to_first_token_seconds_count") == 3
+        assert s.metric("vllm:e2e_request_latency_seconds_count") == 2
+        assert s.metric("vllm:inter_token_latency_seconds_count") == 10
+        for name in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
+                     "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total", "vllm:num_preemptions_total",
+                     "vllm:request_prompt_tokens_sum", "vllm:request_generation_tokens_bucket", "quire:http_connections"):
+            s.metric(name)
+        text = s.request("GET", "/metrics")[2].decode()
+        for line in text.splitlines():
+            assert line.startswith("# ") or float(line.rsplit(" ", 1)[1]) >= 0
+
+
+with server:
+    run_tests(sys.modules[__name__])

@@ -1,0 +1,16 @@
+#ifndef QUIRE_TESTS_FRONT_UNIT_TEST_H
+#define QUIRE_TESTS_FRONT_UNIT_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+/* Each returns the number of failed tests. */
+int run_json_out_tests(void);
+int run_stop_strings_tests(void);
+int run_http_parser_tests(void);
+int run_params_tests(void);
+
+#endif

@@ -1,0 +1,245 @@
+#include "server/front/params.h"
+#include "tests/front/front_unit_test.h"
+
+#include <string.h>
+
+static const struct front_sampling no_defaults;
+static const struct params_model model = {1000, 512, &no_defaults};
+
+/* Reads a body. "" when it was accepted, else the parameter that was refused. */
+static const char *read_it(const char *text, bool chat, struct params *p, struct api_error *e)
+{
+    json_t *body = json_loads(text, 0, NULL);
+    if (!body)
+        print_error("not JSON: %s\n", text);
+    assert_non_null(body);
+    bool ok = params_read(p, body, chat, &model, e);
+    p->model = p->cache_salt = NULL;
+    json_decref(body);
+    return ok ? "" : e->param;
+}
+
+struct row {
+    const char *body, *param; /* param NULL: accepted */
+};
+
+static void check_rows(const struct row *rows, size_t n, bool chat)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct params p;
+        struct api_error e;
+        const char *got = read_it(rows[i].body, chat, &p, &e), *expected = rows[i].param ? rows[i].param : "";
+        if (strcmp(got, expected) != 0)
+            print_error("%s: %s\n", rows[i].body, *got ? e.why.text : "accepted");
+        assert_string_equal(got, expected);
+        if (*got) {
+            assert_int_equal(e.status, 400);
+            assert_non_null(strstr(e.why.text, expected));
+            assert_non_null(e.code);
+        }
+        params_free(&p);
+    }
+}
+
+static void both_routes(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {"{}", NULL},
+        {"{\"temperature\":0}", NULL},
+        {"{\"temperature\":2}", NULL},
+        {"{\"temperature\":2.01}", "temperature"},
+        {"{\"temperature\":-0.01}", "temperature"},
+        {"{\"temperature\":\"1\"}", "temperature"},
+        {"{\"temperature\":true}", "temperature"},
+        {"{\"top_p\":1e-300}", "top_p"}, /* 0 as the fp32 it is sent as */
+        {"{\"top_p\":0}", "top_p"},
+        {"{\"top_p\":1}", NULL},
+        {"{\"top_p\":1.1}", "top_p"},
+        {"{\"top_k\":-1}", NULL},
+        {"{\"top_k\":0}", NULL},
+        {"{\"top_k\":-2}", "top_k"},
+        {"{\"top_k\":1.5}", "top_k"},
+        {"{\"min_p\":1.5}", "min_p"},
+        {"{\"repetition_penalty\":0}", "repetition_penalty"},
+        {"{\"presence_penalty\":-2.5}", "presence_penalty"},
+        {"{\"frequency_penalty\":2.5}", "frequency_penalty"},
+        {"{\"n\":0}", "n"},
+        {"{\"n\":128}", NULL},
+        {"{\"n\":129}", "n"},
+        {"{\"n\":2,\"best_of\":2}", NULL},
+        {"{\"n\":2,\"best_of\":3}", "best_of"},
+        {"{\"seed\":-9223372036854775808}", NULL},
+        {"{\"seed\":1.5}", "seed"},
+        {"{\"priority\":2147483648}", "priority"},
+        {"{\"max_tokens\":0}", "max_tokens"},
+        {"{\"max_tokens\":-1}", "max_tokens"},
+        {"{\"max_tokens\":1e3}", "max_tokens"},
+        {"{\"min_tokens\":-1}", "min_tokens"},
+        {"{\"stop\":\"x\"}", NULL},
+        {"{\"stop\":[\"x\",\"y\"]}", NULL},
+        {"{\"stop\":[]}", NULL},
+        {"{\"stop\":\"\"}", "stop"},
+        {"{\"stop\":[\"x\",\"\"]}", "stop"},
+        {"{\"stop\":[1]}", "stop"},
+        {"{\"stop\":{}}", "stop"},
+        {"{\"stop_token_ids\":[0,999]}", NULL},
+        {"{\"stop_token_ids\":[1000]}", "stop_token_ids"},
+        {"{\"stop_token_ids\":[-1]}", "stop_token_ids"},
+        {"{\"stop_token_ids\":7}", "stop_token_ids"},
+        {"{\"logit_bias\":{\"5\":-100,\"999\":100.0,\"0\":0}}", NULL},
+        {"{\"logit_bias\":{\"1000\":1}}", "logit_bias"},
+        {"{\"logit_bias\":{\"05\":1}}", "logit_bias"},
+        {"{\"logit_bias\":{\"\":1}}", "logit_bias"},
+        {"{\"logit_bias\":{\"-1\":1}}", "logit_bias"},
+        {"{\"logit_bias\":{\"99999999999999999999\":1}}", "logit_bias"},
+        {"{\"logit_bias\":{\"5\":100.1}}", "logit_bias"},
+        {"{\"logit_bias\":{\"5\":null}}", "logit_bias"},
+        {"{\"logit_bias\":[1]}", "logit_bias"},
+        {"{\"stream\":1}", "stream"},
+        {"{\"stream_options\":{}}", "stream_options"},
+        {"{\"stream\":true,\"stream_options\":{\"include_usage\":true,\"include_obfuscation\":true}}", NULL},
+        {"{\"stream\":true,\"stream_options\":{\"include_usage\":3}}", "stream_options"},
+        {"{\"stream\":true,\"stream_options\":3}", "stream_options"},
+        {"{\"prompt_logprobs\":20}", NULL},
+        {"{\"prompt_logprobs\":21}", "prompt_logprobs"},
+        {"{\"prompt_logprobs\":1,\"stream\":true}", "prompt_logprobs"},
+        {"{\"truncate_prompt_tokens\":-1}", NULL},
+        {"{\"truncate_prompt_tokens\":0}", "truncate_prompt_tokens"},
+        {"{\"truncate_prompt_tokens\":513}", "truncate_prompt_tokens"},
+        {"{\"response_format\":{\"type\":\"text\"}}", NULL},
+        {"{\"response_format\":{\"type\":\"json_object\"}}", "response_format"},
+        {"{\"response_format\":{\"type\":\"poem\"}}", "response_format"},
+        {"{\"response_format\":\"text\"}", "response_format"},
+        {"{\"request_id\":\"abc-1\"}", NULL},
+        {"{\"request_id\":\"a b\"}", "request_id"},
+        {"{\"request_id\":\"\"}", "request_id"},
+        {"{\"model\":7}", "model"},
+        {"{\"use_beam_search\":false,\"bad_words\":[],\"guided_json\":null}", NULL},
+        {"{\"use_beam_search\":true}", "use_beam_search"},
+        {"{\"bad_words\":[\"x\"]}", "bad_words"},
+        {"{\"allowed_token_ids\":[1]}", "allowed_token_ids"},
+        {"{\"guided_json\":{\"a\":1}}", "guided_json"},
+        {"{\"structured_outputs\":{\"regex\":\"a\"}}", "structured_outputs"},
+        {"{\"logits_processors\":[\"x\"]}", "logits_processors"},
+        {"{\"user\":\"me\",\"store\":true,\"metadata\":{\"a\":\"b\"},\"never_heard_of\":[1]}", NULL},
+        {"{\"temperature\":null,\"n\":null,\"stop\":null,\"seed\":null,\"logit_bias\":null,\"stream\":null,"
+         "\"stream_options\":null,\"max_tokens\":null,\"top_k\":null,\"stop_token_ids\":null,\"model\":null,"
+         "\"response_format\":null,\"logprobs\":null,\"request_id\":null,\"prompt_logprobs\":null}", NULL},
+    };
+    check_rows(rows, sizeof rows / sizeof *rows, false);
+    check_rows(rows, sizeof rows / sizeof *rows, true);
+}
+
+static void chat_only(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {"{\"logprobs\":true,\"top_logprobs\":20}", NULL},
+        {"{\"logprobs\":true,\"top_logprobs\":21}", "top_logprobs"},
+        {"{\"top_logprobs\":3}", "top_logprobs"},
+        {"{\"logprobs\":1}", "logprobs"},
+        {"{\"max_completion_tokens\":0}", "max_completion_tokens"},
+        {"{\"max_tokens\":0,\"max_completion_tokens\":7}", NULL},
+        {"{\"echo\":true}", "echo"},
+        {"{\"functions\":[{}]}", "functions"},
+        {"{\"modalities\":[\"text\"]}", NULL},
+        {"{\"modalities\":[\"text\",\"audio\"]}", "modalities"},
+        {"{\"suffix\":\"x\"}", NULL},
+    };
+    check_rows(rows, sizeof rows / sizeof *rows, true);
+}
+
+static void completions_only(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {"{\"logprobs\":0}", NULL},
+        {"{\"logprobs\":20}", NULL},
+        {"{\"logprobs\":21}", "logprobs"},
+        {"{\"logprobs\":true}", "logprobs"},
+        {"{\"echo\":true,\"max_tokens\":0}", NULL},
+        {"{\"echo\":1}", "echo"},
+        {"{\"suffix\":\"x\"}", "suffix"},
+        {"{\"functions\":[{}]}", NULL},
+    };
+    check_rows(rows, sizeof rows / sizeof *rows, false);
+}
+
+static void values_and_defaults(void **state)
+{
+    struct params p;
+    struct api_error e;
+    (void)state;
+    assert_string_equal(read_it("{}", true, &p, &e), "");
+    assert_true(p.submit.temperature == 1 && p.submit.top_p == 1 && p.submit.top_k == 0);
+    assert_true(p.submit.min_p == 0 && p.submit.repetition_penalty == 1 && p.submit.n == 1);
+    assert_int_equal(p.submit.n_logprobs, -1);
+    assert_int_equal(p.submit.n_prompt_logprobs, -1);
+    assert_true(p.skip_special && !p.add_special && !p.has_max_tokens && !p.submit.has_seed);
+    params_free(&p);
+
+    assert_string_equal(read_it("{}", false, &p, &e), "");
+    assert_true(p.add_special && !p.has_max_tokens && p.max_tokens == 16);
+    params_free(&p);
+
+    assert_string_equal(read_it("{\"max_tokens\":3,\"max_completion_tokens\":7,\"logprobs\":true,\"seed\":-1,"
+                                "\"top_k\":-1,\"temperature\":0.5,\"priority\":-4,\"stop\":[\"ab\",\"c\"]}",
+                                true, &p, &e), "");
+    assert_true(p.has_max_tokens && p.max_tokens == 7 && p.submit.n_logprobs == 0);
+    assert_true(p.submit.has_seed && p.submit.seed == UINT64_MAX && p.submit.top_k == 0);
+    assert_true(p.submit.temperature == 0.5f && p.submit.priority == -4);
+    assert_true(p.stops.n == 2 && p.stops.longest == 2);
+    params_free(&p);
+
+    static const struct front_sampling own = {
+        .has_temperature = true, .temperature = 0.7, .has_top_k = true, .top_k = 20, .has_top_p = true, .top_p = 0.8,
+        .has_repetition_penalty = true, .repetition_penalty = 1.1,
+    };
+    const struct params_model with_own = {1000, 512, &own};
+    json_t *body = json_loads("{\"top_k\":0,\"top_p\":null}", 0, NULL);
+    assert_true(params_read(&p, body, true, &with_own, &e));
+    assert_true(p.submit.temperature == 0.7f && p.submit.top_k == 0 && p.submit.top_p == 0.8f);
+    assert_true(p.submit.repetition_penalty == 1.1f);
+    params_free(&p);
+    json_decref(body);
+}
+
+static void tools(void **state)
+{
+    static const struct row rows[] = {
+        {"{}", NULL},
+        {"{\"tools\":[]}", NULL},
+        {"{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}", NULL},
+        {"{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],\"tool_choice\":\"none\"}", NULL},
+        {"{\"tools\":{}}", "tools"},
+        {"{\"tools\":[1]}", "tools"},
+        {"{\"tools\":[{\"type\":\"function\"}]}", "tools"},
+        {"{\"tool_choice\":\"required\"}", "tool_choice"},
+        {"{\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}}", "tool_choice"},
+        {"{\"tool_choice\":\"maybe\"}", "tool_choice"},
+        {"{\"tool_choice\":3}", "tool_choice"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct api_error e;
+        json_t *found, *body = json_loads(rows[i].body, 0, NULL);
+        bool ok = params_tools(body, &found, &e);
+        assert_int_equal(ok, rows[i].param == NULL);
+        if (!ok)
+            assert_string_equal(e.param, rows[i].param);
+        else
+            assert_int_equal(found != NULL, i == 2); /* "none" leaves them out */
+        json_decref(body);
+    }
+}
+
+int run_params_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_routes),        cmocka_unit_test(chat_only),
+        cmocka_unit_test(completions_only),   cmocka_unit_test(values_and_defaults),
+        cmocka_unit_test(tools),
+    };
+    return cmocka_run_group_tests_name("params", tests, NULL, NULL);
+}

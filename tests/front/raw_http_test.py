@@ -1,0 +1,335 @@
+"""Broken, hostile and vanishing clients over raw sockets. After each the server still serves, holds nothing of theirs, and
+runs nothing for them."""
+
+import json
+import random
+import socket
+import struct
+import sys
+import time
+
+from harness import PROGRAM, Server, post_bytes, read_all, run_tests, wait_until
+
+COMPLETIONS = "/v1/completions"
+LONG = {"prompt": "Hello", "max_tokens": 4000, "ignore_eos": True}
+H = b"Host: x\r\n"
+SANITIZED = any(name in open(PROGRAM, "rb").read() for name in (b"__asan_init", b"__tsan_init"))
+
+server = Server("--interval-us", 2000, "--max-body-bytes", 1 << 20, "--head-timeout-ms", 1500)
+
+
+def still_serves(s=None):
+    s = s or server
+    status, reply = s.post(COMPLETIONS, {"prompt": "Hello there"})
+    assert status == 200 and reply["choices"][0]["text"] == "Hello there"
+
+
+def split(reply):
+    """(status, headers, body) of one whole reply."""
+    head, _, body = reply.partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    return int(lines[0].split()[1]), dict(line.lower().split(": ", 1) for line in lines[1:]), body
+
+
+def is_error(reply, status):
+    got, headers, body = split(reply)
+    assert got == status, reply[:300]
+    error = json.loads(body)["error"]
+    assert error["type"] == ("invalid_request_error" if status < 500 else "server_error") and error["message"]
+    assert headers["content-type"] == "application/json" and "x-request-id" in headers
+    return headers
+
+
+def running(s=None):
+    return (s or server).metric("vllm:num_requests_running")
+
+
+def test_malformed_requests():
+    post = b"POST /v1/completions HTTP/1.1\r\n" + H
+    bad = [
+        (b"nonsense\r\n\r\n", 400), (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n", 400), (b"GET / HTTP/9.9\r\n" + H + b"\r\n", 400),
+        (b"GET /health HTTP/1.1\r\n\r\n", 400), (b"GET /health HTTP/1.1\r\n" + H + H + b"\r\n", 400),
+        (b"GET /health HTTP/1.1\n" + b"Host: x\n\n", 400), (b"GET /health HTTP/1.1\r\n" + H + b"no colon\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\n" + H + b" folded: x\r\n\r\n", 400), (b"GET /health HTTP/1.1\r\n" + H + b"a: \0\r\n\r\n", 400),
+        (b"GET /he\xffalth HTTP/1.1\r\n" + H + b"\r\n", 400), (b"G ET /health HTTP/1.1\r\n" + H + b"\r\n", 400),
+        (post + b"Content-Length: x\r\n\r\n", 400), (post + b"Content-Length: -5\r\n\r\n", 400),
+        (post + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (post + b"Transfer-Encoding: gzip\r\n\r\n", 400), (post + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (post + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n", 400),
+        (post + b"Content-Length: 99999999\r\n\r\n", 413), (post + b"Content-Length: 99999999999999999999\r\n\r\n", 400),
+        (post + b"Expect: a miracle\r\nContent-Length: 2\r\n\r\n{}", 417),
+        (b"GET /health HTTP/1.1\r\n" + H + b"a: b\r\n" * 200 + b"\r\n", 431),
+        (b"GET /health HTTP/1.1\r\n" + H + b"a: " + b"b" * 40000 + b"\r\n\r\n", 431), (b"GET /" + b"a" * 40000, 431),
+        (b"GET /" + b"a" * 30000 + b" HTTP/1.1\r\n" + H + b"\r\n", 404),
+    ]
+    for data, status in bad:
+        if status == 404:
+            data = data.replace(H, H + b"Connection: close\r\n")
+        headers = is_error(server.raw(data), status)
+        assert headers["connection"] == "close"
+        still_serves()
+
+
+def test_random_bytes():
+    rng = random.Random(5)
+    words = [b"GET ", b"POST ", b"/v1/completions", b" HTTP/1.1\r\n", b"\r\n", b"\r\n\r\n", H, b"Content-Length: 9\r\n",
+             b"Transfer-Encoding: chunked\r\n", b"0\r\n", b"5\r\nhello\r\n", b"{}", b"\xff\x00", b"\n", b": "]
+    for _ in range(300):
+        data = b"".join(rng.choice(words) if rng.random() < 0.8 else rng.randbytes(rng.randrange(40)) for _ in range(rng.randrange(1, 12)))
+        with server.connect() as s:
+            try:
+                s.sendall(data)
+                s.shutdown(socket.SHUT_WR)
+                read_all(s)
+            except OSError:
+                pass
+    still_serves()
+
+
+def test_too_large_a_body_is_answered_while_it_is_sent():
+    for extra in ("", "Expect: 100-continue\r\n"):
+        request = post_bytes(COMPLETIONS, b'{"prompt":"' + b"a" * (8 << 20) + b'"}', extra)
+        with server.connect() as s:
+            try:
+                s.sendall(request)
+            except OSError:
+                pass
+            is_error(read_all(s), 413)
+    chunk = b"10000\r\n" + b"a" * 65536 + b"\r\n"
+    reply = server.raw(b"POST /v1/completions HTTP/1.1\r\n" + H + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 17)
+    is_error(reply, 413)
+    still_serves()
+
+
+def test_bodies_that_fit():
+    body = b'{"prompt":"Hello there"}'
+    head = b"POST /v1/completions HTTP/1.1\r\n" + H + b"Connection: close\r\n"
+    chunked = b"".join(b"%x;ext=1\r\n%s\r\n" % (len(body[i:i + 7]), body[i:i + 7]) for i in range(0, len(body), 7))
+    reply = server.raw(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunked + b"0\r\nTrailer: x\r\n\r\n")
+    assert split(reply)[0] == 200 and b"Hello there" in reply
+    # Content types are not asked for: it is JSON or it is not.
+    assert split(server.raw(post_bytes(COMPLETIONS, body, "Connection: close\r\nContent-Type: image/png\r\n")))[0] == 200
+    with server.connect() as s:
+        s.sendall(head + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
+        assert s.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        s.sendall(body)
+        assert split(read_all(s))[0] == 200
+    # One byte at a time.
+    with server.connect() as s:
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in post_bytes(COMPLETIONS, body, "Connection: close\r\n"):
+            s.send(bytes([byte]))
+        assert split(read_all(s))[0] == 200
+
+
+def test_refusals_before_the_body():
+    for path, status in (("/nowhere", 404), ("/health", 405)):
+        with server.connect() as s:
+            s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n".encode() + b"a" * 500000)
+            is_error(read_all(s), status)
+    still_serves()
+
+
+def test_http_1_0():
+    reply = server.raw(b"GET /health HTTP/1.0\r\n\r\n")
+    assert reply.startswith(b"HTTP/1.0 200 OK\r\n")
+    body = json.dumps({"prompt": "Hello there", "stream": True}).encode()
+    reply = server.raw(b"POST /v1/completions HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    _, headers, events = split(reply)
+    assert "transfer-encoding" not in headers and events.startswith(b"data: {") and events.endswith(b"data: [DONE]\n\n")
+    with server.connect() as s:
+        for _ in range(3):
+            s.sendall(b"GET /version HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+            assert b"Connection: keep-alive" in s.recv(4096)
+
+
+def test_pipelining():
+    get = b"GET /version HTTP/1.1\r\n" + H + b"\r\n"
+    posts = [post_bytes(COMPLETIONS, {"prompt": f"Hello {i}"}) for i in range(8)]
+    data = b"".join(get + p for p in posts)
+    with server.connect() as s:
+        s.sendall(data + get.replace(H, H + b"Connection: close\r\n"))
+        reply = read_all(s)
+    assert reply.count(b"HTTP/1.1 200 OK") == 17
+    places = [reply.index(f'"text":"Hello {i}"'.encode()) for i in range(8)]
+    assert places == sorted(places)
+    # A client that has said all it has to say still gets what was answered at once.
+    with server.connect() as s:
+        s.sendall(get * 20)
+        s.shutdown(socket.SHUT_WR)
+        assert read_all(s).count(b"HTTP/1.1 200 OK") == 20
+
+
+def test_a_flood_of_pipelined_requests_is_bounded():
+    get = b"GET /version HTTP/1.1\r\n" + H + b"\r\n"
+    before = server.resident_kb()
+    with server.connect() as s:
+        s.sendall(post_bytes(COMPLETIONS, LONG))
+        try:
+            for _ in range(400):
+                s.sendall(get * 1000)
+        except OSError:
+            pass
+        else:
+            assert False, "the server took 18 MB of requests it cannot answer yet"
+    assert wait_until(lambda: running() == 0)
+    # Replies nobody takes: no more is answered than fits, and no more is read than one request may have.
+    with server.connect() as s:
+        s.settimeout(3)
+        try:
+            for _ in range(2000):
+                s.sendall(get * 1000)
+        except OSError:
+            pass
+        else:
+            assert False, "the server answered a client that reads nothing"
+    still_serves()
+    assert SANITIZED or server.resident_kb() - before < 32 << 10
+
+
+def test_slow_heads_and_bodies_time_out():
+    with Server("--head-timeout-ms", 300, "--body-timeout-ms", 300, "--idle-timeout-ms", 600) as s:
+        for begin in (b"GET /hea", b"GET /health HTTP/1.1\r\n" + H + b"a: b\r\n",
+                      b"POST /v1/completions HTTP/1.1\r\n" + H + b"Content-Length: 50\r\n\r\n{"):
+            with s.connect() as c:
+                c.sendall(begin)
+                started = time.monotonic()
+                is_error(read_all(c), 408)
+                assert 0.2 < time.monotonic() - started < 3
+        # Drip by drip is no excuse.
+        with s.connect() as c:
+            started = time.monotonic()
+            try:
+                while time.monotonic() - started < 5:
+                    c.sendall(b"a")
+                    time.sleep(0.05)
+            except OSError:
+                pass
+            assert time.monotonic() - started < 4
+        with s.connect() as c:
+            assert read_all(c) == b""  # silent from the start
+        with s.connect() as c:
+            c.sendall(b"GET /version HTTP/1.1\r\n" + H + b"\r\n")
+            assert read_all(c).startswith(b"HTTP/1.1 200")  # and between requests
+        # A reply that takes longer than any of these timeouts is none of their business.
+    with Server("--head-timeout-ms", 200, "--idle-timeout-ms", 200, "--write-timeout-ms", 200, "--interval-us", 300000) as s:
+        assert s.post(COMPLETIONS, {"prompt": "Hello", "max_tokens": 3, "ignore_eos": True})[0] == 200
+
+
+def leave(s, how):
+    if how == "half-closed":
+        s.shutdown(socket.SHUT_WR)
+        read_all(s)
+    elif how == "reset":
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    s.close()
+
+
+def test_clients_that_leave_at_every_stage():
+    assert wait_until(lambda: running() == 0)
+    time.sleep(0.1)
+    n = server.n_descriptors()
+    request = post_bytes(COMPLETIONS, LONG)
+    streamed = post_bytes(COMPLETIONS, {**LONG, "stream": True, "n": 3})
+    for how in ("closed", "half-closed", "reset"):
+        for data in (b"", request[:5], request[:-20], request, streamed, request + request, request + b"GET /ver"):
+            # At once (in the text pool, or not even read), or once it runs.
+            for wait in (False, True):
+                s = server.connect()
+                s.sendall(data)
+                if wait and data.startswith(b"POST") and len(data) >= len(request):
+                    assert wait_until(lambda: running() > 0)
+                    if data is streamed:
+                        assert s.recv(1000)
+                leave(s, how)
+        assert wait_until(lambda: running() == 0), how
+        assert wait_until(lambda: server.n_descriptors() <= n), how
+        still_serves()
+    assert server.metric('vllm:request_success_total{model_name="fake",engine="0",finished_reason="abort"}') >= 12
+
+
+def test_a_client_that_leaves_from_the_text_pool():
+    # Long texts keep both text threads busy; requests behind them leave before their turn.
+    text = "Hello there. " * 60000
+    for _ in range(3):
+        sockets = [server.connect() for _ in range(12)]
+        for s in sockets:
+            s.sendall(post_bytes(COMPLETIONS, {"prompt": text}))
+        for i, s in enumerate(sockets):
+            leave(s, ("closed", "reset")[i % 2])
+    still_serves()
+    assert wait_until(lambda: running() == 0)
+
+
+def test_a_slow_reader_is_cut_off():
+    big = post_bytes(COMPLETIONS, {**LONG, "stream": True, "logprobs": 20})
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.connect(("127.0.0.1", server.port))
+    s.settimeout(60)
+    s.sendall(big)
+    assert wait_until(lambda: running() > 0)
+    started = time.monotonic()
+    still_serves()
+    assert time.monotonic() - started < 5
+    # Its 4,000 tokens would take 8 s; it is given up long before the end, without having read a byte.
+    assert wait_until(lambda: running() == 0, 60)
+    assert b"[DONE]" not in read_all(s)
+    s.close()
+    # One that falls silent with less than that on its way is given up as well.
+    with Server("--write-timeout-ms", 300) as slow:
+        n = slow.n_descriptors()
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.connect(("127.0.0.1", slow.port))
+        s.sendall(post_bytes("/tokenize", {"prompt": "Hello " * 100000}) * 4)
+        assert wait_until(lambda: slow.n_descriptors() == n + 1)
+        assert wait_until(lambda: slow.n_descriptors() == n)
+        s.close()
+
+
+def test_a_full_house():
+    with Server("--max-connections", 8, "--interval-us", 5000) as s:
+        # Connections that only wait give way to new ones.
+        idle = [s.connect() for _ in range(30)]
+        still_serves(s)
+        for c in idle:
+            c.close()
+        # Busy ones do not: the next waits its turn.
+        busy = [s.connect() for _ in range(8)]
+        for c in busy:
+            c.sendall(post_bytes(COMPLETIONS, {**LONG, "max_tokens": 100, "stream": True}))
+        for c in busy:
+            assert c.recv(100).startswith(b"HTTP/1.1 200")
+        still_serves(s)
+        for c in busy:
+            c.close()
+        still_serves(s)
+
+
+def test_nothing_is_left_behind():
+    def rounds(n):
+        for i in range(n):
+            still_serves()
+            s = server.connect()
+            s.sendall(post_bytes(COMPLETIONS, {**LONG, "stream": bool(i % 2)})[:[-10, 60, None, None][i % 4]])
+            if i % 3:
+                time.sleep(0.003)
+            leave(s, ("closed", "reset")[i % 2])
+            server.raw(b"bad\r\n\r\n")
+            server.post(COMPLETIONS, b"{nonsense")
+            server.stream(COMPLETIONS, {"prompt": "Hello there", "n": 2, "stop": "re", "logprobs": 2, "echo": True})
+            server.post("/tokenize", {"prompt": "x" * 1000})
+
+    rounds(30)
+    assert wait_until(lambda: running() == 0)
+    n, kb = server.n_descriptors(), server.resident_kb()
+    rounds(150)
+    assert wait_until(lambda: running() == 0)
+    assert wait_until(lambda: server.n_descriptors() <= n), "descriptors are left"
+    assert SANITIZED or server.resident_kb() - kb < 2048, "memory grows"
+    assert server.metric("quire:http_connections") == 1
+
+
+with server:
+    run_tests(sys.modules[__name__])
