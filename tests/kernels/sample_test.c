@@ -159,6 +159,29 @@ static void test_distributions(void **state)
     }
 }
 
+/* top_p where the running sum meets the share exactly, and where it misses it by one unit of 2^-40. */
+static void test_top_p_to_the_unit(void **state)
+{
+    static const float equal[4] = {0};
+    static const bool half[4] = {1, 1, 0, 0};
+    struct k_sample_row row = plain;
+    uint32_t counts[4];
+    row.top_p = 0.5f;
+    count_draws(*state, equal, 4, row, counts);
+    assert_true(chi_square(equal, half, 4, 1, counts) < 15.14);
+
+    /* Weights of 2^40 and 65,537: (1 - 2^-24) of the sum is 2^40 + 0.996, so both are kept; a draw
+     * that falls past 2^40 shows it. */
+    static const float rare[2] = {0.0f, -0x1.0a2b0ep+4f};
+    row.seed = 1;
+    row.position = 6318945;
+    assert_int_equal(sample_one(*state, rare, 2, row).token, 0);
+    row.top_p = 0x1.fffffep-1f;
+    assert_int_equal(sample_one(*state, rare, 2, row).token, 1);
+    row.position++;
+    assert_int_equal(sample_one(*state, rare, 2, row).token, 0);
+}
+
 /* Choices, seeds and positions are independent of each other: all pairs of two draws. */
 static void test_draws_are_independent(void **state)
 {
@@ -380,6 +403,7 @@ int main(int argc, char **argv)
         device = argv[1];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_distributions),
+        cmocka_unit_test(test_top_p_to_the_unit),
         cmocka_unit_test(test_draws_are_independent),
         cmocka_unit_test(test_draw_ignores_its_place),
         cmocka_unit_test(test_largest_vocabulary),
