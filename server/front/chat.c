@@ -130,9 +130,6 @@ bool chat_read_messages(struct request_job *j, const json_t *body)
     struct api_error *e = &j->error;
     json_t *messages = params_get(body, "messages"), *tools;
     const json_t *kwargs = params_get(body, "chat_template_kwargs");
-    if (!quire_text_has_chat(j->front->text))
-        return api_fail(e, 400, "messages", "unsupported_parameter",
-                        "messages: this model has no chat template; /v1/completions takes a prompt");
     if (!fix_messages(messages, e) || !params_tools(body, &tools, e) ||
         !params_bool(body, "continue_final_message", &j->continue_final, e))
         return false;
@@ -149,6 +146,9 @@ bool chat_read_messages(struct request_job *j, const json_t *body)
     j->kwargs = kwargs ? json_dumps(kwargs, JSON_COMPACT) : NULL;
     if (!j->messages || (tools && !j->tools) || (kwargs && !j->kwargs))
         return request_job_no_memory(j);
+    if (!quire_text_has_chat(j->front->text))
+        return api_fail(e, 400, "messages", "unsupported_parameter",
+                        "messages: this model has no chat template; /v1/completions takes a prompt");
     return request_job_items(j, 1);
 }
 

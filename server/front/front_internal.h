@@ -64,11 +64,13 @@ struct key256 front_tenant(const struct front *f, const struct http_exchange *x)
 /* Whether the request's API key is one of ours. */
 bool front_authorized(const struct front *f, const struct http_exchange *x);
 
-/* ---- chat.c, completions.c: for request_job, on the pool ---- */
+/* ---- chat.c, completions.c, tokenize.c: for request_job, on the pool ---- */
 /* Messages, tools and kwargs only. */
 bool chat_read_messages(struct request_job *j, const json_t *body);
 bool chat_read(struct request_job *j, const json_t *body);
 bool completions_read(struct request_job *j, const json_t *body);
+bool tokenize_read(struct request_job *j, const json_t *body);
+bool detokenize_read(struct request_job *j, const json_t *body);
 
 /* ---- generation.c ---- */
 void generation_start(struct front *f, struct http_exchange *x, bool chat);

@@ -99,7 +99,7 @@ static bool read_prompt(struct request_job *j, const json_t *body)
     return j->items[0].text || request_job_no_memory(j);
 }
 
-static bool tokenize_read(struct request_job *j, const json_t *body)
+bool tokenize_read(struct request_job *j, const json_t *body)
 {
     if (!check_model(j, body))
         return false;
@@ -109,7 +109,7 @@ static bool tokenize_read(struct request_job *j, const json_t *body)
            params_bool(body, "return_token_strs", &j->want_strings, &j->error);
 }
 
-static bool detokenize_read(struct request_job *j, const json_t *body)
+bool detokenize_read(struct request_job *j, const json_t *body)
 {
     const json_t *tokens = params_get(body, "tokens");
     if (!check_model(j, body))

@@ -1,0 +1,152 @@
+/* Bytes as a client sends them: through the HTTP parser, whole and in pieces, and each body through what its route reads of
+ * it. Input that begins with '{' is also taken for a body itself, of every route. */
+#include "fuzz.h"
+
+#include "server/front/front_internal.h"
+#include "server/front/http_parser.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define VOCAB_SIZE 1000
+
+static void require(bool promise)
+{
+    if (!promise)
+        abort();
+}
+
+/* ---- bodies ---- */
+
+static void check_params(const struct params *p)
+{
+    const struct wire_submit *s = &p->submit;
+    require(s->temperature >= 0 && s->temperature <= 2 && s->top_p > 0 && s->top_p <= 1);
+    require(s->min_p >= 0 && s->min_p <= 1 && s->repetition_penalty > 0);
+    require(s->presence_penalty >= -2 && s->presence_penalty <= 2);
+    require(s->frequency_penalty >= -2 && s->frequency_penalty <= 2);
+    require(s->n >= 1 && s->n <= PARAMS_MAX_CHOICES);
+    require(s->n_logprobs >= -1 && s->n_logprobs <= PARAMS_MAX_LOGPROBS);
+    require(s->n_prompt_logprobs >= -1 && s->n_prompt_logprobs <= PARAMS_MAX_LOGPROBS);
+    for (uint32_t i = 0; i < s->n_stop_token_ids; i++)
+        require(s->stop_token_ids[i] < VOCAB_SIZE);
+    for (uint32_t i = 0; i < s->n_biases; i++)
+        require(s->biases[i].id < VOCAB_SIZE && s->biases[i].bias >= -100 && s->biases[i].bias <= 100);
+    for (size_t i = 0; i < p->stops.n; i++)
+        require(p->stops.bytes[i] >= 1 && p->stops.bytes[i] <= STOP_MAX_BYTES);
+}
+
+static void check_error(const struct api_error *e)
+{
+    struct json_out o = {0};
+    require(e->status >= 400 && e->status < 500);
+    api_error_json(&o, e);
+    json_t *object = json_loadb(o.data, o.n, 0, NULL);
+    require(object && json_is_string(json_object_get(json_object_get(object, "error"), "message")));
+    json_decref(object);
+    json_out_free(&o);
+}
+
+static void read_body(const json_t *body, bool (*read)(struct request_job *, const json_t *))
+{
+    static char name[] = "model";
+    static char *names[] = {name};
+    static const struct front front = {.model_names = names, .n_model_names = 1};
+    struct request_job *j = calloc(1, sizeof *j);
+    require(j != NULL);
+    j->front = &front;
+    j->vocab_size = VOCAB_SIZE;
+    j->max_model_len = 512;
+    if (read(j, body)) {
+        if (read == chat_read || read == completions_read)
+            check_params(&j->params);
+        for (size_t i = 0; i < j->n_items; i++)
+            for (size_t k = 0; k < j->items[i].n_ids; k++)
+                require(j->items[i].ids[k] < VOCAB_SIZE);
+    } else {
+        check_error(&j->error);
+    }
+    request_job_free(j);
+}
+
+static void try_body(const char *text, size_t n, const char *path)
+{
+    static const struct {
+        const char *path;
+        bool (*read)(struct request_job *, const json_t *);
+    } routes[] = {
+        {"/v1/chat/completions", chat_read},
+        {"/v1/completions", completions_read},
+        {"/tokenize", tokenize_read},
+        {"/detokenize", detokenize_read},
+    };
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        json_t *body;
+        if (path && strcmp(path, routes[i].path) != 0)
+            continue;
+        /* Each reader has a body of its own: messages are put right in place. */
+        if (quire_json_parse(text, n, REQUEST_MAX_DEPTH, "body", &body, NULL) != QUIRE_OK)
+            return;
+        if (json_is_object(body))
+            read_body(body, routes[i].read);
+        json_decref(body);
+    }
+}
+
+/* ---- requests ---- */
+
+struct outcome {
+    enum http_parsed last;
+    size_t used, n_body;
+    int n_requests, bad_status;
+};
+
+/* Every request there is in data, given to the parser in pieces of at most `step` bytes. */
+static struct outcome parse_all(const uint8_t *data, size_t n, size_t step, bool bodies)
+{
+    struct outcome out = {.last = HTTP_MORE};
+    struct http_parser p;
+    size_t end = 0, used;
+    http_parser_init(&p, 2048, 4096);
+    for (;;) {
+        if (out.used == end && (out.last == HTTP_MORE || out.last == HTTP_DONE)) {
+            if (end == n)
+                break;
+            end = n - end < step ? n : end + step;
+        }
+        out.last = http_parser_feed(&p, data + out.used, end - out.used, &used);
+        require(used <= end - out.used);
+        out.used += used;
+        if (out.last == HTTP_BAD) {
+            out.bad_status = p.bad_status;
+            require(p.bad_status >= 400 && p.bad_status < 500 && p.bad_reason);
+            break;
+        }
+        if (out.last == HTTP_HEAD) {
+            require((p.path[0] == '/' || strcmp(p.path, "*") == 0) && p.n_headers <= HTTP_MAX_HEADERS);
+            (void)http_parser_header(&p, "authorization");
+        } else if (out.last == HTTP_DONE) {
+            require(p.n_body <= 4096);
+            out.n_requests++;
+            out.n_body += p.n_body;
+            if (bodies)
+                try_body(p.body ? p.body : "", p.n_body, p.path);
+            http_parser_reset(&p);
+        }
+    }
+    http_parser_reset(&p);
+    return out;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    struct outcome whole = parse_all(data, n, n ? n : 1, true);
+    struct outcome bytes = parse_all(data, n, 1, false);
+    struct outcome pieces = parse_all(data, n, 7, false);
+    require(whole.n_requests == bytes.n_requests && whole.n_requests == pieces.n_requests);
+    require(whole.n_body == bytes.n_body && whole.n_body == pieces.n_body);
+    require(whole.bad_status == bytes.bad_status && whole.bad_status == pieces.bad_status);
+    if (n > 0 && data[0] == '{')
+        try_body((const char *)data, n, NULL);
+    return 0;
+}
