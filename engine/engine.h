@@ -134,7 +134,7 @@ struct engine_event {
  * call engine_ functions. The eos or stop token itself is also given as a TOKEN event before DONE. */
 typedef void (*engine_sink)(void *context, const struct engine_event *events, size_t n_events);
 
-/* progress(context, done, total): bytes of weights prepared; NULL for none. */
+/* sink_context is handed to every call of the sink. */
 int engine_open(const struct engine_options *options, engine_sink sink, void *sink_context,
                 struct engine **out, struct quire_error *err);
 /* Cancels everything, joins the thread, frees everything. */

@@ -2,6 +2,7 @@
 #include "base/json.h"
 #include "engine/engine.h"
 #include "engine/safetensors.h"
+#include "engine/weights.h"
 #include "tools/commands.h"
 #include "tools/engine_flags.h"
 
@@ -122,8 +123,9 @@ int command_plan(int argc, char **argv)
     if (model_describe(model_dir, &desc, &sampling, &err) != QUIRE_OK ||
         safetensors_open(model_dir, &weights, &err) != QUIRE_OK)
         return command_fail(1, err.text);
-    int status =
-        engine_plan_make(&options, &desc, safetensors_total_bytes(weights), &plan, &err);
+    int status = weights_stored_dtype(weights, &desc, &err);
+    if (status == QUIRE_OK)
+        status = engine_plan_make(&options, &desc, safetensors_total_bytes(weights), &plan, &err);
     safetensors_close(weights);
     if (status != QUIRE_OK)
         return command_fail(1, err.text);
