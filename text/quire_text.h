@@ -20,8 +20,12 @@
 struct quire_text;  /* tokenizer + templates */
 struct quire_detok; /* the state of one detokenized stream */
 
-/* Reads tokenizer.json and, where present, tokenizer_config.json, chat_template.jinja and
- * special_tokens_map.json of model_dir. QUIRE_INVALID with the file and the field named. */
+/* Reads tokenizer.json and, where present, tokenizer_config.json, chat_template.jinja,
+ * additional_chat_templates/NAME.jinja and special_tokens_map.json of model_dir. Slow for a large
+ * vocabulary (a quarter of a second for 150,000 tokens): any thread may do it beside other work.
+ * QUIRE_NOT_FOUND without tokenizer.json, QUIRE_INVALID with the file and the field named,
+ * QUIRE_IO. A chat template that does not compile is no failure here but in quire_text_chat().
+ * `truncation`, `padding` and `dropout` of tokenizer.json are not obeyed: they are for training. */
 int quire_text_open(const char *model_dir, struct quire_text **out, struct quire_error *err);
 void quire_text_close(struct quire_text *text);
 void quire_text_free(void *p);
@@ -38,7 +42,10 @@ int64_t quire_text_token_id(const struct quire_text *text, const char *content);
 int quire_text_encode(const struct quire_text *text, const char *utf8, size_t n_bytes,
                       bool add_special, uint32_t **ids, size_t *n_ids, struct quire_error *err);
 
-/* ids → text, whole. Ids past the tokenizer give "". Bytes that are not UTF-8 come as U+FFFD. */
+/* ids → text, whole. Ids past the tokenizer, and those in a hole of it, give "". Bytes that are
+ * not UTF-8 come as U+FFFD, as many as the tokenizer's own decoder gives: byte-level one for each
+ * sequence that cannot become a character, byte fallback one for each byte of a run of byte tokens
+ * of which any part is not UTF-8. */
 int quire_text_decode(const struct quire_text *text, const uint32_t *ids, size_t n_ids,
                       bool skip_special, char **out, size_t *n_bytes, struct quire_error *err);
 
@@ -48,8 +55,18 @@ int quire_text_token_bytes(const struct quire_text *text, uint32_t id, uint8_t *
                            size_t *n_bytes, struct quire_error *err);
 
 /* Incremental: the concatenation of all pushes and the finish equals quire_text_decode() of the
- * same ids, and no piece ends inside a UTF-8 character. prompt ids (may be NULL, 0) are context
- * only: decoders such as Llama 2's strip a leading space at the start of the text.
+ * same ids, and no piece ends inside a UTF-8 character. A token costs the same wherever it stands.
+ * A piece is given out as soon as no later id can change it; that holds back the bytes of an
+ * unfinished character, and with byte fallback a run of byte tokens to its end.
+ *
+ * prompt ids (may be NULL, 0) are context only, and are not kept: the pieces are what decoding
+ * prompt and ids together gives after the text of the prompt alone, where that text is its start
+ * (Llama 2's decoder strips a leading space at the start of a text, so without the prompt the
+ * first word of the answer would lose its own). Where the prompt ends inside a character, its
+ * own text ends in U+FFFD instead: then the pieces have the character whole if the ids finish it,
+ * and do not have the U+FFFD again if they do not.
+ *
+ * A stream may be closed after its text. After the finish a push is QUIRE_INVALID.
  * The strings stay valid until the next call on the same detok. */
 int quire_detok_open(const struct quire_text *text, const uint32_t *prompt, size_t n_prompt,
                      bool skip_special, struct quire_detok **out, struct quire_error *err);
@@ -59,13 +76,17 @@ int quire_detok_finish(struct quire_detok *detok, const char **piece, size_t *n_
                        struct quire_error *err);
 void quire_detok_close(struct quire_detok *detok);
 
-/* Renders a chat template.
- * messages_json: JSON array; tools_json: JSON array or NULL; kwargs_json: JSON object or NULL
- * (chat_template_kwargs: becomes variables of the template). template_name: NULL = "default", or
- * "tool_use" when tools are given and the model has one of that name.
- * continue_final: the last message is left open (continue_final_message).
+/* Renders a chat template as transformers does.
+ * messages_json: JSON array of objects, not empty; members that are null are left out unless the
+ * template fails without them. tools_json: JSON array of objects, or NULL. kwargs_json: JSON
+ * object or NULL (chat_template_kwargs: becomes variables of the template; `messages` and `tools`
+ * are refused). template_name: NULL = "default", or "tool_use" when tools are given and the model
+ * has one of that name; QUIRE_NOT_FOUND when the model has none of the name.
+ * continue_final: the last message is left open (continue_final_message); QUIRE_INVALID together
+ * with add_generation_prompt.
  * QUIRE_UNSUPPORTED when the model has no template; QUIRE_INVALID with the template's own words
- * when it called raise_exception, or when the JSON or the rendering fails. */
+ * when it called raise_exception, or when the JSON or the rendering fails. Steps, output (16 MiB)
+ * and recursion are bounded. Any stack will do: rendering has a thread of its own. */
 struct quire_chat {
     const char *messages_json;
     const char *tools_json;
@@ -81,8 +102,9 @@ int quire_text_chat(const struct quire_text *text, const struct quire_chat *chat
 bool quire_text_has_chat(const struct quire_text *text);
 
 /* SHA-256 over the files that decide what this object does, in the order tokenizer.json,
- * tokenizer_config.json, chat_template.jinja (absent ones skipped, each preceded by its length as
- * 8 little-endian bytes): a front end and an engine compare it in HELLO. */
+ * tokenizer_config.json, chat_template.jinja, special_tokens_map.json, then name and text of each
+ * additional chat template by name (absent ones skipped, each preceded by its length as 8
+ * little-endian bytes): a front end and an engine compare it in HELLO. */
 void quire_text_identity(const struct quire_text *text, uint8_t sha256[32]);
 
 #endif

@@ -47,7 +47,10 @@ fn templates_render_as_in_transformers() {
     let cases = goldens["rendered"].as_array().unwrap();
     assert!(cases.len() > 250);
     for case in cases {
-        let source = data(&format!("templates/{}.jinja", case["template"].as_str().unwrap()));
+        let source = data(&format!(
+            "templates/{}.jinja",
+            case["template"].as_str().unwrap()
+        ));
         let messages = goldens["chats"][case["chat"].as_str().unwrap()].to_string();
         let tools = case.get("tools").map(|_| goldens["tools"].to_string());
         let rendered = templates(&source).render(&Request {
@@ -60,7 +63,12 @@ fn templates_render_as_in_transformers() {
         });
         failures.extend(differs(case, &rendered));
     }
-    assert!(failures.is_empty(), "{} differ\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} differ\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
 }
 
 #[test]
@@ -74,7 +82,12 @@ fn expressions_evaluate_as_in_jinja() {
         let rendered = render(source, &goldens["chats"]["turns"], &goldens["variables"]);
         failures.extend(differs(case, &rendered));
     }
-    assert!(failures.is_empty(), "{} differ\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} differ\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
 }
 
 fn user() -> Json {
@@ -96,26 +109,60 @@ fn hostile_templates_end() {
     let long = "{% for a in range(99999) %}{{ 'x' * 1000 }}{% endfor %}";
     assert!(failure(long).contains("bytes of text"), "{}", failure(long));
     assert!(failure("{{ 'x' * 10 ** 12 }}").contains("chat template"));
+    let nest = "{% set ns = namespace(x=[]) %}{% for i in range(999) %}{% for i in range(99999) %}\
+                {% set ns.x = [ns.x] %}{% endfor %}{% endfor %}";
+    assert!(failure(nest).contains("too many steps"));
     assert!(failure("{% include 'default' %}").contains("recursion"));
     assert!(failure("{% include '/etc/passwd' %}").contains("chat template"));
-    assert!(failure("{% set ns = namespace(x=1) %}{{ ns | tojson(indent=10 ** 9) }}").contains("indent"));
+    assert!(
+        failure("{% set ns = namespace(x=1) %}{{ ns | tojson(indent=10 ** 9) }}")
+            .contains("indent")
+    );
     let nested = "{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}\
                   {% endfor %}{{ ns.x | tojson }}";
     assert!(failure(nested).contains("nested too deeply"));
+}
+
+/// The engine compiles by recursion and in quadratic time.
+#[test]
+fn hostile_tags_are_refused() {
+    for chain in [".a", "~a", "|e", "[0]", " and a", "()"] {
+        let source = format!("{{{{ a{} }}}}", chain.repeat(40_000));
+        assert!(failure(&source).contains("a tag is longer"), "{chain}");
+    }
+    let hidden = format!("{{{{ a{} }}}}", "~{'}}': '%}'}".repeat(1000));
+    assert!(failure(&hidden).contains("a tag is longer"));
+    let elif = format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(20_000));
+    assert_eq!(render(&elif, &user(), &json!({})).unwrap(), "");
+    // Long strings, long text and comments are fine.
+    let long = "x\"y\\'".repeat(5000);
+    let source =
+        format!("{{# {long} {{{{ #}}{{{{ '{long}' | length }}}} {{ {{% set a = 1 %}}{long}");
+    assert!(render(&source, &user(), &json!({})).is_ok());
 }
 
 #[test]
 fn a_broken_template_fails_when_it_is_used() {
     let broken = templates("{% if %}");
     assert!(!broken.is_empty());
-    let e = broken.render(&Request { messages: &user().to_string(), ..Request::default() });
+    let e = broken.render(&Request {
+        messages: &user().to_string(),
+        ..Request::default()
+    });
     let e = e.expect_err("a syntax error");
     assert_eq!(e.status, Status::Invalid);
-    assert!(e.text.contains("does not compile") && e.text.contains("syntax error"), "{}", e.text);
+    assert!(
+        e.text.contains("does not compile") && e.text.contains("syntax error"),
+        "{}",
+        e.text
+    );
 }
 
 fn load(config: &Json, file: Option<&str>, named: &[(&str, &str)]) -> Result<Templates, Error> {
-    let named = named.iter().map(|(n, s)| (n.to_string(), s.to_string())).collect();
+    let named = named
+        .iter()
+        .map(|(n, s)| (n.to_string(), s.to_string()))
+        .collect();
     let config = config.to_string();
     let tokens = TokenStrings::parse(Some(&config), None)?;
     Templates::load(Some(&config), file.map(str::to_owned), named, tokens)
@@ -123,7 +170,12 @@ fn load(config: &Json, file: Option<&str>, named: &[(&str, &str)]) -> Result<Tem
 
 fn rendered(templates: &Templates, name: Option<&str>, tools: Option<&str>) -> String {
     let messages = user().to_string();
-    let request = Request { messages: &messages, template: name, tools, ..Request::default() };
+    let request = Request {
+        messages: &messages,
+        template: name,
+        tools,
+        ..Request::default()
+    };
     templates.render(&request).unwrap_or_else(|e| e.text)
 }
 
@@ -131,7 +183,12 @@ fn rendered(templates: &Templates, name: Option<&str>, tools: Option<&str>) -> S
 fn the_right_template_is_chosen() {
     let none = load(&json!({}), None, &[]).unwrap();
     assert!(none.is_empty());
-    let e = none.render(&Request { messages: "[{}]", ..Request::default() }).unwrap_err();
+    let e = none
+        .render(&Request {
+            messages: "[{}]",
+            ..Request::default()
+        })
+        .unwrap_err();
     assert_eq!(e.status, Status::Unsupported);
 
     let one = load(&json!({"chat_template": "config"}), None, &[]).unwrap();
@@ -144,8 +201,10 @@ fn the_right_template_is_chosen() {
     assert_eq!(rendered(&many, None, Some("null")), "d");
     assert_eq!(rendered(&many, None, Some("[{}, {}]")), "t2");
     assert_eq!(rendered(&many, Some("rag"), Some("[{}]")), "r");
-    assert_eq!(rendered(&many, Some("x"), None),
-               "no chat template \"x\"; this model has: default, rag, tool_use");
+    assert_eq!(
+        rendered(&many, Some("x"), None),
+        "no chat template \"x\"; this model has: default, rag, tool_use"
+    );
     let file = load(&list, Some("file"), &[]).unwrap();
     assert_eq!(rendered(&file, None, Some("[{}]")), "file");
     let files = load(&list, Some("file"), &[("tool_use", "beside")]).unwrap();
@@ -155,27 +214,52 @@ fn the_right_template_is_chosen() {
 #[test]
 fn wrong_types_name_the_field() {
     let cases = [
-        (json!({"chat_template": 3}), "tokenizer_config.json: chat_template: must be"),
-        (json!({"chat_template": [{"name": "x"}]}), "tokenizer_config.json: chat_template: [0]"),
-        (json!({"bos_token": 3}), "tokenizer_config.json: bos_token: must be"),
-        (json!({"eos_token": {"content": []}}), "tokenizer_config.json: eos_token: content"),
+        (
+            json!({"chat_template": 3}),
+            "tokenizer_config.json: chat_template: must be",
+        ),
+        (
+            json!({"chat_template": [{"name": "x"}]}),
+            "tokenizer_config.json: chat_template: [0]",
+        ),
+        (
+            json!({"bos_token": 3}),
+            "tokenizer_config.json: bos_token: must be",
+        ),
+        (
+            json!({"eos_token": {"content": []}}),
+            "tokenizer_config.json: eos_token: content",
+        ),
         (json!([]), "tokenizer_config.json: must be a JSON object"),
     ];
     for (config, expected) in cases {
-        let e = load(&config, None, &[]).err().unwrap_or_else(|| panic!("{config} loads"));
+        let e = load(&config, None, &[])
+            .err()
+            .unwrap_or_else(|| panic!("{config} loads"));
         assert!(e.text.starts_with(expected), "{}", e.text);
     }
     let e = TokenStrings::parse(Some("{"), None).err().unwrap();
     assert!(e.text.starts_with("tokenizer_config.json: "), "{}", e.text);
     let e = TokenStrings::parse(None, Some("[1]")).err().unwrap();
-    assert!(e.text.starts_with("special_tokens_map.json: "), "{}", e.text);
+    assert!(
+        e.text.starts_with("special_tokens_map.json: "),
+        "{}",
+        e.text
+    );
 }
 
 #[test]
 fn wrong_requests_name_the_parameter() {
     let t = templates("{{ messages | length }}");
     let ask = |messages: &str, tools: Option<&str>, kwargs: Option<&str>| {
-        let e = t.render(&Request { messages, tools, kwargs, ..Request::default() }).unwrap_err();
+        let e = t
+            .render(&Request {
+                messages,
+                tools,
+                kwargs,
+                ..Request::default()
+            })
+            .unwrap_err();
         assert_eq!(e.status, Status::Invalid);
         e.text
     };
@@ -188,14 +272,20 @@ fn wrong_requests_name_the_parameter() {
     assert!(ask(ok, Some("{}"), None).starts_with("tools: "));
     assert!(ask(ok, Some("[{}, []]"), None).starts_with("tools[1]: "));
     assert!(ask(ok, None, Some("[]")).starts_with("chat_template_kwargs: "));
-    assert!(ask(ok, None, Some("{\"messages\": []}")).starts_with("chat_template_kwargs: messages: "));
+    assert!(
+        ask(ok, None, Some("{\"messages\": []}")).starts_with("chat_template_kwargs: messages: ")
+    );
     let both = Request {
         messages: ok,
         add_generation_prompt: true,
         continue_final: true,
         ..Request::default()
     };
-    assert!(t.render(&both).unwrap_err().text.contains("exclude each other"));
+    assert!(t
+        .render(&both)
+        .unwrap_err()
+        .text
+        .contains("exclude each other"));
 }
 
 #[test]
@@ -211,7 +301,14 @@ fn token_strings_come_from_both_files() {
 #[test]
 fn kwargs_become_variables() {
     let kwargs = json!({"enable_thinking": false, "bos_token": "B", "nested": {"a": [1, null]}});
-    let text = render("{{ enable_thinking }}{{ bos_token }}{{ nested }}", &user(), &kwargs).unwrap();
+    let text = render(
+        "{{ enable_thinking }}{{ bos_token }}{{ nested }}",
+        &user(),
+        &kwargs,
+    )
+    .unwrap();
     assert_eq!(text, "FalseB{'a': [1, None]}");
-    assert!(kwargs.as_object().is_some_and(|k: &Map<String, Json>| k.len() == 3));
+    assert!(kwargs
+        .as_object()
+        .is_some_and(|k: &Map<String, Json>| k.len() == 3));
 }

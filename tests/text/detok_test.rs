@@ -8,10 +8,19 @@ use serde_json::Value as Json;
 use crate::detok::{self, Detok};
 use crate::load::Text;
 
-const NAMES: [&str; 6] = ["bytelevel", "fallback", "metaspace", "wordpiece", "wordlevel", "suffix"];
+const NAMES: [&str; 6] = [
+    "bytelevel",
+    "fallback",
+    "metaspace",
+    "wordpiece",
+    "wordlevel",
+    "suffix",
+];
 
 fn data(name: &str) -> std::path::PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "../tests/text/data", name].iter().collect()
+    [env!("CARGO_MANIFEST_DIR"), "../tests/text/data", name]
+        .iter()
+        .collect()
 }
 
 fn open(name: &str) -> Arc<Text> {
@@ -19,7 +28,12 @@ fn open(name: &str) -> Arc<Text> {
 }
 
 fn ids_of(value: &Json) -> Vec<u32> {
-    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|id| id.as_u64().unwrap() as u32)
+        .collect()
 }
 
 /// xorshift: the same cases on every run.
@@ -41,10 +55,17 @@ fn goldens() {
     for name in NAMES {
         let text = open(name);
         let golden = &goldens[name];
-        assert_eq!(u64::from(text.vocabulary.n_ids()), golden["n_ids"], "{name}");
+        assert_eq!(
+            u64::from(text.vocabulary.n_ids()),
+            golden["n_ids"],
+            "{name}"
+        );
         for case in golden["encode"].as_array().unwrap() {
             let input = case["text"].as_str().unwrap();
-            let ids = text.vocabulary.encode(input, case["special"] == true).unwrap();
+            let ids = text
+                .vocabulary
+                .encode(input, case["special"] == true)
+                .unwrap();
             assert_eq!(ids, ids_of(&case["ids"]), "{name}: {input:?}");
         }
         for case in golden["decode"].as_array().unwrap() {
@@ -59,7 +80,9 @@ fn goldens() {
 fn random_ids(random: &mut Random, n_ids: u32) -> Vec<u32> {
     let n = random.below(24);
     let low = random.below(3) == 0;
-    (0..n).map(|_| random.below(if low { n_ids.min(262) } else { n_ids + 3 })).collect()
+    (0..n)
+        .map(|_| random.below(if low { n_ids.min(262) } else { n_ids + 3 }))
+        .collect()
 }
 
 fn stream(text: &Arc<Text>, prompt: &[u32], ids: &[u32], skip: bool) -> String {
@@ -91,7 +114,11 @@ fn a_stream_is_the_whole_decode() {
             };
             replaced += usize::from(whole.contains('\u{fffd}'));
             assert_eq!(stream(&text, &[], &ids, skip), whole, "{name}: {ids:?}");
-            assert_eq!(detok::decode(vocabulary, &ids, skip).unwrap(), whole, "{name}: {ids:?}");
+            assert_eq!(
+                detok::decode(vocabulary, &ids, skip).unwrap(),
+                whole,
+                "{name}: {ids:?}"
+            );
         }
         // The cases reach invalid bytes where the tokenizer has them.
         let has_bytes = ["bytelevel", "fallback"].contains(&name);
@@ -114,7 +141,11 @@ fn a_prompt_is_context_only() {
             let whole = detok::decode(vocabulary, &[prompt.clone(), ids.clone()].concat(), skip);
             if let Some(rest) = whole.unwrap().strip_prefix(&before) {
                 defined += 1;
-                assert_eq!(stream(&text, &prompt, &ids, skip), rest, "{name}: {prompt:?} {ids:?}");
+                assert_eq!(
+                    stream(&text, &prompt, &ids, skip),
+                    rest,
+                    "{name}: {prompt:?} {ids:?}"
+                );
             }
         }
         assert!(defined > 2000, "{name}: {defined}");
@@ -128,7 +159,10 @@ fn characters_are_not_split_or_late() {
     let smile = text.vocabulary.encode("a😀é", false).unwrap();
     assert!(smile.len() >= 5, "the emoji is several tokens");
     let mut detok = Detok::open(text.clone(), &[], false).unwrap();
-    let pieces: Vec<String> = smile.iter().map(|id| detok.push(*id).unwrap().to_owned()).collect();
+    let pieces: Vec<String> = smile
+        .iter()
+        .map(|id| detok.push(*id).unwrap().to_owned())
+        .collect();
     assert_eq!(pieces.concat(), "a😀é");
     assert_eq!(detok.finish().unwrap(), "");
     assert!(pieces.iter().any(String::is_empty));
@@ -140,7 +174,9 @@ fn characters_are_not_split_or_late() {
 
 #[test]
 fn bytes_of_tokens() {
-    let byte_level = open("bytelevel").vocabulary.token_bytes(open("bytelevel").vocabulary.token_id("Ġt").unwrap());
+    let byte_level = open("bytelevel")
+        .vocabulary
+        .token_bytes(open("bytelevel").vocabulary.token_id("Ġt").unwrap());
     assert_eq!(byte_level, b" t");
     let text = open("bytelevel");
     for id in 0..text.vocabulary.n_ids() + 2 {
@@ -149,7 +185,10 @@ fn bytes_of_tokens() {
         assert_eq!(String::from_utf8_lossy(&bytes), decoded, "{id}");
     }
     let text = open("fallback");
-    let of = |token: &str| text.vocabulary.token_bytes(text.vocabulary.token_id(token).unwrap());
+    let of = |token: &str| {
+        text.vocabulary
+            .token_bytes(text.vocabulary.token_id(token).unwrap())
+    };
     assert_eq!(of("<0xE4>"), [0xe4]);
     assert_eq!(of("▁t"), b" t");
     assert_eq!(of("</s>"), b"</s>");
@@ -163,9 +202,15 @@ fn bytes_of_tokens() {
 fn encoding_ignores_truncation_and_padding() {
     // data/fallback says: truncate to 4, pad to 16.
     let text = open("fallback");
-    let ids = text.vocabulary.encode("The tide comes in twice a day", true).unwrap();
+    let ids = text
+        .vocabulary
+        .encode("The tide comes in twice a day", true)
+        .unwrap();
     assert!(ids.len() > 4 && ids[0] == 1);
-    assert_eq!(detok::decode(&text.vocabulary, &ids, true).unwrap(), "The tide comes in twice a day");
+    assert_eq!(
+        detok::decode(&text.vocabulary, &ids, true).unwrap(),
+        "The tide comes in twice a day"
+    );
     assert!(text.vocabulary.encode("", false).unwrap().is_empty());
     assert_eq!(text.vocabulary.encode("", true).unwrap(), [1]);
 }

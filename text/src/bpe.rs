@@ -13,7 +13,7 @@ use tokenizers::models::bpe::{BpeBuilder, BPE};
 
 use crate::error::{without_position, Error, Result};
 
-/// A vocabulary: token → id. The token's key in JSON is read without an intermediate map.
+/// A vocabulary: token → id.
 struct Vocab(AHashMap<String, u32>);
 
 impl<'de> Deserialize<'de> for Vocab {
@@ -26,12 +26,16 @@ impl<'de> Deserialize<'de> for Vocab {
                 f.write_str("a map from token to id")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Vocab, A::Error> {
-                let mut vocab = AHashMap::new();
-                while let Some((token, id)) = map.next_entry::<String, u32>()? {
-                    vocab.insert(token, id);
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> std::result::Result<Vocab, A::Error> {
+                // Counted first, the map is built once, at its size, and never grown.
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry::<String, u32>()? {
+                    entries.push(entry);
                 }
-                Ok(Vocab(vocab))
+                Ok(Vocab(entries.into_iter().collect()))
             }
         }
         deserializer.deserialize_map(VocabVisitor)
@@ -58,9 +62,16 @@ impl<'de> Deserialize<'de> for Merge {
                 }
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<Merge, A::Error> {
-                let a = seq.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
-                let b = seq.next_element()?.ok_or_else(|| A::Error::invalid_length(1, &self))?;
+            fn visit_seq<A: SeqAccess<'de>>(
+                self,
+                mut seq: A,
+            ) -> std::result::Result<Merge, A::Error> {
+                let a = seq
+                    .next_element()?
+                    .ok_or_else(|| A::Error::invalid_length(0, &self))?;
+                let b = seq
+                    .next_element()?
+                    .ok_or_else(|| A::Error::invalid_length(1, &self))?;
                 match seq.next_element::<String>()? {
                     Some(_) => Err(A::Error::invalid_length(3, &self)),
                     None => Ok(Merge(a, b)),
@@ -83,7 +94,10 @@ impl<'de> Deserialize<'de> for Merges {
                 f.write_str("a list of merges")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<Merges, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(
+                self,
+                mut seq: A,
+            ) -> std::result::Result<Merges, A::Error> {
                 let mut merges = Vec::new();
                 while let Some(Merge(a, b)) = seq.next_element()? {
                     // The header line that a merges.txt carries into some conversions.
@@ -138,7 +152,11 @@ pub fn parse(json: &str) -> Result<(BPE, Option<u32>)> {
 /// The crate cuts the continuing-subword prefix off the second half of a merge by length alone;
 /// on a file that lies it would cut inside a character.
 fn check_merges(file: &BpeFile) -> Result<()> {
-    let Some(prefix) = file.continuing_subword_prefix.as_deref().filter(|p| !p.is_empty()) else {
+    let Some(prefix) = file
+        .continuing_subword_prefix
+        .as_deref()
+        .filter(|p| !p.is_empty())
+    else {
         return Ok(());
     };
     match file.merges.0.iter().find(|(_, b)| !b.starts_with(prefix)) {

@@ -47,7 +47,10 @@ mod tests {
     fn every_byte_has_one_character() {
         let table = table();
         let mut seen = [0u32; 256];
-        table.iter().filter(|b| **b != NOT_A_BYTE).for_each(|b| seen[*b as usize] += 1);
+        table
+            .iter()
+            .filter(|b| **b != NOT_A_BYTE)
+            .for_each(|b| seen[*b as usize] += 1);
         assert!(seen.iter().all(|n| *n == 1));
     }
 

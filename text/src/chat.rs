@@ -9,11 +9,13 @@ use minijinja::{Environment, ErrorKind};
 use serde_json::{Map, Value as Json};
 
 use crate::error::{Error, Result, Status};
-use crate::load::MAX_TEMPLATE_BYTES;
 use crate::jinja::{self, Raised};
+use crate::load::MAX_TEMPLATE_BYTES;
 use crate::python;
 
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
+/// Enough for what MAX_TEMPLATE_BYTES can write and the engine's own bound on steps can build.
+const STACK_BYTES: usize = 256 << 20;
 /// Where the text of a message to be continued ends, while it is being rendered.
 const CONTINUE_TAG: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
 /// Names under which a message's reasoning is passed; the first is what most templates read.
@@ -29,15 +31,21 @@ impl TokenStrings {
     /// tokenizer_config.json is asked first, then special_tokens_map.json.
     pub fn parse(config: Option<&str>, map: Option<&str>) -> Result<TokenStrings> {
         const NAMES: [&str; 7] = [
-            "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token",
+            "bos_token",
+            "eos_token",
+            "unk_token",
+            "sep_token",
+            "pad_token",
+            "cls_token",
             "mask_token",
         ];
         let config = parse_object("tokenizer_config.json", config)?;
         let map = parse_object("special_tokens_map.json", map)?;
         let mut tokens = Vec::new();
         for name in NAMES {
-            let found = token_string("tokenizer_config.json", name, config.get(name))?
-                .or(token_string("special_tokens_map.json", name, map.get(name))?);
+            let found = token_string("tokenizer_config.json", name, config.get(name))?.or(
+                token_string("special_tokens_map.json", name, map.get(name))?,
+            );
             if let Some(content) = found {
                 tokens.push((name.to_owned(), content));
             }
@@ -70,9 +78,13 @@ fn token_string(file: &str, name: &str, value: Option<&Json>) -> Result<Option<S
         Some(Json::String(content)) => Ok(Some(content.clone())),
         Some(Json::Object(token)) => match token.get("content") {
             Some(Json::String(content)) => Ok(Some(content.clone())),
-            _ => Err(Error::invalid(format!("{file}: {name}: content: must be a string"))),
+            _ => Err(Error::invalid(format!(
+                "{file}: {name}: content: must be a string"
+            ))),
         },
-        Some(_) => Err(Error::invalid(format!("{file}: {name}: must be a string or an object"))),
+        Some(_) => Err(Error::invalid(format!(
+            "{file}: {name}: must be a string or an object"
+        ))),
     }
 }
 
@@ -114,18 +126,27 @@ impl Templates {
             sources = config_templates(config.get("chat_template"))
                 .map_err(|e| e.at("tokenizer_config.json: chat_template"))?;
         }
-        let mut environment = jinja::environment()
-            .map_err(|e| Error::new(Status::Internal, one_line(&e)))?;
+        on_deep_stack(|| Templates::compile(sources, tokens))
+    }
+
+    fn compile(sources: Vec<(String, String)>, tokens: TokenStrings) -> Result<Templates> {
+        let mut environment =
+            jinja::environment().map_err(|e| Error::new(Status::Internal, one_line(&e)))?;
         let mut names = BTreeMap::new();
         for (name, source) in sources {
             let source = jinja::plain_generation_blocks(&source);
-            let failure = match environment.add_template_owned(name.clone(), source) {
-                Ok(()) => None,
-                Err(e) => Some(one_line(&e)),
-            };
-            names.insert(name, failure);
+            let compiled = jinja::check_tags(&source).and_then(|()| {
+                environment
+                    .add_template_owned(name.clone(), source)
+                    .map_err(|e| one_line(&e))
+            });
+            names.insert(name, compiled.err());
         }
-        Ok(Templates { environment, names, tokens })
+        Ok(Templates {
+            environment,
+            names,
+            tokens,
+        })
     }
 
     pub fn is_empty(&self) -> bool {
@@ -148,8 +169,10 @@ impl Templates {
         }
         variables.insert("documents".to_owned(), Value::from(()));
         variables.insert("tools".to_owned(), tools.map_or(Value::from(()), to_value));
-        variables
-            .insert("add_generation_prompt".to_owned(), Value::from(request.add_generation_prompt));
+        variables.insert(
+            "add_generation_prompt".to_owned(),
+            Value::from(request.add_generation_prompt),
+        );
         for (name, value) in kwargs {
             variables.insert(name, to_value(value));
         }
@@ -179,7 +202,7 @@ impl Templates {
         };
         let mut variables = variables.clone();
         variables.insert("messages".to_owned(), to_value(Json::Array(messages)));
-        let text = self.run(name, variables)?;
+        let text = on_deep_stack(|| self.run(name, variables))?;
         match continued {
             Some(content) => cut_at_tag(text, &content),
             None => Ok(text),
@@ -188,7 +211,10 @@ impl Templates {
 
     fn choose<'a>(&self, wanted: Option<&'a str>, has_tools: bool) -> Result<&'a str> {
         if self.names.is_empty() {
-            return Err(Error::new(Status::Unsupported, "this model has no chat template"));
+            return Err(Error::new(
+                Status::Unsupported,
+                "this model has no chat template",
+            ));
         }
         let name = match wanted {
             Some(name) => name,
@@ -197,14 +223,17 @@ impl Templates {
         };
         match self.names.get(name) {
             Some(None) => Ok(name),
-            Some(Some(failure)) => {
-                Err(Error::invalid(format!("chat template {name:?} does not compile: {failure}")))
-            }
+            Some(Some(failure)) => Err(Error::invalid(format!(
+                "chat template {name:?} does not compile: {failure}"
+            ))),
             None => {
                 let known: Vec<&str> = self.names.keys().map(String::as_str).collect();
                 Err(Error::new(
                     Status::NotFound,
-                    format!("no chat template {name:?}; this model has: {}", known.join(", ")),
+                    format!(
+                        "no chat template {name:?}; this model has: {}",
+                        known.join(", ")
+                    ),
                 ))
             }
         }
@@ -223,11 +252,29 @@ impl Templates {
     }
 }
 
+/// Runs f on a thread of its own. A template can be written, and can build values, that the engine
+/// walks by recursion, and the stack of the caller may be small; pages of a stack cost nothing
+/// until they are used.
+fn on_deep_stack<T: Send>(f: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+    let result = std::thread::scope(|scope| thread.spawn_scoped(scope, f).map(|t| t.join()));
+    match result {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => std::panic::resume_unwind(panic),
+        Err(e) => Err(Error::new(
+            Status::NoMemory,
+            format!("chat template: no thread: {e}"),
+        )),
+    }
+}
+
 /// tokenizer_config.json's chat_template: one text, or a list of {name, template}.
 fn config_templates(value: Option<&Json>) -> Result<Vec<(String, String)>> {
     let bounded = |source: &String| {
         if source.len() as u64 > MAX_TEMPLATE_BYTES {
-            return Err(Error::invalid(format!("longer than {MAX_TEMPLATE_BYTES} bytes")));
+            return Err(Error::invalid(format!(
+                "longer than {MAX_TEMPLATE_BYTES} bytes"
+            )));
         }
         Ok(source.clone())
     };
@@ -241,10 +288,14 @@ fn config_templates(value: Option<&Json>) -> Result<Vec<(String, String)>> {
                 (Some(Json::String(name)), Some(Json::String(source))) => {
                     Ok((name.clone(), bounded(source)?))
                 }
-                _ => Err(Error::invalid(format!("[{i}]: must have a name and a template"))),
+                _ => Err(Error::invalid(format!(
+                    "[{i}]: must have a name and a template"
+                ))),
             })
             .collect(),
-        Some(_) => Err(Error::invalid("must be a string or a list of {name, template}")),
+        Some(_) => Err(Error::invalid(
+            "must be a string or a list of {name, template}",
+        )),
     }
 }
 
@@ -258,7 +309,10 @@ fn render_failure(e: &minijinja::Error) -> String {
         if error.downcast_ref::<TooLong>().is_some() {
             return format!("chat template: more than {MAX_OUTPUT_BYTES} bytes of text");
         }
-        cause = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        cause = match error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref)
+        {
             Some(inner) => Some(inner),
             None => error.source(),
         };
@@ -296,7 +350,7 @@ impl std::error::Error for TooLong {}
 impl io::Write for &mut Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() > MAX_OUTPUT_BYTES - self.0.len() {
-            return Err(io::Error::new(io::ErrorKind::Other, TooLong));
+            return Err(io::Error::other(TooLong));
         }
         self.0.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -319,9 +373,11 @@ fn to_value(json: Json) -> Value {
         },
         Json::String(s) => Value::from(s),
         Json::Array(items) => items.into_iter().map(to_value).collect(),
-        Json::Object(members) => {
-            Value::from_pairs(members.into_iter().map(|(name, value)| (name, to_value(value))))
-        }
+        Json::Object(members) => Value::from_pairs(
+            members
+                .into_iter()
+                .map(|(name, value)| (name, to_value(value))),
+        ),
     }
 }
 
@@ -362,36 +418,44 @@ fn parse_tools(text: Option<&str>) -> Result<Option<Json>> {
 }
 
 fn parse_kwargs(text: Option<&str>) -> Result<Map<String, Json>> {
-    let Some(text) = text else { return Ok(Map::new()) };
+    let Some(text) = text else {
+        return Ok(Map::new());
+    };
     let kwargs: Option<Map<String, Json>> = serde_json::from_str(text)
         .map_err(|e| Error::invalid(format!("chat_template_kwargs: {e}")))?;
     let kwargs = kwargs.unwrap_or_default();
     match RESERVED.iter().find(|name| kwargs.contains_key(**name)) {
-        Some(name) => Err(Error::invalid(format!("chat_template_kwargs: {name}: not allowed"))),
+        Some(name) => Err(Error::invalid(format!(
+            "chat_template_kwargs: {name}: not allowed"
+        ))),
         None => Ok(kwargs),
     }
 }
 
 /// Reasoning given under any of its names can be read under the first, and under `thinking`.
 fn alias_reasoning(message: &mut Json) {
-    let Json::Object(message) = message else { return };
-    let reasoning =
-        REASONING_FIELDS.iter().find_map(|name| message.get(*name).filter(|v| !v.is_null())).cloned();
+    let Json::Object(message) = message else {
+        return;
+    };
+    let reasoning = REASONING_FIELDS
+        .iter()
+        .find_map(|name| message.get(*name).filter(|v| !v.is_null()))
+        .cloned();
     if let Some(reasoning) = reasoning {
-        message.entry("thinking").or_insert_with(|| reasoning.clone());
+        message
+            .entry("thinking")
+            .or_insert_with(|| reasoning.clone());
         message.insert("reasoning_content".to_owned(), reasoning);
     }
 }
 
 /// Puts the tag after the text of the last message, and returns that text.
 fn mark_final(messages: &mut [Json]) -> Result<String> {
-    let last = messages.last_mut().ok_or_else(|| {
-        Error::invalid("continue_final_message: there is no message to continue")
-    })?;
+    let last = messages
+        .last_mut()
+        .ok_or_else(|| Error::invalid("continue_final_message: there is no message to continue"))?;
     let content = match last.get_mut("content") {
-        Some(Json::Array(parts)) => {
-            parts.iter_mut().rev().find_map(|part| part.get_mut("text"))
-        }
+        Some(Json::Array(parts)) => parts.iter_mut().rev().find_map(|part| part.get_mut("text")),
         other => other,
     };
     match content {
@@ -400,7 +464,9 @@ fn mark_final(messages: &mut [Json]) -> Result<String> {
             text.push_str(CONTINUE_TAG);
             Ok(before)
         }
-        _ => Err(Error::invalid("continue_final_message: the last message has no text to continue")),
+        _ => Err(Error::invalid(
+            "continue_final_message: the last message has no text to continue",
+        )),
     }
 }
 

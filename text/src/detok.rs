@@ -35,7 +35,11 @@ pub enum Rule {
     /// Per token: a run of "<0xAB>" tokens becomes its text, or one U+FFFD per byte.
     ByteFallback,
     /// Per token: up to so many characters from either end.
-    StripToken { content: char, start: usize, stop: usize },
+    StripToken {
+        content: char,
+        start: usize,
+        stop: usize,
+    },
     /// Per piece: up to so many characters from the start of the text.
     StripText { content: char, start: usize },
     /// Per token: the replacement character becomes a space, or nothing in the first token.
@@ -101,7 +105,10 @@ impl Plan {
                 Rule::Replace { from, to } => text = text.replace(from, to),
                 Rule::Metaspace { replacement } => text = text.replace(*replacement, " "),
                 Rule::WordPiece { prefix, .. } => {
-                    text = text.strip_prefix(prefix.as_str()).unwrap_or(&text).to_owned();
+                    text = text
+                        .strip_prefix(prefix.as_str())
+                        .unwrap_or(&text)
+                        .to_owned();
                 }
                 Rule::Each(_) | Rule::StripToken { .. } | Rule::StripText { .. } | Rule::Join => {}
             }
@@ -117,26 +124,34 @@ fn rule_for(decoder: &DecoderWrapper, joined: bool) -> Option<Option<Rule>> {
         DecoderWrapper::Fuse(_) => return Some(None),
         DecoderWrapper::ByteLevel(_) if !joined => Rule::ByteLevel,
         DecoderWrapper::ByteFallback(_) if !joined => Rule::ByteFallback,
-        DecoderWrapper::Strip(s) if !joined => {
-            Rule::StripToken { content: s.content, start: s.start, stop: s.stop }
-        }
-        DecoderWrapper::Strip(s) if s.stop == 0 => {
-            Rule::StripText { content: s.content, start: s.start }
-        }
+        DecoderWrapper::Strip(s) if !joined => Rule::StripToken {
+            content: s.content,
+            start: s.start,
+            stop: s.stop,
+        },
+        DecoderWrapper::Strip(s) if s.stop == 0 => Rule::StripText {
+            content: s.content,
+            start: s.start,
+        },
         DecoderWrapper::Metaspace(m) => {
             let replacement = m.get_replacement();
             match m.get_prepend_scheme() {
-                PrependScheme::Never => {
-                    Rule::Replace { from: replacement.into(), to: " ".to_owned() }
-                }
+                PrependScheme::Never => Rule::Replace {
+                    from: replacement.into(),
+                    to: " ".to_owned(),
+                },
                 // The joined text is the first token from end to end.
-                _ if joined => Rule::Replace { from: replacement.into(), to: String::new() },
+                _ if joined => Rule::Replace {
+                    from: replacement.into(),
+                    to: String::new(),
+                },
                 _ => Rule::Metaspace { replacement },
             }
         }
-        DecoderWrapper::WordPiece(w) if !joined => {
-            Rule::WordPiece { prefix: w.prefix.clone(), cleanup: w.cleanup }
-        }
+        DecoderWrapper::WordPiece(w) if !joined => Rule::WordPiece {
+            prefix: w.prefix.clone(),
+            cleanup: w.cleanup,
+        },
         DecoderWrapper::Replace(_) => return replace_rule(decoder, joined).map(Some),
         _ => return None,
     };
@@ -151,7 +166,10 @@ fn replace_rule(decoder: &DecoderWrapper, joined: bool) -> Option<Rule> {
     match from {
         // A match that spans two pieces would be missed: one character cannot.
         Some(from) if from.chars().count() == 1 || (!joined && !from.is_empty()) => {
-            Some(Rule::Replace { from: from.to_owned(), to: to.to_owned() })
+            Some(Rule::Replace {
+                from: from.to_owned(),
+                to: to.to_owned(),
+            })
         }
         _ if !joined => Some(Rule::Each(Box::new(decoder.clone()))),
         _ => None,
@@ -206,13 +224,21 @@ fn push(rules: &[Rule], states: &mut [State], piece: Piece, out: &mut String) ->
                 Some(rest) => rest.to_owned(),
                 None => format!(" {text}"),
             };
-            if *cleanup { wordpiece::cleanup(&text) } else { text }
+            if *cleanup {
+                wordpiece::cleanup(&text)
+            } else {
+                text
+            }
         }
         Rule::Join => match state.started {
             true => format!(" {text}"),
             false => text.to_owned(),
         },
-        Rule::StripToken { content, start, stop } => strip_token(text, *content, *start, *stop),
+        Rule::StripToken {
+            content,
+            start,
+            stop,
+        } => strip_token(text, *content, *start, *stop),
         Rule::StripText { content, start } => {
             let text = strip_text(text, *content, *start, state);
             return push(rules, states, Piece { text, muted }, out);
@@ -238,7 +264,15 @@ fn push(rules: &[Rule], states: &mut [State], piece: Piece, out: &mut String) ->
         }
     };
     state.started = true;
-    push(rules, states, Piece { text: &changed, muted }, out)
+    push(
+        rules,
+        states,
+        Piece {
+            text: &changed,
+            muted,
+        },
+        out,
+    )
 }
 
 fn finish(rules: &[Rule], states: &mut [State], out: &mut String) -> Result<()> {
@@ -256,9 +290,18 @@ fn finish(rules: &[Rule], states: &mut [State], out: &mut String) -> Result<()> 
 
 /// As the crate strips: never more than is there.
 fn strip_token(text: &str, content: char, start: usize, stop: usize) -> String {
-    let lead = text.chars().take(start).take_while(|c| *c == content).count();
+    let lead = text
+        .chars()
+        .take(start)
+        .take_while(|c| *c == content)
+        .count();
     let rest = &text[lead * content.len_utf8()..];
-    let trail = rest.chars().rev().take(stop).take_while(|c| *c == content).count();
+    let trail = rest
+        .chars()
+        .rev()
+        .take(stop)
+        .take_while(|c| *c == content)
+        .count();
     rest[..rest.len() - trail * content.len_utf8()].to_owned()
 }
 
@@ -292,7 +335,15 @@ fn flush_fallback(
     match std::str::from_utf8(&run) {
         Ok(text) => push_split(rules, states, text, muted, out),
         Err(_) => (0..run.len()).try_for_each(|i| {
-            push(rules, states, Piece { text: "\u{fffd}", muted: i < muted }, out)
+            push(
+                rules,
+                states,
+                Piece {
+                    text: "\u{fffd}",
+                    muted: i < muted,
+                },
+                out,
+            )
         }),
     }
 }
@@ -316,7 +367,10 @@ fn flush_bytes(
             Ok(_) => (rest.len(), 0),
             Err(e) => {
                 let tail = rest.len() - e.valid_up_to();
-                (e.valid_up_to(), e.error_len().unwrap_or(if at_end { tail } else { 0 }))
+                (
+                    e.valid_up_to(),
+                    e.error_len().unwrap_or(if at_end { tail } else { 0 }),
+                )
             }
         };
         if let Ok(text) = std::str::from_utf8(&rest[..valid]) {
@@ -324,7 +378,10 @@ fn flush_bytes(
         }
         if broken > 0 {
             // A broken sequence that the prompt began is the prompt's.
-            let piece = Piece { text: "\u{fffd}", muted: valid < left_muted };
+            let piece = Piece {
+                text: "\u{fffd}",
+                muted: valid < left_muted,
+            };
             push(rules, states, piece, out)?;
         }
         done += valid + broken;
@@ -352,10 +409,26 @@ fn push_split(
     }
     let (before, after) = text.split_at(at);
     if !before.is_empty() {
-        push(rules, states, Piece { text: before, muted: true }, out)?;
+        push(
+            rules,
+            states,
+            Piece {
+                text: before,
+                muted: true,
+            },
+            out,
+        )?;
     }
     if !after.is_empty() {
-        push(rules, states, Piece { text: after, muted: false }, out)?;
+        push(
+            rules,
+            states,
+            Piece {
+                text: after,
+                muted: false,
+            },
+            out,
+        )?;
     }
     Ok(())
 }
@@ -375,7 +448,11 @@ impl Run {
             Plan::Whole => 0,
         };
         let states = std::iter::repeat_with(State::default).take(n).collect();
-        Run { states, ids: Vec::new(), n_prompt: 0 }
+        Run {
+            states,
+            ids: Vec::new(),
+            n_prompt: 0,
+        }
     }
 
     fn push(
@@ -415,12 +492,19 @@ impl Run {
 
 /// The length in bytes of the characters two texts start with alike.
 fn common_prefix(a: &str, b: &str) -> usize {
-    a.chars().zip(b.chars()).take_while(|(x, y)| x == y).map(|(x, _)| x.len_utf8()).sum()
+    a.chars()
+        .zip(b.chars())
+        .take_while(|(x, y)| x == y)
+        .map(|(x, _)| x.len_utf8())
+        .sum()
 }
 
 /// Some decoders of the crate cannot take an empty list.
 fn decode_whole(vocabulary: &Vocabulary, ids: &[u32], skip_special: bool) -> Result<String> {
-    if !ids.iter().any(|id| vocabulary.token(*id, skip_special).is_some()) {
+    if !ids
+        .iter()
+        .any(|id| vocabulary.token(*id, skip_special).is_some())
+    {
         return Ok(String::new());
     }
     vocabulary
@@ -455,7 +539,13 @@ impl Detok {
         for id in prompt {
             run.push(&text.vocabulary, *id, skip_special, true, &mut muted)?;
         }
-        Ok(Detok { text, skip_special, run, finished: false, piece: String::new() })
+        Ok(Detok {
+            text,
+            skip_special,
+            run,
+            finished: false,
+            piece: String::new(),
+        })
     }
 
     /// The text that is decided by this id. It ends in a NUL that is not part of it.
@@ -464,7 +554,13 @@ impl Detok {
             return Err(Error::invalid("detokenizer: a push after the finish"));
         }
         self.piece.clear();
-        self.run.push(&self.text.vocabulary, id, self.skip_special, false, &mut self.piece)?;
+        self.run.push(
+            &self.text.vocabulary,
+            id,
+            self.skip_special,
+            false,
+            &mut self.piece,
+        )?;
         Ok(&self.piece)
     }
 
@@ -473,7 +569,8 @@ impl Detok {
         self.piece.clear();
         if !self.finished {
             self.finished = true;
-            self.run.finish(&self.text.vocabulary, self.skip_special, &mut self.piece)?;
+            self.run
+                .finish(&self.text.vocabulary, self.skip_special, &mut self.piece)?;
         }
         Ok(&self.piece)
     }

@@ -24,7 +24,10 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     pub fn new(status: Status, text: impl Into<String>) -> Error {
-        Error { status, text: text.into() }
+        Error {
+            status,
+            text: text.into(),
+        }
     }
 
     pub fn invalid(text: impl Into<String>) -> Error {
@@ -42,6 +45,10 @@ impl Error {
 /// first, where the position would mislead.
 pub fn without_position(e: serde_json::Error) -> Error {
     let text = e.to_string();
-    let cut = if e.line() > 0 { text.rfind(" at line ") } else { None };
+    let cut = if e.line() > 0 {
+        text.rfind(" at line ")
+    } else {
+        None
+    };
     Error::invalid(&text[..cut.unwrap_or(text.len())])
 }

@@ -8,13 +8,16 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind};
 
 use crate::python;
 
-/// Instructions of one rendering. The longest chat of the largest real template needs a hundredth.
-const FUEL: u64 = 20_000_000;
+/// Instructions of one rendering: some 25,000 messages of a long template.
+const FUEL: u64 = 4_000_000;
 
 /// An environment as transformers sets one up, without templates.
 pub fn environment() -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
-    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+    let syntax = SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build();
     environment.set_syntax(syntax?);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_fuel(Some(FUEL));
@@ -104,7 +107,10 @@ fn int(
     let base = argument(base, &kwargs, "base")?.unwrap_or(10);
     kwargs.assert_all_used()?;
     if !(2..=36).contains(&base) {
-        return Err(Error::new(ErrorKind::InvalidOperation, "int: base must be in 2..36"));
+        return Err(Error::new(
+            ErrorKind::InvalidOperation,
+            "int: base must be in 2..36",
+        ));
     }
     if value.is_integer() {
         return Ok(value.clone());
@@ -115,7 +121,9 @@ fn int(
             return Ok(Value::from(i));
         }
     }
-    let truncated = to_float(value).filter(|x| x.abs() < 9.2e18).map(|x| x.trunc() as i64);
+    let truncated = to_float(value)
+        .filter(|x| x.abs() < 9.2e18)
+        .map(|x| x.trunc() as i64);
     Ok(truncated.map_or(default, Value::from))
 }
 
@@ -163,4 +171,54 @@ pub fn plain_generation_blocks(source: &str) -> String {
     }
     out.push_str(rest);
     out
+}
+
+/// The most code, strings not counted, between the two ends of one tag. The engine takes time that
+/// grows with the square of an expression's length to compile it.
+const MAX_TAG_CHARS: usize = 4096;
+
+/// Refuses a template with a tag that would take too long to compile.
+pub fn check_tags(source: &str) -> Result<(), String> {
+    let mut rest = source;
+    while let Some(at) = rest.find('{') {
+        let (open, body) = rest[at..].split_at(1);
+        rest = match body.as_bytes().first() {
+            Some(b'#') => body.split_once("#}").map_or("", |(_, after)| after),
+            Some(b'{') => skip_tag(&body[1..], '}')?,
+            Some(b'%') => skip_tag(&body[1..], '%')?,
+            _ => &rest[at + open.len()..],
+        };
+    }
+    Ok(())
+}
+
+/// What follows a tag that ends in `end` and a brace.
+fn skip_tag(body: &str, end: char) -> Result<&str, String> {
+    let mut braces = 0usize;
+    let mut length = 0;
+    let mut quote = None;
+    let mut chars = body.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        match (quote, c) {
+            (Some(_), '\\') => {
+                chars.next();
+            }
+            (Some(q), _) => quote = quote.filter(|_| c != q),
+            (None, '\'' | '"') => quote = Some(c),
+            (None, _) => {
+                length += 1;
+                if length > MAX_TAG_CHARS {
+                    return Err(format!("a tag is longer than {MAX_TAG_CHARS} characters"));
+                }
+                let closes = chars.peek().is_some_and(|(_, next)| *next == '}');
+                match c {
+                    _ if braces == 0 && c == end && closes => return Ok(&body[at + 2..]),
+                    '{' => braces += 1,
+                    '}' => braces = braces.saturating_sub(1),
+                    _ => {}
+                }
+            }
+        }
+    }
+    Ok("")
 }

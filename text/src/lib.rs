@@ -61,8 +61,11 @@ pub struct QuireChat {
 /// Leaves the message, one line, cut at a character, and returns the status.
 unsafe fn fail(err: *mut QuireError, error: &Error) -> c_int {
     if let Some(err) = err.as_mut() {
-        let line: String =
-            error.text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let line: String = error
+            .text
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
         let mut n = line.len().min(ERROR_BYTES - 1);
         while !line.is_char_boundary(n) {
             n -= 1;
@@ -84,7 +87,10 @@ unsafe fn boundary(err: *mut QuireError, f: impl FnOnce() -> Result<()>) -> c_in
                 .map(String::as_str)
                 .or_else(|| panic.downcast_ref::<&str>().copied())
                 .unwrap_or("no message");
-            fail(err, &Error::new(Status::Internal, format!("text: internal error: {what}")))
+            fail(
+                err,
+                &Error::new(Status::Internal, format!("text: internal error: {what}")),
+            )
         }
     }
 }
@@ -106,7 +112,10 @@ fn to_malloc<T: Copy>(items: &[T], extra: usize) -> Result<*mut T> {
     unsafe {
         let block = libc::malloc((bytes + extra).max(1)).cast::<u8>();
         if block.is_null() {
-            return Err(Error::new(Status::NoMemory, format!("text: no {bytes} bytes")));
+            return Err(Error::new(
+                Status::NoMemory,
+                format!("text: no {bytes} bytes"),
+            ));
         }
         std::ptr::copy_nonoverlapping(items.as_ptr().cast::<u8>(), block, bytes);
         std::ptr::write_bytes(block.add(bytes), 0, extra);
@@ -135,7 +144,10 @@ unsafe fn c_str<'a>(s: *const c_char, what: &str) -> Result<Option<&'a str>> {
     }
     match CStr::from_ptr(s).to_str() {
         Ok(s) => Ok(Some(s)),
-        Err(e) => Err(Error::invalid(format!("{what}: not UTF-8 at byte {}", e.valid_up_to()))),
+        Err(e) => Err(Error::invalid(format!(
+            "{what}: not UTF-8 at byte {}",
+            e.valid_up_to()
+        ))),
     }
 }
 
@@ -212,7 +224,10 @@ pub unsafe extern "C" fn quire_text_token_id(
     let mut id = -1;
     boundary(std::ptr::null_mut(), || {
         if let Some(content) = c_str(content, "content")? {
-            id = text_ref(text)?.vocabulary.token_id(content).map_or(-1, i64::from);
+            id = text_ref(text)?
+                .vocabulary
+                .token_id(content)
+                .map_or(-1, i64::from);
         }
         Ok(())
     });
@@ -293,7 +308,10 @@ pub unsafe extern "C" fn quire_detok_open(
     boundary(err, || {
         let prompt = slice(prompt, n_prompt, "prompt")?;
         let detok = Detok::open(text_ref(text)?.clone(), prompt, skip_special)?;
-        *out = Box::into_raw(Box::new(QuireDetok { detok, piece: Vec::new() }));
+        *out = Box::into_raw(Box::new(QuireDetok {
+            detok,
+            piece: Vec::new(),
+        }));
         Ok(())
     })
 }
@@ -368,7 +386,8 @@ pub unsafe extern "C" fn quire_text_chat(
     boundary(err, || {
         let chat = chat.as_ref().ok_or_else(|| null("chat"))?;
         let request = chat::Request {
-            messages: c_str(chat.messages_json, "messages")?.ok_or_else(|| null("messages_json"))?,
+            messages: c_str(chat.messages_json, "messages")?
+                .ok_or_else(|| null("messages_json"))?,
             tools: c_str(chat.tools_json, "tools")?,
             kwargs: c_str(chat.kwargs_json, "chat_template_kwargs")?,
             template: c_str(chat.template_name, "chat_template")?,

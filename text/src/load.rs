@@ -14,7 +14,8 @@ use crate::tokenize::Vocabulary;
 /// The largest tokenizer.json seen in the field is about 35 MB.
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 const MAX_CONFIG_BYTES: u64 = 16 << 20;
-pub const MAX_TEMPLATE_BYTES: u64 = 4 << 20;
+/// Real templates have at most 30 KB.
+pub const MAX_TEMPLATE_BYTES: u64 = 256 << 10;
 const MAX_NAMED_TEMPLATES: usize = 64;
 
 /// Everything behind a struct quire_text. Immutable once opened.
@@ -35,9 +36,13 @@ struct Files {
 
 impl Files {
     fn read(dir: &Path) -> Result<Files> {
-        let tokenizer = read_text(dir, "tokenizer.json", MAX_TOKENIZER_BYTES)?.ok_or_else(|| {
-            Error::new(Status::NotFound, format!("{}: no tokenizer.json", dir.display()))
-        })?;
+        let tokenizer =
+            read_text(dir, "tokenizer.json", MAX_TOKENIZER_BYTES)?.ok_or_else(|| {
+                Error::new(
+                    Status::NotFound,
+                    format!("{}: no tokenizer.json", dir.display()),
+                )
+            })?;
         Ok(Files {
             tokenizer,
             config: read_text(dir, "tokenizer_config.json", MAX_CONFIG_BYTES)?,
@@ -49,9 +54,16 @@ impl Files {
 
     fn identity(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
-        let single = [Some(&self.tokenizer), self.config.as_ref(), self.template.as_ref(),
-                      self.special_tokens.as_ref()];
-        let named = self.named_templates.iter().flat_map(|(name, source)| [name, source]);
+        let single = [
+            Some(&self.tokenizer),
+            self.config.as_ref(),
+            self.template.as_ref(),
+            self.special_tokens.as_ref(),
+        ];
+        let named = self
+            .named_templates
+            .iter()
+            .flat_map(|(name, source)| [name, source]);
         for text in single.into_iter().flatten().chain(named) {
             hash.update((text.len() as u64).to_le_bytes());
             hash.update(text.as_bytes());
@@ -81,7 +93,11 @@ impl Text {
             files.named_templates,
             tokens,
         )?;
-        Ok(Text { vocabulary: vocabulary?, templates, identity })
+        Ok(Text {
+            vocabulary: vocabulary?,
+            templates,
+            identity,
+        })
     }
 }
 
@@ -98,7 +114,9 @@ fn read_text(dir: &Path, name: &str, limit: u64) -> Result<Option<String>> {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound) => return Ok(None),
         Err(e) => return Err(Error::new(Status::Io, format!("{}: {}", path.display(), e))),
     };
-    read_file(file, limit).map(Some).map_err(|e| e.at(path.display()))
+    read_file(file, limit)
+        .map(Some)
+        .map_err(|e| e.at(path.display()))
 }
 
 fn read_file(file: File, limit: u64) -> Result<String> {
@@ -108,15 +126,24 @@ fn read_file(file: File, limit: u64) -> Result<String> {
         return Err(Error::invalid("not a regular file"));
     }
     if meta.len() > limit {
-        return Err(Error::invalid(format!("{} bytes, the limit is {limit}", meta.len())));
+        return Err(Error::invalid(format!(
+            "{} bytes, the limit is {limit}",
+            meta.len()
+        )));
     }
     let mut bytes = Vec::with_capacity(meta.len() as usize + 1);
     file.take(limit + 1).read_to_end(&mut bytes).map_err(io)?;
     if bytes.len() as u64 > limit {
-        return Err(Error::invalid(format!("grew past the limit of {limit} bytes")));
+        return Err(Error::invalid(format!(
+            "grew past the limit of {limit} bytes"
+        )));
     }
-    String::from_utf8(bytes)
-        .map_err(|e| Error::invalid(format!("not UTF-8 at byte {}", e.utf8_error().valid_up_to())))
+    String::from_utf8(bytes).map_err(|e| {
+        Error::invalid(format!(
+            "not UTF-8 at byte {}",
+            e.utf8_error().valid_up_to()
+        ))
+    })
 }
 
 /// additional_chat_templates/NAME.jinja, sorted by name; a missing directory has none.

@@ -29,7 +29,11 @@ pub fn float_repr(x: f64) -> String {
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if (-4..16).contains(&exponent) {
         let fixed = format!("{x}");
-        return if fixed.contains('.') { fixed } else { fixed + ".0" };
+        return if fixed.contains('.') {
+            fixed
+        } else {
+            fixed + ".0"
+        };
     }
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs())
@@ -59,7 +63,9 @@ pub fn tojson(
         Ok(given.filter(|v| !v.is_none() && !v.is_undefined()))
     };
     let ascii = argument(ascii, "ensure_ascii")?;
-    let indent = argument(indent, "indent")?.map(|v| indent_unit(&v)).transpose()?;
+    let indent = argument(indent, "indent")?
+        .map(|v| indent_unit(&v))
+        .transpose()?;
     let separators = argument(None, "separators")?;
     let sort_keys = argument(None, "sort_keys")?;
     kwargs.assert_all_used()?;
@@ -222,8 +228,16 @@ fn is_space(c: char) -> bool {
 
 fn strip<'a>(text: &'a str, chars: Option<&str>, left: bool, right: bool) -> &'a str {
     let strips = |c: char| chars.map_or_else(|| is_space(c), |set| set.contains(c));
-    let text = if left { text.trim_start_matches(strips) } else { text };
-    if right { text.trim_end_matches(strips) } else { text }
+    let text = if left {
+        text.trim_start_matches(strips)
+    } else {
+        text
+    };
+    if right {
+        text.trim_end_matches(strips)
+    } else {
+        text
+    }
 }
 
 /// str.strip()
@@ -289,7 +303,9 @@ fn string_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>
         }
         "index" => {
             let (what,): (&str,) = from_args(args)?;
-            let at = text.find(what).ok_or_else(|| wrong("substring not found"))?;
+            let at = text
+                .find(what)
+                .ok_or_else(|| wrong("substring not found"))?;
             Value::from(text[..at].chars().count())
         }
         "rsplit" => {
@@ -306,7 +322,9 @@ fn strings(parts: &[&str]) -> Value {
 }
 
 fn rsplit<'a>(text: &'a str, separator: Option<&str>, limit: Option<i64>) -> Vec<&'a str> {
-    let limit = limit.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+    let limit = limit
+        .and_then(|n| usize::try_from(n).ok())
+        .unwrap_or(usize::MAX);
     let mut parts = Vec::new();
     let mut rest = text;
     while parts.len() < limit {
@@ -364,7 +382,12 @@ fn strftime(format: &str, time: &libc::tm) -> Result<String, Error> {
     let mut buffer = vec![0u8; 65536];
     // SAFETY: the buffer is as long as said, the pattern ends in NUL, and `time` outlives the call.
     let n = unsafe {
-        libc::strftime(buffer.as_mut_ptr().cast(), buffer.len(), pattern.as_ptr(), time)
+        libc::strftime(
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+            pattern.as_ptr(),
+            time,
+        )
     };
     if n == 0 {
         return Err(wrong("strftime_now: the result is too long"));

@@ -57,7 +57,9 @@ impl Vocabulary {
     pub fn parse(json: &str) -> Result<Vocabulary> {
         let file: File = serde_json::from_str(json).map_err(|e| Error::invalid(e.to_string()))?;
         if let Some(version) = file.version.as_deref().filter(|v| *v != "1.0") {
-            return Err(Error::invalid(format!("version: \"1.0\" expected, got {version:?}")));
+            return Err(Error::invalid(format!(
+                "version: \"1.0\" expected, got {version:?}"
+            )));
         }
         let model = file.model.ok_or_else(|| Error::invalid("model: missing"))?;
         let (model, largest) = parse_model(model.get()).map_err(|e| e.at("model"))?;
@@ -77,7 +79,11 @@ impl Vocabulary {
             .add_tokens(added.unwrap_or_default())
             .map_err(|e| Error::invalid(format!("added_tokens: {e}")))?;
         let n_ids = count_ids(&tokenizer, largest)?;
-        Ok(Vocabulary { tokenizer, plan, n_ids })
+        Ok(Vocabulary {
+            tokenizer,
+            plan,
+            n_ids,
+        })
     }
 
     /// One more than the largest id.
@@ -115,7 +121,11 @@ impl Vocabulary {
 
     /// The bytes one token stands for.
     pub fn token_bytes(&self, id: u32) -> Vec<u8> {
-        if let Some(added) = self.tokenizer.get_added_vocabulary().get_added_tokens_decoder().get(&id)
+        if let Some(added) = self
+            .tokenizer
+            .get_added_vocabulary()
+            .get_added_tokens_decoder()
+            .get(&id)
         {
             return added.content.clone().into_bytes();
         }
@@ -151,9 +161,15 @@ fn parse_model(json: &str) -> Result<(ModelWrapper, Option<u32>)> {
 }
 
 fn count_ids(tokenizer: &Tokenizer, largest_of_model: Option<u32>) -> Result<u32> {
-    let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder().keys().copied().max();
-    let largest =
-        added.max(largest_of_model).ok_or_else(|| Error::invalid("model: vocab: no tokens"))?;
+    let added = tokenizer
+        .get_added_vocabulary()
+        .get_added_tokens_decoder()
+        .keys()
+        .copied()
+        .max();
+    let largest = added
+        .max(largest_of_model)
+        .ok_or_else(|| Error::invalid("model: vocab: no tokens"))?;
     largest
         .checked_add(1)
         .ok_or_else(|| Error::invalid(format!("model: vocab: id {largest} is too large")))
