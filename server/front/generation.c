@@ -327,7 +327,11 @@ static bool fit(const struct generation *g, struct gen_prompt *p, struct api_err
     const char *name = g->chat ? "messages" : "prompt";
     uint64_t context = g->front->max_model_len;
     if (params->truncate != 0) {
-        size_t keep = params->truncate < 0 ? (size_t)context : (size_t)params->truncate;
+        /* -1: what leaves room for the answer. */
+        uint64_t answer = params->has_max_tokens || !g->chat ? params->max_tokens : 1;
+        size_t keep = (size_t)params->truncate;
+        if (params->truncate < 0)
+            keep = answer < context ? (size_t)(context - answer) : 0;
         if (p->item.n_ids > keep) {
             memmove(p->item.ids, p->item.ids + p->item.n_ids - keep, keep * sizeof *p->item.ids);
             p->item.n_ids = keep;
@@ -456,6 +460,7 @@ static void on_text(void *owner, struct request_job *job)
     struct api_error e;
     int status = QUIRE_OK;
     g->job = NULL;
+    http_body_freed(g->x);
     bool ok = take_job(g, job, &e);
     request_job_free(job);
     for (size_t i = 0; i < g->n_prompts && ok; i++) {

@@ -59,25 +59,21 @@ static void check_idle(struct http_server *s)
         event_active(s->idle, EV_TIMEOUT, 0);
 }
 
-/* Connections' bodies are counted together, so that they can be bounded together. */
-static void count_body(struct connection *c, size_t before)
+void http_connection_count_body(struct connection *c, size_t n_bytes)
 {
-    c->server->n_body_bytes += c->parser.body_capacity - before;
+    c->server->n_body_bytes += n_bytes - c->n_body;
+    c->n_body = n_bytes;
 }
 
 char *http_connection_take_body(struct connection *c, size_t *n_bytes)
 {
-    size_t before = c->parser.body_capacity;
-    char *body = http_parser_take_body(&c->parser, n_bytes);
-    count_body(c, before);
-    return body;
+    return http_parser_take_body(&c->parser, n_bytes);
 }
 
 void http_connection_reset_parser(struct connection *c)
 {
-    size_t before = c->parser.body_capacity;
     http_parser_reset(&c->parser);
-    count_body(c, before);
+    http_connection_count_body(c, 0);
 }
 
 static void free_connection(struct connection *c)
@@ -131,6 +127,7 @@ static void refuse(struct connection *c, int status, const char *reason)
     c->inside = true;
     c->server->handler.on_bad(c->server->context, &c->x, status, reason);
     c->inside = false;
+    http_connection_reset_parser(c);
 }
 
 static void on_head(struct connection *c)
@@ -147,10 +144,6 @@ static void on_head(struct connection *c)
     c->unread = false;
     if (!c->parser.has_body)
         return;
-    if (s->n_body_bytes > s->limits.max_all_bodies_bytes) {
-        refuse(c, 503, "the server is holding too many large requests");
-        return;
-    }
     if (c->parser.expect_continue && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0)
         evbuffer_add_printf(bufferevent_get_output(c->bev), "HTTP/1.1 100 Continue\r\n\r\n");
     uint64_t n_bytes = c->parser.chunked ? s->limits.max_body_bytes : c->parser.content_length;
@@ -172,11 +165,18 @@ static bool feed(struct connection *c)
 {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     bool was_idle = http_parser_is_idle(&c->parser);
-    size_t n = evbuffer_get_contiguous_space(in), used = 0, before = c->parser.body_capacity;
+    size_t n = evbuffer_get_contiguous_space(in), used = 0;
     const uint8_t *data = n > 0 ? evbuffer_pullup(in, (ev_ssize_t)n) : NULL;
     enum http_parsed got = http_parser_feed(&c->parser, data, data ? n : 0, &used);
-    count_body(c, before);
     evbuffer_drain(in, used);
+    if (c->parser.body_capacity > c->n_body) {
+        http_connection_count_body(c, c->parser.body_capacity);
+        /* Large bodies of many clients at once: who makes it too much is told to come back. */
+        if (got == HTTP_MORE && c->server->n_body_bytes > c->server->limits.max_all_bodies_bytes) {
+            refuse(c, 503, "the server is holding too many large requests");
+            return false;
+        }
+    }
     switch (got) {
     case HTTP_MORE:
         if (was_idle && !http_parser_is_idle(&c->parser))

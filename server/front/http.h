@@ -64,8 +64,10 @@ void http_server_on_idle(struct http_server *s, void (*on_idle)(void *context), 
 const char *http_method(const struct http_exchange *x);
 const char *http_path(const struct http_exchange *x);                     /* not decoded, no query */
 const char *http_header(const struct http_exchange *x, const char *name); /* NULL: absent */
-/* Hands the body over, once: malloc'd, not NUL-terminated; NULL when it is empty. */
+/* Hands the body over, once: malloc'd, not NUL-terminated; NULL when it is empty. It counts as held by
+ * the server (max_all_bodies_bytes) until http_body_freed(), or the end of the exchange. */
 char *http_take_body(struct http_exchange *x, size_t *n_bytes);
+void http_body_freed(struct http_exchange *x);
 /* The client's x-request-id where it is a sane one, else one of ours; sent with every reply. */
 const char *http_request_id(const struct http_exchange *x);
 

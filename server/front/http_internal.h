@@ -42,7 +42,7 @@ struct connection {
     bool deadline;    /* the timer is a deadline, not a turn of the loop */
     bool served;      /* it has had a reply */
     uint64_t opened_ms;
-    size_t n_lingered;
+    size_t n_lingered, n_body;
     TAILQ_ENTRY(connection) link;
 };
 
@@ -66,6 +66,8 @@ struct http_server {
 /* Goes on at the next turn of the loop: never inside a caller that may hold the exchange. */
 void http_connection_later(struct connection *c);
 char *http_connection_take_body(struct connection *c, size_t *n_bytes);
+/* What is held of this connection's body, by the parser or by whoever took it. */
+void http_connection_count_body(struct connection *c, size_t n_bytes);
 /* Frees what the parser holds of a request. */
 void http_connection_reset_parser(struct connection *c);
 /* Sets up the exchange of the request that the parser holds, or of none. */

@@ -52,6 +52,11 @@ char *http_take_body(struct http_exchange *x, size_t *n_bytes)
     return http_connection_take_body(x->connection, n_bytes);
 }
 
+void http_body_freed(struct http_exchange *x)
+{
+    http_connection_count_body(x->connection, 0);
+}
+
 const char *http_request_id(const struct http_exchange *x)
 {
     return x->request_id;

@@ -57,6 +57,7 @@ static void on_text(void *owner, struct request_job *j)
     struct json_out o = {0};
     u->job = NULL;
     utility_free(u);
+    http_body_freed(x);
     if (j->ok && detokenize) {
         json_out_raw(&o, "{\"prompt\":");
         json_out_string(&o, j->items[0].text, j->items[0].n_text);

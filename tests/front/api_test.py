@@ -1,6 +1,7 @@
 """What each route answers, over an engine whose tokens are known: it repeats the prompt, then ends."""
 
 import json
+import signal
 import struct
 import sys
 
@@ -274,6 +275,8 @@ def test_truncation():
     ids = ids_of(TEXT)
     reply = complete(TEXT, truncate_prompt_tokens=3, return_token_ids=True)
     assert reply["choices"][0]["prompt_token_ids"] == ids[-3:] and reply["usage"]["prompt_tokens"] == 3
+    reply = complete("word " * 6000, truncate_prompt_tokens=-1, max_tokens=6)
+    assert reply["usage"]["prompt_tokens"] == 4090 and reply["usage"]["completion_tokens"] == 6
 
 
 def test_tokenize():
@@ -391,6 +394,29 @@ def test_a_fault_in_the_engine_ends_its_request_only():
         events = s.stream(COMPLETIONS, {"prompt": "Hello there"})
         assert events[0]["choices"][0]["text"] == "Hello" and "fail" in events[-1]["error"]["message"]
         assert s.post(COMPLETIONS, {"prompt": "Hello"})[0] == 200
+
+
+def test_an_engine_that_goes_away():
+    with Server("--interval-us", 5000) as s:
+        long = {"prompt": "Hello", "max_tokens": 4000, "ignore_eos": True}
+        streamed, whole = s.connect(), s.connect()
+        streamed.sendall(post_bytes(COMPLETIONS, {**long, "stream": True}))
+        whole.sendall(post_bytes(COMPLETIONS, long, "Connection: close\r\n"))
+        assert wait_until(lambda: s.metric("vllm:num_requests_running") == 2)
+        s.process.send_signal(signal.SIGUSR1)
+        reply = read_all(whole)
+        assert reply.startswith(b"HTTP/1.1 503") and b"engine_unavailable" in reply and b"Retry-After: 1" in reply
+        data = b""
+        while not data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"):
+            data += streamed.recv(65536)
+        error = json.loads(data.split(b"data: ")[-2].split(b"\n")[0])["error"]
+        assert error["type"] == "server_error" and error["code"] == "engine_unavailable"
+        for method, path in (("GET", "/health"), ("POST", COMPLETIONS), ("POST", "/tokenize")):
+            status, headers, body = s.request(method, path, b"{}" if method == "POST" else None)
+            assert status == 503 and headers["Retry-After"] == "1" and json.loads(body)["error"]["code"] == "engine_unavailable"
+        assert s.metric("quire:engine_up") == 0 and s.get("/v1/models")[0] == 200
+        streamed.close()
+        whole.close()
 
 
 def test_a_silent_stream_is_kept_alive():

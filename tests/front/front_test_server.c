@@ -2,7 +2,7 @@
  *
  *     front_test_server TOKENIZER_DIRECTORY [--port N] [--mode echo|count] ...
  *
- * Prints "listening on http://127.0.0.1:PORT". SIGTERM drains, a second one ends.
+ * Prints "listening on http://127.0.0.1:PORT". SIGTERM drains, a second one ends. SIGUSR1 ends the engine.
  */
 #include "server/daemon/daemon.h"
 #include "server/front/front.h"
@@ -18,6 +18,8 @@
 struct server {
     struct event_base *base;
     struct front *front;
+    struct daemon *daemon;
+    struct engine *engine;
     bool drained;
 };
 
@@ -38,6 +40,21 @@ static void on_signal(evutil_socket_t number, short what, void *context)
     }
     s->drained = true;
     front_drain(s->front, on_idle, s);
+}
+
+static void end_engine(struct server *s)
+{
+    engine_close(s->engine);
+    daemon_close(s->daemon);
+    s->engine = NULL;
+    s->daemon = NULL;
+}
+
+static void on_usr1(evutil_socket_t number, short what, void *context)
+{
+    (void)number;
+    (void)what;
+    end_engine(context);
 }
 
 static void on_ready(void *context)
@@ -122,24 +139,22 @@ static int serve(struct server *s, struct quire_text *text, struct front_options
 {
     struct daemon_options d_options = {.model = "fake"};
     struct front_engine engine_end = {.model = "fake"};
-    struct daemon *d = NULL;
-    struct engine *engine = NULL;
     int fds[2];
     quire_text_identity(text, d_options.identity_text.bytes);
     options->text = text;
     options->on_engine_ready = on_ready;
     options->on_engine_gone = on_engine_gone;
     options->context = s;
-    int status = daemon_create(s->base, &d_options, &d, err);
+    int status = daemon_create(s->base, &d_options, &s->daemon, err);
     if (!status)
-        status = fake_engine_open(fake, daemon_sink, d, &engine, err);
+        status = fake_engine_open(fake, daemon_sink, s->daemon, &s->engine, err);
     if (!status)
         status = front_create(s->base, options, &s->front, err);
     if (!status && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0)
         status = quire_fail(err, QUIRE_IO, "socketpair: %m");
     if (!status) {
-        daemon_set_engine(d, engine);
-        status = daemon_add_connection(d, fds[0], err);
+        daemon_set_engine(s->daemon, s->engine);
+        status = daemon_add_connection(s->daemon, fds[0], err);
         engine_end.fd = fds[1];
         int second = front_set_engine(s->front, &engine_end, err);
         if (!status)
@@ -148,8 +163,7 @@ static int serve(struct server *s, struct quire_text *text, struct front_options
     if (!status)
         event_base_dispatch(s->base);
     front_destroy(s->front);
-    engine_close(engine);
-    daemon_close(d);
+    end_engine(s);
     return status;
 }
 
@@ -183,13 +197,16 @@ int main(int argc, char **argv)
     struct server s = {.base = event_base_new()};
     struct event *terminate = evsignal_new(s.base, SIGTERM, on_signal, &s);
     struct event *interrupt = evsignal_new(s.base, SIGINT, on_signal, &s);
+    struct event *usr1 = evsignal_new(s.base, SIGUSR1, on_usr1, &s);
     event_add(terminate, NULL);
     event_add(interrupt, NULL);
+    event_add(usr1, NULL);
     int status = serve(&s, text, &options, &fake, &err);
     if (status)
         fprintf(stderr, "front_test_server: %s\n", err.text);
     event_free(terminate);
     event_free(interrupt);
+    event_free(usr1);
     event_base_free(s.base);
     quire_text_close(text);
     libevent_global_shutdown();

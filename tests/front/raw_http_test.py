@@ -288,6 +288,31 @@ def test_a_slow_reader_is_cut_off():
         s.close()
 
 
+def test_large_bodies_are_bounded_together():
+    # 16 times the largest body; 40 clients send one each, but for its last byte.
+    with Server("--max-body-bytes", 1 << 20, "--body-timeout-ms", 20000) as s:
+        body = b'{"prompt":"' + b"a" * ((1 << 20) - 100) + b'"}'
+        sockets = [s.connect() for _ in range(40)]
+        refused = 0
+        for c in sockets:
+            c.sendall(post_bytes(COMPLETIONS, body)[:-1])
+        time.sleep(0.5)
+        for c in sockets:
+            c.setblocking(False)
+            try:
+                reply = c.recv(65536)
+            except BlockingIOError:
+                continue
+            assert is_error(reply, 503)["retry-after"] == "1"
+            refused += 1
+        assert 20 <= refused <= 30, refused
+        still_serves(s)
+        for c in sockets:
+            c.close()
+        assert SANITIZED or s.resident_kb() < 120 << 10
+        still_serves(s)
+
+
 def test_a_full_house():
     with Server("--max-connections", 8, "--interval-us", 5000) as s:
         # Connections that only wait give way to new ones.
