@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 HERE = pathlib.Path(__file__).resolve().parent
 MODEL = HERE.parents[1] / "tools" / "demo_model" / "model"
 QUESTIONS = ["Tell me a story.", "What is 27 plus 48?", "Count from 3 to 12.", "Who are you?",
-             "Repeat after me: lamp river seven", "The key to the barn is red. What colour is the key to the barn?"]
+             "The key to the barn is red. What colour is the key to the barn?"]
 N = 120
 
 torch.manual_seed(0)
