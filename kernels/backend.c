@@ -1,5 +1,5 @@
-/* Chooses a backend. This file alone is built for the oldest machine of the architecture, so that a
- * machine without the instructions the kernels need gets a message and not an illegal instruction. */
+/* Chooses a backend. Unlike the arithmetic, this file is built for the oldest machine of the
+ * architecture: one that lacks the instructions gets a message and not an illegal instruction. */
 #include "kernels/kernels.h"
 #include "kernels/ref/ref.h"
 

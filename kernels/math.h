@@ -59,7 +59,7 @@ static inline double k_select_f64(bool condition, double yes, double no)
     return k_f64_from_bits((k_f64_bits(yes) & mask) | (k_f64_bits(no) & ~mask));
 }
 
-/* ---- conversions --------------------------------------------------------------------------- */
+/* ---- conversions ----------------------------------------------------------------------------- */
 
 /* Exact; a NaN stays a NaN. A subnormal is built as 2^-14 + value and 2^-14 is taken away again, so
  * that no f32 denormal is an operand (some machines are slow on those). */
@@ -103,7 +103,7 @@ static inline uint16_t k_bf16_from_f32(float x)
     return (uint16_t)k_select_u32((bits & 0x7fffffffu) > 0x7f800000u, quiet, rounded);
 }
 
-/* ---- exp, SiLU, 1/sqrt ---------------------------------------------------------------------- */
+/* ---- exp, SiLU, 1/sqrt ----------------------------------------------------------------------- */
 
 #define K_EXP_LOW (-0x1.5d5894p+6f) /* -87.3365: at and below, 0; just above, a normal number */
 #define K_EXP_HIGH 0x1.62e426p+6f   /* 88.7228: at and above, +inf */
@@ -145,10 +145,11 @@ static inline float k_rsqrt(float x)
     return 1.0f / __builtin_sqrtf(x);
 }
 
-/* ---- sin and cos ---------------------------------------------------------------------------- */
+/* ---- sin and cos ----------------------------------------------------------------------------- */
 
 /* Both rounded to f32 once from f64 values whose relative error is below 2^-44: largest error
- * 0.50001 ulp. For |x| <= 2^26; NaN for NaN and ±inf. The polynomials are Taylor's, through r^13 and r^14. */
+ * 0.50001 ulp. For |x| <= 2^26; NaN for NaN and ±inf. The polynomials are Taylor's, through r^13
+ * and r^14. */
 static inline void k_sincos(float x, float *sin_out, float *cos_out)
 {
     double wide = (double)x;
@@ -182,7 +183,8 @@ static inline void k_sincos(float x, float *sin_out, float *cos_out)
 
 /* ---- f64 exp and log: for tables made at load and for the logarithm of a sum ----------------- */
 
-/* e^x. Largest error seen: 0.87 ulp. x <= -708 gives 0, x >= 709.75 gives +inf. Taylor through r^13. */
+/* e^x. Largest error seen: 0.87 ulp. x <= -708 gives 0, x >= 709.75 gives +inf. Taylor through
+ * r^13. */
 static inline double k_exp64(double x)
 {
     static const double inverse_factorial[12] = { /* 1/13! ... 1/2! */
@@ -208,8 +210,9 @@ static inline double k_exp64(double x)
     return k_f64_from_bits(k_f64_bits(p) + (k_f64_bits(shifted) << 52));
 }
 
-/* ln x. Largest error seen: 1.97 ulp, close to x = 1. 0 gives -inf, a negative x or NaN a NaN, +inf itself.
- * x = 2^e m with m in [sqrt(1/2), sqrt 2), s = (m - 1) / (m + 1), ln m = 2 s + s³ (2/3 + 2/5 s² + ... + 2/21 s^18). */
+/* ln x. Largest error seen: 1.97 ulp, close to x = 1. 0 gives -inf, a negative x or NaN a NaN,
+ * +inf itself. x = 2^e m with m in [sqrt(1/2), sqrt 2), s = (m - 1) / (m + 1), ln m = 2 s + s³
+ * (2/3 + 2/5 s² + ... + 2/21 s^18). */
 static inline double k_log64(double x)
 {
     static const double odd[10] = { /* 2/21 ... 2/3 */
@@ -226,7 +229,7 @@ static inline double k_log64(double x)
         x *= 0x1p54;
         exponent = -54.0;
     }
-    /* 0x3fe6a09e667f3bcd is sqrt(1/2): the top bits of the difference count how often x holds it. */
+    /* The constant is sqrt(1/2): the top bits of the difference tell e. */
     uint64_t steps = (k_f64_bits(x) - 0x3fe6a09e667f3bcdu) >> 52;
     int32_t e = (int32_t)(steps & 0xfffu) - ((steps & 0x800u) ? 0x1000 : 0);
     double m = k_f64_from_bits(k_f64_bits(x) - ((uint64_t)(int64_t)e << 52));
@@ -241,7 +244,7 @@ static inline double k_log64(double x)
     return __builtin_fma(exponent, 0x1.62e42fefa39efp-1, s + s + tail);
 }
 
-/* ---- lane sums ------------------------------------------------------------------------------ */
+/* ---- lane sums ------------------------------------------------------------------------------- */
 
 #define K_LANES 16
 

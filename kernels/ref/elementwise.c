@@ -47,7 +47,7 @@ int ref_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_er
     return QUIRE_OK;
 }
 
-/* ---- SiLU-mul --------------------------------------------------------------------------------- */
+/* ---- SiLU-mul -------------------------------------------------------------------------------- */
 
 static void silu_mul_row(const float *restrict gate, const float *restrict up, float *restrict out,
                          uint32_t n)
@@ -75,7 +75,7 @@ int ref_silu_mul(struct k_backend *b, const struct k_silu_mul_args *a, struct qu
     return QUIRE_OK;
 }
 
-/* ---- gather ----------------------------------------------------------------------------------- */
+/* ---- gather ---------------------------------------------------------------------------------- */
 
 int ref_gather(struct k_backend *b, const struct k_gather_args *a, struct quire_error *err)
 {

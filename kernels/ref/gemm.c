@@ -14,7 +14,8 @@ struct row_block {
     uint32_t first, n; /* rows of the part */
 };
 
-static inline struct ref_lanes load_weights(const unsigned char *row, enum k_dtype dtype, uint32_t k)
+static inline struct ref_lanes load_weights(const unsigned char *row, enum k_dtype dtype,
+                                            uint32_t k)
 {
     if (dtype == K_F16)
         return ref_load_f16((const uint16_t *)(const void *)row + k);

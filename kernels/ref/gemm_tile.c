@@ -1,8 +1,8 @@
 /* The tile form: what AMX's TDPBF16PS computes, for both bf16 terms of an activation
  * (docs/numerics.md §6).
  *
- * A chain over k is serial, so 16 rows run side by side: their weights of a 32-deep tile are widened
- * and transposed once, then meet every token.
+ * A chain over k is serial, so 16 rows run side by side: their weights of a 32-deep tile are
+ * widened and transposed once, then meet every token.
  */
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"

@@ -61,8 +61,8 @@ static inline void ref_store_f32(float *p, struct ref_lanes v)
     *(ref_f32x8_loose *)(p + 8) = v.high;
 }
 
-/* k_f32_from_f16 of eight: the one place where an instruction that C cannot name is worth asking for,
- * three times the speed of an f16 GEMM. */
+/* k_f32_from_f16 of eight: the one place where an instruction that C cannot name is worth asking
+ * for, three times the speed of an f16 GEMM. */
 #if defined(__F16C__)
 static inline ref_f32x8 ref_widen_f16x8(const uint16_t *p)
 {

@@ -17,7 +17,9 @@ static int ref_alloc(struct k_backend *b, uint64_t bytes, void **dev, struct qui
 {
     (void)b;
     *dev = NULL;
-    uint64_t rounded = bytes == 0 ? ALIGNMENT : (bytes + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
+    uint64_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (bytes == 0)
+        rounded = ALIGNMENT;
     if (rounded >= bytes && rounded <= SIZE_MAX)
         *dev = aligned_alloc(ALIGNMENT, (size_t)rounded);
     if (!*dev)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- angles ------------------------------------------------------------------------------------ */
+/* ---- angles ---------------------------------------------------------------------------------- */
 
 static void angles_task(void *context, uint32_t thread, uint32_t n_threads)
 {
@@ -35,7 +35,7 @@ int ref_rope_angles(struct k_backend *b, const struct k_rope_angles_args *a,
     return QUIRE_OK;
 }
 
-/* ---- head norm, rotation, and K and V into the cache --------------------------------------------- */
+/* ---- head norm, rotation, and K and V into the cache ----------------------------------------- */
 
 static void rotate_head(float *restrict v, const float *restrict cos_sin, uint32_t half)
 {

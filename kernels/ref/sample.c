@@ -1,8 +1,9 @@
 /* Sampling and logprobs (docs/numerics.md §13, §14). One row is one thread's.
  *
  * No sort: w is not negative, so its bits order as it does, and what top_k and top_p keep is a
- * prefix of the ranking by (w, then lower id). Such a prefix is a threshold: all ids whose w is above
- * it, and the first few of those whose w equals it. Three passes of a radix histogram find it.
+ * prefix of the ranking by (w, then lower id). Such a prefix is a threshold: all ids whose w is
+ * above it, and the first few of those whose w equals it. Three passes of a radix histogram find
+ * it.
  */
 #include "kernels/math.h"
 #include "kernels/ref/ref.h"
@@ -26,10 +27,10 @@ static inline uint64_t fixed_point(float w)
     return k_f64_bits(sum) - 0x4338000000000000u;
 }
 
-/* ---- the raw row ------------------------------------------------------------------------------- */
+/* ---- the raw row ----------------------------------------------------------------------------- */
 
-/* The largest of n values, or NaN where one is NaN or +inf. An integer in the floats' order makes it
- * a loop that compilers vectorise: of a negative float all bits but the sign are turned over. */
+/* The largest of n values, or NaN where one is NaN or +inf. An integer in the floats' order makes
+ * it a loop that compilers vectorise: of a negative float all bits but the sign are turned over. */
 static float checked_max(const float *z, uint32_t n)
 {
     int32_t max = INT32_MIN;
@@ -92,7 +93,7 @@ static void report_logprobs(const struct k_sample_row *row, const float *z, uint
         out->top_logprobs[i] = logprob(out->top_logprobs[i], max, lse);
 }
 
-/* ---- bias, mask and penalties ------------------------------------------------------------------- */
+/* ---- bias, mask and penalties ---------------------------------------------------------------- */
 
 static void adjust_logits(const struct k_sample_row *row, float *z, uint32_t n)
 {
@@ -125,7 +126,7 @@ static uint32_t first_equal(const float *z, uint32_t n, float value)
     return i;
 }
 
-/* ---- which tokens are kept ----------------------------------------------------------------------- */
+/* ---- which tokens are kept ------------------------------------------------------------------- */
 
 /* Walks one radix digit of w's bits from the top: keys equal to *prefix above the digit are counted
  * (or their weights summed) by the digit's value. Moves the digit in which the running sum reaches
@@ -201,7 +202,7 @@ static void filter_weights(const struct k_sample_row *row, float *w, uint32_t n)
     }
 }
 
-/* ---- the draw -------------------------------------------------------------------------------------- */
+/* ---- the draw -------------------------------------------------------------------------------- */
 
 #define DRAW_BLOCK 256u
 
@@ -274,7 +275,8 @@ static void sample_task(void *context, uint32_t thread, uint32_t n_threads)
     const struct k_sample_args *a = context;
     float *scratch = (float *)a->workspace_dev + (uint64_t)thread * a->n_vocab;
     for (uint64_t i = thread; i < a->n_rows; i += n_threads)
-        sample_row(&a->rows[i], a->logits_dev + i * a->n_vocab, scratch, a->n_vocab, &a->results[i]);
+        sample_row(&a->rows[i], a->logits_dev + i * a->n_vocab, scratch, a->n_vocab,
+                   &a->results[i]);
 }
 
 static int check_row(const struct k_sample_row *row, uint32_t index, uint32_t n_vocab,

@@ -11,7 +11,8 @@
 static int open_device(const char *device, struct k_backend **b, const char **why,
                        struct quire_error *err)
 {
-    return k_backend_open(&(struct k_backend_options){.device = device, .n_threads = 1}, b, why, err);
+    struct k_backend_options options = {.device = device, .n_threads = 1};
+    return k_backend_open(&options, b, why, err);
 }
 
 static struct k_backend *open_ref(enum k_gemm_form form)
@@ -175,11 +176,14 @@ static void test_refused_arguments(void **state)
     bad[2].forced = 8;
     bad[3].n_logprobs = K_MAX_LOGPROBS + 1;
     struct k_sample_result result;
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(b->ops->sample(b, &(struct k_sample_args){logits, &bad[i], &result, scratch,
-                                                                   1, 8}, &err), QUIRE_INVALID);
-    assert_int_equal(b->ops->sample(b, &(struct k_sample_args){logits, &good, &result, scratch, 1,
-                                                               (1u << 22) + 1}, &err), QUIRE_INVALID);
+    struct k_sample_args args = {logits, NULL, &result, scratch, 1, 8};
+    for (int i = 0; i < 4; i++) {
+        args.rows = &bad[i];
+        assert_int_equal(b->ops->sample(b, &args, &err), QUIRE_INVALID);
+    }
+    args.rows = &good;
+    args.n_vocab = (1u << 22) + 1;
+    assert_int_equal(b->ops->sample(b, &args, &err), QUIRE_INVALID);
     b->ops->close(b);
 }
 

@@ -1,5 +1,5 @@
-/* GEMMs whose sums lie where random numbers do not: zeros with a sign, and results on both sides of the
- * smallest normal number, which the tile form flushes. Against the page, bit for bit. */
+/* GEMMs whose sums lie where random numbers do not: zeros with a sign, and results on both sides
+ * of the smallest normal number, which the tile form flushes. Against the page, bit for bit. */
 #include "tests/kernels/page.h"
 
 #include <math.h>
@@ -33,7 +33,8 @@ static float backend_dot(enum k_gemm_form form, enum k_dtype dtype, const float 
                      QUIRE_OK);
     assert_int_equal(b->ops->weight_create(b, &view, 1, &weight, &err), QUIRE_OK);
     float y = NAN;
-    assert_int_equal(b->ops->gemm(b, &(struct k_gemm_args){weight, x, NULL, &y, 1}, &err), QUIRE_OK);
+    const struct k_gemm_args args = {weight, x, NULL, &y, 1};
+    assert_int_equal(b->ops->gemm(b, &args, &err), QUIRE_OK);
     b->ops->weight_destroy(b, weight);
     b->ops->close(b);
     *page = form == K_FORM_TILE ? page_dot_tile(stored, x, n) : page_dot(stored, dtype, x, n);
@@ -69,8 +70,10 @@ static void test_minus_zero(void **state)
 static void test_flush(void **state)
 {
     (void)state;
-    static const float weights[] = {0.0f, 0x1p-126f, 0x1.02p-126f, 0x1p-127f, 0x1.02p-125f, 0x1p-133f};
-    static const float activations[] = {0.0f, 1.0f, 0x1.02p0f, 0x1.01p0f, 0.5f, 0x1p-126f, 0x1p-149f};
+    static const float weights[] = {0.0f,      0x1p-126f,    0x1.02p-126f,
+                                    0x1p-127f, 0x1.02p-125f, 0x1p-133f};
+    static const float activations[] = {0.0f, 1.0f,      0x1.02p0f, 0x1.01p0f,
+                                        0.5f, 0x1p-126f, 0x1p-149f};
     uint64_t random = 3;
     uint32_t n_zero = 0;
     for (int round = 0; round < 4000; round++) {

@@ -1,4 +1,5 @@
-/* kernels/math.h against the page bit for bit, and against wide libm within the errors it states. */
+/* kernels/math.h against the page bit for bit, and against wide libm within the errors it
+ * states. */
 #include "kernels/math.h"
 #include "tests/kernels/page.h"
 
@@ -157,8 +158,9 @@ static void test_narrowing(void **state)
         if (!isnan(f16))
             assert_int_equal(k_f16_from_f32(f16), h);
     }
-    const float edges[] = {65519.996f, 65520.0f, 65536.0f, 3.4e38f, INFINITY, -INFINITY, 0.0f, -0.0f,
-                           0x1p-24f, 0x1p-25f, 0x1.000002p-25f, 0x1p-149f, 0x1.ffcp-15f};
+    const float edges[] = {65519.996f, 65520.0f, 65536.0f,  3.4e38f,         INFINITY,
+                           -INFINITY,  0.0f,     -0.0f,     0x1p-24f,        0x1p-25f,
+                           0x1p-149f,  65504.0f, -65520.0f, 0x1.000002p-25f, 0x1.ffcp-15f};
     for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
         check_narrowing(edges[i]);
 }

@@ -72,7 +72,7 @@ static uint32_t x_width(const struct op_case *c)
     }
 }
 
-/* ---- rows to sample ----------------------------------------------------------------------------- */
+/* ---- rows to sample -------------------------------------------------------------------------- */
 
 struct row_pool { /* what a row may point to, in one allocation for each row */
     struct k_token_count counts[8];
@@ -154,7 +154,7 @@ static void make_sample_rows(const struct op_case *c, struct op_data *d, uint64_
     }
 }
 
-/* ---- everything else ---------------------------------------------------------------------------- */
+/* ---- everything else ------------------------------------------------------------------------- */
 
 static void make_kv(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
@@ -195,7 +195,7 @@ void op_data_make(const struct op_case *c, struct op_data *d)
                      c->head_dim * 131u + c->window;
     uint64_t n_tokens = op_n_tokens(c);
     d->x_width = x_width(c);
-    /* Tiny weights meet activations of all sizes, so that products and sums are tiny and not all 0. */
+    /* Tiny weights meet activations of all sizes: products and sums are tiny, but not all 0. */
     bool tiny_weights = c->op == OP_GEMM && c->values == VALUES_TINY;
     d->x = random_f32(n_tokens * d->x_width, &state, tiny_weights ? VALUES_WIDE : c->values);
     if (c->op == OP_GEMM || c->op == OP_EMBED)

@@ -1,5 +1,5 @@
-/* A case's inputs on the host, in logical order: KV by sequence and position, not by block. Made from
- * the case alone, so that every backend sees the same. */
+/* A case's inputs on the host, in logical order: KV by sequence and position, not by block. Made
+ * from the case alone, so that every backend sees the same. */
 #ifndef QUIRE_TESTS_OP_DATA_H
 #define QUIRE_TESTS_OP_DATA_H
 
@@ -14,7 +14,7 @@ struct op_data {
     float *cos_sin;           /* [T, D] */
     unsigned char *weights;   /* [N, K] as stored */
     uint32_t *ids;            /* [T] token ids, positions; [N] rows picked by gather */
-    void *k, *v;              /* attention: [sum of the sequences' ends, KV, D] as the cache stores it */
+    void *k, *v;              /* attention: [sum of the sequences' ends, KV, D] as stored */
     uint32_t kv_start[OP_MAX_SEQS]; /* a sequence's first row of k and v */
     struct k_sample_row *rows;      /* [T] */
     void *pool;                     /* what rows point to */

@@ -169,7 +169,7 @@ static void make_cache(struct op_binding *n)
     n->layer.v_dev = new_buffer(n, n->host_v, n->kv_bytes, is_input);
 }
 
-/* ---- binding ------------------------------------------------------------------------------------ */
+/* ---- binding --------------------------------------------------------------------------------- */
 
 /* The rows lie apart from each other and no better aligned than their dtype asks; what is between
  * them is NaN. */
@@ -177,7 +177,8 @@ static void bind_weight(struct op_binding *n)
 {
     const struct op_case *c = n->c;
     uint32_t n_parts = c->n_parts ? c->n_parts : 1, first = 0;
-    size_t size = k_dtype_bytes(c->dtype), row_bytes = c->n_cols * size, stride = row_bytes + 3 * size;
+    size_t size = k_dtype_bytes(c->dtype), row_bytes = c->n_cols * size;
+    size_t stride = row_bytes + 3 * size;
     n->weight_memory = must(malloc(size + c->n_rows * stride));
     memset(n->weight_memory, 0xff, size + c->n_rows * stride);
     for (uint32_t r = 0; r < c->n_rows; r++)
@@ -196,8 +197,9 @@ static void bind_weight(struct op_binding *n)
 static void bind_kv(struct op_binding *n)
 {
     const struct op_case *c = n->c;
-    n->kv = (struct k_kv_shape){c->dtype, c->n_kv_heads, c->head_dim,
-                                n->variant.block_tokens ? n->variant.block_tokens : c->block_tokens};
+    n->kv = (struct k_kv_shape){c->dtype, c->n_kv_heads, c->head_dim, c->block_tokens};
+    if (n->variant.block_tokens > 0)
+        n->kv.block_tokens = n->variant.block_tokens;
     make_tables(n);
     make_cache(n);
     if (c->op != OP_ROPE_KV)
@@ -265,7 +267,7 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
     return n;
 }
 
-/* ---- calling ------------------------------------------------------------------------------------- */
+/* ---- calling --------------------------------------------------------------------------------- */
 
 static float scale_of(const struct op_case *c)
 {
@@ -325,8 +327,8 @@ static int call_tokens(struct op_binding *n, uint64_t t, uint32_t count, struct 
             n->ids + t, n->vector, n->out + t * cols * 2, count, c->n_cols,
             c->scale != 0 ? c->scale : 1.0f}, err);
     case OP_SILU_MUL:
-        return ops->silu_mul(n->b, &(struct k_silu_mul_args){n->x + t * 2 * cols,
-                                                             n->out + t * cols, count, c->n_cols}, err);
+        return ops->silu_mul(n->b, &(struct k_silu_mul_args){
+            n->x + t * 2 * cols, n->out + t * cols, count, c->n_cols}, err);
     case OP_GATHER:
         return ops->gather(n->b, &(struct k_gather_args){n->x, n->ids + t, n->out + t * cols, count,
                                                          c->n_cols}, err);
@@ -366,13 +368,14 @@ int op_call(struct op_binding *n, struct quire_error *err)
     return status == QUIRE_OK ? n->b->ops->wait(n->b, ticket, err) : status;
 }
 
-/* ---- fetching ------------------------------------------------------------------------------------- */
+/* ---- fetching -------------------------------------------------------------------------------- */
 
 static void fetch_rows(struct op_binding *n, struct op_array *array, const float *dev,
                        uint32_t n_tokens)
 {
     struct quire_error err;
-    must_do(n->b->ops->copy_out(n->b, array->bytes, dev, n_tokens * array->token_bytes, &err), &err);
+    uint64_t bytes = n_tokens * array->token_bytes;
+    must_do(n->b->ops->copy_out(n->b, array->bytes, dev, bytes, &err), &err);
 }
 
 /* q out of the qkv rows, K and V out of their slots; every other slot must be as it was. */

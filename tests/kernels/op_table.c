@@ -17,7 +17,7 @@
 #define SEQS(...) .seqs = {__VA_ARGS__}
 
 const struct op_case op_test_cases[] = {
-    /* GEMM: tokens around the blocks of four, depths that fill the lanes and that do not, odd rows. */
+    /* GEMM: tokens around blocks of four, depths that fill the lanes and that do not, odd rows. */
     GEMM(K_F16, 1, 1, 1), GEMM(K_F16, 1, 7, 16), GEMM(K_F16, 2, 33, 48), GEMM(K_F16, 3, 17, 96),
     GEMM(K_F16, 5, 19, 100, .extra = true), GEMM(K_F16, 17, 31, 896, .extra = true),
     GEMM(K_F16, 33, 65, 160), GEMM(K_F16, 4, 9, 15), GEMM(K_F16, 6, 129, 17, .n_parts = 3),
@@ -25,14 +25,16 @@ const struct op_case op_test_cases[] = {
     GEMM(K_F16, 3, 17, 100, .values = VALUES_TINY), GEMM(K_F16, 5, 31, 896, .values = VALUES_WIDE),
     GEMM(K_BF16, 1, 7, 16), GEMM(K_BF16, 2, 5, 48), GEMM(K_BF16, 3, 33, 96, .n_parts = 3),
     GEMM(K_BF16, 5, 19, 100, .extra = true), GEMM(K_BF16, 17, 131, 896),
-    GEMM(K_BF16, 5, 31, 896, .values = VALUES_WIDE), GEMM(K_BF16, 3, 17, 100, .values = VALUES_TINY),
+    GEMM(K_BF16, 5, 31, 896, .values = VALUES_WIDE),
+    GEMM(K_BF16, 3, 17, 100, .values = VALUES_TINY),
     GEMM(K_F32, 1, 7, 16), GEMM(K_F32, 2, 5, 48), GEMM(K_F32, 3, 17, 96),
     GEMM(K_F32, 5, 19, 100, .extra = true), GEMM(K_F32, 17, 67, 896, .n_parts = 4),
     GEMM(K_F32, 33, 130, 100), GEMM(K_F32, 5, 31, 896, .values = VALUES_WIDE),
     GEMM(K_F32, 3, 17, 100, .values = VALUES_TINY), GEMM(K_F32, 12, 5, 20000),
     TILE(1, 1, 1), TILE(1, 7, 16), TILE(2, 16, 32), TILE(3, 17, 96, .extra = true),
     TILE(5, 19, 100, .n_parts = 2), TILE(17, 131, 896, .extra = true, .n_parts = 3),
-    TILE(33, 65, 48), TILE(5, 31, 896, .values = VALUES_WIDE), TILE(4, 33, 100, .values = VALUES_TINY),
+    TILE(33, 65, 48), TILE(5, 31, 896, .values = VALUES_WIDE),
+    TILE(4, 33, 100, .values = VALUES_TINY),
 
     {.op = OP_EMBED, .dtype = K_F16, .n_tokens = 5, .n_rows = 300, .n_cols = 100, .n_parts = 2},
     {.op = OP_EMBED, .dtype = K_BF16, .n_tokens = 33, .n_rows = 77, .n_cols = 96},
@@ -43,9 +45,11 @@ const struct op_case op_test_cases[] = {
     {.op = OP_GATHER, .n_tokens = 33, .n_rows = 40, .n_cols = 7},
 
     NORM(1, 1), NORM(1, 16), NORM(2, 96, .extra = true), NORM(3, 100), NORM(17, 896, .extra = true),
-    NORM(33, 127, .extra = true), NORM(5, 4096, .values = VALUES_WIDE), NORM(3, 48, .values = VALUES_TINY),
+    NORM(33, 127, .extra = true), NORM(5, 4096, .values = VALUES_WIDE),
+    NORM(3, 48, .values = VALUES_TINY),
 
-    {.op = OP_SILU_MUL, .n_tokens = 1, .n_cols = 1}, {.op = OP_SILU_MUL, .n_tokens = 3, .n_cols = 100},
+    {.op = OP_SILU_MUL, .n_tokens = 1, .n_cols = 1},
+    {.op = OP_SILU_MUL, .n_tokens = 3, .n_cols = 100},
     {.op = OP_SILU_MUL, .n_tokens = 17, .n_cols = 4864},
     {.op = OP_SILU_MUL, .n_tokens = 33, .n_cols = 129, .values = VALUES_WIDE},
 
@@ -95,12 +99,14 @@ const struct op_case op_bench_cases[] = {
     TILE(1, 4864, 896), TILE(4, 4864, 896), TILE(64, 4864, 896),
     {.op = OP_EMBED, .dtype = K_F16, .n_tokens = 64, .n_rows = 32000, .n_cols = 896},
     NORM(1, 896, .extra = true), NORM(64, 896, .extra = true),
-    {.op = OP_SILU_MUL, .n_tokens = 1, .n_cols = 4864}, {.op = OP_SILU_MUL, .n_tokens = 64, .n_cols = 4864},
+    {.op = OP_SILU_MUL, .n_tokens = 1, .n_cols = 4864},
+    {.op = OP_SILU_MUL, .n_tokens = 64, .n_cols = 4864},
     {.op = OP_ROPE_ANGLES, .n_tokens = 64, .n_cols = 32},
     ROPE(K_F16, 14, 2, 64, 16, SEQS({64, 448})),
     ATTN(K_F16, 14, 2, 64, 16, SEQS({1, 2047})), ATTN(K_F16, 14, 2, 64, 16, SEQS({128, 384})),
     ATTN(K_F16, 32, 8, 128, 16, SEQS({1, 2047})), ATTN(K_F16, 16, 16, 64, 16, SEQS({1, 1023})),
-    {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 151936}, {.op = OP_SAMPLE, .n_tokens = 16, .n_rows = 151936},
+    {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 151936},
+    {.op = OP_SAMPLE, .n_tokens = 16, .n_rows = 151936},
 };
 const size_t op_n_bench_cases = sizeof op_bench_cases / sizeof op_bench_cases[0];
 

@@ -34,7 +34,8 @@ static double gamma_n(double n)
     return n * U / (1 - n * U);
 }
 
-static void judge(struct verdict *v, uint64_t token, uint64_t i, double got, double want, double tolerance)
+static void judge(struct verdict *v, uint64_t token, uint64_t i, double got, double want,
+                  double tolerance)
 {
     double error = fabs(got - want), limit = tolerance * SLACK + DENORM;
     double ratio = error / limit;
@@ -61,10 +62,10 @@ static double output(const struct op_array *a, uint64_t i)
                      : ((const float *)(const void *)a->bytes)[i];
 }
 
-/* Lane form: ⌈K/16⌉ fmas in a lane and 4 additions to fold, then the bias.
- * Tile form: a chain of 16, e + o, then one addition for each of the 2 ⌈K/32⌉ (tile, term) pairs; the
- * two bf16 terms leave out at most 2^-8 · 2^-8 of an activation; each of the operations may flush a
- * result below 2^-126, and so may each of the factors, whose partner is at most `largest`. */
+/* Lane form: ⌈K/16⌉ fmas in a lane and 4 additions to fold, then the bias. Tile form: a chain of
+ * 16, e + o, then one addition for each of the 2 ⌈K/32⌉ (tile, term) pairs; the two bf16 terms
+ * leave out at most 2^-8 · 2^-8 of an activation; each of the operations may flush a result below
+ * 2^-126, and so may each of the factors, whose partner is at most `largest`. */
 static void check_gemm(const struct op_case *c, const struct op_data *d, const struct op_array *y,
                        struct verdict *v)
 {
@@ -135,7 +136,8 @@ static void check_angles(const struct op_case *c, const struct op_data *d, const
     for (uint64_t t = 0; t < c->n_tokens; t++) {
         for (uint64_t i = 0; i < c->n_cols; i++) {
             double angle = (double)d->ids[t] * d->vector[i];
-            double tolerance = scale * (2 * U * angle + U + 0x1p-44) + (c->scale != 0 ? U * scale : 0);
+            double tolerance = scale * (2 * U * angle + U + 0x1p-44);
+            tolerance += c->scale != 0 ? U * scale : 0;
             uint64_t at = (t * c->n_cols + i) * 2;
             judge(v, t, 2 * i, output(a, at), scale * cos(angle), tolerance);
             judge(v, t, 2 * i + 1, output(a, at + 1), scale * sin(angle), tolerance);
@@ -143,8 +145,8 @@ static void check_angles(const struct op_case *c, const struct op_data *d, const
     }
 }
 
-/* Two terms, of which one is a rounded product, and one rounded fma; factors as the head norm leaves
- * them. The cache rounds K and V once more. */
+/* Two terms, of which one is a rounded product, and one rounded fma; factors as the head norm
+ * leaves them. The cache rounds K and V once more. */
 static void check_rope_head(const struct op_case *c, const struct op_data *d,
                             const struct op_output *out, uint64_t t, uint32_t h, struct verdict *v)
 {
@@ -262,8 +264,8 @@ static void check_silu_mul(const struct op_case *c, const struct op_data *d,
     }
 }
 
-static void check_exact(const struct op_case *c, const struct op_data *d, const struct op_output *out,
-                        struct verdict *v)
+static void check_exact(const struct op_case *c, const struct op_data *d,
+                        const struct op_output *out, struct verdict *v)
 {
     for (uint64_t t = 0; t < out->n_tokens; t++)
         for (uint64_t k = 0; k < c->n_cols; k++) {
@@ -273,8 +275,8 @@ static void check_exact(const struct op_case *c, const struct op_data *d, const 
         }
 }
 
-/* Logprobs: the sum is off by V half units of 2^-40 where it is at least 1, and by EXP and u of each
- * exponent, weighted; then one rounding to f32. The token itself is judged by page_sample. */
+/* Logprobs: the sum is off by V half units of 2^-40 where it is at least 1, and by EXP and u of
+ * each exponent, weighted; then one rounding to f32. The token itself is judged by page_sample. */
 static void check_sample(const struct op_case *c, const struct op_data *d,
                          const struct op_output *out, struct verdict *v)
 {

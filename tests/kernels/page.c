@@ -134,7 +134,7 @@ void page_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[
     memcpy(out, x, sizeof x);
 }
 
-/* ---- §4, §5, §6 --------------------------------------------------------------------------------- */
+/* ---- §4, §5, §6 ------------------------------------------------------------------------------ */
 
 static float fold(float s[16])
 {
@@ -205,7 +205,7 @@ static void page_gemm(const struct op_case *c, const struct op_data *d, float *y
     }
 }
 
-/* ---- §7, §8, §9, §11 ---------------------------------------------------------------------------- */
+/* ---- §7, §8, §9, §11 ------------------------------------------------------------------------- */
 
 #define PAGE_EPS 1e-6f
 
@@ -295,7 +295,7 @@ static void page_silu_mul(const struct op_case *c, const struct op_data *d, floa
     }
 }
 
-/* ---- §10 ----------------------------------------------------------------------------------------- */
+/* ---- §10 ------------------------------------------------------------------------------------- */
 
 struct page_state {
     float m, l, o[256];
@@ -319,8 +319,9 @@ static void page_attend_split(const struct op_case *c, const struct op_data *d, 
                 continue;
             any = true;
             uint64_t element = ((kv_row + j) * c->n_kv_heads + kv_head) * n;
-            s[i] = page_dot((const unsigned char *)d->k + element * k_dtype_bytes(c->dtype), c->dtype, q,
-                            n) * scale;
+            const unsigned char *key = d->k;
+            key += element * k_dtype_bytes(c->dtype);
+            s[i] = page_dot(key, c->dtype, q, n) * scale;
             m = s[i] > m ? s[i] : m;
         }
         if (!any)
@@ -376,16 +377,17 @@ static void page_attention(const struct op_case *c, const struct op_data *d, flo
     }
 }
 
-/* ---- all ------------------------------------------------------------------------------------------ */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static void page_copy_rows(const struct op_case *c, const struct op_data *d, float *out,
                            uint32_t n_tokens)
 {
     for (uint64_t t = 0; t < n_tokens; t++) {
-        for (uint64_t k = 0; k < c->n_cols; k++)
-            out[t * c->n_cols + k] =
-                c->op == OP_EMBED ? stored(d->weights, c->dtype, (uint64_t)d->ids[t] * c->n_cols + k)
-                                  : d->x[(uint64_t)d->ids[t] * c->n_cols + k];
+        for (uint64_t k = 0; k < c->n_cols; k++) {
+            uint64_t from = (uint64_t)d->ids[t] * c->n_cols + k;
+            out[t * c->n_cols + k] = c->op == OP_EMBED ? stored(d->weights, c->dtype, from)
+                                                       : d->x[from];
+        }
     }
 }
 

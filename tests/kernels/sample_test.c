@@ -49,7 +49,8 @@ static int teardown(void **state)
 
 /* n_rows rows of the same logits. */
 static void sample(struct fixture *f, const float *logits, uint32_t n_vocab,
-                   const struct k_sample_row *rows, uint32_t n_rows, struct k_sample_result *results)
+                   const struct k_sample_row *rows, uint32_t n_rows,
+                   struct k_sample_result *results)
 {
     struct quire_error err;
     void *dev;
@@ -76,7 +77,7 @@ static struct k_sample_result sample_one(struct fixture *f, const float *logits,
     return result;
 }
 
-/* ---- distributions --------------------------------------------------------------------------------- */
+/* ---- distributions --------------------------------------------------------------------------- */
 
 #define N_DRAWS 60000u
 
@@ -103,8 +104,8 @@ static void count_draws(struct fixture *f, const float *logits, uint32_t n_vocab
 }
 
 /* Σ (seen - expected)² / expected over tokens that are kept; no other may be seen. */
-static double chi_square(const float *logits, const bool *kept, uint32_t n_vocab, double temperature,
-                         const uint32_t *counts)
+static double chi_square(const float *logits, const bool *kept, uint32_t n_vocab,
+                         double temperature, const uint32_t *counts)
 {
     double sum = 0, chi = 0;
     for (uint32_t i = 0; i < n_vocab; i++)
@@ -159,7 +160,8 @@ static void test_distributions(void **state)
     }
 }
 
-/* top_p where the running sum meets the share exactly, and where it misses it by one unit of 2^-40. */
+/* top_p where the running sum meets the share exactly, and where it misses it by one unit of
+ * 2^-40. */
 static void test_top_p_to_the_unit(void **state)
 {
     static const float equal[4] = {0};
@@ -214,7 +216,8 @@ static void test_draws_are_independent(void **state)
     free(results);
 }
 
-/* A draw is a function of (seed, position, choice): not of the row it stands in or of its neighbours. */
+/* A draw is a function of (seed, position, choice): not of the row it stands in or of its
+ * neighbours. */
 static void test_draw_ignores_its_place(void **state)
 {
     struct k_sample_row rows[40];
@@ -230,7 +233,7 @@ static void test_draw_ignores_its_place(void **state)
         assert_int_equal(sample_one(*state, seven, 7, rows[i]).token, all[i].token);
 }
 
-/* ---- the largest vocabulary -------------------------------------------------------------------------- */
+/* ---- the largest vocabulary ------------------------------------------------------------------ */
 
 static void test_largest_vocabulary(void **state)
 {
@@ -240,7 +243,7 @@ static void test_largest_vocabulary(void **state)
     struct k_sample_row row = plain;
     row.n_logprobs = 1;
     uint32_t low = 0;
-    for (uint32_t i = 0; i < 8; i++) { /* all equal: S = 2^62; uniform, so half lie below the middle */
+    for (uint32_t i = 0; i < 8; i++) { /* all equal: S = 2^62, and half lie below the middle */
         row.position = i;
         low += sample_one(*state, logits, n, row).token < n / 2;
     }
@@ -260,7 +263,7 @@ static void test_largest_vocabulary(void **state)
     free(logits);
 }
 
-/* ---- greedy, bias, mask, penalties -------------------------------------------------------------------- */
+/* ---- greedy, bias, mask, penalties ----------------------------------------------------------- */
 
 static struct k_sample_row greedy(void)
 {
@@ -329,7 +332,7 @@ static void test_penalties(void **state)
     assert_int_equal(sample_one(*state, only, 5, row).token, 3);
 }
 
-/* ---- logprobs, forced tokens, bad rows ------------------------------------------------------------------ */
+/* ---- logprobs, forced tokens, bad rows ------------------------------------------------------- */
 
 static void test_logprobs_ignore_adjustments(void **state)
 {
@@ -376,7 +379,8 @@ static void test_forced(void **state)
 
 static void test_bad_rows(void **state)
 {
-    const float bad[][3] = {{1, NAN, 2}, {INFINITY, 0, 0}, {-INFINITY, -INFINITY, -INFINITY}, {NAN, NAN, NAN}};
+    const float bad[][3] = {
+        {1, NAN, 2}, {INFINITY, 0, 0}, {-INFINITY, -INFINITY, -INFINITY}, {NAN, NAN, NAN}};
     for (int i = 0; i < 4; i++) {
         assert_true(sample_one(*state, bad[i], 3, plain).bad_logits);
         assert_true(sample_one(*state, bad[i], 3, greedy()).bad_logits);
