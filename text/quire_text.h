@@ -101,10 +101,11 @@ int quire_text_chat(const struct quire_text *text, const struct quire_chat *chat
 /* True when a chat template was found. */
 bool quire_text_has_chat(const struct quire_text *text);
 
-/* SHA-256 over the files that decide what this object does, in the order tokenizer.json,
+/* SHA-256 over the files that decide what quire_text_open(model_dir) gives, in the order tokenizer.json,
  * tokenizer_config.json, chat_template.jinja, special_tokens_map.json, then name and text of each
  * additional chat template by name (absent ones skipped, each preceded by its length as 8
- * little-endian bytes): a front end and an engine compare it in HELLO. */
-void quire_text_identity(const struct quire_text *text, uint8_t sha256[32]);
+ * little-endian bytes): a front end and an engine compare it in HELLO. Parses nothing, so that an
+ * engine without text work need not open the tokenizer. Errors as quire_text_open()'s of reading. */
+int quire_text_identity(const char *model_dir, uint8_t sha256[32], struct quire_error *err);
 
 #endif

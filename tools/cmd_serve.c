@@ -81,6 +81,7 @@ static int attach_engine(struct serve *s, int fd, struct quire_error *err)
 {
     const struct front_engine engine = {.fd = fd,
                                         .model = s->name,
+                                        .identity_text = s->identity.text,
                                         .identity_config = s->identity.config,
                                         .key_file = s->remote ? s->key_file : NULL};
     return front_set_engine(s->front, &engine, err);

@@ -8,60 +8,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sodium.h>
 
 /* ---- identity ---- */
 
-/* Hashes a file's length (when asked) and content. QUIRE_NOT_FOUND when there is none. */
-static int hash_file(crypto_hash_sha256_state *state, const char *model_dir, const char *name,
-                     bool with_length, struct quire_error *err)
-{
-    char path[4096];
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", model_dir, name) >= sizeof path)
-        return quire_fail(err, QUIRE_INVALID, "the model's path is too long");
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return quire_fail(err, QUIRE_NOT_FOUND, "%s: %m", path);
-    struct stat st;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        close(fd);
-        return quire_fail(err, QUIRE_IO, "%s: is not a file that can be read", path);
-    }
-    uint8_t chunk[65536];
-    uint64_t length = (uint64_t)st.st_size, n_hashed = 0;
-    if (with_length) {
-        for (int i = 0; i < 8; i++)
-            chunk[i] = (uint8_t)(length >> (8 * i));
-        crypto_hash_sha256_update(state, chunk, 8);
-    }
-    ssize_t n;
-    while ((n = read(fd, chunk, sizeof chunk)) > 0) {
-        crypto_hash_sha256_update(state, chunk, (unsigned long long)n);
-        n_hashed += (uint64_t)n;
-    }
-    close(fd);
-    if (n < 0 || n_hashed != length)
-        return quire_fail(err, QUIRE_IO, "%s: could not be read whole", path);
-    return QUIRE_OK;
-}
-
 int host_identity_read(const char *model_dir, struct host_identity *out, struct quire_error *err)
 {
-    static const char *const text_files[] = {"tokenizer.json", "tokenizer_config.json",
-                                             "chat_template.jinja"};
+    char path[4096];
+    uint8_t chunk[65536];
     crypto_hash_sha256_state state;
+    int status = quire_text_identity(model_dir, out->text.bytes, err);
+    if (status != QUIRE_OK)
+        return status;
+    if ((size_t)snprintf(path, sizeof path, "%s/config.json", model_dir) >= sizeof path)
+        return quire_fail(err, QUIRE_INVALID, "the model's path is too long");
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return quire_fail(err, QUIRE_NOT_FOUND, "config.json: cannot be opened: %m");
     crypto_hash_sha256_init(&state);
-    for (size_t i = 0; i < sizeof text_files / sizeof text_files[0]; i++) {
-        int status = hash_file(&state, model_dir, text_files[i], true, err);
-        if (status != QUIRE_OK && (i == 0 || status != QUIRE_NOT_FOUND))
-            return status;
-    }
-    crypto_hash_sha256_final(&state, out->text.bytes);
-    crypto_hash_sha256_init(&state);
-    int status = hash_file(&state, model_dir, "config.json", false, err);
+    ssize_t n;
+    while ((n = read(fd, chunk, sizeof chunk)) > 0)
+        crypto_hash_sha256_update(&state, chunk, (unsigned long long)n);
+    if (n < 0)
+        status = quire_fail(err, QUIRE_IO, "config.json: cannot be read: %m");
+    close(fd);
     crypto_hash_sha256_final(&state, out->config.bytes);
     return status;
 }

@@ -10,9 +10,7 @@
 #include <event2/event.h>
 #include <stdbool.h>
 
-/* What a front end and an engine compare in HELLO. text: SHA-256 over tokenizer.json, tokenizer_config.json and
- * chat_template.jinja, each preceded by its length as 8 little-endian bytes, absent ones left out. config: SHA-256 of
- * config.json. */
+/* What a front end and an engine compare in HELLO: quire_text_identity(), and the SHA-256 of config.json. */
 struct host_identity {
     struct key256 text, config;
 };

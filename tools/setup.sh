@@ -11,7 +11,7 @@ QUIRE_PACKAGES_build="gcc g++ make cmake ninja-build pkg-config libevent-dev lib
 QUIRE_PACKAGES_demo="curl jq"
 QUIRE_PACKAGES_test="curl jq git clang libclang-rt-dev python3 python3-venv"
 # The least Rust that the crates in text/Cargo.lock build with (text/Cargo.toml says the same).
-QUIRE_RUST_MIN="1.85"
+QUIRE_RUST_MIN="1.82"
 
 quire_say() { printf 'quire: %s\n' "$*" >&2; }
 quire_die() { printf 'quire: %s\n' "$*" >&2; exit 1; }

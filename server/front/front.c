@@ -110,11 +110,11 @@ int front_set_engine(struct front *f, const struct front_engine *engine, struct 
     static const struct engine_client_events events = {on_ready, on_stats, on_engine_drain, on_closed};
     struct wire_hello ours = {
         .version = WIRE_VERSION,
+        .identity_text = engine->identity_text,
         .identity_config = engine->identity_config,
         .model = engine->model,
         .n_model = strlen(engine->model),
     };
-    quire_text_identity(f->text, ours.identity_text.bytes);
     generations_end(f, "the engine was replaced");
     engine_client_close(f->engine);
     f->engine = NULL;

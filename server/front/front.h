@@ -59,11 +59,12 @@ int front_create(struct event_base *base, const struct front_options *options, s
 /* Connections are closed, requests cancelled, text threads joined. Not from inside a callback. */
 void front_destroy(struct front *front);
 
-/* The engine at the other end of fd (connected stream socket, consumed also on failure). identity_config: SHA-256 of
- * config.json. key_file: for tcp, else NULL. Replaces an engine that is gone. */
+/* The engine at the other end of fd (connected stream socket, consumed also on failure). identity_text:
+ * quire_text_identity(); identity_config: SHA-256 of config.json. key_file: for tcp, else NULL. Replaces an engine that is gone. */
 struct front_engine {
     int fd;
     const char *model;              /* for messages */
+    struct key256 identity_text;
     struct key256 identity_config;
     const char *key_file;
 };

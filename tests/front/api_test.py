@@ -4,6 +4,7 @@ import json
 import signal
 import struct
 import sys
+import time
 
 from harness import Server, post_bytes, read_all, run_tests, wait_until
 
@@ -258,6 +259,17 @@ def test_stop_strings():
     # The tokens up to the stop are counted and reported, not those that were on their way.
     reply = complete(TEXT, stop=",", logprobs=0)
     assert reply["usage"]["completion_tokens"] == len(reply["choices"][0]["logprobs"]["tokens"]) == len(ids_of("Hello there,"))
+
+
+def test_a_stop_string_ends_the_choice_in_the_engine():
+    with Server("--interval-us", 2000) as s:
+        long = {"prompt": "Hello there friend", "max_tokens": 4000, "ignore_eos": True, "stop": " friend"}
+        for stream in (False, True):
+            started = time.monotonic()
+            status, _, body = s.request("POST", COMPLETIONS, {**long, "n": 2, "stream": stream})
+            assert status == 200 and b" there" in body
+            assert time.monotonic() - started < 3, "the engine went on for 8 seconds"
+        assert s.metric("vllm:num_requests_running") == 0
 
 
 def test_stop_tokens():

@@ -140,7 +140,6 @@ static int serve(struct server *s, struct quire_text *text, struct front_options
     struct daemon_options d_options = {.model = "fake"};
     struct front_engine engine_end = {.model = "fake"};
     int fds[2];
-    quire_text_identity(text, d_options.identity_text.bytes);
     options->text = text;
     options->on_engine_ready = on_ready;
     options->on_engine_gone = on_engine_gone;

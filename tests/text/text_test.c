@@ -261,13 +261,14 @@ static void identity(void **state)
         struct quire_error err;
         assert_int_equal(quire_text_open(dir, &text, &err), QUIRE_OK);
         assert_int_equal(quire_text_has_chat(text), i == 3);
-        quire_text_identity(text, ids[i]);
+        assert_int_equal(quire_text_identity(dir, ids[i], &err), QUIRE_OK);
         quire_text_close(text);
         remove_model(dir, sets[i], 1);
     }
-    struct quire_text *text = open_data("bytelevel");
-    quire_text_identity(text, ids[4]);
-    quire_text_close(text);
+    struct quire_error err;
+    assert_int_equal(quire_text_identity(DATA "bytelevel", ids[4], &err),
+                     QUIRE_OK);
+    assert_int_equal(quire_text_identity("/nowhere", ids[3], &err), QUIRE_NOT_FOUND);
     assert_memory_equal(ids[0], ids[1], 32);
     assert_memory_not_equal(ids[1], ids[2], 32);
     assert_memory_not_equal(ids[4], ids[0], 32);

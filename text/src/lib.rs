@@ -407,10 +407,21 @@ pub unsafe extern "C" fn quire_text_has_chat(text: *const QuireText) -> bool {
 }
 
 /// # Safety
-/// See quire_text_open.
+/// See quire_text_open; sha256 has 32 bytes.
 #[no_mangle]
-pub unsafe extern "C" fn quire_text_identity(text: *const QuireText, sha256: *mut u8) {
-    if let (Ok(text), false) = (text_ref(text), sha256.is_null()) {
-        std::ptr::copy_nonoverlapping(text.identity.as_ptr(), sha256, text.identity.len());
-    }
+pub unsafe extern "C" fn quire_text_identity(
+    model_dir: *const c_char,
+    sha256: *mut u8,
+    err: *mut QuireError,
+) -> c_int {
+    quiet_panics();
+    boundary(err, || {
+        if model_dir.is_null() || sha256.is_null() {
+            return Err(null("model_dir or sha256"));
+        }
+        let dir = Path::new(OsStr::from_bytes(CStr::from_ptr(model_dir).to_bytes()));
+        let identity = load::identity(dir)?;
+        std::ptr::copy_nonoverlapping(identity.as_ptr(), sha256, identity.len());
+        Ok(())
+    })
 }

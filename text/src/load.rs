@@ -22,7 +22,6 @@ const MAX_NAMED_TEMPLATES: usize = 64;
 pub struct Text {
     pub vocabulary: Vocabulary,
     pub templates: Templates,
-    pub identity: [u8; 32],
 }
 
 /// The files that decide what a Text does, as read, in the order they are hashed.
@@ -72,20 +71,15 @@ impl Files {
     }
 }
 
+/// What Text::open(dir) would depend on, without the cost of opening it.
+pub fn identity(dir: &Path) -> Result<[u8; 32]> {
+    Ok(Files::read(dir)?.identity())
+}
+
 impl Text {
     pub fn open(dir: &Path) -> Result<Text> {
         let files = Files::read(dir)?;
-        // Hashing the vocabulary takes as long as a tenth of parsing it: do both at once.
-        let (vocabulary, identity) = std::thread::scope(|scope| {
-            let hasher = std::thread::Builder::new().spawn_scoped(scope, || files.identity());
-            let vocabulary =
-                Vocabulary::parse(&files.tokenizer).map_err(|e| e.at("tokenizer.json"));
-            let identity = match hasher {
-                Ok(handle) => handle.join().unwrap_or_else(|_| files.identity()),
-                Err(_) => files.identity(),
-            };
-            (vocabulary, identity)
-        });
+        let vocabulary = Vocabulary::parse(&files.tokenizer).map_err(|e| e.at("tokenizer.json"));
         let tokens = TokenStrings::parse(files.config.as_deref(), files.special_tokens.as_deref())?;
         let templates = Templates::load(
             files.config.as_deref(),
@@ -96,7 +90,6 @@ impl Text {
         Ok(Text {
             vocabulary: vocabulary?,
             templates,
-            identity,
         })
     }
 }
