@@ -8,6 +8,7 @@
 #include "kernels/ref/ref.h"
 
 #define ROW_BLOCK_BYTES 16384u /* of weights that stay in the first-level cache */
+#define ROW_BLOCK_LEAST 8u     /* rows, however long: activations are read once for each block */
 
 struct row_block {
     const struct ref_part *part;
@@ -112,7 +113,8 @@ static void gemm_lane_rows(const struct k_gemm_args *a, const struct ref_part *p
                            uint32_t end)
 {
     uint64_t row_bytes = (uint64_t)a->weight->n_cols * k_dtype_bytes(part->dtype);
-    uint32_t step = row_bytes < ROW_BLOCK_BYTES ? (uint32_t)(ROW_BLOCK_BYTES / row_bytes) : 1;
+    uint32_t step = (uint32_t)(ROW_BLOCK_BYTES / row_bytes);
+    step = step < ROW_BLOCK_LEAST ? ROW_BLOCK_LEAST : step;
     for (uint32_t i = begin; i < end; i += step) {
         struct row_block block = {part, i, end - i < step ? end - i : step};
         if (part->dtype == K_F16)
