@@ -199,8 +199,7 @@ static void print_speed(const struct generate *g)
 {
     double total = now() - g->started, first = g->first_token - g->started;
     fprintf(stderr, "(%u tokens in, first token after %.0f ms, %u tokens out at %.1f tokens/s)\n",
-            g->n_prompt, first * 1e3, g->n_generated,
-            g->n_generated > 1 ? (g->n_generated - 1) / (total - first) : 1 / total);
+            g->n_prompt, first * 1e3, g->n_generated, g->n_generated / total);
 }
 
 /* Answers one prompt; the chat's messages grow by the question and the answer. */

@@ -19,23 +19,20 @@ int host_identity_read(const char *model_dir, struct host_identity *out, struct 
     char path[4096];
     uint8_t chunk[65536];
     crypto_hash_sha256_state state;
-    int status = quire_text_identity(model_dir, out->text.bytes, err);
-    if (status != QUIRE_OK)
-        return status;
     if ((size_t)snprintf(path, sizeof path, "%s/config.json", model_dir) >= sizeof path)
         return quire_fail(err, QUIRE_INVALID, "the model's path is too long");
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return quire_fail(err, QUIRE_NOT_FOUND, "config.json: cannot be opened: %m");
+        return quire_fail(err, QUIRE_NOT_FOUND, "%s: cannot be opened: %m", path);
     crypto_hash_sha256_init(&state);
     ssize_t n;
     while ((n = read(fd, chunk, sizeof chunk)) > 0)
         crypto_hash_sha256_update(&state, chunk, (unsigned long long)n);
-    if (n < 0)
-        status = quire_fail(err, QUIRE_IO, "config.json: cannot be read: %m");
     close(fd);
     crypto_hash_sha256_final(&state, out->config.bytes);
-    return status;
+    if (n < 0)
+        return quire_fail(err, QUIRE_IO, "%s: cannot be read", path);
+    return quire_text_identity(model_dir, out->text.bytes, err);
 }
 
 const char *host_model_name(const char *model_dir, char *out, size_t n)
