@@ -174,7 +174,7 @@ void http_stream_write(struct http_exchange *x, const void *bytes, size_t n_byte
     struct evbuffer *out = bufferevent_get_output(c->bev);
     if (c->doomed || n_bytes == 0)
         return;
-    if (0) {
+    if (evbuffer_get_length(out) > c->server->limits.max_pending_bytes) {
         http_cut_off(x);
         return;
     }
