@@ -8,7 +8,7 @@ model=tools/demo_model/model
 
 quire_setup build demo
 [ -x build/quire ] || quire_say "building build/quire (a few minutes the first time: most of it is the tokenizer library)"
-quire_build release
+quire_build release OFF
 
 log=$(mktemp)
 build/quire serve "$model" --served-model-name demo --port 0 >"$log" 2>&1 &

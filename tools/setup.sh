@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Installs what Quire's build (and, with `test` or `demo`, its tests or its demo) needs and this machine lacks.
+# Installs what Quire's build needs and this machine lacks; with `demo`, `test`, `clients` or `fuzz` also what those need.
 #
-#   bash tools/setup.sh [build] [demo] [test]
+#   bash tools/setup.sh [build] [demo] [test] [clients] [fuzz]
 #
 # This is the one list of what Quire takes from the distribution. Debian 12 or later and Ubuntu 24.04 or later. Says
 # what it installs before it does, asks nothing, does nothing twice, and changes no setting. Other scripts
 # source it and call quire_setup; afterwards QUIRE_CARGO and QUIRE_RUSTC name the Rust tools to build with.
 
-QUIRE_PACKAGES_build="gcc g++ make cmake ninja-build pkg-config libevent-dev libjansson-dev libsodium-dev libcmocka-dev ca-certificates"
+QUIRE_PACKAGES_build="gcc g++ make cmake ninja-build pkg-config libevent-dev libjansson-dev libsodium-dev ca-certificates"
 QUIRE_PACKAGES_demo="curl jq"
-QUIRE_PACKAGES_test="curl jq git clang libclang-rt-dev python3 python3-venv"
+QUIRE_PACKAGES_test="libcmocka-dev python3"
+QUIRE_PACKAGES_clients="python3-venv"
+QUIRE_PACKAGES_fuzz="clang libclang-rt-dev"
 # The least Rust that the crates in text/Cargo.lock build with (text/Cargo.toml says the same).
 QUIRE_RUST_MIN="1.82"
 
@@ -87,7 +89,7 @@ quire_setup_rust() {
     quire_die "no Rust $QUIRE_RUST_MIN or later is to be had from the distribution; install one from https://rustup.rs and run this again"
 }
 
-# quire_setup build [demo] [test]
+# quire_setup build [demo] [test] [clients] [fuzz]
 quire_setup() {
     if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
         quire_say "this is neither Debian nor Ubuntu: nothing is installed for you. Needed are: $QUIRE_PACKAGES_build (by your distribution's names), and Rust $QUIRE_RUST_MIN or later"
@@ -105,13 +107,13 @@ quire_setup() {
     quire_setup_rust
 }
 
-# quire_build PRESET: configures when needed and builds, quietly unless it fails.
+# quire_build PRESET ON|OFF: with tests or without; configures when needed and builds, quietly unless it fails.
 quire_build() {
     local root preset log
     root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
     preset=$1
     log=$(mktemp)
-    (cd "$root" && cmake --preset "$preset" -DQUIRE_CARGO="$QUIRE_CARGO" -DQUIRE_RUSTC="$QUIRE_RUSTC" &&
+    (cd "$root" && cmake --preset "$preset" -DQUIRE_CARGO="$QUIRE_CARGO" -DQUIRE_RUSTC="$QUIRE_RUSTC" -DBUILD_TESTING="$2" &&
         cmake --build --preset "$preset") >"$log" 2>&1 ||
         { tail -40 "$log" >&2; rm -f "$log"; quire_die "the $preset build failed (its last lines stand above)"; }
     rm -f "$log"
@@ -121,7 +123,7 @@ if [ "${BASH_SOURCE[0]}" = "$0" ]; then
     set -eu
     [ $# -gt 0 ] || set -- build
     for kind in "$@"; do
-        case $kind in build | demo | test) ;; *) quire_die "usage: bash tools/setup.sh [build] [demo] [test]" ;; esac
+        case $kind in build | demo | test | clients | fuzz) ;; *) quire_die "usage: bash tools/setup.sh [build] [demo] [test] [clients] [fuzz]" ;; esac
     done
     quire_setup "$@"
     quire_say "ready: $QUIRE_CARGO ($(quire_rust_version "$QUIRE_CARGO"))"

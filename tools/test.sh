@@ -61,14 +61,14 @@ run_clients() {
 }
 
 run_asan() { # leaks count as failures; a start-up allocation of the C library is none of ours
-    quire_build asan && run_ctest asan
+    quire_build asan ON && run_ctest asan
 }
 
-run_tsan() { quire_build tsan && run_ctest tsan; }
+run_tsan() { quire_build tsan ON && run_ctest tsan; }
 
 run_fuzz() {
     local seconds=${QUIRE_FUZZ_SECONDS:-20} target name good=0 bad=0
-    quire_build fuzz
+    quire_build fuzz ON
     for target in build-fuzz/tests/fuzz/fuzz_*; do
         [ -x "$target" ] && [ -f "$target" ] || continue
         name=${target##*/}
@@ -85,10 +85,14 @@ run_fuzz() {
     tally "fuzz, $seconds s each" $good $bad
 }
 
-case " $parts " in *" clients "* | *" fuzz "*) quire_setup build test ;; *) quire_setup build ;; esac
+needs="build test"
+for part in $parts; do
+    case $part in clients | fuzz) needs="$needs $part" ;; esac
+done
+quire_setup $needs
 quire_say "building build/quire"
 started=$(date +%s)
-quire_build release
+quire_build release ON
 quire_say "built in $(($(date +%s) - started)) s"
 for part in $parts; do "run_$part"; done
 
