@@ -13,7 +13,8 @@ static bool bad_message(struct api_error *e, size_t i, const char *field, const 
     return api_bad(e, param, "%s", why);
 }
 
-/* A list of text parts becomes one string, its parts on lines of their own, as vLLM does it: templates know strings. */
+/* A list of text parts becomes one string, its parts on lines of their own, as vLLM does it:
+ * templates know strings. */
 static bool join_parts(json_t *message, const json_t *parts, size_t index, struct api_error *e)
 {
     struct json_out o = {0};
@@ -24,11 +25,12 @@ static bool join_parts(json_t *message, const json_t *parts, size_t index, struc
         const char *type = json_string_value(json_object_get(part, "type"));
         const json_t *text = json_object_get(part, "text");
         if (!type || (strcmp(type, "text") == 0 && !json_is_string(text))) {
-            ok = bad_message(e, index, "content", "a part must be {\"type\":\"text\",\"text\":...}");
+            ok = bad_message(e, index, "content",
+                             "a part must be {\"type\":\"text\",\"text\":...}");
         } else if (strcmp(type, "text") != 0) {
             char param[64];
             snprintf(param, sizeof param, "messages[%zu].content", index);
-            ok = api_unsupported(e, param, "a part of type \"%.40s\" is not supported by this server", type);
+            ok = api_unsupported(e, param, "a part of type \"%.40s\" is not supported", type);
         }
         if (!ok)
             break;
@@ -36,7 +38,8 @@ static bool join_parts(json_t *message, const json_t *parts, size_t index, struc
             json_out_raw(&o, "\n");
         json_out_bytes(&o, json_string_value(text), json_string_length(text));
     }
-    if (ok && (o.failed || json_object_set_new(message, "content", json_stringn(o.data ? o.data : "", o.n))))
+    json_t *joined = ok && !o.failed ? json_stringn(o.data ? o.data : "", o.n) : NULL;
+    if (ok && json_object_set_new(message, "content", joined) != 0)
         ok = api_fail(e, 503, "messages", "out_of_memory", "out of memory");
     json_out_free(&o);
     return ok;
@@ -75,8 +78,10 @@ static bool fix_tool_calls(json_t *message, size_t index, struct api_error *e)
         json_t *object = NULL;
         if (json_is_string(arguments) && json_string_length(arguments) > 0) {
             struct quire_error why;
-            if (quire_json_parse(json_string_value(arguments), json_string_length(arguments),
-                                 REQUEST_MAX_DEPTH, "function.arguments", &object, &why) != QUIRE_OK)
+            int status = quire_json_parse(json_string_value(arguments),
+                                          json_string_length(arguments), REQUEST_MAX_DEPTH,
+                                          "function.arguments", &object, &why);
+            if (status != QUIRE_OK)
                 return bad_message(e, index, "tool_calls", why.text);
         } else if (json_is_object(arguments)) {
             continue;
@@ -148,7 +153,8 @@ bool chat_read_messages(struct request_job *j, const json_t *body)
         return request_job_no_memory(j);
     if (!quire_text_has_chat(j->front->text))
         return api_fail(e, 400, "messages", "unsupported_parameter",
-                        "messages: this model has no chat template; /v1/completions takes a prompt");
+                        "messages: this model has no chat template; "
+                        "/v1/completions takes a prompt");
     return request_job_items(j, 1);
 }
 

@@ -62,7 +62,8 @@ int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t to
     bool asked = contains(p->submit.stop_token_ids, p->submit.n_stop_token_ids, token);
     bool stops = (asked || (!p->submit.ignore_eos && contains(rules->eos, rules->n_eos, token))) &&
                  c->n_tokens >= p->submit.min_tokens;
-    /* The engine's DONE comes in a later frame; the token itself already says that it is the last. */
+    /* The engine's DONE comes in a later frame; the token itself already says that it is the
+     * last. */
     if (stops) {
         c->finish = CHOICE_STOP;
         c->stop_token = asked ? (int64_t)token : -1;

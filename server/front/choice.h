@@ -1,6 +1,7 @@
 /* One choice of a reply: generated tokens become text, up to where it stops.
  *
- * Text is held back while it is half a character or may be the beginning of a stop string. Loop's thread.
+ * Text is held back while it is half a character or may be the beginning of a stop string. Loop's
+ * thread.
  */
 #ifndef QUIRE_FRONT_CHOICE_H
 #define QUIRE_FRONT_CHOICE_H
@@ -46,8 +47,8 @@ int choice_open(struct choice *c, uint32_t index, const struct choice_rules *rul
                 const uint32_t *prompt, size_t n_prompt, struct quire_error *err);
 void choice_close(struct choice *c);
 
-/* One more token. *text: what may be shown now, valid until the next call on c. c->finish says whether the choice
- * is over, after which *text is not its last text: choice_tail() has the rest. */
+/* One more token. *text: what may be shown now, valid until the next call on c. c->finish says
+ * whether the choice is over; *text is then not its last: choice_tail() has the rest. */
 int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t token,
                  const char **text, size_t *n_text, struct quire_error *err);
 /* What was held back, once, after the last token. */

@@ -12,7 +12,7 @@
 #define MAX_HEAD_BYTES 32768
 #define MAX_PENDING_BYTES ((size_t)1 << 20)
 
-/* ---- what the routes ask ------------------------------------------------------------------------ */
+/* ---- what the routes ask -------------------------------------------------------------------- */
 
 bool front_can_serve(const struct front *f, struct api_error *e)
 {
@@ -53,7 +53,8 @@ bool front_authorized(const struct front *f, const struct http_exchange *x)
     const char *key = bearer(x);
     if (!key)
         return false;
-    /* Hashes under a random key are compared, all of them and in constant time: how long it takes says nothing. */
+    /* Hashes under a random key are compared, all of them and in constant time: how long it takes
+     * says nothing. */
     struct key256 hash = quire_keyed_hash(&f->compare_key, key, strlen(key));
     int found = 0;
     for (size_t i = 0; i < f->n_api_keys; i++)
@@ -67,7 +68,7 @@ struct key256 front_tenant(const struct front *f, const struct http_exchange *x)
     return key ? quire_keyed_hash(NULL, key, strlen(key)) : (struct key256){{0}};
 }
 
-/* ---- the engine ---------------------------------------------------------------------------------- */
+/* ---- the engine ----------------------------------------------------------------------------- */
 
 static void on_ready(void *context, const struct wire_hello *hello)
 {
@@ -107,7 +108,8 @@ static void on_closed(void *context, const char *why)
 
 int front_set_engine(struct front *f, const struct front_engine *engine, struct quire_error *err)
 {
-    static const struct engine_client_events events = {on_ready, on_stats, on_engine_drain, on_closed};
+    static const struct engine_client_events events = {on_ready, on_stats, on_engine_drain,
+                                                       on_closed};
     struct wire_hello ours = {
         .version = WIRE_VERSION,
         .identity_text = engine->identity_text,
@@ -119,10 +121,11 @@ int front_set_engine(struct front *f, const struct front_engine *engine, struct 
     engine_client_close(f->engine);
     f->engine = NULL;
     f->engine_ready = f->engine_draining = false;
-    return engine_client_open(f->base, engine->fd, &ours, engine->key_file, &events, f, &f->engine, err);
+    return engine_client_open(f->base, engine->fd, &ours, engine->key_file, &events, f,
+                              &f->engine, err);
 }
 
-/* ---- opening and closing ------------------------------------------------------------------------- */
+/* ---- opening and closing -------------------------------------------------------------------- */
 
 static int copy_options(struct front *f, const struct front_options *o)
 {

@@ -20,8 +20,8 @@
 
 struct front;
 
-/* What a request that says nothing gets: generation_config.json. `has_*` false: the API's own default (temperature 1,
- * top_p 1, no top_k, no min_p, repetition_penalty 1). */
+/* What a request that says nothing gets: generation_config.json. `has_*` false: the API's own
+ * default (temperature 1, top_p 1, no top_k, no min_p, repetition_penalty 1). */
 struct front_sampling {
     bool has_temperature, has_top_p, has_top_k, has_min_p, has_repetition_penalty;
     double temperature, top_p, min_p, repetition_penalty;
@@ -32,23 +32,25 @@ struct front_options {
     const char *host;               /* name or address; NULL = every IPv4 address */
     uint16_t port;                  /* 0 = any: front_port() tells */
     int backlog;                    /* of the listening socket; 0 = 1,024 */
-    const char *const *api_keys;    /* any of them opens every route; n_api_keys = 0: no key is asked for */
+    const char *const *api_keys;    /* any opens every route; n_api_keys = 0: none is asked for */
     size_t n_api_keys;
-    const char *const *model_names; /* at least one; the first stands in replies to requests that name none */
+    const char *const *model_names; /* at least one; the first is for requests that name none */
     size_t n_model_names;
-    const char *model_root;         /* "root" on /v1/models: the path or name the model was loaded from */
+    const char *model_root;         /* "root" on /v1/models: path or name of what was loaded */
     const char *version;            /* on /version, and in system_fingerprint */
     const struct quire_text *text;  /* outlives the front */
     struct front_sampling sampling;
     size_t max_body_bytes;          /* 0 = 16 MiB */
-    uint32_t max_connections;       /* 0 = 4,096; never more than the process may have descriptors */
+    uint32_t max_connections;       /* 0 = 4,096; never more than the process may open */
     uint32_t head_timeout_ms;       /* 0 = 15,000 */
     uint32_t body_timeout_ms;       /* 0 = 30,000, besides what 16 KiB/s would need */
     uint32_t idle_timeout_ms;       /* 0 = 75,000: a connection between requests */
     uint32_t write_timeout_ms;      /* 0 = 60,000: a client that takes nothing */
     uint32_t ping_ms;               /* 0 = 15,000: silence of a stream before a ": ping" comment */
-    void (*on_engine_ready)(void *context);                   /* the handshake is done; requests are served; may be NULL */
-    void (*on_engine_gone)(void *context, const char *why);   /* refused or lost; front_set_engine() may follow, not from inside; may be NULL */
+    /* The handshake is done, requests are served. May be NULL. */
+    void (*on_engine_ready)(void *context);
+    /* Refused or lost. front_set_engine() may follow, not from inside. May be NULL. */
+    void (*on_engine_gone)(void *context, const char *why);
     void *context;
 };
 
@@ -59,8 +61,9 @@ int front_create(struct event_base *base, const struct front_options *options, s
 /* Connections are closed, requests cancelled, text threads joined. Not from inside a callback. */
 void front_destroy(struct front *front);
 
-/* The engine at the other end of fd (connected stream socket, consumed also on failure). identity_text:
- * quire_text_identity(); identity_config: SHA-256 of config.json. key_file: for tcp, else NULL. Replaces an engine that is gone. */
+/* The engine at the other end of fd (connected stream socket, consumed also on failure).
+ * identity_text: quire_text_identity(); identity_config: SHA-256 of config.json. key_file: for
+ * tcp, else NULL. Replaces an engine that is gone. */
 struct front_engine {
     int fd;
     const char *model;              /* for messages */
@@ -73,8 +76,8 @@ int front_set_engine(struct front *front, const struct front_engine *engine,
 
 uint16_t front_port(const struct front *front);
 
-/* No new connections or requests (503); what runs is finished, replies say Connection: close. on_idle is called once, from
- * the loop, when the last connection is gone. Once only. */
+/* No new connections or requests (503); what runs is finished, replies say Connection: close.
+ * on_idle is called once, from the loop, when the last connection is gone. Once only. */
 void front_drain(struct front *front, void (*on_idle)(void *context), void *context);
 /* No connection is open. */
 bool front_idle(const struct front *front);

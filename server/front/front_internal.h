@@ -57,7 +57,8 @@ extern const struct http_handler front_handler; /* its context is the front */
 /* ---- front.c ---- */
 /* False, with a 503 in e: requests cannot be taken now. */
 bool front_can_serve(const struct front *f, struct api_error *e);
-/* The served name for what a request asks for (NULL: the first). NULL, with a 404 in e: there is none. */
+/* The served name for what a request asks for (NULL: the first). NULL, with a 404 in e: there is
+ * none. */
 const char *front_model_name(const struct front *f, const char *asked, struct api_error *e);
 /* The cache domain of a request, by its API key. */
 struct key256 front_tenant(const struct front *f, const struct http_exchange *x);

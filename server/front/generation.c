@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- the end -------------------------------------------------------------------------------- */
 
 static void free_prompt(struct generation *g, struct gen_prompt *p)
 {
@@ -106,7 +106,7 @@ static void complete(struct generation *g)
     json_out_free(&o);
 }
 
-/* ---- tokens ---------------------------------------------------------------------------------- */
+/* ---- tokens --------------------------------------------------------------------------------- */
 
 static void show(struct generation *g, struct gen_prompt *p, struct choice *c,
                  const struct wire_token *token, uint64_t offset, const char *text, size_t n_text)
@@ -221,7 +221,7 @@ static void on_done(void *context, const struct wire_done *done)
         prompt_over(g);
 }
 
-/* ---- the stream's beginning ------------------------------------------------------------------- */
+/* ---- the stream's beginning ----------------------------------------------------------------- */
 
 static void on_ping(evutil_socket_t fd, short what, void *context)
 {
@@ -248,8 +248,8 @@ static void begin_stream(struct generation *g)
     http_add_header(g->x, "X-Accel-Buffering", "no");
     http_stream_begin(g->x, 200, "text/event-stream");
     g->begun = true;
-    /* The first events of all choices, in the order of their indices; completions that show their prompt's
-     * logprobs first have to wait for them. */
+    /* The first events of all choices, in the order of their indices; completions that show their
+     * prompt's logprobs first have to wait for them. */
     bool waits = g->params.echo && g->params.submit.n_logprobs >= 0;
     for (size_t i = 0; i < g->n_prompts && !waits; i++)
         for (uint32_t j = 0; j < g->params.submit.n; j++)
@@ -318,7 +318,7 @@ static const struct engine_client_request_events events = {
     .on_lost = on_lost,
 };
 
-/* ---- submitting ------------------------------------------------------------------------------- */
+/* ---- submitting ----------------------------------------------------------------------------- */
 
 /* Cuts the prompt where that is asked for and sets p->max_tokens. */
 static bool fit(const struct generation *g, struct gen_prompt *p, struct api_error *e)
@@ -347,8 +347,8 @@ static bool fit(const struct generation *g, struct gen_prompt *p, struct api_err
     uint64_t rest = context - p->item.n_ids;
     if (params->has_max_tokens && params->max_tokens > rest)
         return api_fail(e, 400, params->max_tokens_name, "context_length_exceeded",
-                        "%s: %u is too large: this model's context is %llu tokens and the prompt has "
-                        "%zu", params->max_tokens_name, params->max_tokens,
+                        "%s: %u is too large: this model's context is %llu tokens and the prompt "
+                        "has %zu", params->max_tokens_name, params->max_tokens,
                         (unsigned long long)context, p->item.n_ids);
     if (params->has_max_tokens)
         p->max_tokens = params->max_tokens;
@@ -362,7 +362,8 @@ static bool fit(const struct generation *g, struct gen_prompt *p, struct api_err
 
 static bool wants_prompt_logprobs(const struct params *params)
 {
-    return (params->echo && params->submit.n_logprobs >= 0) || params->submit.n_prompt_logprobs >= 0;
+    return (params->echo && params->submit.n_logprobs >= 0) ||
+           params->submit.n_prompt_logprobs >= 0;
 }
 
 /* Choices and what else the prompt's events will need. */
@@ -374,7 +375,8 @@ static int prepare(struct generation *g, struct gen_prompt *p, struct quire_erro
     if (!p->choices)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     for (uint32_t i = 0; i < n; i++) {
-        int status = choice_open(&p->choices[i], first + i, &g->rules, p->item.ids, p->item.n_ids, err);
+        int status = choice_open(&p->choices[i], first + i, &g->rules, p->item.ids, p->item.n_ids,
+                                 err);
         if (status != QUIRE_OK)
             return status;
         if (g->params.echo)

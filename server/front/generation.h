@@ -53,15 +53,18 @@ bool reply_begin(struct generation *g, const char *model); /* builds g->head */
 void reply_open(struct generation *g, struct gen_prompt *p, struct choice *c);
 /* token NULL: text that no token of its own came with. offset: characters before it. */
 void reply_token(struct generation *g, struct gen_prompt *p, struct choice *c,
-                 const struct wire_token *token, uint64_t offset, const char *text, size_t n_text);
+                 const struct wire_token *token, uint64_t offset, const char *text,
+                 size_t n_text);
 void reply_finish(struct generation *g, struct gen_prompt *p, struct choice *c);
 void reply_end(struct generation *g);
 void reply_error(struct generation *g, const struct api_error *e);
 /* A reply that is not streamed: collects a token, and writes it all into o. */
 void reply_collect(struct generation *g, struct gen_prompt *p, struct choice *c,
-                   const struct wire_token *token, uint64_t offset, const char *text, size_t n_text);
+                   const struct wire_token *token, uint64_t offset, const char *text,
+                 size_t n_text);
 void reply_whole(struct generation *g, struct json_out *o);
 /* A prompt token's logprob; NULL for the first, which has none. */
-void reply_prompt_logprob(struct generation *g, struct gen_prompt *p, const struct wire_token *token);
+void reply_prompt_logprob(struct generation *g, struct gen_prompt *p,
+                          const struct wire_token *token);
 
 #endif

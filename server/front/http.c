@@ -15,20 +15,20 @@
 #include <time.h>
 #include <unistd.h>
 
-/* After a reply that leaves input unread, the connection is read and forgotten for so long: closing it at once
- * would reset it and take the reply from the client's hands. */
+/* After a reply that leaves input unread, the connection is read and forgotten for so long:
+ * closing it at once would reset it and take the reply from the client's hands. */
 #define LINGER_MS 2000
 #define LINGER_BYTES (64u << 20)
 #define BODY_BYTES_PER_MS 16
 #define ACCEPT_PAUSE_MS 100
-/* What the kernel may hold that the client's window has no room for; it would take megabytes, and a client that reads
- * nothing would be noticed late. */
+/* What the kernel may hold that the client's window has no room for; it would take megabytes, and
+ * a client that reads nothing would be noticed late. */
 #define UNSENT_BYTES 131072
 #define FIRST_REQUEST_MS 500
 
 static void process_input(struct connection *c);
 
-/* ---- timers ---------------------------------------------------------------------------------- */
+/* ---- timers --------------------------------------------------------------------------------- */
 
 static void set_timer(struct connection *c, uint64_t ms, bool deadline)
 {
@@ -51,7 +51,7 @@ static void set_read_deadline(struct connection *c)
         set_timer(c, l->head_timeout_ms, true);
 }
 
-/* ---- connections ----------------------------------------------------------------------------- */
+/* ---- connections ---------------------------------------------------------------------------- */
 
 static void check_idle(struct http_server *s)
 {
@@ -115,7 +115,7 @@ static void begin_closing(struct connection *c)
     set_timer(c, LINGER_MS, true);
 }
 
-/* ---- requests -------------------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------- */
 
 /* The reply to what is no request; it is the connection's last. */
 static void refuse(struct connection *c, int status, const char *reason)
@@ -201,8 +201,8 @@ static size_t max_input(const struct http_server *s)
     return s->limits.max_head_bytes + s->limits.max_body_bytes;
 }
 
-/* While a request is worked on, reading must not pause: the client's going away would not be noticed. So one that has sent
- * so much ahead is cut off. The connection may be freed. */
+/* While a request is worked on, reading must not pause: the client's going away would not be
+ * noticed. So one that has sent so much ahead is cut off. The connection may be freed. */
 static void check_flood(struct connection *c)
 {
     if (evbuffer_get_length(bufferevent_get_input(c->bev)) >= max_input(c->server))
@@ -243,7 +243,7 @@ static void process_input(struct connection *c)
     }
 }
 
-/* ---- events ---------------------------------------------------------------------------------- */
+/* ---- events --------------------------------------------------------------------------------- */
 
 static void on_readable(struct bufferevent *bev, void *context)
 {
@@ -317,7 +317,7 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
     }
 }
 
-/* ---- the server ------------------------------------------------------------------------------ */
+/* ---- the server ----------------------------------------------------------------------------- */
 
 static uint64_t now_ms(void)
 {
@@ -350,8 +350,9 @@ static bool add_connection(struct http_server *s, evutil_socket_t fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
     http_parser_init(&c->parser, s->limits.max_head_bytes, s->limits.max_body_bytes);
-    struct timeval write_timeout = {.tv_sec = (time_t)(s->limits.write_timeout_ms / 1000),
-                                    .tv_usec = (suseconds_t)(s->limits.write_timeout_ms % 1000 * 1000)};
+    uint32_t ms = s->limits.write_timeout_ms;
+    struct timeval write_timeout = {.tv_sec = (time_t)(ms / 1000),
+                                    .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
     bufferevent_set_timeouts(c->bev, NULL, &write_timeout);
     bufferevent_setcb(c->bev, on_readable, on_written, on_event, c);
     bufferevent_setwatermark(c->bev, EV_READ, 0, max_input(s));
@@ -362,7 +363,8 @@ static bool add_connection(struct http_server *s, evutil_socket_t fd)
     return true;
 }
 
-/* Between requests, and not about to say something. A new connection is given time for its first request. */
+/* Between requests, and not about to say something. A new connection is given time for its first
+ * request. */
 static bool may_give_way(const struct connection *c, uint64_t now)
 {
     char byte;

@@ -1,13 +1,13 @@
 /* An HTTP/1.1 server on a libevent loop: connections, deadlines, replies, streams.
  *
- * Everything happens on the loop's thread. A connection has one exchange (request and reply) at a time; pipelined
- * requests wait. The server keeps reading while an exchange is in progress, so that a
- * client that closes its connection, or its half of it, is noticed at once, whatever the exchange
- * is waiting for. A client that reads slower than it is written to is cut off.
+ * Everything happens on the loop's thread. A connection has one exchange (request and reply) at a
+ * time; pipelined requests wait. The server keeps reading while an exchange is in progress, so
+ * that a client that closes its connection, or its half of it, is noticed at once, whatever the
+ * exchange is waiting for. A client that reads slower than it is written to is cut off.
  *
- * This stands on bufferevents and not on evhttp, because evhttp (2.1.12) answers what it cannot parse, or finds too large,
- * itself and in HTML, buffers without bound what arrives during a reply, lets its read timeout
- * end long replies, and calls exit() in a state it does not expect.
+ * This stands on bufferevents and not on evhttp, because evhttp (2.1.12) answers what it cannot
+ * parse, or finds too large, itself and in HTML, buffers without bound what arrives during a
+ * reply, lets its read timeout end long replies, and calls exit() in a state it does not expect.
  */
 #ifndef QUIRE_FRONT_HTTP_H
 #define QUIRE_FRONT_HTTP_H
@@ -37,11 +37,13 @@ struct http_limits {
 };
 
 struct http_handler {
-    /* The headers are there, the body is not. May reply (and so refuse the body); else on_request follows. */
+    /* The headers are there, the body is not. May reply (and so refuse the body); else on_request
+     * follows. */
     void (*on_head)(void *context, struct http_exchange *x);
     /* The whole request is there. Replies now or later. */
     void (*on_request)(void *context, struct http_exchange *x);
-    /* What to say about a request that is not HTTP, or too large, or too slow: fills in a JSON body. */
+    /* What to say about a request that is not HTTP, or too large, or too slow: fills in a JSON
+     * body. */
     void (*on_bad)(void *context, struct http_exchange *x, int status, const char *reason);
 };
 
@@ -56,16 +58,19 @@ uint16_t http_server_port(const struct http_server *s);
 uint32_t http_server_n_connections(const struct http_server *s);
 /* No new connections; connections between requests are closed, the others after their reply. */
 void http_server_drain(struct http_server *s);
-/* Called once, from the loop, when the server drains and its last connection is gone (also when none was left). */
+/* Called once, from the loop, when the server drains and its last connection is gone (also when
+ * none was left). */
 void http_server_on_idle(struct http_server *s, void (*on_idle)(void *context), void *context);
 
 /* ---- the request ---- */
 
 const char *http_method(const struct http_exchange *x);
-const char *http_path(const struct http_exchange *x);                     /* not decoded, no query */
-const char *http_header(const struct http_exchange *x, const char *name); /* NULL: absent */
-/* Hands the body over, once: malloc'd, not NUL-terminated; NULL when it is empty. It counts as held by
- * the server (max_all_bodies_bytes) until http_body_freed(), or the end of the exchange. */
+/* Not decoded, without query. */
+const char *http_path(const struct http_exchange *x);
+/* NULL: absent. */
+const char *http_header(const struct http_exchange *x, const char *name);
+/* Hands the body over, once: malloc'd, not NUL-terminated; NULL when it is empty. It counts as
+ * held by the server (max_all_bodies_bytes) until http_body_freed(), or the end of the exchange. */
 char *http_take_body(struct http_exchange *x, size_t *n_bytes);
 void http_body_freed(struct http_exchange *x);
 /* The client's x-request-id where it is a sane one, else one of ours; sent with every reply. */
@@ -73,8 +78,8 @@ const char *http_request_id(const struct http_exchange *x);
 
 /* ---- the reply ---- */
 
-/* on_gone is called at most once, from the loop and never from inside a call below: the client went away or
- * was cut off before the reply was ended. x is no more after it. */
+/* on_gone is called at most once, from the loop and never from inside a call below: the client
+ * went away or was cut off before the reply was ended. x is no more after it. */
 void http_on_gone(struct http_exchange *x, void (*on_gone)(void *context), void *context);
 
 /* Adds a header to the reply. name and value are copied. */
@@ -86,8 +91,8 @@ void http_close_after(struct http_exchange *x);
 void http_reply(struct http_exchange *x, int status, const char *content_type, const void *body,
                 size_t n_bytes);
 
-/* A reply in pieces: headers at once, one write per event. Writes to a client that is too far behind are dropped, and
- * on_gone follows. */
+/* A reply in pieces: headers at once, one write per event. Writes to a client that is too far
+ * behind are dropped, and on_gone follows. */
 void http_stream_begin(struct http_exchange *x, int status, const char *content_type);
 void http_stream_write(struct http_exchange *x, const void *bytes, size_t n_bytes);
 void http_stream_end(struct http_exchange *x);

@@ -62,7 +62,7 @@ static enum http_parsed bad(struct http_parser *p, int status, const char *reaso
     return HTTP_BAD;
 }
 
-/* ---- the head -------------------------------------------------------------------------------- */
+/* ---- the head ------------------------------------------------------------------------------- */
 
 static bool is_token_character(uint8_t c)
 {
@@ -278,7 +278,7 @@ static enum http_parsed feed_head(struct http_parser *p, const uint8_t *data, si
     return HTTP_MORE;
 }
 
-/* ---- the body -------------------------------------------------------------------------------- */
+/* ---- the body ------------------------------------------------------------------------------- */
 
 static enum http_parsed body_append(struct http_parser *p, const uint8_t *data, size_t n)
 {

@@ -1,8 +1,9 @@
 /* HTTP/1.0 and 1.1 requests out of a stream of bytes: pure, no I/O.
  *
- * Strict where leniency has been a hole elsewhere: lines end in CRLF, no folded headers, no two different
- * Content-Lengths, none beside Transfer-Encoding, "chunked" is the only coding. Everything is
- * bounded. Every refusal has a 4xx status and a sentence for the client. One thread at a time.
+ * Strict where leniency has been a hole elsewhere: lines end in CRLF, no folded headers, no two
+ * different Content-Lengths, none beside Transfer-Encoding, "chunked" is the only coding.
+ * Everything is bounded. Every refusal has a 4xx status and a sentence for the client. One thread
+ * at a time.
  */
 #ifndef QUIRE_FRONT_HTTP_PARSER_H
 #define QUIRE_FRONT_HTTP_PARSER_H
@@ -15,7 +16,7 @@
 
 enum http_parsed {
     HTTP_MORE, /* all bytes were used, the request is not complete */
-    HTTP_HEAD, /* once per request: method, path and headers are there; feed again, also with 0 bytes */
+    HTTP_HEAD, /* once per request: method, path and headers are there; feed again (0 bytes too) */
     HTTP_DONE, /* the request is complete; bytes that were not used belong to the next one */
     HTTP_BAD,  /* bad_status and bad_reason say why; nothing more can be read from this stream */
 };

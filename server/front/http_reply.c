@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- the request ----------------------------------------------------------------------------- */
+/* ---- the request ---------------------------------------------------------------------------- */
 
 static bool sane_id(const char *id)
 {
@@ -62,7 +62,7 @@ const char *http_request_id(const struct http_exchange *x)
     return x->request_id;
 }
 
-/* ---- the reply ------------------------------------------------------------------------------- */
+/* ---- the reply ------------------------------------------------------------------------------ */
 
 
 static const char *status_phrase(int status)

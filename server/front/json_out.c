@@ -60,7 +60,8 @@ size_t utf8_character(const uint8_t *p, size_t n)
         return 0;
     if (p[0] < 0x80)
         return 1;
-    /* The second byte's range is what keeps out overlong forms, surrogates and what lies past U+10FFFF. */
+    /* The second byte's range is what keeps out overlong forms, surrogates and what lies past
+     * U+10FFFF. */
     size_t length;
     uint8_t low = 0x80, high = 0xbf;
     if (p[0] >= 0xc2 && p[0] <= 0xdf) {

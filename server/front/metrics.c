@@ -5,14 +5,16 @@
 #include <time.h>
 
 /* vLLM's bounds, so that dashboards made for it fit. */
-static const double ttft_bounds[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25, 0.5, 0.75,
-                                     1,     2.5,   5,    7.5,  10,   20,   40,   80,   160,  640, 2560};
+static const double ttft_bounds[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,
+                                     0.25,  0.5,   0.75, 1,    2.5,  5,    7.5,  10,
+                                     20,    40,    80,   160,  640,  2560};
 static const double itl_bounds[] = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
                                     0.75, 1,     2.5,  5,     7.5, 10,   20,  40,  80};
 static const double e2e_bounds[] = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,  15,
                                     20,  30,  40,  50, 60,  120, 240, 480, 960, 1920, 7680};
-static const double token_bounds[] = {1,    2,    5,    10,    20,    50,    100,    200,    500,
-                                      1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000};
+static const double token_bounds[] = {1,    2,    5,     10,    20,    50,    100,    200,    500,
+                                      1000, 2000, 5000,  10000, 20000, 50000, 100000, 200000,
+                                      500000};
 
 #define BOUNDS(name) {.bounds = name, .n_bounds = sizeof name / sizeof *name}
 
@@ -43,7 +45,7 @@ uint64_t metrics_now_us(void)
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-/* ---- text ------------------------------------------------------------------------------------ */
+/* ---- text ----------------------------------------------------------------------------------- */
 
 struct writer {
     struct json_out *o;
@@ -132,8 +134,8 @@ static void put_engine(struct writer *w, const struct wire_stats *s)
     put_gauge(w, "quire:num_waiting_tokens", "Prompt tokens of waiting sequences.",
               (double)s->n_waiting_tokens);
     put_gauge(w, "vllm:kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.", s->kv_usage);
-    put_counter(w, "vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
-                s->n_prefix_queries);
+    put_counter(w, "vllm:prefix_cache_queries_total",
+                "Prompt tokens looked up in the prefix cache.", s->n_prefix_queries);
     put_counter(w, "vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.",
                 s->n_prefix_hits);
     put_counter(w, "vllm:num_preemptions_total", "Sequences preempted.", s->n_preemptions);
@@ -159,7 +161,8 @@ void metrics_text(struct json_out *o, const struct metrics *m, const struct wire
     struct writer w = {.o = o};
     make_labels(&w, model);
     put_gauge(&w, "quire:engine_up", "1 when the engine answers.", stats != NULL);
-    /* Without the engine's own numbers nothing is said: a counter that falls to 0 would look like a restart. */
+    /* Without the engine's own numbers nothing is said: a counter that falls to 0 would look like
+     * a restart. */
     if (stats)
         put_engine(&w, stats);
     put_counter(&w, "vllm:prompt_tokens_total", "Prompt tokens of requests taken by the engine.",
@@ -171,12 +174,14 @@ void metrics_text(struct json_out *o, const struct metrics *m, const struct wire
         put_sample(&w, "vllm:request_success_total", "", reasons[i], (double)m->finished[i]);
     put_counter(&w, "quire:requests_refused_total", "Requests answered with 429.", m->n_refused);
     put_gauge(&w, "quire:http_connections", "Open connections.", n_connections);
-    put_histogram(&w, "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.",
-                  &m->ttft);
-    put_histogram(&w, "vllm:inter_token_latency_seconds", "Between two tokens of a choice.", &m->itl);
-    put_histogram(&w, "vllm:e2e_request_latency_seconds", "From a request's arrival to the end of its reply.",
-                  &m->e2e);
-    put_histogram(&w, "vllm:request_prompt_tokens", "Prompt tokens of a request.", &m->prompt_tokens);
+    put_histogram(&w, "vllm:time_to_first_token_seconds",
+                  "From a request's arrival to its first token.", &m->ttft);
+    put_histogram(&w, "vllm:inter_token_latency_seconds", "Between two tokens of a choice.",
+                  &m->itl);
+    put_histogram(&w, "vllm:e2e_request_latency_seconds",
+                  "From a request's arrival to the end of its reply.", &m->e2e);
+    put_histogram(&w, "vllm:request_prompt_tokens", "Prompt tokens of a request.",
+                  &m->prompt_tokens);
     put_histogram(&w, "vllm:request_generation_tokens", "Generated tokens of a choice.",
                   &m->generation_tokens);
 }

@@ -1,4 +1,5 @@
-/* What this front end counts, as Prometheus text with vLLM's names (docs/api.md lists them). Loop's thread. */
+/* What this front end counts, as Prometheus text with vLLM's names (docs/api.md lists them).
+ * Loop's thread. */
 #ifndef QUIRE_FRONT_METRICS_H
 #define QUIRE_FRONT_METRICS_H
 

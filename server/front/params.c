@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- single fields --------------------------------------------------------------------------- */
+/* ---- single fields -------------------------------------------------------------------------- */
 
 json_t *params_get(const json_t *object, const char *key)
 {
@@ -91,7 +91,7 @@ bool params_token_ids(const json_t *array, const char *name, uint32_t vocab_size
     return true;
 }
 
-/* ---- what is not built ----------------------------------------------------------------------- */
+/* ---- what is not built ---------------------------------------------------------------------- */
 
 /* Whether a value asks for anything: false, 0, "" and empty lists do not. */
 static bool asks(const json_t *value)
@@ -132,7 +132,7 @@ static bool refuse_each(const json_t *body, const char *const *names, size_t n, 
 {
     for (size_t i = 0; i < n; i++)
         if (asks(json_object_get(body, names[i])))
-            return api_unsupported(e, names[i], "is not supported by this server");
+            return api_unsupported(e, names[i], "is not supported");
     return true;
 }
 
@@ -166,7 +166,7 @@ static bool read_response_format(const json_t *body, struct api_error *e)
         return true;
     if (strcmp(type, "json_object") == 0 || strcmp(type, "json_schema") == 0 ||
         strcmp(type, "structural_tag") == 0 || strcmp(type, "grammar") == 0)
-        return api_unsupported(e, "response_format", "\"%s\" is not supported by this server", type);
+        return api_unsupported(e, "response_format", "\"%s\" is not supported", type);
     return api_bad(e, "response_format", "there is no type \"%.40s\"", type);
 }
 
@@ -191,11 +191,11 @@ bool params_tools(const json_t *body, json_t **out, struct api_error *e)
         const char *name = json_string_value(choice);
         none = strcmp(name, "none") == 0;
         if (strcmp(name, "required") == 0)
-            return api_unsupported(e, "tool_choice", "\"required\" is not supported by this server");
+            return api_unsupported(e, "tool_choice", "\"required\" is not supported");
         if (!none && strcmp(name, "auto") != 0)
             return api_bad(e, "tool_choice", "must be \"none\" or \"auto\"");
     } else if (json_is_object(choice)) {
-        return api_unsupported(e, "tool_choice", "a named function is not supported by this server");
+        return api_unsupported(e, "tool_choice", "a named function is not supported");
     } else if (choice) {
         return api_bad(e, "tool_choice", "must be \"none\" or \"auto\"");
     }
@@ -205,7 +205,7 @@ bool params_tools(const json_t *body, json_t **out, struct api_error *e)
     return true;
 }
 
-/* ---- groups of fields ------------------------------------------------------------------------ */
+/* ---- groups of fields ----------------------------------------------------------------------- */
 
 static bool read_sampling(struct params *p, const json_t *body, const struct front_sampling *d,
                           struct api_error *e)

@@ -1,8 +1,8 @@
 /* The fields of a request that say how to generate: checked, with defaults filled in.
  *
- * What the chat and the completions route have in common is read here; messages and prompts are read in
- * chat.c and completions.c. A field that would change the answer and is not built is refused by
- * its name; a field nobody knows is ignored; null is the same as absent.
+ * What the chat and the completions route have in common is read here; messages and prompts are
+ * read in chat.c and completions.c. A field that would change the answer and is not built is
+ * refused by its name; a field nobody knows is ignored; null is the same as absent.
  */
 #ifndef QUIRE_FRONT_PARAMS_H
 #define QUIRE_FRONT_PARAMS_H
@@ -22,8 +22,8 @@
 struct params {
     const char *model;       /* as the request says; borrowed from the JSON, NULL: absent */
     bool stream, include_usage, continuous_usage;
-    /* Sampling, stop_token_ids and biases, as the engine takes them; the prompt and max_tokens are filled in later.
-     * n_logprobs, n_prompt_logprobs: -1 = none. */
+    /* Sampling, stop_token_ids and biases, as the engine takes them; the prompt and max_tokens
+     * are filled in later. n_logprobs, n_prompt_logprobs: -1 = none. */
     struct wire_submit submit;
     uint32_t *stop_token_ids;
     struct wire_bias *biases;

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- parts ----------------------------------------------------------------------------------- */
+/* ---- parts ---------------------------------------------------------------------------------- */
 
 bool reply_begin(struct generation *g, const char *model)
 {
@@ -83,7 +83,7 @@ static void put_usage(struct json_out *o, const struct generation *g, bool cache
     json_out_raw(o, "}");
 }
 
-/* ---- a stream's events ----------------------------------------------------------------------- */
+/* ---- a stream's events ---------------------------------------------------------------------- */
 
 static void begin_event(struct generation *g)
 {
@@ -230,9 +230,10 @@ void reply_error(struct generation *g, const struct api_error *e)
     put_done(g);
 }
 
-/* ---- a whole reply --------------------------------------------------------------------------- */
+/* ---- a whole reply -------------------------------------------------------------------------- */
 
-void reply_prompt_logprob(struct generation *g, struct gen_prompt *p, const struct wire_token *token)
+void reply_prompt_logprob(struct generation *g, struct gen_prompt *p,
+                          const struct wire_token *token)
 {
     const struct params *params = &g->params;
     struct wire_token first = {.token = token ? token->token : p->item.ids[0]};
@@ -242,7 +243,8 @@ void reply_prompt_logprob(struct generation *g, struct gen_prompt *p, const stru
         const char *piece;
         size_t n_piece;
         logprobs_arrays_add(&p->arrays, &style, shown, p->n_chars);
-        if (p->detok && quire_detok_push(p->detok, shown->token, &piece, &n_piece, NULL) == QUIRE_OK)
+        int status = quire_detok_push(p->detok, shown->token, &piece, &n_piece, NULL);
+        if (status == QUIRE_OK)
             p->n_chars += utf8_count(piece, n_piece);
     }
     if (params->submit.n_prompt_logprobs >= 0) {

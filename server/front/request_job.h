@@ -1,9 +1,9 @@
-/* What is done with a request's body before an engine sees it, on a thread of the pool: JSON → checked fields →
- * chat template → token ids; or token ids → text.
+/* What is done with a request's body before an engine sees it, on a thread of the pool: JSON →
+ * checked fields → chat template → token ids; or token ids → text.
  *
- * A job owns all it works on, because a request may be gone before its job is. It is filled in and read on the loop's
- * thread; in between it is worked on by one thread of the pool, which reads of the front
- * only what never changes after front_create().
+ * A job owns all it works on, because a request may be gone before its job is. It is filled in
+ * and read on the loop's thread; in between it is worked on by one thread of the pool, which
+ * reads of the front only what never changes after front_create().
  */
 #ifndef QUIRE_FRONT_REQUEST_JOB_H
 #define QUIRE_FRONT_REQUEST_JOB_H
@@ -39,7 +39,8 @@ struct request_job {
     /* In. */
     char *body; /* malloc'd */
     size_t n_body;
-    /* On the pool: fills in what follows from the body, with request_job_items(). False: error says why. */
+    /* On the pool: fills in what follows from the body, with request_job_items(). False: error
+     * says why. */
     bool (*read)(struct request_job *j, const json_t *body);
     uint32_t vocab_size, max_model_len; /* the engine's */
     struct key256 tenant;               /* by the API key; read() adds the request's salt */
@@ -53,7 +54,7 @@ struct request_job {
     bool add_special;  /* encoding */
     bool skip_special; /* decoding */
     bool want_text;    /* items that have only ids are decoded */
-    bool want_strings; /* token_strings: the tokens of items[0] as JSON strings with commas in between */
+    bool want_strings; /* token_strings: tokens of items[0], JSON strings with commas between */
     size_t n_items;
     struct request_item *items;
 

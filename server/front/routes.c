@@ -15,7 +15,7 @@ static void reply_json(struct http_exchange *x, int status, struct json_out *o)
     json_out_free(o);
 }
 
-/* ---- small routes ------------------------------------------------------------------------------ */
+/* ---- small routes --------------------------------------------------------------------------- */
 
 static void put_model(struct json_out *o, const struct front *f, const char *name)
 {
@@ -115,7 +115,7 @@ static void start_completions(struct front *f, struct http_exchange *x)
     generation_start(f, x, false);
 }
 
-/* ---- dispatch ---------------------------------------------------------------------------------- */
+/* ---- dispatch ------------------------------------------------------------------------------- */
 
 static const struct route routes[] = {
     {"/health", false, start_health},
@@ -142,7 +142,8 @@ static const struct route *find_route(const char *path)
     return n > prefix && memcmp(path, one_model.path, prefix) == 0 ? &one_model : NULL;
 }
 
-/* Key, route and method are known before the body is read: what is refused for them is refused here. */
+/* Key, route and method are known before the body is read: what is refused for them is refused
+ * here. */
 static void on_head(void *context, struct http_exchange *x)
 {
     struct front *f = context;
@@ -155,10 +156,12 @@ static void on_head(void *context, struct http_exchange *x)
         api_fail(&e, 401, NULL, "invalid_api_key",
                  "the API key is missing or wrong: send it as \"Authorization: Bearer KEY\"");
     } else if (!route) {
-        api_fail(&e, 404, NULL, "unknown_url", "there is no route %.10s %.200s", method, http_path(x));
+        api_fail(&e, 404, NULL, "unknown_url", "there is no route %.10s %.200s", method,
+                 http_path(x));
     } else if (!known) {
         http_add_header(x, "Allow", route->post ? "POST" : "GET, HEAD");
-        api_fail(&e, 405, NULL, "method_not_allowed", "%.200s does not take %.10s", http_path(x), method);
+        api_fail(&e, 405, NULL, "method_not_allowed", "%.200s does not take %.10s", http_path(x),
+                 method);
     } else {
         return;
     }
@@ -174,7 +177,8 @@ static void on_bad(void *context, struct http_exchange *x, int status, const cha
 {
     struct api_error e;
     (void)context;
-    api_fail(&e, status, NULL, status == 413 ? "request_too_large" : "invalid_request", "%s", reason);
+    const char *code = status == 413 ? "request_too_large" : "invalid_request";
+    api_fail(&e, status, NULL, code, "%s", reason);
     if (status == 503)
         e.retry_ms = 1000;
     api_error_reply(x, &e);

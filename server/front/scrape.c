@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 /* An engine in the middle of a long step answers late; the rest is worth more now. */
-#define STATS_TIMEOUT_MS 2000
+#define STATS_TIMEOUT_S 2
 
 struct scrape {
     TAILQ_ENTRY(scrape) link;
@@ -69,7 +69,7 @@ void scrape_start(struct front *f, struct http_exchange *x)
         answer(f, x, NULL);
         return;
     }
-    struct timeval tv = {.tv_sec = STATS_TIMEOUT_MS / 1000, .tv_usec = STATS_TIMEOUT_MS % 1000 * 1000};
+    const struct timeval tv = {.tv_sec = STATS_TIMEOUT_S};
     s->front = f;
     s->x = x;
     TAILQ_INSERT_TAIL(&f->scrapes, s, link);

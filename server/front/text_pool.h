@@ -1,7 +1,9 @@
-/* A few threads for work on text that takes longer than the loop may wait: chat templates, encoding.
+/* A few threads for work on text that takes longer than the loop may wait: chat templates,
+ * encoding.
  *
- * A job goes in on the loop's thread, its work() runs on one of the pool's threads, and its done() on
- * the loop's thread again. Only work() may run elsewhere than on the loop's thread. Jobs begin in the order they came.
+ * A job goes in on the loop's thread, its work() runs on one of the pool's threads, and its
+ * done() on the loop's thread again. Only work() may run elsewhere than on the loop's thread.
+ * Jobs begin in the order they came.
  */
 #ifndef QUIRE_FRONT_TEXT_POOL_H
 #define QUIRE_FRONT_TEXT_POOL_H
@@ -17,7 +19,7 @@ struct text_pool;
 struct text_job { /* the first member of what the owner knows of it */
     void (*work)(struct text_job *job);
     void (*done)(struct text_job *job);    /* the job is the owner's again */
-    void (*release)(struct text_job *job); /* instead of done(), when it was cancelled: frees the job */
+    void (*release)(struct text_job *job); /* instead of done(), when it was cancelled: frees it */
     /* The pool's own. */
     int state;
     TAILQ_ENTRY(text_job) link;

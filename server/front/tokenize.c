@@ -75,7 +75,7 @@ static void on_text(void *owner, struct request_job *j)
     json_out_free(&o);
 }
 
-/* ---- on the pool ------------------------------------------------------------------------------- */
+/* ---- on the pool ---------------------------------------------------------------------------- */
 
 static bool check_model(struct request_job *j, const json_t *body)
 {
@@ -84,7 +84,8 @@ static bool check_model(struct request_job *j, const json_t *body)
            front_model_name(j->front, model, &j->error);
 }
 
-/* A prompt; or a text under llama.cpp's names, content and add_special, which is off unless asked for. */
+/* A prompt; or a text under llama.cpp's names, content and add_special, which is off unless asked
+ * for. */
 static bool read_prompt(struct request_job *j, const json_t *body)
 {
     const char *text = NULL, *name = params_get(body, "prompt") ? "prompt" : "content";
@@ -123,7 +124,7 @@ bool detokenize_read(struct request_job *j, const json_t *body)
                             &j->error);
 }
 
-/* ---- beginning --------------------------------------------------------------------------------- */
+/* ---- beginning ------------------------------------------------------------------------------ */
 
 static void start(struct front *f, struct http_exchange *x, bool detokenize)
 {

@@ -2,7 +2,8 @@
  *
  *     front_test_server TOKENIZER_DIRECTORY [--port N] [--mode echo|count] ...
  *
- * Prints "listening on http://127.0.0.1:PORT". SIGTERM drains, a second one ends. SIGUSR1 ends the engine.
+ * Prints "listening on http://127.0.0.1:PORT". SIGTERM drains, a second one ends. SIGUSR1 ends
+ * the engine.
  */
 #include "server/daemon/daemon.h"
 #include "server/front/front.h"
@@ -133,7 +134,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
     return optind == argc - 1;
 }
 
-/* Front and engine at the two ends of a socket pair, on one loop, as `quire serve MODEL` does it. */
+/* Front and engine at the two ends of a socket pair, on one loop, as `quire serve MODEL` has it. */
 static int serve(struct server *s, struct quire_text *text, struct front_options *options,
                  const struct fake_engine_options *fake, struct quire_error *err)
 {
@@ -169,7 +170,8 @@ static int serve(struct server *s, struct quire_text *text, struct front_options
 int main(int argc, char **argv)
 {
     struct words words = {.n_names = 0};
-    struct front_options options = {.host = "127.0.0.1", .version = "test", .model_root = "fake-root"};
+    struct front_options options = {
+        .host = "127.0.0.1", .version = "test", .model_root = "fake-root"};
     struct fake_engine_options fake;
     struct quire_text *text;
     struct quire_error err;

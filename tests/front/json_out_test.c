@@ -24,7 +24,8 @@ static void strings_are_escaped(void **state)
     CHECK_STRING("\"\\/", "\"\\\"\\\\/\"");
     CHECK_STRING("a\nb\rc\td", "\"a\\nb\\rc\\td\"");
     CHECK_STRING("\0\x01\x1f\x7f", "\"\\u0000\\u0001\\u001f\\u007f\"");
-    CHECK_STRING("\xc3\xa9\xe6\xbc\xa2\xf0\x9f\x99\x82", "\"\xc3\xa9\xe6\xbc\xa2\xf0\x9f\x99\x82\"");
+#define E_HAN_SMILE "\xc3\xa9\xe6\xbc\xa2\xf0\x9f\x99\x82"
+    CHECK_STRING(E_HAN_SMILE, "\"" E_HAN_SMILE "\"");
 }
 
 #define FFFD "\xef\xbf\xbd"

@@ -28,7 +28,8 @@ static void check_rows(const struct row *rows, size_t n, bool chat)
     for (size_t i = 0; i < n; i++) {
         struct params p;
         struct api_error e;
-        const char *got = read_it(rows[i].body, chat, &p, &e), *expected = rows[i].param ? rows[i].param : "";
+        const char *got = read_it(rows[i].body, chat, &p, &e);
+        const char *expected = rows[i].param ? rows[i].param : "";
         if (strcmp(got, expected) != 0)
             print_error("%s: %s\n", rows[i].body, *got ? e.why.text : "accepted");
         assert_string_equal(got, expected);
@@ -98,7 +99,8 @@ static void both_routes(void **state)
         {"{\"logit_bias\":[1]}", "logit_bias"},
         {"{\"stream\":1}", "stream"},
         {"{\"stream_options\":{}}", "stream_options"},
-        {"{\"stream\":true,\"stream_options\":{\"include_usage\":true,\"include_obfuscation\":true}}", NULL},
+        {"{\"stream\":true,\"stream_options\":{\"include_usage\":true,"
+         "\"include_obfuscation\":true}}", NULL},
         {"{\"stream\":true,\"stream_options\":{\"include_usage\":3}}", "stream_options"},
         {"{\"stream\":true,\"stream_options\":3}", "stream_options"},
         {"{\"prompt_logprobs\":20}", NULL},
@@ -122,10 +124,12 @@ static void both_routes(void **state)
         {"{\"guided_json\":{\"a\":1}}", "guided_json"},
         {"{\"structured_outputs\":{\"regex\":\"a\"}}", "structured_outputs"},
         {"{\"logits_processors\":[\"x\"]}", "logits_processors"},
-        {"{\"user\":\"me\",\"store\":true,\"metadata\":{\"a\":\"b\"},\"never_heard_of\":[1]}", NULL},
-        {"{\"temperature\":null,\"n\":null,\"stop\":null,\"seed\":null,\"logit_bias\":null,\"stream\":null,"
-         "\"stream_options\":null,\"max_tokens\":null,\"top_k\":null,\"stop_token_ids\":null,\"model\":null,"
-         "\"response_format\":null,\"logprobs\":null,\"request_id\":null,\"prompt_logprobs\":null}", NULL},
+        {"{\"user\":\"me\",\"store\":true,\"metadata\":{\"a\":\"b\"},\"never_heard_of\":[1]}",
+         NULL},
+        {"{\"temperature\":null,\"n\":null,\"stop\":null,\"seed\":null,\"logit_bias\":null,"
+         "\"stream\":null,\"stream_options\":null,\"max_tokens\":null,\"top_k\":null,"
+         "\"stop_token_ids\":null,\"model\":null,\"response_format\":null,\"logprobs\":null,"
+         "\"request_id\":null,\"prompt_logprobs\":null}", NULL},
     };
     check_rows(rows, sizeof rows / sizeof *rows, false);
     check_rows(rows, sizeof rows / sizeof *rows, true);
@@ -183,9 +187,10 @@ static void values_and_defaults(void **state)
     assert_true(p.add_special && !p.has_max_tokens && p.max_tokens == 16);
     params_free(&p);
 
-    assert_string_equal(read_it("{\"max_tokens\":3,\"max_completion_tokens\":7,\"logprobs\":true,\"seed\":-1,"
-                                "\"top_k\":-1,\"temperature\":0.5,\"priority\":-4,\"stop\":[\"ab\",\"c\"]}",
-                                true, &p, &e), "");
+    static const char many[] =
+        "{\"max_tokens\":3,\"max_completion_tokens\":7,\"logprobs\":true,\"seed\":-1,\"top_k\":-1,"
+        "\"temperature\":0.5,\"priority\":-4,\"stop\":[\"ab\",\"c\"]}";
+    assert_string_equal(read_it(many, true, &p, &e), "");
     assert_true(p.has_max_tokens && p.max_tokens == 7 && p.submit.n_logprobs == 0);
     assert_true(p.submit.has_seed && p.submit.seed == UINT64_MAX && p.submit.top_k == 0);
     assert_true(p.submit.temperature == 0.5f && p.submit.priority == -4);
@@ -193,8 +198,8 @@ static void values_and_defaults(void **state)
     params_free(&p);
 
     static const struct front_sampling own = {
-        .has_temperature = true, .temperature = 0.7, .has_top_k = true, .top_k = 20, .has_top_p = true, .top_p = 0.8,
-        .has_repetition_penalty = true, .repetition_penalty = 1.1,
+        .has_temperature = true, .temperature = 0.7, .has_top_k = true, .top_k = 20,
+        .has_top_p = true, .top_p = 0.8, .has_repetition_penalty = true, .repetition_penalty = 1.1,
     };
     const struct params_model with_own = {1000, 512, &own};
     json_t *body = json_loads("{\"top_k\":0,\"top_p\":null}", 0, NULL);
@@ -211,7 +216,8 @@ static void tools(void **state)
         {"{}", NULL},
         {"{\"tools\":[]}", NULL},
         {"{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}", NULL},
-        {"{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],\"tool_choice\":\"none\"}", NULL},
+        {"{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],"
+         "\"tool_choice\":\"none\"}", NULL},
         {"{\"tools\":{}}", "tools"},
         {"{\"tools\":[1]}", "tools"},
         {"{\"tools\":[{\"type\":\"function\"}]}", "tools"},

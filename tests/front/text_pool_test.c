@@ -1,4 +1,5 @@
-/* The text pool under cancelling from the loop while its threads work: run under the sanitizers too. */
+/* The text pool under cancelling from the loop while its threads work: run under the sanitizers
+ * too. */
 #include "server/front/text_pool.h"
 
 #include <event2/event.h>
@@ -51,8 +52,8 @@ static struct text_job *new_job(void)
     return &t->job;
 }
 
-/* Every job is done or released, once. A job may be cancelled only before done() was called for it, and
- * done() is only called by the loop: so here, right after it was submitted. */
+/* Every job is done or released, once. A job may be cancelled only before done() was called for
+ * it, and done() is only called by the loop: so here, right after it was submitted. */
 static void every_job_ends_once(void **state)
 {
     struct text_pool *pool;

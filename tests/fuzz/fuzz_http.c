@@ -1,5 +1,6 @@
-/* Bytes as a client sends them: through the HTTP parser, whole and in pieces, and each body through what its route reads of
- * it. Input that begins with '{' is also taken for a body itself, of every route. */
+/* Bytes as a client sends them: through the HTTP parser, whole and in pieces, and each body
+ * through what its route reads of it. Input that begins with '{' is also taken for a body itself,
+ * of every route. */
 #include "fuzz.h"
 
 #include "server/front/front_internal.h"
@@ -31,7 +32,8 @@ static void check_params(const struct params *p)
     for (uint32_t i = 0; i < s->n_stop_token_ids; i++)
         require(s->stop_token_ids[i] < VOCAB_SIZE);
     for (uint32_t i = 0; i < s->n_biases; i++)
-        require(s->biases[i].id < VOCAB_SIZE && s->biases[i].bias >= -100 && s->biases[i].bias <= 100);
+        require(s->biases[i].id < VOCAB_SIZE && s->biases[i].bias >= -100 &&
+                s->biases[i].bias <= 100);
     for (size_t i = 0; i < p->stops.n; i++)
         require(p->stops.bytes[i] >= 1 && p->stops.bytes[i] <= STOP_MAX_BYTES);
 }
@@ -123,7 +125,8 @@ static struct outcome parse_all(const uint8_t *data, size_t n, size_t step, bool
             break;
         }
         if (out.last == HTTP_HEAD) {
-            require((p.path[0] == '/' || strcmp(p.path, "*") == 0) && p.n_headers <= HTTP_MAX_HEADERS);
+            require(p.path[0] == '/' || strcmp(p.path, "*") == 0);
+            require(p.n_headers <= HTTP_MAX_HEADERS);
             (void)http_parser_header(&p, "authorization");
         } else if (out.last == HTTP_DONE) {
             require(p.n_body <= 4096);
