@@ -49,11 +49,11 @@ int connection_open(struct daemon *d, int fd, const struct key256 *key, struct q
         return status;
     }
     /* Twice the limit: those over it are only told so, and linger for a second. */
-    struct connection *c =
-        d->n_connections / 2 < d->options.max_connections ? calloc(1, sizeof *c) : NULL;
+    bool room = !d->finishing && d->n_connections / 2 < d->options.max_connections;
+    struct connection *c = room ? calloc(1, sizeof *c) : NULL;
     if (!c) {
         close(fd);
-        return quire_fail(err, QUIRE_EXHAUSTED, "connection: too many connections");
+        return quire_fail(err, QUIRE_EXHAUSTED, "connection: no room for another one");
     }
     c->d = d;
     c->fd = fd;

@@ -36,12 +36,22 @@ static void on_idle(evutil_socket_t fd, short what, void *context)
     d->options.on_idle(d->options.context);
 }
 
+/* The client sees the end of the stream and closes: closing first could cost it, over tcp, what it
+ * has not read yet. */
+static void finish(struct daemon *d)
+{
+    d->finishing = true;
+    for (struct connection *c = d->connections; c; c = c->next)
+        connection_fail(c, QUIRE_OK, NULL);
+}
+
 static void on_drain_linger(evutil_socket_t fd, short what, void *context)
 {
     struct daemon *d = context;
     (void)fd;
     (void)what;
-    d->drain_linger_over = true;
+    if (!d->finishing)
+        finish(d);
     daemon_check_idle(d);
 }
 
@@ -111,40 +121,49 @@ void daemon_drain(struct daemon *d)
     event_active(d->wake, 0, 0);
 }
 
+static bool requests_live(const struct daemon *d)
+{
+    pthread_mutex_t *mutex = (pthread_mutex_t *)(uintptr_t)&d->mutex;
+    pthread_mutex_lock(mutex);
+    bool live = d->requests.n_live > 0;
+    pthread_mutex_unlock(mutex);
+    return live;
+}
+
 static bool queues_empty(const struct daemon *d)
 {
-    for (const struct connection *c = d->connections; c; c = c->next) {
-        if (c->out.n > c->sent || c->pending.n)
-            return false;
-    }
-    return true;
+    pthread_mutex_t *mutex = (pthread_mutex_t *)(uintptr_t)&d->mutex;
+    bool empty = true;
+    pthread_mutex_lock(mutex);
+    for (const struct connection *c = d->connections; c && empty; c = c->next)
+        empty = c->out.n == c->sent && c->pending.n == 0;
+    pthread_mutex_unlock(mutex);
+    return empty;
 }
 
 bool daemon_idle(const struct daemon *d)
 {
-    pthread_mutex_t *mutex = (pthread_mutex_t *)(uintptr_t)&d->mutex;
-    pthread_mutex_lock(mutex);
-    bool idle = d->requests.n_live == 0 && (d->drain_linger_over || queues_empty(d));
-    pthread_mutex_unlock(mutex);
-    return idle;
+    if (d->finishing)
+        return d->n_connections == 0;
+    return !d->draining && !requests_live(d) && queues_empty(d);
 }
 
 void daemon_check_idle(struct daemon *d)
 {
     if (!d->draining || d->idle_told)
         return;
+    if (!d->finishing && !requests_live(d)) {
+        if (queues_empty(d)) {
+            finish(d);
+        } else if (!d->drain_linger_begun) {
+            d->drain_linger_begun = true;
+            set_timer(d->drain_linger, DAEMON_DRAIN_LINGER_MS);
+        }
+    }
     if (daemon_idle(d)) {
         d->idle_told = true;
         if (d->options.on_idle)
             event_active(d->idle, EV_TIMEOUT, 0);
-        return;
-    }
-    pthread_mutex_lock(&d->mutex);
-    bool over = d->requests.n_live == 0;
-    pthread_mutex_unlock(&d->mutex);
-    if (over && !d->drain_linger_begun) {
-        d->drain_linger_begun = true;
-        set_timer(d->drain_linger, DAEMON_DRAIN_LINGER_MS);
     }
 }
 

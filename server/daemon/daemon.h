@@ -64,10 +64,11 @@ int daemon_listen(struct daemon *d, const char *address, const char *key_file,
  * the last. */
 const char *daemon_address(const struct daemon *d, size_t index);
 
-/* No new requests from here on: tells the engine and every client. Running ones finish. */
+/* No new requests from here on: tells the engine and every client. Running ones finish; clients have
+ * 5 seconds to take the rest, and another one to close, then on_idle comes. */
 void daemon_drain(struct daemon *d);
-/* No request is live and everything queued is delivered. Of a drained daemon also: clients had
- * 5 seconds since its last request to take the rest, so that a silent one holds nothing up. */
+/* No request is live and everything queued is delivered; of a drained daemon: nor is anybody
+ * connected. */
 bool daemon_idle(const struct daemon *d);
 
 uint32_t daemon_n_connections(const struct daemon *d);

@@ -69,7 +69,10 @@ struct daemon {
     uint32_t n_connections;
     struct listener listeners[DAEMON_MAX_LISTENERS];
     size_t n_listeners;
-    bool draining, idle_told, drain_linger_over, drain_linger_begun;
+    bool draining;           /* new requests are refused */
+    bool drain_linger_begun; /* no request is live: clients take the rest */
+    bool finishing;          /* all is delivered: connections are being closed, none is opened */
+    bool idle_told;
     struct event *idle, *drain_linger;
 
     int wake_fd; /* eventfd */

@@ -182,6 +182,20 @@ bool rig_wait_live(struct rig *rig, uint32_t n)
     return true;
 }
 
+bool rig_wait_all_over(struct rig *rig, uint64_t n_tokens)
+{
+    int64_t until = rig_now_ms() + RIG_PATIENCE_MS;
+    struct engine_stats stats;
+    for (;;) {
+        engine_stats(rig->engine, &stats);
+        if (stats.n_generation_tokens >= n_tokens && stats.n_running == 0)
+            return true;
+        if (rig_now_ms() > until)
+            return false;
+        doze();
+    }
+}
+
 bool rig_wait_idle(struct rig *rig)
 {
     int64_t until = rig_now_ms() + RIG_PATIENCE_MS;

@@ -43,6 +43,8 @@ uint32_t rig_count_connections(struct rig *rig); /* daemon_n_connections() there
 /* Waits until the count is n, the engine has n live requests, on_idle was called. */
 bool rig_wait_connections(struct rig *rig, uint32_t n);
 bool rig_wait_live(struct rig *rig, uint32_t n);
+/* ... has said n tokens since the start and nothing is live. */
+bool rig_wait_all_over(struct rig *rig, uint64_t n_tokens);
 bool rig_wait_idle(struct rig *rig);
 
 /* PATH of a file in the directory; the key file is written with that text and mode 0600. */

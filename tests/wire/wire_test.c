@@ -574,6 +574,7 @@ static void test_limits(void **state)
     s.stop_token_ids = prompt;
     s.n_stop_token_ids = WIRE_MAX_STOP_TOKEN_IDS + 1;
     assert_int_equal(wire_put_submit(&b, 1, &s), QUIRE_INVALID);
+    assert_int_equal(b.n, WIRE_HEADER_BYTES);
     s.n_stop_token_ids--;
     assert_int_equal(wire_put_submit(&b, 1, &s), 0);
     wire_buffer_free(&b);
