@@ -3,7 +3,6 @@
 #include "base/log.h"
 #include "engine/engine_internal.h"
 #include "engine/host_memory.h"
-#include "kernels/pool.h"
 #include "memory/prefix.h"
 
 #include <stdio.h>
@@ -81,7 +80,7 @@ static int open_model(struct engine *e, const struct engine_options *asked,
     if (!o.device)
         o.device = "auto";
     if (!o.n_threads)
-        o.n_threads = k_pool_default_threads();
+        o.n_threads = k_default_threads();
     int status = model_describe(o.model_dir, &e->desc, &e->sampling_defaults, err);
     if (status == QUIRE_OK)
         status = safetensors_open(o.model_dir, &e->checkpoint, err);

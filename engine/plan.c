@@ -2,7 +2,6 @@
 #include "engine/engine.h"
 #include "engine/host_memory.h"
 #include "engine/layout.h"
-#include "kernels/pool.h"
 #include "memory/kv_cache.h"
 
 #include <stdio.h>
@@ -131,7 +130,7 @@ static int plan_limits(const struct engine_options *o, const struct model_desc *
                                                                  : MIN_LOGIT_ROWS;
     if (p->max_logit_rows < wanted)
         p->max_logit_rows = wanted;
-    p->n_threads = o->n_threads ? o->n_threads : k_pool_default_threads();
+    p->n_threads = o->n_threads ? o->n_threads : k_default_threads();
 
     if (o->max_model_len > desc->max_position)
         return quire_fail(err, QUIRE_INVALID,
@@ -147,7 +146,7 @@ static int plan_limits(const struct engine_options *o, const struct model_desc *
         status = check_limit("max-num-batched-tokens", p->max_num_batched_tokens,
                              MAX_BATCHED_TOKENS, err);
     if (status == QUIRE_OK)
-        status = check_limit("threads", p->n_threads, K_POOL_MAX_THREADS, err);
+        status = check_limit("threads", p->n_threads, K_MAX_THREADS, err);
     if (status == QUIRE_OK)
         status = check_limit("max-model-len", o->max_model_len, MAX_MODEL_LEN, err);
     return status;

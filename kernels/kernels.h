@@ -251,6 +251,10 @@ struct k_backend_options {
 int k_backend_open(const struct k_backend_options *options, struct k_backend **out,
                    const char **why, struct quire_error *err);
 
+/* The threads that n_threads = 0 means: the physical cores this process may run on, at least 1. */
+uint32_t k_default_threads(void);
+#define K_MAX_THREADS 512u
+
 /* ---- planning ---------------------------------------------------------------------------------
  * Host arithmetic only, so that memory can be planned for a device this machine does not have. */
 

@@ -7,7 +7,7 @@
  * row of logits for each thread. */
 static int plan_host(const struct k_plan_dims *dims, struct k_plan_bytes *out)
 {
-    uint64_t n_threads = dims->n_threads ? dims->n_threads : k_pool_default_threads();
+    uint64_t n_threads = dims->n_threads ? dims->n_threads : k_default_threads();
     *out = (struct k_plan_bytes){
         .attention = 0,
         .sample = n_threads * dims->n_vocab * sizeof(float),

@@ -128,9 +128,9 @@ static int start_worker(struct k_pool *pool, uint32_t thread)
 int k_pool_create(uint32_t n_threads, struct k_pool **out, struct quire_error *err)
 {
     *out = NULL;
-    if (n_threads == 0 || n_threads > K_POOL_MAX_THREADS)
+    if (n_threads == 0 || n_threads > K_MAX_THREADS)
         return quire_fail(err, QUIRE_INVALID, "threads: must be 1 to %u, got %u",
-                          K_POOL_MAX_THREADS, n_threads);
+                          K_MAX_THREADS, n_threads);
     struct k_pool *pool = calloc(1, sizeof *pool);
     if (!pool)
         return quire_fail(err, QUIRE_NO_MEMORY, "thread pool: out of memory");
@@ -242,7 +242,7 @@ static int core_of(int cpu)
     return first;
 }
 
-uint32_t k_pool_default_threads(void)
+uint32_t k_default_threads(void)
 {
     cpu_set_t allowed, cores;
     CPU_ZERO(&allowed);
@@ -258,5 +258,5 @@ uint32_t k_pool_default_threads(void)
     int n = CPU_COUNT(&cores);
     if (n < 1)
         return 1;
-    return (uint32_t)n < K_POOL_MAX_THREADS ? (uint32_t)n : K_POOL_MAX_THREADS;
+    return (uint32_t)n < K_MAX_THREADS ? (uint32_t)n : K_MAX_THREADS;
 }

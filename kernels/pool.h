@@ -9,17 +9,16 @@
 #define QUIRE_KERNELS_POOL_H
 
 #include "base/status.h"
+#include "kernels/kernels.h"
 
 #include <stdint.h>
-
-#define K_POOL_MAX_THREADS 512u
 
 struct k_pool;
 
 /* Runs on every thread of the pool with its number. */
 typedef void (*k_pool_fn)(void *context, uint32_t thread, uint32_t n_threads);
 
-/* n_threads: 1..K_POOL_MAX_THREADS. The caller destroys the pool. */
+/* n_threads: 1..K_MAX_THREADS. The caller destroys the pool. */
 int k_pool_create(uint32_t n_threads, struct k_pool **out, struct quire_error *err);
 void k_pool_destroy(struct k_pool *pool); /* NULL is fine; no k_pool_run may be in progress */
 
@@ -40,8 +39,5 @@ static inline void k_pool_share(uint64_t n, uint32_t thread, uint32_t n_threads,
     *begin = size * thread + (thread < rest ? thread : rest);
     *end = *begin + size + (thread < rest ? 1 : 0);
 }
-
-/* The threads to use where nobody chose: the physical cores this process may run on, at least 1. */
-uint32_t k_pool_default_threads(void);
 
 #endif

@@ -112,7 +112,7 @@ int ref_open(const struct k_backend_options *options, struct k_backend **out,
              struct quire_error *err)
 {
     *out = NULL;
-    uint32_t n_threads = options->n_threads ? options->n_threads : k_pool_default_threads();
+    uint32_t n_threads = options->n_threads ? options->n_threads : k_default_threads();
     struct ref_backend *r = calloc(1, sizeof *r);
     if (!r)
         return quire_fail(err, QUIRE_NO_MEMORY, "backend ref: out of memory");

@@ -132,9 +132,9 @@ static void test_bad_sizes(void **state)
     struct quire_error err;
     assert_int_equal(k_pool_create(0, &pool, &err), QUIRE_INVALID);
     assert_null(pool);
-    assert_int_equal(k_pool_create(K_POOL_MAX_THREADS + 1, &pool, &err), QUIRE_INVALID);
+    assert_int_equal(k_pool_create(K_MAX_THREADS + 1, &pool, &err), QUIRE_INVALID);
     k_pool_destroy(NULL);
-    assert_true(k_pool_default_threads() >= 1);
+    assert_true(k_default_threads() >= 1);
 }
 
 static void test_share(void **state)
