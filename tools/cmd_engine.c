@@ -104,6 +104,8 @@ int command_engine(int argc, char **argv)
         return command_fail(2, "which model? usage: quire engine MODEL --listen ADDRESS");
     if (c.listen.n == 0)
         return command_fail(2, "where to listen? --listen unix:PATH or --listen tcp:HOST:PORT");
+    if (host_check_listen(c.listen.items, c.listen.n, c.key_file, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
 
     int status = open_all(&c, &options, &err);
     if (status == QUIRE_OK) {

@@ -311,6 +311,8 @@ int command_serve(int argc, char **argv)
         return command_fail(2, "which model? usage: quire serve MODEL [options]");
     if (s.remote && s.listen.n > 0)
         return command_fail(2, "--listen offers an engine in this process; with --engine there is none");
+    if (host_check_listen(s.listen.items, s.listen.n, s.key_file, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
 
     int status = open_all(&s, &err);
     if (status == QUIRE_OK) {

@@ -8,7 +8,7 @@ size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS
         {.names = "Model and device:", .kind = CLI_GROUP},
         {.names = "device", .kind = CLI_STRING, .target = &o->device, .value = "NAME",
          .help = "auto, ref, cpu or cuda. auto takes the best this machine has and says why at start."},
-        {.names = "threads", .kind = CLI_U32, .target = &o->n_threads, .max = 1024, .value = "N",
+        {.names = "threads", .kind = CLI_U32, .target = &o->n_threads, .max = K_MAX_THREADS, .value = "N",
          .help = "Compute threads. Default: the cores this process may use. Never changes a bit of any answer."},
         {.names = "dtype", .kind = CLI_STRING, .target = &o->dtype, .value = "NAME",
          .help = "auto: weights as stored, f32 activations, f16 KV. float32: also f32 KV. "

@@ -35,6 +35,18 @@ int host_identity_read(const char *model_dir, struct host_identity *out, struct 
     return quire_text_identity(model_dir, out->text.bytes, err);
 }
 
+int host_check_listen(const char *const *addresses, size_t n, const char *key_file,
+                      struct quire_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(addresses[i], "tcp:", 4) == 0 && !key_file)
+            return quire_fail(err, QUIRE_INVALID,
+                              "--listen %s: needs --engine-key-file PATH, a file with a secret that front "
+                              "ends share: head -c 32 /dev/urandom | base64 > PATH; chmod 600 PATH",
+                              addresses[i]);
+    return QUIRE_OK;
+}
+
 const char *host_model_name(const char *model_dir, char *out, size_t n)
 {
     size_t end = strlen(model_dir);

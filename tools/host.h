@@ -21,6 +21,10 @@ struct host_text_load;
 int host_text_begin(const char *model_dir, struct host_text_load **out, struct quire_error *err);
 int host_text_join(struct host_text_load *load, struct quire_text **out, struct quire_error *err);
 
+/* A tcp: address among these without a key file is refused with what to do. */
+int host_check_listen(const char *const *addresses, size_t n, const char *key_file,
+                      struct quire_error *err);
+
 /* "Qwen2.5-1.5B-Instruct" of ".../Qwen2.5-1.5B-Instruct/". Into out; returns out. */
 const char *host_model_name(const char *model_dir, char *out, size_t n);
 
