@@ -74,14 +74,14 @@ def test_sigterm_drains(start):
 
     def ask():
         got["reply"] = server.client().completions.create(
-            model="demo", prompt="Once", max_tokens=300, extra_body={"ignore_eos": True})
+            model="demo", prompt="Once", max_tokens=900, n=4, extra_body={"ignore_eos": True})
 
     thread = threading.Thread(target=ask)
     thread.start()
-    assert wait_until(lambda: server.metric("vllm:num_requests_running") == 1)
+    assert wait_until(lambda: server.metric("vllm:num_requests_running") > 0)
     server.process.send_signal(signal.SIGTERM)
     thread.join(60)
-    assert got["reply"].usage.completion_tokens == 300
+    assert got["reply"].usage.completion_tokens == 4 * 900
     assert server.process.wait(20) == 0
 
 
@@ -99,19 +99,14 @@ def test_a_second_sigterm_ends(start):
 
 def test_a_full_queue_is_429_with_retry_after(start):
     server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-num-seqs", "1",
-                   "--max-num-queued-reqs", "1", "--max-model-len", "1024")
-    holders = []
-    for _ in range(2):
-        s = server.connect()
-        s.sendall(raw({**LONG, "stream": True}))
-        holders.append(s)
-        assert wait_until(lambda: server.metric("vllm:num_requests_running")
-                          + server.metric("vllm:num_requests_waiting") == len(holders))
+                   "--max-num-queued-reqs", "8", "--max-model-len", "1024")
+    holder = server.connect()
+    holder.sendall(raw({**LONG, "stream": True, "n": 8}))  # one choice runs, seven wait: seconds of work
+    assert wait_until(lambda: server.metric("vllm:num_requests_waiting") >= 5)
     with pytest.raises(openai.RateLimitError) as caught:
-        server.client().completions.create(model="demo", prompt="x", max_tokens=1)
+        server.client().completions.create(model="demo", prompt="x", max_tokens=1, n=4)
     assert int(caught.value.response.headers["retry-after"]) >= 1
-    for s in holders:
-        s.close()
+    holder.close()
     assert wait_until(lambda: nothing_runs(server))
     assert server.client().completions.create(model="demo", prompt="x", max_tokens=1).choices
 
