@@ -5,19 +5,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static enum quire_log_level log_level = QUIRE_LOG_INFO;
-
-void quire_log_set_level(enum quire_log_level level)
-{
-    log_level = level;
-}
-
 void quire_log(enum quire_log_level level, const char *room, const char *format, ...)
 {
-    static const char *const names[] = {"error", "warn ", "info ", "debug"};
-    if (level > log_level)
-        return;
-
+    static const char *const names[] = {"error", "warn ", "info "};
     struct timespec now;
     struct tm utc;
     clock_gettime(CLOCK_REALTIME, &now);

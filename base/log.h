@@ -5,10 +5,7 @@
 #ifndef QUIRE_BASE_LOG_H
 #define QUIRE_BASE_LOG_H
 
-enum quire_log_level { QUIRE_LOG_ERROR, QUIRE_LOG_WARN, QUIRE_LOG_INFO, QUIRE_LOG_DEBUG };
-
-/* Lines above this level are dropped. Default QUIRE_LOG_INFO. Set once, before threads start. */
-void quire_log_set_level(enum quire_log_level level);
+enum quire_log_level { QUIRE_LOG_ERROR, QUIRE_LOG_WARN, QUIRE_LOG_INFO };
 
 /* room: "engine", "server", ... A line longer than 2,000 bytes is cut; control bytes are
  * replaced by '?', so that what a client sent can never forge a line or a terminal sequence. */

@@ -247,8 +247,3 @@ void front_drain(struct front *f, void (*on_idle)(void *context), void *context)
     http_server_on_idle(f->http, on_idle, context);
     http_server_drain(f->http);
 }
-
-bool front_idle(const struct front *f)
-{
-    return http_server_n_connections(f->http) == 0;
-}

@@ -79,7 +79,5 @@ uint16_t front_port(const struct front *front);
 /* No new connections or requests (503); what runs is finished, replies say Connection: close.
  * on_idle is called once, from the loop, when the last connection is gone. Once only. */
 void front_drain(struct front *front, void (*on_idle)(void *context), void *context);
-/* No connection is open. */
-bool front_idle(const struct front *front);
 
 #endif

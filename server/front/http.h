@@ -84,8 +84,6 @@ void http_on_gone(struct http_exchange *x, void (*on_gone)(void *context), void 
 
 /* Adds a header to the reply. name and value are copied. */
 void http_add_header(struct http_exchange *x, const char *name, const char *value);
-/* The connection closes after this reply. */
-void http_close_after(struct http_exchange *x);
 
 /* A whole reply; ends the exchange. content_type NULL: no body. */
 void http_reply(struct http_exchange *x, int status, const char *content_type, const void *body,

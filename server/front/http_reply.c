@@ -64,7 +64,6 @@ const char *http_request_id(const struct http_exchange *x)
 
 /* ---- the reply ------------------------------------------------------------------------------ */
 
-
 static const char *status_phrase(int status)
 {
     switch (status) {
@@ -215,9 +214,4 @@ void http_add_header(struct http_exchange *x, const char *name, const char *valu
         x->extra = evbuffer_new();
     if (x->extra)
         evbuffer_add_printf(x->extra, "%s: %s\r\n", name, value);
-}
-
-void http_close_after(struct http_exchange *x)
-{
-    x->connection->close_after = true;
 }

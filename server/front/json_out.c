@@ -192,11 +192,6 @@ void json_out_i64(struct json_out *o, int64_t value)
     json_out_u64(o, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 }
 
-void json_out_bool(struct json_out *o, bool value)
-{
-    json_out_raw(o, value ? "true" : "false");
-}
-
 void json_out_logprob(struct json_out *o, float value)
 {
     char text[32];

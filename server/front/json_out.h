@@ -30,7 +30,6 @@ void json_out_text(struct json_out *o, const char *text);
 void json_out_text_or_null(struct json_out *o, const char *text);
 void json_out_i64(struct json_out *o, int64_t value);
 void json_out_u64(struct json_out *o, uint64_t value);
-void json_out_bool(struct json_out *o, bool value);
 /* Nine significant digits give back the same fp32. JSON knows no infinity: what is below -9999
  * (-inf too) is written -9999.0, as vLLM does; NaN as well. */
 void json_out_logprob(struct json_out *o, float value);
