@@ -69,7 +69,13 @@ static int gemm(struct forward *f, uint32_t n_tokens, const struct k_weight *wei
                 const float *bias, const float *x, float *y, struct quire_error *err)
 {
     const struct k_gemm_args a = {
-        .weight = weight, .x_dev = x, .bias_dev = bias, .y_dev = y, .n_tokens = n_tokens};
+        .weight = weight,
+        .x_dev = x,
+        .bias_dev = bias,
+        .y_dev = y,
+        .workspace_dev = f->gemm_workspace_dev,
+        .n_tokens = n_tokens,
+    };
     return f->backend->ops->gemm(f->backend, &a, err);
 }
 

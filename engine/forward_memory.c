@@ -34,17 +34,7 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan,
     struct k_backend *b = f->backend;
     const struct model_desc *d = f->desc;
     struct k_plan_bytes workspace;
-    const struct k_plan_dims dims = {
-        .n_tokens = plan->max_num_batched_tokens,
-        .n_seqs = plan->max_num_seqs,
-        .n_logits = plan->max_logit_rows,
-        .n_vocab = d->vocab_size,
-        .n_q_heads = d->n_q_heads,
-        .n_kv_heads = d->n_kv_heads,
-        .head_dim = d->head_dim,
-        .max_model_len = plan->max_model_len,
-        .n_threads = plan->n_threads,
-    };
+    const struct k_plan_dims dims = step_plan_dims(d, plan);
     void *arena = NULL, *logits = NULL, *work = NULL;
     int status = k_plan_workspace(plan->device, &dims, &workspace, err);
     if (status == QUIRE_OK)
@@ -58,8 +48,10 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan,
     f->workspace_dev = work;
     if (status != QUIRE_OK)
         return status;
-    f->attention_workspace_dev = f->workspace_dev;
-    f->sample_workspace_dev = f->workspace_dev + layout_align(workspace.attention);
+    f->gemm_workspace_dev = f->workspace_dev;
+    f->attention_workspace_dev = f->workspace_dev + layout_align(workspace.gemm);
+    f->sample_workspace_dev = f->workspace_dev + layout_align(workspace.gemm) +
+                              layout_align(workspace.attention);
     return QUIRE_OK;
 }
 

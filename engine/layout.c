@@ -94,3 +94,21 @@ uint64_t layout_kv_bytes(const struct model_desc *desc, enum k_dtype dtype, uint
     return (uint64_t)n_blocks * block_tokens * desc->n_kv_heads * desc->head_dim *
            k_dtype_bytes(dtype);
 }
+
+struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan)
+{
+    uint64_t q = (uint64_t)desc->n_q_heads * desc->head_dim;
+    uint64_t widest = max64(max64(desc->hidden_size, desc->intermediate_size), q);
+    return (struct k_plan_dims){
+        .n_tokens = plan->max_num_batched_tokens,
+        .n_seqs = plan->max_num_seqs,
+        .n_logits = plan->max_logit_rows,
+        .n_vocab = desc->vocab_size,
+        .n_q_heads = desc->n_q_heads,
+        .n_kv_heads = desc->n_kv_heads,
+        .head_dim = desc->head_dim,
+        .max_gemm_cols = (uint32_t)widest,
+        .max_model_len = plan->max_model_len,
+        .n_threads = plan->n_threads,
+    };
+}

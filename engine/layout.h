@@ -35,6 +35,9 @@ struct step_layout {
 int step_layout_make(const struct model_desc *desc, const struct engine_plan *plan,
                      struct step_layout *out, struct quire_error *err);
 
+/* What the backend's workspace is planned from. */
+struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan);
+
 /* Floats of one layer's widened parameters, each piece on a 64-byte boundary. Absent pieces have
  * no room. */
 struct param_layout {

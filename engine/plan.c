@@ -351,17 +351,7 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p,
     int status = step_layout_make(desc, p, &layout, err);
     if (status != QUIRE_OK)
         return status;
-    const struct k_plan_dims dims = {
-        .n_tokens = p->max_num_batched_tokens,
-        .n_seqs = p->max_num_seqs,
-        .n_logits = p->max_logit_rows,
-        .n_vocab = desc->vocab_size,
-        .n_q_heads = desc->n_q_heads,
-        .n_kv_heads = desc->n_kv_heads,
-        .head_dim = desc->head_dim,
-        .max_model_len = p->max_model_len,
-        .n_threads = p->n_threads,
-    };
+    const struct k_plan_dims dims = step_plan_dims(desc, p);
     status = k_plan_workspace(p->device, &dims, &workspace, err);
     if (status != QUIRE_OK)
         return status;
@@ -369,7 +359,8 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p,
     p->param_bytes = params.total * sizeof(float);
     p->activation_bytes = layout.total;
     p->logits_bytes = (uint64_t)p->max_logit_rows * desc->vocab_size * sizeof(float);
-    p->workspace_bytes = layout_align(workspace.attention) + layout_align(workspace.sample);
+    p->workspace_bytes = layout_align(workspace.gemm) + layout_align(workspace.attention) +
+                         layout_align(workspace.sample);
     p->total_bytes = 0;
     const uint64_t parts[] = {p->param_bytes, p->activation_bytes, p->logits_bytes,
                               p->workspace_bytes, p->kv_bytes};

@@ -1,6 +1,9 @@
 /* Chooses a backend. Unlike the arithmetic, this file is built for the oldest machine of the
  * architecture: one that lacks the instructions gets a message and not an illegal instruction. */
 #include "kernels/kernels.h"
+#if defined(__x86_64__)
+#include "kernels/cpu/cpu.h"
+#endif
 #include "kernels/ref/ref.h"
 
 #include <string.h>
@@ -32,17 +35,19 @@ int k_backend_open(const struct k_backend_options *options, struct k_backend **o
     if (strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0)
         return quire_fail(err, QUIRE_UNSUPPORTED, "device %s: this build has no CUDA backend",
                           device);
-    if (strcmp(device, "ref") == 0)
-        *why = "ref: asked for";
-    else if (strcmp(device, "cpu") == 0)
-        *why = "ref: cpu is the same as ref until the fast CPU kernels land; the bits are equal";
-    else if (strcmp(device, "auto") == 0)
-        *why = "ref: this build has no other backend";
-    else
+    bool is_ref = strcmp(device, "ref") == 0, is_auto = strcmp(device, "auto") == 0;
+    if (!is_ref && !is_auto && strcmp(device, "cpu") != 0)
         return quire_fail(err, QUIRE_INVALID,
                           "device %s: must be auto, ref, cpu, cuda or cuda:N", device);
     int status = check_machine(err);
     if (status != QUIRE_OK)
         return status;
+#if defined(__x86_64__)
+    if (!is_ref) {
+        *why = is_auto ? "cpu: this build has no CUDA backend" : "cpu: asked for";
+        return cpu_open(options, out, err);
+    }
+#endif
+    *why = is_ref ? "ref: asked for" : "ref: no faster kernels for this architecture; the bits are equal";
     return ref_open(options, out, err);
 }

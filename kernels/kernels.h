@@ -89,6 +89,7 @@ struct k_gemm_args { /* y[t, r] = Σ_k w[r, k] x[t, k] (+ bias[r]) */
     const float *x_dev;            /* [T, K] */
     const float *bias_dev;         /* [N] or NULL */
     float *y_dev;                  /* [T, N] */
+    void *workspace_dev;           /* k_plan_bytes().gemm */
     uint32_t n_tokens;
 };
 
@@ -263,10 +264,12 @@ struct k_plan_dims {
     uint32_t n_seqs;     /* most sequences in a step */
     uint32_t n_logits;   /* most logit rows in a step */
     uint32_t n_vocab, n_q_heads, n_kv_heads, head_dim;
+    uint32_t max_gemm_cols; /* the widest input of a GEMM */
     uint32_t max_model_len;
     uint32_t n_threads; /* as in k_backend_options, 0 included: host backends need scratch for each */
 };
 struct k_plan_bytes {
+    uint64_t gemm;
     uint64_t attention;
     uint64_t sample;
 };

@@ -232,7 +232,6 @@ static void attention_task(void *context, uint32_t thread, uint32_t n_threads)
 
 int ref_attention(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err)
 {
-    struct ref_backend *r = ref_of(b);
     const struct k_kv_shape *kv = a->kv;
     if (kv->head_dim == 0 || kv->head_dim % 16 != 0 || kv->head_dim > REF_MAX_HEAD_DIM ||
         kv->n_kv_heads == 0 || a->n_q_heads % kv->n_kv_heads != 0 || kv->block_tokens == 0 ||
@@ -246,7 +245,7 @@ int ref_attention(struct k_backend *b, const struct k_attention_args *a, struct 
             return quire_fail(err, QUIRE_INVALID, "attention: row %u lies outside the step", i);
         work += (uint64_t)row->n_tokens * (row->position + row->n_tokens);
     }
-    struct attention_task task = {*a, r->attn_scratch};
-    ref_run(r, work * a->n_q_heads * kv->head_dim, attention_task, &task);
+    struct attention_task task = {*a, ((struct ref_backend *)b)->attn_scratch};
+    host_run(b, work * a->n_q_heads * kv->head_dim, attention_task, &task);
     return QUIRE_OK;
 }

@@ -10,7 +10,7 @@ static void embed_row(const struct k_weight *table, uint32_t id, float *restrict
     uint32_t i = 0;
     while (id >= table->parts[i].first_row + table->parts[i].n_rows)
         i++;
-    const struct ref_part *part = &table->parts[i];
+    const struct host_part *part = &table->parts[i];
     const void *row = part->data + (uint64_t)(id - part->first_row) * part->row_stride_bytes;
     uint32_t n = table->n_cols;
     if (part->dtype == K_F32) {
@@ -43,7 +43,7 @@ int ref_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_er
                               a->ids_dev[t], a->table->n_rows);
     }
     struct k_embed_args args = *a;
-    ref_run(ref_of(b), (uint64_t)a->n_tokens * a->table->n_cols, embed_task, &args);
+    host_run(b, (uint64_t)a->n_tokens * a->table->n_cols, embed_task, &args);
     return QUIRE_OK;
 }
 
@@ -71,7 +71,7 @@ int ref_silu_mul(struct k_backend *b, const struct k_silu_mul_args *a, struct qu
 {
     (void)err;
     struct k_silu_mul_args args = *a;
-    ref_run(ref_of(b), (uint64_t)a->n_tokens * a->n_cols * 8, silu_mul_task, &args);
+    host_run(b, (uint64_t)a->n_tokens * a->n_cols * 8, silu_mul_task, &args);
     return QUIRE_OK;
 }
 

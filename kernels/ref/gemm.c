@@ -11,7 +11,7 @@
 #define ROW_BLOCK_LEAST 8u     /* rows, however long: activations are read once for each block */
 
 struct row_block {
-    const struct ref_part *part;
+    const struct host_part *part;
     uint32_t first, n; /* rows of the part */
 };
 
@@ -85,7 +85,7 @@ dot_1_token(const unsigned char *row, enum k_dtype dtype, const float *x, uint32
 static inline __attribute__((always_inline)) void
 gemm_block(const struct k_gemm_args *a, struct row_block block, enum k_dtype dtype)
 {
-    const struct ref_part *part = block.part;
+    const struct host_part *part = block.part;
     uint32_t n_cols = a->weight->n_cols, n_rows = a->weight->n_rows;
     uint32_t in_fours = a->n_tokens - a->n_tokens % 4;
     for (uint32_t t = 0; t < a->n_tokens; t += t < in_fours ? 4 : 1) {
@@ -109,7 +109,7 @@ gemm_block(const struct k_gemm_args *a, struct row_block block, enum k_dtype dty
 }
 
 /* Rows [begin, end) of a part. */
-static void gemm_lane_rows(const struct k_gemm_args *a, const struct ref_part *part, uint32_t begin,
+static void gemm_lane_rows(const struct k_gemm_args *a, const struct host_part *part, uint32_t begin,
                            uint32_t end)
 {
     uint64_t row_bytes = (uint64_t)a->weight->n_cols * k_dtype_bytes(part->dtype);
@@ -139,7 +139,7 @@ static void gemm_task(void *context, uint32_t thread, uint32_t n_threads)
     uint64_t begin, end;
     k_pool_share(w->n_rows, thread, n_threads, &begin, &end);
     for (uint32_t p = 0; p < w->n_parts; p++) {
-        const struct ref_part *part = &w->parts[p];
+        const struct host_part *part = &w->parts[p];
         uint64_t part_end = (uint64_t)part->first_row + part->n_rows;
         uint64_t from = begin > part->first_row ? begin : part->first_row;
         uint64_t to = end < part_end ? end : part_end;
@@ -156,15 +156,15 @@ static void gemm_task(void *context, uint32_t thread, uint32_t n_threads)
 
 int ref_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err)
 {
-    struct ref_backend *r = ref_of(b);
+    enum k_gemm_form form = host_of(b)->form;
     for (uint32_t p = 0; p < a->weight->n_parts; p++) {
-        if (!ref_supports_form(b, r->form, a->weight->parts[p].dtype))
+        if (!host_supports_form(b, form, a->weight->parts[p].dtype))
             return quire_fail(err, QUIRE_UNSUPPORTED,
                               "gemm: the tile form needs bfloat16 weights, these are %s",
                               k_dtype_name(a->weight->parts[p].dtype));
     }
-    struct gemm_task task = {*a, r->form};
+    struct gemm_task task = {*a, form};
     uint64_t work = (uint64_t)a->weight->n_rows * a->weight->n_cols * a->n_tokens;
-    ref_run(r, work, gemm_task, &task);
+    host_run(b, work, gemm_task, &task);
     return QUIRE_OK;
 }

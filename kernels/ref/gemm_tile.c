@@ -36,7 +36,7 @@ static inline struct ref_lanes add_flushed(struct ref_lanes a, struct ref_lanes 
 }
 
 /* w[k][i] = the part's row first + i at column k of the tile; zeros outside the matrix. */
-static void load_tile(const struct ref_part *part, uint32_t first, uint32_t n_rows, uint32_t column,
+static void load_tile(const struct host_part *part, uint32_t first, uint32_t n_rows, uint32_t column,
                       uint32_t n_cols, float w[TILE_DEPTH][K_LANES])
 {
     uint32_t depth = n_cols - column < TILE_DEPTH ? n_cols - column : TILE_DEPTH;
@@ -76,7 +76,7 @@ static struct ref_lanes add_tile(struct ref_lanes c, const float w[TILE_DEPTH][K
 }
 
 /* y holds c between the tiles of a row; the bias comes last. */
-void ref_gemm_tile_rows(const struct k_gemm_args *a, const struct ref_part *part,
+void ref_gemm_tile_rows(const struct k_gemm_args *a, const struct host_part *part,
                         uint32_t row_begin, uint32_t row_end)
 {
     uint32_t n_cols = a->weight->n_cols, n_rows = a->weight->n_rows;

@@ -48,6 +48,6 @@ int ref_rmsnorm(struct k_backend *b, const struct k_rmsnorm_args *a, struct quir
     if (a->n_cols == 0)
         return quire_fail(err, QUIRE_INVALID, "rmsnorm: no columns");
     struct k_rmsnorm_args args = *a;
-    ref_run(ref_of(b), (uint64_t)a->n_tokens * a->n_cols * 2, rmsnorm_task, &args);
+    host_run(b, (uint64_t)a->n_tokens * a->n_cols * 2, rmsnorm_task, &args);
     return QUIRE_OK;
 }

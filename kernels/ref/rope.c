@@ -31,7 +31,7 @@ int ref_rope_angles(struct k_backend *b, const struct k_rope_angles_args *a,
 {
     (void)err;
     struct k_rope_angles_args args = *a;
-    ref_run(ref_of(b), (uint64_t)a->n_tokens * a->n_freqs * 32, angles_task, &args);
+    host_run(b, (uint64_t)a->n_tokens * a->n_freqs * 32, angles_task, &args);
     return QUIRE_OK;
 }
 
@@ -106,6 +106,6 @@ int ref_rope_kv(struct k_backend *b, const struct k_rope_kv_args *a, struct quir
         return quire_fail(err, QUIRE_INVALID, "rope: impossible KV cache shape");
     struct k_rope_kv_args args = *a;
     uint64_t width = (uint64_t)(a->n_q_heads + kv->n_kv_heads) * kv->head_dim;
-    ref_run(ref_of(b), a->n_tokens * width * 4, rope_kv_task, &args);
+    host_run(b, a->n_tokens * width * 4, rope_kv_task, &args);
     return QUIRE_OK;
 }

@@ -312,6 +312,6 @@ int ref_sample(struct k_backend *b, const struct k_sample_args *a, struct quire_
             return status;
     }
     struct k_sample_args args = *a;
-    ref_run(ref_of(b), (uint64_t)a->n_rows * a->n_vocab * 16, sample_task, &args);
+    host_run(b, (uint64_t)a->n_rows * a->n_vocab * 16, sample_task, &args);
     return QUIRE_OK;
 }

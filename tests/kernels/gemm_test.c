@@ -33,7 +33,7 @@ static float backend_dot(enum k_gemm_form form, enum k_dtype dtype, const float 
                      QUIRE_OK);
     assert_int_equal(b->ops->weight_create(b, &view, 1, &weight, &err), QUIRE_OK);
     float y = NAN;
-    const struct k_gemm_args args = {weight, x, NULL, &y, 1};
+    const struct k_gemm_args args = {weight, x, NULL, &y, NULL, 1};
     assert_int_equal(b->ops->gemm(b, &args, &err), QUIRE_OK);
     b->ops->weight_destroy(b, weight);
     b->ops->close(b);

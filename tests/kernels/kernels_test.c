@@ -6,7 +6,7 @@
  *   guards, inputs and other slots of the cache untouched.
  *
  * kernels_test [--backend ref] [--case SUBSTRING] [--bench [--threads N]] */
-#include "tests/kernels/op_run.h"
+#include "kernels/cases/op_run.h"
 #include "tests/kernels/oracle.h"
 #include "tests/kernels/page.h"
 

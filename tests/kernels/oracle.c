@@ -8,7 +8,7 @@
  * below -87.3365 it is 0, which is wrong by less than TINY_EXP = 2^-125. */
 #include "tests/kernels/oracle.h"
 
-#include "tests/kernels/op_run.h"
+#include "kernels/cases/op_run.h"
 #include "tests/kernels/page.h"
 
 #include <math.h>

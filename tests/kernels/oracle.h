@@ -3,7 +3,7 @@
 #ifndef QUIRE_TESTS_ORACLE_H
 #define QUIRE_TESTS_ORACLE_H
 
-#include "tests/kernels/op_data.h"
+#include "kernels/cases/op_data.h"
 
 /* False, with the first few differences on stdout, when an output lies outside its tolerance.
  * *worst gets the largest error in units of its tolerance. */

@@ -4,7 +4,7 @@
 #ifndef QUIRE_TESTS_PAGE_H
 #define QUIRE_TESTS_PAGE_H
 
-#include "tests/kernels/op_data.h"
+#include "kernels/cases/op_data.h"
 
 float page_f32_from_f16(uint16_t h);
 float page_f32_from_bf16(uint16_t b);

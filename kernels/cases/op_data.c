@@ -1,6 +1,6 @@
-#include "tests/kernels/op_data.h"
+#include "kernels/cases/op_data.h"
 
-#include "tests/kernels/page.h"
+#include "kernels/math.h"
 
 #include <assert.h>
 #include <math.h>
@@ -53,7 +53,7 @@ static void *random_stored(uint64_t n, enum k_dtype dtype, uint64_t *state, enum
         float x = dtype == K_F16 && values == VALUES_TINY ? ldexpf(f[i], 115) : f[i];
         if (dtype == K_F16 && values == VALUES_WIDE)
             x = ldexpf(x, -6);
-        h[i] = dtype == K_F16 ? page_f16_from_f32(x) : page_bf16_from_f32(x);
+        h[i] = dtype == K_F16 ? k_f16_from_f32(x) : k_bf16_from_f32(x);
     }
     free(f);
     return h;

@@ -1,4 +1,4 @@
-#include "tests/kernels/op_run.h"
+#include "kernels/cases/op_run.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -219,12 +219,13 @@ static void bind_workspace(struct op_binding *n)
         .n_tokens = n->n_tokens, .n_seqs = op_n_seqs(c), .n_logits = n->n_tokens,
         .n_vocab = c->op == OP_SAMPLE ? c->n_rows : 0, .n_q_heads = c->n_q_heads,
         .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .max_model_len = 2048,
-        .n_threads = 4,
+        .max_gemm_cols = c->op == OP_GEMM ? c->n_cols : 0, .n_threads = 4,
     };
     struct k_plan_bytes bytes;
     struct quire_error err;
     must_do(k_plan_workspace(n->b->ops->name, &dims, &bytes, &err), &err);
-    n->workspace = new_buffer(n, NULL, c->op == OP_SAMPLE ? bytes.sample : bytes.attention, false);
+    uint64_t size = c->op == OP_SAMPLE ? bytes.sample : c->op == OP_GEMM ? bytes.gemm : bytes.attention;
+    n->workspace = new_buffer(n, NULL, size, false);
 }
 
 struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const struct op_data *d,
@@ -250,7 +251,7 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
         bind_weight(n);
     if (c->op == OP_ROPE_KV || c->op == OP_ATTENTION)
         bind_kv(n);
-    if (c->op == OP_ATTENTION || c->op == OP_SAMPLE)
+    if (c->op == OP_ATTENTION || c->op == OP_SAMPLE || c->op == OP_GEMM)
         bind_workspace(n);
     if (c->op == OP_ATTENTION) {
         n->rows = must(calloc(op_n_seqs(c), sizeof *n->rows));
@@ -321,7 +322,8 @@ static int call_tokens(struct op_binding *n, uint64_t t, uint32_t count, struct 
             count, c->n_cols, OP_EPS}, err);
     case OP_GEMM:
         return ops->gemm(n->b, &(struct k_gemm_args){n->weight, n->x + t * cols, n->vector,
-                                                     n->out + t * c->n_rows, count}, err);
+                                                     n->out + t * c->n_rows, n->workspace,
+                                                     count}, err);
     case OP_ROPE_ANGLES:
         return ops->rope_angles(n->b, &(struct k_rope_angles_args){
             n->ids + t, n->vector, n->out + t * cols * 2, count, c->n_cols,

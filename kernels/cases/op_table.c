@@ -1,4 +1,4 @@
-#include "tests/kernels/op_table.h"
+#include "kernels/cases/op_table.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* A case's inputs on the host, in logical order: KV by sequence and position, not by block. Made
  * from the case alone, so that every backend sees the same. */
-#ifndef QUIRE_TESTS_OP_DATA_H
-#define QUIRE_TESTS_OP_DATA_H
+#ifndef QUIRE_KERNELS_OP_DATA_H
+#define QUIRE_KERNELS_OP_DATA_H
 
-#include "tests/kernels/op_table.h"
+#include "kernels/cases/op_table.h"
 
 struct op_data {
     float *x;         /* [T, x_width] what the op reads for each token (logits for sampling) */

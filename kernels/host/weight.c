@@ -1,4 +1,4 @@
-#include "kernels/ref/ref.h"
+#include "kernels/host/host.h"
 
 #include <stdlib.h>
 
@@ -21,7 +21,7 @@ static int check_part(const struct k_weight_view *part, uint32_t index, uint32_t
     return QUIRE_OK;
 }
 
-int ref_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
+int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
                       struct k_weight **out, struct quire_error *err)
 {
     (void)b;
@@ -43,7 +43,7 @@ int ref_weight_create(struct k_backend *b, const struct k_weight_view *parts, ui
             free(w);
             return status;
         }
-        w->parts[i] = (struct ref_part){
+        w->parts[i] = (struct host_part){
             .data = parts[i].data,
             .dtype = parts[i].dtype,
             .first_row = (uint32_t)n_rows,
@@ -57,13 +57,13 @@ int ref_weight_create(struct k_backend *b, const struct k_weight_view *parts, ui
     return QUIRE_OK;
 }
 
-void ref_weight_destroy(struct k_backend *b, struct k_weight *w)
+void host_weight_destroy(struct k_backend *b, struct k_weight *w)
 {
     (void)b;
     free(w);
 }
 
-bool ref_supports_form(struct k_backend *b, enum k_gemm_form form, enum k_dtype weights)
+bool host_supports_form(struct k_backend *b, enum k_gemm_form form, enum k_dtype weights)
 {
     (void)b;
     return form == K_FORM_LANE || (form == K_FORM_TILE && weights == K_BF16);

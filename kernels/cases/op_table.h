@@ -1,7 +1,7 @@
 /* The one table of kernel cases: it drives the tests and the benchmark of every backend. A kernel
  * lands in the same commit as its row here. */
-#ifndef QUIRE_TESTS_OP_TABLE_H
-#define QUIRE_TESTS_OP_TABLE_H
+#ifndef QUIRE_KERNELS_OP_TABLE_H
+#define QUIRE_KERNELS_OP_TABLE_H
 
 #include "kernels/kernels.h"
 

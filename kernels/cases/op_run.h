@@ -1,8 +1,8 @@
 /* Runs a case on a backend through kernels.h alone, in a chosen cut and block layout. */
-#ifndef QUIRE_TESTS_OP_RUN_H
-#define QUIRE_TESTS_OP_RUN_H
+#ifndef QUIRE_KERNELS_OP_RUN_H
+#define QUIRE_KERNELS_OP_RUN_H
 
-#include "tests/kernels/op_data.h"
+#include "kernels/cases/op_data.h"
 
 #define OP_EPS 1e-6f
 

@@ -1,0 +1,118 @@
+/* Opens the cpu backend. Built for the oldest machine of the architecture, like kernels/backend.c:
+ * it chooses among sets of instructions and uses none. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/ref/ref.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which instructions ---------------------------------------------------------------------- */
+
+/* The sets this machine has, best last. */
+static uint32_t sets_of_machine(const struct cpu_isa *sets[CPU_MAX_ISAS])
+{
+    uint32_t n = 0;
+    sets[n++] = &cpu_isa_avx2; /* k_backend_open has seen to it */
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        sets[n++] = &cpu_isa_avx512;
+    return n;
+}
+
+static int choose_isa(const struct cpu_isa **out, struct quire_error *err)
+{
+    static const char *const known[] = {"avx2", "avx512"};
+    const struct cpu_isa *sets[CPU_MAX_ISAS];
+    uint32_t n = sets_of_machine(sets);
+    const char *asked = getenv("QUIRE_ISA");
+    *out = sets[n - 1];
+    if (!asked || asked[0] == '\0')
+        return QUIRE_OK;
+    for (uint32_t i = 0; i < n; i++) {
+        *out = sets[i];
+        if (strcmp(asked, sets[i]->name) == 0)
+            return QUIRE_OK;
+    }
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (strcmp(asked, known[i]) == 0)
+            return quire_fail(err, QUIRE_UNSUPPORTED,
+                              "QUIRE_ISA=%s: this machine does not have it; its best is %s", asked,
+                              sets[n - 1]->name);
+    }
+    return quire_fail(err, QUIRE_INVALID, "QUIRE_ISA=%.40s: must be avx2 or avx512", asked);
+}
+
+/* ---- operations: check, then all threads ------------------------------------------------------ */
+
+static int cpu_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err)
+{
+    const struct k_weight *w = a->weight;
+    if (host_of(b)->form == K_FORM_TILE)
+        return ref_gemm(b, a, err);
+    struct cpu_gemm task = {*a};
+    host_run(b, (uint64_t)w->n_rows * w->n_cols * a->n_tokens, cpu_isa_of(b)->gemm_lane, &task);
+    return QUIRE_OK;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static void cpu_close(struct k_backend *b)
+{
+    free(((struct cpu_backend *)b)->ref_scratch);
+    host_close(host_of(b));
+}
+
+static const struct k_backend_ops cpu_ops = {
+    .name = "cpu",
+    .overlap_depth = 0,
+    .close = cpu_close,
+    .alloc = host_alloc,
+    .free = host_free,
+    .weight_create = host_weight_create,
+    .weight_destroy = host_weight_destroy,
+    .supports_form = host_supports_form,
+    .step_begin = host_step_begin,
+    .step_end = host_step_end,
+    .copy_in = host_copy,
+    .copy_out = host_copy,
+    .fence = host_fence,
+    .wait = host_wait,
+    .embed = ref_embed,
+    .rmsnorm = ref_rmsnorm,
+    .gemm = cpu_gemm,
+    .rope_angles = ref_rope_angles,
+    .rope_kv = ref_rope_kv,
+    .attention = ref_attention,
+    .silu_mul = ref_silu_mul,
+    .gather = ref_gather,
+    .sample = ref_sample,
+};
+
+int cpu_open(const struct k_backend_options *options, struct k_backend **out,
+             struct quire_error *err)
+{
+    const struct cpu_isa *isa;
+    *out = NULL;
+    int status = choose_isa(&isa, err);
+    if (status != QUIRE_OK)
+        return status;
+    struct cpu_backend *c = calloc(1, sizeof *c);
+    if (!c)
+        return quire_fail(err, QUIRE_NO_MEMORY, "backend cpu: out of memory");
+    c->isa = isa;
+    c->ops = cpu_ops;
+    c->ops.description = isa->description;
+    status = host_open(&c->host, &c->ops, options, err);
+    if (status == QUIRE_OK) {
+        c->ref_scratch = calloc(k_pool_n_threads(c->host.pool), sizeof *c->ref_scratch);
+        if (!c->ref_scratch)
+            status = quire_fail(err, QUIRE_NO_MEMORY, "backend cpu: out of memory");
+    }
+    if (status != QUIRE_OK) {
+        cpu_close(&c->host.base);
+        return status;
+    }
+    *out = &c->host.base;
+    return QUIRE_OK;
+}

@@ -1,0 +1,43 @@
+/* kernels/cpu: docs/numerics.md at the speed of the machine, bit for bit what kernels/ref computes.
+ *
+ * One binary holds the arithmetic once for each instruction set; cpu_open() takes the best set that
+ * the machine has, or the one that the environment variable QUIRE_ISA names. What is not worth an
+ * instruction set of its own is ref's: plain loops that compilers vectorise.
+ */
+#ifndef QUIRE_KERNELS_CPU_H
+#define QUIRE_KERNELS_CPU_H
+
+#include "kernels/host/host.h"
+
+/* A GEMM's context on every thread. */
+struct cpu_gemm {
+    struct k_gemm_args args;
+};
+
+/* The arithmetic of one instruction set: functions for k_pool_run. */
+struct cpu_isa {
+    const char *name;        /* as QUIRE_ISA has it */
+    const char *description; /* one line for people */
+    k_pool_fn gemm_lane;     /* struct cpu_gemm */
+};
+#define CPU_MAX_ISAS 3
+
+extern const struct cpu_isa cpu_isa_avx2, cpu_isa_avx512;
+
+struct cpu_backend {
+    struct host_backend host;
+    struct ref_attn_scratch *ref_scratch; /* where ref_attention looks for it */
+    struct k_backend_ops ops; /* this backend's own table: its description names the set */
+    const struct cpu_isa *isa;
+};
+
+static inline const struct cpu_isa *cpu_isa_of(struct k_backend *b)
+{
+    return ((struct cpu_backend *)b)->isa;
+}
+
+/* QUIRE_UNSUPPORTED when this machine lacks the instructions asked for. */
+int cpu_open(const struct k_backend_options *options, struct k_backend **out,
+             struct quire_error *err);
+
+#endif

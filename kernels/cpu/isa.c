@@ -1,0 +1,12 @@
+#include "kernels/cpu/isa.h"
+
+const struct cpu_isa CPU_NAME(cpu_isa) = {
+#if defined(__AVX512F__)
+    .name = "avx512",
+    .description = "the CPU, with AVX-512",
+#else
+    .name = "avx2",
+    .description = "the CPU, with AVX2",
+#endif
+    .gemm_lane = CPU_NAME(cpu_gemm_lane),
+};

@@ -1,0 +1,16 @@
+/* The functions of one instruction set, declared for the files that are built once for each set.
+ * CPU_NAME gives them one name per set. */
+#ifndef QUIRE_KERNELS_CPU_ISA_H
+#define QUIRE_KERNELS_CPU_ISA_H
+
+#include "kernels/cpu/cpu.h"
+
+#if defined(__AVX512F__)
+#define CPU_NAME(name) name##_avx512
+#else
+#define CPU_NAME(name) name##_avx2
+#endif
+
+void CPU_NAME(cpu_gemm_lane)(void *context, uint32_t thread, uint32_t n_threads);
+
+#endif

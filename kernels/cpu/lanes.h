@@ -1,0 +1,135 @@
+/* The 16 lanes of docs/numerics.md §4 in this translation unit's instruction set: one AVX-512
+ * register, or two of AVX2's. The files that include this are built once for each
+ * (kernels/CMakeLists.txt). */
+#ifndef QUIRE_KERNELS_CPU_LANES_H
+#define QUIRE_KERNELS_CPU_LANES_H
+
+#include "kernels/math.h"
+
+#include <immintrin.h>
+
+#define CPU_INLINE static inline __attribute__((always_inline))
+
+#if defined(__AVX512F__)
+
+typedef __m512 lanes;
+
+CPU_INLINE lanes lanes_zero(void) { return _mm512_setzero_ps(); }
+CPU_INLINE lanes lanes_splat(float x) { return _mm512_set1_ps(x); }
+CPU_INLINE lanes lanes_load_f32(const float *p) { return _mm512_loadu_ps(p); }
+CPU_INLINE void lanes_store_f32(float *p, lanes v) { _mm512_storeu_ps(p, v); }
+CPU_INLINE lanes lanes_fma(lanes a, lanes b, lanes c) { return _mm512_fmadd_ps(a, b, c); }
+CPU_INLINE lanes lanes_add(lanes a, lanes b) { return _mm512_add_ps(a, b); }
+CPU_INLINE lanes lanes_mul(lanes a, lanes b) { return _mm512_mul_ps(a, b); }
+
+CPU_INLINE lanes lanes_load_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i_u *)(const void *)p));
+}
+
+CPU_INLINE lanes lanes_load_bf16(const uint16_t *p)
+{
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i_u *)(const void *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+
+/* Four lane sums at once: 8 apart, 4 apart, 2 apart, 1 apart, as k_lane_fold. */
+CPU_INLINE __m128 lanes_fold4(lanes a, lanes b, lanes c, lanes d)
+{
+    __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee));
+    __m512 s = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88),
+                             _mm512_shuffle_f32x4(ab, cd, 0xdd)); /* a a a a b b b b c … */
+    s = _mm512_add_ps(s, _mm512_permute_ps(s, 0xee));
+    s = _mm512_add_ps(s, _mm512_permute_ps(s, 0x55));
+    const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    return _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, s));
+}
+
+CPU_INLINE float lanes_fold(lanes a)
+{
+    __m256 b = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    c = _mm_add_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+
+#else
+
+typedef struct {
+    __m256 low;  /* lanes 0..7 */
+    __m256 high; /* lanes 8..15 */
+} lanes;
+
+CPU_INLINE lanes lanes_zero(void) { return (lanes){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+CPU_INLINE lanes lanes_splat(float x) { return (lanes){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+CPU_INLINE lanes lanes_load_f32(const float *p) { return (lanes){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+CPU_INLINE void lanes_store_f32(float *p, lanes v)
+{
+    _mm256_storeu_ps(p, v.low);
+    _mm256_storeu_ps(p + 8, v.high);
+}
+CPU_INLINE lanes lanes_fma(lanes a, lanes b, lanes c)
+{
+    return (lanes){_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+CPU_INLINE lanes lanes_add(lanes a, lanes b)
+{
+    return (lanes){_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+}
+CPU_INLINE lanes lanes_mul(lanes a, lanes b)
+{
+    return (lanes){_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+}
+
+CPU_INLINE lanes lanes_load_f16(const uint16_t *p)
+{
+    return (lanes){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)(const void *)p)),
+                   _mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)(const void *)(p + 8)))};
+}
+
+CPU_INLINE __m256 widen_bf16x8(const uint16_t *p)
+{
+    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i_u *)(const void *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+
+CPU_INLINE lanes lanes_load_bf16(const uint16_t *p)
+{
+    return (lanes){widen_bf16x8(p), widen_bf16x8(p + 8)};
+}
+
+/* Four lane sums at once: 8 apart, 4 apart, 2 apart, 1 apart, as k_lane_fold. */
+CPU_INLINE __m128 lanes_fold4(lanes a, lanes b, lanes c, lanes d)
+{
+    __m256 a8 = _mm256_add_ps(a.low, a.high), b8 = _mm256_add_ps(b.low, b.high);
+    __m256 c8 = _mm256_add_ps(c.low, c.high), d8 = _mm256_add_ps(d.low, d.high);
+    __m256 ac = _mm256_add_ps(_mm256_permute2f128_ps(a8, c8, 0x20),
+                              _mm256_permute2f128_ps(a8, c8, 0x31)); /* a a a a c c c c */
+    __m256 bd = _mm256_add_ps(_mm256_permute2f128_ps(b8, d8, 0x20),
+                              _mm256_permute2f128_ps(b8, d8, 0x31));
+    __m256 s = _mm256_add_ps(_mm256_shuffle_ps(ac, bd, 0x44),
+                             _mm256_shuffle_ps(ac, bd, 0xee)); /* a a b b c c d d */
+    s = _mm256_add_ps(s, _mm256_permute_ps(s, 0xb1));          /* at 0, 2, 4, 6 */
+    return _mm_shuffle_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1), 0x88);
+}
+
+CPU_INLINE float lanes_fold(lanes a)
+{
+    __m256 b = _mm256_add_ps(a.low, a.high);
+    __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    c = _mm_add_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+
+#endif
+
+/* The last n < 16 elements of a row, filled up with zeros. */
+CPU_INLINE lanes lanes_load_last_f32(const float *p, uint32_t n)
+{
+    float group[K_LANES] = {0};
+    memcpy(group, p, n * sizeof *p);
+    return lanes_load_f32(group);
+}
+
+#endif

@@ -1,0 +1,90 @@
+#include "kernels/host/host.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGNMENT 64u
+
+int host_open(struct host_backend *h, const struct k_backend_ops *ops,
+              const struct k_backend_options *options, struct quire_error *err)
+{
+    h->base.ops = ops;
+    h->form = options->form;
+    h->last_ticket = 0;
+    return k_pool_create(options->n_threads ? options->n_threads : k_default_threads(), &h->pool,
+                         err);
+}
+
+void host_close(struct host_backend *h)
+{
+    k_pool_destroy(h->pool);
+    free(h);
+}
+
+void host_run(struct k_backend *b, uint64_t work, k_pool_fn fn, void *context)
+{
+    if (work < HOST_SMALL_WORK)
+        fn(context, 0, 1);
+    else
+        k_pool_run(host_of(b)->pool, fn, context);
+}
+
+int host_alloc(struct k_backend *b, uint64_t bytes, void **dev, struct quire_error *err)
+{
+    *dev = NULL;
+    uint64_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (bytes == 0)
+        rounded = ALIGNMENT;
+    if (rounded >= bytes && rounded <= SIZE_MAX)
+        *dev = aligned_alloc(ALIGNMENT, (size_t)rounded);
+    if (!*dev)
+        return quire_fail(err, QUIRE_NO_MEMORY, "backend %s: cannot allocate %llu bytes",
+                          b->ops->name, (unsigned long long)bytes);
+    return QUIRE_OK;
+}
+
+void host_free(struct k_backend *b, void *dev)
+{
+    (void)b;
+    free(dev);
+}
+
+int host_step_begin(struct k_backend *b, struct quire_error *err)
+{
+    (void)err;
+    k_pool_step_begin(host_of(b)->pool);
+    return QUIRE_OK;
+}
+
+int host_step_end(struct k_backend *b, struct quire_error *err)
+{
+    (void)err;
+    k_pool_step_end(host_of(b)->pool);
+    return QUIRE_OK;
+}
+
+int host_copy(struct k_backend *b, void *dst, const void *src, uint64_t bytes,
+              struct quire_error *err)
+{
+    (void)b;
+    (void)err;
+    if (bytes > 0)
+        memcpy(dst, src, (size_t)bytes);
+    return QUIRE_OK;
+}
+
+/* Every operation is complete when its call returns: a ticket only counts. */
+int host_fence(struct k_backend *b, uint64_t *ticket, struct quire_error *err)
+{
+    (void)err;
+    *ticket = ++host_of(b)->last_ticket;
+    return QUIRE_OK;
+}
+
+int host_wait(struct k_backend *b, uint64_t ticket, struct quire_error *err)
+{
+    if (ticket == 0 || ticket > host_of(b)->last_ticket)
+        return quire_fail(err, QUIRE_INVALID, "backend %s: wait for a ticket never given",
+                          b->ops->name);
+    return QUIRE_OK;
+}

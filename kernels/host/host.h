@@ -1,0 +1,60 @@
+/* kernels/host: what backends that compute on host memory share: memory, weights in place, the
+ * thread pool, tickets. `ref` and `cpu` begin with a struct host_backend and differ in arithmetic
+ * speed only.
+ */
+#ifndef QUIRE_KERNELS_HOST_H
+#define QUIRE_KERNELS_HOST_H
+
+#include "kernels/kernels.h"
+#include "kernels/pool.h"
+
+/* Work below this many multiply-adds is done by the calling thread: waking others costs more. */
+#define HOST_SMALL_WORK 32768u
+
+struct host_backend {
+    struct k_backend base;
+    struct k_pool *pool;
+    enum k_gemm_form form;
+    uint64_t last_ticket;
+};
+
+struct host_part { /* rows [first_row, first_row + n_rows) of the weight */
+    const unsigned char *data;
+    enum k_dtype dtype;
+    uint32_t first_row, n_rows;
+    uint64_t row_stride_bytes;
+};
+
+struct k_weight {
+    uint32_t n_rows, n_cols, n_parts;
+    struct host_part parts[K_WEIGHT_MAX_PARTS];
+};
+
+static inline struct host_backend *host_of(struct k_backend *b)
+{
+    return (struct host_backend *)b;
+}
+
+/* Starts the pool and fills in what is shared; host_close() stops the pool and frees h itself. */
+int host_open(struct host_backend *h, const struct k_backend_ops *ops,
+              const struct k_backend_options *options, struct quire_error *err);
+void host_close(struct host_backend *h);
+
+/* Runs fn on all threads, or as thread 0 of 1 where the work is small. */
+void host_run(struct k_backend *b, uint64_t work, k_pool_fn fn, void *context);
+
+/* Entries of the table. */
+int host_alloc(struct k_backend *b, uint64_t bytes, void **dev, struct quire_error *err);
+void host_free(struct k_backend *b, void *dev);
+int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
+                       struct k_weight **out, struct quire_error *err);
+void host_weight_destroy(struct k_backend *b, struct k_weight *w);
+bool host_supports_form(struct k_backend *b, enum k_gemm_form form, enum k_dtype weights);
+int host_step_begin(struct k_backend *b, struct quire_error *err);
+int host_step_end(struct k_backend *b, struct quire_error *err);
+int host_copy(struct k_backend *b, void *dst, const void *src, uint64_t bytes,
+              struct quire_error *err);
+int host_fence(struct k_backend *b, uint64_t *ticket, struct quire_error *err);
+int host_wait(struct k_backend *b, uint64_t ticket, struct quire_error *err);
+
+#endif
