@@ -29,6 +29,15 @@ struct key256 quire_keyed_hash(const struct key256 *key, const void *data, size_
     return k;
 }
 
+struct key256 quire_labelled_hash(const char label[QUIRE_HASH_LABEL_BYTES], const void *data,
+                                  size_t n)
+{
+    struct key256 k;
+    crypto_generichash_blake2b_salt_personal(k.bytes, sizeof k.bytes, data, n, NULL, 0, NULL,
+                                             (const unsigned char *)label);
+    return k;
+}
+
 int quire_secret_equal(const void *a, const void *b, size_t n)
 {
     return sodium_memcmp(a, b, n) == 0;

@@ -1,9 +1,14 @@
 /* The chain of 256-bit hashes that names full KV blocks.
  *
- * H(0) = keyed(secret, tenant domain, adapter, block size); H(i+1) = keyed(secret, H(i), token ids
- * of block i). Two blocks have the same name only when the whole prefix before them, the tenant,
- * the adapter and the block size are the same. The key is a secret of this server, so that no
- * tenant can compute another's names. Pure; any thread.
+ *   H(0)   = BLAKE2b-256("quire kv root   ", secret | tenant domain | adapter | block size)
+ *   H(i+1) = BLAKE2b-256("quire kv block  ", secret | H(i) | token ids of block i)
+ *
+ * The text in quotes is the hash's 16-byte personalization; integers are little-endian. Two blocks
+ * have the same name only when the whole prefix before them, the tenant, the adapter and the block
+ * size are the same. Every link begins with a secret of this server, so that no tenant can compute
+ * another's names, even from a name that it knows. A link of 16 tokens is 32 + 32 + 64 = 128 bytes:
+ * one compression, 0.14 us (0.29 us with the secret as BLAKE2b's key, which takes a block of its
+ * own). Pure; any thread.
  */
 #ifndef QUIRE_MEMORY_PREFIX_H
 #define QUIRE_MEMORY_PREFIX_H

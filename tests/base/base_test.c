@@ -48,6 +48,10 @@ static void hashes_are_the_published_ones(void **state)
     k = quire_keyed_hash(NULL, "abc", 3);
     quire_key256_hex(&k, hex);
     assert_string_equal(hex, "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
+    /* And with person=b"quire kv block  ". */
+    struct key256 labelled = quire_labelled_hash("quire kv block  ", "abc", 3);
+    quire_key256_hex(&labelled, hex);
+    assert_string_equal(hex, "9a0584a42fecb5886a92d46c7b1e075641edfaf537679ea96dd6ed3c06de5f26");
     struct key256 a = quire_keyed_hash(&k, "abc", 3);
     k.bytes[31] ^= 1;
     struct key256 b = quire_keyed_hash(&k, "abc", 3);

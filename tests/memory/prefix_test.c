@@ -52,22 +52,25 @@ static void test_chain_names_the_whole_prefix(void **state)
     assert_false(same(h, kv_chain_next(&secret, &first, a, 4)));
 }
 
-/* The name is a promise between processes: written down once as BLAKE2b-256 of 1 | parent |
- * little-endian ids. */
-static void test_link_is_blake2b_of_the_bytes(void **state)
+/* What the header writes down, byte by byte. */
+static void test_links_are_what_the_header_says(void **state)
 {
     (void)state;
-    struct kv_chain_root root = root_of(9, 0, 0, 2);
+    struct kv_chain_root root = root_of(9, 3, 5, 2);
     struct key256 parent = kv_chain_first(&root);
     uint32_t tokens[] = {0x01020304, 0xa0b0c0d0};
-    uint8_t data[41] = {1};
-    memcpy(data + 1, parent.bytes, 32);
-    memcpy(data + 33, (uint8_t[]){4, 3, 2, 1, 0xd0, 0xc0, 0xb0, 0xa0}, 8);
+    uint8_t head[76] = {0};
+    memcpy(head, root.secret.bytes, 32);
+    memcpy(head + 32, root.tenant.bytes, 32);
+    head[64] = 5;
+    head[72] = 2;
+    assert_true(same(parent, quire_labelled_hash("quire kv root   ", head, sizeof head)));
+    uint8_t data[72] = {0};
+    memcpy(data, root.secret.bytes, 32);
+    memcpy(data + 32, parent.bytes, 32);
+    memcpy(data + 64, (uint8_t[]){4, 3, 2, 1, 0xd0, 0xc0, 0xb0, 0xa0}, 8);
     assert_true(same(kv_chain_next(&root.secret, &parent, tokens, 2),
-                     quire_keyed_hash(&root.secret, data, sizeof data)));
-    uint8_t head[45] = {0};
-    head[41] = 2;
-    assert_true(same(parent, quire_keyed_hash(&root.secret, head, sizeof head)));
+                     quire_labelled_hash("quire kv block  ", data, sizeof data)));
 }
 
 static void test_long_blocks(void **state)
@@ -96,7 +99,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_root_separates),
         cmocka_unit_test(test_chain_names_the_whole_prefix),
-        cmocka_unit_test(test_link_is_blake2b_of_the_bytes),
+        cmocka_unit_test(test_links_are_what_the_header_says),
         cmocka_unit_test(test_long_blocks),
     };
     return cmocka_run_group_tests(tests, init, NULL);
