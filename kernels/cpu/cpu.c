@@ -48,10 +48,19 @@ static int choose_isa(const struct cpu_isa **out, struct quire_error *err)
 static int cpu_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err)
 {
     const struct k_weight *w = a->weight;
-    if (host_of(b)->form == K_FORM_TILE)
-        return ref_gemm(b, a, err);
-    struct cpu_gemm task = {*a};
-    host_run(b, (uint64_t)w->n_rows * w->n_cols * a->n_tokens, cpu_isa_of(b)->gemm_lane, &task);
+    const struct cpu_isa *isa = cpu_isa_of(b);
+    const uint64_t inputs = (uint64_t)w->n_cols * a->n_tokens;
+    int status = host_check_form(b, w, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (host_of(b)->form == K_FORM_LANE) {
+        struct cpu_gemm task = {.args = *a};
+        host_run(b, inputs * w->n_rows, isa->gemm_lane, &task);
+        return QUIRE_OK;
+    }
+    struct cpu_gemm task = {.args = *a, .n_terms = 2};
+    host_run(b, inputs, isa->tile_split, &task);
+    host_run(b, inputs * w->n_rows, isa->gemm_tile, &task);
     return QUIRE_OK;
 }
 

@@ -12,6 +12,7 @@
 /* A GEMM's context on every thread. */
 struct cpu_gemm {
     struct k_gemm_args args;
+    uint32_t n_terms; /* tile form: of an activation */
 };
 
 /* The arithmetic of one instruction set: functions for k_pool_run. */
@@ -19,6 +20,8 @@ struct cpu_isa {
     const char *name;        /* as QUIRE_ISA has it */
     const char *description; /* one line for people */
     k_pool_fn gemm_lane;     /* struct cpu_gemm */
+    k_pool_fn tile_split;    /* struct cpu_gemm: activations into the workspace, before gemm_tile */
+    k_pool_fn gemm_tile;     /* struct cpu_gemm */
 };
 #define CPU_MAX_ISAS 3
 

@@ -9,4 +9,6 @@ const struct cpu_isa CPU_NAME(cpu_isa) = {
     .description = "the CPU, with AVX2",
 #endif
     .gemm_lane = CPU_NAME(cpu_gemm_lane),
+    .tile_split = CPU_NAME(cpu_tile_split),
+    .gemm_tile = CPU_NAME(cpu_gemm_tile),
 };

@@ -12,5 +12,7 @@
 #endif
 
 void CPU_NAME(cpu_gemm_lane)(void *context, uint32_t thread, uint32_t n_threads);
+void CPU_NAME(cpu_tile_split)(void *context, uint32_t thread, uint32_t n_threads);
+void CPU_NAME(cpu_gemm_tile)(void *context, uint32_t thread, uint32_t n_threads);
 
 #endif

@@ -50,6 +50,10 @@ int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, u
                        struct k_weight **out, struct quire_error *err);
 void host_weight_destroy(struct k_backend *b, struct k_weight *w);
 bool host_supports_form(struct k_backend *b, enum k_gemm_form form, enum k_dtype weights);
+
+/* QUIRE_UNSUPPORTED when a part's dtype is not for the backend's form. */
+int host_check_form(struct k_backend *b, const struct k_weight *w, struct quire_error *err);
+
 int host_step_begin(struct k_backend *b, struct quire_error *err);
 int host_step_end(struct k_backend *b, struct quire_error *err);
 int host_copy(struct k_backend *b, void *dst, const void *src, uint64_t bytes,

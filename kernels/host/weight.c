@@ -68,3 +68,14 @@ bool host_supports_form(struct k_backend *b, enum k_gemm_form form, enum k_dtype
     (void)b;
     return form == K_FORM_LANE || (form == K_FORM_TILE && weights == K_BF16);
 }
+
+int host_check_form(struct k_backend *b, const struct k_weight *w, struct quire_error *err)
+{
+    for (uint32_t p = 0; p < w->n_parts; p++) {
+        if (!host_supports_form(b, host_of(b)->form, w->parts[p].dtype))
+            return quire_fail(err, QUIRE_UNSUPPORTED,
+                              "gemm: the tile form needs bfloat16 weights, these are %s",
+                              k_dtype_name(w->parts[p].dtype));
+    }
+    return QUIRE_OK;
+}

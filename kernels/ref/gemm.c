@@ -156,14 +156,10 @@ static void gemm_task(void *context, uint32_t thread, uint32_t n_threads)
 
 int ref_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err)
 {
-    enum k_gemm_form form = host_of(b)->form;
-    for (uint32_t p = 0; p < a->weight->n_parts; p++) {
-        if (!host_supports_form(b, form, a->weight->parts[p].dtype))
-            return quire_fail(err, QUIRE_UNSUPPORTED,
-                              "gemm: the tile form needs bfloat16 weights, these are %s",
-                              k_dtype_name(a->weight->parts[p].dtype));
-    }
-    struct gemm_task task = {*a, form};
+    int status = host_check_form(b, a->weight, err);
+    if (status != QUIRE_OK)
+        return status;
+    struct gemm_task task = {*a, host_of(b)->form};
     uint64_t work = (uint64_t)a->weight->n_rows * a->weight->n_cols * a->n_tokens;
     host_run(b, work, gemm_task, &task);
     return QUIRE_OK;

@@ -133,7 +133,8 @@ static bool check_invariance(struct k_backend *const *b, const struct op_case *c
     if (c->op == OP_ROPE_KV || c->op == OP_ATTENTION) {
         static const uint32_t blocks[] = {8, 16, 32, 1, 48};
         for (uint32_t i = 0; i < 5; i++) {
-            struct op_variant variant = {i, blocks[i], 7 + i};
+            struct op_variant variant = {
+                .chunk = i, .block_tokens = blocks[i], .table_seed = 7 + i};
             ok = variant_equals(b[i % N_THREAD_COUNTS], c, d, &variant, want, "block layout") && ok;
         }
     }

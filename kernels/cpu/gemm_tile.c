@@ -1,0 +1,408 @@
+/* The tile form by fma (docs/numerics.md §6). A chain over k is serial, so a vector holds rows or
+ * tokens: rows for few tokens, where weights must be read at memory speed and their transposition
+ * is what a tile costs; tokens for many, where the activations lie transposed in the workspace.
+ *
+ * Denormals: the machine's flush-to-zero is the page's flush but for results in
+ * [2^-126 - 2^-150, 2^-126 - 2^-151): the page rounds to f32 and looks, x86 looks at the 24 bits it
+ * would have without a least exponent. Such a result raises the underflow flag, which stays raised.
+ * So whatever was computed with the flag raised is computed again by additions of integers to the
+ * same fma: the flag speaks for all tiny results, and those are rare.
+ */
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/tile.h"
+
+#define MXCSR_UNDERFLOW 0x0010u
+#define MXCSR_FLAGS 0x003fu
+#define MXCSR_FLUSH 0x8040u /* results that are denormal, and operands */
+
+struct flush_mode {
+    unsigned saved, flushing;
+};
+
+static struct flush_mode flush_begin(void)
+{
+    unsigned saved = _mm_getcsr();
+    struct flush_mode mode = {saved, (saved & ~MXCSR_FLAGS) | MXCSR_FLUSH};
+    _mm_setcsr(mode.flushing);
+    return mode;
+}
+
+static bool underflowed(void)
+{
+    return _mm_getcsr() & MXCSR_UNDERFLOW;
+}
+
+CPU_INLINE vec fma_step(vec a, vec b, vec c, const bool exact)
+{
+    vec r = vec_fma(a, b, c);
+    return exact ? vec_flush(r) : r;
+}
+
+CPU_INLINE vec add_step(vec a, vec b, const bool exact)
+{
+    vec r = vec_add(a, b);
+    return exact ? vec_flush(r) : r;
+}
+
+/* ---- a vector of rows ------------------------------------------------------------------------ */
+
+#if defined(__AVX512F__)
+#define MAX_COLUMNS 8u /* of x at once: a token's term each. 16 sums, and 16 registers of weights */
+#else
+#define MAX_COLUMNS 6u /* 12 sums; weights come from the stack */
+#endif
+
+struct rows_job {
+    const unsigned char *rows[VEC_WIDTH];
+    enum k_dtype dtype;
+    uint32_t n_rows, n_cols; /* n_rows <= VEC_WIDTH of the panel are there */
+    uint32_t n_tokens, n_terms;
+    const float *x;         /* the first token's column in the first tile */
+    uint64_t x_tile_floats; /* from tile to tile */
+    float *sums;            /* [token][VEC_WIDTH] */
+};
+
+/* n_columns = n_tokens * n_terms */
+CPU_INLINE void rows_kernel(const struct rows_job *j, const uint32_t n_columns, const bool exact)
+{
+    const uint32_t w_terms = tile_weight_terms(j->dtype), n_tiles = (uint32_t)tile_count(j->n_cols);
+    vec c[MAX_COLUMNS], sums[2][MAX_COLUMNS];
+    uint16_t staged[2][VEC_WIDTH][TILE_DEPTH];
+    bool stage_all = w_terms > 1 || j->n_rows < VEC_WIDTH;
+    const float *x = j->x;
+    for (uint32_t t = 0; t < MAX_COLUMNS; t++)
+        c[t] = vec_zero();
+    if (stage_all)
+        memset(staged, 0, sizeof staged);
+    for (uint32_t tile = 0; tile < n_tiles; tile++, x += j->x_tile_floats) {
+        const uint32_t column = tile * TILE_DEPTH;
+        bool stage = stage_all || j->n_cols - column < TILE_DEPTH;
+        for (uint32_t i = 0; stage && i < j->n_rows; i++)
+            tile_stage_row(j->rows[i], j->dtype, column, j->n_cols, staged[0][i], staged[1][i]);
+        for (uint32_t term = 0; term < w_terms; term++) {
+            vec even[MAX_COLUMNS], odd[MAX_COLUMNS];
+#pragma GCC unroll 8
+            for (uint32_t i = 0; i < n_columns; i++)
+                even[i] = odd[i] = vec_zero();
+            for (uint32_t from = 0; from < TILE_DEPTH; from += 2 * VEC_WIDTH) {
+                words w[VEC_WIDTH];
+                if (stage) {
+#pragma GCC unroll 16
+                    for (uint32_t i = 0; i < VEC_WIDTH; i++)
+                        w[i] = words_load(staged[term][i] + from);
+                } else {
+#pragma GCC unroll 16
+                    for (uint32_t i = 0; i < VEC_WIDTH; i++)
+                        w[i] = words_load((const uint16_t *)(const void *)j->rows[i] + column + from);
+                }
+                words_transpose(w);
+#pragma GCC unroll 16
+                for (uint32_t p = 0; p < VEC_WIDTH; p++) {
+                    vec w_even = vec_even(w[p]), w_odd = vec_odd(w[p]);
+                    if (exact) {
+                        w_even = vec_flush(w_even);
+                        w_odd = vec_flush(w_odd);
+                    }
+#pragma GCC unroll 8
+                    for (uint32_t i = 0; i < n_columns; i++) {
+                        const float *factors = x + i * TILE_DEPTH + from + 2 * p;
+                        even[i] = fma_step(w_even, vec_splat(factors[0]), even[i], exact);
+                        odd[i] = fma_step(w_odd, vec_splat(factors[1]), odd[i], exact);
+                    }
+                }
+            }
+#pragma GCC unroll 8
+            for (uint32_t i = 0; i < n_columns; i++)
+                sums[term][i] = add_step(even[i], odd[i], exact);
+        }
+        for (uint32_t t = 0; t < j->n_tokens; t++)
+            for (uint32_t i = t * j->n_terms; i < (t + 1) * j->n_terms; i++)
+                for (uint32_t term = 0; term < w_terms; term++)
+                    c[t] = add_step(c[t], sums[term][i], exact);
+    }
+    for (uint32_t t = 0; t < j->n_tokens; t++)
+        vec_store(j->sums + t * VEC_WIDTH, c[t]);
+}
+
+/* Calls, so that no compiler moves arithmetic across a change of the mode. */
+#define ROWS_KERNEL(n_columns, exact, suffix)                                                     \
+    static __attribute__((noinline)) void rows_##n_columns##suffix(const struct rows_job *j)     \
+    {                                                                                             \
+        rows_kernel(j, n_columns, exact);                                                         \
+    }
+ROWS_KERNEL(1, false, )
+ROWS_KERNEL(2, false, )
+ROWS_KERNEL(3, false, )
+ROWS_KERNEL(4, false, )
+ROWS_KERNEL(5, false, )
+ROWS_KERNEL(6, false, )
+#if defined(__AVX512F__)
+ROWS_KERNEL(7, false, )
+ROWS_KERNEL(8, false, )
+#endif
+ROWS_KERNEL(1, true, _exact)
+ROWS_KERNEL(2, true, _exact)
+
+static void run_rows(const struct rows_job *j)
+{
+    switch (j->n_tokens * j->n_terms) {
+    case 1: rows_1(j); break;
+    case 2: rows_2(j); break;
+    case 3: rows_3(j); break;
+    case 4: rows_4(j); break;
+    case 5: rows_5(j); break;
+#if defined(__AVX512F__)
+    case 7: rows_7(j); break;
+    case 8: rows_8(j); break;
+#endif
+    default: rows_6(j); break;
+    }
+}
+
+static __attribute__((noinline)) void run_rows_exact(const struct rows_job *j)
+{
+    for (uint32_t t = 0; t < j->n_tokens; t++) {
+        struct rows_job one = *j;
+        one.n_tokens = 1;
+        one.x += (uint64_t)t * j->n_terms * TILE_DEPTH;
+        one.sums += t * VEC_WIDTH;
+        if (j->n_terms == 1)
+            rows_1_exact(&one);
+        else
+            rows_2_exact(&one);
+    }
+}
+
+/* Up to VEC_WIDTH rows of a part against the n tokens of a group that lies as floats. */
+static void rows_panel(const struct cpu_gemm *task, const struct host_part *part, struct rows_job *j,
+                       const uint32_t *numbers, uint64_t group, const struct flush_mode *mode)
+{
+    const struct k_gemm_args *a = &task->args;
+    const uint32_t first = (uint32_t)group * TILE_TOKENS, n = a->n_tokens - first;
+    const uint32_t step = MAX_COLUMNS / task->n_terms;
+    float sums[MAX_COLUMNS * VEC_WIDTH];
+    j->sums = sums;
+    j->x_tile_floats = (uint64_t)n * task->n_terms * TILE_DEPTH;
+    for (uint32_t t = 0; t < n; t += step) {
+        j->n_tokens = n - t < step ? n - t : step;
+        j->x = (const float *)(const void *)tile_group(a, group) + (uint64_t)t * task->n_terms * TILE_DEPTH;
+        run_rows(j);
+        if (underflowed()) {
+            _mm_setcsr(mode->saved);
+            run_rows_exact(j);
+            _mm_setcsr(mode->flushing);
+        }
+        for (uint32_t u = 0; u < j->n_tokens; u++) {
+            float *y = a->y_dev + (uint64_t)(first + t + u) * a->weight->n_rows + part->first_row;
+            for (uint32_t i = 0; i < j->n_rows; i++)
+                y[numbers[i]] = sums[u * VEC_WIDTH + i];
+        }
+    }
+}
+
+/* A panel's rows lie a run apart, as those of the lane form: VEC_WIDTH long streams from memory. */
+static void rows_part(const struct cpu_gemm *task, const struct host_part *part, uint32_t begin,
+                      uint32_t end, uint64_t group, const struct flush_mode *mode)
+{
+    struct rows_job j = {.dtype = part->dtype, .n_cols = task->args.weight->n_cols, .n_terms = task->n_terms};
+    uint32_t run = (end - begin) / VEC_WIDTH, numbers[VEC_WIDTH];
+    for (uint32_t i = 0; i < run; i++) {
+        j.n_rows = VEC_WIDTH;
+        for (uint32_t r = 0; r < VEC_WIDTH; r++) {
+            numbers[r] = begin + r * run + (i + r) % run;
+            j.rows[r] = part->data + numbers[r] * part->row_stride_bytes;
+        }
+        rows_panel(task, part, &j, numbers, group, mode);
+    }
+    j.n_rows = end - begin - run * VEC_WIDTH;
+    for (uint32_t r = 0; r < j.n_rows; r++) {
+        numbers[r] = begin + run * VEC_WIDTH + r;
+        j.rows[r] = part->data + numbers[r] * part->row_stride_bytes;
+    }
+    if (j.n_rows > 0)
+        rows_panel(task, part, &j, numbers, group, mode);
+}
+
+/* ---- a vector of tokens ---------------------------------------------------------------------- */
+
+#if defined(__AVX512F__)
+#define ROWS 8u /* 16 sums, 8 of c */
+#else
+#define ROWS 4u
+#endif
+#define CHUNK_TILES 16u /* of weights that are widened at once: 16 KiB, twice that for F16 */
+#define MAX_GROUPS 8u
+#define X_BYTES (512u << 10) /* of activations that stay in the second cache while the rows pass */
+
+struct tokens_job {
+    const float *w;    /* [tile][term][row][k], widened */
+    const uint32_t *x; /* [tile][term][pair][token] */
+    const float *c_in; /* [row][token] */
+    float *c_out;
+    uint32_t n_tiles, w_terms, x_terms;
+};
+
+CPU_INLINE void tokens_kernel(const struct tokens_job *j, const bool exact)
+{
+    for (uint32_t from = 0; from < TILE_TOKENS; from += VEC_WIDTH) {
+        const uint32_t *x = j->x + from;
+        const float *w_tile = j->w;
+        vec c[ROWS];
+#pragma GCC unroll 16
+        for (uint32_t r = 0; r < ROWS; r++)
+            c[r] = vec_load(j->c_in + r * TILE_TOKENS + from);
+        for (uint32_t tile = 0; tile < j->n_tiles; tile++) {
+            for (uint32_t x_term = 0; x_term < j->x_terms; x_term++) {
+                const float *w = w_tile;
+                for (uint32_t w_term = 0; w_term < j->w_terms; w_term++) {
+                    vec even[ROWS], odd[ROWS];
+#pragma GCC unroll 16
+                    for (uint32_t r = 0; r < ROWS; r++)
+                        even[r] = odd[r] = vec_zero();
+#pragma GCC unroll 4
+                    for (uint32_t p = 0; p < TILE_PAIRS; p++) {
+                        words pairs = words_load(x + p * TILE_TOKENS);
+                        vec x_even = vec_even(pairs), x_odd = vec_odd(pairs);
+#pragma GCC unroll 16
+                        for (uint32_t r = 0; r < ROWS; r++) {
+                            vec w_even = vec_splat(w[r * TILE_DEPTH + 2 * p]);
+                            vec w_odd = vec_splat(w[r * TILE_DEPTH + 2 * p + 1]);
+                            if (exact) {
+                                w_even = vec_flush(w_even);
+                                w_odd = vec_flush(w_odd);
+                            }
+                            even[r] = fma_step(w_even, x_even, even[r], exact);
+                            odd[r] = fma_step(w_odd, x_odd, odd[r], exact);
+                        }
+                    }
+#pragma GCC unroll 16
+                    for (uint32_t r = 0; r < ROWS; r++)
+                        c[r] = add_step(c[r], add_step(even[r], odd[r], exact), exact);
+                    w += ROWS * TILE_DEPTH;
+                }
+                x += TILE_PAIRS * TILE_TOKENS;
+            }
+            w_tile += j->w_terms * ROWS * TILE_DEPTH;
+        }
+#pragma GCC unroll 16
+        for (uint32_t r = 0; r < ROWS; r++)
+            vec_store(j->c_out + r * TILE_TOKENS + from, c[r]);
+    }
+}
+
+static __attribute__((noinline)) void tokens_fast(const struct tokens_job *j)
+{
+    tokens_kernel(j, false);
+}
+
+static __attribute__((noinline)) void tokens_exact(const struct tokens_job *j)
+{
+    tokens_kernel(j, true);
+}
+
+/* Tiles [first, first + n) of n_rows <= ROWS neighbouring rows as floats; rows that are not there
+ * are zeros. */
+static void widen(const struct host_part *part, uint32_t row, uint32_t n_rows, uint32_t n_cols,
+                  uint32_t first_tile, uint32_t n_tiles, float *out)
+{
+    const uint32_t n_terms = tile_weight_terms(part->dtype);
+    if (n_rows < ROWS)
+        memset(out, 0, (size_t)n_tiles * n_terms * ROWS * TILE_DEPTH * sizeof *out);
+    for (uint32_t r = 0; r < n_rows; r++) {
+        const unsigned char *data = part->data + (row + r) * part->row_stride_bytes;
+        for (uint32_t i = 0; i < n_tiles; i++) {
+            uint16_t staged[2][TILE_DEPTH];
+            uint32_t column = (first_tile + i) * TILE_DEPTH;
+            const uint16_t *terms = (const uint16_t *)(const void *)data + column;
+            if (n_terms > 1 || n_cols - column < TILE_DEPTH) {
+                tile_stage_row(data, part->dtype, column, n_cols, staged[0], staged[1]);
+                terms = staged[0];
+            }
+            for (uint32_t term = 0; term < n_terms; term++, terms += TILE_DEPTH) {
+                float *to = out + ((uint64_t)(i * n_terms + term) * ROWS + r) * TILE_DEPTH;
+                for (uint32_t k = 0; k < TILE_DEPTH; k += 8) {
+                    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i_u *)(const void *)(terms + k)));
+                    _mm256_storeu_ps(to + k, _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16)));
+                }
+            }
+        }
+    }
+}
+
+/* n_rows <= ROWS neighbouring rows against the groups [first, first + n_groups). */
+static void tokens_block(const struct cpu_gemm *task, const struct host_part *part, uint32_t row,
+                         uint32_t n_rows, uint64_t first, uint32_t n_groups,
+                         const struct flush_mode *mode)
+{
+    const struct k_gemm_args *a = &task->args;
+    const uint32_t n_tiles = (uint32_t)tile_count(a->weight->n_cols);
+    float w[CHUNK_TILES * 2 * ROWS * TILE_DEPTH], c[2][MAX_GROUPS][ROWS * TILE_TOKENS];
+    struct tokens_job j = {.w = w, .w_terms = tile_weight_terms(part->dtype), .x_terms = task->n_terms};
+    uint32_t in = 0;
+    memset(c[0], 0, sizeof c[0]);
+    for (uint32_t tile = 0; tile < n_tiles; tile += CHUNK_TILES, in = 1 - in) {
+        j.n_tiles = n_tiles - tile < CHUNK_TILES ? n_tiles - tile : CHUNK_TILES;
+        widen(part, row, n_rows, a->weight->n_cols, tile, j.n_tiles, w);
+        for (uint32_t g = 0; g < n_groups; g++) {
+            j.x = tile_group(a, first + g) + (uint64_t)tile * task->n_terms * TILE_PAIRS * TILE_TOKENS;
+            j.c_in = c[in][g];
+            j.c_out = c[1 - in][g];
+            tokens_fast(&j);
+            if (underflowed()) {
+                _mm_setcsr(mode->saved);
+                tokens_exact(&j);
+                _mm_setcsr(mode->flushing);
+            }
+        }
+    }
+    for (uint32_t g = 0; g < n_groups; g++) {
+        uint32_t token = (uint32_t)(first + g) * TILE_TOKENS;
+        uint32_t n = a->n_tokens - token < TILE_TOKENS ? a->n_tokens - token : TILE_TOKENS;
+        for (uint32_t t = 0; t < n; t++) {
+            float *y = a->y_dev + (uint64_t)(token + t) * a->weight->n_rows + part->first_row + row;
+            for (uint32_t r = 0; r < n_rows; r++)
+                y[r] = c[in][g][r * TILE_TOKENS + t];
+        }
+    }
+}
+
+static void tokens_part(const struct cpu_gemm *task, const struct host_part *part, uint32_t begin,
+                        uint32_t end, uint64_t n_groups, const struct flush_mode *mode)
+{
+    uint64_t group_bytes = tile_count(task->args.weight->n_cols) * task->n_terms * TILE_PAIRS * TILE_TOKENS * 4;
+    uint64_t step = X_BYTES / group_bytes;
+    step = step < 2 ? 2 : step > MAX_GROUPS ? MAX_GROUPS : step;
+    for (uint64_t g = 0; g < n_groups; g += step) {
+        uint32_t n = (uint32_t)(n_groups - g < step ? n_groups - g : step);
+        for (uint32_t row = begin; row < end; row += ROWS)
+            tokens_block(task, part, row, end - row < ROWS ? end - row : ROWS, g, n, mode);
+    }
+}
+
+/* ---- the pool's functions -------------------------------------------------------------------- */
+
+void CPU_NAME(cpu_tile_split)(void *context, uint32_t thread, uint32_t n_threads)
+{
+    tile_split(context, TILE_TOKENS, TILE_FLOAT_TOKENS, thread, n_threads);
+}
+
+void CPU_NAME(cpu_gemm_tile)(void *context, uint32_t thread, uint32_t n_threads)
+{
+    const struct cpu_gemm *task = context;
+    const struct k_weight *w = task->args.weight;
+    uint32_t rest = task->args.n_tokens % TILE_TOKENS, begin, end;
+    bool few = rest > 0 && rest <= TILE_FLOAT_TOKENS;
+    uint64_t n_groups = (task->args.n_tokens + TILE_TOKENS - 1) / TILE_TOKENS - few;
+    struct flush_mode mode = flush_begin();
+    for (uint32_t p = 0; p < w->n_parts; p++) {
+        if (!tile_share(w, &w->parts[p], thread, n_threads, &begin, &end))
+            continue;
+        tokens_part(task, &w->parts[p], begin, end, n_groups, &mode);
+        if (few)
+            rows_part(task, &w->parts[p], begin, end, n_groups, &mode);
+    }
+    _mm_setcsr(mode.saved);
+    for (uint32_t p = 0; p < w->n_parts; p++)
+        if (tile_share(w, &w->parts[p], thread, n_threads, &begin, &end))
+            tile_add_bias(&task->args, &w->parts[p], begin, end);
+}
