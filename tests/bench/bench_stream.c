@@ -1,0 +1,265 @@
+/* Token events, from the engine to the socket: an engine whose kernels do nothing gives a token to
+ * each of n streams at a fixed rate; every token is a frame to the front end and an SSE event of its
+ * own to a client over loopback TCP. Measured is the CPU time of the whole server process, all its
+ * threads, user and system, a token; the clients are another process. Loopback counts what the
+ * receiver's kernel does with a segment as the sender's system time.
+ */
+#include "engine/engine.h"
+#include "server/daemon/daemon.h"
+#include "server/front/front.h"
+#include "tests/bench/host_bench.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define N_PARTS 20 /* of the time in which all streams run: the samples */
+
+struct server {
+    const char *model_dir;
+    struct stream_client client;
+    double tokens_per_second;
+
+    struct event_base *base;
+    struct quire_text *text;
+    struct daemon *daemon;
+    struct engine *engine;
+    struct front *front;
+    int port_fd;
+    clockid_t loop_clock;
+    struct event *idle_over; /* the server is left alone until then */
+    double idle_seconds, idle_wall, idle_cpu;
+    double anonymous_mib, tokenizer_mib; /* resident */
+
+    /* The engine's first step is held until every client has asked. */
+    struct event *look;
+    pthread_mutex_t mutex;
+    pthread_cond_t all_in;
+    bool is_in;
+
+    /* the engine's thread */
+    uint64_t n_tokens, n_part;           /* of the part in progress; of a whole one */
+    double process, loop, engine_cpu, wall;
+    double per_token[N_PARTS], loop_per_token[N_PARTS], engine_per_token[N_PARTS], rate[N_PARTS];
+    uint32_t n;
+};
+
+/* Resident memory that is no file's. The arenas of an engine whose kernels do nothing are planned
+ * and hardly touched, and its weights are a file's: what is left is the host's own. */
+static double anonymous_mib(void)
+{
+    unsigned long size, resident, shared;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f || fscanf(f, "%lu %lu %lu", &size, &resident, &shared) != 3)
+        bench_die("/proc/self/statm cannot be read");
+    fclose(f);
+    return (double)(resident - shared) * (double)sysconf(_SC_PAGESIZE) / (1 << 20);
+}
+
+/* Parts are cut where every stream has had a token in the step: before the last one began and after
+ * the first one ended nothing is counted. */
+static void sink(void *context, const struct engine_event *events, size_t n_events)
+{
+    struct server *s = context;
+    if (s->wall == 0) {
+        pthread_mutex_lock(&s->mutex);
+        while (!s->is_in)
+            pthread_cond_wait(&s->all_in, &s->mutex);
+        pthread_mutex_unlock(&s->mutex);
+    }
+    daemon_sink(s->daemon, events, n_events);
+    if (n_events != s->client.n_streams) {
+        s->wall = 0;
+        return;
+    }
+    s->n_tokens += n_events;
+    if (s->wall > 0 && (s->n_tokens < s->n_part || s->n == N_PARTS))
+        return;
+    double process = bench_seconds(CLOCK_PROCESS_CPUTIME_ID), loop = bench_seconds(s->loop_clock);
+    double engine_cpu = bench_seconds(CLOCK_THREAD_CPUTIME_ID);
+    double wall = bench_seconds(CLOCK_MONOTONIC);
+    if (s->wall > 0) {
+        double us = 1e6 / (double)s->n_tokens;
+        s->per_token[s->n] = (process - s->process) * us;
+        s->loop_per_token[s->n] = (loop - s->loop) * us;
+        s->engine_per_token[s->n] = (engine_cpu - s->engine_cpu) * us;
+        s->rate[s->n++] = (double)s->n_tokens / (wall - s->wall);
+        if (s->n == N_PARTS)
+            s->anonymous_mib = anonymous_mib();
+    }
+    s->process = process;
+    s->loop = loop;
+    s->engine_cpu = engine_cpu;
+    s->wall = wall;
+    s->n_tokens = 0;
+}
+
+static void on_look(evutil_socket_t fd, short what, void *context)
+{
+    struct server *s = context;
+    struct engine_stats stats;
+    (void)fd;
+    (void)what;
+    engine_stats(s->engine, &stats);
+    if (stats.n_running + stats.n_waiting < s->client.n_streams)
+        return;
+    event_del(s->look);
+    pthread_mutex_lock(&s->mutex);
+    s->is_in = true;
+    pthread_cond_signal(&s->all_in);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+static void on_idle_over(evutil_socket_t fd, short what, void *context)
+{
+    struct server *s = context;
+    uint16_t port = front_port(s->front);
+    struct timeval often = {.tv_usec = 10000};
+    (void)fd;
+    (void)what;
+    event_add(s->look, &often);
+    s->idle_cpu = bench_seconds(CLOCK_PROCESS_CPUTIME_ID) - s->idle_cpu;
+    s->idle_wall = bench_seconds(CLOCK_MONOTONIC) - s->idle_wall;
+    if (write(s->port_fd, &port, sizeof port) != sizeof port)
+        bench_die("pipe: %m");
+}
+
+static void on_ready(void *context)
+{
+    struct server *s = context;
+    struct timeval time = {.tv_sec = (time_t)s->idle_seconds,
+                           .tv_usec = (suseconds_t)(s->idle_seconds * 1e6) % 1000000};
+    s->idle_cpu = bench_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    s->idle_wall = bench_seconds(CLOCK_MONOTONIC);
+    event_add(s->idle_over, &time);
+}
+
+/* The clients have all they asked for. */
+static void on_child(evutil_socket_t number, short what, void *context)
+{
+    (void)number;
+    (void)what;
+    event_base_loopexit(context, NULL);
+}
+
+static void open_server(struct server *s)
+{
+    static const char *const names[] = {"bench"};
+    struct quire_error err;
+    int fds[2];
+    struct daemon_options daemon_options = {.model = "bench"};
+    struct front_engine engine_end = {.model = "bench"};
+    struct front_options front_options = {.host = "127.0.0.1",
+                                          .model_names = names,
+                                          .n_model_names = 1,
+                                          .model_root = "bench",
+                                          .version = "bench",
+                                          .on_engine_ready = on_ready,
+                                          .context = s};
+    struct engine_options options;
+    engine_options_default(&options);
+    options.model_dir = s->model_dir;
+    options.device = "ref";
+    options.n_threads = 1;
+    options.max_num_seqs = s->client.n_streams;
+    options.max_queued_requests = s->client.n_streams;
+    options.max_num_batched_tokens = 2048;
+    options.max_model_len = s->client.n_tokens + 64;
+    options.num_kv_blocks = s->client.n_streams * (s->client.n_tokens / 16 + 8);
+    null_backend_pace(s->tokens_per_second);
+    s->tokenizer_mib = -anonymous_mib();
+    if (quire_text_open(s->model_dir, &s->text, &err))
+        bench_die("server: %s", err.text);
+    s->tokenizer_mib += anonymous_mib();
+    if (daemon_create(s->base, &daemon_options, &s->daemon, &err) ||
+        engine_open(&options, sink, s, &s->engine, &err))
+        bench_die("server: %s", err.text);
+    front_options.text = s->text;
+    daemon_set_engine(s->daemon, s->engine);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds))
+        bench_die("socketpair: %m");
+    engine_end.fd = fds[1];
+    if (front_create(s->base, &front_options, &s->front, &err) ||
+        daemon_add_connection(s->daemon, fds[0], &err) ||
+        front_set_engine(s->front, &engine_end, &err))
+        bench_die("server: %s", err.text);
+}
+
+static void show_rest(const struct server *s, const char *name)
+{
+    char row[96];
+    double memory = s->anonymous_mib - s->tokenizer_mib, idle = s->idle_cpu * 1e6 / s->idle_wall;
+    snprintf(row, sizeof row, "%s: memory but weights, arenas, tokenizer", name);
+    bench_row(row, "MiB", &memory, 1);
+    snprintf(row, sizeof row, "%s: CPU time while idle", name);
+    bench_row(row, "us/s", &idle, 1);
+}
+
+/* idle_seconds: how long the server is left alone first; 0: memory and idleness are not shown. */
+static void stream(const char *model_dir, const char *name, uint32_t n_streams, uint32_t n_tokens,
+                   double tokens_per_second, double idle_seconds)
+{
+    struct server *s = calloc(1, sizeof *s);
+    char row[96];
+    if (!s)
+        bench_die("out of memory");
+    s->model_dir = model_dir;
+    s->client = (struct stream_client){.n_streams = n_streams, .n_tokens = n_tokens};
+    s->tokens_per_second = tokens_per_second;
+    s->idle_seconds = idle_seconds;
+    /* A fifth is left for the prompts' steps and the end. */
+    s->n_part = (uint64_t)n_streams * n_tokens * 4 / 5 / N_PARTS;
+    int child = stream_client_start(&s->client, &s->port_fd);
+    pthread_getcpuclockid(pthread_self(), &s->loop_clock);
+    s->base = event_base_new();
+    struct event *over = evsignal_new(s->base, SIGCHLD, on_child, s->base);
+    event_add(over, NULL);
+    s->idle_over = evtimer_new(s->base, on_idle_over, s);
+    s->look = event_new(s->base, -1, EV_PERSIST, on_look, s);
+    pthread_mutex_init(&s->mutex, NULL);
+    pthread_cond_init(&s->all_in, NULL);
+    open_server(s);
+    event_base_dispatch(s->base);
+    stream_client_end(child);
+    front_destroy(s->front);
+    engine_close(s->engine);
+    daemon_close(s->daemon);
+    quire_text_close(s->text);
+    event_free(over);
+    event_free(s->idle_over);
+    event_free(s->look);
+    pthread_mutex_destroy(&s->mutex);
+    pthread_cond_destroy(&s->all_in);
+    event_base_free(s->base);
+    close(s->port_fd);
+    snprintf(row, sizeof row, "%s: whole server", name);
+    bench_row(row, "us/token", s->per_token, s->n);
+    snprintf(row, sizeof row, "%s: of it the loop", name);
+    bench_row(row, "us/token", s->loop_per_token, s->n);
+    snprintf(row, sizeof row, "%s: of it the engine", name);
+    bench_row(row, "us/token", s->engine_per_token, s->n);
+    snprintf(row, sizeof row, "%s: rate", name);
+    bench_row(row, "token/s", s->rate, s->n);
+    if (idle_seconds > 0)
+        show_rest(s, name);
+    free(s);
+}
+
+void bench_stream(const char *model_dir, bool quick)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    if (quick) {
+        stream(model_dir, "16 streams", 16, 100, 20000, 0.2);
+        return;
+    }
+    stream(model_dir, "1,024 streams", 1024, 400, 50000, 3);
+    stream(model_dir, "1 stream", 1, 1000, 250, 0);
+}

@@ -1,0 +1,83 @@
+/* What the host costs beside the kernels.
+ *
+ *     build/tests/bench/host_bench [--json] [--quick] [--only sched|engine|stream] MODEL
+ *
+ * MODEL: a checkpoint with its tokenizer, of 2,000 tokens or more; tools/demo_model/model will do.
+ * CPU time, not wall time: what else runs on the machine shows as cold caches only. Each row is a
+ * median, with the range that holds nine samples in ten. --quick: a few samples of each, to see
+ * that it works.
+ */
+#include "tests/bench/host_bench.h"
+
+#include "base/hash.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool as_json, had_row;
+
+void bench_die(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("host_bench: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputs("\n", stderr);
+    va_end(arguments);
+    exit(1);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void bench_row(const char *name, const char *unit, double *samples, uint32_t n)
+{
+    if (n == 0)
+        bench_die("%s: nothing was measured", name);
+    qsort(samples, n, sizeof *samples, by_value);
+    double median = samples[n / 2], low = samples[n / 20], high = samples[n - 1 - n / 20];
+    if (as_json)
+        printf("%s{\"name\": \"%s\", \"unit\": \"%s\", \"median\": %.4g, \"p5\": %.4g, \"p95\": %.4g,"
+               " \"samples\": %u}",
+               had_row ? ",\n " : "[", name, unit, median, low, high, n);
+    else
+        printf("%-52s %9.4g %-8s (%.4g to %.4g, %u samples)\n", name, median, unit, low, high, n);
+    fflush(stdout);
+    had_row = true;
+}
+
+int main(int argc, char **argv)
+{
+    const char *model_dir = NULL, *only = NULL;
+    bool quick = false;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            as_json = true;
+        else if (strcmp(argv[i], "--quick") == 0)
+            quick = true;
+        else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
+            only = argv[++i];
+        else
+            model_dir = argv[i];
+    }
+    if (!model_dir || model_dir[0] == '-') {
+        fprintf(stderr, "usage: host_bench [--json] [--quick] [--only sched|engine|stream] MODEL\n");
+        return 2;
+    }
+    if (quire_hash_init())
+        bench_die("this machine gives no random numbers");
+    if (!only || strcmp(only, "sched") == 0)
+        bench_sched(quick);
+    if (!only || strcmp(only, "engine") == 0)
+        bench_engine(model_dir, quick);
+    if (!only || strcmp(only, "stream") == 0)
+        bench_stream(model_dir, quick);
+    if (as_json)
+        printf("]\n");
+    return 0;
+}

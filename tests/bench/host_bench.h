@@ -1,0 +1,45 @@
+/* The parts of host_bench: each measures one thing and adds its rows. */
+#ifndef QUIRE_TESTS_BENCH_HOST_BENCH_H
+#define QUIRE_TESTS_BENCH_HOST_BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+/* A measurement: the median of n samples, and the range that nine in ten of them lie in. */
+void bench_row(const char *name, const char *unit, double *samples, uint32_t n);
+
+/* Ends the program: a benchmark that cannot run says why and measures nothing. */
+__attribute__((noreturn, format(printf, 1, 2))) void bench_die(const char *format, ...);
+
+static inline double bench_seconds(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Scheduling alone, and naming blocks. */
+void bench_sched(bool quick);
+/* One step of the engine, whose kernels do nothing. */
+void bench_engine(const char *model_dir, bool quick);
+/* Token events from that engine through frames and HTTP to clients in another process. */
+void bench_stream(const char *model_dir, bool quick);
+
+/* ---- stream_client.c ---- */
+
+struct stream_client {
+    uint32_t n_streams, n_tokens; /* tokens of each stream */
+};
+/* Forks the clients: they wait for the port, which comes through *port_fd as 2 bytes. */
+int stream_client_start(const struct stream_client *c, int *port_fd);
+/* Waits for them; dies unless every stream had every event. */
+void stream_client_end(int child);
+
+/* ---- null_backend.c ---- */
+
+/* Tokens that the backend gives out a second, over all rows; 0: as fast as it goes. Set before
+ * the engine is opened. */
+void null_backend_pace(double tokens_per_second);
+
+#endif

@@ -1,0 +1,92 @@
+/* The ref backend with its kernels taken out: memory, weights and copies are real, every operation
+ * returns at once, and a sampled token is a function of its position. The linker hands the engine
+ * this k_backend_open() instead of the real one (--wrap), so that the engine itself is as shipped.
+ */
+#include "kernels/kernels.h"
+#include "tests/bench/host_bench.h"
+
+#include <errno.h>
+
+int __real_k_backend_open(const struct k_backend_options *options, struct k_backend **out,
+                          const char **why, struct quire_error *err);
+int __wrap_k_backend_open(const struct k_backend_options *options, struct k_backend **out,
+                          const char **why, struct quire_error *err);
+
+static double seconds_per_token;
+static double due; /* when the next step's tokens may be there */
+
+void null_backend_pace(double tokens_per_second)
+{
+    seconds_per_token = tokens_per_second > 0 ? 1 / tokens_per_second : 0;
+    due = 0;
+}
+
+#define NOTHING(name)                                                                              \
+    static int name(struct k_backend *b, const struct k_##name##_args *a, struct quire_error *err) \
+    {                                                                                              \
+        (void)b;                                                                                   \
+        (void)a;                                                                                   \
+        (void)err;                                                                                 \
+        return QUIRE_OK;                                                                           \
+    }
+NOTHING(embed)
+NOTHING(rmsnorm)
+NOTHING(gemm)
+NOTHING(rope_angles)
+NOTHING(rope_kv)
+NOTHING(attention)
+NOTHING(silu_mul)
+NOTHING(gather)
+
+/* Ids that are plain text in any byte-level vocabulary of a thousand tokens and more. */
+static int sample(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err)
+{
+    (void)b;
+    (void)err;
+    for (uint32_t i = 0; i < a->n_rows; i++) {
+        a->results[i].token = 300 + a->rows[i].position % 512;
+        a->results[i].bad_logits = false;
+    }
+    due += seconds_per_token * a->n_rows;
+    return QUIRE_OK;
+}
+
+static int wait_until_due(struct k_backend *b, uint64_t ticket, struct quire_error *err)
+{
+    (void)b;
+    (void)ticket;
+    (void)err;
+    double now = bench_seconds(CLOCK_MONOTONIC);
+    if (due <= now) {
+        due = now;
+        return QUIRE_OK;
+    }
+    struct timespec at = {.tv_sec = (time_t)due};
+    at.tv_nsec = (long)((due - (double)at.tv_sec) * 1e9);
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR) {
+    }
+    return QUIRE_OK;
+}
+
+int __wrap_k_backend_open(const struct k_backend_options *options, struct k_backend **out,
+                          const char **why, struct quire_error *err)
+{
+    static struct k_backend_ops ops;
+    int status = __real_k_backend_open(options, out, why, err);
+    if (status)
+        return status;
+    ops = *(*out)->ops;
+    ops.embed = embed;
+    ops.rmsnorm = rmsnorm;
+    ops.gemm = gemm;
+    ops.rope_angles = rope_angles;
+    ops.rope_kv = rope_kv;
+    ops.attention = attention;
+    ops.silu_mul = silu_mul;
+    ops.gather = gather;
+    ops.sample = sample;
+    if (seconds_per_token > 0)
+        ops.wait = wait_until_due;
+    (*out)->ops = &ops;
+    return QUIRE_OK;
+}
