@@ -1,17 +1,15 @@
-#include "kernels/kernels.h"
-#include "kernels/pool.h"
+#include "kernels/cpu/attention.h"
 
 #include <string.h>
 
-/* ref and cpu keep attention's partials on their threads' own scratch; sampling needs a copy of one
- * row of logits for each thread. A GEMM may lay its input out anew: 16 tokens by 32 columns at a time, 4 bytes each. */
-static int plan_host(const struct k_plan_dims *dims, struct k_plan_bytes *out)
+/* Sampling needs a copy of one row of logits for each thread. A GEMM may lay its input out anew: 16 tokens by 32 columns at a time, 4 bytes each. */
+static int plan_host(const struct k_plan_dims *dims, bool is_cpu, struct k_plan_bytes *out)
 {
     uint64_t n_threads = dims->n_threads ? dims->n_threads : k_default_threads();
     uint64_t n_tokens = dims->n_tokens > dims->n_logits ? dims->n_tokens : dims->n_logits;
     *out = (struct k_plan_bytes){
         .gemm = (n_tokens + 15) / 16 * 16 * (((uint64_t)dims->max_gemm_cols + 31) / 32 * 32) * sizeof(float),
-        .attention = 0,
+        .attention = is_cpu ? cpu_attn_workspace_bytes(dims, n_threads) : 0,
         .sample = n_threads * dims->n_vocab * sizeof(float),
     };
     return QUIRE_OK;
@@ -20,8 +18,9 @@ static int plan_host(const struct k_plan_dims *dims, struct k_plan_bytes *out)
 int k_plan_workspace(const char *backend_name, const struct k_plan_dims *dims,
                      struct k_plan_bytes *out, struct quire_error *err)
 {
-    if (strcmp(backend_name, "ref") == 0 || strcmp(backend_name, "cpu") == 0)
-        return plan_host(dims, out);
+    bool is_cpu = strcmp(backend_name, "cpu") == 0;
+    if (is_cpu || strcmp(backend_name, "ref") == 0)
+        return plan_host(dims, is_cpu, out);
     return quire_fail(err, QUIRE_UNSUPPORTED, "backend %s: this build cannot plan its memory",
                       backend_name);
 }

@@ -215,10 +215,13 @@ static void bind_kv(struct op_binding *n)
 static void bind_workspace(struct op_binding *n)
 {
     const struct op_case *c = n->c;
+    uint32_t longest = 0;
+    for (uint32_t s = 0; s < op_n_seqs(c); s++)
+        longest = seq_end(c, s) > longest ? seq_end(c, s) : longest;
     struct k_plan_dims dims = {
         .n_tokens = n->n_tokens, .n_seqs = op_n_seqs(c), .n_logits = n->n_tokens,
         .n_vocab = c->op == OP_SAMPLE ? c->n_rows : 0, .n_q_heads = c->n_q_heads,
-        .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .max_model_len = 2048,
+        .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .max_model_len = longest,
         .max_gemm_cols = c->op == OP_GEMM ? c->n_cols : 0, .n_threads = 4,
     };
     struct k_plan_bytes bytes;

@@ -15,6 +15,9 @@
     {.op = OP_ATTENTION, .dtype = dt, .n_q_heads = q, .n_kv_heads = kv, .head_dim = d,         \
      .block_tokens = bt, __VA_ARGS__}
 #define SEQS(...) .seqs = {__VA_ARGS__}
+/* Sequences that decode, of mixed length: 1,017 positions each in the middle. */
+#define DECODE_8 {1, 130}, {1, 1700}, {1, 64}, {1, 900}, {1, 2047}, {1, 331}, {1, 2500}, {1, 463}
+#define DECODE_64 DECODE_8, DECODE_8, DECODE_8, DECODE_8, DECODE_8, DECODE_8, DECODE_8, DECODE_8
 
 const struct op_case op_test_cases[] = {
     /* GEMM: tokens around blocks of four, depths that fill the lanes and that do not, odd rows. */
@@ -82,6 +85,17 @@ const struct op_case op_test_cases[] = {
     ATTN(K_F32, 1, 1, 80, 32, SEQS({5, 0})),
     ATTN(K_F16, 6, 2, 64, 16, .values = VALUES_SHARP, SEQS({3, 1500}, {2, 64})),
     ATTN(K_F32, 6, 2, 16, 16, .values = VALUES_SHARP, SEQS({2, 1030})),
+    /* Splits on several threads; many queries of one sequence; every group size that has its own
+     * code; windows that begin inside of a split and leave some out. */
+    ATTN(K_F16, 1, 1, 64, 16, SEQS({1, 4000})), ATTN(K_F16, 7, 1, 64, 16, SEQS({1, 2900}, {1, 70})),
+    ATTN(K_F16, 14, 2, 64, 16, SEQS({1, 1100}, {1, 5}, {1, 3000}, {1, 511}, {2, 640}, {40, 0})),
+    ATTN(K_F16, 8, 1, 128, 128, SEQS({1, 2047}, {1, 2048})), ATTN(K_F16, 5, 1, 96, 64, SEQS({1, 1600})),
+    ATTN(K_F16, 8, 2, 96, 64, SEQS({70, 470}, {9, 0})), ATTN(K_F16, 7, 7, 80, 16, SEQS({70, 30})),
+    ATTN(K_F16, 71, 1, 64, 16, SEQS({1, 700}, {2, 63})), ATTN(K_F32, 16, 2, 256, 32, SEQS({12, 600})),
+    ATTN(K_F16, 2, 2, 64, 16, .window = 600, SEQS({1, 3000}, {3, 1500})),
+    ATTN(K_F16, 14, 2, 64, 16, .window = 40, SEQS({100, 480}, {1, 1023})),
+    ATTN(K_F16, 3, 1, 48, 16, .window = 9, SEQS({150, 450})),
+    ATTN(K_F16, 14, 2, 64, 16, .values = VALUES_SHARP, SEQS({60, 500}, {1, 1700})),
 
     {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 1}, {.op = OP_SAMPLE, .n_tokens = 40, .n_rows = 5},
     {.op = OP_SAMPLE, .n_tokens = 200, .n_rows = 257},
@@ -105,6 +119,13 @@ const struct op_case op_bench_cases[] = {
     ROPE(K_F16, 14, 2, 64, 16, SEQS({64, 448})),
     ATTN(K_F16, 14, 2, 64, 16, SEQS({1, 2047})), ATTN(K_F16, 14, 2, 64, 16, SEQS({128, 384})),
     ATTN(K_F16, 32, 8, 128, 16, SEQS({1, 2047})), ATTN(K_F16, 16, 16, 64, 16, SEQS({1, 1023})),
+    ATTN(K_F16, 14, 2, 64, 16, SEQS({1, 8191})), ATTN(K_F16, 14, 2, 64, 16, SEQS({1, 32767})),
+    ATTN(K_F16, 32, 8, 128, 16, SEQS({1, 8191})), ATTN(K_F16, 16, 16, 64, 16, SEQS({1, 8191})),
+    ATTN(K_F16, 14, 2, 64, 16, .window = 1024, SEQS({1, 32767})),
+    ATTN(K_F16, 14, 2, 64, 16, SEQS(DECODE_64)), ATTN(K_F16, 32, 8, 128, 16, SEQS(DECODE_64)),
+    ATTN(K_F16, 14, 2, 64, 16, SEQS({512, 0})), ATTN(K_F16, 14, 2, 64, 16, SEQS({512, 4096})),
+    ATTN(K_F16, 32, 8, 128, 16, SEQS({512, 4096})), ATTN(K_F16, 16, 16, 64, 16, SEQS({512, 4096})),
+    ATTN(K_F16, 14, 2, 64, 16, .window = 1024, SEQS({512, 4096})),
     {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 151936},
     {.op = OP_SAMPLE, .n_tokens = 16, .n_rows = 151936},
 };
@@ -153,8 +174,10 @@ const char *op_name(const struct op_case *c)
     if (c->head_dim > 0)
         append(" %u/%u heads of %u, blocks of %u, window %u, from", c->n_q_heads, c->n_kv_heads,
                c->head_dim, c->block_tokens, c->window);
-    for (uint32_t s = 0; s < op_n_seqs(c); s++)
+    for (uint32_t s = 0; s < op_n_seqs(c) && s < 4; s++)
         append(" %u", c->seqs[s].position);
+    if (op_n_seqs(c) > 4)
+        append(" and %u more", op_n_seqs(c) - 4);
     append(" T%u", op_n_tokens(c));
     if (c->n_rows > 0)
         append(" N%u", c->n_rows);

@@ -24,7 +24,7 @@ enum op_values {
     VALUES_SHARP, /* attention: scores hundreds apart, so that exp reaches 0 */
 };
 
-#define OP_MAX_SEQS 4
+#define OP_MAX_SEQS 64
 struct op_seq { /* a sequence's tokens in the step: n_tokens from this position on */
     uint32_t n_tokens, position;
 };

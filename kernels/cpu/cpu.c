@@ -68,7 +68,6 @@ static int cpu_gemm(struct k_backend *b, const struct k_gemm_args *a, struct qui
 
 static void cpu_close(struct k_backend *b)
 {
-    free(((struct cpu_backend *)b)->ref_scratch);
     host_close(host_of(b));
 }
 
@@ -92,7 +91,7 @@ static const struct k_backend_ops cpu_ops = {
     .gemm = cpu_gemm,
     .rope_angles = ref_rope_angles,
     .rope_kv = ref_rope_kv,
-    .attention = ref_attention,
+    .attention = cpu_attention,
     .silu_mul = ref_silu_mul,
     .gather = ref_gather,
     .sample = ref_sample,
@@ -113,13 +112,8 @@ int cpu_open(const struct k_backend_options *options, struct k_backend **out,
     c->ops = cpu_ops;
     c->ops.description = isa->description;
     status = host_open(&c->host, &c->ops, options, err);
-    if (status == QUIRE_OK) {
-        c->ref_scratch = calloc(k_pool_n_threads(c->host.pool), sizeof *c->ref_scratch);
-        if (!c->ref_scratch)
-            status = quire_fail(err, QUIRE_NO_MEMORY, "backend cpu: out of memory");
-    }
     if (status != QUIRE_OK) {
-        cpu_close(&c->host.base);
+        host_close(&c->host);
         return status;
     }
     *out = &c->host.base;

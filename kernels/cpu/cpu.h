@@ -7,7 +7,7 @@
 #ifndef QUIRE_KERNELS_CPU_H
 #define QUIRE_KERNELS_CPU_H
 
-#include "kernels/host/host.h"
+#include "kernels/cpu/attention.h"
 
 /* A GEMM's context on every thread. */
 struct cpu_gemm {
@@ -22,6 +22,7 @@ struct cpu_isa {
     k_pool_fn gemm_lane;     /* struct cpu_gemm */
     k_pool_fn tile_split;    /* struct cpu_gemm: activations into the workspace, before gemm_tile */
     k_pool_fn gemm_tile;     /* struct cpu_gemm */
+    struct cpu_attn_functions attention;
 };
 #define CPU_MAX_ISAS 3
 
@@ -29,7 +30,6 @@ extern const struct cpu_isa cpu_isa_avx2, cpu_isa_avx512;
 
 struct cpu_backend {
     struct host_backend host;
-    struct ref_attn_scratch *ref_scratch; /* where ref_attention looks for it */
     struct k_backend_ops ops; /* this backend's own table: its description names the set */
     const struct cpu_isa *isa;
 };

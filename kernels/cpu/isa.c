@@ -11,4 +11,5 @@ const struct cpu_isa CPU_NAME(cpu_isa) = {
     .gemm_lane = CPU_NAME(cpu_gemm_lane),
     .tile_split = CPU_NAME(cpu_tile_split),
     .gemm_tile = CPU_NAME(cpu_gemm_tile),
+    .attention = {CPU_NAME(cpu_attn_item), CPU_NAME(cpu_attn_splits), CPU_NAME(cpu_attn_merge)},
 };

@@ -21,6 +21,19 @@ CPU_INLINE void lanes_store_f32(float *p, lanes v) { _mm512_storeu_ps(p, v); }
 CPU_INLINE lanes lanes_fma(lanes a, lanes b, lanes c) { return _mm512_fmadd_ps(a, b, c); }
 CPU_INLINE lanes lanes_add(lanes a, lanes b) { return _mm512_add_ps(a, b); }
 CPU_INLINE lanes lanes_mul(lanes a, lanes b) { return _mm512_mul_ps(a, b); }
+CPU_INLINE lanes lanes_sub(lanes a, lanes b) { return _mm512_sub_ps(a, b); }
+CPU_INLINE lanes lanes_div(lanes a, lanes b) { return _mm512_div_ps(a, b); }
+CPU_INLINE lanes lanes_max(lanes a, lanes b) { return _mm512_max_ps(a, b); } /* a > b ? a : b */
+CPU_INLINE float lanes_largest(lanes a) { return _mm512_reduce_max_ps(a); }  /* no NaN among them */
+
+/* Lanes j with from <= j < to of a, the others of b; from and to may lie outside of 0..16. */
+CPU_INLINE lanes lanes_range(lanes a, lanes b, int32_t from, int32_t to)
+{
+    const __m512i j = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __mmask16 inside = _mm512_cmpge_epi32_mask(j, _mm512_set1_epi32(from)) &
+                       _mm512_cmplt_epi32_mask(j, _mm512_set1_epi32(to));
+    return _mm512_mask_blend_ps(inside, b, a);
+}
 
 CPU_INLINE lanes lanes_load_f16(const uint16_t *p)
 {
@@ -81,11 +94,48 @@ CPU_INLINE lanes lanes_mul(lanes a, lanes b)
 {
     return (lanes){_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
 }
+CPU_INLINE lanes lanes_sub(lanes a, lanes b)
+{
+    return (lanes){_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
+}
+CPU_INLINE lanes lanes_div(lanes a, lanes b)
+{
+    return (lanes){_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
+}
+CPU_INLINE lanes lanes_max(lanes a, lanes b) /* a > b ? a : b */
+{
+    return (lanes){_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
+}
+CPU_INLINE float lanes_largest(lanes a) /* no NaN among them */
+{
+    __m256 b = _mm256_max_ps(a.low, a.high);
+    __m128 c = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    c = _mm_max_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
+}
+
+CPU_INLINE __m256 range8(__m256 a, __m256 b, __m256i j, int32_t from, int32_t to)
+{
+    __m256i inside = _mm256_andnot_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32(from), j),
+                                         _mm256_cmpgt_epi32(_mm256_set1_epi32(to), j));
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(inside));
+}
+
+/* Lanes j with from <= j < to of a, the others of b; from and to may lie outside of 0..16. */
+CPU_INLINE lanes lanes_range(lanes a, lanes b, int32_t from, int32_t to)
+{
+    return (lanes){range8(a.low, b.low, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), from, to),
+                   range8(a.high, b.high, _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15), from, to)};
+}
+
+CPU_INLINE __m256 widen_f16x8(const uint16_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)(const void *)p));
+}
 
 CPU_INLINE lanes lanes_load_f16(const uint16_t *p)
 {
-    return (lanes){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)(const void *)p)),
-                   _mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)(const void *)(p + 8)))};
+    return (lanes){widen_f16x8(p), widen_f16x8(p + 8)};
 }
 
 CPU_INLINE __m256 widen_bf16x8(const uint16_t *p)

@@ -33,11 +33,6 @@ static uint32_t max_u32(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-static uint32_t first_position(uint32_t position, uint32_t window)
-{
-    return window != 0 && position >= window ? position - window + 1 : 0;
-}
-
 static void widen_head(float *restrict out, const void *cache, enum k_dtype dtype, uint64_t element,
                        uint64_t n)
 {
@@ -95,7 +90,7 @@ static void fold_tile(struct ref_attn_query *state, const float *q, float scale,
                       const struct ref_attn_scratch *scratch, uint32_t begin, uint32_t end,
                       uint32_t head_dim)
 {
-    float p[REF_ATTN_TILE] = {0}; /* scores, then weights; +0 elsewhere changes no lane of a sum */
+    float p[HOST_ATTN_TILE] = {0}; /* scores, then weights; +0 elsewhere changes no lane of a sum */
     float m = state->m;
     for (uint32_t j = begin; j < end; j++) {
         p[j] = score(q, scratch->k + j * head_dim, head_dim) * scale;
@@ -105,7 +100,7 @@ static void fold_tile(struct ref_attn_query *state, const float *q, float scale,
     for (uint32_t j = begin; j < end; j++)
         p[j] = k_exp(p[j] - m);
     struct ref_lanes sum = ref_zero();
-    for (uint32_t j = 0; j < REF_ATTN_TILE; j += K_LANES) {
+    for (uint32_t j = 0; j < HOST_ATTN_TILE; j += K_LANES) {
         struct ref_lanes group = ref_load_f32(p + j);
         sum.low += group.low;
         sum.high += group.high;
@@ -153,18 +148,18 @@ static void run_split(const struct k_attention_args *a, const struct item *item,
     uint32_t head_dim = a->kv->head_dim;
     uint64_t q_stride = ((uint64_t)a->n_q_heads + 2 * (uint64_t)a->kv->n_kv_heads) * head_dim;
     uint32_t position = item->row->position + item->token;
-    uint32_t lowest = first_position(position, a->window);
+    uint32_t lowest = host_first_position(position, a->window);
     uint32_t end = position + item->n_tokens; /* one past the last query's position */
-    for (uint32_t start = split; start < min_u32(split + REF_ATTN_SPLIT, end);
-         start += REF_ATTN_TILE) {
-        if (start + REF_ATTN_TILE <= lowest)
+    for (uint32_t start = split; start < min_u32(split + HOST_ATTN_SPLIT, end);
+         start += HOST_ATTN_TILE) {
+        if (start + HOST_ATTN_TILE <= lowest)
             continue;
         struct tile tile = {start, max_u32(lowest, start) - start,
-                            min_u32(end - start, REF_ATTN_TILE)};
+                            min_u32(end - start, HOST_ATTN_TILE)};
         load_tile(a, item, tile, scratch);
         for (uint32_t t = 0; t < item->n_tokens; t++) {
-            uint32_t from = max_u32(first_position(position + t, a->window), start) - start;
-            uint32_t to = min_u32(max_u32(position + t + 1, start) - start, REF_ATTN_TILE);
+            uint32_t from = max_u32(host_first_position(position + t, a->window), start) - start;
+            uint32_t to = min_u32(max_u32(position + t + 1, start) - start, HOST_ATTN_TILE);
             if (from >= to)
                 continue;
             const float *q = a->qkv_dev + (item->row->token + item->token + t) * q_stride;
@@ -180,11 +175,11 @@ static void run_item(const struct k_attention_args *a, const struct item *item,
 {
     uint32_t head_dim = a->kv->head_dim, n_queries = item->n_tokens * item->n_heads;
     uint32_t position = item->row->position + item->token;
-    uint32_t lowest = first_position(position, a->window);
+    uint32_t lowest = host_first_position(position, a->window);
     for (uint32_t i = 0; i < n_queries; i++)
         clear_state(&scratch->merged[i]);
-    for (uint32_t split = lowest - lowest % REF_ATTN_SPLIT; split < position + item->n_tokens;
-         split += REF_ATTN_SPLIT) {
+    for (uint32_t split = lowest - lowest % HOST_ATTN_SPLIT; split < position + item->n_tokens;
+         split += HOST_ATTN_SPLIT) {
         for (uint32_t i = 0; i < n_queries; i++)
             clear_state(&scratch->split[i]);
         run_split(a, item, split, scratch);
@@ -232,20 +227,13 @@ static void attention_task(void *context, uint32_t thread, uint32_t n_threads)
 
 int ref_attention(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err)
 {
-    const struct k_kv_shape *kv = a->kv;
-    if (kv->head_dim == 0 || kv->head_dim % 16 != 0 || kv->head_dim > REF_MAX_HEAD_DIM ||
-        kv->n_kv_heads == 0 || a->n_q_heads % kv->n_kv_heads != 0 || kv->block_tokens == 0 ||
-        kv->dtype == K_BF16)
-        return quire_fail(err, QUIRE_INVALID, "attention: impossible heads or KV cache shape");
+    int status = host_check_attention(a, err);
+    if (status != QUIRE_OK)
+        return status;
     uint64_t work = 0;
-    for (uint32_t i = 0; i < a->n_rows; i++) {
-        const struct k_attn_row *row = &a->rows[i];
-        if ((uint64_t)row->token + row->n_tokens > a->n_tokens ||
-            (uint64_t)row->position + row->n_tokens > UINT32_MAX - REF_ATTN_SPLIT)
-            return quire_fail(err, QUIRE_INVALID, "attention: row %u lies outside the step", i);
-        work += (uint64_t)row->n_tokens * (row->position + row->n_tokens);
-    }
+    for (uint32_t i = 0; i < a->n_rows; i++)
+        work += (uint64_t)a->rows[i].n_tokens * (a->rows[i].position + a->rows[i].n_tokens);
     struct attention_task task = {*a, ((struct ref_backend *)b)->attn_scratch};
-    host_run(b, work * a->n_q_heads * kv->head_dim, attention_task, &task);
+    host_run(b, work * a->n_q_heads * a->kv->head_dim, attention_task, &task);
     return QUIRE_OK;
 }

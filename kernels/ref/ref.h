@@ -8,21 +8,17 @@
 
 #include "kernels/host/host.h"
 
-/* Attention's shapes (docs/numerics.md §10); the first two are part of every user's bits. */
-#define REF_ATTN_TILE 64u
-#define REF_ATTN_SPLIT 512u
 #define REF_ATTN_QUERIES 8u /* queries that share a widened tile */
-#define REF_MAX_HEAD_DIM 256u
 
 struct ref_attn_query { /* a query's state in a split, or of the splits merged so far */
     float m, l;
     bool used; /* it has read a position */
-    float o[REF_MAX_HEAD_DIM];
+    float o[HOST_MAX_HEAD_DIM];
 };
 
 struct ref_attn_scratch { /* one thread's */
-    float k[REF_ATTN_TILE * REF_MAX_HEAD_DIM];
-    float v[REF_ATTN_TILE * REF_MAX_HEAD_DIM];
+    float k[HOST_ATTN_TILE * HOST_MAX_HEAD_DIM];
+    float v[HOST_ATTN_TILE * HOST_MAX_HEAD_DIM];
     struct ref_attn_query split[REF_ATTN_QUERIES];
     struct ref_attn_query merged[REF_ATTN_QUERIES];
 };

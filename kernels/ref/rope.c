@@ -76,7 +76,7 @@ static void rope_kv_token(const struct k_rope_kv_args *a, uint64_t t)
     uint64_t block = a->slots_dev[t] / a->kv->block_tokens;
     uint64_t offset = a->slots_dev[t] % a->kv->block_tokens;
     for (uint32_t h = 0; h < n_kv; h++) {
-        float rotated[REF_MAX_HEAD_DIM];
+        float rotated[HOST_MAX_HEAD_DIM];
         const float *head = k + (uint64_t)h * head_dim;
         if (a->k_norm_dev)
             ref_rmsnorm_row(head, a->k_norm_dev, rotated, head_dim, a->eps);
@@ -101,9 +101,9 @@ static void rope_kv_task(void *context, uint32_t thread, uint32_t n_threads)
 int ref_rope_kv(struct k_backend *b, const struct k_rope_kv_args *a, struct quire_error *err)
 {
     const struct k_kv_shape *kv = a->kv;
-    if (kv->head_dim == 0 || kv->head_dim % 16 != 0 || kv->head_dim > REF_MAX_HEAD_DIM ||
-        kv->n_kv_heads == 0 || kv->block_tokens == 0 || kv->dtype == K_BF16)
-        return quire_fail(err, QUIRE_INVALID, "rope: impossible KV cache shape");
+    int status = host_check_kv_shape("rope", kv, err);
+    if (status != QUIRE_OK)
+        return status;
     struct k_rope_kv_args args = *a;
     uint64_t width = (uint64_t)(a->n_q_heads + kv->n_kv_heads) * kv->head_dim;
     host_run(b, a->n_tokens * width * 4, rope_kv_task, &args);

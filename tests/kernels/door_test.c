@@ -68,6 +68,11 @@ static void test_plan(void **state)
     struct quire_error err;
     assert_int_equal(k_plan_workspace("ref", &dims, &bytes, &err), QUIRE_OK);
     assert_int_equal(bytes.sample, UINT64_C(4) * 151936 * 4);
+    assert_int_equal(bytes.attention, 0);
+    assert_int_equal(k_plan_workspace("cpu", &dims, &bytes, &err), QUIRE_OK);
+    /* Each thread: 64 queries, two tiles of 64 x 64 and 128 states of 64 + 16 floats; for each of 3
+     * borders 8 splits of 7 states. */
+    assert_int_equal(bytes.attention, (4 * (3 * 64 * 64 + 128 * 80) + 3 * 8 * 7 * 80) * 4);
     dims.n_threads = 0;
     assert_int_equal(k_plan_workspace("cpu", &dims, &bytes, &err), QUIRE_OK);
     assert_true(bytes.sample >= UINT64_C(151936) * 4);

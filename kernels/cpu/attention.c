@@ -1,0 +1,478 @@
+/* Attention over the paged KV cache (docs/numerics.md §10): the arithmetic of an item.
+ *
+ * Each tile of 64 positions meets the item's queries in blocks of up to QUERIES, whose sums stay in
+ * registers: scores as lane sums of two keys against the block, then the weights, then the values in
+ * rising order of position. One block reads the cache in place and widens as it goes: a decoding
+ * sequence is as fast as memory or, with many heads to a KV head, as fast as its multiply-adds. For
+ * more queries the tile is widened once, into the scratch. While a tile is computed the next one is
+ * fetched, block by block of the cache, as no prefetcher can know the block table.
+ */
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/lanes_math.h"
+
+#if defined(__AVX512F__)
+#define QUERIES 8u /* x 2 keys: 16 sums; x 2 groups of values: 16 outputs; of 32 registers */
+#else
+#define QUERIES 3u /* x 2 keys or groups, of two registers each: 12 of 16 */
+#endif
+#define TILE HOST_ATTN_TILE
+
+struct tile {
+    uint32_t start;      /* absolute position of slot 0, a multiple of 64 */
+    uint32_t begin, end; /* slots that some query reads */
+    const unsigned char *k[TILE], *v[TILE]; /* of a slot that none reads: of a slot that one does */
+};
+
+struct work { /* an item on its thread */
+    const struct k_attention_args *a;
+    const struct cpu_attn_item *item;
+    uint32_t position; /* of the item's first token */
+    uint32_t n_queries;
+    bool widen;
+    float *q;           /* [D / 16][n_queries][16] */
+    float *k, *v;       /* [64][D]: a widened tile */
+    float *split, *merged; /* [n_queries] states */
+    struct tile tiles[2];
+    float p[QUERIES][TILE]; /* scores, then weights, of a block */
+};
+
+/* Slots of a tile that a token reads. */
+struct slots {
+    uint32_t begin, end;
+};
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t max_u32(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static struct slots slots_of(const struct work *w, const struct tile *tile, uint32_t query)
+{
+    uint32_t position = w->position + query / w->item->n_heads;
+    uint32_t lowest = host_first_position(position, w->a->window);
+    return (struct slots){max_u32(lowest, tile->start) - tile->start,
+                          min_u32(position + 1 - tile->start, TILE)};
+}
+
+/* ---- a tile of the cache --------------------------------------------------------------------- */
+
+/* Finds the tile's slots in their blocks. */
+static void locate(const struct work *w, uint32_t start, struct tile *tile)
+{
+    const struct k_kv_shape *kv = w->a->kv;
+    const uint32_t *table = w->a->tables_dev + w->item->row->table;
+    uint64_t row_bytes = kv->head_dim * k_dtype_bytes(kv->dtype);
+    tile->start = start;
+    tile->begin = max_u32(w->item->lowest, start) - start;
+    tile->end = min_u32(w->item->end - start, TILE);
+    for (uint32_t slot = tile->begin; slot < tile->end;) {
+        uint32_t offset = (start + slot) % kv->block_tokens;
+        uint32_t run_end = min_u32(kv->block_tokens - offset, tile->end - slot) + slot;
+        uint64_t block = table[(start + slot) / kv->block_tokens];
+        uint64_t at = ((block * kv->n_kv_heads + w->item->kv_head) * kv->block_tokens + offset) *
+                      row_bytes;
+        for (; slot < run_end; slot++, at += row_bytes) {
+            tile->k[slot] = (const unsigned char *)w->a->layer->k_dev + at;
+            tile->v[slot] = (const unsigned char *)w->a->layer->v_dev + at;
+        }
+    }
+    for (uint32_t slot = 0; slot < TILE; slot++) {
+        if (slot < tile->begin || slot >= tile->end) {
+            tile->k[slot] = tile->k[tile->begin];
+            tile->v[slot] = tile->v[tile->begin];
+        }
+    }
+}
+
+CPU_INLINE void prefetch(const unsigned char *row, uint64_t bytes)
+{
+    for (uint64_t i = 0; i < bytes; i += 64)
+        _mm_prefetch((const char *)row + i, _MM_HINT_T0);
+}
+
+/* The tile in f32, in the scratch; the next one is fetched meanwhile. */
+static void widen_tile(const struct work *w, struct tile *tile, const struct tile *next)
+{
+    uint32_t head_dim = w->a->kv->head_dim;
+    for (uint32_t j = tile->begin; j < tile->end; j++) {
+        const uint16_t *k = (const void *)tile->k[j], *v = (const void *)tile->v[j];
+        if (next) {
+            prefetch(next->k[j], 2 * head_dim);
+            prefetch(next->v[j], 2 * head_dim);
+        }
+        for (uint32_t d = 0; d < head_dim; d += K_LANES) {
+            lanes_store_f32(w->k + j * head_dim + d, lanes_load_f16(k + d));
+            lanes_store_f32(w->v + j * head_dim + d, lanes_load_f16(v + d));
+        }
+    }
+    for (uint32_t j = 0; j < TILE; j++) {
+        uint32_t slot = j < tile->begin || j >= tile->end ? tile->begin : j;
+        tile->k[j] = (const unsigned char *)(w->k + slot * head_dim);
+        tile->v[j] = (const unsigned char *)(w->v + slot * head_dim);
+    }
+}
+
+CPU_INLINE lanes load_row(const unsigned char *row, enum k_dtype dtype, uint32_t d)
+{
+    if (dtype == K_F16)
+        return lanes_load_f16((const uint16_t *)(const void *)row + d);
+    return lanes_load_f32((const float *)(const void *)row + d);
+}
+
+/* ---- a block of queries against a tile ------------------------------------------------------- */
+
+struct block { /* N queries from `first` on, their slots and what they have in common */
+    const struct work *w;
+    const struct tile *tile, *next; /* next: to be fetched, or NULL */
+    uint32_t first;
+    float (*p)[TILE];
+    float *states;
+    struct slots slots[QUERIES];
+    struct slots any, all; /* of the slots: union and intersection, which may be empty */
+};
+
+CPU_INLINE void score(const struct block *b, enum k_dtype dtype, const uint32_t N)
+{
+    const uint32_t head_dim = b->w->a->kv->head_dim, row_bytes = head_dim * (dtype == K_F16 ? 2 : 4);
+    const uint64_t q_step = (uint64_t)b->w->n_queries * K_LANES;
+    const float *queries = b->w->q + (uint64_t)b->first * K_LANES;
+    for (uint32_t j = b->any.begin & ~1u; j < b->any.end; j += 2) {
+        const unsigned char *k0 = b->tile->k[j], *k1 = b->tile->k[j + 1];
+        const float *q = queries;
+        lanes s[QUERIES][2];
+        if (b->next) {
+            prefetch(b->next->k[j], row_bytes);
+            prefetch(b->next->k[j + 1], row_bytes);
+        }
+#pragma GCC unroll 8
+        for (uint32_t i = 0; i < N; i++)
+            s[i][0] = s[i][1] = lanes_zero();
+        for (uint32_t d = 0; d < head_dim; d += K_LANES, q += q_step) {
+            lanes x0 = load_row(k0, dtype, d), x1 = load_row(k1, dtype, d);
+#pragma GCC unroll 8
+            for (uint32_t i = 0; i < N; i++) {
+                lanes y = lanes_load_f32(q + i * K_LANES);
+                s[i][0] = lanes_fma(y, x0, s[i][0]);
+                s[i][1] = lanes_fma(y, x1, s[i][1]);
+            }
+        }
+#pragma GCC unroll 8
+        for (uint32_t i = 0; i < N; i += 2) {
+            uint32_t other = i + 1 < N ? i + 1 : i;
+            __m128 sums = lanes_fold4(s[i][0], s[i][1], s[other][0], s[other][1]);
+            _mm_storel_pi((__m64 *)(void *)&b->p[i][j], sums);
+            if (other > i)
+                _mm_storeh_pi((__m64 *)(void *)&b->p[other][j], sums);
+        }
+    }
+}
+
+/* Scores to weights; m, l and o move on to the new m. */
+CPU_INLINE void weigh(const struct block *b, const uint32_t N)
+{
+    const uint32_t head_dim = b->w->a->kv->head_dim;
+    const lanes scale = lanes_splat(b->w->a->scale), zero = lanes_zero();
+    float old[K_LANES] = {0}, m[K_LANES] = {0}, alpha[K_LANES];
+    for (uint32_t i = 0; i < N; i++) {
+        const float *state = b->states + i * CPU_ATTN_STATE(head_dim);
+        const int32_t begin = (int32_t)b->slots[i].begin, end = (int32_t)b->slots[i].end;
+        old[i] = state[head_dim];
+        lanes max = lanes_splat(old[i]);
+#pragma GCC unroll 4
+        for (int32_t j = 0; j < (int32_t)TILE; j += K_LANES) {
+            lanes s = lanes_mul(lanes_load_f32(b->p[i] + j), scale);
+            lanes_store_f32(b->p[i] + j, s);
+            max = lanes_max(lanes_range(s, max, begin - j, end - j), max);
+        }
+        m[i] = lanes_largest(max);
+    }
+    lanes_store_f32(alpha, lanes_exp(lanes_sub(lanes_load_f32(old), lanes_load_f32(m))));
+    for (uint32_t i = 0; i < N; i++) {
+        float *state = b->states + i * CPU_ATTN_STATE(head_dim);
+        const int32_t begin = (int32_t)b->slots[i].begin, end = (int32_t)b->slots[i].end;
+        const lanes new_m = lanes_splat(m[i]), factor = lanes_splat(alpha[i]);
+        lanes sum = zero;
+#pragma GCC unroll 4
+        for (int32_t j = 0; j < (int32_t)TILE; j += K_LANES) {
+            lanes e = lanes_exp(lanes_sub(lanes_load_f32(b->p[i] + j), new_m));
+            e = lanes_range(e, zero, begin - j, end - j);
+            lanes_store_f32(b->p[i] + j, e);
+            sum = lanes_add(sum, e);
+        }
+        state[head_dim] = m[i];
+        state[head_dim + 1] = __builtin_fmaf(state[head_dim + 1], alpha[i], lanes_fold(sum));
+        for (uint32_t d = 0; d < head_dim; d += K_LANES)
+            lanes_store_f32(state + d, lanes_mul(lanes_load_f32(state + d), factor));
+    }
+}
+
+/* o += p v over slots [begin, end), for G groups of 16 elements from d on. */
+CPU_INLINE void add_group(const struct block *b, uint32_t i0, uint32_t begin, uint32_t end, uint32_t d,
+                          const struct tile *next, enum k_dtype dtype, const uint32_t N, const uint32_t G)
+{
+    const uint32_t head_dim = b->w->a->kv->head_dim, row_bytes = head_dim * (dtype == K_F16 ? 2 : 4);
+    const uint64_t step = CPU_ATTN_STATE(head_dim);
+    float *states = b->states + i0 * step + d;
+    lanes o[QUERIES][2];
+#pragma GCC unroll 8
+    for (uint32_t i = 0; i < N; i++)
+#pragma GCC unroll 2
+        for (uint32_t g = 0; g < G; g++)
+            o[i][g] = lanes_load_f32(states + i * step + g * K_LANES);
+    for (uint32_t j = begin; j < end; j++) {
+        const unsigned char *row = b->tile->v[j];
+        lanes v[2];
+        if (next)
+            prefetch(next->v[j], row_bytes);
+#pragma GCC unroll 2
+        for (uint32_t g = 0; g < G; g++)
+            v[g] = load_row(row, dtype, d + g * K_LANES);
+#pragma GCC unroll 8
+        for (uint32_t i = 0; i < N; i++) {
+            lanes p = lanes_splat(b->p[i0 + i][j]);
+#pragma GCC unroll 2
+            for (uint32_t g = 0; g < G; g++)
+                o[i][g] = lanes_fma(p, v[g], o[i][g]);
+        }
+    }
+#pragma GCC unroll 8
+    for (uint32_t i = 0; i < N; i++)
+#pragma GCC unroll 2
+        for (uint32_t g = 0; g < G; g++)
+            lanes_store_f32(states + i * step + g * K_LANES, o[i][g]);
+}
+
+CPU_INLINE void add_range(const struct block *b, uint32_t i0, uint32_t begin, uint32_t end,
+                          const struct tile *next, enum k_dtype dtype, const uint32_t N)
+{
+    const uint32_t head_dim = b->w->a->kv->head_dim;
+    uint32_t d = 0;
+    if (begin >= end)
+        return;
+    for (; d + 2 * K_LANES <= head_dim; d += 2 * K_LANES)
+        add_group(b, i0, begin, end, d, d == 0 ? next : NULL, dtype, N, 2);
+    if (d < head_dim)
+        add_group(b, i0, begin, end, d, d == 0 ? next : NULL, dtype, N, 1);
+}
+
+static void add_own_f16(const struct block *b, uint32_t i, uint32_t begin, uint32_t end)
+{
+    add_range(b, i, begin, end, NULL, K_F16, 1);
+}
+
+static void add_own_f32(const struct block *b, uint32_t i, uint32_t begin, uint32_t end)
+{
+    add_range(b, i, begin, end, NULL, K_F32, 1);
+}
+
+/* Most slots are every query's; those before and after are some queries' own. */
+CPU_INLINE void add_values(const struct block *b, enum k_dtype dtype, const uint32_t N)
+{
+    bool common = b->all.begin < b->all.end;
+    for (uint32_t i = 0; i < N; i++)
+        (dtype == K_F16 ? add_own_f16 : add_own_f32)(b, i, b->slots[i].begin,
+                                                     common ? b->all.begin : b->slots[i].end);
+    if (!common)
+        return;
+    add_range(b, 0, b->all.begin, b->all.end, b->next, dtype, N);
+    for (uint32_t i = 0; i < N; i++)
+        (dtype == K_F16 ? add_own_f16 : add_own_f32)(b, i, b->all.end, b->slots[i].end);
+}
+
+CPU_INLINE void fold_block(const struct block *b, enum k_dtype dtype, const uint32_t N)
+{
+    score(b, dtype, N);
+    weigh(b, N);
+    add_values(b, dtype, N);
+}
+
+static void fold_block_f16(const struct block *b, uint32_t n)
+{
+    switch (n) {
+    case 1: fold_block(b, K_F16, 1); break;
+    case 2: fold_block(b, K_F16, 2); break;
+    case 3: fold_block(b, K_F16, 3); break;
+#if defined(__AVX512F__)
+    case 4: fold_block(b, K_F16, 4); break;
+    case 5: fold_block(b, K_F16, 5); break;
+    case 6: fold_block(b, K_F16, 6); break;
+    case 7: fold_block(b, K_F16, 7); break;
+    case 8: fold_block(b, K_F16, 8); break;
+#endif
+    default: break;
+    }
+}
+
+static void fold_block_f32(const struct block *b, uint32_t n)
+{
+    switch (n) {
+    case 1: fold_block(b, K_F32, 1); break;
+    case 2: fold_block(b, K_F32, 2); break;
+    case 3: fold_block(b, K_F32, 3); break;
+#if defined(__AVX512F__)
+    case 4: fold_block(b, K_F32, 4); break;
+    case 5: fold_block(b, K_F32, 5); break;
+    case 6: fold_block(b, K_F32, 6); break;
+    case 7: fold_block(b, K_F32, 7); break;
+    case 8: fold_block(b, K_F32, 8); break;
+#endif
+    default: break;
+    }
+}
+
+/* ---- an item --------------------------------------------------------------------------------- */
+
+/* The tile for every query that reads a slot of it: with neighbouring positions, and so in a run. */
+static void fold_tile(struct work *w, struct tile *tile, const struct tile *next, float *states)
+{
+    uint32_t n_heads = w->item->n_heads, n_tokens = w->item->n_tokens;
+    uint32_t t0 = tile->start > w->position ? tile->start - w->position : 0, t1 = t0;
+    while (t1 < n_tokens && host_first_position(w->position + t1, w->a->window) < tile->start + TILE)
+        t1++;
+    uint32_t at = t0 * n_heads, end = t1 * n_heads;
+    if (w->widen)
+        widen_tile(w, tile, next);
+    for (uint32_t n_blocks = (end - at + QUERIES - 1) / QUERIES; n_blocks > 0; n_blocks--) {
+        uint32_t n = (end - at) / n_blocks; /* blocks of about one size */
+        struct block b = {.w = w, .tile = tile, .next = w->widen ? NULL : next, .first = at,
+                          .p = w->p, .states = states + at * CPU_ATTN_STATE(w->a->kv->head_dim),
+                          .any = {TILE, 0}, .all = {0, TILE}};
+        for (uint32_t i = 0; i < n; i++) {
+            struct slots s = slots_of(w, tile, at + i);
+            b.slots[i] = s;
+            b.any = (struct slots){min_u32(b.any.begin, s.begin), max_u32(b.any.end, s.end)};
+            b.all = (struct slots){max_u32(b.all.begin, s.begin), min_u32(b.all.end, s.end)};
+        }
+        if (w->a->kv->dtype == K_F16 && !w->widen)
+            fold_block_f16(&b, n);
+        else
+            fold_block_f32(&b, n);
+        at += n;
+    }
+}
+
+/* The states of all queries in one split. */
+static void fold_split(struct work *w, uint32_t split, float *states)
+{
+    uint32_t head_dim = w->a->kv->head_dim;
+    for (uint32_t i = 0; i < w->n_queries; i++) {
+        float *state = states + i * CPU_ATTN_STATE(head_dim);
+        memset(state, 0, CPU_ATTN_STATE(head_dim) * sizeof *state);
+        state[head_dim] = -__builtin_inff();
+    }
+    uint32_t start = max_u32(split * HOST_ATTN_SPLIT, w->item->lowest / TILE * TILE);
+    uint32_t end = min_u32((split + 1) * HOST_ATTN_SPLIT, w->item->end);
+    struct tile *tile = &w->tiles[0], *next = &w->tiles[1], *swap;
+    locate(w, start, tile);
+    for (; start < end; start += TILE) {
+        bool more = start + TILE < w->item->end;
+        if (more)
+            locate(w, start + TILE, next);
+        fold_tile(w, tile, more ? next : NULL, states);
+        swap = tile;
+        tile = next;
+        next = swap;
+    }
+}
+
+static void work_begin(struct work *w, const struct k_attention_args *a,
+                       const struct cpu_attn_item *item, float *scratch)
+{
+    const uint64_t head_dim = a->kv->head_dim, group = a->n_q_heads / a->kv->n_kv_heads;
+    const uint64_t q_stride = (group + 2) * a->kv->n_kv_heads * head_dim;
+    w->a = a;
+    w->item = item;
+    w->position = item->row->position + item->token;
+    w->n_queries = item->n_tokens * item->n_heads;
+    w->widen = a->kv->dtype == K_F16 && w->n_queries > QUERIES;
+    w->q = scratch;
+    w->k = w->q + CPU_ATTN_QUERIES * head_dim;
+    w->v = w->k + TILE * head_dim;
+    w->split = w->v + TILE * head_dim;
+    w->merged = w->split + CPU_ATTN_QUERIES * CPU_ATTN_STATE(head_dim);
+    memset(w->p, 0, sizeof w->p);
+    for (uint32_t i = 0; i < w->n_queries; i++) {
+        uint64_t token = (uint64_t)item->row->token + item->token + i / item->n_heads;
+        const float *q = a->qkv_dev + token * q_stride + (item->head + i % item->n_heads) * head_dim;
+        for (uint32_t d = 0; d < head_dim; d += K_LANES)
+            lanes_store_f32(w->q + (uint64_t)d * w->n_queries + i * K_LANES, lanes_load_f32(q + d));
+    }
+}
+
+/* The next split into those merged so far; the first one is taken as it is. */
+static void merge_state(float *merged, const float *next, uint32_t head_dim)
+{
+    float m1 = merged[head_dim], m2 = next[head_dim], l1 = merged[head_dim + 1], l2 = next[head_dim + 1];
+    if (l2 == 0.0f)
+        return;
+    if (l1 == 0.0f) {
+        memcpy(merged, next, CPU_ATTN_STATE(head_dim) * sizeof *merged);
+        return;
+    }
+    float m = m2 > m1 ? m2 : m1;
+    float a = k_exp(m1 - m), b = k_exp(m2 - m);
+    merged[head_dim] = m;
+    merged[head_dim + 1] = __builtin_fmaf(l1, a, l2 * b);
+    for (uint32_t d = 0; d < head_dim; d += K_LANES) {
+        lanes o = lanes_mul(lanes_load_f32(next + d), lanes_splat(b));
+        lanes_store_f32(merged + d, lanes_fma(lanes_load_f32(merged + d), lanes_splat(a), o));
+    }
+}
+
+static void write_output(const struct k_attention_args *a, const struct cpu_attn_item *item,
+                         const float *merged)
+{
+    uint32_t head_dim = a->kv->head_dim;
+    for (uint32_t i = 0; i < item->n_tokens * item->n_heads; i++) {
+        const float *state = merged + i * CPU_ATTN_STATE(head_dim);
+        uint64_t token = (uint64_t)item->row->token + item->token + i / item->n_heads;
+        float *out = a->out_dev + (token * a->n_q_heads + item->head + i % item->n_heads) * head_dim;
+        lanes l = lanes_splat(state[head_dim + 1]);
+        for (uint32_t d = 0; d < head_dim; d += K_LANES)
+            lanes_store_f32(out + d, lanes_div(lanes_load_f32(state + d), l));
+    }
+}
+
+void CPU_NAME(cpu_attn_item)(const struct k_attention_args *a, const struct cpu_attn_item *item,
+                             float *scratch)
+{
+    struct work w;
+    work_begin(&w, a, item, scratch);
+    uint64_t step = CPU_ATTN_STATE(a->kv->head_dim);
+    uint32_t split = cpu_attn_first_split(item);
+    fold_split(&w, split, w.merged);
+    while (++split < cpu_attn_end_split(item)) {
+        fold_split(&w, split, w.split);
+        for (uint32_t i = 0; i < w.n_queries; i++)
+            merge_state(w.merged + i * step, w.split + i * step, a->kv->head_dim);
+    }
+    write_output(a, item, w.merged);
+}
+
+void CPU_NAME(cpu_attn_splits)(const struct k_attention_args *a, const struct cpu_attn_item *item,
+                               uint32_t begin, uint32_t end, float *partials, float *scratch)
+{
+    struct work w;
+    work_begin(&w, a, item, scratch);
+    uint64_t step = w.n_queries * CPU_ATTN_STATE(a->kv->head_dim);
+    for (uint32_t split = begin; split < end; split++)
+        fold_split(&w, split, partials + (split - cpu_attn_first_split(item)) * step);
+}
+
+void CPU_NAME(cpu_attn_merge)(const struct k_attention_args *a, const struct cpu_attn_item *item,
+                              float *partials)
+{
+    uint64_t step = CPU_ATTN_STATE(a->kv->head_dim);
+    uint32_t n_queries = item->n_tokens * item->n_heads;
+    uint32_t n_splits = cpu_attn_end_split(item) - cpu_attn_first_split(item);
+    for (uint32_t split = 1; split < n_splits; split++)
+        for (uint32_t i = 0; i < n_queries; i++)
+            merge_state(partials + i * step, partials + ((uint64_t)split * n_queries + i) * step,
+                        a->kv->head_dim);
+    write_output(a, item, partials);
+}
