@@ -41,9 +41,10 @@ struct connection {
     bool inside;      /* a handler is running for this connection */
     bool deadline;    /* the timer is a deadline, not a turn of the loop */
     bool served;      /* it has had a reply */
+    bool unwritten;   /* in the server's list */
     uint64_t opened_ms;
     size_t n_lingered, n_body;
-    TAILQ_ENTRY(connection) link;
+    TAILQ_ENTRY(connection) link, unwritten_link;
 };
 
 struct http_server {
@@ -51,6 +52,7 @@ struct http_server {
     struct evconnlistener *listener;
     struct event *resume; /* accepting, after the process had no descriptors left */
     struct event *idle;
+    struct event *flush; /* writes what the turn of the loop has added to `unwritten` */
     struct http_limits limits;
     struct http_handler handler;
     void *context;
@@ -60,8 +62,11 @@ struct http_server {
     bool draining, full;
     void (*on_idle)(void *context);
     void *idle_context;
-    TAILQ_HEAD(connection_list, connection) connections;
+    TAILQ_HEAD(connection_list, connection) connections, unwritten;
 };
+
+/* What goes out, to be added to: it is written when the loop's callback in progress returns. */
+struct evbuffer *http_connection_out(struct connection *c);
 
 /* Goes on at the next turn of the loop: never inside a caller that may hold the exchange. */
 void http_connection_later(struct connection *c);

@@ -98,7 +98,7 @@ static const char *status_phrase(int status)
 static void write_head(struct http_exchange *x, int status, const char *content_type)
 {
     struct connection *c = x->connection;
-    struct evbuffer *out = bufferevent_get_output(c->bev);
+    struct evbuffer *out = http_connection_out(c);
     char date[64];
     time_t now = time(NULL);
     struct tm utc;
@@ -145,7 +145,7 @@ void http_reply(struct http_exchange *x, int status, const char *content_type, c
                 size_t n_bytes)
 {
     struct connection *c = x->connection;
-    struct evbuffer *out = bufferevent_get_output(c->bev);
+    struct evbuffer *out = http_connection_out(c);
     decide_close(c);
     write_head(x, status, content_type);
     evbuffer_add_printf(out, "Content-Length: %zu\r\n\r\n", content_type ? n_bytes : 0);
@@ -157,7 +157,7 @@ void http_reply(struct http_exchange *x, int status, const char *content_type, c
 void http_stream_begin(struct http_exchange *x, int status, const char *content_type)
 {
     struct connection *c = x->connection;
-    struct evbuffer *out = bufferevent_get_output(c->bev);
+    struct evbuffer *out = http_connection_out(c);
     x->streaming = true;
     x->chunked = !c->parser.http_1_0;
     if (!x->chunked)
@@ -170,9 +170,9 @@ void http_stream_begin(struct http_exchange *x, int status, const char *content_
 void http_stream_write(struct http_exchange *x, const void *bytes, size_t n_bytes)
 {
     struct connection *c = x->connection;
-    struct evbuffer *out = bufferevent_get_output(c->bev);
     if (c->doomed || n_bytes == 0)
         return;
+    struct evbuffer *out = http_connection_out(c);
     if (evbuffer_get_length(out) > c->server->limits.max_pending_bytes) {
         http_cut_off(x);
         return;
@@ -183,9 +183,12 @@ void http_stream_write(struct http_exchange *x, const void *bytes, size_t n_byte
     }
     char size[24];
     int n = snprintf(size, sizeof size, "%zx\r\n", n_bytes);
-    evbuffer_add(out, size, (size_t)n);
-    evbuffer_add(out, bytes, n_bytes);
-    evbuffer_add(out, "\r\n", 2);
+    struct evbuffer_iovec parts[3] = {
+        {.iov_base = size, .iov_len = (size_t)n},
+        {.iov_base = (void *)(uintptr_t)bytes, .iov_len = n_bytes},
+        {.iov_base = "\r\n", .iov_len = 2},
+    };
+    evbuffer_add_iovec(out, parts, 3);
 }
 
 void http_cut_off(struct http_exchange *x)
@@ -198,7 +201,7 @@ void http_stream_end(struct http_exchange *x)
 {
     struct connection *c = x->connection;
     if (x->chunked)
-        evbuffer_add(bufferevent_get_output(c->bev), "0\r\n\r\n", 5);
+        evbuffer_add(http_connection_out(c), "0\r\n\r\n", 5);
     end_exchange(c);
 }
 
