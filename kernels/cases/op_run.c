@@ -171,22 +171,25 @@ static void make_cache(struct op_binding *n)
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
-/* The rows lie apart from each other and no better aligned than their dtype asks; what is between
- * them is NaN. */
+#define LINE_BYTES 64u
+
+/* Unless the variant has them as in a checkpoint, the rows lie apart from each other and no better
+ * aligned than their dtype asks; what is between them is NaN. */
 static void bind_weight(struct op_binding *n)
 {
     const struct op_case *c = n->c;
     uint32_t n_parts = c->n_parts ? c->n_parts : 1, first = 0;
     size_t size = k_dtype_bytes(c->dtype), row_bytes = c->n_cols * size;
-    size_t stride = row_bytes + 3 * size;
-    n->weight_memory = must(malloc(size + c->n_rows * stride));
-    memset(n->weight_memory, 0xff, size + c->n_rows * stride);
+    size_t stride = n->variant.as_checkpoint ? row_bytes : row_bytes + 3 * size;
+    size_t start = n->variant.as_checkpoint ? 0 : size, bytes = start + c->n_rows * stride;
+    n->weight_memory = must(aligned_alloc(LINE_BYTES, (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES));
+    memset(n->weight_memory, 0xff, bytes);
     for (uint32_t r = 0; r < c->n_rows; r++)
-        memcpy(n->weight_memory + size + r * stride, n->d->weights + r * row_bytes, row_bytes);
+        memcpy(n->weight_memory + start + r * stride, n->d->weights + r * row_bytes, row_bytes);
     struct k_weight_view views[K_WEIGHT_MAX_PARTS];
     for (uint32_t p = 0; p < n_parts; p++) {
         uint32_t rows = p + 1 < n_parts ? c->n_rows / (n_parts + 1) + p : c->n_rows - first;
-        views[p] = (struct k_weight_view){n->weight_memory + size + first * stride, c->dtype, rows,
+        views[p] = (struct k_weight_view){n->weight_memory + start + first * stride, c->dtype, rows,
                                           c->n_cols, stride};
         first += rows;
     }
@@ -222,7 +225,7 @@ static void bind_workspace(struct op_binding *n)
         .n_tokens = n->n_tokens, .n_seqs = op_n_seqs(c), .n_logits = n->n_tokens,
         .n_vocab = c->op == OP_SAMPLE ? c->n_rows : 0, .n_q_heads = c->n_q_heads,
         .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .max_model_len = longest,
-        .max_gemm_cols = c->op == OP_GEMM ? c->n_cols : 0, .n_threads = 4,
+        .max_gemm_cols = c->op == OP_GEMM ? c->n_cols : 0, .n_threads = n->variant.n_threads ? n->variant.n_threads : 4,
     };
     struct k_plan_bytes bytes;
     struct quire_error err;
@@ -360,17 +363,21 @@ static int call_chunks(struct op_binding *n, struct quire_error *err)
     return QUIRE_OK;
 }
 
-int op_call(struct op_binding *n, struct quire_error *err)
+int op_call_in_step(struct op_binding *n, struct quire_error *err)
 {
     uint64_t ticket;
-    int status = n->b->ops->step_begin(n->b, err);
-    if (status == QUIRE_OK)
-        status = call_chunks(n, err);
-    if (status == QUIRE_OK)
-        status = n->b->ops->step_end(n->b, err);
+    int status = call_chunks(n, err);
     if (status == QUIRE_OK)
         status = n->b->ops->fence(n->b, &ticket, err);
     return status == QUIRE_OK ? n->b->ops->wait(n->b, ticket, err) : status;
+}
+
+int op_call(struct op_binding *n, struct quire_error *err)
+{
+    int status = n->b->ops->step_begin(n->b, err);
+    if (status == QUIRE_OK)
+        status = op_call_in_step(n, err);
+    return status == QUIRE_OK ? n->b->ops->step_end(n->b, err) : status;
 }
 
 /* ---- fetching -------------------------------------------------------------------------------- */
