@@ -5,8 +5,8 @@
  * Denormals: the machine's flush-to-zero is the page's flush but for results in
  * [2^-126 - 2^-150, 2^-126 - 2^-151): the page rounds to f32 and looks, x86 looks at the 24 bits it
  * would have without a least exponent. Such a result raises the underflow flag, which stays raised.
- * So whatever was computed with the flag raised is computed again by additions of integers to the
- * same fma: the flag speaks for all tiny results, and those are rare.
+ * So what was computed when the flag went up is computed again as ref does it, each result looked
+ * at (a fifth of the speed). The flag speaks for all tiny results, and those are rare.
  */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/tile.h"
@@ -49,7 +49,8 @@ CPU_INLINE vec add_step(vec a, vec b, const bool exact)
 #if defined(__AVX512F__)
 #define MAX_COLUMNS 8u /* of x at once: a token's term each. 16 sums, and 16 registers of weights */
 #else
-#define MAX_COLUMNS 6u /* 12 sums; weights come from the stack */
+#define MAX_COLUMNS 4u /* 8 sums: 12 and what they meet would be one register too many, and a sum in memory
+                        * makes its chain twice as long */
 #endif
 
 struct rows_job {
@@ -61,6 +62,17 @@ struct rows_job {
     uint64_t x_tile_floats; /* from tile to tile */
     float *sums;            /* [token][VEC_WIDTH] */
 };
+
+/* A link of the chains of every column: its activation against one k of the rows. */
+CPU_INLINE void rows_step(vec sums[MAX_COLUMNS], vec w, const float *x, const uint32_t n_columns,
+                          const bool exact)
+{
+    if (exact)
+        w = vec_flush(w);
+#pragma GCC unroll 8
+    for (uint32_t i = 0; i < n_columns; i++)
+        sums[i] = fma_step(w, vec_splat(x[i * TILE_DEPTH]), sums[i], exact);
+}
 
 /* n_columns = n_tokens * n_terms */
 CPU_INLINE void rows_kernel(const struct rows_job *j, const uint32_t n_columns, const bool exact)
@@ -98,17 +110,12 @@ CPU_INLINE void rows_kernel(const struct rows_job *j, const uint32_t n_columns, 
                 words_transpose(w);
 #pragma GCC unroll 16
                 for (uint32_t p = 0; p < VEC_WIDTH; p++) {
-                    vec w_even = vec_even(w[p]), w_odd = vec_odd(w[p]);
-                    if (exact) {
-                        w_even = vec_flush(w_even);
-                        w_odd = vec_flush(w_odd);
-                    }
-#pragma GCC unroll 8
-                    for (uint32_t i = 0; i < n_columns; i++) {
-                        const float *factors = x + i * TILE_DEPTH + from + 2 * p;
-                        even[i] = fma_step(w_even, vec_splat(factors[0]), even[i], exact);
-                        odd[i] = fma_step(w_odd, vec_splat(factors[1]), odd[i], exact);
-                    }
+                    const float *factors = x + from + 2 * p;
+                    /* Or compilers load all of the tile's activations first, and spill them. */
+                    __asm__ volatile("" : "+v"(w[p]) : : "memory");
+                    rows_step(even, vec_even(w[p]), factors, n_columns, exact);
+                    __asm__ volatile("" : : : "memory");
+                    rows_step(odd, vec_odd(w[p]), factors + 1, n_columns, exact);
                 }
             }
 #pragma GCC unroll 8
@@ -134,9 +141,9 @@ ROWS_KERNEL(1, false, )
 ROWS_KERNEL(2, false, )
 ROWS_KERNEL(3, false, )
 ROWS_KERNEL(4, false, )
+#if defined(__AVX512F__)
 ROWS_KERNEL(5, false, )
 ROWS_KERNEL(6, false, )
-#if defined(__AVX512F__)
 ROWS_KERNEL(7, false, )
 ROWS_KERNEL(8, false, )
 #endif
@@ -149,13 +156,15 @@ static void run_rows(const struct rows_job *j)
     case 1: rows_1(j); break;
     case 2: rows_2(j); break;
     case 3: rows_3(j); break;
+#if defined(__AVX512F__)
     case 4: rows_4(j); break;
     case 5: rows_5(j); break;
-#if defined(__AVX512F__)
+    case 6: rows_6(j); break;
     case 7: rows_7(j); break;
-    case 8: rows_8(j); break;
+    default: rows_8(j); break;
+#else
+    default: rows_4(j); break;
 #endif
-    default: rows_6(j); break;
     }
 }
 
@@ -226,9 +235,11 @@ static void rows_part(const struct cpu_gemm *task, const struct host_part *part,
 /* ---- a vector of tokens ---------------------------------------------------------------------- */
 
 #if defined(__AVX512F__)
-#define ROWS 8u /* 16 sums, 8 of c */
+#define ROWS 8u /* 16 sums and 8 of c in 32 registers */
+#define TOKEN_VECS 1
 #else
-#define ROWS 4u
+#define ROWS 3u /* 12 sums in 16 registers: each weight that is spread to a vector serves two */
+#define TOKEN_VECS 2
 #endif
 #define CHUNK_TILES 16u /* of weights that are widened at once: 16 KiB, twice that for F16 */
 #define MAX_GROUPS 8u
@@ -242,52 +253,73 @@ struct tokens_job {
     uint32_t n_tiles, w_terms, x_terms;
 };
 
+/* A link of the chains of every row: its weight against one k of the tokens. */
+CPU_INLINE void tokens_step(vec sums[ROWS][TOKEN_VECS], const float *w, const vec x[TOKEN_VECS],
+                            const bool exact)
+{
+#pragma GCC unroll 8
+    for (uint32_t r = 0; r < ROWS; r++) {
+        vec factor = vec_splat(w[r * TILE_DEPTH]);
+        if (TOKEN_VECS > 1) /* one load for both */
+            __asm__("" : "+v"(factor));
+        if (exact)
+            factor = vec_flush(factor);
+#pragma GCC unroll 2
+        for (uint32_t v = 0; v < TOKEN_VECS; v++)
+            sums[r][v] = fma_step(factor, x[v], sums[r][v], exact);
+    }
+}
+
 CPU_INLINE void tokens_kernel(const struct tokens_job *j, const bool exact)
 {
-    for (uint32_t from = 0; from < TILE_TOKENS; from += VEC_WIDTH) {
-        const uint32_t *x = j->x + from;
-        const float *w_tile = j->w;
-        vec c[ROWS];
-#pragma GCC unroll 16
-        for (uint32_t r = 0; r < ROWS; r++)
-            c[r] = vec_load(j->c_in + r * TILE_TOKENS + from);
-        for (uint32_t tile = 0; tile < j->n_tiles; tile++) {
-            for (uint32_t x_term = 0; x_term < j->x_terms; x_term++) {
-                const float *w = w_tile;
-                for (uint32_t w_term = 0; w_term < j->w_terms; w_term++) {
-                    vec even[ROWS], odd[ROWS];
-#pragma GCC unroll 16
-                    for (uint32_t r = 0; r < ROWS; r++)
-                        even[r] = odd[r] = vec_zero();
+    const uint32_t *x = j->x;
+    const float *w_tile = j->w;
+    vec c[ROWS][TOKEN_VECS];
+#pragma GCC unroll 8
+    for (uint32_t r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+        for (uint32_t v = 0; v < TOKEN_VECS; v++)
+            c[r][v] = vec_load(j->c_in + r * TILE_TOKENS + v * VEC_WIDTH);
+    for (uint32_t tile = 0; tile < j->n_tiles; tile++) {
+        for (uint32_t x_term = 0; x_term < j->x_terms; x_term++) {
+            const float *w = w_tile;
+            for (uint32_t w_term = 0; w_term < j->w_terms; w_term++) {
+                vec even[ROWS][TOKEN_VECS], odd[ROWS][TOKEN_VECS];
+#pragma GCC unroll 8
+                for (uint32_t r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+                    for (uint32_t v = 0; v < TOKEN_VECS; v++)
+                        even[r][v] = odd[r][v] = vec_zero();
 #pragma GCC unroll 4
-                    for (uint32_t p = 0; p < TILE_PAIRS; p++) {
-                        words pairs = words_load(x + p * TILE_TOKENS);
-                        vec x_even = vec_even(pairs), x_odd = vec_odd(pairs);
-#pragma GCC unroll 16
-                        for (uint32_t r = 0; r < ROWS; r++) {
-                            vec w_even = vec_splat(w[r * TILE_DEPTH + 2 * p]);
-                            vec w_odd = vec_splat(w[r * TILE_DEPTH + 2 * p + 1]);
-                            if (exact) {
-                                w_even = vec_flush(w_even);
-                                w_odd = vec_flush(w_odd);
-                            }
-                            even[r] = fma_step(w_even, x_even, even[r], exact);
-                            odd[r] = fma_step(w_odd, x_odd, odd[r], exact);
-                        }
-                    }
-#pragma GCC unroll 16
-                    for (uint32_t r = 0; r < ROWS; r++)
-                        c[r] = add_step(c[r], add_step(even[r], odd[r], exact), exact);
-                    w += ROWS * TILE_DEPTH;
+                for (uint32_t p = 0; p < TILE_PAIRS; p++) {
+                    vec factors[TOKEN_VECS];
+#pragma GCC unroll 2
+                    for (uint32_t v = 0; v < TOKEN_VECS; v++)
+                        factors[v] = vec_even(words_load(x + p * TILE_TOKENS + v * VEC_WIDTH));
+                    tokens_step(even, w + 2 * p, factors, exact);
+                    if (TOKEN_VECS > 1) /* loaded again: to keep the words would push out a sum */
+                        __asm__ volatile("" : : : "memory");
+#pragma GCC unroll 2
+                    for (uint32_t v = 0; v < TOKEN_VECS; v++)
+                        factors[v] = vec_odd(words_load(x + p * TILE_TOKENS + v * VEC_WIDTH));
+                    tokens_step(odd, w + 2 * p + 1, factors, exact);
                 }
-                x += TILE_PAIRS * TILE_TOKENS;
+#pragma GCC unroll 8
+                for (uint32_t r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+                    for (uint32_t v = 0; v < TOKEN_VECS; v++)
+                        c[r][v] = add_step(c[r][v], add_step(even[r][v], odd[r][v], exact), exact);
+                w += ROWS * TILE_DEPTH;
             }
-            w_tile += j->w_terms * ROWS * TILE_DEPTH;
+            x += TILE_PAIRS * TILE_TOKENS;
         }
-#pragma GCC unroll 16
-        for (uint32_t r = 0; r < ROWS; r++)
-            vec_store(j->c_out + r * TILE_TOKENS + from, c[r]);
+        w_tile += j->w_terms * ROWS * TILE_DEPTH;
     }
+#pragma GCC unroll 8
+    for (uint32_t r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+        for (uint32_t v = 0; v < TOKEN_VECS; v++)
+            vec_store(j->c_out + r * TILE_TOKENS + v * VEC_WIDTH, c[r][v]);
 }
 
 static __attribute__((noinline)) void tokens_fast(const struct tokens_job *j)
