@@ -15,6 +15,7 @@ static const struct {
     {"engine", command_engine, "serve a model over Quire's socket protocol only"},
     {"generate", command_generate, "answer a prompt, or chat, on this terminal"},
     {"plan", command_plan, "print what memory a model will take, to the byte"},
+    {"bench", command_bench, "measure an engine, a server or the kernels"},
     {"version", command_version, "print the version"},
 };
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
