@@ -29,7 +29,7 @@ static float backend_dot(enum k_gemm_form form, enum k_dtype dtype, const float 
             memcpy(stored + 2 * k, &half, 2);
     }
     const struct k_weight_view view = {stored, dtype, 1, n, (uint64_t)n * k_dtype_bytes(dtype)};
-    assert_int_equal(k_backend_open(&(struct k_backend_options){"ref", 1, form}, &b, &why, &err),
+    assert_int_equal(k_backend_open(&(struct k_backend_options){.device = "ref", .n_threads = 1, .form = form}, &b, &why, &err),
                      QUIRE_OK);
     assert_int_equal(b->ops->weight_create(b, &view, 1, &weight, &err), QUIRE_OK);
     float y = NAN;

@@ -34,7 +34,7 @@ static struct k_backend *open_backend(const char *name, uint32_t n_threads, enum
     struct quire_error err;
     struct k_backend *b;
     const char *why;
-    struct k_backend_options options = {name, n_threads, form};
+    struct k_backend_options options = {.device = name, .n_threads = n_threads, .form = form};
     if (k_backend_open(&options, &b, &why, &err) != QUIRE_OK) {
         printf("cannot open backend %s: %s\n", name, err.text);
         exit(1);
