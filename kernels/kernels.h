@@ -239,21 +239,28 @@ struct k_backend_ops {
 
 struct k_backend {
     const struct k_backend_ops *ops;
+    uint32_t n_threads;    /* compute threads on the host, the caller's included */
+    const char *placement; /* one line for people: how many, on which CPUs, and where memory lies */
 };
 
 struct k_backend_options {
     const char *device;        /* "auto", "ref", "cpu", "cuda", "cuda:N" */
-    uint32_t n_threads;        /* 0 = the physical cores this process may use */
+    uint32_t n_threads;        /* 0 = what k_backend_threads() says */
     enum k_gemm_form form;
+    const char *cpu_bind;      /* NULL or "auto", "none", or the CPU of each thread: "0-3,8" */
 };
 
 /* Opens a backend. "auto" takes the best this machine has; *why says in one line which and why
- * (static or owned by the backend). QUIRE_UNSUPPORTED when the machine or the build lacks it. */
+ * (static or owned by the backend). QUIRE_UNSUPPORTED when the machine or the build lacks it.
+ * Where threads have a CPU of their own, the thread that begins the first step stays on it too. */
 int k_backend_open(const struct k_backend_options *options, struct k_backend **out,
                    const char **why, struct quire_error *err);
 
-/* The threads that n_threads = 0 means: the physical cores this process may run on, at least 1. */
-uint32_t k_default_threads(void);
+/* The compute threads that these options mean: n_threads, or the CPUs of cpu_bind's list, or the physical
+ * cores this process may use, within its CPU quota. QUIRE_INVALID names the option. */
+int k_backend_threads(const struct k_backend_options *options, uint32_t *out,
+                      struct quire_error *err);
+uint32_t k_default_threads(void); /* of options that say nothing; at least 1 */
 #define K_MAX_THREADS 512u
 
 /* ---- planning ---------------------------------------------------------------------------------

@@ -11,13 +11,18 @@ int host_open(struct host_backend *h, const struct k_backend_ops *ops,
     h->base.ops = ops;
     h->form = options->form;
     h->last_ticket = 0;
-    return k_pool_create(options->n_threads ? options->n_threads : k_default_threads(), &h->pool,
-                         err);
+    int status = k_placement_create(options->n_threads, options->cpu_bind, &h->placement, err);
+    if (status != QUIRE_OK)
+        return status;
+    h->base.n_threads = k_placement_n_threads(h->placement);
+    h->base.placement = k_placement_text(h->placement);
+    return k_pool_create(h->base.n_threads, &h->pool, err);
 }
 
 void host_close(struct host_backend *h)
 {
     k_pool_destroy(h->pool);
+    k_placement_destroy(h->placement);
     free(h);
 }
 
@@ -40,6 +45,7 @@ int host_alloc(struct k_backend *b, uint64_t bytes, void **dev, struct quire_err
     if (!*dev)
         return quire_fail(err, QUIRE_NO_MEMORY, "backend %s: cannot allocate %llu bytes",
                           b->ops->name, (unsigned long long)bytes);
+    k_placement_memory(host_of(b)->placement, *dev, rounded);
     return QUIRE_OK;
 }
 
@@ -49,10 +55,21 @@ void host_free(struct k_backend *b, void *dev)
     free(dev);
 }
 
+static void pin_thread(void *context, uint32_t thread, uint32_t n_threads)
+{
+    (void)n_threads;
+    k_placement_pin(context, thread);
+}
+
+/* The thread that begins the first step is the one that computes from here on: it is thread 0. */
 int host_step_begin(struct k_backend *b, struct quire_error *err)
 {
+    struct host_backend *h = host_of(b);
     (void)err;
-    k_pool_step_begin(host_of(b)->pool);
+    k_pool_step_begin(h->pool);
+    if (!h->is_placed)
+        k_pool_run(h->pool, pin_thread, h->placement);
+    h->is_placed = true;
     return QUIRE_OK;
 }
 

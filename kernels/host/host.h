@@ -5,6 +5,7 @@
 #ifndef QUIRE_KERNELS_HOST_H
 #define QUIRE_KERNELS_HOST_H
 
+#include "kernels/host/placement.h"
 #include "kernels/kernels.h"
 #include "kernels/pool.h"
 
@@ -18,6 +19,8 @@
 
 struct host_backend {
     struct k_backend base;
+    struct k_placement *placement;
+    bool is_placed; /* each thread sits on its CPU: from the first step on */
     struct k_pool *pool;
     enum k_gemm_form form;
     uint64_t last_ticket;
