@@ -19,6 +19,7 @@ void engine_options_default(struct engine_options *options)
         .dtype = "auto",
         .kv_cache_dtype = "auto",
         .gemm_form = "lane",
+        .cpu_bind = "auto",
         .scheduling_policy = "fcfs",
         .prefix_caching = true,
     };
@@ -41,10 +42,11 @@ static enum k_gemm_form form_of(const struct engine_options *o)
 static int open_backend(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
     const struct k_backend_options options = {
-        .device = o->device, .n_threads = o->n_threads, .form = form_of(o)};
+        .device = o->device, .n_threads = o->n_threads, .form = form_of(o), .cpu_bind = o->cpu_bind};
     int status = k_backend_open(&options, &e->backend, &e->info.device_why, err);
     if (status != QUIRE_OK)
         return status;
+    e->info.placement = e->backend->placement;
     e->depth = e->backend->ops->overlap_depth;
     if (e->depth > 0)
         return quire_fail(err, QUIRE_UNSUPPORTED,
@@ -79,8 +81,6 @@ static int open_model(struct engine *e, const struct engine_options *asked,
         return quire_fail(err, QUIRE_INVALID, "model: no directory was given");
     if (!o.device)
         o.device = "auto";
-    if (!o.n_threads)
-        o.n_threads = k_default_threads();
     int status = model_describe(o.model_dir, &e->desc, &e->sampling_defaults, err);
     if (status == QUIRE_OK)
         status = safetensors_open(o.model_dir, &e->checkpoint, err);
@@ -91,6 +91,7 @@ static int open_model(struct engine *e, const struct engine_options *asked,
     if (status != QUIRE_OK)
         return status;
     o.device = e->backend->ops->name;
+    o.n_threads = e->backend->n_threads;
     status = engine_plan_make(&o, &e->desc, safetensors_total_bytes(e->checkpoint), &e->plan, err);
     if (status == QUIRE_OK)
         status = check_memory(&e->plan, err);

@@ -36,6 +36,7 @@ struct engine_options {
     uint32_t num_kv_blocks;           /* 0 = from kv_cache_memory, or a share of free memory */
     uint64_t kv_cache_memory;         /* bytes; 0 = default */
     uint32_t n_threads;               /* 0 = default */
+    const char *cpu_bind;             /* "auto", "none", or the CPU of each compute thread: "0-3,8" */
     uint32_t max_queued_requests;     /* 0 = 1,024 */
     uint64_t max_queued_tokens;       /* 0 = no bound */
     bool has_seed;                    /* seeds of requests that bring none: derived from seed and a counter, else random */
@@ -156,6 +157,7 @@ struct engine_info {
     const struct model_sampling_defaults *sampling;
     const struct engine_plan *plan;
     const char *device_why;       /* which backend was taken, and why */
+    const char *placement;        /* how many threads compute, on which CPUs, and where memory lies */
     double open_seconds;
 };
 const struct engine_info *engine_info(const struct engine *e);

@@ -130,7 +130,7 @@ static int plan_limits(const struct engine_options *o, const struct model_desc *
                                                                  : MIN_LOGIT_ROWS;
     if (p->max_logit_rows < wanted)
         p->max_logit_rows = wanted;
-    p->n_threads = o->n_threads ? o->n_threads : k_default_threads();
+    p->n_threads = o->n_threads;
 
     if (o->max_model_len > desc->max_position)
         return quire_fail(err, QUIRE_INVALID,
@@ -141,7 +141,12 @@ static int plan_limits(const struct engine_options *o, const struct model_desc *
     if (p->max_model_len > MAX_MODEL_LEN)
         p->max_model_len = MAX_MODEL_LEN;
 
-    int status = check_limit("max-num-seqs", p->max_num_seqs, MAX_SEQS, err);
+    int status = QUIRE_OK;
+    if (!p->n_threads)
+        status = k_backend_threads(&(struct k_backend_options){.cpu_bind = o->cpu_bind},
+                                   &p->n_threads, err);
+    if (status == QUIRE_OK)
+        status = check_limit("max-num-seqs", p->max_num_seqs, MAX_SEQS, err);
     if (status == QUIRE_OK)
         status = check_limit("max-num-batched-tokens", p->max_num_batched_tokens,
                              MAX_BATCHED_TOKENS, err);

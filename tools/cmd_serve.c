@@ -252,8 +252,8 @@ static void log_engine(const struct serve *s)
     const struct engine_plan *plan = info->plan;
     quire_log(QUIRE_LOG_INFO, "engine", "%s on %s", info->desc->architecture, info->device_why);
     quire_log(QUIRE_LOG_INFO, "engine",
-              "%u threads, KV cache %s in blocks of %u tokens, %s besides; context %u, %u sequences at once",
-              plan->n_threads, cli_bytes_text(plan->kv_bytes, kv), plan->block_tokens,
+              "%s; KV cache %s in blocks of %u tokens, %s besides; context %u, %u sequences at once",
+              info->placement, cli_bytes_text(plan->kv_bytes, kv), plan->block_tokens,
               cli_bytes_text(plan->total_bytes - plan->kv_bytes, rest), plan->max_model_len,
               plan->max_num_seqs);
 }

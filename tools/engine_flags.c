@@ -9,7 +9,11 @@ size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS
         {.names = "device", .kind = CLI_STRING, .target = &o->device, .value = "NAME",
          .help = "auto, ref, cpu or cuda. auto takes the best this machine has and says why at start."},
         {.names = "threads", .kind = CLI_U32, .target = &o->n_threads, .max = K_MAX_THREADS, .value = "N",
-         .help = "Compute threads. Default: the cores this process may use. Never changes a bit of any answer."},
+         .help = "Compute threads. Default: the physical cores this process may use, within its container's CPU "
+                 "quota. Never changes a bit of any answer."},
+        {.names = "cpu-bind", .kind = CLI_STRING, .target = &o->cpu_bind, .value = "CPUS",
+         .help = "auto, none, or the CPU of each compute thread, as in 0-3,8. auto binds only where the kernel could "
+                 "choose badly: several NUMA nodes or SMT, and a thread for every core."},
         {.names = "dtype", .kind = CLI_STRING, .target = &o->dtype, .value = "NAME",
          .help = "auto: weights as stored, f32 activations, f16 KV. float32: also f32 KV. "
                  "Naming another dtype than the stored one is refused: weights are used in place."},
