@@ -55,6 +55,8 @@ static int cpu_gemm(struct k_backend *b, const struct k_gemm_args *a, struct qui
         return status;
     if (host_of(b)->form == K_FORM_LANE) {
         struct cpu_gemm task = {.args = *a};
+        if (a->n_tokens > 1)
+            host_run(b, inputs, isa->lane_pack, &task);
         host_run(b, inputs * w->n_rows, isa->gemm_lane, &task);
         return QUIRE_OK;
     }

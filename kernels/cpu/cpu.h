@@ -19,6 +19,7 @@ struct cpu_gemm {
 struct cpu_isa {
     const char *name;        /* as QUIRE_ISA has it */
     const char *description; /* one line for people */
+    k_pool_fn lane_pack;     /* struct cpu_gemm: activations of two tokens or more into the workspace, before gemm_lane */
     k_pool_fn gemm_lane;     /* struct cpu_gemm */
     k_pool_fn tile_split;    /* struct cpu_gemm: activations into the workspace, before gemm_tile */
     k_pool_fn gemm_tile;     /* struct cpu_gemm */

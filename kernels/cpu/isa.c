@@ -8,6 +8,7 @@ const struct cpu_isa CPU_NAME(cpu_isa) = {
     .name = "avx2",
     .description = "the CPU, with AVX2",
 #endif
+    .lane_pack = CPU_NAME(cpu_lane_pack),
     .gemm_lane = CPU_NAME(cpu_gemm_lane),
     .tile_split = CPU_NAME(cpu_tile_split),
     .gemm_tile = CPU_NAME(cpu_gemm_tile),

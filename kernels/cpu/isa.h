@@ -11,6 +11,7 @@
 #define CPU_NAME(name) name##_avx2
 #endif
 
+void CPU_NAME(cpu_lane_pack)(void *context, uint32_t thread, uint32_t n_threads);
 void CPU_NAME(cpu_gemm_lane)(void *context, uint32_t thread, uint32_t n_threads);
 void CPU_NAME(cpu_tile_split)(void *context, uint32_t thread, uint32_t n_threads);
 void CPU_NAME(cpu_gemm_tile)(void *context, uint32_t thread, uint32_t n_threads);
