@@ -3,27 +3,53 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/ref/ref.h"
 
+#include <cpuid.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* ---- which instructions ---------------------------------------------------------------------- */
 
+/* The tiles' 8 KiB belong to a thread's state only once the process has asked for them. */
+static bool may_use_amx(void)
+{
+#if defined(QUIRE_AMX_TWIN) /* the test's tiles need no permission */
+    return true;
+#else
+    enum { TILE_BIT = 1 << 24, BF16_BIT = 1 << 22, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    unsigned eax, ebx, ecx, edx, low, high;
+    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx & TILE_BIT) || !(edx & BF16_BIT))
+        return false;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0)); /* AVX-512 is there, so this is */
+    const unsigned saved = 3u << (TILE_DATA - 1);
+    return (low & saved) == saved && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#endif
+}
+
 /* The sets this machine has, best last. */
-static uint32_t sets_of_machine(const struct cpu_isa *sets[CPU_MAX_ISAS])
+static uint32_t sets_of_machine(struct cpu_isa sets[CPU_MAX_ISAS])
 {
     uint32_t n = 0;
-    sets[n++] = &cpu_isa_avx2; /* k_backend_open has seen to it */
+    sets[n++] = cpu_isa_avx2; /* k_backend_open has seen to it */
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        sets[n++] = &cpu_isa_avx512;
+        sets[n++] = cpu_isa_avx512;
+    if (n == 2 && may_use_amx()) {
+        sets[n] = cpu_isa_avx512;
+        sets[n].name = "amx";
+        sets[n].description = "the CPU, with AVX-512 and AMX";
+        sets[n].tile_split = cpu_tile_split_amx;
+        sets[n++].gemm_tile = cpu_gemm_tile_amx;
+    }
     return n;
 }
 
-static int choose_isa(const struct cpu_isa **out, struct quire_error *err)
+static int choose_isa(struct cpu_isa *out, struct quire_error *err)
 {
-    static const char *const known[] = {"avx2", "avx512"};
-    const struct cpu_isa *sets[CPU_MAX_ISAS];
+    static const char *const known[] = {"avx2", "avx512", "amx"};
+    struct cpu_isa sets[CPU_MAX_ISAS];
     uint32_t n = sets_of_machine(sets);
     const char *asked = getenv("QUIRE_ISA");
     *out = sets[n - 1];
@@ -31,16 +57,16 @@ static int choose_isa(const struct cpu_isa **out, struct quire_error *err)
         return QUIRE_OK;
     for (uint32_t i = 0; i < n; i++) {
         *out = sets[i];
-        if (strcmp(asked, sets[i]->name) == 0)
+        if (strcmp(asked, sets[i].name) == 0)
             return QUIRE_OK;
     }
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strcmp(asked, known[i]) == 0)
             return quire_fail(err, QUIRE_UNSUPPORTED,
                               "QUIRE_ISA=%s: this machine does not have it; its best is %s", asked,
-                              sets[n - 1]->name);
+                              sets[n - 1].name);
     }
-    return quire_fail(err, QUIRE_INVALID, "QUIRE_ISA=%.40s: must be avx2 or avx512", asked);
+    return quire_fail(err, QUIRE_INVALID, "QUIRE_ISA=%.40s: must be avx2, avx512 or amx", asked);
 }
 
 /* ---- operations: check, then all threads ------------------------------------------------------ */
@@ -102,7 +128,7 @@ static const struct k_backend_ops cpu_ops = {
 int cpu_open(const struct k_backend_options *options, struct k_backend **out,
              struct quire_error *err)
 {
-    const struct cpu_isa *isa;
+    struct cpu_isa isa;
     *out = NULL;
     int status = choose_isa(&isa, err);
     if (status != QUIRE_OK)
@@ -112,7 +138,7 @@ int cpu_open(const struct k_backend_options *options, struct k_backend **out,
         return quire_fail(err, QUIRE_NO_MEMORY, "backend cpu: out of memory");
     c->isa = isa;
     c->ops = cpu_ops;
-    c->ops.description = isa->description;
+    c->ops.description = isa.description;
     status = host_open(&c->host, &c->ops, options, err);
     if (status != QUIRE_OK) {
         host_close(&c->host);

@@ -29,15 +29,19 @@ struct cpu_isa {
 
 extern const struct cpu_isa cpu_isa_avx2, cpu_isa_avx512;
 
+/* What AMX adds to AVX-512's. */
+void cpu_tile_split_amx(void *context, uint32_t thread, uint32_t n_threads);
+void cpu_gemm_tile_amx(void *context, uint32_t thread, uint32_t n_threads);
+
 struct cpu_backend {
     struct host_backend host;
     struct k_backend_ops ops; /* this backend's own table: its description names the set */
-    const struct cpu_isa *isa;
+    struct cpu_isa isa;
 };
 
 static inline const struct cpu_isa *cpu_isa_of(struct k_backend *b)
 {
-    return ((struct cpu_backend *)b)->isa;
+    return &((struct cpu_backend *)b)->isa;
 }
 
 /* QUIRE_UNSUPPORTED when this machine lacks the instructions asked for. */

@@ -1,0 +1,36 @@
+/* AMX's tiles, and nothing but them: the one place with their intrinsics. Tile numbers are
+ * constants. A test builds this room's AMX code with a twin of these operations in plain C, which
+ * it includes first (tests/kernels/amx_twin.h).
+ *
+ * amx_dpbf16(c, a, b): c[m][n] += e + o with e (o) the chain of fma over the even (odd) k of
+ * a[m][k] * b[k][n]; b has (even, odd) pairs of k side by side. Denormals are zeros, in and out. */
+#ifndef QUIRE_KERNELS_CPU_AMX_H
+#define QUIRE_KERNELS_CPU_AMX_H
+
+#include <stdint.h>
+
+struct amx_config { /* as ldtilecfg reads it */
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+#if !defined(QUIRE_AMX_TWIN)
+
+#include <immintrin.h>
+
+#define amx_configure(config) _tile_loadconfig(config)
+#define amx_release() _tile_release()
+#define amx_zero(tile) _tile_zero(tile)
+/* gcc 12's intrinsic does not say that it reads memory. */
+#define amx_load(tile, base, stride)                                                              \
+    do {                                                                                          \
+        __asm__ volatile("" : : : "memory");                                                      \
+        _tile_loadd(tile, base, stride);                                                          \
+    } while (0)
+#define amx_store(tile, base, stride) _tile_stored(tile, base, stride)
+#define amx_dpbf16(c, a, b) _tile_dpbf16ps(c, a, b)
+
+#endif
+
+#endif
