@@ -25,6 +25,8 @@ void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32
     at += layout_align(n_rows * sizeof(struct k_attn_row));
     out->logit_tokens = (uint32_t *)(void *)at;
     at += layout_align(n_logits * sizeof(uint32_t));
+    out->logit_rows = (struct k_attn_row *)(void *)at;
+    at += layout_align(n_logits * sizeof(struct k_attn_row));
     for (uint32_t g = 0; g < f->n_groups; g++) {
         out->tables[g] = (uint32_t *)(void *)at;
         at += layout_align((uint64_t)n_entries * sizeof(uint32_t));
@@ -50,11 +52,11 @@ static float *buffer(const struct forward *f, uint64_t offset)
             return status_;                                                                        \
     } while (0)
 
-static int rmsnorm(struct forward *f, uint32_t n_tokens, const float *add, const float *weight,
-                   struct quire_error *err)
+static int rmsnorm(struct forward *f, uint32_t n_tokens, float *x, const float *add,
+                   const float *weight, struct quire_error *err)
 {
     const struct k_rmsnorm_args a = {
-        .x_dev = buffer(f, f->layout.residual),
+        .x_dev = x,
         .add_dev = add,
         .weight_dev = weight,
         .out_dev = buffer(f, f->layout.normed),
@@ -79,34 +81,52 @@ static int gemm(struct forward *f, uint32_t n_tokens, const struct k_weight *wei
     return f->backend->ops->gemm(f->backend, &a, err);
 }
 
-static int attention(struct forward *f, uint32_t l, const struct forward_batch *batch,
-                     struct quire_error *err)
+static int gather(struct forward *f, const struct forward_batch *batch, const float *x, float *out,
+                  uint32_t n_cols, struct quire_error *err)
+{
+    const struct k_gather_args a = {
+        .x_dev = x,
+        .index_dev = on_device(f, batch->logit_tokens),
+        .out_dev = out,
+        .n_rows = batch->n_logits,
+        .n_cols = n_cols,
+    };
+    return f->backend->ops->gather(f->backend, &a, err);
+}
+
+static int rope_kv(struct forward *f, uint32_t l, const struct forward_batch *batch,
+                   struct quire_error *err)
 {
     const struct layer_weights *w = &f->weights->layers[l];
-    uint32_t group = f->layer_group[l];
-    const struct k_rope_kv_args rope = {
+    const struct k_rope_kv_args a = {
         .qkv_dev = buffer(f, f->layout.wide),
         .q_norm_dev = w->q_norm,
         .k_norm_dev = w->k_norm,
         .eps = f->desc->rms_eps,
         .cos_sin_dev = buffer(f, f->layout.angles),
-        .slots_dev = on_device(f, batch->slots[group]),
+        .slots_dev = on_device(f, batch->slots[f->layer_group[l]]),
         .kv = &f->kv_shape,
         .layer = &f->kv[l],
         .n_tokens = batch->n_tokens,
         .n_q_heads = f->desc->n_q_heads,
     };
-    TRY(f->backend->ops->rope_kv(f->backend, &rope, err));
+    return f->backend->ops->rope_kv(f->backend, &a, err);
+}
+
+/* Of the tokens of n_rows rows. */
+static int attention(struct forward *f, uint32_t l, const struct forward_batch *batch,
+                     const struct k_attn_row *rows, uint32_t n_rows, struct quire_error *err)
+{
     const struct k_attention_args a = {
-        .qkv_dev = rope.qkv_dev,
+        .qkv_dev = buffer(f, f->layout.wide),
         .out_dev = buffer(f, f->layout.narrow),
-        .rows = batch->rows,
-        .rows_dev = on_device(f, batch->rows),
-        .tables_dev = on_device(f, batch->tables[group]),
+        .rows = rows,
+        .rows_dev = on_device(f, rows),
+        .tables_dev = on_device(f, batch->tables[f->layer_group[l]]),
         .kv = &f->kv_shape,
         .layer = &f->kv[l],
         .workspace_dev = f->attention_workspace_dev,
-        .n_rows = batch->n_rows,
+        .n_rows = n_rows,
         .n_tokens = batch->n_tokens,
         .n_q_heads = f->desc->n_q_heads,
         .window = f->desc->window[l],
@@ -115,19 +135,16 @@ static int attention(struct forward *f, uint32_t l, const struct forward_batch *
     return f->backend->ops->attention(f->backend, &a, err);
 }
 
-/* h enters without the previous layer's last term, which lies in `delta`; the norm adds it. */
-static int layer(struct forward *f, uint32_t l, const struct forward_batch *batch,
-                 struct quire_error *err)
+/* The output projection and the MLP of n tokens: x is their residual, heads what attention gave
+ * them. What the MLP adds to x is left in `delta`. */
+static int output_and_mlp(struct forward *f, uint32_t l, uint32_t n, float *x, const float *heads,
+                          struct quire_error *err)
 {
     const struct layer_weights *w = &f->weights->layers[l];
-    uint32_t n = batch->n_tokens;
     float *normed = buffer(f, f->layout.normed), *delta = buffer(f, f->layout.delta);
     float *wide = buffer(f, f->layout.wide), *narrow = buffer(f, f->layout.narrow);
-    TRY(rmsnorm(f, n, l > 0 ? delta : NULL, w->input_norm, err));
-    TRY(gemm(f, n, w->qkv, w->qkv_bias, normed, wide, err));
-    TRY(attention(f, l, batch, err));
-    TRY(gemm(f, n, w->o, w->o_bias, narrow, delta, err));
-    TRY(rmsnorm(f, n, delta, w->post_norm, err));
+    TRY(gemm(f, n, w->o, w->o_bias, heads, delta, err));
+    TRY(rmsnorm(f, n, x, delta, w->post_norm, err));
     TRY(gemm(f, n, w->gate_up, w->gate_up_bias, normed, wide, err));
     const struct k_silu_mul_args silu = {.gate_up_dev = wide,
                                          .out_dev = narrow,
@@ -135,6 +152,33 @@ static int layer(struct forward *f, uint32_t l, const struct forward_batch *batc
                                          .n_cols = f->desc->intermediate_size};
     TRY(f->backend->ops->silu_mul(f->backend, &silu, err));
     return gemm(f, n, w->down, w->down_bias, narrow, delta, err);
+}
+
+/* The residual enters without the previous layer's last term, which lies in `delta`; the norm adds
+ * it. */
+static int layer(struct forward *f, uint32_t l, const struct forward_batch *batch,
+                 struct quire_error *err)
+{
+    const struct layer_weights *w = &f->weights->layers[l];
+    const bool is_last = l + 1 == f->desc->n_layers;
+    uint32_t n = batch->n_tokens;
+    float *x = buffer(f, f->layout.residual), *wide = buffer(f, f->layout.wide);
+    float *narrow = buffer(f, f->layout.narrow), *gathered = buffer(f, f->layout.gathered);
+    TRY(rmsnorm(f, n, x, l > 0 ? buffer(f, f->layout.delta) : NULL, w->input_norm, err));
+    TRY(gemm(f, n, w->qkv, w->qkv_bias, buffer(f, f->layout.normed), wide, err));
+    TRY(rope_kv(f, l, batch, err));
+    if (!is_last) {
+        TRY(attention(f, l, batch, batch->rows, batch->n_rows, err));
+        return output_and_mlp(f, l, n, x, narrow, err);
+    }
+    /* Only the logits read the last layer's output: of a prompt of 512 tokens one is wanted, and
+     * the others' share of this layer is 4 % of a model of 24. */
+    if (batch->n_logits == 0)
+        return QUIRE_OK;
+    TRY(attention(f, l, batch, batch->logit_rows, batch->n_logit_rows, err));
+    TRY(gather(f, batch, narrow, wide, f->desc->n_q_heads * f->desc->head_dim, err));
+    TRY(gather(f, batch, x, gathered, f->desc->hidden_size, err));
+    return output_and_mlp(f, l, batch->n_logits, gathered, wide, err);
 }
 
 /* Embedding and angles: what comes before the layers. */
@@ -161,23 +205,42 @@ static int leave(struct forward *f, const struct forward_batch *batch,
                  const struct k_sample_row *rows, struct k_sample_result *results,
                  struct quire_error *err)
 {
-    if (batch->n_logits == 0)
+    const uint32_t n = batch->n_logits;
+    if (n == 0)
         return QUIRE_OK;
-    TRY(rmsnorm(f, batch->n_tokens, buffer(f, f->layout.delta), f->weights->final_norm, err));
-    const struct k_gather_args gather = {.x_dev = buffer(f, f->layout.normed),
-                                         .index_dev = on_device(f, batch->logit_tokens),
-                                         .out_dev = buffer(f, f->layout.gathered),
-                                         .n_rows = batch->n_logits,
-                                         .n_cols = f->desc->hidden_size};
-    TRY(f->backend->ops->gather(f->backend, &gather, err));
-    TRY(gemm(f, batch->n_logits, f->weights->lm_head, NULL, gather.out_dev, f->logits_dev, err));
+    TRY(rmsnorm(f, n, buffer(f, f->layout.gathered), buffer(f, f->layout.delta),
+                f->weights->final_norm, err));
+    TRY(gemm(f, n, f->weights->lm_head, NULL, buffer(f, f->layout.normed), f->logits_dev, err));
     const struct k_sample_args sample = {.logits_dev = f->logits_dev,
                                          .rows = rows,
                                          .results = results,
                                          .workspace_dev = f->sample_workspace_dev,
-                                         .n_rows = batch->n_logits,
+                                         .n_rows = n,
                                          .n_vocab = f->desc->vocab_size};
     return f->backend->ops->sample(f->backend, &sample, err);
+}
+
+/* The attention rows of the tokens whose logits are wanted: runs of neighbours in one row. */
+static void fill_logit_rows(struct forward_batch *batch)
+{
+    uint32_t row = 0, n = 0;
+    for (uint32_t i = 0; i < batch->n_logits; i++) {
+        uint32_t token = batch->logit_tokens[i];
+        bool new_row = i == 0;
+        for (; token >= batch->rows[row].token + batch->rows[row].n_tokens; row++)
+            new_row = true;
+        struct k_attn_row *last = new_row ? NULL : &batch->logit_rows[n - 1];
+        if (last && token == last->token + last->n_tokens)
+            last->n_tokens++;
+        else
+            batch->logit_rows[n++] = (struct k_attn_row){
+                .token = token,
+                .n_tokens = 1,
+                .position = batch->rows[row].position + (token - batch->rows[row].token),
+                .table = batch->rows[row].table,
+            };
+    }
+    batch->n_logit_rows = n;
 }
 
 static uint64_t staged_bytes(const struct forward *f, const struct forward_batch *batch)
@@ -186,11 +249,12 @@ static uint64_t staged_bytes(const struct forward *f, const struct forward_batch
     return (uint64_t)((const uint8_t *)(last + batch->n_entries) - f->staging);
 }
 
-int forward_run(struct forward *f, const struct forward_batch *batch,
+int forward_run(struct forward *f, struct forward_batch *batch,
                 const struct k_sample_row *rows, struct k_sample_result *results,
                 uint64_t *ticket, struct quire_error *err)
 {
     const struct k_backend_ops *ops = f->backend->ops;
+    fill_logit_rows(batch);
     TRY(ops->step_begin(f->backend, err));
     TRY(ops->copy_in(f->backend, f->arena_dev + f->layout.input, f->staging,
                      staged_bytes(f, batch), err));

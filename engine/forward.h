@@ -5,7 +5,8 @@
  * weights. Engine thread only.
  *
  * A step: forward_begin() hands out host arrays cut to the step's size; the caller fills them;
- * forward_run() moves them in with one copy and queues every operation up to sampling.
+ * forward_run() moves them in with one copy and queues every operation up to sampling. The last
+ * layer computes, of all tokens, K and V, and the rest for those whose logits are wanted.
  */
 #ifndef QUIRE_ENGINE_FORWARD_H
 #define QUIRE_ENGINE_FORWARD_H
@@ -32,7 +33,10 @@ struct forward_batch {
     uint32_t *slots[KV_MAX_GROUPS];   /* [n_tokens]: block id * block_tokens + offset */
     uint32_t *tables[KV_MAX_GROUPS];  /* [n_entries] block ids */
     struct k_attn_row *rows;          /* [n_rows] */
-    uint32_t *logit_tokens;           /* [n_logits]: index of the token whose logits are wanted */
+    uint32_t *logit_tokens;           /* [n_logits]: tokens whose logits are wanted, ascending, each once */
+    /* Their attention rows, made by forward_run(). */
+    struct k_attn_row *logit_rows;    /* [n_logits] */
+    uint32_t n_logit_rows;
 };
 
 /* Sizes within the plan's limits; the arrays are valid until the next call. */
@@ -40,7 +44,7 @@ void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32
                    uint32_t n_entries, struct forward_batch *out);
 
 /* rows and results: [n_logits]. Results are valid once forward_wait(ticket) has returned. */
-int forward_run(struct forward *f, const struct forward_batch *batch,
+int forward_run(struct forward *f, struct forward_batch *batch,
                 const struct k_sample_row *rows, struct k_sample_result *results,
                 uint64_t *ticket, struct quire_error *err);
 int forward_wait(struct forward *f, uint64_t ticket, struct quire_error *err);

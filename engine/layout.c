@@ -39,6 +39,7 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
         take(&t, n_tokens, 1, sizeof(uint32_t));
     take(&t, plan->max_num_seqs, 1, sizeof(struct k_attn_row));
     take(&t, plan->max_logit_rows, 1, sizeof(uint32_t));
+    take(&t, plan->max_logit_rows, 1, sizeof(struct k_attn_row));
     for (uint64_t g = 0; g < groups; g++)
         take(&t, plan->max_num_seqs, table, sizeof(uint32_t));
     out->input_bytes = t.at;

@@ -19,14 +19,14 @@ static inline uint64_t layout_align(uint64_t n)
 
 /* Byte offsets from the arena's start. T tokens, H hidden size, D head_dim, R logit rows. */
 struct step_layout {
-    uint64_t input;    /* ids, positions, slots, rows, logit rows, block tables: packed per step */
+    uint64_t input;    /* ids, positions, slots, rows, logit rows and their attention rows, block tables: packed per step */
     uint64_t residual; /* [T, H] */
     uint64_t normed;   /* [T, H] */
     uint64_t wide;     /* [T, (Q + 2 KV) D] for attention, then [T, 2 I] for the MLP */
     uint64_t narrow;   /* [T, Q D] for attention, then [T, I] for the MLP */
     uint64_t delta;    /* [T, H]: what a half layer adds to the residual */
     uint64_t angles;   /* [T, D / 2, 2] */
-    uint64_t gathered; /* [R, H] */
+    uint64_t gathered; /* [R, H]: the residual of the tokens whose logits are wanted */
     uint64_t input_bytes;
     uint64_t total;
 };

@@ -306,7 +306,13 @@ int fake_engine_open(const struct fake_engine_options *options, engine_sink sink
     e->plan.block_tokens = 16;
     e->plan.n_kv_groups = 1;
     e->plan.groups[0].n_blocks = 1024;
-    e->info = (struct engine_info){&e->desc, &e->sampling, &e->plan, "fake: a test's engine", 0.0};
+    e->info = (struct engine_info){
+        .desc = &e->desc,
+        .sampling = &e->sampling,
+        .plan = &e->plan,
+        .device_why = "fake: a test's engine",
+        .placement = "nowhere",
+    };
     pthread_mutex_init(&e->mutex, NULL);
     pthread_cond_init(&e->changed, NULL);
     if (pthread_create(&e->thread, NULL, run, e) != 0) {
