@@ -40,12 +40,13 @@ static const char *error_of(const json_t *object)
     return text;
 }
 
+/* Printable ASCII alone: what is cut in the middle of a character would be no JSON. */
 static void show(const char *text, size_t n, char *out, size_t size)
 {
     size_t k = 0;
     for (; k < n && k + 1 < size; k++) {
         unsigned char c = (unsigned char)text[k];
-        out[k] = c < 0x20 || c == 0x7f ? ' ' : (char)c;
+        out[k] = c < 0x20 || c == 0x7f ? ' ' : c > 0x7f ? '?' : (char)c;
     }
     out[k] = 0;
 }

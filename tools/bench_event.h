@@ -21,7 +21,7 @@ struct bench_event {
 /* QUIRE_INVALID when it is not JSON, and when it is an error object: then the text is the server's message. */
 int bench_event_read(const char *data, size_t n, struct bench_event *out, struct quire_error *err);
 
-/* The message of an error reply's body, or the body itself, on one line, control characters replaced. */
+/* The message of an error reply's body, or the body itself, on one line, with nothing but printable ASCII. */
 void bench_error_text(const char *body, size_t n, char *out, size_t size);
 
 #endif

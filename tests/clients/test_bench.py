@@ -1,0 +1,256 @@
+"""quire bench, as a person or a script would run it: the fields, and sums that must hold."""
+
+import http.server
+import json
+import subprocess
+import threading
+import time
+
+import pytest
+
+from conftest import MODEL, QUIRE
+
+
+def bench(*arguments, timeout=120, **kwargs):
+    return subprocess.run([str(QUIRE), "bench", *map(str, arguments)], capture_output=True, text=True, timeout=timeout, **kwargs)
+
+
+def bench_json(*arguments):
+    got = bench(*arguments, "--json")
+    assert got.returncode == 0, got.stderr
+    assert got.stdout.count("\n") == 1
+    return json.loads(got.stdout)
+
+
+@pytest.mark.parametrize("name", ["throughput", "latency", "serve", "kernels"])
+def test_help_teaches(name):
+    shown = bench(name, "--help")
+    assert shown.returncode == 0 and f"usage: quire bench {name}" in shown.stdout and "examples:" in shown.stdout
+    assert name in bench("--help").stdout
+    wrong = bench("sreve")
+    assert wrong.returncode == 2 and "sreve" in wrong.stderr
+
+
+# ---- offline ----
+
+
+def check_throughput(result, n, n_prompt, n_output):
+    assert result["num_requests"] == n
+    assert result["total_prompt_tokens"] == n_prompt and result["total_output_tokens"] == n_output
+    assert result["total_num_tokens"] == n_prompt + n_output
+    s = result["elapsed_time"]
+    assert s > 0
+    assert result["requests_per_second"] == pytest.approx(n / s, rel=1e-6)
+    assert result["tokens_per_second"] == pytest.approx((n_prompt + n_output) / s, rel=1e-6)
+    assert result["output_tokens_per_second"] == pytest.approx(n_output / s, rel=1e-6)
+
+
+def test_throughput():
+    result = bench_json("throughput", MODEL, "--num-prompts", 5, "--input-len", 20, "--output-len", 7)
+    check_throughput(result, 5, 100, 35)
+    table = bench("throughput", MODEL, "--num-prompts", 2, "--input-len", 9, "--output-len", 3).stdout
+    assert "Output token throughput (tok/s):" in table and "Elapsed time (s):" in table
+
+
+def test_throughput_needs_no_tokenizer_and_more_requests_than_run_at_once(tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).symlink_to(MODEL / name)
+    result = bench_json("throughput", tmp_path, "--num-prompts", 1100, "--input-len", 1, "--output-len", 1)
+    check_throughput(result, 1100, 1100, 1100)
+
+
+def test_throughput_of_files(tmp_path):
+    trace = tmp_path / "trace.jsonl"
+    rows = [{"timestamp": 0, "input_length": 700, "output_length": 3, "hash_ids": [1, 2]},
+            {"timestamp": 10, "input_length": 9000, "output_length": 3},
+            {"timestamp": 3600000, "input_length": 600, "output_length": 4, "hash_ids": [1, 3]}]
+    trace.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    got = bench("throughput", MODEL, "--dataset", "trace", "--dataset-path", trace, "--json")
+    check_throughput(json.loads(got.stdout), 2, 1300, 7)
+    assert "1 requests of" in got.stderr and "left out" in got.stderr
+    talk = tmp_path / "talk.json"
+    turns = [{"from": "human", "value": "Once upon a time there was a cat."}, {"from": "gpt", "value": "It had a red ball to play with."}]
+    talk.write_text(json.dumps([{"id": "a", "conversations": turns}]))
+    result = bench_json("throughput", MODEL, "--dataset", "sharegpt", "--dataset-path", talk)
+    assert result["num_requests"] == 1 and 5 < result["total_output_tokens"] < 30
+    trace.write_text('{"timestamp": 0, "input_length": "many"}\n')
+    wrong = bench("throughput", MODEL, "--dataset", "trace", "--dataset-path", trace)
+    assert wrong.returncode == 1 and "trace.jsonl: line 1: input_length" in wrong.stderr
+
+
+def test_latency():
+    result = bench_json("latency", MODEL, "--batch-size", 3, "--input-len", 10, "--output-len", 5, "--num-iters", 4,
+                        "--num-iters-warmup", 1)
+    latencies = sorted(result["latencies"])
+    assert len(latencies) == 4
+    assert result["avg_latency"] == pytest.approx(sum(latencies) / 4, rel=1e-6)
+    assert set(result["percentiles"]) == {"10", "25", "50", "75", "90", "99"}
+    assert result["percentiles"]["50"] == pytest.approx((latencies[1] + latencies[2]) / 2, rel=1e-6)
+    # Prefill and decode are all of the time. When the last request has its first token, the two others have one or more.
+    prefill_s = 30 / result["prefill_tokens_per_second"]
+    assert result["avg_ttft"] <= prefill_s * 1.000001
+    n_decoded = (result["avg_latency"] - prefill_s) * result["decode_tokens_per_second"]
+    assert 4 <= n_decoded <= 12.000001
+    assert 0 < result["avg_tpot"] <= (result["avg_latency"] - result["avg_ttft"]) / 4 * 1.000001
+    assert (result["batch_size"], result["input_len"], result["output_len"]) == (3, 10, 5)
+
+
+@pytest.mark.parametrize("arguments,says", [
+    (["throughput", MODEL, "--input-len", 2000, "--output-len", 49], "2048"),
+    (["throughput", MODEL, "--dataset", "sonnet"], "sonnet"),
+    (["latency", MODEL, "--batch-size", 9, "--max-num-seqs", 8], "--max-num-seqs"),
+    (["latency", "absent"], "config.json"),
+])
+def test_what_cannot_be_measured_is_explained(arguments, says):
+    got = bench(*arguments)
+    assert got.returncode == 1 and says in got.stderr and got.stderr.count("\n") == 1
+
+
+# ---- a server ----
+
+
+def check_serve(result, n, n_output):
+    assert result["completed"] == n and result["failed"] == 0
+    assert result["total_output_tokens"] == n_output
+    s = result["duration"]
+    assert result["request_throughput"] == pytest.approx(n / s, rel=1e-6)
+    assert result["output_throughput"] == pytest.approx(n_output / s, rel=1e-6)
+    assert result["total_token_throughput"] == pytest.approx((result["total_input_tokens"] + n_output) / s, rel=1e-6)
+    for key in ("ttft", "tpot", "itl", "e2el"):
+        assert 0 < result[f"median_{key}_ms"] == pytest.approx(result[f"p50_{key}_ms"])
+        assert result[f"p50_{key}_ms"] <= result[f"p95_{key}_ms"] <= result[f"p99_{key}_ms"]
+        assert result[f"std_{key}_ms"] >= 0
+    assert result["mean_ttft_ms"] < result["mean_e2el_ms"] <= 1000 * s
+
+
+def test_serve_completions(server):
+    result = bench_json("serve", "--url", server.url, "--num-prompts", 6, "--input-len", 15, "--output-len", 8, "--ignore-eos",
+                        "--goodput", "ttft:60000", "e2el:60000")
+    check_serve(result, 6, 48)
+    assert result["total_input_tokens"] == 90
+    assert result["model_id"] == "demo" and result["request_rate"] == "inf" and result["num_prompts"] == 6
+    assert result["request_goodput"] == pytest.approx(result["request_throughput"])
+    assert 1 <= result["max_concurrent_requests"] <= 6
+    # TPOT and ITL of equal answers that come token by token are the same mean, but for the event that ends the answer.
+    assert result["mean_tpot_ms"] == pytest.approx(result["mean_itl_ms"], rel=0.2)
+
+
+def test_serve_chat_with_a_bound_and_a_rate(server, tmp_path):
+    saved = tmp_path / "result.json"
+    result = bench_json("serve", "--url", server.url + "/v1/", "--endpoint", "/v1/chat/completions", "--num-prompts", 8, "--input-len",
+                        12, "--output-len", 4, "--ignore-eos", "--max-concurrency", 2, "--request-rate", 100, "--save", saved)
+    check_serve(result, 8, 32)
+    assert result["max_concurrent_requests"] <= 2 == result["max_concurrency"]
+    assert result["duration"] > 8 / 100 * 0.5
+    assert result["total_input_tokens"] > 8 * 12  # the template's tokens count
+    assert json.loads(saved.read_text()) == pytest.approx(result)
+    assert result["request_goodput"] is None
+
+
+def test_serve_replays_a_trace(server, tmp_path):
+    trace = tmp_path / "azure.csv"
+    trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9,30,3\n2023-11-16 18:17:07.9,5000,3\n"
+                     "2023-11-16 18:17:13.9,20,5\n")
+    got = bench("serve", "--url", server.url, "--dataset", "trace", "--dataset-path", trace, "--rate-scale", 10, "--ignore-eos", "--json")
+    result = json.loads(got.stdout)
+    assert result["completed"] == 2 and result["total_input_tokens"] == 50 and result["total_output_tokens"] == 8
+    assert 1 <= result["duration"] < 20 and result["request_rate"] == "trace"
+    assert "left out" in got.stderr
+    table = bench("serve", "--url", server.url, "--num-prompts", 2, "--percentile-metrics", "ttft", "--metric-percentiles", "99.9").stdout
+    assert " Serving Benchmark Result " in table and "P99.9 TTFT (ms):" in table and "ITL" not in table
+
+
+def test_serve_says_what_is_wrong(server):
+    got = bench("serve", "--url", server.url, "--model", "nosuch")
+    assert got.returncode == 1 and "HTTP 404" in got.stderr and "nosuch" in got.stderr
+    for arguments, says in ([], "--url"), (["--url", "ftp://x"], "http://"), (["--url", server.url, "--request-rate", "0"], "--request-rate"):
+        got = bench("serve", *arguments)
+        assert got.returncode in (1, 2) and says in got.stderr, got.stderr
+    got = bench("serve", "--url", "http://127.0.0.1:1")
+    assert got.returncode == 1 and "127.0.0.1" in got.stderr
+
+
+def choice(text, finish=None, **more):
+    return "data: " + json.dumps({"choices": [{"index": 0, "text": text, "finish_reason": finish}], **more}) + "\n\n"
+
+
+class OddServer(http.server.BaseHTTPRequestHandler):
+    """Answers by turns as servers do that are not ours, or not well. The client's first request gets answer 0."""
+
+    protocol_version = "HTTP/1.1"
+    n_asked = 0
+    keys = set()
+
+    def log_message(self, *arguments):
+        pass
+
+    def reply(self, code, kind, body, delay=0):
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for at in range(0, len(body), 5):  # events cut anywhere
+            piece = body[at:at + 5]
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            self.wfile.flush()
+            time.sleep(delay)
+        self.wfile.write(b"0\r\n\r\n")
+
+    def do_GET(self):
+        self.reply(200, "application/json", json.dumps({"data": [{"id": "odd"}]}).encode())
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        assert body["model"] == "odd" and body["stream"] and len(body["prompt"]) in (8, 16)
+        OddServer.keys.add(self.headers["Authorization"])
+        turn, OddServer.n_asked = OddServer.n_asked, OddServer.n_asked + 1
+        good = choice("a") + choice("b") + choice("c", "length")
+        if turn in (0, 1):
+            self.reply(200, "text/event-stream", (good + "data: [DONE]\n\n").replace("\n", "\r\n").encode(), 0.001)
+        elif turn == 2:
+            self.reply(429, "application/json", b'{"error": {"message": "the \\u001b[2Jqueue is full"}}')
+        elif turn == 3:
+            self.reply(200, "text/event-stream", (choice("a") + 'data: {"error": {"message": "lost"}}\n\n').encode())
+        elif turn == 4:
+            self.reply(200, "text/event-stream", choice("a").encode())
+        elif turn == 5:
+            self.reply(200, "application/json", b'{"choices": [{"text": "all at once"}]}')
+        else:
+            usage = choice("", "stop") + 'data: {"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 50}}\n\n'
+            self.reply(200, "text/event-stream", (": hello\n\n" + choice("many tokens") + usage).encode())
+
+
+def test_serve_counts_the_faults_of_others():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), OddServer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        got = bench("serve", "--url", f"http://127.0.0.1:{server.server_port}", "--num-prompts", 6, "--input-len", 16, "--max-concurrency", 1,
+                    "--api-key", "secret", "--json")
+    finally:
+        server.shutdown()
+        server.server_close()
+    result = json.loads(got.stdout)
+    assert OddServer.keys == {"Bearer secret"}
+    assert result["completed"] == 2 and result["failed"] == 4
+    assert result["first_error"] == "HTTP 429: the  [2Jqueue is full" and result["first_error"] in got.stderr
+    assert result["total_input_tokens"] == 16 + 100  # asked for, where the server says nothing
+    assert result["total_output_tokens"] == 3 + 50   # events, likewise
+    assert got.returncode == 0
+
+
+# ---- kernels ----
+
+
+def test_kernels():
+    result = bench_json("kernels", "--case", "gemm float16 T1 N4864", "--threads", 1)
+    assert result["read_gb_s"] > 0 and result["fma_gflop_s"] > 0 and result["threads"] == 1
+    [case] = result["cases"]
+    assert case["case"].startswith("gemm float16 T1 N4864")
+    assert case["p10_us"] <= case["median_us"] <= case["p90_us"]
+    n_bytes, n_flops = 4864 * 896 * 2 + 4 * (4864 + 896), 2 * 4864 * 896
+    assert case["gb_s"] == pytest.approx(n_bytes / case["median_us"] / 1e3, rel=1e-6)
+    assert case["gflop_s"] == pytest.approx(n_flops / case["median_us"] / 1e3, rel=1e-6)
+    bound = max(n_bytes / case["read_limit_gb_s"], n_flops / case["fma_limit_gflop_s"]) / 1e3
+    assert case["share_of_limit"] == pytest.approx(bound / case["median_us"], rel=1e-6)
+    wrong = bench("kernels", "--case", "nosuch")
+    assert wrong.returncode == 2 and "--case" in wrong.stderr

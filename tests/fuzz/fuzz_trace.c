@@ -1,0 +1,33 @@
+/* A file of lengths or a trace: whatever is accepted keeps the bounds that prompts are made by. */
+#include "fuzz.h"
+
+#include "tools/bench_trace.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    struct bench_trace t;
+    struct quire_error err;
+    double last = 0;
+    if (bench_trace_read((const char *)data, n, "trace", &t, &err) == QUIRE_OK) {
+        if (t.n_rows == 0)
+            abort();
+        for (size_t i = 0; i < t.n_rows; i++) {
+            const struct bench_trace_row *r = &t.rows[i];
+            if (!(r->arrival_s >= last) || r->n_input == 0 || r->n_input > BENCH_MAX_LENGTH || r->n_output == 0 ||
+                r->n_output > BENCH_MAX_LENGTH)
+                abort();
+            if (r->n_hashes > 0 && (r->first_hash + r->n_hashes > t.n_hashes ||
+                                    (uint64_t)r->n_hashes * BENCH_TRACE_BLOCK < r->n_input))
+                abort();
+            last = r->arrival_s;
+        }
+    } else {
+        for (const char *c = err.text; *c; c++)
+            if ((unsigned char)*c < 0x20 || *c == 0x7f)
+                abort();
+    }
+    bench_trace_free(&t);
+    return 0;
+}

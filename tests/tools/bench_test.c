@@ -1,0 +1,7 @@
+/* What quire bench reads and computes. */
+#include "tests/tools/bench_test.h"
+
+int main(void)
+{
+    return run_metrics_tests() + run_sse_tests() + run_trace_tests() + run_inputs_tests();
+}
