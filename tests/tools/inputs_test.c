@@ -187,7 +187,9 @@ static void conversations_are_counted_in_tokens(void **state)
                " [{\"id\": \"a\", \"conversations\": [{\"from\": \"human\", \"value\": \"Once upon a time there was a cat.\"},"
                "  {\"from\": \"gpt\", \"value\": \"The cat had a red ball and it was happy.\"}, {\"value\": \"more\"}]},"
                " {\"id\": \"alone\", \"conversations\": [{\"from\": \"human\", \"value\": \"Nobody answers this question.\"}]},"
-               " {\"id\": \"short\", \"conversations\": [{\"value\": \"a\"}, {\"value\": \"b\"}]}, 7, {\"conversations\": {}}]");
+               " {\"id\": \"short\", \"conversations\": [{\"value\": \"a\"}, {\"value\": \"b\"}]},"
+               " {\"id\": \"terse\", \"conversations\": [{\"value\": \"a\"}, {\"value\": \"This answer is long enough to count.\"}]},"
+               " 7, {\"conversations\": {}}]");
     struct bench_input_options o;
     struct bench_inputs *in;
     struct quire_error err;

@@ -50,6 +50,7 @@ static void events_are_the_standards(void **state)
         {"data: one\r\rdata: two\r\r", "one|two|"},
         {"data: one\n\r\ndata: two\r\n\n", "one|two|"},
         {": ping\n\ndata: a\n: within\ndata: b\n\n", "a\nb|"},
+        {"data: a\r\ndata: b\r\n\r\n", "a\nb|"},
         {"event: x\nid: 3\nretry: 9\ndata: a\n\n", "a|"},
         {"data:  two spaces\n\n", " two spaces|"},
         {"data\n\n", "|"},
