@@ -42,13 +42,15 @@ static void ask(const struct stream *s, uint32_t index, uint32_t n_tokens)
                           " \"ignore_eos\": true, \"stream\": true}",
                           index, n_tokens);
     int n = snprintf(request, sizeof request,
-                     "POST /v1/completions HTTP/1.1\r\nHost: bench\r\nContent-Length: %d\r\n\r\n%s",
+                     "POST /v1/completions HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n"
+                     "Content-Length: %d\r\n\r\n%s",
                      n_body, body);
     if (send(s->fd, request, (size_t)n, 0) != n)
         give_up("host_bench: client: send");
 }
 
-/* An event ends with an empty line, which neither the head nor the chunks' framing has. */
+/* An event ends with an empty line, which neither the head nor the chunks' framing has. False: the
+ * stream is over. */
 static bool take(struct stream *s)
 {
     static char bytes[65536];
@@ -79,21 +81,22 @@ static int run(const struct stream_client *c, int port_fd)
     }
     for (uint32_t i = 0; i < c->n_streams; i++)
         ask(&streams[i], i, c->n_tokens);
-    uint32_t n_open = c->n_streams, n_events = c->n_tokens + 2; /* the finish and [DONE] */
+    uint32_t n_open = c->n_streams;
+    uint32_t n_events = c->n_tokens + 2; /* the finish and [DONE], and perhaps a held-back character */
     while (n_open > 0) {
         struct epoll_event events[256];
         int n = epoll_wait(poll, events, 256, -1);
         for (int i = 0; i < n; i++) {
             struct stream *s = &streams[events[i].data.u32];
-            if (!take(s) || s->n_events > n_events) {
-                fprintf(stderr, "host_bench: client: a stream ended or ran on after %u of %u events\n",
+            if (take(s))
+                continue;
+            if (s->n_events < n_events) {
+                fprintf(stderr, "host_bench: client: a stream ended after %u of %u events\n",
                         s->n_events, n_events);
                 return 1;
             }
-            if (s->n_events == n_events) {
-                close(s->fd);
-                n_open--;
-            }
+            close(s->fd);
+            n_open--;
         }
     }
     return 0;
