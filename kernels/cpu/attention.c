@@ -17,10 +17,23 @@
 #endif
 #define TILE HOST_ATTN_TILE
 
+/* Keeps a compiler from reading a value from memory for each of its uses. */
+#if defined(__AVX512F__)
+#define IN_REGISTER(y) __asm__("" : "+v"(y))
+#else
+#define IN_REGISTER(y) ((void)0)
+#endif
+
 struct tile {
     uint32_t start;      /* absolute position of slot 0, a multiple of 64 */
     uint32_t begin, end; /* slots that some query reads */
-    const unsigned char *k[TILE], *v[TILE]; /* of a slot that none reads: of a slot that one does */
+    const unsigned char *k, *v; /* a slot's row lies at its offset from these */
+    uint64_t offset[TILE];      /* of a slot that none reads: of one that is read */
+};
+
+struct states { /* of an item's queries, or of those from some query on */
+    float *m, *l; /* [queries] */
+    float *o;     /* [queries][D] */
 };
 
 struct work { /* an item on its thread */
@@ -31,7 +44,7 @@ struct work { /* an item on its thread */
     bool widen;
     float *q;           /* [D / 16][n_queries][16] */
     float *k, *v;       /* [64][D]: a widened tile */
-    float *split, *merged; /* [n_queries] states */
+    struct states split, merged;
     struct tile tiles[2];
     float p[QUERIES][TILE]; /* scores, then weights, of a block */
 };
@@ -68,6 +81,8 @@ static void locate(const struct work *w, uint32_t start, struct tile *tile)
     const uint32_t *table = w->a->tables_dev + w->item->row->table;
     uint64_t row_bytes = kv->head_dim * k_dtype_bytes(kv->dtype);
     tile->start = start;
+    tile->k = w->a->layer->k_dev;
+    tile->v = w->a->layer->v_dev;
     tile->begin = max_u32(w->item->lowest, start) - start;
     tile->end = min_u32(w->item->end - start, TILE);
     for (uint32_t slot = tile->begin; slot < tile->end;) {
@@ -76,17 +91,13 @@ static void locate(const struct work *w, uint32_t start, struct tile *tile)
         uint64_t block = table[(start + slot) / kv->block_tokens];
         uint64_t at = ((block * kv->n_kv_heads + w->item->kv_head) * kv->block_tokens + offset) *
                       row_bytes;
-        for (; slot < run_end; slot++, at += row_bytes) {
-            tile->k[slot] = (const unsigned char *)w->a->layer->k_dev + at;
-            tile->v[slot] = (const unsigned char *)w->a->layer->v_dev + at;
-        }
+        for (; slot < run_end; slot++, at += row_bytes)
+            tile->offset[slot] = at;
     }
-    for (uint32_t slot = 0; slot < TILE; slot++) {
-        if (slot < tile->begin || slot >= tile->end) {
-            tile->k[slot] = tile->k[tile->begin];
-            tile->v[slot] = tile->v[tile->begin];
-        }
-    }
+    for (uint32_t slot = 0; slot < tile->begin; slot++)
+        tile->offset[slot] = tile->offset[tile->begin];
+    for (uint32_t slot = tile->end; slot < TILE; slot++)
+        tile->offset[slot] = tile->offset[tile->begin];
 }
 
 CPU_INLINE void prefetch(const unsigned char *row, uint64_t bytes)
@@ -100,20 +111,22 @@ static void widen_tile(const struct work *w, struct tile *tile, const struct til
 {
     uint32_t head_dim = w->a->kv->head_dim;
     for (uint32_t j = tile->begin; j < tile->end; j++) {
-        const uint16_t *k = (const void *)tile->k[j], *v = (const void *)tile->v[j];
+        const uint16_t *k = (const void *)(tile->k + tile->offset[j]);
+        const uint16_t *v = (const void *)(tile->v + tile->offset[j]);
         if (next) {
-            prefetch(next->k[j], 2 * head_dim);
-            prefetch(next->v[j], 2 * head_dim);
+            prefetch(next->k + next->offset[j], 2 * head_dim);
+            prefetch(next->v + next->offset[j], 2 * head_dim);
         }
         for (uint32_t d = 0; d < head_dim; d += K_LANES) {
             lanes_store_f32(w->k + j * head_dim + d, lanes_load_f16(k + d));
             lanes_store_f32(w->v + j * head_dim + d, lanes_load_f16(v + d));
         }
     }
+    tile->k = (const unsigned char *)w->k;
+    tile->v = (const unsigned char *)w->v;
     for (uint32_t j = 0; j < TILE; j++) {
         uint32_t slot = j < tile->begin || j >= tile->end ? tile->begin : j;
-        tile->k[j] = (const unsigned char *)(w->k + slot * head_dim);
-        tile->v[j] = (const unsigned char *)(w->v + slot * head_dim);
+        tile->offset[j] = slot * head_dim * sizeof(float);
     }
 }
 
@@ -131,10 +144,20 @@ struct block { /* N queries from `first` on, their slots and what they have in c
     const struct tile *tile, *next; /* next: to be fetched, or NULL */
     uint32_t first;
     float (*p)[TILE];
-    float *states;
+    struct states states;
     struct slots slots[QUERIES];
     struct slots any, all; /* of the slots: union and intersection, which may be empty */
 };
+
+#define ROUND_UP_4(n) (((n) + 3u) / 4u * 4u)
+
+/* The scores of two keys for one query or two. */
+CPU_INLINE void store_pairs(float (*p)[TILE], uint32_t j, __m128 sums, const uint32_t n)
+{
+    _mm_storel_pi((__m64 *)(void *)&p[0][j], sums);
+    if (n > 1)
+        _mm_storeh_pi((__m64 *)(void *)&p[1][j], sums);
+}
 
 CPU_INLINE void score(const struct block *b, enum k_dtype dtype, const uint32_t N)
 {
@@ -142,72 +165,84 @@ CPU_INLINE void score(const struct block *b, enum k_dtype dtype, const uint32_t 
     const uint64_t q_step = (uint64_t)b->w->n_queries * K_LANES;
     const float *queries = b->w->q + (uint64_t)b->first * K_LANES;
     for (uint32_t j = b->any.begin & ~1u; j < b->any.end; j += 2) {
-        const unsigned char *k0 = b->tile->k[j], *k1 = b->tile->k[j + 1];
+        const unsigned char *k0 = b->tile->k + b->tile->offset[j];
+        const unsigned char *k1 = b->tile->k + b->tile->offset[j + 1];
         const float *q = queries;
-        lanes s[QUERIES][2];
+        lanes s[2 * ROUND_UP_4(QUERIES)]; /* [query][key] */
         if (b->next) {
-            prefetch(b->next->k[j], row_bytes);
-            prefetch(b->next->k[j + 1], row_bytes);
+            prefetch(b->next->k + b->next->offset[j], row_bytes);
+            prefetch(b->next->k + b->next->offset[j + 1], row_bytes);
         }
-#pragma GCC unroll 8
-        for (uint32_t i = 0; i < N; i++)
-            s[i][0] = s[i][1] = lanes_zero();
+#pragma GCC unroll 16
+        for (uint32_t i = 0; i < 2 * ROUND_UP_4(N); i++)
+            s[i] = lanes_zero();
         for (uint32_t d = 0; d < head_dim; d += K_LANES, q += q_step) {
             lanes x0 = load_row(k0, dtype, d), x1 = load_row(k1, dtype, d);
 #pragma GCC unroll 8
             for (uint32_t i = 0; i < N; i++) {
                 lanes y = lanes_load_f32(q + i * K_LANES);
-                s[i][0] = lanes_fma(y, x0, s[i][0]);
-                s[i][1] = lanes_fma(y, x1, s[i][1]);
+                IN_REGISTER(y);
+                s[2 * i] = lanes_fma(y, x0, s[2 * i]);
+                s[2 * i + 1] = lanes_fma(y, x1, s[2 * i + 1]);
             }
         }
-#pragma GCC unroll 8
-        for (uint32_t i = 0; i < N; i += 2) {
-            uint32_t other = i + 1 < N ? i + 1 : i;
-            __m128 sums = lanes_fold4(s[i][0], s[i][1], s[other][0], s[other][1]);
-            _mm_storel_pi((__m64 *)(void *)&b->p[i][j], sums);
-            if (other > i)
-                _mm_storeh_pi((__m64 *)(void *)&b->p[other][j], sums);
+#pragma GCC unroll 2
+        for (uint32_t i = 0; i < N; i += 4) {
+            __m256 sums = lanes_fold8(s + 2 * i);
+            store_pairs(b->p + i, j, _mm256_castps256_ps128(sums), N - i);
+            if (i + 2 < N)
+                store_pairs(b->p + i + 2, j, _mm256_extractf128_ps(sums, 1), N - i - 2);
         }
     }
 }
 
-/* Scores to weights; m, l and o move on to the new m. */
+/* Scores to weights; m, l and o move on to the new m. A score that is masked becomes -inf, whose
+ * weight is 0 and changes no sum. */
 CPU_INLINE void weigh(const struct block *b, const uint32_t N)
 {
     const uint32_t head_dim = b->w->a->kv->head_dim;
-    const lanes scale = lanes_splat(b->w->a->scale), zero = lanes_zero();
-    float old[K_LANES] = {0}, m[K_LANES] = {0}, alpha[K_LANES];
+    const lanes scale = lanes_splat(b->w->a->scale), low = lanes_splat(-__builtin_inff());
+    lanes largest[8], sums[8];
+#pragma GCC unroll 8
+    for (uint32_t i = 0; i < 8; i++)
+        largest[i] = sums[i] = lanes_zero();
+#pragma GCC unroll 8
     for (uint32_t i = 0; i < N; i++) {
-        const float *state = b->states + i * CPU_ATTN_STATE(head_dim);
         const int32_t begin = (int32_t)b->slots[i].begin, end = (int32_t)b->slots[i].end;
-        old[i] = state[head_dim];
-        lanes max = lanes_splat(old[i]);
+        largest[i] = low;
 #pragma GCC unroll 4
         for (int32_t j = 0; j < (int32_t)TILE; j += K_LANES) {
             lanes s = lanes_mul(lanes_load_f32(b->p[i] + j), scale);
+            s = lanes_range(s, low, begin - j, end - j);
             lanes_store_f32(b->p[i] + j, s);
-            max = lanes_max(lanes_range(s, max, begin - j, end - j), max);
+            largest[i] = lanes_max(s, largest[i]);
         }
-        m[i] = lanes_largest(max);
     }
-    lanes_store_f32(alpha, lanes_exp(lanes_sub(lanes_load_f32(old), lanes_load_f32(m))));
+    float m[8], alpha[8], l[8];
+    __m256 old = _mm256_loadu_ps(b->states.m);
+    __m256 new = _mm256_max_ps(lanes_largest8(largest), old);
+    __m256 factors = lanes_exp8(_mm256_sub_ps(old, new));
+    _mm256_storeu_ps(m, new);
+    _mm256_storeu_ps(alpha, factors);
+#pragma GCC unroll 8
     for (uint32_t i = 0; i < N; i++) {
-        float *state = b->states + i * CPU_ATTN_STATE(head_dim);
-        const int32_t begin = (int32_t)b->slots[i].begin, end = (int32_t)b->slots[i].end;
-        const lanes new_m = lanes_splat(m[i]), factor = lanes_splat(alpha[i]);
-        lanes sum = zero;
+        const lanes new_m = lanes_splat(m[i]);
 #pragma GCC unroll 4
-        for (int32_t j = 0; j < (int32_t)TILE; j += K_LANES) {
+        for (uint32_t j = 0; j < TILE; j += K_LANES) {
             lanes e = lanes_exp(lanes_sub(lanes_load_f32(b->p[i] + j), new_m));
-            e = lanes_range(e, zero, begin - j, end - j);
             lanes_store_f32(b->p[i] + j, e);
-            sum = lanes_add(sum, e);
+            sums[i] = lanes_add(sums[i], e);
         }
-        state[head_dim] = m[i];
-        state[head_dim + 1] = __builtin_fmaf(state[head_dim + 1], alpha[i], lanes_fold(sum));
+    }
+    _mm256_storeu_ps(l, _mm256_fmadd_ps(_mm256_loadu_ps(b->states.l), factors, lanes_fold8(sums)));
+    memcpy(b->states.m, m, N * sizeof *m);
+    memcpy(b->states.l, l, N * sizeof *l);
+    for (uint32_t i = 0; i < N; i++) {
+        if (alpha[i] == 1.0f) /* most tiles leave m as it is */
+            continue;
+        float *o = b->states.o + i * head_dim;
         for (uint32_t d = 0; d < head_dim; d += K_LANES)
-            lanes_store_f32(state + d, lanes_mul(lanes_load_f32(state + d), factor));
+            lanes_store_f32(o + d, lanes_mul(lanes_load_f32(o + d), lanes_splat(alpha[i])));
     }
 }
 
@@ -216,8 +251,8 @@ CPU_INLINE void add_group(const struct block *b, uint32_t i0, uint32_t begin, ui
                           const struct tile *next, enum k_dtype dtype, const uint32_t N, const uint32_t G)
 {
     const uint32_t head_dim = b->w->a->kv->head_dim, row_bytes = head_dim * (dtype == K_F16 ? 2 : 4);
-    const uint64_t step = CPU_ATTN_STATE(head_dim);
-    float *states = b->states + i0 * step + d;
+    const uint64_t step = head_dim;
+    float *states = b->states.o + i0 * step + d;
     lanes o[QUERIES][2];
 #pragma GCC unroll 8
     for (uint32_t i = 0; i < N; i++)
@@ -225,10 +260,10 @@ CPU_INLINE void add_group(const struct block *b, uint32_t i0, uint32_t begin, ui
         for (uint32_t g = 0; g < G; g++)
             o[i][g] = lanes_load_f32(states + i * step + g * K_LANES);
     for (uint32_t j = begin; j < end; j++) {
-        const unsigned char *row = b->tile->v[j];
+        const unsigned char *row = b->tile->v + b->tile->offset[j];
         lanes v[2];
         if (next)
-            prefetch(next->v[j], row_bytes);
+            prefetch(next->v + next->offset[j], row_bytes);
 #pragma GCC unroll 2
         for (uint32_t g = 0; g < G; g++)
             v[g] = load_row(row, dtype, d + g * K_LANES);
@@ -327,8 +362,14 @@ static void fold_block_f32(const struct block *b, uint32_t n)
 
 /* ---- an item --------------------------------------------------------------------------------- */
 
+static struct states states_at(float *memory, uint32_t n)
+{
+    return (struct states){memory, memory + cpu_attn_padded(n), memory + 2 * cpu_attn_padded(n)};
+}
+
 /* The tile for every query that reads a slot of it: with neighbouring positions, and so in a run. */
-static void fold_tile(struct work *w, struct tile *tile, const struct tile *next, float *states)
+static void fold_tile(struct work *w, struct tile *tile, const struct tile *next,
+                      struct states states)
 {
     uint32_t n_heads = w->item->n_heads, n_tokens = w->item->n_tokens;
     uint32_t t0 = tile->start > w->position ? tile->start - w->position : 0, t1 = t0;
@@ -340,7 +381,8 @@ static void fold_tile(struct work *w, struct tile *tile, const struct tile *next
     for (uint32_t n_blocks = (end - at + QUERIES - 1) / QUERIES; n_blocks > 0; n_blocks--) {
         uint32_t n = (end - at) / n_blocks; /* blocks of about one size */
         struct block b = {.w = w, .tile = tile, .next = w->widen ? NULL : next, .first = at,
-                          .p = w->p, .states = states + at * CPU_ATTN_STATE(w->a->kv->head_dim),
+                          .p = w->p, .states = {states.m + at, states.l + at,
+                                                states.o + (uint64_t)at * w->a->kv->head_dim},
                           .any = {TILE, 0}, .all = {0, TILE}};
         for (uint32_t i = 0; i < n; i++) {
             struct slots s = slots_of(w, tile, at + i);
@@ -357,14 +399,13 @@ static void fold_tile(struct work *w, struct tile *tile, const struct tile *next
 }
 
 /* The states of all queries in one split. */
-static void fold_split(struct work *w, uint32_t split, float *states)
+static void fold_split(struct work *w, uint32_t split, struct states states)
 {
-    uint32_t head_dim = w->a->kv->head_dim;
-    for (uint32_t i = 0; i < w->n_queries; i++) {
-        float *state = states + i * CPU_ATTN_STATE(head_dim);
-        memset(state, 0, CPU_ATTN_STATE(head_dim) * sizeof *state);
-        state[head_dim] = -__builtin_inff();
+    for (uint32_t i = 0; i < cpu_attn_padded(w->n_queries); i++) {
+        states.m[i] = -__builtin_inff();
+        states.l[i] = 0.0f;
     }
+    memset(states.o, 0, (uint64_t)w->n_queries * w->a->kv->head_dim * sizeof *states.o);
     uint32_t start = max_u32(split * HOST_ATTN_SPLIT, w->item->lowest / TILE * TILE);
     uint32_t end = min_u32((split + 1) * HOST_ATTN_SPLIT, w->item->end);
     struct tile *tile = &w->tiles[0], *next = &w->tiles[1], *swap;
@@ -393,8 +434,9 @@ static void work_begin(struct work *w, const struct k_attention_args *a,
     w->q = scratch;
     w->k = w->q + CPU_ATTN_QUERIES * head_dim;
     w->v = w->k + TILE * head_dim;
-    w->split = w->v + TILE * head_dim;
-    w->merged = w->split + CPU_ATTN_QUERIES * CPU_ATTN_STATE(head_dim);
+    float *states = w->v + TILE * head_dim;
+    w->split = states_at(states, w->n_queries);
+    w->merged = states_at(states + cpu_attn_states((uint32_t)head_dim, CPU_ATTN_QUERIES), w->n_queries);
     memset(w->p, 0, sizeof w->p);
     for (uint32_t i = 0; i < w->n_queries; i++) {
         uint64_t token = (uint64_t)item->row->token + item->token + i / item->n_heads;
@@ -405,36 +447,41 @@ static void work_begin(struct work *w, const struct k_attention_args *a,
 }
 
 /* The next split into those merged so far; the first one is taken as it is. */
-static void merge_state(float *merged, const float *next, uint32_t head_dim)
+static void merge_states(struct states merged, struct states next, uint32_t n, uint32_t head_dim)
 {
-    float m1 = merged[head_dim], m2 = next[head_dim], l1 = merged[head_dim + 1], l2 = next[head_dim + 1];
-    if (l2 == 0.0f)
-        return;
-    if (l1 == 0.0f) {
-        memcpy(merged, next, CPU_ATTN_STATE(head_dim) * sizeof *merged);
-        return;
-    }
-    float m = m2 > m1 ? m2 : m1;
-    float a = k_exp(m1 - m), b = k_exp(m2 - m);
-    merged[head_dim] = m;
-    merged[head_dim + 1] = __builtin_fmaf(l1, a, l2 * b);
-    for (uint32_t d = 0; d < head_dim; d += K_LANES) {
-        lanes o = lanes_mul(lanes_load_f32(next + d), lanes_splat(b));
-        lanes_store_f32(merged + d, lanes_fma(lanes_load_f32(merged + d), lanes_splat(a), o));
+    for (uint32_t i = 0; i < n; i++, merged.o += head_dim, next.o += head_dim) {
+        float m1 = merged.m[i], m2 = next.m[i], l1 = merged.l[i], l2 = next.l[i];
+        if (l2 == 0.0f)
+            continue;
+        if (l1 == 0.0f) {
+            merged.m[i] = m2;
+            merged.l[i] = l2;
+            memcpy(merged.o, next.o, head_dim * sizeof *next.o);
+            continue;
+        }
+        float m = m2 > m1 ? m2 : m1;
+        float a = k_exp(m1 - m), b = k_exp(m2 - m);
+        merged.m[i] = m;
+        merged.l[i] = __builtin_fmaf(l1, a, l2 * b);
+        for (uint32_t d = 0; d < head_dim; d += K_LANES) {
+            lanes o = lanes_mul(lanes_load_f32(next.o + d), lanes_splat(b));
+            o = lanes_fma(lanes_load_f32(merged.o + d), lanes_splat(a), o);
+            lanes_store_f32(merged.o + d, o);
+        }
     }
 }
 
 static void write_output(const struct k_attention_args *a, const struct cpu_attn_item *item,
-                         const float *merged)
+                         struct states merged)
 {
     uint32_t head_dim = a->kv->head_dim;
     for (uint32_t i = 0; i < item->n_tokens * item->n_heads; i++) {
-        const float *state = merged + i * CPU_ATTN_STATE(head_dim);
+        const float *o = merged.o + (uint64_t)i * head_dim;
         uint64_t token = (uint64_t)item->row->token + item->token + i / item->n_heads;
         float *out = a->out_dev + (token * a->n_q_heads + item->head + i % item->n_heads) * head_dim;
-        lanes l = lanes_splat(state[head_dim + 1]);
+        lanes l = lanes_splat(merged.l[i]);
         for (uint32_t d = 0; d < head_dim; d += K_LANES)
-            lanes_store_f32(out + d, lanes_div(lanes_load_f32(state + d), l));
+            lanes_store_f32(out + d, lanes_div(lanes_load_f32(o + d), l));
     }
 }
 
@@ -443,13 +490,11 @@ void CPU_NAME(cpu_attn_item)(const struct k_attention_args *a, const struct cpu_
 {
     struct work w;
     work_begin(&w, a, item, scratch);
-    uint64_t step = CPU_ATTN_STATE(a->kv->head_dim);
     uint32_t split = cpu_attn_first_split(item);
     fold_split(&w, split, w.merged);
     while (++split < cpu_attn_end_split(item)) {
         fold_split(&w, split, w.split);
-        for (uint32_t i = 0; i < w.n_queries; i++)
-            merge_state(w.merged + i * step, w.split + i * step, a->kv->head_dim);
+        merge_states(w.merged, w.split, w.n_queries, a->kv->head_dim);
     }
     write_output(a, item, w.merged);
 }
@@ -459,20 +504,21 @@ void CPU_NAME(cpu_attn_splits)(const struct k_attention_args *a, const struct cp
 {
     struct work w;
     work_begin(&w, a, item, scratch);
-    uint64_t step = w.n_queries * CPU_ATTN_STATE(a->kv->head_dim);
-    for (uint32_t split = begin; split < end; split++)
-        fold_split(&w, split, partials + (split - cpu_attn_first_split(item)) * step);
+    uint64_t step = cpu_attn_states(a->kv->head_dim, w.n_queries);
+    for (uint32_t split = begin; split < end; split++) {
+        float *partial = partials + (split - cpu_attn_first_split(item)) * step;
+        fold_split(&w, split, states_at(partial, w.n_queries));
+    }
 }
 
 void CPU_NAME(cpu_attn_merge)(const struct k_attention_args *a, const struct cpu_attn_item *item,
                               float *partials)
 {
-    uint64_t step = CPU_ATTN_STATE(a->kv->head_dim);
     uint32_t n_queries = item->n_tokens * item->n_heads;
     uint32_t n_splits = cpu_attn_end_split(item) - cpu_attn_first_split(item);
-    for (uint32_t split = 1; split < n_splits; split++)
-        for (uint32_t i = 0; i < n_queries; i++)
-            merge_state(partials + i * step, partials + ((uint64_t)split * n_queries + i) * step,
-                        a->kv->head_dim);
-    write_output(a, item, partials);
+    uint64_t step = cpu_attn_states(a->kv->head_dim, n_queries);
+    struct states merged = states_at(partials, n_queries);
+    for (uint32_t i = 1; i < n_splits; i++)
+        merge_states(merged, states_at(partials + i * step, n_queries), n_queries, a->kv->head_dim);
+    write_output(a, item, merged);
 }

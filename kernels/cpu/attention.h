@@ -25,16 +25,26 @@ static inline uint32_t cpu_attn_end_split(const struct cpu_attn_item *item)
     return (item->end - 1) / HOST_ATTN_SPLIT + 1;
 }
 
-/* A query's state in a split, or of splits merged: o[head_dim], then m and l; l is 0 as long as no
- * position has been read, else at least 1 or NaN. */
-#define CPU_ATTN_STATE(head_dim) ((uint64_t)(head_dim) + 16)
+/* n queries' states in a split, or of splits merged: m [n], l [n], o [n][head_dim]. l is 0 as long as
+ * no position has been read, else at least 1 or NaN. m and l have room for 8 floats from any query
+ * on, and end with a cache line. */
+static inline uint64_t cpu_attn_padded(uint64_t n)
+{
+    return (n + 7 + 15) / 16 * 16;
+}
+static inline uint64_t cpu_attn_states(uint32_t head_dim, uint64_t n) /* floats */
+{
+    return 2 * cpu_attn_padded(n) + n * head_dim;
+}
 
 /* Floats of scratch for one thread: queries, K and V of a tile, states in a split and merged. */
-#define CPU_ATTN_SCRATCH(head_dim)                                                                 \
-    ((CPU_ATTN_QUERIES + 2 * (uint64_t)HOST_ATTN_TILE) * (head_dim) +                              \
-     2 * CPU_ATTN_QUERIES * CPU_ATTN_STATE(head_dim))
+static inline uint64_t cpu_attn_scratch(uint32_t head_dim)
+{
+    return (CPU_ATTN_QUERIES + 2 * (uint64_t)HOST_ATTN_TILE) * head_dim +
+           2 * cpu_attn_states(head_dim, CPU_ATTN_QUERIES);
+}
 
-/* The arithmetic of an item. Partials: states [split - first split of the item][query]. */
+/* The arithmetic of an item. Partials: states of its queries for each of its splits. */
 struct cpu_attn_functions {
     /* All splits, merged, into the output. */
     void (*item)(const struct k_attention_args *a, const struct cpu_attn_item *item, float *scratch);
@@ -58,8 +68,8 @@ static inline uint64_t cpu_attn_workspace_bytes(const struct k_plan_dims *dims, 
 {
     uint64_t n_splits = ((uint64_t)dims->max_model_len + HOST_ATTN_SPLIT - 1) / HOST_ATTN_SPLIT;
     uint64_t n_heads = dims->n_kv_heads ? cpu_attn_item_heads(dims->n_q_heads / dims->n_kv_heads) : 0;
-    return (n_threads * CPU_ATTN_SCRATCH(dims->head_dim) +
-            (n_threads - 1) * n_splits * n_heads * CPU_ATTN_STATE(dims->head_dim)) * sizeof(float);
+    return (n_threads * cpu_attn_scratch(dims->head_dim) +
+            (n_threads - 1) * n_splits * cpu_attn_states(dims->head_dim, n_heads)) * sizeof(float);
 }
 
 int cpu_attention(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err);

@@ -111,7 +111,7 @@ static void take_splits(struct attention *t, const struct share *share,
     if (mine_begin == end)
         return;
     bool is_whole = mine_begin == first && mine_end == end;
-    float *scratch = t->scratch + share->thread * CPU_ATTN_SCRATCH(t->args.kv->head_dim);
+    float *scratch = t->scratch + share->thread * cpu_attn_scratch(t->args.kv->head_dim);
     if (t->merging) {
         if (mine_begin == first && !is_whole)
             t->run->merge(&t->args, item, t->partials + share->thread * t->area);
@@ -143,7 +143,7 @@ static void take_row(struct attention *t, const struct share *share, const struc
                 take_splits(t, share, &item, at);
             else if (!t->merging && is_mine(share, at, cost))
                 t->run->item(&t->args, &item,
-                             t->scratch + share->thread * CPU_ATTN_SCRATCH(t->args.kv->head_dim));
+                             t->scratch + share->thread * cpu_attn_scratch(t->args.kv->head_dim));
             at += cost;
         }
         head += n_heads;
@@ -196,8 +196,8 @@ int cpu_attention(struct k_backend *b, const struct k_attention_args *a, struct 
         n_splits = max_u32(n_splits, (row->position + row->n_tokens - 1) / HOST_ATTN_SPLIT + 1);
     }
     t.scratch = a->workspace_dev;
-    t.partials = t.scratch + n_threads * CPU_ATTN_SCRATCH(a->kv->head_dim);
-    t.area = n_splits * (uint64_t)t.item_heads * CPU_ATTN_STATE(a->kv->head_dim);
+    t.partials = t.scratch + n_threads * cpu_attn_scratch(a->kv->head_dim);
+    t.area = n_splits * cpu_attn_states(a->kv->head_dim, t.item_heads);
     host_run(b, t.cost * a->kv->head_dim, attention_task, &t);
     if (atomic_load_explicit(&t.is_cut, memory_order_relaxed)) {
         t.merging = true;

@@ -24,7 +24,6 @@ CPU_INLINE lanes lanes_mul(lanes a, lanes b) { return _mm512_mul_ps(a, b); }
 CPU_INLINE lanes lanes_sub(lanes a, lanes b) { return _mm512_sub_ps(a, b); }
 CPU_INLINE lanes lanes_div(lanes a, lanes b) { return _mm512_div_ps(a, b); }
 CPU_INLINE lanes lanes_max(lanes a, lanes b) { return _mm512_max_ps(a, b); } /* a > b ? a : b */
-CPU_INLINE float lanes_largest(lanes a) { return _mm512_reduce_max_ps(a); }  /* no NaN among them */
 
 /* Lanes j with from <= j < to of a, the others of b; from and to may lie outside of 0..16. */
 CPU_INLINE lanes lanes_range(lanes a, lanes b, int32_t from, int32_t to)
@@ -59,9 +58,19 @@ CPU_INLINE __m128 lanes_fold4(lanes a, lanes b, lanes c, lanes d)
     return _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, s));
 }
 
+/* The first step of a fold: 8 apart. */
+CPU_INLINE __m256 lanes_halve(lanes a)
+{
+    return _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+}
+CPU_INLINE __m256 lanes_halve_max(lanes a)
+{
+    return _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+}
+
 CPU_INLINE float lanes_fold(lanes a)
 {
-    __m256 b = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m256 b = lanes_halve(a);
     __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
     c = _mm_add_ps(c, _mm_movehl_ps(c, c));
     return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
@@ -105,13 +114,6 @@ CPU_INLINE lanes lanes_div(lanes a, lanes b)
 CPU_INLINE lanes lanes_max(lanes a, lanes b) /* a > b ? a : b */
 {
     return (lanes){_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
-}
-CPU_INLINE float lanes_largest(lanes a) /* no NaN among them */
-{
-    __m256 b = _mm256_max_ps(a.low, a.high);
-    __m128 c = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
-    c = _mm_max_ps(c, _mm_movehl_ps(c, c));
-    return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
 }
 
 CPU_INLINE __m256 range8(__m256 a, __m256 b, __m256i j, int32_t from, int32_t to)
@@ -164,15 +166,56 @@ CPU_INLINE __m128 lanes_fold4(lanes a, lanes b, lanes c, lanes d)
     return _mm_shuffle_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1), 0x88);
 }
 
+/* The first step of a fold: 8 apart. */
+CPU_INLINE __m256 lanes_halve(lanes a) { return _mm256_add_ps(a.low, a.high); }
+CPU_INLINE __m256 lanes_halve_max(lanes a) { return _mm256_max_ps(a.low, a.high); }
+
 CPU_INLINE float lanes_fold(lanes a)
 {
-    __m256 b = _mm256_add_ps(a.low, a.high);
+    __m256 b = lanes_halve(a);
     __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
     c = _mm_add_ps(c, _mm_movehl_ps(c, c));
     return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
 }
 
 #endif
+
+/* The largest lane of each of eight, none of them NaN. */
+CPU_INLINE __m256 lanes_largest8(const lanes s[8])
+{
+    __m256 h[8], f[4];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        h[i] = lanes_halve_max(s[i]);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+        f[i] = _mm256_max_ps(_mm256_blend_ps(h[i], h[i + 4], 0xf0),
+                             _mm256_permute2f128_ps(h[i], h[i + 4], 0x21));
+#pragma GCC unroll 2
+    for (int i = 0; i < 4; i += 2)
+        f[i] = _mm256_max_ps(_mm256_blend_ps(f[i], f[i + 1], 0xcc),
+                             _mm256_shuffle_ps(f[i], f[i + 1], 0x4e));
+    return _mm256_max_ps(_mm256_shuffle_ps(f[0], f[2], 0x88), _mm256_shuffle_ps(f[0], f[2], 0xdd));
+}
+
+/* Eight lane sums at once. A blend and a shuffle bring the two sides of a step together, where two
+ * shuffles would wait for the one unit that has them. */
+CPU_INLINE __m256 lanes_fold8(const lanes s[8])
+{
+    __m256 h[8], f[4];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        h[i] = lanes_halve(s[i]);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) /* s[i] and s[i + 4], a register's halves: 4 apart */
+        f[i] = _mm256_add_ps(_mm256_blend_ps(h[i], h[i + 4], 0xf0),
+                             _mm256_permute2f128_ps(h[i], h[i + 4], 0x21));
+#pragma GCC unroll 2
+    for (int i = 0; i < 4; i += 2) /* 2 apart: 0 0 1 1, 4 4 5 5 and 2 2 3 3, 6 6 7 7 */
+        f[i] = _mm256_add_ps(_mm256_blend_ps(f[i], f[i + 1], 0xcc),
+                             _mm256_shuffle_ps(f[i], f[i + 1], 0x4e));
+    return _mm256_add_ps(_mm256_shuffle_ps(f[0], f[2], 0x88), _mm256_shuffle_ps(f[0], f[2], 0xdd));
+}
 
 /* The last n < 16 elements of a row, filled up with zeros. */
 CPU_INLINE lanes lanes_load_last_f32(const float *p, uint32_t n)

@@ -4,6 +4,28 @@
 
 #include "kernels/cpu/lanes.h"
 
+CPU_INLINE __m256 lanes_exp8(__m256 x)
+{
+    const __m256 magic = _mm256_set1_ps(0x1.8p+23f);
+    __m256 shifted = _mm256_add_ps(_mm256_mul_ps(x, _mm256_set1_ps(0x1.715476p+0f)), magic);
+    __m256 n = _mm256_sub_ps(shifted, magic);
+    __m256 r = _mm256_fmadd_ps(n, _mm256_set1_ps(-0x1.62e430p-1f), x);
+    r = _mm256_fmadd_ps(n, _mm256_set1_ps(0x1.05c610p-29f), r);
+    __m256 p = _mm256_set1_ps(0x1.6b4536p-10f);
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.123dccp-7f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.555862p-5f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.55548ap-3f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.fffffap-2f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
+    __m256i e = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
+    __m256 y = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), e));
+    y = _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(K_EXP_LOW), _CMP_LE_OQ), y);
+    y = _mm256_blendv_ps(y, _mm256_set1_ps(__builtin_inff()),
+                         _mm256_cmp_ps(x, _mm256_set1_ps(K_EXP_HIGH), _CMP_GE_OQ));
+    return _mm256_blendv_ps(y, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
+
 #if defined(__AVX512F__)
 
 CPU_INLINE lanes lanes_exp(lanes x)
@@ -31,31 +53,9 @@ CPU_INLINE lanes lanes_exp(lanes x)
 
 #else
 
-CPU_INLINE __m256 exp8(__m256 x)
-{
-    const __m256 magic = _mm256_set1_ps(0x1.8p+23f);
-    __m256 shifted = _mm256_add_ps(_mm256_mul_ps(x, _mm256_set1_ps(0x1.715476p+0f)), magic);
-    __m256 n = _mm256_sub_ps(shifted, magic);
-    __m256 r = _mm256_fmadd_ps(n, _mm256_set1_ps(-0x1.62e430p-1f), x);
-    r = _mm256_fmadd_ps(n, _mm256_set1_ps(0x1.05c610p-29f), r);
-    __m256 p = _mm256_set1_ps(0x1.6b4536p-10f);
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.123dccp-7f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.555862p-5f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.55548ap-3f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.fffffap-2f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
-    __m256i e = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
-    __m256 y = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), e));
-    y = _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(K_EXP_LOW), _CMP_LE_OQ), y);
-    y = _mm256_blendv_ps(y, _mm256_set1_ps(__builtin_inff()),
-                         _mm256_cmp_ps(x, _mm256_set1_ps(K_EXP_HIGH), _CMP_GE_OQ));
-    return _mm256_blendv_ps(y, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-}
-
 CPU_INLINE lanes lanes_exp(lanes x)
 {
-    return (lanes){exp8(x.low), exp8(x.high)};
+    return (lanes){lanes_exp8(x.low), lanes_exp8(x.high)};
 }
 
 #endif

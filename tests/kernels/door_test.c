@@ -19,7 +19,7 @@ static struct k_backend *open_ref(enum k_gemm_form form)
 {
     struct k_backend *b;
     const char *why;
-    assert_int_equal(k_backend_open(&(struct k_backend_options){.device = "ref", .n_threads = 2, .form = form}, &b, &why, NULL),
+    assert_int_equal(k_backend_open(&(struct k_backend_options){"ref", 2, form}, &b, &why, NULL),
                      QUIRE_OK);
     return b;
 }
@@ -70,9 +70,10 @@ static void test_plan(void **state)
     assert_int_equal(bytes.sample, UINT64_C(4) * 151936 * 4);
     assert_int_equal(bytes.attention, 0);
     assert_int_equal(k_plan_workspace("cpu", &dims, &bytes, &err), QUIRE_OK);
-    /* Each thread: 64 queries, two tiles of 64 x 64 and 128 states of 64 + 16 floats; for each of 3
-     * borders 8 splits of 7 states. */
-    assert_int_equal(bytes.attention, (4 * (3 * 64 * 64 + 128 * 80) + 3 * 8 * 7 * 80) * 4);
+    /* Floats of a thread: 64 queries, K and V of a tile, twice 64 outputs with m and l; of each of 3
+     * borders: 8 splits of 7 heads' outputs with m and l. */
+    assert_int_equal(bytes.attention, (4 * (3 * 64 * 64 + 2 * (64 * 64 + 2 * 80)) +
+                                       3 * 8 * (7 * 64 + 2 * 16)) * 4);
     dims.n_threads = 0;
     assert_int_equal(k_plan_workspace("cpu", &dims, &bytes, &err), QUIRE_OK);
     assert_true(bytes.sample >= UINT64_C(151936) * 4);
