@@ -18,7 +18,8 @@ void engine_options_default(struct engine_options *options)
         .device = "auto",
         .dtype = "auto",
         .kv_cache_dtype = "auto",
-        .gemm_form = "lane",
+        .gemm_form = "auto",
+        .activation_dtype = "float32",
         .cpu_bind = "auto",
         .scheduling_policy = "fcfs",
         .prefix_caching = true,
@@ -34,28 +35,27 @@ static double seconds_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static enum k_gemm_form form_of(const struct engine_options *o)
-{
-    return o->gemm_form && strcmp(o->gemm_form, "tile") == 0 ? K_FORM_TILE : K_FORM_LANE;
-}
-
 static int open_backend(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
-    const struct k_backend_options options = {
-        .device = o->device, .n_threads = o->n_threads, .form = form_of(o), .cpu_bind = o->cpu_bind};
-    int status = k_backend_open(&options, &e->backend, &e->info.device_why, err);
+    struct k_backend_options options = {.device = o->device, .n_threads = o->n_threads,
+                                        .weight_dtype = e->desc.dtype, .cpu_bind = o->cpu_bind};
+    int status = engine_plan_form(o, e->desc.dtype, &options.form, err);
+    if (status == QUIRE_OK)
+        status = k_backend_open(&options, &e->backend, &e->info.device_why, err);
     if (status != QUIRE_OK)
         return status;
+    e->info.gemm_form = e->backend->form;
     e->info.placement = e->backend->placement;
     e->depth = e->backend->ops->overlap_depth;
     if (e->depth > 0)
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           "device %s keeps sampled tokens to itself for a step, which this engine"
                           " cannot drive", e->backend->ops->name);
-    if (!e->backend->ops->supports_form(e->backend, options.form, e->desc.dtype))
+    if (!e->backend->ops->supports_form(e->backend, e->backend->form, e->desc.dtype))
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "--gemm-form %s: device %s does not have it for %s weights", o->gemm_form,
-                          e->backend->ops->name, k_dtype_name(e->desc.dtype));
+                          "--gemm-form: device %s does not have %s for %s weights",
+                          e->backend->ops->name, k_form_name(e->backend->form),
+                          k_dtype_name(e->desc.dtype));
     return QUIRE_OK;
 }
 
@@ -103,7 +103,7 @@ static int open_model(struct engine *e, const struct engine_options *asked,
                   " cache of %llu bytes holds; --kv-cache-memory makes it larger",
                   e->plan.max_model_len, e->desc.max_position,
                   (unsigned long long)e->plan.kv_bytes);
-    status = weights_create(e->backend, e->checkpoint, &e->desc, form_of(&o), &e->weights, err);
+    status = weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, &e->weights, err);
     if (status == QUIRE_OK)
         status = forward_create(e->backend, &e->desc, &e->plan, e->weights, &e->forward, err);
     return status;

@@ -26,7 +26,8 @@ struct engine_options {
     const char *device;               /* "auto", "ref", "cpu", "cuda" */
     const char *dtype;                /* "auto", or the stored dtype's name, or "float32" (then KV is f32) */
     const char *kv_cache_dtype;       /* "auto", "float16", "float32" */
-    const char *gemm_form;            /* "lane", "tile" */
+    const char *gemm_form;            /* "auto", "lane", "tile" */
+    const char *activation_dtype;     /* "float32", or "bfloat16" in the tile form */
     const char *scheduling_policy;    /* "fcfs", "priority" */
     uint32_t max_model_len;           /* 0 = what the model says */
     uint32_t max_num_seqs;            /* 0 = default */
@@ -68,6 +69,10 @@ struct engine_plan {
 };
 int engine_plan_make(const struct engine_options *options, const struct model_desc *desc,
                      uint64_t weight_bytes, struct engine_plan *out, struct quire_error *err);
+
+/* The form that the options ask for with such weights; K_FORM_AUTO where the backend chooses. */
+int engine_plan_form(const struct engine_options *options, enum k_dtype weights,
+                     enum k_gemm_form *out, struct quire_error *err);
 
 /* ---- requests ---- */
 
@@ -157,6 +162,7 @@ struct engine_info {
     const struct model_sampling_defaults *sampling;
     const struct engine_plan *plan;
     const char *device_why;       /* which backend was taken, and why */
+    enum k_gemm_form gemm_form;   /* the one taken */
     const char *placement;        /* how many threads compute, on which CPUs, and where memory lies */
     double open_seconds;
 };

@@ -73,6 +73,37 @@ static bool is_auto(const char *name)
     return !name || strcmp(name, "auto") == 0;
 }
 
+int engine_plan_form(const struct engine_options *o, enum k_dtype weights, enum k_gemm_form *out,
+                     struct quire_error *err)
+{
+    const char *form = o->gemm_form ? o->gemm_form : "auto";
+    enum k_dtype activations = K_F32;
+    bool lane = strcmp(form, "lane") == 0, tile = strcmp(form, "tile") == 0;
+    *out = lane ? K_FORM_LANE : tile ? K_FORM_TILE : K_FORM_AUTO;
+    if (!lane && !tile && strcmp(form, "auto") != 0)
+        return quire_fail(err, QUIRE_INVALID, "--gemm-form: must be auto, lane or tile, got '%.40s'",
+                          form);
+    if (o->activation_dtype &&
+        (!dtype_from_name(o->activation_dtype, &activations) || activations == K_F16))
+        return quire_fail(err, QUIRE_INVALID,
+                          "--activation-dtype: must be float32 or bfloat16, got '%.40s'",
+                          o->activation_dtype);
+    if (activations == K_BF16) {
+        if (lane)
+            return quire_fail(err, QUIRE_INVALID,
+                              "--activation-dtype bfloat16 is for the tile form: leave --gemm-form lane out");
+        if (weights != K_BF16)
+            return quire_fail(err, QUIRE_UNSUPPORTED,
+                              "--activation-dtype bfloat16 takes bfloat16 weights, and these are %s: leave it out",
+                              k_dtype_name(weights));
+        *out = K_FORM_TILE_BF16;
+    }
+    if (tile && weights == K_F32)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "--gemm-form tile takes bfloat16 or float16 weights, and these are float32: use lane");
+    return QUIRE_OK;
+}
+
 static int plan_dtypes(const struct engine_options *o, const struct model_desc *desc,
                        struct engine_plan *p, struct quire_error *err)
 {
@@ -94,16 +125,8 @@ static int plan_dtypes(const struct engine_options *o, const struct model_desc *
                               "--kv-cache-dtype: must be auto, float16 or float32, got '%.40s'",
                               o->kv_cache_dtype);
     }
-    if (o->gemm_form && strcmp(o->gemm_form, "tile") == 0) {
-        if (desc->dtype != K_BF16)
-            return quire_fail(err, QUIRE_INVALID,
-                              "--gemm-form tile takes bfloat16 weights, and these are %s: use lane",
-                              k_dtype_name(desc->dtype));
-    } else if (o->gemm_form && strcmp(o->gemm_form, "lane") != 0) {
-        return quire_fail(err, QUIRE_INVALID, "--gemm-form: must be lane or tile, got '%.40s'",
-                          o->gemm_form);
-    }
-    return QUIRE_OK;
+    enum k_gemm_form form;
+    return engine_plan_form(o, desc->dtype, &form, err);
 }
 
 static int check_limit(const char *flag, uint32_t value, uint32_t max, struct quire_error *err)

@@ -64,9 +64,9 @@ static int matrix_view(struct binder *b, const char *name, uint32_t rows, uint32
         return status;
     if (!b->backend->ops->supports_form(b->backend, b->form, t.dtype))
         return quire_fail(b->err, QUIRE_INVALID,
-                          "%.100s: %s is %s: --gemm-form %s does not take such weights on %s",
+                          "%.100s: %s is %s: the GEMM form %s does not take such weights on %s",
                           t.file, name, k_dtype_name(t.dtype),
-                          b->form == K_FORM_TILE ? "tile" : "lane", b->backend->ops->name);
+                          k_form_name(b->form), b->backend->ops->name);
     *out = (struct k_weight_view){
         .data = t.data,
         .dtype = t.dtype,

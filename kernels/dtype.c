@@ -14,3 +14,14 @@ const char *k_dtype_name(enum k_dtype dtype)
     }
     return "unknown";
 }
+
+const char *k_form_name(enum k_gemm_form form)
+{
+    switch (form) {
+    case K_FORM_LANE: return "lane";
+    case K_FORM_TILE: return "tile";
+    case K_FORM_TILE_BF16: return "tile of bfloat16 activations";
+    case K_FORM_AUTO: return "auto";
+    }
+    return "unknown";
+}

@@ -32,8 +32,12 @@ const char *k_dtype_name(enum k_dtype dtype); /* "float32", "float16", "bfloat16
 /* How the products of a GEMM are summed (docs/numerics.md). The form is part of what bits are promised for. */
 enum k_gemm_form {
     K_FORM_LANE, /* 16 fp32 lanes over k, one fixed tree: any weight dtype */
-    K_FORM_TILE, /* 32-deep bf16 tiles, activations as two bf16 terms: bf16 weights only */
+    K_FORM_TILE, /* 32-deep bf16 tiles, activations as two bf16 terms: bf16 and f16 weights */
+    K_FORM_TILE_BF16, /* the same with activations rounded to bf16: bf16 weights only */
+    K_FORM_AUTO,      /* in options only: the backend's choice */
 };
+#define K_N_FORMS 3
+const char *k_form_name(enum k_gemm_form form); /* "lane", "tile", "tile of bfloat16 activations" */
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
@@ -241,12 +245,14 @@ struct k_backend {
     const struct k_backend_ops *ops;
     uint32_t n_threads;    /* compute threads on the host, the caller's included */
     const char *placement; /* one line for people: how many, on which CPUs, and where memory lies */
+    enum k_gemm_form form; /* of every GEMM; never K_FORM_AUTO */
 };
 
 struct k_backend_options {
     const char *device;        /* "auto", "ref", "cpu", "cuda", "cuda:N" */
     uint32_t n_threads;        /* 0 = what k_backend_threads() says */
-    enum k_gemm_form form;
+    enum k_gemm_form form;     /* K_FORM_AUTO: tile where that is faster, else lane */
+    enum k_dtype weight_dtype; /* what K_FORM_AUTO chooses for */
     const char *cpu_bind;      /* NULL or "auto", "none", or the CPU of each thread: "0-3,8" */
 };
 

@@ -18,7 +18,12 @@ size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS
          .help = "auto: weights as stored, f32 activations, f16 KV. float32: also f32 KV. "
                  "Naming another dtype than the stored one is refused: weights are used in place."},
         {.names = "gemm-form", .kind = CLI_STRING, .target = &o->gemm_form, .value = "NAME",
-         .help = "lane (any weights) or tile (bf16 weights, what AMX computes). See docs/numerics.md."},
+         .help = "How products are summed: lane (any weights) or tile (bf16 and f16 weights, what AMX computes). auto: tile "
+                 "for bf16 weights on AMX, else lane. Answers' bits depend on it, see docs/numerics.md; the start-up line "
+                 "says which it is."},
+        {.names = "activation-dtype", .kind = CLI_STRING, .target = &o->activation_dtype, .value = "NAME",
+         .help = "float32, or bfloat16: the tile form with rounded activations, for bf16 weights. Half the work; logprobs "
+                 "are off by about 0.1."},
         {.names = "max-model-len", .kind = CLI_U32, .target = &o->max_model_len, .value = "N",
          .help = "Longest prompt plus answer, in tokens. Default: what the model says."},
         {.names = "KV cache:", .kind = CLI_GROUP},

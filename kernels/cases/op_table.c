@@ -7,6 +7,8 @@
 #define GEMM(dt, t, n, k, ...) \
     {.op = OP_GEMM, .dtype = dt, .n_tokens = t, .n_rows = n, .n_cols = k, __VA_ARGS__}
 #define TILE(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_TILE, __VA_ARGS__)
+#define TILE_F16(t, n, k, ...) GEMM(K_F16, t, n, k, .form = K_FORM_TILE, __VA_ARGS__)
+#define TILE_BF16(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_TILE_BF16, __VA_ARGS__)
 #define NORM(t, n, ...) {.op = OP_RMSNORM, .n_tokens = t, .n_cols = n, __VA_ARGS__}
 #define ROPE(dt, q, kv, d, bt, ...)                                                            \
     {.op = OP_ROPE_KV, .dtype = dt, .n_q_heads = q, .n_kv_heads = kv, .head_dim = d,           \
@@ -38,6 +40,20 @@ const struct op_case op_test_cases[] = {
     TILE(5, 19, 100, .n_parts = 2), TILE(17, 131, 896, .extra = true, .n_parts = 3),
     TILE(33, 65, 48), TILE(5, 31, 896, .values = VALUES_WIDE),
     TILE(4, 33, 100, .values = VALUES_TINY),
+    /* A vector of rows or of tokens, groups of 16 tokens and what is left, panels of 8, 16 and 32
+     * rows and what is left, parts that meet inside of them. */
+    TILE(6, 129, 64), TILE(7, 45, 224, .n_parts = 3), TILE(8, 40, 160), TILE(9, 33, 97), TILE(10, 100, 64),
+    TILE(11, 47, 65), TILE(12, 64, 33), TILE(13, 63, 31), TILE(14, 130, 160, .n_parts = 4), TILE(15, 16, 34),
+    TILE(16, 300, 192, .extra = true), TILE(24, 81, 96), TILE(25, 81, 96), TILE(64, 130, 544, .n_parts = 2),
+    TILE(1, 300, 1120, .n_parts = 3), TILE(1, 100, 64, .values = VALUES_TINY, .extra = true),
+    TILE(20, 50, 100, .values = VALUES_TINY, .extra = true), TILE(150, 19, 3200), TILE(20, 50, 600, .values = VALUES_WIDE),
+    TILE_F16(1, 7, 16), TILE_F16(3, 33, 100, .extra = true), TILE_F16(17, 131, 224, .n_parts = 3),
+    TILE_F16(12, 70, 544), TILE_F16(33, 50, 97, .extra = true), TILE_F16(5, 31, 896, .values = VALUES_WIDE),
+    TILE_F16(20, 33, 100, .values = VALUES_TINY), TILE_F16(2, 33, 100, .values = VALUES_TINY),
+    TILE_BF16(1, 1, 1), TILE_BF16(3, 33, 100, .extra = true), TILE_BF16(7, 33, 64), TILE_BF16(8, 40, 96),
+    TILE_BF16(17, 131, 896, .n_parts = 3), TILE_BF16(12, 70, 544), TILE_BF16(33, 50, 97, .extra = true),
+    TILE_BF16(5, 31, 896, .values = VALUES_WIDE), TILE_BF16(20, 33, 100, .values = VALUES_TINY),
+    TILE_BF16(2, 33, 100, .values = VALUES_TINY),
 
     {.op = OP_EMBED, .dtype = K_F16, .n_tokens = 5, .n_rows = 300, .n_cols = 100, .n_parts = 2},
     {.op = OP_EMBED, .dtype = K_BF16, .n_tokens = 33, .n_rows = 77, .n_cols = 96},
@@ -110,7 +126,7 @@ const struct op_case op_bench_cases[] = {
     GEMM(K_BF16, 1, 4864, 896), GEMM(K_BF16, 4, 4864, 896), GEMM(K_BF16, 64, 4864, 896),
     GEMM(K_F32, 1, 4864, 896), GEMM(K_F32, 4, 4864, 896), GEMM(K_F32, 64, 4864, 896),
     GEMM(K_F16, 1, 896, 4864), GEMM(K_F16, 64, 896, 4864),
-    TILE(1, 4864, 896), TILE(4, 4864, 896), TILE(64, 4864, 896),
+    TILE(1, 4864, 896), TILE(4, 4864, 896), TILE(64, 4864, 896), TILE_BF16(64, 4864, 896), TILE_F16(64, 4864, 896),
     {.op = OP_EMBED, .dtype = K_F16, .n_tokens = 64, .n_rows = 32000, .n_cols = 896},
     NORM(1, 896, .extra = true), NORM(64, 896, .extra = true),
     {.op = OP_SILU_MUL, .n_tokens = 1, .n_cols = 4864},
@@ -169,8 +185,8 @@ const char *op_name(const struct op_case *c)
     append("%s", kinds[c->op]);
     if (c->op == OP_GEMM || c->op == OP_EMBED || c->op == OP_ROPE_KV || c->op == OP_ATTENTION)
         append(" %s", k_dtype_name(c->dtype));
-    if (c->form == K_FORM_TILE)
-        append(" tile");
+    if (c->form != K_FORM_LANE)
+        append(" %s", c->form == K_FORM_TILE ? "tile" : "tile-bf16");
     if (c->head_dim > 0)
         append(" %u/%u heads of %u, blocks of %u, window %u, from", c->n_q_heads, c->n_kv_heads,
                c->head_dim, c->block_tokens, c->window);

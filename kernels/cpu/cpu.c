@@ -79,14 +79,14 @@ static int cpu_gemm(struct k_backend *b, const struct k_gemm_args *a, struct qui
     int status = host_check_form(b, w, err);
     if (status != QUIRE_OK)
         return status;
-    if (host_of(b)->form == K_FORM_LANE) {
+    if (b->form == K_FORM_LANE) {
         struct cpu_gemm task = {.args = *a};
         if (a->n_tokens > 1)
             host_run(b, inputs, isa->lane_pack, &task);
         host_run(b, inputs * w->n_rows, isa->gemm_lane, &task);
         return QUIRE_OK;
     }
-    struct cpu_gemm task = {.args = *a, .n_terms = 2};
+    struct cpu_gemm task = {.args = *a, .n_terms = b->form == K_FORM_TILE ? 2 : 1};
     host_run(b, inputs, isa->tile_split, &task);
     host_run(b, inputs * w->n_rows, isa->gemm_tile, &task);
     return QUIRE_OK;
@@ -139,7 +139,10 @@ int cpu_open(const struct k_backend_options *options, struct k_backend **out,
     c->isa = isa;
     c->ops = cpu_ops;
     c->ops.description = isa.description;
-    status = host_open(&c->host, &c->ops, options, err);
+    struct k_backend_options chosen = *options;
+    if (options->form == K_FORM_AUTO && options->weight_dtype == K_BF16 && isa.gemm_tile == cpu_gemm_tile_amx)
+        chosen.form = K_FORM_TILE;
+    status = host_open(&c->host, &c->ops, &chosen, err);
     if (status != QUIRE_OK) {
         host_close(&c->host);
         return status;

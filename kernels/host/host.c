@@ -9,7 +9,7 @@ int host_open(struct host_backend *h, const struct k_backend_ops *ops,
               const struct k_backend_options *options, struct quire_error *err)
 {
     h->base.ops = ops;
-    h->form = options->form;
+    h->base.form = options->form == K_FORM_AUTO ? K_FORM_LANE : options->form;
     h->last_ticket = 0;
     int status = k_placement_create(options->n_threads, options->cpu_bind, &h->placement, err);
     if (status != QUIRE_OK)

@@ -22,7 +22,6 @@ struct host_backend {
     struct k_placement *placement;
     bool is_placed; /* each thread sits on its CPU: from the first step on */
     struct k_pool *pool;
-    enum k_gemm_form form;
     uint64_t last_ticket;
 };
 
@@ -43,7 +42,7 @@ static inline struct host_backend *host_of(struct k_backend *b)
     return (struct host_backend *)b;
 }
 
-/* Starts the pool and fills in what is shared; host_close() stops the pool and frees h itself. */
+/* Starts the pool and fills in what is shared, with the lane form for K_FORM_AUTO; host_close() stops the pool and frees h itself. */
 int host_open(struct host_backend *h, const struct k_backend_ops *ops,
               const struct k_backend_options *options, struct quire_error *err);
 void host_close(struct host_backend *h);

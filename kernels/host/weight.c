@@ -66,16 +66,21 @@ void host_weight_destroy(struct k_backend *b, struct k_weight *w)
 bool host_supports_form(struct k_backend *b, enum k_gemm_form form, enum k_dtype weights)
 {
     (void)b;
-    return form == K_FORM_LANE || (form == K_FORM_TILE && weights == K_BF16);
+    switch (form) {
+    case K_FORM_LANE: return true;
+    case K_FORM_TILE: return weights == K_BF16 || weights == K_F16;
+    case K_FORM_TILE_BF16: return weights == K_BF16;
+    case K_FORM_AUTO: break;
+    }
+    return false;
 }
 
 int host_check_form(struct k_backend *b, const struct k_weight *w, struct quire_error *err)
 {
     for (uint32_t p = 0; p < w->n_parts; p++) {
-        if (!host_supports_form(b, host_of(b)->form, w->parts[p].dtype))
-            return quire_fail(err, QUIRE_UNSUPPORTED,
-                              "gemm: the tile form needs bfloat16 weights, these are %s",
-                              k_dtype_name(w->parts[p].dtype));
+        if (!host_supports_form(b, b->form, w->parts[p].dtype))
+            return quire_fail(err, QUIRE_UNSUPPORTED, "gemm: the form %s does not take %s weights",
+                              k_form_name(b->form), k_dtype_name(w->parts[p].dtype));
     }
     return QUIRE_OK;
 }

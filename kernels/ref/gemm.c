@@ -147,8 +147,8 @@ static void gemm_task(void *context, uint32_t thread, uint32_t n_threads)
             continue;
         uint32_t row_begin = (uint32_t)(from - part->first_row);
         uint32_t row_end = (uint32_t)(to - part->first_row);
-        if (task->form == K_FORM_TILE)
-            ref_gemm_tile_rows(&task->args, part, row_begin, row_end);
+        if (task->form != K_FORM_LANE)
+            ref_gemm_tile_rows(&task->args, task->form, part, row_begin, row_end);
         else
             gemm_lane_rows(&task->args, part, row_begin, row_end);
     }
@@ -159,7 +159,7 @@ int ref_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_erro
     int status = host_check_form(b, a->weight, err);
     if (status != QUIRE_OK)
         return status;
-    struct gemm_task task = {*a, host_of(b)->form};
+    struct gemm_task task = {*a, b->form};
     uint64_t work = (uint64_t)a->weight->n_rows * a->weight->n_cols * a->n_tokens;
     host_run(b, work, gemm_task, &task);
     return QUIRE_OK;

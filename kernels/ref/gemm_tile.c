@@ -1,5 +1,5 @@
-/* The tile form: what AMX's TDPBF16PS computes, for both bf16 terms of an activation
- * (docs/numerics.md §6).
+/* The tile forms: what AMX's TDPBF16PS computes, for each pair of an activation's bf16 term and a
+ * weight's (docs/numerics.md §6).
  *
  * A chain over k is serial, so 16 rows run side by side: their weights of a 32-deep tile are
  * widened and transposed once, then meet every token.
@@ -8,6 +8,7 @@
 #include "kernels/ref/ref.h"
 
 #define TILE_DEPTH 32u
+#define MAX_TERMS 2u
 
 /* A bf16 as a factor of a product: widened, a denormal as zero. */
 static inline float widen_factor(uint16_t b)
@@ -35,32 +36,41 @@ static inline struct ref_lanes add_flushed(struct ref_lanes a, struct ref_lanes 
     return flush(sum);
 }
 
-/* w[k][i] = the part's row first + i at column k of the tile; zeros outside the matrix. */
+/* The two bf16 terms of a number, as factors of products. */
+static inline void split(float x, float *high, float *low)
+{
+    uint16_t term = k_bf16_from_f32(x);
+    *high = widen_factor(term);
+    *low = widen_factor(k_bf16_from_f32(x - k_f32_from_bf16(term)));
+}
+
+/* w[term][k][i] = the part's row first + i at column k of the tile; zeros outside the matrix. A
+ * BF16 weight is its first term. */
 static void load_tile(const struct host_part *part, uint32_t first, uint32_t n_rows, uint32_t column,
-                      uint32_t n_cols, float w[TILE_DEPTH][K_LANES])
+                      uint32_t n_cols, float w[MAX_TERMS][TILE_DEPTH][K_LANES])
 {
     uint32_t depth = n_cols - column < TILE_DEPTH ? n_cols - column : TILE_DEPTH;
     if (n_rows < K_LANES || depth < TILE_DEPTH)
-        memset(w, 0, TILE_DEPTH * sizeof *w);
+        memset(w, 0, MAX_TERMS * sizeof *w);
     for (uint32_t i = 0; i < n_rows; i++) {
         const unsigned char *row = part->data + (first + i) * part->row_stride_bytes;
-        const uint16_t *factors = (const uint16_t *)(const void *)row + column;
-        for (uint32_t k = 0; k < depth; k++)
-            w[k][i] = widen_factor(factors[k]);
+        const uint16_t *weights = (const uint16_t *)(const void *)row + column;
+        for (uint32_t k = 0; k < depth; k++) {
+            if (part->dtype == K_F16)
+                split(k_f32_from_f16(weights[k]), &w[0][k][i], &w[1][k][i]);
+            else
+                w[0][k][i] = widen_factor(weights[k]);
+        }
     }
 }
 
-/* The two terms of a token's activations in a tile. */
-static void split_activations(const float *x, uint32_t depth, float high[TILE_DEPTH],
-                              float low[TILE_DEPTH])
+/* The terms of a token's activations in a tile. */
+static void split_activations(const float *x, uint32_t depth, float terms[MAX_TERMS][TILE_DEPTH])
 {
-    for (uint32_t k = 0; k < depth; k++) {
-        uint16_t term = k_bf16_from_f32(x[k]);
-        high[k] = widen_factor(term);
-        low[k] = widen_factor(k_bf16_from_f32(x[k] - k_f32_from_bf16(term)));
-    }
+    for (uint32_t k = 0; k < depth; k++)
+        split(x[k], &terms[0][k], &terms[1][k]);
     for (uint32_t k = depth; k < TILE_DEPTH; k++)
-        high[k] = low[k] = 0.0f;
+        terms[0][k] = terms[1][k] = 0.0f;
 }
 
 /* c + (chain over even k + chain over odd k), for 16 rows. */
@@ -76,11 +86,12 @@ static struct ref_lanes add_tile(struct ref_lanes c, const float w[TILE_DEPTH][K
 }
 
 /* y holds c between the tiles of a row; the bias comes last. */
-void ref_gemm_tile_rows(const struct k_gemm_args *a, const struct host_part *part,
-                        uint32_t row_begin, uint32_t row_end)
+void ref_gemm_tile_rows(const struct k_gemm_args *a, enum k_gemm_form form,
+                        const struct host_part *part, uint32_t row_begin, uint32_t row_end)
 {
     uint32_t n_cols = a->weight->n_cols, n_rows = a->weight->n_rows;
-    float w[TILE_DEPTH][K_LANES], high[TILE_DEPTH], low[TILE_DEPTH];
+    uint32_t x_terms = form == K_FORM_TILE ? 2 : 1, w_terms = part->dtype == K_F16 ? 2 : 1;
+    float w[MAX_TERMS][TILE_DEPTH][K_LANES], x[MAX_TERMS][TILE_DEPTH];
     for (uint32_t first = row_begin; first < row_end; first += K_LANES) {
         uint32_t n = row_end - first < K_LANES ? row_end - first : K_LANES;
         for (uint32_t column = 0; column < n_cols; column += TILE_DEPTH) {
@@ -91,9 +102,12 @@ void ref_gemm_tile_rows(const struct k_gemm_args *a, const struct host_part *par
                 float c[K_LANES] = {0};
                 if (column > 0)
                     memcpy(c, y, n * sizeof *c);
-                split_activations(a->x_dev + (uint64_t)t * n_cols + column, depth, high, low);
-                struct ref_lanes sum = add_tile(ref_load_f32(c), (const float(*)[K_LANES])w, high);
-                ref_store_f32(c, add_tile(sum, (const float(*)[K_LANES])w, low));
+                split_activations(a->x_dev + (uint64_t)t * n_cols + column, depth, x);
+                struct ref_lanes sum = ref_load_f32(c);
+                for (uint32_t i = 0; i < x_terms; i++)
+                    for (uint32_t j = 0; j < w_terms; j++)
+                        sum = add_tile(sum, (const float(*)[K_LANES])w[j], x[i]);
+                ref_store_f32(c, sum);
                 memcpy(y, c, n * sizeof *c);
             }
         }

@@ -45,8 +45,8 @@ int ref_sample(struct k_backend *b, const struct k_sample_args *a, struct quire_
 /* One RMSNorm row: out = x * rsqrt(lane sum(x²) / n + eps) * weight; out may be x. */
 void ref_rmsnorm_row(const float *x, const float *weight, float *out, uint32_t n, float eps);
 
-/* The tile form for rows [row_begin, row_end) of a BF16 part (docs/numerics.md §6). */
-void ref_gemm_tile_rows(const struct k_gemm_args *a, const struct host_part *part,
-                        uint32_t row_begin, uint32_t row_end);
+/* A tile form for rows [row_begin, row_end) of a BF16 or F16 part (docs/numerics.md §6). */
+void ref_gemm_tile_rows(const struct k_gemm_args *a, enum k_gemm_form form,
+                        const struct host_part *part, uint32_t row_begin, uint32_t row_end);
 
 #endif

@@ -1,4 +1,5 @@
-/* Every build gives the same bits: release and sanitizers, gcc and clang, x86-64 and Arm.
+/* Every build and both backends on a CPU give the same bits: release and sanitizers, gcc and clang,
+ * x86-64 and Arm, ref and cpu.
  *
  * tests/engine/bits.txt holds, for each golden model and form, the BLAKE2b-256 over everything the engine said of one greedy
  * and one sampled request. A difference is a changed answer for every user: it needs a reason in
@@ -23,6 +24,7 @@ static const struct {
     {"llama2", "lane"}, {"llama3", "lane"},     {"llama_bias", "lane"},   {"mistral", "lane"},
     {"qwen2", "lane"},  {"qwen2_yarn", "lane"}, {"qwen2_window", "lane"}, {"qwen3", "lane"},
     {"llama3", "tile"}, {"qwen3_f16", "lane"},  {"qwen2_window", "tile"}, {"qwen3", "tile"},
+    {"qwen3_f16", "tile"}, {"qwen3", "tile-bf16"},
 };
 #define N_CASES (sizeof cases / sizeof cases[0])
 
@@ -33,7 +35,7 @@ static struct key256 add_answer(struct key256 chain, const struct answer *a)
     return quire_keyed_hash(&chain, a->choices[0].record.bytes, a->choices[0].record.n);
 }
 
-static void digest(size_t i, char hex[65])
+static void digest(const char *device, size_t i, char hex[65])
 {
     char dir[512];
     uint32_t prompt[N_PROMPT];
@@ -43,7 +45,12 @@ static void digest(size_t i, char hex[65])
     engine_options_default(&options);
     options.num_kv_blocks = 100;
     options.max_num_batched_tokens = 64;
+    options.device = device;
     options.gemm_form = cases[i].form;
+    if (strcmp(cases[i].form, "tile-bf16") == 0) {
+        options.gemm_form = "tile";
+        options.activation_dtype = "bfloat16";
+    }
     struct client *c = client_open(dir, &options);
     client_random_prompt(prompt, N_PROMPT, engine_info(client_engine(c))->desc->vocab_size, 7);
 
@@ -70,9 +77,13 @@ static void every_build_gives_the_committed_bits(void **state)
         assert_int_equal(fscanf(file, "%63s %15s %64s", model, form, want), 3);
         assert_string_equal(model, cases[i].model);
         assert_string_equal(form, cases[i].form);
-        digest(i, hex);
-        if (strcmp(hex, want) != 0)
-            fail_msg("%s, %s form: other bits than those of tests/engine/bits.txt", model, form);
+        static const char *const devices[] = {"ref", "cpu"};
+        for (int device = 0; device < 2; device++) {
+            digest(devices[device], i, hex);
+            if (strcmp(hex, want) != 0)
+                fail_msg("%s, %s form on %s: other bits than those of tests/engine/bits.txt", model, form,
+                         devices[device]);
+        }
     }
     fclose(file);
 }
@@ -84,7 +95,7 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--write") == 0) {
         for (size_t i = 0; i < N_CASES; i++) {
             char hex[65];
-            digest(i, hex);
+            digest("ref", i, hex);
             printf("%s %s %s\n", cases[i].model, cases[i].form, hex);
         }
         return 0;

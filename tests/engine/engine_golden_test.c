@@ -2,7 +2,8 @@
  * prompt, the best twenty at chosen positions, and the greedy continuation.
  *
  * Lane form: within the golden's own tolerance (twice the error of a naive computation in the same
- * dtypes). Tile form: within the goal that docs/numerics.md §15 sets for every form, 0.02 nats. */
+ * dtypes). Tile form: within the goal that docs/numerics.md §15 sets, 0.02 nats. (The tile form of
+ * bf16 activations misses it, and is not the default anywhere.) */
 #include "client.h"
 #include "tests/goldens/golden.h"
 
@@ -114,6 +115,7 @@ LANE(qwen3_f16)
 TILE(llama3)
 TILE(qwen2_window)
 TILE(qwen3)
+TILE(qwen3_f16)
 
 int main(void)
 {
@@ -124,6 +126,7 @@ int main(void)
         cmocka_unit_test(lane_qwen2_window), cmocka_unit_test(lane_qwen3),
         cmocka_unit_test(lane_qwen3_f16),    cmocka_unit_test(tile_llama3),
         cmocka_unit_test(tile_qwen2_window), cmocka_unit_test(tile_qwen3),
+        cmocka_unit_test(tile_qwen3_f16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,6 +46,7 @@ struct model {
     const char *name, *form;
     uint32_t n_vocab;
     uint32_t window; /* of all layers; 0 = some have none */
+    const char *activations;
 };
 
 struct workload {
@@ -108,6 +109,7 @@ static struct client *open_way(const struct model *model, const struct way *way)
     struct engine_options o;
     engine_options_default(&o);
     o.gemm_form = model->form;
+    o.activation_dtype = model->activations;
     o.max_num_batched_tokens = way->budget;
     o.block_size = way->block_size;
     o.n_threads = way->n_threads;
@@ -191,31 +193,43 @@ static void check_model(const struct model *model)
 static void qwen2(void **state)
 {
     (void)state;
-    check_model(&(struct model){"qwen2", "lane", 320, 0});
+    check_model(&(struct model){.name = "qwen2", .form = "lane", .n_vocab = 320});
 }
 
 static void mistral_window(void **state)
 {
     (void)state;
-    check_model(&(struct model){"mistral", "lane", 320, 24});
+    check_model(&(struct model){.name = "mistral", .form = "lane", .n_vocab = 320, .window = 24});
 }
 
 static void qwen3(void **state)
 {
     (void)state;
-    check_model(&(struct model){"qwen3", "lane", 512, 0});
+    check_model(&(struct model){.name = "qwen3", .form = "lane", .n_vocab = 512});
 }
 
 static void two_kv_groups(void **state)
 {
     (void)state;
-    check_model(&(struct model){"qwen2_window", "lane", 320, 0});
+    check_model(&(struct model){.name = "qwen2_window", .form = "lane", .n_vocab = 320});
 }
 
 static void qwen3_tile(void **state)
 {
     (void)state;
-    check_model(&(struct model){"qwen3", "tile", 512, 0});
+    check_model(&(struct model){.name = "qwen3", .form = "tile", .n_vocab = 512});
+}
+
+static void qwen3_f16_tile(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "qwen3_f16", .form = "tile", .n_vocab = 320});
+}
+
+static void qwen3_bf16_activations(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "qwen3", .form = "tile", .n_vocab = 512, .activations = "bfloat16"});
 }
 
 int main(void)
@@ -223,7 +237,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(qwen2),         cmocka_unit_test(mistral_window),
         cmocka_unit_test(qwen3),         cmocka_unit_test(two_kv_groups),
-        cmocka_unit_test(qwen3_tile),
+        cmocka_unit_test(qwen3_tile),    cmocka_unit_test(qwen3_f16_tile),
+        cmocka_unit_test(qwen3_bf16_activations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,6 +130,8 @@ static void bad_options(void **state)
     REFUSE(kv_cache_dtype, "bfloat16", QUIRE_UNSUPPORTED, "--kv-cache-dtype");
     REFUSE(gemm_form, "tile", QUIRE_UNSUPPORTED, "--gemm-form tile");
     REFUSE(gemm_form, "round", QUIRE_INVALID, "--gemm-form");
+    REFUSE(activation_dtype, "float16", QUIRE_INVALID, "--activation-dtype");
+    REFUSE(activation_dtype, "bfloat16", QUIRE_UNSUPPORTED, "--activation-dtype bfloat16 takes bfloat16");
     REFUSE(scheduling_policy, "lottery", QUIRE_INVALID, "fcfs");
     REFUSE(max_model_len, 257, QUIRE_INVALID, "max_position_embeddings");
     REFUSE(block_size, 12, QUIRE_INVALID, "--block-size");
@@ -248,6 +250,42 @@ static void plan_with_windows(void **state)
     assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_UNSUPPORTED);
 }
 
+static void plan_of_forms(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *form, *activations;
+        enum k_dtype weights;
+        int status;
+        enum k_gemm_form want;
+    } cases[] = {
+        {NULL, NULL, K_F16, QUIRE_OK, K_FORM_AUTO},
+        {"auto", "float32", K_BF16, QUIRE_OK, K_FORM_AUTO},
+        {"lane", "float32", K_F32, QUIRE_OK, K_FORM_LANE},
+        {"tile", "float32", K_BF16, QUIRE_OK, K_FORM_TILE},
+        {"tile", NULL, K_F16, QUIRE_OK, K_FORM_TILE},
+        {"tile", NULL, K_F32, QUIRE_UNSUPPORTED, 0},
+        {"auto", "bfloat16", K_BF16, QUIRE_OK, K_FORM_TILE_BF16},
+        {"tile", "bf16", K_BF16, QUIRE_OK, K_FORM_TILE_BF16},
+        {"lane", "bfloat16", K_BF16, QUIRE_INVALID, 0},
+        {"tile", "bfloat16", K_F16, QUIRE_UNSUPPORTED, 0},
+        {"auto", "bfloat16", K_F32, QUIRE_UNSUPPORTED, 0},
+        {"auto", "float16", K_BF16, QUIRE_INVALID, 0},
+        {"round", NULL, K_BF16, QUIRE_INVALID, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct engine_options o;
+        struct quire_error err;
+        enum k_gemm_form form;
+        engine_options_default(&o);
+        o.gemm_form = cases[i].form;
+        o.activation_dtype = cases[i].activations;
+        assert_int_equal(engine_plan_form(&o, cases[i].weights, &form, &err), cases[i].status);
+        if (cases[i].status == QUIRE_OK)
+            assert_int_equal(form, cases[i].want);
+    }
+}
+
 static void plan_says_what_to_change(void **state)
 {
     (void)state;
@@ -304,6 +342,7 @@ int main(void)
         cmocka_unit_test(names_without_prefix),
         cmocka_unit_test(bad_options),      cmocka_unit_test(dtype_names),
         cmocka_unit_test(plan_to_the_byte), cmocka_unit_test(plan_with_windows),
+        cmocka_unit_test(plan_of_forms),
         cmocka_unit_test(plan_says_what_to_change),
         cmocka_unit_test(sizes_overflow),
     };

@@ -135,10 +135,10 @@ static void test_bad_weights(void **state)
     b->ops->close(b);
 }
 
-static void test_tile_form_needs_bf16(void **state)
+static void test_forms_and_weights(void **state)
 {
     (void)state;
-    struct k_backend *b = open_ref(K_FORM_TILE);
+    struct k_backend *b = open_ref(K_FORM_TILE_BF16);
     struct quire_error err;
     struct k_weight *w;
     static const uint16_t data[64] = {0};
@@ -149,10 +149,35 @@ static void test_tile_form_needs_bf16(void **state)
                      QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.text, "float16"));
     b->ops->weight_destroy(b, w);
-    assert_true(b->ops->supports_form(b, K_FORM_TILE, K_BF16));
-    assert_false(b->ops->supports_form(b, K_FORM_TILE, K_F32));
-    assert_true(b->ops->supports_form(b, K_FORM_LANE, K_F32));
+    static const bool supported[K_N_FORMS][3] = { /* F32, F16, BF16 */
+        [K_FORM_LANE] = {true, true, true},
+        [K_FORM_TILE] = {false, true, true},
+        [K_FORM_TILE_BF16] = {false, false, true},
+    };
+    for (int form = 0; form < K_N_FORMS; form++)
+        for (int dtype = 0; dtype < 3; dtype++)
+            assert_int_equal(b->ops->supports_form(b, (enum k_gemm_form)form, (enum k_dtype)dtype),
+                             supported[form][dtype]);
+    assert_false(b->ops->supports_form(b, K_FORM_AUTO, K_BF16));
     b->ops->close(b);
+}
+
+/* ref has no faster form; cpu's choice depends on the machine, but never goes where it may not. */
+static void test_form_chosen_by_the_backend(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"ref", "cpu"};
+    for (int i = 0; i < 2; i++) {
+        for (int dtype = 0; dtype < 3; dtype++) {
+            struct k_backend *b;
+            const char *why;
+            struct k_backend_options options = {.device = devices[i], .n_threads = 1, .form = K_FORM_AUTO,
+                                                .weight_dtype = (enum k_dtype)dtype};
+            assert_int_equal(k_backend_open(&options, &b, &why, NULL), QUIRE_OK);
+            assert_true(b->form == K_FORM_LANE || (i == 1 && dtype == K_BF16 && b->form == K_FORM_TILE));
+            b->ops->close(b);
+        }
+    }
 }
 
 static void test_refused_arguments(void **state)
@@ -212,7 +237,8 @@ int main(void)
         cmocka_unit_test(test_plan),
         cmocka_unit_test(test_memory_and_tickets),
         cmocka_unit_test(test_bad_weights),
-        cmocka_unit_test(test_tile_form_needs_bf16),
+        cmocka_unit_test(test_forms_and_weights),
+        cmocka_unit_test(test_form_chosen_by_the_backend),
         cmocka_unit_test(test_refused_arguments),
         cmocka_unit_test(test_dtypes),
     };

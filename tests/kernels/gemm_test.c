@@ -5,19 +5,24 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #define MAX_COLS 100
+#define MAX_TOKENS 20
 
-/* y of one row and one token, from weights given as f32. */
+static const char *device = "ref";
+static struct k_backend *backends[K_N_FORMS];
+
+/* y of one row, from weights given as f32. The token stands alone and among others, which take it
+ * through other code: every one of them must get the same. */
 static float backend_dot(enum k_gemm_form form, enum k_dtype dtype, const float *w, const float *x,
                          uint32_t n, float *page)
 {
-    struct k_backend *b;
-    const char *why;
+    struct k_backend *b = backends[form];
     struct quire_error err;
     struct k_weight *weight;
     unsigned char stored[MAX_COLS * sizeof(float)];
@@ -29,16 +34,28 @@ static float backend_dot(enum k_gemm_form form, enum k_dtype dtype, const float 
             memcpy(stored + 2 * k, &half, 2);
     }
     const struct k_weight_view view = {stored, dtype, 1, n, (uint64_t)n * k_dtype_bytes(dtype)};
-    assert_int_equal(k_backend_open(&(struct k_backend_options){.device = "ref", .n_threads = 1, .form = form}, &b, &why, &err),
-                     QUIRE_OK);
     assert_int_equal(b->ops->weight_create(b, &view, 1, &weight, &err), QUIRE_OK);
-    float y = NAN;
-    const struct k_gemm_args args = {weight, x, NULL, &y, NULL, 1};
-    assert_int_equal(b->ops->gemm(b, &args, &err), QUIRE_OK);
+    struct k_plan_dims dims = {.n_tokens = MAX_TOKENS, .max_gemm_cols = n, .n_threads = 1};
+    struct k_plan_bytes bytes;
+    void *workspace;
+    assert_int_equal(k_plan_workspace(device, &dims, &bytes, &err), QUIRE_OK);
+    assert_int_equal(b->ops->alloc(b, bytes.gemm, &workspace, &err), QUIRE_OK);
+    static const uint32_t counts[] = {1, 12, MAX_TOKENS};
+    static float many[MAX_TOKENS * MAX_COLS];
+    float y[MAX_TOKENS];
+    for (uint32_t t = 0; t < MAX_TOKENS; t++)
+        memcpy(many + t * n, x, n * sizeof *x);
+    *page = form == K_FORM_LANE ? page_dot(stored, dtype, x, n)
+                                : page_dot_tile(stored, dtype, form == K_FORM_TILE ? 2 : 1, x, n);
+    for (int i = 0; i < 3; i++) {
+        const struct k_gemm_args args = {weight, many, NULL, y, workspace, counts[i]};
+        assert_int_equal(b->ops->gemm(b, &args, &err), QUIRE_OK);
+        for (uint32_t t = 0; t < counts[i]; t++)
+            assert_true(memcmp(&y[t], page, sizeof *page) == 0 || (isnan(y[t]) && isnan(*page)));
+    }
+    b->ops->free(b, workspace);
     b->ops->weight_destroy(b, weight);
-    b->ops->close(b);
-    *page = form == K_FORM_TILE ? page_dot_tile(stored, x, n) : page_dot(stored, dtype, x, n);
-    return y;
+    return y[0];
 }
 
 static bool is_minus_zero(float x)
@@ -83,8 +100,8 @@ static void test_flush(void **state)
             w[k] = weights[op_random(&random) % 6] * (op_random(&random) % 2 ? 1.0f : -1.0f);
             x[k] = activations[op_random(&random) % 7];
         }
-        float y = backend_dot(K_FORM_TILE, K_BF16, w, x, MAX_COLS, &page);
-        assert_memory_equal(&y, &page, sizeof y);
+        enum k_gemm_form form = round % 2 ? K_FORM_TILE : K_FORM_TILE_BF16;
+        float y = backend_dot(form, K_BF16, w, x, MAX_COLS, &page);
         assert_true(fpclassify(y) != FP_SUBNORMAL);
         n_zero += y == 0.0f;
     }
@@ -113,15 +130,71 @@ static void test_split_overflow(void **state)
     assert_true(backend_dot(K_FORM_LANE, K_BF16, w, x, 16, &page) == 3.4e38f);
     x[0] = 3.3e38f;
     assert_true(fabsf(backend_dot(K_FORM_TILE, K_BF16, w, x, 16, &page) / 3.3e38f - 1) < 0x1p-16f);
+    x[0] = 3.4e38f;
+    assert_true(isinf(backend_dot(K_FORM_TILE_BF16, K_BF16, w, x, 16, &page)));
+    float infinite[16] = {INFINITY};
+    assert_true(isnan(backend_dot(K_FORM_TILE, K_F16, infinite, w, 16, &page)));
+    assert_true(isinf(backend_dot(K_FORM_TILE_BF16, K_BF16, infinite, w, 16, &page)));
 }
 
-int main(void)
+/* What the page rounds up to 2^-126 and x86 calls tiny: exact values from 2^-126 - 2^-150 on. The
+ * product of the first chain link is w x; the second adds to it. */
+static void test_just_below_the_smallest_normal(void **state)
 {
+    (void)state;
+    /* 2^-126 - 2^-150 (1 + 2^-i): a tie, and both sides of it */
+    for (int i = 0; i < 8; i++) {
+        float w[3] = {0x1p-63f, 0, -0x1p-75f}, page;
+        const float x[3] = {0x1p-63f, 0, i == 0 ? 0x1p-75f : i % 2 ? 0x1p-75f - ldexpf(1, -75 - i)
+                                                                  : 0x1p-75f + ldexpf(1, -75 - i)};
+        for (int form = K_FORM_TILE; form < K_N_FORMS; form++) {
+            float y = backend_dot((enum k_gemm_form)form, K_BF16, w, x, 3, &page);
+            assert_true(y == 0.0f || y == 0x1p-126f);
+        }
+        float y = backend_dot(K_FORM_TILE_BF16, K_BF16, w, x, 3, &page);
+        assert_true((y != 0) == (i % 2 || i == 0));
+    }
+}
+
+/* Every finite F16 is the sum of its two bf16 terms. */
+static void test_f16_weights_are_exact(void **state)
+{
+    (void)state;
+    const float one[1] = {1};
+    for (uint32_t h = 0; h < 65536; h += 7) {
+        float w[1] = {page_f32_from_f16((uint16_t)h)}, page;
+        if (!isfinite(w[0]))
+            continue;
+        float y = backend_dot(K_FORM_TILE, K_F16, w, one, 1, &page);
+        assert_true(y == w[0]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        device = argv[1];
+    for (int form = 0; form < K_N_FORMS; form++) {
+        const char *why;
+        struct quire_error err;
+        struct k_backend_options options = {.device = device, .n_threads = 1, .form = (enum k_gemm_form)form};
+        int status = k_backend_open(&options, &backends[form], &why, &err);
+        if (status == QUIRE_OK)
+            continue;
+        bool is_lacking = status == QUIRE_UNSUPPORTED && strcmp(device, "cpu") == 0; /* the machine */
+        printf("%s backend %s: %s\n", is_lacking ? "skipped:" : "cannot open", device, err.text);
+        return is_lacking ? 77 : 1;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_minus_zero),
         cmocka_unit_test(test_flush),
         cmocka_unit_test(test_flush_keeps_the_sign),
         cmocka_unit_test(test_split_overflow),
+        cmocka_unit_test(test_just_below_the_smallest_normal),
+        cmocka_unit_test(test_f16_weights_are_exact),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    for (int form = 0; form < K_N_FORMS; form++)
+        backends[form]->ops->close(backends[form]);
+    return n_failed;
 }

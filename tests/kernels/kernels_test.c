@@ -26,7 +26,7 @@ struct options {
 };
 
 struct backends { /* [form][threads - 1] */
-    struct k_backend *b[2][N_THREAD_COUNTS];
+    struct k_backend *b[K_N_FORMS][N_THREAD_COUNTS];
 };
 
 static struct k_backend *open_backend(const char *name, uint32_t n_threads, enum k_gemm_form form)
@@ -189,7 +189,7 @@ static bool check_case(const struct backends *all, const struct op_case *c, doub
 static int run_tests(const struct options *options)
 {
     struct backends all;
-    for (int form = 0; form < 2; form++)
+    for (int form = 0; form < K_N_FORMS; form++)
         for (uint32_t i = 0; i < N_THREAD_COUNTS; i++)
             all.b[form][i] = open_backend(options->backend, i + 1, (enum k_gemm_form)form);
     uint32_t n_failed = 0, n_run = 0;
@@ -204,7 +204,7 @@ static int run_tests(const struct options *options)
         n_run++;
     }
     printf("%s: %u cases, %u failed\n", options->backend, n_run, n_failed);
-    for (int form = 0; form < 2; form++)
+    for (int form = 0; form < K_N_FORMS; form++)
         for (uint32_t i = 0; i < N_THREAD_COUNTS; i++)
             all.b[form][i]->ops->close(all.b[form][i]);
     return n_failed > 0 || n_run == 0;

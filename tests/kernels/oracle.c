@@ -63,9 +63,10 @@ static double output(const struct op_array *a, uint64_t i)
 }
 
 /* Lane form: ⌈K/16⌉ fmas in a lane and 4 additions to fold, then the bias. Tile form: a chain of
- * 16, e + o, then one addition for each of the 2 ⌈K/32⌉ (tile, term) pairs; the two bf16 terms
- * leave out at most 2^-8 · 2^-8 of an activation; each of the operations may flush a result below
- * 2^-126, and so may each of the factors, whose partner is at most `largest`. */
+ * 16, e + o, then one addition for each of the ⌈K/32⌉ tiles and each product of terms in it; two
+ * bf16 terms leave out at most 2^-8 · 2^-8 of an activation, one at most 2^-8; each of the operations
+ * may flush a result below 2^-126, and so may each of the factors, whose partner is at most
+ * `largest`. */
 static void check_gemm(const struct op_case *c, const struct op_data *d, const struct op_array *y,
                        struct verdict *v)
 {
@@ -82,9 +83,12 @@ static void check_gemm(const struct op_case *c, const struct op_data *d, const s
             }
             double bias = d->vector ? d->vector[r] : 0;
             double tolerance = gamma_n(lane_n) * magnitude + c->n_cols * DENORM;
-            if (c->form == K_FORM_TILE)
-                tolerance = (0x1p-16 + 1.01 * gamma_n(17 + 2 * tiles)) * magnitude +
-                            (4 * c->n_cols * largest + 6 * tiles) * SMALLEST_NORMAL;
+            if (c->form != K_FORM_LANE) {
+                double products = (c->form == K_FORM_TILE ? 2 : 1) * (c->dtype == K_F16 ? 2 : 1);
+                double split = c->form == K_FORM_TILE ? 0x1p-16 : 0x1p-8;
+                tolerance = (split + 1.01 * gamma_n(17 + products * tiles)) * magnitude +
+                            products * (2 * c->n_cols * largest + 3 * tiles) * SMALLEST_NORMAL;
+            }
             tolerance += d->vector ? U * (fabs(sum + bias) + tolerance) : 0;
             judge(v, t, r, output(y, t * c->n_rows + r), sum + bias, tolerance);
         }

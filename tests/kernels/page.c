@@ -172,18 +172,25 @@ static float flushed(float x)
     return fpclassify(x) == FP_SUBNORMAL ? copysignf(0.0f, x) : x;
 }
 
-float page_dot_tile(const unsigned char *row, const float *x, uint32_t n)
+/* The first or the second bf16 term of x, as a factor. */
+static float term_of(float x, uint32_t term)
+{
+    float high = page_f32_from_bf16(page_bf16_from_f32(x));
+    return flushed(term == 0 ? high : page_f32_from_bf16(page_bf16_from_f32(x - high)));
+}
+
+float page_dot_tile(const unsigned char *row, enum k_dtype dtype, uint32_t n_terms, const float *x,
+                    uint32_t n)
 {
     float c = 0.0f;
+    uint32_t w_terms = dtype == K_F16 ? 2 : 1;
     for (uint32_t tile = 0; tile < n; tile += 32) {
-        for (int term = 0; term < 2; term++) {
+        for (uint32_t product = 0; product < n_terms * w_terms; product++) {
             float chain[2] = {0.0f, 0.0f};
             for (uint32_t k = tile; k < tile + 32; k++) {
-                float w = k < n ? stored(row, K_BF16, k) : 0.0f;
-                float v = k < n ? x[k] : 0.0f;
-                float high = page_f32_from_bf16(page_bf16_from_f32(v));
-                float part = term == 0 ? high : page_f32_from_bf16(page_bf16_from_f32(v - high));
-                chain[k % 2] = flushed(fmaf(flushed(w), flushed(part), chain[k % 2]));
+                float w = k < n ? term_of(stored(row, dtype, k), product % w_terms) : 0.0f;
+                float v = k < n ? term_of(x[k], product / w_terms) : 0.0f;
+                chain[k % 2] = flushed(fmaf(w, v, chain[k % 2]));
             }
             c = flushed(c + flushed(chain[0] + chain[1]));
         }
@@ -198,8 +205,10 @@ static void page_gemm(const struct op_case *c, const struct op_data *d, float *y
         for (uint64_t r = 0; r < c->n_rows; r++) {
             const unsigned char *row = d->weights + r * row_bytes;
             const float *x = d->x + t * c->n_cols;
-            float sum = c->form == K_FORM_TILE ? page_dot_tile(row, x, c->n_cols)
-                                               : page_dot(row, c->dtype, x, c->n_cols);
+            uint32_t n_terms = c->form == K_FORM_TILE ? 2 : 1;
+            float sum = c->form == K_FORM_LANE
+                            ? page_dot(row, c->dtype, x, c->n_cols)
+                            : page_dot_tile(row, c->dtype, n_terms, x, c->n_cols);
             y[t * c->n_rows + r] = d->vector ? sum + d->vector[r] : sum;
         }
     }

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -405,6 +406,16 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         device = argv[1];
+    struct k_backend *b;
+    const char *why;
+    struct quire_error err;
+    int status = k_backend_open(&(struct k_backend_options){.device = device, .n_threads = 1}, &b, &why, &err);
+    if (status == QUIRE_UNSUPPORTED && strcmp(device, "cpu") == 0) { /* the machine lacks the set */
+        printf("skipped: backend %s: %s\n", device, err.text);
+        return 77;
+    }
+    if (status == QUIRE_OK)
+        b->ops->close(b);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_distributions),
         cmocka_unit_test(test_top_p_to_the_unit),
