@@ -19,7 +19,7 @@ static struct k_backend *open_ref(enum k_gemm_form form)
 {
     struct k_backend *b;
     const char *why;
-    assert_int_equal(k_backend_open(&(struct k_backend_options){"ref", 2, form}, &b, &why, NULL),
+    assert_int_equal(k_backend_open(&(struct k_backend_options){.device = "ref", .n_threads = 2, .form = form}, &b, &why, NULL),
                      QUIRE_OK);
     return b;
 }
