@@ -83,22 +83,23 @@ static void test_minus_zero(void **state)
     }
 }
 
-/* Sums of a few numbers next to 2^-126, of which many cancel to a denormal. */
+/* Sums of a few numbers next to 2^-126, of which many cancel to a denormal; and of denormals with
+ * partners so large that their product is a normal number, unless they count as zeros. */
 static void test_flush(void **state)
 {
     (void)state;
     static const float weights[] = {0.0f,      0x1p-126f,    0x1.02p-126f,
-                                    0x1p-127f, 0x1.02p-125f, 0x1p-133f};
+                                    0x1p-127f, 0x1.02p-125f, 0x1p-133f, 0x1p40f};
     static const float activations[] = {0.0f, 1.0f,      0x1.02p0f, 0x1.01p0f,
-                                        0.5f, 0x1p-126f, 0x1p-149f};
+                                        0.5f, 0x1p-126f, 0x1p-149f, 0x1p-130f, 0x1p30f};
     uint64_t random = 3;
     uint32_t n_zero = 0;
     for (int round = 0; round < 4000; round++) {
         float w[MAX_COLS] = {0}, x[MAX_COLS] = {0}, page;
         for (int i = 0; i < 4; i++) { /* in any of four tiles */
             uint32_t k = (uint32_t)(op_random(&random) % MAX_COLS);
-            w[k] = weights[op_random(&random) % 6] * (op_random(&random) % 2 ? 1.0f : -1.0f);
-            x[k] = activations[op_random(&random) % 7];
+            w[k] = weights[op_random(&random) % 7] * (op_random(&random) % 2 ? 1.0f : -1.0f);
+            x[k] = activations[op_random(&random) % 9];
         }
         enum k_gemm_form form = round % 2 ? K_FORM_TILE : K_FORM_TILE_BF16;
         float y = backend_dot(form, K_BF16, w, x, MAX_COLS, &page);
