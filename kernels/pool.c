@@ -11,12 +11,16 @@
 
 /* Waiting is done in three stages. Both sides spin for SPIN_NS: operations and their parts end that
  * close together while every thread has a core. Then they go on looking but give the core to
- * whoever wants it: with more threads than cores, or a busy neighbour, the one waited for may
- * be in the queue behind the one that waits (4 threads on 2 cores: 12 us for an empty task with
- * the yielding, 87 us without). After WAIT_NS they sleep, so that a machine with other work to do
- * loses little, and an idle pool costs nothing. */
+ * whoever wants it: with more threads than cores the one waited for may be in the queue behind the
+ * one that waits (4 threads on 2 cores: 12 us for an empty task with the yielding, 87 us without).
+ * After WAIT_NS they sleep, so that a machine with other work to do loses little, and an idle pool
+ * costs nothing. A neighbour that keeps a core for more than GREEDY_NS after it was given away (a
+ * time slice is milliseconds) is given none by this thread for SHUN_NS: the thread spins and sleeps, and
+ * the kernel wakes a sleeper early. */
 #define SPIN_NS 4000
 #define WAIT_NS 40000
+#define GREEDY_NS 400000
+#define SHUN_NS 100000000
 #define SPINS_PER_CLOCK_READ 32
 
 #define CACHE_LINE 64
@@ -46,6 +50,7 @@ struct k_pool {
     pthread_cond_t work;     /* epoch, n_steps or closing changed */
     pthread_cond_t finished; /* n_pending became 0 */
 
+    uint64_t greedy_until; /* the owner's */
     uint32_t n_threads;
     uint32_t n_started; /* workers that exist */
     pthread_t *workers;
@@ -73,10 +78,12 @@ static uint64_t now_ns(void)
 }
 
 /* Waits awake until (*value == known) is `until`: true; false when it has taken too long, or the step
- * that in_step tells of (NULL: none) has ended. */
-static bool wait_awake(atomic_uint *value, unsigned known, bool until, atomic_bool *in_step)
+ * that in_step tells of (NULL: none) has ended. greedy_until: the calling thread's own, 0 at first. */
+static bool wait_awake(atomic_uint *value, unsigned known, bool until, atomic_bool *in_step,
+                       uint64_t *greedy_until)
 {
     uint64_t begin = now_ns(), waited;
+    bool may_yield = begin >= *greedy_until;
     do {
         for (int i = 0; i < SPINS_PER_CLOCK_READ; i++) {
             if ((atomic_load_explicit(value, memory_order_acquire) == known) == until)
@@ -84,8 +91,12 @@ static bool wait_awake(atomic_uint *value, unsigned known, bool until, atomic_bo
             cpu_relax();
         }
         waited = now_ns() - begin;
-        if (waited > SPIN_NS)
+        if (may_yield && waited > SPIN_NS && waited < WAIT_NS) {
             sched_yield();
+            uint64_t away = now_ns() - begin - waited;
+            if (away > GREEDY_NS)
+                *greedy_until = begin + away + SHUN_NS;
+        }
         if (in_step && !atomic_load_explicit(in_step, memory_order_relaxed))
             return false;
     } while (waited < WAIT_NS);
@@ -93,11 +104,12 @@ static bool wait_awake(atomic_uint *value, unsigned known, bool until, atomic_bo
 }
 
 /* Returns when there is a task newer than seen (true) or the pool closes (false). */
-static bool wait_for_task(struct k_pool *pool, unsigned seen)
+static bool wait_for_task(struct k_pool *pool, unsigned seen, uint64_t *greedy_until)
 {
     for (;;) {
         unsigned step = atomic_load(&pool->n_steps);
-        if (atomic_load(&pool->in_step) && wait_awake(&pool->epoch, seen, false, &pool->in_step))
+        if (atomic_load(&pool->in_step) &&
+            wait_awake(&pool->epoch, seen, false, &pool->in_step, greedy_until))
             return true;
         pthread_mutex_lock(&pool->mutex);
         atomic_fetch_add(&pool->n_asleep, 1);
@@ -118,7 +130,8 @@ static void *worker_main(void *argument)
     struct worker_start start = *(struct worker_start *)argument;
     free(argument);
     struct k_pool *pool = start.pool;
-    for (unsigned seen = 0; wait_for_task(pool, seen); seen++) {
+    uint64_t greedy_until = 0;
+    for (unsigned seen = 0; wait_for_task(pool, seen, &greedy_until); seen++) {
         pool->task(pool->context, start.thread, pool->n_threads);
         if (atomic_fetch_sub(&pool->n_pending, 1) == 1 && atomic_load(&pool->owner_asleep)) {
             pthread_mutex_lock(&pool->mutex);
@@ -231,7 +244,7 @@ void k_pool_run(struct k_pool *pool, k_pool_fn fn, void *context)
     }
     fn(context, 0, pool->n_threads);
 
-    if (wait_awake(&pool->n_pending, 0, true, NULL))
+    if (wait_awake(&pool->n_pending, 0, true, NULL, &pool->greedy_until))
         return;
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->owner_asleep, true);
