@@ -3,7 +3,8 @@
  * No sort: w is not negative, so its bits order as it does, and what top_k and top_p keep is a
  * prefix of the ranking by (w, then lower id). Such a prefix is a threshold: all ids whose w is
  * above it, and the first few of those whose w equals it. Three passes of a radix histogram find
- * it.
+ * it, over those blocks of the row alone whose largest w can be kept: with top_k 50 that is a
+ * twentieth of 152,000 tokens, or less.
  */
 #include "kernels/math.h"
 #include "kernels/ref/ref.h"
@@ -13,6 +14,7 @@
 #define GREEDY_BELOW 1e-5f
 #define MAX_VOCAB (1u << 22)
 #define RADIX_BUCKETS 2048u
+#define MAX_BLOCKS 1024u
 
 struct threshold { /* ids kept: w's bits > key, and the first n_equal ids whose bits are key */
     uint32_t key;
@@ -29,20 +31,30 @@ static inline uint64_t fixed_point(float w)
 
 /* ---- the raw row ----------------------------------------------------------------------------- */
 
-/* The largest of n values, or NaN where one is NaN or +inf. An integer in the floats' order makes
- * it a loop that compilers vectorise: of a negative float all bits but the sign are turned over. */
-static float checked_max(const float *z, uint32_t n)
+/* The largest of n values, unless one is NaN; *bad where one is NaN or +inf. An integer in the
+ * floats' order makes it a loop that compilers vectorise: of a negative float all bits but the sign
+ * are turned over. */
+static inline float largest(const float *z, uint32_t n, bool *bad)
 {
     int32_t max = INT32_MIN;
-    uint32_t bad = 0;
+    uint32_t n_bad = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t bits = k_f32_bits(z[i]);
-        bad |= (uint32_t)!(z[i] < INFINITY);
+        n_bad |= (uint32_t)!(z[i] < INFINITY);
         int32_t order = (int32_t)(bits ^ ((0u - (bits >> 31)) >> 1));
         max = order > max ? order : max;
     }
     uint32_t bits = (uint32_t)max;
-    return bad ? NAN : k_f32_from_bits(bits ^ ((0u - (bits >> 31)) >> 1));
+    *bad = n_bad != 0;
+    return k_f32_from_bits(bits ^ ((0u - (bits >> 31)) >> 1));
+}
+
+/* The largest of n values, or NaN where one is NaN or +inf. */
+static float checked_max(const float *z, uint32_t n)
+{
+    bool bad;
+    float max = largest(z, n, &bad);
+    return bad ? NAN : max;
 }
 
 static double log_sum_exp(const float *z, uint32_t n, float max)
@@ -58,20 +70,27 @@ static float logprob(float z, float max, double lse)
     return (float)(((double)z - (double)max) - lse);
 }
 
+#define TOP_BLOCK 256u
+
 static void find_top(const float *z, uint32_t n, struct k_sample_result *out)
 {
     float best[K_MAX_LOGPROBS];
     uint32_t n_best = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (n_best == out->n_top && !(z[i] > best[n_best - 1]))
+    for (uint32_t begin = 0; begin < n; begin += TOP_BLOCK) {
+        uint32_t end = n - begin < TOP_BLOCK ? n : begin + TOP_BLOCK;
+        if (n_best == out->n_top && !(checked_max(z + begin, end - begin) > best[n_best - 1]))
             continue;
-        uint32_t at = n_best < out->n_top ? n_best++ : n_best - 1;
-        for (; at > 0 && z[i] > best[at - 1]; at--) {
-            best[at] = best[at - 1];
-            out->top_ids[at] = out->top_ids[at - 1];
+        for (uint32_t i = begin; i < end; i++) {
+            if (n_best == out->n_top && !(z[i] > best[n_best - 1]))
+                continue;
+            uint32_t at = n_best < out->n_top ? n_best++ : n_best - 1;
+            for (; at > 0 && z[i] > best[at - 1]; at--) {
+                best[at] = best[at - 1];
+                out->top_ids[at] = out->top_ids[at - 1];
+            }
+            best[at] = z[i];
+            out->top_ids[at] = i;
         }
-        best[at] = z[i];
-        out->top_ids[at] = i;
     }
     memcpy(out->top_logprobs, best, n_best * sizeof *best);
 }
@@ -128,19 +147,69 @@ static uint32_t first_equal(const float *z, uint32_t n, float value)
 
 /* ---- which tokens are kept ------------------------------------------------------------------- */
 
+struct weights { /* a row's w, in blocks; a block whose max is 0 has nothing that is kept */
+    float *w;
+    uint32_t n, block_size, n_blocks;
+    float max[MAX_BLOCKS];
+};
+
+struct range {
+    uint32_t begin, end;
+};
+
+static struct range block_of(const struct weights *v, uint32_t block)
+{
+    uint32_t begin = block * v->block_size;
+    return (struct range){begin, v->n - begin < v->block_size ? v->n : begin + v->block_size};
+}
+
+/* z to weights. */
+static void weigh(struct weights *v, float *z, uint32_t n, float max)
+{
+    v->w = z;
+    v->n = n;
+    v->block_size = (n + MAX_BLOCKS - 1) / MAX_BLOCKS;
+    v->block_size = (v->block_size + 31) / 32 * 32;
+    v->n_blocks = (n + v->block_size - 1) / v->block_size;
+    for (uint32_t b = 0; b < v->n_blocks; b++) {
+        struct range r = block_of(v, b);
+        for (uint32_t i = r.begin; i < r.end; i++)
+            z[i] = k_exp(z[i] - max);
+        v->max[b] = checked_max(z + r.begin, r.end - r.begin);
+    }
+}
+
+static void drop_blocks_below(struct weights *v, float cut)
+{
+    for (uint32_t b = 0; b < v->n_blocks; b++)
+        v->max[b] = k_select_f32(v->max[b] < cut, 0.0f, v->max[b]);
+}
+
+/* Counts w whose bits equal prefix where `above` is set (or sums their weights) by a digit. */
+static void add_digits(uint64_t *sums, const float *w, uint32_t n, uint32_t shift,
+                       uint32_t digit_mask, uint32_t above, uint32_t prefix, bool by_weight)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t key = k_f32_bits(w[i]);
+        if ((key & above) == prefix)
+            sums[(key >> shift) & digit_mask] += by_weight ? fixed_point(w[i]) : 1;
+    }
+}
+
 /* Walks one radix digit of w's bits from the top: keys equal to *prefix above the digit are counted
  * (or their weights summed) by the digit's value. Moves the digit in which the running sum reaches
  * `need` into *prefix, and what lies above it out of need. */
-static uint64_t take_digit(const float *w, uint32_t n, uint32_t shift, bool by_weight,
+static uint64_t take_digit(const struct weights *v, uint32_t shift, bool by_weight,
                            uint32_t *prefix, uint64_t need)
 {
     uint64_t sums[RADIX_BUCKETS] = {0};
     uint32_t above = shift == 21 ? 0 : ~0u << (shift == 10 ? 21 : 10);
     uint32_t digit_mask = (shift == 0 ? 1024u : RADIX_BUCKETS) - 1;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t key = k_f32_bits(w[i]);
-        if ((key & above) == *prefix)
-            sums[(key >> shift) & digit_mask] += by_weight ? fixed_point(w[i]) : 1;
+    for (uint32_t b = 0; b < v->n_blocks; b++) {
+        struct range r = block_of(v, b);
+        if (v->max[b] > 0.0f)
+            add_digits(sums, v->w + r.begin, r.end - r.begin, shift, digit_mask, above, *prefix,
+                       by_weight);
     }
     uint32_t digit = digit_mask;
     for (; digit > 0 && sums[digit] < need; digit--)
@@ -149,14 +218,14 @@ static uint64_t take_digit(const float *w, uint32_t n, uint32_t shift, bool by_w
     return need;
 }
 
-/* The shortest prefix of the ranking whose count (or sum of weights) reaches need, which the whole
- * row reaches. */
-static struct threshold find_threshold(const float *w, uint32_t n, bool by_weight, uint64_t need)
+/* The shortest prefix of the ranking whose count (or sum of weights) reaches need; all of it where
+ * too few are left to be counted. */
+static struct threshold find_threshold(const struct weights *v, bool by_weight, uint64_t need)
 {
     struct threshold t = {0, 0};
-    need = take_digit(w, n, 21, by_weight, &t.key, need);
-    need = take_digit(w, n, 10, by_weight, &t.key, need);
-    need = take_digit(w, n, 0, by_weight, &t.key, need);
+    need = take_digit(v, 21, by_weight, &t.key, need);
+    need = take_digit(v, 10, by_weight, &t.key, need);
+    need = take_digit(v, 0, by_weight, &t.key, need);
     t.n_equal = need;
     if (by_weight) {
         uint64_t q = fixed_point(k_f32_from_bits(t.key));
@@ -166,67 +235,107 @@ static struct threshold find_threshold(const float *w, uint32_t n, bool by_weigh
 }
 
 /* Sets w to 0, which no draw can reach, wherever it is not kept. */
-static void drop_below(float *w, uint32_t n, struct threshold t)
+static void drop_below(struct weights *v, struct threshold t)
 {
     uint64_t n_equal = t.n_equal;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t key = k_f32_bits(w[i]);
-        if (key < t.key || (key == t.key && n_equal == 0))
-            w[i] = 0.0f;
-        else if (key == t.key)
-            n_equal--;
+    drop_blocks_below(v, k_f32_from_bits(t.key));
+    for (uint32_t b = 0; b < v->n_blocks; b++) {
+        struct range r = block_of(v, b);
+        for (uint32_t i = r.begin; v->max[b] > 0.0f && i < r.end; i++) {
+            uint32_t key = k_f32_bits(v->w[i]);
+            if (key < t.key || (key == t.key && n_equal == 0))
+                v->w[i] = 0.0f;
+            else if (key == t.key)
+                n_equal--;
+        }
     }
 }
 
-static uint64_t sum_of_weights(const float *w, uint32_t n)
+/* The sum of the weights that are at least `cut`. */
+static uint64_t sum_range(const float *w, uint32_t n, float cut)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < n; i++)
-        sum += fixed_point(w[i]);
+        sum += fixed_point(k_select_f32(w[i] >= cut, w[i], 0.0f));
     return sum;
 }
 
-static void filter_weights(const struct k_sample_row *row, float *w, uint32_t n)
+static uint64_t sum_of_weights(const struct weights *v, float cut)
+{
+    uint64_t sum = 0;
+    for (uint32_t b = 0; b < v->n_blocks; b++) {
+        struct range r = block_of(v, b);
+        if (v->max[b] > 0.0f && v->max[b] >= cut)
+            sum += sum_range(v->w + r.begin, r.end - r.begin, cut);
+    }
+    return sum;
+}
+
+/* The k largest w lie in blocks whose own max is not below the k-th largest max. */
+static void keep_top_k(struct weights *v, uint32_t k)
+{
+    if (k < v->n_blocks) {
+        struct weights maxima = {.w = v->max, .n = v->n_blocks, .block_size = v->n_blocks,
+                                 .n_blocks = 1, .max = {1.0f}};
+        drop_blocks_below(v, k_f32_from_bits(find_threshold(&maxima, false, k).key));
+    }
+    drop_below(v, find_threshold(v, false, k));
+}
+
+/* Where the weights of 2^-6 and more reach the share, what is below need not be looked at; else
+ * 2^-12 is tried. */
+static void keep_top_p(struct weights *v, float top_p)
+{
+    double share = (double)top_p * (double)sum_of_weights(v, 0.0f);
+    uint64_t need = (uint64_t)share;
+    need += (double)need < share;
+    need = need > 0 ? need : 1;
+    for (float cut = 0x1p-6f; cut >= 0x1p-12f; cut *= 0x1p-6f) {
+        if (sum_of_weights(v, cut) >= need) {
+            drop_blocks_below(v, cut);
+            break;
+        }
+    }
+    drop_below(v, find_threshold(v, true, need));
+}
+
+static void filter_weights(const struct k_sample_row *row, struct weights *v)
 {
     if (row->min_p > 0.0f) {
-        for (uint32_t i = 0; i < n; i++)
-            w[i] = k_select_f32(w[i] >= row->min_p, w[i], 0.0f);
+        drop_blocks_below(v, row->min_p);
+        for (uint32_t i = 0; i < v->n; i++)
+            v->w[i] = k_select_f32(v->w[i] >= row->min_p, v->w[i], 0.0f);
     }
-    if (row->top_k > 0 && row->top_k < n)
-        drop_below(w, n, find_threshold(w, n, false, row->top_k));
-    if (row->top_p < 1.0f) {
-        double share = (double)row->top_p * (double)sum_of_weights(w, n);
-        uint64_t need = (uint64_t)share;
-        need += (double)need < share;
-        drop_below(w, n, find_threshold(w, n, true, need > 0 ? need : 1));
-    }
+    if (row->top_k > 0 && row->top_k < v->n)
+        keep_top_k(v, row->top_k);
+    if (row->top_p < 1.0f)
+        keep_top_p(v, row->top_p);
 }
 
 /* ---- the draw -------------------------------------------------------------------------------- */
 
-#define DRAW_BLOCK 256u
-
-static uint32_t draw(const struct k_sample_row *row, const float *w, uint32_t n)
+static uint32_t draw(const struct k_sample_row *row, const struct weights *v)
 {
     uint32_t key[2] = {(uint32_t)row->seed, (uint32_t)(row->seed >> 32)};
     uint32_t counter[4] = {row->position, row->choice, 0, 0}, words[4];
     k_philox(counter, key, words);
     uint64_t random = words[0] | (uint64_t)words[1] << 32;
-    uint64_t x = (uint64_t)(((unsigned __int128)random * sum_of_weights(w, n)) >> 64);
+    uint64_t x = (uint64_t)(((unsigned __int128)random * sum_of_weights(v, 0.0f)) >> 64);
     uint64_t running = 0;
-    uint32_t i = 0;
-    for (; n - i > DRAW_BLOCK; i += DRAW_BLOCK) { /* whole blocks that end at or below x */
-        uint64_t block = sum_of_weights(w + i, DRAW_BLOCK);
-        if (running + block > x)
-            break;
-        running += block;
+    for (uint32_t b = 0; b < v->n_blocks; b++) {
+        struct range r = block_of(v, b);
+        uint64_t sum = v->max[b] > 0.0f ? sum_range(v->w + r.begin, r.end - r.begin, 0.0f) : 0;
+        if (running + sum <= x) {
+            running += sum;
+            continue;
+        }
+        for (uint32_t i = r.begin;; i++) {
+            running += fixed_point(v->w[i]);
+            if (running > x)
+                return i;
+        }
     }
-    for (; i < n - 1; i++) {
-        running += fixed_point(w[i]);
-        if (running > x)
-            break;
-    }
-    return i;
+    return v->n - 1; /* not reached: x is below the sum */
 }
 
 /* The token, or false where no token can be drawn. z is scratch. */
@@ -245,10 +354,10 @@ static bool choose_token(const struct k_sample_row *row, float *z, uint32_t n, u
     max = checked_max(z, n);
     if (!(max > -INFINITY))
         return false;
-    for (uint32_t i = 0; i < n; i++)
-        z[i] = k_exp(z[i] - max);
-    filter_weights(row, z, n);
-    *token = draw(row, z, n);
+    struct weights v;
+    weigh(&v, z, n, max);
+    filter_weights(row, &v);
+    *token = draw(row, &v);
     return true;
 }
 
