@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_RUNS 31
+#define MAX_RUNS 31
+#define MIN_RUNS 5
+#define ENOUGH_US 1e6 /* of runs that are counted, once there are MIN_RUNS */
 
 struct bench {
     /* from the command line */
@@ -27,23 +29,34 @@ struct bench {
     const char *description, *isa;
     json_t *rows; /* NULL without --json */
     uint32_t n_cases;
+    int name_width; /* of the longest case's name */
 };
 
 struct timing {
     double median_us, low_us, high_us; /* the 10th and 90th percentiles */
+    uint32_t n_runs;
 };
 
 /* ---- what an op must move and compute, at the least ---- */
 
+/* Positions that attention reads, each once, and pairs of a token and a position that it sees. */
+static void attention_work(const struct op_case *c, double *positions, double *pairs)
+{
+    *positions = *pairs = 0;
+    for (uint32_t s = 0; s < op_n_seqs(c); s++) {
+        uint32_t first = c->seqs[s].position, end = first + c->seqs[s].n_tokens;
+        bool is_cut = c->window > 0 && first >= c->window;
+        *positions += is_cut ? end - (first + 1 - c->window) : end;
+        for (uint32_t p = first; p < end; p++)
+            *pairs += c->window > 0 && p >= c->window ? c->window : p + 1;
+    }
+}
+
 static void cost(const struct op_case *c, double *bytes, double *flops)
 {
     double t = op_n_tokens(c), n = c->n_rows, k = c->n_cols, size = (double)k_dtype_bytes(c->dtype);
-    double heads = (double)(c->n_q_heads + 2 * c->n_kv_heads) * c->head_dim, pairs = 0, read = 0;
-    for (uint32_t s = 0; s < op_n_seqs(c); s++) {
-        double p = c->seqs[s].position, m = c->seqs[s].n_tokens;
-        pairs += m * p + m * (m + 1) / 2;
-        read += p + m;
-    }
+    double heads = (double)(c->n_q_heads + 2 * c->n_kv_heads) * c->head_dim, pairs, read;
+    attention_work(c, &read, &pairs);
     *flops = 0;
     switch (c->op) {
     case OP_GEMM:
@@ -67,13 +80,12 @@ static void cost(const struct op_case *c, double *bytes, double *flops)
  * it has written. Logits count, since sampling destroys them and each run needs its own. */
 static uint64_t cold_bytes(const struct op_case *c)
 {
-    uint64_t read = 0;
-    for (uint32_t s = 0; s < op_n_seqs(c); s++)
-        read += c->seqs[s].position + c->seqs[s].n_tokens;
+    double read, pairs;
+    attention_work(c, &read, &pairs);
     switch (c->op) {
     case OP_GEMM:
     case OP_EMBED: return (uint64_t)c->n_rows * c->n_cols * k_dtype_bytes(c->dtype);
-    case OP_ATTENTION: return 2 * read * c->n_kv_heads * c->head_dim * k_dtype_bytes(c->dtype);
+    case OP_ATTENTION: return 2 * (uint64_t)read * c->n_kv_heads * c->head_dim * k_dtype_bytes(c->dtype);
     case OP_SAMPLE: return (uint64_t)4 * c->n_tokens * c->n_rows;
     default: return 0;
     }
@@ -86,7 +98,7 @@ static uint32_t copies_of(const struct op_case *c)
 {
     uint64_t bytes = cold_bytes(c), all = bench_cache_bytes() + bench_cache_bytes() / 2;
     uint64_t n = bytes ? (all + bytes - 1) / bytes : 1;
-    return n < N_RUNS + 1 ? (uint32_t)n : N_RUNS + 1;
+    return n < MAX_RUNS + 1 ? (uint32_t)n : MAX_RUNS + 1;
 }
 
 /* Sampling with everything on: no row is bad, most of the work is done. */
@@ -100,25 +112,26 @@ static void sample_for_real(const struct op_case *c, struct op_data *d)
 static int time_copies(struct bench *bench, struct k_backend *b, struct op_binding *const *copies, uint32_t n_copies,
                        struct bench_limits_result *limit, struct timing *out, struct quire_error *err)
 {
-    double us[N_RUNS];
+    double us[MAX_RUNS], spent = 0;
+    uint32_t n = 0;
     bench_limits_measure(bench->limits, limit);
     int status = b->ops->step_begin(b, err);
     /* The first call is not counted: it wakes the threads. */
     if (status == QUIRE_OK)
         status = op_call_in_step(copies[0], err);
-    for (uint32_t i = 0; i < N_RUNS && status == QUIRE_OK; i++) {
+    while (status == QUIRE_OK && n < MAX_RUNS && (n < MIN_RUNS || spent < ENOUGH_US)) {
         double start = bench_now();
-        status = op_call_in_step(copies[(i + 1) % n_copies], err);
-        us[i] = (bench_now() - start) * 1e6;
+        status = op_call_in_step(copies[(n + 1) % n_copies], err);
+        us[n] = (bench_now() - start) * 1e6;
+        spent += us[n++];
     }
     if (status == QUIRE_OK)
         status = b->ops->step_end(b, err);
     if (status != QUIRE_OK)
         return status;
     bench_limits_measure(bench->limits, limit);
-    bench_sort(us, N_RUNS);
-    *out = (struct timing){bench_percentile(us, N_RUNS, 50), bench_percentile(us, N_RUNS, 10),
-                           bench_percentile(us, N_RUNS, 90)};
+    bench_sort(us, n);
+    *out = (struct timing){bench_percentile(us, n, 50), bench_percentile(us, n, 10), bench_percentile(us, n, 90), n};
     return QUIRE_OK;
 }
 
@@ -126,7 +139,7 @@ static int time_case(struct bench *bench, struct k_backend *b, const struct op_c
                      struct bench_limits_result *limit, struct timing *out, struct quire_error *err)
 {
     const struct op_variant variant = {.as_checkpoint = true, .n_threads = bench->n_threads};
-    struct op_binding *copies[N_RUNS + 1];
+    struct op_binding *copies[MAX_RUNS + 1];
     uint32_t n_copies = copies_of(c);
     struct op_data d;
     op_data_make(c, &d);
@@ -145,11 +158,11 @@ static int time_case(struct bench *bench, struct k_backend *b, const struct op_c
 
 static void print_heading(const struct bench *bench)
 {
-    printf("%s, %u threads; median of %d calls within a step, with the 10th and 90th percentiles\n"
+    printf("%s, %u threads; median of %d to %d calls within a step, with the 10th and 90th percentiles\n"
            "share: of the limit that binds (reading memory, or FMA), measured around each case; cases\n"
            "whose data the step has in a cache have none\n\n"
-           "%-58s %10s %19s %8s %9s  %s\n",
-           bench->description, bench->n_threads, N_RUNS, "case", "median us", "10 %  -  90 %", "GB/s", "GFLOP/s",
+           "%-*s %10s %21s %8s %9s  %s\n",
+           bench->description, bench->n_threads, MIN_RUNS, MAX_RUNS, bench->name_width, "case", "median us", "10 %  -  90 %", "GB/s", "GFLOP/s",
            "share");
 }
 
@@ -166,13 +179,13 @@ static int report(struct bench *bench, const struct op_case *c, const struct ben
         char text[32] = "-";
         if (is_cold)
             snprintf(text, sizeof text, "%.0f %% of %s", share * 100, by_fma ? "FMA" : "read");
-        printf("%-58s %10.1f %8.1f - %8.1f %8.2f %9.2f  %s\n", op_name(c), t->median_us, t->low_us, t->high_us, gb_s,
-               gflop_s, text);
+        printf("%-*s %10.1f %9.1f - %9.1f %8.2f %9.2f  %s\n", bench->name_width, op_name(c), t->median_us, t->low_us,
+               t->high_us, gb_s, gflop_s, text);
         fflush(stdout);
         return QUIRE_OK;
     }
-    json_t *row = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "case", op_name(c), "median_us", t->median_us,
-                            "p10_us", t->low_us, "p90_us", t->high_us, "gb_s", gb_s, "gflop_s", gflop_s,
+    json_t *row = json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "case", op_name(c), "calls", (int)t->n_runs,
+                            "median_us", t->median_us, "p10_us", t->low_us, "p90_us", t->high_us, "gb_s", gb_s, "gflop_s", gflop_s,
                             "read_limit_gb_s", limit->read_gb_s, "fma_limit_gflop_s", limit->fma_gflop_s);
     if (!row || json_object_set_new(row, "limit", is_cold ? json_string(by_fma ? "fma" : "read") : json_null()) != 0 ||
         json_object_set_new(row, "share_of_limit", is_cold ? json_real(share) : json_null()) != 0 ||
@@ -295,8 +308,13 @@ int bench_kernels(int argc, char **argv)
         cli_print_help(&command);
         return 0;
     }
-    for (size_t i = 0; i < op_n_bench_cases; i++)
-        bench.n_cases += is_chosen(&bench, &op_bench_cases[i]);
+    for (size_t i = 0; i < op_n_bench_cases; i++) {
+        if (!is_chosen(&bench, &op_bench_cases[i]))
+            continue;
+        int width = (int)strlen(op_name(&op_bench_cases[i]));
+        bench.name_width = width > bench.name_width ? width : bench.name_width;
+        bench.n_cases++;
+    }
     if (bench.n_cases == 0)
         return command_fail(2, "--case: no case has that in its name; without --case all are shown");
     if (bench.n_threads == 0)
