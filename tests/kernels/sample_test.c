@@ -185,6 +185,36 @@ static void test_top_p_to_the_unit(void **state)
     assert_int_equal(sample_one(*state, rare, 2, row).token, 0);
 }
 
+/* A peak over a flat tail of 40,000, whatever its height: half of the weight is the peak and the
+ * first so many of the tail. */
+static void test_top_p_in_a_tail(void **state)
+{
+    enum { V = 40000, N = 300, PEAK = 30000 };
+    static const float tails[] = {-3.0f, -6.0f, -9.0f};
+    float *logits = malloc(V * sizeof *logits);
+    struct k_sample_row rows[N];
+    struct k_sample_result results[N];
+    assert_non_null(logits);
+    for (int i = 0; i < 3; i++) {
+        for (uint32_t id = 0; id < V; id++)
+            logits[id] = id == PEAK ? 0 : tails[i];
+        for (uint32_t t = 0; t < N; t++) {
+            rows[t] = plain;
+            rows[t].top_p = 0.5f;
+            rows[t].position = t;
+        }
+        sample(*state, logits, V, rows, N, results);
+        double w = exp(tails[i]), kept = (0.5 * (1 + (V - 1) * w) - 1) / w;
+        uint32_t largest = 0;
+        for (uint32_t t = 0; t < N; t++) {
+            if (results[t].token != PEAK && results[t].token > largest)
+                largest = results[t].token;
+        }
+        assert_true(largest < kept + 1 && largest > 0.95 * kept);
+    }
+    free(logits);
+}
+
 /* Choices, seeds and positions are independent of each other: all pairs of two draws. */
 static void test_draws_are_independent(void **state)
 {
@@ -419,6 +449,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_distributions),
         cmocka_unit_test(test_top_p_to_the_unit),
+        cmocka_unit_test(test_top_p_in_a_tail),
         cmocka_unit_test(test_draws_are_independent),
         cmocka_unit_test(test_draw_ignores_its_place),
         cmocka_unit_test(test_largest_vocabulary),
