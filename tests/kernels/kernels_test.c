@@ -5,7 +5,7 @@
  *   a NaN in one token's input stays in that token's output;
  *   guards, inputs and other slots of the cache untouched.
  *
- * kernels_test [--backend ref] [--case SUBSTRING] [--bench [--threads N]] */
+ * kernels_test [--backend ref] [--case SUBSTRING]; `quire bench kernels` times the same table. */
 #include "kernels/cases/op_run.h"
 #include "tests/kernels/oracle.h"
 #include "tests/kernels/page.h"
@@ -14,15 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define N_THREAD_COUNTS 3
 
 struct options {
     const char *backend;
     const char *filter;
-    uint32_t bench_threads;
-    bool bench;
 };
 
 struct backends { /* [form][threads - 1] */
@@ -210,113 +207,19 @@ static int run_tests(const struct options *options)
     return n_failed > 0 || n_run == 0;
 }
 
-/* ---- bench ----------------------------------------------------------------------------------- */
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Bytes an op must move and operations it must do, at the least. */
-static void cost(const struct op_case *c, double *bytes, double *flops)
-{
-    double t = op_n_tokens(c), n = c->n_rows, k = c->n_cols, size = (double)k_dtype_bytes(c->dtype);
-    double heads = (double)(c->n_q_heads + 2 * c->n_kv_heads) * c->head_dim, pairs = 0, read = 0;
-    for (uint32_t s = 0; s < op_n_seqs(c); s++) {
-        double p = c->seqs[s].position, m = c->seqs[s].n_tokens;
-        pairs += m * p + m * (m + 1) / 2;
-        read += p + m;
-    }
-    *flops = 0;
-    switch (c->op) {
-    case OP_GEMM:
-        *bytes = n * k * size + 4 * t * (n + k);
-        *flops = 2 * t * n * k;
-        break;
-    case OP_ATTENTION:
-        *bytes = 2 * read * c->n_kv_heads * c->head_dim * size;
-        *flops = 4 * pairs * c->n_q_heads * c->head_dim;
-        break;
-    case OP_ROPE_KV: *bytes = 8 * t * heads; break;
-    case OP_ROPE_ANGLES: *bytes = 8 * t * k; break;
-    case OP_SILU_MUL: *bytes = 12 * t * k; break;
-    case OP_RMSNORM: *bytes = 16 * t * k; break;
-    case OP_SAMPLE: *bytes = 4 * t * n; break;
-    default: *bytes = t * k * (size + 4); break;
-    }
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-#define BENCH_RUNS 15
-
-static void bench_case(const struct options *options, const struct op_case *c)
-{
-    struct k_backend *b = open_backend(options->backend, options->bench_threads, c->form);
-    struct op_data d;
-    struct quire_error err;
-    double seconds[BENCH_RUNS], bytes, flops;
-    op_data_make(c, &d);
-    if (c->op == OP_SAMPLE) { /* rows that sample: no row is bad, most of the work is done */
-        for (uint32_t t = 0; t < c->n_tokens; t++)
-            d.rows[t] = (struct k_sample_row){.temperature = 0.7f, .top_p = 0.9f, .top_k = 50,
-                                              .repetition_penalty = 1, .n_logprobs = 5,
-                                              .forced = -1};
-    }
-    struct op_binding *binding = op_bind(b, c, &d, &(struct op_variant){0});
-    int status = op_call(binding, &err);
-    for (int run = 0; run < BENCH_RUNS && status == QUIRE_OK; run++) {
-        double start = now();
-        status = op_call(binding, &err);
-        seconds[run] = now() - start;
-    }
-    if (status != QUIRE_OK) {
-        printf("%s: %s\n", op_name(c), err.text);
-    } else {
-        qsort(seconds, BENCH_RUNS, sizeof *seconds, by_value);
-        cost(c, &bytes, &flops);
-        printf("%-72s %9.1f us (best %9.1f) %7.2f GB/s %7.2f GFLOP/s\n", op_name(c),
-               seconds[BENCH_RUNS / 2] * 1e6, seconds[0] * 1e6,
-               bytes / seconds[BENCH_RUNS / 2] * 1e-9, flops / seconds[BENCH_RUNS / 2] * 1e-9);
-    }
-    op_release(binding);
-    op_data_free(&d);
-    b->ops->close(b);
-}
-
-static int run_bench(const struct options *options)
-{
-    printf("backend %s, threads %u (0: physical cores); median of %d calls\n", options->backend,
-           options->bench_threads, BENCH_RUNS);
-    for (size_t i = 0; i < op_n_bench_cases; i++)
-        if (!options->filter || strstr(op_name(&op_bench_cases[i]), options->filter))
-            bench_case(options, &op_bench_cases[i]);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
-    struct options options = {.backend = "ref", .bench_threads = 1};
+    struct options options = {.backend = "ref"};
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc)
             options.backend = argv[++i];
         else if (strcmp(argv[i], "--case") == 0 && i + 1 < argc)
             options.filter = argv[++i];
-        else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc)
-            options.bench_threads = (uint32_t)strtoul(argv[++i], NULL, 10);
-        else if (strcmp(argv[i], "--bench") == 0)
-            options.bench = true;
         else {
-            printf("usage: %s [--backend NAME] [--case TEXT] [--bench [--threads N]]\n", argv[0]);
+            printf("usage: %s [--backend NAME] [--case TEXT]\n", argv[0]);
             return 2;
         }
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
-    return options.bench ? run_bench(&options) : run_tests(&options);
+    return run_tests(&options);
 }
