@@ -62,7 +62,8 @@ void bench_engine(const char *model_dir, bool quick)
     options.n_threads = 1;
     options.max_num_seqs = N_SEQS;
     options.max_num_batched_tokens = 2048;
-    options.num_kv_blocks = N_SEQS * 128;
+    uint32_t max_tokens = r.n_wanted + 256; /* more than the prompts' steps take */
+    options.num_kv_blocks = N_SEQS * ((PROMPT + max_tokens) / 16 + 1);
     r.samples = calloc(r.n_wanted, sizeof *r.samples);
     if (!r.samples || engine_open(&options, take_step, &r, &e, &err))
         bench_die("engine: %s", r.samples ? err.text : "out of memory");
@@ -74,7 +75,7 @@ void bench_engine(const char *model_dir, bool quick)
         struct engine_request request = {.id = i + 1,
                                          .prompt = prompt,
                                          .n_prompt = PROMPT - i % 16,
-                                         .max_tokens = r.n_wanted + 256,
+                                         .max_tokens = max_tokens,
                                          .n = 1};
         engine_sampling_default(&request.sampling);
         request.sampling.ignore_eos = true;
