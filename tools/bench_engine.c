@@ -144,10 +144,10 @@ static int wait_for_all(struct bench_engine *b, struct bench_progress *progress,
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&b->changed, &b->mutex, &until);
-        size_t n_over = b->n_over;
+        uint64_t n_output = b->run->n_output;
         pthread_mutex_unlock(&b->mutex); /* the engine does not wait for a terminal */
         if (progress)
-            bench_progress_set(progress, n_over);
+            bench_progress_set(progress, n_output);
         pthread_mutex_lock(&b->mutex);
     }
     bool failed = b->failed;

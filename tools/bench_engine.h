@@ -26,7 +26,7 @@ struct bench_run {
     size_t n;
 };
 
-/* Greedy, past the end of text, n_output tokens each. progress counts finished requests, or is NULL. The first request
+/* Greedy, past the end of text, n_output tokens each. progress counts tokens of answers, or is NULL. The first request
  * that the engine cannot answer ends the run with its message. */
 int bench_engine_run(struct bench_engine *b, const struct bench_inputs *in, struct bench_progress *progress,
                      struct bench_run *out, struct quire_error *err);

@@ -1,6 +1,5 @@
 #include "tools/bench_limits.h"
 
-#include "kernels/pool.h"
 #include "tools/bench_clock.h"
 
 #include <stdio.h>
@@ -17,8 +16,7 @@
 #define ROW_BYTES 8192u
 #define LINE_BYTES 64u
 #define MAX_STREAMS 8u
-#define READ_PASSES 2
-#define FMA_PASSES 3
+#define SAMPLE_BYTES (16u << 20)
 #define FMA_ITERATIONS 400000u
 #define FMA_SUMS 10u /* independent: more than latency 4 times 2 units a cycle */
 
@@ -28,13 +26,13 @@ typedef float (*read_fn)(const char *p, uint64_t n_bytes, uint32_t n_streams);
 typedef float (*fma_fn)(float x);
 
 struct bench_limits {
-    struct k_pool *pool;
     char *buffer;
     uint64_t n_bytes;
     read_fn read;
     fma_fn fma;
     uint32_t fma_width; /* floats a register */
-    uint32_t n_streams; /* of the reading in progress */
+    uint32_t n_streams; /* of the sample in progress */
+    uint64_t at, sample_bytes; /* of each thread's share of the buffer: the sample in progress, or the next */
     volatile float sink; /* what is summed must not be left out */
 };
 
@@ -155,10 +153,11 @@ static void choose_loops(struct bench_limits *l, bool wide)
 
 /* ---- all threads ---- */
 
+#define UNIT_BYTES ((uint64_t)ROW_BYTES * MAX_STREAMS)
+
 static uint64_t share_bytes(const struct bench_limits *l, uint32_t n_threads)
 {
-    const uint64_t unit = (uint64_t)ROW_BYTES * MAX_STREAMS;
-    return l->n_bytes / n_threads / unit * unit;
+    return l->n_bytes / n_threads / UNIT_BYTES * UNIT_BYTES;
 }
 
 static void fill(void *context, uint32_t thread, uint32_t n_threads)
@@ -170,11 +169,10 @@ static void fill(void *context, uint32_t thread, uint32_t n_threads)
         p[i] = 1;
 }
 
-static void read_share(void *context, uint32_t thread, uint32_t n_threads)
+static void read_sample(void *context, uint32_t thread, uint32_t n_threads)
 {
     struct bench_limits *l = context;
-    uint64_t n = share_bytes(l, n_threads);
-    l->sink = l->read(l->buffer + thread * n, n, l->n_streams);
+    l->sink = l->read(l->buffer + thread * share_bytes(l, n_threads) + l->at, l->sample_bytes, l->n_streams);
 }
 
 static void multiply_add(void *context, uint32_t thread, uint32_t n_threads)
@@ -185,31 +183,38 @@ static void multiply_add(void *context, uint32_t thread, uint32_t n_threads)
     l->sink = l->fma(l->sink == 0.25f ? 0.25f : 0.5f); /* not known before it runs */
 }
 
-static double seconds(struct bench_limits *l, k_pool_fn fn)
+static double seconds(struct bench_limits *l, struct k_pool *pool, k_pool_fn fn)
 {
     double start = bench_now();
-    k_pool_run(l->pool, fn, l);
+    k_pool_run(pool, fn, l);
     return bench_now() - start;
 }
 
-static void keep_best(double *best, double value)
+double bench_limits_read(struct bench_limits *l, struct k_pool *pool, uint32_t n_streams)
 {
-    if (value > *best)
-        *best = value;
+    uint32_t n_threads = k_pool_n_threads(pool);
+    uint64_t sample = SAMPLE_BYTES / n_threads / UNIT_BYTES * UNIT_BYTES;
+    l->sample_bytes = sample > UNIT_BYTES ? sample : UNIT_BYTES;
+    l->n_streams = n_streams;
+    if (l->at + l->sample_bytes > share_bytes(l, n_threads))
+        l->at = 0;
+    double s = seconds(l, pool, read_sample);
+    l->at += l->sample_bytes;
+    return (double)l->sample_bytes * n_threads / s * 1e-9;
 }
 
-void bench_limits_measure(struct bench_limits *l, struct bench_limits_result *best)
+double bench_limits_fma(struct bench_limits *l, struct k_pool *pool)
 {
-    uint32_t n_threads = k_pool_n_threads(l->pool);
-    double bytes = (double)share_bytes(l, n_threads) * n_threads;
-    double flops = 2.0 * FMA_SUMS * FMA_ITERATIONS * l->fma_width * n_threads;
-    k_pool_step_begin(l->pool);
-    for (int i = 0; i < FMA_PASSES; i++)
-        keep_best(&best->fma_gflop_s, flops / seconds(l, multiply_add) * 1e-9);
-    for (l->n_streams = 4; l->n_streams <= MAX_STREAMS; l->n_streams *= 2)
-        for (int i = 0; i < READ_PASSES; i++)
-            keep_best(&best->read_gb_s, bytes / seconds(l, read_share) * 1e-9);
-    k_pool_step_end(l->pool);
+    double flops = 2.0 * FMA_SUMS * FMA_ITERATIONS * l->fma_width * k_pool_n_threads(pool);
+    return flops / seconds(l, pool, multiply_add) * 1e-9;
+}
+
+void bench_limits_sweep(struct bench_limits *l, struct k_pool *pool)
+{
+    l->at = 0;
+    l->sample_bytes = share_bytes(l, k_pool_n_threads(pool));
+    l->n_streams = MAX_STREAMS;
+    k_pool_run(pool, read_sample, l);
 }
 
 /* ---- opening ---- */
@@ -223,7 +228,7 @@ uint64_t bench_cache_bytes(void)
     return n > 0 ? (uint64_t)n : 32u << 20;
 }
 
-int bench_limits_open(uint32_t n_threads, bool wide, struct bench_limits **out, struct quire_error *err)
+int bench_limits_open(struct k_pool *pool, bool wide, struct bench_limits **out, struct quire_error *err)
 {
     struct bench_limits *l = calloc(1, sizeof *l);
     *out = NULL;
@@ -232,21 +237,15 @@ int bench_limits_open(uint32_t n_threads, bool wide, struct bench_limits **out, 
     uint64_t n_bytes = 4 * bench_cache_bytes();
     l->n_bytes = n_bytes > MIN_BUFFER_BYTES ? n_bytes : MIN_BUFFER_BYTES;
     choose_loops(l, wide);
-    int status = k_pool_create(n_threads, &l->pool, err);
-    if (status == QUIRE_OK) {
-        void *p = mmap(NULL, l->n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (p == MAP_FAILED)
-            status = quire_fail(err, QUIRE_NO_MEMORY, "no memory for the %.1f GiB that are read as a limit",
-                                (double)l->n_bytes / (1 << 30));
-        else
-            l->buffer = p;
+    void *p = mmap(NULL, l->n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        double gib = (double)l->n_bytes / (1 << 30);
+        free(l);
+        return quire_fail(err, QUIRE_NO_MEMORY, "no memory for the %.1f GiB that are read as a limit", gib);
     }
-    if (status != QUIRE_OK) {
-        bench_limits_close(l);
-        return status;
-    }
+    l->buffer = p;
     madvise(l->buffer, l->n_bytes, MADV_HUGEPAGE);
-    k_pool_run(l->pool, fill, l);
+    k_pool_run(pool, fill, l);
     *out = l;
     return QUIRE_OK;
 }
@@ -255,8 +254,6 @@ void bench_limits_close(struct bench_limits *l)
 {
     if (!l)
         return;
-    k_pool_destroy(l->pool);
-    if (l->buffer)
-        munmap(l->buffer, l->n_bytes);
+    munmap(l->buffer, l->n_bytes);
     free(l);
 }

@@ -47,7 +47,10 @@ static int run_all(struct throughput *t, struct quire_error *err)
         status = bench_engine_warm_up(t->engine, err);
     if (status != QUIRE_OK)
         return status;
-    bench_progress_begin(&progress, "requests", t->in->n);
+    uint64_t n_output = 0;
+    for (size_t i = 0; i < t->in->n; i++)
+        n_output += t->in->items[i].n_output;
+    bench_progress_begin(&progress, "tokens", n_output);
     status = bench_engine_run(t->engine, t->in, &progress, &t->run, err);
     bench_progress_end(&progress);
     return status;
