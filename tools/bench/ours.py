@@ -98,5 +98,4 @@ class Server:
         return everything, weights
 
     def cpu_seconds(self):
-        tasks = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
-        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+        return time.clock_gettime((~self.process.pid << 3) | 2)  # the process's CPU clock, as clock_getcpuclockid() names it

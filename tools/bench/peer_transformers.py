@@ -1,4 +1,4 @@
-"""Hugging Face transformers on PyTorch as a peer: a process that holds one model and measures what it is asked for (see peer.py).
+"""transformers on PyTorch as a peer: a process that holds one model and measures what it is asked for (see peer.py).
 
 The loop below is `generate` without its bookkeeping, which only flatters transformers: one forward a step, the cache kept,
 the logits of the last position only, argmax.

@@ -1,12 +1,13 @@
 """Proves that all who are timed compute the same model: a figure on wrong tokens is void.
 
 The reference is transformers in fp32 on the same weights. Who rounds activations to 16 bits makes a relative error of u
-(2^-11 for f16, 2^-8 for bf16) each time; such errors add up as their squares do, to about u * sqrt(L * n) of the logits
-after L layers with n roundings each. llama.cpp rounds the inputs of a layer's GEMMs (n = 4: q, k and v share theirs, and so do
-gate and up); PyTorch in 16 bits rounds every result (n = 12: two norms, qkv, rotation, attention, o, two sums, gate, up, their
-product, down). That bounds the RMS difference of the first logits (a wrong bias, rotation or layout makes it 0.1 to 1.4),
-and greedy tokens may part only where the reference's two best logits are closer than 3 sqrt(2) times that: three standard
-deviations of the difference of two such errors. Quire keeps activations in fp32 and is held to llama.cpp's bound.
+(2^-11 for f16, 2^-8 for bf16) each time; such errors add up as their squares do, to about u * sqrt(n * L + 1) of the logits
+after L layers with n roundings each, and one before the logits. llama.cpp rounds the inputs of a layer's GEMMs, and K and V
+(n = 6: q, k and v share an input, and so do gate and up); PyTorch in 16 bits rounds every result (n = 12: two norms, qkv,
+rotation, attention, o, two sums, gate, up, their product, down). That bounds the RMS difference of the first logits (a
+wrong bias, rotation or layout makes it 0.1 to 1.4), and greedy tokens may part only where the reference's two best logits
+are closer than 3 sqrt(2) times that: three standard deviations of the difference of two such errors. Quire keeps
+activations in fp32, or in two bf16 terms, and is held to llama.cpp's bound.
 """
 import json
 import math
@@ -51,15 +52,20 @@ def prove(bench, shape, dtype, peers):
     truth = Peer("peer_transformers.py", model, bench.threads, "float32")
     references = [truth.call("reference", prompt=prompt, tokens=TOKENS) for prompt in prompts]
     truth.close()
-    gemm_inputs = UNIT[dtype] * math.sqrt(4 * layers)
-    with ours.Server(bench.quire, model, "--kv-cache-memory", "256M") as server:
-        yield compare("quire", gemm_inputs, references, server.generate(prompts, TOKENS))
+    gemm_inputs = UNIT[dtype] * math.sqrt(6 * layers + 1)
+    forms = {"quire": ()}
+    if dtype == "bf16":
+        forms |= {"quire, tile form": ("--gemm-form", "tile"),
+                  "quire, bf16 activations": ("--activation-dtype", "bfloat16")}
+    for name, flags in forms.items():
+        with ours.Server(bench.quire, model, "--kv-cache-memory", "256M", *flags) as server:
+            yield compare(name, gemm_inputs, references, server.generate(prompts, TOKENS))
     for who in peers:
         if who == "llama.cpp":
             peer, name, bound = bench.llama(model), who, gemm_inputs
         else:
             peer, name = bench.transformers(model, who), f"transformers {who}"
-            bound = UNIT["bf16" if who == "bfloat16" else "f16"] * math.sqrt(12 * layers)
+            bound = UNIT["bf16" if who == "bfloat16" else "f16"] * math.sqrt(12 * layers + 1)
         tokens = [peer.call("generate", prompts=[prompt], tokens=TOKENS)["tokens"][0] for prompt in prompts]
         logits = [peer.call("first_logits", prompt=prompt) for prompt in prompts]
         yield compare(name, bound, references, tokens, logits)

@@ -9,6 +9,9 @@ import statistics
 import sys
 
 
+ISA_NAMES = {"avx2": "AVX2", "avx512": "AVX-512", "amx": "AMX"}
+
+
 def figure(value):
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
@@ -76,6 +79,8 @@ def goal_outcome(results, row, goal):
     measured = f"{median:.2f}" if goal["of"] else figure(median)
     if len(values) > 1:
         measured += f" ({min(values.values()):.2f} – {max(values.values()):.2f})"
+    if goal["isa"] not in results.run["isas"]:
+        return measured, f"a goal for {ISA_NAMES[goal['isa']]}, which this machine has not"
     return measured, "**yes**" if reached else "no"
 
 
@@ -139,7 +144,7 @@ def markdown(results, name):
     yield f"run       {run['date']}, {run['threads']} threads, {run['rounds']} rounds: {run['command'].strip()}"
     yield "```"
     yield ""
-    disturbed = [sample for samples in results.samples.values() for sample in samples.values() if sample["others"] > 0.03]
+    disturbed = [sample for samples in results.samples.values() for sample in samples.values() if sample["others"] > run["disturbed_above"]]
     if disturbed:
         yield (f"Of {sum(map(len, results.samples.values()))} samples {len(disturbed)} stayed disturbed by other processes, which took "
                f"up to {max(sample['others'] for sample in disturbed):.0%} of the machine.")

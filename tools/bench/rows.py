@@ -27,7 +27,8 @@ class Entry:
 
 @dataclasses.dataclass
 class Goal:
-    """At least `factor` times what `of` reaches; with of = "read" a share of the row-stream read, with of = "" an upper bound."""
+    """At least `factor` times what `of` reaches; with of = "read" a share of the row-stream read, with of = "" an upper bound.
+    It is set for machines that have the instruction set."""
     factor: float
     of: str = ""
     who: str = "quire"
@@ -105,39 +106,33 @@ def decode_bf16(bench):
 # ---- 16 requests --------------------------------------------------------------------------------------------------
 
 
-def concurrent(bench, dtype, amx, goals):
+def concurrent(bench, dtype, goals):
     model, n, length, tokens = bench.model(SMALL, dtype), 16, 128, 64
     prompts = random_prompts(n, length, 3)
-
-    def rate(answer):
-        return n * tokens / answer["seconds"]
-
-    def quire_rate(answer):
-        return n * tokens / answer["avg_latency"]
     llama = bench.llama(model)
-    together = peer_entry("llama.cpp", llama, prompts, tokens, rate, FLASH_AND_CACHES)
-    alone = peer_entry("llama.cpp, one by one", llama, prompts[:1], tokens, lambda a: tokens / a["seconds"], FLASH)
-    entries = [quire_entry("quire", bench, quire_rate, model, n, length, tokens), together, alone]
-    if amx:
-        entries.insert(1, quire_entry("quire, AMX", bench, quire_rate, model, n, length, tokens, isa="amx",
-                                      flags=("--gemm-form", "tile")))
-    return Row(f"concurrent-{dtype}", f"{n} concurrent requests, {length} in, {tokens} out, {dtype.upper()}, all in",
-               TOKENS_PER_S, entries, goals)
+    return Row(
+        f"concurrent-{dtype}", f"{n} concurrent requests, {length} in, {tokens} out, {dtype.upper()}, all in", TOKENS_PER_S,
+        [quire_entry("quire", bench, lambda a: n * tokens / a["avg_latency"], model, n, length, tokens),
+         peer_entry("llama.cpp", llama, prompts, tokens, lambda a: n * tokens / a["seconds"], FLASH_AND_CACHES),
+         peer_entry("llama.cpp, one by one", llama, prompts[:1], tokens, lambda a: tokens / a["seconds"], FLASH)],
+        goals)
 
 
 @row("concurrent-f16")
 def concurrent_f16(bench):
-    return concurrent(bench, "f16", False, [Goal(2, "llama.cpp")])
+    return concurrent(bench, "f16", [Goal(2, "llama.cpp")])
 
 
 @row("concurrent-bf16")
 def concurrent_bf16(bench):
-    return concurrent(bench, "bf16", True, [Goal(4, "llama.cpp", who="quire, AMX", isa="amx")])
+    return concurrent(bench, "bf16", [Goal(4, "llama.cpp", isa="amx")])
 
 
 # ---- prefill ------------------------------------------------------------------------------------------------------
 
 PREFILL = 512
+TILE = ("--gemm-form", "tile")
+ROUNDED = ("--activation-dtype", "bfloat16")
 
 
 def prefill(bench, dtype, variants, goals, more=()):
@@ -156,7 +151,7 @@ def prefill(bench, dtype, variants, goals, more=()):
 @row("prefill-f16")
 def prefill_f16(bench):
     variants = [("quire, AVX2", "avx2", ()), ("quire, AVX-512", "avx512", ()),
-                ("quire, AMX", "amx", ("--gemm-form", "tile"))]
+                ("quire, AMX", "amx", TILE)]
     return prefill(bench, "f16", variants,
                    [Goal(1.5, "llama.cpp", "quire, AVX-512", "avx512"), Goal(1, "llama.cpp", "quire, AVX2"),
                     Goal(2, "llama.cpp", "quire, AMX", "amx")])
@@ -164,12 +159,10 @@ def prefill_f16(bench):
 
 @row("prefill-bf16")
 def prefill_bf16(bench):
-    torch, rounded = "PyTorch bfloat16", "quire, AMX, bf16 activations"
-    variants = [("quire", None, ()), ("quire, tile form", None, ("--gemm-form", "tile")),
-                ("quire, AMX", "amx", ("--gemm-form", "tile")),
-                (rounded, "amx", ("--gemm-form", "tile", "--activation-dtype", "bf16"))]
+    torch, tile, rounded = "PyTorch bfloat16", "quire, tile form", "quire, bf16 activations"
+    variants = [("quire", None, ()), (tile, None, TILE), (rounded, None, ROUNDED)]
     return prefill(bench, "bf16", variants,
-                   [Goal(4, "llama.cpp", "quire, AMX", "amx"), Goal(1, torch, "quire, AMX", "amx"),
+                   [Goal(4, "llama.cpp", tile, "amx"), Goal(1, torch, tile, "amx"),
                     Goal(8, "llama.cpp", rounded, "amx"), Goal(2, torch, rounded, "amx")], more=["bfloat16"])
 
 

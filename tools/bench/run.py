@@ -128,7 +128,7 @@ def measure(bench, row, heading):
     isas = machine.isas()
     for entry in row.entries:
         if entry.isa not in isas:
-            name = {"amx": "AMX", "avx512": "AVX-512"}[entry.isa]
+            name = report.ISA_NAMES[entry.isa]
             bench.record({"record": "absent", "row": row.name, "who": entry.who, "why": f"this machine has no {name}"})
             continue
         # Each setting twice, in turn, since the first is not warm; the better figure speaks for it.
@@ -179,8 +179,8 @@ def main():
     raw.parent.mkdir(parents=True, exist_ok=True)
     bench.work.mkdir(parents=True, exist_ok=True)
     with open(raw, "w") as bench.raw:
-        bench.record({"record": "run", **machine.describe(bench.quire), "threads": bench.threads,
-                      "rounds": bench.rounds, "command": "bash tools/bench/run.sh " + " ".join(arguments.rows)})
+        bench.record({"record": "run", **machine.describe(bench.quire), "isas": machine.isas(),
+                      "disturbed_above": DISTURBED, "threads": bench.threads, "rounds": bench.rounds, "command": "bash tools/bench/run.sh " + " ".join(arguments.rows)})
         prove(bench, names)
         for i, name in enumerate(names):
             try:
