@@ -99,7 +99,7 @@ def prove(bench, names):
 
 def sample(bench, row, entry, round_number, setting):
     """One measurement, with the read limit before and after it where the row needs that. What was disturbed is recorded and
-    measured again, up to 3 times. None: could not be made."""
+    measured again, up to 3 times; trials of settings are not. None: could not be made."""
     for _ in range(3):
         before = bench.read_gb_s() if row.bytes_per_token else None
         others = machine.Others([peer.process.pid for peer in bench.peers])
@@ -113,7 +113,7 @@ def sample(bench, row, entry, round_number, setting):
                   "others": round(others.share(), 3)}
         if before:
             record["read_gb_s"] = [before, bench.read_gb_s()]
-        if record["others"] <= DISTURBED:
+        if record["others"] <= DISTURBED or not round_number:
             break
         bench.record({**record, "record": "disturbed"})
     bench.record(record)
