@@ -3,10 +3,13 @@
  * groups of tokens.
  *
  * With few tokens W must come from memory at its speed: a tile's rows then lie N/32 apart, so that
- * each of 32 streams is long. Measured on Sapphire Rapids, rows of 1,792 bytes, two threads: 16 to
- * 18 GB/s with neighbouring rows, 27 to 28 with spread ones, of 31 to 33 that a plain reader gets.
- * With many tokens W is read from a cache most of the time, and neighbours make an output that
- * vectors can store.
+ * each of 32 streams is long. A probe of 40 lines on Sapphire Rapids, rows of 1,792 bytes, two
+ * threads: 16 to 18 GB/s with neighbouring rows, 27 to 28 with spread ones, of 31 to 33 that a plain
+ * reader gets. With many tokens W is read from a cache most of the time, and neighbours make an
+ * output that vectors can store.
+ *
+ * This code has been tested on tiles in plain C (tests/kernels/amx_twin.h), whose bits are the
+ * page's. Its speed on AMX has not been measured.
  */
 #include "kernels/cpu/amx.h"
 #include "kernels/cpu/cpu.h"

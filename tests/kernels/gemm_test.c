@@ -16,6 +16,7 @@
 
 static const char *device = "ref";
 static struct k_backend *backends[K_N_FORMS];
+static const float *bias; /* of the row, or NULL */
 
 /* y of one row, from weights given as f32. The token stands alone and among others, which take it
  * through other code: every one of them must get the same. */
@@ -47,8 +48,10 @@ static float backend_dot(enum k_gemm_form form, enum k_dtype dtype, const float 
         memcpy(many + t * n, x, n * sizeof *x);
     *page = form == K_FORM_LANE ? page_dot(stored, dtype, x, n)
                                 : page_dot_tile(stored, dtype, form == K_FORM_TILE ? 2 : 1, x, n);
+    if (bias)
+        *page += *bias;
     for (int i = 0; i < 3; i++) {
-        const struct k_gemm_args args = {weight, many, NULL, y, workspace, counts[i]};
+        const struct k_gemm_args args = {weight, many, bias, y, workspace, counts[i]};
         assert_int_equal(b->ops->gemm(b, &args, &err), QUIRE_OK);
         for (uint32_t t = 0; t < counts[i]; t++)
             assert_true(memcmp(&y[t], page, sizeof *page) == 0 || (isnan(y[t]) && isnan(*page)));
@@ -157,6 +160,22 @@ static void test_just_below_the_smallest_normal(void **state)
     }
 }
 
+/* The flush ends before the bias. */
+static void test_bias_keeps_denormals(void **state)
+{
+    (void)state;
+    static const float w[1] = {0x1p-126f}, x[1] = {1}, biases[] = {0x1p-130f, -0x1p-130f};
+    for (int form = 0; form < K_N_FORMS; form++) {
+        for (int i = 0; i < 2; i++) {
+            float page;
+            bias = &biases[i];
+            float y = backend_dot((enum k_gemm_form)form, K_BF16, w, x, 1, &page);
+            bias = NULL;
+            assert_true(y == 0x1p-126f + biases[i] && y != 0x1p-126f);
+        }
+    }
+}
+
 /* Every finite F16 is the sum of its two bf16 terms. */
 static void test_f16_weights_are_exact(void **state)
 {
@@ -192,6 +211,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_flush_keeps_the_sign),
         cmocka_unit_test(test_split_overflow),
         cmocka_unit_test(test_just_below_the_smallest_normal),
+        cmocka_unit_test(test_bias_keeps_denormals),
         cmocka_unit_test(test_f16_weights_are_exact),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
