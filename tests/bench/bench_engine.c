@@ -64,6 +64,7 @@ void bench_engine(const char *model_dir, bool quick)
     options.max_num_batched_tokens = 2048;
     uint32_t max_tokens = r.n_wanted + 256; /* more than the prompts' steps take */
     options.num_kv_blocks = N_SEQS * ((PROMPT + max_tokens) / 16 + 1);
+    null_backend_pace(0);
     r.samples = calloc(r.n_wanted, sizeof *r.samples);
     if (!r.samples || engine_open(&options, take_step, &r, &e, &err))
         bench_die("engine: %s", r.samples ? err.text : "out of memory");
