@@ -36,7 +36,7 @@ static uint32_t sets_of_machine(struct cpu_isa sets[CPU_MAX_ISAS])
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         sets[n++] = cpu_isa_avx512;
-    if (n == 2 && may_use_amx()) {
+    if (n == 2 && may_use_amx() && cpu_amx_is_exact()) {
         sets[n] = cpu_isa_avx512;
         sets[n].name = "amx";
         sets[n].description = "the CPU, with AVX-512 and AMX";
@@ -63,7 +63,10 @@ static int choose_isa(struct cpu_isa *out, struct quire_error *err)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strcmp(asked, known[i]) == 0)
             return quire_fail(err, QUIRE_UNSUPPORTED,
-                              "QUIRE_ISA=%s: this machine does not have it; its best is %s", asked,
+                              "QUIRE_ISA=%s: this machine does not have it%s; its best is %s", asked,
+                              strcmp(asked, "amx") == 0
+                                  ? ", or sums otherwise than docs/numerics.md"
+                                  : "",
                               sets[n - 1].name);
     }
     return quire_fail(err, QUIRE_INVALID, "QUIRE_ISA=%.40s: must be avx2, avx512 or amx", asked);

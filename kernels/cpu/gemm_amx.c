@@ -9,7 +9,8 @@
  * output that vectors can store.
  *
  * This code has been tested on tiles in plain C (tests/kernels/amx_twin.h), whose bits are the
- * page's. Its speed on AMX has not been measured.
+ * page's. Its speed on AMX has not been measured. What hardware does near the least normal number is
+ * not documented to the bit: cpu_amx_is_exact() asks it, and AMX is offered where it is the page's.
  */
 #include "kernels/cpu/amx.h"
 #include "kernels/cpu/cpu.h"
@@ -195,6 +196,58 @@ static void run_rows(struct amx_block *b, uint32_t begin, uint32_t end, uint64_t
     b->n_rows[1] = rest - b->n_rows[0];
     if (rest > 0)
         run_groups(b, first, last);
+}
+
+/* ---- is it the page's? ------------------------------------------------------------------------ */
+
+/* Products of one row with one column, a pair of k after the other, added to c. */
+struct tile_sum {
+    float w[6], x[6]; /* powers of two: exact in bf16 */
+    float c, expected;
+};
+
+static float sum_on_amx(const struct tile_sum *sum)
+{
+    struct amx_config config = {.palette = 1};
+    uint16_t w[TILE_DEPTH] = {0}, x[TILE_DEPTH] = {0};
+    float c = sum->c;
+    config.rows[0] = config.rows[1] = 1;
+    config.rows[2] = TILE_PAIRS;
+    config.row_bytes[0] = config.row_bytes[2] = 4;
+    config.row_bytes[1] = 64;
+    for (int k = 0; k < 6; k++) {
+        w[k] = k_bf16_from_f32(sum->w[k]);
+        x[k] = k_bf16_from_f32(sum->x[k]);
+    }
+    amx_configure(&config);
+    amx_load(0, &c, 4);
+    amx_load(1, w, 64);
+    amx_load(2, x, 4);
+    amx_dpbf16(0, 1, 2);
+    amx_store(0, &c, 4);
+    amx_release();
+    return c;
+}
+
+bool cpu_amx_is_exact(void)
+{
+    static const struct tile_sum sums[] = {
+        /* even k in rising order, one rounding each: 2^24 + 1 - 2^24 */
+        {{0x1p24f, 0, 1, 0, -0x1p24f, 0}, {1, 0, 1, 0, 1, 0}, 0, 0},
+        {{0x1p24f, 0, -0x1p24f, 0, 1, 0}, {1, 0, 1, 0, 1, 0}, 0, 1},
+        /* odd k on their own, and c last: 1 + (2^24 + (-2^24)), 2^24 + (1 + 1) */
+        {{0x1p24f, -0x1p24f, 0, 0, 0, 0}, {1, 1, 0, 0, 0, 0}, 1, 1},
+        {{1, 1, 0, 0, 0, 0}, {1, 1, 0, 0, 0, 0}, 0x1p24f, 0x1p24f + 2},
+        /* a denormal operand is zero, and so is a denormal result */
+        {{0x1p-127f, 0, 0, 0, 0, 0}, {0x1p20f, 0, 0, 0, 0, 0}, 0, 0},
+        {{0x1p-64f, 0, 0, 0, 0, 0}, {0x1p-63f, 0, 0, 0, 0, 0}, 0, 0},
+        /* 2^-126 - 2^-150 rounds to 2^-126 in f32, and would not with an unbounded exponent */
+        {{0x1p-63f, 0, -0x1p-75f, 0, 0, 0}, {0x1p-63f, 0, 0x1p-75f, 0, 0, 0}, 0, 0x1p-126f},
+    };
+    for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++)
+        if (sum_on_amx(&sums[i]) != sums[i].expected)
+            return false;
+    return true;
 }
 
 /* ---- the pool's functions -------------------------------------------------------------------- */
