@@ -335,17 +335,11 @@ void CPU_NAME(cpu_gemm_lane)(void *context, uint32_t thread, uint32_t n_threads)
     const struct cpu_gemm *task = context;
     const struct k_gemm_args *a = &task->args;
     const struct k_weight *w = a->weight;
-    uint64_t begin, end;
-    k_pool_share(w->n_rows, thread, n_threads, &begin, &end);
+    uint32_t row_begin, row_end;
     for (uint32_t p = 0; p < w->n_parts; p++) {
         const struct host_part *part = &w->parts[p];
-        uint64_t part_end = (uint64_t)part->first_row + part->n_rows;
-        uint64_t from = begin > part->first_row ? begin : part->first_row;
-        uint64_t to = end < part_end ? end : part_end;
-        if (from >= to)
+        if (!host_part_share(w, part, 1, thread, n_threads, &row_begin, &row_end))
             continue;
-        uint32_t row_begin = (uint32_t)(from - part->first_row);
-        uint32_t row_end = (uint32_t)(to - part->first_row);
         if (part->dtype == K_F16)
             part_rows_f16(a, part, row_begin, row_end);
         else if (part->dtype == K_BF16)

@@ -436,7 +436,8 @@ void CPU_NAME(cpu_gemm_tile)(void *context, uint32_t thread, uint32_t n_threads)
     uint64_t n_groups = (task->args.n_tokens + TILE_TOKENS - 1) / TILE_TOKENS - few;
     struct flush_mode mode = flush_begin();
     for (uint32_t p = 0; p < w->n_parts; p++) {
-        if (!tile_share(w, &w->parts[p], thread, n_threads, &begin, &end))
+        if (!host_part_share(w, &w->parts[p], TILE_SHARE_ROWS, thread, n_threads, &begin,
+                             &end))
             continue;
         tokens_part(task, &w->parts[p], begin, end, n_groups, &mode);
         if (few)
@@ -444,6 +445,7 @@ void CPU_NAME(cpu_gemm_tile)(void *context, uint32_t thread, uint32_t n_threads)
     }
     _mm_setcsr(mode.saved);
     for (uint32_t p = 0; p < w->n_parts; p++)
-        if (tile_share(w, &w->parts[p], thread, n_threads, &begin, &end))
+        if (host_part_share(w, &w->parts[p], TILE_SHARE_ROWS, thread, n_threads, &begin,
+                             &end))
             tile_add_bias(&task->args, &w->parts[p], begin, end);
 }

@@ -295,21 +295,7 @@ CPU_INLINE uint32_t tile_weight_terms(enum k_dtype dtype)
 
 /* ---- work of a thread ------------------------------------------------------------------------ */
 
-/* Rows of a part that are a thread's: 16 at a time, so that few panels are incomplete. */
-CPU_INLINE bool tile_share(const struct k_weight *w, const struct host_part *part, uint32_t thread,
-                           uint32_t n_threads, uint32_t *row_begin, uint32_t *row_end)
-{
-    uint64_t begin, end;
-    k_pool_share(((uint64_t)w->n_rows + 15) / 16, thread, n_threads, &begin, &end);
-    begin *= 16;
-    end *= 16;
-    uint64_t part_end = (uint64_t)part->first_row + part->n_rows;
-    begin = begin > part->first_row ? begin : part->first_row;
-    end = end < part_end ? end : part_end;
-    *row_begin = (uint32_t)(begin - part->first_row);
-    *row_end = (uint32_t)(end - part->first_row);
-    return begin < end;
-}
+#define TILE_SHARE_ROWS 16u /* a thread's rows: 16 at a time, so that few panels are incomplete */
 
 /* The bias comes last, with denormals kept. */
 CPU_INLINE void tile_add_bias(const struct k_gemm_args *a, const struct host_part *part,

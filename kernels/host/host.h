@@ -50,6 +50,21 @@ void host_close(struct host_backend *h);
 /* Runs fn on all threads, or as thread 0 of 1 where the work is small. */
 void host_run(struct k_backend *b, uint64_t work, k_pool_fn fn, void *context);
 
+/* The part's rows that are a thread's; false when there are none. A weight's rows are dealt out
+ * `step` at a time. */
+static inline bool host_part_share(const struct k_weight *w, const struct host_part *part,
+                                   uint32_t step, uint32_t thread, uint32_t n_threads,
+                                   uint32_t *row_begin, uint32_t *row_end)
+{
+    uint64_t begin, end, part_end = (uint64_t)part->first_row + part->n_rows;
+    k_pool_share(((uint64_t)w->n_rows + step - 1) / step, thread, n_threads, &begin, &end);
+    begin = begin * step > part->first_row ? begin * step : part->first_row;
+    end = end * step < part_end ? end * step : part_end;
+    *row_begin = (uint32_t)(begin - part->first_row);
+    *row_end = (uint32_t)(end - part->first_row);
+    return begin < end;
+}
+
 /* The first position that the token at this one reads. */
 static inline uint32_t host_first_position(uint32_t position, uint32_t window)
 {
