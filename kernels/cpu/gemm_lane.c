@@ -16,11 +16,11 @@
 
 #define ROWS 4u
 #if defined(__AVX512F__)
-#define TOKENS 6u /* 4 x 6 sums, 4 weights and an activation: 29 of 32 registers */
+#define TOKENS 6u /* 4 x 6 sums, 6 activations and a weight: 31 of 32 registers */
 typedef __m512 vec;
 #define VECS 1u /* registers that hold 16 lanes */
 #else
-#define TOKENS 3u /* 4 x 3 sums of 8 lanes, 3 weights and an activation: 16 of 16 */
+#define TOKENS 3u /* 4 x 3 sums of 8 lanes, 3 activations and a weight: 16 of 16 */
 typedef __m256 vec;
 #define VECS 2u
 #endif
