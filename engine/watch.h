@@ -1,0 +1,61 @@
+/* Looking on while an engine schedules: recordings, traces, shadow policies.
+ *
+ * A watch is a table of functions that the engine calls on its thread, each right after the
+ * scheduler call it tells of, so that the calls seen are the scheduler's calls in their order, and a
+ * second scheduler that is given them decides the same. Any function may be NULL. None may block for
+ * long, call engine_ functions, or keep a pointer past its return. Without watches each call costs
+ * one branch.
+ *
+ * Times are microseconds of CLOCK_MONOTONIC.
+ */
+#ifndef QUIRE_ENGINE_WATCH_H
+#define QUIRE_ENGINE_WATCH_H
+
+#include "engine/engine.h"
+#include "scheduler/scheduler.h"
+
+struct engine_watch_submit {
+    uint64_t request;                       /* the id given to engine_submit() */
+    const struct sched_request *sched;      /* as given; its id is the engine's own */
+    const struct engine_sampling *sampling; /* as resolved: a seed, and the ids that stop it listed
+                                               (ignore_eos is set) */
+    int status;                             /* what sched_submit() said */
+    uint64_t retry_us;
+    const uint32_t *seqs;                   /* [n] when that was QUIRE_OK */
+};
+
+struct engine_watch_commit {
+    uint64_t launched_us;               /* the step was given to the backend */
+    uint64_t done_us;                   /* its results were there */
+    const struct sched_plan *plan;
+    const struct sched_result *results; /* [n_results]; finished also by max_tokens */
+    uint32_t n_results;
+    const struct sched *sched;          /* after the commit, for look-ups */
+};
+
+struct engine_watch {
+    void *context; /* handed to every function */
+
+    /* Once, by engine_open() on its caller's thread: what the scheduler was made with. */
+    void (*opened)(void *context, const struct engine_info *info,
+                   const struct sched_config *config);
+
+    void (*submitted)(void *context, const struct engine_watch_submit *submit);
+    /* A whole request, or one choice; `id` is sched_request.id. The scheduler may not know it. */
+    void (*cancelled)(void *context, uint64_t now_us, uint64_t id);
+    void (*cancelled_choice)(void *context, uint64_t now_us, uint32_t seq);
+    void (*no_more)(void *context, uint64_t now_us);
+    /* now_us is the time fed to sched_plan(). */
+    void (*planned)(void *context, uint64_t now_us, const struct sched_plan *plan,
+                    const struct sched *sched);
+    void (*committed)(void *context, const struct engine_watch_commit *commit);
+    void (*retired)(void *context, uint32_t seq);
+    void (*policy_changed)(void *context, uint64_t now_us, const struct sched_policy *policy,
+                           const struct sched_policy_options *options);
+    void (*unpinned)(void *context, uint64_t now_us, uint32_t tenant);
+
+    /* What goes to the sink, before it goes there. */
+    void (*events)(void *context, const struct engine_event *events, size_t n_events);
+};
+
+#endif
