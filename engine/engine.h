@@ -14,12 +14,14 @@
 #include "base/status.h"
 #include "engine/model.h"
 #include "kernels/kernels.h"
+#include "scheduler/scheduler.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct engine;
+struct engine_watch; /* engine/watch.h: looks on while the engine schedules */
 
 struct engine_options {
     const char *model_dir;
@@ -28,23 +30,44 @@ struct engine_options {
     const char *kv_cache_dtype;       /* "auto", "float16", "float32" */
     const char *gemm_form;            /* "auto", "lane", "tile" */
     const char *activation_dtype;     /* "float32", or "bfloat16" in the tile form */
-    const char *scheduling_policy;    /* "fcfs", "priority" */
     uint32_t max_model_len;           /* 0 = what the model says */
     uint32_t max_num_seqs;            /* 0 = default */
     uint32_t max_num_batched_tokens;  /* 0 = default */
     uint32_t block_size;              /* 0 = 16 */
     bool prefix_caching;
+    const char *prefix_cache_eviction; /* "lru", "reuse" */
+    uint64_t swap_space;              /* bytes of host memory for cached blocks that the pool gives up; 0 = none */
     uint32_t num_kv_blocks;           /* 0 = from kv_cache_memory, or a share of free memory */
     uint64_t kv_cache_memory;         /* bytes; 0 = default */
     uint32_t n_threads;               /* 0 = default */
     const char *cpu_bind;             /* "auto", "none", or the CPU of each compute thread: "0-3,8" */
     uint32_t max_queued_requests;     /* 0 = 1,024 */
     uint64_t max_queued_tokens;       /* 0 = no bound */
+
+    /* Scheduling. What the fields of the same name in struct sched_config mean; 0 as there. */
+    const char *scheduling_policy;    /* of sched_policy_names() */
+    struct sched_policy_options policy_options; /* all zero = the policy's defaults, one tenant; the
+                                                   weights are copied */
+    struct sched_cost cost;           /* n_points = 0: no cost model */
+    uint32_t long_prefill_token_threshold, max_partial_prefills;
+    double step_target_ms;            /* needs a cost model */
+    bool adaptive_budget;
+    const char *batching;             /* "continuous", "dynamic", "static" */
+    uint32_t max_batch_size;
+    double max_wait_ms;               /* of dynamic batches */
+    const char *preemption_mode;      /* "auto", "swap", "recompute", "never" */
+    uint32_t max_pinned_percent;
+
+    const struct engine_watch *const *watches; /* [n_watches], at most ENGINE_MAX_WATCHES; the array is
+                                                  copied, what it points to must outlive the engine */
+    uint32_t n_watches;
+
     bool has_seed;                    /* seeds of requests that bring none: derived from seed and a counter, else random */
     uint64_t seed;
     const struct key256 *chain_secret; /* NULL = fresh random */
 };
 void engine_options_default(struct engine_options *options);
+#define ENGINE_MAX_WATCHES 4u
 
 /* ---- the memory plan: host arithmetic, also without weights or device (`quire plan`) ---- */
 
@@ -57,9 +80,10 @@ struct engine_plan {
     uint64_t logits_bytes;
     uint64_t kv_bytes;            /* all groups */
     uint64_t kv_block_bytes;      /* one block of every group */
+    uint64_t swap_bytes;          /* the host tier of all groups */
     uint32_t n_kv_groups;
     struct {
-        uint32_t window, n_layers, n_blocks;
+        uint32_t window, n_layers, n_blocks, n_host_blocks;
         uint64_t block_bytes;
     } groups[4];
     uint32_t block_tokens, max_model_len, max_num_seqs, max_num_batched_tokens, max_logit_rows;
@@ -97,16 +121,28 @@ struct engine_request {           /* copied by engine_submit */
     uint64_t id;                  /* the caller's; unique among live requests */
     const uint32_t *prompt;
     uint32_t n_prompt;
-    uint32_t max_tokens;
+    uint32_t max_tokens;          /* 0 = only the prompt is computed */
     uint32_t n;                   /* choices, 1..128 */
-    int32_t priority;
-    uint64_t deadline_us;
+    int32_t priority;             /* lower first */
+    uint64_t deadline_us;         /* microseconds after arrival by which the first token should be
+                                     there; 0 = none */
     struct key256 tenant;         /* cache domain; zero = default */
-    uint32_t tenant_index;
+    uint32_t tenant_index;        /* who pays: below policy_options.n_tenants; 0 = default */
+    uint32_t class_index;         /* of service, below SCHED_MAX_CLASSES; 0 = default */
+    bool background;              /* runs on what live requests leave, and gives way to them */
+    uint64_t pin_us;              /* > 0: when choice 0 ends, the prompt's full blocks stay cached for
+                                     so long after their last use */
+    uint32_t expected_tokens;     /* that will be generated, where somebody knows; 0 = unknown */
     struct engine_sampling sampling;
 };
 
-enum engine_finish { ENGINE_FINISH_STOP, ENGINE_FINISH_LENGTH, ENGINE_FINISH_CANCELLED, ENGINE_FINISH_ERROR };
+enum engine_finish {
+    ENGINE_FINISH_STOP,
+    ENGINE_FINISH_LENGTH,
+    ENGINE_FINISH_CANCELLED,
+    ENGINE_FINISH_ERROR,
+    ENGINE_FINISH_REFUSED, /* the policy gave it up before it ran: every choice, and no token came */
+};
 
 struct engine_logprob {
     float logprob;
@@ -133,7 +169,13 @@ struct engine_event {
     bool has_stop_token;          /* DONE: it ended by eos (token is an eos id) or a stop_token_id */
     bool last;                    /* DONE: nothing more comes for this request id */
     uint32_t n_prompt, n_cached, n_generated; /* DONE */
+    uint32_t n_cache_created;     /* DONE: tokens in the prompt's full blocks that this choice computed,
+                                     for others to hit. Choice 0 only, and 0 without prefix caching or
+                                     when the prompt was not computed to its end */
+    uint32_t retry_after_ms;      /* DONE with ENGINE_FINISH_REFUSED: >= 1 */
     const char *message;          /* DONE with ENGINE_FINISH_ERROR */
+    const struct sched_account *account; /* DONE: why it took as long as it did; borrowed until the
+                                            sink returns */
 };
 
 /* Called on the engine thread with everything a step gave, in order. Must not block and must not
@@ -154,8 +196,19 @@ int engine_submit(struct engine *e, const struct engine_request *request, uint32
 void engine_cancel(struct engine *e, uint64_t request);
 void engine_cancel_choice(struct engine *e, uint64_t request, uint32_t choice);
 
-/* New requests are refused (QUIRE_EXHAUSTED) from here on; running ones finish. */
+/* New requests are refused (QUIRE_EXHAUSTED) from here on; running ones finish, incomplete static
+ * batches with them. */
 void engine_drain(struct engine *e);
+
+/* Any thread; returns at once. Another scheduling policy, from the next step boundary on; who runs
+ * goes on running, and engine_stats() names the new one once it rules. options: NULL for those the engine was
+ * opened with; its tenants and their weights are the engine's whatever it says. QUIRE_INVALID: no
+ * such policy, or options that it refuses. */
+int engine_set_policy(struct engine *e, const char *name,
+                      const struct sched_policy_options *options, struct quire_error *err);
+/* Any thread; returns at once. Forgets the pins of a tenant (UINT32_MAX: of all) at the next step
+ * boundary. */
+void engine_unpin(struct engine *e, uint32_t tenant);
 
 struct engine_info {
     const struct model_desc *desc;
@@ -168,16 +221,33 @@ struct engine_info {
 };
 const struct engine_info *engine_info(const struct engine *e);
 
+/* Counters only grow; the rest is as of the last step boundary. */
 struct engine_stats {
     uint32_t n_running, n_waiting;
     uint64_t n_waiting_tokens;
-    double kv_usage;              /* 0..1 of the fullest group: referenced blocks */
+    double kv_usage;              /* 0..1 of the fullest group: referenced blocks, pinned ones included */
     uint64_t n_preemptions, n_prefix_queries, n_prefix_hits;
+    uint64_t n_host_hits;         /* tokens of n_prefix_hits that came back from the host tier */
+    uint64_t n_recomputed;        /* positions computed again after preemptions */
+    uint64_t n_refused;           /* requests, by the policy */
     uint64_t n_prompt_tokens, n_generation_tokens, n_steps;
-    uint64_t n_blocks_leaked;     /* blocks referenced while no sequence lives: always 0 */
+    uint64_t n_evicted_blocks;    /* cached blocks of the pool whose content was given up, all groups */
+    double swap_usage;            /* 0..1 of the fullest group's host tier; 0 without one */
+    uint64_t n_swapped_out, n_swapped_in; /* blocks copied to and from the host tier, all groups */
+    uint32_t n_pins, n_pinned_blocks; /* the blocks of the first group */
+    uint64_t n_blocks_leaked;     /* blocks referenced while no sequence lives and nothing is pinned:
+                                     always 0 */
+    uint32_t token_budget;        /* of the last step */
+    const char *policy;           /* static */
+    const char *policy_figure_name; /* static; NULL: the policy has no figure of its own */
+    double policy_figure;
     bool draining, dead;
 };
 /* Any thread: a snapshot of the last step boundary. */
 void engine_stats(const struct engine *e, struct engine_stats *out);
+
+/* Any thread: a tenant's counters at most 100 ms old, and exact once the engine is idle. QUIRE_INVALID:
+ * there is no such tenant. */
+int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct sched_tenant_stats *out);
 
 #endif
