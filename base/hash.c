@@ -21,6 +21,27 @@ struct key256 quire_sha256(const void *data, size_t n)
     return k;
 }
 
+_Static_assert(sizeof(struct quire_sha256_state) >= sizeof(crypto_hash_sha256_state),
+               "libsodium's state fits");
+
+void quire_sha256_begin(struct quire_sha256_state *s)
+{
+    crypto_hash_sha256_init((crypto_hash_sha256_state *)(void *)s);
+}
+
+void quire_sha256_add(struct quire_sha256_state *s, const void *data, size_t n)
+{
+    crypto_hash_sha256_update((crypto_hash_sha256_state *)(void *)s, data, n);
+}
+
+struct key256 quire_sha256_now(const struct quire_sha256_state *s)
+{
+    struct quire_sha256_state end = *s;
+    struct key256 k;
+    crypto_hash_sha256_final((crypto_hash_sha256_state *)(void *)&end, k.bytes);
+    return k;
+}
+
 struct key256 quire_keyed_hash(const struct key256 *key, const void *data, size_t n)
 {
     struct key256 k;

@@ -20,6 +20,15 @@ void quire_random(void *out, size_t n);
 /* SHA-256 of data: file identities (HELLO), never secrets. */
 struct key256 quire_sha256(const void *data, size_t n);
 
+/* The same over data that comes in pieces. The state may be copied; one thread at a time. */
+struct quire_sha256_state {
+    uint64_t words[13];
+};
+void quire_sha256_begin(struct quire_sha256_state *s);
+void quire_sha256_add(struct quire_sha256_state *s, const void *data, size_t n);
+/* Of what was added so far; more may follow. */
+struct key256 quire_sha256_now(const struct quire_sha256_state *s);
+
 /* BLAKE2b-256 of data under key: MACs. key may be NULL: unkeyed. */
 struct key256 quire_keyed_hash(const struct key256 *key, const void *data, size_t n);
 

@@ -44,6 +44,13 @@ static void hashes_are_the_published_ones(void **state)
     struct key256 k = quire_sha256("abc", 3);
     quire_key256_hex(&k, hex);
     assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    struct quire_sha256_state pieces;
+    quire_sha256_begin(&pieces);
+    quire_sha256_add(&pieces, "a", 1);
+    struct key256 sofar = quire_sha256_now(&pieces);
+    assert_memory_equal(sofar.bytes, quire_sha256("a", 1).bytes, 32);
+    quire_sha256_add(&pieces, "bc", 2);
+    assert_memory_equal(quire_sha256_now(&pieces).bytes, k.bytes, 32);
     /* BLAKE2b-256 of "abc", as Python's hashlib.blake2b(b"abc", digest_size=32) gives it. */
     k = quire_keyed_hash(NULL, "abc", 3);
     quire_key256_hex(&k, hex);
