@@ -140,6 +140,7 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, uint
     int status = sched_create(&config, &e->sched, err);
     if (status != QUIRE_OK)
         return status;
+    ENGINE_WATCH(e, opened, &e->info, &config);
     /* The scheduler's names stay below what can wait, run and be on the way out. */
     e->n_owners = config.max_queued_requests + (e->depth + 2) * config.max_num_seqs;
     e->owners = calloc(e->n_owners, sizeof *e->owners);
@@ -161,6 +162,10 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
         quire_random(&e->chain_secret, sizeof e->chain_secret);
     e->has_seed = o->has_seed;
     e->seed = o->seed;
+    if (o->n_watches > ENGINE_MAX_WATCHES)
+        return quire_fail(err, QUIRE_INVALID, "watches: at most %u", ENGINE_MAX_WATCHES);
+    for (uint32_t i = 0; i < o->n_watches; i++)
+        e->watches[e->n_watches++] = o->watches[i];
 
     int status = open_model(e, o, err);
     if (status == QUIRE_OK)
@@ -184,11 +189,11 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
         return quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
     e->sink.call = sink;
     e->sink.context = sink_context;
+    e->info.desc = &e->desc;
+    e->info.sampling = &e->sampling_defaults;
+    e->info.plan = &e->plan;
     int status = open_all(e, options, err);
     if (status == QUIRE_OK) {
-        e->info.desc = &e->desc;
-        e->info.sampling = &e->sampling_defaults;
-        e->info.plan = &e->plan;
         e->info.open_seconds = seconds_now() - begin;
         e->has_thread = pthread_create(&e->thread, NULL, engine_main, e) == 0;
         if (!e->has_thread)

@@ -8,6 +8,7 @@
 #include "engine/mailbox.h"
 #include "engine/request.h"
 #include "engine/safetensors.h"
+#include "engine/watch.h"
 #include "engine/weights.h"
 #include "scheduler/scheduler.h"
 
@@ -33,6 +34,7 @@ struct step_target {
 struct step_slot {
     const struct sched_plan *plan;
     uint64_t ticket;
+    uint64_t launched_us;            /* known with watches only */
     uint32_t n_targets;
     struct step_target *targets;     /* [max_logit_rows] each */
     struct k_sample_row *rows;
@@ -55,6 +57,8 @@ struct engine {
         engine_sink call;
         void *context;
     } sink;
+    const struct engine_watch *watches[ENGINE_MAX_WATCHES];
+    uint32_t n_watches;
     struct key256 chain_secret;
     bool has_seed;
     uint64_t seed;
@@ -84,6 +88,14 @@ struct engine {
     bool dead;
     struct mailbox_report report;
 };
+
+/* Calls a function of every watch that has it; the arguments are computed only then. */
+#define ENGINE_WATCH(e, function, ...)                                                             \
+    do {                                                                                           \
+        for (uint32_t w_ = 0; w_ < (e)->n_watches; w_++)                                           \
+            if ((e)->watches[w_]->function)                                                        \
+                (e)->watches[w_]->function((e)->watches[w_]->context, __VA_ARGS__);                \
+    } while (0)
 
 /* ---- events.c ---- */
 
@@ -118,6 +130,9 @@ void request_end(struct engine *e, struct request *r, enum engine_finish finish,
                  const char *message);
 
 /* ---- loop.c ---- */
+
+/* Microseconds of CLOCK_MONOTONIC. */
+uint64_t engine_now_us(void);
 
 void *engine_main(void *engine);
 

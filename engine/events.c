@@ -92,8 +92,10 @@ void events_flush(struct engine *e)
     e->events.finished = NULL;
     for (struct request *r = finished; r; r = r->next)
         mailbox_forget(e->mailbox, r);
-    if (e->events.n)
+    if (e->events.n) {
+        ENGINE_WATCH(e, events, e->events.items, e->events.n);
         e->sink.call(e->sink.context, e->events.items, e->events.n);
+    }
     e->events.n = 0;
     for (struct request *r = finished, *next; r; r = next) {
         next = r->next;

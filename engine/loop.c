@@ -14,7 +14,7 @@
  * in a row, a promise was broken, and an error is better than a server that hangs. */
 #define MAX_EMPTY_PLANS 8u
 
-static uint64_t now_us(void)
+uint64_t engine_now_us(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -22,6 +22,20 @@ static uint64_t now_us(void)
 }
 
 /* ---- mail ------------------------------------------------------------------------------------ */
+
+static void watch_submit(const struct engine *e, const struct request *r,
+                         const struct sched_request *request, int status, uint64_t retry_us,
+                         const uint32_t *seqs)
+{
+    struct engine_sampling sampling = sampling_resolved(&r->sampling);
+    const struct engine_watch_submit submit = {.request = r->id,
+                                               .sched = request,
+                                               .sampling = &sampling,
+                                               .status = status,
+                                               .retry_us = retry_us,
+                                               .seqs = seqs};
+    ENGINE_WATCH(e, submitted, &submit);
+}
 
 /* Gives a request to the scheduler. */
 static void place(struct engine *e, struct request *r)
@@ -37,13 +51,16 @@ static void place(struct engine *e, struct request *r)
         .n = r->n,
         .prompt_logprobs = r->sampling.n_prompt_logprobs >= 0,
         .priority = r->priority,
-        .arrival_us = now_us(),
+        .arrival_us = engine_now_us(),
         .deadline_us = r->deadline_us,
         .tenant = r->tenant_index,
         .chain_first = r->chain_first,
         .hashes = r->hashes,
     };
-    int status = sched_submit(e->sched, &request, seqs, &err);
+    uint64_t retry_us = 0;
+    int status = sched_submit(e->sched, &request, seqs, &retry_us, &err);
+    if (e->n_watches)
+        watch_submit(e, r, &request, status, retry_us, seqs);
     request_drop_prompt(r);
     if (status != QUIRE_OK) {
         request_end(e, r, ENGINE_FINISH_ERROR, err.text);
@@ -64,6 +81,7 @@ static void carry_out_cancels(struct engine *e, struct request *r)
             continue;
         event_done(e, r, i, ENGINE_FINISH_CANCELLED, -1);
         sched_cancel_seq(e->sched, c->seq);
+        ENGINE_WATCH(e, cancelled_choice, engine_now_us(), c->seq);
     }
 }
 
@@ -87,6 +105,7 @@ static void collect_retired(struct engine *e)
     uint32_t seq;
     while (sched_next_retired(e->sched, &seq)) {
         struct request *r = e->owners[seq].request;
+        ENGINE_WATCH(e, retired, seq);
         e->owners[seq].request = NULL;
         request_left_scheduler(r);
     }
@@ -135,9 +154,11 @@ static void publish(struct engine *e, uint64_t busy_us)
 static int step(struct engine *e, struct quire_error *err)
 {
     const struct sched_plan *plan;
-    int status = sched_plan(e->sched, now_us(), &plan, err);
+    uint64_t now_us = engine_now_us();
+    int status = sched_plan(e->sched, now_us, &plan, err);
     if (status != QUIRE_OK)
         return status;
+    ENGINE_WATCH(e, planned, now_us, plan, e->sched);
     publish(e, 0); /* what was admitted has left the queue now, not only when the step is over */
     if (plan->n_rows > 0) {
         struct step_slot *slot = &e->slots[e->n_launched % (e->depth + 1)];
@@ -205,7 +226,7 @@ void *engine_main(void *engine)
         mailbox_drain(e->mailbox, !has_work(e), &mail);
         if (mail.closing)
             break;
-        uint64_t begin = now_us();
+        uint64_t begin = engine_now_us();
         take_mail(e, &mail);
         struct quire_error err;
         int status = has_work(e) ? step(e, &err) : QUIRE_OK;
@@ -213,7 +234,7 @@ void *engine_main(void *engine)
             collect_retired(e);
         else
             die(e, err.text);
-        publish(e, now_us() - begin);
+        publish(e, engine_now_us() - begin);
         events_flush(e);
         events_reap(e);
     }

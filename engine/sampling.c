@@ -210,6 +210,29 @@ void sampling_free(struct sampling *s)
     s->biases = s->early = NULL;
 }
 
+struct engine_sampling sampling_resolved(const struct sampling *s)
+{
+    return (struct engine_sampling){
+        .temperature = s->temperature,
+        .top_p = s->top_p,
+        .min_p = s->min_p,
+        .top_k = s->top_k,
+        .repetition_penalty = s->repetition_penalty,
+        .presence_penalty = s->presence_penalty,
+        .frequency_penalty = s->frequency_penalty,
+        .has_seed = true,
+        .seed = s->seed,
+        .n_logprobs = s->n_logprobs,
+        .n_prompt_logprobs = s->n_prompt_logprobs,
+        .ignore_eos = true,
+        .min_tokens = s->min_tokens,
+        .stop_token_ids = s->stops,
+        .n_stop_token_ids = s->n_stops,
+        .biases = s->biases,
+        .n_biases = s->n_biases,
+    };
+}
+
 bool sampling_stops(const struct sampling *s, uint32_t token)
 {
     uint32_t low = 0, high = s->n_stops;

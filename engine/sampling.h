@@ -41,6 +41,9 @@ int sampling_init(struct sampling *out, const struct engine_sampling *s,
                   const struct model_desc *desc, uint64_t seed, struct quire_error *err);
 void sampling_free(struct sampling *s);
 
+/* What sampling_init() would make the same of, eos ids among the stops. Borrows from s. */
+struct engine_sampling sampling_resolved(const struct sampling *s);
+
 bool sampling_stops(const struct sampling *s, uint32_t token);
 
 /* How often tokens stand in one sequence; ascending ids, kept so from token to token. */

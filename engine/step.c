@@ -41,6 +41,7 @@ void request_end(struct engine *e, struct request *r, enum engine_finish finish,
         if (!r->choices[i].done)
             event_done(e, r, i, finish, -1);
     sched_cancel(e->sched, r->key);
+    ENGINE_WATCH(e, cancelled, engine_now_us(), r->key);
 }
 
 /* ---- plan → arrays --------------------------------------------------------------------------- */
@@ -144,6 +145,8 @@ int step_launch(struct engine *e, struct step_slot *slot, const struct sched_pla
         table += n_entries_of(e, row);
     }
     batch.n_logits = slot->n_targets;
+    if (e->n_watches)
+        slot->launched_us = engine_now_us();
     return forward_run(e->forward, &batch, slot->rows, slot->results, &slot->ticket, err);
 }
 
@@ -229,9 +232,20 @@ int step_commit(struct engine *e, struct step_slot *slot, struct quire_error *er
     int status = forward_wait(e->forward, slot->ticket, err);
     if (status != QUIRE_OK)
         return status;
+    uint64_t done_us = e->n_watches ? engine_now_us() : 0;
     end_bad_requests(e, slot);
     uint32_t n = take_results(e, slot);
     end_of_prompts(e, slot->plan);
     e->report.n_tokens += slot->plan->n_tokens;
-    return sched_commit(e->sched, e->sched_results, n, NULL, NULL, err);
+    status = sched_commit(e->sched, e->sched_results, n, NULL, NULL, err);
+    if (status != QUIRE_OK)
+        return status;
+    const struct engine_watch_commit commit = {.launched_us = slot->launched_us,
+                                               .done_us = done_us,
+                                               .plan = slot->plan,
+                                               .results = e->sched_results,
+                                               .n_results = n,
+                                               .sched = e->sched};
+    ENGINE_WATCH(e, committed, &commit);
+    return QUIRE_OK;
 }
