@@ -12,5 +12,6 @@ int run_metrics_tests(void);
 int run_sse_tests(void);
 int run_trace_tests(void);
 int run_inputs_tests(void);
+int run_cost_file_tests(void);
 
 #endif

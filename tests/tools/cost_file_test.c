@@ -1,0 +1,126 @@
+/* Cost models as files: what is written is read back to the bit, and what is wrong is named. */
+#include "tests/tools/bench_test.h"
+
+#include "tools/cost_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void what_is_written_is_read_back(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/quire-cost-XXXXXX";
+    struct quire_error err;
+    struct sched_cost cost = {.n_points = SCHED_COST_MAX_POINTS,
+                              .row_us = 1.0 / 3,
+                              .logit_us = 1e-300,
+                              .decode_context_us = 0.1,
+                              .prefill_pair_us = 12345.678901234567,
+                              .block_copy_us = 7},
+                      got;
+    for (uint32_t i = 0; i < cost.n_points; i++) {
+        cost.points[i].n_tokens = i == SCHED_COST_MAX_POINTS - 1 ? UINT32_MAX : i * i + 1;
+        cost.points[i].us = 100 + i / 7.0;
+    }
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(cost_file_write(path, &cost, "a \"test\"", &err), QUIRE_OK);
+    assert_int_equal(cost_file_read(path, &got, &err), QUIRE_OK);
+    unlink(path);
+    assert_int_equal(got.n_points, cost.n_points);
+    for (uint32_t i = 0; i < cost.n_points; i++) {
+        assert_int_equal(got.points[i].n_tokens, cost.points[i].n_tokens);
+        assert_true(got.points[i].us == cost.points[i].us);
+    }
+    assert_true(got.row_us == cost.row_us && got.logit_us == cost.logit_us);
+    assert_true(got.decode_context_us == cost.decode_context_us && got.prefill_pair_us == cost.prefill_pair_us);
+    assert_true(got.block_copy_us == cost.block_copy_us);
+    assert_int_equal(cost_file_read(path, &got, &err), QUIRE_NOT_FOUND);
+    assert_int_equal(cost_file_write("/nonexistent/cost.json", &cost, NULL, &err), QUIRE_IO);
+    assert_non_null(strstr(err.text, "/nonexistent/cost.json"));
+}
+
+static void the_member_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } wrong[] = {
+        {"{", "cost: not valid JSON"},
+        {"[]", "cost: must be a JSON object"},
+        {"{}", "cost: points: must be there"},
+        {"{\"points\": []}", "cost: points: must be there"},
+        {"{\"points\": 3}", "cost: points: must be an array"},
+        {"{\"points\": [3]}", "cost: points[0]: "},
+        {"{\"points\": [[1, 2, 3]]}", "cost: points[0]: "},
+        {"{\"points\": [[1, 2], [2.5, 3]]}", "cost: points[1]: "},
+        {"{\"points\": [[1, 2], [-2, 3]]}", "cost: points[1]: "},
+        {"{\"points\": [[1, 2], [4294967296, 3]]}", "cost: points[1]: "},
+        {"{\"points\": [[2, 2]]}", "cost: points[0].n_tokens: "},
+        {"{\"points\": [[1, 2], [1, 3]]}", "cost: points[1].n_tokens: "},
+        {"{\"points\": [[1, 2], [2, 1]]}", "cost: points[1].us: "},
+        {"{\"points\": [[1, -2]]}", "cost: points[0].us: "},
+        {"{\"points\": [[1, 2]], \"row_us\": -1}", "cost: row_us: "},
+        {"{\"points\": [[1, 2]], \"prefill_pair_us\": \"1\"}", "cost: prefill_pair_us: "},
+        {"{\"points\": [[1, 2]], \"about\": 1}", "cost: about: "},
+        {"{\"points\": [[1, 2]], \"rows_us\\u001b\": 1}", "cost: \"rows_us?\" is not a member"},
+        {"{\"points\": [[[[1]]]]}", "cost: nested"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct sched_cost got = {.n_points = 77};
+        struct quire_error err;
+        assert_int_equal(cost_file_parse(wrong[i].text, strlen(wrong[i].text), "cost", &got, &err), QUIRE_INVALID);
+        assert_ptr_equal(strstr(err.text, wrong[i].says), err.text);
+        assert_int_equal(got.n_points, 77);
+    }
+}
+
+static void too_many_points_are_refused(void **state)
+{
+    (void)state;
+    char text[1024] = "{\"points\": [[1, 1]";
+    struct sched_cost got;
+    struct quire_error err;
+    for (int i = 1; i <= SCHED_COST_MAX_POINTS; i++)
+        sprintf(text + strlen(text), ", [%d, 1]", i + 1);
+    strcat(text, "]}");
+    assert_int_equal(cost_file_parse(text, strlen(text), "cost", &got, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "points: at most 24, got 25"));
+}
+
+/* The formulas of the header, worked out in Python. */
+static void the_default_is_what_its_formulas_say(void **state)
+{
+    (void)state;
+    const struct sched_cost *cost = cost_default();
+    assert_int_equal(sched_cost_check(cost, NULL), QUIRE_OK);
+    static const struct {
+        struct sched_shape shape;
+        double us;
+    } cases[] = {
+        {{.n_rows = 1, .n_tokens = 1}, 6368.159},
+        {{.n_rows = 1, .n_tokens = 2000}, 80000},
+        {{.n_rows = 1, .n_tokens = 20000}, 800000},
+        {{.decode_context = 1000000}, 48907.46},
+        {{.prefill_pairs = 1000000}, 1310.72},
+        {{.n_block_copies = 1000}, 41943.04},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        double us = sched_cost_us(cost, &cases[i].shape), off = us / cases[i].us - 1;
+        assert_true(off > -0.002 && off < 0.002); /* the constants are rounded to three digits */
+    }
+}
+
+int run_cost_file_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_read_back),
+        cmocka_unit_test(the_member_is_named),
+        cmocka_unit_test(too_many_points_are_refused),
+        cmocka_unit_test(the_default_is_what_its_formulas_say),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,34 @@
+/* A cost model as a file: what `quire bench steps` writes, and what --cost-model reads.
+ *
+ *   {"about": "demo, cpu, 2 threads: 2.1 % off",
+ *    "points": [[1, 6368], [159, 6368], [160, 6400], [8192, 327680]],
+ *    "row_us": 0, "logit_us": 0, "decode_context_us": 0.0489, "prefill_pair_us": 0.00131,
+ *    "block_copy_us": 42}
+ *
+ * points: [tokens of the step, microseconds], rising. Members as in scheduler/cost.h; those left out are 0, except
+ * points, which must be there. `about` is for people. Anything else is an error, so that no misspelt price is taken for 0.
+ */
+#ifndef QUIRE_TOOLS_COST_FILE_H
+#define QUIRE_TOOLS_COST_FILE_H
+
+#include "scheduler/cost.h"
+
+#include <stddef.h>
+
+/* What is read has passed sched_cost_check(). QUIRE_INVALID and QUIRE_NOT_FOUND name the file and the member. */
+int cost_file_read(const char *path, struct sched_cost *out, struct quire_error *err);
+/* The same of text[n_bytes]; `where` begins the error. */
+int cost_file_parse(const char *text, size_t n_bytes, const char *where, struct sched_cost *out, struct quire_error *err);
+/* about: for people, or NULL. */
+int cost_file_write(const char *path, const struct sched_cost *cost, const char *about, struct quire_error *err);
+
+/* A model to simulate with when none is given, derived from limits and not measured: 8.0e9 parameters in bf16 on one GPU
+ * with 3.35 TB/s of memory and 400 TFLOP/s in matrix products as they come out in practice.
+ *   T(n)              = max(16 GB / (0.75 x 3.35 TB/s), n x 16 GFLOP / 400 TFLOP/s)
+ *   decode_context_us = 128 KiB of keys and values / (0.8 x 3.35 TB/s): 32 layers, 8 KV heads of 128, f16
+ *   prefill_pair_us   = 32 layers x 32 heads x 128 x 4 FLOP / 400 TFLOP/s
+ *   block_copy_us     = 16 positions x 128 KiB / 50 GB/s
+ * Rows and logits cost nothing of their own. */
+const struct sched_cost *cost_default(void);
+
+#endif
