@@ -138,6 +138,17 @@ struct k_attention_args {
     float scale;
 };
 
+struct k_block_pair {
+    uint32_t from, to; /* block ids */
+};
+struct k_kv_copy_args { /* whole blocks of one layer, K and V, from one arena to another */
+    const struct k_kv_shape *kv; /* of both arenas */
+    const struct k_kv_layer *from, *to; /* on a device one of the two is memory of alloc_host() */
+    const struct k_block_pair *pairs; /* [n_pairs] HOST memory, read before the call returns; no
+                                         block is `to` twice */
+    uint32_t n_pairs;
+};
+
 struct k_silu_mul_args { /* out[t, i] = silu(gate_up[t, i]) * gate_up[t, n + i] */
     const float *gate_up_dev; /* [T, 2 n] */
     float *out_dev;           /* [T, n] */
@@ -216,6 +227,8 @@ struct k_backend_ops {
 
     /* memory: called while a model is opened, never after it is ready */
     int (*alloc)(struct k_backend *b, uint64_t bytes, void **dev, struct quire_error *err); /* 64-byte aligned */
+    /* Host memory that kv_copy reaches: pinned on a device. Freed by free() likewise. */
+    int (*alloc_host)(struct k_backend *b, uint64_t bytes, void **host, struct quire_error *err);
     void (*free)(struct k_backend *b, void *dev);
     int (*weight_create)(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
                          struct k_weight **out, struct quire_error *err);
@@ -236,6 +249,7 @@ struct k_backend_ops {
     int (*rope_angles)(struct k_backend *b, const struct k_rope_angles_args *a, struct quire_error *err);
     int (*rope_kv)(struct k_backend *b, const struct k_rope_kv_args *a, struct quire_error *err);
     int (*attention)(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err);
+    int (*kv_copy)(struct k_backend *b, const struct k_kv_copy_args *a, struct quire_error *err);
     int (*silu_mul)(struct k_backend *b, const struct k_silu_mul_args *a, struct quire_error *err);
     int (*gather)(struct k_backend *b, const struct k_gather_args *a, struct quire_error *err);
     int (*sample)(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err);

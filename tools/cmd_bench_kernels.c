@@ -70,6 +70,7 @@ static void cost(const struct op_case *c, double *bytes, double *flops)
         *flops = 4 * pairs * c->n_q_heads * c->head_dim;
         break;
     case OP_ROPE_KV: *bytes = 8 * t * heads; break;
+    case OP_KV_COPY: *bytes = 4 * t * c->n_kv_heads * c->head_dim * c->block_tokens * size; break;
     case OP_ROPE_ANGLES: *bytes = 8 * t * k; break;
     case OP_SILU_MUL: *bytes = 12 * t * k; break;
     case OP_RMSNORM: *bytes = 16 * t * k; break;
@@ -88,6 +89,7 @@ static uint64_t cold_bytes(const struct op_case *c)
     case OP_GEMM:
     case OP_EMBED: return (uint64_t)c->n_rows * c->n_cols * k_dtype_bytes(c->dtype);
     case OP_ATTENTION: return 2 * (uint64_t)read * c->n_kv_heads * c->head_dim * k_dtype_bytes(c->dtype);
+    case OP_KV_COPY: return 2 * (uint64_t)c->n_rows * c->n_kv_heads * c->head_dim * c->block_tokens * k_dtype_bytes(c->dtype);
     case OP_SAMPLE: return (uint64_t)4 * c->n_tokens * c->n_rows;
     default: return 0;
     }

@@ -67,6 +67,7 @@ static uint32_t x_width(const struct op_case *c)
     case OP_ATTENTION: return (c->n_q_heads + 2 * c->n_kv_heads) * c->head_dim;
     case OP_SAMPLE: return c->n_rows;
     case OP_EMBED:
+    case OP_KV_COPY:
     case OP_ROPE_ANGLES: return 0;
     default: return c->n_cols;
     }
@@ -156,6 +157,11 @@ static void make_sample_rows(const struct op_case *c, struct op_data *d, uint64_
 
 /* ---- everything else ------------------------------------------------------------------------- */
 
+static uint64_t block_elements(const struct op_case *c)
+{
+    return (uint64_t)c->n_kv_heads * c->head_dim * c->block_tokens;
+}
+
 static void make_kv(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
     uint64_t n = 0;
@@ -163,7 +169,8 @@ static void make_kv(const struct op_case *c, struct op_data *d, uint64_t *state)
         d->kv_start[s] = (uint32_t)n;
         n += c->seqs[s].position + c->seqs[s].n_tokens;
     }
-    uint64_t elements = n * c->n_kv_heads * c->head_dim;
+    uint64_t elements = c->op == OP_KV_COPY ? c->n_rows * block_elements(c)
+                                            : n * c->n_kv_heads * c->head_dim;
     d->k = random_stored(elements, c->dtype, state, VALUES_PLAIN);
     d->v = random_stored(elements, c->dtype, state, VALUES_PLAIN);
 }
@@ -200,7 +207,7 @@ void op_data_make(const struct op_case *c, struct op_data *d)
     d->x = random_f32(n_tokens * d->x_width, &state, tiny_weights ? VALUES_WIDE : c->values);
     if (c->op == OP_GEMM || c->op == OP_EMBED)
         d->weights = random_stored((uint64_t)c->n_rows * c->n_cols, c->dtype, &state, c->values);
-    if (c->op == OP_EMBED || c->op == OP_GATHER || c->op == OP_ROPE_ANGLES)
+    if (c->op == OP_EMBED || c->op == OP_GATHER || c->op == OP_ROPE_ANGLES || c->op == OP_KV_COPY)
         make_ids(c, d, &state);
     if (c->op == OP_RMSNORM)
         d->vector = random_f32(c->n_cols, &state, VALUES_PLAIN);
@@ -217,7 +224,7 @@ void op_data_make(const struct op_case *c, struct op_data *d)
             d->k_norm = random_f32(c->head_dim, &state, VALUES_PLAIN);
         }
     }
-    if (c->op == OP_ATTENTION)
+    if (c->op == OP_ATTENTION || c->op == OP_KV_COPY)
         make_kv(c, d, &state);
     if (c->op == OP_ATTENTION && c->values == VALUES_SHARP) {
         for (uint64_t i = 0; i < n_tokens * d->x_width; i++)
@@ -261,6 +268,10 @@ void op_output_make(const struct op_case *c, struct op_output *out)
         add_output(out, c->n_q_heads * head * 4, false);
         add_output(out, c->n_kv_heads * head * k_dtype_bytes(c->dtype), c->dtype == K_F16);
         add_output(out, c->n_kv_heads * head * k_dtype_bytes(c->dtype), c->dtype == K_F16);
+        break;
+    case OP_KV_COPY:
+        add_output(out, block_elements(c) * k_dtype_bytes(c->dtype), c->dtype == K_F16);
+        add_output(out, block_elements(c) * k_dtype_bytes(c->dtype), c->dtype == K_F16);
         break;
     default: add_output(out, (uint64_t)c->n_cols * 4, false); break;
     }

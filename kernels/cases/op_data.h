@@ -13,8 +13,9 @@ struct op_data {
     float *q_norm, *k_norm;   /* [D], or NULL */
     float *cos_sin;           /* [T, D] */
     unsigned char *weights;   /* [N, K] as stored */
-    uint32_t *ids;            /* [T] token ids, positions; [N] rows picked by gather */
-    void *k, *v;              /* attention: [sum of the sequences' ends, KV, D] as stored */
+    uint32_t *ids;            /* [T] token ids, positions, blocks copied; [N] rows picked by gather */
+    void *k, *v;              /* attention: [sum of the sequences' ends, KV, D] as stored;
+                               * a copy: [N, KV, block_tokens, D] */
     uint32_t kv_start[OP_MAX_SEQS]; /* a sequence's first row of k and v */
     struct k_sample_row *rows;      /* [T] */
     void *pool;                     /* what rows point to */

@@ -31,7 +31,9 @@ struct op_binding {
     void *workspace;
     struct k_sample_result *results;
     struct k_kv_shape kv;
-    struct k_kv_layer layer;
+    struct k_kv_layer layer; /* what the op writes or reads; of a copy, where it goes */
+    struct k_kv_layer source;     /* of a copy */
+    struct k_block_pair *pairs;   /* [T] of a copy */
     uint64_t kv_bytes, n_blocks;
     uint32_t *host_slots;  /* [all positions of all sequences] */
     uint32_t slot_start[OP_MAX_SEQS];
@@ -105,6 +107,19 @@ static uint32_t seq_end(const struct op_case *c, uint32_t s)
     return c->seqs[s].position + c->seqs[s].n_tokens;
 }
 
+/* The numbers below n in the order of the variant's seed; the caller frees them. */
+static uint32_t *shuffled(const struct op_binding *n, uint64_t count)
+{
+    uint32_t *order = must(malloc(count * sizeof *order));
+    uint64_t state = n->variant.table_seed;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = (uint32_t)(op_random(&state) % (i + 1));
+        order[i] = order[at];
+        order[at] = i;
+    }
+    return order;
+}
+
 /* Blocks in a random order, some unused; a slot for every position. */
 static void make_tables(struct op_binding *n)
 {
@@ -117,13 +132,7 @@ static void make_tables(struct op_binding *n)
         positions += seq_end(c, s);
     }
     n->n_blocks = used + 3;
-    uint32_t *order = must(malloc(n->n_blocks * sizeof *order));
-    uint64_t state = n->variant.table_seed;
-    for (uint32_t i = 0; i < n->n_blocks; i++) {
-        uint32_t at = (uint32_t)(op_random(&state) % (i + 1));
-        order[i] = order[at];
-        order[at] = i;
-    }
+    uint32_t *order = shuffled(n, n->n_blocks);
     n->host_tables = must(malloc(used * sizeof *n->host_tables));
     memcpy(n->host_tables, order, used * sizeof *order);
     n->host_slots = must(malloc(positions * sizeof *n->host_slots));
@@ -215,6 +224,34 @@ static void bind_kv(struct op_binding *n)
     n->slots = input(n, n->token_slots, n->n_tokens * sizeof *n->token_slots);
 }
 
+static uint64_t block_bytes(const struct op_binding *n)
+{
+    return (uint64_t)n->kv.n_kv_heads * n->kv.block_tokens * n->kv.head_dim *
+           k_dtype_bytes(n->kv.dtype);
+}
+
+/* Each pair's block goes to another one of an arena as large, which holds NaN. */
+static void bind_copy(struct op_binding *n)
+{
+    const struct op_case *c = n->c;
+    n->kv = (struct k_kv_shape){c->dtype, c->n_kv_heads, c->head_dim, c->block_tokens};
+    n->n_blocks = c->n_rows;
+    n->kv_bytes = n->n_blocks * block_bytes(n);
+    n->host_k = must(malloc(n->kv_bytes));
+    n->host_v = must(malloc(n->kv_bytes));
+    memset(n->host_k, 0xff, n->kv_bytes);
+    memset(n->host_v, 0xff, n->kv_bytes);
+    n->source.k_dev = input(n, n->d->k, n->kv_bytes);
+    n->source.v_dev = input(n, n->d->v, n->kv_bytes);
+    n->layer.k_dev = new_buffer(n, n->host_k, n->kv_bytes, false);
+    n->layer.v_dev = new_buffer(n, n->host_v, n->kv_bytes, false);
+    uint32_t *order = shuffled(n, n->n_blocks);
+    n->pairs = must(malloc(n->n_tokens * sizeof *n->pairs));
+    for (uint32_t t = 0; t < n->n_tokens; t++)
+        n->pairs[t] = (struct k_block_pair){.from = n->d->ids[t], .to = order[t]};
+    free(order);
+}
+
 static void bind_workspace(struct op_binding *n)
 {
     const struct op_case *c = n->c;
@@ -257,6 +294,8 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
         bind_weight(n);
     if (c->op == OP_ROPE_KV || c->op == OP_ATTENTION)
         bind_kv(n);
+    if (c->op == OP_KV_COPY)
+        bind_copy(n);
     if (c->op == OP_ATTENTION || c->op == OP_SAMPLE || c->op == OP_GEMM)
         bind_workspace(n);
     if (c->op == OP_ATTENTION) {
@@ -265,7 +304,7 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
     }
     if (c->op == OP_SAMPLE)
         n->results = must(calloc(n->n_tokens, sizeof *n->results));
-    if (c->op != OP_ROPE_KV && c->op != OP_SAMPLE) {
+    if (c->op != OP_ROPE_KV && c->op != OP_SAMPLE && c->op != OP_KV_COPY) {
         struct op_output shape;
         op_output_make(c, &shape);
         n->out = new_buffer(n, NULL, shape.n_tokens * shape.arrays[0].token_bytes, false);
@@ -340,6 +379,9 @@ static int call_tokens(struct op_binding *n, uint64_t t, uint32_t count, struct 
     case OP_GATHER:
         return ops->gather(n->b, &(struct k_gather_args){n->x, n->ids + t, n->out + t * cols, count,
                                                          c->n_cols}, err);
+    case OP_KV_COPY:
+        return ops->kv_copy(n->b, &(struct k_kv_copy_args){&n->kv, &n->source, &n->layer,
+                                                           n->pairs + t, count}, err);
     case OP_SAMPLE:
         return ops->sample(n->b, &(struct k_sample_args){
             n->x + t * c->n_rows, n->d->rows + t, n->results + t, n->workspace, count,
@@ -423,6 +465,30 @@ static bool fetch_rope_kv(struct op_binding *n, struct op_output *out)
     return ok;
 }
 
+/* The copied blocks; every other one must be as it was. */
+static bool fetch_copies(struct op_binding *n, struct op_output *out)
+{
+    struct quire_error err;
+    uint64_t bytes = block_bytes(n);
+    unsigned char *cache = must(malloc(n->kv_bytes));
+    bool ok = true;
+    for (int side = 0; side < 2; side++) {
+        const unsigned char *before = side ? n->host_v : n->host_k;
+        must_do(n->b->ops->copy_out(n->b, cache, side ? n->layer.v_dev : n->layer.k_dev, n->kv_bytes,
+                                    &err), &err);
+        for (uint32_t t = 0; t < n->n_tokens; t++) {
+            uint64_t at = n->pairs[t].to * bytes;
+            memcpy(out->arrays[side].bytes + t * bytes, cache + at, bytes);
+            memcpy(cache + at, before + at, bytes);
+        }
+        ok = ok && memcmp(cache, before, n->kv_bytes) == 0;
+    }
+    if (!ok)
+        printf("FAILED: a block that is no copy's was written\n");
+    free(cache);
+    return ok;
+}
+
 bool op_fetch(struct op_binding *n, struct op_output *out)
 {
     op_output_make(n->c, out);
@@ -433,6 +499,8 @@ bool op_fetch(struct op_binding *n, struct op_output *out)
         memcpy(out->arrays[0].bytes, n->results, out->n_tokens * sizeof *n->results);
     else if (n->c->op == OP_ROPE_KV)
         ok = fetch_rope_kv(n, out) && ok;
+    else if (n->c->op == OP_KV_COPY)
+        ok = fetch_copies(n, out) && ok;
     else
         fetch_rows(n, &out->arrays[0], n->out, out->n_tokens);
     if (n->c->op == OP_RMSNORM)
@@ -451,6 +519,7 @@ void op_release(struct op_binding *n)
     free(n->weight_memory);
     free(n->host_slots);
     free(n->token_slots);
+    free(n->pairs);
     free(n->host_tables);
     free(n->host_k);
     free(n->host_v);

@@ -16,6 +16,9 @@
 #define ATTN(dt, q, kv, d, bt, ...)                                                            \
     {.op = OP_ATTENTION, .dtype = dt, .n_q_heads = q, .n_kv_heads = kv, .head_dim = d,         \
      .block_tokens = bt, __VA_ARGS__}
+#define COPY(dt, kv, d, bt, t, n)                                                              \
+    {.op = OP_KV_COPY, .dtype = dt, .n_kv_heads = kv, .head_dim = d, .block_tokens = bt,       \
+     .n_tokens = t, .n_rows = n}
 #define SEQS(...) .seqs = {__VA_ARGS__}
 /* Sequences that decode, of mixed length: 1,017 positions each in the middle. */
 #define DECODE_8 {1, 130}, {1, 1700}, {1, 64}, {1, 900}, {1, 2047}, {1, 331}, {1, 2500}, {1, 463}
@@ -113,6 +116,10 @@ const struct op_case op_test_cases[] = {
     ATTN(K_F16, 3, 1, 48, 16, .window = 9, SEQS({150, 450})),
     ATTN(K_F16, 14, 2, 64, 16, .values = VALUES_SHARP, SEQS({60, 500}, {1, 1700})),
 
+    /* Copies: one block, some, all of an arena; pieces small and large enough for several threads. */
+    COPY(K_F16, 2, 64, 16, 1, 1), COPY(K_F16, 2, 16, 8, 5, 9), COPY(K_F32, 1, 80, 32, 3, 3),
+    COPY(K_F16, 8, 128, 16, 17, 40), COPY(K_F32, 3, 256, 1, 33, 50), COPY(K_F16, 1, 48, 128, 64, 64),
+
     {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 1}, {.op = OP_SAMPLE, .n_tokens = 40, .n_rows = 5},
     {.op = OP_SAMPLE, .n_tokens = 200, .n_rows = 257},
     {.op = OP_SAMPLE, .n_tokens = 24, .n_rows = 32003},
@@ -142,6 +149,7 @@ const struct op_case op_bench_cases[] = {
     ATTN(K_F16, 14, 2, 64, 16, SEQS({512, 0})), ATTN(K_F16, 14, 2, 64, 16, SEQS({512, 4096})),
     ATTN(K_F16, 32, 8, 128, 16, SEQS({512, 4096})), ATTN(K_F16, 16, 16, 64, 16, SEQS({512, 4096})),
     ATTN(K_F16, 14, 2, 64, 16, .window = 1024, SEQS({512, 4096})),
+    COPY(K_F16, 2, 64, 16, 1, 64), COPY(K_F16, 2, 64, 16, 64, 64), COPY(K_F16, 8, 128, 16, 64, 64),
     {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 151936},
     {.op = OP_SAMPLE, .n_tokens = 16, .n_rows = 151936},
 };
@@ -179,15 +187,18 @@ __attribute__((format(printf, 1, 2))) static void append(const char *format, ...
 const char *op_name(const struct op_case *c)
 {
     static const char *const kinds[] = {"embed",     "rmsnorm",  "gemm",   "rope_angles", "rope_kv",
-                                        "attention", "silu_mul", "gather", "sample"};
+                                        "attention", "silu_mul", "gather", "sample", "kv_copy"};
     static const char *const values[] = {"", " wide", " tiny", " sharp"};
     name[0] = '\0';
     append("%s", kinds[c->op]);
-    if (c->op == OP_GEMM || c->op == OP_EMBED || c->op == OP_ROPE_KV || c->op == OP_ATTENTION)
+    if (c->op == OP_GEMM || c->op == OP_EMBED || c->op == OP_ROPE_KV || c->op == OP_ATTENTION ||
+        c->op == OP_KV_COPY)
         append(" %s", k_dtype_name(c->dtype));
     if (c->form != K_FORM_LANE)
         append(" %s", c->form == K_FORM_TILE ? "tile" : "tile-bf16");
-    if (c->head_dim > 0)
+    if (c->op == OP_KV_COPY)
+        append(" %u heads of %u, blocks of %u", c->n_kv_heads, c->head_dim, c->block_tokens);
+    else if (c->head_dim > 0)
         append(" %u/%u heads of %u, blocks of %u, window %u, from", c->n_q_heads, c->n_kv_heads,
                c->head_dim, c->block_tokens, c->window);
     for (uint32_t s = 0; s < op_n_seqs(c) && s < 4; s++)

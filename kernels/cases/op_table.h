@@ -15,6 +15,7 @@ enum op_kind {
     OP_SILU_MUL,
     OP_GATHER,
     OP_SAMPLE,
+    OP_KV_COPY,
 };
 
 enum op_values {
@@ -34,8 +35,9 @@ struct op_case {
     enum op_values values;
     enum k_dtype dtype; /* of the weights, or of the KV cache */
     enum k_gemm_form form;
-    uint32_t n_tokens; /* T; rows of logits for sampling; 0 = the sum over seqs */
-    uint32_t n_rows;   /* N of a GEMM, V of embed and sampling, rows picked by gather */
+    uint32_t n_tokens; /* T; rows of logits for sampling; blocks copied; 0 = the sum over seqs */
+    uint32_t n_rows;   /* N of a GEMM, V of embed and sampling, rows picked by gather, blocks that
+                        * each arena of a copy has */
     uint32_t n_cols;   /* K of a GEMM, H, n of SiLU-mul, frequencies of the angles */
     uint32_t n_parts;  /* of a weight: 0 counts as 1 */
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens, window;

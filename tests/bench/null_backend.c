@@ -35,6 +35,7 @@ NOTHING(gemm)
 NOTHING(rope_angles)
 NOTHING(rope_kv)
 NOTHING(attention)
+NOTHING(kv_copy)
 NOTHING(silu_mul)
 NOTHING(gather)
 
@@ -82,6 +83,7 @@ int __wrap_k_backend_open(const struct k_backend_options *options, struct k_back
     ops.rope_angles = rope_angles;
     ops.rope_kv = rope_kv;
     ops.attention = attention;
+    ops.kv_copy = kv_copy;
     ops.silu_mul = silu_mul;
     ops.gather = gather;
     ops.sample = sample;

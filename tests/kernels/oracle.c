@@ -279,6 +279,18 @@ static void check_exact(const struct op_case *c, const struct op_data *d,
         }
 }
 
+static void check_copy(const struct op_case *c, const struct op_data *d,
+                       const struct op_output *out, struct verdict *v)
+{
+    uint64_t n = (uint64_t)c->n_kv_heads * c->head_dim * c->block_tokens;
+    for (uint64_t t = 0; t < out->n_tokens; t++)
+        for (uint64_t k = 0; k < n; k++) {
+            uint64_t from = d->ids[t] * n + k;
+            judge(v, t, k, output(&out->arrays[0], t * n + k), stored(d->k, c->dtype, from), 0);
+            judge(v, t, k, output(&out->arrays[1], t * n + k), stored(d->v, c->dtype, from), 0);
+        }
+}
+
 /* Logprobs: the sum is off by V half units of 2^-40 where it is at least 1, and by EXP and u of
  * each exponent, weighted; then one rounding to f32. The token itself is judged by page_sample. */
 static void check_sample(const struct op_case *c, const struct op_data *d,
@@ -323,6 +335,7 @@ bool oracle_check(const struct op_case *c, const struct op_data *d, const struct
     case OP_ATTENTION: check_attention(c, d, &out->arrays[0], &v); break;
     case OP_SILU_MUL: check_silu_mul(c, d, &out->arrays[0], &v); break;
     case OP_SAMPLE: check_sample(c, d, out, &v); break;
+    case OP_KV_COPY: check_copy(c, d, out, &v); break;
     }
     *worst = v.worst;
     return v.n_bad == 0;

@@ -400,6 +400,15 @@ static void page_copy_rows(const struct op_case *c, const struct op_data *d, flo
     }
 }
 
+static void page_copy_blocks(const struct op_data *d, struct op_output *out)
+{
+    size_t bytes = out->arrays[0].token_bytes;
+    for (uint64_t t = 0; t < out->n_tokens; t++) {
+        memcpy(out->arrays[0].bytes + t * bytes, (const char *)d->k + d->ids[t] * bytes, bytes);
+        memcpy(out->arrays[1].bytes + t * bytes, (const char *)d->v + d->ids[t] * bytes, bytes);
+    }
+}
+
 void page_run(const struct op_case *c, const struct op_data *d, struct op_output *out)
 {
     op_output_make(c, out);
@@ -413,6 +422,7 @@ void page_run(const struct op_case *c, const struct op_data *d, struct op_output
     case OP_ROPE_KV: page_rope_kv(c, d, out); break;
     case OP_ATTENTION: page_attention(c, d, first); break;
     case OP_SILU_MUL: page_silu_mul(c, d, first); break;
+    case OP_KV_COPY: page_copy_blocks(d, out); break;
     case OP_SAMPLE:
         for (uint64_t t = 0; t < out->n_tokens; t++)
             page_sample(&d->rows[t], d->x + t * c->n_rows, c->n_rows,
