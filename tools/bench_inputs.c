@@ -1,6 +1,7 @@
 #include "tools/bench_inputs.h"
 
 #include "base/json.h"
+#include "tools/bench_draw.h"
 #include "tools/bench_random.h"
 
 #include <math.h>
@@ -136,7 +137,7 @@ static bool is_full(const struct owner *o)
 static int take_trace(struct owner *o, bool with_times, const char *text, size_t n_bytes, const char *name,
                       struct quire_error *err)
 {
-    int status = bench_trace_read(text, n_bytes, name, &o->trace, err);
+    int status = bench_trace_read(text, n_bytes, name, &bench_trace_mooncake, &o->trace, err);
     if (status != QUIRE_OK)
         return status;
     if (with_times && !o->trace.has_times)
@@ -366,28 +367,6 @@ char *bench_inputs_text(const struct bench_inputs *in, size_t i)
 
 /* ---- arrivals ---- */
 
-static double draw_normal(uint64_t *state)
-{
-    double u = 1 - bench_random_unit(state), v = bench_random_unit(state); /* u > 0 */
-    return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
-}
-
-/* Gamma of scale 1, by Marsaglia and Tsang (2000); a shape below 1 by way of shape + 1. */
-static double draw_gamma(uint64_t *state, double shape)
-{
-    if (shape < 1)
-        return draw_gamma(state, shape + 1) * pow(1 - bench_random_unit(state), 1 / shape);
-    double d = shape - 1.0 / 3, c = 1 / sqrt(9 * d);
-    for (;;) {
-        double x = draw_normal(state), v = 1 + c * x;
-        if (v <= 0)
-            continue;
-        v = v * v * v;
-        if (log(1 - bench_random_unit(state)) < 0.5 * x * x + d - d * v + d * log(v))
-            return d * v;
-    }
-}
-
 void bench_inputs_arrivals(const struct bench_inputs *in, double rate, double burstiness, uint64_t seed, double *arrivals)
 {
     uint64_t state = bench_stream(seed, STREAM_ARRIVAL, 0);
@@ -396,7 +375,7 @@ void bench_inputs_arrivals(const struct bench_inputs *in, double rate, double bu
         if (in->is_timed)
             arrivals[i] = in->items[i].arrival_s;
         else
-            arrivals[i] = isfinite(rate) ? sum += draw_gamma(&state, burstiness) : 0;
+            arrivals[i] = isfinite(rate) ? sum += bench_draw_gamma(&state, burstiness) : 0;
     }
     if (!in->is_timed && isfinite(rate) && sum > 0)
         for (size_t i = 0; i < in->n; i++)

@@ -16,8 +16,11 @@
 #define MAX_TIME_MS 1e12
 #define NS_PER_S 1000000000
 
+const struct bench_trace_form bench_trace_mooncake = {.unit_ms = 1, .block_tokens = BENCH_TRACE_BLOCK};
+
 struct reader {
     const char *name;
+    const struct bench_trace_form *form;
     struct bench_trace *out;
     struct quire_error *err;
     size_t line; /* the current one, from 1 */
@@ -61,9 +64,9 @@ static int add_hashes(struct reader *r, const json_t *ids, struct bench_trace_ro
     size_t n = json_array_size(ids);
     row->first_hash = t->n_hashes;
     row->n_hashes = (uint32_t)n;
-    if (n > 0 && (uint64_t)n * BENCH_TRACE_BLOCK < row->n_input)
+    if (n > 0 && !r->form->own_tail && (uint64_t)n * r->form->block_tokens < row->n_input)
         return quire_fail(r->err, QUIRE_INVALID, "%s: hash_ids: %zu blocks of %u tokens are fewer than the %u of input_length",
-                          where, n, BENCH_TRACE_BLOCK, row->n_input);
+                          where, n, r->form->block_tokens, row->n_input);
     if (t->n_hashes + n > r->hashes_capacity) {
         size_t capacity = 2 * (t->n_hashes + n);
         uint64_t *grown = realloc(t->hashes, capacity * sizeof *grown);
@@ -81,6 +84,48 @@ static int add_hashes(struct reader *r, const json_t *ids, struct bench_trace_ro
     return QUIRE_OK;
 }
 
+bool bench_trace_is_name(const char *name, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(name[i] >= 'a' && name[i] <= 'z') && !(name[i] >= 'A' && name[i] <= 'Z') &&
+            !(name[i] >= '0' && name[i] <= '9') && !strchr("._-", name[i]))
+            return false;
+    return n > 0 && n <= BENCH_TRACE_MAX_NAME;
+}
+
+static int find_tenant(struct reader *r, const char *name, const char *where, uint32_t *out)
+{
+    struct bench_trace *t = r->out;
+    if (!bench_trace_is_name(name, strlen(name)))
+        return quire_fail(r->err, QUIRE_INVALID, "%s: tenant: must be 1 to %u letters, digits and ._-", where,
+                          BENCH_TRACE_MAX_NAME);
+    for (*out = 0; *out < t->n_tenants; ++*out)
+        if (strcmp(t->tenants[*out], name) == 0)
+            return QUIRE_OK;
+    if (t->n_tenants == BENCH_TRACE_MAX_TENANTS)
+        return quire_fail(r->err, QUIRE_INVALID, "%s: tenant: is one more than %u", where, BENCH_TRACE_MAX_TENANTS);
+    strcpy(t->tenants[t->n_tenants++], name);
+    return QUIRE_OK;
+}
+
+/* What only traces made for Quire say. */
+static int read_service(struct reader *r, const json_t *object, const char *where, struct bench_trace_row *row)
+{
+    const char *tenant = NULL;
+    int64_t priority = 0;
+    int status = quire_json_string(object, where, "tenant", &tenant, r->err);
+    if (status == QUIRE_OK && tenant)
+        status = find_tenant(r, tenant, where, &row->tenant);
+    if (status == QUIRE_OK)
+        status = quire_json_u32(object, where, "class", 0, 7, &row->class_index, r->err);
+    if (status == QUIRE_OK)
+        status = quire_json_i64(object, where, "priority", INT32_MIN, INT32_MAX, &priority, r->err);
+    if (status == QUIRE_OK)
+        status = quire_json_f64(object, where, "deadline_ms", 0, MAX_TIME_MS, &row->deadline_ms, r->err);
+    row->priority = (int32_t)priority;
+    return status;
+}
+
 static int read_object(struct reader *r, const json_t *object, const char *where)
 {
     struct bench_trace_row row = {0};
@@ -88,19 +133,21 @@ static int read_object(struct reader *r, const json_t *object, const char *where
     json_t *ids = NULL;
     if (!json_is_object(object))
         return quire_fail(r->err, QUIRE_INVALID, "%s: must be an object", where);
-    int status = quire_json_f64(object, where, "timestamp", 0, MAX_TIME_MS, &ms, r->err);
+    int status = quire_json_f64(object, where, "timestamp", 0, MAX_TIME_MS / r->form->unit_ms, &ms, r->err);
     if (status == QUIRE_OK)
         status = quire_json_u32(object, where, "input_length", 1, BENCH_MAX_LENGTH, &row.n_input, r->err);
     if (status == QUIRE_OK)
         status = quire_json_u32(object, where, "output_length", 1, BENCH_MAX_LENGTH, &row.n_output, r->err);
     if (status == QUIRE_OK)
         status = quire_json_array(object, where, "hash_ids", &ids, r->err);
+    if (status == QUIRE_OK)
+        status = read_service(r, object, where, &row);
     if (status != QUIRE_OK)
         return status;
     if (ms < 0 || row.n_input == 0 || row.n_output == 0)
         return quire_fail(r->err, QUIRE_INVALID, "%s: must have timestamp, input_length and output_length", where);
     status = add_hashes(r, ids, &row, where);
-    return status == QUIRE_OK ? add_row(r, llround(ms * 1e6), &row) : status;
+    return status == QUIRE_OK ? add_row(r, llround(ms * r->form->unit_ms * 1e6), &row) : status;
 }
 
 static int read_json_line(struct reader *r, const char *line, size_t n)
@@ -276,10 +323,15 @@ static int read_lines(struct reader *r, const char *text, size_t n)
     return QUIRE_OK;
 }
 
-int bench_trace_read(const char *text, size_t n, const char *name, struct bench_trace *out, struct quire_error *err)
+int bench_trace_read(const char *text, size_t n, const char *name, const struct bench_trace_form *form,
+                     struct bench_trace *out, struct quire_error *err)
 {
-    struct reader r = {.name = name, .out = out, .err = err};
-    *out = (struct bench_trace){0};
+    struct reader r = {.name = name, .form = form, .out = out, .err = err};
+    *out = (struct bench_trace){.n_tenants = 1};
+    out->tenants = calloc(BENCH_TRACE_MAX_TENANTS, sizeof *out->tenants);
+    if (!out->tenants)
+        return out_of_memory(&r);
+    strcpy(out->tenants[0], "default");
     return read_lines(&r, text, n);
 }
 
@@ -287,6 +339,7 @@ void bench_trace_free(struct bench_trace *trace)
 {
     free(trace->rows);
     free(trace->hashes);
+    free(trace->tenants);
     *trace = (struct bench_trace){0};
 }
 

@@ -1,7 +1,10 @@
 /* Traces of requests: lengths, times and shared prefixes, from a file nobody vouched for.
  *
- *   lines of JSON   {"timestamp": MS, "input_length": N, "output_length": N, "hash_ids": [...]}, as Mooncake's; a hash
- *                   stands for BENCH_TRACE_BLOCK tokens, and equal hashes for equal tokens; hash_ids may be absent
+ *   lines of JSON   {"timestamp": T, "input_length": N, "output_length": N, "hash_ids": [...]}. A hash stands for a block
+ *                   of tokens, and equal hashes for equal tokens; hash_ids may be absent. Mooncake's times are
+ *                   milliseconds and its blocks have 512 tokens; those of vllm bench's timed traces are seconds and
+ *                   16 tokens unless its options say otherwise. Fields of ours, all of which may be absent: "tenant"
+ *                   (a name), "class" (0..7), "priority" (lower goes first), "deadline_ms" (of the first token)
  *   CSV             a header line, then rows; known columns (others are passed over):
  *                   input   ContextTokens, input_toks, num_prefill_tokens
  *                   output  GeneratedTokens, output_toks, num_decode_tokens
@@ -20,23 +23,43 @@
 
 #define BENCH_TRACE_BLOCK 512u
 #define BENCH_MAX_LENGTH (1u << 24) /* tokens of a prompt or an answer */
+#define BENCH_TRACE_MAX_TENANTS 1024u
+#define BENCH_TRACE_MAX_NAME 64u
+
+/* How lines of JSON are to be read. */
+struct bench_trace_form {
+    double unit_ms;        /* what a timestamp of 1 is */
+    uint32_t block_tokens; /* that a hash stands for */
+    bool own_tail;         /* hash_ids may cover a part of the input: the rest is the request's own */
+};
+extern const struct bench_trace_form bench_trace_mooncake;
 
 struct bench_trace {
     struct bench_trace_row {
         double arrival_s;   /* since the first row; never falls */
         uint32_t n_input, n_output; /* 1..BENCH_MAX_LENGTH */
         size_t first_hash;  /* into hashes */
-        uint32_t n_hashes;  /* 0, or enough blocks for the input */
+        uint32_t n_hashes;  /* 0, or enough blocks for the input unless the form has own tails */
+        uint32_t tenant;    /* into tenants */
+        uint32_t class_index;
+        int32_t priority;
+        double deadline_ms; /* after arrival; 0 = none */
     } *rows;
     size_t n_rows;
     uint64_t *hashes;
     size_t n_hashes;
+    /* [0] is "default": whoever has no other. Letters, digits and ._- only. */
+    char (*tenants)[BENCH_TRACE_MAX_NAME + 1];
+    uint32_t n_tenants;
     bool has_times;
 };
 
-/* Lines of JSON when it begins with {, else CSV. name begins the error text. Out is freed by bench_trace_free(), also
- * after a failure. */
-int bench_trace_read(const char *text, size_t n, const char *name, struct bench_trace *out, struct quire_error *err);
+/* Lines of JSON, of the given form, when it begins with {, else CSV. name begins the error text. Out is freed by
+ * bench_trace_free(), also after a failure. */
+int bench_trace_read(const char *text, size_t n, const char *name, const struct bench_trace_form *form,
+                     struct bench_trace *out, struct quire_error *err);
+/* Is it a name that a tenant may have? n bytes. */
+bool bench_trace_is_name(const char *name, size_t n);
 void bench_trace_free(struct bench_trace *trace);
 
 /* A file of at most max_bytes, whole and NUL-terminated; the caller frees *text. */

@@ -4,13 +4,14 @@
 #include "tools/bench_trace.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+static void read_as(const uint8_t *data, size_t n, const struct bench_trace_form *form)
 {
     struct bench_trace t;
     struct quire_error err;
     double last = 0;
-    if (bench_trace_read((const char *)data, n, "trace", &t, &err) == QUIRE_OK) {
+    if (bench_trace_read((const char *)data, n, "trace", form, &t, &err) == QUIRE_OK) {
         if (t.n_rows == 0)
             abort();
         for (size_t i = 0; i < t.n_rows; i++) {
@@ -19,7 +20,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                 r->n_output > BENCH_MAX_LENGTH)
                 abort();
             if (r->n_hashes > 0 && (r->first_hash + r->n_hashes > t.n_hashes ||
-                                    (uint64_t)r->n_hashes * BENCH_TRACE_BLOCK < r->n_input))
+                                    (!form->own_tail && (uint64_t)r->n_hashes * form->block_tokens < r->n_input)))
+                abort();
+            if (r->tenant >= t.n_tenants || !bench_trace_is_name(t.tenants[r->tenant], strlen(t.tenants[r->tenant])) ||
+                r->class_index > 7 || !(r->deadline_ms >= 0))
                 abort();
             last = r->arrival_s;
         }
@@ -29,5 +33,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                 abort();
     }
     bench_trace_free(&t);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static const struct bench_trace_form timed = {.unit_ms = 1000, .block_tokens = 16, .own_tail = true};
+    read_as(data, n, &bench_trace_mooncake);
+    read_as(data, n, &timed);
     return 0;
 }

@@ -12,7 +12,7 @@ static int read_text(const char *text, struct bench_trace *t, struct quire_error
     size_t n = strlen(text);
     char *exact = malloc(n + 1); /* no NUL behind it */
     memcpy(exact, text, n);
-    int status = bench_trace_read(exact, n, "t", t, err);
+    int status = bench_trace_read(exact, n, "t", &bench_trace_mooncake, t, err);
     free(exact);
     return status;
 }
@@ -38,6 +38,33 @@ static void lines_of_json(void **state)
     assert_int_equal(t.rows[0].n_hashes, 2);
     assert_int_equal(t.hashes[t.rows[0].first_hash + 1], 8);
     assert_int_equal(t.rows[1].n_hashes, 0);
+    bench_trace_free(&t);
+}
+
+static void timed_traces_have_seconds_and_tenants(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"timestamp\": 12.4, \"input_length\": 42, \"output_length\": 8, \"hash_ids\": [981, 4412]}\n"
+        "{\"timestamp\": 12.9, \"input_length\": 3, \"output_length\": 1, \"tenant\": \"b\", \"class\": 7,"
+        " \"priority\": -2, \"deadline_ms\": 0.5}\n"
+        "{\"timestamp\": 12.9, \"input_length\": 3, \"output_length\": 1, \"tenant\": \"default\"}\n"
+        "{\"timestamp\": 13, \"input_length\": 3, \"output_length\": 1, \"tenant\": \"b\"}\n";
+    static const struct bench_trace_form timed = {.unit_ms = 1000, .block_tokens = 16, .own_tail = true};
+    struct bench_trace t;
+    assert_int_equal(bench_trace_read(text, strlen(text), "t", &timed, &t, NULL), QUIRE_OK);
+    assert_int_equal(t.n_rows, 4);
+    check_row(&t, 1, 0.5, 3, 1);
+    assert_int_equal(t.rows[0].n_hashes, 2);
+    assert_int_equal(t.n_tenants, 2);
+    assert_string_equal(t.tenants[1], "b");
+    const uint32_t tenants[] = {0, 1, 0, 1};
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(t.rows[i].tenant, tenants[i]);
+    assert_int_equal(t.rows[1].class_index, 7);
+    assert_int_equal(t.rows[1].priority, -2);
+    assert_true(t.rows[1].deadline_ms == 0.5);
+    assert_true(t.rows[0].deadline_ms == 0);
     bench_trace_free(&t);
 }
 
@@ -99,6 +126,10 @@ static void wrong_lines_are_named(void **state)
         {"{\"timestamp\": 0, \"input_length\": 513, \"output_length\": 4, \"hash_ids\": [1]}\n", "line 1: hash_ids: 1 blocks"},
         {"{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 4, \"hash_ids\": [\"a\"]}\n", "element 0"},
         {"{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 4, \"hash_ids\": 1}\n", "hash_ids"},
+        {"{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 4, \"tenant\": \"\"}\n", "line 1: tenant"},
+        {"{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 4, \"tenant\": \"a b\"}\n", "line 1: tenant"},
+        {"{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 4, \"class\": 8}\n", "line 1: class"},
+        {"{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 4, \"deadline_ms\": -1}\n", "line 1: deadline_ms"},
         {"{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 4}\n[1]\n", "line 2: must be an object"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -119,7 +150,7 @@ static void many_rows_and_hashes(void **state)
     struct bench_trace t;
     for (int i = 0; i < N; i++)
         at += sprintf(at, "{\"timestamp\": %d, \"input_length\": 1024, \"output_length\": 1, \"hash_ids\": [%d, %d]}\n", i, i, -i);
-    assert_int_equal(bench_trace_read(text, (size_t)(at - text), "t", &t, NULL), QUIRE_OK);
+    assert_int_equal(bench_trace_read(text, (size_t)(at - text), "t", &bench_trace_mooncake, &t, NULL), QUIRE_OK);
     assert_int_equal(t.n_rows, N);
     for (size_t i = 0; i < N; i++) {
         check_row(&t, i, (double)i * 1e-3, 1024, 1);
@@ -145,7 +176,8 @@ static void files_that_are_none(void **state)
 int run_trace_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_of_json),      cmocka_unit_test(csv_of_any_origin), cmocka_unit_test(wrong_lines_are_named),
+        cmocka_unit_test(lines_of_json),      cmocka_unit_test(timed_traces_have_seconds_and_tenants),
+        cmocka_unit_test(csv_of_any_origin), cmocka_unit_test(wrong_lines_are_named),
         cmocka_unit_test(many_rows_and_hashes), cmocka_unit_test(files_that_are_none),
     };
     return cmocka_run_group_tests_name("bench trace", tests, NULL, NULL);
