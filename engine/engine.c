@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "engine/engine_internal.h"
 #include "engine/host_memory.h"
+#include "engine/schedule.h"
 #include "memory/prefix.h"
 
 #include <stdio.h>
@@ -22,7 +23,10 @@ void engine_options_default(struct engine_options *options)
         .activation_dtype = "float32",
         .cpu_bind = "auto",
         .scheduling_policy = "fcfs",
+        .batching = "continuous",
+        .preemption_mode = "auto",
         .prefix_caching = true,
+        .prefix_cache_eviction = "lru",
     };
 }
 
@@ -66,10 +70,11 @@ static int check_memory(const struct engine_plan *plan, struct quire_error *err)
     if (plan->total_bytes <= available)
         return QUIRE_OK;
     return quire_fail(err, QUIRE_NO_MEMORY,
-                      "this takes %llu bytes beside the weights, %llu of them for the KV cache, and"
-                      " %llu are free: lower --kv-cache-memory, --num-kv-blocks or --max-num-seqs",
+                      "this takes %llu bytes beside the weights, %llu of them for the KV cache and"
+                      " %llu for its host tier, and %llu are free: lower --kv-cache-memory,"
+                      " --num-kv-blocks, --swap-space or --max-num-seqs",
                       (unsigned long long)plan->total_bytes, (unsigned long long)plan->kv_bytes,
-                      (unsigned long long)available);
+                      (unsigned long long)plan->swap_bytes, (unsigned long long)available);
 }
 
 /* The model: what it is, its weights, the device, the plan, in this order. */
@@ -109,42 +114,54 @@ static int open_model(struct engine *e, const struct engine_options *asked,
     return status;
 }
 
-static int open_scheduler(struct engine *e, const struct engine_options *o, uint32_t max_queued,
+/* config: as the options have it; what follows from the plan is added here. */
+static int open_scheduler(struct engine *e, struct sched_config *config, uint32_t max_queued,
                           struct quire_error *err)
 {
-    const char *name = o->scheduling_policy ? o->scheduling_policy : "fcfs";
-    const struct sched_policy *policy = sched_policy_find(name);
-    if (!policy)
-        return quire_fail(err, QUIRE_INVALID, "--scheduling-policy: must be one of %s, got '%.40s'",
-                          sched_policy_names(), name);
-    struct sched_config config = {
-        .kv = {.block_tokens = e->plan.block_tokens,
-               .n_groups = e->plan.n_kv_groups,
-               .prefix_caching = o->prefix_caching},
-        .max_num_seqs = e->plan.max_num_seqs,
-        .max_num_batched_tokens = e->plan.max_num_batched_tokens,
-        .max_model_len = e->plan.max_model_len,
-        /* The mailbox has admitted what comes here, so the scheduler must not refuse it: besides
-         * the queue it holds the preempted and the one request that is taken whatever its
-         * choices. */
-        .max_queued_requests = max_queued + e->plan.max_num_seqs + REQUEST_MAX_CHOICES,
-        .max_logit_rows = e->plan.max_logit_rows,
-        .overlap_depth = e->depth,
-        .policy = policy,
-        .secret = e->chain_secret,
-    };
+    config->kv.block_tokens = e->plan.block_tokens;
+    config->kv.n_groups = e->plan.n_kv_groups;
     for (uint32_t g = 0; g < e->plan.n_kv_groups; g++) {
-        config.kv.groups[g].n_blocks = e->plan.groups[g].n_blocks;
-        config.kv.groups[g].window = e->plan.groups[g].window;
+        config->kv.groups[g].n_blocks = e->plan.groups[g].n_blocks;
+        config->kv.groups[g].n_host_blocks = e->plan.groups[g].n_host_blocks;
+        config->kv.groups[g].window = e->plan.groups[g].window;
     }
-    int status = sched_create(&config, &e->sched, err);
+    config->max_num_seqs = e->plan.max_num_seqs;
+    config->max_num_batched_tokens = e->plan.max_num_batched_tokens;
+    config->max_model_len = e->plan.max_model_len;
+    /* The mailbox has admitted what comes here, so the scheduler must not refuse it: besides the queue
+     * it holds the preempted and the one request that is taken whatever its choices. */
+    config->max_queued_requests = max_queued + e->plan.max_num_seqs + REQUEST_MAX_CHOICES;
+    config->max_logit_rows = e->plan.max_logit_rows;
+    config->overlap_depth = e->depth;
+    config->secret = e->chain_secret;
+    int status = sched_create(config, &e->sched, err);
     if (status != QUIRE_OK)
         return status;
-    ENGINE_WATCH(e, opened, &e->info, &config);
+    e->is_static = config->batching == SCHED_STATIC;
+    ENGINE_WATCH(e, opened, &e->info, config);
     /* The scheduler's names stay below what can wait, run and be on the way out. */
-    e->n_owners = config.max_queued_requests + (e->depth + 2) * config.max_num_seqs;
+    e->n_owners = config->max_queued_requests + (e->depth + 2) * config->max_num_seqs;
     e->owners = calloc(e->n_owners, sizeof *e->owners);
     return e->owners ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
+}
+
+/* What a later policy will be made with. */
+static int keep_policy_options(struct engine *e, const struct sched_policy_options *o,
+                               struct quire_error *err)
+{
+    e->policy_options = *o;
+    if (e->policy_options.n_tenants == 0)
+        e->policy_options.n_tenants = 1;
+    uint32_t n = e->policy_options.n_tenants;
+    e->tenants = calloc(n, sizeof *e->tenants);
+    if (o->tenant_weights)
+        e->tenant_weights = malloc(n * sizeof *e->tenant_weights);
+    if (!e->tenants || (o->tenant_weights && !e->tenant_weights))
+        return quire_fail(err, QUIRE_NO_MEMORY, "tenants: out of memory");
+    if (o->tenant_weights)
+        memcpy(e->tenant_weights, o->tenant_weights, n * sizeof *e->tenant_weights);
+    e->policy_options.tenant_weights = e->tenant_weights;
+    return QUIRE_OK;
 }
 
 static int open_all(struct engine *e, const struct engine_options *o, struct quire_error *err)
@@ -160,6 +177,7 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
         e->chain_secret = *o->chain_secret;
     else
         quire_random(&e->chain_secret, sizeof e->chain_secret);
+    e->prefix_caching = o->prefix_caching;
     e->has_seed = o->has_seed;
     e->seed = o->seed;
     if (o->n_watches > ENGINE_MAX_WATCHES)
@@ -167,11 +185,17 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
     for (uint32_t i = 0; i < o->n_watches; i++)
         e->watches[e->n_watches++] = o->watches[i];
 
-    int status = open_model(e, o, err);
+    struct sched_config config;
+    int status = schedule_config(o, &config, err);
     if (status == QUIRE_OK)
-        status = open_scheduler(e, o, max_queued, err);
+        status = keep_policy_options(e, &o->policy_options, err);
     if (status == QUIRE_OK)
-        status = mailbox_create(max_queued, o->max_queued_tokens, &e->mailbox, err);
+        status = open_model(e, o, err);
+    if (status == QUIRE_OK)
+        status = open_scheduler(e, &config, max_queued, err);
+    if (status == QUIRE_OK)
+        status = mailbox_create(max_queued, o->max_queued_tokens, e->policy_options.n_tenants,
+                                &e->mailbox, err);
     if (status == QUIRE_OK)
         status = events_create(e, err);
     if (status == QUIRE_OK)
@@ -195,6 +219,8 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
     int status = open_all(e, options, err);
     if (status == QUIRE_OK) {
         e->info.open_seconds = seconds_now() - begin;
+        e->report.stats.token_budget = e->plan.max_num_batched_tokens;
+        engine_publish(e, 0);
         e->has_thread = pthread_create(&e->thread, NULL, engine_main, e) == 0;
         if (!e->has_thread)
             status = quire_fail(err, QUIRE_INTERNAL, "engine: cannot start its thread");
@@ -220,6 +246,8 @@ void engine_close(struct engine *e)
     mailbox_destroy(e->mailbox);
     sched_destroy(e->sched);
     free(e->owners);
+    free(e->tenants);
+    free(e->tenant_weights);
     forward_destroy(e->forward);
     weights_destroy(e->weights);
     if (e->backend)
@@ -251,11 +279,13 @@ int engine_submit(struct engine *e, const struct engine_request *request, uint32
     const struct request_limits limits = {.desc = &e->desc,
                                           .max_model_len = e->plan.max_model_len,
                                           .block_tokens = e->plan.block_tokens,
+                                          .n_tenants = e->policy_options.n_tenants,
+                                          .prefix_caching = e->prefix_caching,
                                           .chain_secret = &e->chain_secret};
     uint32_t retry = 0;
     struct request *r;
     uint64_t seed = request->sampling.has_seed ? 0 : next_seed(e);
-    int status = request_create(request, &limits, seed, &r, err);
+    int status = request_create(request, &limits, seed, engine_now_us(), &r, err);
     if (status == QUIRE_OK) {
         status = mailbox_submit(e->mailbox, r, &retry, err);
         if (status != QUIRE_OK)
@@ -282,6 +312,38 @@ void engine_drain(struct engine *e)
     mailbox_refuse_new(e->mailbox);
 }
 
+void engine_no_more(struct engine *e)
+{
+    mailbox_no_more(e->mailbox);
+}
+
+int engine_set_policy(struct engine *e, const char *name,
+                      const struct sched_policy_options *options, struct quire_error *err)
+{
+    const struct sched_policy *policy = sched_policy_find(name);
+    struct sched_policy_options o = options ? *options : e->policy_options;
+    if (!policy)
+        return quire_fail(err, QUIRE_INVALID, "policy: must be one of %s, got '%.40s'",
+                          sched_policy_names(), name);
+    o.n_tenants = e->policy_options.n_tenants;
+    o.tenant_weights = e->tenant_weights;
+    /* A rehearsal: what the policy refuses is refused here, and not when nobody is listening. */
+    void *state = NULL;
+    int status = policy->create ? policy->create(&o, &state, err) : QUIRE_OK;
+    if (status != QUIRE_OK)
+        return status;
+    if (policy->destroy)
+        policy->destroy(state);
+    mailbox_set_policy(e->mailbox, policy, &o);
+    return QUIRE_OK;
+}
+
+void engine_unpin(struct engine *e, uint32_t tenant)
+{
+    if (tenant == MAILBOX_ALL_TENANTS || tenant < e->policy_options.n_tenants)
+        mailbox_unpin(e->mailbox, tenant);
+}
+
 const struct engine_info *engine_info(const struct engine *e)
 {
     return &e->info;
@@ -290,4 +352,12 @@ const struct engine_info *engine_info(const struct engine *e)
 void engine_stats(const struct engine *e, struct engine_stats *out)
 {
     mailbox_stats(e->mailbox, out);
+}
+
+int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct sched_tenant_stats *out)
+{
+    if (tenant >= e->policy_options.n_tenants)
+        return QUIRE_INVALID;
+    mailbox_tenant_stats(e->mailbox, tenant, out);
+    return QUIRE_OK;
 }

@@ -188,8 +188,8 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
 /* Cancels everything, joins the thread, frees everything. */
 void engine_close(struct engine *e);
 
-/* Any thread. QUIRE_EXHAUSTED: full; *retry_after_ms says when to come back. QUIRE_INVALID: names the parameter. Prefix
- * hashes are computed here, off the engine thread. */
+/* Any thread; the request arrives now. QUIRE_EXHAUSTED: full; *retry_after_ms says when to come back. QUIRE_INVALID:
+ * names the parameter. Prefix hashes are computed here, off the engine thread. */
 int engine_submit(struct engine *e, const struct engine_request *request, uint32_t *retry_after_ms,
                   struct quire_error *err);
 /* Any thread. Its DONE events (CANCELLED) still come. Unknown ids are ignored. */
@@ -199,6 +199,9 @@ void engine_cancel_choice(struct engine *e, uint64_t request, uint32_t choice);
 /* New requests are refused (QUIRE_EXHAUSTED) from here on; running ones finish, incomplete static
  * batches with them. */
 void engine_drain(struct engine *e);
+
+/* Any thread. Nobody submits for the time being: incomplete static batches begin. */
+void engine_no_more(struct engine *e);
 
 /* Any thread; returns at once. Another scheduling policy, from the next step boundary on; who runs
  * goes on running, and engine_stats() names the new one once it rules. options: NULL for those the engine was
@@ -229,7 +232,7 @@ struct engine_stats {
     uint64_t n_preemptions, n_prefix_queries, n_prefix_hits;
     uint64_t n_host_hits;         /* tokens of n_prefix_hits that came back from the host tier */
     uint64_t n_recomputed;        /* positions computed again after preemptions */
-    uint64_t n_refused;           /* requests, by the policy */
+    uint64_t n_refused;           /* choices that the policy gave up */
     uint64_t n_prompt_tokens, n_generation_tokens, n_steps;
     uint64_t n_evicted_blocks;    /* cached blocks of the pool whose content was given up, all groups */
     double swap_usage;            /* 0..1 of the fullest group's host tier; 0 without one */

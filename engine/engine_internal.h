@@ -59,6 +59,9 @@ struct engine {
     } sink;
     const struct engine_watch *watches[ENGINE_MAX_WATCHES];
     uint32_t n_watches;
+    struct sched_policy_options policy_options; /* as opened; n_tenants >= 1 */
+    uint32_t *tenant_weights;                   /* what they point to, or NULL */
+    bool prefix_caching, is_static;             /* is_static: an incomplete batch waits */
     struct key256 chain_secret;
     bool has_seed;
     uint64_t seed;
@@ -84,6 +87,9 @@ struct engine {
     struct sched_result *sched_results; /* [max_num_seqs] */
     uint32_t *sched_tokens;             /* [max_num_seqs]: the token of each result */
     uint32_t n_empty_plans;             /* in a row, though something lives */
+    uint64_t sleep_until_us;            /* nothing can run before, unless mail comes; 0 = something can */
+    struct sched_tenant_stats *tenants; /* [n_tenants] as last published */
+    uint64_t tenants_due_us;            /* when to publish them again */
     uint64_t next_key;
     bool dead;
     struct mailbox_report report;
@@ -120,7 +126,9 @@ void request_left_scheduler(struct request *r);
 
 int step_slots_create(struct engine *e, struct quire_error *err);
 void step_slots_destroy(struct engine *e);
-/* Builds the step's arrays and queues it on the backend. */
+/* Queues the plan's copies between the KV cache and the host tier. */
+int step_move(struct engine *e, const struct sched_plan *plan, struct quire_error *err);
+/* Builds the step's arrays and queues its moves and rows on the backend. */
 int step_launch(struct engine *e, struct step_slot *slot, const struct sched_plan *plan,
                 struct quire_error *err);
 /* Waits for the step and carries its results to the scheduler and the events. */
@@ -133,6 +141,9 @@ void request_end(struct engine *e, struct request *r, enum engine_finish finish,
 
 /* Microseconds of CLOCK_MONOTONIC. */
 uint64_t engine_now_us(void);
+
+/* Makes the engine's counters known; by engine_open() before there is an engine thread, then by that. */
+void engine_publish(struct engine *e, uint64_t busy_us);
 
 void *engine_main(void *engine);
 

@@ -56,6 +56,17 @@ void event_prompt_logprob(struct engine *e, struct request *r, uint32_t position
     set_logprob(event, result);
 }
 
+/* Of the prompt's full blocks, what choice 0 computed and named for others: the whole prompt but its
+ * hits. */
+static uint32_t n_cache_created(const struct engine *e, const struct request *r, uint32_t choice,
+                                uint32_t n_cached)
+{
+    uint32_t n_full = r->n_prompt / e->plan.block_tokens * e->plan.block_tokens;
+    bool is_computed = r->prompt_counted || r->choices[choice].n_generated > 0;
+    return e->prefix_caching && choice == 0 && is_computed && n_full > n_cached ? n_full - n_cached
+                                                                                : 0;
+}
+
 void event_done(struct engine *e, struct request *r, uint32_t choice, enum engine_finish finish,
                 int64_t stop_token)
 {
@@ -69,10 +80,17 @@ void event_done(struct engine *e, struct request *r, uint32_t choice, enum engin
     event->n_prompt = r->n_prompt;
     event->n_cached = r->n_placed ? sched_cached_tokens(e->sched, c->seq) : 0;
     event->n_generated = c->n_generated;
+    event->n_cache_created = n_cache_created(e, r, choice, event->n_cached);
+    c->account = r->n_placed ? sched_account(e->sched, c->seq)
+                             : (struct sched_account){.arrival_us = r->arrival_us};
+    event->account = &c->account;
+    if (finish == ENGINE_FINISH_REFUSED)
+        event->retry_after_ms = r->retry_after_ms;
     event->last = r->n_open == 0;
     if (finish == ENGINE_FINISH_ERROR)
         event->message = r->error.text;
-    e->report.n_finished++;
+    if (finish != ENGINE_FINISH_REFUSED)
+        e->report.n_finished++;
     if (event->last) {
         r->next = e->events.finished;
         e->events.finished = r;

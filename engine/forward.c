@@ -266,6 +266,61 @@ int forward_run(struct forward *f, struct forward_batch *batch,
     return ops->step_end(f->backend, err);
 }
 
+/* ---- the host tier ---------------------------------------------------------------------------- */
+
+/* Pairs of one call. They are compared with each other, so not many. */
+#define MAX_RUN 128u
+
+/* How many of the moves are one copy: of the same group and direction, and no block filled twice,
+ * because a copy does its pairs in any order. */
+static uint32_t fill_run(const struct kv_move *moves, uint32_t n_moves, struct k_block_pair *pairs)
+{
+    uint32_t n = 0;
+    for (; n < n_moves && n < MAX_RUN; n++) {
+        const struct kv_move *m = &moves[n];
+        pairs[n] = m->to_host ? (struct k_block_pair){.from = m->device_block, .to = m->host_block}
+                              : (struct k_block_pair){.from = m->host_block, .to = m->device_block};
+        if (m->group != moves[0].group || m->to_host != moves[0].to_host)
+            break;
+        uint32_t i = 0;
+        while (i < n && pairs[i].to != pairs[n].to)
+            i++;
+        if (i < n)
+            break;
+    }
+    return n;
+}
+
+static int copy_run(struct forward *f, const struct kv_move *first, const struct k_block_pair *pairs,
+                    uint32_t n_pairs, struct quire_error *err)
+{
+    for (uint32_t l = 0; l < f->desc->n_layers; l++) {
+        if (f->layer_group[l] != first->group)
+            continue;
+        const struct k_kv_copy_args a = {.kv = &f->kv_shape,
+                                         .from = first->to_host ? &f->kv[l] : &f->host_kv[l],
+                                         .to = first->to_host ? &f->host_kv[l] : &f->kv[l],
+                                         .pairs = pairs,
+                                         .n_pairs = n_pairs};
+        TRY(f->backend->ops->kv_copy(f->backend, &a, err));
+    }
+    return QUIRE_OK;
+}
+
+int forward_move(struct forward *f, const struct kv_move *moves, uint32_t n_moves,
+                 struct quire_error *err)
+{
+    struct k_block_pair pairs[MAX_RUN];
+    if (n_moves == 0)
+        return QUIRE_OK;
+    TRY(f->backend->ops->step_begin(f->backend, err));
+    for (uint32_t at = 0, n; at < n_moves; at += n) {
+        n = fill_run(moves + at, n_moves - at, pairs);
+        TRY(copy_run(f, &moves[at], pairs, n, err));
+    }
+    return f->backend->ops->step_end(f->backend, err);
+}
+
 int forward_wait(struct forward *f, uint64_t ticket, struct quire_error *err)
 {
     return f->backend->ops->wait(f->backend, ticket, err);

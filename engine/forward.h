@@ -1,7 +1,7 @@
 /* One forward pass over a step: the order of docs/numerics.md §12, driven by the description alone.
  *
- * Owns the step's buffers, the logits, the workspace and the KV storage in backend memory, all
- * allocated by forward_create(); a step allocates nothing. Borrows backend, description and
+ * Owns the step's buffers, the logits, the workspace, the KV storage in backend memory and its host
+ * tier, all allocated by forward_create(); a step allocates nothing. Borrows backend, description and
  * weights. Engine thread only.
  *
  * A step: forward_begin() hands out host arrays cut to the step's size; the caller fills them;
@@ -42,6 +42,11 @@ struct forward_batch {
 /* Sizes within the plan's limits; the arrays are valid until the next call. */
 void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,
                    uint32_t n_entries, struct forward_batch *out);
+
+/* Queues the copies between the KV cache and the host tier, in their order, before any later
+ * forward_run(). */
+int forward_move(struct forward *f, const struct kv_move *moves, uint32_t n_moves,
+                 struct quire_error *err);
 
 /* rows and results: [n_logits]. Results are valid once forward_wait(ticket) has returned. */
 int forward_run(struct forward *f, struct forward_batch *batch,

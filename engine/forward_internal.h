@@ -13,6 +13,7 @@ struct forward {
     uint32_t n_groups;
     struct k_kv_shape kv_shape;
     struct k_kv_layer *kv;     /* [n_layers] */
+    struct k_kv_layer *host_kv; /* [n_layers]: the host tier; without one all NULL */
     uint8_t *layer_group;      /* [n_layers] */
     float scale;               /* of attention scores */
 

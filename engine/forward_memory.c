@@ -4,6 +4,19 @@
 #include <math.h>
 #include <stdlib.h>
 
+typedef int (*alloc_function)(struct k_backend *b, uint64_t bytes, void **out,
+                              struct quire_error *err);
+
+/* K and V of one layer. */
+static int alloc_layer(struct forward *f, alloc_function alloc, uint32_t n_blocks,
+                       struct k_kv_layer *out, struct quire_error *err)
+{
+    uint64_t bytes =
+        layout_kv_bytes(f->desc, f->kv_shape.dtype, f->kv_shape.block_tokens, n_blocks);
+    int status = alloc(f->backend, bytes, &out->k_dev, err);
+    return status == QUIRE_OK ? alloc(f->backend, bytes, &out->v_dev, err) : status;
+}
+
 static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct quire_error *err)
 {
     const struct model_desc *d = f->desc;
@@ -13,15 +26,20 @@ static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct qu
         while (plan->groups[g].window != d->window[l])
             g++;
         f->layer_group[l] = (uint8_t)g;
-        uint64_t bytes =
-            layout_kv_bytes(d, plan->kv_dtype, plan->block_tokens, plan->groups[g].n_blocks);
-        int status = b->ops->alloc(b, bytes, &f->kv[l].k_dev, err);
-        if (status == QUIRE_OK)
-            status = b->ops->alloc(b, bytes, &f->kv[l].v_dev, err);
+        int status = alloc_layer(f, b->ops->alloc, plan->groups[g].n_blocks, &f->kv[l], err);
         if (status != QUIRE_OK) {
             quire_error_prefix(err, "KV cache of %llu bytes (--kv-cache-memory or"
                                     " --num-kv-blocks make it smaller)",
                                (unsigned long long)plan->kv_bytes);
+            return status;
+        }
+        if (plan->groups[g].n_host_blocks == 0)
+            continue;
+        status = alloc_layer(f, b->ops->alloc_host, plan->groups[g].n_host_blocks, &f->host_kv[l],
+                             err);
+        if (status != QUIRE_OK) {
+            quire_error_prefix(err, "host tier of %llu bytes (--swap-space makes it smaller)",
+                               (unsigned long long)plan->swap_bytes);
             return status;
         }
     }
@@ -74,9 +92,10 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc,
     int status = step_layout_make(desc, plan, &f->layout, err);
     if (status == QUIRE_OK) {
         f->kv = calloc(desc->n_layers, sizeof *f->kv);
+        f->host_kv = calloc(desc->n_layers, sizeof *f->host_kv);
         f->layer_group = calloc(desc->n_layers, 1);
         f->staging = calloc(1, f->layout.input_bytes);
-        if (!f->kv || !f->layer_group || !f->staging)
+        if (!f->kv || !f->host_kv || !f->layer_group || !f->staging)
             status = quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
     }
     if (status == QUIRE_OK)
@@ -105,11 +124,16 @@ void forward_destroy(struct forward *f)
         free_dev(f, f->kv[l].k_dev);
         free_dev(f, f->kv[l].v_dev);
     }
+    for (uint32_t l = 0; f->host_kv && l < f->desc->n_layers; l++) {
+        free_dev(f, f->host_kv[l].k_dev);
+        free_dev(f, f->host_kv[l].v_dev);
+    }
     free_dev(f, f->workspace_dev);
     free_dev(f, f->logits_dev);
     free_dev(f, f->arena_dev);
     free(f->staging);
     free(f->layer_group);
+    free(f->host_kv);
     free(f->kv);
     free(f);
 }

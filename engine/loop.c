@@ -10,9 +10,13 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* The scheduler always has something to run while a sequence lives. If it gives nothing this often
- * in a row, a promise was broken, and an error is better than a server that hangs. */
+/* While a sequence lives the scheduler has something to run, or says until when it has not. If it gives
+ * nothing this often in a row, a promise was broken, and an error is better than a server that
+ * hangs. */
 #define MAX_EMPTY_PLANS 8u
+
+/* How old a tenant's counters may be: copying up to a thousand of them in every step would show. */
+#define TENANTS_EVERY_US 100000u
 
 uint64_t engine_now_us(void)
 {
@@ -37,6 +41,13 @@ static void watch_submit(const struct engine *e, const struct request *r,
     ENGINE_WATCH(e, submitted, &submit);
 }
 
+/* Rounded up, at least 1. */
+static uint32_t retry_ms(uint64_t retry_us)
+{
+    uint64_t ms = retry_us / 1000 + (retry_us % 1000 != 0);
+    return ms == 0 ? 1 : ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
+}
+
 /* Gives a request to the scheduler. */
 static void place(struct engine *e, struct request *r)
 {
@@ -51,9 +62,13 @@ static void place(struct engine *e, struct request *r)
         .n = r->n,
         .prompt_logprobs = r->sampling.n_prompt_logprobs >= 0,
         .priority = r->priority,
-        .arrival_us = engine_now_us(),
+        .background = r->background,
+        .arrival_us = r->arrival_us,
         .deadline_us = r->deadline_us,
+        .pin_us = r->pin_us,
         .tenant = r->tenant_index,
+        .class_index = r->class_index,
+        .expected_tokens = r->expected_tokens,
         .chain_first = r->chain_first,
         .hashes = r->hashes,
     };
@@ -62,6 +77,11 @@ static void place(struct engine *e, struct request *r)
     if (e->n_watches)
         watch_submit(e, r, &request, status, retry_us, seqs);
     request_drop_prompt(r);
+    if (status == QUIRE_EXHAUSTED && retry_us > 0) {
+        r->retry_after_ms = retry_ms(retry_us);
+        request_end(e, r, ENGINE_FINISH_REFUSED, NULL);
+        return;
+    }
     if (status != QUIRE_OK) {
         request_end(e, r, ENGINE_FINISH_ERROR, err.text);
         return;
@@ -85,6 +105,45 @@ static void carry_out_cancels(struct engine *e, struct request *r)
     }
 }
 
+static void change_policy(struct engine *e, const struct mailbox_orders *orders)
+{
+    struct sched_policy_options options = orders->options;
+    struct quire_error err;
+    options.n_tenants = e->policy_options.n_tenants;
+    options.tenant_weights = e->tenant_weights;
+    if (sched_set_policy(e->sched, orders->policy, &options, &err) != QUIRE_OK) {
+        quire_log(QUIRE_LOG_ERROR, "engine", "the scheduling policy stays %s: %s",
+                  sched_policy_of(e->sched)->name, err.text);
+        return;
+    }
+    ENGINE_WATCH(e, policy_changed, engine_now_us(), orders->policy, &options);
+    quire_log(QUIRE_LOG_INFO, "engine", "the scheduling policy is %s now", orders->policy->name);
+}
+
+static void unpin(struct engine *e, uint32_t tenant)
+{
+    sched_unpin(e->sched, tenant);
+    ENGINE_WATCH(e, unpinned, engine_now_us(), tenant);
+}
+
+static void carry_out_orders(struct engine *e, const struct mailbox_orders *orders)
+{
+    if (e->dead)
+        return;
+    if (orders->policy)
+        change_policy(e, orders);
+    if (orders->unpin_all)
+        unpin(e, MAILBOX_ALL_TENANTS);
+    else if (orders->unpin)
+        for (uint32_t t = 0; t < e->policy_options.n_tenants; t++)
+            if (orders->unpin_tenants[t / 64] >> t % 64 & 1)
+                unpin(e, t);
+    if (orders->no_more) {
+        sched_no_more(e->sched);
+        ENGINE_WATCH(e, no_more, engine_now_us());
+    }
+}
+
 /* Places what was submitted, then cancels, so that a cancel always finds its request placed. */
 static void take_mail(struct engine *e, const struct mailbox_mail *mail)
 {
@@ -96,6 +155,7 @@ static void take_mail(struct engine *e, const struct mailbox_mail *mail)
         next = r->next_to_end;
         carry_out_cancels(e, r);
     }
+    carry_out_orders(e, &mail->orders);
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
@@ -111,34 +171,66 @@ static void collect_retired(struct engine *e)
     }
 }
 
-static void measure_kv(struct engine *e, bool idle, struct engine_stats *stats)
+/* unused: nothing lives that could refer to a block. */
+static void measure_kv(struct engine *e, bool unused, struct engine_stats *stats)
 {
-    stats->kv_usage = 0;
+    stats->kv_usage = stats->swap_usage = 0;
+    stats->n_evicted_blocks = stats->n_swapped_out = stats->n_swapped_in = 0;
     stats->n_blocks_leaked = 0;
     for (uint32_t g = 0; g < e->plan.n_kv_groups; g++) {
         struct kv_usage usage = sched_kv_usage(e->sched, g);
         uint32_t used = usage.n_blocks - usage.n_free;
         double share = (double)used / usage.n_blocks;
+        double host = usage.n_host_blocks ? (double)usage.n_host_used / usage.n_host_blocks : 0;
         if (share > stats->kv_usage)
             stats->kv_usage = share;
-        if (idle)
+        if (host > stats->swap_usage)
+            stats->swap_usage = host;
+        stats->n_evicted_blocks += usage.n_evicted;
+        stats->n_swapped_out += usage.n_spilled;
+        stats->n_swapped_in += usage.n_loaded;
+        if (unused)
             stats->n_blocks_leaked += used;
     }
 }
 
-static void publish(struct engine *e, uint64_t busy_us)
+static void measure(struct engine *e, struct engine_stats *stats)
+{
+    struct sched_stats s = sched_stats(e->sched);
+    stats->n_running = s.n_running;
+    stats->n_waiting = s.n_waiting;
+    stats->n_waiting_tokens = s.n_waiting_tokens;
+    stats->n_preemptions = s.n_preemptions;
+    stats->n_prefix_queries = s.n_prefix_queries;
+    stats->n_prefix_hits = s.n_prefix_hits;
+    stats->n_host_hits = s.n_host_hits;
+    stats->n_recomputed = s.n_recomputed;
+    stats->n_refused = s.n_refused;
+    stats->n_steps = s.n_steps;
+    stats->n_pins = s.n_pins;
+    stats->n_pinned_blocks = s.n_pinned_blocks;
+    stats->policy = sched_policy_of(e->sched)->name;
+    stats->policy_figure = sched_policy_figure(e->sched, &stats->policy_figure_name);
+    measure_kv(e, sched_idle(e->sched) && s.n_pins == 0, stats);
+}
+
+static void publish_tenants(struct engine *e)
+{
+    uint64_t now_us = engine_now_us();
+    if (now_us < e->tenants_due_us && !sched_idle(e->sched))
+        return;
+    e->tenants_due_us = now_us + TENANTS_EVERY_US;
+    for (uint32_t t = 0; t < e->policy_options.n_tenants; t++)
+        e->tenants[t] = sched_tenant_stats(e->sched, t);
+    mailbox_publish_tenants(e->mailbox, e->tenants);
+}
+
+void engine_publish(struct engine *e, uint64_t busy_us)
 {
     struct engine_stats *stats = &e->report.stats;
     if (!e->dead) {
-        struct sched_stats s = sched_stats(e->sched);
-        stats->n_running = s.n_running;
-        stats->n_waiting = s.n_waiting;
-        stats->n_waiting_tokens = s.n_waiting_tokens;
-        stats->n_preemptions = s.n_preemptions;
-        stats->n_prefix_queries = s.n_prefix_queries;
-        stats->n_prefix_hits = s.n_prefix_hits;
-        stats->n_steps = s.n_steps;
-        measure_kv(e, sched_idle(e->sched), stats);
+        measure(e, stats);
+        publish_tenants(e);
     } else {
         stats->n_running = stats->n_waiting = 0;
         stats->n_waiting_tokens = 0;
@@ -150,6 +242,32 @@ static void publish(struct engine *e, uint64_t busy_us)
     e->report.n_finished = 0;
 }
 
+static void end_refused(struct engine *e, const struct sched_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_refused; i++) {
+        const struct seq_owner *owner = &e->owners[plan->refused[i].seq];
+        owner->request->retry_after_ms = retry_ms(plan->refused[i].retry_us);
+        event_done(e, owner->request, owner->choice, ENGINE_FINISH_REFUSED, -1);
+    }
+}
+
+/* A plan without rows while nothing is in flight: either it did something else, or there is a time or a
+ * submission to wait for, or a promise was broken. */
+static int nothing_to_run(struct engine *e, const struct sched_plan *plan, uint64_t now_us,
+                          struct quire_error *err)
+{
+    bool waits_for_a_batch = e->is_static && sched_stats(e->sched).n_running == 0;
+    if (plan->n_moves || plan->n_refused)
+        return QUIRE_OK;
+    if (plan->wake_us > now_us)
+        e->sleep_until_us = plan->wake_us;
+    else if (waits_for_a_batch)
+        e->sleep_until_us = MAILBOX_FOREVER;
+    else if (++e->n_empty_plans > MAX_EMPTY_PLANS)
+        return quire_fail(err, QUIRE_INTERNAL, "the scheduler has requests but runs none");
+    return QUIRE_OK;
+}
+
 /* Plans and launches the next step, then commits what the overlap leaves no room for. */
 static int step(struct engine *e, struct quire_error *err)
 {
@@ -159,7 +277,8 @@ static int step(struct engine *e, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     ENGINE_WATCH(e, planned, now_us, plan, e->sched);
-    publish(e, 0); /* what was admitted has left the queue now, not only when the step is over */
+    end_refused(e, plan);
+    engine_publish(e, 0); /* what was admitted has left the queue now, not only when the step is over */
     if (plan->n_rows > 0) {
         struct step_slot *slot = &e->slots[e->n_launched % (e->depth + 1)];
         status = step_launch(e, slot, plan, err);
@@ -168,8 +287,13 @@ static int step(struct engine *e, struct quire_error *err)
         e->n_launched++;
         e->n_in_flight++;
         e->n_empty_plans = 0;
-    } else if (e->n_in_flight == 0 && ++e->n_empty_plans > MAX_EMPTY_PLANS) {
-        return quire_fail(err, QUIRE_INTERNAL, "the scheduler has requests but runs none");
+        e->report.stats.token_budget = plan->token_budget;
+    } else {
+        status = step_move(e, plan, err);
+        if (status == QUIRE_OK && e->n_in_flight == 0)
+            status = nothing_to_run(e, plan, now_us, err);
+        if (status != QUIRE_OK)
+            return status;
     }
     uint32_t leave = plan->n_rows > 0 ? e->depth : 0;
     while (e->n_in_flight > leave) {
@@ -200,7 +324,7 @@ static void die(struct engine *e, const char *reason)
     struct mailbox_mail mail;
     quire_log(QUIRE_LOG_ERROR, "engine", "%s", reason);
     mailbox_die(e->mailbox, reason);
-    mailbox_drain(e->mailbox, false, &mail);
+    mailbox_drain(e->mailbox, 0, &mail);
     e->dead = true;
     end_all(e, ENGINE_FINISH_ERROR, reason);
 }
@@ -218,12 +342,19 @@ static bool has_work(const struct engine *e)
     return !e->dead && (e->n_in_flight > 0 || !sched_idle(e->sched));
 }
 
+/* Until when to wait for mail; 0 = not at all. */
+static uint64_t wait_until(const struct engine *e)
+{
+    return has_work(e) ? e->sleep_until_us : MAILBOX_FOREVER;
+}
+
 void *engine_main(void *engine)
 {
     struct engine *e = engine;
     for (;;) {
         struct mailbox_mail mail;
-        mailbox_drain(e->mailbox, !has_work(e), &mail);
+        mailbox_drain(e->mailbox, wait_until(e), &mail);
+        e->sleep_until_us = 0;
         if (mail.closing)
             break;
         uint64_t begin = engine_now_us();
@@ -234,7 +365,7 @@ void *engine_main(void *engine)
             collect_retired(e);
         else
             die(e, err.text);
-        publish(e, engine_now_us() - begin);
+        engine_publish(e, engine_now_us() - begin);
         events_flush(e);
         events_reap(e);
     }

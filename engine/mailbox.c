@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define BUCKETS 1024u /* live requests rarely pass the queue bound's default */
 
@@ -23,6 +24,8 @@ struct mailbox {
     struct request *submitted, **submitted_end;
     struct request *cancels;
     struct request *live[BUCKETS];
+    struct mailbox_orders orders;
+    bool has_orders;
     bool draining, closing, dead;
     struct quire_error death;
 
@@ -31,30 +34,57 @@ struct mailbox {
     uint64_t new_choices, new_tokens;         /* accepted, not yet drained */
     uint64_t drained_choices, drained_tokens; /* drained, not yet in the published counters */
     struct engine_stats stats;
+    struct sched_tenant_stats *tenants; /* [n_tenants] */
+    uint32_t n_tenants;
     uint64_t next_number;
 
     uint64_t window_us, window_tokens, window_finished;
     double tokens_per_second, finished_per_second; /* 0 = not known yet */
 };
 
-int mailbox_create(uint32_t max_choices, uint64_t max_tokens, struct mailbox **out,
-                   struct quire_error *err)
+/* A condition whose timeouts no change of the date touches. */
+static int init_wake(pthread_cond_t *wake)
+{
+    pthread_condattr_t monotonic;
+    if (pthread_condattr_init(&monotonic) != 0)
+        return -1;
+    int status = pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    if (status == 0)
+        status = pthread_cond_init(wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return status;
+}
+
+static void free_memory(struct mailbox *m)
+{
+    free(m->tenants);
+    free(m);
+}
+
+int mailbox_create(uint32_t max_choices, uint64_t max_tokens, uint32_t n_tenants,
+                   struct mailbox **out, struct quire_error *err)
 {
     struct mailbox *m = calloc(1, sizeof *m);
     if (!m)
         return quire_fail(err, QUIRE_NO_MEMORY, "mailbox: out of memory");
+    m->tenants = calloc(n_tenants, sizeof *m->tenants);
+    if (!m->tenants) {
+        free_memory(m);
+        return quire_fail(err, QUIRE_NO_MEMORY, "mailbox: out of memory");
+    }
     if (pthread_mutex_init(&m->mutex, NULL) != 0) {
-        free(m);
+        free_memory(m);
         return quire_fail(err, QUIRE_INTERNAL, "mailbox: no mutex");
     }
-    if (pthread_cond_init(&m->wake, NULL) != 0) {
+    if (init_wake(&m->wake) != 0) {
         pthread_mutex_destroy(&m->mutex);
-        free(m);
+        free_memory(m);
         return quire_fail(err, QUIRE_INTERNAL, "mailbox: no condition");
     }
     m->submitted_end = &m->submitted;
     m->max_choices = max_choices;
     m->max_tokens = max_tokens;
+    m->n_tenants = n_tenants;
     *out = m;
     return QUIRE_OK;
 }
@@ -69,7 +99,7 @@ void mailbox_destroy(struct mailbox *m)
     }
     pthread_cond_destroy(&m->wake);
     pthread_mutex_destroy(&m->mutex);
-    free(m);
+    free_memory(m);
 }
 
 static struct request **bucket(struct mailbox *m, uint64_t id)
@@ -176,6 +206,44 @@ void mailbox_refuse_new(struct mailbox *m)
     pthread_mutex_lock(&m->mutex);
     m->draining = true;
     pthread_mutex_unlock(&m->mutex);
+    mailbox_no_more(m);
+}
+
+/* Under the mutex. */
+static void order_given(struct mailbox *m)
+{
+    m->has_orders = true;
+    pthread_cond_signal(&m->wake);
+}
+
+void mailbox_no_more(struct mailbox *m)
+{
+    pthread_mutex_lock(&m->mutex);
+    m->orders.no_more = true;
+    order_given(m);
+    pthread_mutex_unlock(&m->mutex);
+}
+
+void mailbox_set_policy(struct mailbox *m, const struct sched_policy *policy,
+                        const struct sched_policy_options *options)
+{
+    pthread_mutex_lock(&m->mutex);
+    m->orders.policy = policy;
+    m->orders.options = *options;
+    order_given(m);
+    pthread_mutex_unlock(&m->mutex);
+}
+
+void mailbox_unpin(struct mailbox *m, uint32_t tenant)
+{
+    pthread_mutex_lock(&m->mutex);
+    m->orders.unpin = true;
+    if (tenant == MAILBOX_ALL_TENANTS)
+        m->orders.unpin_all = true;
+    else
+        m->orders.unpin_tenants[tenant / 64] |= (uint64_t)1 << tenant % 64;
+    order_given(m);
+    pthread_mutex_unlock(&m->mutex);
 }
 
 void mailbox_close(struct mailbox *m)
@@ -197,6 +265,13 @@ void mailbox_stats(struct mailbox *m, struct engine_stats *out)
     pthread_mutex_unlock(&m->mutex);
 }
 
+void mailbox_tenant_stats(struct mailbox *m, uint32_t tenant, struct sched_tenant_stats *out)
+{
+    pthread_mutex_lock(&m->mutex);
+    *out = m->tenants[tenant];
+    pthread_mutex_unlock(&m->mutex);
+}
+
 uint64_t mailbox_next_number(struct mailbox *m)
 {
     pthread_mutex_lock(&m->mutex);
@@ -207,12 +282,36 @@ uint64_t mailbox_next_number(struct mailbox *m)
 
 /* ---- the engine thread ----------------------------------------------------------------------- */
 
-void mailbox_drain(struct mailbox *m, bool wait, struct mailbox_mail *out)
+static bool has_mail(const struct mailbox *m)
+{
+    return m->submitted || m->cancels || m->has_orders || m->closing;
+}
+
+/* Under the mutex. */
+static void sleep_until(struct mailbox *m, uint64_t until_us)
+{
+    const struct timespec until = {.tv_sec = (time_t)(until_us / 1000000),
+                                   .tv_nsec = (long)(until_us % 1000000) * 1000};
+    if (until_us == MAILBOX_FOREVER)
+        while (!has_mail(m))
+            pthread_cond_wait(&m->wake, &m->mutex);
+    else
+        while (!has_mail(m) && pthread_cond_timedwait(&m->wake, &m->mutex, &until) == 0) {
+        }
+}
+
+void mailbox_drain(struct mailbox *m, uint64_t until_us, struct mailbox_mail *out)
 {
     pthread_mutex_lock(&m->mutex);
-    while (wait && !m->submitted && !m->cancels && !m->closing)
-        pthread_cond_wait(&m->wake, &m->mutex);
-    *out = (struct mailbox_mail){.submitted = m->submitted, .closing = m->closing};
+    if (until_us > 0)
+        sleep_until(m, until_us);
+    out->submitted = m->submitted;
+    out->cancels = NULL;
+    out->closing = m->closing;
+    out->orders = m->orders;
+    if (m->has_orders)
+        m->orders = (struct mailbox_orders){0};
+    m->has_orders = false;
     m->submitted = NULL;
     m->submitted_end = &m->submitted;
     m->drained_choices += m->new_choices;
@@ -253,6 +352,13 @@ void mailbox_publish(struct mailbox *m, const struct mailbox_report *report)
             average(m->finished_per_second, (double)m->window_finished / seconds);
         m->window_us = m->window_tokens = m->window_finished = 0;
     }
+    pthread_mutex_unlock(&m->mutex);
+}
+
+void mailbox_publish_tenants(struct mailbox *m, const struct sched_tenant_stats *tenants)
+{
+    pthread_mutex_lock(&m->mutex);
+    memcpy(m->tenants, tenants, m->n_tenants * sizeof *tenants);
     pthread_mutex_unlock(&m->mutex);
 }
 

@@ -24,6 +24,7 @@
 
 #define MAX_SEQS 65536u
 #define MAX_BATCHED_TOKENS (1u << 20)
+#define MAX_HOST_BLOCKS (1u << 30) /* the most that memory/ counts */
 #define MAX_MODEL_LEN (1u << 26) /* as far as k_sincos is defined */
 
 /* KV by default: two fifths of what is free beside the weights, at most 4 GiB: a server must not
@@ -368,6 +369,32 @@ static int plan_kv(const struct engine_options *o, struct engine_plan *p, struct
     return QUIRE_OK;
 }
 
+/* The host tier: swap_space shared out as the device's memory is, so that every group keeps as long a
+ * past. */
+static int plan_swap(const struct engine_options *o, struct engine_plan *p, struct quire_error *err)
+{
+    p->swap_bytes = 0;
+    if (!o->swap_space)
+        return QUIRE_OK;
+    if (!o->prefix_caching)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--swap-space keeps blocks of the prefix cache, which is off: leave"
+                          " --no-enable-prefix-caching out, or --swap-space");
+    for (uint32_t g = 0; g < p->n_kv_groups; g++) {
+        unsigned __int128 share = (unsigned __int128)o->swap_space * p->groups[g].n_blocks;
+        uint64_t n = (uint64_t)(share / p->kv_bytes);
+        if (n == 0)
+            return quire_fail(err, QUIRE_INVALID,
+                              "--swap-space: %llu bytes give a KV group no block: at least %llu are"
+                              " needed",
+                              (unsigned long long)o->swap_space,
+                              (unsigned long long)(p->kv_bytes / p->groups[g].n_blocks + 1));
+        p->groups[g].n_host_blocks = (uint32_t)(n < MAX_HOST_BLOCKS ? n : MAX_HOST_BLOCKS);
+        p->swap_bytes += p->groups[g].n_host_blocks * p->groups[g].block_bytes;
+    }
+    return QUIRE_OK;
+}
+
 /* ---- the rest -------------------------------------------------------------------------------- */
 
 static int plan_arenas(const struct model_desc *desc, struct engine_plan *p,
@@ -391,7 +418,8 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p,
                          layout_align(workspace.sample);
     p->total_bytes = 0;
     const uint64_t parts[] = {p->param_bytes, p->activation_bytes, p->logits_bytes,
-                              p->workspace_bytes, p->kv_bytes};
+                              p->workspace_bytes, p->kv_bytes,
+                              p->swap_bytes};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         p->total_bytes = saturating_add(p->total_bytes, parts[i]);
     return QUIRE_OK;
@@ -414,6 +442,8 @@ int engine_plan_make(const struct engine_options *options, const struct model_de
         status = plan_groups(desc, out, err);
     if (status == QUIRE_OK)
         status = plan_kv(options, out, err);
+    if (status == QUIRE_OK)
+        status = plan_swap(options, out, err);
     if (status == QUIRE_OK)
         status = plan_arenas(desc, out, err);
     return status;

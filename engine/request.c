@@ -5,6 +5,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* About 35 years: no deadline or pin is longer, and sums of such times do not overflow. */
+#define MAX_US ((uint64_t)1 << 50)
+
+/* What only the scheduler reads. */
+static int check_scheduling(const struct engine_request *r, const struct request_limits *limits,
+                            struct quire_error *err)
+{
+    if (r->deadline_us > MAX_US)
+        return quire_fail(err, QUIRE_INVALID, "deadline: must be at most %llu microseconds",
+                          (unsigned long long)MAX_US);
+    if (r->pin_us > MAX_US)
+        return quire_fail(err, QUIRE_INVALID, "pin: must be at most %llu microseconds",
+                          (unsigned long long)MAX_US);
+    if (r->tenant_index >= limits->n_tenants)
+        return quire_fail(err, QUIRE_INVALID, "tenant: there are %u, got number %u",
+                          limits->n_tenants, r->tenant_index);
+    if (r->class_index >= SCHED_MAX_CLASSES)
+        return quire_fail(err, QUIRE_INVALID, "class: must be below %u, got %u", SCHED_MAX_CLASSES,
+                          r->class_index);
+    return QUIRE_OK;
+}
+
 static int check(const struct engine_request *r, const struct request_limits *limits,
                  struct quire_error *err)
 {
@@ -23,18 +45,30 @@ static int check(const struct engine_request *r, const struct request_limits *li
             return quire_fail(err, QUIRE_INVALID,
                               "prompt: token %u is %u, which is not below the vocabulary's %u", i,
                               r->prompt[i], n_vocab);
+    int status = check_scheduling(r, limits, err);
+    if (status != QUIRE_OK)
+        return status;
     return sampling_check(&r->sampling, r->max_tokens, n_vocab, err);
 }
 
-static int copy_prompt(struct request *out, const struct engine_request *r,
+static int copy_prompt(struct request *out, const struct engine_request *r)
+{
+    out->prompt = malloc(r->n_prompt * sizeof *out->prompt);
+    if (!out->prompt)
+        return QUIRE_NO_MEMORY;
+    memcpy(out->prompt, r->prompt, r->n_prompt * sizeof *out->prompt);
+    return QUIRE_OK;
+}
+
+static int make_hashes(struct request *out, const struct engine_request *r,
                        const struct request_limits *limits)
 {
     uint32_t bt = limits->block_tokens, n_hashes = r->n_prompt / bt;
-    out->prompt = malloc(r->n_prompt * sizeof *out->prompt);
+    if (!limits->prefix_caching)
+        return QUIRE_OK;
     out->hashes = malloc((n_hashes + 1) * sizeof *out->hashes);
-    if (!out->prompt || !out->hashes)
+    if (!out->hashes)
         return QUIRE_NO_MEMORY;
-    memcpy(out->prompt, r->prompt, r->n_prompt * sizeof *out->prompt);
     const struct kv_chain_root root = {
         .secret = *limits->chain_secret, .tenant = r->tenant, .block_tokens = bt};
     out->chain_first = kv_chain_first(&root);
@@ -71,7 +105,7 @@ static int make_counts(struct request *out, uint32_t n_vocab)
 }
 
 int request_create(const struct engine_request *r, const struct request_limits *limits,
-                   uint64_t seed, struct request **out, struct quire_error *err)
+                   uint64_t seed, uint64_t now_us, struct request **out, struct quire_error *err)
 {
     int status = check(r, limits, err);
     if (status != QUIRE_OK)
@@ -84,12 +118,18 @@ int request_create(const struct engine_request *r, const struct request_limits *
     made->max_tokens = r->max_tokens;
     made->n = made->n_open = r->n;
     made->priority = r->priority;
-    made->deadline_us = r->deadline_us;
+    made->arrival_us = now_us;
+    made->deadline_us = r->deadline_us ? now_us + r->deadline_us : 0;
     made->tenant_index = r->tenant_index;
+    made->class_index = r->class_index;
+    made->background = r->background;
+    made->pin_us = r->pin_us;
+    made->expected_tokens = r->expected_tokens;
     made->next_prompt_logprob = r->sampling.n_prompt_logprobs >= 0 ? 1 : r->n_prompt;
     status = sampling_init(&made->sampling, &r->sampling, limits->desc,
                            r->sampling.has_seed ? r->sampling.seed : seed, err);
-    if (status == QUIRE_OK && (copy_prompt(made, r, limits) != QUIRE_OK ||
+    if (status == QUIRE_OK && (copy_prompt(made, r) != QUIRE_OK ||
+                               make_hashes(made, r, limits) != QUIRE_OK ||
                                make_counts(made, limits->desc->vocab_size) != QUIRE_OK))
         status = quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
     if (status != QUIRE_OK) {

@@ -23,6 +23,7 @@ struct request_choice {
     uint32_t seq;          /* the scheduler's name for it, once placed */
     uint32_t n_generated;
     bool done;             /* its DONE event was given */
+    struct sched_account account; /* as of then */
     bool cancel_asked;     /* mailbox */
     bool cancel_now;       /* engine thread: to be carried out */
     struct token_counts counts;
@@ -33,11 +34,13 @@ struct request {
     uint64_t key;          /* ours, never reused: the scheduler's id */
     uint32_t n_prompt, max_tokens, n;
     int32_t priority;
-    uint64_t arrival_us, deadline_us;
-    uint32_t tenant_index;
+    uint64_t arrival_us, deadline_us; /* of CLOCK_MONOTONIC; deadline 0 = none */
+    uint32_t tenant_index, class_index, expected_tokens;
+    bool background;
+    uint64_t pin_us;
     struct key256 chain_first;
     uint32_t *prompt;      /* until the scheduler has its copy, then NULL */
-    struct key256 *hashes; /* likewise */
+    struct key256 *hashes; /* likewise; NULL without prefix caching */
     struct sampling sampling;
     struct k_token_count *counts_memory;  /* all choices' counts */
     struct k_token_count *prompt_counts;  /* part of it */
@@ -47,6 +50,7 @@ struct request {
     uint32_t n_placed;         /* choices the scheduler still knows */
     uint32_t next_prompt_logprob; /* the next prompt position to report; n_prompt when all are */
     bool prompt_counted;       /* in stats.n_prompt_tokens */
+    uint32_t retry_after_ms;   /* of a REFUSED finish */
     bool flushed;              /* its last DONE event has left through the sink */
     struct quire_error error;  /* text of an ERROR finish */
 
@@ -63,13 +67,16 @@ struct request_limits {
     const struct model_desc *desc;
     uint32_t max_model_len;
     uint32_t block_tokens;
+    uint32_t n_tenants;
+    bool prefix_caching;
     const struct key256 *chain_secret;
 };
 
-/* Checks everything of a request and copies it, with the hashes of its full blocks. `seed` is used
- * where the request brings none. QUIRE_INVALID names the parameter. */
+/* Checks everything of a request, which arrives now, and copies it, with the hashes of its full blocks
+ * where prefixes are cached. `seed` is used where the request brings none. QUIRE_INVALID names the
+ * parameter. */
 int request_create(const struct engine_request *r, const struct request_limits *limits,
-                   uint64_t seed, struct request **out, struct quire_error *err);
+                   uint64_t seed, uint64_t now_us, struct request **out, struct quire_error *err);
 void request_free(struct request *r); /* NULL is fine */
 
 /* The scheduler has copied the prompt: ours goes. */

@@ -124,6 +124,20 @@ static int add_row(struct engine *e, struct step_slot *slot, const struct sched_
     return add_blocks(e, row, token, table, batch, err);
 }
 
+/* The moves come from the scheduler, which is trusted only so far: a wrong one would write anywhere. */
+int step_move(struct engine *e, const struct sched_plan *plan, struct quire_error *err)
+{
+    for (uint32_t i = 0; i < plan->n_moves; i++) {
+        const struct kv_move *m = &plan->moves[i];
+        if (m->group >= e->plan.n_kv_groups ||
+            m->device_block >= e->plan.groups[m->group].n_blocks ||
+            m->host_block >= e->plan.groups[m->group].n_host_blocks)
+            return quire_fail(err, QUIRE_INTERNAL, "KV group %u has no block %u, or no host block %u",
+                              m->group, m->device_block, m->host_block);
+    }
+    return forward_move(e->forward, plan->moves, plan->n_moves, err);
+}
+
 int step_launch(struct engine *e, struct step_slot *slot, const struct sched_plan *plan,
                 struct quire_error *err)
 {
@@ -134,19 +148,22 @@ int step_launch(struct engine *e, struct step_slot *slot, const struct sched_pla
     forward_begin(e->forward, plan->n_tokens, plan->n_rows, plan->n_logits, n_entries, &batch);
     slot->plan = plan;
     slot->n_targets = 0;
+    if (e->n_watches)
+        slot->launched_us = engine_now_us();
+    int status = step_move(e, plan, err);
+    if (status != QUIRE_OK)
+        return status;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
         batch.rows[i] = (struct k_attn_row){
             .token = token, .n_tokens = row->count, .position = row->first, .table = table};
-        int status = add_row(e, slot, row, token, table, &batch, err);
+        status = add_row(e, slot, row, token, table, &batch, err);
         if (status != QUIRE_OK)
             return status;
         token += row->count;
         table += n_entries_of(e, row);
     }
     batch.n_logits = slot->n_targets;
-    if (e->n_watches)
-        slot->launched_us = engine_now_us();
     return forward_run(e->forward, &batch, slot->rows, slot->results, &slot->ticket, err);
 }
 

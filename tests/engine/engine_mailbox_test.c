@@ -15,12 +15,12 @@ static uint64_t next_id = 1;
 static struct request *make(uint32_t n_prompt, uint32_t n)
 {
     const struct request_limits limits = {
-        .desc = &desc, .max_model_len = 1000, .block_tokens = 16, .chain_secret = &secret};
+        .desc = &desc, .max_model_len = 1000, .block_tokens = 16, .n_tenants = 1, .chain_secret = &secret};
     struct engine_request r = {
         .id = next_id++, .prompt = prompt, .n_prompt = n_prompt, .max_tokens = 5, .n = n};
     struct request *out = NULL;
     engine_sampling_default(&r.sampling);
-    assert_int_equal(request_create(&r, &limits, 0, &out, NULL), QUIRE_OK);
+    assert_int_equal(request_create(&r, &limits, 0, 0, &out, NULL), QUIRE_OK);
     return out;
 }
 
@@ -52,11 +52,11 @@ static void waiting_is_never_lost_from_sight(void **state)
     struct mailbox_report report = {0};
     struct engine_stats stats;
     uint32_t retry = 0;
-    assert_int_equal(mailbox_create(4, 0, &m, NULL), QUIRE_OK);
+    assert_int_equal(mailbox_create(4, 0, 1, &m, NULL), QUIRE_OK);
     assert_int_equal(submit(m, 10, 3, &retry), QUIRE_OK);
     assert_int_equal(submit(m, 10, 1, &retry), QUIRE_OK);
     assert_int_equal(submit(m, 10, 1, &retry), QUIRE_EXHAUSTED);
-    mailbox_drain(m, true, &mail);
+    mailbox_drain(m, MAILBOX_FOREVER, &mail);
     assert_int_equal(submit(m, 10, 1, &retry), QUIRE_EXHAUSTED);
     mailbox_stats(m, &stats);
     assert_int_equal(stats.n_waiting, 4);
@@ -74,7 +74,7 @@ static void time_to_come_back(void **state)
     (void)state;
     struct mailbox *m;
     uint32_t retry = 0;
-    assert_int_equal(mailbox_create(4, 100, &m, NULL), QUIRE_OK);
+    assert_int_equal(mailbox_create(4, 100, 1, &m, NULL), QUIRE_OK);
     struct mailbox_report report = {.stats = {.n_waiting = 4, .n_waiting_tokens = 100}};
     mailbox_publish(m, &report);
     assert_int_equal(submit(m, 50, 8, &retry), QUIRE_EXHAUSTED);
@@ -103,7 +103,7 @@ static void cancels_during_cancels(void **state)
     (void)state;
     struct mailbox *m;
     struct mailbox_mail first, second;
-    assert_int_equal(mailbox_create(10, 0, &m, NULL), QUIRE_OK);
+    assert_int_equal(mailbox_create(10, 0, 1, &m, NULL), QUIRE_OK);
     struct request *a = make(5, 2), *b = make(5, 1);
     uint64_t id_a = a->id, id_b = b->id;
     assert_int_equal(mailbox_submit(m, a, NULL, NULL), QUIRE_OK);
@@ -112,7 +112,7 @@ static void cancels_during_cancels(void **state)
     mailbox_cancel(m, id_b, 0);
     mailbox_cancel(m, id_b, 7);   /* no such choice */
     mailbox_cancel(m, 999999, 0); /* no such request */
-    mailbox_drain(m, true, &first);
+    mailbox_drain(m, MAILBOX_FOREVER, &first);
     assert_true(a->choices[1].cancel_now && !a->choices[0].cancel_now && b->choices[0].cancel_now);
     mailbox_cancel(m, id_a, MAILBOX_ALL_CHOICES);
     uint32_t n = 0;
@@ -121,7 +121,7 @@ static void cancels_during_cancels(void **state)
     assert_int_equal(n, 2);
     mailbox_cancel(m, id_b, 0);
     mailbox_forget(m, b); /* over: its cancel goes with it */
-    mailbox_drain(m, true, &second);
+    mailbox_drain(m, MAILBOX_FOREVER, &second);
     assert_ptr_equal(second.cancels, a);
     assert_null(a->next_to_end);
     assert_true(a->choices[0].cancel_now);
