@@ -1,0 +1,39 @@
+/* The recording's framing, for its writer and its reader; docs/recording.md is the format, byte by
+ * byte. Nobody else includes this. */
+#ifndef QUIRE_ENGINE_RECORD_FORMAT_H
+#define QUIRE_ENGINE_RECORD_FORMAT_H
+
+#include "base/hash.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#define RECORD_VERSION 1u
+#define RECORD_MAGIC "QUIREREC"
+#define RECORD_SUM_BYTES 8u  /* also the magic: what stands before the first record */
+#define RECORD_HEAD_BYTES 12u /* u32 length of the body, u32 kind, u32 check of these */
+
+enum record_flags { RECORD_PROMPT_LOGPROBS = 1, RECORD_NO_PREFIX_HITS = 2, RECORD_BACKGROUND = 4 };
+
+#define RECORD_FINISHED 0x80000000u /* in a result's number of tokens */
+
+/* The first bytes of BLAKE2b-256 under this label. `from` is where the sum before the record lies,
+ * so that each sum holds all before it: a record that is changed, missing, doubled or moved shows. */
+static inline void record_sum(const uint8_t *from, size_t n, uint8_t *out, size_t n_out)
+{
+    struct key256 k = quire_labelled_hash("quire recording ", from, n);
+    memcpy(out, k.bytes, n_out);
+}
+
+static inline void record_u32_to(uint8_t *out, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        out[i] = (uint8_t)(value >> (8 * i));
+}
+
+static inline uint32_t record_u32_of(const uint8_t *in)
+{
+    return (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
+}
+
+#endif
