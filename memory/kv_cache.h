@@ -19,6 +19,8 @@
  *  4. The prefix index maps a hash to at most one block of a group, and that block carries that
  *     hash.
  *  5. Without tables, all blocks of all groups are free.
+ *  6. A name is on the host tier at most once, and not there while a device block of that group has
+ *     it; the tier's list holds every used host block once, by last use.
  */
 #ifndef QUIRE_MEMORY_KV_CACHE_H
 #define QUIRE_MEMORY_KV_CACHE_H
@@ -32,15 +34,32 @@
 #define KV_MAX_GROUPS 4
 #define KV_NO_BLOCK UINT32_MAX /* table entry behind a window: never read */
 
+/* Which cached block that nobody refers to is given up first. */
+enum kv_eviction {
+    KV_EVICT_LRU,   /* the least recently used */
+    KV_EVICT_REUSE, /* blocks that were never hit before those that were (docs/scheduling.md) */
+};
+
 struct kv_config {
     uint32_t block_tokens; /* positions a block holds */
     uint32_t n_groups;
     bool prefix_caching;
+    enum kv_eviction eviction;
+    uint32_t n_tenants;    /* owners of blocks, for counters; 0 = 1 */
     struct {
         uint32_t n_blocks;
+        uint32_t n_host_blocks; /* second tier: cached blocks that are given up move here, least
+                                   recently used out; 0 = none. Needs prefix_caching. */
         uint32_t window; /* 0 = full attention; else positions that stay readable, the token's own
                             included */
     } groups[KV_MAX_GROUPS];
+};
+
+/* A copy of one block between the device's arena and the host tier's, both of group `group`. */
+struct kv_move {
+    uint32_t group;
+    uint32_t device_block, host_block;
+    bool to_host;
 };
 
 struct kv_cache;
@@ -65,6 +84,28 @@ int kv_table_prepare(struct kv_table *table, uint32_t n_tokens);
 uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uint32_t n_hashes,
                         uint32_t max_tokens);
 
+/* Leading blocks of the names that groups with full attention have on the device, found from a guess of
+ * how many there were last time: two look-ups when nothing changed. A block that is gone from the middle
+ * of a prefix may go unnoticed. Takes nothing. */
+uint32_t kv_cache_peek(const struct kv_cache *cache, const struct key256 *hashes,
+                       uint32_t n_hashes, uint32_t hint);
+
+/* Positions that kv_table_load could add to a table that kv_table_match has just filled: whole
+ * blocks, at most up to max_tokens in all, which every group still has on the device or on the host
+ * tier. 0 without a tier. */
+uint32_t kv_table_loadable(const struct kv_table *table, const struct key256 *hashes,
+                           uint32_t n_hashes, uint32_t max_tokens);
+
+/* Extends the table by n_tokens positions that kv_table_loadable found: takes a block for each that
+ * is only on the host, names it and records the copy. All or nothing: QUIRE_EXHAUSTED takes none. */
+int kv_table_load(struct kv_table *table, const struct key256 *hashes, uint32_t n_tokens);
+
+/* Copies recorded since the last kv_cache_clear_moves(), to be made in this order before anything
+ * else reads or writes the blocks. There is room for every copy that one step can need; past it
+ * nothing spills. Valid until the next call that changes a table. */
+const struct kv_move *kv_cache_moves(const struct kv_cache *cache, uint32_t *n_moves);
+void kv_cache_clear_moves(struct kv_cache *cache);
+
 /* Makes sure positions [0, n_tokens) have blocks (those behind a window excepted). n_computed:
  * positions already computed, <= n_tokens; a windowed group first gives back what no position >=
  * n_computed can read. Beyond that it is all or nothing: QUIRE_EXHAUSTED (or QUIRE_NO_MEMORY, when
@@ -81,6 +122,9 @@ void kv_table_publish(struct kv_table *table, uint32_t index, const struct key25
  * stays empty. */
 int kv_table_share(const struct kv_table *from, uint32_t n_blocks, struct kv_table *to);
 
+/* Whose blocks the table publishes from here on, below n_tenants. */
+void kv_table_set_owner(struct kv_table *table, uint32_t tenant);
+
 /* Gives back all blocks, tail first; the table is empty again and keeps its room. */
 void kv_table_clear(struct kv_table *table);
 
@@ -94,15 +138,19 @@ uint32_t kv_table_held(const struct kv_table *table, uint32_t group);
 struct kv_usage {
     uint32_t n_blocks, n_free, n_cached_free; /* n_cached_free is part of n_free */
     uint64_t n_evicted;                       /* cached blocks whose content was given up */
+    uint32_t n_host_blocks, n_host_used;
+    uint64_t n_spilled, n_loaded;             /* copies to and from the host tier */
 };
 struct kv_usage kv_cache_usage(const struct kv_cache *cache, uint32_t group);
+/* Of all groups: cached blocks of the tenant whose content was given up for good. */
+uint64_t kv_cache_evicted(const struct kv_cache *cache, uint32_t tenant);
 
 /* The most blocks of a group one sequence of n_tokens positions can hold at once when at most
  * chunk positions are computed a step: what must fit for a request to be servable at all. */
 uint32_t kv_blocks_needed(const struct kv_config *config, uint32_t group, uint32_t n_tokens,
                           uint32_t chunk);
 
-/* Forgets every cached block that nobody refers to. */
+/* Forgets every cached block that nobody refers to, on both tiers. */
 void kv_cache_drop_cached(struct kv_cache *cache);
 
 /* Checks the invariants above; QUIRE_INTERNAL names the first that is broken. O(blocks). */

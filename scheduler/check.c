@@ -34,25 +34,56 @@ static int check_counts(const struct sched *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
+/* 2: one heap. */
+static int check_heap(const struct sched *s, uint32_t flow, struct quire_error *err)
+{
+    const struct queue_heap *heap = &s->queue.heaps[flow];
+    uint64_t n_tokens = 0;
+    for (uint32_t i = 0; i < heap->n; i++) {
+        const struct sched_candidate *key = &s->seqs[heap->names[i]].key;
+        const struct sched_candidate *up = &s->seqs[heap->names[i > 0 ? (i - 1) / 2 : 0]].key;
+        n_tokens += key->n_known;
+        if (key->flow != flow)
+            return BROKEN(err, "2: sequence %u waits in a flow that is not its own",
+                          heap->names[i]);
+        if (i > 0 && !queue_before(&s->queue, up, key))
+            return BROKEN(err, "2: queue entry %u goes before its parent", i);
+    }
+    if (n_tokens != heap->n_tokens || heap->n > heap->capacity)
+        return BROKEN(err, "2: flow %u counts %llu tokens", flow,
+                      (unsigned long long)heap->n_tokens);
+    if (heap->n > 0 && (heap->in_active >= s->queue.n_active ||
+                        s->queue.active[heap->in_active] != flow))
+        return BROKEN(err, "2: flow %u waits and is not active", flow);
+    return QUIRE_OK;
+}
+
 /* 2: the queue. */
 static int check_queue(const struct sched *s, struct quire_error *err)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, n_active = 0;
+    uint64_t n_tokens = 0;
     for (uint32_t i = 0; i < s->n_names; i++) {
         const struct sequence *q = &s->seqs[i];
         bool queued = q->queue_index != QUEUE_NONE;
         if (queued != (q->state == SEQ_WAITING && !q->held))
             return BROKEN(err, "2: sequence %u should%s be queued", i, queued ? " not" : "");
-        if (queued && (q->queue_index >= s->queue.n || s->queue.names[q->queue_index] != i))
+        if (!queued)
+            continue;
+        const struct queue_heap *heap = &s->queue.heaps[q->key.flow];
+        if (q->queue_index >= heap->n || heap->names[q->queue_index] != i)
             return BROKEN(err, "2: sequence %u is not where it thinks in the queue", i);
-        n += queued;
+        n++;
+        n_tokens += q->key.n_known;
     }
-    if (n != s->queue.n)
+    for (uint32_t f = 0; f <= s->queue.n_flows; f++) {
+        int status = check_heap(s, f, err);
+        if (status)
+            return status;
+        n_active += s->queue.heaps[f].n > 0;
+    }
+    if (n != s->queue.n || n_tokens != s->queue.n_tokens || n_active != s->queue.n_active)
         return BROKEN(err, "2: %u sequences are queued, the queue has %u", n, s->queue.n);
-    for (uint32_t i = 1; i < n; i++)
-        if (s->config.policy->compare(&s->seqs[s->queue.names[(i - 1) / 2]].key,
-                                      &s->seqs[s->queue.names[i]].key) >= 0)
-            return BROKEN(err, "2: queue entry %u goes before its parent", i);
     return QUIRE_OK;
 }
 
@@ -222,6 +253,57 @@ static int check_requests(const struct sched *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
+/* 11: what is counted by tenant and by flow. */
+static int check_sums(const struct sched *s, struct quire_error *err)
+{
+    for (uint32_t t = 0; t < s->n_tenants; t++) {
+        uint32_t n_running = 0, n_live = 0;
+        for (uint32_t i = 0; i < s->n_names; i++) {
+            const struct sequence *q = &s->seqs[i];
+            n_live += q->request && q->key.tenant == t;
+            n_running += q->state == SEQ_RUNNING && q->key.tenant == t;
+        }
+        if (n_running != s->tenants[t].n_running ||
+            n_live != n_running + s->tenants[t].n_waiting)
+            return BROKEN(err, "11: tenant %u: %u live, %u running, counted %u + %u", t, n_live,
+                          n_running, s->tenants[t].n_waiting, s->tenants[t].n_running);
+    }
+    for (uint32_t f = 0; f <= s->queue.n_flows; f++) {
+        uint32_t n_live = 0;
+        for (uint32_t i = 0; i < s->n_names; i++)
+            n_live += s->seqs[i].request && s->seqs[i].key.flow == f;
+        if (n_live != s->flow_live[f])
+            return BROKEN(err, "11: flow %u: %u live, counted %u", f, n_live, s->flow_live[f]);
+    }
+    return QUIRE_OK;
+}
+
+/* 12: pins. */
+static int check_pins(const struct sched *s, struct quire_error *err)
+{
+    uint32_t n = 0, n_promised = 0;
+    uint64_t n_blocks = 0;
+    for (const struct pin *pin = s->pins.first; pin; pin = pin->next) {
+        uint32_t n_held;
+        kv_table_blocks(pin->table, 0, &n_held);
+        if (n_held != pin->n_blocks)
+            return BROKEN(err, "12: a pin of %u blocks holds %u", pin->n_blocks, n_held);
+        n++;
+        n_blocks += pin->n_blocks;
+    }
+    for (uint32_t i = 0; i <= s->bucket_mask; i++)
+        for (const struct request *r = s->buckets[i]; r; r = r->next)
+            if (r->pin) {
+                n_promised++;
+                n_blocks += r->pin->n_blocks;
+            }
+    if (n != s->pins.n || n_promised != s->pins.n_promised || n_blocks != s->pins.n_blocks)
+        return BROKEN(err, "12: %u pins and %u promised ones of %llu blocks, counted %u, %u, %u", n,
+                      n_promised, (unsigned long long)n_blocks, s->pins.n, s->pins.n_promised,
+                      s->pins.n_blocks);
+    return QUIRE_OK;
+}
+
 int sched_check(const struct sched *s, struct quire_error *err)
 {
     int status = check_counts(s, err);
@@ -243,5 +325,9 @@ int sched_check(const struct sched *s, struct quire_error *err)
         status = check_plans(s, err);
     if (!status)
         status = check_requests(s, err);
+    if (!status)
+        status = check_sums(s, err);
+    if (!status)
+        status = check_pins(s, err);
     return status ? status : kv_cache_check(s->kv, err);
 }

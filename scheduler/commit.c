@@ -85,6 +85,18 @@ static void let_go(struct sched *s, struct sequence *q)
     }
 }
 
+/* It ended by itself: the policy learns how long it was, and a pin takes its prompt over. */
+static void finish(struct sched *s, struct sequence *q)
+{
+    struct request *request = q->request;
+    if (s->config.policy->finished)
+        s->config.policy->finished(s->policy_state, &q->key, q->n_known - q->n_prompt);
+    if (request->pin && request->seqs[0] == sched_name(s, q)) {
+        pins_fill(s, request->pin, q);
+        request->pin = NULL;
+    }
+}
+
 int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n_results,
                  bool *finished, bool *discarded, struct quire_error *err)
 {
@@ -101,11 +113,13 @@ int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n
         struct sequence *q = &s->seqs[row->seq];
         bool has_result = row->samples && n < n_results && results[n].seq == row->seq;
         bool ended = false, lived = lives(q);
+        uint32_t n_known = q->n_known;
         if (lived) {
             q->n_computed = row->first + row->count;
             publish(s, q);
             ended = row->samples ? append(q, &results[n]) : q->n_computed == q->n_positions &&
                                                             q->max_tokens == 0;
+            s->tenants[q->key.tenant].n_generated_tokens += q->n_known - n_known;
         }
         if (has_result) {
             if (finished)
@@ -114,10 +128,12 @@ int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n
                 discarded[n] = !lived;
             n++;
         }
-        if (ended)
+        if (ended) {
+            finish(s, q);
             sched_end(s, q);
-        else
+        } else {
             let_go(s, q);
+        }
     }
     return QUIRE_OK;
 }

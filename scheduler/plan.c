@@ -1,56 +1,70 @@
-/* One step: the running in policy order, then the waiting while budget, sequences and blocks allow.
+/* One step. In this order:
  *
- * Blocks run out only in serve_running. The last of the running then gives way, so a sequence is
+ *  1. The running, in policy order: a sequence that wants one token (decode) has its row at once; one
+ *     that wants more (its prompt, or what a preemption lost) gets the blocks for its chunk. Decodes
+ *     are counted first, so that chunks never take their tokens from them.
+ *  2. What is left of the budget goes to chunks and to admissions, merged in policy order: a request
+ *     that waits goes before a running one that the policy ranks after it.
+ *
+ * Blocks run out only in the first part. The last of the running then gives way, so a sequence is
  * never preempted for one that the policy ranks after it, and one that is last itself gives way to
  * nobody: it leaves. When blocks are already on their way back (a launched step still touches
  * them), the sequence waits for the next plan instead of taking more victims. Nothing is admitted
  * in a plan that was short of blocks.
  */
-#include "scheduler/sequence.h"
+#include "scheduler/planner.h"
 
 #include <string.h>
 
-struct planner {
-    struct sched *s;
-    struct plan_slot *slot;
-    uint32_t budget;              /* tokens left */
-    uint32_t logits;              /* logit rows left */
-    bool short_of_blocks;
-    bool prompt_planned;          /* of a leader, by a row of this plan */
-    uint64_t owed[KV_MAX_GROUPS]; /* blocks the running still need for their known tokens */
-};
+/* ---- how long a row may be ---- */
 
-/* Drops what no longer runs and restores the policy's order. A policy may look at counters that
- * change, so the order is checked every step; it is nearly right, which makes insertion the cheap
- * sort. */
-static void order_running(struct sched *s)
+/* Prompt tokens that one flow may still have in this step: a share of what there is, or what the others
+ * leave when they want less. */
+static uint32_t share_left(const struct planner *p, const struct sequence *q)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < s->n_listed; i++) {
-        uint32_t name = s->running[i];
-        struct sequence *q = &s->seqs[name];
-        if (q->state != SEQ_RUNNING)
-            continue;
-        q->key.n_known = q->n_known + q->n_sampling;
-        q->key.n_computed = q->n_planned;
-        uint32_t at = n++;
-        for (; at > 0; at--) {
-            uint32_t before = s->running[at - 1];
-            if (s->config.policy->compare(&s->seqs[before].key, &q->key) < 0)
-                break;
-            s->running[at] = before;
-        }
-        s->running[at] = name;
-    }
-    s->n_listed = n;
+    const struct sched *s = p->s;
+    uint32_t flow = q->key.flow, given = s->flow_given[flow];
+    uint64_t own = s->flow_wants[flow] + s->queue.heaps[flow].n_tokens;
+    uint64_t others = p->wanted + s->queue.n_tokens - own;
+    if (p->share == 0 || others == 0)
+        return UINT32_MAX;
+    uint64_t part = (uint64_t)p->prompt_budget * p->share / 100;
+    uint64_t left_over = p->prompt_budget > others ? p->prompt_budget - others : 0;
+    uint64_t most = part > left_over ? part : left_over;
+    if (most == 0)
+        most = 1;
+    return most > given ? (uint32_t)(most - given) : 0;
 }
 
-/* How many positions a row of q can have with so many logit rows. */
-static uint32_t row_count(const struct planner *p, const struct sequence *q, uint32_t logits)
+/* Bounds of rows of more than one token. */
+static uint32_t bound_chunk(const struct planner *p, const struct sequence *q, uint32_t count)
+{
+    const struct sched_config *c = &p->s->config;
+    if (c->long_prefill_token_threshold && count > c->long_prefill_token_threshold)
+        count = c->long_prefill_token_threshold;
+    uint32_t share = share_left(p, q);
+    if (count > share)
+        count = share;
+    if (p->target_us > 0) {
+        uint32_t room =
+            sched_cost_room(&c->cost, &p->shape, q->n_planned, count, p->target_us);
+        uint32_t given = p->slot->plan.n_tokens - p->slot->plan.n_rows;
+        uint32_t least = given < SCHED_MIN_CHUNK ? SCHED_MIN_CHUNK - given : 0;
+        if (room < least)
+            room = least;
+        if (count > room)
+            count = room;
+    }
+    return count;
+}
+
+uint32_t planner_count(const struct planner *p, const struct sequence *q, uint32_t logits)
 {
     uint32_t count = seq_remaining(q);
     if (count > p->budget)
         count = p->budget;
+    if (count > 1)
+        count = bound_chunk(p, q, count);
     if (q->prompt_logits && q->n_prompt_logits < q->n_prompt) {
         uint32_t given = q->n_prompt_logits > q->n_planned ? q->n_prompt_logits - q->n_planned : 0;
         if (count > given && count - given > logits)
@@ -61,7 +75,39 @@ static uint32_t row_count(const struct planner *p, const struct sequence *q, uin
     return count;
 }
 
-static void add_row(struct planner *p, struct sequence *q, uint32_t count)
+/* ---- rows ---- */
+
+/* Tells the policy and the counters what the row gives. */
+static void account_row(struct planner *p, struct sequence *q, uint32_t count, bool samples)
+{
+    struct sched *s = p->s;
+    struct sched_tenant_stats *tenant = &s->tenants[q->key.tenant];
+    uint32_t first = q->n_planned, end = first + count;
+    uint32_t fresh = end > q->n_reached ? end - (first > q->n_reached ? first : q->n_reached) : 0;
+    uint32_t of_prompt = end < q->n_prompt ? end : q->n_prompt;
+    uint32_t prompt_from = first > q->n_reached ? first : q->n_reached;
+    struct sched_service service = {
+        .n_prompt = of_prompt > prompt_from ? of_prompt - prompt_from : 0,
+        .n_recomputed = count - fresh,
+        .n_generated = samples};
+    if (count > 1 || first < q->n_prompt)
+        q->account.n_chunks++;
+    q->account.n_recomputed += service.n_recomputed;
+    s->stats.n_recomputed += service.n_recomputed;
+    tenant->n_prompt_tokens += service.n_prompt;
+    if (count > 1) {
+        s->flow_given[q->key.flow] += count;
+        p->wanted -= p->wanted < count ? p->wanted : count;
+        uint64_t *wants = &s->flow_wants[q->key.flow];
+        *wants -= *wants < count ? *wants : count;
+    }
+    if (s->config.policy->served)
+        s->config.policy->served(s->policy_state, &q->key, &service);
+    if (end > q->n_reached)
+        q->n_reached = end;
+}
+
+void planner_add_row(struct planner *p, struct sequence *q, uint32_t count)
 {
     struct sched *s = p->s;
     struct sched_plan *plan = &p->slot->plan;
@@ -85,6 +131,8 @@ static void add_row(struct planner *p, struct sequence *q, uint32_t count)
     plan->n_logits += end - first_logit;
     p->budget -= count;
     p->logits -= end - first_logit;
+    sched_shape_add(&p->shape, first, count, end - first_logit);
+    account_row(p, q, count, samples);
     for (uint32_t i = q->n_known; i < end; i++)
         q->tokens[i] = SCHED_PENDING;
     q->n_planned = end;
@@ -94,11 +142,21 @@ static void add_row(struct planner *p, struct sequence *q, uint32_t count)
     p->prompt_planned |= q->leads && end >= q->n_prompt;
 }
 
-/* Counts what q still needs, for admission. */
-static void add_owed(struct planner *p, const struct sequence *q)
+/* ---- blocks ---- */
+
+/* Positions that the sequence is promised blocks for: what is known of it, or, in reservation mode, all
+ * it may ever have. */
+static uint32_t promised(const struct sched *s, const struct sequence *q)
+{
+    if (s->config.preemption == SCHED_PREEMPT_NEVER)
+        return q->n_positions;
+    return q->n_planned + seq_remaining(q);
+}
+
+void planner_add_owed(struct planner *p, const struct sequence *q)
 {
     const struct kv_config *kv = &p->s->config.kv;
-    uint32_t n_tokens = q->n_planned + seq_remaining(q);
+    uint32_t n_tokens = promised(p->s, q);
     if (n_tokens <= q->n_reserved)
         return;
     for (uint32_t g = 0; g < kv->n_groups; g++) {
@@ -116,8 +174,7 @@ static struct sequence *preempt_last(struct planner *p)
     struct sequence *q = &s->seqs[name];
     p->slot->preempted[p->slot->plan.n_preempted++] = name;
     s->stats.n_preemptions++;
-    s->stats.n_running--;
-    s->stats.n_waiting++;
+    sched_stops_running(s, q);
     if (q->last_step > s->committed) {
         q->state = SEQ_LEAVING;
         s->n_touched++;
@@ -134,6 +191,8 @@ static bool make_room(struct planner *p, struct sequence *q, uint32_t n_tokens)
     if (n_tokens <= q->n_reserved)
         return true;
     while (kv_table_reserve(q->table, q->n_computed, n_tokens)) {
+        if (s->n_listed == 1 && s->n_touched == 0 && pins_drop_one(s))
+            continue;
         p->short_of_blocks = true;
         if (s->n_touched > 0 || preempt_last(p) == q)
             return false;
@@ -142,166 +201,95 @@ static bool make_room(struct planner *p, struct sequence *q, uint32_t n_tokens)
     return true;
 }
 
+/* ---- the running ---- */
+
+/* Prompt tokens that the decodes leave. Chunks are given blocks for no more. */
+static uint32_t left_for_prompts(const struct planner *p)
+{
+    uint32_t most = p->s->config.max_num_batched_tokens;
+    return most > p->n_decodes ? most - p->n_decodes : 0;
+}
+
+/* A chunk: its blocks now, its row when it is its turn. */
+static bool prepare_chunk(struct planner *p, struct sequence *q, uint32_t logits,
+                          uint32_t *prompt_left)
+{
+    uint32_t want = planner_count(p, q, logits);
+    if (want > *prompt_left)
+        want = *prompt_left;
+    if (want == 0)
+        return true;
+    if (!make_room(p, q, q->n_planned + want))
+        return false;
+    p->s->prefills[p->n_prefills++] = (struct prefill){.name = sched_name(p->s, q), .want = want};
+    *prompt_left -= want;
+    return true;
+}
+
 static void serve_running(struct planner *p)
 {
     struct sched *s = p->s;
-    for (uint32_t i = 0; i < s->n_listed && p->budget > 0; i++) {
+    uint32_t prompt_left = left_for_prompts(p);
+    for (uint32_t i = 0; i < s->n_listed; i++) {
         struct sequence *q = &s->seqs[s->running[i]];
-        if (!q->held) {
-            /* One logit row stays for each sequence after this one. */
-            uint32_t count = row_count(p, q, p->logits - (s->n_listed - 1 - i));
-            if (count > 0) {
-                if (!make_room(p, q, q->n_planned + count))
+        uint32_t left = q->held ? 0 : seq_remaining(q);
+        /* One logit row stays for each sequence after this one. */
+        uint32_t logits = p->logits - (s->n_listed - 1 - i);
+        if (q->n_computed < q->n_prompt)
+            s->computing[p->n_computing++] = sched_name(s, q);
+        if (left == 1) {
+            if (planner_count(p, q, logits) > 0) {
+                if (!make_room(p, q, q->n_planned + 1))
                     continue;
-                add_row(p, q, count);
+                planner_add_row(p, q, 1);
             }
+        } else if (left > 1) {
+            if (!prepare_chunk(p, q, logits, &prompt_left))
+                continue;
         }
-        add_owed(p, q);
+        planner_add_owed(p, q);
     }
 }
 
-/* A choice of the same request whose prompt blocks were computed by an earlier plan. */
-static const struct sequence *share_source(const struct sched *s, const struct sequence *q,
-                                           uint32_t n_tokens)
-{
-    const struct request *request = q->request;
-    for (uint32_t i = 0; i < request->n; i++) {
-        const struct sequence *from = &s->seqs[request->seqs[i]];
-        if (from->request != request || from->state != SEQ_RUNNING)
-            continue;
-        uint32_t planned = from->last_step == s->step + 1 ? from->last_first : from->n_planned;
-        if (planned >= n_tokens)
-            return from;
-    }
-    return NULL;
-}
+/* ---- chunks and admissions ---- */
 
-/* References to the prompt's blocks of another choice, all but the last position's. */
-static uint32_t share_prompt(const struct sched *s, struct sequence *q)
-{
-    uint32_t bt = s->config.kv.block_tokens;
-    uint32_t n_blocks = (q->n_prompt - 1) / bt;
-    const struct sequence *from = NULL;
-    if (q->request->n > 1 && n_blocks > 0)
-        from = share_source(s, q, n_blocks * bt);
-    if (!from || kv_table_share(from->table, n_blocks, q->table))
-        return 0;
-    q->n_published = 0; /* the other choice may be over before it publishes them */
-    return n_blocks * bt;
-}
-
-static bool may_hit(const struct sched *s, const struct sequence *q)
-{
-    return s->config.kv.prefix_caching && !q->request->no_prefix_hits;
-}
-
-/* References to the longest cached prefix; at least the last known position is left to compute. */
-static uint32_t hit_prefix(struct sched *s, struct sequence *q)
-{
-    uint32_t most = q->n_known - 1;
-    if (q->prompt_logits && most > q->n_prompt_logits)
-        most = q->n_prompt_logits; /* later positions must be computed for their logits */
-    if (!may_hit(s, q))
-        return 0;
-    uint32_t hit = kv_table_match(q->table, q->hashes, q->n_hashes, most);
-    q->n_published = hit / s->config.kv.block_tokens;
-    return hit;
-}
-
-/* Are there blocks for all known tokens of q, beside what the running still need and one more for
- * each of them? */
-static bool fits(const struct planner *p, const struct sequence *q, const int64_t *slack)
-{
-    const struct kv_config *kv = &p->s->config.kv;
-    for (uint32_t g = 0; g < kv->n_groups; g++) {
-        uint32_t needed = kv_blocks_needed(kv, g, q->n_known, sched_reach(p->s));
-        uint32_t held = kv_table_held(q->table, g);
-        if (needed > held && (int64_t)(needed - held) > slack[g])
-            return false;
-    }
-    return true;
-}
-
-/* Blocks of each group that an admission may take. */
-static void measure_slack(const struct planner *p, int64_t *slack)
-{
-    const struct sched *s = p->s;
-    for (uint32_t g = 0; g < s->config.kv.n_groups; g++)
-        slack[g] = (int64_t)kv_cache_usage(s->kv, g).n_free - (int64_t)p->owed[g] - s->n_listed;
-}
-
-/* The head that did not fit would not fit now either: saves looking its prefix up at every step. */
-static bool still_blocked(const struct sched *s, const struct sequence *q, const int64_t *slack)
-{
-    if (q->key.order != s->blocked_order)
-        return false;
-    for (uint32_t g = 0; g < s->config.kv.n_groups; g++)
-        if (slack[g] > s->blocked_slack[g])
-            return false;
-    return true;
-}
-
-static void note_admission(struct sched *s, struct sequence *q, uint32_t hit, bool looked_up)
-{
-    if (!q->was_admitted && looked_up) {
-        q->cached_tokens = hit;
-        s->stats.n_prefix_queries += q->n_prompt;
-        s->stats.n_prefix_hits += hit;
-    }
-    q->was_admitted = true;
-    s->stats.n_waiting_tokens -= q->request->n_waiting_tokens;
-    q->request->n_waiting_tokens = 0;
-    s->stats.n_waiting--;
-    s->stats.n_running++;
-}
-
-/* Admits the head of the queue, or leaves it as it was. */
-static bool admit(struct planner *p, struct sequence *q)
+static void serve_chunk(struct planner *p, uint32_t i)
 {
     struct sched *s = p->s;
-    int64_t before[KV_MAX_GROUPS], slack[KV_MAX_GROUPS];
-    measure_slack(p, before);
-    if (still_blocked(s, q, before))
-        return false;
-    q->table = s->tables[--s->n_spare];
-    /* Tokens the sequence generated before it was preempted reach further than its prompt. */
-    bool grown = q->n_known > q->n_prompt;
-    uint32_t shared = grown ? 0 : share_prompt(s, q);
-    uint32_t hit = shared ? 0 : hit_prefix(s, q);
-    if (grown && !hit)
-        shared = share_prompt(s, q);
-    q->n_planned = q->n_computed = shared + hit;
-    uint32_t count = row_count(p, q, p->logits);
-    measure_slack(p, slack);
-    bool room = fits(p, q, slack);
-    if (!room) {
-        s->blocked_order = q->key.order;
-        memcpy(s->blocked_slack, before, sizeof before);
-    }
-    if (count == 0 || !room ||
-        kv_table_reserve(q->table, q->n_computed, q->n_planned + count)) {
-        sched_drop_table(s, q);
-        q->n_planned = q->n_computed = q->n_published = 0;
-        return false;
-    }
-    uint32_t bt = s->config.kv.block_tokens;
-    q->n_reserved = (q->n_planned + count + bt - 1) / bt * bt;
-    queue_remove(&s->queue, sched_name(s, q));
-    q->state = SEQ_RUNNING;
-    note_admission(s, q, hit, !shared && may_hit(s, q));
-    p->slot->admitted[p->slot->plan.n_admitted++] = sched_name(s, q);
-    s->running[s->n_listed++] = sched_name(s, q);
-    add_row(p, q, count);
-    add_owed(p, q);
-    return true;
+    struct prefill *chunk = &s->prefills[i];
+    struct sequence *q = &s->seqs[chunk->name];
+    uint32_t count = planner_count(p, q, p->logits - --p->n_chunks_left);
+    if (count > chunk->want)
+        count = chunk->want;
+    if (count > 0)
+        planner_add_row(p, q, count);
 }
 
-static void admit_waiting(struct planner *p)
+static void serve_prompts(struct planner *p)
 {
     struct sched *s = p->s;
-    while (p->budget > 0 && s->n_listed < s->config.max_num_seqs && s->queue.n > 0)
-        if (!admit(p, &s->seqs[queue_top(&s->queue)]))
-            return;
+    uint32_t aside[SCHED_MAX_ASIDE], n_aside = 0, i = 0;
+    bool open = !p->short_of_blocks && planner_may_admit(p);
+    p->n_chunks_left = p->n_prefills;
+    while (p->budget > 0) {
+        if (open)
+            planner_refuse(p);
+        uint32_t top = open ? queue_top(&s->queue) : QUEUE_NONE;
+        struct sequence *waiting = top != QUEUE_NONE ? &s->seqs[top] : NULL;
+        if (!waiting && i == p->n_prefills)
+            break;
+        if (!waiting || (i < p->n_prefills &&
+                         queue_before(&s->queue, &s->seqs[s->prefills[i].name].key,
+                                      &waiting->key))) {
+            serve_chunk(p, i++);
+        } else if (n_aside < SCHED_MAX_ASIDE && planner_waits_for_prefix(p, waiting)) {
+            sched_queue_remove(s, waiting);
+            aside[n_aside++] = top;
+        } else {
+            open = planner_admit(p);
+        }
+    }
+    planner_put_back(p, aside, n_aside);
 }
 
 /* Choices of a request may run once its leader's prompt is planned; from the next plan on, since a
@@ -315,32 +303,80 @@ static void release_followers(struct sched *s, const struct plan_slot *slot)
     }
 }
 
-int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out,
-               struct quire_error *err)
+/* Time goes by in the accounts: what passed since the last plan was spent on what the head of the queue
+ * was short of then. */
+static void pass_time(struct sched *s, uint64_t now_us)
 {
-    (void)now_us; /* part of what a recording replays; no policy looks at it yet */
-    *out = NULL;
-    if (s->step - s->committed > s->config.overlap_depth)
-        return quire_fail(err, QUIRE_INVALID, "scheduler: step %llu must be committed first",
-                          (unsigned long long)(s->committed + 1));
-    struct planner p = {.s = s,
-                        .slot = sched_slot(s, s->step + 1),
-                        .budget = s->config.max_num_batched_tokens,
-                        .logits = s->config.max_logit_rows};
-    struct sched_plan *plan = &p.slot->plan;
-    *plan = (struct sched_plan){.rows = p.slot->rows,
-                                .preempted = p.slot->preempted,
-                                .admitted = p.slot->admitted};
-    order_running(s);
-    serve_running(&p);
-    if (!p.short_of_blocks)
-        admit_waiting(&p);
-    if (p.prompt_planned)
-        release_followers(s, p.slot);
+    if (now_us > s->now_us) {
+        if (s->now_us > 0)
+            s->short_us[s->shortage] += now_us - s->now_us;
+        s->now_us = now_us;
+    }
+    s->shortage = SCHED_SHORT_OF_NOTHING;
+}
+
+static void begin(struct planner *p, struct sched *s, uint64_t now_us)
+{
+    *p = (struct planner){.s = s,
+                          .slot = sched_slot(s, s->step + 1),
+                          .now_us = now_us,
+                          .budget = s->config.max_num_batched_tokens,
+                          .logits = s->config.max_logit_rows,
+                          .target_us = budget_target_us(&s->budget)};
+    p->slot->plan = (struct sched_plan){.rows = p->slot->rows,
+                                        .preempted = p->slot->preempted,
+                                        .admitted = p->slot->admitted,
+                                        .refused = p->slot->refused};
+    if (s->config.policy->prefill_share)
+        p->share = s->config.policy->prefill_share(s->policy_state);
+}
+
+static void finish(struct planner *p)
+{
+    struct sched *s = p->s;
+    struct sched_plan *plan = &p->slot->plan;
+    if (p->prompt_planned)
+        release_followers(s, p->slot);
+    plan->moves = kv_cache_moves(s->kv, &plan->n_moves);
+    p->shape.n_block_copies = plan->n_moves;
+    double predicted = s->config.cost.n_points ? sched_cost_us(&s->config.cost, &p->shape) : 0;
+    budget_end(&s->budget, p->now_us, plan->n_tokens, predicted);
     if (plan->n_rows > 0) {
         plan->step = ++s->step;
         s->stats.n_steps++;
     }
-    *out = plan;
+}
+
+/* What the step may be, for people: the token budget, or what of it the time target leaves. */
+static uint32_t token_budget(const struct planner *p)
+{
+    const struct sched_config *c = &p->s->config;
+    uint32_t given = p->slot->plan.n_tokens;
+    if (p->target_us == 0)
+        return c->max_num_batched_tokens;
+    return given + sched_cost_room(&c->cost, &p->shape, 0, p->budget, p->target_us);
+}
+
+int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out,
+               struct quire_error *err)
+{
+    struct planner p;
+    *out = NULL;
+    if (s->step - s->committed > s->config.overlap_depth)
+        return quire_fail(err, QUIRE_INVALID, "scheduler: step %llu must be committed first",
+                          (unsigned long long)(s->committed + 1));
+    kv_cache_clear_moves(s->kv);
+    pass_time(s, now_us);
+    budget_begin(&s->budget, now_us);
+    pins_expire(s, now_us);
+    planner_rerank(s);
+    begin(&p, s, now_us);
+    planner_order(&p);
+    serve_running(&p);
+    p.prompt_budget = p.budget;
+    p.slot->plan.token_budget = token_budget(&p);
+    serve_prompts(&p);
+    finish(&p);
+    *out = &p.slot->plan;
     return QUIRE_OK;
 }

@@ -1,9 +1,10 @@
-/* First come, first served. */
+/* First come, first served. Nothing submitted later goes before: waiting is bounded by the work that was
+ * there. */
 #include "scheduler/policies.h"
 
-static int compare(const struct sched_candidate *a, const struct sched_candidate *b)
-{
-    return (a->order > b->order) - (a->order < b->order);
-}
+#include <stddef.h>
 
-const struct sched_policy sched_policy_fcfs = {.name = "fcfs", .compare = compare};
+const struct sched_policy sched_policy_fcfs = {
+    .name = "fcfs",
+    .about = "first come, first served",
+};

@@ -1,11 +1,16 @@
 /* The lower priority number first; first come, first served among equals. */
 #include "scheduler/policies.h"
 
-static int compare(const struct sched_candidate *a, const struct sched_candidate *b)
+#include <stddef.h>
+
+static uint64_t rank(void *state, const struct sched_candidate *c)
 {
-    if (a->priority != b->priority)
-        return a->priority < b->priority ? -1 : 1;
-    return (a->order > b->order) - (a->order < b->order);
+    (void)state;
+    return (uint64_t)((int64_t)c->priority - INT32_MIN);
 }
 
-const struct sched_policy sched_policy_priority = {.name = "priority", .compare = compare};
+const struct sched_policy sched_policy_priority = {
+    .name = "priority",
+    .about = "the lower \"priority\" of the request first",
+    .rank = rank,
+};

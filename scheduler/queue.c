@@ -3,81 +3,154 @@
 #include "base/status.h"
 #include "scheduler/sequence.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-int queue_init(struct queue *queue, uint32_t capacity, struct sequence *seqs,
-               const struct sched_policy *policy)
+int queue_init(struct queue *queue, uint32_t n_flows, struct sequence *seqs,
+               const struct sched_policy *policy, void *state)
 {
-    *queue = (struct queue){.seqs = seqs, .policy = policy};
-    queue->names = calloc(capacity, sizeof *queue->names);
-    return queue->names ? QUIRE_OK : QUIRE_NO_MEMORY;
+    *queue = (struct queue){.n_flows = n_flows, .seqs = seqs, .policy = policy, .state = state};
+    queue->heaps = calloc(n_flows + 1, sizeof *queue->heaps);
+    queue->active = calloc(n_flows + 1, sizeof *queue->active);
+    if (queue->heaps && queue->active)
+        return QUIRE_OK;
+    queue_free(queue);
+    return QUIRE_NO_MEMORY;
 }
 
 void queue_free(struct queue *queue)
 {
-    free(queue->names);
+    for (uint32_t i = 0; queue->heaps && i <= queue->n_flows; i++)
+        free(queue->heaps[i].names);
+    free(queue->heaps);
+    free(queue->active);
     memset(queue, 0, sizeof *queue);
+}
+
+int queue_reserve(struct queue *queue, uint32_t flow, uint32_t n)
+{
+    struct queue_heap *heap = &queue->heaps[flow];
+    if (n <= heap->capacity)
+        return QUIRE_OK;
+    uint32_t capacity = heap->capacity < 8 ? 8 : heap->capacity;
+    while (capacity < n)
+        capacity *= 2;
+    uint32_t *names = realloc(heap->names, capacity * sizeof *names);
+    if (!names)
+        return QUIRE_NO_MEMORY;
+    heap->names = names;
+    heap->capacity = capacity;
+    return QUIRE_OK;
+}
+
+bool queue_before(const struct queue *queue, const struct sched_candidate *a,
+                  const struct sched_candidate *b)
+{
+    if (a->flow != b->flow) {
+        if (a->flow == queue->n_flows || b->flow == queue->n_flows || !queue->policy->flow_ranks)
+            return a->flow < b->flow;
+        const uint64_t *ranks = queue->policy->flow_ranks(queue->state);
+        if (ranks[a->flow] != ranks[b->flow])
+            return ranks[a->flow] < ranks[b->flow];
+        return a->flow < b->flow;
+    }
+    return a->rank != b->rank ? a->rank < b->rank : a->order < b->order;
 }
 
 uint32_t queue_top(const struct queue *queue)
 {
-    return queue->n > 0 ? queue->names[0] : QUEUE_NONE;
+    uint32_t best = QUEUE_NONE;
+    for (uint32_t i = 0; i < queue->n_active; i++) {
+        uint32_t top = queue->heaps[queue->active[i]].names[0];
+        if (best == QUEUE_NONE ||
+            queue_before(queue, &queue->seqs[top].key, &queue->seqs[best].key))
+            best = top;
+    }
+    return best;
 }
+
+/* ---- one heap: of one flow, so ranks and orders alone decide ---- */
 
 static bool goes_before(const struct queue *queue, uint32_t a, uint32_t b)
 {
-    return queue->policy->compare(&queue->seqs[a].key, &queue->seqs[b].key) < 0;
+    const struct sched_candidate *x = &queue->seqs[a].key, *y = &queue->seqs[b].key;
+    return x->rank != y->rank ? x->rank < y->rank : x->order < y->order;
 }
 
-static void put(struct queue *queue, uint32_t index, uint32_t name)
+static void put(struct queue *queue, struct queue_heap *heap, uint32_t index, uint32_t name)
 {
-    queue->names[index] = name;
+    heap->names[index] = name;
     queue->seqs[name].queue_index = index;
 }
 
 /* Moves `name` up from the hole at `index` to where it belongs. */
-static void sift_up(struct queue *queue, uint32_t index, uint32_t name)
+static void sift_up(struct queue *queue, struct queue_heap *heap, uint32_t index, uint32_t name)
 {
-    while (index > 0 && goes_before(queue, name, queue->names[(index - 1) / 2])) {
-        put(queue, index, queue->names[(index - 1) / 2]);
+    while (index > 0 && goes_before(queue, name, heap->names[(index - 1) / 2])) {
+        put(queue, heap, index, heap->names[(index - 1) / 2]);
         index = (index - 1) / 2;
     }
-    put(queue, index, name);
+    put(queue, heap, index, name);
 }
 
-static void sift_down(struct queue *queue, uint32_t index, uint32_t name)
+static void sift_down(struct queue *queue, struct queue_heap *heap, uint32_t index, uint32_t name)
 {
     for (;;) {
         uint32_t child = 2 * index + 1;
-        if (child >= queue->n)
+        if (child >= heap->n)
             break;
-        if (child + 1 < queue->n &&
-            goes_before(queue, queue->names[child + 1], queue->names[child]))
+        if (child + 1 < heap->n && goes_before(queue, heap->names[child + 1], heap->names[child]))
             child++;
-        if (!goes_before(queue, queue->names[child], name))
+        if (!goes_before(queue, heap->names[child], name))
             break;
-        put(queue, index, queue->names[child]);
+        put(queue, heap, index, heap->names[child]);
         index = child;
     }
-    put(queue, index, name);
+    put(queue, heap, index, name);
+}
+
+/* ---- flows come and go ---- */
+
+static void count(struct queue *queue, uint32_t flow, const struct sequence *q, bool in)
+{
+    struct queue_heap *heap = &queue->heaps[flow];
+    uint64_t n_tokens = q->key.n_known;
+    queue->n += in ? 1 : -1u;
+    heap->n_tokens += in ? n_tokens : -n_tokens;
+    queue->n_tokens += in ? n_tokens : -n_tokens;
+    if (in && heap->n == 1) {
+        heap->in_active = queue->n_active;
+        queue->active[queue->n_active++] = flow;
+        if (queue->policy->flow_begins && flow < queue->n_flows)
+            queue->policy->flow_begins(queue->state, flow);
+    } else if (!in && heap->n == 0) {
+        uint32_t last = queue->active[--queue->n_active];
+        queue->active[heap->in_active] = last;
+        queue->heaps[last].in_active = heap->in_active;
+        if (queue->policy->flow_ends && flow < queue->n_flows)
+            queue->policy->flow_ends(queue->state, flow);
+    }
 }
 
 void queue_push(struct queue *queue, uint32_t name)
 {
-    sift_up(queue, queue->n++, name);
+    uint32_t flow = queue->seqs[name].key.flow;
+    struct queue_heap *heap = &queue->heaps[flow];
+    sift_up(queue, heap, heap->n++, name);
+    count(queue, flow, &queue->seqs[name], true);
 }
 
 void queue_remove(struct queue *queue, uint32_t name)
 {
-    uint32_t index = queue->seqs[name].queue_index;
-    uint32_t last = queue->names[--queue->n];
+    uint32_t index = queue->seqs[name].queue_index, flow = queue->seqs[name].key.flow;
+    struct queue_heap *heap = &queue->heaps[flow];
+    uint32_t last = heap->names[--heap->n];
     queue->seqs[name].queue_index = QUEUE_NONE;
-    if (last == name)
-        return;
-    if (index > 0 && goes_before(queue, last, queue->names[(index - 1) / 2]))
-        sift_up(queue, index, last);
-    else
-        sift_down(queue, index, last);
+    if (last != name) {
+        if (index > 0 && goes_before(queue, last, heap->names[(index - 1) / 2]))
+            sift_up(queue, heap, index, last);
+        else
+            sift_down(queue, heap, index, last);
+    }
+    count(queue, flow, &queue->seqs[name], false);
 }

@@ -23,12 +23,29 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "memory/kv_cache.h"
+#include "scheduler/cost.h"
 #include "scheduler/policy.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct sched;
+
+enum sched_batching {
+    SCHED_CONTINUOUS, /* every step admits what fits */
+    SCHED_DYNAMIC,    /* a batch begins when nothing runs: when max_batch_size wait, or the first of
+                         them has waited max_wait_us. Nobody joins it. */
+    SCHED_STATIC,     /* likewise, but only a full batch begins, or what is left once
+                         sched_no_more() was called */
+};
+
+enum sched_preemption {
+    SCHED_PREEMPT_AUTO,      /* what is lost comes back from the host tier or is computed again,
+                                whichever the cost model says is sooner; without one, from the tier */
+    SCHED_PREEMPT_SWAP,      /* from the host tier whenever it is there */
+    SCHED_PREEMPT_RECOMPUTE, /* preempted sequences are computed again; the tier serves prefixes */
+    SCHED_PREEMPT_NEVER,     /* reservation: admitted only with room for all it may ever need */
+};
 
 struct sched_config {
     struct kv_config kv;
@@ -41,11 +58,35 @@ struct sched_config {
                                          of prompt logprobs */
     uint32_t overlap_depth;           /* 0 or 1 */
     const struct sched_policy *policy;
+    struct sched_policy_options policy_options; /* its n_tenants also bounds sched_request.tenant */
+
+    uint32_t long_prefill_token_threshold; /* most prompt tokens of one sequence in a step; 0 = no
+                                              bound */
+    uint32_t max_partial_prefills;    /* sequences whose prompt is being computed at once; 0 = no
+                                         bound */
+    uint64_t step_target_us;          /* a step's prompt tokens are bounded so that it takes no
+                                         longer, by the cost model; 0 = no target */
+    bool adaptive_budget;             /* scale that by what steps took of late (budget.h) */
+    enum sched_batching batching;
+    uint32_t max_batch_size;          /* of dynamic and static batches; 0 = max_num_seqs */
+    uint64_t max_wait_us;             /* of dynamic batches */
+    enum sched_preemption preemption;
+    uint32_t max_pinned_percent;      /* of a group's blocks; 0 = 50 */
+    struct sched_cost cost;           /* n_points = 0: there is none */
+
     struct key256 secret;             /* of the hash chain, for blocks filled by generated tokens */
 };
 
 int sched_create(const struct sched_config *config, struct sched **out, struct quire_error *err);
 void sched_destroy(struct sched *s);
+
+/* Another policy, or other options for it, from the next plan on; who runs goes on running. On
+ * failure the old one stays. Allocates: between steps, not within one. */
+int sched_set_policy(struct sched *s, const struct sched_policy *policy,
+                     const struct sched_policy_options *options, struct quire_error *err);
+const struct sched_policy *sched_policy_of(const struct sched *s);
+/* The policy's own figure; 0 and *name NULL when it has none. */
+double sched_policy_figure(const struct sched *s, const char **name);
 
 /* Copied by sched_submit; nothing is kept of the caller's memory. */
 struct sched_request {
@@ -57,10 +98,15 @@ struct sched_request {
     bool prompt_logprobs;         /* choice 0 wants logits of every prompt position, each once; it
                                      takes no prefix hits */
     bool no_prefix_hits;          /* computes its prompt whatever is cached */
+    bool background;              /* runs on what live requests leave, and gives way to them */
     int32_t priority;             /* lower first */
     uint64_t arrival_us;
-    uint64_t deadline_us;         /* 0 = none; for policies */
+    uint64_t deadline_us;         /* of the first token; 0 = none; for policies */
+    uint64_t pin_us;              /* > 0: when choice 0 ends, the prompt's full blocks stay cached
+                                     for so long after their last use */
     uint32_t tenant;              /* dense small integer, for policies and counters */
+    uint32_t class_index;         /* below SCHED_MAX_CLASSES, for policies */
+    uint32_t expected_tokens;     /* 0 = unknown, for policies */
     uint32_t adapter;
     struct key256 chain_first;    /* kv_chain_first() of this tenant and adapter */
     const struct key256 *hashes;  /* kv_chain_next() of each full prompt block: n_prompt /
@@ -68,10 +114,14 @@ struct sched_request {
 };
 
 /* seqs[i] receives the sequence of choice i. QUIRE_EXHAUSTED: queue bound reached (or names not yet
- * collected); QUIRE_INVALID: can never be served (n_prompt + max_tokens above max_model_len, more
- * KV blocks than there are, more choices than may wait) or an id in use. */
+ * collected), or the policy refuses it: then *retry_us, when not NULL, says when to come back (else
+ * it is 0). QUIRE_INVALID: can never be served (n_prompt + max_tokens above max_model_len, more KV
+ * blocks than there are, more choices than may wait) or an id in use. */
 int sched_submit(struct sched *s, const struct sched_request *request, uint32_t *seqs,
-                 struct quire_error *err);
+                 uint64_t *retry_us, struct quire_error *err);
+
+/* No request follows until the next sched_submit: incomplete static batches begin. */
+void sched_no_more(struct sched *s);
 
 /* Ends a whole request. Its sequences leave the plan at once and are retired when no launched step
  * can touch them. Unknown id: no-op. */
@@ -100,11 +150,22 @@ struct sched_plan {
     const uint32_t *preempted;
     uint32_t n_admitted;      /* sequences that left the waiting queue in this plan */
     const uint32_t *admitted;
+    uint32_t n_refused;       /* sequences that the policy gave up: over, nothing of them ran */
+    const struct sched_refusal {
+        uint32_t seq;
+        uint64_t retry_us;    /* when it may be worth coming back, from now */
+    } *refused;
+    /* Copies between the KV arenas and the host tier, to be made in this order before the rows run,
+     * also when there are no rows. */
+    uint32_t n_moves;
+    const struct kv_move *moves;
+    uint64_t wake_us;         /* plan again at this time though nothing was submitted; 0 = no need */
+    uint32_t token_budget;    /* what the step was allowed */
 };
 
 /* Plans the next step. n_rows = 0: nothing can run now; such a plan is not a step, is never
- * committed, has step 0 and is valid until the next one (`preempted` may name sequences all the
- * same). Any other plan belongs to the scheduler and is valid until overlap_depth + 1 further
+ * committed, has step 0 and is valid until the next one (`preempted`, `refused` and `moves` may have
+ * entries all the same). Any other plan belongs to the scheduler and is valid until overlap_depth + 1 further
  * plans. At most overlap_depth + 1 plans may be uncommitted; one more is QUIRE_INVALID. */
 int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out,
                struct quire_error *err);
@@ -141,14 +202,55 @@ const uint32_t *sched_blocks(const struct sched *s, uint32_t seq, uint32_t group
 /* Prompt positions not computed thanks to hits, at first admission. */
 uint32_t sched_cached_tokens(const struct sched *s, uint32_t seq);
 
+/* Why a sequence took as long as it did. Times are those given to sched_submit and sched_plan. The
+ * parts of queue_us say what its head-of-line was short of meanwhile. */
+enum sched_shortage {
+    SCHED_SHORT_OF_NOTHING, /* between two plans */
+    SCHED_SHORT_OF_BUDGET,  /* the step's tokens or logit rows were spent on those before */
+    SCHED_SHORT_OF_SEQS,    /* max_num_seqs, max_partial_prefills */
+    SCHED_SHORT_OF_BLOCKS,
+    SCHED_SHORT_OF_BATCH,   /* dynamic and static batching: the batch runs, or is not full */
+    SCHED_SHORT_OF_PREFIX,  /* another sequence is computing the prefix it shares */
+    SCHED_N_SHORTAGES
+};
+struct sched_account {
+    uint64_t arrival_us, admitted_us;   /* admitted_us 0: it has not run */
+    uint64_t queue_us[SCHED_N_SHORTAGES];
+    uint64_t preempted_us;              /* waiting again after preemptions */
+    uint64_t blocker;                   /* request admitted last before it, 0 = none: who had what it
+                                           waited for */
+    uint32_t blocker_tenant;
+    uint32_t n_overtaken;               /* requests submitted later that were admitted before it */
+    uint32_t n_chunks;                  /* rows that computed known tokens; decode is not counted */
+    uint32_t n_preemptions, n_cached, n_loaded /* of n_cached, from the host tier */, n_recomputed;
+};
+struct sched_account sched_account(const struct sched *s, uint32_t seq);
+
 struct sched_stats {
     uint32_t n_running, n_waiting;      /* sequences */
     uint64_t n_waiting_tokens;
     uint64_t n_preemptions;
     uint64_t n_prefix_queries, n_prefix_hits; /* tokens */
+    uint64_t n_host_hits;               /* of n_prefix_hits, from the host tier */
+    uint64_t n_recomputed;              /* positions computed again after preemptions */
+    uint64_t n_refused;                 /* by the policy */
     uint64_t n_steps;
+    uint32_t n_pins;
+    uint32_t n_pinned_blocks;           /* of the first group */
 };
 struct sched_stats sched_stats(const struct sched *s);
+
+struct sched_tenant_stats {
+    uint64_t n_prompt_tokens;                 /* computed */
+    uint64_t n_generated_tokens;
+    uint64_t n_prefix_queries, n_prefix_hits; /* tokens; hits are tokens saved */
+    uint64_t n_evicted_blocks;                /* cached blocks of this tenant that were given up */
+    uint32_t n_running, n_waiting;            /* sequences */
+};
+struct sched_tenant_stats sched_tenant_stats(const struct sched *s, uint32_t tenant);
+
+/* Forgets the pins of a tenant (UINT32_MAX: of all); returns how many there were. */
+uint32_t sched_unpin(struct sched *s, uint32_t tenant);
 struct kv_usage sched_kv_usage(const struct sched *s, uint32_t group);
 /* No sequence that lives or waits to be collected by sched_next_retired, no uncommitted plan. */
 bool sched_idle(const struct sched *s);

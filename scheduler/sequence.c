@@ -2,13 +2,59 @@
 
 #include <stdlib.h>
 
+void sched_rank(struct sched *s, struct sequence *q)
+{
+    const struct sched_policy *policy = s->config.policy;
+    uint32_t bt = s->config.kv.block_tokens;
+    if (policy->ranks_by_cache && seq_may_hit(s, q))
+        q->key.n_cached =
+            bt * kv_cache_peek(s->kv, q->hashes, q->n_hashes, q->key.n_cached / bt);
+    if (q->key.background)
+        q->key.flow = s->queue.n_flows;
+    else
+        q->key.flow = policy->flow ? policy->flow(s->policy_state, &q->key) : 0;
+    q->key.rank = policy->rank ? policy->rank(s->policy_state, &q->key) : 0;
+}
+
+void sched_queue_push(struct sched *s, struct sequence *q)
+{
+    if (s->queue.n == 0)
+        s->batch_since_us = q->waits_since_us;
+    queue_push(&s->queue, sched_name(s, q));
+}
+
+void sched_queue_remove(struct sched *s, struct sequence *q)
+{
+    queue_remove(&s->queue, sched_name(s, q));
+}
+
 void sched_enqueue(struct sched *s, struct sequence *q)
 {
     q->state = SEQ_WAITING;
     q->key.n_known = q->n_known;
     q->key.n_computed = 0;
+    sched_rank(s, q);
     if (!q->held)
-        queue_push(&s->queue, sched_name(s, q));
+        sched_queue_push(s, q);
+}
+
+void sched_starts_running(struct sched *s, struct sequence *q)
+{
+    s->stats.n_waiting--;
+    s->stats.n_running++;
+    s->tenants[q->key.tenant].n_waiting--;
+    s->tenants[q->key.tenant].n_running++;
+}
+
+void sched_stops_running(struct sched *s, struct sequence *q)
+{
+    s->stats.n_running--;
+    s->stats.n_waiting++;
+    s->tenants[q->key.tenant].n_running--;
+    s->tenants[q->key.tenant].n_waiting++;
+    s->batch_left += s->config.batching != SCHED_CONTINUOUS;
+    q->account.n_preemptions++;
+    q->waits_since_us = s->now_us;
 }
 
 void sched_release_followers(struct sched *s, struct sequence *leader)
@@ -17,8 +63,10 @@ void sched_release_followers(struct sched *s, struct sequence *leader)
     leader->leads = false;
     for (uint32_t i = 0; i < request->n; i++) {
         struct sequence *q = &s->seqs[request->seqs[i]];
-        if (q->request == request && q->state == SEQ_FOLLOWING)
-            sched_enqueue(s, q);
+        if (q->request != request || q->state != SEQ_FOLLOWING)
+            continue;
+        s->batch_left += s->config.batching != SCHED_CONTINUOUS;
+        sched_enqueue(s, q);
     }
 }
 
@@ -69,6 +117,7 @@ static void leave_request(struct sched *s, struct sequence *q)
         return;
     }
     s->stats.n_waiting_tokens -= request->n_waiting_tokens;
+    pins_forget(s, request->pin);
     struct request **link = &s->buckets[request->id & s->bucket_mask];
     while (*link != request)
         link = &(*link)->next;
@@ -79,12 +128,19 @@ static void leave_request(struct sched *s, struct sequence *q)
 void sched_end(struct sched *s, struct sequence *q)
 {
     bool was_leaving = q->state == SEQ_LEAVING;
-    if (q->state == SEQ_RUNNING)
+    struct sched_tenant_stats *tenant = &s->tenants[q->key.tenant];
+    if (q->state == SEQ_RUNNING) {
         s->stats.n_running--;
-    else
+        tenant->n_running--;
+    } else {
         s->stats.n_waiting--;
-    if (q->queue_index != QUEUE_NONE)
-        queue_remove(&s->queue, sched_name(s, q));
+        tenant->n_waiting--;
+    }
+    if (q->queue_index != QUEUE_NONE) {
+        sched_queue_remove(s, q);
+        s->batch_left -= s->batch_left > 0; /* it may have been one that was to join */
+    }
+    s->flow_live[q->key.flow]--;
     q->state = SEQ_ENDING;
     leave_request(s, q);
     if (q->table && q->last_step > s->committed) {

@@ -21,6 +21,8 @@
 #ifndef QUIRE_SCHEDULER_SEQUENCE_H
 #define QUIRE_SCHEDULER_SEQUENCE_H
 
+#include "scheduler/budget.h"
+#include "scheduler/pins.h"
 #include "scheduler/queue.h"
 #include "scheduler/scheduler.h"
 
@@ -40,6 +42,7 @@ struct request {
     uint32_t n, n_live;        /* choices; those that are not over */
     uint32_t n_waiting_tokens; /* the prompt's length until a choice was first admitted, then 0 */
     bool prompt_logprobs, no_prefix_hits;
+    struct pin *pin;           /* NULL, or what takes over the prompt's blocks when choice 0 ends */
     uint32_t seqs[];           /* [n] names; one that is over may be another request's by now */
 };
 
@@ -56,6 +59,7 @@ struct sequence {
     uint32_t n_computed, n_planned;
     uint32_t n_reserved;  /* positions the table has blocks for */
     uint32_t n_published; /* leading blocks of the table that were offered to the index */
+    uint32_t n_reached;   /* positions ever planned: below it a row computes again */
     uint32_t last_first;  /* first position of the last row */
     uint64_t last_step;   /* the last plan with a row of this sequence */
     uint32_t *tokens;     /* [n_prompt + max_tokens]; one allocation with hashes, owned */
@@ -70,7 +74,12 @@ struct sequence {
     uint32_t n_prompt_logits; /* prompt positions whose logits were in a plan */
     uint32_t queue_index;     /* QUEUE_NONE when not queued */
     uint32_t adapter;
-    uint32_t cached_tokens;
+
+    struct sched_account account;
+    uint64_t short_before[SCHED_N_SHORTAGES]; /* the scheduler's sums when it began to wait */
+    uint64_t waits_since_us;
+    uint64_t n_admissions_before; /* of the scheduler, when it was submitted */
+    uint32_t n_waiting_before;
 };
 
 /* A plan and the arrays it points to. */
@@ -78,7 +87,15 @@ struct plan_slot {
     struct sched_plan plan;
     struct sched_row *rows;  /* [max_num_seqs] each */
     uint32_t *preempted, *admitted;
+    struct sched_refusal *refused; /* [SCHED_MAX_REFUSED] */
 };
+
+/* Requests that one plan gives up at most: the rest waits for the next plan. */
+#define SCHED_MAX_REFUSED 64
+/* Waiting sequences that one plan passes over because another computes their prefix. */
+#define SCHED_MAX_ASIDE 64
+/* Prompt tokens of a step that is past its time target by its decodes alone. */
+#define SCHED_MIN_CHUNK 16
 
 #define PLAN_SLOTS_MAX 3 /* overlap_depth + 2 */
 
@@ -86,6 +103,7 @@ struct sched {
     struct sched_config config;
     struct kv_cache *kv;
 
+    uint32_t n_tenants;       /* >= 1 */
     uint32_t n_names;
     struct sequence *seqs;    /* [n_names] */
     uint32_t *free_names;     /* stack */
@@ -96,9 +114,19 @@ struct sched {
     struct request **buckets; /* id map, chained */
     uint32_t bucket_mask;
 
+    void *policy_state;       /* owned; NULL for policies without */
     struct queue queue;
+    uint32_t *flow_live;      /* [n_flows + 1] live sequences, the background's last */
+    uint32_t *flow_order;     /* [n_flows + 1] in the order of the last plan */
+    uint32_t *flow_at;        /* [n_flows + 1] scratch: counts, then places, of the running */
+    uint64_t *flow_wants;     /* [n_flows + 1] scratch: prompt tokens the running of a flow want */
+    uint32_t *flow_given;     /* [n_flows + 1] scratch: prompt tokens a flow has in this plan */
+
     uint32_t *running;        /* in policy order; the next plan drops those not RUNNING */
+    uint32_t *scratch;        /* [max_num_seqs] */
     uint32_t n_listed;
+    struct prefill *prefills; /* [max_num_seqs] scratch of a plan */
+    uint32_t *computing;      /* [max_num_seqs] scratch: sequences whose prompt is being computed */
     struct kv_table **tables; /* all; the first n_spare are held by no sequence */
     uint32_t n_tables, n_spare;
     uint32_t n_touched;       /* LEAVING and ENDING sequences: their blocks come back at a commit */
@@ -111,6 +139,26 @@ struct sched {
     uint64_t step, committed; /* last planned, last committed */
     struct plan_slot slots[PLAN_SLOTS_MAX];
     struct sched_stats stats;
+    struct sched_tenant_stats *tenants; /* [n_tenants] */
+    struct pins pins;
+    struct budget budget;
+
+    uint64_t now_us;          /* of the last plan */
+    enum sched_shortage shortage; /* why the head of the queue waits since then */
+    uint64_t short_us[SCHED_N_SHORTAGES]; /* sums */
+    uint64_t n_admissions;    /* first ones, in all */
+    uint64_t last_admitted;   /* request, and its tenant */
+    uint32_t last_admitted_tenant;
+    uint32_t rerank_cursor;   /* names, round and round */
+
+    bool no_more;             /* nothing follows: incomplete static batches begin */
+    uint32_t batch_left;      /* sequences that may still join the batch that runs */
+    uint64_t batch_since_us;  /* when the oldest of the next batch came; 0 = nobody waits */
+};
+
+/* A running sequence whose prompt is to be computed in the plan being made, and with how much. */
+struct prefill {
+    uint32_t name, want;
 };
 
 static inline struct plan_slot *sched_slot(struct sched *s, uint64_t step)
@@ -143,9 +191,33 @@ static inline uint32_t sched_reach(const struct sched *s)
     return s->config.max_num_batched_tokens * (s->config.overlap_depth + 1);
 }
 
+/* May the sequence take blocks from the prefix cache? */
+static inline bool seq_may_hit(const struct sched *s, const struct sequence *q)
+{
+    return s->config.kv.prefix_caching && !q->request->no_prefix_hits;
+}
+
+/* The most prompt positions that a hit may cover: the last known one is computed for its logits, and
+ * positions whose logits are wanted are computed. */
+static inline uint32_t seq_most_hit(const struct sequence *q)
+{
+    uint32_t most = q->n_known - 1;
+    return q->prompt_logits && most > q->n_prompt_logits ? q->n_prompt_logits : most;
+}
+
+/* Asks the policy for flow and rank. Not while the sequence is queued. */
+void sched_rank(struct sched *s, struct sequence *q);
 /* WAITING again or for the first time: enters the queue unless held. The caller keeps the
  * counts. */
 void sched_enqueue(struct sched *s, struct sequence *q);
+/* In and out of the queue, with everything that is counted by it. */
+void sched_queue_push(struct sched *s, struct sequence *q);
+void sched_queue_remove(struct sched *s, struct sequence *q);
+/* Between waiting and running, in all counters. Admission, and preemption. */
+void sched_starts_running(struct sched *s, struct sequence *q);
+void sched_stops_running(struct sched *s, struct sequence *q);
+/* What a policy that refuses is told. n_tokens_before is left at 0. */
+struct sched_load sched_load_of(const struct sched *s, const struct sequence *q, uint64_t now_us);
 /* The leader's prompt is planned: the other choices may be admitted from the next plan on. */
 void sched_release_followers(struct sched *s, struct sequence *leader);
 /* Drops the blocks and the table of a sequence. */

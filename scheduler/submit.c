@@ -31,6 +31,12 @@ static int check_request(const struct sched *s, const struct sched_request *r,
         return quire_fail(err, QUIRE_INVALID,
                           "prompt of %u tokens with max_tokens %u is longer than the model's %u",
                           r->n_prompt, r->max_tokens, c->max_model_len);
+    if (r->tenant >= s->n_tenants)
+        return quire_fail(err, QUIRE_INVALID, "tenant: must be below %u, got %u", s->n_tenants,
+                          r->tenant);
+    if (r->class_index >= SCHED_MAX_CLASSES)
+        return quire_fail(err, QUIRE_INVALID, "class: must be below %u, got %u", SCHED_MAX_CLASSES,
+                          r->class_index);
     if (c->kv.prefix_caching && !r->hashes && r->n_prompt >= c->kv.block_tokens)
         return quire_fail(err, QUIRE_INVALID, "hashes: missing for a prompt of %u tokens",
                           r->n_prompt);
@@ -84,7 +90,13 @@ static int start_sequence(struct sched *s, struct sequence *q, const struct sche
                 .priority = r->priority,
                 .arrival_us = r->arrival_us,
                 .deadline_us = r->deadline_us,
-                .tenant = r->tenant},
+                .tenant = r->tenant,
+                .class_index = r->class_index,
+                .n_prompt = r->n_prompt,
+                .max_tokens = r->max_tokens,
+                .n_known = r->n_prompt,
+                .expected_tokens = r->expected_tokens,
+                .background = r->background},
         .tokens = tokens,
         .n_prompt = r->n_prompt,
         .max_tokens = r->max_tokens,
@@ -94,7 +106,15 @@ static int start_sequence(struct sched *s, struct sequence *q, const struct sche
         .chain_first = r->chain_first,
         .n_hashes = n_prompt_hashes,
         .adapter = r->adapter,
+        .waits_since_us = r->arrival_us,
+        .n_admissions_before = s->n_admissions,
+        .n_waiting_before = s->stats.n_waiting,
     };
+    q->account.arrival_us = r->arrival_us;
+    /* What the head of the queue is short of since the last plan is not this one's until it came. */
+    memcpy(q->short_before, s->short_us, sizeof q->short_before);
+    if (r->arrival_us > s->now_us && s->now_us > 0)
+        q->short_before[s->shortage] += r->arrival_us - s->now_us;
     memcpy(tokens, r->prompt, r->n_prompt * sizeof *tokens);
     if (n_prompt_hashes > 0)
         memcpy(q->hashes, r->hashes, n_prompt_hashes * sizeof *q->hashes);
@@ -126,14 +146,40 @@ static int start_all(struct sched *s, struct request *request, const struct sche
     return QUIRE_OK;
 }
 
-int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
-                 struct quire_error *err)
+struct sched_load sched_load_of(const struct sched *s, const struct sequence *q, uint64_t now_us)
 {
-    int status = check_request(s, r, err);
-    if (!status)
-        status = check_room(s, r, err);
-    if (status)
-        return status;
+    struct sched_load load = {.now_us = now_us, .us_per_token = s->budget.us_per_token};
+    const struct sched_config *c = &s->config;
+    uint32_t left = q->n_prompt > q->key.n_cached ? q->n_prompt - q->key.n_cached : 1;
+    if (c->cost.n_points > 0)
+        load.prefill_us = sched_cost_prefill_us(&c->cost, q->n_prompt - left, left,
+                                                c->max_num_batched_tokens);
+    return load;
+}
+
+/* Does the policy refuse it, as it ranks among those that wait? Looks at all of them; only policies that
+ * refuse pay for it. */
+static uint64_t ask_policy(const struct sched *s, const struct sequence *q)
+{
+    const struct sched_policy *policy = s->config.policy;
+    if (!policy->refuse)
+        return 0;
+    struct sched_load load = sched_load_of(s, q, q->key.arrival_us);
+    for (uint32_t i = 0; i < s->queue.n_active; i++) {
+        const struct queue_heap *heap = &s->queue.heaps[s->queue.active[i]];
+        for (uint32_t j = 0; j < heap->n; j++) {
+            const struct sched_candidate *other = &s->seqs[heap->names[j]].key;
+            if (queue_before(&s->queue, other, &q->key))
+                load.n_tokens_before += other->n_known;
+        }
+    }
+    return policy->refuse(s->policy_state, &q->key, &load);
+}
+
+/* Everything that can fail. On failure nothing is left behind. */
+static int make_request(struct sched *s, const struct sched_request *r, uint32_t flow,
+                        struct request **out, struct quire_error *err)
+{
     struct request *request = malloc(sizeof *request + r->n * sizeof request->seqs[0]);
     if (!request)
         return quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
@@ -144,21 +190,81 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
                                 .n_waiting_tokens = r->n_prompt,
                                 .prompt_logprobs = r->prompt_logprobs,
                                 .no_prefix_hits = r->no_prefix_hits};
-    if (start_all(s, request, r)) {
+    int status = queue_reserve(&s->queue, flow, s->flow_live[flow] + r->n);
+    if (status)
+        quire_fail(err, status, "request: out of memory");
+    if (!status && r->pin_us > 0)
+        status = pins_make(s, r, &request->pin, err);
+    if (!status && start_all(s, request, r))
+        status = quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
+    if (status) {
+        pins_forget(s, request->pin);
         free(request);
-        return quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
+        return status;
+    }
+    *out = request;
+    return QUIRE_OK;
+}
+
+static uint32_t flow_of(const struct sched *s, const struct sched_request *r)
+{
+    const struct sched_policy *policy = s->config.policy;
+    const struct sched_candidate c = {
+        .priority = r->priority, .tenant = r->tenant, .class_index = r->class_index};
+    if (r->background)
+        return s->queue.n_flows;
+    return policy->flow ? policy->flow(s->policy_state, &c) : 0;
+}
+
+int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
+                 uint64_t *retry_us, struct quire_error *err)
+{
+    struct request *request = NULL;
+    if (retry_us)
+        *retry_us = 0;
+    int status = check_request(s, r, err);
+    if (!status)
+        status = check_room(s, r, err);
+    if (status)
+        return status;
+    uint32_t flow = flow_of(s, r);
+    status = make_request(s, r, flow, &request, err);
+    if (status)
+        return status;
+    struct sequence *leader = &s->seqs[request->seqs[0]];
+    sched_rank(s, leader);
+    uint64_t retry = ask_policy(s, leader);
+    if (retry > 0) {
+        for (uint32_t i = r->n; i-- > 0;)
+            free_name(s, request->seqs[i]);
+        pins_forget(s, request->pin);
+        free(request);
+        s->stats.n_refused++;
+        if (retry_us)
+            *retry_us = retry;
+        return quire_fail(err, QUIRE_EXHAUSTED, "the deadline cannot be met: come back in %llu ms",
+                          (unsigned long long)((retry + 999) / 1000));
     }
     s->buckets[r->id & s->bucket_mask] = request;
     for (uint32_t i = 0; i < r->n; i++) {
         seqs[i] = request->seqs[i];
         s->seqs[seqs[i]].state = SEQ_FOLLOWING;
+        s->seqs[seqs[i]].key.flow = flow;
     }
-    s->seqs[seqs[0]].leads = true;
-    s->seqs[seqs[0]].prompt_logits = r->prompt_logprobs;
-    sched_enqueue(s, &s->seqs[seqs[0]]);
+    s->flow_live[flow] += r->n;
+    leader->leads = true;
+    leader->prompt_logits = r->prompt_logprobs;
+    sched_enqueue(s, leader);
     s->stats.n_waiting += r->n;
+    s->tenants[r->tenant].n_waiting += r->n;
     s->stats.n_waiting_tokens += r->n_prompt;
+    s->no_more = false;
     return QUIRE_OK;
+}
+
+void sched_no_more(struct sched *s)
+{
+    s->no_more = true;
 }
 
 void sched_cancel(struct sched *s, uint64_t id)
@@ -193,9 +299,9 @@ void sched_hold(struct sched *s, uint32_t seq, bool held)
     if (q->state != SEQ_WAITING)
         return;
     if (held)
-        queue_remove(&s->queue, seq);
+        sched_queue_remove(s, q);
     else
-        queue_push(&s->queue, seq);
+        sched_queue_push(s, q);
 }
 
 bool sched_next_retired(struct sched *s, uint32_t *seq)

@@ -38,7 +38,7 @@ static void submit_all(struct sched *s, uint32_t n, uint32_t n_steps)
                                   .n = 1,
                                   .chain_first = first,
                                   .hashes = hashes};
-        if (sched_submit(s, &r, &seq, NULL))
+        if (sched_submit(s, &r, &seq, NULL, NULL))
             bench_die("scheduler: a request was refused");
     }
 }

@@ -124,7 +124,7 @@ bool fake_submit(struct fake_engine *e, struct fake_request *r)
                                     .adapter = r->adapter};
     hash_prompt(e, r, &request, hashes);
     int owed = owed_status(e, r);
-    int status = sched_submit(e->sched, &request, names, &err);
+    int status = sched_submit(e->sched, &request, names, NULL, &err);
     if (status != owed)
         return fail(e, "submit gave %s, owed %s: %s", quire_status_name(status),
                     quire_status_name(owed), err.text);
@@ -238,16 +238,39 @@ static bool check_writes(struct fake_engine *e, const struct fake_launch *launch
     return true;
 }
 
+/* A sequence that ran and wanted one token. */
+static bool is_decode(const struct fake_engine *e, const struct sched_row *row)
+{
+    const struct fake_seq *d = &e->seqs[row->seq];
+    bool ends = row->samples || (d->request.max_tokens == 0 &&
+                                 row->first + row->count == d->request.n_prompt);
+    return d->running && row->count == 1 && ends;
+}
+
+/* Decodes first, then chunks and admissions; each part in the policy's order. */
+static bool check_row_order(struct fake_engine *e, const struct sched_plan *plan)
+{
+    for (uint32_t i = 1; i < plan->n_rows; i++) {
+        const struct sched_row *a = &plan->rows[i - 1], *b = &plan->rows[i];
+        bool first = is_decode(e, a), second = is_decode(e, b);
+        if (!first && second)
+            return fail(e, "row %u decodes after a chunk", i);
+        if (first == second && !ranks_before(e, &e->seqs[a->seq], &e->seqs[b->seq]))
+            return fail(e, "row %u is out of the policy's order", i);
+    }
+    return true;
+}
+
 static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
 {
-    uint32_t n_running = plan->n_rows - plan->n_admitted;
-    for (uint32_t i = 1; i < plan->n_rows; i++)
-        if (i != n_running && !ranks_before(e, &e->seqs[plan->rows[i - 1].seq],
-                                            &e->seqs[plan->rows[i].seq]))
-            return fail(e, "row %u is out of the policy's order", i);
+    if (!check_row_order(e, plan))
+        return false;
+    uint32_t row = 0;
     for (uint32_t i = 0; i < plan->n_admitted; i++) {
         struct fake_seq *d = &e->seqs[plan->admitted[i]];
-        if (d->running || plan->rows[n_running + i].seq != plan->admitted[i])
+        while (row < plan->n_rows && plan->rows[row].seq != plan->admitted[i])
+            row++;
+        if (d->running || row == plan->n_rows)
             return fail(e, "sequence %u was not admitted as the plan says", plan->admitted[i]);
         d->running = true;
         for (uint32_t j = 0; j < FAKE_MAX_NAMES; j++) {

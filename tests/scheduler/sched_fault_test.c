@@ -76,7 +76,7 @@ static void test_submit(void **state)
     for (;; n_failed++) {
         struct quire_error err = {{0}};
         countdown = n_failed;
-        int status = sched_submit(s, &r, seqs, &err);
+        int status = sched_submit(s, &r, seqs, NULL, &err);
         countdown = -1;
         if (status == QUIRE_OK)
             break;

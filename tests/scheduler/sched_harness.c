@@ -66,7 +66,7 @@ uint32_t submit(struct sched *s, struct sched_request request)
 {
     struct quire_error err = {{0}};
     uint32_t seqs[8];
-    if (sched_submit(s, &request, seqs, &err))
+    if (sched_submit(s, &request, seqs, NULL, &err))
         fail_msg("%s", err.text);
     check(s);
     return seqs[0];

@@ -133,7 +133,7 @@ static void test_choices_follow_one_step_later(void **state)
     struct sched_request r = request_of(1, 0, 9, 4);
     uint32_t seqs[2];
     r.n = 2;
-    assert_int_equal(sched_submit(s, &r, seqs, NULL), QUIRE_OK);
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, NULL), QUIRE_OK);
     const struct sched_plan *one = plan(s);
     assert_int_equal(one->n_rows, 1);
     const struct sched_plan *two = plan(s); /* launched after it: the prompt's blocks can be read */
@@ -222,7 +222,7 @@ static void test_windows(void **state)
     c.kv.groups[0].n_blocks--;
     s = open_sched(&c);
     struct sched_request r = request_of(1, 0, 60, 90);
-    assert_int_equal(sched_submit(s, &r, seqs, &err), QUIRE_INVALID);
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, &err), QUIRE_INVALID);
     close_sched(s);
 }
 

@@ -38,6 +38,7 @@ static struct sched_config random_config(struct fake_random *random)
     c.max_queued_tokens = fake_chance(random, 30) ? 20 + fake_below(random, 300) : 0;
     c.overlap_depth = fake_below(random, 2);
     c.policy = sched_policy_find(fake_chance(random, 50) ? "fcfs" : "priority");
+    c.policy_options.n_tenants = 2;
     c.secret.bytes[0] = (uint8_t)fake_below(random, 256);
     bool starved = fake_chance(random, 50);
     if (starved) {

@@ -209,26 +209,26 @@ static void test_a_request_that_can_never_fit(void **state)
     c.kv.groups[0].n_blocks = 5;
     struct sched *s = open_sched(&c);
     struct sched_request r = request_of(1, 0, 10, 12); /* positions 0 … 20: six blocks */
-    assert_int_equal(sched_submit(s, &r, seqs, &err), QUIRE_INVALID);
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "KV blocks"));
     r.max_tokens = 11;
-    assert_int_equal(sched_submit(s, &r, seqs, &err), QUIRE_OK);
-    assert_int_equal(sched_submit(s, &r, seqs, &err), QUIRE_INVALID); /* id in use */
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, &err), QUIRE_OK);
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, &err), QUIRE_INVALID); /* id in use */
     r.id = 2;
     r.max_tokens = 191;
-    assert_int_equal(sched_submit(s, &r, seqs, &err), QUIRE_INVALID);
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, &err), QUIRE_INVALID);
     r.max_tokens = UINT32_MAX;
-    assert_int_equal(sched_submit(s, &r, seqs, &err), QUIRE_INVALID);
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, &err), QUIRE_INVALID);
     r.max_tokens = 1;
     r.n = 9;
-    assert_int_equal(sched_submit(s, &r, seqs, &err), QUIRE_INVALID);
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, &err), QUIRE_INVALID);
     r.n = 0;
-    assert_int_equal(sched_submit(s, &r, seqs, &err), QUIRE_INVALID);
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, &err), QUIRE_INVALID);
     r.n = 1;
     r.hashes = NULL;
-    assert_int_equal(sched_submit(s, &r, seqs, &err), QUIRE_INVALID);
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, &err), QUIRE_INVALID);
     r.n_prompt = 0;
-    assert_int_equal(sched_submit(s, &r, seqs, &err), QUIRE_INVALID);
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, &err), QUIRE_INVALID);
     while (!sched_idle(s))
         assert_int_equal(step(s)->n_rows, 1);
     close_sched(s);
@@ -245,13 +245,13 @@ static void test_queue_is_bounded(void **state)
     submit(s, r); /* longer than the bound, but alone */
     assert_int_equal(sched_stats(s).n_waiting_tokens, 60);
     r = request_of(2, 0, 4, 1);
-    assert_int_equal(sched_submit(s, &r, seqs, NULL), QUIRE_EXHAUSTED);
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, NULL), QUIRE_EXHAUSTED);
     step(s); /* admitted: it waits no more */
     assert_int_equal(sched_stats(s).n_waiting_tokens, 0);
     for (uint32_t i = 0; i < 8; i++)
         submit(s, request_of(10 + i, 0, 4, 1));
     r.id = 30;
-    assert_int_equal(sched_submit(s, &r, seqs, NULL), QUIRE_EXHAUSTED);
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, NULL), QUIRE_EXHAUSTED);
     sched_cancel(s, 17);
     submit(s, r);
     while (!sched_idle(s))
@@ -284,7 +284,7 @@ static void test_choices_share_the_prompt(void **state)
     struct sched_request r = request_of(1, 0, 22, 4);
     uint32_t seqs[3], n;
     r.n = 3;
-    assert_int_equal(sched_submit(s, &r, seqs, NULL), QUIRE_OK);
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, NULL), QUIRE_OK);
     assert_int_equal(sched_stats(s).n_waiting, 3);
     assert_row(step(s), 0, seqs[0], 0, 16, false);
     const struct sched_plan *p = step(s);
@@ -315,7 +315,7 @@ static void test_choices_keep_a_position_to_compute(void **state)
     uint32_t seqs[2];
     r.n = 2;
     r.no_prefix_hits = true;
-    assert_int_equal(sched_submit(s, &r, seqs, NULL), QUIRE_OK);
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, NULL), QUIRE_OK);
     step(s);
     const struct sched_plan *p = step(s);
     assert_int_equal(p->n_rows, 2);
@@ -334,7 +334,7 @@ static void test_lead_is_passed_on(void **state)
     struct sched_request r = request_of(1, 0, 22, 2);
     uint32_t seqs[3];
     r.n = 3;
-    assert_int_equal(sched_submit(s, &r, seqs, NULL), QUIRE_OK);
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, NULL), QUIRE_OK);
     step(s);
     sched_cancel_seq(s, seqs[1]);
     sched_cancel_seq(s, seqs[0]);
@@ -354,7 +354,7 @@ static void test_cancel_gives_all_back(void **state)
     struct sched_request r = request_of(1, 0, 22, 9);
     uint32_t seqs[4];
     r.n = 4;
-    assert_int_equal(sched_submit(s, &r, seqs, NULL), QUIRE_OK);
+    assert_int_equal(sched_submit(s, &r, seqs, NULL, NULL), QUIRE_OK);
     uint32_t b = submit(s, request_of(2, 50, 4, 4));
     sched_cancel(s, 2); /* waiting */
     uint32_t name;
@@ -392,9 +392,9 @@ static void test_prompt_logprobs(void **state)
     assert_int_equal(p->n_logits, 8);
     assert_row(p, 1, b, 0, 3, false); /* no logit row is left for its last position */
     p = step(s);
-    assert_row(p, 0, a, 8, 7, false); /* one logit row is kept for the sequence after it */
-    assert_int_equal(p->rows[0].first_logit, 8);
-    assert_row(p, 1, b, 3, 1, true);
+    assert_row(p, 0, b, 3, 1, true);  /* one token: before all chunks */
+    assert_row(p, 1, a, 8, 7, false); /* the logit row that the other took is not its own */
+    assert_int_equal(p->rows[1].first_logit, 8);
     p = step(s);
     assert_row(p, 0, a, 15, 5, true);
     assert_int_equal(p->rows[0].first_logit, 15);
@@ -503,16 +503,18 @@ static void test_wrong_results(void **state)
 static void test_policies(void **state)
 {
     (void)state;
-    const struct sched_policy *fcfs = sched_policy_find("fcfs");
     const struct sched_policy *priority = sched_policy_find("priority");
     struct sched_candidate a = {.order = 1, .priority = 2}, b = {.order = 2, .priority = -1};
     assert_null(sched_policy_find("lottery"));
-    assert_non_null(strstr(sched_policy_names(), "fcfs"));
-    assert_non_null(strstr(sched_policy_names(), "priority"));
-    assert_true(fcfs->compare(&a, &b) < 0 && fcfs->compare(&b, &a) > 0);
-    assert_true(priority->compare(&a, &b) > 0 && priority->compare(&b, &a) < 0);
+    assert_null(sched_policy_find("fcfs")->rank); /* submission order alone */
+    assert_true(priority->rank(NULL, &a) > priority->rank(NULL, &b));
     b.priority = 2;
-    assert_true(priority->compare(&a, &b) < 0 && priority->compare(&b, &a) > 0);
+    assert_true(priority->rank(NULL, &a) == priority->rank(NULL, &b));
+    for (uint32_t i = 0; sched_policy_at(i); i++) {
+        assert_non_null(strstr(sched_policy_names(), sched_policy_at(i)->name));
+        assert_ptr_equal(sched_policy_find(sched_policy_at(i)->name), sched_policy_at(i));
+        assert_non_null(sched_policy_at(i)->about);
+    }
 }
 
 /* Many waiting with random priorities, some cancelled: they are admitted in order. */

@@ -1,0 +1,406 @@
+/* Who may join the running: refusals, batches, the prefix a request shares with one that runs, the
+ * host tier, and the blocks it must find. */
+#include "scheduler/planner.h"
+
+#include <string.h>
+
+/* ---- batches ---- */
+
+static uint32_t batch_size(const struct sched_config *c)
+{
+    return c->max_batch_size && c->max_batch_size < c->max_num_seqs ? c->max_batch_size
+                                                                     : c->max_num_seqs;
+}
+
+/* A batch begins when the one before is over, and it is full or has waited for long enough. */
+static bool begin_batch(struct planner *p)
+{
+    struct sched *s = p->s;
+    const struct sched_config *c = &s->config;
+    if (s->n_listed > 0 || s->n_touched > 0 || s->queue.n == 0)
+        return false;
+    bool full = s->queue.n >= batch_size(c);
+    if (!full && c->batching == SCHED_STATIC && !s->no_more)
+        return false;
+    if (!full && c->batching == SCHED_DYNAMIC && !s->no_more) {
+        uint64_t due = s->batch_since_us + c->max_wait_us;
+        if (p->now_us < due) {
+            p->slot->plan.wake_us = due;
+            return false;
+        }
+    }
+    s->batch_left = full ? batch_size(c) : s->queue.n;
+    s->batch_since_us = p->now_us;
+    return true;
+}
+
+bool planner_may_admit(struct planner *p)
+{
+    struct sched *s = p->s;
+    if (s->config.batching == SCHED_CONTINUOUS)
+        return true;
+    if (s->n_listed == 0 && s->n_touched == 0 && s->batch_left > 0 && s->queue.n == 0)
+        s->batch_left = 0; /* those who were to join are gone */
+    if (s->batch_left > 0 || begin_batch(p))
+        return true;
+    if (s->queue.n > 0)
+        s->shortage = SCHED_SHORT_OF_BATCH;
+    return false;
+}
+
+/* ---- refusals ---- */
+
+/* Nothing of the request has run: no choice was ever admitted. */
+static bool is_fresh(const struct sequence *q)
+{
+    return q->leads && !q->was_admitted && q->request->n_live == q->request->n;
+}
+
+void planner_refuse(struct planner *p)
+{
+    struct sched *s = p->s;
+    const struct sched_policy *policy = s->config.policy;
+    while (policy->refuse && s->queue.n > 0 && p->slot->plan.n_refused < SCHED_MAX_REFUSED) {
+        struct sequence *q = &s->seqs[queue_top(&s->queue)];
+        struct request *request = q->request;
+        if (!is_fresh(q) || p->slot->plan.n_refused + request->n > SCHED_MAX_REFUSED)
+            return;
+        struct sched_load load = sched_load_of(s, q, p->now_us);
+        uint64_t retry_us = policy->refuse(s->policy_state, &q->key, &load);
+        if (retry_us == 0)
+            return;
+        s->stats.n_refused++;
+        for (uint32_t i = request->n, n_live = request->n; n_live > 0; i--, n_live--) {
+            uint32_t name = request->seqs[i - 1];
+            p->slot->refused[p->slot->plan.n_refused++] =
+                (struct sched_refusal){.seq = name, .retry_us = retry_us};
+            sched_end(s, &s->seqs[name]);
+        }
+    }
+}
+
+/* ---- a prefix that another sequence is computing ---- */
+
+bool planner_waits_for_prefix(const struct planner *p, struct sequence *q)
+{
+    const struct sched *s = p->s;
+    if (!s->config.policy->ranks_by_cache || !seq_may_hit(s, q))
+        return false;
+    uint32_t bt = s->config.kv.block_tokens, most = seq_most_hit(q) / bt;
+    uint32_t n = most < q->n_hashes ? most : q->n_hashes;
+    uint32_t next = kv_cache_peek(s->kv, q->hashes, n, q->key.n_cached / bt);
+    if (next == n)
+        return false;
+    for (uint32_t i = 0; i < p->n_computing; i++) {
+        const struct sequence *r = &s->seqs[s->computing[i]];
+        if (r->state == SEQ_RUNNING && !r->held && r->n_computed / bt <= next &&
+            next < r->n_prompt / bt &&
+            memcmp(&r->hashes[next], &q->hashes[next], sizeof q->hashes[next]) == 0)
+            return true;
+    }
+    return false;
+}
+
+void planner_put_back(struct planner *p, const uint32_t *aside, uint32_t n_aside)
+{
+    for (uint32_t i = 0; i < n_aside; i++)
+        sched_queue_push(p->s, &p->s->seqs[aside[i]]);
+    if (n_aside > 0 && p->s->shortage == SCHED_SHORT_OF_NOTHING)
+        p->s->shortage = SCHED_SHORT_OF_PREFIX;
+}
+
+/* Names looked at, and sequences ranked anew, in one plan: the whole queue gets its turn in time. */
+#define RERANK_NAMES 256
+#define RERANK_MOST 8
+
+void planner_rerank(struct sched *s)
+{
+    uint32_t bt = s->config.kv.block_tokens, n_left = RERANK_MOST;
+    if (!s->config.policy->ranks_by_cache || s->queue.n == 0)
+        return;
+    for (uint32_t i = 0; i < RERANK_NAMES && n_left > 0; i++) {
+        struct sequence *q = &s->seqs[s->rerank_cursor];
+        s->rerank_cursor = (s->rerank_cursor + 1) % s->n_names;
+        if (q->queue_index == QUEUE_NONE || !seq_may_hit(s, q))
+            continue;
+        n_left--;
+        if (kv_cache_peek(s->kv, q->hashes, q->n_hashes, q->key.n_cached / bt) * bt ==
+            q->key.n_cached)
+            continue;
+        sched_queue_remove(s, q);
+        sched_rank(s, q);
+        sched_queue_push(s, q);
+    }
+}
+
+/* ---- what can be taken over ---- */
+
+/* A choice of the same request whose prompt blocks were computed by an earlier plan. */
+static const struct sequence *share_source(const struct sched *s, const struct sequence *q,
+                                           uint32_t n_tokens)
+{
+    const struct request *request = q->request;
+    for (uint32_t i = 0; i < request->n; i++) {
+        const struct sequence *from = &s->seqs[request->seqs[i]];
+        if (from->request != request || from->state != SEQ_RUNNING)
+            continue;
+        uint32_t planned = from->last_step == s->step + 1 ? from->last_first : from->n_planned;
+        if (planned >= n_tokens)
+            return from;
+    }
+    return NULL;
+}
+
+/* References to the prompt's blocks of another choice, all but the last position's. */
+static uint32_t share_prompt(const struct sched *s, struct sequence *q)
+{
+    uint32_t bt = s->config.kv.block_tokens;
+    uint32_t n_blocks = (q->n_prompt - 1) / bt;
+    const struct sequence *from = NULL;
+    if (q->request->n > 1 && n_blocks > 0)
+        from = share_source(s, q, n_blocks * bt);
+    if (!from || kv_table_share(from->table, n_blocks, q->table))
+        return 0;
+    q->n_published = 0; /* the other choice may be over before it publishes them */
+    return n_blocks * bt;
+}
+
+/* References to the longest cached prefix; at least the last known position is left to compute. */
+static uint32_t hit_prefix(struct sched *s, struct sequence *q)
+{
+    if (!seq_may_hit(s, q))
+        return 0;
+    return kv_table_match(q->table, q->hashes, q->n_hashes, seq_most_hit(q));
+}
+
+/* Positions after a hit that are worth fetching from the host tier. */
+static uint32_t worth_loading(const struct sched *s, const struct sequence *q, uint32_t hit)
+{
+    const struct sched_config *c = &s->config;
+    if (!seq_may_hit(s, q))
+        return 0;
+    if (c->preemption == SCHED_PREEMPT_RECOMPUTE && q->account.n_preemptions > 0)
+        return 0;
+    uint32_t n = kv_table_loadable(q->table, q->hashes, q->n_hashes, seq_most_hit(q));
+    if (n == 0 || c->preemption == SCHED_PREEMPT_SWAP || c->cost.n_points == 0)
+        return n;
+    double copy_us = (double)(n / c->kv.block_tokens) * c->cost.block_copy_us;
+    double compute_us = sched_cost_prefill_us(&c->cost, hit, n, c->max_num_batched_tokens);
+    return copy_us < compute_us ? n : 0;
+}
+
+/* ---- blocks ---- */
+
+/* Are there blocks for all known tokens of q (in reservation mode: for all it may have), beside what the running still need and one more for
+ * each of them? */
+static bool fits(const struct planner *p, const struct sequence *q, const int64_t *slack)
+{
+    const struct kv_config *kv = &p->s->config.kv;
+    bool reserve = p->s->config.preemption == SCHED_PREEMPT_NEVER;
+    uint32_t n_tokens = reserve ? q->n_positions : q->n_known;
+    for (uint32_t g = 0; g < kv->n_groups; g++) {
+        uint32_t needed = kv_blocks_needed(kv, g, n_tokens, sched_reach(p->s));
+        uint32_t held = kv_table_held(q->table, g);
+        if (needed > held && (int64_t)(needed - held) > slack[g])
+            return false;
+    }
+    return true;
+}
+
+/* Blocks of each group that an admission may take. */
+static void measure_slack(const struct planner *p, int64_t *slack)
+{
+    const struct sched *s = p->s;
+    for (uint32_t g = 0; g < s->config.kv.n_groups; g++)
+        slack[g] = (int64_t)kv_cache_usage(s->kv, g).n_free - (int64_t)p->owed[g] - s->n_listed;
+}
+
+/* The head that did not fit would not fit now either: saves looking its prefix up at every step. */
+static bool still_blocked(const struct sched *s, const struct sequence *q, const int64_t *slack)
+{
+    if (q->key.order != s->blocked_order)
+        return false;
+    for (uint32_t g = 0; g < s->config.kv.n_groups; g++)
+        if (slack[g] > s->blocked_slack[g])
+            return false;
+    return true;
+}
+
+/* ---- admission ---- */
+
+/* From waiting to running, in the accounts. */
+static void account_admission(struct planner *p, struct sequence *q, uint32_t hit, uint32_t loaded,
+                              bool looked_up)
+{
+    struct sched *s = p->s;
+    struct sched_account *a = &q->account;
+    if (q->was_admitted) {
+        a->preempted_us += s->now_us - q->waits_since_us;
+        return;
+    }
+    for (uint32_t i = 0; i < SCHED_N_SHORTAGES; i++)
+        a->queue_us[i] += s->short_us[i] - q->short_before[i];
+    uint64_t passed = s->n_admissions - q->n_admissions_before;
+    a->admitted_us = s->now_us;
+    a->n_overtaken =
+        passed > q->n_waiting_before ? (uint32_t)(passed - q->n_waiting_before) : 0;
+    if (s->now_us > a->arrival_us) {
+        a->blocker = s->last_admitted;
+        a->blocker_tenant = s->last_admitted_tenant;
+    }
+    s->last_admitted = q->request->id;
+    s->last_admitted_tenant = q->key.tenant;
+    s->n_admissions++;
+    if (looked_up) {
+        struct sched_tenant_stats *tenant = &s->tenants[q->key.tenant];
+        a->n_cached = hit + loaded;
+        a->n_loaded = loaded;
+        s->stats.n_prefix_queries += q->n_prompt;
+        s->stats.n_prefix_hits += hit + loaded;
+        s->stats.n_host_hits += loaded;
+        tenant->n_prefix_queries += q->n_prompt;
+        tenant->n_prefix_hits += hit + loaded;
+        const struct sched_service service = {.n_cached = hit + loaded};
+        if (s->config.policy->served)
+            s->config.policy->served(s->policy_state, &q->key, &service);
+    }
+}
+
+static void note_admission(struct planner *p, struct sequence *q, uint32_t hit, uint32_t loaded,
+                           bool looked_up)
+{
+    struct sched *s = p->s;
+    uint32_t bt = s->config.kv.block_tokens;
+    account_admission(p, q, hit, loaded, looked_up);
+    if (hit + loaded > 0)
+        pins_used(s, q, (hit + loaded) / bt, p->now_us);
+    q->was_admitted = true;
+    s->stats.n_waiting_tokens -= q->request->n_waiting_tokens;
+    q->request->n_waiting_tokens = 0;
+    sched_starts_running(s, q);
+    s->batch_left -= s->batch_left > 0;
+    p->slot->admitted[p->slot->plan.n_admitted++] = sched_name(s, q);
+    s->running[s->n_listed++] = sched_name(s, q);
+    if (q->n_computed < q->n_prompt)
+        s->computing[p->n_computing++] = sched_name(s, q);
+}
+
+/* Is there a place for one more, whatever its size? */
+static bool has_place(struct planner *p)
+{
+    const struct sched *s = p->s;
+    if (s->n_listed == s->config.max_num_seqs) {
+        p->s->shortage = SCHED_SHORT_OF_SEQS;
+        return false;
+    }
+    if (s->config.batching != SCHED_CONTINUOUS && s->batch_left == 0) {
+        p->s->shortage = SCHED_SHORT_OF_BATCH;
+        return false;
+    }
+    return true;
+}
+
+/* How many positions its first row may have; 0 says what it is short of. */
+static uint32_t first_count(struct planner *p, const struct sequence *q)
+{
+    struct sched *s = p->s;
+    uint32_t most = s->config.max_partial_prefills;
+    uint32_t count = planner_count(p, q, p->logits - p->n_chunks_left);
+    if (count == 0)
+        s->shortage = SCHED_SHORT_OF_BUDGET;
+    if (count > 0 && count < seq_remaining(q) && most > 0 && p->n_partial >= most) {
+        s->shortage = SCHED_SHORT_OF_SEQS;
+        return 0;
+    }
+    return count;
+}
+
+/* What a sequence takes over from others, at its admission. */
+struct takeover {
+    uint32_t shared, hit, loaded; /* positions: of another choice, of the cache, of the host tier */
+};
+
+static struct takeover take_over(struct sched *s, struct sequence *q)
+{
+    struct takeover t = {0};
+    /* Tokens the sequence generated before it was preempted reach further than its prompt. */
+    bool grown = q->n_known > q->n_prompt;
+    t.shared = grown ? 0 : share_prompt(s, q);
+    t.hit = t.shared ? 0 : hit_prefix(s, q);
+    t.loaded = t.shared ? 0 : worth_loading(s, q, t.hit);
+    if (grown && t.hit + t.loaded == 0)
+        t.shared = share_prompt(s, q);
+    q->n_published = (t.hit + t.loaded) / s->config.kv.block_tokens;
+    q->n_planned = q->n_computed = t.shared + t.hit + t.loaded;
+    return t;
+}
+
+/* Blocks for the first row; nothing changes when there are not enough. */
+static bool take_blocks(struct planner *p, struct sequence *q, const struct takeover *t,
+                        uint32_t count)
+{
+    int64_t slack[KV_MAX_GROUPS];
+    measure_slack(p, slack);
+    if (!fits(p, q, slack))
+        return false;
+    if (t->loaded > 0 && kv_table_load(q->table, q->hashes, t->loaded))
+        return false;
+    return kv_table_reserve(q->table, q->n_computed, q->n_planned + count) == QUIRE_OK;
+}
+
+static void give_up(struct sched *s, struct sequence *q)
+{
+    sched_drop_table(s, q);
+    q->n_planned = q->n_computed = q->n_published = 0;
+}
+
+/* Its row and its place among the running. */
+static void start(struct planner *p, struct sequence *q, const struct takeover *t, uint32_t count)
+{
+    struct sched *s = p->s;
+    uint32_t bt = s->config.kv.block_tokens, left = seq_remaining(q);
+    q->n_reserved = (q->n_planned + count + bt - 1) / bt * bt;
+    sched_queue_remove(s, q);
+    q->state = SEQ_RUNNING;
+    if (s->config.policy->rank)
+        q->key.rank = s->config.policy->rank(s->policy_state, &q->key);
+    note_admission(p, q, t->hit, t->loaded, t->shared == 0 && seq_may_hit(s, q));
+    if (left > 1) {
+        s->flow_wants[q->key.flow] += left;
+        p->wanted += left;
+    }
+    p->n_partial += count < left;
+    planner_add_row(p, q, count);
+    planner_add_owed(p, q);
+}
+
+bool planner_admit(struct planner *p)
+{
+    struct sched *s = p->s;
+    struct sequence *q = &s->seqs[queue_top(&s->queue)];
+    int64_t before[KV_MAX_GROUPS];
+    if (!has_place(p))
+        return false;
+    measure_slack(p, before);
+    if (still_blocked(s, q, before)) {
+        s->shortage = SCHED_SHORT_OF_BLOCKS;
+        return false;
+    }
+    q->table = s->tables[--s->n_spare];
+    kv_table_set_owner(q->table, q->key.tenant);
+    struct takeover t = take_over(s, q);
+    uint32_t count = first_count(p, q);
+    if (count > 0 && take_blocks(p, q, &t, count)) {
+        start(p, q, &t, count);
+        return true;
+    }
+    give_up(s, q);
+    if (count == 0)
+        return false;
+    if (s->n_listed == 0 && s->n_touched == 0 && pins_drop_one(s))
+        return true; /* nobody else can give blocks back: look again */
+    s->shortage = SCHED_SHORT_OF_BLOCKS;
+    s->blocked_order = q->key.order;
+    memcpy(s->blocked_slack, before, sizeof before);
+    return false;
+}

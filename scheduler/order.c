@@ -1,0 +1,109 @@
+/* The running in the policy's order.
+ *
+ * Ranks hardly change, so an insertion sort finds the list nearly sorted and costs one comparison a
+ * sequence. Flow ranks change with every plan, and two flows that change places would cost that sort
+ * the product of their sizes: the flows themselves are put in order first, and the running are dealt
+ * out to them by counting.
+ */
+#include "scheduler/planner.h"
+
+#include <string.h>
+
+static uint64_t flow_rank(const struct sched *s, const uint64_t *ranks, uint32_t flow)
+{
+    return flow == s->queue.n_flows ? UINT64_MAX : ranks[flow];
+}
+
+/* From the last plan's order, by insertion: counters grow together, so few change places. */
+static void order_flows(struct sched *s, const uint64_t *ranks)
+{
+    uint32_t n = s->queue.n_flows + 1;
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t flow = s->flow_order[i], at = i;
+        uint64_t rank = flow_rank(s, ranks, flow);
+        for (; at > 0; at--) {
+            uint32_t before = s->flow_order[at - 1];
+            uint64_t other = flow_rank(s, ranks, before);
+            if (other < rank || (other == rank && before < flow))
+                break;
+            s->flow_order[at] = before;
+        }
+        s->flow_order[at] = flow;
+    }
+}
+
+/* Stable: the order within a flow stays. */
+static void deal_out(struct sched *s, uint32_t n)
+{
+    uint32_t at = 0;
+    memset(s->flow_at, 0, (s->queue.n_flows + 1) * sizeof *s->flow_at);
+    for (uint32_t i = 0; i < n; i++)
+        s->flow_at[s->seqs[s->running[i]].key.flow]++;
+    for (uint32_t i = 0; i <= s->queue.n_flows; i++) {
+        uint32_t flow = s->flow_order[i], size = s->flow_at[flow];
+        s->flow_at[flow] = at;
+        at += size;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        s->scratch[s->flow_at[s->seqs[s->running[i]].key.flow]++] = s->running[i];
+    memcpy(s->running, s->scratch, n * sizeof *s->running);
+}
+
+static void count_wants(struct planner *p, const struct sequence *q)
+{
+    struct sched *s = p->s;
+    uint32_t left = seq_remaining(q);
+    if (q->held || left == 0)
+        return;
+    if (left == 1) {
+        p->n_decodes++;
+        return;
+    }
+    p->n_partial++;
+    p->wanted += left;
+    s->flow_wants[q->key.flow] += left;
+}
+
+static uint32_t compact(struct planner *p)
+{
+    struct sched *s = p->s;
+    bool ranks = s->config.policy->ranks_running;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_listed; i++) {
+        uint32_t name = s->running[i];
+        struct sequence *q = &s->seqs[name];
+        if (q->state != SEQ_RUNNING)
+            continue;
+        s->running[n++] = name;
+        if (ranks) {
+            q->key.n_known = q->n_known + q->n_sampling;
+            q->key.n_computed = q->n_planned;
+            q->key.rank = s->config.policy->rank(s->policy_state, &q->key);
+        }
+        count_wants(p, q);
+    }
+    return n;
+}
+
+void planner_order(struct planner *p)
+{
+    struct sched *s = p->s;
+    memset(s->flow_wants, 0, (s->queue.n_flows + 1) * sizeof *s->flow_wants);
+    memset(s->flow_given, 0, (s->queue.n_flows + 1) * sizeof *s->flow_given);
+    uint32_t n = compact(p);
+    if (s->config.policy->flow_ranks) {
+        order_flows(s, s->config.policy->flow_ranks(s->policy_state));
+        deal_out(s, n);
+    }
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t name = s->running[i], at = i;
+        for (; at > 0; at--) {
+            uint32_t before = s->running[at - 1];
+            if (queue_before(&s->queue, &s->seqs[before].key, &s->seqs[name].key))
+                break;
+            s->running[at] = before;
+        }
+        s->running[at] = name;
+    }
+    s->n_listed = n;
+}

@@ -1,0 +1,50 @@
+/* Prefixes that stay cached though nobody uses them: system prompts. A pin is a block table of its own
+ * that holds references on the full blocks of a prompt, until its time to live has passed since it was
+ * last used.
+ *
+ * A pin is made when its request is submitted (all that is ever allocated), filled when choice 0 ends,
+ * and dropped when it is due, by sched_unpin(), or, the soonest due first, when the only sequence that
+ * runs or could run needs the blocks. Blocks are counted for each pin, shared or not.
+ */
+#ifndef QUIRE_SCHEDULER_PINS_H
+#define QUIRE_SCHEDULER_PINS_H
+
+#include "memory/kv_cache.h"
+
+#include <stdint.h>
+
+#define SCHED_MAX_PINS 256u
+
+struct pin {
+    struct pin *next;        /* of those filled */
+    struct kv_table *table;  /* owned */
+    uint32_t n_blocks, tenant;
+    uint64_t ttl_us, due_us;
+    struct key256 last;      /* the name of its last block */
+};
+
+struct pins {
+    struct pin *first;       /* filled */
+    uint32_t n, n_promised;  /* filled; made and not filled */
+    uint32_t n_blocks;       /* of one group, of both kinds */
+};
+
+struct sched;
+struct sched_request;
+struct sequence;
+
+/* A pin for r's prompt. QUIRE_EXHAUSTED: too many, or their share of the blocks is used up. */
+int pins_make(struct sched *s, const struct sched_request *r, struct pin **out,
+              struct quire_error *err);
+/* An unfilled one is not needed after all. NULL is fine. */
+void pins_forget(struct sched *s, struct pin *pin);
+/* Choice 0 has computed its prompt: the pin takes references on its full blocks. */
+void pins_fill(struct sched *s, struct pin *pin, const struct sequence *q);
+/* An admission hit n_blocks of q's names: pins among them live on. */
+void pins_used(struct sched *s, const struct sequence *q, uint32_t n_blocks, uint64_t now_us);
+/* Drops what is due. */
+void pins_expire(struct sched *s, uint64_t now_us);
+/* Drops the pin that is due first; false when there is none. */
+bool pins_drop_one(struct sched *s);
+
+#endif

@@ -1,0 +1,60 @@
+/* A plan in the making: what plan.c, order.c and admit.c share. Nobody else includes this. */
+#ifndef QUIRE_SCHEDULER_PLANNER_H
+#define QUIRE_SCHEDULER_PLANNER_H
+
+#include "scheduler/sequence.h"
+
+struct planner {
+    struct sched *s;
+    struct plan_slot *slot;
+    uint64_t now_us;
+    uint32_t budget;              /* tokens left */
+    uint32_t logits;              /* logit rows left */
+    double target_us;             /* 0 = none */
+    struct sched_shape shape;     /* of the rows so far */
+    uint32_t n_decodes;           /* running sequences that want one token */
+    uint32_t n_prefills;          /* in s->prefills: blocks are theirs, rows not yet given */
+    uint32_t n_chunks_left;       /* of those, rows still to be given: a logit row each is kept */
+    uint32_t n_partial;           /* sequences whose prompt is under way */
+    uint32_t n_computing;         /* in s->computing */
+    bool short_of_blocks;
+    bool prompt_planned;          /* of a leader, by a row of this plan */
+    uint64_t owed[KV_MAX_GROUPS]; /* blocks the running still need */
+
+    /* Shares of a step's prompt tokens, for policies that bound them. */
+    uint32_t share;               /* percent; 0 = no bound */
+    uint32_t prompt_budget;       /* what is shared */
+    uint64_t wanted;              /* prompt tokens all flows want */
+};
+
+/* ---- order.c ---- */
+
+/* Drops what no longer runs, restores the policy's order and counts what the running want. */
+void planner_order(struct planner *p);
+
+/* ---- plan.c ---- */
+
+/* How many positions a row of q can have with so many logit rows, of all bounds but blocks. */
+uint32_t planner_count(const struct planner *p, const struct sequence *q, uint32_t logits);
+/* Appends the row; q's blocks are there. */
+void planner_add_row(struct planner *p, struct sequence *q, uint32_t count);
+/* Counts what q still needs, for admission. */
+void planner_add_owed(struct planner *p, const struct sequence *q);
+
+/* ---- admit.c ---- */
+
+/* May the queue be looked at in this plan at all? Says when to plan again where only time is missing. */
+bool planner_may_admit(struct planner *p);
+/* Refuses at the head of the queue what the policy gives up. */
+void planner_refuse(struct planner *p);
+/* Admits the head of the queue, or leaves it as it was and says what it was short of. False: nobody
+ * else may be admitted in this plan. */
+bool planner_admit(struct planner *p);
+/* What was passed over returns to the queue. */
+void planner_put_back(struct planner *p, const uint32_t *aside, uint32_t n_aside);
+/* Is the sequence's next block being computed by another one? */
+bool planner_waits_for_prefix(const struct planner *p, struct sequence *q);
+/* Looks some of the waiting up in the cache again, for policies that rank by it. */
+void planner_rerank(struct sched *s);
+
+#endif
