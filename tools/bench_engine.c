@@ -192,6 +192,7 @@ int bench_engine_run(struct bench_engine *b, const struct bench_inputs *in, stru
     b->began = bench_now();
     pthread_mutex_unlock(&b->mutex);
     int status = submit_all(b, in, ids, err);
+    engine_no_more(b->engine);
     if (status == QUIRE_OK)
         status = wait_for_all(b, progress, err);
     leave(b);

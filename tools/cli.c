@@ -174,6 +174,12 @@ static int set_option(const struct cli_option *o, const char *value, struct quir
         list->items[list->n++] = value;
         return QUIRE_OK;
     }
+    if (o->kind == CLI_PARSED) {
+        int status = o->parse(value, o->target, err);
+        if (status != QUIRE_OK)
+            quire_error_prefix(err, "--%.*s", (int)strcspn(o->names, ","), o->names);
+        return status;
+    }
     return set_number(o, value, err);
 }
 

@@ -20,6 +20,7 @@ enum cli_kind {
     CLI_BYTES,  /* uint64_t *: 1048576, 512M, 4GiB, 1.5G */
     CLI_F64,    /* double * */
     CLI_FLAG,   /* bool *: --name sets, --no-name clears */
+    CLI_PARSED, /* whatever `parse` makes of the text */
     CLI_GROUP,  /* a heading in the help; target is NULL */
 };
 
@@ -37,6 +38,8 @@ struct cli_option {
     double min, max;   /* of numbers; both 0 = no bound but the type's */
     const char *value; /* "N", "PATH": shown in the help */
     const char *help;
+    int (*parse)(const char *text, void *target, struct quire_error *err); /* of CLI_PARSED; the option's name is put
+                                                                              before its message */
 };
 
 struct cli_command {

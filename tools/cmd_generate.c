@@ -419,6 +419,8 @@ int command_generate(int argc, char **argv)
     }
     if (!g.options.model_dir)
         return command_fail(2, "which model? usage: quire generate MODEL [PROMPT]");
+    if (strcmp(g.options.batching, "static") == 0)
+        return command_fail(2, "--batching static waits for a full batch, and here is one request at a time: leave it out");
 
     int status = open_all(&g);
     if (status == QUIRE_OK)

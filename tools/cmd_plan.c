@@ -22,19 +22,21 @@ static void print_json(const char *model_dir, const struct model_desc *desc,
     json_t *groups = json_array();
     for (uint32_t g = 0; g < plan->n_kv_groups; g++)
         json_array_append_new(
-            groups, json_pack("{s:I, s:I, s:I, s:I}", "window", (json_int_t)plan->groups[g].window,
-                              "n_layers", (json_int_t)plan->groups[g].n_layers, "n_blocks",
-                              (json_int_t)plan->groups[g].n_blocks, "block_bytes",
-                              (json_int_t)plan->groups[g].block_bytes));
+            groups,
+            json_pack("{s:I, s:I, s:I, s:I, s:I}", "window", (json_int_t)plan->groups[g].window,
+                      "n_layers", (json_int_t)plan->groups[g].n_layers, "n_blocks",
+                      (json_int_t)plan->groups[g].n_blocks, "n_host_blocks",
+                      (json_int_t)plan->groups[g].n_host_blocks, "block_bytes",
+                      (json_int_t)plan->groups[g].block_bytes));
     json_t *root = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+        "{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
         "model", model_dir, "architecture", desc->architecture, "device", plan->device,
         "weight_dtype", k_dtype_name(plan->weight_dtype), "kv_dtype", k_dtype_name(plan->kv_dtype),
         "weight_bytes", (json_int_t)plan->weight_bytes, "param_bytes",
         (json_int_t)plan->param_bytes, "activation_bytes", (json_int_t)plan->activation_bytes,
         "workspace_bytes", (json_int_t)plan->workspace_bytes, "logits_bytes",
-        (json_int_t)plan->logits_bytes, "kv_bytes", (json_int_t)plan->kv_bytes, "total_bytes",
-        (json_int_t)plan->total_bytes, "block_tokens", (json_int_t)plan->block_tokens,
+        (json_int_t)plan->logits_bytes, "kv_bytes", (json_int_t)plan->kv_bytes, "swap_bytes",
+        (json_int_t)plan->swap_bytes, "total_bytes", (json_int_t)plan->total_bytes, "block_tokens", (json_int_t)plan->block_tokens,
         "max_model_len", (json_int_t)plan->max_model_len, "max_num_seqs",
         (json_int_t)plan->max_num_seqs, "max_num_batched_tokens",
         (json_int_t)plan->max_num_batched_tokens, "kv_groups", groups);
@@ -56,11 +58,15 @@ static void print_table(const char *model_dir, const struct model_desc *desc,
         {"logits", "logit rows of one step", plan->logits_bytes},
         {"workspace", "what the kernels need besides", plan->workspace_bytes},
         {"KV cache", "all blocks", plan->kv_bytes},
+        {"host tier", "KV blocks that the cache gives up (--swap-space)", plan->swap_bytes},
     };
     printf("%s: %s on %s, %u thread%s, weights %s, KV %s\n\n", model_dir, desc->architecture,
            plan->device, plan->n_threads, plan->n_threads == 1 ? "" : "s",
            k_dtype_name(plan->weight_dtype), k_dtype_name(plan->kv_dtype));
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    size_t n_rows = sizeof rows / sizeof rows[0];
+    if (plan->swap_bytes == 0)
+        n_rows--; /* the host tier is the last */
+    for (size_t i = 0; i < n_rows; i++)
         printf("  %-12s %15" PRIu64 " bytes  %11s   %s\n", rows[i].key, rows[i].bytes,
                cli_bytes_text(rows[i].bytes, text), rows[i].label);
     printf("  %-12s %15" PRIu64 " bytes  %11s   everything but the weights\n\n", "planned",
@@ -76,6 +82,9 @@ static void print_table(const char *model_dir, const struct model_desc *desc,
                g, plan->groups[g].n_layers, span, plan->groups[g].n_blocks, plan->block_tokens,
                plan->groups[g].block_bytes,
                (uint64_t)plan->groups[g].n_blocks * plan->block_tokens);
+        if (plan->groups[g].n_host_blocks)
+            printf("               %u host blocks, %" PRIu64 " tokens\n", plan->groups[g].n_host_blocks,
+                   (uint64_t)plan->groups[g].n_host_blocks * plan->block_tokens);
     }
     printf("\n  longest request %u tokens; %u sequences at once; %u tokens a step\n",
            plan->max_model_len, plan->max_num_seqs, plan->max_num_batched_tokens);

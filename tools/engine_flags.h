@@ -5,7 +5,7 @@
 #include "engine/engine.h"
 #include "tools/cli.h"
 
-#define ENGINE_FLAGS_MAX 24
+#define ENGINE_FLAGS_MAX 48
 
 /* Writes the option rows for `options` to out[0..return value), without a terminating row. has_seed is set
  * when --seed is given. Both stay borrowed until cli_parse() has returned. */
