@@ -120,9 +120,58 @@ static const char *policy_help(void)
     return text;
 }
 
-size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS_MAX])
+size_t schedule_flags(struct engine_options *o, struct cli_option out[SCHEDULE_FLAGS_MAX])
 {
     struct sched_policy_options *p = &o->policy_options;
+    const struct cli_option rows[] = {
+        {.names = "Scheduling:", .kind = CLI_GROUP},
+        {.names = "max-num-seqs", .kind = CLI_U32, .target = &o->max_num_seqs, .max = 65536,
+         .value = "N", .help = "Sequences that run at once."},
+        {.names = "max-num-batched-tokens", .kind = CLI_U32, .target = &o->max_num_batched_tokens,
+         .max = 1 << 20, .value = "N",
+         .help = "Token budget of a step; longer prompts are computed in chunks."},
+        {.names = "scheduling-policy", .kind = CLI_STRING, .target = &o->scheduling_policy,
+         .value = "NAME", .help = policy_help()},
+        {.names = "long-prefill-token-threshold", .kind = CLI_U32, .target = &o->long_prefill_token_threshold,
+         .value = "N", .help = "Most prompt tokens of one sequence in a step. Default: the whole step."},
+        {.names = "max-num-partial-prefills", .kind = CLI_U32, .target = &o->max_partial_prefills, .value = "N",
+         .help = "Prompts that are computed at once. Default: no bound."},
+        {.names = "cost-model", .kind = CLI_PARSED, .parse = parse_cost_model, .target = &o->cost, .value = "FILE",
+         .help = "What a step takes on this machine, as `quire bench steps` has measured it."},
+        {.names = "step-target-ms", .kind = CLI_F64, .target = &o->step_target_ms, .min = 0, .max = MAX_MS, .value = "MS",
+         .help = "Give a step only as many prompt tokens as let it end in this time. Needs --cost-model."},
+        {.names = "adaptive-budget", .kind = CLI_FLAG, .target = &o->adaptive_budget,
+         .help = "Correct that by what steps took of late: at most to a quarter or to four times."},
+        {.names = "batching", .kind = CLI_STRING, .target = &o->batching, .value = "NAME",
+         .help = "continuous: every step admits what fits. To compare with: dynamic, batches that nobody joins, begun when "
+                 "full or after --max-wait-ms; static, begun when full only."},
+        {.names = "max-batch-size", .kind = CLI_U32, .target = &o->max_batch_size, .value = "N",
+         .help = "Of dynamic and static batches. Default: --max-num-seqs."},
+        {.names = "max-wait-ms", .kind = CLI_F64, .target = &o->max_wait_ms, .min = 0, .max = MAX_MS, .value = "MS",
+         .help = "Longest that a dynamic batch waits to be full. Default 0."},
+        {.names = "preemption-mode", .kind = CLI_STRING, .target = &o->preemption_mode, .value = "NAME",
+         .help = "When blocks run out: swap brings back what the host tier has, recompute computes it again, auto takes what "
+                 "is sooner, never admits only what will fit to its end."},
+        {.names = "sched-ageing-ms", .kind = CLI_PARSED, .parse = parse_ms, .target = &p->ageing_us, .value = "MS",
+         .help = "What a unit of a policy's preference is worth in waiting: a priority level, 1,000 expected tokens, 1,000 "
+                 "cached tokens. Default: the policy's."},
+        {.names = "class-weights", .kind = CLI_PARSED, .parse = parse_class_weights, .target = p->class_weights,
+         .value = "C=W,...", .help = "priority: shares of the service classes, as in 0=4,1=1."},
+        {.names = "class-ttft-ms", .kind = CLI_PARSED, .parse = parse_class_ttft, .target = p->class_ttft_us,
+         .value = "C=MS,...", .help = "edf: when the first token of a class should be there, as in 0=200,1=2000."},
+        {.names = "fair-prices", .kind = CLI_PARSED, .parse = parse_prices, .target = p, .value = "P,G",
+         .help = "fair: what a computed prompt token and a generated one cost. Default 1,2."},
+        {.names = "fair-prefill-share", .kind = CLI_U32, .target = &p->prefill_share, .min = 1, .max = 100,
+         .value = "PERCENT", .help = "fair: of a step's prompt tokens, what one tenant may take while others want some. "
+                                     "Default 50."},
+    };
+    _Static_assert(sizeof rows / sizeof rows[0] <= SCHEDULE_FLAGS_MAX, "raise SCHEDULE_FLAGS_MAX");
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
+size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS_MAX])
+{
     const struct cli_option rows[] = {
         {.names = "Model and device:", .kind = CLI_GROUP},
         {.names = "device", .kind = CLI_STRING, .target = &o->device, .value = "NAME",
@@ -166,46 +215,7 @@ size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS
                  "Default: none."},
         {.names = "max-pinned-percent", .kind = CLI_U32, .target = &o->max_pinned_percent, .min = 1, .max = 100,
          .value = "N", .help = "Share of the KV blocks that pinned prefixes may hold. Default 50."},
-        {.names = "Scheduling:", .kind = CLI_GROUP},
-        {.names = "max-num-seqs", .kind = CLI_U32, .target = &o->max_num_seqs, .max = 65536,
-         .value = "N", .help = "Sequences that run at once."},
-        {.names = "max-num-batched-tokens", .kind = CLI_U32, .target = &o->max_num_batched_tokens,
-         .max = 1 << 20, .value = "N",
-         .help = "Token budget of a step; longer prompts are computed in chunks."},
-        {.names = "scheduling-policy", .kind = CLI_STRING, .target = &o->scheduling_policy,
-         .value = "NAME", .help = policy_help()},
-        {.names = "long-prefill-token-threshold", .kind = CLI_U32, .target = &o->long_prefill_token_threshold,
-         .value = "N", .help = "Most prompt tokens of one sequence in a step. Default: the whole step."},
-        {.names = "max-num-partial-prefills", .kind = CLI_U32, .target = &o->max_partial_prefills, .value = "N",
-         .help = "Prompts that are computed at once. Default: no bound."},
-        {.names = "cost-model", .kind = CLI_PARSED, .parse = parse_cost_model, .target = &o->cost, .value = "FILE",
-         .help = "What a step takes on this machine, as `quire bench steps` has measured it."},
-        {.names = "step-target-ms", .kind = CLI_F64, .target = &o->step_target_ms, .min = 0, .max = MAX_MS, .value = "MS",
-         .help = "Give a step only as many prompt tokens as let it end in this time. Needs --cost-model."},
-        {.names = "adaptive-budget", .kind = CLI_FLAG, .target = &o->adaptive_budget,
-         .help = "Correct that by what steps took of late: at most to a quarter or to four times."},
-        {.names = "batching", .kind = CLI_STRING, .target = &o->batching, .value = "NAME",
-         .help = "continuous: every step admits what fits. To compare with: dynamic, batches that nobody joins, begun when "
-                 "full or after --max-wait-ms; static, begun when full only."},
-        {.names = "max-batch-size", .kind = CLI_U32, .target = &o->max_batch_size, .value = "N",
-         .help = "Of dynamic and static batches. Default: --max-num-seqs."},
-        {.names = "max-wait-ms", .kind = CLI_F64, .target = &o->max_wait_ms, .min = 0, .max = MAX_MS, .value = "MS",
-         .help = "Longest that a dynamic batch waits to be full. Default 0."},
-        {.names = "preemption-mode", .kind = CLI_STRING, .target = &o->preemption_mode, .value = "NAME",
-         .help = "When blocks run out: swap brings back what the host tier has, recompute computes it again, auto takes what "
-                 "is sooner, never admits only what will fit to its end."},
-        {.names = "sched-ageing-ms", .kind = CLI_PARSED, .parse = parse_ms, .target = &p->ageing_us, .value = "MS",
-         .help = "What a unit of a policy's preference is worth in waiting: a priority level, 1,000 expected tokens, 1,000 "
-                 "cached tokens. Default: the policy's."},
-        {.names = "class-weights", .kind = CLI_PARSED, .parse = parse_class_weights, .target = p->class_weights,
-         .value = "C=W,...", .help = "priority: shares of the service classes, as in 0=4,1=1."},
-        {.names = "class-ttft-ms", .kind = CLI_PARSED, .parse = parse_class_ttft, .target = p->class_ttft_us,
-         .value = "C=MS,...", .help = "edf: when the first token of a class should be there, as in 0=200,1=2000."},
-        {.names = "fair-prices", .kind = CLI_PARSED, .parse = parse_prices, .target = p, .value = "P,G",
-         .help = "fair: what a computed prompt token and a generated one cost. Default 1,2."},
-        {.names = "fair-prefill-share", .kind = CLI_U32, .target = &p->prefill_share, .min = 1, .max = 100,
-         .value = "PERCENT", .help = "fair: of a step's prompt tokens, what one tenant may take while others want some. "
-                                     "Default 50."},
+        {.names = "Requests:", .kind = CLI_GROUP},
         {.names = "max-num-queued-reqs", .kind = CLI_U32, .target = &o->max_queued_requests,
          .value = "N", .help = "Requests that may wait; past it: 429 with Retry-After. Default 1024."},
         {.names = "max-num-queued-tokens", .kind = CLI_U64, .target = &o->max_queued_tokens,
@@ -213,7 +223,7 @@ size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS
         {.names = "seed", .kind = CLI_U64, .target = &o->seed, .given = &o->has_seed, .value = "N",
          .help = "Makes the seeds of requests that bring none repeatable. Default: unpredictable."},
     };
-    _Static_assert(sizeof rows / sizeof rows[0] <= ENGINE_FLAGS_MAX, "raise ENGINE_FLAGS_MAX");
+    _Static_assert(sizeof rows / sizeof rows[0] + SCHEDULE_FLAGS_MAX <= ENGINE_FLAGS_MAX, "raise ENGINE_FLAGS_MAX");
     memcpy(out, rows, sizeof rows);
-    return sizeof rows / sizeof rows[0];
+    return sizeof rows / sizeof rows[0] + schedule_flags(o, out + sizeof rows / sizeof rows[0]);
 }
