@@ -5,6 +5,7 @@
 #include "tools/commands.h"
 #include "tools/engine_flags.h"
 #include "tools/host.h"
+#include "tools/watching.h"
 
 #include <stdio.h>
 
@@ -13,6 +14,7 @@ struct engine_command {
     struct daemon *daemon;
     struct engine *engine;
     struct host_signals *signals;
+    struct watching watching;
     const char *key_file;
     struct cli_list listen;
 };
@@ -27,7 +29,7 @@ static void on_idle(void *context)
     event_base_loopbreak(((struct engine_command *)context)->base);
 }
 
-static int open_all(struct engine_command *c, const struct engine_options *options,
+static int open_all(struct engine_command *c, struct engine_options *options,
                     struct quire_error *err)
 {
     char name[256];
@@ -45,7 +47,9 @@ static int open_all(struct engine_command *c, const struct engine_options *optio
         .on_idle = on_idle,
         .context = c,
     };
+    const struct recorder_about about = {.model = name, .config_sha256 = identity.config};
     if ((status = daemon_create(c->base, &daemon_options, &c->daemon, err)) != QUIRE_OK ||
+        (status = watching_begin(&c->watching, &about, options, err)) != QUIRE_OK ||
         (status = engine_open(options, daemon_sink, c->daemon, &c->engine, err)) != QUIRE_OK)
         return status;
     daemon_set_engine(c->daemon, c->engine);
@@ -59,6 +63,7 @@ static void close_all(struct engine_command *c)
 {
     host_signals_end(c->signals);
     engine_close(c->engine);
+    watching_end(&c->watching);
     daemon_close(c->daemon);
     if (c->base)
         event_base_free(c->base);
@@ -68,7 +73,7 @@ int command_engine(int argc, char **argv)
 {
     struct engine_command c = {0};
     struct engine_options options;
-    struct cli_option rows[ENGINE_FLAGS_MAX + 4];
+    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 4];
     struct quire_error err;
     bool help;
 
@@ -82,6 +87,7 @@ int command_engine(int argc, char **argv)
         .names = "engine-key-file", .kind = CLI_STRING, .target = &c.key_file, .value = "PATH",
         .help = "A file with the secret that front ends must have too. Never sent over the wire."};
     n += engine_flags(&options, rows + n);
+    n += watching_flags(&c.watching, rows + n);
     rows[n] = (struct cli_option){0};
     const struct cli_command command = {
         .name = "engine",

@@ -7,6 +7,7 @@
 #include "tools/commands.h"
 #include "tools/engine_flags.h"
 #include "tools/host.h"
+#include "tools/watching.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 struct serve {
     /* from the command line */
     struct engine_options options;
+    struct watching watching;
     const char *host, *remote, *key_file;
     struct cli_list api_keys, names, listen;
     uint32_t port;
@@ -123,7 +125,10 @@ static int open_engine(struct serve *s, struct quire_error *err)
     const struct daemon_options options = {.identity_text = s->identity.text,
                                            .identity_config = s->identity.config,
                                            .model = s->name};
+    const struct recorder_about about = {.model = s->name, .config_sha256 = s->identity.config};
     int status = daemon_create(s->base, &options, &s->daemon, err);
+    if (status == QUIRE_OK)
+        status = watching_begin(&s->watching, &about, &s->options, err);
     if (status == QUIRE_OK)
         status = engine_open(&s->options, daemon_sink, s->daemon, &s->engine, err);
     if (status != QUIRE_OK)
@@ -235,6 +240,7 @@ static void close_all(struct serve *s)
     host_signals_end(s->signals);
     front_destroy(s->front);
     engine_close(s->engine);
+    watching_end(&s->watching);
     daemon_close(s->daemon);
     if (s->reconnect)
         event_free(s->reconnect);
@@ -262,7 +268,7 @@ static void log_engine(const struct serve *s)
 int command_serve(int argc, char **argv)
 {
     struct serve s = {.host = "127.0.0.1", .port = 8000};
-    struct cli_option rows[ENGINE_FLAGS_MAX + 12];
+    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 12];
     struct quire_error err;
     bool help;
 
@@ -289,6 +295,7 @@ int command_serve(int argc, char **argv)
     memcpy(rows, own, sizeof own);
     size_t n = sizeof own / sizeof own[0];
     n += engine_flags(&s.options, rows + n);
+    n += watching_flags(&s.watching, rows + n);
     rows[n] = (struct cli_option){0};
     const struct cli_command command = {
         .name = "serve",
@@ -312,6 +319,8 @@ int command_serve(int argc, char **argv)
         return command_fail(2, "which model? usage: quire serve MODEL [options]");
     if (s.remote && s.listen.n > 0)
         return command_fail(2, "--listen offers an engine in this process; with --engine there is none");
+    if (s.remote && (s.watching.record || s.watching.trace))
+        return command_fail(2, "--record and --trace-file are for an engine in this process: give them to quire engine");
     if (host_check_listen(s.listen.items, s.listen.n, s.key_file, &err) != QUIRE_OK)
         return command_fail(2, err.text);
 

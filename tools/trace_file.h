@@ -1,0 +1,28 @@
+/* A picture of what an engine does, for chrome://tracing and ui.perfetto.dev: --trace-file PATH.
+ *
+ * A JSON array of trace events (times in microseconds from the file's beginning):
+ *   process "engine": a track of steps, each with its tokens, rows and budget; counters of running and waiting
+ *     sequences and of KV blocks in use
+ *   process "requests": a track for every choice, with slices queued, prefill, recompute and decode, and instants
+ *     where it was preempted or refused
+ *
+ * Events are gathered in a buffer of 1 MiB and leave at step boundaries, by one write(2) each, at most every 100 ms
+ * or when 64 KiB are there. What does not fit is left out, and the log says how much; the engine never waits for more
+ * than that write. Events leave whole, so after kill -9 only the closing bracket is missing, which both viewers
+ * forgive. The functions of the watch run on the engine's thread; nothing is allocated in a step.
+ */
+#ifndef QUIRE_TOOLS_TRACE_FILE_H
+#define QUIRE_TOOLS_TRACE_FILE_H
+
+#include "engine/watch.h"
+
+struct trace_file;
+
+/* Makes the file, or empties it. */
+int trace_file_open(const char *path, struct trace_file **out, struct quire_error *err);
+/* Valid until trace_file_close(). For one engine. */
+const struct engine_watch *trace_file_watch(struct trace_file *t);
+/* After engine_close(). NULL is fine. */
+void trace_file_close(struct trace_file *t);
+
+#endif
