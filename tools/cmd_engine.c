@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "server/daemon/daemon.h"
+#include "server/front/tenants.h"
 #include "tools/commands.h"
 #include "tools/engine_flags.h"
 #include "tools/host.h"
@@ -15,7 +16,8 @@ struct engine_command {
     struct engine *engine;
     struct host_signals *signals;
     struct watching watching;
-    const char *key_file;
+    const char *key_file, *tenants_file;
+    uint32_t weights[TENANTS_MAX]; /* of tenants, by index */
     struct cli_list listen;
 };
 
@@ -29,12 +31,30 @@ static void on_idle(void *context)
     event_base_loopbreak(((struct engine_command *)context)->base);
 }
 
+/* Front ends say whose a request is; what a tenant's share is, the engine has to know itself. */
+static int read_weights(struct engine_command *c, struct engine_options *options,
+                        struct quire_error *err)
+{
+    struct tenants *tenants;
+    int status = c->tenants_file ? tenants_from_file(c->tenants_file, 0, &tenants, err)
+                                 : tenants_from_keys(NULL, 0, 0, &tenants, err);
+    if (status != QUIRE_OK)
+        return status;
+    tenants_weights(tenants, c->weights);
+    tenants_free(tenants);
+    options->policy_options.n_tenants = TENANTS_MAX;
+    options->policy_options.tenant_weights = c->weights;
+    return QUIRE_OK;
+}
+
 static int open_all(struct engine_command *c, struct engine_options *options,
                     struct quire_error *err)
 {
     char name[256];
     struct host_identity identity;
-    int status = host_identity_read(options->model_dir, &identity, err);
+    int status = read_weights(c, options, err);
+    if (status == QUIRE_OK)
+        status = host_identity_read(options->model_dir, &identity, err);
     if (status != QUIRE_OK)
         return status;
     c->base = event_base_new();
@@ -73,7 +93,7 @@ int command_engine(int argc, char **argv)
 {
     struct engine_command c = {0};
     struct engine_options options;
-    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 4];
+    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 5];
     struct quire_error err;
     bool help;
 
@@ -86,6 +106,9 @@ int command_engine(int argc, char **argv)
     rows[n++] = (struct cli_option){
         .names = "engine-key-file", .kind = CLI_STRING, .target = &c.key_file, .value = "PATH",
         .help = "A file with the secret that front ends must have too. Never sent over the wire."};
+    rows[n++] = (struct cli_option){
+        .names = "tenants", .kind = CLI_STRING, .target = &c.tenants_file, .value = "FILE",
+        .help = "The front ends' tenants file (docs/api.md), for the weights in it. Default: all alike."};
     n += engine_flags(&options, rows + n);
     n += watching_flags(&c.watching, rows + n);
     rows[n] = (struct cli_option){0};

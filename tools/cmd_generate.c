@@ -125,9 +125,10 @@ static void on_lost(void *context, const char *why)
     finish(g, quire_fail(&g->err, QUIRE_INTERNAL, "%s", why));
 }
 
-static void on_accepted(void *context)
+static void on_accepted(void *context, uint64_t id)
 {
     (void)context;
+    (void)id;
 }
 
 static int submit(struct generate *g, const uint32_t *ids, size_t n_ids)
@@ -285,6 +286,12 @@ static void on_stats(void *context, const struct wire_stats *stats)
     (void)stats;
 }
 
+static void on_control(void *context, const struct wire_refuse *refuse)
+{
+    (void)context;
+    (void)refuse;
+}
+
 static void on_drain(void *context)
 {
     (void)context;
@@ -302,7 +309,8 @@ static void on_interrupt(void *context)
 static int connect_engine(struct generate *g)
 {
     static const struct engine_client_events events = {
-        .on_ready = on_ready, .on_stats = on_stats, .on_drain = on_drain, .on_closed = on_closed};
+        .on_ready = on_ready, .on_stats = on_stats, .on_control = on_control, .on_drain = on_drain,
+        .on_closed = on_closed};
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
         return quire_fail(&g->err, QUIRE_IO, "socketpair: %m");

@@ -9,6 +9,7 @@
 #include "tools/host.h"
 #include "tools/watching.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -23,7 +24,8 @@ struct serve {
     /* from the command line */
     struct engine_options options;
     struct watching watching;
-    const char *host, *remote, *key_file;
+    const char *host, *remote, *key_file, *tenants_file;
+    bool tenant_metrics;
     struct cli_list api_keys, names, listen;
     uint32_t port;
 
@@ -34,7 +36,10 @@ struct serve {
     struct model_sampling_defaults sampling;
     struct daemon *daemon; /* NULL with --engine */
     struct engine *engine;
+    struct tenants *tenants;
+    uint32_t weights[TENANTS_MAX]; /* of the tenants, for the engine */
     struct front *front;
+    struct event *reload; /* NULL without --tenants */
     struct event *reconnect; /* NULL without --engine */
     char name[256];
     bool ready_once, draining;
@@ -118,6 +123,47 @@ static void on_drain(void *context)
     front_drain(s->front, on_front_idle, s);
 }
 
+/* ---- tenants ---- */
+
+static uint64_t now_us(void)
+{
+    return (uint64_t)(now() * 1e6);
+}
+
+static void on_reload(evutil_socket_t number, short what, void *context)
+{
+    struct serve *s = context;
+    struct quire_error err;
+    (void)number;
+    (void)what;
+    if (tenants_reload(s->tenants, now_us(), &err) == QUIRE_OK)
+        quire_log(QUIRE_LOG_INFO, "server", "%s was read again", s->tenants_file);
+    else
+        quire_log(QUIRE_LOG_ERROR, "server", "the tenants stay as they were: %s", err.text);
+}
+
+static int open_tenants(struct serve *s, struct quire_error *err)
+{
+    _Static_assert(TENANTS_MAX <= SCHED_MAX_TENANTS, "the engine counts every tenant");
+    int status;
+    if (s->tenants_file)
+        status = tenants_from_file(s->tenants_file, now_us(), &s->tenants, err);
+    else
+        status = tenants_from_keys(s->api_keys.items, s->api_keys.n, now_us(), &s->tenants, err);
+    if (status != QUIRE_OK)
+        return status;
+    tenants_weights(s->tenants, s->weights);
+    /* Room for those that a file read again, or another front end, may name. */
+    s->options.policy_options.n_tenants = TENANTS_MAX;
+    s->options.policy_options.tenant_weights = s->weights;
+    if (!s->tenants_file)
+        return QUIRE_OK;
+    s->reload = evsignal_new(s->base, SIGHUP, on_reload, s);
+    return s->reload && evsignal_add(s->reload, NULL) == 0
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_INTERNAL, "signals cannot be watched");
+}
+
 /* ---- opening ---- */
 
 static int open_engine(struct serve *s, struct quire_error *err)
@@ -172,8 +218,8 @@ static int open_front(struct serve *s, struct quire_error *err)
     const struct front_options options = {
         .host = s->host,
         .port = (uint16_t)s->port,
-        .api_keys = s->api_keys.items,
-        .n_api_keys = s->api_keys.n,
+        .tenants = s->tenants,
+        .tenant_metrics = s->tenant_metrics,
         .model_names = s->names.items,
         .n_model_names = s->names.n,
         .model_root = s->options.model_dir,
@@ -225,7 +271,9 @@ static int open_all(struct serve *s, struct quire_error *err)
     host_model_name(s->options.model_dir, s->name, sizeof s->name);
     if (s->names.n == 0)
         s->names.items[s->names.n++] = s->name;
-    int status = open_model(s, err);
+    int status = open_tenants(s, err);
+    if (status == QUIRE_OK)
+        status = open_model(s, err);
     if (status == QUIRE_OK)
         status = open_front(s, err);
     if (status == QUIRE_OK)
@@ -244,6 +292,9 @@ static void close_all(struct serve *s)
     daemon_close(s->daemon);
     if (s->reconnect)
         event_free(s->reconnect);
+    if (s->reload)
+        event_free(s->reload);
+    tenants_free(s->tenants);
     quire_text_close(s->text);
     if (s->base)
         event_base_free(s->base);
@@ -268,7 +319,7 @@ static void log_engine(const struct serve *s)
 int command_serve(int argc, char **argv)
 {
     struct serve s = {.host = "127.0.0.1", .port = 8000};
-    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 12];
+    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 16];
     struct quire_error err;
     bool help;
 
@@ -281,6 +332,10 @@ int command_serve(int argc, char **argv)
          .help = "Port. Default 8000; 0 takes a free one and says which."},
         {.names = "api-key", .kind = CLI_LIST, .target = &s.api_keys, .value = "KEY",
          .help = "Clients must send one of these as bearer token. May be repeated."},
+        {.names = "tenants", .kind = CLI_STRING, .target = &s.tenants_file, .value = "FILE",
+         .help = "Keys with names, weights, classes and limits (docs/api.md). Read again on SIGHUP."},
+        {.names = "tenant-metrics", .kind = CLI_FLAG, .target = &s.tenant_metrics,
+         .help = "Count by tenant on /metrics too."},
         {.names = "served-model-name", .kind = CLI_LIST, .target = &s.names, .value = "NAME",
          .help = "Names that requests may use. Default: the directory's."},
         {.names = "Engines elsewhere:", .kind = CLI_GROUP},
@@ -321,6 +376,8 @@ int command_serve(int argc, char **argv)
         return command_fail(2, "--listen offers an engine in this process; with --engine there is none");
     if (s.remote && (s.watching.record || s.watching.trace))
         return command_fail(2, "--record and --trace-file are for an engine in this process: give them to quire engine");
+    if (s.tenants_file && s.api_keys.n > 0)
+        return command_fail(2, "--tenants names every key; --api-key does not go with it");
     if (host_check_listen(s.listen.items, s.listen.n, s.key_file, &err) != QUIRE_OK)
         return command_fail(2, err.text);
 

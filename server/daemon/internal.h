@@ -112,6 +112,9 @@ struct connection *queue_next_dirty(struct daemon *d);
 void session_greet(struct connection *c);
 void session_frame(struct connection *c, const struct wire_header *header, const uint8_t *body);
 
+/* control.c: runs a command. QUIRE_UNSUPPORTED: there is none of that name. */
+int control_run(struct daemon *d, const char *command, size_t n_command, struct quire_error *err);
+
 /* daemon.c: to be called where something may have become idle. */
 void daemon_check_idle(struct daemon *d);
 /* listen.c */

@@ -199,6 +199,11 @@ static int submit_to_engine(struct daemon *d, uint64_t engine_id, const struct w
         .priority = submit->priority,
         .deadline_us = submit->deadline_us,
         .tenant = submit->tenant,
+        .tenant_index = submit->tenant_index,
+        .class_index = submit->class_index,
+        .background = submit->background,
+        .pin_us = submit->pin_us,
+        .expected_tokens = submit->expected_tokens,
     };
     engine_sampling_default(&request.sampling);
     struct engine_sampling *s = &request.sampling;
@@ -239,7 +244,7 @@ static void submit_now(struct connection *c, uint64_t wire_id, uint64_t engine_i
         request_remove(&d->requests, &c->requests, request);
     } else if (request && !request->accepted && !c->overflowed) {
         request->accepted = true;
-        wire_put_accept(&c->pending, wire_id);
+        wire_put_accept(&c->pending, wire_id, engine_id);
         queue_changed(c);
     }
     pthread_mutex_unlock(&d->mutex);
@@ -313,30 +318,35 @@ static int on_credit(struct connection *c, const uint8_t *body, size_t n, struct
     return status;
 }
 
+/* Answered by what was asked, once it is begun, or by a REFUSE without a request. */
 static int on_control(struct connection *c, const uint8_t *body, size_t n, struct quire_error *err)
 {
     const char *command;
     size_t n_command;
-    char message[160];
+    char done[WIRE_MAX_TEXT + 1];
     int status = wire_get_control(body, n, &command, &n_command, err);
     if (status)
         return status;
-    snprintf(message, sizeof message, "CONTROL: command: '%.*s' is not known here",
-             (int)(n_command < 64 ? n_command : 64), command);
-    put_refuse(c, 0, QUIRE_UNSUPPORTED, 0, message);
+    status = control_run(c->d, command, n_command, err);
+    if (status) {
+        put_refuse(c, 0, status, 0, err->text);
+        return QUIRE_OK;
+    }
+    snprintf(done, sizeof done, "%.*s", (int)n_command, command);
+    struct wire_buffer *b = queue_begin(c);
+    if (b) {
+        wire_put_control(b, done);
+        queue_end(c);
+    }
     return QUIRE_OK;
 }
 
-static int on_stats(struct connection *c, const uint8_t *body, size_t n, struct quire_error *err)
+static void stats_make(struct daemon *d, struct wire_stats *out)
 {
-    struct daemon *d = c->d;
-    int status = wire_get_empty(WIRE_STATS, body, n, err);
-    if (status)
-        return status;
     struct engine_stats s;
     engine_stats(d->engine, &s);
     const struct engine_plan *plan = engine_info(d->engine)->plan;
-    struct wire_stats stats = {
+    *out = (struct wire_stats){
         .n_running = s.n_running,
         .n_waiting = s.n_waiting,
         .n_waiting_tokens = s.n_waiting_tokens,
@@ -352,7 +362,54 @@ static int on_stats(struct connection *c, const uint8_t *body, size_t n, struct 
         .n_block_tokens = plan->block_tokens,
         .draining = s.draining || d->draining,
         .dead = s.dead,
+        .n_host_hits = s.n_host_hits,
+        .n_recomputed = s.n_recomputed,
+        .n_refused = s.n_refused,
+        .n_evicted_blocks = s.n_evicted_blocks,
+        .n_swapped_out = s.n_swapped_out,
+        .n_swapped_in = s.n_swapped_in,
+        .swap_usage = s.swap_usage,
+        .n_pins = s.n_pins,
+        .n_pinned_blocks = s.n_pinned_blocks,
+        .token_budget = s.token_budget,
+        .policy = s.policy,
+        .n_policy = s.policy ? strlen(s.policy) : 0,
+        .figure_name = s.policy_figure_name,
+        .n_figure_name = s.policy_figure_name ? strlen(s.policy_figure_name) : 0,
+        .figure = s.policy_figure,
     };
+}
+
+/* Fills in at most n tenants, those that the engine knows; words has room for them. */
+static uint32_t tenants_make(struct daemon *d, uint32_t n, uint32_t *words)
+{
+    uint32_t i = 0;
+    struct sched_tenant_stats s;
+    for (; i < n && engine_tenant_stats(d->engine, i, &s) == QUIRE_OK; i++) {
+        const struct wire_tenant tenant = {
+            .n_prompt_tokens = s.n_prompt_tokens,
+            .n_generated_tokens = s.n_generated_tokens,
+            .n_prefix_queries = s.n_prefix_queries,
+            .n_prefix_hits = s.n_prefix_hits,
+            .n_evicted_blocks = s.n_evicted_blocks,
+            .n_running = s.n_running,
+            .n_waiting = s.n_waiting,
+        };
+        wire_tenant_put(words + (size_t)WIRE_TENANT_WORDS * i, &tenant);
+    }
+    return i;
+}
+
+static int on_stats(struct connection *c, const uint8_t *body, size_t n, struct quire_error *err)
+{
+    uint32_t n_tenants, words[WIRE_MAX_TENANTS * WIRE_TENANT_WORDS];
+    struct wire_stats stats;
+    int status = wire_get_stats_request(body, n, &n_tenants, err);
+    if (status)
+        return status;
+    stats_make(c->d, &stats);
+    stats.tenants = words;
+    stats.n_tenants = tenants_make(c->d, n_tenants, words);
     struct wire_buffer *b = queue_begin(c);
     if (b) {
         wire_put_stats(b, &stats);
@@ -363,7 +420,7 @@ static int on_stats(struct connection *c, const uint8_t *body, size_t n, struct 
 
 static int on_drain(struct connection *c, const uint8_t *body, size_t n, struct quire_error *err)
 {
-    int status = wire_get_empty(WIRE_DRAIN, body, n, err);
+    int status = wire_get_drain(body, n, err);
     if (!status)
         c->client_drained = true;
     return status;

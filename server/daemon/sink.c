@@ -49,13 +49,36 @@ static uint32_t finish_of(enum engine_finish finish)
     case ENGINE_FINISH_STOP: return WIRE_FINISH_STOP;
     case ENGINE_FINISH_LENGTH: return WIRE_FINISH_LENGTH;
     case ENGINE_FINISH_CANCELLED: return WIRE_FINISH_CANCELLED;
-    case ENGINE_FINISH_ERROR: break;
+    case ENGINE_FINISH_ERROR:
+    case ENGINE_FINISH_REFUSED: break;
     }
     return WIRE_FINISH_ERROR;
 }
 
+static struct wire_account account_of(const struct sched_account *a)
+{
+    return (struct wire_account){
+        .queue_nothing_us = a->queue_us[SCHED_SHORT_OF_NOTHING],
+        .queue_budget_us = a->queue_us[SCHED_SHORT_OF_BUDGET],
+        .queue_seqs_us = a->queue_us[SCHED_SHORT_OF_SEQS],
+        .queue_blocks_us = a->queue_us[SCHED_SHORT_OF_BLOCKS],
+        .queue_batch_us = a->queue_us[SCHED_SHORT_OF_BATCH],
+        .queue_prefix_us = a->queue_us[SCHED_SHORT_OF_PREFIX],
+        .preempted_us = a->preempted_us,
+        .blocker = a->blocker,
+        .blocker_tenant = a->blocker_tenant,
+        .n_overtaken = a->n_overtaken,
+        .n_chunks = a->n_chunks,
+        .n_preemptions = a->n_preemptions,
+        .n_loaded = a->n_loaded,
+        .n_recomputed = a->n_recomputed,
+    };
+}
+
 static void put_done(struct wire_buffer *b, uint64_t wire_id, const struct engine_event *event)
 {
+    static const char refused[] = "the scheduling policy gave the request up: it cannot be served in "
+                                  "the time it has";
     struct wire_done done = {
         .choice = event->choice,
         .finish = finish_of(event->finish),
@@ -67,7 +90,16 @@ static void put_done(struct wire_buffer *b, uint64_t wire_id, const struct engin
         .n_generated = event->n_generated,
         .message = event->message,
         .n_message = event->message ? strlen(event->message) : 0,
+        .n_created = event->n_cache_created,
     };
+    if (event->account)
+        done.account = account_of(event->account);
+    if (event->finish == ENGINE_FINISH_REFUSED) {
+        done.status = QUIRE_EXHAUSTED;
+        done.retry_after_ms = event->retry_after_ms;
+        done.message = refused;
+        done.n_message = sizeof refused - 1;
+    }
     wire_put_done(b, wire_id, &done);
 }
 
@@ -83,7 +115,7 @@ static size_t deliver(struct daemon *d, const struct engine_event *events, size_
     if (c && !c->overflowed) {
         /* The first events may come before engine_submit() has returned on the loop. */
         if (!request->accepted)
-            wire_put_accept(&c->pending, request->wire_id);
+            wire_put_accept(&c->pending, request->wire_id, request->engine_id);
         request->accepted = true;
         if (event->kind == ENGINE_EVENT_DONE)
             put_done(&c->pending, request->wire_id, event);

@@ -6,8 +6,7 @@
 /* More work than one request may ask for. */
 #define MAX_TOTAL_CHOICES 4096
 
-/* A text, or a list of ids. */
-static bool take_prompt(struct request_job *j, const json_t *prompt, struct request_item *item)
+bool completions_take_prompt(struct request_job *j, const json_t *prompt, struct request_item *item)
 {
     struct api_error *e = &j->error;
     if (json_is_array(prompt)) {
@@ -44,7 +43,7 @@ bool completions_read(struct request_job *j, const json_t *body)
     if (!request_job_items(j, n))
         return false;
     for (size_t i = 0; i < n; i++)
-        if (!take_prompt(j, one ? prompt : json_array_get(prompt, i), &j->items[i]))
+        if (!completions_take_prompt(j, one ? prompt : json_array_get(prompt, i), &j->items[i]))
             return false;
     return true;
 }

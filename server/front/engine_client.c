@@ -256,10 +256,11 @@ static int on_done(struct engine_client *c, const struct wire_header *header, co
 static int on_accept(struct engine_client *c, const struct wire_header *header,
                      const uint8_t *body, struct quire_error *err)
 {
-    int status = wire_get_empty(WIRE_ACCEPT, body, header->body_bytes, err);
+    uint64_t id;
+    int status = wire_get_accept(body, header->body_bytes, &id, err);
     struct client_request *r = client_request_find(&c->requests, header->request);
     if (!status && r)
-        r->events.on_accepted(r->context);
+        r->events.on_accepted(r->context, id);
     return status;
 }
 
@@ -268,6 +269,10 @@ static int on_refuse(struct engine_client *c, const struct wire_header *header,
 {
     struct wire_refuse refuse;
     int status = wire_get_refuse(body, header->body_bytes, &refuse, err);
+    if (!status && header->request == 0) {
+        c->events.on_control(c->context, &refuse);
+        return QUIRE_OK;
+    }
     struct client_request *found = client_request_find(&c->requests, header->request);
     if (status || !found)
         return status;
@@ -275,6 +280,17 @@ static int on_refuse(struct engine_client *c, const struct wire_header *header,
     client_request_remove(&c->requests, found);
     r.events.on_refused(r.context, &refuse);
     return QUIRE_OK;
+}
+
+static int on_control(struct engine_client *c, const uint8_t *body, size_t n,
+                      struct quire_error *err)
+{
+    const char *command;
+    size_t n_command;
+    int status = wire_get_control(body, n, &command, &n_command, err);
+    if (!status)
+        c->events.on_control(c->context, NULL);
+    return status;
 }
 
 static int on_stats(struct engine_client *c, const uint8_t *body, size_t n,
@@ -292,7 +308,7 @@ static int on_stats(struct engine_client *c, const uint8_t *body, size_t n,
 static int on_drain(struct engine_client *c, const uint8_t *body, size_t n,
                     struct quire_error *err)
 {
-    int status = wire_get_empty(WIRE_DRAIN, body, n, err);
+    int status = wire_get_drain(body, n, err);
     if (!status)
         c->events.on_drain(c->context);
     return status;
@@ -331,11 +347,11 @@ static int on_frame(struct engine_client *c, const struct wire_header *header, c
     case WIRE_PROMPT_LOGPROBS: return on_tokens(c, header, body, err);
     case WIRE_DONE: return on_done(c, header, body, err);
     case WIRE_STATS: return on_stats(c, body, n, err);
+    case WIRE_CONTROL: return on_control(c, body, n, err);
     case WIRE_DRAIN: return on_drain(c, body, n, err);
     case WIRE_SUBMIT:
     case WIRE_CANCEL:
     case WIRE_CREDIT:
-    case WIRE_CONTROL:
     case WIRE_ERROR: break;
     }
     return quire_fail(err, QUIRE_INVALID, "%s: an engine does not send it",
@@ -542,14 +558,23 @@ void engine_client_cancel(struct engine_client *c, uint64_t request_id, int64_t 
     out_changed(c);
 }
 
-int engine_client_ask_stats(struct engine_client *c)
+int engine_client_ask_stats(struct engine_client *c, uint32_t n_tenants)
 {
     if (c->state != CLIENT_READY)
         return QUIRE_IO;
     if (c->stats_asked)
         return QUIRE_OK;
     c->stats_asked = true;
-    wire_put_stats_request(out_buffer(c));
+    wire_put_stats_request(out_buffer(c), n_tenants);
+    out_changed(c);
+    return QUIRE_OK;
+}
+
+int engine_client_control(struct engine_client *c, const char *command)
+{
+    if (c->state != CLIENT_READY)
+        return QUIRE_IO;
+    wire_put_control(out_buffer(c), command);
     out_changed(c);
     return QUIRE_OK;
 }

@@ -21,7 +21,7 @@ struct engine_client;
 /* What the owner of one request hears. on_done with last = true, on_refused and on_lost are each
  * the last call. */
 struct engine_client_request_events { /* all set */
-    void (*on_accepted)(void *context);
+    void (*on_accepted)(void *context, uint64_t id); /* wire_put_accept() */
     void (*on_refused)(void *context, const struct wire_refuse *refuse);
     void (*on_token)(void *context, const struct wire_token *token);
     void (*on_prompt_logprob)(void *context, const struct wire_token *token);
@@ -33,6 +33,9 @@ struct engine_client_request_events { /* all set */
 struct engine_client_events { /* all set; hello and stats are borrowed */
     void (*on_ready)(void *context, const struct wire_hello *hello); /* handshake done */
     void (*on_stats)(void *context, const struct wire_stats *stats);
+    /* The answer to the oldest engine_client_control() that has none yet. refuse NULL: it is
+     * done. */
+    void (*on_control)(void *context, const struct wire_refuse *refuse);
     void (*on_drain)(void *context);
     /* The handshake was refused, or the connection is lost; after the on_lost calls. */
     void (*on_closed)(void *context, const char *why);
@@ -61,8 +64,11 @@ int engine_client_submit(struct engine_client *c, const struct wire_submit *subm
 /* No further callback comes for this request. choice -1: the whole request. One choice: only that
  * choice ends, its on_done still comes. */
 void engine_client_cancel(struct engine_client *c, uint64_t request_id, int64_t choice);
-/* One question at a time is on its way; a second is answered with it. QUIRE_IO as above. */
-int engine_client_ask_stats(struct engine_client *c);
+/* One question at a time is on its way; a second is answered with it. n_tenants: whose counters are
+ * wanted too. QUIRE_IO as above. */
+int engine_client_ask_stats(struct engine_client *c, uint32_t n_tenants);
+/* QUIRE_OK: on_control follows, or on_closed. */
+int engine_client_control(struct engine_client *c, const char *command);
 /* We submit no more: the engine closes this connection when its last request is over. Other clients
  * of the engine do not notice. */
 void engine_client_drain(struct engine_client *c);

@@ -46,26 +46,52 @@ static const char *bearer(const struct http_exchange *x)
     return value + 7 + strspn(value + 7, " ");
 }
 
-bool front_authorized(const struct front *f, const struct http_exchange *x)
+struct tenant *front_tenant(const struct front *f, const struct http_exchange *x,
+                            struct api_error *e)
 {
-    if (f->n_api_keys == 0)
-        return true;
+    if (!tenants_ask_key(f->tenants))
+        return tenants_at(f->tenants, 0);
     const char *key = bearer(x);
-    if (!key)
-        return false;
-    /* Hashes under a random key are compared, all of them and in constant time: how long it takes
-     * says nothing. */
-    struct key256 hash = quire_keyed_hash(&f->compare_key, key, strlen(key));
-    int found = 0;
-    for (size_t i = 0; i < f->n_api_keys; i++)
-        found |= quire_secret_equal(&hash, &f->api_keys[i], sizeof hash);
-    return found;
+    struct tenant *tenant = key ? tenants_find(f->tenants, key) : NULL;
+    if (!tenant)
+        api_fail(e, 401, NULL, "invalid_api_key",
+                 "the API key is missing or wrong: send it as \"Authorization: Bearer KEY\"");
+    return tenant;
 }
 
-struct key256 front_tenant(const struct front *f, const struct http_exchange *x)
+bool front_is_admin(const struct front *f, const struct http_exchange *x)
 {
-    const char *key = f->n_api_keys > 0 ? bearer(x) : NULL;
+    struct api_error e;
+    if (!tenants_ask_key(f->tenants))
+        return http_from_loopback(x);
+    const struct tenant *tenant = front_tenant(f, x, &e);
+    return tenant && tenant->admin;
+}
+
+struct key256 front_domain(const struct front *f, const struct http_exchange *x)
+{
+    const char *key = tenants_ask_key(f->tenants) ? bearer(x) : NULL;
     return key ? quire_keyed_hash(NULL, key, strlen(key)) : (struct key256){{0}};
+}
+
+struct tenant *front_begin(struct front *f, struct http_exchange *x)
+{
+    struct api_error e;
+    uint64_t now_us = metrics_now_us();
+    struct tenant *tenant = front_can_serve(f, &e) ? front_tenant(f, x, &e) : NULL;
+    if (tenant && limits_begin(tenant, now_us, &e))
+        return tenant;
+    f->metrics.n_refused += e.status == 429;
+    if (tenant)
+        limits_headers(tenant, now_us, x);
+    api_error_reply(x, &e);
+    return NULL;
+}
+
+void front_bill(const struct tenant *tenant, struct wire_submit *submit)
+{
+    submit->tenant_index = tenant->index;
+    submit->class_index = tenant->class_index;
 }
 
 /* ---- the engine ----------------------------------------------------------------------------- */
@@ -91,6 +117,11 @@ static void on_stats(void *context, const struct wire_stats *stats)
     scrapes_answer(context, stats);
 }
 
+static void on_control(void *context, const struct wire_refuse *refuse)
+{
+    commands_answer(context, refuse);
+}
+
 static void on_engine_drain(void *context)
 {
     struct front *f = context;
@@ -102,14 +133,15 @@ static void on_closed(void *context, const char *why)
     struct front *f = context;
     f->engine_ready = false;
     scrapes_answer(f, NULL);
+    commands_end(f);
     if (f->on_engine_gone)
         f->on_engine_gone(f->context, why);
 }
 
 int front_set_engine(struct front *f, const struct front_engine *engine, struct quire_error *err)
 {
-    static const struct engine_client_events events = {on_ready, on_stats, on_engine_drain,
-                                                       on_closed};
+    static const struct engine_client_events events = {on_ready, on_stats, on_control,
+                                                       on_engine_drain, on_closed};
     struct wire_hello ours = {
         .version = WIRE_VERSION,
         .identity_text = engine->identity_text,
@@ -118,6 +150,8 @@ int front_set_engine(struct front *f, const struct front_engine *engine, struct 
         .n_model = strlen(engine->model),
     };
     generations_end(f, "the engine was replaced");
+    pins_end(f, "the engine was replaced");
+    commands_end(f);
     engine_client_close(f->engine);
     f->engine = NULL;
     f->engine_ready = f->engine_draining = false;
@@ -130,6 +164,8 @@ int front_set_engine(struct front *f, const struct front_engine *engine, struct 
 static int copy_options(struct front *f, const struct front_options *o)
 {
     f->text = o->text;
+    f->tenants = o->tenants;
+    f->tenant_metrics = o->tenant_metrics;
     f->sampling = o->sampling;
     f->ping_ms = o->ping_ms ? o->ping_ms : 15000;
     f->on_engine_ready = o->on_engine_ready;
@@ -141,28 +177,13 @@ static int copy_options(struct front *f, const struct front_options *o)
     size_t n = strlen("quire-") + (f->version ? strlen(f->version) : 0) + 1;
     f->fingerprint = malloc(n);
     f->model_names = calloc(o->n_model_names, sizeof *f->model_names);
-    f->api_keys = calloc(o->n_api_keys + 1, sizeof *f->api_keys);
-    if (!f->model_root || !f->version || !f->fingerprint || !f->model_names || !f->api_keys)
+    if (!f->model_root || !f->version || !f->fingerprint || !f->model_names)
         return QUIRE_NO_MEMORY;
     memcpy(f->fingerprint, "quire-", 6);
     memcpy(f->fingerprint + 6, f->version, n - 6);
     for (size_t i = 0; i < o->n_model_names; i++, f->n_model_names++)
         if (!(f->model_names[i] = strdup(o->model_names[i])))
             return QUIRE_NO_MEMORY;
-    quire_random(&f->compare_key, sizeof f->compare_key);
-    for (size_t i = 0; i < o->n_api_keys; i++)
-        f->api_keys[f->n_api_keys++] =
-            quire_keyed_hash(&f->compare_key, o->api_keys[i], strlen(o->api_keys[i]));
-    return QUIRE_OK;
-}
-
-static int check_options(const struct front_options *o, struct quire_error *err)
-{
-    if (o->n_model_names == 0)
-        return quire_fail(err, QUIRE_INVALID, "a model needs a name to be served under");
-    for (size_t i = 0; i < o->n_api_keys; i++)
-        if (o->api_keys[i][0] == '\0')
-            return quire_fail(err, QUIRE_INVALID, "an API key is empty");
     return QUIRE_OK;
 }
 
@@ -175,9 +196,9 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
                  struct quire_error *err)
 {
     *out = NULL;
-    int status = check_options(o, err);
-    if (status != QUIRE_OK)
-        return status;
+    int status = QUIRE_OK;
+    if (o->n_model_names == 0)
+        return quire_fail(err, QUIRE_INVALID, "a model needs a name to be served under");
     const size_t max_body = o->max_body_bytes ? o->max_body_bytes : (size_t)16 << 20;
     const struct http_limits limits = {
         .max_head_bytes = MAX_HEAD_BYTES,
@@ -197,6 +218,8 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
     TAILQ_INIT(&f->generations);
     TAILQ_INIT(&f->utilities);
     TAILQ_INIT(&f->scrapes);
+    TAILQ_INIT(&f->commands);
+    TAILQ_INIT(&f->pins);
     metrics_init(&f->metrics);
     /* Writing to a client that has gone must be an error, not the end of the process. */
     signal(SIGPIPE, SIG_IGN);
@@ -223,12 +246,12 @@ void front_destroy(struct front *f)
         return;
     /* Connections go first: what they wait for is cancelled with them. */
     http_server_close(f->http);
+    commands_end(f);
     text_pool_close(f->pool);
     engine_client_close(f->engine);
     for (size_t i = 0; i < f->n_model_names; i++)
         free(f->model_names[i]);
     free(f->model_names);
-    free(f->api_keys);
     free(f->model_root);
     free(f->version);
     free(f->fingerprint);

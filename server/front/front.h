@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "server/front/tenants.h"
 #include "text/quire_text.h"
 
 #include <event2/event.h>
@@ -32,8 +33,8 @@ struct front_options {
     const char *host;               /* name or address; NULL = every IPv4 address */
     uint16_t port;                  /* 0 = any: front_port() tells */
     int backlog;                    /* of the listening socket; 0 = 1,024 */
-    const char *const *api_keys;    /* any opens every route; n_api_keys = 0: none is asked for */
-    size_t n_api_keys;
+    struct tenants *tenants;        /* outlives the front, whose loop's thread it belongs to */
+    bool tenant_metrics;            /* /metrics counts by tenant too */
     const char *const *model_names; /* at least one; the first is for requests that name none */
     size_t n_model_names;
     const char *model_root;         /* "root" on /v1/models: path or name of what was loaded */

@@ -7,10 +7,13 @@
 #include "server/front/engine_client.h"
 #include "server/front/front.h"
 #include "server/front/http.h"
+#include "server/front/limits.h"
 #include "server/front/metrics.h"
 #include "server/front/params.h"
 #include "server/front/request_job.h"
+#include "server/front/tenants.h"
 #include "server/front/text_pool.h"
+#include "server/front/trace.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,6 +22,8 @@
 struct generation;
 struct utility;
 struct scrape;
+struct command;
+struct pin;
 
 struct front {
     struct event_base *base;
@@ -31,9 +36,9 @@ struct front {
     bool engine_draining;         /* it takes nothing new */
     uint32_t vocab_size, max_model_len, n_eos, *eos;
 
-    struct key256 compare_key;    /* API keys are compared as hashes under it */
-    struct key256 *api_keys;
-    size_t n_api_keys;
+    struct tenants *tenants;
+    bool tenant_metrics;
+    struct trace_names names;
     char **model_names;
     size_t n_model_names;
     char *model_root, *version, *fingerprint;
@@ -49,6 +54,8 @@ struct front {
     TAILQ_HEAD(, generation) generations;
     TAILQ_HEAD(, utility) utilities;
     TAILQ_HEAD(, scrape) scrapes;
+    TAILQ_HEAD(, command) commands; /* in the order in which the engine answers them */
+    TAILQ_HEAD(, pin) pins;
 };
 
 /* ---- routes.c ---- */
@@ -60,15 +67,26 @@ bool front_can_serve(const struct front *f, struct api_error *e);
 /* The served name for what a request asks for (NULL: the first). NULL, with a 404 in e: there is
  * none. */
 const char *front_model_name(const struct front *f, const char *asked, struct api_error *e);
+/* Whose API key the request has. NULL, with a 401 in e: nobody's. */
+struct tenant *front_tenant(const struct front *f, const struct http_exchange *x,
+                            struct api_error *e);
+/* An admin's key; where no keys are asked for, a client on this machine. */
+bool front_is_admin(const struct front *f, const struct http_exchange *x);
 /* The cache domain of a request, by its API key. */
-struct key256 front_tenant(const struct front *f, const struct http_exchange *x);
-/* Whether the request's API key is one of ours. */
-bool front_authorized(const struct front *f, const struct http_exchange *x);
+struct key256 front_domain(const struct front *f, const struct http_exchange *x);
+/* A request that costs something begins: the engine takes it, and its tenant's limits do. NULL: it
+ * was answered. Else limits_end() ends it. */
+struct tenant *front_begin(struct front *f, struct http_exchange *x);
+/* Fills in the fields that say who pays. */
+void front_bill(const struct tenant *tenant, struct wire_submit *submit);
 
 /* ---- chat.c, completions.c, tokenize.c: for request_job, on the pool ---- */
 /* Messages, tools and kwargs only. */
 bool chat_read_messages(struct request_job *j, const json_t *body);
 bool chat_read(struct request_job *j, const json_t *body);
+/* A text, or a list of ids. */
+bool completions_take_prompt(struct request_job *j, const json_t *prompt,
+                             struct request_item *item);
 bool completions_read(struct request_job *j, const json_t *body);
 bool tokenize_read(struct request_job *j, const json_t *body);
 bool detokenize_read(struct request_job *j, const json_t *body);
@@ -81,6 +99,18 @@ void generations_end(struct front *f, const char *why);
 /* ---- tokenize.c ---- */
 void tokenize_start(struct front *f, struct http_exchange *x);
 void detokenize_start(struct front *f, struct http_exchange *x);
+
+/* ---- pins.c ---- */
+void pin_start(struct front *f, struct http_exchange *x);
+void pins_end(struct front *f, const char *why);
+
+/* ---- command.c ---- */
+void unpin_start(struct front *f, struct http_exchange *x);
+void policy_start(struct front *f, struct http_exchange *x);
+/* The answer to the oldest command. refuse NULL: it is done. */
+void commands_answer(struct front *f, const struct wire_refuse *refuse);
+/* None will be answered any more. */
+void commands_end(struct front *f);
 
 /* ---- scrape.c ---- */
 void scrape_start(struct front *f, struct http_exchange *x);

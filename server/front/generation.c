@@ -35,8 +35,14 @@ static void generation_free(struct generation *g)
     json_out_free(&g->head);
     json_out_free(&g->event);
     json_out_free(&g->early);
+    limits_end(g->tenant);
     TAILQ_REMOVE(&g->front->generations, g, link);
     free(g);
+}
+
+static const char *name_of(const struct generation *g)
+{
+    return g->params.request_id[0] ? g->params.request_id : http_request_id(g->x);
 }
 
 static void count_unfinished(struct generation *g, enum metrics_finish how)
@@ -69,6 +75,7 @@ static void fail(struct generation *g, const struct api_error *e)
         generation_free(g);
         http_stream_end(x);
     } else {
+        limits_headers(g->tenant, metrics_now_us(), x);
         generation_free(g);
         api_error_reply(x, e);
     }
@@ -82,13 +89,70 @@ static void fail_with(struct generation *g, int status, const char *why)
     fail(g, &e);
 }
 
+/* ---- the stream's beginning ----------------------------------------------------------------- */
+
+/* Called when there is something to say, or nothing was said for long: until then the status is
+ * open, and a request that is given up in the queue is a 429. */
+static void begin_stream(struct generation *g)
+{
+    if (g->begun)
+        return;
+    limits_headers(g->tenant, metrics_now_us(), g->x);
+    http_add_header(g->x, "Cache-Control", "no-cache");
+    http_add_header(g->x, "X-Accel-Buffering", "no");
+    http_stream_begin(g->x, 200, "text/event-stream");
+    g->begun = true;
+    /* The first events of all choices, in the order of their indices; completions that show their
+     * prompt's logprobs first have to wait for them. */
+    bool waits = g->params.echo && g->params.submit.n_logprobs >= 0;
+    for (size_t i = 0; i < g->n_prompts && !waits; i++)
+        for (uint32_t j = 0; j < g->params.submit.n; j++)
+            reply_open(g, &g->prompts[i], &g->prompts[i].choices[j]);
+    http_stream_write(g->x, g->early.data, g->early.n);
+    json_out_free(&g->early);
+}
+
+static void on_ping(evutil_socket_t fd, short what, void *context)
+{
+    struct generation *g = context;
+    uint64_t now = metrics_now_us(), silent_ms = (now - g->last_write_us) / 1000;
+    uint64_t wait_ms = g->front->ping_ms;
+    (void)fd;
+    (void)what;
+    if (silent_ms >= wait_ms) {
+        begin_stream(g);
+        /* A comment: an event without data would end the stream in some clients. */
+        http_stream_write(g->x, ": ping\n\n", 8);
+        g->last_write_us = now;
+    } else {
+        wait_ms -= silent_ms;
+    }
+    struct timeval tv = {.tv_sec = (time_t)(wait_ms / 1000),
+                         .tv_usec = (suseconds_t)(wait_ms % 1000 * 1000)};
+    event_add(g->ping, &tv);
+}
+
+/* Every prompt was taken: from here on silence has a limit. */
+static void await_tokens(struct generation *g)
+{
+    g->last_write_us = metrics_now_us();
+    g->ping = event_new(g->front->base, -1, 0, on_ping, g);
+    if (g->early.n > 0 || !g->ping)
+        begin_stream(g);
+    if (g->ping)
+        on_ping(-1, 0, g);
+}
+
 /* Every choice is over. */
 static void complete(struct generation *g)
 {
     struct metrics *m = &g->front->metrics;
-    histogram_observe(&m->e2e, (double)(metrics_now_us() - g->arrived_us) * 1e-6);
+    struct trace *t = &g->trace;
+    t->now_us = metrics_now_us();
+    histogram_observe(&m->e2e, (double)(t->now_us - t->arrived_us) * 1e-6);
     struct http_exchange *x = g->x;
     if (g->params.stream) {
+        begin_stream(g);
         reply_end(g);
         generation_free(g);
         http_stream_end(x);
@@ -101,6 +165,7 @@ static void complete(struct generation *g)
         fail_with(g, QUIRE_NO_MEMORY, "there is no memory for the reply");
         return;
     }
+    limits_headers(g->tenant, t->now_us, x);
     generation_free(g);
     http_reply(x, 200, "application/json", o.data, o.n);
     json_out_free(&o);
@@ -111,6 +176,8 @@ static void complete(struct generation *g)
 static void show(struct generation *g, struct gen_prompt *p, struct choice *c,
                  const struct wire_token *token, uint64_t offset, const char *text, size_t n_text)
 {
+    if (g->params.stream && g->n_accepted == g->n_prompts)
+        begin_stream(g);
     if (g->params.stream)
         reply_token(g, p, c, token, offset, text, n_text);
     else
@@ -142,8 +209,11 @@ static void time_token(struct generation *g, struct choice *c)
     struct metrics *m = &g->front->metrics;
     uint64_t now = metrics_now_us();
     m->n_generation_tokens++;
+    limits_token(g->tenant, now);
+    if (g->trace.first_token_us == 0)
+        g->trace.first_token_us = now;
     if (c->n_tokens == 0)
-        histogram_observe(&m->ttft, (double)(now - g->arrived_us) * 1e-6);
+        histogram_observe(&m->ttft, (double)(now - g->trace.arrived_us) * 1e-6);
     else
         histogram_observe(&m->itl, (double)(now - c->last_token_us) * 1e-6);
     c->last_token_us = g->last_write_us = now;
@@ -187,6 +257,19 @@ static void prompt_over(struct generation *g)
         complete(g);
 }
 
+/* A choice ended without an end of its own. */
+static void fail_done(struct generation *g, const struct wire_done *done)
+{
+    struct api_error e;
+    bool told = done->n_message > 0;
+    snprintf(e.why.text, sizeof e.why.text, "%.*s", told ? (int)done->n_message : 17,
+             told ? done->message : "the engine failed");
+    api_fail_status(&e, done->status ? (int)done->status : QUIRE_INTERNAL, NULL);
+    if (done->retry_after_ms > 0)
+        e.retry_ms = done->retry_after_ms;
+    fail(g, &e);
+}
+
 static void on_done(void *context, const struct wire_done *done)
 {
     struct gen_prompt *p = context;
@@ -198,15 +281,16 @@ static void on_done(void *context, const struct wire_done *done)
     if (done->choice < g->params.submit.n) {
         struct choice *c = &p->choices[done->choice];
         c->over_in_engine = true;
-        if (done->choice == 0)
+        if (done->choice == 0) {
             p->n_cached = done->n_cached;
+            p->n_created = done->n_created;
+            trace_add(&g->trace, &done->account, done->n_cached);
+        }
         if (c->finish == CHOICE_RUNS && done->finish >= WIRE_FINISH_CANCELLED) {
-            snprintf(err.text, sizeof err.text, "%.*s", (int)done->n_message,
-                     done->n_message > 0 ? done->message : "");
             if (done->finish == WIRE_FINISH_CANCELLED)
                 fail_with(g, QUIRE_IO, "the engine cancelled the request");
             else
-                fail_with(g, QUIRE_INTERNAL, err.text[0] ? err.text : "the engine failed");
+                fail_done(g, done);
             return;
         }
         if (c->finish == CHOICE_RUNS) {
@@ -221,59 +305,20 @@ static void on_done(void *context, const struct wire_done *done)
         prompt_over(g);
 }
 
-/* ---- the stream's beginning ----------------------------------------------------------------- */
+/* ---- taken or refused ---------------------------------------------------------------------- */
 
-static void on_ping(evutil_socket_t fd, short what, void *context)
-{
-    struct generation *g = context;
-    uint64_t now = metrics_now_us(), silent_ms = (now - g->last_write_us) / 1000;
-    uint64_t wait_ms = g->front->ping_ms;
-    (void)fd;
-    (void)what;
-    if (silent_ms >= wait_ms) {
-        /* A comment: an event without data would end the stream in some clients. */
-        http_stream_write(g->x, ": ping\n\n", 8);
-        g->last_write_us = now;
-    } else {
-        wait_ms -= silent_ms;
-    }
-    struct timeval tv = {.tv_sec = (time_t)(wait_ms / 1000),
-                         .tv_usec = (suseconds_t)(wait_ms % 1000 * 1000)};
-    event_add(g->ping, &tv);
-}
-
-static void begin_stream(struct generation *g)
-{
-    http_add_header(g->x, "Cache-Control", "no-cache");
-    http_add_header(g->x, "X-Accel-Buffering", "no");
-    http_stream_begin(g->x, 200, "text/event-stream");
-    g->begun = true;
-    /* The first events of all choices, in the order of their indices; completions that show their
-     * prompt's logprobs first have to wait for them. */
-    bool waits = g->params.echo && g->params.submit.n_logprobs >= 0;
-    for (size_t i = 0; i < g->n_prompts && !waits; i++)
-        for (uint32_t j = 0; j < g->params.submit.n; j++)
-            reply_open(g, &g->prompts[i], &g->prompts[i].choices[j]);
-    http_stream_write(g->x, g->early.data, g->early.n);
-    json_out_free(&g->early);
-    g->ping = event_new(g->front->base, -1, 0, on_ping, g);
-    g->last_write_us = metrics_now_us();
-    if (g->ping)
-        on_ping(-1, 0, g);
-}
-
-static void on_accepted(void *context)
+static void on_accepted(void *context, uint64_t id)
 {
     struct gen_prompt *p = context;
     struct generation *g = p->g;
     if (p->accepted)
         return;
     p->accepted = true;
+    trace_name_add(&g->front->names, id, name_of(g));
     g->front->metrics.n_prompt_tokens += p->item.n_ids;
     histogram_observe(&g->front->metrics.prompt_tokens, (double)p->item.n_ids);
-    /* The status is not known before every prompt was taken. */
     if (++g->n_accepted == g->n_prompts && g->params.stream)
-        begin_stream(g);
+        await_tokens(g);
 }
 
 static void on_refused(void *context, const struct wire_refuse *refuse)
@@ -396,7 +441,14 @@ static int submit(struct generation *g, struct gen_prompt *p, struct quire_error
     s.prompt = p->item.ids;
     s.n_prompt = (uint32_t)p->item.n_ids;
     s.max_tokens = p->max_tokens;
-    s.tenant = g->tenant;
+    s.tenant = g->domain;
+    front_bill(g->tenant, &s);
+    if (g->params.deadline_ms > 0) {
+        /* What is left of it after the text work. */
+        uint64_t wanted = (uint64_t)g->params.deadline_ms * 1000;
+        uint64_t passed = g->trace.submitted_us - g->trace.arrived_us;
+        s.deadline_us = passed < wanted ? wanted - passed : 1;
+    }
     if (g->params.echo && s.n_logprobs > s.n_prompt_logprobs)
         s.n_prompt_logprobs = s.n_logprobs;
     int status = engine_client_submit(g->front->engine, &s, &events, p, &p->engine_id, err);
@@ -430,6 +482,23 @@ static void echo_only(struct generation *g)
     complete(g);
 }
 
+/* By what the key may, and by the headers where the body says nothing. */
+static bool settle(struct generation *g, struct api_error *e)
+{
+    const struct tenant *t = g->tenant;
+    struct wire_submit *s = &g->params.submit;
+    if (!g->params.has_priority)
+        s->priority = t->priority_min > 0 ? t->priority_min
+                                          : (t->priority_max < 0 ? t->priority_max : 0);
+    if (s->priority < t->priority_min || s->priority > t->priority_max)
+        return api_bad(e, "priority", "this key may have %d to %d, got %d", t->priority_min,
+                       t->priority_max, s->priority);
+    if (g->params.deadline_ms == 0)
+        g->params.deadline_ms = g->header_deadline_ms;
+    g->params.trace |= g->header_trace;
+    return true;
+}
+
 /* What the job read is the request's from here on. */
 static bool take_job(struct generation *g, struct request_job *j, struct api_error *e)
 {
@@ -440,10 +509,12 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
     }
     g->params = j->params;
     j->params = (struct params){0};
-    g->tenant = j->tenant;
+    g->domain = j->domain;
     g->rules = (struct choice_rules){f->text, &g->params, f->eos, f->n_eos};
     snprintf(g->id, sizeof g->id, "%s-%s", g->chat ? "chatcmpl" : "cmpl",
-             g->params.request_id[0] ? g->params.request_id : http_request_id(g->x));
+             name_of(g));
+    if (!settle(g, e))
+        return false;
     g->prompts = calloc(j->n_items, sizeof *g->prompts);
     if (!g->prompts || !reply_begin(g, j->model))
         return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
@@ -470,6 +541,11 @@ static void on_text(void *owner, struct request_job *job)
         if (ok && (status = prepare(g, &g->prompts[i], &e.why)) != QUIRE_OK)
             ok = api_fail_status(&e, status, NULL);
     }
+    uint64_t n_tokens = 0;
+    for (size_t i = 0; i < g->n_prompts; i++)
+        n_tokens += g->prompts[i].item.n_ids;
+    g->trace.submitted_us = metrics_now_us();
+    ok = ok && limits_prompt(g->tenant, n_tokens, g->trace.submitted_us, &e);
     if (ok && g->prompts[0].max_tokens == 0 && !wants_prompt_logprobs(&g->params)) {
         echo_only(g);
         return;
@@ -481,26 +557,50 @@ static void on_text(void *owner, struct request_job *job)
         fail(g, &e);
 }
 
+/* x-quire-deadline-ms and x-quire-trace: for clients that cannot add fields. */
+static bool read_headers(struct generation *g, struct api_error *e)
+{
+    const char *deadline = http_header(g->x, "x-quire-deadline-ms");
+    const char *trace = http_header(g->x, "x-quire-trace");
+    size_t n = deadline ? strspn(deadline, "0123456789") : 0;
+    unsigned long ms = n > 0 && n < 10 && deadline[n] == '\0' ? strtoul(deadline, NULL, 10) : 0;
+    if (deadline && (ms == 0 || ms > PARAMS_MAX_DEADLINE_MS))
+        return api_bad(e, "x-quire-deadline-ms", "must be between 1 and %d",
+                       PARAMS_MAX_DEADLINE_MS);
+    g->header_deadline_ms = (uint32_t)ms;
+    g->header_trace = trace && strcmp(trace, "1") == 0;
+    if (trace && !g->header_trace && strcmp(trace, "0") != 0)
+        return api_bad(e, "x-quire-trace", "must be 0 or 1");
+    return true;
+}
+
 void generation_start(struct front *f, struct http_exchange *x, bool chat)
 {
     struct api_error e;
-    if (!front_can_serve(f, &e)) {
-        api_error_reply(x, &e);
+    struct tenant *tenant = front_begin(f, x);
+    if (!tenant)
         return;
-    }
     struct generation *g = calloc(1, sizeof *g);
-    if (g)
+    bool ok = g || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
+    if (ok) {
+        g->front = f;
+        g->x = x;
+        g->chat = chat;
+        g->tenant = tenant;
+        g->admin = front_is_admin(f, x);
+        g->trace.arrived_us = metrics_now_us();
+        ok = read_headers(g, &e);
+    }
+    if (ok) {
         g->job = request_job_new(f, x, chat ? chat_read : completions_read, on_text, g);
-    if (!g || !g->job) {
+        ok = g->job || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
+    }
+    if (!ok) {
         free(g);
-        api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
+        limits_end(tenant);
         api_error_reply(x, &e);
         return;
     }
-    g->front = f;
-    g->x = x;
-    g->chat = chat;
-    g->arrived_us = metrics_now_us();
     TAILQ_INSERT_TAIL(&f->generations, g, link);
     http_on_gone(x, on_gone, g);
     text_pool_submit(f->pool, &g->job->job);

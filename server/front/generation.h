@@ -17,7 +17,7 @@ struct gen_prompt {
     uint64_t engine_id;
     bool live;                /* submitted, and events are to come */
     bool accepted;
-    uint32_t n_cached;
+    uint32_t n_cached, n_created;
     struct choice *choices;   /* params.submit.n of them */
     /* Of the prompt, for echo and prompt_logprobs. */
     struct logprobs_arrays arrays;
@@ -33,7 +33,12 @@ struct generation {
     bool chat;
     struct params params;
     struct choice_rules rules;
-    struct key256 tenant;
+    struct tenant *tenant;     /* who pays */
+    bool admin;                /* may be told who others are */
+    struct key256 domain;      /* of the cache */
+    struct trace trace;
+    uint32_t header_deadline_ms;
+    bool header_trace;
     struct request_job *job;   /* while it is in the pool */
     struct gen_prompt *prompts;
     size_t n_prompts, n_accepted, n_open;
@@ -43,7 +48,7 @@ struct generation {
     struct json_out early;    /* events made before the stream has begun */
     bool begun;               /* the stream's headers are out */
     struct event *ping;
-    uint64_t arrived_us, last_write_us;
+    uint64_t last_write_us;
 };
 
 /* ---- reply.c: what is written ---- */

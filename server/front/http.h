@@ -69,6 +69,8 @@ const char *http_method(const struct http_exchange *x);
 const char *http_path(const struct http_exchange *x);
 /* NULL: absent. */
 const char *http_header(const struct http_exchange *x, const char *name);
+/* Whether the client is on this machine: 127.0.0.0/8 or ::1. */
+bool http_from_loopback(const struct http_exchange *x);
 /* Hands the body over, once: malloc'd, not NUL-terminated; NULL when it is empty. It counts as
  * held by the server (max_all_bodies_bytes) until http_body_freed(), or the end of the exchange. */
 char *http_take_body(struct http_exchange *x, size_t *n_bytes);

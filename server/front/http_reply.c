@@ -3,8 +3,10 @@
 #include "base/hash.h"
 
 #include <event2/buffer.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
 /* ---- the request ---------------------------------------------------------------------------- */
@@ -60,6 +62,21 @@ void http_body_freed(struct http_exchange *x)
 const char *http_request_id(const struct http_exchange *x)
 {
     return x->request_id;
+}
+
+bool http_from_loopback(const struct http_exchange *x)
+{
+    struct sockaddr_storage from = {0};
+    socklen_t n = sizeof from;
+    if (getpeername(bufferevent_getfd(x->connection->bev), (struct sockaddr *)&from, &n) != 0)
+        return false;
+    if (from.ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)&from)->sin_addr.s_addr) >> 24 == 127;
+    if (from.ss_family != AF_INET6)
+        return false;
+    const struct in6_addr *address = &((const struct sockaddr_in6 *)&from)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(address) ||
+           (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127);
 }
 
 /* ---- the reply ------------------------------------------------------------------------------ */

@@ -115,16 +115,40 @@ static void put_histogram(struct writer *w, const char *name, const char *help,
     put_sample(w, name, "_count", "", (double)count);
 }
 
-/* A label's value: backslash, quote and newline are escaped. */
+/* ,name="value": backslash, quote and newline are escaped, and what has no room is left out. */
+static void make_label(char *out, size_t size, const char *name, const char *value, size_t n_value)
+{
+    size_t n = (size_t)snprintf(out, size, "%s=\"", name);
+    for (size_t i = 0; i < n_value && n + 4 < size; i++) {
+        char c = value[i];
+        if (c == '\\' || c == '"' || c == '\n')
+            out[n++] = '\\';
+        out[n++] = c == '\n' ? 'n' : c;
+    }
+    snprintf(out + n, size - n, "\"");
+}
+
 static void make_labels(struct writer *w, const char *model)
 {
-    size_t n = (size_t)snprintf(w->labels, sizeof w->labels, "model_name=\"");
-    for (const char *c = model; *c && n + 24 < sizeof w->labels; c++) {
-        if (*c == '\\' || *c == '"' || *c == '\n')
-            w->labels[n++] = '\\';
-        w->labels[n++] = *c == '\n' ? 'n' : *c;
+    char label[560];
+    make_label(label, sizeof label, "model_name", model, strlen(model));
+    snprintf(w->labels, sizeof w->labels, "%s,engine=\"0\"", label);
+}
+
+static void put_policy(struct writer *w, const struct wire_stats *s)
+{
+    char label[160];
+    if (s->n_policy > 0) {
+        make_label(label, sizeof label, ",policy", s->policy, s->n_policy);
+        put_type(w, "quire:scheduling_policy_info", "gauge", "The scheduling policy that rules: 1.");
+        put_sample(w, "quire:scheduling_policy_info", "", label, 1);
     }
-    snprintf(w->labels + n, sizeof w->labels - n, "\",engine=\"0\"");
+    if (s->n_figure_name > 0) {
+        make_label(label, sizeof label, ",figure", s->figure_name, s->n_figure_name);
+        put_type(w, "quire:scheduling_policy_figure", "gauge",
+                 "A figure of the scheduling policy's own.");
+        put_sample(w, "quire:scheduling_policy_figure", "", label, s->figure);
+    }
 }
 
 static void put_engine(struct writer *w, const struct wire_stats *s)
@@ -145,12 +169,106 @@ static void put_engine(struct writer *w, const struct wire_stats *s)
                 s->n_generation_tokens);
     put_counter(w, "quire:engine_steps_total", "Steps of the engine.", s->n_steps);
     put_gauge(w, "quire:kv_blocks", "KV blocks there are.", s->n_blocks);
+    put_gauge(w, "quire:step_token_budget", "Tokens the last step was allowed.", s->token_budget);
+    put_counter(w, "quire:recomputed_tokens_total",
+                "Tokens computed again after preemptions.", s->n_recomputed);
+    put_counter(w, "quire:requests_refused_by_policy_total",
+                "Requests that the scheduling policy gave up.", s->n_refused);
+    put_counter(w, "quire:prefix_cache_host_hits_total",
+                "Prompt tokens of the prefix cache's hits that came from the host tier.",
+                s->n_host_hits);
+    put_counter(w, "quire:kv_blocks_evicted_total", "Cached KV blocks given up.",
+                s->n_evicted_blocks);
+    put_gauge(w, "quire:host_kv_usage_perc", "Share of the host tier's KV blocks in use, 0 to 1.",
+              s->swap_usage);
+    put_counter(w, "quire:kv_blocks_spilled_total", "KV blocks copied to the host tier.",
+                s->n_swapped_out);
+    put_counter(w, "quire:kv_blocks_loaded_total", "KV blocks copied back from the host tier.",
+                s->n_swapped_in);
+    put_gauge(w, "quire:cache_pins", "Pinned prefixes.", s->n_pins);
+    put_gauge(w, "quire:pinned_kv_blocks", "KV blocks that are pinned.", s->n_pinned_blocks);
+    put_policy(w, s);
     put_gauge(w, "quire:kv_blocks_leaked", "KV blocks in use while no sequence lives: always 0.",
               (double)s->n_blocks_leaked);
 }
 
+/* ---- by tenant ---- */
+
+enum tenant_figure {
+    TENANT_PROMPT,
+    TENANT_GENERATED,
+    TENANT_QUERIES,
+    TENANT_HITS,
+    TENANT_EVICTED,
+    TENANT_RUNNING,
+    TENANT_WAITING,
+};
+static const struct {
+    const char *name, *type, *help;
+} tenant_figures[] = {
+    [TENANT_PROMPT] = {"quire:tenant_prompt_tokens_total", "counter",
+                       "Prompt tokens computed for the tenant."},
+    [TENANT_GENERATED] = {"quire:tenant_generation_tokens_total", "counter",
+                          "Tokens generated for the tenant."},
+    [TENANT_QUERIES] = {"quire:tenant_prefix_cache_queries_total", "counter",
+                        "The tenant's prompt tokens looked up in the prefix cache."},
+    [TENANT_HITS] = {"quire:tenant_prefix_cache_hits_total", "counter",
+                     "The tenant's prompt tokens found there, which were not computed."},
+    [TENANT_EVICTED] = {"quire:tenant_kv_blocks_evicted_total", "counter",
+                        "The tenant's cached KV blocks that were given up."},
+    [TENANT_RUNNING] = {"quire:tenant_requests_running", "gauge",
+                        "The tenant's sequences in the running batch."},
+    [TENANT_WAITING] = {"quire:tenant_requests_waiting", "gauge",
+                        "The tenant's sequences waiting to be run."},
+};
+#define N_TENANT_FIGURES (sizeof tenant_figures / sizeof *tenant_figures)
+
+static double tenant_figure(const struct wire_tenant *t, enum tenant_figure figure)
+{
+    switch (figure) {
+    case TENANT_PROMPT: return (double)t->n_prompt_tokens;
+    case TENANT_GENERATED: return (double)t->n_generated_tokens;
+    case TENANT_QUERIES: return (double)t->n_prefix_queries;
+    case TENANT_HITS: return (double)t->n_prefix_hits;
+    case TENANT_EVICTED: return (double)t->n_evicted_blocks;
+    case TENANT_RUNNING: return t->n_running;
+    case TENANT_WAITING: return t->n_waiting;
+    }
+    return 0;
+}
+
+static void put_tenant(struct writer *w, const char *name, const struct tenant *tenant,
+                       double value)
+{
+    char label[TENANT_MAX_NAME + 16];
+    make_label(label, sizeof label, ",tenant", tenant->name, strlen(tenant->name));
+    put_sample(w, name, "", label, value);
+}
+
+static void put_tenants(struct writer *w, const struct wire_stats *stats,
+                        const struct tenants *tenants)
+{
+    uint32_t n = tenants_n(tenants);
+    uint32_t n_told = stats && stats->n_tenants < n ? stats->n_tenants : n;
+    for (size_t figure = 0; stats && figure < N_TENANT_FIGURES; figure++) {
+        put_type(w, tenant_figures[figure].name, tenant_figures[figure].type,
+                 tenant_figures[figure].help);
+        for (uint32_t i = 0; i < n_told; i++) {
+            struct wire_tenant counted;
+            wire_tenant_get(stats, i, &counted);
+            put_tenant(w, tenant_figures[figure].name, tenants_at(tenants, i),
+                       tenant_figure(&counted, (enum tenant_figure)figure));
+        }
+    }
+    put_type(w, "quire:tenant_rate_limited_total", "counter",
+             "The tenant's requests refused for its limits.");
+    for (uint32_t i = 0; i < n; i++)
+        put_tenant(w, "quire:tenant_rate_limited_total", tenants_at(tenants, i),
+                   (double)tenants_at(tenants, i)->n_limited);
+}
+
 void metrics_text(struct json_out *o, const struct metrics *m, const struct wire_stats *stats,
-                  const char *model, uint32_t n_connections)
+                  const char *model, const struct tenants *tenants, uint32_t n_connections)
 {
     static const char *const reasons[METRICS_N_FINISHES] = {
         ",finished_reason=\"stop\"",
@@ -165,6 +283,8 @@ void metrics_text(struct json_out *o, const struct metrics *m, const struct wire
      * a restart. */
     if (stats)
         put_engine(&w, stats);
+    if (tenants)
+        put_tenants(&w, stats, tenants);
     put_counter(&w, "vllm:prompt_tokens_total", "Prompt tokens of requests taken by the engine.",
                 m->n_prompt_tokens);
     put_counter(&w, "vllm:generation_tokens_total", "Generated tokens received from the engine.",

@@ -4,6 +4,7 @@
 #define QUIRE_FRONT_METRICS_H
 
 #include "server/front/json_out.h"
+#include "server/front/tenants.h"
 #include "server/wire/wire.h"
 
 #include <stdint.h>
@@ -38,8 +39,9 @@ void histogram_observe(struct histogram *h, double value);
 /* CLOCK_MONOTONIC, in microseconds. */
 uint64_t metrics_now_us(void);
 
-/* stats: of the engine; NULL when there is none. model: the label. */
+/* stats: of the engine; NULL when there is none. model: the label. tenants: to be counted one by one;
+ * NULL: not asked for. */
 void metrics_text(struct json_out *o, const struct metrics *m, const struct wire_stats *stats,
-                  const char *model, uint32_t n_connections);
+                  const char *model, const struct tenants *tenants, uint32_t n_connections);
 
 #endif

@@ -235,6 +235,7 @@ static bool read_sampling(struct params *p, const json_t *body, const struct fro
     s->n = (uint32_t)n;
     s->min_tokens = (uint32_t)min_tokens;
     s->priority = (int32_t)priority;
+    p->has_priority = params_get(body, "priority") != NULL;
     s->has_seed = params_get(body, "seed") != NULL;
     s->seed = (uint64_t)seed;
     int64_t best_of = n;
@@ -374,6 +375,15 @@ static bool read_stream(struct params *p, const json_t *body, struct api_error *
     return true;
 }
 
+static bool read_service(struct params *p, const json_t *body, struct api_error *e)
+{
+    int64_t deadline = 0;
+    if (!params_i64(body, "quire_deadline_ms", 1, PARAMS_MAX_DEADLINE_MS, &deadline, e))
+        return false;
+    p->deadline_ms = (uint32_t)deadline;
+    return params_bool(body, "quire_trace", &p->trace, e);
+}
+
 static bool read_request_id(struct params *p, const json_t *body, struct api_error *e)
 {
     const char *id = NULL;
@@ -407,7 +417,7 @@ bool params_read(struct params *p, const json_t *body, bool chat, const struct p
            params_bool(body, "add_special_tokens", &p->add_special, e) &&
            params_bool(body, "return_token_ids", &p->return_token_ids, e) &&
            params_bool(body, "return_tokens_as_token_ids", &p->tokens_as_ids, e) &&
-           read_request_id(p, body, e);
+           read_service(p, body, e) && read_request_id(p, body, e);
 }
 
 void params_free(struct params *p)

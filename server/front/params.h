@@ -18,6 +18,7 @@
 
 #define PARAMS_MAX_CHOICES 128
 #define PARAMS_MAX_LOGPROBS 20
+#define PARAMS_MAX_DEADLINE_MS 86400000
 
 struct params {
     const char *model;       /* as the request says; borrowed from the JSON, NULL: absent */
@@ -28,6 +29,9 @@ struct params {
     uint32_t *stop_token_ids;
     struct wire_bias *biases;
     struct stop_set stops;
+    bool has_priority;
+    uint32_t deadline_ms;    /* until the first token; 0 = none */
+    bool trace;
     bool has_max_tokens;
     const char *max_tokens_name; /* static: "max_tokens" or "max_completion_tokens" */
     uint32_t max_tokens;

@@ -59,13 +59,15 @@ static void put_finish(struct json_out *o, const struct generation *g, const str
         json_out_raw(o, "null");
 }
 
-/* cached: also how many prompt tokens came from the prefix cache, which is known at the end. */
+/* cached: also how many prompt tokens came from the prefix cache, and how many were added to it, which
+ * is known at the end. */
 static void put_usage(struct json_out *o, const struct generation *g, bool cached)
 {
-    uint64_t n_prompt = 0, n_generated = 0, n_cached = 0;
+    uint64_t n_prompt = 0, n_generated = 0, n_cached = 0, n_created = 0;
     for (size_t i = 0; i < g->n_prompts; i++) {
         n_prompt += g->prompts[i].item.n_ids;
         n_cached += g->prompts[i].n_cached;
+        n_created += g->prompts[i].n_created;
         for (uint32_t j = 0; j < g->params.submit.n; j++)
             n_generated += g->prompts[i].choices[j].n_tokens;
     }
@@ -78,9 +80,18 @@ static void put_usage(struct json_out *o, const struct generation *g, bool cache
     if (cached) {
         json_out_raw(o, ",\"prompt_tokens_details\":{\"cached_tokens\":");
         json_out_u64(o, n_cached);
-        json_out_raw(o, "}");
+        json_out_raw(o, "},\"cache_read_tokens\":");
+        json_out_u64(o, n_cached);
+        json_out_raw(o, ",\"cache_creation_tokens\":");
+        json_out_u64(o, n_created);
     }
     json_out_raw(o, "}");
+}
+
+static void put_trace(struct json_out *o, const struct generation *g)
+{
+    json_out_raw(o, ",\"quire_trace\":");
+    trace_json(o, &g->trace, g->tenant, g->admin, g->front->tenants, &g->front->names);
 }
 
 /* ---- a stream's events ---------------------------------------------------------------------- */
@@ -210,10 +221,15 @@ static void put_done(struct generation *g)
 
 void reply_end(struct generation *g)
 {
-    if (g->params.include_usage) {
+    if (g->params.include_usage || g->params.trace) {
         begin_event(g);
-        json_out_raw(&g->event, ",\"choices\":[],\"usage\":");
-        put_usage(&g->event, g, true);
+        json_out_raw(&g->event, ",\"choices\":[]");
+        if (g->params.include_usage) {
+            json_out_raw(&g->event, ",\"usage\":");
+            put_usage(&g->event, g, true);
+        }
+        if (g->params.trace)
+            put_trace(&g->event, g);
         json_out_raw(&g->event, "}\n\n");
         emit(g);
     }
@@ -357,6 +373,8 @@ void reply_whole(struct generation *g, struct json_out *o)
     }
     json_out_raw(o, "],\"usage\":");
     put_usage(o, g, true);
+    if (params->trace)
+        put_trace(o, g);
     if (g->chat && params->return_token_ids)
         put_ids(o, ",\"prompt_token_ids\":", g->prompts[0].item.ids, g->prompts[0].item.n_ids);
     if (g->chat && params->submit.n_prompt_logprobs >= 0)

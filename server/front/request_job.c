@@ -19,6 +19,12 @@ bool request_job_items(struct request_job *j, size_t n)
     return true;
 }
 
+void request_job_salt(struct request_job *j, const char *salt)
+{
+    if (salt)
+        j->domain = quire_keyed_hash(&j->domain, salt, strlen(salt));
+}
+
 bool request_job_params(struct request_job *j, const json_t *body, bool chat)
 {
     const struct params_model model = {j->vocab_size, j->max_model_len, &j->front->sampling};
@@ -28,8 +34,7 @@ bool request_job_params(struct request_job *j, const json_t *body, bool chat)
     j->model = front_model_name(j->front, p->model, &j->error);
     if (!j->model)
         return false;
-    if (p->cache_salt)
-        j->tenant = quire_keyed_hash(&j->tenant, p->cache_salt, strlen(p->cache_salt));
+    request_job_salt(j, p->cache_salt);
     /* What was borrowed from the body goes with it. */
     p->model = p->cache_salt = NULL;
     j->add_special = p->add_special;
@@ -115,13 +120,13 @@ static int make_strings(struct request_job *j)
     return status;
 }
 
-static bool parse(struct request_job *j, json_t **out)
+bool request_body_parse(const char *text, size_t n_bytes, json_t **out, struct api_error *e)
 {
-    struct api_error *e = &j->error;
-    if (j->n_body == 0)
+    *out = NULL;
+    if (n_bytes == 0)
         return api_fail(e, 400, NULL, "invalid_json",
                         "the request has no body; it must be a JSON object");
-    int status = quire_json_parse(j->body, j->n_body, REQUEST_MAX_DEPTH, "the request's body", out,
+    int status = quire_json_parse(text, n_bytes, REQUEST_MAX_DEPTH, "the request's body", out,
                                   &e->why);
     if (status == QUIRE_OK && json_is_object(*out))
         return true;
@@ -136,7 +141,7 @@ static void work(struct text_job *job)
 {
     struct request_job *j = (struct request_job *)job;
     json_t *body = NULL;
-    j->ok = parse(j, &body) && j->read(j, body);
+    j->ok = request_body_parse(j->body, j->n_body, &body, &j->error) && j->read(j, body);
     json_decref(body);
     free(j->body);
     j->body = NULL;
@@ -180,7 +185,7 @@ struct request_job *request_job_new(const struct front *front, struct http_excha
     j->front = front;
     j->vocab_size = front->vocab_size;
     j->max_model_len = front->max_model_len;
-    j->tenant = front_tenant(front, x);
+    j->domain = front_domain(front, x);
     j->body = http_take_body(x, &j->n_body);
     j->read = read;
     j->finished = finished;

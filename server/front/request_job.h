@@ -43,7 +43,7 @@ struct request_job {
      * says why. */
     bool (*read)(struct request_job *j, const json_t *body);
     uint32_t vocab_size, max_model_len; /* the engine's */
-    struct key256 tenant;               /* by the API key; read() adds the request's salt */
+    struct key256 domain;               /* of the cache, by the API key; read() adds the request's salt */
 
     /* Set by read(). */
     struct params params;   /* of what generates */
@@ -55,6 +55,8 @@ struct request_job {
     bool skip_special; /* decoding */
     bool want_text;    /* items that have only ids are decoded */
     bool want_strings; /* token_strings: tokens of items[0], JSON strings with commas between */
+    uint32_t ttl_s; /* of a pin */
+    bool background;
     size_t n_items;
     struct request_item *items;
 
@@ -73,8 +75,13 @@ struct request_job *request_job_new(const struct front *front, struct http_excha
                                     void *owner);
 void request_job_free(struct request_job *j);
 
+/* A body that must be a JSON object. False: e says what is wrong. The caller owns *out, also then. */
+bool request_body_parse(const char *text, size_t n_bytes, json_t **out, struct api_error *e);
+
 /* For read(): what chat and completions have in common. False: error is set, here and below. */
 bool request_job_params(struct request_job *j, const json_t *body, bool chat);
+/* Narrows the domain by a "cache_salt"; NULL: there is none. */
+void request_job_salt(struct request_job *j, const char *salt);
 /* Room for n items. */
 bool request_job_items(struct request_job *j, size_t n);
 bool request_job_no_memory(struct request_job *j);

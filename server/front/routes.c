@@ -1,11 +1,12 @@
 #include "server/front/front_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct route {
     const char *path;
-    bool post; /* else GET, and HEAD as GET without its body */
+    const char *method; /* GET is also HEAD, without its body */
     void (*start)(struct front *f, struct http_exchange *x);
 };
 
@@ -118,28 +119,53 @@ static void start_completions(struct front *f, struct http_exchange *x)
 /* ---- dispatch ------------------------------------------------------------------------------- */
 
 static const struct route routes[] = {
-    {"/health", false, start_health},
-    {"/metrics", false, scrape_start},
-    {"/version", false, start_version},
-    {"/v1/models", false, start_models},
-    {"/v1/chat/completions", true, start_chat},
-    {"/v1/completions", true, start_completions},
-    {"/tokenize", true, tokenize_start},
-    {"/detokenize", true, detokenize_start},
+    {"/health", "GET", start_health}, /* first: it alone needs no key */
+    {"/metrics", "GET", scrape_start},
+    {"/version", "GET", start_version},
+    {"/v1/models", "GET", start_models},
+    {"/v1/chat/completions", "POST", start_chat},
+    {"/v1/completions", "POST", start_completions},
+    {"/tokenize", "POST", tokenize_start},
+    {"/detokenize", "POST", detokenize_start},
+    {"/v1/cache/pins", "POST", pin_start},
+    {"/v1/cache/pins", "DELETE", unpin_start},
+    {"/v1/admin/scheduling-policy", "POST", policy_start},
 };
-static const struct route one_model = {"/v1/models/", false, start_model};
+static const struct route one_model = {"/v1/models/", "GET", start_model};
 
-static const struct route *find_route(const char *path)
+/* Whether a route has this path. */
+static bool is_path(const struct route *route, const char *path)
 {
-    size_t n = strlen(path);
+    size_t n = strlen(path), prefix = strlen(route->path);
+    if (route == &one_model)
+        return n > prefix && memcmp(path, route->path, prefix) == 0;
     /* A redirect would lose a POST's body, so a slash at the end is just not counted. */
     if (n > 1 && path[n - 1] == '/')
         n--;
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
-        if (strlen(routes[i].path) == n && memcmp(routes[i].path, path, n) == 0)
-            return &routes[i];
-    size_t prefix = strlen(one_model.path);
-    return n > prefix && memcmp(path, one_model.path, prefix) == 0 ? &one_model : NULL;
+    return n == prefix && memcmp(path, route->path, n) == 0;
+}
+
+static bool is_method(const struct route *route, const char *method)
+{
+    return strcmp(method, route->method) == 0 ||
+           (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
+}
+
+/* NULL: there is none; then allow, "" at first, lists what the path takes. */
+static const struct route *find_route(const char *path, const char *method, char allow[32])
+{
+    const size_t n_routes = sizeof routes / sizeof *routes;
+    for (size_t i = 0; i <= n_routes; i++) {
+        const struct route *route = i < n_routes ? &routes[i] : &one_model;
+        if (!is_path(route, path))
+            continue;
+        if (is_method(route, method))
+            return route;
+        size_t n = strlen(allow);
+        snprintf(allow + n, 32 - n, "%s%s%s", n > 0 ? ", " : "", route->method,
+                 strcmp(route->method, "GET") == 0 ? ", HEAD" : "");
+    }
+    return NULL;
 }
 
 /* Key, route and method are known before the body is read: what is refused for them is refused
@@ -148,29 +174,28 @@ static void on_head(void *context, struct http_exchange *x)
 {
     struct front *f = context;
     struct api_error e;
-    const struct route *route = find_route(http_path(x));
-    const char *method = http_method(x);
-    bool known = route && (route->post ? strcmp(method, "POST") == 0
-                                       : strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0);
-    if (!(route && route->start == start_health) && !front_authorized(f, x)) {
-        api_fail(&e, 401, NULL, "invalid_api_key",
-                 "the API key is missing or wrong: send it as \"Authorization: Bearer KEY\"");
-    } else if (!route) {
-        api_fail(&e, 404, NULL, "unknown_url", "there is no route %.10s %.200s", method,
-                 http_path(x));
-    } else if (!known) {
-        http_add_header(x, "Allow", route->post ? "POST" : "GET, HEAD");
-        api_fail(&e, 405, NULL, "method_not_allowed", "%.200s does not take %.10s", http_path(x),
-                 method);
-    } else {
+    char allow[32] = "";
+    const char *method = http_method(x), *path = http_path(x);
+    const struct route *route = find_route(path, method, allow);
+    if (!is_path(&routes[0], path) && !front_tenant(f, x, &e)) {
+        api_error_reply(x, &e);
         return;
+    }
+    if (route)
+        return;
+    if (allow[0]) {
+        http_add_header(x, "Allow", allow);
+        api_fail(&e, 405, NULL, "method_not_allowed", "%.200s does not take %.10s", path, method);
+    } else {
+        api_fail(&e, 404, NULL, "unknown_url", "there is no route %.10s %.200s", method, path);
     }
     api_error_reply(x, &e);
 }
 
 static void on_request(void *context, struct http_exchange *x)
 {
-    find_route(http_path(x))->start(context, x);
+    char allow[32] = "";
+    find_route(http_path(x), http_method(x), allow)->start(context, x);
 }
 
 static void on_bad(void *context, struct http_exchange *x, int status, const char *reason)

@@ -29,7 +29,8 @@ static void on_gone(void *context)
 static void answer(struct front *f, struct http_exchange *x, const struct wire_stats *stats)
 {
     struct json_out o = {0};
-    metrics_text(&o, &f->metrics, stats, f->model_names[0], http_server_n_connections(f->http));
+    metrics_text(&o, &f->metrics, stats, f->model_names[0], f->tenant_metrics ? f->tenants : NULL,
+                 http_server_n_connections(f->http));
     http_reply(x, o.failed ? 503 : 200, "text/plain; version=0.0.4; charset=utf-8", o.data,
                o.failed ? 0 : o.n);
     json_out_free(&o);
@@ -62,7 +63,9 @@ void scrape_start(struct front *f, struct http_exchange *x)
     struct scrape *s = calloc(1, sizeof *s);
     if (s)
         s->timeout = event_new(f->base, -1, 0, on_timeout, s);
-    if (!s || !s->timeout || !f->engine_ready || engine_client_ask_stats(f->engine) != QUIRE_OK) {
+    uint32_t n_tenants = f->tenant_metrics ? tenants_n(f->tenants) : 0;
+    if (!s || !s->timeout || !f->engine_ready ||
+        engine_client_ask_stats(f->engine, n_tenants) != QUIRE_OK) {
         if (s && s->timeout)
             event_free(s->timeout);
         free(s);

@@ -1,8 +1,10 @@
-/* DONE and the answering STATS. */
+/* DONE and STATS. */
 #include "server/wire/fields.h"
 
 #define DONE(member, tag, kind, flags, max)                                                        \
     FIELD_SCALAR(struct wire_done, member, tag, kind, flags, max)
+#define ACCOUNT(member, tag, kind)                                                                 \
+    {#member, tag, kind, 0, offsetof(struct wire_done, account.member), FIELD_NONE, FIELD_NONE, 0, 0}
 static const struct wire_field done_rules[] = {
     DONE(choice, 1, FIELD_32, FIELD_REQUIRED | FIELD_MUST, 0),
     DONE(finish, 2, FIELD_32, FIELD_REQUIRED | FIELD_MUST, WIRE_FINISH_ERROR),
@@ -12,6 +14,23 @@ static const struct wire_field done_rules[] = {
     DONE(n_cached, 6, FIELD_32, 0, 0),
     DONE(n_generated, 7, FIELD_32, 0, 0),
     FIELD_SPAN(struct wire_done, message, 8, FIELD_TEXT, 0, WIRE_MAX_TEXT),
+    DONE(status, 9, FIELD_32, 0, 0),
+    DONE(retry_after_ms, 10, FIELD_32, 0, 0),
+    DONE(n_created, 11, FIELD_32, 0, 0),
+    ACCOUNT(queue_nothing_us, 12, FIELD_64),
+    ACCOUNT(queue_budget_us, 13, FIELD_64),
+    ACCOUNT(queue_seqs_us, 14, FIELD_64),
+    ACCOUNT(queue_blocks_us, 15, FIELD_64),
+    ACCOUNT(queue_batch_us, 16, FIELD_64),
+    ACCOUNT(queue_prefix_us, 17, FIELD_64),
+    ACCOUNT(preempted_us, 18, FIELD_64),
+    ACCOUNT(blocker, 19, FIELD_64),
+    ACCOUNT(blocker_tenant, 20, FIELD_32),
+    ACCOUNT(n_overtaken, 21, FIELD_32),
+    ACCOUNT(n_chunks, 22, FIELD_32),
+    ACCOUNT(n_preemptions, 23, FIELD_32),
+    ACCOUNT(n_loaded, 24, FIELD_32),
+    ACCOUNT(n_recomputed, 25, FIELD_32),
 };
 static const struct wire_done done_defaults;
 static const struct wire_body done_body = {"DONE", done_rules, FIELD_COUNT(done_rules),
@@ -44,6 +63,22 @@ static const struct wire_field stats_rules[] = {
     STATS(n_block_tokens, 13, FIELD_32),
     STATS(draining, 14, FIELD_BOOL),
     STATS(dead, 15, FIELD_BOOL),
+    STATS(n_host_hits, 16, FIELD_64),
+    STATS(n_recomputed, 17, FIELD_64),
+    STATS(n_refused, 18, FIELD_64),
+    STATS(n_evicted_blocks, 19, FIELD_64),
+    STATS(n_swapped_out, 20, FIELD_64),
+    STATS(n_swapped_in, 21, FIELD_64),
+    STATS(swap_usage, 22, FIELD_64),
+    STATS(n_pins, 23, FIELD_32),
+    STATS(n_pinned_blocks, 24, FIELD_32),
+    STATS(token_budget, 25, FIELD_32),
+    FIELD_SPAN(struct wire_stats, policy, 26, FIELD_TEXT, 0, WIRE_MAX_TEXT),
+    FIELD_SPAN(struct wire_stats, figure_name, 27, FIELD_TEXT, 0, WIRE_MAX_TEXT),
+    STATS(figure, 28, FIELD_64),
+    {"tenants", 29, FIELD_WORDS, 0, offsetof(struct wire_stats, tenant_bytes),
+     offsetof(struct wire_stats, n_tenants), offsetof(struct wire_stats, tenants),
+     WIRE_TENANT_WORDS, WIRE_MAX_TENANTS},
 };
 static const struct wire_stats stats_defaults;
 static const struct wire_body stats_body = {"STATS", stats_rules, FIELD_COUNT(stats_rules),
@@ -57,4 +92,60 @@ int wire_put_stats(struct wire_buffer *b, const struct wire_stats *stats)
 int wire_get_stats(const uint8_t *body, size_t n, struct wire_stats *out, struct quire_error *err)
 {
     return wire_get_body(&stats_body, body, n, out, err);
+}
+
+void wire_tenant_put(uint32_t *words, const struct wire_tenant *tenant)
+{
+    const uint64_t counters[] = {tenant->n_prompt_tokens, tenant->n_generated_tokens,
+                                 tenant->n_prefix_queries, tenant->n_prefix_hits,
+                                 tenant->n_evicted_blocks};
+    for (uint32_t i = 0; i < 5; i++) {
+        words[2 * i] = (uint32_t)counters[i];
+        words[2 * i + 1] = (uint32_t)(counters[i] >> 32);
+    }
+    words[10] = tenant->n_running;
+    words[11] = tenant->n_waiting;
+}
+
+void wire_tenant_get(const struct wire_stats *stats, uint32_t index, struct wire_tenant *out)
+{
+    const uint8_t *bytes = stats->tenant_bytes + 4 * (size_t)WIRE_TENANT_WORDS * index;
+    *out = (struct wire_tenant){
+        .n_prompt_tokens = wire_load_u64(bytes),
+        .n_generated_tokens = wire_load_u64(bytes + 8),
+        .n_prefix_queries = wire_load_u64(bytes + 16),
+        .n_prefix_hits = wire_load_u64(bytes + 24),
+        .n_evicted_blocks = wire_load_u64(bytes + 32),
+        .n_running = wire_load_u32(bytes + 40),
+        .n_waiting = wire_load_u32(bytes + 44),
+    };
+}
+
+/* ---- the question ---- */
+
+struct question {
+    uint32_t n_tenants;
+};
+static const struct wire_field question_rules[] = {
+    FIELD_SCALAR(struct question, n_tenants, 1, FIELD_32, 0, WIRE_MAX_TENANTS),
+};
+static const struct question question_defaults;
+static const struct wire_body question_body = {"STATS", question_rules,
+                                               FIELD_COUNT(question_rules), &question_defaults,
+                                               sizeof question_defaults};
+
+int wire_put_stats_request(struct wire_buffer *b, uint32_t n_tenants)
+{
+    struct question question = {.n_tenants = n_tenants};
+    return wire_put_body(b, WIRE_STATS, 0, &question_body, &question);
+}
+
+int wire_get_stats_request(const uint8_t *body, size_t n, uint32_t *n_tenants,
+                           struct quire_error *err)
+{
+    struct question question;
+    int status = wire_get_body(&question_body, body, n, &question, err);
+    if (!status)
+        *n_tenants = question.n_tenants;
+    return status;
 }

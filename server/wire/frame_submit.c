@@ -1,5 +1,5 @@
-/* SUBMIT. Everything that can change the tokens must be understood; a priority or deadline may be
- * ignored. */
+/* SUBMIT. Everything that can change the tokens must be understood, and a pin, which is told as done;
+ * what says when a request should run may be ignored. */
 #include "server/wire/fields.h"
 
 #define SUBMIT(member, tag, kind, flags)                                                           \
@@ -29,6 +29,11 @@ static const struct wire_field rules[] = {
     SUBMIT(tenant, 18, FIELD_KEY, FIELD_MUST),
     SUBMIT_WORDS(stop_token_ids, stop_bytes, 19, FIELD_MUST, 1, WIRE_MAX_STOP_TOKEN_IDS),
     SUBMIT_WORDS(biases, bias_bytes, 20, FIELD_MUST, 2, WIRE_MAX_BIASES),
+    SUBMIT(tenant_index, 21, FIELD_32, 0),
+    SUBMIT(class_index, 22, FIELD_32, 0),
+    SUBMIT(background, 23, FIELD_BOOL, 0),
+    SUBMIT(pin_us, 24, FIELD_64, FIELD_MUST),
+    SUBMIT(expected_tokens, 25, FIELD_32, 0),
 };
 static const struct wire_submit defaults = {
     .n = 1,

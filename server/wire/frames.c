@@ -210,33 +210,44 @@ int wire_get_error(const uint8_t *body, size_t n, uint32_t *status, const char *
     return QUIRE_OK;
 }
 
-/* ---- frames without fields ---- */
+/* ---- ACCEPT ---- */
 
-static int put_empty(struct wire_buffer *b, uint16_t type, uint64_t request)
+struct accept {
+    uint64_t id;
+};
+static const struct wire_field accept_rules[] = {
+    FIELD_SCALAR(struct accept, id, 1, FIELD_64, 0, 0),
+};
+static const struct accept accept_defaults;
+static const struct wire_body accept_body = {"ACCEPT", accept_rules, FIELD_COUNT(accept_rules),
+                                             &accept_defaults, sizeof accept_defaults};
+
+int wire_put_accept(struct wire_buffer *b, uint64_t request, uint64_t id)
 {
-    size_t mark;
-    int status = wire_frame_begin(b, type, request, &mark);
-    return status ? status : wire_frame_end(b, mark);
+    struct accept accept = {.id = id};
+    return wire_put_body(b, WIRE_ACCEPT, request, &accept_body, &accept);
 }
 
-int wire_put_accept(struct wire_buffer *b, uint64_t request)
+int wire_get_accept(const uint8_t *body, size_t n, uint64_t *id, struct quire_error *err)
 {
-    return put_empty(b, WIRE_ACCEPT, request);
+    struct accept accept;
+    int status = wire_get_body(&accept_body, body, n, &accept, err);
+    if (!status)
+        *id = accept.id;
+    return status;
 }
 
-int wire_put_stats_request(struct wire_buffer *b)
-{
-    return put_empty(b, WIRE_STATS, 0);
-}
+/* ---- DRAIN ---- */
+
+static const struct wire_body drain_body = {"DRAIN", NULL, 0, "", 0};
 
 int wire_put_drain(struct wire_buffer *b)
 {
-    return put_empty(b, WIRE_DRAIN, 0);
+    return wire_put_body(b, WIRE_DRAIN, 0, &drain_body, NULL);
 }
 
-int wire_get_empty(uint16_t type, const uint8_t *body, size_t n, struct quire_error *err)
+int wire_get_drain(const uint8_t *body, size_t n, struct quire_error *err)
 {
     char nothing;
-    const struct wire_body empty = {wire_type_name(type), NULL, 0, "", 0};
-    return wire_get_body(&empty, body, n, &nothing, err);
+    return wire_get_body(&drain_body, body, n, &nothing, err);
 }

@@ -34,6 +34,7 @@
 #define WIRE_MAX_EOS 64u
 #define WIRE_MAX_TOP 20u
 #define WIRE_MAX_TOKEN_RECORD (16u + 8u * WIRE_MAX_TOP)
+#define WIRE_MAX_TENANTS 1024u
 
 enum wire_type {
     WIRE_HELLO = 1,   /* both ways, first */
@@ -45,7 +46,7 @@ enum wire_type {
     WIRE_DONE = 7,    /* one choice is over */
     WIRE_CANCEL = 8,  /* front → engine: a request, or one choice of it */
     WIRE_CREDIT = 9,  /* front → engine: more bytes that it is ready to receive */
-    WIRE_CONTROL = 10, /* front → engine: named commands */
+    WIRE_CONTROL = 10, /* front → engine: a command; engine → front: it is done */
     WIRE_STATS = 11,  /* front → engine: asks (empty); engine → front: answers */
     WIRE_DRAIN = 12,  /* either way: no new requests from here on */
     WIRE_ERROR = 13,  /* engine → front: the connection is about to be closed, and why */
@@ -109,8 +110,13 @@ struct wire_submit {
     uint64_t seed;
     int32_t n_logprobs, n_prompt_logprobs;
     int32_t priority;
-    uint64_t deadline_us;
-    struct key256 tenant;
+    uint64_t deadline_us;          /* of the first token, after arrival */
+    struct key256 tenant;          /* cache domain */
+    uint32_t tenant_index;         /* who pays */
+    uint32_t class_index;
+    bool background;
+    uint64_t pin_us;
+    uint32_t expected_tokens;
     const uint32_t *stop_token_ids; /* encode; decode: stop_bytes */
     const uint8_t *stop_bytes;
     uint32_t n_stop_token_ids;
@@ -133,6 +139,16 @@ struct wire_token {                /* one generated or prompt token */
     float top_logprobs[20];
 };
 
+/* Where a choice's time went: microseconds in the queue by what was short there, and counts. What
+ * struct sched_account says. */
+struct wire_account {
+    uint64_t queue_nothing_us, queue_budget_us, queue_seqs_us, queue_blocks_us, queue_batch_us,
+        queue_prefix_us;
+    uint64_t preempted_us;
+    uint64_t blocker; /* as in ACCEPT; 0 = none */
+    uint32_t blocker_tenant, n_overtaken, n_chunks, n_preemptions, n_loaded, n_recomputed;
+};
+
 enum wire_finish { WIRE_FINISH_STOP, WIRE_FINISH_LENGTH, WIRE_FINISH_CANCELLED, WIRE_FINISH_ERROR };
 struct wire_done {
     uint32_t choice;
@@ -141,8 +157,12 @@ struct wire_done {
     bool has_stop_token;
     uint32_t stop_token;
     uint32_t n_prompt, n_cached, n_generated;
-    const char *message;
+    const char *message;           /* finish ERROR: why */
     size_t n_message;
+    uint32_t status;               /* finish ERROR: enum quire_status; 0 = not told */
+    uint32_t retry_after_ms;       /* status exhausted: the policy gave it up before it ran */
+    uint32_t n_created;            /* prompt tokens that it added to the prefix cache */
+    struct wire_account account;
 };
 struct wire_refuse {
     uint32_t status;               /* enum quire_status */
@@ -158,14 +178,37 @@ struct wire_stats {
     uint64_t n_prompt_tokens, n_generation_tokens, n_steps, n_blocks_leaked;
     uint32_t n_blocks, n_block_tokens;
     bool draining, dead;           /* dead: the engine failed; it refuses everything */
+    uint64_t n_host_hits, n_recomputed, n_refused, n_evicted_blocks, n_swapped_out, n_swapped_in;
+    double swap_usage;
+    uint32_t n_pins, n_pinned_blocks, token_budget;
+    const char *policy;
+    size_t n_policy;
+    const char *figure_name;       /* of the policy's own figure; empty: it has none */
+    size_t n_figure_name;
+    double figure;
+    const uint32_t *tenants;       /* encode: n_tenants × WIRE_TENANT_WORDS. Decode: NULL, */
+    const uint8_t *tenant_bytes;   /* see wire_tenant_get() */
+    uint32_t n_tenants;
 };
+struct wire_tenant {               /* what the engine counts for one */
+    uint64_t n_prompt_tokens, n_generated_tokens, n_prefix_queries, n_prefix_hits;
+    uint64_t n_evicted_blocks;
+    uint32_t n_running, n_waiting;
+};
+#define WIRE_TENANT_WORDS 12u
+/* words: WIRE_TENANT_WORDS of them. */
+void wire_tenant_put(uint32_t *words, const struct wire_tenant *tenant);
+/* index below stats->n_tenants. */
+void wire_tenant_get(const struct wire_stats *stats, uint32_t index, struct wire_tenant *out);
 
 /* Encoders append one whole frame. QUIRE_NO_MEMORY (b->failed), or QUIRE_INVALID when a count or
  * the body would be over its limit: then b is as it was. Fields that have their default are left
  * out. Texts are cut to WIRE_MAX_TEXT bytes, and before a byte that is not UTF-8. */
 int wire_put_hello(struct wire_buffer *b, const struct wire_hello *hello);
 int wire_put_submit(struct wire_buffer *b, uint64_t request, const struct wire_submit *submit);
-int wire_put_accept(struct wire_buffer *b, uint64_t request);
+/* id: the engine's own for the request, the same for every client, as in wire_account.blocker; 0:
+ * not told. */
+int wire_put_accept(struct wire_buffer *b, uint64_t request, uint64_t id);
 int wire_put_refuse(struct wire_buffer *b, uint64_t request, const struct wire_refuse *refuse);
 int wire_put_tokens(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens,
                     uint32_t n_tokens);
@@ -181,7 +224,8 @@ int wire_put_done(struct wire_buffer *b, uint64_t request, const struct wire_don
 int wire_put_cancel(struct wire_buffer *b, uint64_t request, int64_t choice); /* choice -1: all */
 int wire_put_credit(struct wire_buffer *b, uint64_t n_bytes);
 int wire_put_control(struct wire_buffer *b, const char *command);
-int wire_put_stats_request(struct wire_buffer *b);
+/* n_tenants: the counters of tenants 0 to n_tenants - 1 are wanted too. */
+int wire_put_stats_request(struct wire_buffer *b, uint32_t n_tenants);
 int wire_put_stats(struct wire_buffer *b, const struct wire_stats *stats);
 int wire_put_drain(struct wire_buffer *b);
 int wire_put_error(struct wire_buffer *b, uint32_t status, const char *message);
@@ -198,12 +242,14 @@ int wire_get_cancel(const uint8_t *body, size_t n, int64_t *choice, struct quire
 int wire_get_credit(const uint8_t *body, size_t n, uint64_t *n_bytes, struct quire_error *err);
 int wire_get_control(const uint8_t *body, size_t n, const char **command, size_t *n_command,
                      struct quire_error *err);
+int wire_get_accept(const uint8_t *body, size_t n, uint64_t *id, struct quire_error *err);
+int wire_get_stats_request(const uint8_t *body, size_t n, uint32_t *n_tenants,
+                           struct quire_error *err);
 int wire_get_stats(const uint8_t *body, size_t n, struct wire_stats *out, struct quire_error *err);
 int wire_get_error(const uint8_t *body, size_t n, uint32_t *status, const char **message,
                    size_t *n_message, struct quire_error *err);
-/* ACCEPT, DRAIN and the asking STATS know no fields: only the framing and must-understand bits are
- * checked. */
-int wire_get_empty(uint16_t type, const uint8_t *body, size_t n, struct quire_error *err);
+/* DRAIN knows no fields: only the framing and must-understand bits are checked. */
+int wire_get_drain(const uint8_t *body, size_t n, struct quire_error *err);
 
 /* TOKENS and PROMPT_LOGPROBS: call with *cursor = 0 until it returns 0. 1: *out is filled;
  * negative: -QUIRE_INVALID or -QUIRE_UNSUPPORTED. */

@@ -53,6 +53,10 @@ static void on_stats(void *context, const struct wire_stats *stats)
     h->stats_came = true;
     h->stats = *stats;
 }
+static void on_control(void *context, const struct wire_refuse *refuse)
+{
+    assert_true(context == (const void *)refuse); /* nothing is commanded here */
+}
 static void on_drain(void *context)
 {
     ((struct heard *)context)->drained = true;
@@ -64,12 +68,13 @@ static void on_closed(void *context, const char *why)
     h->closed = true;
     snprintf(h->why, sizeof h->why, "%s", why);
 }
-static const struct engine_client_events client_events = {on_ready, on_stats, on_drain, on_closed};
+static const struct engine_client_events client_events = {on_ready, on_stats, on_control, on_drain,
+                                                          on_closed};
 
-static void on_accepted(void *context)
+static void on_accepted(void *context, uint64_t id)
 {
     struct stream *s = context;
-    assert_int_equal(s->n_tokens, 0);
+    assert_true(id != 0 && s->n_tokens == 0);
     s->accepted++;
 }
 static void on_refused(void *context, const struct wire_refuse *refuse)
@@ -510,13 +515,12 @@ static void test_engine_gone(void **state)
     assert_int_equal(engine_client_n_live(h.client), 0);
     assert_int_equal(engine_client_submit(h.client, &what, &request_events, &s, &s.id, &err),
                      QUIRE_IO);
-    assert_int_equal(engine_client_ask_stats(h.client), QUIRE_IO);
+    assert_int_equal(engine_client_ask_stats(h.client, 0), QUIRE_IO);
     engine_client_cancel(h.client, 1, -1);
     engine_client_drain(h.client);
     engine_client_close(h.client);
     event_base_free(base);
-    free(s.tokens);
-    free(t.tokens);
+    free(s.tokens), free(t.tokens);
 }
 
 static void test_mismatches(void **state)
@@ -566,8 +570,8 @@ static void test_stats_and_drain(void **state)
     stream_open(&late, &h);
     submit_of(&what);
     submit(&h, &s, &what);
-    assert_int_equal(engine_client_ask_stats(h.client), QUIRE_OK);
-    assert_int_equal(engine_client_ask_stats(h.client), QUIRE_OK);
+    assert_int_equal(engine_client_ask_stats(h.client, 0), QUIRE_OK);
+    assert_int_equal(engine_client_ask_stats(h.client, 0), QUIRE_OK);
     assert_true(rig_run_until(&rig, stats_came, &h));
     assert_int_equal(h.stats.n_running, 1);
     assert_true(h.stats.n_prompt_tokens == 5);
@@ -592,8 +596,7 @@ static void test_stats_and_drain(void **state)
     assert_int_equal(rig.idle_calls, 1);
     assert_true(daemon_idle(rig.d));
     engine_client_close(h.client);
-    free(s.tokens);
-    free(late.tokens);
+    free(s.tokens), free(late.tokens);
     rig_close(&rig);
 }
 

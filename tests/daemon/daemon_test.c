@@ -663,7 +663,7 @@ static void *work(void *context)
             if (rand_r(&w->seed) % 4 == 0)
                 wire_put_cancel(&raw.out, id, -1);
             if (rand_r(&w->seed) % 8 == 0)
-                wire_put_stats_request(&raw.out);
+                wire_put_stats_request(&raw.out, 0);
             raw_send(&raw);
         }
         while (n_over < (round % 3 == 2 ? 20 : 60)) {

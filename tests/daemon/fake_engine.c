@@ -20,6 +20,7 @@ struct fake_request {
     struct engine_request r; /* its arrays are ours */
     struct fake_choice *choices;
     uint32_t n_prompt_told; /* positions whose logprobs are out */
+    struct sched_account account;
     bool cancelled;
 };
 
@@ -35,6 +36,9 @@ struct engine {
     bool closing, draining, held;
     struct engine_stats stats;
     uint32_t n_cancelled;
+    struct sched_tenant_stats tenants[FAKE_ENGINE_TENANTS];
+    uint64_t last_request;
+    uint32_t last_tenant;
 
     /* the engine's thread */
     struct engine_event events[BATCH];
@@ -168,6 +172,11 @@ static void finish(struct engine *e, struct fake_request *q, uint32_t choice,
     event->n_prompt = q->r.n_prompt;
     event->n_generated = q->choices[choice].n_generated;
     event->message = why == ENGINE_FINISH_ERROR ? "the fake engine was told to fail here" : NULL;
+    event->account = &q->account;
+    if (why == ENGINE_FINISH_REFUSED)
+        event->retry_after_ms = e->options.retry_after_ms;
+    else if (choice == 0)
+        event->n_cache_created = q->r.n_prompt / e->plan.block_tokens * e->plan.block_tokens;
 }
 
 static void step_choice(struct engine *e, struct fake_request *q, uint32_t choice)
@@ -184,6 +193,7 @@ static void step_choice(struct engine *e, struct fake_request *q, uint32_t choic
     add_logprob(e, event, c->n_generated, q->r.sampling.n_logprobs);
     c->n_generated++;
     e->stats.n_generation_tokens++;
+    e->tenants[q->r.tenant_index].n_generated_tokens++;
     if (is_stop(e, q, token, c->n_generated))
         finish(e, q, choice, ENGINE_FINISH_STOP, &token);
     else if (c->n_generated >= q->r.max_tokens ||
@@ -196,6 +206,9 @@ static void step_request(struct engine *e, struct fake_request *q)
     for (uint32_t c = 0; c < q->r.n; c++) {
         if (!q->choices[c].over && (q->cancelled || q->choices[c].cancelled || e->closing))
             finish(e, q, c, ENGINE_FINISH_CANCELLED, NULL);
+        if (!q->choices[c].over && q->r.deadline_us > 0 &&
+            q->r.deadline_us < e->options.refuse_below_us)
+            finish(e, q, c, ENGINE_FINISH_REFUSED, NULL);
     }
     for (; q->r.sampling.n_prompt_logprobs >= 0 && q->n_prompt_told + 1 < q->r.n_prompt &&
            !all_over(q);
@@ -236,6 +249,7 @@ static void step(struct engine *e)
             q->next = over;
             over = q;
             e->stats.n_running--;
+            e->tenants[q->r.tenant_index].n_running--;
         } else {
             at = &q->next;
         }
@@ -306,6 +320,7 @@ int fake_engine_open(const struct fake_engine_options *options, engine_sink sink
     e->plan.block_tokens = 16;
     e->plan.n_kv_groups = 1;
     e->plan.groups[0].n_blocks = 1024;
+    e->stats.policy = "fcfs";
     e->info = (struct engine_info){
         .desc = &e->desc,
         .sampling = &e->sampling,
@@ -358,6 +373,8 @@ static int check(const struct engine *e, const struct engine_request *r, struct 
             return quire_fail(err, QUIRE_INVALID, "prompt: token %u is not in the vocabulary",
                               r->prompt[i]);
     }
+    if (r->tenant_index >= FAKE_ENGINE_TENANTS)
+        return quire_fail(err, QUIRE_INVALID, "tenant: %u is not known here", r->tenant_index);
     if (r->n < 1 || r->n > MAX_CHOICES)
         return quire_fail(err, QUIRE_INVALID, "n: must be 1 to %d, got %u", MAX_CHOICES, r->n);
     if (!(r->sampling.temperature >= 0.0f) || isinf(r->sampling.temperature))
@@ -394,6 +411,30 @@ static struct fake_request *request_make(const struct engine_request *r)
     return NULL;
 }
 
+/* Locked. */
+static void account_begin(struct engine *e, struct fake_request *q)
+{
+    struct sched_tenant_stats *tenant = &e->tenants[q->r.tenant_index];
+    q->account = (struct sched_account){
+        .queue_us = {[SCHED_SHORT_OF_BUDGET] = FAKE_ENGINE_BUDGET_US,
+                     [SCHED_SHORT_OF_BLOCKS] = FAKE_ENGINE_BLOCKS_US},
+        .blocker = e->last_request,
+        .blocker_tenant = e->last_tenant,
+        .n_chunks = 1,
+        .n_preemptions = 4,
+        .n_loaded = 5,
+        .n_recomputed = 6,
+    };
+    e->last_request = q->r.id;
+    e->last_tenant = q->r.tenant_index;
+    e->stats.n_running++;
+    e->stats.n_prompt_tokens += q->r.n_prompt;
+    e->stats.n_pins += q->r.pin_us > 0;
+    tenant->n_running++;
+    tenant->n_prompt_tokens += q->r.n_prompt;
+    tenant->n_prefix_queries += q->r.n_prompt;
+}
+
 int engine_submit(struct engine *e, const struct engine_request *request, uint32_t *retry_after_ms,
                   struct quire_error *err)
 {
@@ -410,8 +451,7 @@ int engine_submit(struct engine *e, const struct engine_request *request, uint32
         while (*at)
             at = &(*at)->next;
         *at = q;
-        e->stats.n_running++;
-        e->stats.n_prompt_tokens += request->n_prompt;
+        account_begin(e, q);
         pthread_cond_signal(&e->changed);
     }
     pthread_mutex_unlock(&e->mutex);
@@ -466,6 +506,42 @@ void engine_stats(const struct engine *e, struct engine_stats *out)
     *out = e->stats;
     pthread_mutex_unlock(&locked->mutex);
     out->kv_usage = (double)out->n_running / e->plan.max_num_seqs;
+}
+
+int engine_set_policy(struct engine *e, const char *name,
+                      const struct sched_policy_options *options, struct quire_error *err)
+{
+    static const char *const names[] = {"fcfs", "priority", "fair"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(names[i], name) != 0)
+            continue;
+        pthread_mutex_lock(&e->mutex);
+        e->stats.policy = names[i];
+        e->stats.policy_figure_name = options ? "ageing_us" : NULL;
+        e->stats.policy_figure = options ? (double)options->ageing_us : 0;
+        pthread_mutex_unlock(&e->mutex);
+        return QUIRE_OK;
+    }
+    return quire_fail(err, QUIRE_INVALID, "there is no policy \"%s\"", name);
+}
+
+void engine_unpin(struct engine *e, uint32_t tenant)
+{
+    (void)tenant;
+    pthread_mutex_lock(&e->mutex);
+    e->stats.n_pins = 0;
+    pthread_mutex_unlock(&e->mutex);
+}
+
+int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct sched_tenant_stats *out)
+{
+    struct engine *locked = (struct engine *)(uintptr_t)e;
+    if (tenant >= FAKE_ENGINE_TENANTS)
+        return QUIRE_INVALID;
+    pthread_mutex_lock(&locked->mutex);
+    *out = e->tenants[tenant];
+    pthread_mutex_unlock(&locked->mutex);
+    return QUIRE_OK;
 }
 
 void fake_engine_release(struct engine *e)

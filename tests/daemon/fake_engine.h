@@ -20,6 +20,7 @@ struct fake_engine_options {
     uint32_t tokens_per_step; /* of each choice: 1 */
     uint32_t max_live;      /* past it QUIRE_EXHAUSTED with retry_after_ms: 1,024 */
     uint32_t retry_after_ms; /* 1,500 */
+    uint64_t refuse_below_us; /* a request with a deadline sooner than this ends as refused */
     uint32_t fail_token;    /* instead of it comes ENGINE_FINISH_ERROR; UINT32_MAX: none */
     bool hold;              /* no step until fake_engine_release() */
 };
@@ -33,6 +34,11 @@ int fake_engine_open(const struct fake_engine_options *options, engine_sink sink
 void fake_engine_release(struct engine *e);
 uint32_t fake_engine_n_live(struct engine *e);
 uint32_t fake_engine_n_cancelled(struct engine *e); /* requests, since the start */
+
+#define FAKE_ENGINE_TENANTS 8
+/* Of every request's account: it waited for the last one before it, whatever that did. */
+#define FAKE_ENGINE_BUDGET_US 2000
+#define FAKE_ENGINE_BLOCKS_US 3000
 
 /* What stream position i of a token carries: tests compare bits with it. */
 struct fake_logprob {

@@ -77,7 +77,7 @@ static void print_requests(void)
     submit.n_biases = 1;
     wire_put_submit(&b, 2, &submit);
     print_frame("submit", &b);
-    wire_put_accept(&b, 1);
+    wire_put_accept(&b, 1, 0);
     print_frame("accept", &b);
     struct wire_refuse refuse = {QUIRE_EXHAUSTED, 1500, "queue full", 10};
     wire_put_refuse(&b, 2, &refuse);
@@ -118,7 +118,7 @@ static void print_others(void)
     print_frame("credit", &b);
     wire_put_control(&b, "name");
     print_frame("control", &b);
-    wire_put_stats_request(&b);
+    wire_put_stats_request(&b, 0);
     print_frame("stats-question", &b);
     wire_put_stats(&b, &stats);
     print_frame("stats", &b);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 struct server {
     struct event_base *base;
@@ -58,6 +59,26 @@ static void on_usr1(evutil_socket_t number, short what, void *context)
     end_engine(context);
 }
 
+static uint64_t now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* Says how it went on standard output: the test waits for it. */
+static void on_hangup(evutil_socket_t number, short what, void *context)
+{
+    struct quire_error err;
+    (void)number;
+    (void)what;
+    if (tenants_reload(context, now_us(), &err) == QUIRE_OK)
+        printf("reloaded\n");
+    else
+        printf("kept: %s\n", err.text);
+    fflush(stdout);
+}
+
 static void on_ready(void *context)
 {
     struct server *s = context;
@@ -88,6 +109,9 @@ static const struct option names[] = {
     {"write-timeout-ms", required_argument, NULL, 'w'},
     {"ping-ms", required_argument, NULL, 'P'},
     {"name", required_argument, NULL, 'n'},
+    {"tenants", required_argument, NULL, 't'},
+    {"tenant-metrics", no_argument, NULL, 'T'},
+    {"refuse-below-ms", required_argument, NULL, 'r'},
     {NULL, 0, NULL, 0},
 };
 
@@ -95,6 +119,7 @@ static const struct option names[] = {
 struct words {
     const char *keys[MAX_NAMES], *names[MAX_NAMES];
     size_t n_keys, n_names;
+    const char *tenants;
 };
 
 static bool parse(int argc, char **argv, struct front_options *o, struct fake_engine_options *f,
@@ -121,6 +146,9 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
             if (words->n_names < MAX_NAMES)
                 words->names[words->n_names++] = optarg;
             break;
+        case 't': words->tenants = optarg; break;
+        case 'T': o->tenant_metrics = true; break;
+        case 'r': f->refuse_below_us = UINT64_C(1000) * number; break;
         case 'b': o->max_body_bytes = number; break;
         case 'c': o->max_connections = number; break;
         case 'h': o->head_timeout_ms = number; break;
@@ -185,10 +213,15 @@ int main(int argc, char **argv)
         fprintf(stderr, "front_test_server: %s\n", err.text);
         return 1;
     }
+    int status = words.tenants
+                     ? tenants_from_file(words.tenants, now_us(), &options.tenants, &err)
+                     : tenants_from_keys(words.keys, words.n_keys, now_us(), &options.tenants, &err);
+    if (status) {
+        fprintf(stderr, "front_test_server: %s\n", err.text);
+        return 1;
+    }
     if (words.n_names == 0)
         words.names[words.n_names++] = "fake";
-    options.api_keys = words.keys;
-    options.n_api_keys = words.n_keys;
     options.model_names = words.names;
     options.n_model_names = words.n_names;
     fake.vocab_size = quire_text_n_ids(text);
@@ -202,14 +235,18 @@ int main(int argc, char **argv)
     event_add(terminate, NULL);
     event_add(interrupt, NULL);
     event_add(usr1, NULL);
-    int status = serve(&s, text, &options, &fake, &err);
+    struct event *hangup = evsignal_new(s.base, SIGHUP, on_hangup, options.tenants);
+    event_add(hangup, NULL);
+    status = serve(&s, text, &options, &fake, &err);
     if (status)
         fprintf(stderr, "front_test_server: %s\n", err.text);
     event_free(terminate);
     event_free(interrupt);
     event_free(usr1);
+    event_free(hangup);
     event_base_free(s.base);
     quire_text_close(text);
+    tenants_free(options.tenants);
     libevent_global_shutdown();
     return status ? 1 : 0;
 }

@@ -76,6 +76,21 @@ static void submit(const uint8_t *body, size_t n)
     (void)read_to_the_end;
 }
 
+/* Every tenant's words are read, and the frame can be made again. */
+static void stats_again(struct wire_stats *stats, struct wire_buffer *b)
+{
+    uint32_t *words = malloc((stats->n_tenants + 1) * WIRE_TENANT_WORDS * sizeof *words);
+    must(words && stats->n_tenants <= WIRE_MAX_TENANTS);
+    for (uint32_t i = 0; i < stats->n_tenants; i++) {
+        struct wire_tenant tenant;
+        wire_tenant_get(stats, i, &tenant);
+        wire_tenant_put(words + WIRE_TENANT_WORDS * i, &tenant);
+    }
+    stats->tenants = words;
+    must(wire_put_stats(b, stats) == QUIRE_OK);
+    free(words);
+}
+
 static void small(const struct wire_header *header, const uint8_t *body)
 {
     struct quire_error err;
@@ -96,7 +111,12 @@ static void small(const struct wire_header *header, const uint8_t *body)
         must(wire_get_done(body, n, &done, &err) || !wire_put_done(&b, 1, &done));
         break;
     case WIRE_STATS:
-        must(wire_get_stats(body, n, &stats, &err) || !wire_put_stats(&b, &stats));
+        wire_get_stats_request(body, n, &status, &err);
+        if (wire_get_stats(body, n, &stats, &err) == QUIRE_OK)
+            stats_again(&stats, &b);
+        break;
+    case WIRE_ACCEPT:
+        must(wire_get_accept(body, n, &credit, &err) || !wire_put_accept(&b, 1, credit));
         break;
     case WIRE_CANCEL:
         must(wire_get_cancel(body, n, &choice, &err) || !wire_put_cancel(&b, 1, choice));
@@ -104,7 +124,7 @@ static void small(const struct wire_header *header, const uint8_t *body)
     case WIRE_CREDIT: wire_get_credit(body, n, &credit, &err); break;
     case WIRE_CONTROL: wire_get_control(body, n, &text, &n_text, &err); break;
     case WIRE_ERROR: wire_get_error(body, n, &status, &text, &n_text, &err); break;
-    default: wire_get_empty(header->type, body, n, &err); break;
+    default: wire_get_drain(body, n, &err); break;
     }
     wire_buffer_free(&b);
 }

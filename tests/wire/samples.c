@@ -58,6 +58,11 @@ void sample_submit(struct wire_submit *out)
         .n_prompt_logprobs = 0,
         .priority = -7,
         .deadline_us = 2500000,
+        .tenant_index = 1023,
+        .class_index = 7,
+        .background = true,
+        .pin_us = 300000000,
+        .expected_tokens = 77,
         .stop_token_ids = stop,
         .n_stop_token_ids = 2,
         .biases = biases,
@@ -92,11 +97,16 @@ void sample_done(struct wire_done *out)
         .n_generated = 17,
         .message = "none",
         .n_message = 4,
+        .status = QUIRE_EXHAUSTED,
+        .retry_after_ms = 1234,
+        .n_created = 8,
+        .account = {1, 2, 3, 4, 5, 6, 7, UINT64_C(1) << 60, 9, 10, 11, 12, 13, 14},
     };
 }
 
 void sample_stats(struct wire_stats *out)
 {
+    static uint32_t tenants[2 * WIRE_TENANT_WORDS];
     *out = (struct wire_stats){
         .n_running = 3,
         .n_waiting = 4,
@@ -113,7 +123,27 @@ void sample_stats(struct wire_stats *out)
         .n_block_tokens = 16,
         .draining = true,
         .dead = true,
+        .n_host_hits = 17,
+        .n_recomputed = 18,
+        .n_refused = 19,
+        .n_evicted_blocks = 20,
+        .n_swapped_out = 21,
+        .n_swapped_in = 22,
+        .swap_usage = 0.5,
+        .n_pins = 24,
+        .n_pinned_blocks = 25,
+        .token_budget = 26,
+        .policy = "fair",
+        .n_policy = 4,
+        .figure_name = "gap",
+        .n_figure_name = 3,
+        .figure = 1.5,
+        .tenants = tenants,
+        .n_tenants = 2,
     };
+    wire_tenant_put(tenants, &(struct wire_tenant){1, 2, 3, 4, 5, 6, 7});
+    wire_tenant_put(tenants + WIRE_TENANT_WORDS,
+                    &(struct wire_tenant){UINT64_MAX, UINT64_C(1) << 33, 0, 8, 9, 10, UINT32_MAX});
 }
 
 void sample_frame(size_t which, struct wire_buffer *b)
@@ -133,7 +163,7 @@ void sample_frame(size_t which, struct wire_buffer *b)
     case 0: wire_put_hello(b, &greeting); break;
     case 1: wire_put_hello(b, &hello); break;
     case 2: wire_put_submit(b, 1, &submit); break;
-    case 3: wire_put_accept(b, 1); break;
+    case 3: wire_put_accept(b, 1, UINT64_C(3) << 40); break;
     case 4: wire_put_refuse(b, 1, &refuse); break;
     case 5: wire_put_tokens(b, 1, tokens, SAMPLE_TOKENS); break;
     case 6: wire_put_prompt_logprobs(b, 1, tokens, SAMPLE_TOKENS); break;
@@ -141,7 +171,7 @@ void sample_frame(size_t which, struct wire_buffer *b)
     case 8: wire_put_cancel(b, 1, 0); break;
     case 9: wire_put_credit(b, 65536); break;
     case 10: wire_put_control(b, "name"); break;
-    case 11: wire_put_stats_request(b); break;
+    case 11: wire_put_stats_request(b, 0); break;
     case 12: wire_put_stats(b, &stats); break;
     case 13: wire_put_drain(b); break;
     default: wire_put_error(b, QUIRE_INVALID, "HELLO: version: is missing"); break;
@@ -183,10 +213,11 @@ int sample_decode(uint16_t type, const uint8_t *body, size_t n, struct quire_err
     case WIRE_CREDIT: return wire_get_credit(body, n, &credit, err);
     case WIRE_CONTROL: return wire_get_control(body, n, &text, &n_text, err);
     case WIRE_STATS:
-        return n ? wire_get_stats(body, n, &out.stats, err) : wire_get_empty(type, body, n, err);
+        return n ? wire_get_stats(body, n, &out.stats, err)
+                 : wire_get_stats_request(body, n, &status, err);
     case WIRE_ERROR: return wire_get_error(body, n, &status, &text, &n_text, err);
-    case WIRE_ACCEPT:
+    case WIRE_ACCEPT: return wire_get_accept(body, n, &credit, err);
     case WIRE_DRAIN: break;
     }
-    return wire_get_empty(type, body, n, err);
+    return wire_get_drain(body, n, err);
 }

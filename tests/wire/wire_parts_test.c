@@ -205,12 +205,12 @@ static void test_buffer(void **state)
     assert_null(wire_reserve(&b, SIZE_MAX - 5));
     assert_true(b.failed);
     assert_int_equal(wire_buffer_append(&b, "x", 1), QUIRE_NO_MEMORY);
-    assert_int_equal(wire_put_accept(&b, 1), QUIRE_NO_MEMORY);
+    assert_int_equal(wire_put_accept(&b, 1, 0), QUIRE_NO_MEMORY);
     assert_int_equal(wire_put_credit(&b, 1), QUIRE_NO_MEMORY);
     struct wire_token token = {0};
     assert_int_equal(wire_put_tokens(&b, 1, &token, 1), QUIRE_NO_MEMORY);
     wire_buffer_free(&b);
-    assert_int_equal(wire_put_accept(&b, 1), QUIRE_OK);
+    assert_int_equal(wire_put_accept(&b, 1, 0), QUIRE_OK);
     wire_buffer_free(&b);
 }
 

@@ -49,7 +49,7 @@ static void test_header(void **state)
     struct wire_buffer b = {0};
     struct wire_header h;
     struct quire_error err;
-    assert_int_equal(wire_put_accept(&b, UINT64_C(0x1122334455667788)), 0);
+    assert_int_equal(wire_put_accept(&b, UINT64_C(0x1122334455667788), 0), 0);
     static const uint8_t want[16] = {0,    0,    0,    0,    3,    0,    0,    0,
                                      0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
     assert_int_equal(b.n, 16);
@@ -276,6 +276,10 @@ static void test_done(void **state)
     assert_int_equal(got.n_generated, want.n_generated);
     assert_int_equal(got.n_message, want.n_message);
     assert_memory_equal(got.message, want.message, want.n_message);
+    assert_int_equal(got.status, want.status);
+    assert_int_equal(got.retry_after_ms, want.retry_after_ms);
+    assert_int_equal(got.n_created, want.n_created);
+    assert_memory_equal(&got.account, &want.account, sizeof want.account);
     wire_buffer_free(&b);
     want.has_stop_token = false;
     assert_int_equal(wire_put_done(&b, 5, &want), 0);
@@ -319,6 +323,52 @@ static void test_stats(void **state)
     assert_int_equal(got.n_block_tokens, want.n_block_tokens);
     assert_int_equal(got.draining, true);
     assert_int_equal(got.dead, true);
+    assert_true(got.n_host_hits == want.n_host_hits);
+    assert_true(got.n_recomputed == want.n_recomputed);
+    assert_true(got.n_refused == want.n_refused);
+    assert_true(got.n_evicted_blocks == want.n_evicted_blocks);
+    assert_true(got.n_swapped_out == want.n_swapped_out);
+    assert_true(got.n_swapped_in == want.n_swapped_in);
+    assert_true(got.swap_usage == want.swap_usage);
+    assert_int_equal(got.n_pins, want.n_pins);
+    assert_int_equal(got.n_pinned_blocks, want.n_pinned_blocks);
+    assert_int_equal(got.token_budget, want.token_budget);
+    assert_int_equal(got.n_policy, 4);
+    assert_memory_equal(got.policy, "fair", 4);
+    assert_int_equal(got.n_figure_name, 3);
+    assert_memory_equal(got.figure_name, "gap", 3);
+    assert_true(got.figure == want.figure);
+    assert_int_equal(got.n_tenants, 2);
+    struct wire_tenant tenant;
+    wire_tenant_get(&got, 0, &tenant);
+    assert_memory_equal(&tenant, (&(struct wire_tenant){1, 2, 3, 4, 5, 6, 7}), sizeof tenant);
+    wire_tenant_get(&got, 1, &tenant);
+    assert_memory_equal(&tenant,
+                        (&(struct wire_tenant){UINT64_MAX, UINT64_C(1) << 33, 0, 8, 9, 10,
+                                               UINT32_MAX}),
+                        sizeof tenant);
+    wire_buffer_free(&b);
+}
+
+/* The longest answer is a frame that every client takes. */
+static void test_stats_of_all_tenants(void **state)
+{
+    (void)state;
+    static uint32_t words[(WIRE_MAX_TENANTS + 1) * WIRE_TENANT_WORDS];
+    static char text[2 * WIRE_MAX_TEXT];
+    struct wire_stats stats;
+    struct wire_buffer b = {0};
+    sample_stats(&stats);
+    memset(text, 'x', sizeof text);
+    stats.policy = stats.figure_name = text;
+    stats.n_policy = stats.n_figure_name = sizeof text;
+    stats.tenants = words;
+    stats.n_tenants = WIRE_MAX_TENANTS;
+    assert_int_equal(wire_put_stats(&b, &stats), 0);
+    assert_true(b.n > WIRE_MAX_TENANTS * 48 && b.n <= WIRE_HEADER_BYTES + WIRE_MAX_EVENT_BODY);
+    wire_buffer_free(&b);
+    stats.n_tenants++;
+    assert_int_equal(wire_put_stats(&b, &stats), QUIRE_INVALID);
     wire_buffer_free(&b);
 }
 
@@ -374,13 +424,35 @@ static void test_small_frames(void **state)
     assert_memory_equal(text, "so it is", 8);
     wire_buffer_free(&b);
 
-    assert_int_equal(wire_put_stats_request(&b), 0);
-    assert_int_equal(split(&b, &body, &n), WIRE_STATS);
-    assert_int_equal(n, 0);
+    static const uint32_t tenants[] = {0, 1, WIRE_MAX_TENANTS};
+    for (size_t i = 0; i < 3; i++) {
+        uint32_t n_tenants = 99;
+        assert_int_equal(wire_put_stats_request(&b, tenants[i]), 0);
+        assert_int_equal(split(&b, &body, &n), WIRE_STATS);
+        assert_int_equal(n, tenants[i] ? 12 : 0);
+        assert_int_equal(wire_get_stats_request(body, n, &n_tenants, &err), 0);
+        assert_int_equal(n_tenants, tenants[i]);
+        wire_buffer_free(&b);
+    }
+    wire_put_stats_request(&b, WIRE_MAX_TENANTS + 1);
+    split(&b, &body, &n);
+    assert_int_equal(wire_get_stats_request(body, n, &status, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "STATS: n_tenants"));
     wire_buffer_free(&b);
+
+    static const uint64_t ids[] = {0, UINT64_MAX};
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t id = 99;
+        assert_int_equal(wire_put_accept(&b, 3, ids[i]), 0);
+        assert_int_equal(split(&b, &body, &n), WIRE_ACCEPT);
+        assert_int_equal(n, ids[i] ? 16 : 0);
+        assert_int_equal(wire_get_accept(body, n, &id, &err), 0);
+        assert_true(id == ids[i]);
+        wire_buffer_free(&b);
+    }
     assert_int_equal(wire_put_drain(&b), 0);
     assert_int_equal(split(&b, &body, &n), WIRE_DRAIN);
-    assert_int_equal(wire_get_empty(WIRE_DRAIN, body, n, &err), 0);
+    assert_int_equal(wire_get_drain(body, n, &err), 0);
     wire_buffer_free(&b);
 }
 
@@ -565,7 +637,7 @@ static void test_limits(void **state)
     split(&b, &body, &n);
     assert_int_equal(decode(WIRE_SUBMIT, body, n, &err), 0);
     wire_buffer_free(&b);
-    wire_put_accept(&b, 1);
+    wire_put_accept(&b, 1, 0);
     s.n_prompt++;
     assert_int_equal(wire_put_submit(&b, 1, &s), QUIRE_INVALID);
     assert_int_equal(b.n, WIRE_HEADER_BYTES);
@@ -642,6 +714,7 @@ int main(void)
         cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_done),
         cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_stats_of_all_tenants),
         cmocka_unit_test(test_small_frames),
         cmocka_unit_test(test_truncation),
         cmocka_unit_test(test_changed_bytes),

@@ -1,0 +1,131 @@
+/* CONTROL: a name and words, in plain text; docs/protocol.md lists them. */
+#include "server/daemon/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_WORDS 32
+
+/* ---- values ---- */
+
+/* A whole decimal number of at most max. */
+static int read_number(const char *key, const char *text, uint64_t max, uint64_t *out,
+                       struct quire_error *err)
+{
+    char *end = NULL;
+    errno = 0;
+    if (*text >= '0' && *text <= '9')
+        *out = strtoull(text, &end, 10);
+    if (!end || *end != '\0' || errno != 0 || *out > max)
+        return quire_fail(err, QUIRE_INVALID,
+                          "CONTROL: %s: must be a number of at most %llu, got \"%.40s\"", key,
+                          (unsigned long long)max, text);
+    return QUIRE_OK;
+}
+
+/* At most SCHED_MAX_CLASSES numbers, with commas between them; the others stay 0. */
+static int read_classes(const char *key, char *text, uint64_t max, uint64_t out[SCHED_MAX_CLASSES],
+                        struct quire_error *err)
+{
+    uint32_t n = 0;
+    int status = QUIRE_OK;
+    for (char *at = text; at && !status; n++) {
+        char *comma = strchr(at, ',');
+        if (comma)
+            *comma = '\0';
+        if (n == SCHED_MAX_CLASSES)
+            return quire_fail(err, QUIRE_INVALID, "CONTROL: %s: at most %u numbers", key,
+                              SCHED_MAX_CLASSES);
+        status = read_number(key, at, max, &out[n], err);
+        at = comma ? comma + 1 : NULL;
+    }
+    return status;
+}
+
+static int read_option(char *word, struct sched_policy_options *o, struct quire_error *err)
+{
+    const uint64_t most_ms = UINT64_MAX / 1000000;
+    uint64_t classes[SCHED_MAX_CLASSES] = {0}, number = 0;
+    char *value = strchr(word, '=');
+    if (!value)
+        return quire_fail(err, QUIRE_INVALID, "CONTROL: \"%.40s\": must be KEY=VALUE", word);
+    *value++ = '\0';
+    int status;
+    if (strcmp(word, "ageing_ms") == 0) {
+        status = read_number(word, value, most_ms, &number, err);
+        o->ageing_us = number * 1000;
+    } else if (strcmp(word, "prompt_price") == 0) {
+        status = read_number(word, value, UINT32_MAX, &number, err);
+        o->prompt_price = (uint32_t)number;
+    } else if (strcmp(word, "output_price") == 0) {
+        status = read_number(word, value, UINT32_MAX, &number, err);
+        o->output_price = (uint32_t)number;
+    } else if (strcmp(word, "prefill_share") == 0) {
+        status = read_number(word, value, 100, &number, err);
+        o->prefill_share = (uint32_t)number;
+    } else if (strcmp(word, "class_weights") == 0) {
+        status = read_classes(word, value, UINT32_MAX, classes, err);
+        for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++)
+            o->class_weights[i] = (uint32_t)classes[i];
+    } else if (strcmp(word, "class_ttft_ms") == 0) {
+        status = read_classes(word, value, most_ms, classes, err);
+        for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++)
+            o->class_ttft_us[i] = classes[i] * 1000;
+    } else {
+        return quire_fail(err, QUIRE_INVALID,
+                          "CONTROL: \"%.40s\" is none of ageing_ms, class_weights, class_ttft_ms, "
+                          "prompt_price, output_price, prefill_share",
+                          word);
+    }
+    return status;
+}
+
+/* ---- commands ---- */
+
+static int set_policy(struct daemon *d, char **words, size_t n, struct quire_error *err)
+{
+    struct sched_policy_options options = {.n_tenants = 0};
+    if (n == 0)
+        return quire_fail(err, QUIRE_INVALID, "CONTROL: set-policy: which one?");
+    for (size_t i = 1; i < n; i++) {
+        int status = read_option(words[i], &options, err);
+        if (status)
+            return status;
+    }
+    return engine_set_policy(d->engine, words[0], n > 1 ? &options : NULL, err);
+}
+
+static int unpin(struct daemon *d, char **words, size_t n, struct quire_error *err)
+{
+    uint64_t tenant;
+    if (n != 1)
+        return quire_fail(err, QUIRE_INVALID, "CONTROL: unpin: takes one tenant's index");
+    int status = read_number("unpin", words[0], SCHED_MAX_TENANTS - 1, &tenant, err);
+    if (!status)
+        engine_unpin(d->engine, (uint32_t)tenant);
+    return status;
+}
+
+int control_run(struct daemon *d, const char *command, size_t n_command, struct quire_error *err)
+{
+    char text[WIRE_MAX_TEXT + 1], *words[MAX_WORDS], *rest = NULL;
+    size_t n = 0;
+    if (n_command > WIRE_MAX_TEXT || memchr(command, '\0', n_command))
+        return quire_fail(err, QUIRE_INVALID, "CONTROL: command: is not text");
+    memcpy(text, command, n_command);
+    text[n_command] = '\0';
+    for (char *word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+        if (n == MAX_WORDS)
+            return quire_fail(err, QUIRE_INVALID, "CONTROL: command: more than %d words",
+                              MAX_WORDS);
+        words[n++] = word;
+    }
+    if (n > 0 && strcmp(words[0], "set-policy") == 0)
+        return set_policy(d, words + 1, n - 1, err);
+    if (n > 0 && strcmp(words[0], "unpin") == 0)
+        return unpin(d, words + 1, n - 1, err);
+    return quire_fail(err, QUIRE_UNSUPPORTED, "CONTROL: command: '%.*s' is not known here",
+                      (int)(n_command < 64 ? n_command : 64), command);
+}

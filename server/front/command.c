@@ -1,0 +1,162 @@
+/* What an operator asks of the engine: CONTROL, and the request that waits for its answer. */
+#include "server/front/front_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct command {
+    TAILQ_ENTRY(command) link;
+    struct http_exchange *x; /* NULL: the client went away; the answer still has its turn */
+    char reply[160];
+};
+
+static void on_gone(void *context)
+{
+    ((struct command *)context)->x = NULL;
+}
+
+/* Sends a command; once it is done, x is answered with reply, a JSON text. */
+static void command_start(struct front *f, struct http_exchange *x, const char *command, const char *reply)
+{
+    struct api_error e;
+    struct command *c = calloc(1, sizeof *c);
+    bool ok = front_can_serve(f, &e);
+    if (ok && !c)
+        ok = api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
+    if (ok && engine_client_control(f->engine, command) != QUIRE_OK)
+        ok = api_fail(&e, 503, NULL, "engine_unavailable", "the engine is not there");
+    if (!ok) {
+        free(c);
+        api_error_reply(x, &e);
+        return;
+    }
+    c->x = x;
+    snprintf(c->reply, sizeof c->reply, "%s", reply);
+    TAILQ_INSERT_TAIL(&f->commands, c, link);
+    http_on_gone(x, on_gone, c);
+}
+
+void commands_answer(struct front *f, const struct wire_refuse *refuse)
+{
+    struct command *c = TAILQ_FIRST(&f->commands);
+    struct api_error e;
+    if (!c)
+        return;
+    struct http_exchange *x = c->x;
+    struct command answered = *c;
+    TAILQ_REMOVE(&f->commands, c, link);
+    free(c);
+    if (!x)
+        return;
+    if (!refuse) {
+        http_reply(x, 200, "application/json", answered.reply, strlen(answered.reply));
+        return;
+    }
+    snprintf(e.why.text, sizeof e.why.text, "%.*s", (int)refuse->n_message,
+             refuse->n_message > 0 ? refuse->message : "");
+    api_fail_status(&e, refuse->status ? (int)refuse->status : QUIRE_INTERNAL, NULL);
+    api_error_reply(x, &e);
+}
+
+void commands_end(struct front *f)
+{
+    static const char why[] = "the engine is not there";
+    const struct wire_refuse gone = {.status = QUIRE_IO, .message = why, .n_message = sizeof why - 1};
+    while (!TAILQ_EMPTY(&f->commands))
+        commands_answer(f, &gone);
+}
+
+/* ---- routes --------------------------------------------------------------------------------- */
+
+void unpin_start(struct front *f, struct http_exchange *x)
+{
+    struct api_error e;
+    char command[32];
+    const struct tenant *tenant = front_tenant(f, x, &e);
+    if (!tenant) {
+        api_error_reply(x, &e);
+        return;
+    }
+    snprintf(command, sizeof command, "unpin %u", tenant->index);
+    command_start(f, x, command, "{\"object\":\"cache.pins\",\"deleted\":true}");
+}
+
+/* A word of a command: nothing that could end it. */
+static bool is_word(const char *text)
+{
+    size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,");
+    return n > 0 && n <= 64 && text[n] == '\0';
+}
+
+static bool add_option(char *command, size_t size, const char *key, const json_t *value,
+                       struct api_error *e)
+{
+    char param[96], list[160] = "";
+    size_t n = 0, i;
+    const json_t *item;
+    snprintf(param, sizeof param, "options.%.64s", key);
+    if (!is_word(key))
+        return api_bad(e, "options", "\"%.64s\" is not an option", key);
+    bool ok = json_is_integer(value) || (json_is_array(value) && json_array_size(value) > 0);
+    if (json_is_integer(value))
+        n = (size_t)snprintf(list, sizeof list, "%lld", (long long)json_integer_value(value));
+    json_array_foreach(value, i, item) {
+        ok = ok && json_is_integer(item) && n + 24 < sizeof list;
+        if (ok)
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%lld", i ? "," : "",
+                                  (long long)json_integer_value(item));
+    }
+    if (!ok)
+        return api_bad(e, param, "must be an integer or a short array of integers");
+    size_t at = strlen(command);
+    if ((size_t)snprintf(command + at, size - at, " %s=%s", key, list) >= size - at)
+        return api_bad(e, "options", "are too many");
+    return true;
+}
+
+static bool read_policy(const json_t *body, char *command, size_t size, struct api_error *e)
+{
+    const char *policy = NULL, *key;
+    const json_t *options = params_get(body, "options");
+    json_t *value;
+    if (!params_string(body, "policy", &policy, e))
+        return false;
+    if (!policy || !is_word(policy))
+        return api_bad(e, "policy", "must be the name of a scheduling policy");
+    if (options && !json_is_object(options))
+        return api_bad(e, "options", "must be an object");
+    snprintf(command, size, "set-policy %s", policy);
+    json_object_foreach((json_t *)options, key, value)
+        if (!add_option(command, size, key, value, e))
+            return false;
+    return true;
+}
+
+void policy_start(struct front *f, struct http_exchange *x)
+{
+    struct api_error e;
+    char command[WIRE_MAX_TEXT], reply[160];
+    json_t *body = NULL;
+    size_t n;
+    if (!front_is_admin(f, x)) {
+        api_fail(&e, 403, NULL, "permission_denied",
+                 tenants_ask_key(f->tenants) ? "this needs the key of an admin"
+                                             : "this is answered on the loopback address only");
+        api_error_reply(x, &e);
+        return;
+    }
+    char *text = http_take_body(x, &n);
+    bool ok = request_body_parse(text, n, &body, &e) &&
+              read_policy(body, command, sizeof command, &e);
+    if (ok)
+        snprintf(reply, sizeof reply, "{\"object\":\"scheduling_policy\",\"policy\":\"%.100s\"}",
+                 json_string_value(json_object_get(body, "policy")));
+    json_decref(body);
+    free(text);
+    http_body_freed(x);
+    if (ok)
+        command_start(f, x, command, reply);
+    else
+        api_error_reply(x, &e);
+}

@@ -1,0 +1,230 @@
+/* POST /v1/cache/pins: a prompt is computed and its full blocks stay cached for a while; with a time
+ * of 0 they are only computed. */
+#include "server/front/front_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_TTL_S 300
+#define MAX_TTL_S 86400
+
+struct pin {
+    TAILQ_ENTRY(pin) link;
+    struct front *front;
+    struct http_exchange *x;
+    struct tenant *tenant;
+    struct request_job *job; /* while it is in the pool */
+    uint64_t engine_id;
+    bool live; /* submitted, and events are to come */
+    uint32_t ttl_s, n_prompt;
+};
+
+static void pin_free(struct pin *p)
+{
+    if (p->job)
+        text_pool_cancel(p->front->pool, &p->job->job);
+    if (p->live)
+        engine_client_cancel(p->front->engine, p->engine_id, -1);
+    limits_end(p->tenant);
+    TAILQ_REMOVE(&p->front->pins, p, link);
+    free(p);
+}
+
+static void on_gone(void *context)
+{
+    pin_free(context);
+}
+
+static void fail(struct pin *p, const struct api_error *e)
+{
+    struct http_exchange *x = p->x;
+    p->front->metrics.n_refused += e->status == 429;
+    limits_headers(p->tenant, metrics_now_us(), x);
+    pin_free(p);
+    api_error_reply(x, e);
+}
+
+static void fail_with(struct pin *p, int status, const char *why, size_t n_why, uint32_t retry_ms)
+{
+    struct api_error e;
+    snprintf(e.why.text, sizeof e.why.text, "%.*s", (int)n_why, n_why > 0 ? why : "");
+    api_fail_status(&e, status == QUIRE_OK ? QUIRE_INTERNAL : status, NULL);
+    if (retry_ms > 0)
+        e.retry_ms = retry_ms;
+    fail(p, &e);
+}
+
+void pins_end(struct front *f, const char *why)
+{
+    struct pin *p;
+    while ((p = TAILQ_FIRST(&f->pins)))
+        fail_with(p, QUIRE_IO, why, strlen(why), 0);
+}
+
+/* ---- what the engine says ------------------------------------------------------------------- */
+
+static void on_accepted(void *context, uint64_t id)
+{
+    struct pin *p = context;
+    trace_name_add(&p->front->names, id, http_request_id(p->x));
+}
+
+static void on_refused(void *context, const struct wire_refuse *refuse)
+{
+    struct pin *p = context;
+    p->live = false;
+    fail_with(p, (int)refuse->status, refuse->message, refuse->n_message, refuse->retry_after_ms);
+}
+
+static void on_token(void *context, const struct wire_token *token)
+{
+    (void)context;
+    (void)token;
+}
+
+static void on_done(void *context, const struct wire_done *done)
+{
+    struct pin *p = context;
+    struct json_out o = {0};
+    p->live = false;
+    if (done->finish == WIRE_FINISH_CANCELLED) {
+        fail_with(p, QUIRE_IO, "the engine cancelled it", 23, 0);
+        return;
+    }
+    if (done->finish == WIRE_FINISH_ERROR) {
+        fail_with(p, (int)done->status, done->message, done->n_message, done->retry_after_ms);
+        return;
+    }
+    json_out_raw(&o, "{\"object\":\"cache.pin\",\"prompt_tokens\":");
+    json_out_u64(&o, p->n_prompt);
+    json_out_raw(&o, ",\"cached_tokens\":");
+    json_out_u64(&o, done->n_cached);
+    json_out_raw(&o, ",\"pinned_tokens\":");
+    json_out_u64(&o, p->ttl_s > 0 ? (uint64_t)done->n_cached + done->n_created : 0);
+    json_out_raw(&o, ",\"ttl_seconds\":");
+    json_out_u64(&o, p->ttl_s);
+    json_out_raw(&o, "}");
+    struct http_exchange *x = p->x;
+    limits_headers(p->tenant, metrics_now_us(), x);
+    pin_free(p);
+    http_reply(x, o.failed ? 503 : 200, "application/json", o.data, o.failed ? 0 : o.n);
+    json_out_free(&o);
+}
+
+static void on_lost(void *context, const char *why)
+{
+    struct pin *p = context;
+    p->live = false;
+    fail_with(p, QUIRE_IO, why, strlen(why), 0);
+}
+
+static const struct engine_client_request_events events = {
+    .on_accepted = on_accepted,
+    .on_refused = on_refused,
+    .on_token = on_token,
+    .on_prompt_logprob = on_token,
+    .on_done = on_done,
+    .on_lost = on_lost,
+};
+
+/* ---- the request ---------------------------------------------------------------------------- */
+
+/* On the pool. What follows a prefix differs, so a chat is not opened for an answer unless that is
+ * asked for. */
+static bool read_prefix(struct request_job *j, const json_t *body)
+{
+    const json_t *prompt = params_get(body, "prompt");
+    if (params_get(body, "messages")) {
+        if (prompt)
+            return api_bad(&j->error, "prompt", "does not go with \"messages\"");
+        if (!chat_read_messages(j, body))
+            return false;
+        if (!params_get(body, "add_generation_prompt"))
+            j->add_generation_prompt = false;
+        return true;
+    }
+    if (!prompt)
+        return api_bad(&j->error, "prompt", "is missing; a pin takes a prompt or messages");
+    j->add_special = true;
+    return request_job_items(j, 1) && completions_take_prompt(j, prompt, &j->items[0]);
+}
+
+static bool pin_read(struct request_job *j, const json_t *body)
+{
+    struct api_error *e = &j->error;
+    const char *model = NULL, *salt = NULL;
+    int64_t ttl = DEFAULT_TTL_S;
+    if (!params_string(body, "model", &model, e) || !front_model_name(j->front, model, e) ||
+        !params_i64(body, "ttl_seconds", 0, MAX_TTL_S, &ttl, e) ||
+        !params_bool(body, "background", &j->background, e) ||
+        !params_string(body, "cache_salt", &salt, e) || !read_prefix(j, body))
+        return false;
+    request_job_salt(j, salt);
+    j->ttl_s = (uint32_t)ttl;
+    return params_bool(body, "add_special_tokens", &j->add_special, e);
+}
+
+static bool submit(struct pin *p, const struct request_job *j, struct api_error *e)
+{
+    const struct request_item *item = &j->items[0];
+    const char *name = j->messages ? "messages" : "prompt";
+    struct wire_submit s;
+    if (item->n_ids == 0)
+        return api_bad(e, name, "is empty");
+    if (item->n_ids > p->front->max_model_len)
+        return api_fail(e, 400, name, "context_length_exceeded",
+                        "%s: this model's context is %u tokens, the prompt has %zu", name,
+                        p->front->max_model_len, item->n_ids);
+    if (!limits_prompt(p->tenant, item->n_ids, metrics_now_us(), e))
+        return false;
+    wire_submit_default(&s);
+    s.prompt = item->ids;
+    s.n_prompt = p->n_prompt = (uint32_t)item->n_ids;
+    s.temperature = 0;
+    s.tenant = j->domain;
+    s.pin_us = (uint64_t)j->ttl_s * 1000000;
+    s.background = j->background;
+    front_bill(p->tenant, &s);
+    int status = engine_client_submit(p->front->engine, &s, &events, p, &p->engine_id, &e->why);
+    if (status != QUIRE_OK)
+        return api_fail_status(e, status, NULL);
+    p->live = true;
+    return true;
+}
+
+static void on_text(void *owner, struct request_job *j)
+{
+    struct pin *p = owner;
+    struct api_error e;
+    p->job = NULL;
+    p->ttl_s = j->ttl_s;
+    http_body_freed(p->x);
+    if (!j->ok)
+        e = j->error;
+    bool ok = j->ok && (front_can_serve(p->front, &e) && submit(p, j, &e));
+    request_job_free(j);
+    if (!ok)
+        fail(p, &e);
+}
+
+void pin_start(struct front *f, struct http_exchange *x)
+{
+    struct tenant *tenant = front_begin(f, x);
+    if (!tenant)
+        return;
+    struct pin *p = calloc(1, sizeof *p);
+    struct request_job *job = p ? request_job_new(f, x, pin_read, on_text, p) : NULL;
+    if (!job) {
+        struct api_error e;
+        free(p);
+        limits_end(tenant);
+        api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
+        api_error_reply(x, &e);
+        return;
+    }
+    *p = (struct pin){.front = f, .x = x, .tenant = tenant, .job = job};
+    TAILQ_INSERT_TAIL(&f->pins, p, link);
+    http_on_gone(x, on_gone, p);
+    text_pool_submit(f->pool, &job->job);
+}
