@@ -6,13 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-int block_pool_init(struct block_pool *pool, uint32_t n_blocks)
+int block_pool_init(struct block_pool *pool, const struct kv_config *config, uint32_t group,
+                    struct kv_ledger *ledger)
 {
+    uint32_t n_blocks = config->groups[group].n_blocks;
+    bool reuse = config->eviction == KV_EVICT_REUSE;
     memset(pool, 0, sizeof *pool);
     pool->blocks = calloc(n_blocks, sizeof *pool->blocks);
     if (!pool->blocks)
         return QUIRE_NO_MEMORY;
     int status = prefix_index_init(&pool->names, n_blocks);
+    if (!status)
+        status = host_tier_init(&pool->tier, group, config->groups[group].n_host_blocks,
+                                reuse ? n_blocks : 0, ledger);
     if (status) {
         block_pool_free(pool);
         return status;
@@ -22,71 +28,105 @@ int block_pool_init(struct block_pool *pool, uint32_t n_blocks)
         pool->blocks[i].next = i + 1 < n_blocks ? i + 1 : KV_NO_BLOCK;
     }
     pool->n_blocks = pool->n_free = n_blocks;
-    pool->tail = n_blocks - 1;
+    pool->n_lists = reuse ? 1 + KV_MOST_USES : 2;
+    pool->lists[0] = (struct pool_list){.head = 0, .tail = n_blocks - 1};
+    for (uint32_t i = 1; i < pool->n_lists; i++)
+        pool->lists[i] = (struct pool_list){.head = KV_NO_BLOCK, .tail = KV_NO_BLOCK};
     return QUIRE_OK;
 }
 
 void block_pool_free(struct block_pool *pool)
 {
     prefix_index_free(&pool->names);
+    host_tier_free(&pool->tier);
     free(pool->blocks);
     memset(pool, 0, sizeof *pool);
+}
+
+/* The list that a free block is on. */
+static uint32_t list_of(const struct block_pool *pool, uint32_t block)
+{
+    if (!pool->names.entries[block].named)
+        return 0;
+    return pool->n_lists > 2 ? pool->blocks[block].label.uses : 1;
 }
 
 static void unlink_free(struct block_pool *pool, uint32_t block)
 {
     struct pool_block *b = &pool->blocks[block];
+    uint32_t at = list_of(pool, block);
+    struct pool_list *list = &pool->lists[at];
     if (b->prev != KV_NO_BLOCK)
         pool->blocks[b->prev].next = b->next;
     else
-        pool->head = b->next;
+        list->head = b->next;
     if (b->next != KV_NO_BLOCK)
         pool->blocks[b->next].prev = b->prev;
     else
-        pool->tail = b->prev;
+        list->tail = b->prev;
     pool->n_free--;
-    if (pool->names.entries[block].named)
-        pool->n_cached_free--;
+    pool->n_cached_free -= at > 0;
 }
 
-static void link_front(struct block_pool *pool, uint32_t block)
+static void link_blank(struct block_pool *pool, uint32_t block)
 {
     struct pool_block *b = &pool->blocks[block];
+    struct pool_list *list = &pool->lists[0];
     b->prev = KV_NO_BLOCK;
-    b->next = pool->head;
-    if (pool->head != KV_NO_BLOCK)
-        pool->blocks[pool->head].prev = block;
+    b->next = list->head;
+    if (list->head != KV_NO_BLOCK)
+        pool->blocks[list->head].prev = block;
     else
-        pool->tail = block;
-    pool->head = block;
+        list->tail = block;
+    list->head = block;
     pool->n_free++;
 }
 
-static void link_back(struct block_pool *pool, uint32_t block)
+static void link_cached(struct block_pool *pool, uint32_t block)
 {
     struct pool_block *b = &pool->blocks[block];
-    b->prev = pool->tail;
+    struct pool_list *list = &pool->lists[list_of(pool, block)];
+    b->due = pool->clock + (uint64_t)(b->label.uses - 1) * pool->n_blocks / 2;
+    b->prev = list->tail;
     b->next = KV_NO_BLOCK;
-    if (pool->tail != KV_NO_BLOCK)
-        pool->blocks[pool->tail].next = block;
+    if (list->tail != KV_NO_BLOCK)
+        pool->blocks[list->tail].next = block;
     else
-        pool->head = block;
-    pool->tail = block;
+        list->head = block;
+    list->tail = block;
     pool->n_free++;
     pool->n_cached_free++;
 }
 
+/* The block to hand out next. */
+static uint32_t cheapest(const struct block_pool *pool)
+{
+    uint32_t best = pool->lists[0].head;
+    if (best != KV_NO_BLOCK)
+        return best;
+    best = pool->lists[1].head;
+    for (uint32_t i = 2; i < pool->n_lists; i++) {
+        uint32_t head = pool->lists[i].head;
+        if (head != KV_NO_BLOCK &&
+            (best == KV_NO_BLOCK || pool->blocks[head].due < pool->blocks[best].due))
+            best = head;
+    }
+    return best;
+}
+
 uint32_t block_pool_take(struct block_pool *pool)
 {
-    uint32_t block = pool->head;
+    uint32_t block = cheapest(pool);
     if (block == KV_NO_BLOCK)
         return KV_NO_BLOCK;
+    struct prefix_entry *entry = &pool->names.entries[block];
     unlink_free(pool, block);
-    if (pool->names.entries[block].named) {
+    if (entry->named) {
         prefix_index_remove(&pool->names, block);
-        pool->n_evicted++;
+        host_tier_give_up(&pool->tier, block, &entry->hash, pool->blocks[block].label);
     }
     pool->blocks[block].refs = 1;
+    pool->clock++;
     return block;
 }
 
@@ -103,9 +143,9 @@ void block_pool_unref(struct block_pool *pool, uint32_t block)
     if (--pool->blocks[block].refs > 0)
         return;
     if (pool->names.entries[block].named)
-        link_back(pool, block);
+        link_cached(pool, block);
     else
-        link_front(pool, block);
+        link_blank(pool, block);
 }
 
 uint32_t block_pool_find(const struct block_pool *pool, const struct key256 *hash)
@@ -113,31 +153,69 @@ uint32_t block_pool_find(const struct block_pool *pool, const struct key256 *has
     return prefix_index_find(&pool->names, hash);
 }
 
-void block_pool_name(struct block_pool *pool, uint32_t block, const struct key256 *hash)
+void block_pool_name(struct block_pool *pool, uint32_t block, const struct key256 *hash,
+                     uint32_t owner)
 {
+    struct kv_label *label = &pool->blocks[block].label;
     assert(pool->blocks[block].refs > 0);
     if (pool->names.entries[block].named ||
         prefix_index_find(&pool->names, hash) != KV_NO_BLOCK)
         return;
+    *label = (struct kv_label){.owner = owner, .uses = host_tier_take_back(&pool->tier, hash)};
+    block_pool_used(pool, block);
     prefix_index_insert(&pool->names, block, hash);
+}
+
+uint32_t block_pool_load(struct block_pool *pool, uint32_t host_block, const struct key256 *hash)
+{
+    uint32_t block = block_pool_take(pool);
+    pool->blocks[block].label = pool->tier.blocks.slots[host_block].label;
+    host_tier_load(&pool->tier, host_block, block);
+    prefix_index_insert(&pool->names, block, hash);
+    return block;
+}
+
+void block_pool_used(struct block_pool *pool, uint32_t block)
+{
+    struct kv_label *label = &pool->blocks[block].label;
+    assert(pool->blocks[block].refs > 0);
+    label->uses += label->uses < KV_MOST_USES;
+}
+
+/* The blocks of list `from` go behind the blank ones. */
+static void blank_list(struct block_pool *pool, struct pool_list *from)
+{
+    struct pool_list *blank = &pool->lists[0];
+    if (from->head == KV_NO_BLOCK)
+        return;
+    pool->blocks[from->head].prev = blank->tail;
+    if (blank->tail != KV_NO_BLOCK)
+        pool->blocks[blank->tail].next = from->head;
+    else
+        blank->head = from->head;
+    blank->tail = from->tail;
+    *from = (struct pool_list){.head = KV_NO_BLOCK, .tail = KV_NO_BLOCK};
 }
 
 void block_pool_drop_cached(struct block_pool *pool)
 {
-    for (uint32_t b = pool->head; b != KV_NO_BLOCK; b = pool->blocks[b].next) {
-        if (!pool->names.entries[b].named)
-            continue;
-        prefix_index_remove(&pool->names, b);
-        pool->n_evicted++;
+    for (uint32_t i = 1; i < pool->n_lists; i++) {
+        for (uint32_t b = pool->lists[i].head; b != KV_NO_BLOCK; b = pool->blocks[b].next) {
+            prefix_index_remove(&pool->names, b);
+            host_tier_lose(&pool->tier, &pool->names.entries[b].hash, pool->blocks[b].label);
+        }
+        blank_list(pool, &pool->lists[i]);
     }
     pool->n_cached_free = 0;
+    host_tier_drop(&pool->tier);
 }
 
-static int check_free_list(const struct block_pool *pool, uint32_t group, struct quire_error *err)
+static int check_list(const struct block_pool *pool, uint32_t list, uint32_t *n,
+                      struct quire_error *err)
 {
-    uint32_t n_free = 0, n_cached = 0, prev = KV_NO_BLOCK;
-    for (uint32_t b = pool->head; b != KV_NO_BLOCK; b = pool->blocks[b].next) {
-        if (b >= pool->n_blocks || ++n_free > pool->n_blocks)
+    uint32_t group = pool->tier.group, prev = KV_NO_BLOCK;
+    for (uint32_t b = pool->lists[list].head; b != KV_NO_BLOCK; b = pool->blocks[b].next) {
+        if (b >= pool->n_blocks || ++*n > pool->n_blocks)
             return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: free list is broken", group);
         if (pool->blocks[b].prev != prev)
             return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: block %u has a wrong back link",
@@ -145,35 +223,55 @@ static int check_free_list(const struct block_pool *pool, uint32_t group, struct
         if (pool->blocks[b].refs != 0)
             return quire_fail(err, QUIRE_INTERNAL,
                               "kv 1: group %u: block %u is free and referenced", group, b);
-        if (pool->names.entries[b].named)
-            n_cached++;
-        else if (n_cached > 0)
+        if (list_of(pool, b) != list)
             return quire_fail(err, QUIRE_INTERNAL,
-                              "kv 3: group %u: blank block %u stands behind a cached one", group,
-                              b);
+                              "kv 3: group %u: block %u is on list %u, belongs on %u", group, b,
+                              list, list_of(pool, b));
+        if (list > 0 && prev != KV_NO_BLOCK && pool->blocks[b].due < pool->blocks[prev].due)
+            return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: block %u is due too early",
+                              group, b);
         prev = b;
     }
-    if (pool->tail != prev || n_free != pool->n_free || n_cached != pool->n_cached_free)
-        return quire_fail(err, QUIRE_INTERNAL,
-                          "kv 3: group %u: %u free, %u cached on the list, counted %u and %u",
-                          group, n_free, n_cached, pool->n_free, pool->n_cached_free);
+    if (pool->lists[list].tail != prev)
+        return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: list %u ends at block %u, not %u",
+                          group, list, prev, pool->lists[list].tail);
     return QUIRE_OK;
 }
 
-int block_pool_check(const struct block_pool *pool, uint32_t group, struct quire_error *err)
+static int check_lists(const struct block_pool *pool, struct quire_error *err)
 {
-    int status = check_free_list(pool, group, err);
-    if (status)
-        return status;
-    uint32_t n_referenced = 0, n_named = 0, n_indexed = 0;
+    uint32_t n_free = 0, n_blank = 0;
+    for (uint32_t i = 0; i < pool->n_lists; i++) {
+        int status = check_list(pool, i, &n_free, err);
+        if (status)
+            return status;
+        if (i == 0)
+            n_blank = n_free;
+    }
+    if (n_free != pool->n_free || n_free - n_blank != pool->n_cached_free)
+        return quire_fail(err, QUIRE_INTERNAL,
+                          "kv 3: group %u: %u free, %u cached on the lists, counted %u and %u",
+                          pool->tier.group, n_free, n_free - n_blank, pool->n_free,
+                          pool->n_cached_free);
+    return QUIRE_OK;
+}
+
+static int check_names(const struct block_pool *pool, struct quire_error *err)
+{
+    uint32_t group = pool->tier.group, n_named = 0, n_indexed = 0;
     for (uint32_t b = 0; b < pool->n_blocks; b++) {
-        n_referenced += pool->blocks[b].refs > 0;
+        const struct key256 *name = &pool->names.entries[b].hash;
         if (!pool->names.entries[b].named)
             continue;
         n_named++;
-        if (prefix_index_find(&pool->names, &pool->names.entries[b].hash) != b)
+        if (prefix_index_find(&pool->names, name) != b)
             return quire_fail(err, QUIRE_INTERNAL,
                               "kv 4: group %u: block %u is not what its name finds", group, b);
+        if (name_queue_find(&pool->tier.blocks, name) != KV_NO_BLOCK ||
+            name_queue_find(&pool->tier.history, name) != KV_NO_BLOCK)
+            return quire_fail(err, QUIRE_INTERNAL,
+                              "kv 6: group %u: the name of block %u is also below the pool", group,
+                              b);
     }
     for (uint32_t i = 0; i <= pool->names.mask; i++)
         for (uint32_t b = pool->names.buckets[i]; b != KV_NO_BLOCK; b = pool->names.entries[b].next)
@@ -182,8 +280,23 @@ int block_pool_check(const struct block_pool *pool, uint32_t group, struct quire
     if (n_indexed != n_named)
         return quire_fail(err, QUIRE_INTERNAL, "kv 4: group %u: %u named blocks, %u in the index",
                           group, n_named, n_indexed);
+    return QUIRE_OK;
+}
+
+int block_pool_check(const struct block_pool *pool, struct quire_error *err)
+{
+    uint32_t n_referenced = 0;
+    int status = check_lists(pool, err);
+    if (!status)
+        status = check_names(pool, err);
+    if (!status)
+        status = host_tier_check(&pool->tier, err);
+    if (status)
+        return status;
+    for (uint32_t b = 0; b < pool->n_blocks; b++)
+        n_referenced += pool->blocks[b].refs > 0;
     if (n_referenced + pool->n_free != pool->n_blocks)
         return quire_fail(err, QUIRE_INTERNAL, "kv 1: group %u: %u referenced and %u free of %u",
-                          group, n_referenced, pool->n_free, pool->n_blocks);
+                          pool->tier.group, n_referenced, pool->n_free, pool->n_blocks);
     return QUIRE_OK;
 }

@@ -9,6 +9,21 @@
 /* Keeps every count of blocks, doubled or added to another, inside 32 bits. */
 #define MAX_BLOCKS (1u << 30)
 
+static int check_host_blocks(const struct kv_config *config, struct quire_error *err)
+{
+    for (uint32_t g = 0; g < config->n_groups; g++) {
+        uint32_t n = config->groups[g].n_host_blocks;
+        if (n > MAX_BLOCKS)
+            return quire_fail(err, QUIRE_INVALID,
+                              "kv cache: group %u: n_host_blocks must be at most %u, got %u", g,
+                              MAX_BLOCKS, n);
+        if (n > 0 && !config->prefix_caching)
+            return quire_fail(err, QUIRE_INVALID,
+                              "kv cache: group %u: n_host_blocks needs prefix_caching", g);
+    }
+    return QUIRE_OK;
+}
+
 static int check_config(const struct kv_config *config, struct quire_error *err)
 {
     if (config->block_tokens == 0 || config->block_tokens > MAX_BLOCKS)
@@ -22,7 +37,36 @@ static int check_config(const struct kv_config *config, struct quire_error *err)
             return quire_fail(err, QUIRE_INVALID,
                               "kv cache: group %u: n_blocks must be 1 to %u, got %u", g, MAX_BLOCKS,
                               config->groups[g].n_blocks);
-    return QUIRE_OK;
+    if (config->eviction > KV_EVICT_REUSE)
+        return quire_fail(err, QUIRE_INVALID, "kv cache: eviction %d is none of ours",
+                          (int)config->eviction);
+    if (config->n_tenants > MAX_BLOCKS)
+        return quire_fail(err, QUIRE_INVALID, "kv cache: n_tenants must be at most %u, got %u",
+                          MAX_BLOCKS, config->n_tenants);
+    return check_host_blocks(config, err);
+}
+
+/* Room for two copies of each device block that has a host tier: when a step takes it, what it held
+ * is saved, and something else may be loaded into it. A step takes a block once, unless an admission
+ * fails after it took some. */
+static int open_ledger(struct kv_cache *cache)
+{
+    const struct kv_config *config = &cache->config;
+    struct kv_ledger *ledger = &cache->ledger;
+    uint64_t capacity = 0;
+    for (uint32_t g = 0; g < config->n_groups; g++)
+        if (config->groups[g].n_host_blocks > 0)
+            capacity += 2 * (uint64_t)config->groups[g].n_blocks;
+    ledger->n_evicted = calloc(config->n_tenants, sizeof *ledger->n_evicted);
+    if (!ledger->n_evicted)
+        return QUIRE_NO_MEMORY;
+    if (capacity == 0)
+        return QUIRE_OK;
+    if (capacity > UINT32_MAX)
+        return QUIRE_NO_MEMORY;
+    ledger->moves = calloc((size_t)capacity, sizeof *ledger->moves);
+    ledger->capacity = (uint32_t)capacity;
+    return ledger->moves ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
 int kv_cache_create(const struct kv_config *config, struct kv_cache **out, struct quire_error *err)
@@ -35,8 +79,15 @@ int kv_cache_create(const struct kv_config *config, struct kv_cache **out, struc
     if (!cache)
         return quire_fail(err, QUIRE_NO_MEMORY, "kv cache: out of memory");
     cache->config = *config;
+    if (config->n_tenants == 0)
+        cache->config.n_tenants = 1;
+    status = open_ledger(cache);
+    if (status) {
+        kv_cache_destroy(cache);
+        return quire_fail(err, status, "kv cache: out of memory for moves and tenants");
+    }
     for (uint32_t g = 0; g < config->n_groups; g++) {
-        status = block_pool_init(&cache->pools[g], config->groups[g].n_blocks);
+        status = block_pool_init(&cache->pools[g], config, g, &cache->ledger);
         if (status) {
             kv_cache_destroy(cache);
             return quire_fail(err, status, "kv cache: group %u: out of memory for %u blocks", g,
@@ -54,6 +105,8 @@ void kv_cache_destroy(struct kv_cache *cache)
     assert(!cache->tables);
     for (uint32_t g = 0; g < cache->config.n_groups; g++)
         block_pool_free(&cache->pools[g]);
+    free(cache->ledger.moves);
+    free(cache->ledger.n_evicted);
     free(cache);
 }
 
@@ -63,7 +116,28 @@ struct kv_usage kv_cache_usage(const struct kv_cache *cache, uint32_t group)
     return (struct kv_usage){.n_blocks = pool->n_blocks,
                              .n_free = pool->n_free,
                              .n_cached_free = pool->n_cached_free,
-                             .n_evicted = pool->n_evicted};
+                             .n_evicted = pool->tier.n_lost,
+                             .n_host_blocks = pool->tier.blocks.n_slots,
+                             .n_host_used = pool->tier.blocks.n_queued,
+                             .n_spilled = pool->tier.n_spilled,
+                             .n_loaded = pool->tier.n_loaded};
+}
+
+uint64_t kv_cache_evicted(const struct kv_cache *cache, uint32_t tenant)
+{
+    assert(tenant < cache->config.n_tenants);
+    return cache->ledger.n_evicted[tenant];
+}
+
+const struct kv_move *kv_cache_moves(const struct kv_cache *cache, uint32_t *n_moves)
+{
+    *n_moves = cache->ledger.n_moves;
+    return cache->ledger.moves;
+}
+
+void kv_cache_clear_moves(struct kv_cache *cache)
+{
+    cache->ledger.n_moves = 0;
 }
 
 uint32_t kv_blocks_needed(const struct kv_config *config, uint32_t group, uint32_t n_tokens,
@@ -120,7 +194,7 @@ int kv_cache_check(const struct kv_cache *cache, struct quire_error *err)
 {
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         const struct block_pool *pool = &cache->pools[g];
-        int status = block_pool_check(pool, g, err);
+        int status = block_pool_check(pool, err);
         if (status)
             return status;
         uint32_t *counts = calloc(pool->n_blocks, sizeof *counts);

@@ -1,4 +1,4 @@
-/* What kv_cache.c and kv_table.c share; nobody else includes it. */
+/* What kv_cache.c, kv_table.c and kv_load.c share; nobody else includes it. */
 #ifndef QUIRE_MEMORY_KV_INTERNAL_H
 #define QUIRE_MEMORY_KV_INTERNAL_H
 
@@ -8,6 +8,7 @@
 struct kv_cache {
     struct kv_config config;
     struct block_pool pools[KV_MAX_GROUPS];
+    struct kv_ledger ledger;
     struct kv_table *tables; /* all of them, for kv_cache_check */
 };
 
@@ -21,6 +22,8 @@ struct kv_table {
     struct kv_cache *cache;
     struct kv_table *prev, *next;
     struct kv_span spans[KV_MAX_GROUPS];
+    uint32_t owner;
+    uint32_t n_hit; /* blocks at the front that were hit and not yet counted as used */
 };
 
 /* Blocks that hold positions [0, n_tokens). */
@@ -36,5 +39,20 @@ static inline uint32_t kv_first_needed(uint32_t window, uint32_t block_tokens, u
         return 0;
     return (position - window + 1) / block_tokens;
 }
+
+/* ---- kv_table.c, for kv_load.c ---- */
+
+/* Room for n_entries in every group. QUIRE_NO_MEMORY leaves the table as it was. */
+int kv_grow_all(struct kv_table *table, uint32_t n_entries);
+/* Gives back what no position >= n_computed can read. */
+void kv_trim_window(struct kv_table *table, uint32_t group, uint32_t n_computed);
+
+/* ---- kv_load.c ---- */
+
+/* The most blocks n, from <= n <= limit, such that every group holds what a sequence with n blocks
+ * computed needs of them; from is known to be such a number, or 0. On the device alone, or on
+ * either tier. */
+uint32_t kv_longest_prefix(const struct kv_cache *cache, const struct key256 *hashes, uint32_t from,
+                           uint32_t limit, bool host_too);
 
 #endif

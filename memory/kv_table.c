@@ -68,7 +68,7 @@ static int grow(struct kv_span *span, uint32_t n_entries)
     return QUIRE_OK;
 }
 
-static int grow_all(struct kv_table *table, uint32_t n_entries)
+int kv_grow_all(struct kv_table *table, uint32_t n_entries)
 {
     for (uint32_t g = 0; g < table->cache->config.n_groups; g++) {
         int status = grow(&table->spans[g], n_entries);
@@ -80,33 +80,7 @@ static int grow_all(struct kv_table *table, uint32_t n_entries)
 
 int kv_table_prepare(struct kv_table *table, uint32_t n_tokens)
 {
-    return grow_all(table, kv_ceil_blocks(n_tokens, table->cache->config.block_tokens));
-}
-
-/* The largest n <= limit such that every windowed group still has the blocks [first needed, n).
- * Each block of a group is looked up at most once: [lo, n) is known to be there. */
-static uint32_t match_windows(const struct kv_cache *cache, const struct key256 *hashes,
-                              uint32_t limit)
-{
-    const struct kv_config *config = &cache->config;
-    uint32_t lo[KV_MAX_GROUPS] = {limit, limit, limit, limit};
-    uint32_t n = limit;
-    for (uint32_t g = 0; g < config->n_groups;) {
-        uint32_t needed = kv_first_needed(config->groups[g].window, config->block_tokens,
-                                          n * config->block_tokens);
-        if (lo[g] > n)
-            lo[g] = n;
-        while (config->groups[g].window && lo[g] > needed &&
-               block_pool_find(&cache->pools[g], &hashes[lo[g] - 1]) != KV_NO_BLOCK)
-            lo[g]--;
-        if (config->groups[g].window && lo[g] > needed) {
-            n = lo[g] - 1; /* nothing longer works; the groups before this one must look again */
-            g = 0;
-        } else {
-            g++;
-        }
-    }
-    return n;
+    return kv_grow_all(table, kv_ceil_blocks(n_tokens, table->cache->config.block_tokens));
 }
 
 uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uint32_t n_hashes,
@@ -120,16 +94,8 @@ uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uin
         n = n_hashes;
     if (!config->prefix_caching)
         return 0;
-    for (uint32_t g = 0; g < config->n_groups; g++) {
-        uint32_t i = 0;
-        if (config->groups[g].window)
-            continue;
-        while (i < n && block_pool_find(&cache->pools[g], &hashes[i]) != KV_NO_BLOCK)
-            i++;
-        n = i;
-    }
-    n = match_windows(cache, hashes, n);
-    if (n == 0 || grow_all(table, n))
+    n = kv_longest_prefix(cache, hashes, 0, n, false);
+    if (n == 0 || kv_grow_all(table, n))
         return 0;
     for (uint32_t g = 0; g < config->n_groups; g++) {
         struct kv_span *span = &table->spans[g];
@@ -143,11 +109,11 @@ uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uin
             block_pool_ref(&cache->pools[g], span->blocks[i]);
         }
     }
+    table->n_hit = n;
     return n * config->block_tokens;
 }
 
-/* Gives back what no position >= n_computed can read. */
-static void trim_window(struct kv_table *table, uint32_t group, uint32_t n_computed)
+void kv_trim_window(struct kv_table *table, uint32_t group, uint32_t n_computed)
 {
     const struct kv_config *config = &table->cache->config;
     struct kv_span *span = &table->spans[group];
@@ -159,17 +125,28 @@ static void trim_window(struct kv_table *table, uint32_t group, uint32_t n_compu
     }
 }
 
+/* Blocks that were hit count as used when the table goes on from them: a hit that is given back at
+ * once, because there was no room for the rest, says nothing new. */
+static void count_hits(struct kv_table *table)
+{
+    struct kv_cache *cache = table->cache;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++)
+        for (uint32_t i = table->spans[g].first_held; i < table->n_hit; i++)
+            block_pool_used(&cache->pools[g], table->spans[g].blocks[i]);
+    table->n_hit = 0;
+}
+
 int kv_table_reserve(struct kv_table *table, uint32_t n_computed, uint32_t n_tokens)
 {
     struct kv_cache *cache = table->cache;
     uint32_t n_groups = cache->config.n_groups;
     uint32_t n = kv_ceil_blocks(n_tokens, cache->config.block_tokens);
     for (uint32_t g = 0; g < n_groups; g++)
-        trim_window(table, g, n_computed);
+        kv_trim_window(table, g, n_computed);
     for (uint32_t g = 0; g < n_groups; g++)
         if (n > table->spans[g].n && n - table->spans[g].n > cache->pools[g].n_free)
             return QUIRE_EXHAUSTED;
-    int status = grow_all(table, n);
+    int status = kv_grow_all(table, n);
     if (status)
         return status;
     for (uint32_t g = 0; g < n_groups; g++) {
@@ -177,6 +154,8 @@ int kv_table_reserve(struct kv_table *table, uint32_t n_computed, uint32_t n_tok
         while (span->n < n)
             span->blocks[span->n++] = block_pool_take(&cache->pools[g]);
     }
+    if (table->n_hit > 0 && cache->config.eviction == KV_EVICT_REUSE)
+        count_hits(table);
     return QUIRE_OK;
 }
 
@@ -188,7 +167,7 @@ void kv_table_publish(struct kv_table *table, uint32_t index, const struct key25
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         const struct kv_span *span = &table->spans[g];
         if (index >= span->first_held && index < span->n)
-            block_pool_name(&cache->pools[g], span->blocks[index], hash);
+            block_pool_name(&cache->pools[g], span->blocks[index], hash, table->owner);
     }
 }
 
@@ -204,7 +183,7 @@ int kv_table_share(const struct kv_table *from, uint32_t n_blocks, struct kv_tab
             (from->spans[g].first_held > needed && needed < n_blocks))
             return QUIRE_NOT_FOUND;
     }
-    int status = grow_all(to, n_blocks);
+    int status = kv_grow_all(to, n_blocks);
     if (status)
         return status;
     for (uint32_t g = 0; g < config->n_groups; g++) {
@@ -221,6 +200,12 @@ int kv_table_share(const struct kv_table *from, uint32_t n_blocks, struct kv_tab
     return QUIRE_OK;
 }
 
+void kv_table_set_owner(struct kv_table *table, uint32_t tenant)
+{
+    assert(tenant < table->cache->config.n_tenants);
+    table->owner = tenant;
+}
+
 void kv_table_clear(struct kv_table *table)
 {
     for (uint32_t g = 0; g < table->cache->config.n_groups; g++) {
@@ -229,6 +214,7 @@ void kv_table_clear(struct kv_table *table)
             block_pool_unref(&table->cache->pools[g], span->blocks[--span->n]);
         span->n = span->first_held = 0;
     }
+    table->n_hit = 0;
 }
 
 const uint32_t *kv_table_blocks(const struct kv_table *table, uint32_t group, uint32_t *n_blocks)

@@ -1,0 +1,159 @@
+/* Finding a prefix on the tiers, and fetching what is only on the host.
+ *
+ * Loading goes over the blocks three times. First it counts, so that it is all or nothing. Then it
+ * takes hold of everything: references on what is on the device, and out of the host tier's queue
+ * with what is there, since the taking of device blocks that follows spills others, which must push
+ * out none of these. Then every host block gets a device block.
+ */
+#include "memory/kv_internal.h"
+
+#include <assert.h>
+
+/* An entry of a table between the second and the third time: a host block, of at most 2^30. */
+#define ON_HOST (1u << 31)
+
+static bool has(const struct block_pool *pool, const struct key256 *hash, bool host_too)
+{
+    return block_pool_find(pool, hash) != KV_NO_BLOCK ||
+           (host_too && name_queue_find(&pool->tier.blocks, hash) != KV_NO_BLOCK);
+}
+
+/* The largest n <= limit such that every windowed group still has the blocks [first needed, n).
+ * Each block of a group is looked up at most once: [lo, n) is known to be there. */
+static uint32_t match_windows(const struct kv_cache *cache, const struct key256 *hashes,
+                              uint32_t limit, bool host_too)
+{
+    const struct kv_config *config = &cache->config;
+    uint32_t lo[KV_MAX_GROUPS] = {limit, limit, limit, limit};
+    uint32_t n = limit;
+    for (uint32_t g = 0; g < config->n_groups;) {
+        uint32_t needed = kv_first_needed(config->groups[g].window, config->block_tokens,
+                                          n * config->block_tokens);
+        if (lo[g] > n)
+            lo[g] = n;
+        while (config->groups[g].window && lo[g] > needed &&
+               has(&cache->pools[g], &hashes[lo[g] - 1], host_too))
+            lo[g]--;
+        if (config->groups[g].window && lo[g] > needed) {
+            n = lo[g] - 1; /* nothing longer works; the groups before this one must look again */
+            g = 0;
+        } else {
+            g++;
+        }
+    }
+    return n;
+}
+
+uint32_t kv_longest_prefix(const struct kv_cache *cache, const struct key256 *hashes, uint32_t from,
+                           uint32_t limit, bool host_too)
+{
+    uint32_t n = limit;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        uint32_t i = from;
+        if (cache->config.groups[g].window)
+            continue;
+        while (i < n && has(&cache->pools[g], &hashes[i], host_too))
+            i++;
+        n = i;
+    }
+    return match_windows(cache, hashes, n, host_too);
+}
+
+uint32_t kv_table_loadable(const struct kv_table *table, const struct key256 *hashes,
+                           uint32_t n_hashes, uint32_t max_tokens)
+{
+    const struct kv_cache *cache = table->cache;
+    uint32_t from = table->spans[0].n, limit = max_tokens / cache->config.block_tokens;
+    if (limit > n_hashes)
+        limit = n_hashes;
+    if (cache->ledger.capacity == 0 || limit <= from)
+        return 0;
+    return (kv_longest_prefix(cache, hashes, from, limit, true) - from) *
+           cache->config.block_tokens;
+}
+
+/* Adds the blocks that a group must load to *n_loads. */
+static int count_loads(const struct kv_table *table, uint32_t group, const struct key256 *hashes,
+                       uint32_t n, uint32_t *n_loads)
+{
+    const struct kv_config *config = &table->cache->config;
+    const struct block_pool *pool = &table->cache->pools[group];
+    uint32_t i = kv_first_needed(config->groups[group].window, config->block_tokens,
+                                 n * config->block_tokens);
+    uint32_t n_host = 0, n_revived = 0;
+    if (i < table->spans[group].n)
+        i = table->spans[group].n;
+    for (; i < n; i++) {
+        uint32_t block = block_pool_find(pool, &hashes[i]);
+        if (block != KV_NO_BLOCK)
+            n_revived += pool->blocks[block].refs == 0;
+        else if (name_queue_find(&pool->tier.blocks, &hashes[i]) != KV_NO_BLOCK)
+            n_host++;
+        else
+            return QUIRE_NOT_FOUND;
+    }
+    *n_loads += n_host;
+    return n_host > pool->n_free - n_revived ? QUIRE_EXHAUSTED : QUIRE_OK;
+}
+
+static void hold(struct kv_table *table, uint32_t group, const struct key256 *hashes, uint32_t n)
+{
+    const struct kv_config *config = &table->cache->config;
+    struct block_pool *pool = &table->cache->pools[group];
+    struct kv_span *span = &table->spans[group];
+    uint32_t n_tokens = n * config->block_tokens;
+    uint32_t needed =
+        kv_first_needed(config->groups[group].window, config->block_tokens, n_tokens);
+    kv_trim_window(table, group, n_tokens);
+    for (; span->n < needed; span->first_held = span->n)
+        span->blocks[span->n++] = KV_NO_BLOCK;
+    for (; span->n < n; span->n++) {
+        const struct key256 *hash = &hashes[span->n];
+        uint32_t block = block_pool_find(pool, hash);
+        if (block != KV_NO_BLOCK) {
+            block_pool_ref(pool, block);
+        } else {
+            uint32_t slot = name_queue_find(&pool->tier.blocks, hash);
+            assert(slot != KV_NO_BLOCK);
+            name_queue_detach(&pool->tier.blocks, slot);
+            block = slot | ON_HOST;
+        }
+        span->blocks[span->n] = block;
+    }
+}
+
+static void fetch(struct kv_table *table, uint32_t group, const struct key256 *hashes,
+                  uint32_t from)
+{
+    struct kv_span *span = &table->spans[group];
+    if (from < span->first_held)
+        from = span->first_held;
+    for (uint32_t i = from; i < span->n; i++)
+        if (span->blocks[i] & ON_HOST)
+            span->blocks[i] = block_pool_load(&table->cache->pools[group],
+                                              span->blocks[i] & ~ON_HOST, &hashes[i]);
+}
+
+int kv_table_load(struct kv_table *table, const struct key256 *hashes, uint32_t n_tokens)
+{
+    struct kv_cache *cache = table->cache;
+    uint32_t from = table->spans[0].n, n = from + n_tokens / cache->config.block_tokens;
+    uint32_t n_loads = 0, n_groups = cache->config.n_groups;
+    assert(n_tokens % cache->config.block_tokens == 0);
+    for (uint32_t g = 0; g < n_groups; g++) {
+        int status = count_loads(table, g, hashes, n, &n_loads);
+        if (status)
+            return status;
+    }
+    if (n_loads > (cache->ledger.capacity - cache->ledger.n_moves) / 2)
+        return QUIRE_EXHAUSTED;
+    int status = kv_grow_all(table, n);
+    if (status)
+        return status;
+    for (uint32_t g = 0; g < n_groups; g++)
+        hold(table, g, hashes, n);
+    for (uint32_t g = 0; g < n_groups; g++)
+        fetch(table, g, hashes, from);
+    table->n_hit = n;
+    return QUIRE_OK;
+}
