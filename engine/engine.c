@@ -216,6 +216,7 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
     e->info.desc = &e->desc;
     e->info.sampling = &e->sampling_defaults;
     e->info.plan = &e->plan;
+    e->next_key = 1;
     int status = open_all(e, options, err);
     if (status == QUIRE_OK) {
         e->info.open_seconds = seconds_now() - begin;

@@ -173,9 +173,10 @@ struct engine_event {
                                      for others to hit. Choice 0 only, and 0 without prefix caching or
                                      when the prompt was not computed to its end */
     uint32_t retry_after_ms;      /* DONE with ENGINE_FINISH_REFUSED: >= 1 */
-    const char *message;          /* DONE with ENGINE_FINISH_ERROR */
-    const struct sched_account *account; /* DONE: why it took as long as it did; borrowed until the
-                                            sink returns */
+    const char *message;          /* DONE with ENGINE_FINISH_ERROR; with REFUSED where there is more to
+                                     say than that a deadline cannot be met, else NULL */
+    const struct sched_account *account; /* DONE: why it took as long as it did, its `blocker` as the
+                                            caller named it; borrowed until the sink returns */
 };
 
 /* Called on the engine thread with everything a step gave, in order. Must not block and must not

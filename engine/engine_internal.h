@@ -91,6 +91,7 @@ struct engine {
     struct sched_tenant_stats *tenants; /* [n_tenants] as last published */
     uint64_t tenants_due_us;            /* when to publish them again */
     uint64_t next_key;
+    uint64_t last_admitted;             /* the caller's id; 0 = none yet */
     bool dead;
     struct mailbox_report report;
 };

@@ -83,11 +83,13 @@ void event_done(struct engine *e, struct request *r, uint32_t choice, enum engin
     event->n_cache_created = n_cache_created(e, r, choice, event->n_cached);
     c->account = r->n_placed ? sched_account(e->sched, c->seq)
                              : (struct sched_account){.arrival_us = r->arrival_us};
+    if (c->account.blocker)
+        c->account.blocker = c->blocker;
     event->account = &c->account;
     if (finish == ENGINE_FINISH_REFUSED)
         event->retry_after_ms = r->retry_after_ms;
     event->last = r->n_open == 0;
-    if (finish == ENGINE_FINISH_ERROR)
+    if (r->error.text[0])
         event->message = r->error.text;
     if (finish != ENGINE_FINISH_REFUSED)
         e->report.n_finished++;

@@ -15,6 +15,10 @@
  * hangs. */
 #define MAX_EMPTY_PLANS 8u
 
+/* When to come back for what was refused because something is full, such as the share of the blocks
+ * that pins may hold. */
+#define RETRY_UNKNOWN_US 1000000u
+
 /* How old a tenant's counters may be: copying up to a thousand of them in every step would show. */
 #define TENANTS_EVERY_US 100000u
 
@@ -77,9 +81,9 @@ static void place(struct engine *e, struct request *r)
     if (e->n_watches)
         watch_submit(e, r, &request, status, retry_us, seqs);
     request_drop_prompt(r);
-    if (status == QUIRE_EXHAUSTED && retry_us > 0) {
-        r->retry_after_ms = retry_ms(retry_us);
-        request_end(e, r, ENGINE_FINISH_REFUSED, NULL);
+    if (status == QUIRE_EXHAUSTED) {
+        r->retry_after_ms = retry_ms(retry_us ? retry_us : RETRY_UNKNOWN_US);
+        request_end(e, r, ENGINE_FINISH_REFUSED, retry_us ? NULL : err.text);
         return;
     }
     if (status != QUIRE_OK) {
@@ -242,6 +246,20 @@ void engine_publish(struct engine *e, uint64_t busy_us)
     e->report.n_finished = 0;
 }
 
+/* The scheduler names who was before a request by our key; people know it by the caller's id. */
+static void note_admissions(struct engine *e, const struct sched_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_admitted; i++) {
+        const struct seq_owner *owner = &e->owners[plan->admitted[i]];
+        struct request_choice *c = &owner->request->choices[owner->choice];
+        if (c->admitted)
+            continue;
+        c->admitted = true;
+        c->blocker = e->last_admitted;
+        e->last_admitted = owner->request->id;
+    }
+}
+
 static void end_refused(struct engine *e, const struct sched_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_refused; i++) {
@@ -277,6 +295,7 @@ static int step(struct engine *e, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     ENGINE_WATCH(e, planned, now_us, plan, e->sched);
+    note_admissions(e, plan);
     end_refused(e, plan);
     engine_publish(e, 0); /* what was admitted has left the queue now, not only when the step is over */
     if (plan->n_rows > 0) {

@@ -24,6 +24,8 @@ struct request_choice {
     uint32_t n_generated;
     bool done;             /* its DONE event was given */
     struct sched_account account; /* as of then */
+    bool admitted;
+    uint64_t blocker;      /* the caller's id of the request admitted before it; 0 = none */
     bool cancel_asked;     /* mailbox */
     bool cancel_now;       /* engine thread: to be carried out */
     struct token_counts counts;
@@ -31,7 +33,7 @@ struct request_choice {
 
 struct request {
     uint64_t id;           /* the caller's */
-    uint64_t key;          /* ours, never reused: the scheduler's id */
+    uint64_t key;          /* ours, never 0 and never reused: the scheduler's id */
     uint32_t n_prompt, max_tokens, n;
     int32_t priority;
     uint64_t arrival_us, deadline_us; /* of CLOCK_MONOTONIC; deadline 0 = none */

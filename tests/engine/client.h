@@ -23,7 +23,8 @@ struct choice_answer {
     bool done;
     enum engine_finish finish;
     bool has_stop_token;
-    uint32_t stop_token, n_cached, n_generated;
+    uint32_t stop_token, n_cached, n_generated, n_cache_created, retry_after_ms;
+    struct sched_account account;
     char message[QUIRE_ERROR_BYTES];
 };
 

@@ -1,8 +1,8 @@
 /* The promise: a request's tokens and logprobs are the same bits whatever else is served and
  * however it is computed. For each model, 28 requests are answered one at a time in one way;
  * then every way of the table below must give the same bits: alone or all at once, small chunks
- * or one, prefix hit, miss or no cache, a pool so small that sequences are preempted, other
- * block sizes, other numbers of threads. */
+ * or one, prefix hit, miss or no cache, a pool so small that sequences are preempted and swapped,
+ * other block sizes, other numbers of threads, batches of every kind; and every scheduling policy. */
 #include "client.h"
 
 #include "memory/kv_cache.h"
@@ -19,6 +19,7 @@
 #define N_OTHERS 24u
 #define N_REQUESTS (N_PROBES + N_OTHERS)
 #define MAX_PROMPT 160u
+#define N_TENANTS 3u
 
 struct way {
     const char *name;
@@ -28,18 +29,37 @@ struct way {
     bool together; /* all requests at once; else one after the other */
     bool again;    /* a second time: now with prefix hits */
     bool starved;  /* room for little more than the longest request */
+    uint64_t swap_space;
+    const char *policy, *batching, *preemption, *eviction; /* NULL: the default */
 };
+
+#define SWAP 300000u /* a few dozen blocks of these models */
 
 static const struct way reference = {
     .name = "reference", .budget = 512, .block_size = 16, .n_threads = 1, .n_kv_blocks = 400};
+#define WAY(n, b, bs, t, kv, ...) \
+    {.name = n, .budget = b, .block_size = bs, .n_threads = t, .n_kv_blocks = kv, __VA_ARGS__}
+#define CACHE .prefix_caching = true
+#define TOGETHER .together = true
+#define AGAIN .again = true
+#define STARVED .together = true, .starved = true
 static const struct way ways[] = {
-    {"chunks of 16, together", 16, 16, 1, 400, false, true, false, false},
-    {"chunks of 48, blocks of 8, 2 threads, miss and hit", 48, 8, 2, 800, true, true, true, false},
-    {"blocks of 32, alone, miss and hit", 512, 32, 1, 200, true, false, true, false},
-    {"starved, chunks of 48", 48, 16, 1, 2, false, true, false, true},
-    {"starved, chunks of 16, blocks of 8, 3 threads, cache", 16, 8, 3, 4, true, true, false, true},
-    {"starved, chunks of 64, blocks of 8, 2 threads, cache", 64, 8, 2, 0, true, true, false, true},
-    {"chunks of 16, blocks of 32, alone", 16, 32, 1, 200, false, false, false, false},
+    WAY("chunks of 16, together", 16, 16, 1, 400, TOGETHER),
+    WAY("chunks of 48, blocks of 8, 2 threads, miss and hit", 48, 8, 2, 800, CACHE, TOGETHER, AGAIN),
+    WAY("blocks of 32, alone, miss and hit", 512, 32, 1, 200, CACHE, AGAIN),
+    WAY("starved, chunks of 48", 48, 16, 1, 2, STARVED),
+    WAY("starved, chunks of 16, blocks of 8, 3 threads, cache", 16, 8, 3, 4, CACHE, STARVED),
+    WAY("starved, chunks of 64, blocks of 8, 2 threads, cache", 64, 8, 2, 0, CACHE, STARVED),
+    WAY("chunks of 16, blocks of 32, alone", 16, 32, 1, 200, .together = false),
+    WAY("starved, swap", 48, 8, 1, 4, CACHE, STARVED, AGAIN, .swap_space = SWAP, .preemption = "swap"),
+    WAY("starved, a swap space of a few blocks, 2 threads", 16, 16, 2, 2, CACHE, STARVED, AGAIN,
+        .swap_space = 50000),
+    WAY("starved, swap for prefixes, cached blocks by reuse", 64, 8, 1, 3, CACHE, STARVED, AGAIN,
+        .swap_space = SWAP, .preemption = "recompute", .eviction = "reuse"),
+    WAY("starved, nobody preempted", 48, 16, 1, 8, STARVED, .preemption = "never"),
+    WAY("dynamic batches", 64, 16, 1, 400, CACHE, TOGETHER, AGAIN, .batching = "dynamic"),
+    WAY("static batches, starved, swap", 64, 8, 1, 4, CACHE, STARVED, AGAIN, .swap_space = SWAP,
+        .batching = "static"),
 };
 
 struct model {
@@ -100,6 +120,15 @@ static void make_workload(struct workload *w, uint32_t n_vocab)
     biased->stop_token_ids = stop_ids;
     biased->n_stop_token_ids = 2;
     w->requests[10].n = 2;
+    for (uint32_t i = 0; i < N_REQUESTS; i++) { /* what only the scheduler reads */
+        struct engine_request *r = &w->requests[i];
+        r->priority = (int32_t)(i % 5) - 2;
+        r->tenant_index = i % N_TENANTS;
+        r->class_index = i % 4;
+        r->deadline_us = i % 2 ? 3600000000u : 0;
+        r->expected_tokens = i % 3 * 10;
+        r->background = i % 7 == 6;
+    }
 }
 
 static struct client *open_way(const struct model *model, const struct way *way)
@@ -115,6 +144,12 @@ static struct client *open_way(const struct model *model, const struct way *way)
     o.n_threads = way->n_threads;
     o.num_kv_blocks = way->n_kv_blocks;
     o.prefix_caching = way->prefix_caching;
+    o.swap_space = way->swap_space;
+    o.scheduling_policy = way->policy;
+    o.batching = way->batching;
+    o.preemption_mode = way->preemption;
+    o.prefix_cache_eviction = way->eviction;
+    o.policy_options.n_tenants = N_TENANTS;
     o.max_model_len = 192;
     if (way->starved) {
         struct kv_config kv = {.block_tokens = way->block_size, .n_groups = 1};
@@ -131,6 +166,7 @@ static void run(struct client *c, struct workload *w, bool together, struct answ
         if (!together)
             client_wait(c, out[i]);
     }
+    engine_no_more(client_engine(c));
     for (uint32_t i = 0; i < N_REQUESTS; i++)
         client_wait(c, out[i]);
 }
@@ -143,9 +179,13 @@ static void compare(const struct model *model, const struct way *way, struct ans
             fail_msg("%s, %s: request %u has other bits than alone", model->name, way->name, i);
 }
 
-/* Returns how many sequences were preempted. */
-static uint64_t check_way(const struct model *model, const struct way *way, struct workload *w,
-                      struct answer **want)
+/* How often the memory's harder paths were taken. */
+struct seen {
+    uint64_t preemptions, swapped_out, swapped_in;
+};
+
+static void check_way(const struct model *model, const struct way *way, struct workload *w,
+                      struct answer **want, struct seen *seen)
 {
     struct answer *got[N_REQUESTS];
     struct client *c = open_way(model, way);
@@ -161,7 +201,25 @@ static uint64_t check_way(const struct model *model, const struct way *way, stru
     struct engine_stats stats = client_idle_stats(c);
     assert_int_equal(stats.n_blocks_leaked, 0);
     client_close(c);
-    return stats.n_preemptions;
+    seen->preemptions += stats.n_preemptions;
+    seen->swapped_out += stats.n_swapped_out;
+    seen->swapped_in += stats.n_swapped_in;
+}
+
+static void check_policies(const struct model *model, struct workload *w, struct answer **want,
+                           struct seen *seen)
+{
+    static const char *const batchings[] = {"continuous", "dynamic", "static"};
+    const struct sched_policy *policy;
+    for (uint32_t i = 0; (policy = sched_policy_at(i)); i++) {
+        for (uint32_t b = 0; b < 3; b++) {
+            const struct way way = {.name = policy->name, .budget = 32, .block_size = 8, .n_threads = 1,
+                                    .n_kv_blocks = 6, .prefix_caching = true, .together = true,
+                                    .again = true, .starved = true, .swap_space = SWAP,
+                                    .policy = policy->name, .batching = batchings[b]};
+            check_way(model, &way, w, want, seen);
+        }
+    }
 }
 
 /* The reference answers must be worth comparing. */
@@ -183,10 +241,13 @@ static void check_model(const struct model *model)
     struct client *c = open_way(model, &reference);
     run(c, &w, false, want);
     check_reference((const struct answer *const *)want);
-    uint64_t n_preemptions = 0;
+    struct seen seen = {0};
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
-        n_preemptions += check_way(model, &ways[i], &w, want);
-    assert_true(n_preemptions > 0);
+        check_way(model, &ways[i], &w, want, &seen);
+    check_policies(model, &w, want, &seen);
+    assert_true(seen.preemptions > 0);
+    assert_true(seen.swapped_out > 0);
+    assert_true(seen.swapped_in > 0);
     client_close(c);
 }
 
