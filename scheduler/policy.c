@@ -5,10 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
-static const struct sched_policy *const policies[] = {
-    &sched_policy_fcfs,
-    &sched_policy_priority,
-};
+#define POINTER(name) &sched_policy_##name,
+static const struct sched_policy *const policies[] = {SCHED_POLICIES(POINTER)};
 #define N_POLICIES (sizeof policies / sizeof policies[0])
 
 const struct sched_policy *sched_policy_at(uint32_t i)
@@ -26,5 +24,7 @@ const struct sched_policy *sched_policy_find(const char *name)
 
 const char *sched_policy_names(void)
 {
-    return "fcfs, priority";
+#define LISTED(name) ", " #name
+    static const char names[] = SCHED_POLICIES(LISTED);
+    return names + 2;
 }
