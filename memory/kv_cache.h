@@ -14,13 +14,13 @@
  *  1. In each group, every block is exactly one of: referenced (count > 0), free and cached, free
  *     and blank.
  *  2. A block's reference count is the number of table entries that name it.
- *  3. The free list of a group holds exactly its unreferenced blocks, blank ones first, then cached
- *     ones by last use.
+ *  3. The free lists of a group hold exactly its unreferenced blocks: one the blank ones, which are
+ *     handed out first, the others the cached ones, each in the order they are given up in.
  *  4. The prefix index maps a hash to at most one block of a group, and that block carries that
  *     hash.
  *  5. Without tables, all blocks of all groups are free.
  *  6. A name is on the host tier at most once, and not there while a device block of that group has
- *     it; the tier's list holds every used host block once, by last use.
+ *     it; the tier's list holds every used host block once, in the order they came.
  */
 #ifndef QUIRE_MEMORY_KV_CACHE_H
 #define QUIRE_MEMORY_KV_CACHE_H
@@ -37,7 +37,8 @@
 /* Which cached block that nobody refers to is given up first. */
 enum kv_eviction {
     KV_EVICT_LRU,   /* the least recently used */
-    KV_EVICT_REUSE, /* blocks that were never hit before those that were (docs/scheduling.md) */
+    KV_EVICT_REUSE, /* also least recently used, but each hit of a block's name, up to three,
+                       counts as half a pool of blocks taken later: block_pool.h */
 };
 
 struct kv_config {
@@ -48,8 +49,8 @@ struct kv_config {
     uint32_t n_tenants;    /* owners of blocks, for counters; 0 = 1 */
     struct {
         uint32_t n_blocks;
-        uint32_t n_host_blocks; /* second tier: cached blocks that are given up move here, least
-                                   recently used out; 0 = none. Needs prefix_caching. */
+        uint32_t n_host_blocks; /* second tier: cached blocks that are given up move here, the
+                                   oldest out; 0 = none. Needs prefix_caching. */
         uint32_t window; /* 0 = full attention; else positions that stay readable, the token's own
                             included */
     } groups[KV_MAX_GROUPS];
@@ -96,13 +97,18 @@ uint32_t kv_cache_peek(const struct kv_cache *cache, const struct key256 *hashes
 uint32_t kv_table_loadable(const struct kv_table *table, const struct key256 *hashes,
                            uint32_t n_hashes, uint32_t max_tokens);
 
-/* Extends the table by n_tokens positions that kv_table_loadable found: takes a block for each that
- * is only on the host, names it and records the copy. All or nothing: QUIRE_EXHAUSTED takes none. */
+/* Extends the table by n_tokens positions, whole blocks, that kv_table_loadable has just found: takes
+ * references on what is on the device, and a device block for each that is only on the host, names it
+ * and records the copy. The host block is free again. All or nothing: QUIRE_EXHAUSTED (no device
+ * blocks, or no room for moves), QUIRE_NOT_FOUND (a block is on neither tier, as it may be for fewer
+ * positions than were found, in a windowed group) and QUIRE_NO_MEMORY take none. */
 int kv_table_load(struct kv_table *table, const struct key256 *hashes, uint32_t n_tokens);
 
 /* Copies recorded since the last kv_cache_clear_moves(), to be made in this order before anything
- * else reads or writes the blocks. There is room for every copy that one step can need; past it
- * nothing spills. Valid until the next call that changes a table. */
+ * else reads or writes the blocks; clearing says that they were or will be. There is room for two
+ * copies of each device block that has a tier, out and in: as many as a step needs that takes no
+ * block twice. Past it nothing spills and nothing is loaded. Valid until the next call that changes a
+ * table. */
 const struct kv_move *kv_cache_moves(const struct kv_cache *cache, uint32_t *n_moves);
 void kv_cache_clear_moves(struct kv_cache *cache);
 
@@ -122,7 +128,7 @@ void kv_table_publish(struct kv_table *table, uint32_t index, const struct key25
  * stays empty. */
 int kv_table_share(const struct kv_table *from, uint32_t n_blocks, struct kv_table *to);
 
-/* Whose blocks the table publishes from here on, below n_tenants. */
+/* Whose blocks the table publishes from here on, below n_tenants; 0 for a new table. */
 void kv_table_set_owner(struct kv_table *table, uint32_t tenant);
 
 /* Gives back all blocks, tail first; the table is empty again and keeps its room. */
@@ -137,12 +143,12 @@ uint32_t kv_table_held(const struct kv_table *table, uint32_t group);
 
 struct kv_usage {
     uint32_t n_blocks, n_free, n_cached_free; /* n_cached_free is part of n_free */
-    uint64_t n_evicted;                       /* cached blocks whose content was given up */
+    uint64_t n_evicted;                       /* cached blocks whose content was lost, on every tier */
     uint32_t n_host_blocks, n_host_used;
     uint64_t n_spilled, n_loaded;             /* copies to and from the host tier */
 };
 struct kv_usage kv_cache_usage(const struct kv_cache *cache, uint32_t group);
-/* Of all groups: cached blocks of the tenant whose content was given up for good. */
+/* n_evicted of all groups, of blocks that the tenant published. */
 uint64_t kv_cache_evicted(const struct kv_cache *cache, uint32_t tenant);
 
 /* The most blocks of a group one sequence of n_tokens positions can hold at once when at most
