@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define MAX_CHOICES 128u      /* as the engine's requests */
+#define MAX_SEQS (1u << 24)
 #define MAX_TIME_US (1ull << 62) /* so that sums of two times stay times */
 
 /* Memory that grows with what records need, and is used again by the next one. */
@@ -279,6 +280,16 @@ static void get_header(struct recording *r, struct body *b)
 
 /* ---- the others ------------------------------------------------------------------------------ */
 
+/* A scheduler's name for a choice. Its own bound lies far below this one, which keeps readers' tables
+ * small. */
+static uint32_t check_seq(struct body *b, uint32_t seq)
+{
+    if (seq < MAX_SEQS)
+        return seq;
+    wrong(b, "names a sequence that cannot be");
+    return 0;
+}
+
 static void get_sampling(struct recording *r, struct body *b, struct engine_sampling *s)
 {
     s->temperature = get_f32(b);
@@ -359,6 +370,8 @@ static void get_submit(struct recording *r, struct body *b, struct recording_sub
     s->retry_us = get_u64(b);
     if (s->status == QUIRE_OK)
         s->seqs = get_u32s(b, &r->seqs, s->sched.n);
+    for (uint32_t i = 0; s->seqs && i < s->sched.n; i++)
+        check_seq(b, s->seqs[i]);
 }
 
 static void get_plan(struct recording *r, struct body *b, struct recording_plan *p)
@@ -391,7 +404,7 @@ static void get_commit(struct recording *r, struct body *b, struct recording_com
     struct sched_result *results = room(b, &r->results, c->n_results, sizeof *results);
     uint32_t *tokens = room(b, &r->tokens, n_words, sizeof *tokens);
     for (uint32_t i = 0; results && tokens && i < c->n_results && !b->wrong; i++) {
-        uint32_t seq = get_u32(b), count = get_u32(b), n = count & ~RECORD_FINISHED;
+        uint32_t seq = check_seq(b, get_u32(b)), count = get_u32(b), n = count & ~RECORD_FINISHED;
         const uint8_t *in = get_bytes(b, 4 * (size_t)n);
         if (n == 0 || !in) {
             wrong(b, "has a result without its tokens");
@@ -433,7 +446,7 @@ static void get_entry(struct recording *r, struct body *b, struct recording_entr
         get_commit(r, b, &e->commit);
         return;
     case RECORDING_RETIRED:
-        e->seq = get_u32(b);
+        e->seq = check_seq(b, get_u32(b));
         return;
     case RECORDING_FINISH:
         get_finish(r, b, &e->finish);
@@ -451,7 +464,7 @@ static void get_entry(struct recording *r, struct body *b, struct recording_entr
         e->cancel = get_u64(b);
         return;
     case RECORDING_CANCEL_CHOICE:
-        e->seq = get_u32(b);
+        e->seq = check_seq(b, get_u32(b));
         return;
     case RECORDING_NO_MORE:
         return;

@@ -1,16 +1,11 @@
 #include "engine/recording_drive.h"
 
+#include "engine/recording_seqs.h"
 #include "memory/prefix.h"
 #include "scheduler/decision_log.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Which choice of which request a sequence is; the request's index + 1, 0 = the name is free. */
-struct owner {
-    size_t request;
-    uint32_t choice;
-};
 
 struct drive {
     struct sched *sched;
@@ -23,8 +18,7 @@ struct drive {
     size_t capacity; /* of run->requests */
     uint64_t last_id;
     uint64_t *ids;   /* [capacity], rising */
-    struct owner *owners;
-    uint32_t n_owners;
+    struct recording_seqs seqs;
     struct key256 *hashes;
     size_t n_hashes;
     bool differs;
@@ -39,8 +33,8 @@ static int no_memory(struct quire_error *err)
 
 static struct recording_request *request_of(const struct drive *d, uint32_t seq)
 {
-    size_t r = seq < d->n_owners ? d->owners[seq].request : 0;
-    return r ? &d->run->requests[r - 1] : NULL;
+    const struct recording_owner *owner = recording_seqs_owner(&d->seqs, seq);
+    return owner ? &d->run->requests[owner->request] : NULL;
 }
 
 static struct recording_request *request_named(const struct drive *d, uint64_t id)
@@ -54,21 +48,6 @@ static struct recording_request *request_named(const struct drive *d, uint64_t i
             high = middle;
     }
     return low < d->run->n_requests && d->ids[low] == id ? &d->run->requests[low] : NULL;
-}
-
-static int own(struct drive *d, uint32_t seq, uint32_t choice)
-{
-    if (seq >= d->n_owners) {
-        uint32_t n = 2 * (seq + 1);
-        struct owner *owners = realloc(d->owners, n * sizeof *owners);
-        if (!owners)
-            return QUIRE_NO_MEMORY;
-        memset(owners + d->n_owners, 0, (n - d->n_owners) * sizeof *owners);
-        d->owners = owners;
-        d->n_owners = n;
-    }
-    d->owners[seq] = (struct owner){.request = d->run->n_requests, .choice = choice};
-    return QUIRE_OK;
 }
 
 static int add_request(struct drive *d, const struct recording_entry *e)
@@ -114,7 +93,7 @@ static void note_plan(struct drive *d, uint64_t now_us, const struct sched_plan 
         struct recording_request *r = request_of(d, seq);
         if (r && r->admitted_us == 0)
             r->admitted_us = now_us;
-        if (r && d->owners[seq].choice == 0)
+        if (r && recording_seqs_owner(&d->seqs, seq)->choice == 0)
             r->n_cached = sched_cached_tokens(d->sched, seq);
     }
     for (uint32_t i = 0; i < plan->n_preempted; i++) {
@@ -135,13 +114,14 @@ static void note_plan(struct drive *d, uint64_t now_us, const struct sched_plan 
 static void note_results(struct drive *d, const struct recording_commit *c)
 {
     for (uint32_t i = 0; i < c->n_results; i++) {
-        struct recording_request *r = request_of(d, c->results[i].seq);
+        uint32_t seq = c->results[i].seq;
+        struct recording_request *r = request_of(d, seq);
         if (!r)
             continue;
         if (r->first_us == 0)
             r->first_us = c->done_us;
         r->last_us = c->done_us;
-        r->n_outputs[d->owners[c->results[i].seq].choice] += c->results[i].n_tokens;
+        r->n_outputs[recording_seqs_owner(&d->seqs, seq)->choice] += c->results[i].n_tokens;
     }
 }
 
@@ -189,7 +169,7 @@ static int submit(struct drive *d, const struct recording_entry *e, struct quire
     d->differs = status != s->status || retry_us != s->retry_us ||
                  (status == QUIRE_OK && memcmp(seqs, s->seqs, q.n * sizeof *seqs) != 0);
     for (uint32_t i = 0; status == QUIRE_OK && i < q.n; i++)
-        if (own(d, seqs[i], i) != QUIRE_OK)
+        if (recording_seqs_set(&d->seqs, seqs[i], d->run->n_requests - 1, i) != QUIRE_OK)
             return no_memory(err);
     return QUIRE_OK;
 }
@@ -238,8 +218,8 @@ static void retire(struct drive *d, uint32_t recorded)
 {
     uint32_t seq;
     d->differs = !sched_next_retired(d->sched, &seq) || seq != recorded;
-    if (!d->differs && seq < d->n_owners)
-        d->owners[seq].request = 0;
+    if (!d->differs)
+        recording_seqs_drop(&d->seqs, seq);
 }
 
 static int carry_out(struct drive *d, const struct recording_entry *e, struct quire_error *err)
@@ -317,7 +297,7 @@ int recording_drive(struct recording *r, recording_observer observer, void *cont
     decision_log_begin(&d.decisions);
     status = drive_all(&d, r, err);
     sched_destroy(d.sched);
-    free(d.owners);
+    recording_seqs_free(&d.seqs);
     free(d.ids);
     free(d.hashes);
     if (status != QUIRE_OK)
