@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -131,9 +132,75 @@ static void cancels_during_cancels(void **state)
     mailbox_destroy(m);
 }
 
+/* Orders wake whoever waits, arrive once, and do not lose each other. */
+static void orders(void **state)
+{
+    (void)state;
+    struct mailbox *m;
+    struct mailbox_mail mail;
+    const struct sched_policy_options options = {.ageing_us = 5};
+    const struct sched_policy *fcfs = sched_policy_at(0), *second = sched_policy_at(1);
+    assert_int_equal(mailbox_create(4, 0, 100, &m, NULL), QUIRE_OK);
+    mailbox_set_policy(m, fcfs, &(struct sched_policy_options){0});
+    mailbox_set_policy(m, second, &options); /* the later counts */
+    mailbox_unpin(m, 70);
+    mailbox_unpin(m, 3);
+    mailbox_drain(m, MAILBOX_FOREVER, &mail);
+    assert_ptr_equal(mail.orders.policy, second);
+    assert_int_equal(mail.orders.options.ageing_us, 5);
+    assert_true(mail.orders.unpin);
+    assert_false(mail.orders.unpin_all);
+    assert_int_equal(mail.orders.unpin_tenants[0], 1 << 3);
+    assert_int_equal(mail.orders.unpin_tenants[1], 1 << 6);
+    assert_false(mail.orders.no_more);
+    mailbox_no_more(m);
+    mailbox_unpin(m, MAILBOX_ALL_TENANTS);
+    mailbox_drain(m, MAILBOX_FOREVER, &mail);
+    assert_null(mail.orders.policy);
+    assert_true(mail.orders.no_more);
+    assert_true(mail.orders.unpin_all);
+    assert_int_equal(mail.orders.unpin_tenants[0], 0);
+    mailbox_refuse_new(m);
+    mailbox_drain(m, MAILBOX_FOREVER, &mail);
+    assert_true(mail.orders.no_more);
+    mailbox_drain(m, 0, &mail);
+    assert_false(mail.orders.no_more);
+    assert_false(mail.orders.unpin);
+    mailbox_destroy(m);
+}
+
+static uint64_t now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static void a_wait_ends_in_time(void **state)
+{
+    (void)state;
+    struct mailbox *m;
+    struct mailbox_mail mail;
+    uint32_t retry;
+    assert_int_equal(mailbox_create(4, 0, 1, &m, NULL), QUIRE_OK);
+    uint64_t until = now_us() + 50000;
+    mailbox_drain(m, until, &mail);
+    assert_true(now_us() >= until);
+    assert_null(mail.submitted);
+    mailbox_drain(m, 1, &mail); /* long past */
+    assert_int_equal(submit(m, 10, 1, &retry), QUIRE_OK);
+    until = now_us() + 60000000;
+    mailbox_drain(m, until, &mail);
+    assert_non_null(mail.submitted);
+    assert_true(now_us() < until);
+    free_mail(m, &mail);
+    mailbox_destroy(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(orders), cmocka_unit_test(a_wait_ends_in_time),
         cmocka_unit_test(waiting_is_never_lost_from_sight),
         cmocka_unit_test(time_to_come_back),
         cmocka_unit_test(cancels_during_cancels),

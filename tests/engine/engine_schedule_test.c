@@ -233,6 +233,49 @@ static void a_prefix_comes_back(void **state)
     client_close(c);
 }
 
+/* Looks at every copy: pairs of one call may be done in any order, so no block is filled twice. */
+static const struct k_backend_ops *whole_ops;
+static uint32_t n_pairs_seen, n_calls_seen, n_filled_twice;
+
+static int watched_copy(struct k_backend *b, const struct k_kv_copy_args *a, struct quire_error *err)
+{
+    for (uint32_t i = 0; i < a->n_pairs; i++)
+        for (uint32_t j = 0; j < i; j++)
+            n_filled_twice += a->pairs[i].to == a->pairs[j].to;
+    n_pairs_seen += a->n_pairs;
+    n_calls_seen++;
+    return whole_ops->kv_copy(b, a, err);
+}
+
+static void moves_are_copied_in_runs(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    o.num_kv_blocks = 12;
+    o.max_model_len = 12 * BLOCK;
+    struct client *c = client_open(model.dir, &o);
+    o.swap_space = 3 * engine_info(client_engine(c))->plan->kv_block_bytes;
+    client_close(c);
+    c = client_open(model.dir, &o);
+    struct k_backend *backend = client_engine(c)->backend;
+    whole_ops = backend->ops;
+    struct k_backend_ops watched = *whole_ops;
+    watched.kv_copy = watched_copy;
+    backend->ops = &watched; /* the engine thread sleeps until the first submit */
+    n_pairs_seen = n_calls_seen = n_filled_twice = 0;
+    for (uint32_t i = 0; i < 4; i++) { /* a step of ten new blocks pushes more out than the tier holds */
+        struct engine_request r = ask(i, 160, 2);
+        client_ask(c, &r);
+    }
+    struct engine_stats stats = client_idle_stats(c);
+    uint32_t n_layers = engine_info(client_engine(c))->desc->n_layers;
+    assert_true(stats.n_swapped_out > 10);
+    assert_int_equal(n_pairs_seen, (stats.n_swapped_out + stats.n_swapped_in) * n_layers);
+    assert_true(n_calls_seen < n_pairs_seen);
+    assert_int_equal(n_filled_twice, 0);
+    client_close(c);
+}
+
 /* ---- policies -------------------------------------------------------------------------------- */
 
 static void another_policy_while_it_runs(void **state)
@@ -290,12 +333,15 @@ static void background_gives_way(void **state)
     client_close(c);
 }
 
-/* A policy that refuses class 7 when it comes, and class 6 once it has waited for a plan. */
+/* A policy that refuses class 7 when it comes, class 6 once it has waited for a plan, and class 5
+ * unless its deadline is 1 s after its arrival. */
 static uint64_t refuse_some(void *state, const struct sched_candidate *q,
                             const struct sched_load *load)
 {
     (void)state;
     bool is_new = load->now_us == q->arrival_us;
+    if (q->class_index == 5)
+        return q->deadline_us != q->arrival_us + 1000000;
     return q->class_index == 7 || (q->class_index == 6 && !is_new) ? 1500 : 0;
 }
 static const struct sched_policy refusing = {.name = "refusing", .about = "", .refuse = refuse_some};
@@ -323,6 +369,8 @@ static void refused_by_the_policy(void **state)
         }
     }
     struct engine_request r = ask(0, 40, 5);
+    r.class_index = 5;
+    r.deadline_us = 1000000;
     assert_int_equal(client_ask(c, &r)->choices[0].finish, ENGINE_FINISH_LENGTH);
     struct engine_stats stats = client_idle_stats(c);
     assert_int_equal(stats.n_refused, 2);
@@ -486,6 +534,7 @@ int main(void)
         cmocka_unit_test(requests_that_make_no_sense),
         cmocka_unit_test(the_tier_is_planned_to_the_byte),
         cmocka_unit_test(a_prefix_comes_back),
+        cmocka_unit_test(moves_are_copied_in_runs),
         cmocka_unit_test(another_policy_while_it_runs),
         cmocka_unit_test(background_gives_way),
         cmocka_unit_test(refused_by_the_policy),
