@@ -11,6 +11,9 @@ size_t watching_flags(struct watching *w, struct cli_option out[WATCHING_FLAGS_M
                  "is readable by you only, and one that is there is not overwritten. See docs/recording.md."},
         {.names = "trace-file", .kind = CLI_STRING, .target = &w->trace, .value = "FILE",
          .help = "Writes a trace of steps and requests for ui.perfetto.dev and chrome://tracing. It holds no text."},
+        {.names = "shadow-policy", .kind = CLI_STRING, .target = &w->shadow_policy, .value = "NAME",
+         .help = "Runs this policy beside the real one, without tokens, and exports what TTFT and waiting would be under it. "
+                 "Needs --cost-model."},
     };
     _Static_assert(sizeof rows / sizeof rows[0] <= WATCHING_FLAGS_MAX, "raise WATCHING_FLAGS_MAX");
     memcpy(out, rows, sizeof rows);
@@ -28,6 +31,19 @@ static int add(struct watching *w, struct engine_options *o, const struct engine
     return QUIRE_OK;
 }
 
+static int add_shadow(struct watching *w, struct engine_options *o, struct quire_error *err)
+{
+    const struct sched_policy *policy = sched_policy_find(w->shadow_policy);
+    if (!policy)
+        return quire_fail(err, QUIRE_INVALID, "--shadow-policy: there is no policy \"%.64s\"; there are %s",
+                          w->shadow_policy, sched_policy_names());
+    if (o->cost.n_points == 0)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--shadow-policy: its clock is a cost model: add --cost-model FILE, as quire bench steps writes it");
+    int status = shadow_create(policy, &w->shadow, err);
+    return status == QUIRE_OK ? add(w, o, shadow_watch(w->shadow), err) : status;
+}
+
 int watching_begin(struct watching *w, const struct recorder_about *about, struct engine_options *options,
                    struct quire_error *err)
 {
@@ -42,6 +58,8 @@ int watching_begin(struct watching *w, const struct recorder_about *about, struc
         if (status == QUIRE_OK)
             status = add(w, options, trace_file_watch(w->trace_file), err);
     }
+    if (status == QUIRE_OK && w->shadow_policy)
+        status = add_shadow(w, options, err);
     return status;
 }
 
@@ -49,4 +67,5 @@ void watching_end(struct watching *w)
 {
     recorder_close(w->recorder);
     trace_file_close(w->trace_file);
+    shadow_destroy(w->shadow);
 }

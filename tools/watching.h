@@ -1,17 +1,19 @@
-/* Who looks on while a server's engine schedules: --record, --trace-file. */
+/* Who looks on while a server's engine schedules: --record, --trace-file, --shadow-policy. */
 #ifndef QUIRE_TOOLS_WATCHING_H
 #define QUIRE_TOOLS_WATCHING_H
 
 #include "engine/recorder.h"
+#include "engine/shadow.h"
 #include "tools/cli.h"
 #include "tools/trace_file.h"
 
-#define WATCHING_FLAGS_MAX 3
+#define WATCHING_FLAGS_MAX 4
 
 struct watching {
-    const char *record, *trace; /* from the command line */
+    const char *record, *trace, *shadow_policy; /* from the command line */
     struct recorder *recorder;
     struct trace_file *trace_file;
+    struct shadow *shadow;
     const struct engine_watch *list[ENGINE_MAX_WATCHES];
 };
 
