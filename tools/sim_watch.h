@@ -1,0 +1,71 @@
+/* What is measured at every step of a simulation, in memory that does not grow with its length: gaps between tokens, KV
+ * slots that hold nothing, curves, and how far apart the service of tenants drifts.
+ *
+ * No global state; any thread on its own watch.
+ */
+#ifndef QUIRE_TOOLS_SIM_WATCH_H
+#define QUIRE_TOOLS_SIM_WATCH_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- a histogram of milliseconds ---- */
+
+/* 256 bins for each power of two from 2^-14 to 2^22 ms: a quantile is off by 0.2 % at most. The mean is exact. */
+#define SIM_HISTOGRAM_BINS (36 * 256 + 1)
+struct sim_histogram {
+    uint32_t *bins; /* [SIM_HISTOGRAM_BINS] */
+    uint64_t n;
+    double sum;
+};
+void sim_histogram_add(struct sim_histogram *h, double ms);
+/* p: 0..100. 0 when it is empty. */
+double sim_histogram_quantile(const struct sim_histogram *h, double p);
+
+/* ---- curves ---- */
+
+#define SIM_MAX_POINTS 1024u /* past it every other one is dropped and the distance doubles */
+#define SIM_MAX_CURVES 8u    /* tenants whose service is kept as a curve: the first ones */
+struct sim_point {
+    double at_us;
+    uint32_t n_running, n_waiting, n_used_blocks, n_cached_blocks;
+    double service[SIM_MAX_CURVES]; /* weighted tokens so far */
+};
+
+/* ---- all of it ---- */
+
+struct sim_watch {
+    uint32_t n_tenants, n_classes;
+    struct sim_histogram itl, *tenant_itl, *class_itl;
+
+    struct sim_point *points;
+    uint32_t n_points;
+    double interval_us, next_us;
+
+    /* Slots of blocks that a running sequence holds, and those without a token, weighted by time. `waste`'s total counts
+     * a shared block once, `waste_unshared`'s for each sequence. */
+    double slots, slots_unshared, slots_empty;
+
+    /* Fairness. service: priced tokens by weight. A pair of tenants is compared over the intervals in which both have
+     * waiting requests: the largest difference of what two of them got is the spread of their services' difference. */
+    double *service, *before; /* [n_tenants]; before: at the last step's end */
+    bool *backlogged;
+    double *low, *high; /* [n_tenants^2] of service[i] - service[j] since both are backlogged */
+    bool *together;     /* [n_tenants^2] */
+    double gap_tokens;
+};
+
+int sim_watch_create(uint32_t n_tenants, uint32_t n_classes, struct sim_watch *out, struct quire_error *err);
+void sim_watch_free(struct sim_watch *w);
+
+void sim_watch_token_gap(struct sim_watch *w, uint32_t tenant, uint32_t class_index, double ms);
+/* After a step was planned: `service` holds what it gives, `backlogged` who still has waiting requests. Costs the square of
+ * how many those are. */
+void sim_watch_fairness(struct sim_watch *w);
+/* A point of the curves is due at this time: *out is where it is to be written, else NULL. */
+struct sim_point *sim_watch_point(struct sim_watch *w, double now_us);
+
+#endif
