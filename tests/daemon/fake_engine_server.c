@@ -84,6 +84,7 @@ static const struct option names[] = {
     {"max-live", required_argument, NULL, 'L'},
     {"retry-after-ms", required_argument, NULL, 'r'},
     {"fail-token", required_argument, NULL, 'f'},
+    {"refuse-below-us", required_argument, NULL, 'R'},
     {"max-queued-bytes", required_argument, NULL, 'q'},
     {"hello-timeout-ms", required_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -115,6 +116,7 @@ static bool parse(int argc, char **argv, struct daemon_options *d, struct fake_e
         case 'L': f->max_live = number; break;
         case 'r': f->retry_after_ms = number; break;
         case 'f': f->fail_token = number; break;
+        case 'R': f->refuse_below_us = number; break;
         case 'q': d->max_queued_bytes = number; break;
         case 'h': d->hello_timeout_ms = number; break;
         default: return false;

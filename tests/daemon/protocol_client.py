@@ -37,6 +37,9 @@ FIELDS = {
         "n_prompt_logprobs": (15, "i32", True), "priority": (16, "i32", False),
         "deadline_us": (17, "u64", False), "tenant": (18, "bytes", True),
         "stop_token_ids": (19, "u32[]", True), "biases": (20, "pair[]", True),
+        "tenant_index": (21, "u32", False), "class_index": (22, "u32", False),
+        "background": (23, "bool", False), "pin_us": (24, "u64", True),
+        "expected_tokens": (25, "u32", False),
     },
     REFUSE: {"status": (1, "u32", True), "retry_after_ms": (2, "u32", False),
              "message": (3, "text", False)},
@@ -46,7 +49,15 @@ FIELDS = {
         "choice": (1, "u32", True), "finish": (2, "u32", True), "last": (3, "bool", True),
         "stop_token": (4, "u32", False), "n_prompt": (5, "u32", False),
         "n_cached": (6, "u32", False), "n_generated": (7, "u32", False),
-        "message": (8, "text", False),
+        "message": (8, "text", False), "status": (9, "u32", False),
+        "retry_after_ms": (10, "u32", False), "n_created": (11, "u32", False),
+        "queue_nothing_us": (12, "u64", False), "queue_budget_us": (13, "u64", False),
+        "queue_seqs_us": (14, "u64", False), "queue_blocks_us": (15, "u64", False),
+        "queue_batch_us": (16, "u64", False), "queue_prefix_us": (17, "u64", False),
+        "preempted_us": (18, "u64", False), "blocker": (19, "u64", False),
+        "blocker_tenant": (20, "u32", False), "n_overtaken": (21, "u32", False),
+        "n_chunks": (22, "u32", False), "n_preemptions": (23, "u32", False),
+        "n_loaded": (24, "u32", False), "n_recomputed": (25, "u32", False),
     },
     CANCEL: {"choice": (1, "u32", True)},
     CREDIT: {"bytes": (1, "u64", True)},
@@ -59,12 +70,20 @@ FIELDS = {
         "n_generation_tokens": (9, "u64", False), "n_steps": (10, "u64", False),
         "n_blocks_leaked": (11, "u64", False), "n_blocks": (12, "u32", False),
         "n_block_tokens": (13, "u32", False), "draining": (14, "bool", False),
-        "dead": (15, "bool", False),
+        "dead": (15, "bool", False), "n_host_hits": (16, "u64", False),
+        "n_recomputed": (17, "u64", False), "n_refused": (18, "u64", False),
+        "n_evicted_blocks": (19, "u64", False), "n_swapped_out": (20, "u64", False),
+        "n_swapped_in": (21, "u64", False), "swap_usage": (22, "f64", False),
+        "n_pins": (23, "u32", False), "n_pinned_blocks": (24, "u32", False),
+        "token_budget": (25, "u32", False), "policy": (26, "text", False),
+        "figure_name": (27, "text", False), "figure": (28, "f64", False),
+        "tenants": (29, "tenants", False),
     },
     ERROR: {"status": (1, "u32", False), "message": (2, "text", False)},
-    ACCEPT: {}, DRAIN: {},
+    ACCEPT: {"id": (1, "u64", False)}, DRAIN: {},
 }
 SCALARS = {"u32": "<I", "i32": "<i", "u64": "<Q", "f32": "<f", "f64": "<d", "bool": "<?"}
+TENANT = "<5Q2I"
 
 
 class ProtocolError(Exception):
@@ -112,6 +131,8 @@ def encode_value(kind, value):
         return b"".join(struct.pack("<If", *pair) for pair in value)
     if kind == "records":
         return encode_records(value)
+    if kind == "tenants":
+        return b"".join(struct.pack(TENANT, *tenant) for tenant in value)
     return bytes(value)
 
 
@@ -126,6 +147,8 @@ def decode_value(kind, value):
         return [struct.unpack_from("<If", value, at) for at in range(0, len(value), 8)]
     if kind == "records":
         return decode_records(value)
+    if kind == "tenants":
+        return list(struct.iter_unpack(TENANT, value))
     return value
 
 

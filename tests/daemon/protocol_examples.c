@@ -77,7 +77,15 @@ static void print_requests(void)
     submit.n_biases = 1;
     wire_put_submit(&b, 2, &submit);
     print_frame("submit", &b);
-    wire_put_accept(&b, 1, 0);
+    wire_submit_default(&submit);
+    submit.prompt = prompt;
+    submit.n_prompt = 2;
+    submit.tenant_index = 3;
+    submit.background = true;
+    submit.pin_us = 300000000;
+    wire_put_submit(&b, 3, &submit);
+    print_frame("submit-pin", &b);
+    wire_put_accept(&b, 1, UINT64_C(0x500000002));
     print_frame("accept", &b);
     struct wire_refuse refuse = {QUIRE_EXHAUSTED, 1500, "queue full", 10};
     wire_put_refuse(&b, 2, &refuse);
@@ -108,6 +116,13 @@ static void print_answers(void)
                              .n_generated = 3};
     wire_put_done(&b, 1, &done);
     print_frame("done", &b);
+    struct wire_done refused = {
+        .choice = 0, .finish = WIRE_FINISH_ERROR, .last = true, .message = "too late",
+        .n_message = 8, .status = QUIRE_EXHAUSTED, .retry_after_ms = 1500,
+        .account = {.queue_budget_us = 250000, .blocker = UINT64_C(0x500000002),
+                    .n_overtaken = 2}};
+    wire_put_done(&b, 2, &refused);
+    print_frame("done-refused", &b);
 }
 
 static void print_others(void)
@@ -116,12 +131,22 @@ static void print_others(void)
     struct wire_stats stats = {.n_running = 1, .kv_usage = 0.25, .n_steps = 300};
     wire_put_credit(&b, 65536);
     print_frame("credit", &b);
-    wire_put_control(&b, "name");
+    wire_put_control(&b, "unpin 3");
     print_frame("control", &b);
     wire_put_stats_request(&b, 0);
     print_frame("stats-question", &b);
     wire_put_stats(&b, &stats);
     print_frame("stats", &b);
+    wire_put_stats_request(&b, 1);
+    print_frame("stats-question-tenants", &b);
+    uint32_t words[WIRE_TENANT_WORDS];
+    const struct wire_tenant tenant = {.n_prompt_tokens = 500, .n_generated_tokens = 80,
+                                       .n_prefix_queries = 700, .n_prefix_hits = 200,
+                                       .n_evicted_blocks = 4, .n_running = 1, .n_waiting = 2};
+    wire_tenant_put(words, &tenant);
+    stats = (struct wire_stats){.policy = "fair", .n_policy = 4, .tenants = words, .n_tenants = 1};
+    wire_put_stats(&b, &stats);
+    print_frame("stats-tenants", &b);
     wire_put_drain(&b);
     print_frame("drain", &b);
     wire_put_error(&b, QUIRE_INVALID, "SUBMIT: before HELLO");

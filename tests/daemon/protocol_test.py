@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 from protocol_client import (
-    ACCEPT, CANCELLED, CONTROL, CREDIT, DONE, DRAIN, ERROR, EXHAUSTED, HELLO, INVALID, LENGTH,
+    ACCEPT, CANCELLED, CONTROL, CREDIT, DONE, DRAIN, ERROR, EXHAUSTED, FAILED, HELLO, INVALID, LENGTH,
     PROMPT_LOGPROBS, REFUSE, STATS, STOP, SUBMIT, TOKENS, UNSUPPORTED, Client, Connection,
     ProtocolError, decode_body, encode, field, prove, read_key,
 )
@@ -187,6 +187,88 @@ def test_refusals():
         frame = next(frames)
         check((frame.type, frame.request, frame["status"]) == (REFUSE, 0, UNSUPPORTED), "CONTROL")
         c.close()
+
+
+def test_commands():
+    """Section 7: CONTROL, and what STATS says afterwards."""
+    with Server() as server:
+        c = server.client()
+        frames = c.frames()
+        good = ("set-policy fair", "unpin 1023", "set-policy priority ageing_ms=250",
+                "set-policy fair prompt_price=1 output_price=2 prefill_share=100",
+                "set-policy priority  class_weights=1,2,3,4,5,6,7,8 ageing_ms=7",
+                "set-policy fcfs class_ttft_ms=500")
+        bad = (("", UNSUPPORTED), ("dance", UNSUPPORTED), ("set-policy", INVALID), ("set-policy chaos", INVALID),
+               ("unpin", INVALID), ("unpin x", INVALID), ("unpin -1", INVALID), ("unpin 1024", INVALID),
+               ("unpin 1 2", INVALID), ("unpin 99999999999999999999", INVALID),
+               ("set-policy fair ageing_ms", INVALID), ("set-policy fair ageing_ms=", INVALID),
+               ("set-policy fair ageing_ms=1s", INVALID), ("set-policy fair ageing_ms=-1", INVALID),
+               ("set-policy fair prefill_share=101", INVALID), ("set-policy fair speed=1", INVALID),
+               ("set-policy fair class_weights=1,,2", INVALID), ("set-policy fair class_weights=1,", INVALID),
+               ("set-policy fair class_weights=1,2,3,4,5,6,7,8,9", INVALID),
+               ("set-policy fair" + " ageing_ms=1" * 32, INVALID), ("unpin\0001", INVALID))
+        for command in good:
+            c.send(encode(CONTROL, command=command))
+        for command, _ in bad:
+            c.send(encode(CONTROL, command=command))
+        for command in good:
+            frame = next(frames)
+            check((frame.type, frame["command"]) == (CONTROL, command), "%r: %r" % (command, frame.values))
+        for command, status in bad:
+            frame = next(frames)
+            check((frame.type, frame.request, frame["status"]) == (REFUSE, 0, status), "%r: %r" % (command, frame.values))
+            check(frame["message"].startswith("CONTROL: ") or "chaos" in frame["message"], frame["message"])
+        c.send(encode(CONTROL, command="set-policy priority ageing_ms=250"))
+        next(frames)
+        c.send(encode(STATS))
+        stats = next(frames)
+        check((stats["policy"], stats["figure_name"], stats["figure"]) == ("priority", "ageing_us", 250000), "STATS")
+        c.close()
+
+
+def test_tenants_and_pins():
+    with Server("--refuse-below-us", "1000") as server:
+        c = server.client()
+        frames = c.frames()
+        c.submit(1, prompt=[7] * 40, max_tokens=0, tenant_index=3, pin_us=10**6, background=True, class_index=2)
+        accept, done = next(frames), next(frames)
+        check(accept.type == ACCEPT and accept["id"] != 0, "ACCEPT says the engine's id")
+        check((done.type, done["finish"], done.get("n_generated", 0), done["n_created"]) == (DONE, LENGTH, 0, 32), "a pin")
+        c.submit(2, prompt=[7] * 4, max_tokens=2, tenant_index=3)
+        check(next(frames)["id"] != accept["id"], "another id")
+        done = [f for f in (next(frames), next(frames), next(frames)) if f.type == DONE][0]
+        check((done["blocker"], done["blocker_tenant"]) == (accept["id"], 3), "the blocker")
+        check((done["queue_budget_us"], done["queue_blocks_us"], done["n_chunks"]) == (2000, 3000, 1), "the account")
+        for wanted in (0, 1, 4, 9, 1024):
+            c.send(encode(STATS, extra=field(1, struct.pack("<I", wanted))))
+            stats = next(frames)
+            check(len(stats.get("tenants", [])) == min(wanted, 8), "%d tenants" % wanted)
+            check(stats["n_pins"] == 1, "a pin is counted")
+            if wanted >= 4:
+                check(stats["tenants"][3] == (44, 2, 44, 0, 0, 0, 0), repr(stats["tenants"]))
+        c.send(encode(CONTROL, command="unpin 3"))
+        c.send(encode(STATS))
+        check(next(frames).type == CONTROL and next(frames).get("n_pins", 0) == 0, "forgotten")
+
+        # A request that the policy gives up.
+        c.submit(3, prompt=[7], max_tokens=5, n=2, deadline_us=999)
+        check(next(frames).type == ACCEPT, "it is taken first")
+        for i in range(2):
+            done = next(frames)
+            check((done.get("choice"), done["finish"], done["status"], done["retry_after_ms"], done["last"]) ==
+                  (i, FAILED, EXHAUSTED, 1500, i == 1), repr(done.values))
+            check("time" in done["message"], done["message"])
+        c.submit(4, prompt=[7], max_tokens=1, tenant_index=8)
+        frame = next(frames)
+        check((frame.type, frame["status"]) == (REFUSE, INVALID) and "tenant" in frame["message"], "no such tenant")
+        c.close()
+        for extra in (field(21, b"12345678"), field(23, b"\2", False), field(24, b"1", True)):
+            c = server.client()
+            c.submit(1, prompt=[7], max_tokens=1, extra=extra)
+            expect_error(c, INVALID, "SUBMIT: ")
+        c = server.client()
+        c.send(encode(STATS, extra=field(1, struct.pack("<I", 1025))))
+        expect_error(c, INVALID, "STATS: n_tenants")
 
 
 def test_cancel_stats_drain():
