@@ -125,7 +125,7 @@ int cost_file_parse(const char *text, size_t n_bytes, const char *where, struct 
 
 /* ---- writing ---- */
 
-int cost_file_write(const char *path, const struct sched_cost *cost, const char *about, struct quire_error *err)
+json_t *cost_file_json(const struct sched_cost *cost, const char *about)
 {
     json_t *object = json_object(), *points = json_array();
     int bad = about ? json_object_set_new(object, "about", json_string(about)) : 0;
@@ -136,10 +136,20 @@ int cost_file_write(const char *path, const struct sched_cost *cost, const char 
     for (size_t i = 0; i < N_MEMBERS; i++)
         bad |= json_object_set_new(object, members[i].key,
                                    json_real(*(const double *)((const char *)cost + members[i].offset)));
+    if (bad) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+int cost_file_write(const char *path, const struct sched_cost *cost, const char *about, struct quire_error *err)
+{
     int status = QUIRE_OK;
-    if (bad)
+    json_t *object = cost_file_json(cost, about);
+    if (!object)
         status = quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", path);
-    else if (json_dump_file(object, path, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0)
+    else if (json_dump_file(object, path, JSON_REAL_PRECISION(17)) != 0)
         status = quire_fail(err, QUIRE_IO, "%s: cannot be written: %m", path);
     json_decref(object);
     return status;

@@ -13,5 +13,6 @@ int run_sse_tests(void);
 int run_trace_tests(void);
 int run_inputs_tests(void);
 int run_cost_file_tests(void);
+int run_cost_fit_tests(void);
 
 #endif

@@ -1,0 +1,372 @@
+/* quire bench steps: what a step takes, measured; and the cost model that says so of steps that were not. */
+#include "tools/bench_clock.h"
+#include "tools/bench_metrics.h"
+#include "tools/bench_progress.h"
+#include "tools/bench_scenes.h"
+#include "tools/cmd_bench.h"
+#include "tools/commands.h"
+#include "tools/cost_file.h"
+#include "tools/engine_flags.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIN_ROUNDS 3
+#define MAX_ROUNDS 25
+#define HELD_OUT(scene) ((scene) % 5 == 3) /* a fifth of the scenes, spread over all kinds */
+#define FILL_SHARE 0.3                     /* of the time: prefixes */
+#define PROMPT_SHARE 0.12                  /* of the time: prompts, in each round */
+#define PROMPTS_OF_MOST 20                 /* a round's prompts have about so many times most_tokens */
+#define COPY_BYTES (256u << 20)            /* more than caches hold */
+
+struct steps {
+    struct engine_options options;
+    double seconds;
+    const char *output;
+    bool json;
+
+    struct bench_steps *bench;
+    struct bench_scene_bounds bounds;
+    struct bench_scene *scenes;
+    size_t n_scenes;
+    uint32_t n_rounds;
+    struct bench_step *measured;
+    size_t n_measured;
+
+    struct cost_sample *fitted, *held_out; /* [n_measured] each */
+    size_t n_fitted, n_held_out;
+    struct sched_cost cost;
+    struct cost_error fit_errors[COST_N_KINDS + 1], errors[COST_N_KINDS + 1];
+    double apart[COST_N_KINDS + 1]; /* of the two halves of a step's runs: mean of their difference, over the median */
+};
+
+/* ---- bounds ---- */
+
+/* Prompt tokens a second, by a prompt of a few hundred; the first brings the weights into memory. */
+static int measure_rate(struct steps *s, double *rate, struct quire_error *err)
+{
+    const struct engine_plan *plan = bench_steps_info(s->bench)->plan;
+    uint32_t n = plan->max_model_len / 4 < 128 ? plan->max_model_len / 4 : 128;
+    double seconds = 0;
+    int status = bench_steps_fill(s->bench, UINT32_MAX, 1, &seconds, err);
+    if (status == QUIRE_OK)
+        status = bench_steps_fill(s->bench, UINT32_MAX, n, &seconds, err);
+    *rate = n / (seconds > 1e-6 ? seconds : 1e-6);
+    return status;
+}
+
+static uint32_t at_most(double value, uint32_t most)
+{
+    return value < most ? (uint32_t)value : most;
+}
+
+/* As much as the time allows: how long contexts are, and how many tokens of prompts a step has at the most. */
+static int choose_bounds(struct steps *s, struct quire_error *err)
+{
+    const struct engine_plan *plan = bench_steps_info(s->bench)->plan;
+    struct bench_scene_bounds *b = &s->bounds;
+    double rate, capacity = INFINITY, sum_of_shares = 0;
+    int status = measure_rate(s, &rate, err);
+    if (status != QUIRE_OK)
+        return status;
+    for (uint32_t g = 0; g < plan->n_kv_groups; g++)
+        if (plan->groups[g].window == 0 && plan->groups[g].n_blocks * (double)plan->block_tokens < capacity)
+            capacity = plan->groups[g].n_blocks * (double)plan->block_tokens;
+    b->block_tokens = plan->block_tokens;
+    b->max_seqs = plan->max_num_seqs < plan->max_num_batched_tokens ? plan->max_num_seqs : plan->max_num_batched_tokens;
+    b->most_tokens = at_most(rate * s->seconds * PROMPT_SHARE / PROMPTS_OF_MOST + 16, plan->max_num_batched_tokens);
+    b->most_tokens = at_most(plan->max_model_len / 4, b->most_tokens);
+    b->max_context = plan->max_model_len / 2;
+    for (uint32_t i = 0; i < b->max_seqs; i++)
+        sum_of_shares += 1.0 / (i + 1);
+    b->n_cached = at_most(rate * s->seconds * FILL_SHARE / sum_of_shares, UINT32_MAX);
+    b->n_cached = at_most(capacity / 2 / sum_of_shares, b->n_cached);
+    return QUIRE_OK;
+}
+
+/* ---- measuring ---- */
+
+static int fill(struct steps *s, struct quire_error *err)
+{
+    struct bench_progress progress;
+    uint32_t n = bench_scene_n_prefixes(&s->bounds);
+    int status = QUIRE_OK;
+    bench_progress_begin(&progress, "contexts", n);
+    for (uint32_t i = 0; i < n && status == QUIRE_OK; i++) {
+        double seconds;
+        status = bench_steps_fill(s->bench, i, bench_scene_context(&s->bounds, i), &seconds, err);
+        bench_progress_set(&progress, i + 1);
+    }
+    bench_progress_end(&progress);
+    return status;
+}
+
+/* Rounds over all scenes, so that a neighbour's busy minute falls on all of them alike; as many as there is time for. */
+static int run_rounds(struct steps *s, double until, struct quire_error *err)
+{
+    struct bench_progress progress;
+    double round_s = 0;
+    int status = QUIRE_OK;
+    bench_progress_begin(&progress, "steps", MAX_ROUNDS * s->n_scenes);
+    while (status == QUIRE_OK && s->n_rounds < MAX_ROUNDS &&
+           (s->n_rounds < MIN_ROUNDS || bench_now() + round_s < until)) {
+        double began = bench_now();
+        for (size_t i = 0; i < s->n_scenes && status == QUIRE_OK; i++) {
+            status = bench_steps_run(s->bench, (uint32_t)i, &s->scenes[i], err);
+            bench_progress_set(&progress, s->n_rounds * s->n_scenes + i + 1);
+        }
+        s->n_rounds++;
+        round_s = bench_now() - began;
+        double rounds = s->n_rounds + (until - bench_now()) / round_s;
+        if (rounds < MAX_ROUNDS)
+            progress.total = (uint64_t)(rounds > MIN_ROUNDS ? rounds : MIN_ROUNDS) * s->n_scenes;
+    }
+    bench_progress_end(&progress);
+    return status;
+}
+
+/* What copying a block takes: a step that moves some copies them one after another. */
+static int measure_copy(struct steps *s, struct quire_error *err)
+{
+    size_t block = bench_steps_info(s->bench)->plan->kv_block_bytes;
+    size_t n = COPY_BYTES / block > 0 ? COPY_BYTES / block : 1;
+    char *from = malloc(n * block), *to = malloc(n * block);
+    double *us = malloc(n * sizeof *us);
+    int status = QUIRE_OK;
+    if (from && to && us) {
+        memset(from, 1, n * block);
+        memset(to, 2, n * block);
+        for (size_t i = 0; i < n; i++) {
+            size_t at = i * 7 % n; /* out of order, as blocks are */
+            double began = bench_now();
+            memcpy(to + at * block, from + at * block, block);
+            us[i] = (bench_now() - began) * 1e6;
+        }
+        bench_sort(us, n);
+        s->cost.block_copy_us = bench_percentile(us, n, 50);
+    } else {
+        status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    }
+    free(from);
+    free(to);
+    free(us);
+    return status;
+}
+
+static int measure(struct steps *s, struct quire_error *err)
+{
+    double began = bench_now();
+    s->options.prefix_caching = true; /* contexts are computed once */
+    int status = bench_steps_open(&s->options, s->options.has_seed ? s->options.seed : 0, &s->bench, err);
+    if (status == QUIRE_OK)
+        status = choose_bounds(s, err);
+    if (status == QUIRE_OK)
+        status = bench_scenes_make(&s->bounds, &s->scenes, &s->n_scenes, err);
+    if (status == QUIRE_OK)
+        status = fill(s, err);
+    if (status == QUIRE_OK)
+        status = run_rounds(s, began + s->seconds, err);
+    if (status == QUIRE_OK)
+        status = bench_steps_medians(s->bench, &s->measured, &s->n_measured, err);
+    return status;
+}
+
+/* ---- fitting ---- */
+
+static void split(struct steps *s)
+{
+    for (size_t i = 0; i < s->n_measured; i++) {
+        if (HELD_OUT(s->measured[i].scene))
+            s->held_out[s->n_held_out++] = s->measured[i].median;
+        else
+            s->fitted[s->n_fitted++] = s->measured[i].median;
+    }
+}
+
+static void compare_halves(struct steps *s)
+{
+    size_t n[COST_N_KINDS + 1] = {0};
+    for (size_t i = 0; i < s->n_measured; i++) {
+        const struct bench_step *step = &s->measured[i];
+        const int kinds[] = {(int)cost_kind_of(&step->median.shape), COST_N_KINDS};
+        for (int k = 0; k < 2; k++) {
+            s->apart[kinds[k]] += fabs(step->halves_us[0] - step->halves_us[1]) / step->median.us;
+            n[kinds[k]]++;
+        }
+    }
+    for (int k = 0; k <= COST_N_KINDS; k++)
+        s->apart[k] /= n[k] > 0 ? (double)n[k] : 1;
+}
+
+static int fit(struct steps *s, struct quire_error *err)
+{
+    s->fitted = malloc((s->n_measured + 1) * sizeof *s->fitted);
+    s->held_out = malloc((s->n_measured + 1) * sizeof *s->held_out);
+    if (!s->fitted || !s->held_out)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    split(s);
+    compare_halves(s);
+    int status = cost_fit(s->fitted, s->n_fitted, &s->cost, err);
+    if (status == QUIRE_OK)
+        status = measure_copy(s, err);
+    if (status != QUIRE_OK)
+        return status;
+    cost_fit_errors(&s->cost, s->fitted, s->n_fitted, s->fit_errors);
+    cost_fit_errors(&s->cost, s->held_out, s->n_held_out, s->errors);
+    return QUIRE_OK;
+}
+
+/* ---- out ---- */
+
+static const char *kind_name(int kind)
+{
+    return kind == COST_N_KINDS ? "all" : cost_kind_name((enum cost_kind)kind);
+}
+
+static int save(const struct steps *s, struct quire_error *err)
+{
+    const struct engine_info *info = bench_steps_info(s->bench);
+    char about[256];
+    snprintf(about, sizeof about, "%s on %s, %u threads: %.1f %% off on %zu steps it was not fitted on",
+             info->desc->architecture, info->plan->device, info->plan->n_threads,
+             s->errors[COST_N_KINDS].mean_absolute * 100, s->errors[COST_N_KINDS].n);
+    return cost_file_write(s->output, &s->cost, about, err);
+}
+
+static json_t *errors_json(const struct steps *s)
+{
+    json_t *object = json_object();
+    for (int k = 0; k <= COST_N_KINDS; k++)
+        json_object_set_new(object, kind_name(k),
+                            json_pack("{s:I, s:f, s:f, s:I, s:f, s:f}", "held_out_steps", (json_int_t)s->errors[k].n,
+                                      "mean_absolute_error", s->errors[k].mean_absolute, "bias", s->errors[k].bias,
+                                      "fitted_steps", (json_int_t)s->fit_errors[k].n, "fitted_mean_absolute_error",
+                                      s->fit_errors[k].mean_absolute, "halves_apart", s->apart[k]));
+    return object;
+}
+
+static json_t *steps_json(const struct steps *s)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < s->n_measured; i++) {
+        const struct bench_step *step = &s->measured[i];
+        const struct sched_shape *shape = &step->median.shape;
+        json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:I, s:I, s:i, s:f, s:f, s:b}", "rows", (int)shape->n_rows,
+                                              "tokens", (int)shape->n_tokens, "logits", (int)shape->n_logits,
+                                              "decode_context", (json_int_t)shape->decode_context, "prefill_pairs",
+                                              (json_int_t)shape->prefill_pairs, "runs", (int)step->n_runs, "us",
+                                              step->median.us, "predicted_us", sched_cost_us(&s->cost, shape),
+                                              "held_out", (int)HELD_OUT(step->scene)));
+    }
+    return list;
+}
+
+static int report_json(const struct steps *s)
+{
+    return bench_print_json(json_pack("{s:o, s:o, s:i, s:o}", "cost", cost_file_json(&s->cost, NULL), "errors",
+                                      errors_json(s), "rounds", (int)s->n_rounds, "steps", steps_json(s)));
+}
+
+static void print_model(const struct sched_cost *cost)
+{
+    printf("\n%-34s", "Tokens of a step:");
+    for (uint32_t i = 0; i < cost->n_points; i++)
+        printf(" %8u", cost->points[i].n_tokens);
+    printf("\n%-34s", "take (us):");
+    for (uint32_t i = 0; i < cost->n_points; i++)
+        printf(" %8.0f", cost->points[i].us);
+    printf("\n%-34s %.3f\n", "and each row (us):", cost->row_us);
+    printf("%-34s %.3f\n", "logit row (us):", cost->logit_us);
+    printf("%-34s %.6f\n", "position that decoding reads (us):", cost->decode_context_us);
+    printf("%-34s %.6f\n", "position a prompt's token reads:", cost->prefill_pair_us);
+    printf("%-34s %.2f\n", "KV block copied, by memcpy (us):", cost->block_copy_us);
+}
+
+static void report_table(const struct steps *s)
+{
+    const struct engine_info *info = bench_steps_info(s->bench);
+    printf("%-34s %s, %u threads\n", "Device:", info->device_why, info->plan->n_threads);
+    printf("%-34s %zu, of %zu scenes, each %u times\n", "Steps:", s->n_measured, s->n_scenes, s->n_rounds);
+    printf("%-34s %u tokens of prompts, %u decoding, context %u\n\n", "At most:", s->bounds.most_tokens,
+           s->bounds.max_seqs, bench_scene_context(&s->bounds, 0));
+    printf("%-10s %12s %10s %10s %14s %14s\n", "", "held out", "error", "bias", "fitted: error", "halves apart");
+    for (int k = 0; k <= COST_N_KINDS; k++)
+        printf("%-10s %12zu %8.1f %% %8.1f %% %12.1f %% %12.1f %%\n", kind_name(k), s->errors[k].n,
+               s->errors[k].mean_absolute * 100, s->errors[k].bias * 100, s->fit_errors[k].mean_absolute * 100,
+               s->apart[k] * 100);
+    print_model(&s->cost);
+    if (s->output)
+        printf("\n%s can be given to --cost-model.\n", s->output);
+    else
+        puts("\n--output FILE writes the model down.");
+}
+
+static int run_all(struct steps *s)
+{
+    struct quire_error err;
+    int status = measure(s, &err);
+    if (status == QUIRE_OK)
+        status = fit(s, &err);
+    if (status == QUIRE_OK && s->output)
+        status = save(s, &err);
+    if (status != QUIRE_OK)
+        return command_fail(1, err.text);
+    if (s->json)
+        return report_json(s);
+    report_table(s);
+    return 0;
+}
+
+int bench_steps(int argc, char **argv)
+{
+    struct steps s = {.seconds = 60};
+    struct cli_option rows[ENGINE_FLAGS_MAX + 6];
+    struct quire_error err;
+    bool help;
+
+    engine_options_default(&s.options);
+    const struct cli_option own[] = {
+        {.names = "Measuring:", .kind = CLI_GROUP},
+        {.names = "seconds", .kind = CLI_F64, .target = &s.seconds, .min = 0.1, .max = 86400, .value = "S",
+         .help = "About how long it measures; more gives longer contexts, larger steps and more repeats. Default 60."},
+        {.names = "output", .kind = CLI_STRING, .target = &s.output, .value = "FILE",
+         .help = "Write the cost model there, for --cost-model."},
+        {.names = "json", .kind = CLI_FLAG, .target = &s.json, .help = "Print JSON for programs, with every step."},
+    };
+    size_t n = 0;
+    for (; n < sizeof own / sizeof own[0]; n++)
+        rows[n] = own[n];
+    n += engine_flags(&s.options, rows + n);
+    rows[n] = (struct cli_option){0};
+    const struct cli_command command = {
+        .name = "bench steps",
+        .usage = "quire bench steps MODEL [options]",
+        .about = "Runs steps of many shapes on an engine in this process: prompts of all lengths, batches that decode at\n"
+                 "several contexts, and both together. Fits a cost model to four fifths of them and says how far it is\n"
+                 "off on the others. \"Halves apart\" is how far two halves of the same step's repeats are from each\n"
+                 "other: no model can be much better than half of that.",
+        .examples = "examples:\n"
+                    "  quire bench steps ./model --output cost.json\n"
+                    "  quire bench steps ./model --max-num-seqs 16 --max-num-batched-tokens 256 --seconds 120 --json",
+        .options = rows,
+        .positionals = {&s.options.model_dir},
+    };
+    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (help) {
+        cli_print_help(&command);
+        return 0;
+    }
+    if (!s.options.model_dir)
+        return command_fail(2, "which model? usage: quire bench steps MODEL [options]");
+
+    int code = run_all(&s);
+    bench_steps_close(s.bench);
+    free(s.scenes);
+    free(s.measured);
+    free(s.fitted);
+    free(s.held_out);
+    return code;
+}
