@@ -19,7 +19,9 @@ struct budget {
     bool adaptive;
     double target_us;    /* 0 = none */
     double ratio;        /* measured / predicted, smoothed; 1 at first */
-    double us_per_token; /* of late; 0 = not known yet */
+    double us_per_token; /* of late, in steps that computed prompts; 0 = not known yet */
+    double took_us, took_tokens; /* of those steps, smoothed: its parts */
+    bool has_prompts;    /* the last step */
     double predicted_us; /* of the last step; 0 = there was none or there is no model */
     uint32_t n_tokens;   /* of the last step; 0 = it was empty */
     uint64_t planned_us; /* when */
@@ -28,8 +30,9 @@ struct budget {
 void budget_init(struct budget *b, uint64_t target_us, bool adaptive);
 /* Before a plan: learns from the step that was planned last. */
 void budget_begin(struct budget *b, uint64_t now_us);
-/* After a plan. predicted_us 0: there is no model. */
-void budget_end(struct budget *b, uint64_t now_us, uint32_t n_tokens, double predicted_us);
+/* After a plan. has_prompts: it has rows of more than a token. predicted_us 0: there is no model. */
+void budget_end(struct budget *b, uint64_t now_us, uint32_t n_tokens, bool has_prompts,
+                double predicted_us);
 /* What to ask the cost model for; 0 = no target. */
 double budget_target_us(const struct budget *b);
 

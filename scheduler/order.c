@@ -91,7 +91,7 @@ void planner_order(struct planner *p)
     memset(s->flow_wants, 0, (s->queue.n_flows + 1) * sizeof *s->flow_wants);
     memset(s->flow_given, 0, (s->queue.n_flows + 1) * sizeof *s->flow_given);
     uint32_t n = compact(p);
-    if (s->config.policy->flow_ranks) {
+    if (s->config.policy->flow_ranks && s->queue.n_flows > 1) {
         order_flows(s, s->config.policy->flow_ranks(s->policy_state));
         deal_out(s, n);
     }

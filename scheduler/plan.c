@@ -340,7 +340,7 @@ static void finish(struct planner *p)
     plan->moves = kv_cache_moves(s->kv, &plan->n_moves);
     p->shape.n_block_copies = plan->n_moves;
     double predicted = s->config.cost.n_points ? sched_cost_us(&s->config.cost, &p->shape) : 0;
-    budget_end(&s->budget, p->now_us, plan->n_tokens, predicted);
+    budget_end(&s->budget, p->now_us, plan->n_tokens, plan->n_tokens > plan->n_rows, predicted);
     if (plan->n_rows > 0) {
         plan->step = ++s->step;
         s->stats.n_steps++;

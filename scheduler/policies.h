@@ -7,9 +7,20 @@
 
 #define SCHED_POLICIES(P) \
     P(fcfs)               \
-    P(priority)
+    P(priority)           \
+    P(sjf)                \
+    P(edf)
 
 #define SCHED_POLICY_DECLARE(name) extern const struct sched_policy sched_policy_##name;
 SCHED_POLICIES(SCHED_POLICY_DECLARE)
+
+/* n × price later than `at`; never past UINT64_MAX. */
+static inline uint64_t sched_later(uint64_t at, uint64_t n, uint64_t price)
+{
+    uint64_t by, rank;
+    if (__builtin_mul_overflow(n, price, &by) || __builtin_add_overflow(at, by, &rank))
+        return UINT64_MAX;
+    return rank;
+}
 
 #endif

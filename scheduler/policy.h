@@ -70,7 +70,8 @@ struct sched_service {
 struct sched_load {
     uint64_t now_us;
     double prefill_us;        /* the sequence's own prompt, computed alone; 0 = no cost model */
-    double us_per_token;      /* of late, over all; 0 = not known yet */
+    double us_per_token;      /* of late, over all tokens of steps with prompts; 0 = not
+                                 known yet */
     uint64_t n_tokens_before; /* waiting prompt tokens that would be computed before its own */
 };
 
