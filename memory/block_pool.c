@@ -13,9 +13,11 @@ int block_pool_init(struct block_pool *pool, const struct kv_config *config, uin
     bool reuse = config->eviction == KV_EVICT_REUSE;
     memset(pool, 0, sizeof *pool);
     pool->blocks = calloc(n_blocks, sizeof *pool->blocks);
-    if (!pool->blocks)
-        return QUIRE_NO_MEMORY;
-    int status = prefix_index_init(&pool->names, n_blocks);
+    if (reuse)
+        pool->due = calloc(n_blocks, sizeof *pool->due);
+    int status = pool->blocks && (pool->due || !reuse) ? QUIRE_OK : QUIRE_NO_MEMORY;
+    if (!status)
+        status = prefix_index_init(&pool->names, n_blocks);
     if (!status)
         status = host_tier_init(&pool->tier, group, config->groups[group].n_host_blocks,
                                 reuse ? n_blocks : 0, ledger);
@@ -39,6 +41,7 @@ void block_pool_free(struct block_pool *pool)
 {
     prefix_index_free(&pool->names);
     host_tier_free(&pool->tier);
+    free(pool->due);
     free(pool->blocks);
     memset(pool, 0, sizeof *pool);
 }
@@ -48,7 +51,7 @@ static uint32_t list_of(const struct block_pool *pool, uint32_t block)
 {
     if (!pool->names.entries[block].named)
         return 0;
-    return pool->n_lists > 2 ? pool->blocks[block].label.uses : 1;
+    return pool->due ? pool->blocks[block].label.uses : 1;
 }
 
 static void unlink_free(struct block_pool *pool, uint32_t block)
@@ -86,7 +89,8 @@ static void link_cached(struct block_pool *pool, uint32_t block)
 {
     struct pool_block *b = &pool->blocks[block];
     struct pool_list *list = &pool->lists[list_of(pool, block)];
-    b->due = pool->clock + (uint64_t)(b->label.uses - 1) * pool->n_blocks / 2;
+    if (pool->due)
+        pool->due[block] = pool->clock + (uint64_t)(b->label.uses - 1) * pool->n_blocks / 2;
     b->prev = list->tail;
     b->next = KV_NO_BLOCK;
     if (list->tail != KV_NO_BLOCK)
@@ -108,7 +112,7 @@ static uint32_t cheapest(const struct block_pool *pool)
     for (uint32_t i = 2; i < pool->n_lists; i++) {
         uint32_t head = pool->lists[i].head;
         if (head != KV_NO_BLOCK &&
-            (best == KV_NO_BLOCK || pool->blocks[head].due < pool->blocks[best].due))
+            (best == KV_NO_BLOCK || pool->due[head] < pool->due[best]))
             best = head;
     }
     return best;
@@ -227,7 +231,7 @@ static int check_list(const struct block_pool *pool, uint32_t list, uint32_t *n,
             return quire_fail(err, QUIRE_INTERNAL,
                               "kv 3: group %u: block %u is on list %u, belongs on %u", group, b,
                               list, list_of(pool, b));
-        if (list > 0 && prev != KV_NO_BLOCK && pool->blocks[b].due < pool->blocks[prev].due)
+        if (list > 0 && prev != KV_NO_BLOCK && pool->due && pool->due[b] < pool->due[prev])
             return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: block %u is due too early",
                               group, b);
         prev = b;

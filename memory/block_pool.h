@@ -35,9 +35,8 @@
 #include <stdint.h>
 
 struct pool_block {
-    uint64_t due;        /* KV_EVICT_REUSE, free and cached */
     uint32_t refs;
-    uint32_t prev, next; /* in its free list; KV_NO_BLOCK at the ends */
+    uint32_t prev, next;   /* in its free list; KV_NO_BLOCK at the ends */
     struct kv_label label; /* of a named block */
 };
 
@@ -51,8 +50,9 @@ struct block_pool {
     struct host_tier tier; /* below the pool */
     uint32_t n_blocks;
     struct pool_list lists[1 + KV_MOST_USES]; /* [0] blank, then cached */
-    uint32_t n_lists;                         /* 2 for KV_EVICT_LRU, else all */
-    uint64_t clock;                           /* blocks taken */
+    uint32_t n_lists; /* 2 for KV_EVICT_LRU, else all */
+    uint64_t *due;  /* [n_blocks], of free and cached blocks; NULL for KV_EVICT_LRU */
+    uint64_t clock; /* blocks taken */
     uint32_t n_free, n_cached_free;
 };
 

@@ -40,9 +40,9 @@ static int check_config(const struct kv_config *config, struct quire_error *err)
     if (config->eviction > KV_EVICT_REUSE)
         return quire_fail(err, QUIRE_INVALID, "kv cache: eviction %d is none of ours",
                           (int)config->eviction);
-    if (config->n_tenants > MAX_BLOCKS)
+    if (config->n_tenants > KV_MAX_TENANTS)
         return quire_fail(err, QUIRE_INVALID, "kv cache: n_tenants must be at most %u, got %u",
-                          MAX_BLOCKS, config->n_tenants);
+                          KV_MAX_TENANTS, config->n_tenants);
     return check_host_blocks(config, err);
 }
 

@@ -21,12 +21,12 @@
 #include <stdint.h>
 
 /* What goes with a name wherever it lives. */
-struct kv_label {
-    uint32_t owner; /* the tenant that published it */
-    uint32_t uses;  /* computed once, and each hit: 1 to KV_MOST_USES */
-};
-
 #define KV_MOST_USES 4u
+#define KV_MAX_TENANTS (1u << 28)
+struct kv_label {
+    uint32_t owner : 28; /* the tenant that published it */
+    uint32_t uses : 4;   /* computed once, and each hit: 1 to KV_MOST_USES */
+};
 
 struct queue_slot {
     uint32_t prev, next; /* in the queue, oldest first; `next` also among the spare */

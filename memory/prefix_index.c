@@ -10,7 +10,7 @@
 int prefix_index_init(struct prefix_index *index, uint32_t n_blocks)
 {
     uint32_t n_buckets = 1;
-    while (n_buckets < n_blocks)
+    while (n_buckets < 2 * n_blocks)
         n_buckets *= 2;
     index->entries = calloc(n_blocks, sizeof *index->entries);
     index->buckets = calloc(n_buckets, sizeof *index->buckets);

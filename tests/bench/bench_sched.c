@@ -1,9 +1,6 @@
-/* What a step costs the scheduler alone, and what a block costs the prefix cache at no hits.
- *
- * Scheduling: everyone decodes: one row each, a token each, a full block named every 16 tokens.
- * CPU time of sched_plan and sched_commit together.
+/* What a step costs the scheduler alone, when everyone decodes: one row each, a token each, a full
+ * block named every 16 tokens. CPU time of sched_plan and sched_commit together.
  */
-#include "memory/kv_cache.h"
 #include "memory/prefix.h"
 #include "scheduler/scheduler.h"
 #include "tests/bench/host_bench.h"
@@ -97,46 +94,6 @@ static void schedule(uint32_t n_running, bool prefix_caching, uint32_t n_steps)
     sched_destroy(s);
 }
 
-/* New prompts, one after the other, through a cache that is full of old ones: each block is hashed,
- * looked up, taken from an old owner, named and given back. */
-static void name_blocks(uint32_t n_prompts)
-{
-    enum { N_BLOCKS = 512, N_TOKENS = N_BLOCKS * BLOCK };
-    static uint32_t tokens[N_TOKENS];
-    static struct key256 hashes[N_BLOCKS];
-    struct kv_config config = {.block_tokens = BLOCK, .n_groups = 1, .prefix_caching = true};
-    struct kv_cache *cache;
-    struct kv_table *table;
-    config.groups[0].n_blocks = 16384;
-    if (kv_cache_create(&config, &cache, NULL) || kv_table_create(cache, &table, NULL))
-        bench_die("kv cache: out of memory");
-    struct kv_chain_root root = {.block_tokens = BLOCK};
-    struct key256 first = kv_chain_first(&root);
-    double *samples = calloc(n_prompts, sizeof *samples);
-    if (!samples)
-        bench_die("out of memory");
-    uint32_t warm = config.groups[0].n_blocks / N_BLOCKS + 1;
-    for (uint32_t i = 0; i < warm + n_prompts; i++) {
-        tokens[0] = i;
-        double start = now_us();
-        for (uint32_t b = 0; b < N_BLOCKS; b++)
-            hashes[b] = kv_chain_next(&root.secret, b ? &hashes[b - 1] : &first,
-                                      tokens + (size_t)BLOCK * b, BLOCK);
-        if (kv_table_match(table, hashes, N_BLOCKS, N_TOKENS) != 0 ||
-            kv_table_reserve(table, 0, N_TOKENS))
-            bench_die("kv cache: a new prompt was found, or no block");
-        for (uint32_t b = 0; b < N_BLOCKS; b++)
-            kv_table_publish(table, b, &hashes[b]);
-        kv_table_clear(table);
-        if (i >= warm)
-            samples[i - warm] = (now_us() - start) / N_BLOCKS;
-    }
-    bench_row("prefix cache: a new block of 16 tokens, no hits", "us/block", samples, n_prompts);
-    free(samples);
-    kv_table_destroy(table);
-    kv_cache_destroy(cache);
-}
-
 void bench_sched(bool quick)
 {
     uint32_t n_steps = quick ? 100 : 2000;
@@ -144,5 +101,4 @@ void bench_sched(bool quick)
         schedule(256, caching, n_steps);
         schedule(1000, caching, n_steps);
     }
-    name_blocks(quick ? 20 : 500);
 }

@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <time.h>
 
-/* A measurement: the median of n samples, and the range that nine in ten of them lie in. */
+/* A measurement: the median of n samples, the range that nine in ten of them lie in, and the 99th
+ * percentile. */
 void bench_row(const char *name, const char *unit, double *samples, uint32_t n);
 
 /* Ends the program: a benchmark that cannot run says why and measures nothing. */
@@ -19,8 +20,10 @@ static inline double bench_seconds(clockid_t clock)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Scheduling alone, and naming blocks. */
+/* Scheduling alone. */
 void bench_sched(bool quick);
+/* Blocks alone: taken, given back, found, named. */
+void bench_blocks(bool quick);
 /* One step of the engine, whose kernels do nothing. */
 void bench_engine(const char *model_dir, bool quick);
 /* Token events from that engine through frames and HTTP to clients in another process. */
