@@ -177,7 +177,7 @@ static int submit(struct drive *d, const struct recording_entry *e, struct quire
 static void cancel(struct drive *d, uint64_t id)
 {
     struct recording_request *r = request_named(d, id);
-    if (r)
+    if (r && !r->refused) /* which the engine ends by the same call */
         r->cancelled = true;
     sched_cancel(d->sched, id);
 }

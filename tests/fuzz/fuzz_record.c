@@ -1,0 +1,82 @@
+/* A recording: read to its end, then, where its scheduler is small, driven. The sums are made anew first,
+ * since no mutation would get past them.
+ *
+ * input: {u8: 1 = leave the sums as they are} {file}
+ */
+#include "fuzz.h"
+
+#include "engine/record_format.h"
+#include "engine/recording_drive.h"
+
+#include <stdlib.h>
+
+static void seal(uint8_t *bytes, size_t n)
+{
+    for (size_t at = RECORD_SUM_BYTES; n - at >= RECORD_HEAD_BYTES + RECORD_SUM_BYTES && n > at;) {
+        uint32_t length = record_u32_of(bytes + at);
+        record_sum(bytes + at - RECORD_SUM_BYTES, RECORD_SUM_BYTES + 8, bytes + at + 8, 4);
+        if (n - at - RECORD_HEAD_BYTES - RECORD_SUM_BYTES < length)
+            return;
+        size_t covered = RECORD_HEAD_BYTES + length;
+        record_sum(bytes + at - RECORD_SUM_BYTES, RECORD_SUM_BYTES + covered, bytes + at + covered, RECORD_SUM_BYTES);
+        at += covered + RECORD_SUM_BYTES;
+    }
+}
+
+static bool is_small(const struct sched_config *c)
+{
+    uint64_t n = c->max_num_seqs + (uint64_t)c->max_queued_requests + c->max_logit_rows + c->max_num_batched_tokens +
+                 c->max_model_len;
+    for (uint32_t g = 0; g < c->kv.n_groups; g++)
+        n += (uint64_t)c->kv.groups[g].n_blocks + c->kv.groups[g].n_host_blocks;
+    return n < 20000;
+}
+
+static void must(bool condition)
+{
+    if (!condition)
+        abort();
+}
+
+static void read_all(struct recording *r)
+{
+    struct recording_entry e;
+    uint64_t position = recording_position(r), sum = 0;
+    int status;
+    while ((status = recording_next(r, &e, NULL)) == QUIRE_OK && e.kind != RECORDING_END) {
+        must(e.offset == position && recording_position(r) > position);
+        position = recording_position(r);
+        if (e.kind == RECORDING_SUBMIT)
+            for (uint32_t i = 0; i < e.submit.sched.n_prompt; i++)
+                sum += e.submit.sched.prompt[i];
+        for (uint32_t i = 0; e.kind == RECORDING_COMMIT && i < e.commit.n_results; i++)
+            sum += e.commit.results[i].tokens[e.commit.results[i].n_tokens - 1];
+        for (uint32_t i = 0; e.kind == RECORDING_FINISH && i < e.finish.n; i++)
+            sum += e.finish.choices[i].n_tokens;
+    }
+    must(status != QUIRE_OK || position + recording_left_out(r) == recording_bytes(r));
+    static volatile uint64_t read_to_the_end;
+    read_to_the_end = sum;
+    (void)read_to_the_end;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    struct recording *r;
+    struct recording_run run;
+    if (n < 1 + RECORD_SUM_BYTES)
+        return 0;
+    uint8_t *bytes = malloc(n - 1);
+    must(bytes != NULL);
+    memcpy(bytes, data + 1, n - 1);
+    if (data[0] != 1)
+        seal(bytes, n - 1);
+    if (recording_open_memory(bytes, n - 1, &r, NULL) == QUIRE_OK) {
+        read_all(r);
+        if (is_small(&recording_header(r)->config) && recording_drive(r, NULL, NULL, &run, NULL) == QUIRE_OK)
+            recording_run_free(&run);
+        recording_close(r);
+    }
+    free(bytes);
+    return 0;
+}

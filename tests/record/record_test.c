@@ -1,0 +1,331 @@
+/* A live engine is recorded, closed or killed; the recording drives a scheduler to the same decisions
+ * and an engine to the same bits. */
+#include "record_rig.h"
+
+#include "engine/recording_drive.h"
+#include "tools/replay.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct recording *open_recording(const char *path)
+{
+    struct recording *r;
+    struct quire_error err;
+    if (recording_open(path, &r, &err) != QUIRE_OK)
+        fail_msg("%s", err.text);
+    return r;
+}
+
+static struct recording_run drive(struct recording *r)
+{
+    struct recording_run run;
+    struct quire_error err;
+    if (recording_drive(r, NULL, NULL, &run, &err) != QUIRE_OK)
+        fail_msg("%s", err.text);
+    if (!run.agrees)
+        fail_msg("byte %llu: decided otherwise", (unsigned long long)run.wrong_offset);
+    assert_memory_equal(&run.decisions, &run.recorded_decisions, sizeof run.decisions);
+    return run;
+}
+
+static struct replay_report replay(struct recording *r, const char *model)
+{
+    struct replay *p;
+    struct replay_report report;
+    struct quire_error err;
+    if (replay_open(r, &p, &err) != QUIRE_OK ||
+        replay_run(p, model, NULL, NULL, &report, &err) != QUIRE_OK)
+        fail_msg("%s", err.text);
+    replay_close(p);
+    return report;
+}
+
+/* ---- a run of every kind --------------------------------------------------------------------- */
+
+/* What the recording says came of each request is what its client was given. */
+static void compare_answers(const struct recording_run *run, const struct rig_traffic *traffic)
+{
+    assert_int_equal(run->n_requests, RIG_N_REQUESTS);
+    for (uint32_t i = 0; i < RIG_N_REQUESTS; i++) {
+        const struct answer *a = traffic->answers[i];
+        const struct recording_request *q = &run->requests[i];
+        assert_int_equal(q->request, a->id);
+        assert_int_equal(q->n, a->n);
+        bool cancelled = false;
+        uint32_t n_all = 0;
+        for (uint32_t k = 0; k < a->n; k++) {
+            assert_int_equal(q->n_outputs[k], a->choices[k].n_tokens);
+            cancelled |= a->choices[k].finish == ENGINE_FINISH_CANCELLED;
+            n_all += a->choices[k].n_tokens;
+        }
+        assert_int_equal(q->cancelled, cancelled);
+        assert_int_equal(q->n_cached, a->choices[0].n_cached);
+        if (n_all > 0) {
+            assert_true(recording_queue_us(q) >= 0);
+            assert_true(recording_ttft_us(q) >= recording_queue_us(q));
+            assert_true(recording_e2el_us(q) >= recording_ttft_us(q));
+        } else {
+            assert_true(recording_ttft_us(q) < 0);
+        }
+    }
+}
+
+static uint64_t one_run(uint64_t number, const struct engine_options *o)
+{
+    const char *path = rig_new_path();
+    struct rig rig;
+    struct rig_traffic traffic;
+    rig_open(&rig, path, *o);
+    rig_submit(&rig, number, &traffic);
+    rig_wait(&rig, &traffic);
+    if (number % 2)
+        engine_unpin(client_engine(rig.client), 1);
+    client_stop_engine(rig.client);
+    recorder_close(rig.recorder);
+
+    struct recording *r = open_recording(path);
+    struct recording_run run = drive(r);
+    uint64_t n_preemptions = run.n_preemptions;
+    assert_true(run.closed);
+    assert_int_equal(run.n_left_out, 0);
+    compare_answers(&run, &traffic);
+    recording_run_free(&run);
+    struct replay_report report = replay(r, rig_model.dir);
+    assert_int_equal(report.n_different, 0);
+    assert_int_equal(report.n_requests, RIG_N_REQUESTS);
+    assert_true(report.n_compared >= RIG_N_REQUESTS / 2 && report.n_tokens > 0);
+    recording_close(r);
+    client_close(rig.client);
+    return n_preemptions;
+}
+
+static void every_policy_again(void **state)
+{
+    (void)state;
+    uint64_t n_preemptions = 0, number = 0;
+    for (uint32_t i = 0; sched_policy_at(i); i++) {
+        struct engine_options o = rig_options();
+        o.scheduling_policy = sched_policy_at(i)->name;
+        n_preemptions += one_run(number++, &o);
+    }
+    assert_true(n_preemptions > 0); /* else the blocks are too many for this test */
+}
+
+static void other_shapes_again(void **state)
+{
+    (void)state;
+    struct engine_options o = rig_options();
+    o.swap_space = 1 << 20;
+    one_run(100, &o);
+    o.preemption_mode = "recompute";
+    o.prefix_cache_eviction = "reuse";
+    o.long_prefill_token_threshold = 16;
+    one_run(101, &o);
+    o = rig_options();
+    o.batching = "dynamic";
+    o.max_batch_size = 3;
+    o.max_wait_ms = 2;
+    one_run(102, &o);
+    o = rig_options();
+    o.preemption_mode = "never";
+    o.cost = (struct sched_cost){.n_points = 1, .points = {{1, 150}}, .row_us = 3};
+    o.step_target_ms = 1;
+    o.adaptive_budget = true;
+    one_run(103, &o);
+}
+
+static void a_policy_that_changes(void **state)
+{
+    (void)state;
+    const char *path = rig_new_path();
+    struct rig rig;
+    struct rig_traffic traffic[2];
+    struct quire_error err;
+    rig_open(&rig, path, rig_options());
+    rig_submit(&rig, 7, &traffic[0]);
+    assert_int_equal(engine_set_policy(client_engine(rig.client), "priority", NULL, &err), QUIRE_OK);
+    rig_submit(&rig, 8, &traffic[1]);
+    engine_drain(client_engine(rig.client));
+    rig_wait(&rig, &traffic[0]);
+    rig_wait(&rig, &traffic[1]);
+    rig_close(&rig);
+
+    struct recording *r = open_recording(path);
+    struct recording_run run = drive(r);
+    assert_int_equal(run.n_requests, 2 * RIG_N_REQUESTS);
+    recording_run_free(&run);
+    assert_int_equal(replay(r, rig_model.dir).n_different, 0);
+    recording_close(r);
+}
+
+/* ---- ends that nobody wished for ------------------------------------------------------------- */
+
+static void serve_until_killed(const char *path, int ready)
+{
+    struct rig rig;
+    struct rig_traffic traffic;
+    rig_open(&rig, path, rig_options());
+    for (uint64_t number = 50;; number++) {
+        rig_submit(&rig, number, &traffic);
+        if (number > 50 && write(ready, "x", 1) != 1)
+            _exit(1);
+    }
+}
+
+static void killed(void **state)
+{
+    (void)state;
+    const char *path = rig_new_path();
+    int pipes[2], status;
+    char byte;
+    assert_int_equal(pipe(pipes), 0);
+    pid_t child = fork();
+    if (child == 0)
+        serve_until_killed(path, pipes[1]);
+    close(pipes[1]);
+    assert_int_equal(read(pipes[0], &byte, 1), 1);
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    close(pipes[0]);
+    assert_true(WIFSIGNALED(status));
+
+    struct recording *r = open_recording(path);
+    struct recording_run run = drive(r);
+    assert_false(run.closed);
+    assert_true(run.n_requests > RIG_N_REQUESTS / 2);
+    recording_run_free(&run);
+    struct replay_report report = replay(r, rig_model.dir);
+    assert_int_equal(report.n_different, 0);
+    assert_true(report.n_tokens > 0 && report.n_cut > 0);
+    recording_close(r);
+}
+
+/* In a child: a file may not grow past 6,000 bytes. */
+static void serve_on_a_full_disk(const char *path)
+{
+    struct rig rig;
+    struct rig_traffic traffic;
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){6000, 6000});
+    rig_open(&rig, path, rig_options());
+    rig_submit(&rig, 60, &traffic);
+    rig_wait(&rig, &traffic);
+    bool all = true;
+    for (uint32_t i = 0; i < RIG_N_REQUESTS; i++)
+        all = all && traffic.answers[i]->over;
+    rig_close(&rig);
+    _exit(all ? 0 : 1);
+}
+
+static void a_full_disk(void **state)
+{
+    (void)state;
+    const char *path = rig_new_path();
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        serve_on_a_full_disk(path);
+    waitpid(child, &status, 0);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, 6000);
+    struct recording *r = open_recording(path);
+    struct recording_run run = drive(r);
+    assert_true(run.n_left_out > 0 && !run.closed && run.n_plans > 0);
+    recording_run_free(&run);
+    recording_close(r);
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static void what_the_file_holds(void **state)
+{
+    (void)state;
+    const char *path = rig_new_path();
+    struct key256 secret, domain;
+    struct rig rig;
+    struct stat st;
+    quire_random(&secret, sizeof secret);
+    quire_random(&domain, sizeof domain);
+    struct engine_options o = rig_options();
+    o.chain_secret = &secret;
+    rig_open(&rig, path, o);
+    uint32_t prompt[20];
+    client_random_prompt(prompt, 20, TINY_VOCAB, 3);
+    struct engine_request q = client_request(prompt, 20, 4);
+    q.tenant = domain;
+    client_ask(rig.client, &q);
+    rig_close(&rig);
+
+    size_t n;
+    unsigned char *bytes = rig_read(path, &n);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_null(memmem(bytes, n, secret.bytes, 16));
+    assert_null(memmem(bytes, n, domain.bytes, 16));
+    assert_non_null(memmem(bytes, n, prompt, sizeof prompt)); /* little-endian machines */
+    free(bytes);
+
+    struct recorder *again;
+    struct quire_error err;
+    const struct recorder_about about = {.model = "tiny"};
+    assert_int_equal(recorder_open(path, &about, &again, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "never overwritten"));
+}
+
+static void an_engine_that_does_not_open_leaves_no_file(void **state)
+{
+    (void)state;
+    const char *path = rig_new_path();
+    const struct recorder_about about = {.model = "tiny"};
+    struct recorder *recorder;
+    assert_int_equal(recorder_open(path, &about, &recorder, NULL), QUIRE_OK);
+    recorder_close(recorder);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+static void another_model_answers_otherwise(void **state)
+{
+    (void)state;
+    const char *path = rig_new_path();
+    struct rig rig;
+    struct rig_traffic traffic;
+    rig_open(&rig, path, rig_options());
+    rig_submit(&rig, 9, &traffic);
+    rig_wait(&rig, &traffic);
+    rig_close(&rig);
+    struct recording *r = open_recording(path);
+    struct replay_report report = replay(r, rig_other_model.dir);
+    assert_true(report.n_different > 5 && report.n_shown > 0);
+    recording_close(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_policy_again),
+        cmocka_unit_test(other_shapes_again),
+        cmocka_unit_test(a_policy_that_changes),
+        cmocka_unit_test(killed),
+        cmocka_unit_test(a_full_disk),
+        cmocka_unit_test(what_the_file_holds),
+        cmocka_unit_test(an_engine_that_does_not_open_leaves_no_file),
+        cmocka_unit_test(another_model_answers_otherwise),
+    };
+    if (quire_hash_init() != QUIRE_OK)
+        return 1;
+    return cmocka_run_group_tests(tests, rig_set_up, rig_tear_down);
+}

@@ -1,0 +1,273 @@
+/* Recordings that were changed, cut or made up: what is wrong is found, and said where. */
+#include "record_rig.h"
+
+#include "engine/record_format.h"
+#include "engine/recording_drive.h"
+#include "tools/replay.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static unsigned char *bytes; /* of a small recording, closed */
+static size_t n_bytes, n_records;
+
+static int record_a_little(void **state)
+{
+    struct rig rig;
+    uint32_t prompt[20];
+    if (rig_set_up(state) != 0)
+        return -1;
+    const char *path = rig_new_path();
+    client_random_prompt(prompt, 20, TINY_VOCAB, 3);
+    struct engine_request q = client_request(prompt, 20, 4);
+    q.n = 2;
+    q.sampling.temperature = 2;
+    q.sampling.n_logprobs = 1;
+    q.sampling.ignore_eos = true;
+    rig_open(&rig, path, rig_options());
+    client_ask(rig.client, &q);
+    rig_close(&rig);
+    bytes = rig_read(path, &n_bytes);
+    return 0;
+}
+
+static int forget(void **state)
+{
+    free(bytes);
+    return rig_tear_down(state);
+}
+
+/* Reads all there is. *n_read: whole records; *left_out: bytes after them. */
+static int read_all(const unsigned char *data, size_t n, size_t *n_read, uint64_t *left_out,
+                    struct quire_error *err)
+{
+    struct recording *r;
+    struct recording_entry e;
+    *n_read = 0;
+    int status = recording_open_memory(data, n, &r, err);
+    if (status != QUIRE_OK)
+        return status;
+    while ((status = recording_next(r, &e, err)) == QUIRE_OK && e.kind != RECORDING_END)
+        ++*n_read;
+    *left_out = recording_left_out(r);
+    recording_close(r);
+    return status;
+}
+
+static void a_flipped_byte_anywhere_is_found(void **state)
+{
+    (void)state;
+    struct quire_error err;
+    uint64_t left_out;
+    assert_int_equal(read_all(bytes, n_bytes, &n_records, &left_out, &err), QUIRE_OK);
+    assert_int_equal(left_out, 0);
+    assert_true(n_records > 10);
+    for (size_t i = 0; i < n_bytes; i++) {
+        size_t n_read;
+        bytes[i] ^= (unsigned char)(1u << i % 8);
+        if (read_all(bytes, n_bytes, &n_read, &left_out, &err) != QUIRE_INVALID)
+            fail_msg("byte %zu was changed, and nobody saw", i);
+        if (!strstr(err.text, "recording: byte "))
+            fail_msg("byte %zu: \"%s\" does not say where", i, err.text);
+        bytes[i] ^= (unsigned char)(1u << i % 8);
+    }
+}
+
+static void a_torn_tail_is_left_out(void **state)
+{
+    (void)state;
+    struct quire_error err;
+    size_t last_read = 0, n_read, n_at_last = 0;
+    uint64_t left_out;
+    bool opened = false;
+    for (size_t n = 0; n <= n_bytes; n++) {
+        /* A copy of exactly these bytes, so that a sanitizer sees who reads past them. */
+        unsigned char *copy = malloc(n ? n : 1);
+        memcpy(copy, bytes, n);
+        int status = read_all(copy, n, &n_read, &left_out, &err);
+        free(copy);
+        if (!opened && status == QUIRE_OK)
+            n_at_last = n; /* the header is there */
+        opened = opened || status == QUIRE_OK;
+        if (!opened)
+            continue;
+        assert_int_equal(status, QUIRE_OK);
+        assert_in_range(n_read, last_read, last_read + 1);
+        if (n_read > last_read)
+            n_at_last = n;
+        assert_int_equal(left_out, n - n_at_last);
+        last_read = n_read;
+    }
+    assert_int_equal(last_read, n_records);
+}
+
+static void records_that_moved_are_found(void **state)
+{
+    (void)state;
+    struct recording *r;
+    struct recording_entry e[3];
+    size_t n_read;
+    uint64_t left_out;
+    assert_int_equal(recording_open_memory(bytes, n_bytes, &r, NULL), QUIRE_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(recording_next(r, &e[i], NULL), QUIRE_OK);
+    recording_close(r);
+    /* without the first */
+    size_t gap = e[1].offset - e[0].offset;
+    unsigned char *copy = malloc(n_bytes + gap);
+    memcpy(copy, bytes, e[0].offset);
+    memcpy(copy + e[0].offset, bytes + e[1].offset, n_bytes - e[1].offset);
+    assert_int_equal(read_all(copy, n_bytes - gap, &n_read, &left_out, NULL), QUIRE_INVALID);
+    assert_int_equal(n_read, 0);
+    /* the first one twice */
+    memcpy(copy, bytes, e[1].offset);
+    memcpy(copy + e[1].offset, bytes + e[0].offset, n_bytes - e[0].offset);
+    assert_int_equal(read_all(copy, n_bytes + gap, &n_read, &left_out, NULL), QUIRE_INVALID);
+    assert_int_equal(n_read, 1);
+    /* something after the end */
+    memcpy(copy, bytes, n_bytes);
+    copy[n_bytes] = 0;
+    assert_int_equal(read_all(copy, n_bytes + 1, &n_read, &left_out, NULL), QUIRE_INVALID);
+    free(copy);
+}
+
+/* ---- lies with good checksums ---------------------------------------------------------------- */
+
+/* The recording with n bytes changed at `at` within the body of the first record of a kind that has
+ * been skipped `skip` times, and all checksums made anew. free(). */
+static unsigned char *lie(enum recording_kind kind, uint32_t skip, size_t at, const void *with, size_t n)
+{
+    unsigned char *copy = malloc(n_bytes);
+    memcpy(copy, bytes, n_bytes);
+    bool changed = false;
+    for (size_t i = RECORD_SUM_BYTES; i < n_bytes;) {
+        uint32_t length = record_u32_of(copy + i);
+        uint8_t *body = copy + i + RECORD_HEAD_BYTES;
+        if (record_u32_of(copy + i + 4) == kind && !changed && skip-- == 0) {
+            assert_true(at + n <= length);
+            memcpy(body + at, with, n);
+            changed = true;
+        }
+        record_sum(copy + i - RECORD_SUM_BYTES, RECORD_SUM_BYTES + 8, copy + i + 8, 4);
+        record_sum(copy + i - RECORD_SUM_BYTES, RECORD_SUM_BYTES + RECORD_HEAD_BYTES + length, body + length,
+                   RECORD_SUM_BYTES);
+        i += RECORD_HEAD_BYTES + length + RECORD_SUM_BYTES;
+    }
+    assert_true(changed);
+    return copy;
+}
+
+static struct replay_report replay_lie(unsigned char *lied)
+{
+    struct recording *r;
+    struct replay *p;
+    struct replay_report report;
+    assert_int_equal(recording_open_memory(lied, n_bytes, &r, NULL), QUIRE_OK);
+    assert_int_equal(replay_open(r, &p, NULL), QUIRE_OK);
+    assert_int_equal(replay_run(p, rig_model.dir, NULL, NULL, &report, NULL), QUIRE_OK);
+    replay_close(p);
+    recording_close(r);
+    free(lied);
+    return report;
+}
+
+static void replay_names_what_differs(void **state)
+{
+    (void)state;
+    assert_int_equal(replay_lie(lie(RECORDING_CLOSE, 0, 0, "", 0)).n_different, 0);
+
+    /* COMMIT: step, launched, done, number of results, then seq, number of tokens, token */
+    const uint8_t token[] = {7, 0, 0, 0};
+    struct replay_report report = replay_lie(lie(RECORDING_COMMIT, 2, 36, token, 4));
+    assert_int_equal(report.n_different, 1);
+    assert_int_equal(report.shown[0].what, REPLAY_TOKEN);
+    assert_int_equal(report.shown[0].recorded, 7);
+    assert_in_range(report.shown[0].position, 21, 23);
+
+    /* FINISH: id, n, then finish, tokens, prompt logprobs, digest of each */
+    report = replay_lie(lie(RECORDING_FINISH, 0, 12 + 41 + 9, "not a digest", 12));
+    assert_int_equal(report.n_different, 1);
+    assert_int_equal(report.shown[0].what, REPLAY_LOGPROB);
+    assert_int_equal(report.shown[0].choice, 1);
+
+    report = replay_lie(lie(RECORDING_FINISH, 0, 12, "", 1)); /* 0: by a stop */
+    assert_int_equal(report.n_different, 1);
+    assert_int_equal(report.shown[0].what, REPLAY_FINISH);
+    assert_int_equal(report.shown[0].recorded, ENGINE_FINISH_STOP);
+    assert_int_equal(report.shown[0].replayed, ENGINE_FINISH_LENGTH);
+}
+
+static void drive_names_the_record(void **state)
+{
+    (void)state;
+    struct recording *r;
+    struct recording_run run;
+    struct recording_entry e;
+    unsigned char *lied = lie(RECORDING_PLAN, 1, 44, "x", 1); /* the hash, after eight numbers */
+    assert_int_equal(recording_open_memory(lied, n_bytes, &r, NULL), QUIRE_OK);
+    assert_int_equal(recording_drive(r, NULL, NULL, &run, NULL), QUIRE_OK);
+    assert_false(run.agrees);
+    assert_int_equal(recording_read_at(r, run.wrong_offset, &e, NULL), QUIRE_OK);
+    assert_int_equal(e.kind, RECORDING_PLAN);
+    assert_int_equal(run.n_plans, 2);
+    recording_run_free(&run);
+    recording_close(r);
+    free(lied);
+}
+
+static void lies_are_checked(void **state)
+{
+    (void)state;
+    const uint8_t huge[] = {0xff, 0xff, 0xff, 0xff};
+    const struct {
+        enum recording_kind kind;
+        size_t at;
+        size_t n;
+        const char *says;
+    } cases[] = {
+        {RECORDING_HEADER, 0, 1, "version"},
+        {RECORDING_SUBMIT, 16, 4, "shorter than its fields"}, /* n_prompt */
+        {RECORDING_SUBMIT, 20, 4, "not in the vocabulary"},
+        {RECORDING_SUBMIT, 100, 4, "max_model_len"},
+        {RECORDING_SUBMIT, 104, 4, "choices that cannot be"},
+        {RECORDING_SUBMIT, 108, 1, "flags that do not exist"},
+        {RECORDING_PLAN, 16, 4, "a plan that cannot be"},
+        {RECORDING_COMMIT, 24, 4, "shorter than its fields"},
+        {RECORDING_COMMIT, 28, 4, "names a sequence"},
+        {RECORDING_COMMIT, 32, 4, "shorter than its fields"},
+        {RECORDING_RETIRED, 0, 4, "names a sequence"},
+        {RECORDING_FINISH, 8, 4, "choices that cannot be"},
+        {RECORDING_FINISH, 12, 1, "ended in an unknown way"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct quire_error err;
+        size_t n_read;
+        uint64_t left_out;
+        unsigned char *lied = lie(cases[i].kind, 0, cases[i].at, huge, cases[i].n);
+        int status = read_all(lied, n_bytes, &n_read, &left_out, &err);
+        free(lied);
+        assert_int_equal(status, QUIRE_INVALID);
+        if (!strstr(err.text, cases[i].says))
+            fail_msg("case %zu: \"%s\" does not say \"%s\"", i, err.text, cases[i].says);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_flipped_byte_anywhere_is_found),
+        cmocka_unit_test(a_torn_tail_is_left_out),
+        cmocka_unit_test(records_that_moved_are_found),
+        cmocka_unit_test(replay_names_what_differs),
+        cmocka_unit_test(drive_names_the_record),
+        cmocka_unit_test(lies_are_checked),
+    };
+    if (quire_hash_init() != QUIRE_OK)
+        return 1;
+    return cmocka_run_group_tests(tests, record_a_little, forget);
+}
