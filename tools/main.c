@@ -15,6 +15,8 @@ static const struct {
     {"engine", command_engine, "serve a model over Quire's socket protocol only"},
     {"generate", command_generate, "answer a prompt, or chat, on this terminal"},
     {"plan", command_plan, "print what memory a model will take, to the byte"},
+    {"sim", command_sim, "try scheduling policies on a trace, on a virtual clock"},
+    {"replay", command_replay, "compute a recording's answers again and compare every bit"},
     {"bench", command_bench, "measure an engine, a server or the kernels"},
     {"version", command_version, "print the version"},
 };

@@ -72,7 +72,7 @@ static int size_pool(struct run *r)
         uint32_t asked = tokens_asked(r->setup, &t->requests[i]);
         uint32_t n = t->requests[i].n_prompt + (asked > 0 ? asked - 1 : 0);
         longest = n > longest ? n : longest;
-        all += n / kv->block_tokens + 1;
+        all += n / kv->block_tokens + 2; /* an admission leaves one free for each that runs */
     }
     if (kv->groups[0].n_blocks == 0) {
         if (all > MAX_AUTO_BLOCKS)
