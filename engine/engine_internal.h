@@ -34,7 +34,7 @@ struct step_target {
 struct step_slot {
     const struct sched_plan *plan;
     uint64_t ticket;
-    uint64_t launched_us;            /* known with watches only */
+    uint64_t launched_us;            /* before its moves; known with watches only */
     uint32_t n_targets;
     struct step_target *targets;     /* [max_logit_rows] each */
     struct k_sample_row *rows;
@@ -129,7 +129,7 @@ int step_slots_create(struct engine *e, struct quire_error *err);
 void step_slots_destroy(struct engine *e);
 /* Queues the plan's copies between the KV cache and the host tier. */
 int step_move(struct engine *e, const struct sched_plan *plan, struct quire_error *err);
-/* Builds the step's arrays and queues its moves and rows on the backend. */
+/* Builds the step's arrays and queues it on the backend. */
 int step_launch(struct engine *e, struct step_slot *slot, const struct sched_plan *plan,
                 struct quire_error *err);
 /* Waits for the step and carries its results to the scheduler and the events. */

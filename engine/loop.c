@@ -298,8 +298,13 @@ static int step(struct engine *e, struct quire_error *err)
     note_admissions(e, plan);
     end_refused(e, plan);
     engine_publish(e, 0); /* what was admitted has left the queue now, not only when the step is over */
+    struct step_slot *slot = &e->slots[e->n_launched % (e->depth + 1)];
+    if (e->n_watches)
+        slot->launched_us = engine_now_us();
+    status = step_move(e, plan, err);
+    if (status != QUIRE_OK)
+        return status;
     if (plan->n_rows > 0) {
-        struct step_slot *slot = &e->slots[e->n_launched % (e->depth + 1)];
         status = step_launch(e, slot, plan, err);
         if (status != QUIRE_OK)
             return status;
@@ -307,10 +312,8 @@ static int step(struct engine *e, struct quire_error *err)
         e->n_in_flight++;
         e->n_empty_plans = 0;
         e->report.stats.token_budget = plan->token_budget;
-    } else {
-        status = step_move(e, plan, err);
-        if (status == QUIRE_OK && e->n_in_flight == 0)
-            status = nothing_to_run(e, plan, now_us, err);
+    } else if (e->n_in_flight == 0) {
+        status = nothing_to_run(e, plan, now_us, err);
         if (status != QUIRE_OK)
             return status;
     }

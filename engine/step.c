@@ -148,16 +148,11 @@ int step_launch(struct engine *e, struct step_slot *slot, const struct sched_pla
     forward_begin(e->forward, plan->n_tokens, plan->n_rows, plan->n_logits, n_entries, &batch);
     slot->plan = plan;
     slot->n_targets = 0;
-    if (e->n_watches)
-        slot->launched_us = engine_now_us();
-    int status = step_move(e, plan, err);
-    if (status != QUIRE_OK)
-        return status;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
         batch.rows[i] = (struct k_attn_row){
             .token = token, .n_tokens = row->count, .position = row->first, .table = table};
-        status = add_row(e, slot, row, token, table, &batch, err);
+        int status = add_row(e, slot, row, token, table, &batch, err);
         if (status != QUIRE_OK)
             return status;
         token += row->count;
