@@ -96,9 +96,11 @@ static int refuse_unknown(const json_t *entry, const char *where, struct quire_e
         bool found = false;
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
             found |= strcmp(known[i], key) == 0;
+        /* Only what could be a name is shown: a file may hold anything. */
+        size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789_");
         if (!found)
-            return quire_fail(err, QUIRE_INVALID, "%s: \"%.40s\" is not a field of a tenant", where,
-                              key);
+            return quire_fail(err, QUIRE_INVALID, "%s: \"%.*s\" is not a field of a tenant", where,
+                              n < 40 ? (int)n : 40, key);
     }
     return QUIRE_OK;
 }

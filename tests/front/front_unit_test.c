@@ -1,11 +1,16 @@
 /* One program for the front's pure parts; each part's tests are in a file of its own. */
+#include "base/hash.h"
 #include "tests/front/front_unit_test.h"
 
 int main(void)
 {
+    if (quire_hash_init())
+        return 1;
     int failed = run_json_out_tests();
     failed += run_stop_strings_tests();
     failed += run_http_parser_tests();
     failed += run_params_tests();
+    failed += run_bucket_tests();
+    failed += run_tenants_tests();
     return failed;
 }
