@@ -1,0 +1,190 @@
+"""quire sim as people run it: hit rates against a naive model of an LRU cache, sweeps, the page, and what it refuses.
+
+usage: sim_command_test.py QUIRE. With QUIRE_TRACES=DIRECTORY it also checks Mooncake's conversation trace there.
+"""
+import collections
+import html.parser
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+QUIRE = sys.argv.pop(1)
+BLOCK = 512
+
+
+def sim(*arguments, code=0):
+    done = subprocess.run([QUIRE, "sim", *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stderr}"
+    return done.stdout if code == 0 else done.stderr
+
+
+def sim_json(*arguments):
+    return json.loads(sim(*arguments, "--json"))
+
+
+def conversations(n, seed):
+    """Turns of conversations that share a first block, some of them another few: as Mooncake's traces."""
+    rng = random.Random(seed)
+    rows, open_ones, fresh = [], [], iter(range(1, 1 << 30))
+    for i in range(n):
+        if open_ones and rng.random() < 0.6:
+            ids = rng.choice(open_ones)
+            ids += [next(fresh) for _ in range(rng.randrange(1, 6))]
+        else:
+            ids = [0] + [next(fresh) for _ in range(rng.randrange(0, 12))]
+            open_ones.append(ids)
+            if len(open_ones) > 12:
+                open_ones.pop(rng.randrange(len(open_ones)))
+        length = len(ids) * BLOCK - rng.randrange(0, BLOCK)
+        rows.append({"timestamp": i * 100, "input_length": length, "output_length": 5, "hash_ids": list(ids)})
+    return rows
+
+
+def naive_hits(rows, n_blocks):
+    """Blocks found, of blocks asked for, in an LRU cache of n_blocks: a prompt takes its blocks and one for the token that a
+    hit never covers; what is short goes, oldest first; afterwards its blocks are the newest, the last one of them the
+    oldest of these."""
+    cache, hits, asked = collections.OrderedDict(), 0, 0
+    for row in rows:
+        ids = row["hash_ids"]
+        found = 0
+        while found < len(ids) and ids[found] in cache:
+            found += 1
+        for block in ids[:found]:
+            del cache[block]
+        while len(cache) + len(ids) + 1 > n_blocks:
+            cache.popitem(last=False)
+        for block in reversed(ids):
+            assert block not in cache
+            cache[block] = True
+        hits += found
+        asked += len(ids)
+    return hits, asked
+
+
+class Page(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.links = collections.Counter(), []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags[tag] += 1
+        self.links += [value for name, value in attributes if name in ("src", "href")]
+
+
+class Sim(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+
+    def tearDown(self):
+        self.dir.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.dir.name, name)
+
+    def write(self, rows):
+        with open(self.path("trace.jsonl"), "w") as f:
+            f.writelines(json.dumps(row) + "\n" for row in rows)
+        return self.path("trace.jsonl")
+
+    def check_hits(self, path, rows, n_blocks):
+        hits, asked = naive_hits(rows, n_blocks or 1 << 40)
+        got = sim_json("--trace", path, "--block-size", BLOCK, "--num-kv-blocks", n_blocks, "--service-time", 0)
+        self.assertAlmostEqual(got["prefix_hit_rate_blocks"], hits / asked, places=8)
+        return hits / asked
+
+    def test_hit_rates_are_those_of_a_naive_cache(self):
+        rates = set()
+        for seed in range(3):
+            rows = conversations(700, seed)
+            path = self.write(rows)
+            for n_blocks in (0, 60, 150, 400):
+                rates.add(self.check_hits(path, rows, n_blocks))
+        self.assertGreater(len(rates), 9)  # pools of all these sizes differ
+
+    def test_mooncake(self):
+        directory = os.environ.get("QUIRE_TRACES", "")
+        path = os.path.join(directory, "mooncake_conversation_trace.jsonl")
+        if not directory or not os.path.exists(path):
+            print("QUIRE_TRACES names no directory with mooncake_conversation_trace.jsonl: not checked")
+            self.skipTest("no traces")
+        with open(path) as f:
+            rows = [json.loads(line) for line in f]
+        for n_blocks, rate in ((0, 0.366), (10000, 0.212), (30000, 0.326)):
+            self.assertAlmostEqual(self.check_hits(path, rows, n_blocks), rate, delta=0.0006)
+
+    def test_sweeps_are_the_single_runs(self):
+        base = ("--trace-format", "synthetic", "--num-requests", 200, "--request-rate", 20, "--num-kv-blocks", 900)
+        swept = sim_json(*base, "--sweep", "policy=fcfs,priority", "budget=256,1024")
+        self.assertEqual([(r["sweep"]["scheduling-policy"], r["sweep"]["max-num-batched-tokens"]) for r in swept],
+                         [("fcfs", "256"), ("fcfs", "1024"), ("priority", "256"), ("priority", "1024")])
+        for one in swept:
+            alone = sim_json(*base, "--scheduling-policy", one["sweep"]["scheduling-policy"],
+                             "--max-num-batched-tokens", one["sweep"]["max-num-batched-tokens"])
+            self.assertEqual(one["decision_log_sha256"], alone["decision_log_sha256"])
+            self.assertEqual(one["ttft_ms"], alone["ttft_ms"])
+        table = sim(*base, "--sweep", "budget=256,1024")
+        self.assertIn("budget=1024", table)
+        self.assertIn("*", table)
+
+    def test_the_page_stands_alone(self):
+        page = self.path("page.html")
+        sim("--trace-format", "synthetic", "--num-requests", 100, "--tenants", "a:rate=5,b:rate=9", "--html", page)
+        with open(page) as f:
+            text = f.read()
+        parser = Page()
+        parser.feed(text)
+        self.assertEqual(parser.links, [])
+        self.assertFalse("http" in text or "@import" in text or "url(" in text)
+        self.assertFalse(re.search(r"\b(nan|inf)\b", text))
+        self.assertEqual(parser.tags["svg"], 4)
+
+    def test_timed_traces_and_seeds(self):
+        path = self.write([{"timestamp": 1.5 * i, "input_length": 100, "output_length": 4, "hash_ids": [7, 8],
+                            "tenant": "ab"[i % 2]} for i in range(6)])
+        got = sim_json("--trace", path, "--trace-format", "timed")
+        self.assertEqual(sorted(got["per_tenant"]), ["a", "b"])
+        self.assertAlmostEqual(got["prefix_hit_rate_tokens"], 4 * 32 / 600)
+        self.assertGreater(got["duration"], 7.5)
+        faster = sim_json("--trace", path, "--trace-format", "timed", "--timestamp-unit", "ms")
+        self.assertLess(faster["duration"], 1)
+        seeds = {sim_json("--trace-format", "synthetic", "--num-requests", 50, "--seed", s)["decision_log_sha256"]
+                 for s in (1, 2, 1)}
+        self.assertEqual(len(seeds), 2)
+
+    def test_what_is_wrong_is_said(self):
+        good = self.write(conversations(3, 0))
+        bad = self.path("bad.jsonl")
+        with open(bad, "w") as f:
+            f.write('{"timestamp": 0, "input_length": 4, "output_length": 4}\n{"timestamp": 0, "input_length": -4}\n')
+        for arguments, says in (
+                (("--trace", bad), "line 2"),
+                (("--trace", self.path("absent")), "cannot be read"),
+                (("--trace", good, "--num-kv-blocks", 3), "--num-kv-blocks"),
+                (("--trace", good, "--service-time", 1), "only 0"),
+                (("--trace", good, "--scheduling-policy", "best"), "fcfs"),
+                (("--trace", good, "--adaptive-budget"), "--step-target-ms"),
+                (("--trace", good, "--predict"), "recording"),
+                (("--trace", good, "--timestamp-unit", "h"), "s or ms"),
+                (("--trace", good, "--sweep", "policy"), "policy=fcfs"),
+                (("--trace", good, "--sweep", "policy=fcfs,nope"), "policy=nope"),
+                (("--trace", good, "--sweep", "colour=red"), "colour"),
+                (("--trace", good, "--goodput", "ttft"), "ttft:MS"),
+                (("--trace", good, "--num-host-blocks", 5, "--no-enable-prefix-caching"), "--num-host-blocks"),
+                (("--trace", good, "--html", "/absent/page.html"), "/absent/page.html")):
+            code = 1 if "absent" in str(arguments) else 2
+            self.assertIn(says, sim(*arguments, code=code), arguments)
+
+    def test_help(self):
+        text = sim("--help")
+        for word in ("--trace-format", "--sweep", "--scheduling-policy", "examples:", "--num-kv-blocks"):
+            self.assertIn(word, text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,308 @@
+#include "tests/sim/sim_test.h"
+
+#include "tools/sim_metrics.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A step of n tokens takes 999 + n microseconds. */
+static const struct sched_cost by_tokens = {.n_points = 2, .points = {{1, 1000}, {1001, 2000}}};
+
+static struct sim_setup setup_of(uint32_t budget)
+{
+    return (struct sim_setup){.cost = by_tokens,
+                              .sched = {.kv = {.block_tokens = 16, .prefix_caching = true},
+                                        .max_num_seqs = 8,
+                                        .max_num_batched_tokens = budget,
+                                        .policy = sched_policy_find("fcfs")}};
+}
+
+static struct sim_tenant tenants[2] = {{.name = "a", .weight = 1}, {.name = "b", .weight = 2}};
+
+/* A trace of requests made here. */
+static struct sim_trace trace_of(struct sim_request *requests, size_t n, uint32_t n_tenants)
+{
+    struct sim_trace t = {.requests = requests, .n = n, .tenants = tenants, .n_tenants = n_tenants, .hash_tokens = 16};
+    for (size_t i = 0; i < n; i++) {
+        uint32_t total = requests[i].n_prompt + requests[i].n_output;
+        t.max_prompt = requests[i].n_prompt > t.max_prompt ? requests[i].n_prompt : t.max_prompt;
+        t.max_total = total > t.max_total ? total : t.max_total;
+    }
+    return t;
+}
+
+static struct sim_result run(const struct sim_setup *setup, const struct sim_trace *trace)
+{
+    struct sim_result result;
+    struct quire_error err;
+    if (sim_run(setup, trace, &result, &err) != QUIRE_OK)
+        fail_msg("%s", err.text);
+    return result;
+}
+
+static void check_times(const struct sim_result *r, size_t i, double ttft, double e2el)
+{
+    const struct sim_record *record = &r->records[i];
+    assert_int_equal(record->fate, SIM_DONE);
+    if (fabs(record->first_us - record->arrival_us - ttft) > 1e-3 || fabs(record->last_us - record->arrival_us - e2el) > 1e-3)
+        fail_msg("request %zu: first token after %.3f and not %.3f, end after %.3f and not %.3f", i,
+                 record->first_us - record->arrival_us, ttft, record->last_us - record->arrival_us, e2el);
+}
+
+/* By hand: a's prompt of 100 takes 1,099 and gives a token. b came at 500 and is seen at 1,099: a's next token and b's
+ * prompt of 50 are one step of 1,050. The last step has two tokens. */
+static void a_step_takes_what_its_shape_costs(void **state)
+{
+    (void)state;
+    struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 100, .n_output = 3},
+                                     {.arrival_s = 500e-6, .n_prompt = 50, .n_output = 2}};
+    const struct sim_trace t = trace_of(requests, 2, 1);
+    const struct sim_setup s = setup_of(2048);
+    struct sim_result r = run(&s, &t);
+    check_times(&r, 0, 1099, 3150);
+    check_times(&r, 1, 1649, 2650);
+    assert_int_equal(r.stats.n_steps, 3);
+    assert_true(fabs(r.records[1].admitted_us - r.records[1].arrival_us - 599) < 1e-3);
+    /* Slots: a holds 7 blocks of 16 for 100, 101, 102 tokens; b 4 blocks for 50, 51. */
+    double held = 112 * 1099 + (112 + 64) * 1050 + (112 + 64) * 1001;
+    double empty = 12 * 1099 + (11 + 14) * 1050 + (10 + 13) * 1001;
+    assert_true(fabs(r.watch.slots_unshared - held) < 1e-3 * held);
+    assert_true(fabs(r.watch.slots - held) < 1e-6 * held);
+    assert_true(fabs(r.watch.slots_empty - empty) < 1e-6 * empty);
+    assert_int_equal(r.watch.itl.n, 3);
+    sim_result_free(&r);
+}
+
+/* A step that is planned while another runs cannot take what comes meanwhile: b's prompt is in the third step, which begins
+ * at 2,099. */
+static void with_overlap_the_next_step_is_planned_ahead(void **state)
+{
+    (void)state;
+    struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 100, .n_output = 3},
+                                     {.arrival_s = 500e-6, .n_prompt = 50, .n_output = 2}};
+    const struct sim_trace t = trace_of(requests, 2, 1);
+    struct sim_setup s = setup_of(2048);
+    s.sched.overlap_depth = 1;
+    struct sim_result r = run(&s, &t);
+    check_times(&r, 0, 1099, 3149);
+    check_times(&r, 1, 2649, 3649);
+    sim_result_free(&r);
+}
+
+/* An engine with nothing to do begins a step when a request comes. */
+static void an_idle_engine_waits_for_arrivals(void **state)
+{
+    (void)state;
+    struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 1, .n_output = 1},
+                                     {.arrival_s = 2, .n_prompt = 1, .n_output = 1}};
+    const struct sim_trace t = trace_of(requests, 2, 1);
+    const struct sim_setup s = setup_of(2048);
+    struct sim_result r = run(&s, &t);
+    check_times(&r, 0, 1000, 1000);
+    check_times(&r, 1, 1000, 1000);
+    assert_true(fabs(r.ended_us - r.began_us - 2001000) < 1e-3);
+    sim_result_free(&r);
+}
+
+/* A dynamic batch begins when it is full or when its first request has waited long enough: nothing else happens then. */
+static void the_clock_goes_to_what_a_batch_waits_for(void **state)
+{
+    (void)state;
+    struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 1, .n_output = 1},
+                                     {.arrival_s = 9, .n_prompt = 1, .n_output = 1}};
+    const struct sim_trace t = trace_of(requests, 2, 1);
+    struct sim_setup s = setup_of(2048);
+    s.sched.batching = SCHED_DYNAMIC;
+    s.sched.max_batch_size = 2;
+    s.sched.max_wait_us = 50000;
+    struct sim_result r = run(&s, &t);
+    check_times(&r, 0, 51000, 51000);
+    sim_result_free(&r);
+    s.sched.batching = SCHED_STATIC;
+    r = run(&s, &t);
+    check_times(&r, 0, 9001001, 9001001);
+    check_times(&r, 1, 1001, 1001);
+    sim_result_free(&r);
+}
+
+/* Requests beyond the queue's bound are refused and the others do not feel them. */
+static void a_full_queue_refuses(void **state)
+{
+    (void)state;
+    struct sim_request requests[6];
+    for (size_t i = 0; i < 6; i++)
+        requests[i] = (struct sim_request){.n_prompt = 10, .n_output = 2};
+    const struct sim_trace t = trace_of(requests, 6, 1);
+    struct sim_setup s = setup_of(2048);
+    struct sim_metrics m;
+    const struct sim_bounds bounds = {.ms = {1.05, INFINITY, INFINITY, INFINITY}};
+    s.sched.max_queued_requests = 4;
+    struct sim_result r = run(&s, &t);
+    assert_int_equal(sim_metrics_compute(&t, &r, &bounds, &m, NULL), QUIRE_OK);
+    assert_int_equal(m.all.n_done, 4);
+    assert_int_equal(m.all.n_refused, 2);
+    assert_int_equal(m.all.n_good, 4); /* 40 tokens: 1.039 ms */
+    assert_true(fabs(m.all.ttft.mean - 1.039) < 1e-9);
+    assert_true(fabs(m.all.tpot.p99 - 1.003) < 1e-9);
+    assert_true(fabs(sim_goodput(&m, &m.all) - 4 / 2.042e-3) < 1e-6);
+    sim_metrics_free(&m);
+    sim_result_free(&r);
+}
+
+/* Preempted requests end all the same, and everything is the same again the second time. */
+static void what_is_preempted_ends_and_runs_repeat(void **state)
+{
+    (void)state;
+    struct sim_request requests[40];
+    for (size_t i = 0; i < 40; i++)
+        requests[i] = (struct sim_request){.arrival_s = 1e-3 * (double)i, .n_prompt = 20 + (uint32_t)i,
+                                           .n_output = 60, .tenant = i % 2};
+    const struct sim_trace t = trace_of(requests, 40, 2);
+    for (uint32_t depth = 0; depth < 2; depth++) {
+        struct sim_setup s = setup_of(64);
+        s.sched.kv.groups[0].n_blocks = 24;
+        s.sched.overlap_depth = depth;
+        struct sim_result a = run(&s, &t), b = run(&s, &t);
+        uint64_t n_preemptions = 0;
+        for (size_t i = 0; i < 40; i++) {
+            assert_int_equal(a.records[i].fate, SIM_DONE);
+            assert_int_equal(a.records[i].n_generated, 60);
+            assert_true(a.records[i].last_us == b.records[i].last_us);
+            n_preemptions += a.records[i].n_preemptions;
+        }
+        assert_true(n_preemptions > 0);
+        assert_int_equal(n_preemptions, a.stats.n_preemptions);
+        assert_memory_equal(&a.decisions, &b.decisions, sizeof a.decisions);
+        /* Every prompt token was computed once for its tenant and every answer's tokens cost two; b has weight 2. */
+        double service[2] = {0};
+        for (size_t i = 0; i < 40; i++)
+            service[i % 2] += (double)(requests[i].n_prompt - a.records[i].n_cached) + 2 * 60;
+        assert_true(a.watch.service[0] == service[0]);
+        assert_true(a.watch.service[1] == service[1] / 2);
+        sim_result_free(&a);
+        sim_result_free(&b);
+    }
+}
+
+/* A stop before what was asked for ends a request, also where a row was already launched past it. */
+static void answers_stop_before_max_tokens(void **state)
+{
+    (void)state;
+    struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 100, .n_output = 3}};
+    const struct sim_trace t = trace_of(requests, 1, 1);
+    for (uint32_t depth = 0; depth < 2; depth++) {
+        struct sim_setup s = setup_of(2048);
+        s.max_tokens = 50;
+        s.sched.overlap_depth = depth;
+        struct sim_result r = run(&s, &t);
+        check_times(&r, 0, 1099, 3099);
+        assert_int_equal(r.records[0].n_generated, 3);
+        sim_result_free(&r);
+    }
+}
+
+/* The second prompt finds the first one's full blocks, all but the last token's. */
+static void equal_prefixes_are_hit(void **state)
+{
+    (void)state;
+    static const uint64_t hashes[] = {1, 2, 3, 4};
+    struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 60, .n_output = 1, .hashes = hashes, .n_hashes = 4},
+                                     {.arrival_s = 1, .n_prompt = 64, .n_output = 1, .hashes = hashes, .n_hashes = 4},
+                                     {.arrival_s = 2, .n_prompt = 64, .n_output = 1, .hashes = hashes, .n_hashes = 4}};
+    struct sim_trace t = trace_of(requests, 3, 2);
+    struct sim_setup s = setup_of(2048);
+    struct sim_result r = run(&s, &t);
+    assert_int_equal(r.n_cached_tokens, 48 + 48);
+    assert_int_equal(r.n_prompt_tokens, 188);
+    assert_int_equal(r.n_cached_blocks, 6);
+    assert_int_equal(r.n_prompt_blocks, 3 + 4 + 4);
+    sim_result_free(&r);
+    requests[1].tenant = 1; /* has a cache domain of its own */
+    r = run(&s, &t);
+    assert_int_equal(r.n_cached_tokens, 48);
+    sim_result_free(&r);
+    requests[1].tenant = 0;
+    s.one_by_one = true;
+    for (size_t i = 0; i < 3; i++)
+        requests[i].n_prompt = 65;
+    t = trace_of(requests, 3, 2);
+    r = run(&s, &t);
+    assert_int_equal(r.n_cached_blocks, 8);
+    assert_int_equal(r.n_prompt_blocks, 12);
+    sim_result_free(&r);
+}
+
+static void impossible_pools_are_refused(void **state)
+{
+    (void)state;
+    struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 100, .n_output = 3}};
+    const struct sim_trace t = trace_of(requests, 1, 1);
+    struct sim_setup s = setup_of(2048);
+    struct sim_result r;
+    struct quire_error err;
+    s.sched.kv.groups[0].n_blocks = 6;
+    assert_int_equal(sim_run(&s, &t, &r, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "--num-kv-blocks"));
+    sim_result_free(&r);
+    s.sched.kv.groups[0].n_blocks = 7;
+    r = run(&s, &t);
+    sim_result_free(&r);
+}
+
+/* One kind of statistics for each tenant and class, over that one's requests only. */
+static void groups_are_apart(void **state)
+{
+    (void)state;
+    struct sim_request requests[] = {
+        {.arrival_s = 0, .n_prompt = 10, .n_output = 1},
+        {.arrival_s = 1, .n_prompt = 20, .n_output = 3, .tenant = 1, .class_index = 7, .deadline_ms = 1.018},
+        {.arrival_s = 2, .n_prompt = 30, .n_output = 2, .class_index = 7},
+    };
+    const struct sim_trace t = trace_of(requests, 3, 2);
+    const struct sim_setup s = setup_of(2048);
+    const struct sim_bounds bounds = {.ms = {INFINITY, INFINITY, INFINITY, INFINITY}, .class_ttft_ms = {[7] = 1.029}};
+    struct sim_result r = run(&s, &t);
+    struct sim_metrics m;
+    assert_int_equal(sim_metrics_compute(&t, &r, &bounds, &m, NULL), QUIRE_OK);
+    assert_true(m.has_bounds);
+    assert_int_equal(m.tenants[0].n, 2);
+    assert_true(fabs(m.tenants[0].ttft.mean - (1.009 + 1.029) / 2) < 1e-9);
+    assert_true(fabs(m.tenants[1].ttft.mean - 1.019) < 1e-9);
+    assert_true(fabs(m.classes[7].ttft.p50 - (1.019 + 1.029) / 2) < 1e-9);
+    assert_int_equal(m.classes[0].n, 1);
+    assert_int_equal(m.classes[3].n, 0);
+    assert_int_equal(m.tenants[1].n_good, 0); /* its own deadline, not its class's target */
+    assert_int_equal(m.tenants[0].n_good, 2);
+    assert_true(fabs(m.tenants[1].itl.p50 - 1.0) < 0.002);
+    assert_true(m.tenants[1].itl.mean == 1.0);
+    json_t *json = sim_metrics_json(&m, "fcfs");
+    static const char *const keys[] = {"prefix_hit_rate_blocks", "prefix_hit_rate_tokens", "ttft_ms", "tpot_ms", "itl_ms",
+                                       "e2el_ms", "queue_ms", "goodput", "preemptions", "fairness_gap_tokens", "per_tenant",
+                                       "per_class", "decision_log_sha256", "kv_waste", "refused", "steps", "duration"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (!json_object_get(json, keys[i]))
+            fail_msg("no %s", keys[i]);
+    assert_non_null(json_object_get(json_object_get(json_object_get(json_object_get(json, "per_tenant"), "b"), "queue_ms"),
+                                    "p95"));
+    json_decref(json);
+    sim_metrics_free(&m);
+    sim_result_free(&r);
+}
+
+int run_sim_run_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_takes_what_its_shape_costs),
+        cmocka_unit_test(with_overlap_the_next_step_is_planned_ahead),
+        cmocka_unit_test(an_idle_engine_waits_for_arrivals),
+        cmocka_unit_test(the_clock_goes_to_what_a_batch_waits_for),
+        cmocka_unit_test(a_full_queue_refuses),
+        cmocka_unit_test(what_is_preempted_ends_and_runs_repeat),
+        cmocka_unit_test(answers_stop_before_max_tokens),
+        cmocka_unit_test(equal_prefixes_are_hit),
+        cmocka_unit_test(impossible_pools_are_refused),
+        cmocka_unit_test(groups_are_apart),
+    };
+    return cmocka_run_group_tests_name("sim run", tests, NULL, NULL);
+}
