@@ -2,7 +2,7 @@
 
 #include "tools/bench_clock.h"
 
-#include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,35 +115,17 @@ const struct engine_info *bench_engine_info(const struct bench_engine *b)
     return engine_info(b->engine);
 }
 
-static int submit_all(struct bench_engine *b, const struct bench_inputs *in, uint32_t *ids, struct quire_error *err)
-{
-    int status = QUIRE_OK;
-    uint32_t retry_after_ms;
-    for (size_t i = 0; i < in->n && status == QUIRE_OK; i++) {
-        struct engine_request request = {.id = b->first_id + i, .prompt = ids, .n_prompt = in->items[i].n_prompt,
-                                         .max_tokens = in->items[i].n_output, .n = 1};
-        engine_sampling_default(&request.sampling);
-        request.sampling.temperature = 0;
-        request.sampling.ignore_eos = true;
-        bench_inputs_ids(in, i, ids);
-        b->run->results[i].n_prompt = request.n_prompt;
-        b->run->results[i].start_s = bench_now() - b->began;
-        b->run->n_prompt += request.n_prompt;
-        status = engine_submit(b->engine, &request, &retry_after_ms, err);
-    }
-    return status;
-}
-
-static int wait_for_all(struct bench_engine *b, struct bench_progress *progress, struct quire_error *err)
+/* Looks on, drawing progress, until `until` (of bench_now()), all is over, or a request failed. QUIRE_INTERNAL: that. */
+static int look_on(struct bench_engine *b, double until, struct bench_progress *progress, struct quire_error *err)
 {
     pthread_mutex_lock(&b->mutex);
-    while (b->n_over < b->run->n && !b->failed) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_EVERY_NS;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&b->changed, &b->mutex, &until);
+    for (double left; b->n_over < b->run->n && !b->failed && (left = until - bench_now()) > 0;) {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        t.tv_nsec += left * 1e9 < LOOK_EVERY_NS ? (long)(left * 1e9) : LOOK_EVERY_NS;
+        t.tv_sec += t.tv_nsec / 1000000000;
+        t.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&b->changed, &b->mutex, &t);
         uint64_t n_output = b->run->n_output;
         pthread_mutex_unlock(&b->mutex); /* the engine does not wait for a terminal */
         if (progress)
@@ -155,6 +137,34 @@ static int wait_for_all(struct bench_engine *b, struct bench_progress *progress,
         *err = b->err;
     pthread_mutex_unlock(&b->mutex);
     return failed ? QUIRE_INTERNAL : QUIRE_OK;
+}
+
+static int submit(struct bench_engine *b, const struct bench_inputs *in, size_t i, uint32_t *ids, struct quire_error *err)
+{
+    uint32_t retry_after_ms;
+    struct engine_request request = {.id = b->first_id + i, .prompt = ids, .n_prompt = in->items[i].n_prompt,
+                                     .max_tokens = in->items[i].n_output, .n = 1};
+    engine_sampling_default(&request.sampling);
+    request.sampling.temperature = 0;
+    request.sampling.ignore_eos = true;
+    b->run->results[i].n_prompt = request.n_prompt;
+    b->run->results[i].start_s = bench_now() - b->began;
+    b->run->n_prompt += request.n_prompt;
+    return engine_submit(b->engine, &request, &retry_after_ms, err);
+}
+
+static int submit_all(struct bench_engine *b, const struct bench_inputs *in, const double *arrivals, uint32_t *ids,
+                      struct bench_progress *progress, struct quire_error *err)
+{
+    int status = QUIRE_OK;
+    for (size_t i = 0; i < in->n && status == QUIRE_OK; i++) {
+        bench_inputs_ids(in, i, ids);
+        if (arrivals)
+            status = look_on(b, b->began + arrivals[i], progress, err);
+        if (status == QUIRE_OK)
+            status = submit(b, in, i, ids, err);
+    }
+    return status;
 }
 
 /* Nothing of this run may be reported any more, also when it failed half-way. */
@@ -169,8 +179,8 @@ static void leave(struct bench_engine *b)
         engine_cancel(b->engine, b->first_id + i);
 }
 
-int bench_engine_run(struct bench_engine *b, const struct bench_inputs *in, struct bench_progress *progress,
-                     struct bench_run *out, struct quire_error *err)
+int bench_engine_run(struct bench_engine *b, const struct bench_inputs *in, const double *arrivals,
+                     struct bench_progress *progress, struct bench_run *out, struct quire_error *err)
 {
     uint32_t longest = 0;
     for (size_t i = 0; i < in->n; i++)
@@ -191,10 +201,10 @@ int bench_engine_run(struct bench_engine *b, const struct bench_inputs *in, stru
     b->failed = false;
     b->began = bench_now();
     pthread_mutex_unlock(&b->mutex);
-    int status = submit_all(b, in, ids, err);
+    int status = submit_all(b, in, arrivals, ids, progress, err);
     engine_no_more(b->engine);
     if (status == QUIRE_OK)
-        status = wait_for_all(b, progress, err);
+        status = look_on(b, INFINITY, progress, err);
     leave(b);
     free(ids);
     if (status != QUIRE_OK)
@@ -206,6 +216,22 @@ void bench_run_free(struct bench_run *run)
 {
     bench_results_free(run->results, run->n);
     run->results = NULL;
+}
+
+int bench_engine_open_inputs(const struct bench_engine *b, const char *model_dir,
+                             const struct bench_input_options *options, uint64_t seed, struct quire_text **text,
+                             struct bench_inputs **in, struct quire_error *err)
+{
+    const struct engine_info *info = engine_info(b->engine);
+    struct quire_error no_text;
+    *text = NULL;
+    if (strcmp(options->dataset, "sharegpt") == 0 && quire_text_open(model_dir, text, &no_text) != QUIRE_OK)
+        *text = NULL; /* a CSV of lengths needs none; where one is needed it is asked for */
+    const struct bench_input_bounds bounds = {.vocab_size = info->desc->vocab_size,
+                                              .max_model_len = info->plan->max_model_len,
+                                              .seed = seed,
+                                              .text = *text};
+    return bench_inputs_open(options, &bounds, in, err);
 }
 
 int bench_engine_warm_up(struct bench_engine *b, struct quire_error *err)
@@ -221,7 +247,7 @@ int bench_engine_warm_up(struct bench_engine *b, struct quire_error *err)
     int status = bench_inputs_open(&options, &bounds, &in, err);
     if (status != QUIRE_OK)
         return status;
-    status = bench_engine_run(b, in, NULL, &run, err);
+    status = bench_engine_run(b, in, NULL, NULL, &run, err);
     if (status == QUIRE_OK)
         bench_run_free(&run);
     bench_inputs_close(in);

@@ -367,6 +367,16 @@ char *bench_inputs_text(const struct bench_inputs *in, size_t i)
 
 /* ---- arrivals ---- */
 
+int bench_inputs_parse_rate(const char *text, void *rate, struct quire_error *err)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || !(value > 0))
+        return quire_fail(err, QUIRE_INVALID, "\"%.40s\": must be requests a second, or inf", text);
+    *(double *)rate = value;
+    return QUIRE_OK;
+}
+
 void bench_inputs_arrivals(const struct bench_inputs *in, double rate, double burstiness, uint64_t seed, double *arrivals)
 {
     uint64_t state = bench_stream(seed, STREAM_ARRIVAL, 0);

@@ -66,6 +66,9 @@ void bench_inputs_ids(const struct bench_inputs *in, size_t i, uint32_t *out);
  * caller frees it. NULL without memory. */
 char *bench_inputs_text(const struct bench_inputs *in, size_t i);
 
+/* "4", or "inf": requests a second into the double at rate. As `parse` of a cli_option. */
+int bench_inputs_parse_rate(const char *text, void *rate, struct quire_error *err);
+
 /* When each request is sent: arrivals[n] seconds from the beginning. Timed inputs keep their own; else rate requests a
  * second with gaps from a gamma distribution of shape burstiness (1: Poisson), scaled so that the last comes at n / rate,
  * as vLLM's; INFINITY: all at once. */

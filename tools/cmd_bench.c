@@ -15,6 +15,7 @@ static const struct {
     {"throughput", bench_throughput, "many requests at once, engine in this process: tokens a second"},
     {"latency", bench_latency, "one batch again and again: seconds, prefill and decode tokens a second"},
     {"serve", bench_serve, "load on any OpenAI-compatible server: TTFT, TPOT, ITL, E2EL, goodput"},
+    {"compare", bench_compare, "two configurations in turns: is the difference more than noise?"},
     {"steps", bench_steps, "what a step takes by its shape, and the cost model that predicts it"},
     {"kernels", bench_kernels, "the arithmetic alone, against what the machine can do at most"},
 };
@@ -29,6 +30,7 @@ static void print_help(void)
          "  quire bench throughput ./model --num-prompts 16 --input-len 128 --output-len 64\n"
          "  quire bench latency ./model --batch-size 1 --input-len 512 --output-len 128\n"
          "  quire bench serve --url http://127.0.0.1:8000 --request-rate 2 --num-prompts 50\n"
+         "  quire bench compare ./model --a \"--max-num-seqs 4\" --b \"--max-num-seqs 8\"\n"
          "  quire bench steps ./model --output cost.json\n"
          "  quire bench kernels --case gemm\n\n"
          "Results have the names that vllm bench gives them (docs/benchmarking.md). --json prints them for\n"

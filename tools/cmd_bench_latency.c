@@ -75,7 +75,7 @@ static int run_all(struct latency *l, struct quire_error *err)
     bench_progress_begin(&progress, "iterations", (uint64_t)l->n_warmup + l->n_iters);
     for (uint32_t i = 0; i < l->n_warmup + l->n_iters && status == QUIRE_OK; i++) {
         struct bench_run run;
-        status = bench_engine_run(l->engine, l->in, NULL, &run, err);
+        status = bench_engine_run(l->engine, l->in, NULL, NULL, &run, err);
         if (status == QUIRE_OK && i >= l->n_warmup)
             add(l, i - l->n_warmup, &run);
         if (status == QUIRE_OK)

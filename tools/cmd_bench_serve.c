@@ -14,7 +14,7 @@ struct serve {
     struct bench_input_options input;
     struct bench_metrics_options metrics_options;
     struct cli_list goodput;
-    const char *rate_text, *metrics_text, *percentiles_text, *tokenizer, *save;
+    const char *metrics_text, *percentiles_text, *tokenizer, *save;
     double rate, burstiness;
     uint32_t max_concurrency, max_model_len, vocab_size;
     uint64_t seed;
@@ -29,20 +29,9 @@ struct serve {
     struct bench_metrics metrics;
 };
 
-static int parse_rate(struct serve *s, struct quire_error *err)
-{
-    char *end;
-    s->rate = strtod(s->rate_text, &end);
-    if (end == s->rate_text || *end || !(s->rate > 0))
-        return quire_fail(err, QUIRE_INVALID, "--request-rate: \"%.40s\": must be requests a second, or inf", s->rate_text);
-    return QUIRE_OK;
-}
-
 static int parse_values(struct serve *s, struct quire_error *err)
 {
-    int status = parse_rate(s, err);
-    if (status == QUIRE_OK)
-        status = bench_metrics_options_parse(s->metrics_text, s->percentiles_text, s->goodput.items, s->goodput.n,
+    int status = bench_metrics_options_parse(s->metrics_text, s->percentiles_text, s->goodput.items, s->goodput.n,
                                              &s->metrics_options, err);
     if (status == QUIRE_OK && !s->client_options.url)
         status = quire_fail(err, QUIRE_INVALID, "which server? --url http://127.0.0.1:8000");
@@ -182,7 +171,7 @@ static int report(const struct serve *s)
 
 int bench_serve(int argc, char **argv)
 {
-    struct serve s = {.client_options = {.endpoint = "/v1/completions"}, .rate_text = "inf",
+    struct serve s = {.client_options = {.endpoint = "/v1/completions"}, .rate = INFINITY,
                       .metrics_text = "ttft,tpot,itl,e2el", .percentiles_text = "50,95,99", .burstiness = 1,
                       .vocab_size = 1000};
     struct cli_option rows[BENCH_INPUT_FLAGS_MAX + 24];
@@ -201,7 +190,8 @@ int bench_serve(int argc, char **argv)
         {.names = "api-key", .kind = CLI_STRING, .target = &s.client_options.api_key, .value = "KEY",
          .help = "Default: $OPENAI_API_KEY, which other users of this machine cannot read off the command line."},
         {.names = "The load:", .kind = CLI_GROUP},
-        {.names = "request-rate", .kind = CLI_STRING, .target = &s.rate_text, .value = "R",
+        {.names = "request-rate", .kind = CLI_PARSED, .target = &s.rate, .parse = bench_inputs_parse_rate,
+         .value = "R",
          .help = "Requests a second, or inf: all at once. Default inf. A trace has times of its own."},
         {.names = "burstiness", .kind = CLI_F64, .target = &s.burstiness, .min = 0.01, .max = 1e6, .value = "B",
          .help = "Shape of the gamma distribution of the gaps: 1 Poisson, less more bursty, more more even. Default 1."},

@@ -6,7 +6,6 @@
 #include "tools/host.h"
 
 #include <stdio.h>
-#include <string.h>
 
 struct throughput {
     struct engine_options options;
@@ -19,21 +18,6 @@ struct throughput {
     struct bench_run run;
 };
 
-/* Conversations are counted in the model's own tokens. */
-static int open_inputs(struct throughput *t, struct quire_error *err)
-{
-    const struct engine_info *info = bench_engine_info(t->engine);
-    struct quire_error no_text;
-    if (strcmp(t->input.dataset, "sharegpt") == 0 &&
-        quire_text_open(t->options.model_dir, &t->text, &no_text) != QUIRE_OK)
-        t->text = NULL; /* a CSV of lengths needs none; where one is needed it is asked for */
-    const struct bench_input_bounds bounds = {.vocab_size = info->desc->vocab_size,
-                                              .max_model_len = info->plan->max_model_len,
-                                              .seed = t->options.has_seed ? t->options.seed : 0,
-                                              .text = t->text};
-    return bench_inputs_open(&t->input, &bounds, &t->in, err);
-}
-
 static int run_all(struct throughput *t, struct quire_error *err)
 {
     struct bench_progress progress;
@@ -42,7 +26,8 @@ static int run_all(struct throughput *t, struct quire_error *err)
         t->options.max_queued_requests = t->input.num_prompts;
     int status = bench_engine_open(&t->options, &t->engine, err);
     if (status == QUIRE_OK)
-        status = open_inputs(t, err);
+        status = bench_engine_open_inputs(t->engine, t->options.model_dir, &t->input,
+                                          t->options.has_seed ? t->options.seed : 0, &t->text, &t->in, err);
     if (status == QUIRE_OK)
         status = bench_engine_warm_up(t->engine, err);
     if (status != QUIRE_OK)
@@ -51,7 +36,7 @@ static int run_all(struct throughput *t, struct quire_error *err)
     for (size_t i = 0; i < t->in->n; i++)
         n_output += t->in->items[i].n_output;
     bench_progress_begin(&progress, "tokens", n_output);
-    status = bench_engine_run(t->engine, t->in, &progress, &t->run, err);
+    status = bench_engine_run(t->engine, t->in, NULL, &progress, &t->run, err);
     bench_progress_end(&progress);
     return status;
 }

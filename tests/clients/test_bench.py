@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import statistics
 import subprocess
 import threading
 import time
@@ -22,7 +23,7 @@ def bench_json(*arguments):
     return json.loads(got.stdout)
 
 
-@pytest.mark.parametrize("name", ["throughput", "latency", "serve", "kernels"])
+@pytest.mark.parametrize("name", ["throughput", "latency", "serve", "compare", "steps", "kernels"])
 def test_help_teaches(name):
     shown = bench(name, "--help")
     assert shown.returncode == 0 and f"usage: quire bench {name}" in shown.stdout and "examples:" in shown.stdout
@@ -236,6 +237,103 @@ def test_serve_counts_the_faults_of_others():
     assert result["total_input_tokens"] == 16 + 100  # asked for, where the server says nothing
     assert result["total_output_tokens"] == 3 + 50   # events, likewise
     assert got.returncode == 0
+
+
+# ---- two configurations ----
+
+
+LOAD = ["--num-prompts", 24, "--input-len", 16, "--output-len", 24]
+
+
+def test_compare_finds_a_difference():
+    result = bench_json("compare", MODEL, "--a", "--max-num-seqs 1", "--b", "--max-num-seqs=8 --no-enable-prefix-caching", *LOAD, "--rounds", 12)
+    assert result["a"] == "--max-num-seqs 1" and result["rounds"] == 12 and result["num_prompts"] == 24
+    rate = result["output_throughput"]
+    assert rate["better"] == "b" and 1 < rate["low"] <= rate["ratio"] <= rate["high"]
+    assert len(rate["rounds"]) == 12 and rate["a"] == pytest.approx(statistics.median(a for a, _ in rate["rounds"]))
+    assert set(result) > {"mean_ttft_ms", "p95_ttft_ms", "mean_tpot_ms", "mean_e2el_ms"}
+    for key in "mean_ttft_ms", "p95_ttft_ms", "mean_tpot_ms", "mean_e2el_ms", "output_throughput":
+        figure = result[key]
+        assert figure["low"] <= figure["ratio"] <= figure["high"]
+        assert figure["better"] == "none" or figure["low"] > 1 or figure["high"] < 1
+
+
+def test_compare_takes_no_noise_for_a_difference():
+    # Five figures at 99 % each: at most 5 of 100 comparisons say so of equal sides, two in a row 1 of 400.
+    for attempt in range(2):
+        got = bench("compare", MODEL, "--b", "--max-num-seqs 64", "--max-num-seqs", 64, *LOAD, "--rounds", 10)
+        assert got.returncode == 0, got.stderr
+        if got.stdout.count("no difference beyond noise (99 % interval") == 5:
+            return
+    pytest.fail(got.stdout)
+
+
+def test_compare_keeps_the_arrivals():
+    result = bench_json("compare", MODEL, "--b", "--max-num-seqs 64", "--num-prompts", 6, "--input-len", 4, "--output-len", 1, "--rounds", 8,
+                        "--request-rate", 20)
+    # The sixth and last request comes at 6 / 20 s at the latest, and each answer is one token.
+    assert "mean_tpot_ms" not in result
+    for rates in result["output_throughput"]["rounds"]:
+        assert all(rate < 6 / 0.29 for rate in rates)
+
+
+@pytest.mark.parametrize("arguments,says", [
+    (["compare", MODEL], "--a"),
+    (["compare", MODEL, "--a", "--max-num-seqs x"], "--a: --max-num-seqs"),
+    (["compare", MODEL, "--b", "fast"], "--b: \"fast\""),
+    (["compare", MODEL, "--b", "--max-num-seqs 8", "--rounds", 7], "--rounds"),
+    (["compare", MODEL, "--b", "--scheduling-policy nosuch"], "B: "),
+])
+def test_compare_says_what_is_wrong(arguments, says):
+    got = bench(*arguments)
+    assert got.returncode in (1, 2) and says in got.stderr and got.stderr.count("\n") == 1, got.stderr
+
+
+# ---- steps ----
+
+
+def predicted(cost, step):
+    """What scheduler/cost.h says, written again."""
+    points, n = cost["points"], step["tokens"]
+    us = points[0][1]
+    for (n0, us0), (n1, us1) in zip(points, points[1:]):
+        if n > n0 and (n <= n1 or n1 == points[-1][0]):
+            us = us0 + (us1 - us0) * (n - n0) / (n1 - n0)
+    return (us + cost["row_us"] * step["rows"] + cost["logit_us"] * step["logits"] + cost["decode_context_us"] * step["decode_context"] +
+            cost["prefill_pair_us"] * step["prefill_pairs"])
+
+
+def kind_of(step):
+    return "decode" if step["rows"] == step["tokens"] else "mixed" if step["decode_context"] else "prefill"
+
+
+def test_steps(tmp_path):
+    saved = tmp_path / "cost.json"
+    result = bench_json("steps", MODEL, "--seconds", 3, "--max-num-seqs", 8, "--max-num-batched-tokens", 64, "--output", saved)
+    cost, steps = result["cost"], result["steps"]
+    written = json.loads(saved.read_text())
+    assert "steps it was not fitted on" in written.pop("about")
+    assert written["points"] == [pytest.approx(p, rel=1e-6) for p in cost["points"]] and set(written) == set(cost)
+    assert cost["points"][0][0] == 1 and cost["points"] == sorted(cost["points"]) and cost["points"][-1][0] == 64
+    assert cost["block_copy_us"] > 0 and result["rounds"] >= 3
+    assert {kind_of(s) for s in steps} == {"decode", "prefill", "mixed"}
+    assert max(s["tokens"] for s in steps) == 64 and max(s["rows"] for s in steps) == 8
+    assert max(s["decode_context"] / s["rows"] for s in steps) > 500  # of a model of 2,048 positions
+    for s in steps:
+        assert s["us"] > 0 and s["runs"] <= result["rounds"]
+        assert s["predicted_us"] == pytest.approx(predicted(cost, s), rel=1e-4)
+    for kind, errors in result["errors"].items():
+        held = [s for s in steps if s["held_out"] and kind in ("all", kind_of(s))]
+        assert errors["held_out_steps"] == len(held) > 0
+        assert errors["fitted_steps"] == sum(not s["held_out"] and kind in ("all", kind_of(s)) for s in steps) > len(held)
+        assert errors["mean_absolute_error"] == pytest.approx(sum(abs(s["predicted_us"] / s["us"] - 1) for s in held) / len(held), rel=1e-4)
+        assert errors["bias"] == pytest.approx(sum(s["predicted_us"] for s in held) / sum(s["us"] for s in held) - 1, abs=1e-4)
+    # More tokens take longer, however busy the machine is: 64 of them are 64 times the arithmetic of one.
+    assert cost["points"][-1][1] > 2 * cost["points"][0][1]
+    table = bench("steps", MODEL, "--seconds", 0.5, "--max-num-seqs", 4, "--max-num-batched-tokens", 16, "--cost-model", saved)
+    assert table.returncode == 0 and "halves apart" in table.stdout, table.stderr
+    wrong = bench("steps", MODEL, "--cost-model", MODEL / "config.json")
+    assert wrong.returncode == 2 and "config.json" in wrong.stderr
 
 
 # ---- kernels ----

@@ -14,5 +14,6 @@ int run_trace_tests(void);
 int run_inputs_tests(void);
 int run_cost_file_tests(void);
 int run_cost_fit_tests(void);
+int run_bench_pairs_tests(void);
 
 #endif
