@@ -1,19 +1,4 @@
-#include "memory/kv_cache.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static struct key256 hash_of(uint32_t name)
-{
-    struct key256 key = {{0}};
-    memcpy(key.bytes, &name, sizeof name);
-    return key;
-}
+#include "tests/memory/kv_fixture.h"
 
 static struct kv_cache *open_cache(uint32_t block_tokens, uint32_t n_blocks, uint32_t window)
 {
@@ -27,47 +12,6 @@ static struct kv_cache *open_cache(uint32_t block_tokens, uint32_t n_blocks, uin
     }
     assert_int_equal(kv_cache_create(&config, &cache, NULL), QUIRE_OK);
     return cache;
-}
-
-static struct kv_table *open_table(struct kv_cache *cache)
-{
-    struct kv_table *table;
-    assert_int_equal(kv_table_create(cache, &table, NULL), QUIRE_OK);
-    return table;
-}
-
-static uint32_t block_at(const struct kv_table *table, uint32_t group, uint32_t index)
-{
-    uint32_t n;
-    const uint32_t *blocks = kv_table_blocks(table, group, &n);
-    assert_true(index < n);
-    return blocks[index];
-}
-
-static void assert_sound(const struct kv_cache *cache)
-{
-    struct quire_error err = {{0}};
-    if (kv_cache_check(cache, &err))
-        fail_msg("%s", err.text);
-}
-
-/* Computes and publishes n blocks named base, base + 1, … */
-static void fill(struct kv_table *table, uint32_t block_tokens, uint32_t n, uint32_t base)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        struct key256 hash = hash_of(base + i);
-        assert_int_equal(kv_table_reserve(table, i * block_tokens, (i + 1) * block_tokens),
-                         QUIRE_OK);
-        kv_table_publish(table, i, &hash);
-    }
-}
-
-static uint32_t match(struct kv_table *table, uint32_t n, uint32_t base, uint32_t max_tokens)
-{
-    struct key256 hashes[32];
-    for (uint32_t i = 0; i < n; i++)
-        hashes[i] = hash_of(base + i);
-    return kv_table_match(table, hashes, n, max_tokens);
 }
 
 static void test_bad_config(void **state)
