@@ -6,6 +6,7 @@
 #include "tools/cost_file.h"
 #include "tools/engine_flags.h"
 #include "tools/sim_metrics.h"
+#include "tools/sim_recording.h"
 #include "tools/sim_report.h"
 #include "tools/sim_sweep.h"
 
@@ -173,6 +174,12 @@ static int check_values(struct settings *s, struct quire_error *err)
                                               "--no-enable-prefix-caching out");
     if (s->predict && !is_recording)
         return quire_fail(err, QUIRE_INVALID, "--predict compares with what was recorded: give --trace-format recording");
+    if (is_recording && s->sweep.n > 0)
+        return quire_fail(err, QUIRE_INVALID, "--sweep: a recording has the options it was made with; leave --sweep out");
+    if (s->predict && s->engine.cost.n_points == cost_default()->n_points &&
+        memcmp(&s->engine.cost, cost_default(), sizeof s->engine.cost) == 0)
+        return quire_fail(err, QUIRE_INVALID, "--predict needs the cost model of the machine that was recorded: fit one with "
+                                              "quire bench steps and give it as --cost-model");
     if (is_recording && s->has_service_time)
         return quire_fail(err, QUIRE_INVALID, "--service-time 0 needs a trace of block hashes, not a recording");
     if (s->num_host_blocks > 0 && !s->engine.prefix_caching)
@@ -231,6 +238,15 @@ struct simulation {
     struct sim_metrics metrics;
 };
 
+static struct sim_bounds bounds_of(const struct settings *s)
+{
+    struct sim_bounds bounds;
+    memcpy(bounds.ms, s->bounds.goodput_ms, sizeof bounds.ms);
+    for (uint32_t c = 0; c < SCHED_MAX_CLASSES; c++)
+        bounds.class_ttft_ms[c] = (double)s->engine.policy_options.class_ttft_us[c] * 1e-3;
+    return bounds;
+}
+
 static void show_progress(void *context, uint64_t n_over)
 {
     bench_progress_set(context, n_over);
@@ -242,10 +258,7 @@ static int simulate(const struct settings *s, bool with_progress, struct simulat
     struct bench_progress progress;
     struct sim_setup setup = {.sched = s->sched, .cost = s->engine.cost, .one_by_one = s->has_service_time,
                               .oracle_lengths = s->oracle_lengths, .max_tokens = s->max_tokens, .seed = s->trace.seed};
-    struct sim_bounds bounds;
-    memcpy(bounds.ms, s->bounds.goodput_ms, sizeof bounds.ms);
-    for (uint32_t c = 0; c < SCHED_MAX_CLASSES; c++)
-        bounds.class_ttft_ms[c] = (double)s->engine.policy_options.class_ttft_us[c] * 1e-3;
+    const struct sim_bounds bounds = bounds_of(s);
     memset(out, 0, sizeof *out);
     int status = sim_trace_open(&s->trace, &out->trace, err);
     if (status != QUIRE_OK)
@@ -276,31 +289,142 @@ static int save(const char *path, const json_t *value)
     return command_fail(1, text);
 }
 
+/* Prints, saves and draws what was asked for. Takes the reference. */
+static int report(const struct settings *s, const struct sim_metrics *m, const char *policy, json_t *json)
+{
+    struct quire_error err;
+    int code = s->save ? save(s->save, json) : 0;
+    if (s->html && sim_report_write(s->html, m, policy, &err) != QUIRE_OK)
+        code = command_fail(1, err.text);
+    if (s->json)
+        return bench_print_json(json) | code;
+    sim_metrics_print(m, policy);
+    json_decref(json);
+    return code;
+}
+
 static int run_one(const struct settings *s)
 {
     struct simulation sim;
     struct quire_error err;
-    int code = 0, status = simulate(s, true, &sim, &err);
+    int code, status = simulate(s, true, &sim, &err);
     const char *policy = s->sched.policy->name;
-    if (status == QUIRE_OK && s->html)
-        status = sim_report_write(s->html, &sim.metrics, policy, &err);
-    if (status != QUIRE_OK) {
-        free_simulation(&sim);
-        return command_fail(status == QUIRE_INVALID ? 2 : 1, err.text);
+    if (status == QUIRE_OK) {
+        if (sim.trace.n_left_out > 0 && !s->json)
+            fprintf(stderr, "quire: %zu requests are longer than %u tokens and were left out\n", sim.trace.n_left_out,
+                    s->trace.max_model_len);
+        code = report(s, &sim.metrics, policy, sim_metrics_json(&sim.metrics, policy));
+    } else {
+        code = command_fail(status == QUIRE_INVALID ? 2 : 1, err.text);
     }
-    if (sim.trace.n_left_out > 0 && !s->json)
-        fprintf(stderr, "quire: %zu requests are longer than %u tokens and were left out\n", sim.trace.n_left_out,
-                s->trace.max_model_len);
-    json_t *json = s->json || s->save ? sim_metrics_json(&sim.metrics, policy) : NULL;
-    if (s->save)
-        code = save(s->save, json);
-    if (s->json)
-        code |= bench_print_json(json);
-    else
-        sim_metrics_print(&sim.metrics, policy);
-    if (!s->json)
-        json_decref(json);
     free_simulation(&sim);
+    return code;
+}
+
+/* ---- recordings ---- */
+
+/* How far the prediction is off, in percent of what was recorded. */
+static double off_by(double predicted, double recorded)
+{
+    return recorded > 0 ? 100 * (predicted - recorded) / recorded : 0;
+}
+
+static json_t *off_json(const struct sim_stat *predicted, const struct sim_stat *recorded)
+{
+    return json_pack("{s:f, s:f}", "mean", off_by(predicted->mean, recorded->mean), "p95",
+                     off_by(predicted->p95, recorded->p95));
+}
+
+static json_t *prediction_json(const struct sim_metrics *predicted, const struct sim_metrics *recorded, const char *policy)
+{
+    const struct sim_group *p = &predicted->all, *r = &recorded->all;
+    json_t *json = sim_metrics_json(predicted, policy);
+    json_object_set_new(json, "recorded", sim_metrics_json(recorded, policy));
+    json_object_set_new(json, "error_percent",
+                        json_pack("{s:o, s:o, s:o, s:o}", "ttft_ms", off_json(&p->ttft, &r->ttft), "tpot_ms",
+                                  off_json(&p->tpot, &r->tpot), "e2el_ms", off_json(&p->e2el, &r->e2el), "queue_ms",
+                                  off_json(&p->queue, &r->queue)));
+    return json;
+}
+
+static void print_off(const char *name, const struct sim_stat *p, const struct sim_stat *r)
+{
+    printf("%-24s %10.2f %10.2f %+8.2f %% %10.2f %10.2f %+8.2f %%\n", name, r->mean, p->mean, off_by(p->mean, r->mean),
+           r->p95, p->p95, off_by(p->p95, r->p95));
+}
+
+static void print_prediction(const struct sim_metrics *predicted, const struct sim_metrics *recorded)
+{
+    const struct sim_group *p = &predicted->all, *r = &recorded->all;
+    printf("\n%-24s %10s %10s %10s %10s %10s %10s\n", "Milliseconds", "mean", "predicted", "off by", "p95", "predicted",
+           "off by");
+    print_off("Time to first token", &p->ttft, &r->ttft);
+    print_off("Time per output token", &p->tpot, &r->tpot);
+    print_off("End to end", &p->e2el, &r->e2el);
+    print_off("In the queue", &p->queue, &r->queue);
+}
+
+static int predict(const struct settings *s, struct sim_recording *r, const struct sim_metrics *recorded,
+                   const struct sim_bounds *bounds, struct quire_error *err)
+{
+    const struct sim_setup setup = {.sched = r->config, .cost = s->engine.cost, .oracle_lengths = s->oracle_lengths};
+    struct sim_result result;
+    struct sim_metrics m = {.tenants = NULL};
+    const char *policy = r->config.policy->name;
+    int code = 1, status = sim_run(&setup, &r->trace, &result, err);
+    if (status == QUIRE_OK)
+        status = sim_metrics_compute(&r->trace, &result, bounds, &m, err);
+    if (status == QUIRE_OK) {
+        code = report(s, &m, policy, prediction_json(&m, recorded, policy));
+        if (!s->json)
+            print_prediction(&m, recorded);
+    } else {
+        command_fail(code, err->text);
+    }
+    sim_metrics_free(&m);
+    sim_result_free(&result);
+    return code;
+}
+
+/* The scheduler driven with the recorded times: are its decisions those of the live one? */
+static int force(const struct settings *s, const struct sim_recording *r, const struct sim_metrics *m)
+{
+    const struct recording_run *run = &r->run;
+    char recorded[65], text[160];
+    json_t *json = sim_metrics_json(m, r->config.policy->name);
+    quire_key256_hex(&run->recorded_decisions, recorded);
+    json_object_set_new(json, "decisions_agree", json_boolean(run->agrees));
+    json_object_set_new(json, "recorded_decision_log_sha256", json_string(recorded));
+    json_object_set_new(json, "closed", json_boolean(run->closed));
+    int code = report(s, m, r->config.policy->name, json);
+    if (!s->json)
+        printf("Recorded:  %s (%s)\n", recorded, run->agrees ? "the same" : "not the same");
+    if (run->agrees)
+        return code;
+    snprintf(text, sizeof text, "the decisions differ from those recorded at byte %llu", (unsigned long long)run->wrong_offset);
+    return command_fail(1, text);
+}
+
+static int run_recording(const struct settings *s)
+{
+    struct sim_recording r;
+    struct sim_metrics recorded = {.tenants = NULL};
+    struct quire_error err;
+    struct sim_bounds bounds = bounds_of(s);
+    int code;
+    if (!s->trace.path)
+        return command_fail(2, "--trace-format recording needs --trace FILE");
+    int status = sim_recording_open(s->trace.path, &r, &err);
+    if (status == QUIRE_OK)
+        status = sim_metrics_compute(&r.trace, &r.live, &bounds, &recorded, &err);
+    if (status != QUIRE_OK)
+        code = command_fail(status == QUIRE_INVALID ? 2 : 1, err.text);
+    else if (s->predict)
+        code = predict(s, &r, &recorded, &bounds, &err);
+    else
+        code = force(s, &r, &recorded);
+    sim_metrics_free(&recorded);
+    sim_recording_close(&r);
     return code;
 }
 
@@ -393,5 +517,7 @@ int command_sim(int argc, char **argv)
         return command_fail(2, err.text);
     if (help)
         return 0;
+    if (strcmp(s.trace.format, "recording") == 0)
+        return run_recording(&s);
     return s.sweep.n > 0 ? run_sweep(argc, argv, &s) : run_one(&s);
 }

@@ -30,8 +30,8 @@ struct run {
     struct decision_log log;
     uint32_t prompt_price, output_price;
 
-    struct key256 *chains;      /* [n_tenants] */
-    uint32_t *weights;          /* likewise */
+    struct key256 *chains;      /* [n_domains] */
+    uint32_t *weights;          /* [n_tenants] */
     uint32_t *prompt;           /* [max_prompt] */
     struct key256 *hashes;      /* of its full blocks */
     struct sched_result *results; /* [max_num_seqs], and their tokens */
@@ -59,6 +59,8 @@ static uint32_t tokens_asked(const struct sim_setup *s, const struct sim_request
 {
     if (s->one_by_one)
         return 0;
+    if (r->max_tokens > 0)
+        return r->max_tokens;
     return s->max_tokens > r->n_output ? s->max_tokens : r->n_output;
 }
 
@@ -107,7 +109,8 @@ static int make_config(struct run *r)
     }
     if (c->max_logit_rows < c->max_num_seqs)
         c->max_logit_rows = c->max_num_seqs;
-    c->kv.n_groups = 1;
+    if (c->kv.n_groups == 0)
+        c->kv.n_groups = 1;
     c->kv.n_tenants = c->policy_options.n_tenants = t->n_tenants;
     for (uint32_t i = 0; i < t->n_tenants; i++)
         r->weights[i] = t->tenants[i].weight;
@@ -127,7 +130,7 @@ static int allocate(struct run *r)
     size_t most = r->setup->one_by_one ? 1 : r->setup->sched.max_num_seqs;
     r->out->records = calloc(t->n, sizeof *r->out->records);
     r->out->n_records = t->n;
-    r->chains = calloc(t->n_tenants, sizeof *r->chains);
+    r->chains = calloc(t->n_domains, sizeof *r->chains);
     r->weights = calloc(t->n_tenants, sizeof *r->weights);
     r->prompt = calloc(t->max_prompt, sizeof *r->prompt);
     r->hashes = calloc(t->max_prompt / r->setup->sched.kv.block_tokens + 1, sizeof *r->hashes);
@@ -151,7 +154,7 @@ static int open_run(struct run *r)
         status = sched_create(&r->config, &r->sched, r->err);
     if (status != QUIRE_OK)
         return status;
-    for (uint32_t i = 0; i < r->trace->n_tenants; i++) {
+    for (uint32_t i = 0; i < r->trace->n_domains; i++) {
         struct kv_chain_root root = {.secret = r->config.secret, .block_tokens = r->config.kv.block_tokens};
         memcpy(root.tenant.bytes, &i, sizeof i);
         r->chains[i] = kv_chain_first(&root);
@@ -210,7 +213,7 @@ static void end_record(struct run *r, size_t request, enum sim_fate fate)
 static int submit(struct run *r, size_t i)
 {
     const struct sim_request *q = &r->trace->requests[i];
-    const struct key256 *parent = &r->chains[q->tenant];
+    const struct key256 *parent = &r->chains[q->domain];
     uint32_t block = r->config.kv.block_tokens, asked = tokens_asked(r->setup, q), seq;
     uint64_t retry_us = 0, arrival_us = (uint64_t)r->out->records[i].arrival_us;
     sim_trace_prompt(r->trace, i, r->prompt);
@@ -224,13 +227,14 @@ static int submit(struct run *r, size_t i)
         .n_prompt = q->n_prompt,
         .max_tokens = asked,
         .n = 1,
+        .background = q->background,
         .priority = q->priority,
         .arrival_us = arrival_us,
         .deadline_us = q->deadline_ms > 0 ? arrival_us + (uint64_t)(q->deadline_ms * 1e3) : 0,
         .tenant = q->tenant,
         .class_index = q->class_index,
         .expected_tokens = r->setup->oracle_lengths ? q->n_output : 0,
-        .chain_first = r->chains[q->tenant],
+        .chain_first = r->chains[q->domain],
         .hashes = r->hashes,
     };
     int status = sched_submit(r->sched, &request, &seq, &retry_us, r->err);

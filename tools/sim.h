@@ -49,6 +49,7 @@ struct sim_result {
     uint64_t n_cached_blocks, n_prompt_blocks; /* likewise, full blocks */
     double began_us, ended_us;  /* the first arrival, the last event */
     double wall_s;
+    bool recorded;              /* it is what a recording says: nothing is known of KV slots and fairness */
 };
 
 /* QUIRE_INVALID names the option to change. Out is freed by sim_result_free(), also after a failure. */

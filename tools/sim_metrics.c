@@ -174,6 +174,11 @@ static json_t *stat_json(const struct sim_stat *s)
     return json_pack("{s:f, s:f, s:f, s:f}", "mean", s->mean, "p50", s->p50, "p95", s->p95, "p99", s->p99);
 }
 
+static json_t *real_or_null(bool known, double value)
+{
+    return known ? json_real(value) : json_null();
+}
+
 static json_t *group_json(const struct sim_metrics *m, const struct sim_group *g)
 {
     json_t *object = json_pack(
@@ -186,9 +191,8 @@ static json_t *group_json(const struct sim_metrics *m, const struct sim_group *g
         "output_throughput", ratio((double)g->n_output, m->duration_s));
     if (!object)
         return NULL;
-    json_object_set_new(object, "goodput", m->has_bounds ? json_real(sim_goodput(m, g)) : json_null());
-    json_object_set_new(object, "goodput_share",
-                        m->has_bounds ? json_real(ratio((double)g->n_good, (double)g->n)) : json_null());
+    json_object_set_new(object, "goodput", real_or_null(m->has_bounds, sim_goodput(m, g)));
+    json_object_set_new(object, "goodput_share", real_or_null(m->has_bounds, ratio((double)g->n_good, (double)g->n)));
     return object;
 }
 
@@ -215,10 +219,11 @@ json_t *sim_metrics_json(const struct sim_metrics *m, const char *policy)
     json_t *object = group_json(m, &m->all);
     quire_key256_hex(&r->decisions, hex);
     json_t *rest = json_pack(
-        "{s:s, s:f, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:s}", "policy", policy,
+        "{s:s, s:f, s:I, s:f, s:f, s:f, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:s}", "policy", policy,
         "duration", m->duration_s, "steps", (json_int_t)r->stats.n_steps, "wall_s", r->wall_s, "prefix_hit_rate_blocks",
-        m->hit_rate_blocks, "prefix_hit_rate_tokens", m->hit_rate_tokens, "fairness_gap_tokens", r->watch.gap_tokens,
-        "kv_waste", m->kv_waste, "kv_waste_unshared", m->kv_waste_unshared, "left_out", (json_int_t)m->trace->n_left_out,
+        m->hit_rate_blocks, "prefix_hit_rate_tokens", m->hit_rate_tokens, "fairness_gap_tokens",
+        real_or_null(!r->recorded, r->watch.gap_tokens), "kv_waste", real_or_null(!r->recorded, m->kv_waste),
+        "kv_waste_unshared", real_or_null(!r->recorded, m->kv_waste_unshared), "left_out", (json_int_t)m->trace->n_left_out,
         "recomputed_tokens", (json_int_t)r->stats.n_recomputed, "host_hit_tokens", (json_int_t)r->stats.n_host_hits,
         "evicted_blocks", (json_int_t)r->usage.n_evicted, "spilled_blocks", (json_int_t)r->usage.n_spilled,
         "loaded_blocks", (json_int_t)r->usage.n_loaded, "per_tenant",
@@ -282,9 +287,10 @@ static void print_counts(const struct sim_metrics *m, const char *policy)
            100 * m->hit_rate_tokens);
     printf("%-36s %llu, %llu tokens computed again\n", "Preemptions:", (unsigned long long)m->all.n_preemptions,
            (unsigned long long)r->stats.n_recomputed);
-    printf("%-36s %.2f %% (%.2f %% without sharing)\n", "KV slots held and empty:", 100 * m->kv_waste,
-           100 * m->kv_waste_unshared);
-    if (m->trace->n_tenants > 1)
+    if (!r->recorded)
+        printf("%-36s %.2f %% (%.2f %% without sharing)\n", "KV slots held and empty:", 100 * m->kv_waste,
+               100 * m->kv_waste_unshared);
+    if (!r->recorded && m->trace->n_tenants > 1)
         printf("%-36s %.0f weighted tokens\n", "Largest gap of service:", r->watch.gap_tokens);
     if (r->figure_name)
         printf("%-36s %.4g (%s)\n", "The policy's own figure:", r->figure, r->figure_name);

@@ -27,7 +27,8 @@ static void take(struct sim_trace *t, const struct sim_trace_options *o, const s
         t->n_left_out++;
         return;
     }
-    t->requests[t->n++] = *r;
+    t->requests[t->n] = *r;
+    t->requests[t->n++].domain = r->tenant;
     if (r->n_prompt > t->max_prompt)
         t->max_prompt = r->n_prompt;
     if (total > t->max_total)
@@ -319,6 +320,7 @@ int sim_trace_open(const struct sim_trace_options *options, struct sim_trace *ou
         status = quire_fail(err, QUIRE_INVALID, "--trace-format: \"%.40s\": must be mooncake, timed, azure, synthetic or "
                                                 "recording", o.format);
     }
+    out->n_domains = out->n_tenants;
     if (status == QUIRE_OK && out->n == 0)
         status = quire_fail(err, QUIRE_INVALID, "the trace has no request%s",
                             out->n_left_out ? " that fits into --max-model-len" : "");
@@ -348,8 +350,8 @@ void sim_trace_prompt(const struct sim_trace *trace, size_t i, uint32_t *out)
 {
     const struct sim_request *r = &trace->requests[i];
     uint32_t at = 0;
-    if (r->ids) {
-        memcpy(out, r->ids, r->n_prompt * sizeof *out);
+    if (trace->read_prompt) {
+        trace->read_prompt(trace->context, i, out);
         return;
     }
     for (uint32_t h = 0; h < r->n_hashes && at < r->n_prompt; h++) {

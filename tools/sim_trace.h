@@ -45,16 +45,21 @@ struct sim_request {
     double deadline_ms;    /* after arrival; 0 = none */
     const uint64_t *hashes; /* the prompt begins with these blocks of hash_tokens */
     uint32_t n_hashes;
-    const uint32_t *ids;   /* the prompt, where it is known; else NULL */
+    uint32_t domain;       /* requests with the same one share prefixes; below n_domains */
+    uint32_t max_tokens;   /* what it asked for; 0 = n_output */
+    bool background;
 };
 
 struct sim_trace {
     struct sim_request *requests;
     size_t n;
     struct sim_tenant *tenants;
-    uint32_t n_tenants;
+    uint32_t n_tenants, n_domains; /* a domain for each tenant, unless a recording says otherwise */
     uint32_t hash_tokens;
     uint64_t seed;
+    /* Prompts that are known, as a recording's; NULL: they are made. */
+    void (*read_prompt)(void *context, size_t i, uint32_t *out);
+    void *context;
     size_t n_left_out; /* longer than max_model_len */
     uint32_t max_prompt, max_total; /* the longest prompt; prompt and answer */
     struct bench_trace file;        /* owns hashes */

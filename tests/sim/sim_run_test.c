@@ -23,9 +23,11 @@ static struct sim_tenant tenants[2] = {{.name = "a", .weight = 1}, {.name = "b",
 /* A trace of requests made here. */
 static struct sim_trace trace_of(struct sim_request *requests, size_t n, uint32_t n_tenants)
 {
-    struct sim_trace t = {.requests = requests, .n = n, .tenants = tenants, .n_tenants = n_tenants, .hash_tokens = 16};
+    struct sim_trace t = {.requests = requests, .n = n, .tenants = tenants, .n_tenants = n_tenants,
+                          .n_domains = n_tenants, .hash_tokens = 16};
     for (size_t i = 0; i < n; i++) {
         uint32_t total = requests[i].n_prompt + requests[i].n_output;
+        requests[i].domain = requests[i].tenant;
         t.max_prompt = requests[i].n_prompt > t.max_prompt ? requests[i].n_prompt : t.max_prompt;
         t.max_total = total > t.max_total ? total : t.max_total;
     }
@@ -218,11 +220,11 @@ static void equal_prefixes_are_hit(void **state)
     assert_int_equal(r.n_cached_blocks, 6);
     assert_int_equal(r.n_prompt_blocks, 3 + 4 + 4);
     sim_result_free(&r);
-    requests[1].tenant = 1; /* has a cache domain of its own */
+    requests[1].tenant = requests[1].domain = 1; /* caches are not shared */
     r = run(&s, &t);
     assert_int_equal(r.n_cached_tokens, 48);
     sim_result_free(&r);
-    requests[1].tenant = 0;
+    requests[1].tenant = requests[1].domain = 0;
     s.one_by_one = true;
     for (size_t i = 0; i < 3; i++)
         requests[i].n_prompt = 65;
