@@ -7,6 +7,7 @@
 #include "tools/commands.h"
 #include "tools/engine_flags.h"
 #include "tools/host.h"
+#include "tools/warm.h"
 #include "tools/watching.h"
 
 #include <signal.h>
@@ -24,7 +25,7 @@ struct serve {
     /* from the command line */
     struct engine_options options;
     struct watching watching;
-    const char *host, *remote, *key_file, *tenants_file;
+    const char *host, *remote, *key_file, *tenants_file, *warm_file;
     bool tenant_metrics;
     struct cli_list api_keys, names, listen;
     uint32_t port;
@@ -39,6 +40,7 @@ struct serve {
     struct tenants *tenants;
     uint32_t weights[TENANTS_MAX]; /* of the tenants, for the engine */
     struct front *front;
+    struct warming *warming; /* NULL without --warm, and before the engine is there */
     struct event *reload; /* NULL without --tenants */
     struct event *reconnect; /* NULL without --engine */
     char name[256];
@@ -54,6 +56,21 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+/* ---- warming ---- */
+
+/* Once, beside live traffic and below it; what goes wrong is no reason not to serve. */
+static void begin_warming(struct serve *s, const char *host)
+{
+    char url[300];
+    struct quire_error err;
+    if (!s->warm_file)
+        return;
+    snprintf(url, sizeof url, strchr(host, ':') ? "http://[%s]:%u" : "http://%s:%u", host, front_port(s->front));
+    const char *key = s->api_keys.n > 0 ? s->api_keys.items[0] : NULL;
+    if (warming_begin(url, key, s->warm_file, &s->warming, &err) != QUIRE_OK)
+        quire_log(QUIRE_LOG_ERROR, "server", "--warm: %s", err.text);
+}
+
 /* ---- the engine's comings and goings ---- */
 
 static void on_engine_ready(void *context)
@@ -65,6 +82,8 @@ static void on_engine_ready(void *context)
     else
         quire_log(QUIRE_LOG_INFO, "server", "%s ready on http://%s:%u/v1 after %.2f s",
                   s->names.items[0], host, front_port(s->front), now() - s->started);
+    if (!s->ready_once)
+        begin_warming(s, host);
     s->ready_once = true;
 }
 
@@ -120,6 +139,7 @@ static void on_drain(void *context)
 {
     struct serve *s = context;
     s->draining = true;
+    warming_stop(s->warming);
     front_drain(s->front, on_front_idle, s);
 }
 
@@ -286,6 +306,7 @@ static int open_all(struct serve *s, struct quire_error *err)
 static void close_all(struct serve *s)
 {
     host_signals_end(s->signals);
+    warming_end(s->warming);
     front_destroy(s->front);
     engine_close(s->engine);
     watching_end(&s->watching);
@@ -334,6 +355,9 @@ int command_serve(int argc, char **argv)
          .help = "Clients must send one of these as bearer token. May be repeated."},
         {.names = "tenants", .kind = CLI_STRING, .target = &s.tenants_file, .value = "FILE",
          .help = "Keys with names, weights, classes and limits (docs/api.md). Read again on SIGHUP."},
+        {.names = "warm", .kind = CLI_STRING, .target = &s.warm_file, .value = "FILE",
+         .help = "Fill the prefix cache from this file's prompts at start, below live traffic (quire cache warm --help). With "
+                 "--api-key: for the first key."},
         {.names = "tenant-metrics", .kind = CLI_FLAG, .target = &s.tenant_metrics,
          .help = "Count by tenant on /metrics too."},
         {.names = "served-model-name", .kind = CLI_LIST, .target = &s.names, .value = "NAME",
@@ -376,6 +400,8 @@ int command_serve(int argc, char **argv)
         return command_fail(2, "--listen offers an engine in this process; with --engine there is none");
     if (s.remote && (s.watching.record || s.watching.trace))
         return command_fail(2, "--record and --trace-file are for an engine in this process: give them to quire engine");
+    if (s.warm_file && s.tenants_file)
+        return command_fail(2, "--warm fills one key's cache: with --tenants say whose, with quire cache warm --api-key");
     if (s.tenants_file && s.api_keys.n > 0)
         return command_fail(2, "--tenants names every key; --api-key does not go with it");
     if (host_check_listen(s.listen.items, s.listen.n, s.key_file, &err) != QUIRE_OK)

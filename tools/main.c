@@ -17,6 +17,7 @@ static const struct {
     {"plan", command_plan, "print what memory a model will take, to the byte"},
     {"sim", command_sim, "try scheduling policies on a trace, on a virtual clock"},
     {"replay", command_replay, "compute a recording's answers again and compare every bit"},
+    {"cache", command_cache, "pin prefixes in a running server's cache, or fill it"},
     {"bench", command_bench, "measure an engine, a server or the kernels"},
     {"version", command_version, "print the version"},
 };

@@ -1,0 +1,28 @@
+/* Requests to a server's cache routes over HTTP: one at a time, and again when it says that it is too early.
+ * One thread at a time; the first cache_client_open() of a process comes before its other threads. */
+#ifndef QUIRE_TOOLS_CACHE_CLIENT_H
+#define QUIRE_TOOLS_CACHE_CLIENT_H
+
+#include "base/json.h"
+#include "base/status.h"
+
+#include <stdatomic.h>
+
+struct cache_client;
+
+struct cache_client_options { /* borrowed until the client is closed */
+    const char *url;     /* http://HOST:PORT, with or without /v1 */
+    const char *api_key; /* NULL: none */
+    const char *model;   /* NULL: the server's first */
+    const atomic_bool *stop; /* once set, calls end soon with QUIRE_EXHAUSTED; NULL: never */
+};
+int cache_client_open(const struct cache_client_options *options, struct cache_client **out, struct quire_error *err);
+void cache_client_close(struct cache_client *c);
+
+/* method "POST" with a body (borrowed; "model" is added), or "DELETE" without. The caller owns *reply, the
+ * object of a 200. Else the server's words: QUIRE_INVALID for a 4xx, QUIRE_IO for what else went wrong. Waits as
+ * long as Retry-After says where the answer is 429 or 503. */
+int cache_client_call(struct cache_client *c, const char *method, const char *path, const json_t *body,
+                      json_t **reply, struct quire_error *err);
+
+#endif
