@@ -18,6 +18,10 @@ static int check_scheduling(const struct engine_request *r, const struct request
     if (r->pin_us > MAX_US)
         return quire_fail(err, QUIRE_INVALID, "pin: must be at most %llu microseconds",
                           (unsigned long long)MAX_US);
+    if (r->pin_us > 0 && (!limits->prefix_caching || r->n_prompt < limits->block_tokens))
+        return quire_fail(err, QUIRE_INVALID,
+                          "prompt: a pin needs prefix caching and at least a block of %u tokens, got %u",
+                          limits->block_tokens, r->n_prompt);
     if (r->tenant_index >= limits->n_tenants)
         return quire_fail(err, QUIRE_INVALID, "tenant: there are %u, got number %u",
                           limits->n_tenants, r->tenant_index);
