@@ -97,8 +97,10 @@ static void put_done(struct wire_buffer *b, uint64_t wire_id, const struct engin
     if (event->finish == ENGINE_FINISH_REFUSED) {
         done.status = QUIRE_EXHAUSTED;
         done.retry_after_ms = event->retry_after_ms;
-        done.message = refused;
-        done.n_message = sizeof refused - 1;
+        if (!event->message) {
+            done.message = refused;
+            done.n_message = sizeof refused - 1;
+        }
     }
     wire_put_done(b, wire_id, &done);
 }

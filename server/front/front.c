@@ -3,6 +3,7 @@
 #include "base/log.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -86,6 +87,38 @@ struct tenant *front_begin(struct front *f, struct http_exchange *x)
         limits_headers(tenant, now_us, x);
     api_error_reply(x, &e);
     return NULL;
+}
+
+void front_refused(const struct front *f, const struct wire_refuse *refuse, struct api_error *e)
+{
+    char param[64];
+    snprintf(e->why.text, sizeof e->why.text, "%.*s", (int)refuse->n_message,
+             refuse->n_message > 0 ? refuse->message : "");
+    /* "min_tokens: ..." names the parameter. */
+    size_t n = strspn(e->why.text, "abcdefghijklmnopqrstuvwxyz_");
+    bool named = n > 0 && n < sizeof param && e->why.text[n] == ':';
+    snprintf(param, sizeof param, "%.*s", named ? (int)n : 0, e->why.text);
+    int status = refuse->status == QUIRE_OK ? QUIRE_INTERNAL : (int)refuse->status;
+    api_fail_status(e, status, named ? param : NULL);
+    if (status != QUIRE_EXHAUSTED)
+        return;
+    e->param[0] = '\0';
+    e->retry_ms = refuse->retry_after_ms > 0 ? refuse->retry_after_ms : 1000;
+    if (f->engine_draining || f->draining) {
+        e->status = 503;
+        e->code = "server_draining";
+    }
+}
+
+void front_failed(const struct wire_done *done, struct api_error *e)
+{
+    if (done->n_message > 0)
+        snprintf(e->why.text, sizeof e->why.text, "%.*s", (int)done->n_message, done->message);
+    else
+        snprintf(e->why.text, sizeof e->why.text, "the engine failed");
+    api_fail_status(e, done->status ? (int)done->status : QUIRE_INTERNAL, NULL);
+    if (done->retry_after_ms > 0)
+        e->retry_ms = done->retry_after_ms;
 }
 
 void front_bill(const struct tenant *tenant, struct wire_submit *submit)

@@ -77,6 +77,9 @@ struct key256 front_domain(const struct front *f, const struct http_exchange *x)
 /* A request that costs something begins: the engine takes it, and its tenant's limits do. NULL: it
  * was answered. Else limits_end() ends it. */
 struct tenant *front_begin(struct front *f, struct http_exchange *x);
+/* What a DONE with WIRE_FINISH_ERROR, and a REFUSE, mean to a client. */
+void front_failed(const struct wire_done *done, struct api_error *e);
+void front_refused(const struct front *f, const struct wire_refuse *refuse, struct api_error *e);
 /* Fills in the fields that say who pays. */
 void front_bill(const struct tenant *tenant, struct wire_submit *submit);
 

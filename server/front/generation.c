@@ -257,19 +257,6 @@ static void prompt_over(struct generation *g)
         complete(g);
 }
 
-/* A choice ended without an end of its own. */
-static void fail_done(struct generation *g, const struct wire_done *done)
-{
-    struct api_error e;
-    bool told = done->n_message > 0;
-    snprintf(e.why.text, sizeof e.why.text, "%.*s", told ? (int)done->n_message : 17,
-             told ? done->message : "the engine failed");
-    api_fail_status(&e, done->status ? (int)done->status : QUIRE_INTERNAL, NULL);
-    if (done->retry_after_ms > 0)
-        e.retry_ms = done->retry_after_ms;
-    fail(g, &e);
-}
-
 static void on_done(void *context, const struct wire_done *done)
 {
     struct gen_prompt *p = context;
@@ -287,10 +274,13 @@ static void on_done(void *context, const struct wire_done *done)
             trace_add(&g->trace, &done->account, done->n_cached);
         }
         if (c->finish == CHOICE_RUNS && done->finish >= WIRE_FINISH_CANCELLED) {
-            if (done->finish == WIRE_FINISH_CANCELLED)
+            if (done->finish == WIRE_FINISH_CANCELLED) {
                 fail_with(g, QUIRE_IO, "the engine cancelled the request");
-            else
-                fail_done(g, done);
+            } else {
+                struct api_error e;
+                front_failed(done, &e);
+                fail(g, &e);
+            }
             return;
         }
         if (c->finish == CHOICE_RUNS) {
@@ -324,27 +314,10 @@ static void on_accepted(void *context, uint64_t id)
 static void on_refused(void *context, const struct wire_refuse *refuse)
 {
     struct gen_prompt *p = context;
-    struct generation *g = p->g;
     struct api_error e;
-    char param[64];
     p->live = false;
-    snprintf(e.why.text, sizeof e.why.text, "%.*s", (int)refuse->n_message,
-             refuse->n_message > 0 ? refuse->message : "");
-    /* "min_tokens: ..." names the parameter. */
-    size_t n = strspn(e.why.text, "abcdefghijklmnopqrstuvwxyz_");
-    bool named = n > 0 && n < sizeof param && e.why.text[n] == ':';
-    snprintf(param, sizeof param, "%.*s", named ? (int)n : 0, e.why.text);
-    int status = refuse->status == QUIRE_OK ? QUIRE_INTERNAL : (int)refuse->status;
-    api_fail_status(&e, status, named ? param : NULL);
-    if (status == QUIRE_EXHAUSTED) {
-        e.param[0] = '\0';
-        e.retry_ms = refuse->retry_after_ms > 0 ? refuse->retry_after_ms : 1000;
-        if (g->front->engine_draining || g->front->draining) {
-            e.status = 503;
-            e.code = "server_draining";
-        }
-    }
-    fail(g, &e);
+    front_refused(p->g->front, refuse, &e);
+    fail(p->g, &e);
 }
 
 static void on_lost(void *context, const char *why)

@@ -45,13 +45,11 @@ static void fail(struct pin *p, const struct api_error *e)
     api_error_reply(x, e);
 }
 
-static void fail_with(struct pin *p, int status, const char *why, size_t n_why, uint32_t retry_ms)
+static void fail_lost(struct pin *p, const char *why)
 {
     struct api_error e;
-    snprintf(e.why.text, sizeof e.why.text, "%.*s", (int)n_why, n_why > 0 ? why : "");
-    api_fail_status(&e, status == QUIRE_OK ? QUIRE_INTERNAL : status, NULL);
-    if (retry_ms > 0)
-        e.retry_ms = retry_ms;
+    snprintf(e.why.text, sizeof e.why.text, "%s", why);
+    api_fail_status(&e, QUIRE_IO, NULL);
     fail(p, &e);
 }
 
@@ -59,7 +57,7 @@ void pins_end(struct front *f, const char *why)
 {
     struct pin *p;
     while ((p = TAILQ_FIRST(&f->pins)))
-        fail_with(p, QUIRE_IO, why, strlen(why), 0);
+        fail_lost(p, why);
 }
 
 /* ---- what the engine says ------------------------------------------------------------------- */
@@ -73,8 +71,10 @@ static void on_accepted(void *context, uint64_t id)
 static void on_refused(void *context, const struct wire_refuse *refuse)
 {
     struct pin *p = context;
+    struct api_error e;
     p->live = false;
-    fail_with(p, (int)refuse->status, refuse->message, refuse->n_message, refuse->retry_after_ms);
+    front_refused(p->front, refuse, &e);
+    fail(p, &e);
 }
 
 static void on_token(void *context, const struct wire_token *token)
@@ -89,11 +89,13 @@ static void on_done(void *context, const struct wire_done *done)
     struct json_out o = {0};
     p->live = false;
     if (done->finish == WIRE_FINISH_CANCELLED) {
-        fail_with(p, QUIRE_IO, "the engine cancelled it", 23, 0);
+        fail_lost(p, "the engine cancelled it");
         return;
     }
     if (done->finish == WIRE_FINISH_ERROR) {
-        fail_with(p, (int)done->status, done->message, done->n_message, done->retry_after_ms);
+        struct api_error e;
+        front_failed(done, &e);
+        fail(p, &e);
         return;
     }
     json_out_raw(&o, "{\"object\":\"cache.pin\",\"prompt_tokens\":");
@@ -116,7 +118,7 @@ static void on_lost(void *context, const char *why)
 {
     struct pin *p = context;
     p->live = false;
-    fail_with(p, QUIRE_IO, why, strlen(why), 0);
+    fail_lost(p, why);
 }
 
 static const struct engine_client_request_events events = {
