@@ -61,7 +61,8 @@ def test_completion():
     assert choice["text"] == TEXT and choice["finish_reason"] == "stop" and choice["stop_reason"] is None
     assert choice["logprobs"] is None and choice["index"] == 0
     assert reply["usage"] == {"prompt_tokens": n, "completion_tokens": n + 1, "total_tokens": 2 * n + 1,
-                              "prompt_tokens_details": {"cached_tokens": 0}}
+                              "prompt_tokens_details": {"cached_tokens": 0}, "cache_read_tokens": 0,
+                              "cache_creation_tokens": n // 16 * 16}
 
 
 def test_completion_defaults_to_16_tokens():

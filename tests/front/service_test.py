@@ -202,22 +202,24 @@ def test_a_deadline_that_cannot_be_met():
 
 
 def test_no_status_before_the_first_token_or_ping():
-    # Two requests: only one runs at a time is not what the fake engine does, so the pause between steps stands for a queue.
-    with Server("--ping-ms", 300, "--interval-us", 100000) as s:
-        with s.connect() as c:
-            c.sendall(post_bytes(CHATS, {"messages": CHAT, "max_tokens": 2, "stream": True}))
-            head = c.recv(65536)
-            assert head.startswith(b"HTTP/1.1 200")
-            data = head + read_until(c, b"[DONE]")
-        events = [json.loads(e[6:]) for e in re.findall(rb"data: \{.*\}", data)]
-        assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
-
-
-def read_until(connection, end):
-    data = b""
-    while end not in data:
-        data += connection.recv(65536)
-    return data
+    # A step of the fake engine every 400 ms: whoever comes meanwhile waits for the next one, and hears then.
+    request = {"messages": CHAT, "quire_deadline_ms": 400, "max_tokens": 2, "stream": True}
+    holding = post_bytes(COMPLETIONS, {"prompt": "x", "max_tokens": 500, "ignore_eos": True, "stream": True})
+    for ping, expected in ((60000, 429), (50, 200)):
+        with Server("--refuse-below-ms", 500, "--ping-ms", ping, "--interval-us", 400000) as s, s.connect() as holder:
+            holder.sendall(holding)
+            assert holder.recv(100).startswith(b"HTTP/1.1 200")
+            status, headers, data = s.request("POST", CHATS, request)
+            assert status == expected, data
+            if status == 429:
+                assert headers["Retry-After"] == "2"
+                continue
+            # The headers were out: the roles, pings, an error and the end.
+            parts = data.decode().split("\n\n")
+            assert json.loads(parts[0][6:])["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+            assert ": ping" in parts and parts[-2:] == ["data: [DONE]", ""]
+            error = json.loads(parts[-3][6:])["error"]
+            assert error["type"] == "rate_limit_error" and error["code"] == "rate_limit_exceeded"
 
 
 COUNTS = {"preemptions": 4, "recomputed_tokens": 6, "loaded_tokens": 5, "cached_tokens": 0, "chunks": 1, "overtaken": 0}

@@ -1,0 +1,185 @@
+"""Tenants, limits, traces and the prefix cache, as openai-python and the command line meet them."""
+
+import json
+import signal
+import subprocess
+import time
+import urllib.request
+
+import openai
+import pytest
+
+from conftest import MODEL, QUIRE
+
+STORY = "Once upon a time there was a small house and a big tree and a small dog. " * 4
+
+
+@pytest.fixture
+def tenants(tmp_path):
+    path = tmp_path / "tenants.json"
+    path.write_text(json.dumps([
+        {"name": "slow", "key": "key-slow", "requests_per_minute": 2},
+        {"name": "chatty", "key": "key-chatty", "tokens_per_minute": 40},
+        {"name": "root", "key": "key-root", "admin": True}]))
+    return path
+
+
+def ask(client, **fields):
+    return client.completions.create(**{"model": "model", "prompt": "Once upon a time", "max_tokens": 4, **fields})
+
+
+def cache(*arguments):
+    return subprocess.run([str(QUIRE), "cache", *map(str, arguments)], capture_output=True, text=True, timeout=120)
+
+
+def metric(server, name, key):
+    request = urllib.request.Request(server.url + "/metrics", headers={"Authorization": f"Bearer {key}"})
+    lines = urllib.request.urlopen(request, timeout=20).read().decode().splitlines()
+    return [float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name)]
+
+
+def test_a_limit_is_a_rate_limit_error(start, tenants):
+    server = start("serve", MODEL, "--port", "0", "--tenants", tenants, "--tenant-metrics")
+    slow = server.client(api_key="key-slow")
+    raw = slow.completions.with_raw_response.create(model="model", prompt="Once", max_tokens=1)
+    assert raw.headers["x-ratelimit-limit-requests"] == "2" and raw.headers["x-ratelimit-remaining-requests"] == "1"
+    ask(slow)
+    for fields in ({}, {"stream": True}):
+        with pytest.raises(openai.RateLimitError) as caught:
+            ask(slow, **fields)
+        error = caught.value
+        assert error.code == "rate_limit_exceeded" and error.status_code == 429
+        assert 20 <= int(error.response.headers["retry-after"]) <= 30
+        assert 20000 < int(error.response.headers["retry-after-ms"]) <= 30000
+        assert error.response.headers["x-ratelimit-remaining-requests"] == "0"
+    chatty = server.client(api_key="key-chatty")
+    assert ask(chatty, max_tokens=60, extra_body={"ignore_eos": True}).usage.completion_tokens == 60
+    with pytest.raises(openai.RateLimitError, match="tokens a minute"):
+        ask(chatty)
+    ask(server.client(api_key="key-root"))
+    with pytest.raises(openai.AuthenticationError):
+        ask(server.client(api_key="key-nobody"))
+    assert metric(server, 'quire:tenant_rate_limited_total{model_name="model",engine="0",tenant="slow"}', "key-root") == [2]
+
+
+def test_the_sdk_waits_and_comes_back(start, tmp_path):
+    path = tmp_path / "tenants.json"
+    path.write_text(json.dumps([{"name": "a", "key": "k", "requests_per_minute": 60}]))
+    server = start("serve", MODEL, "--port", "0", "--tenants", path)
+    client = server.client(api_key="k", max_retries=2)
+    for _ in range(60):
+        ask(client, max_tokens=1)
+    started = time.monotonic()
+    ask(client, max_tokens=1)
+    ask(client, max_tokens=1)
+    assert time.monotonic() - started > 0.5
+
+
+def test_the_file_is_read_again_on_sighup(start, tenants):
+    server = start("serve", MODEL, "--port", "0", "--tenants", tenants)
+    old = tenants.read_text()
+    tenants.write_text('[{"name":"slow","key":"key-new","weight":0}]')
+    server.process.send_signal(signal.SIGHUP)
+    deadline = time.monotonic() + 20
+    while "stay as they were" not in server.output() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert "tenant 1 (slow): weight" in server.output()
+    ask(server.client(api_key="key-root"))
+    tenants.write_text(old.replace("key-root", "key-new"))
+    server.process.send_signal(signal.SIGHUP)
+    while "was read again" not in server.output() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    ask(server.client(api_key="key-new"))
+    with pytest.raises(openai.AuthenticationError):
+        ask(server.client(api_key="key-root"))
+
+
+def test_why_it_was_slow(server, client):
+    reply = ask(client, model="demo", extra_body={"quire_trace": True})
+    trace = reply.model_extra["quire_trace"]
+    assert trace["queue_ms"] >= 0 and trace["chunks"] == 1 and trace["total_ms"] >= trace["first_token_ms"]
+    assert abs(sum(trace["queue_ms_by_shortage"].values()) - trace["queue_ms"]) < 0.01
+    events = list(ask(client, model="demo", stream=True, extra_headers={"x-quire-trace": "1"}))
+    assert events[-1].choices == [] and events[-1].model_extra["quire_trace"]["chunks"] == 1
+    assert all("quire_trace" not in (event.model_extra or {}) for event in events[:-1])
+    with pytest.raises(openai.BadRequestError) as caught:
+        ask(client, model="demo", extra_body={"quire_deadline_ms": 0})
+    assert caught.value.param == "quire_deadline_ms"
+
+
+def test_what_the_cache_did(start):
+    server = start("serve", MODEL, "--port", "0")
+    client = server.client()
+    first = ask(client, prompt=STORY).usage
+    again = ask(client, prompt=STORY).usage
+    whole = first.prompt_tokens // 16 * 16
+    assert first.model_extra["cache_creation_tokens"] == whole and first.model_extra["cache_read_tokens"] == 0
+    assert again.model_extra["cache_read_tokens"] == again.prompt_tokens_details.cached_tokens >= whole - 16
+    assert again.model_extra["cache_creation_tokens"] + again.model_extra["cache_read_tokens"] == whole
+
+
+def test_pins_and_warming_from_a_terminal(start, tmp_path):
+    text, lines = tmp_path / "prompt.txt", tmp_path / "prompts.jsonl"
+    text.write_text(STORY)
+    lines.write_text("".join(json.dumps(p) + "\n" for p in (
+        {"prompt": "short"}, {"prompt": STORY + "The end.", "value": 2}, {"messages": [{"role": "user", "content": STORY}]})))
+    server = start("serve", MODEL, "--port", "0", "--api-key", "k")
+    client = server.client(api_key="k")
+    got = cache("pin", server.url + "/v1", "--file", text, "--ttl", 60, "--api-key", "k")
+    assert got.returncode == 0 and "pinned for 60 s" in got.stdout, got.stderr
+    assert metric(server, "quire:cache_pins", "k") == [1]
+    assert ask(client, prompt=STORY).usage.model_extra["cache_read_tokens"] > 0
+    got = cache("unpin", server.url, "--api-key", "k")
+    assert got.returncode == 0 and metric(server, "quire:cache_pins", "k") == [0], got.stderr
+    got = cache("warm", server.url, "--file", lines, "--api-key", "k")
+    assert got.returncode == 0 and got.stdout.startswith("3 prompts, "), got.stderr
+    chat = client.chat.completions.create(model="model", messages=[{"role": "user", "content": STORY}], max_tokens=1)
+    assert chat.usage.prompt_tokens_details.cached_tokens >= chat.usage.prompt_tokens - 32
+    for arguments, code, says in (
+            (("pin", server.url, "--file", text), 1, "API key"), (("pin", server.url), 2, "--file"), (("pin",), 2, "which server"),
+            (("dance", server.url), 2, "dance"), (("unpin", "localhost:1"), 2, "http://"),
+            (("warm", server.url, "--file", text, "--api-key", "k"), 1, "line 1"),
+            (("warm", server.url, "--file", tmp_path / "none", "--api-key", "k"), 1, "cannot be opened")):
+        got = cache(*arguments)
+        assert got.returncode == code and says in got.stderr and got.stderr.count("\n") == 1, got.stderr
+
+
+def test_warming_at_start(start, tmp_path):
+    lines = tmp_path / "prompts.jsonl"
+    lines.write_text(json.dumps({"prompt": STORY}) + "\n")
+    server = start("serve", MODEL, "--port", "0", "--api-key", "k", "--warm", lines, wait_for=r"the prefix cache has 1 prompts")
+    port = int(server.output().split("http://127.0.0.1:")[1].split("/")[0])
+    server.port = port
+    assert ask(server.client(api_key="k"), prompt=STORY).usage.model_extra["cache_read_tokens"] > 0
+    assert server.stop() == 0
+    lines.write_text("{}\n")
+    server = start("serve", MODEL, "--port", "0", "--warm", lines, wait_for=r"--warm: .*line 1")
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize("text,says", [("", "tenants.json"), ("[]", "non-empty array"), ('[{"name":"a"}]', "tenant 1 (a)")])
+def test_a_wrong_file_ends_the_start(tmp_path, text, says):
+    path = tmp_path / "tenants.json"
+    path.write_text(text)
+    for command in (["serve", MODEL, "--port", "0"], ["engine", MODEL, "--listen", f"unix:{tmp_path}/socket"]):
+        got = subprocess.run([str(QUIRE), *map(str, command), "--tenants", str(path)], capture_output=True, text=True, timeout=60)
+        assert got.returncode == 1 and says in got.stderr.splitlines()[-1], got.stderr
+    got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--tenants", str(path), "--api-key", "k"], capture_output=True, text=True)
+    assert got.returncode == 2 and "--api-key" in got.stderr
+
+
+def test_the_policy_is_changed_by_admins(start, tenants):
+    server = start("serve", MODEL, "--port", "0", "--tenants", tenants)
+
+    def change(key, body):
+        request = urllib.request.Request(server.url + "/v1/admin/scheduling-policy", json.dumps(body).encode(),
+                                         {"Authorization": f"Bearer {key}"})
+        try:
+            return urllib.request.urlopen(request, timeout=20).status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    assert change("key-slow", {"policy": "priority"}) == 403 and change("key-root", {"policy": "chaos"}) == 400
+    assert change("key-root", {"policy": "priority", "options": {"ageing_ms": 100}}) == 200
+    ask(server.client(api_key="key-root"))
+    assert metric(server, 'quire:scheduling_policy_info{model_name="model",engine="0",policy="priority"}', "key-root") == [1]
