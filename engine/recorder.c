@@ -208,8 +208,8 @@ static void put_cost(struct recorder *r, const struct sched_cost *cost)
     }
     put_f64(r, cost->row_us);
     put_f64(r, cost->logit_us);
-    put_f64(r, cost->decode_context_us);
-    put_f64(r, cost->prefill_pair_us);
+    put_f64(r, cost->context_us);
+    put_f64(r, cost->pair_us);
     put_f64(r, cost->block_copy_us);
 }
 

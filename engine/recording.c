@@ -230,8 +230,8 @@ static void get_cost(struct body *b, struct sched_cost *cost)
     }
     cost->row_us = get_f64(b);
     cost->logit_us = get_f64(b);
-    cost->decode_context_us = get_f64(b);
-    cost->prefill_pair_us = get_f64(b);
+    cost->context_us = get_f64(b);
+    cost->pair_us = get_f64(b);
     cost->block_copy_us = get_f64(b);
     if (!b->wrong && cost->n_points > 0 && sched_cost_check(cost, NULL) != QUIRE_OK)
         wrong(b, "has a cost model that cannot be");

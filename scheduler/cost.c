@@ -43,8 +43,8 @@ int sched_cost_check(const struct sched_cost *cost, struct quire_error *err)
     } members[] = {
         {"row_us", cost->row_us},
         {"logit_us", cost->logit_us},
-        {"decode_context_us", cost->decode_context_us},
-        {"prefill_pair_us", cost->prefill_pair_us},
+        {"context_us", cost->context_us},
+        {"pair_us", cost->pair_us},
         {"block_copy_us", cost->block_copy_us},
     };
     for (unsigned i = 0; i < sizeof members / sizeof members[0]; i++)
@@ -67,10 +67,8 @@ void sched_shape_add(struct sched_shape *shape, uint32_t first, uint32_t count, 
     shape->n_rows++;
     shape->n_tokens += count;
     shape->n_logits += n_logits;
-    if (count == 1)
-        shape->decode_context += (uint64_t)first + 1;
-    else
-        shape->prefill_pairs += pairs_of(first, count);
+    shape->n_context += (uint64_t)first + count;
+    shape->n_pairs += pairs_of(first, count);
 }
 
 static double capped(double us)
@@ -99,8 +97,8 @@ double sched_cost_us(const struct sched_cost *cost, const struct sched_shape *sh
 {
     return capped(tokens_us(cost, shape->n_tokens) + cost->row_us * shape->n_rows +
                   cost->logit_us * shape->n_logits +
-                  cost->decode_context_us * (double)shape->decode_context +
-                  cost->prefill_pair_us * (double)shape->prefill_pairs +
+                  cost->context_us * (double)shape->n_context +
+                  cost->pair_us * (double)shape->n_pairs +
                   cost->block_copy_us * shape->n_block_copies);
 }
 
@@ -115,9 +113,7 @@ static bool fits(const struct sched_cost *cost, const struct sched_shape *shape,
 uint32_t sched_cost_room(const struct sched_cost *cost, const struct sched_shape *shape,
                          uint32_t first, uint32_t most, double target_us)
 {
-    /* Costs rise with the count from 2 on. One token alone is priced as decoding, which may cost
-     * more than two tokens of a prompt, so it is asked last. */
-    uint32_t low = 1, high = most;
+    uint32_t low = 0, high = most;
     while (low < high) {
         uint32_t middle = high - (high - low) / 2;
         if (fits(cost, shape, first, middle, target_us))
@@ -125,22 +121,22 @@ uint32_t sched_cost_room(const struct sched_cost *cost, const struct sched_shape
         else
             high = middle - 1;
     }
-    if (low > 1)
-        return low;
-    return most > 0 && fits(cost, shape, first, 1, target_us) ? 1 : 0;
+    return low;
 }
 
 double sched_cost_prefill_us(const struct sched_cost *cost, uint32_t first, uint32_t count,
                              uint32_t chunk)
 {
     assert(chunk > 0);
-    uint32_t n_full = count / chunk, rest = count % chunk;
+    uint64_t n_full = count / chunk, rest = count % chunk;
     struct sched_shape last = {0};
-    /* All full chunks but their pairs cost the same, so that nothing is summed up chunk by chunk. */
-    double us = (tokens_us(cost, chunk) + cost->row_us) * n_full;
-    uint64_t pairs = pairs_of(first, count - rest);
-    us += (chunk == 1 ? cost->decode_context_us : cost->prefill_pair_us) * (double)pairs;
+    /* In closed form, since it is asked for in a step: full chunks differ in what they read only,
+     * which is first + chunk, first + 2 chunk, ... */
+    uint64_t n_context = n_full * first + pairs_of(0, n_full) * chunk;
+    double us = (tokens_us(cost, chunk) + cost->row_us) * (double)n_full +
+                cost->context_us * (double)n_context +
+                cost->pair_us * (double)pairs_of(first, count - rest);
     if (rest > 0)
-        sched_shape_add(&last, first + (count - rest), rest, 0);
+        sched_shape_add(&last, (uint32_t)(first + (count - rest)), (uint32_t)rest, 0);
     return capped(us + sched_cost_us(cost, &last));
 }

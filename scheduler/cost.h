@@ -3,11 +3,11 @@
  * swapping against computing again, and is the clock of `quire sim`.
  *
  *   us(step) = T(n_tokens) + row_us n_rows + logit_us n_logits
- *            + decode_context_us (positions read by rows of one token)
- *            + prefill_pair_us (token, position) pairs read by longer rows
+ *            + context_us (positions that rows read, each row its own) + pair_us ((token, position) pairs)
  *
  * T is linear between its points: weights are streamed once however few tokens there are, so small
- * steps cost nearly the same and large ones grow with their tokens.
+ * steps cost nearly the same and large ones grow with their tokens. Attention likewise: a row's keys
+ * and values are streamed once for all its tokens, and each of these computes with what it may see.
  *
  * Pure arithmetic in double, + - * / and comparisons only: the same on every machine. Any thread.
  */
@@ -28,7 +28,7 @@ struct sched_cost {
         double us;         /* never falls */
     } points[SCHED_COST_MAX_POINTS]; /* past the last, its slope goes on */
     double row_us, logit_us;
-    double decode_context_us, prefill_pair_us;
+    double context_us, pair_us;
     double block_copy_us; /* one KV block of every group, to or from the host tier */
 };
 
@@ -37,7 +37,7 @@ int sched_cost_check(const struct sched_cost *cost, struct quire_error *err);
 
 struct sched_shape {
     uint32_t n_rows, n_tokens, n_logits;
-    uint64_t decode_context, prefill_pairs;
+    uint64_t n_context, n_pairs;
     uint32_t n_block_copies;
 };
 

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#define DECODE_STEPS 3
+#define DECODE_STEPS 4 /* the first is not counted (bench_steps.h) */
 #define MAX_SCENES 512 /* 3 for each of 22 prompt lengths, 3 for each of 32 batches, 4 prompts for each of 6 batches */
 
 struct list {
@@ -69,8 +69,8 @@ static void add_decoding(const struct bench_scene_bounds *bounds, struct list *l
         scene.decode_context = middle;
         if (middle > 0)
             add(list, scene);
-        scene.decode_context = 0;
-        if (context > 0 && (n & (n - 1)) == 0)
+        scene.decode_context = bounds->block_tokens;
+        if (middle > bounds->block_tokens && (n & (n - 1)) == 0)
             add(list, scene);
     }
 }

@@ -36,6 +36,7 @@ struct bench_steps {
         bool exists, goes_on, disturbed;
         uint64_t began_us;
         uint32_t step;
+        uint32_t n_decoding; /* rows */
         struct sched_shape shape;
     } current;
     struct timed *timed;
@@ -52,9 +53,18 @@ static void fail(struct bench_steps *b, const char *text)
     pthread_cond_broadcast(&b->changed);
 }
 
+static enum cost_kind current_kind(const struct bench_steps *b)
+{
+    if (b->current.n_decoding == b->current.shape.n_rows)
+        return COST_DECODE;
+    return b->current.n_decoding > 0 ? COST_MIXED : COST_PREFILL;
+}
+
 static void record(struct bench_steps *b, uint64_t now_us)
 {
-    if (!b->current.exists || !b->current.goes_on || b->current.disturbed || now_us <= b->current.began_us)
+    bool is_first_read = b->current.step == 1 && current_kind(b) == COST_DECODE;
+    if (!b->current.exists || !b->current.goes_on || b->current.disturbed || is_first_read ||
+        now_us <= b->current.began_us)
         return;
     if (b->n_timed == b->capacity) {
         size_t capacity = b->capacity ? 2 * b->capacity : 1024;
@@ -70,7 +80,9 @@ static void record(struct bench_steps *b, uint64_t now_us)
         (struct timed){.scene = b->scene,
                        .step = b->current.step,
                        .run = b->run,
-                       .sample = {.shape = b->current.shape, .us = (double)(now_us - b->current.began_us)}};
+                       .sample = {.kind = current_kind(b),
+                                  .shape = b->current.shape,
+                                  .us = (double)(now_us - b->current.began_us)}};
 }
 
 static void on_planned(void *context, uint64_t now_us, const struct sched_plan *plan, const struct sched *sched)
@@ -88,6 +100,7 @@ static void on_planned(void *context, uint64_t now_us, const struct sched_plan *
         b->current.shape.n_block_copies = plan->n_moves;
         for (uint32_t i = 0; i < plan->n_rows; i++) {
             const struct sched_row *row = &plan->rows[i];
+            b->current.n_decoding += row->count == 1;
             sched_shape_add(&b->current.shape, row->first, row->count, row->first + row->count - row->first_logit);
         }
     }
@@ -312,7 +325,7 @@ static int by_step(const void *a, const void *b)
 static bool same_shape(const struct sched_shape *a, const struct sched_shape *b)
 {
     return a->n_rows == b->n_rows && a->n_tokens == b->n_tokens && a->n_logits == b->n_logits &&
-           a->decode_context == b->decode_context && a->prefill_pairs == b->prefill_pairs &&
+           a->n_context == b->n_context && a->n_pairs == b->n_pairs &&
            a->n_block_copies == b->n_block_copies;
 }
 

@@ -6,7 +6,8 @@
  * same steps every time.
  *
  * A step's time is from its plan to the next plan: the host's share is in it, as it is in what a server's clients see.
- * Steps that the engine was held in, and the last before it goes idle, are left out.
+ * Left out are steps that the engine was held in, the last before it goes idle, and the first of a scene when all decode in
+ * it, which reads from memory what then lies in caches.
  *
  * One thread calls. What the engine's own thread reports is gathered inside.
  */
@@ -31,7 +32,8 @@ struct bench_scene {
     uint32_t n_decode, decode_context; /* request i of these begins with so much of prefix i */
     uint32_t n_prompts, prompt_context; /* request i of these: of prefix n_decode + i */
     uint32_t prompt_len;                /* of each prompt, past its context */
-    uint32_t n_steps;                   /* in which all that decode do so, before the prompts come; >= 1 */
+    uint32_t n_steps;                   /* in which all that decode do so, before the prompts come; >= 1,
+                                           and the first is left out */
 };
 /* Runs it once. `index` names the scene's steps among those of others. */
 int bench_steps_run(struct bench_steps *b, uint32_t index, const struct bench_scene *scene, struct quire_error *err);

@@ -190,7 +190,7 @@ static void compare_halves(struct steps *s)
     size_t n[COST_N_KINDS + 1] = {0};
     for (size_t i = 0; i < s->n_measured; i++) {
         const struct bench_step *step = &s->measured[i];
-        const int kinds[] = {(int)cost_kind_of(&step->median.shape), COST_N_KINDS};
+        const int kinds[] = {(int)step->median.kind, COST_N_KINDS};
         for (int k = 0; k < 2; k++) {
             s->apart[kinds[k]] += fabs(step->halves_us[0] - step->halves_us[1]) / step->median.us;
             n[kinds[k]]++;
@@ -253,11 +253,10 @@ static json_t *steps_json(const struct steps *s)
     for (size_t i = 0; i < s->n_measured; i++) {
         const struct bench_step *step = &s->measured[i];
         const struct sched_shape *shape = &step->median.shape;
-        json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:I, s:I, s:i, s:f, s:f, s:b}", "rows", (int)shape->n_rows,
-                                              "tokens", (int)shape->n_tokens, "logits", (int)shape->n_logits,
-                                              "decode_context", (json_int_t)shape->decode_context, "prefill_pairs",
-                                              (json_int_t)shape->prefill_pairs, "runs", (int)step->n_runs, "us",
-                                              step->median.us, "predicted_us", sched_cost_us(&s->cost, shape),
+        json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:i, s:f, s:f, s:b}", "kind",
+                                              cost_kind_name(step->median.kind), "rows", (int)shape->n_rows, "tokens", (int)shape->n_tokens, "logits", (int)shape->n_logits, "context",
+                                              (json_int_t)shape->n_context, "pairs", (json_int_t)shape->n_pairs, "runs",
+                                              (int)step->n_runs, "us", step->median.us, "predicted_us", sched_cost_us(&s->cost, shape),
                                               "held_out", (int)HELD_OUT(step->scene)));
     }
     return list;
@@ -279,8 +278,8 @@ static void print_model(const struct sched_cost *cost)
         printf(" %8.0f", cost->points[i].us);
     printf("\n%-34s %.3f\n", "and each row (us):", cost->row_us);
     printf("%-34s %.3f\n", "logit row (us):", cost->logit_us);
-    printf("%-34s %.6f\n", "position that decoding reads (us):", cost->decode_context_us);
-    printf("%-34s %.6f\n", "position a prompt's token reads:", cost->prefill_pair_us);
+    printf("%-34s %.6f\n", "position that a row reads (us):", cost->context_us);
+    printf("%-34s %.6f\n", "and for each of its tokens (us):", cost->pair_us);
     printf("%-34s %.2f\n", "KV block copied, by memcpy (us):", cost->block_copy_us);
 }
 

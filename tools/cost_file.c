@@ -16,8 +16,8 @@ struct member {
 static const struct member members[] = {
     {"row_us", offsetof(struct sched_cost, row_us)},
     {"logit_us", offsetof(struct sched_cost, logit_us)},
-    {"decode_context_us", offsetof(struct sched_cost, decode_context_us)},
-    {"prefill_pair_us", offsetof(struct sched_cost, prefill_pair_us)},
+    {"context_us", offsetof(struct sched_cost, context_us)},
+    {"pair_us", offsetof(struct sched_cost, pair_us)},
     {"block_copy_us", offsetof(struct sched_cost, block_copy_us)},
 };
 #define N_MEMBERS (sizeof members / sizeof members[0])
@@ -162,8 +162,8 @@ const struct sched_cost *cost_default(void)
     static const struct sched_cost cost = {
         .n_points = 4,
         .points = {{1, 6368}, {159, 6368}, {160, 6400}, {8192, 327680}},
-        .decode_context_us = 0.0489,
-        .prefill_pair_us = 0.00131,
+        .context_us = 0.0489,
+        .pair_us = 0.00131,
         .block_copy_us = 42,
     };
     return &cost;

@@ -2,7 +2,7 @@
  *
  *   {"about": "demo, cpu, 2 threads: 2.1 % off",
  *    "points": [[1, 6368], [159, 6368], [160, 6400], [8192, 327680]],
- *    "row_us": 0, "logit_us": 0, "decode_context_us": 0.0489, "prefill_pair_us": 0.00131,
+ *    "row_us": 0, "logit_us": 0, "context_us": 0.0489, "pair_us": 0.00131,
  *    "block_copy_us": 42}
  *
  * points: [tokens of the step, microseconds], rising. Members as in scheduler/cost.h; those left out are 0, except
@@ -27,8 +27,8 @@ int cost_file_write(const char *path, const struct sched_cost *cost, const char 
 /* A model to simulate with when none is given, derived from limits and not measured: 8.0e9 parameters in bf16 on one GPU
  * with 3.35 TB/s of memory and 400 TFLOP/s in matrix products as they come out in practice.
  *   T(n)              = max(16 GB / (0.75 x 3.35 TB/s), n x 16 GFLOP / 400 TFLOP/s)
- *   decode_context_us = 128 KiB of keys and values / (0.8 x 3.35 TB/s): 32 layers, 8 KV heads of 128, f16
- *   prefill_pair_us   = 32 layers x 32 heads x 128 x 4 FLOP / 400 TFLOP/s
+ *   context_us        = 128 KiB of keys and values / (0.8 x 3.35 TB/s): 32 layers, 8 KV heads of 128, f16
+ *   pair_us           = 32 layers x 32 heads x 128 x 4 FLOP / 400 TFLOP/s
  *   block_copy_us     = 16 positions x 128 KiB / 50 GB/s
  * Rows and logits cost nothing of their own. */
 const struct sched_cost *cost_default(void);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROW, LOGIT, DECODE_CONTEXT, PREFILL_PAIR, N_PRICES };
+enum { ROW, LOGIT, CONTEXT, PAIR, N_PRICES };
 #define MAX_TERMS (SCHED_COST_MAX_POINTS + N_PRICES)
 
 /* The normal equations of the weighted problem, their columns scaled to length 1. */
@@ -48,8 +48,8 @@ static void terms_of(const struct sched_cost *cost, const struct sched_shape *sh
     double *prices = terms + cost->n_points;
     prices[ROW] = shape->n_rows;
     prices[LOGIT] = shape->n_logits;
-    prices[DECODE_CONTEXT] = (double)shape->decode_context;
-    prices[PREFILL_PAIR] = (double)shape->prefill_pairs;
+    prices[CONTEXT] = (double)shape->n_context;
+    prices[PAIR] = (double)shape->n_pairs;
 }
 
 static void add_samples(const struct sched_cost *cost, const struct cost_sample *samples, size_t n, struct problem *p)
@@ -191,19 +191,12 @@ int cost_fit(const struct cost_sample *samples, size_t n, struct sched_cost *out
     const double *prices = x + out->n_points, *scales = lengths + out->n_points;
     out->row_us = prices[ROW] / scales[ROW];
     out->logit_us = prices[LOGIT] / scales[LOGIT];
-    out->decode_context_us = prices[DECODE_CONTEXT] / scales[DECODE_CONTEXT];
-    out->prefill_pair_us = prices[PREFILL_PAIR] / scales[PREFILL_PAIR];
+    out->context_us = prices[CONTEXT] / scales[CONTEXT];
+    out->pair_us = prices[PAIR] / scales[PAIR];
     return sched_cost_check(out, err);
 }
 
 /* ---- errors ---- */
-
-enum cost_kind cost_kind_of(const struct sched_shape *shape)
-{
-    if (shape->n_tokens == shape->n_rows)
-        return COST_DECODE;
-    return shape->decode_context > 0 ? COST_MIXED : COST_PREFILL;
-}
 
 const char *cost_kind_name(enum cost_kind kind)
 {
@@ -218,7 +211,7 @@ void cost_fit_errors(const struct sched_cost *cost, const struct cost_sample *sa
     memset(errors, 0, sizeof *errors * (COST_N_KINDS + 1));
     for (size_t i = 0; i < n; i++) {
         double us = sched_cost_us(cost, &samples[i].shape);
-        const int kinds[] = {(int)cost_kind_of(&samples[i].shape), COST_N_KINDS};
+        const int kinds[] = {(int)samples[i].kind, COST_N_KINDS};
         for (int k = 0; k < 2; k++) {
             errors[kinds[k]].n++;
             errors[kinds[k]].mean_absolute += fabs(us - samples[i].us) / samples[i].us;

@@ -13,22 +13,22 @@
 
 #include <stddef.h>
 
-struct cost_sample {
-    struct sched_shape shape;
-    double us; /* > 0 */
-};
-
-/* block_copy_us is left 0: samples have no copies. QUIRE_INVALID without samples; QUIRE_NO_MEMORY. */
-int cost_fit(const struct cost_sample *samples, size_t n, struct sched_cost *out, struct quire_error *err);
-
 enum cost_kind {
     COST_DECODE,  /* rows of one token only */
     COST_PREFILL, /* longer rows only */
     COST_MIXED,
     COST_N_KINDS
 };
-enum cost_kind cost_kind_of(const struct sched_shape *shape);
 const char *cost_kind_name(enum cost_kind kind);
+
+struct cost_sample {
+    enum cost_kind kind;
+    struct sched_shape shape;
+    double us; /* > 0 */
+};
+
+/* block_copy_us is left 0: samples have no copies. QUIRE_INVALID without samples; QUIRE_NO_MEMORY. */
+int cost_fit(const struct cost_sample *samples, size_t n, struct sched_cost *out, struct quire_error *err);
 
 struct cost_error {
     size_t n;

@@ -299,12 +299,7 @@ def predicted(cost, step):
     for (n0, us0), (n1, us1) in zip(points, points[1:]):
         if n > n0 and (n <= n1 or n1 == points[-1][0]):
             us = us0 + (us1 - us0) * (n - n0) / (n1 - n0)
-    return (us + cost["row_us"] * step["rows"] + cost["logit_us"] * step["logits"] + cost["decode_context_us"] * step["decode_context"] +
-            cost["prefill_pair_us"] * step["prefill_pairs"])
-
-
-def kind_of(step):
-    return "decode" if step["rows"] == step["tokens"] else "mixed" if step["decode_context"] else "prefill"
+    return (us + cost["row_us"] * step["rows"] + cost["logit_us"] * step["logits"] + cost["context_us"] * step["context"] + cost["pair_us"] * step["pairs"])
 
 
 def test_steps(tmp_path):
@@ -316,16 +311,16 @@ def test_steps(tmp_path):
     assert written["points"] == [pytest.approx(p, rel=1e-6) for p in cost["points"]] and set(written) == set(cost)
     assert cost["points"][0][0] == 1 and cost["points"] == sorted(cost["points"]) and cost["points"][-1][0] == 64
     assert cost["block_copy_us"] > 0 and result["rounds"] >= 3
-    assert {kind_of(s) for s in steps} == {"decode", "prefill", "mixed"}
+    assert {s["kind"] for s in steps} == {"decode", "prefill", "mixed"}
     assert max(s["tokens"] for s in steps) == 64 and max(s["rows"] for s in steps) == 8
-    assert max(s["decode_context"] / s["rows"] for s in steps) > 500  # of a model of 2,048 positions
+    assert max(s["context"] for s in steps if s["rows"] == 1) > 500  # of a model of 2,048 positions
     for s in steps:
         assert s["us"] > 0 and s["runs"] <= result["rounds"]
         assert s["predicted_us"] == pytest.approx(predicted(cost, s), rel=1e-4)
     for kind, errors in result["errors"].items():
-        held = [s for s in steps if s["held_out"] and kind in ("all", kind_of(s))]
+        held = [s for s in steps if s["held_out"] and kind in ("all", s["kind"])]
         assert errors["held_out_steps"] == len(held) > 0
-        assert errors["fitted_steps"] == sum(not s["held_out"] and kind in ("all", kind_of(s)) for s in steps) > len(held)
+        assert errors["fitted_steps"] == sum(not s["held_out"] and kind in ("all", s["kind"]) for s in steps) > len(held)
         assert errors["mean_absolute_error"] == pytest.approx(sum(abs(s["predicted_us"] / s["us"] - 1) for s in held) / len(held), rel=1e-4)
         assert errors["bias"] == pytest.approx(sum(s["predicted_us"] for s in held) / sum(s["us"] for s in held) - 1, abs=1e-4)
     # More tokens take longer, however busy the machine is: 64 of them are 64 times the arithmetic of one.

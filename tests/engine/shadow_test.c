@@ -27,7 +27,7 @@ struct world {
 };
 
 static const struct sched_cost cost = {
-    .n_points = 2, .points = {{1, 1000}, {256, 5000}}, .row_us = 3, .decode_context_us = 0.05};
+    .n_points = 2, .points = {{1, 1000}, {256, 5000}}, .row_us = 3, .context_us = 0.05};
 
 static uint64_t arrival_us(uint32_t i)
 {

@@ -16,8 +16,8 @@ static void what_is_written_is_read_back(void **state)
     struct sched_cost cost = {.n_points = SCHED_COST_MAX_POINTS,
                               .row_us = 1.0 / 3,
                               .logit_us = 1e-300,
-                              .decode_context_us = 0.1,
-                              .prefill_pair_us = 12345.678901234567,
+                              .context_us = 0.1,
+                              .pair_us = 12345.678901234567,
                               .block_copy_us = 7},
                       got;
     for (uint32_t i = 0; i < cost.n_points; i++) {
@@ -36,7 +36,7 @@ static void what_is_written_is_read_back(void **state)
         assert_true(got.points[i].us == cost.points[i].us);
     }
     assert_true(got.row_us == cost.row_us && got.logit_us == cost.logit_us);
-    assert_true(got.decode_context_us == cost.decode_context_us && got.prefill_pair_us == cost.prefill_pair_us);
+    assert_true(got.context_us == cost.context_us && got.pair_us == cost.pair_us);
     assert_true(got.block_copy_us == cost.block_copy_us);
     assert_int_equal(cost_file_read(path, &got, &err), QUIRE_NOT_FOUND);
     assert_int_equal(cost_file_write("/nonexistent/cost.json", &cost, NULL, &err), QUIRE_IO);
@@ -64,7 +64,7 @@ static void the_member_is_named(void **state)
         {"{\"points\": [[1, 2], [2, 1]]}", "cost: points[1].us: "},
         {"{\"points\": [[1, -2]]}", "cost: points[0].us: "},
         {"{\"points\": [[1, 2]], \"row_us\": -1}", "cost: row_us: "},
-        {"{\"points\": [[1, 2]], \"prefill_pair_us\": \"1\"}", "cost: prefill_pair_us: "},
+        {"{\"points\": [[1, 2]], \"pair_us\": \"1\"}", "cost: pair_us: "},
         {"{\"points\": [[1, 2]], \"about\": 1}", "cost: about: "},
         {"{\"points\": [[1, 2]], \"rows_us\\u001b\": 1}", "cost: \"rows_us?\" is not a member"},
         {"{\"points\": [[[[1]]]]}", "cost: nested"},
@@ -104,8 +104,8 @@ static void the_default_is_what_its_formulas_say(void **state)
         {{.n_rows = 1, .n_tokens = 1}, 6368.159},
         {{.n_rows = 1, .n_tokens = 2000}, 80000},
         {{.n_rows = 1, .n_tokens = 20000}, 800000},
-        {{.decode_context = 1000000}, 48907.46},
-        {{.prefill_pairs = 1000000}, 1310.72},
+        {{.n_context = 1000000}, 48907.46},
+        {{.n_pairs = 1000000}, 1310.72},
         {{.n_block_copies = 1000}, 41943.04},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
