@@ -356,8 +356,8 @@ int command_serve(int argc, char **argv)
         {.names = "tenants", .kind = CLI_STRING, .target = &s.tenants_file, .value = "FILE",
          .help = "Keys with names, weights, classes and limits (docs/api.md). Read again on SIGHUP."},
         {.names = "warm", .kind = CLI_STRING, .target = &s.warm_file, .value = "FILE",
-         .help = "Fill the prefix cache from this file's prompts at start, below live traffic (quire cache warm --help). With "
-                 "--api-key: for the first key."},
+         .help = "Fill the prefix cache from this file's prompts at start, below live traffic (quire cache warm "
+                 "--help). With --api-key: for the first key."},
         {.names = "tenant-metrics", .kind = CLI_FLAG, .target = &s.tenant_metrics,
          .help = "Count by tenant on /metrics too."},
         {.names = "served-model-name", .kind = CLI_LIST, .target = &s.names, .value = "NAME",

@@ -15,7 +15,7 @@
 
 struct bucket {
     uint64_t per_minute; /* 0: there is no limit; everything below then succeeds at once */
-    int64_t level;       /* in 60-millionths of a unit: what one unit a minute fills in a microsecond */
+    int64_t level;       /* in 60-millionths of a unit: what 1 a minute fills in a microsecond */
     uint64_t at_us;      /* when level was true */
 };
 

@@ -17,7 +17,8 @@ static void on_gone(void *context)
 }
 
 /* Sends a command; once it is done, x is answered with reply, a JSON text. */
-static void command_start(struct front *f, struct http_exchange *x, const char *command, const char *reply)
+static void command_start(struct front *f, struct http_exchange *x, const char *command,
+                          const char *reply)
 {
     struct api_error e;
     struct command *c = calloc(1, sizeof *c);
@@ -62,7 +63,8 @@ void commands_answer(struct front *f, const struct wire_refuse *refuse)
 void commands_end(struct front *f)
 {
     static const char why[] = "the engine is not there";
-    const struct wire_refuse gone = {.status = QUIRE_IO, .message = why, .n_message = sizeof why - 1};
+    const struct wire_refuse gone = {
+        .status = QUIRE_IO, .message = why, .n_message = sizeof why - 1};
     while (!TAILQ_EMPTY(&f->commands))
         commands_answer(f, &gone);
 }

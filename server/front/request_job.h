@@ -43,7 +43,7 @@ struct request_job {
      * says why. */
     bool (*read)(struct request_job *j, const json_t *body);
     uint32_t vocab_size, max_model_len; /* the engine's */
-    struct key256 domain;               /* of the cache, by the API key; read() adds the request's salt */
+    struct key256 domain;               /* of the cache: the API key's, and read() adds a salt */
 
     /* Set by read(). */
     struct params params;   /* of what generates */
