@@ -1,0 +1,145 @@
+/* The scheduling options as people write them: units, lists, and what is said of a wrong one. */
+#include "tools/engine_flags.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int parse(struct engine_options *o, struct quire_error *err, int argc, char **argv)
+{
+    struct cli_option rows[ENGINE_FLAGS_MAX + 1];
+    bool help;
+    engine_options_default(o);
+    rows[engine_flags(o, rows)] = (struct cli_option){0};
+    const struct cli_command command = {.name = "test", .usage = "test", .options = rows};
+    return cli_parse(&command, argc, argv, &help, err);
+}
+
+/* What the options are after one of them. */
+static struct engine_options good(char *option, char *value)
+{
+    struct engine_options o;
+    struct quire_error err;
+    char *argv[] = {option, value};
+    if (parse(&o, &err, 2, argv) != QUIRE_OK)
+        fail_msg("%s %s: %s", option, value, err.text);
+    return o;
+}
+
+/* It is refused, and the message begins with the option's name. */
+static void bad(char *option, char *value)
+{
+    struct engine_options o;
+    struct quire_error err;
+    char *argv[] = {option, value};
+    if (parse(&o, &err, 2, argv) == QUIRE_OK)
+        fail_msg("%s %s was taken", option, value);
+    if (strncmp(err.text, option, strlen(option)) != 0 || err.text[strlen(option)] != ':')
+        fail_msg("%s %s: \"%s\" does not name it", option, value, err.text);
+}
+
+#define GIB ((uint64_t)1 << 30)
+
+static void sizes(void **state)
+{
+    (void)state;
+    assert_int_equal(good("--swap-space", "4").swap_space, 4 * GIB); /* as vLLM has it */
+    assert_int_equal(good("--swap-space", "0.5").swap_space, GIB / 2);
+    assert_int_equal(good("--swap-space", "4GiB").swap_space, 4 * GIB);
+    assert_int_equal(good("--swap-space", "512M").swap_space, GIB / 2);
+    assert_int_equal(good("--swap-space", "0").swap_space, 0);
+    bad("--swap-space", "");
+    bad("--swap-space", "much");
+    bad("--swap-space", "-1");
+    bad("--swap-space", "4.4.4");
+    bad("--swap-space", "99999999999999");
+}
+
+static void times(void **state)
+{
+    (void)state;
+    assert_int_equal(good("--sched-ageing-ms", "2.5").policy_options.ageing_us, 2500);
+    assert_true(good("--step-target-ms", "12.5").step_target_ms == 12.5);
+    assert_true(good("--max-wait-ms", "7").max_wait_ms == 7);
+    bad("--sched-ageing-ms", "nan");
+    bad("--sched-ageing-ms", "-1");
+    bad("--sched-ageing-ms", "5s");
+    bad("--sched-ageing-ms", "1e12");
+    bad("--step-target-ms", "-1");
+    bad("--max-wait-ms", "1e300");
+}
+
+static void lists(void **state)
+{
+    (void)state;
+    struct engine_options o = good("--class-weights", "0=4,7=1000");
+    assert_int_equal(o.policy_options.class_weights[0], 4);
+    assert_int_equal(o.policy_options.class_weights[1], 0);
+    assert_int_equal(o.policy_options.class_weights[7], 1000);
+    o = good("--class-ttft-ms", "0=200,1=2000.5");
+    assert_int_equal(o.policy_options.class_ttft_us[0], 200000);
+    assert_int_equal(o.policy_options.class_ttft_us[1], 2000500);
+    o = good("--fair-prices", "3,7");
+    assert_int_equal(o.policy_options.prompt_price, 3);
+    assert_int_equal(o.policy_options.output_price, 7);
+    assert_int_equal(good("--fair-prefill-share", "40").policy_options.prefill_share, 40);
+    assert_int_equal(good("--max-pinned-percent", "100").max_pinned_percent, 100);
+    static char *const wrong[] = {"", "4", "8=1", "0=", "=1", "0=1,", "0=1;1=2", "0=1 ", "0.5=1", "-1=1", "0=inf"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        bad("--class-weights", wrong[i]);
+        bad("--class-ttft-ms", wrong[i]);
+    }
+    bad("--class-weights", "0=1.5");
+    bad("--class-weights", "0=1001");
+    static char *const prices[] = {"", "1", "1,", "0,1", "1,0", "1,2,3", "1.5,2", "1;2", "1,1001"};
+    for (size_t i = 0; i < sizeof prices / sizeof prices[0]; i++)
+        bad("--fair-prices", prices[i]);
+    bad("--fair-prefill-share", "0");
+    bad("--max-pinned-percent", "101");
+}
+
+static void files(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/quire-flags-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    FILE *file = fdopen(fd, "w");
+    fputs("{\"points\": [[1, 10], [100, 20]], \"row_us\": 3}", file);
+    fclose(file);
+    struct engine_options o = good("--cost-model", path);
+    assert_int_equal(o.cost.n_points, 2);
+    assert_true(o.cost.row_us == 3);
+    remove(path);
+    bad("--cost-model", path);
+}
+
+static void every_policy_is_in_the_help(void **state)
+{
+    (void)state;
+    struct engine_options o;
+    struct cli_option rows[ENGINE_FLAGS_MAX];
+    size_t n = engine_flags(&o, rows);
+    const char *help = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(rows[i].names, "scheduling-policy") == 0)
+            help = rows[i].help;
+    assert_non_null(help);
+    for (uint32_t i = 0; sched_policy_at(i); i++) {
+        assert_non_null(strstr(help, sched_policy_at(i)->name));
+        assert_non_null(strstr(help, sched_policy_at(i)->about));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes), cmocka_unit_test(times), cmocka_unit_test(lists),
+        cmocka_unit_test(files), cmocka_unit_test(every_policy_is_in_the_help),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
