@@ -1,0 +1,215 @@
+"""quire serve --record --trace-file, then quire replay and quire sim on what it left; the standard library alone."""
+
+import collections
+import http.client
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import recording_format
+
+QUIRE, MODEL = sys.argv[1:3]
+OPTIONS = ["--port", "0", "--threads", "1", "--max-model-len", "256", "--num-kv-blocks", "22", "--max-num-seqs", "6",
+           "--max-num-batched-tokens", "64", "--scheduling-policy", "priority"]
+
+
+class Server:
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen([QUIRE, "serve", MODEL, *OPTIONS, *map(str, arguments)], stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.PIPE, text=True)
+        self.log = ""
+        while "ready on http" not in self.log:
+            line = self.process.stderr.readline()
+            assert line, f"the server did not come up:\n{self.log}"
+            self.log += line
+        self.port = int(re.search(r"http://[0-9.]+:(\d+)", self.log).group(1))
+        self.reader = threading.Thread(target=self.read_log)
+        self.reader.start()
+
+    def read_log(self):
+        for line in self.process.stderr:
+            self.log += line
+
+    def end(self, with_signal):
+        self.process.send_signal(with_signal)
+        code = self.process.wait(60)
+        self.reader.join()
+        self.process.stderr.close()
+        return code
+
+    def stream(self, body, events):
+        """Reads so many events of a stream and hangs up, or all of them."""
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            c.request("POST", "/v1/completions", json.dumps({"stream": True, **body}))
+            reply = c.getresponse()
+            assert reply.status == 200, reply.read()
+            for line in reply:
+                events -= line.startswith(b"data: ")
+                if events == 0:
+                    return
+        except (ConnectionError, http.client.HTTPException):
+            pass  # it was killed
+        finally:
+            c.close()
+
+
+def ask(number):
+    body = {"prompt": f"Once upon a time there were {number % 5} " + "very " * (number % 7 * 6), "max_tokens": 20 + number % 4 * 20,
+            "temperature": 1, "priority": number % 3, "ignore_eos": number % 4 != 0}
+    if number % 5 == 1:
+        body["n"] = 3
+    if number % 3 == 1:
+        body["logprobs"] = 2
+    return body
+
+
+def serve_many(server, first, n):
+    threads = [threading.Thread(target=server.stream, args=(ask(i), 4 if i % 6 == 2 else -1)) for i in range(first, first + n)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.01)
+    return threads
+
+
+def quire(*arguments):
+    return subprocess.run([QUIRE, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+
+def replay(path):
+    got = quire("replay", path, MODEL, "--json")
+    assert got.returncode in (0, 1), got.stderr
+    return got.returncode, json.loads(got.stdout) if got.stdout else None, got.stderr
+
+
+# ---- what was recorded ----
+
+def check_recording(path, closed):
+    recording = recording_format.Recording(path.read_bytes())
+    h = recording.header
+    assert h["version"] == 1 and h["policy"] == "priority" and h["groups"][0][0] == 22 and h["max_num_seqs"] == 6
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [p["now_us"] for p in recording.plans] == sorted(p["now_us"] for p in recording.plans)
+    assert sum(p["n_preempted"] for p in recording.plans) > 0, "nothing was preempted: fewer blocks, please"
+    assert recording.kinds["cancel_choice"] > 0 and any(r["n"] == 3 for r in recording.requests.values())
+    assert (recording.closed is not None) == closed
+    n_compared = 0
+    for id, end in recording.finishes.items():
+        request = recording.requests[id]
+        for choice, tokens in zip(end["choices"], request["tokens"]):
+            assert choice["n_tokens"] == len(tokens)
+            if request["n_logprobs"] < 0 and request["n_prompt_logprobs"] < 0:
+                assert choice["digest"] == recording_format.token_digest(len(request["prompt"]), tokens)
+                n_compared += 1
+    assert n_compared > 5
+    return recording
+
+
+def check_again(path, recording):
+    """It replays bit for bit, and drives the scheduler to the same decisions."""
+    code, done, _ = replay(path)
+    assert code == 0 and done["different"] == 0, done
+    assert done["requests"] == len(recording.requests) and done["tokens"] > 300 and done["cut"] > 0
+    assert done["bytes_left_out"] == recording.left_out
+    said = quire("replay", path, MODEL)
+    assert said.returncode == 0 and "every logprob bit" in said.stdout
+    simulated = quire("sim", "--trace", path, "--trace-format", "recording", "--json")
+    assert simulated.returncode == 0, simulated.stderr
+    assert json.loads(simulated.stdout)["decision_log_sha256"] == recording.plans[-1]["decisions"]
+
+
+def check_damage(directory, path, recording):
+    data = bytearray(path.read_bytes())
+    damaged = directory / "damaged.rec"
+    for offset in recording.offsets[3::len(recording.offsets) // 4]:
+        data[offset + 20] ^= 4
+        damaged.write_bytes(data)
+        data[offset + 20] ^= 4
+        code, _, says = replay(damaged)
+        assert code == 1 and f"byte {offset}" in says, says
+    damaged.write_bytes(data[:recording.offsets[-1] + 15])
+    code, done, _ = replay(damaged)
+    assert code == 0 and done["bytes_left_out"] == 15
+    assert quire("replay", MODEL + "/config.json", MODEL).returncode == 1
+    assert quire("replay", path).returncode == 2
+
+
+# ---- what was drawn ----
+
+def check_slices(slices):
+    """One after the other, and none of negative length."""
+    end = 0
+    for s in sorted(slices, key=lambda s: (s["ts"], s["ts"] + s["dur"])):
+        assert s["dur"] >= 0 and s["ts"] >= end, (s, end)
+        end = s["ts"] + s["dur"]
+
+
+def check_trace(path, recording, closed):
+    text = path.read_text()
+    events = json.loads(text if closed else text.rstrip().removesuffix(",") + "]")
+    tracks = collections.defaultdict(list)
+    names = {}
+    for e in events:
+        if e["ph"] == "X":
+            tracks[e["pid"], e["tid"]].append(e)
+        if e["ph"] == "M" and e["name"] == "thread_name":
+            names[e["pid"], e["tid"]] = e["args"]["name"]
+    for key, slices in tracks.items():
+        assert key in names
+        check_slices(slices)
+    steps = tracks.pop(next(key for key, name in names.items() if name == "steps"))
+    n_steps = sum(p["step"] > 0 for p in recording.plans)
+    assert len(steps) == n_steps if closed else 0 < len(steps) <= n_steps
+    assert all(0 < s["args"]["tokens"] <= s["args"]["budget"] and 0 < s["args"]["rows"] <= 6 for s in steps)
+    n_decoded, kinds = 0, collections.Counter()
+    for slices in tracks.values():
+        slices.sort(key=lambda s: s["ts"])
+        assert slices[0]["name"] == "queued"
+        assert "decode" not in [s["name"] for s in slices] or slices[1]["name"] in ("prefill", "recompute")
+        kinds.update(s["name"] for s in slices)
+        n_decoded += sum(s["args"]["tokens"] for s in slices if s["name"] == "decode")
+    assert set(kinds) == {"queued", "prefill", "recompute", "decode"} and n_decoded > 200, kinds
+    assert sum(e["ph"] == "i" and e["name"] == "preempted" for e in events) > 0
+    counters = [e["args"] for e in events if e["ph"] == "C"]
+    assert max(c.get("used", 0) for c in counters) <= 22 and max(c.get("running", 0) for c in counters) <= 6
+    assert max(c.get("waiting", 0) for c in counters) > 0
+
+
+def main():
+    directory = pathlib.Path(tempfile.mkdtemp())
+    for closed in (True, False):
+        record, trace = directory / f"{closed}.rec", directory / f"{closed}.json"
+        server = Server("--record", record, "--trace-file", trace)
+        threads = serve_many(server, 0, 24)
+        if closed:
+            for thread in threads:
+                thread.join()
+            assert server.end(signal.SIGTERM) == 0, server.log
+        else:
+            for thread in threads[:20]:
+                thread.join()
+            threads += serve_many(server, 24, 4)
+            server.end(signal.SIGKILL)
+            for thread in threads:
+                thread.join()
+        recording = check_recording(record, closed)
+        if closed:
+            assert recording.closed == recording.plans[-1]["decisions"] and recording.closed in server.log
+        check_again(record, recording)
+        check_trace(trace, recording, closed)
+    check_damage(directory, record, recording)
+    again = quire("serve", MODEL, *OPTIONS, "--record", record)
+    assert again.returncode == 1 and "never overwritten" in again.stderr
+    for path in directory.iterdir():
+        path.unlink()
+    directory.rmdir()
+    print("recorded, read, replayed, simulated and drawn")
+
+
+main()

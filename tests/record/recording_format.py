@@ -1,0 +1,167 @@
+"""Reads recordings as docs/recording.md describes them, by the standard library alone: the C code's second opinion."""
+
+import hashlib
+import struct
+
+MAGIC = b"QUIREREC"
+KINDS = {1: "header", 2: "submit", 3: "cancel", 4: "cancel_choice", 5: "no_more", 6: "plan", 7: "commit", 8: "retired",
+         9: "policy", 10: "unpin", 11: "finish", 12: "close"}
+
+
+class Fields:
+    def __init__(self, body):
+        self.body, self.at = body, 0
+
+    def take(self, format):
+        values = struct.unpack_from("<" + format, self.body, self.at)
+        self.at += struct.calcsize("<" + format)
+        return values[0] if len(values) == 1 else values
+
+    def many(self, n, format="I"):
+        return [self.take(format) for _ in range(n)]
+
+    def text(self):
+        n = self.take("I")
+        return self.bytes(n).decode()
+
+    def bytes(self, n):
+        assert self.at + n <= len(self.body)
+        self.at += n
+        return self.body[self.at - n:self.at]
+
+    def end(self):
+        assert self.at == len(self.body), f"{len(self.body) - self.at} bytes too many"
+
+
+def sum_of(data, n):
+    return hashlib.blake2b(data, digest_size=32, person=b"quire recording ").digest()[:n]
+
+
+def records(data):
+    """(offset, kind, body) of each whole record; the bytes after the last one are returned at its end."""
+    assert data[:8] == MAGIC
+    at = 8
+    while len(data) - at >= 12:
+        length, kind = struct.unpack_from("<II", data, at)
+        assert data[at + 8:at + 12] == sum_of(data[at - 8:at + 8], 4), f"byte {at}: head"
+        end = at + 12 + length
+        if len(data) < end + 8:
+            break
+        assert data[end:end + 8] == sum_of(data[at - 8:end], 8), f"byte {at}: sum"
+        yield at, KINDS[kind], data[at + 12:end]
+        at = end + 8
+
+
+def policy_options(f):
+    o = {"ageing_us": f.take("Q"), "n_tenants": f.take("I")}
+    o["weights"] = f.many(f.take("I"))
+    o["class_weights"], o["class_ttft_us"] = f.many(8), f.many(8, "Q")
+    o["prices"] = f.many(3)
+    return o
+
+
+def header(body):
+    f = Fields(body)
+    h = {"version": f.take("I"), "began_us": f.take("Q"), "model": f.text(), "config_sha256": f.bytes(32), "device": f.text()}
+    h["form"], h["weights"], h["kv"], h["vocab_size"] = f.take("BBBI")
+    h["block_tokens"], n_groups, h["prefix_caching"], h["eviction"], h["kv_tenants"] = f.take("IIBBI")
+    h["groups"] = [f.take("III") for _ in range(n_groups)]
+    (h["max_num_seqs"], h["max_num_batched_tokens"], h["max_model_len"], h["max_queued_requests"], h["max_queued_tokens"],
+     h["max_logit_rows"], h["overlap_depth"]) = f.take("IIIIQII")
+    h["policy"] = f.text()
+    h["policy_options"] = policy_options(f)
+    h["shape"] = f.take("IIQBBIQBI")
+    h["cost_points"] = [f.take("Id") for _ in range(f.take("I"))]
+    h["cost"] = f.take("5d")
+    f.end()
+    return h
+
+
+def submit(body):
+    f = Fields(body)
+    s = {"request": f.take("Q"), "id": f.take("Q")}
+    s["prompt"] = f.many(f.take("I"))
+    s["max_tokens"], s["n"], s["flags"], s["priority"] = f.take("IIBi")
+    s["arrival_us"], s["deadline_us"], s["pin_us"] = f.take("QQQ")
+    s["tenant"], s["class"], s["expected_tokens"], s["adapter"] = f.take("IIII")
+    s["domain"] = f.bytes(16)
+    s["temperature"], s["top_p"], s["min_p"], s["top_k"], *s["penalties"] = f.take("fffIfff")
+    s["seed"], s["n_logprobs"], s["n_prompt_logprobs"], s["min_tokens"] = f.take("QiiI")
+    s["stops"] = f.many(f.take("I"))
+    s["biases"] = [f.take("If") for _ in range(f.take("I"))]
+    s["status"], s["retry_us"] = f.take("BQ")
+    s["seqs"] = f.many(s["n"]) if s["status"] == 0 else []
+    f.end()
+    return s
+
+
+def plan(body):
+    f = Fields(body)
+    names = "now_us step n_rows n_tokens budget n_preempted n_admitted n_refused n_moves".split()
+    p = dict(zip(names, f.take("QQIIIIIII")))
+    p["decisions"] = f.bytes(32).hex()
+    f.end()
+    return p
+
+
+def commit(body):
+    f = Fields(body)
+    c = dict(zip(("step", "launched_us", "done_us"), f.take("QQQ")))
+    c["results"] = []
+    for _ in range(f.take("I")):
+        seq, count = f.take("II")
+        c["results"].append((seq, f.many(count & 0x7fffffff), bool(count >> 31)))
+    f.end()
+    return c
+
+
+def finish(body):
+    f = Fields(body)
+    r = {"id": f.take("Q"), "choices": []}
+    for _ in range(f.take("I")):
+        end, n_tokens, n_prompt_logprobs = f.take("BII")
+        r["choices"].append({"finish": end, "n_tokens": n_tokens, "n_prompt_logprobs": n_prompt_logprobs,
+                             "digest": f.bytes(32).hex()})
+    f.end()
+    return r
+
+
+PARSERS = {"header": header, "submit": submit, "plan": plan, "commit": commit, "finish": finish}
+
+
+class Recording:
+    """All of a recording: requests by their ids, each with the tokens and the end of its choices."""
+
+    def __init__(self, data):
+        self.kinds, self.requests, self.plans, self.finishes, self.offsets = {}, {}, [], {}, []
+        owners, self.closed, self.whole = {}, None, 8
+        for offset, kind, body in records(data):
+            self.kinds[kind] = self.kinds.get(kind, 0) + 1
+            self.offsets.append(offset)
+            self.whole = offset + 12 + len(body) + 8
+            value = PARSERS[kind](body) if kind in PARSERS else None
+            if kind == "header":
+                self.header = value
+            elif kind == "submit":
+                value["tokens"] = [[] for _ in range(value["n"])]
+                self.requests[value["id"]] = value
+                owners.update({seq: (value["id"], choice) for choice, seq in enumerate(value["seqs"])})
+            elif kind == "plan":
+                self.plans.append(value)
+            elif kind == "commit":
+                for seq, tokens, _ in value["results"]:
+                    request, choice = owners[seq]
+                    self.requests[request]["tokens"][choice] += tokens
+            elif kind == "retired":
+                del owners[struct.unpack("<I", body)[0]]
+            elif kind == "finish":
+                self.finishes[value["id"]] = value
+            elif kind == "close":
+                self.closed = body[8:].hex()
+        self.left_out = len(data) - self.whole
+
+
+def token_digest(n_prompt, tokens):
+    """Of a choice without logprobs."""
+    return hashlib.sha256(b"".join(struct.pack("<IIII", 0, token, n_prompt + i, 0xffffffff)
+                                   for i, token in enumerate(tokens))).hexdigest()
