@@ -189,6 +189,9 @@ static int check_values(struct settings *s, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID, "--max-num-seqs and --max-num-batched-tokens must be at least 1");
     if (s->sweep.n > 0 && s->html)
         return quire_fail(err, QUIRE_INVALID, "--html draws one simulation: leave --sweep out, or ask for --json");
+    if (s->num_host_blocks == 0 && s->engine.preemption_mode && strcmp(s->engine.preemption_mode, "swap") == 0)
+        return quire_fail(err, QUIRE_INVALID, "--preemption-mode swap needs somewhere to swap to: give --num-host-blocks, or "
+                                              "another mode");
     s->trace.milliseconds = strcmp(s->time_unit, "ms") == 0;
     s->trace.full_blocks = s->has_service_time;
     return QUIRE_OK;
@@ -221,12 +224,14 @@ static int parse(int argc, char **argv, struct settings *s, bool *help, struct q
     const struct cli_command command = {.name = "sim", .usage = "quire sim [--trace FILE] [options]", .about = about,
                                         .examples = examples, .options = rows, .positionals = {NULL}};
     int status = cli_parse(&command, argc, argv, help, err);
-    if (status == QUIRE_OK && *help) {
+    if (status == QUIRE_OK && *help)
         cli_print_help(&command);
-        return QUIRE_OK;
-    }
-    if (status == QUIRE_OK)
-        status = check_values(s, err);
+    return status;
+}
+
+static int check(struct settings *s, struct quire_error *err)
+{
+    int status = check_values(s, err);
     return status == QUIRE_OK ? make_sched_config(s, err) : status;
 }
 
@@ -463,6 +468,8 @@ static int parse_sweep(int argc, char **argv, struct sweep_context *c, struct qu
             all[(size_t)argc + n] = c->sweep.runs[i].arguments[n];
         memcpy(all, argv, (size_t)argc * sizeof *all);
         status = parse(argc + (int)n, all, &c->settings[i], &help, err);
+        if (status == QUIRE_OK)
+            status = check(&c->settings[i], err);
         if (status != QUIRE_OK)
             quire_error_prefix(err, "--sweep %s", c->sweep.runs[i].label);
     }
@@ -517,7 +524,9 @@ int command_sim(int argc, char **argv)
         return command_fail(2, err.text);
     if (help)
         return 0;
-    if (strcmp(s.trace.format, "recording") == 0)
-        return run_recording(&s);
-    return s.sweep.n > 0 ? run_sweep(argc, argv, &s) : run_one(&s);
+    if (s.sweep.n > 0) /* each combination is looked at, not what they have in common */
+        return run_sweep(argc, argv, &s);
+    if (check(&s, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    return strcmp(s.trace.format, "recording") == 0 ? run_recording(&s) : run_one(&s);
 }
