@@ -85,7 +85,7 @@ int kv_table_prepare(struct kv_table *table, uint32_t n_tokens);
 uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uint32_t n_hashes,
                         uint32_t max_tokens);
 
-/* Leading blocks of the names that groups with full attention have on the device, found from a guess of
+/* Leading blocks of the names that groups with full attention have on either tier, found from a guess of
  * how many there were last time: two look-ups when nothing changed. A block that is gone from the middle
  * of a prefix may go unnoticed. Takes nothing. */
 uint32_t kv_cache_peek(const struct kv_cache *cache, const struct key256 *hashes,

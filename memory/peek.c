@@ -3,10 +3,12 @@
 
 static bool is_cached(const struct kv_cache *cache, const struct key256 *hash)
 {
-    for (uint32_t g = 0; g < cache->config.n_groups; g++)
-        if (cache->config.groups[g].window == 0 &&
-            block_pool_find(&cache->pools[g], hash) == KV_NO_BLOCK)
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const struct block_pool *pool = &cache->pools[g];
+        if (cache->config.groups[g].window == 0 && block_pool_find(pool, hash) == KV_NO_BLOCK &&
+            name_queue_find(&pool->tier.blocks, hash) == KV_NO_BLOCK)
             return false;
+    }
     return true;
 }
 

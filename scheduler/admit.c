@@ -60,8 +60,11 @@ void planner_refuse(struct planner *p)
 {
     struct sched *s = p->s;
     const struct sched_policy *policy = s->config.policy;
-    while (policy->refuse && s->queue.n > 0 && p->slot->plan.n_refused < SCHED_MAX_REFUSED) {
-        struct sequence *q = &s->seqs[queue_top(&s->queue)];
+    while (policy->refuse && p->slot->plan.n_refused < SCHED_MAX_REFUSED) {
+        uint32_t head = planner_head(p);
+        if (head == QUEUE_NONE)
+            return;
+        struct sequence *q = &s->seqs[head];
         struct request *request = q->request;
         if (!is_fresh(q) || p->slot->plan.n_refused + request->n > SCHED_MAX_REFUSED)
             return;
@@ -271,6 +274,8 @@ static void note_admission(struct planner *p, struct sequence *q, uint32_t hit, 
 {
     struct sched *s = p->s;
     uint32_t bt = s->config.kv.block_tokens;
+    if (s->config.policy->flow_admits && q->key.flow < s->queue.n_flows)
+        s->config.policy->flow_admits(s->policy_state, q->key.flow);
     account_admission(p, q, hit, loaded, looked_up);
     if (hit + loaded > 0)
         pins_used(s, q, (hit + loaded) / bt, p->now_us);
@@ -400,7 +405,40 @@ bool planner_admit(struct planner *p)
     if (s->n_listed == 0 && s->n_touched == 0 && pins_drop_one(s))
         return true; /* nobody else can give blocks back: look again */
     s->shortage = SCHED_SHORT_OF_BLOCKS;
-    s->blocked_order = q->key.order;
-    memcpy(s->blocked_slack, before, sizeof before);
+    if (p->n_passed == 0) {
+        s->blocked_order = q->key.order;
+        memcpy(s->blocked_slack, before, sizeof before);
+    }
     return false;
+}
+
+/* ---- flows that let others go first ---- */
+
+bool planner_pass(struct planner *p, const struct sequence *q)
+{
+    struct sched *s = p->s;
+    const struct sched_policy *policy = s->config.policy;
+    uint32_t flow = q->key.flow;
+    if (!policy->flow_patience || s->shortage != SCHED_SHORT_OF_BLOCKS ||
+        flow == s->queue.n_flows || p->n_passed == SCHED_MAX_PASSED)
+        return false;
+    uint64_t most = policy->flow_ranks(s->policy_state)[flow] +
+                    policy->flow_patience(s->policy_state, &q->key);
+    if (p->n_passed++ == 0 || most < p->most_rank)
+        p->most_rank = most;
+    queue_pass(&s->queue, flow);
+    return true;
+}
+
+uint32_t planner_head(const struct planner *p)
+{
+    const struct sched *s = p->s;
+    uint32_t top = queue_top(&s->queue);
+    if (top == QUEUE_NONE || p->n_passed == 0)
+        return top;
+    uint32_t flow = s->seqs[top].key.flow;
+    if (flow == s->queue.n_flows ||
+        s->config.policy->flow_ranks(s->policy_state)[flow] > p->most_rank)
+        return QUEUE_NONE;
+    return top;
 }

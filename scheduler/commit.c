@@ -71,6 +71,14 @@ static bool append(struct sequence *q, const struct sched_result *r)
     return r->finished || n == room;
 }
 
+/* Tokens past the one that the row was planned for: accepted drafts. */
+static void account_drafts(struct sched *s, const struct sequence *q, uint32_t n)
+{
+    const struct sched_service service = {.n_generated = n};
+    if (n > 0 && s->config.policy->served)
+        s->config.policy->served(s->policy_state, &q->key, &service);
+}
+
 /* The step is done with the sequence: what waited for it comes back. */
 static void let_go(struct sched *s, struct sequence *q)
 {
@@ -119,7 +127,9 @@ int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n
             publish(s, q);
             ended = row->samples ? append(q, &results[n]) : q->n_computed == q->n_positions &&
                                                             q->max_tokens == 0;
-            s->tenants[q->key.tenant].n_generated_tokens += q->n_known - n_known;
+            n_known = q->n_known - n_known;
+            s->tenants[q->key.tenant].n_generated_tokens += n_known;
+            account_drafts(s, q, n_known > 1 ? n_known - 1 : 0);
         }
         if (has_result) {
             if (finished)

@@ -9,9 +9,7 @@ int counters_init(struct counters *c, uint32_t n, const uint32_t *weights)
     *c = (struct counters){.n = n};
     c->ranks = calloc(n, sizeof *c->ranks);
     c->steps = calloc(n, sizeof *c->steps);
-    c->active = calloc(n, sizeof *c->active);
-    c->places = calloc(n, sizeof *c->places);
-    if (!c->ranks || !c->steps || !c->active || !c->places) {
+    if (!c->ranks || !c->steps) {
         counters_free(c);
         return QUIRE_NO_MEMORY;
     }
@@ -26,36 +24,29 @@ void counters_free(struct counters *c)
 {
     free(c->ranks);
     free(c->steps);
-    free(c->active);
-    free(c->places);
     *c = (struct counters){0};
 }
 
-/* Where a flow that was away begins. */
-static uint64_t floor_of(const struct counters *c)
+/* Long before the counters are full: only their differences matter. */
+static void start_over(struct counters *c)
 {
-    if (c->n_active == 0)
-        return c->ranks[c->last];
-    uint64_t least = c->ranks[c->active[0]];
-    for (uint32_t i = 1; i < c->n_active; i++)
-        if (c->ranks[c->active[i]] < least)
-            least = c->ranks[c->active[i]];
-    return least;
+    for (uint32_t i = 0; i < c->n; i++)
+        c->ranks[i] -= c->ranks[i] < c->now ? c->ranks[i] : c->now;
+    c->now = 0;
 }
 
 void counters_begin(struct counters *c, uint32_t flow)
 {
-    uint64_t least = floor_of(c);
+    uint64_t head_start = counters_cost(c, flow, COUNTERS_HEAD_START);
+    uint64_t least = c->now > head_start ? c->now - head_start : 0;
     if (c->ranks[flow] < least)
         c->ranks[flow] = least;
-    c->places[flow] = c->n_active;
-    c->active[c->n_active++] = flow;
 }
 
-void counters_end(struct counters *c, uint32_t flow)
+void counters_admit(struct counters *c, uint32_t flow)
 {
-    uint32_t last = c->active[--c->n_active];
-    c->active[c->places[flow]] = last;
-    c->places[last] = c->places[flow];
-    c->last = flow;
+    if (c->ranks[flow] > COUNTERS_FULL)
+        start_over(c);
+    if (c->now < c->ranks[flow])
+        c->now = c->ranks[flow];
 }

@@ -18,15 +18,35 @@
 
 /* ---- how long a row may be ---- */
 
+/* Prompt tokens that the live flows but one want of this step, those that wait included if there is a
+ * place for them. */
+static uint64_t wanted_by_others(const struct planner *p, uint32_t flow)
+{
+    const struct sched *s = p->s;
+    const struct sched_config *c = &s->config;
+    uint32_t background = s->queue.n_flows;
+    bool waiting = p->head_may_come && s->n_listed < c->max_num_seqs &&
+                   (c->max_partial_prefills == 0 || p->n_partial < c->max_partial_prefills);
+    uint64_t n = p->wanted - s->flow_wants[flow];
+    if (flow != background)
+        n -= s->flow_wants[background];
+    if (waiting)
+        n += s->queue.n_tokens - s->queue.heaps[flow].n_tokens;
+    if (waiting && flow != background)
+        n -= s->queue.heaps[background].n_tokens;
+    return n;
+}
+
 /* Prompt tokens that one flow may still have in this step: a share of what there is, or what the others
- * leave when they want less. */
+ * leave when they want less. Only prompts under way that go on after this step are bounded: who is
+ * admitted is of the flow that comes first, and what is nearly done had better be done. */
 static uint32_t share_left(const struct planner *p, const struct sequence *q)
 {
     const struct sched *s = p->s;
     uint32_t flow = q->key.flow, given = s->flow_given[flow];
-    uint64_t own = s->flow_wants[flow] + s->queue.heaps[flow].n_tokens;
-    uint64_t others = p->wanted + s->queue.n_tokens - own;
-    if (p->share == 0 || others == 0)
+    bool bounded = p->share > 0 && q->state == SEQ_RUNNING;
+    uint64_t others = bounded ? wanted_by_others(p, flow) : 0;
+    if (others == 0)
         return UINT32_MAX;
     uint64_t part = (uint64_t)p->prompt_budget * p->share / 100;
     uint64_t left_over = p->prompt_budget > others ? p->prompt_budget - others : 0;
@@ -36,26 +56,42 @@ static uint32_t share_left(const struct planner *p, const struct sequence *q)
     return most > given ? (uint32_t)(most - given) : 0;
 }
 
+/* Until when a row may take that has only a share: tokens far into a long prompt cost more than others, so
+ * the time is shared, too, and the first such row of a flow has all of its part. */
+static double shared_target(const struct planner *p, uint32_t flow)
+{
+    double spent = sched_cost_us(&p->s->config.cost, &p->shape);
+    double left = p->target_us > spent ? p->target_us - spent : 0;
+    return p->s->flow_given[flow] > 0 ? spent : spent + left * p->share / 100;
+}
+
+/* What fits into the step until then, but a little in any case. */
+static uint32_t bound_time(const struct planner *p, const struct sequence *q, uint32_t count,
+                           double until_us)
+{
+    uint32_t room =
+        sched_cost_room(&p->s->config.cost, &p->shape, q->n_planned, count, until_us);
+    uint32_t given = p->slot->plan.n_tokens - p->slot->plan.n_rows;
+    uint32_t least = given < SCHED_MIN_CHUNK ? SCHED_MIN_CHUNK - given : 0;
+    if (room < least)
+        room = least;
+    return count < room ? count : room;
+}
+
 /* Bounds of rows of more than one token. */
 static uint32_t bound_chunk(const struct planner *p, const struct sequence *q, uint32_t count)
 {
     const struct sched_config *c = &p->s->config;
     if (c->long_prefill_token_threshold && count > c->long_prefill_token_threshold)
         count = c->long_prefill_token_threshold;
+    if (p->target_us > 0)
+        count = bound_time(p, q, count, p->target_us);
     uint32_t share = share_left(p, q);
-    if (count > share)
-        count = share;
-    if (p->target_us > 0) {
-        uint32_t room =
-            sched_cost_room(&c->cost, &p->shape, q->n_planned, count, p->target_us);
-        uint32_t given = p->slot->plan.n_tokens - p->slot->plan.n_rows;
-        uint32_t least = given < SCHED_MIN_CHUNK ? SCHED_MIN_CHUNK - given : 0;
-        if (room < least)
-            room = least;
-        if (count > room)
-            count = room;
-    }
-    return count;
+    if (share == UINT32_MAX || count == seq_remaining(q))
+        return count;
+    if (p->target_us > 0)
+        count = bound_time(p, q, count, shared_target(p, q->key.flow));
+    return count < share ? count : share;
 }
 
 uint32_t planner_count(const struct planner *p, const struct sequence *q, uint32_t logits)
@@ -223,6 +259,7 @@ static bool prepare_chunk(struct planner *p, struct sequence *q, uint32_t logits
         return false;
     p->s->prefills[p->n_prefills++] = (struct prefill){.name = sched_name(p->s, q), .want = want};
     *prompt_left -= want;
+    p->s->flow_given[q->key.flow] += want;
     return true;
 }
 
@@ -249,6 +286,8 @@ static void serve_running(struct planner *p)
         }
         planner_add_owed(p, q);
     }
+    /* Promised so far; given when it is their turn. */
+    memset(s->flow_given, 0, (s->queue.n_flows + 1) * sizeof *s->flow_given);
 }
 
 /* ---- chunks and admissions ---- */
@@ -265,6 +304,18 @@ static void serve_chunk(struct planner *p, uint32_t i)
         planner_add_row(p, q, count);
 }
 
+/* What keeps the head of the queue waiting when the plan never came to it. */
+static void note_shortage(const struct planner *p)
+{
+    struct sched *s = p->s;
+    if (s->queue.n == 0 || s->shortage != SCHED_SHORT_OF_NOTHING)
+        return;
+    if (p->short_of_blocks)
+        s->shortage = SCHED_SHORT_OF_BLOCKS;
+    else if (p->budget == 0)
+        s->shortage = SCHED_SHORT_OF_BUDGET;
+}
+
 static void serve_prompts(struct planner *p)
 {
     struct sched *s = p->s;
@@ -274,7 +325,7 @@ static void serve_prompts(struct planner *p)
     while (p->budget > 0) {
         if (open)
             planner_refuse(p);
-        uint32_t top = open ? queue_top(&s->queue) : QUEUE_NONE;
+        uint32_t top = open ? planner_head(p) : QUEUE_NONE;
         struct sequence *waiting = top != QUEUE_NONE ? &s->seqs[top] : NULL;
         if (!waiting && i == p->n_prefills)
             break;
@@ -286,10 +337,25 @@ static void serve_prompts(struct planner *p)
             sched_queue_remove(s, waiting);
             aside[n_aside++] = top;
         } else {
-            open = planner_admit(p);
+            open = planner_admit(p) || planner_pass(p, waiting);
+            p->head_may_come = open;
         }
     }
+    queue_pass_none(&s->queue);
     planner_put_back(p, aside, n_aside);
+    note_shortage(p);
+}
+
+/* As far as it can be told without looking for its blocks; only shares depend on it. */
+static bool head_may_come(const struct planner *p)
+{
+    const struct sched *s = p->s;
+    const struct sched_config *c = &s->config;
+    if (p->share == 0 || s->queue.n == 0)
+        return false;
+    if (c->batching != SCHED_CONTINUOUS && s->batch_left == 0 && s->n_listed > 0)
+        return false;
+    return s->seqs[queue_top(&s->queue)].key.order != s->blocked_order;
 }
 
 /* Choices of a request may run once its leader's prompt is planned; from the next plan on, since a
@@ -357,6 +423,14 @@ static uint32_t token_budget(const struct planner *p)
     return given + sched_cost_room(&c->cost, &p->shape, 0, p->budget, p->target_us);
 }
 
+/* What the rows so far leave to prompts. */
+static uint32_t for_prompts(const struct planner *p)
+{
+    uint32_t left = p->slot->plan.token_budget - p->slot->plan.n_tokens;
+    uint32_t least = p->budget < SCHED_MIN_CHUNK ? p->budget : SCHED_MIN_CHUNK;
+    return left > least ? left : least;
+}
+
 int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out,
                struct quire_error *err)
 {
@@ -372,9 +446,11 @@ int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out,
     planner_rerank(s);
     begin(&p, s, now_us);
     planner_order(&p);
+    p.head_may_come = head_may_come(&p);
+    p.prompt_budget = left_for_prompts(&p);
     serve_running(&p);
-    p.prompt_budget = p.budget;
     p.slot->plan.token_budget = token_budget(&p);
+    p.prompt_budget = for_prompts(&p);
     serve_prompts(&p);
     finish(&p);
     *out = &p.slot->plan;

@@ -25,6 +25,9 @@ struct planner {
     uint32_t share;               /* percent; 0 = no bound */
     uint32_t prompt_budget;       /* what is shared */
     uint64_t wanted;              /* prompt tokens all flows want */
+    bool head_may_come;           /* the queue's head might be admitted: who waits wants some too */
+    uint32_t n_passed;            /* flows whose first found no blocks and lets others go before it */
+    uint64_t most_rank;           /* of those others, when n_passed > 0 */
 };
 
 /* ---- order.c ---- */
@@ -47,9 +50,13 @@ void planner_add_owed(struct planner *p, const struct sequence *q);
 bool planner_may_admit(struct planner *p);
 /* Refuses at the head of the queue what the policy gives up. */
 void planner_refuse(struct planner *p);
-/* Admits the head of the queue, or leaves it as it was and says what it was short of. False: nobody
+/* Admits planner_head(), or leaves it as it was and says what it was short of. False: nobody
  * else may be admitted in this plan. */
 bool planner_admit(struct planner *p);
+/* The next to be admitted; QUEUE_NONE when nobody is, or may go before those passed over. */
+uint32_t planner_head(const struct planner *p);
+/* The head found no blocks: its flow is passed over where the policy has it so. */
+bool planner_pass(struct planner *p, const struct sequence *q);
 /* What was passed over returns to the queue. */
 void planner_put_back(struct planner *p, const uint32_t *aside, uint32_t n_aside);
 /* Is the sequence's next block being computed by another one? */

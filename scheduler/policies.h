@@ -9,7 +9,9 @@
     P(fcfs)               \
     P(priority)           \
     P(sjf)                \
-    P(edf)
+    P(edf)                \
+    P(fair)               \
+    P(lpm)
 
 #define SCHED_POLICY_DECLARE(name) extern const struct sched_policy sched_policy_##name;
 SCHED_POLICIES(SCHED_POLICY_DECLARE)

@@ -58,7 +58,7 @@ struct sched_candidate {
     uint64_t rank;
 };
 
-/* What a plan gives a sequence, as it is planned. */
+/* What a plan gives a sequence, as it is planned; accepted drafts, as they are committed. */
 struct sched_service {
     uint32_t n_prompt;     /* prompt positions computed for the first time */
     uint32_t n_recomputed; /* positions computed before and lost to a preemption */
@@ -92,16 +92,20 @@ struct sched_policy {
     uint64_t (*rank)(void *state, const struct sched_candidate *c);
 
     /* The sequence's flow, below n_flows(); and the ranks of all flows, in an array that stays where it
-     * is. A flow begins when somebody of it waits and ends when nobody does. */
+     * is. A flow begins when somebody of it waits and nobody did. It admits when it is first of those that
+     * wait and one of it is admitted, told before that one is served. */
     uint32_t (*n_flows)(const void *state);
     uint32_t (*flow)(const void *state, const struct sched_candidate *c);
     const uint64_t *(*flow_ranks)(const void *state);
     void (*flow_begins)(void *state, uint32_t flow);
-    void (*flow_ends)(void *state, uint32_t flow);
+    void (*flow_admits)(void *state, uint32_t flow);
+    /* While the first of a flow finds no blocks, flows whose rank is above the flow's by at most this go
+     * before it. NULL: none does. */
+    uint64_t (*flow_patience)(const void *state, const struct sched_candidate *first);
     /* Percent of a step's prompt tokens that one flow may take while others want some; 0 = all. */
     uint32_t (*prefill_share)(const void *state);
 
-    /* A row of the sequence was planned. May be NULL. */
+    /* A row of the sequence was planned, or gave more tokens than planned. May be NULL. */
     void (*served)(void *state, const struct sched_candidate *c,
                    const struct sched_service *service);
     /* The sequence ended by its stop or length, having generated n tokens. May be NULL. */

@@ -95,11 +95,11 @@ static void flow_begins(void *state, uint32_t index)
         counters_begin(&p->classes, index);
 }
 
-static void flow_ends(void *state, uint32_t index)
+static void flow_admits(void *state, uint32_t index)
 {
     struct priority *p = state;
     if (p->classes.n > 0)
-        counters_end(&p->classes, index);
+        counters_admit(&p->classes, index);
 }
 
 static void served(void *state, const struct sched_candidate *c, const struct sched_service *service)
@@ -119,6 +119,6 @@ const struct sched_policy sched_policy_priority = {
     .flow = flow,
     .flow_ranks = flow_ranks,
     .flow_begins = flow_begins,
-    .flow_ends = flow_ends,
+    .flow_admits = flow_admits,
     .served = served,
 };

@@ -61,12 +61,25 @@ uint32_t queue_top(const struct queue *queue)
 {
     uint32_t best = QUEUE_NONE;
     for (uint32_t i = 0; i < queue->n_active; i++) {
+        if (queue->heaps[queue->active[i]].passed)
+            continue;
         uint32_t top = queue->heaps[queue->active[i]].names[0];
         if (best == QUEUE_NONE ||
             queue_before(queue, &queue->seqs[top].key, &queue->seqs[best].key))
             best = top;
     }
     return best;
+}
+
+void queue_pass(struct queue *queue, uint32_t flow)
+{
+    queue->heaps[flow].passed = true;
+}
+
+void queue_pass_none(struct queue *queue)
+{
+    for (uint32_t i = 0; i < queue->n_active; i++)
+        queue->heaps[queue->active[i]].passed = false;
 }
 
 /* ---- one heap: of one flow, so ranks and orders alone decide ---- */
@@ -127,8 +140,6 @@ static void count(struct queue *queue, uint32_t flow, const struct sequence *q, 
         uint32_t last = queue->active[--queue->n_active];
         queue->active[heap->in_active] = last;
         queue->heaps[last].in_active = heap->in_active;
-        if (queue->policy->flow_ends && flow < queue->n_flows)
-            queue->policy->flow_ends(queue->state, flow);
     }
 }
 

@@ -22,6 +22,7 @@ struct queue_heap {
     uint32_t n, capacity;
     uint64_t n_tokens;   /* known tokens of those queued */
     uint32_t in_active;  /* its place in active, when n > 0 */
+    bool passed;         /* queue_top() looks past it */
 };
 
 struct queue {
@@ -43,8 +44,11 @@ void queue_free(struct queue *queue);
 /* Room for n sequences of a flow, so that pushes cannot fail. QUIRE_NO_MEMORY. */
 int queue_reserve(struct queue *queue, uint32_t flow, uint32_t n);
 
-/* QUEUE_NONE when empty. */
+/* QUEUE_NONE when empty, or all flows are passed over. */
 uint32_t queue_top(const struct queue *queue);
+/* Passes a flow over until queue_pass_none(). */
+void queue_pass(struct queue *queue, uint32_t flow);
+void queue_pass_none(struct queue *queue);
 void queue_push(struct queue *queue, uint32_t name);
 void queue_remove(struct queue *queue, uint32_t name);
 

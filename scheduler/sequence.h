@@ -94,6 +94,8 @@ struct plan_slot {
 #define SCHED_MAX_REFUSED 64
 /* Waiting sequences that one plan passes over because another computes their prefix. */
 #define SCHED_MAX_ASIDE 64
+/* Flows that one plan passes over because their first finds no blocks: each costs a look-up. */
+#define SCHED_MAX_PASSED 4
 /* Prompt tokens of a step that is past its time target by its decodes alone. */
 #define SCHED_MIN_CHUNK 16
 

@@ -1,0 +1,572 @@
+/* Fair shares: what is charged, the bound of docs/scheduling.md on random traces, throughput, and what a
+ * tenant with long prompts does to its neighbours.
+ *
+ * Service is counted here from the rows of the plans, not from the policy's counters.
+ */
+#include "tests/scheduler/fake_model.h"
+#include "tests/scheduler/sched_harness.h"
+
+#include "memory/prefix.h"
+
+#include <stdlib.h>
+
+#define N_TENANTS 21u
+#define N_RIVALS 4u /* tenants of the random traces */
+#define MAX_REQUESTS 1600u
+#define MAX_NAMES 2048u
+#define MAX_ROWS 128u
+#define PROMPT_PRICE 1u
+#define OUTPUT_PRICE 2u
+#define HEAD_START 1024 /* scheduler/counters.h */
+
+/* ---- a trace and what becomes of it ---- */
+
+struct job {
+    uint64_t arrival_us;
+    uint32_t tenant, n_prompt, max_tokens, stop_at, family, n; /* stop_at: tokens until its stop */
+    bool cancelled;                                            /* some time after it came */
+    uint64_t cancel_us;
+    uint64_t first_us; /* when its first token was there; 0 = never */
+};
+
+struct trace {
+    struct sched_config config;
+    uint32_t weights[N_TENANTS];
+    uint32_t n_jobs;
+    struct job jobs[MAX_REQUESTS];
+};
+
+/* What the test knows of a sequence. */
+struct known {
+    bool used, waiting; /* waiting: in the queue, as far as can be seen from outside */
+    bool leaving;       /* preempted, a launched step still has a row of it */
+    bool released;      /* a choice that need not follow any more */
+    uint32_t job, choice, n_reached, n_generated;
+    uint64_t last_step;
+};
+
+struct world {
+    struct trace *trace;
+    struct sched *sched;
+    struct known seqs[MAX_NAMES];
+    uint32_t n_waiting[N_TENANTS];
+    uint64_t now_us, step, committed;
+    uint64_t service[N_TENANTS]; /* priced */
+    uint64_t n_tokens;           /* computed or generated for the first time: what was useful */
+    uint64_t n_preempted, n_hits;
+    uint32_t n_over;
+    /* Of the interval in which both tenants have waited so far: the difference's range. */
+    bool both[N_RIVALS][N_RIVALS];
+    int64_t least[N_RIVALS][N_RIVALS], most[N_RIVALS][N_RIVALS];
+    double worst; /* the largest gap there was, as a part of the bound */
+};
+
+static void set_waiting(struct world *w, uint32_t name, bool waiting)
+{
+    struct known *k = &w->seqs[name];
+    uint32_t tenant = w->trace->jobs[k->job].tenant;
+    if (k->waiting == waiting)
+        return;
+    k->waiting = waiting;
+    w->n_waiting[tenant] += waiting ? 1 : -1u;
+    for (uint32_t i = 0; w->n_waiting[tenant] == 0 && i < N_RIVALS && tenant < N_RIVALS; i++)
+        w->both[tenant][i] = w->both[i][tenant] = false;
+}
+
+/* ---- the bound ---- */
+
+/* What one token of the price 1 weighs: a weight as the counters take it. */
+static int64_t weigh(const struct trace *t, uint32_t tenant)
+{
+    uint32_t weight = t->weights[tenant];
+    return ((1 << 20) + weight / 2) / weight;
+}
+
+/* What a tenant may be given after an admission, until the next: as many of its sequences as run at
+ * once, from their beginning to their end. */
+static int64_t drift(const struct trace *t, uint32_t tenant)
+{
+    int64_t longest = 0;
+    for (uint32_t i = 0; i < t->n_jobs; i++) {
+        const struct job *j = &t->jobs[i];
+        int64_t cost = (int64_t)j->n_prompt * PROMPT_PRICE + (int64_t)j->max_tokens * OUTPUT_PRICE;
+        if (j->tenant == tenant && cost > longest)
+            longest = cost;
+    }
+    return longest * t->config.max_num_seqs * weigh(t, tenant);
+}
+
+/* How far a tenant that waits can be behind any other, drift apart: it had a head start when it came, and
+ * while a prompt finds no blocks others may go before it until they are ahead by what it costs. */
+static int64_t lag(const struct trace *t, uint32_t tenant)
+{
+    int64_t longest = 0;
+    for (uint32_t i = 0; i < t->n_jobs; i++) {
+        int64_t cost =
+            (int64_t)t->jobs[i].n_prompt * PROMPT_PRICE * weigh(t, t->jobs[i].tenant);
+        longest = cost > longest ? cost : longest;
+    }
+    return longest + HEAD_START * weigh(t, tenant);
+}
+
+static int64_t bound_of(const struct trace *t, uint32_t i, uint32_t j)
+{
+    return drift(t, i) + drift(t, j) + lag(t, i) + lag(t, j);
+}
+
+/* Every interval that ends now. */
+static void check_gaps(struct world *w)
+{
+    for (uint32_t i = 0; i < N_RIVALS; i++)
+        for (uint32_t j = 0; j < i; j++) {
+            if (w->n_waiting[i] == 0 || w->n_waiting[j] == 0)
+                continue;
+            int64_t gap = (int64_t)w->service[i] * weigh(w->trace, i) -
+                          (int64_t)w->service[j] * weigh(w->trace, j);
+            if (!w->both[i][j]) {
+                w->both[i][j] = true;
+                w->least[i][j] = w->most[i][j] = gap;
+            }
+            w->least[i][j] = gap < w->least[i][j] ? gap : w->least[i][j];
+            w->most[i][j] = gap > w->most[i][j] ? gap : w->most[i][j];
+            double part = (double)(w->most[i][j] - w->least[i][j]) /
+                          (double)bound_of(w->trace, i, j);
+            w->worst = part > w->worst ? part : w->worst;
+        }
+}
+
+/* ---- the loop of an engine ---- */
+
+static void submit_job(struct world *w, uint32_t index)
+{
+    static uint32_t prompt[1 << 17];
+    static struct key256 hashes[1 << 13];
+    const struct job *j = &w->trace->jobs[index];
+    uint32_t bt = w->trace->config.kv.block_tokens, seqs[4];
+    struct kv_chain_root root = {.block_tokens = bt};
+    for (uint32_t i = 0; i < j->n_prompt; i++) /* half of a family's prompts is shared */
+        prompt[i] = i < j->n_prompt / 2 ? j->family * 100000 + i : index * 1000 + i;
+    struct key256 first = kv_chain_first(&root);
+    for (uint32_t i = 0; i < j->n_prompt / bt; i++)
+        hashes[i] = kv_chain_next(&root.secret, i ? &hashes[i - 1] : &first, prompt + i * bt, bt);
+    struct sched_request r = {.id = index,
+                              .prompt = prompt,
+                              .n_prompt = j->n_prompt,
+                              .max_tokens = j->max_tokens,
+                              .n = j->n,
+                              .arrival_us = j->arrival_us,
+                              .tenant = j->tenant,
+                              .chain_first = first,
+                              .hashes = hashes};
+    struct quire_error err = {{0}};
+    if (sched_submit(w->sched, &r, seqs, NULL, &err))
+        fail_msg("%s", err.text);
+    for (uint32_t i = 0; i < j->n; i++) {
+        w->seqs[seqs[i]] = (struct known){.used = true, .job = index, .choice = i, .released = i == 0};
+        set_waiting(w, seqs[i], i == 0);
+    }
+}
+
+static void end_name(struct world *w, uint32_t name)
+{
+    set_waiting(w, name, false);
+    w->seqs[name].used = false;
+}
+
+/* A choice that follows waits once choice 0 has its prompt planned, or is over. */
+static void see_followers(struct world *w, uint32_t job)
+{
+    for (uint32_t i = 0; i < MAX_NAMES; i++)
+        if (w->seqs[i].used && w->seqs[i].job == job && !w->seqs[i].released) {
+            w->seqs[i].released = true;
+            set_waiting(w, i, true);
+        }
+}
+
+static void see_plan(struct world *w, const struct sched_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_preempted; i++) {
+        struct known *k = &w->seqs[plan->preempted[i]];
+        w->n_preempted++;
+        k->leaving = k->last_step > w->committed;
+        set_waiting(w, plan->preempted[i], !k->leaving);
+    }
+    for (uint32_t i = 0; i < plan->n_admitted; i++)
+        set_waiting(w, plan->admitted[i], false);
+    for (uint32_t i = 0; i < plan->n_rows; i++) {
+        const struct sched_row *row = &plan->rows[i];
+        struct known *k = &w->seqs[row->seq];
+        const struct job *j = &w->trace->jobs[k->job];
+        uint32_t end = row->first + row->count;
+        uint32_t from = row->first > k->n_reached ? row->first : k->n_reached;
+        uint32_t to = end < j->n_prompt ? end : j->n_prompt;
+        uint32_t n_prompt = to > from ? to - from : 0;
+        if (k->last_step == 0)
+            w->n_hits += row->first;
+        k->last_step = plan->step;
+        k->n_reached = end > k->n_reached ? end : k->n_reached;
+        w->service[j->tenant] += n_prompt * PROMPT_PRICE + row->samples * OUTPUT_PRICE;
+        w->n_tokens += n_prompt + row->samples;
+        if (k->choice == 0 && end >= j->n_prompt)
+            see_followers(w, k->job);
+    }
+    w->step = plan->step ? plan->step : w->step;
+}
+
+static void commit_step(struct world *w, const struct sched_plan *plan)
+{
+    struct sched_result results[MAX_ROWS] = {{0}};
+    bool finished[MAX_ROWS];
+    uint32_t n = 0, token = 7;
+    w->committed++;
+    for (uint32_t i = 0; i < plan->n_rows; i++) {
+        struct known *k = &w->seqs[plan->rows[i].seq];
+        if (!plan->rows[i].samples || !k->used)
+            continue;
+        struct job *j = &w->trace->jobs[k->job];
+        k->n_generated++;
+        if (j->first_us == 0)
+            j->first_us = w->now_us;
+        results[n++] = (struct sched_result){.seq = plan->rows[i].seq,
+                                             .n_tokens = 1,
+                                             .tokens = &token,
+                                             .finished = k->n_generated == j->stop_at};
+    }
+    assert_int_equal(sched_commit(w->sched, results, n, finished, NULL, NULL), QUIRE_OK);
+    for (uint32_t i = 0; i < n; i++)
+        if (finished[i]) {
+            w->n_over++;
+            see_followers(w, w->seqs[results[i].seq].job);
+            end_name(w, results[i].seq);
+        }
+    for (uint32_t i = 0; i < MAX_NAMES; i++)
+        if (w->seqs[i].leaving && w->seqs[i].last_step <= w->committed) {
+            w->seqs[i].leaving = false;
+            set_waiting(w, i, w->seqs[i].used);
+        }
+    for (uint32_t name; sched_next_retired(w->sched, &name);)
+        ;
+}
+
+static void cancel_due(struct world *w)
+{
+    for (uint32_t i = 0; i < w->trace->n_jobs; i++) {
+        struct job *j = &w->trace->jobs[i];
+        if (!j->cancelled || j->cancel_us > w->now_us)
+            continue;
+        j->cancelled = false;
+        for (uint32_t name = 0; name < MAX_NAMES; name++)
+            if (w->seqs[name].used && w->seqs[name].job == i)
+                end_name(w, name);
+        sched_cancel(w->sched, i);
+        for (uint32_t name; sched_next_retired(w->sched, &name);)
+            ;
+    }
+}
+
+static uint64_t step_us(const struct sched_config *c, const struct sched_plan *plan)
+{
+    struct sched_shape shape = {.n_block_copies = plan->n_moves};
+    for (uint32_t i = 0; i < plan->n_rows; i++) {
+        const struct sched_row *row = &plan->rows[i];
+        sched_shape_add(&shape, row->first, row->count,
+                        row->first + row->count - row->first_logit);
+    }
+    return (uint64_t)sched_cost_us(&c->cost, &shape);
+}
+
+/* Runs the trace to its end. */
+static void run(struct world *w, struct trace *t, const char *policy)
+{
+    const struct sched_plan *plan, *before = NULL;
+    uint32_t next = 0;
+    memset(w, 0, sizeof *w);
+    w->trace = t;
+    w->now_us = 1;
+    t->config.policy = sched_policy_find(policy);
+    t->config.policy_options.n_tenants = N_TENANTS;
+    t->config.policy_options.tenant_weights = t->weights;
+    for (uint32_t i = 0; i < t->n_jobs; i++)
+        t->jobs[i].first_us = 0;
+    assert_int_equal(sched_create(&t->config, &w->sched, NULL), QUIRE_OK);
+    for (;;) {
+        while (next < t->n_jobs && t->jobs[next].arrival_us <= w->now_us)
+            submit_job(w, next++);
+        cancel_due(w);
+        check_gaps(w);
+        assert_int_equal(sched_plan(w->sched, w->now_us, &plan, NULL), QUIRE_OK);
+        see_plan(w, plan);
+        check_gaps(w);
+        w->now_us += plan->n_rows ? step_us(&t->config, plan) : 1;
+        const struct sched_plan *done = plan->n_rows ? plan : NULL;
+        if (t->config.overlap_depth > 0) {
+            const struct sched_plan *swap = before;
+            before = done;
+            done = swap;
+        }
+        if (done)
+            commit_step(w, done);
+        else if (plan->n_rows == 0 && sched_idle(w->sched)) {
+            if (next == t->n_jobs)
+                break;
+            w->now_us = t->jobs[next].arrival_us;
+        }
+    }
+    sched_destroy(w->sched);
+}
+
+/* ---- traces ---- */
+
+static struct sched_cost small_cost(void)
+{
+    struct sched_cost cost = {.n_points = 2, .row_us = 5, .pair_us = 0.0005};
+    cost.points[0].n_tokens = 1;
+    cost.points[0].us = 1000;
+    cost.points[1].n_tokens = 1024;
+    cost.points[1].us = 11000;
+    cost.context_us = 0.005;
+    return cost;
+}
+
+/* Requests that come faster than they can be served, of tenants as different as the seed has it. */
+static void random_trace(struct trace *t, uint64_t seed)
+{
+    struct fake_random r = {.state = seed};
+    memset(t, 0, sizeof *t);
+    t->config = small_config();
+    struct sched_config *c = &t->config;
+    c->kv.prefix_caching = fake_chance(&r, 70);
+    c->max_num_seqs = 1 + fake_below(&r, 6);
+    c->max_num_batched_tokens = 16 + fake_below(&r, 200);
+    c->max_logit_rows = 16;
+    c->max_queued_requests = 600;
+    c->overlap_depth = fake_below(&r, 2);
+    c->max_model_len = 400;
+    c->kv.groups[0].n_blocks = 110 + fake_below(&r, fake_chance(&r, 50) ? 40 : 400);
+    c->long_prefill_token_threshold = fake_chance(&r, 20) ? 16 : 0;
+    c->max_partial_prefills = fake_chance(&r, 20) ? 1 + fake_below(&r, 2) : 0;
+    c->policy_options.prefill_share = fake_chance(&r, 70) ? 0 : 1 + fake_below(&r, 100);
+    c->cost = small_cost();
+    c->step_target_us = fake_chance(&r, 20) ? 1000 + fake_below(&r, 2000) : 0;
+    uint32_t longest[N_RIVALS], share[N_RIVALS], stop = fake_chance(&r, 50);
+    for (uint32_t i = 0; i < N_TENANTS; i++)
+        t->weights[i] = 1;
+    for (uint32_t i = 0; i < N_RIVALS; i++) {
+        t->weights[i] = fake_chance(&r, 50) ? 1 : 1 + fake_below(&r, fake_chance(&r, 90) ? 5 : 1000);
+        longest[i] = 4 + fake_below(&r, 300);
+        share[i] = fake_below(&r, 90);
+    }
+    t->n_jobs = 150 + fake_below(&r, 150);
+    uint64_t at = 1;
+    for (uint32_t i = 0; i < t->n_jobs; i++) {
+        struct job *j = &t->jobs[i];
+        j->tenant = i % N_RIVALS;
+        j->arrival_us = at;
+        j->n_prompt = 1 + fake_below(&r, 1 + longest[j->tenant] * share[j->tenant] / 90);
+        j->max_tokens = 1 + fake_below(&r, 1 + longest[j->tenant] / 3);
+        j->stop_at = stop ? 1 + fake_below(&r, 60) : 0;
+        j->family = j->tenant * 4 + fake_below(&r, 3);
+        j->n = fake_chance(&r, 10) ? 2 : 1;
+        j->cancelled = fake_chance(&r, 8);
+        j->cancel_us = at + fake_below(&r, 3000000);
+        at += fake_chance(&r, 20) ? fake_below(&r, 20000) : 0;
+    }
+}
+
+static void test_bound(void **state)
+{
+    (void)state;
+    struct world *w = malloc(sizeof *w);
+    struct trace *t = malloc(sizeof *t);
+    uint64_t n_preempted = 0, n_hits = 0;
+    double worst = 0, unfair = 0;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        random_trace(t, seed);
+        run(w, t, "fair");
+        if (w->worst > 1)
+            fail_msg("seed %llu: a gap of %.3f of the bound", (unsigned long long)seed, w->worst);
+        worst = w->worst > worst ? w->worst : worst;
+        n_preempted += w->n_preempted;
+        n_hits += w->n_hits;
+        if (seed % 8)
+            continue;
+        random_trace(t, seed);
+        run(w, t, "fcfs");
+        unfair = w->worst > unfair ? w->worst : unfair;
+    }
+    print_message("largest gap: %.2f of the bound, fcfs %.2f; %llu preemptions, %llu tokens hit\n",
+                  worst, unfair, (unsigned long long)n_preempted, (unsigned long long)n_hits);
+    assert_true(n_preempted > 100 && n_hits > 1000);
+    assert_true(unfair > 1); /* the traces are such that others break it */
+    free(w);
+    free(t);
+}
+
+/* Many more than run at once, so that the last ones weigh little. */
+static void saturated_trace(struct trace *t, uint64_t seed)
+{
+    struct fake_random r = {.state = seed};
+    random_trace(t, seed);
+    struct sched_config *c = &t->config;
+    c->max_num_seqs = 16;
+    c->max_num_batched_tokens = 64 + fake_below(&r, 200);
+    c->kv.groups[0].n_blocks = 400 + fake_below(&r, 400);
+    c->policy_options.prefill_share = 0;
+    c->step_target_us = 0;
+    t->n_jobs = 800;
+    c->max_queued_requests = 1600;
+    for (uint32_t i = 0; i < t->n_jobs; i++) {
+        struct job *j = &t->jobs[i];
+        *j = (struct job){.arrival_us = 1, .tenant = i % N_RIVALS, .family = i % 40, .n = 1};
+        j->n_prompt = 1 + fake_below(&r, 40 + 60 * j->tenant);
+        j->max_tokens = 1 + fake_below(&r, 30);
+    }
+}
+
+static void test_throughput(void **state)
+{
+    (void)state;
+    struct world *w = malloc(sizeof *w);
+    struct trace *t = malloc(sizeof *t);
+    double least = 2;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        saturated_trace(t, seed);
+        run(w, t, "fcfs");
+        double fcfs = (double)w->now_us;
+        run(w, t, "fair");
+        double part = fcfs / (double)w->now_us;
+        least = part < least ? part : least;
+    }
+    print_message("least throughput: %.3f of that of fcfs\n", least);
+    assert_true(least >= 0.98);
+    free(w);
+    free(t);
+}
+
+/* ---- long prompts beside light tenants ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static uint64_t light_p95(const struct trace *t)
+{
+    uint64_t ttft[MAX_REQUESTS];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->n_jobs; i++)
+        if (t->jobs[i].tenant > 0)
+            ttft[n++] = t->jobs[i].first_us - t->jobs[i].arrival_us;
+    qsort(ttft, n, sizeof *ttft, by_value);
+    return ttft[n * 95 / 100];
+}
+
+/* Twenty light tenants take about half of what the machine can do; tenant 0 sends prompts of 100,000
+ * tokens faster than they can be computed. */
+static void heavy_trace(struct trace *t, bool heavy)
+{
+    struct fake_random r = {.state = 77};
+    memset(t, 0, sizeof *t);
+    t->config = small_config();
+    struct sched_config *c = &t->config;
+    c->kv.block_tokens = 16;
+    c->kv.groups[0].n_blocks = 16000; /* 256,000 tokens: two long prompts, and the light ones */
+    c->max_num_seqs = MAX_ROWS;
+    c->max_num_batched_tokens = 512;
+    c->max_logit_rows = MAX_ROWS;
+    c->max_queued_requests = 1600;
+    c->max_model_len = 110000;
+    c->cost = small_cost();
+    c->step_target_us = 4000;
+    for (uint32_t i = 0; i < N_TENANTS; i++)
+        t->weights[i] = 1;
+    uint64_t at = 1, next_heavy = 1;
+    for (uint32_t n_light = 0; n_light < 1500; n_light++) {
+        at += fake_below(&r, 30000);
+        if (heavy && next_heavy <= at) {
+            t->jobs[t->n_jobs] = (struct job){.arrival_us = next_heavy,
+                                              .n_prompt = 100000,
+                                              .max_tokens = 200,
+                                              .family = t->n_jobs,
+                                              .n = 1};
+            t->n_jobs++;
+            next_heavy += 2000000;
+        }
+        t->jobs[t->n_jobs] = (struct job){.arrival_us = at,
+                                          .tenant = 1 + fake_below(&r, N_TENANTS - 1),
+                                          .n_prompt = 100 + fake_below(&r, 600),
+                                          .max_tokens = 20 + fake_below(&r, 100),
+                                          .family = t->n_jobs,
+                                          .n = 1};
+        t->n_jobs++;
+    }
+}
+
+static void test_long_prompts_beside_light_ones(void **state)
+{
+    (void)state;
+    struct world *w = malloc(sizeof *w);
+    struct trace *t = malloc(sizeof *t);
+    heavy_trace(t, false);
+    run(w, t, "fair");
+    double alone = (double)light_p95(t);
+    heavy_trace(t, true);
+    run(w, t, "fair");
+    double beside = (double)light_p95(t);
+    run(w, t, "fcfs");
+    print_message("p95 of the light tenants' first tokens: %.1f ms alone, %.1f ms beside long prompts; "
+                  "with fcfs %.1f ms\n",
+                  alone / 1000, beside / 1000, (double)light_p95(t) / 1000);
+    assert_true(beside <= 1.5 * alone);
+    assert_true((double)light_p95(t) > 10 * alone);
+    free(w);
+    free(t);
+}
+
+/* ---- what is charged ---- */
+
+/* The tenant that goes next, of two that wait with the same prompt. */
+static void test_charges(void **state)
+{
+    (void)state;
+    const uint32_t weights[] = {1, 2, 1};
+    const struct sched_policy *fair = sched_policy_find("fair");
+    struct sched_policy_options o = {.n_tenants = 3, .tenant_weights = weights};
+    struct quire_error err;
+    void *p;
+    assert_int_equal(fair->create(&o, &p, &err), QUIRE_OK);
+    const uint64_t *ranks = fair->flow_ranks(p);
+    struct sched_candidate a = {.tenant = 0}, b = {.tenant = 1}, c = {.tenant = 2};
+    fair->served(p, &a, &(struct sched_service){.n_prompt = 10, .n_generated = 5});
+    fair->served(p, &b, &(struct sched_service){.n_prompt = 20, .n_generated = 10});
+    assert_int_equal(ranks[0], ranks[1]); /* twice the service, twice the weight */
+    fair->served(p, &c, &(struct sched_service){.n_prompt = 20});
+    assert_int_equal(ranks[0], ranks[2]); /* an output token is two of a prompt */
+    fair->served(p, &c, &(struct sched_service){.n_cached = 99, .n_recomputed = 99});
+    a.background = true;
+    fair->served(p, &a, &(struct sched_service){.n_prompt = 10});
+    assert_int_equal(ranks[0], ranks[2]);
+    fair->destroy(p);
+    const uint32_t heavy[] = {1, 1001, 1};
+    o.tenant_weights = heavy;
+    assert_int_equal(fair->create(&o, &p, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "tenant 1"));
+    o = (struct sched_policy_options){.prompt_price = 1001};
+    assert_int_equal(fair->create(&o, &p, &err), QUIRE_INVALID);
+    o = (struct sched_policy_options){.prefill_share = 101};
+    assert_int_equal(fair->create(&o, &p, &err), QUIRE_INVALID);
+}
+
+int main(void)
+{
+    if (quire_hash_init())
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_charges),
+        cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_throughput),
+        cmocka_unit_test(test_long_prompts_beside_light_ones),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
