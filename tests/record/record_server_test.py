@@ -15,7 +15,7 @@ import time
 import recording_format
 
 QUIRE, MODEL = sys.argv[1:3]
-OPTIONS = ["--port", "0", "--threads", "1", "--max-model-len", "256", "--num-kv-blocks", "22", "--max-num-seqs", "6",
+OPTIONS = ["--port", "0", "--threads", "1", "--max-model-len", "160", "--num-kv-blocks", "14", "--max-num-seqs", "6",
            "--max-num-batched-tokens", "64", "--scheduling-policy", "priority"]
 
 
@@ -74,7 +74,7 @@ def serve_many(server, first, n):
     threads = [threading.Thread(target=server.stream, args=(ask(i), 4 if i % 6 == 2 else -1)) for i in range(first, first + n)]
     for thread in threads:
         thread.start()
-        time.sleep(0.01)
+        time.sleep(0.002)
     return threads
 
 
@@ -93,7 +93,7 @@ def replay(path):
 def check_recording(path, closed):
     recording = recording_format.Recording(path.read_bytes())
     h = recording.header
-    assert h["version"] == 1 and h["policy"] == "priority" and h["groups"][0][0] == 22 and h["max_num_seqs"] == 6
+    assert h["version"] == 1 and h["policy"] == "priority" and h["groups"][0][0] == 14 and h["max_num_seqs"] == 6
     assert path.stat().st_mode & 0o777 == 0o600
     assert [p["now_us"] for p in recording.plans] == sorted(p["now_us"] for p in recording.plans)
     assert sum(p["n_preempted"] for p in recording.plans) > 0, "nothing was preempted: fewer blocks, please"
@@ -177,7 +177,7 @@ def check_trace(path, recording, closed):
     assert set(kinds) == {"queued", "prefill", "recompute", "decode"} and n_decoded > 200, kinds
     assert sum(e["ph"] == "i" and e["name"] == "preempted" for e in events) > 0
     counters = [e["args"] for e in events if e["ph"] == "C"]
-    assert max(c.get("used", 0) for c in counters) <= 22 and max(c.get("running", 0) for c in counters) <= 6
+    assert max(c.get("used", 0) for c in counters) <= 14 and max(c.get("running", 0) for c in counters) <= 6
     assert max(c.get("waiting", 0) for c in counters) > 0
 
 
