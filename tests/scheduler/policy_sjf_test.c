@@ -1,0 +1,345 @@
+/* `sjf`: what it expects against a reference, its bound, and what it is for. */
+#include "tests/scheduler/policy_jobs.h"
+
+#include <stdlib.h>
+
+static struct job jobs[MAX_JOBS];
+
+/* ---- the estimates ---- */
+
+/* With this ageing a rank is the arrival and the work left, in eighths of a token. */
+#define PLAIN_AGEING_US 8000u
+
+static const struct sched_policy *sjf(void)
+{
+    return sched_policy_find("sjf");
+}
+
+static void *make(uint64_t ageing_us)
+{
+    const struct sched_policy_options options = {.ageing_us = ageing_us, .n_tenants = 3};
+    void *made;
+    assert_int_equal(sjf()->create(&options, &made, NULL), QUIRE_OK);
+    return made;
+}
+
+static struct sched_candidate candidate(uint32_t tenant, uint32_t n_prompt, uint32_t max_tokens)
+{
+    return (struct sched_candidate){
+        .tenant = tenant, .n_prompt = n_prompt, .n_known = n_prompt, .max_tokens = max_tokens};
+}
+
+/* Tokens to come, as the rank says, of a sequence that has so many. */
+static uint64_t expected(void *made, struct sched_candidate c, uint32_t n_generated)
+{
+    c.n_known = c.n_computed = c.n_prompt + n_generated;
+    return sjf()->rank(made, &c) / 8;
+}
+
+static void finish(void *made, uint32_t tenant, uint32_t n_prompt, uint32_t length)
+{
+    struct sched_candidate c = candidate(tenant, n_prompt, 100000);
+    sjf()->finished(made, &c, length);
+}
+
+/* The mean of what ended with 2^k tokens or more, each weighing 127/128 of the next: from the list, for
+ * the largest 2^k that the generated reach, or, where that is no longer than they are, the next one. */
+static uint32_t reference(const uint32_t *lengths, uint32_t n, uint32_t generated)
+{
+    uint32_t least = 1;
+    while (2 * least <= generated)
+        least *= 2;
+    for (;; least *= 2) {
+        double weight = 1, sum = 0, weights = 0;
+        for (uint32_t i = n; i-- > 0; weight *= 127.0 / 128)
+            if (lengths[i] >= least) {
+                sum += weight * lengths[i];
+                weights += weight;
+            }
+        if (weights < 4)
+            return 0;
+        if ((uint32_t)(sum / weights + 0.5) > generated)
+            return (uint32_t)(sum / weights + 0.5);
+    }
+}
+
+static void test_estimates(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct fake_random random = {seed};
+        uint32_t lengths[600], n = 20 + fake_below(&random, 580), n_known = 0;
+        void *made = make(PLAIN_AGEING_US);
+        for (uint32_t i = 0; i < n; i++) {
+            lengths[i] = 1 + fake_below(&random, 1u << fake_below(&random, 12));
+            finish(made, 1, 300, lengths[i]);
+        }
+        for (uint32_t generated = 0; generated < 3000; generated += 1 + generated / 7) {
+            uint32_t total = reference(lengths, n, generated);
+            uint64_t left = expected(made, candidate(1, 300, 100000), generated);
+            if (total == 0)
+                total = 100000;
+            else
+                n_known++;
+            assert_in_range(left, total - generated - 1, total - generated + 1);
+        }
+        assert_true(n_known > 10);
+        sjf()->destroy(made);
+    }
+}
+
+/* Prompt lengths and tenants are told apart where enough is known of them; else the wider answer holds,
+ * and of nothing, max_tokens. */
+static void test_fallbacks(void **state)
+{
+    (void)state;
+    void *made = make(PLAIN_AGEING_US);
+    assert_int_equal(expected(made, candidate(0, 50, 700), 0), 700);
+    for (uint32_t i = 0; i < 50; i++) {
+        finish(made, 0, 40, 10);
+        finish(made, 0, 5000, 1000);
+        finish(made, 1, 40, 300);
+    }
+    finish(made, 1, 5000, 3); /* one says nothing */
+    assert_int_equal(expected(made, candidate(0, 63, 700), 0), 10);
+    assert_int_equal(expected(made, candidate(0, 4096, 7000), 0), 1000);
+    assert_int_equal(expected(made, candidate(0, 4096, 700), 0), 700); /* no more than it may */
+    assert_int_equal(expected(made, candidate(1, 40, 700), 0), 300);
+    /* Nothing of this prompt length: the tenant's, 50 of 10 and 50 of 1000 by turns. */
+    assert_in_range(expected(made, candidate(0, 700, 7000), 0), 500, 510);
+    /* Nothing of this tenant: everybody's. */
+    assert_in_range(expected(made, candidate(2, 40, 7000), 0), 400, 470);
+    /* It has outlived its kind, 10, and then the tenant's, and everybody's. */
+    assert_int_equal(expected(made, candidate(0, 63, 7000), 20), 980);
+    assert_int_equal(expected(made, candidate(0, 63, 7000), 1500), 5500);
+    /* What was foretold, until it is over. */
+    struct sched_candidate c = candidate(0, 63, 7000);
+    c.expected_tokens = 15;
+    assert_int_equal(expected(made, c, 0), 15);
+    assert_int_equal(expected(made, c, 9), 6);
+    assert_in_range(expected(made, c, 15), 485, 495); /* of those of the tenant that reached 8 */
+    /* Most of those that reach 8 end there: one that has 12 is of the others. */
+    for (uint32_t i = 0; i < 100; i++)
+        finish(made, 2, 40, i % 10 ? 8 : 20);
+    assert_int_equal(expected(made, candidate(2, 40, 700), 12), 8);
+    c.expected_tokens = 8000;
+    assert_int_equal(expected(made, c, 0), 7000);
+    sjf()->destroy(made);
+}
+
+/* Known tokens count an eighth, unless they are computed or cached; a thousand tokens are ageing_us. */
+static void test_work(void **state)
+{
+    (void)state;
+    void *made = make(1000000);
+    struct sched_candidate c = candidate(0, 800, 100);
+    c.arrival_us = 77;
+    assert_int_equal(sjf()->rank(made, &c), 77 + 200 * 1000);
+    c.n_cached = 400;
+    assert_int_equal(sjf()->rank(made, &c), 77 + 150 * 1000);
+    c.n_computed = 800;
+    assert_int_equal(sjf()->rank(made, &c), 77 + 100 * 1000);
+    c = candidate(0, 1u << 28, 1u << 28);
+    sjf()->destroy(made);
+    made = make(UINT64_MAX);
+    c.arrival_us = UINT64_MAX - 5;
+    assert_true(sjf()->rank(made, &c) == UINT64_MAX);
+    sjf()->destroy(made);
+}
+
+static void test_figure(void **state)
+{
+    (void)state;
+    const char *name = NULL;
+    void *made = make(0);
+    assert_true(sjf()->figure(made, &name) == 0);
+    assert_string_equal(name, "estimate_error_percent");
+    for (uint32_t i = 0; i < 2000; i++)
+        finish(made, 0, 100, 50);
+    assert_true(sjf()->figure(made, &name) < 0.1); /* the first ones are forgotten */
+    for (uint32_t i = 0; i < 2000; i++)
+        finish(made, 0, 100, i % 2 ? 50 : 150);
+    /* About 100 is expected: off by 1 of 50 and by a third of 150. */
+    assert_true(sjf()->figure(made, &name) > 63 && sjf()->figure(made, &name) < 70);
+    sjf()->destroy(made);
+}
+
+/* ---- the bound ---- */
+
+#define AGEING_US 400000u
+
+/* The price of a job, from what it foretells and its prompt. */
+static uint64_t price_us(const struct job *job)
+{
+    uint64_t eighths = 8 * (uint64_t)job->request.expected_tokens + job->request.n_prompt;
+    return eighths * AGEING_US / 8000;
+}
+
+static void check_admission(const struct job *all, uint32_t n, uint32_t admitted)
+{
+    const struct job *job = &all[admitted];
+    for (uint32_t i = 0; i < n; i++) {
+        const struct job *other = &all[i];
+        if (!job_waits(all, i, admitted))
+            continue;
+        assert_true(job->request.arrival_us + price_us(job) <=
+                    other->request.arrival_us + price_us(other));
+        if (i < admitted)
+            assert_true(job->request.arrival_us - other->request.arrival_us <= price_us(other));
+    }
+}
+
+/* Long ones among short ones that come faster than they are served, for ever. */
+static void test_bound(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct fake_random random = {seed};
+        struct job_run run = job_run_of("sjf");
+        uint64_t at = 1;
+        uint32_t n = 300, n_overtaken = 0;
+        run.config.policy_options.ageing_us = AGEING_US;
+        run.config.max_num_seqs = 1 + fake_below(&random, 4);
+        run.admits = check_admission;
+        memset(jobs, 0, sizeof jobs);
+        for (uint32_t i = 0; i < n; i++) {
+            at += fake_below(&random, 3000);
+            jobs[i].length = fake_chance(&random, 5) ? 200 : 1 + fake_below(&random, 8);
+            jobs[i].request = (struct sched_request){.n_prompt = 1 + fake_below(&random, 100),
+                                                     .max_tokens = 300,
+                                                     .expected_tokens = jobs[i].length,
+                                                     .arrival_us = at};
+        }
+        run_jobs(&run, jobs, n);
+        for (uint32_t i = 1; i < n; i++)
+            n_overtaken += jobs[i].place < jobs[i - 1].place;
+        assert_true(n_overtaken > 20);
+    }
+}
+
+/* Estimates that change while it runs: still nobody is overtaken by who came later than the price of
+ * its max_tokens and prompt. */
+static void check_learnt_bound(const struct job *all, uint32_t n, uint32_t admitted)
+{
+    (void)n;
+    for (uint32_t i = 0; i < admitted; i++) {
+        const struct job *other = &all[i];
+        uint64_t most = (8 * (uint64_t)other->request.max_tokens + other->request.n_prompt) *
+                        AGEING_US / 8000;
+        if (job_waits(all, i, admitted))
+            assert_true(all[admitted].request.arrival_us - other->request.arrival_us <= most);
+    }
+}
+
+static void make_traffic(struct fake_random *random, uint32_t n, uint32_t gap_us, bool foretold)
+{
+    uint64_t at = 1;
+    memset(jobs, 0, sizeof jobs);
+    for (uint32_t i = 0; i < n; i++) {
+        /* Heavy tailed: each doubling of the length half as likely, up to 1,024. */
+        uint32_t doublings = 0, tenant = fake_below(random, 4);
+        while (doublings < 8 && fake_chance(random, 50))
+            doublings++;
+        at += fake_below(random, 2 * gap_us);
+        jobs[i].length = (2u << doublings) + fake_below(random, 2u << doublings);
+        jobs[i].request =
+            (struct sched_request){.n_prompt = 16u << (jobs[i].length > 64 ? 2 : 0),
+                                   .max_tokens = 1100,
+                                   .tenant = tenant,
+                                   .expected_tokens = foretold ? jobs[i].length : 0,
+                                   .arrival_us = at};
+    }
+}
+
+static void test_learnt_bound(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct fake_random random = {seed};
+        struct job_run run = job_run_of("sjf");
+        run.config.policy_options.ageing_us = AGEING_US;
+        run.admits = check_learnt_bound;
+        make_traffic(&random, 400, 1500, false);
+        run_jobs(&run, jobs, 400);
+    }
+}
+
+/* ---- what it is for ---- */
+
+static double mean_latency_us(const char *policy, uint64_t seed, bool foretold)
+{
+    struct fake_random random = {seed};
+    struct job_run run = job_run_of(policy);
+    double sum = 0;
+    make_traffic(&random, MAX_JOBS, 3200, foretold);
+    run_jobs(&run, jobs, MAX_JOBS);
+    for (uint32_t i = 0; i < MAX_JOBS; i++)
+        sum += (double)(jobs[i].end_us - jobs[i].request.arrival_us);
+    return sum / MAX_JOBS;
+}
+
+/* At saturation, with the default ageing: at most half of fcfs's mean latency with true lengths, and
+ * better than fcfs with what it learns itself. */
+static void test_latency(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        double fcfs = mean_latency_us("fcfs", seed, false);
+        double known = mean_latency_us("sjf", seed, true);
+        double learnt = mean_latency_us("sjf", seed, false);
+        print_message("seed %u: fcfs %.0f ms, sjf %.0f ms (%.1f x), without true lengths %.0f ms "
+                      "(%.1f x)\n",
+                      (unsigned)seed, fcfs / 1e3, known / 1e3, fcfs / known, learnt / 1e3,
+                      fcfs / learnt);
+        assert_true(fcfs >= 2 * known);
+        assert_true(fcfs > 1.1 * learnt);
+    }
+}
+
+/* The one with most left gives way when blocks run out: as it is then, not as it was when they came. */
+static void test_preemption(void **state)
+{
+    (void)state;
+    struct job_run run = job_run_of("sjf");
+    run.config.kv.groups[0].n_blocks = 10;
+    memset(jobs, 0, sizeof jobs);
+    for (uint32_t i = 0; i < 2; i++) {
+        jobs[i].length = i == 0 ? 120 : 60;
+        jobs[i].request = (struct sched_request){.n_prompt = 16,
+                                                 .max_tokens = jobs[i].length,
+                                                 .expected_tokens = jobs[i].length,
+                                                 .arrival_us = i * 110000};
+    }
+    run_jobs(&run, jobs, 2);
+    assert_int_equal(run.n_preempted, 1);
+    assert_true(jobs[1].first_us < jobs[0].end_us && jobs[0].end_us < jobs[1].end_us);
+}
+
+static void test_preemptions(void **state)
+{
+    (void)state;
+    struct job_run run = job_run_of("sjf");
+    run.config.kv.groups[0].n_blocks = 20;
+    memset(jobs, 0, sizeof jobs);
+    for (uint32_t i = 0; i < 8; i++) {
+        jobs[i].length = i == 0 ? 250 : 60;
+        jobs[i].request = (struct sched_request){
+            .n_prompt = 16, .max_tokens = 280, .expected_tokens = jobs[i].length, .arrival_us = 1};
+    }
+    run_jobs(&run, jobs, 8);
+    assert_true(run.n_preempted > 0);
+    for (uint32_t i = 1; i < 8; i++)
+        assert_true(jobs[i].end_us < jobs[0].end_us);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_estimates),    cmocka_unit_test(test_fallbacks),
+        cmocka_unit_test(test_work),         cmocka_unit_test(test_figure),
+        cmocka_unit_test(test_bound),        cmocka_unit_test(test_learnt_bound),
+        cmocka_unit_test(test_latency),      cmocka_unit_test(test_preemption),
+        cmocka_unit_test(test_preemptions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
