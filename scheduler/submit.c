@@ -254,6 +254,9 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
     s->flow_live[flow] += r->n;
     leader->leads = true;
     leader->prompt_logits = r->prompt_logprobs;
+    /* What passed while nothing lived is not the last step's time. */
+    if (s->stats.n_running + s->stats.n_waiting == 0)
+        s->budget.n_tokens = 0;
     sched_enqueue(s, leader);
     s->stats.n_waiting += r->n;
     s->tenants[r->tenant].n_waiting += r->n;

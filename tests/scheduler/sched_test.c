@@ -541,6 +541,40 @@ static void test_queue_order(void **state)
     close_sched(s);
 }
 
+static double pace_seen;
+
+static uint64_t look(void *state, const struct sched_candidate *c, const struct sched_load *load)
+{
+    (void)state;
+    (void)c;
+    pace_seen = load->us_per_token;
+    return 0;
+}
+
+/* The time until somebody comes again says nothing of how fast steps are. */
+static void test_idle_time_is_no_step(void **state)
+{
+    static const struct sched_policy looks = {.name = "looks", .about = "", .refuse = look};
+    const uint64_t plans[] = {1000, 2600, 10000000, 10001600};
+    struct sched_config c = small_config();
+    (void)state;
+    c.policy = &looks;
+    struct sched *s = open_sched(&c);
+    for (uint32_t i = 0; i < 4; i++) { /* each prompt is two steps of at most 16 tokens */
+        const struct sched_plan *p;
+        if (i % 2 == 0) {
+            struct sched_request r = request_of(i + 1, 100 * i, 20, 1);
+            r.arrival_us = plans[i];
+            submit(s, r);
+        }
+        assert_int_equal(sched_plan(s, plans[i], &p, NULL), QUIRE_OK);
+        commit(s, p, 7);
+        collect(s);
+    }
+    assert_true(pace_seen == 100);
+    close_sched(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -566,6 +600,7 @@ int main(void)
         cmocka_unit_test(test_stop_and_accepted_drafts),
         cmocka_unit_test(test_wrong_results),
         cmocka_unit_test(test_policies),
+        cmocka_unit_test(test_idle_time_is_no_step),
         cmocka_unit_test(test_queue_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
