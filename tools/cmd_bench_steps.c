@@ -15,7 +15,6 @@
 
 #define MIN_ROUNDS 3
 #define MAX_ROUNDS 25
-#define HELD_OUT(scene) ((scene) % 5 == 3) /* a fifth of the scenes, spread over all kinds */
 #define FILL_SHARE 0.3                     /* of the time: prefixes */
 #define PROMPT_SHARE 0.12                  /* of the time: prompts, in each round */
 #define PROMPTS_OF_MOST 20                 /* a round's prompts have about so many times most_tokens */
@@ -175,10 +174,24 @@ static int measure(struct steps *s, struct quire_error *err)
 
 /* ---- fitting ---- */
 
+static enum cost_kind kind_of(const struct bench_scene *scene)
+{
+    return scene->n_prompts == 0 ? COST_DECODE : scene->n_decode == 0 ? COST_PREFILL : COST_MIXED;
+}
+
+/* Every fifth scene of a kind. */
+static bool is_held_out(const struct steps *s, uint32_t scene)
+{
+    uint32_t n_before = 0;
+    for (uint32_t i = 0; i < scene; i++)
+        n_before += kind_of(&s->scenes[i]) == kind_of(&s->scenes[scene]);
+    return n_before % 5 == 3;
+}
+
 static void split(struct steps *s)
 {
     for (size_t i = 0; i < s->n_measured; i++) {
-        if (HELD_OUT(s->measured[i].scene))
+        if (is_held_out(s, s->measured[i].scene))
             s->held_out[s->n_held_out++] = s->measured[i].median;
         else
             s->fitted[s->n_fitted++] = s->measured[i].median;
@@ -257,7 +270,7 @@ static json_t *steps_json(const struct steps *s)
                                               cost_kind_name(step->median.kind), "rows", (int)shape->n_rows, "tokens", (int)shape->n_tokens, "logits", (int)shape->n_logits, "context",
                                               (json_int_t)shape->n_context, "pairs", (json_int_t)shape->n_pairs, "runs",
                                               (int)step->n_runs, "us", step->median.us, "predicted_us", sched_cost_us(&s->cost, shape),
-                                              "held_out", (int)HELD_OUT(step->scene)));
+                                              "held_out", (int)is_held_out(s, step->scene)));
     }
     return list;
 }
