@@ -430,6 +430,10 @@ static void account_begin(struct engine *e, struct fake_request *q)
     e->stats.n_running++;
     e->stats.n_prompt_tokens += q->r.n_prompt;
     e->stats.n_pins += q->r.pin_us > 0;
+    /* Nothing else shows that these arrived. */
+    e->stats.n_waiting_tokens += q->r.background ? q->r.n_prompt : 0;
+    e->stats.n_host_hits += q->r.class_index;
+    e->stats.n_recomputed += q->r.expected_tokens;
     tenant->n_running++;
     tenant->n_prompt_tokens += q->r.n_prompt;
     tenant->n_prefix_queries += q->r.n_prompt;

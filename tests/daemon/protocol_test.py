@@ -230,7 +230,8 @@ def test_tenants_and_pins():
     with Server("--refuse-below-us", "1000") as server:
         c = server.client()
         frames = c.frames()
-        c.submit(1, prompt=[7] * 40, max_tokens=0, tenant_index=3, pin_us=10**6, background=True, class_index=2)
+        c.submit(1, prompt=[7] * 40, max_tokens=0, tenant_index=3, pin_us=10**6, background=True, class_index=2,
+                 expected_tokens=9)
         accept, done = next(frames), next(frames)
         check(accept.type == ACCEPT and accept["id"] != 0, "ACCEPT says the engine's id")
         check((done.type, done["finish"], done.get("n_generated", 0), done["n_created"]) == (DONE, LENGTH, 0, 32), "a pin")
@@ -243,7 +244,8 @@ def test_tenants_and_pins():
             c.send(encode(STATS, extra=field(1, struct.pack("<I", wanted))))
             stats = next(frames)
             check(len(stats.get("tenants", [])) == min(wanted, 8), "%d tenants" % wanted)
-            check(stats["n_pins"] == 1, "a pin is counted")
+            check((stats["n_pins"], stats["n_waiting_tokens"], stats["n_host_hits"], stats["n_recomputed"]) ==
+                  (1, 40, 2, 9), "what the fake engine heard of them: %r" % stats.values)
             if wanted >= 4:
                 check(stats["tenants"][3] == (44, 2, 44, 0, 0, 0, 0), repr(stats["tenants"]))
         c.send(encode(CONTROL, command="unpin 3"))

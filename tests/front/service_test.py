@@ -56,6 +56,14 @@ def test_the_key_is_the_tenant():
         assert tokens == {"default": "0", "a": "6", "b": "6"}, tokens
 
 
+def test_the_class_is_the_key_s():
+    with tenants_file({"name": "a", "key": "ka", "class": 5}, {"name": "b", "key": "kb"}) as f, Server("--tenants", f.name) as s:
+        for name in ("ka", "kb", "kb"):
+            assert ask(s, name, **{"class": 1, "class_index": 2})[0] == 200
+        text = s.request("GET", "/metrics", headers=key("ka"))[2].decode()
+        assert 'quire:prefix_cache_host_hits_total{model_name="fake",engine="0"} 5' in text  # classes, says the fake engine
+
+
 def test_requests_a_minute():
     with tenants_file({"name": "a", "key": "ka", "requests_per_minute": 3}, {"name": "b", "key": "kb"}) as f, Server(
             "--tenants", f.name, "--tenant-metrics") as s:
@@ -293,6 +301,7 @@ def test_pins():
     opened = server.post(PINS, {"messages": [{"role": "system", "content": WORDS}], "add_generation_prompt": True})[1]
     assert n < chat["prompt_tokens"] < opened["prompt_tokens"]
     assert server.metric("quire:cache_pins") == before + 4
+    assert server.metric("quire:num_waiting_tokens") == chat["prompt_tokens"]  # of background requests, says the fake engine
     # Only computed.
     assert server.post(PINS, {"prompt": WORDS, "ttl_seconds": 0})[1]["pinned_tokens"] == 0
     assert server.metric("quire:cache_pins") == before + 4
