@@ -84,6 +84,22 @@ void planner_refuse(struct planner *p)
 
 /* ---- a prefix that another sequence is computing ---- */
 
+/* A choice of the same request whose prompt blocks were computed by an earlier plan. */
+static const struct sequence *share_source(const struct sched *s, const struct sequence *q,
+                                           uint32_t n_tokens)
+{
+    const struct request *request = q->request;
+    for (uint32_t i = 0; i < request->n; i++) {
+        const struct sequence *from = &s->seqs[request->seqs[i]];
+        if (from->request != request || from->state != SEQ_RUNNING)
+            continue;
+        uint32_t planned = from->last_step == s->step + 1 ? from->last_first : from->n_planned;
+        if (planned >= n_tokens)
+            return from;
+    }
+    return NULL;
+}
+
 bool planner_waits_for_prefix(const struct planner *p, struct sequence *q)
 {
     const struct sched *s = p->s;
@@ -92,7 +108,7 @@ bool planner_waits_for_prefix(const struct planner *p, struct sequence *q)
     uint32_t bt = s->config.kv.block_tokens, most = seq_most_hit(q) / bt;
     uint32_t n = most < q->n_hashes ? most : q->n_hashes;
     uint32_t next = kv_cache_peek(s->kv, q->hashes, n, q->key.n_cached / bt);
-    if (next == n)
+    if (next == n || (q->request->n > 1 && share_source(s, q, (q->n_prompt - 1) / bt * bt)))
         return false;
     for (uint32_t i = 0; i < p->n_computing; i++) {
         const struct sequence *r = &s->seqs[s->computing[i]];
@@ -137,22 +153,6 @@ void planner_rerank(struct sched *s)
 }
 
 /* ---- what can be taken over ---- */
-
-/* A choice of the same request whose prompt blocks were computed by an earlier plan. */
-static const struct sequence *share_source(const struct sched *s, const struct sequence *q,
-                                           uint32_t n_tokens)
-{
-    const struct request *request = q->request;
-    for (uint32_t i = 0; i < request->n; i++) {
-        const struct sequence *from = &s->seqs[request->seqs[i]];
-        if (from->request != request || from->state != SEQ_RUNNING)
-            continue;
-        uint32_t planned = from->last_step == s->step + 1 ? from->last_first : from->n_planned;
-        if (planned >= n_tokens)
-            return from;
-    }
-    return NULL;
-}
 
 /* References to the prompt's blocks of another choice, all but the last position's. */
 static uint32_t share_prompt(const struct sched *s, struct sequence *q)

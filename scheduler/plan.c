@@ -94,9 +94,14 @@ static uint32_t bound_chunk(const struct planner *p, const struct sequence *q, u
     return count < share ? count : share;
 }
 
-uint32_t planner_count(const struct planner *p, const struct sequence *q, uint32_t logits)
+/* A thousand decodes are one row each in every plan: what they go through is inlined, so that all that
+ * is of longer rows falls away. */
+#define FOR_DECODES static inline __attribute__((always_inline))
+
+/* Of `count` positions, how many a row of q can have. */
+FOR_DECODES uint32_t bound_row(const struct planner *p, const struct sequence *q, uint32_t count,
+                               uint32_t logits)
 {
-    uint32_t count = seq_remaining(q);
     if (count > p->budget)
         count = p->budget;
     if (count > 1)
@@ -111,10 +116,15 @@ uint32_t planner_count(const struct planner *p, const struct sequence *q, uint32
     return count;
 }
 
+uint32_t planner_count(const struct planner *p, const struct sequence *q, uint32_t logits)
+{
+    return bound_row(p, q, seq_remaining(q), logits);
+}
+
 /* ---- rows ---- */
 
 /* Tells the policy and the counters what the row gives. */
-static void account_row(struct planner *p, struct sequence *q, uint32_t count, bool samples)
+FOR_DECODES void account_row(struct planner *p, struct sequence *q, uint32_t count, bool samples)
 {
     struct sched *s = p->s;
     struct sched_tenant_stats *tenant = &s->tenants[q->key.tenant];
@@ -128,8 +138,10 @@ static void account_row(struct planner *p, struct sequence *q, uint32_t count, b
         .n_generated = samples};
     if (count > 1 || first < q->n_prompt)
         q->account.n_chunks++;
-    q->account.n_recomputed += service.n_recomputed;
-    s->stats.n_recomputed += service.n_recomputed;
+    if (service.n_recomputed > 0) {
+        q->account.n_recomputed += service.n_recomputed;
+        s->stats.n_recomputed += service.n_recomputed;
+    }
     tenant->n_prompt_tokens += service.n_prompt;
     if (count > 1) {
         s->flow_given[q->key.flow] += count;
@@ -143,7 +155,7 @@ static void account_row(struct planner *p, struct sequence *q, uint32_t count, b
         q->n_reached = end;
 }
 
-void planner_add_row(struct planner *p, struct sequence *q, uint32_t count)
+FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
 {
     struct sched *s = p->s;
     struct sched_plan *plan = &p->slot->plan;
@@ -157,17 +169,19 @@ void planner_add_row(struct planner *p, struct sequence *q, uint32_t count)
         if (q->n_prompt_logits < end)
             q->n_prompt_logits = end;
     }
-    p->slot->rows[plan->n_rows++] = (struct sched_row){.seq = sched_name(s, q),
-                                                       .first = first,
-                                                       .count = count,
-                                                       .first_logit = first_logit,
-                                                       .samples = samples,
-                                                       .adapter = q->adapter};
+    struct sched_row *row = &p->slot->rows[plan->n_rows++];
+    row->seq = sched_name(s, q);
+    row->first = first;
+    row->count = count;
+    row->first_logit = first_logit;
+    row->samples = samples;
+    row->adapter = q->adapter;
     plan->n_tokens += count;
     plan->n_logits += end - first_logit;
     p->budget -= count;
     p->logits -= end - first_logit;
-    sched_shape_add(&p->shape, first, count, end - first_logit);
+    if (s->config.cost.n_points > 0)
+        sched_shape_add(&p->shape, first, count, end - first_logit);
     account_row(p, q, count, samples);
     for (uint32_t i = q->n_known; i < end; i++)
         q->tokens[i] = SCHED_PENDING;
@@ -176,6 +190,11 @@ void planner_add_row(struct planner *p, struct sequence *q, uint32_t count)
     q->last_step = s->step + 1;
     q->last_first = first;
     p->prompt_planned |= q->leads && end >= q->n_prompt;
+}
+
+void planner_add_row(struct planner *p, struct sequence *q, uint32_t count)
+{
+    add_row(p, q, count);
 }
 
 /* ---- blocks ---- */
@@ -275,16 +294,17 @@ static void serve_running(struct planner *p)
         if (q->n_computed < q->n_prompt)
             s->computing[p->n_computing++] = sched_name(s, q);
         if (left == 1) {
-            if (planner_count(p, q, logits) > 0) {
-                if (!make_room(p, q, q->n_planned + 1))
+            if (bound_row(p, q, 1, logits) > 0) {
+                if (q->n_planned >= q->n_reserved && !make_room(p, q, q->n_planned + 1))
                     continue;
-                planner_add_row(p, q, 1);
+                add_row(p, q, 1);
             }
         } else if (left > 1) {
             if (!prepare_chunk(p, q, logits, &prompt_left))
                 continue;
         }
-        planner_add_owed(p, q);
+        if (promised(s, q) > q->n_reserved)
+            planner_add_owed(p, q);
     }
     /* Promised so far; given when it is their turn. */
     memset(s->flow_given, 0, (s->queue.n_flows + 1) * sizeof *s->flow_given);
@@ -333,9 +353,12 @@ static void serve_prompts(struct planner *p)
                          queue_before(&s->queue, &s->seqs[s->prefills[i].name].key,
                                       &waiting->key))) {
             serve_chunk(p, i++);
-        } else if (n_aside < SCHED_MAX_ASIDE && planner_waits_for_prefix(p, waiting)) {
-            sched_queue_remove(s, waiting);
-            aside[n_aside++] = top;
+        } else if (planner_waits_for_prefix(p, waiting)) {
+            open = n_aside < SCHED_MAX_ASIDE;
+            if (open) {
+                sched_queue_remove(s, waiting);
+                aside[n_aside++] = top;
+            }
         } else {
             open = planner_admit(p) || planner_pass(p, waiting);
             p->head_may_come = open;
