@@ -48,7 +48,7 @@ static void publish(struct sched *s, struct sequence *q)
     uint32_t bt = s->config.kv.block_tokens;
     if (!s->config.kv.prefix_caching)
         return;
-    while (q->n_computed - q->n_published * bt >= bt) {
+    while (q->n_computed >= (q->n_published + 1) * bt) {
         uint32_t i = q->n_published++;
         if (i == q->n_hashes) {
             const struct key256 *parent = i > 0 ? &q->hashes[i - 1] : &q->chain_first;
@@ -75,8 +75,26 @@ static bool append(struct sequence *q, const struct sched_result *r)
 static void account_drafts(struct sched *s, const struct sequence *q, uint32_t n)
 {
     const struct sched_service service = {.n_generated = n};
-    if (n > 0 && s->config.policy->served)
+    if (s->config.policy->served)
         s->config.policy->served(s->policy_state, &q->key, &service);
+}
+
+/* A row of a sequence that lives, and its result, which is there when the row samples. True when the
+ * sequence is over. */
+static bool take_row(struct sched *s, struct sequence *q, const struct sched_row *row,
+                     const struct sched_result *r)
+{
+    uint32_t n_known = q->n_known;
+    q->n_computed = row->first + row->count;
+    publish(s, q);
+    if (!row->samples)
+        return q->n_computed == q->n_positions && q->max_tokens == 0;
+    bool ended = append(q, r);
+    n_known = q->n_known - n_known;
+    s->tenants[q->key.tenant].n_generated_tokens += n_known;
+    if (n_known > 1)
+        account_drafts(s, q, n_known - 1);
+    return ended;
 }
 
 /* The step is done with the sequence: what waited for it comes back. */
@@ -115,28 +133,19 @@ int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n
     if (status)
         return status;
     s->committed++;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < plan->n_rows; i++) {
+    const struct sched_result *r = results, *end = results + n_results;
+    for (uint32_t i = 0, n_rows = plan->n_rows; i < n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
         struct sequence *q = &s->seqs[row->seq];
-        bool has_result = row->samples && n < n_results && results[n].seq == row->seq;
-        bool ended = false, lived = lives(q);
-        uint32_t n_known = q->n_known;
-        if (lived) {
-            q->n_computed = row->first + row->count;
-            publish(s, q);
-            ended = row->samples ? append(q, &results[n]) : q->n_computed == q->n_positions &&
-                                                            q->max_tokens == 0;
-            n_known = q->n_known - n_known;
-            s->tenants[q->key.tenant].n_generated_tokens += n_known;
-            account_drafts(s, q, n_known > 1 ? n_known - 1 : 0);
-        }
-        if (has_result) {
+        if (i + SEQ_AHEAD < n_rows)
+            seq_prefetch(s, row[SEQ_AHEAD].seq);
+        bool lived = lives(q), ended = lived && take_row(s, q, row, r);
+        if (row->samples && r < end && r->seq == row->seq) {
             if (finished)
-                finished[n] = ended;
+                finished[r - results] = ended;
             if (discarded)
-                discarded[n] = !lived;
-            n++;
+                discarded[r - results] = !lived;
+            r++;
         }
         if (ended) {
             finish(s, q);

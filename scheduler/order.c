@@ -72,6 +72,8 @@ static uint32_t compact(struct planner *p)
     for (uint32_t i = 0; i < s->n_listed; i++) {
         uint32_t name = s->running[i];
         struct sequence *q = &s->seqs[name];
+        if (i + SEQ_AHEAD < s->n_listed)
+            seq_prefetch(s, s->running[i + SEQ_AHEAD]);
         if (q->state != SEQ_RUNNING)
             continue;
         s->running[n++] = name;
@@ -85,6 +87,25 @@ static uint32_t compact(struct planner *p)
     return n;
 }
 
+/* By insertion. */
+static void sort(struct sched *s, uint32_t n)
+{
+    const struct sched_candidate *last = n > 0 ? &s->seqs[s->running[0]].key : NULL;
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t name = s->running[i], at = i;
+        const struct sched_candidate *key = &s->seqs[name].key;
+        if (!queue_before(&s->queue, key, last)) {
+            last = key;
+            continue;
+        }
+        do {
+            s->running[at] = s->running[at - 1];
+            at--;
+        } while (at > 0 && queue_before(&s->queue, key, &s->seqs[s->running[at - 1]].key));
+        s->running[at] = name;
+    }
+}
+
 void planner_order(struct planner *p)
 {
     struct sched *s = p->s;
@@ -95,15 +116,6 @@ void planner_order(struct planner *p)
         order_flows(s, s->config.policy->flow_ranks(s->policy_state));
         deal_out(s, n);
     }
-    for (uint32_t i = 1; i < n; i++) {
-        uint32_t name = s->running[i], at = i;
-        for (; at > 0; at--) {
-            uint32_t before = s->running[at - 1];
-            if (queue_before(&s->queue, &s->seqs[before].key, &s->seqs[name].key))
-                break;
-            s->running[at] = before;
-        }
-        s->running[at] = name;
-    }
+    sort(s, n);
     s->n_listed = n;
 }

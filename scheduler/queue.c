@@ -43,18 +43,12 @@ int queue_reserve(struct queue *queue, uint32_t flow, uint32_t n)
     return QUIRE_OK;
 }
 
-bool queue_before(const struct queue *queue, const struct sched_candidate *a,
-                  const struct sched_candidate *b)
+bool queue_flow_before(const struct queue *queue, uint32_t a, uint32_t b)
 {
-    if (a->flow != b->flow) {
-        if (a->flow == queue->n_flows || b->flow == queue->n_flows || !queue->policy->flow_ranks)
-            return a->flow < b->flow;
-        const uint64_t *ranks = queue->policy->flow_ranks(queue->state);
-        if (ranks[a->flow] != ranks[b->flow])
-            return ranks[a->flow] < ranks[b->flow];
-        return a->flow < b->flow;
-    }
-    return a->rank != b->rank ? a->rank < b->rank : a->order < b->order;
+    if (a == queue->n_flows || b == queue->n_flows || !queue->policy->flow_ranks)
+        return a < b;
+    const uint64_t *ranks = queue->policy->flow_ranks(queue->state);
+    return ranks[a] != ranks[b] ? ranks[a] < ranks[b] : a < b;
 }
 
 uint32_t queue_top(const struct queue *queue)

@@ -52,8 +52,16 @@ void queue_pass_none(struct queue *queue);
 void queue_push(struct queue *queue, uint32_t name);
 void queue_remove(struct queue *queue, uint32_t name);
 
+/* Does flow a go before flow b, as they stand now? */
+bool queue_flow_before(const struct queue *queue, uint32_t a, uint32_t b);
+
 /* Does a go before b under the policy, as its flows stand now? */
-bool queue_before(const struct queue *queue, const struct sched_candidate *a,
-                  const struct sched_candidate *b);
+static inline bool queue_before(const struct queue *queue, const struct sched_candidate *a,
+                                const struct sched_candidate *b)
+{
+    if (a->flow != b->flow)
+        return queue_flow_before(queue, a->flow, b->flow);
+    return a->rank != b->rank ? a->rank < b->rank : a->order < b->order;
+}
 
 #endif

@@ -173,6 +173,17 @@ static inline uint32_t sched_name(const struct sched *s, const struct sequence *
     return (uint32_t)(q - s->seqs);
 }
 
+/* A step walks a thousand sequences that lie anywhere: what it reads of one is fetched while it is busy
+ * with those before. */
+#define SEQ_AHEAD 8
+static inline void seq_prefetch(const struct sched *s, uint32_t name)
+{
+    const char *q = (const char *)&s->seqs[name];
+    __builtin_prefetch(q);
+    __builtin_prefetch(q + 64);
+    __builtin_prefetch(q + 128);
+}
+
 /* Positions that could be planned now. Nothing is left when all max_tokens are known or being
  * sampled. */
 static inline uint32_t seq_remaining(const struct sequence *q)
