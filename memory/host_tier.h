@@ -8,12 +8,15 @@
  *                                                          its uses, without content
  *
  * A name is in one of these places only; take_back() removes it from the lower ones when it is
- * computed anew. Copies are recorded as moves and made by others, in order. That is all the order
- * there is, and it is enough: a device or host block may be named in a move as soon as the moves
- * recorded before have been made, and each is: what a move reads was put there by a computed step
- * or by the last earlier move that wrote the block, and a block is written (by a later move, or by
- * the step that follows the moves) only after the move that saves or fetches its content was
- * recorded. So host blocks are free for reuse the moment a load of them is recorded.
+ * computed anew. Copies are recorded as moves, and made by others in the order they were recorded,
+ * before the step that was planned with them.
+ *
+ * That order is enough. What a move reads was put into the block by a step that is over (a block is
+ * named when its step is committed) or by a move recorded earlier. The block is free for other
+ * content only from the call on that records this move, give_up() or load(), or from one that ends
+ * its name without a move, and then nobody reads it. So whatever writes over it is a move recorded
+ * later, or the step. Hence a host block is spare the moment its load is recorded, and a block may
+ * go out, in and out again in one step.
  *
  * O(1) expected; nothing is allocated after creation. One thread at a time.
  */

@@ -47,8 +47,8 @@ static int check_config(const struct kv_config *config, struct quire_error *err)
 }
 
 /* Room for two copies of each device block that has a host tier: when a step takes it, what it held
- * is saved, and something else may be loaded into it. A step takes a block once, unless an admission
- * fails after it took some. */
+ * is saved, and something else may be loaded into it. A step takes a block once, unless an
+ * admission fails after it took some. */
 static int open_ledger(struct kv_cache *cache)
 {
     const struct kv_config *config = &cache->config;

@@ -85,9 +85,9 @@ int kv_table_prepare(struct kv_table *table, uint32_t n_tokens);
 uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uint32_t n_hashes,
                         uint32_t max_tokens);
 
-/* Leading blocks of the names that groups with full attention have on either tier, found from a guess of
- * how many there were last time: two look-ups when nothing changed. A block that is gone from the middle
- * of a prefix may go unnoticed. Takes nothing. */
+/* Leading blocks of the names that groups with full attention have on either tier, found from a
+ * guess of how many there were last time: two look-ups when nothing changed. A block that is gone
+ * from the middle of a prefix may go unnoticed. Takes nothing. */
 uint32_t kv_cache_peek(const struct kv_cache *cache, const struct key256 *hashes,
                        uint32_t n_hashes, uint32_t hint);
 
@@ -97,18 +97,18 @@ uint32_t kv_cache_peek(const struct kv_cache *cache, const struct key256 *hashes
 uint32_t kv_table_loadable(const struct kv_table *table, const struct key256 *hashes,
                            uint32_t n_hashes, uint32_t max_tokens);
 
-/* Extends the table by n_tokens positions, whole blocks, that kv_table_loadable has just found: takes
- * references on what is on the device, and a device block for each that is only on the host, names it
- * and records the copy. The host block is free again. All or nothing: QUIRE_EXHAUSTED (no device
- * blocks, or no room for moves), QUIRE_NOT_FOUND (a block is on neither tier, as it may be for fewer
- * positions than were found, in a windowed group) and QUIRE_NO_MEMORY take none. */
+/* Extends the table by n_tokens positions, whole blocks, that kv_table_loadable has just found:
+ * takes references on what is on the device, and a device block for each that is only on the host,
+ * names it and records the copy. The host block is free again. All or nothing: QUIRE_EXHAUSTED (no
+ * device blocks, or no room for moves), QUIRE_NOT_FOUND (a block is on neither tier, as it may be
+ * for fewer positions than were found, in a windowed group) and QUIRE_NO_MEMORY take none. */
 int kv_table_load(struct kv_table *table, const struct key256 *hashes, uint32_t n_tokens);
 
 /* Copies recorded since the last kv_cache_clear_moves(), to be made in this order before anything
  * else reads or writes the blocks; clearing says that they were or will be. There is room for two
  * copies of each device block that has a tier, out and in: as many as a step needs that takes no
- * block twice. Past it nothing spills and nothing is loaded. Valid until the next call that changes a
- * table. */
+ * block twice. Past it nothing spills and nothing is loaded. Valid until the next call that changes
+ * a table. */
 const struct kv_move *kv_cache_moves(const struct kv_cache *cache, uint32_t *n_moves);
 void kv_cache_clear_moves(struct kv_cache *cache);
 
@@ -143,9 +143,9 @@ uint32_t kv_table_held(const struct kv_table *table, uint32_t group);
 
 struct kv_usage {
     uint32_t n_blocks, n_free, n_cached_free; /* n_cached_free is part of n_free */
-    uint64_t n_evicted;                       /* cached blocks whose content was lost, on every tier */
+    uint64_t n_evicted; /* cached blocks whose content was lost: no tier has it */
     uint32_t n_host_blocks, n_host_used;
-    uint64_t n_spilled, n_loaded;             /* copies to and from the host tier */
+    uint64_t n_spilled, n_loaded; /* copies to and from the host tier */
 };
 struct kv_usage kv_cache_usage(const struct kv_cache *cache, uint32_t group);
 /* n_evicted of all groups, of blocks that the tenant published. */

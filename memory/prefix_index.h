@@ -1,7 +1,7 @@
 /* The names of one group's blocks: hash -> block. A chained hash table whose size is fixed by the
- * number of blocks: a block has at most one name, so nothing is ever allocated after creation. There
- * are two buckets a block: 8 bytes that make a look-up a third cheaper than one does, since the next
- * entry of a bucket is a miss of the processor's caches.
+ * number of blocks: a block has at most one name, so nothing is ever allocated after creation.
+ * There are two buckets a block: 8 bytes that make a look-up a third cheaper than one does, since
+ * the next entry of a bucket is a miss of the processor's caches.
  *
  * Hashes come from a keyed function, so their own first bytes are the bucket. The index owns its
  * arrays; one thread at a time. Every operation is O(1) expected.

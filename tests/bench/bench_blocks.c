@@ -140,8 +140,8 @@ void bench_blocks(bool quick)
     bench_new_prompts(KV_EVICT_LRU, 0, "prefix cache: a new block of 16 tokens, no hits", samples,
                       n);
     bench_new_prompts(KV_EVICT_REUSE, 0, "prefix cache: the same, eviction by reuse", samples, n);
-    bench_new_prompts(KV_EVICT_LRU, N_PROMPTS * N_BLOCKS, "prefix cache: the same, with a host tier",
-                      samples, n);
+    bench_new_prompts(KV_EVICT_LRU, N_PROMPTS * N_BLOCKS,
+                      "prefix cache: the same, with a host tier", samples, n);
     free(samples);
     free(others);
 }
