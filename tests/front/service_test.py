@@ -87,13 +87,19 @@ def test_requests_a_minute():
 
 
 def test_a_limit_comes_back():
-    with tenants_file({"name": "a", "key": "ka", "requests_per_minute": 60 * 20}) as f, Server("--tenants", f.name) as s:
-        assert all(ask(s, "ka", max_tokens=1)[0] == 200 for _ in range(50))
-        limited = [ask(s, "ka", max_tokens=1) for _ in range(1300)]
-        refused = [h for status, h, _ in limited if status == 429]
-        assert refused
-        time.sleep(int(refused[-1]["retry-after-ms"]) / 1000)
-        assert ask(s, "ka")[0] == 200
+    with tenants_file({"name": "a", "key": "ka", "requests_per_minute": 60}) as f, Server("--tenants", f.name) as s:
+        for _ in range(10):
+            for _ in range(100):
+                status, headers, _ = ask(s, "ka", max_tokens=1)
+                if status == 429:
+                    break
+            wait = int(headers["retry-after-ms"])
+            assert status == 429 and 0 < wait <= 1000 and headers["Retry-After"] == "1"
+            time.sleep(wait / 1000)
+            assert ask(s, "ka")[0] == 200
+            if wait > 300:  # a short one could have passed by itself
+                return
+        assert False, "never a wait worth the name"
 
 
 def test_tokens_a_minute():
