@@ -1,5 +1,6 @@
 /* quire bench steps: what a step takes, measured; and the cost model that says so of steps that were not. */
 #include "tools/bench_clock.h"
+#include "tools/bench_copy.h"
 #include "tools/bench_metrics.h"
 #include "tools/bench_progress.h"
 #include "tools/bench_scenes.h"
@@ -11,14 +12,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MIN_ROUNDS 3
 #define MAX_ROUNDS 25
 #define FILL_SHARE 0.3                     /* of the time: prefixes */
 #define PROMPT_SHARE 0.12                  /* of the time: prompts, in each round */
 #define PROMPTS_OF_MOST 20                 /* a round's prompts have about so many times most_tokens */
-#define COPY_BYTES (256u << 20)            /* more than caches hold */
 
 struct steps {
     struct engine_options options;
@@ -126,34 +125,6 @@ static int run_rounds(struct steps *s, double until, struct quire_error *err)
     return status;
 }
 
-/* What copying a block takes: a step that moves some copies them one after another. */
-static int measure_copy(struct steps *s, struct quire_error *err)
-{
-    size_t block = bench_steps_info(s->bench)->plan->kv_block_bytes;
-    size_t n = COPY_BYTES / block > 0 ? COPY_BYTES / block : 1;
-    char *from = malloc(n * block), *to = malloc(n * block);
-    double *us = malloc(n * sizeof *us);
-    int status = QUIRE_OK;
-    if (from && to && us) {
-        memset(from, 1, n * block);
-        memset(to, 2, n * block);
-        for (size_t i = 0; i < n; i++) {
-            size_t at = i * 7 % n; /* out of order, as blocks are */
-            double began = bench_now();
-            memcpy(to + at * block, from + at * block, block);
-            us[i] = (bench_now() - began) * 1e6;
-        }
-        bench_sort(us, n);
-        s->cost.block_copy_us = bench_percentile(us, n, 50);
-    } else {
-        status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    }
-    free(from);
-    free(to);
-    free(us);
-    return status;
-}
-
 static int measure(struct steps *s, struct quire_error *err)
 {
     double began = bench_now();
@@ -223,7 +194,7 @@ static int fit(struct steps *s, struct quire_error *err)
     compare_halves(s);
     int status = cost_fit(s->fitted, s->n_fitted, &s->cost, err);
     if (status == QUIRE_OK)
-        status = measure_copy(s, err);
+        status = bench_copy(&s->options, bench_steps_info(s->bench), &s->cost.block_copy_us, err);
     if (status != QUIRE_OK)
         return status;
     cost_fit_errors(&s->cost, s->fitted, s->n_fitted, s->fit_errors);
@@ -293,7 +264,7 @@ static void print_model(const struct sched_cost *cost)
     printf("%-34s %.3f\n", "logit row (us):", cost->logit_us);
     printf("%-34s %.6f\n", "position that a row reads (us):", cost->context_us);
     printf("%-34s %.6f\n", "and for each of its tokens (us):", cost->pair_us);
-    printf("%-34s %.2f\n", "KV block copied, by memcpy (us):", cost->block_copy_us);
+    printf("%-34s %.2f\n", "KV block to the host tier (us):", cost->block_copy_us);
 }
 
 static void report_table(const struct steps *s)
