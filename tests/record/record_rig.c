@@ -93,7 +93,7 @@ static struct engine_request make(uint64_t number, uint32_t i)
     r.tenant_index = i % 3;
     r.tenant.bytes[0] = (uint8_t)(i % 3);
     r.background = i % 7 == 3;
-    r.pin_us = i % 6 == 2 ? 5000 : 0;
+    r.pin_us = i % 6 == 2 ? 200000 : 0;
     r.sampling.temperature = i % 4 ? 1.5f : 0;
     r.sampling.top_p = i % 3 ? 0.9f : 1;
     r.sampling.n_logprobs = (int32_t)(i % 4) - 1;
@@ -119,6 +119,8 @@ void rig_submit(struct rig *rig, uint64_t number, struct rig_traffic *out)
             engine_cancel(client_engine(rig->client), out->answers[i - 2]->id);
         if (i % 5 == 2)
             engine_cancel_choice(client_engine(rig->client), out->answers[i - 1]->id, 1);
+        if (i == 17)
+            engine_unpin(client_engine(rig->client), 2);
         usleep(300);
     }
 }

@@ -89,8 +89,6 @@ static uint64_t one_run(uint64_t number, const struct engine_options *o)
     rig_open(&rig, path, *o);
     rig_submit(&rig, number, &traffic);
     rig_wait(&rig, &traffic);
-    if (number % 2)
-        engine_unpin(client_engine(rig.client), 1);
     client_stop_engine(rig.client);
     recorder_close(rig.recorder);
 
@@ -145,6 +143,18 @@ static void other_shapes_again(void **state)
     one_run(103, &o);
 }
 
+static bool has_kind(struct recording *r, enum recording_kind kind)
+{
+    struct recording_entry e;
+    bool has = false;
+    recording_rewind(r);
+    do {
+        assert_int_equal(recording_next(r, &e, NULL), QUIRE_OK);
+        has = has || e.kind == kind;
+    } while (e.kind != RECORDING_END);
+    return has;
+}
+
 static void a_policy_that_changes(void **state)
 {
     (void)state;
@@ -152,7 +162,10 @@ static void a_policy_that_changes(void **state)
     struct rig rig;
     struct rig_traffic traffic[2];
     struct quire_error err;
-    rig_open(&rig, path, rig_options());
+    struct engine_options o = rig_options();
+    o.batching = "static"; /* whose last batch begins when the engine is drained */
+    o.max_batch_size = 5;
+    rig_open(&rig, path, o);
     rig_submit(&rig, 7, &traffic[0]);
     assert_int_equal(engine_set_policy(client_engine(rig.client), "priority", NULL, &err), QUIRE_OK);
     rig_submit(&rig, 8, &traffic[1]);
@@ -162,6 +175,7 @@ static void a_policy_that_changes(void **state)
     rig_close(&rig);
 
     struct recording *r = open_recording(path);
+    assert_true(has_kind(r, RECORDING_NO_MORE) && has_kind(r, RECORDING_POLICY));
     struct recording_run run = drive(r);
     assert_int_equal(run.n_requests, 2 * RIG_N_REQUESTS);
     recording_run_free(&run);
@@ -211,13 +225,13 @@ static void killed(void **state)
     recording_close(r);
 }
 
-/* In a child: a file may not grow past 6,000 bytes. */
+/* In a child: a file may not grow past 12,000 bytes. */
 static void serve_on_a_full_disk(const char *path)
 {
     struct rig rig;
     struct rig_traffic traffic;
     signal(SIGXFSZ, SIG_IGN);
-    setrlimit(RLIMIT_FSIZE, &(struct rlimit){6000, 6000});
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){12000, 12000});
     rig_open(&rig, path, rig_options());
     rig_submit(&rig, 60, &traffic);
     rig_wait(&rig, &traffic);
@@ -241,7 +255,7 @@ static void a_full_disk(void **state)
 
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
-    assert_int_equal(st.st_size, 6000);
+    assert_int_equal(st.st_size, 12000);
     struct recording *r = open_recording(path);
     struct recording_run run = drive(r);
     assert_true(run.n_left_out > 0 && !run.closed && run.n_plans > 0);
@@ -286,6 +300,54 @@ static void what_the_file_holds(void **state)
     assert_non_null(strstr(err.text, "never overwritten"));
 }
 
+static uint32_t *put_answer(uint32_t *at, uint32_t kind, const struct record *record, uint32_t n,
+                            uint32_t n_top)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct recorded given = record_entry(record, i, n_top);
+        *at++ = kind;
+        *at++ = given.token;
+        *at++ = given.position;
+        *at++ = n_top;
+        memcpy(at++, &given.logprob, 4);
+        *at++ = given.rank;
+        for (uint32_t k = 0; k < n_top; k++) {
+            *at++ = given.ids[k];
+            memcpy(at++, &given.logprobs[k], 4);
+        }
+    }
+    return at;
+}
+
+/* Against docs/recording.md, from what the client was given. */
+static void digests_cover_every_logprob_bit(void **state)
+{
+    (void)state;
+    const char *path = rig_new_path();
+    struct rig rig;
+    uint32_t prompt[9], bytes[400];
+    client_random_prompt(prompt, 9, TINY_VOCAB, 3);
+    struct engine_request q = client_request(prompt, 9, 5);
+    q.sampling.n_logprobs = 3;
+    q.sampling.n_prompt_logprobs = 1;
+    q.sampling.ignore_eos = true;
+    rig_open(&rig, path, rig_options());
+    struct answer *a = client_ask(rig.client, &q);
+    uint32_t *end = put_answer(bytes, 1, &a->prompt_record, 8, 1);
+    end = put_answer(end, 0, &a->choices[0].record, 5, 3);
+    struct key256 digest = quire_sha256(bytes, (size_t)(end - bytes) * 4);
+    rig_close(&rig);
+
+    struct recording *r = open_recording(path);
+    struct recording_entry e = {0};
+    while (e.kind != RECORDING_FINISH)
+        assert_int_equal(recording_next(r, &e, NULL), QUIRE_OK);
+    assert_int_equal(e.finish.choices[0].n_tokens, 5);
+    assert_int_equal(e.finish.choices[0].n_prompt_logprobs, 8);
+    assert_memory_equal(&e.finish.choices[0].digest, &digest, sizeof digest);
+    recording_close(r);
+}
+
 static void an_engine_that_does_not_open_leaves_no_file(void **state)
 {
     (void)state;
@@ -322,6 +384,7 @@ int main(void)
         cmocka_unit_test(killed),
         cmocka_unit_test(a_full_disk),
         cmocka_unit_test(what_the_file_holds),
+        cmocka_unit_test(digests_cover_every_logprob_bit),
         cmocka_unit_test(an_engine_that_does_not_open_leaves_no_file),
         cmocka_unit_test(another_model_answers_otherwise),
     };
