@@ -189,8 +189,8 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
 /* Cancels everything, joins the thread, frees everything. */
 void engine_close(struct engine *e);
 
-/* Any thread; the request arrives now. QUIRE_EXHAUSTED: full; *retry_after_ms says when to come back. QUIRE_INVALID:
- * names the parameter. Prefix hashes are computed here, off the engine thread. */
+/* Any thread; the request arrives now. QUIRE_EXHAUSTED: full; *retry_after_ms says when to come back.
+ * QUIRE_INVALID: names the parameter. Prefix hashes are computed here, off the engine thread. */
 int engine_submit(struct engine *e, const struct engine_request *request, uint32_t *retry_after_ms,
                   struct quire_error *err);
 /* Any thread. Its DONE events (CANCELLED) still come. Unknown ids are ignored. */
@@ -205,9 +205,9 @@ void engine_drain(struct engine *e);
 void engine_no_more(struct engine *e);
 
 /* Any thread; returns at once. Another scheduling policy, from the next step boundary on; who runs
- * goes on running, and engine_stats() names the new one once it rules. options: NULL for those the engine was
- * opened with; its tenants and their weights are the engine's whatever it says. QUIRE_INVALID: no
- * such policy, or options that it refuses. */
+ * goes on running, and engine_stats() names the new one once it rules. options: NULL for those the
+ * engine was opened with; its tenants and their weights are the engine's whatever it says.
+ * QUIRE_INVALID: no such policy, or options that it refuses. */
 int engine_set_policy(struct engine *e, const char *name,
                       const struct sched_policy_options *options, struct quire_error *err);
 /* Any thread; returns at once. Forgets the pins of a tenant (UINT32_MAX: of all) at the next step
@@ -238,7 +238,8 @@ struct engine_stats {
     uint64_t n_evicted_blocks;    /* cached blocks of the pool whose content was given up, all groups */
     double swap_usage;            /* 0..1 of the fullest group's host tier; 0 without one */
     uint64_t n_swapped_out, n_swapped_in; /* blocks copied to and from the host tier, all groups */
-    uint32_t n_pins, n_pinned_blocks; /* the blocks of the first group */
+    uint32_t n_pins, n_pinned_blocks; /* the blocks of the first group. A pin that is due counts until the
+                                         next step, also when nobody comes */
     uint64_t n_blocks_leaked;     /* blocks referenced while no sequence lives and nothing is pinned:
                                      always 0 */
     uint32_t token_budget;        /* of the last step */
