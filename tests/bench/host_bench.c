@@ -4,8 +4,8 @@
  *
  * MODEL: a checkpoint with its tokenizer, of 2,000 tokens or more; tools/demo_model/model will do.
  * CPU time, not wall time: what else runs on the machine shows as cold caches only. Each row is a
- * median, with the range that holds nine samples in ten and the 99th percentile. --quick: a few samples of each, to see
- * that it works.
+ * median, with the range that holds nine samples in ten and the 99th percentile. --quick: a few
+ * samples of each, to see that it works.
  */
 #include "tests/bench/host_bench.h"
 
@@ -78,6 +78,7 @@ int main(int argc, char **argv)
         bench_stream(model_dir, quick);
     if (!only || strcmp(only, "sched") == 0) {
         bench_sched(quick);
+        bench_policies(quick);
         bench_blocks(quick);
     }
     if (!only || strcmp(only, "engine") == 0)

@@ -24,6 +24,8 @@ static inline double bench_seconds(clockid_t clock)
 void bench_sched(bool quick);
 /* Blocks alone: taken, given back, found, named. */
 void bench_blocks(bool quick);
+/* Scheduling with many waiting, under each policy. */
+void bench_policies(bool quick);
 /* One step of the engine, whose kernels do nothing. */
 void bench_engine(const char *model_dir, bool quick);
 /* Token events from that engine through frames and HTTP to clients in another process. */

@@ -37,9 +37,13 @@ void *__wrap_realloc(void *p, size_t size)
     return fails_now() ? NULL : __real_realloc(p, size);
 }
 
-static void test_create(void **state)
+static struct sched_policy_options some_options(void)
 {
-    (void)state;
+    return (struct sched_policy_options){.n_tenants = 3, .class_weights = {1, 2}};
+}
+
+static void create_under(const struct sched_policy *policy)
+{
     struct sched_config c = small_config();
     struct sched *s = NULL;
     long n_failed = 0;
@@ -48,6 +52,8 @@ static void test_create(void **state)
     c.kv.groups[1].n_blocks = 32;
     c.kv.groups[1].window = 10;
     c.overlap_depth = 1;
+    c.policy = policy;
+    c.policy_options = some_options();
     while (status) {
         struct quire_error err = {{0}};
         countdown = n_failed;
@@ -61,6 +67,52 @@ static void test_create(void **state)
         n_failed++;
     }
     assert_true(n_failed > 20);
+    close_sched(s);
+}
+
+static void test_create(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; sched_policy_at(i); i++)
+        create_under(sched_policy_at(i));
+}
+
+/* The old policy stays until the new one is whole. */
+static void set_policy(struct sched *s, const struct sched_policy *policy)
+{
+    const struct sched_policy *old = sched_policy_of(s);
+    const struct sched_policy_options options = some_options();
+    int status = QUIRE_NO_MEMORY;
+    for (long n_failed = 0; status; n_failed++) {
+        struct quire_error err = {{0}};
+        countdown = n_failed;
+        status = sched_set_policy(s, policy, &options, &err);
+        countdown = -1;
+        assert_true(status == QUIRE_OK || status == QUIRE_NO_MEMORY);
+        assert_ptr_equal(sched_policy_of(s), status ? old : policy);
+        assert_true(status == QUIRE_OK || strstr(err.text, "memory"));
+        assert_true(status || n_failed >= 6);
+        assert_int_equal(sched_check(s, NULL), QUIRE_OK);
+    }
+}
+
+static void test_set_policy(void **state)
+{
+    (void)state;
+    struct sched_config c = small_config();
+    c.policy_options = some_options();
+    struct sched *s = open_sched(&c);
+    for (uint32_t i = 0; i < 8; i++) {
+        struct sched_request r = request_of(i, 20 * i, 9, 12);
+        r.tenant = r.class_index = i % 3;
+        submit(s, r);
+    }
+    for (uint32_t i = 0; sched_policy_at(i); i++) {
+        set_policy(s, sched_policy_at(i));
+        step(s);
+    }
+    while (!sched_idle(s))
+        step(s);
     close_sched(s);
 }
 
@@ -91,11 +143,12 @@ static void test_submit(void **state)
 }
 
 /* Once a request is in, nothing that a step does can fail for want of memory. */
-static void test_steps_allocate_nothing(void **state)
+static void run_under(const struct sched_policy *policy)
 {
-    (void)state;
     for (uint32_t depth = 0; depth <= 1; depth++) {
         struct sched_config c = small_config();
+        c.policy = policy;
+        c.policy_options = some_options();
         c.kv.groups[0].n_blocks = 12;
         c.overlap_depth = depth;
         struct sched *s = open_sched(&c);
@@ -125,10 +178,18 @@ static void test_steps_allocate_nothing(void **state)
     }
 }
 
+static void test_steps_allocate_nothing(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; sched_policy_at(i); i++)
+        run_under(sched_policy_at(i));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_create),
+        cmocka_unit_test(test_set_policy),
         cmocka_unit_test(test_submit),
         cmocka_unit_test(test_steps_allocate_nothing),
     };
