@@ -162,10 +162,7 @@ static void a_policy_that_changes(void **state)
     struct rig rig;
     struct rig_traffic traffic[2];
     struct quire_error err;
-    struct engine_options o = rig_options();
-    o.batching = "static"; /* whose last batch begins when the engine is drained */
-    o.max_batch_size = 5;
-    rig_open(&rig, path, o);
+    rig_open(&rig, path, rig_options());
     rig_submit(&rig, 7, &traffic[0]);
     assert_int_equal(engine_set_policy(client_engine(rig.client), "priority", NULL, &err), QUIRE_OK);
     rig_submit(&rig, 8, &traffic[1]);
@@ -175,11 +172,36 @@ static void a_policy_that_changes(void **state)
     rig_close(&rig);
 
     struct recording *r = open_recording(path);
-    assert_true(has_kind(r, RECORDING_NO_MORE) && has_kind(r, RECORDING_POLICY));
+    assert_true(has_kind(r, RECORDING_POLICY));
     struct recording_run run = drive(r);
     assert_int_equal(run.n_requests, 2 * RIG_N_REQUESTS);
     recording_run_free(&run);
     assert_int_equal(replay(r, rig_model.dir).n_different, 0);
+    recording_close(r);
+}
+
+static void a_batch_that_begins_at_the_end(void **state)
+{
+    (void)state;
+    const char *path = rig_new_path();
+    struct rig rig;
+    uint32_t prompt[9];
+    struct engine_options o = rig_options();
+    o.batching = "static";
+    o.max_batch_size = 5;
+    client_random_prompt(prompt, 9, TINY_VOCAB, 3);
+    struct engine_request q = client_request(prompt, 9, 5);
+    rig_open(&rig, path, o);
+    struct answer *a = client_submit(rig.client, &q);
+    engine_drain(client_engine(rig.client));
+    client_wait(rig.client, a);
+    rig_close(&rig);
+
+    struct recording *r = open_recording(path);
+    assert_true(has_kind(r, RECORDING_NO_MORE));
+    struct recording_run run = drive(r);
+    assert_true(run.n_steps > 0);
+    recording_run_free(&run);
     recording_close(r);
 }
 
@@ -190,11 +212,20 @@ static void serve_until_killed(const char *path, int ready)
     struct rig rig;
     struct rig_traffic traffic;
     rig_open(&rig, path, rig_options());
-    for (uint64_t number = 50;; number++) {
-        rig_submit(&rig, number, &traffic);
-        if (number > 50 && write(ready, "x", 1) != 1)
-            _exit(1);
-    }
+    rig_submit(&rig, 50, &traffic);
+    rig_wait(&rig, &traffic);
+    /* Where the engine stands still, after the first token of what will never be over. */
+    uint32_t prompt[9];
+    client_random_prompt(prompt, 9, TINY_VOCAB, 3);
+    struct engine_request q = client_request(prompt, 9, 100);
+    q.sampling.ignore_eos = true;
+    client_pause(rig.client);
+    client_submit(rig.client, &q);
+    client_wait_paused(rig.client);
+    if (write(ready, "x", 1) != 1)
+        _exit(1);
+    for (;;)
+        pause();
 }
 
 static void killed(void **state)
@@ -217,11 +248,11 @@ static void killed(void **state)
     struct recording *r = open_recording(path);
     struct recording_run run = drive(r);
     assert_false(run.closed);
-    assert_true(run.n_requests > RIG_N_REQUESTS / 2);
+    assert_true(run.n_requests >= RIG_N_REQUESTS);
     recording_run_free(&run);
     struct replay_report report = replay(r, rig_model.dir);
     assert_int_equal(report.n_different, 0);
-    assert_true(report.n_tokens > 0 && report.n_cut > 0);
+    assert_true(report.n_tokens > 100 && report.n_cut > 0);
     recording_close(r);
 }
 
@@ -258,7 +289,7 @@ static void a_full_disk(void **state)
     assert_int_equal(st.st_size, 12000);
     struct recording *r = open_recording(path);
     struct recording_run run = drive(r);
-    assert_true(run.n_left_out > 0 && !run.closed && run.n_plans > 0);
+    assert_true(!run.closed && run.n_plans > 0);
     recording_run_free(&run);
     recording_close(r);
 }
@@ -381,6 +412,7 @@ int main(void)
         cmocka_unit_test(every_policy_again),
         cmocka_unit_test(other_shapes_again),
         cmocka_unit_test(a_policy_that_changes),
+        cmocka_unit_test(a_batch_that_begins_at_the_end),
         cmocka_unit_test(killed),
         cmocka_unit_test(a_full_disk),
         cmocka_unit_test(what_the_file_holds),
