@@ -34,16 +34,15 @@ static void choose_points(const struct cost_sample *samples, size_t n, struct sc
     }
 }
 
-/* T is a constant and, for each further point, a ramp that rises from 0 at the point before it to 1 and stays there (the
- * last one goes on): steps of T, so that a T that never falls is one whose steps are not negative. */
+/* T is a constant and, for each further point, a ramp that rises from 0 at the point before it to 1 and stays there: a T
+ * that never falls is one whose ramps are not negative. No step goes past the last point. */
 static void terms_of(const struct sched_cost *cost, const struct sched_shape *shape, double *terms)
 {
     terms[0] = 1;
     for (uint32_t i = 1; i < cost->n_points; i++) {
         double from = cost->points[i - 1].n_tokens, to = cost->points[i].n_tokens;
         double share = (shape->n_tokens - from) / (to - from);
-        bool is_last = i == cost->n_points - 1;
-        terms[i] = share < 0 ? 0 : share > 1 && !is_last ? 1 : share;
+        terms[i] = share < 0 ? 0 : share > 1 ? 1 : share;
     }
     double *prices = terms + cost->n_points;
     prices[ROW] = shape->n_rows;

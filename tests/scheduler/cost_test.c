@@ -72,6 +72,8 @@ static void huge_costs_stay_convertible(void **state)
     assert_int_equal(sched_cost_check(&cost, NULL), QUIRE_OK);
     const struct sched_shape shape = {.n_rows = 1000, .n_tokens = UINT32_MAX};
     assert_true(sched_cost_us(&cost, &shape) == SCHED_COST_MAX_US);
+    cost = (struct sched_cost){.n_points = 1, .points = {{1, 1e20}}};
+    assert_true(sched_cost_us(&cost, &shape) == SCHED_COST_MAX_US);
     assert_true(sched_cost_prefill_us(&cost, 0, UINT32_MAX, 512) == SCHED_COST_MAX_US);
 }
 
@@ -179,6 +181,15 @@ static void more_never_costs_less(void **state)
     }
 }
 
+/* 8.2 + (59.9 - 8.2) rounds to more than 59.9, where the next piece begins. */
+static void rounding_makes_no_point_a_peak(void **state)
+{
+    (void)state;
+    const struct sched_cost cost = {.n_points = 3, .points = {{1, 8.2}, {2, 59.9}, {3, 59.9}}};
+    assert_true(8.2 + (59.9 - 8.2) > 59.9);
+    assert_true(tokens_only(&cost, 2) == 59.9 && tokens_only(&cost, 3) == 59.9);
+}
+
 static void a_prompt_is_the_sum_of_its_steps(void **state)
 {
     (void)state;
@@ -257,6 +268,7 @@ int main(void)
         cmocka_unit_test(room_is_the_largest_count_within_the_target),
         cmocka_unit_test(room_is_exact_at_the_border),
         cmocka_unit_test(more_never_costs_less),
+        cmocka_unit_test(rounding_makes_no_point_a_peak),
         cmocka_unit_test(a_prompt_is_the_sum_of_its_steps),
         cmocka_unit_test(the_member_is_named),
     };
