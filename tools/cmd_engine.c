@@ -73,6 +73,7 @@ static int open_all(struct engine_command *c, struct engine_options *options,
         (status = engine_open(options, daemon_sink, c->daemon, &c->engine, err)) != QUIRE_OK)
         return status;
     daemon_set_engine(c->daemon, c->engine);
+    daemon_set_shadow(c->daemon, c->watching.shadow);
     for (size_t i = 0; i < c->listen.n; i++)
         if ((status = daemon_listen(c->daemon, c->listen.items[i], c->key_file, err)) != QUIRE_OK)
             return status;

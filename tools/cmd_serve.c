@@ -200,6 +200,7 @@ static int open_engine(struct serve *s, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     daemon_set_engine(s->daemon, s->engine);
+    daemon_set_shadow(s->daemon, s->watching.shadow);
     for (size_t i = 0; status == QUIRE_OK && i < s->listen.n; i++)
         status = daemon_listen(s->daemon, s->listen.items[i], s->key_file, err);
     return status;

@@ -96,6 +96,11 @@ void daemon_set_engine(struct daemon *d, struct engine *engine)
     d->engine = engine;
 }
 
+void daemon_set_shadow(struct daemon *d, struct shadow *shadow)
+{
+    d->shadow = shadow;
+}
+
 int daemon_add_connection(struct daemon *d, int fd, struct quire_error *err)
 {
     if (d->engine)

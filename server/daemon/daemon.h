@@ -20,6 +20,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "engine/engine.h"
+#include "engine/shadow.h"
 
 #include <event2/event.h>
 #include <stdbool.h>
@@ -49,6 +50,9 @@ void daemon_sink(void *context, const struct engine_event *events, size_t n_even
 
 /* Borrowed until daemon_close(). Before the first connection or listener. */
 void daemon_set_engine(struct daemon *d, struct engine *engine);
+
+/* What STATS tells of another policy; borrowed until daemon_close(). NULL: nothing. */
+void daemon_set_shadow(struct daemon *d, struct shadow *shadow);
 
 /* A connected stream socket, consumed also on failure. No key is asked for. */
 int daemon_add_connection(struct daemon *d, int fd, struct quire_error *err);

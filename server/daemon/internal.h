@@ -65,6 +65,7 @@ struct daemon {
     struct daemon_options options;
     char *model;
     struct engine *engine;
+    struct shadow *shadow;
     struct connection *connections;
     uint32_t n_connections;
     struct listener listeners[DAEMON_MAX_LISTENERS];

@@ -400,9 +400,33 @@ static uint32_t tenants_make(struct daemon *d, uint32_t n, uint32_t *words)
     return i;
 }
 
+/* words: room for every bucket. */
+static void shadow_add(struct daemon *d, struct wire_stats *out, uint32_t *words)
+{
+    struct shadow_stats s;
+    shadow_stats(d->shadow, &s);
+    out->shadow_policy = s.policy;
+    out->n_shadow_policy = s.policy ? strlen(s.policy) : 0;
+    out->n_shadow = s.n;
+    out->n_shadow_refused = s.n_refused;
+    out->live_ttft_us = s.live.ttft_us;
+    out->live_queue_us = s.live.queue_us;
+    out->shadow_ttft_us = s.shadow.ttft_us;
+    out->shadow_queue_us = s.shadow.queue_us;
+    for (uint32_t i = 0; i < SHADOW_N_BUCKETS; i++) {
+        const struct wire_shadow_bucket bucket = {shadow_bounds_us[i], s.live.buckets[i],
+                                                  s.shadow.buckets[i]};
+        wire_shadow_bucket_put(words + (size_t)WIRE_SHADOW_BUCKET_WORDS * i, &bucket);
+    }
+    out->shadow_buckets = words;
+    out->n_shadow_buckets = SHADOW_N_BUCKETS;
+}
+
 static int on_stats(struct connection *c, const uint8_t *body, size_t n, struct quire_error *err)
 {
+    _Static_assert(SHADOW_N_BUCKETS <= WIRE_MAX_SHADOW_BUCKETS, "STATS tells every bucket");
     uint32_t n_tenants, words[WIRE_MAX_TENANTS * WIRE_TENANT_WORDS];
+    uint32_t buckets[SHADOW_N_BUCKETS * WIRE_SHADOW_BUCKET_WORDS];
     struct wire_stats stats;
     int status = wire_get_stats_request(body, n, &n_tenants, err);
     if (status)
@@ -410,6 +434,8 @@ static int on_stats(struct connection *c, const uint8_t *body, size_t n, struct 
     stats_make(c->d, &stats);
     stats.tenants = words;
     stats.n_tenants = tenants_make(c->d, n_tenants, words);
+    if (c->d->shadow)
+        shadow_add(c->d, &stats, buckets);
     struct wire_buffer *b = queue_begin(c);
     if (b) {
         wire_put_stats(b, &stats);

@@ -267,6 +267,47 @@ static void put_tenants(struct writer *w, const struct wire_stats *stats,
                    (double)tenants_at(tenants, i)->n_limited);
 }
 
+/* ---- what another policy would have done ---- */
+
+static void put_shadow_histogram(struct writer *w, const struct wire_stats *s, bool live)
+{
+    static const char name[] = "quire:shadow_time_to_first_token_seconds";
+    const char *which = live ? ",scheduler=\"live\"" : ",scheduler=\"shadow\"";
+    char labels[96];
+    for (uint32_t i = 0; i < s->n_shadow_buckets; i++) {
+        struct wire_shadow_bucket bucket;
+        wire_shadow_bucket_get(s, i, &bucket);
+        snprintf(labels, sizeof labels, "%s,le=\"%.15g\"", which, (double)bucket.bound_us / 1e6);
+        put_sample(w, name, "_bucket", labels, (double)(live ? bucket.n_live : bucket.n_shadow));
+    }
+    snprintf(labels, sizeof labels, "%s,le=\"+Inf\"", which);
+    put_sample(w, name, "_bucket", labels, (double)s->n_shadow);
+    put_sample(w, name, "_sum", which, (live ? s->live_ttft_us : s->shadow_ttft_us) / 1e6);
+    put_sample(w, name, "_count", which, (double)s->n_shadow);
+}
+
+static void put_shadow(struct writer *w, const struct wire_stats *s)
+{
+    char label[160];
+    make_label(label, sizeof label, ",policy", s->shadow_policy, s->n_shadow_policy);
+    put_type(w, "quire:shadow_policy_info", "gauge", "The policy that is tried beside the ruling one: 1.");
+    put_sample(w, "quire:shadow_policy_info", "", label, 1);
+    put_counter(w, "quire:shadow_requests_total",
+                "Requests that both schedulers have given a first token.", s->n_shadow);
+    put_counter(w, "quire:shadow_requests_refused_total",
+                "Requests that the tried policy alone would have given up.", s->n_shadow_refused);
+    put_type(w, "quire:shadow_queue_seconds_total", "counter",
+             "Their time in the queue, as it was and as the tried policy would have it.");
+    put_sample(w, "quire:shadow_queue_seconds_total", "", ",scheduler=\"live\"",
+               s->live_queue_us / 1e6);
+    put_sample(w, "quire:shadow_queue_seconds_total", "", ",scheduler=\"shadow\"",
+               s->shadow_queue_us / 1e6);
+    put_type(w, "quire:shadow_time_to_first_token_seconds", "histogram",
+             "From their arrival at the engine to the first token, likewise.");
+    put_shadow_histogram(w, s, true);
+    put_shadow_histogram(w, s, false);
+}
+
 void metrics_text(struct json_out *o, const struct metrics *m, const struct wire_stats *stats,
                   const char *model, const struct tenants *tenants, uint32_t n_connections)
 {
@@ -283,6 +324,8 @@ void metrics_text(struct json_out *o, const struct metrics *m, const struct wire
      * a restart. */
     if (stats)
         put_engine(&w, stats);
+    if (stats && stats->n_shadow_policy > 0)
+        put_shadow(&w, stats);
     if (tenants)
         put_tenants(&w, stats, tenants);
     put_counter(&w, "vllm:prompt_tokens_total", "Prompt tokens of requests taken by the engine.",

@@ -79,6 +79,16 @@ static const struct wire_field stats_rules[] = {
     {"tenants", 29, FIELD_WORDS, 0, offsetof(struct wire_stats, tenant_bytes),
      offsetof(struct wire_stats, n_tenants), offsetof(struct wire_stats, tenants),
      WIRE_TENANT_WORDS, WIRE_MAX_TENANTS},
+    FIELD_SPAN(struct wire_stats, shadow_policy, 30, FIELD_TEXT, 0, WIRE_MAX_TEXT),
+    STATS(n_shadow, 31, FIELD_64),
+    STATS(n_shadow_refused, 32, FIELD_64),
+    STATS(live_ttft_us, 33, FIELD_64),
+    STATS(live_queue_us, 34, FIELD_64),
+    STATS(shadow_ttft_us, 35, FIELD_64),
+    STATS(shadow_queue_us, 36, FIELD_64),
+    {"shadow_buckets", 37, FIELD_WORDS, 0, offsetof(struct wire_stats, shadow_bucket_bytes),
+     offsetof(struct wire_stats, n_shadow_buckets), offsetof(struct wire_stats, shadow_buckets),
+     WIRE_SHADOW_BUCKET_WORDS, WIRE_MAX_SHADOW_BUCKETS},
 };
 static const struct wire_stats stats_defaults;
 static const struct wire_body stats_body = {"STATS", stats_rules, FIELD_COUNT(stats_rules),
@@ -94,15 +104,37 @@ int wire_get_stats(const uint8_t *body, size_t n, struct wire_stats *out, struct
     return wire_get_body(&stats_body, body, n, out, err);
 }
 
+static void put_words(uint32_t *words, uint64_t value)
+{
+    words[0] = (uint32_t)value;
+    words[1] = (uint32_t)(value >> 32);
+}
+
+void wire_shadow_bucket_put(uint32_t *words, const struct wire_shadow_bucket *bucket)
+{
+    put_words(words, bucket->bound_us);
+    put_words(words + 2, bucket->n_live);
+    put_words(words + 4, bucket->n_shadow);
+}
+
+void wire_shadow_bucket_get(const struct wire_stats *stats, uint32_t index,
+                            struct wire_shadow_bucket *out)
+{
+    const uint8_t *bytes = stats->shadow_bucket_bytes + 4 * (size_t)WIRE_SHADOW_BUCKET_WORDS * index;
+    *out = (struct wire_shadow_bucket){
+        .bound_us = wire_load_u64(bytes),
+        .n_live = wire_load_u64(bytes + 8),
+        .n_shadow = wire_load_u64(bytes + 16),
+    };
+}
+
 void wire_tenant_put(uint32_t *words, const struct wire_tenant *tenant)
 {
     const uint64_t counters[] = {tenant->n_prompt_tokens, tenant->n_generated_tokens,
                                  tenant->n_prefix_queries, tenant->n_prefix_hits,
                                  tenant->n_evicted_blocks};
-    for (uint32_t i = 0; i < 5; i++) {
-        words[2 * i] = (uint32_t)counters[i];
-        words[2 * i + 1] = (uint32_t)(counters[i] >> 32);
-    }
+    for (uint32_t i = 0; i < 5; i++)
+        put_words(words + 2 * i, counters[i]);
     words[10] = tenant->n_running;
     words[11] = tenant->n_waiting;
 }

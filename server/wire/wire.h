@@ -189,7 +189,24 @@ struct wire_stats {
     const uint32_t *tenants;       /* encode: n_tenants × WIRE_TENANT_WORDS. Decode: NULL, */
     const uint8_t *tenant_bytes;   /* see wire_tenant_get() */
     uint32_t n_tenants;
+    /* Another policy that is tried beside the one that rules; n_shadow_policy 0: there is none. Sums
+     * of times, in microseconds, over the requests that both have given a first token. */
+    const char *shadow_policy;
+    size_t n_shadow_policy;
+    uint64_t n_shadow, n_shadow_refused;
+    double live_ttft_us, live_queue_us, shadow_ttft_us, shadow_queue_us;
+    const uint32_t *shadow_buckets;      /* as tenants: WIRE_SHADOW_BUCKET_WORDS, */
+    const uint8_t *shadow_bucket_bytes;  /* wire_shadow_bucket_get() */
+    uint32_t n_shadow_buckets;
 };
+struct wire_shadow_bucket {        /* requests with a first token within the bound */
+    uint64_t bound_us, n_live, n_shadow;
+};
+#define WIRE_SHADOW_BUCKET_WORDS 6u
+#define WIRE_MAX_SHADOW_BUCKETS 64u
+void wire_shadow_bucket_put(uint32_t *words, const struct wire_shadow_bucket *bucket);
+void wire_shadow_bucket_get(const struct wire_stats *stats, uint32_t index,
+                            struct wire_shadow_bucket *out);
 struct wire_tenant {               /* what the engine counts for one */
     uint64_t n_prompt_tokens, n_generated_tokens, n_prefix_queries, n_prefix_hits;
     uint64_t n_evicted_blocks;

@@ -1,5 +1,7 @@
 #include "tests/daemon/fake_engine.h"
 
+#include "engine/shadow.h"
+
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -546,6 +548,34 @@ int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct sched_te
     *out = e->tenants[tenant];
     pthread_mutex_unlock(&locked->mutex);
     return QUIRE_OK;
+}
+
+/* ---- shadow.h ---- */
+
+const uint64_t shadow_bounds_us[SHADOW_N_BUCKETS] = {
+    1000,  2000,   5000,   10000,  20000,   50000,   100000,   200000,
+    500000, 1000000, 2000000, 5000000, 10000000, 20000000, 50000000, 100000000};
+
+struct shadow *fake_engine_shadow(void)
+{
+    static char one;
+    return (struct shadow *)(void *)&one;
+}
+
+void shadow_stats(struct shadow *shadow, struct shadow_stats *out)
+{
+    (void)shadow;
+    *out = (struct shadow_stats){
+        .policy = "sjf",
+        .n = 16,
+        .n_refused = 3,
+        .live = {.ttft_us = 4e6, .queue_us = 2.5e6},
+        .shadow = {.ttft_us = 2e6, .queue_us = 1.5e6},
+    };
+    for (uint32_t i = 0; i < SHADOW_N_BUCKETS; i++) {
+        out->live.buckets[i] = i;
+        out->shadow.buckets[i] = i + 1;
+    }
 }
 
 void fake_engine_release(struct engine *e)

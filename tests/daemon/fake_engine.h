@@ -30,6 +30,9 @@ void fake_engine_options_default(struct fake_engine_options *options);
 int fake_engine_open(const struct fake_engine_options *options, engine_sink sink,
                      void *sink_context, struct engine **out, struct quire_error *err);
 
+/* For daemon_set_shadow(): figures that never change. */
+struct shadow *fake_engine_shadow(void);
+
 /* Any thread. */
 void fake_engine_release(struct engine *e);
 uint32_t fake_engine_n_live(struct engine *e);

@@ -77,13 +77,17 @@ FIELDS = {
         "n_pins": (23, "u32", False), "n_pinned_blocks": (24, "u32", False),
         "token_budget": (25, "u32", False), "policy": (26, "text", False),
         "figure_name": (27, "text", False), "figure": (28, "f64", False),
-        "tenants": (29, "tenants", False),
+        "tenants": (29, "tenants", False), "shadow_policy": (30, "text", False),
+        "n_shadow": (31, "u64", False), "n_shadow_refused": (32, "u64", False),
+        "live_ttft_us": (33, "f64", False), "live_queue_us": (34, "f64", False),
+        "shadow_ttft_us": (35, "f64", False), "shadow_queue_us": (36, "f64", False),
+        "shadow_buckets": (37, "buckets", False),
     },
     ERROR: {"status": (1, "u32", False), "message": (2, "text", False)},
     ACCEPT: {"id": (1, "u64", False)}, DRAIN: {},
 }
 SCALARS = {"u32": "<I", "i32": "<i", "u64": "<Q", "f32": "<f", "f64": "<d", "bool": "<?"}
-TENANT = "<5Q2I"
+TENANT, BUCKET = "<5Q2I", "<3Q"
 
 
 class ProtocolError(Exception):
@@ -131,6 +135,8 @@ def encode_value(kind, value):
         return b"".join(struct.pack("<If", *pair) for pair in value)
     if kind == "records":
         return encode_records(value)
+    if kind == "buckets":
+        return b"".join(struct.pack(BUCKET, *bucket) for bucket in value)
     if kind == "tenants":
         return b"".join(struct.pack(TENANT, *tenant) for tenant in value)
     return bytes(value)
@@ -147,6 +153,8 @@ def decode_value(kind, value):
         return [struct.unpack_from("<If", value, at) for at in range(0, len(value), 8)]
     if kind == "records":
         return decode_records(value)
+    if kind == "buckets":
+        return list(struct.iter_unpack(BUCKET, value))
     if kind == "tenants":
         return list(struct.iter_unpack(TENANT, value))
     return value

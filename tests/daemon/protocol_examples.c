@@ -147,6 +147,13 @@ static void print_others(void)
     stats = (struct wire_stats){.policy = "fair", .n_policy = 4, .tenants = words, .n_tenants = 1};
     wire_put_stats(&b, &stats);
     print_frame("stats-tenants", &b);
+    const struct wire_shadow_bucket bucket = {100000, 6, 9};
+    wire_shadow_bucket_put(words, &bucket);
+    stats = (struct wire_stats){.shadow_policy = "sjf", .n_shadow_policy = 3, .n_shadow = 10,
+                                .live_ttft_us = 2e6, .shadow_ttft_us = 5e5,
+                                .shadow_buckets = words, .n_shadow_buckets = 1};
+    wire_put_stats(&b, &stats);
+    print_frame("stats-shadow", &b);
     wire_put_drain(&b);
     print_frame("drain", &b);
     wire_put_error(&b, QUIRE_INVALID, "SUBMIT: before HELLO");

@@ -22,7 +22,7 @@ struct server {
     struct front *front;
     struct daemon *daemon;
     struct engine *engine;
-    bool drained;
+    bool drained, has_shadow;
 };
 
 static void on_idle(void *context)
@@ -111,6 +111,7 @@ static const struct option names[] = {
     {"name", required_argument, NULL, 'n'},
     {"tenants", required_argument, NULL, 't'},
     {"tenant-metrics", no_argument, NULL, 'T'},
+    {"shadow", no_argument, NULL, 'S'},
     {"refuse-below-ms", required_argument, NULL, 'r'},
     {NULL, 0, NULL, 0},
 };
@@ -120,6 +121,7 @@ struct words {
     const char *keys[MAX_NAMES], *names[MAX_NAMES];
     size_t n_keys, n_names;
     const char *tenants;
+    bool has_shadow;
 };
 
 static bool parse(int argc, char **argv, struct front_options *o, struct fake_engine_options *f,
@@ -147,6 +149,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
                 words->names[words->n_names++] = optarg;
             break;
         case 't': words->tenants = optarg; break;
+        case 'S': words->has_shadow = true; break;
         case 'T': o->tenant_metrics = true; break;
         case 'r': f->refuse_below_us = UINT64_C(1000) * number; break;
         case 'b': o->max_body_bytes = number; break;
@@ -182,6 +185,7 @@ static int serve(struct server *s, struct quire_text *text, struct front_options
         status = quire_fail(err, QUIRE_IO, "socketpair: %m");
     if (!status) {
         daemon_set_engine(s->daemon, s->engine);
+        daemon_set_shadow(s->daemon, s->has_shadow ? fake_engine_shadow() : NULL);
         status = daemon_add_connection(s->daemon, fds[0], err);
         engine_end.fd = fds[1];
         int second = front_set_engine(s->front, &engine_end, err);
@@ -228,7 +232,7 @@ int main(int argc, char **argv)
     int64_t eos = quire_text_token_id(text, "<|im_end|>");
     fake.eos = eos >= 0 ? (uint32_t)eos : 0;
 
-    struct server s = {.base = event_base_new()};
+    struct server s = {.base = event_base_new(), .has_shadow = words.has_shadow};
     struct event *terminate = evsignal_new(s.base, SIGTERM, on_signal, &s);
     struct event *interrupt = evsignal_new(s.base, SIGINT, on_signal, &s);
     struct event *usr1 = evsignal_new(s.base, SIGUSR1, on_usr1, &s);

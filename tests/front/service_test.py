@@ -426,6 +426,25 @@ def test_metrics_are_well_formed():
         server.metric("quire:" + name)
 
 
+def test_what_another_policy_would_have_done():
+    with Server("--shadow") as s:
+        text = s.request("GET", "/metrics")[2].decode()
+        check_exposition(text)
+        labels = 'model_name="fake",engine="0"'
+        for line in (f'quire:shadow_policy_info{{{labels},policy="sjf"}} 1', f"quire:shadow_requests_total{{{labels}}} 16",
+                     f"quire:shadow_requests_refused_total{{{labels}}} 3",
+                     f'quire:shadow_queue_seconds_total{{{labels},scheduler="live"}} 2.5',
+                     f'quire:shadow_queue_seconds_total{{{labels},scheduler="shadow"}} 1.5',
+                     f'quire:shadow_time_to_first_token_seconds_bucket{{{labels},scheduler="live",le="0.001"}} 0',
+                     f'quire:shadow_time_to_first_token_seconds_bucket{{{labels},scheduler="shadow",le="100"}} 16',
+                     f'quire:shadow_time_to_first_token_seconds_bucket{{{labels},scheduler="live",le="+Inf"}} 16',
+                     f'quire:shadow_time_to_first_token_seconds_sum{{{labels},scheduler="live"}} 4',
+                     f'quire:shadow_time_to_first_token_seconds_sum{{{labels},scheduler="shadow"}} 2',
+                     f'quire:shadow_time_to_first_token_seconds_count{{{labels},scheduler="shadow"}} 16'):
+            assert line in text.splitlines(), line
+    assert "shadow" not in server.request("GET", "/metrics")[2].decode()
+
+
 def check_exposition(text):
     types, samples, current = {}, set(), None
     for line in text.splitlines():

@@ -86,6 +86,14 @@ static void stats_again(struct wire_stats *stats, struct wire_buffer *b)
         wire_tenant_get(stats, i, &tenant);
         wire_tenant_put(words + WIRE_TENANT_WORDS * i, &tenant);
     }
+    uint32_t buckets[WIRE_MAX_SHADOW_BUCKETS * WIRE_SHADOW_BUCKET_WORDS];
+    must(stats->n_shadow_buckets <= WIRE_MAX_SHADOW_BUCKETS);
+    for (uint32_t i = 0; i < stats->n_shadow_buckets; i++) {
+        struct wire_shadow_bucket bucket;
+        wire_shadow_bucket_get(stats, i, &bucket);
+        wire_shadow_bucket_put(buckets + WIRE_SHADOW_BUCKET_WORDS * i, &bucket);
+    }
+    stats->shadow_buckets = buckets;
     stats->tenants = words;
     must(wire_put_stats(b, stats) == QUIRE_OK);
     free(words);

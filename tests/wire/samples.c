@@ -106,7 +106,7 @@ void sample_done(struct wire_done *out)
 
 void sample_stats(struct wire_stats *out)
 {
-    static uint32_t tenants[2 * WIRE_TENANT_WORDS];
+    static uint32_t tenants[2 * WIRE_TENANT_WORDS], buckets[WIRE_SHADOW_BUCKET_WORDS];
     *out = (struct wire_stats){
         .n_running = 3,
         .n_waiting = 4,
@@ -140,7 +140,18 @@ void sample_stats(struct wire_stats *out)
         .figure = 1.5,
         .tenants = tenants,
         .n_tenants = 2,
+        .shadow_policy = "sjf",
+        .n_shadow_policy = 3,
+        .n_shadow = 31,
+        .n_shadow_refused = 32,
+        .live_ttft_us = 33.5,
+        .live_queue_us = 34.5,
+        .shadow_ttft_us = 35.5,
+        .shadow_queue_us = 36.5,
+        .shadow_buckets = buckets,
+        .n_shadow_buckets = 1,
     };
+    wire_shadow_bucket_put(buckets, &(struct wire_shadow_bucket){UINT64_MAX - 1, 2, UINT64_C(1) << 40});
     wire_tenant_put(tenants, &(struct wire_tenant){1, 2, 3, 4, 5, 6, 7});
     wire_tenant_put(tenants + WIRE_TENANT_WORDS,
                     &(struct wire_tenant){UINT64_MAX, UINT64_C(1) << 33, 0, 8, 9, 10, UINT32_MAX});

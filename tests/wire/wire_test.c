@@ -339,6 +339,17 @@ static void test_stats(void **state)
     assert_memory_equal(got.figure_name, "gap", 3);
     assert_true(got.figure == want.figure);
     assert_int_equal(got.n_tenants, 2);
+    assert_int_equal(got.n_shadow_policy, 3);
+    assert_memory_equal(got.shadow_policy, "sjf", 3);
+    assert_true(got.n_shadow == want.n_shadow && got.n_shadow_refused == want.n_shadow_refused);
+    assert_true(got.live_ttft_us == want.live_ttft_us && got.live_queue_us == want.live_queue_us);
+    assert_true(got.shadow_ttft_us == want.shadow_ttft_us);
+    assert_true(got.shadow_queue_us == want.shadow_queue_us);
+    assert_int_equal(got.n_shadow_buckets, 1);
+    struct wire_shadow_bucket bucket;
+    wire_shadow_bucket_get(&got, 0, &bucket);
+    assert_true(bucket.bound_us == UINT64_MAX - 1 && bucket.n_live == 2 &&
+                bucket.n_shadow == UINT64_C(1) << 40);
     struct wire_tenant tenant;
     wire_tenant_get(&got, 0, &tenant);
     assert_memory_equal(&tenant, (&(struct wire_tenant){1, 2, 3, 4, 5, 6, 7}), sizeof tenant);
@@ -360,8 +371,10 @@ static void test_stats_of_all_tenants(void **state)
     struct wire_buffer b = {0};
     sample_stats(&stats);
     memset(text, 'x', sizeof text);
-    stats.policy = stats.figure_name = text;
-    stats.n_policy = stats.n_figure_name = sizeof text;
+    stats.policy = stats.figure_name = stats.shadow_policy = text;
+    stats.n_policy = stats.n_figure_name = stats.n_shadow_policy = sizeof text;
+    stats.shadow_buckets = words;
+    stats.n_shadow_buckets = WIRE_MAX_SHADOW_BUCKETS;
     stats.tenants = words;
     stats.n_tenants = WIRE_MAX_TENANTS;
     assert_int_equal(wire_put_stats(&b, &stats), 0);
