@@ -140,6 +140,8 @@ const uint32_t *kv_table_blocks(const struct kv_table *table, uint32_t group, ui
 
 /* Blocks of a group that the table holds references on. */
 uint32_t kv_table_held(const struct kv_table *table, uint32_t group);
+/* Of those, blocks that others hold, too. O(blocks). */
+uint32_t kv_table_shared(const struct kv_table *table, uint32_t group);
 
 struct kv_usage {
     uint32_t n_blocks, n_free, n_cached_free; /* n_cached_free is part of n_free */

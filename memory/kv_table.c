@@ -227,3 +227,12 @@ uint32_t kv_table_held(const struct kv_table *table, uint32_t group)
 {
     return table->spans[group].n - table->spans[group].first_held;
 }
+
+uint32_t kv_table_shared(const struct kv_table *table, uint32_t group)
+{
+    const struct kv_span *span = &table->spans[group];
+    uint32_t n = 0;
+    for (uint32_t i = span->first_held; i < span->n; i++)
+        n += table->cache->pools[group].blocks[span->blocks[i]].refs > 1;
+    return n;
+}

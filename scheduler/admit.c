@@ -194,17 +194,16 @@ static uint32_t worth_loading(const struct sched *s, const struct sequence *q, u
 
 /* ---- blocks ---- */
 
-/* Are there blocks for all known tokens of q (in reservation mode: for all it may have), beside what the running still need and one more for
- * each of them? */
-static bool fits(const struct planner *p, const struct sequence *q, const int64_t *slack)
+/* Are there blocks for all known tokens of q (in reservation mode: for all it may have), beside what the
+ * running still need and one more for each of them? */
+static bool fits(const struct planner *p, struct sequence *q, const int64_t *slack)
 {
-    const struct kv_config *kv = &p->s->config.kv;
-    bool reserve = p->s->config.preemption == SCHED_PREEMPT_NEVER;
-    uint32_t n_tokens = reserve ? q->n_positions : q->n_known;
-    for (uint32_t g = 0; g < kv->n_groups; g++) {
-        uint32_t needed = kv_blocks_needed(kv, g, n_tokens, sched_reach(p->s));
-        uint32_t held = kv_table_held(q->table, g);
-        if (needed > held && (int64_t)(needed - held) > slack[g])
+    const struct sched_config *c = &p->s->config;
+    for (uint32_t g = 0; g < c->kv.n_groups; g++) {
+        bool reserve = c->preemption == SCHED_PREEMPT_NEVER && c->kv.groups[g].window > 0;
+        q->n_shared[g] = reserve ? kv_table_shared(q->table, g) : 0;
+        uint32_t owed = planner_owed(p, q, g);
+        if (owed > 0 && (int64_t)owed > slack[g])
             return false;
     }
     return true;
@@ -387,7 +386,8 @@ bool planner_admit(struct planner *p)
     if (!has_place(p))
         return false;
     measure_slack(p, before);
-    if (still_blocked(s, q, before)) {
+    bool alone = s->n_listed == 0 && s->n_touched == 0; /* nobody else can give blocks back */
+    if (!alone && still_blocked(s, q, before)) {
         s->shortage = SCHED_SHORT_OF_BLOCKS;
         return false;
     }
@@ -402,8 +402,8 @@ bool planner_admit(struct planner *p)
     give_up(s, q);
     if (count == 0)
         return false;
-    if (s->n_listed == 0 && s->n_touched == 0 && pins_drop_one(s))
-        return true; /* nobody else can give blocks back: look again */
+    if (alone && pins_drop_one(s))
+        return true; /* look again */
     s->shortage = SCHED_SHORT_OF_BLOCKS;
     if (p->n_passed == 0) {
         s->blocked_order = q->key.order;

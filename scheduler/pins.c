@@ -80,7 +80,12 @@ void pins_fill(struct sched *s, struct pin *pin, const struct sequence *q)
             pins_forget(s, pin);
             return;
         }
-    if (kv_table_share(q->table, pin->n_blocks, pin->table)) {
+    /* The blocks that have the names are those that are hit, and need not be q's own: what two compute
+     * at the same time is named once, and a name may have been given up since. */
+    for (uint32_t i = 0; i < pin->n_blocks; i++)
+        kv_table_publish(q->table, i, &q->hashes[i]);
+    uint32_t n_tokens = pin->n_blocks * s->config.kv.block_tokens;
+    if (kv_table_match(pin->table, q->hashes, pin->n_blocks, n_tokens) < n_tokens) {
         pins_forget(s, pin); /* a window has passed what would be needed */
         return;
     }

@@ -208,17 +208,21 @@ static uint32_t promised(const struct sched *s, const struct sequence *q)
     return q->n_planned + seq_remaining(q);
 }
 
-void planner_add_owed(struct planner *p, const struct sequence *q)
+uint32_t planner_owed(const struct planner *p, const struct sequence *q, uint32_t group)
 {
     const struct kv_config *kv = &p->s->config.kv;
-    uint32_t n_tokens = promised(p->s, q);
-    if (n_tokens <= q->n_reserved)
+    uint32_t n = kv_blocks_needed(kv, group, promised(p->s, q), sched_reach(p->s));
+    uint32_t held = kv_table_held(q->table, group);
+    n += q->n_shared[group];
+    return n > held ? n - held : 0;
+}
+
+void planner_add_owed(struct planner *p, const struct sequence *q)
+{
+    if (promised(p->s, q) <= q->n_reserved)
         return;
-    for (uint32_t g = 0; g < kv->n_groups; g++) {
-        uint32_t needed = kv_blocks_needed(kv, g, n_tokens, sched_reach(p->s));
-        uint32_t held = kv_table_held(q->table, g);
-        p->owed[g] += needed > held ? needed - held : 0;
-    }
+    for (uint32_t g = 0; g < p->s->config.kv.n_groups; g++)
+        p->owed[g] += planner_owed(p, q, g);
 }
 
 /* The last of the running gives its blocks back, at once or when its launched step is committed. */

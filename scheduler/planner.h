@@ -41,7 +41,9 @@ void planner_order(struct planner *p);
 uint32_t planner_count(const struct planner *p, const struct sequence *q, uint32_t logits);
 /* Appends the row; q's blocks are there. */
 void planner_add_row(struct planner *p, struct sequence *q, uint32_t count);
-/* Counts what q still needs, for admission. */
+/* Blocks of a group that q may still need, beside those it holds, for what it is promised. */
+uint32_t planner_owed(const struct planner *p, const struct sequence *q, uint32_t group);
+/* Counts that, for admission. */
 void planner_add_owed(struct planner *p, const struct sequence *q);
 
 /* ---- admit.c ---- */

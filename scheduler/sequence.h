@@ -75,6 +75,10 @@ struct sequence {
     uint32_t queue_index;     /* QUEUE_NONE when not queued */
     uint32_t adapter;
 
+    /* Reservation: blocks taken over at admission that others hold, too. In a windowed group each
+     * holder lets go of them and needs one of its own instead. */
+    uint32_t n_shared[KV_MAX_GROUPS];
+
     struct sched_account account;
     uint64_t short_before[SCHED_N_SHORTAGES]; /* the scheduler's sums when it began to wait */
     uint64_t waits_since_us;

@@ -111,10 +111,15 @@ static int start_sequence(struct sched *s, struct sequence *q, const struct sche
         .n_waiting_before = s->stats.n_waiting,
     };
     q->account.arrival_us = r->arrival_us;
-    /* What the head of the queue is short of since the last plan is not this one's until it came. */
+    /* What the head of the queue is short of since the last plan is not this one's until it came; what
+     * passed before that plan, if it came earlier, was on its way here. */
     memcpy(q->short_before, s->short_us, sizeof q->short_before);
-    if (r->arrival_us > s->now_us && s->now_us > 0)
+    if (s->now_us == 0)
+        s->now_us = r->arrival_us;
+    if (r->arrival_us > s->now_us)
         q->short_before[s->shortage] += r->arrival_us - s->now_us;
+    else
+        q->short_before[SCHED_SHORT_OF_NOTHING] -= s->now_us - r->arrival_us;
     memcpy(tokens, r->prompt, r->n_prompt * sizeof *tokens);
     if (n_prompt_hashes > 0)
         memcpy(q->hashes, r->hashes, n_prompt_hashes * sizeof *q->hashes);

@@ -2,24 +2,10 @@
 
 #include "memory/prefix.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool fail(struct fake_engine *e, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static bool fail(struct fake_engine *e, const char *format, ...)
-{
-    if (!e->failure[0]) {
-        va_list args;
-        va_start(args, format);
-        vsnprintf(e->failure, sizeof e->failure, format, args);
-        va_end(args);
-    }
-    return false;
-}
+#define fail fake_fail
 
 const char *fake_failure(const struct fake_engine *e)
 {
@@ -49,6 +35,10 @@ bool fake_open(struct fake_engine *e, const struct sched_config *config, uint64_
     for (uint32_t g = 0; g < config->kv.n_groups; g++)
         e->store[g] = calloc((size_t)config->kv.groups[g].n_blocks * config->kv.block_tokens,
                              sizeof *e->store[g]);
+    for (uint32_t g = 0; g < config->kv.n_groups; g++)
+        e->host[g] = calloc((size_t)config->kv.groups[g].n_host_blocks * config->kv.block_tokens + 1,
+                            sizeof *e->host[g]);
+    e->now_us = 2000 + fake_below(&e->random, 1000000);
     if (sched_create(config, &e->sched, &err))
         return fail(e, "create: %s", err.text);
     return true;
@@ -67,8 +57,10 @@ bool fake_close(struct fake_engine *e, bool idle)
             fail(e, "group %u: %u of %u blocks free at the end", g, usage.n_free, usage.n_blocks);
     }
     sched_destroy(e->sched);
-    for (uint32_t g = 0; g < KV_MAX_GROUPS; g++)
+    for (uint32_t g = 0; g < KV_MAX_GROUPS; g++) {
         free(e->store[g]);
+        free(e->host[g]);
+    }
     return !e->failure[0];
 }
 
@@ -90,7 +82,7 @@ static int owed_status(const struct fake_engine *e, const struct fake_request *r
     if (c->max_queued_tokens && stats.n_waiting_tokens &&
         stats.n_waiting_tokens + r->n_prompt > c->max_queued_tokens)
         return QUIRE_EXHAUSTED;
-    return QUIRE_OK;
+    return fake_pin_status(e, r);
 }
 
 static void hash_prompt(const struct fake_engine *e, const struct fake_request *r,
@@ -111,7 +103,10 @@ bool fake_submit(struct fake_engine *e, struct fake_request *r)
     struct quire_error err = {{0}};
     struct key256 hashes[FAKE_MAX_LEN];
     uint32_t names[FAKE_MAX_CHOICES];
+    uint64_t retry_us = 0;
     r->id = ++e->next_id;
+    r->arrival_us = e->now_us - fake_below(&e->random, fake_chance(&e->random, 20) ? 1000 : 1);
+    r->deadline_us += r->deadline_us ? e->now_us : 0;
     struct sched_request request = {.id = r->id,
                                     .prompt = r->prompt,
                                     .n_prompt = r->n_prompt,
@@ -121,11 +116,20 @@ bool fake_submit(struct fake_engine *e, struct fake_request *r)
                                     .no_prefix_hits = r->no_prefix_hits,
                                     .priority = r->priority,
                                     .tenant = r->tenant,
+                                    .class_index = r->class_index,
+                                    .expected_tokens = r->expected_tokens,
+                                    .background = r->background,
+                                    .arrival_us = r->arrival_us,
+                                    .deadline_us = r->deadline_us,
+                                    .pin_us = r->pin_us,
                                     .adapter = r->adapter};
     hash_prompt(e, r, &request, hashes);
     int owed = owed_status(e, r);
-    int status = sched_submit(e->sched, &request, names, NULL, &err);
-    if (status != owed)
+    int status = sched_submit(e->sched, &request, names, &retry_us, &err);
+    bool given_up = owed == QUIRE_OK && status == QUIRE_EXHAUSTED && retry_us > 0 &&
+                    e->config.policy->refuse;
+    e->seen.given_up += given_up;
+    if (status != owed && !given_up)
         return fail(e, "submit gave %s, owed %s: %s", quire_status_name(status),
                     quire_status_name(owed), err.text);
     e->seen.refused += status != QUIRE_OK;
@@ -142,18 +146,14 @@ bool fake_submit(struct fake_engine *e, struct fake_request *r)
         for (uint32_t t = 0; t < r->n_prompt; t++)
             push_token(d, r->prompt[t]);
         d->n_committed = d->n;
+        if (e->fault == FAULT_ORDER && sched_stats(e->sched).n_waiting > 4 &&
+            strcmp(e->config.policy->name, "fcfs") == 0 && !r->background) {
+            d->order = 1;
+            e->fault = FAULT_NONE;
+        }
     }
+    e->no_more = e->no_more && status;
     return true;
-}
-
-/* Does a go before b? Written down again, so that a policy is checked too. */
-static bool ranks_before(const struct fake_engine *e, const struct fake_seq *a,
-                         const struct fake_seq *b)
-{
-    if (strcmp(e->config.policy->name, "priority") == 0 &&
-        a->request.priority != b->request.priority)
-        return a->request.priority < b->request.priority;
-    return a->order < b->order;
 }
 
 static bool check_row(struct fake_engine *e, const struct sched_row *row, uint64_t step)
@@ -255,7 +255,7 @@ static bool check_row_order(struct fake_engine *e, const struct sched_plan *plan
         bool first = is_decode(e, a), second = is_decode(e, b);
         if (!first && second)
             return fail(e, "row %u decodes after a chunk", i);
-        if (first == second && !ranks_before(e, &e->seqs[a->seq], &e->seqs[b->seq]))
+        if (first == second && fake_has_order(e) && !fake_ranks_before(e, &e->seqs[a->seq], &e->seqs[b->seq]))
             return fail(e, "row %u is out of the policy's order", i);
     }
     return true;
@@ -273,11 +273,13 @@ static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
         if (d->running || row == plan->n_rows)
             return fail(e, "sequence %u was not admitted as the plan says", plan->admitted[i]);
         d->running = true;
-        for (uint32_t j = 0; j < FAKE_MAX_NAMES; j++) {
+        if (!fake_see_admitted(e, plan->admitted[i], plan->rows[row].first))
+            return false;
+        for (uint32_t j = 0; j < FAKE_MAX_NAMES && fake_has_order(e); j++) {
             const struct fake_seq *o = &e->seqs[j];
             if (o->used && !o->over && !o->running && !o->held && o->choice == 0 &&
                 o->last_step < plan->step && !(o->last_step && o->last_step + 1 == plan->step) &&
-                o != d && ranks_before(e, o, d) && i + 1 == plan->n_admitted)
+                o != d && fake_ranks_before(e, o, d) && i + 1 == plan->n_admitted)
                 return fail(e, "sequence %u was admitted before sequence %u", plan->admitted[i], j);
         }
     }
@@ -286,14 +288,33 @@ static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
         if (!d->running || d->over)
             return fail(e, "sequence %u was preempted and did not run", plan->preempted[i]);
         d->running = false;
+        fake_see_preempted(e, plan->preempted[i]);
         for (uint32_t j = 0; j < plan->n_rows; j++)
-            if (ranks_before(e, d, &e->seqs[plan->rows[j].seq]))
+            if (fake_has_order(e) && fake_ranks_before(e, d, &e->seqs[plan->rows[j].seq]))
                 return fail(e, "sequence %u was preempted for one that ranks after it",
                             plan->preempted[i]);
         if (plan->n_admitted)
             return fail(e, "a plan admits and preempts");
+        if (e->config.preemption == SCHED_PREEMPT_NEVER)
+            return fail(e, "sequence %u was preempted", plan->preempted[i]);
     }
     return true;
+}
+
+/* May an empty plan be owed to a batch that is not full? A choice that follows does not count. */
+static bool waits_for_batch(const struct fake_engine *e, const struct sched_plan *plan)
+{
+    uint32_t n_queued = 0;
+    for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++)
+        n_queued += e->seqs[i].used && !e->seqs[i].over &&
+                    (e->seqs[i].admitted || e->seqs[i].choice == 0);
+    const struct sched_config *c = &e->config;
+    uint32_t most = c->max_batch_size && c->max_batch_size < c->max_num_seqs ? c->max_batch_size
+                                                                             : c->max_num_seqs;
+    if (e->no_more || c->batching == SCHED_CONTINUOUS)
+        return false;
+    return c->batching == SCHED_DYNAMIC ? plan->wake_us > e->now_us
+                                           : n_queued < most;
 }
 
 /* With nothing launched and nothing held somebody must be able to run. */
@@ -304,29 +325,79 @@ static bool check_progress(struct fake_engine *e, const struct sched_plan *plan)
         live |= e->seqs[i].used && !e->seqs[i].over;
         held |= e->seqs[i].used && !e->seqs[i].over && e->seqs[i].held;
     }
-    if (plan->n_rows == 0 && live && !held && e->n_launched == 0)
+    if (plan->n_rows == 0 && live && !held && e->n_launched == 0 && plan->n_refused == 0 &&
+        !waits_for_batch(e, plan))
         return fail(e, "nothing runs although somebody could");
     return true;
 }
 
+/* Only what never ran may be refused, and whole requests. */
+static bool see_refused(struct fake_engine *e, const struct sched_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_refused; i++) {
+        struct fake_seq *d = &e->seqs[plan->refused[i].seq];
+        if (!d->used || d->over || d->admitted || plan->refused[i].retry_us == 0)
+            return fail(e, "sequence %u was refused", plan->refused[i].seq);
+        d->over = true;
+        e->seen.given_up++;
+    }
+    for (uint32_t i = 0; i < plan->n_refused; i++)
+        for (uint32_t j = 0; j < FAKE_MAX_NAMES; j++)
+            if (e->seqs[j].used && !e->seqs[j].over &&
+                e->seqs[j].request.id == e->seqs[plan->refused[i].seq].request.id)
+                return fail(e, "sequence %u was refused and %u was not", plan->refused[i].seq, j);
+    return true;
+}
+
+/* Copies between the stores, after what was launched before. */
+static bool make_moves(struct fake_engine *e, const struct sched_plan *plan)
+{
+    size_t bt = e->config.kv.block_tokens;
+    for (uint32_t i = 0; i < plan->n_moves; i++) {
+        const struct kv_move *m = &plan->moves[i];
+        if (m->group >= e->config.kv.n_groups ||
+            m->device_block >= e->config.kv.groups[m->group].n_blocks ||
+            m->host_block >= e->config.kv.groups[m->group].n_host_blocks)
+            return fail(e, "move %u is of blocks that are not there", i);
+        uint64_t *device = e->store[m->group] + m->device_block * bt;
+        uint64_t *host = e->host[m->group] + m->host_block * bt;
+        e->seen.spills += m->to_host;
+        e->seen.loads += !m->to_host;
+        if (e->fault == FAULT_MOVE && !m->to_host)
+            e->fault = FAULT_NONE;
+        else if (m->to_host)
+            memcpy(host, device, bt * sizeof *host);
+        else
+            memcpy(device, host, bt * sizeof *host);
+    }
+    return true;
+}
+
 static bool execute(struct fake_engine *e, struct fake_launch *launch);
+static bool collect(struct fake_engine *e);
 
 bool fake_plan(struct fake_engine *e)
 {
     const struct sched_plan *plan;
     struct quire_error err = {{0}};
     if (e->n_launched > e->config.overlap_depth) {
-        if (sched_plan(e->sched, 0, &plan, &err) != QUIRE_INVALID)
+        if (sched_plan(e->sched, e->now_us, &plan, &err) != QUIRE_INVALID)
             return fail(e, "a plan too many was made");
         return true;
     }
-    if (sched_plan(e->sched, 0, &plan, &err))
+    if (sched_plan(e->sched, e->now_us, &plan, &err))
         return fail(e, "plan: %s", err.text);
-    if (!check_progress(e, plan) || !check_order(e, plan))
+    e->plan_us = e->now_us;
+    fake_pins_after_plan(e);
+    if (!see_refused(e, plan) || !check_progress(e, plan) || !check_order(e, plan))
+        return false;
+    if (plan->n_moves > 0 && e->n_launched > 0 && !execute(e, &e->launched[0]))
+        return false;
+    if (!make_moves(e, plan))
         return false;
     e->seen.preempted += plan->n_preempted;
     if (plan->n_rows == 0)
-        return true;
+        return collect(e);
     struct fake_launch *launch = &e->launched[e->n_launched++];
     launch->step = plan->step;
     launch->executed = false;
@@ -337,12 +408,14 @@ bool fake_plan(struct fake_engine *e)
     for (uint32_t i = 0; i < plan->n_rows; i++)
         if (!check_row(e, &launch->rows[i], plan->step) || !copy_row(e, launch, i))
             return false;
+    for (uint32_t i = 0; i < plan->n_rows; i++)
+        fake_see_row(e, &launch->rows[i]);
     if (!check_writes(e, launch))
         return false;
     /* The device may be done at once or as late as the results are asked for. */
-    if (e->n_launched == 1 && fake_chance(&e->random, 50))
-        return execute(e, launch);
-    return true;
+    if (e->n_launched == 1 && fake_chance(&e->random, 50) && !execute(e, launch))
+        return false;
+    return collect(e);
 }
 
 /* Reads all that the first position of the row attends to, then writes the row's own positions. */
@@ -504,6 +577,7 @@ static bool apply(struct fake_engine *e, const struct sched_result *r, bool fini
     if (d->over)
         return finished ? fail(e, "sequence %u ended twice", r->seq) : true;
     d->n_committed += r->n_tokens;
+    e->tenants[d->request.tenant].n_generated += r->n_tokens;
     bool full = d->n_committed - d->request.n_prompt == d->request.max_tokens;
     if (finished != (r->finished || full))
         return fail(e, "sequence %u: finished %d at %u of %u tokens", r->seq, finished,
@@ -513,6 +587,7 @@ static bool apply(struct fake_engine *e, const struct sched_result *r, bool fini
     d->over = true;
     d->running = false;
     e->seen.finished++;
+    fake_pin_fill(e, d);
     return check_output(e, r->seq);
 }
 
@@ -527,6 +602,7 @@ bool fake_commit(struct fake_engine *e)
         return true;
     }
     struct fake_launch *launch = &e->launched[0];
+    uint32_t n_pins = e->n_pins;
     if (!execute(e, launch))
         return false;
     uint32_t n = gather(e, launch, results);
@@ -537,13 +613,16 @@ bool fake_commit(struct fake_engine *e)
             return false;
     for (uint32_t i = 0; i < launch->n_rows; i++) {
         struct fake_seq *d = &e->seqs[launch->rows[i].seq];
+        d->n_sampling -= launch->rows[i].samples;
         if (d->request.max_tokens == 0 && !d->over &&
             launch->rows[i].first + launch->rows[i].count == d->request.n_prompt) {
             d->over = true;
             d->running = false;
             e->seen.finished++;
+            fake_pin_fill(e, d);
         }
     }
+    fake_pins_after_commit(e, n_pins);
     e->n_launched--;
     if (e->n_launched > 0)
         e->launched[0] = e->launched[1];
@@ -579,6 +658,36 @@ bool fake_hold(struct fake_engine *e, uint32_t seq, bool held)
         e->seqs[seq].held = held;
     sched_hold(e->sched, seq, held);
     return true;
+}
+
+bool fake_set_policy(struct fake_engine *e, const struct sched_policy *policy,
+                     const struct sched_policy_options *options)
+{
+    struct quire_error err = {{0}};
+    if (sched_set_policy(e->sched, policy, options, &err))
+        return fail(e, "policy: %s", err.text);
+    e->config.policy = policy;
+    e->config.policy_options = *options;
+    e->seen.policies++;
+    return true;
+}
+
+bool fake_unpin(struct fake_engine *e, uint32_t tenant)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < e->n_pins; i++)
+        if (tenant != UINT32_MAX && e->pins[i].tenant != tenant)
+            e->pins[n++] = e->pins[i];
+    if (sched_unpin(e->sched, tenant) != e->n_pins - n && !e->pins_unknown)
+        return fail(e, "unpin forgot another number of pins than %u", e->n_pins - n);
+    e->n_pins = n;
+    return true;
+}
+
+void fake_no_more(struct fake_engine *e)
+{
+    e->no_more = true;
+    sched_no_more(e->sched);
 }
 
 /* What a launched step reads and writes with is still what its sequences hold. */
@@ -617,5 +726,7 @@ bool fake_check(struct fake_engine *e)
                     n_live);
     if (sched_idle(e->sched) != (n_used == 0 && e->n_launched == 0))
         return fail(e, "idle with %u sequences and %u steps", n_used, e->n_launched);
-    return check_launched(e);
+    if (!e->pins_unknown && stats.n_pins != e->n_pins)
+        return fail(e, "%u pins, %u made and not due", stats.n_pins, e->n_pins);
+    return check_launched(e) && fake_check_accounts(e);
 }

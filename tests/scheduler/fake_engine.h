@@ -22,6 +22,9 @@
 #define FAKE_MAX_CHOICES 4
 #define FAKE_MAX_BLOCKS 512
 #define FAKE_MAX_SEQS 12
+#define FAKE_MAX_HOST_BLOCKS 64
+#define FAKE_TENANTS 4
+#define FAKE_MAX_PINS 64
 
 enum fake_fault {
     FAULT_NONE = 0,
@@ -29,6 +32,10 @@ enum fake_fault {
     FAULT_TOKEN,  /* one result is not what the model gave */
     FAULT_SKIP,   /* one row is launched and not computed */
     FAULT_RETIRE, /* one sequence is thought to live on after it was retired */
+    FAULT_MOVE,   /* one block is not fetched from the host tier */
+    FAULT_PIN,    /* one pin is dropped early */
+    FAULT_TENANT, /* one prompt is counted for another tenant */
+    FAULT_ORDER,  /* one sequence is thought to have come before those that it came after */
     N_FAULTS
 };
 
@@ -38,8 +45,9 @@ struct fake_request {
     uint32_t n_prompt, max_tokens, n, tenant;
     int32_t priority;
     uint32_t stop_every; /* a token that is a multiple of it stops; 0 = none does */
-    bool prompt_logprobs, no_prefix_hits;
-    uint32_t adapter;
+    bool prompt_logprobs, no_prefix_hits, background;
+    uint32_t adapter, class_index, expected_tokens;
+    uint64_t arrival_us, deadline_us, pin_us;
 };
 
 /* What the oracle knows of a sequence. */
@@ -54,7 +62,20 @@ struct fake_seq {
     uint32_t n;                        /* tokens known to the engine, sampled ones included */
     uint32_t n_committed;
     uint32_t n_logits;                 /* prompt positions whose logits came, in order */
+    uint32_t n_sampling;               /* launched rows that sample */
     uint64_t last_step;
+    /* What the accounts must say. */
+    bool admitted;
+    bool reached[FAKE_MAX_LEN + 8];    /* positions that were in a row */
+    uint32_t n_preempted, n_recomputed;
+    uint64_t preempted_us, preempted_at_us;
+};
+
+/* A pin as it must be: the first n_blocks of a prompt. */
+struct fake_pin {
+    uint32_t tenant, n_blocks;
+    uint32_t tokens[FAKE_MAX_LEN];
+    uint64_t ttl_us, due_us;
 };
 
 struct fake_launch {
@@ -76,11 +97,21 @@ struct fake_engine {
     uint64_t next_id, next_order;
     struct fake_seq seqs[FAKE_MAX_NAMES];
     uint64_t *store[KV_MAX_GROUPS]; /* [n_blocks * block_tokens] */
+    uint64_t *host[KV_MAX_GROUPS];  /* [n_host_blocks * block_tokens] */
+    uint64_t now_us, plan_us;       /* the time, and that of the last plan */
+    bool no_more;
+    struct {
+        uint64_t n_prompt, n_generated;
+    } tenants[FAKE_TENANTS];
+    struct fake_pin pins[FAKE_MAX_PINS]; /* the newest first */
+    uint32_t n_pins;
+    bool pins_unknown; /* windows: which of several could not be kept is not to be seen */
     struct fake_launch launched[2]; /* oldest first */
     uint32_t n_launched;
     struct fake_request history; /* the last finished output as a prompt: what a chat sends next */
     struct {
         uint64_t steps, tokens, finished, cancelled, preempted, hit_tokens, refused, discarded;
+        uint64_t given_up, loads, spills, pinned, policies;
     } seen;
     char failure[256];
 };
@@ -101,6 +132,34 @@ bool fake_hold(struct fake_engine *e, uint32_t seq, bool held);
 /* After every event: sched_check, and what the scheduler must show to its caller. */
 bool fake_check(struct fake_engine *e);
 
+bool fake_set_policy(struct fake_engine *e, const struct sched_policy *policy,
+                     const struct sched_policy_options *options);
+bool fake_unpin(struct fake_engine *e, uint32_t tenant);
+void fake_no_more(struct fake_engine *e);
+
 const char *fake_failure(const struct fake_engine *e);
+
+/* ---- fake_oracle.c, for fake_engine.c ---- */
+
+bool fake_fail(struct fake_engine *e, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Is the policy's order written down again here? */
+bool fake_has_order(const struct fake_engine *e);
+/* Does a go before b? */
+bool fake_ranks_before(const struct fake_engine *e, const struct fake_seq *a,
+                       const struct fake_seq *b);
+/* The sequence is in plan->admitted; its row begins at `first`. */
+bool fake_see_admitted(struct fake_engine *e, uint32_t name, uint32_t first);
+void fake_see_preempted(struct fake_engine *e, uint32_t name);
+void fake_see_row(struct fake_engine *e, const struct sched_row *row);
+/* Accounts of the live, and of the tenants. */
+bool fake_check_accounts(struct fake_engine *e);
+/* What sched_submit owes for the request's pin. */
+int fake_pin_status(const struct fake_engine *e, const struct fake_request *r);
+/* Choice 0 of a request with a pin ended by itself. */
+void fake_pin_fill(struct fake_engine *e, const struct fake_seq *d);
+/* After a plan (before its admissions are seen) and after a commit. */
+void fake_pins_after_plan(struct fake_engine *e);
+void fake_pins_after_commit(struct fake_engine *e, uint32_t n_before);
 
 #endif

@@ -2,13 +2,14 @@
  *
  *     sched_random_test [SEED [EVENTS]]
  *
- * The default is what the test suite runs, some seconds. A long run, with a new seed each time:
+ * The default is what the test suite runs. A long run, with a new seed each time:
  *
- *     sched_random_test $RANDOM 20000000
+ *     sched_random_test $RANDOM 100000000
  *
  * Events come in episodes, each with a random configuration: block size, groups and windows,
- * starved pools, budgets, depth, policy. Each episode ends with a drain: everything must finish,
- * every block return. A failure prints the seed of its episode; `sched_random_test SEED 1` runs
+ * starved pools, host tiers, budgets, step targets, batching, preemption, depth, policy and its
+ * options. Time passes irregularly, and the policy may change on the way. Each episode ends with a
+ * drain: everything must finish, every block return. A failure prints the seed of its episode; `sched_random_test SEED 1` runs
  * that episode first. At the end faults are planted in the driver itself; each must be found.
  */
 #include "tests/scheduler/fake_engine.h"
@@ -18,11 +19,77 @@
 #include <string.h>
 
 #define EPISODE_EVENTS 1500
+/* A minute and a half on one core; everything is checked after every event. */
+#ifdef __SANITIZE_ADDRESS__
+#define DEFAULT_EVENTS 500000
+#else
+#define DEFAULT_EVENTS 10000000
+#endif
 #define N_FAMILIES 3
 
 struct totals {
     uint64_t events, steps, tokens, finished, cancelled, preempted, hit_tokens, refused, discarded;
+    uint64_t given_up, loads, spills, pinned, policies;
 };
+
+static uint32_t count_policies(void)
+{
+    uint32_t n = 0;
+    while (sched_policy_at(n))
+        n++;
+    return n;
+}
+
+static struct sched_policy_options random_options(struct fake_random *random)
+{
+    static const uint64_t ageings[] = {1, 1000, 1000000, 1000000000};
+    static uint32_t weights[FAKE_TENANTS]; /* until the scheduler has its copy */
+    struct sched_policy_options o = {.n_tenants = FAKE_TENANTS,
+                                     .ageing_us = ageings[fake_below(random, 4)]};
+    for (uint32_t i = 0; i < FAKE_TENANTS; i++)
+        weights[i] = 1 + fake_below(random, fake_chance(random, 50) ? 4 : 1000);
+    o.tenant_weights = fake_chance(random, 50) ? weights : NULL;
+    for (uint32_t i = 0, some = fake_chance(random, 30); i < SCHED_MAX_CLASSES; i++) {
+        o.class_weights[i] = some ? fake_below(random, 5) : 0;
+        o.class_ttft_us[i] = fake_chance(random, 50) ? 1 + fake_below(random, 500000) : 0;
+    }
+    o.prompt_price = fake_below(random, 4);
+    o.output_price = fake_below(random, 4);
+    o.prefill_share = fake_chance(random, 50) ? fake_below(random, 101) : 0;
+    return o;
+}
+
+static struct sched_cost random_cost(struct fake_random *random)
+{
+    struct sched_cost cost = {.n_points = 2, .row_us = fake_below(random, 20)};
+    cost.points[0].n_tokens = 1;
+    cost.points[0].us = 100 + fake_below(random, 1000);
+    cost.points[1].n_tokens = 64;
+    cost.points[1].us = cost.points[0].us + fake_below(random, 2000);
+    cost.context_us = fake_below(random, 3);
+    cost.pair_us = fake_below(random, 3) * 0.1;
+    cost.block_copy_us = fake_below(random, 400);
+    return cost;
+}
+
+/* The shape of steps and batches. */
+static void random_shape(struct fake_random *random, struct sched_config *c)
+{
+    if (fake_chance(random, 50))
+        c->cost = random_cost(random);
+    if (c->cost.n_points && fake_chance(random, 50)) {
+        c->step_target_us = 1 + fake_below(random, 4000);
+        c->adaptive_budget = fake_chance(random, 50);
+    }
+    c->long_prefill_token_threshold = fake_chance(random, 25) ? 1 + fake_below(random, 40) : 0;
+    c->max_partial_prefills = fake_chance(random, 25) ? 1 + fake_below(random, 3) : 0;
+    c->batching = fake_chance(random, 70) ? SCHED_CONTINUOUS
+                                          : (enum sched_batching)(1 + fake_below(random, 2));
+    c->max_batch_size = fake_below(random, c->max_num_seqs + 3);
+    c->max_wait_us = fake_below(random, 20000);
+    c->preemption = (enum sched_preemption)fake_below(random, 4);
+    c->max_pinned_percent = fake_chance(random, 40) ? 10 + fake_below(random, 91) : 0;
+}
 
 static struct sched_config random_config(struct fake_random *random)
 {
@@ -37,8 +104,10 @@ static struct sched_config random_config(struct fake_random *random)
     c.max_queued_requests = 1 + fake_below(random, 30);
     c.max_queued_tokens = fake_chance(random, 30) ? 20 + fake_below(random, 300) : 0;
     c.overlap_depth = fake_below(random, 2);
-    c.policy = sched_policy_find(fake_chance(random, 50) ? "fcfs" : "priority");
-    c.policy_options.n_tenants = 2;
+    c.policy = sched_policy_at(fake_below(random, count_policies()));
+    c.policy_options = random_options(random);
+    c.kv.eviction = fake_chance(random, 30) ? KV_EVICT_REUSE : KV_EVICT_LRU;
+    c.kv.n_tenants = FAKE_TENANTS;
     c.secret.bytes[0] = (uint8_t)fake_below(random, 256);
     bool starved = fake_chance(random, 50);
     if (starved) {
@@ -61,6 +130,10 @@ static struct sched_config random_config(struct fake_random *random)
         if (c.kv.groups[g].n_blocks > FAKE_MAX_BLOCKS)
             c.kv.groups[g].n_blocks = FAKE_MAX_BLOCKS;
     }
+    for (uint32_t g = 0, tier = c.kv.prefix_caching && fake_chance(random, 60);
+         tier && g < c.kv.n_groups; g++)
+        c.kv.groups[g].n_host_blocks = fake_below(random, FAKE_MAX_HOST_BLOCKS);
+    random_shape(random, &c);
     return c;
 }
 
@@ -82,7 +155,11 @@ static struct fake_request random_request(struct fake_random *random, const stru
     if (fake_chance(random, 10))
         r.max_tokens = 0;
     r.n = fake_chance(random, 25) ? 1 + fake_below(random, FAKE_MAX_CHOICES) : 1;
-    r.tenant = fake_chance(random, 20);
+    r.tenant = fake_chance(random, 40) ? fake_below(random, FAKE_TENANTS) : 0;
+    r.class_index = fake_below(random, SCHED_MAX_CLASSES);
+    r.background = fake_chance(random, 10);
+    r.deadline_us = fake_chance(random, 25) ? 1 + fake_below(random, 100000) : 0;
+    r.expected_tokens = fake_chance(random, 30) ? fake_below(random, 200) : 0;
     r.adapter = fake_below(random, 3);
     r.priority = (int32_t)fake_below(random, 5) - 2;
     r.stop_every = fake_chance(random, 40) ? 5 + fake_below(random, 80) : 0;
@@ -100,6 +177,13 @@ static struct fake_request random_request(struct fake_random *random, const stru
         shared = history->n_prompt < r.n_prompt ? history->n_prompt : r.n_prompt;
         memcpy(r.prompt, history->prompt, shared * sizeof r.prompt[0]);
     }
+    /* Where there are pins, the choices of a request do not blur who hit what. */
+    if (c->max_pinned_percent > 0)
+        r.n = 1;
+    if (c->max_pinned_percent > 0 && fake_chance(random, 15)) {
+        r.pin_us = 1 + fake_below(random, 100000);
+        r.max_tokens = fake_chance(random, 50) ? 0 : r.max_tokens;
+    }
     return r;
 }
 
@@ -112,9 +196,38 @@ static uint32_t random_live(struct fake_engine *e, struct fake_random *random)
     return start;
 }
 
+static void pass_time(struct fake_engine *e, struct fake_random *random)
+{
+    if (fake_chance(random, 70))
+        e->now_us += fake_below(random, 2000);
+    if (fake_chance(random, 1))
+        e->now_us += fake_below(random, 1000000);
+}
+
+/* What an operator does. */
+static bool random_order(struct fake_engine *e, struct fake_random *random)
+{
+    uint32_t dice = fake_below(random, 4);
+    if (e->fault == FAULT_PIN && e->n_pins > 0) {
+        e->fault = FAULT_NONE;
+        sched_unpin(e->sched, e->pins[0].tenant);
+        return true;
+    }
+    if (dice == 0) {
+        struct sched_policy_options o = random_options(random);
+        return fake_set_policy(e, sched_policy_at(fake_below(random, count_policies())), &o);
+    }
+    if (dice == 1)
+        return fake_unpin(e, fake_chance(random, 30) ? UINT32_MAX
+                                                     : fake_below(random, FAKE_TENANTS));
+    fake_no_more(e);
+    return true;
+}
+
 static bool random_event(struct fake_engine *e, struct fake_random *random, uint32_t load)
 {
     uint32_t seq, dice = fake_below(random, 1000);
+    pass_time(e, random);
     if (dice < load) {
         struct fake_request r = random_request(random, &e->config, &e->history);
         return fake_submit(e, &r);
@@ -130,6 +243,8 @@ static bool random_event(struct fake_engine *e, struct fake_random *random, uint
         return fake_hold(e, seq, fake_chance(random, 40));
     }
     /* Now and then an odd order of calls, else the loop every engine runs. */
+    if (dice < load + 48)
+        return random_order(e, random);
     if (dice < load + 80)
         return fake_chance(random, 50) ? fake_plan(e) : fake_commit(e);
     if (!fake_plan(e) || !fake_check(e))
@@ -143,12 +258,14 @@ static bool drain(struct fake_engine *e)
     for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++)
         if (!fake_hold(e, i, false))
             return false;
+    fake_no_more(e);
     for (uint64_t n = 0; !sched_idle(e->sched); n++) {
         if (n > 200000) {
             snprintf(e->failure, sizeof e->failure, "the drain does not end");
             return false;
         }
         uint64_t before = e->n_launched;
+        e->now_us += 100;
         if (!fake_plan(e) || !fake_check(e))
             return false;
         bool must = e->n_launched > e->config.overlap_depth || e->n_launched == before;
@@ -157,7 +274,7 @@ static bool drain(struct fake_engine *e)
         if (!fake_check(e))
             return false;
     }
-    return true;
+    return fake_unpin(e, UINT32_MAX);
 }
 
 /* One configuration, many events. False: fake_failure() of e says why. */
@@ -180,9 +297,11 @@ static bool run_random(uint64_t seed, uint64_t n_events, struct totals *t)
     for (uint64_t done = 0; done < n_events; done += EPISODE_EVENTS, seed++) {
         bool ok = run_episode(e, seed, EPISODE_EVENTS, FAULT_NONE);
         if (!ok) {
-            printf("seed %llu: depth %u, %u groups, %u tokens a block: %s\n",
-                   (unsigned long long)seed, e->config.overlap_depth, e->config.kv.n_groups,
-                   e->config.kv.block_tokens, fake_failure(e));
+            printf("seed %llu: %s, depth %u, %u groups, %u tokens a block, batching %d, "
+                   "preemption %d: %s\n",
+                   (unsigned long long)seed, e->config.policy->name, e->config.overlap_depth,
+                   e->config.kv.n_groups, e->config.kv.block_tokens, (int)e->config.batching,
+                   (int)e->config.preemption, fake_failure(e));
             free(e);
             return false;
         }
@@ -195,6 +314,11 @@ static bool run_random(uint64_t seed, uint64_t n_events, struct totals *t)
         t->hit_tokens += e->seen.hit_tokens;
         t->refused += e->seen.refused;
         t->discarded += e->seen.discarded;
+        t->given_up += e->seen.given_up;
+        t->loads += e->seen.loads;
+        t->spills += e->seen.spills;
+        t->pinned += e->seen.pinned;
+        t->policies += e->seen.policies;
     }
     free(e);
     return true;
@@ -207,7 +331,7 @@ static bool run_faults(void)
     bool ok = true;
     for (int fault = FAULT_NONE + 1; fault < N_FAULTS; fault++) {
         uint32_t n_found = 0, n_planted = 0;
-        for (uint32_t i = 0; i < 20; i++) {
+        for (uint32_t i = 0; i < 40; i++) {
             bool clean = run_episode(e, 1 + i, EPISODE_EVENTS, (enum fake_fault)fault);
             n_planted += e->fault == FAULT_NONE;
             n_found += !clean;
@@ -222,15 +346,19 @@ static bool run_faults(void)
 int main(int argc, char **argv)
 {
     uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-    uint64_t n_events = argc > 2 ? strtoull(argv[2], NULL, 10) : 300000;
+    uint64_t n_events = argc > 2 ? strtoull(argv[2], NULL, 10) : DEFAULT_EVENTS;
     struct totals t = {0};
     if (quire_hash_init() || !run_random(seed, n_events, &t))
         return 1;
     printf("%llu events: %llu steps, %llu tokens, %llu finished, %llu cancelled, %llu refused,\n"
-           "%llu preempted, %llu tokens hit, %llu results thrown away\n",
+           "%llu preempted, %llu tokens hit, %llu results thrown away, %llu refused by the policy,\n"
+           "%llu blocks to the host, %llu back, %llu pins, %llu changes of policy\n",
            (unsigned long long)t.events, (unsigned long long)t.steps, (unsigned long long)t.tokens,
            (unsigned long long)t.finished, (unsigned long long)t.cancelled,
            (unsigned long long)t.refused, (unsigned long long)t.preempted,
-           (unsigned long long)t.hit_tokens, (unsigned long long)t.discarded);
+           (unsigned long long)t.hit_tokens, (unsigned long long)t.discarded,
+           (unsigned long long)t.given_up, (unsigned long long)t.spills,
+           (unsigned long long)t.loads, (unsigned long long)t.pinned,
+           (unsigned long long)t.policies);
     return run_faults() ? 0 : 1;
 }
