@@ -73,7 +73,9 @@ static int report(const struct replay_report *r, uint64_t n_left_out, bool json)
     }
     if (r->n_different > r->n_shown)
         printf("  and %" PRIu64 " more\n", r->n_different - r->n_shown);
-    if (r->n_different)
+    if (r->n_compared == 0)
+        printf("There is nothing to compare.\n");
+    else if (r->n_different)
         printf("%" PRIu64 " of %" PRIu64 " choices differ.\n", r->n_different, r->n_choices);
     else
         printf("All %" PRIu64 " choices are the same, %" PRIu64 " tokens and every logprob bit.\n", r->n_choices,
@@ -129,6 +131,7 @@ int command_replay(int argc, char **argv)
     bool help, json = false;
     int code = 0;
     const struct cli_option rows[] = {
+        {.names = "Options:", .kind = CLI_GROUP},
         {.names = "json", .kind = CLI_FLAG, .target = &json, .help = "Print JSON for programs."},
         {0},
     };

@@ -12,7 +12,7 @@ def quire(*arguments, stdin=None, timeout=120):
     return subprocess.run([str(QUIRE), *map(str, arguments)], capture_output=True, text=True, input=stdin, timeout=timeout)
 
 
-@pytest.mark.parametrize("command", ["serve", "engine", "generate", "plan", "cache"])
+@pytest.mark.parametrize("command", ["serve", "engine", "generate", "plan", "cache", "sim", "replay"])
 def test_help_teaches(command):
     shown = quire(command, "--help")
     assert shown.returncode == 0 and f"usage: quire {command}" in shown.stdout and "example" in shown.stdout
