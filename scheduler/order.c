@@ -87,22 +87,26 @@ static uint32_t compact(struct planner *p)
     return n;
 }
 
-/* By insertion. */
+/* By insertion, the place found by halves. */
 static void sort(struct sched *s, uint32_t n)
 {
     const struct sched_candidate *last = n > 0 ? &s->seqs[s->running[0]].key : NULL;
     for (uint32_t i = 1; i < n; i++) {
-        uint32_t name = s->running[i], at = i;
+        uint32_t name = s->running[i], low = 0, high = i - 1;
         const struct sched_candidate *key = &s->seqs[name].key;
         if (!queue_before(&s->queue, key, last)) {
             last = key;
             continue;
         }
-        do {
-            s->running[at] = s->running[at - 1];
-            at--;
-        } while (at > 0 && queue_before(&s->queue, key, &s->seqs[s->running[at - 1]].key));
-        s->running[at] = name;
+        while (low < high) {
+            uint32_t middle = low + (high - low) / 2;
+            if (queue_before(&s->queue, key, &s->seqs[s->running[middle]].key))
+                high = middle;
+            else
+                low = middle + 1;
+        }
+        memmove(&s->running[low + 1], &s->running[low], (i - low) * sizeof *s->running);
+        s->running[low] = name;
     }
 }
 
