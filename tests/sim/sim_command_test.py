@@ -1,6 +1,6 @@
 """quire sim as people run it: hit rates against a naive model of an LRU cache, sweeps, the page, and what it refuses.
 
-usage: sim_command_test.py QUIRE. With QUIRE_TRACES=DIRECTORY it also checks Mooncake's conversation trace there.
+usage: sim_command_test.py QUIRE MODEL. With QUIRE_TRACES=DIRECTORY it also checks Mooncake's conversation trace there.
 """
 import collections
 import html.parser
@@ -8,12 +8,13 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 
-QUIRE = sys.argv.pop(1)
+QUIRE, MODEL = sys.argv.pop(1), sys.argv.pop(1)
 BLOCK = 512
 
 
@@ -170,6 +171,10 @@ class Sim(unittest.TestCase):
                 (("--trace", good, "--scheduling-policy", "best"), "fcfs"),
                 (("--trace", good, "--adaptive-budget"), "--step-target-ms"),
                 (("--trace", good, "--predict"), "recording"),
+                (("--trace", good, "--trace-format", "recording"), "recording"),
+                (("--trace", good, "--trace-format", "recording", "--predict"), "--cost-model"),
+                (("--trace", good, "--trace-format", "recording", "--service-time", 0), "--service-time"),
+                (("--trace", good, "--preemption-mode", "swap"), "--num-host-blocks"),
                 (("--trace", good, "--timestamp-unit", "h"), "s or ms"),
                 (("--trace", good, "--sweep", "policy"), "policy=fcfs"),
                 (("--trace", good, "--sweep", "policy=fcfs,nope"), "policy=nope"),
@@ -179,6 +184,51 @@ class Sim(unittest.TestCase):
                 (("--trace", good, "--html", "/absent/page.html"), "/absent/page.html")):
             code = 1 if "absent" in str(arguments) else 2
             self.assertIn(says, sim(*arguments, code=code), arguments)
+
+    def record(self, path):
+        """A server on the demo model that records, with a few requests, some of them at once."""
+        server = subprocess.Popen([QUIRE, "serve", MODEL, "--port", "0", "--threads", "1", "--num-kv-blocks", "128", "--record",
+                                   path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            url = next(match.group() for line in server.stdout if (match := re.search(r"http://[0-9.:]+", line)))
+            subprocess.run([QUIRE, "bench", "serve", "--url", url, "--num-prompts", "24", "--request-rate", "40",
+                            "--input-len", "50", "--output-len", "12", "--ignore-eos", "--json"],
+                           check=True, capture_output=True, timeout=120)
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.communicate(timeout=60)
+
+    def test_recordings_are_driven_and_predicted(self):
+        path, cost = self.path("day.quirerec"), self.path("cost.json")
+        self.record(path)
+        live = sim_json("--trace", path, "--trace-format", "recording")
+        self.assertTrue(live["decisions_agree"])
+        self.assertTrue(live["closed"])
+        self.assertEqual(live["decision_log_sha256"], live["recorded_decision_log_sha256"])
+        self.assertGreaterEqual(live["requests"], 24)
+        self.assertIsNone(live["kv_waste"])
+        self.assertGreater(live["itl_ms"]["mean"], 0)
+        # A second for every step: whatever the machine, the prediction is slower, and by the same again.
+        with open(cost, "w") as f:
+            json.dump({"points": [[1, 1e6]]}, f)
+        guess = sim_json("--trace", path, "--trace-format", "recording", "--predict", "--cost-model", cost)
+        self.assertEqual(guess["recorded"]["ttft_ms"], live["ttft_ms"])
+        self.assertEqual(guess["requests"], live["requests"])
+        self.assertEqual(guess["total_output_tokens"], live["total_output_tokens"])
+        self.assertEqual(guess["total_input_tokens"], live["total_input_tokens"])
+        self.assertAlmostEqual(guess["tpot_ms"]["p50"], 1000, delta=1)
+        for name in ("ttft_ms", "tpot_ms", "e2el_ms"):
+            for part in ("mean", "p95"):
+                off = 100 * (guess[name][part] / live[name][part] - 1)
+                self.assertAlmostEqual(guess["error_percent"][name][part], off, delta=1e-4 * abs(off))
+                self.assertGreater(off, 0)
+        self.assertIn("off by", sim("--trace", path, "--trace-format", "recording", "--predict", "--cost-model", cost))
+        with open(path, "r+b") as f: # a byte in the middle
+            f.seek(os.path.getsize(path) // 2)
+            byte = f.read(1)
+            f.seek(-1, 1)
+            f.write(bytes([byte[0] ^ 1]))
+        self.assertIn("recording", sim("--trace", path, "--trace-format", "recording", code=2))
 
     def test_help(self):
         text = sim("--help")

@@ -73,6 +73,16 @@ static void a_step_takes_what_its_shape_costs(void **state)
     assert_true(fabs(r.watch.slots - held) < 1e-6 * held);
     assert_true(fabs(r.watch.slots_empty - empty) < 1e-6 * empty);
     assert_int_equal(r.watch.itl.n, 3);
+    const struct sim_bounds bounds = {.ms = {INFINITY, INFINITY, INFINITY, INFINITY}};
+    struct sim_metrics m;
+    assert_int_equal(sim_metrics_compute(&t, &r, &bounds, &m, NULL), QUIRE_OK);
+    assert_false(m.has_bounds);
+    assert_true(fabs(m.all.ttft.mean - (1.099 + 1.649) / 2) < 1e-9);
+    assert_true(fabs(m.all.queue.mean - 0.599 / 2) < 1e-9);
+    assert_true(fabs(m.all.tpot.mean - (2.051 / 2 + 1.001) / 2) < 1e-9);
+    assert_true(fabs(m.all.e2el.p50 - (3.150 + 2.650) / 2) < 1e-9);
+    assert_true(fabs(m.duration_s - 3150e-6) < 1e-12);
+    sim_metrics_free(&m);
     sim_result_free(&r);
 }
 
