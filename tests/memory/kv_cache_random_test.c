@@ -82,16 +82,19 @@ static bool compare_tables(const struct episode *e, uint32_t g)
 {
     for (int i = 0; i < MAX_TABLES; i++) {
         const struct model_table *t = &e->tables[i];
-        uint32_t n, held = 0;
+        uint32_t n, held = 0, shared = 0;
         if (!t->used)
             continue;
         const uint32_t *blocks = kv_table_blocks(e->real[i], g, &n);
         if (n != t->n[g] || (n > 0 && memcmp(blocks, t->entries[g], n * sizeof *blocks) != 0))
             return differ("a table");
         for (uint32_t j = 0; j < n; j++)
-            held += blocks[j] != KV_NO_BLOCK;
-        if (held != kv_table_held(e->real[i], g))
-            return differ("blocks held");
+            if (blocks[j] != KV_NO_BLOCK) {
+                held++;
+                shared += e->m.groups[g].refs[blocks[j]] > 1;
+            }
+        if (held != kv_table_held(e->real[i], g) || shared != kv_table_shared(e->real[i], g))
+            return differ("blocks held or shared");
     }
     return true;
 }
