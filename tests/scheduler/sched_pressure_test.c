@@ -1,0 +1,193 @@
+/* Single rules of shares, of prompts that find no blocks, of pins and of accounts. */
+#include "tests/scheduler/sched_harness.h"
+
+static struct sched_config fair_config(void)
+{
+    struct sched_config c = small_config();
+    c.policy = sched_policy_find("fair");
+    c.policy_options.n_tenants = 3;
+    c.max_queued_requests = 16;
+    c.max_num_batched_tokens = 40;
+    return c;
+}
+
+static struct sched_request of_tenant(uint64_t id, uint32_t tenant, uint32_t n_prompt,
+                                      uint32_t max_tokens)
+{
+    struct sched_request r = request_of(id, (uint32_t)id * 1000, n_prompt, max_tokens);
+    r.tenant = tenant;
+    return r;
+}
+
+static uint32_t given_to(const struct sched_plan *p, uint32_t seq)
+{
+    for (uint32_t i = 0; i < p->n_rows; i++)
+        if (p->rows[i].seq == seq)
+            return p->rows[i].count;
+    return 0;
+}
+
+static void end_all(struct sched *s)
+{
+    while (!sched_idle(s))
+        step(s);
+    close_sched(s);
+}
+
+/* Two long prompts under way share a step, whoever comes first; one alone has all of it. */
+static void test_prompts_under_way_share(void **state)
+{
+    (void)state;
+    struct sched_config c = fair_config();
+    c.kv.groups[0].n_blocks = 128;
+    struct sched *s = open_sched(&c);
+    uint32_t a = submit(s, of_tenant(1, 0, 180, 1)), b = submit(s, of_tenant(2, 1, 110, 1));
+    assert_int_equal(given_to(step(s), a), 40); /* newly admitted: no bound */
+    assert_int_equal(given_to(step(s), b), 40);
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct sched_plan *p = step(s);
+        assert_int_equal(given_to(p, a), 20);
+        assert_int_equal(given_to(p, b), 20);
+    }
+    const struct sched_plan *p = step(s); /* b wants its last ten */
+    assert_int_equal(given_to(p, b), 10);
+    assert_int_equal(given_to(p, a), 30);
+    assert_int_equal(given_to(step(s), a), 40);
+    end_all(s);
+}
+
+/* Who waits and cannot come wants nothing of the step. */
+static void test_no_share_for_those_who_cannot_come(void **state)
+{
+    (void)state;
+    struct sched_config c = fair_config();
+    c.max_num_seqs = 1;
+    struct sched *s = open_sched(&c);
+    uint32_t a = submit(s, of_tenant(1, 0, 180, 1));
+    step(s);
+    submit(s, of_tenant(2, 1, 110, 1));
+    assert_int_equal(given_to(step(s), a), 40);
+    end_all(s);
+}
+
+/* A prompt that finds no blocks is passed by other tenants until they are ahead by what it costs. */
+static void test_a_prompt_without_blocks_lets_others_by(void **state)
+{
+    (void)state;
+    struct sched_config c = fair_config();
+    c.kv.groups[0].n_blocks = 52;
+    c.max_num_seqs = 3;
+    struct sched *s = open_sched(&c);
+    submit(s, of_tenant(1, 2, 8, 150)); /* runs all the time */
+    step(s);
+    uint32_t big = submit(s, of_tenant(2, 0, 196, 1)); /* 49 blocks, not beside a */
+    uint32_t n_passed = 0;
+    for (uint64_t id = 3; sched_account(s, big).admitted_us == 0 && id < 200; id++) {
+        if (sched_tenant_stats(s, 1).n_waiting == 0)
+            submit(s, of_tenant(id, 1, 16, 8));
+        const struct sched_plan *p = step(s);
+        for (uint32_t i = 0; i < p->n_admitted; i++) {
+            n_passed += p->admitted[i] != big;
+            if (p->admitted[i] == big)
+                id = 200;
+        }
+    }
+    /* 196 and a head start of at most 1,024, by 32 a request, and what was under way. */
+    assert_true(n_passed >= 4 && n_passed <= (196 + 1024) / 32 + 3);
+    end_all(s);
+}
+
+/* A pin in the way of the only one who could run is dropped. */
+static void test_a_pin_gives_way(void **state)
+{
+    (void)state;
+    struct sched_config c = small_config();
+    c.kv.groups[0].n_blocks = 6;
+    struct sched *s = open_sched(&c);
+    struct sched_request pinned = request_of(1, 0, 4, 0);
+    pinned.pin_us = 1000000000;
+    submit(s, pinned);
+    step(s);
+    assert_int_equal(sched_stats(s).n_pins, 1);
+    submit(s, request_of(2, 500, 8, 3));
+    step(s);
+    submit(s, request_of(3, 700, 22, 2)); /* all six blocks */
+    for (uint32_t i = 0; i < 3; i++) {
+        bool admitted = step(s)->n_admitted > 0;
+        assert_int_equal(sched_stats(s).n_pins, admitted ? 0 : 1);
+        if (admitted)
+            break;
+    }
+    assert_int_equal(sched_stats(s).n_pins, 0);
+    end_all(s);
+}
+
+/* Two compute a prompt at the same time and one of them pins it: what is pinned is what is found. */
+static void test_a_pin_holds_the_blocks_with_the_names(void **state)
+{
+    (void)state;
+    struct sched_config c = small_config();
+    c.kv.groups[0].n_blocks = 12;
+    c.max_num_batched_tokens = 32;
+    struct sched *s = open_sched(&c);
+    submit(s, request_of(1, 0, 9, 1));
+    struct sched_request pinned = request_of(2, 0, 9, 0);
+    pinned.pin_us = 1000000000;
+    submit(s, pinned);
+    assert_int_equal(step(s)->n_rows, 2);
+    assert_int_equal(sched_stats(s).n_pins, 1);
+    submit(s, request_of(3, 300, 38, 1)); /* takes every block that is free */
+    while (sched_stats(s).n_waiting + sched_stats(s).n_running > 0)
+        step(s);
+    assert_int_equal(sched_stats(s).n_pins, 1);
+    uint32_t again = submit(s, request_of(4, 0, 9, 1));
+    assert_row(step(s), 0, again, 8, 1, true);
+    sched_unpin(s, UINT32_MAX);
+    close_sched(s);
+}
+
+static const struct sched_plan *plan_at(struct sched *s, uint64_t now_us)
+{
+    const struct sched_plan *p;
+    assert_int_equal(sched_plan(s, now_us, &p, NULL), QUIRE_OK);
+    return p;
+}
+
+/* The parts of a wait are the wait, whether it began before the first plan, before the last or after. */
+static void test_waits_add_up(void **state)
+{
+    (void)state;
+    struct sched_config c = small_config();
+    c.max_num_seqs = 1;
+    struct sched *s = open_sched(&c);
+    const uint64_t arrivals[] = {100, 350, 600};
+    uint32_t seqs[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        struct sched_request r = request_of(i, 100 * i, 4, 1);
+        r.arrival_us = arrivals[i];
+        seqs[i] = submit(s, r); /* the second is told late, the third before its time */
+        const struct sched_plan *p = plan_at(s, 400 + 300 * i);
+        struct sched_account a = sched_account(s, seqs[i]);
+        uint64_t sum = 0;
+        for (uint32_t j = 0; j < SCHED_N_SHORTAGES; j++)
+            sum += a.queue_us[j];
+        assert_int_equal(a.admitted_us, 400 + 300 * i);
+        assert_int_equal(sum, a.admitted_us - arrivals[i]);
+        commit(s, p, 7);
+        collect(s);
+    }
+    close_sched(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_prompts_under_way_share),
+        cmocka_unit_test(test_no_share_for_those_who_cannot_come),
+        cmocka_unit_test(test_a_prompt_without_blocks_lets_others_by),
+        cmocka_unit_test(test_a_pin_gives_way),
+        cmocka_unit_test(test_a_pin_holds_the_blocks_with_the_names),
+        cmocka_unit_test(test_waits_add_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
