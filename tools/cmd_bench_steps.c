@@ -15,6 +15,7 @@
 
 #define MIN_ROUNDS 3
 #define MAX_ROUNDS 25
+#define NOISY 0.1                          /* halves that are further apart are worth a warning */
 #define FILL_SHARE 0.3                     /* of the time: prefixes */
 #define PROMPT_SHARE 0.12                  /* of the time: prompts, in each round */
 #define PROMPTS_OF_MOST 20                 /* a round's prompts have about so many times most_tokens */
@@ -296,6 +297,9 @@ static int run_all(struct steps *s)
         status = save(s, &err);
     if (status != QUIRE_OK)
         return command_fail(1, err.text);
+    if (s->apart[COST_N_KINDS] > NOISY)
+        fprintf(stderr, "quire: repeats of the same step are %.0f %% apart: this machine does other things too, and the "
+                "model cannot be better than that\n", s->apart[COST_N_KINDS] * 100);
     if (s->json)
         return report_json(s);
     report_table(s);
