@@ -167,15 +167,24 @@ def check_trace(path, recording, closed):
     n_steps = sum(p["step"] > 0 for p in recording.plans)
     assert len(steps) == n_steps if closed else 0 < len(steps) <= n_steps
     assert all(0 < s["args"]["tokens"] <= s["args"]["budget"] and 0 < s["args"]["rows"] <= 6 for s in steps)
+    shortest = min(s["dur"] for s in steps)
+    preempted = collections.defaultdict(list)
+    for e in events:
+        if e["ph"] == "i" and e["name"] == "preempted":
+            preempted[e["pid"], e["tid"]].append(e["ts"])
+    assert preempted
     n_decoded, kinds = 0, collections.Counter()
-    for slices in tracks.values():
+    for key, slices in tracks.items():
         slices.sort(key=lambda s: s["ts"])
+        assert all(s["dur"] >= s["args"]["tokens"] * shortest for s in slices if s["name"] == "decode")
+        if closed:  # waits once, and again after each preemption
+            waits = [s["ts"] for s in slices if s["name"] == "queued"]
+            assert len(waits) == 1 + len(preempted[key]) and waits[1:] == sorted(preempted[key]), (waits, preempted[key])
         assert slices[0]["name"] == "queued"
         assert "decode" not in [s["name"] for s in slices] or slices[1]["name"] in ("prefill", "recompute")
         kinds.update(s["name"] for s in slices)
         n_decoded += sum(s["args"]["tokens"] for s in slices if s["name"] == "decode")
     assert set(kinds) == {"queued", "prefill", "recompute", "decode"} and n_decoded > 200, kinds
-    assert sum(e["ph"] == "i" and e["name"] == "preempted" for e in events) > 0
     counters = [e["args"] for e in events if e["ph"] == "C"]
     assert max(c.get("used", 0) for c in counters) <= 14 and max(c.get("running", 0) for c in counters) <= 6
     assert max(c.get("waiting", 0) for c in counters) > 0
