@@ -34,7 +34,7 @@ bool limits_begin(struct tenant *t, uint64_t now_us, struct api_error *e)
     char wait[LIMITS_TIME_BYTES];
     if (t->max_concurrent > 0 && t->n_concurrent >= t->max_concurrent) {
         api_fail(e, 429, NULL, "rate_limit_exceeded",
-                 "this key may have %u requests at once, and has them", t->max_concurrent);
+                 "this key's limit of %u requests at once is reached", t->max_concurrent);
         return refuse(t, e, CONCURRENT_RETRY_MS * UINT64_C(1000));
     }
     if (!bucket_take(&t->requests, 1, now_us)) {

@@ -290,7 +290,8 @@ static void put_shadow(struct writer *w, const struct wire_stats *s)
 {
     char label[160];
     make_label(label, sizeof label, ",policy", s->shadow_policy, s->n_shadow_policy);
-    put_type(w, "quire:shadow_policy_info", "gauge", "The policy that is tried beside the ruling one: 1.");
+    put_type(w, "quire:shadow_policy_info", "gauge",
+             "The policy that is tried beside the ruling one: 1.");
     put_sample(w, "quire:shadow_policy_info", "", label, 1);
     put_counter(w, "quire:shadow_requests_total",
                 "Requests that both schedulers have given a first token.", s->n_shadow);

@@ -39,8 +39,8 @@ uint32_t fake_engine_n_live(struct engine *e);
 uint32_t fake_engine_n_cancelled(struct engine *e); /* requests, since the start */
 
 #define FAKE_ENGINE_TENANTS 8
-/* Its stats say of fields that it makes no use of that they came: n_waiting_tokens is the sum of background
- * requests' prompt tokens, n_host_hits that of classes, n_recomputed that of expected tokens. */
+/* Its stats say of fields that it makes no use of that they came: n_waiting_tokens is the sum of
+ * background requests' prompt tokens, n_host_hits of classes, n_recomputed of expected tokens. */
 /* Of every request's account: it waited for the last one before it, whatever that did. */
 #define FAKE_ENGINE_BUDGET_US 2000
 #define FAKE_ENGINE_BLOCKS_US 3000

@@ -151,7 +151,8 @@ void sample_stats(struct wire_stats *out)
         .shadow_buckets = buckets,
         .n_shadow_buckets = 1,
     };
-    wire_shadow_bucket_put(buckets, &(struct wire_shadow_bucket){UINT64_MAX - 1, 2, UINT64_C(1) << 40});
+    wire_shadow_bucket_put(
+        buckets, &(struct wire_shadow_bucket){UINT64_MAX - 1, 2, UINT64_C(1) << 40});
     wire_tenant_put(tenants, &(struct wire_tenant){1, 2, 3, 4, 5, 6, 7});
     wire_tenant_put(tenants + WIRE_TENANT_WORDS,
                     &(struct wire_tenant){UINT64_MAX, UINT64_C(1) << 33, 0, 8, 9, 10, UINT32_MAX});
