@@ -10,7 +10,7 @@
  *   u32 n_refused    then of each: u32 seq, u64 retry_us
  *   u32 n_moves      then of each: u32 group, device_block, host_block, to_host (0 or 1)
  *
- * Pure; one thread at a time. About 5 ns a byte: 24 bytes a row.
+ * Pure; one thread at a time. 0.07 us a row, 3 ns a byte.
  */
 #ifndef QUIRE_SCHEDULER_DECISION_LOG_H
 #define QUIRE_SCHEDULER_DECISION_LOG_H
