@@ -206,8 +206,9 @@ static void get_kv(struct body *b, struct kv_config *kv)
     kv->prefix_caching = get_bool(b);
     kv->eviction = get_below(b, KV_EVICT_REUSE + 1, "has an eviction that does not exist");
     kv->n_tenants = get_u32(b);
-    if (kv->block_tokens == 0 || kv->n_groups == 0 || kv->n_groups > KV_MAX_GROUPS) {
-        wrong(b, "has KV groups or blocks that cannot be");
+    if (kv->block_tokens == 0 || kv->n_groups == 0 || kv->n_groups > KV_MAX_GROUPS ||
+        kv->n_tenants > SCHED_MAX_TENANTS) {
+        wrong(b, "has KV groups, blocks or tenants that cannot be");
         return;
     }
     for (uint32_t g = 0; g < kv->n_groups; g++) {
