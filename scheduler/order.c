@@ -1,13 +1,15 @@
 /* The running in the policy's order.
  *
- * Ranks hardly change, so an insertion sort finds the list nearly sorted and costs one comparison a
- * sequence. Flow ranks change with every plan, and two flows that change places would cost that sort
- * the product of their sizes: the flows themselves are put in order first, and the running are dealt
- * out to them by counting.
+ * Ranks hardly change, so the list is nearly sorted: it costs one comparison a sequence, and some more
+ * for each that changed its place. Flow ranks change with every plan, and two flows that change places
+ * would move all of theirs: the flows themselves are put in order first, and the running are dealt out
+ * to them by counting.
  */
 #include "scheduler/planner.h"
 
 #include <string.h>
+
+#define MOST_BACK 8
 
 static uint64_t flow_rank(const struct sched *s, const uint64_t *ranks, uint32_t flow)
 {
@@ -87,27 +89,55 @@ static uint32_t compact(struct planner *p)
     return n;
 }
 
-/* By insertion, the place found by halves. */
+static bool before(const struct sched *s, uint32_t a, uint32_t b)
+{
+    return queue_before(&s->queue, &s->seqs[a].key, &s->seqs[b].key);
+}
+
+/* Among n that are in order. */
+static void insert(struct sched *s, uint32_t n, uint32_t name)
+{
+    uint32_t low = 0, high = n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (before(s, name, s->running[middle]))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    memmove(&s->running[low + 1], &s->running[low], (n - low) * sizeof *s->running);
+    s->running[low] = name;
+}
+
+/* Those who keep their order stay; the others are taken out and put where they belong. Where one comes
+ * after a later one, it went forward or those before it went back: few went back, or else it is
+ * the one that is taken out. */
 static void sort(struct sched *s, uint32_t n)
 {
-    const struct sched_candidate *last = n > 0 ? &s->seqs[s->running[0]].key : NULL;
-    for (uint32_t i = 1; i < n; i++) {
-        uint32_t name = s->running[i], low = 0, high = i - 1;
+    uint32_t n_kept = 0, n_moved = 0;
+    const struct sched_candidate *last = NULL; /* of those kept */
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t name = s->running[i], n_back = 1;
         const struct sched_candidate *key = &s->seqs[name].key;
-        if (!queue_before(&s->queue, key, last)) {
+        if (!last || !queue_before(&s->queue, key, last)) {
+            s->running[n_kept++] = name;
             last = key;
             continue;
         }
-        while (low < high) {
-            uint32_t middle = low + (high - low) / 2;
-            if (queue_before(&s->queue, key, &s->seqs[s->running[middle]].key))
-                high = middle;
-            else
-                low = middle + 1;
+        while (n_back < n_kept && n_back <= MOST_BACK &&
+               before(s, name, s->running[n_kept - 1 - n_back]))
+            n_back++;
+        if (n_back > MOST_BACK) {
+            s->scratch[n_moved++] = name;
+            continue;
         }
-        memmove(&s->running[low + 1], &s->running[low], (i - low) * sizeof *s->running);
-        s->running[low] = name;
+        while (n_back-- > 0)
+            s->scratch[n_moved++] = s->running[--n_kept];
+        s->running[n_kept++] = name;
+        last = key;
     }
+    for (uint32_t i = 0; i < n_moved; i++)
+        insert(s, n_kept + i, s->scratch[i]);
 }
 
 void planner_order(struct planner *p)
