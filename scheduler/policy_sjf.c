@@ -35,7 +35,8 @@
 
 struct lengths {
     double n[OUTPUT_OCTAVES], sum[OUTPUT_OCTAVES]; /* of lengths in [2^i, 2^(i+1)) */
-    uint32_t expected[OUTPUT_OCTAVES]; /* mean of those of 2^i and longer; 0 = not known */
+    uint32_t expected[OUTPUT_OCTAVES]; /* mean of those of 2^i and longer, to a sixteenth; 0 = not
+                                          known */
 };
 
 struct tenant {
@@ -121,6 +122,13 @@ static uint64_t rank(void *state, const struct sched_candidate *c)
 
 /* ---- learning ---- */
 
+/* A sixteenth more or less is noise: it would only make the running change places. */
+static void publish(uint32_t *expected, double mean)
+{
+    if (mean > *expected + *expected / 16.0 || mean < *expected - *expected / 16.0)
+        *expected = (uint32_t)(mean + 0.5);
+}
+
 static void learn(struct lengths *l, uint32_t length)
 {
     uint32_t at = octave(length, OUTPUT_OCTAVES - 1);
@@ -134,7 +142,7 @@ static void learn(struct lengths *l, uint32_t length)
         }
         n += l->n[i];
         sum += l->sum[i];
-        l->expected[i] = n >= LEAST ? (uint32_t)(sum / n + 0.5) : 0;
+        publish(&l->expected[i], n >= LEAST ? sum / n : 0);
     }
 }
 
