@@ -72,7 +72,18 @@ uint32_t kv_table_loadable(const struct kv_table *table, const struct key256 *ha
            cache->config.block_tokens;
 }
 
-/* Adds the blocks that a group must load to *n_loads. */
+/* Blocks that only this table holds and that the window leaves behind at block `needed`. */
+static uint32_t count_left(const struct kv_table *table, uint32_t group, uint32_t needed)
+{
+    const struct kv_span *span = &table->spans[group];
+    uint32_t n = 0;
+    for (uint32_t i = span->first_held; i < span->n && i < needed; i++)
+        n += table->cache->pools[group].blocks[span->blocks[i]].refs == 1;
+    return n;
+}
+
+/* Adds the blocks that a group must load to *n_loads. A sequence that has the group to itself must
+ * find room, so what the window leaves behind counts as free. */
 static int count_loads(const struct kv_table *table, uint32_t group, const struct key256 *hashes,
                        uint32_t n, uint32_t *n_loads)
 {
@@ -80,7 +91,7 @@ static int count_loads(const struct kv_table *table, uint32_t group, const struc
     const struct block_pool *pool = &table->cache->pools[group];
     uint32_t i = kv_first_needed(config->groups[group].window, config->block_tokens,
                                  n * config->block_tokens);
-    uint32_t n_host = 0, n_revived = 0;
+    uint32_t n_host = 0, n_revived = 0, n_free = pool->n_free + count_left(table, group, i);
     if (i < table->spans[group].n)
         i = table->spans[group].n;
     for (; i < n; i++) {
@@ -93,7 +104,7 @@ static int count_loads(const struct kv_table *table, uint32_t group, const struc
             return QUIRE_NOT_FOUND;
     }
     *n_loads += n_host;
-    return n_host > pool->n_free - n_revived ? QUIRE_EXHAUSTED : QUIRE_OK;
+    return n_host > n_free - n_revived ? QUIRE_EXHAUSTED : QUIRE_OK;
 }
 
 static void hold(struct kv_table *table, uint32_t group, const struct key256 *hashes, uint32_t n)

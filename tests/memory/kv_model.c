@@ -260,9 +260,14 @@ static int check_load(const struct model *m, const struct model_table *t, int ch
     uint32_t n_loads = 0;
     for (uint32_t g = 0; g < m->config.n_groups; g++) {
         const struct model_group *group = &m->groups[g];
-        uint32_t n_taken = 0;
-        for (uint32_t i = t->n[g]; i < n; i++) {
-            if (i < first_needed(m, g, n * m->config.block_tokens))
+        uint32_t n_taken = 0, n_left = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            bool held = i < t->n[g] && t->entries[g][i] != KV_NO_BLOCK;
+            if (i < first_needed(m, g, n * m->config.block_tokens)) {
+                n_left += held && group->refs[t->entries[g][i]] == 1;
+                continue;
+            }
+            if (held)
                 continue;
             uint32_t block = find(m, g, chain + (int)i);
             if (block == KV_NO_BLOCK && find_host(group, chain + (int)i) == KV_NO_BLOCK)
@@ -270,7 +275,7 @@ static int check_load(const struct model *m, const struct model_table *t, int ch
             n_taken += block == KV_NO_BLOCK || group->refs[block] == 0;
             n_loads += block == KV_NO_BLOCK;
         }
-        if (n_taken > group->n_free)
+        if (n_taken > group->n_free + n_left)
             return QUIRE_EXHAUSTED;
     }
     return 2 * n_loads > m->capacity - m->n_moves ? QUIRE_EXHAUSTED : QUIRE_OK;

@@ -340,6 +340,35 @@ static void test_load_moves_a_window_on(void **state)
     close_tiers(cache, t);
 }
 
+/* Window 9, blocks of 4, 3 blocks in the pool: as many as one sequence needs. What the hit holds has
+ * to make way for what is loaded. */
+static void test_load_uses_what_its_window_leaves(void **state)
+{
+    (void)state;
+    struct kv_config config = {.block_tokens = BT, .n_groups = 1, .prefix_caching = true};
+    struct kv_cache *cache;
+    config.groups[0].n_blocks = 3;
+    config.groups[0].n_host_blocks = 8;
+    config.groups[0].window = 9;
+    assert_int_equal(kv_cache_create(&config, &cache, NULL), QUIRE_OK);
+    struct kv_table *t = open_table(cache);
+    fill(t, BT, 6, 100);
+    kv_table_clear(t);
+    kv_cache_clear_moves(cache);
+    push_out(t, 3); /* all are on the host */
+    kv_cache_clear_moves(cache);
+    assert_int_equal(match(t, 3, 100, UINT32_MAX), 0);
+    assert_int_equal(load(t, 3, 100), QUIRE_OK);
+    kv_table_clear(t);
+    kv_cache_clear_moves(cache);
+    assert_int_equal(match(t, 6, 100, UINT32_MAX), 3 * BT);
+    assert_int_equal(kv_cache_usage(cache, 0).n_free, 1);
+    assert_int_equal(loadable(t, 6, 100), 3 * BT);
+    assert_int_equal(load(t, 3, 100), QUIRE_OK);
+    assert_int_equal(kv_table_held(t, 0), 2);
+    close_tiers(cache, t);
+}
+
 static void test_drop_cached_clears_both_tiers(void **state)
 {
     (void)state;
@@ -482,6 +511,7 @@ int main(void)
         cmocka_unit_test(test_past_the_room_for_moves_nothing_spills),
         cmocka_unit_test(test_load_with_a_window),
         cmocka_unit_test(test_load_moves_a_window_on),
+        cmocka_unit_test(test_load_uses_what_its_window_leaves),
         cmocka_unit_test(test_drop_cached_clears_both_tiers),
         cmocka_unit_test(test_losses_are_counted_for_the_owner),
         cmocka_unit_test(test_a_hit_keeps_a_block_for_half_a_pool),
