@@ -65,20 +65,23 @@ static void compare(struct sim_watch *w, size_t i, size_t j)
         w->gap_tokens = w->high[pair] - w->low[pair];
 }
 
+/* The tenant's intervals with all others are over. */
+static void part(struct sim_watch *w, size_t i)
+{
+    memset(w->together + i * w->n_tenants, 0, i * sizeof *w->together);
+    for (size_t j = i + 1; j < w->n_tenants; j++)
+        w->together[j * w->n_tenants + i] = false;
+}
+
 void sim_watch_fairness(struct sim_watch *w)
 {
     for (size_t i = 0; i < w->n_tenants; i++) {
-        for (size_t j = 0; w->backlogged[i] && j < i; j++) {
+        if (w->was_backlogged[i] && !w->backlogged[i])
+            part(w, i);
+        w->was_backlogged[i] = w->backlogged[i];
+        for (size_t j = 0; w->backlogged[i] && j < i; j++)
             if (w->backlogged[j])
                 compare(w, i, j);
-            else
-                w->together[i * w->n_tenants + j] = false;
-        }
-        if (!w->backlogged[i] && w->n_tenants > 1) {
-            memset(w->together + i * w->n_tenants, 0, i * sizeof *w->together);
-            for (size_t j = i + 1; j < w->n_tenants; j++)
-                w->together[j * w->n_tenants + i] = false;
-        }
     }
     memcpy(w->before, w->service, w->n_tenants * sizeof *w->before);
 }
@@ -131,10 +134,12 @@ int sim_watch_create(uint32_t n_tenants, uint32_t n_classes, struct sim_watch *o
     out->service = calloc(n, sizeof *out->service);
     out->before = calloc(n, sizeof *out->before);
     out->backlogged = calloc(n, sizeof *out->backlogged);
+    out->was_backlogged = calloc(n, sizeof *out->was_backlogged);
     out->low = calloc(n_pairs, sizeof *out->low);
     out->high = calloc(n_pairs, sizeof *out->high);
     out->together = calloc(n_pairs, sizeof *out->together);
-    ok = ok && out->points && out->service && out->before && out->backlogged && out->low && out->high && out->together;
+    ok = ok && out->points && out->service && out->before && out->backlogged && out->was_backlogged &&
+         out->low && out->high && out->together;
     return ok ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "out of memory for the measurements of %u tenants", n_tenants);
 }
 
@@ -155,6 +160,7 @@ void sim_watch_free(struct sim_watch *w)
     free(w->service);
     free(w->before);
     free(w->backlogged);
+    free(w->was_backlogged);
     free(w->low);
     free(w->high);
     free(w->together);

@@ -45,14 +45,14 @@ struct sim_watch {
     uint32_t n_points;
     double interval_us, next_us;
 
-    /* Slots of blocks that a running sequence holds, and those without a token, weighted by time. `waste`'s total counts
-     * a shared block once, `waste_unshared`'s for each sequence. */
+    /* Slots of blocks that a running sequence holds, and those without a token, weighted by time. `slots` counts a shared
+     * block once, `slots_unshared` for each sequence. */
     double slots, slots_unshared, slots_empty;
 
     /* Fairness. service: priced tokens by weight. A pair of tenants is compared over the intervals in which both have
      * waiting requests: the largest difference of what two of them got is the spread of their services' difference. */
     double *service, *before; /* [n_tenants]; before: at the last step's end */
-    bool *backlogged;
+    bool *backlogged, *was_backlogged;
     double *low, *high; /* [n_tenants^2] of service[i] - service[j] since both are backlogged */
     bool *together;     /* [n_tenants^2] */
     double gap_tokens;
