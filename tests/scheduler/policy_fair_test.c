@@ -547,6 +547,11 @@ static void test_charges(void **state)
     a.background = true;
     fair->served(p, &a, &(struct sched_service){.n_prompt = 10});
     assert_int_equal(ranks[0], ranks[2]);
+    /* Staying away saves nothing up but a head start. */
+    fair->served(p, &c, &(struct sched_service){.n_prompt = 1000000});
+    fair->flow_admits(p, 2);
+    fair->flow_begins(p, 1);
+    assert_int_equal((ranks[2] - ranks[1]) * 2, HEAD_START * (ranks[2] / 1000020));
     fair->destroy(p);
     const uint32_t heavy[] = {1, 1001, 1};
     o.tenant_weights = heavy;
