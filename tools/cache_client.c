@@ -9,7 +9,7 @@
 #define CONNECT_TIMEOUT_MS 10000L
 #define MAX_REPLY_BYTES ((size_t)256 << 20) /* /tokenize tells every id */
 #define NAP_MS 50
-#define MAX_BUSY 100 /* answers of 503 before it is believed */
+#define MAX_BUSY 30 /* answers of 503 before it is believed */
 
 struct cache_client {
     struct cache_client_options options;
@@ -169,7 +169,8 @@ static int read_reply(const struct cache_client *c, const char *path, long http,
         return status == QUIRE_OK ? QUIRE_OK : QUIRE_IO;
     const char *message = json_string_value(json_object_get(json_object_get(*reply, "error"), "message"));
     int code = http >= 400 && http < 500 ? QUIRE_INVALID : QUIRE_IO;
-    quire_fail(err, (enum quire_status)code, "%s: HTTP %ld: %.400s", path, http, message ? message : "no reason was given");
+    quire_fail(err, (enum quire_status)code, "%s: HTTP %ld: %.400s", path, http,
+               message ? message : "no reason was given");
     json_decref(*reply);
     *reply = NULL;
     return code;
