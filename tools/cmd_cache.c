@@ -116,18 +116,20 @@ static int warm(const struct cache_command *a, struct cache_client *client, stru
 
 static const struct {
     const char *name, *usage, *about, *example;
-    bool has_file, has_ttl;
+    const char *file_help; /* of --file; NULL: there is none */
+    bool has_ttl;
     int (*run)(const struct cache_command *a, struct cache_client *client, struct quire_error *err);
 } actions[] = {
     {"pin", "quire cache pin URL --file FILE [options]",
      "Computes a prompt and keeps its blocks in the server's prefix cache, for the key that is given.",
-     "examples:\n  quire cache pin http://127.0.0.1:8000 --file system-prompt.txt --ttl 3600", true, true, pin},
+     "examples:\n  quire cache pin http://127.0.0.1:8000 --file system-prompt.txt --ttl 3600",
+     "The prompt: text, - for standard input, or NAME.json with a list of messages.", true, pin},
     {"unpin", "quire cache unpin URL [options]", "Forgets every pin of the key that is given.",
-     "examples:\n  quire cache unpin http://127.0.0.1:8000", false, false, unpin},
+     "examples:\n  quire cache unpin http://127.0.0.1:8000", NULL, false, unpin},
     {"warm", "quire cache warm URL --file PROMPTS.jsonl [options]",
      "Computes the prompts of a file into the server's prefix cache, below its live traffic: lines of\n"
      "{\"prompt\" or \"messages\", \"value\"}, those with the greatest value times tokens first.",
-     "examples:\n  quire cache warm http://127.0.0.1:8000 --file prompts.jsonl", true, false, warm},
+     "examples:\n  quire cache warm http://127.0.0.1:8000 --file prompts.jsonl", "The prompts, one JSON object a line.", false, warm},
 };
 #define N_ACTIONS (sizeof actions / sizeof actions[0])
 
@@ -139,14 +141,13 @@ static int run_action(size_t action, int argc, char **argv)
     struct quire_error err;
     bool help;
     size_t n = 0;
-    if (actions[action].has_file)
+    if (actions[action].file_help)
         rows[n++] = (struct cli_option){.names = "file", .kind = CLI_STRING, .target = &a.file, .value = "FILE",
-                                        .help = actions[action].has_ttl
-                                                    ? "The prompt: text, - for standard input, or NAME.json with a list of messages."
-                                                    : "The prompts, one JSON object a line."};
+                                        .help = actions[action].file_help};
     if (actions[action].has_ttl)
         rows[n++] = (struct cli_option){.names = "ttl", .kind = CLI_U32, .target = &a.ttl_s, .min = 1, .max = MAX_TTL_S,
-                                        .value = "SECONDS", .help = "How long it stays after its last use. Default 300."};
+                                        .value = "SECONDS",
+                                        .help = "How long it stays after its last use. Default 300."};
     rows[n++] = (struct cli_option){.names = "api-key", .kind = CLI_STRING, .target = &a.api_key, .value = "KEY",
                                     .help = "The bearer token. Prefixes are shared within one key only."};
     rows[n++] = (struct cli_option){.names = "model", .kind = CLI_STRING, .target = &a.model, .value = "NAME",
@@ -162,7 +163,7 @@ static int run_action(size_t action, int argc, char **argv)
     }
     if (!a.url)
         return command_fail(2, "which server? quire cache ACTION http://HOST:PORT");
-    if (actions[action].has_file && !a.file)
+    if (actions[action].file_help && !a.file)
         return command_fail(2, "which prompt? --file FILE");
     const struct cache_client_options options = {.url = a.url, .api_key = a.api_key, .model = a.model};
     if (cache_client_open(&options, &client, &err) != QUIRE_OK)

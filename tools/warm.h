@@ -15,13 +15,15 @@ struct warm_report {
 
 /* progress(context, tokens done, tokens in all), NULL: nobody looks on. What was done before a failure is in
  * *report. QUIRE_EXHAUSTED: the client was stopped. */
-int warm_run(struct cache_client *client, const char *path, void (*progress)(void *context, uint64_t done, uint64_t total),
-             void *context, struct warm_report *report, struct quire_error *err);
+int warm_run(struct cache_client *client, const char *path,
+             void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
+             struct warm_report *report, struct quire_error *err);
 
 /* The same in a thread of its own, which logs how it went. Strings are copied. begin: on the main thread, before the
  * process has others that use libcurl. */
 struct warming;
-int warming_begin(const char *url, const char *api_key, const char *path, struct warming **out, struct quire_error *err);
+int warming_begin(const char *url, const char *api_key, const char *path, struct warming **out,
+                  struct quire_error *err);
 /* It ends soon. NULL is fine, here and below. */
 void warming_stop(struct warming *w);
 /* Waits for the end. */
