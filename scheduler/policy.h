@@ -36,8 +36,8 @@ struct sched_policy_options {
     uint64_t class_ttft_us[SCHED_MAX_CLASSES];   /* `edf`: target of requests without deadline */
     uint32_t prompt_price, output_price; /* `fair`: of a computed prompt token, of a generated one;
                                             0 = 1 and 2 */
-    uint32_t prefill_share;         /* `fair`: percent of a step's prompt tokens that one tenant may
-                                       take while others want some; 0 = 50 */
+    uint32_t prefill_share;         /* `fair`: percent of a step's prompt tokens that the prompts under
+                                       way of one tenant may take while others want some; 0 = 50 */
 };
 
 /* What a policy may know of a sequence. */

@@ -90,8 +90,8 @@ static void flow_admits(void *state, uint32_t tenant)
     counters_admit(&((struct fair *)state)->counters, tenant);
 }
 
-/* A long prompt needs many blocks at once. Rather than have everybody wait until they are free, others may
- * be served until they are ahead by what the prompt costs. */
+/* A long prompt needs many blocks at once. Rather than have everybody wait until they are free, others
+ * may be served until they are ahead by what the prompt costs. */
 static uint64_t flow_patience(const void *state, const struct sched_candidate *first)
 {
     const struct fair *fair = state;

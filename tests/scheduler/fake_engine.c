@@ -255,7 +255,8 @@ static bool check_row_order(struct fake_engine *e, const struct sched_plan *plan
         bool first = is_decode(e, a), second = is_decode(e, b);
         if (!first && second)
             return fail(e, "row %u decodes after a chunk", i);
-        if (first == second && fake_has_order(e) && !fake_ranks_before(e, &e->seqs[a->seq], &e->seqs[b->seq]))
+        if (first == second && fake_has_order(e) &&
+            !fake_ranks_before(e, &e->seqs[a->seq], &e->seqs[b->seq]))
             return fail(e, "row %u is out of the policy's order", i);
     }
     return true;

@@ -9,8 +9,9 @@
  * Events come in episodes, each with a random configuration: block size, groups and windows,
  * starved pools, host tiers, budgets, step targets, batching, preemption, depth, policy and its
  * options. Time passes irregularly, and the policy may change on the way. Each episode ends with a
- * drain: everything must finish, every block return. A failure prints the seed of its episode; `sched_random_test SEED 1` runs
- * that episode first. At the end faults are planted in the driver itself; each must be found.
+ * drain: everything must finish, every block return. A failure prints the seed of its episode;
+ * `sched_random_test SEED 1` runs that episode first. At the end faults are planted in the driver
+ * itself; each must be found.
  */
 #include "tests/scheduler/fake_engine.h"
 
