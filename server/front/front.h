@@ -33,7 +33,7 @@ struct front_options {
     const char *host;               /* name or address; NULL = every IPv4 address */
     uint16_t port;                  /* 0 = any: front_port() tells */
     int backlog;                    /* of the listening socket; 0 = 1,024 */
-    struct tenants *tenants;        /* outlives the front, whose loop's thread it belongs to */
+    struct tenants *tenants;        /* never NULL; outlives the front, whose loop's thread it belongs to */
     bool tenant_metrics;            /* /metrics counts by tenant too */
     const char *const *model_names; /* at least one; the first is for requests that name none */
     size_t n_model_names;

@@ -26,6 +26,7 @@ struct server {
 
     struct event_base *base;
     struct quire_text *text;
+    struct tenants *tenants;
     struct daemon *daemon;
     struct engine *engine;
     struct front *front;
@@ -178,7 +179,10 @@ static void open_server(struct server *s)
     if (daemon_create(s->base, &daemon_options, &s->daemon, &err) ||
         engine_open(&options, sink, s, &s->engine, &err))
         bench_die("server: %s", err.text);
+    if (tenants_from_keys(NULL, 0, 0, &s->tenants, &err))
+        bench_die("tenants: %s", err.text);
     front_options.text = s->text;
+    front_options.tenants = s->tenants;
     daemon_set_engine(s->daemon, s->engine);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds))
         bench_die("socketpair: %m");
@@ -229,6 +233,7 @@ static void stream(const char *model_dir, const char *name, uint32_t n_streams, 
     event_base_dispatch(s->base);
     stream_client_end(child);
     front_destroy(s->front);
+    tenants_free(s->tenants);
     engine_close(s->engine);
     daemon_close(s->daemon);
     quire_text_close(s->text);
