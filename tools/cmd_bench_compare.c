@@ -4,6 +4,7 @@
 #include "tools/cmd_bench.h"
 #include "tools/commands.h"
 #include "tools/engine_flags.h"
+#include "tools/hub_cache.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -263,6 +264,7 @@ int bench_compare(int argc, char **argv)
 {
     struct compare c = {.rate = INFINITY, .burstiness = 1, .n_rounds = 10};
     struct cli_option rows[ENGINE_FLAGS_MAX + BENCH_INPUT_FLAGS_MAX + 12];
+    struct hub_model model;
     struct quire_error err;
     bool help;
 
@@ -309,6 +311,9 @@ int bench_compare(int argc, char **argv)
     }
     if (!c.options.model_dir || (!c.sides[0].text && !c.sides[1].text))
         return command_fail(2, "which model, and what differs? usage: quire bench compare MODEL --a \"OPTIONS\" --b \"OPTIONS\"");
+    if (hub_model_find(c.options.model_dir, false, &model, &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    c.options.model_dir = model.dir;
 
     int status = run_all(&c, &err);
     int code = status == QUIRE_OK ? report(&c) : command_fail(1, err.text);

@@ -3,6 +3,7 @@
 #include "tools/cmd_bench.h"
 #include "tools/commands.h"
 #include "tools/engine_flags.h"
+#include "tools/hub_cache.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,6 +142,7 @@ int bench_latency(int argc, char **argv)
 {
     struct latency l = {.batch_size = 8, .input_len = 32, .output_len = 128, .n_iters = 30, .n_warmup = 10};
     struct cli_option rows[ENGINE_FLAGS_MAX + 10];
+    struct hub_model model;
     struct quire_error err;
     bool help;
 
@@ -185,6 +187,9 @@ int bench_latency(int argc, char **argv)
     }
     if (!l.options.model_dir)
         return command_fail(2, "which model? usage: quire bench latency MODEL [options]");
+    if (hub_model_find(l.options.model_dir, false, &model, &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    l.options.model_dir = model.dir;
 
     int status = run_all(&l, &err);
     int code = status == QUIRE_OK ? report(&l) : command_fail(1, err.text);

@@ -8,6 +8,7 @@
 #include "tools/commands.h"
 #include "tools/cost_file.h"
 #include "tools/engine_flags.h"
+#include "tools/hub_cache.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -310,6 +311,7 @@ int bench_steps(int argc, char **argv)
 {
     struct steps s = {.seconds = 60};
     struct cli_option rows[ENGINE_FLAGS_MAX + 6];
+    struct hub_model model;
     struct quire_error err;
     bool help;
 
@@ -348,6 +350,9 @@ int bench_steps(int argc, char **argv)
     }
     if (!s.options.model_dir)
         return command_fail(2, "which model? usage: quire bench steps MODEL [options]");
+    if (hub_model_find(s.options.model_dir, false, &model, &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    s.options.model_dir = model.dir;
 
     int code = run_all(&s);
     bench_steps_close(s.bench);

@@ -4,6 +4,7 @@
 #include "tools/commands.h"
 #include "tools/engine_flags.h"
 #include "tools/host.h"
+#include "tools/hub_cache.h"
 
 #include <stdio.h>
 
@@ -70,6 +71,7 @@ int bench_throughput(int argc, char **argv)
 {
     struct throughput t = {0};
     struct cli_option rows[BENCH_INPUT_FLAGS_MAX + ENGINE_FLAGS_MAX + 4];
+    struct hub_model model;
     struct quire_error err;
     bool help;
 
@@ -102,6 +104,9 @@ int bench_throughput(int argc, char **argv)
     }
     if (!t.options.model_dir)
         return command_fail(2, "which model? usage: quire bench throughput MODEL [options]");
+    if (hub_model_find(t.options.model_dir, false, &model, &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    t.options.model_dir = model.dir;
 
     int status = run_all(&t, &err);
     int code = status == QUIRE_OK ? report(&t) : command_fail(1, err.text);

@@ -6,6 +6,7 @@
 #include "tools/commands.h"
 #include "tools/engine_flags.h"
 #include "tools/host.h"
+#include "tools/hub_cache.h"
 #include "tools/watching.h"
 
 #include <stdio.h>
@@ -16,6 +17,7 @@ struct engine_command {
     struct engine *engine;
     struct host_signals *signals;
     struct watching watching;
+    struct hub_model model;
     const char *key_file, *tenants_file;
     uint32_t weights[TENANTS_MAX]; /* of tenants, by index */
     struct cli_list listen;
@@ -50,7 +52,6 @@ static int read_weights(struct engine_command *c, struct engine_options *options
 static int open_all(struct engine_command *c, struct engine_options *options,
                     struct quire_error *err)
 {
-    char name[256];
     struct host_identity identity;
     int status = read_weights(c, options, err);
     if (status == QUIRE_OK)
@@ -63,11 +64,11 @@ static int open_all(struct engine_command *c, struct engine_options *options,
     const struct daemon_options daemon_options = {
         .identity_text = identity.text,
         .identity_config = identity.config,
-        .model = host_model_name(options->model_dir, name, sizeof name),
+        .model = c->model.name,
         .on_idle = on_idle,
         .context = c,
     };
-    const struct recorder_about about = {.model = name, .config_sha256 = identity.config};
+    const struct recorder_about about = {.model = c->model.name, .config_sha256 = identity.config};
     if ((status = daemon_create(c->base, &daemon_options, &c->daemon, err)) != QUIRE_OK ||
         (status = watching_begin(&c->watching, &about, options, err)) != QUIRE_OK ||
         (status = engine_open(options, daemon_sink, c->daemon, &c->engine, err)) != QUIRE_OK)
@@ -136,6 +137,10 @@ int command_engine(int argc, char **argv)
         return command_fail(2, "where to listen? --listen unix:PATH or --listen tcp:HOST:PORT");
     if (host_check_listen(c.listen.items, c.listen.n, c.key_file, &err) != QUIRE_OK)
         return command_fail(2, err.text);
+
+    if (hub_model_find(options.model_dir, false, &c.model, &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    options.model_dir = c.model.dir;
 
     int status = open_all(&c, &options, &err);
     if (status == QUIRE_OK) {

@@ -7,6 +7,7 @@
 #include "tools/commands.h"
 #include "tools/engine_flags.h"
 #include "tools/host.h"
+#include "tools/hub_cache.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -382,6 +383,7 @@ static void close_all(struct generate *g)
 int command_generate(int argc, char **argv)
 {
     struct generate g = {.status = QUIRE_INTERNAL};
+    struct hub_model model;
     struct cli_option rows[ENGINE_FLAGS_MAX + 10];
     bool help;
 
@@ -429,6 +431,10 @@ int command_generate(int argc, char **argv)
         return command_fail(2, "which model? usage: quire generate MODEL [PROMPT]");
     if (strcmp(g.options.batching, "static") == 0)
         return command_fail(2, "--batching static waits for a full batch, and here is one request at a time: leave it out");
+
+    if (hub_model_find(g.options.model_dir, false, &model, &g.err) != QUIRE_OK)
+        return command_fail(1, g.err.text);
+    g.options.model_dir = model.dir;
 
     int status = open_all(&g);
     if (status == QUIRE_OK)

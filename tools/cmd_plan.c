@@ -5,6 +5,7 @@
 #include "engine/weights.h"
 #include "tools/commands.h"
 #include "tools/engine_flags.h"
+#include "tools/hub_cache.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -94,6 +95,7 @@ int command_plan(int argc, char **argv)
 {
     const char *model_dir = NULL;
     bool json = false, help;
+    struct hub_model model;
     struct engine_options options;
     struct cli_option rows[ENGINE_FLAGS_MAX + 3];
     struct quire_error err;
@@ -123,14 +125,16 @@ int command_plan(int argc, char **argv)
     }
     if (!model_dir)
         return command_fail(2, "which model? usage: quire plan MODEL [options]");
-    options.model_dir = model_dir;
+    if (hub_model_find(model_dir, false, &model, &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    options.model_dir = model.dir;
 
     struct model_desc desc;
     struct model_sampling_defaults sampling;
     struct safetensors *weights;
     struct engine_plan plan;
-    if (model_describe(model_dir, &desc, &sampling, &err) != QUIRE_OK ||
-        safetensors_open(model_dir, &weights, &err) != QUIRE_OK)
+    if (model_describe(model.dir, &desc, &sampling, &err) != QUIRE_OK ||
+        safetensors_open(model.dir, &weights, &err) != QUIRE_OK)
         return command_fail(1, err.text);
     int status = weights_stored_dtype(weights, &desc, &err);
     if (status == QUIRE_OK)

@@ -5,6 +5,7 @@
 #include "tools/cmd_bench.h"
 #include "tools/commands.h"
 #include "tools/host.h"
+#include "tools/hub_cache.h"
 #include "tools/replay.h"
 
 #include <inttypes.h>
@@ -127,6 +128,7 @@ static int run(const char *file, const char *model_dir, bool json, int *code, st
 int command_replay(int argc, char **argv)
 {
     const char *file = NULL, *model_dir = NULL;
+    struct hub_model model;
     struct quire_error err;
     bool help, json = false;
     int code = 0;
@@ -160,6 +162,8 @@ int command_replay(int argc, char **argv)
     }
     if (!file || !model_dir)
         return command_fail(2, "which recording, and which model? usage: quire replay FILE MODEL");
-    int status = run(file, model_dir, json, &code, &err);
+    if (hub_model_find(model_dir, false, &model, &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    int status = run(file, model.dir, json, &code, &err);
     return status == QUIRE_OK ? code : command_fail(1, err.text);
 }

@@ -7,6 +7,7 @@
 #include "tools/commands.h"
 #include "tools/engine_flags.h"
 #include "tools/host.h"
+#include "tools/hub_cache.h"
 #include "tools/warm.h"
 #include "tools/watching.h"
 
@@ -25,6 +26,8 @@ struct serve {
     /* from the command line */
     struct engine_options options;
     struct watching watching;
+    struct hub_model model;
+    const char *given; /* MODEL, as it was typed */
     const char *host, *remote, *key_file, *tenants_file, *warm_file;
     bool tenant_metrics;
     struct cli_list api_keys, names, listen;
@@ -43,7 +46,6 @@ struct serve {
     struct warming *warming; /* NULL without --warm, and before the engine is there */
     struct event *reload; /* NULL without --tenants */
     struct event *reconnect; /* NULL without --engine */
-    char name[256];
     bool ready_once, draining;
     int exit_code;
     double started;
@@ -106,7 +108,7 @@ static void on_engine_gone(void *context, const char *why)
 static int attach_engine(struct serve *s, int fd, struct quire_error *err)
 {
     const struct front_engine engine = {.fd = fd,
-                                        .model = s->name,
+                                        .model = s->model.name,
                                         .identity_text = s->identity.text,
                                         .identity_config = s->identity.config,
                                         .key_file = s->remote ? s->key_file : NULL};
@@ -190,8 +192,8 @@ static int open_engine(struct serve *s, struct quire_error *err)
 {
     const struct daemon_options options = {.identity_text = s->identity.text,
                                            .identity_config = s->identity.config,
-                                           .model = s->name};
-    const struct recorder_about about = {.model = s->name, .config_sha256 = s->identity.config};
+                                           .model = s->model.name};
+    const struct recorder_about about = {.model = s->model.name, .config_sha256 = s->identity.config};
     int status = daemon_create(s->base, &options, &s->daemon, err);
     if (status == QUIRE_OK)
         status = watching_begin(&s->watching, &about, &s->options, err);
@@ -243,7 +245,7 @@ static int open_front(struct serve *s, struct quire_error *err)
         .tenant_metrics = s->tenant_metrics,
         .model_names = s->names.items,
         .n_model_names = s->names.n,
-        .model_root = s->options.model_dir,
+        .model_root = s->given,
         .version = QUIRE_VERSION,
         .text = s->text,
         .sampling = {.has_temperature = s->sampling.has_temperature,
@@ -289,9 +291,8 @@ static int open_all(struct serve *s, struct quire_error *err)
     s->base = event_base_new();
     if (!s->base)
         return quire_fail(err, QUIRE_INTERNAL, "libevent gives no event loop");
-    host_model_name(s->options.model_dir, s->name, sizeof s->name);
     if (s->names.n == 0)
-        s->names.items[s->names.n++] = s->name;
+        s->names.items[s->names.n++] = s->model.name;
     int status = open_tenants(s, err);
     if (status == QUIRE_OK)
         status = open_model(s, err);
@@ -362,7 +363,7 @@ int command_serve(int argc, char **argv)
         {.names = "tenant-metrics", .kind = CLI_FLAG, .target = &s.tenant_metrics,
          .help = "Count by tenant on /metrics too."},
         {.names = "served-model-name", .kind = CLI_LIST, .target = &s.names, .value = "NAME",
-         .help = "Names that requests may use. Default: the directory's."},
+         .help = "Names that requests may use. Default: MODEL's name, or the directory's."},
         {.names = "Engines elsewhere:", .kind = CLI_GROUP},
         {.names = "engine", .kind = CLI_STRING, .target = &s.remote, .value = "ADDRESS",
          .help = "Use the engine at unix:PATH or tcp:HOST:PORT (quire engine). MODEL is then needed for its "
@@ -387,7 +388,7 @@ int command_serve(int argc, char **argv)
                     "  quire serve ./model --host 0.0.0.0 --api-key \"$KEY\" --served-model-name chat\n"
                     "  quire serve ./model --engine unix:/run/quire/engine.sock",
         .options = rows,
-        .positionals = {&s.options.model_dir},
+        .positionals = {&s.given},
     };
     if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
         return command_fail(2, err.text);
@@ -395,7 +396,7 @@ int command_serve(int argc, char **argv)
         cli_print_help(&command);
         return 0;
     }
-    if (!s.options.model_dir)
+    if (!s.given)
         return command_fail(2, "which model? usage: quire serve MODEL [options]");
     if (s.remote && s.listen.n > 0)
         return command_fail(2, "--listen offers an engine in this process; with --engine there is none");
@@ -407,6 +408,10 @@ int command_serve(int argc, char **argv)
         return command_fail(2, "--tenants names every key; --api-key does not go with it");
     if (host_check_listen(s.listen.items, s.listen.n, s.key_file, &err) != QUIRE_OK)
         return command_fail(2, err.text);
+
+    if (hub_model_find(s.given, s.remote != NULL, &s.model, &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    s.options.model_dir = s.model.dir;
 
     int status = open_all(&s, &err);
     if (status == QUIRE_OK) {

@@ -10,6 +10,7 @@ int command_plan(int argc, char **argv);
 int command_sim(int argc, char **argv);
 int command_replay(int argc, char **argv);
 int command_bench(int argc, char **argv);
+int command_pull(int argc, char **argv);
 int command_cache(int argc, char **argv);
 int command_version(int argc, char **argv);
 

@@ -47,18 +47,6 @@ int host_check_listen(const char *const *addresses, size_t n, const char *key_fi
     return QUIRE_OK;
 }
 
-const char *host_model_name(const char *model_dir, char *out, size_t n)
-{
-    size_t end = strlen(model_dir);
-    while (end > 1 && model_dir[end - 1] == '/')
-        end--;
-    size_t begin = end;
-    while (begin > 0 && model_dir[begin - 1] != '/')
-        begin--;
-    snprintf(out, n, "%.*s", (int)(end - begin), model_dir + begin);
-    return out;
-}
-
 /* ---- text beside the weights ---- */
 
 struct host_text_load {

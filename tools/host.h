@@ -25,9 +25,6 @@ int host_text_join(struct host_text_load *load, struct quire_text **out, struct 
 int host_check_listen(const char *const *addresses, size_t n, const char *key_file,
                       struct quire_error *err);
 
-/* "Qwen2.5-1.5B-Instruct" of ".../Qwen2.5-1.5B-Instruct/". Into out; returns out. */
-const char *host_model_name(const char *model_dir, char *out, size_t n);
-
 /* The first SIGTERM or SIGINT calls drain(context) on the loop; a second one ends the process at once with status 130. */
 struct host_signals;
 int host_signals_begin(struct event_base *base, void (*drain)(void *context), void *context,

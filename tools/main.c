@@ -15,6 +15,7 @@ static const struct {
     {"engine", command_engine, "serve a model over Quire's socket protocol only"},
     {"generate", command_generate, "answer a prompt, or chat, on this terminal"},
     {"plan", command_plan, "print what memory a model will take, to the byte"},
+    {"pull", command_pull, "download a model by its name on the Hugging Face hub"},
     {"sim", command_sim, "try scheduling policies on a trace, on a virtual clock"},
     {"replay", command_replay, "compute a recording's answers again and compare every bit"},
     {"cache", command_cache, "pin prefixes in a running server's cache, or fill it"},
@@ -32,11 +33,12 @@ int command_fail(int code, const char *text)
 static void print_help(void)
 {
     puts("usage: quire COMMAND [arguments]\n\n"
-         "Quire serves language models from Hugging Face checkpoint directories. A request gets the\n"
-         "same bits whatever else is being served.\n");
+         "Quire serves language models from Hugging Face checkpoint directories, or by their names on the\n"
+         "hub. A request gets the same bits whatever else is being served.\n");
     for (size_t i = 0; i < N_COMMANDS; i++)
         printf("  %-10s %s\n", commands[i].name, commands[i].about);
     puts("\nBegin with\n"
+         "  quire pull Qwen/Qwen2.5-1.5B-Instruct         a model, once; then its name is enough\n"
          "  quire generate ./model \"Tell me a story\"     one answer, here\n"
          "  quire serve ./model                           an OpenAI server on http://127.0.0.1:8000/v1\n"
          "and quire COMMAND --help for the rest.");

@@ -1,0 +1,384 @@
+"""quire pull against a small hub that also fails, stalls and lies (fake_hub.py), and models by name from what it wrote.
+
+usage: pull_test.py QUIRE MODEL. With huggingface_hub installed the cache is also read by that library.
+"""
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.request
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from fake_hub import COMMIT, FakeHub, Repo
+
+QUIRE, MODEL = sys.argv.pop(1), sys.argv.pop(1)
+UNIT = 1 << 20
+TOKEN = "hf_secret0123456789"
+DEMO = {n: open(os.path.join(MODEL, n), "rb").read() for n in os.listdir(MODEL)}
+WANTED = sorted(n for n in DEMO if n != "README.md")
+SMALL = {"config.json": b"{}", "tokenizer.json": b"{ }", "model.safetensors": random.Random(1).randbytes(3 * UNIT + 5)}
+BIG = {"config.json": b"{}", "tokenizer.json": b"{ }", "model.safetensors": random.Random(2).randbytes(40 * UNIT + 77)}
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.hub = FakeHub()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.hub.close()
+
+    def setUp(self):
+        self.hub.reset()
+        self.hub.repos.clear()
+        self.home = tempfile.mkdtemp(prefix="quire-pull-")
+        self.addCleanup(shutil.rmtree, self.home)
+
+    def environment(self, **more):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "XDG_")) and "proxy" not in k.lower()}
+        return {**env, "HF_HOME": self.home, "HF_ENDPOINT": self.hub.url, "HF_HUB_DOWNLOAD_TIMEOUT": "1", **more}
+
+    def quire(self, *arguments, code=0, **env):
+        done = subprocess.run([QUIRE, *map(str, arguments)], capture_output=True, text=True, timeout=60, env=self.environment(**env))
+        self.assertEqual(done.returncode, code, "%s\n%s%s" % (arguments, done.stdout, done.stderr))
+        self.assertNotIn(TOKEN, done.stdout + done.stderr)
+        return done.stdout if code == 0 else done.stderr
+
+    def pull(self, name, *arguments, **env):
+        return json.loads(self.quire("pull", name, "--json", *arguments, **env))
+
+    def repo_dir(self, name):
+        return os.path.join(self.home, "hub", "models--" + name.replace("/", "--"))
+
+    def check_content(self, name, files, commit=COMMIT):
+        for file, content in files.items():
+            with open(os.path.join(self.repo_dir(name), "snapshots", commit, file), "rb") as f:
+                self.assertTrue(f.read() == content, file)
+
+    def blobs(self, name):
+        return sorted(os.listdir(os.path.join(self.repo_dir(name), "blobs")))
+
+
+class Layout(Case):
+    def test_layout(self):
+        """As huggingface_hub documents it: blobs by ETag, relative links by commit and name, refs without a line break."""
+        extra = {"additional_chat_templates/tool use.jinja": b"{{ x }}", "pytorch_model.bin": b"pickle",
+                 "original/params.json": b"{}", "consolidated.safetensors": b"again", "merges.txt": b"a b"}
+        repo = self.hub.repos["org/demo"] = Repo({**DEMO, **extra})
+        said = self.pull("org/demo")
+        wanted = sorted(WANTED + ["additional_chat_templates/tool use.jinja", "merges.txt"])
+        self.assertEqual(sorted(said["files"]), wanted)
+        self.assertEqual(said["commit"], COMMIT)
+        self.assertEqual(said["bytes"], sum(len(repo.files[n]) for n in wanted))
+        self.assertEqual(said["downloaded_bytes"], said["bytes"])
+        at = self.repo_dir("org/demo")
+        self.assertEqual(said["path"], os.path.join(at, "snapshots", COMMIT))
+        self.assertEqual(sorted(os.listdir(at)), ["blobs", "refs", "snapshots"])
+        with open(os.path.join(at, "refs", "main")) as f:
+            self.assertEqual(f.read(), COMMIT)
+        self.assertEqual(self.blobs("org/demo"), sorted({repo.etag(n) for n in wanted}))
+        for name in wanted:
+            link = os.path.join(said["path"], name)
+            self.assertEqual(os.readlink(link), "../" * (2 + name.count("/")) + "blobs/" + repo.etag(name))
+            mode = stat.S_IMODE(os.stat(link).st_mode)
+            umask = os.umask(0)
+            os.umask(umask)
+            self.assertEqual(mode, 0o666 & ~umask)
+        self.check_content("org/demo", {n: repo.files[n] for n in wanted})
+
+        self.hub.reset()
+        self.assertEqual(self.pull("org/demo")["downloaded_bytes"], 0)
+        self.assertEqual(self.hub.sent, 0)
+
+    def test_library_reads_it(self):
+        try:
+            import huggingface_hub
+        except ImportError:
+            self.skipTest("huggingface_hub is not installed")
+        self.hub.repos["org/demo"] = Repo(DEMO)
+        said = self.pull("org/demo")
+        path = huggingface_hub.snapshot_download("org/demo", cache_dir=os.path.join(self.home, "hub"), local_files_only=True)
+        self.assertEqual(path, said["path"])
+        scanned = huggingface_hub.scan_cache_dir(os.path.join(self.home, "hub"))
+        self.assertEqual([r.repo_id for r in scanned.repos], ["org/demo"])
+        self.assertFalse(scanned.warnings)
+
+    def test_revisions(self):
+        self.hub.repos["org/demo"] = Repo(SMALL)
+        self.pull("org/demo@refs/pr/1")
+        with open(os.path.join(self.repo_dir("org/demo"), "refs/refs/pr/1")) as f:
+            self.assertEqual(f.read(), COMMIT)
+        self.pull("org/demo@" + COMMIT)
+        self.assertEqual(os.listdir(os.path.join(self.repo_dir("org/demo"), "refs")), ["refs"])
+        self.assertIn("no revision v9", self.quire("pull", "org/demo@v9", code=1))
+
+    def test_patterns(self):
+        self.hub.repos["org/demo"] = Repo({**SMALL, "a.bin": b"x", "original/params.json": b"{}"})
+        self.assertEqual(self.pull("org/demo", "--include", "*.json", "*.bin", "--exclude", "tok*")["files"],
+                         ["config.json", "original/params.json"])
+        self.assertIn("no file that is wanted", self.quire("pull", "org/demo", "--include", "*.bin", code=1))
+        self.hub.repos["org/gguf"] = Repo({"config.json": b"{}", "tokenizer.json": b"{}", "x.gguf": b"x"})
+        self.assertIn("has no *.safetensors", self.quire("pull", "org/gguf", code=1))
+
+    def test_same_and_empty_files(self):
+        files = {**SMALL, "a.json": b"", "b.json": b"", "c.safetensors": SMALL["model.safetensors"]}
+        self.hub.repos["org/demo"] = Repo(files)
+        self.pull("org/demo")
+        self.check_content("org/demo", files)
+
+
+class Token(Case):
+    def test_only_the_hub_sees_it(self):
+        self.hub.repos["org/demo"] = Repo(SMALL, token=TOKEN)
+        self.pull("org/demo", HF_TOKEN=TOKEN)
+        seen = {r.server: r.authorization for r in self.hub.requests}
+        self.assertEqual(seen, {"hub": "Bearer " + TOKEN, "cdn": None})
+        self.assertTrue(all(r.authorization is None for r in self.hub.requests if r.server == "cdn"))
+
+    def test_a_redirected_list(self):
+        """A hub that sends the list's reader, or a small file's, to another port."""
+        repo = self.hub.repos["org/demo"] = Repo(SMALL, token=TOKEN)
+        thief = FakeHub()
+        self.addCleanup(thief.close)
+        thief.repos["org/demo"] = Repo(SMALL)
+        handler = self.hub.hub.RequestHandlerClass
+        real = handler.api
+        self.addCleanup(setattr, handler, "api", real)
+        handler.api = lambda self, name, revision: self.reply(307, Location=thief.url + self.path)
+        self.pull("org/demo", HF_TOKEN=TOKEN)
+        self.assertTrue(thief.requests)
+        self.assertEqual({r.authorization for r in thief.requests}, {None})
+        self.check_content("org/demo", repo.files)
+
+    def test_files(self):
+        self.hub.repos["org/demo"] = Repo(SMALL, token=TOKEN)
+        path = os.path.join(self.home, "token")
+        with open(path, "w") as f:
+            f.write(TOKEN + "\n")
+        self.pull("org/demo")
+        os.rename(path, path + "2")
+        self.assertIn("HF_TOKEN", self.quire("pull", "org/demo", code=1))
+        self.pull("org/demo", "--token-file", path + "2")
+        self.pull("org/demo", HF_TOKEN_PATH=path + "2")
+        with open(path, "w") as f:
+            f.write("two words\n")
+        self.assertIn("cannot be a token", self.quire("pull", "org/demo", code=1))
+
+    def test_not_over_plain_http(self):
+        """Through a proxy, so that a hub elsewhere can be had on loopback."""
+        self.hub.repos["org/demo"] = Repo(SMALL, token=TOKEN)
+        said = self.quire("pull", "org/demo", code=1, HF_TOKEN=TOKEN, HF_ENDPOINT="http://hub.invalid", http_proxy=self.hub.url)
+        self.assertIn("plain http", said)
+        self.assertTrue(self.hub.requests)
+        self.assertEqual({r.authorization for r in self.hub.requests}, {None})
+
+    def test_refusals(self):
+        self.hub.repos["org/gated"] = Repo(SMALL, token=TOKEN, gated=True)
+        said = self.quire("pull", "org/gated", code=1)
+        self.assertIn("is gated: accept its terms at %s/org/gated" % self.hub.url, said)
+        self.assertIn("hf auth login", said)
+        self.assertIn("with the account", self.quire("pull", "org/gated", code=1, HF_TOKEN="hf_other"))
+        self.hub.repos["org/private"] = Repo(SMALL, token=TOKEN)
+        self.assertIn("does not take this token", self.quire("pull", "org/private", code=1, HF_TOKEN="hf_other"))
+        self.assertIn("404", self.quire("pull", "org/gone", code=1))
+
+
+class Trouble(Case):
+    def setUp(self):
+        super().setUp()
+        self.repo = self.hub.repos["org/demo"] = Repo(SMALL)
+        self.files = SMALL
+
+    def use(self, files):
+        self.files = files
+        self.repo = self.hub.repos["org/demo"] = Repo(files)
+
+    def succeeds(self):
+        said = self.pull("org/demo")
+        self.check_content("org/demo", self.files)
+        self.assertEqual(self.blobs("org/demo"), sorted({self.repo.etag(n) for n in self.files}))
+        self.assertFalse(any(self.hub.faults.values()), "a fault was not met: %s" % self.hub.faults)
+        return said
+
+    def test_server_errors(self):
+        self.hub.faults["api"] = [500, 503]
+        self.hub.faults["HEAD model.safetensors"] = [502]
+        self.hub.faults["model.safetensors"] = [500, 403] # 403: a signed address that has ended
+        self.succeeds()
+
+    def test_too_many_requests(self):
+        self.hub.faults["HEAD config.json"] = [(429, 2)]
+        began = time.monotonic()
+        self.succeeds()
+        self.assertGreater(time.monotonic() - began, 2)
+        self.hub.faults["api"] = [(429, 100000)]
+        self.assertIn("asked too often", self.quire("pull", "org/demo", code=1))
+
+    def test_stall_and_cut(self):
+        self.use(BIG)
+        self.hub.faults["model.safetensors"] = ["stall", "cut", "cut"]
+        said = self.succeeds()
+        self.assertLess(said["downloaded_bytes"], len(BIG["model.safetensors"]) + 4 * UNIT) # not whole pieces again
+
+    def test_no_ranges(self):
+        self.use(BIG)
+        self.hub.faults["model.safetensors"] = ["no-range"] * 8
+        self.pull("org/demo")
+        self.check_content("org/demo", BIG)
+
+    def test_wrong_content(self):
+        self.hub.faults["model.safetensors"] = ["flip"]
+        self.succeeds()
+        shutil.rmtree(self.home)
+        self.hub.faults["model.safetensors"] = ["flip"] * 2
+        self.assertIn("SHA-256", self.quire("pull", "org/demo", code=1))
+        left = [n for n in self.blobs("org/demo") if n.startswith(self.repo.etag("model.safetensors"))]
+        self.assertEqual(left, [])
+        self.succeeds()
+
+    def test_lies_about_size(self):
+        for lie in (1, -1, UNIT):
+            self.repo.sizes["model.safetensors"] = len(SMALL["model.safetensors"]) + lie
+            self.assertIn("than the hub said", self.quire("pull", "org/demo", code=1))
+        self.repo.sizes["model.safetensors"] = 1 << 62
+        self.assertIn("more than a file may have", self.quire("pull", "org/demo", code=1))
+        self.repo.sizes.clear()
+        self.hub.faults["model.safetensors"] = ["long"]
+        self.pull("org/demo")
+        self.check_content("org/demo", SMALL)
+
+    def test_full_disk(self):
+        """More is asked for than any disk here has, by files that are as large as any may be."""
+        self.use({**SMALL, **{"%02d.safetensors" % i: b"%d" % i for i in range(50)}})
+        self.repo.sizes = {n: 1 << 40 for n in self.files if n[0].isdigit()}
+        self.assertIn("50.00 TiB are still to come", self.quire("pull", "org/demo", code=1))
+        self.assertEqual(self.blobs("org/demo"), [])
+        self.assertEqual(self.hub.sent, 0)
+
+    def test_hostile_names(self):
+        outside = os.path.join(self.home, "hub", "evil.json")
+        for name in ("../../evil.json", "/etc/evil.json", "a/../../../evil.json", "a\\evil.json", "evil\x1b.json", "a//b.json",
+                     "./evil.json", "", "a/", "x" * 300 + ".json"):
+            self.repo.siblings = list(SMALL) + [name]
+            said = self.quire("pull", "org/demo", code=1)
+            self.assertIn("siblings[3]: rfilename", said)
+            self.assertNotIn("\x1b", said)
+        self.assertFalse(os.path.exists(outside))
+        self.repo.siblings = list(SMALL) + ["config.json"]
+        self.assertIn("twice", self.quire("pull", "org/demo", code=1))
+        self.repo.siblings = list(SMALL) + ["nothere.json"]
+        self.assertIn("nothere.json", self.quire("pull", "org/demo", code=1))
+        self.assertEqual(self.hub.sent, 0)
+
+    def test_hostile_answers(self):
+        self.repo.commit = "../../../../../../../../../../../tmp/evil"
+        self.assertIn("sha", self.quire("pull", "org/demo", code=1))
+        self.repo.commit = COMMIT
+        self.repo.etag = lambda name: "../../evil"
+        self.assertIn("ETag", self.quire("pull", "org/demo", code=1))
+        for name in ("../x", "a/b/c", "-a/b", "a--b", "a/..", "a b", "a@", "a@../x", "a@-x", "a" * 97, "é"):
+            self.quire("pull", "--", name, code=2)
+        self.assertIn("HF_ENDPOINT", self.quire("pull", "org/demo", code=1, HF_ENDPOINT="ftp://hub"))
+        self.assertIn("HF_HUB_OFFLINE", self.quire("pull", "org/demo", code=1, HF_HUB_OFFLINE="1"))
+
+    def start(self):
+        process = subprocess.Popen([QUIRE, "pull", "org/demo", "--json"], env=self.environment(), text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_resume_after_kill(self):
+        self.use(BIG)
+        self.hub.delay = 0.01
+        process = self.start()
+        while self.hub.sent < 12 * UNIT:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        self.hub.reset()
+        size = len(BIG["model.safetensors"])
+        part = os.path.join(self.repo_dir("org/demo"), "blobs", self.repo.etag("model.safetensors") + ".quire.incomplete")
+        with open(part, "rb") as f:
+            units = f.read()[size:]
+        self.assertEqual(len(units), -(-size // UNIT))
+        there = sum(min(UNIT, size - i * UNIT) for i, u in enumerate(units) if u == 1)
+        self.assertGreater(there, 4 * UNIT)
+        said = self.succeeds()
+        small = sum(len(c) for n, c in BIG.items() if n != "model.safetensors")
+        self.assertIn(said["downloaded_bytes"] - (size - there), range(small + 1))
+
+    def test_two_at_once(self):
+        self.use(BIG)
+        self.hub.delay = 0.002
+        both = [self.start(), self.start()]
+        said = [p.communicate(timeout=60) for p in both]
+        self.assertEqual([p.returncode for p in both], [0, 0], said)
+        self.check_content("org/demo", BIG)
+        self.assertEqual(sum(json.loads(out)["downloaded_bytes"] for out, _ in said), sum(map(len, BIG.values())))
+        self.assertIn("waiting", said[0][1] + said[1][1])
+
+
+class Names(Case):
+    def test_by_name(self):
+        self.hub.repos["org/demo"] = Repo(DEMO)
+        self.pull("org/demo")
+        offline = {"HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:1"}
+        arguments = ("--raw", "--max-tokens", "8", "--temperature", "0", "--threads", "1", "--json")
+        here = json.loads(self.quire("generate", MODEL, "Once", *arguments))
+        self.assertEqual(json.loads(self.quire("generate", "org/demo", "Once", *arguments, **offline))["text"], here["text"])
+        for name in ("org/demo", "org/demo@main", "org/demo@" + COMMIT):
+            plan = json.loads(self.quire("plan", name, "--json", **offline))
+            self.assertEqual(plan["model"], name)
+        for env in ({"HF_HUB_CACHE": os.path.join(self.home, "hub"), "HF_HOME": "/nowhere"},):
+            self.quire("plan", "org/demo", **env)
+        os.rename(os.path.join(self.home, "hub"), os.path.join(self.home, "x"))
+        os.makedirs(os.path.join(self.home, ".cache", "huggingface"))
+        os.rename(os.path.join(self.home, "x"), os.path.join(self.home, ".cache", "huggingface", "hub"))
+        self.quire("plan", "org/demo", HF_HOME="", HOME=self.home)
+        self.quire("plan", "org/demo", HF_HOME="", HOME="/nowhere", XDG_CACHE_HOME=os.path.join(self.home, ".cache"))
+
+    def test_what_to_do_next(self):
+        self.assertIn("quire pull org/none\n", self.quire("plan", "org/none", code=1))
+        self.assertIn("quire pull org/none@v2\n", self.quire("plan", "org/none@v2", code=1))
+        index = {"metadata": {}, "weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors", "c": "model-2.safetensors"}}
+        self.hub.repos["org/shards"] = Repo({"config.json": b"{}", "tokenizer.json": b"{ }", "model-1.safetensors": b"1",
+                                             "model-2.safetensors": b"2",
+                                             "model.safetensors.index.json": json.dumps(index).encode()})
+        said = self.pull("org/shards", "--exclude", "model-2*", "tokenizer.json")
+        error = self.quire("serve", "org/shards", code=1)
+        self.assertIn("without tokenizer.json, model-2.safetensors; to complete it: quire pull org/shards\n", error)
+        self.pull("org/shards")
+        self.assertNotIn("without", self.quire("plan", "org/shards", code=1)) # its config.json is empty
+        os.unlink(os.path.join(said["path"], "config.json"))
+        os.symlink("../../blobs/gone", os.path.join(said["path"], "config.json"))
+        self.assertIn("without config.json", self.quire("bench", "latency", "org/shards", code=1))
+
+    def test_served_name(self):
+        self.hub.repos["org/demo"] = Repo(DEMO)
+        self.pull("org/demo")
+        process = subprocess.Popen([QUIRE, "serve", "org/demo", "--port", "0", "--threads", "1"], env=self.environment(),
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        while not (ready := re.search(r"http://[0-9.:]+", line := process.stderr.readline())):
+            self.assertTrue(line, "the server ended")
+        with urllib.request.urlopen(ready[0].rstrip(".") + "/v1/models", timeout=10) as reply:
+            card = json.load(reply)["data"][0]
+        self.assertEqual((card["id"], card["root"]), ("org/demo", "org/demo"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
