@@ -2,6 +2,7 @@
 #include "tools/bench_client.h"
 #include "tools/cmd_bench.h"
 #include "tools/commands.h"
+#include "tools/hub_cache.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -52,7 +53,10 @@ static int open_client(struct serve *s, struct quire_error *err)
 
 static int open_inputs(struct serve *s, struct quire_error *err)
 {
-    int status = s->tokenizer ? quire_text_open(s->tokenizer, &s->text, err) : QUIRE_OK;
+    struct hub_model model;
+    int status = s->tokenizer ? hub_model_find(s->tokenizer, true, &model, err) : QUIRE_OK;
+    if (status == QUIRE_OK && s->tokenizer)
+        status = quire_text_open(model.dir, &s->text, err);
     if (status != QUIRE_OK)
         return status;
     uint32_t room = bench_client_max_model_len(s->client);
@@ -206,7 +210,7 @@ int bench_serve(int argc, char **argv)
         {.names = "max-model-len", .kind = CLI_U32, .target = &s.max_model_len, .value = "N",
          .help = "Longer requests of a file are left out. Default: what /v1/models says, where it does."},
         {.names = "tokenizer", .kind = CLI_STRING, .target = &s.tokenizer, .value = "MODEL",
-         .help = "Directory with the served model's tokenizer.json: counts the tokens of ShareGPT conversations."},
+         .help = "The served model's directory or name: counts the tokens of ShareGPT conversations."},
         {.names = "Results:", .kind = CLI_GROUP},
         {.names = "goodput", .kind = CLI_LIST, .target = &s.goodput, .value = "ttft:MS",
          .help = "Also count requests a second that stay within all of these: ttft:MS tpot:MS e2el:MS."},

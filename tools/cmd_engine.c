@@ -117,7 +117,7 @@ int command_engine(int argc, char **argv)
     const struct cli_command command = {
         .name = "engine",
         .usage = "quire engine MODEL --listen ADDRESS [options]",
-        .about = "Runs MODEL, a Hugging Face checkpoint directory, behind Quire's socket protocol\n"
+        .about = "Runs MODEL, a Hugging Face checkpoint directory or a name (quire pull), behind Quire's socket protocol\n"
                  "(docs/protocol.md). Front ends connect with: quire serve MODEL --engine ADDRESS",
         .examples = "examples:\n"
                     "  quire engine ./model --listen unix:/run/quire/engine.sock\n"

@@ -412,8 +412,8 @@ int command_generate(int argc, char **argv)
     const struct cli_command command = {
         .name = "generate",
         .usage = "quire generate MODEL [PROMPT] [options]",
-        .about = "Answers PROMPT with MODEL, a Hugging Face checkpoint directory, and streams the answer. Without PROMPT\n"
-                 "it is a chat: one message a line.",
+        .about = "Answers PROMPT with MODEL, a Hugging Face checkpoint directory or a name (quire pull), and streams the\n"
+                 "answer. Without PROMPT it is a chat: one message a line.",
         .examples = "examples:\n"
                     "  quire generate ./model \"What is 12 plus 30?\" --temperature 0\n"
                     "  quire generate ./model                      chat\n"

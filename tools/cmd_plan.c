@@ -112,7 +112,7 @@ int command_plan(int argc, char **argv)
         .about = "Prints what memory `quire serve MODEL` with the same options will take, to the byte, and how\n"
                  "many KV blocks there will be. Reads config.json and the headers of the weights only.",
         .examples = "examples:\n"
-                    "  quire plan ./Qwen2.5-1.5B-Instruct\n"
+                    "  quire plan Qwen/Qwen2.5-1.5B-Instruct\n"
                     "  quire plan ./Qwen2.5-1.5B-Instruct --max-num-seqs 16 --kv-cache-memory 2GiB --json",
         .options = rows,
         .positionals = {&model_dir},

@@ -52,7 +52,8 @@ static void on_progress(void *context, const struct hub_pull *pull)
     double now = bench_now(), past = now - m->drawn;
     if (!m->is_tty || past < DRAW_EVERY_S)
         return;
-    uint64_t total = hub_pull_total_bytes(pull), there = hub_pull_present_bytes(pull), received = hub_pull_received_bytes(pull);
+    uint64_t total = hub_pull_total_bytes(pull), there = hub_pull_present_bytes(pull);
+    uint64_t received = hub_pull_received_bytes(pull);
     double weight = m->rate > 0 ? past / (past + 5) : 1;
     char bar[BAR + 1], done[32], all[32], rate[32];
     if (m->drawn > 0)
@@ -64,11 +65,13 @@ static void on_progress(void *context, const struct hub_pull *pull)
     for (int i = 0; i < BAR; i++)
         bar[i] = (double)i < (double)there / (double)total * BAR ? '#' : ' ';
     bar[BAR] = 0;
-    fprintf(stderr, "\r\033[K%s [%s] %s of %s", c->name.text, bar, cli_bytes_text(there, done), cli_bytes_text(total, all));
+    fprintf(stderr, "\r\033[K%s [%s] %s of %s", c->name.text, bar, cli_bytes_text(there, done),
+            cli_bytes_text(total, all));
     if (there == total)
         fputs(", checking", stderr);
     else if (m->rate > 0)
-        fprintf(stderr, ", %s/s, %.0f s left", cli_bytes_text((uint64_t)m->rate, rate), (double)(total - there) / m->rate);
+        fprintf(stderr, ", %s/s, %.0f s left", cli_bytes_text((uint64_t)m->rate, rate),
+                (double)(total - there) / m->rate);
     fflush(stderr);
     m->shown = true;
 }
@@ -130,7 +133,8 @@ static int choose(struct pull_command *c, struct quire_error *err)
     static const char *const needed[] = {"config.json", "tokenizer.json", "*.safetensors"};
     for (size_t i = 0; i < 3; i++)
         if (c->include.n == 0 && c->exclude.n == 0 && !hub_list_has(&c->list, needed[i]))
-            return quire_fail(err, QUIRE_UNSUPPORTED, "%s has no %s, which Quire needs; nothing was downloaded (--include and "
+            return quire_fail(err, QUIRE_UNSUPPORTED,
+                              "%s has no %s, which Quire needs; nothing was downloaded (--include and "
                               "--exclude choose files whatever they are)", c->name.text, needed[i]);
     hub_list_select(&c->list, &patterns);
     if (c->list.n == 0)
@@ -178,7 +182,8 @@ static void print_json(const struct pull_command *c, const char *path)
     json_t *files = json_array();
     for (size_t i = 0; i < c->list.n; i++)
         json_array_append_new(files, json_string(c->list.files[i]));
-    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:f}", "model", c->name.text, "revision", c->name.revision,
+    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:f}", "model", c->name.text, "revision",
+                            c->name.revision,
                             "commit", c->list.commit, "path", path, "files", files, "bytes",
                             (json_int_t)hub_pull_total_bytes(c->pull), "downloaded_bytes",
                             (json_int_t)hub_pull_received_bytes(c->pull), "seconds", bench_now() - c->began);
@@ -202,7 +207,8 @@ static int report(const struct pull_command *c)
         puts(path);
     fprintf(stderr, "quire: %s: %zu files, %s; %s downloaded in %.1f s; checked by SHA-256: %zu, by length only: %zu\n",
             c->name.text, c->list.n, cli_bytes_text(hub_pull_total_bytes(c->pull), all),
-            cli_bytes_text(hub_pull_received_bytes(c->pull), received), bench_now() - c->began, n_hashed, c->list.n - n_hashed);
+            cli_bytes_text(hub_pull_received_bytes(c->pull), received), bench_now() - c->began, n_hashed,
+            c->list.n - n_hashed);
     if (hub_snapshot_check(path, false, &missing) == QUIRE_OK)
         return 0;
     fprintf(stderr, "quire: %s is here %s\n", c->name.text, missing.text);
@@ -222,25 +228,28 @@ int command_pull(int argc, char **argv)
          .help = "None that match one of these."},
         {.names = "How:", .kind = CLI_GROUP},
         {.names = "token-file", .kind = CLI_STRING, .target = &c.token_file, .value = "FILE",
-         .help = "Your account's token, for gated and private models. Default: HF_TOKEN, else what `hf auth login` has written."},
+         .help = "Your account's token, for gated and private models. Default: HF_TOKEN, else what `hf auth login` "
+                 "has written."},
         {.names = "parallel", .kind = CLI_U32, .target = &c.n_connections, .min = 1, .max = 64, .value = "N",
          .help = "Connections at once: several pieces of one file, and several files. Default 8."},
-        {.names = "json", .kind = CLI_FLAG, .target = &c.json, .help = "Print JSON for programs instead of the snapshot's path."},
+        {.names = "json", .kind = CLI_FLAG, .target = &c.json,
+         .help = "Print JSON for programs instead of the snapshot's path."},
         {0},
     };
     const struct cli_command command = {
         .name = "pull",
         .usage = "quire pull ORG/NAME[@REVISION] [options]",
-        .about = "Downloads a model from the Hugging Face hub, or the one that HF_ENDPOINT names, into the Hugging Face cache,\n"
-                 "which vLLM, transformers and others share (docs/models.md). Every command then takes ORG/NAME for MODEL.\n"
-                 "What was interrupted goes on where it was, with the same command; what is there is not downloaded again.",
+        .about = "Downloads a model from the Hugging Face hub, or the one that HF_ENDPOINT names, into the\n"
+                 "Hugging Face cache, which vLLM, transformers and others share (docs/models.md). Every command\n"
+                 "then takes ORG/NAME for MODEL. What was interrupted goes on where it was, with the same\n"
+                 "command; what is there is not downloaded again.",
         .examples = "examples:\n"
                     "  quire pull Qwen/Qwen2.5-1.5B-Instruct && quire serve Qwen/Qwen2.5-1.5B-Instruct\n"
                     "  quire pull Qwen/Qwen2.5-1.5B-Instruct@main --parallel 16\n"
                     "  HF_HOME=/data/hf quire pull meta-llama/Llama-3.2-1B --token-file ~/token\n"
                     "  quire pull ORG/NAME --exclude \"*.safetensors\"      for a front end: no weights\n\n"
-                    "environment: HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME (where), HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH,\n"
-                    "HF_HUB_OFFLINE=1 (never), HF_HUB_DOWNLOAD_TIMEOUT (seconds a connection may be silent, 10).",
+                    "environment: HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME (where), HF_ENDPOINT (whence), HF_TOKEN,\n"
+                    "HF_TOKEN_PATH, HF_HUB_OFFLINE=1 (never), HF_HUB_DOWNLOAD_TIMEOUT (seconds of silence, 10).",
         .options = rows,
         .positionals = {&c.given},
     };

@@ -381,10 +381,12 @@ int command_serve(int argc, char **argv)
     const struct cli_command command = {
         .name = "serve",
         .usage = "quire serve MODEL [options]",
-        .about = "Serves MODEL, a Hugging Face checkpoint directory, over the OpenAI API (docs/api.md).\n"
+        .about = "Serves MODEL, a Hugging Face checkpoint directory or the name of one in the Hugging Face cache\n"
+                 "(quire pull; docs/models.md), over the OpenAI API (docs/api.md).\n"
                  "SIGTERM finishes what runs and ends; a second one ends at once.",
         .examples = "examples:\n"
                     "  quire serve ./Qwen2.5-1.5B-Instruct\n"
+                    "  quire serve Qwen/Qwen2.5-1.5B-Instruct\n"
                     "  quire serve ./model --host 0.0.0.0 --api-key \"$KEY\" --served-model-name chat\n"
                     "  quire serve ./model --engine unix:/run/quire/engine.sock",
         .options = rows,

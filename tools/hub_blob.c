@@ -98,7 +98,8 @@ int hub_blob_open(struct hub_blob *b, const char *repo, const char *etag, uint64
     struct stat info;
     *b = (struct hub_blob){.fd = -1, .size_bytes = size_bytes};
     if (size_bytes > HUB_MAX_BLOB_BYTES)
-        return quire_fail(err, QUIRE_INVALID, "%llu bytes are more than a file may have", (unsigned long long)size_bytes);
+        return quire_fail(err, QUIRE_INVALID, "%llu bytes are more than a file may have",
+                          (unsigned long long)size_bytes);
     snprintf(b->etag, sizeof b->etag, "%s", etag);
     b->has_sha256 = strlen(etag) == 64 && strspn(etag, "0123456789abcdef") == 64;
     b->n_units = (uint32_t)((size_bytes + HUB_UNIT_BYTES - 1) / HUB_UNIT_BYTES);
@@ -163,7 +164,8 @@ bool hub_blob_ask(struct hub_blob *b, uint64_t max_bytes, uint64_t *begin, uint6
         first++;
     if (first == b->n_units)
         return false;
-    while (first + n < b->n_units && b->units[first + n] == HUB_UNIT_MISSING && (n + 1) * (uint64_t)HUB_UNIT_BYTES <= max_bytes)
+    while (first + n < b->n_units && b->units[first + n] == HUB_UNIT_MISSING &&
+           (n + 1) * (uint64_t)HUB_UNIT_BYTES <= max_bytes)
         b->units[first + n++] = HUB_UNIT_ASKED;
     *begin = (uint64_t)first * HUB_UNIT_BYTES;
     *end = first + n < b->n_units ? *begin + (uint64_t)n * HUB_UNIT_BYTES : b->size_bytes;
@@ -225,7 +227,8 @@ int hub_blob_finish(struct hub_blob *b, struct quire_error *err)
     struct key256 hash = quire_sha256_now(&b->sha256);
     quire_key256_hex(&hash, hex);
     if (b->has_sha256 && strcmp(hex, b->etag) != 0)
-        return quire_fail(err, QUIRE_INVALID, "what came has the SHA-256 %.12s..., and the hub says %.12s...", hex, b->etag);
+        return quire_fail(err, QUIRE_INVALID, "what came has the SHA-256 %.12s..., and the hub says %.12s...", hex,
+                          b->etag);
     if (ftruncate(b->fd, (off_t)b->size_bytes) != 0 || fdatasync(b->fd) != 0)
         return io_failed(b, "cannot be completed", err);
     if (rename(b->part, b->path) != 0)

@@ -50,10 +50,11 @@ int hub_name_parse(const char *given, struct hub_name *out, struct quire_error *
     size_t first = slash ? (size_t)(slash - given) : n;
     if (n >= HUB_NAME_BYTES || !part_ok(given, first) || (slash && !part_ok(slash + 1, n - first - 1)))
         return quire_fail(err, QUIRE_INVALID,
-                          "\"%.200s\" is not a model's name: ORG/NAME, as in Qwen/Qwen2.5-1.5B-Instruct, of letters, digits, "
-                          "'-', '_' and '.'", given);
+                          "\"%.200s\" is not a model's name: ORG/NAME, as in Qwen/Qwen2.5-1.5B-Instruct, of "
+                          "letters, digits, '-', '_' and '.'", given);
     if (at && !revision_ok(at + 1))
-        return quire_fail(err, QUIRE_INVALID, "\"%.200s\": after the @ goes a branch, a tag or a commit, as in @main", given);
+        return quire_fail(err, QUIRE_INVALID, "\"%.200s\": after the @ goes a branch, a tag or a commit, as in @main",
+                          given);
     memcpy(out->text, given, n);
     out->text[n] = 0;
     strcpy(out->revision, at ? at + 1 : "main");
@@ -75,7 +76,8 @@ bool hub_file_name_ok(const char *name)
             return false;
     for (const char *part = name;; depth++) {
         size_t n = strcspn(part, "/");
-        if (n == 0 || n > 255 || depth > MAX_DEPTH || (n == 1 && part[0] == '.') || (n == 2 && memcmp(part, "..", 2) == 0))
+        if (n == 0 || n > 255 || depth > MAX_DEPTH || (n == 1 && part[0] == '.') ||
+            (n == 2 && memcmp(part, "..", 2) == 0))
             return false;
         if (!part[n])
             return true;
@@ -92,7 +94,9 @@ static int put_path(char out[HUB_PATH_BYTES], struct quire_error *err, const cha
     va_start(args, format);
     int n = vsnprintf(out, HUB_PATH_BYTES, format, args);
     va_end(args);
-    return n >= 0 && n < HUB_PATH_BYTES ? QUIRE_OK : quire_fail(err, QUIRE_INVALID, "a path in the Hugging Face cache is too long");
+    if (n < 0 || n >= HUB_PATH_BYTES)
+        return quire_fail(err, QUIRE_INVALID, "a path in the Hugging Face cache is too long");
+    return QUIRE_OK;
 }
 
 static const char *environment(const char *name)
@@ -110,7 +114,8 @@ int hub_home_path(const char *file, char out[HUB_PATH_BYTES], struct quire_error
         return put_path(out, err, "%s/huggingface/%s", value, file);
     if ((value = environment("HOME")))
         return put_path(out, err, "%s/.cache/huggingface/%s", value, file);
-    return quire_fail(err, QUIRE_NOT_FOUND, "where is the Hugging Face cache? HF_HOME says it; here not even HOME is set");
+    return quire_fail(err, QUIRE_NOT_FOUND,
+                      "where is the Hugging Face cache? HF_HOME says it; here not even HOME is set");
 }
 
 int hub_cache_root(char out[HUB_PATH_BYTES], struct quire_error *err)
@@ -190,7 +195,8 @@ int hub_snapshot_check(const char *dir, bool without_weights, struct quire_error
     if (status != QUIRE_OK || missing.n == 0)
         return status;
     if (missing.n > SHOWN_MISSING)
-        return quire_fail(err, QUIRE_NOT_FOUND, "without %s and %zu other files", missing.text, missing.n - SHOWN_MISSING);
+        return quire_fail(err, QUIRE_NOT_FOUND, "without %s and %zu other files", missing.text,
+                          missing.n - SHOWN_MISSING);
     return quire_fail(err, QUIRE_NOT_FOUND, "without %s", missing.text);
 }
 
@@ -213,11 +219,13 @@ static bool read_ref(const char *repo, const char *revision, char out[HUB_COMMIT
 static const char *as_typed(const struct hub_name *name, char out[HUB_NAME_BYTES + HUB_REVISION_BYTES])
 {
     bool is_main = strcmp(name->revision, "main") == 0;
-    snprintf(out, HUB_NAME_BYTES + HUB_REVISION_BYTES, "%s%s%s", name->text, is_main ? "" : "@", is_main ? "" : name->revision);
+    snprintf(out, HUB_NAME_BYTES + HUB_REVISION_BYTES, "%s%s%s", name->text, is_main ? "" : "@",
+             is_main ? "" : name->revision);
     return out;
 }
 
-static int find_snapshot(const struct hub_name *name, bool without_weights, char out[HUB_PATH_BYTES], struct quire_error *err)
+static int find_snapshot(const struct hub_name *name, bool without_weights, char out[HUB_PATH_BYTES],
+                         struct quire_error *err)
 {
     char repo[HUB_PATH_BYTES], commit[HUB_COMMIT_BYTES], typed[HUB_NAME_BYTES + HUB_REVISION_BYTES];
     struct stat info;
@@ -228,12 +236,14 @@ static int find_snapshot(const struct hub_name *name, bool without_weights, char
     if (hub_is_commit(name->revision))
         strcpy(commit, name->revision);
     else if (!read_ref(repo, name->revision, commit))
-        return quire_fail(err, QUIRE_NOT_FOUND, "%s is no directory, and the Hugging Face cache has no such model (%.200s); to "
+        return quire_fail(err, QUIRE_NOT_FOUND,
+                          "%s is no directory, and the Hugging Face cache has no such model (%.200s); to "
                           "download it: quire pull %s", typed, repo, typed);
     if ((status = put_path(out, err, "%s/snapshots/%s", repo, commit)) != QUIRE_OK)
         return status;
     if (stat(out, &info) != 0)
-        return quire_fail(err, QUIRE_NOT_FOUND, "the Hugging Face cache has no snapshot %s of %s; to download it: quire pull %s",
+        return quire_fail(err, QUIRE_NOT_FOUND,
+                          "the Hugging Face cache has no snapshot %s of %s; to download it: quire pull %s",
                           commit, name->text, typed);
     struct quire_error missing = {""};
     if ((status = hub_snapshot_check(out, without_weights, &missing)) == QUIRE_NOT_FOUND)
@@ -262,13 +272,15 @@ int hub_model_find(const char *given, bool without_weights, struct hub_model *ou
     struct stat info;
     if (stat(given, &info) == 0) {
         if (!S_ISDIR(info.st_mode))
-            return quire_fail(err, QUIRE_INVALID, "%.300s is a file: MODEL is a checkpoint's directory, or its name on the hub",
+            return quire_fail(err, QUIRE_INVALID,
+                              "%.300s is a file: MODEL is a checkpoint's directory, or its name on the hub",
                               given);
         directory_name(given, out->name);
         return put_path(out->dir, err, "%s", given);
     }
     if (hub_name_parse(given, &name, NULL) != QUIRE_OK)
-        return quire_fail(err, QUIRE_NOT_FOUND, "%.300s: there is no such directory, and it is not a name like ORG/NAME either",
+        return quire_fail(err, QUIRE_NOT_FOUND,
+                          "%.300s: there is no such directory, and it is not a name like ORG/NAME either",
                           given);
     strcpy(out->name, name.text);
     return find_snapshot(&name, without_weights, out->dir, err);

@@ -10,6 +10,7 @@
 #define CONNECT_TIMEOUT_S 10L
 #define MAX_WAIT_S 300 /* more than this nobody waits for a hub that is busy */
 #define MAX_HOPS 5L
+#define GIVE_TOKEN "HF_TOKEN, --token-file FILE or `hf auth login`"
 
 struct origin {
     char *scheme, *host, *port;
@@ -111,7 +112,8 @@ int hub_token_read(const char *token_file, char out[HUB_TOKEN_BYTES], struct qui
         else if (hub_home_path("token", path, NULL) != QUIRE_OK)
             return QUIRE_OK;
         if (!(file = fopen(path, "re")))
-            return token_file ? quire_fail(err, QUIRE_NOT_FOUND, "--token-file: %.300s: cannot be opened: %m", path) : QUIRE_OK;
+            return !token_file ? QUIRE_OK
+                               : quire_fail(err, QUIRE_NOT_FOUND, "--token-file: %.300s: cannot be opened: %m", path);
         size_t n = fread(text, 1, sizeof text - 1, file);
         text[n] = 0;
         fclose(file);
@@ -122,7 +124,8 @@ int hub_token_read(const char *token_file, char out[HUB_TOKEN_BYTES], struct qui
     for (size_t i = 0; ok && i < n; i++)
         ok = begin[i] > 0x20 && begin[i] < 0x7f;
     if (!ok)
-        return quire_fail(err, QUIRE_INVALID, "%.300s: holds something that cannot be a token", file ? path : "HF_TOKEN");
+        return quire_fail(err, QUIRE_INVALID, "%.300s: holds something that cannot be a token",
+                          file ? path : "HF_TOKEN");
     memcpy(out, begin, n);
     out[n] = 0;
     return QUIRE_OK;
@@ -146,7 +149,8 @@ int hub_open(const struct hub_options *options, struct hub **out, struct quire_e
     if (status == QUIRE_OK &&
         ((strncmp(hub->endpoint, "http://", 7) != 0 && strncmp(hub->endpoint, "https://", 8) != 0) ||
          strpbrk(hub->endpoint, "?#") || !origin_of(hub->endpoint, &hub->origin)))
-        status = quire_fail(err, QUIRE_INVALID, "HF_ENDPOINT: must be an address like https://huggingface.co, without a "
+        status = quire_fail(err, QUIRE_INVALID,
+                            "HF_ENDPOINT: must be an address like https://huggingface.co, without a "
                             "password in it");
     if (status != QUIRE_OK) {
         hub_close(hub);
@@ -225,6 +229,15 @@ bool hub_may_retry(CURL *easy, CURLcode result, unsigned n_failures, double *wai
     return true;
 }
 
+void hub_tell(hub_note *note, void *context, const struct quire_error *why, double wait_s)
+{
+    char text[QUIRE_ERROR_BYTES + 64];
+    if (!note)
+        return;
+    snprintf(text, sizeof text, "%s; trying again in %.1f s", why->text, wait_s);
+    note(context, text);
+}
+
 static bool header_is(CURL *easy, const char *name, const char *value)
 {
     struct curl_header *h;
@@ -237,25 +250,28 @@ int hub_fail(const struct hub *hub, CURL *easy, const struct hub_failure *f, str
     long code = 0;
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &code);
     if (f->result != CURLE_OK)
-        return quire_fail(err, QUIRE_IO, "%.200s: %.200s", f->what, *f->curl_text ? f->curl_text : curl_easy_strerror(f->result));
+        return quire_fail(err, QUIRE_IO, "%.200s: %.200s", f->what,
+                          *f->curl_text ? f->curl_text : curl_easy_strerror(f->result));
     if (header_is(easy, "X-Error-Code", "RevisionNotFound"))
         return quire_fail(err, QUIRE_NOT_FOUND, "%s has no revision %s", name, f->name->revision);
     if (header_is(easy, "X-Error-Code", "EntryNotFound"))
         return quire_fail(err, QUIRE_NOT_FOUND, "%s has no file %.200s", name, f->what);
     if ((code == 401 || code == 403) && hub->token[0] && !hub->may_send_token)
-        return quire_fail(err, QUIRE_INVALID, "%s needs a token, and over plain http it is sent to this machine only: use https "
+        return quire_fail(err, QUIRE_INVALID,
+                          "%s needs a token, and over plain http it is sent to this machine only: use https "
                           "in HF_ENDPOINT", name);
     if (code == 403 || header_is(easy, "X-Error-Code", "GatedRepo"))
         return quire_fail(err, QUIRE_INVALID, "%s is gated: accept its terms at %.150s/%s%s", name, hub->endpoint, name,
-                          hub->token[0] ? " with the account that the token is of" : ", then give your account's token: "
-                          "HF_TOKEN, --token-file FILE or `hf auth login`");
+                          hub->token[0] ? " with the account that the token is of"
+                                        : ", then give your account's token: " GIVE_TOKEN);
+    if (code == 401 && hub->token[0])
+        return quire_fail(err, QUIRE_INVALID, "%s: the hub does not take this token (HTTP 401): has it expired?", name);
     if (code == 401)
-        return quire_fail(err, QUIRE_INVALID, "%s: %s", name, hub->token[0] ?
-                          "the hub does not take this token (HTTP 401): has it expired?" :
-                          "there is no such model, or it is not public (HTTP 401): check the spelling, or give a token: "
-                          "HF_TOKEN, --token-file FILE or `hf auth login`");
+        return quire_fail(err, QUIRE_INVALID, "%s: there is no such model, or it is not public (HTTP 401): check the "
+                          "spelling, or give a token: " GIVE_TOKEN, name);
     if (code == 404)
-        return quire_fail(err, QUIRE_NOT_FOUND, "%.200s is not at %.150s (HTTP 404): check the spelling", f->what, hub->endpoint);
+        return quire_fail(err, QUIRE_NOT_FOUND, "%.200s is not at %.150s (HTTP 404): check the spelling", f->what,
+                          hub->endpoint);
     if (code == 429)
         return quire_fail(err, QUIRE_EXHAUSTED, "%.200s: the hub is asked too often (HTTP 429): try later%s", f->what,
                           hub->token[0] ? "" : ", or give a token, which may ask more often");
@@ -303,7 +319,8 @@ static int list_once(const struct hub *hub, CURL *easy, const char *url, struct 
     return QUIRE_OK;
 }
 
-int hub_get_list(const struct hub *hub, const struct hub_name *name, hub_note *note, void *context, struct hub_list *out,
+int hub_get_list(const struct hub *hub, const struct hub_name *name, hub_note *note, void *context,
+                 struct hub_list *out,
                  struct quire_error *err)
 {
     struct hub_failure f = {.what = name->text, .name = name};
@@ -325,14 +342,14 @@ int hub_get_list(const struct hub *hub, const struct hub_name *name, hub_note *n
             break;
         }
         if (body.too_large)
-            status = quire_fail(err, QUIRE_INVALID, "the hub's list of files: larger than %u MiB", HUB_MAX_LIST_BYTES >> 20);
+            status = quire_fail(err, QUIRE_INVALID, "the hub's list of files: larger than %u MiB",
+                                HUB_MAX_LIST_BYTES >> 20);
         else if (!hub_may_retry(easy, f.result, n, &wait_s))
             status = hub_fail(hub, easy, &f, err);
         else {
             struct quire_error why;
             hub_fail(hub, easy, &f, &why);
-            if (note)
-                note(context, why.text);
+            hub_tell(note, context, &why, wait_s);
             usleep((useconds_t)(wait_s * 1e6));
         }
     }

@@ -48,12 +48,15 @@ struct hub_failure {
 };
 /* May it be tried again, after its n-th failure in a row, and in how many seconds? */
 bool hub_may_retry(CURL *easy, CURLcode result, unsigned n_failures, double *wait_s);
+/* Tells the user so. note may be NULL. */
+typedef void hub_note(void *context, const char *text);
+void hub_tell(hub_note *note, void *context, const struct quire_error *why, double wait_s);
 /* The error for a person. */
 int hub_fail(const struct hub *hub, CURL *easy, const struct hub_failure *failure, struct quire_error *err);
 
-/* What the revision holds. Tries again by itself; note (may be NULL) is told of it. */
-typedef void hub_note(void *context, const char *text);
-int hub_get_list(const struct hub *hub, const struct hub_name *name, hub_note *note, void *context, struct hub_list *out,
+/* What the revision holds. Tries again by itself. */
+int hub_get_list(const struct hub *hub, const struct hub_name *name, hub_note *note, void *context,
+                 struct hub_list *out,
                  struct quire_error *err);
 
 #endif

@@ -28,7 +28,8 @@ static int parse_files(json_t *siblings, struct hub_list *out, struct quire_erro
         if (status != QUIRE_OK)
             break;
         if (!name || !hub_file_name_ok(name))
-            status = quire_fail(err, QUIRE_INVALID, WHERE ": siblings[%zu]: rfilename: not a name that a file may have", i);
+            status = quire_fail(err, QUIRE_INVALID, WHERE ": siblings[%zu]: rfilename: not a name that a file may have",
+                                i);
         else if (json_object_get(seen, name))
             status = quire_fail(err, QUIRE_INVALID, WHERE ": siblings[%zu]: rfilename: is there twice", i);
         else if (json_object_set_new(seen, name, json_true()) != 0 || !(out->files[i] = strdup(name)))
@@ -92,7 +93,8 @@ static bool is_wanted(const struct hub_patterns *p, const char *name)
         return false;
     if (p->n_include)
         return matches(p->include, p->n_include, name, 0);
-    return matches(wanted, sizeof wanted / sizeof *wanted, name, FNM_PATHNAME | FNM_PERIOD) && !matches(twice, 1, name, 0);
+    return matches(wanted, sizeof wanted / sizeof *wanted, name, FNM_PATHNAME | FNM_PERIOD) &&
+           !matches(twice, 1, name, 0);
 }
 
 void hub_list_select(struct hub_list *list, const struct hub_patterns *patterns)

@@ -116,7 +116,8 @@ void hub_pull_close(struct hub_pull *p)
 /* ---- failures ---- */
 
 /* why is for a person. OK: the file is tried again later. A burst of pieces that fail together counts once. */
-static int later(struct slot *slot, struct file *file, CURLcode result, const struct quire_error *why, struct quire_error *err)
+static int later(struct slot *slot, struct file *file, CURLcode result, const struct quire_error *why,
+                 struct quire_error *err)
 {
     struct hub_pull *p = slot->pull;
     double now = bench_now(), wait_s;
@@ -132,11 +133,7 @@ static int later(struct slot *slot, struct file *file, CURLcode result, const st
     curl_easy_getinfo(slot->easy, CURLINFO_RESPONSE_CODE, &code);
     if (code == 429)
         p->not_before = file->not_before;
-    if (p->options.note) {
-        char text[QUIRE_ERROR_BYTES + 64];
-        snprintf(text, sizeof text, "%.500s; trying again in %.1f s", why->text, wait_s);
-        p->options.note(p->options.context, text);
-    }
+    hub_tell(p->options.note, p->options.context, why, wait_s);
     return QUIRE_OK;
 }
 
@@ -206,10 +203,12 @@ static int resolved(struct slot *slot, struct file *file, long code, struct quir
         return quire_fail(err, QUIRE_IO, "%.200s: the hub answers with HTTP %ld and no address", file->name, code);
     if (moved && !(linked && size_text)) {
         if (!hub_is_own(p->options.hub, next) || ++file->n_hops > MAX_HOPS)
-            return quire_fail(err, QUIRE_IO, "%.200s: the hub sends it elsewhere and does not say what it is", file->name);
+            return quire_fail(err, QUIRE_IO, "%.200s: the hub sends it elsewhere and does not say what it is",
+                              file->name);
     } else {
         if (commit && strcmp(commit, p->options.list->commit) != 0)
-            return quire_fail(err, QUIRE_INVALID, "%.200s: the hub answers with another commit than was asked for", file->name);
+            return quire_fail(err, QUIRE_INVALID, "%.200s: the hub answers with another commit than was asked for",
+                              file->name);
         if (!(linked || plain) || !hub_etag_parse(linked ? linked : plain, etag))
             return quire_fail(err, QUIRE_INVALID, "%.200s: the hub gives no ETag that could be one", file->name);
         if (!parse_size(size_text ? size_text : header(slot->easy, "Content-Length"), &size))
@@ -248,11 +247,13 @@ static bool check_head(struct slot *slot)
     slot->ignored_range = code == 200 && !whole;
     if (slot->ignored_range)
         return false;
-    if (code == 206 && range && sscanf(range, "bytes %20llu-%20llu/%20llu", &first, &last, &total) == 3 && total == blob->size_bytes)
+    if (code == 206 && range && sscanf(range, "bytes %20llu-%20llu/%20llu", &first, &last, &total) == 3 &&
+        total == blob->size_bytes)
         return first == slot->begin && last == slot->end - 1;
     if (code == 200 && (!length || (parse_size(length, &n) && n == blob->size_bytes)))
         return true;
-    slot->status = quire_fail(&slot->err, QUIRE_INVALID, "%.200s: another length comes than the hub said", slot->file->name);
+    slot->status = quire_fail(&slot->err, QUIRE_INVALID, "%.200s: another length comes than the hub said",
+                              slot->file->name);
     return false;
 }
 

@@ -37,9 +37,10 @@ class Repo:
 
 class FakeHub:
     """hub.faults[name] is a list; a GET of that file's bytes, or of "api", or a "HEAD name", takes one from its front: an HTTP
-    status, (429, seconds), "stall", "cut", "flip" (other bytes), "no-range", "long" (more bytes)."""
+    status, (429, seconds), "stall", "cut", "flip" (other bytes), "no-range", "long" (more bytes), an address (a redirect)."""
 
-    def __init__(self):
+    def __init__(self, tls=None):
+        self.tls = tls
         self.repos, self.faults, self.requests = {}, collections.defaultdict(list), []
         self.sent = 0             # bytes of content, from everywhere
         self.delay = 0.0          # seconds before each CHUNK
@@ -54,6 +55,8 @@ class FakeHub:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         server.daemon_threads = True
         server.handle_error = lambda request, address: None # clients that are killed or give up
+        if self.tls:
+            server.socket = self.tls.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         return server
 
@@ -166,6 +169,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def content(self, file, content, headers):
         fault = self.fails(file) if self.command == "GET" else None
         if isinstance(fault, (int, tuple)):
+            return
+        if fault and fault.startswith("http"):
+            self.reply(302, Location=fault)
             return
         first, last = 0, len(content) - 1
         m = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range") or "")

@@ -4,10 +4,12 @@ usage: pull_test.py QUIRE MODEL. With huggingface_hub installed the cache is als
 """
 import json
 import os
+import pty
 import random
 import re
 import shutil
 import signal
+import ssl
 import stat
 import subprocess
 import sys
@@ -154,8 +156,9 @@ class Token(Case):
         real = handler.api
         self.addCleanup(setattr, handler, "api", real)
         handler.api = lambda self, name, revision: self.reply(307, Location=thief.url + self.path)
+        self.hub.faults["config.json"] = [thief.cdn_url + "/org/demo/config.json"]
         self.pull("org/demo", HF_TOKEN=TOKEN)
-        self.assertTrue(thief.requests)
+        self.assertEqual({r.server for r in thief.requests}, {"hub", "cdn"})
         self.assertEqual({r.authorization for r in thief.requests}, {None})
         self.check_content("org/demo", repo.files)
 
@@ -190,6 +193,51 @@ class Token(Case):
         self.hub.repos["org/private"] = Repo(SMALL, token=TOKEN)
         self.assertIn("does not take this token", self.quire("pull", "org/private", code=1, HF_TOKEN="hf_other"))
         self.assertIn("404", self.quire("pull", "org/gone", code=1))
+
+
+class Encryption(Case):
+    def test_certificates_are_checked(self):
+        if not shutil.which("openssl"):
+            self.skipTest("there is no openssl program to make a certificate with")
+        key, certificate = os.path.join(self.home, "key"), os.path.join(self.home, "certificate")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout",
+                        key, "-out", certificate, "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"],
+                       check=True, capture_output=True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        liar = FakeHub(context)
+        self.addCleanup(liar.close)
+        liar.repos["org/demo"] = Repo(SMALL)
+        began = time.monotonic()
+        said = self.quire("pull", "org/demo", code=1, HF_ENDPOINT="https://localhost:%d" % liar.hub.server_port)
+        self.assertIn("certificate", said)
+        self.assertLess(time.monotonic() - began, 5) # and not tried again
+        self.assertEqual(liar.requests, [])
+
+
+class Terminal(Case):
+    def test_progress(self):
+        """A bar with a rate and the time left, and what is tried again: on a terminal, and nowhere else."""
+        self.hub.repos["org/demo"] = Repo(BIG)
+        self.hub.delay = 0.02
+        self.hub.faults["api"] = [500]
+        at, terminal = pty.openpty()
+        process = subprocess.Popen([QUIRE, "pull", "org/demo"], env=self.environment(), stdout=subprocess.DEVNULL, stderr=terminal)
+        os.close(terminal)
+        shown = b""
+        try:
+            while piece := os.read(at, 4096):
+                shown += piece
+        except OSError: # how a terminal ends
+            pass
+        os.close(at)
+        self.assertEqual(process.wait(), 0)
+        self.assertRegex(shown.decode(), r"org/demo \[#+ +\] [0-9.]+ MiB of 40.00 MiB, [0-9.]+ [KM]iB/s, [0-9]+ s left")
+        self.assertIn(b"HTTP 500; trying again", shown)
+        shutil.rmtree(self.home)
+        self.hub.faults["api"] = [500]
+        done = subprocess.run([QUIRE, "pull", "org/demo"], env=self.environment(), capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr.count("\n"), "\r" in done.stderr), (0, 1, False), done.stderr)
 
 
 class Trouble(Case):
