@@ -274,7 +274,9 @@ class Trouble(Case):
     def test_stall_and_cut(self):
         self.use(BIG)
         self.hub.faults["model.safetensors"] = ["stall", "cut", "cut"]
+        began = time.monotonic()
         said = self.succeeds()
+        self.assertLess(time.monotonic() - began, 15) # the stall would last 20
         self.assertLess(said["downloaded_bytes"], len(BIG["model.safetensors"]) + 4 * UNIT) # not whole pieces again
 
     def test_no_ranges(self):
