@@ -188,8 +188,8 @@ static int know(struct hub_pull *p, struct file *file, const char *etag, uint64_
     return status;
 }
 
-/* A reply to HEAD: here (200), or elsewhere (3xx). What lies elsewhere on the hub's own host, without saying what it is,
- * is asked there. */
+/* A reply to HEAD: here (200), or elsewhere (3xx). What lies elsewhere without being told what it is, is asked there: a
+ * renamed model, small files, mirrors. hub_prepare() keeps the token from other hosts. */
 static int resolved(struct slot *slot, struct file *file, long code, struct quire_error *err)
 {
     struct hub_pull *p = slot->pull;
@@ -202,9 +202,8 @@ static int resolved(struct slot *slot, struct file *file, long code, struct quir
     if (moved && !next)
         return quire_fail(err, QUIRE_IO, "%.200s: the hub answers with HTTP %ld and no address", file->name, code);
     if (moved && !(linked && size_text)) {
-        if (!hub_is_own(p->options.hub, next) || ++file->n_hops > MAX_HOPS)
-            return quire_fail(err, QUIRE_IO, "%.200s: the hub sends it elsewhere and does not say what it is",
-                              file->name);
+        if (++file->n_hops > MAX_HOPS)
+            return quire_fail(err, QUIRE_IO, "%.200s: the hub sends it elsewhere again and again", file->name);
     } else {
         if (commit && strcmp(commit, p->options.list->commit) != 0)
             return quire_fail(err, QUIRE_INVALID, "%.200s: the hub answers with another commit than was asked for",

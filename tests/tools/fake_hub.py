@@ -144,8 +144,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def resolve(self, name, commit, file):
         repo = self.fake.repos[name]
-        if not self.allowed(repo) or isinstance(self.fails(self.command + " " + file), (int, tuple)):
+        fault = self.fails(self.command + " " + file) if self.allowed(repo) else 0
+        if isinstance(fault, (int, tuple)):
             return None
+        if fault:
+            return self.reply(302, Location=fault)
         if file not in repo.files:
             return self.reply(404, X_Error_Code="EntryNotFound")
         if not repo.is_lfs(file):

@@ -147,7 +147,7 @@ class Token(Case):
         self.assertTrue(all(r.authorization is None for r in self.hub.requests if r.server == "cdn"))
 
     def test_a_redirected_list(self):
-        """A hub that sends the list's reader, or a small file's, to another port."""
+        """A hub that sends whoever asks for the list, for what a file is or for its content to another port."""
         repo = self.hub.repos["org/demo"] = Repo(SMALL, token=TOKEN)
         thief = FakeHub()
         self.addCleanup(thief.close)
@@ -156,9 +156,10 @@ class Token(Case):
         real = handler.api
         self.addCleanup(setattr, handler, "api", real)
         handler.api = lambda self, name, revision: self.reply(307, Location=thief.url + self.path)
+        self.hub.faults["HEAD tokenizer.json"] = [thief.url + "/org/demo/resolve/%s/tokenizer.json" % COMMIT]
         self.hub.faults["config.json"] = [thief.cdn_url + "/org/demo/config.json"]
         self.pull("org/demo", HF_TOKEN=TOKEN)
-        self.assertEqual({r.server for r in thief.requests}, {"hub", "cdn"})
+        self.assertEqual({(r.server, r.method) for r in thief.requests}, {("hub", "GET"), ("hub", "HEAD"), ("cdn", "GET")})
         self.assertEqual({r.authorization for r in thief.requests}, {None})
         self.check_content("org/demo", repo.files)
 
@@ -328,6 +329,10 @@ class Trouble(Case):
         self.repo.siblings = list(SMALL) + ["nothere.json"]
         self.assertIn("nothere.json", self.quire("pull", "org/demo", code=1))
         self.assertEqual(self.hub.sent, 0)
+
+    def test_round_and_round(self):
+        self.hub.faults["HEAD config.json"] = ["%s/org/demo/resolve/%s/config.json" % (self.hub.url, COMMIT)] * 9
+        self.assertIn("again and again", self.quire("pull", "org/demo", code=1))
 
     def test_hostile_answers(self):
         self.repo.commit = "../../../../../../../../../../../tmp/evil"
