@@ -221,6 +221,7 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
     if (status == QUIRE_OK) {
         e->info.open_seconds = seconds_now() - begin;
         e->report.stats.token_budget = e->plan.max_num_batched_tokens;
+        e->logged_ratio = 1;
         engine_publish(e, 0);
         e->has_thread = pthread_create(&e->thread, NULL, engine_main, e) == 0;
         if (!e->has_thread)

@@ -94,6 +94,7 @@ struct engine {
     uint64_t last_admitted;             /* the caller's id; 0 = none yet */
     bool dead;
     struct mailbox_report report;
+    double logged_ratio;                /* of measured to predicted step times, when last logged */
 };
 
 /* Calls a function of every watch that has it; the arguments are computed only then. */

@@ -198,6 +198,17 @@ static void measure_kv(struct engine *e, bool unused, struct engine_stats *stats
     }
 }
 
+/* The smoothed ratio moves a little with every step; a tenth of it is a change worth a line. */
+static void log_budget(struct engine *e, double ratio)
+{
+    double before = e->logged_ratio;
+    if (ratio <= before * 1.1 && ratio * 1.1 >= before)
+        return;
+    e->logged_ratio = ratio;
+    quire_log(QUIRE_LOG_INFO, "engine", "steps take %.2f times what the cost model says (%.2f before): the"
+              " last was allowed %u tokens", ratio, before, e->report.stats.token_budget);
+}
+
 static void measure(struct engine *e, struct engine_stats *stats)
 {
     struct sched_stats s = sched_stats(e->sched);
@@ -215,6 +226,7 @@ static void measure(struct engine *e, struct engine_stats *stats)
     stats->n_pinned_blocks = s.n_pinned_blocks;
     stats->policy = sched_policy_of(e->sched)->name;
     stats->policy_figure = sched_policy_figure(e->sched, &stats->policy_figure_name);
+    log_budget(e, s.budget_ratio);
     measure_kv(e, sched_idle(e->sched) && s.n_pins == 0, stats);
 }
 

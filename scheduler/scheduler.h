@@ -237,6 +237,8 @@ struct sched_stats {
     uint64_t n_steps;
     uint32_t n_pins;
     uint32_t n_pinned_blocks;           /* of the first group */
+    double budget_ratio;                /* with adaptive_budget: measured to predicted step times,
+                                           smoothed; else 1 */
 };
 struct sched_stats sched_stats(const struct sched *s);
 
