@@ -27,6 +27,8 @@ struct settings { /* the command line */
     double service_time;
     uint32_t num_host_blocks, overlap_depth, max_tokens;
     bool has_service_time, oracle_lengths, predict, json;
+    const char *given[OWN_FLAGS_MAX + SCHEDULE_FLAGS_MAX]; /* the options on the command line, by name */
+    size_t n_given;
 };
 
 /* ---- the command line ---- */
@@ -109,7 +111,7 @@ static size_t engine_like_flags(struct settings *s, struct cli_option *out)
         {.names = "overlap-depth", .kind = CLI_U32, .target = &s->overlap_depth, .max = 1, .value = "N",
          .help = "1: a step is planned while the one before it runs. Default 0."},
         {.names = "max-tokens", .kind = CLI_U32, .target = &s->max_tokens, .max = BENCH_MAX_LENGTH, .value = "N",
-         .help = "What requests ask for, though they stop before it. Default: exactly what they will generate."},
+         .help = "What requests ask for, though they stop at their own length; longer ones ask for that. Default: exactly that."},
         {.names = "oracle-lengths", .kind = CLI_FLAG, .target = &s->oracle_lengths,
          .help = "Tell the policy how long each answer will be."},
         {.names = "service-time", .kind = CLI_F64, .target = &s->service_time, .given = &s->has_service_time, .value = "0",
@@ -159,10 +161,61 @@ static const char examples[] =
     "  quire sim --trace day.quirerec --trace-format recording                            same decisions as live?\n"
     "  quire sim --trace day.quirerec --trace-format recording --predict --cost-model cost.json";
 
+static bool is_one_of(const char *name, const char *const *names)
+{
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names != NULL;
+}
+
+/* Options that would do nothing are refused: with a recording most are its own, */
+static int check_of_recording(const struct settings *s, const char *name, struct quire_error *err)
+{
+    static const char *const of_both[] = {"trace", "trace-format", "goodput", "class-ttft-ms", "predict", "json", "save",
+                                          "html", NULL};
+    static const char *const of_prediction[] = {"scheduling-policy", "cost-model", "oracle-lengths", NULL};
+    if (is_one_of(name, of_both) || (s->predict && is_one_of(name, of_prediction)))
+        return QUIRE_OK;
+    if (is_one_of(name, of_prediction))
+        return quire_fail(err, QUIRE_INVALID, "--%s: the decisions of a recording are made; add --predict to see what would "
+                                              "be", name);
+    return quire_fail(err, QUIRE_INVALID, "--%s: a recording has the requests and options it was made with; leave --%s out",
+                      name, name);
+}
+
+/* and with a trace some are of other formats. */
+static int check_of_trace(const struct settings *s, const char *name, struct quire_error *err)
+{
+    static const char *const of_synthetic[] = {"request-rate", "burstiness", "duration", "ramp", "input-len", "output-len",
+                                               "lengths", NULL};
+    static const char *const of_lengths[] = {"input-len", "output-len", NULL};
+    const struct sim_trace_options *t = &s->trace;
+    bool is_synthetic = strcmp(t->format, "synthetic") == 0, is_timed = strcmp(t->format, "timed") == 0;
+    bool has_hashes = is_timed || strcmp(t->format, "mooncake") == 0;
+    if (!is_synthetic && is_one_of(name, of_synthetic))
+        return quire_fail(err, QUIRE_INVALID, "--%s is of --trace-format synthetic: the file says when requests come and how "
+                                              "long they are; leave it out (--rate-scale changes the rate)", name);
+    if (t->lengths_path && is_one_of(name, of_lengths))
+        return quire_fail(err, QUIRE_INVALID, "--%s: --lengths has lengths for both; leave one of the two out", name);
+    if (!is_timed && strcmp(name, "timestamp-unit") == 0)
+        return quire_fail(err, QUIRE_INVALID, "--timestamp-unit is of --trace-format timed; leave it out");
+    if (!has_hashes && strcmp(name, "hash-block-size") == 0)
+        return quire_fail(err, QUIRE_INVALID, "--hash-block-size is of --trace-format mooncake and timed; leave it out");
+    return QUIRE_OK;
+}
+
+static int check_given(const struct settings *s, struct quire_error *err)
+{
+    bool is_recording = strcmp(s->trace.format, "recording") == 0;
+    int status = QUIRE_OK;
+    for (size_t i = 0; i < s->n_given && status == QUIRE_OK; i++)
+        status = (is_recording ? check_of_recording : check_of_trace)(s, s->given[i], err);
+    return status;
+}
+
 /* What the values mean together. */
 static int check_values(struct settings *s, struct quire_error *err)
 {
-    bool is_recording = strcmp(s->trace.format, "recording") == 0;
     int status = bench_metrics_options_parse("ttft", "50", s->goodput.items, s->goodput.n, &s->bounds, err);
     if (status != QUIRE_OK)
         return status;
@@ -174,22 +227,18 @@ static int check_values(struct settings *s, struct quire_error *err)
     if (s->has_service_time && !s->engine.prefix_caching)
         return quire_fail(err, QUIRE_INVALID, "--service-time 0 counts hits of the prefix cache, which is off: leave "
                                               "--no-enable-prefix-caching out");
-    if (s->predict && !is_recording)
+    if (s->predict && strcmp(s->trace.format, "recording") != 0)
         return quire_fail(err, QUIRE_INVALID, "--predict compares with what was recorded: give --trace-format recording");
-    if (is_recording && !s->predict && s->engine.scheduling_policy)
-        return quire_fail(err, QUIRE_INVALID, "--scheduling-policy: the decisions of a recording are its own policy's; add "
-                                              "--predict to see what another would do");
-    if (is_recording && s->sweep.n > 0)
-        return quire_fail(err, QUIRE_INVALID, "--sweep: a recording has the options it was made with; leave --sweep out");
     if (s->predict && s->engine.cost.n_points == cost_default()->n_points &&
         memcmp(&s->engine.cost, cost_default(), sizeof s->engine.cost) == 0)
         return quire_fail(err, QUIRE_INVALID, "--predict needs the cost model of the machine that was recorded: fit one with "
                                               "quire bench steps and give it as --cost-model");
-    if (is_recording && s->has_service_time)
-        return quire_fail(err, QUIRE_INVALID, "--service-time 0 needs a trace of block hashes, not a recording");
     if (s->num_host_blocks > 0 && !s->engine.prefix_caching)
         return quire_fail(err, QUIRE_INVALID, "--num-host-blocks is a second level of the prefix cache, which is off: leave "
                                               "--no-enable-prefix-caching out");
+    if (s->num_host_blocks > 0 && s->engine.num_kv_blocks == 0 && s->sweep.n == 0)
+        return quire_fail(err, QUIRE_INVALID, "--num-host-blocks takes what the KV cache gives up, which is nothing: give "
+                                              "--num-kv-blocks");
     if (s->engine.max_num_seqs == 0 || s->engine.max_num_batched_tokens == 0)
         return quire_fail(err, QUIRE_INVALID, "--max-num-seqs and --max-num-batched-tokens must be at least 1");
     if (s->sweep.n > 0 && s->html)
@@ -220,23 +269,32 @@ static int make_sched_config(struct settings *s, struct quire_error *err)
 static int parse(int argc, char **argv, struct settings *s, bool *help, struct quire_error *err)
 {
     struct cli_option rows[OWN_FLAGS_MAX + SCHEDULE_FLAGS_MAX + 1];
+    bool given[OWN_FLAGS_MAX + SCHEDULE_FLAGS_MAX] = {false};
     set_defaults(s);
     size_t n = trace_flags(s, rows);
     n += engine_like_flags(s, rows + n);
     n += schedule_flags(&s->engine, rows + n);
     n += result_flags(s, rows + n);
     rows[n] = (struct cli_option){0};
+    for (size_t i = 0; i < n; i++)
+        if (!rows[i].given)
+            rows[i].given = &given[i];
     const struct cli_command command = {.name = "sim", .usage = "quire sim [--trace FILE] [options]", .about = about,
                                         .examples = examples, .options = rows, .positionals = {NULL}};
     int status = cli_parse(&command, argc, argv, help, err);
     if (status == QUIRE_OK && *help)
         cli_print_help(&command);
+    for (size_t i = 0; i < n; i++)
+        if (*rows[i].given)
+            s->given[s->n_given++] = rows[i].names;
     return status;
 }
 
 static int check(struct settings *s, struct quire_error *err)
 {
-    int status = check_values(s, err);
+    int status = check_given(s, err);
+    if (status == QUIRE_OK)
+        status = check_values(s, err);
     return status == QUIRE_OK ? make_sched_config(s, err) : status;
 }
 

@@ -21,7 +21,7 @@ struct sim_setup {
     struct sched_cost cost;     /* the clock */
     bool one_by_one;            /* each request runs alone, in arrival order, in no time: only its prompt */
     bool oracle_lengths;        /* policies are told how long each answer will be */
-    uint32_t max_tokens;        /* what requests ask for at most, though they stop before; 0 = their length */
+    uint32_t max_tokens;        /* what requests ask for, where it is more than their length, at which they stop */
     uint64_t seed;              /* of the hash chain */
     /* Called now and then from the thread that runs it; may be NULL. */
     void (*progress)(void *context, uint64_t n_over);

@@ -31,6 +31,21 @@ static const char *option_of(const char *name)
     return name;
 }
 
+/* Each option once, and only those that a simulation depends on. */
+static int check_option(const struct key *keys, size_t n, struct quire_error *err)
+{
+    static const char *const of_output[] = {"sweep", "save", "html"};
+    const struct key *last = &keys[n - 1];
+    for (size_t i = 0; i < sizeof of_output / sizeof of_output[0]; i++)
+        if (strcmp(last->option, of_output[i]) == 0)
+            return quire_fail(err, QUIRE_INVALID, "--sweep: %s: changes nothing in a simulation", last->name);
+    for (size_t i = 0; i + 1 < n; i++)
+        if (strcmp(last->option, keys[i].option) == 0)
+            return quire_fail(err, QUIRE_INVALID, "--sweep: %s is there twice: give all its values at once, %s=A,B",
+                              last->name, last->name);
+    return QUIRE_OK;
+}
+
 static int parse_key(const char *text, struct key *out, struct quire_error *err)
 {
     char *rest = NULL;
@@ -83,6 +98,8 @@ int sim_sweep_create(const struct cli_list *texts, struct sim_sweep *out, struct
         return quire_fail(err, QUIRE_INVALID, "--sweep: more than %d options", SIM_SWEEP_MAX_KEYS);
     for (size_t k = 0; k < texts->n && status == QUIRE_OK; k++) {
         status = parse_key(texts->items[k], &keys[k], err);
+        if (status == QUIRE_OK)
+            status = check_option(keys, k + 1, err);
         n *= keys[k].n_values ? keys[k].n_values : 1;
         if (status == QUIRE_OK && n > SIM_SWEEP_MAX_RUNS)
             status = quire_fail(err, QUIRE_INVALID, "--sweep: more than %d simulations", SIM_SWEEP_MAX_RUNS);

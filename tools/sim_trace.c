@@ -64,6 +64,11 @@ static int read_file(const char *path, const struct bench_trace_form *form, bool
     return status;
 }
 
+static bool same_lengths(const struct sim_lengths *a, const struct sim_lengths *b)
+{
+    return a->low == b->low && a->high == b->high && a->sigma == b->sigma;
+}
+
 static struct sim_tenant *find_tenant(const struct sim_trace *t, const char *name, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -126,6 +131,24 @@ static struct sim_request request_of_row(const struct sim_trace *t, const struct
     return r;
 }
 
+/* What --tenants says must be of use with a file. */
+static int check_tenants(const struct sim_trace *t, const struct sim_tenant *usual, bool draws, struct quire_error *err)
+{
+    for (uint32_t i = 0; i < t->n_tenants; i++) {
+        const struct sim_tenant *who = &t->tenants[i];
+        bool is_there = draws;
+        for (uint32_t k = 0; k < t->file.n_tenants && !is_there; k++)
+            is_there = strcmp(t->file.tenants[k], who->name) == 0;
+        if (!is_there)
+            return quire_fail(err, QUIRE_INVALID, "--tenants: %s has no request in the file, which begins with those of %s",
+                              who->name, t->file.tenants[1]); /* [0] has those without a name */
+        if (!same_lengths(&who->input, &usual->input) || !same_lengths(&who->output, &usual->output) || who->prefix > 0)
+            return quire_fail(err, QUIRE_INVALID, "--tenants: %s: input, output and prefix are of --trace-format synthetic: "
+                                                  "the file says how long requests are", who->name);
+    }
+    return QUIRE_OK;
+}
+
 static int take_file(struct sim_trace *t, const struct sim_trace_options *o, const struct sim_tenant *usual,
                      const struct bench_trace_form *form, struct quire_error *err)
 {
@@ -133,6 +156,8 @@ static int take_file(struct sim_trace *t, const struct sim_trace_options *o, con
         return quire_fail(err, QUIRE_INVALID, "--trace-format %s needs --trace FILE", o->format);
     int status = read_file(o->path, form, true, &t->file, err);
     bool draws = t->n_tenants > 0 && t->file.n_tenants == 1;
+    if (status == QUIRE_OK)
+        status = check_tenants(t, usual, draws, err);
     if (status == QUIRE_OK && !draws)
         status = name_tenants(t, usual, err);
     if (status != QUIRE_OK)
@@ -184,7 +209,7 @@ static int parse_ramp(const char *text, double *from, double *to, struct quire_e
             return QUIRE_OK;
     }
     return quire_fail(err, QUIRE_INVALID, "--ramp: \"%.40s\": must be FROM:TO, what rates are multiplied by at the "
-                                          "beginning and at the end: 0.5:2", text);
+                                          "beginning and at the end, both above 0: 0.5:2", text);
 }
 
 static void step_source(struct source *s, const struct sim_trace_options *o, double rate, double factor)
@@ -270,6 +295,10 @@ static int make_synthetic(struct sim_trace *t, const struct sim_trace_options *o
     for (uint32_t i = 0; i < t->n_tenants; i++) {
         if (t->tenants[i].rate < 0)
             t->tenants[i].rate = o->request_rate;
+        if (o->lengths_path && (!same_lengths(&t->tenants[i].input, &usual->input) ||
+                                !same_lengths(&t->tenants[i].output, &usual->output)))
+            return quire_fail(err, QUIRE_INVALID, "--tenants: %s: --lengths has lengths for all: leave input and output out",
+                              t->tenants[i].name);
         if (t->tenants[i].rate == 0 && most == MAX_REQUESTS)
             return quire_fail(err, QUIRE_INVALID, "--duration needs --request-rate, or a rate for each of --tenants");
     }

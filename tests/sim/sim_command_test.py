@@ -88,10 +88,10 @@ class Sim(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.dir.name, name)
 
-    def write(self, rows):
-        with open(self.path("trace.jsonl"), "w") as f:
+    def write(self, rows, name="trace.jsonl"):
+        with open(self.path(name), "w") as f:
             f.writelines(json.dumps(row) + "\n" for row in rows)
-        return self.path("trace.jsonl")
+        return self.path(name)
 
     def check_hits(self, path, rows, n_blocks):
         hits, asked = naive_hits(rows, n_blocks or 1 << 40)
@@ -160,7 +160,11 @@ class Sim(unittest.TestCase):
 
     def test_what_is_wrong_is_said(self):
         good = self.write(conversations(3, 0))
-        bad = self.path("bad.jsonl")
+        named = self.write([{"timestamp": i, "input_length": 4, "output_length": 4, "hash_ids": [i], "tenant": "ab"[i % 2]}
+                            for i in range(4)], "named.jsonl")
+        bad, lengths = self.path("bad.jsonl"), self.path("lengths.csv")
+        with open(lengths, "w") as f:
+            f.write("num_prefill_tokens,num_decode_tokens\n5,6\n")
         with open(bad, "w") as f:
             f.write('{"timestamp": 0, "input_length": 4, "output_length": 4}\n{"timestamp": 0, "input_length": -4}\n')
         for arguments, says in (
@@ -174,8 +178,23 @@ class Sim(unittest.TestCase):
                 (("--trace", good, "--trace-format", "recording"), "recording"),
                 (("--trace", good, "--trace-format", "recording", "--predict"), "--cost-model"),
                 (("--trace", good, "--trace-format", "recording", "--service-time", 0), "--service-time"),
+                (("--trace", good, "--trace-format", "recording", "--num-requests", 2), "--num-requests"),
+                (("--trace", good, "--trace-format", "recording", "--sweep", "policy=fcfs"), "--sweep"),
+                (("--trace", good, "--trace-format", "recording", "--scheduling-policy", "sjf"), "--predict"),
+                (("--trace", good, "--request-rate", 3), "--rate-scale"),
+                (("--trace", good, "--input-len", 3), "--input-len"),
+                (("--trace", good, "--tenants", "a:input=3"), "synthetic"),
+                (("--trace", good, "--tenants", "a:prefix=3"), "synthetic"),
+                (("--trace", named, "--tenants", "a,c:weight=2"), "c has no request"),
+                (("--trace-format", "synthetic", "--lengths", lengths, "--tenants", "a:output=3"), "--lengths"),
+                (("--trace", good, "--sweep", "policy=fcfs", "scheduling-policy=sjf"), "twice"),
+                (("--trace", good, "--sweep", "save=a,b"), "nothing"),
+                (("--trace", good, "--timestamp-unit", "ms"), "--trace-format timed"),
+                (("--trace-format", "synthetic", "--hash-block-size", 16), "--hash-block-size"),
+                (("--trace-format", "synthetic", "--lengths", good, "--output-len", 3), "--output-len"),
+                (("--trace", good, "--num-host-blocks", 5), "--num-kv-blocks"),
                 (("--trace", good, "--preemption-mode", "swap"), "--num-host-blocks"),
-                (("--trace", good, "--timestamp-unit", "h"), "s or ms"),
+                (("--trace", good, "--trace-format", "timed", "--timestamp-unit", "h"), "s or ms"),
                 (("--trace", good, "--sweep", "policy"), "policy=fcfs"),
                 (("--trace", good, "--sweep", "policy=fcfs,nope"), "policy=nope"),
                 (("--trace", good, "--sweep", "colour=red"), "colour"),

@@ -191,7 +191,7 @@ static void a_partial_block_counts_as_full_when_asked(void **state)
 static void tenants_of_a_file_have_their_weights(void **state)
 {
     (void)state;
-    struct sim_trace_options o = {.format = "timed", .tenants = "b:weight=5:deadline=70,c:weight=9"};
+    struct sim_trace_options o = {.format = "timed", .tenants = "b:weight=5:deadline=70"};
     struct sim_trace t = open_text(
         o, "{\"timestamp\": 0, \"input_length\": 4, \"output_length\": 2, \"tenant\": \"a\"}\n"
            "{\"timestamp\": 0, \"input_length\": 4, \"output_length\": 2, \"tenant\": \"b\"}\n"
