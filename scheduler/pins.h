@@ -3,7 +3,7 @@
  * last used.
  *
  * A pin is made when its request is submitted (all that is ever allocated), filled when choice 0 ends,
- * and dropped when it is due, by sched_unpin(), or, the soonest due first, when the only sequence that
+ * and dropped by the first plan or new pin after it is due, by sched_unpin(), or, the soonest due first, when the only sequence that
  * runs or could run needs the blocks. Blocks are counted for each pin, shared or not.
  */
 #ifndef QUIRE_SCHEDULER_PINS_H

@@ -64,7 +64,7 @@ bool fake_close(struct fake_engine *e, bool idle)
     return !e->failure[0];
 }
 
-/* The status that sched_submit owes. */
+/* The status that sched_submit owes for all but a pin. */
 static int owed_status(const struct fake_engine *e, const struct fake_request *r)
 {
     const struct sched_config *c = &e->config;
@@ -82,7 +82,7 @@ static int owed_status(const struct fake_engine *e, const struct fake_request *r
     if (c->max_queued_tokens && stats.n_waiting_tokens &&
         stats.n_waiting_tokens + r->n_prompt > c->max_queued_tokens)
         return QUIRE_EXHAUSTED;
-    return fake_pin_status(e, r);
+    return QUIRE_OK;
 }
 
 static void hash_prompt(const struct fake_engine *e, const struct fake_request *r,
@@ -126,6 +126,8 @@ bool fake_submit(struct fake_engine *e, struct fake_request *r)
     hash_prompt(e, r, &request, hashes);
     int owed = owed_status(e, r);
     int status = sched_submit(e->sched, &request, names, &retry_us, &err);
+    if (owed == QUIRE_OK)
+        owed = fake_pin_status(e, r, status == QUIRE_OK);
     bool given_up = owed == QUIRE_OK && status == QUIRE_EXHAUSTED && retry_us > 0 &&
                     e->config.policy->refuse;
     e->seen.given_up += given_up;

@@ -154,8 +154,8 @@ void fake_see_preempted(struct fake_engine *e, uint32_t name);
 void fake_see_row(struct fake_engine *e, const struct sched_row *row);
 /* Accounts of the live, and of the tenants. */
 bool fake_check_accounts(struct fake_engine *e);
-/* What sched_submit owes for the request's pin. */
-int fake_pin_status(const struct fake_engine *e, const struct fake_request *r);
+/* What sched_submit, which has just been called, owed for the request's pin. */
+int fake_pin_status(struct fake_engine *e, const struct fake_request *r, bool taken);
 /* Choice 0 of a request with a pin ended by itself. */
 void fake_pin_fill(struct fake_engine *e, const struct fake_seq *d);
 /* After a plan (before its admissions are seen) and after a commit. */

@@ -76,7 +76,20 @@ static bool has_windows(const struct fake_engine *e)
     return false;
 }
 
-int fake_pin_status(const struct fake_engine *e, const struct fake_request *r)
+static void remove_pin(struct fake_engine *e, uint32_t index)
+{
+    memmove(&e->pins[index], &e->pins[index + 1],
+            (--e->n_pins - index) * sizeof e->pins[0]);
+}
+
+static void remove_due(struct fake_engine *e, uint64_t now_us)
+{
+    for (uint32_t i = e->n_pins; i-- > 0;)
+        if (e->pins[i].due_us <= now_us)
+            remove_pin(e, i);
+}
+
+int fake_pin_status(struct fake_engine *e, const struct fake_request *r, bool taken)
 {
     const struct sched_config *c = &e->config;
     uint32_t n_blocks = r->n_prompt / c->kv.block_tokens, least = UINT32_MAX;
@@ -85,17 +98,11 @@ int fake_pin_status(const struct fake_engine *e, const struct fake_request *r)
         return QUIRE_OK;
     if (!c->kv.prefix_caching || n_blocks == 0)
         return QUIRE_INVALID;
+    remove_due(e, r->arrival_us);
     for (uint32_t g = 0; g < c->kv.n_groups; g++)
         least = c->kv.groups[g].n_blocks < least ? c->kv.groups[g].n_blocks : least;
-    if (sched_stats(e->sched).n_pinned_blocks + n_blocks > least * percent / 100)
-        return QUIRE_EXHAUSTED;
-    return QUIRE_OK;
-}
-
-static void remove_pin(struct fake_engine *e, uint32_t index)
-{
-    memmove(&e->pins[index], &e->pins[index + 1],
-            (--e->n_pins - index) * sizeof e->pins[0]);
+    uint32_t n = sched_stats(e->sched).n_pinned_blocks + (taken ? 0 : n_blocks);
+    return n > least * percent / 100 ? QUIRE_EXHAUSTED : QUIRE_OK;
 }
 
 void fake_pin_fill(struct fake_engine *e, const struct fake_seq *d)
@@ -125,9 +132,7 @@ void fake_pin_fill(struct fake_engine *e, const struct fake_seq *d)
 /* What is due is gone, and, where blocks were short, so are those that were due soonest. */
 void fake_pins_after_plan(struct fake_engine *e)
 {
-    for (uint32_t i = e->n_pins; i-- > 0;)
-        if (e->pins[i].due_us <= e->now_us)
-            remove_pin(e, i);
+    remove_due(e, e->now_us);
     while (e->n_pins > sched_stats(e->sched).n_pins && !e->pins_unknown) {
         uint32_t soonest = 0;
         for (uint32_t i = 1; i < e->n_pins; i++)

@@ -153,6 +153,31 @@ static const struct sched_plan *plan_at(struct sched *s, uint64_t now_us)
     return p;
 }
 
+/* Nothing is planned while nobody is there: what has been due since then is in nobody's way. */
+static void test_a_pin_that_is_due_refuses_nobody(void **state)
+{
+    (void)state;
+    struct sched_config c = small_config();
+    c.kv.groups[0].n_blocks = 6; /* three of them for pins */
+    struct sched *s = open_sched(&c);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct sched_request pinned = request_of(i, 100 * i, 9, 0);
+        pinned.arrival_us = 1000 * i;
+        pinned.pin_us = 500;
+        submit(s, pinned);
+        commit(s, plan_at(s, 1000 * i + 1), 7);
+        collect(s);
+        assert_int_equal(sched_stats(s).n_pins, 1);
+    }
+    struct sched_request early = request_of(2, 200, 9, 0);
+    early.arrival_us = 1500; /* the second is due a microsecond later */
+    early.pin_us = 500;
+    uint32_t seq;
+    assert_int_equal(sched_submit(s, &early, &seq, NULL, NULL), QUIRE_EXHAUSTED);
+    sched_unpin(s, UINT32_MAX);
+    close_sched(s);
+}
+
 /* The parts of a wait are the wait, whether it began before the first plan, before the last or after. */
 static void test_waits_add_up(void **state)
 {
@@ -187,6 +212,7 @@ int main(void)
         cmocka_unit_test(test_a_prompt_without_blocks_lets_others_by),
         cmocka_unit_test(test_a_pin_gives_way),
         cmocka_unit_test(test_a_pin_holds_the_blocks_with_the_names),
+        cmocka_unit_test(test_a_pin_that_is_due_refuses_nobody),
         cmocka_unit_test(test_waits_add_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
