@@ -3,6 +3,7 @@
 #include "tools/bench_copy.h"
 #include "tools/bench_metrics.h"
 #include "tools/bench_progress.h"
+#include "tools/bench_recorded.h"
 #include "tools/bench_scenes.h"
 #include "tools/cmd_bench.h"
 #include "tools/commands.h"
@@ -24,7 +25,7 @@
 struct steps {
     struct engine_options options;
     double seconds;
-    const char *output;
+    const char *output, *recording;
     bool json;
 
     struct bench_steps *bench;
@@ -288,6 +289,52 @@ static void report_table(const struct steps *s)
         puts("\n--output FILE writes the model down.");
 }
 
+/* ---- a recorded server's steps ---- */
+
+static void print_errors(const struct steps *s)
+{
+    printf("%-10s %12s %10s %10s %14s\n", "", "held out", "error", "bias", "fitted: error");
+    for (int k = 0; k <= COST_N_KINDS; k++)
+        printf("%-10s %12zu %8.1f %% %8.1f %% %12.1f %%\n", kind_name(k), s->errors[k].n,
+               s->errors[k].mean_absolute * 100, s->errors[k].bias * 100, s->fit_errors[k].mean_absolute * 100);
+}
+
+/* Fitted to the first two thirds of the time, tried on the last: what a model is for is what comes after. */
+static int fit_recording(struct steps *s, struct cost_sample *samples, size_t n, struct quire_error *err)
+{
+    char about[256];
+    size_t n_first = n - n / 3;
+    int status = cost_fit(samples, n_first, &s->cost, err);
+    if (status != QUIRE_OK)
+        return status;
+    cost_fit_errors(&s->cost, samples, n_first, s->fit_errors);
+    cost_fit_errors(&s->cost, samples + n_first, n - n_first, s->errors);
+    snprintf(about, sizeof about, "a recorded server: %.1f %% off on the last %zu of %zu steps, which it was not fitted on",
+             s->errors[COST_N_KINDS].mean_absolute * 100, n - n_first, n);
+    return s->output ? cost_file_write(s->output, &s->cost, about, err) : QUIRE_OK;
+}
+
+static int run_recording(struct steps *s)
+{
+    struct quire_error err;
+    struct cost_sample *samples;
+    size_t n;
+    int status = bench_recorded_steps(s->recording, &samples, &n, &err);
+    if (status == QUIRE_OK)
+        status = fit_recording(s, samples, n, &err);
+    free(samples);
+    if (status != QUIRE_OK)
+        return command_fail(1, err.text);
+    if (s->json)
+        return bench_print_json(json_pack("{s:o, s:o, s:I}", "cost", cost_file_json(&s->cost, NULL), "errors",
+                                          errors_json(s), "steps", (json_int_t)n));
+    printf("%-34s %zu of %s\n\n", "Steps:", n, s->recording);
+    print_errors(s);
+    print_model(&s->cost);
+    puts(s->output ? "" : "\n--output FILE writes the model down.");
+    return 0;
+}
+
 static int run_all(struct steps *s)
 {
     struct quire_error err;
@@ -310,7 +357,7 @@ static int run_all(struct steps *s)
 int bench_steps(int argc, char **argv)
 {
     struct steps s = {.seconds = 60};
-    struct cli_option rows[ENGINE_FLAGS_MAX + 6];
+    struct cli_option rows[ENGINE_FLAGS_MAX + 7];
     struct hub_model model;
     struct quire_error err;
     bool help;
@@ -320,6 +367,9 @@ int bench_steps(int argc, char **argv)
         {.names = "Measuring:", .kind = CLI_GROUP},
         {.names = "seconds", .kind = CLI_F64, .target = &s.seconds, .min = 0.1, .max = 86400, .value = "S",
          .help = "About how long it measures; more gives longer contexts, larger steps and more repeats. Default 60."},
+        {.names = "recording", .kind = CLI_STRING, .target = &s.recording, .value = "FILE",
+         .help = "Measure nothing: take the steps of a server that was recorded with quire serve --record FILE. No MODEL "
+                 "then; copies of blocks are not priced."},
         {.names = "output", .kind = CLI_STRING, .target = &s.output, .value = "FILE",
          .help = "Write the cost model there, for --cost-model."},
         {.names = "json", .kind = CLI_FLAG, .target = &s.json, .help = "Print JSON for programs, with every step."},
@@ -335,10 +385,12 @@ int bench_steps(int argc, char **argv)
         .about = "Runs steps of many shapes on an engine in this process: prompts of all lengths, batches that decode at\n"
                  "several contexts, and both together. Fits a cost model to four fifths of them and says how far it is\n"
                  "off on the others. \"Halves apart\" is how far two halves of the same step's repeats are from each\n"
-                 "other: no model can be much better than half of that.",
+                 "other: no model can be much better than half of that. With --recording the steps are those of a server\n"
+                 "as it ran, and the last third of them is held out.",
         .examples = "examples:\n"
                     "  quire bench steps ./model --output cost.json\n"
-                    "  quire bench steps ./model --max-num-seqs 16 --max-num-batched-tokens 256 --seconds 120 --json",
+                    "  quire bench steps ./model --max-num-seqs 16 --max-num-batched-tokens 256 --seconds 120 --json\n"
+                    "  quire bench steps --recording monday.rec --output cost.json",
         .options = rows,
         .positionals = {&s.options.model_dir},
     };
@@ -348,6 +400,10 @@ int bench_steps(int argc, char **argv)
         cli_print_help(&command);
         return 0;
     }
+    if (s.recording && s.options.model_dir)
+        return command_fail(2, "--recording brings its own steps: leave MODEL out");
+    if (s.recording)
+        return run_recording(&s);
     if (!s.options.model_dir)
         return command_fail(2, "which model? usage: quire bench steps MODEL [options]");
     if (hub_model_find(s.options.model_dir, false, &model, &err) != QUIRE_OK)

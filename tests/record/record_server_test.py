@@ -124,6 +124,22 @@ def check_again(path, recording):
     assert json.loads(simulated.stdout)["decision_log_sha256"] == recording.plans[-1]["decisions"]
 
 
+def check_fit(path, recording):
+    """A cost model from the recorded steps: those that another one follows without a pause, none else."""
+    n = sum(a["n_rows"] > 0 and a["n_moves"] == 0 and b["n_admitted"] != b["n_rows"] and b["now_us"] > a["now_us"]
+            for a, b in zip(recording.plans, recording.plans[1:]))
+    fitted = quire("bench", "steps", "--recording", path, "--json")
+    assert fitted.returncode == 0, fitted.stderr
+    fitted = json.loads(fitted.stdout)
+    assert fitted["steps"] == n and fitted["errors"]["all"]["held_out_steps"] == n // 3
+    points = fitted["cost"]["points"]
+    gaps = sorted(b["now_us"] - a["now_us"] for a, b in zip(recording.plans, recording.plans[1:]) if a["n_rows"])
+    assert 0 < points[0][1] < gaps[-1] and points == sorted(points), (points, gaps[-1])
+    said = quire("bench", "steps", MODEL, "--recording", path)
+    assert said.returncode == 2 and "leave MODEL out" in said.stderr
+    assert quire("bench", "steps", "--recording", MODEL + "/config.json").returncode == 1
+
+
 def check_damage(directory, path, recording):
     data = bytearray(path.read_bytes())
     damaged = directory / "damaged.rec"
@@ -211,6 +227,7 @@ def main():
         if closed:
             assert recording.closed == recording.plans[-1]["decisions"] and recording.closed in server.log
         check_again(record, recording)
+        check_fit(record, recording)
         check_trace(trace, recording, closed)
     check_damage(directory, record, recording)
     again = quire("serve", MODEL, *OPTIONS, "--record", record)
