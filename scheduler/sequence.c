@@ -6,7 +6,9 @@ void sched_rank(struct sched *s, struct sequence *q)
 {
     const struct sched_policy *policy = s->config.policy;
     uint32_t bt = s->config.kv.block_tokens;
-    if (policy->ranks_by_cache && seq_may_hit(s, q))
+    if (!policy->ranks_by_cache)
+        q->key.n_cached = 0; /* another policy may have looked it up */
+    else if (seq_may_hit(s, q))
         q->key.n_cached =
             bt * kv_cache_peek(s->kv, q->hashes, q->n_hashes, q->key.n_cached / bt);
     if (q->key.background)

@@ -143,11 +143,35 @@ static void test_new_order(void **state)
     close_sched(s);
 }
 
+/* What one policy looked up in the cache is not what the next one goes by. */
+static void test_look_ups_do_not_stay(void **state)
+{
+    (void)state;
+    struct sched_config c = small_config();
+    c.max_num_seqs = 1;
+    c.policy = sched_policy_find("lpm");
+    c.cost = (struct sched_cost){.n_points = 2, .points = {{1, 1000}, {2, 2000}}};
+    struct sched *s = open_sched(&c);
+    submit(s, request_of(1, 0, 40, 1)); /* 40 ms */
+    while (sched_stats(s).n_waiting + sched_stats(s).n_running > 0)
+        step(s);
+    submit(s, request_of(2, 500, 4, 2));
+    step(s);
+    struct sched_request r = request_of(3, 0, 40, 1);
+    r.deadline_us = 20000;
+    submit(s, r);
+    const struct sched_policy_options options = {0};
+    assert_int_equal(sched_set_policy(s, sched_policy_find("edf"), &options, NULL), QUIRE_OK);
+    assert_int_equal(step(s)->n_refused, 1);
+    close_sched(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_pairs),
         cmocka_unit_test(test_new_order),
+        cmocka_unit_test(test_look_ups_do_not_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
