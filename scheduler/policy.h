@@ -32,7 +32,8 @@ struct sched_policy_options {
                                        priority level, 1,000 expected tokens, 1,000 cached tokens */
     uint32_t n_tenants;             /* 0 = 1; at most SCHED_MAX_TENANTS */
     const uint32_t *tenant_weights; /* [n_tenants], 1..1000; NULL = all 1; copied by create() */
-    uint32_t class_weights[SCHED_MAX_CLASSES];   /* `priority`: shares between classes; all 0 = none */
+    uint32_t class_weights[SCHED_MAX_CLASSES];   /* `priority`: shares between classes, at most 1000;
+                                                    all 0 = none */
     uint64_t class_ttft_us[SCHED_MAX_CLASSES];   /* `edf`: target of requests without deadline */
     uint32_t prompt_price, output_price; /* `fair`: of a computed prompt token, of a generated one;
                                             0 = 1 and 2 */

@@ -13,6 +13,8 @@
 
 #include <stdlib.h>
 
+#define MAX_WEIGHT 1000u
+
 /* About what a long answer takes: a level decides while the queue is no longer than that, and ten
  * levels keep nobody waiting for newcomers for more than five minutes. */
 #define DEFAULT_AGEING_US 30000000u
@@ -48,6 +50,10 @@ static bool weights_of(const struct sched_policy_options *options, uint32_t *wei
 static int create(const struct sched_policy_options *options, void **state, struct quire_error *err)
 {
     uint32_t weights[SCHED_MAX_CLASSES];
+    for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++)
+        if (options->class_weights[i] > MAX_WEIGHT)
+            return quire_fail(err, QUIRE_INVALID, "weight of class %u: must be at most %u, got %u", i,
+                              MAX_WEIGHT, options->class_weights[i]);
     struct priority *p = calloc(1, sizeof *p);
     if (!p || (weights_of(options, weights) &&
                counters_init(&p->classes, SCHED_MAX_CLASSES, weights))) {

@@ -158,6 +158,21 @@ static void test_class_comes_late(void **state)
     assert_in_range(jobs[799].place - jobs[600].place, 2 * 199 - 55, 2 * 199 + 55);
 }
 
+/* Past what counters can tell apart a class would not be charged at all. */
+static void test_weights_are_bounded(void **state)
+{
+    (void)state;
+    const struct sched_policy *p = sched_policy_find("priority");
+    struct sched_policy_options options = {.class_weights = {[1] = 1001}};
+    struct quire_error err = {{0}};
+    void *made;
+    assert_int_equal(p->create(&options, &made, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "class 1"));
+    options.class_weights[1] = 1000;
+    assert_int_equal(p->create(&options, &made, &err), QUIRE_OK);
+    p->destroy(made);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +180,7 @@ int main(void)
         cmocka_unit_test(test_bound),
         cmocka_unit_test(test_class_shares),
         cmocka_unit_test(test_class_comes_late),
+        cmocka_unit_test(test_weights_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
