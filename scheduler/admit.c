@@ -244,8 +244,7 @@ static void account_admission(struct planner *p, struct sequence *q, uint32_t hi
         a->queue_us[i] += s->short_us[i] - q->short_before[i];
     uint64_t passed = s->n_admissions - q->n_admissions_before;
     a->admitted_us = s->now_us;
-    a->n_overtaken =
-        passed > q->n_waiting_before ? (uint32_t)(passed - q->n_waiting_before) : 0;
+    a->n_overtaken = passed > q->n_new_before ? (uint32_t)(passed - q->n_new_before) : 0;
     if (s->now_us > a->arrival_us) {
         a->blocker = s->last_admitted;
         a->blocker_tenant = s->last_admitted_tenant;
@@ -253,6 +252,7 @@ static void account_admission(struct planner *p, struct sequence *q, uint32_t hi
     s->last_admitted = q->request->id;
     s->last_admitted_tenant = q->key.tenant;
     s->n_admissions++;
+    s->n_new--;
     if (looked_up) {
         struct sched_tenant_stats *tenant = &s->tenants[q->key.tenant];
         a->n_cached = hit + loaded;

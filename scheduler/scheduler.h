@@ -220,7 +220,10 @@ struct sched_account {
     uint64_t blocker;                   /* request admitted last before it, 0 = none: who had what it
                                            waited for */
     uint32_t blocker_tenant;
-    uint32_t n_overtaken;               /* requests submitted later that were admitted before it */
+    uint32_t n_overtaken;               /* at least so many sequences submitted later were admitted
+                                           before it: first admissions since it came, less the new
+                                           ones that were there then. Exact where these were all
+                                           admitted before it */
     uint32_t n_chunks;                  /* rows that computed known tokens; decode is not counted */
     uint32_t n_preemptions, n_cached, n_loaded /* of n_cached, from the host tier */, n_recomputed;
 };

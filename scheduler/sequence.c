@@ -143,6 +143,7 @@ void sched_end(struct sched *s, struct sequence *q)
         s->batch_left -= s->batch_left > 0; /* it may have been one that was to join */
     }
     s->flow_live[q->key.flow]--;
+    s->n_new -= !q->was_admitted;
     q->state = SEQ_ENDING;
     leave_request(s, q);
     if (q->table && q->last_step > s->committed) {

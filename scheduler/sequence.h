@@ -83,7 +83,7 @@ struct sequence {
     uint64_t short_before[SCHED_N_SHORTAGES]; /* the scheduler's sums when it began to wait */
     uint64_t waits_since_us;
     uint64_t n_admissions_before; /* of the scheduler, when it was submitted */
-    uint32_t n_waiting_before;
+    uint32_t n_new_before;        /* likewise, with its request's choices before it */
 };
 
 /* A plan and the arrays it points to. */
@@ -153,6 +153,7 @@ struct sched {
     enum sched_shortage shortage; /* why the head of the queue waits since then */
     uint64_t short_us[SCHED_N_SHORTAGES]; /* sums */
     uint64_t n_admissions;    /* first ones, in all */
+    uint32_t n_new;           /* live sequences that were never admitted */
     uint64_t last_admitted;   /* request, and its tenant */
     uint32_t last_admitted_tenant;
     uint32_t rerank_cursor;   /* names, round and round */

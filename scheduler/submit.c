@@ -108,7 +108,6 @@ static int start_sequence(struct sched *s, struct sequence *q, const struct sche
         .adapter = r->adapter,
         .waits_since_us = r->arrival_us,
         .n_admissions_before = s->n_admissions,
-        .n_waiting_before = s->stats.n_waiting,
     };
     q->account.arrival_us = r->arrival_us;
     /* What the head of the queue is short of since the last plan is not this one's until it came; what
@@ -146,6 +145,7 @@ static int start_all(struct sched *s, struct request *request, const struct sche
             return QUIRE_NO_MEMORY;
         }
         s->seqs[name].request = request;
+        s->seqs[name].n_new_before = s->n_new + i;
         request->seqs[i] = name;
     }
     return QUIRE_OK;
@@ -268,6 +268,7 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
         s->seqs[seqs[i]].key.flow = flow;
     }
     s->flow_live[flow] += r->n;
+    s->n_new += r->n;
     leader->leads = true;
     leader->prompt_logits = r->prompt_logprobs;
     /* What passed while nothing lived is not the last step's time. */

@@ -66,6 +66,7 @@ struct fake_seq {
     uint64_t last_step;
     /* What the accounts must say. */
     bool admitted;
+    uint32_t n_overtaken; /* by first admissions of later ones */
     bool reached[FAKE_MAX_LEN + 8];    /* positions that were in a row */
     uint32_t n_preempted, n_recomputed;
     uint64_t preempted_us, preempted_at_us;

@@ -176,6 +176,15 @@ static bool check_pins_hit(struct fake_engine *e, const struct fake_seq *d, uint
 
 /* ---- accounts ---- */
 
+static void pass_by(struct fake_engine *e, const struct fake_seq *d)
+{
+    for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++) {
+        struct fake_seq *o = &e->seqs[i];
+        if (o->used && !o->over && !o->admitted && o->order < d->order)
+            o->n_overtaken++;
+    }
+}
+
 bool fake_see_admitted(struct fake_engine *e, uint32_t name, uint32_t first)
 {
     struct fake_seq *d = &e->seqs[name];
@@ -187,6 +196,11 @@ bool fake_see_admitted(struct fake_engine *e, uint32_t name, uint32_t first)
         d->preempted_us += e->now_us - d->preempted_at_us;
     else if (a.admitted_us != e->now_us)
         return fake_fail(e, "sequence %u: admitted at another time", name);
+    if (a.n_overtaken > d->n_overtaken)
+        return fake_fail(e, "sequence %u was overtaken by %u, counted %u", name, d->n_overtaken,
+                         a.n_overtaken);
+    if (!d->admitted)
+        pass_by(e, d);
     d->admitted = true;
     if (a.arrival_us != d->request.arrival_us || sum != a.admitted_us - a.arrival_us)
         return fake_fail(e, "sequence %u waited %llu us, %llu are accounted for", name,

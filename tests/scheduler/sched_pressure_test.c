@@ -204,6 +204,50 @@ static void test_waits_add_up(void **state)
     close_sched(s);
 }
 
+/* Plans and commits until the sequence is admitted; what its account says then. */
+static struct sched_account account_when_admitted(struct sched *s, uint32_t seq)
+{
+    for (uint64_t now_us = 1; now_us < 100; now_us++) {
+        const struct sched_plan *p = plan_at(s, now_us);
+        for (uint32_t i = 0; i < p->n_admitted; i++)
+            if (p->admitted[i] == seq) {
+                struct sched_account a = sched_account(s, seq);
+                commit(s, p, 7);
+                return a;
+            }
+        commit(s, p, 7);
+        collect(s);
+    }
+    fail_msg("sequence %u is not admitted", seq);
+    return (struct sched_account){0};
+}
+
+/* The preempted were admitted before and a request's own choices are no strangers: neither hides who went
+ * before, nor counts as such. */
+static void test_who_was_overtaken(void **state)
+{
+    (void)state;
+    struct sched_config c = small_config();
+    c.policy = sched_policy_find("priority");
+    c.kv.groups[0].n_blocks = 4;
+    c.max_num_seqs = 2;
+    struct sched *s = open_sched(&c);
+    submit(s, request_of(1, 0, 4, 12));
+    submit(s, request_of(2, 100, 4, 8));
+    while (sched_stats(s).n_preemptions == 0)
+        step(s);
+    assert_int_equal(sched_stats(s).n_waiting, 1);
+    struct sched_request late = request_of(3, 200, 4, 1);
+    late.priority = 5;
+    late.n = 2;
+    uint32_t seqs[2];
+    assert_int_equal(sched_submit(s, &late, seqs, NULL, NULL), QUIRE_OK);
+    submit(s, request_of(4, 300, 4, 1));
+    assert_int_equal(account_when_admitted(s, seqs[0]).n_overtaken, 1);
+    assert_int_equal(account_when_admitted(s, seqs[1]).n_overtaken, 1);
+    end_all(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +258,7 @@ int main(void)
         cmocka_unit_test(test_a_pin_holds_the_blocks_with_the_names),
         cmocka_unit_test(test_a_pin_that_is_due_refuses_nobody),
         cmocka_unit_test(test_waits_add_up),
+        cmocka_unit_test(test_who_was_overtaken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
