@@ -339,12 +339,23 @@ static void log_engine(const struct serve *s)
               plan->max_num_seqs);
 }
 
+/* With --engine no option of an engine does anything. */
+static int check_remote(const struct cli_option *engine_rows, struct quire_error *err)
+{
+    for (const struct cli_option *row = engine_rows; row->names; row++)
+        if (*row->given)
+            return quire_fail(err, QUIRE_INVALID,
+                              "--%s is for an engine in this process; with --engine there is none: give it to quire engine",
+                              row->names);
+    return QUIRE_OK;
+}
+
 int command_serve(int argc, char **argv)
 {
     struct serve s = {.host = "127.0.0.1", .port = 8000};
     struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 16];
     struct quire_error err;
-    bool help;
+    bool help, given[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX] = {false};
 
     engine_options_default(&s.options);
     const struct cli_option own[] = {
@@ -374,10 +385,14 @@ int command_serve(int argc, char **argv)
          .help = "The secret shared with engines or front ends at tcp: addresses."},
     };
     memcpy(rows, own, sizeof own);
-    size_t n = sizeof own / sizeof own[0];
+    const size_t n_own = sizeof own / sizeof own[0];
+    size_t n = n_own;
     n += engine_flags(&s.options, rows + n);
     n += watching_flags(&s.watching, rows + n);
     rows[n] = (struct cli_option){0};
+    for (size_t i = n_own; i < n; i++)
+        if (!rows[i].given)
+            rows[i].given = &given[i - n_own];
     const struct cli_command command = {
         .name = "serve",
         .usage = "quire serve MODEL [options]",
@@ -402,8 +417,10 @@ int command_serve(int argc, char **argv)
         return command_fail(2, "which model? usage: quire serve MODEL [options]");
     if (s.remote && s.listen.n > 0)
         return command_fail(2, "--listen offers an engine in this process; with --engine there is none");
-    if (s.remote && (s.watching.record || s.watching.trace))
-        return command_fail(2, "--record and --trace-file are for an engine in this process: give them to quire engine");
+    if (s.remote && check_remote(rows + n_own, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (s.warm_file && !s.options.prefix_caching)
+        return command_fail(2, "--warm fills the prefix cache, which is off: leave --no-enable-prefix-caching out");
     if (s.warm_file && s.tenants_file)
         return command_fail(2, "--warm fills one key's cache: with --tenants say whose, with quire cache warm --api-key");
     if (s.tenants_file && s.api_keys.n > 0)

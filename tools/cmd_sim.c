@@ -403,11 +403,12 @@ static json_t *off_json(const struct sim_stat *predicted, const struct sim_stat 
                      off_by(predicted->p95, recorded->p95));
 }
 
-static json_t *prediction_json(const struct sim_metrics *predicted, const struct sim_metrics *recorded, const char *policy)
+static json_t *prediction_json(const struct sim_metrics *predicted, const char *policy, const struct sim_metrics *recorded,
+                               const char *recorded_policy)
 {
     const struct sim_group *p = &predicted->all, *r = &recorded->all;
     json_t *json = sim_metrics_json(predicted, policy);
-    json_object_set_new(json, "recorded", sim_metrics_json(recorded, policy));
+    json_object_set_new(json, "recorded", sim_metrics_json(recorded, recorded_policy));
     json_object_set_new(json, "error_percent",
                         json_pack("{s:o, s:o, s:o, s:o}", "ttft_ms", off_json(&p->ttft, &r->ttft), "tpot_ms",
                                   off_json(&p->tpot, &r->tpot), "e2el_ms", off_json(&p->e2el, &r->e2el), "queue_ms",
@@ -447,7 +448,7 @@ static int predict(const struct settings *s, struct sim_recording *r, const stru
     if (status == QUIRE_OK)
         status = sim_metrics_compute(&r->trace, &result, bounds, &m, err);
     if (status == QUIRE_OK) {
-        code = report(s, &m, policy, prediction_json(&m, recorded, policy));
+        code = report(s, &m, policy, prediction_json(&m, policy, recorded, r->config.policy->name));
         if (!s->json)
             print_prediction(&m, recorded, setup.sched.policy != r->config.policy ? policy : NULL);
     } else {
@@ -487,6 +488,9 @@ static int run_recording(const struct settings *s)
     if (!s->trace.path)
         return command_fail(2, "--trace-format recording needs --trace FILE");
     int status = sim_recording_open(s->trace.path, &r, &err);
+    if (status == QUIRE_OK && recording_left_out(r.file) > 0)
+        fprintf(stderr, "quire: the recording ends within a record: its last %llu bytes were left out\n",
+                (unsigned long long)recording_left_out(r.file));
     if (status == QUIRE_OK)
         status = sim_metrics_compute(&r.trace, &r.live, &bounds, &recorded, &err);
     if (status != QUIRE_OK)

@@ -205,7 +205,7 @@ static json_t *groups_json(const struct sim_metrics *m, const struct sim_group *
         json_t *group = group_json(m, &groups[i]);
         if (by_tenant) {
             json_object_set_new(group, "weight", json_integer(m->trace->tenants[i].weight));
-            json_object_set_new(group, "service_tokens", json_real(groups[i].service));
+            json_object_set_new(group, "service_tokens", real_or_null(!m->result->recorded, groups[i].service));
         }
         json_object_set_new(object, groups[i].name, group);
     }

@@ -34,6 +34,9 @@ def test_no_command_shows_help():
     (["serve", "x", "--port"], "needs a value"),
     (["plan", "x", "--kv-cache-memory", "many"], "not a size"),
     (["serve", "x", "y"], "one argument too many"),
+    (["serve", "x", "--engine", "unix:/absent", "--max-num-seqs", "3"], "--max-num-seqs is for an engine in this process"),
+    (["serve", "x", "--engine", "unix:/absent", "--shadow-policy", "sjf"], "--shadow-policy is for an engine"),
+    (["serve", "x", "--warm", "prompts.jsonl", "--no-enable-prefix-caching"], "which is off"),
 ])
 def test_a_wrong_command_line_is_explained(arguments, says):
     got = quire(*arguments)

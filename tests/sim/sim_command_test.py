@@ -226,12 +226,16 @@ class Sim(unittest.TestCase):
         self.assertEqual(live["decision_log_sha256"], live["recorded_decision_log_sha256"])
         self.assertGreaterEqual(live["requests"], 24)
         self.assertIsNone(live["kv_waste"])
+        self.assertIsNone(live["per_tenant"]["0"]["service_tokens"])
         self.assertGreater(live["itl_ms"]["mean"], 0)
         # A second for every step: whatever the machine, the prediction is slower, and by the same again.
         with open(cost, "w") as f:
             json.dump({"points": [[1, 1e6]]}, f)
         guess = sim_json("--trace", path, "--trace-format", "recording", "--predict", "--cost-model", cost)
         self.assertEqual(guess["recorded"]["ttft_ms"], live["ttft_ms"])
+        other = sim_json("--trace", path, "--trace-format", "recording", "--predict", "--cost-model", cost,
+                         "--scheduling-policy", "sjf")
+        self.assertEqual((other["policy"], other["recorded"]["policy"]), ("sjf", "fcfs"))
         self.assertEqual(guess["requests"], live["requests"])
         self.assertEqual(guess["total_output_tokens"], live["total_output_tokens"])
         self.assertEqual(guess["total_input_tokens"], live["total_input_tokens"])
@@ -242,6 +246,12 @@ class Sim(unittest.TestCase):
                 self.assertAlmostEqual(guess["error_percent"][name][part], off, delta=1e-4 * abs(off))
                 self.assertGreater(off, 0)
         self.assertIn("off by", sim("--trace", path, "--trace-format", "recording", "--predict", "--cost-model", cost))
+        with open(path, "rb") as f, open(self.path("torn.quirerec"), "wb") as torn:
+            torn.write(f.read()[:-5])
+        torn = subprocess.run([QUIRE, "sim", "--trace", torn.name, "--trace-format", "recording", "--json"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertFalse(json.loads(torn.stdout)["closed"])
+        self.assertRegex(torn.stderr, "its last [0-9]+ bytes were left out")
         with open(path, "r+b") as f: # a byte in the middle
             f.seek(os.path.getsize(path) // 2)
             byte = f.read(1)
