@@ -233,7 +233,7 @@ struct engine_stats {
     uint64_t n_preemptions, n_prefix_queries, n_prefix_hits;
     uint64_t n_host_hits;         /* tokens of n_prefix_hits that came back from the host tier */
     uint64_t n_recomputed;        /* positions computed again after preemptions */
-    uint64_t n_refused;           /* choices that the policy gave up */
+    uint64_t n_refused;           /* requests that the policy gave up */
     uint64_t n_prompt_tokens, n_generation_tokens, n_steps;
     uint64_t n_evicted_blocks;    /* cached blocks of the pool whose content was given up, all groups */
     double swap_usage;            /* 0..1 of the fullest group's host tier; 0 without one */

@@ -10,9 +10,9 @@ const uint64_t shadow_bounds_us[SHADOW_N_BUCKETS] = {
     1000,   5000,   10000,   20000,   40000,   80000,   160000,   320000,
     640000, 1250000, 2500000, 5000000, 10000000, 20000000, 40000000, 80000000};
 
-/* Steps that one call of the engine may make up for: a shadow that falls behind catches up later instead
- * of holding the engine up. */
-#define MOST_STEPS 64
+/* Beginnings and ends of steps that one call of the engine may make up for: a shadow that falls behind
+ * catches up later instead of holding the engine up. */
+#define MOST_TURNS 128
 #define PLACEHOLDER 0u
 #define BUCKETS 1024u
 #define NEW_SHARE 0.1 /* of a step in the smoothed ratio of measured to predicted */
@@ -128,6 +128,13 @@ static void collect(struct shadow *w)
     }
 }
 
+/* 0 where the shadow, which is behind, got to it before it came. */
+static uint64_t queue_us(const struct sched *sched, uint32_t seq, const struct twin *t)
+{
+    uint64_t admitted_us = sched_account(sched, seq).admitted_us;
+    return admitted_us > t->arrival_us ? admitted_us - t->arrival_us : 0;
+}
+
 /* The token at place n of a choice, as far as the live one has got. */
 static uint32_t token_of(const struct twin_choice *c, uint32_t n)
 {
@@ -147,8 +154,7 @@ static void take_result(struct shadow *w, const struct sched_row *row, uint32_t 
         finished = c->live_over && c->n_shadow >= c->n_live;
         if (o->choice == 0 && t->shadow_ttft_us == 0) {
             t->shadow_ttft_us = w->now_us > t->arrival_us ? w->now_us - t->arrival_us : 1;
-            t->shadow_queue_us =
-                sched_account(w->sched, row->seq).admitted_us - t->arrival_us;
+            t->shadow_queue_us = queue_us(w->sched, row->seq, t);
             compare(w, t);
         }
     }
@@ -186,7 +192,8 @@ static bool begin_step(struct shadow *w, uint64_t until_us)
         return false;
     if (plan->n_refused > 0) {
         pthread_mutex_lock(&w->mutex);
-        w->stats.n_refused += plan->n_refused;
+        for (uint32_t i = 0; i < plan->n_refused; i++)
+            w->stats.n_refused += w->shadow[plan->refused[i].seq].choice == 0;
         pthread_mutex_unlock(&w->mutex);
         collect(w);
     }
@@ -204,18 +211,18 @@ static bool begin_step(struct shadow *w, uint64_t until_us)
 /* Moves the shadow's clock up to now_us. */
 static void advance(struct shadow *w, uint64_t now_us)
 {
-    for (uint32_t i = 0; i < MOST_STEPS; i++) {
+    for (uint32_t i = 0; i < MOST_TURNS; i++) {
         if (w->plan) {
             if (w->ends_us > now_us)
                 return;
             w->now_us = w->ends_us;
             commit(w);
         } else if (!begin_step(w, now_us)) {
-            break;
+            if (w->now_us < now_us)
+                w->now_us = now_us;
+            return;
         }
     }
-    if (!w->plan && w->now_us < now_us && sched_idle(w->sched))
-        w->now_us = now_us;
 }
 
 /* ---- what the engine tells ---- */
@@ -253,8 +260,6 @@ static void on_submitted(void *context, const struct engine_watch_submit *s)
     if (!w->sched || s->status != QUIRE_OK || r->n > sizeof seqs / sizeof seqs[0])
         return;
     advance(w, r->arrival_us);
-    if (!w->plan && w->now_us < r->arrival_us)
-        w->now_us = r->arrival_us;
     struct twin *t = calloc(1, sizeof *t + r->n * sizeof t->choices[0]);
     if (!t)
         return;
@@ -348,7 +353,7 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
         t->choices[choice].n_live += r->n_tokens;
         if (choice == 0 && t->live_ttft_us == 0) {
             t->live_ttft_us = c->done_us > t->arrival_us ? c->done_us - t->arrival_us : 1;
-            t->live_queue_us = sched_account(c->sched, r->seq).admitted_us - t->arrival_us;
+            t->live_queue_us = queue_us(c->sched, r->seq, t);
             compare(w, t);
         }
         if (r->finished)

@@ -28,7 +28,7 @@ struct shadow_times {
 struct shadow_stats {
     const char *policy; /* static; NULL: there is no shadow */
     uint64_t n;         /* requests compared */
-    uint64_t n_refused; /* by the shadow alone */
+    uint64_t n_refused; /* requests that the shadow gave up, of those that the live one took */
     struct shadow_times live, shadow;
 };
 

@@ -296,7 +296,7 @@ static void put_shadow(struct writer *w, const struct wire_stats *s)
     put_counter(w, "quire:shadow_requests_total",
                 "Requests that both schedulers have given a first token.", s->n_shadow);
     put_counter(w, "quire:shadow_requests_refused_total",
-                "Requests that the tried policy alone would have given up.", s->n_shadow_refused);
+                "Requests that the tried policy would have given up, of those taken.", s->n_shadow_refused);
     put_type(w, "quire:shadow_queue_seconds_total", "counter",
              "Their time in the queue, as it was and as the tried policy would have it.");
     put_sample(w, "quire:shadow_queue_seconds_total", "", ",scheduler=\"live\"",

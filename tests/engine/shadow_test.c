@@ -214,6 +214,40 @@ static void test_cancels(void **state)
     shadow_destroy(shadow);
 }
 
+/* A shadow that is behind may come to a request before it came: that is no wait. */
+static void test_behind(void **state)
+{
+    (void)state;
+    struct world w;
+    struct shadow *shadow;
+    struct shadow_stats stats;
+    const struct sched_plan *plan;
+    assert_int_equal(shadow_create(sched_policy_find("fcfs"), &shadow, NULL), QUIRE_OK);
+    open_world(&w, "fcfs", shadow_watch(shadow));
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t prompt[MAX_PROMPT], seq;
+        struct sched_request r = request(i, prompt);
+        r.max_tokens = 600;
+        r.arrival_us = 1000000 + i * 60000000;
+        assert_int_equal(sched_submit(w.sched, &r, &seq, NULL, NULL), QUIRE_OK);
+        const struct engine_watch_submit s = {
+            .request = r.id, .sched = &r, .status = QUIRE_OK, .seqs = &seq};
+        w.watch->submitted(w.watch->context, &s);
+        w.now_us = r.arrival_us + 1;
+        assert_int_equal(sched_plan(w.sched, w.now_us, &plan, NULL), QUIRE_OK);
+        w.watch->planned(w.watch->context, w.now_us, plan, w.sched);
+        w.seq_id[seq] = i;
+        run_step(&w, plan);
+        for (uint32_t j = 0; j < 3; j++) /* a live step of 20 s is 20,000 of the shadow's */
+            w.watch->planned(w.watch->context, r.arrival_us + 20000000, plan, w.sched);
+    }
+    shadow_stats(shadow, &stats);
+    assert_int_equal(stats.n, 2);
+    assert_true(stats.shadow.queue_us < 1000000);
+    sched_destroy(w.sched);
+    shadow_destroy(shadow);
+}
+
 /* Without a cost model there is no clock: it sleeps and harms nobody. */
 static void test_asleep(void **state)
 {
@@ -238,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_same_policy),
         cmocka_unit_test(test_other_policy),
         cmocka_unit_test(test_cancels),
+        cmocka_unit_test(test_behind),
         cmocka_unit_test(test_asleep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
