@@ -12,6 +12,20 @@ static uint32_t batch_size(const struct sched_config *c)
                                                                      : c->max_num_seqs;
 }
 
+/* When the one that has waited longest came. Of fewer than a batch, with nothing running. */
+static uint64_t waiting_since(const struct queue *queue)
+{
+    uint64_t since = UINT64_MAX;
+    for (uint32_t i = 0; i < queue->n_active; i++) {
+        const struct queue_heap *heap = &queue->heaps[queue->active[i]];
+        for (uint32_t j = 0; j < heap->n; j++) {
+            uint64_t came = queue->seqs[heap->names[j]].waits_since_us;
+            since = came < since ? came : since;
+        }
+    }
+    return since;
+}
+
 /* A batch begins when the one before is over, and it is full or has waited for long enough. */
 static bool begin_batch(struct planner *p)
 {
@@ -23,14 +37,13 @@ static bool begin_batch(struct planner *p)
     if (!full && c->batching == SCHED_STATIC && !s->no_more)
         return false;
     if (!full && c->batching == SCHED_DYNAMIC && !s->no_more) {
-        uint64_t due = s->batch_since_us + c->max_wait_us;
+        uint64_t due = waiting_since(&s->queue) + c->max_wait_us;
         if (p->now_us < due) {
             p->slot->plan.wake_us = due;
             return false;
         }
     }
     s->batch_left = full ? batch_size(c) : s->queue.n;
-    s->batch_since_us = p->now_us;
     return true;
 }
 

@@ -20,8 +20,6 @@ void sched_rank(struct sched *s, struct sequence *q)
 
 void sched_queue_push(struct sched *s, struct sequence *q)
 {
-    if (s->queue.n == 0)
-        s->batch_since_us = q->waits_since_us;
     queue_push(&s->queue, sched_name(s, q));
 }
 

@@ -160,7 +160,6 @@ struct sched {
 
     bool no_more;             /* nothing follows: incomplete static batches begin */
     uint32_t batch_left;      /* sequences that may still join the batch that runs */
-    uint64_t batch_since_us;  /* when the oldest of the next batch came; 0 = nobody waits */
 };
 
 /* A running sequence whose prompt is to be computed in the plan being made, and with how much. */

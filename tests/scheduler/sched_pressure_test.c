@@ -1,4 +1,4 @@
-/* Single rules of shares, of prompts that find no blocks, of pins and of accounts. */
+/* Single rules of shares, of prompts that find no blocks, of pins, of accounts and of batches. */
 #include "tests/scheduler/sched_harness.h"
 
 static struct sched_config fair_config(void)
@@ -248,6 +248,42 @@ static void test_who_was_overtaken(void **state)
     end_all(s);
 }
 
+/* A batch that is not full begins when its first has waited for long enough, before another one's end or
+ * after it. */
+static void test_a_batch_waits_for_its_first(void **state)
+{
+    (void)state;
+    struct sched_config c = small_config();
+    c.batching = SCHED_DYNAMIC;
+    c.max_batch_size = 2;
+    c.max_wait_us = 100;
+    struct sched *s = open_sched(&c);
+    const uint64_t arrivals[] = {10, 60, 150, 155, 160};
+    for (uint32_t i = 0; i < 5; i++) {
+        struct sched_request r = request_of(i, 100 * i, 4, 1);
+        r.arrival_us = arrivals[i];
+        submit(s, r);
+        if (i == 0) {
+            assert_int_equal(plan_at(s, 20)->n_rows, 0);
+            assert_int_equal(plan_at(s, 20)->wake_us, 110);
+        }
+    }
+    const struct sched_plan *p = plan_at(s, 200); /* the first two; the next two; the last */
+    assert_int_equal(p->n_admitted, 2);
+    commit(s, p, 7);
+    p = plan_at(s, 240);
+    assert_int_equal(p->n_admitted, 2);
+    commit(s, p, 7);
+    p = plan_at(s, 250);
+    assert_int_equal(p->n_admitted, 0);
+    assert_int_equal(p->wake_us, 260);
+    p = plan_at(s, 260);
+    assert_int_equal(p->n_admitted, 1);
+    commit(s, p, 7);
+    collect(s);
+    close_sched(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_a_pin_that_is_due_refuses_nobody),
         cmocka_unit_test(test_waits_add_up),
         cmocka_unit_test(test_who_was_overtaken),
+        cmocka_unit_test(test_a_batch_waits_for_its_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
