@@ -29,7 +29,8 @@ struct sched_cost {
     } points[SCHED_COST_MAX_POINTS]; /* past the last, its slope goes on */
     double row_us, logit_us;
     double context_us, pair_us;
-    double block_copy_us; /* one KV block of every group, to or from the host tier */
+    double block_copy_us; /* one KV block of every group, to or from the host tier; 0 = copies are
+                             taken to cost nothing */
 };
 
 /* QUIRE_INVALID names the member that is negative, not finite or out of order. */

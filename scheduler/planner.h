@@ -52,14 +52,15 @@ void planner_add_owed(struct planner *p, const struct sequence *q);
 bool planner_may_admit(struct planner *p);
 /* Refuses at the head of the queue what the policy gives up. */
 void planner_refuse(struct planner *p);
-/* Admits planner_head(), or leaves it as it was and says what it was short of. False: nobody
- * else may be admitted in this plan. */
+/* Admits planner_head(), or leaves it as it was. True: look at the head again, it was admitted or a pin
+ * gave way to it. False: it says what it was short of; planner_pass() says whether others may come. */
 bool planner_admit(struct planner *p);
 /* The next to be admitted; QUEUE_NONE when nobody is, or may go before those passed over. */
 uint32_t planner_head(const struct planner *p);
-/* The head found no blocks: its flow is passed over where the policy has it so. */
+/* After planner_admit() gave false: where the head found no blocks and the policy has it so, its flow is
+ * passed over. False: nobody else may be admitted in this plan. */
 bool planner_pass(struct planner *p, const struct sequence *q);
-/* What was passed over returns to the queue. */
+/* Who was set aside, since another one computes its prefix, returns to the queue. */
 void planner_put_back(struct planner *p, const uint32_t *aside, uint32_t n_aside);
 /* Is the sequence's next block being computed by another one? */
 bool planner_waits_for_prefix(const struct planner *p, struct sequence *q);

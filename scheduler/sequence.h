@@ -94,9 +94,10 @@ struct plan_slot {
     struct sched_refusal *refused; /* [SCHED_MAX_REFUSED] */
 };
 
-/* Requests that one plan gives up at most: the rest waits for the next plan. */
+/* Sequences that one plan gives up at most: the rest waits for the next plan. A request of more choices
+ * is refused at its submission or not at all. */
 #define SCHED_MAX_REFUSED 64
-/* Waiting sequences that one plan passes over because another computes their prefix. */
+/* Waiting sequences that one plan sets aside because another computes their prefix. */
 #define SCHED_MAX_ASIDE 64
 /* Flows that one plan passes over because their first finds no blocks: each costs a look-up. */
 #define SCHED_MAX_PASSED 4

@@ -170,7 +170,7 @@ struct sched_load sched_load_of(const struct sched *s, const struct sequence *q,
 static uint64_t tokens_before(const struct sched *s, const struct queue_heap *heap,
                               const struct sequence *q)
 {
-    uint32_t step = heap->n / LOOKED_AT + 1, n_looked = 0;
+    uint32_t step = (heap->n + LOOKED_AT - 1) / LOOKED_AT, n_looked = 0;
     uint64_t n_tokens = 0;
     for (uint32_t i = 0; i < heap->n; i += step, n_looked++) {
         const struct sched_candidate *other = &s->seqs[heap->names[i]].key;
