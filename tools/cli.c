@@ -290,3 +290,18 @@ void cli_print_help(const struct cli_command *command)
     if (command->examples)
         printf("\n%s\n", command->examples);
 }
+
+void cli_note_given(struct cli_option *rows, size_t n, bool *given)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!rows[i].given)
+            rows[i].given = &given[i];
+}
+
+const char *cli_first_given(const struct cli_option *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (*rows[i].given)
+            return rows[i].names;
+    return NULL;
+}

@@ -56,6 +56,11 @@ int cli_parse(const struct cli_command *command, int argc, char **argv, bool *he
               struct quire_error *err);
 void cli_print_help(const struct cli_command *command);
 
+/* Before cli_parse(): each of rows[n] that notes nowhere whether it was given does so in given[n]. */
+void cli_note_given(struct cli_option *rows, size_t n, bool *given);
+/* After it: the name of the first of rows[n] that was given, NULL where none was. */
+const char *cli_first_given(const struct cli_option *rows, size_t n);
+
 /* "512M" → bytes. */
 int cli_parse_bytes(const char *text, uint64_t *out);
 /* "1.53 GiB", for people. */

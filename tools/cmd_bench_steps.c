@@ -270,6 +270,14 @@ static void print_model(const struct sched_cost *cost)
     printf("%-34s %.2f\n", "KV block to the host tier (us):", cost->block_copy_us);
 }
 
+static void print_output(const struct steps *s)
+{
+    if (s->output)
+        printf("\n%s can be given to --cost-model.\n", s->output);
+    else
+        puts("\n--output FILE writes the model down.");
+}
+
 static void report_table(const struct steps *s)
 {
     const struct engine_info *info = bench_steps_info(s->bench);
@@ -283,10 +291,7 @@ static void report_table(const struct steps *s)
                s->errors[k].mean_absolute * 100, s->errors[k].bias * 100, s->fit_errors[k].mean_absolute * 100,
                s->apart[k] * 100);
     print_model(&s->cost);
-    if (s->output)
-        printf("\n%s can be given to --cost-model.\n", s->output);
-    else
-        puts("\n--output FILE writes the model down.");
+    print_output(s);
 }
 
 /* ---- a recorded server's steps ---- */
@@ -331,7 +336,7 @@ static int run_recording(struct steps *s)
     printf("%-34s %zu of %s\n\n", "Steps:", n, s->recording);
     print_errors(s);
     print_model(&s->cost);
-    puts(s->output ? "" : "\n--output FILE writes the model down.");
+    print_output(s);
     return 0;
 }
 
@@ -360,12 +365,12 @@ int bench_steps(int argc, char **argv)
     struct cli_option rows[ENGINE_FLAGS_MAX + 7];
     struct hub_model model;
     struct quire_error err;
-    bool help;
+    bool help, has_seconds = false, given[ENGINE_FLAGS_MAX] = {false};
 
     engine_options_default(&s.options);
     const struct cli_option own[] = {
         {.names = "Measuring:", .kind = CLI_GROUP},
-        {.names = "seconds", .kind = CLI_F64, .target = &s.seconds, .min = 0.1, .max = 86400, .value = "S",
+        {.names = "seconds", .kind = CLI_F64, .target = &s.seconds, .given = &has_seconds, .min = 0.1, .max = 86400, .value = "S",
          .help = "About how long it measures; more gives longer contexts, larger steps and more repeats. Default 60."},
         {.names = "recording", .kind = CLI_STRING, .target = &s.recording, .value = "FILE",
          .help = "Measure nothing: take the steps of a server that was recorded with quire serve --record FILE. No MODEL "
@@ -377,8 +382,10 @@ int bench_steps(int argc, char **argv)
     size_t n = 0;
     for (; n < sizeof own / sizeof own[0]; n++)
         rows[n] = own[n];
+    const size_t n_own = n;
     n += engine_flags(&s.options, rows + n);
     rows[n] = (struct cli_option){0};
+    cli_note_given(rows + n_own, n - n_own, given);
     const struct cli_command command = {
         .name = "bench steps",
         .usage = "quire bench steps MODEL [options]",
@@ -402,6 +409,11 @@ int bench_steps(int argc, char **argv)
     }
     if (s.recording && s.options.model_dir)
         return command_fail(2, "--recording brings its own steps: leave MODEL out");
+    const char *of_engine = has_seconds ? "seconds" : cli_first_given(rows + n_own, n - n_own);
+    if (s.recording && of_engine) {
+        quire_fail(&err, QUIRE_INVALID, "--%s: a recording is measured already; leave --%s out", of_engine, of_engine);
+        return command_fail(2, err.text);
+    }
     if (s.recording)
         return run_recording(&s);
     if (!s.options.model_dir)

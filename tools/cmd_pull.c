@@ -138,7 +138,8 @@ static int choose(struct pull_command *c, struct quire_error *err)
                               "--exclude choose files whatever they are)", c->name.text, needed[i]);
     hub_list_select(&c->list, &patterns);
     if (c->list.n == 0)
-        return quire_fail(err, QUIRE_NOT_FOUND, "%s has no file that is wanted", c->name.text);
+        return quire_fail(err, QUIRE_NOT_FOUND, "%s has no file that is wanted (--include and --exclude choose; .bin, .pt, .gguf and the like "
+                                                "are never downloaded)", c->name.text);
     return QUIRE_OK;
 }
 

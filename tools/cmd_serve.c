@@ -339,17 +339,6 @@ static void log_engine(const struct serve *s)
               plan->max_num_seqs);
 }
 
-/* With --engine no option of an engine does anything. */
-static int check_remote(const struct cli_option *engine_rows, struct quire_error *err)
-{
-    for (const struct cli_option *row = engine_rows; row->names; row++)
-        if (*row->given)
-            return quire_fail(err, QUIRE_INVALID,
-                              "--%s is for an engine in this process; with --engine there is none: give it to quire engine",
-                              row->names);
-    return QUIRE_OK;
-}
-
 int command_serve(int argc, char **argv)
 {
     struct serve s = {.host = "127.0.0.1", .port = 8000};
@@ -390,9 +379,7 @@ int command_serve(int argc, char **argv)
     n += engine_flags(&s.options, rows + n);
     n += watching_flags(&s.watching, rows + n);
     rows[n] = (struct cli_option){0};
-    for (size_t i = n_own; i < n; i++)
-        if (!rows[i].given)
-            rows[i].given = &given[i - n_own];
+    cli_note_given(rows + n_own, n - n_own, given);
     const struct cli_command command = {
         .name = "serve",
         .usage = "quire serve MODEL [options]",
@@ -417,8 +404,12 @@ int command_serve(int argc, char **argv)
         return command_fail(2, "which model? usage: quire serve MODEL [options]");
     if (s.remote && s.listen.n > 0)
         return command_fail(2, "--listen offers an engine in this process; with --engine there is none");
-    if (s.remote && check_remote(rows + n_own, &err) != QUIRE_OK)
+    const char *of_engine = cli_first_given(rows + n_own, n - n_own);
+    if (s.remote && of_engine) {
+        quire_fail(&err, QUIRE_INVALID, "--%s is for an engine in this process; with --engine there is none: give it to "
+                                        "quire engine", of_engine);
         return command_fail(2, err.text);
+    }
     if (s.warm_file && !s.options.prefix_caching)
         return command_fail(2, "--warm fills the prefix cache, which is off: leave --no-enable-prefix-caching out");
     if (s.warm_file && s.tenants_file)

@@ -276,9 +276,7 @@ static int parse(int argc, char **argv, struct settings *s, bool *help, struct q
     n += schedule_flags(&s->engine, rows + n);
     n += result_flags(s, rows + n);
     rows[n] = (struct cli_option){0};
-    for (size_t i = 0; i < n; i++)
-        if (!rows[i].given)
-            rows[i].given = &given[i];
+    cli_note_given(rows, n, given);
     const struct cli_command command = {.name = "sim", .usage = "quire sim [--trace FILE] [options]", .about = about,
                                         .examples = examples, .options = rows, .positionals = {NULL}};
     int status = cli_parse(&command, argc, argv, help, err);

@@ -328,6 +328,9 @@ def test_steps(tmp_path):
     assert table.returncode == 0 and "halves apart" in table.stdout, table.stderr
     wrong = bench("steps", MODEL, "--cost-model", MODEL / "config.json")
     assert wrong.returncode == 2 and "config.json" in wrong.stderr
+    for option in ("--seconds", "--threads"):
+        wrong = bench("steps", "--recording", "monday.rec", option, 2)
+        assert wrong.returncode == 2 and option in wrong.stderr
 
 
 # ---- kernels ----

@@ -127,7 +127,7 @@ class Layout(Case):
         self.hub.repos["org/demo"] = Repo({**SMALL, "a.bin": b"x", "original/params.json": b"{}"})
         self.assertEqual(self.pull("org/demo", "--include", "*.json", "*.bin", "--exclude", "tok*")["files"],
                          ["config.json", "original/params.json"])
-        self.assertIn("no file that is wanted", self.quire("pull", "org/demo", "--include", "*.bin", code=1))
+        self.assertIn("never downloaded", self.quire("pull", "org/demo", "--include", "*.bin", code=1))
         self.hub.repos["org/gguf"] = Repo({"config.json": b"{}", "tokenizer.json": b"{}", "x.gguf": b"x"})
         self.assertIn("has no *.safetensors", self.quire("pull", "org/gguf", code=1))
 
