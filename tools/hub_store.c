@@ -116,7 +116,12 @@ int hub_store_ref(const char *repo, const char *revision, const char *commit, st
         status = failed(made, "cannot be made", err);
     if (file) {
         bool wrote = fputs(commit, file) >= 0;
-        status = fclose(file) == 0 && wrote ? rename_made(made, path, err) : failed(made, "cannot be written", err);
+        if (fclose(file) == 0 && wrote) {
+            status = rename_made(made, path, err);
+        } else {
+            status = failed(made, "cannot be written", err);
+            unlink(made); /* programs that list the cache take every file here for a revision */
+        }
     }
     free(path);
     free(made);

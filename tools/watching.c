@@ -10,7 +10,8 @@ size_t watching_flags(struct watching *w, struct cli_option out[WATCHING_FLAGS_M
          .help = "Writes down every request, decision and answer, for quire replay and quire sim. The file holds prompts: it "
                  "is readable by you only, and one that is there is not overwritten. See docs/recording.md."},
         {.names = "trace-file", .kind = CLI_STRING, .target = &w->trace, .value = "FILE",
-         .help = "Writes a trace of steps and requests for ui.perfetto.dev and chrome://tracing. It holds no text."},
+         .help = "Writes a trace of steps and requests for ui.perfetto.dev and chrome://tracing. It holds no text. A file "
+                 "that is there is overwritten."},
         {.names = "shadow-policy", .kind = CLI_STRING, .target = &w->shadow_policy, .value = "NAME",
          .help = "Runs this policy beside the real one, without tokens, and exports what TTFT and waiting would be under it. "
                  "Needs --cost-model."},

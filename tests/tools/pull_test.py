@@ -123,6 +123,17 @@ class Layout(Case):
         self.assertEqual(os.listdir(os.path.join(self.repo_dir("org/demo"), "refs")), ["refs"])
         self.assertIn("no revision v9", self.quire("pull", "org/demo@v9", code=1))
 
+    def test_a_full_disk_leaves_no_half_ref(self):
+        """huggingface_hub takes every file in refs for a revision."""
+        self.hub.repos["org/demo"] = Repo(SMALL)
+        refs = os.path.join(self.repo_dir("org/demo"), "refs")
+        os.makedirs(refs)
+        os.symlink("/dev/full", os.path.join(refs, "main.quire.new"))
+        self.assertIn("No space left", self.quire("pull", "org/demo", code=1))
+        self.assertEqual(os.listdir(refs), [])
+        self.pull("org/demo")
+        self.assertEqual(os.listdir(refs), ["main"])
+
     def test_patterns(self):
         self.hub.repos["org/demo"] = Repo({**SMALL, "a.bin": b"x", "original/params.json": b"{}"})
         self.assertEqual(self.pull("org/demo", "--include", "*.json", "*.bin", "--exclude", "tok*")["files"],
