@@ -35,7 +35,8 @@ int pins_make(struct sched *s, const struct sched_request *r, struct pin **out,
     if (n_blocks == 0)
         return quire_fail(err, QUIRE_INVALID, "pin: a prompt of %u tokens does not fill a block",
                           r->n_prompt);
-    pins_expire(s, r->arrival_us); /* there is no plan while nobody is there, nor if this one is refused */
+    /* While nobody is there nothing is planned, nor would it be if this one were refused. */
+    pins_expire(s, r->arrival_us);
     if (s->pins.n + s->pins.n_promised == SCHED_MAX_PINS)
         return quire_fail(err, QUIRE_EXHAUSTED, "pin: there are %u already", SCHED_MAX_PINS);
     if (s->pins.n_blocks + n_blocks > most_blocks(s))
