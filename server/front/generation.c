@@ -571,6 +571,7 @@ void generation_start(struct front *f, struct http_exchange *x, bool chat)
     if (!ok) {
         free(g);
         limits_end(tenant);
+        limits_headers(tenant, metrics_now_us(), x);
         api_error_reply(x, &e);
         return;
     }

@@ -221,6 +221,7 @@ void pin_start(struct front *f, struct http_exchange *x)
         struct api_error e;
         free(p);
         limits_end(tenant);
+        limits_headers(tenant, metrics_now_us(), x);
         api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
         api_error_reply(x, &e);
         return;

@@ -107,6 +107,10 @@ def test_tokens_a_minute():
         # 2 for the prompt at once, then the answer as it comes.
         status, headers, reply = ask(s, "ka", max_tokens=30, ignore_eos=True)
         assert status == 200 and reply["usage"]["total_tokens"] == 32
+        # What is wrong was counted too, and is told how things stand.
+        for wrong in ({"temperature": 9}, {"headers": {"x-quire-trace": "2"}}):
+            told = ask(s, "ka", **wrong)
+            assert told[0] == 400 and "x-ratelimit-remaining-tokens" in told[1], wrong
         assert 28 <= int(headers["x-ratelimit-remaining-tokens"]) <= 30 and headers["x-ratelimit-limit-tokens"] == "60"
         # An answer that was begun is finished, on credit.
         assert ask(s, "ka", max_tokens=100, ignore_eos=True)[2]["usage"]["completion_tokens"] == 100
