@@ -208,8 +208,8 @@ size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS
         {.names = "enable-prefix-caching", .kind = CLI_FLAG, .target = &o->prefix_caching,
          .help = "Share the KV blocks of equal prefixes (on). It changes speed only."},
         {.names = "prefix-cache-eviction", .kind = CLI_STRING, .target = &o->prefix_cache_eviction, .value = "NAME",
-         .help = "Which cached block goes first: lru, the least recently used, or reuse, those never hit before those "
-                 "that were."},
+         .help = "Which cached block goes first: lru, the least recently used; reuse, that too, but each of its hits, up to "
+                 "three, lets a block stay longer. Default lru."},
         {.names = "swap-space", .kind = CLI_PARSED, .parse = parse_swap_space, .target = &o->swap_space, .value = "GiB",
          .help = "Host memory for cached blocks that the KV cache gives up, and that come back at a hit: 4, 4GiB, 512M. "
                  "Default: none."},
