@@ -144,7 +144,7 @@ void policy_start(struct front *f, struct http_exchange *x)
     if (!front_is_admin(f, x)) {
         api_fail(&e, 403, NULL, "permission_denied",
                  tenants_ask_key(f->tenants) ? "this needs the key of an admin"
-                                             : "this is answered on the loopback address only");
+                                             : "this is answered on the loopback address only, and to no web page");
         api_error_reply(x, &e);
         return;
     }

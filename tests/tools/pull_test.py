@@ -196,6 +196,13 @@ class Token(Case):
         self.assertTrue(self.hub.requests)
         self.assertEqual({r.authorization for r in self.hub.requests}, {None})
 
+    def test_loopback_without_a_proxy(self):
+        """A proxy would read the token. Nobody answers at this one, so only what the hub hands on to elsewhere fails."""
+        self.hub.repos["org/demo"] = Repo(SMALL, token=TOKEN)
+        said = self.quire("pull", "org/demo", code=1, HF_TOKEN=TOKEN, http_proxy="http://127.0.0.1:1")
+        self.assertIn("model.safetensors: Failed to connect to 127.0.0.1 port 1", said)
+        self.assertIn("Bearer " + TOKEN, {r.authorization for r in self.hub.requests})
+
     def test_refusals(self):
         self.hub.repos["org/gated"] = Repo(SMALL, token=TOKEN, gated=True)
         said = self.quire("pull", "org/gated", code=1)
