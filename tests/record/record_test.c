@@ -42,7 +42,7 @@ static struct recording_run drive(struct recording *r)
 static struct replay_report replay(struct recording *r, const char *model)
 {
     struct replay *p;
-    struct replay_report report;
+    struct replay_report report = {0};
     struct quire_error err;
     if (replay_open(r, &p, &err) != QUIRE_OK ||
         replay_run(p, model, NULL, NULL, &report, &err) != QUIRE_OK)
