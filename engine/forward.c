@@ -214,6 +214,7 @@ static int leave(struct forward *f, const struct forward_batch *batch,
     const struct k_sample_args sample = {.logits_dev = f->logits_dev,
                                          .rows = rows,
                                          .results = results,
+                                         .sampled_dev = f->sampled_dev,
                                          .workspace_dev = f->sample_workspace_dev,
                                          .n_rows = n,
                                          .n_vocab = f->desc->vocab_size};

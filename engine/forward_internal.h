@@ -20,6 +20,7 @@ struct forward {
     uint8_t *staging;          /* host image of the step's input, layout.input_bytes */
     uint8_t *arena_dev;        /* layout.total */
     float *logits_dev;
+    uint32_t *sampled_dev;
     uint8_t *workspace_dev;
     void *gemm_workspace_dev, *attention_workspace_dev, *sample_workspace_dev;
 };

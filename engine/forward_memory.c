@@ -53,7 +53,7 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan,
     const struct model_desc *d = f->desc;
     struct k_plan_bytes workspace;
     const struct k_plan_dims dims = step_plan_dims(d, plan);
-    void *arena = NULL, *logits = NULL, *work = NULL;
+    void *arena = NULL, *logits = NULL, *sampled = NULL, *work = NULL;
     int status = k_plan_workspace(plan->device, &dims, &workspace, err);
     if (status == QUIRE_OK)
         status = b->ops->alloc(b, f->layout.total, &arena, err);
@@ -61,6 +61,9 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan,
     if (status == QUIRE_OK)
         status = b->ops->alloc(b, plan->logits_bytes, &logits, err);
     f->logits_dev = logits;
+    if (status == QUIRE_OK)
+        status = b->ops->alloc(b, plan->max_logit_rows * sizeof(uint32_t), &sampled, err);
+    f->sampled_dev = sampled;
     if (status == QUIRE_OK)
         status = b->ops->alloc(b, plan->workspace_bytes, &work, err);
     f->workspace_dev = work;
@@ -129,6 +132,7 @@ void forward_destroy(struct forward *f)
         free_dev(f, f->host_kv[l].v_dev);
     }
     free_dev(f, f->workspace_dev);
+    free_dev(f, f->sampled_dev);
     free_dev(f, f->logits_dev);
     free_dev(f, f->arena_dev);
     free(f->staging);

@@ -21,6 +21,7 @@ const char *k_form_name(enum k_gemm_form form)
     case K_FORM_LANE: return "lane";
     case K_FORM_TILE: return "tile";
     case K_FORM_TILE_BF16: return "tile of bfloat16 activations";
+    case K_FORM_MMA: return "mma";
     case K_FORM_AUTO: return "auto";
     }
     return "unknown";

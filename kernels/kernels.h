@@ -34,16 +34,18 @@ enum k_gemm_form {
     K_FORM_LANE, /* 16 fp32 lanes over k, one fixed tree: any weight dtype */
     K_FORM_TILE, /* 32-deep bf16 tiles, activations as two bf16 terms: bf16 and f16 weights */
     K_FORM_TILE_BF16, /* the same with activations rounded to bf16: bf16 weights only */
+    K_FORM_MMA,       /* tensor cores: f16 factors in 16-deep products, chunks of 512; bf16 and f16
+                       * weights. Attention over an f16 cache then uses them too */
     K_FORM_AUTO,      /* in options only: the backend's choice */
 };
-#define K_N_FORMS 3
-const char *k_form_name(enum k_gemm_form form); /* "lane", "tile", "tile of bfloat16 activations" */
+#define K_N_FORMS 4
+const char *k_form_name(enum k_gemm_form form); /* "lane", "tile", "tile of bfloat16 activations", "mma" */
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
 /* Part of a weight matrix as it lies in a mapped checkpoint. A shard is a view of fewer rows or
  * columns of the same mapping. The mapping must outlive the weight; it is used in place where the
- * backend computes on host memory. */
+ * backend computes on host memory, and copied (k_plan_weight_bytes() of it) where it does not. */
 struct k_weight_view {
     const void *data;        /* host memory, row 0, column 0 of the part; any alignment ≥ the dtype's */
     enum k_dtype dtype;
@@ -62,6 +64,8 @@ struct k_kv_layer {
     void *k_dev;
     void *v_dev;
 };
+
+#define K_NO_SLOT UINT32_MAX /* of a token that only fills up a step: its K and V go nowhere */
 
 struct k_kv_shape {
     enum k_dtype dtype; /* K_F16 or K_F32 */
@@ -111,24 +115,46 @@ struct k_rope_kv_args { /* per-head RMSNorm of q and k (optional), RoPE, K and V
     const float *k_norm_dev;     /* [D] or NULL */
     float eps;
     const float *cos_sin_dev;    /* [T, D / 2, 2] */
-    const uint32_t *slots_dev;   /* [T]: block id * block_tokens + offset */
+    const uint32_t *slots_dev;   /* [T]: block id * block_tokens + offset, or K_NO_SLOT */
     const struct k_kv_shape *kv;
     const struct k_kv_layer *layer;
     uint32_t n_tokens, n_q_heads;
 };
 
+/* A token of the step that the step before sampled: ids[token] = sampled[row]. */
+struct k_token_source {
+    uint32_t token, row;
+};
+struct k_place_tokens_args {
+    uint32_t *ids_dev;           /* [T] */
+    const uint32_t *sampled_dev; /* as k_sample_args left it */
+    const struct k_token_source *sources_dev; /* [n] */
+    uint32_t n;
+};
+
 /* A sequence's tokens in this step. Position p reads the KV of positions (p - window, p]. */
 struct k_attn_row {
     uint32_t token;      /* index of its first token in the step's arrays */
-    uint32_t n_tokens;
+    uint32_t n_tokens;   /* 0: the row only fills up a step */
     uint32_t position;   /* of that first token */
     uint32_t table;      /* offset of its block table in tables_dev */
 };
+/* How a step's attention is divided among the device: made once for all layers with these rows and
+ * this window, before the first of them. Backends on host memory have nothing to do here. */
+struct k_attention_plan_args {
+    const struct k_attn_row *rows; /* [n_rows] HOST memory, read before the call returns */
+    const struct k_kv_shape *kv;
+    void *plan_dev;                /* k_plan_bytes().attention_plan */
+    uint32_t n_rows, n_tokens, n_q_heads;
+    uint32_t window;
+};
 struct k_attention_args {
     const float *qkv_dev;            /* [T, (Q + 2 KV) * D]: only q is read; K and V come from the cache */
-    float *out_dev;                  /* [T, Q * D] */
-    const struct k_attn_row *rows;   /* [n_rows] HOST memory: planning input */
+    float *out_dev;                  /* [T, Q * D]; tokens of no row stay as they were */
+    const struct k_attn_row *rows;   /* [n_rows] HOST memory; not read between graph_begin and graph_end,
+                                      * where n_rows is an upper bound */
     const struct k_attn_row *rows_dev; /* the same in backend memory */
+    const void *plan_dev;            /* made from the same rows and window */
     const uint32_t *tables_dev;      /* block ids; entry i of a table covers positions [i, i+1) * block_tokens */
     const struct k_kv_shape *kv;
     const struct k_kv_layer *layer;
@@ -211,6 +237,7 @@ struct k_sample_args {
     float *logits_dev;              /* [n_rows, V]: destroyed */
     const struct k_sample_row *rows; /* [n_rows] host */
     struct k_sample_result *results; /* [n_rows] host; valid after wait() on a later fence */
+    uint32_t *sampled_dev;           /* [n_rows]: the results' tokens, for place_tokens() */
     void *workspace_dev;             /* k_plan_bytes().sample */
     uint32_t n_rows, n_vocab;
 };
@@ -218,12 +245,16 @@ struct k_sample_args {
 /* ---- the table -------------------------------------------------------------------------------- */
 
 struct k_backend; /* begins with `const struct k_backend_ops *ops` */
+struct k_graph;   /* the recorded operations of a step of one shape */
 
 struct k_backend_ops {
     const char *name;         /* "ref", "cpu", "cuda" */
     const char *description;  /* one line for people: what it runs on */
     uint32_t overlap_depth;   /* steps that may be in flight beyond the one being planned: 0 or 1 */
     void (*close)(struct k_backend *b);
+
+    /* The device's memory, of which `available` bytes are free now. NULL: the backend computes in host memory. */
+    int (*memory)(struct k_backend *b, uint64_t *total, uint64_t *available, struct quire_error *err);
 
     /* memory: called while a model is opened, never after it is ready */
     int (*alloc)(struct k_backend *b, uint64_t bytes, void **dev, struct quire_error *err); /* 64-byte aligned */
@@ -238,6 +269,8 @@ struct k_backend_ops {
     /* a step: begin wakes workers, end lets them sleep */
     int (*step_begin)(struct k_backend *b, struct quire_error *err);
     int (*step_end)(struct k_backend *b, struct quire_error *err);
+    /* Host memory of alloc_host() is the device's until a later fence was waited for; other host memory
+     * is read, or written, before the call returns. */
     int (*copy_in)(struct k_backend *b, void *dst_dev, const void *src, uint64_t bytes, struct quire_error *err);
     int (*copy_out)(struct k_backend *b, void *dst, const void *src_dev, uint64_t bytes, struct quire_error *err);
     int (*fence)(struct k_backend *b, uint64_t *ticket, struct quire_error *err);
@@ -248,11 +281,22 @@ struct k_backend_ops {
     int (*gemm)(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err);
     int (*rope_angles)(struct k_backend *b, const struct k_rope_angles_args *a, struct quire_error *err);
     int (*rope_kv)(struct k_backend *b, const struct k_rope_kv_args *a, struct quire_error *err);
+    int (*attention_plan)(struct k_backend *b, const struct k_attention_plan_args *a, struct quire_error *err);
     int (*attention)(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err);
     int (*kv_copy)(struct k_backend *b, const struct k_kv_copy_args *a, struct quire_error *err);
     int (*silu_mul)(struct k_backend *b, const struct k_silu_mul_args *a, struct quire_error *err);
     int (*gather)(struct k_backend *b, const struct k_gather_args *a, struct quire_error *err);
     int (*sample)(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err);
+    int (*place_tokens)(struct k_backend *b, const struct k_place_tokens_args *a, struct quire_error *err);
+
+    /* A step of one shape as one launch. Operations between graph_begin and graph_end are recorded and
+     * not run; graph_launch runs them on what their buffers hold by then. Not to be recorded: copies,
+     * attention_plan, place_tokens, sample, fence. All four are NULL where a backend has no graphs.
+     * Like memory: made while a model is opened. */
+    int (*graph_begin)(struct k_backend *b, struct quire_error *err);
+    int (*graph_end)(struct k_backend *b, struct k_graph **out, struct quire_error *err);
+    int (*graph_launch)(struct k_backend *b, struct k_graph *graph, struct quire_error *err);
+    void (*graph_destroy)(struct k_backend *b, struct k_graph *graph);
 };
 
 struct k_backend {
@@ -265,7 +309,7 @@ struct k_backend {
 struct k_backend_options {
     const char *device;        /* "auto", "ref", "cpu", "cuda", "cuda:N" */
     uint32_t n_threads;        /* 0 = what k_backend_threads() says */
-    enum k_gemm_form form;     /* K_FORM_AUTO: tile where that is faster, else lane */
+    enum k_gemm_form form;     /* K_FORM_AUTO: mma on a GPU, tile where that is faster, else lane */
     enum k_dtype weight_dtype; /* what K_FORM_AUTO chooses for */
     const char *cpu_bind;      /* NULL or "auto", "none", or the CPU of each thread: "0-3,8" */
 };
@@ -298,9 +342,25 @@ struct k_plan_dims {
 struct k_plan_bytes {
     uint64_t gemm;
     uint64_t attention;
+    uint64_t attention_plan; /* of each plan */
     uint64_t sample;
 };
 int k_plan_workspace(const char *backend_name, const struct k_plan_dims *dims,
                      struct k_plan_bytes *out, struct quire_error *err);
+
+/* Device memory that a weight of these parts takes; 0 where it is used in place. */
+uint64_t k_plan_weight_bytes(const char *backend_name, enum k_dtype dtype, uint32_t n_rows,
+                             uint32_t n_cols);
+
+/* GPUs whose memory can be planned without having one. */
+struct k_device {
+    const char *name;         /* "h200", as `quire plan --device` takes it */
+    const char *title;        /* "NVIDIA H200" */
+    uint64_t memory_bytes;    /* as the driver reports it */
+    uint64_t bytes_per_second; /* of its memory, by the datasheet */
+};
+/* NULL: no such device. k_device_at(i) is NULL past the last. */
+const struct k_device *k_device_find(const char *name);
+const struct k_device *k_device_at(uint32_t i);
 
 #endif

@@ -5,6 +5,9 @@
  * is a mask, never a jump. No libm function is computed here: fma and sqrt are correctly rounded by
  * definition, and rounding to an integer is an addition of a large constant. Assumes the default
  * floating-point environment (round to nearest even, denormals kept) and IEEE formats.
+ *
+ * The same text is C and CUDA: there too fma, division and square root are correctly rounded
+ * (-prec-div, -prec-sqrt, no -ftz) and nothing is contracted (-fmad=false).
  */
 #ifndef QUIRE_KERNELS_MATH_H
 #define QUIRE_KERNELS_MATH_H
@@ -13,28 +16,40 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t k_f32_bits(float x)
+#ifdef __CUDACC__
+#define K_MATH_FN static __host__ __device__ __forceinline__
+#define K_FMAF fmaf
+#define K_FMA fma
+#define K_SQRTF sqrtf
+#else
+#define K_MATH_FN static inline
+#define K_FMAF __builtin_fmaf
+#define K_FMA __builtin_fma
+#define K_SQRTF __builtin_sqrtf
+#endif
+
+K_MATH_FN uint32_t k_f32_bits(float x)
 {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
     return u;
 }
 
-static inline float k_f32_from_bits(uint32_t u)
+K_MATH_FN float k_f32_from_bits(uint32_t u)
 {
     float x;
     memcpy(&x, &u, sizeof x);
     return x;
 }
 
-static inline uint64_t k_f64_bits(double x)
+K_MATH_FN uint64_t k_f64_bits(double x)
 {
     uint64_t u;
     memcpy(&u, &x, sizeof u);
     return u;
 }
 
-static inline double k_f64_from_bits(uint64_t u)
+K_MATH_FN double k_f64_from_bits(uint64_t u)
 {
     double x;
     memcpy(&x, &u, sizeof x);
@@ -42,18 +57,18 @@ static inline double k_f64_from_bits(uint64_t u)
 }
 
 /* yes where the condition holds, else no: a mask and not a branch. */
-static inline uint32_t k_select_u32(bool condition, uint32_t yes, uint32_t no)
+K_MATH_FN uint32_t k_select_u32(bool condition, uint32_t yes, uint32_t no)
 {
     uint32_t mask = 0u - (uint32_t)condition;
     return (yes & mask) | (no & ~mask);
 }
 
-static inline float k_select_f32(bool condition, float yes, float no)
+K_MATH_FN float k_select_f32(bool condition, float yes, float no)
 {
     return k_f32_from_bits(k_select_u32(condition, k_f32_bits(yes), k_f32_bits(no)));
 }
 
-static inline double k_select_f64(bool condition, double yes, double no)
+K_MATH_FN double k_select_f64(bool condition, double yes, double no)
 {
     uint64_t mask = 0u - (uint64_t)condition;
     return k_f64_from_bits((k_f64_bits(yes) & mask) | (k_f64_bits(no) & ~mask));
@@ -63,7 +78,7 @@ static inline double k_select_f64(bool condition, double yes, double no)
 
 /* Exact; a NaN stays a NaN. A subnormal is built as 2^-14 + value and 2^-14 is taken away again, so
  * that no f32 denormal is an operand (some machines are slow on those). */
-static inline float k_f32_from_f16(uint16_t h)
+K_MATH_FN float k_f32_from_f16(uint16_t h)
 {
     uint32_t magnitude = (uint32_t)(h & 0x7fffu) << 13;
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
@@ -75,14 +90,14 @@ static inline float k_f32_from_f16(uint16_t h)
     return k_f32_from_bits(r | sign);
 }
 
-static inline float k_f32_from_bf16(uint16_t b)
+K_MATH_FN float k_f32_from_bf16(uint16_t b)
 {
     return k_f32_from_bits((uint32_t)b << 16);
 }
 
 /* Round to nearest even; |x| >= 65520 gives inf; NaN gives a quiet NaN. Adding 0.5 rounds what
  * becomes a subnormal to a multiple of 2^-24, the unit in the last place of both. */
-static inline uint16_t k_f16_from_f32(float x)
+K_MATH_FN uint16_t k_f16_from_f32(float x)
 {
     uint32_t bits = k_f32_bits(x);
     uint32_t magnitude = bits & 0x7fffffffu;
@@ -95,7 +110,7 @@ static inline uint16_t k_f16_from_f32(float x)
 }
 
 /* Round to nearest even; NaN gives a quiet NaN. */
-static inline uint16_t k_bf16_from_f32(float x)
+K_MATH_FN uint16_t k_bf16_from_f32(float x)
 {
     uint32_t bits = k_f32_bits(x);
     uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
@@ -111,20 +126,20 @@ static inline uint16_t k_bf16_from_f32(float x)
 /* e^x. Largest error over every float between the two limits: 0.90 ulp. k_exp(0) is 1. The
  * polynomial is 1 + r + c2 r² + ... + c6 r⁶, fitted for least relative error (4.0e-9) on
  * |r| <= ln2 / 2. */
-static inline float k_exp(float x)
+K_MATH_FN float k_exp(float x)
 {
     /* The sum's low bits hold n = rint(x log2 e), which stays far inside ±2^21. */
     float shifted = x * 0x1.715476p+0f + 0x1.8p+23f;
     float n = shifted - 0x1.8p+23f;
-    float r = __builtin_fmaf(n, -0x1.62e430p-1f, x);
-    r = __builtin_fmaf(n, 0x1.05c610p-29f, r);
+    float r = K_FMAF(n, -0x1.62e430p-1f, x);
+    r = K_FMAF(n, 0x1.05c610p-29f, r);
     float p = 0x1.6b4536p-10f;
-    p = __builtin_fmaf(p, r, 0x1.123dccp-7f);
-    p = __builtin_fmaf(p, r, 0x1.555862p-5f);
-    p = __builtin_fmaf(p, r, 0x1.55548ap-3f);
-    p = __builtin_fmaf(p, r, 0x1.fffffap-2f);
-    p = __builtin_fmaf(p, r, 1.0f);
-    p = __builtin_fmaf(p, r, 1.0f);
+    p = K_FMAF(p, r, 0x1.123dccp-7f);
+    p = K_FMAF(p, r, 0x1.555862p-5f);
+    p = K_FMAF(p, r, 0x1.55548ap-3f);
+    p = K_FMAF(p, r, 0x1.fffffap-2f);
+    p = K_FMAF(p, r, 1.0f);
+    p = K_FMAF(p, r, 1.0f);
     /* Adding n to the exponent field is an exact scaling: the result is normal for every x left. */
     uint32_t scaled = k_f32_bits(p) + (k_f32_bits(shifted) << 23);
     scaled = k_select_u32(x <= K_EXP_LOW, 0, scaled);
@@ -134,15 +149,15 @@ static inline float k_exp(float x)
 }
 
 /* Largest error seen: 2.4 ulp. -0 where exp(-x) overflows (x <= -88.7228). */
-static inline float k_silu(float x)
+K_MATH_FN float k_silu(float x)
 {
     return x / (1.0f + k_exp(-x));
 }
 
 /* Largest error: 1.5 ulp. */
-static inline float k_rsqrt(float x)
+K_MATH_FN float k_rsqrt(float x)
 {
-    return 1.0f / __builtin_sqrtf(x);
+    return 1.0f / K_SQRTF(x);
 }
 
 /* ---- sin and cos ----------------------------------------------------------------------------- */
@@ -150,30 +165,30 @@ static inline float k_rsqrt(float x)
 /* Both rounded to f32 once from f64 values whose relative error is below 2^-44: largest error
  * 0.50001 ulp. For |x| <= 2^26; NaN for NaN and ±inf. The polynomials are Taylor's, through r^13
  * and r^14. */
-static inline void k_sincos(float x, float *sin_out, float *cos_out)
+K_MATH_FN void k_sincos(float x, float *sin_out, float *cos_out)
 {
     double wide = (double)x;
     double shifted = wide * 0x1.45f306dc9c883p-1 + 0x1.8p+52;
     double k = shifted - 0x1.8p+52;
     uint64_t quadrant = k_f64_bits(shifted);
-    double r = __builtin_fma(k, -0x1.921fb54442d18p+0, wide);
-    r = __builtin_fma(k, -0x1.1a62633145c07p-54, r);
+    double r = K_FMA(k, -0x1.921fb54442d18p+0, wide);
+    r = K_FMA(k, -0x1.1a62633145c07p-54, r);
     double r2 = r * r;
     double s = 0x1.6124613a86d09p-33;
-    s = __builtin_fma(s, r2, -0x1.ae64567f544e4p-26);
-    s = __builtin_fma(s, r2, 0x1.71de3a556c734p-19);
-    s = __builtin_fma(s, r2, -0x1.a01a01a01a01ap-13);
-    s = __builtin_fma(s, r2, 0x1.1111111111111p-7);
-    s = __builtin_fma(s, r2, -0x1.5555555555555p-3);
-    s = __builtin_fma(s * r2, r, r);
+    s = K_FMA(s, r2, -0x1.ae64567f544e4p-26);
+    s = K_FMA(s, r2, 0x1.71de3a556c734p-19);
+    s = K_FMA(s, r2, -0x1.a01a01a01a01ap-13);
+    s = K_FMA(s, r2, 0x1.1111111111111p-7);
+    s = K_FMA(s, r2, -0x1.5555555555555p-3);
+    s = K_FMA(s * r2, r, r);
     double c = -0x1.93974a8c07c9dp-37;
-    c = __builtin_fma(c, r2, 0x1.1eed8eff8d898p-29);
-    c = __builtin_fma(c, r2, -0x1.27e4fb7789f5cp-22);
-    c = __builtin_fma(c, r2, 0x1.a01a01a01a01ap-16);
-    c = __builtin_fma(c, r2, -0x1.6c16c16c16c17p-10);
-    c = __builtin_fma(c, r2, 0x1.5555555555555p-5);
-    c = __builtin_fma(c, r2, -0.5);
-    c = __builtin_fma(c, r2, 1.0);
+    c = K_FMA(c, r2, 0x1.1eed8eff8d898p-29);
+    c = K_FMA(c, r2, -0x1.27e4fb7789f5cp-22);
+    c = K_FMA(c, r2, 0x1.a01a01a01a01ap-16);
+    c = K_FMA(c, r2, -0x1.6c16c16c16c17p-10);
+    c = K_FMA(c, r2, 0x1.5555555555555p-5);
+    c = K_FMA(c, r2, -0.5);
+    c = K_FMA(c, r2, 1.0);
     bool swap = (quadrant & 1) != 0;
     uint64_t sin_bits = k_f64_bits(k_select_f64(swap, c, s)) ^ ((quadrant & 2) << 62);
     uint64_t cos_bits = k_f64_bits(k_select_f64(swap, s, c)) ^ (((quadrant + 1) & 2) << 62);
@@ -183,9 +198,14 @@ static inline void k_sincos(float x, float *sin_out, float *cos_out)
 
 /* ---- f64 exp and log: for tables made at load and for the logarithm of a sum ----------------- */
 
+K_MATH_FN double k_inf(void)
+{
+    return k_f64_from_bits(0x7ff0000000000000u);
+}
+
 /* e^x. Largest error seen: 0.87 ulp. x <= -708 gives 0, x >= 709.75 gives +inf. Taylor through
  * r^13. */
-static inline double k_exp64(double x)
+K_MATH_FN double k_exp64(double x)
 {
     static const double inverse_factorial[12] = { /* 1/13! ... 1/2! */
         0x1.6124613a86d09p-33, 0x1.1eed8eff8d898p-29, 0x1.ae64567f544e4p-26, 0x1.27e4fb7789f5cp-22,
@@ -197,23 +217,23 @@ static inline double k_exp64(double x)
     if (x <= -708.0)
         return 0.0;
     if (x >= 709.75)
-        return __builtin_inf();
+        return k_inf();
     double shifted = x * 0x1.71547652b82fep+0 + 0x1.8p+52;
     double n = shifted - 0x1.8p+52;
-    double r = __builtin_fma(n, -0x1.62e42fefa39efp-1, x);
-    r = __builtin_fma(n, -0x1.abc9e3b39803fp-56, r);
+    double r = K_FMA(n, -0x1.62e42fefa39efp-1, x);
+    r = K_FMA(n, -0x1.abc9e3b39803fp-56, r);
     double p = inverse_factorial[0];
     for (int i = 1; i < 12; i++)
-        p = __builtin_fma(p, r, inverse_factorial[i]);
-    p = __builtin_fma(p, r, 1.0);
-    p = __builtin_fma(p, r, 1.0);
+        p = K_FMA(p, r, inverse_factorial[i]);
+    p = K_FMA(p, r, 1.0);
+    p = K_FMA(p, r, 1.0);
     return k_f64_from_bits(k_f64_bits(p) + (k_f64_bits(shifted) << 52));
 }
 
 /* ln x. Largest error seen: 1.97 ulp, close to x = 1. 0 gives -inf, a negative x or NaN a NaN,
  * +inf itself. x = 2^e m with m in [sqrt(1/2), sqrt 2), s = (m - 1) / (m + 1), ln m = 2 s + s³
  * (2/3 + 2/5 s² + ... + 2/21 s^18). */
-static inline double k_log64(double x)
+K_MATH_FN double k_log64(double x)
 {
     static const double odd[10] = { /* 2/21 ... 2/3 */
         0x1.8618618618618p-4, 0x1.af286bca1af28p-4, 0x1.e1e1e1e1e1e1ep-4, 0x1.1111111111111p-3,
@@ -221,8 +241,8 @@ static inline double k_log64(double x)
         0x1.999999999999ap-2, 0x1.5555555555555p-1,
     };
     if (!(x > 0.0))
-        return x == 0.0 ? -__builtin_inf() : __builtin_nan("");
-    if (x == __builtin_inf())
+        return x == 0.0 ? -k_inf() : k_inf() - k_inf();
+    if (x == k_inf())
         return x;
     double exponent = 0.0;
     if (x < 0x1p-1022) {
@@ -239,9 +259,9 @@ static inline double k_log64(double x)
     double s2 = s * s;
     double p = odd[0];
     for (int i = 1; i < 10; i++)
-        p = __builtin_fma(p, s2, odd[i]);
-    double tail = __builtin_fma(exponent, 0x1.abc9e3b39803fp-56, s * s2 * p);
-    return __builtin_fma(exponent, 0x1.62e42fefa39efp-1, s + s + tail);
+        p = K_FMA(p, s2, odd[i]);
+    double tail = K_FMA(exponent, 0x1.abc9e3b39803fp-56, s * s2 * p);
+    return K_FMA(exponent, 0x1.62e42fefa39efp-1, s + s + tail);
 }
 
 /* ---- lane sums ------------------------------------------------------------------------------- */
@@ -249,7 +269,7 @@ static inline double k_log64(double x)
 #define K_LANES 16
 
 /* Folds 16 partial sums by halves: 8, 4, 2, 1 apart. */
-static inline float k_lane_fold(const float lanes[K_LANES])
+K_MATH_FN float k_lane_fold(const float lanes[K_LANES])
 {
     float s[8];
     for (int j = 0; j < 8; j++)
@@ -264,7 +284,7 @@ static inline float k_lane_fold(const float lanes[K_LANES])
 /* ---- Philox4x32-10 --------------------------------------------------------------------------- */
 
 /* Counter-based random bits: out is a function of counter and key alone. */
-static inline void k_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+K_MATH_FN void k_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
     uint32_t k0 = key[0], k1 = key[1];

@@ -24,3 +24,13 @@ int k_plan_workspace(const char *backend_name, const struct k_plan_dims *dims,
     return quire_fail(err, QUIRE_UNSUPPORTED, "backend %s: this build cannot plan its memory",
                       backend_name);
 }
+
+uint64_t k_plan_weight_bytes(const char *backend_name, enum k_dtype dtype, uint32_t n_rows,
+                             uint32_t n_cols)
+{
+    (void)backend_name;
+    (void)dtype;
+    (void)n_rows;
+    (void)n_cols;
+    return 0;
+}

@@ -28,8 +28,9 @@ struct op_binding {
     float *x, *add, *vector, *q_norm, *k_norm, *cos_sin, *out;
     uint32_t *ids, *slots, *tables;
     struct k_attn_row *rows, *rows_dev;
-    void *workspace;
+    void *workspace, *plan;
     struct k_sample_result *results;
+    uint32_t *sampled;
     struct k_kv_shape kv;
     struct k_kv_layer layer; /* what the op writes or reads; of a copy, where it goes */
     struct k_kv_layer source;     /* of a copy */
@@ -269,6 +270,8 @@ static void bind_workspace(struct op_binding *n)
     must_do(k_plan_workspace(n->b->ops->name, &dims, &bytes, &err), &err);
     uint64_t size = c->op == OP_SAMPLE ? bytes.sample : c->op == OP_GEMM ? bytes.gemm : bytes.attention;
     n->workspace = new_buffer(n, NULL, size, false);
+    if (c->op == OP_ATTENTION)
+        n->plan = new_buffer(n, NULL, bytes.attention_plan, false);
 }
 
 struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const struct op_data *d,
@@ -302,8 +305,10 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
         n->rows = must(calloc(op_n_seqs(c), sizeof *n->rows));
         n->rows_dev = new_buffer(n, NULL, op_n_seqs(c) * sizeof *n->rows, false);
     }
-    if (c->op == OP_SAMPLE)
+    if (c->op == OP_SAMPLE) {
         n->results = must(calloc(n->n_tokens, sizeof *n->results));
+        n->sampled = new_buffer(n, NULL, n->n_tokens * sizeof *n->sampled, false);
+    }
     if (c->op != OP_ROPE_KV && c->op != OP_SAMPLE && c->op != OP_KV_COPY) {
         struct op_output shape;
         op_output_make(c, &shape);
@@ -334,10 +339,14 @@ static int call_attention(struct op_binding *n, uint32_t chunk, uint32_t index,
         token += seq->n_tokens;
     }
     int status = n->b->ops->copy_in(n->b, n->rows_dev, n->rows, n_rows * sizeof *n->rows, err);
+    if (status == QUIRE_OK)
+        status = n->b->ops->attention_plan(n->b, &(struct k_attention_plan_args){
+            .rows = n->rows, .kv = &n->kv, .plan_dev = n->plan, .n_rows = n_rows,
+            .n_tokens = n->n_tokens, .n_q_heads = n->c->n_q_heads, .window = n->c->window}, err);
     if (status != QUIRE_OK)
         return status;
     return n->b->ops->attention(n->b, &(struct k_attention_args){
-        .qkv_dev = n->x, .out_dev = n->out, .rows = n->rows, .rows_dev = n->rows_dev,
+        .qkv_dev = n->x, .out_dev = n->out, .rows = n->rows, .rows_dev = n->rows_dev, .plan_dev = n->plan,
         .tables_dev = n->tables, .kv = &n->kv, .layer = &n->layer, .workspace_dev = n->workspace,
         .n_rows = n_rows, .n_tokens = n->n_tokens, .n_q_heads = n->c->n_q_heads,
         .window = n->c->window, .scale = scale_of(n->c)}, err);
@@ -384,7 +393,7 @@ static int call_tokens(struct op_binding *n, uint64_t t, uint32_t count, struct 
                                                            n->pairs + t, count}, err);
     case OP_SAMPLE:
         return ops->sample(n->b, &(struct k_sample_args){
-            n->x + t * c->n_rows, n->d->rows + t, n->results + t, n->workspace, count,
+            n->x + t * c->n_rows, n->d->rows + t, n->results + t, n->sampled + t, n->workspace, count,
             c->n_rows}, err);
     default:
         return call_rope_kv(n, t, count, err);

@@ -124,10 +124,12 @@ static const struct k_backend_ops cpu_ops = {
     .rope_angles = ref_rope_angles,
     .rope_kv = ref_rope_kv,
     .attention = cpu_attention,
+    .attention_plan = host_attention_plan,
     .kv_copy = host_kv_copy,
     .silu_mul = ref_silu_mul,
     .gather = ref_gather,
     .sample = ref_sample,
+    .place_tokens = host_place_tokens,
 };
 
 int cpu_open(const struct k_backend_options *options, struct k_backend **out,

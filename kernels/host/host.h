@@ -90,6 +90,10 @@ int host_step_begin(struct k_backend *b, struct quire_error *err);
 int host_step_end(struct k_backend *b, struct quire_error *err);
 int host_copy(struct k_backend *b, void *dst, const void *src, uint64_t bytes,
               struct quire_error *err);
+int host_attention_plan(struct k_backend *b, const struct k_attention_plan_args *a,
+                        struct quire_error *err);
+int host_place_tokens(struct k_backend *b, const struct k_place_tokens_args *a,
+                      struct quire_error *err);
 int host_kv_copy(struct k_backend *b, const struct k_kv_copy_args *a, struct quire_error *err);
 int host_fence(struct k_backend *b, uint64_t *ticket, struct quire_error *err);
 int host_wait(struct k_backend *b, uint64_t ticket, struct quire_error *err);

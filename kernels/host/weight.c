@@ -70,6 +70,7 @@ bool host_supports_form(struct k_backend *b, enum k_gemm_form form, enum k_dtype
     case K_FORM_LANE: return true;
     case K_FORM_TILE: return weights == K_BF16 || weights == K_F16;
     case K_FORM_TILE_BF16: return weights == K_BF16;
+    case K_FORM_MMA:
     case K_FORM_AUTO: break;
     }
     return false;

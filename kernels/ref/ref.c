@@ -31,10 +31,12 @@ static const struct k_backend_ops ref_ops = {
     .rope_angles = ref_rope_angles,
     .rope_kv = ref_rope_kv,
     .attention = ref_attention,
+    .attention_plan = host_attention_plan,
     .kv_copy = host_kv_copy,
     .silu_mul = ref_silu_mul,
     .gather = ref_gather,
     .sample = ref_sample,
+    .place_tokens = host_place_tokens,
 };
 
 int ref_open(const struct k_backend_options *options, struct k_backend **out,

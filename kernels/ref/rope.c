@@ -73,6 +73,8 @@ static void rope_kv_token(const struct k_rope_kv_args *a, uint64_t t)
             ref_rmsnorm_row(head, a->q_norm_dev, head, head_dim, a->eps);
         rotate_head(head, cos_sin, half);
     }
+    if (a->slots_dev[t] == K_NO_SLOT)
+        return;
     uint64_t block = a->slots_dev[t] / a->kv->block_tokens;
     uint64_t offset = a->slots_dev[t] % a->kv->block_tokens;
     for (uint32_t h = 0; h < n_kv; h++) {

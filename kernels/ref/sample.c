@@ -383,9 +383,11 @@ static void sample_task(void *context, uint32_t thread, uint32_t n_threads)
 {
     const struct k_sample_args *a = context;
     float *scratch = (float *)a->workspace_dev + (uint64_t)thread * a->n_vocab;
-    for (uint64_t i = thread; i < a->n_rows; i += n_threads)
+    for (uint64_t i = thread; i < a->n_rows; i += n_threads) {
         sample_row(&a->rows[i], a->logits_dev + i * a->n_vocab, scratch, a->n_vocab,
                    &a->results[i]);
+        a->sampled_dev[i] = a->results[i].token;
+    }
 }
 
 static int check_row(const struct k_sample_row *row, uint32_t index, uint32_t n_vocab,

@@ -207,7 +207,8 @@ static void test_refused_arguments(void **state)
     bad[2].forced = 8;
     bad[3].n_logprobs = K_MAX_LOGPROBS + 1;
     struct k_sample_result result;
-    struct k_sample_args args = {logits, NULL, &result, scratch, 1, 8};
+    uint32_t sampled;
+    struct k_sample_args args = {logits, NULL, &result, &sampled, scratch, 1, 8};
     for (int i = 0; i < 4; i++) {
         args.rows = &bad[i];
         assert_int_equal(b->ops->sample(b, &args, &err), QUIRE_INVALID);

@@ -54,19 +54,26 @@ static void sample(struct fixture *f, const float *logits, uint32_t n_vocab,
                    struct k_sample_result *results)
 {
     struct quire_error err;
-    void *dev;
+    void *dev, *sampled;
     uint64_t row_bytes = (uint64_t)n_vocab * sizeof *logits, ticket;
     const struct k_backend_ops *ops = f->b->ops;
     assert_int_equal(ops->alloc(f->b, n_rows * row_bytes, &dev, &err), QUIRE_OK);
+    assert_int_equal(ops->alloc(f->b, n_rows * sizeof(uint32_t), &sampled, &err), QUIRE_OK);
     for (uint32_t i = 0; i < n_rows; i++)
         assert_int_equal(ops->copy_in(f->b, (char *)dev + i * row_bytes, logits, row_bytes, &err),
                          QUIRE_OK);
     assert_int_equal(ops->step_begin(f->b, &err), QUIRE_OK);
-    assert_int_equal(ops->sample(f->b, &(struct k_sample_args){dev, rows, results, f->workspace,
+    assert_int_equal(ops->sample(f->b, &(struct k_sample_args){dev, rows, results, sampled, f->workspace,
                                                                n_rows, n_vocab}, &err), QUIRE_OK);
     assert_int_equal(ops->step_end(f->b, &err), QUIRE_OK);
     assert_int_equal(ops->fence(f->b, &ticket, &err), QUIRE_OK);
     assert_int_equal(ops->wait(f->b, ticket, &err), QUIRE_OK);
+    for (uint32_t i = 0; i < n_rows; i++) {
+        uint32_t token;
+        assert_int_equal(ops->copy_out(f->b, &token, (uint32_t *)sampled + i, sizeof token, &err), QUIRE_OK);
+        assert_true(results[i].bad_logits || token == results[i].token);
+    }
+    ops->free(f->b, sampled);
     ops->free(f->b, dev);
 }
 
