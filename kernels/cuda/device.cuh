@@ -1,0 +1,32 @@
+/* What every kernel source includes first: CUDA's headers under nvcc, the emulator of tests/simt/ under g++, and
+ * the three things that are written differently there: launches, dynamic shared memory and PTX (ptx.cuh).
+ *
+ * A kernel is written for both compilers: no <<<>>>, no extern __shared__ and no asm outside of this file and
+ * ptx.cuh. Bits: -fmad=false, IEEE division and square root, denormals kept (docs/numerics.md §17); fmaf() where
+ * the page says fma. kernels/math.h is the same text as on the CPU. */
+#ifndef QUIRE_KERNELS_CUDA_DEVICE_CUH
+#define QUIRE_KERNELS_CUDA_DEVICE_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+#include "kernels/math.h"
+
+/* Launches kernel(args...) and yields its cudaError_t. */
+#ifdef __CUDACC__
+#define K_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                                       \
+    (kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__), cudaGetLastError())
+#else
+#define K_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                                       \
+    simt::launch_on((stream), (grid), (block), (shared_bytes), #kernel, (kernel), __VA_ARGS__)
+#endif
+
+/* A block's dynamic shared memory, 128-byte aligned. One array for the whole file, declared at file scope once:
+ * K_DYNAMIC_SHARED; kernels use it as k_shared. */
+#define K_DYNAMIC_SHARED extern __shared__ __align__(128) unsigned char k_shared[]
+
+#include "kernels/cuda/ptx.cuh"
+
+#endif

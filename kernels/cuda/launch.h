@@ -1,0 +1,33 @@
+/* What the .cu files export to the host side: each queues its kernels on the stream and returns the launch's error.
+ * Arguments were checked by the caller. Dimensions of 0 never come here. */
+#ifndef QUIRE_KERNELS_CUDA_LAUNCH_H
+#define QUIRE_KERNELS_CUDA_LAUNCH_H
+
+#include "kernels/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* elementwise.cu */
+cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a);
+cudaError_t launch_silu_mul(cudaStream_t stream, const struct k_silu_mul_args *a);
+cudaError_t launch_gather(cudaStream_t stream, const struct k_gather_args *a);
+cudaError_t launch_place_tokens(cudaStream_t stream, const struct k_place_tokens_args *a);
+/* rmsnorm.cu */
+cudaError_t launch_rmsnorm(cudaStream_t stream, const struct k_rmsnorm_args *a);
+/* rope.cu */
+cudaError_t launch_rope_angles(cudaStream_t stream, const struct k_rope_angles_args *a);
+cudaError_t launch_rope_kv(cudaStream_t stream, const struct k_rope_kv_args *a);
+/* kv_copy.cu */
+cudaError_t launch_kv_copy(cudaStream_t stream, const struct k_kv_copy_args *a);
+/* gemm_lane.cu */
+cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a);
+/* attention_lane.cu */
+cudaError_t launch_attention_lane(cudaStream_t stream, const struct k_attention_args *a);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,14 @@
+/* How much memory the cuda backend takes: host arithmetic, linked into the main binary, so that `quire plan` needs no
+ * GPU. Each formula stands beside the code that lays the memory out. Nothing depends on the GPU at hand. */
+#ifndef QUIRE_KERNELS_CUDA_PLAN_H
+#define QUIRE_KERNELS_CUDA_PLAN_H
+
+#include "kernels/kernels.h"
+
+uint64_t cuda_gemm_workspace_bytes(const struct k_plan_dims *dims);
+uint64_t cuda_attention_workspace_bytes(const struct k_plan_dims *dims);
+uint64_t cuda_attention_plan_bytes(const struct k_plan_dims *dims);
+uint64_t cuda_sample_workspace_bytes(const struct k_plan_dims *dims);
+uint64_t cuda_weight_bytes(enum k_dtype dtype, uint32_t n_rows, uint32_t n_cols);
+
+#endif

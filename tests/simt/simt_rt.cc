@@ -1,0 +1,2 @@
+#define SIMT_IMPL
+#include "tests/simt/simt.h"
