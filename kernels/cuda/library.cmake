@@ -1,0 +1,41 @@
+# libquire_cuda.so, beside quire in the build tree: kernels by nvcc, the host side by the C compiler, and the static CUDA
+# runtime, so that a machine needs its driver and nothing else.
+#
+# Machine code for sm_80 (which sm_86 and sm_89 run too) and sm_90a, and PTX of compute_90, which the driver compiles for
+# what came later. Bits: no multiply-add but those that are written (-fmad=false); division, square root and denormals are
+# exact by default, so no more is said of them.
+set(gpu_options -std=c++17 -O3 -fmad=false -lineinfo -Xptxas -v
+    -gencode arch=compute_80,code=sm_80
+    -gencode arch=compute_90a,code=sm_90a
+    -gencode arch=compute_90,code=compute_90
+    -Xcompiler -fPIC,-fvisibility=hidden,-ffp-contract=off,-Wall
+    -I${CMAKE_SOURCE_DIR})
+
+# quire_add_gpu_object(source.cu OUT): compiles one file of kernels; OUT is set to the object.
+function(quire_add_gpu_object source out)
+  get_filename_component(name ${source} NAME)
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.o)
+  add_custom_command(OUTPUT ${object}
+    COMMAND sh ${CMAKE_SOURCE_DIR}/kernels/cuda/nvcc.sh ${object}.log
+            ${QUIRE_NVCC} ${gpu_options} -MMD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
+    DEPENDS ${source} ${CMAKE_SOURCE_DIR}/kernels/cuda/nvcc.sh DEPFILE ${object}.d
+    COMMENT "Compiling ${name} for GPUs" VERBATIM)
+  set(${out} ${object} PARENT_SCOPE)
+endfunction()
+
+set(objects "")
+foreach(source ${cuda_kernel_sources})
+  quire_add_gpu_object(${source} object)
+  list(APPEND objects ${object})
+endforeach()
+
+# What it needs of base/ and kernels/ is compiled again, as code for a library.
+add_library(quire_cuda MODULE ${cuda_host_sources} ${objects} ${CMAKE_SOURCE_DIR}/base/status.c
+            ${CMAKE_SOURCE_DIR}/kernels/dtype.c ${CMAKE_SOURCE_DIR}/kernels/cuda/plan.c)
+target_include_directories(quire_cuda SYSTEM PRIVATE ${QUIRE_CUDA_INCLUDE})
+target_link_libraries(quire_cuda PRIVATE ${QUIRE_CUDART} Threads::Threads dl rt m)
+target_link_options(quire_cuda PRIVATE
+  -Wl,-z,defs -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/exports.map)
+set_target_properties(quire_cuda PROPERTIES
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/exports.map)
+install(TARGETS quire_cuda LIBRARY DESTINATION lib)

@@ -1,0 +1,9 @@
+#!/bin/sh
+# nvcc.sh LOG nvcc ARGUMENTS...: runs nvcc, keeps what it says in LOG and shows what is neither registers nor spills.
+# tools/check_ptxas.sh reads the logs.
+log=$1
+shift
+"$@" >"$log" 2>&1
+status=$?
+grep -vE '^ptxas info|^ +[0-9]+ bytes stack frame' "$log" >&2
+exit $status
