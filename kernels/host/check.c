@@ -1,5 +1,4 @@
-/* What operations refuse, whichever backend on host memory computes them. */
-#include "kernels/host/host.h"
+#include "kernels/host/check.h"
 
 int host_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct quire_error *err)
 {

@@ -5,17 +5,13 @@
 #ifndef QUIRE_KERNELS_HOST_H
 #define QUIRE_KERNELS_HOST_H
 
+#include "kernels/host/check.h"
 #include "kernels/host/placement.h"
 #include "kernels/kernels.h"
 #include "kernels/pool.h"
 
 /* Work below this many multiply-adds is done by the calling thread: waking others costs more. */
 #define HOST_SMALL_WORK 32768u
-
-/* Attention's shapes (docs/numerics.md §10): part of every user's bits. */
-#define HOST_ATTN_TILE 64u
-#define HOST_ATTN_SPLIT 512u
-#define HOST_MAX_HEAD_DIM 256u
 
 struct host_backend {
     struct k_backend base;
@@ -70,10 +66,6 @@ static inline uint32_t host_first_position(uint32_t position, uint32_t window)
 {
     return window != 0 && position >= window ? position - window + 1 : 0;
 }
-
-/* Arguments that no backend on host memory can compute, named by the operation. */
-int host_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct quire_error *err);
-int host_check_attention(const struct k_attention_args *a, struct quire_error *err);
 
 /* Entries of the table. */
 int host_alloc(struct k_backend *b, uint64_t bytes, void **dev, struct quire_error *err);

@@ -1,0 +1,16 @@
+/* What operations refuse, and the shapes that they refuse by: for every backend, on host memory or not. */
+#ifndef QUIRE_KERNELS_HOST_CHECK_H
+#define QUIRE_KERNELS_HOST_CHECK_H
+
+#include "kernels/kernels.h"
+
+/* Attention's shapes (docs/numerics.md §10): part of every user's bits. */
+#define HOST_ATTN_TILE 64u
+#define HOST_ATTN_SPLIT 512u
+#define HOST_MAX_HEAD_DIM 256u
+
+/* QUIRE_INVALID for arguments that no backend can compute, named by the operation. */
+int host_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct quire_error *err);
+int host_check_attention(const struct k_attention_args *a, struct quire_error *err);
+
+#endif
