@@ -9,6 +9,7 @@ set(gpu_options -std=c++17 -O3 -fmad=false -lineinfo -Xptxas -v
     -gencode arch=compute_90a,code=sm_90a
     -gencode arch=compute_90,code=compute_90
     -Xcompiler -fPIC,-fvisibility=hidden,-ffp-contract=off,-Wall
+    -Xcompiler -fno-exceptions,-fno-threadsafe-statics # one thread calls; and libstdc++ is not needed
     -I${CMAKE_SOURCE_DIR})
 
 # quire_add_gpu_object(source.cu OUT): compiles one file of kernels; OUT is set to the object.

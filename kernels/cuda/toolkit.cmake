@@ -45,7 +45,7 @@ endfunction()
 
 set(QUIRE_CUDA_MISSING "")
 if(NOT QUIRE_NVCC OR NOT EXISTS "${QUIRE_NVCC}")
-  set(QUIRE_NVCC "")
+  unset(QUIRE_NVCC CACHE)
   set(homes ${QUIRE_CUDA_HOME} $ENV{CUDA_HOME} $ENV{CUDA_PATH})
   find_program(nvcc_on_path nvcc NO_CACHE NO_CMAKE_PATH NO_CMAKE_SYSTEM_PATH)
   if(nvcc_on_path)
