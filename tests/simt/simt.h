@@ -9,54 +9,14 @@
 #include <cuda_bf16.h>
 #define SIMT_LAUNCH(k, g, b, smem, st, ...) k<<<g, b, smem, st>>>(__VA_ARGS__)
 #else
-#include <math.h>
-#include <immintrin.h>
 #include <string>
 #include <tuple>
 #include <vector>
-#define __global__
-#define __device__
-#define __host__
-#define __constant__
-#define __shared__ thread_local /* block-scope => static; K_DYNAMIC_SHARED binds to ::k_shared below */
-#define __forceinline__ inline __attribute__((always_inline))
-#define __align__(n) __attribute__((aligned(n)))
-#define __launch_bounds__(...)
-#define __grid_constant__
-// ---------------------------------------------------------------- types
-struct uint3 { unsigned x, y, z; };
-struct dim3 { unsigned x, y, z; constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {} };
-#define SIMT_VEC(T, N) \
-  struct alignas(2 * sizeof(T)) N##2 { T x, y; }; struct alignas(4 * sizeof(T)) N##4 { T x, y, z, w; }; \
-  inline N##2 make_##N##2(T a, T b) { return {a, b}; } inline N##4 make_##N##4(T a, T b, T c, T d) { return {a, b, c, d}; }
-SIMT_VEC(float, float) SIMT_VEC(int, int) SIMT_VEC(unsigned, uint)
-struct __half { uint16_t v; };
-struct __nv_bfloat16 { uint16_t v; };
-struct alignas(4) __half2 { __half x, y; };
-struct alignas(4) __nv_bfloat162 { __nv_bfloat16 x, y; };
-typedef __half half; typedef __half2 half2; typedef __nv_bfloat16 nv_bfloat16; typedef __nv_bfloat162 nv_bfloat162;
-inline unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
-inline float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
-inline float __half2float(__half h) { return _cvtsh_ss(h.v); }
-#define __float2half_rn __float2half
-#define __float2bfloat16_rn __float2bfloat16
-inline __half __float2half(float f) { return {(uint16_t)_cvtss_sh(f, 0)}; }
-inline __half2 __floats2half2_rn(float a, float b) { return {__float2half(a), __float2half(b)}; }
-inline float2 __half22float2(__half2 h) { return {__half2float(h.x), __half2float(h.y)}; }
-inline float __bfloat162float(__nv_bfloat16 h) { return __uint_as_float((unsigned)h.v << 16); }
-inline __nv_bfloat16 __float2bfloat16(float f) {
-  unsigned u = __float_as_uint(f);
-  if ((u & 0x7fffffff) > 0x7f800000) return {0x7fff};
-  return {(uint16_t)((u + 0x7fff + ((u >> 16) & 1)) >> 16)};
-}
-inline __nv_bfloat162 __floats2bfloat162_rn(float a, float b) { return {__float2bfloat16(a), __float2bfloat16(b)}; }
-inline float2 __bfloat1622float2(__nv_bfloat162 h) { return {__bfloat162float(h.x), __bfloat162float(h.y)}; }
-template <class T> inline T __ldg(const T* p) { return *p; }
-inline float rsqrtf(float x) { return 1.0f / sqrtf(x); } inline float __expf(float x) { return expf(x); }
-inline float __fdividef(float a, float b) { return a / b; }
-inline int __popc(unsigned x) { return __builtin_popcount(x); } inline int __ffs(int x) { return __builtin_ffs(x); }
-template <class T> inline T min(T a, T b) { return b < a ? b : a; }
-template <class T> inline T max(T a, T b) { return a < b ? b : a; }
+#include <cuda_runtime_api.h>
+#include "tests/simt/device/qualifiers.h"
+#include "tests/simt/device/vector_types.h"
+#include "tests/simt/device/scalar.h"
+#include "tests/simt/device/half.h"
 // ---------------------------------------------------------------- fibers, launch
 namespace simt {
 struct Blk; struct Warp;
@@ -69,6 +29,7 @@ struct BlkPub { uint3 bid; dim3 bdim, grid; };
 struct Launch { dim3 grid, block; size_t smem; void (*fn)(void*); void* arg; size_t argsz; };
 void launch(const Launch&);
 void* dev_alloc(size_t);            // cudaMalloc twin: registered, red-zoned, NaN-filled
+void dev_free(void*);
 void dev_free_all();
 std::vector<std::string> take_faults();
 extern int order;                   // 0 forward, 1 reverse, 2 random (lane and warp schedule)
@@ -77,15 +38,22 @@ template <class... P, class... A> void launch_k(dim3 g, dim3 b, size_t s, void (
   struct C { void (*k)(P...); std::tuple<P...> t; } c{k, std::tuple<P...>((P)a...)};
   launch(Launch{g, b, s, [](void* p) { std::apply(((C*)p)->k, ((C*)p)->t); }, &c, sizeof c});
 }
-typedef int cudaError_t_; // the runtime's types come with its emulation
-template <class S, class... P, class... A> int launch_on(S, dim3 g, dim3 b, size_t s, const char*, void (*k)(P...), A&&... a) { launch_k(g, b, s, k, (A&&)a...); return 0; }
-enum Op { SHFL, BALLOT, SYNCWARP, LDSM, LDSMT, MMA_F16, MMA_BF16 };
+// The runtime's half of a launch (stream.cc): checks it, copies the arguments and queues it.
+cudaError_t queue_kernel(cudaStream_t stream, const char* name, const void* kernel, const Launch&);
+template <class... P, class... A> cudaError_t launch_on(cudaStream_t st, dim3 g, dim3 b, size_t s, const char* name, void (*k)(P...), A&&... a) {
+  static_assert((std::is_trivially_copyable_v<P> && ...), "a kernel's arguments are copied as bytes");
+  struct C { void (*k)(P...); std::tuple<P...> t; } c{k, std::tuple<P...>((P)a...)};
+  return queue_kernel(st, name, (const void*)k, Launch{g, b, s, [](void* p) { std::apply(((C*)p)->k, ((C*)p)->t); }, &c, sizeof c});
+}
+enum Op { SHFL, BALLOT, REDUCE_ADD, REDUCE_MIN, REDUCE_MAX, SYNCWARP, LDSM, LDSMT, MMA_F16, MMA_BF16 };
 struct ShflArg { uint64_t v, out; int src; };
 struct BallotArg { int pred; unsigned out; };
+struct ReduceArg { unsigned v, out; };
+unsigned active_mask();
 struct LdsmArg { const void* row; uint32_t* r; };
 struct MmaArg { float* d; const uint32_t *a, *b; };
 void collective(Op, unsigned mask, void* arg, int line, const char* file);
-void syncthreads(int line, const char* file);
+int syncthreads(int pred, int line, const char* file);   // how many gave pred != 0
 void cp_async(void* dst, const void* src, unsigned nsrc, void* pc);
 void cp_commit();
 void cp_wait(unsigned keep, bool all);
@@ -99,7 +67,10 @@ extern __thread simt::Fiber* simt_cur;
 #define SIMT_LAUNCH(k, g, b, smem, st, ...) simt::launch_k(g, b, smem, k, __VA_ARGS__)
 // Source line, not return address, identifies a sync site: g++ may clone calls (jump threading, unrolling).
 #define SIMT_LOC int line = __builtin_LINE(), const char *file = __builtin_FILE()
-inline void __syncthreads(SIMT_LOC) { simt::syncthreads(line, file); }
+inline void __syncthreads(SIMT_LOC) { simt::syncthreads(0, line, file); }
+inline int __syncthreads_count(int p, SIMT_LOC) { return simt::syncthreads(p, line, file); }
+inline int __syncthreads_or(int p, SIMT_LOC) { return simt::syncthreads(p, line, file) != 0; }
+inline int __syncthreads_and(int p, SIMT_LOC) { return simt::syncthreads(!p, line, file) == 0; }
 inline void __syncwarp(unsigned m = ~0u, SIMT_LOC) { simt::collective(simt::SYNCWARP, m, nullptr, line, file); }
 template <class T> inline T simt_shfl(unsigned m, T v, int src, int line, const char* file) {
   simt::ShflArg a{0, 0, src}; memcpy(&a.v, &v, sizeof v);
@@ -114,8 +85,15 @@ template <class T> T __shfl_up_sync(unsigned m, T v, int x, int w = 32, SIMT_LOC
 inline unsigned __ballot_sync(unsigned m, int p, SIMT_LOC) { simt::BallotArg a{p, 0}; simt::collective(simt::BALLOT, m, &a, line, file); return a.out; }
 inline int __any_sync(unsigned m, int p, SIMT_LOC) { return __ballot_sync(m, p, line, file) != 0; }
 inline int __all_sync(unsigned m, int p, SIMT_LOC) { return __ballot_sync(m, p, line, file) == m; }
-float atomicAdd(float*, float); int atomicAdd(int*, int); unsigned atomicAdd(unsigned*, unsigned);
-int atomicMax(int*, int); unsigned atomicMax(unsigned*, unsigned);
+#include "tests/simt/device/atomic.h"
+inline unsigned __activemask() { return simt::active_mask(); }
+inline unsigned __reduce_add_sync(unsigned m, unsigned v, SIMT_LOC) { simt::ReduceArg a{v, 0}; simt::collective(simt::REDUCE_ADD, m, &a, line, file); return a.out; }
+inline unsigned __reduce_min_sync(unsigned m, unsigned v, SIMT_LOC) { simt::ReduceArg a{v, 0}; simt::collective(simt::REDUCE_MIN, m, &a, line, file); return a.out; }
+inline unsigned __reduce_max_sync(unsigned m, unsigned v, SIMT_LOC) { simt::ReduceArg a{v, 0}; simt::collective(simt::REDUCE_MAX, m, &a, line, file); return a.out; }
+inline int __reduce_add_sync(unsigned m, int v, SIMT_LOC) { return (int)__reduce_add_sync(m, (unsigned)v, line, file); }
+inline int __reduce_min_sync(unsigned m, int v, SIMT_LOC) { return (int)(__reduce_min_sync(m, (unsigned)v ^ 1u << 31, line, file) ^ 1u << 31); }
+inline int __reduce_max_sync(unsigned m, int v, SIMT_LOC) { return (int)(__reduce_max_sync(m, (unsigned)v ^ 1u << 31, line, file) ^ 1u << 31); }
+inline void __threadfence_block() {}
 void __threadfence();
 #endif  // !__CUDACC__
 
@@ -123,6 +101,7 @@ void __threadfence();
 #ifdef __SANITIZE_THREAD__
 #error "the SIMT_IMPL TU must not be instrumented"
 #endif
+#include <immintrin.h>
 #include <elf.h>
 #include <link.h>
 #include <stdarg.h>
@@ -174,7 +153,7 @@ struct Warp { unsigned ready, alive, epoch; Rv rv[4]; };
 struct Cell { uint32_t we, re; uint16_t wt, rt, ww, rw; };
 enum : uint16_t { TID = 0x3ff, PEND = 0x8000, ATOM = 0x4000, MT = 0x8000, MW = 0x4000 };
 struct Blk : BlkPub {
-  unsigned nthr, nwarp, nready, exited, bar_n; int bar_line; const char* bar_file;
+  unsigned nthr, nwarp, nready, exited, bar_n; int bar_count, bar_result; int bar_line; const char* bar_file;
   uint32_t epoch = 1, start; bool aborted, ticket, acq; uint32_t launch, id; void* main_sp; const Launch* L; unsigned rnd = 12345;
   Warp warps[32]; Fiber fib[MAXT]; char* stacks = nullptr;
   char *tls = nullptr; std::vector<Cell> shadow;
@@ -184,18 +163,27 @@ static thread_local Blk* my_blk;
 constexpr size_t ARENA = 16ull << 30;
 struct GCell { uint32_t wl, wb, rl, rb; };            // per 2 bytes: launch and block of last write, last read (~0: several)
 static char* arena; static size_t arena_top; static uint32_t* gran; static GCell* gsh; static std::atomic<uint32_t> launches;
-static std::vector<std::pair<char*, size_t>> allocs;
+static std::vector<std::pair<char*, size_t>> allocs; static std::map<size_t, std::vector<char*>> freed; // by granules
 void* dev_alloc(size_t n) {
   if (!arena) {
     auto mm = [](size_t s) { return mmap(0, s, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); };
     arena = (char*)mm(ARENA); gran = (uint32_t*)mm(ARENA / 256 * 4); gsh = (GCell*)mm(ARENA / 2 * sizeof(GCell)); allocs.emplace_back(nullptr, 0); arena_top = 256;
   }
-  char* p = arena + arena_top; size_t g = (n + 255) / 256;
-  for (size_t i = 0; i < g; i++) gran[arena_top / 256 + i] = allocs.size();
-  allocs.emplace_back(p, n); arena_top += (g + 1) * 256; memset(p, 0xff, (g + 1) * 256);
+  size_t g = (n + 255) / 256; auto& again = freed[g]; char* p = arena + arena_top;
+  if (!again.empty()) p = again.back(), again.pop_back(); else arena_top += (g + 1) * 256;
+  if (arena_top > ARENA) abort();
+  for (size_t i = 0; i < g; i++) gran[(p - arena) / 256 + i] = allocs.size();
+  allocs.emplace_back(p, n); memset(p, 0xff, (g + 1) * 256);
   return p;
 }
-void dev_free_all() { if (arena) { memset(gran, 0, arena_top / 256 * 4); allocs.resize(1); arena_top = 256; } }
+void dev_free(void* p) {           // memory of equal size gets it again; until then an access is out of bounds
+  size_t at = ((char*)p - arena) / 256, n = allocs[gran[at]].second, g = (n + 255) / 256;
+  for (size_t i = 0; i < g; i++) gran[at + i] = 0;
+  freed[g].push_back((char*)p);
+  if (n >= 1 << 20) for (auto [lo, hi] : {std::pair{(char*)p, (char*)p + n}, std::pair{(char*)(gsh + at * 128), (char*)(gsh + at * 128 + n / 2)}})
+    madvise((char*)(((uintptr_t)lo + 4095) & ~4095ull), ((uintptr_t)hi & ~4095ull) - (((uintptr_t)lo + 4095) & ~4095ull), MADV_DONTNEED);
+}
+void dev_free_all() { freed.clear(); if (arena) { memset(gran, 0, arena_top / 256 * 4); allocs.resize(1); arena_top = 256; } }
 // ---- faults
 static std::mutex fmx; static std::vector<std::string> faults; static std::map<std::pair<std::string, void*>, int> seen;
 static uintptr_t exe_base, img_lo, img_hi;
@@ -332,15 +320,17 @@ static void block_here(Fiber* f, const char* op, int line, const char* file) {
   if (__builtin_expect(!n, 0)) deadlock(f->b);
   simt_cur = n; simt_switch(&f->sp, n->sp);
 }
-void syncthreads(int line, const char* file) {
+int syncthreads(int pred, int line, const char* file) {
   Fiber* f = simt_cur; Blk* b = f->b;
   if (b->exited) fault("DIVERGENT_BARRIER", true, nullptr, "__syncthreads at %s:%d after %u threads exited", file, line, b->exited);
   if (!b->bar_n) { b->bar_line = line; b->bar_file = file; }
   else if (b->bar_line != line || (b->bar_file != file && strcmp(b->bar_file, file))) fault("DIVERGENT_BARRIER", true, nullptr, "__syncthreads at %s:%d while %u threads wait at %s:%d", file, line, b->bar_n, b->bar_file, b->bar_line);
-  if (++b->bar_n < b->nthr) return block_here(f, "__syncthreads", line, file);
-  b->bar_n = 0; b->epoch++;
+  b->bar_count += pred != 0;
+  if (++b->bar_n < b->nthr) { block_here(f, "__syncthreads", line, file); return b->bar_result; }
+  b->bar_result = b->bar_count; b->bar_count = 0; b->bar_n = 0; b->epoch++;
   for (unsigned i = 0; i < b->nwarp; i++) b->warps[i].ready = b->warps[i].alive;
   b->nready = b->nwarp == 32 ? ~0u : (1u << b->nwarp) - 1;
+  return b->bar_result;
 }
 static void fiber_main() {
   { Fiber* f = simt_cur; f->b->L->fn(f->b->L->arg); }
@@ -359,7 +349,7 @@ static void run_block(const Launch& L, unsigned idx) {
     if (instr) b->shadow.resize(tmap.size() / 2 + 1);
   }
   b->L = &L; b->grid = L.grid; b->bdim = L.block; b->bid = {idx % L.grid.x, idx / L.grid.x % L.grid.y, idx / L.grid.x / L.grid.y};
-  b->nthr = L.block.x * L.block.y * L.block.z; b->nwarp = (b->nthr + 31) / 32; b->exited = b->bar_n = 0; b->aborted = b->ticket = b->acq = false; b->nready = 0; b->id = idx; b->launch = launches;
+  b->nthr = L.block.x * L.block.y * L.block.z; b->nwarp = (b->nthr + 31) / 32; b->exited = b->bar_n = 0; b->bar_count = 0; b->aborted = b->ticket = b->acq = false; b->nready = 0; b->id = idx; b->launch = launches;
   b->start = ++b->epoch;
   memset(k_shared, 0xff, L.smem); for (auto& s : statics) memset(b->tls + s.first, 0xff, s.second);   // NaN-poison
   for (unsigned w = 0; w < b->nwarp; w++) {
@@ -411,7 +401,7 @@ static void do_mma(Rv& r, bool bf) {
   }
   for (int i = 0; i < 16; i += 4) {
     v8 s[4] = {C[i], C[i + 1], C[i + 2], C[i + 3]};
-    for (int k = 0; k < 16; k++) for (int j = 0; j < 4; j++) s[j] += ((float*)Af[i + j])[k] * Bf[k];
+    for (int k = 0; k < 16; k++) for (int j = 0; j < 4; j++) s[j] = (v8)_mm256_fmadd_ps(_mm256_set1_ps(((float*)Af[i + j])[k]), (__m256)Bf[k], (__m256)s[j]);
     for (int j = 0; j < 4; j++) C[i + j] = s[j];
   }
   for (int l = 0; l < 32; l++) {
@@ -425,7 +415,7 @@ static void do_ldsm(Rv& r, bool tr) {
   for (int l = 0; l < 32; l++) for (int j = 0; j < 4; j++) { int a = l >> 2, b = 2 * (l & 3);
     ((LdsmArg*)r.arg[l])->r[j] = tr ? m[j][b][a] | (uint32_t)m[j][b + 1][a] << 16 : m[j][a][b] | (uint32_t)m[j][a][b + 1] << 16; }
 }
-static const char* const opname[] = {"shfl", "ballot", "__syncwarp", "ldmatrix", "ldmatrix.trans", "mma.f16", "mma.bf16"};
+static const char* const opname[] = {"shfl", "ballot", "reduce_add", "reduce_min", "reduce_max", "__syncwarp", "ldmatrix", "ldmatrix.trans", "mma.f16", "mma.bf16"};
 void collective(Op op, unsigned mask, void* arg, int line, const char* file) {
   Fiber* f = simt_cur; Warp* w = f->w; unsigned bit = 1u << f->lane, full = f->b->nthr - (f->lin & ~31u) >= 32 ? ~0u : (1u << (f->b->nthr & 31)) - 1;
   if (op == SYNCWARP) mask &= full;
@@ -446,6 +436,9 @@ void collective(Op op, unsigned mask, void* arg, int line, const char* file) {
         a->out = ((ShflArg*)r->arg[s])->v; } break;
     case BALLOT: { unsigned o = 0; for (unsigned m = mask; m; m &= m - 1) { int l = __builtin_ctz(m); if (((BallotArg*)r->arg[l])->pred) o |= 1u << l; }
         for (unsigned m = mask; m; m &= m - 1) ((BallotArg*)r->arg[__builtin_ctz(m)])->out = o; } break;
+    case REDUCE_ADD: case REDUCE_MIN: case REDUCE_MAX: {
+        unsigned o = op == REDUCE_MIN ? ~0u : 0; for (unsigned m = mask; m; m &= m - 1) { unsigned v = ((ReduceArg*)r->arg[__builtin_ctz(m)])->v; o = op == REDUCE_ADD ? o + v : op == REDUCE_MIN ? ::min(o, v) : ::max(o, v); }
+        for (unsigned m = mask; m; m &= m - 1) ((ReduceArg*)r->arg[__builtin_ctz(m)])->out = o; } break;
     case SYNCWARP: w->epoch++; break;
     case LDSM: do_ldsm(*r, false); break;
     case LDSMT: do_ldsm(*r, true); break;
@@ -468,19 +461,18 @@ void cp_wait(unsigned keep, bool all) {
   }
   f->cp.erase(f->cp.begin(), f->cp.begin() + i);
 }
-template <class T, class F> static T rmw(T* p, F op, void* pc) {
+template <class T> static inline T cas(T* p, T e, T d, void* pc) {
+  if ((uintptr_t)p % sizeof(T)) fault("MISALIGNED", true, pc, "atomic of %zu bytes at %p", sizeof(T), (void*)p);
   if (instr) access(p, sizeof(T), 2, pc);
-  T o, n; __atomic_load(p, &o, __ATOMIC_RELAXED); do n = op(o); while (!__atomic_compare_exchange(p, &o, &n, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)); return o;
+  __atomic_compare_exchange(p, &e, &d, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); return e;
 }
+unsigned compare_and_swap(unsigned* p, unsigned e, unsigned d) { return cas(p, e, d, __builtin_return_address(0)); }
+unsigned long long compare_and_swap(unsigned long long* p, unsigned long long e, unsigned long long d) { return cas(p, e, d, __builtin_return_address(0)); }
+unsigned active_mask() { return simt_cur->w->alive; }
 }  // namespace simt
 // atomic then fence = acquire: the block may read what other blocks released ("last block merges")
 void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); if (simt_cur && simt_cur->b->ticket) simt_cur->b->acq = true; }
 #define SIMT_RA __builtin_return_address(0)
-float atomicAdd(float* p, float v) { return simt::rmw(p, [v](float o) { return o + v; }, SIMT_RA); }
-int atomicAdd(int* p, int v) { return simt::rmw(p, [v](int o) { return o + v; }, SIMT_RA); }
-unsigned atomicAdd(unsigned* p, unsigned v) { return simt::rmw(p, [v](unsigned o) { return o + v; }, SIMT_RA); }
-int atomicMax(int* p, int v) { return simt::rmw(p, [v](int o) { return o > v ? o : v; }, SIMT_RA); }
-unsigned atomicMax(unsigned* p, unsigned v) { return simt::rmw(p, [v](unsigned o) { return o > v ? o : v; }, SIMT_RA); }
 // ---- our own sanitizer runtime: g++ -fsanitize=thread,alignment,bounds emits these calls; libtsan/libubsan are not linked
 extern "C" {
 void __tsan_init() { simt::instr = true; }

@@ -1,0 +1,199 @@
+/* 16-bit floats: __half and __nv_bfloat16, their pairs, and the conversions to and from f32.
+ *
+ * Conversions have the hardware's bits: round to nearest even, denormals kept, overflow to infinity, and each NaN
+ * one NaN (f16 and bf16 0x7fff, f32 from f16 0x7fffffff; f32 from bf16 is the bits themselves). Arithmetic on
+ * halves is missing: kernels compute in f32. A half converts to a float only when asked to, so that a*b of two
+ * halves is an error here and not an f32 product in place of an f16 one. */
+#ifndef QUIRE_TESTS_SIMT_DEVICE_HALF_H
+#define QUIRE_TESTS_SIMT_DEVICE_HALF_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#include "tests/simt/device/scalar.h"
+#include "tests/simt/device/vector_types.h"
+
+inline uint16_t simt_f16_of_f32(float x)
+{
+    return x != x ? (uint16_t)0x7fff : (uint16_t)_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT);
+}
+
+inline float simt_f32_of_f16(uint16_t x)
+{
+    return (x & 0x7fff) > 0x7c00 ? __uint_as_float(0x7fffffff) : _cvtsh_ss(x);
+}
+
+inline uint16_t simt_bf16_of_f32(float x)
+{
+    unsigned u = __float_as_uint(x);
+    return x != x ? (uint16_t)0x7fff : (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+inline float simt_f32_of_bf16(uint16_t x)
+{
+    return __uint_as_float((unsigned)x << 16);
+}
+
+#define SIMT_HALF(T, of_f32, to_f32)                                                                                   \
+    struct T {                                                                                                         \
+        uint16_t bits;                                                                                                 \
+        T() = default;                                                                                                 \
+        explicit T(float x) : bits(of_f32(x))                                                                          \
+        {                                                                                                              \
+        }                                                                                                              \
+        explicit operator float() const                                                                                \
+        {                                                                                                              \
+            return to_f32(bits);                                                                                       \
+        }                                                                                                              \
+    };
+
+SIMT_HALF(__half, simt_f16_of_f32, simt_f32_of_f16)
+SIMT_HALF(__nv_bfloat16, simt_bf16_of_f32, simt_f32_of_bf16)
+#undef SIMT_HALF
+
+struct alignas(4) __half2 {
+    __half x, y;
+};
+
+struct alignas(4) __nv_bfloat162 {
+    __nv_bfloat16 x, y;
+};
+
+typedef __half half;
+typedef __half2 half2;
+typedef __nv_bfloat16 nv_bfloat16;
+typedef __nv_bfloat162 nv_bfloat162;
+
+inline __half __ushort_as_half(unsigned short bits)
+{
+    return simt_bits<__half>(bits);
+}
+
+inline unsigned short __half_as_ushort(__half x)
+{
+    return x.bits;
+}
+
+inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits)
+{
+    return simt_bits<__nv_bfloat16>(bits);
+}
+
+inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x)
+{
+    return x.bits;
+}
+
+inline __half __float2half(float x)
+{
+    return __half(x);
+}
+
+inline __half __float2half_rn(float x)
+{
+    return __half(x);
+}
+
+inline float __half2float(__half x)
+{
+    return (float)x;
+}
+
+inline __nv_bfloat16 __float2bfloat16(float x)
+{
+    return __nv_bfloat16(x);
+}
+
+inline __nv_bfloat16 __float2bfloat16_rn(float x)
+{
+    return __nv_bfloat16(x);
+}
+
+inline float __bfloat162float(__nv_bfloat16 x)
+{
+    return (float)x;
+}
+
+/* ---- pairs: x is the low half of the word ---- */
+
+inline __half2 __halves2half2(__half x, __half y)
+{
+    return {x, y};
+}
+
+inline __half2 __half2half2(__half x)
+{
+    return {x, x};
+}
+
+inline __half2 __floats2half2_rn(float x, float y)
+{
+    return {__half(x), __half(y)};
+}
+
+inline __half2 __float2half2_rn(float x)
+{
+    return {__half(x), __half(x)};
+}
+
+inline __half2 __float22half2_rn(float2 v)
+{
+    return {__half(v.x), __half(v.y)};
+}
+
+inline float2 __half22float2(__half2 v)
+{
+    return {(float)v.x, (float)v.y};
+}
+
+inline __half __low2half(__half2 v)
+{
+    return v.x;
+}
+
+inline __half __high2half(__half2 v)
+{
+    return v.y;
+}
+
+inline float __low2float(__half2 v)
+{
+    return (float)v.x;
+}
+
+inline float __high2float(__half2 v)
+{
+    return (float)v.y;
+}
+
+inline __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 x, __nv_bfloat16 y)
+{
+    return {x, y};
+}
+
+inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y)
+{
+    return {__nv_bfloat16(x), __nv_bfloat16(y)};
+}
+
+inline __nv_bfloat162 __float22bfloat162_rn(float2 v)
+{
+    return {__nv_bfloat16(v.x), __nv_bfloat16(v.y)};
+}
+
+inline float2 __bfloat1622float2(__nv_bfloat162 v)
+{
+    return {(float)v.x, (float)v.y};
+}
+
+inline __nv_bfloat16 __low2bfloat16(__nv_bfloat162 v)
+{
+    return v.x;
+}
+
+inline __nv_bfloat16 __high2bfloat16(__nv_bfloat162 v)
+{
+    return v.y;
+}
+
+#endif
