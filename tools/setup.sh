@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Installs what Quire's build needs and this machine lacks; with `demo`, `test`, `clients` or `fuzz` also what those need.
+# Installs what Quire's build needs and this machine lacks; with `demo`, `test`, `clients`, `fuzz` or `cuda` also what
+# those need.
 #
-#   bash tools/setup.sh [build] [demo] [test] [clients] [fuzz]
+#   bash tools/setup.sh [build] [demo] [test] [clients] [fuzz] [cuda]
 #
-# This is the one list of what Quire takes from the distribution. Debian 12 or later and Ubuntu 24.04 or later. Says
+# This is the one list of what Quire takes from the distribution, and of the CUDA compiler that `cuda` takes from NVIDIA's
+# Python packages where the machine has no toolkit. Debian 12 or later and Ubuntu 24.04 or later. Says
 # what it installs before it does, asks nothing, does nothing twice, and changes no setting. Other scripts
 # source it and call quire_setup; afterwards QUIRE_CARGO and QUIRE_RUSTC name the Rust tools to build with.
 
@@ -12,6 +14,8 @@ QUIRE_PACKAGES_demo="curl jq"
 QUIRE_PACKAGES_test="libcmocka-dev python3"
 QUIRE_PACKAGES_clients="python3-venv"
 QUIRE_PACKAGES_fuzz="clang libclang-rt-dev"
+# NVIDIA's packages: the compiler, its headers, the static runtime, and cuBLAS for --invariance off. 1.1 GB on disk.
+QUIRE_CUDA_PACKAGES="cuda-toolkit[nvcc,cudart,cccl,cublas]==13.0.*"
 # The least Rust that the crates in text/Cargo.lock build with (text/Cargo.toml says the same).
 QUIRE_RUST_MIN="1.82"
 
@@ -89,8 +93,41 @@ quire_setup_rust() {
     quire_die "no Rust $QUIRE_RUST_MIN or later is to be had from the distribution; install one from https://rustup.rs and run this again"
 }
 
-# quire_setup build [demo] [test] [clients] [fuzz]
+# Prints the nvcc, 12 or later, that the build will find (kernels/cuda/toolkit.cmake looks in the same places).
+quire_find_nvcc() {
+    local root nvcc major
+    root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+    for nvcc in "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" "${CUDA_PATH:+$CUDA_PATH/bin/nvcc}" "$(command -v nvcc)" \
+        /usr/local/cuda/bin/nvcc "$root"/build/cuda/lib/python3*/site-packages/nvidia/cu1[2-9]/bin/nvcc; do
+        [ -x "$nvcc" ] || continue
+        major=$("$nvcc" --version 2>/dev/null | sed -nE 's/.*release ([0-9]+)\..*/\1/p')
+        [ "${major:-0}" -ge 12 ] && echo "$nvcc" && return
+    done
+    return 1
+}
+
+# CUDA: the toolkit of the machine, else NVIDIA's Python packages in an environment of their own in build/cuda.
+quire_setup_cuda() {
+    local root nvcc
+    root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+    if nvcc=$(quire_find_nvcc); then
+        quire_say "CUDA: $nvcc"
+        return
+    fi
+    if command -v dpkg-query >/dev/null && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then quire_install python3-venv; fi
+    quire_say "installing NVIDIA's compiler into build/cuda (Python packages, 1.1 GB on disk, NVIDIA's licence): $QUIRE_CUDA_PACKAGES"
+    rm -rf "$root/build/cuda"
+    mkdir -p "$root/build"
+    python3 -m venv "$root/build/cuda" &&
+        "$root/build/cuda/bin/pip" install -q --disable-pip-version-check --no-cache-dir "$QUIRE_CUDA_PACKAGES" ||
+        { rm -rf "$root/build/cuda"; quire_die "NVIDIA's packages could not be installed: is there a network? A CUDA toolkit, 12 or later, does as well: CUDA_HOME names it"; }
+    nvcc=$(quire_find_nvcc) || quire_die "NVIDIA's packages are in build/cuda, but no nvcc is where it should be"
+    quire_say "CUDA: $nvcc"
+}
+
+# quire_setup build [demo] [test] [clients] [fuzz] [cuda]
 quire_setup() {
+    case " $* " in *" cuda "*) quire_setup_cuda ;; esac
     if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
         quire_say "this is neither Debian nor Ubuntu: nothing is installed for you. Needed are: $QUIRE_PACKAGES_build (by your distribution's names), and Rust $QUIRE_RUST_MIN or later"
         quire_use_rust cargo rustc || quire_die "cargo and rustc $QUIRE_RUST_MIN or later are not on PATH"
@@ -99,7 +136,7 @@ quire_setup() {
     local kind package list missing=""
     for kind in "$@"; do
         list="QUIRE_PACKAGES_$kind"
-        for package in ${!list}; do
+        for package in ${!list:-}; do
             quire_is_installed "$package" || case " $missing " in *" $package "*) ;; *) missing="$missing $package" ;; esac
         done
     done
@@ -123,7 +160,10 @@ if [ "${BASH_SOURCE[0]}" = "$0" ]; then
     set -eu
     [ $# -gt 0 ] || set -- build
     for kind in "$@"; do
-        case $kind in build | demo | test | clients | fuzz) ;; *) quire_die "usage: bash tools/setup.sh [build] [demo] [test] [clients] [fuzz]" ;; esac
+        case $kind in
+            build | demo | test | clients | fuzz | cuda) ;;
+            *) quire_die "usage: bash tools/setup.sh [build] [demo] [test] [clients] [fuzz] [cuda]" ;;
+        esac
     done
     quire_setup "$@"
     quire_say "ready: $QUIRE_CARGO ($(quire_rust_version "$QUIRE_CARGO"))"
