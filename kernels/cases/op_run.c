@@ -1,5 +1,6 @@
 #include "kernels/cases/op_run.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ struct op_binding {
     float *x, *add, *vector, *q_norm, *k_norm, *cos_sin, *out;
     uint32_t *ids, *slots, *tables;
     struct k_attn_row *rows, *rows_dev;
+    uint32_t n_attn_rows; /* of the call made last */
     void *workspace, *plan;
     struct k_sample_result *results;
     uint32_t *sampled;
@@ -325,8 +327,8 @@ static float scale_of(const struct op_case *c)
     return 1.0f / sqrtf((float)c->head_dim);
 }
 
-static int call_attention(struct op_binding *n, uint32_t chunk, uint32_t index,
-                          struct quire_error *err)
+/* The rows of a chunk, and the plan for them. */
+static int plan_attention(struct op_binding *n, uint32_t chunk, uint32_t index, struct quire_error *err)
 {
     uint32_t n_rows = 0, token = 0;
     for (uint32_t s = 0; s < op_n_seqs(n->c); s++) {
@@ -338,17 +340,21 @@ static int call_attention(struct op_binding *n, uint32_t chunk, uint32_t index,
                 seq->position + from, n->table_start[s]};
         token += seq->n_tokens;
     }
+    n->n_attn_rows = n_rows;
     int status = n->b->ops->copy_in(n->b, n->rows_dev, n->rows, n_rows * sizeof *n->rows, err);
-    if (status == QUIRE_OK)
-        status = n->b->ops->attention_plan(n->b, &(struct k_attention_plan_args){
-            .rows = n->rows, .kv = &n->kv, .plan_dev = n->plan, .n_rows = n_rows,
-            .n_tokens = n->n_tokens, .n_q_heads = n->c->n_q_heads, .window = n->c->window}, err);
     if (status != QUIRE_OK)
         return status;
+    return n->b->ops->attention_plan(n->b, &(struct k_attention_plan_args){
+        .rows = n->rows, .kv = &n->kv, .plan_dev = n->plan, .n_rows = n_rows,
+        .n_tokens = n->n_tokens, .n_q_heads = n->c->n_q_heads, .window = n->c->window}, err);
+}
+
+static int call_attention(struct op_binding *n, struct quire_error *err)
+{
     return n->b->ops->attention(n->b, &(struct k_attention_args){
         .qkv_dev = n->x, .out_dev = n->out, .rows = n->rows, .rows_dev = n->rows_dev, .plan_dev = n->plan,
         .tables_dev = n->tables, .kv = &n->kv, .layer = &n->layer, .workspace_dev = n->workspace,
-        .n_rows = n_rows, .n_tokens = n->n_tokens, .n_q_heads = n->c->n_q_heads,
+        .n_rows = n->n_attn_rows, .n_tokens = n->n_tokens, .n_q_heads = n->c->n_q_heads,
         .window = n->c->window, .scale = scale_of(n->c)}, err);
 }
 
@@ -400,18 +406,36 @@ static int call_tokens(struct op_binding *n, uint64_t t, uint32_t count, struct 
     }
 }
 
+static uint32_t all_tokens(const struct op_binding *n)
+{
+    return n->c->op == OP_GATHER ? n->c->n_rows : n->n_tokens;
+}
+
 static int call_chunks(struct op_binding *n, struct quire_error *err)
 {
-    uint32_t total = n->c->op == OP_GATHER ? n->c->n_rows : n->n_tokens;
-    uint32_t chunk = n->variant.chunk ? n->variant.chunk : total;
+    uint32_t total = all_tokens(n), chunk = n->variant.chunk ? n->variant.chunk : total;
     for (uint32_t t = 0, i = 0; t < total; t += chunk, i++) {
-        int status = n->c->op == OP_ATTENTION
-                         ? call_attention(n, chunk, i, err)
-                         : call_tokens(n, t, total - t < chunk ? total - t : chunk, err);
+        bool is_attention = n->c->op == OP_ATTENTION;
+        int status = is_attention ? plan_attention(n, chunk, i, err)
+                                  : call_tokens(n, t, total - t < chunk ? total - t : chunk, err);
+        if (status == QUIRE_OK && is_attention)
+            status = call_attention(n, err);
         if (status != QUIRE_OK)
             return status;
     }
     return QUIRE_OK;
+}
+
+int op_queue(struct op_binding *n, struct quire_error *err)
+{
+    assert(n->variant.chunk == 0);
+    return n->c->op == OP_ATTENTION ? call_attention(n, err) : call_tokens(n, 0, all_tokens(n), err);
+}
+
+int op_rewind(struct op_binding *n, struct quire_error *err)
+{
+    uint64_t bytes = (uint64_t)n->n_tokens * n->d->x_width * 4;
+    return n->x ? n->b->ops->copy_in(n->b, n->x, n->d->x, bytes, err) : QUIRE_OK;
 }
 
 int op_call_in_step(struct op_binding *n, struct quire_error *err)

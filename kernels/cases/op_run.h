@@ -23,6 +23,11 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
 int op_call(struct op_binding *binding, struct quire_error *err);
 /* The same within the step that the caller began; returns when the results are there. */
 int op_call_in_step(struct op_binding *binding, struct quire_error *err);
+/* The operation alone, once more and without waiting, with the rows and the plan that a call has made:
+ * on a device many can be queued, or recorded. Not for variants in chunks. */
+int op_queue(struct op_binding *binding, struct quire_error *err);
+/* What the operation changes in place, as it was at first. */
+int op_rewind(struct op_binding *binding, struct quire_error *err);
 /* Copies the outputs out. False, with a line on stdout, when a guard, an input or a cache slot that
  * is not the op's changed. */
 bool op_fetch(struct op_binding *binding, struct op_output *out);
