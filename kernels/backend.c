@@ -4,9 +4,14 @@
 #if defined(__x86_64__)
 #include "kernels/cpu/cpu.h"
 #endif
+#include "kernels/cuda/open.h"
 #include "kernels/ref/ref.h"
 
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -27,27 +32,121 @@ static int check_machine(struct quire_error *err)
     return QUIRE_OK;
 }
 
+/* ---- the CUDA library -------------------------------------------------------------------------- */
+
+#define CUDA_LIBRARY "libquire_cuda.so"
+
+#if !defined(QUIRE_CUDA_LINKED)
+/* Beside the program, in lib/ beside its folder, or where the loader looks. The first one that is there is taken. */
+static void *load_library(struct quire_error *err)
+{
+    static const char *const places[] = {"", "../lib/"};
+    char program[PATH_MAX], path[PATH_MAX + sizeof "../lib/" CUDA_LIBRARY];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    while (n > 0 && program[n - 1] != '/')
+        n--;
+    for (int i = 0; i < 2 && n > 0; i++) {
+        snprintf(path, sizeof path, "%.*s%s" CUDA_LIBRARY, (int)n, program, places[i]);
+        if (access(path, F_OK) != 0)
+            continue;
+        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!library)
+            quire_fail(err, QUIRE_UNSUPPORTED, "%s", dlerror());
+        return library;
+    }
+    void *library = dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        quire_fail(err, QUIRE_UNSUPPORTED, "no " CUDA_LIBRARY " beside the program, in ../lib or on the loader's path");
+    return library;
+}
+
+/* The library stays: CUDA's threads may run in it. */
+static int find_cuda(quire_cuda_open_fn **open, struct quire_error *err)
+{
+    void *library = load_library(err);
+    if (!library)
+        return QUIRE_UNSUPPORTED;
+    const char *version = dlsym(library, "quire_cuda_version");
+    void *symbol = dlsym(library, "quire_cuda_open");
+    if (!version || !symbol)
+        return quire_fail(err, QUIRE_UNSUPPORTED, CUDA_LIBRARY " is not Quire's");
+    if (strcmp(version, QUIRE_VERSION) != 0)
+        return quire_fail(err, QUIRE_UNSUPPORTED, CUDA_LIBRARY " is of Quire %.40s, and this is Quire %s", version,
+                          QUIRE_VERSION);
+    memcpy(open, &symbol, sizeof symbol);
+    return QUIRE_OK;
+}
+#else
+static int find_cuda(quire_cuda_open_fn **open, struct quire_error *err)
+{
+    (void)err;
+    *open = quire_cuda_open;
+    return QUIRE_OK;
+}
+#endif
+
+/* err has the reason alone. */
+static int open_cuda(const struct k_backend_options *options, struct k_backend **out, const char **why,
+                     struct quire_error *err)
+{
+    quire_cuda_open_fn *open;
+    int status = find_cuda(&open, err);
+    return status == QUIRE_OK ? open(options, out, why, err) : status;
+}
+
+/* ---- choosing ---------------------------------------------------------------------------------- */
+
+/* The GPU where it will do. What is asked for with options that only a CPU has stays on it. */
+static bool open_auto_on_gpu(const struct k_backend_options *options, struct k_backend **out, const char **why)
+{
+    static _Thread_local char reason[QUIRE_ERROR_BYTES + 8];
+    struct quire_error err;
+#if defined(QUIRE_CUDA_LINKED)
+    (void)options;
+    (void)out;
+    quire_fail(&err, QUIRE_UNSUPPORTED, "the CUDA backend of this build is an emulator");
+#else
+    if (open_cuda(options, out, why, &err) == QUIRE_OK) {
+        *why = "cuda: the GPU answers";
+        return true;
+    }
+#endif
+    snprintf(reason, sizeof reason, "cpu: %s", err.text);
+    *why = reason;
+    return false;
+}
+
+static bool is_cuda(const char *device)
+{
+    return strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0;
+}
+
 int k_backend_open(const struct k_backend_options *options, struct k_backend **out,
                    const char **why, struct quire_error *err)
 {
     const char *device = options->device;
     *out = NULL;
-    if (strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0)
-        return quire_fail(err, QUIRE_UNSUPPORTED, "device %s: this build has no CUDA backend",
-                          device);
     bool is_ref = strcmp(device, "ref") == 0, is_auto = strcmp(device, "auto") == 0;
-    if (!is_ref && !is_auto && strcmp(device, "cpu") != 0)
+    if (!is_ref && !is_auto && !is_cuda(device) && strcmp(device, "cpu") != 0)
         return quire_fail(err, QUIRE_INVALID,
                           "device %s: must be auto, ref, cpu, cuda or cuda:N", device);
     int status = check_machine(err);
     if (status != QUIRE_OK)
         return status;
-#if defined(__x86_64__)
-    if (!is_ref) {
-        *why = is_auto ? "cpu: this build has no CUDA backend" : "cpu: asked for";
-        return cpu_open(options, out, err);
+    if (is_cuda(device)) {
+        status = open_cuda(options, out, why, err);
+        if (status != QUIRE_OK)
+            quire_error_prefix(err, "device %s", device);
+        return status;
     }
+    *why = is_ref ? "ref: asked for" : "cpu: asked for";
+    if (is_auto && open_auto_on_gpu(options, out, why))
+        return QUIRE_OK;
+#if defined(__x86_64__)
+    if (!is_ref)
+        return cpu_open(options, out, err);
 #endif
-    *why = is_ref ? "ref: asked for" : "ref: no faster kernels for this architecture; the bits are equal";
+    if (!is_ref)
+        *why = "ref: no faster kernels for this architecture; the bits are equal";
     return ref_open(options, out, err);
 }

@@ -1,4 +1,5 @@
 #include "kernels/cpu/attention.h"
+#include "kernels/cuda/plan.h"
 
 #include <string.h>
 
@@ -21,6 +22,15 @@ int k_plan_workspace(const char *backend_name, const struct k_plan_dims *dims,
     bool is_cpu = strcmp(backend_name, "cpu") == 0;
     if (is_cpu || strcmp(backend_name, "ref") == 0)
         return plan_host(dims, is_cpu, out);
+    if (strcmp(backend_name, "cuda") == 0) {
+        *out = (struct k_plan_bytes){
+            .gemm = cuda_gemm_workspace_bytes(dims),
+            .attention = cuda_attention_workspace_bytes(dims),
+            .attention_plan = cuda_attention_plan_bytes(dims),
+            .sample = cuda_sample_workspace_bytes(dims),
+        };
+        return QUIRE_OK;
+    }
     return quire_fail(err, QUIRE_UNSUPPORTED, "backend %s: this build cannot plan its memory",
                       backend_name);
 }
@@ -28,9 +38,5 @@ int k_plan_workspace(const char *backend_name, const struct k_plan_dims *dims,
 uint64_t k_plan_weight_bytes(const char *backend_name, enum k_dtype dtype, uint32_t n_rows,
                              uint32_t n_cols)
 {
-    (void)backend_name;
-    (void)dtype;
-    (void)n_rows;
-    (void)n_cols;
-    return 0;
+    return strcmp(backend_name, "cuda") == 0 ? cuda_weight_bytes(dtype, n_rows, n_cols) : 0;
 }

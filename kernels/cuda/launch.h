@@ -9,6 +9,8 @@
 extern "C" {
 #endif
 
+/* weight.cu */
+cudaError_t launch_weight_exponents(cudaStream_t stream, const struct k_weight *w);
 /* elementwise.cu */
 cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a);
 cudaError_t launch_silu_mul(cudaStream_t stream, const struct k_silu_mul_args *a);
@@ -23,6 +25,10 @@ cudaError_t launch_rope_kv(cudaStream_t stream, const struct k_rope_kv_args *a);
 cudaError_t launch_kv_copy(cudaStream_t stream, const struct k_kv_copy_args *a);
 /* gemm_lane.cu */
 cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a);
+/* gemm_small.cu, gemm_large.cu: the mma form; few tokens, and any number of them */
+#define CUDA_GEMM_SMALL_TOKENS 32u
+cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *a);
+cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *a);
 /* attention_lane.cu */
 cudaError_t launch_attention_lane(cudaStream_t stream, const struct k_attention_args *a);
 

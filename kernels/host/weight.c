@@ -1,58 +1,34 @@
 #include "kernels/host/host.h"
+#include "kernels/weight_view.h"
 
 #include <stdlib.h>
-
-static int check_part(const struct k_weight_view *part, uint32_t index, uint32_t n_cols,
-                      struct quire_error *err)
-{
-    if (part->dtype != K_F32 && part->dtype != K_F16 && part->dtype != K_BF16)
-        return quire_fail(err, QUIRE_UNSUPPORTED, "weight part %u: unknown dtype %d", index,
-                          (int)part->dtype);
-    if (!part->data || part->n_rows == 0 || part->n_cols == 0)
-        return quire_fail(err, QUIRE_INVALID, "weight part %u: empty", index);
-    if (part->n_cols != n_cols)
-        return quire_fail(err, QUIRE_INVALID, "weight part %u: has %u columns, part 0 has %u",
-                          index, part->n_cols, n_cols);
-    size_t size = k_dtype_bytes(part->dtype);
-    if ((uintptr_t)part->data % size != 0 || part->row_stride_bytes % size != 0 ||
-        part->row_stride_bytes < (uint64_t)n_cols * size)
-        return quire_fail(err, QUIRE_INVALID,
-                          "weight part %u: misaligned, or its rows overlap", index);
-    return QUIRE_OK;
-}
 
 int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
                       struct k_weight **out, struct quire_error *err)
 {
     (void)b;
     *out = NULL;
-    if (n_parts == 0 || n_parts > K_WEIGHT_MAX_PARTS)
-        return quire_fail(err, QUIRE_INVALID, "weight: %u parts, must be 1 to %d", n_parts,
-                          K_WEIGHT_MAX_PARTS);
+    uint32_t n_rows;
+    int status = k_weight_check(parts, n_parts, &n_rows, err);
+    if (status != QUIRE_OK)
+        return status;
     struct k_weight *w = calloc(1, sizeof *w);
     if (!w)
         return quire_fail(err, QUIRE_NO_MEMORY, "weight: out of memory");
     w->n_parts = n_parts;
+    w->n_rows = n_rows;
     w->n_cols = parts[0].n_cols;
-    uint64_t n_rows = 0;
+    uint32_t row = 0;
     for (uint32_t i = 0; i < n_parts; i++) {
-        int status = check_part(&parts[i], i, w->n_cols, err);
-        if (status == QUIRE_OK && n_rows + parts[i].n_rows > UINT32_MAX)
-            status = quire_fail(err, QUIRE_INVALID, "weight: more than 2^32 rows");
-        if (status != QUIRE_OK) {
-            free(w);
-            return status;
-        }
         w->parts[i] = (struct host_part){
             .data = parts[i].data,
             .dtype = parts[i].dtype,
-            .first_row = (uint32_t)n_rows,
+            .first_row = row,
             .n_rows = parts[i].n_rows,
             .row_stride_bytes = parts[i].row_stride_bytes,
         };
-        n_rows += parts[i].n_rows;
+        row += parts[i].n_rows;
     }
-    w->n_rows = (uint32_t)n_rows;
     *out = w;
     return QUIRE_OK;
 }

@@ -38,10 +38,16 @@ static void test_open(void **state)
         assert_int_equal(b->ops->overlap_depth, 0);
         b->ops->close(b);
     }
+#if !defined(QUIRE_CUDA_LINKED) /* else see cuda_door_test.c */
     assert_int_equal(open_device("cuda", &b, &why, &err), QUIRE_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "no CUDA backend"));
+    assert_non_null(strstr(err.text, "device cuda: no libquire_cuda.so"));
     assert_null(b);
     assert_int_equal(open_device("cuda:1", &b, &why, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(open_device("auto", &b, &why, &err), QUIRE_OK);
+    assert_non_null(strstr(why, "cpu: no libquire_cuda.so"));
+    b->ops->close(b);
+#endif
+    assert_int_equal(open_device("cudax", &b, &why, &err), QUIRE_INVALID);
     assert_int_equal(open_device("tpu", &b, &why, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "tpu"));
     struct k_backend_options many = {.device = "ref", .n_threads = 100000};
@@ -77,7 +83,39 @@ static void test_plan(void **state)
     dims.n_threads = 0;
     assert_int_equal(k_plan_workspace("cpu", &dims, &bytes, &err), QUIRE_OK);
     assert_true(bytes.sample >= UINT64_C(151936) * 4);
-    assert_int_equal(k_plan_workspace("cuda", &dims, &bytes, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(k_plan_workspace("tpu", &dims, &bytes, &err), QUIRE_UNSUPPORTED);
+    dims.max_gemm_cols = 4864;
+    assert_int_equal(k_plan_workspace("cuda", &dims, &bytes, &err), QUIRE_OK);
+    assert_true(bytes.sample > 0 && bytes.attention > 0 && bytes.attention_plan > 0);
+}
+
+static void test_plan_weight(void **state)
+{
+    (void)state;
+    const uint64_t page = UINT64_C(2) << 20;
+    assert_int_equal(k_plan_weight_bytes("cpu", K_BF16, 4096, 4096), 0);
+    assert_int_equal(k_plan_weight_bytes("cuda", K_F16, 2, 1), 256);
+    assert_int_equal(k_plan_weight_bytes("cuda", K_F16, 16, 8), 256);
+    assert_int_equal(k_plan_weight_bytes("cuda", K_BF16, 16, 8), 512); /* and an exponent a row */
+    assert_int_equal(k_plan_weight_bytes("cuda", K_F16, 17, 9), 768);  /* rows of 32 bytes */
+    assert_int_equal(k_plan_weight_bytes("cuda", K_F16, 1024, 1024), page);
+    assert_int_equal(k_plan_weight_bytes("cuda", K_BF16, 1024, 1024), 2 * page);
+    assert_int_equal(k_plan_weight_bytes("cuda", K_F32, 151936, 8192) % page, 0);
+}
+
+static void test_devices(void **state)
+{
+    (void)state;
+    uint32_t n = 0;
+    for (const struct k_device *d; (d = k_device_at(n)); n++) {
+        assert_ptr_equal(k_device_find(d->name), d);
+        assert_true(d->memory_bytes > UINT64_C(16) << 30 && d->memory_bytes < UINT64_C(256) << 30);
+        assert_true(d->bytes_per_second >= UINT64_C(300000000000));
+    }
+    assert_true(n >= 8);
+    assert_string_equal(k_device_find("h200")->title, "NVIDIA H200 SXM");
+    assert_null(k_device_find("H200"));
+    assert_null(k_device_find(""));
 }
 
 static void test_memory_and_tickets(void **state)
@@ -236,6 +274,8 @@ int main(void)
         cmocka_unit_test(test_open),
         cmocka_unit_test(test_default_threads),
         cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_plan_weight),
+        cmocka_unit_test(test_devices),
         cmocka_unit_test(test_memory_and_tickets),
         cmocka_unit_test(test_bad_weights),
         cmocka_unit_test(test_forms_and_weights),

@@ -1,0 +1,55 @@
+/* e of each row of a BF16 weight (docs/numerics.md §17): the row's largest finite |w| times 2^-e lies in [2^14, 2^15).
+ *
+ * Once a weight, at load: it reads the matrix once, a warp a row and 16 bytes a lane at a time. Without their sign the
+ * bits of bf16 numbers rise as the numbers do, so the largest is found among integers, and exactly. */
+#include "kernels/cuda/device.cuh"
+
+#include "kernels/cuda/launch.h"
+
+#define WARPS_PER_BLOCK 8u
+
+static __device__ uint32_t larger_finite(uint32_t best, uint32_t bits)
+{
+    bits &= 0x7fffu;
+    return bits < 0x7f80u && bits > best ? bits : best;
+}
+
+/* floor(log2 |w|) - 14, at least -120; at most 113 by itself. */
+static __device__ int32_t exponent_of(uint32_t bits)
+{
+    if (bits == 0)
+        return 0;
+    int32_t log2 = bits >= 0x80u ? (int32_t)(bits >> 7) - 127 : 31 - __clz((int)bits) - 133;
+    return log2 - 14 < -120 ? -120 : log2 - 14;
+}
+
+static __global__ void weight_exponents(const unsigned char *data, uint64_t row_stride_bytes, uint32_t n_rows,
+                                        int8_t *exponents)
+{
+    uint32_t row = blockIdx.x * WARPS_PER_BLOCK + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (row >= n_rows)
+        return; /* a warp as a whole */
+    const uint4 *words = (const uint4 *)(data + row * row_stride_bytes);
+    uint32_t best = 0;
+    for (uint64_t i = lane; i < row_stride_bytes / 16; i += 32) { /* a row ends in zeros */
+        uint4 w = words[i];
+        uint32_t pairs[4] = {w.x, w.y, w.z, w.w};
+        for (int p = 0; p < 4; p++) {
+            best = larger_finite(best, pairs[p]);
+            best = larger_finite(best, pairs[p] >> 16);
+        }
+    }
+    for (int step = 16; step > 0; step /= 2) {
+        uint32_t other = __shfl_xor_sync(0xffffffffu, best, step);
+        best = other > best ? other : best;
+    }
+    if (lane == 0)
+        exponents[row] = (int8_t)exponent_of(best);
+}
+
+extern "C" cudaError_t launch_weight_exponents(cudaStream_t stream, const struct k_weight *w)
+{
+    uint32_t n_blocks = w->n_rows / WARPS_PER_BLOCK + (w->n_rows % WARPS_PER_BLOCK != 0);
+    return K_LAUNCH(weight_exponents, n_blocks, WARPS_PER_BLOCK * 32, 0, stream, (const unsigned char *)w->data_dev,
+                    w->row_stride_bytes, w->n_rows, w->exponents_dev);
+}
