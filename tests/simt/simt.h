@@ -30,6 +30,7 @@ struct Launch { dim3 grid, block; size_t smem; void (*fn)(void*); void* arg; siz
 void launch(const Launch&);
 void* dev_alloc(size_t);            // cudaMalloc twin: registered, red-zoned, NaN-filled
 void dev_free(void*);
+bool in_arena(const void*);         // of device memory, given out or not
 void dev_free_all();
 std::vector<std::string> take_faults();
 extern int order;                   // 0 forward, 1 reverse, 2 random (lane and warp schedule)
@@ -183,6 +184,7 @@ void dev_free(void* p) {           // memory of equal size gets it again; until 
   if (n >= 1 << 20) for (auto [lo, hi] : {std::pair{(char*)p, (char*)p + n}, std::pair{(char*)(gsh + at * 128), (char*)(gsh + at * 128 + n / 2)}})
     madvise((char*)(((uintptr_t)lo + 4095) & ~4095ull), ((uintptr_t)hi & ~4095ull) - (((uintptr_t)lo + 4095) & ~4095ull), MADV_DONTNEED);
 }
+bool in_arena(const void* p) { return arena && (uintptr_t)p - (uintptr_t)arena < ARENA; }
 void dev_free_all() { freed.clear(); if (arena) { memset(gran, 0, arena_top / 256 * 4); allocs.resize(1); arena_top = 256; } }
 // ---- faults
 static std::mutex fmx; static std::vector<std::string> faults; static std::map<std::pair<std::string, void*>, int> seen;
