@@ -25,6 +25,7 @@ struct State {
     std::map<std::string, unsigned long> calls;
     std::map<std::string, Wish> wishes;
     std::map<char *, Range> allocations; /* by their first byte */
+    char *lowest = nullptr, *highest = nullptr; /* of all that ever were */
     std::map<const void *, int> dynamic_shared; /* by kernel: what cudaFuncSetAttribute allowed */
     cudaError_t death = cudaSuccess;
     unsigned n_faults = 0;
@@ -180,6 +181,11 @@ Range find(const void *p, size_t bytes)
     return at < range.bytes && bytes <= range.bytes - at ? range : Range{};
 }
 
+bool was_device(const void *p)
+{
+    return (char *)p >= state().lowest && (char *)p < state().highest;
+}
+
 size_t shared_optin_bytes()
 {
     return (size_t)setting("QUIRE_SIMT_SHARED_KIB", 227) << 10;
@@ -204,11 +210,16 @@ cudaError_t allocate(void **out, size_t bytes, bool is_host)
     if (is_host && bytes > (size_t)8 << 30)
         return cudaErrorMemoryAllocation;
     char *base = (char *)simt::dev_alloc(bytes);
+    if (!base)
+        return cudaErrorMemoryAllocation;
+    State &s = state();
+    s.lowest = s.lowest && s.lowest < base ? s.lowest : base;
+    s.highest = s.highest > base + bytes ? s.highest : base + bytes;
     Range range;
     range.base = base;
     range.bytes = bytes;
     range.is_host = is_host;
-    state().allocations[base] = range;
+    s.allocations[base] = range;
     *out = base;
     return cudaSuccess;
 }

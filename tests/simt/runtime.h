@@ -49,6 +49,7 @@ struct Range { /* an allocation that holds [p, p + bytes), or none */
     explicit operator bool() const { return base != nullptr; }
 };
 Range find(const void *p, size_t bytes);
+bool was_device(const void *p); /* where memory was ever given out, so that p cannot be pageable */
 
 /* ---- streams ---- */
 void drain_all();                      /* everything that is queued runs */

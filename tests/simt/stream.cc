@@ -274,7 +274,7 @@ Side side_of(const void *p, size_t bytes)
     Range range = find(p, 1);
     side.is_device = range && !range.is_host;
     side.is_pinned = range && range.is_host;
-    side.is_bad = !p || (range && !find(p, bytes)) || (!range && simt::in_arena(p));
+    side.is_bad = !p || (range && !find(p, bytes)) || (!range && was_device(p));
     return side;
 }
 
@@ -611,10 +611,10 @@ namespace simt {
 
 namespace {
 
-/* QUIRE_SIMT_SCHEDULE: in which order a block's threads run; read at each launch, so that a test may change it. */
-void take_schedule()
+/* QUIRE_SIMT_ORDER is read at each launch, so that a test may change it. */
+void take_order()
 {
-    const char *name = getenv("QUIRE_SIMT_SCHEDULE");
+    const char *name = getenv("QUIRE_SIMT_ORDER");
     if (name)
         order = strcmp(name, "random") == 0 ? 2 : strcmp(name, "reverse") == 0 ? 1 : 0;
 }
@@ -631,7 +631,7 @@ cudaError_t check_launch(const Launch &l, const void *kernel)
 
 cudaError_t queue(cudaStream_t stream, const char *name, const void *kernel, const Launch &launch_)
 {
-    Call call("launch", InCapture::allowed);
+    simt_runtime::Call call("launch", InCapture::allowed);
     if (call.error())
         return call.error();
     CUstream_st *s = stream_of(stream);
@@ -650,7 +650,7 @@ cudaError_t queue(cudaStream_t stream, const char *name, const void *kernel, con
         }
         Launch l = launch_;
         l.arg = args.get();
-        take_schedule();
+        take_order();
         launch(l);
     });
 }
@@ -660,7 +660,7 @@ cudaError_t queue(cudaStream_t stream, const char *name, const void *kernel, con
 /* As <<<>>> and cudaGetLastError() after it: an earlier call's error that nobody looked at comes out here. */
 cudaError_t queue_kernel(cudaStream_t stream, const char *name, const void *kernel, const Launch &l)
 {
-    Call::done(queue(stream, name, kernel, l));
+    simt_runtime::Call::done(queue(stream, name, kernel, l));
     return cudaGetLastError();
 }
 
