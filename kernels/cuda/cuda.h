@@ -59,10 +59,9 @@ int cuda_upload(struct k_backend *b, void *dst_dev, const void *src, uint64_t by
 /* Device memory to dst, which is written by the wait() for a later fence. */
 int cuda_download(struct k_backend *b, void *dst, const void *src_dev, uint64_t bytes, struct quire_error *err);
 
-/* The next pinned bytes, at most CUDA_PIECE_BYTES: the caller fills them, and queues their copy on the stream before it
- * asks for others. */
-#define CUDA_PIECE_BYTES (4u << 20)
-int cuda_stage(struct k_backend *b, uint64_t bytes, void **out, struct quire_error *err);
+/* Pinned memory for the next bytes that go to the device: *bytes of them, at most the wanted ones. The caller fills it, and
+ * queues its copy on the stream before it asks for more. */
+int cuda_stage(struct k_backend *b, uint64_t wanted, void **out, uint64_t *bytes, struct quire_error *err);
 
 /* ---- entries of the table that are no arithmetic ---- */
 int cuda_memory_open(struct cuda_backend *c, struct quire_error *err);

@@ -1,5 +1,6 @@
 /* Which GPU, whether it will do, and what it is. */
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/launch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,6 +100,10 @@ static int choose(struct cuda_backend *c, const char *device, struct cudaDeviceP
     if (error != cudaSuccess)
         return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d, %s, cannot be used: %s", c->device, prop->name,
                           cudaGetErrorString(error));
+    error = launch_would_load();
+    if (error != cudaSuccess)
+        return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d, %s, does not take the kernels of this build: %s", c->device,
+                          prop->name, cudaGetErrorString(error));
     return QUIRE_OK;
 }
 

@@ -11,6 +11,7 @@ extern "C" {
 
 /* weight.cu */
 cudaError_t launch_weight_exponents(cudaStream_t stream, const struct k_weight *w);
+cudaError_t launch_would_load(void); /* whether the current GPU takes the kernels of this build */
 /* elementwise.cu */
 cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a);
 cudaError_t launch_silu_mul(cudaStream_t stream, const struct k_silu_mul_args *a);

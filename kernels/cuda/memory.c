@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_PIECES (CUDA_STAGING_BYTES / CUDA_PIECE_BYTES)
+#define PIECE_BYTES (4u << 20)
+#define N_PIECES (CUDA_STAGING_BYTES / PIECE_BYTES)
+#define SMALLEST_SPLIT (64u << 10) /* less than this of a piece is left rather than given to the head of a longer upload */
 /* A step downloads its samples: 184 bytes each, 256 requests, two steps in flight; prompt logprobs are a row a token. */
 #define DOWNLOAD_BYTES (4u << 20)
 #define N_DOWNLOADS 64u
@@ -186,40 +188,41 @@ static bool is_pinned(const struct cuda_memory *m, const void *p, uint64_t bytes
 
 /* ---- to the device ----------------------------------------------------------------------------- */
 
-int cuda_stage(struct k_backend *b, uint64_t bytes, void **out, struct quire_error *err)
+int cuda_stage(struct k_backend *b, uint64_t wanted, void **out, uint64_t *bytes, struct quire_error *err)
 {
     struct cuda_backend *c = cuda_of(b);
     struct cuda_memory *m = c->memory;
+    uint64_t left = PIECE_BYTES - m->piece_used;
     int status = cuda_eager(b, "an upload", err);
-    if (status == QUIRE_OK && m->piece_used + bytes > CUDA_PIECE_BYTES) {
+    if (status == QUIRE_OK && left < wanted && left < SMALLEST_SPLIT) {
         status = cuda_check(b, cudaEventRecord(m->pieces[m->piece].copied, c->stream), "an upload", err);
         m->pieces[m->piece].was_left = true;
         m->piece = (m->piece + 1) % N_PIECES;
         m->piece_used = 0;
+        left = PIECE_BYTES;
         if (status == QUIRE_OK && m->pieces[m->piece].was_left)
             status = cuda_check(b, cudaEventSynchronize(m->pieces[m->piece].copied), "waiting for an upload", err);
     }
     if (status != QUIRE_OK)
         return status;
-    *out = m->staging + (uint64_t)m->piece * CUDA_PIECE_BYTES + m->piece_used;
-    m->piece_used += (uint32_t)((bytes + 63) / 64 * 64); /* the last one of a piece may end past it: none follows */
+    *out = m->staging + (uint64_t)m->piece * PIECE_BYTES + m->piece_used;
+    *bytes = wanted < left ? wanted : left;
+    m->piece_used += (uint32_t)((*bytes + 63) / 64 * 64);
     return QUIRE_OK;
 }
 
 int cuda_upload(struct k_backend *b, void *dst_dev, const void *src, uint64_t bytes, struct quire_error *err)
 {
     int status = cuda_eager(b, "an upload", err);
-    for (uint64_t done = 0; done < bytes && status == QUIRE_OK;) {
-        uint64_t n = bytes - done < CUDA_PIECE_BYTES ? bytes - done : CUDA_PIECE_BYTES;
+    for (uint64_t done = 0, n; done < bytes && status == QUIRE_OK; done += n) {
         void *staged;
-        status = cuda_stage(b, n, &staged, err);
+        status = cuda_stage(b, bytes - done, &staged, &n, err);
         if (status != QUIRE_OK)
-            break;
+            return status;
         memcpy(staged, (const unsigned char *)src + done, (size_t)n);
         status = cuda_check(b, cudaMemcpyAsync((unsigned char *)dst_dev + done, staged, (size_t)n, cudaMemcpyDefault,
                                                cuda_of(b)->stream),
                             "an upload", err);
-        done += n;
     }
     return status;
 }

@@ -37,10 +37,9 @@ static int upload_part(struct k_backend *b, const struct k_weight_view *part, ui
                        struct quire_error *err)
 {
     uint64_t bytes = part->n_rows * stride;
-    for (uint64_t done = 0; done < bytes;) {
-        uint64_t n = min_u64(bytes - done, CUDA_PIECE_BYTES);
+    for (uint64_t done = 0, n; done < bytes; done += n) {
         void *staged;
-        int status = cuda_stage(b, n, &staged, err);
+        int status = cuda_stage(b, bytes - done, &staged, &n, err);
         if (status != QUIRE_OK)
             return status;
         pack(part, stride, done, staged, n);
@@ -49,7 +48,6 @@ static int upload_part(struct k_backend *b, const struct k_weight_view *part, ui
                             "uploading a weight", err);
         if (status != QUIRE_OK)
             return status;
-        done += n;
     }
     return QUIRE_OK;
 }
