@@ -1,0 +1,35 @@
+# The backend on the emulator of tests/simt, for tests on machines without a GPU: the same sources, kernels compiled by g++,
+# linked into everything that has kernels. `--device cuda` opens it; `auto` does not.
+if(QUIRE_SANITIZE OR QUIRE_FUZZERS OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  message(FATAL_ERROR "QUIRE_CUDA=simt needs x86-64, and a build without sanitizers or fuzzers")
+endif()
+enable_language(CXX)
+message(STATUS "GPU support: on the emulator")
+
+set(simt_options -std=c++17 -O2 -g1 -march=x86-64-v3 -Wno-unknown-pragmas -Wno-unused-function
+    -Wno-missing-field-initializers -fno-strict-aliasing -fno-extern-tls-init)
+set(simt_include ${CMAKE_SOURCE_DIR}/tests/simt/include)
+
+file(GLOB simt_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/simt/*.cc)
+add_library(quire_simt STATIC ${simt_sources})
+target_compile_options(quire_simt PRIVATE ${simt_options})
+target_include_directories(quire_simt PUBLIC ${simt_include})
+target_link_libraries(quire_simt PUBLIC Threads::Threads)
+
+# Kernels: once plain, for everything, and once instrumented (races, bounds, alignment), for the tests that link the objects
+# of quire_cuda_instrumented: what an object defines is not taken from the library.
+set_source_files_properties(${cuda_kernel_sources} PROPERTIES LANGUAGE CXX)
+set(simt_instrument -fsanitize=thread,alignment,bounds --param tsan-instrument-func-entry-exit=0
+    --param tsan-distinguish-volatile=0)
+add_library(quire_cuda_kernels STATIC ${cuda_kernel_sources})
+add_library(quire_cuda_instrumented OBJECT ${cuda_kernel_sources})
+foreach(library quire_cuda_kernels quire_cuda_instrumented)
+  target_compile_options(${library} PRIVATE ${simt_options} -x c++)
+  target_link_libraries(${library} PUBLIC quire_simt)
+endforeach()
+target_compile_options(quire_cuda_instrumented PRIVATE ${simt_instrument})
+target_link_libraries(quire_cuda_kernels PUBLIC quire_kernels)
+
+target_sources(quire_kernels PRIVATE ${cuda_host_sources})
+target_compile_definitions(quire_kernels PRIVATE QUIRE_CUDA_LINKED)
+target_link_libraries(quire_kernels PUBLIC quire_cuda_kernels)
