@@ -3,7 +3,6 @@
 if(QUIRE_SANITIZE OR QUIRE_FUZZERS OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   message(FATAL_ERROR "QUIRE_CUDA=simt needs x86-64, and a build without sanitizers or fuzzers")
 endif()
-enable_language(CXX)
 message(STATUS "GPU support: on the emulator")
 
 set(simt_options -std=c++17 -O2 -g1 -march=x86-64-v3 -Wno-unknown-pragmas -Wno-unused-function
