@@ -17,12 +17,6 @@ uint64_t cuda_weight_bytes(enum k_dtype dtype, uint32_t n_rows, uint32_t n_cols)
 }
 
 /* Generous figures until the files beside the code have theirs. */
-uint64_t cuda_gemm_workspace_bytes(const struct k_plan_dims *dims)
-{
-    uint64_t n_tokens = dims->n_tokens > dims->n_logits ? dims->n_tokens : dims->n_logits;
-    return (n_tokens + 15) / 16 * 16 * (((uint64_t)dims->max_gemm_cols + 31) / 32 * 32) * sizeof(float);
-}
-
 uint64_t cuda_attention_workspace_bytes(const struct k_plan_dims *dims)
 {
     uint64_t n_splits = (uint64_t)dims->n_seqs * (dims->max_model_len / 512 + 1) + dims->n_tokens;

@@ -5,6 +5,11 @@
 
 #include "kernels/kernels.h"
 
+/* Elements of a token's row of factors in a GEMM's workspace. */
+static inline uint32_t cuda_gemm_factor_stride(uint32_t n_cols)
+{
+    return (n_cols + 15) / 16 * 16;
+}
 uint64_t cuda_gemm_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_attention_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_attention_plan_bytes(const struct k_plan_dims *dims);

@@ -1,0 +1,113 @@
+/* What both kernels of the mma GEMM share (docs/numerics.md §17): the arguments, how a tile of 64 columns lies in
+ * shared memory, and what a factor is.
+ *
+ * A tile holds 64 columns of 16-bit numbers of some rows (of weights, or of tokens): 128 bytes a row, which are one
+ * sector group of global memory and all 32 banks of shared memory. Segment s (16 bytes) of row r lies at s ^ (r % 8), so
+ * that the 8 rows of an ldmatrix lie in different banks. */
+#ifndef QUIRE_KERNELS_CUDA_GEMM_CUH
+#define QUIRE_KERNELS_CUDA_GEMM_CUH
+
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/launch.h"
+
+#define GEMM_FN static __device__ __forceinline__
+
+#define GEMM_CHUNK 512u
+#define GEMM_TILE_COLS 64u
+#define GEMM_TILE_ROW_BYTES 128u
+#define GEMM_TILES_IN_CHUNK (GEMM_CHUNK / GEMM_TILE_COLS)
+
+struct gemm_mma_args {
+    const unsigned char *weights;
+    const int8_t *exponents; /* NULL: all are 0 */
+    const float *bias;       /* or NULL */
+    const float *x;
+    float *y;
+    uint64_t row_stride_bytes;
+    uint32_t n_rows, n_cols, n_tokens;
+};
+
+static inline struct gemm_mma_args gemm_mma_args_of(const struct k_gemm_args *a)
+{
+    struct gemm_mma_args m = {(const unsigned char *)a->weight->data_dev, a->weight->exponents_dev, a->bias_dev, a->x_dev,
+                              a->y_dev, a->weight->row_stride_bytes, a->weight->n_rows, a->weight->n_cols, a->n_tokens};
+    return m;
+}
+
+GEMM_FN unsigned char *gemm_segment(unsigned char *tile, uint32_t row, uint32_t segment)
+{
+    return tile + row * GEMM_TILE_ROW_BYTES + (segment ^ (row % 8)) * 16;
+}
+
+/* Starts the copy of 16 bytes of a weight row into a tile: zeros past the matrix. Rows end in zeros up to 16 bytes. */
+GEMM_FN void gemm_copy_weights(const struct gemm_mma_args &a, unsigned char *tile, uint32_t tile_row, uint32_t row, uint32_t segment,
+                               uint32_t first_col)
+{
+    uint32_t col = first_col + segment * 8;
+    bool valid = row < a.n_rows && col < a.n_cols;
+    const unsigned char *from = valid ? a.weights + row * a.row_stride_bytes + col * (uint64_t)2 : a.weights;
+    cp_async16(gemm_segment(tile, tile_row, segment), from, valid);
+}
+
+/* A fragment of rows [row, row + 16) and of the 16-deep product `step` of a tile. */
+GEMM_FN void gemm_load_a(uint32_t (&fragment)[4], unsigned char *tile, uint32_t row, uint32_t step)
+{
+    uint32_t lane = threadIdx.x % 32;
+    ldmatrix_x4(fragment, gemm_segment(tile, row + lane % 16, 2 * step + lane / 16));
+}
+
+/* 2^n, n from -126 to 127. */
+GEMM_FN float gemm_power_of_two(int n)
+{
+    return k_f32_from_bits((uint32_t)(127 + n) << 23);
+}
+
+GEMM_FN int gemm_exponent(const struct gemm_mma_args &a, uint32_t row)
+{
+    return a.exponents && row < a.n_rows ? a.exponents[row] : 0;
+}
+
+GEMM_FN uint32_t gemm_pack(float low, float high)
+{
+    __half2 pair = __floats2half2_rn(low, high);
+    uint32_t bits;
+    memcpy(&bits, &pair, sizeof bits);
+    return bits;
+}
+
+/* Two activations as factors. */
+GEMM_FN uint32_t gemm_factors(float low, float high)
+{
+    return gemm_pack(low * 0x1p-4f, high * 0x1p-4f);
+}
+
+/* Two bf16 weights of one row as factors; scale is the row's 2^-e. */
+GEMM_FN uint32_t gemm_factors_of_bf16(uint32_t pair, float scale)
+{
+    return gemm_pack(k_f32_from_bits(pair << 16) * scale, k_f32_from_bits(pair & 0xffff0000u) * scale);
+}
+
+/* A fragment's weights as factors: lane / 4 is the row of a[0] and a[2], 8 more that of a[1] and a[3]. */
+template <bool is_bf16> GEMM_FN void gemm_make_factors(uint32_t (&a)[4], float scale, float scale_8)
+{
+    if (!is_bf16)
+        return;
+    a[0] = gemm_factors_of_bf16(a[0], scale);
+    a[1] = gemm_factors_of_bf16(a[1], scale_8);
+    a[2] = gemm_factors_of_bf16(a[2], scale);
+    a[3] = gemm_factors_of_bf16(a[3], scale_8);
+}
+
+/* What turns a row's sum into its output. */
+struct gemm_row {
+    float scale; /* 2^(e + 4) */
+    float bias;  /* -0, which changes no number, where there is none */
+};
+
+GEMM_FN struct gemm_row gemm_row_of(const struct gemm_mma_args &a, uint32_t row)
+{
+    struct gemm_row r = {gemm_power_of_two(gemm_exponent(a, row) + 4), a.bias && row < a.n_rows ? a.bias[row] : -0.0f};
+    return r;
+}
+
+#endif
