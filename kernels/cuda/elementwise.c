@@ -1,0 +1,73 @@
+/* The host side of every operation but GEMM, attention and sampling: look at the arguments, queue the kernel. */
+#include "kernels/cuda/launch.h"
+#include "kernels/host/check.h"
+
+int cuda_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err)
+{
+    int status = cuda_alive(b, err);
+    if (status != QUIRE_OK || a->n_tokens == 0)
+        return status;
+    return cuda_check(b, launch_embed(cuda_of(b)->stream, a), "embed", err);
+}
+
+int cuda_rmsnorm(struct k_backend *b, const struct k_rmsnorm_args *a, struct quire_error *err)
+{
+    int status = cuda_alive(b, err);
+    if (status == QUIRE_OK && a->n_cols == 0)
+        status = quire_fail(err, QUIRE_INVALID, "rmsnorm: no columns");
+    if (status != QUIRE_OK || a->n_tokens == 0)
+        return status;
+    return cuda_check(b, launch_rmsnorm(cuda_of(b)->stream, a), "rmsnorm", err);
+}
+
+int cuda_rope_angles(struct k_backend *b, const struct k_rope_angles_args *a, struct quire_error *err)
+{
+    int status = cuda_alive(b, err);
+    if (status != QUIRE_OK || a->n_tokens == 0 || a->n_freqs == 0)
+        return status;
+    return cuda_check(b, launch_rope_angles(cuda_of(b)->stream, a), "rope_angles", err);
+}
+
+int cuda_rope_kv(struct k_backend *b, const struct k_rope_kv_args *a, struct quire_error *err)
+{
+    int status = cuda_alive(b, err);
+    if (status == QUIRE_OK)
+        status = host_check_kv_shape("rope", a->kv, err);
+    if (status != QUIRE_OK || a->n_tokens == 0)
+        return status;
+    return cuda_check(b, launch_rope_kv(cuda_of(b)->stream, a), "rope_kv", err);
+}
+
+int cuda_silu_mul(struct k_backend *b, const struct k_silu_mul_args *a, struct quire_error *err)
+{
+    int status = cuda_alive(b, err);
+    if (status != QUIRE_OK || a->n_tokens == 0 || a->n_cols == 0)
+        return status;
+    return cuda_check(b, launch_silu_mul(cuda_of(b)->stream, a), "silu_mul", err);
+}
+
+int cuda_gather(struct k_backend *b, const struct k_gather_args *a, struct quire_error *err)
+{
+    int status = cuda_alive(b, err);
+    if (status != QUIRE_OK || a->n_rows == 0 || a->n_cols == 0)
+        return status;
+    return cuda_check(b, launch_gather(cuda_of(b)->stream, a), "gather", err);
+}
+
+int cuda_kv_copy(struct k_backend *b, const struct k_kv_copy_args *a, struct quire_error *err)
+{
+    int status = cuda_eager(b, "kv_copy", err);
+    if (status == QUIRE_OK)
+        status = host_check_kv_shape("kv_copy", a->kv, err);
+    if (status != QUIRE_OK || a->n_pairs == 0)
+        return status;
+    return cuda_check(b, launch_kv_copy(cuda_of(b)->stream, a), "kv_copy", err);
+}
+
+int cuda_place_tokens(struct k_backend *b, const struct k_place_tokens_args *a, struct quire_error *err)
+{
+    int status = cuda_eager(b, "place_tokens", err);
+    if (status != QUIRE_OK || a->n == 0)
+        return status;
+    return cuda_check(b, launch_place_tokens(cuda_of(b)->stream, a), "place_tokens", err);
+}

@@ -1,0 +1,150 @@
+/* Embedding, SiLU-mul, gather, placing of sampled tokens: what reads each number once and does little with it.
+ *
+ * The limit is memory. SiLU-mul moves 12 bytes for each output, gather 8, embedding 6 (of 16-bit weights). To keep 3.35 TB/s
+ * busy at 600 ns a load, an SM must have 15 KB on the way; 2,048 threads with two 16-byte loads each have 64 KB. So a
+ * thread does four neighbouring elements, by one 16-byte access where rows are aligned to that (n a multiple of 4, as in
+ * every model), and there is no loop. Otherwise it does one element.
+ *
+ * Grid: x is the row, which may be any number; y the span of a row that a block does. */
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/widen.cuh"
+
+#define THREADS 256u
+
+/* Rows of n_cols floats begin at these addresses 16-byte aligned. */
+static bool is_vector(uint32_t n_cols, const void *a, const void *b)
+{
+    return n_cols % 4 == 0 && ((uintptr_t)a | (uintptr_t)b) % 16 == 0;
+}
+
+static dim3 row_grid(uint32_t n_rows, uint32_t n_cols, uint32_t each)
+{
+    uint32_t span = THREADS * each;
+    return dim3(n_rows, n_cols / span + (n_cols % span != 0));
+}
+
+/* The first of this thread's `each` elements of its row. */
+static __device__ __forceinline__ uint32_t first_column(uint32_t each)
+{
+    return (blockIdx.y * THREADS + threadIdx.x) * each;
+}
+
+/* ---- embed ----------------------------------------------------------------------------------- */
+
+/* An id may come from the sampler's row of a request that ended: where it is no row of the table, the token's activations
+ * are NaN, so that its request ends (docs/numerics.md §14) and nothing else is touched. */
+template <enum k_dtype dtype>
+static __global__ void __launch_bounds__(THREADS)
+embed_kernel(const unsigned char *table, uint64_t row_stride_bytes, uint32_t n_rows, const uint32_t *ids, float *out,
+             uint32_t n_cols, bool vector)
+{
+    uint32_t k = first_column(4), id = ids[blockIdx.x];
+    if (k >= n_cols)
+        return;
+    float nan = k_f32_from_bits(0x7fc00000u);
+    float4 v = make_float4(nan, nan, nan, nan);
+    if (id < n_rows) /* rows end in zeros up to 16 bytes, so the last four may be read whole */
+        v = widen4<dtype>(table + id * row_stride_bytes, k);
+    float *to = out + (uint64_t)blockIdx.x * n_cols + k;
+    if (vector) {
+        *(float4 *)to = v;
+        return;
+    }
+    to[0] = v.x;
+    if (k + 1 < n_cols)
+        to[1] = v.y;
+    if (k + 2 < n_cols)
+        to[2] = v.z;
+    if (k + 3 < n_cols)
+        to[3] = v.w;
+}
+
+cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a)
+{
+    const struct k_weight *table = a->table;
+    dim3 grid = row_grid(a->n_tokens, table->n_cols, 4);
+    bool vector = is_vector(table->n_cols, a->out_dev, NULL);
+    const unsigned char *data = (const unsigned char *)table->data_dev;
+    if (table->dtype == K_F16)
+        return K_LAUNCH(embed_kernel<K_F16>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes, table->n_rows,
+                        a->ids_dev, a->out_dev, table->n_cols, vector);
+    if (table->dtype == K_BF16)
+        return K_LAUNCH(embed_kernel<K_BF16>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes, table->n_rows,
+                        a->ids_dev, a->out_dev, table->n_cols, vector);
+    return K_LAUNCH(embed_kernel<K_F32>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes, table->n_rows,
+                    a->ids_dev, a->out_dev, table->n_cols, vector);
+}
+
+/* ---- SiLU-mul -------------------------------------------------------------------------------- */
+
+static __global__ void __launch_bounds__(THREADS) silu_mul_4_kernel(const float *gate_up, float *out, uint32_t n)
+{
+    uint32_t i = first_column(4);
+    if (i >= n)
+        return;
+    const float *gate = gate_up + blockIdx.x * 2 * (uint64_t)n + i;
+    float4 g = *(const float4 *)gate, u = *(const float4 *)(gate + n);
+    *(float4 *)(out + (uint64_t)blockIdx.x * n + i) =
+        make_float4(k_silu(g.x) * u.x, k_silu(g.y) * u.y, k_silu(g.z) * u.z, k_silu(g.w) * u.w);
+}
+
+static __global__ void __launch_bounds__(THREADS) silu_mul_kernel(const float *gate_up, float *out, uint32_t n)
+{
+    uint32_t i = first_column(1);
+    if (i >= n)
+        return;
+    const float *gate = gate_up + blockIdx.x * 2 * (uint64_t)n + i;
+    out[(uint64_t)blockIdx.x * n + i] = k_silu(gate[0]) * gate[n];
+}
+
+cudaError_t launch_silu_mul(cudaStream_t stream, const struct k_silu_mul_args *a)
+{
+    if (is_vector(a->n_cols, a->gate_up_dev, a->out_dev))
+        return K_LAUNCH(silu_mul_4_kernel, row_grid(a->n_tokens, a->n_cols, 4), dim3(THREADS), 0, stream, a->gate_up_dev,
+                        a->out_dev, a->n_cols);
+    return K_LAUNCH(silu_mul_kernel, row_grid(a->n_tokens, a->n_cols, 1), dim3(THREADS), 0, stream, a->gate_up_dev,
+                    a->out_dev, a->n_cols);
+}
+
+/* ---- gather ---------------------------------------------------------------------------------- */
+
+static __global__ void __launch_bounds__(THREADS)
+gather_4_kernel(const float *x, const uint32_t *index, float *out, uint32_t n)
+{
+    uint32_t i = first_column(4);
+    if (i < n)
+        *(float4 *)(out + (uint64_t)blockIdx.x * n + i) = *(const float4 *)(x + index[blockIdx.x] * (uint64_t)n + i);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+gather_kernel(const float *x, const uint32_t *index, float *out, uint32_t n)
+{
+    uint32_t i = first_column(1);
+    if (i < n)
+        out[(uint64_t)blockIdx.x * n + i] = x[index[blockIdx.x] * (uint64_t)n + i];
+}
+
+cudaError_t launch_gather(cudaStream_t stream, const struct k_gather_args *a)
+{
+    if (is_vector(a->n_cols, a->x_dev, a->out_dev))
+        return K_LAUNCH(gather_4_kernel, row_grid(a->n_rows, a->n_cols, 4), dim3(THREADS), 0, stream, a->x_dev,
+                        a->index_dev, a->out_dev, a->n_cols);
+    return K_LAUNCH(gather_kernel, row_grid(a->n_rows, a->n_cols, 1), dim3(THREADS), 0, stream, a->x_dev, a->index_dev,
+                    a->out_dev, a->n_cols);
+}
+
+/* ---- place_tokens ---------------------------------------------------------------------------- */
+
+static __global__ void __launch_bounds__(THREADS)
+place_tokens_kernel(uint32_t *ids, const uint32_t *sampled, const struct k_token_source *sources, uint32_t n)
+{
+    uint32_t i = blockIdx.x * THREADS + threadIdx.x;
+    if (i < n)
+        ids[sources[i].token] = sampled[sources[i].row];
+}
+
+cudaError_t launch_place_tokens(cudaStream_t stream, const struct k_place_tokens_args *a)
+{
+    return K_LAUNCH(place_tokens_kernel, dim3(a->n / THREADS + (a->n % THREADS != 0)), dim3(THREADS), 0, stream,
+                    a->ids_dev, a->sampled_dev, a->sources_dev, a->n);
+}

@@ -1,0 +1,64 @@
+/* Whole KV blocks from one arena to another, of which one is pinned host memory that the device reaches by its own address.
+ *
+ * The limit is the bus: 25 to 55 GB/s of PCIe, a hundredth of the device's memory. A kernel moves 16 bytes a thread, so a warp's
+ * access is 512 bytes in a row, and takes all pairs of a layer in one launch; copies by the driver would be two calls for each
+ * block and layer, 4,096 of them to bring back 64 blocks of 32 layers. Pairs travel as the kernel's parameters: they are host
+ * memory that the caller takes back at once, and 128 of them are 1 KB of the 4 KB that parameters may have.
+ *
+ * It runs on the one compute stream. Operations before it wrote what it copies, those after it read that, and the interface does
+ * not say which: a stream of its own would need an event on either side and wait just the same.
+ *
+ * Grid: x is the piece of a block, y the pair, z whether K or V. A thread does four accesses, all read before the first is
+ * written: the bus takes 1 µs to answer, so 55 GB/s need 55 KB on the way, which is 900 threads. */
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/launch.h"
+
+#define THREADS 128u
+#define ACCESSES 4u
+#define MAX_PAIRS 128u
+
+struct copies {
+    const uint4 *from[2]; /* K, V */
+    uint4 *to[2];
+    uint32_t block_pieces; /* of 16 bytes, that a block has */
+    struct k_block_pair pairs[MAX_PAIRS];
+};
+
+static __global__ void __launch_bounds__(THREADS) kv_copy_kernel(const __grid_constant__ struct copies c)
+{
+    struct k_block_pair pair = c.pairs[blockIdx.y];
+    const uint4 *from = c.from[blockIdx.z] + (uint64_t)pair.from * c.block_pieces;
+    uint4 *to = c.to[blockIdx.z] + (uint64_t)pair.to * c.block_pieces;
+    uint32_t first = blockIdx.x * THREADS * ACCESSES + threadIdx.x;
+    uint4 piece[ACCESSES];
+#pragma unroll
+    for (uint32_t i = 0; i < ACCESSES; i++)
+        if (first + i * THREADS < c.block_pieces)
+            piece[i] = from[first + i * THREADS];
+#pragma unroll
+    for (uint32_t i = 0; i < ACCESSES; i++)
+        if (first + i * THREADS < c.block_pieces)
+            to[first + i * THREADS] = piece[i];
+}
+
+static uint32_t block_pieces(const struct k_kv_shape *kv)
+{
+    uint32_t element_bytes = kv->dtype == K_F32 ? 4 : 2; /* and head_dim is a multiple of 16 */
+    return kv->n_kv_heads * kv->block_tokens * (kv->head_dim * element_bytes / 16);
+}
+
+cudaError_t launch_kv_copy(cudaStream_t stream, const struct k_kv_copy_args *a)
+{
+    struct copies c = {{(const uint4 *)a->from->k_dev, (const uint4 *)a->from->v_dev},
+                       {(uint4 *)a->to->k_dev, (uint4 *)a->to->v_dev},
+                       block_pieces(a->kv),
+                       {}};
+    uint32_t each = THREADS * ACCESSES;
+    cudaError_t error = cudaSuccess;
+    for (uint32_t done = 0; done < a->n_pairs && error == cudaSuccess; done += MAX_PAIRS) {
+        uint32_t n = a->n_pairs - done < MAX_PAIRS ? a->n_pairs - done : MAX_PAIRS;
+        memcpy(c.pairs, a->pairs + done, n * sizeof c.pairs[0]);
+        error = K_LAUNCH(kv_copy_kernel, dim3((c.block_pieces + each - 1) / each, n, 2), dim3(THREADS), 0, stream, c);
+    }
+    return error;
+}
