@@ -349,3 +349,33 @@ def test_kernels():
     assert case["share_of_limit"] == pytest.approx(bound / case["median_us"], rel=1e-6)
     wrong = bench("kernels", "--case", "nosuch")
     assert wrong.returncode == 2 and "--case" in wrong.stderr
+
+
+def test_kernels_of_a_shape():
+    result = bench_json("kernels", "--op", "gemm", "--rows", 96, "--cols", 64, "--tokens", "1,7", "--dtype", "bfloat16", "--form", "lane",
+                        "--threads", 1)
+    assert [c["case"] for c in result["cases"]] == [f"gemm bfloat16 T{t} N96 K64" for t in (1, 7)]
+    for case, t in zip(result["cases"], (1, 7)):
+        assert case["gflop_s"] == pytest.approx(2 * t * 96 * 64 / case["median_us"] / 1e3, rel=1e-6)
+    result = bench_json("kernels", "--quick", "--op", "attention", "--heads", "4/2", "--head-dim", 32, "--seqs", "3x1@100,1x20@5")
+    [case] = result["cases"]
+    positions = 3 * 101 + 25
+    assert case["calls"] == 1 and case["gb_s"] == pytest.approx(2 * positions * 2 * 32 * 2 / case["median_us"] / 1e3, rel=1e-6)
+
+
+@pytest.mark.parametrize("arguments,says", [
+    (["--op", "nosuch"], "--op"), (["--rows", 5], "--op"), (["--op", "gemm", "--tokens", 1, "--cols", 16], "--rows"),
+    (["--op", "sample", "--tokens", 1, "--rows", 9, "--cols", 3], "--cols"), (["--op", "gemm", "--rows", 4, "--cols", 4, "--tokens", "1,"], "--tokens"),
+    (["--op", "attention", "--heads", "3/2", "--head-dim", 64, "--seqs", "1x1@0"], "--heads"),
+    (["--op", "attention", "--heads", "4/2", "--head-dim", 60, "--seqs", "1x1@0"], "--head-dim"),
+    (["--op", "attention", "--heads", "4/2", "--head-dim", 64, "--seqs", "65x1@0"], "--seqs"),
+    (["--op", "gemm", "--rows", 1 << 24, "--cols", 1 << 24, "--tokens", 1], "2^33"),
+])
+def test_a_shape_that_is_none_is_explained(arguments, says):
+    wrong = bench("kernels", *arguments)
+    assert wrong.returncode == 2 and says in wrong.stderr and wrong.stderr.count("\n") == 1
+
+
+def test_a_form_that_the_device_lacks_is_explained():
+    wrong = bench("kernels", "--op", "gemm", "--rows", 16, "--cols", 16, "--tokens", 1, "--form", "mma")
+    assert wrong.returncode == 1 and "form" in wrong.stderr
