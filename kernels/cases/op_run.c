@@ -222,7 +222,7 @@ static void bind_kv(struct op_binding *n)
     n->token_slots = must(malloc(n->n_tokens * sizeof *n->token_slots));
     for (uint32_t t = 0; t < n->n_tokens; t++) {
         uint32_t seq, position = op_token_position(c, t, &seq);
-        n->token_slots[t] = n->host_slots[n->slot_start[seq] + position];
+        n->token_slots[t] = op_is_fill(c, t) ? K_NO_SLOT : n->host_slots[n->slot_start[seq] + position];
     }
     n->slots = input(n, n->token_slots, n->n_tokens * sizeof *n->token_slots);
 }
@@ -482,7 +482,7 @@ static bool fetch_rope_kv(struct op_binding *n, struct op_output *out)
         must_do(n->b->ops->copy_out(n->b, k, side ? n->layer.v_dev : n->layer.k_dev, n->kv_bytes,
                                     &err), &err);
         for (uint32_t t = 0; t < n->n_tokens; t++) {
-            for (uint32_t h = 0; h < n->kv.n_kv_heads; h++) {
+            for (uint32_t h = 0; h < n->kv.n_kv_heads && !op_is_fill(n->c, t); h++) {
                 uint64_t at = cache_offset(n, n->token_slots[t], h);
                 memcpy(out->arrays[1 + side].bytes + t * out->arrays[1 + side].token_bytes +
                            h * head_bytes, k + at, head_bytes);

@@ -69,6 +69,8 @@ const struct op_case op_test_cases[] = {
     NORM(1, 1), NORM(1, 16), NORM(2, 96, .extra = true), NORM(3, 100), NORM(17, 896, .extra = true),
     NORM(33, 127, .extra = true), NORM(5, 4096, .values = VALUES_WIDE),
     NORM(3, 48, .values = VALUES_TINY),
+    /* Rows wider than a thread block's shared memory, of which the last piece is not full. */
+    NORM(2, 12288), NORM(2, 12301, .extra = true), NORM(3, 32772, .extra = true), NORM(1, 49152, .values = VALUES_WIDE),
 
     {.op = OP_SILU_MUL, .n_tokens = 1, .n_cols = 1},
     {.op = OP_SILU_MUL, .n_tokens = 3, .n_cols = 100},
@@ -86,6 +88,7 @@ const struct op_case op_test_cases[] = {
     ROPE(K_F32, 6, 2, 128, 16, .extra = true, SEQS({2, 63}, {5, 0})),
     ROPE(K_F32, 12, 2, 16, 8, .values = VALUES_WIDE, SEQS({3, 7})),
     ROPE(K_F16, 3, 3, 48, 16, .values = VALUES_WIDE, SEQS({9, 11})),
+    ROPE(K_F16, 8, 2, 64, 3, .extra = true, .n_fill = 5, SEQS({4, 14}, {7, 0})), ROPE(K_F32, 2, 1, 48, 128, .n_fill = 2, SEQS({2, 7})),
 
     /* Attention: positions on both sides of tiles (64) and splits (512), windows, head groups. */
     ATTN(K_F16, 6, 2, 16, 16, SEQS({1, 0})), ATTN(K_F16, 6, 2, 64, 16, SEQS({1, 63}, {1, 64})),
@@ -119,6 +122,7 @@ const struct op_case op_test_cases[] = {
     /* Copies: one block, some, all of an arena; pieces small and large enough for several threads. */
     COPY(K_F16, 2, 64, 16, 1, 1), COPY(K_F16, 2, 16, 8, 5, 9), COPY(K_F32, 1, 80, 32, 3, 3),
     COPY(K_F16, 8, 128, 16, 17, 40), COPY(K_F32, 3, 256, 1, 33, 50), COPY(K_F16, 1, 48, 128, 64, 64),
+    COPY(K_F16, 1, 16, 1, 300, 301),
 
     {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 1}, {.op = OP_SAMPLE, .n_tokens = 40, .n_rows = 5},
     {.op = OP_SAMPLE, .n_tokens = 200, .n_rows = 257},
@@ -173,6 +177,11 @@ uint32_t op_n_tokens(const struct op_case *c)
     return n;
 }
 
+bool op_is_fill(const struct op_case *c, uint64_t token)
+{
+    return token + c->n_fill >= op_n_tokens(c);
+}
+
 static char name[256];
 
 __attribute__((format(printf, 1, 2))) static void append(const char *format, ...)
@@ -206,6 +215,8 @@ const char *op_name(const struct op_case *c)
     if (op_n_seqs(c) > 4)
         append(" and %u more", op_n_seqs(c) - 4);
     append(" T%u", op_n_tokens(c));
+    if (c->n_fill > 0)
+        append(", %u of no slot", c->n_fill);
     if (c->n_rows > 0)
         append(" N%u", c->n_rows);
     if (c->n_cols > 0)

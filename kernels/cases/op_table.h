@@ -41,6 +41,7 @@ struct op_case {
     uint32_t n_cols;   /* K of a GEMM, H, n of SiLU-mul, frequencies of the angles */
     uint32_t n_parts;  /* of a weight: 0 counts as 1 */
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens, window;
+    uint32_t n_fill; /* the step's last tokens, of RoPE, that only fill it up: their slot is K_NO_SLOT */
     bool extra;  /* bias, residual add, head norms */
     float scale; /* of the angles; 0 counts as 1 */
     struct op_seq seqs[OP_MAX_SEQS];
@@ -53,6 +54,7 @@ extern const size_t op_n_bench_cases;
 
 uint32_t op_n_seqs(const struct op_case *c);
 uint32_t op_n_tokens(const struct op_case *c);
+bool op_is_fill(const struct op_case *c, uint64_t token);
 
 /* "gemm f16 lane T3 N17 K100 bias": static storage, overwritten by the next call. */
 const char *op_name(const struct op_case *c);

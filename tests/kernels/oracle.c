@@ -187,7 +187,7 @@ static void check_rope_kv(const struct op_case *c, const struct op_data *d,
                           const struct op_output *out, struct verdict *v)
 {
     for (uint64_t t = 0; t < out->n_tokens; t++)
-        for (uint32_t h = 0; h < c->n_q_heads + 2 * c->n_kv_heads; h++)
+        for (uint32_t h = 0; h < (op_is_fill(c, t) ? c->n_q_heads : c->n_q_heads + 2 * c->n_kv_heads); h++)
             check_rope_head(c, d, out, t, h, v);
 }
 

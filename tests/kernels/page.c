@@ -277,6 +277,8 @@ static void page_rope_kv(const struct op_case *c, const struct op_data *d, struc
             const float *x = d->x + (t * heads + h) * n;
             float normed[256], result[256];
             bool is_q = h < c->n_q_heads, is_v = h >= c->n_q_heads + c->n_kv_heads;
+            if (!is_q && op_is_fill(c, t))
+                continue;
             memcpy(normed, x, n * sizeof *x);
             if (c->extra && !is_v)
                 page_norm_row(x, is_q ? d->q_norm : d->k_norm, normed, n);
