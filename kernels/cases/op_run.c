@@ -13,6 +13,7 @@
 struct buffer {
     unsigned char *base; /* guard, data, guard */
     uint64_t bytes;
+    bool is_host;     /* memory of alloc_host() */
     const void *host; /* what it must still hold afterwards, or NULL for an output */
 };
 
@@ -61,21 +62,39 @@ static void must_do(int status, const struct quire_error *err)
     }
 }
 
-/* A buffer with guards; filled from host when given, else with the fill pattern. */
-static void *new_buffer(struct op_binding *n, const void *host, uint64_t bytes, bool is_input)
+/* A buffer with guards, in the backend's memory or in host memory that it reaches; filled from host when given, else with
+ * the fill pattern. */
+static void *new_buffer_in(struct op_binding *n, bool is_host, const void *host, uint64_t bytes, bool is_input)
 {
     struct quire_error err;
     struct buffer *buffer = &n->buffers[n->n_buffers++];
     void *base;
-    must_do(n->b->ops->alloc(n->b, bytes + 2 * GUARD_BYTES, &base, &err), &err);
-    *buffer = (struct buffer){base, bytes, is_input ? host : NULL};
-    unsigned char *fill = must(malloc(bytes + 2 * GUARD_BYTES));
+    must_do((is_host ? n->b->ops->alloc_host : n->b->ops->alloc)(n->b, bytes + 2 * GUARD_BYTES, &base, &err), &err);
+    *buffer = (struct buffer){base, bytes, is_host, is_input ? host : NULL};
+    unsigned char *fill = is_host ? base : must(malloc(bytes + 2 * GUARD_BYTES));
     memset(fill, FILL, bytes + 2 * GUARD_BYTES);
     if (host && bytes > 0)
         memcpy(fill + GUARD_BYTES, host, bytes);
-    must_do(n->b->ops->copy_in(n->b, base, fill, bytes + 2 * GUARD_BYTES, &err), &err);
-    free(fill);
+    if (!is_host) {
+        must_do(n->b->ops->copy_in(n->b, base, fill, bytes + 2 * GUARD_BYTES, &err), &err);
+        free(fill);
+    }
     return buffer->base + GUARD_BYTES;
+}
+
+static void *new_buffer(struct op_binding *n, const void *host, uint64_t bytes, bool is_input)
+{
+    return new_buffer_in(n, false, host, bytes, is_input);
+}
+
+/* Reads a buffer, or part of it. */
+static void read_back(struct op_binding *n, bool is_host, void *dst, const void *src, uint64_t bytes)
+{
+    struct quire_error err;
+    if (is_host)
+        memcpy(dst, src, bytes);
+    else
+        must_do(n->b->ops->copy_out(n->b, dst, src, bytes, &err), &err);
 }
 
 static void *input(struct op_binding *n, const void *host, uint64_t bytes)
@@ -85,10 +104,9 @@ static void *input(struct op_binding *n, const void *host, uint64_t bytes)
 
 static bool check_buffer(struct op_binding *n, const struct buffer *buffer)
 {
-    struct quire_error err;
     uint64_t all = buffer->bytes + 2 * GUARD_BYTES;
     unsigned char *copy = must(malloc(all));
-    must_do(n->b->ops->copy_out(n->b, copy, buffer->base, all, &err), &err);
+    read_back(n, buffer->is_host, copy, buffer->base, all);
     bool ok = true;
     for (uint32_t i = 0; i < GUARD_BYTES; i++)
         ok = ok && copy[i] == FILL && copy[all - 1 - i] == FILL;
@@ -233,6 +251,12 @@ static uint64_t block_bytes(const struct op_binding *n)
            k_dtype_bytes(n->kv.dtype);
 }
 
+/* One of a copy's arenas is in host memory: which one is the variant's. */
+static bool copies_to_host(const struct op_binding *n)
+{
+    return n->variant.table_seed > 0;
+}
+
 /* Each pair's block goes to another one of an arena as large, which holds NaN. */
 static void bind_copy(struct op_binding *n)
 {
@@ -244,10 +268,10 @@ static void bind_copy(struct op_binding *n)
     n->host_v = must(malloc(n->kv_bytes));
     memset(n->host_k, 0xff, n->kv_bytes);
     memset(n->host_v, 0xff, n->kv_bytes);
-    n->source.k_dev = input(n, n->d->k, n->kv_bytes);
-    n->source.v_dev = input(n, n->d->v, n->kv_bytes);
-    n->layer.k_dev = new_buffer(n, n->host_k, n->kv_bytes, false);
-    n->layer.v_dev = new_buffer(n, n->host_v, n->kv_bytes, false);
+    n->source.k_dev = new_buffer_in(n, !copies_to_host(n), n->d->k, n->kv_bytes, true);
+    n->source.v_dev = new_buffer_in(n, !copies_to_host(n), n->d->v, n->kv_bytes, true);
+    n->layer.k_dev = new_buffer_in(n, copies_to_host(n), n->host_k, n->kv_bytes, false);
+    n->layer.v_dev = new_buffer_in(n, copies_to_host(n), n->host_v, n->kv_bytes, false);
     uint32_t *order = shuffled(n, n->n_blocks);
     n->pairs = must(malloc(n->n_tokens * sizeof *n->pairs));
     for (uint32_t t = 0; t < n->n_tokens; t++)
@@ -501,14 +525,12 @@ static bool fetch_rope_kv(struct op_binding *n, struct op_output *out)
 /* The copied blocks; every other one must be as it was. */
 static bool fetch_copies(struct op_binding *n, struct op_output *out)
 {
-    struct quire_error err;
     uint64_t bytes = block_bytes(n);
     unsigned char *cache = must(malloc(n->kv_bytes));
     bool ok = true;
     for (int side = 0; side < 2; side++) {
         const unsigned char *before = side ? n->host_v : n->host_k;
-        must_do(n->b->ops->copy_out(n->b, cache, side ? n->layer.v_dev : n->layer.k_dev, n->kv_bytes,
-                                    &err), &err);
+        read_back(n, copies_to_host(n), cache, side ? n->layer.v_dev : n->layer.k_dev, n->kv_bytes);
         for (uint32_t t = 0; t < n->n_tokens; t++) {
             uint64_t at = n->pairs[t].to * bytes;
             memcpy(out->arrays[side].bytes + t * bytes, cache + at, bytes);
