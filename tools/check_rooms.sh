@@ -27,7 +27,7 @@ for room in base memory scheduler kernels text engine server/wire server/front s
         case $include in */*) ;; *) complain "$file includes \"$include\" without its room"; continue ;; esac
         other=$(room_of "$include")
         case $may in *" $other "*) ;; *) complain "$file ($room) may not include $include ($other)" ;; esac
-    done < <(git ls-files "$room/*.c" "$room/*.h" | xargs -r grep -HoE '^ *# *include +"[^"]+"' | sed -E 's/: *# *include +"([^"]+)"/:\1/')
+    done < <(git ls-files "$room/*.c" "$room/*.h" "$room/*.cu" "$room/*.cuh" | xargs -r grep -HoE '^ *# *include +"[^"]+"' | sed -E 's/: *# *include +"([^"]+)"/:\1/')
 done
 
 # The pure rooms know no clock, thread, I/O or device.
@@ -37,9 +37,14 @@ for file in $(git ls-files 'memory/*.c' 'memory/*.h' 'scheduler/*.c' 'scheduler/
     fi
 done
 
+# CUDA, and the emulator behind its headers' names, are known in one folder.
+if git ls-files '*.c' '*.h' '*.cu' '*.cuh' | grep -vE '^(kernels/cuda|tests)/' | xargs -r grep -nE '# *include +<(cuda|cublas|simt)' >&2; then
+    complain "CUDA's headers are for kernels/cuda only"
+fi
+
 while read -r lines file; do
     [ "$file" = total ] || [ "$lines" -le 900 ] || complain "$file has $lines lines: more than one job?"
-done < <(git ls-files '*.c' '*.h' '*.rs' '*.cu' '*.cuh' | xargs -r wc -l)
+done < <(git ls-files '*.c' '*.h' '*.rs' '*.cu' '*.cuh' '*.cc' | xargs -r wc -l)
 
 for entry in $(git ls-files | cut -d/ -f1 | sort -u); do
     case $entry in

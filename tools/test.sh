@@ -2,16 +2,17 @@
 # Installs what is missing, builds, and runs every test. Continuous integration runs this, and so can you.
 #
 #   bash tools/test.sh                    everything, about 15 minutes on 2 cores
-#   bash tools/test.sh release            one part: rooms, release, clients, asan, tsan, fuzz
+#   bash tools/test.sh release            one part: rooms, release, simt, clients, asan, tsan, fuzz
 #
-# Parts: rooms (who includes whom), release (unit, golden and invariance tests), clients (the real openai-python and
-# raw sockets against build/quire), asan (the same tests under AddressSanitizer and UBSan), tsan (C threads), fuzz
-# (each fuzz target for QUIRE_FUZZ_SECONDS, default 20). Ends with one line "N passed, N failed".
+# Parts: rooms (who includes whom), release (unit, golden and invariance tests), simt (the kernels for GPUs and the engine
+# above them, on an emulator that looks for races and bad addresses: no GPU is needed), clients (the real openai-python
+# and raw sockets against build/quire), asan (the same tests as release under AddressSanitizer and UBSan), tsan (C
+# threads), fuzz (each fuzz target for QUIRE_FUZZ_SECONDS, default 20). Ends with one line "N passed, N failed".
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tools/setup.sh
 
-all="rooms release clients asan tsan fuzz"
+all="rooms release simt clients asan tsan fuzz"
 parts=${*:-$all}
 for part in $parts; do
     case " $all " in *" $part "*) ;; *) quire_die "there is no part '$part'; there are: $all" ;; esac
@@ -47,6 +48,11 @@ run_rooms() {
 }
 
 run_release() { run_ctest release; }
+
+run_simt() { # x86-64 only
+    [ "$(uname -m)" = x86_64 ] || { not_run="$not_run simt"; return; }
+    quire_build simt ON && run_ctest simt
+}
 
 run_clients() {
     if [ ! -x build/venv/bin/pytest ] || ! cmp -s tests/clients/requirements.txt build/venv/requirements.txt; then
