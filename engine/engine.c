@@ -51,10 +51,6 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
     e->info.gemm_form = e->backend->form;
     e->info.placement = e->backend->placement;
     e->depth = e->backend->ops->overlap_depth;
-    if (e->depth > 0)
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "device %s keeps sampled tokens to itself for a step, which this engine"
-                          " cannot drive", e->backend->ops->name);
     if (!e->backend->ops->supports_form(e->backend, e->backend->form, e->desc.dtype))
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           "--gemm-form: device %s does not have %s for %s weights",
@@ -63,10 +59,30 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
     return QUIRE_OK;
 }
 
+/* A GPU's budget, and what others have left of its memory. */
+static int check_device_memory(const struct engine_plan *plan, struct quire_error *err)
+{
+    uint64_t needed = plan->total_bytes - plan->swap_bytes + plan->weight_bytes + plan->driver_bytes;
+    if (needed <= plan->device_budget)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_NO_MEMORY,
+                      "this takes %llu bytes of the GPU's %llu (weights %llu, KV cache %llu, taken already or kept for the"
+                      " driver %llu), and --gpu-memory-utilization allows %llu: raise that, or lower --kv-cache-memory,"
+                      " --num-kv-blocks, --max-num-seqs or --max-num-batched-tokens",
+                      (unsigned long long)needed, (unsigned long long)plan->device_memory,
+                      (unsigned long long)plan->weight_bytes, (unsigned long long)plan->kv_bytes,
+                      (unsigned long long)plan->driver_bytes, (unsigned long long)plan->device_budget);
+}
+
 /* Memory that is not there would be missed only when it is touched, by a killed process. */
 static int check_memory(const struct engine_plan *plan, struct quire_error *err)
 {
     uint64_t available = host_memory_available();
+    if (plan->device_memory) {
+        int status = check_device_memory(plan, err);
+        if (status != QUIRE_OK || plan->swap_bytes <= available)
+            return status;
+    }
     if (plan->total_bytes <= available)
         return QUIRE_OK;
     return quire_fail(err, QUIRE_NO_MEMORY,
@@ -75,6 +91,26 @@ static int check_memory(const struct engine_plan *plan, struct quire_error *err)
                       " --num-kv-blocks, --swap-space or --max-num-seqs",
                       (unsigned long long)plan->total_bytes, (unsigned long long)plan->kv_bytes,
                       (unsigned long long)plan->swap_bytes, (unsigned long long)available);
+}
+
+/* What of the GPU's memory is gone and not ours: the driver's, now that everything is loaded, and other processes'. */
+static int measure_driver(struct engine *e, struct quire_error *err)
+{
+    struct engine_plan *p = &e->plan;
+    uint64_t total, available, ours = p->total_bytes - p->swap_bytes + p->weight_bytes;
+    int status = e->backend->ops->memory(e->backend, &total, &available, err);
+    if (status != QUIRE_OK)
+        return status;
+    uint64_t used = total - available;
+    p->driver_bytes = used > ours ? used - ours : 0;
+    e->info.n_graphs = forward_n_graphs(e->forward);
+    quire_log(QUIRE_LOG_INFO, "engine",
+              "GPU memory: weights %.2f GiB, KV cache %.2f, the rest of ours %.2f; driver and others %.2f (%u graphs"
+              " recorded); %.2f of %.2f are free",
+              (double)p->weight_bytes / 0x1p30, (double)p->kv_bytes / 0x1p30,
+              (double)(ours - p->weight_bytes - p->kv_bytes) / 0x1p30, (double)p->driver_bytes / 0x1p30,
+              e->info.n_graphs, (double)available / 0x1p30, (double)total / 0x1p30);
+    return QUIRE_OK;
 }
 
 /* The model: what it is, its weights, the device, the plan, in this order. */
@@ -97,7 +133,11 @@ static int open_model(struct engine *e, const struct engine_options *asked,
         return status;
     o.device = e->backend->ops->name;
     o.n_threads = e->backend->n_threads;
-    status = engine_plan_make(&o, &e->desc, safetensors_total_bytes(e->checkpoint), &e->plan, err);
+    struct engine_device device = {.overlap_depth = e->depth};
+    if (e->backend->ops->memory)
+        status = e->backend->ops->memory(e->backend, &device.memory, &device.available, err);
+    if (status == QUIRE_OK)
+        status = engine_plan_make_on(&o, &e->desc, safetensors_total_bytes(e->checkpoint), &device, &e->plan, err);
     if (status == QUIRE_OK)
         status = check_memory(&e->plan, err);
     if (status != QUIRE_OK)
@@ -110,7 +150,9 @@ static int open_model(struct engine *e, const struct engine_options *asked,
                   (unsigned long long)e->plan.kv_bytes);
     status = weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, &e->weights, err);
     if (status == QUIRE_OK)
-        status = forward_create(e->backend, &e->desc, &e->plan, e->weights, &e->forward, err);
+        status = forward_create(e->backend, &e->desc, &e->plan, e->weights, !o.enforce_eager, &e->forward, err);
+    if (status == QUIRE_OK && e->plan.device_memory)
+        status = measure_driver(e, err);
     return status;
 }
 

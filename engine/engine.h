@@ -25,10 +25,11 @@ struct engine_watch; /* engine/watch.h: looks on while the engine schedules */
 
 struct engine_options {
     const char *model_dir;
-    const char *device;               /* "auto", "ref", "cpu", "cuda" */
+    const char *device;               /* "auto", "ref", "cpu", "cuda", "cuda:N"; to plan only, also the name of a
+                                         GPU that k_device_find() knows */
     const char *dtype;                /* "auto", or the stored dtype's name, or "float32" (then KV is f32) */
     const char *kv_cache_dtype;       /* "auto", "float16", "float32" */
-    const char *gemm_form;            /* "auto", "lane", "tile" */
+    const char *gemm_form;            /* "auto", "lane", "tile", "mma" */
     const char *activation_dtype;     /* "float32", or "bfloat16" in the tile form */
     uint32_t max_model_len;           /* 0 = what the model says */
     uint32_t max_num_seqs;            /* 0 = default */
@@ -40,6 +41,9 @@ struct engine_options {
     uint32_t num_kv_blocks;           /* 0 = from kv_cache_memory, or a share of free memory */
     uint64_t kv_cache_memory;         /* bytes; 0 = default */
     uint32_t n_threads;               /* 0 = default */
+    double gpu_memory_utilization;    /* share of a GPU's memory that the engine may take, the driver's part
+                                         included; 0 = 0.9 */
+    bool enforce_eager;               /* run every step operation by operation: no recorded graphs */
     const char *cpu_bind;             /* "auto", "none", or the CPU of each compute thread: "0-3,8" */
     uint32_t max_queued_requests;     /* 0 = 1,024 */
     uint64_t max_queued_tokens;       /* 0 = no bound */
@@ -72,8 +76,9 @@ void engine_options_default(struct engine_options *options);
 /* ---- the memory plan: host arithmetic, also without weights or device (`quire plan`) ---- */
 
 struct engine_plan {
-    char device[16];
-    uint64_t weight_bytes;        /* mapped, in place */
+    char device[16];              /* the backend */
+    const struct k_device *gpu;   /* NULL, or the GPU that was named to plan for */
+    uint64_t weight_bytes;        /* mapped, in place; on a GPU its copy there */
     uint64_t param_bytes;         /* norms and biases widened to f32, inverse frequencies */
     uint64_t activation_bytes;    /* step buffers */
     uint64_t workspace_bytes;     /* the backend's */
@@ -87,10 +92,23 @@ struct engine_plan {
         uint64_t block_bytes;
     } groups[4];
     uint32_t block_tokens, max_model_len, max_num_seqs, max_num_batched_tokens, max_logit_rows;
-    uint32_t n_threads;
+    uint32_t n_threads, overlap_depth;
     enum k_dtype weight_dtype, kv_dtype;
     uint64_t total_bytes;         /* everything above but the weights */
+    /* A GPU's; all 0 for host memory. */
+    uint64_t device_memory;       /* what it has */
+    uint64_t device_budget;       /* what the engine may take of it, the weights and the driver's share included */
+    uint64_t driver_bytes;        /* context, modules, graphs: measured at start, assumed by a plan without a GPU */
 };
+
+/* The device at hand when the engine begins to plan. */
+struct engine_device {
+    uint64_t memory, available; /* of its own memory; 0 where it computes in the host's */
+    uint32_t overlap_depth;     /* a windowed sequence holds its reach in blocks once more for each step in flight */
+};
+int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
+                        const struct engine_device *device, struct engine_plan *out, struct quire_error *err);
+/* Of a GPU by its name, or for host memory: needs no device. */
 int engine_plan_make(const struct engine_options *options, const struct model_desc *desc,
                      uint64_t weight_bytes, struct engine_plan *out, struct quire_error *err);
 
@@ -221,6 +239,7 @@ struct engine_info {
     const char *device_why;       /* which backend was taken, and why */
     enum k_gemm_form gemm_form;   /* the one taken */
     const char *placement;        /* how many threads compute, on which CPUs, and where memory lies */
+    uint32_t n_graphs;            /* recorded steps */
     double open_seconds;
 };
 const struct engine_info *engine_info(const struct engine *e);

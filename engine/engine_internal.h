@@ -21,6 +21,8 @@
 struct seq_owner {
     struct request *request; /* NULL: the name is free */
     uint32_t choice;
+    uint32_t sampled_row;    /* of the results of the step that last drew a token of it, */
+    uint64_t sampled_step;   /* the so-many-th launched */
 };
 
 /* A logit row of a step and who wanted it. */

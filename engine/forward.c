@@ -4,17 +4,24 @@
 
 #include <string.h>
 
+/* The first failure ends the pass. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        int status_ = (call);                                                                      \
+        if (status_ != QUIRE_OK)                                                                   \
+            return status_;                                                                        \
+    } while (0)
+
 /* The pieces of a step's input lie one after the other, each on a boundary, no longer than this
- * step needs: one copy moves them. The same order and rounding as step_layout_make(). */
-void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,
-                   uint32_t n_entries, struct forward_batch *out)
+ * step needs: one copy moves them, and one more for each further group's tables, whose place is fixed. The same
+ * order and rounding as step_layout_make(). Where everything lies depends on the three sizes alone, so that a
+ * recorded step finds it. */
+void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,
+                   struct forward_batch *out)
 {
-    uint8_t *at = f->staging;
+    uint8_t *at = staging;
     uint64_t tokens = layout_align(n_tokens * sizeof(uint32_t));
-    *out = (struct forward_batch){.n_tokens = n_tokens,
-                                  .n_rows = n_rows,
-                                  .n_logits = n_logits,
-                                  .n_entries = n_entries};
+    *out = (struct forward_batch){.n_tokens = n_tokens, .n_rows = n_rows, .n_logits = n_logits};
     out->ids = (uint32_t *)(void *)at;
     at += tokens;
     out->positions = (uint32_t *)(void *)at;
@@ -27,30 +34,63 @@ void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32
     at += layout_align(n_logits * sizeof(uint32_t));
     out->logit_rows = (struct k_attn_row *)(void *)at;
     at += layout_align(n_logits * sizeof(struct k_attn_row));
-    for (uint32_t g = 0; g < f->n_groups; g++) {
-        out->tables[g] = (uint32_t *)(void *)at;
-        at += layout_align((uint64_t)n_entries * sizeof(uint32_t));
+    out->sources = (struct k_token_source *)(void *)at;
+    at += layout_align(n_rows * sizeof(struct k_token_source));
+    out->tables[0] = (uint32_t *)(void *)at;
+    for (uint32_t g = 1; g < f->n_groups; g++)
+        out->tables[g] = (uint32_t *)(void *)(staging + f->layout.tables[g]);
+}
+
+static uint8_t *staging_of(struct forward *f)
+{
+    return f->staging[f->n_begun % 2];
+}
+
+/* A recorded step is larger than it was asked to be: what fills it up goes nowhere and reads nothing. */
+static void fill_up(struct forward *f, const struct forward_graph *graph, struct forward_batch *batch)
+{
+    uint32_t n = graph->n_tokens;
+    for (uint32_t i = batch->n_tokens; i < n; i++) {
+        batch->ids[i] = batch->positions[i] = 0;
+        for (uint32_t g = 0; g < f->n_groups; g++)
+            batch->slots[g][i] = K_NO_SLOT;
+        batch->rows[i] = (struct k_attn_row){.token = i};
+        batch->logit_tokens[i] = i;
+        batch->logit_rows[i] = (struct k_attn_row){.token = i};
     }
+    batch->graph = graph;
+}
+
+/* A step that decodes: a token and a logit row for each row. */
+void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,
+                   uint32_t n_entries, struct forward_batch *out)
+{
+    f->n_begun++;
+    const struct forward_graph *graph =
+        n_tokens == n_rows && n_tokens == n_logits ? forward_graph_for(f, n_tokens) : NULL;
+    if (graph) {
+        forward_place(f, staging_of(f), graph->n_tokens, graph->n_tokens, graph->n_tokens, out);
+        out->n_tokens = out->n_rows = out->n_logits = n_tokens;
+        fill_up(f, graph, out);
+    } else {
+        forward_place(f, staging_of(f), n_tokens, n_rows, n_logits, out);
+    }
+    out->n_entries = n_entries;
 }
 
 /* Where a piece of the staged input lies on the device. */
 static void *on_device(const struct forward *f, const void *staged)
 {
-    return f->arena_dev + f->layout.input + ((const uint8_t *)staged - f->staging);
+    const uint8_t *at = staged, *first = f->staging[0];
+    if (at < first || at >= first + f->layout.input_bytes)
+        first = f->staging[1];
+    return f->arena_dev + f->layout.input + (at - first);
 }
 
 static float *buffer(const struct forward *f, uint64_t offset)
 {
     return (float *)(void *)(f->arena_dev + offset);
 }
-
-/* The first failure ends the pass. */
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        int status_ = (call);                                                                      \
-        if (status_ != QUIRE_OK)                                                                   \
-            return status_;                                                                        \
-    } while (0)
 
 static int rmsnorm(struct forward *f, uint32_t n_tokens, float *x, const float *add,
                    const float *weight, struct quire_error *err)
@@ -113,6 +153,40 @@ static int rope_kv(struct forward *f, uint32_t l, const struct forward_batch *ba
     return f->backend->ops->rope_kv(f->backend, &a, err);
 }
 
+/* The plan of a group's layers, or of the last layer, whose rows are its own. */
+static void *attention_plan_of(const struct forward *f, uint32_t l)
+{
+    uint32_t i = l + 1 == f->desc->n_layers ? f->n_groups : f->layer_group[l];
+    return f->attention_plans_dev + i * f->attention_plan_stride;
+}
+
+static int plan_attention(struct forward *f, uint32_t l, const struct forward_batch *batch,
+                          const struct k_attn_row *rows, uint32_t n_rows, struct quire_error *err)
+{
+    const struct k_attention_plan_args a = {.rows = rows,
+                                            .kv = &f->kv_shape,
+                                            .plan_dev = attention_plan_of(f, l),
+                                            .n_rows = n_rows,
+                                            .n_tokens = batch->n_tokens,
+                                            .n_q_heads = f->desc->n_q_heads,
+                                            .window = f->desc->window[l]};
+    return f->backend->ops->attention_plan(f->backend, &a, err);
+}
+
+/* Once for each group that has a layer before the last, and for the last. */
+static int plan_all_attention(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
+{
+    bool planned[KV_MAX_GROUPS] = {false};
+    const uint32_t last = f->desc->n_layers - 1;
+    for (uint32_t l = 0; l < last; l++) {
+        if (planned[f->layer_group[l]])
+            continue;
+        planned[f->layer_group[l]] = true;
+        TRY(plan_attention(f, l, batch, batch->rows, batch->n_rows, err));
+    }
+    return batch->n_logits ? plan_attention(f, last, batch, batch->logit_rows, batch->n_logit_rows, err) : QUIRE_OK;
+}
+
 /* Of the tokens of n_rows rows. */
 static int attention(struct forward *f, uint32_t l, const struct forward_batch *batch,
                      const struct k_attn_row *rows, uint32_t n_rows, struct quire_error *err)
@@ -122,6 +196,7 @@ static int attention(struct forward *f, uint32_t l, const struct forward_batch *
         .out_dev = buffer(f, f->layout.narrow),
         .rows = rows,
         .rows_dev = on_device(f, rows),
+        .plan_dev = attention_plan_of(f, l),
         .tables_dev = on_device(f, batch->tables[f->layer_group[l]]),
         .kv = &f->kv_shape,
         .layer = &f->kv[l],
@@ -200,25 +275,36 @@ static int enter(struct forward *f, const struct forward_batch *batch, struct qu
     return f->backend->ops->rope_angles(f->backend, &angles, err);
 }
 
-/* Final norm, logits of the rows that were asked for, and their tokens. */
-static int leave(struct forward *f, const struct forward_batch *batch,
-                 const struct k_sample_row *rows, struct k_sample_result *results,
-                 struct quire_error *err)
+/* Final norm and the logits of the rows that were asked for. */
+static int leave(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
 {
     const uint32_t n = batch->n_logits;
     if (n == 0)
         return QUIRE_OK;
     TRY(rmsnorm(f, n, buffer(f, f->layout.gathered), buffer(f, f->layout.delta),
                 f->weights->final_norm, err));
-    TRY(gemm(f, n, f->weights->lm_head, NULL, buffer(f, f->layout.normed), f->logits_dev, err));
-    const struct k_sample_args sample = {.logits_dev = f->logits_dev,
-                                         .rows = rows,
-                                         .results = results,
-                                         .sampled_dev = f->sampled_dev,
-                                         .workspace_dev = f->sample_workspace_dev,
-                                         .n_rows = n,
-                                         .n_vocab = f->desc->vocab_size};
-    return f->backend->ops->sample(f->backend, &sample, err);
+    return gemm(f, n, f->weights->lm_head, NULL, buffer(f, f->layout.normed), f->logits_dev, err);
+}
+
+int forward_compute(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
+{
+    TRY(enter(f, batch, err));
+    for (uint32_t l = 0; l < f->desc->n_layers; l++)
+        TRY(layer(f, l, batch, err));
+    return leave(f, batch, err);
+}
+
+static int sample(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows,
+                  struct k_sample_result *results, struct quire_error *err)
+{
+    const struct k_sample_args a = {.logits_dev = f->logits_dev,
+                                    .rows = rows,
+                                    .results = results,
+                                    .sampled_dev = f->sampled_dev,
+                                    .workspace_dev = f->sample_workspace_dev,
+                                    .n_rows = batch->n_logits,
+                                    .n_vocab = f->desc->vocab_size};
+    return batch->n_logits ? f->backend->ops->sample(f->backend, &a, err) : QUIRE_OK;
 }
 
 /* The attention rows of the tokens whose logits are wanted: runs of neighbours in one row. */
@@ -244,10 +330,27 @@ static void fill_logit_rows(struct forward_batch *batch)
     batch->n_logit_rows = n;
 }
 
-static uint64_t staged_bytes(const struct forward *f, const struct forward_batch *batch)
+static int copy_to_device(struct forward *f, const void *begin, const void *end, struct quire_error *err)
 {
-    const uint32_t *last = batch->tables[f->n_groups - 1];
-    return (uint64_t)((const uint8_t *)(last + batch->n_entries) - f->staging);
+    uint64_t bytes = (uint64_t)((const uint8_t *)end - (const uint8_t *)begin);
+    return f->backend->ops->copy_in(f->backend, on_device(f, begin), begin, bytes, err);
+}
+
+static int copy_input(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
+{
+    TRY(copy_to_device(f, staging_of(f), batch->tables[0] + batch->n_entries, err));
+    for (uint32_t g = 1; g < f->n_groups; g++)
+        TRY(copy_to_device(f, batch->tables[g], batch->tables[g] + batch->n_entries, err));
+    return QUIRE_OK;
+}
+
+static int place_tokens(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
+{
+    const struct k_place_tokens_args a = {.ids_dev = on_device(f, batch->ids),
+                                          .sampled_dev = f->sampled_dev,
+                                          .sources_dev = on_device(f, batch->sources),
+                                          .n = batch->n_sources};
+    return batch->n_sources ? f->backend->ops->place_tokens(f->backend, &a, err) : QUIRE_OK;
 }
 
 int forward_run(struct forward *f, struct forward_batch *batch,
@@ -255,14 +358,15 @@ int forward_run(struct forward *f, struct forward_batch *batch,
                 uint64_t *ticket, struct quire_error *err)
 {
     const struct k_backend_ops *ops = f->backend->ops;
+    if (batch->n_logits != batch->n_tokens) /* fewer are wanted than were planned */
+        batch->graph = NULL;
     fill_logit_rows(batch);
     TRY(ops->step_begin(f->backend, err));
-    TRY(ops->copy_in(f->backend, f->arena_dev + f->layout.input, f->staging,
-                     staged_bytes(f, batch), err));
-    TRY(enter(f, batch, err));
-    for (uint32_t l = 0; l < f->desc->n_layers; l++)
-        TRY(layer(f, l, batch, err));
-    TRY(leave(f, batch, rows, results, err));
+    TRY(copy_input(f, batch, err));
+    TRY(place_tokens(f, batch, err));
+    TRY(plan_all_attention(f, batch, err));
+    TRY(batch->graph ? ops->graph_launch(f->backend, batch->graph->graph, err) : forward_compute(f, batch, err));
+    TRY(sample(f, batch, rows, results, err));
     TRY(ops->fence(f->backend, ticket, err));
     return ops->step_end(f->backend, err);
 }

@@ -5,8 +5,12 @@
  * weights. Engine thread only.
  *
  * A step: forward_begin() hands out host arrays cut to the step's size; the caller fills them;
- * forward_run() moves them in with one copy and queues every operation up to sampling. The last
- * layer computes, of all tokens, K and V, and the rest for those whose logits are wanted.
+ * forward_run() moves them in and queues every operation up to sampling. The last layer computes, of
+ * all tokens, K and V, and the rest for those whose logits are wanted.
+ *
+ * Where the backend records graphs, a step in which every row decodes one token is filled up to the next recorded
+ * size and run as one launch, between the copies and the sampling. What fills it up writes no K or V, reads none,
+ * and no row sees another: the bits are those of the step as it is.
  */
 #ifndef QUIRE_ENGINE_FORWARD_H
 #define QUIRE_ENGINE_FORWARD_H
@@ -20,10 +24,12 @@
 
 struct forward;
 
+/* graphs: record steps, where the backend can. */
 int forward_create(struct k_backend *backend, const struct model_desc *desc,
-                   const struct engine_plan *plan, const struct weights *weights,
+                   const struct engine_plan *plan, const struct weights *weights, bool graphs,
                    struct forward **out, struct quire_error *err);
 void forward_destroy(struct forward *f); /* NULL is fine */
+uint32_t forward_n_graphs(const struct forward *f);
 
 /* Host arrays of one step. Rows of all KV groups use the same table offsets. */
 struct forward_batch {
@@ -34,12 +40,17 @@ struct forward_batch {
     uint32_t *tables[KV_MAX_GROUPS];  /* [n_entries] block ids */
     struct k_attn_row *rows;          /* [n_rows] */
     uint32_t *logit_tokens;           /* [n_logits]: tokens whose logits are wanted, ascending, each once */
+    /* Tokens that the step launched last is still sampling: ids[token] is that step's results[row]. */
+    struct k_token_source *sources;   /* [n_rows] */
+    uint32_t n_sources;               /* 0 from forward_begin() */
     /* Their attention rows, made by forward_run(). */
     struct k_attn_row *logit_rows;    /* [n_logits] */
     uint32_t n_logit_rows;
+    const struct forward_graph *graph; /* of forward.c: how the step will be run */
 };
 
-/* Sizes within the plan's limits; the arrays are valid until the next call. */
+/* Sizes within the plan's limits. The arrays are the caller's until forward_run(), which must come next, and are used
+ * again once the step before the next one was waited for. */
 void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,
                    uint32_t n_entries, struct forward_batch *out);
 

@@ -46,6 +46,19 @@ static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct qu
     return QUIRE_OK;
 }
 
+/* A step's input on the host, where a device copies from it while the next one is filled. */
+static int alloc_staging(struct forward *f, struct quire_error *err)
+{
+    for (int i = 0; i < 2; i++) {
+        void *image;
+        int status = f->backend->ops->alloc_host(f->backend, f->layout.input_bytes, &image, err);
+        if (status != QUIRE_OK)
+            return status;
+        f->staging[i] = image;
+    }
+    return QUIRE_OK;
+}
+
 static int alloc_buffers(struct forward *f, const struct engine_plan *plan,
                          struct quire_error *err)
 {
@@ -73,11 +86,14 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan,
     f->attention_workspace_dev = f->workspace_dev + layout_align(workspace.gemm);
     f->sample_workspace_dev = f->workspace_dev + layout_align(workspace.gemm) +
                               layout_align(workspace.attention);
+    f->attention_plans_dev = f->workspace_dev + layout_align(workspace.gemm) +
+                             layout_align(workspace.attention) + layout_align(workspace.sample);
+    f->attention_plan_stride = layout_align(workspace.attention_plan);
     return QUIRE_OK;
 }
 
 int forward_create(struct k_backend *backend, const struct model_desc *desc,
-                   const struct engine_plan *plan, const struct weights *weights,
+                   const struct engine_plan *plan, const struct weights *weights, bool graphs,
                    struct forward **out, struct quire_error *err)
 {
     struct forward *f = calloc(1, sizeof *f);
@@ -97,14 +113,19 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc,
         f->kv = calloc(desc->n_layers, sizeof *f->kv);
         f->host_kv = calloc(desc->n_layers, sizeof *f->host_kv);
         f->layer_group = calloc(desc->n_layers, 1);
-        f->staging = calloc(1, f->layout.input_bytes);
-        if (!f->kv || !f->host_kv || !f->layer_group || !f->staging)
+        if (!f->kv || !f->host_kv || !f->layer_group)
             status = quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
     }
+    if (status == QUIRE_OK)
+        status = alloc_staging(f, err);
     if (status == QUIRE_OK)
         status = alloc_buffers(f, plan, err);
     if (status == QUIRE_OK)
         status = alloc_kv(f, plan, err);
+    if (status == QUIRE_OK && graphs && backend->ops->graph_begin)
+        status = forward_graphs_create(f, plan->max_num_seqs < plan->max_num_batched_tokens
+                                              ? plan->max_num_seqs
+                                              : plan->max_num_batched_tokens, err);
     if (status != QUIRE_OK) {
         forward_destroy(f);
         return status;
@@ -123,6 +144,7 @@ void forward_destroy(struct forward *f)
 {
     if (!f)
         return;
+    forward_graphs_destroy(f);
     for (uint32_t l = 0; f->kv && l < f->desc->n_layers; l++) {
         free_dev(f, f->kv[l].k_dev);
         free_dev(f, f->kv[l].v_dev);
@@ -135,7 +157,8 @@ void forward_destroy(struct forward *f)
     free_dev(f, f->sampled_dev);
     free_dev(f, f->logits_dev);
     free_dev(f, f->arena_dev);
-    free(f->staging);
+    free_dev(f, f->staging[0]);
+    free_dev(f, f->staging[1]);
     free(f->layer_group);
     free(f->host_kv);
     free(f->kv);

@@ -40,8 +40,9 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     take(&t, plan->max_num_seqs, 1, sizeof(struct k_attn_row));
     take(&t, plan->max_logit_rows, 1, sizeof(uint32_t));
     take(&t, plan->max_logit_rows, 1, sizeof(struct k_attn_row));
+    take(&t, plan->max_num_seqs, 1, sizeof(struct k_token_source));
     for (uint64_t g = 0; g < groups; g++)
-        take(&t, plan->max_num_seqs, table, sizeof(uint32_t));
+        out->tables[g] = take(&t, plan->max_num_seqs, table, sizeof(uint32_t));
     out->input_bytes = t.at;
     out->residual = take(&t, n_tokens, desc->hidden_size, sizeof(float));
     out->normed = take(&t, n_tokens, desc->hidden_size, sizeof(float));
@@ -112,4 +113,18 @@ struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct en
         .max_model_len = plan->max_model_len,
         .n_threads = plan->n_threads,
     };
+}
+
+uint64_t layout_weight_bytes(const struct model_desc *desc, const char *backend)
+{
+    const uint32_t q = desc->n_q_heads * desc->head_dim, kv = desc->n_kv_heads * desc->head_dim;
+    const uint32_t hidden = desc->hidden_size, inner = desc->intermediate_size;
+    const struct {
+        uint32_t rows, cols;
+    } of_a_layer[] = {{q + 2 * kv, hidden}, {hidden, q}, {2 * inner, hidden}, {hidden, inner}};
+    uint64_t layer = 0;
+    for (size_t i = 0; i < sizeof of_a_layer / sizeof of_a_layer[0]; i++)
+        layer += k_plan_weight_bytes(backend, desc->dtype, of_a_layer[i].rows, of_a_layer[i].cols);
+    uint64_t table = k_plan_weight_bytes(backend, desc->dtype, desc->vocab_size, hidden);
+    return desc->n_layers * layer + (desc->tied_embeddings ? table : 2 * table);
 }

@@ -19,7 +19,9 @@ static inline uint64_t layout_align(uint64_t n)
 
 /* Byte offsets from the arena's start. T tokens, H hidden size, D head_dim, R logit rows. */
 struct step_layout {
-    uint64_t input;    /* ids, positions, slots, rows, logit rows and their attention rows, block tables: packed per step */
+    uint64_t input;    /* ids, positions, slots, rows, logit rows and their attention rows, tokens' sources and the
+                        * first group's block tables: packed per step */
+    uint64_t tables[4]; /* where the other groups' block tables begin: in one place for every step */
     uint64_t residual; /* [T, H] */
     uint64_t normed;   /* [T, H] */
     uint64_t wide;     /* [T, (Q + 2 KV) D] for attention, then [T, 2 I] for the MLP */
@@ -48,6 +50,9 @@ struct param_layout {
     uint64_t total;        /* floats of the arena */
 };
 void param_layout_make(const struct model_desc *desc, struct param_layout *out);
+
+/* Bytes of a device's copy of every matrix; 0 where the backend uses them in place. */
+uint64_t layout_weight_bytes(const struct model_desc *desc, const char *backend);
 
 /* Bytes of K, or of V, of one layer. */
 uint64_t layout_kv_bytes(const struct model_desc *desc, enum k_dtype dtype, uint32_t block_tokens,

@@ -33,6 +33,13 @@
 #define KV_SHARE_DENOMINATOR 5u
 #define KV_DEFAULT_CAP ((uint64_t)4 << 30)
 
+/* A GPU's memory: what vLLM takes by default. */
+#define DEFAULT_GPU_UTILIZATION 0.9
+/* What the driver takes besides: a context and our modules, where no GPU is at hand to ask; and room for recorded
+ * graphs, which come after the plan. Assumed, not measured: the engine prints what it was at start. */
+#define ASSUMED_CONTEXT_BYTES ((uint64_t)640 << 20)
+#define GRAPH_ROOM_BYTES ((uint64_t)256 << 20)
+
 static bool on_cpu(const struct engine_plan *plan)
 {
     return strcmp(plan->device, "ref") == 0 || strcmp(plan->device, "cpu") == 0;
@@ -79,10 +86,10 @@ int engine_plan_form(const struct engine_options *o, enum k_dtype weights, enum 
 {
     const char *form = o->gemm_form ? o->gemm_form : "auto";
     enum k_dtype activations = K_F32;
-    bool lane = strcmp(form, "lane") == 0, tile = strcmp(form, "tile") == 0;
-    *out = lane ? K_FORM_LANE : tile ? K_FORM_TILE : K_FORM_AUTO;
-    if (!lane && !tile && strcmp(form, "auto") != 0)
-        return quire_fail(err, QUIRE_INVALID, "--gemm-form: must be auto, lane or tile, got '%.40s'",
+    bool lane = strcmp(form, "lane") == 0, tile = strcmp(form, "tile") == 0, mma = strcmp(form, "mma") == 0;
+    *out = lane ? K_FORM_LANE : tile ? K_FORM_TILE : mma ? K_FORM_MMA : K_FORM_AUTO;
+    if (*out == K_FORM_AUTO && strcmp(form, "auto") != 0)
+        return quire_fail(err, QUIRE_INVALID, "--gemm-form: must be auto, lane, tile or mma, got '%.40s'",
                           form);
     if (o->activation_dtype &&
         (!dtype_from_name(o->activation_dtype, &activations) || activations == K_F16))
@@ -90,18 +97,18 @@ int engine_plan_form(const struct engine_options *o, enum k_dtype weights, enum 
                           "--activation-dtype: must be float32 or bfloat16, got '%.40s'",
                           o->activation_dtype);
     if (activations == K_BF16) {
-        if (lane)
+        if (lane || mma)
             return quire_fail(err, QUIRE_INVALID,
-                              "--activation-dtype bfloat16 is for the tile form: leave --gemm-form lane out");
+                              "--activation-dtype bfloat16 is for the tile form: leave --gemm-form %s out", form);
         if (weights != K_BF16)
             return quire_fail(err, QUIRE_UNSUPPORTED,
                               "--activation-dtype bfloat16 takes bfloat16 weights, and these are %s: leave it out",
                               k_dtype_name(weights));
         *out = K_FORM_TILE_BF16;
     }
-    if (tile && weights == K_F32)
+    if ((tile || mma) && weights == K_F32)
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "--gemm-form tile takes bfloat16 or float16 weights, and these are float32: use lane");
+                          "--gemm-form %s takes bfloat16 or float16 weights, and these are float32: use lane", form);
     return QUIRE_OK;
 }
 
@@ -223,7 +230,7 @@ static struct kv_config kv_shape(const struct engine_plan *p)
 static uint32_t blocks_for_one(const struct engine_plan *p, uint32_t group, uint32_t n_tokens)
 {
     struct kv_config config = kv_shape(p);
-    return kv_blocks_needed(&config, group, n_tokens, p->max_num_batched_tokens);
+    return kv_blocks_needed(&config, group, n_tokens, p->max_num_batched_tokens * (p->overlap_depth + 1));
 }
 
 /* Blocks of a group when a full group has n: a window bounds what max_num_seqs sequences can
@@ -277,8 +284,21 @@ static uint64_t useful_bytes(const struct engine_plan *p)
     return bytes;
 }
 
+/* All that the budget leaves: what no sequence needs caches prefixes. */
+static uint64_t device_kv_bytes(const struct engine_plan *p)
+{
+    uint64_t used = p->weight_bytes;
+    const uint64_t parts[] = {p->param_bytes, p->activation_bytes, p->logits_bytes, p->workspace_bytes,
+                              p->driver_bytes};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        used = saturating_add(used, parts[i]);
+    return p->device_budget > used ? p->device_budget - used : 0;
+}
+
 static uint64_t default_kv_bytes(const struct engine_plan *p)
 {
+    if (p->device_memory)
+        return device_kv_bytes(p);
     uint64_t available = host_memory_available();
     uint64_t left = available > p->weight_bytes ? available - p->weight_bytes : 0;
     uint64_t bytes = left / KV_SHARE_DENOMINATOR * KV_SHARE_NUMERATOR;
@@ -324,6 +344,7 @@ static int fit_model_len(const struct engine_options *o, struct engine_plan *p, 
     }
     const char *flag = o->num_kv_blocks     ? "--num-kv-blocks"
                        : o->kv_cache_memory ? "--kv-cache-memory"
+                       : p->device_memory   ? "--gpu-memory-utilization"
                                             : "free memory";
     if (longest == 0)
         return quire_fail(err, QUIRE_INVALID,
@@ -413,38 +434,86 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p,
     param_layout_make(desc, &params);
     p->param_bytes = params.total * sizeof(float);
     p->activation_bytes = layout.total;
-    p->logits_bytes = (uint64_t)p->max_logit_rows * desc->vocab_size * sizeof(float);
+    p->logits_bytes = (uint64_t)p->max_logit_rows * desc->vocab_size * sizeof(float) +
+                      layout_align(p->max_logit_rows * sizeof(uint32_t));
     p->workspace_bytes = layout_align(workspace.gemm) + layout_align(workspace.attention) +
-                         layout_align(workspace.sample);
-    p->total_bytes = 0;
+                         layout_align(workspace.sample) +
+                         (p->n_kv_groups + 1) * layout_align(workspace.attention_plan);
+    return QUIRE_OK;
+}
+
+static void plan_total(struct engine_plan *p)
+{
     const uint64_t parts[] = {p->param_bytes, p->activation_bytes, p->logits_bytes,
-                              p->workspace_bytes, p->kv_bytes,
-                              p->swap_bytes};
+                              p->workspace_bytes, p->kv_bytes, p->swap_bytes};
+    p->total_bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         p->total_bytes = saturating_add(p->total_bytes, parts[i]);
+}
+
+/* Which backend's memory, and how much of a GPU's there is. */
+static int plan_device(const struct engine_options *o, const struct model_desc *desc,
+                       const struct engine_device *at_hand, struct engine_plan *p, struct quire_error *err)
+{
+    const char *device = is_auto(o->device) ? "cpu" : o->device;
+    struct engine_device named = {.overlap_depth = 1};
+    p->gpu = k_device_find(device);
+    if (p->gpu) {
+        device = "cuda";
+        named.memory = p->gpu->memory_bytes;
+        named.available = named.memory - ASSUMED_CONTEXT_BYTES;
+        at_hand = &named;
+    }
+    bool is_cuda = strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0;
+    if (!is_cuda && strcmp(device, "ref") != 0 && strcmp(device, "cpu") != 0)
+        return quire_fail(err, QUIRE_INVALID, "--device: must be auto, ref, cpu, cuda or cuda:N, got '%.40s'", device);
+    snprintf(p->device, sizeof p->device, "%s", is_cuda ? "cuda" : device);
+    p->overlap_depth = at_hand ? at_hand->overlap_depth : 0;
+    if (!is_cuda)
+        return QUIRE_OK;
+    double share = o->gpu_memory_utilization > 0 ? o->gpu_memory_utilization : DEFAULT_GPU_UTILIZATION;
+    if (!(share <= 1))
+        return quire_fail(err, QUIRE_INVALID, "--gpu-memory-utilization: must be above 0 and at most 1");
+    if (!at_hand) {
+        char names[256] = "";
+        const struct k_device *known;
+        for (uint32_t i = 0; (known = k_device_at(i)) != NULL; i++)
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", known->name);
+        return quire_fail(err, QUIRE_INVALID, "--device cuda: whose memory is to be planned? Name a GPU: %s", names);
+    }
+    p->device_memory = at_hand->memory;
+    p->device_budget = (uint64_t)((double)at_hand->memory * share);
+    p->driver_bytes = at_hand->memory - at_hand->available + GRAPH_ROOM_BYTES;
+    p->weight_bytes = layout_weight_bytes(desc, p->device);
     return QUIRE_OK;
+}
+
+int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
+                        const struct engine_device *device, struct engine_plan *out, struct quire_error *err)
+{
+    memset(out, 0, sizeof *out);
+    out->weight_bytes = weight_bytes;
+    int status = plan_device(options, desc, device, out, err);
+    if (status == QUIRE_OK)
+        status = plan_dtypes(options, desc, out, err);
+    if (status == QUIRE_OK)
+        status = plan_limits(options, desc, out, err);
+    if (status == QUIRE_OK)
+        status = plan_groups(desc, out, err);
+    if (status == QUIRE_OK && out->device_memory) /* its KV cache is what the arenas leave */
+        status = plan_arenas(desc, out, err);
+    if (status == QUIRE_OK)
+        status = plan_kv(options, out, err);
+    if (status == QUIRE_OK)
+        status = plan_swap(options, out, err);
+    if (status == QUIRE_OK) /* again: max_model_len may have given way to the KV cache */
+        status = plan_arenas(desc, out, err);
+    plan_total(out);
+    return status;
 }
 
 int engine_plan_make(const struct engine_options *options, const struct model_desc *desc,
                      uint64_t weight_bytes, struct engine_plan *out, struct quire_error *err)
 {
-    memset(out, 0, sizeof *out);
-    const char *device = is_auto(options->device) ? "cpu" : options->device;
-    if (strlen(device) >= sizeof out->device)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--device: must be auto, ref, cpu or cuda, got '%.40s'", device);
-    snprintf(out->device, sizeof out->device, "%s", device);
-    out->weight_bytes = weight_bytes;
-    int status = plan_dtypes(options, desc, out, err);
-    if (status == QUIRE_OK)
-        status = plan_limits(options, desc, out, err);
-    if (status == QUIRE_OK)
-        status = plan_groups(desc, out, err);
-    if (status == QUIRE_OK)
-        status = plan_kv(options, out, err);
-    if (status == QUIRE_OK)
-        status = plan_swap(options, out, err);
-    if (status == QUIRE_OK)
-        status = plan_arenas(desc, out, err);
-    return status;
+    return engine_plan_make_on(options, desc, weight_bytes, NULL, out, err);
 }

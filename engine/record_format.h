@@ -13,7 +13,12 @@
 #define RECORD_SUM_BYTES 8u  /* also the magic: what stands before the first record */
 #define RECORD_HEAD_BYTES 12u /* u32 length of the body, u32 kind, u32 check of these */
 
-enum record_flags { RECORD_PROMPT_LOGPROBS = 1, RECORD_NO_PREFIX_HITS = 2, RECORD_BACKGROUND = 4 };
+enum record_flags {
+    RECORD_PROMPT_LOGPROBS = 1,
+    RECORD_NO_PREFIX_HITS = 2,
+    RECORD_BACKGROUND = 4,
+    RECORD_HOST_GATED = 8,
+};
 
 #define RECORD_FINISHED 0x80000000u /* in a result's number of tokens */
 

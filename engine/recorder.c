@@ -299,7 +299,8 @@ static void put_request(struct recorder *r, const struct sched_request *q)
     put_u32(r, q->n);
     put_u8(r, (uint8_t)((q->prompt_logprobs ? RECORD_PROMPT_LOGPROBS : 0) |
                         (q->no_prefix_hits ? RECORD_NO_PREFIX_HITS : 0) |
-                        (q->background ? RECORD_BACKGROUND : 0)));
+                        (q->background ? RECORD_BACKGROUND : 0) |
+                        (q->host_gated ? RECORD_HOST_GATED : 0)));
     put_u32(r, (uint32_t)q->priority);
     put_u64(r, q->arrival_us);
     put_u64(r, q->deadline_us);

@@ -328,11 +328,12 @@ static void get_request(struct recording *r, struct body *b, struct recording_su
     q->max_tokens = get_u32(b);
     q->n = get_u32(b);
     uint8_t flags = get_u8(b);
-    if (flags >= 2 * RECORD_BACKGROUND)
+    if (flags >= 2 * RECORD_HOST_GATED)
         wrong(b, "has flags that do not exist");
     q->prompt_logprobs = flags & RECORD_PROMPT_LOGPROBS;
     q->no_prefix_hits = flags & RECORD_NO_PREFIX_HITS;
     q->background = flags & RECORD_BACKGROUND;
+    q->host_gated = flags & RECORD_HOST_GATED;
     q->priority = (int32_t)get_u32(b);
     q->arrival_us = get_time(b);
     q->deadline_us = get_time(b);

@@ -59,7 +59,10 @@ static void add_targets(struct engine *e, struct step_slot *slot, const struct s
             struct request_choice *c = &r->choices[choice];
             const struct token_counts *counts =
                 r->sampling.counts_output ? request_counts(r, choice) : &c->counts;
-            sampling_row(&r->sampling, counts, c->n_generated, end, choice, &slot->rows[at]);
+            /* Not c->n_generated: with a step in flight that is one behind. */
+            sampling_row(&r->sampling, counts, end - r->n_prompt, end, choice, &slot->rows[at]);
+            e->owners[row->seq].sampled_row = at;
+            e->owners[row->seq].sampled_step = e->n_launched + 1;
         } else if (p + 1 == r->next_prompt_logprob && p + 1 < r->n_prompt) {
             /* Positions that a preempted prompt computes again were reported before. */
             r->next_prompt_logprob++;
@@ -108,8 +111,21 @@ static int add_blocks(struct engine *e, const struct sched_row *row, uint32_t to
     return QUIRE_OK;
 }
 
+/* The newest token of a sequence may still be with the device, in the results of the step launched last. */
+static int add_pending(const struct engine *e, const struct sched_row *row, uint32_t token, struct forward_batch *batch,
+                       struct quire_error *err)
+{
+    const struct seq_owner *owner = &e->owners[row->seq];
+    if (e->n_in_flight == 0 || owner->sampled_step != e->n_launched)
+        return quire_fail(err, QUIRE_INTERNAL, "sequence %u: the token at position %u is not known, and no step samples it",
+                          row->seq, row->first + row->count - 1);
+    batch->ids[token] = 0;
+    batch->sources[batch->n_sources++] = (struct k_token_source){.token = token, .row = owner->sampled_row};
+    return QUIRE_OK;
+}
+
 static int add_row(struct engine *e, struct step_slot *slot, const struct sched_row *row,
-                   uint32_t token, uint32_t table, const struct forward_batch *batch,
+                   uint32_t token, uint32_t table, struct forward_batch *batch,
                    struct quire_error *err)
 {
     uint32_t n_known, end = row->first + row->count;
@@ -118,6 +134,11 @@ static int add_row(struct engine *e, struct step_slot *slot, const struct sched_
         return quire_fail(err, QUIRE_INTERNAL, "sequence %u: %u tokens are known, its row needs %u",
                           row->seq, n_known, end);
     memcpy(batch->ids + token, tokens + row->first, row->count * sizeof *tokens);
+    if (tokens[end - 1] == SCHED_PENDING) {
+        int status = add_pending(e, row, token + row->count - 1, batch, err);
+        if (status != QUIRE_OK)
+            return status;
+    }
     for (uint32_t i = 0; i < row->count; i++)
         batch->positions[token + i] = row->first + i;
     add_targets(e, slot, row, tokens, token, batch->logit_tokens);

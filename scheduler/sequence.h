@@ -51,6 +51,7 @@ struct sequence {
     enum seq_state state;
     bool held;
     bool leads;           /* computes the prompt for the choices that follow; false once planned */
+    bool host_gated;      /* is not planned past the tokens that are known */
     bool prompt_logits;   /* wants logits of prompt positions [n_prompt_logits, n_prompt) */
     bool was_admitted;
     uint32_t n_prompt, max_tokens;
@@ -193,7 +194,7 @@ static inline void seq_prefetch(const struct sched *s, uint32_t name)
  * sampled. */
 static inline uint32_t seq_remaining(const struct sequence *q)
 {
-    uint32_t known = q->n_known + q->n_sampling;
+    uint32_t known = q->n_known + (q->host_gated ? 0 : q->n_sampling);
     return (known < q->n_positions ? known : q->n_positions) - q->n_planned;
 }
 

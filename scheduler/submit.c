@@ -266,6 +266,7 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
         seqs[i] = request->seqs[i];
         s->seqs[seqs[i]].state = SEQ_FOLLOWING;
         s->seqs[seqs[i]].key.flow = flow;
+        s->seqs[seqs[i]].host_gated = r->host_gated;
     }
     s->flow_live[flow] += r->n;
     s->n_new += r->n;

@@ -30,14 +30,16 @@ static void print_json(const char *model_dir, const struct model_desc *desc,
                       (json_int_t)plan->groups[g].n_host_blocks, "block_bytes",
                       (json_int_t)plan->groups[g].block_bytes));
     json_t *root = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
         "model", model_dir, "architecture", desc->architecture, "device", plan->device,
-        "weight_dtype", k_dtype_name(plan->weight_dtype), "kv_dtype", k_dtype_name(plan->kv_dtype),
+        "gpu", plan->gpu ? plan->gpu->title : NULL, "weight_dtype", k_dtype_name(plan->weight_dtype), "kv_dtype", k_dtype_name(plan->kv_dtype),
         "weight_bytes", (json_int_t)plan->weight_bytes, "param_bytes",
         (json_int_t)plan->param_bytes, "activation_bytes", (json_int_t)plan->activation_bytes,
         "workspace_bytes", (json_int_t)plan->workspace_bytes, "logits_bytes",
         (json_int_t)plan->logits_bytes, "kv_bytes", (json_int_t)plan->kv_bytes, "swap_bytes",
-        (json_int_t)plan->swap_bytes, "total_bytes", (json_int_t)plan->total_bytes, "block_tokens", (json_int_t)plan->block_tokens,
+        (json_int_t)plan->swap_bytes, "total_bytes", (json_int_t)plan->total_bytes,
+        "device_memory", (json_int_t)plan->device_memory, "device_budget", (json_int_t)plan->device_budget,
+        "driver_bytes", (json_int_t)plan->driver_bytes, "block_tokens", (json_int_t)plan->block_tokens,
         "max_model_len", (json_int_t)plan->max_model_len, "max_num_seqs",
         (json_int_t)plan->max_num_seqs, "max_num_batched_tokens",
         (json_int_t)plan->max_num_batched_tokens, "kv_groups", groups);
@@ -48,12 +50,24 @@ static void print_json(const char *model_dir, const struct model_desc *desc,
     json_decref(root);
 }
 
+/* What a GPU has, and for whom. */
+static void print_device(const struct engine_plan *plan)
+{
+    char text[32];
+    printf("  %-12s %15" PRIu64 " bytes  %11s   what the GPU has\n", "GPU", plan->device_memory,
+           cli_bytes_text(plan->device_memory, text));
+    printf("  %-12s %15" PRIu64 " bytes  %11s   what may be taken (--gpu-memory-utilization)\n", "budget",
+           plan->device_budget, cli_bytes_text(plan->device_budget, text));
+    printf("  %-12s %15" PRIu64 " bytes  %11s   of it for the driver: context, modules, recorded steps (assumed; measured at start)\n\n",
+           "driver", plan->driver_bytes, cli_bytes_text(plan->driver_bytes, text));
+}
+
 static void print_table(const char *model_dir, const struct model_desc *desc,
                         const struct engine_plan *plan)
 {
     char text[32];
     const struct plan_row rows[] = {
-        {"weights", "mapped from the checkpoint, used in place", plan->weight_bytes},
+        {"weights", plan->device_memory ? "copied to the GPU" : "mapped from the checkpoint, used in place", plan->weight_bytes},
         {"parameters", "norms, biases, RoPE frequencies as f32", plan->param_bytes},
         {"activations", "the buffers of one step", plan->activation_bytes},
         {"logits", "logit rows of one step", plan->logits_bytes},
@@ -61,9 +75,13 @@ static void print_table(const char *model_dir, const struct model_desc *desc,
         {"KV cache", "all blocks", plan->kv_bytes},
         {"host tier", "KV blocks that the cache gives up (--swap-space)", plan->swap_bytes},
     };
-    printf("%s: %s on %s, %u thread%s, weights %s, KV %s\n\n", model_dir, desc->architecture,
-           plan->device, plan->n_threads, plan->n_threads == 1 ? "" : "s",
-           k_dtype_name(plan->weight_dtype), k_dtype_name(plan->kv_dtype));
+    if (plan->gpu)
+        printf("%s: %s on one %s, weights %s, KV %s\n\n", model_dir, desc->architecture, plan->gpu->title,
+               k_dtype_name(plan->weight_dtype), k_dtype_name(plan->kv_dtype));
+    else
+        printf("%s: %s on %s, %u thread%s, weights %s, KV %s\n\n", model_dir, desc->architecture,
+               plan->device, plan->n_threads, plan->n_threads == 1 ? "" : "s",
+               k_dtype_name(plan->weight_dtype), k_dtype_name(plan->kv_dtype));
     size_t n_rows = sizeof rows / sizeof rows[0];
     if (plan->swap_bytes == 0)
         n_rows--; /* the host tier is the last */
@@ -72,6 +90,8 @@ static void print_table(const char *model_dir, const struct model_desc *desc,
                cli_bytes_text(rows[i].bytes, text), rows[i].label);
     printf("  %-12s %15" PRIu64 " bytes  %11s   everything but the weights\n\n", "planned",
            plan->total_bytes, cli_bytes_text(plan->total_bytes, text));
+    if (plan->device_memory)
+        print_device(plan);
     for (uint32_t g = 0; g < plan->n_kv_groups; g++) {
         char span[48];
         if (plan->groups[g].window)
@@ -113,7 +133,8 @@ int command_plan(int argc, char **argv)
                  "many KV blocks there will be. Reads config.json and the headers of the weights only.",
         .examples = "examples:\n"
                     "  quire plan Qwen/Qwen2.5-1.5B-Instruct\n"
-                    "  quire plan ./Qwen2.5-1.5B-Instruct --max-num-seqs 16 --kv-cache-memory 2GiB --json",
+                    "  quire plan ./Qwen2.5-1.5B-Instruct --max-num-seqs 16 --kv-cache-memory 2GiB --json\n"
+                    "  quire plan Qwen/Qwen3-8B --device h200      a GPU that is not here",
         .options = rows,
         .positionals = {&model_dir},
     };

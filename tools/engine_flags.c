@@ -175,7 +175,13 @@ size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS
     const struct cli_option rows[] = {
         {.names = "Model and device:", .kind = CLI_GROUP},
         {.names = "device", .kind = CLI_STRING, .target = &o->device, .value = "NAME",
-         .help = "auto, ref, cpu or cuda. auto takes the best this machine has and says why at start."},
+         .help = "auto, ref, cpu, cuda or cuda:N. auto takes the best this machine has and says why at start. quire plan "
+                 "also takes the name of a GPU that is not here, such as h200."},
+        {.names = "gpu-memory-utilization", .kind = CLI_F64, .target = &o->gpu_memory_utilization, .min = 0.05, .max = 1,
+         .value = "SHARE", .help = "Share of a GPU's memory that may be taken, the driver's part included; the KV cache gets "
+                                   "what the rest leaves. Default 0.9."},
+        {.names = "enforce-eager", .kind = CLI_FLAG, .target = &o->enforce_eager,
+         .help = "On a GPU, launch every operation by itself: no recorded graphs. Slower, starts sooner, same bits."},
         {.names = "threads", .kind = CLI_U32, .target = &o->n_threads, .max = K_MAX_THREADS, .value = "N",
          .help = "Compute threads. Default: the physical cores this process may use, within its container's CPU "
                  "quota. Never changes a bit of any answer."},
@@ -186,9 +192,9 @@ size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS
          .help = "auto: weights as stored, f32 activations, f16 KV. float32: also f32 KV. "
                  "Naming another dtype than the stored one is refused: weights are used in place."},
         {.names = "gemm-form", .kind = CLI_STRING, .target = &o->gemm_form, .value = "NAME",
-         .help = "How products are summed: lane (any weights) or tile (bf16 and f16 weights, what AMX computes). auto: tile "
-                 "for bf16 weights on AMX, else lane. Answers' bits depend on it, see docs/numerics.md; the start-up line "
-                 "says which it is."},
+         .help = "How products are summed: lane (any weights), tile (bf16 and f16 weights, what AMX computes) or mma (the "
+                 "same weights on a GPU's tensor cores). auto: mma on a GPU, tile for bf16 weights on AMX, else lane. "
+                 "Answers' bits depend on it, see docs/numerics.md; the start-up line says which it is."},
         {.names = "activation-dtype", .kind = CLI_STRING, .target = &o->activation_dtype, .value = "NAME",
          .help = "float32, or bfloat16: the tile form with rounded activations, for bf16 weights. Half the work; logprobs "
                  "are off by about 0.1."},

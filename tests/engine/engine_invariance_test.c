@@ -21,6 +21,10 @@
 #define MAX_PROMPT 160u
 #define N_TENANTS 3u
 
+#ifndef TEST_OVERLAP_DEPTH /* of the device that the build is for */
+#define TEST_OVERLAP_DEPTH 0u
+#endif
+
 struct way {
     const char *name;
     uint32_t budget, block_size, n_threads;
@@ -154,7 +158,7 @@ static struct client *open_way(const struct model *model, const struct way *way)
     if (way->starved) {
         struct kv_config kv = {.block_tokens = way->block_size, .n_groups = 1};
         kv.groups[0].window = model->window;
-        o.num_kv_blocks += kv_blocks_needed(&kv, 0, o.max_model_len, way->budget);
+        o.num_kv_blocks += kv_blocks_needed(&kv, 0, o.max_model_len, way->budget * (TEST_OVERLAP_DEPTH + 1));
     }
     return client_open(dir, &o);
 }

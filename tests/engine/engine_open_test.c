@@ -202,13 +202,13 @@ static void plan_to_the_byte(void **state)
     assert_int_equal(p.kv_block_bytes, 2 * 2 * 64 * 2 * 16 * 24);
     assert_int_equal(p.groups[0].n_blocks, 3000);
     assert_int_equal(p.kv_bytes, 3000 * p.kv_block_bytes);
-    assert_int_equal(p.logits_bytes, 64ull * 151936 * 4);
+    assert_int_equal(p.logits_bytes, 64ull * 151936 * 4 + 64 * 4); /* and the tokens drawn from them */
     /* Two norms and the qkv bias a layer, the last norm, 32 frequencies. */
     assert_int_equal(p.param_bytes, 4 * (24 * (2 * 896 + 1152) + 896 + 32));
-    /* 3 input rows of 512, 64 rows of 16 bytes, 64 logit rows and as many rows again, 64 tables of 2048 entries; then
+    /* 3 input rows of 512, 64 rows of 16 bytes, 64 logit rows and as many rows again, 64 sources of tokens, 64 tables of 2048 entries; then
      * residual, normed and delta, gate_up, silu, angles, and the gathered rows. */
     assert_int_equal(p.activation_bytes,
-                     4 * (3 * 512 + 4 * 64 + 64 + 4 * 64 + 64 * 2048) +
+                     4 * (3 * 512 + 4 * 64 + 64 + 4 * 64 + 2 * 64 + 64 * 2048) +
                          4 * (512 * (3 * 896 + 2 * 4864 + 4864 + 64) + 64 * 896));
     assert_int_equal(p.total_bytes, p.param_bytes + p.activation_bytes + p.logits_bytes +
                                         p.workspace_bytes + p.kv_bytes);

@@ -453,6 +453,7 @@ static void a_dead_backend_tells_everybody(void **state)
     (void)state;
     struct engine_options o = small_options();
     o.max_num_seqs = 2;
+    o.enforce_eager = true; /* a recorded step asks for no operation any more */
     struct client *c = client_open(model.dir, &o);
     struct k_backend *backend = client_engine(c)->backend;
     whole_ops = backend->ops;

@@ -119,6 +119,7 @@ bool fake_submit(struct fake_engine *e, struct fake_request *r)
                                     .class_index = r->class_index,
                                     .expected_tokens = r->expected_tokens,
                                     .background = r->background,
+                                    .host_gated = r->host_gated,
                                     .arrival_us = r->arrival_us,
                                     .deadline_us = r->deadline_us,
                                     .pin_us = r->pin_us,
@@ -165,6 +166,8 @@ static bool check_row(struct fake_engine *e, const struct sched_row *row, uint64
     uint32_t end = row->first + row->count;
     if (!d->used || d->over || d->held || row->count == 0 || d->last_step == step)
         return fail(e, "row of sequence %u, which may not have one", row->seq);
+    if (r->host_gated && end > d->n_committed)
+        return fail(e, "sequence %u runs past what is known", row->seq);
     if (row->adapter != r->adapter)
         return fail(e, "row of sequence %u has the wrong adapter", row->seq);
     if (!d->planned && d->choice == 0) {
@@ -320,7 +323,8 @@ static bool waits_for_batch(const struct fake_engine *e, const struct sched_plan
                                            : n_queued < most;
 }
 
-/* With nothing launched and nothing held somebody must be able to run. */
+/* With nothing launched and nothing held somebody must be able to run; when a sequence gave way in the plan, in the
+ * next. */
 static bool check_progress(struct fake_engine *e, const struct sched_plan *plan)
 {
     bool live = false, held = false;
@@ -328,8 +332,10 @@ static bool check_progress(struct fake_engine *e, const struct sched_plan *plan)
         live |= e->seqs[i].used && !e->seqs[i].over;
         held |= e->seqs[i].used && !e->seqs[i].over && e->seqs[i].held;
     }
+    bool had_preempted = e->only_preempted;
+    e->only_preempted = plan->n_rows == 0 && plan->n_preempted > 0;
     if (plan->n_rows == 0 && live && !held && e->n_launched == 0 && plan->n_refused == 0 &&
-        !waits_for_batch(e, plan))
+        !waits_for_batch(e, plan) && (had_preempted || !e->only_preempted))
         return fail(e, "nothing runs although somebody could");
     return true;
 }

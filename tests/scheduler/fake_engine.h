@@ -45,7 +45,7 @@ struct fake_request {
     uint32_t n_prompt, max_tokens, n, tenant;
     int32_t priority;
     uint32_t stop_every; /* a token that is a multiple of it stops; 0 = none does */
-    bool prompt_logprobs, no_prefix_hits, background;
+    bool prompt_logprobs, no_prefix_hits, background, host_gated;
     uint32_t adapter, class_index, expected_tokens;
     uint64_t arrival_us, deadline_us, pin_us;
 };
@@ -100,6 +100,7 @@ struct fake_engine {
     uint64_t *store[KV_MAX_GROUPS]; /* [n_blocks * block_tokens] */
     uint64_t *host[KV_MAX_GROUPS];  /* [n_host_blocks * block_tokens] */
     uint64_t now_us, plan_us;       /* the time, and that of the last plan */
+    bool only_preempted; /* the last plan preempted somebody and had no row */
     bool no_more;
     struct {
         uint64_t n_prompt, n_generated;

@@ -170,6 +170,32 @@ static void test_names_wait_for_the_tokens(void **state)
     close_sched(s);
 }
 
+/* Every other step: its next row waits for the token of the last. */
+static void test_host_gated(void **state)
+{
+    (void)state;
+    struct sched_config c = overlap_config();
+    struct sched *s = open_sched(&c);
+    struct sched_request gated = request_of(1, 0, 4, 3), other = request_of(2, 50, 4, 5);
+    gated.host_gated = true;
+    uint32_t a = submit(s, gated), b = submit(s, other);
+    const struct sched_plan *one = plan(s), *two = plan(s);
+    assert_int_equal(one->n_rows, 2);
+    assert_int_equal(two->n_rows, 1);
+    assert_row(two, 0, b, 4, 1, true);
+    commit(s, one, 9);
+    const struct sched_plan *three = plan(s);
+    assert_row(three, 0, a, 4, 1, true);
+    assert_row(three, 1, b, 5, 1, true);
+    commit(s, two, 9);
+    assert_int_equal(plan(s)->n_rows, 1);
+    sched_cancel(s, 1);
+    sched_cancel(s, 2);
+    commit(s, three, 9);
+    assert_int_equal(sched_commit(s, NULL, 0, NULL, NULL, NULL), QUIRE_OK);
+    close_sched(s);
+}
+
 static void test_more_tokens_than_one(void **state)
 {
     (void)state;
@@ -235,6 +261,7 @@ int main(void)
         cmocka_unit_test(test_preempted_in_flight),
         cmocka_unit_test(test_choices_follow_one_step_later),
         cmocka_unit_test(test_names_wait_for_the_tokens),
+        cmocka_unit_test(test_host_gated),
         cmocka_unit_test(test_more_tokens_than_one),
         cmocka_unit_test(test_windows),
     };

@@ -159,6 +159,7 @@ static struct fake_request random_request(struct fake_random *random, const stru
     r.tenant = fake_chance(random, 40) ? fake_below(random, FAKE_TENANTS) : 0;
     r.class_index = fake_below(random, SCHED_MAX_CLASSES);
     r.background = fake_chance(random, 10);
+    r.host_gated = fake_chance(random, 8);
     r.deadline_us = fake_chance(random, 25) ? 1 + fake_below(random, 100000) : 0;
     r.expected_tokens = fake_chance(random, 30) ? fake_below(random, 200) : 0;
     r.adapter = fake_below(random, 3);

@@ -1,0 +1,85 @@
+#include "engine/forward_internal.h"
+
+/* Steps of 8, 16 and 32 apart: a batch of 33 is not worth a graph of its own, and one of 64 would compute twice as much. */
+uint32_t forward_graph_sizes(uint32_t max_tokens, uint32_t *sizes)
+{
+    static const uint32_t candidates[] = {1,  2,  4,  8,   16,  24,  32,  48,  64,  80,  96, 112,
+                                          128, 160, 192, 224, 256, 320, 384, 448, 512};
+    _Static_assert(sizeof candidates / sizeof candidates[0] < FORWARD_MAX_GRAPHS, "raise FORWARD_MAX_GRAPHS");
+    uint32_t n = 0;
+    for (size_t i = 0; i < sizeof candidates / sizeof candidates[0] && candidates[i] < max_tokens; i++)
+        sizes[n++] = candidates[i];
+    if (max_tokens <= candidates[sizeof candidates / sizeof candidates[0] - 1])
+        sizes[n++] = max_tokens;
+    return n;
+}
+
+/* One token at position 0, kept nowhere. */
+static int run_first_step(struct forward *f, struct quire_error *err)
+{
+    struct forward_batch batch;
+    const struct k_sample_row row = {.top_p = 1, .repetition_penalty = 1, .n_logprobs = -1, .forced = -1};
+    struct k_sample_result result;
+    uint64_t ticket;
+    forward_begin(f, 1, 1, 1, 1, &batch);
+    batch.ids[0] = batch.positions[0] = batch.logit_tokens[0] = 0;
+    batch.rows[0] = (struct k_attn_row){.n_tokens = 1};
+    for (uint32_t g = 0; g < f->n_groups; g++) {
+        batch.slots[g][0] = K_NO_SLOT;
+        batch.tables[g][0] = 0;
+    }
+    int status = forward_run(f, &batch, &row, &result, &ticket, err);
+    return status == QUIRE_OK ? forward_wait(f, ticket, err) : status;
+}
+
+/* Only where things lie is recorded, not what they hold. */
+static int record(struct forward *f, uint32_t n, struct forward_graph *out, struct quire_error *err)
+{
+    const struct k_backend_ops *ops = f->backend->ops;
+    struct forward_batch batch;
+    struct quire_error ignored;
+    forward_place(f, f->staging[0], n, n, n, &batch);
+    batch.n_logit_rows = n;
+    out->n_tokens = n;
+    int status = ops->graph_begin(f->backend, err);
+    if (status != QUIRE_OK)
+        return status;
+    status = forward_compute(f, &batch, err);
+    int end = ops->graph_end(f->backend, &out->graph, status == QUIRE_OK ? err : &ignored);
+    if (status != QUIRE_OK && end == QUIRE_OK)
+        ops->graph_destroy(f->backend, out->graph);
+    return status == QUIRE_OK ? end : status;
+}
+
+int forward_graphs_create(struct forward *f, uint32_t max_tokens, struct quire_error *err)
+{
+    uint32_t sizes[FORWARD_MAX_GRAPHS];
+    uint32_t n = forward_graph_sizes(max_tokens, sizes);
+    int status = run_first_step(f, err);
+    for (uint32_t i = 0; i < n && status == QUIRE_OK; i++) {
+        status = record(f, sizes[i], &f->graphs[f->n_graphs], err);
+        if (status == QUIRE_OK)
+            f->n_graphs++;
+    }
+    return status;
+}
+
+void forward_graphs_destroy(struct forward *f)
+{
+    for (uint32_t i = 0; i < f->n_graphs; i++)
+        f->backend->ops->graph_destroy(f->backend, f->graphs[i].graph);
+    f->n_graphs = 0;
+}
+
+const struct forward_graph *forward_graph_for(const struct forward *f, uint32_t n_tokens)
+{
+    for (uint32_t i = 0; i < f->n_graphs; i++)
+        if (f->graphs[i].n_tokens >= n_tokens)
+            return &f->graphs[i];
+    return NULL;
+}
+
+uint32_t forward_n_graphs(const struct forward *f)
+{
+    return f->n_graphs;
+}
