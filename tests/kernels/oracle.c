@@ -10,6 +10,7 @@
 
 #include "kernels/cases/op_run.h"
 #include "tests/kernels/page.h"
+#include "tests/kernels/page_mma.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -91,6 +92,38 @@ static void check_gemm(const struct op_case *c, const struct op_data *d, const s
             }
             tolerance += d->vector ? U * (fabs(sum + bias) + tolerance) : 0;
             judge(v, t, r, output(y, t * c->n_rows + r), sum + bias, tolerance);
+        }
+    }
+}
+
+/* Mma form. An activation's factor is off by 2^-11 of it, or by 2^-25 · 2^4 below f16's normal numbers; a bf16 weight of 8
+ * bits is exact down to 2^-17 of 2^e and else off by 2^-25 of it. Then a chain of at most 512 fmas and an addition for
+ * each chunk, each counted twice, since a tensor core may truncate where an fma rounds. An activation that f16 cannot hold
+ * makes no output of its token finite. */
+static void check_gemm_mma(const struct op_case *c, const struct op_data *d, const struct op_array *y,
+                           struct verdict *v)
+{
+    double chain = fmin(c->n_cols, 512) + (c->n_cols + 511) / 512;
+    for (uint64_t r = 0; r < c->n_rows; r++) {
+        int e = c->dtype == K_BF16 ? page_mma_exponent(d->weights + r * c->n_cols * 2, c->n_cols) : 0;
+        double exact = ldexp(1, e - 17), lost = c->dtype == K_BF16 ? ldexp(1, e - 25) : 0;
+        for (uint64_t t = 0; t < c->n_tokens; t++) {
+            double sum = 0, magnitude = 0, off = 0, largest = 0;
+            for (uint64_t k = 0; k < c->n_cols; k++) {
+                double w = stored(d->weights, c->dtype, r * c->n_cols + k), x = d->x[t * c->n_cols + k];
+                sum += w * x;
+                magnitude += fabs(w * x);
+                off += fabs(w) * fmax(F16_U * fabs(x), 0x1p-21) + (fabs(w) < exact ? lost * fabs(x) : 0);
+                largest = fmax(largest, fabs(x));
+            }
+            double got = output(y, t * c->n_rows + r), bias = d->vector ? d->vector[r] : 0;
+            if (largest >= 65520 * 16) {
+                v->n_bad += isfinite(got) != 0;
+                continue;
+            }
+            double tolerance = 1.01 * (off + gamma_n(2 * chain) * (magnitude + off));
+            tolerance += d->vector ? U * (fabs(sum + bias) + tolerance) : 0;
+            judge(v, t, r, got, sum + bias, tolerance);
         }
     }
 }
@@ -329,7 +362,7 @@ bool oracle_check(const struct op_case *c, const struct op_data *d, const struct
     case OP_EMBED:
     case OP_GATHER: check_exact(c, d, out, &v); break;
     case OP_RMSNORM: check_norm(c, d, out, &v); break;
-    case OP_GEMM: check_gemm(c, d, &out->arrays[0], &v); break;
+    case OP_GEMM: (c->form == K_FORM_MMA ? check_gemm_mma : check_gemm)(c, d, &out->arrays[0], &v); break;
     case OP_ROPE_ANGLES: check_angles(c, d, &out->arrays[0], &v); break;
     case OP_ROPE_KV: check_rope_kv(c, d, out, &v); break;
     case OP_ATTENTION: check_attention(c, d, &out->arrays[0], &v); break;

@@ -1,5 +1,7 @@
 #include "tests/kernels/page.h"
 
+#include "tests/kernels/page_mma.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -419,7 +421,7 @@ void page_run(const struct op_case *c, const struct op_data *d, struct op_output
     case OP_EMBED:
     case OP_GATHER: page_copy_rows(c, d, first, out->n_tokens); break;
     case OP_RMSNORM: page_norm(c, d, first, (float *)(void *)out->arrays[1].bytes); break;
-    case OP_GEMM: page_gemm(c, d, first); break;
+    case OP_GEMM: (c->form == K_FORM_MMA ? page_gemm_mma : page_gemm)(c, d, first); break;
     case OP_ROPE_ANGLES: page_angles(c, d, first); break;
     case OP_ROPE_KV: page_rope_kv(c, d, out); break;
     case OP_ATTENTION: page_attention(c, d, first); break;

@@ -1,0 +1,16 @@
+/* docs/numerics.md §17 as naively as it reads: the forms that are made of 16-deep products of f16 factors. */
+#ifndef QUIRE_TESTS_PAGE_MMA_H
+#define QUIRE_TESTS_PAGE_MMA_H
+
+#include "kernels/cases/op_data.h"
+
+/* The e of a row of BF16 weights. */
+int page_mma_exponent(const unsigned char *row, uint32_t n);
+
+/* One row of a GEMM, from the weights as stored, without bias. */
+float page_dot_mma(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n);
+
+/* y [T, N] of a case of the form. */
+void page_gemm_mma(const struct op_case *c, const struct op_data *d, float *y);
+
+#endif
