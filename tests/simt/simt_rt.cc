@@ -1,2 +1,11 @@
-#define SIMT_IMPL
-#include "tests/simt/simt.h"
+/* The emulator's core as one file, for a build by hand. */
+#include "tests/simt/access.cc"
+#include "tests/simt/atomic.cc"
+#include "tests/simt/copy.cc"
+#include "tests/simt/fault.cc"
+#include "tests/simt/fiber.cc"
+#include "tests/simt/hooks.cc"
+#include "tests/simt/image.cc"
+#include "tests/simt/launch.cc"
+#include "tests/simt/memory.cc"
+#include "tests/simt/warp.cc"

@@ -53,7 +53,7 @@ SIMT_VECTOR(double, double)
 
 struct dim3 {
     unsigned x, y, z;
-    constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z)
+    constexpr dim3(unsigned nx = 1, unsigned ny = 1, unsigned nz = 1) : x(nx), y(ny), z(nz)
     {
     }
 };

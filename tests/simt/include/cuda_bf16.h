@@ -1,3 +1,7 @@
-// CUDA's header of this name, for g++: the emulator.
-#pragma once
-#include "tests/simt/simt.h"
+/* CUDA's header of this name, for g++. */
+#ifndef QUIRE_SIMT_CUDA_BF16_H
+#define QUIRE_SIMT_CUDA_BF16_H
+
+#include "tests/simt/device/half.h"
+
+#endif

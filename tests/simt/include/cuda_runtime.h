@@ -1,3 +1,7 @@
-// CUDA's header of this name, for g++: the emulator.
-#pragma once
+/* CUDA's header of this name, for g++: the runtime's calls, what kernels are written with, and launches. */
+#ifndef QUIRE_SIMT_CUDA_RUNTIME_H
+#define QUIRE_SIMT_CUDA_RUNTIME_H
+
 #include "tests/simt/simt.h"
+
+#endif

@@ -1,11 +1,42 @@
-// The host twins of kernels/cuda/ptx.cuh.
-#pragma once
-#define PTX_FN inline
-PTX_FN void ldmatrix_x4(uint32_t (&r)[4], const void* p, SIMT_LOC) { simt::LdsmArg a{p, r}; simt::collective(simt::LDSM, ~0u, &a, line, file); }
-PTX_FN void ldmatrix_x4_trans(uint32_t (&r)[4], const void* p, SIMT_LOC) { simt::LdsmArg a{p, r}; simt::collective(simt::LDSMT, ~0u, &a, line, file); }
-PTX_FN void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, SIMT_LOC) { uint32_t b[2] = {b0, b1}; simt::MmaArg x{c, a, b}; simt::collective(simt::MMA_F16, ~0u, &x, line, file); }
-inline __attribute__((always_inline)) void cp_async16(void* dst, const void* src, bool valid) {
-  void* pc; asm("lea 1f(%%rip), %0\n1:" : "=r"(pc)); simt::cp_async(dst, src, valid ? 16 : 0, pc);
+/* The emulator's twins of kernels/cuda/ptx.cuh, which says what each function does. */
+#ifndef QUIRE_SIMT_PTX_H
+#define QUIRE_SIMT_PTX_H
+
+#include "tests/simt/device/copy.h"
+#include "tests/simt/device/warp.h"
+
+inline void ldmatrix_x4(uint32_t (&r)[4], const void *row, SIMT_SITE)
+{
+    simt::LdmatrixArgument a = {row, r};
+    simt::collective(simt::LDMATRIX, ~0u, &a, line, file);
 }
-PTX_FN void cp_async_commit() { simt::cp_commit(); }
-template <int n> PTX_FN void cp_async_wait() { simt::cp_wait(n, false); }
+
+inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row, SIMT_SITE)
+{
+    simt::LdmatrixArgument a = {row, r};
+    simt::collective(simt::LDMATRIX_TRANS, ~0u, &a, line, file);
+}
+
+inline void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, SIMT_SITE)
+{
+    uint32_t b[2] = {b0, b1};
+    simt::MmaArgument m = {c, a, b};
+    simt::collective(simt::MMA_F16, ~0u, &m, line, file);
+}
+
+inline void cp_async16(void *shared, const void *global, bool valid, SIMT_SITE)
+{
+    simt::copy_async(shared, global, valid ? 16 : 0, line, file);
+}
+
+inline void cp_async_commit()
+{
+    simt::copy_commit();
+}
+
+template <int n> inline void cp_async_wait()
+{
+    simt::copy_wait(n);
+}
+
+#endif
