@@ -5,13 +5,14 @@ if(QUIRE_SANITIZE OR QUIRE_FUZZERS OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_
 endif()
 message(STATUS "GPU support: on the emulator")
 
-set(simt_options -std=c++17 -O2 -g1 -march=x86-64-v3 -Wno-unknown-pragmas -Wno-unused-function
+set(simt_cxx_options -std=c++17 -O2 -g1 -march=x86-64-v3 -Wno-unknown-pragmas -Wno-unused-function
     -Wno-missing-field-initializers -fno-strict-aliasing -fno-extern-tls-init)
 set(simt_include ${CMAKE_SOURCE_DIR}/tests/simt/include)
 
 file(GLOB simt_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/simt/*.cc)
+list(FILTER simt_sources EXCLUDE REGEX "(_test|simt_rt)\\.cc$")
 add_library(quire_simt STATIC ${simt_sources})
-target_compile_options(quire_simt PRIVATE ${simt_options})
+target_compile_options(quire_simt PRIVATE ${simt_cxx_options})
 target_include_directories(quire_simt PUBLIC ${simt_include})
 target_link_libraries(quire_simt PUBLIC Threads::Threads)
 
@@ -23,7 +24,7 @@ set(simt_instrument -fsanitize=thread,alignment,bounds "SHELL:--param tsan-instr
 add_library(quire_cuda_kernels STATIC ${cuda_kernel_sources})
 add_library(quire_cuda_instrumented OBJECT ${cuda_kernel_sources})
 foreach(library quire_cuda_kernels quire_cuda_instrumented)
-  target_compile_options(${library} PRIVATE ${simt_options} -x c++)
+  target_compile_options(${library} PRIVATE ${simt_cxx_options} -x c++)
   target_link_libraries(${library} PUBLIC quire_simt)
 endforeach()
 target_compile_options(quire_cuda_instrumented PRIVATE ${simt_instrument})
@@ -32,3 +33,6 @@ target_link_libraries(quire_cuda_kernels PUBLIC quire_kernels)
 target_sources(quire_kernels PRIVATE ${cuda_host_sources})
 target_compile_definitions(quire_kernels PRIVATE QUIRE_CUDA_LINKED)
 target_link_libraries(quire_kernels PUBLIC quire_cuda_kernels)
+
+set(QUIRE_SIMT_OPTIONS "${simt_cxx_options}" PARENT_SCOPE) # for tests/simt
+set(QUIRE_SIMT_INSTRUMENT "${simt_instrument}" PARENT_SCOPE)
