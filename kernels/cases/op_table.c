@@ -9,6 +9,9 @@
 #define TILE(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_TILE, __VA_ARGS__)
 #define TILE_F16(t, n, k, ...) GEMM(K_F16, t, n, k, .form = K_FORM_TILE, __VA_ARGS__)
 #define TILE_BF16(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_TILE_BF16, __VA_ARGS__)
+#define MMA(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
+#define MMA_F16(t, n, k, ...) GEMM(K_F16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
+#define MMA_BATCHES(n, k) MMA(1, n, k), MMA(8, n, k), MMA(16, n, k), MMA(512, n, k)
 #define NORM(t, n, ...) {.op = OP_RMSNORM, .n_tokens = t, .n_cols = n, __VA_ARGS__}
 #define ROPE(dt, q, kv, d, bt, ...)                                                            \
     {.op = OP_ROPE_KV, .dtype = dt, .n_q_heads = q, .n_kv_heads = kv, .head_dim = d,           \
@@ -57,6 +60,18 @@ const struct op_case op_test_cases[] = {
     TILE_BF16(17, 131, 896, .n_parts = 3), TILE_BF16(12, 70, 544), TILE_BF16(33, 50, 97, .extra = true),
     TILE_BF16(5, 31, 896, .values = VALUES_WIDE), TILE_BF16(20, 33, 100, .values = VALUES_TINY),
     TILE_BF16(2, 33, 100, .values = VALUES_TINY),
+    /* Products of 16 columns, tiles of 64, chunks of 512 that are one warp's or several warps' (up to 5, then a second
+     * round); row tiles of 16 and 32, 64 and, in wide matrices, 128; tokens by 8, 16, 32, 64 and 128. */
+    MMA(1, 1, 1), MMA(1, 7, 16), MMA(2, 33, 48, .extra = true), MMA(3, 17, 15), MMA(7, 45, 8, .n_parts = 2), MMA(8, 129, 64),
+    MMA(9, 33, 97, .extra = true), MMA(10, 100, 513, .n_parts = 3), MMA(16, 31, 512), MMA(17, 50, 100), MMA(32, 47, 1025),
+    MMA(33, 65, 520, .extra = true, .n_parts = 4), MMA(64, 64, 128), MMA(65, 130, 81), MMA(130, 19, 600),
+    MMA(1, 40, 2700, .extra = true), MMA(4, 70, 896, .n_parts = 3), MMA(20, 19, 3200), MMA(70, 7, 1025),
+    MMA(1, 17000, 24), MMA(12, 33000, 17), MMA(33, 16300, 530),
+    MMA(5, 31, 896, .values = VALUES_WIDE), MMA(40, 31, 600, .values = VALUES_WIDE), MMA(4, 33, 100, .values = VALUES_TINY),
+    MMA(40, 33, 100, .values = VALUES_TINY, .extra = true),
+    MMA_F16(1, 7, 16), MMA_F16(3, 33, 100, .extra = true), MMA_F16(11, 70, 544, .n_parts = 3), MMA_F16(17, 131, 224),
+    MMA_F16(33, 50, 1097, .extra = true), MMA_F16(129, 8100, 24), MMA_F16(5, 31, 896, .values = VALUES_WIDE),
+    MMA_F16(20, 33, 100, .values = VALUES_TINY), MMA_F16(66, 33, 100, .values = VALUES_TINY),
 
     {.op = OP_EMBED, .dtype = K_F16, .n_tokens = 5, .n_rows = 300, .n_cols = 100, .n_parts = 2},
     {.op = OP_EMBED, .dtype = K_BF16, .n_tokens = 33, .n_rows = 77, .n_cols = 96},
@@ -131,13 +146,19 @@ const struct op_case op_test_cases[] = {
 };
 const size_t op_n_test_cases = sizeof op_test_cases / sizeof op_test_cases[0];
 
-/* Shapes of a 0.5B model (hidden 896, 14/2 heads of 64, 4864 wide). */
+/* Shapes of a 0.5B model (hidden 896, 14/2 heads of 64, 4864 wide), where nothing else is said. */
 const struct op_case op_bench_cases[] = {
     GEMM(K_F16, 1, 4864, 896), GEMM(K_F16, 4, 4864, 896), GEMM(K_F16, 64, 4864, 896),
     GEMM(K_BF16, 1, 4864, 896), GEMM(K_BF16, 4, 4864, 896), GEMM(K_BF16, 64, 4864, 896),
     GEMM(K_F32, 1, 4864, 896), GEMM(K_F32, 4, 4864, 896), GEMM(K_F32, 64, 4864, 896),
     GEMM(K_F16, 1, 896, 4864), GEMM(K_F16, 64, 896, 4864),
     TILE(1, 4864, 896), TILE(4, 4864, 896), TILE(64, 4864, 896), TILE_BF16(64, 4864, 896), TILE_F16(64, 4864, 896),
+    /* Of a 1.5B model (hidden 1536, 12/2 heads of 128, 8960 wide, 151936 tokens) and of an 8B one (4096, 32/8, 14336,
+     * 128256): qkv, o, gate and up, down, logits. */
+    MMA_BATCHES(2048, 1536), MMA_BATCHES(1536, 1536), MMA_BATCHES(17920, 1536), MMA_BATCHES(1536, 8960),
+    MMA(1, 151936, 1536), MMA(8, 151936, 1536), MMA(16, 151936, 1536),
+    MMA_BATCHES(6144, 4096), MMA_BATCHES(4096, 4096), MMA_BATCHES(28672, 4096), MMA_BATCHES(4096, 14336),
+    MMA(1, 128256, 4096), MMA(8, 128256, 4096), MMA(16, 128256, 4096),
     {.op = OP_EMBED, .dtype = K_F16, .n_tokens = 64, .n_rows = 32000, .n_cols = 896},
     NORM(1, 896, .extra = true), NORM(64, 896, .extra = true),
     {.op = OP_SILU_MUL, .n_tokens = 1, .n_cols = 4864},
@@ -204,7 +225,7 @@ const char *op_name(const struct op_case *c)
         c->op == OP_KV_COPY)
         append(" %s", k_dtype_name(c->dtype));
     if (c->form != K_FORM_LANE)
-        append(" %s", c->form == K_FORM_TILE ? "tile" : "tile-bf16");
+        append(" %s", c->form == K_FORM_MMA ? "mma" : c->form == K_FORM_TILE ? "tile" : "tile-bf16");
     if (c->op == OP_KV_COPY)
         append(" %u heads of %u, blocks of %u", c->n_kv_heads, c->head_dim, c->block_tokens);
     else if (c->head_dim > 0)
