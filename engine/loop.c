@@ -362,6 +362,7 @@ static void die(struct engine *e, const char *reason)
     mailbox_drain(e->mailbox, 0, &mail);
     e->dead = true;
     end_all(e, ENGINE_FINISH_ERROR, reason);
+    ENGINE_WATCH(e, died, reason);
 }
 
 /* The last thing: what an uncommitted step of a dead engine still held is let go of unseen. */

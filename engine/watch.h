@@ -54,6 +54,9 @@ struct engine_watch {
                            const struct sched_policy_options *options);
     void (*unpinned)(void *context, uint64_t now_us, uint32_t tenant);
 
+    /* Once: the backend broke, and every request was told so. Nothing is served any more. */
+    void (*died)(void *context, const char *reason);
+
     /* What goes to the sink, before it goes there. */
     void (*events)(void *context, const struct engine_event *events, size_t n_events);
 };

@@ -16,6 +16,7 @@ struct engine_command {
     struct daemon *daemon;
     struct engine *engine;
     struct host_signals *signals;
+    struct host_death *death;
     struct watching watching;
     struct hub_model model;
     const char *key_file, *tenants_file;
@@ -71,6 +72,8 @@ static int open_all(struct engine_command *c, struct engine_options *options,
     const struct recorder_about about = {.model = c->model.name, .config_sha256 = identity.config};
     if ((status = daemon_create(c->base, &daemon_options, &c->daemon, err)) != QUIRE_OK ||
         (status = watching_begin(&c->watching, &about, options, err)) != QUIRE_OK ||
+        (status = host_death_begin(c->base, &c->death, err)) != QUIRE_OK ||
+        (status = watching_add(&c->watching, options, host_death_watch(c->death), err)) != QUIRE_OK ||
         (status = engine_open(options, daemon_sink, c->daemon, &c->engine, err)) != QUIRE_OK)
         return status;
     daemon_set_engine(c->daemon, c->engine);
@@ -87,6 +90,7 @@ static void close_all(struct engine_command *c)
     engine_close(c->engine);
     watching_end(&c->watching);
     daemon_close(c->daemon);
+    host_death_end(c->death);
     if (c->base)
         event_base_free(c->base);
 }
@@ -152,6 +156,7 @@ int command_engine(int argc, char **argv)
                       daemon_address(c.daemon, i), info->open_seconds);
         event_base_dispatch(c.base);
     }
+    bool died = host_death_was(c.death);
     close_all(&c);
-    return status == QUIRE_OK ? 0 : command_fail(1, err.text);
+    return status == QUIRE_OK ? died : command_fail(1, err.text);
 }

@@ -36,6 +36,7 @@ struct serve {
     struct event_base *base;
     struct host_identity identity;
     struct host_signals *signals;
+    struct host_death *death;
     struct quire_text *text;
     struct model_sampling_defaults sampling;
     struct daemon *daemon; /* NULL with --engine */
@@ -198,6 +199,10 @@ static int open_engine(struct serve *s, struct quire_error *err)
     if (status == QUIRE_OK)
         status = watching_begin(&s->watching, &about, &s->options, err);
     if (status == QUIRE_OK)
+        status = host_death_begin(s->base, &s->death, err);
+    if (status == QUIRE_OK)
+        status = watching_add(&s->watching, &s->options, host_death_watch(s->death), err);
+    if (status == QUIRE_OK)
         status = engine_open(&s->options, daemon_sink, s->daemon, &s->engine, err);
     if (status != QUIRE_OK)
         return status;
@@ -313,6 +318,7 @@ static void close_all(struct serve *s)
     engine_close(s->engine);
     watching_end(&s->watching);
     daemon_close(s->daemon);
+    host_death_end(s->death);
     if (s->reconnect)
         event_free(s->reconnect);
     if (s->reload)
@@ -427,6 +433,8 @@ int command_serve(int argc, char **argv)
     if (status == QUIRE_OK) {
         log_engine(&s);
         event_base_dispatch(s.base);
+        if (host_death_was(s.death))
+            s.exit_code = 1;
     }
     close_all(&s);
     return status == QUIRE_OK ? s.exit_code : command_fail(1, err.text);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <sodium.h>
@@ -140,4 +141,83 @@ void host_signals_end(struct host_signals *signals)
         if (signals->events[i])
             event_free(signals->events[i]);
     free(signals);
+}
+
+/* ---- the engine's death ---- */
+
+#define LAST_WORDS_S 1 /* for the replies that say so to leave */
+
+struct host_death {
+    struct engine_watch watch;
+    struct event_base *base;
+    struct event *told, *leave;
+    int fd;
+    bool was;
+};
+
+/* On the engine's thread. */
+static void on_died(void *context, const char *reason)
+{
+    struct host_death *death = context;
+    const uint64_t one = 1;
+    quire_log(QUIRE_LOG_ERROR, "quire", "the engine has stopped (%s): ending with status 1", reason);
+    if (write(death->fd, &one, sizeof one) != sizeof one)
+        quire_log(QUIRE_LOG_ERROR, "quire", "the loop could not be told: %m");
+}
+
+static void on_told(evutil_socket_t fd, short what, void *context)
+{
+    struct host_death *death = context;
+    const struct timeval soon = {.tv_sec = LAST_WORDS_S};
+    (void)fd;
+    (void)what;
+    death->was = true;
+    event_add(death->leave, &soon);
+}
+
+static void on_leave(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    event_base_loopbreak(((struct host_death *)context)->base);
+}
+
+int host_death_begin(struct event_base *base, struct host_death **out, struct quire_error *err)
+{
+    struct host_death *death = calloc(1, sizeof *death);
+    *out = death;
+    if (!death)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    death->watch = (struct engine_watch){.context = death, .died = on_died};
+    death->base = base;
+    death->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (death->fd >= 0)
+        death->told = event_new(base, death->fd, EV_READ, on_told, death);
+    death->leave = evtimer_new(base, on_leave, death);
+    if (!death->told || !death->leave || event_add(death->told, NULL) != 0)
+        return quire_fail(err, QUIRE_INTERNAL, "the engine's end cannot be watched for");
+    return QUIRE_OK;
+}
+
+const struct engine_watch *host_death_watch(struct host_death *death)
+{
+    return &death->watch;
+}
+
+bool host_death_was(const struct host_death *death)
+{
+    return death && death->was;
+}
+
+void host_death_end(struct host_death *death)
+{
+    if (!death)
+        return;
+    if (death->told)
+        event_free(death->told);
+    if (death->leave)
+        event_free(death->leave);
+    if (death->fd >= 0)
+        close(death->fd);
+    free(death);
 }

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "engine/watch.h"
 #include "text/quire_text.h"
 
 #include <event2/event.h>
@@ -30,5 +31,13 @@ struct host_signals;
 int host_signals_begin(struct event_base *base, void (*drain)(void *context), void *context,
                        struct host_signals **out, struct quire_error *err);
 void host_signals_end(struct host_signals *signals);
+
+/* An engine whose backend broke can serve nobody: a second after it said so to everybody, the loop is left and
+ * host_death_was() is true. Give the engine host_death_watch(). */
+struct host_death;
+int host_death_begin(struct event_base *base, struct host_death **out, struct quire_error *err);
+const struct engine_watch *host_death_watch(struct host_death *death);
+bool host_death_was(const struct host_death *death); /* also of NULL: false */
+void host_death_end(struct host_death *death);       /* after engine_close(); NULL is fine */
 
 #endif

@@ -21,7 +21,7 @@ size_t watching_flags(struct watching *w, struct cli_option out[WATCHING_FLAGS_M
     return sizeof rows / sizeof rows[0];
 }
 
-static int add(struct watching *w, struct engine_options *o, const struct engine_watch *watch, struct quire_error *err)
+int watching_add(struct watching *w, struct engine_options *o, const struct engine_watch *watch, struct quire_error *err)
 {
     if (o->n_watches == ENGINE_MAX_WATCHES)
         return quire_fail(err, QUIRE_INVALID, "no more than %u can look on", ENGINE_MAX_WATCHES);
@@ -42,7 +42,7 @@ static int add_shadow(struct watching *w, struct engine_options *o, struct quire
         return quire_fail(err, QUIRE_INVALID,
                           "--shadow-policy: its clock is a cost model: add --cost-model FILE, as quire bench steps writes it");
     int status = shadow_create(policy, &w->shadow, err);
-    return status == QUIRE_OK ? add(w, o, shadow_watch(w->shadow), err) : status;
+    return status == QUIRE_OK ? watching_add(w, o, shadow_watch(w->shadow), err) : status;
 }
 
 int watching_begin(struct watching *w, const struct recorder_about *about, struct engine_options *options,
@@ -52,12 +52,12 @@ int watching_begin(struct watching *w, const struct recorder_about *about, struc
     if (w->record) {
         status = recorder_open(w->record, about, &w->recorder, err);
         if (status == QUIRE_OK)
-            status = add(w, options, recorder_watch(w->recorder), err);
+            status = watching_add(w, options, recorder_watch(w->recorder), err);
     }
     if (status == QUIRE_OK && w->trace) {
         status = trace_file_open(w->trace, &w->trace_file, err);
         if (status == QUIRE_OK)
-            status = add(w, options, trace_file_watch(w->trace_file), err);
+            status = watching_add(w, options, trace_file_watch(w->trace_file), err);
     }
     if (status == QUIRE_OK && w->shadow_policy)
         status = add_shadow(w, options, err);

@@ -19,6 +19,9 @@ struct watching {
 
 /* Writes the option rows to out[0..return value). */
 size_t watching_flags(struct watching *w, struct cli_option out[WATCHING_FLAGS_MAX]);
+/* One more that looks on, after those that are there. */
+int watching_add(struct watching *w, struct engine_options *options, const struct engine_watch *watch,
+                 struct quire_error *err);
 /* Opens what was asked for and adds it to the options' watches, after those that are there. w outlives the engine. */
 int watching_begin(struct watching *w, const struct recorder_about *about, struct engine_options *options,
                    struct quire_error *err);
