@@ -45,7 +45,7 @@ table=$(awk '
         if (match($0, /[0-9]+ bytes smem/)) shared = substr($0, RSTART, RLENGTH) + 0
     }
     END { flush() }' $logs)
-names=$(echo "$table" | awk '{ print $2 }' | c++filt 2>/dev/null | sed -E 's/\(.*//; s/^void //; s/ //g')
+names=$(echo "$table" | awk '{ print $2 }' | c++filt -p 2>/dev/null | sed -E 's/^void //; s/ //g')
 table=$(paste -d ' ' <(echo "$table") <(echo "$names") | awk '{ print $1, $8, $3, $4, $5, $6, $7 }')
 
 {

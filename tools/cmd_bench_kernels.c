@@ -65,7 +65,8 @@ static int report(struct bench *bench, const struct op_case *c, const struct ben
     bool by_fma = false;
     bench_work(c, &bytes, &flops);
     double gb_s = bytes / t->median_us * 1e-3, gflop_s = flops / t->median_us * 1e-3;
-    bool has_share = bench_work_cold_bytes(c) > 0 && t->read_gb_s > 0;
+    bool crosses_bus = bench->is_device && c->op == OP_KV_COPY; /* one arena is host memory: no limit of the device's */
+    bool has_share = bench_work_cold_bytes(c) > 0 && t->read_gb_s > 0 && !crosses_bus;
     if (has_share) {
         by_fma = t->fma_gflop_s > 0 && flops / t->fma_gflop_s > bytes / t->read_gb_s;
         share = by_fma ? gflop_s / t->fma_gflop_s : gb_s / t->read_gb_s;

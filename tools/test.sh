@@ -2,17 +2,18 @@
 # Installs what is missing, builds, and runs every test. Continuous integration runs this, and so can you.
 #
 #   bash tools/test.sh                    everything, about 15 minutes on 2 cores
-#   bash tools/test.sh release            one part: rooms, release, simt, clients, asan, tsan, fuzz
+#   bash tools/test.sh release            one part: rooms, release, simt, cuda, clients, asan, tsan, fuzz
 #
 # Parts: rooms (who includes whom), release (unit, golden and invariance tests), simt (the kernels for GPUs and the engine
-# above them, on an emulator that looks for races and bad addresses: no GPU is needed), clients (the real openai-python
-# and raw sockets against build/quire), asan (the same tests as release under AddressSanitizer and UBSan), tsan (C
+# above them, on an emulator that looks for races and bad addresses: no GPU is needed), cuda (the library for GPUs by
+# NVIDIA's compiler, which is installed if need be: no kernel may spill), clients (the real openai-python and raw sockets
+# against build/quire), asan (the same tests as release under AddressSanitizer and UBSan), tsan (C
 # threads), fuzz (each fuzz target for QUIRE_FUZZ_SECONDS, default 20). Ends with one line "N passed, N failed".
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tools/setup.sh
 
-all="rooms release simt clients asan tsan fuzz"
+all="rooms release simt cuda clients asan tsan fuzz"
 parts=${*:-$all}
 for part in $parts; do
     case " $all " in *" $part "*) ;; *) quire_die "there is no part '$part'; there are: $all" ;; esac
@@ -52,6 +53,10 @@ run_release() { run_ctest release; }
 run_simt() { # x86-64 only
     [ "$(uname -m)" = x86_64 ] || { not_run="$not_run simt"; return; }
     quire_build simt ON && run_ctest simt
+}
+
+run_cuda() { # the release build has the library since there is a toolkit
+    bash tools/check_ptxas.sh build && [ -f build/libquire_cuda.so ] && tally cuda 1 0 || tally cuda 0 1
 }
 
 run_clients() {
@@ -97,7 +102,7 @@ run_fuzz() {
 
 needs="build test"
 for part in $parts; do
-    case $part in clients | fuzz) needs="$needs $part" ;; esac
+    case $part in clients | fuzz | cuda) needs="$needs $part" ;; esac
 done
 quire_setup $needs
 quire_say "building build/quire"
