@@ -47,13 +47,19 @@ int cuda_graph_end(struct k_backend *b, struct k_graph **out, struct quire_error
         return quire_fail(err, QUIRE_NO_MEMORY, "graph_end: out of memory");
     }
     c->is_recording = false;
-    status = cuda_check(b, cudaStreamEndCapture(c->stream, &recorded), "graph_end", err);
-    if (status == QUIRE_OK)
-        status = cuda_check(b, cudaGraphInstantiate(&graph->exec, recorded, 0), "graph_end", err);
-    if (status == QUIRE_OK) /* now, and not with the first step */
-        status = cuda_check(b, cudaGraphUpload(graph->exec, c->stream), "graph_end", err);
+    cudaError_t error = cudaStreamEndCapture(c->stream, &recorded);
+    if (error == cudaSuccess)
+        error = cudaGraphInstantiate(&graph->exec, recorded, 0);
+    if (error == cudaSuccess) /* now, and not with the first step */
+        error = cudaGraphUpload(graph->exec, c->stream);
     if (recorded)
         cudaGraphDestroy(recorded);
+    if (error == cudaErrorMemoryAllocation) {
+        cudaGetLastError(); /* a shortage: the backend lives on */
+        status = quire_fail(err, QUIRE_NO_MEMORY, "graph_end: the GPU has no memory for the graph");
+    } else {
+        status = cuda_check(b, error, "graph_end", err);
+    }
     if (status != QUIRE_OK) {
         cuda_graph_destroy(b, graph);
         return status;

@@ -23,15 +23,11 @@ static __device__ int32_t exponent_of(uint32_t bits)
     return log2 - 14 < -120 ? -120 : log2 - 14;
 }
 
-static __global__ void weight_exponents(const unsigned char *data, uint64_t row_stride_bytes, uint32_t n_rows,
-                                        int8_t *exponents)
+/* The lanes of a warp call it together. */
+static __device__ int32_t row_exponent(const uint4 *words, uint64_t n_words)
 {
-    uint32_t row = blockIdx.x * WARPS_PER_BLOCK + threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (row >= n_rows)
-        return; /* a warp as a whole */
-    const uint4 *words = (const uint4 *)(data + row * row_stride_bytes);
     uint32_t best = 0;
-    for (uint64_t i = lane; i < row_stride_bytes / 16; i += 32) { /* a row ends in zeros */
+    for (uint64_t i = threadIdx.x % 32; i < n_words; i += 32) { /* a row ends in zeros */
         uint4 w = words[i];
         uint32_t pairs[4] = {w.x, w.y, w.z, w.w};
         for (int p = 0; p < 4; p++) {
@@ -43,13 +39,24 @@ static __global__ void weight_exponents(const unsigned char *data, uint64_t row_
         uint32_t other = __shfl_xor_sync(0xffffffffu, best, step);
         best = other > best ? other : best;
     }
-    if (lane == 0)
-        exponents[row] = (int8_t)exponent_of(best);
+    return exponent_of(best);
+}
+
+/* Two rows a warp: races are looked for among pairs of bytes (tests/simt). */
+static __global__ void weight_exponents(const unsigned char *data, uint64_t row_stride_bytes, uint32_t n_rows,
+                                        int8_t *exponents)
+{
+    uint64_t first = (uint64_t)(blockIdx.x * WARPS_PER_BLOCK + threadIdx.x / 32) * 2;
+    for (uint64_t row = first; row < first + 2 && row < n_rows; row++) {
+        int32_t e = row_exponent((const uint4 *)(data + row * row_stride_bytes), row_stride_bytes / 16);
+        if (threadIdx.x % 32 == 0)
+            exponents[row] = (int8_t)e;
+    }
 }
 
 extern "C" cudaError_t launch_weight_exponents(cudaStream_t stream, const struct k_weight *w)
 {
-    uint32_t n_blocks = w->n_rows / WARPS_PER_BLOCK + (w->n_rows % WARPS_PER_BLOCK != 0);
+    uint32_t n_blocks = w->n_rows / (2 * WARPS_PER_BLOCK) + (w->n_rows % (2 * WARPS_PER_BLOCK) != 0);
     return K_LAUNCH(weight_exponents, n_blocks, WARPS_PER_BLOCK * 32, 0, stream, (const unsigned char *)w->data_dev,
                     w->row_stride_bytes, w->n_rows, w->exponents_dev);
 }

@@ -1,0 +1,938 @@
+/* The cuda backend apart from its arithmetic, on the emulated GPU: opening, memory, copies, tickets, weights, recorded steps,
+ * and what any failing call of CUDA does. The emulator runs an operation as late as it may, so that a buffer that is
+ * used again too early shows. */
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/launch.h"
+#include "tests/simt/control.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+static int try_open(const char *device, enum k_gemm_form form, enum k_dtype dtype, struct k_backend **b,
+                    struct quire_error *err)
+{
+    const char *why = NULL;
+    struct k_backend_options options = {.device = device, .form = form, .weight_dtype = dtype};
+    int status = k_backend_open(&options, b, &why, err);
+    if (status == QUIRE_OK)
+        assert_true(why && strlen(why) > 0);
+    else
+        assert_null(*b);
+    return status;
+}
+
+static struct k_backend *open_gpu(void)
+{
+    struct k_backend *b;
+    struct quire_error err;
+    int status = try_open("cuda", K_FORM_AUTO, K_BF16, &b, &err);
+    if (status != QUIRE_OK)
+        print_message("%s\n", err.text);
+    assert_int_equal(status, QUIRE_OK);
+    return b;
+}
+
+static void close_gpu(struct k_backend *b)
+{
+    b->ops->close(b);
+    assert_int_equal(simt_faults(), 0);
+    assert_int_equal(simt_live(), 0);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    simt_new_device();
+    return 0;
+}
+
+static void ok(int status, const struct quire_error *err)
+{
+    if (status != QUIRE_OK)
+        print_message("%s\n", err->text);
+    assert_int_equal(status, QUIRE_OK);
+}
+
+static void assert_says(const struct quire_error *err, const char *part)
+{
+    if (!strstr(err->text, part))
+        print_message("\"%s\" lacks \"%s\"\n", err->text, part);
+    assert_non_null(strstr(err->text, part));
+}
+
+static void *new_memory(struct k_backend *b, uint64_t bytes, bool on_host)
+{
+    struct quire_error err;
+    void *p;
+    ok((on_host ? b->ops->alloc_host : b->ops->alloc)(b, bytes, &p, &err), &err);
+    return p;
+}
+
+/* Bytes of which no two stretches are equal. */
+static void fill(unsigned char *data, uint64_t bytes, uint64_t seed)
+{
+    uint64_t x = seed * 2 + 1;
+    for (uint64_t i = 0; i < bytes; i++) {
+        x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        data[i] = (unsigned char)(x >> 56);
+    }
+}
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+static void test_open(void **state)
+{
+    (void)state;
+    struct k_backend *b = open_gpu();
+    assert_string_equal(b->ops->name, "cuda");
+    assert_non_null(strstr(b->ops->description, "sm_90, 4 SMs, 0.2 GiB, driver "));
+    assert_non_null(strstr(b->ops->description, "CUDA 13.0"));
+    assert_non_null(strstr(b->placement, "GPU 0 at 0000:00:00"));
+    assert_int_equal(b->ops->overlap_depth, 1);
+    assert_int_equal(b->n_threads, 1);
+    uint64_t total, before, after;
+    struct quire_error err;
+    ok(b->ops->memory(b, &total, &before, &err), &err);
+    assert_int_equal(total, 256 * MIB);
+    void *p = new_memory(b, 3 * MIB, false);
+    ok(b->ops->memory(b, &total, &after, &err), &err);
+    assert_true(after <= before - 3 * MIB && before <= total);
+    b->ops->free(b, p);
+    close_gpu(b);
+}
+
+static void test_forms(void **state)
+{
+    (void)state;
+    struct k_backend *b;
+    struct quire_error err;
+    static const enum k_gemm_form chosen[] = {[K_F32] = K_FORM_LANE, [K_F16] = K_FORM_MMA, [K_BF16] = K_FORM_MMA};
+    for (int dtype = K_F32; dtype <= K_BF16; dtype++) {
+        ok(try_open("cuda", K_FORM_AUTO, (enum k_dtype)dtype, &b, &err), &err);
+        assert_int_equal(b->form, chosen[dtype]);
+        assert_true(b->ops->supports_form(b, K_FORM_LANE, (enum k_dtype)dtype));
+        assert_int_equal(b->ops->supports_form(b, K_FORM_MMA, (enum k_dtype)dtype), dtype != K_F32);
+        assert_false(b->ops->supports_form(b, K_FORM_TILE, (enum k_dtype)dtype));
+        assert_false(b->ops->supports_form(b, K_FORM_AUTO, (enum k_dtype)dtype));
+        close_gpu(b);
+    }
+    ok(try_open("cuda:0", K_FORM_LANE, K_BF16, &b, &err), &err);
+    assert_int_equal(b->form, K_FORM_LANE);
+    close_gpu(b);
+    assert_int_equal(try_open("cuda", K_FORM_TILE, K_BF16, &b, &err), QUIRE_UNSUPPORTED);
+    assert_says(&err, "device cuda: a GPU has the GEMM forms lane and mma, and not tile");
+    assert_int_equal(simt_live(), 0);
+}
+
+/* An emulator is nobody's default. */
+static void test_auto(void **state)
+{
+    (void)state;
+    struct k_backend *b;
+    const char *why;
+    struct k_backend_options options = {.device = "auto", .n_threads = 1};
+    assert_int_equal(k_backend_open(&options, &b, &why, NULL), QUIRE_OK);
+    assert_string_equal(b->ops->name, "cpu");
+    assert_non_null(strstr(why, "cpu: "));
+    assert_non_null(strstr(why, "emulator"));
+    b->ops->close(b);
+    assert_int_equal(simt_calls("cudaGetDeviceCount"), simt_calls("cudaDriverGetVersion"));
+}
+
+static void assert_refused(const char *device, int status, const char *part)
+{
+    struct k_backend *b;
+    struct quire_error err;
+    assert_int_equal(try_open(device, K_FORM_AUTO, K_F16, &b, &err), status);
+    assert_says(&err, device);
+    assert_says(&err, part);
+    assert_int_equal(simt_live(), 0);
+}
+
+static void test_machines_that_will_not_do(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"cuda:", "cuda:x", "cuda:-1", "cuda:0x", "cuda: 0", "cuda:99999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_refused(bad[i], QUIRE_INVALID, "as in cuda:0");
+    assert_refused("cuda:1", QUIRE_UNSUPPORTED, "shows 1 GPU, numbered from 0");
+    setenv("QUIRE_SIMT_DEVICES", "0", 1);
+    assert_refused("cuda", QUIRE_UNSUPPORTED, "no NVIDIA GPU on this machine (driver");
+    setenv("CUDA_VISIBLE_DEVICES", "7", 1);
+    assert_refused("cuda", QUIRE_UNSUPPORTED, "CUDA_VISIBLE_DEVICES=7");
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    unsetenv("QUIRE_SIMT_DEVICES");
+    setenv("QUIRE_SIMT_DRIVER", "0", 1);
+    assert_refused("cuda", QUIRE_UNSUPPORTED, "no NVIDIA driver on this machine");
+    setenv("QUIRE_SIMT_DRIVER", "12020", 1);
+    simt_fail_call("cudaGetDeviceCount", 1, cudaErrorInsufficientDriver);
+    assert_refused("cuda", QUIRE_UNSUPPORTED, "too old: it is ");
+    simt_fail_call("cudaGetDeviceCount", 1, cudaErrorInsufficientDriver);
+    assert_refused("cuda", QUIRE_UNSUPPORTED, "CUDA 12.2, and this build needs one of CUDA 13.0");
+    unsetenv("QUIRE_SIMT_DRIVER");
+    setenv("QUIRE_SIMT_CAPABILITY", "75", 1);
+    assert_refused("cuda", QUIRE_UNSUPPORTED, "is sm_75: the kernels need sm_80");
+    unsetenv("QUIRE_SIMT_CAPABILITY");
+    simt_fail_call("cudaSetDevice", 1, cudaErrorDevicesUnavailable);
+    assert_refused("cuda", QUIRE_UNSUPPORTED, "busy");
+    simt_fail_call("cudaFuncGetAttributes", 1, cudaErrorNoKernelImageForDevice);
+    assert_refused("cuda", QUIRE_UNSUPPORTED, "does not take the kernels of this build");
+    close_gpu(open_gpu()); /* and none of it stays */
+}
+
+static void test_second_gpu(void **state)
+{
+    (void)state;
+    struct k_backend *b;
+    struct quire_error err;
+    setenv("QUIRE_SIMT_DEVICES", "2", 1);
+    ok(try_open("cuda:1", K_FORM_AUTO, K_F16, &b, &err), &err);
+    assert_non_null(strstr(b->placement, "GPU 1 at 0000:01:00"));
+    close_gpu(b);
+    assert_refused("cuda:2", QUIRE_UNSUPPORTED, "shows 2 GPUs");
+    unsetenv("QUIRE_SIMT_DEVICES");
+}
+
+/* Whichever call fails while the backend opens: it says so, and nothing stays behind. */
+static void test_opening_fails_anywhere(void **state)
+{
+    (void)state;
+    static const char *const calls[] = {"cudaDriverGetVersion", "cudaGetDeviceCount", "cudaGetDeviceProperties",
+                                        "cudaSetDevice", "cudaFuncGetAttributes", "cudaMemGetInfo",
+                                        "cudaStreamCreateWithFlags", "cudaHostAlloc", "cudaEventCreateWithFlags"};
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        unsigned n_failed = 0;
+        for (unsigned nth = 1;; nth++) {
+            struct k_backend *b;
+            struct quire_error err = {""};
+            simt_fail_call(calls[i], nth, cudaErrorMemoryAllocation);
+            int status = try_open("cuda", K_FORM_AUTO, K_F16, &b, &err);
+            simt_fail_call(calls[i], 0, cudaSuccess);
+            if (status == QUIRE_OK) {
+                close_gpu(b);
+                break;
+            }
+            n_failed++;
+            assert_true(strlen(err.text) > strlen("device cuda: "));
+            assert_int_equal(simt_live(), 0);
+        }
+        assert_true(n_failed >= 1);
+    }
+}
+
+/* ---- memory and copies -------------------------------------------------------------------------- */
+
+static void test_memory(void **state)
+{
+    (void)state;
+    struct k_backend *b = open_gpu();
+    struct quire_error err;
+    void *p;
+    for (int on_host = 0; on_host < 2; on_host++) {
+        for (uint64_t bytes = 0; bytes < 200; bytes += 33) {
+            p = new_memory(b, bytes, on_host);
+            assert_non_null(p);
+            assert_int_equal((uintptr_t)p % 64, 0);
+            b->ops->free(b, p);
+        }
+        int (*alloc)(struct k_backend *, uint64_t, void **, struct quire_error *) =
+            on_host ? b->ops->alloc_host : b->ops->alloc;
+        assert_int_equal(alloc(b, UINT64_MAX, &p, &err), QUIRE_NO_MEMORY);
+        assert_null(p);
+        assert_int_equal(alloc(b, (UINT64_C(9) << 30) + 12345, &p, &err), QUIRE_NO_MEMORY);
+        assert_null(p);
+    }
+    assert_int_equal(b->ops->alloc(b, 300 * MIB + 1, &p, &err), QUIRE_NO_MEMORY);
+    assert_says(&err, "cannot allocate 314572801 bytes of GPU memory");
+    assert_says(&err, "of the GPU's 268435456 bytes are free");
+    b->ops->free(b, NULL);
+    b->ops->free(b, new_memory(b, MIB, false)); /* a shortage is no death */
+    close_gpu(b);
+}
+
+static void test_copies(void **state)
+{
+    (void)state;
+    struct k_backend *b = open_gpu();
+    struct quire_error err;
+    static const uint64_t sizes[] = {1, 3, 255, 4096, 65537, 4 * MIB, 4 * MIB + 1, 9 * MIB + 77};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        uint64_t n = sizes[i];
+        unsigned char *src = malloc(n), *dst = malloc(n), *expected = malloc(n);
+        unsigned char *pinned = new_memory(b, n, true), *back = new_memory(b, n, true);
+        unsigned char *dev = new_memory(b, n, false), *dev2 = new_memory(b, n, false);
+        uint64_t ticket;
+        fill(expected, n, i);
+        memcpy(src, expected, n);
+        ok(b->ops->copy_in(b, dev, src, n, &err), &err);
+        memset(src, 0, n); /* it was read before the call returned */
+        ok(b->ops->copy_out(b, dst, dev, n, &err), &err);
+        assert_memory_equal(dst, expected, n);
+        /* Pinned memory is the device's until a fence: it does not wait. */
+        unsigned long n_waits = simt_calls("cudaEventSynchronize") + simt_calls("cudaStreamSynchronize");
+        memcpy(pinned, expected, n);
+        ok(b->ops->copy_in(b, dev2, pinned, n, &err), &err);
+        ok(b->ops->copy_out(b, back, dev2, n, &err), &err);
+        ok(b->ops->fence(b, &ticket, &err), &err);
+        assert_int_equal(n_waits, simt_calls("cudaEventSynchronize") + simt_calls("cudaStreamSynchronize"));
+        ok(b->ops->wait(b, ticket, &err), &err);
+        assert_memory_equal(back, expected, n);
+        ok(b->ops->copy_in(b, back, src, n, &err), &err); /* backend memory is host memory too */
+        ok(b->ops->copy_out(b, dst, back, n, &err), &err);
+        assert_memory_equal(dst, src, n);
+        b->ops->free(b, dev);
+        b->ops->free(b, dev2);
+        b->ops->free(b, pinned);
+        b->ops->free(b, back);
+        free(src);
+        free(dst);
+        free(expected);
+    }
+    ok(b->ops->copy_in(b, NULL, NULL, 0, &err), &err);
+    ok(b->ops->copy_out(b, NULL, NULL, 0, &err), &err);
+    close_gpu(b);
+}
+
+/* Uploads of every size, far more than the staging memory holds, whose sources change at once. */
+static void test_uploads_are_not_overwritten(void **state)
+{
+    (void)state;
+    struct k_backend *b = open_gpu();
+    struct quire_error err;
+    const uint64_t bytes = 160 * MIB;
+    unsigned char *dev = new_memory(b, bytes, false), *all = malloc(bytes), *piece = malloc(6 * MIB);
+    fill(all, bytes, 1);
+    uint64_t x = 9;
+    for (uint64_t done = 0; done < bytes;) {
+        x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        uint64_t n = (x >> 60) == 0 ? 5 * MIB + (x >> 40) % MIB : (x >> 61) == 1 ? 1 + (x >> 33) % MIB : 1 + (x >> 33) % 70000;
+        n = n < bytes - done ? n : bytes - done;
+        memcpy(piece, all + done, n);
+        ok(cuda_upload(b, dev + done, piece, n, &err), &err);
+        memset(piece, 0xEE, n);
+        done += n;
+    }
+    unsigned char *back = malloc(bytes);
+    ok(b->ops->copy_out(b, back, dev, bytes, &err), &err);
+    assert_memory_equal(back, all, bytes);
+    free(back);
+    free(piece);
+    free(all);
+    b->ops->free(b, dev);
+    close_gpu(b);
+}
+
+/* What two of the largest steps upload passes without a wait. */
+static void test_two_steps_do_not_wait(void **state)
+{
+    (void)state;
+    struct k_backend *b = open_gpu();
+    struct quire_error err;
+    const uint64_t counts = 256 * 4096 * 8, masks = 256 * (152064 / 8);
+    unsigned char *dev = new_memory(b, counts + masks, false), *src = calloc(1, counts + masks);
+    for (int warm = 0; warm < 3; warm++) {
+        uint64_t ticket;
+        ok(cuda_upload(b, dev, src, 3 * MIB, &err), &err);
+        ok(b->ops->fence(b, &ticket, &err), &err);
+        ok(b->ops->wait(b, ticket, &err), &err);
+        unsigned long n_waits = simt_calls("cudaEventSynchronize") + simt_calls("cudaStreamSynchronize");
+        unsigned long n_alloc = simt_calls("cudaHostAlloc") + simt_calls("cudaMalloc");
+        for (int step = 0; step < 2; step++) {
+            ok(cuda_upload(b, dev, src, counts, &err), &err);
+            for (uint64_t i = 0; i < 256; i++)
+                ok(cuda_upload(b, dev + counts + i * (masks / 256), src, masks / 256, &err), &err);
+        }
+        if (warm == 0) /* later the pieces were used before, and asking their events is no waiting */
+            assert_int_equal(n_waits, simt_calls("cudaEventSynchronize") + simt_calls("cudaStreamSynchronize"));
+        assert_int_equal(n_alloc, simt_calls("cudaHostAlloc") + simt_calls("cudaMalloc"));
+        assert_true(simt_pending() > 0);
+    }
+    free(src);
+    b->ops->free(b, dev);
+    close_gpu(b);
+}
+
+static void test_downloads_arrive_with_their_ticket(void **state)
+{
+    (void)state;
+    enum { N = 150, BYTES = 40000 };
+    struct k_backend *b = open_gpu();
+    struct quire_error err;
+    unsigned char *expected = malloc(N * BYTES), *dst = malloc(N * BYTES), *dev = new_memory(b, N * BYTES, false);
+    uint64_t first, second;
+    fill(expected, N * BYTES, 3);
+    ok(b->ops->copy_in(b, dev, expected, N * BYTES, &err), &err);
+    memset(dst, 0, N * BYTES);
+    ok(cuda_download(b, dst, dev, BYTES, &err), &err);
+    ok(b->ops->fence(b, &first, &err), &err);
+    ok(cuda_download(b, dst + BYTES, dev + BYTES, BYTES, &err), &err);
+    ok(b->ops->fence(b, &second, &err), &err);
+    for (int i = 0; i < BYTES; i++)
+        assert_int_equal(dst[i], 0);
+    ok(b->ops->wait(b, first, &err), &err);
+    assert_memory_equal(dst, expected, BYTES);
+    for (int i = BYTES; i < 2 * BYTES; i++)
+        assert_int_equal(dst[i], 0);
+    ok(b->ops->wait(b, second, &err), &err);
+    assert_memory_equal(dst, expected, 2 * BYTES);
+    /* Steps two in flight, longer than the ring, sources that change behind the copy. */
+    uint64_t tickets[N];
+    memset(dst, 0, N * BYTES);
+    for (int i = 0; i < N; i++) {
+        ok(cuda_download(b, dst + i * BYTES, dev + i * BYTES, (uint64_t)(BYTES - i), &err), &err);
+        ok(cuda_download(b, dst + (i + 1) * BYTES - i, dev + (i + 1) * BYTES - i, (uint64_t)i, &err), &err);
+        ok(b->ops->fence(b, &tickets[i], &err), &err);
+        if (i > 0)
+            ok(b->ops->wait(b, tickets[i - 1], &err), &err);
+        assert_memory_equal(dst, expected, (size_t)i * BYTES);
+    }
+    ok(b->ops->wait(b, tickets[N - 1], &err), &err);
+    assert_memory_equal(dst, expected, N * BYTES);
+    /* More of them than are remembered, and one that is longer than the ring, before any fence. */
+    memset(dst, 0, N * BYTES);
+    for (int i = 0; i < N; i++)
+        ok(cuda_download(b, dst + i, dev + i, 1, &err), &err);
+    ok(cuda_download(b, dst + N, dev + N, N * BYTES - N, &err), &err);
+    ok(b->ops->fence(b, &first, &err), &err);
+    ok(b->ops->wait(b, first, &err), &err);
+    assert_memory_equal(dst, expected, N * BYTES);
+    free(expected);
+    free(dst);
+    b->ops->free(b, dev);
+    close_gpu(b);
+}
+
+static void test_tickets(void **state)
+{
+    (void)state;
+    struct k_backend *b = open_gpu();
+    struct quire_error err;
+    uint64_t tickets[40], value = 0, got = 0;
+    uint64_t *dev = new_memory(b, sizeof value, false);
+    assert_int_equal(b->ops->wait(b, 0, &err), QUIRE_INVALID);
+    assert_int_equal(b->ops->wait(b, 1, &err), QUIRE_INVALID);
+    assert_says(&err, "never given");
+    for (int i = 0; i < 40; i++) {
+        value = (uint64_t)i;
+        ok(b->ops->copy_in(b, dev, &value, sizeof value, &err), &err);
+        ok(cuda_download(b, &got, dev, sizeof value, &err), &err);
+        ok(b->ops->fence(b, &tickets[i], &err), &err);
+        assert_true(i == 0 || tickets[i] > tickets[i - 1]);
+    }
+    assert_int_equal(b->ops->wait(b, tickets[39] + 1, &err), QUIRE_INVALID);
+    ok(b->ops->wait(b, tickets[0], &err), &err); /* its event stands for a later ticket by now */
+    assert_true(got < 40);
+    ok(b->ops->wait(b, tickets[38], &err), &err);
+    assert_int_equal(got, 38);
+    ok(b->ops->wait(b, tickets[39], &err), &err);
+    ok(b->ops->wait(b, tickets[39], &err), &err);
+    ok(b->ops->wait(b, tickets[5], &err), &err);
+    assert_int_equal(got, 39);
+    assert_int_equal(simt_pending(), 0);
+    b->ops->free(b, dev);
+    close_gpu(b);
+}
+
+struct other_thread {
+    struct k_backend *b;
+    float *dev;
+    int status;
+    struct quire_error err;
+};
+
+static void *run_other_thread(void *context)
+{
+    struct other_thread *t = context;
+    float x = 1;
+    t->status = t->b->ops->copy_in(t->b, t->dev, &x, sizeof x, &t->err);
+    return NULL;
+}
+
+/* The GPU belongs to CUDA's calls of a thread, and the engine's is not the one that opened. */
+static void test_another_thread_computes(void **state)
+{
+    (void)state;
+    struct k_backend *b = open_gpu();
+    struct other_thread t = {.b = b, .dev = new_memory(b, sizeof(float), false)};
+    unsigned long n = simt_calls("cudaSetDevice");
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, run_other_thread, &t), 0);
+    pthread_join(thread, NULL);
+    ok(t.status, &t.err);
+    assert_int_equal(simt_calls("cudaSetDevice"), n + 1);
+    b->ops->free(b, t.dev);
+    assert_int_equal(simt_calls("cudaSetDevice"), n + 1);
+    close_gpu(b);
+}
+
+/* ---- weights ------------------------------------------------------------------------------------ */
+
+/* e of docs/numerics.md §17, from the numbers themselves. */
+static int naive_exponent(const uint16_t *row, uint32_t n_cols)
+{
+    double largest = 0;
+    for (uint32_t i = 0; i < n_cols; i++) {
+        uint32_t bits = (uint32_t)row[i] << 16;
+        float w;
+        memcpy(&w, &bits, sizeof w);
+        if (isfinite(w) && fabs((double)w) > largest)
+            largest = fabs((double)w);
+    }
+    if (largest == 0)
+        return 0;
+    int e = 0;
+    while (ldexp(largest, -e) < 16384)
+        e--;
+    while (ldexp(largest, -e) >= 32768)
+        e++;
+    return e < -120 ? -120 : e;
+}
+
+static void check_weight(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts)
+{
+    struct quire_error err;
+    struct k_weight *w;
+    ok(b->ops->weight_create(b, parts, n_parts, &w, &err), &err);
+    size_t size = k_dtype_bytes(parts[0].dtype), width = parts[0].n_cols * size;
+    assert_int_equal(w->n_cols, parts[0].n_cols);
+    assert_int_equal(w->row_stride_bytes, (width + 15) / 16 * 16);
+    assert_int_equal((uintptr_t)w->data_dev % 16, 0);
+    uint64_t bytes = w->n_rows * w->row_stride_bytes;
+    unsigned char *data = malloc(bytes), *zeros = calloc(1, 16);
+    int8_t *exponents = malloc(w->n_rows);
+    ok(b->ops->copy_out(b, data, w->data_dev, bytes, &err), &err);
+    assert_int_equal(w->exponents_dev != NULL, w->dtype == K_BF16);
+    if (w->exponents_dev)
+        ok(b->ops->copy_out(b, exponents, w->exponents_dev, w->n_rows, &err), &err);
+    uint32_t row = 0;
+    for (uint32_t p = 0; p < n_parts; p++) {
+        for (uint32_t r = 0; r < parts[p].n_rows; r++, row++) {
+            const unsigned char *at = data + row * w->row_stride_bytes;
+            const void *from = (const char *)parts[p].data + r * parts[p].row_stride_bytes;
+            assert_memory_equal(at, from, width);
+            assert_memory_equal(at + width, zeros, w->row_stride_bytes - width);
+            if (w->exponents_dev)
+                assert_int_equal(exponents[row], naive_exponent(from, w->n_cols));
+        }
+    }
+    assert_int_equal(w->n_rows, row);
+    free(data);
+    free(zeros);
+    free(exponents);
+    b->ops->weight_destroy(b, w);
+}
+
+static void test_weights(void **state)
+{
+    (void)state;
+    struct k_backend *b = open_gpu();
+    const uint64_t bytes = 26 * MIB;
+    unsigned char *memory = malloc(bytes);
+    fill(memory, bytes, 5);
+    static const struct {
+        uint32_t n_rows, n_cols, extra_cols, n_parts, offset; /* of elements */
+    } cases[] = {
+        {1, 1, 0, 1, 0},   {3, 1, 0, 1, 1},     {1, 7, 0, 1, 1},     {5, 8, 0, 1, 0},    {9, 17, 0, 3, 1},
+        {4, 100, 3, 4, 5}, {64, 64, 0, 2, 0},   {33, 64, 64, 1, 7},  {700, 1001, 0, 1, 3}, {1200, 1024, 0, 2, 1},
+        {2, 3000000, 1, 1, 1}, {40, 65, 100000, 1, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (int dtype = K_F32; dtype <= K_BF16; dtype++) {
+            struct k_weight_view parts[4];
+            uint64_t size = k_dtype_bytes((enum k_dtype)dtype), at = cases[i].offset * size;
+            for (uint32_t p = 0; p < cases[i].n_parts; p++) {
+                uint64_t stride = (cases[i].n_cols + cases[i].extra_cols) * size;
+                parts[p] = (struct k_weight_view){memory + at, (enum k_dtype)dtype, cases[i].n_rows + p, cases[i].n_cols,
+                                                  stride};
+                at += stride * parts[p].n_rows;
+                assert_true(at <= bytes);
+            }
+            check_weight(b, parts, cases[i].n_parts);
+        }
+    }
+    free(memory);
+    close_gpu(b);
+}
+
+/* Rows of zeros, denormals, infinities and NaNs among others, and each power of two. */
+static void test_exponents(void **state)
+{
+    (void)state;
+    enum { N_COLS = 300 };
+    struct k_backend *b = open_gpu();
+    uint16_t *data = calloc(256 * 4 * N_COLS, sizeof *data);
+    for (uint32_t e = 0; e < 256; e++) { /* in turn: alone; its negative largest; with an inf; with a NaN and a denormal */
+        uint16_t largest = (uint16_t)(e << 7 | (e * 37 & 127));
+        for (uint32_t k = 0; k < 4; k++) {
+            uint16_t *row = data + (e * 4 + k) * N_COLS;
+            row[(e * 71 + k) % N_COLS] = (uint16_t)(largest | (k & 1) << 15);
+            if (k >= 2)
+                row[(e * 71 + 150) % N_COLS] = k == 2 ? 0x7f80 : 0xffc1;
+            if (k == 3)
+                row[(e * 71 + 151) % N_COLS] = 1;
+        }
+    }
+    data[0] = 0x8000;
+    struct k_weight_view part = {data, K_BF16, 1024, N_COLS, N_COLS * sizeof *data};
+    check_weight(b, &part, 1);
+    static const char *const orders[] = {"forward", "reverse", "random"};
+    for (int i = 0; i < 3; i++) {
+        setenv("QUIRE_SIMT_ORDER", orders[i], 1);
+        part.n_rows = 13;
+        check_weight(b, &part, 1);
+    }
+    unsetenv("QUIRE_SIMT_ORDER");
+    free(data);
+    close_gpu(b);
+}
+
+static void test_bad_weights(void **state)
+{
+    (void)state;
+    struct k_backend *b = open_gpu();
+    struct quire_error err;
+    struct k_weight *w;
+    static const uint16_t data[64] = {0};
+    const struct k_weight_view good = {data, K_F16, 4, 8, 16};
+    struct k_weight_view pair[2] = {good, good};
+    pair[1].dtype = K_BF16;
+    assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_UNSUPPORTED);
+    assert_null(w);
+    assert_says(&err, "part 1: is bfloat16 and part 0 is float16");
+    pair[1] = good;
+    pair[1].n_cols = 7;
+    assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
+    assert_says(&err, "part 1");
+    assert_int_equal(b->ops->weight_create(b, pair, 0, &w, &err), QUIRE_INVALID);
+    pair[1] = (struct k_weight_view){data, K_F32, 1u << 31, 1u << 30, UINT64_C(1) << 32};
+    assert_int_equal(b->ops->weight_create(b, &pair[1], 1, &w, &err), QUIRE_NO_MEMORY);
+    assert_null(w);
+    simt_fail_call("cudaMalloc", 1, cudaErrorMemoryAllocation);
+    assert_int_equal(b->ops->weight_create(b, &good, 1, &w, &err), QUIRE_NO_MEMORY);
+    assert_null(w);
+    ok(b->ops->weight_create(b, &good, 1, &w, &err), &err);
+    b->ops->weight_destroy(b, w);
+    b->ops->weight_destroy(b, NULL);
+    close_gpu(b);
+}
+
+/* ---- recorded steps ------------------------------------------------------------------------------ */
+
+struct recorded { /* a kernel that computes the exponents of a weight */
+    struct k_backend *b;
+    struct k_weight *w;
+    uint16_t data[8];
+};
+
+static void start(struct recorded *r)
+{
+    struct quire_error err;
+    r->b = open_gpu();
+    memset(r->data, 0, sizeof r->data);
+    const struct k_weight_view view = {r->data, K_BF16, 1, 8, 16};
+    ok(r->b->ops->weight_create(r->b, &view, 1, &r->w, &err), &err);
+}
+
+static void finish(struct recorded *r)
+{
+    r->b->ops->weight_destroy(r->b, r->w);
+    close_gpu(r->b);
+}
+
+static struct k_graph *record(struct recorded *r)
+{
+    struct quire_error err;
+    struct k_graph *graph;
+    ok(r->b->ops->graph_begin(r->b, &err), &err);
+    ok(cuda_check(r->b, launch_weight_exponents(cuda_of(r->b)->stream, r->w), "test", &err), &err);
+    ok(r->b->ops->graph_end(r->b, &graph, &err), &err);
+    assert_non_null(graph);
+    return graph;
+}
+
+static void set_weight(struct recorded *r, float value)
+{
+    struct quire_error err;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    r->data[3] = (uint16_t)(bits >> 16);
+    ok(r->b->ops->copy_in(r->b, r->w->data_dev, r->data, sizeof r->data, &err), &err);
+}
+
+static int exponent(struct recorded *r)
+{
+    struct quire_error err;
+    int8_t e;
+    ok(r->b->ops->copy_out(r->b, &e, r->w->exponents_dev, 1, &err), &err);
+    return e;
+}
+
+static void test_graphs_run_on_what_buffers_hold(void **state)
+{
+    (void)state;
+    struct recorded r;
+    struct quire_error err;
+    start(&r);
+    set_weight(&r, 16384);
+    struct k_graph *graph = record(&r), *second = record(&r);
+    assert_int_equal(exponent(&r), 0); /* recorded and not run: of the zeros at first */
+    for (int e = -100; e <= 100; e += 50) {
+        set_weight(&r, ldexpf(1.5f, 14 + e));
+        assert_int_not_equal(exponent(&r), e);
+        ok(r.b->ops->graph_launch(r.b, e % 100 ? graph : second, &err), &err);
+        assert_int_equal(exponent(&r), e);
+    }
+    set_weight(&r, ldexpf(1.5f, 14 + 7));
+    ok(r.b->ops->graph_launch(r.b, graph, &err), &err); /* destroyed while it may run */
+    r.b->ops->graph_destroy(r.b, graph);
+    assert_int_equal(exponent(&r), 7);
+    r.b->ops->graph_destroy(r.b, second);
+    r.b->ops->graph_destroy(r.b, NULL);
+    finish(&r);
+}
+
+enum misuse { COPY_IN, COPY_PINNED, COPY_OUT, UPLOAD, DOWNLOAD, FENCE, WAIT, ALLOC, ALLOC_HOST, MEMORY, WEIGHT, BEGIN, LAUNCH, N_MISUSES };
+
+static int misuse(struct recorded *r, enum misuse which, struct k_graph *graph, void *pinned, struct quire_error *err)
+{
+    struct k_backend *b = r->b;
+    struct k_weight *w;
+    const struct k_weight_view view = {r->data, K_BF16, 1, 8, 16};
+    void *p;
+    uint64_t n, m;
+    switch (which) {
+    case COPY_IN: return b->ops->copy_in(b, r->w->data_dev, r->data, 16, err);
+    case COPY_PINNED: return b->ops->copy_in(b, r->w->data_dev, pinned, 16, err);
+    case COPY_OUT: return b->ops->copy_out(b, r->data, r->w->data_dev, 16, err);
+    case UPLOAD: return cuda_upload(b, r->w->data_dev, r->data, 16, err);
+    case DOWNLOAD: return cuda_download(b, r->data, r->w->data_dev, 16, err);
+    case FENCE: return b->ops->fence(b, &n, err);
+    case WAIT: return b->ops->wait(b, 1, err);
+    case ALLOC: return b->ops->alloc(b, 64, &p, err);
+    case ALLOC_HOST: return b->ops->alloc_host(b, 64, &p, err);
+    case MEMORY: return b->ops->memory(b, &n, &m, err);
+    case WEIGHT: return b->ops->weight_create(b, &view, 1, &w, err);
+    case BEGIN: return b->ops->graph_begin(b, err);
+    case LAUNCH: return b->ops->graph_launch(b, graph, err);
+    case N_MISUSES: break;
+    }
+    return QUIRE_OK;
+}
+
+static void test_what_may_not_be_recorded(void **state)
+{
+    (void)state;
+    struct recorded r;
+    struct quire_error err;
+    struct k_graph *graph;
+    uint64_t ticket;
+    start(&r);
+    void *pinned = new_memory(r.b, 64, true);
+    ok(r.b->ops->fence(r.b, &ticket, &err), &err);
+    assert_int_equal(r.b->ops->graph_end(r.b, &graph, &err), QUIRE_INVALID);
+    assert_says(&err, "nothing is being recorded");
+    struct k_graph *good = record(&r);
+    for (int which = 0; which < N_MISUSES; which++) {
+        ok(r.b->ops->graph_begin(r.b, &err), &err);
+        ok(cuda_check(r.b, launch_weight_exponents(cuda_of(r.b)->stream, r.w), "test", &err), &err);
+        assert_int_equal(misuse(&r, (enum misuse)which, good, pinned, &err), QUIRE_INVALID);
+        assert_says(&err, "not to be recorded");
+        graph = good;
+        assert_int_equal(r.b->ops->graph_end(r.b, &graph, &err), QUIRE_INVALID);
+        assert_null(graph);
+        set_weight(&r, ldexpf(1, which)); /* and all goes on */
+        ok(r.b->ops->graph_launch(r.b, good, &err), &err);
+        assert_int_equal(exponent(&r), which - 14);
+    }
+    /* Taking memory back ends a recording too, and so does closing. */
+    ok(r.b->ops->graph_begin(r.b, &err), &err);
+    r.b->ops->free(r.b, pinned);
+    assert_int_equal(r.b->ops->graph_end(r.b, &graph, &err), QUIRE_INVALID);
+    r.b->ops->graph_destroy(r.b, good);
+    r.b->ops->weight_destroy(r.b, r.w);
+    ok(r.b->ops->graph_begin(r.b, &err), &err);
+    close_gpu(r.b);
+}
+
+static void test_graph_without_memory(void **state)
+{
+    (void)state;
+    static const char *const calls[] = {"cudaGraphInstantiate", "cudaGraphUpload"};
+    struct recorded r;
+    struct quire_error err;
+    struct k_graph *graph;
+    start(&r);
+    for (int i = 0; i < 2; i++) {
+        ok(r.b->ops->graph_begin(r.b, &err), &err);
+        ok(cuda_check(r.b, launch_weight_exponents(cuda_of(r.b)->stream, r.w), "test", &err), &err);
+        simt_fail_call(calls[i], 1, cudaErrorMemoryAllocation);
+        assert_int_equal(r.b->ops->graph_end(r.b, &graph, &err), QUIRE_NO_MEMORY);
+        assert_null(graph);
+        r.b->ops->graph_destroy(r.b, record(&r));
+    }
+    finish(&r);
+}
+
+/* ---- death -------------------------------------------------------------------------------------- */
+
+/* One call after the other, as a step makes them; the first that fails ends it. */
+static int whole_step(struct recorded *r, void *pinned, struct quire_error *err)
+{
+    struct k_backend *b = r->b;
+    struct k_graph *graph = NULL;
+    uint64_t ticket, total, available;
+    uint16_t back[8];
+    int status = b->ops->step_begin(b, err);
+    if (status == QUIRE_OK)
+        status = b->ops->memory(b, &total, &available, err);
+    if (status == QUIRE_OK)
+        status = b->ops->copy_in(b, r->w->data_dev, r->data, sizeof r->data, err);
+    if (status == QUIRE_OK)
+        status = b->ops->copy_in(b, r->w->data_dev, pinned, sizeof r->data, err);
+    if (status == QUIRE_OK)
+        status = b->ops->graph_begin(b, err);
+    if (status == QUIRE_OK)
+        status = cuda_check(b, launch_weight_exponents(cuda_of(b)->stream, r->w), "test", err);
+    if (status == QUIRE_OK)
+        status = b->ops->graph_end(b, &graph, err);
+    if (status == QUIRE_OK)
+        status = b->ops->graph_launch(b, graph, err);
+    if (status == QUIRE_OK)
+        status = cuda_download(b, back, r->w->data_dev, sizeof back, err);
+    if (status == QUIRE_OK)
+        status = b->ops->fence(b, &ticket, err);
+    if (status == QUIRE_OK)
+        status = b->ops->wait(b, ticket, err);
+    if (status == QUIRE_OK)
+        status = b->ops->copy_out(b, back, r->w->data_dev, sizeof back, err);
+    if (status == QUIRE_OK)
+        status = b->ops->step_end(b, err);
+    b->ops->graph_destroy(b, graph);
+    return status;
+}
+
+/* Every entry of the table that can fail says the same. */
+static void assert_dead(struct k_backend *b, struct k_weight *w, const struct quire_error *death)
+{
+    struct quire_error err;
+    struct k_graph *graph;
+    struct k_weight *w2;
+    uint64_t n, m;
+    void *p;
+    char data[16] = {0};
+    const struct k_weight_view view = {data, K_BF16, 1, 8, 16};
+#define DEAD(call)                                                                                                     \
+    do {                                                                                                               \
+        memset(&err, 0, sizeof err);                                                                                   \
+        assert_int_equal((call), QUIRE_INTERNAL);                                                                      \
+        assert_string_equal(err.text, death->text);                                                                    \
+    } while (0)
+    DEAD(b->ops->memory(b, &n, &m, &err));
+    DEAD(b->ops->alloc(b, 64, &p, &err));
+    DEAD(b->ops->alloc_host(b, 64, &p, &err));
+    DEAD(b->ops->weight_create(b, &view, 1, &w2, &err));
+    DEAD(b->ops->step_begin(b, &err));
+    DEAD(b->ops->step_end(b, &err));
+    DEAD(b->ops->copy_in(b, w->data_dev, data, 16, &err));
+    DEAD(b->ops->copy_out(b, data, w->data_dev, 16, &err));
+    DEAD(b->ops->fence(b, &n, &err));
+    DEAD(b->ops->wait(b, 1, &err));
+    DEAD(b->ops->graph_begin(b, &err));
+    DEAD(b->ops->graph_end(b, &graph, &err));
+    DEAD(cuda_upload(b, w->data_dev, data, 16, &err));
+    DEAD(cuda_download(b, data, w->data_dev, 16, &err));
+}
+
+static void test_any_failing_call_is_death(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *call;
+        cudaError_t error;
+        const char *said;
+    } cases[] = {
+        {"cudaMemGetInfo", cudaErrorUnknown, "asking for the GPU's memory: unknown error (cudaErrorUnknown)"},
+        {"cudaMemcpyAsync", cudaErrorIllegalAddress, "an illegal memory access"},
+        {"cudaStreamBeginCapture", cudaErrorUnknown, "graph_begin"},
+        {"cudaStreamEndCapture", cudaErrorStreamCaptureInvalidated, "graph_end"},
+        {"cudaGraphInstantiate", cudaErrorUnknown, "graph_end"},
+        {"cudaGraphUpload", cudaErrorUnknown, "graph_end"},
+        {"cudaGraphLaunch", cudaErrorLaunchFailure, "graph_launch"},
+        {"launch", cudaErrorLaunchOutOfResources, "too many resources"},
+        {"kernel", cudaErrorIllegalAddress, "waiting for the GPU: an illegal memory access"},
+        {"kernel", cudaErrorECCUncorrectable, "ECC"},
+        {"cudaEventRecord", cudaErrorUnknown, "fence"},
+        {"cudaEventSynchronize", cudaErrorLaunchTimeout, "timed out"},
+        {"cudaStreamSynchronize", cudaErrorLaunchFailure, "copy_out: unspecified launch failure"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        unsigned n_failed = 0;
+        for (unsigned nth = 1; nth < 10; nth++) {
+            struct recorded r;
+            struct quire_error err = {""};
+            simt_new_device();
+            start(&r);
+            void *pinned = new_memory(r.b, 64, true);
+            memset(pinned, 0, 64);
+            set_weight(&r, 1);
+            exponent(&r);
+            simt_fail_call(cases[i].call, nth, cases[i].error);
+            int status = whole_step(&r, pinned, &err);
+            simt_fail_call(cases[i].call, 0, cudaSuccess);
+            if (status != QUIRE_OK) {
+                n_failed++;
+                assert_int_equal(status, QUIRE_INTERNAL);
+                assert_says(&err, cases[i].said);
+                assert_says(&err, "the engine must be restarted");
+                assert_dead(r.b, r.w, &err);
+            }
+            r.b->ops->free(r.b, pinned);
+            r.b->ops->weight_destroy(r.b, r.w);
+            r.b->ops->close(r.b);
+            assert_int_equal(simt_live(), 0);
+            if (status == QUIRE_OK)
+                break;
+        }
+        if (n_failed == 0)
+            print_message("%s never failed\n", cases[i].call);
+        assert_true(n_failed >= 1);
+    }
+    simt_new_device();
+    close_gpu(open_gpu());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_open, set_up),
+        cmocka_unit_test_setup(test_forms, set_up),
+        cmocka_unit_test_setup(test_auto, set_up),
+        cmocka_unit_test_setup(test_machines_that_will_not_do, set_up),
+        cmocka_unit_test_setup(test_second_gpu, set_up),
+        cmocka_unit_test_setup(test_opening_fails_anywhere, set_up),
+        cmocka_unit_test_setup(test_memory, set_up),
+        cmocka_unit_test_setup(test_copies, set_up),
+        cmocka_unit_test_setup(test_uploads_are_not_overwritten, set_up),
+        cmocka_unit_test_setup(test_two_steps_do_not_wait, set_up),
+        cmocka_unit_test_setup(test_downloads_arrive_with_their_ticket, set_up),
+        cmocka_unit_test_setup(test_tickets, set_up),
+        cmocka_unit_test_setup(test_another_thread_computes, set_up),
+        cmocka_unit_test_setup(test_weights, set_up),
+        cmocka_unit_test_setup(test_exponents, set_up),
+        cmocka_unit_test_setup(test_bad_weights, set_up),
+        cmocka_unit_test_setup(test_graphs_run_on_what_buffers_hold, set_up),
+        cmocka_unit_test_setup(test_what_may_not_be_recorded, set_up),
+        cmocka_unit_test_setup(test_graph_without_memory, set_up),
+        cmocka_unit_test_setup(test_any_failing_call_is_death, set_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
