@@ -10,7 +10,7 @@ set(simt_cxx_options -std=c++17 -O2 -g1 -march=x86-64-v3 -Wno-unknown-pragmas -W
 set(simt_include ${CMAKE_SOURCE_DIR}/tests/simt/include)
 
 file(GLOB simt_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/simt/*.cc)
-list(FILTER simt_sources EXCLUDE REGEX "(_test|simt_rt)\\.cc$")
+list(FILTER simt_sources EXCLUDE REGEX "(_test|_record|simt_rt)\\.cc$")
 add_library(quire_simt STATIC ${simt_sources})
 target_compile_options(quire_simt PRIVATE ${simt_cxx_options})
 target_include_directories(quire_simt PUBLIC ${simt_include})
@@ -19,12 +19,12 @@ target_link_libraries(quire_simt PUBLIC Threads::Threads)
 # Kernels: once plain, for everything, and once instrumented (races, bounds, alignment), for the tests that link the objects
 # of quire_cuda_instrumented: what an object defines is not taken from the library.
 set_source_files_properties(${cuda_kernel_sources} PROPERTIES LANGUAGE CXX)
-set(simt_instrument -fsanitize=thread,alignment,bounds "SHELL:--param tsan-instrument-func-entry-exit=0"
-    "SHELL:--param tsan-distinguish-volatile=0")
+set(simt_instrument -fsanitize=thread,alignment,bounds --param=tsan-instrument-func-entry-exit=0
+    --param=tsan-distinguish-volatile=0)
 add_library(quire_cuda_kernels STATIC ${cuda_kernel_sources})
 add_library(quire_cuda_instrumented OBJECT ${cuda_kernel_sources})
 foreach(library quire_cuda_kernels quire_cuda_instrumented)
-  target_compile_options(${library} PRIVATE ${simt_cxx_options} -x c++)
+  target_compile_options(${library} PRIVATE ${simt_cxx_options})
   target_link_libraries(${library} PUBLIC quire_simt)
 endforeach()
 target_compile_options(quire_cuda_instrumented PRIVATE ${simt_instrument})
@@ -34,5 +34,19 @@ target_sources(quire_kernels PRIVATE ${cuda_host_sources})
 target_compile_definitions(quire_kernels PRIVATE QUIRE_CUDA_LINKED)
 target_link_libraries(quire_kernels PUBLIC quire_cuda_kernels)
 
-set(QUIRE_SIMT_OPTIONS "${simt_cxx_options}" PARENT_SCOPE) # for tests/simt
-set(QUIRE_SIMT_INSTRUMENT "${simt_instrument}" PARENT_SCOPE)
+# quire_add_simt_test(name SOURCES ...): a test of the emulator itself; .cu files are instrumented.
+set(QUIRE_SIMT_CXX_OPTIONS "${simt_cxx_options}" CACHE INTERNAL "How C++ for the emulator is compiled")
+set(QUIRE_SIMT_INSTRUMENT "${simt_instrument}" CACHE INTERNAL "and its kernels")
+function(quire_add_simt_test name)
+  cmake_parse_arguments(T "" "" "SOURCES" ${ARGN})
+  quire_add_test(${name} SOURCES ${T_SOURCES} LIBS quire_simt)
+  foreach(source ${T_SOURCES})
+    if(source MATCHES "\\.cu$")
+      set_source_files_properties(${source} PROPERTIES LANGUAGE CXX
+        COMPILE_OPTIONS "${QUIRE_SIMT_CXX_OPTIONS};${QUIRE_SIMT_INSTRUMENT}")
+    elseif(source MATCHES "\\.cc$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${QUIRE_SIMT_CXX_OPTIONS}")
+    endif()
+  endforeach()
+  set_tests_properties(${name} PROPERTIES LABELS simt)
+endfunction()
