@@ -1,0 +1,70 @@
+/* ldmatrix, ldmatrix.trans and mma with inputs whose results are exact in f32, so that they do not depend on the order
+ * of a sum: what is compared is where each element goes. The same inputs are run by the emulator (fragments_test.cc)
+ * and by a GPU (fragments_record.cc), which writes fragments.txt. */
+#ifndef QUIRE_TESTS_SIMT_FRAGMENTS_H
+#define QUIRE_TESTS_SIMT_FRAGMENTS_H
+
+#include <cuda_runtime_api.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+struct fragments {
+    /* in: what lane l gives */
+    uint16_t rows[32][8]; /* the row that it addresses; row l % 8 of matrix l / 8 */
+    uint32_t a[32][4], b[32][2];
+    float c[32][4];
+    /* out: what lane l has */
+    uint32_t ldmatrix[32][4], ldmatrix_trans[32][4];
+    float mma[32][4];
+};
+
+cudaError_t run_fragments(struct fragments *host);
+
+/* f16 of an integer of at most 8 in size. */
+static inline uint16_t f16_of_small(int x)
+{
+    int size = x < 0 ? -x : x, exponent = size >= 8 ? 3 : size >= 4 ? 2 : size >= 2 ? 1 : 0;
+    if (!size)
+        return 0;
+    return (uint16_t)((x < 0 ? 0x8000 : 0) | (15 + exponent) << 10 | (size << 10 >> exponent & 0x3ff));
+}
+
+/* Every row element has a value of its own; factors are integers in [-8, 8], sums integers below 2^11. */
+static inline void fill_fragments(struct fragments *f)
+{
+    uint32_t random = 1;
+    memset(f, 0, sizeof *f);
+    for (int lane = 0; lane < 32; lane++) {
+        uint16_t factors[12];
+        for (int i = 0; i < 8; i++)
+            f->rows[lane][i] = (uint16_t)(lane * 8 + i);
+        for (int i = 0; i < 12; i++) {
+            random = random * 1664525u + 1013904223u;
+            factors[i] = f16_of_small((int)(random >> 16) % 17 - 8);
+        }
+        for (int i = 0; i < 4; i++)
+            f->a[lane][i] = factors[2 * i] | (uint32_t)factors[2 * i + 1] << 16;
+        for (int i = 0; i < 2; i++)
+            f->b[lane][i] = factors[8 + 2 * i] | (uint32_t)factors[9 + 2 * i] << 16;
+        for (int i = 0; i < 4; i++)
+            f->c[lane][i] = (float)(lane * 4 + i - 60);
+    }
+}
+
+/* One line for each lane: its number and 12 words, of ldmatrix, of ldmatrix.trans, of mma's sums (the bits of f32). */
+static inline void write_fragments(const struct fragments *f, FILE *file)
+{
+    for (int lane = 0; lane < 32; lane++) {
+        uint32_t words[12];
+        memcpy(words, f->ldmatrix[lane], 16);
+        memcpy(words + 4, f->ldmatrix_trans[lane], 16);
+        memcpy(words + 8, f->mma[lane], 16);
+        fprintf(file, "%d", lane);
+        for (int i = 0; i < 12; i++)
+            fprintf(file, " %08x", (unsigned)words[i]);
+        fprintf(file, "\n");
+    }
+}
+
+#endif

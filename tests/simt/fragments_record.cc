@@ -1,0 +1,21 @@
+/* Writes tests/simt/fragments.txt to standard output: what the instructions of a GPU do. Built by nvcc
+ * (tests/simt/README.md); the emulator's own answer is compared with it by fragments_test.cc. */
+#include <cuda_runtime.h>
+
+#include "tests/simt/fragments.h"
+
+int main(void)
+{
+    struct fragments f;
+    fill_fragments(&f);
+    cudaError_t error = run_fragments(&f);
+    if (error != cudaSuccess) {
+        fprintf(stderr, "fragments_record: %s\n", cudaGetErrorString(error));
+        return 1;
+    }
+    struct cudaDeviceProp device;
+    if (cudaGetDeviceProperties(&device, 0) == cudaSuccess)
+        printf("# %s, sm_%d%d: lane, ldmatrix, ldmatrix.trans, mma\n", device.name, device.major, device.minor);
+    write_fragments(&f, stdout);
+    return 0;
+}
