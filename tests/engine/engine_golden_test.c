@@ -2,7 +2,7 @@
  * prompt, the best twenty at chosen positions, and the greedy continuation.
  *
  * Lane form: within the golden's own tolerance (twice the error of a naive computation in the same
- * dtypes). Tile form: within the goal that docs/numerics.md §15 sets, 0.02 nats. (The tile form of
+ * dtypes). Tile and mma form: within the goal that docs/numerics.md §15 sets, 0.02 nats. (The tile form of
  * bf16 activations misses it, and is not the default anywhere.) */
 #include "client.h"
 #include "tests/goldens/golden.h"
@@ -86,7 +86,7 @@ static void check_model(const char *name, const char *form)
     r.sampling.n_logprobs = r.sampling.n_prompt_logprobs = GOLDEN_TOP;
     r.sampling.ignore_eos = true;
     assert_true(g.tolerance <= CAP);
-    check_answer(&g, client_ask(c, &r), strcmp(form, "tile") == 0 ? CAP : g.tolerance);
+    check_answer(&g, client_ask(c, &r), strcmp(form, "lane") != 0 ? CAP : g.tolerance);
     client_close(c);
     golden_free(&g);
 }
@@ -103,6 +103,12 @@ static void check_model(const char *name, const char *form)
         (void)state;                                                                               \
         check_model(#model, "tile");                                                               \
     }
+#define MMA(model)                                                                                 \
+    static void mma_##model(void **state)                                                          \
+    {                                                                                              \
+        (void)state;                                                                               \
+        check_model(#model, "mma");                                                                \
+    }
 LANE(llama2)
 LANE(llama3)
 LANE(llama_bias)
@@ -112,10 +118,20 @@ LANE(qwen2_yarn)
 LANE(qwen2_window)
 LANE(qwen3)
 LANE(qwen3_f16)
+#ifdef TEST_DEVICE
+MMA(llama2)
+MMA(llama3)
+MMA(mistral)
+MMA(qwen2_yarn)
+MMA(qwen2_window)
+MMA(qwen3)
+MMA(qwen3_f16)
+#else
 TILE(llama3)
 TILE(qwen2_window)
 TILE(qwen3)
 TILE(qwen3_f16)
+#endif
 
 int main(void)
 {
@@ -124,9 +140,16 @@ int main(void)
         cmocka_unit_test(lane_llama_bias),   cmocka_unit_test(lane_mistral),
         cmocka_unit_test(lane_qwen2),        cmocka_unit_test(lane_qwen2_yarn),
         cmocka_unit_test(lane_qwen2_window), cmocka_unit_test(lane_qwen3),
-        cmocka_unit_test(lane_qwen3_f16),    cmocka_unit_test(tile_llama3),
-        cmocka_unit_test(tile_qwen2_window), cmocka_unit_test(tile_qwen3),
-        cmocka_unit_test(tile_qwen3_f16),
+        cmocka_unit_test(lane_qwen3_f16),
+#ifdef TEST_DEVICE
+        cmocka_unit_test(mma_llama2),        cmocka_unit_test(mma_llama3),
+        cmocka_unit_test(mma_mistral),       cmocka_unit_test(mma_qwen2_yarn),
+        cmocka_unit_test(mma_qwen2_window),  cmocka_unit_test(mma_qwen3),
+        cmocka_unit_test(mma_qwen3_f16),
+#else
+        cmocka_unit_test(tile_llama3),       cmocka_unit_test(tile_qwen2_window),
+        cmocka_unit_test(tile_qwen3),        cmocka_unit_test(tile_qwen3_f16),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -220,6 +220,48 @@ static void plan_to_the_byte(void **state)
     assert_int_equal(p.groups[0].n_blocks, 3000);
 }
 
+/* By arithmetic on a table: nobody needs to have the GPU. */
+static void plan_for_a_gpu(void **state)
+{
+    (void)state;
+    struct model_desc d = half_billion();
+    struct engine_options o;
+    struct engine_plan p;
+    struct quire_error err;
+    engine_options_default(&o);
+    o.device = "h200";
+    d.tied_embeddings = true;
+    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_OK);
+    const struct k_device *gpu = k_device_find("h200");
+    assert_ptr_equal(p.gpu, gpu);
+    assert_string_equal(p.device, "cuda");
+    assert_int_equal(p.max_num_seqs, 256);
+    assert_int_equal(p.overlap_depth, 1);
+    assert_int_equal(p.device_memory, gpu->memory_bytes);
+    assert_int_equal(p.device_budget, (uint64_t)((double)gpu->memory_bytes * 0.9));
+    /* bf16 rows of 896 and 4864 are whole lines; an exponent a row; each matrix is an allocation of its own, which the
+     * driver rounds up to 2 MiB. */
+    uint64_t rows = 896 + 2 * 128, matrices = rows * 896 + 896 * 896 + 2 * 4864 * 896 + 896 * 4864;
+    uint64_t exponents = rows + 896 + 2 * 4864 + 896;
+    uint64_t least = 2 * (24 * matrices + 151936ull * 896) + 24 * exponents + 151936;
+    assert_in_range(p.weight_bytes, least, least + (24 * 4 + 1) * (2ull << 20));
+    /* The KV cache is what the rest leaves, to the block. */
+    uint64_t rest = p.weight_bytes + p.param_bytes + p.activation_bytes + p.logits_bytes + p.workspace_bytes + p.driver_bytes;
+    assert_in_range(rest + p.kv_bytes, p.device_budget - p.kv_block_bytes, p.device_budget);
+
+    uint64_t kv_bytes = p.kv_bytes;
+    o.gpu_memory_utilization = 0.5;
+    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_OK);
+    assert_in_range(kv_bytes - p.kv_bytes, (uint64_t)((double)gpu->memory_bytes * 0.4) - p.kv_block_bytes,
+                    (uint64_t)((double)gpu->memory_bytes * 0.4) + p.kv_block_bytes);
+    o.gpu_memory_utilization = 0.01;
+    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "--gpu-memory-utilization"));
+    o.device = "cuda";
+    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "h200"));
+}
+
 static void plan_with_windows(void **state)
 {
     (void)state;
@@ -341,7 +383,7 @@ int main(void)
         cmocka_unit_test(wrong_shapes),     cmocka_unit_test(missing_tensors),
         cmocka_unit_test(names_without_prefix),
         cmocka_unit_test(bad_options),      cmocka_unit_test(dtype_names),
-        cmocka_unit_test(plan_to_the_byte), cmocka_unit_test(plan_with_windows),
+        cmocka_unit_test(plan_to_the_byte), cmocka_unit_test(plan_for_a_gpu), cmocka_unit_test(plan_with_windows),
         cmocka_unit_test(plan_of_forms),
         cmocka_unit_test(plan_says_what_to_change),
         cmocka_unit_test(sizes_overflow),
