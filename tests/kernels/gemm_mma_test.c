@@ -1,0 +1,242 @@
+/* The mma form of GEMM where random numbers do not go: every weight there is, activations at the limits of f16, rows that
+ * have no exponent, and every number of tokens through its own kernel. Against the page, bit for bit. */
+#include "tests/kernels/page.h"
+#include "tests/kernels/page_mma.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct k_backend *b;
+
+struct gemm {
+    enum k_dtype dtype;
+    uint32_t n_rows, n_cols, n_tokens;
+    uint16_t *w;
+    float *x, *y;
+    struct k_weight *weight;
+    float *x_dev, *y_dev;
+    void *workspace;
+};
+
+static void ok(int status, const struct quire_error *err)
+{
+    if (status != QUIRE_OK)
+        print_message("%s\n", err->text);
+    assert_int_equal(status, QUIRE_OK);
+}
+
+/* All zeros. */
+static struct gemm new_gemm(enum k_dtype dtype, uint32_t n_rows, uint32_t n_cols, uint32_t n_tokens)
+{
+    struct gemm g = {.dtype = dtype, .n_rows = n_rows, .n_cols = n_cols, .n_tokens = n_tokens};
+    struct quire_error err;
+    struct k_plan_bytes bytes;
+    const struct k_plan_dims dims = {.n_tokens = n_tokens, .max_gemm_cols = n_cols, .n_threads = 1};
+    g.w = calloc((size_t)n_rows * n_cols, sizeof *g.w);
+    g.x = calloc((size_t)n_tokens * n_cols, sizeof *g.x);
+    g.y = calloc((size_t)n_tokens * n_rows, sizeof *g.y);
+    assert_true(g.w && g.x && g.y);
+    ok(k_plan_workspace("cuda", &dims, &bytes, &err), &err);
+    ok(b->ops->alloc(b, ((uint64_t)n_tokens * n_cols + 1) * 4, (void **)&g.x_dev, &err), &err);
+    ok(b->ops->alloc(b, (uint64_t)n_tokens * n_rows * 4, (void **)&g.y_dev, &err), &err);
+    ok(b->ops->alloc(b, bytes.gemm, &g.workspace, &err), &err);
+    return g;
+}
+
+static void free_gemm(struct gemm *g)
+{
+    if (g->weight)
+        b->ops->weight_destroy(b, g->weight);
+    b->ops->free(b, g->x_dev);
+    b->ops->free(b, g->y_dev);
+    b->ops->free(b, g->workspace);
+    free(g->w);
+    free(g->x);
+    free(g->y);
+}
+
+/* y of the first n_tokens tokens; x lies `shift` floats behind an aligned address. */
+static void run(struct gemm *g, uint32_t n_tokens, uint32_t shift)
+{
+    struct quire_error err;
+    if (!g->weight) {
+        const struct k_weight_view view = {g->w, g->dtype, g->n_rows, g->n_cols, (uint64_t)g->n_cols * 2};
+        ok(b->ops->weight_create(b, &view, 1, &g->weight, &err), &err);
+    }
+    uint64_t x_bytes = (uint64_t)n_tokens * g->n_cols * 4, y_bytes = (uint64_t)n_tokens * g->n_rows * 4;
+    ok(b->ops->copy_in(b, g->x_dev + shift, g->x, x_bytes, &err), &err);
+    const struct k_gemm_args args = {g->weight, g->x_dev + shift, NULL, g->y_dev, g->workspace, n_tokens};
+    ok(b->ops->gemm(b, &args, &err), &err);
+    ok(b->ops->copy_out(b, g->y, g->y_dev, y_bytes, &err), &err);
+}
+
+static bool same(float a, float c)
+{
+    return memcmp(&a, &c, sizeof a) == 0 || (isnan(a) && isnan(c));
+}
+
+static void assert_page(const struct gemm *g, uint32_t n_tokens)
+{
+    for (uint32_t r = 0; r < g->n_rows; r++)
+        for (uint32_t t = 0; t < n_tokens; t++)
+            assert_true(same(g->y[(uint64_t)t * g->n_rows + r],
+                             page_dot_mma((const unsigned char *)(g->w + (uint64_t)r * g->n_cols), g->dtype,
+                                          g->x + (uint64_t)t * g->n_cols, g->n_cols)));
+}
+
+static void fill(struct gemm *g, uint64_t seed)
+{
+    for (uint64_t i = 0; i < (uint64_t)g->n_rows * g->n_cols; i++) {
+        float w = op_random_value(&seed, VALUES_PLAIN);
+        g->w[i] = g->dtype == K_F16 ? page_f16_from_f32(w) : page_bf16_from_f32(w);
+    }
+    for (uint64_t i = 0; i < (uint64_t)g->n_tokens * g->n_cols; i++)
+        g->x[i] = op_random_value(&seed, VALUES_PLAIN);
+}
+
+/* 3 chunks, an odd number of row tiles: a token's bits are the same among 1 to 70, wherever x lies. */
+static void test_every_number_of_tokens(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct gemm g = new_gemm(i ? K_F16 : K_BF16, 37, 1100, 70);
+        float want[70 * 37];
+        fill(&g, 5);
+        run(&g, 70, 0);
+        assert_page(&g, 70);
+        memcpy(want, g.y, sizeof want);
+        for (uint32_t n = 1; n <= 70; n++) {
+            run(&g, n, n % 2);
+            assert_memory_equal(g.y, want, n * 37 * sizeof(float));
+        }
+        free_gemm(&g);
+    }
+}
+
+/* A row of one weight, times 1: the weight itself, whatever it is. */
+static void test_every_weight(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct gemm g = new_gemm(i ? K_F16 : K_BF16, 65536, 1, 1);
+        for (uint32_t h = 0; h < 65536; h++)
+            g.w[h] = (uint16_t)h;
+        g.x[0] = 1;
+        run(&g, 1, 0);
+        for (uint32_t h = 0; h < 65536; h++) {
+            float w = i ? page_f32_from_f16((uint16_t)h) : page_f32_from_bf16((uint16_t)h);
+            assert_true(g.y[h] == w || (isnan(g.y[h]) && isnan(w)));
+        }
+        free_gemm(&g);
+    }
+}
+
+/* Weights far below their row's largest lose bits, then all of them; so do activations below f16's range. */
+static void test_small_factors(void **state)
+{
+    (void)state;
+    struct gemm g = new_gemm(K_BF16, 60, 2, 33);
+    for (uint32_t r = 0; r < 60; r++) {
+        g.w[2 * r] = page_bf16_from_f32(1);
+        g.w[2 * r + 1] = page_bf16_from_f32(ldexpf(1.9921875f, -(int)r)); /* 8 bits */
+    }
+    for (uint32_t t = 0; t < 33; t++)
+        g.x[2 * t + 1] = ldexpf(1, 10 - (int)t);
+    run(&g, 33, 0);
+    assert_page(&g, 33);
+    /* 2^14 is 1: 2^-24 of f16 is 2^-38, and half of it is a tie to 0. */
+    assert_true(g.y[31] == 1.9921875f * 0x1p-31f * 0x1p10f && g.y[32] != 1.9921875f * 0x1p-32f * 0x1p10f);
+    assert_true(g.y[38] == 0x1p-37f * 0x1p10f && g.y[39] == 0x1p-38f * 0x1p10f && g.y[40] == 0);
+    assert_true(g.y[30 * 60] == 1.9921875f * 0x1p-20f && g.y[31 * 60] == 0); /* x = 2^-20, 2^-21 */
+    free_gemm(&g);
+}
+
+/* The largest activation that is finite, the smallest that is not, and what is not a number at all: in their tokens only. */
+static void test_large_activations(void **state)
+{
+    (void)state;
+    static const float values[] = {1048319.9375f, 1048320.0f, -1048320.0f, 3e38f, INFINITY, -INFINITY, NAN};
+    for (uint32_t n_tokens = 9; n_tokens <= 45; n_tokens += 12) {
+        struct gemm g = new_gemm(K_BF16, 20, 70, n_tokens);
+        fill(&g, 6);
+        for (uint32_t r = 0; r < 20; r++)
+            g.w[70 * r + 69] = page_bf16_from_f32(1);
+        for (uint32_t i = 0; i < 7; i++)
+            g.x[(i + 1) * 70 + 69] = values[i];
+        run(&g, n_tokens, 0);
+        assert_page(&g, n_tokens);
+        for (uint32_t t = 0; t < n_tokens; t++)
+            for (uint32_t r = 0; r < 20; r++)
+                assert_true((isfinite(g.y[t * 20 + r]) != 0) == (t < 2 || t > 7));
+        free_gemm(&g);
+    }
+}
+
+/* Rows of zeros, of nothing finite, and with one bad weight: their own outputs only. */
+static void test_bad_weights(void **state)
+{
+    (void)state;
+    for (uint32_t n_tokens = 3; n_tokens <= 43; n_tokens += 20) {
+        struct gemm g = new_gemm(K_BF16, 40, 30, n_tokens);
+        fill(&g, 7);
+        for (uint32_t k = 0; k < 30; k++) {
+            g.w[30 * 3 + k] = 0;
+            g.w[30 * 4 + k] = 0x7f80;
+            g.w[30 * 5 + k] = 0x7fc0;
+            g.w[30 * 6 + k] = 0x8001; /* the smallest denormal */
+        }
+        g.w[30 * 7 + 29] = 0xff80;
+        g.w[30 * 17 + 2] = 0x7fc0;
+        g.w[30 * 39 + 0] = 0x7f7f; /* the largest */
+        run(&g, n_tokens, 0);
+        assert_page(&g, n_tokens);
+        for (uint32_t r = 0; r < 39; r++)
+            assert_true((isfinite(g.y[r]) != 0) == (r != 4 && r != 5 && r != 7 && r != 17));
+        free_gemm(&g);
+    }
+}
+
+/* The scaling at the end overflows, or makes a denormal. */
+static void test_scaling(void **state)
+{
+    (void)state;
+    struct gemm g = new_gemm(K_BF16, 2, 600, 2);
+    for (uint32_t k = 0; k < 600; k++) {
+        g.w[k] = page_bf16_from_f32(0x1p127f);
+        g.w[600 + k] = page_bf16_from_f32(k % 2 ? 0x1p-120f : -0x1.8p-120f);
+        g.x[k] = k < 3 ? 0.75f : 0.0f;
+        g.x[600 + k] = 0x1p-14f;
+    }
+    run(&g, 2, 0);
+    assert_page(&g, 2);
+    assert_true(isinf(g.y[0]) && fpclassify(g.y[3]) == FP_SUBNORMAL);
+    free_gemm(&g);
+}
+
+int main(void)
+{
+    const char *why;
+    struct quire_error err;
+    const struct k_backend_options options = {.device = "cuda", .n_threads = 1, .form = K_FORM_MMA};
+    if (k_backend_open(&options, &b, &why, &err) != QUIRE_OK) {
+        printf("cannot open backend cuda: %s\n", err.text);
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_number_of_tokens),
+        cmocka_unit_test(test_every_weight),
+        cmocka_unit_test(test_small_factors),
+        cmocka_unit_test(test_large_activations),
+        cmocka_unit_test(test_bad_weights),
+        cmocka_unit_test(test_scaling),
+    };
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    b->ops->close(b);
+    return n_failed;
+}
