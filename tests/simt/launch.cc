@@ -33,7 +33,8 @@ class Pool {
             n_busy_ = 0;
             n_wanted_ = n_blocks - 1 < n_helpers_ ? n_blocks - 1 : n_helpers_;
         }
-        wake_.notify_all();
+        for (unsigned i = 0; i < n_blocks - 1 && i < n_helpers_; i++)
+            wake_.notify_one();
         work();
         std::unique_lock<std::mutex> lock(mutex_);
         n_wanted_ = 0; /* who has not come yet finds nothing to do */

@@ -26,7 +26,7 @@ struct Copy {
 
 /* One CUDA thread. */
 struct alignas(128) Fiber : Thread {
-    void *stack_pointer; /* while it does not run */
+    void *stack_pointer; /* while it does not run; nullptr: it has not begun */
     char *stack;
     Block *block;
     Warp *warp;
@@ -77,7 +77,10 @@ struct Block : BlockIndices {
     bool has_ticket, acquired; /* a thread did; a fence came behind it */
     unsigned random;
     void *scheduler; /* the stack pointer of the OS thread's own stack */
-    char *stacks;
+    char *stacks;        /* max_threads of them */
+    unsigned n_stacks;   /* in use or in free_stacks */
+    unsigned n_free_stacks;
+    char *free_stacks[max_threads];
     char *tls;
     std::vector<Cell> shared_cells;
     Warp warps[max_threads / 32];
