@@ -27,8 +27,3 @@ uint64_t cuda_attention_plan_bytes(const struct k_plan_dims *dims)
 {
     return ((uint64_t)dims->n_seqs * (dims->max_model_len / 512 + 2) + dims->n_tokens) * 64;
 }
-
-uint64_t cuda_sample_workspace_bytes(const struct k_plan_dims *dims)
-{
-    return (uint64_t)dims->n_logits * (dims->n_vocab * sizeof(float) + sizeof(struct k_sample_result) + 65536);
-}

@@ -12,4 +12,3 @@
 
 TODO(attention_plan, k_attention_plan_args)
 TODO(attention, k_attention_args)
-TODO(sample, k_sample_args)

@@ -1,5 +1,7 @@
 #include "kernels/host/check.h"
 
+#include <math.h>
+
 int host_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct quire_error *err)
 {
     if (kv->head_dim == 0 || kv->head_dim % 16 != 0 || kv->head_dim > HOST_MAX_HEAD_DIM ||
@@ -21,6 +23,47 @@ int host_check_attention(const struct k_attention_args *a, struct quire_error *e
         if ((uint64_t)row->token + row->n_tokens > a->n_tokens ||
             (uint64_t)row->position + row->n_tokens > UINT32_MAX - HOST_ATTN_SPLIT)
             return quire_fail(err, QUIRE_INVALID, "attention: row %u lies outside the step", i);
+    }
+    return QUIRE_OK;
+}
+
+static int check_sample_row(const struct k_sample_row *row, uint32_t index, uint32_t n_vocab,
+                            struct quire_error *err)
+{
+    if (row->n_biases > n_vocab || row->n_counts > n_vocab)
+        return quire_fail(err, QUIRE_INVALID, "sample: row %u: %u biases and %u counts of %u tokens", index,
+                          row->n_biases, row->n_counts, n_vocab);
+    if (!(row->temperature < INFINITY) || row->min_p > 1.0f)
+        return quire_fail(err, QUIRE_INVALID, "sample: row %u: temperature %g, min_p %g", index,
+                          (double)row->temperature, (double)row->min_p);
+    for (uint32_t i = 0; i < row->n_biases; i++) {
+        if (row->biases[i].id >= n_vocab)
+            return quire_fail(err, QUIRE_INVALID, "sample: row %u: bias for token %u of %u", index,
+                              row->biases[i].id, n_vocab);
+    }
+    for (uint32_t i = 0; i < row->n_counts; i++) {
+        if (row->counts[i].id >= n_vocab)
+            return quire_fail(err, QUIRE_INVALID, "sample: row %u: count of token %u of %u", index,
+                              row->counts[i].id, n_vocab);
+    }
+    if (row->forced >= (int64_t)n_vocab)
+        return quire_fail(err, QUIRE_INVALID, "sample: row %u: forced token %lld of %u", index,
+                          (long long)row->forced, n_vocab);
+    if (row->n_logprobs > K_MAX_LOGPROBS)
+        return quire_fail(err, QUIRE_INVALID, "sample: row %u: %d logprobs, at most %d", index,
+                          row->n_logprobs, K_MAX_LOGPROBS);
+    return QUIRE_OK;
+}
+
+int host_check_sample(const struct k_sample_args *a, struct quire_error *err)
+{
+    if (a->n_vocab == 0 || a->n_vocab > HOST_MAX_VOCAB)
+        return quire_fail(err, QUIRE_INVALID, "sample: a vocabulary of %u, must be 1 to %u",
+                          a->n_vocab, HOST_MAX_VOCAB);
+    for (uint32_t i = 0; i < a->n_rows; i++) {
+        int status = check_sample_row(&a->rows[i], i, a->n_vocab, err);
+        if (status != QUIRE_OK)
+            return status;
     }
     return QUIRE_OK;
 }

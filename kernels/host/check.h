@@ -9,8 +9,11 @@
 #define HOST_ATTN_SPLIT 512u
 #define HOST_MAX_HEAD_DIM 256u
 
+#define HOST_MAX_VOCAB (1u << 22) /* more weights than that could overflow their sum (docs/numerics.md §13) */
+
 /* QUIRE_INVALID for arguments that no backend can compute, named by the operation. */
 int host_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct quire_error *err);
 int host_check_attention(const struct k_attention_args *a, struct quire_error *err);
+int host_check_sample(const struct k_sample_args *a, struct quire_error *err);
 
 #endif

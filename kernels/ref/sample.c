@@ -6,13 +6,13 @@
  * it, over those blocks of the row alone whose largest w can be kept: with top_k 50 that is a
  * twentieth of 152,000 tokens, or less.
  */
+#include "kernels/host/check.h"
 #include "kernels/math.h"
 #include "kernels/ref/ref.h"
 
 #include <math.h>
 
 #define GREEDY_BELOW 1e-5f
-#define MAX_VOCAB (1u << 22)
 #define RADIX_BUCKETS 2048u
 #define MAX_BLOCKS 1024u
 
@@ -390,38 +390,11 @@ static void sample_task(void *context, uint32_t thread, uint32_t n_threads)
     }
 }
 
-static int check_row(const struct k_sample_row *row, uint32_t index, uint32_t n_vocab,
-                     struct quire_error *err)
-{
-    for (uint32_t i = 0; i < row->n_biases; i++) {
-        if (row->biases[i].id >= n_vocab)
-            return quire_fail(err, QUIRE_INVALID, "sample: row %u: bias for token %u of %u", index,
-                              row->biases[i].id, n_vocab);
-    }
-    for (uint32_t i = 0; i < row->n_counts; i++) {
-        if (row->counts[i].id >= n_vocab)
-            return quire_fail(err, QUIRE_INVALID, "sample: row %u: count of token %u of %u", index,
-                              row->counts[i].id, n_vocab);
-    }
-    if (row->forced >= (int64_t)n_vocab)
-        return quire_fail(err, QUIRE_INVALID, "sample: row %u: forced token %lld of %u", index,
-                          (long long)row->forced, n_vocab);
-    if (row->n_logprobs > K_MAX_LOGPROBS)
-        return quire_fail(err, QUIRE_INVALID, "sample: row %u: %d logprobs, at most %d", index,
-                          row->n_logprobs, K_MAX_LOGPROBS);
-    return QUIRE_OK;
-}
-
 int ref_sample(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err)
 {
-    if (a->n_vocab == 0 || a->n_vocab > MAX_VOCAB)
-        return quire_fail(err, QUIRE_INVALID, "sample: a vocabulary of %u, must be 1 to %u",
-                          a->n_vocab, MAX_VOCAB);
-    for (uint32_t i = 0; i < a->n_rows; i++) {
-        int status = check_row(&a->rows[i], i, a->n_vocab, err);
-        if (status != QUIRE_OK)
-            return status;
-    }
+    int status = host_check_sample(a, err);
+    if (status != QUIRE_OK)
+        return status;
     struct k_sample_args args = *a;
     host_run(b, (uint64_t)a->n_rows * a->n_vocab * 16, sample_task, &args);
     return QUIRE_OK;
