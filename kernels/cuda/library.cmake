@@ -42,3 +42,18 @@ target_link_options(quire_cuda PRIVATE
 set_target_properties(quire_cuda PROPERTIES
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/exports.map)
 install(TARGETS quire_cuda LIBRARY DESTINATION lib)
+
+# Two programs for tools/gpu_check.sh, only when they are asked for: what a GPU can do at most, and what its instructions
+# put where, for the emulator's twins to be held against.
+function(quire_add_gpu_program name)
+  set(objects "")
+  foreach(source ${ARGN})
+    quire_add_gpu_object(${CMAKE_SOURCE_DIR}/${source} object)
+    list(APPEND objects ${object})
+  endforeach()
+  add_executable(${name} EXCLUDE_FROM_ALL ${objects})
+  target_link_libraries(${name} PRIVATE ${QUIRE_CUDART} Threads::Threads dl rt)
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+endfunction()
+quire_add_gpu_program(gpu_limits tools/gpu_limits.cu)
+quire_add_gpu_program(gpu_fragments tests/simt/fragments.cu tests/simt/fragments_record.cc)

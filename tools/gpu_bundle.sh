@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Packs what a machine with a GPU needs to run tools/gpu_check.sh: programs, tests, models and the libraries they load, which
+# a bare machine with NVIDIA's driver need not have. At most 60 MB.
+#
+#   bash tools/gpu_bundle.sh OUT.tar
+#   tar xf OUT.tar && bash quire-gpu/tools/gpu_check.sh results
+#
+# Builds into build-gpu, installing what is missing. The C library of this machine goes along: gpu_check.sh takes
+# it where the other machine's is older. Of CUDA nothing goes along but what is linked in.
+set -eu
+cd "$(dirname "$0")/.."
+. tools/setup.sh
+[ $# = 1 ] || quire_die "usage: bash tools/gpu_bundle.sh OUT.tar"
+case $1 in /*) out=$1 ;; *) out=$PWD/$1 ;; esac
+programs="quire gpu_limits gpu_fragments"
+tests="kernels_test kernels_gemm_test kernels_sample_test kernels_step_test engine_golden_test engine_bits_test engine_invariance_test
+       engine_sampling_test engine_requests_test"
+
+quire_setup build test cuda
+quire_say "building into build-gpu"
+log=$(mktemp)
+stage=$(mktemp -d)
+trap 'rm -rf "$stage" "$log"' EXIT
+{
+    cmake -G Ninja -S . -B build-gpu -DCMAKE_BUILD_TYPE=Release -DQUIRE_CUDA=on -DQUIRE_TEST_ROOT=. \
+        -DQUIRE_CARGO="$QUIRE_CARGO" -DQUIRE_RUSTC="$QUIRE_RUSTC" -DQUIRE_CARGO_TARGET_DIR="$PWD/build/cargo" &&
+        cmake --build build-gpu --target quire_cuda $programs $tests
+} >"$log" 2>&1 || { tail -40 "$log" >&2; quire_die "the build failed (its last lines stand above)"; }
+
+to=$stage/quire-gpu
+mkdir -p "$to/bin" "$to/lib/libc" "$to/tools" "$to/tests/goldens" "$to/tests/engine"
+for name in $programs $tests; do
+    path=$(find build-gpu -name "$name" -type f -perm -u+x | head -1)
+    cp "$path" "$to/bin/$name"
+done
+cp build-gpu/libquire_cuda.so "$to/lib/"
+# The C library's own libraries only where they replace the other machine's; all others beside the programs.
+ldd "$to"/bin/* "$to"/lib/*.so | awk '$3 ~ /^\// { print $3 } $1 ~ /^\/.*ld-linux/ { print $1 }' | sort -u | while read -r library; do
+    case ${library##*/} in
+        ld-linux* | libc.so.* | libm.so.* | libdl.so.* | libpthread.so.* | librt.so.* | libresolv.so.*) cp -L "$library" "$to/lib/libc/" ;;
+        *) cp -L "$library" "$to/lib/" ;;
+    esac
+done
+for name in libdl.so.2 libpthread.so.0 librt.so.1; do # NVIDIA's driver asks for them by name
+    [ -e "$to/lib/libc/$name" ] || cp -L "$(dirname "$(ldd /bin/sh | awk '$1 ~ /^libc\.so/ { print $3 }')")/$name" "$to/lib/libc/"
+done
+strip --strip-unneeded "$to"/bin/* "$to"/lib/*.so* 2>/dev/null
+cp -r tests/goldens/models "$to/tests/goldens/"
+cp tests/engine/bits.txt "$to/tests/engine/"
+mkdir -p "$to/tools/demo_model"
+cp -r tools/demo_model/model "$to/tools/demo_model/"
+cp tools/gpu_check.sh tools/gpu_model.py tools/gpu_peers.py LICENSE "$to/tools/"
+{
+    echo "Quire $(git rev-parse --short HEAD 2>/dev/null || echo "of no repository")$(git diff --quiet HEAD 2>/dev/null || echo ", with changes")"
+    echo "built $(date -u +%Y-%m-%dT%H:%MZ) with $(gcc --version | head -1), $("$(quire_find_nvcc)" --version | sed -n 's/^Cuda compilation tools, //p')"
+    echo "C library $(ldd --version | head -1 | grep -oE '[0-9.]+$')"
+    echo
+    (cd "$to" && find . -type f ! -name MANIFEST -exec sha256sum {} + | sort -k 2)
+} >"$to/MANIFEST"
+tar -C "$stage" -cf "$out" quire-gpu
+bytes=$(stat -c %s "$out")
+quire_say "$out: $((bytes / 1000000)) MB"
+[ "$bytes" -le 60000000 ] || quire_die "that is more than 60 MB"

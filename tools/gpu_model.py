@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Writes a BF16 checkpoint of random weights in the shape of a real model, with nothing but Python's own library.
+
+    python3 tools/gpu_model.py qwen2.5-1.5b DIRECTORY
+
+For measuring speed, where weights need no meaning: tools/gpu_check.sh makes its models with it, on machines that may have no
+torch (tools/bench/make_random_model.py is for peers that need a tokenizer). Weights are spread as a trained model's are, so
+that activations keep a sane size. Never zeros: they draw less power, and would be faster than any real model.
+"""
+import json
+import os
+import pathlib
+import struct
+import sys
+
+# hidden, layers, heads, KV heads, head_dim, MLP width, vocabulary, family
+SHAPES = {
+    "qwen2.5-1.5b": (1536, 28, 12, 2, 128, 8960, 151936, "qwen2"),
+    "qwen3-0.6b": (1024, 28, 16, 8, 128, 3072, 151936, "qwen3"),
+    "tiny": (64, 2, 4, 2, 16, 96, 160, "qwen3"),
+}
+PIECE = 1 << 22  # numbers made at a time
+
+
+def names_and_sizes(shape):
+    """Every tensor: its name, its dimensions, and the deviation of its numbers; None: ones."""
+    hidden, layers, heads, kv_heads, head, mlp, vocab, family = SHAPES[shape]
+    yield "model.embed_tokens.weight", (vocab, hidden), 0.02
+    yield "model.norm.weight", (hidden,), None
+    for i in range(layers):
+        layer = f"model.layers.{i}."
+        yield layer + "input_layernorm.weight", (hidden,), None
+        yield layer + "post_attention_layernorm.weight", (hidden,), None
+        for name, outputs, inputs in (
+            ("self_attn.q_proj", heads * head, hidden), ("self_attn.k_proj", kv_heads * head, hidden),
+            ("self_attn.v_proj", kv_heads * head, hidden), ("self_attn.o_proj", hidden, heads * head),
+            ("mlp.gate_proj", mlp, hidden), ("mlp.up_proj", mlp, hidden), ("mlp.down_proj", hidden, mlp),
+        ):
+            yield f"{layer}{name}.weight", (outputs, inputs), inputs**-0.5
+            if family == "qwen2" and name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"):
+                yield f"{layer}{name}.bias", (outputs,), 0.02
+        if family == "qwen3":
+            yield layer + "self_attn.q_norm.weight", (head,), None
+            yield layer + "self_attn.k_norm.weight", (head,), None
+
+
+def config(shape):
+    hidden, layers, heads, kv_heads, head, mlp, vocab, family = SHAPES[shape]
+    return {
+        "architectures": ["Qwen2ForCausalLM" if family == "qwen2" else "Qwen3ForCausalLM"], "model_type": family,
+        "hidden_act": "silu", "hidden_size": hidden, "intermediate_size": mlp, "num_hidden_layers": layers,
+        "num_attention_heads": heads, "num_key_value_heads": kv_heads, "head_dim": head, "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
+        "attention_bias": False, "use_sliding_window": False, "vocab_size": vocab, "bos_token_id": 0, "eos_token_id": 0,
+    }
+
+
+def high_bytes(deviation):
+    """A table from a random byte to the high byte of a BF16 number: its sign and all of its exponent but one bit.
+
+    A high byte of 0x3c is a magnitude in [2^-7, 2^-5), even over its mantissas: rms 2^-5 * 0.604. One lower is a quarter of that.
+    Two neighbours in the right share have any deviation.
+    """
+    high, rms = 0x3F, 2.0 * 0.604
+    while rms > deviation and high > 0x31:
+        high, rms = high - 1, rms / 4
+    share = min(1.0, max(0.0, (deviation**2 - rms**2) / (15 * rms**2)))  # of the larger neighbour, 16 times the square
+    larger = round(128 * share)
+    return bytes((i & 0x80) | (high + 1 if (i & 0x7F) < larger else high) for i in range(256))
+
+
+def numbers(n, deviation):
+    if deviation is None:
+        yield b"\x80\x3f" * n  # 1.0
+        return
+    table = high_bytes(deviation)
+    while n > 0:
+        count = min(n, PIECE)
+        piece = bytearray(2 * count)
+        piece[0::2] = os.urandom(count)
+        piece[1::2] = os.urandom(count).translate(table)
+        yield piece
+        n -= count
+
+
+def make(shape, directory):
+    directory = pathlib.Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "config.json").write_text(json.dumps(config(shape), indent=1))
+    header, at = {"__metadata__": {"format": "pt"}}, 0
+    for name, size, _ in names_and_sizes(shape):
+        n_bytes = 2 * (size[0] * size[1] if len(size) == 2 else size[0])
+        header[name] = {"dtype": "BF16", "shape": list(size), "data_offsets": [at, at + n_bytes]}
+        at += n_bytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 64)
+    unfinished = directory / "model.safetensors.part"  # under its name only when whole
+    with open(unfinished, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for _, size, deviation in names_and_sizes(shape):
+            for piece in numbers(size[0] * size[1] if len(size) == 2 else size[0], deviation):
+                file.write(piece)
+    unfinished.rename(directory / "model.safetensors")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1] not in SHAPES:
+        sys.exit(f"usage: gpu_model.py {'|'.join(SHAPES)} DIRECTORY")
+    make(sys.argv[1], sys.argv[2])
