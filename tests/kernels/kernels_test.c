@@ -145,13 +145,21 @@ static bool variant_equals(struct k_backend *b, const struct op_case *c, const s
     return ok;
 }
 
+/* More than a second for each run of it, where a GPU is emulated: it gets the fewest runs that differ in everything. */
+static bool is_heavy(const struct k_backend *b, const struct op_case *c)
+{
+    return is_emulated(b) && c->op == OP_GEMM && (uint64_t)c->n_tokens * c->n_rows * c->n_cols > UINT64_C(1) << 25;
+}
+
 static bool check_invariance(struct k_backend *const *b, const struct op_case *c,
                              const struct op_data *d, const struct op_output *want)
 {
     static const uint32_t chunks[] = {1, 3, 16};
     bool ok = true;
+    if (is_heavy(b[0], c))
+        return variant_equals(with(b, 2), c, d, &(struct op_variant){.chunk = 16}, want, "chunks");
     for (uint32_t i = 0; i < N_SETTINGS; i++)
-        ok = variant_equals(with(b, i), c, d, &(struct op_variant){0}, want, "threads") && ok;
+        ok = variant_equals(with(b, i), c, d, &(struct op_variant){0}, want, "settings") && ok;
     for (uint32_t i = 0; i < 3; i++) {
         struct op_variant variant = {.chunk = chunks[i]};
         ok = variant_equals(with(b, i), c, d, &variant, want, "chunks") && ok;
