@@ -70,8 +70,6 @@ static void cuda_close(struct k_backend *b)
     cuda_memory_close(c);
     if (c->stream)
         cudaStreamDestroy(c->stream);
-    if (c->copy_stream)
-        cudaStreamDestroy(c->copy_stream);
     cudaGetLastError(); /* of a dead backend's last calls: not the next one's */
     free(c);
 }
@@ -120,11 +118,9 @@ static enum k_gemm_form form_of(const struct k_backend_options *options)
     return options->weight_dtype == K_F32 ? K_FORM_LANE : K_FORM_MMA;
 }
 
-static int open_streams(struct cuda_backend *c, struct quire_error *err)
+static int open_stream(struct cuda_backend *c, struct quire_error *err)
 {
     cudaError_t error = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
-    if (error == cudaSuccess)
-        error = cudaStreamCreateWithFlags(&c->copy_stream, cudaStreamNonBlocking);
     if (error != cudaSuccess)
         return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d: cannot create a stream: %s", c->device,
                           cudaGetErrorString(error));
@@ -152,7 +148,7 @@ int quire_cuda_open(const struct k_backend_options *options, struct k_backend **
         free(c);
         return status;
     }
-    status = open_streams(c, err);
+    status = open_stream(c, err);
     if (status == QUIRE_OK)
         status = cuda_memory_open(c, err);
     if (status != QUIRE_OK) {

@@ -5,8 +5,8 @@
  * sample.c, elementwise.c check arguments and launch. Kernels in NAME.cu, each compiling on its own over device.cuh; launch.h
  * declares what they export to C.
  *
- * One thread, the engine's. Everything is queued on one stream; block copies have one of their own. The first CUDA
- * error is sticky: the backend is dead and every later call says why. */
+ * One thread, the engine's. Everything is queued on one stream. The first CUDA error is sticky: the backend is dead and
+ * every later call says why. A shortage of memory is none: it is a status, and the backend lives on. */
 #ifndef QUIRE_KERNELS_CUDA_CUDA_H
 #define QUIRE_KERNELS_CUDA_CUDA_H
 
@@ -29,7 +29,7 @@ struct cuda_backend {
     int device;
     uint32_t n_sms;
     int compute_capability;      /* 90 for sm_90 */
-    cudaStream_t stream, copy_stream;
+    cudaStream_t stream;
     bool is_recording;           /* between graph_begin and graph_end */
     bool dead;
     struct quire_error death;    /* what killed it */

@@ -164,7 +164,6 @@ void cuda_free(struct k_backend *b, void *p)
     cuda_alive(b, NULL);
     cuda_graph_drop(b);
     cuda_check(b, cudaStreamSynchronize(c->stream), "freeing memory", NULL);
-    cuda_check(b, cudaStreamSynchronize(c->copy_stream), "freeing memory", NULL);
     for (uint32_t i = 0; i < m->n_areas; i++) {
         if (m->areas[i].data == p) {
             m->areas[i] = m->areas[--m->n_areas];

@@ -255,7 +255,11 @@ static void test_memory(void **state)
     assert_says(&err, "cannot allocate 314572801 bytes of GPU memory");
     assert_says(&err, "of the GPU's 268435456 bytes are free");
     b->ops->free(b, NULL);
-    b->ops->free(b, new_memory(b, MIB, false)); /* a shortage is no death */
+    struct k_weight *w; /* a shortage is no death, nor the error of the next launch */
+    static const uint16_t data[8] = {1};
+    const struct k_weight_view view = {data, K_BF16, 1, 8, 16};
+    ok(b->ops->weight_create(b, &view, 1, &w, &err), &err);
+    b->ops->weight_destroy(b, w);
     close_gpu(b);
 }
 
@@ -496,11 +500,10 @@ static int naive_exponent(const uint16_t *row, uint32_t n_cols)
     return e < -120 ? -120 : e;
 }
 
-static void check_weight(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts)
+static void check_weight(struct k_backend *b, const struct k_weight *w, const struct k_weight_view *parts,
+                         uint32_t n_parts)
 {
     struct quire_error err;
-    struct k_weight *w;
-    ok(b->ops->weight_create(b, parts, n_parts, &w, &err), &err);
     size_t size = k_dtype_bytes(parts[0].dtype), width = parts[0].n_cols * size;
     assert_int_equal(w->n_cols, parts[0].n_cols);
     assert_int_equal(w->row_stride_bytes, (width + 15) / 16 * 16);
@@ -527,6 +530,14 @@ static void check_weight(struct k_backend *b, const struct k_weight_view *parts,
     free(data);
     free(zeros);
     free(exponents);
+}
+
+static void try_weight(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts)
+{
+    struct quire_error err;
+    struct k_weight *w;
+    ok(b->ops->weight_create(b, parts, n_parts, &w, &err), &err);
+    check_weight(b, w, parts, n_parts);
     b->ops->weight_destroy(b, w);
 }
 
@@ -555,10 +566,39 @@ static void test_weights(void **state)
                 at += stride * parts[p].n_rows;
                 assert_true(at <= bytes);
             }
-            check_weight(b, parts, cases[i].n_parts);
+            try_weight(b, parts, cases[i].n_parts);
         }
     }
     free(memory);
+    close_gpu(b);
+}
+
+/* A model's weights are loaded one after the other, and nothing waits in between. */
+static void test_weights_in_a_row(void **state)
+{
+    (void)state;
+    enum { N = 7 };
+    struct k_backend *b = open_gpu();
+    struct quire_error err;
+    const uint64_t bytes = 13 * MIB;
+    unsigned char *memory = malloc(bytes), *original = malloc(bytes);
+    struct k_weight_view views[N];
+    struct k_weight *weights[N];
+    fill(original, bytes, 6);
+    for (uint32_t i = 0; i < N; i++) {
+        uint32_t n_cols = i % 2 ? 1500001 : 70001;
+        views[i] = (struct k_weight_view){memory + i * 2, K_BF16, 12 * 1024 * 1024 / 2 / n_cols, n_cols, n_cols * 2};
+        memcpy(memory, original, bytes);
+        ok(b->ops->weight_create(b, &views[i], 1, &weights[i], &err), &err);
+        memset(memory, 0xEE, bytes); /* the device has what it needs, or the staging memory does */
+    }
+    memcpy(memory, original, bytes);
+    for (uint32_t i = 0; i < N; i++) {
+        check_weight(b, weights[i], &views[i], 1);
+        b->ops->weight_destroy(b, weights[i]);
+    }
+    free(memory);
+    free(original);
     close_gpu(b);
 }
 
@@ -582,12 +622,12 @@ static void test_exponents(void **state)
     }
     data[0] = 0x8000;
     struct k_weight_view part = {data, K_BF16, 1024, N_COLS, N_COLS * sizeof *data};
-    check_weight(b, &part, 1);
+    try_weight(b, &part, 1);
     static const char *const orders[] = {"forward", "reverse", "random"};
     for (int i = 0; i < 3; i++) {
         setenv("QUIRE_SIMT_ORDER", orders[i], 1);
         part.n_rows = 13;
-        check_weight(b, &part, 1);
+        try_weight(b, &part, 1);
     }
     unsetenv("QUIRE_SIMT_ORDER");
     free(data);
@@ -895,6 +935,8 @@ static void test_any_failing_call_is_death(void **state)
                 assert_dead(r.b, r.w, &err);
             }
             r.b->ops->free(r.b, pinned);
+            if (status != QUIRE_OK)
+                assert_dead(r.b, r.w, &err); /* of the first cause still */
             r.b->ops->weight_destroy(r.b, r.w);
             r.b->ops->close(r.b);
             assert_int_equal(simt_live(), 0);
@@ -926,6 +968,7 @@ int main(void)
         cmocka_unit_test_setup(test_tickets, set_up),
         cmocka_unit_test_setup(test_another_thread_computes, set_up),
         cmocka_unit_test_setup(test_weights, set_up),
+        cmocka_unit_test_setup(test_weights_in_a_row, set_up),
         cmocka_unit_test_setup(test_exponents, set_up),
         cmocka_unit_test_setup(test_bad_weights, set_up),
         cmocka_unit_test_setup(test_graphs_run_on_what_buffers_hold, set_up),
