@@ -1,15 +1,17 @@
-/* The mma GEMM of many tokens. First a pass writes the activations' factors, 2 bytes each, into the workspace; then blocks
- * of rows x tokens, 64 columns a stage, go through a ring in shared memory.
+/* The mma GEMM of many tokens. First a pass writes the activations' factors, 2 bytes each, into the workspace; then blocks of
+ * rows x tokens go through the columns, 64 a stage, with a ring of stages in shared memory.
  *
- * 128 x 128: a stage is 32 KB and 4.2 MFLOP, 64 flops a byte that an SM gets from L2: at 990 TFLOP/s on 132
- * SMs that is 117 GB/s for each, which L2 gives; 3 stages are 96 KB, one block on an SM. A warp has 32 rows
- * by 64 tokens. Few rows, since bf16 weights become factors after they are read from shared memory, 5 instructions for 2
- * weights a lane: 8 products of each fragment hide it (5 x 8 instructions of 16 x 8 cycles). Its accumulators are two sets of 64
- * registers, of the chunk and of the sum.
- * 64 x 64, where that would leave most SMs without a block: 3 or 4 blocks of 4 warps on an SM. The limit is
- * then that a block of 64 rows is the only reader of its weights: N / 64 SMs work at once for up to 64 tokens.
+ * 128 x 128, 8 warps: a stage is 32 KB for 2.1 MFLOP, 64 flops for each byte out of L2. At mma.sync's share of the tensor
+ * cores (about 60 % of 990 TFLOP/s, 4.5 TFLOP/s an SM) that is 70 GB/s for an SM, where L2 gives over 100. Three stages are 96 KB.
+ * A warp has 32 rows by 64 tokens, few rows because a bf16 weight becomes a factor after it was read from shared memory, 5
+ * instructions for 2 weights of a lane: 40 of these beside the 16 products of a step of 16 columns, which take 80 or more cycles.
+ * Two sets of sums, of the chunk and of all, are 128 registers a thread; so there is one block on an SM.
  *
- * What fits where decides speed only: an output's sum is the same in both shapes and in gemm_small.cu. */
+ * 64 x 64, 4 warps, where that leaves SMs without a block; 5 stages are 80 KB, two blocks on an SM from sm_80 on. A narrow
+ * matrix at 33 to 128 tokens is bound by what few SMs can read: 1,536 rows are 24 blocks for each 64 tokens, each with
+ * 64 KB on the way, half of them weights. Spreading chunks over blocks would need their sums in memory and a second pass.
+ *
+ * What is chosen where decides speed only: an output's sum is the same in both shapes and in gemm_small.cu. */
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/plan.h"
 
@@ -21,7 +23,7 @@ K_DYNAMIC_SHARED;
 /* ---- the activations' factors ---- */
 
 /* 8 columns of a token: x [T, n_cols] to factors [T, stride], zeros from n_cols on. stride is a multiple of 16. */
-__global__ void __launch_bounds__(CONVERT_THREADS)
+static __global__ void __launch_bounds__(CONVERT_THREADS)
 gemm_convert(const float *x, uint16_t *factors, uint32_t n_tokens, uint32_t n_cols, uint32_t stride, bool is_aligned)
 {
     uint64_t at = ((uint64_t)blockIdx.x * CONVERT_THREADS + threadIdx.x) * 8;
@@ -58,7 +60,7 @@ template <uint32_t rows, uint32_t tokens, uint32_t row_warps, uint32_t token_war
     static_assert(out_stride * tokens * 4 <= shared_bytes, "outputs pass where the stages were");
 };
 using shape_128 = large_shape<128, 128, 4, 2, 3>;
-using shape_64 = large_shape<64, 64, 2, 2, 4>;
+using shape_64 = large_shape<64, 64, 2, 2, 5>;
 
 /* Columns [col, col + 64) of a block's rows: `matrix` begins at the first of them, n_left rows of it are there. Pointers are
  * stepped and not kept for each row, of which there are too few registers. */
@@ -134,7 +136,7 @@ GEMM_FN void multiply_stage(large_sums<shape> &c, unsigned char *weights, const 
 }
 
 template <bool is_bf16, class shape>
-__global__ void __launch_bounds__(shape::n_threads)
+static __global__ void __launch_bounds__(shape::n_threads)
 gemm_large(const struct gemm_mma_args a, const uint16_t *factors, uint32_t stride)
 {
     uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;

@@ -1,29 +1,29 @@
 /* The mma GEMM of few tokens (at most 32): weights go by once, and memory is the limit.
  *
  * Bytes: 2 N K of weights from memory; activations, 4 T K, come from L2. At 4.8 TB/s and about 0.7 us of latency 3.4 MB
- * must be on the way, 26 KB on each of 132 SMs. A warp works alone: it streams 16 rows (32 for more than 8
- * tokens) through a ring of 16 KB in shared memory by cp.async, 128 bytes of each row at a time, of which 14 KB (12
- * KB) are on the way while a tile is used. A block of 4 warps takes 70 to 96 KB, so that an SM of 227 KB holds 2 or 3
- * blocks and 96 to 168 KB are on the way: enough to hide that a block begins and ends. No SM is asked for: a grid of
- * independent blocks fills any of them.
+ * must be on the way, 26 KB on each of 132 SMs. A warp works alone: it streams 16 rows (32 from 9 tokens on) through a
+ * ring of 16 KB in shared memory by cp.async, 128 bytes of each row at a time, of which 14 KB (12 KB) are on the
+ * way while a tile is used. A block of 4 warps takes 70 to 96 KB, so that an SM of 227 KB holds 2 or 3 blocks with 96 to
+ * 168 KB on the way: enough to hide that blocks begin and end. The grid asks for no number of SMs.
  *
- * Narrow matrices (N / 16 warps are too few) have the chunks of a row spread over the warps of a block: warp s of S takes
+ * Narrow matrices (fewer than 1,024 row tiles) have the chunks of a row tile spread over warps of a block: warp s of S takes
  * chunks s, s + S, ..., and after each round the S sums are added in rising order, through shared memory. Chunks are
- * never spread over blocks, so that one launch does it: 1,536 rows are 96 blocks, 36 SMs have none, and each of the
- * others has up to 5 x 14 KB on the way.
+ * never spread over blocks, so that one launch does it: 1,536 rows are 96 blocks with up to 70 KB on the way each, and
+ * the other 36 SMs have none. 96 SMs can read at the speed of memory: 50 GB/s each, of over 100 that L2 gives one.
  *
- * Activations: each warp reads 64 columns of its tokens a tile ahead into registers, makes factors of them and puts
- * them into 1 KB of shared memory for 8 tokens. That is work on shared memory like that for the weights, so from
- * 9 tokens on one such tile serves 32 rows.
+ * Activations: a warp reads 64 columns of its tokens a tile ahead into registers, makes factors of them and puts these
+ * into shared memory, 1 KB for 8 tokens. In cycles of shared memory and first-level cache, of which there are 97 for 2 KB of
+ * weights at 36 GB/s an SM, weights take 32 and 8 tokens 32. So 16 tokens are at the limit, and from 9 on a tile of them
+ * serves 32 rows (64 cycles for 2 KB; 96 for 32 tokens), except where that leaves SMs without a block.
  *
- * Work: 16 instructions of mma and, for bf16, 5 instructions for each 2 weights a lane; of an SM's four
- * schedulers a tile's 2 KB may take about 390 issue slots at that speed, and takes about 150. */
+ * Instructions, of which there are 390 for 2 KB: for one token about 170, 80 of them to make factors of bf16. */
 #include "kernels/cuda/gemm.cuh"
 
 K_DYNAMIC_SHARED;
 
 #define RING_BYTES 16384u
-#define WIDE_WARPS 1024u /* 8 on each of 132 SMs: a grid of fewer warps splits the chunks */
+#define WIDE_WARPS 1024u /* 8 on each of 128 SMs: a grid of fewer warps splits the chunks */
+#define NARROW_ROWS 4096u /* 32 for each of 128 SMs */
 
 struct small_split {
     uint32_t n_splits; /* warps that share a row tile */
@@ -92,7 +92,7 @@ GEMM_FN void copy_tile(const struct gemm_mma_args &a, const struct small_split &
 }
 
 template <bool is_bf16, int n_token_tiles, int n_row_tiles>
-__global__ void __launch_bounds__(small_shape<n_token_tiles, n_row_tiles>::max_warps * 32)
+static __global__ void __launch_bounds__(small_shape<n_token_tiles, n_row_tiles>::max_warps * 32)
 gemm_small(const struct gemm_mma_args a, const struct small_split split, bool is_aligned)
 {
     using shape = small_shape<n_token_tiles, n_row_tiles>;
@@ -218,7 +218,7 @@ template <bool is_bf16> static cudaError_t launch_by_tokens(cudaStream_t stream,
     if (a->n_tokens <= 8)
         return launch<is_bf16, 1, 1>(stream, a);
     if (a->n_tokens <= 16)
-        return launch<is_bf16, 2, 2>(stream, a);
+        return a->weight->n_rows < NARROW_ROWS ? launch<is_bf16, 2, 1>(stream, a) : launch<is_bf16, 2, 2>(stream, a);
     return launch<is_bf16, 4, 2>(stream, a);
 }
 
