@@ -21,8 +21,8 @@
 /* What may differ from run to run and moves no bit. The emulator of GPUs takes its settings from the environment. */
 static const struct {
     uint32_t n_threads;
-    const char *multiprocessors, *thread_order;
-} settings[N_SETTINGS] = {{1, "4", "forward"}, {2, "1", "reverse"}, {3, "7", "random"}};
+    const char *multiprocessors, *thread_order, *streams;
+} settings[N_SETTINGS] = {{1, "4", "forward", "late"}, {2, "1", "reverse", "late"}, {3, "7", "random", "random"}};
 
 struct options {
     const char *backend;
@@ -65,6 +65,7 @@ static bool is_emulated(const struct k_backend *b)
 static struct k_backend *with(struct k_backend *const *b, uint32_t setting)
 {
     setenv("QUIRE_SIMT_ORDER", settings[setting].thread_order, 1);
+    setenv("QUIRE_SIMT_STREAMS", settings[setting].streams, 1);
     return b[setting];
 }
 

@@ -26,14 +26,14 @@ struct State {
     std::map<std::string, Wish> wishes;
     std::map<char *, Range> allocations; /* by their first byte */
     char *lowest = nullptr, *highest = nullptr; /* of all that ever were */
-    std::map<const void *, int> dynamic_shared; /* by kernel: what cudaFuncSetAttribute allowed */
+    std::map<std::pair<const void *, int>, int> dynamic_shared; /* by kernel and device: what cudaFuncSetAttribute allowed */
     cudaError_t death = cudaSuccess;
     unsigned n_faults = 0;
     std::string fault_text;
-    int device = 0;
 };
 
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local int device_of_thread = 0; /* each thread begins with device 0 */
 
 void check_at_exit();
 
@@ -95,7 +95,7 @@ size_t used_bytes()
 {
     size_t used = driver_bytes;
     for (auto &[base, range] : state().allocations)
-        used += range.is_host ? 0 : rounded(range.bytes);
+        used += range.is_host || range.device != device_of_thread ? 0 : rounded(range.bytes);
     return used;
 }
 
@@ -191,9 +191,14 @@ size_t shared_optin_bytes()
     return (size_t)setting("QUIRE_SIMT_SHARED_KIB", 227) << 10;
 }
 
+int current_device()
+{
+    return device_of_thread;
+}
+
 size_t dynamic_shared_limit(const void *kernel)
 {
-    auto found = state().dynamic_shared.find(kernel);
+    auto found = state().dynamic_shared.find({kernel, device_of_thread});
     return found == state().dynamic_shared.end() ? default_shared_bytes : (size_t)found->second;
 }
 
@@ -219,6 +224,7 @@ cudaError_t allocate(void **out, size_t bytes, bool is_host)
     range.base = base;
     range.bytes = bytes;
     range.is_host = is_host;
+    range.device = device_of_thread;
     s.allocations[base] = range;
     *out = base;
     return cudaSuccess;
@@ -350,7 +356,7 @@ cudaError_t cudaGetDeviceCount(int *count)
 cudaError_t cudaGetDevice(int *device)
 {
     BEGIN(allowed);
-    *device = state().device;
+    *device = device_of_thread;
     return cudaSuccess;
 }
 
@@ -358,7 +364,7 @@ cudaError_t cudaSetDevice(int device)
 {
     BEGIN(allowed);
     if (check_device(device) == cudaSuccess)
-        state().device = device;
+        device_of_thread = device;
     return Call::done(check_device(device));
 }
 
@@ -497,7 +503,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
     BEGIN(allowed);
     Range range = find(p, 1);
     memset(attributes, 0, sizeof *attributes);
-    attributes->device = range ? state().device : -2; /* cudaInvalidDeviceId */
+    attributes->device = range ? range.device : -2; /* cudaInvalidDeviceId */
     attributes->type = !range ? cudaMemoryTypeUnregistered : range.is_host ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
     attributes->devicePointer = range ? (void *)p : nullptr;
     attributes->hostPointer = !range || range.is_host ? (void *)p : nullptr;
@@ -515,7 +521,7 @@ cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, 
         return Call::done(value >= -1 && value <= 100 ? cudaSuccess : cudaErrorInvalidValue);
     if (attr != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || (size_t)value > shared_optin_bytes())
         return Call::done(cudaErrorInvalidValue);
-    state().dynamic_shared[func] = value;
+    state().dynamic_shared[{func, device_of_thread}] = value;
     return cudaSuccess;
 }
 
@@ -595,12 +601,11 @@ void simt_new_device(void)
     for (auto &[base, range] : state().allocations)
         simt::dev_free(base);
     state().allocations.clear();
-    state().dynamic_shared.clear();
     state().wishes.clear();
     state().death = last_error = cudaSuccess;
     state().n_faults = 0;
     state().fault_text.clear();
-    state().device = 0;
+    device_of_thread = 0;
     simt::take_faults();
 }
 

@@ -41,11 +41,14 @@ cudaError_t death();
 /* A number of the environment, or what stands for none. */
 unsigned long setting(const char *name, unsigned long otherwise);
 
+int current_device(); /* the calling thread's */
+
 /* ---- memory ---- */
 struct Range { /* an allocation that holds [p, p + bytes), or none */
     char *base = nullptr;
     size_t bytes = 0;
     bool is_host = false;
+    int device = 0; /* that it was allocated on */
     explicit operator bool() const { return base != nullptr; }
 };
 Range find(const void *p, size_t bytes);

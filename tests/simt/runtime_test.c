@@ -3,6 +3,7 @@
 #include "tests/simt/runtime_kernels.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -415,6 +416,40 @@ static void test_device(void **state)
     assert_string_equal(cudaGetErrorString(cudaErrorNoDevice), "no CUDA-capable device is detected");
 }
 
+static void *device_of_thread(void *out)
+{
+    cudaGetDevice(out);
+    return NULL;
+}
+
+static void test_two_devices(void **state)
+{
+    struct fixture *f = *state;
+    cudaStream_t stream;
+    size_t available, less, total;
+    pthread_t thread;
+    void *p;
+    setenv("QUIRE_SIMT_DEVICES", "2", 1);
+    OK(allow_shared(64 << 10));
+    OK(cudaSetDevice(1));
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    FAILS(launch_affine(f->a, f->dev, 1, 1, N), cudaErrorInvalidResourceHandle); /* device 0's */
+    FAILS(cudaEventRecord(f->event, stream), cudaErrorInvalidResourceHandle);
+    cudaGetLastError();
+    FAILS(launch_shaped(stream, 1, 1, 32, 64 << 10), cudaErrorInvalidValue); /* allowed on device 0 only */
+    OK(cudaMemGetInfo(&available, &total));
+    OK(cudaMalloc(&p, 4096));
+    OK(cudaMemGetInfo(&less, &total));
+    assert_int_equal(available - less, 4096);
+    int device = 1;
+    assert_int_equal(pthread_create(&thread, NULL, device_of_thread, &device), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(device, 0); /* each thread begins with it */
+    OK(cudaSetDevice(0));
+    OK(launch_shaped(f->a, 1, 1, 32, 64 << 10));
+    unsetenv("QUIRE_SIMT_DEVICES");
+}
+
 /* ---- the end of a process ---------------------------------------------------------------------- */
 
 static int end_badly(const char *how)
@@ -460,7 +495,7 @@ int main(int argc, char **argv)
         TEST(test_late), TEST(test_host_memory), TEST(test_two_streams), TEST(test_queries), TEST(test_full_queue),
         TEST(test_graph), TEST(test_capture_forbids), TEST(test_graph_outlives_its_memory),
         TEST(test_illegal_address), TEST(test_misaligned), TEST(test_race), TEST(test_asked_for),
-        TEST(test_launches), TEST(test_memory), TEST(test_device), TEST(test_exit_status),
+        TEST(test_launches), TEST(test_memory), TEST(test_device), TEST(test_two_devices), TEST(test_exit_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,12 +45,14 @@ constexpr size_t queue_depth = 1024;
 } // namespace
 
 struct CUstream_st {
+    int device = 0;
     std::deque<Operation> queue;
     std::unique_ptr<Capture> capture;
 };
 
 struct CUevent_st {
     unsigned flags;
+    int device;
     bool is_captured = false;
     std::shared_ptr<Mark> mark; /* none: never recorded */
 };
@@ -376,6 +378,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
     if (flags != cudaStreamNonBlocking)
         return Call::done(cudaErrorNotSupported); /* streams that wait for the NULL stream: not emulated */
     *stream = new CUstream_st;
+    (*stream)->device = current_device();
     handles().streams.insert(*stream);
     return cudaSuccess;
 }
@@ -481,7 +484,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
     BEGIN(allowed);
     if (flags & ~3u)
         return Call::done(cudaErrorInvalidValue);
-    *event = new CUevent_st{flags, false, nullptr};
+    *event = new CUevent_st{flags, current_device(), false, nullptr};
     handles().events.insert(*event);
     return cudaSuccess;
 }
@@ -501,7 +504,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     BEGIN_STREAM(allowed);
-    if (!handles().events.count(event))
+    if (!handles().events.count(event) || (stream && event->device != s->device))
         return Call::done(cudaErrorInvalidResourceHandle);
     event->is_captured = s->capture != nullptr;
     if (s->capture) {
@@ -635,8 +638,8 @@ cudaError_t queue(cudaStream_t stream, const char *name, const void *kernel, con
     if (call.error())
         return call.error();
     CUstream_st *s = stream_of(stream);
-    if (!s)
-        return cudaErrorInvalidResourceHandle;
+    if (!s || (stream && s->device != current_device()))
+        return cudaErrorInvalidResourceHandle; /* no stream, or another GPU's */
     cudaError_t error = check_launch(launch_, kernel);
     if (error)
         return error;
