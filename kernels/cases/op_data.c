@@ -127,6 +127,19 @@ static void random_row(struct k_sample_row *row, struct row_pool *pool, uint32_t
         pool->mask[i] = (uint32_t)(op_random(state) | op_random(state));
 }
 
+/* The same for every row but for the draw: for timing. */
+static void plain_row(struct k_sample_row *row, enum op_sampling sampling, uint32_t index)
+{
+    *row = (struct k_sample_row){
+        .temperature = sampling == SAMPLING_GREEDY ? 0.0f : 0.8f,
+        .top_p = sampling == SAMPLING_TOP_P ? 0.9f : 1.0f,
+        .repetition_penalty = 1.0f,
+        .seed = index,
+        .n_logprobs = -1,
+        .forced = -1,
+    };
+}
+
 /* Logits of a few hundred distinct values, so that ties are common, with -inf among them; every
  * seventh row cannot be sampled (NaN, +inf, nothing finite). */
 static void make_sample_rows(const struct op_case *c, struct op_data *d, uint64_t *state)
@@ -146,6 +159,10 @@ static void make_sample_rows(const struct op_case *c, struct op_data *d, uint64_
                 z[i] = -INFINITY;
         }
         uint32_t at = (uint32_t)(op_random(state) % n_vocab);
+        if (c->sampling != SAMPLING_MIXED) {
+            plain_row(&d->rows[t], c->sampling, t);
+            continue;
+        }
         if (t % 21 == 6)
             z[at] = NAN;
         else if (t % 21 == 13)

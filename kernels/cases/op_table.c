@@ -66,7 +66,8 @@ const struct op_case op_test_cases[] = {
     MMA(9, 33, 97, .extra = true), MMA(10, 100, 513, .n_parts = 3), MMA(16, 31, 512), MMA(17, 50, 100), MMA(32, 47, 1025),
     MMA(33, 65, 520, .extra = true, .n_parts = 4), MMA(64, 64, 128), MMA(65, 130, 81), MMA(130, 19, 600),
     MMA(1, 40, 2700, .extra = true), MMA(4, 70, 896, .n_parts = 3), MMA(20, 19, 3200), MMA(70, 7, 1025),
-    MMA(1, 17000, 24), MMA(12, 33000, 17), MMA(33, 16300, 530),
+    MMA(1, 17000, 24), MMA(12, 33000, 17), MMA(16, 4100, 1030), MMA(33, 16300, 530),
+    MMA(600, 20, 40), MMA(1100, 1900, 20), /* groups of 8 token tiles */
     MMA(5, 31, 896, .values = VALUES_WIDE), MMA(40, 31, 600, .values = VALUES_WIDE), MMA(4, 33, 100, .values = VALUES_TINY),
     MMA(40, 33, 100, .values = VALUES_TINY, .extra = true),
     MMA_F16(1, 7, 16), MMA_F16(3, 33, 100, .extra = true), MMA_F16(11, 70, 544, .n_parts = 3), MMA_F16(17, 131, 224),
@@ -177,6 +178,10 @@ const struct op_case op_bench_cases[] = {
     COPY(K_F16, 2, 64, 16, 1, 64), COPY(K_F16, 2, 64, 16, 64, 64), COPY(K_F16, 8, 128, 16, 64, 64),
     {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 151936},
     {.op = OP_SAMPLE, .n_tokens = 16, .n_rows = 151936},
+    {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 151936, .sampling = SAMPLING_GREEDY},
+    {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 151936, .sampling = SAMPLING_TOP_P},
+    {.op = OP_SAMPLE, .n_tokens = 64, .n_rows = 151936, .sampling = SAMPLING_TEMPERATURE},
+    {.op = OP_SAMPLE, .n_tokens = 128, .n_rows = 131072, .sampling = SAMPLING_TOP_P},
 };
 const size_t op_n_bench_cases = sizeof op_bench_cases / sizeof op_bench_cases[0];
 
@@ -219,6 +224,7 @@ const char *op_name(const struct op_case *c)
     static const char *const kinds[] = {"embed",     "rmsnorm",  "gemm",   "rope_angles", "rope_kv",
                                         "attention", "silu_mul", "gather", "sample", "kv_copy"};
     static const char *const values[] = {"", " wide", " tiny", " sharp"};
+    static const char *const samplings[] = {"", " greedy", " temperature", " top_p"};
     name[0] = '\0';
     append("%s", kinds[c->op]);
     if (c->op == OP_GEMM || c->op == OP_EMBED || c->op == OP_ROPE_KV || c->op == OP_ATTENTION ||
@@ -244,6 +250,6 @@ const char *op_name(const struct op_case *c)
         append(" K%u", c->n_cols);
     if (c->n_parts > 1)
         append(" in %u parts", c->n_parts);
-    append("%s%s", c->extra ? " +" : "", values[c->values]);
+    append("%s%s%s", c->extra ? " +" : "", values[c->values], samplings[c->sampling]);
     return name;
 }

@@ -25,6 +25,13 @@ enum op_values {
     VALUES_SHARP, /* attention: scores hundreds apart, so that exp reaches 0 */
 };
 
+enum op_sampling { /* what rows of logits ask for */
+    SAMPLING_MIXED, /* each something else: biases, masks, penalties, logprobs, bad rows among them */
+    SAMPLING_GREEDY,
+    SAMPLING_TEMPERATURE,
+    SAMPLING_TOP_P,
+};
+
 #define OP_MAX_SEQS 64
 struct op_seq { /* a sequence's tokens in the step: n_tokens from this position on */
     uint32_t n_tokens, position;
@@ -42,6 +49,7 @@ struct op_case {
     uint32_t n_parts;  /* of a weight: 0 counts as 1 */
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens, window;
     uint32_t n_fill; /* the step's last tokens, of RoPE, that only fill it up: their slot is K_NO_SLOT */
+    enum op_sampling sampling;
     bool extra;  /* bias, residual add, head norms */
     float scale; /* of the angles; 0 counts as 1 */
     struct op_seq seqs[OP_MAX_SEQS];

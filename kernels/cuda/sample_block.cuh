@@ -1,0 +1,203 @@
+/* Sampling's ground: what a block shares, keys, weights, passes over a row, and what threads find together (sample.cu). */
+#ifndef QUIRE_KERNELS_CUDA_SAMPLE_BLOCK_CUH
+#define QUIRE_KERNELS_CUDA_SAMPLE_BLOCK_CUH
+
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/sample.h"
+
+#define MAX_THREADS 512u
+#define MAX_WARPS 16u
+#define UNROLL 8u /* loads that a thread has on the way */
+#define BUCKETS 2048u
+#define GROUPS (BUCKETS / 32u)
+#define LIST 8192u /* keys, 64 KiB: with the histogram below the 99 KiB of every GPU */
+#define FEW 256u   /* a list that is ranked by comparing each with each */
+#define ONE_BITS 0x3f800000u
+#define LEAST_BITS 0x2b000000u /* 2^-41: weights up to it are 0 in units of 2^-40 */
+
+K_DYNAMIC_SHARED; /* the list */
+
+/* ---- a block's shared memory ------------------------------------------------------------------- */
+
+struct block_state {
+    uint32_t low[BUCKETS], high[BUCKETS]; /* 64-bit sums in halves: shared memory adds 32 bits at a time */
+    uint64_t group[GROUPS];               /* sums of 32 buckets */
+    uint64_t partial[MAX_WARPS];
+    uint64_t segment[MAX_WARPS]; /* of each warp's part of the row: weights */
+    uint64_t found, need;        /* what one thread found, for all */
+    double lse;                  /* §14, with the largest raw logit */
+    float max;
+    uint32_t n_list;             /* keys in the list, or those that would be */
+    uint32_t bad;                /* a penalty made NaN or +inf of a masked token */
+    uint32_t top_ids[K_MAX_LOGPROBS];
+    float top_logprobs[K_MAX_LOGPROBS];
+};
+
+/* The row as a pass sees it. */
+struct view {
+    const float *z;
+    const uint32_t *mask; /* or NULL */
+    uint32_t n;
+    uint32_t segment;     /* tokens of each warp: a multiple of 32 */
+    bool raw;             /* keys are those of the logits, not of the weights */
+    float temperature, max;
+    uint64_t keep;        /* keys below it are out */
+};
+
+static __device__ __forceinline__ uint32_t lane_of()
+{
+    return threadIdx.x % 32;
+}
+
+static __device__ __forceinline__ uint32_t warp_of()
+{
+    return threadIdx.x / 32;
+}
+
+static __device__ __forceinline__ uint32_t n_warps()
+{
+    return blockDim.x / 32;
+}
+
+static __device__ __forceinline__ uint64_t *list()
+{
+    return (uint64_t *)k_shared;
+}
+
+/* ---- keys and weights -------------------------------------------------------------------------- */
+
+static __device__ __forceinline__ float minus_inf()
+{
+    return k_f32_from_bits(0xff800000u);
+}
+
+static __device__ __forceinline__ bool is_usual(float z) /* neither NaN nor +inf */
+{
+    return z < k_f32_from_bits(0x7f800000u);
+}
+
+/* -0 counts as +0. */
+static __device__ __forceinline__ uint32_t order(float z)
+{
+    uint32_t bits = k_f32_bits(z + 0.0f);
+    return bits ^ ((0u - (bits >> 31)) | 0x80000000u);
+}
+
+static __device__ __forceinline__ uint64_t key_of(uint32_t order, uint32_t id)
+{
+    return (uint64_t)order << 32 | ~id;
+}
+
+static __device__ __forceinline__ uint32_t id_of(uint64_t key)
+{
+    return ~(uint32_t)key;
+}
+
+/* w in [0, 1], 0 or normal, in units of 2^-40, rounded to nearest even: below 2^23 units by a float addition, and above
+ * that w's 24 bits are integers already. */
+static __device__ __forceinline__ uint64_t fixed_point(float w)
+{
+    float units = w * 0x1p40f;
+    if (units < 0x1p23f)
+        return k_f32_bits(units + 0x1p23f) - 0x4b000000u;
+    uint32_t bits = k_f32_bits(w);
+    return (uint64_t)((bits & 0x7fffffu) | 0x800000u) << ((bits >> 23) - 110);
+}
+
+static __device__ __forceinline__ float weight(const struct view *v, float z)
+{
+    return k_exp((v->temperature == 1.0f ? z : z / v->temperature) - v->max);
+}
+
+/* What a key of a weight adds to a sum. */
+static __device__ __forceinline__ uint64_t amount(uint64_t key, bool by_weight)
+{
+    return by_weight ? fixed_point(k_f32_from_bits((uint32_t)(key >> 32))) : 1;
+}
+
+/* ---- passes ------------------------------------------------------------------------------------ */
+
+/* f(id, z) for the tokens of [begin, end), begin a multiple of 32: lane l's are begin + l, + 32 and so on. */
+template <class F>
+static __device__ __forceinline__ void each_token(const struct view *v, uint32_t begin, uint32_t end, F f)
+{
+    for (uint32_t first = begin; first < end; first += 32 * UNROLL) {
+        float z[UNROLL];
+#pragma unroll
+        for (uint32_t u = 0; u < UNROLL; u++) {
+            uint32_t id = first + 32 * u + lane_of();
+            z[u] = id < end ? v->z[id] : 0.0f;
+        }
+#pragma unroll
+        for (uint32_t u = 0; u < UNROLL; u++) {
+            uint32_t id = first + 32 * u + lane_of();
+            if (id >= end)
+                break;
+            if (v->mask && !(v->mask[id / 32] >> (id % 32) & 1u))
+                z[u] = minus_inf();
+            f(id, z[u]);
+        }
+    }
+}
+
+/* f for the tokens of the calling warp. */
+template <class F> static __device__ __forceinline__ void each_own_token(const struct view *v, F f)
+{
+    uint32_t begin = warp_of() * v->segment, end = begin + v->segment;
+    each_token(v, begin, end < v->n ? end : v->n, f);
+}
+
+/* ---- what threads do together ------------------------------------------------------------------ */
+
+static __device__ __forceinline__ uint64_t warp_sum(uint64_t x)
+{
+    for (int d = 16; d > 0; d /= 2)
+        x += __shfl_xor_sync(~0u, x, d);
+    return x;
+}
+
+static __device__ __forceinline__ uint64_t warp_max(uint64_t x)
+{
+    for (int d = 16; d > 0; d /= 2) {
+        uint64_t other = __shfl_xor_sync(~0u, x, d);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
+static __device__ __forceinline__ uint64_t block_sum(struct block_state *s, uint64_t x)
+{
+    x = warp_sum(x);
+    __syncthreads();
+    if (lane_of() == 0)
+        s->partial[warp_of()] = x;
+    __syncthreads();
+    return warp_sum(lane_of() < n_warps() ? s->partial[lane_of()] : 0);
+}
+
+static __device__ __forceinline__ uint64_t block_max(struct block_state *s, uint64_t x)
+{
+    x = warp_max(x);
+    __syncthreads();
+    if (lane_of() == 0)
+        s->partial[warp_of()] = x;
+    __syncthreads();
+    return warp_max(lane_of() < n_warps() ? s->partial[lane_of()] : 0);
+}
+
+/* Lanes hold the terms of a sum, in order. The first lane at which it reaches *need, from which what stood before is then
+ * taken; 32 where it does not. */
+static __device__ __forceinline__ uint32_t first_to_reach(uint64_t x, uint64_t *need)
+{
+    uint64_t sum = x;
+    for (int d = 1; d < 32; d *= 2) {
+        uint64_t before = __shfl_up_sync(~0u, sum, d);
+        sum += lane_of() >= (uint32_t)d ? before : 0;
+    }
+    uint32_t reached = __ballot_sync(~0u, sum >= *need);
+    int last = reached ? __ffs((int)reached) - 1 : 31;
+    *need -= __shfl_sync(~0u, reached ? sum - x : sum, last);
+    return reached ? (uint32_t)last : 32;
+}
+
+#endif

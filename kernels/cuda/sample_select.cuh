@@ -1,0 +1,270 @@
+/* Which tokens are kept: the least key of a goal, found by gathering candidates and by histograms (sample.cu). */
+#ifndef QUIRE_KERNELS_CUDA_SAMPLE_SELECT_CUH
+#define QUIRE_KERNELS_CUDA_SAMPLE_SELECT_CUH
+
+#include "kernels/cuda/sample_block.cuh"
+
+/* ---- histograms -------------------------------------------------------------------------------- */
+
+static __device__ __forceinline__ void clear_histogram(struct block_state *s, uint32_t n)
+{
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+        s->low[i] = s->high[i] = 0;
+    __syncthreads();
+}
+
+static __device__ __forceinline__ void add_to(struct block_state *s, uint32_t bucket, uint64_t x)
+{
+    uint32_t low = (uint32_t)x, before = atomicAdd(&s->low[bucket], low);
+    uint32_t high = (uint32_t)(x >> 32) + (before + low < before);
+    if (high != 0)
+        atomicAdd(&s->high[bucket], high);
+}
+
+static __device__ __forceinline__ uint64_t bucket_sum(const struct block_state *s, uint32_t bucket)
+{
+    return (uint64_t)s->high[bucket] << 32 | s->low[bucket];
+}
+
+/* Keys of [low, high] go into the buckets (key - low) >> shift. */
+struct range {
+    uint64_t low, high;
+};
+
+static __device__ __forceinline__ bool is_in(struct range r, uint64_t key)
+{
+    return key >= r.low && key <= r.high;
+}
+
+static __device__ __forceinline__ uint32_t shift_of(struct range r)
+{
+    uint32_t shift = 0;
+    while ((r.high - r.low) >> shift >= BUCKETS)
+        shift++;
+    return shift;
+}
+
+/* Counts (or sums the weights of) what is in the range, and yields all of it. */
+static __device__ __forceinline__ uint64_t fill_histogram(struct block_state *s, const struct view *v, bool from_list,
+                                                          struct range r, bool by_weight)
+{
+    uint32_t shift = shift_of(r);
+    clear_histogram(s, BUCKETS);
+    if (from_list) {
+        for (uint32_t i = threadIdx.x; i < s->n_list; i += blockDim.x) {
+            uint64_t key = list()[i];
+            if (is_in(r, key))
+                add_to(s, (uint32_t)((key - r.low) >> shift), amount(key, by_weight));
+        }
+    } else {
+        each_own_token(v, [=](uint32_t id, float z) {
+            float w = weight(v, z);
+            uint64_t key = key_of(v->raw ? order(z) : k_f32_bits(w), id);
+            if (is_in(r, key))
+                add_to(s, (uint32_t)((key - r.low) >> shift), by_weight ? fixed_point(w) : 1);
+        });
+    }
+    __syncthreads();
+    for (uint32_t g = warp_of(); g < GROUPS; g += n_warps()) {
+        uint64_t sum = warp_sum(bucket_sum(s, 32 * g + lane_of()));
+        if (lane_of() == 0)
+            s->group[g] = sum;
+    }
+    __syncthreads();
+    return warp_sum(s->group[lane_of()] + s->group[lane_of() + 32]);
+}
+
+/* The bucket in which the sum from the top reaches *need; *need becomes what is needed of that bucket. The sum of all
+ * does reach it. */
+static __device__ __forceinline__ uint32_t walk_histogram(struct block_state *s, uint64_t *need)
+{
+    if (warp_of() == 0) {
+        uint64_t left = *need;
+        uint32_t top = GROUPS - 1, lane = first_to_reach(s->group[top - lane_of()], &left);
+        if (lane == 32) {
+            top = GROUPS - 1 - 32;
+            lane = first_to_reach(s->group[top - lane_of()], &left);
+        }
+        top = 32 * (top - lane) + 31;
+        uint32_t bucket = top - first_to_reach(bucket_sum(s, top - lane_of()), &left);
+        if (lane_of() == 0) {
+            s->found = bucket;
+            s->need = left;
+        }
+    }
+    __syncthreads();
+    *need = s->need;
+    return (uint32_t)s->found;
+}
+
+static __device__ __forceinline__ struct range bucket_range(struct range r, uint32_t bucket)
+{
+    uint32_t shift = shift_of(r);
+    uint64_t low = r.low + ((uint64_t)bucket << shift), high = low + ((UINT64_C(1) << shift) - 1);
+    return {low, high < r.high ? high : r.high};
+}
+
+/* ---- the list ---------------------------------------------------------------------------------- */
+
+/* Keys of r into the list, up to what it holds; yields whether it holds them all. Sums of weights for each warp's part
+ * of the row: of the keys above r; where keys are those of raw logits, of every token. */
+static __device__ __forceinline__ bool gather(struct block_state *s, const struct view *v, struct range r)
+{
+    uint32_t capacity = v->n < LIST ? v->n : LIST;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        s->n_list = 0;
+    __syncthreads();
+    uint64_t sum = 0;
+    each_own_token(v, [&sum, s, v, r, capacity](uint32_t id, float z) {
+        float w = weight(v, z);
+        uint64_t key = key_of(v->raw ? order(z) : k_f32_bits(w), id);
+        if (v->raw || key > r.high)
+            sum += fixed_point(w);
+        if (is_in(r, key)) {
+            uint32_t at = atomicAdd(&s->n_list, 1u);
+            if (at < capacity)
+                list()[at] = key;
+        }
+    });
+    sum = warp_sum(sum);
+    if (lane_of() == 0)
+        s->segment[warp_of()] = sum;
+    __syncthreads();
+    return s->n_list <= capacity;
+}
+
+/* In a list of few keys, the least of the shortest prefix within r whose count (or weight) reaches need: everyone counts
+ * what ranks before his own. r.low where all of them do not reach it. */
+static __device__ __forceinline__ uint64_t cut_few(struct block_state *s, struct range r, bool by_weight, uint64_t need)
+{
+    uint32_t n = s->n_list;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        s->found = r.low;
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+        uint64_t own = list()[i], before = 0;
+        for (uint32_t k = 0; k < n; k++) {
+            uint64_t key = list()[k];
+            if (key > own && key <= r.high)
+                before += amount(key, by_weight);
+        }
+        if (is_in(r, own) && before < need && before + amount(own, by_weight) >= need)
+            s->found = own;
+    }
+    __syncthreads();
+    return s->found;
+}
+
+/* A key that at least k tokens reach: the k-th best of what groups of four threads found best, or v->keep where there
+ * are not so many groups that found one. 0 stands for a thread that found none. */
+static __device__ __forceinline__ uint64_t bound_of_bests(struct block_state *s, const struct view *v, uint64_t best,
+                                                          uint32_t k)
+{
+    uint32_t n_groups = blockDim.x / 4;
+    if (k > n_groups || v->n <= FEW)
+        return v->keep;
+    for (int d = 1; d <= 2; d *= 2) {
+        uint64_t other = __shfl_xor_sync(~0u, best, d);
+        best = other > best ? other : best;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0)
+        s->n_list = n_groups;
+    if (threadIdx.x % 4 == 0)
+        list()[threadIdx.x / 4] = best;
+    __syncthreads();
+    return cut_few(s, {v->keep, ~UINT64_C(0)}, false, k);
+}
+
+/* ---- which tokens are kept --------------------------------------------------------------------- */
+
+/* What is to be kept of the ranking: its first k, or (k = 0) the shortest prefix with this share of the weight. */
+struct goal {
+    uint32_t k;
+    float share;
+};
+
+/* Where the kept tokens are by now. */
+struct place {
+    bool in_list;   /* all of them, with others below v->keep perhaps */
+    bool in_bucket; /* those of a range are in the list, the weights of those above it in s->segment */
+};
+
+/* p S as a count of units, rounded up. */
+static __device__ __forceinline__ uint64_t share_of(float top_p, uint64_t sum)
+{
+    double share = (double)top_p * (double)sum;
+    uint64_t need = (uint64_t)share;
+    need += (double)need < share;
+    return need > 0 ? need : 1;
+}
+
+/* The weights of a list's keys within r, all together. */
+static __device__ __forceinline__ uint64_t weight_of_list(struct block_state *s, struct range r)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = threadIdx.x; i < s->n_list; i += blockDim.x)
+        sum += is_in(r, list()[i]) ? amount(list()[i], true) : 0;
+    return block_sum(s, sum);
+}
+
+/* Raises v->keep to the least key of the goal. `bound`: a key that at least k tokens reach, or v->keep. Keys that may be
+ * the one are gathered into the list where that can hold them, and histograms narrow their range, of the row or of the
+ * list. In the view of raw logits the list holds the k best in the end, and at most FEW in all. */
+static __device__ __forceinline__ void select(struct block_state *s, struct view *v, struct place *place,
+                                              uint64_t bound, struct goal goal)
+{
+    const uint64_t top = v->raw ? ~UINT64_C(0) : key_of(ONE_BITS, 0), least = key_of(LEAST_BITS, ~0u);
+    bool by_weight = goal.k == 0, has_need = !by_weight, is_last = false;
+    bool gathers = !place->in_list && (!by_weight || v->n <= LIST), gathers_bucket = true;
+    uint64_t need = goal.k;
+    struct range r = {by_weight && bound < least ? least : bound, top};
+    place->in_bucket = false;
+    for (;;) {
+        if (gathers) {
+            bool fits = gather(s, v, r);
+            place->in_list = fits && r.high == top;
+            place->in_bucket = fits && r.high != top;
+            gathers = false;
+            if (is_last)
+                return;
+        }
+        bool from_list = place->in_list || place->in_bucket, is_found = r.low == r.high;
+        if (!is_found && from_list && s->n_list <= FEW) {
+            need = has_need ? need : share_of(goal.share, weight_of_list(s, r));
+            r.low = cut_few(s, r, by_weight, need);
+            is_found = true;
+        } else if (!is_found && by_weight && r.low >> 32 == r.high >> 32) { /* equal weights: so many of them, by id */
+            uint64_t each = amount(r.low, true), last = key_of((uint32_t)(r.low >> 32), v->n - 1);
+            need = (need + each - 1) / each;
+            by_weight = false;
+            r.low = r.low > last ? r.low : last;
+        } else if (!is_found) {
+            uint64_t all = fill_histogram(s, v, from_list, r, by_weight);
+            need = has_need ? need : share_of(goal.share, all);
+            has_need = true;
+            if (all < need) { /* fewer than k are in: they stay */
+                r.low = v->keep;
+                is_found = true;
+            } else {
+                uint32_t bucket = walk_histogram(s, &need);
+                is_found = !by_weight && bucket_sum(s, bucket) == need;
+                r = bucket_range(r, bucket);
+                gathers = gathers_bucket && !from_list && !is_found;
+                gathers_bucket = false;
+            }
+        }
+        if (is_found) {
+            v->keep = r.low;
+            if (!v->raw || (place->in_list && s->n_list <= FEW))
+                return;
+            r.high = top;
+            gathers = is_last = true;
+        }
+    }
+}
+
+#endif
