@@ -2,15 +2,15 @@
 # Packs what a machine with a GPU needs to run tools/gpu_check.sh: programs, tests, models and the libraries they load, which
 # a bare machine with NVIDIA's driver need not have. At most 60 MB.
 #
-#   bash tools/gpu_bundle.sh OUT.tar
-#   tar xf OUT.tar && bash quire-gpu/tools/gpu_check.sh results
+#   bash tools/gpu_bundle.sh OUT.tar.gz
+#   tar xf OUT.tar.gz && bash quire-gpu/tools/gpu_check.sh results
 #
 # Builds into build-gpu, installing what is missing. The C library of this machine goes along: gpu_check.sh takes
 # it where the other machine's is older. Of CUDA nothing goes along but what is linked in.
 set -eu
 cd "$(dirname "$0")/.."
 . tools/setup.sh
-[ $# = 1 ] || quire_die "usage: bash tools/gpu_bundle.sh OUT.tar"
+[ $# = 1 ] || quire_die "usage: bash tools/gpu_bundle.sh OUT.tar.gz"
 case $1 in /*) out=$1 ;; *) out=$PWD/$1 ;; esac
 programs="quire gpu_limits gpu_fragments"
 tests="kernels_test kernels_gemm_test kernels_sample_test kernels_step_test engine_golden_test engine_bits_test engine_invariance_test
@@ -18,11 +18,13 @@ tests="kernels_test kernels_gemm_test kernels_sample_test kernels_step_test engi
 
 quire_setup build test cuda
 quire_say "building into build-gpu"
+# An rpath for all that is loaded, and not a runpath, which is the program's own libraries': no environment is needed.
 log=$(mktemp)
 stage=$(mktemp -d)
 trap 'rm -rf "$stage" "$log"' EXIT
 {
     cmake -G Ninja -S . -B build-gpu -DCMAKE_BUILD_TYPE=Release -DQUIRE_CUDA=on -DQUIRE_TEST_ROOT=. \
+        -DCMAKE_BUILD_RPATH='$ORIGIN/../lib' -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags \
         -DQUIRE_CARGO="$QUIRE_CARGO" -DQUIRE_RUSTC="$QUIRE_RUSTC" -DQUIRE_CARGO_TARGET_DIR="$PWD/build/cargo" &&
         cmake --build build-gpu --target quire_cuda $programs $tests
 } >"$log" 2>&1 || { tail -40 "$log" >&2; quire_die "the build failed (its last lines stand above)"; }
@@ -57,7 +59,7 @@ cp tools/gpu_check.sh tools/gpu_model.py tools/gpu_peers.py LICENSE "$to/tools/"
     echo
     (cd "$to" && find . -type f ! -name MANIFEST -exec sha256sum {} + | sort -k 2)
 } >"$to/MANIFEST"
-tar -C "$stage" -cf "$out" quire-gpu
+tar -C "$stage" -caf "$out" quire-gpu
 bytes=$(stat -c %s "$out")
 quire_say "$out: $((bytes / 1000000)) MB"
 [ "$bytes" -le 60000000 ] || quire_die "that is more than 60 MB"

@@ -49,11 +49,12 @@ program() { # prints where a program lies; nothing where it is not
         [ -x "$place/$1" ] && echo "$place/$1" && return
     done
 }
-export LD_LIBRARY_PATH="$root/lib${build:+:$(cd "$build" && pwd)}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+# In a build tree tests lie elsewhere than libquire_cuda.so; in a bundle everything finds its libraries.
+[ -z "$build" ] || export LD_LIBRARY_PATH="$(cd "$build" && pwd)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 # A machine whose C library is older than the bundle's runs on the bundle's own.
 loader=()
 if [ -x lib/libc/ld-linux-x86-64.so.2 ] && ! bin/quire version >/dev/null 2>&1; then
-    loader=(lib/libc/ld-linux-x86-64.so.2 --library-path "$root/lib/libc:$LD_LIBRARY_PATH")
+    loader=(lib/libc/ld-linux-x86-64.so.2 --library-path "$root/lib/libc:$root/lib")
 fi
 quire=$(program quire)
 [ -n "$quire" ] || { say "there is no quire${build:+ in $build}: build it first"; exit 2; }

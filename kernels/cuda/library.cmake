@@ -4,7 +4,7 @@
 # Machine code for sm_80 (which sm_86 and sm_89 run too) and sm_90a, and PTX of compute_90, which the driver compiles for
 # what came later. Bits: no multiply-add but those that are written (-fmad=false); division, square root and denormals are
 # exact by default, so no more is said of them.
-set(gpu_options -std=c++17 -O3 -fmad=false -lineinfo -Xptxas -v
+set(gpu_options -std=c++17 -O3 -fmad=false -lineinfo -Xptxas -v -Xfatbin -compress-all
     -gencode arch=compute_80,code=sm_80
     -gencode arch=compute_90a,code=sm_90a
     -gencode arch=compute_90,code=compute_90
