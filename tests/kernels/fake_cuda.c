@@ -1,0 +1,30 @@
+/* Stands in for libquire_cuda.so in cuda_library_test: FAKE_OPENS, or it finds no driver; FAKE_EMPTY: it is not Quire's. */
+#include "kernels/cuda/open.h"
+
+#if !defined(FAKE_EMPTY)
+const char quire_cuda_version[] = FAKE_VERSION;
+
+static void fake_close(struct k_backend *b)
+{
+    (void)b;
+}
+
+int quire_cuda_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
+                    struct quire_error *err)
+{
+    static const struct k_backend_ops ops = {.name = "cuda", .description = "none", .close = fake_close};
+    static struct k_backend backend = {.ops = &ops, .n_threads = 1, .placement = "none", .form = K_FORM_LANE};
+    (void)options;
+    (void)err;
+#if defined(FAKE_OPENS)
+    *out = &backend;
+    *why = "cuda: asked for";
+    return QUIRE_OK;
+#else
+    (void)why;
+    (void)backend;
+    *out = NULL;
+    return quire_fail(err, QUIRE_UNSUPPORTED, "no NVIDIA driver on this machine");
+#endif
+}
+#endif
