@@ -38,7 +38,8 @@
 /* What the driver takes besides: a context and our modules, where no GPU is at hand to ask; and room for recorded
  * graphs, which come after the plan. Assumed, not measured: the engine prints what it was at start. */
 #define ASSUMED_CONTEXT_BYTES ((uint64_t)640 << 20)
-#define GRAPH_ROOM_BYTES ((uint64_t)256 << 20)
+#define MAX_GRAPH_ROOM_BYTES ((uint64_t)256 << 20)
+#define GRAPH_ROOM_SHARE 64u /* of a small GPU's memory */
 
 static bool on_cpu(const struct engine_plan *plan)
 {
@@ -483,7 +484,10 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     }
     p->device_memory = at_hand->memory;
     p->device_budget = (uint64_t)((double)at_hand->memory * share);
-    p->driver_bytes = at_hand->memory - at_hand->available + GRAPH_ROOM_BYTES;
+    uint64_t graph_room = at_hand->memory / GRAPH_ROOM_SHARE;
+    if (graph_room > MAX_GRAPH_ROOM_BYTES)
+        graph_room = MAX_GRAPH_ROOM_BYTES;
+    p->driver_bytes = at_hand->memory - at_hand->available + graph_room;
     p->weight_bytes = layout_weight_bytes(desc, p->device);
     return QUIRE_OK;
 }
