@@ -14,8 +14,8 @@ QUIRE_PACKAGES_demo="curl jq"
 QUIRE_PACKAGES_test="libcmocka-dev python3"
 QUIRE_PACKAGES_clients="python3-venv"
 QUIRE_PACKAGES_fuzz="clang libclang-rt-dev"
-# NVIDIA's packages: the compiler, its headers, the static runtime, and cuBLAS for --invariance off. 1.1 GB on disk.
-QUIRE_CUDA_PACKAGES="cuda-toolkit[nvcc,cudart,cccl,cublas]==13.0.*"
+# NVIDIA's packages: the compiler, its headers and the static runtime. 0.3 GB on disk.
+QUIRE_CUDA_PACKAGES="cuda-toolkit[nvcc,cudart,cccl]==13.0.*"
 # The least Rust that the crates in text/Cargo.lock build with (text/Cargo.toml says the same).
 QUIRE_RUST_MIN="1.82"
 
@@ -115,7 +115,7 @@ quire_setup_cuda() {
         return
     fi
     if command -v dpkg-query >/dev/null && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then quire_install python3-venv; fi
-    quire_say "installing NVIDIA's compiler into build/cuda (Python packages, 1.1 GB on disk, NVIDIA's licence): $QUIRE_CUDA_PACKAGES"
+    quire_say "installing NVIDIA's compiler into build/cuda (Python packages, 0.3 GB on disk, NVIDIA's licence): $QUIRE_CUDA_PACKAGES"
     rm -rf "$root/build/cuda"
     mkdir -p "$root/build"
     python3 -m venv "$root/build/cuda" &&
