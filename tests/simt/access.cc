@@ -164,7 +164,7 @@ static void access_device(const char *p, size_t bytes, Where where, const Alloca
 static void access_tls(size_t offset, const char *p, size_t bytes, const Event &e)
 {
     Block *b = e.f->block;
-    const std::vector<uint8_t> &kinds = image().tls;
+    const std::vector<uint8_t> &kinds = b->image->tls;
     switch (kinds[offset]) {
     case TLS_HOST: /* the emulator's own variables */
         return;
@@ -199,14 +199,15 @@ void access(const void *address, size_t bytes, Access kind, const void *code)
 
     Event e = {f, kind, code, "shared"};
     size_t in_tls = p - (uintptr_t)b->tls;
-    if (in_tls < image().tls.size())
+    const Image &image = *b->image;
+    if (in_tls < image.tls.size())
         return access_tls(in_tls, (const char *)address, bytes, e);
     e.space = "global";
     const Allocation *allocation;
     Where where = find_device(address, &allocation);
     if (where != ELSEWHERE)
         return access_device((const char *)address, bytes, where, allocation, e);
-    bool constant = p - (uintptr_t)b->launch->arg < b->launch->argsz || p - image().low < image().high - image().low;
+    bool constant = p - (uintptr_t)b->launch->arg < b->launch->argsz || p - image.low < image.high - image.low;
     if (constant && kind == READ)
         return;
     fault("WILD", true, code, "%s of %zu bytes at %p: not memory of the device", verb(kind), bytes, address);

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include <map>
+#include <memory>
 #include <string>
 
 #include "tests/simt/state.h"
@@ -58,7 +59,17 @@ static const char *const order_names[] = {"forward", "reverse", "random"};
 int order = setting("QUIRE_SIMT_ORDER", order_names, 3);
 int os_threads = setting("QUIRE_SIMT_THREADS", nullptr, 0);
 
-static thread_local Block *block_of_os_thread;
+constexpr size_t stacks_bytes = max_threads * (stack_bytes + 320); /* new_stack() */
+
+struct DeleteBlock {
+    void operator()(Block *b) const
+    {
+        munmap(b->stacks, stacks_bytes);
+        delete b;
+    }
+};
+
+static thread_local std::unique_ptr<Block, DeleteBlock> block_of_os_thread;
 
 static unsigned first_lanes(unsigned n)
 {
@@ -258,13 +269,14 @@ static Block *new_block()
 {
     Block *b = new Block();
     b->random = 12345;
-    b->stacks = (char *)mmap(nullptr, max_threads * (stack_bytes + 320), PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    b->stacks = (char *)mmap(nullptr, stacks_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                             -1, 0);
     if (b->stacks == MAP_FAILED)
         abort();
     b->tls = image_tls();
+    b->image = &image();
     if (instrumented)
-        b->shared_cells.resize(image().tls.size() / 2 + 1);
+        b->shared_cells.resize(b->image->tls.size() / 2 + 1);
     for (unsigned i = 0; i < max_threads; i++) {
         Fiber &f = b->fibers[i];
         f.lane = i % 32;
@@ -291,15 +303,15 @@ static void poison_shared(Block *b)
 {
     memset(k_shared, 0xff, b->launch->smem);
     if (instrumented)
-        for (auto &span : image().static_shared)
+        for (auto &span : b->image->static_shared)
             memset(b->tls + span.offset, 0xff, span.bytes);
 }
 
 void run_block(const Launch &launch, unsigned index, uint32_t first_run)
 {
     if (!block_of_os_thread)
-        block_of_os_thread = new_block();
-    Block *b = block_of_os_thread;
+        block_of_os_thread.reset(new_block());
+    Block *b = block_of_os_thread.get();
     b->launch = &launch;
     b->first_run = first_run;
     b->run = first_run + index;

@@ -82,7 +82,8 @@ struct Block : BlockIndices {
     unsigned n_free_stacks;
     char *free_stacks[max_threads];
     char *tls;
-    std::vector<Cell> shared_cells;
+    const struct Image *image;
+    std::vector<Cell> shared_cells; /* of the thread-local segment */
     Warp warps[max_threads / 32];
     Fiber fibers[max_threads];
 };
