@@ -19,6 +19,7 @@ K_DYNAMIC_SHARED;
 
 #define CONVERT_THREADS 256u
 #define WIDE_BLOCKS 128u /* fewer of 128 x 128 and the smaller shape is taken */
+#define TOKEN_TILES 8u   /* 1,024 tokens of 14,336 columns are 29 MB, which L2 keeps while all weights go by once */
 
 /* ---- the activations' factors ---- */
 
@@ -62,6 +63,12 @@ template <uint32_t rows, uint32_t tokens, uint32_t row_warps, uint32_t token_war
 using shape_128 = large_shape<128, 128, 4, 2, 3>;
 using shape_64 = large_shape<64, 64, 2, 2, 5>;
 
+/* Blocks that run at the same time share weights, those of up to TOKEN_TILES tiles of tokens. */
+GEMM_FN uint32_t large_token_tile(void)
+{
+    return blockIdx.z * TOKEN_TILES + blockIdx.x;
+}
+
 /* Columns [col, col + 64) of a block's rows: `matrix` begins at the first of them, n_left rows of it are there. Pointers are
  * stepped and not kept for each row, of which there are too few registers. */
 template <uint32_t n_rows, uint32_t n_threads>
@@ -85,7 +92,7 @@ GEMM_FN void copy_rows(unsigned char *tile, const unsigned char *matrix, uint64_
 template <class shape>
 GEMM_FN void copy_stage(const struct gemm_mma_args &a, const uint16_t *factors, uint32_t stride, unsigned char *stage, uint32_t col)
 {
-    uint32_t first_row = blockIdx.y * shape::n_rows, first_token = blockIdx.x * shape::n_tokens;
+    uint32_t first_row = blockIdx.y * shape::n_rows, first_token = large_token_tile() * shape::n_tokens;
     if (col < a.n_cols) {
         copy_rows<shape::n_rows, shape::n_threads>(stage, a.weights + first_row * a.row_stride_bytes, a.row_stride_bytes,
                                                    a.n_rows - first_row, col, a.n_cols);
@@ -141,7 +148,9 @@ gemm_large(const struct gemm_mma_args a, const uint16_t *factors, uint32_t strid
 {
     uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     uint32_t row = warp % shape::n_row_warps * shape::warp_rows, token = warp / shape::n_row_warps * shape::warp_tokens;
-    uint32_t first_row = blockIdx.y * shape::n_rows, first_token = blockIdx.x * shape::n_tokens;
+    uint32_t first_row = blockIdx.y * shape::n_rows, first_token = large_token_tile() * shape::n_tokens;
+    if (first_token >= a.n_tokens) /* the last group of token tiles is not full */
+        return;
     float scale[shape::n_row_tiles][2];
 #pragma unroll
     for (uint32_t i = 0; i < 2 * shape::n_row_tiles; i++)
@@ -201,7 +210,9 @@ gemm_large(const struct gemm_mma_args a, const uint16_t *factors, uint32_t strid
 template <bool is_bf16, class shape>
 static cudaError_t launch(cudaStream_t stream, const struct gemm_mma_args *a, const uint16_t *factors, uint32_t stride)
 {
-    dim3 grid((a->n_tokens + shape::n_tokens - 1) / shape::n_tokens, (a->n_rows + shape::n_rows - 1) / shape::n_rows);
+    uint32_t token_tiles = (a->n_tokens + shape::n_tokens - 1) / shape::n_tokens;
+    dim3 grid(min(token_tiles, TOKEN_TILES), (a->n_rows + shape::n_rows - 1) / shape::n_rows,
+              (token_tiles + TOKEN_TILES - 1) / TOKEN_TILES);
     cudaError_t error = cudaFuncSetAttribute(gemm_large<is_bf16, shape>,
                                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape::shared_bytes);
     if (error != cudaSuccess)
