@@ -11,8 +11,8 @@
  * Activations pass through shared memory in chunks of COLS columns, in two buffers, so that a chunk takes one barrier. Columns past
  * K are terms of +0 · +0: activations are filled up there, and weights end in zeros up to 16 bytes and are not read beyond.
  *
- * Grid: x is the tile of tokens, so that the blocks that read the same weights run at the same time and L2 has them; y is the tile
- * of rows. */
+ * Grid: tiles of tokens within tiles of rows, so that the blocks that read the same weights run at the same time and L2 has them; all
+ * in x, where a grid may have 2^31 blocks. */
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/widen.cuh"
 
@@ -65,8 +65,9 @@ template <enum k_dtype dtype, uint32_t tokens>
 static __global__ void __launch_bounds__(THREADS) gemm_lane_kernel(struct gemm_lane a)
 {
     __shared__ __align__(16) float x[2][tokens][COLS];
-    uint32_t token = blockIdx.x * tokens, quarter = threadIdx.x % QUARTERS;
-    uint32_t first_row = blockIdx.y * BLOCK_ROWS + threadIdx.x / QUARTERS * ROWS;
+    uint32_t token_tiles = (a.n_tokens + tokens - 1) / tokens, quarter = threadIdx.x % QUARTERS;
+    uint32_t token = blockIdx.x % token_tiles * tokens;
+    uint32_t first_row = blockIdx.x / token_tiles * BLOCK_ROWS + threadIdx.x / QUARTERS * ROWS;
     const unsigned char *rows[ROWS];
     float4 sums[ROWS][tokens];
 #pragma unroll
@@ -116,8 +117,8 @@ template <enum k_dtype dtype> static cudaError_t launch(cudaStream_t stream, con
                              w->n_rows, w->n_cols, a->n_tokens};
     uint32_t row_tiles = w->n_rows / BLOCK_ROWS + (w->n_rows % BLOCK_ROWS != 0);
     if (a->n_tokens == 1)
-        return K_LAUNCH((gemm_lane_kernel<dtype, 1>), dim3(1, row_tiles), dim3(THREADS), 0, stream, args);
-    return K_LAUNCH((gemm_lane_kernel<dtype, 8>), dim3((a->n_tokens + 7) / 8, row_tiles), dim3(THREADS), 0, stream, args);
+        return K_LAUNCH((gemm_lane_kernel<dtype, 1>), dim3(row_tiles), dim3(THREADS), 0, stream, args);
+    return K_LAUNCH((gemm_lane_kernel<dtype, 8>), dim3((a->n_tokens + 7) / 8 * row_tiles), dim3(THREADS), 0, stream, args);
 }
 
 cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a)
