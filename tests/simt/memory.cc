@@ -13,7 +13,7 @@
 namespace simt {
 
 static constexpr size_t granule = 256;
-static constexpr size_t arena_bytes = 64ull << 30; /* of addresses; memory is taken when it is touched */
+static constexpr size_t arena_bytes = 16ull << 30; /* of addresses; memory is taken when it is touched */
 static constexpr uint32_t max_allocations = 1u << 24;
 static constexpr uint32_t freed_bit = 1u << 31;
 
