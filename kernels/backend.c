@@ -96,7 +96,7 @@ static int open_cuda(const struct k_backend_options *options, struct k_backend *
 
 /* ---- choosing ---------------------------------------------------------------------------------- */
 
-/* The GPU where it will do. What is asked for with options that only a CPU has stays on it. */
+/* The GPU where it will do; a GEMM form that only a CPU has stays on it. */
 static bool open_auto_on_gpu(const struct k_backend_options *options, struct k_backend **out, const char **why)
 {
     static _Thread_local char reason[QUIRE_ERROR_BYTES + 8];

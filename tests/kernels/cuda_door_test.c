@@ -97,6 +97,7 @@ static void test_open(void **state)
     assert_non_null(strstr(b->ops->description, "sm_90, 4 SMs, 0.2 GiB, driver "));
     assert_non_null(strstr(b->ops->description, "CUDA 13.0"));
     assert_non_null(strstr(b->placement, "GPU 0 at 0000:00:00"));
+    assert_string_equal(getenv("CUDA_MODULE_LOADING"), "EAGER");
     assert_int_equal(b->ops->overlap_depth, 1);
     assert_int_equal(b->n_threads, 1);
     uint64_t total, before, after;
