@@ -135,8 +135,8 @@ static __device__ __forceinline__ bool gather(struct block_state *s, const struc
     return s->n_list <= capacity;
 }
 
-/* In a list of few keys, the least of the shortest prefix within r whose count (or weight) reaches need: everyone counts
- * what ranks before his own. r.low where all of them do not reach it. */
+/* In a list of few keys, none above r, the least of the shortest prefix within r whose count (or weight) reaches need:
+ * everyone counts what ranks before his own. r.low where all of them do not reach it. */
 static __device__ __forceinline__ uint64_t cut_few(struct block_state *s, struct range r, bool by_weight, uint64_t need)
 {
     uint32_t n = s->n_list;
@@ -148,10 +148,10 @@ static __device__ __forceinline__ uint64_t cut_few(struct block_state *s, struct
         uint64_t own = list()[i], before = 0;
         for (uint32_t k = 0; k < n; k++) {
             uint64_t key = list()[k];
-            if (key > own && key <= r.high)
+            if (key > own)
                 before += amount(key, by_weight);
         }
-        if (is_in(r, own) && before < need && before + amount(own, by_weight) >= need)
+        if (own >= r.low && before < need && before + amount(own, by_weight) >= need)
             s->found = own;
     }
     __syncthreads();
