@@ -33,7 +33,7 @@ trap 'rm -rf "$work"' EXIT
 # ---- programs ----
 
 if [ $emulator = 1 ]; then
-    build=${build:-build-simt}
+    [ -n "$build" ] || [ -x bin/quire ] || build=build-simt
 elif [ -z "$build" ] && [ ! -x bin/quire ]; then
     # shellcheck source=tools/setup.sh
     . tools/setup.sh
@@ -50,6 +50,7 @@ program() { # prints where a program lies; nothing where it is not
     done
 }
 # In a build tree tests lie elsewhere than libquire_cuda.so; in a bundle everything finds its libraries.
+[ -z "$build" ] || [ -d "$build" ] || { say "there is no $build: build it first"; exit 2; }
 [ -z "$build" ] || export LD_LIBRARY_PATH="$(cd "$build" && pwd)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 # A machine whose C library is older than the bundle's runs on the bundle's own.
 loader=()
@@ -62,6 +63,7 @@ quire=$(program quire)
 # ---- steps ----
 
 failed=0
+SECONDS=0 # building does not count
 budget=${QUIRE_GPU_CHECK_SECONDS:-480}
 table=""
 row() { # step, result, seconds, what it said
@@ -103,6 +105,9 @@ run() {
 }
 field() { sed -nE "s/.*\"$2\":([0-9.eE+-]+).*/\1/p" "$out/$1" 2>/dev/null | head -1; }
 
+small="" # set on the emulator: tiny sizes
+[ $emulator = 0 ] || { small=1; export QUIRE_SIMT_MEMORY_MIB=2048; }
+
 # ---- the machine ----
 
 {
@@ -121,7 +126,7 @@ field() { sed -nE "s/.*\"$2\":([0-9.eE+-]+).*/\1/p" "$out/$1" 2>/dev/null | head
     fi
     python3 -c 'import sys; print("python", sys.version.split()[0])' 2>&1
     for package in torch transformers vllm; do
-        python3 -c "import $package; print('$package', $package.__version__)" 2>/dev/null || echo "$package: not installed"
+        python3 -c "import importlib.metadata as m; print('$package', m.version('$package'))" 2>/dev/null || echo "$package: not installed"
     done
 } >"$out/machine.txt" 2>&1
 gpu=$("${loader[@]}" "$quire" bench kernels --device cuda --quick --op rmsnorm --tokens 1 --cols 64 2>&1 | head -1)
@@ -130,8 +135,6 @@ case $gpu in
     *) row "a GPU" ok 0 "$gpu"; no_gpu=0 ;;
 esac
 
-small="" # set on the emulator: tiny sizes
-[ $emulator = 0 ] || small=1
 
 check_answers() { # greedy answers of GPU and CPU, the lane form: the same text
     local prompt device
