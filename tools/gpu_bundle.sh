@@ -13,8 +13,8 @@ cd "$(dirname "$0")/.."
 [ $# = 1 ] || quire_die "usage: bash tools/gpu_bundle.sh OUT.tar.gz"
 case $1 in /*) out=$1 ;; *) out=$PWD/$1 ;; esac
 programs="quire gpu_limits gpu_fragments"
-tests="kernels_test kernels_gemm_test kernels_sample_test kernels_step_test engine_golden_test engine_bits_test engine_invariance_test
-       engine_sampling_test engine_requests_test"
+tests="kernels_test kernels_sample_test kernels_sample_edges_test kernels_step_test"
+for name in golden bits invariance sampling requests; do tests="$tests engine_${name}_cuda_test"; done
 
 quire_setup build test cuda
 quire_say "building into build-gpu"

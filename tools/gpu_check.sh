@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
 # One command for a machine with a GPU: are its answers right, and how near to its limits is it? Within 8 minutes.
 #
-#   bash tools/gpu_check.sh OUT_DIR                    in a bundle of tools/gpu_bundle.sh, or in the source tree, where it builds first
-#   bash tools/gpu_check.sh OUT_DIR --build BUILD      with what lies in BUILD
-#   bash tools/gpu_check.sh OUT_DIR --emulator         with the preset simt, on tiny sizes: proves this script, and measures nothing
+#   bash tools/gpu_check.sh OUT_DIR                    in a bundle of tools/gpu_bundle.sh, or in the source tree, where it makes one first
+#   bash tools/gpu_check.sh OUT_DIR --emulator [--build BUILD]
+#                                                      with the preset simt, on tiny sizes: proves this script, and measures nothing
 #
 # Writes OUT_DIR/report.md, one table of all steps, and beside it what each step printed: JSON where it is figures. Every
 # step has a limit of its own, and none stops the next. Exit status: 0 when everything that ran was right; 1 when
 # something failed; 2 when there was nothing to run on. What could not be measured says so.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
-cd "$root" || exit 2
 say() { printf 'gpu_check: %s\n' "$*" >&2; }
 usage() { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
@@ -26,6 +25,8 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$out" ] || usage
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
+[ -z "$build" ] || build=$(cd "$build" && pwd) || exit 2
+cd "$root" || exit 2
 report=$out/report.md
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -33,15 +34,11 @@ trap 'rm -rf "$work"' EXIT
 # ---- programs ----
 
 if [ $emulator = 1 ]; then
-    [ -n "$build" ] || [ -x bin/quire ] || build=build-simt
+    [ -n "$build" ] || [ -x bin/quire ] || build=$root/build-simt
 elif [ -z "$build" ] && [ ! -x bin/quire ]; then
-    # shellcheck source=tools/setup.sh
-    . tools/setup.sh
-    quire_setup build test cuda
-    say "building"
-    quire_build release ON
-    cmake --build build --target gpu_limits gpu_fragments >"$out/build.log" 2>&1 || say "gpu_limits could not be built: see build.log"
-    build=build
+    bash tools/gpu_bundle.sh "$work/bundle.tar.gz" && tar -C "$work" -xf "$work/bundle.tar.gz" || exit 2
+    bash "$work/quire-gpu/tools/gpu_check.sh" "$out"
+    exit
 fi
 program() { # prints where a program lies; nothing where it is not
     local place
@@ -50,8 +47,7 @@ program() { # prints where a program lies; nothing where it is not
     done
 }
 # In a build tree tests lie elsewhere than libquire_cuda.so; in a bundle everything finds its libraries.
-[ -z "$build" ] || [ -d "$build" ] || { say "there is no $build: build it first"; exit 2; }
-[ -z "$build" ] || export LD_LIBRARY_PATH="$(cd "$build" && pwd)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+[ -z "$build" ] || export LD_LIBRARY_PATH="$build${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 # A machine whose C library is older than the bundle's runs on the bundle's own.
 loader=()
 if [ -x lib/libc/ld-linux-x86-64.so.2 ] && ! bin/quire version >/dev/null 2>&1; then
@@ -63,7 +59,6 @@ quire=$(program quire)
 # ---- steps ----
 
 failed=0
-SECONDS=0 # building does not count
 budget=${QUIRE_GPU_CHECK_SECONDS:-480}
 table=""
 row() { # step, result, seconds, what it said
@@ -84,7 +79,7 @@ step() {
         timeout -k 5 "$limit" "$@" >"$out/$file" 2>"$out/$file.err"
     fi
     status=$?
-    note=$(cat "$out/$file.err" "$out/$file" | grep -v '^ *$' | tail -1 | cut -c1-140)
+    note=$(cat "$out/$file.err" "$out/$file" | grep -vE '^ *$|^\[=+\]' | tail -1 | cut -c1-140)
     [ -s "$out/$file.err" ] || rm -f "$out/$file.err"
     case $status in
         0) case $file in *.json) note="" ;; esac; row "$name" ok $((SECONDS - begun)) "$note"; return 0 ;;
@@ -107,6 +102,7 @@ field() { sed -nE "s/.*\"$2\":([0-9.eE+-]+).*/\1/p" "$out/$1" 2>/dev/null | head
 
 small="" # set on the emulator: tiny sizes
 [ $emulator = 0 ] || { small=1; export QUIRE_SIMT_MEMORY_MIB=2048; }
+export CMOCKA_MESSAGE_OUTPUT=STDOUT
 
 # ---- the machine ----
 
@@ -151,16 +147,15 @@ check_answers() { # greedy answers of GPU and CPU, the lane form: the same text
 
 conformance() {
     run "kernels against the page" 150 kernels.txt kernels_test --backend cuda ${small:+--case "T1 N7 K16"}
-    run "GEMM, its own test" 60 gemm.txt kernels_gemm_test cuda
-    if [ -n "$small" ]; then skip "sampling" "too long for the emulator here"; else run "sampling" 60 sample.txt kernels_sample_test cuda; fi
+    if [ -n "$small" ]; then skip "sampling" "too long for the emulator here"; else
+        run "sampling" 60 sample.txt kernels_sample_test cuda
+        run "sampling, edges" 60 sample_edges.txt kernels_sample_edges_test cuda
+    fi
     run "a step's operations" 60 step.txt kernels_step_test cuda
-    local test path
+    local test
     for test in golden bits invariance sampling requests; do
-        path=$(program "engine_${test}_test")
-        if [ -n "$small" ]; then skip "engine: $test" "too long for the emulator here"
-        elif [ -z "$path" ]; then skip "engine: $test" "was not built"
-        elif ! grep -q QUIRE_TEST_DEVICE "$path"; then skip "engine: $test" "the test does not take a device"
-        else step "engine: $test" 90 "engine_$test.txt" env QUIRE_TEST_DEVICE=cuda CMOCKA_MESSAGE_OUTPUT=STDOUT "${loader[@]}" "$path"
+        if [ -n "$small" ]; then skip "engine: $test" "the preset simt has tests of its own"; else
+            run "engine: $test" 90 "engine_$test.txt" "engine_${test}_cuda_test"
         fi
     done
     step "answers, lane form, GPU and CPU" 60 answers.txt check_answers $([ -n "$small" ] && echo 4 || echo 60)
