@@ -19,6 +19,7 @@
 #define ATTN(dt, q, kv, d, bt, ...)                                                            \
     {.op = OP_ATTENTION, .dtype = dt, .n_q_heads = q, .n_kv_heads = kv, .head_dim = d,         \
      .block_tokens = bt, __VA_ARGS__}
+#define ATTN_MMA(q, kv, d, bt, ...) ATTN(K_F16, q, kv, d, bt, .form = K_FORM_MMA, __VA_ARGS__)
 #define COPY(dt, kv, d, bt, t, n)                                                              \
     {.op = OP_KV_COPY, .dtype = dt, .n_kv_heads = kv, .head_dim = d, .block_tokens = bt,       \
      .n_tokens = t, .n_rows = n}
@@ -26,6 +27,13 @@
 /* Sequences that decode, of mixed length: 1,017 positions each in the middle. */
 #define DECODE_8 {1, 130}, {1, 1700}, {1, 64}, {1, 900}, {1, 2047}, {1, 331}, {1, 2500}, {1, 463}
 #define DECODE_64 DECODE_8, DECODE_8, DECODE_8, DECODE_8, DECODE_8, DECODE_8, DECODE_8, DECODE_8
+
+#define SAME_4(p) {1, p}, {1, p}, {1, p}, {1, p}
+#define SAME_16(p) SAME_4(p), SAME_4(p), SAME_4(p), SAME_4(p)
+/* 32k over the rank, down to 2k. */
+#define ZIPF_16                                                                                                        \
+    {1, 32767}, {1, 16383}, {1, 10922}, {1, 8191}, {1, 6553}, {1, 5461}, {1, 4681}, {1, 4095}, {1, 3640}, {1, 3276},   \
+        {1, 2978}, {1, 2730}, {1, 2520}, {1, 2340}, {1, 2184}, {1, 2047}
 
 const struct op_case op_test_cases[] = {
     /* GEMM: tokens around blocks of four, depths that fill the lanes and that do not, odd rows. */
@@ -61,17 +69,16 @@ const struct op_case op_test_cases[] = {
     TILE_BF16(5, 31, 896, .values = VALUES_WIDE), TILE_BF16(20, 33, 100, .values = VALUES_TINY),
     TILE_BF16(2, 33, 100, .values = VALUES_TINY),
     /* Products of 16 columns, tiles of 64, chunks of 512 that are one warp's or several warps' (up to 5, then a second
-     * round); row tiles of 16 and 32, 64 and, in wide matrices, 128; tokens by 8, 16, 32, 64 and 128. */
+     * round); row tiles of 16, 32 and 64; tokens by 8, 16, 32 and 64. kernels_cuda_gemm_test has the wide ones. */
     MMA(1, 1, 1), MMA(1, 7, 16), MMA(2, 33, 48, .extra = true), MMA(3, 17, 15), MMA(7, 45, 8, .n_parts = 2), MMA(8, 129, 64),
     MMA(9, 33, 97, .extra = true), MMA(10, 100, 513, .n_parts = 3), MMA(16, 31, 512), MMA(17, 50, 100), MMA(32, 47, 1025),
     MMA(33, 65, 520, .extra = true, .n_parts = 4), MMA(64, 64, 128), MMA(65, 130, 81), MMA(130, 19, 600),
     MMA(1, 40, 2700, .extra = true), MMA(4, 70, 896, .n_parts = 3), MMA(20, 19, 3200), MMA(70, 7, 1025),
-    MMA(1, 17000, 24), MMA(12, 33000, 17), MMA(16, 4100, 1030), MMA(33, 16300, 530),
-    MMA(600, 20, 40), MMA(1100, 1900, 20), /* groups of 8 token tiles */
+    MMA(12, 4100, 530),
     MMA(5, 31, 896, .values = VALUES_WIDE), MMA(40, 31, 600, .values = VALUES_WIDE), MMA(4, 33, 100, .values = VALUES_TINY),
     MMA(40, 33, 100, .values = VALUES_TINY, .extra = true),
     MMA_F16(1, 7, 16), MMA_F16(3, 33, 100, .extra = true), MMA_F16(11, 70, 544, .n_parts = 3), MMA_F16(17, 131, 224),
-    MMA_F16(33, 50, 1097, .extra = true), MMA_F16(129, 8100, 24), MMA_F16(5, 31, 896, .values = VALUES_WIDE),
+    MMA_F16(33, 50, 1097, .extra = true), MMA_F16(5, 31, 896, .values = VALUES_WIDE),
     MMA_F16(20, 33, 100, .values = VALUES_TINY), MMA_F16(66, 33, 100, .values = VALUES_TINY),
 
     {.op = OP_EMBED, .dtype = K_F16, .n_tokens = 5, .n_rows = 300, .n_cols = 100, .n_parts = 2},
@@ -135,6 +142,30 @@ const struct op_case op_test_cases[] = {
     ATTN(K_F16, 3, 1, 48, 16, .window = 9, SEQS({150, 450})),
     ATTN(K_F16, 14, 2, 64, 16, .values = VALUES_SHARP, SEQS({60, 500}, {1, 1700})),
 
+    /* Attention on tensor cores: the same places, and query tiles of 16 and of 64 rows, that end in a row or cross a tile;
+     * widths that have a kernel and widths that do not; what several blocks share; windows that leave out whole splits. */
+    ATTN_MMA(6, 2, 16, 16, SEQS({1, 0})), ATTN_MMA(6, 2, 64, 16, SEQS({1, 63}, {1, 64})),
+    ATTN_MMA(6, 2, 64, 8, SEQS({3, 62}, {3, 510})), ATTN_MMA(12, 2, 80, 32, SEQS({1, 511}, {1, 512}, {2, 513})),
+    ATTN_MMA(1, 1, 128, 16, SEQS({2, 1500}, {17, 0})), ATTN_MMA(1, 1, 256, 8, SEQS({33, 1000})),
+    ATTN_MMA(9, 1, 32, 16, SEQS({5, 60})), ATTN_MMA(40, 2, 16, 16, SEQS({3, 126}, {1, 5})),
+    ATTN_MMA(4, 4, 48, 16, SEQS({21, 500})), ATTN_MMA(4, 2, 112, 16, SEQS({9, 60}, {1, 520})),
+    ATTN_MMA(4, 1, 192, 16, SEQS({5, 60}, {1, 520})), ATTN_MMA(8, 1, 256, 16, SEQS({9, 508}, {1, 1030})),
+    ATTN_MMA(6, 2, 64, 16, .window = 1, SEQS({3, 63})), ATTN_MMA(6, 2, 64, 16, .window = 64, SEQS({5, 126}, {2, 0})),
+    ATTN_MMA(6, 2, 16, 8, .window = 100, SEQS({70, 0}, {3, 600})),
+    ATTN_MMA(6, 2, 64, 32, .window = 700, SEQS({5, 1340}, {9, 1020})),
+    ATTN_MMA(6, 2, 16, 16, .window = 4096, SEQS({2, 1023})),
+    ATTN_MMA(6, 2, 64, 16, .values = VALUES_SHARP, SEQS({3, 1500}, {2, 64})),
+    ATTN_MMA(14, 2, 64, 16, .values = VALUES_SHARP, SEQS({40, 500}, {1, 1700})),
+    ATTN_MMA(1, 1, 64, 16, SEQS({1, 4000})), ATTN_MMA(7, 1, 64, 16, SEQS({1, 2900}, {1, 70})),
+    ATTN_MMA(14, 2, 64, 16, SEQS({1, 1100}, {1, 5}, {1, 3000}, {1, 511}, {2, 640}, {20, 0})),
+    ATTN_MMA(8, 1, 128, 128, SEQS({1, 2047}, {1, 2048})), ATTN_MMA(5, 1, 96, 64, SEQS({1, 1600})),
+    ATTN_MMA(8, 2, 96, 64, SEQS({30, 490}, {9, 0})), ATTN_MMA(7, 7, 80, 16, SEQS({20, 50})),
+    ATTN_MMA(71, 1, 64, 16, SEQS({1, 700}, {2, 63})), ATTN_MMA(17, 1, 128, 16, SEQS({1, 600})),
+    ATTN_MMA(2, 2, 64, 16, .window = 600, SEQS({1, 3000}, {3, 1500})),
+    ATTN_MMA(14, 2, 64, 16, .window = 40, SEQS({50, 490}, {1, 1023})),
+    ATTN_MMA(3, 1, 48, 16, .window = 9, SEQS({80, 470})), ATTN_MMA(4, 1, 256, 16, .window = 500, SEQS({20, 1020})),
+    ATTN_MMA(4, 1, 64, 16, SEQS(DECODE_8)),
+
     /* Copies: one block, some, all of an arena; pieces small and large enough for several threads. */
     COPY(K_F16, 2, 64, 16, 1, 1), COPY(K_F16, 2, 16, 8, 5, 9), COPY(K_F32, 1, 80, 32, 3, 3),
     COPY(K_F16, 8, 128, 16, 17, 40), COPY(K_F32, 3, 256, 1, 33, 50), COPY(K_F16, 1, 48, 128, 64, 64),
@@ -176,6 +207,13 @@ const struct op_case op_bench_cases[] = {
     ATTN(K_F16, 14, 2, 64, 16, SEQS({512, 0})), ATTN(K_F16, 14, 2, 64, 16, SEQS({512, 4096})),
     ATTN(K_F16, 32, 8, 128, 16, SEQS({512, 4096})), ATTN(K_F16, 16, 16, 64, 16, SEQS({512, 4096})),
     ATTN(K_F16, 14, 2, 64, 16, .window = 1024, SEQS({512, 4096})),
+    ATTN_MMA(32, 8, 128, 16, SEQS(SAME_16(4095))), ATTN_MMA(32, 8, 128, 128, SEQS(SAME_16(4095))),
+    ATTN_MMA(32, 8, 128, 16, SEQS(SAME_16(4095), SAME_16(4095), SAME_16(4095), SAME_16(4095))),
+    ATTN_MMA(32, 8, 128, 16, SEQS(SAME_16(1023), SAME_16(1023), SAME_16(1023), SAME_16(1023))),
+    ATTN_MMA(32, 8, 128, 16, SEQS(ZIPF_16)), ATTN_MMA(32, 8, 128, 128, SEQS(ZIPF_16)),
+    ATTN_MMA(32, 8, 128, 16, SEQS({1, 131071})), ATTN_MMA(32, 8, 128, 16, SEQS({8192, 0})),
+    ATTN_MMA(32, 8, 128, 16, SEQS({16384, 0})), ATTN_MMA(32, 8, 128, 16, SEQS({512, 4096})),
+    ATTN_MMA(32, 8, 128, 16, SEQS({2048, 0}, ZIPF_16)), ATTN_MMA(14, 2, 64, 16, SEQS(DECODE_64)),
     COPY(K_F16, 2, 64, 16, 1, 64), COPY(K_F16, 2, 64, 16, 64, 64), COPY(K_F16, 8, 128, 16, 64, 64),
     {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 151936},
     {.op = OP_SAMPLE, .n_tokens = 16, .n_rows = 151936},

@@ -24,6 +24,7 @@
 #define EXP (2 * U)
 #define TINY_EXP 0x1p-125
 #define F16_U 0x1p-11
+#define F16_TINY 0x1p-25 /* below 2^-14 f16 has multiples of 2^-24 */
 
 struct verdict {
     double worst;
@@ -231,7 +232,9 @@ static void check_rope_kv(const struct op_case *c, const struct op_data *d,
  *   EXP for each exp: one, one for each tile of the split, and one or two for each split.
  * In o, a term passes a product by α for each tile of its split and an fma for each later position
  * of the split, then 2 roundings a split; in l, 4 additions of a lane, 4 of the fold, then the same
- * by tiles and splits. The output is one division more. */
+ * by tiles and splits. The output is one division more.
+ * Mma form: scores are sums of D products of q rounded to f16; weights are rounded to f16 before they are summed, in 16 additions
+ * a lane and 2 for the lanes, and multiplied. Errors of scores hundreds in size are no longer small: expm1. */
 static void check_attention_head(const struct op_case *c, const struct op_data *d,
                                  const struct op_array *out, uint32_t t, uint32_t h,
                                  struct verdict *v)
@@ -240,28 +243,34 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
     uint32_t lowest = c->window && position >= c->window ? position - c->window + 1 : 0;
     uint32_t kv_head = h / (c->n_q_heads / c->n_kv_heads), count = position - lowest + 1;
     const float *q = d->x + (uint64_t)t * d->x_width + h * n;
+    bool is_mma = c->form == K_FORM_MMA;
     double scale = 1.0f / sqrtf((float)n), m = -INFINITY, l = 0, l_error = 0;
     double *s = malloc(2 * count * sizeof *s), *error = s + count;
     if (!s)
         abort();
     for (uint32_t i = 0; i < count; i++) {
         uint64_t at = ((uint64_t)(d->kv_start[seq] + lowest + i) * c->n_kv_heads + kv_head) * n;
-        double dot = 0, magnitude = 0;
+        double dot = 0, magnitude = 0, keys = 0;
         for (uint32_t k = 0; k < n; k++) {
-            dot += q[k] * stored(d->k, c->dtype, at + k);
-            magnitude += fabs(q[k] * stored(d->k, c->dtype, at + k));
+            double key = stored(d->k, c->dtype, at + k);
+            dot += q[k] * key;
+            magnitude += fabs(q[k] * key);
+            keys += fabs(key);
         }
         s[i] = dot * scale;
-        error[i] = gamma_n((n + 15) / 16 + 5) * scale * magnitude;
+        error[i] = gamma_n((is_mma ? n : (n + 15) / 16) + 5) * scale * magnitude;
+        error[i] += is_mma ? scale * (F16_U * magnitude + F16_TINY * keys) : 0;
         m = fmax(m, s[i]);
     }
     double splits = position / 512 - lowest / 512 + 1, in_split = fmin(count, 512);
-    double n_o = in_split + 8 + 2 * splits, n_l = 16 + 2 * splits;
+    double n_o = in_split + 8 + 2 * splits, n_l = (is_mma ? 26 : 16) + 2 * splits;
+    double tiny = is_mma ? F16_TINY : TINY_EXP;
     for (uint32_t i = 0; i < count; i++) {
-        error[i] += U * (m - s[i]) + EXP * (1 + 8 + 2 * splits);
+        error[i] += U * (m - s[i]) + EXP * (1 + 8 + 2 * splits) + (is_mma ? F16_U : 0);
+        error[i] = expm1(error[i]);
         s[i] = exp(s[i] - m);
         l += s[i];
-        l_error += s[i] * (error[i] + gamma_n(n_l)) + TINY_EXP;
+        l_error += s[i] * (error[i] + gamma_n(n_l)) + tiny;
     }
     for (uint32_t k = 0; k < n; k++) {
         double o = 0, o_error = 0;
@@ -269,11 +278,11 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
             uint64_t at = ((uint64_t)(d->kv_start[seq] + lowest + i) * c->n_kv_heads + kv_head) * n;
             double value = stored(d->v, c->dtype, at + k);
             o += s[i] * value;
-            o_error += fabs(value) * (s[i] * (error[i] + gamma_n(n_o)) + TINY_EXP);
+            o_error += fabs(value) * (s[i] * (error[i] + gamma_n(n_o)) + tiny);
         }
         double want = o / l;
         judge(v, t, h * n + k, output(out, ((uint64_t)t * c->n_q_heads + h) * n + k), want,
-              (o_error / l + fabs(want) * l_error / l) * 1.01 + U * fabs(want));
+              (o_error + fabs(want) * l_error) / fmax(l - l_error, 0) * 1.01 + U * fabs(want));
     }
     free(s);
 }

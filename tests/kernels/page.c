@@ -424,7 +424,7 @@ void page_run(const struct op_case *c, const struct op_data *d, struct op_output
     case OP_GEMM: (c->form == K_FORM_MMA ? page_gemm_mma : page_gemm)(c, d, first); break;
     case OP_ROPE_ANGLES: page_angles(c, d, first); break;
     case OP_ROPE_KV: page_rope_kv(c, d, out); break;
-    case OP_ATTENTION: page_attention(c, d, first); break;
+    case OP_ATTENTION: (c->form == K_FORM_MMA ? page_attention_mma : page_attention)(c, d, first); break;
     case OP_SILU_MUL: page_silu_mul(c, d, first); break;
     case OP_KV_COPY: page_copy_blocks(d, out); break;
     case OP_SAMPLE:

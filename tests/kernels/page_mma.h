@@ -13,4 +13,7 @@ float page_dot_mma(const unsigned char *row, enum k_dtype dtype, const float *x,
 /* y [T, N] of a case of the form. */
 void page_gemm_mma(const struct op_case *c, const struct op_data *d, float *y);
 
+/* out [T, Q * D] of a case of the form. */
+void page_attention_mma(const struct op_case *c, const struct op_data *d, float *out);
+
 #endif

@@ -1,0 +1,579 @@
+/* Attention over the paged f16 cache on tensor cores: docs/numerics.md §17, "Attention, mma form".
+ *
+ * A block has 128 threads and walks the units that the plan (attention_plan.h) gave it. The grid is fixed; only the plan
+ * knows the step, so that a recorded launch serves every step of its shape. The query heads of one KV head share its tiles as rows of A.
+ *
+ * Few queries (decode; ATTN_SMALL rows): what counts is that K and V stream. 4 heads × 64 positions are 4 KFLOP for each KB
+ * read, 1.2 FLOP a byte for every one that an H100's tensor cores could do 100 of; so the rows that are empty cost nothing that is missed. The four warps share the sixteen rows:
+ * each has 16 of the tile's 64 positions of the scores, and a quarter of the columns of o. They exchange maxima and p through shared memory.
+ * Two tiles of K and V (64 KB for 128 wide heads) are in shared memory, one of them on its way; three blocks fit an SM of an
+ * H100, so that some 100 KB are on the way, of which 3.35 TB/s × 1 µs / 132 SMs = 25 KB are needed.
+ *
+ * Many queries (prefill, verification of drafts; ATTN_LARGE rows): what counts is mma. A warp has 16 rows and all 64 positions,
+ * and p goes from the fragment of the scores to the fragment of A in registers. K and V have one buffer each: V is on its
+ * way while scores are computed, the next K while o is. What is merged so far is touched once in 512 positions and lies in
+ * shared memory, or for wide heads where the result goes.
+ *
+ * Both do the same operations on an element in the same order; a tile of which a row reads nothing leaves the row's m, l
+ * and o: α is then 1, each p +0.
+ *
+ * No sinks and no softcap: the interface has none. */
+#include "kernels/cuda/attention_tiles.cuh"
+#include "kernels/cuda/launch.h"
+
+/* ---- shared memory ---- */
+
+#define MAXIMA_AT ATTN_ROWS_BYTES
+static_assert(MAXIMA_AT + ATTN_WARPS * ATTN_SMALL * 4 <= ATTN_BUFFERS_AT, "");
+
+template <uint32_t D> struct layout {
+    static constexpr uint32_t row_bytes = attn_width<D>::row_bytes, tile_bytes = attn_width<D>::tile_bytes;
+    static constexpr uint32_t small_buffers = D <= 128 ? 4 : 2, large_buffers = 2;
+    static constexpr uint32_t small_queries_at = ATTN_BUFFERS_AT + small_buffers * tile_bytes;
+    static constexpr uint32_t weights_at = small_queries_at + ATTN_SMALL * row_bytes;
+    static constexpr uint32_t small_bytes = weights_at + ATTN_SMALL * ATTN_TILE * 2;
+    /* Queries of heads up to 64 wide are held in registers, and pass through what will hold the merged o; those of wider ones
+     * stay in shared memory. Where both would not fit, o is merged where it goes. */
+    static constexpr bool keeps_queries = D > 64, is_wide = D > 128;
+    static constexpr uint32_t large_queries_at = ATTN_BUFFERS_AT + large_buffers * tile_bytes;
+    static constexpr uint32_t merged_at = large_queries_at + (keeps_queries ? ATTN_LARGE * row_bytes : 0);
+    static constexpr uint32_t large_bytes = merged_at + (is_wide ? 0 : ATTN_LARGE * D * 4);
+    static constexpr uint32_t bytes = small_bytes > large_bytes ? small_bytes : large_bytes;
+};
+
+/* ---- what is merged of a unit so far: (n, h) is the pair of columns n of row h of the thread ---- */
+
+template <uint32_t N_TILES> struct merged_registers {
+    float2 pairs[N_TILES][2];
+    __device__ __forceinline__ float2 get(uint32_t n, uint32_t h) const
+    {
+        return pairs[n][h];
+    }
+    __device__ __forceinline__ void set(uint32_t n, uint32_t h, float2 pair)
+    {
+        pairs[n][h] = pair;
+    }
+};
+
+template <uint32_t D> struct merged_shared {
+    __device__ __forceinline__ float2 *at(uint32_t n, uint32_t h) const
+    {
+        return (float2 *)(k_shared + layout<D>::merged_at + threadIdx.x / 32 * (16 * D * 4)) + 64 * n + 32 * h +
+               threadIdx.x % 32;
+    }
+    __device__ __forceinline__ float2 get(uint32_t n, uint32_t h) const
+    {
+        return *at(n, h);
+    }
+    __device__ __forceinline__ void set(uint32_t n, uint32_t h, float2 pair)
+    {
+        *at(n, h) = pair;
+    }
+};
+
+struct merged_result {
+    volatile float *at[2]; /* of row h; volatile: 64 loads at once would take more registers than there are */
+    __device__ __forceinline__ float2 get(uint32_t n, uint32_t h) const
+    {
+        return make_float2(at[h][8 * n], at[h][8 * n + 1]);
+    }
+    __device__ __forceinline__ void set(uint32_t n, uint32_t h, float2 pair)
+    {
+        at[h][8 * n] = pair.x;
+        at[h][8 * n + 1] = pair.y;
+    }
+};
+
+/* A thread's two rows in a split and merged. */
+template <uint32_t N_TILES> struct attn_state {
+    float m[2], l[2], o[N_TILES][4];
+    float merged_m[2], merged_l[2];
+
+    __device__ __forceinline__ void clear()
+    {
+#pragma unroll
+        for (uint32_t h = 0; h < 2; h++) {
+            m[h] = -INFINITY;
+            l[h] = 0.0f;
+        }
+#pragma unroll
+        for (uint32_t n = 0; n < N_TILES; n++)
+#pragma unroll
+            for (uint32_t e = 0; e < 4; e++)
+                o[n][e] = 0.0f;
+    }
+};
+
+/* Where the unit's result for a row goes: its row of the output or, of a unit that has not all splits, of the partials. */
+ATTN_FN float *result_of(const struct attention_mma &a, const struct attn_unit &unit, uint32_t row)
+{
+    if (unit.partial == ATTN_NO_PARTIAL)
+        return a.out + attn_query_at(a, unit.token, unit.kv_head, unit.query + row, a.n_q_heads);
+    return a.partials + (uint64_t)(unit.partial + row) * (a.head_dim + 2);
+}
+
+/* The end of a split for the thread's row h, which is the unit's `row`: into the partials, or into what is merged, and from there into the result. Column n of
+ * the thread is 8 (first + n STEP) + 2 t. */
+template <uint32_t D, uint32_t STEP, uint32_t N_TILES, class merged_o>
+ATTN_FN void end_row(const struct attention_mma &a, const struct attn_unit &unit, const struct attn_rows &rows,
+                     uint32_t row, uint32_t h, uint32_t split, bool is_last, struct attn_state<N_TILES> &s,
+                     merged_o &merged, uint32_t first)
+{
+    uint32_t begin = split * ATTN_SPLIT, end = begin + ATTN_SPLIT, unit_begin = unit.first_split * ATTN_SPLIT;
+    bool is_used = rows.lowest[h] < end && rows.end[h] > begin;
+    bool is_apart = unit.partial != ATTN_NO_PARTIAL && unit.partial_rows != 0; /* each split is a partial */
+    bool is_first = is_apart || rows.lowest[h] >= begin;
+    bool is_whole = unit.partial == ATTN_NO_PARTIAL;
+    bool is_stored = is_apart || is_last;
+    bool is_any = is_apart ? is_used : rows.lowest[h] < end && rows.end[h] > unit_begin;
+    uint32_t n_columns = a.head_dim + (split & a.zero); /* of this split: else a predicate for each n, held all along */
+    float fold_a = 0, fold_b = 0;
+    if (is_used && is_first) {
+        s.merged_m[h] = s.m[h];
+        s.merged_l[h] = s.l[h];
+    } else if (is_used) {
+        fold_weights(s.merged_m[h], s.merged_l[h], s.m[h], s.l[h], fold_a, fold_b);
+    }
+    float *to = result_of(a, unit, row);
+    if (is_apart)
+        to += (uint64_t)(split - unit.first_split) * unit.partial_rows * (a.head_dim + 2);
+    if (is_stored && !is_whole && threadIdx.x % 4 == 0 && first == 0) /* of the warps that share the row, one */
+        *(float2 *)(to + a.head_dim) = make_float2(is_any ? s.merged_m[h] : NAN, s.merged_l[h]);
+    if (!is_used && !(is_last && is_any))
+        return;
+#pragma unroll
+    for (uint32_t n = 0; n < N_TILES; n++) {
+        uint32_t column = 8 * (first + n * STEP) + threadIdx.x % 4 * 2;
+        if (column >= n_columns)
+            break;
+        float2 o = make_float2(s.o[n][2 * h], s.o[n][2 * h + 1]);
+        if (!is_used || !is_first) {
+            float2 before = merged.get(n, h);
+            o = is_used ? make_float2(fmaf(before.x, fold_a, o.x * fold_b), fmaf(before.y, fold_a, o.y * fold_b)) : before;
+        }
+        if (is_stored && is_whole)
+            o = make_float2(attn_output(o.x, s.merged_l[h]), attn_output(o.y, s.merged_l[h]));
+        if (is_stored)
+            *(float2 *)(to + column) = o;
+        else
+            merged.set(n, h, o);
+    }
+}
+
+template <uint32_t D, uint32_t STEP, uint32_t N_TILES, class merged_o>
+ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &unit, const struct attn_rows &rows,
+                       uint32_t first_row, uint32_t split, bool is_last, struct attn_state<N_TILES> &s,
+                       merged_o &merged, uint32_t first)
+{
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++)
+        if (rows.end[h] != 0)
+            end_row<D, STEP>(a, unit, rows, first_row + threadIdx.x % 32 / 4 + 8 * h, h, split, is_last, s, merged, first);
+    s.clear();
+}
+
+/* ---- units ------------------------------------------------------------------------------------ */
+
+template <uint32_t D, uint32_t N>
+ATTN_FN struct attn_feed<D, N> feed_of(const struct attention_mma &a, const struct attn_unit &unit)
+{
+    struct attn_feed<D, N> feed;
+    uint32_t first = unit.position + unit.query / a.group;
+    uint32_t last = unit.position + (unit.query + unit.n_queries - 1) / a.group;
+    feed.table = a.tables + unit.table;
+    feed.kv_head = unit.kv_head;
+    feed.lowest = attn_first_position(first, a.window);
+    feed.end = last + 1;
+    feed.first_tile = max(feed.lowest / ATTN_TILE, unit.first_split * (ATTN_SPLIT / ATTN_TILE));
+    feed.end_tile = min(last / ATTN_TILE + 1, unit.end_split * (ATTN_SPLIT / ATTN_TILE));
+    return feed;
+}
+
+/* Positions [start, start + 64) are read by queries at all positions [first, last]. */
+ATTN_FN bool is_whole_tile(const struct attention_mma &a, uint32_t start, uint32_t first, uint32_t last)
+{
+    return start + ATTN_TILE <= first + 1 && start >= attn_first_position(last, a.window);
+}
+
+ATTN_FN bool ends_split(uint32_t tile, uint32_t end_tile)
+{
+    return (tile + 1) % (ATTN_SPLIT / ATTN_TILE) == 0 || tile + 1 == end_tile;
+}
+
+/* m' from the tile's largest scores, and α; a row that reads nothing of the tile is left as it is. */
+ATTN_FN void new_maxima(float (&m)[2], float (&alpha)[2], const float (&largest)[2], const struct attn_rows &rows,
+                        uint32_t start)
+{
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++) {
+        float next = fmaxf(m[h], largest[h]);
+        bool is_used = rows.lowest[h] < start + ATTN_TILE && rows.end[h] > start;
+        alpha[h] = is_used ? exp_below(m[h] - next) : 1.0f;
+        m[h] = next;
+    }
+}
+
+/* Sixteen queries at most: the warps share them. False: not done, a token of it at a time is asked for. */
+template <uint32_t D> ATTN_FN bool run_small(const struct attention_mma &a, const struct attn_unit &unit)
+{
+    using at = layout<D>;
+    constexpr uint32_t n_tiles = (D / 8 + ATTN_WARPS - 1) / ATTN_WARPS;
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    float(*maxima)[ATTN_SMALL] = (float(*)[ATTN_SMALL])(k_shared + MAXIMA_AT);
+    struct attn_feed<D, at::small_buffers> feed = feed_of<D, at::small_buffers>(a, unit);
+    struct attn_rows rows = attn_rows_of(a, unit, 0);
+    uint32_t first = unit.position + unit.query / a.group, last = feed.end - 1;
+    struct attn_state<n_tiles> s;
+    merged_registers<n_tiles> merged = {};
+    uint32_t q[D / 16][4];
+
+    __syncthreads(); /* the unit before may still be reading */
+    feed.begin(a);
+    load_queries<D>(a, unit, at::small_queries_at, ATTN_SMALL);
+    __syncthreads();
+    feed.fill(a);
+#pragma unroll
+    for (uint32_t i = 0; i < D / 16; i++)
+        load_columns(q[i], lane_of_rows<D>(at::small_queries_at, 0), i);
+    s.clear();
+    for (uint32_t tile = feed.first_tile; tile < feed.end_tile; tile++) {
+        uint32_t start = tile * ATTN_TILE;
+        bool is_masked = !is_whole_tile(a, start, first, last);
+        uint32_t keys = lane_of_keys<D>(feed.keys(a, tile), 16 * warp);
+        float score[2][4] = {};
+#pragma unroll
+        for (uint32_t i = 0; i < D / 16; i++) {
+            uint32_t k[4];
+            load_columns(k, keys, i);
+            mma_f16(score[0], q[i], k[0], k[1]);
+            mma_f16(score[1], q[i], k[2], k[3]);
+        }
+        float largest[2] = {-INFINITY, -INFINITY}, alpha[2];
+        bool is_read[2][4];
+#pragma unroll
+        for (uint32_t n = 0; n < 2; n++) {
+#pragma unroll
+            for (uint32_t e = 0; e < 4; e++) {
+                uint32_t position = start + 16 * warp + 8 * n + 2 * t + e % 2;
+                is_read[n][e] = position >= rows.lowest[e / 2] && position < rows.end[e / 2];
+                score[n][e] = score[n][e] * a.scale;
+                largest[e / 2] = fmaxf(largest[e / 2], is_read[n][e] ? score[n][e] : -INFINITY);
+            }
+        }
+#pragma unroll
+        for (uint32_t h = 0; h < 2; h++) {
+            largest[h] = quad_max(largest[h]);
+            if (t == 0)
+                maxima[warp][g + 8 * h] = largest[h];
+        }
+        __syncthreads();
+#pragma unroll
+        for (uint32_t h = 0; h < 2; h++)
+#pragma unroll
+            for (uint32_t w = 0; w < ATTN_WARPS; w++)
+                largest[h] = fmaxf(largest[h], maxima[w][g + 8 * h]);
+        new_maxima(s.m, alpha, largest, rows, start);
+#pragma unroll
+        for (uint32_t n = 0; n < 2; n++) {
+#pragma unroll
+            for (uint32_t e = 0; e < 4; e++)
+                score[n][e] = is_read[n][e] ? exp_below(score[n][e] - s.m[e / 2]) : 0.0f;
+#pragma unroll
+            for (uint32_t h = 0; h < 2; h++)
+                *(uint32_t *)(k_shared + attn_chunk(attn_row<ATTN_TILE>(at::weights_at, g + 8 * h), 2 * warp + n) + 4 * t) =
+                    pack_halves(score[n][2 * h], score[n][2 * h + 1]);
+        }
+
+        uint32_t loaded = feed.values(a, tile), values = attn_chunk(attn_row<D>(loaded, lane), warp);
+        if (is_masked && first != last && has_special_values<D>(loaded))
+            return false;
+        uint32_t p[4][4];
+        float sum[2];
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            load_columns(p[i], lane_of_rows<ATTN_TILE>(at::weights_at, 0), i);
+        sum_weights(sum, p);
+#pragma unroll
+        for (uint32_t h = 0; h < 2; h++)
+            s.l[h] = fmaf(s.l[h], alpha[h], sum[h]);
+        rescale(s.o, alpha);
+        add_values<D, ATTN_WARPS>(s.o, p, values, warp);
+        if (ends_split(tile, feed.end_tile))
+            end_split<D, ATTN_WARPS>(a, unit, rows, 0, start / ATTN_SPLIT, tile + 1 == feed.end_tile, s, merged, warp);
+    }
+    return true;
+}
+
+/* A warp's sixteen rows over one tile of K: the scores, then p as fragments of A, with α. */
+template <uint32_t D>
+ATTN_FN void large_scores(const struct attention_mma &a, uint32_t keys, uint32_t queries,
+                          const uint32_t (&q)[layout<D>::keeps_queries ? 1 : D / 16][4], bool is_masked, uint32_t start,
+                          const struct attn_rows &rows, float (&m)[2], float (&alpha)[2], uint32_t (&p)[4][4])
+{
+    uint32_t t = threadIdx.x % 4;
+    float score[8][4] = {};
+#pragma unroll
+    for (uint32_t i = 0; i < D / 16; i++) {
+        uint32_t k[4], rows_of_q[4];
+        if (layout<D>::keeps_queries)
+            load_columns(rows_of_q, queries, i);
+        else
+            memcpy(rows_of_q, q[layout<D>::keeps_queries ? 0 : i], sizeof rows_of_q);
+#pragma unroll
+        for (uint32_t n = 0; n < 4; n++) {
+            load_columns(k, keys, i, n * 16 * attn_width<D>::row_bytes);
+            mma_f16(score[2 * n], rows_of_q, k[0], k[1]);
+            mma_f16(score[2 * n + 1], rows_of_q, k[2], k[3]);
+        }
+    }
+    float largest[2] = {-INFINITY, -INFINITY};
+    uint32_t is_read = ~0u; /* a bit for each of the thread's scores */
+#pragma unroll
+    for (uint32_t n = 0; n < 8; n++)
+#pragma unroll
+        for (uint32_t e = 0; e < 4; e++)
+            score[n][e] = score[n][e] * a.scale;
+    if (is_masked) {
+        is_read = 0;
+#pragma unroll
+        for (uint32_t n = 0; n < 8; n++)
+#pragma unroll
+            for (uint32_t e = 0; e < 4; e++) {
+                uint32_t position = start + 8 * n + 2 * t + e % 2;
+                bool is_mine = position >= rows.lowest[e / 2] && position < rows.end[e / 2];
+                is_read |= (is_mine ? 1u : 0u) << (4 * n + e);
+                score[n][e] = is_mine ? score[n][e] : -INFINITY;
+            }
+    }
+#pragma unroll
+    for (uint32_t n = 0; n < 8; n++)
+#pragma unroll
+        for (uint32_t e = 0; e < 4; e++)
+            largest[e / 2] = fmaxf(largest[e / 2], score[n][e]);
+    largest[0] = quad_max(largest[0]);
+    largest[1] = quad_max(largest[1]);
+    new_maxima(m, alpha, largest, rows, start);
+#pragma unroll
+    for (uint32_t n = 0; n < 8; n++)
+#pragma unroll
+        for (uint32_t e = 0; e < 4; e++)
+            score[n][e] = exp_below(score[n][e] - m[e / 2]);
+    if (is_masked) { /* −inf − m is +0 already, unless m is −inf */
+#pragma unroll
+        for (uint32_t n = 0; n < 8; n++)
+#pragma unroll
+            for (uint32_t e = 0; e < 4; e++)
+                score[n][e] = (is_read >> (4 * n + e) & 1) != 0 ? score[n][e] : 0.0f;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        p[i][0] = pack_halves(score[2 * i][0], score[2 * i][1]);
+        p[i][1] = pack_halves(score[2 * i][2], score[2 * i][3]);
+        p[i][2] = pack_halves(score[2 * i + 1][0], score[2 * i + 1][1]);
+        p[i][3] = pack_halves(score[2 * i + 1][2], score[2 * i + 1][3]);
+    }
+}
+
+/* Sixty-four queries at most: each warp has sixteen. False as run_small(). */
+template <uint32_t D, class merged_o>
+ATTN_FN bool run_large_merging(const struct attention_mma &a, const struct attn_unit &unit, merged_o &merged)
+{
+    using at = layout<D>;
+    uint32_t warp = threadIdx.x / 32, first_row = 16 * warp;
+    uint32_t lane = threadIdx.x % 32, queries = lane_of_rows<D>(at::large_queries_at, first_row);
+    struct attn_feed<D, at::large_buffers> feed = feed_of<D, at::large_buffers>(a, unit);
+    struct attn_rows rows = attn_rows_of(a, unit, first_row);
+    /* Positions of the warp's first and last query; a warp without one computes nothing. */
+    bool has_rows = first_row < unit.n_queries;
+    uint32_t last_row = min(first_row + 16, (uint32_t)unit.n_queries) - 1;
+    uint32_t first = unit.position + (unit.query + first_row) / a.group;
+    uint32_t last = unit.position + (unit.query + last_row) / a.group;
+    uint32_t lowest = attn_first_position(first, a.window), unit_first = unit.position + unit.query / a.group;
+    struct attn_state<D / 8> s;
+    uint32_t q[at::keeps_queries ? 1 : D / 16][4];
+
+    __syncthreads(); /* the unit before may still be reading */
+    feed.begin(a);
+    load_queries<D>(a, unit, at::large_queries_at, ATTN_LARGE);
+    __syncthreads();
+    feed.fill(a);
+    if (!at::keeps_queries) {
+#pragma unroll
+        for (uint32_t i = 0; i < D / 16; i++)
+            load_columns(q[at::keeps_queries ? 0 : i], queries, i);
+    }
+    s.clear();
+    for (uint32_t tile = feed.first_tile; tile < feed.end_tile; tile++) {
+        uint32_t start = tile * ATTN_TILE, p[4][4];
+        bool is_mine = has_rows && start <= last && start + ATTN_TILE > lowest;
+        bool is_masked = !is_whole_tile(a, start, first, last);
+        bool is_mixed = !is_whole_tile(a, start, unit_first, feed.end - 1) && unit_first + 1 != feed.end;
+        float alpha[2], sum[2];
+        uint32_t keys = lane_of_keys<D>(feed.keys(a, tile), 0);
+        if (is_mine)
+            large_scores<D>(a, keys, queries, q, is_masked, start, rows, s.m, alpha, p);
+        uint32_t loaded = feed.values(a, tile), values = attn_row<D>(loaded, lane);
+        if (is_mixed && has_special_values<D>(loaded))
+            return false;
+        if (is_mine) {
+            sum_weights(sum, p);
+#pragma unroll
+            for (uint32_t h = 0; h < 2; h++)
+                s.l[h] = fmaf(s.l[h], alpha[h], sum[h]);
+            rescale(s.o, alpha);
+            add_values<D, 1>(s.o, p, values, 0);
+        }
+        if (ends_split(tile, feed.end_tile))
+            end_split<D, 1>(a, unit, rows, first_row, start / ATTN_SPLIT, tile + 1 == feed.end_tile, s, merged, 0);
+    }
+    return true;
+}
+
+template <uint32_t D> ATTN_FN bool run_large(const struct attention_mma &a, const struct attn_unit &unit)
+{
+    if (layout<D>::is_wide) {
+        merged_result merged;
+        for (uint32_t h = 0; h < 2; h++) {
+            uint32_t row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * h;
+            merged.at[h] = result_of(a, unit, row) + threadIdx.x % 4 * 2;
+        }
+        return run_large_merging<D>(a, unit, merged);
+    }
+    merged_shared<D> merged;
+    return run_large_merging<D>(a, unit, merged);
+}
+
+/* A unit is computed at once unless V is infinite or NaN at a position that one query of a tile reads and another does not: 0 · v
+ * would be NaN in the other. That happens only where a request has overflowed f16, and its queries before that position must
+ * not know: the unit is computed again, a token at a time. Queries of one token read the same positions, and all others are
+ * zeros. */
+template <uint32_t D> static __global__ void __launch_bounds__(ATTN_THREADS, 2) attention_mma_kernel(const struct attention_mma a)
+{
+    const uint32_t *first_units = (const uint32_t *)(a.plan + 1);
+    const struct attn_unit *units = (const struct attn_unit *)((const char *)a.plan + a.plan->units_at);
+    uint32_t end_unit = first_units[blockIdx.x + 1];
+    for (uint32_t u = first_units[blockIdx.x]; u < end_unit; u++) {
+        struct attn_unit unit = units[u];
+        uint32_t end = unit.query + unit.n_queries;
+        bool is_apart = false;
+        while (unit.query < end) {
+            if (is_apart)
+                unit.n_queries = (uint8_t)min(min(end - unit.query, a.group - unit.query % a.group), ATTN_SMALL);
+            bool is_done = unit.n_queries <= ATTN_SMALL ? run_small<D>(a, unit) : run_large<D>(a, unit);
+            if (is_done) {
+                unit.query += unit.n_queries;
+                unit.partial += unit.partial == ATTN_NO_PARTIAL ? 0 : unit.n_queries;
+            } else {
+                is_apart = true;
+                cp_async_wait<0>();
+            }
+        }
+    }
+}
+
+/* ---- merging ---------------------------------------------------------------------------------- */
+
+#define MERGE_BLOCKS 64u
+#define MERGE_PARTS 8u /* of a merge: blocks that share its queries and columns */
+
+/* Partials of one query folded left to right, for 32 columns: a warp. What (m, l) are folded with is the same for all
+ * columns and depends on m alone: lane i has it for partial i of 32, from the largest m up to there. Then each column is
+ * two operations a partial, and its 32 loads do not wait for one another: a context of 128k leaves some 250 partials. From
+ * (−inf, 0, 0) the first one comes out as it is, since k_exp(−inf) = 0 and k_exp(0) = 1; one that was not used has a = 1, b = 0. */
+static __global__ void __launch_bounds__(ATTN_THREADS) attention_merge_kernel(const struct attention_mma a)
+{
+    const struct attn_merge *merges = (const struct attn_merge *)((const char *)a.plan + a.plan->merges_at);
+    uint32_t n_merges = a.plan->n_merges, lane = threadIdx.x % 32, n_columns = (a.head_dim + 31) / 32;
+    for (uint32_t i = blockIdx.x; i < n_merges; i += MERGE_BLOCKS) {
+        struct attn_merge merge = merges[i];
+        uint32_t n_jobs = merge.n_queries * n_columns;
+        for (uint32_t job = blockIdx.y * ATTN_WARPS + threadIdx.x / 32; job < n_jobs; job += MERGE_PARTS * ATTN_WARPS) {
+            uint32_t query = job / n_columns, column = min(job % n_columns * 32 + lane, a.head_dim - 1);
+            uint64_t row_floats = a.head_dim + 2, step = merge.n_queries * row_floats;
+            const float *partial = a.partials + (merge.partial + query) * row_floats;
+            float m = -INFINITY, l = 0.0f, o = 0.0f;
+            for (uint32_t from = 0; from < merge.n_partials; from += 32, partial += 32 * step) {
+                float2 mine = make_float2(NAN, 0.0f);
+                if (from + lane < merge.n_partials)
+                    mine = *(const float2 *)(partial + lane * step + a.head_dim);
+                bool is_used = mine.x == mine.x;
+                uint32_t used = __ballot_sync(~0u, is_used);
+                float values[32];
+#pragma unroll
+                for (uint32_t k = 0; k < 32; k++)
+                    values[k] = (used >> k & 1) != 0 ? partial[k * step + column] : 0.0f;
+                float largest = is_used ? mine.x : -INFINITY; /* up to this partial, then with what came before the 32 */
+#pragma unroll
+                for (uint32_t d = 1; d < 32; d *= 2) {
+                    float below = __shfl_up_sync(~0u, largest, d);
+                    largest = lane >= d ? fmaxf(largest, below) : largest;
+                }
+                largest = fmaxf(largest, m);
+                float before = __shfl_up_sync(~0u, largest, 1);
+                before = lane == 0 ? m : before;
+                float fold_a = is_used ? k_exp(before - largest) : 1.0f;
+                float fold_b = is_used ? k_exp(mine.x - largest) : 0.0f;
+                float next_l = is_used ? mine.y * fold_b : 0.0f;
+#pragma unroll
+                for (uint32_t k = 0; k < 32; k++) {
+                    float by_a = __shfl_sync(~0u, fold_a, k);
+                    l = fmaf(l, by_a, __shfl_sync(~0u, next_l, k));
+                    o = fmaf(o, by_a, values[k] * __shfl_sync(~0u, fold_b, k));
+                }
+                m = __shfl_sync(~0u, largest, 31);
+            }
+            if (job % n_columns * 32 + lane < a.head_dim)
+                a.out[attn_query_at(a, merge.token, merge.kv_head, merge.query + query, a.n_q_heads) + column] =
+                    attn_output(o, l);
+        }
+    }
+}
+
+/* ---- launching -------------------------------------------------------------------------------- */
+
+/* The narrowest kernel that the heads fit; the widths are those that models have. */
+template <uint32_t D> static cudaError_t launch(cudaStream_t stream, const struct attention_mma &a, uint32_t n_blocks)
+{
+    const uint32_t bytes = layout<D>::bytes;
+    static_assert(layout<D>::bytes <= 99 * 1024, "what a block has on every GPU from sm_80 on");
+    cudaError_t error = cudaFuncSetAttribute((const void *)attention_mma_kernel<D>,
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    if (error == cudaSuccess)
+        error = K_LAUNCH(attention_mma_kernel<D>, n_blocks, ATTN_THREADS, bytes, stream, a);
+    if (error == cudaSuccess)
+        error = K_LAUNCH(attention_merge_kernel, dim3(MERGE_BLOCKS, MERGE_PARTS), ATTN_THREADS, 0, stream, a);
+    return error;
+}
+
+extern "C" uint32_t attention_mma_shared_bytes(uint32_t head_dim)
+{
+    return head_dim <= 64    ? layout<64>::bytes
+           : head_dim <= 80  ? layout<80>::bytes
+           : head_dim <= 96  ? layout<96>::bytes
+           : head_dim <= 128 ? layout<128>::bytes
+                             : layout<256>::bytes;
+}
+
+extern "C" cudaError_t launch_attention_mma(cudaStream_t stream, const struct k_attention_args *args, uint32_t n_blocks)
+{
+    struct attention_mma a = {};
+    a.qkv = args->qkv_dev;
+    a.out = args->out_dev;
+    a.plan = (const struct attn_plan *)args->plan_dev;
+    a.tables = args->tables_dev;
+    a.k = (const unsigned char *)args->layer->k_dev;
+    a.v = (const unsigned char *)args->layer->v_dev;
+    a.n_q_heads = args->n_q_heads;
+    a.n_kv_heads = args->kv->n_kv_heads;
+    a.group = a.n_q_heads / a.n_kv_heads;
+    a.head_dim = args->kv->head_dim;
+    a.block_tokens = args->kv->block_tokens;
+    a.window = args->window;
+    a.scale = args->scale;
+    a.partials = (float *)args->workspace_dev;
+    return a.head_dim <= 64    ? launch<64>(stream, a, n_blocks)
+           : a.head_dim <= 80  ? launch<80>(stream, a, n_blocks)
+           : a.head_dim <= 96  ? launch<96>(stream, a, n_blocks)
+           : a.head_dim <= 128 ? launch<128>(stream, a, n_blocks)
+                               : launch<256>(stream, a, n_blocks);
+}
