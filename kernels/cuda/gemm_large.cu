@@ -18,7 +18,7 @@
 K_DYNAMIC_SHARED;
 
 #define CONVERT_THREADS 256u
-#define WIDE_BLOCKS 128u /* fewer of 128 x 128 and the smaller shape is taken */
+#define WIDE_BLOCKS 96u  /* fewer of 128 x 128 and the smaller shape is taken */
 #define TOKEN_TILES 8u   /* 1,024 tokens of 14,336 columns are 29 MB, which L2 keeps while all weights go by once */
 
 /* ---- the activations' factors ---- */

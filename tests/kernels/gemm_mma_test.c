@@ -119,6 +119,34 @@ static void test_every_number_of_tokens(void **state)
     }
 }
 
+/* Shapes that are too slow for the table: rows by 16, 32 and 128 without a split of the chunks, groups of token tiles. */
+static void test_wide_matrices(void **state)
+{
+    (void)state;
+    static const struct op_case cases[] = {
+        {.dtype = K_BF16, .n_tokens = 2, .n_rows = 17000, .n_cols = 1030},
+        {.dtype = K_F16, .n_tokens = 9, .n_rows = 33000, .n_cols = 530},
+        {.dtype = K_BF16, .n_tokens = 17, .n_rows = 33000, .n_cols = 20},
+        {.dtype = K_BF16, .n_tokens = 34, .n_rows = 12300, .n_cols = 530},
+        {.dtype = K_F16, .n_tokens = 1100, .n_rows = 1400, .n_cols = 20},
+        {.dtype = K_BF16, .n_tokens = 600, .n_rows = 20, .n_cols = 40},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct op_case *c = &cases[i];
+        struct gemm g = new_gemm(c->dtype, c->n_rows, c->n_cols, c->n_tokens);
+        size_t n = (size_t)c->n_tokens * c->n_rows;
+        float *page = malloc(n * sizeof *page);
+        assert_non_null(page);
+        fill(&g, i);
+        const struct op_data d = {.x = g.x, .weights = (unsigned char *)g.w};
+        page_gemm_mma(c, &d, page);
+        run(&g, c->n_tokens, 0);
+        assert_memory_equal(g.y, page, n * sizeof *page);
+        free(page);
+        free_gemm(&g);
+    }
+}
+
 /* A row of one weight, times 1: the weight itself, whatever it is. */
 static void test_every_weight(void **state)
 {
@@ -230,6 +258,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_number_of_tokens),
+        cmocka_unit_test(test_wide_matrices),
         cmocka_unit_test(test_every_weight),
         cmocka_unit_test(test_small_factors),
         cmocka_unit_test(test_large_activations),
