@@ -1,7 +1,7 @@
 /* Is an access allowed, and ordered against the others? Every load and store of an instrumented kernel comes here.
  *
  * Races are found by epochs, not by interleavings: __syncthreads begins a new epoch of the block, __syncwarp one of the
- * warp, and two accesses to the same two bytes by different threads, one of them a write, race when neither stands
+ * warp, and two accesses to the same byte by different threads, one of them a write, race when neither stands
  * between them. So what is found does not depend on the order in which fibers ran. Shuffles, votes, ldmatrix and mma
  * begin no epoch: they order registers, not memory. */
 #include "tests/simt/state.h"
@@ -107,22 +107,22 @@ static void note(Cell *c, const Event &e)
 static void check_shared(Cell *cells, size_t offset, size_t bytes, const Event &e)
 {
     uint32_t run = e.f->block->run;
-    for (size_t i = offset / 2; i <= (offset + bytes - 1) / 2; i++) {
+    for (size_t i = offset; i < offset + bytes; i++) {
         Cell &c = cells[i];
         if (e.kind != COPY_LANDED) {
             if (c.write_run == run)
-                check_write_of_block(c, e, i * 2);
+                check_write_of_block(c, e, i);
             else if (e.kind == READ || e.kind == ATOMIC)
-                fault("UNINIT_SHARED", false, e.code, "read of shared+%#zx, never written in this block", i * 2);
+                fault("UNINIT_SHARED", false, e.code, "read of shared+%#zx, never written in this block", i);
             if (e.kind != READ && c.read_run == run)
-                check_reads_of_block(c, e, i * 2);
+                check_reads_of_block(c, e, i);
         }
         note(&c, e);
     }
 }
 
 /* Blocks of one launch are not ordered, unless a block acquires (fence() in fiber.cc). Atomics are taken to be right. */
-static void check_global(Cell *cells, size_t bytes_before, size_t bytes, const Event &e)
+static void check_global(Cell *cells, size_t first, size_t bytes, const Event &e)
 {
     Block *b = e.f->block;
     if (e.kind == ATOMIC) {
@@ -131,10 +131,9 @@ static void check_global(Cell *cells, size_t bytes_before, size_t bytes, const E
         b->has_ticket = e.f->took_ticket = true;
         return;
     }
-    size_t n = (bytes_before % 2 + bytes + 1) / 2, first = bytes_before / 2;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < bytes; i++) {
         Cell &c = cells[i];
-        size_t offset = (first + i) * 2;
+        size_t offset = first + i;
         if (c.write_run == b->run)
             check_write_of_block(c, e, offset);
         else if (c.write_run >= b->first_run && (e.kind != READ || !b->acquired))

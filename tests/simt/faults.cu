@@ -90,7 +90,7 @@ template <bool right> __global__ void never_written(int *out)
     out[t] = s[t];
 }
 
-/* Threads that write and read adjacent bytes and halves do not race... */
+/* Threads that write and read adjacent halves and bytes do not race... */
 __global__ void adjacent_halves(int *out)
 {
     __shared__ uint16_t s[n_threads];
@@ -98,6 +98,11 @@ __global__ void adjacent_halves(int *out)
     s[t] = (uint16_t)t;
     __syncthreads();
     out[t] = s[n_threads - 1 - t];
+}
+
+__global__ void adjacent_bytes(int *out)
+{
+    ((unsigned char *)out)[blockIdx.x * blockDim.x + threadIdx.x] = 1;
 }
 
 /* ... and neither do readers of one word, or the phases of a loop. */
@@ -444,6 +449,7 @@ const struct fault_case fault_cases[] = {
     PAIR("plain read of an atomic", "RACE", run_plain_read<false>(), run_plain_read<true>()),
     PAIR("shared memory never written", "UNINIT_SHARED", run_on(never_written<false>), run_on(never_written<true>)),
     RIGHT("adjacent halves", run_on(adjacent_halves)),
+    RIGHT("adjacent bytes", { Memory m; simt::launch_k(7, 33, 0, adjacent_bytes, m.p); }),
     RIGHT("phases of a loop", run_on(phases)),
 
     PAIR("dynamic shared memory", "OOB_SHARED", run_shared(n_threads, n_threads * 4, dynamic_shared<false>),

@@ -193,7 +193,7 @@ int barrier(int predicate, int line, const char *file)
         b->barrier_line = line;
         b->barrier_file = file;
         b->barrier_sum = 0;
-    } else if (b->barrier_line != line || strcmp(b->barrier_file, file)) {
+    } else if (b->barrier_line != line || (b->barrier_file != file && strcmp(b->barrier_file, file))) {
         fault("DIVERGENT_BARRIER", true, nullptr, "__syncthreads at %s:%d while %u threads wait at %s:%d", file, line,
               b->n_at_barrier, b->barrier_file, b->barrier_line);
     }
@@ -276,7 +276,7 @@ static Block *new_block()
     b->tls = image_tls();
     b->image = &image();
     if (instrumented)
-        b->shared_cells.resize(b->image->tls.size() / 2 + 1);
+        b->shared_cells.resize(b->image->tls.size());
     for (unsigned i = 0; i < max_threads; i++) {
         Fiber &f = b->fibers[i];
         f.lane = i % 32;

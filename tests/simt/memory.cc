@@ -23,7 +23,7 @@ static size_t arena_top = granule;
 static uint32_t *owner;         /* of each granule: an index into allocations, with freed_bit when freed; 0: none */
 static Allocation *allocations; /* [0] is none */
 static uint32_t n_allocations = 1;
-static Cell *cells; /* one for each 2 bytes */
+static Cell *cells; /* one for each byte */
 static std::map<size_t, size_t> freed; /* offset, bytes; both with the granule behind the allocation */
 
 template <class T> static T *reserve(size_t n)
@@ -38,7 +38,7 @@ static bool set_up()
         return true;
     owner = reserve<uint32_t>(arena_bytes / granule);
     allocations = reserve<Allocation>(max_allocations);
-    cells = instrumented ? reserve<Cell>(arena_bytes / 2) : nullptr;
+    cells = instrumented ? reserve<Cell>(arena_bytes) : nullptr;
     char *p = reserve<char>(arena_bytes);
     if (!owner || !allocations || (instrumented && !cells) || !p)
         return false;
@@ -101,7 +101,7 @@ void dev_free(void *p)
     if (begin < end) {
         madvise((void *)begin, end - begin, MADV_DONTNEED);
         if (cells)
-            madvise(device_cells((void *)begin), (end - begin) / 2 * sizeof(Cell), MADV_DONTNEED);
+            madvise(device_cells((void *)begin), (end - begin) * sizeof(Cell), MADV_DONTNEED);
     }
     /* Neighbours become one. */
     auto next = freed.lower_bound(offset);
@@ -133,7 +133,7 @@ Where find_device(const void *p, const Allocation **allocation)
 
 Cell *device_cells(const void *p)
 {
-    return &cells[(size_t)((const char *)p - arena) / 2];
+    return &cells[(const char *)p - arena];
 }
 
 } // namespace simt

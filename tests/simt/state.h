@@ -54,8 +54,8 @@ struct Warp {
     Meeting meetings[8];
 };
 
-/* Who wrote and who read two bytes last. Two and not four: threads that write adjacent halves do not race. Run and
- * epochs say when, and only grow, so that nothing is ever reset. */
+/* Who wrote and who read a byte last. A byte and no more: threads that write adjacent bytes do not race. Run and epochs
+ * say when, and only grow, so that nothing is ever reset. */
 struct Cell {
     uint32_t write_run, read_run;
     uint16_t write_epoch, read_epoch;
