@@ -42,21 +42,20 @@ static __device__ int32_t row_exponent(const uint4 *words, uint64_t n_words)
     return exponent_of(best);
 }
 
-/* Two rows a warp: races are looked for among pairs of bytes (tests/simt). */
 static __global__ void weight_exponents(const unsigned char *data, uint64_t row_stride_bytes, uint32_t n_rows,
                                         int8_t *exponents)
 {
-    uint64_t first = (uint64_t)(blockIdx.x * WARPS_PER_BLOCK + threadIdx.x / 32) * 2;
-    for (uint64_t row = first; row < first + 2 && row < n_rows; row++) {
-        int32_t e = row_exponent((const uint4 *)(data + row * row_stride_bytes), row_stride_bytes / 16);
-        if (threadIdx.x % 32 == 0)
-            exponents[row] = (int8_t)e;
-    }
+    uint32_t row = blockIdx.x * WARPS_PER_BLOCK + threadIdx.x / 32;
+    if (row >= n_rows)
+        return; /* a warp as a whole */
+    int32_t e = row_exponent((const uint4 *)(data + row * row_stride_bytes), row_stride_bytes / 16);
+    if (threadIdx.x % 32 == 0)
+        exponents[row] = (int8_t)e;
 }
 
 extern "C" cudaError_t launch_weight_exponents(cudaStream_t stream, const struct k_weight *w)
 {
-    uint32_t n_blocks = w->n_rows / (2 * WARPS_PER_BLOCK) + (w->n_rows % (2 * WARPS_PER_BLOCK) != 0);
+    uint32_t n_blocks = w->n_rows / WARPS_PER_BLOCK + (w->n_rows % WARPS_PER_BLOCK != 0);
     return K_LAUNCH(weight_exponents, n_blocks, WARPS_PER_BLOCK * 32, 0, stream, (const unsigned char *)w->data_dev,
                     w->row_stride_bytes, w->n_rows, w->exponents_dev);
 }
