@@ -205,8 +205,10 @@ static cudaError_t launch(cudaStream_t stream, const struct k_gemm_args *args)
     uint32_t n_groups = split.n_splits < 4 ? 4 / split.n_splits : 1, n_warps = n_groups * split.n_splits;
     bool is_aligned = a.n_cols % 4 == 0 && (uintptr_t)a.x % 16 == 0;
     uint32_t bytes = n_warps * shape::warp_bytes;
+    /* Always the most: a recorded launch of more warps must not find the limit that a later, narrower one has set. */
     cudaError_t error = cudaFuncSetAttribute(gemm_small<is_bf16, n_token_tiles, n_row_tiles>,
-                                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             (int)(shape::max_warps * shape::warp_bytes));
     if (error != cudaSuccess)
         return error;
     return K_LAUNCH((gemm_small<is_bf16, n_token_tiles, n_row_tiles>), dim3((row_tiles + n_groups - 1) / n_groups), dim3(n_warps * 32),
