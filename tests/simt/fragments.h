@@ -21,6 +21,43 @@ struct fragments {
 
 cudaError_t run_fragments(struct fragments *host);
 
+/* A product with a zero factor leaves what stands in the sum, however large the other factor is: attention multiplies
+ * p = 0 by V of masked positions, and its bits must not depend on what lies there. */
+struct zeros {
+    uint32_t a[32][4], b[32][2]; /* every odd column of A is zero, every odd row of B large */
+    float c[32][4];              /* far smaller, with all bits of an f32 */
+    float large[32][4], zero[32][4], kept[32][4]; /* out: with B, with zeros in its odd rows, with zeros in all of A */
+};
+
+cudaError_t run_zeros(struct zeros *host);
+
+static inline void fill_zeros(struct zeros *z)
+{
+    uint32_t random = 3, words[10];
+    for (int lane = 0; lane < 32; lane++) {
+        for (int i = 0; i < 10; i++)
+            words[i] = random = random * 1664525u + 1013904223u;
+        for (int i = 0; i < 4; i++)
+            z->a[lane][i] = (words[i] >> 16 & 0x03ff) | 0x2c00; /* 2^-4 to 2^-3 */
+        for (int i = 0; i < 2; i++)
+            z->b[lane][i] = (words[4 + i] & 0x80000000u) | 0x7bff0000u | (words[4 + i] >> 8 & 0x83ff) | 0x0400; /* 65504; 2^-14 */
+        for (int i = 0; i < 4; i++) {
+            uint32_t bits = (words[6 + i] & 0x80000000u) | (words[6 + i] >> 4 & 0x007fffffu) | 0x37000000u; /* 2^-17 */
+            memcpy(&z->c[lane][i], &bits, 4);
+        }
+    }
+}
+
+/* Sums that a zero has moved. */
+static inline int count_moved(const struct zeros *z)
+{
+    int n = 0;
+    for (int i = 0; i < 128; i++)
+        n += memcmp(&z->large[i / 4][i % 4], &z->zero[i / 4][i % 4], 4) != 0 ||
+             memcmp(&z->kept[i / 4][i % 4], &z->c[i / 4][i % 4], 4) != 0;
+    return n;
+}
+
 /* f16 of an integer of at most 8 in size. */
 static inline uint16_t f16_of_small(int x)
 {

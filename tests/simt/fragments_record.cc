@@ -17,5 +17,16 @@ int main(void)
     if (cudaGetDeviceProperties(&device, 0) == cudaSuccess)
         printf("# %s, sm_%d%d: lane, ldmatrix, ldmatrix.trans, mma\n", device.name, device.major, device.minor);
     write_fragments(&f, stdout);
+    struct zeros z;
+    fill_zeros(&z);
+    error = run_zeros(&z);
+    if (error != cudaSuccess) {
+        fprintf(stderr, "fragments_record: %s\n", cudaGetErrorString(error));
+        return 1;
+    }
+    if (count_moved(&z) > 0) {
+        fprintf(stderr, "fragments_record: a zero times a large number moves %d of 128 sums\n", count_moved(&z));
+        return 1;
+    }
     return 0;
 }

@@ -119,6 +119,18 @@ static void check_roundings(struct fragments *f)
     }
 }
 
+static void check_zeros()
+{
+    struct zeros z;
+    fill_zeros(&z);
+    if (run_zeros(&z) != cudaSuccess) {
+        printf("FAIL: zeros do not run\n");
+        exit(1);
+    }
+    check(count_moved(&z) == 0, "mma, zeros", 0, 0);
+    check(memcmp(z.zero, z.c, sizeof z.c) != 0, "mma, zeros: nothing was added", 0, 0);
+}
+
 /* Yields whether there was a file. */
 static bool check_recorded(const struct fragments *f)
 {
@@ -152,6 +164,7 @@ int main()
     check_mma(&f, "mma");
     bool has_recorded = check_recorded(&f);
     check_roundings(&f);
+    check_zeros();
     printf("%s ldmatrix, ldmatrix.trans and mma against the PTX ISA's formulas\n", n_bad ? "FAIL" : "ok");
     printf(has_recorded ? "compared with a GPU's fragments\n"
                         : "no fragments recorded on hardware yet: tests/simt/fragments.txt is missing\n");
