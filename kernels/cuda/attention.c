@@ -32,7 +32,8 @@ int cuda_attention_plan(struct k_backend *b, const struct k_attention_plan_args 
         status = host_check_attention(&args, err);
     if (status != QUIRE_OK || !is_mma(b, a->kv))
         return status;
-    struct attn_plan *plan = malloc(attn_plan_bytes(a->n_rows, a->n_tokens, a->n_q_heads, a->kv->n_kv_heads));
+    struct attn_plan *plan = malloc(attn_plan_bytes(a->n_rows, a->n_tokens, a->n_q_heads, a->kv->n_kv_heads,
+                                                    a->kv->head_dim));
     if (!plan)
         return quire_fail(err, QUIRE_NO_MEMORY, "attention_plan: out of memory");
     uint64_t bytes = attn_plan_make(a, n_blocks_of(b, a->kv->head_dim), attn_partial_rows(a->kv->head_dim), plan);

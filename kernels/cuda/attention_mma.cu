@@ -12,7 +12,7 @@
  * Many queries (prefill, verification of drafts; ATTN_LARGE rows): what counts is mma. A warp has 16 rows and all 64 positions,
  * and p goes from the fragment of the scores to the fragment of A in registers. K and V have one buffer each: V is on its
  * way while scores are computed, the next K while o is. What is merged so far is touched once in 512 positions and lies in
- * shared memory, or for wide heads where the result goes.
+ * shared memory.
  *
  * Both do the same operations on an element in the same order; a tile of which a row reads nothing leaves the row's m, l
  * and o: α is then 1, each p +0.
@@ -32,12 +32,13 @@ template <uint32_t D> struct layout {
     static constexpr uint32_t small_queries_at = ATTN_BUFFERS_AT + small_buffers * tile_bytes;
     static constexpr uint32_t weights_at = small_queries_at + ATTN_SMALL * row_bytes;
     static constexpr uint32_t small_bytes = weights_at + ATTN_SMALL * ATTN_TILE * 2;
-    /* Queries of heads up to 64 wide are held in registers, and pass through what will hold the merged o; those of wider ones
-     * stay in shared memory. Where both would not fit, o is merged where it goes. */
-    static constexpr bool keeps_queries = D > 64, is_wide = D > 128;
+    /* Many queries of heads wider than 128 would need more registers than there are: the plan has small tiles only. Queries of
+     * heads up to 64 wide are held in registers, and pass through what will hold the merged o; those of wider ones stay in
+     * shared memory. */
+    static constexpr bool is_wide = D > ATTN_MOST_LARGE, keeps_queries = D > 64;
     static constexpr uint32_t large_queries_at = ATTN_BUFFERS_AT + large_buffers * tile_bytes;
     static constexpr uint32_t merged_at = large_queries_at + (keeps_queries ? ATTN_LARGE * row_bytes : 0);
-    static constexpr uint32_t large_bytes = merged_at + (is_wide ? 0 : ATTN_LARGE * D * 4);
+    static constexpr uint32_t large_bytes = is_wide ? 0 : merged_at + ATTN_LARGE * D * 4;
     static constexpr uint32_t bytes = small_bytes > large_bytes ? small_bytes : large_bytes;
 };
 
@@ -71,19 +72,6 @@ template <uint32_t D> struct merged_shared {
     }
 };
 
-struct merged_result {
-    volatile float *at[2]; /* of row h; volatile: 64 loads at once would take more registers than there are */
-    __device__ __forceinline__ float2 get(uint32_t n, uint32_t h) const
-    {
-        return make_float2(at[h][8 * n], at[h][8 * n + 1]);
-    }
-    __device__ __forceinline__ void set(uint32_t n, uint32_t h, float2 pair)
-    {
-        at[h][8 * n] = pair.x;
-        at[h][8 * n + 1] = pair.y;
-    }
-};
-
 /* A thread's two rows in a split and merged. */
 template <uint32_t N_TILES> struct attn_state {
     float m[2], l[2], o[N_TILES][4];
@@ -112,63 +100,67 @@ ATTN_FN float *result_of(const struct attention_mma &a, const struct attn_unit &
     return a.partials + (uint64_t)(unit.partial + row) * (a.head_dim + 2);
 }
 
-/* The end of a split for the thread's row h, which is the unit's `row`: into the partials, or into what is merged, and from there into the result. Column n of
- * the thread is 8 (first + n STEP) + 2 t. */
-template <uint32_t D, uint32_t STEP, uint32_t N_TILES, class merged_o>
-ATTN_FN void end_row(const struct attention_mma &a, const struct attn_unit &unit, const struct attn_rows &rows,
-                     uint32_t row, uint32_t h, uint32_t split, bool is_last, struct attn_state<N_TILES> &s,
-                     merged_o &merged, uint32_t first)
-{
-    uint32_t begin = split * ATTN_SPLIT, end = begin + ATTN_SPLIT, unit_begin = unit.first_split * ATTN_SPLIT;
-    bool is_used = rows.lowest[h] < end && rows.end[h] > begin;
-    bool is_apart = unit.partial != ATTN_NO_PARTIAL && unit.partial_rows != 0; /* each split is a partial */
-    bool is_first = is_apart || rows.lowest[h] >= begin;
-    bool is_whole = unit.partial == ATTN_NO_PARTIAL;
-    bool is_stored = is_apart || is_last;
-    bool is_any = is_apart ? is_used : rows.lowest[h] < end && rows.end[h] > unit_begin;
-    uint32_t n_columns = a.head_dim + (split & a.zero); /* of this split: else a predicate for each n, held all along */
-    float fold_a = 0, fold_b = 0;
-    if (is_used && is_first) {
-        s.merged_m[h] = s.m[h];
-        s.merged_l[h] = s.l[h];
-    } else if (is_used) {
-        fold_weights(s.merged_m[h], s.merged_l[h], s.m[h], s.l[h], fold_a, fold_b);
-    }
-    float *to = result_of(a, unit, row);
-    if (is_apart)
-        to += (uint64_t)(split - unit.first_split) * unit.partial_rows * (a.head_dim + 2);
-    if (is_stored && !is_whole && threadIdx.x % 4 == 0 && first == 0) /* of the warps that share the row, one */
-        *(float2 *)(to + a.head_dim) = make_float2(is_any ? s.merged_m[h] : NAN, s.merged_l[h]);
-    if (!is_used && !(is_last && is_any))
-        return;
-#pragma unroll
-    for (uint32_t n = 0; n < N_TILES; n++) {
-        uint32_t column = 8 * (first + n * STEP) + threadIdx.x % 4 * 2;
-        if (column >= n_columns)
-            break;
-        float2 o = make_float2(s.o[n][2 * h], s.o[n][2 * h + 1]);
-        if (!is_used || !is_first) {
-            float2 before = merged.get(n, h);
-            o = is_used ? make_float2(fmaf(before.x, fold_a, o.x * fold_b), fmaf(before.y, fold_a, o.y * fold_b)) : before;
-        }
-        if (is_stored && is_whole)
-            o = make_float2(attn_output(o.x, s.merged_l[h]), attn_output(o.y, s.merged_l[h]));
-        if (is_stored)
-            *(float2 *)(to + column) = o;
-        else
-            merged.set(n, h, o);
-    }
-}
-
+/* The end of a split: into the partials, or into what is merged, and from there into the result. Column n of the thread
+ * is 8 (first + n STEP) + 2 t. */
 template <uint32_t D, uint32_t STEP, uint32_t N_TILES, class merged_o>
 ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &unit, const struct attn_rows &rows,
                        uint32_t first_row, uint32_t split, bool is_last, struct attn_state<N_TILES> &s,
                        merged_o &merged, uint32_t first)
 {
+    uint32_t begin = split * ATTN_SPLIT, end = begin + ATTN_SPLIT;
+    bool is_whole = unit.partial == ATTN_NO_PARTIAL, is_apart = !is_whole && unit.partial_rows != 0; /* each split a partial */
+    bool is_stored = is_apart || is_last;
+    uint32_t n_columns = a.head_dim + (split & a.zero); /* of this split: else a predicate for each n is held all along */
+    float fold_a[2], fold_b[2];
+    bool has_before[2], is_any[2]; /* splits of the unit that the row reads: before this one, and up to it */
+    float *to[2];
 #pragma unroll
-    for (uint32_t h = 0; h < 2; h++)
-        if (rows.end[h] != 0)
-            end_row<D, STEP>(a, unit, rows, first_row + threadIdx.x % 32 / 4 + 8 * h, h, split, is_last, s, merged, first);
+    for (uint32_t h = 0; h < 2; h++) {
+        bool is_used = rows.lowest[h] < end && rows.end[h] > begin;
+        uint32_t row = first_row + threadIdx.x % 32 / 4 + 8 * h;
+        has_before[h] = !is_apart && rows.lowest[h] < begin;
+        is_any[h] = is_used || has_before[h];
+        fold_a[h] = 1.0f;
+        fold_b[h] = 0.0f;
+        if (is_used && has_before[h])
+            fold_weights(s.merged_m[h], s.merged_l[h], s.m[h], s.l[h], fold_a[h], fold_b[h]);
+        if (is_used && !has_before[h]) {
+            s.merged_m[h] = s.m[h];
+            s.merged_l[h] = s.l[h];
+            fold_b[h] = 1.0f;
+        }
+        to[h] = result_of(a, unit, row) + (is_apart ? (uint64_t)(split - unit.first_split) * unit.partial_rows * (a.head_dim + 2) : 0);
+        if (is_stored && !is_whole && rows.end[h] != 0 && threadIdx.x % 4 == 0 && first == 0) /* one of the warps that share it */
+            *(float2 *)(to[h] + a.head_dim) = make_float2(is_any[h] ? s.merged_m[h] : NAN, s.merged_l[h]);
+    }
+#pragma unroll
+    for (uint32_t n = 0; n < N_TILES; n++) {
+        uint32_t column = 8 * (first + n * STEP) + threadIdx.x % 4 * 2;
+        if (column >= n_columns)
+            break;
+#pragma unroll
+        for (uint32_t h = 0; h < 2; h++) {
+            float2 before = has_before[h] ? merged.get(n, h) : make_float2(0.0f, 0.0f);
+            float2 o = make_float2(fmaf(before.x, fold_a[h], s.o[n][2 * h] * fold_b[h]),
+                                   fmaf(before.y, fold_a[h], s.o[n][2 * h + 1] * fold_b[h]));
+            if (is_stored && is_any[h])
+                *(float2 *)(to[h] + column) = o;
+            else if (is_any[h])
+                merged.set(n, h, o);
+        }
+    }
+    if (is_stored && is_whole) { /* what the thread has just stored: 64 divisions unrolled would take too many registers */
+#pragma unroll 1
+        for (uint32_t n = 0; n < N_TILES; n++) {
+            uint32_t column = 8 * (first + n * STEP) + threadIdx.x % 4 * 2;
+#pragma unroll
+            for (uint32_t h = 0; h < 2; h++) {
+                float2 *at = (float2 *)(to[h] + column);
+                if (column < a.head_dim && is_any[h])
+                    *at = make_float2(attn_output(at->x, s.merged_l[h]), attn_output(at->y, s.merged_l[h]));
+            }
+        }
+    }
     s.clear();
 }
 
@@ -180,7 +172,7 @@ ATTN_FN struct attn_feed<D, N> feed_of(const struct attention_mma &a, const stru
     struct attn_feed<D, N> feed;
     uint32_t first = unit.position + unit.query / a.group;
     uint32_t last = unit.position + (unit.query + unit.n_queries - 1) / a.group;
-    feed.table = a.tables + unit.table;
+    feed.table = unit.table;
     feed.kv_head = unit.kv_head;
     feed.lowest = attn_first_position(first, a.window);
     feed.end = last + 1;
@@ -225,28 +217,32 @@ template <uint32_t D> ATTN_FN bool run_small(const struct attention_mma &a, cons
     uint32_t first = unit.position + unit.query / a.group, last = feed.end - 1;
     struct attn_state<n_tiles> s;
     merged_registers<n_tiles> merged = {};
-    uint32_t q[D / 16][4];
+    uint32_t queries = lane_of_rows<D>(at::small_queries_at, 0), q[at::is_wide ? 1 : D / 16][4];
 
     __syncthreads(); /* the unit before may still be reading */
     feed.begin(a);
     load_queries<D>(a, unit, at::small_queries_at, ATTN_SMALL);
     __syncthreads();
     feed.fill(a);
+    if (!at::is_wide) {
 #pragma unroll
-    for (uint32_t i = 0; i < D / 16; i++)
-        load_columns(q[i], lane_of_rows<D>(at::small_queries_at, 0), i);
+        for (uint32_t i = 0; i < D / 16; i++)
+            load_columns(q[at::is_wide ? 0 : i], queries, i);
+    }
     s.clear();
     for (uint32_t tile = feed.first_tile; tile < feed.end_tile; tile++) {
         uint32_t start = tile * ATTN_TILE;
         bool is_masked = !is_whole_tile(a, start, first, last);
         uint32_t keys = lane_of_keys<D>(feed.keys(a, tile), 16 * warp);
         float score[2][4] = {};
-#pragma unroll
+#pragma unroll(at::is_wide ? 4 : D / 16)
         for (uint32_t i = 0; i < D / 16; i++) {
             uint32_t k[4];
+            if (at::is_wide)
+                load_columns(q[0], queries, i);
             load_columns(k, keys, i);
-            mma_f16(score[0], q[i], k[0], k[1]);
-            mma_f16(score[1], q[i], k[2], k[3]);
+            mma_f16(score[0], q[at::is_wide ? 0 : i], k[0], k[1]);
+            mma_f16(score[1], q[at::is_wide ? 0 : i], k[2], k[3]);
         }
         float largest[2] = {-INFINITY, -INFINITY}, alpha[2];
         bool is_read[2][4];
@@ -375,8 +371,7 @@ ATTN_FN void large_scores(const struct attention_mma &a, uint32_t keys, uint32_t
 }
 
 /* Sixty-four queries at most: each warp has sixteen. False as run_small(). */
-template <uint32_t D, class merged_o>
-ATTN_FN bool run_large_merging(const struct attention_mma &a, const struct attn_unit &unit, merged_o &merged)
+template <uint32_t D> ATTN_FN bool run_large(const struct attention_mma &a, const struct attn_unit &unit)
 {
     using at = layout<D>;
     uint32_t warp = threadIdx.x / 32, first_row = 16 * warp;
@@ -390,6 +385,7 @@ ATTN_FN bool run_large_merging(const struct attention_mma &a, const struct attn_
     uint32_t last = unit.position + (unit.query + last_row) / a.group;
     uint32_t lowest = attn_first_position(first, a.window), unit_first = unit.position + unit.query / a.group;
     struct attn_state<D / 8> s;
+    merged_shared<D> merged;
     uint32_t q[at::keeps_queries ? 1 : D / 16][4];
 
     __syncthreads(); /* the unit before may still be reading */
@@ -429,20 +425,6 @@ ATTN_FN bool run_large_merging(const struct attention_mma &a, const struct attn_
     return true;
 }
 
-template <uint32_t D> ATTN_FN bool run_large(const struct attention_mma &a, const struct attn_unit &unit)
-{
-    if (layout<D>::is_wide) {
-        merged_result merged;
-        for (uint32_t h = 0; h < 2; h++) {
-            uint32_t row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * h;
-            merged.at[h] = result_of(a, unit, row) + threadIdx.x % 4 * 2;
-        }
-        return run_large_merging<D>(a, unit, merged);
-    }
-    merged_shared<D> merged;
-    return run_large_merging<D>(a, unit, merged);
-}
-
 /* A unit is computed at once unless V is infinite or NaN at a position that one query of a tile reads and another does not: 0 · v
  * would be NaN in the other. That happens only where a request has overflowed f16, and its queries before that position must
  * not know: the unit is computed again, a token at a time. Queries of one token read the same positions, and all others are
@@ -459,7 +441,7 @@ template <uint32_t D> static __global__ void __launch_bounds__(ATTN_THREADS, 2) 
         while (unit.query < end) {
             if (is_apart)
                 unit.n_queries = (uint8_t)min(min(end - unit.query, a.group - unit.query % a.group), ATTN_SMALL);
-            bool is_done = unit.n_queries <= ATTN_SMALL ? run_small<D>(a, unit) : run_large<D>(a, unit);
+            bool is_done = !layout<D>::is_wide && unit.n_queries > ATTN_SMALL ? run_large<D>(a, unit) : run_small<D>(a, unit);
             if (is_done) {
                 unit.query += unit.n_queries;
                 unit.partial += unit.partial == ATTN_NO_PARTIAL ? 0 : unit.n_queries;

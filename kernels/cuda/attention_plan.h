@@ -14,6 +14,7 @@
 
 #define ATTN_SMALL 16u
 #define ATTN_LARGE 64u
+#define ATTN_MOST_LARGE 128u /* the widest heads that have large query tiles */
 /* Most blocks of a grid: three on each of 170 SMs. Memory is planned for them, since it is planned without a GPU. */
 #define ATTN_MAX_BLOCKS 512u
 /* Workspace for partials, at most. What a decoding step cuts is at most all KV that a device holds: 600k tokens of an 8B model on
@@ -53,7 +54,7 @@ static inline uint32_t attn_partial_rows(uint32_t head_dim)
 }
 
 /* Bytes that a plan of this step may take. */
-uint64_t attn_plan_bytes(uint64_t n_seqs, uint64_t n_tokens, uint32_t n_q_heads, uint32_t n_kv_heads);
+uint64_t attn_plan_bytes(uint64_t n_seqs, uint64_t n_tokens, uint32_t n_q_heads, uint32_t n_kv_heads, uint32_t head_dim);
 
 /* Fills `plan`, of attn_plan_bytes(), for a grid of n_blocks (at most ATTN_MAX_BLOCKS); partials get at most
  * `partial_rows` rows. Returns the bytes written. Blocks' shares of KV tiles are equal up to half a split at each end, or a

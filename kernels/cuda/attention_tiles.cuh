@@ -91,8 +91,7 @@ ATTN_FN float exp_below(float x)
  * Which row of the cache a position is comes from the block table, an entry a position, so that blocks may have any size. A thread
  * reads the entry of a position two tiles before the position's K is asked for, and nobody waits for it. */
 template <uint32_t D, uint32_t N> struct attn_feed {
-    const uint32_t *table;
-    uint32_t kv_head;
+    uint32_t table, kv_head;
     uint32_t lowest, end;          /* positions that some query reads: [lowest, end) */
     uint32_t first_tile, end_tile;
     uint32_t next_row;             /* of the thread's position in the tile whose rows are stored next */
@@ -103,7 +102,7 @@ template <uint32_t D, uint32_t N> struct attn_feed {
         if (tile >= end_tile || position < lowest || position >= end)
             return ATTN_NO_ROW;
         uint32_t at = position / a.block_tokens;
-        return (table[at] * a.n_kv_heads + kv_head) * a.block_tokens + (position - at * a.block_tokens);
+        return (a.tables[(uint64_t)table + at] * a.n_kv_heads + kv_head) * a.block_tokens + (position - at * a.block_tokens);
     }
 
     __device__ __forceinline__ void store_row(uint32_t tile, uint32_t row)
@@ -125,7 +124,7 @@ template <uint32_t D, uint32_t N> struct attn_feed {
         if (tile < end_tile) {
             uint32_t to = buffer_at(a, buffer, tile), n_chunks = a.head_dim / 8;
             const uint32_t *from = (const uint32_t *)k_shared + tile % 2 * ATTN_TILE;
-#pragma unroll
+#pragma unroll 4
             for (uint32_t i = 0; i < ATTN_TILE * D / 8 / ATTN_THREADS; i++) {
                 uint32_t at = i * ATTN_THREADS + threadIdx.x, row = at / (D / 8), chunk = at % (D / 8);
                 bool is_there = from[row] != ATTN_NO_ROW && chunk < n_chunks;

@@ -3,7 +3,7 @@
  *   against the page, bit for bit; what tensor cores compute only on the emulator, whose sums have an order;
  *   the same bits for 1, 2 and 3 threads (on a GPU: for other numbers of multiprocessors and another order of threads,
  *   as far as the emulator can be asked for them), for any cut into calls, and for any block layout;
- *   a NaN in one token's input stays in that token's output;
+ *   a NaN in one token's input stays in that token's output, and so does an infinity in its V;
  *   guards, inputs and other slots of the cache untouched.
  *
  * kernels_test [--backend ref] [--case SUBSTRING] [--part I/N: each Nth case]; `quire bench kernels` times the same table. */
@@ -201,6 +201,37 @@ static bool check_isolation(struct k_backend *b, const struct op_case *c, struct
     return ok;
 }
 
+/* An infinity in V of a sequence's last position: its other tokens do not read it and are as they were, whoever they share
+ * a tile with. */
+static bool check_masked_values(struct k_backend *b, const struct op_case *c, struct op_data *d,
+                                const struct op_output *want)
+{
+    uint32_t last = 0, seq = 0;
+    for (uint32_t s = 0, token = 0; c->op == OP_ATTENTION && s < op_n_seqs(c); s++) {
+        token += c->seqs[s].n_tokens;
+        if (c->seqs[s].n_tokens > 1 && last == 0) {
+            last = token - 1;
+            seq = s;
+        }
+    }
+    if (last == 0)
+        return true;
+    uint64_t position = c->seqs[seq].position + c->seqs[seq].n_tokens - 1, width = (uint64_t)c->n_kv_heads * c->head_dim;
+    size_t bytes = k_dtype_bytes(c->dtype);
+    unsigned char saved[4], *at = (unsigned char *)d->v + (d->kv_start[seq] + position) * width * bytes;
+    memcpy(saved, at, bytes);
+    if (c->dtype == K_F16)
+        memcpy(at, &(uint16_t){0x7c00}, bytes);
+    else
+        memcpy(at, &(float){INFINITY}, bytes);
+    struct op_output out;
+    bool ok = op_run(b, c, d, &(struct op_variant){0}, &out);
+    ok = same_output(c, want, &out, last, "an infinite V that is masked") && ok;
+    op_output_free(&out);
+    memcpy(at, saved, bytes);
+    return ok;
+}
+
 static bool check_case(const struct backends *all, const struct op_case *c, double *worst)
 {
     struct k_backend *const *b = all->b[c->form];
@@ -220,6 +251,7 @@ static bool check_case(const struct backends *all, const struct op_case *c, doub
     }
     ok = check_invariance(b, c, &d, &out) && ok;
     ok = check_isolation(with(b, 1), c, &d, &out) && ok;
+    ok = check_masked_values(with(b, 2), c, &d, &out) && ok;
     op_output_free(&out);
     op_data_free(&d);
     return ok;
