@@ -51,7 +51,7 @@ program() { # prints where a program lies; nothing where it is not
 # A machine whose C library is older than the bundle's runs on the bundle's own.
 loader=()
 if [ -x lib/libc/ld-linux-x86-64.so.2 ] && ! bin/quire version >/dev/null 2>&1; then
-    loader=(lib/libc/ld-linux-x86-64.so.2 --library-path "$root/lib/libc:$root/lib")
+    loader=(lib/libc/ld-linux-x86-64.so.2 --library-path "$root/lib/libc:$root/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
 fi
 quire=$(program quire)
 [ -n "$quire" ] || { say "there is no quire${build:+ in $build}: build it first"; exit 2; }
