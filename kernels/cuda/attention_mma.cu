@@ -3,14 +3,14 @@
  * A block has 128 threads and walks the units that the plan (attention_plan.h) gave it. The grid is fixed; only the plan
  * knows the step, so that a recorded launch serves every step of its shape. The query heads of one KV head share its tiles as rows of A.
  *
- * Few queries (decode; ATTN_SMALL rows): what counts is that K and V stream. 4 heads × 64 positions are 4 KFLOP for each KB
- * read, 1.2 FLOP a byte for every one that an H100's tensor cores could do 100 of; so the rows that are empty cost nothing that is missed. The four warps share the sixteen rows:
- * each has 16 of the tile's 64 positions of the scores, and a quarter of the columns of o. They exchange maxima and p through shared memory.
- * Two tiles of K and V (64 KB for 128 wide heads) are in shared memory, one of them on its way; three blocks fit an SM of an
- * H100, so that some 100 KB are on the way, of which 3.35 TB/s × 1 µs / 132 SMs = 25 KB are needed.
+ * Few queries (decode; ATTN_SMALL rows): what counts is that K and V stream. Sixteen rows, most of them empty, are 16 FLOP for
+ * each byte of K and V, where an H100 has 300 a byte: they cost nothing. The four warps share the rows: each has 16 of the tile's 64
+ * positions of the scores, and a quarter of the columns of o. They exchange maxima and p through shared memory. Two tiles
+ * of K and V (64 KB for 128 wide heads) are in shared memory, one of them on its way; registers let two blocks onto an SM,
+ * so that 64 KB are on the way, of which 3.35 TB/s × 1 µs / 132 SMs = 25 KB are needed.
  *
- * Many queries (prefill, verification of drafts; ATTN_LARGE rows): what counts is mma. A warp has 16 rows and all 64 positions,
- * and p goes from the fragment of the scores to the fragment of A in registers. K and V have one buffer each: V is on its
+ * Many queries (prefill, verification of drafts; ATTN_LARGE rows; heads up to 128 wide): what counts is mma. A warp has 16
+ * rows and all 64 positions, and p goes from the fragment of the scores to the fragment of A in registers. K and V have one buffer each: V is on its
  * way while scores are computed, the next K while o is. What is merged so far is touched once in 512 positions and lies in
  * shared memory.
  *

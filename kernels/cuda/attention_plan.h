@@ -15,11 +15,11 @@
 #define ATTN_SMALL 16u
 #define ATTN_LARGE 64u
 #define ATTN_MOST_LARGE 128u /* the widest heads that have large query tiles */
-/* Most blocks of a grid: three on each of 170 SMs. Memory is planned for them, since it is planned without a GPU. */
+/* Most blocks of a grid: two on each of 256 SMs. Memory is planned for them, since it is planned without a GPU. */
 #define ATTN_MAX_BLOCKS 512u
 /* Workspace for partials, at most. What a decoding step cuts is at most all KV that a device holds: 600k tokens of an 8B model on
  * 80 GB are 9,400 splits of 8 heads, each with 4 queries × 130 floats: 20 MB. Prefill cuts a query tile at the end of
- * each block's share: 396 × 64 queries × 5 splits × 130 floats, 66 MB; what does not fit is not cut. */
+ * each block's share: 264 × 64 queries × 5 splits × 130 floats, 44 MB; what does not fit is not cut. */
 #define ATTN_PARTIAL_BYTES (UINT64_C(48) << 20)
 #define ATTN_NO_PARTIAL UINT32_MAX
 
