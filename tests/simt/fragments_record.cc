@@ -25,7 +25,7 @@ int main(void)
         return 1;
     }
     if (count_moved(&z) > 0) {
-        fprintf(stderr, "fragments_record: a zero times a large number moves %d of 128 sums\n", count_moved(&z));
+        printf("# a zero times a large number moves %d of 128 sums\n", count_moved(&z)); /* the last line, which gpu_check.sh shows */
         return 1;
     }
     return 0;
