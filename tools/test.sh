@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. Continuous integration runs this, and so can you.
 #
-#   bash tools/test.sh                    everything, about 15 minutes on 2 cores
+#   bash tools/test.sh                    everything, about 40 minutes on 2 cores
 #   bash tools/test.sh release            one part: rooms, release, simt, cuda, clients, asan, tsan, fuzz
 #
 # Parts: rooms (who includes whom), release (unit, golden and invariance tests), simt (the kernels for GPUs and the engine
@@ -30,10 +30,10 @@ tally() { # what passed failed
     quire_say "$1: $2 passed, $3 failed"
 }
 
-run_ctest() { # preset
+run_ctest() { # preset [options of ctest]
     local report=build/ctest-$1.xml
     rm -f "$report"
-    ctest --preset "$1" --no-tests=error --output-junit "$PWD/$report"
+    ctest --preset "$@" --no-tests=error --output-junit "$PWD/$report"
     local total bad absent
     total=$(sed -nE 's/.*<testsuite .*|.*tests="([0-9]+)".*/\1/p' "$report" | grep -m1 .)
     bad=$(sed -nE 's/.*failures="([0-9]+)".*/\1/p' "$report" | grep -m1 .)
@@ -52,7 +52,7 @@ run_release() { run_ctest release; }
 
 run_simt() { # x86-64 only
     [ "$(uname -m)" = x86_64 ] || { not_run="$not_run simt"; return; }
-    quire_build simt ON && run_ctest simt
+    quire_build simt ON && run_ctest simt -j"$(nproc)"
 }
 
 run_cuda() { # the release build has the library since there is a toolkit

@@ -68,6 +68,7 @@ static void cuda_close(struct k_backend *b)
     if (c->stream)
         cudaStreamSynchronize(c->stream);
     cuda_memory_close(c);
+    free(c->plan_scratch);
     if (c->stream)
         cudaStreamDestroy(c->stream);
     cudaGetLastError(); /* of a dead backend's last calls: not the next one's */

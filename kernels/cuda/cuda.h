@@ -34,6 +34,8 @@ struct cuda_backend {
     bool dead;
     struct quire_error death;    /* what killed it */
     struct cuda_memory *memory;  /* memory.c's */
+    void *plan_scratch;          /* attention.c's, on the host: a plan before it is uploaded */
+    uint64_t plan_scratch_bytes; /* of the largest step so far */
     char description[400], placement[160];
 };
 
