@@ -225,7 +225,8 @@ static uint32_t take_results(struct engine *e, const struct step_slot *slot)
     for (uint32_t i = 0; i < slot->n_targets; i++) {
         const struct step_target *target = &slot->targets[i];
         const struct seq_owner *owner = &e->owners[target->seq];
-        if (owner->request->choices[owner->choice].done)
+        /* A prompt's logprobs are choice 0's, though another computes the prompt once that was cancelled. */
+        if (owner->request->choices[target->drawn ? owner->choice : 0].done)
             continue;
         if (!target->drawn) {
             event_prompt_logprob(e, owner->request, target->position, &slot->results[i]);

@@ -329,6 +329,31 @@ static void one_choice_is_cancelled(void **state)
     client_close(c);
 }
 
+/* They are choice 0's: none come after its end, though choice 1 goes on with the prompt. */
+static void prompt_logprobs_end_with_choice_0(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    o.max_num_batched_tokens = 16;
+    struct client *c = client_open(model.dir, &o);
+    struct engine_request r = ask_for(4);
+    r.n_prompt = 100;
+    r.n = 2;
+    r.sampling.n_prompt_logprobs = 1;
+    const struct answer *alone = client_ask(c, &r);
+    client_pause(c);
+    struct answer *a = client_submit(c, &r);
+    client_wait_paused(c);
+    engine_cancel_choice(client_engine(c), a->id, 0);
+    client_resume(c);
+    client_wait(c, a);
+    assert_int_equal(a->choices[0].finish, ENGINE_FINISH_CANCELLED);
+    assert_int_equal(a->choices[1].finish, ENGINE_FINISH_LENGTH);
+    assert_true(a->n_prompt_logprobs < alone->n_prompt_logprobs);
+    assert_true(records_equal(&a->choices[1].record, &alone->choices[1].record));
+    client_close(c);
+}
+
 /* ---- one request's fault --------------------------------------------------------------------- */
 
 static void nan_ends_its_own_request(void **state)
@@ -517,6 +542,7 @@ int main(void)
         cmocka_unit_test(a_long_step_leaves_the_queue_free),
         cmocka_unit_test(cancel_storm),
         cmocka_unit_test(one_choice_is_cancelled),
+        cmocka_unit_test(prompt_logprobs_end_with_choice_0),
         cmocka_unit_test(nan_ends_its_own_request),
         cmocka_unit_test(everything_forbidden),
         cmocka_unit_test(close_during_work),
