@@ -280,13 +280,18 @@ static void on_events(void *context, const struct engine_event *events, size_t n
 
 /* ---- asking again ---------------------------------------------------------------------------- */
 
+static const char *form_option(enum k_gemm_form form)
+{
+    return form == K_FORM_LANE ? "lane" : form == K_FORM_MMA ? "mma" : "tile";
+}
+
 /* What the recorded engine was, as far as answers and memory go. */
 static void options_of(const struct recording_header *h, const char *model_dir, struct engine_options *o)
 {
     engine_options_default(o);
     o->model_dir = model_dir;
     o->device = h->device;
-    o->gemm_form = h->gemm_form == K_FORM_LANE ? "lane" : "tile";
+    o->gemm_form = form_option(h->gemm_form);
     o->activation_dtype = h->gemm_form == K_FORM_TILE_BF16 ? "bfloat16" : "float32";
     o->kv_cache_dtype = k_dtype_name(h->kv_dtype);
     o->max_model_len = h->config.max_model_len;

@@ -65,6 +65,11 @@ struct engine_options rig_options(void)
 
 void rig_open(struct rig *rig, const char *path, struct engine_options o)
 {
+    rig_open_model(rig, path, rig_model.dir, o);
+}
+
+void rig_open_model(struct rig *rig, const char *path, const char *model, struct engine_options o)
+{
     const struct recorder_about about = {.model = "tiny", .config_sha256 = quire_sha256("x", 1)};
     struct quire_error err;
     if (recorder_open(path, &about, &rig->recorder, &err) != QUIRE_OK)
@@ -72,7 +77,7 @@ void rig_open(struct rig *rig, const char *path, struct engine_options o)
     rig->watch = recorder_watch(rig->recorder);
     o.watches = &rig->watch;
     o.n_watches = 1;
-    rig->client = client_open(rig_model.dir, &o);
+    rig->client = client_open(model, &o);
 }
 
 void rig_close(struct rig *rig)

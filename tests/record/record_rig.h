@@ -28,6 +28,7 @@ struct rig {
     const struct engine_watch *watch;
 };
 void rig_open(struct rig *rig, const char *path, struct engine_options o);
+void rig_open_model(struct rig *rig, const char *path, const char *model, struct engine_options o);
 void rig_close(struct rig *rig);
 
 /* Requests with n > 1, logprobs, priorities, classes, tenants, shared prefixes, pins and background

@@ -406,6 +406,35 @@ static void another_model_answers_otherwise(void **state)
     recording_close(r);
 }
 
+/* Of f16 weights, which have every form; the tiny model's are f32. */
+static void every_form_again(void **state)
+{
+    (void)state;
+    const char *model = QUIRE_SOURCE_DIR "/tests/goldens/models/qwen3_f16";
+#ifdef TEST_DEVICE
+    static const char *const forms[] = {"lane", "mma"};
+#else
+    static const char *const forms[] = {"lane", "tile"};
+#endif
+    static const uint32_t prompt[] = {5, 6, 7, 8, 9, 10};
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        const char *path = rig_new_path();
+        struct engine_options o = rig_options();
+        struct rig rig;
+        o.gemm_form = forms[i];
+        rig_open_model(&rig, path, model, o);
+        struct engine_request r = client_request(prompt, 6, 4);
+        r.sampling.n_logprobs = 2;
+        client_ask(rig.client, &r);
+        rig_close(&rig);
+        struct recording *recording = open_recording(path);
+        struct replay_report report = replay(recording, model);
+        assert_int_equal(report.n_compared, 1);
+        assert_int_equal(report.n_different, 0);
+        recording_close(recording);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,6 +448,7 @@ int main(void)
         cmocka_unit_test(digests_cover_every_logprob_bit),
         cmocka_unit_test(an_engine_that_does_not_open_leaves_no_file),
         cmocka_unit_test(another_model_answers_otherwise),
+        cmocka_unit_test(every_form_again),
     };
     if (quire_hash_init() != QUIRE_OK)
         return 1;
