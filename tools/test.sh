@@ -38,8 +38,8 @@ run_ctest() { # preset [options of ctest]
     total=$(sed -nE 's/.*<testsuite .*|.*tests="([0-9]+)".*/\1/p' "$report" | grep -m1 .)
     bad=$(sed -nE 's/.*failures="([0-9]+)".*/\1/p' "$report" | grep -m1 .)
     if [ -z "$total" ] || [ -z "$bad" ]; then tally "ctest $1 (gave no report)" 0 1; return; fi
-    # Tests of instructions that this machine lacks: neither passed nor failed, and said so.
-    absent=$(sed -nE 's/.*<testcase name="([^"]+)".* status="notrun".*/\1/p' "$report")
+    # Tests of instructions, or of a GPU, that this machine lacks: neither passed nor failed, and said so.
+    absent=$(sed -nE 's/.*<testcase name="([^"]+)".* status="(notrun|disabled)".*/\1/p' "$report")
     [ -z "$absent" ] || not_run="$not_run $1:$(echo "$absent" | tr '\n' ' ' | sed 's/ $//; s/ /,/g')"
     tally "ctest $1" $((total - bad - $(echo "$absent" | grep -c .))) "$bad"
 }
