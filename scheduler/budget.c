@@ -19,30 +19,34 @@ static double bounded(double ratio)
     return ratio > BUDGET_MAX_RATIO ? BUDGET_MAX_RATIO : ratio;
 }
 
-void budget_begin(struct budget *b, uint64_t now_us)
+void budget_begin(struct budget *b, uint64_t now_us, uint64_t committed)
 {
-    if (b->n_tokens == 0 || now_us <= b->planned_us)
+    if (committed == b->committed)
         return;
-    double took = (double)(now_us - b->planned_us);
+    const struct budget_step *step = &b->steps[committed % 2];
+    uint64_t began_us = step->planned_us > b->ended_us ? step->planned_us : b->ended_us;
+    b->committed = committed;
+    b->ended_us = now_us;
+    if (now_us <= began_us)
+        return;
+    double took = (double)(now_us - began_us);
     /* A step of decodes says nothing of how fast prompts are: it takes nearly as long as one that has
      * a few hundred prompt tokens besides. */
-    if (b->has_prompts) {
+    if (step->has_prompts) {
         b->took_us = smooth(b->took_us, took);
-        b->took_tokens = smooth(b->took_tokens, b->n_tokens);
+        b->took_tokens = smooth(b->took_tokens, step->n_tokens);
         b->us_per_token = b->took_us / b->took_tokens;
     }
     /* One outlier (a page fault, a busy neighbour) moves the ratio by a tenth of a bounded step. */
-    if (b->adaptive && b->predicted_us > 0)
-        b->ratio = bounded(smooth(b->ratio, bounded(took / b->predicted_us)));
+    if (b->adaptive && step->predicted_us > 0)
+        b->ratio = bounded(smooth(b->ratio, bounded(took / step->predicted_us)));
 }
 
-void budget_end(struct budget *b, uint64_t now_us, uint32_t n_tokens, bool has_prompts,
+void budget_end(struct budget *b, uint64_t now_us, uint64_t step, uint32_t n_tokens, bool has_prompts,
                 double predicted_us)
 {
-    b->has_prompts = has_prompts;
-    b->n_tokens = n_tokens;
-    b->planned_us = now_us;
-    b->predicted_us = predicted_us;
+    b->steps[step % 2] = (struct budget_step){
+        .planned_us = now_us, .predicted_us = predicted_us, .n_tokens = n_tokens, .has_prompts = has_prompts};
 }
 
 double budget_target_us(const struct budget *b)

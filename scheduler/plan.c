@@ -433,10 +433,10 @@ static void finish(struct planner *p)
     plan->moves = kv_cache_moves(s->kv, &plan->n_moves);
     p->shape.n_block_copies = plan->n_moves;
     double predicted = s->config.cost.n_points ? sched_cost_us(&s->config.cost, &p->shape) : 0;
-    budget_end(&s->budget, p->now_us, plan->n_tokens, plan->n_tokens > plan->n_rows, predicted);
     if (plan->n_rows > 0) {
         plan->step = ++s->step;
         s->stats.n_steps++;
+        budget_end(&s->budget, p->now_us, plan->step, plan->n_tokens, plan->n_tokens > plan->n_rows, predicted);
     }
 }
 
@@ -468,7 +468,7 @@ int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out,
                           (unsigned long long)(s->committed + 1));
     kv_cache_clear_moves(s->kv);
     pass_time(s, now_us);
-    budget_begin(&s->budget, now_us);
+    budget_begin(&s->budget, now_us, s->committed);
     pins_expire(s, now_us);
     planner_rerank(s);
     begin(&p, s, now_us);

@@ -274,7 +274,7 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
     leader->prompt_logits = r->prompt_logprobs;
     /* What passed while nothing lived is not the last step's time. */
     if (s->stats.n_running + s->stats.n_waiting == 0)
-        s->budget.n_tokens = 0;
+        s->budget.committed = s->committed;
     sched_enqueue(s, leader);
     s->stats.n_waiting += r->n;
     s->tenants[r->tenant].n_waiting += r->n;

@@ -196,6 +196,48 @@ static void test_host_gated(void **state)
     close_sched(s);
 }
 
+static const struct sched_plan *plan_at(struct sched *s, uint64_t now_us)
+{
+    const struct sched_plan *plan;
+    struct quire_error err;
+    if (sched_plan(s, now_us, &plan, &err) != QUIRE_OK)
+        fail_msg("%s", err.text);
+    return plan;
+}
+
+/* Steps of 100 us, as predicted, one behind the other or alone: the plan that finds nothing to run while one is in
+ * flight does not end it. */
+static void test_step_times(void **state)
+{
+    (void)state;
+    for (uint32_t gated = 0; gated < 2; gated++) {
+        struct sched_config c = overlap_config();
+        c.cost = (struct sched_cost){.n_points = 1, .points = {{1, 100}}};
+        c.step_target_us = 1000;
+        c.adaptive_budget = true;
+        struct sched *s = open_sched(&c);
+        struct sched_request r = request_of(1, 0, 4, 8);
+        r.host_gated = gated;
+        uint64_t now_us = 1000;
+        submit(s, r);
+        const struct sched_plan *flying = plan_at(s, now_us);
+        for (uint32_t i = 0; i < 6; i++) {
+            const struct sched_plan *next = plan_at(s, now_us + 1);
+            assert_int_equal(next->n_rows, !gated);
+            now_us += 100;
+            commit(s, flying, 9);
+            flying = gated ? plan_at(s, now_us) : next;
+        }
+        plan_at(s, now_us);
+        double ratio = sched_stats(s).budget_ratio;
+        assert_true(ratio > 0.98 && ratio < 1.02);
+        sched_cancel(s, 1);
+        while (sched_commit(s, NULL, 0, NULL, NULL, NULL) == QUIRE_OK)
+            continue;
+        close_sched(s);
+    }
+}
+
 static void test_more_tokens_than_one(void **state)
 {
     (void)state;
@@ -262,6 +304,7 @@ int main(void)
         cmocka_unit_test(test_choices_follow_one_step_later),
         cmocka_unit_test(test_names_wait_for_the_tokens),
         cmocka_unit_test(test_host_gated),
+        cmocka_unit_test(test_step_times),
         cmocka_unit_test(test_more_tokens_than_one),
         cmocka_unit_test(test_windows),
     };
