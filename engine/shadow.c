@@ -50,6 +50,7 @@ struct shadow {
     struct sched_cost cost;
     uint32_t max_seqs;
     double ratio;               /* measured / predicted, of live steps */
+    uint64_t done_us;           /* when the last live step was done */
 
     uint64_t now_us;            /* its own clock */
     const struct sched_plan *plan; /* the step that runs; NULL = none */
@@ -339,8 +340,11 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
     if (!w->sched)
         return;
     double predicted = predict_us(&w->cost, c->plan);
-    if (predicted > 0 && c->done_us > c->launched_us) {
-        double ratio = (double)(c->done_us - c->launched_us) / predicted;
+    /* With an overlap it is launched while the step before it still runs. */
+    uint64_t began_us = c->launched_us > w->done_us ? c->launched_us : w->done_us;
+    w->done_us = c->done_us;
+    if (predicted > 0 && c->done_us > began_us) {
+        double ratio = (double)(c->done_us - began_us) / predicted;
         ratio = ratio < 0.1 ? 0.1 : ratio > 10 ? 10 : ratio;
         w->ratio += NEW_SHARE * (ratio - w->ratio);
     }
