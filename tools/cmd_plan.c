@@ -60,6 +60,10 @@ static void print_device(const struct engine_plan *plan)
            plan->device_budget, cli_bytes_text(plan->device_budget, text));
     printf("  %-12s %15" PRIu64 " bytes  %11s   of it for the driver: context, modules, recorded steps (assumed; measured at start)\n\n",
            "driver", plan->driver_bytes, cli_bytes_text(plan->driver_bytes, text));
+    uint64_t needed = plan->total_bytes - plan->swap_bytes + plan->weight_bytes + plan->driver_bytes;
+    if (needed > plan->device_budget)
+        printf("  This does not fit: it takes %s more than the budget, and the engine would not start.\n\n",
+               cli_bytes_text(needed - plan->device_budget, text));
 }
 
 static void print_table(const char *model_dir, const struct model_desc *desc,
@@ -130,7 +134,8 @@ int command_plan(int argc, char **argv)
         .name = "plan",
         .usage = "quire plan MODEL [options]",
         .about = "Prints what memory `quire serve MODEL` with the same options will take, to the byte, and how\n"
-                 "many KV blocks there will be. Reads config.json and the headers of the weights only.",
+                 "many KV blocks there will be. Reads config.json and the headers of the weights only. Plans for the\n"
+                 "CPU unless --device names a GPU, also where there is one.",
         .examples = "examples:\n"
                     "  quire plan Qwen/Qwen2.5-1.5B-Instruct\n"
                     "  quire plan ./Qwen2.5-1.5B-Instruct --max-num-seqs 16 --kv-cache-memory 2GiB --json\n"
