@@ -32,13 +32,16 @@ struct bench_steps {
     /* The engine's thread, while requests live. */
     bool recording;
     uint32_t scene, run;
-    struct {
-        bool exists, goes_on, disturbed;
+    uint32_t n_steps; /* of the run so far */
+    struct step {
+        bool goes_on, disturbed;
         uint64_t began_us;
         uint32_t step;
         uint32_t n_decoding; /* rows */
         struct sched_shape shape;
-    } current;
+    } steps[2], *last; /* by the plan's number: those in flight; the newest, or NULL */
+    bool overlaps;     /* a step is planned while one runs */
+    uint64_t done_us;  /* when the last step was done */
     struct timed *timed;
     size_t n_timed, capacity;
 };
@@ -53,18 +56,17 @@ static void fail(struct bench_steps *b, const char *text)
     pthread_cond_broadcast(&b->changed);
 }
 
-static enum cost_kind current_kind(const struct bench_steps *b)
+static enum cost_kind kind_of(const struct step *s)
 {
-    if (b->current.n_decoding == b->current.shape.n_rows)
+    if (s->n_decoding == s->shape.n_rows)
         return COST_DECODE;
-    return b->current.n_decoding > 0 ? COST_MIXED : COST_PREFILL;
+    return s->n_decoding > 0 ? COST_MIXED : COST_PREFILL;
 }
 
-static void record(struct bench_steps *b, uint64_t now_us)
+static void record(struct bench_steps *b, const struct step *s, uint64_t began_us, uint64_t end_us)
 {
-    bool is_first_read = b->current.step == 1 && current_kind(b) == COST_DECODE;
-    if (!b->current.exists || !b->current.goes_on || b->current.disturbed || is_first_read ||
-        now_us <= b->current.began_us)
+    bool is_first_read = s->step == 1 && kind_of(s) == COST_DECODE;
+    if (!s->goes_on || s->disturbed || is_first_read || end_us <= began_us)
         return;
     if (b->n_timed == b->capacity) {
         size_t capacity = b->capacity ? 2 * b->capacity : 1024;
@@ -78,40 +80,44 @@ static void record(struct bench_steps *b, uint64_t now_us)
     }
     b->timed[b->n_timed++] =
         (struct timed){.scene = b->scene,
-                       .step = b->current.step,
+                       .step = s->step,
                        .run = b->run,
-                       .sample = {.kind = current_kind(b),
-                                  .shape = b->current.shape,
-                                  .us = (double)(now_us - b->current.began_us)}};
+                       .sample = {.kind = kind_of(s), .shape = s->shape, .us = (double)(end_us - began_us)}};
 }
 
+/* Without an overlap a step lasts until the next plan, which is what a server's steps are apart. */
 static void on_planned(void *context, uint64_t now_us, const struct sched_plan *plan, const struct sched *sched)
 {
     struct bench_steps *b = context;
     (void)sched;
     pthread_mutex_lock(&b->mutex);
     if (b->recording) {
-        uint32_t step = b->current.step;
-        record(b, now_us);
-        memset(&b->current, 0, sizeof b->current);
-        b->current.exists = plan->n_rows > 0;
-        b->current.step = step + 1;
-        b->current.began_us = now_us;
-        b->current.shape.n_block_copies = plan->n_moves;
+        if (b->last && !b->overlaps)
+            record(b, b->last, b->last->began_us, now_us);
+        b->last = NULL;
+    }
+    if (b->recording && plan->n_rows > 0) {
+        struct step *s = b->last = &b->steps[plan->step % 2];
+        *s = (struct step){.step = ++b->n_steps, .began_us = now_us, .shape.n_block_copies = plan->n_moves};
         for (uint32_t i = 0; i < plan->n_rows; i++) {
             const struct sched_row *row = &plan->rows[i];
-            b->current.n_decoding += row->count == 1;
-            sched_shape_add(&b->current.shape, row->first, row->count, row->first + row->count - row->first_logit);
+            s->n_decoding += row->count == 1;
+            sched_shape_add(&s->shape, row->first, row->count, row->first + row->count - row->first_logit);
         }
     }
     pthread_mutex_unlock(&b->mutex);
 }
 
+/* With one it begins when it was launched or the step before it was done, whichever was later. */
 static void on_committed(void *context, const struct engine_watch_commit *commit)
 {
     struct bench_steps *b = context;
     pthread_mutex_lock(&b->mutex);
-    b->current.goes_on = sched_stats(commit->sched).n_running > 0;
+    struct step *s = &b->steps[commit->plan->step % 2];
+    s->goes_on = sched_stats(commit->sched).n_running > 0;
+    if (b->recording && b->overlaps && s->step > 0)
+        record(b, s, commit->launched_us > b->done_us ? commit->launched_us : b->done_us, commit->done_us);
+    b->done_us = commit->done_us;
     pthread_mutex_unlock(&b->mutex);
 }
 
@@ -128,7 +134,9 @@ static void on_events(void *context, const struct engine_event *events, size_t n
             fail(b, e->message ? e->message : "a request ended before its last token");
     }
     if (b->hold_at > 0 && b->n_tokens >= b->hold_at) {
-        b->held = b->current.disturbed = true;
+        b->held = true;
+        if (b->last)
+            b->last->disturbed = true;
         pthread_cond_broadcast(&b->changed);
         while (b->held)
             pthread_cond_wait(&b->changed, &b->mutex);
@@ -157,6 +165,7 @@ int bench_steps_open(const struct engine_options *options, uint64_t seed, struct
     with.n_watches = 1;
     int status = engine_open(&with, on_events, b, &b->engine, err);
     if (status == QUIRE_OK) {
+        b->overlaps = engine_info(b->engine)->plan->overlap_depth > 0;
         b->ids = malloc(engine_info(b->engine)->plan->max_model_len * sizeof *b->ids);
         if (!b->ids)
             status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
@@ -208,7 +217,9 @@ static void begin(struct bench_steps *b, uint32_t n_requests, uint32_t hold_at)
     b->n_requests = n_requests;
     b->n_tokens = b->n_over = 0;
     b->hold_at = hold_at;
-    memset(&b->current, 0, sizeof b->current);
+    memset(b->steps, 0, sizeof b->steps);
+    b->last = NULL;
+    b->n_steps = 0;
     pthread_mutex_unlock(&b->mutex);
 }
 
