@@ -8,12 +8,14 @@
 struct gathered {
     struct cost_sample *items;
     size_t n, capacity;
-    struct cost_sample last; /* the step that runs; us is when it was planned */
-    uint64_t planned_us;
-    bool has_last, failed;
+    struct cost_sample last, older; /* the steps planned last */
+    uint64_t planned_us;            /* when `last` was */
+    bool has_last, has_older;
+    bool overlaps; /* what passes between two plans is the time of the step before them */
+    bool failed;
 };
 
-static void keep(struct gathered *g, double us)
+static void keep(struct gathered *g, const struct cost_sample *ran, double us)
 {
     if (g->n == g->capacity) {
         size_t capacity = g->capacity ? 2 * g->capacity : 1024;
@@ -25,7 +27,7 @@ static void keep(struct gathered *g, double us)
         g->items = grown;
         g->capacity = capacity;
     }
-    g->items[g->n] = g->last;
+    g->items[g->n] = *ran;
     g->items[g->n++].us = us;
 }
 
@@ -48,8 +50,11 @@ static void on_plan(void *context, uint64_t now_us, const struct sched_plan *pla
     (void)sched;
     /* Nobody ran before this plan: the engine may have slept since the last step. */
     bool woke = plan->n_admitted == plan->n_rows;
-    if (g->has_last && !woke && !g->failed && now_us > g->planned_us)
-        keep(g, (double)(now_us - g->planned_us));
+    bool is_known = g->overlaps ? g->has_older : g->has_last;
+    if (is_known && !woke && !g->failed && now_us > g->planned_us)
+        keep(g, g->overlaps ? &g->older : &g->last, (double)(now_us - g->planned_us));
+    g->older = g->last;
+    g->has_older = g->has_last && !woke;
     g->has_last = plan->n_rows > 0 && plan->n_moves == 0;
     g->planned_us = now_us;
     g->last = sample_of(plan);
@@ -63,8 +68,10 @@ int bench_recorded_steps(const char *path, struct cost_sample **samples, size_t 
     *samples = NULL;
     *n = 0;
     int status = recording_open(path, &file, err);
-    if (status == QUIRE_OK)
+    if (status == QUIRE_OK) {
+        g.overlaps = recording_header(file)->config.overlap_depth > 0;
         status = recording_drive(file, on_plan, &g, &run, err);
+    }
     if (status == QUIRE_OK && g.failed)
         status = quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory for its steps", path);
     if (status == QUIRE_OK && !run.agrees)
