@@ -10,7 +10,7 @@ set(simt_cxx_options -std=c++17 -O2 -g1 -march=x86-64-v3 -Wno-unknown-pragmas -W
 set(simt_include ${CMAKE_SOURCE_DIR}/tests/simt/include)
 
 file(GLOB simt_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/simt/*.cc)
-list(FILTER simt_sources EXCLUDE REGEX "(_test|_record|simt_rt)\\.cc$")
+list(FILTER simt_sources EXCLUDE REGEX "(_test|_record)\\.cc$")
 add_library(quire_simt STATIC ${simt_sources})
 target_compile_options(quire_simt PRIVATE ${simt_cxx_options})
 target_include_directories(quire_simt PUBLIC ${simt_include})
