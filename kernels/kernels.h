@@ -354,10 +354,9 @@ uint64_t k_plan_weight_bytes(const char *backend_name, enum k_dtype dtype, uint3
 
 /* GPUs whose memory can be planned without having one. */
 struct k_device {
-    const char *name;         /* "h200", as `quire plan --device` takes it */
-    const char *title;        /* "NVIDIA H200" */
-    uint64_t memory_bytes;    /* as the driver reports it */
-    uint64_t bytes_per_second; /* of its memory, by the datasheet */
+    const char *name;      /* "h200", as `quire plan --device` takes it */
+    const char *title;     /* "NVIDIA H200 SXM" */
+    uint64_t memory_bytes; /* as the driver reports it */
 };
 /* NULL: no such device. k_device_at(i) is NULL past the last. */
 const struct k_device *k_device_find(const char *name);

@@ -110,7 +110,6 @@ static void test_devices(void **state)
     for (const struct k_device *d; (d = k_device_at(n)); n++) {
         assert_ptr_equal(k_device_find(d->name), d);
         assert_true(d->memory_bytes > UINT64_C(16) << 30 && d->memory_bytes < UINT64_C(256) << 30);
-        assert_true(d->bytes_per_second >= UINT64_C(300000000000));
     }
     assert_true(n >= 8);
     assert_string_equal(k_device_find("h200")->title, "NVIDIA H200 SXM");
