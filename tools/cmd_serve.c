@@ -13,6 +13,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -28,8 +29,10 @@ struct serve {
     struct watching watching;
     struct hub_model model;
     const char *given; /* MODEL, as it was typed */
-    const char *host, *remote, *key_file, *tenants_file, *warm_file;
+    const char *host, *metrics_listen, *remote, *key_file, *tenants_file, *warm_file;
     bool tenant_metrics;
+    char metrics_host[256];
+    struct front_listen metrics; /* what metrics_listen says */
     struct cli_list api_keys, names, listen;
     uint32_t port;
 
@@ -85,6 +88,9 @@ static void on_engine_ready(void *context)
     else
         quire_log(QUIRE_LOG_INFO, "server", "%s ready on http://%s:%u/v1 after %.2f s",
                   s->names.items[0], host, front_port(s->front), now() - s->started);
+    if (!s->ready_once && s->metrics_listen)
+        quire_log(QUIRE_LOG_INFO, "server", "metrics and health, without a key, on port %u (%s)",
+                  front_metrics_port(s->front), s->metrics_listen);
     if (!s->ready_once)
         begin_warming(s, host);
     s->ready_once = true;
@@ -241,9 +247,26 @@ static int open_model(struct serve *s, struct quire_error *err)
     return status;
 }
 
+/* "HOST:PORT", "[IPv6]:PORT" or ":PORT". */
+static int parse_metrics_listen(struct serve *s, struct quire_error *err)
+{
+    const char *text = s->metrics_listen;
+    const char *colon = strrchr(text, ':');
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    size_t n_port = colon ? strspn(colon + 1, "0123456789") : 0;
+    unsigned long port = n_port > 0 && n_port <= 5 && colon[1 + n_port] == '\0' ? strtoul(colon + 1, NULL, 10) : 65536;
+    bool v6 = n > 2 && text[0] == '[' && text[n - 1] == ']';
+    if (port > 65535 || n >= sizeof s->metrics_host || (!v6 && n > 0 && memchr(text, ':', n)))
+        return quire_fail(err, QUIRE_INVALID, "--metrics-listen %s: must be HOST:PORT, [IPV6]:PORT or :PORT", text);
+    snprintf(s->metrics_host, sizeof s->metrics_host, "%.*s", (int)(v6 ? n - 2 : n), v6 ? text + 1 : text);
+    s->metrics = (struct front_listen){.host = n > 0 ? s->metrics_host : NULL, .port = (uint16_t)port};
+    return QUIRE_OK;
+}
+
 static int open_front(struct serve *s, struct quire_error *err)
 {
     const struct front_options options = {
+        .metrics = s->metrics_listen ? &s->metrics : NULL,
         .host = s->host,
         .port = (uint16_t)s->port,
         .tenants = s->tenants,
@@ -348,7 +371,7 @@ static void log_engine(const struct serve *s)
 int command_serve(int argc, char **argv)
 {
     struct serve s = {.host = "127.0.0.1", .port = 8000};
-    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 16];
+    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 24];
     struct quire_error err;
     bool help, given[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX] = {false};
 
@@ -368,6 +391,9 @@ int command_serve(int argc, char **argv)
                  "--help). With --api-key: for the first key."},
         {.names = "tenant-metrics", .kind = CLI_FLAG, .target = &s.tenant_metrics,
          .help = "Count by tenant on /metrics too."},
+        {.names = "metrics-listen", .kind = CLI_STRING, .target = &s.metrics_listen, .value = "ADDRESS",
+         .help = "Answer /metrics and /health on HOST:PORT too, there without a key and nothing else: for Prometheus "
+                 "and probes, on an address that clients do not reach."},
         {.names = "served-model-name", .kind = CLI_LIST, .target = &s.names, .value = "NAME",
          .help = "Names that requests may use. Default: MODEL's name, or the directory's."},
         {.names = "Engines elsewhere:", .kind = CLI_GROUP},
@@ -422,6 +448,8 @@ int command_serve(int argc, char **argv)
         return command_fail(2, "--warm fills one key's cache: with --tenants say whose, with quire cache warm --api-key");
     if (s.tenants_file && s.api_keys.n > 0)
         return command_fail(2, "--tenants names every key; --api-key does not go with it");
+    if (s.metrics_listen && parse_metrics_listen(&s, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
     if (host_check_listen(s.listen.items, s.listen.n, s.key_file, &err) != QUIRE_OK)
         return command_fail(2, err.text);
 

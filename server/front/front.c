@@ -12,6 +12,7 @@
 #define TEXT_THREADS 2
 #define MAX_HEAD_BYTES 32768
 #define MAX_PENDING_BYTES ((size_t)1 << 20)
+#define MAX_WATCHERS 64 /* connections to the listener for metrics */
 
 /* ---- what the routes ask -------------------------------------------------------------------- */
 
@@ -226,6 +227,16 @@ static uint32_t or_default(uint32_t value, uint32_t otherwise)
     return value ? value : otherwise;
 }
 
+static int open_watchers(struct front *f, const struct front_listen *where, const struct http_limits *limits,
+                         struct quire_error *err)
+{
+    struct http_limits few = *limits;
+    few.max_connections = MAX_WATCHERS;
+    few.max_body_bytes = 0;
+    return http_server_open(f->base, where->host, where->port, MAX_WATCHERS, &few, &front_watcher_handler, f,
+                            &f->watchers, err);
+}
+
 int front_create(struct event_base *base, const struct front_options *o, struct front **out,
                  struct quire_error *err)
 {
@@ -266,6 +277,8 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
     if (status == QUIRE_OK)
         status = http_server_open(base, o->host, o->port, o->backlog ? o->backlog : 1024, &limits,
                                   &front_handler, f, &f->http, err);
+    if (status == QUIRE_OK && o->metrics)
+        status = open_watchers(f, o->metrics, &limits, err);
     if (status != QUIRE_OK) {
         front_destroy(f);
         return status;
@@ -280,6 +293,7 @@ void front_destroy(struct front *f)
         return;
     /* Connections go first: what they wait for is cancelled with them. */
     http_server_close(f->http);
+    http_server_close(f->watchers);
     commands_end(f);
     text_pool_close(f->pool);
     engine_client_close(f->engine);
@@ -296,6 +310,11 @@ void front_destroy(struct front *f)
 uint16_t front_port(const struct front *f)
 {
     return http_server_port(f->http);
+}
+
+uint16_t front_metrics_port(const struct front *f)
+{
+    return f->watchers ? http_server_port(f->watchers) : 0;
 }
 
 void front_drain(struct front *f, void (*on_idle)(void *context), void *context)

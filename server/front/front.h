@@ -29,10 +29,17 @@ struct front_sampling {
     uint32_t top_k; /* 0 = off */
 };
 
+struct front_listen {
+    const char *host;               /* name or address; NULL = every IPv4 address */
+    uint16_t port;                  /* 0 = any */
+};
+
 struct front_options {
     const char *host;               /* name or address; NULL = every IPv4 address */
     uint16_t port;                  /* 0 = any: front_port() tells */
     int backlog;                    /* of the listening socket; 0 = 1,024 */
+    const struct front_listen *metrics; /* NULL; or a second listener, that answers /metrics and /health, without
+                                           a key, and nothing else, until the front is destroyed */
     struct tenants *tenants;        /* never NULL; outlives the front, whose loop's thread it belongs to */
     bool tenant_metrics;            /* /metrics counts by tenant too */
     const char *const *model_names; /* at least one; the first is for requests that name none */
@@ -76,6 +83,7 @@ int front_set_engine(struct front *front, const struct front_engine *engine,
                      struct quire_error *err);
 
 uint16_t front_port(const struct front *front);
+uint16_t front_metrics_port(const struct front *front); /* 0: there is no such listener */
 
 /* No new connections or requests (503); what runs is finished, replies say Connection: close.
  * on_idle is called once, from the loop, when the last connection is gone. Once only. */

@@ -28,6 +28,7 @@ struct pin;
 struct front {
     struct event_base *base;
     struct http_server *http;
+    struct http_server *watchers; /* NULL without a listener for metrics */
     struct text_pool *pool;
     const struct quire_text *text;
 
@@ -59,7 +60,8 @@ struct front {
 };
 
 /* ---- routes.c ---- */
-extern const struct http_handler front_handler; /* its context is the front */
+extern const struct http_handler front_handler;         /* its context is the front */
+extern const struct http_handler front_watcher_handler; /* likewise, of the listener for metrics */
 
 /* ---- front.c ---- */
 /* False, with a 503 in e: requests cannot be taken now. */

@@ -507,7 +507,7 @@ static int listen_on(struct http_server *s, const char *host, uint16_t port, int
     snprintf(service, sizeof service, "%u", port);
     int failed = getaddrinfo(host, service, &hints, &found);
     if (failed)
-        return quire_fail(err, QUIRE_IO, "--host %s: %s", host ? host : "", gai_strerror(failed));
+        return quire_fail(err, QUIRE_IO, "cannot listen on %s: %s", host ? host : "", gai_strerror(failed));
     for (const struct addrinfo *a = found; a && !s->listener; a = a->ai_next)
         s->listener = evconnlistener_new_bind(
             s->base, on_accept, s,

@@ -8,6 +8,7 @@ struct route {
     const char *path;
     const char *method; /* GET is also HEAD, without its body */
     void (*start)(struct front *f, struct http_exchange *x);
+    bool for_watchers; /* answered on the listener for metrics too, where nobody is asked for a key */
 };
 
 static void reply_json(struct http_exchange *x, int status, struct json_out *o)
@@ -119,19 +120,19 @@ static void start_completions(struct front *f, struct http_exchange *x)
 /* ---- dispatch ------------------------------------------------------------------------------- */
 
 static const struct route routes[] = {
-    {"/health", "GET", start_health}, /* first: it alone needs no key */
-    {"/metrics", "GET", scrape_start},
-    {"/version", "GET", start_version},
-    {"/v1/models", "GET", start_models},
-    {"/v1/chat/completions", "POST", start_chat},
-    {"/v1/completions", "POST", start_completions},
-    {"/tokenize", "POST", tokenize_start},
-    {"/detokenize", "POST", detokenize_start},
-    {"/v1/cache/pins", "POST", pin_start},
-    {"/v1/cache/pins", "DELETE", unpin_start},
-    {"/v1/admin/scheduling-policy", "POST", policy_start},
+    {"/health", "GET", start_health, true}, /* first: it alone needs no key */
+    {"/metrics", "GET", scrape_start, true},
+    {"/version", "GET", start_version, false},
+    {"/v1/models", "GET", start_models, false},
+    {"/v1/chat/completions", "POST", start_chat, false},
+    {"/v1/completions", "POST", start_completions, false},
+    {"/tokenize", "POST", tokenize_start, false},
+    {"/detokenize", "POST", detokenize_start, false},
+    {"/v1/cache/pins", "POST", pin_start, false},
+    {"/v1/cache/pins", "DELETE", unpin_start, false},
+    {"/v1/admin/scheduling-policy", "POST", policy_start, false},
 };
-static const struct route one_model = {"/v1/models/", "GET", start_model};
+static const struct route one_model = {"/v1/models/", "GET", start_model, false};
 
 /* Whether a route has this path. */
 static bool is_path(const struct route *route, const char *path)
@@ -192,6 +193,20 @@ static void on_head(void *context, struct http_exchange *x)
     api_error_reply(x, &e);
 }
 
+/* The listener for metrics: no keys, and nothing else is there. */
+static void on_watcher_head(void *context, struct http_exchange *x)
+{
+    struct api_error e;
+    char allow[32] = "";
+    (void)context;
+    const char *method = http_method(x), *path = http_path(x);
+    const struct route *route = find_route(path, method, allow);
+    if (route && route->for_watchers)
+        return;
+    api_fail(&e, 404, NULL, "unknown_url", "there is no %.10s %.200s on the listener for metrics", method, path);
+    api_error_reply(x, &e);
+}
+
 static void on_request(void *context, struct http_exchange *x)
 {
     char allow[32] = "";
@@ -210,3 +225,4 @@ static void on_bad(void *context, struct http_exchange *x, int status, const cha
 }
 
 const struct http_handler front_handler = {on_head, on_request, on_bad};
+const struct http_handler front_watcher_handler = {on_watcher_head, on_request, on_bad};
