@@ -8,9 +8,9 @@
  * reader gets. With many tokens W is read from a cache most of the time, and neighbours make an
  * output that vectors can store.
  *
- * This code has been tested on tiles in plain C (tests/kernels/amx_twin.h), whose bits are the
- * page's. Its speed on AMX has not been measured. What hardware does near the least normal number is
- * not documented to the bit: cpu_amx_is_exact() asks it, and AMX is offered where it is the page's.
+ * Machines without AMX test this code on tiles in plain C (tests/kernels/amx_twin.h). What hardware
+ * does near the least normal number is not documented to the bit: cpu_amx_is_exact() asks it, and AMX
+ * is offered where it is the page's.
  */
 #include "kernels/cpu/amx.h"
 #include "kernels/cpu/cpu.h"
@@ -241,8 +241,9 @@ bool cpu_amx_is_exact(void)
         /* a denormal operand is zero, and so is a denormal result */
         {{0x1p-127f, 0, 0, 0, 0, 0}, {0x1p20f, 0, 0, 0, 0, 0}, 0, 0},
         {{0x1p-64f, 0, 0, 0, 0, 0}, {0x1p-63f, 0, 0, 0, 0, 0}, 0, 0},
-        /* 2^-126 - 2^-150 rounds to 2^-126 in f32, and would not with an unbounded exponent */
-        {{0x1p-63f, 0, -0x1p-75f, 0, 0, 0}, {0x1p-63f, 0, 0x1p-75f, 0, 0, 0}, 0, 0x1p-126f},
+        /* what f32 rounds up to 2^-126: 2^-126 - 2^-150 is tiny, and - 2^-151 is not */
+        {{0x1p-63f, 0, -0x1p-75f, 0, 0, 0}, {0x1p-63f, 0, 0x1p-75f, 0, 0, 0}, 0, 0},
+        {{0x1p-63f, 0, -0x1p-75f, 0, 0, 0}, {0x1p-63f, 0, 0x1p-76f, 0, 0, 0}, 0, 0x1p-126f},
     };
     for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++)
         if (sum_on_amx(&sums[i]) != sums[i].expected)

@@ -2,46 +2,19 @@
  * tokens: rows for few tokens, where weights must be read at memory speed and their transposition
  * is what a tile costs; tokens for many, where the activations lie transposed in the workspace.
  *
- * Denormals: the machine's flush-to-zero is the page's flush but for results in
- * [2^-126 - 2^-150, 2^-126 - 2^-151): the page rounds to f32 and looks, x86 looks at the 24 bits it
- * would have without a least exponent. Such a result raises the underflow flag, which stays raised.
- * So what was computed when the flag went up is computed again as ref does it, each result looked
- * at (a fifth of the speed). The flag speaks for all tiny results, and those are rare.
+ * The page's flush of what is tiny is the machine's flush-to-zero.
  */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/tile.h"
 
-#define MXCSR_UNDERFLOW 0x0010u
-#define MXCSR_FLAGS 0x003fu
 #define MXCSR_FLUSH 0x8040u /* results that are denormal, and operands */
 
-struct flush_mode {
-    unsigned saved, flushing;
-};
-
-static struct flush_mode flush_begin(void)
+/* Returns the mode to go back to. */
+static unsigned flush_begin(void)
 {
     unsigned saved = _mm_getcsr();
-    struct flush_mode mode = {saved, (saved & ~MXCSR_FLAGS) | MXCSR_FLUSH};
-    _mm_setcsr(mode.flushing);
-    return mode;
-}
-
-static bool underflowed(void)
-{
-    return _mm_getcsr() & MXCSR_UNDERFLOW;
-}
-
-CPU_INLINE vec fma_step(vec a, vec b, vec c, const bool exact)
-{
-    vec r = vec_fma(a, b, c);
-    return exact ? vec_flush(r) : r;
-}
-
-CPU_INLINE vec add_step(vec a, vec b, const bool exact)
-{
-    vec r = vec_add(a, b);
-    return exact ? vec_flush(r) : r;
+    _mm_setcsr(saved | MXCSR_FLUSH);
+    return saved;
 }
 
 /* ---- a vector of rows ------------------------------------------------------------------------ */
@@ -69,18 +42,15 @@ struct rows_job {
 };
 
 /* A link of the chains of every column: its activation against one k of the rows. */
-CPU_INLINE void rows_step(vec sums[MAX_COLUMNS], vec w, const float *x, const uint32_t n_columns,
-                          const bool exact)
+CPU_INLINE void rows_step(vec sums[MAX_COLUMNS], vec w, const float *x, const uint32_t n_columns)
 {
-    if (exact)
-        w = vec_flush(w);
 #pragma GCC unroll 8
     for (uint32_t i = 0; i < n_columns; i++)
-        sums[i] = fma_step(w, vec_splat(x[i * TILE_DEPTH]), sums[i], exact);
+        sums[i] = vec_fma(w, vec_splat(x[i * TILE_DEPTH]), sums[i]);
 }
 
 /* n_columns = n_tokens * n_terms */
-CPU_INLINE void rows_kernel(const struct rows_job *j, const uint32_t n_columns, const bool exact)
+CPU_INLINE void rows_kernel(const struct rows_job *j, const uint32_t n_columns)
 {
     const uint32_t w_terms = tile_weight_terms(j->dtype), n_tiles = (uint32_t)tile_count(j->n_cols);
     vec c[MAX_COLUMNS], sums[2][MAX_COLUMNS];
@@ -122,42 +92,40 @@ CPU_INLINE void rows_kernel(const struct rows_job *j, const uint32_t n_columns, 
                     const float *factors = x + from + 2 * p;
                     /* Or compilers load all of the tile's activations first, and spill them. */
                     __asm__ volatile("" : "+v"(w[p]) : : "memory");
-                    rows_step(even, vec_even(w[p]), factors, n_columns, exact);
+                    rows_step(even, vec_even(w[p]), factors, n_columns);
                     __asm__ volatile("" : : : "memory");
-                    rows_step(odd, vec_odd(w[p]), factors + 1, n_columns, exact);
+                    rows_step(odd, vec_odd(w[p]), factors + 1, n_columns);
                 }
             }
 #pragma GCC unroll 8
             for (uint32_t i = 0; i < n_columns; i++)
-                sums[term][i] = add_step(even[i], odd[i], exact);
+                sums[term][i] = vec_add(even[i], odd[i]);
         }
         for (uint32_t t = 0; t < j->n_tokens; t++)
             for (uint32_t i = t * j->n_terms; i < (t + 1) * j->n_terms; i++)
                 for (uint32_t term = 0; term < w_terms; term++)
-                    c[t] = add_step(c[t], sums[term][i], exact);
+                    c[t] = vec_add(c[t], sums[term][i]);
     }
     for (uint32_t t = 0; t < j->n_tokens; t++)
         vec_store(j->sums + t * VEC_WIDTH, c[t]);
 }
 
 /* Calls, so that no compiler moves arithmetic across a change of the mode. */
-#define ROWS_KERNEL(n_columns, exact, suffix)                                                     \
-    static __attribute__((noinline)) void rows_##n_columns##suffix(const struct rows_job *j)     \
+#define ROWS_KERNEL(n_columns)                                                                    \
+    static __attribute__((noinline)) void rows_##n_columns(const struct rows_job *j)             \
     {                                                                                             \
-        rows_kernel(j, n_columns, exact);                                                         \
+        rows_kernel(j, n_columns);                                                                \
     }
-ROWS_KERNEL(1, false, )
-ROWS_KERNEL(2, false, )
-ROWS_KERNEL(3, false, )
-ROWS_KERNEL(4, false, )
+ROWS_KERNEL(1)
+ROWS_KERNEL(2)
+ROWS_KERNEL(3)
+ROWS_KERNEL(4)
 #if defined(__AVX512F__)
-ROWS_KERNEL(5, false, )
-ROWS_KERNEL(6, false, )
-ROWS_KERNEL(7, false, )
-ROWS_KERNEL(8, false, )
+ROWS_KERNEL(5)
+ROWS_KERNEL(6)
+ROWS_KERNEL(7)
+ROWS_KERNEL(8)
 #endif
-ROWS_KERNEL(1, true, _exact)
-ROWS_KERNEL(2, true, _exact)
 
 static void run_rows(const struct rows_job *j)
 {
@@ -177,23 +145,9 @@ static void run_rows(const struct rows_job *j)
     }
 }
 
-static __attribute__((noinline)) void run_rows_exact(const struct rows_job *j)
-{
-    for (uint32_t t = 0; t < j->n_tokens; t++) {
-        struct rows_job one = *j;
-        one.n_tokens = 1;
-        one.x += (uint64_t)t * j->n_terms * TILE_DEPTH;
-        one.sums += t * VEC_WIDTH;
-        if (j->n_terms == 1)
-            rows_1_exact(&one);
-        else
-            rows_2_exact(&one);
-    }
-}
-
 /* Up to VEC_WIDTH rows of a part against the n tokens of a group that lies as floats. */
 static void rows_panel(const struct cpu_gemm *task, const struct host_part *part, struct rows_job *j,
-                       const uint32_t *numbers, uint64_t group, const struct flush_mode *mode)
+                       const uint32_t *numbers, uint64_t group)
 {
     const struct k_gemm_args *a = &task->args;
     const uint32_t first = (uint32_t)group * TILE_TOKENS, n = a->n_tokens - first;
@@ -205,11 +159,6 @@ static void rows_panel(const struct cpu_gemm *task, const struct host_part *part
         j->n_tokens = n - t < step ? n - t : step;
         j->x = (const float *)(const void *)tile_group(a, group) + (uint64_t)t * task->n_terms * TILE_DEPTH;
         run_rows(j);
-        if (underflowed()) {
-            _mm_setcsr(mode->saved);
-            run_rows_exact(j);
-            _mm_setcsr(mode->flushing);
-        }
         for (uint32_t u = 0; u < j->n_tokens; u++) {
             float *y = a->y_dev + (uint64_t)(first + t + u) * a->weight->n_rows + part->first_row;
             for (uint32_t i = 0; i < j->n_rows; i++)
@@ -220,7 +169,7 @@ static void rows_panel(const struct cpu_gemm *task, const struct host_part *part
 
 /* A panel's rows lie a run apart, as those of the lane form: VEC_WIDTH long streams from memory. */
 static void rows_part(const struct cpu_gemm *task, const struct host_part *part, uint32_t begin,
-                      uint32_t end, uint64_t group, const struct flush_mode *mode)
+                      uint32_t end, uint64_t group)
 {
     struct rows_job j = {.dtype = part->dtype, .n_cols = task->args.weight->n_cols, .n_terms = task->n_terms};
     uint32_t run = (end - begin) / VEC_WIDTH, numbers[VEC_WIDTH];
@@ -230,7 +179,7 @@ static void rows_part(const struct cpu_gemm *task, const struct host_part *part,
             numbers[r] = begin + r * run + (i + r) % run;
             j.rows[r] = part->data + numbers[r] * part->row_stride_bytes;
         }
-        rows_panel(task, part, &j, numbers, group, mode);
+        rows_panel(task, part, &j, numbers, group);
     }
     j.n_rows = end - begin - run * VEC_WIDTH;
     for (uint32_t r = 0; r < j.n_rows; r++) {
@@ -238,7 +187,7 @@ static void rows_part(const struct cpu_gemm *task, const struct host_part *part,
         j.rows[r] = part->data + numbers[r] * part->row_stride_bytes;
     }
     if (j.n_rows > 0)
-        rows_panel(task, part, &j, numbers, group, mode);
+        rows_panel(task, part, &j, numbers, group);
 }
 
 /* ---- a vector of tokens ---------------------------------------------------------------------- */
@@ -263,23 +212,20 @@ struct tokens_job {
 };
 
 /* A link of the chains of every row: its weight against one k of the tokens. */
-CPU_INLINE void tokens_step(vec sums[ROWS][TOKEN_VECS], const float *w, const vec x[TOKEN_VECS],
-                            const bool exact)
+CPU_INLINE void tokens_step(vec sums[ROWS][TOKEN_VECS], const float *w, const vec x[TOKEN_VECS])
 {
 #pragma GCC unroll 8
     for (uint32_t r = 0; r < ROWS; r++) {
         vec factor = vec_splat(w[r * TILE_DEPTH]);
         if (TOKEN_VECS > 1) /* one load for both */
             __asm__("" : "+v"(factor));
-        if (exact)
-            factor = vec_flush(factor);
 #pragma GCC unroll 2
         for (uint32_t v = 0; v < TOKEN_VECS; v++)
-            sums[r][v] = fma_step(factor, x[v], sums[r][v], exact);
+            sums[r][v] = vec_fma(factor, x[v], sums[r][v]);
     }
 }
 
-CPU_INLINE void tokens_kernel(const struct tokens_job *j, const bool exact)
+CPU_INLINE void tokens_kernel(const struct tokens_job *j)
 {
     const uint32_t *x = j->x;
     const float *w_tile = j->w;
@@ -305,19 +251,19 @@ CPU_INLINE void tokens_kernel(const struct tokens_job *j, const bool exact)
 #pragma GCC unroll 2
                     for (uint32_t v = 0; v < TOKEN_VECS; v++)
                         factors[v] = vec_even(words_load(x + p * TILE_TOKENS + v * VEC_WIDTH));
-                    tokens_step(even, w + 2 * p, factors, exact);
+                    tokens_step(even, w + 2 * p, factors);
                     if (TOKEN_VECS > 1) /* loaded again: to keep the words would push out a sum */
                         __asm__ volatile("" : : : "memory");
 #pragma GCC unroll 2
                     for (uint32_t v = 0; v < TOKEN_VECS; v++)
                         factors[v] = vec_odd(words_load(x + p * TILE_TOKENS + v * VEC_WIDTH));
-                    tokens_step(odd, w + 2 * p + 1, factors, exact);
+                    tokens_step(odd, w + 2 * p + 1, factors);
                 }
 #pragma GCC unroll 8
                 for (uint32_t r = 0; r < ROWS; r++)
 #pragma GCC unroll 2
                     for (uint32_t v = 0; v < TOKEN_VECS; v++)
-                        c[r][v] = add_step(c[r][v], add_step(even[r][v], odd[r][v], exact), exact);
+                        c[r][v] = vec_add(c[r][v], vec_add(even[r][v], odd[r][v]));
                 w += ROWS * TILE_DEPTH;
             }
             x += TILE_PAIRS * TILE_TOKENS;
@@ -331,14 +277,9 @@ CPU_INLINE void tokens_kernel(const struct tokens_job *j, const bool exact)
             vec_store(j->c_out + r * TILE_TOKENS + v * VEC_WIDTH, c[r][v]);
 }
 
-static __attribute__((noinline)) void tokens_fast(const struct tokens_job *j)
+static __attribute__((noinline)) void run_tokens(const struct tokens_job *j)
 {
-    tokens_kernel(j, false);
-}
-
-static __attribute__((noinline)) void tokens_exact(const struct tokens_job *j)
-{
-    tokens_kernel(j, true);
+    tokens_kernel(j);
 }
 
 /* Tiles [first, first + n) of n_rows <= ROWS neighbouring rows as floats; rows that are not there
@@ -372,8 +313,7 @@ static void widen(const struct host_part *part, uint32_t row, uint32_t n_rows, u
 
 /* n_rows <= ROWS neighbouring rows against the groups [first, first + n_groups). */
 static void tokens_block(const struct cpu_gemm *task, const struct host_part *part, uint32_t row,
-                         uint32_t n_rows, uint64_t first, uint32_t n_groups,
-                         const struct flush_mode *mode)
+                         uint32_t n_rows, uint64_t first, uint32_t n_groups)
 {
     const struct k_gemm_args *a = &task->args;
     const uint32_t n_tiles = (uint32_t)tile_count(a->weight->n_cols);
@@ -388,12 +328,7 @@ static void tokens_block(const struct cpu_gemm *task, const struct host_part *pa
             j.x = tile_group(a, first + g) + (uint64_t)tile * task->n_terms * TILE_PAIRS * TILE_TOKENS;
             j.c_in = c[in][g];
             j.c_out = c[1 - in][g];
-            tokens_fast(&j);
-            if (underflowed()) {
-                _mm_setcsr(mode->saved);
-                tokens_exact(&j);
-                _mm_setcsr(mode->flushing);
-            }
+            run_tokens(&j);
         }
     }
     for (uint32_t g = 0; g < n_groups; g++) {
@@ -408,7 +343,7 @@ static void tokens_block(const struct cpu_gemm *task, const struct host_part *pa
 }
 
 static void tokens_part(const struct cpu_gemm *task, const struct host_part *part, uint32_t begin,
-                        uint32_t end, uint64_t n_groups, const struct flush_mode *mode)
+                        uint32_t end, uint64_t n_groups)
 {
     uint64_t group_bytes = tile_count(task->args.weight->n_cols) * task->n_terms * TILE_PAIRS * TILE_TOKENS * 4;
     uint64_t step = X_BYTES / group_bytes;
@@ -416,7 +351,7 @@ static void tokens_part(const struct cpu_gemm *task, const struct host_part *par
     for (uint64_t g = 0; g < n_groups; g += step) {
         uint32_t n = (uint32_t)(n_groups - g < step ? n_groups - g : step);
         for (uint32_t row = begin; row < end; row += ROWS)
-            tokens_block(task, part, row, end - row < ROWS ? end - row : ROWS, g, n, mode);
+            tokens_block(task, part, row, end - row < ROWS ? end - row : ROWS, g, n);
     }
 }
 
@@ -434,16 +369,16 @@ void CPU_NAME(cpu_gemm_tile)(void *context, uint32_t thread, uint32_t n_threads)
     uint32_t rest = task->args.n_tokens % TILE_TOKENS, begin, end;
     bool few = rest > 0 && rest <= TILE_FLOAT_TOKENS;
     uint64_t n_groups = (task->args.n_tokens + TILE_TOKENS - 1) / TILE_TOKENS - few;
-    struct flush_mode mode = flush_begin();
+    unsigned mode = flush_begin();
     for (uint32_t p = 0; p < w->n_parts; p++) {
         if (!host_part_share(w, &w->parts[p], TILE_SHARE_ROWS, thread, n_threads, &begin,
                              &end))
             continue;
-        tokens_part(task, &w->parts[p], begin, end, n_groups, &mode);
+        tokens_part(task, &w->parts[p], begin, end, n_groups);
         if (few)
-            rows_part(task, &w->parts[p], begin, end, n_groups, &mode);
+            rows_part(task, &w->parts[p], begin, end, n_groups);
     }
-    _mm_setcsr(mode.saved);
+    _mm_setcsr(mode);
     for (uint32_t p = 0; p < w->n_parts; p++)
         if (host_part_share(w, &w->parts[p], TILE_SHARE_ROWS, thread, n_threads, &begin,
                              &end))

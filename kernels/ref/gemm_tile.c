@@ -30,10 +30,31 @@ static inline struct ref_lanes flush(struct ref_lanes x)
     return (struct ref_lanes){flush8(x.low), flush8(x.high)};
 }
 
+/* A sum that small is exact: only a denormal is tiny. */
 static inline struct ref_lanes add_flushed(struct ref_lanes a, struct ref_lanes b)
 {
     struct ref_lanes sum = {a.low + b.low, a.high + b.high};
     return flush(sum);
+}
+
+/* An fma may have been rounded up to 2^-126 from what is tiny: 24 bits without a least exponent would
+ * leave it below. Seen in double, which holds the exact value wherever it is that near. */
+static inline ref_f32x8 flush_fma8(ref_f32x8 r, ref_f32x8 a, ref_f32x8 b, ref_f32x8 c)
+{
+    ref_i32x8 is_least = (ref_i32x8)(((ref_u32x8)r & 0x7fffffffu) == 0x00800000u);
+    int any = 0;
+    for (int j = 0; j < 8; j++)
+        any |= is_least[j];
+    for (int j = 0; any && j < 8; j++)
+        if (is_least[j] && __builtin_fabs((double)a[j] * (double)b[j] + (double)c[j]) < 0x1p-126 - 0x1p-151)
+            r[j] = __builtin_copysignf(0.0f, r[j]);
+    return flush8(r);
+}
+
+static inline struct ref_lanes fma_flushed(struct ref_lanes a, struct ref_lanes b, struct ref_lanes c)
+{
+    struct ref_lanes r = ref_fma(a, b, c);
+    return (struct ref_lanes){flush_fma8(r.low, a.low, b.low, c.low), flush_fma8(r.high, a.high, b.high, c.high)};
 }
 
 /* The two bf16 terms of a number, as factors of products. */
@@ -79,8 +100,8 @@ static struct ref_lanes add_tile(struct ref_lanes c, const float w[TILE_DEPTH][K
 {
     struct ref_lanes even = ref_zero(), odd = ref_zero();
     for (uint32_t k = 0; k < TILE_DEPTH; k += 2) {
-        even = flush(ref_fma(ref_load_f32(w[k]), ref_splat(x[k]), even));
-        odd = flush(ref_fma(ref_load_f32(w[k + 1]), ref_splat(x[k + 1]), odd));
+        even = fma_flushed(ref_load_f32(w[k]), ref_splat(x[k]), even);
+        odd = fma_flushed(ref_load_f32(w[k + 1]), ref_splat(x[k + 1]), odd);
     }
     return add_flushed(c, add_flushed(even, odd));
 }

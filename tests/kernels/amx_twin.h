@@ -75,6 +75,14 @@ static inline float twin_flushed(float x)
     return x;
 }
 
+/* Tiny is what 24 bits without a least exponent leave below 2^-126: what a Sapphire Rapids does. */
+static inline float twin_fma(float x, float y, float sum)
+{
+    float r = __builtin_fmaf(x, y, sum);
+    bool tiny = __builtin_fabs((double)x * (double)y + (double)sum) < 0x1p-126 - 0x1p-151;
+    return tiny ? __builtin_copysignf(0.0f, r) : r;
+}
+
 static inline float twin_bf16(const unsigned char *at)
 {
     unsigned char wide[4] = {0, 0, at[0], at[1]};
@@ -95,8 +103,8 @@ static inline void amx_dpbf16(int c, int a, int b)
             float even = 0, odd = 0, sum;
             for (int k = 0; k < config->rows[b]; k++) {
                 const unsigned char *x = &twin.tiles[a][m][4 * k], *y = &twin.tiles[b][k][4 * n];
-                even = twin_flushed(__builtin_fmaf(twin_bf16(x), twin_bf16(y), even));
-                odd = twin_flushed(__builtin_fmaf(twin_bf16(x + 2), twin_bf16(y + 2), odd));
+                even = twin_fma(twin_bf16(x), twin_bf16(y), even);
+                odd = twin_fma(twin_bf16(x + 2), twin_bf16(y + 2), odd);
             }
             memcpy(&sum, &twin.tiles[c][m][4 * n], 4);
             sum = twin_flushed(twin_flushed(sum) + twin_flushed(even + odd));

@@ -142,16 +142,16 @@ static void test_split_overflow(void **state)
     assert_true(isinf(backend_dot(K_FORM_TILE_BF16, K_BF16, infinite, w, 16, &page)));
 }
 
-/* What the page rounds up to 2^-126 and x86 calls tiny: exact values from 2^-126 - 2^-150 on. The
- * product of the first chain link is w x; the second adds to it. */
+/* What f32 rounds up to 2^-126: tiny below 2^-126 - 2^-151, and the tie is not. The product of the
+ * first chain link is w x; the second adds to it. */
 static void test_just_below_the_smallest_normal(void **state)
 {
     (void)state;
-    /* 2^-126 - 2^-150 (1 + 2^-i): a tie, and both sides of it */
+    /* 2^-126 - 2^-151 (1 + 2^-i): a tie, and both sides of it */
     for (int i = 0; i < 8; i++) {
         float w[3] = {0x1p-63f, 0, -0x1p-75f}, page;
-        const float x[3] = {0x1p-63f, 0, i == 0 ? 0x1p-75f : i % 2 ? 0x1p-75f - ldexpf(1, -75 - i)
-                                                                  : 0x1p-75f + ldexpf(1, -75 - i)};
+        const float x[3] = {0x1p-63f, 0, i == 0 ? 0x1p-76f : i % 2 ? 0x1p-76f - ldexpf(1, -76 - i)
+                                                                  : 0x1p-76f + ldexpf(1, -76 - i)};
         for (int form = K_FORM_TILE; form <= K_FORM_TILE_BF16; form++) {
             float y = backend_dot((enum k_gemm_form)form, K_BF16, w, x, 3, &page);
             assert_true(y == 0.0f || y == 0x1p-126f);
@@ -159,6 +159,9 @@ static void test_just_below_the_smallest_normal(void **state)
         float y = backend_dot(K_FORM_TILE_BF16, K_BF16, w, x, 3, &page);
         assert_true((y != 0) == (i % 2 || i == 0));
     }
+    float w[3] = {0x1p-63f, 0, -0x1p-75f}, page; /* 2^-126 - 2^-150 */
+    const float x[3] = {0x1p-63f, 0, 0x1p-75f};
+    assert_true(backend_dot(K_FORM_TILE, K_BF16, w, x, 3, &page) == 0.0f && page == 0.0f);
 }
 
 /* The flush ends before the bias. */

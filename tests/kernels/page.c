@@ -174,6 +174,14 @@ static float flushed(float x)
     return fpclassify(x) == FP_SUBNORMAL ? copysignf(0.0f, x) : x;
 }
 
+/* With 2^100 as much of everything there is no least exponent near: 24 bits, rounded, are what the
+ * rule asks. Overflow makes no less of it. */
+static float flushed_fma(float w, float v, float c)
+{
+    float sum = fmaf(w, v, c), larger = fmaf(ldexpf(w, 50), ldexpf(v, 50), ldexpf(c, 100));
+    return fabsf(sum) <= 0x1p-126f && fabsf(larger) < 0x1p-26f ? copysignf(0.0f, sum) : sum;
+}
+
 /* The first or the second bf16 term of x, as a factor. */
 static float term_of(float x, uint32_t term)
 {
@@ -192,7 +200,7 @@ float page_dot_tile(const unsigned char *row, enum k_dtype dtype, uint32_t n_ter
             for (uint32_t k = tile; k < tile + 32; k++) {
                 float w = k < n ? term_of(stored(row, dtype, k), product % w_terms) : 0.0f;
                 float v = k < n ? term_of(x[k], product / w_terms) : 0.0f;
-                chain[k % 2] = flushed(fmaf(w, v, chain[k % 2]));
+                chain[k % 2] = flushed_fma(w, v, chain[k % 2]);
             }
             c = flushed(c + flushed(chain[0] + chain[1]));
         }
