@@ -146,6 +146,7 @@ bool chat_read_messages(struct request_job *j, const json_t *body)
                        "does not go with \"add_generation_prompt\": true");
     if (kwargs && !json_is_object(kwargs))
         return api_bad(e, "chat_template_kwargs", "must be an object");
+    j->prompt_name = "messages";
     j->messages = json_dumps(messages, JSON_COMPACT);
     j->tools = tools ? json_dumps(tools, JSON_COMPACT) : NULL;
     j->kwargs = kwargs ? json_dumps(kwargs, JSON_COMPACT) : NULL;

@@ -19,6 +19,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+struct api_dialect;
 struct generation;
 struct utility;
 struct scrape;
@@ -96,8 +97,11 @@ bool completions_read(struct request_job *j, const json_t *body);
 bool tokenize_read(struct request_job *j, const json_t *body);
 bool detokenize_read(struct request_job *j, const json_t *body);
 
+/* ---- reply_*.c: generation.h says what they are ---- */
+extern const struct api_dialect api_chat, api_completions;
+
 /* ---- generation.c ---- */
-void generation_start(struct front *f, struct http_exchange *x, bool chat);
+void generation_start(struct front *f, struct http_exchange *x, const struct api_dialect *dialect);
 /* Ends all of them with an error. */
 void generations_end(struct front *f, const char *why);
 

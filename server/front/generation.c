@@ -71,7 +71,7 @@ static void fail(struct generation *g, const struct api_error *e)
         g->front->metrics.n_refused++;
     struct http_exchange *x = g->x;
     if (g->begun) {
-        reply_error(g, e);
+        g->dialect->error(g, e);
         generation_free(g);
         http_stream_end(x);
     } else {
@@ -107,7 +107,7 @@ static void begin_stream(struct generation *g)
     bool waits = g->params.echo && g->params.submit.n_logprobs >= 0;
     for (size_t i = 0; i < g->n_prompts && !waits; i++)
         for (uint32_t j = 0; j < g->params.submit.n; j++)
-            reply_open(g, &g->prompts[i], &g->prompts[i].choices[j]);
+            g->dialect->open(g, &g->prompts[i], &g->prompts[i].choices[j]);
     http_stream_write(g->x, g->early.data, g->early.n);
     json_out_free(&g->early);
 }
@@ -153,13 +153,13 @@ static void complete(struct generation *g)
     struct http_exchange *x = g->x;
     if (g->params.stream) {
         begin_stream(g);
-        reply_end(g);
+        g->dialect->end(g);
         generation_free(g);
         http_stream_end(x);
         return;
     }
     struct json_out o = {0};
-    reply_whole(g, &o);
+    g->dialect->whole(g, &o);
     if (o.failed) {
         json_out_free(&o);
         fail_with(g, QUIRE_NO_MEMORY, "there is no memory for the reply");
@@ -174,30 +174,28 @@ static void complete(struct generation *g)
 /* ---- tokens --------------------------------------------------------------------------------- */
 
 static void show(struct generation *g, struct gen_prompt *p, struct choice *c,
-                 const struct wire_token *token, uint64_t offset, const char *text, size_t n_text)
+                 const struct gen_piece *piece)
 {
     if (g->params.stream && g->n_accepted == g->n_prompts)
         begin_stream(g);
     if (g->params.stream)
-        reply_token(g, p, c, token, offset, text, n_text);
+        g->dialect->token(g, p, c, piece);
     else
-        reply_collect(g, p, c, token, offset, text, n_text);
+        g->dialect->collect(g, c, piece);
 }
 
 /* c->finish is set: the text that was held back, then the end. */
 static int conclude(struct generation *g, struct gen_prompt *p, struct choice *c,
                     struct quire_error *err)
 {
-    const char *text;
-    size_t n_text;
-    uint64_t offset = c->n_chars;
-    int status = choice_tail(c, &g->rules, &text, &n_text, err);
+    struct gen_piece piece = {.offset = c->n_chars};
+    int status = choice_tail(c, &g->rules, &piece.text, &piece.n_text, err);
     if (status != QUIRE_OK)
         return status;
-    if (n_text > 0)
-        show(g, p, c, NULL, offset, text, n_text);
+    if (piece.n_text > 0)
+        show(g, p, c, &piece);
     if (g->params.stream)
-        reply_finish(g, p, c);
+        g->dialect->finish(g, p, c);
     struct metrics *m = &g->front->metrics;
     m->finished[c->finish == CHOICE_STOP ? METRICS_STOP : METRICS_LENGTH]++;
     histogram_observe(&m->generation_tokens, c->n_tokens);
@@ -224,18 +222,16 @@ static void on_token(void *context, const struct wire_token *token)
     struct gen_prompt *p = context;
     struct generation *g = p->g;
     struct quire_error err;
-    const char *text;
-    size_t n_text;
     if (token->choice >= g->params.submit.n)
         return;
     struct choice *c = &p->choices[token->choice];
     if (c->finish != CHOICE_RUNS) /* on its way when the choice stopped */
         return;
     time_token(g, c);
-    uint64_t offset = c->n_chars;
-    int status = choice_token(c, &g->rules, token->token, &text, &n_text, &err);
+    struct gen_piece piece = {.token = token, .offset = c->n_chars};
+    int status = choice_token(c, &g->rules, token->token, &piece.text, &piece.n_text, &err);
     if (status == QUIRE_OK) {
-        show(g, p, c, token, offset, text, n_text);
+        show(g, p, c, &piece);
         if (c->finish != CHOICE_RUNS)
             status = conclude(g, p, c, &err);
     }
@@ -342,11 +338,12 @@ static const struct engine_client_request_events events = {
 static bool fit(const struct generation *g, struct gen_prompt *p, struct api_error *e)
 {
     const struct params *params = &g->params;
-    const char *name = g->chat ? "messages" : "prompt";
+    const char *name = g->prompt_name;
     uint64_t context = g->front->max_model_len;
+    bool to_the_end = !params->has_max_tokens && params->max_tokens == 0;
     if (params->truncate != 0) {
         /* -1: what leaves room for the answer. */
-        uint64_t answer = params->has_max_tokens || !g->chat ? params->max_tokens : 1;
+        uint64_t answer = to_the_end ? 1 : params->max_tokens;
         size_t keep = (size_t)params->truncate;
         if (params->truncate < 0)
             keep = answer < context ? (size_t)(context - answer) : 0;
@@ -371,7 +368,7 @@ static bool fit(const struct generation *g, struct gen_prompt *p, struct api_err
     if (params->has_max_tokens)
         p->max_tokens = params->max_tokens;
     else
-        p->max_tokens = g->chat || rest < params->max_tokens ? (uint32_t)rest : params->max_tokens;
+        p->max_tokens = to_the_end || rest < params->max_tokens ? (uint32_t)rest : params->max_tokens;
     if (params->submit.min_tokens > p->max_tokens)
         return api_bad(e, "min_tokens", "%u is more than the %u tokens there may be",
                        params->submit.min_tokens, p->max_tokens);
@@ -484,12 +481,14 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
     j->params = (struct params){0};
     g->domain = j->domain;
     g->rules = (struct choice_rules){f->text, &g->params, f->eos, f->n_eos};
-    snprintf(g->id, sizeof g->id, "%s-%s", g->chat ? "chatcmpl" : "cmpl",
-             name_of(g));
+    snprintf(g->id, sizeof g->id, "%s%s", g->dialect->id_prefix, name_of(g));
+    g->prompt_name = j->prompt_name;
     if (!settle(g, e))
         return false;
     g->prompts = calloc(j->n_items, sizeof *g->prompts);
-    if (!g->prompts || !reply_begin(g, j->model))
+    if (g->prompts)
+        g->dialect->begin(g, j->model);
+    if (!g->prompts || g->head.failed)
         return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
     g->n_prompts = g->n_open = j->n_items;
     for (size_t i = 0; i < j->n_items; i++) {
@@ -547,7 +546,7 @@ static bool read_headers(struct generation *g, struct api_error *e)
     return true;
 }
 
-void generation_start(struct front *f, struct http_exchange *x, bool chat)
+void generation_start(struct front *f, struct http_exchange *x, const struct api_dialect *dialect)
 {
     struct api_error e;
     struct tenant *tenant = front_begin(f, x);
@@ -558,14 +557,14 @@ void generation_start(struct front *f, struct http_exchange *x, bool chat)
     if (ok) {
         g->front = f;
         g->x = x;
-        g->chat = chat;
+        g->dialect = dialect;
         g->tenant = tenant;
         g->admin = front_is_admin(f, x);
         g->trace.arrived_us = metrics_now_us();
         ok = read_headers(g, &e);
     }
     if (ok) {
-        g->job = request_job_new(f, x, chat ? chat_read : completions_read, on_text, g);
+        g->job = request_job_new(f, x, dialect->read, on_text, g);
         ok = g->job || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
     }
     if (!ok) {

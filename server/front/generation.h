@@ -1,14 +1,46 @@
-/* A completion or chat request from its text work to the end of its reply.
+/* A generating request from its text work to the end of its reply.
  *
  * text pool → one SUBMIT per prompt → events → reply. It belongs to its
  * exchange: it ends with the reply, or when the client goes away, and everything it began is
- * cancelled. Private to generation*.c and reply.c. Loop's thread.
+ * cancelled. How its API spells requests and replies is its dialect's; all else is the same for
+ * all of them. Private to generation.c and reply*.c. Loop's thread.
  */
 #ifndef QUIRE_FRONT_GENERATION_H
 #define QUIRE_FRONT_GENERATION_H
 
 #include "server/front/choice.h"
 #include "server/front/front_internal.h"
+
+struct generation;
+struct gen_prompt;
+
+/* A token with its text. token NULL: text that no token of its own came with. */
+struct gen_piece {
+    const struct wire_token *token;
+    uint64_t offset; /* characters before it */
+    const char *text;
+    size_t n_text;
+};
+
+struct api_dialect {
+    const char *id_prefix; /* of a reply's id, before the request's */
+    /* On the text pool: fills in the job from a request's body. */
+    bool (*read)(struct request_job *j, const json_t *body);
+    /* Builds g->head, with which every event and reply begins. */
+    void (*begin)(struct generation *g, const char *model);
+    /* A stream's events, of each choice: what comes before its first token; more than once is as
+     * once. Then its tokens, and its end. */
+    void (*open)(struct generation *g, struct gen_prompt *p, struct choice *c);
+    void (*token)(struct generation *g, struct gen_prompt *p, struct choice *c,
+                  const struct gen_piece *piece);
+    void (*finish)(struct generation *g, struct gen_prompt *p, struct choice *c);
+    /* The end of all choices, or of the stream by an error. */
+    void (*end)(struct generation *g);
+    void (*error)(struct generation *g, const struct api_error *e);
+    /* A reply that is not streamed: keeps a token, and writes it all into o. */
+    void (*collect)(struct generation *g, struct choice *c, const struct gen_piece *piece);
+    void (*whole)(struct generation *g, struct json_out *o);
+};
 
 struct gen_prompt {
     struct generation *g;
@@ -30,7 +62,7 @@ struct generation {
     TAILQ_ENTRY(generation) link;
     struct front *front;
     struct http_exchange *x;
-    bool chat;
+    const struct api_dialect *dialect;
     struct params params;
     struct choice_rules rules;
     struct tenant *tenant;     /* who pays */
@@ -41,6 +73,7 @@ struct generation {
     bool header_trace;
     struct request_job *job;   /* while it is in the pool */
     struct gen_prompt *prompts;
+    const char *prompt_name;   /* the field that held them, for errors; static */
     size_t n_prompts, n_accepted, n_open;
     char id[96];
     struct json_out head;     /* how every event and reply begins: {"id":...,"model":"..." */
@@ -51,24 +84,7 @@ struct generation {
     uint64_t last_write_us;
 };
 
-/* ---- reply.c: what is written ---- */
-
-bool reply_begin(struct generation *g, const char *model); /* builds g->head */
-/* A stream's events. */
-void reply_open(struct generation *g, struct gen_prompt *p, struct choice *c);
-/* token NULL: text that no token of its own came with. offset: characters before it. */
-void reply_token(struct generation *g, struct gen_prompt *p, struct choice *c,
-                 const struct wire_token *token, uint64_t offset, const char *text,
-                 size_t n_text);
-void reply_finish(struct generation *g, struct gen_prompt *p, struct choice *c);
-void reply_end(struct generation *g);
-void reply_error(struct generation *g, const struct api_error *e);
-/* A reply that is not streamed: collects a token, and writes it all into o. */
-void reply_collect(struct generation *g, struct gen_prompt *p, struct choice *c,
-                   const struct wire_token *token, uint64_t offset, const char *text,
-                 size_t n_text);
-void reply_whole(struct generation *g, struct json_out *o);
-/* A prompt token's logprob; NULL for the first, which has none. */
+/* A prompt token's logprob, kept for the reply; NULL for the first, which has none. reply.c. */
 void reply_prompt_logprob(struct generation *g, struct gen_prompt *p,
                           const struct wire_token *token);
 

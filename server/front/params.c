@@ -128,7 +128,7 @@ static const char *const not_built_in_chat[] = {
 };
 static const char *const not_built_in_completions[] = {"suffix"};
 
-static bool refuse_each(const json_t *body, const char *const *names, size_t n, struct api_error *e)
+bool params_refuse(const json_t *body, const char *const *names, size_t n, struct api_error *e)
 {
     for (size_t i = 0; i < n; i++)
         if (asks(json_object_get(body, names[i])))
@@ -138,11 +138,9 @@ static bool refuse_each(const json_t *body, const char *const *names, size_t n, 
 
 static bool refuse_not_built(const json_t *body, bool chat, struct api_error *e)
 {
-    if (!refuse_each(body, not_built, sizeof not_built / sizeof *not_built, e))
-        return false;
     if (!chat)
-        return refuse_each(body, not_built_in_completions,
-                           sizeof not_built_in_completions / sizeof *not_built_in_completions, e);
+        return params_refuse(body, not_built_in_completions,
+                             sizeof not_built_in_completions / sizeof *not_built_in_completions, e);
     const json_t *modalities = params_get(body, "modalities"), *item;
     size_t i;
     json_array_foreach(modalities, i, item) {
@@ -150,8 +148,8 @@ static bool refuse_not_built(const json_t *body, bool chat, struct api_error *e)
         if (!name || strcmp(name, "text") != 0)
             return api_unsupported(e, "modalities", "only \"text\" is supported");
     }
-    return refuse_each(body, not_built_in_chat,
-                       sizeof not_built_in_chat / sizeof *not_built_in_chat, e);
+    return params_refuse(body, not_built_in_chat,
+                         sizeof not_built_in_chat / sizeof *not_built_in_chat, e);
 }
 
 static bool read_response_format(const json_t *body, struct api_error *e)
@@ -246,23 +244,29 @@ static bool read_sampling(struct params *p, const json_t *body, const struct fro
     return true;
 }
 
-static bool read_stops(struct params *p, const json_t *body, uint32_t vocab_size,
-                       struct api_error *e)
+bool params_stops(struct params *p, const json_t *body, const char *name, struct api_error *e)
 {
-    json_t *stop = params_get(body, "stop"), *ids = params_get(body, "stop_token_ids");
+    json_t *stop = params_get(body, name);
     size_t n = json_is_array(stop) ? json_array_size(stop) : stop != NULL;
     if (n > STOP_MAX_STRINGS)
-        return api_bad(e, "stop", "at most %d strings", STOP_MAX_STRINGS);
+        return api_bad(e, name, "at most %d strings", STOP_MAX_STRINGS);
     for (size_t i = 0; i < n; i++) {
         const json_t *item = json_is_array(stop) ? json_array_get(stop, i) : stop;
         if (!json_is_string(item))
-            return api_bad(e, "stop", "must be a string or an array of strings");
+            return api_bad(e, name, "must be a string or an array of strings");
         size_t n_bytes = json_string_length(item);
         if (n_bytes == 0 || n_bytes > STOP_MAX_BYTES)
-            return api_bad(e, "stop", "a string must have between 1 and %d bytes", STOP_MAX_BYTES);
+            return api_bad(e, name, "a string must have between 1 and %d bytes", STOP_MAX_BYTES);
         if (!stop_set_add(&p->stops, json_string_value(item), n_bytes))
-            return api_fail(e, 503, "stop", "out_of_memory", "stop: out of memory");
+            return api_fail(e, 503, name, "out_of_memory", "%s: out of memory", name);
     }
+    return true;
+}
+
+static bool read_stop_ids(struct params *p, const json_t *body, uint32_t vocab_size,
+                          struct api_error *e)
+{
+    json_t *ids = params_get(body, "stop_token_ids");
     if (ids) {
         size_t n_ids;
         if (!json_is_array(ids))
@@ -312,7 +316,6 @@ static bool read_logprobs(struct params *p, const json_t *body, bool chat, struc
 {
     int64_t top = chat ? 0 : -1, prompt = -1;
     bool wanted = false;
-    p->submit.n_logprobs = p->submit.n_prompt_logprobs = -1;
     if (chat) {
         if (!params_bool(body, "logprobs", &wanted, e) ||
             !params_i64(body, "top_logprobs", 0, PARAMS_MAX_LOGPROBS, &top, e))
@@ -334,20 +337,27 @@ static bool read_logprobs(struct params *p, const json_t *body, bool chat, struc
     return true;
 }
 
+bool params_length(struct params *p, const json_t *body, const char *name, uint32_t least,
+                   uint32_t otherwise, struct api_error *e)
+{
+    /* What is past the context is refused when the prompt's length is known. */
+    int64_t n = otherwise;
+    if (!params_i64(body, name, least, INT32_MAX, &n, e))
+        return false;
+    p->has_max_tokens = params_get(body, name) != NULL;
+    p->max_tokens_name = name;
+    p->max_tokens = (uint32_t)n;
+    return true;
+}
+
 static bool read_length(struct params *p, const json_t *body, bool chat, uint32_t max_model_len,
                         struct api_error *e)
 {
     const char *name = "max_tokens";
     if (chat && params_get(body, "max_completion_tokens"))
         name = "max_completion_tokens";
-    /* What is past the context is refused when the prompt's length is known. */
-    int64_t n = chat ? 0 : 16;
-    int64_t least = !chat && p->echo ? 0 : 1;
-    if (!params_i64(body, name, least, INT32_MAX, &n, e))
+    if (!params_length(p, body, name, !chat && p->echo ? 0 : 1, chat ? 0 : 16, e))
         return false;
-    p->has_max_tokens = params_get(body, name) != NULL;
-    p->max_tokens_name = name;
-    p->max_tokens = (uint32_t)n;
     if (!params_i64(body, "truncate_prompt_tokens", -1, max_model_len, &p->truncate, e))
         return false;
     if (params_get(body, "truncate_prompt_tokens") && p->truncate == 0)
@@ -355,10 +365,8 @@ static bool read_length(struct params *p, const json_t *body, bool chat, uint32_
     return true;
 }
 
-static bool read_stream(struct params *p, const json_t *body, struct api_error *e)
+static bool read_stream_options(struct params *p, const json_t *body, struct api_error *e)
 {
-    if (!params_bool(body, "stream", &p->stream, e))
-        return false;
     const json_t *options = params_get(body, "stream_options");
     if (!options)
         return true;
@@ -400,24 +408,35 @@ static bool read_request_id(struct params *p, const json_t *body, struct api_err
     return true;
 }
 
+bool params_read_common(struct params *p, const json_t *body, const struct params_model *model,
+                        struct api_error *e)
+{
+    *p = (struct params){.skip_special = true};
+    p->submit.n_logprobs = p->submit.n_prompt_logprobs = -1;
+    return params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e) &&
+           params_string(body, "model", &p->model, e) &&
+           params_bool(body, "stream", &p->stream, e) &&
+           read_sampling(p, body, model->defaults, e) &&
+           read_stop_ids(p, body, model->vocab_size, e) &&
+           read_biases(p, body, model->vocab_size, e) &&
+           params_bool(body, "skip_special_tokens", &p->skip_special, e) &&
+           read_service(p, body, e) && read_request_id(p, body, e);
+}
+
 bool params_read(struct params *p, const json_t *body, bool chat, const struct params_model *model,
                  struct api_error *e)
 {
-    *p = (struct params){.skip_special = true, .add_special = !chat};
-    if (!refuse_not_built(body, chat, e) || !read_response_format(body, e))
+    if (!params_read_common(p, body, model, e) || !refuse_not_built(body, chat, e) ||
+        !read_response_format(body, e))
         return false;
     if (!chat && !params_bool(body, "echo", &p->echo, e))
         return false;
-    return params_string(body, "model", &p->model, e) && read_stream(p, body, e) &&
-           read_sampling(p, body, model->defaults, e) &&
-           read_stops(p, body, model->vocab_size, e) &&
-           read_biases(p, body, model->vocab_size, e) && read_logprobs(p, body, chat, e) &&
-           read_length(p, body, chat, model->max_model_len, e) &&
-           params_bool(body, "skip_special_tokens", &p->skip_special, e) &&
+    p->add_special = !chat;
+    return read_stream_options(p, body, e) && params_stops(p, body, "stop", e) &&
+           read_logprobs(p, body, chat, e) && read_length(p, body, chat, model->max_model_len, e) &&
            params_bool(body, "add_special_tokens", &p->add_special, e) &&
            params_bool(body, "return_token_ids", &p->return_token_ids, e) &&
-           params_bool(body, "return_tokens_as_token_ids", &p->tokens_as_ids, e) &&
-           read_service(p, body, e) && read_request_id(p, body, e);
+           params_bool(body, "return_tokens_as_token_ids", &p->tokens_as_ids, e);
 }
 
 void params_free(struct params *p)

@@ -1,7 +1,7 @@
 /* The fields of a request that say how to generate: checked, with defaults filled in.
  *
- * What the chat and the completions route have in common is read here; messages and prompts are
- * read in chat.c and completions.c. A field that would change the answer and is not built is
+ * What routes have in common is read here; messages and prompts are read in chat.c and
+ * completions.c. A field that would change the answer and is not built is
  * refused by its name; a field nobody knows is ignored; null is the same as absent.
  */
 #ifndef QUIRE_FRONT_PARAMS_H
@@ -34,7 +34,7 @@ struct params {
     bool trace;
     bool has_max_tokens;
     const char *max_tokens_name; /* static: "max_tokens" or "max_completion_tokens" */
-    uint32_t max_tokens;
+    uint32_t max_tokens;         /* 0, not from the request: to the context's end */
     bool include_stop, skip_special, return_token_ids, tokens_as_ids, echo, add_special;
     int64_t truncate;        /* 0 = no, -1 = to the context, else so many tokens */
     char request_id[65];     /* "": none */
@@ -47,12 +47,24 @@ struct params_model {
     const struct front_sampling *defaults;
 };
 
-/* `body` outlives p. False: e says what is wrong. params_free() in both cases. */
+/* Of chat and completions. `body` outlives p. False: e says what is wrong. params_free() in both
+ * cases. */
 bool params_read(struct params *p, const json_t *body, bool chat, const struct params_model *model,
                  struct api_error *e);
 void params_free(struct params *p);
 
 /* ---- for the routes that read fields of their own ---- */
+
+/* What every generating route reads, to begin with; p->max_tokens is then still to be set. As
+ * params_read() else. */
+bool params_read_common(struct params *p, const json_t *body, const struct params_model *model,
+                        struct api_error *e);
+/* Stop strings, and how many tokens there may be (least ...), from the fields of these names. */
+bool params_stops(struct params *p, const json_t *body, const char *name, struct api_error *e);
+bool params_length(struct params *p, const json_t *body, const char *name, uint32_t least,
+                   uint32_t otherwise, struct api_error *e);
+/* Refuses each of n fields that asks for anything. */
+bool params_refuse(const json_t *body, const char *const *names, size_t n, struct api_error *e);
 
 /* The value of a key; NULL when it is absent or null. */
 json_t *params_get(const json_t *object, const char *key);

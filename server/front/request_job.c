@@ -25,12 +25,15 @@ void request_job_salt(struct request_job *j, const char *salt)
         j->domain = quire_keyed_hash(&j->domain, salt, strlen(salt));
 }
 
-bool request_job_params(struct request_job *j, const json_t *body, bool chat)
+static struct params_model model_of(const struct request_job *j)
 {
-    const struct params_model model = {j->vocab_size, j->max_model_len, &j->front->sampling};
+    return (struct params_model){j->vocab_size, j->max_model_len, &j->front->sampling};
+}
+
+/* What follows from the parameters, once they are read. */
+static bool settle(struct request_job *j)
+{
     struct params *p = &j->params;
-    if (!params_read(p, body, chat, &model, &j->error))
-        return false;
     j->model = front_model_name(j->front, p->model, &j->error);
     if (!j->model)
         return false;
@@ -41,6 +44,18 @@ bool request_job_params(struct request_job *j, const json_t *body, bool chat)
     j->skip_special = p->skip_special;
     j->want_text = p->echo;
     return true;
+}
+
+bool request_job_params(struct request_job *j, const json_t *body, bool chat)
+{
+    const struct params_model model = model_of(j);
+    return params_read(&j->params, body, chat, &model, &j->error) && settle(j);
+}
+
+bool request_job_common(struct request_job *j, const json_t *body)
+{
+    const struct params_model model = model_of(j);
+    return params_read_common(&j->params, body, &model, &j->error) && settle(j);
 }
 
 /* The library's memory has its own way back, so what it gives is copied and returned. */
@@ -159,7 +174,7 @@ static void work(struct text_job *job)
         status = make_strings(j);
     j->ok = status == QUIRE_OK;
     if (!j->ok)
-        api_fail_status(&j->error, status, j->messages ? "messages" : "prompt");
+        api_fail_status(&j->error, status, j->prompt_name);
 }
 
 static void done(struct text_job *job)
@@ -188,6 +203,7 @@ struct request_job *request_job_new(const struct front *front, struct http_excha
     j->domain = front_domain(front, x);
     j->body = http_take_body(x, &j->n_body);
     j->read = read;
+    j->prompt_name = "prompt";
     j->finished = finished;
     j->owner = owner;
     return j;

@@ -48,6 +48,7 @@ struct request_job {
     /* Set by read(). */
     struct params params;   /* of what generates */
     const char *model;      /* the served name: the front's */
+    const char *prompt_name; /* the field that holds the prompt, for errors; static */
     /* A chat (messages != NULL) is rendered into items[0].text first. JSON texts, malloc'd. */
     char *messages, *tools, *kwargs;
     bool add_generation_prompt, continue_final;
@@ -78,8 +79,10 @@ void request_job_free(struct request_job *j);
 /* A body that must be a JSON object. False: e says what is wrong. The caller owns *out, also then. */
 bool request_body_parse(const char *text, size_t n_bytes, json_t **out, struct api_error *e);
 
-/* For read(): what chat and completions have in common. False: error is set, here and below. */
+/* For read(): the parameters of chat and completions, or those that every route has
+ * (params_read_common()), and what follows from them. False: error is set, here and below. */
 bool request_job_params(struct request_job *j, const json_t *body, bool chat);
+bool request_job_common(struct request_job *j, const json_t *body);
 /* Narrows the domain by a "cache_salt"; NULL: there is none. */
 void request_job_salt(struct request_job *j, const char *salt);
 /* Room for n items. */

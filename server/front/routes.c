@@ -109,12 +109,12 @@ static void start_version(struct front *f, struct http_exchange *x)
 
 static void start_chat(struct front *f, struct http_exchange *x)
 {
-    generation_start(f, x, true);
+    generation_start(f, x, &api_chat);
 }
 
 static void start_completions(struct front *f, struct http_exchange *x)
 {
-    generation_start(f, x, false);
+    generation_start(f, x, &api_completions);
 }
 
 /* ---- dispatch ------------------------------------------------------------------------------- */

@@ -1,0 +1,111 @@
+/* /v1/chat/completions: how its replies are written. */
+#include "server/front/reply_choices.h"
+
+static void begin(struct generation *g, const char *model)
+{
+    choices_begin(g, model, g->params.stream ? "chat.completion.chunk" : "chat.completion");
+}
+
+static void put_prompt_ids(struct json_out *o, const struct generation *g,
+                           const struct gen_prompt *p)
+{
+    if (g->params.return_token_ids)
+        choices_put_ids(o, "prompt_token_ids", p->item.ids, p->item.n_ids);
+}
+
+static void open_choice(struct generation *g, struct gen_prompt *p, struct choice *c)
+{
+    struct json_out *o = &g->event;
+    if (c->opened)
+        return;
+    c->opened = true;
+    choices_begin_event(g);
+    put_prompt_ids(o, g, p);
+    choices_begin_choice(g, c);
+    json_out_raw(o, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null"
+                    ",\"finish_reason\":null");
+    choices_end_event(g);
+}
+
+static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c,
+                      const struct gen_piece *piece)
+{
+    struct json_out *o = &g->event;
+    open_choice(g, p, c);
+    choices_begin_event(g);
+    choices_begin_choice(g, c);
+    json_out_raw(o, ",\"delta\":{\"content\":");
+    json_out_string(o, piece->text, piece->n_text);
+    json_out_raw(o, "},\"logprobs\":");
+    if (g->params.submit.n_logprobs >= 0 && piece->token) {
+        const struct logprobs_style style = reply_logprobs_style(g, g->params.submit.n_logprobs);
+        json_out_raw(o, "{\"content\":[");
+        logprobs_chat_entry(o, &style, piece->token);
+        json_out_raw(o, "],\"refusal\":null}");
+    } else {
+        json_out_raw(o, "null");
+    }
+    choices_put_piece_ids(o, g, piece);
+    json_out_raw(o, ",\"finish_reason\":null");
+    choices_end_event(g);
+}
+
+static void finish(struct generation *g, struct gen_prompt *p, struct choice *c)
+{
+    open_choice(g, p, c);
+    choices_begin_event(g);
+    choices_begin_choice(g, c);
+    json_out_raw(&g->event, ",\"delta\":{},\"logprobs\":null");
+    choices_put_finish(&g->event, g, c);
+    choices_end_event(g);
+}
+
+static void collect(struct generation *g, struct choice *c, const struct gen_piece *piece)
+{
+    const struct logprobs_style style = reply_logprobs_style(g, g->params.submit.n_logprobs);
+    choices_keep(g, c, piece);
+    if (!piece->token || g->params.submit.n_logprobs < 0)
+        return;
+    if (c->logprobs.n > 0)
+        json_out_raw(&c->logprobs, ",");
+    logprobs_chat_entry(&c->logprobs, &style, piece->token);
+}
+
+static void put_choice(struct json_out *o, struct generation *g, struct gen_prompt *p,
+                       struct choice *c)
+{
+    (void)p;
+    json_out_raw(o, ",\"message\":{\"role\":\"assistant\",\"content\":");
+    json_out_string(o, c->text.data, c->text.n);
+    json_out_raw(o, ",\"refusal\":null},\"logprobs\":");
+    if (g->params.submit.n_logprobs >= 0) {
+        json_out_raw(o, "{\"content\":[");
+        json_out_bytes(o, c->logprobs.data, c->logprobs.n);
+        json_out_raw(o, "],\"refusal\":null}");
+    } else {
+        json_out_raw(o, "null");
+    }
+    choices_put_finish(o, g, c);
+    choices_put_kept_ids(o, g, c);
+}
+
+static void whole(struct generation *g, struct json_out *o)
+{
+    choices_whole(g, o, put_choice);
+    put_prompt_ids(o, g, &g->prompts[0]);
+    choices_put_prompt_logprobs(o, g, &g->prompts[0]);
+    json_out_raw(o, "}");
+}
+
+const struct api_dialect api_chat = {
+    .id_prefix = "chatcmpl-",
+    .read = chat_read,
+    .begin = begin,
+    .open = open_choice,
+    .token = put_token,
+    .finish = finish,
+    .end = choices_end,
+    .error = choices_error,
+    .collect = collect,
+    .whole = whole,
+};
