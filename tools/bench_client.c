@@ -153,6 +153,9 @@ static CURL *new_easy(const struct bench_client *c, const char *url, char *error
         return NULL;
     curl_easy_setopt(easy, CURLOPT_URL, url);
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    const char *ca_file = getenv("SSL_CERT_FILE"); /* as for openssl, curl and Python */
+    if (ca_file)
+        curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file);
     curl_easy_setopt(easy, CURLOPT_PROXY, "");
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, c->headers);

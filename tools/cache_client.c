@@ -128,6 +128,13 @@ static int try_once(struct cache_client *c, const char *method, const char *path
     curl_easy_reset(c->easy);
     curl_easy_setopt(c->easy, CURLOPT_URL, url);
     curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST, method);
+    const char *ca_file = getenv("SSL_CERT_FILE"); /* as for openssl, curl and Python */
+    if (ca_file)
+        curl_easy_setopt(c->easy, CURLOPT_CAINFO, ca_file);
+    if (c->options.any_certificate) {
+        curl_easy_setopt(c->easy, CURLOPT_SSL_VERIFYPEER, 0L);
+        curl_easy_setopt(c->easy, CURLOPT_SSL_VERIFYHOST, 0L);
+    }
     curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, c->headers);
     curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c->easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS);

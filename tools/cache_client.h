@@ -7,13 +7,15 @@
 #include "base/status.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 struct cache_client;
 
 struct cache_client_options { /* borrowed until the client is closed */
-    const char *url;     /* http://HOST:PORT, with or without /v1 */
+    const char *url;     /* http[s]://HOST:PORT, with or without /v1 */
     const char *api_key; /* NULL: none */
     const char *model;   /* NULL: the server's first */
+    bool any_certificate; /* https without asking whose: the server is this process */
     const atomic_bool *stop; /* once set, calls end soon with QUIRE_EXHAUSTED; NULL: never */
 };
 int cache_client_open(const struct cache_client_options *options, struct cache_client **out, struct quire_error *err);

@@ -4,6 +4,7 @@
 #include "server/daemon/daemon.h"
 #include "server/front/engine_client.h"
 #include "server/front/front.h"
+#include "server/front/tls.h"
 #include "tools/commands.h"
 #include "tools/engine_flags.h"
 #include "tools/host.h"
@@ -29,7 +30,7 @@ struct serve {
     struct watching watching;
     struct hub_model model;
     const char *given; /* MODEL, as it was typed */
-    const char *host, *metrics_listen, *remote, *key_file, *tenants_file, *warm_file;
+    const char *host, *metrics_listen, *remote, *key_file, *tenants_file, *warm_file, *cert_file, *tls_key_file;
     bool tenant_metrics;
     char metrics_host[256];
     struct front_listen metrics; /* what metrics_listen says */
@@ -44,11 +45,12 @@ struct serve {
     struct model_sampling_defaults sampling;
     struct daemon *daemon; /* NULL with --engine */
     struct engine *engine;
+    struct tls *tls; /* NULL: plain HTTP */
     struct tenants *tenants;
     uint32_t weights[TENANTS_MAX]; /* of the tenants, for the engine */
     struct front *front;
     struct warming *warming; /* NULL without --warm, and before the engine is there */
-    struct event *reload; /* NULL without --tenants */
+    struct event *reload; /* NULL where there is nothing to be read again */
     struct event *reconnect; /* NULL without --engine */
     bool ready_once, draining;
     int exit_code;
@@ -71,7 +73,8 @@ static void begin_warming(struct serve *s, const char *host)
     struct quire_error err;
     if (!s->warm_file)
         return;
-    snprintf(url, sizeof url, strchr(host, ':') ? "http://[%s]:%u" : "http://%s:%u", host, front_port(s->front));
+    snprintf(url, sizeof url, strchr(host, ':') ? "%s://[%s]:%u" : "%s://%s:%u", s->tls ? "https" : "http", host,
+             front_port(s->front));
     const char *key = s->api_keys.n > 0 ? s->api_keys.items[0] : NULL;
     if (warming_begin(url, key, s->warm_file, &s->warming, &err) != QUIRE_OK)
         quire_log(QUIRE_LOG_ERROR, "server", "--warm: %s", err.text);
@@ -86,8 +89,8 @@ static void on_engine_ready(void *context)
     if (s->ready_once)
         quire_log(QUIRE_LOG_INFO, "server", "the engine is back");
     else
-        quire_log(QUIRE_LOG_INFO, "server", "%s ready on http://%s:%u/v1 after %.2f s",
-                  s->names.items[0], host, front_port(s->front), now() - s->started);
+        quire_log(QUIRE_LOG_INFO, "server", "%s ready on %s://%s:%u/v1 after %.2f s",
+                  s->names.items[0], s->tls ? "https" : "http", host, front_port(s->front), now() - s->started);
     if (!s->ready_once && s->metrics_listen)
         quire_log(QUIRE_LOG_INFO, "server", "metrics and health, without a key, on port %u (%s)",
                   front_metrics_port(s->front), s->metrics_listen);
@@ -165,10 +168,24 @@ static void on_reload(evutil_socket_t number, short what, void *context)
     struct quire_error err;
     (void)number;
     (void)what;
-    if (tenants_reload(s->tenants, now_us(), &err) == QUIRE_OK)
+    if (s->tenants_file && tenants_reload(s->tenants, now_us(), &err) == QUIRE_OK)
         quire_log(QUIRE_LOG_INFO, "server", "%s was read again", s->tenants_file);
-    else
+    else if (s->tenants_file)
         quire_log(QUIRE_LOG_ERROR, "server", "the tenants stay as they were: %s", err.text);
+    if (s->tls && tls_reload(s->tls, &err) == QUIRE_OK)
+        quire_log(QUIRE_LOG_INFO, "server", "%s was read again", s->cert_file);
+    else if (s->tls)
+        quire_log(QUIRE_LOG_ERROR, "server", "the certificate stays as it was: %s", err.text);
+}
+
+static int open_reload(struct serve *s, struct quire_error *err)
+{
+    if (!s->tenants_file && !s->tls)
+        return QUIRE_OK;
+    s->reload = evsignal_new(s->base, SIGHUP, on_reload, s);
+    return s->reload && evsignal_add(s->reload, NULL) == 0
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_INTERNAL, "signals cannot be watched");
 }
 
 static int open_tenants(struct serve *s, struct quire_error *err)
@@ -185,12 +202,7 @@ static int open_tenants(struct serve *s, struct quire_error *err)
     /* Room for those that a file read again, or another front end, may name. */
     s->options.policy_options.n_tenants = TENANTS_MAX;
     s->options.policy_options.tenant_weights = s->weights;
-    if (!s->tenants_file)
-        return QUIRE_OK;
-    s->reload = evsignal_new(s->base, SIGHUP, on_reload, s);
-    return s->reload && evsignal_add(s->reload, NULL) == 0
-               ? QUIRE_OK
-               : quire_fail(err, QUIRE_INTERNAL, "signals cannot be watched");
+    return QUIRE_OK;
 }
 
 /* ---- opening ---- */
@@ -269,6 +281,7 @@ static int open_front(struct serve *s, struct quire_error *err)
         .metrics = s->metrics_listen ? &s->metrics : NULL,
         .host = s->host,
         .port = (uint16_t)s->port,
+        .tls = s->tls,
         .tenants = s->tenants,
         .tenant_metrics = s->tenant_metrics,
         .model_names = s->names.items,
@@ -322,6 +335,10 @@ static int open_all(struct serve *s, struct quire_error *err)
     if (s->names.n == 0)
         s->names.items[s->names.n++] = s->model.name;
     int status = open_tenants(s, err);
+    if (status == QUIRE_OK && s->cert_file)
+        status = tls_open(s->cert_file, s->tls_key_file, &s->tls, err);
+    if (status == QUIRE_OK)
+        status = open_reload(s, err);
     if (status == QUIRE_OK)
         status = open_model(s, err);
     if (status == QUIRE_OK)
@@ -346,6 +363,7 @@ static void close_all(struct serve *s)
         event_free(s->reconnect);
     if (s->reload)
         event_free(s->reload);
+    tls_free(s->tls);
     tenants_free(s->tenants);
     quire_text_close(s->text);
     if (s->base)
@@ -371,7 +389,7 @@ static void log_engine(const struct serve *s)
 int command_serve(int argc, char **argv)
 {
     struct serve s = {.host = "127.0.0.1", .port = 8000};
-    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 24];
+    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 32];
     struct quire_error err;
     bool help, given[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX] = {false};
 
@@ -382,6 +400,10 @@ int command_serve(int argc, char **argv)
          .help = "Address to listen on. Default 127.0.0.1: this machine only; 0.0.0.0 for everybody."},
         {.names = "port", .kind = CLI_U32, .target = &s.port, .max = 65535, .value = "N",
          .help = "Port. Default 8000; 0 takes a free one and says which."},
+        {.names = "ssl-certfile", .kind = CLI_STRING, .target = &s.cert_file, .value = "FILE",
+         .help = "Speak HTTPS with this certificate (PEM, with its chain). Read again on SIGHUP."},
+        {.names = "ssl-keyfile", .kind = CLI_STRING, .target = &s.tls_key_file, .value = "FILE",
+         .help = "Its private key, not encrypted. Default: in the certificate's file."},
         {.names = "api-key", .kind = CLI_LIST, .target = &s.api_keys, .value = "KEY",
          .help = "Clients must send one of these as bearer token. May be repeated."},
         {.names = "tenants", .kind = CLI_STRING, .target = &s.tenants_file, .value = "FILE",
@@ -450,6 +472,8 @@ int command_serve(int argc, char **argv)
         return command_fail(2, "--tenants names every key; --api-key does not go with it");
     if (s.metrics_listen && parse_metrics_listen(&s, &err) != QUIRE_OK)
         return command_fail(2, err.text);
+    if (s.tls_key_file && !s.cert_file)
+        return command_fail(2, "--ssl-keyfile is the key of a certificate: name it with --ssl-certfile");
     if (host_check_listen(s.listen.items, s.listen.n, s.key_file, &err) != QUIRE_OK)
         return command_fail(2, err.text);
 

@@ -9,9 +9,9 @@
 # what it installs before it does, asks nothing, does nothing twice, and changes no setting. Other scripts
 # source it and call quire_setup; afterwards QUIRE_CARGO and QUIRE_RUSTC name the Rust tools to build with.
 
-QUIRE_PACKAGES_build="gcc g++ make cmake ninja-build pkg-config libevent-dev libjansson-dev libsodium-dev libhwloc-dev libcurl4-openssl-dev ca-certificates"
+QUIRE_PACKAGES_build="gcc g++ make cmake ninja-build pkg-config libevent-dev libssl-dev libjansson-dev libsodium-dev libhwloc-dev libcurl4-openssl-dev ca-certificates"
 QUIRE_PACKAGES_demo="curl jq"
-QUIRE_PACKAGES_test="libcmocka-dev python3"
+QUIRE_PACKAGES_test="libcmocka-dev python3 openssl"
 QUIRE_PACKAGES_clients="python3-venv"
 QUIRE_PACKAGES_fuzz="clang libclang-rt-dev"
 # NVIDIA's packages: the compiler, its headers and the static runtime. 0.3 GB on disk.

@@ -19,8 +19,8 @@ int warm_run(struct cache_client *client, const char *path,
              void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
              struct warm_report *report, struct quire_error *err);
 
-/* The same in a thread of its own, which logs how it went. Strings are copied. begin: on the main thread, before the
- * process has others that use libcurl. */
+/* The same for the server that this process is, in a thread of its own, which logs how it went. Strings are copied.
+ * begin: on the main thread, before the process has others that use libcurl. */
 struct warming;
 int warming_begin(const char *url, const char *api_key, const char *path, struct warming **out,
                   struct quire_error *err);

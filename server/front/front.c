@@ -283,6 +283,7 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
         front_destroy(f);
         return status;
     }
+    http_server_use_tls(f->http, o->tls);
     *out = f;
     return QUIRE_OK;
 }

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 struct front;
+struct tls;
 
 /* What a request that says nothing gets: generation_config.json. `has_*` false: the API's own
  * default (temperature 1, top_p 1, no top_k, no min_p, repetition_penalty 1). */
@@ -40,6 +41,7 @@ struct front_options {
     int backlog;                    /* of the listening socket; 0 = 1,024 */
     const struct front_listen *metrics; /* NULL; or a second listener, that answers /metrics and /health, without
                                            a key, and nothing else, until the front is destroyed */
+    const struct tls *tls;          /* NULL: plain HTTP; outlives the front */
     struct tenants *tenants;        /* never NULL; outlives the front, whose loop's thread it belongs to */
     bool tenant_metrics;            /* /metrics counts by tenant too */
     const char *const *model_names; /* at least one; the first is for requests that name none */

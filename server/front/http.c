@@ -1,12 +1,15 @@
 #include "server/front/http_internal.h"
 
 #include "base/log.h"
+#include "server/front/tls.h"
 
 #include <errno.h>
 #include <event2/buffer.h>
+#include <event2/bufferevent_ssl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/ssl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +111,8 @@ static void drop_connection(struct connection *c)
 
 static void begin_closing(struct connection *c)
 {
+    if (c->is_tls)
+        tls_say_goodbye(bufferevent_openssl_get_ssl(c->bev));
     if (!c->unread || c->eof) {
         free_connection(c);
         return;
@@ -283,8 +288,13 @@ static void all_written(struct connection *c)
 
 static void on_written(struct bufferevent *bev, void *context)
 {
-    bufferevent_disable(bev, EV_WRITE);
-    all_written(context);
+    struct connection *c = context;
+    /* With TLS this is called a turn of the loop later, and there may be more to write by then. */
+    if (evbuffer_get_length(bufferevent_get_output(bev)) > 0)
+        return;
+    if (!c->is_tls)
+        bufferevent_disable(bev, EV_WRITE);
+    all_written(c);
 }
 
 /* A socket nearly always takes a reply at once, so it is written directly; the bufferevent, which
@@ -320,7 +330,7 @@ static void on_flush(evutil_socket_t fd, short what, void *context)
 struct evbuffer *http_connection_out(struct connection *c)
 {
     struct http_server *s = c->server;
-    if (!c->unwritten) {
+    if (!c->unwritten && !c->is_tls) {
         if (TAILQ_EMPTY(&s->unwritten))
             event_active(s->flush, EV_TIMEOUT, 0);
         TAILQ_INSERT_TAIL(&s->unwritten, c, unwritten_link);
@@ -332,7 +342,14 @@ struct evbuffer *http_connection_out(struct connection *c)
 static void on_event(struct bufferevent *bev, short what, void *context)
 {
     struct connection *c = context;
-    if (!(what & BEV_EVENT_EOF) || c->phase == WORKING || c->phase == LINGERING) {
+    if (what & BEV_EVENT_CONNECTED) { /* the handshake is done */
+        if (c->phase == READING && c->deadline)
+            set_read_deadline(c);
+        return;
+    }
+    /* A TLS client that says that it sends nothing more is taken at its word for the other half too: the bufferevent
+     * has stopped writing. */
+    if (!(what & BEV_EVENT_EOF) || c->is_tls || c->phase == WORKING || c->phase == LINGERING) {
         drop_connection(c);
         return;
     }
@@ -375,6 +392,19 @@ static uint64_t now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
+static struct bufferevent *new_bufferevent(struct http_server *s, evutil_socket_t fd)
+{
+    if (!s->tls)
+        return bufferevent_socket_new(s->base, fd, BEV_OPT_CLOSE_ON_FREE);
+    SSL *session = tls_accepting(s->tls);
+    struct bufferevent *bev =
+        session ? bufferevent_openssl_socket_new(s->base, fd, session, BUFFEREVENT_SSL_ACCEPTING, BEV_OPT_CLOSE_ON_FREE)
+                : NULL;
+    if (session && !bev)
+        SSL_free(session);
+    return bev;
+}
+
 static bool add_connection(struct http_server *s, evutil_socket_t fd)
 {
     struct connection *c = calloc(1, sizeof *c);
@@ -383,7 +413,8 @@ static bool add_connection(struct http_server *s, evutil_socket_t fd)
     c->server = s;
     c->x.connection = c;
     c->opened_ms = now_ms();
-    c->bev = bufferevent_socket_new(s->base, fd, BEV_OPT_CLOSE_ON_FREE);
+    c->is_tls = s->tls != NULL;
+    c->bev = new_bufferevent(s, fd);
     c->timer = event_new(s->base, -1, 0, on_timer, c);
     if (!c->bev || !c->timer) {
         if (c->bev)
@@ -408,8 +439,11 @@ static bool add_connection(struct http_server *s, evutil_socket_t fd)
     TAILQ_INSERT_TAIL(&s->connections, c, link);
     s->n_connections++;
     bufferevent_disable(c->bev, EV_WRITE);
-    bufferevent_enable(c->bev, EV_READ);
-    set_read_deadline(c);
+    bufferevent_enable(c->bev, c->is_tls ? EV_READ | EV_WRITE : EV_READ);
+    if (c->is_tls)
+        set_timer(c, s->limits.head_timeout_ms, true); /* for the handshake */
+    else
+        set_read_deadline(c);
     return true;
 }
 
@@ -582,6 +616,11 @@ void http_server_close(struct http_server *s)
     if (s->flush)
         event_free(s->flush);
     free(s);
+}
+
+void http_server_use_tls(struct http_server *s, const struct tls *tls)
+{
+    s->tls = tls;
 }
 
 uint16_t http_server_port(const struct http_server *s)

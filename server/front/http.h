@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 struct http_server;
+struct tls;
 /* One request and its reply. Valid from on_head until on_head or on_request has replied to it, the
  * reply was ended, or on_gone was called. */
 struct http_exchange;
@@ -53,6 +54,8 @@ int http_server_open(struct event_base *base, const char *host, uint16_t port, i
                      void *context, struct http_server **out, struct quire_error *err);
 /* Calls on_gone for what is in progress. Not from inside a callback of the server. */
 void http_server_close(struct http_server *s);
+/* From now on connections are TLS. tls outlives the server. */
+void http_server_use_tls(struct http_server *s, const struct tls *tls);
 
 uint16_t http_server_port(const struct http_server *s);
 uint32_t http_server_n_connections(const struct http_server *s);

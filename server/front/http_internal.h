@@ -42,6 +42,7 @@ struct connection {
     bool deadline;    /* the timer is a deadline, not a turn of the loop */
     bool served;      /* it has had a reply */
     bool unwritten;   /* in the server's list */
+    bool is_tls;      /* written by the bufferevent alone */
     uint64_t opened_ms;
     size_t n_lingered, n_body;
     TAILQ_ENTRY(connection) link, unwritten_link;
@@ -53,6 +54,7 @@ struct http_server {
     struct event *resume; /* accepting, after the process had no descriptors left */
     struct event *idle;
     struct event *flush; /* writes what the turn of the loop has added to `unwritten` */
+    const struct tls *tls; /* NULL: plain HTTP */
     struct http_limits limits;
     struct http_handler handler;
     void *context;

@@ -7,6 +7,7 @@
  */
 #include "server/daemon/daemon.h"
 #include "server/front/front.h"
+#include "server/front/tls.h"
 #include "tests/daemon/fake_engine.h"
 
 #include <getopt.h>
@@ -110,6 +111,7 @@ static const struct option names[] = {
     {"ping-ms", required_argument, NULL, 'P'},
     {"name", required_argument, NULL, 'n'},
     {"tenants", required_argument, NULL, 't'},
+    {"certificate", required_argument, NULL, 'C'},
     {"tenant-metrics", no_argument, NULL, 'T'},
     {"shadow", no_argument, NULL, 'S'},
     {"refuse-below-ms", required_argument, NULL, 'r'},
@@ -120,7 +122,7 @@ static const struct option names[] = {
 struct words {
     const char *keys[MAX_NAMES], *names[MAX_NAMES];
     size_t n_keys, n_names;
-    const char *tenants;
+    const char *tenants, *certificate;
     bool has_shadow;
 };
 
@@ -149,6 +151,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
                 words->names[words->n_names++] = optarg;
             break;
         case 't': words->tenants = optarg; break;
+        case 'C': words->certificate = optarg; break;
         case 'S': words->has_shadow = true; break;
         case 'T': o->tenant_metrics = true; break;
         case 'r': f->refuse_below_us = UINT64_C(1000) * number; break;
@@ -220,10 +223,14 @@ int main(int argc, char **argv)
     int status = words.tenants
                      ? tenants_from_file(words.tenants, now_us(), &options.tenants, &err)
                      : tenants_from_keys(words.keys, words.n_keys, now_us(), &options.tenants, &err);
+    struct tls *tls = NULL;
+    if (!status && words.certificate)
+        status = tls_open(words.certificate, NULL, &tls, &err);
     if (status) {
         fprintf(stderr, "front_test_server: %s\n", err.text);
         return 1;
     }
+    options.tls = tls;
     if (words.n_names == 0)
         words.names[words.n_names++] = "fake";
     options.model_names = words.names;
@@ -251,6 +258,7 @@ int main(int argc, char **argv)
     event_base_free(s.base);
     quire_text_close(text);
     tenants_free(options.tenants);
+    tls_free(tls);
     libevent_global_shutdown();
     return status ? 1 : 0;
 }
