@@ -132,7 +132,13 @@ struct engine_sampling {
     uint32_t n_stop_token_ids;
     const struct k_logit_bias *biases;
     uint32_t n_biases;
+    const uint32_t *allowed_token_ids; /* only these may be drawn; n_allowed_token_ids 0: all may */
+    uint32_t n_allowed_token_ids;
+    const uint32_t *bad_words;        /* word after word: how many ids it has, then the ids. Its last id is
+                                         forbidden where the generated tokens end in the others */
+    uint32_t n_bad_words;             /* numbers in bad_words */
 };
+#define ENGINE_MAX_BAD_WORDS 16384u   /* so that looking through them costs a step microseconds */
 void engine_sampling_default(struct engine_sampling *sampling);
 
 struct engine_request {           /* copied by engine_submit */
@@ -193,6 +199,8 @@ struct engine_event {
     uint32_t retry_after_ms;      /* DONE with ENGINE_FINISH_REFUSED: >= 1 */
     const char *message;          /* DONE with ENGINE_FINISH_ERROR; with REFUSED where there is more to
                                      say than that a deadline cannot be met, else NULL */
+    enum quire_status status;     /* DONE with ENGINE_FINISH_ERROR: QUIRE_INVALID when what the request asked
+                                     for cannot be, else QUIRE_INTERNAL */
     const struct sched_account *account; /* DONE: why it took as long as it did, its `blocker` as the
                                             caller named it; borrowed until the sink returns */
 };

@@ -67,7 +67,7 @@ static void place(struct engine *e, struct request *r)
         .prompt_logprobs = r->sampling.n_prompt_logprobs >= 0,
         .priority = r->priority,
         .background = r->background,
-        .host_gated = r->sampling.counts_output,
+        .host_gated = sampling_needs_tokens(&r->sampling),
         .arrival_us = r->arrival_us,
         .deadline_us = r->deadline_us,
         .pin_us = r->pin_us,

@@ -18,6 +18,7 @@ enum record_flags {
     RECORD_NO_PREFIX_HITS = 2,
     RECORD_BACKGROUND = 4,
     RECORD_HOST_GATED = 8,
+    RECORD_RESTRICTED = 16,
 };
 
 #define RECORD_FINISHED 0x80000000u /* in a result's number of tokens */

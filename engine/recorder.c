@@ -266,6 +266,11 @@ static void on_opened(void *context, const struct engine_info *info,
 
 /* ---- what it is asked ------------------------------------------------------------------------ */
 
+static bool is_restricted(const struct engine_sampling *s)
+{
+    return s->n_allowed_token_ids > 0 || s->n_bad_words > 0;
+}
+
 static void put_sampling(struct recorder *r, const struct engine_sampling *s)
 {
     put_f32(r, s->temperature);
@@ -286,9 +291,15 @@ static void put_sampling(struct recorder *r, const struct engine_sampling *s)
         put_u32(r, s->biases[i].id);
         put_f32(r, s->biases[i].bias);
     }
+    if (!is_restricted(s))
+        return;
+    put_u32(r, s->n_allowed_token_ids);
+    put_u32s(r, s->allowed_token_ids, s->n_allowed_token_ids);
+    put_u32(r, s->n_bad_words);
+    put_u32s(r, s->bad_words, s->n_bad_words);
 }
 
-static void put_request(struct recorder *r, const struct sched_request *q)
+static void put_request(struct recorder *r, const struct sched_request *q, const struct engine_sampling *s)
 {
     /* Who shares prefixes with whom, and nothing that the chain's secret went into. */
     struct key256 domain = quire_keyed_hash(&r->domain_key, &q->chain_first, sizeof q->chain_first);
@@ -300,7 +311,8 @@ static void put_request(struct recorder *r, const struct sched_request *q)
     put_u8(r, (uint8_t)((q->prompt_logprobs ? RECORD_PROMPT_LOGPROBS : 0) |
                         (q->no_prefix_hits ? RECORD_NO_PREFIX_HITS : 0) |
                         (q->background ? RECORD_BACKGROUND : 0) |
-                        (q->host_gated ? RECORD_HOST_GATED : 0)));
+                        (q->host_gated ? RECORD_HOST_GATED : 0) |
+                        (is_restricted(s) ? RECORD_RESTRICTED : 0)));
     put_u32(r, (uint32_t)q->priority);
     put_u64(r, q->arrival_us);
     put_u64(r, q->deadline_us);
@@ -335,7 +347,7 @@ static void on_submitted(void *context, const struct engine_watch_submit *s)
         return;
     begin_record(r, RECORDING_SUBMIT);
     put_u64(r, s->request);
-    put_request(r, s->sched);
+    put_request(r, s->sched, s->sampling);
     put_sampling(r, s->sampling);
     put_u8(r, (uint8_t)s->status);
     put_u64(r, s->retry_us);

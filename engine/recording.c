@@ -30,7 +30,7 @@ struct recording {
     bool closed;     /* the CLOSE record was read */
     struct recording_header header;
     uint32_t header_weights[SCHED_MAX_TENANTS], weights[SCHED_MAX_TENANTS];
-    struct scratch prompt, seqs, stops, biases, results, tokens, choices;
+    struct scratch prompt, seqs, stops, biases, allowed, bad_words, results, tokens, choices;
 };
 
 /* ---- a record's body ------------------------------------------------------------------------- */
@@ -291,7 +291,7 @@ static uint32_t check_seq(struct body *b, uint32_t seq)
     return 0;
 }
 
-static void get_sampling(struct recording *r, struct body *b, struct engine_sampling *s)
+static void get_sampling(struct recording *r, struct body *b, bool restricted, struct engine_sampling *s)
 {
     s->temperature = get_f32(b);
     s->top_p = get_f32(b);
@@ -317,9 +317,16 @@ static void get_sampling(struct recording *r, struct body *b, struct engine_samp
         biases[i].bias = get_f32(&pairs);
     }
     s->biases = biases;
+    if (!restricted)
+        return;
+    s->n_allowed_token_ids = get_u32(b);
+    s->allowed_token_ids = get_u32s(b, &r->allowed, s->n_allowed_token_ids);
+    s->n_bad_words = get_u32(b);
+    s->bad_words = get_u32s(b, &r->bad_words, s->n_bad_words);
 }
 
-static void get_request(struct recording *r, struct body *b, struct recording_submit *s)
+/* Returns its flags. */
+static uint8_t get_request(struct recording *r, struct body *b, struct recording_submit *s)
 {
     struct sched_request *q = &s->sched;
     q->id = get_u64(b);
@@ -328,7 +335,7 @@ static void get_request(struct recording *r, struct body *b, struct recording_su
     q->max_tokens = get_u32(b);
     q->n = get_u32(b);
     uint8_t flags = get_u8(b);
-    if (flags >= 2 * RECORD_HOST_GATED)
+    if (flags >= 2 * RECORD_RESTRICTED)
         wrong(b, "has flags that do not exist");
     q->prompt_logprobs = flags & RECORD_PROMPT_LOGPROBS;
     q->no_prefix_hits = flags & RECORD_NO_PREFIX_HITS;
@@ -345,6 +352,7 @@ static void get_request(struct recording *r, struct body *b, struct recording_su
     const uint8_t *domain = get_bytes(b, RECORDING_DOMAIN_BYTES);
     if (domain)
         memcpy(s->domain, domain, RECORDING_DOMAIN_BYTES);
+    return flags;
 }
 
 static void check_request(const struct recording *r, struct body *b, const struct sched_request *q)
@@ -365,9 +373,9 @@ static void check_request(const struct recording *r, struct body *b, const struc
 static void get_submit(struct recording *r, struct body *b, struct recording_submit *s)
 {
     s->request = get_u64(b);
-    get_request(r, b, s);
+    uint8_t flags = get_request(r, b, s);
     check_request(r, b, &s->sched);
-    get_sampling(r, b, &s->sampling);
+    get_sampling(r, b, flags & RECORD_RESTRICTED, &s->sampling);
     s->status = get_below(b, QUIRE_INTERNAL + 1, "has a status that does not exist");
     s->retry_us = get_u64(b);
     if (s->status == QUIRE_OK)
@@ -601,8 +609,8 @@ void recording_close(struct recording *r)
 {
     if (!r)
         return;
-    struct scratch *all[] = {&r->prompt,  &r->seqs,   &r->stops,  &r->biases,
-                             &r->results, &r->tokens, &r->choices};
+    struct scratch *all[] = {&r->prompt,    &r->seqs,    &r->stops,  &r->biases, &r->allowed,
+                             &r->bad_words, &r->results, &r->tokens, &r->choices};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]->data);
     if (r->mapped)

@@ -108,6 +108,20 @@ static int make_counts(struct request *out, uint32_t n_vocab)
     return QUIRE_OK;
 }
 
+/* As for counts: no step allocates. */
+static int make_rooms(struct request *out)
+{
+    size_t room = sampling_row_room(&out->sampling);
+    if (room == 0)
+        return QUIRE_OK;
+    out->rooms = malloc(out->n * room * sizeof *out->rooms);
+    if (!out->rooms)
+        return QUIRE_NO_MEMORY;
+    for (uint32_t i = 0; i < out->n; i++)
+        out->choices[i].row_room = out->rooms + i * room;
+    return QUIRE_OK;
+}
+
 int request_create(const struct engine_request *r, const struct request_limits *limits,
                    uint64_t seed, uint64_t now_us, struct request **out, struct quire_error *err)
 {
@@ -134,7 +148,8 @@ int request_create(const struct engine_request *r, const struct request_limits *
                            r->sampling.has_seed ? r->sampling.seed : seed, err);
     if (status == QUIRE_OK && (copy_prompt(made, r) != QUIRE_OK ||
                                make_hashes(made, r, limits) != QUIRE_OK ||
-                               make_counts(made, limits->desc->vocab_size) != QUIRE_OK))
+                               make_counts(made, limits->desc->vocab_size) != QUIRE_OK ||
+                               make_rooms(made) != QUIRE_OK))
         status = quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
     if (status != QUIRE_OK) {
         request_free(made);
@@ -159,6 +174,7 @@ void request_free(struct request *r)
     request_drop_prompt(r);
     sampling_free(&r->sampling);
     free(r->counts_memory);
+    free(r->rooms);
     free(r);
 }
 

@@ -29,6 +29,7 @@ struct request_choice {
     bool cancel_asked;     /* mailbox */
     bool cancel_now;       /* engine thread: to be carried out */
     struct token_counts counts;
+    struct k_logit_bias *row_room; /* of sampling_row_room() */
 };
 
 struct request {
@@ -47,6 +48,7 @@ struct request {
     struct k_token_count *counts_memory;  /* all choices' counts */
     struct k_token_count *prompt_counts;  /* part of it */
     uint32_t n_prompt_counts;
+    struct k_logit_bias *rooms;           /* all choices' row_room */
 
     uint32_t n_open;           /* choices without a DONE event */
     uint32_t n_placed;         /* choices the scheduler still knows */
@@ -55,6 +57,7 @@ struct request {
     uint32_t retry_after_ms;   /* of a REFUSED finish */
     bool flushed;              /* its last DONE event has left through the sink */
     struct quire_error error;  /* text of an ERROR finish */
+    enum quire_status status;  /* and whose fault it was, as in struct engine_event */
 
     struct request *next;      /* of the list it is on: submitted, or finished */
     struct request *next_to_end; /* among the cancels of one drain */

@@ -57,6 +57,34 @@ static int check_lists(const struct engine_sampling *s, uint32_t n_vocab, struct
             return quire_fail(err, QUIRE_INVALID,
                               "logit_bias: the bias of %u must be a finite number", b->id);
     }
+    if (s->n_allowed_token_ids > n_vocab)
+        return quire_fail(err, QUIRE_INVALID,
+                          "allowed_token_ids: more than the vocabulary's %u tokens", n_vocab);
+    for (uint32_t i = 0; i < s->n_allowed_token_ids; i++)
+        if (s->allowed_token_ids[i] >= n_vocab)
+            return quire_fail(err, QUIRE_INVALID,
+                              "allowed_token_ids: %u is not below the vocabulary's %u",
+                              s->allowed_token_ids[i], n_vocab);
+    return QUIRE_OK;
+}
+
+static int check_bad_words(const struct engine_sampling *s, uint32_t n_vocab,
+                           struct quire_error *err)
+{
+    if (s->n_bad_words > ENGINE_MAX_BAD_WORDS)
+        return quire_fail(err, QUIRE_INVALID, "bad_words: at most %u tokens, each word counted one longer, got %u",
+                          ENGINE_MAX_BAD_WORDS, s->n_bad_words);
+    for (uint32_t i = 0; i < s->n_bad_words;) {
+        uint32_t n_ids = s->bad_words[i++];
+        if (n_ids == 0 || n_ids > s->n_bad_words - i)
+            return quire_fail(err, QUIRE_INVALID, "bad_words: a word of %u tokens where %u are left",
+                              n_ids, s->n_bad_words - i);
+        for (uint32_t end = i + n_ids; i < end; i++)
+            if (s->bad_words[i] >= n_vocab)
+                return quire_fail(err, QUIRE_INVALID,
+                                  "bad_words: %u is not below the vocabulary's %u",
+                                  s->bad_words[i], n_vocab);
+    }
     return QUIRE_OK;
 }
 
@@ -90,7 +118,9 @@ int sampling_check(const struct engine_sampling *s, uint32_t max_tokens, uint32_
     status = check_logprobs("logprobs", s->n_logprobs, err);
     if (status == QUIRE_OK)
         status = check_logprobs("prompt_logprobs", s->n_prompt_logprobs, err);
-    return status == QUIRE_OK ? check_lists(s, n_vocab, err) : status;
+    if (status == QUIRE_OK)
+        status = check_lists(s, n_vocab, err);
+    return status == QUIRE_OK ? check_bad_words(s, n_vocab, err) : status;
 }
 
 /* ---- the prepared copy ----------------------------------------------------------------------- */
@@ -149,6 +179,92 @@ static uint32_t merge_forbidden(const struct k_logit_bias *biases, uint32_t n_bi
     return n;
 }
 
+/* Biases as given, ascending, with the bad words of one token at -inf; the longer ones are copied. */
+static int make_biases(struct sampling *out, const struct engine_sampling *s, struct quire_error *err)
+{
+    struct k_logit_bias *given = malloc((s->n_biases + 1) * sizeof *given);
+    uint32_t *single = malloc((s->n_bad_words + 1) * sizeof *single), n_single = 0;
+    out->biases = malloc((s->n_biases + s->n_bad_words / 2 + 1) * sizeof *out->biases);
+    out->bad_words = malloc((s->n_bad_words + 1) * sizeof *out->bad_words);
+    int status = QUIRE_OK;
+    if (!given || !single || !out->biases || !out->bad_words) {
+        status = quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
+        goto out;
+    }
+    if (s->n_biases)
+        memcpy(given, s->biases, s->n_biases * sizeof *given);
+    qsort(given, s->n_biases, sizeof *given, by_bias_id);
+    for (uint32_t i = 1; i < s->n_biases; i++)
+        if (given[i].id == given[i - 1].id) {
+            status = quire_fail(err, QUIRE_INVALID, "logit_bias: %u is given twice", given[i].id);
+            goto out;
+        }
+    for (uint32_t i = 0; i < s->n_bad_words; i += 1 + s->bad_words[i]) {
+        uint32_t n_ids = s->bad_words[i];
+        if (n_ids == 1) {
+            single[n_single++] = s->bad_words[i + 1];
+            continue;
+        }
+        memcpy(out->bad_words + out->n_bad_words, s->bad_words + i, (1 + n_ids) * sizeof *single);
+        out->n_bad_words += 1 + n_ids;
+    }
+    n_single = sort_distinct(single, n_single);
+    out->n_biases = merge_forbidden(given, s->n_biases, single, n_single, out->biases);
+out:
+    free(given);
+    free(single);
+    return status;
+}
+
+/* min_tokens holds eos back also where it would not end the request. */
+static int make_early(struct sampling *out, const struct engine_sampling *s,
+                      const struct model_desc *desc, struct quire_error *err)
+{
+    uint32_t most = s->n_stop_token_ids + MODEL_MAX_EOS;
+    if (s->min_tokens == 0)
+        return QUIRE_OK;
+    uint32_t *forbidden = malloc(most * sizeof *forbidden);
+    out->early = malloc(((size_t)out->n_biases + most) * sizeof *out->early);
+    if (!forbidden || !out->early) {
+        free(forbidden);
+        return quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
+    }
+    uint32_t n = collect_stops(s, desc, true, forbidden);
+    out->n_early = merge_forbidden(out->biases, out->n_biases, forbidden, n, out->early);
+    free(forbidden);
+    return QUIRE_OK;
+}
+
+static int make_mask(struct sampling *out, const struct engine_sampling *s, uint32_t n_vocab,
+                     struct quire_error *err)
+{
+    if (s->n_allowed_token_ids == 0)
+        return QUIRE_OK;
+    out->allowed = malloc(s->n_allowed_token_ids * sizeof *out->allowed);
+    out->mask = calloc((n_vocab + 31) / 32, sizeof *out->mask);
+    if (!out->allowed || !out->mask)
+        return quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
+    memcpy(out->allowed, s->allowed_token_ids, s->n_allowed_token_ids * sizeof *out->allowed);
+    out->n_allowed = sort_distinct(out->allowed, s->n_allowed_token_ids);
+    for (uint32_t i = 0; i < out->n_allowed; i++)
+        out->mask[out->allowed[i] / 32] |= 1u << out->allowed[i] % 32;
+    return QUIRE_OK;
+}
+
+/* What can never be drawn from is refused before it waits in any queue. */
+static int check_something_left(const struct sampling *s, uint32_t n_vocab, struct quire_error *err)
+{
+    const struct k_sample_row later = {.mask = s->mask, .biases = s->biases, .n_biases = s->n_biases};
+    const struct k_sample_row early = {.mask = s->mask, .biases = s->early, .n_biases = s->n_early};
+    if (sampling_row_forbids_all(&later, n_vocab))
+        return quire_fail(err, QUIRE_INVALID, "%s: no token is left that may be drawn",
+                          s->mask ? "allowed_token_ids" : "logit_bias");
+    if (s->min_tokens > 0 && sampling_row_forbids_all(&early, n_vocab))
+        return quire_fail(err, QUIRE_INVALID, "min_tokens: no token is left that may be drawn before them:"
+                          " every one would end the choice or is forbidden");
+    return QUIRE_OK;
+}
+
 int sampling_init(struct sampling *out, const struct engine_sampling *s,
                   const struct model_desc *desc, uint64_t seed, struct quire_error *err)
 {
@@ -168,37 +284,23 @@ int sampling_init(struct sampling *out, const struct engine_sampling *s,
         .counts_output = s->repetition_penalty != 1 || s->presence_penalty != 0 ||
                          s->frequency_penalty != 0,
     };
-    uint32_t most = s->n_stop_token_ids + MODEL_MAX_EOS;
-    out->stops = malloc(most * sizeof *out->stops);
-    out->biases = malloc((s->n_biases + 1) * sizeof *out->biases);
-    /* min_tokens holds eos back also where it would not end the request. */
-    uint32_t *forbidden = malloc(most * sizeof *forbidden);
-    if (s->min_tokens)
-        out->early = malloc(((size_t)s->n_biases + most) * sizeof *out->early);
-    if (!out->stops || !out->biases || !forbidden || (s->min_tokens && !out->early)) {
-        free(forbidden);
+    int status = QUIRE_OK;
+    out->stops = malloc((s->n_stop_token_ids + MODEL_MAX_EOS) * sizeof *out->stops);
+    if (out->stops)
+        out->n_stops = collect_stops(s, desc, !s->ignore_eos, out->stops);
+    else
+        status = quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
+    if (status == QUIRE_OK)
+        status = make_biases(out, s, err);
+    if (status == QUIRE_OK)
+        status = make_early(out, s, desc, err);
+    if (status == QUIRE_OK)
+        status = make_mask(out, s, desc->vocab_size, err);
+    if (status == QUIRE_OK)
+        status = check_something_left(out, desc->vocab_size, err);
+    if (status != QUIRE_OK)
         sampling_free(out);
-        return quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
-    }
-    out->n_stops = collect_stops(s, desc, !s->ignore_eos, out->stops);
-    out->n_biases = s->n_biases;
-    if (s->n_biases) {
-        memcpy(out->biases, s->biases, s->n_biases * sizeof *out->biases);
-        qsort(out->biases, s->n_biases, sizeof *out->biases, by_bias_id);
-    }
-    if (s->min_tokens) {
-        uint32_t n = collect_stops(s, desc, true, forbidden);
-        out->n_early = merge_forbidden(out->biases, out->n_biases, forbidden, n, out->early);
-    }
-    free(forbidden);
-    for (uint32_t i = 1; i < out->n_biases; i++)
-        if (out->biases[i].id == out->biases[i - 1].id) {
-            int status = quire_fail(err, QUIRE_INVALID, "logit_bias: %u is given twice",
-                                    out->biases[i].id);
-            sampling_free(out);
-            return status;
-        }
-    return QUIRE_OK;
+    return status;
 }
 
 void sampling_free(struct sampling *s)
@@ -206,7 +308,10 @@ void sampling_free(struct sampling *s)
     free(s->stops);
     free(s->biases);
     free(s->early);
-    s->stops = NULL;
+    free(s->allowed);
+    free(s->mask);
+    free(s->bad_words);
+    s->stops = s->allowed = s->mask = s->bad_words = NULL;
     s->biases = s->early = NULL;
 }
 
@@ -230,6 +335,10 @@ struct engine_sampling sampling_resolved(const struct sampling *s)
         .n_stop_token_ids = s->n_stops,
         .biases = s->biases,
         .n_biases = s->n_biases,
+        .allowed_token_ids = s->allowed,
+        .n_allowed_token_ids = s->n_allowed,
+        .bad_words = s->bad_words,
+        .n_bad_words = s->n_bad_words,
     };
 }
 
@@ -288,11 +397,57 @@ void token_counts_add(struct token_counts *counts, uint32_t token)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-void sampling_row(const struct sampling *s, const struct token_counts *counts,
-                  uint32_t n_generated, uint32_t position, uint32_t choice,
+bool sampling_needs_tokens(const struct sampling *s)
+{
+    return s->counts_output || s->n_bad_words > 0;
+}
+
+size_t sampling_row_room(const struct sampling *s)
+{
+    /* A word of two ids takes three numbers. */
+    return s->n_bad_words ? (size_t)(s->n_early > s->n_biases ? s->n_early : s->n_biases) + s->n_bad_words / 3 : 0;
+}
+
+/* One more id at -inf in a list that is ascending and has room for it. */
+static void forbid(struct k_logit_bias *biases, uint32_t *n, uint32_t id)
+{
+    uint32_t low = 0, high = *n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (biases[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == *n || biases[low].id != id) {
+        memmove(&biases[low + 1], &biases[low], (*n - low) * sizeof *biases);
+        ++*n;
+    }
+    biases[low] = (struct k_logit_bias){.id = id, .bias = -INFINITY};
+}
+
+/* The words that the next token would complete; most rows have none and keep the list they share. */
+static void forbid_words(const struct sampling *s, const struct sampling_state *state, struct k_sample_row *row)
+{
+    for (uint32_t i = 0, n_before; i < s->n_bad_words; i += 2 + n_before) {
+        const uint32_t *ids = s->bad_words + i + 1;
+        n_before = s->bad_words[i] - 1;
+        if (n_before > state->n_generated ||
+            memcmp(state->generated + state->n_generated - n_before, ids, n_before * sizeof *ids) != 0)
+            continue;
+        if (row->biases != state->room) {
+            if (row->n_biases)
+                memcpy(state->room, row->biases, row->n_biases * sizeof *row->biases);
+            row->biases = state->room;
+        }
+        forbid(state->room, &row->n_biases, ids[n_before]);
+    }
+}
+
+void sampling_row(const struct sampling *s, const struct sampling_state *state,
                   struct k_sample_row *out)
 {
-    bool early = n_generated < s->min_tokens;
+    bool early = state->n_generated < s->min_tokens;
     *out = (struct k_sample_row){
         .temperature = s->temperature,
         .top_p = s->top_p,
@@ -301,16 +456,34 @@ void sampling_row(const struct sampling *s, const struct token_counts *counts,
         .repetition_penalty = s->repetition_penalty,
         .presence_penalty = s->presence_penalty,
         .frequency_penalty = s->frequency_penalty,
-        .counts = counts->items,
-        .n_counts = counts->n,
+        .counts = state->counts->items,
+        .n_counts = state->counts->n,
         .biases = early ? s->early : s->biases,
         .n_biases = early ? s->n_early : s->n_biases,
+        .mask = s->mask,
         .seed = s->seed,
-        .position = position,
-        .choice = choice,
+        .position = state->position,
+        .choice = state->choice,
         .n_logprobs = s->n_logprobs,
         .forced = -1,
     };
+    forbid_words(s, state, out);
+}
+
+bool sampling_row_forbids_all(const struct k_sample_row *row, uint32_t n_vocab)
+{
+    uint32_t n_left = n_vocab;
+    if (row->mask) {
+        n_left = 0;
+        for (uint32_t i = 0; i < (n_vocab + 31) / 32; i++)
+            n_left += (uint32_t)__builtin_popcount(row->mask[i]);
+    }
+    for (uint32_t i = 0; i < row->n_biases; i++) {
+        uint32_t id = row->biases[i].id;
+        bool allowed = !row->mask || (row->mask[id / 32] >> id % 32 & 1u);
+        n_left -= allowed && row->biases[i].bias == -INFINITY;
+    }
+    return n_left == 0;
 }
 
 void sampling_prompt_row(const struct sampling *s, uint32_t token, uint32_t position,

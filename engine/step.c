@@ -59,8 +59,15 @@ static void add_targets(struct engine *e, struct step_slot *slot, const struct s
             struct request_choice *c = &r->choices[choice];
             const struct token_counts *counts =
                 r->sampling.counts_output ? request_counts(r, choice) : &c->counts;
-            /* Not c->n_generated: with a step in flight that is one behind. */
-            sampling_row(&r->sampling, counts, end - r->n_prompt, end, choice, &slot->rows[at]);
+            const struct sampling_state state = {
+                .counts = counts,
+                .generated = tokens + r->n_prompt,
+                .n_generated = end - r->n_prompt, /* c->n_generated is one behind with a step in flight */
+                .position = end,
+                .choice = choice,
+                .room = c->row_room,
+            };
+            sampling_row(&r->sampling, &state, &slot->rows[at]);
             e->owners[row->seq].sampled_row = at;
             e->owners[row->seq].sampled_step = e->n_launched + 1;
         } else if (p + 1 == r->next_prompt_logprob && p + 1 < r->n_prompt) {
@@ -185,7 +192,7 @@ int step_launch(struct engine *e, struct step_slot *slot, const struct sched_pla
 
 /* ---- results → tokens ------------------------------------------------------------------------ */
 
-/* A request whose logits are unusable ends, all its choices with it; nobody else notices. */
+/* A request with nothing to draw from ends, all its choices with it; nobody else notices. */
 static void end_bad_requests(struct engine *e, const struct step_slot *slot)
 {
     for (uint32_t i = 0; i < slot->n_targets; i++) {
@@ -193,9 +200,16 @@ static void end_bad_requests(struct engine *e, const struct step_slot *slot)
         if (!slot->results[i].bad_logits || r->n_open == 0)
             continue;
         char message[160];
-        snprintf(message, sizeof message,
-                 "the model's logits at position %u are unusable: NaN or infinite, or every token"
-                 " is forbidden", slot->targets[i].position - 1);
+        /* Which parameters alone leave some token was checked at submit: only bad words remain. */
+        if (slot->targets[i].drawn && sampling_row_forbids_all(&slot->rows[i], e->desc.vocab_size)) {
+            r->status = QUIRE_INVALID;
+            snprintf(message, sizeof message, "bad_words: every token that might be drawn at position %u is"
+                     " forbidden", slot->targets[i].position);
+        } else {
+            snprintf(message, sizeof message,
+                     "the model's logits at position %u are unusable: NaN or infinite, or every token"
+                     " that is not forbidden has none", slot->targets[i].position - 1);
+        }
         request_end(e, r, ENGINE_FINISH_ERROR, message);
     }
 }

@@ -148,7 +148,7 @@ static void put_refuse(struct connection *c, uint64_t wire_id, int status, uint3
 }
 
 struct submit_arrays {
-    uint32_t *prompt, *stop_token_ids;
+    uint32_t *prompt, *stop_token_ids, *allowed_token_ids, *bad_words;
     struct k_logit_bias *biases;
 };
 
@@ -156,6 +156,8 @@ static void arrays_free(struct submit_arrays *a)
 {
     free(a->prompt);
     free(a->stop_token_ids);
+    free(a->allowed_token_ids);
+    free(a->bad_words);
     free(a->biases);
 }
 
@@ -171,8 +173,10 @@ static int arrays_make(const struct wire_submit *submit, struct submit_arrays *a
 {
     a->prompt = words_of(submit->prompt_bytes, submit->n_prompt);
     a->stop_token_ids = words_of(submit->stop_bytes, submit->n_stop_token_ids);
+    a->allowed_token_ids = words_of(submit->allowed_bytes, submit->n_allowed_token_ids);
+    a->bad_words = words_of(submit->bad_word_bytes, submit->n_bad_words);
     a->biases = malloc((submit->n_biases ? submit->n_biases : 1) * sizeof *a->biases);
-    if (!a->prompt || !a->stop_token_ids || !a->biases) {
+    if (!a->prompt || !a->stop_token_ids || !a->allowed_token_ids || !a->bad_words || !a->biases) {
         arrays_free(a);
         return QUIRE_NO_MEMORY;
     }
@@ -224,6 +228,10 @@ static int submit_to_engine(struct daemon *d, uint64_t engine_id, const struct w
     s->n_stop_token_ids = submit->n_stop_token_ids;
     s->biases = arrays.biases;
     s->n_biases = submit->n_biases;
+    s->allowed_token_ids = arrays.allowed_token_ids;
+    s->n_allowed_token_ids = submit->n_allowed_token_ids;
+    s->bad_words = arrays.bad_words;
+    s->n_bad_words = submit->n_bad_words;
     int status = engine_submit(d->engine, &request, retry_after_ms, err);
     arrays_free(&arrays);
     return status;

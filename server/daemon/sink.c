@@ -94,6 +94,8 @@ static void put_done(struct wire_buffer *b, uint64_t wire_id, const struct engin
     };
     if (event->account)
         done.account = account_of(event->account);
+    if (event->finish == ENGINE_FINISH_ERROR)
+        done.status = (uint32_t)event->status;
     if (event->finish == ENGINE_FINISH_REFUSED) {
         done.status = QUIRE_EXHAUSTED;
         done.retry_after_ms = event->retry_after_ms;

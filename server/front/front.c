@@ -91,17 +91,22 @@ struct tenant *front_begin(struct front *f, struct http_exchange *x)
     return NULL;
 }
 
-void front_refused(const struct front *f, const struct wire_refuse *refuse, struct api_error *e)
+/* An engine's words: "min_tokens: ..." names the parameter. */
+static void fail_named(struct api_error *e, int status)
 {
     char param[64];
-    snprintf(e->why.text, sizeof e->why.text, "%.*s", (int)refuse->n_message,
-             refuse->n_message > 0 ? refuse->message : "");
-    /* "min_tokens: ..." names the parameter. */
     size_t n = strspn(e->why.text, "abcdefghijklmnopqrstuvwxyz_");
     bool named = n > 0 && n < sizeof param && e->why.text[n] == ':';
     snprintf(param, sizeof param, "%.*s", named ? (int)n : 0, e->why.text);
-    int status = refuse->status == QUIRE_OK ? QUIRE_INTERNAL : (int)refuse->status;
     api_fail_status(e, status, named ? param : NULL);
+}
+
+void front_refused(const struct front *f, const struct wire_refuse *refuse, struct api_error *e)
+{
+    snprintf(e->why.text, sizeof e->why.text, "%.*s", (int)refuse->n_message,
+             refuse->n_message > 0 ? refuse->message : "");
+    int status = refuse->status == QUIRE_OK ? QUIRE_INTERNAL : (int)refuse->status;
+    fail_named(e, status);
     if (status != QUIRE_EXHAUSTED)
         return;
     e->param[0] = '\0';
@@ -118,7 +123,7 @@ void front_failed(const struct wire_done *done, struct api_error *e)
         snprintf(e->why.text, sizeof e->why.text, "%.*s", (int)done->n_message, done->message);
     else
         snprintf(e->why.text, sizeof e->why.text, "the engine failed");
-    api_fail_status(e, done->status ? (int)done->status : QUIRE_INTERNAL, NULL);
+    fail_named(e, done->status ? (int)done->status : QUIRE_INTERNAL);
     if (done->retry_after_ms > 0)
         e->retry_ms = done->retry_after_ms;
 }

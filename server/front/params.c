@@ -1,5 +1,7 @@
 #include "server/front/params.h"
 
+#include "server/front/bad_words.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +119,7 @@ static bool asks(const json_t *value)
 
 /* They would change the answer, so they are never ignored. */
 static const char *const not_built[] = {
-    "use_beam_search", "bad_words", "allowed_token_ids", "logits_processors", "structured_outputs",
+    "use_beam_search", "logits_processors", "structured_outputs",
     "guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_decoding",
     "structural_tag", "json_schema", "grammar", "regex", "ebnf", "repetition_detection",
     "thinking_token_budget", "logprob_token_ids", "kv_transfer_params", "vllm_xargs",
@@ -312,6 +314,30 @@ static bool read_biases(struct params *p, const json_t *body, uint32_t vocab_siz
     return true;
 }
 
+/* What may be generated at all. */
+static bool read_restrictions(struct params *p, const json_t *body, uint32_t vocab_size,
+                              struct api_error *e)
+{
+    json_t *ids = params_get(body, "allowed_token_ids"), *words = params_get(body, "bad_words");
+    size_t n_ids;
+    if (ids) {
+        if (!json_is_array(ids) || json_array_size(ids) == 0)
+            return api_bad(e, "allowed_token_ids", "must be a non-empty array of token ids");
+        if (json_array_size(ids) > vocab_size)
+            return api_bad(e, "allowed_token_ids", "more than the vocabulary's %u tokens", vocab_size);
+        if (!params_token_ids(ids, "allowed_token_ids", vocab_size, &p->allowed_token_ids, &n_ids, e))
+            return false;
+        p->submit.allowed_token_ids = p->allowed_token_ids;
+        p->submit.n_allowed_token_ids = (uint32_t)n_ids;
+    }
+    if (!words)
+        return true;
+    if (!bad_words_check(words, e))
+        return false;
+    p->bad_words = json_incref(words);
+    return true;
+}
+
 static bool read_logprobs(struct params *p, const json_t *body, bool chat, struct api_error *e)
 {
     int64_t top = chat ? 0 : -1, prompt = -1;
@@ -419,6 +445,7 @@ bool params_read_common(struct params *p, const json_t *body, const struct param
            read_sampling(p, body, model->defaults, e) &&
            read_stop_ids(p, body, model->vocab_size, e) &&
            read_biases(p, body, model->vocab_size, e) &&
+           read_restrictions(p, body, model->vocab_size, e) &&
            params_bool(body, "skip_special_tokens", &p->skip_special, e) &&
            read_service(p, body, e) && read_request_id(p, body, e);
 }
@@ -443,6 +470,9 @@ void params_free(struct params *p)
 {
     free(p->stop_token_ids);
     free(p->biases);
+    free(p->allowed_token_ids);
+    json_decref(p->bad_words);
+    free(p->bad_word_ids);
     stop_set_free(&p->stops);
     *p = (struct params){0};
 }

@@ -28,6 +28,9 @@ struct params {
     struct wire_submit submit;
     uint32_t *stop_token_ids;
     struct wire_bias *biases;
+    uint32_t *allowed_token_ids;
+    json_t *bad_words;       /* checked strings, ours; NULL: none. Of them, with a tokenizer, request_job.c makes */
+    uint32_t *bad_word_ids;  /* what submit.bad_words points to */
     struct stop_set stops;
     bool has_priority;
     uint32_t deadline_ms;    /* until the first token; 0 = none */

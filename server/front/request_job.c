@@ -1,5 +1,6 @@
 #include "server/front/request_job.h"
 
+#include "server/front/bad_words.h"
 #include "server/front/front_internal.h"
 
 #include <stdlib.h>
@@ -68,6 +69,19 @@ static int take_text(struct request_job *j, struct request_item *item, char *giv
     }
     quire_text_free(given);
     return item->text ? QUIRE_OK : quire_fail(&j->error.why, QUIRE_NO_MEMORY, "out of memory");
+}
+
+static bool encode_bad_words(struct request_job *j)
+{
+    struct params *p = &j->params;
+    if (!p->bad_words)
+        return true;
+    bool ok = bad_words_encode(p->bad_words, j->front->text, j->vocab_size, &p->bad_word_ids, &p->submit.n_bad_words,
+                               &j->error);
+    json_decref(p->bad_words);
+    p->bad_words = NULL;
+    p->submit.bad_words = p->bad_word_ids;
+    return ok;
 }
 
 static int render(struct request_job *j)
@@ -156,7 +170,8 @@ static void work(struct text_job *job)
 {
     struct request_job *j = (struct request_job *)job;
     json_t *body = NULL;
-    j->ok = request_body_parse(j->body, j->n_body, &body, &j->error) && j->read(j, body);
+    j->ok = request_body_parse(j->body, j->n_body, &body, &j->error) && j->read(j, body) &&
+            encode_bad_words(j);
     json_decref(body);
     free(j->body);
     j->body = NULL;

@@ -34,6 +34,8 @@ static const struct wire_field rules[] = {
     SUBMIT(background, 23, FIELD_BOOL, 0),
     SUBMIT(pin_us, 24, FIELD_64, FIELD_MUST),
     SUBMIT(expected_tokens, 25, FIELD_32, 0),
+    SUBMIT_WORDS(allowed_token_ids, allowed_bytes, 26, FIELD_MUST, 1, WIRE_MAX_ALLOWED_TOKEN_IDS),
+    SUBMIT_WORDS(bad_words, bad_word_bytes, 27, FIELD_MUST, 1, WIRE_MAX_BAD_WORDS),
 };
 static const struct wire_submit defaults = {
     .n = 1,

@@ -31,6 +31,8 @@
 #define WIRE_MAX_TEXT 1024u /* bytes of any text field; encoders cut, decoders refuse */
 #define WIRE_MAX_STOP_TOKEN_IDS 4096u
 #define WIRE_MAX_BIASES 65536u
+#define WIRE_MAX_ALLOWED_TOKEN_IDS (1u << 22)
+#define WIRE_MAX_BAD_WORDS 16384u
 #define WIRE_MAX_EOS 64u
 #define WIRE_MAX_TOP 20u
 #define WIRE_MAX_TOKEN_RECORD (16u + 8u * WIRE_MAX_TOP)
@@ -123,6 +125,12 @@ struct wire_submit {
     const struct wire_bias *biases; /* encode; decode: bias_bytes, 8 bytes each {u32 id, f32} */
     const uint8_t *bias_bytes;
     uint32_t n_biases;
+    const uint32_t *allowed_token_ids; /* encode; decode: allowed_bytes */
+    const uint8_t *allowed_bytes;
+    uint32_t n_allowed_token_ids;   /* 0: all are allowed */
+    const uint32_t *bad_words;      /* encode; decode: bad_word_bytes. Word after word: n, n ids */
+    const uint8_t *bad_word_bytes;
+    uint32_t n_bad_words;           /* numbers in it */
 };
 /* What a decoder assumes for fields that are absent: n 1, temperature 1, top_p 1,
  * repetition_penalty 1, n_logprobs and n_prompt_logprobs -1, everything else zero. */

@@ -56,6 +56,7 @@ static void print_hellos(void)
 static void print_requests(void)
 {
     static const uint32_t prompt[] = {9707, 11}, stop[] = {13};
+    static const uint32_t allowed[] = {13, 15, 16}, words[] = {1, 13, 2, 15, 15};
     static const struct wire_bias bias = {25, -100.0f};
     struct wire_buffer b = {0};
     struct wire_submit submit;
@@ -85,6 +86,16 @@ static void print_requests(void)
     submit.pin_us = 300000000;
     wire_put_submit(&b, 3, &submit);
     print_frame("submit-pin", &b);
+    wire_submit_default(&submit);
+    submit.prompt = prompt;
+    submit.n_prompt = 2;
+    submit.max_tokens = 8;
+    submit.allowed_token_ids = allowed;
+    submit.n_allowed_token_ids = 3;
+    submit.bad_words = words;
+    submit.n_bad_words = 5;
+    wire_put_submit(&b, 4, &submit);
+    print_frame("submit-restricted", &b);
     wire_put_accept(&b, 1, UINT64_C(0x500000002));
     print_frame("accept", &b);
     struct wire_refuse refuse = {QUIRE_EXHAUSTED, 1500, "queue full", 10};

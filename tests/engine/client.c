@@ -88,6 +88,7 @@ static void take_done(struct answer *a, struct choice_answer *choice, const stru
     choice->n_cache_created = e->n_cache_created;
     choice->retry_after_ms = e->retry_after_ms;
     choice->account = *e->account;
+    choice->status = e->status;
     if (e->message)
         snprintf(choice->message, sizeof choice->message, "%s", e->message);
     if (e->n_generated != choice->n_tokens || e->n_prompt != a->n_prompt)

@@ -90,6 +90,22 @@ struct workload {
 static const struct k_logit_bias biases[] = {{7, -100}, {11, 2.5f}, {200, 1}};
 static const uint32_t stop_ids[] = {3, 5};
 
+/* Few tokens, and a third of their pairs forbidden, so that a row depends on the token before. */
+static void restrict_to_some(struct engine_sampling *s)
+{
+    static uint32_t few[9], pairs[27 * 3];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < 9; i++)
+        few[i] = 20 + i;
+    for (uint32_t a = 0; a < 9; a++)
+        for (uint32_t b = a % 3; b < 9; b += 3)
+            pairs[n] = 2, pairs[n + 1] = few[a], pairs[n + 2] = few[b], n += 3;
+    s->allowed_token_ids = few;
+    s->n_allowed_token_ids = 9;
+    s->bad_words = pairs;
+    s->n_bad_words = n;
+}
+
 /* Four requests with everything on, and a crowd of all sorts. */
 static void make_workload(struct workload *w, uint32_t n_vocab)
 {
@@ -133,6 +149,8 @@ static void make_workload(struct workload *w, uint32_t n_vocab)
     biased->stop_token_ids = stop_ids;
     biased->n_stop_token_ids = 2;
     w->requests[10].n = 2;
+    restrict_to_some(&w->requests[5].sampling);
+    restrict_to_some(&w->requests[10].sampling);
     for (uint32_t i = 0; i < N_REQUESTS; i++) { /* what only the scheduler reads */
         struct engine_request *r = &w->requests[i];
         r->priority = (int32_t)(i % 5) - 2;

@@ -68,17 +68,22 @@ static const struct k_logit_bias outside = {TINY_VOCAB, 1};
 static const struct k_logit_bias nan_bias = {3, NAN};
 static const uint32_t stop_outside = TINY_VOCAB;
 static const uint32_t prompt_outside[] = {1, 2, TINY_VOCAB};
+static const uint32_t allowed[] = {3, 4, 3}, allowed_words[] = {1, 4, 1, 3};
+static const uint32_t word_outside[] = {2, 5, TINY_VOCAB}, word_empty[] = {1, 5, 0}, word_cut[] = {1, 5, 2, 6};
+static const uint32_t many[ENGINE_MAX_BAD_WORDS + 1] = {ENGINE_MAX_BAD_WORDS};
 
 enum wrong {
     EMPTY, OUTSIDE, TOO_LONG, FAR_TOO_LONG, NO_CHOICE, MANY_CHOICES, TEMPERATURE, TEMPERATURE_NAN,
     TOP_P, TOP_P_NAN, MIN_P, REPETITION, REPETITION_INF, PRESENCE, FREQUENCY, LOGPROBS,
-    PROMPT_LOGPROBS, MIN_TOKENS, STOP_OUTSIDE, BIAS_OUTSIDE, BIAS_NAN, BIAS_TWICE, N_WRONG
+    PROMPT_LOGPROBS, MIN_TOKENS, STOP_OUTSIDE, BIAS_OUTSIDE, BIAS_NAN, BIAS_TWICE, ALLOWED_OUTSIDE, ALLOWED_MANY,
+    ALLOWED_ALL_BAD, WORD_OUTSIDE, WORD_EMPTY, WORD_CUT, WORDS_MANY, N_WRONG
 };
 static const char *const named[N_WRONG] = {
     "prompt:", "prompt:", "max_tokens:", "max_tokens:", "n:", "n:", "temperature:", "temperature:",
     "top_p:", "top_p:", "min_p:", "repetition_penalty:", "repetition_penalty:",
     "presence_penalty:", "frequency_penalty:", "logprobs:", "prompt_logprobs:", "min_tokens:",
-    "stop_token_ids:", "logit_bias:", "logit_bias:", "logit_bias:",
+    "stop_token_ids:", "logit_bias:", "logit_bias:", "logit_bias:", "allowed_token_ids:", "allowed_token_ids:",
+    "allowed_token_ids:", "bad_words:", "bad_words:", "bad_words:", "bad_words:",
 };
 
 static void make_wrong(struct engine_request *r, enum wrong what)
@@ -107,6 +112,16 @@ static void make_wrong(struct engine_request *r, enum wrong what)
     case BIAS_OUTSIDE: s->biases = &outside; break;
     case BIAS_NAN: s->biases = &nan_bias; break;
     case BIAS_TWICE: s->biases = twice, s->n_biases = 3; break;
+    case ALLOWED_OUTSIDE: s->allowed_token_ids = prompt_outside, s->n_allowed_token_ids = 3; break;
+    case ALLOWED_MANY: s->allowed_token_ids = many, s->n_allowed_token_ids = TINY_VOCAB + 1; break;
+    case ALLOWED_ALL_BAD:
+        s->allowed_token_ids = allowed, s->n_allowed_token_ids = 3;
+        s->bad_words = allowed_words, s->n_bad_words = 4;
+        break;
+    case WORD_OUTSIDE: s->bad_words = word_outside, s->n_bad_words = 3; break;
+    case WORD_EMPTY: s->bad_words = word_empty, s->n_bad_words = 3; break;
+    case WORD_CUT: s->bad_words = word_cut, s->n_bad_words = 4; break;
+    case WORDS_MANY: s->bad_words = many, s->n_bad_words = ENGINE_MAX_BAD_WORDS + 1; break;
     case N_WRONG: break;
     }
 }
@@ -383,6 +398,7 @@ static void nan_ends_its_own_request(void **state)
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(b->choices[i].finish, ENGINE_FINISH_ERROR);
         assert_int_equal(b->choices[i].n_tokens, 0);
+        assert_int_equal(b->choices[i].status, QUIRE_INTERNAL);
         assert_non_null(strstr(b->choices[i].message, "logits"));
     }
     assert_int_equal(l->choices[0].finish, ENGINE_FINISH_ERROR);
@@ -406,9 +422,42 @@ static void everything_forbidden(void **state)
     r.sampling.stop_token_ids = all;
     r.sampling.n_stop_token_ids = TINY_VOCAB;
     r.sampling.min_tokens = 1;
-    assert_int_equal(client_ask(c, &r)->choices[0].finish, ENGINE_FINISH_ERROR);
+    struct quire_error err;
+    int status;
+    assert_null(client_try(c, &r, &status, NULL, &err));
+    assert_int_equal(status, QUIRE_INVALID);
+    assert_memory_equal(err.text, "min_tokens:", 11);
     r.sampling.min_tokens = 0;
     assert_int_equal(client_ask(c, &r)->choices[0].finish, ENGINE_FINISH_STOP);
+    client_close(c);
+}
+
+/* Only bad words can leave nothing in the middle of an answer: the request ends, and is told that it is its own
+ * fault. */
+static void everything_forbidden_later(void **state)
+{
+    (void)state;
+    static const uint32_t words[] = {2, 3, 3, 2, 3, 4, 2, 4, 3, 2, 4, 4};
+    struct engine_options o = small_options();
+    struct client *c = client_open(model.dir, &o);
+    struct engine_request r = ask_for(4), good = ask_for(9);
+    const struct answer *alone = client_ask(c, &good);
+    r.n = 2;
+    r.sampling.allowed_token_ids = allowed;
+    r.sampling.n_allowed_token_ids = 3;
+    r.sampling.bad_words = words;
+    r.sampling.n_bad_words = sizeof words / sizeof *words;
+    struct answer *beside = client_submit(c, &good), *a = client_submit(c, &r);
+    client_wait(c, a);
+    client_wait(c, beside);
+    assert_true(answers_equal(alone, beside));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(a->choices[i].finish, ENGINE_FINISH_ERROR);
+        assert_int_equal(a->choices[i].status, QUIRE_INVALID);
+        assert_non_null(strstr(a->choices[i].message, "bad_words"));
+    }
+    assert_int_equal(a->choices[0].n_tokens, 1);
+    assert_int_equal(client_idle_stats(c).n_blocks_leaked, 0);
     client_close(c);
 }
 
@@ -544,7 +593,7 @@ int main(void)
         cmocka_unit_test(one_choice_is_cancelled),
         cmocka_unit_test(prompt_logprobs_end_with_choice_0),
         cmocka_unit_test(nan_ends_its_own_request),
-        cmocka_unit_test(everything_forbidden),
+        cmocka_unit_test(everything_forbidden), cmocka_unit_test(everything_forbidden_later),
         cmocka_unit_test(close_during_work),
         cmocka_unit_test(drain_finishes_what_runs),
         cmocka_unit_test(a_dead_backend_tells_everybody),

@@ -217,6 +217,144 @@ static void penalties(void **state)
     }
 }
 
+/* ---- allowed tokens and bad words, against a sampler that knows nothing of either -------------- */
+
+static bool is_bad(const uint32_t *words, uint32_t n, const uint32_t *tokens, uint32_t n_tokens)
+{
+    for (uint32_t i = 0; i < n; i += 1 + words[i]) {
+        uint32_t n_ids = words[i];
+        if (n_ids <= n_tokens && memcmp(tokens + n_tokens - n_ids, words + i + 1, n_ids * sizeof *tokens) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Every token that may follow is tried as a prompt's last one: the likeliest is the greedy answer. */
+static void naive_greedy(const struct engine_sampling *s, uint32_t n, uint32_t *out)
+{
+    uint32_t longer[N_PROMPT + 16];
+    memcpy(longer, prompt, sizeof prompt);
+    for (uint32_t k = 0; k < n; k++) {
+        struct answer *tried[TINY_VOCAB];
+        float best = -INFINITY;
+        uint32_t at = N_PROMPT + k, chosen = UINT32_MAX;
+        for (uint32_t id = 0; id < TINY_VOCAB; id++) {
+            longer[at] = id;
+            struct engine_request r = client_request(longer, at + 1, 0);
+            r.sampling.n_prompt_logprobs = 0;
+            tried[id] = client_submit(client, &r);
+        }
+        for (uint32_t id = 0; id < TINY_VOCAB; id++) {
+            bool allowed = s->n_allowed_token_ids == 0;
+            for (uint32_t i = 0; i < s->n_allowed_token_ids; i++)
+                allowed |= s->allowed_token_ids[i] == id;
+            client_wait(client, tried[id]);
+            out[k] = id;
+            if (allowed && !is_bad(s->bad_words, s->n_bad_words, out, k + 1) &&
+                tried[id]->prompt_logprobs[at] > best) {
+                best = tried[id]->prompt_logprobs[at];
+                chosen = id;
+            }
+        }
+        out[k] = longer[at] = chosen;
+    }
+}
+
+static void check_greedy(struct engine_request *r)
+{
+    uint32_t want[16];
+    naive_greedy(&r->sampling, r->max_tokens, want);
+    const struct choice_answer *a = answer_to(r);
+    assert_int_equal(a->n_tokens, r->max_tokens);
+    assert_memory_equal(a->tokens, want, a->n_tokens * sizeof *want);
+}
+
+static void allowed_tokens(void **state)
+{
+    (void)state;
+    static const uint32_t few[] = {150, 7, 31, 31, 32, 64, 199, 0, 7};
+    struct engine_request r = ask_for(8);
+    r.sampling.allowed_token_ids = few;
+    r.sampling.n_allowed_token_ids = 9;
+    check_greedy(&r);
+    r.sampling.n_allowed_token_ids = 1;
+    for (uint32_t i = 0; i < 8; i++)
+        assert_int_equal(answer_to(&r)->tokens[i], 150);
+
+    /* eos is drawn where it is allowed only; min_tokens and logit_bias stand beside. */
+    static const uint32_t with_eos[] = {TINY_EOS, 60};
+    static const struct k_logit_bias to_eos[] = {{TINY_EOS, 100}, {5, 100}};
+    r.sampling.ignore_eos = false;
+    r.sampling.biases = to_eos;
+    r.sampling.n_biases = 2;
+    assert_int_equal(answer_to(&r)->finish, ENGINE_FINISH_LENGTH);
+    r.sampling.allowed_token_ids = with_eos;
+    r.sampling.n_allowed_token_ids = 2;
+    assert_int_equal(answer_to(&r)->n_tokens, 1);
+    r.sampling.min_tokens = 3;
+    const struct choice_answer *a = answer_to(&r);
+    assert_int_equal(a->n_tokens, 4);
+    assert_true(a->tokens[0] == 60 && a->tokens[2] == 60 && a->stop_token == TINY_EOS);
+}
+
+static void bad_words(void **state)
+{
+    (void)state;
+    struct engine_request r = ask_for(10);
+    uint32_t words[40], n = 0;
+    r.sampling.bad_words = words;
+    /* Again and again the answer is forbidden at another place, by words of one to four tokens. */
+    for (uint32_t i = 0; i < 6; i++) {
+        const struct choice_answer *a = answer_to(&r);
+        uint32_t n_ids = 1 + i % 4;
+        words[n++] = n_ids;
+        memcpy(words + n, a->tokens + (i * 3) % (11 - n_ids), n_ids * sizeof *words);
+        n += n_ids;
+        r.sampling.n_bad_words = n;
+        assert_false(same_tokens(a, answer_to(&r)));
+    }
+    check_greedy(&r);
+
+    /* What stands before the first generated token is not looked at. */
+    r.sampling.n_bad_words = 0;
+    const struct choice_answer *plain = answer_to(&r);
+    words[0] = 2;
+    words[1] = prompt[N_PROMPT - 1];
+    words[2] = plain->tokens[0];
+    r.sampling.n_bad_words = 3;
+    assert_int_equal(answer_to(&r)->tokens[0], words[2]);
+}
+
+static void drawn_within_limits(void **state)
+{
+    (void)state;
+    static const uint32_t few[] = {10, 11, 12, 13, 14, 15};
+    uint32_t words[36 * 3], n = 0;
+    for (uint32_t a = 10; a < 16; a++)
+        for (uint32_t b = 10; b < 16; b++)
+            if ((a + 2 * b) % 3 == 0)
+                words[n] = 2, words[n + 1] = a, words[n + 2] = b, n += 3;
+    struct engine_request r = ask_for(40);
+    r.n = 4;
+    r.sampling.temperature = 1;
+    r.sampling.has_seed = true;
+    r.sampling.seed = 9;
+    r.sampling.presence_penalty = 1;
+    r.sampling.allowed_token_ids = few;
+    r.sampling.n_allowed_token_ids = 6;
+    r.sampling.bad_words = words;
+    r.sampling.n_bad_words = n;
+    const struct answer *a = client_ask(client, &r);
+    for (uint32_t c = 0; c < 4; c++) {
+        assert_int_equal(a->choices[c].n_tokens, 40);
+        for (uint32_t i = 0; i < 40; i++) {
+            uint32_t token = a->choices[c].tokens[i];
+            assert_true(token >= 10 && token < 16);
+            assert_true(i == 0 || (a->choices[c].tokens[i - 1] + 2 * token) % 3 != 0);
+        }
+    }
+}
+
 static void truncation_to_the_best(void **state)
 {
     (void)state;
@@ -282,6 +420,8 @@ int main(void)
         cmocka_unit_test(length_ends), cmocka_unit_test(no_tokens),
         cmocka_unit_test(stop_ids),    cmocka_unit_test(eos),
         cmocka_unit_test(biases),      cmocka_unit_test(penalties),
+        cmocka_unit_test(allowed_tokens), cmocka_unit_test(bad_words),
+        cmocka_unit_test(drawn_within_limits),
         cmocka_unit_test(truncation_to_the_best),
         cmocka_unit_test(choices_and_seeds),
         cmocka_unit_test(engine_seed),

@@ -71,6 +71,10 @@ static void submit(const uint8_t *body, size_t n)
         sum += wire_u32(s.stop_bytes, i);
     for (uint32_t i = 0; i < s.n_biases; i++)
         sum += wire_u32(s.bias_bytes, 2 * (size_t)i) + wire_u32(s.bias_bytes, 2 * (size_t)i + 1);
+    for (uint32_t i = 0; i < s.n_allowed_token_ids; i++)
+        sum += wire_u32(s.allowed_bytes, i);
+    for (uint32_t i = 0; i < s.n_bad_words; i++)
+        sum += wire_u32(s.bad_word_bytes, i);
     static volatile uint32_t read_to_the_end;
     read_to_the_end = sum;
     (void)read_to_the_end;

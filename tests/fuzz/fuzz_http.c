@@ -34,6 +34,10 @@ static void check_params(const struct params *p)
     for (uint32_t i = 0; i < s->n_biases; i++)
         require(s->biases[i].id < VOCAB_SIZE && s->biases[i].bias >= -100 &&
                 s->biases[i].bias <= 100);
+    for (uint32_t i = 0; i < s->n_allowed_token_ids; i++)
+        require(s->allowed_token_ids[i] < VOCAB_SIZE);
+    for (size_t i = 0; i < json_array_size(p->bad_words); i++)
+        require(json_string_length(json_array_get(p->bad_words, i)) > 0);
     for (size_t i = 0; i < p->stops.n; i++)
         require(p->stops.bytes[i] >= 1 && p->stops.bytes[i] <= STOP_MAX_BYTES);
 }

@@ -86,6 +86,9 @@ void rig_close(struct rig *rig)
     recorder_close(rig->recorder);
 }
 
+static const uint32_t allowed[] = {40, 9, 30, 20, 9, 50};
+static const uint32_t bad_words[] = {1, 30, 2, 9, 9, 2, 40, 20, 3, 20, 40, 50};
+
 static struct engine_request make(uint64_t number, uint32_t i)
 {
     uint64_t x = (number * 1000 + i) * 0x9E3779B97F4A7C15u;
@@ -111,6 +114,12 @@ static struct engine_request make(uint64_t number, uint32_t i)
         r.sampling.n_biases = 2;
         r.sampling.stop_token_ids = stops;
         r.sampling.n_stop_token_ids = 2;
+    }
+    if (i % 4 == 3) {
+        r.sampling.allowed_token_ids = allowed;
+        r.sampling.n_allowed_token_ids = 6;
+        r.sampling.bad_words = bad_words;
+        r.sampling.n_bad_words = sizeof bad_words / sizeof *bad_words;
     }
     return r;
 }

@@ -89,6 +89,7 @@ def submit(body):
     s["seed"], s["n_logprobs"], s["n_prompt_logprobs"], s["min_tokens"] = f.take("QiiI")
     s["stops"] = f.many(f.take("I"))
     s["biases"] = [f.take("If") for _ in range(f.take("I"))]
+    s["allowed"], s["bad_words"] = (f.many(f.take("I")), f.many(f.take("I"))) if s["flags"] & 16 else ([], [])
     s["status"], s["retry_us"] = f.take("BQ")
     s["seqs"] = f.many(s["n"]) if s["status"] == 0 else []
     f.end()

@@ -38,6 +38,7 @@ void sample_submit(struct wire_submit *out)
     static const uint32_t prompt[] = {1, 50, UINT32_MAX, 0x01020304};
     static const uint32_t stop[] = {9, 10};
     static const struct wire_bias biases[] = {{5, -100.0f}, {6, 0.5f}};
+    static const uint32_t words[] = {1, 8, 2, 9, UINT32_MAX};
     *out = (struct wire_submit){
         .prompt = prompt,
         .n_prompt = 4,
@@ -67,6 +68,10 @@ void sample_submit(struct wire_submit *out)
         .n_stop_token_ids = 2,
         .biases = biases,
         .n_biases = 2,
+        .allowed_token_ids = prompt,
+        .n_allowed_token_ids = 3,
+        .bad_words = words,
+        .n_bad_words = 5,
     };
     memcpy(out->tenant.bytes, rising + 3, 32);
 }

@@ -165,6 +165,12 @@ static void check_submit(const struct wire_submit *want)
     assert_int_equal(got.n_stop_token_ids, want->n_stop_token_ids);
     for (uint32_t i = 0; i < want->n_stop_token_ids; i++)
         assert_int_equal(wire_u32(got.stop_bytes, i), want->stop_token_ids[i]);
+    assert_int_equal(got.n_allowed_token_ids, want->n_allowed_token_ids);
+    for (uint32_t i = 0; i < want->n_allowed_token_ids; i++)
+        assert_int_equal(wire_u32(got.allowed_bytes, i), want->allowed_token_ids[i]);
+    assert_int_equal(got.n_bad_words, want->n_bad_words);
+    for (uint32_t i = 0; i < want->n_bad_words; i++)
+        assert_int_equal(wire_u32(got.bad_word_bytes, i), want->bad_words[i]);
     assert_int_equal(got.n_biases, want->n_biases);
     for (uint32_t i = 0; i < want->n_biases; i++) {
         assert_int_equal(wire_u32(got.bias_bytes, 2 * i), want->biases[i].id);
@@ -669,6 +675,12 @@ static void test_limits(void **state)
     wire_buffer_free(&b);
     append_field(&b, 20, prompt, 8 * (WIRE_MAX_BIASES + 1));
     expect_bad(WIRE_SUBMIT, &b, "biases: at most 65536");
+    wire_buffer_free(&b);
+    append_field(&b, 26, prompt, 4 * (WIRE_MAX_ALLOWED_TOKEN_IDS + 1));
+    expect_bad(WIRE_SUBMIT, &b, "allowed_token_ids: at most 4194304");
+    wire_buffer_free(&b);
+    append_field(&b, 27, prompt, 4 * (WIRE_MAX_BAD_WORDS + 1));
+    expect_bad(WIRE_SUBMIT, &b, "bad_words: at most 16384");
     wire_buffer_free(&b);
     append_field(&b, 9, prompt, 4 * (WIRE_MAX_EOS + 1));
     expect_bad(WIRE_HELLO, &b, "eos: at most 64");
