@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "server/daemon/daemon.h"
+#include "server/front/cors.h"
 #include "server/front/engine_client.h"
 #include "server/front/front.h"
 #include "server/front/tls.h"
@@ -34,7 +35,7 @@ struct serve {
     bool tenant_metrics;
     char metrics_host[256];
     struct front_listen metrics; /* what metrics_listen says */
-    struct cli_list api_keys, names, listen;
+    struct cli_list api_keys, origins, names, listen;
     uint32_t port;
 
     struct event_base *base;
@@ -282,6 +283,8 @@ static int open_front(struct serve *s, struct quire_error *err)
         .host = s->host,
         .port = (uint16_t)s->port,
         .tls = s->tls,
+        .allowed_origins = s->origins.items,
+        .n_allowed_origins = s->origins.n,
         .tenants = s->tenants,
         .tenant_metrics = s->tenant_metrics,
         .model_names = s->names.items,
@@ -404,6 +407,8 @@ int command_serve(int argc, char **argv)
          .help = "Speak HTTPS with this certificate (PEM, with its chain). Read again on SIGHUP."},
         {.names = "ssl-keyfile", .kind = CLI_STRING, .target = &s.tls_key_file, .value = "FILE",
          .help = "Its private key, not encrypted. Default: in the certificate's file."},
+        {.names = "allowed-origins", .kind = CLI_LIST, .target = &s.origins, .value = "ORIGIN",
+         .help = "Web pages from here may use the API in browsers (CORS); * for all. May be repeated. Default: none."},
         {.names = "api-key", .kind = CLI_LIST, .target = &s.api_keys, .value = "KEY",
          .help = "Clients must send one of these as bearer token. May be repeated."},
         {.names = "tenants", .kind = CLI_STRING, .target = &s.tenants_file, .value = "FILE",
@@ -474,6 +479,11 @@ int command_serve(int argc, char **argv)
         return command_fail(2, err.text);
     if (s.tls_key_file && !s.cert_file)
         return command_fail(2, "--ssl-keyfile is the key of a certificate: name it with --ssl-certfile");
+    for (size_t i = 0; i < s.origins.n; i++)
+        if (cors_check(s.origins.items[i], &err) != QUIRE_OK) {
+            quire_error_prefix(&err, "--allowed-origins");
+            return command_fail(2, err.text);
+        }
     if (host_check_listen(s.listen.items, s.listen.n, s.key_file, &err) != QUIRE_OK)
         return command_fail(2, err.text);
 

@@ -204,6 +204,8 @@ int front_set_engine(struct front *f, const struct front_engine *engine, struct 
 static int copy_options(struct front *f, const struct front_options *o)
 {
     f->text = o->text;
+    f->allowed_origins = o->allowed_origins;
+    f->n_allowed_origins = o->n_allowed_origins;
     f->tenants = o->tenants;
     f->tenant_metrics = o->tenant_metrics;
     f->sampling = o->sampling;

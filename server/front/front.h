@@ -42,6 +42,8 @@ struct front_options {
     const struct front_listen *metrics; /* NULL; or a second listener, that answers /metrics and /health, without
                                            a key, and nothing else, until the front is destroyed */
     const struct tls *tls;          /* NULL: plain HTTP; outlives the front */
+    const char *const *allowed_origins; /* of web pages (CORS), checked; they outlive the front */
+    size_t n_allowed_origins;
     struct tenants *tenants;        /* never NULL; outlives the front, whose loop's thread it belongs to */
     bool tenant_metrics;            /* /metrics counts by tenant too */
     const char *const *model_names; /* at least one; the first is for requests that name none */

@@ -38,6 +38,8 @@ struct front {
     bool engine_draining;         /* it takes nothing new */
     uint32_t vocab_size, max_model_len, n_eos, *eos;
 
+    const char *const *allowed_origins;
+    size_t n_allowed_origins;
     struct tenants *tenants;
     bool tenant_metrics;
     struct trace_names names;

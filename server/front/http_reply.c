@@ -31,6 +31,8 @@ void http_begin_exchange(struct connection *c)
         for (size_t i = 0; i < sizeof random; i++)
             snprintf(x->request_id + 2 * i, 3, "%02x", random[i]);
     }
+    if (extra) /* of a request that turned out bad in its body */
+        evbuffer_drain(extra, evbuffer_get_length(extra));
     x->is_head = c->parser.method && strcmp(c->parser.method, "HEAD") == 0;
 }
 

@@ -1,5 +1,7 @@
 #include "server/front/front_internal.h"
 
+#include "server/front/cors.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,6 +180,8 @@ static void on_head(void *context, struct http_exchange *x)
     char allow[32] = "";
     const char *method = http_method(x), *path = http_path(x);
     const struct route *route = find_route(path, method, allow);
+    if (cors_begin(f, x))
+        return;
     if (!is_path(&routes[0], path) && !front_tenant(f, x, &e)) {
         api_error_reply(x, &e);
         return;
@@ -213,7 +217,7 @@ static void on_request(void *context, struct http_exchange *x)
     find_route(http_path(x), http_method(x), allow)->start(context, x);
 }
 
-static void on_bad(void *context, struct http_exchange *x, int status, const char *reason)
+static void on_watcher_bad(void *context, struct http_exchange *x, int status, const char *reason)
 {
     struct api_error e;
     (void)context;
@@ -224,5 +228,11 @@ static void on_bad(void *context, struct http_exchange *x, int status, const cha
     api_error_reply(x, &e);
 }
 
+static void on_bad(void *context, struct http_exchange *x, int status, const char *reason)
+{
+    cors_begin(context, x);
+    on_watcher_bad(context, x, status, reason);
+}
+
 const struct http_handler front_handler = {on_head, on_request, on_bad};
-const struct http_handler front_watcher_handler = {on_watcher_head, on_request, on_bad};
+const struct http_handler front_watcher_handler = {on_watcher_head, on_request, on_watcher_bad};

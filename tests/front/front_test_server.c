@@ -111,6 +111,7 @@ static const struct option names[] = {
     {"ping-ms", required_argument, NULL, 'P'},
     {"name", required_argument, NULL, 'n'},
     {"tenants", required_argument, NULL, 't'},
+    {"allowed-origins", required_argument, NULL, 'O'},
     {"certificate", required_argument, NULL, 'C'},
     {"tenant-metrics", no_argument, NULL, 'T'},
     {"shadow", no_argument, NULL, 'S'},
@@ -120,8 +121,8 @@ static const struct option names[] = {
 
 #define MAX_NAMES 4
 struct words {
-    const char *keys[MAX_NAMES], *names[MAX_NAMES];
-    size_t n_keys, n_names;
+    const char *keys[MAX_NAMES], *names[MAX_NAMES], *origins[MAX_NAMES];
+    size_t n_keys, n_names, n_origins;
     const char *tenants, *certificate;
     bool has_shadow;
 };
@@ -145,6 +146,10 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
         case 'k':
             if (words->n_keys < MAX_NAMES)
                 words->keys[words->n_keys++] = optarg;
+            break;
+        case 'O':
+            if (words->n_origins < MAX_NAMES)
+                words->origins[words->n_origins++] = optarg;
             break;
         case 'n':
             if (words->n_names < MAX_NAMES)
@@ -231,6 +236,8 @@ int main(int argc, char **argv)
         return 1;
     }
     options.tls = tls;
+    options.allowed_origins = words.origins;
+    options.n_allowed_origins = words.n_origins;
     if (words.n_names == 0)
         words.names[words.n_names++] = "fake";
     options.model_names = words.names;

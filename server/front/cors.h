@@ -1,0 +1,20 @@
+/* Web pages of other origins: what a browser must be told before a page of theirs may read a reply. docs/api.md §10.
+ * Loop's thread.
+ */
+#ifndef QUIRE_FRONT_CORS_H
+#define QUIRE_FRONT_CORS_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+
+struct front;
+struct http_exchange;
+
+/* QUIRE_INVALID: it is neither "*" nor an origin as browsers spell it. */
+int cors_check(const char *origin, struct quire_error *err);
+
+/* At the head of a request: headers for its reply, whatever that will be. True: it was a preflight and is answered. */
+bool cors_begin(const struct front *f, struct http_exchange *x);
+
+#endif
