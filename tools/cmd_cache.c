@@ -149,7 +149,7 @@ static int run_action(size_t action, int argc, char **argv)
                                         .value = "SECONDS",
                                         .help = "How long it stays after its last use. Default 300."};
     rows[n++] = (struct cli_option){.names = "api-key", .kind = CLI_STRING, .target = &a.api_key, .value = "KEY",
-                                    .help = "The bearer token. Prefixes are shared within one key only."};
+                                    .help = "The bearer token. Prefixes are shared within one key only. Default: $OPENAI_API_KEY."};
     rows[n++] = (struct cli_option){.names = "model", .kind = CLI_STRING, .target = &a.model, .value = "NAME",
                                     .help = "The served model. Default: the server's first."};
     rows[n] = (struct cli_option){0};
@@ -165,6 +165,8 @@ static int run_action(size_t action, int argc, char **argv)
         return command_fail(2, "which server? quire cache ACTION http://HOST:PORT");
     if (actions[action].file_help && !a.file)
         return command_fail(2, "which prompt? --file FILE");
+    if (!a.api_key)
+        a.api_key = getenv("OPENAI_API_KEY");
     const struct cache_client_options options = {.url = a.url, .api_key = a.api_key, .model = a.model};
     if (cache_client_open(&options, &client, &err) != QUIRE_OK)
         return command_fail(2, err.text);

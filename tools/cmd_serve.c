@@ -35,6 +35,7 @@ struct serve {
     bool tenant_metrics;
     char metrics_host[256];
     struct front_listen metrics; /* what metrics_listen says */
+    char *environment_keys; /* what api_keys point into, when they came from the environment */
     struct cli_list api_keys, origins, names, listen;
     uint32_t port;
 
@@ -367,6 +368,7 @@ static void close_all(struct serve *s)
     if (s->reload)
         event_free(s->reload);
     tls_free(s->tls);
+    free(s->environment_keys);
     tenants_free(s->tenants);
     quire_text_close(s->text);
     if (s->base)
@@ -387,6 +389,30 @@ static void log_engine(const struct serve *s)
               info->placement, cli_bytes_text(plan->kv_bytes, kv), plan->block_tokens,
               cli_bytes_text(plan->total_bytes - plan->kv_bytes, rest), plan->max_model_len,
               plan->max_num_seqs);
+}
+
+/* QUIRE_API_KEY: one key, or several with commas between. What is set but holds none must not open the server to
+ * everybody. */
+static int keys_from_environment(struct serve *s, struct quire_error *err)
+{
+    const char *value = getenv("QUIRE_API_KEY");
+    if (!value || s->api_keys.n > 0 || s->tenants_file)
+        return QUIRE_OK;
+    if (!*value || strpbrk(value, " \t\r\n"))
+        return quire_fail(err, QUIRE_INVALID, "QUIRE_API_KEY: %s",
+                          *value ? "has white space in it, which no key may have"
+                                 : "is empty: unset it to serve everybody");
+    char *rest = s->environment_keys = strdup(value);
+    if (!rest)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    for (const char *key; (key = strsep(&rest, ","));) {
+        if (!*key)
+            return quire_fail(err, QUIRE_INVALID, "QUIRE_API_KEY: one of its keys is empty");
+        if (s->api_keys.n == CLI_MAX_LIST)
+            return quire_fail(err, QUIRE_INVALID, "QUIRE_API_KEY: has more than %d keys: use --tenants", CLI_MAX_LIST);
+        s->api_keys.items[s->api_keys.n++] = key;
+    }
+    return QUIRE_OK;
 }
 
 int command_serve(int argc, char **argv)
@@ -410,7 +436,8 @@ int command_serve(int argc, char **argv)
         {.names = "allowed-origins", .kind = CLI_LIST, .target = &s.origins, .value = "ORIGIN",
          .help = "Web pages from here may use the API in browsers (CORS); * for all. May be repeated. Default: none."},
         {.names = "api-key", .kind = CLI_LIST, .target = &s.api_keys, .value = "KEY",
-         .help = "Clients must send one of these as bearer token. May be repeated."},
+         .help = "Clients must send one of these as bearer token. May be repeated. Default: $QUIRE_API_KEY, with commas "
+                 "between several, which other users of this machine cannot read off the command line."},
         {.names = "tenants", .kind = CLI_STRING, .target = &s.tenants_file, .value = "FILE",
          .help = "Keys with names, weights, classes and limits (docs/api.md). Read again on SIGHUP."},
         {.names = "warm", .kind = CLI_STRING, .target = &s.warm_file, .value = "FILE",
@@ -476,6 +503,8 @@ int command_serve(int argc, char **argv)
     if (s.tenants_file && s.api_keys.n > 0)
         return command_fail(2, "--tenants names every key; --api-key does not go with it");
     if (s.metrics_listen && parse_metrics_listen(&s, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (keys_from_environment(&s, &err) != QUIRE_OK)
         return command_fail(2, err.text);
     if (s.tls_key_file && !s.cert_file)
         return command_fail(2, "--ssl-keyfile is the key of a certificate: name it with --ssl-certfile");

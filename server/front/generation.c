@@ -35,6 +35,7 @@ static void generation_free(struct generation *g)
     json_out_free(&g->head);
     json_out_free(&g->event);
     json_out_free(&g->early);
+    limits_dequeue(g->tenant, g->n_queued);
     limits_end(g->tenant);
     TAILQ_REMOVE(&g->front->generations, g, link);
     free(g);
@@ -210,10 +211,13 @@ static void time_token(struct generation *g, struct choice *c)
     limits_token(g->tenant, now);
     if (g->trace.first_token_us == 0)
         g->trace.first_token_us = now;
-    if (c->n_tokens == 0)
+    if (c->n_tokens == 0) {
         histogram_observe(&m->ttft, (double)(now - g->trace.arrived_us) * 1e-6);
-    else
+        limits_dequeue(g->tenant, 1);
+        g->n_queued--;
+    } else {
         histogram_observe(&m->itl, (double)(now - c->last_token_us) * 1e-6);
+    }
     c->last_token_us = g->last_write_us = now;
 }
 
@@ -517,8 +521,14 @@ static void on_text(void *owner, struct request_job *job)
     for (size_t i = 0; i < g->n_prompts; i++)
         n_tokens += g->prompts[i].item.n_ids;
     g->trace.submitted_us = metrics_now_us();
+    bool compute = ok && (g->prompts[0].max_tokens > 0 || wants_prompt_logprobs(&g->params));
+    if (compute) {
+        uint32_t n_choices = (uint32_t)g->n_prompts * g->params.submit.n;
+        ok = limits_queue(g->tenant, n_choices, &e);
+        g->n_queued = ok ? n_choices : 0;
+    }
     ok = ok && limits_prompt(g->tenant, n_tokens, g->trace.submitted_us, &e);
-    if (ok && g->prompts[0].max_tokens == 0 && !wants_prompt_logprobs(&g->params)) {
+    if (ok && !compute) {
         echo_only(g);
         return;
     }

@@ -66,6 +66,7 @@ struct generation {
     struct params params;
     struct choice_rules rules;
     struct tenant *tenant;     /* who pays */
+    uint32_t n_queued;         /* choices without a token yet: part of the tenant's queue */
     bool admin;                /* may be told who others are */
     struct key256 domain;      /* of the cache */
     struct trace trace;

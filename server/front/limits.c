@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define CONCURRENT_RETRY_MS 1000
+#define RETRY_MS 1000 /* where no bucket says when */
 
 void limits_time(uint64_t us, char out[LIMITS_TIME_BYTES])
 {
@@ -35,7 +35,7 @@ bool limits_begin(struct tenant *t, uint64_t now_us, struct api_error *e)
     if (t->max_concurrent > 0 && t->n_concurrent >= t->max_concurrent) {
         api_fail(e, 429, NULL, "rate_limit_exceeded",
                  "this key's limit of %u requests at once is reached", t->max_concurrent);
-        return refuse(t, e, CONCURRENT_RETRY_MS * UINT64_C(1000));
+        return refuse(t, e, RETRY_MS * UINT64_C(1000));
     }
     if (!bucket_take(&t->requests, 1, now_us)) {
         uint64_t us = bucket_wait_us(&t->requests, 1, now_us);
@@ -61,6 +61,27 @@ bool limits_prompt(struct tenant *t, uint64_t n_tokens, uint64_t now_us, struct 
              "%" PRIu64 " are left); try again in %s",
              t->tokens_per_minute, n_tokens, bucket_remaining(&t->tokens, now_us), wait);
     return refuse(t, e, us);
+}
+
+bool limits_queue(struct tenant *t, uint32_t n, struct api_error *e)
+{
+    if (t->max_queued > 0 && n > t->max_queued)
+        return api_fail(e, 400, NULL, "invalid_value",
+                        "this key may have %u choices waiting for their first token, the request has %u: send fewer "
+                        "prompts, or a smaller n, at once", t->max_queued, n);
+    if (t->max_queued > 0 && n > t->max_queued - (t->n_queued < t->max_queued ? t->n_queued : t->max_queued)) {
+        api_fail(e, 429, NULL, "rate_limit_exceeded",
+                 "this key's share of the queue is full: %u choices wait for their first token, and there may be %u",
+                 t->n_queued, t->max_queued);
+        return refuse(t, e, RETRY_MS * UINT64_C(1000));
+    }
+    t->n_queued += n;
+    return true;
+}
+
+void limits_dequeue(struct tenant *t, uint32_t n)
+{
+    t->n_queued -= n;
 }
 
 void limits_token(struct tenant *t, uint64_t now_us)

@@ -16,6 +16,10 @@ struct http_exchange;
 bool limits_begin(struct tenant *t, uint64_t now_us, struct api_error *e);
 /* Its prompts have n_tokens. False: as above, and it has still to be ended. */
 bool limits_prompt(struct tenant *t, uint64_t n_tokens, uint64_t now_us, struct api_error *e);
+/* n choices begin to wait for their first tokens. False: a 429, or a 400 where there are more than may ever wait; else
+ * limits_dequeue() counts them back. */
+bool limits_queue(struct tenant *t, uint32_t n, struct api_error *e);
+void limits_dequeue(struct tenant *t, uint32_t n);
 /* A token was generated for it. */
 void limits_token(struct tenant *t, uint64_t now_us);
 void limits_end(struct tenant *t);

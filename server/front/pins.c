@@ -17,6 +17,7 @@ struct pin {
     struct request_job *job; /* while it is in the pool */
     uint64_t engine_id;
     bool live; /* submitted, and events are to come */
+    bool queued; /* part of the tenant's queue, to its end */
     uint32_t ttl_s, n_prompt;
 };
 
@@ -26,6 +27,7 @@ static void pin_free(struct pin *p)
         text_pool_cancel(p->front->pool, &p->job->job);
     if (p->live)
         engine_client_cancel(p->front->engine, p->engine_id, -1);
+    limits_dequeue(p->tenant, p->queued);
     limits_end(p->tenant);
     TAILQ_REMOVE(&p->front->pins, p, link);
     free(p);
@@ -178,7 +180,8 @@ static bool submit(struct pin *p, const struct request_job *j, struct api_error 
         return api_fail(e, 400, name, "context_length_exceeded",
                         "%s: this model's context is %u tokens, the prompt has %zu", name,
                         p->front->max_model_len, item->n_ids);
-    if (!limits_prompt(p->tenant, item->n_ids, metrics_now_us(), e))
+    p->queued = limits_queue(p->tenant, 1, e);
+    if (!p->queued || !limits_prompt(p->tenant, item->n_ids, metrics_now_us(), e))
         return false;
     wire_submit_default(&s);
     s.prompt = item->ids;

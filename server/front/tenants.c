@@ -88,7 +88,7 @@ static int refuse_unknown(const json_t *entry, const char *where, struct quire_e
 {
     static const char *const known[] = {
         "name", "key", "key_sha256", "weight", "class", "priority_min", "priority_max",
-        "requests_per_minute", "tokens_per_minute", "max_concurrent", "admin",
+        "requests_per_minute", "tokens_per_minute", "max_concurrent", "max_queued", "admin",
     };
     const char *key;
     json_t *value;
@@ -137,6 +137,7 @@ static int read_entry(const json_t *entry, size_t i, struct tenant *t, struct ke
                                  err)) ||
         (status = quire_json_u32(entry, where, "max_concurrent", 0, UINT32_MAX, &t->max_concurrent,
                                  err)) ||
+        (status = quire_json_u32(entry, where, "max_queued", 0, UINT32_MAX, &t->max_queued, err)) ||
         (status = quire_json_bool(entry, where, "admin", &t->admin, err)))
         return status;
     t->has_key = true;
@@ -239,6 +240,7 @@ static void change(struct tenant *tenant, const struct tenant *as, uint64_t now_
     tenant->requests = old.requests;
     tenant->tokens = old.tokens;
     tenant->n_concurrent = old.n_concurrent;
+    tenant->n_queued = old.n_queued;
     tenant->n_limited = old.n_limited;
     bucket_resize(&tenant->requests, as->requests_per_minute, now_us);
     bucket_resize(&tenant->tokens, as->tokens_per_minute, now_us);

@@ -33,11 +33,11 @@ struct tenant {
     uint32_t weight, class_index;
     int32_t priority_min, priority_max; /* what its requests may ask for */
     uint64_t requests_per_minute, tokens_per_minute; /* 0: no limit; here and below */
-    uint32_t max_concurrent;
+    uint32_t max_concurrent, max_queued;
     bool admin;
 
     struct bucket requests, tokens;
-    uint32_t n_concurrent;
+    uint32_t n_concurrent, n_queued;
     uint64_t n_limited; /* requests refused for its limits */
 };
 

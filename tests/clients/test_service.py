@@ -75,6 +75,87 @@ def test_the_sdk_waits_and_comes_back(start, tmp_path):
     assert time.monotonic() - started > 0.5
 
 
+def test_a_share_of_the_queue(start, tmp_path):
+    """One tenant's waiting choices leave room for another's. The engine takes 1 choice at a time and queues 9."""
+    path = tmp_path / "tenants.json"
+    path.write_text(json.dumps([{"name": "a", "key": "ka", "max_queued": 3}, {"name": "b", "key": "kb"}]))
+    server = start("serve", MODEL, "--port", "0", "--tenants", path, "--max-num-seqs", "1",
+                   "--max-num-queued-reqs", "9", "--max-model-len", "1024")
+    a, b = server.client(api_key="ka"), server.client(api_key="kb")
+
+    def send(key, **fields):
+        body = json.dumps({"prompt": "x", "max_tokens": 1, **fields}).encode()
+        c = server.connect(timeout=120)
+        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer %s\r\n"
+                  b"Content-Length: %d\r\n\r\n" % (key.encode(), len(body)) + body)
+        return c
+
+    def waiting():
+        return sum(metric(server, "vllm:num_requests_waiting", "kb"))
+
+    def wait_for(n):
+        end = time.monotonic() + 30
+        while waiting() != n:
+            assert time.monotonic() < end, waiting()
+            time.sleep(0.02)
+
+    holder = send("kb", n=6, max_tokens=900, ignore_eos=True)  # one runs, five wait: seconds of work
+    wait_for(5)
+    sent = [send("ka"), send("ka", n=2)]
+    wait_for(8)
+    with pytest.raises(openai.RateLimitError, match="share of the queue") as caught:
+        ask(a)
+    assert int(caught.value.response.headers["retry-after"]) >= 1
+    with pytest.raises(openai.RateLimitError):
+        a.post("/cache/pins", body={"prompt": STORY}, cast_to=object)
+    with pytest.raises(openai.BadRequestError, match="may have 3 choices waiting"):  # it never could be taken
+        ask(a, prompt=["x", "y"], n=2)
+    with pytest.raises(openai.BadRequestError):
+        ask(a, temperature=9)
+    sent.append(send("kb"))  # there is room for others
+    wait_for(9)
+    sent[0].close()  # who leaves gives the place back
+    wait_for(8)
+    sent[0] = send("ka")
+    wait_for(9)
+    holder.close()
+    for c in sent:
+        assert c.recv(4096).startswith(b"HTTP/1.1 200")
+        c.close()
+    assert len(ask(a, n=3, max_tokens=1).choices) == 3
+    # A choice that has a token waits no longer.
+    stream = ask(a, max_tokens=900, stream=True, extra_body={"ignore_eos": True})
+    next(iter(stream))
+    queued = [send("ka") for _ in range(3)]
+    for c in queued:
+        assert c.recv(4096).startswith(b"HTTP/1.1 200")
+        c.close()
+
+
+def test_keys_from_the_environment(start, monkeypatch):
+    monkeypatch.setenv("QUIRE_API_KEY", "first,second")
+    server = start("serve", MODEL, "--port", "0", "--max-model-len", "256")
+    for key in ("first", "second"):
+        ask(server.client(api_key=key))
+    for key in ("first,second", "firs", "third"):
+        with pytest.raises(openai.AuthenticationError):
+            ask(server.client(api_key=key))
+    assert "first" not in open(f"/proc/{server.process.pid}/cmdline").read()
+    monkeypatch.setenv("OPENAI_API_KEY", "second")
+    assert cache("unpin", server.url).returncode == 0
+    monkeypatch.setenv("OPENAI_API_KEY", "third")
+    assert cache("unpin", server.url).returncode != 0
+    # What stands on the command line wins.
+    server = start("serve", MODEL, "--port", "0", "--max-model-len", "256", "--api-key", "other")
+    ask(server.client(api_key="other"))
+    with pytest.raises(openai.AuthenticationError):
+        ask(server.client(api_key="first"))
+    for value in ("", "a,,b", "a\n", "a, b"):
+        monkeypatch.setenv("QUIRE_API_KEY", value)
+        p = subprocess.run([QUIRE, "serve", MODEL, "--port", "0"], capture_output=True, text=True, timeout=60)
+        assert p.returncode == 2 and "QUIRE_API_KEY" in p.stderr and p.stderr.count("\n") == 1, p
+
+
 def test_the_file_is_read_again_on_sighup(start, tenants):
     server = start("serve", MODEL, "--port", "0", "--tenants", tenants)
     old = tenants.read_text()

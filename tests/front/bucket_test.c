@@ -174,6 +174,31 @@ static void limits_of_a_tenant(void **state)
     assert_int_equal(t.n_limited, 3);
 }
 
+static void a_share_of_the_queue(void **state)
+{
+    (void)state;
+    struct api_error e;
+    struct tenant t = {.max_queued = 4}, boundless = {.max_queued = 0};
+    assert_true(limits_queue(&boundless, UINT32_MAX, &e));
+    assert_true(limits_queue(&t, 3, &e));
+    assert_false(limits_queue(&t, 2, &e));
+    assert_int_equal(e.status, 429);
+    assert_int_equal(e.retry_ms, 1000);
+    assert_int_equal(t.n_limited, 1);
+    assert_true(limits_queue(&t, 1, &e));
+    assert_false(limits_queue(&t, 1, &e));
+    limits_dequeue(&t, 4);
+    assert_true(limits_queue(&t, 4, &e));
+    t.max_queued = 2; /* by a file that was read again */
+    assert_false(limits_queue(&t, 1, &e));
+    assert_int_equal(e.status, 429);
+    /* What could never be taken is not worth trying again. */
+    assert_false(limits_queue(&t, 3, &e));
+    assert_int_equal(e.status, 400);
+    assert_int_equal(t.n_queued, 4);
+    assert_int_equal(t.n_limited, 3);
+}
+
 int run_bucket_tests(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +209,7 @@ int run_bucket_tests(void)
         cmocka_unit_test(a_random_walk),
         cmocka_unit_test(times_as_text),
         cmocka_unit_test(limits_of_a_tenant),
+        cmocka_unit_test(a_share_of_the_queue),
     };
     return cmocka_run_group_tests_name("bucket", tests, NULL, NULL);
 }

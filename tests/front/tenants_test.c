@@ -26,7 +26,8 @@ static void files_that_are_wrong(void **state)
         {"[{\"name\":\"a\",\"key\":\"x\"}]", NULL},
         {"[{\"name\":\"A-z_0.9:\",\"key\":\"x\",\"weight\":1000,\"class\":7,\"priority_min\":-5,"
          "\"priority_max\":5,\"requests_per_minute\":10000000000,\"tokens_per_minute\":0,"
-         "\"max_concurrent\":4294967295,\"admin\":true}]", NULL},
+         "\"max_concurrent\":4294967295,\"max_queued\":7,\"admin\":true}]", NULL},
+        {"[{\"name\":\"a\",\"key\":\"x\",\"max_queued\":-1}]", "max_queued"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"weight\":null}]", NULL},
         {"[{\"name\":\"a\",\"key_sha256\":\"" SHA_B "\"}]", NULL},
         {"", "tenants"},
