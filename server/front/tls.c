@@ -111,7 +111,8 @@ static int read_key(SSL_CTX *c, const struct tls *t, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID, "--ssl-keyfile: %s: is not the key of the certificate in %s", path,
                           t->cert_file);
     return refuse("--ssl-keyfile", path,
-                  t->key_file ? "is no private key in PEM" : "holds no private key, and there is no --ssl-keyfile", err);
+                  t->key_file ? "is no private key in PEM" : "holds no private key, and there is no --ssl-keyfile",
+                  err);
 }
 
 static void warn_of_expiry(SSL_CTX *c, const char *path)

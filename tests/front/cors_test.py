@@ -36,7 +36,8 @@ def test_every_reply_says_who_may_read_it():
     may = {"access-control-allow-origin": PAGE, "access-control-expose-headers": "*"}
     for method, path, body, headers, status in (
             ("POST", "/v1/completions", ASK, KEY, 200), ("POST", "/v1/completions", {**ASK, "stream": True}, KEY, 200),
-            ("GET", "/v1/models", None, KEY, 200), ("GET", "/health", None, {}, 200), ("GET", "/v1/models", None, {}, 401),
+            ("GET", "/v1/models", None, KEY, 200), ("GET", "/health", None, {}, 200),
+            ("GET", "/v1/models", None, {}, 401),
             ("POST", "/v1/completions", {"prompt": 1}, KEY, 400), ("GET", "/nowhere", None, KEY, 404),
             ("PUT", "/v1/models", None, KEY, 405), ("OPTIONS", "/v1/models", None, KEY, 405),
             ("POST", "/v1/completions", b"a" * 100001, KEY, 413)):

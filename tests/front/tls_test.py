@@ -12,8 +12,9 @@ from harness import Server, post_bytes, read_all, run_tests, wait_until
 
 folder = tempfile.TemporaryDirectory()
 CERT = os.path.join(folder.name, "both.pem")
-subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30",
-                "-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", CERT + ".key", "-out", CERT],
+subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                "-days", "30", "-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", CERT + ".key",
+                "-out", CERT],
                check=True, capture_output=True, timeout=60)
 with open(CERT, "a") as f, open(CERT + ".key") as k:
     f.write(k.read())
