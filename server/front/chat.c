@@ -159,7 +159,27 @@ bool chat_read_messages(struct request_job *j, const json_t *body)
     return request_job_items(j, 1);
 }
 
+/* As vLLM: the reply's content begins with the last message's, where both are the same one's. */
+static bool read_echo(struct request_job *j, const json_t *body)
+{
+    const json_t *messages = params_get(body, "messages");
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    const json_t *content = json_object_get(last, "content");
+    const char *role = json_string_value(json_object_get(last, "role"));
+    bool echo = false;
+    if (!params_bool(body, "echo", &echo, &j->error))
+        return false;
+    if (!echo || (j->add_generation_prompt && strcmp(role, "assistant") != 0))
+        return true;
+    j->params.n_lead = json_string_length(content);
+    j->params.lead = malloc(j->params.n_lead + 1);
+    if (!j->params.lead)
+        return request_job_no_memory(j);
+    memcpy(j->params.lead, json_string_value(content), j->params.n_lead + 1);
+    return true;
+}
+
 bool chat_read(struct request_job *j, const json_t *body)
 {
-    return request_job_params(j, body, true) && chat_read_messages(j, body);
+    return request_job_params(j, body, true) && chat_read_messages(j, body) && read_echo(j, body);
 }

@@ -25,6 +25,8 @@ void choice_close(struct choice *c)
     json_out_free(&c->token_ids);
     json_out_free(&c->logprobs);
     logprobs_arrays_free(&c->arrays);
+    free(c->waiting.tokens);
+    json_out_free(&c->waiting.text);
 }
 
 static bool contains(const uint32_t *ids, uint32_t n, uint32_t id)

@@ -23,6 +23,18 @@ struct choice_rules {
     uint32_t n_eos;
 };
 
+/* A generated token, and how many characters of text stand before it. */
+struct choice_token {
+    struct wire_token token;
+    uint64_t offset;
+};
+/* What a stream has not shown yet: stream_interval. */
+struct choice_waiting {
+    struct choice_token *tokens;
+    uint32_t n_tokens, capacity;
+    struct json_out text;
+};
+
 enum choice_finish { CHOICE_RUNS, CHOICE_STOP, CHOICE_LENGTH };
 
 struct choice {
@@ -40,6 +52,8 @@ struct choice {
     struct json_out text, token_ids, logprobs;
     struct logprobs_arrays arrays;
     bool opened;          /* streamed: its first event is out */
+    bool shown;           /* streamed: its first token is out */
+    struct choice_waiting waiting;
 };
 
 /* prompt: for the detokenizer's context. QUIRE_NO_MEMORY. */

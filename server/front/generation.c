@@ -177,24 +177,67 @@ static void complete(struct generation *g)
 static void show(struct generation *g, struct gen_prompt *p, struct choice *c,
                  const struct gen_piece *piece)
 {
-    if (g->params.stream && g->n_accepted == g->n_prompts)
-        begin_stream(g);
-    if (g->params.stream)
-        g->dialect->token(g, p, c, piece);
-    else
+    if (!g->params.stream) {
         g->dialect->collect(g, c, piece);
+        return;
+    }
+    if (g->n_accepted == g->n_prompts)
+        begin_stream(g);
+    g->dialect->token(g, p, c, piece);
+    g->last_write_us = c->last_token_us;
+    c->shown = true;
+}
+
+/* Shows what waits. */
+static int show_waiting(struct generation *g, struct gen_prompt *p, struct choice *c, struct quire_error *err)
+{
+    struct choice_waiting *w = &c->waiting;
+    const struct gen_piece piece = {w->tokens, w->n_tokens, w->text.data, w->text.n};
+    if (w->text.failed)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    if (piece.n_tokens > 0 || piece.n_text > 0)
+        show(g, p, c, &piece);
+    w->n_tokens = 0;
+    json_out_clear(&w->text);
+    return QUIRE_OK;
+}
+
+/* One more piece: at once, or with others, as stream_interval has it. The first token never waits. */
+static int add(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece,
+               struct quire_error *err)
+{
+    struct choice_waiting *w = &c->waiting;
+    if (!g->params.stream || g->params.stream_interval <= 1 || !c->shown) {
+        show(g, p, c, piece);
+        return QUIRE_OK;
+    }
+    json_out_bytes(&w->text, piece->text, piece->n_text);
+    if (piece->n_tokens == 0)
+        return QUIRE_OK;
+    if (w->n_tokens == w->capacity) {
+        uint32_t capacity = w->capacity ? w->capacity * 2 : 8;
+        struct choice_token *tokens = realloc(w->tokens, capacity * sizeof *tokens);
+        if (!tokens)
+            return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+        w->tokens = tokens;
+        w->capacity = capacity;
+    }
+    w->tokens[w->n_tokens++] = *piece->tokens;
+    return w->n_tokens >= g->params.stream_interval ? show_waiting(g, p, c, err) : QUIRE_OK;
 }
 
 /* c->finish is set: the text that was held back, then the end. */
 static int conclude(struct generation *g, struct gen_prompt *p, struct choice *c,
                     struct quire_error *err)
 {
-    struct gen_piece piece = {.offset = c->n_chars};
+    struct gen_piece piece = {0};
     int status = choice_tail(c, &g->rules, &piece.text, &piece.n_text, err);
+    if (status == QUIRE_OK && piece.n_text > 0)
+        status = add(g, p, c, &piece, err);
+    if (status == QUIRE_OK)
+        status = show_waiting(g, p, c, err);
     if (status != QUIRE_OK)
         return status;
-    if (piece.n_text > 0)
-        show(g, p, c, &piece);
     if (g->params.stream)
         g->dialect->finish(g, p, c);
     struct metrics *m = &g->front->metrics;
@@ -218,7 +261,7 @@ static void time_token(struct generation *g, struct choice *c)
     } else {
         histogram_observe(&m->itl, (double)(now - c->last_token_us) * 1e-6);
     }
-    c->last_token_us = g->last_write_us = now;
+    c->last_token_us = now;
 }
 
 static void on_token(void *context, const struct wire_token *token)
@@ -232,13 +275,13 @@ static void on_token(void *context, const struct wire_token *token)
     if (c->finish != CHOICE_RUNS) /* on its way when the choice stopped */
         return;
     time_token(g, c);
-    struct gen_piece piece = {.token = token, .offset = c->n_chars};
+    const struct choice_token one = {*token, c->n_chars};
+    struct gen_piece piece = {.tokens = &one, .n_tokens = 1};
     int status = choice_token(c, &g->rules, token->token, &piece.text, &piece.n_text, &err);
-    if (status == QUIRE_OK) {
-        show(g, p, c, &piece);
-        if (c->finish != CHOICE_RUNS)
-            status = conclude(g, p, c, &err);
-    }
+    if (status == QUIRE_OK)
+        status = add(g, p, c, &piece, &err);
+    if (status == QUIRE_OK && c->finish != CHOICE_RUNS)
+        status = conclude(g, p, c, &err);
     if (status != QUIRE_OK)
         fail_with(g, status, err.text);
     else if (c->stop_string >= 0 && !c->over_in_engine)
@@ -352,7 +395,8 @@ static bool fit(const struct generation *g, struct gen_prompt *p, struct api_err
         if (params->truncate < 0)
             keep = answer < context ? (size_t)(context - answer) : 0;
         if (p->item.n_ids > keep) {
-            memmove(p->item.ids, p->item.ids + p->item.n_ids - keep, keep * sizeof *p->item.ids);
+            size_t from = params->truncate_end ? 0 : p->item.n_ids - keep;
+            memmove(p->item.ids, p->item.ids + from, keep * sizeof *p->item.ids);
             p->item.n_ids = keep;
         }
     }

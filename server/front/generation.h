@@ -14,10 +14,10 @@
 struct generation;
 struct gen_prompt;
 
-/* A token with its text. token NULL: text that no token of its own came with. */
+/* Tokens with their text. Without tokens: text that was held back to the end. */
 struct gen_piece {
-    const struct wire_token *token;
-    uint64_t offset; /* characters before it */
+    const struct choice_token *tokens;
+    uint32_t n_tokens; /* 1, or up to stream_interval in a stream */
     const char *text;
     size_t n_text;
 };

@@ -126,7 +126,7 @@ static const char *const not_built[] = {
     "prompt_embeds", "adapter", "adapters", "lora_request",
 };
 static const char *const not_built_in_chat[] = {
-    "functions", "chat_template", "documents", "audio", "web_search_options", "echo",
+    "functions", "chat_template", "documents", "audio", "web_search_options",
 };
 static const char *const not_built_in_completions[] = {"suffix"};
 
@@ -388,6 +388,12 @@ static bool read_length(struct params *p, const json_t *body, bool chat, uint32_
         return false;
     if (params_get(body, "truncate_prompt_tokens") && p->truncate == 0)
         return api_bad(e, "truncate_prompt_tokens", "must be -1 or at least 1");
+    const char *side = "left";
+    if (!params_string(body, "truncation_side", &side, e))
+        return false;
+    p->truncate_end = strcmp(side, "right") == 0;
+    if (!p->truncate_end && strcmp(side, "left") != 0)
+        return api_bad(e, "truncation_side", "must be \"left\" or \"right\"");
     return true;
 }
 
@@ -406,6 +412,16 @@ static bool read_stream_options(struct params *p, const json_t *body, struct api
         quire_error_prefix(&e->why, "stream_options");
         return false;
     }
+    return true;
+}
+
+/* As vLLM: how many tokens an event has. */
+static bool read_stream_interval(struct params *p, const json_t *body, struct api_error *e)
+{
+    int64_t n = 1;
+    if (!params_i64(body, "stream_interval", 1, INT32_MAX, &n, e))
+        return false;
+    p->stream_interval = (uint32_t)n;
     return true;
 }
 
@@ -447,7 +463,7 @@ bool params_read_common(struct params *p, const json_t *body, const struct param
            read_biases(p, body, model->vocab_size, e) &&
            read_restrictions(p, body, model->vocab_size, e) &&
            params_bool(body, "skip_special_tokens", &p->skip_special, e) &&
-           read_service(p, body, e) && read_request_id(p, body, e);
+           read_stream_interval(p, body, e) && read_service(p, body, e) && read_request_id(p, body, e);
 }
 
 bool params_read(struct params *p, const json_t *body, bool chat, const struct params_model *model,
@@ -473,6 +489,7 @@ void params_free(struct params *p)
     free(p->allowed_token_ids);
     json_decref(p->bad_words);
     free(p->bad_word_ids);
+    free(p->lead);
     stop_set_free(&p->stops);
     *p = (struct params){0};
 }

@@ -38,8 +38,12 @@ struct params {
     bool has_max_tokens;
     const char *max_tokens_name; /* static: "max_tokens" or "max_completion_tokens" */
     uint32_t max_tokens;         /* 0, not from the request: to the context's end */
+    uint32_t stream_interval;    /* tokens in an event of a stream */
+    char *lead;                  /* chat: what a reply's content begins with (echo); ours, or NULL */
+    size_t n_lead;
     bool include_stop, skip_special, return_token_ids, tokens_as_ids, echo, add_special;
     int64_t truncate;        /* 0 = no, -1 = to the context, else so many tokens */
+    bool truncate_end;       /* the prompt's end goes, not its beginning */
     char request_id[65];     /* "": none */
     const char *cache_salt;  /* borrowed from the JSON; NULL: none */
 };

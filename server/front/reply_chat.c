@@ -25,6 +25,24 @@ static void open_choice(struct generation *g, struct gen_prompt *p, struct choic
     json_out_raw(o, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null"
                     ",\"finish_reason\":null");
     choices_end_event(g);
+    if (g->params.n_lead == 0)
+        return;
+    choices_begin_event(g);
+    choices_begin_choice(g, c);
+    json_out_raw(o, ",\"delta\":{\"content\":");
+    json_out_string(o, g->params.lead, g->params.n_lead);
+    json_out_raw(o, "},\"logprobs\":null,\"finish_reason\":null");
+    choices_end_event(g);
+}
+
+static void put_logprobs(struct json_out *o, const struct generation *g, const struct gen_piece *piece)
+{
+    const struct logprobs_style style = reply_logprobs_style(g, g->params.submit.n_logprobs);
+    for (uint32_t i = 0; i < piece->n_tokens; i++) {
+        if (i > 0)
+            json_out_raw(o, ",");
+        logprobs_chat_entry(o, &style, &piece->tokens[i].token);
+    }
 }
 
 static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c,
@@ -37,10 +55,9 @@ static void put_token(struct generation *g, struct gen_prompt *p, struct choice 
     json_out_raw(o, ",\"delta\":{\"content\":");
     json_out_string(o, piece->text, piece->n_text);
     json_out_raw(o, "},\"logprobs\":");
-    if (g->params.submit.n_logprobs >= 0 && piece->token) {
-        const struct logprobs_style style = reply_logprobs_style(g, g->params.submit.n_logprobs);
+    if (g->params.submit.n_logprobs >= 0 && piece->n_tokens > 0) {
         json_out_raw(o, "{\"content\":[");
-        logprobs_chat_entry(o, &style, piece->token);
+        put_logprobs(o, g, piece);
         json_out_raw(o, "],\"refusal\":null}");
     } else {
         json_out_raw(o, "null");
@@ -62,13 +79,22 @@ static void finish(struct generation *g, struct gen_prompt *p, struct choice *c)
 
 static void collect(struct generation *g, struct choice *c, const struct gen_piece *piece)
 {
-    const struct logprobs_style style = reply_logprobs_style(g, g->params.submit.n_logprobs);
     choices_keep(g, c, piece);
-    if (!piece->token || g->params.submit.n_logprobs < 0)
+    if (piece->n_tokens == 0 || g->params.submit.n_logprobs < 0)
         return;
     if (c->logprobs.n > 0)
         json_out_raw(&c->logprobs, ",");
-    logprobs_chat_entry(&c->logprobs, &style, piece->token);
+    put_logprobs(&c->logprobs, g, piece);
+}
+
+static void put_content(struct json_out *o, const struct generation *g, const struct choice *c)
+{
+    struct json_out both = {0};
+    json_out_bytes(&both, g->params.lead, g->params.n_lead);
+    json_out_bytes(&both, c->text.data, c->text.n);
+    json_out_string(o, both.data, both.n);
+    o->failed |= both.failed;
+    json_out_free(&both);
 }
 
 static void put_choice(struct json_out *o, struct generation *g, struct gen_prompt *p,
@@ -76,7 +102,7 @@ static void put_choice(struct json_out *o, struct generation *g, struct gen_prom
 {
     (void)p;
     json_out_raw(o, ",\"message\":{\"role\":\"assistant\",\"content\":");
-    json_out_string(o, c->text.data, c->text.n);
+    put_content(o, g, c);
     json_out_raw(o, ",\"refusal\":null},\"logprobs\":");
     if (g->params.submit.n_logprobs >= 0) {
         json_out_raw(o, "{\"content\":[");

@@ -35,9 +35,15 @@ void choices_put_ids(struct json_out *o, const char *name, const uint32_t *ids, 
 void choices_put_piece_ids(struct json_out *o, const struct generation *g,
                            const struct gen_piece *piece)
 {
-    const struct wire_token *token = piece->token;
-    if (g->params.return_token_ids)
-        choices_put_ids(o, "token_ids", token ? &token->token : NULL, token != NULL);
+    if (!g->params.return_token_ids)
+        return;
+    json_out_raw(o, ",\"token_ids\":[");
+    for (uint32_t i = 0; i < piece->n_tokens; i++) {
+        if (i > 0)
+            json_out_raw(o, ",");
+        json_out_u64(o, piece->tokens[i].token.token);
+    }
+    json_out_raw(o, "]");
 }
 
 void choices_put_kept_ids(struct json_out *o, const struct generation *g, const struct choice *c)
@@ -161,11 +167,11 @@ void choices_error(struct generation *g, const struct api_error *e)
 void choices_keep(const struct generation *g, struct choice *c, const struct gen_piece *piece)
 {
     json_out_bytes(&c->text, piece->text, piece->n_text);
-    if (!piece->token || !g->params.return_token_ids)
-        return;
-    if (c->token_ids.n > 0)
-        json_out_raw(&c->token_ids, ",");
-    json_out_u64(&c->token_ids, piece->token->token);
+    for (uint32_t i = 0; i < piece->n_tokens && g->params.return_token_ids; i++) {
+        if (c->token_ids.n > 0)
+            json_out_raw(&c->token_ids, ",");
+        json_out_u64(&c->token_ids, piece->tokens[i].token.token);
+    }
 }
 
 void choices_whole(struct generation *g, struct json_out *o,

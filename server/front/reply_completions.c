@@ -36,6 +36,13 @@ static void open_choice(struct generation *g, struct gen_prompt *p, struct choic
     choices_end_event(g);
 }
 
+static void add_logprobs(const struct generation *g, struct choice *c, const struct gen_piece *piece)
+{
+    const struct logprobs_style style = reply_logprobs_style(g, g->params.submit.n_logprobs);
+    for (uint32_t i = 0; i < piece->n_tokens; i++)
+        logprobs_arrays_add(&c->arrays, &style, &piece->tokens[i].token, piece->tokens[i].offset);
+}
+
 static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c,
                       const struct gen_piece *piece)
 {
@@ -46,10 +53,9 @@ static void put_token(struct generation *g, struct gen_prompt *p, struct choice 
     json_out_raw(o, ",\"text\":");
     json_out_string(o, piece->text, piece->n_text);
     json_out_raw(o, ",\"logprobs\":");
-    if (g->params.submit.n_logprobs >= 0 && piece->token) {
-        const struct logprobs_style style = reply_logprobs_style(g, g->params.submit.n_logprobs);
+    if (g->params.submit.n_logprobs >= 0 && piece->n_tokens > 0) {
         logprobs_arrays_clear(&c->arrays);
-        logprobs_arrays_add(&c->arrays, &style, piece->token, piece->offset);
+        add_logprobs(g, c, piece);
         logprobs_arrays_json(o, NULL, &c->arrays);
     } else {
         json_out_raw(o, "null");
@@ -71,10 +77,9 @@ static void finish(struct generation *g, struct gen_prompt *p, struct choice *c)
 
 static void collect(struct generation *g, struct choice *c, const struct gen_piece *piece)
 {
-    const struct logprobs_style style = reply_logprobs_style(g, g->params.submit.n_logprobs);
     choices_keep(g, c, piece);
-    if (piece->token && g->params.submit.n_logprobs >= 0)
-        logprobs_arrays_add(&c->arrays, &style, piece->token, piece->offset);
+    if (g->params.submit.n_logprobs >= 0)
+        add_logprobs(g, c, piece);
 }
 
 static void put_choice(struct json_out *o, struct generation *g, struct gen_prompt *p,

@@ -97,6 +97,34 @@ def test_stream_is_the_whole_in_pieces():
     assert events[-1]["choices"] == [] and events[-1]["usage"] == whole["usage"]
 
 
+def test_stream_interval():
+    for route, ask in ((COMPLETIONS, {"prompt": TEXT, "logprobs": 2}), (CHATS, {"messages": CHAT, "logprobs": True})):
+        ask = {**ask, "max_tokens": 200, "return_token_ids": True, "n": 2}
+        single = [c for e in server.stream(route, ask) for c in e["choices"]]
+        for interval in (1, 2, 5, 10 ** 6):
+            choices = [c for e in server.stream(route, {**ask, "stream_interval": interval}) for c in e["choices"]]
+            for i in range(2):
+                one, many = ([c for c in of if c["index"] == i] for of in (single, choices))
+                ids = [c["token_ids"] for c in many if c.get("token_ids")]
+                assert sum(ids, []) == sum((c.get("token_ids", []) for c in one), [])
+                # The first token at once, then so many together, and what is left at the end.
+                assert len(ids[0]) == 1 and all(len(n) == interval for n in ids[1:-1]) and len(ids[-1]) <= interval
+                text = lambda c: c["text"] if route == COMPLETIONS else c["delta"].get("content", "")
+                assert "".join(map(text, many)) == "".join(map(text, one))
+                assert joined_logprobs(many) == joined_logprobs(one)
+                assert [c["finish_reason"] for c in many if c["finish_reason"]] == ["stop"] and many[-1]["finish_reason"]
+    stopped = server.stream(COMPLETIONS, {"prompt": TEXT, "max_tokens": 200, "stream_interval": 7, "stop": "café"})
+    assert "".join(c["text"] for e in stopped for c in e["choices"]) == TEXT[:TEXT.index("café")]
+
+
+def joined_logprobs(choices):
+    parts = {}
+    for logprobs in (c["logprobs"] for c in choices if c["logprobs"]):
+        for key, value in logprobs.items():
+            parts.setdefault(key, []).extend(value or [])
+    return parts
+
+
 def test_usage_in_streams_only_when_asked_for():
     assert all("usage" not in e for e in server.stream(COMPLETIONS, {"prompt": "Hello"}))
     events = server.stream(COMPLETIONS, {"prompt": "Hello", "stream_options": {"continuous_usage_stats": True}})
@@ -288,8 +316,26 @@ def test_truncation():
     ids = ids_of(TEXT)
     reply = complete(TEXT, truncate_prompt_tokens=3, return_token_ids=True)
     assert reply["choices"][0]["prompt_token_ids"] == ids[-3:] and reply["usage"]["prompt_tokens"] == 3
+    reply = complete(TEXT, truncate_prompt_tokens=3, truncation_side="right", return_token_ids=True)
+    assert reply["choices"][0]["prompt_token_ids"] == ids[:3]
     reply = complete("word " * 6000, truncate_prompt_tokens=-1, max_tokens=6)
     assert reply["usage"]["prompt_tokens"] == 4090 and reply["usage"]["completion_tokens"] == 6
+
+
+def test_chat_echo():
+    last = {"role": "assistant", "content": [{"type": "text", "text": "Well,"}, {"type": "text", "text": "so"}]}
+    for fields, lead in (({"messages": CHAT}, ""), ({"messages": CHAT + [last], "continue_final_message": True}, "Well,\nso"),
+                         ({"messages": CHAT, "add_generation_prompt": False}, "Hello there"),
+                         ({"messages": CHAT + [last]}, "Well,\nso")):
+        ask = {**fields, "max_tokens": 3, "n": 2}
+        plain = server.post(CHATS, ask)[1]["choices"]
+        choices = server.post(CHATS, {**ask, "echo": True})[1]["choices"]
+        assert [c["message"]["content"] for c in choices] == [lead + c["message"]["content"] for c in plain]
+        events = [c for e in server.stream(CHATS, {**ask, "echo": True}) for c in e["choices"]]
+        for c in choices:
+            deltas = [d["delta"] for d in events if d["index"] == c["index"]]
+            assert deltas[0] == {"role": "assistant", "content": ""} and (not lead or deltas[1] == {"content": lead})
+            assert "".join(d.get("content", "") for d in deltas) == c["message"]["content"]
 
 
 def test_tokenize():
