@@ -91,7 +91,7 @@ static void on_engine_ready(void *context)
     if (s->ready_once)
         quire_log(QUIRE_LOG_INFO, "server", "the engine is back");
     else
-        quire_log(QUIRE_LOG_INFO, "server", "%s ready on %s://%s:%u/v1 after %.2f s",
+        quire_log(QUIRE_LOG_INFO, "server", "%s ready on %s://%s:%u/v1 after %.2f s; /ui is a page to chat and watch",
                   s->names.items[0], s->tls ? "https" : "http", host, front_port(s->front), now() - s->started);
     if (!s->ready_once && s->metrics_listen)
         quire_log(QUIRE_LOG_INFO, "server", "metrics and health, without a key, on port %u (%s)",

@@ -123,6 +123,9 @@ void commands_answer(struct front *f, const struct wire_refuse *refuse);
 /* None will be answered any more. */
 void commands_end(struct front *f);
 
+/* ---- ui.c ---- */
+void ui_start(struct front *f, struct http_exchange *x);
+
 /* ---- scrape.c ---- */
 void scrape_start(struct front *f, struct http_exchange *x);
 /* stats NULL: there will be none. */

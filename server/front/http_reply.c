@@ -88,6 +88,8 @@ static const char *status_phrase(int status)
     switch (status) {
     case 200:
         return "OK";
+    case 304:
+        return "Not Modified";
     case 400:
         return "Bad Request";
     case 401:
@@ -167,7 +169,11 @@ void http_reply(struct http_exchange *x, int status, const char *content_type, c
     struct evbuffer *out = http_connection_out(c);
     decide_close(c);
     write_head(x, status, content_type);
-    evbuffer_add_printf(out, "Content-Length: %zu\r\n\r\n", content_type ? n_bytes : 0);
+    /* A length in a 304 would be taken for that of the page the client has. */
+    if (status == 304)
+        evbuffer_add(out, "\r\n", 2);
+    else
+        evbuffer_add_printf(out, "Content-Length: %zu\r\n\r\n", content_type ? n_bytes : 0);
     if (content_type && n_bytes > 0 && !x->is_head)
         evbuffer_add(out, body, n_bytes);
     end_exchange(c);

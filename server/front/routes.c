@@ -21,6 +21,29 @@ static void reply_json(struct http_exchange *x, int status, struct json_out *o)
 
 /* ---- small routes --------------------------------------------------------------------------- */
 
+static void put_default(struct json_out *o, const char **comma, bool has, const char *name, double value)
+{
+    char text[64];
+    if (!has)
+        return;
+    snprintf(text, sizeof text, "%s\"%s\":%.9g", *comma, name, value);
+    json_out_raw(o, text);
+    *comma = ",";
+}
+
+/* What a request that says nothing gets, as far as it is the model's own. */
+static void put_sampling(struct json_out *o, const struct front_sampling *s)
+{
+    const char *comma = "";
+    json_out_raw(o, ",\"default_sampling_params\":{");
+    put_default(o, &comma, s->has_temperature, "temperature", s->temperature);
+    put_default(o, &comma, s->has_top_p, "top_p", s->top_p);
+    put_default(o, &comma, s->has_top_k, "top_k", s->top_k);
+    put_default(o, &comma, s->has_min_p, "min_p", s->min_p);
+    put_default(o, &comma, s->has_repetition_penalty, "repetition_penalty", s->repetition_penalty);
+    json_out_raw(o, "}");
+}
+
 static void put_model(struct json_out *o, const struct front *f, const char *name)
 {
     json_out_raw(o, "{\"id\":");
@@ -34,7 +57,9 @@ static void put_model(struct json_out *o, const struct front *f, const char *nam
         json_out_u64(o, f->max_model_len);
     else
         json_out_raw(o, "null");
-    json_out_raw(o, ",\"permission\":[]}");
+    json_out_raw(o, ",\"permission\":[]");
+    put_sampling(o, &f->sampling);
+    json_out_raw(o, "}");
 }
 
 static void start_models(struct front *f, struct http_exchange *x)
@@ -121,8 +146,10 @@ static void start_completions(struct front *f, struct http_exchange *x)
 
 /* ---- dispatch ------------------------------------------------------------------------------- */
 
+#define N_OPEN_ROUTES 2 /* the first in the table: they need no key */
 static const struct route routes[] = {
-    {"/health", "GET", start_health, true}, /* first: it alone needs no key */
+    {"/health", "GET", start_health, true},
+    {"/ui", "GET", ui_start, false},
     {"/metrics", "GET", scrape_start, true},
     {"/version", "GET", start_version, false},
     {"/v1/models", "GET", start_models, false},
@@ -154,6 +181,14 @@ static bool is_method(const struct route *route, const char *method)
            (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
 }
 
+static bool is_open(const char *path)
+{
+    for (size_t i = 0; i < N_OPEN_ROUTES; i++)
+        if (is_path(&routes[i], path))
+            return true;
+    return false;
+}
+
 /* NULL: there is none; then allow, "" at first, lists what the path takes. */
 static const struct route *find_route(const char *path, const char *method, char allow[32])
 {
@@ -182,7 +217,7 @@ static void on_head(void *context, struct http_exchange *x)
     const struct route *route = find_route(path, method, allow);
     if (cors_begin(f, x))
         return;
-    if (!is_path(&routes[0], path) && !front_tenant(f, x, &e)) {
+    if (!is_open(path) && !front_tenant(f, x, &e)) {
         api_error_reply(x, &e);
         return;
     }

@@ -1,6 +1,9 @@
 """What each route answers, over an engine whose tokens are known: it repeats the prompt, then ends."""
 
+import base64
+import hashlib
 import json
+import re
 import signal
 import struct
 import sys
@@ -429,6 +432,37 @@ def test_api_keys():
                 assert got["WWW-Authenticate"] == "Bearer"
         for key in ("sesame", "other"):
             assert s.request("POST", COMPLETIONS, {"prompt": "x"}, {"Authorization": f"Bearer {key}"})[0] == 200
+
+
+def test_the_page():
+    with Server("--api-key", "k1") as s:
+        status, headers, page = s.request("GET", "/ui")
+        assert status == 200 and headers["Content-Type"] == "text/html; charset=utf-8" and headers["Cache-Control"] == "no-cache"
+        assert headers["X-Content-Type-Options"] == "nosniff" and headers["Referrer-Policy"] == "no-referrer"
+        policy = dict(rule.split(" ", 1) for rule in headers["Content-Security-Policy"].split("; "))
+        assert policy["default-src"] == policy["frame-ancestors"] == policy["form-action"] == policy["base-uri"] == "'none'"
+        assert policy["connect-src"] == "'self'" and policy["img-src"] == "data:"
+        for tag in ("script", "style"):
+            [inside] = re.findall(rf"<{tag}>(.*?)</{tag}>".encode(), page, re.S)
+            digest = base64.b64encode(hashlib.sha256(inside).digest()).decode()
+            assert policy[f"{tag}-src"] == f"'sha256-{digest}'"
+        assert len(page) <= 60 * 1024
+        assert not re.search(rb"""(src|href)=["'](?!data:)|url\(|@import|innerHTML|insertAdjacent|document\.write|outerHTML=""", page)
+        assert set(re.findall(rb"https?://[^'\" ]+", page)) == {b"http://www.w3.org/2000/svg"}  # SVG's name
+
+        etag = headers["ETag"]
+        assert etag == f'"{hashlib.sha256(page).hexdigest()}"'
+        for known, status in ((etag, 304), (f'W/"x", {etag}', 304), ("*", 304), (f"W/{etag}", 304), ('"x"', 200), (etag[:-2] + '"', 200)):
+            got = s.request("GET", "/ui", headers={"If-None-Match": known})
+            assert (got[0], got[1]["ETag"], got[2]) == (status, etag, page if status == 200 else b""), known
+            assert got[1]["Content-Length"] == (str(len(page)) if status == 200 else None)
+        head = s.request("HEAD", "/ui/")
+        assert head[0] == 200 and head[1]["Content-Length"] == str(len(page)) and head[2] == b""
+        # Nothing follows a 304 on its connection but the next reply.
+        two = s.raw(b"GET /ui HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\nGET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert two.count(b"HTTP/1.1 ") == 2 and two.endswith(b'\r\n\r\n{"status":"ok"}')
+        status, headers, _ = s.request("POST", "/ui", b"")
+        assert status == 405 and headers["Allow"] == "GET, HEAD"
 
 
 def test_a_full_engine_is_429():

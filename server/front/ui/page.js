@@ -1,0 +1,154 @@
+/* What surrounds chat and charts: models, settings, the key, the line that says how the server is. */
+
+/* name, label, least, most, step, what an empty field means where the model says nothing */
+const fields = [
+  ["temperature", "Temperature", 0, 2, "any", "1"],
+  ["top_p", "Top p", 0, 1, "any", "1"],
+  ["top_k", "Top k", -1, 1e9, 1, "off"],
+  ["min_p", "Min p", 0, 1, "any", "0"],
+  ["max_tokens", "Max tokens", 1, 1e9, 1, "no limit"],
+  ["seed", "Seed", -Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER, 1, "random"],
+  ["presence_penalty", "Presence penalty", -2, 2, "any", "0"],
+  ["frequency_penalty", "Frequency penalty", -2, 2, "any", "0"],
+  ["repetition_penalty", "Repetition penalty", 0, 1000, "any", "1"],
+];
+let models = [];
+
+/* ---- settings ---- */
+
+function beginSettings() {
+  const before = JSON.parse(kept.get("settings") || "{}");
+  for (const [name, text, min, max, step] of fields) {
+    const input = Object.assign(make("input"), {id: "f-" + name, type: "number", min, max, step, inputMode: "decimal", value: before[name] || ""});
+    input.addEventListener("input", () => input.classList.remove("refused"));
+    const label = make("label", "", text);
+    label.htmlFor = input.id;
+    label.append(input);
+    $("fields").append(label);
+  }
+  $("system").value = before.system || "";
+  $("probabilities").checked = Boolean(before.probabilities);
+  $("sampling").addEventListener("input", keepSettings);
+  $("sampling").addEventListener("submit", event => event.preventDefault());
+  $("defaults").addEventListener("click", () => {
+    for (const [name] of fields) Object.assign($("f-" + name), {value: ""}).classList.remove("refused");
+    keepSettings();
+  });
+  showDefaults();
+}
+
+function keepSettings() {
+  const now = {system: $("system").value, probabilities: $("probabilities").checked};
+  for (const [name] of fields) now[name] = $("f-" + name).value;
+  kept.set("settings", JSON.stringify(now));
+}
+
+function showDefaults() {
+  const model = models.find(one => one.id === $("model").value);
+  for (const [name, , , , , plain] of fields)
+    $("f-" + name).placeholder = model?.default_sampling_params?.[name] ?? plain;
+  if (model?.max_model_len) $("f-max_tokens").placeholder = "up to " + model.max_model_len;
+}
+
+function samplingFields() {
+  const body = {};
+  for (const [name] of fields) {
+    const value = $("f-" + name).value;
+    if (value !== "") body[name] = +value;
+  }
+  return body;
+}
+
+/* False: a field holds what no server takes, and is shown. */
+function checkSampling() {
+  if ($("sampling").checkValidity()) return true;
+  showView("settings");
+  $("sampling").reportValidity();
+  return false;
+}
+
+function refuseField(name) {
+  $("f-" + name)?.classList.add("refused");
+}
+
+/* ---- models ---- */
+
+async function loadModels() {
+  try {
+    const list = await (await request("/v1/models")).json();
+    models = list.data;
+  } catch (error) {
+    if (error.status === 401) askForKey(keyReason(), null);
+    return;
+  }
+  const chosen = $("model").value;
+  $("model").replaceChildren(...models.map(model => Object.assign(make("option", "", model.id), {value: model.id})));
+  if (models.some(model => model.id === chosen)) $("model").value = chosen;
+  showDefaults();
+}
+
+/* ---- the key ---- */
+
+let waitingTurn = null; /* whose answer goes on once there is a key */
+
+const keyReason = () => kept.get("key") ? "The server does not take this key." : "This server asks for an API key.";
+
+function askForKey(why, turn) {
+  waitingTurn = turn;
+  $("key-why").textContent = why;
+  $("key").value = kept.get("key") || "";
+  if (!$("key-dialog").open) $("key-dialog").showModal();
+  $("key").select();
+}
+
+function takeKey(key) {
+  kept.set("key", key.trim());
+  $("key-dialog").close();
+  loadModels();
+  keyChanged();
+  if (key && waitingTurn && turns.includes(waitingTurn)) answerFrom(turns.indexOf(waitingTurn));
+}
+
+function beginKey() {
+  $("key-open").addEventListener("click", () => askForKey("For servers that ask for one.", null));
+  $("key-cancel").addEventListener("click", () => $("key-dialog").close());
+  $("key-forget").addEventListener("click", () => { waitingTurn = null; takeKey(""); });
+  $("key-form").addEventListener("submit", event => { event.preventDefault(); takeKey($("key").value); });
+}
+
+/* ---- the line of state ---- */
+
+function showState(sample, error) {
+  const state = $("state");
+  const good = sample?.up > 0;
+  state.className = good ? "good" : "bad";
+  const text = good ? sample.running + " running, " + sample.waiting + " waiting"
+    : sample ? "the engine does not answer"
+    : error.status === 401 ? "needs an API key"
+    : error.status === 0 ? "the server does not answer"
+    : "no figures: " + error.message;
+  if (state.textContent !== text) state.textContent = text;
+  $("facts").textContent = !sample ? "/metrics: " + error.message
+    : !good ? "The front end is there, the engine is not."
+    : [sample.policy && "policy " + sample.policy, count(sample.preemptions) + " preemptions", count(sample.refused) + " requests refused (429)"].filter(Boolean).join(" · ");
+  if (sample && !models.length) loadModels();
+}
+
+/* ---- views ---- */
+
+function showView(name) {
+  document.body.dataset.view = name;
+  for (const button of document.querySelectorAll("nav button"))
+    if (button.dataset.to === name) button.setAttribute("aria-current", "true");
+    else button.removeAttribute("aria-current");
+  drawCharts();
+}
+
+for (const button of document.querySelectorAll("nav button")) button.addEventListener("click", () => showView(button.dataset.to));
+$("model").addEventListener("change", showDefaults);
+beginSettings();
+beginKey();
+beginChat();
+beginCharts();
+loadModels();
+beginPolling();
