@@ -4,9 +4,7 @@
  * threads, user and system, a token; the clients are another process. Loopback counts what the
  * receiver's kernel does with a segment as the sender's system time.
  */
-#include "engine/engine.h"
-#include "server/daemon/daemon.h"
-#include "server/front/front.h"
+#include "tests/bench/bench_server.h"
 #include "tests/bench/host_bench.h"
 
 #include <pthread.h>
@@ -14,27 +12,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define N_PARTS 20 /* of the time in which all streams run: the samples */
 
 struct server {
-    const char *model_dir;
+    struct bench_server whole;
     struct stream_client client;
     double tokens_per_second;
 
-    struct event_base *base;
-    struct quire_text *text;
-    struct tenants *tenants;
-    struct daemon *daemon;
-    struct engine *engine;
-    struct front *front;
     int port_fd;
     clockid_t loop_clock;
     struct event *idle_over; /* the server is left alone until then */
     double idle_seconds, idle_wall, idle_cpu;
-    double anonymous_mib, tokenizer_mib; /* resident */
+    double anonymous_mib; /* resident */
 
     /* The engine's first step is held until every client has asked. */
     struct event *look;
@@ -49,18 +40,6 @@ struct server {
     uint32_t n;
 };
 
-/* Resident memory that is no file's. The arenas of an engine whose kernels do nothing are planned
- * and hardly touched, and its weights are a file's: what is left is the host's own. */
-static double anonymous_mib(void)
-{
-    unsigned long size, resident, shared;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (!f || fscanf(f, "%lu %lu %lu", &size, &resident, &shared) != 3)
-        bench_die("/proc/self/statm cannot be read");
-    fclose(f);
-    return (double)(resident - shared) * (double)sysconf(_SC_PAGESIZE) / (1 << 20);
-}
-
 /* Parts are cut where every stream has had a token in the step: before the last one began and after
  * the first one ended nothing is counted. */
 static void sink(void *context, const struct engine_event *events, size_t n_events)
@@ -72,7 +51,7 @@ static void sink(void *context, const struct engine_event *events, size_t n_even
             pthread_cond_wait(&s->all_in, &s->mutex);
         pthread_mutex_unlock(&s->mutex);
     }
-    daemon_sink(s->daemon, events, n_events);
+    daemon_sink(s->whole.daemon, events, n_events);
     if (n_events != s->client.n_streams) {
         s->wall = 0;
         return;
@@ -90,7 +69,7 @@ static void sink(void *context, const struct engine_event *events, size_t n_even
         s->engine_per_token[s->n] = (engine_cpu - s->engine_cpu) * us;
         s->rate[s->n++] = (double)s->n_tokens / (wall - s->wall);
         if (s->n == N_PARTS)
-            s->anonymous_mib = anonymous_mib();
+            s->anonymous_mib = bench_anonymous_mib();
     }
     s->process = process;
     s->loop = loop;
@@ -105,7 +84,7 @@ static void on_look(evutil_socket_t fd, short what, void *context)
     struct engine_stats stats;
     (void)fd;
     (void)what;
-    engine_stats(s->engine, &stats);
+    engine_stats(s->whole.engine, &stats);
     if (stats.n_running + stats.n_waiting < s->client.n_streams)
         return;
     event_del(s->look);
@@ -118,7 +97,7 @@ static void on_look(evutil_socket_t fd, short what, void *context)
 static void on_idle_over(evutil_socket_t fd, short what, void *context)
 {
     struct server *s = context;
-    uint16_t port = front_port(s->front);
+    uint16_t port = front_port(s->whole.front);
     struct timeval often = {.tv_usec = 10000};
     (void)fd;
     (void)what;
@@ -147,23 +126,11 @@ static void on_child(evutil_socket_t number, short what, void *context)
     event_base_loopexit(context, NULL);
 }
 
-static void open_server(struct server *s)
+static void open_server(struct server *s, const char *model_dir)
 {
-    static const char *const names[] = {"bench"};
-    struct quire_error err;
-    int fds[2];
-    struct daemon_options daemon_options = {.model = "bench"};
-    struct front_engine engine_end = {.model = "bench"};
-    struct front_options front_options = {.host = "127.0.0.1",
-                                          .model_names = names,
-                                          .n_model_names = 1,
-                                          .model_root = "bench",
-                                          .version = "bench",
-                                          .on_engine_ready = on_ready,
-                                          .context = s};
     struct engine_options options;
     engine_options_default(&options);
-    options.model_dir = s->model_dir;
+    options.model_dir = model_dir;
     options.device = "ref";
     options.n_threads = 1;
     options.max_num_seqs = s->client.n_streams;
@@ -172,31 +139,13 @@ static void open_server(struct server *s)
     options.max_model_len = s->client.n_tokens + 64;
     options.num_kv_blocks = s->client.n_streams * (s->client.n_tokens / 16 + 8);
     null_backend_pace(s->tokens_per_second);
-    s->tokenizer_mib = -anonymous_mib();
-    if (quire_text_open(s->model_dir, &s->text, &err))
-        bench_die("server: %s", err.text);
-    s->tokenizer_mib += anonymous_mib();
-    if (daemon_create(s->base, &daemon_options, &s->daemon, &err) ||
-        engine_open(&options, sink, s, &s->engine, &err))
-        bench_die("server: %s", err.text);
-    if (tenants_from_keys(NULL, 0, 0, &s->tenants, &err))
-        bench_die("tenants: %s", err.text);
-    front_options.text = s->text;
-    front_options.tenants = s->tenants;
-    daemon_set_engine(s->daemon, s->engine);
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds))
-        bench_die("socketpair: %m");
-    engine_end.fd = fds[1];
-    if (front_create(s->base, &front_options, &s->front, &err) ||
-        daemon_add_connection(s->daemon, fds[0], &err) ||
-        front_set_engine(s->front, &engine_end, &err))
-        bench_die("server: %s", err.text);
+    bench_server_open(&s->whole, &options, sink, on_ready, s);
 }
 
 static void show_rest(const struct server *s, const char *name)
 {
     char row[96];
-    double tokenizer = s->tokenizer_mib, memory = s->anonymous_mib - s->tokenizer_mib;
+    double tokenizer = s->whole.tokenizer_mib, memory = s->anonymous_mib - tokenizer;
     double idle = s->idle_cpu * 1e6 / s->idle_wall;
     snprintf(row, sizeof row, "%s: memory, tokenizer", name);
     bench_row(row, "MiB", &tokenizer, 1);
@@ -214,7 +163,6 @@ static void stream(const char *model_dir, const char *name, uint32_t n_streams, 
     char row[96];
     if (!s)
         bench_die("out of memory");
-    s->model_dir = model_dir;
     s->client = (struct stream_client){.n_streams = n_streams, .n_tokens = n_tokens};
     s->tokens_per_second = tokens_per_second;
     s->idle_seconds = idle_seconds;
@@ -222,27 +170,23 @@ static void stream(const char *model_dir, const char *name, uint32_t n_streams, 
     s->n_part = (uint64_t)n_streams * n_tokens * 4 / 5 / N_PARTS;
     int child = stream_client_start(&s->client, &s->port_fd);
     pthread_getcpuclockid(pthread_self(), &s->loop_clock);
-    s->base = event_base_new();
-    struct event *over = evsignal_new(s->base, SIGCHLD, on_child, s->base);
+    s->whole.base = event_base_new();
+    struct event *over = evsignal_new(s->whole.base, SIGCHLD, on_child, s->whole.base);
     event_add(over, NULL);
-    s->idle_over = evtimer_new(s->base, on_idle_over, s);
-    s->look = event_new(s->base, -1, EV_PERSIST, on_look, s);
+    s->idle_over = evtimer_new(s->whole.base, on_idle_over, s);
+    s->look = event_new(s->whole.base, -1, EV_PERSIST, on_look, s);
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->all_in, NULL);
-    open_server(s);
-    event_base_dispatch(s->base);
+    open_server(s, model_dir);
+    event_base_dispatch(s->whole.base);
     stream_client_end(child);
-    front_destroy(s->front);
-    tenants_free(s->tenants);
-    engine_close(s->engine);
-    daemon_close(s->daemon);
-    quire_text_close(s->text);
+    bench_server_close(&s->whole);
     event_free(over);
     event_free(s->idle_over);
     event_free(s->look);
     pthread_mutex_destroy(&s->mutex);
     pthread_cond_destroy(&s->all_in);
-    event_base_free(s->base);
+    event_base_free(s->whole.base);
     close(s->port_fd);
     snprintf(row, sizeof row, "%s: whole server", name);
     bench_row(row, "us/token", s->per_token, s->n);

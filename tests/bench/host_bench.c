@@ -1,6 +1,6 @@
 /* What the host costs beside the kernels.
  *
- *     build/tests/bench/host_bench [--json] [--quick] [--only sched|engine|stream] MODEL
+ *     build/tests/bench/host_bench [--json] [--quick] [--only sched|engine|stream|requests] MODEL
  *
  * MODEL: a checkpoint with its tokenizer, of 2,000 tokens or more; tools/demo_model/model will do.
  * CPU time, not wall time: what else runs on the machine shows as cold caches only. Each row is a
@@ -68,7 +68,7 @@ int main(int argc, char **argv)
             model_dir = argv[i];
     }
     if (!model_dir || model_dir[0] == '-') {
-        fprintf(stderr, "usage: host_bench [--json] [--quick] [--only sched|engine|stream] MODEL\n");
+        fprintf(stderr, "usage: host_bench [--json] [--quick] [--only sched|engine|stream|requests] MODEL\n");
         return 2;
     }
     if (quire_hash_init())
@@ -76,6 +76,8 @@ int main(int argc, char **argv)
     /* First, because it looks at the memory of a process that has done nothing else. */
     if (!only || strcmp(only, "stream") == 0)
         bench_stream(model_dir, quick);
+    if (!only || strcmp(only, "requests") == 0)
+        bench_requests(model_dir, quick);
     if (!only || strcmp(only, "sched") == 0) {
         bench_sched(quick);
         bench_policies(quick);

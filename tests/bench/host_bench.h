@@ -31,6 +31,18 @@ void bench_engine(const char *model_dir, bool quick);
 /* Token events from that engine through frames and HTTP to clients in another process. */
 void bench_stream(const char *model_dir, bool quick);
 
+/* Requests for one token each from the socket to that engine and back. */
+void bench_requests(const char *model_dir, bool quick);
+
+/* ---- request_client.c ---- */
+
+struct request_client {
+    uint32_t n_connections, n_requests, n_words; /* of each prompt */
+};
+/* As stream_client_start() and stream_client_end(). */
+int request_client_start(const struct request_client *c, int *port_fd);
+void request_client_end(int child);
+
 /* ---- stream_client.c ---- */
 
 struct stream_client {

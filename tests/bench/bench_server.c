@@ -1,0 +1,62 @@
+#include "tests/bench/bench_server.h"
+
+#include "tests/bench/host_bench.h"
+
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+double bench_anonymous_mib(void)
+{
+    unsigned long size, resident, shared;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f || fscanf(f, "%lu %lu %lu", &size, &resident, &shared) != 3)
+        bench_die("/proc/self/statm cannot be read");
+    fclose(f);
+    return (double)(resident - shared) * (double)sysconf(_SC_PAGESIZE) / (1 << 20);
+}
+
+void bench_server_open(struct bench_server *s, const struct engine_options *options, engine_sink sink,
+                       void (*on_ready)(void *context), void *context)
+{
+    static const char *const names[] = {"bench"};
+    struct quire_error err;
+    int fds[2];
+    const struct daemon_options daemon_options = {.model = "bench"};
+    struct front_engine engine_end = {.model = "bench"};
+    struct front_options front_options = {.host = "127.0.0.1",
+                                          .model_names = names,
+                                          .n_model_names = 1,
+                                          .model_root = "bench",
+                                          .version = "bench",
+                                          .on_engine_ready = on_ready,
+                                          .context = context};
+    s->tokenizer_mib = -bench_anonymous_mib();
+    if (quire_text_open(options->model_dir, &s->text, &err))
+        bench_die("server: %s", err.text);
+    s->tokenizer_mib += bench_anonymous_mib();
+    if (daemon_create(s->base, &daemon_options, &s->daemon, &err) ||
+        engine_open(options, sink, context, &s->engine, &err))
+        bench_die("server: %s", err.text);
+    if (tenants_from_keys(NULL, 0, 0, &s->tenants, &err))
+        bench_die("tenants: %s", err.text);
+    front_options.text = s->text;
+    front_options.tenants = s->tenants;
+    daemon_set_engine(s->daemon, s->engine);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds))
+        bench_die("socketpair: %m");
+    engine_end.fd = fds[1];
+    if (front_create(s->base, &front_options, &s->front, &err) ||
+        daemon_add_connection(s->daemon, fds[0], &err) ||
+        front_set_engine(s->front, &engine_end, &err))
+        bench_die("server: %s", err.text);
+}
+
+void bench_server_close(struct bench_server *s)
+{
+    front_destroy(s->front);
+    tenants_free(s->tenants);
+    engine_close(s->engine);
+    daemon_close(s->daemon);
+    quire_text_close(s->text);
+}
