@@ -1,34 +1,173 @@
 #include "base/log.h"
 
+#include "base/utf8.h"
+
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-void quire_log(enum quire_log_level level, const char *room, const char *format, ...)
+/* PIPE_BUF: processes that share a pipe do not cut each other's lines. */
+#define LINE_BYTES 4096
+#define MESSAGE_BYTES 2000
+#define FIELD_BYTES 200
+
+static enum quire_log_format log_format;
+
+void quire_log_set_format(enum quire_log_format format)
 {
-    static const char *const names[] = {"error", "warn ", "info "};
+    log_format = format;
+}
+
+enum quire_log_format quire_log_format(void)
+{
+    return log_format;
+}
+
+struct line {
+    char bytes[LINE_BYTES];
+    size_t n, limit; /* what is appended ends before limit */
+};
+
+static bool put(struct line *l, const char *text, size_t n)
+{
+    if (n > l->limit - l->n)
+        return false;
+    memcpy(l->bytes + l->n, text, n);
+    l->n += n;
+    return true;
+}
+
+static bool put_text(struct line *l, const char *text)
+{
+    return put(l, text, strlen(text));
+}
+
+/* Escaped for JSON, up to where there is no room. */
+static bool put_escaped(struct line *l, const char *text, size_t n)
+{
+    bool fits = true;
+    for (size_t i = 0, length; i < n && fits; i += length) {
+        char escape[8];
+        unsigned char c = (unsigned char)text[i];
+        length = utf8_character((const uint8_t *)text + i, n - i);
+        if (length == 0) {
+            length = 1;
+            fits = put_text(l, "\xef\xbf\xbd");
+        } else if (c < 0x20 || c == 0x7f) {
+            snprintf(escape, sizeof escape, "\\u%04x", c);
+            fits = put_text(l, escape);
+        } else if (c == '"' || c == '\\') {
+            snprintf(escape, sizeof escape, "\\%c", c);
+            fits = put_text(l, escape);
+        } else {
+            fits = put(l, text + i, length);
+        }
+    }
+    return fits;
+}
+
+static bool put_quoted(struct line *l, const char *text, size_t n)
+{
+    return put_text(l, "\"") && put_escaped(l, text, n) && put_text(l, "\"");
+}
+
+/* In text a value that could be taken for something else is quoted. */
+static bool put_value(struct line *l, const struct quire_log_field *f)
+{
+    char number[40];
+    if (!f->text) {
+        snprintf(number, sizeof number, "%.15g", f->number);
+        return put_text(l, number);
+    }
+    size_t n = strnlen(f->text, FIELD_BYTES);
+    size_t plain = strspn(f->text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/+");
+    if (log_format == QUIRE_LOG_AS_TEXT && n > 0 && plain >= n)
+        return put(l, f->text, n);
+    return put_quoted(l, f->text, n);
+}
+
+static void put_field(struct line *l, const struct quire_log_field *f)
+{
+    bool json = log_format == QUIRE_LOG_AS_JSON;
+    size_t before = l->n;
+    if (!put_text(l, json ? ",\"" : " ") || !put_text(l, f->key) || !put_text(l, json ? "\":" : "=") ||
+        !put_value(l, f))
+        l->n = before;
+}
+
+static void put_message(struct line *l, const char *message, size_t n)
+{
+    if (log_format == QUIRE_LOG_AS_JSON) {
+        put_escaped(l, message, n);
+        return;
+    }
+    size_t begin = l->n;
+    put(l, message, n);
+    for (size_t i = begin; i < l->n; i++)
+        if ((unsigned char)l->bytes[i] < 0x20 || l->bytes[i] == 0x7f)
+            l->bytes[i] = '?';
+}
+
+static void put_head(struct line *l, enum quire_log_level level, const char *room)
+{
+    static const char *const names[] = {"error", "warn", "info"};
+    char time[40], head[120];
     struct timespec now;
     struct tm utc;
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
+    size_t n = strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(time + n, sizeof time - n, ".%03ldZ", now.tv_nsec / 1000000);
+    snprintf(head, sizeof head,
+             log_format == QUIRE_LOG_AS_JSON ? "{\"ts\":\"%s\",\"level\":\"%s\",\"room\":\"%.32s\"" : "%s %-5s %.32s: ",
+             time, names[level], room);
+    put_text(l, head);
+}
 
-    char line[2048];
-    size_t n = strftime(line, sizeof line, "%Y-%m-%dT%H:%M:%S", &utc);
-    n += (size_t)snprintf(line + n, sizeof line - n, ".%03ldZ %s %.32s: ", now.tv_nsec / 1000000,
-                          names[level], room);
-    va_list args;
-    va_start(args, format);
-    int m = vsnprintf(line + n, sizeof line - n - 1, format, args);
-    va_end(args);
-    size_t end = m < 0 ? n : n + (size_t)m;
-    if (end > sizeof line - 2)
-        end = sizeof line - 2;
-    for (size_t i = n; i < end; i++)
-        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
-            line[i] = '?';
-    line[end++] = '\n';
-    if (write(STDERR_FILENO, line, end) < 0) {
+static void write_line(enum quire_log_level level, const char *room, const struct quire_log_field *fields,
+                       size_t n_fields, const char *format, va_list args)
+{
+    char message[MESSAGE_BYTES];
+    struct line l = {.limit = LINE_BYTES - 1}; /* the newline */
+    int m = vsnprintf(message, sizeof message, format, args);
+    size_t n = m < 0 ? 0 : (size_t)m < sizeof message ? (size_t)m : sizeof message - 1;
+    put_head(&l, level, room);
+    if (log_format == QUIRE_LOG_AS_TEXT)
+        put_message(&l, message, n);
+    /* In JSON the message comes last: it alone may be cut, and the brace still fits. */
+    if (log_format == QUIRE_LOG_AS_JSON)
+        l.limit -= strlen(",\"msg\":\"\"}");
+    for (size_t i = 0; i < n_fields; i++)
+        put_field(&l, &fields[i]);
+    if (log_format == QUIRE_LOG_AS_JSON) {
+        l.limit += strlen(",\"msg\":\"");
+        put_text(&l, ",\"msg\":\"");
+        put_message(&l, message, n);
+        l.limit += strlen("\"}");
+        put_text(&l, "\"}");
+    }
+    l.bytes[l.n++] = '\n';
+    if (write(STDERR_FILENO, l.bytes, l.n) < 0) {
         /* nobody is left to tell */
     }
+}
+
+void quire_log(enum quire_log_level level, const char *room, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    write_line(level, room, NULL, 0, format, args);
+    va_end(args);
+}
+
+void quire_log_fields(enum quire_log_level level, const char *room, const struct quire_log_field *fields,
+                      size_t n_fields, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    write_line(level, room, fields, n_fields, format, args);
+    va_end(args);
 }

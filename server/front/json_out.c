@@ -1,5 +1,7 @@
 #include "server/front/json_out.h"
 
+#include "base/utf8.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,41 +54,6 @@ void json_out_bytes(struct json_out *o, const void *bytes, size_t n)
 void json_out_raw(struct json_out *o, const char *text)
 {
     json_out_bytes(o, text, strlen(text));
-}
-
-size_t utf8_character(const uint8_t *p, size_t n)
-{
-    if (n == 0)
-        return 0;
-    if (p[0] < 0x80)
-        return 1;
-    /* The second byte's range is what keeps out overlong forms, surrogates and what lies past
-     * U+10FFFF. */
-    size_t length;
-    uint8_t low = 0x80, high = 0xbf;
-    if (p[0] >= 0xc2 && p[0] <= 0xdf) {
-        length = 2;
-    } else if (p[0] >= 0xe0 && p[0] <= 0xef) {
-        length = 3;
-        if (p[0] == 0xe0)
-            low = 0xa0;
-        if (p[0] == 0xed)
-            high = 0x9f;
-    } else if (p[0] >= 0xf0 && p[0] <= 0xf4) {
-        length = 4;
-        if (p[0] == 0xf0)
-            low = 0x90;
-        if (p[0] == 0xf4)
-            high = 0x8f;
-    } else {
-        return 0;
-    }
-    if (n < length || p[1] < low || p[1] > high)
-        return 0;
-    for (size_t i = 2; i < length; i++)
-        if (p[i] < 0x80 || p[i] > 0xbf)
-            return 0;
-    return length;
 }
 
 size_t utf8_count(const char *text, size_t n)

@@ -36,9 +36,6 @@ void json_out_logprob(struct json_out *o, float value);
 /* [72,101]: the bytes as integers. */
 void json_out_byte_array(struct json_out *o, const uint8_t *bytes, size_t n);
 
-/* The length of the longest prefix of n bytes at p that is one valid UTF-8 character, 0 when
- * there is none. */
-size_t utf8_character(const uint8_t *p, size_t n);
 /* Characters in valid UTF-8 text. */
 size_t utf8_count(const char *text, size_t n);
 

@@ -1,5 +1,7 @@
 #include "server/wire/fields.h"
 
+#include "base/utf8.h"
+
 #include <string.h>
 
 /* ---- encoding ---- */
@@ -272,28 +274,6 @@ int wire_get_body(const struct wire_body *body, const uint8_t *bytes, size_t n, 
                               body->rules[i].name);
     }
     return QUIRE_OK;
-}
-
-/* ---- UTF-8 ---- */
-
-/* Bytes of the well-formed character at p (Unicode 15, table 3-7), or 0. */
-static size_t utf8_character(const uint8_t *p, size_t left)
-{
-    uint8_t c = p[0];
-    if (c < 0x80)
-        return 1;
-    size_t n = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-    if (c < 0xc2 || c > 0xf4 || left < n)
-        return 0;
-    uint8_t low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80;
-    uint8_t high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
-    if (p[1] < low || p[1] > high)
-        return 0;
-    for (size_t i = 2; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    }
-    return n;
 }
 
 size_t wire_utf8_prefix(const char *text, size_t n, size_t max)

@@ -1,4 +1,4 @@
-/* base/: the error convention, hashes, JSON getters. */
+/* base/: the error convention, hashes, JSON getters, log lines. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/status.h"
 
 #include <stdio.h>
@@ -145,6 +146,99 @@ static void json_files_are_bounded(void **state)
     assert_null(strstr(err.text, "/tmp"));
 }
 
+/* What log() writes to standard error; the caller frees it. */
+static char *caught(enum quire_log_format format, void (*log)(void))
+{
+    int saved = dup(STDERR_FILENO);
+    FILE *file = tmpfile();
+    assert_true(saved >= 0 && file && dup2(fileno(file), STDERR_FILENO) >= 0);
+    quire_log_set_format(format);
+    log();
+    quire_log_set_format(QUIRE_LOG_AS_TEXT);
+    assert_true(dup2(saved, STDERR_FILENO) >= 0);
+    close(saved);
+    long n = ftell(file);
+    char *text = calloc(1, (size_t)n + 1);
+    rewind(file);
+    assert_true(text && fread(text, 1, (size_t)n, file) == (size_t)n);
+    fclose(file);
+    return text;
+}
+
+static const char nasty[] = "a\n\"\\\x1b[2J\x7f\xff\xc3\xa9\xed\xa0\x80 b=c";
+
+static void log_nasty(void)
+{
+    const struct quire_log_field fields[] = {
+        {.key = "id", .text = "x-1.2:3"}, {.key = "nasty", .text = nasty}, {.key = "n", .number = 12.5}};
+    quire_log_fields(QUIRE_LOG_WARN, "room", fields, 3, "m %s", nasty);
+}
+
+/* One line whatever the text holds, and nothing in it that a terminal or a parser would obey. */
+static void a_log_line_as_text_cannot_be_forged(void **state)
+{
+    (void)state;
+    char *text = caught(QUIRE_LOG_AS_TEXT, log_nasty);
+    assert_non_null(strstr(text, "Z warn  room: m a?\"\\?[2J?\xff\xc3\xa9\xed\xa0\x80 b=c id=x-1.2:3 nasty=\"a\\u000a"));
+    assert_non_null(strstr(text, " n=12.5\n"));
+    assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+    free(text);
+}
+
+static json_t *only_object(char *text)
+{
+    char *end = strchr(text, '\n');
+    assert_ptr_equal(end, text + strlen(text) - 1);
+    json_t *object = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(object);
+    free(text);
+    return object;
+}
+
+static void a_log_line_as_json_is_json(void **state)
+{
+    static const char shown[] = "a\n\"\\\x1b[2J\x7f\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd b=c";
+    (void)state;
+    json_t *line = only_object(caught(QUIRE_LOG_AS_JSON, log_nasty));
+    assert_string_equal(json_string_value(json_object_get(line, "level")), "warn");
+    assert_string_equal(json_string_value(json_object_get(line, "room")), "room");
+    assert_string_equal(json_string_value(json_object_get(line, "id")), "x-1.2:3");
+    assert_string_equal(json_string_value(json_object_get(line, "nasty")), shown);
+    assert_memory_equal(json_string_value(json_object_get(line, "msg")), "m a", 3);
+    assert_string_equal(json_string_value(json_object_get(line, "msg")) + 2, shown);
+    assert_true(json_real_value(json_object_get(line, "n")) == 12.5);
+    assert_int_equal(json_object_size(line), 7);
+    json_decref(line);
+}
+
+static char long_text[4000];
+
+static void log_long(void)
+{
+    struct quire_log_field fields[30];
+    for (int i = 0; i < 30; i++)
+        fields[i] = (struct quire_log_field){.key = "key", .text = long_text};
+    quire_log_fields(QUIRE_LOG_INFO, "room", fields, 30, "%s", long_text);
+}
+
+static void a_long_log_line_is_cut_where_it_stays_whole(void **state)
+{
+    (void)state;
+    for (int c = 0; c < 3; c++) {
+        memset(long_text, "x\x01\xff"[c], sizeof long_text - 1);
+        char *text = caught(QUIRE_LOG_AS_TEXT, log_long);
+        assert_in_range(strlen(text), 2000, 4096);
+        assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+        free(text);
+        text = caught(QUIRE_LOG_AS_JSON, log_long);
+        assert_in_range(strlen(text), 3500, 4096);
+        json_t *line = json_loads(text, 0, NULL);
+        assert_true(line && json_object_get(line, "msg") && json_object_get(line, "key"));
+        json_decref(line);
+        free(text);
+    }
+}
+
 int main(void)
 {
     if (quire_hash_init() != QUIRE_OK)
@@ -155,6 +249,9 @@ int main(void)
         cmocka_unit_test(json_refuses_what_is_not_clean),
         cmocka_unit_test(json_getters_check_type_and_range),
         cmocka_unit_test(json_files_are_bounded),
+        cmocka_unit_test(a_log_line_as_text_cannot_be_forged),
+        cmocka_unit_test(a_log_line_as_json_is_json),
+        cmocka_unit_test(a_long_log_line_is_cut_where_it_stays_whole),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

@@ -1,3 +1,4 @@
+#include "base/utf8.h"
 #include "server/front/json_out.h"
 #include "tests/front/front_unit_test.h"
 
