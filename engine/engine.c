@@ -219,7 +219,7 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
         e->chain_secret = *o->chain_secret;
     else
         quire_random(&e->chain_secret, sizeof e->chain_secret);
-    e->prefix_caching = o->prefix_caching;
+    e->prefix_caching = e->info.prefix_caching = o->prefix_caching;
     e->has_seed = o->has_seed;
     e->seed = o->seed;
     if (o->n_watches > ENGINE_MAX_WATCHES)
@@ -261,6 +261,7 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
     e->next_key = 1;
     int status = open_all(e, options, err);
     if (status == QUIRE_OK) {
+        e->info.cache_dtype = k_dtype_name(e->plan.kv_dtype);
         e->info.open_seconds = seconds_now() - begin;
         e->report.stats.token_budget = e->plan.max_num_batched_tokens;
         e->logged_ratio = 1;

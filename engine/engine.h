@@ -248,9 +248,15 @@ struct engine_info {
     enum k_gemm_form gemm_form;   /* the one taken */
     const char *placement;        /* how many threads compute, on which CPUs, and where memory lies */
     uint32_t n_graphs;            /* recorded steps */
+    bool prefix_caching;
+    const char *cache_dtype;      /* of the KV cache: "float16" */
     double open_seconds;
 };
 const struct engine_info *engine_info(const struct engine *e);
+
+/* 1, 8, 16, 32, … 16,384 tokens: the bounds of vLLM's vllm:iteration_tokens_total. */
+#define ENGINE_N_STEP_BUCKETS 13u
+extern const uint32_t engine_step_bounds[ENGINE_N_STEP_BUCKETS];
 
 /* Counters only grow; the rest is as of the last step boundary. */
 struct engine_stats {
@@ -262,6 +268,8 @@ struct engine_stats {
     uint64_t n_recomputed;        /* positions computed again after preemptions */
     uint64_t n_refused;           /* requests that the policy gave up */
     uint64_t n_prompt_tokens, n_generation_tokens, n_steps;
+    uint64_t n_step_tokens;       /* computed by all steps */
+    uint64_t step_buckets[ENGINE_N_STEP_BUCKETS]; /* steps with at most engine_step_bounds[i] tokens */
     uint64_t n_evicted_blocks;    /* cached blocks of the pool whose content was given up, all groups */
     double swap_usage;            /* 0..1 of the fullest group's host tier; 0 without one */
     uint64_t n_swapped_out, n_swapped_in; /* blocks copied to and from the host tier, all groups */

@@ -275,6 +275,18 @@ static void end_of_prompts(struct engine *e, const struct sched_plan *plan)
     }
 }
 
+const uint32_t engine_step_bounds[ENGINE_N_STEP_BUCKETS] = {1,   8,    16,   32,   64,   128,  256,
+                                                            512, 1024, 2048, 4096, 8192, 16384};
+
+static void count_tokens(struct engine *e, uint32_t n_tokens)
+{
+    struct engine_stats *stats = &e->report.stats;
+    e->report.n_tokens += n_tokens;
+    stats->n_step_tokens += n_tokens;
+    for (uint32_t i = ENGINE_N_STEP_BUCKETS; i-- > 0 && n_tokens <= engine_step_bounds[i];)
+        stats->step_buckets[i]++;
+}
+
 int step_commit(struct engine *e, struct step_slot *slot, struct quire_error *err)
 {
     int status = forward_wait(e->forward, slot->ticket, err);
@@ -284,7 +296,7 @@ int step_commit(struct engine *e, struct step_slot *slot, struct quire_error *er
     end_bad_requests(e, slot);
     uint32_t n = take_results(e, slot);
     end_of_prompts(e, slot->plan);
-    e->report.n_tokens += slot->plan->n_tokens;
+    count_tokens(e, slot->plan->n_tokens);
     status = sched_commit(e->sched, e->sched_results, n, NULL, NULL, err);
     if (status != QUIRE_OK)
         return status;

@@ -349,11 +349,17 @@ static int on_control(struct connection *c, const uint8_t *body, size_t n, struc
     return QUIRE_OK;
 }
 
-static void stats_make(struct daemon *d, struct wire_stats *out)
+/* words: room for every bucket. */
+static void stats_make(struct daemon *d, struct wire_stats *out, uint32_t *words)
 {
     struct engine_stats s;
     engine_stats(d->engine, &s);
-    const struct engine_plan *plan = engine_info(d->engine)->plan;
+    const struct engine_info *info = engine_info(d->engine);
+    const struct engine_plan *plan = info->plan;
+    for (uint32_t i = 0; i < ENGINE_N_STEP_BUCKETS; i++) {
+        const struct wire_step_bucket bucket = {engine_step_bounds[i], s.step_buckets[i]};
+        wire_step_bucket_put(words + (size_t)WIRE_STEP_BUCKET_WORDS * i, &bucket);
+    }
     *out = (struct wire_stats){
         .n_running = s.n_running,
         .n_waiting = s.n_waiting,
@@ -385,6 +391,13 @@ static void stats_make(struct daemon *d, struct wire_stats *out)
         .figure_name = s.policy_figure_name,
         .n_figure_name = s.policy_figure_name ? strlen(s.policy_figure_name) : 0,
         .figure = s.policy_figure,
+        .n_step_tokens = s.n_step_tokens,
+        .step_buckets = words,
+        .n_step_buckets = ENGINE_N_STEP_BUCKETS,
+        .cache_dtype = info->cache_dtype,
+        .n_cache_dtype = strlen(info->cache_dtype),
+        .prefix_caching = info->prefix_caching,
+        .n_host_blocks = plan->n_kv_groups ? plan->groups[0].n_host_blocks : 0,
     };
 }
 
@@ -435,11 +448,12 @@ static int on_stats(struct connection *c, const uint8_t *body, size_t n, struct 
     _Static_assert(SHADOW_N_BUCKETS <= WIRE_MAX_SHADOW_BUCKETS, "STATS tells every bucket");
     uint32_t n_tenants, words[WIRE_MAX_TENANTS * WIRE_TENANT_WORDS];
     uint32_t buckets[SHADOW_N_BUCKETS * WIRE_SHADOW_BUCKET_WORDS];
+    uint32_t steps[ENGINE_N_STEP_BUCKETS * WIRE_STEP_BUCKET_WORDS];
     struct wire_stats stats;
     int status = wire_get_stats_request(body, n, &n_tenants, err);
     if (status)
         return status;
-    stats_make(c->d, &stats);
+    stats_make(c->d, &stats, steps);
     stats.tenants = words;
     stats.n_tenants = tenants_make(c->d, n_tenants, words);
     if (c->d->shadow)

@@ -89,6 +89,13 @@ static const struct wire_field stats_rules[] = {
     {"shadow_buckets", 37, FIELD_WORDS, 0, offsetof(struct wire_stats, shadow_bucket_bytes),
      offsetof(struct wire_stats, n_shadow_buckets), offsetof(struct wire_stats, shadow_buckets),
      WIRE_SHADOW_BUCKET_WORDS, WIRE_MAX_SHADOW_BUCKETS},
+    STATS(n_step_tokens, 38, FIELD_64),
+    {"step_buckets", 39, FIELD_WORDS, 0, offsetof(struct wire_stats, step_bucket_bytes),
+     offsetof(struct wire_stats, n_step_buckets), offsetof(struct wire_stats, step_buckets),
+     WIRE_STEP_BUCKET_WORDS, WIRE_MAX_STEP_BUCKETS},
+    FIELD_SPAN(struct wire_stats, cache_dtype, 40, FIELD_TEXT, 0, WIRE_MAX_TEXT),
+    STATS(prefix_caching, 41, FIELD_BOOL),
+    STATS(n_host_blocks, 42, FIELD_32),
 };
 static const struct wire_stats stats_defaults;
 static const struct wire_body stats_body = {"STATS", stats_rules, FIELD_COUNT(stats_rules),
@@ -126,6 +133,18 @@ void wire_shadow_bucket_get(const struct wire_stats *stats, uint32_t index,
         .n_live = wire_load_u64(bytes + 8),
         .n_shadow = wire_load_u64(bytes + 16),
     };
+}
+
+void wire_step_bucket_put(uint32_t *words, const struct wire_step_bucket *bucket)
+{
+    put_words(words, bucket->n_tokens);
+    put_words(words + 2, bucket->n_steps);
+}
+
+void wire_step_bucket_get(const struct wire_stats *stats, uint32_t index, struct wire_step_bucket *out)
+{
+    const uint8_t *bytes = stats->step_bucket_bytes + 4 * (size_t)WIRE_STEP_BUCKET_WORDS * index;
+    *out = (struct wire_step_bucket){.n_tokens = wire_load_u64(bytes), .n_steps = wire_load_u64(bytes + 8)};
 }
 
 void wire_tenant_put(uint32_t *words, const struct wire_tenant *tenant)

@@ -206,7 +206,22 @@ struct wire_stats {
     const uint32_t *shadow_buckets;      /* as tenants: WIRE_SHADOW_BUCKET_WORDS, */
     const uint8_t *shadow_bucket_bytes;  /* wire_shadow_bucket_get() */
     uint32_t n_shadow_buckets;
+    uint64_t n_step_tokens;              /* computed by all steps */
+    const uint32_t *step_buckets;        /* as tenants: WIRE_STEP_BUCKET_WORDS, wire_step_bucket_get() */
+    const uint8_t *step_bucket_bytes;
+    uint32_t n_step_buckets;
+    const char *cache_dtype;             /* of the KV cache: "float16" */
+    size_t n_cache_dtype;
+    bool prefix_caching;
+    uint32_t n_host_blocks;              /* of the host tier, first group */
 };
+struct wire_step_bucket {          /* steps with at most n_tokens tokens */
+    uint64_t n_tokens, n_steps;
+};
+#define WIRE_STEP_BUCKET_WORDS 4u
+#define WIRE_MAX_STEP_BUCKETS 64u
+void wire_step_bucket_put(uint32_t *words, const struct wire_step_bucket *bucket);
+void wire_step_bucket_get(const struct wire_stats *stats, uint32_t index, struct wire_step_bucket *out);
 struct wire_shadow_bucket {        /* requests with a first token within the bound */
     uint64_t bound_us, n_live, n_shadow;
 };

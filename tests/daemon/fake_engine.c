@@ -181,6 +181,9 @@ static void finish(struct engine *e, struct fake_request *q, uint32_t choice,
         event->n_cache_created = q->r.n_prompt / e->plan.block_tokens * e->plan.block_tokens;
 }
 
+const uint32_t engine_step_bounds[ENGINE_N_STEP_BUCKETS] = {1,   8,    16,   32,   64,   128,  256,
+                                                            512, 1024, 2048, 4096, 8192, 16384};
+
 static void step_choice(struct engine *e, struct fake_request *q, uint32_t choice)
 {
     struct fake_choice *c = &q->choices[choice];
@@ -242,6 +245,9 @@ static void step(struct engine *e)
 {
     struct fake_request *over = NULL;
     e->stats.n_steps++;
+    e->stats.n_step_tokens += e->stats.n_running; /* one token of each */
+    for (uint32_t i = 0; i < ENGINE_N_STEP_BUCKETS; i++)
+        e->stats.step_buckets[i] += e->stats.n_running <= engine_step_bounds[i];
     for (struct fake_request **at = &e->live; *at;) {
         struct fake_request *q = *at;
         step_request(e, q);
@@ -329,6 +335,8 @@ int fake_engine_open(const struct fake_engine_options *options, engine_sink sink
         .plan = &e->plan,
         .device_why = "fake: a test's engine",
         .placement = "nowhere",
+        .prefix_caching = true,
+        .cache_dtype = "float16",
     };
     pthread_mutex_init(&e->mutex, NULL);
     pthread_cond_init(&e->changed, NULL);

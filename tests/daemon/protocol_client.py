@@ -82,13 +82,15 @@ FIELDS = {
         "n_shadow": (31, "u64", False), "n_shadow_refused": (32, "u64", False),
         "live_ttft_us": (33, "f64", False), "live_queue_us": (34, "f64", False),
         "shadow_ttft_us": (35, "f64", False), "shadow_queue_us": (36, "f64", False),
-        "shadow_buckets": (37, "buckets", False),
+        "shadow_buckets": (37, "buckets", False), "n_step_tokens": (38, "u64", False),
+        "step_buckets": (39, "steps", False), "cache_dtype": (40, "text", False),
+        "prefix_caching": (41, "bool", False), "n_host_blocks": (42, "u32", False),
     },
     ERROR: {"status": (1, "u32", False), "message": (2, "text", False)},
     ACCEPT: {"id": (1, "u64", False)}, DRAIN: {},
 }
 SCALARS = {"u32": "<I", "i32": "<i", "u64": "<Q", "f32": "<f", "f64": "<d", "bool": "<?"}
-TENANT, BUCKET = "<5Q2I", "<3Q"
+TENANT, BUCKET, STEP = "<5Q2I", "<3Q", "<2Q"
 
 
 class ProtocolError(Exception):
@@ -138,6 +140,8 @@ def encode_value(kind, value):
         return encode_records(value)
     if kind == "buckets":
         return b"".join(struct.pack(BUCKET, *bucket) for bucket in value)
+    if kind == "steps":
+        return b"".join(struct.pack(STEP, *step) for step in value)
     if kind == "tenants":
         return b"".join(struct.pack(TENANT, *tenant) for tenant in value)
     return bytes(value)
@@ -156,6 +160,8 @@ def decode_value(kind, value):
         return decode_records(value)
     if kind == "buckets":
         return list(struct.iter_unpack(BUCKET, value))
+    if kind == "steps":
+        return list(struct.iter_unpack(STEP, value))
     if kind == "tenants":
         return list(struct.iter_unpack(TENANT, value))
     return value

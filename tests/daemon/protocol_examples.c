@@ -165,6 +165,13 @@ static void print_others(void)
                                 .shadow_buckets = words, .n_shadow_buckets = 1};
     wire_put_stats(&b, &stats);
     print_frame("stats-shadow", &b);
+    const struct wire_step_bucket steps = {64, 290};
+    wire_step_bucket_put(words, &steps);
+    stats = (struct wire_stats){.n_step_tokens = 5000, .step_buckets = words, .n_step_buckets = 1,
+                                .cache_dtype = "float16", .n_cache_dtype = 7, .prefix_caching = true,
+                                .n_host_blocks = 2048};
+    wire_put_stats(&b, &stats);
+    print_frame("stats-steps", &b);
     wire_put_drain(&b);
     print_frame("drain", &b);
     wire_put_error(&b, QUIRE_INVALID, "SUBMIT: before HELLO");

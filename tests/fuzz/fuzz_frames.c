@@ -97,6 +97,14 @@ static void stats_again(struct wire_stats *stats, struct wire_buffer *b)
         wire_shadow_bucket_get(stats, i, &bucket);
         wire_shadow_bucket_put(buckets + WIRE_SHADOW_BUCKET_WORDS * i, &bucket);
     }
+    uint32_t steps[WIRE_MAX_STEP_BUCKETS * WIRE_STEP_BUCKET_WORDS];
+    must(stats->n_step_buckets <= WIRE_MAX_STEP_BUCKETS);
+    for (uint32_t i = 0; i < stats->n_step_buckets; i++) {
+        struct wire_step_bucket bucket;
+        wire_step_bucket_get(stats, i, &bucket);
+        wire_step_bucket_put(steps + WIRE_STEP_BUCKET_WORDS * i, &bucket);
+    }
+    stats->step_buckets = steps;
     stats->shadow_buckets = buckets;
     stats->tenants = words;
     must(wire_put_stats(b, stats) == QUIRE_OK);

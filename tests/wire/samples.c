@@ -112,6 +112,7 @@ void sample_done(struct wire_done *out)
 void sample_stats(struct wire_stats *out)
 {
     static uint32_t tenants[2 * WIRE_TENANT_WORDS], buckets[WIRE_SHADOW_BUCKET_WORDS];
+    static uint32_t steps[2 * WIRE_STEP_BUCKET_WORDS];
     *out = (struct wire_stats){
         .n_running = 3,
         .n_waiting = 4,
@@ -155,7 +156,16 @@ void sample_stats(struct wire_stats *out)
         .shadow_queue_us = 36.5,
         .shadow_buckets = buckets,
         .n_shadow_buckets = 1,
+        .n_step_tokens = 38,
+        .step_buckets = steps,
+        .n_step_buckets = 2,
+        .cache_dtype = "float16",
+        .n_cache_dtype = 7,
+        .prefix_caching = true,
+        .n_host_blocks = 42,
     };
+    wire_step_bucket_put(steps, &(struct wire_step_bucket){1, 2});
+    wire_step_bucket_put(steps + WIRE_STEP_BUCKET_WORDS, &(struct wire_step_bucket){16384, UINT64_C(1) << 41});
     wire_shadow_bucket_put(
         buckets, &(struct wire_shadow_bucket){UINT64_MAX - 1, 2, UINT64_C(1) << 40});
     wire_tenant_put(tenants, &(struct wire_tenant){1, 2, 3, 4, 5, 6, 7});

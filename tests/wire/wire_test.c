@@ -356,6 +356,15 @@ static void test_stats(void **state)
     wire_shadow_bucket_get(&got, 0, &bucket);
     assert_true(bucket.bound_us == UINT64_MAX - 1 && bucket.n_live == 2 &&
                 bucket.n_shadow == UINT64_C(1) << 40);
+    assert_true(got.n_step_tokens == want.n_step_tokens);
+    assert_int_equal(got.n_step_buckets, 2);
+    struct wire_step_bucket steps;
+    wire_step_bucket_get(&got, 1, &steps);
+    assert_true(steps.n_tokens == 16384 && steps.n_steps == UINT64_C(1) << 41);
+    assert_int_equal(got.n_cache_dtype, 7);
+    assert_memory_equal(got.cache_dtype, "float16", 7);
+    assert_true(got.prefix_caching);
+    assert_int_equal(got.n_host_blocks, 42);
     struct wire_tenant tenant;
     wire_tenant_get(&got, 0, &tenant);
     assert_memory_equal(&tenant, (&(struct wire_tenant){1, 2, 3, 4, 5, 6, 7}), sizeof tenant);
@@ -377,8 +386,10 @@ static void test_stats_of_all_tenants(void **state)
     struct wire_buffer b = {0};
     sample_stats(&stats);
     memset(text, 'x', sizeof text);
-    stats.policy = stats.figure_name = stats.shadow_policy = text;
-    stats.n_policy = stats.n_figure_name = stats.n_shadow_policy = sizeof text;
+    stats.policy = stats.figure_name = stats.shadow_policy = stats.cache_dtype = text;
+    stats.n_policy = stats.n_figure_name = stats.n_shadow_policy = stats.n_cache_dtype = sizeof text;
+    stats.step_buckets = words;
+    stats.n_step_buckets = WIRE_MAX_STEP_BUCKETS;
     stats.shadow_buckets = words;
     stats.n_shadow_buckets = WIRE_MAX_SHADOW_BUCKETS;
     stats.tenants = words;
