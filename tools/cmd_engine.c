@@ -99,7 +99,7 @@ int command_engine(int argc, char **argv)
 {
     struct engine_command c = {0};
     struct engine_options options;
-    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 5];
+    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 6];
     struct quire_error err;
     bool help;
 
@@ -115,6 +115,7 @@ int command_engine(int argc, char **argv)
     rows[n++] = (struct cli_option){
         .names = "tenants", .kind = CLI_STRING, .target = &c.tenants_file, .value = "FILE",
         .help = "The front ends' tenants file (docs/api.md), for the weights in it. Default: all alike."};
+    rows[n++] = (struct cli_option)HOST_LOG_FORMAT_OPTION;
     n += engine_flags(&options, rows + n);
     n += watching_flags(&c.watching, rows + n);
     rows[n] = (struct cli_option){0};

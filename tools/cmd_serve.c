@@ -31,8 +31,8 @@ struct serve {
     struct watching watching;
     struct hub_model model;
     const char *given; /* MODEL, as it was typed */
-    const char *host, *metrics_listen, *remote, *key_file, *tenants_file, *warm_file, *cert_file, *tls_key_file;
-    bool tenant_metrics;
+    const char *host, *metrics_listen, *otlp_endpoint, *remote, *key_file, *tenants_file, *warm_file, *cert_file, *tls_key_file;
+    bool tenant_metrics, log_requests;
     char metrics_host[256];
     struct front_listen metrics; /* what metrics_listen says */
     char *environment_keys; /* what api_keys point into, when they came from the environment */
@@ -288,6 +288,8 @@ static int open_front(struct serve *s, struct quire_error *err)
         .n_allowed_origins = s->origins.n,
         .tenants = s->tenants,
         .tenant_metrics = s->tenant_metrics,
+        .log_requests = s->log_requests,
+        .otlp_endpoint = s->otlp_endpoint,
         .model_names = s->names.items,
         .n_model_names = s->names.n,
         .model_root = s->given,
@@ -448,6 +450,12 @@ int command_serve(int argc, char **argv)
         {.names = "metrics-listen", .kind = CLI_STRING, .target = &s.metrics_listen, .value = "ADDRESS",
          .help = "Answer /metrics and /health on HOST:PORT too, there without a key and nothing else: for Prometheus "
                  "and probes, on an address that clients do not reach."},
+        {.names = "log-requests", .kind = CLI_FLAG, .target = &s.log_requests,
+         .help = "Log a line for each request that generates: ids, tenant, status, tokens and times, never its text."},
+        HOST_LOG_FORMAT_OPTION,
+        {.names = "otlp-endpoint", .kind = CLI_STRING, .target = &s.otlp_endpoint, .value = "URL",
+         .help = "Send a span for each request that generates to this OpenTelemetry collector, over HTTP: "
+                 "http://HOST:4318. Traces of callers (traceparent) are continued."},
         {.names = "served-model-name", .kind = CLI_LIST, .target = &s.names, .value = "NAME",
          .help = "Names that requests may use. Default: MODEL's name, or the directory's."},
         {.names = "Engines elsewhere:", .kind = CLI_GROUP},

@@ -40,4 +40,10 @@ const struct engine_watch *host_death_watch(struct host_death *death);
 bool host_death_was(const struct host_death *death); /* also of NULL: false */
 void host_death_end(struct host_death *death);       /* after engine_close(); NULL is fine */
 
+/* A cli_option's parse for --log-format text|json: of the process, from there on. target is not used. */
+int host_parse_log_format(const char *text, void *target, struct quire_error *err);
+#define HOST_LOG_FORMAT_OPTION                                                                                         \
+    {.names = "log-format", .kind = CLI_PARSED, .parse = host_parse_log_format, .value = "text|json",                  \
+     .help = "How lines of the log on standard error look. json: one object a line (docs/operating.md)."}
+
 #endif

@@ -1,5 +1,6 @@
 /* quire: one program, a few commands. */
 #include "base/hash.h"
+#include "base/log.h"
 #include "tools/commands.h"
 
 #include <signal.h>
@@ -26,7 +27,10 @@ static const struct {
 
 int command_fail(int code, const char *text)
 {
-    fprintf(stderr, "quire: %s\n", text);
+    if (quire_log_format() == QUIRE_LOG_AS_JSON)
+        quire_log(QUIRE_LOG_ERROR, "quire", "%s", text);
+    else
+        fprintf(stderr, "quire: %s\n", text);
     return code;
 }
 

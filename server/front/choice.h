@@ -47,7 +47,7 @@ struct choice {
     int stop_string;      /* index, or -1 */
     int64_t stop_token;   /* id of one of the request's stop_token_ids, or -1 */
     bool over_in_engine;
-    uint64_t last_token_us;
+    uint64_t first_token_us, last_token_us; /* 0: none came */
     /* The reply's parts while it is not streamed. */
     struct json_out text, token_ids, logprobs;
     struct logprobs_arrays arrays;

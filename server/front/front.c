@@ -77,6 +77,21 @@ struct key256 front_domain(const struct front *f, const struct http_exchange *x)
     return key ? quire_keyed_hash(NULL, key, strlen(key)) : (struct key256){{0}};
 }
 
+void front_log_refused(const struct front *f, const struct http_exchange *x, const struct tenant *tenant,
+                       const struct api_error *e)
+{
+    const struct quire_log_field fields[] = {
+        {.key = "request_id", .text = http_request_id(x)},
+        {.key = "tenant", .text = tenant ? tenant->name : ""},
+        {.key = "route", .text = http_path(x)},
+        {.key = "status", .number = e->status},
+        {.key = "finish", .text = "error"},
+        {.key = "error", .text = e->code ? e->code : ""},
+    };
+    if (f->log_requests)
+        quire_log_fields(QUIRE_LOG_INFO, "server", fields, sizeof fields / sizeof *fields, "request");
+}
+
 struct tenant *front_begin(struct front *f, struct http_exchange *x)
 {
     struct api_error e;
@@ -85,6 +100,7 @@ struct tenant *front_begin(struct front *f, struct http_exchange *x)
     if (tenant && limits_begin(tenant, now_us, &e))
         return tenant;
     f->metrics.n_refused += e.status == 429;
+    front_log_refused(f, x, tenant, &e);
     if (tenant)
         limits_headers(tenant, now_us, x);
     api_error_reply(x, &e);
@@ -208,6 +224,7 @@ static int copy_options(struct front *f, const struct front_options *o)
     f->n_allowed_origins = o->n_allowed_origins;
     f->tenants = o->tenants;
     f->tenant_metrics = o->tenant_metrics;
+    f->log_requests = o->log_requests;
     f->sampling = o->sampling;
     f->ping_ms = o->ping_ms ? o->ping_ms : 15000;
     f->on_engine_ready = o->on_engine_ready;
@@ -279,6 +296,8 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
     json_object_seed(0);
     if (copy_options(f, o) != QUIRE_OK)
         status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    if (status == QUIRE_OK && o->otlp_endpoint)
+        status = otlp_open(o->otlp_endpoint, f->version, &f->otlp, err);
     if (status == QUIRE_OK)
         status = text_pool_open(base, TEXT_THREADS, &f->pool, err);
     if (status == QUIRE_OK)
@@ -305,6 +324,7 @@ void front_destroy(struct front *f)
     commands_end(f);
     text_pool_close(f->pool);
     engine_client_close(f->engine);
+    otlp_close(f->otlp);
     for (size_t i = 0; i < f->n_model_names; i++)
         free(f->model_names[i]);
     free(f->model_names);

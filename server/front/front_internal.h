@@ -9,6 +9,7 @@
 #include "server/front/http.h"
 #include "server/front/limits.h"
 #include "server/front/metrics.h"
+#include "server/front/otlp.h"
 #include "server/front/params.h"
 #include "server/front/request_job.h"
 #include "server/front/tenants.h"
@@ -41,7 +42,8 @@ struct front {
     const char *const *allowed_origins;
     size_t n_allowed_origins;
     struct tenants *tenants;
-    bool tenant_metrics;
+    bool tenant_metrics, log_requests;
+    struct otlp *otlp;            /* NULL: no spans */
     struct trace_names names;
     char **model_names;
     size_t n_model_names;
@@ -82,6 +84,9 @@ struct key256 front_domain(const struct front *f, const struct http_exchange *x)
 /* A request that costs something begins: the engine takes it, and its tenant's limits do. NULL: it
  * was answered. Else limits_end() ends it. */
 struct tenant *front_begin(struct front *f, struct http_exchange *x);
+/* The log's line for a request that was refused before it began; tenant NULL: not known. */
+void front_log_refused(const struct front *f, const struct http_exchange *x, const struct tenant *tenant,
+                       const struct api_error *e);
 /* What a DONE with WIRE_FINISH_ERROR, and a REFUSE, mean to a client. */
 void front_failed(const struct wire_done *done, struct api_error *e);
 void front_refused(const struct front *f, const struct wire_refuse *refuse, struct api_error *e);

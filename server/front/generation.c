@@ -41,7 +41,7 @@ static void generation_free(struct generation *g)
     free(g);
 }
 
-static const char *name_of(const struct generation *g)
+const char *generation_name(const struct generation *g)
 {
     return g->params.request_id[0] ? g->params.request_id : http_request_id(g->x);
 }
@@ -61,6 +61,7 @@ static void on_gone(void *context)
 {
     struct generation *g = context;
     count_unfinished(g, METRICS_ABORT);
+    generation_over(g, 499, NULL);
     generation_free(g);
 }
 
@@ -70,6 +71,7 @@ static void fail(struct generation *g, const struct api_error *e)
     count_unfinished(g, METRICS_ERROR);
     if (e->status == 429)
         g->front->metrics.n_refused++;
+    generation_over(g, e->status, e);
     struct http_exchange *x = g->x;
     if (g->begun) {
         g->dialect->error(g, e);
@@ -147,14 +149,12 @@ static void await_tokens(struct generation *g)
 /* Every choice is over. */
 static void complete(struct generation *g)
 {
-    struct metrics *m = &g->front->metrics;
-    struct trace *t = &g->trace;
-    t->now_us = metrics_now_us();
-    histogram_observe(&m->e2e, (double)(t->now_us - t->arrived_us) * 1e-6);
+    g->trace.now_us = metrics_now_us();
     struct http_exchange *x = g->x;
     if (g->params.stream) {
         begin_stream(g);
         g->dialect->end(g);
+        generation_over(g, 200, NULL);
         generation_free(g);
         http_stream_end(x);
         return;
@@ -166,7 +166,8 @@ static void complete(struct generation *g)
         fail_with(g, QUIRE_NO_MEMORY, "there is no memory for the reply");
         return;
     }
-    limits_headers(g->tenant, t->now_us, x);
+    limits_headers(g->tenant, g->trace.now_us, x);
+    generation_over(g, 200, NULL);
     generation_free(g);
     http_reply(x, 200, "application/json", o.data, o.n);
     json_out_free(&o);
@@ -258,6 +259,7 @@ static void time_token(struct generation *g, struct choice *c)
         histogram_observe(&m->ttft, (double)(now - g->trace.arrived_us) * 1e-6);
         limits_dequeue(g->tenant, 1);
         g->n_queued--;
+        c->first_token_us = now;
     } else {
         histogram_observe(&m->itl, (double)(now - c->last_token_us) * 1e-6);
     }
@@ -316,6 +318,7 @@ static void on_done(void *context, const struct wire_done *done)
             p->n_created = done->n_created;
             trace_add(&g->trace, &done->account, done->n_cached);
         }
+        generation_choice_over(g, c, &done->account);
         if (c->finish == CHOICE_RUNS && done->finish >= WIRE_FINISH_CANCELLED) {
             if (done->finish == WIRE_FINISH_CANCELLED) {
                 fail_with(g, QUIRE_IO, "the engine cancelled the request");
@@ -347,7 +350,8 @@ static void on_accepted(void *context, uint64_t id)
     if (p->accepted)
         return;
     p->accepted = true;
-    trace_name_add(&g->front->names, id, name_of(g));
+    p->accepted_id = id;
+    trace_name_add(&g->front->names, id, generation_name(g));
     g->front->metrics.n_prompt_tokens += p->item.n_ids;
     histogram_observe(&g->front->metrics.prompt_tokens, (double)p->item.n_ids);
     if (++g->n_accepted == g->n_prompts && g->params.stream)
@@ -529,7 +533,7 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
     j->params = (struct params){0};
     g->domain = j->domain;
     g->rules = (struct choice_rules){f->text, &g->params, f->eos, f->n_eos};
-    snprintf(g->id, sizeof g->id, "%s%s", g->dialect->id_prefix, name_of(g));
+    snprintf(g->id, sizeof g->id, "%s%s", g->dialect->id_prefix, generation_name(g));
     g->prompt_name = j->prompt_name;
     if (!settle(g, e))
         return false;
@@ -595,6 +599,7 @@ static bool read_headers(struct generation *g, struct api_error *e)
                        PARAMS_MAX_DEADLINE_MS);
     g->header_deadline_ms = (uint32_t)ms;
     g->header_trace = trace && strcmp(trace, "1") == 0;
+    trace_context_read(http_header(g->x, "traceparent"), http_header(g->x, "tracestate"), &g->context);
     if (trace && !g->header_trace && strcmp(trace, "0") != 0)
         return api_bad(e, "x-quire-trace", "must be 0 or 1");
     return true;
@@ -612,6 +617,7 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
         g->front = f;
         g->x = x;
         g->dialect = dialect;
+        snprintf(g->route, sizeof g->route, "%s", http_path(x));
         g->tenant = tenant;
         g->admin = front_is_admin(f, x);
         g->trace.arrived_us = metrics_now_us();
@@ -623,6 +629,7 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
     }
     if (!ok) {
         free(g);
+        front_log_refused(f, x, tenant, &e);
         limits_end(tenant);
         limits_headers(tenant, metrics_now_us(), x);
         api_error_reply(x, &e);

@@ -3,13 +3,14 @@
  * text pool → one SUBMIT per prompt → events → reply. It belongs to its
  * exchange: it ends with the reply, or when the client goes away, and everything it began is
  * cancelled. How its API spells requests and replies is its dialect's; all else is the same for
- * all of them. Private to generation.c and reply*.c. Loop's thread.
+ * all of them. Private to generation*.c and reply*.c. Loop's thread.
  */
 #ifndef QUIRE_FRONT_GENERATION_H
 #define QUIRE_FRONT_GENERATION_H
 
 #include "server/front/choice.h"
 #include "server/front/front_internal.h"
+#include "server/front/trace_context.h"
 
 struct generation;
 struct gen_prompt;
@@ -49,6 +50,7 @@ struct gen_prompt {
     uint64_t engine_id;
     bool live;                /* submitted, and events are to come */
     bool accepted;
+    uint64_t accepted_id;     /* the engine's own, as in its recordings; 0: not told */
     uint32_t n_cached, n_created;
     struct choice *choices;   /* params.submit.n of them */
     /* Of the prompt, for echo and prompt_logprobs. */
@@ -63,6 +65,7 @@ struct generation {
     struct front *front;
     struct http_exchange *x;
     const struct api_dialect *dialect;
+    char route[64];            /* the path, for the log */
     struct params params;
     struct choice_rules rules;
     struct tenant *tenant;     /* who pays */
@@ -70,6 +73,7 @@ struct generation {
     bool admin;                /* may be told who others are */
     struct key256 domain;      /* of the cache */
     struct trace trace;
+    struct trace_context context; /* of the caller, or begun here for the spans */
     uint32_t header_deadline_ms;
     bool header_trace;
     struct request_job *job;   /* while it is in the pool */
@@ -84,6 +88,16 @@ struct generation {
     struct event *ping;
     uint64_t last_write_us;
 };
+
+/* The client's name for it, from the body or the header, or one made here. */
+const char *generation_name(const struct generation *g);
+
+/* ---- generation_end.c: what is counted, logged and traced when it is over ---- */
+
+/* One choice's engine work is over. */
+void generation_choice_over(struct generation *g, const struct choice *c, const struct wire_account *account);
+/* status: of the reply, or of the error that ended its stream; 499: the client left. e: why it failed, or NULL. */
+void generation_over(struct generation *g, int status, const struct api_error *e);
 
 /* A prompt token's logprob, kept for the reply; NULL for the first, which has none. reply.c. */
 void reply_prompt_logprob(struct generation *g, struct gen_prompt *p,

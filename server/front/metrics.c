@@ -1,5 +1,7 @@
 #include "server/front/metrics.h"
 
+#include "server/front/process_metrics.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -17,6 +19,8 @@ static const double token_bounds[] = {1,    2,    5,     10,    20,    50,    10
                                       1000, 2000, 5000,  10000, 20000, 50000, 100000, 200000,
                                       500000};
 
+static const double n_bounds[] = {1, 2, 5, 10, 20};
+
 #define BOUNDS(name) {.bounds = name, .n_bounds = sizeof name / sizeof *name}
 
 void metrics_init(struct metrics *m)
@@ -27,6 +31,14 @@ void metrics_init(struct metrics *m)
         .e2e = BOUNDS(e2e_bounds),
         .prompt_tokens = BOUNDS(token_bounds),
         .generation_tokens = BOUNDS(token_bounds),
+        .queue = BOUNDS(e2e_bounds),
+        .prefill = BOUNDS(e2e_bounds),
+        .decode = BOUNDS(e2e_bounds),
+        .inference = BOUNDS(e2e_bounds),
+        .tpot = BOUNDS(itl_bounds),
+        .n = BOUNDS(n_bounds),
+        .max_tokens = BOUNDS(token_bounds),
+        .most_tokens = BOUNDS(token_bounds),
     };
 }
 
@@ -37,6 +49,16 @@ void histogram_observe(struct histogram *h, double value)
         i++;
     h->counts[i]++;
     h->sum += value;
+}
+
+void metrics_phases(struct metrics *m, double queue_s, double prefill_s, double decode_s, uint64_t n_tokens)
+{
+    histogram_observe(&m->queue, queue_s);
+    histogram_observe(&m->prefill, prefill_s);
+    histogram_observe(&m->decode, decode_s);
+    histogram_observe(&m->inference, prefill_s + decode_s);
+    if (n_tokens > 1)
+        histogram_observe(&m->tpot, decode_s / (double)(n_tokens - 1));
 }
 
 uint64_t metrics_now_us(void)
@@ -99,21 +121,34 @@ static void put_counter(struct writer *w, const char *name, const char *help, ui
     put_sample(w, name, "", "", (double)value);
 }
 
-static void put_histogram(struct writer *w, const char *name, const char *help,
-                          const struct histogram *h)
+static void put_bucket(struct writer *w, const char *name, double bound, uint64_t count)
 {
-    char bound[48];
+    char label[48];
+    snprintf(label, sizeof label, bound == (uint64_t)bound ? ",le=\"%.1f\"" : ",le=\"%.15g\"", bound);
+    put_sample(w, name, "_bucket", label, (double)count);
+}
+
+/* last: bounds above it are left out; 0 = none are. */
+static void put_histogram_to(struct writer *w, const char *name, const char *help,
+                             const struct histogram *h, double last)
+{
     uint64_t count = 0;
     put_type(w, name, "histogram", help);
     for (uint32_t i = 0; i < h->n_bounds; i++) {
         count += h->counts[i];
-        snprintf(bound, sizeof bound, ",le=\"%.15g\"", h->bounds[i]);
-        put_sample(w, name, "_bucket", bound, (double)count);
+        if (last == 0 || h->bounds[i] <= last)
+            put_bucket(w, name, h->bounds[i], count);
     }
     count += h->counts[h->n_bounds];
     put_sample(w, name, "_bucket", ",le=\"+Inf\"", (double)count);
     put_sample(w, name, "_sum", "", h->sum);
     put_sample(w, name, "_count", "", (double)count);
+}
+
+static void put_histogram(struct writer *w, const char *name, const char *help,
+                          const struct histogram *h)
+{
+    put_histogram_to(w, name, help, h, 0);
 }
 
 /* ,name="value": backslash, quote and newline are escaped, and what has no room is left out. */
@@ -152,8 +187,36 @@ static void put_policy(struct writer *w, const struct wire_stats *s)
     }
 }
 
+/* The step's tokens: counted by the engine, which knows its steps. */
+static void put_steps(struct writer *w, const struct wire_stats *s)
+{
+    static const char name[] = "vllm:iteration_tokens_total";
+    put_type(w, name, "histogram", "Tokens computed in a step.");
+    for (uint32_t i = 0; i < s->n_step_buckets; i++) {
+        struct wire_step_bucket bucket;
+        wire_step_bucket_get(s, i, &bucket);
+        put_bucket(w, name, (double)bucket.n_tokens, bucket.n_steps);
+    }
+    put_sample(w, name, "_bucket", ",le=\"+Inf\"", (double)s->n_steps);
+    put_sample(w, name, "_sum", "", (double)s->n_step_tokens);
+    put_sample(w, name, "_count", "", (double)s->n_steps);
+}
+
+static void put_cache_config(struct writer *w, const struct wire_stats *s)
+{
+    char dtype[160], labels[400];
+    make_label(dtype, sizeof dtype, ",cache_dtype", s->cache_dtype, s->n_cache_dtype);
+    snprintf(labels, sizeof labels,
+             ",block_size=\"%u\",num_gpu_blocks=\"%u\",num_cpu_blocks=\"%u\",enable_prefix_caching=\"%s\"%s",
+             s->n_block_tokens, s->n_blocks, s->n_host_blocks, s->prefix_caching ? "True" : "False", dtype);
+    put_type(w, "vllm:cache_config_info", "gauge", "How the KV cache is laid out: 1.");
+    put_sample(w, "vllm:cache_config_info", "", labels, 1);
+}
+
 static void put_engine(struct writer *w, const struct wire_stats *s)
 {
+    put_cache_config(w, s);
+    put_steps(w, s);
     put_gauge(w, "vllm:num_requests_running", "Sequences in the running batch.", s->n_running);
     put_gauge(w, "vllm:num_requests_waiting", "Sequences waiting to be run.", s->n_waiting);
     put_gauge(w, "quire:num_waiting_tokens", "Prompt tokens of waiting sequences.",
@@ -311,7 +374,7 @@ static void put_shadow(struct writer *w, const struct wire_stats *s)
 }
 
 void metrics_text(struct json_out *o, const struct metrics *m, const struct wire_stats *stats,
-                  const char *model, const struct tenants *tenants, uint32_t n_connections)
+                  const struct metrics_about *about)
 {
     static const char *const reasons[METRICS_N_FINISHES] = {
         ",finished_reason=\"stop\"",
@@ -320,7 +383,7 @@ void metrics_text(struct json_out *o, const struct metrics *m, const struct wire
         ",finished_reason=\"error\"",
     };
     struct writer w = {.o = o};
-    make_labels(&w, model);
+    make_labels(&w, about->model);
     put_gauge(&w, "quire:engine_up", "1 when the engine answers.", stats != NULL);
     /* Without the engine's own numbers nothing is said: a counter that falls to 0 would look like
      * a restart. */
@@ -328,8 +391,8 @@ void metrics_text(struct json_out *o, const struct metrics *m, const struct wire
         put_engine(&w, stats);
     if (stats && stats->n_shadow_policy > 0)
         put_shadow(&w, stats);
-    if (tenants)
-        put_tenants(&w, stats, tenants);
+    if (about->tenants)
+        put_tenants(&w, stats, about->tenants);
     put_counter(&w, "vllm:prompt_tokens_total", "Prompt tokens of requests taken by the engine.",
                 m->n_prompt_tokens);
     put_counter(&w, "vllm:generation_tokens_total", "Generated tokens received from the engine.",
@@ -338,15 +401,34 @@ void metrics_text(struct json_out *o, const struct metrics *m, const struct wire
     for (int i = 0; i < METRICS_N_FINISHES; i++)
         put_sample(&w, "vllm:request_success_total", "", reasons[i], (double)m->finished[i]);
     put_counter(&w, "quire:requests_refused_total", "Requests answered with 429.", m->n_refused);
-    put_gauge(&w, "quire:http_connections", "Open connections.", n_connections);
+    if (about->otlp) {
+        put_counter(&w, "quire:otlp_spans_exported_total", "Spans that the collector took.", about->otlp->n_exported);
+        put_counter(&w, "quire:otlp_spans_dropped_total", "Spans that it did not take.", about->otlp->n_dropped);
+    }
+    put_gauge(&w, "quire:http_connections", "Open connections.", about->n_connections);
     put_histogram(&w, "vllm:time_to_first_token_seconds",
                   "From a request's arrival to its first token.", &m->ttft);
     put_histogram(&w, "vllm:inter_token_latency_seconds", "Between two tokens of a choice.",
                   &m->itl);
+    put_histogram(&w, "vllm:time_per_output_token_seconds",
+                  "What vllm:inter_token_latency_seconds was called before: the same.", &m->itl);
+    put_histogram(&w, "vllm:request_time_per_output_token_seconds",
+                  "Mean time between two tokens of a choice, after its first.", &m->tpot);
     put_histogram(&w, "vllm:e2e_request_latency_seconds",
                   "From a request's arrival to the end of its reply.", &m->e2e);
-    put_histogram(&w, "vllm:request_prompt_tokens", "Prompt tokens of a request.",
-                  &m->prompt_tokens);
-    put_histogram(&w, "vllm:request_generation_tokens", "Generated tokens of a choice.",
-                  &m->generation_tokens);
+    put_histogram(&w, "vllm:request_queue_time_seconds", "Of a choice in the engine's queue.", &m->queue);
+    put_histogram(&w, "vllm:request_prefill_time_seconds", "From the queue to a choice's first token.", &m->prefill);
+    put_histogram(&w, "vllm:request_decode_time_seconds", "From a choice's first token to its last.", &m->decode);
+    put_histogram(&w, "vllm:request_inference_time_seconds", "From the queue to a choice's last token.",
+                  &m->inference);
+    put_histogram_to(&w, "vllm:request_prompt_tokens", "Prompt tokens of a request.",
+                     &m->prompt_tokens, about->max_model_len);
+    put_histogram_to(&w, "vllm:request_generation_tokens", "Generated tokens of a choice.",
+                     &m->generation_tokens, about->max_model_len);
+    put_histogram_to(&w, "vllm:request_max_num_generation_tokens", "Generated tokens of a request's longest choice.",
+                     &m->most_tokens, about->max_model_len);
+    put_histogram_to(&w, "vllm:request_params_max_tokens", "max_tokens of a request.", &m->max_tokens,
+                     about->max_model_len);
+    put_histogram(&w, "vllm:request_params_n", "n of a request.", &m->n);
+    process_metrics_text(o);
 }

@@ -4,6 +4,7 @@
 #define QUIRE_FRONT_METRICS_H
 
 #include "server/front/json_out.h"
+#include "server/front/otlp.h"
 #include "server/front/tenants.h"
 #include "server/wire/wire.h"
 
@@ -31,6 +32,17 @@ struct metrics {
     uint64_t finished[METRICS_N_FINISHES]; /* choices */
     uint64_t n_refused;                    /* requests that got 429 */
     struct histogram ttft, itl, e2e, prompt_tokens, generation_tokens;
+    struct histogram queue, prefill, decode, inference, tpot; /* of choices */
+    struct histogram n, max_tokens, most_tokens;              /* of requests */
+};
+
+/* What /metrics says besides. */
+struct metrics_about {
+    const char *model;             /* the label */
+    const struct tenants *tenants; /* to be counted one by one; NULL: not asked for */
+    uint32_t n_connections;
+    const struct otlp_counts *otlp; /* NULL: no spans are exported */
+    uint32_t max_model_len;        /* bounds of tokens end there, as vLLM's do; 0 = unknown */
 };
 
 void metrics_init(struct metrics *m);
@@ -39,9 +51,12 @@ void histogram_observe(struct histogram *h, double value);
 /* CLOCK_MONOTONIC, in microseconds. */
 uint64_t metrics_now_us(void);
 
-/* stats: of the engine; NULL when there is none. model: the label. tenants: to be counted one by one;
- * NULL: not asked for. */
+/* A choice's stay in the engine: what it waited in the queue, from there to its first token, from there to its last
+ * of n_tokens. */
+void metrics_phases(struct metrics *m, double queue_s, double prefill_s, double decode_s, uint64_t n_tokens);
+
+/* stats: of the engine; NULL when there is none. */
 void metrics_text(struct json_out *o, const struct metrics *m, const struct wire_stats *stats,
-                  const char *model, const struct tenants *tenants, uint32_t n_connections);
+                  const struct metrics_about *about);
 
 #endif

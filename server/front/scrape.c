@@ -29,8 +29,15 @@ static void on_gone(void *context)
 static void answer(struct front *f, struct http_exchange *x, const struct wire_stats *stats)
 {
     struct json_out o = {0};
-    metrics_text(&o, &f->metrics, stats, f->model_names[0], f->tenant_metrics ? f->tenants : NULL,
-                 http_server_n_connections(f->http));
+    struct otlp_counts otlp;
+    if (f->otlp)
+        otlp = otlp_counts(f->otlp);
+    const struct metrics_about about = {.model = f->model_names[0],
+                                        .tenants = f->tenant_metrics ? f->tenants : NULL,
+                                        .n_connections = http_server_n_connections(f->http),
+                                        .otlp = f->otlp ? &otlp : NULL,
+                                        .max_model_len = f->max_model_len};
+    metrics_text(&o, &f->metrics, stats, &about);
     http_reply(x, o.failed ? 503 : 200, "text/plain; version=0.0.4; charset=utf-8", o.data,
                o.failed ? 0 : o.n);
     json_out_free(&o);

@@ -18,7 +18,7 @@ static const char *find_name(const struct trace_names *names, uint64_t id)
     return NULL;
 }
 
-static uint64_t queue_us(const struct wire_account *a)
+uint64_t trace_queue_us(const struct wire_account *a)
 {
     return a->queue_nothing_us + a->queue_budget_us + a->queue_seqs_us + a->queue_blocks_us +
            a->queue_batch_us + a->queue_prefix_us;
@@ -28,7 +28,7 @@ void trace_add(struct trace *t, const struct wire_account *account, uint32_t n_c
 {
     struct wire_account *sum = &t->account;
     struct wire_account old = *sum;
-    if (queue_us(account) + account->preempted_us >= queue_us(&old) + old.preempted_us)
+    if (trace_queue_us(account) + account->preempted_us >= trace_queue_us(&old) + old.preempted_us)
         *sum = *account;
     sum->n_overtaken = old.n_overtaken + account->n_overtaken;
     sum->n_chunks = old.n_chunks + account->n_chunks;
@@ -36,6 +36,7 @@ void trace_add(struct trace *t, const struct wire_account *account, uint32_t n_c
     sum->n_loaded = old.n_loaded + account->n_loaded;
     sum->n_recomputed = old.n_recomputed + account->n_recomputed;
     t->n_cached += n_cached;
+    t->accounted = true;
 }
 
 static void put_ms(struct json_out *o, const char *key, uint64_t us)
@@ -78,7 +79,7 @@ void trace_json(struct json_out *o, const struct trace *t, const struct tenant *
 {
     const struct wire_account *a = &t->account;
     put_ms(o, "{\"text_ms\":", t->submitted_us - t->arrived_us);
-    put_ms(o, ",\"queue_ms\":", queue_us(a));
+    put_ms(o, ",\"queue_ms\":", trace_queue_us(a));
     put_ms(o, ",\"queue_ms_by_shortage\":{\"none\":", a->queue_nothing_us);
     put_ms(o, ",\"token_budget\":", a->queue_budget_us);
     put_ms(o, ",\"sequences\":", a->queue_seqs_us);

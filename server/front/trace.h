@@ -18,8 +18,12 @@ struct trace_names {
 };
 void trace_name_add(struct trace_names *names, uint64_t id, const char *name);
 
+/* All of an account's time in the queue. */
+uint64_t trace_queue_us(const struct wire_account *account);
+
 struct trace {
     struct wire_account account;
+    bool accounted; /* the engine has said where the time went */
     uint64_t n_cached;
     uint64_t arrived_us, submitted_us, first_token_us, now_us; /* first_token_us 0: none came */
 };

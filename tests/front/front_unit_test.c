@@ -12,5 +12,6 @@ int main(void)
     failed += run_params_tests();
     failed += run_bucket_tests();
     failed += run_tenants_tests();
+    failed += run_trace_context_tests();
     return failed;
 }

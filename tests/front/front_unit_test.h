@@ -14,5 +14,6 @@ int run_http_parser_tests(void);
 int run_params_tests(void);
 int run_bucket_tests(void);
 int run_tenants_tests(void);
+int run_trace_context_tests(void);
 
 #endif

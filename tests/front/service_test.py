@@ -461,9 +461,11 @@ def check_exposition(text):
         elif line.startswith("# TYPE "):
             assert line.split(" ")[2] == current and types[current] is None, line
             types[current] = line.split(" ")[3]
-            assert (types[current] == "counter") == current.endswith("_total"), line
+            named = current.endswith("_total") and current != "vllm:iteration_tokens_total"  # vLLM's, a histogram
+            assert (types[current] == "counter") == named, line
         else:
-            name, value = re.fullmatch(r'([a-zA-Z_:][a-zA-Z0-9_:]*)\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)+\} (\S+)', line).groups()
+            name, value = re.fullmatch(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)+\})? (\S+)', line).group(1, 3)
+            assert "{" in line or name.startswith("process_"), line
             family = re.sub(r"_(bucket|sum|count)$", "", name) if types[current] == "histogram" else name
             assert family == current and float(value) >= 0, line
             key_ = line.rsplit(" ", 1)[0]

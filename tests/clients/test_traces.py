@@ -1,0 +1,173 @@
+"""Spans as an OpenTelemetry collector gets them: OTLP over HTTP, JSON."""
+
+import http.server
+import json
+import socket
+import threading
+import time
+
+import pytest
+
+from conftest import MODEL
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+PARENT = f"00-{TRACE}-{SPAN}-01"
+
+
+class Collector:
+    """Takes what is posted; answers with `status`."""
+
+    def __init__(self, port=0, status=200):
+        self.posts, self.status = [], status
+        collector = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                collector.posts.append((self.path, self.headers["Content-Type"], json.loads(body)))
+                self.send_response(collector.status)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.url = "http://127.0.0.1:%d" % self.server.server_port
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def spans(self):
+        return [span for _, _, body in self.posts for resource in body["resourceSpans"]
+                for scope in resource["scopeSpans"] for span in scope["spans"]]
+
+
+@pytest.fixture
+def collector():
+    c = Collector()
+    yield c
+    c.close()
+
+
+def attributes(span):
+    def value(v):
+        [(kind, x)] = v.items()
+        assert {"stringValue": str, "intValue": str, "doubleValue": (int, float)}[kind], kind
+        assert isinstance(x, (int, float) if kind == "doubleValue" else str), v
+        return int(x) if kind == "intValue" else x
+    assert len({a["key"] for a in span["attributes"]}) == len(span["attributes"])
+    return {a["key"]: value(a["value"]) for a in span["attributes"]}
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 30
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert condition()
+
+
+def ask(client, *, headers=None, **fields):
+    return client.completions.create(**{"model": "model", "prompt": "Once upon a time", "max_tokens": 6, **fields},
+                                     extra_headers=headers or {}, extra_body={"ignore_eos": True})
+
+
+def test_a_request_is_a_span_of_the_caller_s_trace(start, collector):
+    server = start("serve", MODEL, "--port", "0", "--otlp-endpoint", collector.url, "--log-requests", "--max-model-len", "1024")
+    before = time.time_ns()
+    ask(server.client(), n=2, temperature=0.5, headers={"traceparent": PARENT, "tracestate": "rojo=1,congo=2", "x-request-id": "r1"})
+    wait_until(collector.spans)
+    after = time.time_ns()
+    [(path, content_type, body)] = collector.posts
+    assert path == "/v1/traces" and content_type == "application/json"
+    resource = {a["key"]: a["value"]["stringValue"] for a in body["resourceSpans"][0]["resource"]["attributes"]}
+    assert resource["service.name"] == "quire" and resource["service.version"]
+    spans = {span["name"]: span for span in collector.spans()}
+    assert list(spans) == ["llm_request", "text", "queue", "prefill", "decode"]
+    root = spans.pop("llm_request")
+    assert root["kind"] == 2 and root["parentSpanId"] == SPAN and root["traceState"] == "rojo=1,congo=2"
+    assert "status" not in root
+    ids = {root["spanId"]}
+    at = begin = int(root["startTimeUnixNano"])
+    end = int(root["endTimeUnixNano"])
+    assert before - 10**7 <= begin <= end <= after + 10**7
+    for span in spans.values():
+        assert span["kind"] == 1 and span["traceId"] == root["traceId"] == TRACE
+        assert span["parentSpanId"] == root["spanId"] and len(span["spanId"]) == 16
+        assert at == int(span["startTimeUnixNano"]) <= int(span["endTimeUnixNano"]) <= end, span["name"]
+        at = int(span["endTimeUnixNano"])
+        ids.add(span["spanId"])
+    assert len(ids) == 5
+    a = attributes(root)
+    assert a["gen_ai.request.id"] == "r1" and a["gen_ai.response.model"] == "model"
+    assert a["gen_ai.request.n"] == 2 and a["gen_ai.request.max_tokens"] == 6 and a["gen_ai.request.temperature"] == 0.5
+    assert a["gen_ai.usage.prompt_tokens"] == 4 and a["gen_ai.usage.completion_tokens"] == 12
+    assert a["http.response.status_code"] == 200 and a["http.route"] == "/v1/completions" and a["quire.tenant"] == "default"
+    length = {name: (int(s["endTimeUnixNano"]) - int(s["startTimeUnixNano"])) / 1e9 for name, s in spans.items()}
+    assert a["gen_ai.latency.e2e"] == pytest.approx((end - begin) / 1e9, abs=1e-5)
+    assert a["gen_ai.latency.time_in_queue"] == pytest.approx(length["queue"], abs=1e-5)
+    assert a["gen_ai.latency.time_in_model_prefill"] == pytest.approx(length["prefill"], abs=1e-5)
+    assert a["gen_ai.latency.time_in_model_decode"] == pytest.approx(length["decode"], abs=1e-5)
+    assert a["gen_ai.latency.time_in_model_inference"] == pytest.approx(length["prefill"] + length["decode"], abs=1e-5)
+    assert a["gen_ai.latency.time_to_first_token"] == pytest.approx(
+        length["text"] + length["queue"] + length["prefill"], abs=1e-5)
+    assert "Once upon" not in json.dumps(body)
+    wait_until(lambda: f"trace_id={TRACE}" in server.output())
+    wait_until(lambda: server.metric("quire:otlp_spans_exported_total") == 5)
+    assert server.metric("quire:otlp_spans_dropped_total") == 0
+
+
+def test_who_begins_a_trace_and_who_is_not_traced(start, collector):
+    server = start("serve", MODEL, "--port", "0", "--otlp-endpoint", collector.url + "/")
+    client = server.client()
+    ask(client, headers={"traceparent": f"00-{TRACE}-{SPAN}-00"})  # the caller does not sample
+    ask(client, headers={"traceparent": PARENT.upper(), "tracestate": "a=1"})  # malformed: as if there were none
+    ask(client)
+    with pytest.raises(Exception, match="max_tokens"):
+        ask(client, max_tokens=10**6)
+    wait_until(lambda: sum(s["name"] == "llm_request" for s in collector.spans()) == 3)
+    assert server.stop() == 0
+    roots = [s for s in collector.spans() if s["name"] == "llm_request"]
+    assert len(roots) == 3 and len({s["traceId"] for s in roots}) == 3 and TRACE not in {s["traceId"] for s in roots}
+    for root in roots:
+        assert len(root["traceId"]) == 32 and "parentSpanId" not in root and "traceState" not in root
+    assert attributes(roots[2])["http.response.status_code"] == 400
+    assert "gen_ai.latency.time_to_first_token" not in attributes(roots[2])
+
+
+def test_a_collector_that_is_away_is_no_reason_to_wait(start):
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    server = start("serve", MODEL, "--port", "0", "--otlp-endpoint", f"http://127.0.0.1:{port}/own/path")
+    client = server.client()
+    ask(client)
+    wait_until(lambda: server.metric("quire:otlp_spans_dropped_total") == 5)
+    ask(client)
+    wait_until(lambda: server.metric("quire:otlp_spans_dropped_total") == 10)
+    collector = Collector(port, status=503)
+    ask(client)
+    wait_until(lambda: server.metric("quire:otlp_spans_dropped_total") == 15)
+    assert server.output().count("spans are dropped") == 1
+    collector.status = 202
+    ask(client)
+    wait_until(lambda: server.metric("quire:otlp_spans_exported_total") == 5)
+    assert "takes spans again" in server.output() and collector.posts[-1][0] == "/own/path"
+    collector.close()
+
+
+def test_what_is_left_is_sent_at_the_end_and_a_dead_collector_does_not_hold_it_up(start, collector):
+    server = start("serve", MODEL, "--port", "0", "--otlp-endpoint", collector.url)
+    ask(server.client())
+    assert server.stop() == 0 and len(collector.spans()) == 5
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, never answers
+        server = start("serve", MODEL, "--port", "0", "--otlp-endpoint", "http://127.0.0.1:%d" % silent.getsockname()[1])
+        ask(server.client())
+        assert server.stop() == 0
+
+
+def test_a_url_that_is_none(start):
+    with pytest.raises(RuntimeError, match="must be a URL"):
+        start("serve", MODEL, "--port", "0", "--otlp-endpoint", "localhost:4318")
