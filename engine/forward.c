@@ -107,10 +107,10 @@ static int rmsnorm(struct forward *f, uint32_t n_tokens, float *x, const float *
     return f->backend->ops->rmsnorm(f->backend, &a, err);
 }
 
-static int gemm(struct forward *f, uint32_t n_tokens, const struct k_weight *weight,
-                const float *bias, const float *x, float *y, struct quire_error *err)
+static struct k_gemm_args gemm_args(const struct forward *f, uint32_t n_tokens, const struct k_weight *weight,
+                                    const float *bias, const float *x, float *y)
 {
-    const struct k_gemm_args a = {
+    return (struct k_gemm_args){
         .weight = weight,
         .x_dev = x,
         .bias_dev = bias,
@@ -118,6 +118,12 @@ static int gemm(struct forward *f, uint32_t n_tokens, const struct k_weight *wei
         .workspace_dev = f->gemm_workspace_dev,
         .n_tokens = n_tokens,
     };
+}
+
+static int gemm(struct forward *f, uint32_t n_tokens, const struct k_weight *weight,
+                const float *bias, const float *x, float *y, struct quire_error *err)
+{
+    const struct k_gemm_args a = gemm_args(f, n_tokens, weight, bias, x, y);
     return f->backend->ops->gemm(f->backend, &a, err);
 }
 
@@ -220,12 +226,9 @@ static int output_and_mlp(struct forward *f, uint32_t l, uint32_t n, float *x, c
     float *wide = buffer(f, f->layout.wide), *narrow = buffer(f, f->layout.narrow);
     TRY(gemm(f, n, w->o, w->o_bias, heads, delta, err));
     TRY(rmsnorm(f, n, x, delta, w->post_norm, err));
-    TRY(gemm(f, n, w->gate_up, w->gate_up_bias, normed, wide, err));
-    const struct k_silu_mul_args silu = {.gate_up_dev = wide,
-                                         .out_dev = narrow,
-                                         .n_tokens = n,
-                                         .n_cols = f->desc->intermediate_size};
-    TRY(f->backend->ops->silu_mul(f->backend, &silu, err));
+    const struct k_gemm_silu_mul_args gate_up = {.gemm = gemm_args(f, n, w->gate_up, w->gate_up_bias, normed, wide),
+                                                 .out_dev = narrow};
+    TRY(f->backend->ops->gemm_silu_mul(f->backend, &gate_up, err));
     return gemm(f, n, w->down, w->down_bias, narrow, delta, err);
 }
 

@@ -101,6 +101,12 @@ struct k_gemm_args { /* y[t, r] = Σ_k w[r, k] x[t, k] (+ bias[r]) */
     uint32_t n_tokens;
 };
 
+struct k_gemm_silu_mul_args { /* out[t, i] = silu(y[t, i]) * y[t, n + i], y as gemm() gives it */
+    struct k_gemm_args gemm; /* weight [2 n, K]: gate's rows, then up's; y_dev is scratch of [T, 2 n], its contents undefined
+                              * afterwards: a backend that has gate and up at hand writes out alone */
+    float *out_dev;          /* [T, n] */
+};
+
 struct k_rope_angles_args { /* cos and sin of position × inv_freq, once a step, for every layer */
     const uint32_t *positions_dev; /* [T] */
     const float *inv_freq_dev;     /* [n_freqs] */
@@ -173,12 +179,6 @@ struct k_kv_copy_args { /* whole blocks of one layer, K and V, from one arena to
     const struct k_block_pair *pairs; /* [n_pairs] HOST memory, read before the call returns; no
                                          block is `to` twice */
     uint32_t n_pairs;
-};
-
-struct k_silu_mul_args { /* out[t, i] = silu(gate_up[t, i]) * gate_up[t, n + i] */
-    const float *gate_up_dev; /* [T, 2 n] */
-    float *out_dev;           /* [T, n] */
-    uint32_t n_tokens, n_cols;
 };
 
 struct k_gather_args { /* out[i] = x[index[i]] */
@@ -279,12 +279,12 @@ struct k_backend_ops {
     int (*embed)(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err);
     int (*rmsnorm)(struct k_backend *b, const struct k_rmsnorm_args *a, struct quire_error *err);
     int (*gemm)(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err);
+    int (*gemm_silu_mul)(struct k_backend *b, const struct k_gemm_silu_mul_args *a, struct quire_error *err);
     int (*rope_angles)(struct k_backend *b, const struct k_rope_angles_args *a, struct quire_error *err);
     int (*rope_kv)(struct k_backend *b, const struct k_rope_kv_args *a, struct quire_error *err);
     int (*attention_plan)(struct k_backend *b, const struct k_attention_plan_args *a, struct quire_error *err);
     int (*attention)(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err);
     int (*kv_copy)(struct k_backend *b, const struct k_kv_copy_args *a, struct quire_error *err);
-    int (*silu_mul)(struct k_backend *b, const struct k_silu_mul_args *a, struct quire_error *err);
     int (*gather)(struct k_backend *b, const struct k_gather_args *a, struct quire_error *err);
     int (*sample)(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err);
     int (*place_tokens)(struct k_backend *b, const struct k_place_tokens_args *a, struct quire_error *err);

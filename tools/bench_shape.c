@@ -15,11 +15,11 @@ static const struct {
     unsigned needs;
 } ops[] = {
     {"gemm", OP_GEMM, TOKENS | ROWS | COLS | DTYPE | FORM},
+    {"gemm_silu_mul", OP_GEMM_SILU_MUL, TOKENS | ROWS | COLS | DTYPE | FORM},
     {"attention", OP_ATTENTION, HEADS | SEQS | DTYPE | FORM},
     {"rope_kv", OP_ROPE_KV, HEADS | SEQS | DTYPE},
     {"embed", OP_EMBED, TOKENS | ROWS | COLS | DTYPE},
     {"rmsnorm", OP_RMSNORM, TOKENS | COLS},
-    {"silu_mul", OP_SILU_MUL, TOKENS | COLS},
     {"rope_angles", OP_ROPE_ANGLES, TOKENS | COLS},
     {"gather", OP_GATHER, TOKENS | ROWS | COLS},
     {"sample", OP_SAMPLE, TOKENS | ROWS},
@@ -33,7 +33,7 @@ static int find_op(const char *name, size_t *at, struct quire_error *err)
         if (strcmp(ops[*at].name, name) == 0)
             return QUIRE_OK;
     return quire_fail(err, QUIRE_INVALID,
-                      "--op %.32s: must be gemm, attention, rope_kv, embed, rmsnorm, silu_mul, rope_angles, gather, sample or kv_copy",
+                      "--op %.32s: must be gemm, gemm_silu_mul, attention, rope_kv, embed, rmsnorm, rope_angles, gather, sample or kv_copy",
                       name);
 }
 
@@ -153,6 +153,8 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
         return quire_fail(err, QUIRE_INVALID, "--rows: %s", needs & ROWS ? "is missing" : "this operation has none");
     if (!!(needs & COLS) != (s->n_cols > 0))
         return quire_fail(err, QUIRE_INVALID, "--cols: %s", needs & COLS ? "is missing" : "this operation has none");
+    if (c->op == OP_GEMM_SILU_MUL && s->n_rows % 2 != 0)
+        return quire_fail(err, QUIRE_INVALID, "--rows %u: must be even, gate's rows and as many of up", s->n_rows);
     if (s->dtype && (!(needs & DTYPE) || !parse_dtype(s->dtype, &c->dtype) || (is_cache && c->dtype == K_BF16)))
         return quire_fail(err, QUIRE_INVALID, "--dtype: must be %s", !(needs & DTYPE) ? "absent: this operation is in float32"
                                                                      : is_cache ? "float16 or float32 for a KV cache"

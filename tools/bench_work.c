@@ -24,6 +24,10 @@ void bench_work(const struct op_case *c, double *bytes, double *flops)
         *bytes = n * k * size + 4 * t * (n + k);
         *flops = 2 * t * n * k;
         break;
+    case OP_GEMM_SILU_MUL:
+        *bytes = n * k * size + 4 * t * (n / 2 + k);
+        *flops = 2 * t * n * k;
+        break;
     case OP_ATTENTION:
         *bytes = 2 * read * c->n_kv_heads * c->head_dim * size;
         *flops = 4 * pairs * c->n_q_heads * c->head_dim;
@@ -31,7 +35,6 @@ void bench_work(const struct op_case *c, double *bytes, double *flops)
     case OP_ROPE_KV: *bytes = 8 * t * heads; break;
     case OP_KV_COPY: *bytes = 4 * t * c->n_kv_heads * c->head_dim * c->block_tokens * size; break;
     case OP_ROPE_ANGLES: *bytes = 8 * t * k; break;
-    case OP_SILU_MUL: *bytes = 12 * t * k; break;
     case OP_RMSNORM: *bytes = 16 * t * k; break;
     case OP_SAMPLE: *bytes = 4 * t * n; break;
     default: *bytes = t * k * (size + 4); break;
@@ -44,6 +47,7 @@ uint64_t bench_work_cold_bytes(const struct op_case *c)
     attention_work(c, &read, &pairs);
     switch (c->op) {
     case OP_GEMM:
+    case OP_GEMM_SILU_MUL:
     case OP_EMBED: return (uint64_t)c->n_rows * c->n_cols * k_dtype_bytes(c->dtype);
     case OP_ATTENTION: return 2 * (uint64_t)read * c->n_kv_heads * c->head_dim * k_dtype_bytes(c->dtype);
     case OP_KV_COPY: return 2 * (uint64_t)c->n_rows * c->n_kv_heads * c->head_dim * c->block_tokens * k_dtype_bytes(c->dtype);

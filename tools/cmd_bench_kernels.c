@@ -121,8 +121,8 @@ static bool is_chosen(const struct bench *bench, const struct op_case *c)
 /* A backend has some forms; cases of the others are left out, and counted. */
 static bool is_supported(const struct bench *bench, const struct op_case *c)
 {
-    bool is_of_form = c->op == OP_GEMM || c->form != K_FORM_LANE;
-    enum k_dtype weights = c->op == OP_GEMM ? c->dtype : K_F16;
+    bool is_of_form = op_is_gemm(c) || c->form != K_FORM_LANE;
+    enum k_dtype weights = op_is_gemm(c) ? c->dtype : K_F16;
     return !is_of_form || bench->supports[c->form][weights];
 }
 
@@ -211,7 +211,7 @@ static int choose_cases(struct bench *bench)
     } else if (memcmp(&bench->shape, &unused, sizeof unused) != 0) {
         return command_fail(2, "--op is missing: a shape is an operation's; without any, the table's cases are measured");
     }
-    if (look_at_backend(bench, n > 0 && bench->from_shape[0].op == OP_GEMM ? bench->from_shape[0].dtype : K_F16, &form,
+    if (look_at_backend(bench, n > 0 && op_is_gemm(&bench->from_shape[0]) ? bench->from_shape[0].dtype : K_F16, &form,
                         &err) != QUIRE_OK)
         return command_fail(1, err.text);
     for (uint32_t i = 0; i < n; i++)
@@ -250,7 +250,7 @@ int bench_kernels(int argc, char **argv)
         {.names = "json", .kind = CLI_FLAG, .target = &bench.json, .help = "Print JSON for programs."},
         {.names = "A shape instead of the table's:", .kind = CLI_GROUP},
         {.names = "op", .kind = CLI_STRING, .target = &shape->op, .value = "NAME",
-         .help = "gemm, attention, rope_kv, embed, rmsnorm, silu_mul, rope_angles, gather, sample or kv_copy."},
+         .help = "gemm, gemm_silu_mul, attention, rope_kv, embed, rmsnorm, rope_angles, gather, sample or kv_copy."},
         {.names = "tokens", .kind = CLI_STRING, .target = &shape->tokens, .value = "N[,N...]",
          .help = "Tokens of the step, a case each: 1,8,64. Of sample, rows of logits; of kv_copy, blocks."},
         {.names = "rows", .kind = CLI_U32, .target = &shape->n_rows, .max = 1 << 24, .value = "N",

@@ -62,7 +62,6 @@ static void *random_stored(uint64_t n, enum k_dtype dtype, uint64_t *state, enum
 static uint32_t x_width(const struct op_case *c)
 {
     switch (c->op) {
-    case OP_SILU_MUL: return 2 * c->n_cols;
     case OP_ROPE_KV:
     case OP_ATTENTION: return (c->n_q_heads + 2 * c->n_kv_heads) * c->head_dim;
     case OP_SAMPLE: return c->n_rows;
@@ -220,9 +219,9 @@ void op_data_make(const struct op_case *c, struct op_data *d)
     uint64_t n_tokens = op_n_tokens(c);
     d->x_width = x_width(c);
     /* Tiny weights meet activations of all sizes: products and sums are tiny, but not all 0. */
-    bool tiny_weights = c->op == OP_GEMM && c->values == VALUES_TINY;
+    bool tiny_weights = op_is_gemm(c) && c->values == VALUES_TINY;
     d->x = random_f32(n_tokens * d->x_width, &state, tiny_weights ? VALUES_WIDE : c->values);
-    if (c->op == OP_GEMM || c->op == OP_EMBED)
+    if (op_is_gemm(c) || c->op == OP_EMBED)
         d->weights = random_stored((uint64_t)c->n_rows * c->n_cols, c->dtype, &state, c->values);
     if (c->op == OP_EMBED || c->op == OP_GATHER || c->op == OP_ROPE_ANGLES || c->op == OP_KV_COPY)
         make_ids(c, d, &state);
@@ -230,7 +229,7 @@ void op_data_make(const struct op_case *c, struct op_data *d)
         d->vector = random_f32(c->n_cols, &state, VALUES_PLAIN);
     if (c->op == OP_RMSNORM && c->extra)
         d->add = random_f32(n_tokens * c->n_cols, &state, c->values);
-    if (c->op == OP_GEMM && c->extra)
+    if (op_is_gemm(c) && c->extra)
         d->vector = random_f32(c->n_rows, &state, VALUES_PLAIN);
     if (c->op == OP_ROPE_ANGLES)
         make_frequencies(c, d);
@@ -274,6 +273,7 @@ void op_output_make(const struct op_case *c, struct op_output *out)
     uint64_t head = c->head_dim;
     switch (c->op) {
     case OP_GEMM: add_output(out, (uint64_t)c->n_rows * 4, false); break;
+    case OP_GEMM_SILU_MUL: add_output(out, (uint64_t)c->n_rows / 2 * 4, false); break;
     case OP_ROPE_ANGLES: add_output(out, (uint64_t)c->n_cols * 8, false); break;
     case OP_ATTENTION: add_output(out, c->n_q_heads * head * 4, false); break;
     case OP_SAMPLE: add_output(out, sizeof(struct k_sample_result), false); break;

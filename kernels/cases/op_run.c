@@ -27,7 +27,7 @@ struct op_binding {
     uint32_t n_tokens;
     struct k_weight *weight;
     unsigned char *weight_memory;
-    float *x, *add, *vector, *q_norm, *k_norm, *cos_sin, *out;
+    float *x, *add, *vector, *q_norm, *k_norm, *cos_sin, *out, *gate_up;
     uint32_t *ids, *slots, *tables;
     struct k_attn_row *rows, *rows_dev;
     uint32_t n_attn_rows; /* of the call made last */
@@ -289,12 +289,12 @@ static void bind_workspace(struct op_binding *n)
         .n_tokens = n->n_tokens, .n_seqs = op_n_seqs(c), .n_logits = n->n_tokens,
         .n_vocab = c->op == OP_SAMPLE ? c->n_rows : 0, .n_q_heads = c->n_q_heads,
         .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .max_model_len = longest,
-        .max_gemm_cols = c->op == OP_GEMM ? c->n_cols : 0, .n_threads = n->variant.n_threads ? n->variant.n_threads : 4,
+        .max_gemm_cols = op_is_gemm(c) ? c->n_cols : 0, .n_threads = n->variant.n_threads ? n->variant.n_threads : 4,
     };
     struct k_plan_bytes bytes;
     struct quire_error err;
     must_do(k_plan_workspace(n->b->ops->name, &dims, &bytes, &err), &err);
-    uint64_t size = c->op == OP_SAMPLE ? bytes.sample : c->op == OP_GEMM ? bytes.gemm : bytes.attention;
+    uint64_t size = c->op == OP_SAMPLE ? bytes.sample : op_is_gemm(c) ? bytes.gemm : bytes.attention;
     n->workspace = new_buffer(n, NULL, size, false);
     if (c->op == OP_ATTENTION)
         n->plan = new_buffer(n, NULL, bytes.attention_plan, false);
@@ -314,7 +314,7 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
     if (x_bytes > 0)
         n->x = new_buffer(n, d->x, x_bytes, !x_written);
     n->add = input(n, d->add, t * c->n_cols * 4);
-    n->vector = input(n, d->vector, (c->op == OP_GEMM ? c->n_rows : c->n_cols) * (uint64_t)4);
+    n->vector = input(n, d->vector, (op_is_gemm(c) ? c->n_rows : c->n_cols) * (uint64_t)4);
     n->q_norm = input(n, d->q_norm, c->head_dim * 4);
     n->k_norm = input(n, d->k_norm, c->head_dim * 4);
     n->cos_sin = input(n, d->cos_sin, t * c->head_dim * 4);
@@ -325,8 +325,10 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
         bind_kv(n);
     if (c->op == OP_KV_COPY)
         bind_copy(n);
-    if (c->op == OP_ATTENTION || c->op == OP_SAMPLE || c->op == OP_GEMM)
+    if (c->op == OP_ATTENTION || c->op == OP_SAMPLE || op_is_gemm(c))
         bind_workspace(n);
+    if (c->op == OP_GEMM_SILU_MUL)
+        n->gate_up = new_buffer(n, NULL, t * c->n_rows * 4, false);
     if (c->op == OP_ATTENTION) {
         n->rows = must(calloc(op_n_seqs(c), sizeof *n->rows));
         n->rows_dev = new_buffer(n, NULL, op_n_seqs(c) * sizeof *n->rows, false);
@@ -408,13 +410,14 @@ static int call_tokens(struct op_binding *n, uint64_t t, uint32_t count, struct 
         return ops->gemm(n->b, &(struct k_gemm_args){n->weight, n->x + t * cols, n->vector,
                                                      n->out + t * c->n_rows, n->workspace,
                                                      count}, err);
+    case OP_GEMM_SILU_MUL:
+        return ops->gemm_silu_mul(n->b, &(struct k_gemm_silu_mul_args){
+            {n->weight, n->x + t * cols, n->vector, n->gate_up, n->workspace, count},
+            n->out + t * (c->n_rows / 2)}, err);
     case OP_ROPE_ANGLES:
         return ops->rope_angles(n->b, &(struct k_rope_angles_args){
             n->ids + t, n->vector, n->out + t * cols * 2, count, c->n_cols,
             c->scale != 0 ? c->scale : 1.0f}, err);
-    case OP_SILU_MUL:
-        return ops->silu_mul(n->b, &(struct k_silu_mul_args){
-            n->x + t * 2 * cols, n->out + t * cols, count, c->n_cols}, err);
     case OP_GATHER:
         return ops->gather(n->b, &(struct k_gather_args){n->x, n->ids + t, n->out + t * cols, count,
                                                          c->n_cols}, err);

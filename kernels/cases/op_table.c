@@ -6,6 +6,11 @@
 
 #define GEMM(dt, t, n, k, ...) \
     {.op = OP_GEMM, .dtype = dt, .n_tokens = t, .n_rows = n, .n_cols = k, __VA_ARGS__}
+/* Gate and up of an MLP: n rows of each. */
+#define GATED(dt, t, n, k, ...) \
+    {.op = OP_GEMM_SILU_MUL, .dtype = dt, .n_tokens = t, .n_rows = 2 * (n), .n_cols = k, __VA_ARGS__}
+#define GATED_MMA(t, n, k, ...) GATED(K_BF16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
+#define GATED_MMA_F16(t, n, k, ...) GATED(K_F16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
 #define TILE(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_TILE, __VA_ARGS__)
 #define TILE_F16(t, n, k, ...) GEMM(K_F16, t, n, k, .form = K_FORM_TILE, __VA_ARGS__)
 #define TILE_BF16(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_TILE_BF16, __VA_ARGS__)
@@ -95,10 +100,17 @@ const struct op_case op_test_cases[] = {
     /* Rows wider than a thread block's shared memory, of which the last piece is not full. */
     NORM(2, 12288), NORM(2, 12301, .extra = true), NORM(3, 32772, .extra = true), NORM(1, 49152, .values = VALUES_WIDE),
 
-    {.op = OP_SILU_MUL, .n_tokens = 1, .n_cols = 1},
-    {.op = OP_SILU_MUL, .n_tokens = 3, .n_cols = 100},
-    {.op = OP_SILU_MUL, .n_tokens = 17, .n_cols = 4864},
-    {.op = OP_SILU_MUL, .n_tokens = 33, .n_cols = 129, .values = VALUES_WIDE},
+    /* Gate and up: rows that fill the tiles of 8, 16, 32 and 64 pairs and that do not, in every form. */
+    GATED(K_F32, 1, 1, 1), GATED(K_F32, 9, 33, 100, .extra = true), GATED(K_F16, 1, 17, 96, .n_parts = 2),
+    GATED(K_F16, 12, 40, 300, .values = VALUES_WIDE), GATED(K_BF16, 1, 64, 160, .extra = true, .n_parts = 2), GATED(K_BF16, 19, 65, 50),
+    GATED(K_BF16, 3, 20, 100, .form = K_FORM_TILE, .extra = true, .n_parts = 2), GATED(K_F16, 17, 33, 64, .form = K_FORM_TILE),
+    GATED(K_BF16, 18, 24, 96, .form = K_FORM_TILE_BF16),
+    GATED_MMA(1, 1, 1), GATED_MMA(1, 7, 600, .extra = true, .n_parts = 2), GATED_MMA(8, 8, 64), GATED_MMA(5, 61, 1100, .n_parts = 3),
+    GATED_MMA(9, 33, 97, .extra = true), GATED_MMA(16, 40, 520), GATED_MMA(12, 2060, 70), GATED_MMA(17, 16, 100),
+    GATED_MMA(32, 47, 1025, .extra = true), GATED_MMA(33, 32, 128), GATED_MMA(64, 65, 81, .extra = true, .n_parts = 4),
+    GATED_MMA(130, 19, 600), GATED_MMA(5, 31, 896, .values = VALUES_WIDE), GATED_MMA(40, 33, 100, .values = VALUES_TINY, .extra = true),
+    GATED_MMA_F16(1, 9, 16), GATED_MMA_F16(10, 70, 544, .n_parts = 3), GATED_MMA_F16(20, 33, 100, .extra = true),
+    GATED_MMA_F16(66, 33, 1097, .extra = true),
 
     {.op = OP_ROPE_ANGLES, .n_tokens = 1, .n_cols = 8},
     {.op = OP_ROPE_ANGLES, .n_tokens = 33, .n_cols = 32},
@@ -193,9 +205,8 @@ const struct op_case op_bench_cases[] = {
     MMA(1, 128256, 4096), MMA(8, 128256, 4096), MMA(16, 128256, 4096),
     {.op = OP_EMBED, .dtype = K_F16, .n_tokens = 64, .n_rows = 32000, .n_cols = 896},
     NORM(1, 896, .extra = true), NORM(64, 896, .extra = true), NORM(1, 4096, .extra = true), NORM(2048, 4096, .extra = true),
-    {.op = OP_SILU_MUL, .n_tokens = 1, .n_cols = 4864},
-    {.op = OP_SILU_MUL, .n_tokens = 64, .n_cols = 4864},
-    {.op = OP_SILU_MUL, .n_tokens = 1, .n_cols = 14336}, {.op = OP_SILU_MUL, .n_tokens = 512, .n_cols = 14336},
+    GATED(K_F16, 1, 4864, 896), GATED(K_F16, 64, 4864, 896), GATED_MMA(1, 8960, 1536), GATED_MMA(512, 8960, 1536),
+    GATED_MMA(1, 14336, 4096), GATED_MMA(512, 14336, 4096),
     {.op = OP_ROPE_ANGLES, .n_tokens = 64, .n_cols = 32},
     ROPE(K_F16, 14, 2, 64, 16, SEQS({64, 448})), ROPE(K_F16, 32, 8, 128, 16, .extra = true, SEQS({2048, 0})),
     ATTN(K_F16, 14, 2, 64, 16, SEQS({1, 2047})), ATTN(K_F16, 14, 2, 64, 16, SEQS({128, 384})),
@@ -242,6 +253,11 @@ uint32_t op_n_tokens(const struct op_case *c)
     return n;
 }
 
+bool op_is_gemm(const struct op_case *c)
+{
+    return c->op == OP_GEMM || c->op == OP_GEMM_SILU_MUL;
+}
+
 bool op_is_fill(const struct op_case *c, uint64_t token)
 {
     return token + c->n_fill >= op_n_tokens(c);
@@ -261,12 +277,12 @@ __attribute__((format(printf, 1, 2))) static void append(const char *format, ...
 const char *op_name(const struct op_case *c)
 {
     static const char *const kinds[] = {"embed",     "rmsnorm",  "gemm",   "rope_angles", "rope_kv",
-                                        "attention", "silu_mul", "gather", "sample", "kv_copy"};
+                                        "attention", "gemm_silu_mul", "gather", "sample", "kv_copy"};
     static const char *const values[] = {"", " wide", " tiny", " sharp"};
     static const char *const samplings[] = {"", " greedy", " temperature", " top_p"};
     name[0] = '\0';
     append("%s", kinds[c->op]);
-    if (c->op == OP_GEMM || c->op == OP_EMBED || c->op == OP_ROPE_KV || c->op == OP_ATTENTION ||
+    if (op_is_gemm(c) || c->op == OP_EMBED || c->op == OP_ROPE_KV || c->op == OP_ATTENTION ||
         c->op == OP_KV_COPY)
         append(" %s", k_dtype_name(c->dtype));
     if (c->form != K_FORM_LANE)

@@ -12,7 +12,7 @@ enum op_kind {
     OP_ROPE_ANGLES,
     OP_ROPE_KV,
     OP_ATTENTION,
-    OP_SILU_MUL,
+    OP_GEMM_SILU_MUL,
     OP_GATHER,
     OP_SAMPLE,
     OP_KV_COPY,
@@ -43,9 +43,9 @@ struct op_case {
     enum k_dtype dtype; /* of the weights, or of the KV cache */
     enum k_gemm_form form;
     uint32_t n_tokens; /* T; rows of logits for sampling; blocks copied; 0 = the sum over seqs */
-    uint32_t n_rows;   /* N of a GEMM, V of embed and sampling, rows picked by gather, blocks that
+    uint32_t n_rows;   /* N of a GEMM (gate's and up's rows together), V of embed and sampling, rows picked by gather, blocks that
                         * each arena of a copy has */
-    uint32_t n_cols;   /* K of a GEMM, H, n of SiLU-mul, frequencies of the angles */
+    uint32_t n_cols;   /* K of a GEMM, H, frequencies of the angles */
     uint32_t n_parts;  /* of a weight: 0 counts as 1 */
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens, window;
     uint32_t n_fill; /* the step's last tokens, of RoPE, that only fill it up: their slot is K_NO_SLOT */
@@ -62,6 +62,7 @@ extern const size_t op_n_bench_cases;
 
 uint32_t op_n_seqs(const struct op_case *c);
 uint32_t op_n_tokens(const struct op_case *c);
+bool op_is_gemm(const struct op_case *c); /* has a weight, a bias and a form */
 bool op_is_fill(const struct op_case *c, uint64_t token);
 
 /* "gemm f16 lane T3 N17 K100 bias": static storage, overwritten by the next call. */

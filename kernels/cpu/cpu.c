@@ -95,6 +95,16 @@ static int cpu_gemm(struct k_backend *b, const struct k_gemm_args *a, struct qui
     return QUIRE_OK;
 }
 
+static int cpu_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a, struct quire_error *err)
+{
+    int status = host_check_gate_up(a->gemm.weight->n_rows, err);
+    if (status == QUIRE_OK)
+        status = cpu_gemm(b, &a->gemm, err);
+    if (status == QUIRE_OK)
+        ref_silu_mul(b, a);
+    return status;
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static void cpu_close(struct k_backend *b)
@@ -121,12 +131,12 @@ static const struct k_backend_ops cpu_ops = {
     .embed = ref_embed,
     .rmsnorm = ref_rmsnorm,
     .gemm = cpu_gemm,
+    .gemm_silu_mul = cpu_gemm_silu_mul,
     .rope_angles = ref_rope_angles,
     .rope_kv = ref_rope_kv,
     .attention = cpu_attention,
     .attention_plan = host_attention_plan,
     .kv_copy = host_kv_copy,
-    .silu_mul = ref_silu_mul,
     .gather = ref_gather,
     .sample = ref_sample,
     .place_tokens = host_place_tokens,

@@ -38,14 +38,6 @@ int cuda_rope_kv(struct k_backend *b, const struct k_rope_kv_args *a, struct qui
     return cuda_check(b, launch_rope_kv(cuda_of(b)->stream, a), "rope_kv", err);
 }
 
-int cuda_silu_mul(struct k_backend *b, const struct k_silu_mul_args *a, struct quire_error *err)
-{
-    int status = cuda_alive(b, err);
-    if (status != QUIRE_OK || a->n_tokens == 0 || a->n_cols == 0)
-        return status;
-    return cuda_check(b, launch_silu_mul(cuda_of(b)->stream, a), "silu_mul", err);
-}
-
 int cuda_gather(struct k_backend *b, const struct k_gather_args *a, struct quire_error *err)
 {
     int status = cuda_alive(b, err);

@@ -1,6 +1,6 @@
-/* Embedding, SiLU-mul, gather, placing of sampled tokens: what reads each number once and does little with it.
+/* Embedding, gather, placing of sampled tokens: what reads each number once and does little with it.
  *
- * The limit is memory. SiLU-mul moves 12 bytes for each output, gather 8, embedding 6 (of 16-bit weights). To keep 3.35 TB/s
+ * The limit is memory. Gather moves 8 bytes for each output, embedding 6 (of 16-bit weights). To keep 3.35 TB/s
  * busy at 600 ns a load, an SM must have 15 KB on the way; 2,048 threads with two 16-byte loads each have 64 KB. So a
  * thread does four neighbouring elements, by one 16-byte access where rows are aligned to that (n a multiple of 4, as in
  * every model), and there is no loop. Otherwise it does one element.
@@ -73,37 +73,6 @@ cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a)
                         a->ids_dev, a->out_dev, table->n_cols, vector);
     return K_LAUNCH(embed_kernel<K_F32>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes, table->n_rows,
                     a->ids_dev, a->out_dev, table->n_cols, vector);
-}
-
-/* ---- SiLU-mul -------------------------------------------------------------------------------- */
-
-static __global__ void __launch_bounds__(THREADS) silu_mul_4_kernel(const float *gate_up, float *out, uint32_t n)
-{
-    uint32_t i = first_column(4);
-    if (i >= n)
-        return;
-    const float *gate = gate_up + blockIdx.x * 2 * (uint64_t)n + i;
-    float4 g = *(const float4 *)gate, u = *(const float4 *)(gate + n);
-    *(float4 *)(out + (uint64_t)blockIdx.x * n + i) =
-        make_float4(k_silu(g.x) * u.x, k_silu(g.y) * u.y, k_silu(g.z) * u.z, k_silu(g.w) * u.w);
-}
-
-static __global__ void __launch_bounds__(THREADS) silu_mul_kernel(const float *gate_up, float *out, uint32_t n)
-{
-    uint32_t i = first_column(1);
-    if (i >= n)
-        return;
-    const float *gate = gate_up + blockIdx.x * 2 * (uint64_t)n + i;
-    out[(uint64_t)blockIdx.x * n + i] = k_silu(gate[0]) * gate[n];
-}
-
-cudaError_t launch_silu_mul(cudaStream_t stream, const struct k_silu_mul_args *a)
-{
-    if (is_vector(a->n_cols, a->gate_up_dev, a->out_dev))
-        return K_LAUNCH(silu_mul_4_kernel, row_grid(a->n_tokens, a->n_cols, 4), dim3(THREADS), 0, stream, a->gate_up_dev,
-                        a->out_dev, a->n_cols);
-    return K_LAUNCH(silu_mul_kernel, row_grid(a->n_tokens, a->n_cols, 1), dim3(THREADS), 0, stream, a->gate_up_dev,
-                    a->out_dev, a->n_cols);
 }
 
 /* ---- gather ---------------------------------------------------------------------------------- */

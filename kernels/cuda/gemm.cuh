@@ -22,16 +22,28 @@ struct gemm_mma_args {
     const int8_t *exponents; /* NULL: all are 0 */
     const float *bias;       /* or NULL */
     const float *x;
-    float *y;
+    float *y; /* [T, n_rows]; gated: [T, n_rows / 2] */
     uint64_t row_stride_bytes;
     uint32_t n_rows, n_cols, n_tokens;
 };
 
-static inline struct gemm_mma_args gemm_mma_args_of(const struct k_gemm_args *a)
+/* gated_out: where silu(gate) · up goes, or NULL. */
+static inline struct gemm_mma_args gemm_mma_args_of(const struct k_gemm_args *a, float *gated_out)
 {
     struct gemm_mma_args m = {(const unsigned char *)a->weight->data_dev, a->weight->exponents_dev, a->bias_dev, a->x_dev,
-                              a->y_dev, a->weight->row_stride_bytes, a->weight->n_rows, a->weight->n_cols, a->n_tokens};
+                              gated_out ? gated_out : a->y_dev, a->weight->row_stride_bytes, a->weight->n_rows,
+                              a->weight->n_cols, a->n_tokens};
     return m;
+}
+
+/* Row `i` of the tile of n rows that begins at `first`, as a row of the matrix; a.n_rows or more: there is none. Gated, a tile
+ * is n / 2 rows of gate and behind them the same n / 2 of up, so that the two factors of an output meet in its block. */
+template <bool is_gated, uint32_t n> GEMM_FN uint32_t gemm_matrix_row(const struct gemm_mma_args &a, uint32_t first, uint32_t i)
+{
+    if (!is_gated)
+        return first + i;
+    uint32_t row = first / 2 + i % (n / 2), half = a.n_rows / 2;
+    return row >= half ? a.n_rows : i < n / 2 ? row : half + row;
 }
 
 GEMM_FN unsigned char *gemm_segment(unsigned char *tile, uint32_t row, uint32_t segment)

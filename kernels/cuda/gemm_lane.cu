@@ -26,7 +26,7 @@ struct gemm_lane {
     const unsigned char *weight;
     uint64_t row_stride_bytes;
     const float *x, *bias;
-    float *y;
+    float *y; /* [T, n_rows]; gated: [T, n_rows / 2], silu(gate) · up, of which a thread has both rows */
     uint32_t n_rows, n_cols, n_tokens;
 };
 
@@ -61,7 +61,14 @@ static __device__ __forceinline__ float fold(float4 s)
     return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
 }
 
-template <enum k_dtype dtype, uint32_t tokens>
+/* The row of a thread's r-th sum, of which the first lies at `first`. */
+template <bool is_gated> static __device__ __forceinline__ uint32_t matrix_row(const struct gemm_lane &a, uint32_t first, uint32_t r)
+{
+    static_assert(ROWS == 2, "a row of gate and its row of up");
+    return is_gated ? first / 2 + r * (a.n_rows / 2) : first + r;
+}
+
+template <enum k_dtype dtype, bool is_gated, uint32_t tokens>
 static __global__ void __launch_bounds__(THREADS) gemm_lane_kernel(struct gemm_lane a)
 {
     __shared__ __align__(16) float x[2][tokens][COLS];
@@ -72,7 +79,7 @@ static __global__ void __launch_bounds__(THREADS) gemm_lane_kernel(struct gemm_l
     float4 sums[ROWS][tokens];
 #pragma unroll
     for (uint32_t r = 0; r < ROWS; r++) {
-        rows[r] = a.weight + min(first_row + r, a.n_rows - 1) * a.row_stride_bytes;
+        rows[r] = a.weight + min(matrix_row<is_gated>(a, first_row, r), a.n_rows - 1) * a.row_stride_bytes;
 #pragma unroll
         for (uint32_t t = 0; t < tokens; t++)
             sums[r][t] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -99,33 +106,47 @@ static __global__ void __launch_bounds__(THREADS) gemm_lane_kernel(struct gemm_l
         }
     }
 #pragma unroll
-    for (uint32_t r = 0; r < ROWS; r++) {
-        uint32_t row = first_row + r;
+    for (uint32_t t = 0; t < tokens; t++) {
+        float y[ROWS];
 #pragma unroll
-        for (uint32_t t = 0; t < tokens; t++) {
-            float y = fold(sums[r][t]);
-            if (t % QUARTERS == quarter && row < a.n_rows && token + t < a.n_tokens)
-                a.y[(uint64_t)(token + t) * a.n_rows + row] = a.bias ? y + a.bias[row] : y;
+        for (uint32_t r = 0; r < ROWS; r++)
+            y[r] = fold(sums[r][t]);
+        if (t % QUARTERS != quarter || token + t >= a.n_tokens)
+            continue;
+#pragma unroll
+        for (uint32_t r = 0; r < ROWS; r++) {
+            uint32_t row = matrix_row<is_gated>(a, first_row, r);
+            y[r] = a.bias && row < a.n_rows ? y[r] + a.bias[row] : y[r];
+            if (!is_gated && row < a.n_rows)
+                a.y[(uint64_t)(token + t) * a.n_rows + row] = y[r];
         }
+        if (is_gated && first_row < a.n_rows)
+            a.y[(uint64_t)(token + t) * (a.n_rows / 2) + first_row / 2] = k_silu(y[0]) * y[1];
     }
 }
 
-template <enum k_dtype dtype> static cudaError_t launch(cudaStream_t stream, const struct k_gemm_args *a)
+template <enum k_dtype dtype, bool is_gated> static cudaError_t launch(cudaStream_t stream, const struct k_gemm_args *a, float *y)
 {
     const struct k_weight *w = a->weight;
-    struct gemm_lane args = {(const unsigned char *)w->data_dev, w->row_stride_bytes, a->x_dev, a->bias_dev, a->y_dev,
+    struct gemm_lane args = {(const unsigned char *)w->data_dev, w->row_stride_bytes, a->x_dev, a->bias_dev, y,
                              w->n_rows, w->n_cols, a->n_tokens};
     uint32_t row_tiles = w->n_rows / BLOCK_ROWS + (w->n_rows % BLOCK_ROWS != 0);
     if (a->n_tokens == 1)
-        return K_LAUNCH((gemm_lane_kernel<dtype, 1>), dim3(row_tiles), dim3(THREADS), 0, stream, args);
-    return K_LAUNCH((gemm_lane_kernel<dtype, 8>), dim3((a->n_tokens + 7) / 8 * row_tiles), dim3(THREADS), 0, stream, args);
+        return K_LAUNCH((gemm_lane_kernel<dtype, is_gated, 1>), dim3(row_tiles), dim3(THREADS), 0, stream, args);
+    return K_LAUNCH((gemm_lane_kernel<dtype, is_gated, 8>), dim3((a->n_tokens + 7) / 8 * row_tiles), dim3(THREADS), 0, stream, args);
 }
 
-cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a)
+template <enum k_dtype dtype>
+static cudaError_t launch_by_output(cudaStream_t stream, const struct k_gemm_args *a, float *gated_out_dev)
+{
+    return gated_out_dev ? launch<dtype, true>(stream, a, gated_out_dev) : launch<dtype, false>(stream, a, a->y_dev);
+}
+
+cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a, float *gated_out_dev)
 {
     if (a->weight->dtype == K_F16)
-        return launch<K_F16>(stream, a);
+        return launch_by_output<K_F16>(stream, a, gated_out_dev);
     if (a->weight->dtype == K_BF16)
-        return launch<K_BF16>(stream, a);
-    return launch<K_F32>(stream, a);
+        return launch_by_output<K_BF16>(stream, a, gated_out_dev);
+    return launch_by_output<K_F32>(stream, a, gated_out_dev);
 }

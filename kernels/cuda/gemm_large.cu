@@ -89,13 +89,22 @@ GEMM_FN void copy_rows(unsigned char *tile, const unsigned char *matrix, uint64_
 }
 
 /* The stage of columns [col, col + 64): rows of weights, then rows of activations. Always a group, maybe an empty one. */
-template <class shape>
+template <bool is_gated, class shape>
 GEMM_FN void copy_stage(const struct gemm_mma_args &a, const uint16_t *factors, uint32_t stride, unsigned char *stage, uint32_t col)
 {
     uint32_t first_row = blockIdx.y * shape::n_rows, first_token = large_token_tile() * shape::n_tokens;
     if (col < a.n_cols) {
-        copy_rows<shape::n_rows, shape::n_threads>(stage, a.weights + first_row * a.row_stride_bytes, a.row_stride_bytes,
-                                                   a.n_rows - first_row, col, a.n_cols);
+        if (is_gated) {
+            constexpr uint32_t n = shape::n_rows / 2;
+            uint32_t n_left = a.n_rows / 2 - first_row / 2;
+            const unsigned char *gate = a.weights + first_row / 2 * a.row_stride_bytes;
+            copy_rows<n, shape::n_threads>(stage, gate, a.row_stride_bytes, n_left, col, a.n_cols);
+            copy_rows<n, shape::n_threads>(stage + n * GEMM_TILE_ROW_BYTES, gate + a.n_rows / 2 * a.row_stride_bytes,
+                                           a.row_stride_bytes, n_left, col, a.n_cols);
+        } else {
+            copy_rows<shape::n_rows, shape::n_threads>(stage, a.weights + first_row * a.row_stride_bytes, a.row_stride_bytes,
+                                                       a.n_rows - first_row, col, a.n_cols);
+        }
         copy_rows<shape::n_tokens, shape::n_threads>(stage + shape::n_rows * GEMM_TILE_ROW_BYTES,
                                                      (const unsigned char *)(factors + (uint64_t)first_token * stride),
                                                      stride * (uint64_t)2, a.n_tokens - first_token, col, stride);
@@ -142,7 +151,7 @@ GEMM_FN void multiply_stage(large_sums<shape> &c, unsigned char *weights, const 
     }
 }
 
-template <bool is_bf16, class shape>
+template <bool is_bf16, bool is_gated, class shape>
 static __global__ void __launch_bounds__(shape::n_threads)
 gemm_large(const struct gemm_mma_args a, const uint16_t *factors, uint32_t stride)
 {
@@ -154,12 +163,15 @@ gemm_large(const struct gemm_mma_args a, const uint16_t *factors, uint32_t strid
     float scale[shape::n_row_tiles][2];
 #pragma unroll
     for (uint32_t i = 0; i < 2 * shape::n_row_tiles; i++)
-        scale[i / 2][i % 2] = is_bf16 ? gemm_power_of_two(-gemm_exponent(a, first_row + row + 8 * i + lane / 4)) : 1.0f;
+        scale[i / 2][i % 2] =
+            is_bf16 ? gemm_power_of_two(
+                          -gemm_exponent(a, gemm_matrix_row<is_gated, shape::n_rows>(a, first_row, row + 8 * i + lane / 4)))
+                    : 1.0f;
 
     uint32_t n_tiles = (a.n_cols + GEMM_TILE_COLS - 1) / GEMM_TILE_COLS;
 #pragma unroll
     for (uint32_t i = 0; i + 1 < shape::n_stages; i++)
-        copy_stage<shape>(a, factors, stride, k_shared + i * shape::stage_bytes, i * GEMM_TILE_COLS);
+        copy_stage<is_gated, shape>(a, factors, stride, k_shared + i * shape::stage_bytes, i * GEMM_TILE_COLS);
 
     float total[shape::n_row_tiles][shape::n_token_tiles][4];
     large_fill<shape>(total, -0.0f); /* -0 + c is c */
@@ -171,8 +183,8 @@ gemm_large(const struct gemm_mma_args a, const uint16_t *factors, uint32_t strid
         for (; tile < end; tile++) {
             cp_async_wait<shape::n_stages - 2>();
             __syncthreads(); /* the stage is there for all, and the one before it was used by all */
-            copy_stage<shape>(a, factors, stride, k_shared + free_slot * shape::stage_bytes,
-                              (tile + shape::n_stages - 1) * GEMM_TILE_COLS);
+            copy_stage<is_gated, shape>(a, factors, stride, k_shared + free_slot * shape::stage_bytes,
+                                        (tile + shape::n_stages - 1) * GEMM_TILE_COLS);
             multiply_stage<is_bf16, shape>(c, k_shared + slot * shape::stage_bytes, scale, row, token,
                                            min(a.n_cols - tile * GEMM_TILE_COLS, GEMM_TILE_COLS));
             slot = slot + 1 == shape::n_stages ? 0 : slot + 1;
@@ -198,39 +210,45 @@ gemm_large(const struct gemm_mma_args a, const uint16_t *factors, uint32_t strid
             for (uint32_t i = 0; i < 4; i++)
                 out[(token + n * 8 + lane % 4 * 2 + i % 2) * shape::out_stride + row + r * 16 + i / 2 * 8 + lane / 4] = total[r][n][i];
     __syncthreads();
-    uint32_t own = threadIdx.x % shape::n_rows;
-    if (first_row + own >= a.n_rows)
+    constexpr uint32_t n_out = is_gated ? shape::n_rows / 2 : shape::n_rows; /* rows of y that the block has */
+    uint32_t own = threadIdx.x % n_out, n_y = is_gated ? a.n_rows / 2 : a.n_rows;
+    uint32_t y_row = gemm_matrix_row<is_gated, shape::n_rows>(a, first_row, own);
+    if (y_row >= n_y)
         return;
-    struct gemm_row r = gemm_row_of(a, first_row + own);
-    for (uint32_t t = threadIdx.x / shape::n_rows; t < shape::n_tokens && first_token + t < a.n_tokens;
-         t += shape::n_threads / shape::n_rows)
-        a.y[(uint64_t)(first_token + t) * a.n_rows + first_row + own] = out[t * shape::out_stride + own] * r.scale + r.bias;
+    struct gemm_row r = gemm_row_of(a, y_row), up = gemm_row_of(a, n_y + y_row);
+    for (uint32_t t = threadIdx.x / n_out; t < shape::n_tokens && first_token + t < a.n_tokens; t += shape::n_threads / n_out) {
+        float y = out[t * shape::out_stride + own] * r.scale + r.bias;
+        if (is_gated)
+            y = k_silu(y) * (out[t * shape::out_stride + n_out + own] * up.scale + up.bias);
+        a.y[(uint64_t)(first_token + t) * n_y + y_row] = y;
+    }
 }
 
-template <bool is_bf16, class shape>
+template <bool is_bf16, bool is_gated, class shape>
 static cudaError_t launch(cudaStream_t stream, const struct gemm_mma_args *a, const uint16_t *factors, uint32_t stride)
 {
     uint32_t token_tiles = (a->n_tokens + shape::n_tokens - 1) / shape::n_tokens;
     dim3 grid(min(token_tiles, TOKEN_TILES), (a->n_rows + shape::n_rows - 1) / shape::n_rows,
               (token_tiles + TOKEN_TILES - 1) / TOKEN_TILES);
-    cudaError_t error = cudaFuncSetAttribute(gemm_large<is_bf16, shape>,
+    cudaError_t error = cudaFuncSetAttribute(gemm_large<is_bf16, is_gated, shape>,
                                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape::shared_bytes);
     if (error != cudaSuccess)
         return error;
-    return K_LAUNCH((gemm_large<is_bf16, shape>), grid, dim3(shape::n_threads), shape::shared_bytes, stream, *a, factors, stride);
+    return K_LAUNCH((gemm_large<is_bf16, is_gated, shape>), grid, dim3(shape::n_threads), shape::shared_bytes, stream, *a, factors,
+                    stride);
 }
 
-template <bool is_bf16>
+template <bool is_bf16, bool is_gated>
 static cudaError_t launch_by_shape(cudaStream_t stream, const struct gemm_mma_args *a, const uint16_t *factors, uint32_t stride)
 {
     uint64_t blocks = (uint64_t)((a->n_tokens + 127) / 128) * ((a->n_rows + 127) / 128);
-    return blocks >= WIDE_BLOCKS ? launch<is_bf16, shape_128>(stream, a, factors, stride)
-                                 : launch<is_bf16, shape_64>(stream, a, factors, stride);
+    return blocks >= WIDE_BLOCKS ? launch<is_bf16, is_gated, shape_128>(stream, a, factors, stride)
+                                 : launch<is_bf16, is_gated, shape_64>(stream, a, factors, stride);
 }
 
-cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *args)
+cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *args, float *gated_out_dev)
 {
-    struct gemm_mma_args a = gemm_mma_args_of(args);
+    struct gemm_mma_args a = gemm_mma_args_of(args, gated_out_dev);
     uint32_t stride = cuda_gemm_factor_stride(a.n_cols);
     uint16_t *factors = (uint16_t *)args->workspace_dev;
     uint64_t n_threads = (uint64_t)a.n_tokens * stride / 8;
@@ -239,6 +257,10 @@ cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *arg
                                  dim3(CONVERT_THREADS), 0, stream, a.x, factors, a.n_tokens, a.n_cols, stride, is_aligned);
     if (error != cudaSuccess)
         return error;
-    return args->weight->dtype == K_BF16 ? launch_by_shape<true>(stream, &a, factors, stride)
-                                         : launch_by_shape<false>(stream, &a, factors, stride);
+    bool is_bf16 = args->weight->dtype == K_BF16;
+    if (gated_out_dev)
+        return is_bf16 ? launch_by_shape<true, true>(stream, &a, factors, stride)
+                       : launch_by_shape<false, true>(stream, &a, factors, stride);
+    return is_bf16 ? launch_by_shape<true, false>(stream, &a, factors, stride)
+                   : launch_by_shape<false, false>(stream, &a, factors, stride);
 }

@@ -16,7 +16,10 @@
  * weights at 36 GB/s an SM, weights take 32 and 8 tokens 32. So 16 tokens are at the limit, and from 9 on a tile of them
  * serves 32 rows (64 cycles for 2 KB; 96 for 32 tokens), except where that leaves SMs without a block.
  *
- * Instructions, of which there are 390 for 2 KB: for one token about 170, 80 of them to make factors of bf16. */
+ * Instructions, of which there are 390 for 2 KB: for one token about 170, 80 of them to make factors of bf16.
+ *
+ * Gated (gate and up of an MLP), half of a warp's rows are gate's and half the same rows of up: a gate's sum and its up's end
+ * in lanes 8 or 16 apart, and one shuffle brings them together. */
 #include "kernels/cuda/gemm.cuh"
 
 K_DYNAMIC_SHARED;
@@ -75,7 +78,7 @@ template <int n> GEMM_FN void store_activations(unsigned char *tile, const float
 }
 
 /* Tile `tile` of the warp's chunks, counted through all of them. Always a group, maybe an empty one. */
-template <int n_row_tiles>
+template <bool is_gated, int n_row_tiles>
 GEMM_FN void copy_tile(const struct gemm_mma_args &a, const struct small_split &split, unsigned char *stage, uint32_t first_row,
                        uint32_t first_chunk, uint32_t tile)
 {
@@ -85,13 +88,13 @@ GEMM_FN void copy_tile(const struct gemm_mma_args &a, const struct small_split &
 #pragma unroll
         for (uint32_t i = 0; i < 4 * n_row_tiles; i++) {
             uint32_t row = 4 * i + lane / 8;
-            gemm_copy_weights(a, stage, row, first_row + row, lane % 8, col);
+            gemm_copy_weights(a, stage, row, gemm_matrix_row<is_gated, 16 * n_row_tiles>(a, first_row, row), lane % 8, col);
         }
     }
     cp_async_commit();
 }
 
-template <bool is_bf16, int n_token_tiles, int n_row_tiles>
+template <bool is_bf16, bool is_gated, int n_token_tiles, int n_row_tiles>
 static __global__ void __launch_bounds__(small_shape<n_token_tiles, n_row_tiles>::max_warps * 32)
 gemm_small(const struct gemm_mma_args a, const struct small_split split, bool is_aligned)
 {
@@ -106,11 +109,13 @@ gemm_small(const struct gemm_mma_args a, const struct small_split split, bool is
     float scale[n_row_tiles][2];
 #pragma unroll
     for (uint32_t i = 0; i < 2 * n_row_tiles; i++)
-        scale[i / 2][i % 2] = is_bf16 ? gemm_power_of_two(-gemm_exponent(a, first_row + 8 * i + lane / 4)) : 1.0f;
+        scale[i / 2][i % 2] =
+            is_bf16 ? gemm_power_of_two(-gemm_exponent(a, gemm_matrix_row<is_gated, shape::n_rows>(a, first_row, 8 * i + lane / 4)))
+                    : 1.0f;
 
 #pragma unroll
     for (uint32_t i = 0; i < ahead; i++)
-        copy_tile<n_row_tiles>(a, split, ring + i * shape::stage_bytes, first_row, own_split, i);
+        copy_tile<is_gated, n_row_tiles>(a, split, ring + i * shape::stage_bytes, first_row, own_split, i);
     float4 x[4 * n_token_tiles];
     read_activations(a, is_aligned, own_split * GEMM_CHUNK, x);
 
@@ -128,8 +133,8 @@ gemm_small(const struct gemm_mma_args a, const struct small_split split, bool is
             cp_async_wait<ahead - 1>();
             store_activations(x_tile, x);
             __syncwarp();
-            copy_tile<n_row_tiles>(a, split, ring + (i + ahead) % shape::n_stages * shape::stage_bytes, first_row, own_split,
-                                   tile + ahead);
+            copy_tile<is_gated, n_row_tiles>(a, split, ring + (i + ahead) % shape::n_stages * shape::stage_bytes, first_row,
+                                             own_split, tile + ahead);
             uint32_t next = i + 1 < GEMM_TILES_IN_CHUNK ? col + GEMM_TILE_COLS : (chunk + split.n_splits) * GEMM_CHUNK;
             read_activations(a, is_aligned, next, x);
 #pragma unroll
@@ -178,11 +183,18 @@ gemm_small(const struct gemm_mma_args a, const struct small_split split, bool is
 #pragma unroll
     for (uint32_t i = 0; i < 4 * n_token_tiles * n_row_tiles; i++) {
         uint32_t at = (i * split.n_splits + own_split) * 32 + lane;
-        uint32_t row = first_row + at % shape::n_rows, token = at / shape::n_rows;
-        if (at >= shape::n_sums || row >= a.n_rows || token >= a.n_tokens)
-            continue;
+        uint32_t row = gemm_matrix_row<is_gated, shape::n_rows>(a, first_row, at % shape::n_rows), token = at / shape::n_rows;
+        if (at >= shape::n_sums) /* so for the whole warp */
+            break;
         struct gemm_row r = gemm_row_of(a, row);
-        a.y[(uint64_t)token * a.n_rows + row] = total[i] * r.scale + r.bias;
+        float y = total[i] * r.scale + r.bias;
+        if (is_gated) {
+            float up = __shfl_down_sync(~0u, y, shape::n_rows / 2);
+            if (row < a.n_rows / 2 && token < a.n_tokens)
+                a.y[(uint64_t)token * (a.n_rows / 2) + row] = k_silu(y) * up;
+        } else if (row < a.n_rows && token < a.n_tokens) {
+            a.y[(uint64_t)token * a.n_rows + row] = y;
+        }
     }
 }
 
@@ -195,36 +207,38 @@ static struct small_split split_of(uint32_t n_row_tiles, uint32_t n_cols, uint32
     return split;
 }
 
-template <bool is_bf16, int n_token_tiles, int n_row_tiles>
-static cudaError_t launch(cudaStream_t stream, const struct k_gemm_args *args)
+template <bool is_bf16, bool is_gated, int n_token_tiles, int n_row_tiles>
+static cudaError_t launch(cudaStream_t stream, const struct gemm_mma_args &a)
 {
     using shape = small_shape<n_token_tiles, n_row_tiles>;
-    struct gemm_mma_args a = gemm_mma_args_of(args);
     uint32_t row_tiles = (a.n_rows + shape::n_rows - 1) / shape::n_rows;
     struct small_split split = split_of(row_tiles, a.n_cols, shape::max_warps);
     uint32_t n_groups = split.n_splits < 4 ? 4 / split.n_splits : 1, n_warps = n_groups * split.n_splits;
     bool is_aligned = a.n_cols % 4 == 0 && (uintptr_t)a.x % 16 == 0;
     uint32_t bytes = n_warps * shape::warp_bytes;
     /* Always the most: a recorded launch of more warps must not find the limit that a later, narrower one has set. */
-    cudaError_t error = cudaFuncSetAttribute(gemm_small<is_bf16, n_token_tiles, n_row_tiles>,
+    cudaError_t error = cudaFuncSetAttribute(gemm_small<is_bf16, is_gated, n_token_tiles, n_row_tiles>,
                                              cudaFuncAttributeMaxDynamicSharedMemorySize,
                                              (int)(shape::max_warps * shape::warp_bytes));
     if (error != cudaSuccess)
         return error;
-    return K_LAUNCH((gemm_small<is_bf16, n_token_tiles, n_row_tiles>), dim3((row_tiles + n_groups - 1) / n_groups), dim3(n_warps * 32),
-                    bytes, stream, a, split, is_aligned);
+    return K_LAUNCH((gemm_small<is_bf16, is_gated, n_token_tiles, n_row_tiles>), dim3((row_tiles + n_groups - 1) / n_groups),
+                    dim3(n_warps * 32), bytes, stream, a, split, is_aligned);
 }
 
-template <bool is_bf16> static cudaError_t launch_by_tokens(cudaStream_t stream, const struct k_gemm_args *a)
+template <bool is_bf16, bool is_gated> static cudaError_t launch_by_tokens(cudaStream_t stream, const struct gemm_mma_args &a)
 {
-    if (a->n_tokens <= 8)
-        return launch<is_bf16, 1, 1>(stream, a);
-    if (a->n_tokens <= 16)
-        return a->weight->n_rows < NARROW_ROWS ? launch<is_bf16, 2, 1>(stream, a) : launch<is_bf16, 2, 2>(stream, a);
-    return launch<is_bf16, 4, 2>(stream, a);
+    if (a.n_tokens <= 8)
+        return launch<is_bf16, is_gated, 1, 1>(stream, a);
+    if (a.n_tokens <= 16)
+        return a.n_rows < NARROW_ROWS ? launch<is_bf16, is_gated, 2, 1>(stream, a) : launch<is_bf16, is_gated, 2, 2>(stream, a);
+    return launch<is_bf16, is_gated, 4, 2>(stream, a);
 }
 
-cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *a)
+cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *args, float *gated_out_dev)
 {
-    return a->weight->dtype == K_BF16 ? launch_by_tokens<true>(stream, a) : launch_by_tokens<false>(stream, a);
+    struct gemm_mma_args a = gemm_mma_args_of(args, gated_out_dev);
+    if (gated_out_dev)
+        return args->weight->dtype == K_BF16 ? launch_by_tokens<true, true>(stream, a) : launch_by_tokens<false, true>(stream, a);
+    return args->weight->dtype == K_BF16 ? launch_by_tokens<true, false>(stream, a) : launch_by_tokens<false, false>(stream, a);
 }

@@ -14,7 +14,6 @@ cudaError_t launch_weight_exponents(cudaStream_t stream, const struct k_weight *
 cudaError_t launch_would_load(void); /* whether the current GPU takes the kernels of this build */
 /* elementwise.cu */
 cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a);
-cudaError_t launch_silu_mul(cudaStream_t stream, const struct k_silu_mul_args *a);
 cudaError_t launch_gather(cudaStream_t stream, const struct k_gather_args *a);
 cudaError_t launch_place_tokens(cudaStream_t stream, const struct k_place_tokens_args *a);
 /* rmsnorm.cu */
@@ -24,12 +23,13 @@ cudaError_t launch_rope_angles(cudaStream_t stream, const struct k_rope_angles_a
 cudaError_t launch_rope_kv(cudaStream_t stream, const struct k_rope_kv_args *a);
 /* kv_copy.cu */
 cudaError_t launch_kv_copy(cudaStream_t stream, const struct k_kv_copy_args *a);
-/* gemm_lane.cu */
-cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a);
+/* gated_out_dev: NULL, or silu(gate) · up goes there, of rows that are gate's and then up's, and nothing to y_dev.
+ * gemm_lane.cu */
+cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a, float *gated_out_dev);
 /* gemm_small.cu, gemm_large.cu: the mma form; few tokens, and any number of them */
 #define CUDA_GEMM_SMALL_TOKENS 32u
-cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *a);
-cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *a);
+cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *a, float *gated_out_dev);
+cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *a, float *gated_out_dev);
 /* attention_lane.cu */
 cudaError_t launch_attention_lane(cudaStream_t stream, const struct k_attention_args *a);
 

@@ -27,6 +27,13 @@ int host_check_attention(const struct k_attention_args *a, struct quire_error *e
     return QUIRE_OK;
 }
 
+int host_check_gate_up(uint32_t n_rows, struct quire_error *err)
+{
+    if (n_rows % 2 != 0)
+        return quire_fail(err, QUIRE_INVALID, "gemm_silu_mul: %u rows are no gate and up of equal size", n_rows);
+    return QUIRE_OK;
+}
+
 static int check_sample_row(const struct k_sample_row *row, uint32_t index, uint32_t n_vocab,
                             struct quire_error *err)
 {

@@ -15,5 +15,6 @@
 int host_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct quire_error *err);
 int host_check_attention(const struct k_attention_args *a, struct quire_error *err);
 int host_check_sample(const struct k_sample_args *a, struct quire_error *err);
+int host_check_gate_up(uint32_t n_rows, struct quire_error *err); /* of gemm_silu_mul()'s weight */
 
 #endif

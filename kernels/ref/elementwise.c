@@ -58,21 +58,30 @@ static void silu_mul_row(const float *restrict gate, const float *restrict up, f
 
 static void silu_mul_task(void *context, uint32_t thread, uint32_t n_threads)
 {
-    const struct k_silu_mul_args *a = context;
+    const struct k_gemm_silu_mul_args *a = context;
     uint64_t begin, end;
-    k_pool_share(a->n_tokens, thread, n_threads, &begin, &end);
-    uint64_t n = a->n_cols;
-    for (uint64_t t = begin; t < end; t++)
-        silu_mul_row(a->gate_up_dev + t * 2 * n, a->gate_up_dev + t * 2 * n + n, a->out_dev + t * n,
-                     a->n_cols);
+    k_pool_share(a->gemm.n_tokens, thread, n_threads, &begin, &end);
+    uint32_t n = a->gemm.weight->n_rows / 2;
+    for (uint64_t t = begin; t < end; t++) {
+        const float *gate = a->gemm.y_dev + t * 2 * n;
+        silu_mul_row(gate, gate + n, a->out_dev + t * n, n);
+    }
 }
 
-int ref_silu_mul(struct k_backend *b, const struct k_silu_mul_args *a, struct quire_error *err)
+void ref_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a)
 {
-    (void)err;
-    struct k_silu_mul_args args = *a;
-    host_run(b, (uint64_t)a->n_tokens * a->n_cols * 8, silu_mul_task, &args);
-    return QUIRE_OK;
+    struct k_gemm_silu_mul_args args = *a;
+    host_run(b, (uint64_t)a->gemm.n_tokens * a->gemm.weight->n_rows * 4, silu_mul_task, &args);
+}
+
+int ref_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a, struct quire_error *err)
+{
+    int status = host_check_gate_up(a->gemm.weight->n_rows, err);
+    if (status == QUIRE_OK)
+        status = ref_gemm(b, &a->gemm, err);
+    if (status == QUIRE_OK)
+        ref_silu_mul(b, a);
+    return status;
 }
 
 /* ---- gather ---------------------------------------------------------------------------------- */

@@ -38,7 +38,9 @@ int ref_rope_angles(struct k_backend *b, const struct k_rope_angles_args *a,
                     struct quire_error *err);
 int ref_rope_kv(struct k_backend *b, const struct k_rope_kv_args *a, struct quire_error *err);
 int ref_attention(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err);
-int ref_silu_mul(struct k_backend *b, const struct k_silu_mul_args *a, struct quire_error *err);
+int ref_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a, struct quire_error *err);
+/* What is left of gemm_silu_mul() once y has the GEMM's. */
+void ref_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a);
 int ref_gather(struct k_backend *b, const struct k_gather_args *a, struct quire_error *err);
 int ref_sample(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err);
 

@@ -36,7 +36,7 @@ NOTHING(rope_angles)
 NOTHING(rope_kv)
 NOTHING(attention)
 NOTHING(kv_copy)
-NOTHING(silu_mul)
+NOTHING(gemm_silu_mul)
 NOTHING(gather)
 
 /* Ids that are plain text in any byte-level vocabulary of a thousand tokens and more. */
@@ -84,7 +84,7 @@ int __wrap_k_backend_open(const struct k_backend_options *options, struct k_back
     ops.rope_kv = rope_kv;
     ops.attention = attention;
     ops.kv_copy = kv_copy;
-    ops.silu_mul = silu_mul;
+    ops.gemm_silu_mul = gemm_silu_mul;
     ops.gather = gather;
     ops.sample = sample;
     if (seconds_per_token > 0)

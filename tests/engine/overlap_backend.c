@@ -73,7 +73,7 @@ struct k_graph {
             struct k_rope_angles_args rope_angles;
             struct k_rope_kv_args rope_kv;
             struct k_attention_args attention;
-            struct k_silu_mul_args silu_mul;
+            struct k_gemm_silu_mul_args gemm_silu_mul;
             struct k_gather_args gather;
         };
     } ops[512];
@@ -104,7 +104,7 @@ OPERATION(rmsnorm)
 OPERATION(gemm)
 OPERATION(rope_angles)
 OPERATION(rope_kv)
-OPERATION(silu_mul)
+OPERATION(gemm_silu_mul)
 OPERATION(gather)
 
 /* A host backend looks at the rows on the host: here they are the same memory. */
@@ -190,7 +190,7 @@ int __wrap_k_backend_open(const struct k_backend_options *options, struct k_back
     ops->rope_angles = rope_angles;
     ops->rope_kv = rope_kv;
     ops->attention = attention;
-    ops->silu_mul = silu_mul;
+    ops->gemm_silu_mul = gemm_silu_mul;
     ops->gather = gather;
     ops->graph_begin = graph_begin;
     ops->graph_end = graph_end;

@@ -1,6 +1,7 @@
 /* Every case of the table on one backend:
  *   against f64, within derived tolerances;
  *   against the page, bit for bit; what tensor cores compute only on the emulator, whose sums have an order;
+ *   gemm_silu_mul against gemm and the page's silu of what that gave, bit for bit;
  *   the same bits for 1, 2 and 3 threads (on a GPU: for other numbers of multiprocessors and another order of threads,
  *   as far as the emulator can be asked for them), for any cut into calls, and for any block layout;
  *   a NaN in one token's input stays in that token's output, and so does an infinity in its V;
@@ -149,7 +150,7 @@ static bool variant_equals(struct k_backend *b, const struct op_case *c, const s
 /* More than a second for each run of it, where a GPU is emulated: it gets the fewest runs that differ in everything. */
 static bool is_heavy(const struct k_backend *b, const struct op_case *c)
 {
-    return is_emulated(b) && c->op == OP_GEMM && (uint64_t)c->n_tokens * c->n_rows > 1u << 17;
+    return is_emulated(b) && op_is_gemm(c) && (uint64_t)c->n_tokens * c->n_rows > 1u << 17;
 }
 
 static bool check_invariance(struct k_backend *const *b, const struct op_case *c,
@@ -232,10 +233,29 @@ static bool check_masked_values(struct k_backend *b, const struct op_case *c, st
     return ok;
 }
 
+/* The MLP's gate in one operation and in two: the same bits. */
+static bool check_two_steps(struct k_backend *b, const struct op_case *c, struct op_data *d, const struct op_output *want)
+{
+    struct op_case alone = *c;
+    struct op_output gate_up, out;
+    if (c->op != OP_GEMM_SILU_MUL)
+        return true;
+    alone.op = OP_GEMM;
+    bool ok = op_run(b, &alone, d, &(struct op_variant){0}, &gate_up);
+    op_output_make(c, &out);
+    const float *y = (const float *)(void *)gate_up.arrays[0].bytes;
+    for (uint64_t t = 0; t < c->n_tokens; t++)
+        page_silu_mul(y + t * c->n_rows, c->n_rows / 2, (float *)(void *)out.arrays[0].bytes + t * (c->n_rows / 2));
+    ok = same_output(c, want, &out, UINT32_MAX, "gemm and then silu") && ok;
+    op_output_free(&gate_up);
+    op_output_free(&out);
+    return ok;
+}
+
 static bool check_case(const struct backends *all, const struct op_case *c, double *worst)
 {
     struct k_backend *const *b = all->b[c->form];
-    if (!b[0] || (c->op == OP_GEMM && !b[0]->ops->supports_form(b[0], c->form, c->dtype))) {
+    if (!b[0] || (op_is_gemm(c) && !b[0]->ops->supports_form(b[0], c->form, c->dtype))) {
         printf("%-60s not supported\n", op_name(c));
         return true;
     }
@@ -249,6 +269,7 @@ static bool check_case(const struct backends *all, const struct op_case *c, doub
         ok = same_output(c, &page, &out, UINT32_MAX, "the page") && ok;
         op_output_free(&page);
     }
+    ok = check_two_steps(with(b, 2), c, &d, &out) && ok;
     ok = check_invariance(b, c, &d, &out) && ok;
     ok = check_isolation(with(b, 1), c, &d, &out) && ok;
     ok = check_masked_values(with(b, 2), c, &d, &out) && ok;

@@ -64,67 +64,94 @@ static double output(const struct op_array *a, uint64_t i)
                      : ((const float *)(const void *)a->bytes)[i];
 }
 
+/* An output of a GEMM, exactly, and how far from it an answer may be. */
+struct bound {
+    double want, tolerance;
+    bool is_infinite; /* an activation that f16 cannot hold: nothing of its token is finite */
+};
+
 /* Lane form: ⌈K/16⌉ fmas in a lane and 4 additions to fold, then the bias. Tile form: a chain of
  * 16, e + o, then one addition for each of the ⌈K/32⌉ tiles and each product of terms in it; two
  * bf16 terms leave out at most 2^-8 · 2^-8 of an activation, one at most 2^-8; each of the operations
  * may flush a result below 2^-126, and so may each of the factors, whose partner is at most
  * `largest`. */
-static void check_gemm(const struct op_case *c, const struct op_data *d, const struct op_array *y,
-                       struct verdict *v)
+static struct bound gemm_bound(const struct op_case *c, const struct op_data *d, uint64_t t, uint64_t r)
 {
     double lane_n = (c->n_cols + 15) / 16 + 4, tiles = (c->n_cols + 31) / 32;
-    for (uint64_t t = 0; t < c->n_tokens; t++) {
-        for (uint64_t r = 0; r < c->n_rows; r++) {
-            double sum = 0, magnitude = 0, largest = 1;
-            for (uint64_t k = 0; k < c->n_cols; k++) {
-                double w = stored(d->weights, c->dtype, r * c->n_cols + k);
-                double x = d->x[t * c->n_cols + k];
-                sum += w * x;
-                magnitude += fabs(w * x);
-                largest = fmax(largest, fmax(fabs(w), fabs(x)));
-            }
-            double bias = d->vector ? d->vector[r] : 0;
-            double tolerance = gamma_n(lane_n) * magnitude + c->n_cols * DENORM;
-            if (c->form != K_FORM_LANE) {
-                double products = (c->form == K_FORM_TILE ? 2 : 1) * (c->dtype == K_F16 ? 2 : 1);
-                double split = c->form == K_FORM_TILE ? 0x1p-16 : 0x1p-8;
-                tolerance = (split + 1.01 * gamma_n(17 + products * tiles)) * magnitude +
-                            products * (2 * c->n_cols * largest + 3 * tiles) * SMALLEST_NORMAL;
-            }
-            tolerance += d->vector ? U * (fabs(sum + bias) + tolerance) : 0;
-            judge(v, t, r, output(y, t * c->n_rows + r), sum + bias, tolerance);
-        }
+    double sum = 0, magnitude = 0, largest = 1;
+    for (uint64_t k = 0; k < c->n_cols; k++) {
+        double w = stored(d->weights, c->dtype, r * c->n_cols + k);
+        double x = d->x[t * c->n_cols + k];
+        sum += w * x;
+        magnitude += fabs(w * x);
+        largest = fmax(largest, fmax(fabs(w), fabs(x)));
     }
+    double bias = d->vector ? d->vector[r] : 0;
+    double tolerance = gamma_n(lane_n) * magnitude + c->n_cols * DENORM;
+    if (c->form != K_FORM_LANE) {
+        double products = (c->form == K_FORM_TILE ? 2 : 1) * (c->dtype == K_F16 ? 2 : 1);
+        double split = c->form == K_FORM_TILE ? 0x1p-16 : 0x1p-8;
+        tolerance = (split + 1.01 * gamma_n(17 + products * tiles)) * magnitude +
+                    products * (2 * c->n_cols * largest + 3 * tiles) * SMALLEST_NORMAL;
+    }
+    tolerance += d->vector ? U * (fabs(sum + bias) + tolerance) : 0;
+    return (struct bound){sum + bias, tolerance, false};
 }
 
 /* Mma form. An activation's factor is off by 2^-11 of it, or by 2^-25 · 2^4 below f16's normal numbers; a bf16 weight of 8
  * bits is exact down to 2^-17 of 2^e and else off by 2^-25 of it. Then a chain of at most 512 fmas and an addition for
- * each chunk, each counted twice, since a tensor core may truncate where an fma rounds. An activation that f16 cannot hold
- * makes no output of its token finite. */
-static void check_gemm_mma(const struct op_case *c, const struct op_data *d, const struct op_array *y,
-                           struct verdict *v)
+ * each chunk, each counted twice, since a tensor core may truncate where an fma rounds. */
+static struct bound gemm_mma_bound(const struct op_case *c, const struct op_data *d, uint64_t t, uint64_t r)
 {
     double chain = fmin(c->n_cols, 512) + (c->n_cols + 511) / 512;
-    for (uint64_t r = 0; r < c->n_rows; r++) {
-        int e = c->dtype == K_BF16 ? page_mma_exponent(d->weights + r * c->n_cols * 2, c->n_cols) : 0;
-        double exact = ldexp(1, e - 17), lost = c->dtype == K_BF16 ? ldexp(1, e - 25) : 0;
-        for (uint64_t t = 0; t < c->n_tokens; t++) {
-            double sum = 0, magnitude = 0, off = 0, largest = 0;
-            for (uint64_t k = 0; k < c->n_cols; k++) {
-                double w = stored(d->weights, c->dtype, r * c->n_cols + k), x = d->x[t * c->n_cols + k];
-                sum += w * x;
-                magnitude += fabs(w * x);
-                off += fabs(w) * fmax(F16_U * fabs(x), 0x1p-21) + (fabs(w) < exact ? lost * fabs(x) : 0);
-                largest = fmax(largest, fabs(x));
-            }
-            double got = output(y, t * c->n_rows + r), bias = d->vector ? d->vector[r] : 0;
-            if (largest >= 65520 * 16) {
-                v->n_bad += isfinite(got) != 0;
-                continue;
-            }
-            double tolerance = 1.01 * (off + gamma_n(2 * chain) * (magnitude + off));
-            tolerance += d->vector ? U * (fabs(sum + bias) + tolerance) : 0;
-            judge(v, t, r, got, sum + bias, tolerance);
+    int e = c->dtype == K_BF16 ? page_mma_exponent(d->weights + r * c->n_cols * 2, c->n_cols) : 0;
+    double exact = ldexp(1, e - 17), lost = c->dtype == K_BF16 ? ldexp(1, e - 25) : 0;
+    double sum = 0, magnitude = 0, off = 0, largest = 0, bias = d->vector ? d->vector[r] : 0;
+    for (uint64_t k = 0; k < c->n_cols; k++) {
+        double w = stored(d->weights, c->dtype, r * c->n_cols + k), x = d->x[t * c->n_cols + k];
+        sum += w * x;
+        magnitude += fabs(w * x);
+        off += fabs(w) * fmax(F16_U * fabs(x), 0x1p-21) + (fabs(w) < exact ? lost * fabs(x) : 0);
+        largest = fmax(largest, fabs(x));
+    }
+    double tolerance = 1.01 * (off + gamma_n(2 * chain) * (magnitude + off));
+    tolerance += d->vector ? U * (fabs(sum + bias) + tolerance) : 0;
+    return (struct bound){sum + bias, tolerance, largest >= 65520 * 16};
+}
+
+static struct bound bound_of(const struct op_case *c, const struct op_data *d, uint64_t t, uint64_t r)
+{
+    return (c->form == K_FORM_MMA ? gemm_mma_bound : gemm_bound)(c, d, t, r);
+}
+
+static void judge_bound(struct verdict *v, uint64_t t, uint64_t i, double got, struct bound bound)
+{
+    if (bound.is_infinite)
+        v->n_bad += isfinite(got) != 0;
+    else
+        judge(v, t, i, got, bound.want, bound.tolerance);
+}
+
+static void check_gemm(const struct op_case *c, const struct op_data *d, const struct op_array *y, struct verdict *v)
+{
+    for (uint64_t t = 0; t < c->n_tokens; t++)
+        for (uint64_t r = 0; r < c->n_rows; r++)
+            judge_bound(v, t, r, output(y, t * c->n_rows + r), bound_of(c, d, t, r));
+}
+
+/* silu's slope is at most 1.1, so it passes 1.1 of gate's error on; then exp, 1 + exp, the division and the product. Where
+ * exp(-x) overflows, silu is 0 and not x e^x, which is below 88.73 e^-88.7228 < 2^-121. */
+static void check_gemm_silu_mul(const struct op_case *c, const struct op_data *d, const struct op_array *out, struct verdict *v)
+{
+    uint64_t n = c->n_rows / 2;
+    for (uint64_t t = 0; t < c->n_tokens; t++) {
+        for (uint64_t i = 0; i < n; i++) {
+            struct bound gate = bound_of(c, d, t, i), up = bound_of(c, d, t, n + i), both = gate;
+            double silu = gate.want / (1 + exp(-gate.want)), of_gate = 1.1 * gate.tolerance + 0x1p-121;
+            both.want = silu * up.want;
+            both.tolerance = of_gate * (fabs(up.want) + up.tolerance) + fabs(silu) * up.tolerance;
+            both.tolerance += (EXP + 3 * U) * (fabs(both.want) + both.tolerance) + DENORM;
+            judge_bound(v, t, i, output(out, t * n + i), both);
         }
     }
 }
@@ -295,21 +322,6 @@ static void check_attention(const struct op_case *c, const struct op_data *d,
             check_attention_head(c, d, out, t, h, v);
 }
 
-/* exp, 1 + exp, the division and the product. Where exp(-x) overflows, silu is 0 and not
- * x e^x, which is below 88.73 e^-88.7228 < 2^-121. */
-static void check_silu_mul(const struct op_case *c, const struct op_data *d,
-                           const struct op_array *out, struct verdict *v)
-{
-    for (uint64_t t = 0; t < c->n_tokens; t++) {
-        const float *gate = d->x + t * 2 * c->n_cols, *up = gate + c->n_cols;
-        for (uint64_t i = 0; i < c->n_cols; i++) {
-            double want = gate[i] / (1 + exp(-(double)gate[i])) * up[i];
-            judge(v, t, i, output(out, t * c->n_cols + i), want,
-                  (EXP + 3 * U) * fabs(want) + 0x1p-121 * fabs(up[i]) + DENORM);
-        }
-    }
-}
-
 static void check_exact(const struct op_case *c, const struct op_data *d,
                         const struct op_output *out, struct verdict *v)
 {
@@ -371,11 +383,11 @@ bool oracle_check(const struct op_case *c, const struct op_data *d, const struct
     case OP_EMBED:
     case OP_GATHER: check_exact(c, d, out, &v); break;
     case OP_RMSNORM: check_norm(c, d, out, &v); break;
-    case OP_GEMM: (c->form == K_FORM_MMA ? check_gemm_mma : check_gemm)(c, d, &out->arrays[0], &v); break;
+    case OP_GEMM: check_gemm(c, d, &out->arrays[0], &v); break;
     case OP_ROPE_ANGLES: check_angles(c, d, &out->arrays[0], &v); break;
     case OP_ROPE_KV: check_rope_kv(c, d, out, &v); break;
     case OP_ATTENTION: check_attention(c, d, &out->arrays[0], &v); break;
-    case OP_SILU_MUL: check_silu_mul(c, d, &out->arrays[0], &v); break;
+    case OP_GEMM_SILU_MUL: check_gemm_silu_mul(c, d, &out->arrays[0], &v); break;
     case OP_SAMPLE: check_sample(c, d, out, &v); break;
     case OP_KV_COPY: check_copy(c, d, out, &v); break;
     }

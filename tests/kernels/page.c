@@ -307,13 +307,22 @@ static void page_rope_kv(const struct op_case *c, const struct op_data *d, struc
     }
 }
 
-static void page_silu_mul(const struct op_case *c, const struct op_data *d, float *out)
+void page_silu_mul(const float *gate_up, uint32_t n, float *out)
 {
-    for (uint64_t t = 0; t < c->n_tokens; t++) {
-        const float *gate = d->x + t * 2 * c->n_cols, *up = gate + c->n_cols;
-        for (uint32_t i = 0; i < c->n_cols; i++)
-            out[t * c->n_cols + i] = page_silu(gate[i]) * up[i];
-    }
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = page_silu(gate_up[i]) * gate_up[n + i];
+}
+
+static void page_gemm_silu_mul(const struct op_case *c, const struct op_data *d, float *out)
+{
+    uint32_t n = c->n_rows / 2;
+    float *y = malloc((size_t)c->n_tokens * c->n_rows * sizeof *y);
+    if (!y)
+        abort();
+    (c->form == K_FORM_MMA ? page_gemm_mma : page_gemm)(c, d, y);
+    for (uint64_t t = 0; t < c->n_tokens; t++)
+        page_silu_mul(y + t * c->n_rows, n, out + t * n);
+    free(y);
 }
 
 /* ---- §10 ------------------------------------------------------------------------------------- */
@@ -433,7 +442,7 @@ void page_run(const struct op_case *c, const struct op_data *d, struct op_output
     case OP_ROPE_ANGLES: page_angles(c, d, first); break;
     case OP_ROPE_KV: page_rope_kv(c, d, out); break;
     case OP_ATTENTION: (c->form == K_FORM_MMA ? page_attention_mma : page_attention)(c, d, first); break;
-    case OP_SILU_MUL: page_silu_mul(c, d, first); break;
+    case OP_GEMM_SILU_MUL: page_gemm_silu_mul(c, d, first); break;
     case OP_KV_COPY: page_copy_blocks(d, out); break;
     case OP_SAMPLE:
         for (uint64_t t = 0; t < out->n_tokens; t++)

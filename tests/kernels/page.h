@@ -21,6 +21,9 @@ float page_dot(const unsigned char *row, enum k_dtype dtype, const float *x, uin
 float page_dot_tile(const unsigned char *row, enum k_dtype dtype, uint32_t n_terms, const float *x,
                     uint32_t n);
 
+/* The n outputs of a token's gate and up. */
+void page_silu_mul(const float *gate_up, uint32_t n, float *out);
+
 /* One row of logits. */
 void page_sample(const struct k_sample_row *row, const float *logits, uint32_t n_vocab,
                  struct k_sample_result *out);

@@ -215,14 +215,14 @@ static void test_calls_for_nothing(void **state)
     static const struct k_kv_layer layer = {NULL, NULL};
     float table[4] = {0};
     struct k_weight *weight;
-    const struct k_weight_view view = {table, K_F32, 1, 4, sizeof table};
+    const struct k_weight_view view = {table, K_F32, 2, 2, 2 * sizeof *table};
     OK(b->ops->weight_create(b, &view, 1, &weight, &err));
     OK(b->ops->embed(b, &(struct k_embed_args){.table = weight}, &err));
     OK(b->ops->rmsnorm(b, &(struct k_rmsnorm_args){.n_cols = 4}, &err));
     OK(b->ops->gemm(b, &(struct k_gemm_args){.weight = weight}, &err));
+    OK(b->ops->gemm_silu_mul(b, &(struct k_gemm_silu_mul_args){.gemm.weight = weight}, &err));
     OK(b->ops->rope_angles(b, &(struct k_rope_angles_args){.n_freqs = 4}, &err));
     OK(b->ops->rope_kv(b, &(struct k_rope_kv_args){.kv = &kv, .layer = &layer, .n_q_heads = 1}, &err));
-    OK(b->ops->silu_mul(b, &(struct k_silu_mul_args){.n_cols = 4}, &err));
     OK(b->ops->gather(b, &(struct k_gather_args){.n_cols = 4}, &err));
     b->ops->weight_destroy(b, weight);
 }
@@ -242,6 +242,13 @@ static void test_impossible_shapes(void **state)
         assert_non_null(strstr(err.text, "kv_copy: impossible KV cache shape"));
     }
     assert_int_equal(b->ops->rmsnorm(b, &(struct k_rmsnorm_args){.n_tokens = 1}, &err), QUIRE_INVALID);
+    static const float three[3] = {0};
+    struct k_weight *weight;
+    OK(b->ops->weight_create(b, &(struct k_weight_view){three, K_F32, 3, 1, sizeof *three}, 1, &weight, &err));
+    const struct k_gemm_silu_mul_args odd = {.gemm = {.weight = weight, .n_tokens = 1}};
+    assert_int_equal(b->ops->gemm_silu_mul(b, &odd, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "3 rows are no gate and up"));
+    b->ops->weight_destroy(b, weight);
     test_place_tokens(state);
 }
 

@@ -1,0 +1,62 @@
+/* How many kernels a decode step launches, counted on the emulator: at one sequence a launch costs about as much as what it
+ * computes, so one more in a layer is a regression that no other test sees. */
+#include "engine/engine.h"
+#include "tests/simt/control.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define MODEL QUIRE_SOURCE_DIR "/tests/goldens/models/llama2"
+/* rmsnorm, qkv, rope_kv, attention and its merge, o, rmsnorm, gate_up with silu, down */
+#define IN_A_LAYER 9u
+/* embed and rope_angles; two gathers in the last layer; the last rmsnorm and the logits */
+#define BESIDE_LAYERS 6u
+
+static void no_events(void *context, const struct engine_event *events, size_t n)
+{
+    (void)context;
+    (void)events;
+    (void)n;
+}
+
+/* Launches until a model is open whose recorded steps are of 1 to n sequences. */
+static unsigned long launches_to_open(uint32_t n, uint32_t *n_layers)
+{
+    struct engine_options o;
+    struct engine *e;
+    struct quire_error err;
+    engine_options_default(&o);
+    o.model_dir = MODEL;
+    o.device = "cuda";
+    o.num_kv_blocks = 16;
+    o.max_model_len = 64;
+    o.max_num_seqs = n;
+    unsigned long before = simt_calls("launch");
+    if (engine_open(&o, no_events, NULL, &e, &err) != QUIRE_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(engine_info(e)->n_graphs, n);
+    assert_int_equal(engine_info(e)->gemm_form, K_FORM_MMA);
+    *n_layers = engine_info(e)->desc->n_layers;
+    unsigned long launches = simt_calls("launch") - before;
+    engine_close(e);
+    return launches;
+}
+
+/* Opened for two sequences, an engine records one step more than for one; nothing else differs. */
+static void test_launches_of_a_decode_step(void **state)
+{
+    (void)state;
+    uint32_t n_layers;
+    unsigned long of_one = launches_to_open(1, &n_layers), of_two = launches_to_open(2, &n_layers);
+    assert_true(n_layers > 1);
+    assert_int_equal(of_two - of_one, IN_A_LAYER * n_layers + BESIDE_LAYERS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_launches_of_a_decode_step)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
