@@ -22,6 +22,7 @@ struct engine_command {
     const char *key_file, *tenants_file;
     uint32_t weights[TENANTS_MAX]; /* of tenants, by index */
     struct cli_list listen;
+    uint32_t shutdown_timeout_s;
 };
 
 static void on_drain(void *context)
@@ -30,6 +31,12 @@ static void on_drain(void *context)
 }
 
 static void on_idle(void *context)
+{
+    event_base_loopbreak(((struct engine_command *)context)->base);
+}
+
+/* Front ends see the connection close, and say so to whoever waits. */
+static void on_give_up(void *context)
 {
     event_base_loopbreak(((struct engine_command *)context)->base);
 }
@@ -72,7 +79,7 @@ static int open_all(struct engine_command *c, struct engine_options *options,
     const struct recorder_about about = {.model = c->model.name, .config_sha256 = identity.config};
     if ((status = daemon_create(c->base, &daemon_options, &c->daemon, err)) != QUIRE_OK ||
         (status = watching_begin(&c->watching, &about, options, err)) != QUIRE_OK ||
-        (status = host_death_begin(c->base, &c->death, err)) != QUIRE_OK ||
+        (status = host_death_begin(c->base, NULL, NULL, &c->death, err)) != QUIRE_OK ||
         (status = watching_add(&c->watching, options, host_death_watch(c->death), err)) != QUIRE_OK ||
         (status = engine_open(options, daemon_sink, c->daemon, &c->engine, err)) != QUIRE_OK)
         return status;
@@ -81,7 +88,8 @@ static int open_all(struct engine_command *c, struct engine_options *options,
     for (size_t i = 0; i < c->listen.n; i++)
         if ((status = daemon_listen(c->daemon, c->listen.items[i], c->key_file, err)) != QUIRE_OK)
             return status;
-    return host_signals_begin(c->base, on_drain, c, &c->signals, err);
+    const struct host_drain drain = {on_drain, on_give_up, c, c->shutdown_timeout_s};
+    return host_signals_begin(c->base, &drain, &c->signals, err);
 }
 
 static void close_all(struct engine_command *c)
@@ -99,7 +107,7 @@ int command_engine(int argc, char **argv)
 {
     struct engine_command c = {0};
     struct engine_options options;
-    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 6];
+    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 8];
     struct quire_error err;
     bool help;
 
@@ -116,6 +124,7 @@ int command_engine(int argc, char **argv)
         .names = "tenants", .kind = CLI_STRING, .target = &c.tenants_file, .value = "FILE",
         .help = "The front ends' tenants file (docs/api.md), for the weights in it. Default: all alike."};
     rows[n++] = (struct cli_option)HOST_LOG_FORMAT_OPTION;
+    rows[n++] = host_shutdown_option(&c.shutdown_timeout_s);
     n += engine_flags(&options, rows + n);
     n += watching_flags(&c.watching, rows + n);
     rows[n] = (struct cli_option){0};

@@ -364,7 +364,8 @@ static int open_all(struct generate *g)
     daemon_set_engine(g->daemon, g->engine);
     if ((status = connect_engine(g)) != QUIRE_OK)
         return status;
-    return host_signals_begin(g->base, on_interrupt, g, &g->signals, &g->err);
+    const struct host_drain drain = {.drain = on_interrupt, .context = g};
+    return host_signals_begin(g->base, &drain, &g->signals, &g->err);
 }
 
 static void close_all(struct generate *g)

@@ -38,6 +38,8 @@ struct serve {
     char *environment_keys; /* what api_keys point into, when they came from the environment */
     struct cli_list api_keys, origins, names, listen;
     uint32_t port;
+    uint64_t max_body_bytes;
+    uint32_t max_connections, header_timeout_s, body_timeout_s, idle_timeout_s, write_timeout_s, shutdown_timeout_s;
 
     struct event_base *base;
     struct host_identity identity;
@@ -157,6 +159,18 @@ static void on_drain(void *context)
     front_drain(s->front, on_front_idle, s);
 }
 
+static void on_give_up(void *context)
+{
+    front_cancel(((struct serve *)context)->front);
+}
+
+static void on_engine_died(void *context)
+{
+    struct serve *s = context;
+    if (s->front)
+        front_engine_died(s->front);
+}
+
 /* ---- tenants ---- */
 
 static uint64_t now_us(void)
@@ -219,7 +233,7 @@ static int open_engine(struct serve *s, struct quire_error *err)
     if (status == QUIRE_OK)
         status = watching_begin(&s->watching, &about, &s->options, err);
     if (status == QUIRE_OK)
-        status = host_death_begin(s->base, &s->death, err);
+        status = host_death_begin(s->base, on_engine_died, s, &s->death, err);
     if (status == QUIRE_OK)
         status = watching_add(&s->watching, &s->options, host_death_watch(s->death), err);
     if (status == QUIRE_OK)
@@ -305,10 +319,17 @@ static int open_front(struct serve *s, struct quire_error *err)
                      .min_p = s->sampling.min_p,
                      .repetition_penalty = s->sampling.repetition_penalty,
                      .top_k = s->sampling.top_k},
+        .max_body_bytes = s->max_body_bytes,
+        .max_connections = s->max_connections,
+        .head_timeout_ms = 1000 * s->header_timeout_s,
+        .body_timeout_ms = 1000 * s->body_timeout_s,
+        .idle_timeout_ms = 1000 * s->idle_timeout_s,
+        .write_timeout_ms = 1000 * s->write_timeout_s,
         .on_engine_ready = on_engine_ready,
         .on_engine_gone = on_engine_gone,
         .context = s,
     };
+    host_allow_descriptors(s->max_connections);
     return front_create(s->base, &options, &s->front, err);
 }
 
@@ -351,8 +372,9 @@ static int open_all(struct serve *s, struct quire_error *err)
         status = open_front(s, err);
     if (status == QUIRE_OK)
         status = connect_engine(s, err);
+    const struct host_drain drain = {on_drain, on_give_up, s, s->shutdown_timeout_s};
     if (status == QUIRE_OK)
-        status = host_signals_begin(s->base, on_drain, s, &s->signals, err);
+        status = host_signals_begin(s->base, &drain, &s->signals, err);
     return status;
 }
 
@@ -419,8 +441,8 @@ static int keys_from_environment(struct serve *s, struct quire_error *err)
 
 int command_serve(int argc, char **argv)
 {
-    struct serve s = {.host = "127.0.0.1", .port = 8000};
-    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 32];
+    struct serve s = {.host = "127.0.0.1", .port = 8000, .max_connections = 4096};
+    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 40];
     struct quire_error err;
     bool help, given[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX] = {false};
 
@@ -458,6 +480,20 @@ int command_serve(int argc, char **argv)
                  "http://HOST:4318. Traces of callers (traceparent) are continued."},
         {.names = "served-model-name", .kind = CLI_LIST, .target = &s.names, .value = "NAME",
          .help = "Names that requests may use. Default: MODEL's name, or the directory's."},
+        {.names = "Limits of connections:", .kind = CLI_GROUP},
+        {.names = "max-connections", .kind = CLI_U32, .target = &s.max_connections, .min = 1, .max = 1000000, .value = "N",
+         .help = "Connections at once; past it the oldest idle one gives way. Default 4096."},
+        {.names = "max-body-size", .kind = CLI_BYTES, .target = &s.max_body_bytes, .min = 1024, .max = 4294967296.0, .value = "SIZE",
+         .help = "Largest request body, 16 times that for all at once: 64M. Default 16M."},
+        {.names = "header-timeout", .kind = CLI_U32, .target = &s.header_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
+         .help = "For a request's headers to arrive. Default 15."},
+        {.names = "body-timeout", .kind = CLI_U32, .target = &s.body_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
+         .help = "For its body, besides what 16 KiB/s would need. Default 30."},
+        {.names = "keep-alive-timeout", .kind = CLI_U32, .target = &s.idle_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
+         .help = "For the next request of a connection; longer than the proxy's in front. Default 75."},
+        {.names = "write-timeout", .kind = CLI_U32, .target = &s.write_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
+         .help = "For a client to take some of its reply. Default 60."},
+        host_shutdown_option(&s.shutdown_timeout_s),
         {.names = "Engines elsewhere:", .kind = CLI_GROUP},
         {.names = "engine", .kind = CLI_STRING, .target = &s.remote, .value = "ADDRESS",
          .help = "Use the engine at unix:PATH or tcp:HOST:PORT (quire engine). MODEL is then needed for its "
@@ -479,7 +515,7 @@ int command_serve(int argc, char **argv)
         .usage = "quire serve MODEL [options]",
         .about = "Serves MODEL, a Hugging Face checkpoint directory or the name of one in the Hugging Face cache\n"
                  "(quire pull; docs/models.md), over the OpenAI API (docs/api.md).\n"
-                 "SIGTERM finishes what runs and ends; a second one ends at once.",
+                 "SIGTERM finishes what runs (--shutdown-timeout) and ends; a second one ends at once.",
         .examples = "examples:\n"
                     "  quire serve ./Qwen2.5-1.5B-Instruct\n"
                     "  quire serve Qwen/Qwen2.5-1.5B-Instruct\n"

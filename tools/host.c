@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <sodium.h>
@@ -90,14 +91,46 @@ int host_text_join(struct host_text_load *load, struct quire_text **out, struct 
     return status;
 }
 
+void host_allow_descriptors(uint32_t n)
+{
+    struct rlimit files;
+    const rlim_t wanted = (rlim_t)n + 256;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted)
+        return;
+    files.rlim_cur = wanted < files.rlim_max ? wanted : files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+}
+
 /* ---- signals ---- */
 
+#define LAST_WORDS_S 1 /* for the replies that say so to leave */
+
 struct host_signals {
-    struct event *events[2];
-    void (*drain)(void *context);
-    void *context;
+    struct event_base *base;
+    struct event *events[2], *expired;
+    struct host_drain drain;
     bool draining;
 };
+
+struct cli_option host_shutdown_option(uint32_t *timeout_s)
+{
+    *timeout_s = HOST_SHUTDOWN_TIMEOUT_S;
+    return (struct cli_option){
+        .names = "shutdown-timeout", .kind = CLI_U32, .target = timeout_s, .max = 86400, .value = "SECONDS",
+        .help = "After SIGTERM, how long running requests may take; then they end with an error. Default 30."};
+}
+
+static void on_expired(evutil_socket_t fd, short what, void *context)
+{
+    struct host_signals *signals = context;
+    const struct timeval soon = {.tv_sec = LAST_WORDS_S};
+    (void)fd;
+    (void)what;
+    quire_log(QUIRE_LOG_WARN, "quire", "after %u s (--shutdown-timeout) what still runs is given up",
+              signals->drain.timeout_s);
+    signals->drain.give_up(signals->drain.context);
+    event_base_loopexit(signals->base, &soon);
+}
 
 static void on_signal(evutil_socket_t number, short what, void *context)
 {
@@ -110,21 +143,26 @@ static void on_signal(evutil_socket_t number, short what, void *context)
         _exit(130);
     }
     signals->draining = true;
-    quire_log(QUIRE_LOG_INFO, "quire", "signal %d: finishing what runs; a second one ends at once",
-              (int)number);
-    signals->drain(signals->context);
+    quire_log(QUIRE_LOG_INFO, "quire", "signal %d: finishing what runs; a second one ends at once", (int)number);
+    const struct timeval deadline = {.tv_sec = (time_t)signals->drain.timeout_s};
+    if (signals->drain.give_up)
+        event_add(signals->expired, &deadline);
+    signals->drain.drain(signals->drain.context);
 }
 
-int host_signals_begin(struct event_base *base, void (*drain)(void *context), void *context,
-                       struct host_signals **out, struct quire_error *err)
+int host_signals_begin(struct event_base *base, const struct host_drain *drain, struct host_signals **out,
+                       struct quire_error *err)
 {
     static const int numbers[2] = {SIGTERM, SIGINT};
     struct host_signals *signals = calloc(1, sizeof *signals);
     *out = signals;
     if (!signals)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    signals->drain = drain;
-    signals->context = context;
+    signals->base = base;
+    signals->drain = *drain;
+    signals->expired = evtimer_new(base, on_expired, signals);
+    if (!signals->expired)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     for (int i = 0; i < 2; i++) {
         signals->events[i] = evsignal_new(base, numbers[i], on_signal, signals);
         if (!signals->events[i] || evsignal_add(signals->events[i], NULL) != 0)
@@ -140,15 +178,17 @@ void host_signals_end(struct host_signals *signals)
     for (int i = 0; i < 2; i++)
         if (signals->events[i])
             event_free(signals->events[i]);
+    if (signals->expired)
+        event_free(signals->expired);
     free(signals);
 }
 
 /* ---- the engine's death ---- */
 
-#define LAST_WORDS_S 1 /* for the replies that say so to leave */
-
 struct host_death {
     struct engine_watch watch;
+    void (*died)(void *context);
+    void *context;
     struct event_base *base;
     struct event *told, *leave;
     int fd;
@@ -172,6 +212,8 @@ static void on_told(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     death->was = true;
+    if (death->died)
+        death->died(death->context);
     event_add(death->leave, &soon);
 }
 
@@ -182,7 +224,8 @@ static void on_leave(evutil_socket_t fd, short what, void *context)
     event_base_loopbreak(((struct host_death *)context)->base);
 }
 
-int host_death_begin(struct event_base *base, struct host_death **out, struct quire_error *err)
+int host_death_begin(struct event_base *base, void (*died)(void *context), void *context, struct host_death **out,
+                     struct quire_error *err)
 {
     struct host_death *death = calloc(1, sizeof *death);
     *out = death;
@@ -190,6 +233,8 @@ int host_death_begin(struct event_base *base, struct host_death **out, struct qu
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     death->watch = (struct engine_watch){.context = death, .died = on_died};
     death->base = base;
+    death->died = died;
+    death->context = context;
     death->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (death->fd >= 0)
         death->told = event_new(base, death->fd, EV_READ, on_told, death);

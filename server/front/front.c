@@ -20,12 +20,23 @@ bool front_can_serve(const struct front *f, struct api_error *e)
 {
     if (f->draining || f->engine_draining)
         api_fail(e, 503, NULL, "server_draining", "the server is shutting down");
-    else if (!f->engine_ready)
+    else if (!f->engine_ready || f->engine_died)
         api_fail(e, 503, NULL, "engine_unavailable", "the engine is not there");
     else
         return true;
     e->retry_ms = 1000;
     return false;
+}
+
+const char *front_state(const struct front *f)
+{
+    if (f->engine_died)
+        return "dead";
+    if (f->draining || f->engine_draining)
+        return "draining";
+    if (f->engine_ready)
+        return "ok";
+    return f->engine_seen ? "engine_unavailable" : "starting";
 }
 
 const char *front_model_name(const struct front *f, const char *asked, struct api_error *e)
@@ -163,7 +174,7 @@ static void on_ready(void *context, const struct wire_hello *hello)
     f->n_eos = eos ? hello->n_eos : 0;
     f->vocab_size = hello->vocab_size;
     f->max_model_len = hello->max_model_len;
-    f->engine_ready = true;
+    f->engine_ready = f->engine_seen = true;
     if (f->on_engine_ready)
         f->on_engine_ready(f->context);
 }
@@ -205,8 +216,11 @@ int front_set_engine(struct front *f, const struct front_engine *engine, struct 
         .model = engine->model,
         .n_model = strlen(engine->model),
     };
-    generations_end(f, "the engine was replaced");
-    pins_end(f, "the engine was replaced");
+    struct api_error e;
+    snprintf(e.why.text, sizeof e.why.text, "the engine was replaced");
+    api_fail_status(&e, QUIRE_IO, NULL);
+    generations_end(f, &e);
+    pins_end(f, &e);
     commands_end(f);
     engine_client_close(f->engine);
     f->engine = NULL;
@@ -343,6 +357,21 @@ uint16_t front_port(const struct front *f)
 uint16_t front_metrics_port(const struct front *f)
 {
     return f->watchers ? http_server_port(f->watchers) : 0;
+}
+
+void front_engine_died(struct front *f)
+{
+    f->engine_died = true;
+}
+
+void front_cancel(struct front *f)
+{
+    struct api_error e;
+    api_fail(&e, 503, NULL, "server_draining",
+             "the server is shutting down, and the request was not done in the time that was left");
+    e.retry_ms = 1000;
+    generations_end(f, &e);
+    pins_end(f, &e);
 }
 
 void front_drain(struct front *f, void (*on_idle)(void *context), void *context)

@@ -91,8 +91,14 @@ int front_set_engine(struct front *front, const struct front_engine *engine,
 uint16_t front_port(const struct front *front);
 uint16_t front_metrics_port(const struct front *front); /* 0: there is no such listener */
 
-/* No new connections or requests (503); what runs is finished, replies say Connection: close.
- * on_idle is called once, from the loop, when the last connection is gone. Once only. */
+/* The engine in this process has stopped for good: health says "dead", and nothing is taken any more. */
+void front_engine_died(struct front *front);
+
+/* No new requests (503); what runs is finished, replies say Connection: close. Connections are still
+ * accepted, so that probes and who knocks get an answer. on_idle is called once, from the loop, when
+ * the last connection of before is gone. Once only. */
 void front_drain(struct front *front, void (*on_idle)(void *context), void *context);
+/* What still runs ends with an error: for a drain that takes too long. */
+void front_cancel(struct front *front);
 
 #endif

@@ -37,6 +37,8 @@ struct front {
     struct engine_client *engine; /* NULL: none yet; gone ones stay until the next is set */
     bool engine_ready;            /* handshake done and connection alive */
     bool engine_draining;         /* it takes nothing new */
+    bool engine_seen;             /* it was ready once */
+    bool engine_died;             /* it was in this process, which is about to end */
     uint32_t vocab_size, max_model_len, n_eos, *eos;
 
     const char *const *allowed_origins;
@@ -71,6 +73,8 @@ extern const struct http_handler front_watcher_handler; /* likewise, of the list
 /* ---- front.c ---- */
 /* False, with a 503 in e: requests cannot be taken now. */
 bool front_can_serve(const struct front *f, struct api_error *e);
+/* What /health says: ok, starting, draining, engine_unavailable or dead. */
+const char *front_state(const struct front *f);
 /* The served name for what a request asks for (NULL: the first). NULL, with a 404 in e: there is
  * none. */
 const char *front_model_name(const struct front *f, const char *asked, struct api_error *e);
@@ -110,7 +114,7 @@ extern const struct api_dialect api_chat, api_completions;
 /* ---- generation.c ---- */
 void generation_start(struct front *f, struct http_exchange *x, const struct api_dialect *dialect);
 /* Ends all of them with an error. */
-void generations_end(struct front *f, const char *why);
+void generations_end(struct front *f, const struct api_error *e);
 
 /* ---- tokenize.c ---- */
 void tokenize_start(struct front *f, struct http_exchange *x);
@@ -118,7 +122,7 @@ void detokenize_start(struct front *f, struct http_exchange *x);
 
 /* ---- pins.c ---- */
 void pin_start(struct front *f, struct http_exchange *x);
-void pins_end(struct front *f, const char *why);
+void pins_end(struct front *f, const struct api_error *e);
 
 /* ---- command.c ---- */
 void unpin_start(struct front *f, struct http_exchange *x);

@@ -640,9 +640,9 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
     text_pool_submit(f->pool, &g->job->job);
 }
 
-void generations_end(struct front *f, const char *why)
+void generations_end(struct front *f, const struct api_error *e)
 {
     struct generation *g;
     while ((g = TAILQ_FIRST(&f->generations)))
-        fail_with(g, QUIRE_IO, why);
+        fail(g, e);
 }

@@ -28,6 +28,8 @@
  * a client that reads nothing would be noticed late. */
 #define UNSENT_BYTES 131072
 #define FIRST_REQUEST_MS 500
+/* For the request of a connection that was accepted while the server drains. */
+#define LATE_REQUEST_MS 1000
 
 static void process_input(struct connection *c);
 
@@ -49,16 +51,17 @@ static void set_read_deadline(struct connection *c)
 {
     const struct http_limits *l = &c->server->limits;
     if (http_parser_is_idle(&c->parser))
-        set_timer(c, l->idle_timeout_ms, true);
+        set_timer(c, c->late ? LATE_REQUEST_MS : l->idle_timeout_ms, true);
     else
         set_timer(c, l->head_timeout_ms, true);
 }
 
 /* ---- connections ---------------------------------------------------------------------------- */
 
+/* Who came late is told so at once and has nothing in progress: it keeps no server from ending. */
 static void check_idle(struct http_server *s)
 {
-    if (s->draining && s->on_idle && s->n_connections == 0)
+    if (s->draining && s->on_idle && s->n_connections == s->n_late)
         event_active(s->idle, EV_TIMEOUT, 0);
 }
 
@@ -87,6 +90,7 @@ static void free_connection(struct connection *c)
     if (c->unwritten)
         TAILQ_REMOVE(&s->unwritten, c, unwritten_link);
     s->n_connections--;
+    s->n_late -= c->late;
     if (c->x.extra)
         evbuffer_free(c->x.extra);
     event_free(c->timer);
@@ -411,6 +415,7 @@ static bool add_connection(struct http_server *s, evutil_socket_t fd)
     if (!c)
         return false;
     c->server = s;
+    c->late = s->draining;
     c->x.connection = c;
     c->opened_ms = now_ms();
     c->is_tls = s->tls != NULL;
@@ -438,6 +443,7 @@ static bool add_connection(struct http_server *s, evutil_socket_t fd)
     bufferevent_setwatermark(c->bev, EV_READ, 0, max_input(s));
     TAILQ_INSERT_TAIL(&s->connections, c, link);
     s->n_connections++;
+    s->n_late += c->late;
     bufferevent_disable(c->bev, EV_WRITE);
     bufferevent_enable(c->bev, c->is_tls ? EV_READ | EV_WRITE : EV_READ);
     if (c->is_tls)
@@ -592,8 +598,11 @@ int http_server_open(struct event_base *base, const char *host, uint16_t port, i
     /* Descriptors are for more than connections: the engine, the poll, what the libraries open. */
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY &&
-        files.rlim_cur > 64 && s->limits.max_connections > files.rlim_cur - 32)
+        files.rlim_cur > 64 && s->limits.max_connections > files.rlim_cur - 32) {
         s->limits.max_connections = (uint32_t)(files.rlim_cur - 32);
+        quire_log(QUIRE_LOG_WARN, "server", "%u connections at most: the process may open no more (ulimit -n)",
+                  s->limits.max_connections);
+    }
     *out = s;
     return QUIRE_OK;
 }
@@ -636,9 +645,6 @@ uint32_t http_server_n_connections(const struct http_server *s)
 void http_server_drain(struct http_server *s)
 {
     s->draining = true;
-    if (s->listener)
-        evconnlistener_free(s->listener);
-    s->listener = NULL;
     struct connection *c;
     /* What is between requests goes at the next turn of the loop, where nobody holds it. */
     TAILQ_FOREACH(c, &s->connections, link)

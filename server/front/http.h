@@ -59,10 +59,11 @@ void http_server_use_tls(struct http_server *s, const struct tls *tls);
 
 uint16_t http_server_port(const struct http_server *s);
 uint32_t http_server_n_connections(const struct http_server *s);
-/* No new connections; connections between requests are closed, the others after their reply. */
+/* Connections between requests are closed, the others after their reply. New ones are accepted and have one reply; on_idle
+ * does not wait for them. */
 void http_server_drain(struct http_server *s);
-/* Called once, from the loop, when the server drains and its last connection is gone (also when
- * none was left). */
+/* Called once, from the loop, when the server drains and the last connection of before is gone (also
+ * when none was left). */
 void http_server_on_idle(struct http_server *s, void (*on_idle)(void *context), void *context);
 
 /* ---- the request ---- */

@@ -43,6 +43,7 @@ struct connection {
     bool served;      /* it has had a reply */
     bool unwritten;   /* in the server's list */
     bool is_tls;      /* written by the bufferevent alone */
+    bool late;        /* accepted by a server that drains */
     uint64_t opened_ms;
     size_t n_lingered, n_body;
     TAILQ_ENTRY(connection) link, unwritten_link;
@@ -59,7 +60,7 @@ struct http_server {
     struct http_handler handler;
     void *context;
     uint16_t port;
-    uint32_t n_connections;
+    uint32_t n_connections, n_late;
     size_t n_body_bytes;
     bool draining, full;
     void (*on_idle)(void *context);

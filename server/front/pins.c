@@ -55,11 +55,11 @@ static void fail_lost(struct pin *p, const char *why)
     fail(p, &e);
 }
 
-void pins_end(struct front *f, const char *why)
+void pins_end(struct front *f, const struct api_error *e)
 {
     struct pin *p;
     while ((p = TAILQ_FIRST(&f->pins)))
-        fail_lost(p, why);
+        fail(p, e);
 }
 
 /* ---- what the engine says ------------------------------------------------------------------- */

@@ -116,13 +116,28 @@ static void start_model(struct front *f, struct http_exchange *x)
     reply_json(x, 200, &o);
 }
 
-static void start_health(struct front *f, struct http_exchange *x)
+static void reply_health(struct http_exchange *x, bool good, const char *status)
+{
+    struct json_out o = {0};
+    if (!good)
+        http_add_header(x, "Retry-After", "1");
+    json_out_raw(&o, "{\"status\":");
+    json_out_text(&o, status);
+    json_out_raw(&o, "}");
+    reply_json(x, good ? 200 : 503, &o);
+}
+
+/* Whether requests are taken. */
+static void start_ready(struct front *f, struct http_exchange *x)
 {
     struct api_error e;
-    if (front_can_serve(f, &e))
-        http_reply(x, 200, "application/json", "{\"status\":\"ok\"}", 15);
-    else
-        api_error_reply(x, &e);
+    reply_health(x, front_can_serve(f, &e), front_state(f));
+}
+
+/* Whether a restart would help: not while requests are finished, nor when the engine of another process is away. */
+static void start_live(struct front *f, struct http_exchange *x)
+{
+    reply_health(x, !f->engine_died, f->engine_died ? front_state(f) : "ok");
 }
 
 static void start_version(struct front *f, struct http_exchange *x)
@@ -146,9 +161,12 @@ static void start_completions(struct front *f, struct http_exchange *x)
 
 /* ---- dispatch ------------------------------------------------------------------------------- */
 
-#define N_OPEN_ROUTES 2 /* the first in the table: they need no key */
+#define N_OPEN_ROUTES 5 /* the first in the table: they need no key */
 static const struct route routes[] = {
-    {"/health", "GET", start_health, true},
+    {"/health", "GET", start_ready, true},
+    {"/health/ready", "GET", start_ready, true},
+    {"/health/live", "GET", start_live, true},
+    {"/ping", "GET", start_ready, true},
     {"/ui", "GET", ui_start, false},
     {"/metrics", "GET", scrape_start, true},
     {"/version", "GET", start_version, false},

@@ -15,6 +15,8 @@ TEXT = "Hello there, my friend. naïve café 漢字 🙂 end"
 CHAT = [{"role": "user", "content": "Hello there"}]
 COMPLETIONS, CHATS = "/v1/completions", "/v1/chat/completions"
 
+READY = ("/health", "/health/ready", "/ping")
+
 server = Server()
 
 
@@ -504,9 +506,14 @@ def test_an_engine_that_goes_away():
             data += streamed.recv(65536)
         error = json.loads(data.split(b"data: ")[-2].split(b"\n")[0])["error"]
         assert error["type"] == "server_error" and error["code"] == "engine_unavailable"
-        for method, path in (("GET", "/health"), ("POST", COMPLETIONS), ("POST", "/tokenize")):
-            status, headers, body = s.request(method, path, b"{}" if method == "POST" else None)
+        for path in (COMPLETIONS, "/tokenize"):
+            status, headers, body = s.request("POST", path, b"{}")
             assert status == 503 and headers["Retry-After"] == "1" and json.loads(body)["error"]["code"] == "engine_unavailable"
+        # No request is taken; a restart of the front end would not help.
+        for path in READY:
+            status, headers, body = s.request("GET", path)
+            assert status == 503 and headers["Retry-After"] == "1" and json.loads(body) == {"status": "engine_unavailable"}
+        assert s.get("/health/live") == (200, {"status": "ok"})
         assert s.metric("quire:engine_up") == 0 and s.get("/v1/models")[0] == 200
         streamed.close()
         whole.close()
@@ -521,22 +528,59 @@ def test_a_silent_stream_is_kept_alive():
 def test_drain():
     s = Server("--interval-us", 10000)
     holder, idle = s.connect(), s.connect()
-    holder.sendall(post_bytes(COMPLETIONS, {"prompt": "x", "max_tokens": 60, "ignore_eos": True, "stream": True}))
+    holder.sendall(post_bytes(COMPLETIONS, {"prompt": "x", "max_tokens": 300, "ignore_eos": True, "stream": True}))
     assert holder.recv(4096).startswith(b"HTTP/1.1 200")
     half = s.connect()
     request = post_bytes(COMPLETIONS, {"prompt": "x"})
     half.sendall(request[:-3])
     s.process.terminate()
     assert read_all(idle) == b""  # between requests: closed at once
+    # Probes and who comes late are answered, and who comes late and says nothing keeps nobody waiting.
+    assert s.get("/health/live") == (200, {"status": "ok"})
+    for path in READY:
+        status, headers, body = s.request("GET", path)
+        assert status == 503 and headers["Connection"] == "close" and json.loads(body) == {"status": "draining"}
+    status, late = s.post(COMPLETIONS, {"prompt": "x"})
+    assert status == 503 and late["error"]["code"] == "server_draining"
+    silent = s.connect()
     half.sendall(request[-3:])
     reply = read_all(half)
     assert reply.startswith(b"HTTP/1.1 503") and b"Connection: close" in reply and b"server_draining" in reply
     rest = read_all(holder)
     assert rest.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n") and b'"finish_reason":"length"' in rest
     assert s.process.wait(20) == 0
-    for connection in (holder, idle, half):
+    for connection in (holder, idle, half, silent):
         connection.close()
     s.process.stdout.close()
+
+
+def test_a_drain_that_is_cut_short():
+    with Server("--interval-us", 10000, "--give-up-ms", 300) as s:
+        streamed, whole = s.connect(), s.connect()
+        endless = {"prompt": "x", "max_tokens": 4000, "ignore_eos": True, "n": 2}
+        streamed.sendall(post_bytes(COMPLETIONS, {**endless, "stream": True}))
+        whole.sendall(post_bytes(COMPLETIONS, endless))
+        assert streamed.recv(4096).startswith(b"HTTP/1.1 200")
+        assert wait_until(lambda: s.metric("vllm:num_requests_running") >= 2)
+        s.process.terminate()
+        data = read_all(streamed)
+        error = json.loads(data.split(b"data: ")[-2].split(b"\n")[0])["error"]
+        assert error["code"] == "server_draining" and data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+        reply = read_all(whole)
+        assert reply.startswith(b"HTTP/1.1 503") and b"server_draining" in reply and b"Retry-After" in reply
+        assert s.process.wait(20) == 0
+        streamed.close()
+        whole.close()
+
+
+def test_probes():
+    with Server("--api-key", "secret") as s:
+        for path in (*READY, "/health/live"):
+            assert s.get(path) == (200, {"status": "ok"}), path
+            status, headers, _ = s.request("POST", path, b"")
+            assert status == 405 and headers["Allow"] == "GET, HEAD"
+        for path in ("/version", "/health/x", "/healthy"):
+            assert s.request("GET", path)[0] == 401
 
 
 def test_metrics():

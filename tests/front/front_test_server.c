@@ -24,12 +24,21 @@ struct server {
     struct daemon *daemon;
     struct engine *engine;
     bool drained, has_shadow;
+    uint32_t give_up_ms; /* 0: never */
 };
 
 static void on_idle(void *context)
 {
     struct server *s = context;
     event_base_loopexit(s->base, NULL);
+}
+
+static void on_give_up(evutil_socket_t fd, short what, void *context)
+{
+    struct server *s = context;
+    (void)fd;
+    (void)what;
+    front_cancel(s->front);
 }
 
 static void on_signal(evutil_socket_t number, short what, void *context)
@@ -42,6 +51,10 @@ static void on_signal(evutil_socket_t number, short what, void *context)
         return;
     }
     s->drained = true;
+    if (s->give_up_ms > 0) {
+        const struct timeval wait = {.tv_sec = s->give_up_ms / 1000, .tv_usec = s->give_up_ms % 1000 * 1000};
+        event_base_once(s->base, -1, EV_TIMEOUT, on_give_up, s, &wait);
+    }
     front_drain(s->front, on_idle, s);
 }
 
@@ -116,6 +129,7 @@ static const struct option names[] = {
     {"tenant-metrics", no_argument, NULL, 'T'},
     {"shadow", no_argument, NULL, 'S'},
     {"refuse-below-ms", required_argument, NULL, 'r'},
+    {"give-up-ms", required_argument, NULL, 'g'},
     {NULL, 0, NULL, 0},
 };
 
@@ -125,6 +139,7 @@ struct words {
     size_t n_keys, n_names, n_origins;
     const char *tenants, *certificate;
     bool has_shadow;
+    uint32_t give_up_ms;
 };
 
 static bool parse(int argc, char **argv, struct front_options *o, struct fake_engine_options *f,
@@ -158,6 +173,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
         case 't': words->tenants = optarg; break;
         case 'C': words->certificate = optarg; break;
         case 'S': words->has_shadow = true; break;
+        case 'g': words->give_up_ms = number; break;
         case 'T': o->tenant_metrics = true; break;
         case 'r': f->refuse_below_us = UINT64_C(1000) * number; break;
         case 'b': o->max_body_bytes = number; break;
@@ -246,7 +262,7 @@ int main(int argc, char **argv)
     int64_t eos = quire_text_token_id(text, "<|im_end|>");
     fake.eos = eos >= 0 ? (uint32_t)eos : 0;
 
-    struct server s = {.base = event_base_new(), .has_shadow = words.has_shadow};
+    struct server s = {.base = event_base_new(), .has_shadow = words.has_shadow, .give_up_ms = words.give_up_ms};
     struct event *terminate = evsignal_new(s.base, SIGTERM, on_signal, &s);
     struct event *interrupt = evsignal_new(s.base, SIGINT, on_signal, &s);
     struct event *usr1 = evsignal_new(s.base, SIGUSR1, on_usr1, &s);
