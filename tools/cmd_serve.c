@@ -514,7 +514,7 @@ int command_serve(int argc, char **argv)
         .name = "serve",
         .usage = "quire serve MODEL [options]",
         .about = "Serves MODEL, a Hugging Face checkpoint directory or the name of one in the Hugging Face cache\n"
-                 "(quire pull; docs/models.md), over the OpenAI API (docs/api.md).\n"
+                 "(quire pull; docs/models.md), over the OpenAI API (docs/api.md), with a page to chat and watch at /ui.\n"
                  "SIGTERM finishes what runs (--shutdown-timeout) and ends; a second one ends at once.",
         .examples = "examples:\n"
                     "  quire serve ./Qwen2.5-1.5B-Instruct\n"

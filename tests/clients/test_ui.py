@@ -169,6 +169,8 @@ def test_a_conversation(page, client):
     page.driver.refresh()
     page.wait("models.length > 0")
     assert len(page.all("article")) == 2 and page.js("return $('f-seed').value") == "7"
+    list_of = [{"role": "user", "text": "a"}, {"role": "assistant", "text": ""}, {"role": "user", "text": "b"}]
+    assert [m["content"] for m in json.loads(page.js("return bodyOf(arguments[0])", list_of))["messages"]][1:] == ["b"]
     page.click("#clear")
     assert page.all("article") == [] and page.all("#empty")[0].is_displayed()
     page.fill("#f-temperature", "9")

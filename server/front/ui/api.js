@@ -91,5 +91,6 @@ function makeButton(text, act) {
   return button;
 }
 
-const shortNumber = value => value.toLocaleString("en", {maximumFractionDigits: value < 10 ? 2 : value < 100 ? 1 : 0});
+const shortNumber = value => value.toLocaleString("en", value < 1e4 ? {maximumFractionDigits: value < 10 ? 2 : value < 100 ? 1 : 0}
+  : {notation: "compact", maximumFractionDigits: 1});
 const shortMs = ms => ms >= 1000 ? shortNumber(ms / 1000) + " s" : shortNumber(ms) + " ms";

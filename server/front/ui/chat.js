@@ -4,8 +4,12 @@
 const turns = [];
 let stopper = null; /* of the answer in progress */
 
+/* A question whose answer failed or was stopped before its first word is no part of the conversation: many templates want
+ * questions and answers in turn. */
+const said = list => list.filter((turn, i) => turn.text && !(turn.role === "user" && list[i + 1] && !list[i + 1].text));
+
 function keepTurns() {
-  const plain = turns.filter(turn => turn.text).map(({role, text, model}) => ({role, text, model}));
+  const plain = said(turns).map(({role, text, model}) => ({role, text, model}));
   kept.set("turns", plain.length ? JSON.stringify(plain) : "");
 }
 
@@ -64,8 +68,8 @@ function usageText(turn) {
   const n = usage ? usage.completion_tokens : timing.n;
   parts.push(n + " generated");
   if (timing.first) parts.push("TTFT " + shortMs(timing.first - timing.began));
-  if (timing.n > 1 && timing.last > timing.first)
-    parts.push(shortNumber((timing.n - 1) * 1000 / (timing.last - timing.first)) + " tokens/s");
+  if (n > 1 && timing.last > timing.first)
+    parts.push(shortNumber((n - 1) * 1000 / (timing.last - timing.first)) + " tokens/s");
   if (turn.stopped) parts.push("stopped");
   if (turn.finish === "length") parts.push("cut at the token limit");
   return parts.join(" · ");
@@ -195,7 +199,7 @@ function editTurn(turn) {
 
 function bodyOf(past) {
   const system = $("system").value.trim();
-  const messages = past.filter(turn => turn.text).map(turn => ({role: turn.role, content: turn.text}));
+  const messages = said(past).map(turn => ({role: turn.role, content: turn.text}));
   const body = {model: $("model").value || undefined, messages: system ? [{role: "system", content: system}, ...messages] : messages,
     stream: true, stream_options: {include_usage: true}, quire_trace: true, ...samplingFields()};
   if ($("probabilities").checked) Object.assign(body, {logprobs: true, top_logprobs: 5});
