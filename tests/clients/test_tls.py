@@ -183,34 +183,6 @@ def test_a_client_that_leaves_cancels_its_request(https, trusting, how):
     c.close()
 
 
-def test_what_is_not_tls_is_closed(https, trusting):
-    for data in (b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"\0" * 70000,
-                 os.urandom(4096), b"\x80"):
-        with https.connect() as c:
-            try:
-                c.sendall(data)
-                c.shutdown(socket.SHUT_WR)
-                assert b"HTTP" not in read_all(c)
-            except OSError:  # it was closed before we had said all
-                pass
-    assert b"200 OK" in get(https, trusting, "/health")
-
-
-def test_a_handshake_cut_anywhere(https, trusting):
-    """The client's first flight up to each of its bytes, then nothing; and with one bit of it turned."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    hello = trusting.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
-    with pytest.raises(ssl.SSLWantReadError):
-        hello.do_handshake()
-    flight = outgoing.read()
-    for i in range(0, len(flight), 7):
-        turned = flight[:i] + bytes([flight[i] ^ 1 << i % 8]) + flight[i + 1:]
-        for data in (flight[:i], turned):
-            with https.connect() as c:
-                c.sendall(data)
-    assert b"200 OK" in get(https, trusting, "/health")
-
-
 def test_the_certificate_is_read_again_on_sighup(start, authority, trusting, tmp_path):
     both = tmp_path / "both.pem"  # the key may be in the certificate's file
 

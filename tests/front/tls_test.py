@@ -84,6 +84,32 @@ def test_a_slow_reader_is_cut_off():
     c.close()
 
 
+def test_what_is_not_tls_is_closed():
+    for data in (b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"\0" * 70000,
+                 os.urandom(4096), b"\x80"):
+        with server.connect() as c:
+            try:
+                c.sendall(data)
+                c.shutdown(socket.SHUT_WR)
+                assert b"HTTP" not in read_all(c)
+            except OSError:  # it was closed before we had said all
+                pass
+    assert b"200 OK" in get(server, "/health")
+
+
+def test_a_handshake_cut_anywhere():
+    """The client's first flight up to each of its bytes, then nothing; and with one bit of it turned."""
+    flight = client_hello()
+    n = server.n_descriptors()
+    for i in range(len(flight)):
+        turned = flight[:i] + bytes([flight[i] ^ 1 << i % 8]) + flight[i + 1:]
+        for data in (flight[:i], turned):
+            with server.connect() as c:
+                c.sendall(data)
+    assert b"200 OK" in get(server, "/health")
+    assert wait_until(lambda: server.n_descriptors() <= n)
+
+
 def test_a_handshake_has_a_deadline():
     hello = client_hello()
     with Server("--certificate", CERT, "--head-timeout-ms", 300) as s:
