@@ -355,6 +355,14 @@ def test_it_fits_and_can_be_read(page):
         for text, back in texts + [("on-accent", "accent"), ("bad", "bad-ground"), ("text", "bad-ground"), ("bad", "panel")]:
             a, b = sorted((luminance(colour[text]), luminance(colour[back])))
             assert (b + 0.05) / (a + 0.05) >= 4.5, (scheme, text, back)  # WCAG AA; 3 for lines
+        # The deepest tint, over the chat's ground.
+        tint = page.js("""const token = make("span", "token"); token.style.setProperty("--p", 0); $("log").append(token);
+            return getComputedStyle(token).backgroundColor""")
+        *tint, share = map(float, re.findall(r"[0-9.]+", tint))
+        panel = [int(colour["panel"][i:i + 2], 16) / 255 for i in (1, 3, 5)]
+        deepest = "#" + "".join(f"{round(255 * (share * t + (1 - share) * p)):02x}" for t, p in zip(tint, panel))
+        a, b = sorted((luminance(colour["text"]), luminance(deepest)))
+        assert (b + 0.05) / (a + 0.05) >= 4.5, (scheme, deepest)
         for line in "abc":
             a, b = sorted((luminance(colour[line]), luminance(colour["panel"])))
             assert (b + 0.05) / (a + 0.05) >= 3, (scheme, line)

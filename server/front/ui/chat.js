@@ -106,6 +106,7 @@ function makeTrace(trace) {
     table.append(make("tr", "", make("th", "", make("span", "swatch " + kind), name), make("td", "", shortMs(ms)), make("td", "", note)));
   }
   const details = make("details", "trace", make("summary", "", "Why it took " + shortMs(trace.total_ms)), bar, table);
+  details.addEventListener("toggle", () => details.scrollIntoView({block: "nearest"}));
   if (trace.overtaken) details.append(make("p", "hint", trace.overtaken + " later requests were let in before it."));
   if (trace.blocker)
     details.append(make("p", "hint", "Let in last before it: a request of " + (trace.blocker_tenant || "the " + trace.blocker).replace("the another", "another") + "."));
