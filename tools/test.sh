@@ -6,8 +6,8 @@
 #
 # Parts: rooms (who includes whom), release (unit, golden and invariance tests), simt (the kernels for GPUs and the engine
 # above them, on an emulator that looks for races and bad addresses: no GPU is needed), cuda (the library for GPUs by
-# NVIDIA's compiler, which is installed if need be: no kernel may spill), clients (the real openai-python and raw sockets
-# against build/quire), asan (the same tests as release under AddressSanitizer and UBSan), tsan (C
+# NVIDIA's compiler, which is installed if need be: no kernel may spill), clients (the real openai-python, raw sockets
+# and, for the page at /ui, Chromium against build/quire), asan (the same tests as release under AddressSanitizer and UBSan), tsan (C
 # threads), fuzz (each fuzz target for QUIRE_FUZZ_SECONDS, default 20). Ends with one line "N passed, N failed".
 set -u
 cd "$(dirname "$0")/.." || exit 1
