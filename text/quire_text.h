@@ -100,6 +100,9 @@ int quire_text_chat(const struct quire_text *text, const struct quire_chat *chat
 
 /* True when a chat template was found. */
 bool quire_text_has_chat(const struct quire_text *text);
+/* Whether these words (UTF-8) stand in the text of a chat template: what a model was trained to write
+ * can be told from it. */
+bool quire_text_chat_mentions(const struct quire_text *text, const char *words);
 
 /* SHA-256 over the files that decide what quire_text_open(model_dir) gives, in the order tokenizer.json,
  * tokenizer_config.json, chat_template.jinja, special_tokens_map.json, then name and text of each

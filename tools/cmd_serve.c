@@ -32,6 +32,7 @@ struct serve {
     struct hub_model model;
     const char *given; /* MODEL, as it was typed */
     const char *host, *metrics_listen, *otlp_endpoint, *remote, *key_file, *tenants_file, *warm_file, *cert_file, *tls_key_file;
+    const char *tool_call_parser;
     bool tenant_metrics, log_requests;
     char metrics_host[256];
     struct front_listen metrics; /* what metrics_listen says */
@@ -309,6 +310,7 @@ static int open_front(struct serve *s, struct quire_error *err)
         .model_root = s->given,
         .version = QUIRE_VERSION,
         .text = s->text,
+        .tool_call_parser = s->tool_call_parser,
         .sampling = {.has_temperature = s->sampling.has_temperature,
                      .has_top_p = s->sampling.has_top_p,
                      .has_top_k = s->sampling.has_top_k,
@@ -480,6 +482,9 @@ int command_serve(int argc, char **argv)
                  "http://HOST:4318. Traces of callers (traceparent) are continued."},
         {.names = "served-model-name", .kind = CLI_LIST, .target = &s.names, .value = "NAME",
          .help = "Names that requests may use. Default: MODEL's name, or the directory's."},
+        {.names = "tool-call-parser", .kind = CLI_STRING, .target = &s.tool_call_parser, .value = "NAME",
+         .help = "How the model writes tool calls: hermes (Qwen too), llama3_json, or none to leave them in the text. "
+                 "Default auto: as its chat template shows."},
         {.names = "Limits of connections:", .kind = CLI_GROUP},
         {.names = "max-connections", .kind = CLI_U32, .target = &s.max_connections, .min = 1, .max = 1000000, .value = "N",
          .help = "Connections at once; past it the oldest idle one gives way. Default 4096."},

@@ -179,7 +179,24 @@ static bool read_echo(struct request_job *j, const json_t *body)
     return true;
 }
 
+/* What the model writes is searched for calls where it was told of tools. */
+static bool read_tool_calls(struct request_job *j, const json_t *body)
+{
+    struct params *p = &j->params;
+    bool parallel = true;
+    if (!params_bool(body, "parallel_tool_calls", &parallel, &j->error))
+        return false;
+    if (!j->tools)
+        return true;
+    p->tool_format = j->front->tool_format;
+    p->one_tool_call = !parallel;
+    if (p->tool_format != TOOL_NONE && j->front->is_tool_tag_special)
+        p->skip_special = false;
+    return true;
+}
+
 bool chat_read(struct request_job *j, const json_t *body)
 {
-    return request_job_params(j, body, true) && chat_read_messages(j, body) && read_echo(j, body);
+    return request_job_params(j, body, true) && chat_read_messages(j, body) && read_echo(j, body) &&
+           read_tool_calls(j, body);
 }

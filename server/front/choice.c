@@ -11,7 +11,8 @@ int choice_open(struct choice *c, uint32_t index, const struct choice_rules *rul
                 const uint32_t *prompt, size_t n_prompt, struct quire_error *err)
 {
     size_t n = n_prompt < CONTEXT_TOKENS ? n_prompt : CONTEXT_TOKENS;
-    *c = (struct choice){.index = index, .stop_string = -1, .stop_token = -1};
+    *c = (struct choice){.index = index, .stop_string = -1, .stop_token = -1,
+                         .tools.format = rules->params->tool_format};
     return quire_detok_open(rules->text, n > 0 ? prompt + n_prompt - n : NULL, n,
                             rules->params->skip_special, &c->detok, err);
 }
@@ -25,6 +26,7 @@ void choice_close(struct choice *c)
     json_out_free(&c->token_ids);
     json_out_free(&c->logprobs);
     logprobs_arrays_free(&c->arrays);
+    tool_parser_free(&c->tools);
     free(c->waiting.tokens);
     json_out_free(&c->waiting.text);
 }

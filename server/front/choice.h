@@ -10,6 +10,7 @@
 #include "server/front/logprobs.h"
 #include "server/front/params.h"
 #include "server/front/stop_strings.h"
+#include "server/front/tool_parser.h"
 #include "text/quire_text.h"
 
 #include <stdbool.h>
@@ -53,6 +54,8 @@ struct choice {
     struct logprobs_arrays arrays;
     bool opened;          /* streamed: its first event is out */
     bool shown;           /* streamed: its first token is out */
+    struct tool_parser tools; /* chat; a whole reply uses it at its end */
+    uint32_t n_tool_calls;
     struct choice_waiting waiting;
 };
 

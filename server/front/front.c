@@ -275,6 +275,35 @@ static int open_watchers(struct front *f, const struct front_listen *where, cons
                             &f->watchers, err);
 }
 
+/* How this model writes its calls: as is said, or as its chat template shows it. */
+static int choose_tool_format(struct front *f, const char *name, struct quire_error *err)
+{
+    bool is_auto = !name || strcmp(name, "auto") == 0;
+    f->tool_format = TOOL_NONE;
+    if (!is_auto && !tool_format_find(name, &f->tool_format))
+        return quire_fail(err, QUIRE_INVALID, "tool-call-parser: there is no \"%s\"; there are auto, none, hermes and"
+                          " llama3_json", name);
+    for (int i = TOOL_HERMES; is_auto && i <= TOOL_LLAMA3_JSON && f->tool_format == TOOL_NONE; i++)
+        if (quire_text_chat_mentions(f->text, tool_format_tag((enum tool_format)i)))
+            f->tool_format = (enum tool_format)i;
+    const char *tag = tool_format_tag(f->tool_format);
+    if (!tag)
+        return QUIRE_OK;
+    uint32_t *ids;
+    size_t n_ids, n_text;
+    char *text;
+    int status = quire_text_encode(f->text, tag, strlen(tag), false, &ids, &n_ids, err);
+    if (status != QUIRE_OK)
+        return status;
+    status = quire_text_decode(f->text, ids, n_ids, true, &text, &n_text, err);
+    quire_text_free(ids);
+    if (status != QUIRE_OK)
+        return status;
+    f->is_tool_tag_special = n_text != strlen(tag);
+    quire_text_free(text);
+    return QUIRE_OK;
+}
+
 int front_create(struct event_base *base, const struct front_options *o, struct front **out,
                  struct quire_error *err)
 {
@@ -312,6 +341,8 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
         status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (status == QUIRE_OK && o->otlp_endpoint)
         status = otlp_open(o->otlp_endpoint, f->version, &f->otlp, err);
+    if (status == QUIRE_OK)
+        status = choose_tool_format(f, o->tool_call_parser, err);
     if (status == QUIRE_OK)
         status = text_pool_open(base, TEXT_THREADS, &f->pool, err);
     if (status == QUIRE_OK)

@@ -53,6 +53,7 @@ struct front_options {
     const char *model_root;         /* "root" on /v1/models: path or name of what was loaded */
     const char *version;            /* on /version, and in system_fingerprint */
     const struct quire_text *text;  /* outlives the front */
+    const char *tool_call_parser;   /* "hermes", "llama3_json", "none"; NULL or "auto": by the chat template's text */
     struct front_sampling sampling;
     size_t max_body_bytes;          /* 0 = 16 MiB */
     uint32_t max_connections;       /* 0 = 4,096; never more than the process may open */

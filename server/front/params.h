@@ -11,6 +11,7 @@
 #include "server/front/api_error.h"
 #include "server/front/front.h"
 #include "server/front/stop_strings.h"
+#include "server/front/tool_parser.h"
 #include "server/wire/wire.h"
 
 #include <stdbool.h>
@@ -38,6 +39,8 @@ struct params {
     bool has_max_tokens;
     const char *max_tokens_name; /* static: "max_tokens" or "max_completion_tokens" */
     uint32_t max_tokens;         /* 0, not from the request: to the context's end */
+    enum tool_format tool_format; /* of the calls to look for in the answer */
+    bool one_tool_call;          /* the others are left out */
     uint32_t stream_interval;    /* tokens in an event of a stream */
     char *lead;                  /* chat: what a reply's content begins with (echo); ours, or NULL */
     size_t n_lead;

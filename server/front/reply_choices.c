@@ -58,7 +58,8 @@ void choices_put_kept_ids(struct json_out *o, const struct generation *g, const 
 void choices_put_finish(struct json_out *o, const struct generation *g, const struct choice *c)
 {
     json_out_raw(o, ",\"finish_reason\":");
-    json_out_raw(o, c->finish == CHOICE_STOP ? "\"stop\"" : "\"length\"");
+    const char *stop = c->n_tool_calls > 0 ? "\"tool_calls\"" : "\"stop\"";
+    json_out_raw(o, c->finish == CHOICE_STOP ? stop : "\"length\"");
     json_out_raw(o, ",\"stop_reason\":");
     if (c->stop_string >= 0)
         json_out_string(o, g->params.stops.strings[c->stop_string],

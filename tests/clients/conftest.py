@@ -19,9 +19,11 @@ MODEL = ROOT / "tools" / "demo_model" / "model"
 class Server:
     """One `quire` process and the address it says it listens on."""
 
+    program = QUIRE
+
     def __init__(self, *arguments, wait_for=r"http://[0-9.]+:(\d+)"):
         self.process = subprocess.Popen(
-            [str(QUIRE), *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            [str(self.program), *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.lines = []
         os.set_blocking(self.process.stdout.fileno(), False)
         self.port = None

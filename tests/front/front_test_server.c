@@ -126,6 +126,7 @@ static const struct option names[] = {
     {"tenants", required_argument, NULL, 't'},
     {"allowed-origins", required_argument, NULL, 'O'},
     {"certificate", required_argument, NULL, 'C'},
+    {"tool-call-parser", required_argument, NULL, 'u'},
     {"tenant-metrics", no_argument, NULL, 'T'},
     {"shadow", no_argument, NULL, 'S'},
     {"refuse-below-ms", required_argument, NULL, 'r'},
@@ -149,6 +150,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
     while ((letter = getopt_long(argc, argv, "", names, NULL)) != -1) {
         uint32_t number = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 0;
         switch (letter) {
+        case 'u': o->tool_call_parser = optarg; break;
         case 'p': o->port = (uint16_t)number; break;
         case 'o':
             f->mode = strcmp(optarg, "count") == 0 ? FAKE_ENGINE_COUNT : FAKE_ENGINE_ECHO;

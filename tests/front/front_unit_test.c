@@ -13,5 +13,6 @@ int main(void)
     failed += run_bucket_tests();
     failed += run_tenants_tests();
     failed += run_trace_context_tests();
+    failed += run_tool_parser_tests();
     return failed;
 }

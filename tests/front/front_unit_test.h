@@ -15,5 +15,6 @@ int run_params_tests(void);
 int run_bucket_tests(void);
 int run_tenants_tests(void);
 int run_trace_context_tests(void);
+int run_tool_parser_tests(void);
 
 #endif

@@ -104,6 +104,8 @@ pub struct Templates {
     environment: Environment<'static>,
     /// By name: why it cannot be used, where it cannot.
     names: BTreeMap<String, Option<String>>,
+    /// The texts of all of them.
+    sources: String,
     tokens: TokenStrings,
 }
 
@@ -133,7 +135,9 @@ impl Templates {
         let mut environment =
             jinja::environment().map_err(|e| Error::new(Status::Internal, one_line(&e)))?;
         let mut names = BTreeMap::new();
+        let mut all = String::new();
         for (name, source) in sources {
+            all.push_str(&source);
             let source = jinja::plain_generation_blocks(&source);
             let compiled = jinja::check_tags(&source).and_then(|()| {
                 environment
@@ -145,8 +149,13 @@ impl Templates {
         Ok(Templates {
             environment,
             names,
+            sources: all,
             tokens,
         })
+    }
+
+    pub fn mention(&self, words: &str) -> bool {
+        self.sources.contains(words)
     }
 
     pub fn is_empty(&self) -> bool {

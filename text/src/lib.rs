@@ -407,6 +407,20 @@ pub unsafe extern "C" fn quire_text_has_chat(text: *const QuireText) -> bool {
 }
 
 /// # Safety
+/// See quire_text_open; words is NUL-terminated.
+#[no_mangle]
+pub unsafe extern "C" fn quire_text_chat_mentions(
+    text: *const QuireText,
+    words: *const c_char,
+) -> bool {
+    if words.is_null() {
+        return false;
+    }
+    let words = CStr::from_ptr(words).to_str();
+    text_ref(text).is_ok_and(|t| words.is_ok_and(|w| t.templates.mention(w)))
+}
+
+/// # Safety
 /// See quire_text_open; sha256 has 32 bytes.
 #[no_mangle]
 pub unsafe extern "C" fn quire_text_identity(

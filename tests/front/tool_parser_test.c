@@ -1,0 +1,172 @@
+#include "server/front/tool_parser.h"
+#include "tests/front/front_unit_test.h"
+
+#include <string.h>
+
+/* What came out: content, and each call as name(arguments). "|" stands where a call came. */
+struct heard {
+    struct json_out content, calls;
+};
+
+static void on_text(void *context, const char *text, size_t n)
+{
+    struct heard *h = context;
+    assert_true(n > 0);
+    json_out_bytes(&h->content, text, n);
+}
+
+static void on_call(void *context, const struct tool_call *call)
+{
+    struct heard *h = context;
+    json_out_raw(&h->content, "|");
+    json_out_bytes(&h->calls, call->name, call->n_name);
+    json_out_raw(&h->calls, "(");
+    json_out_bytes(&h->calls, call->arguments, call->n_arguments);
+    json_out_raw(&h->calls, ")");
+}
+
+static void check(const struct json_out *got, const char *expected, const char *text, const char *what)
+{
+    if (got->n != strlen(expected) || (got->n > 0 && memcmp(got->data, expected, got->n) != 0))
+        fail_msg("%s: %s: \"%.*s\", not \"%s\"", text, what, (int)got->n, got->n > 0 ? got->data : "", expected);
+}
+
+/* In pieces: cut at `at`, and then every `step` bytes. */
+static void parse(enum tool_format format, const char *text, size_t at, size_t step, const char *content,
+                  const char *calls)
+{
+    struct tool_parser p = {.format = format};
+    struct heard h = {0};
+    const struct tool_sink sink = {on_text, on_call, &h};
+    size_t n = strlen(text);
+    assert_true(tool_parser_push(&p, text, at, &sink));
+    for (size_t i = at; i < n; i += step)
+        assert_true(tool_parser_push(&p, text + i, n - i < step ? n - i : step, &sink));
+    assert_true(tool_parser_finish(&p, &sink));
+    check(&h.content, content, text, "content");
+    check(&h.calls, calls, text, "calls");
+    tool_parser_free(&p);
+    json_out_free(&h.content);
+    json_out_free(&h.calls);
+}
+
+static void parse_in_any_pieces(enum tool_format format, const char *text, const char *content, const char *calls)
+{
+    size_t n = strlen(text);
+    for (size_t at = 0; at <= n; at++) {
+        parse(format, text, at, n + 1, content, calls);
+        parse(format, text, at, 3, content, calls);
+    }
+    parse(format, text, 0, 1, content, calls);
+}
+
+struct row {
+    const char *text, *content, *calls; /* content NULL: the text, unchanged */
+};
+
+static void check_rows(enum tool_format format, const struct row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        parse_in_any_pieces(format, rows[i].text, rows[i].content ? rows[i].content : rows[i].text, rows[i].calls);
+}
+
+#define F "{\"name\": \"f\", \"arguments\": {\"a\": 1}}"
+
+static void hermes(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {"", NULL, ""},
+        {"Hello.", NULL, ""},
+        {"  Hello \n", NULL, ""},
+        {"a < b, <tool", NULL, ""},
+        {" \n<tool_call>" F "</tool_call> \n three ", "|three ", "f({\"a\": 1})"},
+        {"<tool_call>\n" F "\n</tool_call>", "|", "f({\"a\": 1})"},
+        {"<tool_call>" F "</tool_call>", "|", "f({\"a\": 1})"},
+        /* Blanks before calls are left out, and after them where they would part nothing. */
+        {"Let me see.\n\n<tool_call>\n" F "\n</tool_call>\n", "Let me see.|", "f({\"a\": 1})"},
+        {"One \n two <tool_call>" F "</tool_call> \n three ", "One \n two| \n three ", "f({\"a\": 1})"},
+        {"<tool_call>\n" F "\n</tool_call>\n<tool_call>\n{\"name\":\"g\",\"arguments\":{}}\n</tool_call>\n", "||",
+         "f({\"a\": 1})g({})"},
+        /* As the model wrote it: order, blanks, escapes, nesting, end tags inside. */
+        {"<tool_call>{ \"arguments\" : { \"b\":[1 , {\"c\":\"}\\\"\\\\\"}] } , \"id\": [2],"
+         " \"name\":\"f\\u0031\" }</tool_call>",
+         "|", "f1({ \"b\":[1 , {\"c\":\"}\\\"\\\\\"}] })"},
+        {"<tool_call>{\"name\":\"f\",\"arguments\":{\"s\":\"</tool_call> <tool_call>{\"}}</tool_call>!", "|!",
+         "f({\"s\":\"</tool_call> <tool_call>{\"})"},
+        {"<tool_call>{\"x\":{\"arguments\":{\"no\":1}},\"name\":\"f\",\"arguments\":{\"yes\":1}}</tool_call>", "|",
+         "f({\"yes\":1})"},
+        {"<tool_call>{\"name\":\"f\",\"parameters\":{\"a\":1}}</tool_call>", "|", "f({\"a\":1})"},
+        /* The end may cut the end tag off. */
+        {"<tool_call>\n" F, "|", "f({\"a\": 1})"},
+        {"<tool_call>\n" F "\n</tool_", "|", "f({\"a\": 1})"},
+        /* What is no call comes back as it was. */
+        {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}\n</tool_call>", NULL, ""},
+        {"so <tool_call>\n{\"name\": \"f\", \"argum", NULL, ""},
+        {"<tool_call>not JSON</tool_call> and on", NULL, ""},
+        {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": }}</tool_call>", NULL, ""},
+        {"<tool_call>{\"name\": \"f\", \"arguments\": \"{}\"}</tool_call>", NULL, ""},
+        {"<tool_call>{\"name\": \"f\"}</tool_call>", NULL, ""},
+        {"<tool_call>{\"name\": 3, \"arguments\": {}}</tool_call>", NULL, ""},
+        {"<tool_call>{\"name\": \"\", \"arguments\": {}}</tool_call>", NULL, ""},
+        {"<tool_call>{\"name\":\"f\",\"name\":\"g\",\"arguments\":{}}</tool_call>", NULL, ""},
+        {"<tool_call>" F " oh\n</tool_call>", NULL, ""},
+        {"<tool_call>{]}</tool_call>", NULL, ""},
+        {"<tool_call> ", NULL, ""},
+        {"<tool_call><tool_call>" F "</tool_call>", "<tool_call>|", "f({\"a\": 1})"},
+        {"x <tool_call>{\"a\":1}</tool_call> <tool_call>" F "</tool_call>", "x <tool_call>{\"a\":1}</tool_call>|",
+         "f({\"a\": 1})"},
+        {"<<tool_call><<tool_call>" F "</tool_call>", "<<tool_call><|", "f({\"a\": 1})"},
+    };
+    check_rows(TOOL_HERMES, rows, sizeof rows / sizeof *rows);
+}
+
+#define G "{\"name\": \"g\", \"parameters\": {\"b\": \"x\"}}"
+
+static void llama3_json(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {"", NULL, ""},
+        {" \n", NULL, ""},
+        {"Hello {\"name\": \"g\", \"parameters\": {}}", NULL, ""},
+        {G, "|", "g({\"b\": \"x\"})"},
+        {"\n " G " \n", "|", "g({\"b\": \"x\"})"},
+        {"<|python_tag|>" G, "|", "g({\"b\": \"x\"})"},
+        {"<|python_tag|> " F, "|", "f({\"a\": 1})"},
+        {G "; " F, "||", "g({\"b\": \"x\"})f({\"a\": 1})"},
+        {G ";" G ";" G, "|||", "g({\"b\": \"x\"})g({\"b\": \"x\"})g({\"b\": \"x\"})"},
+        {G " That was it.", "|That was it.", "g({\"b\": \"x\"})"},
+        {G "; or " G, "|; or " G, "g({\"b\": \"x\"})"},
+        {G ";", "|;", "g({\"b\": \"x\"})"},
+        {G "; {\"a\":1} " G, "|; {\"a\":1} " G, "g({\"b\": \"x\"})"},
+        {"{\"a\": 1}; " G, NULL, ""},
+        {"{\"name\": \"Bob\"}", NULL, ""},
+        {"{\"name\": \"g\", \"parameters\": {", NULL, ""},
+        {"<|python_tag|>print(1)", NULL, ""},
+        {"<|python", NULL, ""},
+        {"<|python_tag|>", NULL, ""},
+    };
+    check_rows(TOOL_LLAMA3_JSON, rows, sizeof rows / sizeof *rows);
+}
+
+static void names(void **state)
+{
+    (void)state;
+    enum tool_format format;
+    assert_true(tool_format_find("hermes", &format) && format == TOOL_HERMES);
+    assert_true(tool_format_find("llama3_json", &format) && format == TOOL_LLAMA3_JSON);
+    assert_true(tool_format_find("none", &format) && format == TOOL_NONE);
+    assert_false(tool_format_find("", &format) || tool_format_find("Hermes", &format));
+    assert_null(tool_format_tag(TOOL_NONE));
+}
+
+int run_tool_parser_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hermes),
+        cmocka_unit_test(llama3_json),
+        cmocka_unit_test(names),
+    };
+    return cmocka_run_group_tests_name("tool parser", tests, NULL, NULL);
+}
