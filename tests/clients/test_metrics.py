@@ -13,7 +13,7 @@ import prometheus_client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from conftest import MODEL, QUIRE
+from conftest import MODEL, QUIRE, ROOT
 
 
 def get(url, **headers):
@@ -174,3 +174,16 @@ def test_promtool_has_no_complaint_but_two_that_are_vllms(served):
     complaints = {line.split(" ", 1)[1] for line in done.stderr.splitlines()
                   if line and line != 'vllm:iteration_tokens_total non-counter metrics should not have "_total" suffix'}
     assert complaints == {"metric names should not contain ':'"}, done.stderr
+
+
+def test_the_dashboard_asks_for_what_there_is(served):
+    """tools/check_dashboard.py lets Prometheus answer every expression; this is what can be known without it."""
+    board = json.loads((ROOT / "docs" / "grafana" / "quire.json").read_text())
+    told = {sample.name for family in families(get(served.url + "/metrics")[1]).values() for sample in family.samples}
+    asked = set()
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            names = set(re.findall(r"\b(?:vllm:|quire:|process_)\w+", target["expr"]))
+            assert names and names <= told, (panel["title"], names - told)
+            asked |= names
+    assert len(asked) > 40 and len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
