@@ -52,7 +52,7 @@ def test_a_long_stream_arrives_whole():
     """Of many records, through a socket that is full most of the time; and the end of it is an end. It is less than
     the 1 MiB that may wait, so that it cannot be cut off."""
     s = socket.socket()
-    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     s.settimeout(60)
     s.connect(("127.0.0.1", server.port))
     with TRUSTING.wrap_socket(s, server_hostname="127.0.0.1", suppress_ragged_eofs=False) as c:
