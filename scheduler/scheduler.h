@@ -99,8 +99,8 @@ struct sched_request {
                                      takes no prefix hits */
     bool no_prefix_hits;          /* computes its prompt whatever is cached */
     bool background;              /* runs on what live requests leave, and gives way to them */
-    bool host_gated;              /* what the sampler is told depends on the tokens so far (penalties): with an
-                                     overlap it skips a step rather than run on a token that is being sampled */
+    bool host_gated;              /* what the sampler is told depends on the tokens so far (penalties, bad words): with
+                                     an overlap it skips a step rather than run on a token that is being sampled */
     int32_t priority;             /* lower first */
     uint64_t arrival_us;
     uint64_t deadline_us;         /* of the first token; 0 = none; for policies */
