@@ -105,9 +105,45 @@ void api_error_json(struct json_out *o, const struct api_error *e)
     json_out_raw(o, "}}");
 }
 
+static const char *anthropic_type_of(int status)
+{
+    switch (status) {
+    case 401:
+        return "authentication_error";
+    case 403:
+        return "permission_error";
+    case 404:
+        return "not_found_error";
+    case 429:
+        return "rate_limit_error";
+    case 503:
+        return "overloaded_error";
+    }
+    return status >= 500 ? "api_error" : "invalid_request_error";
+}
+
+void api_error_json_anthropic(struct json_out *o, const struct api_error *e, const char *request_id)
+{
+    json_out_raw(o, "{\"type\":\"error\",\"error\":{\"type\":");
+    json_out_text(o, anthropic_type_of(e->status));
+    json_out_raw(o, ",\"message\":");
+    json_out_text(o, e->why.text);
+    json_out_raw(o, "},\"request_id\":");
+    json_out_text(o, request_id);
+    json_out_raw(o, "}");
+}
+
+bool api_is_anthropic(const char *path)
+{
+    static const char root[] = "/v1/messages";
+    const size_t n = sizeof root - 1;
+    return strncmp(path, root, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
 void api_error_reply(struct http_exchange *x, const struct api_error *e)
 {
     struct json_out o = {0};
+    const char *path = http_path(x); /* NULL: it came to nothing that could be read */
     if (e->retry_ms > 0) {
         char text[16];
         snprintf(text, sizeof text, "%u", e->retry_ms / 1000 + (e->retry_ms % 1000 > 0));
@@ -117,7 +153,10 @@ void api_error_reply(struct http_exchange *x, const struct api_error *e)
     }
     if (e->status == 401)
         http_add_header(x, "WWW-Authenticate", "Bearer");
-    api_error_json(&o, e);
+    if (path && api_is_anthropic(path))
+        api_error_json_anthropic(&o, e, http_request_id(x));
+    else
+        api_error_json(&o, e);
     http_reply(x, e->status, "application/json", o.failed ? "{}" : o.data, o.failed ? 2 : o.n);
     json_out_free(&o);
 }

@@ -1,7 +1,7 @@
 /* What a client is told when its request cannot be served: an HTTP status and an OpenAI error
- * object {"error":{message,type,param,code}} with string codes.
+ * object {"error":{message,type,param,code}} with string codes, or Anthropic's on its own routes.
  *
- * openai-python retries 408, 409, 429 and 5xx: what would fail again is a 4xx of another number.
+ * Both their clients retry 408, 409, 429 and 5xx: what would fail again is a 4xx of another number.
  */
 #ifndef QUIRE_FRONT_API_ERROR_H
 #define QUIRE_FRONT_API_ERROR_H
@@ -36,7 +36,12 @@ bool api_fail_status(struct api_error *e, int status, const char *param);
 
 /* {"error":{...}} */
 void api_error_json(struct json_out *o, const struct api_error *e);
-/* Replies with it, with Retry-After where there is a time. */
+/* {"type":"error","error":{type,message},"request_id"} */
+void api_error_json_anthropic(struct json_out *o, const struct api_error *e,
+                              const char *request_id);
+/* Whether a path is of Anthropic's API: /v1/messages and what is below it. */
+bool api_is_anthropic(const char *path);
+/* Replies with it as the API of the request's path has it, with Retry-After where there is a time. */
 void api_error_reply(struct http_exchange *x, const struct api_error *e);
 
 #endif

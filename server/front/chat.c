@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_MESSAGES 65536
-
 static bool bad_message(struct api_error *e, size_t i, const char *field, const char *why)
 {
     char param[64];
@@ -13,9 +11,8 @@ static bool bad_message(struct api_error *e, size_t i, const char *field, const 
     return api_bad(e, param, "%s", why);
 }
 
-/* A list of text parts becomes one string, its parts on lines of their own, as vLLM does it:
- * templates know strings. */
-static bool join_parts(json_t *message, const json_t *parts, size_t index, struct api_error *e)
+json_t *chat_join_parts(const json_t *parts, const char *const *types, const char *field,
+                        struct api_error *e)
 {
     struct json_out o = {0};
     const json_t *part;
@@ -24,14 +21,13 @@ static bool join_parts(json_t *message, const json_t *parts, size_t index, struc
     json_array_foreach(parts, i, part) {
         const char *type = json_string_value(json_object_get(part, "type"));
         const json_t *text = json_object_get(part, "text");
-        if (!type || (strcmp(type, "text") == 0 && !json_is_string(text))) {
-            ok = bad_message(e, index, "content",
-                             "a part must be {\"type\":\"text\",\"text\":...}");
-        } else if (strcmp(type, "text") != 0) {
-            char param[64];
-            snprintf(param, sizeof param, "messages[%zu].content", index);
-            ok = api_unsupported(e, param, "a part of type \"%.40s\" is not supported", type);
-        }
+        const char *const *known = types;
+        while (*known && type && strcmp(*known, type) != 0)
+            known++;
+        if (!type || (*known && !json_is_string(text)))
+            ok = api_bad(e, field, "a part must be {\"type\":\"%s\",\"text\":...}", types[0]);
+        else if (!*known)
+            ok = api_unsupported(e, field, "a part of type \"%.40s\" is not supported", type);
         if (!ok)
             break;
         if (i > 0)
@@ -39,10 +35,20 @@ static bool join_parts(json_t *message, const json_t *parts, size_t index, struc
         json_out_bytes(&o, json_string_value(text), json_string_length(text));
     }
     json_t *joined = ok && !o.failed ? json_stringn(o.data ? o.data : "", o.n) : NULL;
-    if (ok && json_object_set_new(message, "content", joined) != 0)
-        ok = api_fail(e, 503, "messages", "out_of_memory", "out of memory");
+    if (ok && !joined)
+        api_fail(e, 503, field, "out_of_memory", "out of memory");
     json_out_free(&o);
-    return ok;
+    return joined;
+}
+
+static bool join_content(json_t *message, const json_t *parts, size_t index, struct api_error *e)
+{
+    static const char *const types[] = {"text", NULL};
+    char field[64];
+    snprintf(field, sizeof field, "messages[%zu].content", index);
+    json_t *joined = chat_join_parts(parts, types, field, e);
+    return joined && (json_object_set_new(message, "content", joined) == 0 ||
+                      api_fail(e, 503, "messages", "out_of_memory", "out of memory"));
 }
 
 static bool fix_content(json_t *message, const char *role, size_t index, struct api_error *e)
@@ -51,7 +57,7 @@ static bool fix_content(json_t *message, const char *role, size_t index, struct 
     if (json_is_string(content))
         return true;
     if (json_is_array(content))
-        return join_parts(message, content, index, e);
+        return join_content(message, content, index, e);
     if (content)
         return bad_message(e, index, "content", "must be a string, an array of text parts or null");
     if (strcmp(role, "assistant") != 0)
@@ -115,8 +121,8 @@ static bool fix_messages(json_t *messages, struct api_error *e)
     size_t i;
     if (!json_is_array(messages) || json_array_size(messages) == 0)
         return api_bad(e, "messages", "must be a non-empty array");
-    if (json_array_size(messages) > MAX_MESSAGES)
-        return api_bad(e, "messages", "more than %d", MAX_MESSAGES);
+    if (json_array_size(messages) > CHAT_MAX_MESSAGES)
+        return api_bad(e, "messages", "more than %d", CHAT_MAX_MESSAGES);
     json_array_foreach(messages, i, message) {
         if (!json_is_object(message))
             return bad_message(e, i, "", "must be an object");
@@ -128,6 +134,18 @@ static bool fix_messages(json_t *messages, struct api_error *e)
         drop_nulls(message);
     }
     return true;
+}
+
+bool chat_take(struct request_job *j, const json_t *messages, const char *name)
+{
+    j->prompt_name = name;
+    j->messages = json_dumps(messages, JSON_COMPACT);
+    if (!j->messages)
+        return request_job_no_memory(j);
+    if (!quire_text_has_chat(j->front->text))
+        return api_fail(&j->error, 400, name, "unsupported_parameter",
+                        "%s: this model has no chat template; /v1/completions takes a prompt", name);
+    return request_job_items(j, 1);
 }
 
 bool chat_read_messages(struct request_job *j, const json_t *body)
@@ -146,17 +164,11 @@ bool chat_read_messages(struct request_job *j, const json_t *body)
                        "does not go with \"add_generation_prompt\": true");
     if (kwargs && !json_is_object(kwargs))
         return api_bad(e, "chat_template_kwargs", "must be an object");
-    j->prompt_name = "messages";
-    j->messages = json_dumps(messages, JSON_COMPACT);
     j->tools = tools ? json_dumps(tools, JSON_COMPACT) : NULL;
     j->kwargs = kwargs ? json_dumps(kwargs, JSON_COMPACT) : NULL;
-    if (!j->messages || (tools && !j->tools) || (kwargs && !j->kwargs))
+    if ((tools && !j->tools) || (kwargs && !j->kwargs))
         return request_job_no_memory(j);
-    if (!quire_text_has_chat(j->front->text))
-        return api_fail(e, 400, "messages", "unsupported_parameter",
-                        "messages: this model has no chat template; "
-                        "/v1/completions takes a prompt");
-    return request_job_items(j, 1);
+    return chat_take(j, messages, "messages");
 }
 
 /* As vLLM: the reply's content begins with the last message's, where both are the same one's. */

@@ -50,13 +50,14 @@ const char *front_model_name(const struct front *f, const char *asked, struct ap
     return NULL;
 }
 
-/* The key of "Authorization: Bearer KEY", or NULL. */
-static const char *bearer(const struct http_exchange *x)
+/* The key of "Authorization: Bearer KEY" or of "x-api-key: KEY"; NULL: none, or two that differ. */
+static const char *key_of(const struct http_exchange *x)
 {
-    const char *value = http_header(x, "Authorization");
+    const char *value = http_header(x, "Authorization"), *other = http_header(x, "x-api-key");
     if (!value || strncasecmp(value, "Bearer ", 7) != 0)
-        return NULL;
-    return value + 7 + strspn(value + 7, " ");
+        return other;
+    const char *bearer = value + 7 + strspn(value + 7, " ");
+    return other && strcmp(bearer, other) != 0 ? NULL : bearer;
 }
 
 struct tenant *front_tenant(const struct front *f, const struct http_exchange *x,
@@ -64,11 +65,12 @@ struct tenant *front_tenant(const struct front *f, const struct http_exchange *x
 {
     if (!tenants_ask_key(f->tenants))
         return tenants_at(f->tenants, 0);
-    const char *key = bearer(x);
+    const char *key = key_of(x);
     struct tenant *tenant = key ? tenants_find(f->tenants, key) : NULL;
     if (!tenant)
         api_fail(e, 401, NULL, "invalid_api_key",
-                 "the API key is missing or wrong: send it as \"Authorization: Bearer KEY\"");
+                 "the API key is missing or wrong: send one key, as \"Authorization: Bearer KEY\" or "
+                 "as \"x-api-key: KEY\"");
     return tenant;
 }
 
@@ -84,7 +86,7 @@ bool front_is_admin(const struct front *f, const struct http_exchange *x)
 
 struct key256 front_domain(const struct front *f, const struct http_exchange *x)
 {
-    const char *key = tenants_ask_key(f->tenants) ? bearer(x) : NULL;
+    const char *key = tenants_ask_key(f->tenants) ? key_of(x) : NULL;
     return key ? quire_keyed_hash(NULL, key, strlen(key)) : (struct key256){{0}};
 }
 

@@ -99,7 +99,14 @@ void front_refused(const struct front *f, const struct wire_refuse *refuse, stru
 /* Fills in the fields that say who pays. */
 void front_bill(const struct tenant *tenant, struct wire_submit *submit);
 
-/* ---- chat.c, completions.c, tokenize.c: for request_job, on the pool ---- */
+/* ---- chat.c, completions.c, responses.c, messages.c, tokenize.c: for request_job, on the pool ---- */
+#define CHAT_MAX_MESSAGES 65536
+/* A list of text parts as one string, its parts on lines of their own, as vLLM does it: templates
+ * know strings. types ends with NULL. NULL: e says what is wrong with the field. */
+json_t *chat_join_parts(const json_t *parts, const char *const *types, const char *field,
+                        struct api_error *e);
+/* Messages as a template takes them, which came from the field of this (static) name. */
+bool chat_take(struct request_job *j, const json_t *messages, const char *name);
 /* Messages, tools and kwargs only. */
 bool chat_read_messages(struct request_job *j, const json_t *body);
 bool chat_read(struct request_job *j, const json_t *body);
@@ -107,11 +114,15 @@ bool chat_read(struct request_job *j, const json_t *body);
 bool completions_take_prompt(struct request_job *j, const json_t *prompt,
                              struct request_item *item);
 bool completions_read(struct request_job *j, const json_t *body);
+bool responses_read(struct request_job *j, const json_t *body);
+bool messages_read(struct request_job *j, const json_t *body);
+/* What has the prompt in it only. */
+bool messages_count_read(struct request_job *j, const json_t *body);
 bool tokenize_read(struct request_job *j, const json_t *body);
 bool detokenize_read(struct request_job *j, const json_t *body);
 
 /* ---- reply_*.c: generation.h says what they are ---- */
-extern const struct api_dialect api_chat, api_completions;
+extern const struct api_dialect api_chat, api_completions, api_responses, api_messages;
 
 /* ---- generation.c ---- */
 void generation_start(struct front *f, struct http_exchange *x, const struct api_dialect *dialect);
@@ -121,6 +132,13 @@ void generations_end(struct front *f, const struct api_error *e);
 /* ---- tokenize.c ---- */
 void tokenize_start(struct front *f, struct http_exchange *x);
 void detokenize_start(struct front *f, struct http_exchange *x);
+/* Text work of another route: put writes the reply to what read has read. */
+void utility_start(struct front *f, struct http_exchange *x,
+                   bool (*read)(struct request_job *j, const json_t *body),
+                   void (*put)(struct json_out *o, const struct request_job *j));
+
+/* ---- messages.c ---- */
+void messages_count_start(struct front *f, struct http_exchange *x);
 
 /* ---- pins.c ---- */
 void pin_start(struct front *f, struct http_exchange *x);

@@ -539,7 +539,7 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
         return false;
     g->prompts = calloc(j->n_items, sizeof *g->prompts);
     if (g->prompts)
-        g->dialect->begin(g, j->model);
+        g->dialect->begin(g, j);
     if (!g->prompts || g->head.failed)
         return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
     g->n_prompts = g->n_open = j->n_items;

@@ -27,8 +27,8 @@ struct api_dialect {
     const char *id_prefix; /* of a reply's id, before the request's */
     /* On the text pool: fills in the job from a request's body. */
     bool (*read)(struct request_job *j, const json_t *body);
-    /* Builds g->head, with which every event and reply begins. */
-    void (*begin)(struct generation *g, const char *model);
+    /* Builds g->head, which events and replies share, of what the job has read. */
+    void (*begin)(struct generation *g, const struct request_job *j);
     /* A stream's events, of each choice: what comes before its first token; more than once is as
      * once. Then its tokens, and its end. */
     void (*open)(struct generation *g, struct gen_prompt *p, struct choice *c);
@@ -81,10 +81,11 @@ struct generation {
     const char *prompt_name;   /* the field that held them, for errors; static */
     size_t n_prompts, n_accepted, n_open;
     char id[96];
-    struct json_out head;     /* how every event and reply begins: {"id":...,"model":"..." */
+    struct json_out head;     /* how every reply, or its object, begins: {"id":...,"model":"..." */
     struct json_out event;    /* the one being written */
     struct json_out early;    /* events made before the stream has begun */
     bool begun;               /* the stream's headers are out */
+    uint64_t n_events;        /* for dialects that number them */
     struct event *ping;
     uint64_t last_write_us;
 };
@@ -99,7 +100,8 @@ void generation_choice_over(struct generation *g, const struct choice *c, const 
 /* status: of the reply, or of the error that ended its stream; 499: the client left. e: why it failed, or NULL. */
 void generation_over(struct generation *g, int status, const struct api_error *e);
 
-/* A prompt token's logprob, kept for the reply; NULL for the first, which has none. reply.c. */
+/* A prompt token's logprob, kept for the reply; NULL for the first, which has none.
+ * reply_choices.c. */
 void reply_prompt_logprob(struct generation *g, struct gen_prompt *p,
                           const struct wire_token *token);
 

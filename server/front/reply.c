@@ -22,6 +22,16 @@ struct logprobs_style reply_logprobs_style(const struct generation *g, int32_t n
     };
 }
 
+void reply_put_logprobs(struct json_out *o, const struct generation *g, const struct gen_piece *piece)
+{
+    const struct logprobs_style style = reply_logprobs_style(g, g->params.submit.n_logprobs);
+    for (uint32_t i = 0; i < piece->n_tokens; i++) {
+        if (i > 0)
+            json_out_raw(o, ",");
+        logprobs_chat_entry(o, &style, &piece->tokens[i].token);
+    }
+}
+
 void reply_emit(struct generation *g)
 {
     /* Without memory for an event, what the client has must not look whole. */

@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void begin(struct generation *g, const char *model)
+static void begin(struct generation *g, const struct request_job *j)
 {
-    choices_begin(g, model, g->params.stream ? "chat.completion.chunk" : "chat.completion");
+    choices_begin(g, j->model, g->params.stream ? "chat.completion.chunk" : "chat.completion");
 }
 
 static void put_prompt_ids(struct json_out *o, const struct generation *g,
@@ -40,16 +40,6 @@ static void open_choice(struct generation *g, struct gen_prompt *p, struct choic
     choices_end_event(g);
 }
 
-static void put_logprobs(struct json_out *o, const struct generation *g, const struct gen_piece *piece)
-{
-    const struct logprobs_style style = reply_logprobs_style(g, g->params.submit.n_logprobs);
-    for (uint32_t i = 0; i < piece->n_tokens; i++) {
-        if (i > 0)
-            json_out_raw(o, ",");
-        logprobs_chat_entry(o, &style, &piece->tokens[i].token);
-    }
-}
-
 /* ---- a delta of a stream: content, or a part of a call ---- */
 
 struct deltas {
@@ -74,7 +64,7 @@ static void end_delta(struct deltas *d)
     json_out_raw(o, "},\"logprobs\":");
     if (g->params.submit.n_logprobs >= 0 && d->piece->n_tokens > 0) {
         json_out_raw(o, "{\"content\":[");
-        put_logprobs(o, g, d->piece);
+        reply_put_logprobs(o, g, d->piece);
         json_out_raw(o, "],\"refusal\":null}");
     } else {
         json_out_raw(o, "null");
@@ -173,7 +163,7 @@ static void collect(struct generation *g, struct choice *c, const struct gen_pie
         return;
     if (c->logprobs.n > 0)
         json_out_raw(&c->logprobs, ",");
-    put_logprobs(&c->logprobs, g, piece);
+    reply_put_logprobs(&c->logprobs, g, piece);
 }
 
 struct message {

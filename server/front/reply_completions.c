@@ -1,9 +1,9 @@
 /* /v1/completions: how its replies are written. */
 #include "server/front/reply_choices.h"
 
-static void begin(struct generation *g, const char *model)
+static void begin(struct generation *g, const struct request_job *j)
 {
-    choices_begin(g, model, "text_completion");
+    choices_begin(g, j->model, "text_completion");
 }
 
 static void put_prompt_ids(struct json_out *o, const struct generation *g,

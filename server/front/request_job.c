@@ -26,6 +26,12 @@ void request_job_salt(struct request_job *j, const char *salt)
         j->domain = quire_keyed_hash(&j->domain, salt, strlen(salt));
 }
 
+bool request_job_one_choice(struct request_job *j)
+{
+    return j->params.submit.n == 1 ||
+           api_unsupported(&j->error, "n", "there is one answer only on this route");
+}
+
 static struct params_model model_of(const struct request_job *j)
 {
     return (struct params_model){j->vocab_size, j->max_model_len, &j->front->sampling};
@@ -235,6 +241,7 @@ void request_job_free(struct request_job *j)
     free(j->items);
     params_free(&j->params);
     free(j->body);
+    free(j->echo);
     free(j->messages);
     free(j->tools);
     free(j->kwargs);

@@ -48,6 +48,7 @@ struct request_job {
     /* Set by read(). */
     struct params params;   /* of what generates */
     const char *model;      /* the served name: the front's */
+    char *echo;             /* a JSON object of what a reply repeats of the request; malloc'd or NULL */
     const char *prompt_name; /* the field that holds the prompt, for errors; static */
     /* A chat (messages != NULL) is rendered into items[0].text first. JSON texts, malloc'd. */
     char *messages, *tools, *kwargs;
@@ -85,6 +86,8 @@ bool request_job_params(struct request_job *j, const json_t *body, bool chat);
 bool request_job_common(struct request_job *j, const json_t *body);
 /* Narrows the domain by a "cache_salt"; NULL: there is none. */
 void request_job_salt(struct request_job *j, const char *salt);
+/* False, when the request asks for more than one choice, for routes that know one only. */
+bool request_job_one_choice(struct request_job *j);
 /* Room for n items. */
 bool request_job_items(struct request_job *j, size_t n);
 bool request_job_no_memory(struct request_job *j);

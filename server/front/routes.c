@@ -159,6 +159,16 @@ static void start_completions(struct front *f, struct http_exchange *x)
     generation_start(f, x, &api_completions);
 }
 
+static void start_responses(struct front *f, struct http_exchange *x)
+{
+    generation_start(f, x, &api_responses);
+}
+
+static void start_messages(struct front *f, struct http_exchange *x)
+{
+    generation_start(f, x, &api_messages);
+}
+
 /* ---- dispatch ------------------------------------------------------------------------------- */
 
 #define N_OPEN_ROUTES 5 /* the first in the table: they need no key */
@@ -173,6 +183,9 @@ static const struct route routes[] = {
     {"/v1/models", "GET", start_models, false},
     {"/v1/chat/completions", "POST", start_chat, false},
     {"/v1/completions", "POST", start_completions, false},
+    {"/v1/responses", "POST", start_responses, false},
+    {"/v1/messages", "POST", start_messages, false},
+    {"/v1/messages/count_tokens", "POST", messages_count_start, false},
     {"/tokenize", "POST", tokenize_start, false},
     {"/detokenize", "POST", detokenize_start, false},
     {"/v1/cache/pins", "POST", pin_start, false},
@@ -235,6 +248,8 @@ static void on_head(void *context, struct http_exchange *x)
     const struct route *route = find_route(path, method, allow);
     if (cors_begin(f, x))
         return;
+    if (api_is_anthropic(path)) /* under the name that its clients look for */
+        http_add_header(x, "request-id", http_request_id(x));
     if (!is_open(path) && !front_tenant(f, x, &e)) {
         api_error_reply(x, &e);
         return;

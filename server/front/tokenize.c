@@ -1,4 +1,4 @@
-/* /tokenize and /detokenize: text work without an engine's. */
+/* Text work without an engine's: /tokenize, /detokenize and what else is answered so. */
 #include "server/front/front_internal.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@ struct utility {
     struct front *front;
     struct http_exchange *x;
     struct request_job *job; /* while it is in the pool */
-    bool detokenize;
+    void (*put)(struct json_out *o, const struct request_job *j);
 };
 
 static void utility_free(struct utility *u)
@@ -23,6 +23,13 @@ static void utility_free(struct utility *u)
 static void on_gone(void *context)
 {
     utility_free(context);
+}
+
+static void put_text(struct json_out *o, const struct request_job *j)
+{
+    json_out_raw(o, "{\"prompt\":");
+    json_out_string(o, j->items[0].text, j->items[0].n_text);
+    json_out_raw(o, "}");
 }
 
 static void put_tokens(struct json_out *o, const struct request_job *j)
@@ -53,18 +60,13 @@ static void on_text(void *owner, struct request_job *j)
 {
     struct utility *u = owner;
     struct http_exchange *x = u->x;
-    bool detokenize = u->detokenize;
     struct json_out o = {0};
+    void (*put)(struct json_out *, const struct request_job *) = u->put;
     u->job = NULL;
     utility_free(u);
     http_body_freed(x);
-    if (j->ok && detokenize) {
-        json_out_raw(&o, "{\"prompt\":");
-        json_out_string(&o, j->items[0].text, j->items[0].n_text);
-        json_out_raw(&o, "}");
-    } else if (j->ok) {
-        put_tokens(&o, j);
-    }
+    if (j->ok)
+        put(&o, j);
     if (o.failed)
         j->ok = request_job_no_memory(j);
     if (j->ok)
@@ -126,7 +128,9 @@ bool detokenize_read(struct request_job *j, const json_t *body)
 
 /* ---- beginning ------------------------------------------------------------------------------ */
 
-static void start(struct front *f, struct http_exchange *x, bool detokenize)
+void utility_start(struct front *f, struct http_exchange *x,
+                   bool (*read)(struct request_job *j, const json_t *body),
+                   void (*put)(struct json_out *o, const struct request_job *j))
 {
     struct api_error e;
     if (!front_can_serve(f, &e)) {
@@ -134,15 +138,14 @@ static void start(struct front *f, struct http_exchange *x, bool detokenize)
         return;
     }
     struct utility *u = calloc(1, sizeof *u);
-    struct request_job *job =
-        u ? request_job_new(f, x, detokenize ? detokenize_read : tokenize_read, on_text, u) : NULL;
+    struct request_job *job = u ? request_job_new(f, x, read, on_text, u) : NULL;
     if (!job) {
         free(u);
         api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
         api_error_reply(x, &e);
         return;
     }
-    *u = (struct utility){.front = f, .x = x, .job = job, .detokenize = detokenize};
+    *u = (struct utility){.front = f, .x = x, .job = job, .put = put};
     TAILQ_INSERT_TAIL(&f->utilities, u, link);
     http_on_gone(x, on_gone, u);
     text_pool_submit(f->pool, &job->job);
@@ -150,10 +153,10 @@ static void start(struct front *f, struct http_exchange *x, bool detokenize)
 
 void tokenize_start(struct front *f, struct http_exchange *x)
 {
-    start(f, x, false);
+    utility_start(f, x, tokenize_read, put_tokens);
 }
 
 void detokenize_start(struct front *f, struct http_exchange *x)
 {
-    start(f, x, true);
+    utility_start(f, x, detokenize_read, put_text);
 }

@@ -44,13 +44,27 @@ static void check_params(const struct params *p)
 
 static void check_error(const struct api_error *e)
 {
-    struct json_out o = {0};
     require(e->status >= 400 && e->status < 500);
-    api_error_json(&o, e);
-    json_t *object = json_loadb(o.data, o.n, 0, NULL);
-    require(object && json_is_string(json_object_get(json_object_get(object, "error"), "message")));
+    for (int anthropic = 0; anthropic < 2; anthropic++) {
+        struct json_out o = {0};
+        if (anthropic)
+            api_error_json_anthropic(&o, e, "1");
+        else
+            api_error_json(&o, e);
+        json_t *object = json_loadb(o.data, o.n, 0, NULL);
+        const json_t *error = json_object_get(object, "error");
+        require(json_is_string(json_object_get(error, "message")));
+        json_decref(object);
+        json_out_free(&o);
+    }
+}
+
+/* A reply takes it apart by its braces. */
+static void check_echo(const char *echo)
+{
+    json_t *object = json_loads(echo, 0, NULL);
+    require(echo[0] == '{' && json_object_size(object) > 0);
     json_decref(object);
-    json_out_free(&o);
 }
 
 static void read_body(const json_t *body, bool (*read)(struct request_job *, const json_t *))
@@ -63,9 +77,15 @@ static void read_body(const json_t *body, bool (*read)(struct request_job *, con
     j->front = &front;
     j->vocab_size = VOCAB_SIZE;
     j->max_model_len = 512;
-    if (read(j, body)) {
-        if (read == chat_read || read == completions_read)
+    bool ok = read(j, body);
+    /* There is no tokenizer here, so a chat is refused when all else about it was right. */
+    if (ok || j->messages) {
+        if (read != tokenize_read && read != detokenize_read && read != messages_count_read)
             check_params(&j->params);
+        if (read == responses_read)
+            check_echo(j->echo);
+    }
+    if (ok) {
         for (size_t i = 0; i < j->n_items; i++)
             for (size_t k = 0; k < j->items[i].n_ids; k++)
                 require(j->items[i].ids[k] < VOCAB_SIZE);
@@ -83,6 +103,9 @@ static void try_body(const char *text, size_t n, const char *path)
     } routes[] = {
         {"/v1/chat/completions", chat_read},
         {"/v1/completions", completions_read},
+        {"/v1/responses", responses_read},
+        {"/v1/messages", messages_read},
+        {"/v1/messages/count_tokens", messages_count_read},
         {"/tokenize", tokenize_read},
         {"/detokenize", detokenize_read},
     };

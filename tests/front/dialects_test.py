@@ -1,0 +1,481 @@
+"""Responses and Anthropic's Messages, over an engine whose tokens are known: it repeats the prompt, then ends."""
+
+import json
+import signal
+import sys
+
+from harness import Server, post_bytes, read_all, run_tests, wait_until
+
+RESPONSES, MESSAGES, COUNT, CHATS = "/v1/responses", "/v1/messages", "/v1/messages/count_tokens", "/v1/chat/completions"
+CHAT = [{"role": "user", "content": "Hello there"}]
+ASK = {"max_tokens": 200, "messages": CHAT}
+STREAMS = ((RESPONSES, {"input": "Hello there"}), (MESSAGES, ASK))
+
+server = Server()
+
+
+def chat(messages, **fields):
+    status, reply = server.post(CHATS, {"messages": messages, **fields})
+    assert status == 200, reply
+    return reply
+
+
+def content(messages, **fields):
+    return chat(messages, **fields)["choices"][0]["message"]["content"]
+
+
+# The engine's answer to a prompt is the prompt, all of it and from its beginning again.
+WHOLE = {"ignore_eos": True, "skip_special_tokens": False}
+N_WHOLE = 90
+
+
+def prompt_of_chat(messages, **fields):
+    return content(messages, max_tokens=N_WHOLE, **WHOLE, **fields)
+
+
+def prompt_of_response(**fields):
+    return text_of(respond(max_output_tokens=N_WHOLE, **WHOLE, **fields))
+
+
+def prompt_of_message(**fields):
+    return text_of(message(**{**WHOLE, "max_tokens": N_WHOLE, **fields}))
+
+
+def respond(s=server, **fields):
+    status, reply = s.post(RESPONSES, fields)
+    assert status == 200, reply
+    return reply
+
+
+def message(**fields):
+    status, reply = server.post(MESSAGES, {**ASK, **fields})
+    assert status == 200, reply
+    return reply
+
+
+def text_of(reply):
+    """Of a whole reply in either dialect."""
+    return (reply["output"][0] if "output" in reply else reply)["content"][0]["text"]
+
+
+def split(data):
+    """A stream's events: each has its type in its event line too."""
+    events = []
+    for part in data.decode().split("\n\n")[:-1]:
+        if part.startswith(":"):
+            continue
+        first, second = part.split("\n")
+        event = json.loads(second.removeprefix("data: "))
+        assert first == "event: " + event["type"]
+        events.append(event)
+    return events
+
+
+def stream(path, body, s=server):
+    status, headers, data = s.request("POST", path, {**body, "stream": True})
+    assert status == 200 and headers["Content-Type"] == "text/event-stream", data
+    assert data.endswith(b"\n\n") and b"[DONE]" not in data
+    return split(data)
+
+
+def check_error(path, reply, status):
+    """An error object as the path's API has it; its message."""
+    if path == RESPONSES:
+        assert set(reply) == {"error"} and set(reply["error"]) == {"message", "type", "param", "code"}, reply
+        return reply["error"]["message"]
+    types = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error",
+             405: "invalid_request_error",
+             413: "invalid_request_error", 429: "rate_limit_error", 500: "api_error", 503: "overloaded_error"}
+    assert reply["type"] == "error" and len(reply["request_id"]) == 32
+    assert set(reply) == {"type", "error", "request_id"}, reply
+    assert set(reply["error"]) == {"type", "message"} and reply["error"]["type"] == types[status], reply
+    return reply["error"]["message"]
+
+
+# ---- Responses --------------------------------------------------------------------------------------------------
+
+
+def test_a_response():
+    reply = respond(input="Hello there")
+    whole = chat(CHAT)
+    assert reply["object"] == "response" and reply["status"] == "completed" and reply["model"] == "fake"
+    assert reply["id"].startswith("resp_") and isinstance(reply["created_at"], int)
+    assert isinstance(reply["completed_at"], int)
+    assert reply["error"] is None and reply["incomplete_details"] is None
+    assert reply["output"] == [{"type": "message", "id": "msg_" + reply["id"][5:], "role": "assistant",
+                                "status": "completed",
+                                "content": [{"type": "output_text", "text": whole["choices"][0]["message"]["content"],
+                                             "annotations": [], "logprobs": []}]}]
+    usage = whole["usage"]
+    assert reply["usage"] == {
+        "input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"],
+        "total_tokens": usage["total_tokens"],
+        "input_tokens_details": {"cached_tokens": usage["cache_read_tokens"],
+                                 "cache_write_tokens": usage["cache_creation_tokens"]},
+        "output_tokens_details": {"reasoning_tokens": 0}}
+
+
+def test_what_a_response_repeats():
+    defaults = {"instructions": None, "metadata": {}, "max_output_tokens": None, "temperature": 1, "top_p": 1,
+                "top_logprobs": 0,
+                "tool_choice": "auto", "tools": [], "truncation": "disabled", "user": None, "parallel_tool_calls": True,
+                "text": {"format": {"type": "text"}}, "store": False, "background": False, "previous_response_id": None}
+    reply = respond(input="x")
+    assert {name: reply[name] for name in defaults} == defaults
+    given = {"instructions": "Be \"brief\"", "metadata": {"a": "b"}, "max_output_tokens": 50, "temperature": 0.7,
+             "top_p": 0.05,
+             "top_logprobs": 3, "tool_choice": "none", "truncation": "auto", "user": "u", "parallel_tool_calls": False}
+    ignored = {"store": True, "reasoning": {"effort": "low"}, "text": {"verbosity": "low"}, "service_tier": "auto",
+               "previous_response_id": None, "background": False, "tools": [],
+               "stream_options": {"include_obfuscation": False},
+               "include": ["reasoning.encrypted_content"], "something_new": {"x": 1}}
+    reply = respond(input="x", **given, **ignored)
+    assert {name: reply[name] for name in given} == given
+    assert {name: reply[name] for name in ("store", "text")} == {name: defaults[name] for name in ("store", "text")}
+    assert reply["output"][0]["content"][0]["logprobs"] == []
+
+
+def test_input_is_a_chat():
+    items = [{"role": "system", "content": "Be nice."},
+             {"type": "message", "role": "developer", "content": "Be brief."},
+             {"role": "user",
+              "content": [{"type": "input_text", "text": "Hello"}, {"type": "input_text", "text": "there"}]},
+             {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant",
+              "content": [{"type": "output_text", "text": "Hi", "annotations": [], "logprobs": []}]},
+             {"role": "user", "content": "Bye"}]
+    same = [{"role": "system", "content": "Be nice."}, {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": "Hello\nthere"}, {"role": "assistant", "content": "Hi"},
+            {"role": "user", "content": "Bye"}]
+    prompt = prompt_of_response(input=items)
+    assert prompt == prompt_of_chat(same) and prompt.count("<|im_start|>") > len(same)
+    told = prompt_of_response(input=items, instructions="One.")
+    assert told == prompt_of_chat([{"role": "system", "content": "One."}, *same])
+    # What a reply gave is input as it is.
+    turn = respond(input="Hello there")
+    assert prompt_of_response(input=[*CHAT, *turn["output"], {"role": "user", "content": "and"}]) == prompt_of_chat(
+        [*CHAT, {"role": "assistant", "content": text_of(turn)}, {"role": "user", "content": "and"}])
+
+
+def test_an_incomplete_response():
+    reply = respond(input="Hello there", max_output_tokens=3)
+    assert reply["status"] == reply["output"][0]["status"] == "incomplete" and reply["completed_at"] is None
+    assert reply["incomplete_details"] == {"reason": "max_output_tokens"} and reply["usage"]["output_tokens"] == 3
+    events = stream(RESPONSES, {"input": "Hello there", "max_output_tokens": 3})
+    assert events[-1]["type"] == "response.incomplete" and events[-1]["response"]["status"] == "incomplete"
+
+
+def test_the_events_of_a_response():
+    ask = {"input": "Hello naïve café 🙂", "include": ["message.output_text.logprobs"], "top_logprobs": 2,
+           "stop": "\n🙂🙂"}
+    whole = respond(**ask)
+    part = whole["output"][0]["content"][0]
+    for logprobs in (True, False):
+        events = stream(RESPONSES, ask if logprobs else {"input": ask["input"]})
+        kinds = [e["type"].removeprefix("response.") for e in events]
+        deltas = [e for e in events if e["type"] == "response.output_text.delta"]
+        assert kinds == ["created", "in_progress", "output_item.added", "content_part.added",
+                         *["output_text.delta"] * len(deltas),
+                         "output_text.done", "content_part.done", "output_item.done", "completed"], kinds
+        assert [e["sequence_number"] for e in events] == list(range(len(events)))
+        created, _, added, began, *_, text_done, part_done, item_done, completed = events
+        assert created["response"]["status"] == "in_progress" and created["response"]["output"] == []
+        assert created["response"]["usage"] is None and added["item"]["status"] == "in_progress"
+        assert added["item"]["content"] == []
+        assert began["part"] == {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+        last = completed["response"]
+        item = last["output"][0]
+        assert {e["item_id"] for e in (began, *deltas, text_done, part_done)} == {item["id"]} == {added["item"]["id"]}
+        assert all(e["output_index"] == e["content_index"] == 0 for e in (began, *deltas, text_done, part_done))
+        assert item_done["item"] == item and part_done["part"] == item["content"][0]
+        assert "".join(e["delta"] for e in deltas) == text_done["text"] == text_of(last) == part["text"]
+        assert text_done["logprobs"] == (part["logprobs"] if logprobs else [])
+        assert [x for e in deltas for x in e["logprobs"]] == text_done["logprobs"]
+        assert last["usage"] == whole["usage"] and last["id"] == created["response"]["id"]
+        assert logprobs or all(e["delta"] for e in deltas)
+    assert len(part["logprobs"]) == whole["usage"]["output_tokens"] and len(part["logprobs"][0]["top_logprobs"]) == 2
+    same = chat([{"role": "user", "content": ask["input"]}], logprobs=True, top_logprobs=2,
+                stop=ask["stop"])["choices"][0]
+    assert part["logprobs"] == same["logprobs"]["content"] and part["text"] == same["message"]["content"]
+
+
+def test_bad_responses_name_the_field():
+    item = {"type": "message", "role": "user", "content": "x"}
+    bad = [({"input": None}, "input"), ({"input": []}, "input"), ({"input": 3}, "input"), ({"input": [3]}, "input[0]"),
+           ({"input": [item, {"type": "item_reference", "id": "x"}]}, "input[1].type"),
+           ({"input": [{**item, "type": 3}]}, "input[0].type"),
+           ({"input": [{"type": "function_call_output", "call_id": "1", "output": "x"}]}, "input[0].type"),
+           ({"input": [{**item, "role": "tool"}]}, "input[0].role"), ({"input": [{"content": "x"}]}, "input[0].role"),
+           ({"input": [{**item, "content": None}]}, "input[0].content"),
+           ({"input": [{**item, "content": ["x"]}]}, "input[0].content"),
+           ({"input": [{**item, "content": [{"type": "input_image"}]}]}, "input[0].content"),
+           ({"input": [{**item, "content": [{"type": "input_text", "text": 3}]}]}, "input[0].content"),
+           ({"instructions": ["x"]}, "instructions"), ({"max_output_tokens": 0}, "max_output_tokens"),
+           ({"max_output_tokens": 5000}, "max_output_tokens"), ({"temperature": 2.5}, "temperature"),
+           ({"top_p": 0}, "top_p"),
+           ({"top_logprobs": 21}, "top_logprobs"), ({"include": "x"}, "include"), ({"include": [3]}, "include"),
+           ({"truncation": "some"}, "truncation"), ({"metadata": {"a": 1}}, "metadata"),
+           ({"metadata": "x"}, "metadata"),
+           ({"user": 3}, "user"), ({"store": "yes"}, "store"), ({"parallel_tool_calls": 1}, "parallel_tool_calls"),
+           ({"text": "x"}, "text"), ({"text": {"format": {"type": "json_object"}}}, "text.format"),
+           ({"text": {"format": 3}}, "text.format"),
+           ({"previous_response_id": "resp_1"}, "previous_response_id"), ({"conversation": "conv_1"}, "conversation"),
+           ({"background": True}, "background"), ({"prompt": {"id": "x"}}, "prompt"),
+           ({"tools": [{"type": "web_search"}]}, "tools"),
+           ({"tool_choice": "required"}, "tool_choice"),
+           ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice"),
+           ({"n": 2}, "n"), ({"structured_outputs": {"json": {}}}, "structured_outputs"), ({"stop": [""]}, "stop"),
+           ({"stream": 1}, "stream"), ({"input": "word " * 6000}, "input"),
+           ({"input": "\n" * 9000, "max_output_tokens": 4}, "input")]
+    for fields, param in bad:
+        status, reply = server.post(RESPONSES, {"input": "x", **fields})
+        assert (status, reply["error"]["param"]) == (400, param), (str(fields)[:200], reply)
+        assert param in check_error(RESPONSES, reply, 400)
+    cut = respond(input="word " * 6000, truncation="auto", max_output_tokens=6)
+    assert cut["usage"]["input_tokens"] == 4090 and cut["usage"]["output_tokens"] == 6
+    assert server.get(RESPONSES + "/resp_1")[0] == 404 and server.request("GET", RESPONSES)[0] == 405
+
+
+# ---- Messages ---------------------------------------------------------------------------------------------------
+
+
+def test_a_message():
+    reply = message(system="Be nice.")
+    whole = chat([{"role": "system", "content": "Be nice."}, *CHAT])
+    usage = whole["usage"]
+    assert reply.pop("id").startswith("msg_")
+    assert reply == {
+        "type": "message", "role": "assistant", "model": "fake", "stop_reason": "end_turn", "stop_sequence": None,
+        "content": [{"type": "text", "text": whole["choices"][0]["message"]["content"]}],
+        "usage": {"input_tokens": usage["prompt_tokens"] - usage["cache_creation_tokens"],
+                  "output_tokens": usage["completion_tokens"],
+                  "cache_creation_input_tokens": usage["cache_creation_tokens"], "cache_read_input_tokens": 0}}
+    assert usage["cache_creation_tokens"] == 16
+    status, headers, _ = server.request("POST", MESSAGES, ASK,
+                                        {"anthropic-version": "2023-06-01", "x-request-id": "mine"})
+    assert status == 200 and headers["request-id"] == headers["x-request-id"] == "mine"
+
+
+def test_why_a_message_stops():
+    reply = message(max_tokens=3)
+    assert (reply["stop_reason"], reply["stop_sequence"], reply["usage"]["output_tokens"]) == ("max_tokens", None, 3)
+    for ending in ([" there"], ["zzz", " there"]):
+        reply = message(stop_sequences=ending)
+        assert (reply["stop_reason"], reply["stop_sequence"]) == ("stop_sequence", " there")
+        assert text_of(reply) == content(CHAT).split(" there")[0]
+        assert stream(MESSAGES, {**ASK, "stop_sequences": ending})[-2]["delta"] == {
+            "stop_reason": "stop_sequence", "stop_sequence": " there"}
+
+
+def test_messages_are_a_chat():
+    blocks = [{"type": "text", "text": "Hello", "cache_control": {"type": "ephemeral"}},
+              {"type": "text", "text": "there"}]
+    joined = {"role": "user", "content": "Hello\nthere"}
+    turns = [{"role": "assistant", "content": [{"type": "text", "text": "Hi"}]}, {"role": "user", "content": "Bye"}]
+    prompt = prompt_of_message(messages=[{"role": "user", "content": blocks}, *turns],
+                               system=[{"type": "text", "text": "Be nice."}])
+    same = [{"role": "system", "content": "Be nice."}, joined, {"role": "assistant", "content": "Hi"}, turns[1]]
+    assert prompt == prompt_of_chat(same) and prompt.count("<|im_start|>") > len(same)
+    # An answer that is begun is continued.
+    begun = [*CHAT, {"role": "assistant", "content": "I say"}]
+    prompt = prompt_of_message(messages=begun)
+    assert prompt == prompt_of_chat(begun, continue_final_message=True) != prompt_of_chat(begun)
+    sampled = {"temperature": 0.9, "top_p": 0.5, "top_k": 4, "seed": 5}
+    assert text_of(message(**sampled)) == content(CHAT, **sampled)
+    ignored = {"metadata": {"user_id": "u"}, "service_tier": "auto", "thinking": {"type": "disabled"}, "tools": [],
+               "tool_choice": {"type": "auto"}, "cache_control": {"type": "ephemeral"},
+               "output_config": {"effort": "low"},
+               "stop": ["Hello"], "something_new": 1}
+    assert text_of(message(**ignored)) == content(CHAT)
+
+
+def test_the_events_of_a_message():
+    ask = {**ASK, "messages": [{"role": "user", "content": "Hello naïve café 🙂"}]}
+    whole = message(**ask)
+    events = stream(MESSAGES, ask)
+    deltas = [e for e in events if e["type"] == "content_block_delta"]
+    assert [e["type"] for e in events] == ["message_start", "content_block_start", "ping",
+                                           *["content_block_delta"] * len(deltas),
+                                           "content_block_stop", "message_delta", "message_stop"]
+    start, block, *_, stop, end, _ = events
+    begun = start["message"]
+    assert (begun["content"], begun["stop_reason"], begun["stop_sequence"]) == ([], None, None)
+    assert begun["role"] == "assistant"
+    # What the cache gave is known at the end.
+    assert begun["usage"]["input_tokens"] == chat(ask["messages"])["usage"]["prompt_tokens"]
+    assert block["content_block"] == {"type": "text", "text": ""} and block["index"] == stop["index"] == 0
+    assert all(e["index"] == 0 and e["delta"]["type"] == "text_delta" and e["delta"]["text"] for e in deltas)
+    assert "".join(e["delta"]["text"] for e in deltas) == text_of(whole)
+    assert end["delta"] == {"stop_reason": "end_turn", "stop_sequence": None} and end["usage"] == whole["usage"]
+
+
+def test_counting():
+    for messages in (CHAT, [*CHAT, {"role": "assistant", "content": "I say"}]):
+        fields = {"messages": messages, "system": "Be nice."}
+        status, reply = server.post(COUNT, fields)
+        assert status == 200 and set(reply) == {"input_tokens"}
+        usage = message(**fields)["usage"]
+        assert reply["input_tokens"] == usage["input_tokens"] + usage["cache_creation_input_tokens"]
+    for fields, name in (({"messages": []}, "messages"), ({"tools": [{"name": "f"}]}, "tools"),
+                         ({"system": 3}, "system")):
+        status, reply = server.post(COUNT, {"messages": CHAT, **fields})
+        assert status == 400 and check_error(COUNT, reply, 400).startswith(name + ":")
+    status, reply = server.post(COUNT, {"messages": CHAT, "model": "gpt-9"})
+    assert status == 404 and "gpt-9" in check_error(COUNT, reply, 404)
+
+
+def test_bad_messages_name_the_field():
+    user = {"role": "user", "content": "x"}
+    bad = [({"max_tokens": None}, "max_tokens"), ({"max_tokens": 0}, "max_tokens"),
+           ({"max_tokens": 5000}, "max_tokens"),
+           ({"messages": None}, "messages"), ({"messages": []}, "messages"), ({"messages": [3]}, "messages[0].role"),
+           ({"messages": [{**user, "role": "tool"}]}, "messages[0].role"),
+           ({"messages": [user, {"role": "user"}]}, "messages[1].content"),
+           ({"messages": [{**user, "content": [{"type": "image", "source": {}}]}]}, "messages[0].content"),
+           ({"messages": [{**user, "content": [{"type": "document"}]}]}, "messages[0].content"),
+           ({"messages": [{**user, "content": [{"type": "tool_result", "tool_use_id": "1"}]}]}, "messages[0].content"),
+           ({"messages": [{**user, "content": [{"type": "text"}]}]}, "messages[0].content"), ({"system": 3}, "system"),
+           ({"system": [{"type": "image"}]}, "system"), ({"temperature": 1.5}, "temperature"),
+           ({"temperature": "1"}, "temperature"),
+           ({"top_p": 2}, "top_p"), ({"top_k": -2}, "top_k"), ({"stop_sequences": [""]}, "stop_sequences"),
+           ({"n": 2}, "n"),
+           ({"stop_sequences": [3]}, "stop_sequences"), ({"metadata": "x"}, "metadata"),
+           ({"metadata": {"user_id": 3}}, "metadata.user_id"),
+           ({"tools": [{"name": "f", "input_schema": {}}]}, "tools"), ({"tool_choice": {"type": "any"}}, "tool_choice"),
+           ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking"), ({"container": "x"}, "container"),
+           ({"mcp_servers": [{"name": "x"}]}, "mcp_servers"),
+           ({"context_management": {"edits": []}}, "context_management"),
+           ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format"),
+           ({"output_format": {"type": "x"}}, "output_format"),
+           ({"stream": "yes"}, "stream"), ({"messages": [{**user, "content": "word " * 6000}]}, "messages")]
+    for fields, param in bad:
+        status, reply = server.post(MESSAGES, {**ASK, **fields})
+        assert status == 400, (str(fields)[:200], reply)
+        assert check_error(MESSAGES, reply, 400).startswith(param + ": "), (fields, reply)
+    for body in (b"", b"{nonsense", b"[1]"):
+        status, reply = server.post(MESSAGES, body)
+        assert status == 400 and check_error(MESSAGES, reply, 400)
+    status, reply = server.post(MESSAGES, {**ASK, "model": "gpt-9"})
+    assert status == 404 and "gpt-9" in check_error(MESSAGES, reply, 404)
+    for method, path, status in (("GET", MESSAGES, 405), ("GET", MESSAGES + "/batches", 404),
+                                 ("POST", MESSAGES + "/x", 404)):
+        got, headers, reply = server.request(method, path)
+        assert got == status and check_error(path, json.loads(reply), status)
+        assert headers["request-id"] == headers["x-request-id"]
+    # Only these paths are Anthropic's.
+    assert "code" in server.get("/v1/messagesx")[1]["error"]
+
+
+# ---- both -------------------------------------------------------------------------------------------------------
+
+
+def test_keys():
+    with Server("--api-key", "sesame", "--api-key", "other") as s:
+        for path, body in STREAMS:
+            good = ({"Authorization": "Bearer sesame"}, {"x-api-key": "sesame"}, {"x-api-key": "other"},
+                    {"x-api-key": "sesame", "Authorization": "Bearer sesame"},
+                    {"x-api-key": "sesame", "Authorization": "Basic x"})
+            for headers in good:
+                assert s.request("POST", path, body, headers)[0] == 200, headers
+            bad = ({}, {"x-api-key": "wrong"}, {"x-api-key": ""}, {"Authorization": "Bearer wrong"},
+                   {"x-api-key": "sesame", "Authorization": "Bearer other"},
+                   {"x-api-key": "sesame", "Authorization": "Bearer wrong"},
+                   {"x-api-key": "wrong", "Authorization": "Bearer sesame"})
+            for headers in bad:
+                status, got, reply = s.request("POST", path, body, headers)
+                assert status == 401 and got["WWW-Authenticate"] == "Bearer", headers
+                assert "API key" in check_error(path, json.loads(reply), 401)
+        assert s.request("GET", "/v1/models", headers={"x-api-key": "other"})[0] == 200
+
+
+def test_refusals():
+    with Server("--max-live", 1, "--interval-us", 20000, "--max-body-bytes", 400) as s:
+        with s.connect() as holder:
+            holder.sendall(post_bytes(MESSAGES, {**ASK, "ignore_eos": True, "stream": True}))
+            assert holder.recv(4096).startswith(b"HTTP/1.1 200")
+            for path, body in STREAMS:
+                for streamed in (False, True):
+                    status, headers, reply = s.request("POST", path, {**body, "stream": streamed})
+                    assert status == 429 and headers["Retry-After"] == "2" and headers["retry-after-ms"] == "1500"
+                    check_error(path, json.loads(reply), 429)
+        assert s.idle()  # the client that left had its request cancelled
+        for path, body in STREAMS:
+            status, _, reply = s.request("POST", path, {**body, "x": "y" * 400})
+            assert status == 413 and check_error(path, json.loads(reply), 413)
+
+
+def test_a_fault_in_a_stream():
+    fail = server.post("/tokenize", {"prompt": " there"})[1]["tokens"][0]
+    with Server("--fail-token", fail) as s:
+        for path, body in STREAMS:
+            status, reply = s.post(path, body)
+            assert status == 500 and check_error(path, reply, 500)
+        *_, error, failed = stream(RESPONSES, {"input": "Hello there"}, s)
+        assert error["type"] == "error" and error["code"] == "internal_error" and "fail" in error["message"]
+        assert failed["type"] == "response.failed" and failed["response"]["status"] == "failed"
+        assert failed["response"]["error"] == {"code": "server_error", "message": error["message"]}
+        assert failed["sequence_number"] == error["sequence_number"] + 1
+        *_, before, error = stream(MESSAGES, ASK, s)
+        assert before["type"] == "content_block_delta" and "fail" in check_error(MESSAGES, error, 500)
+
+
+def test_an_engine_that_goes_away():
+    with Server("--interval-us", 5000) as s:
+        s.process.send_signal(signal.SIGUSR1)
+        assert wait_until(lambda: s.get("/health")[0] == 503)
+        for path, body in (*STREAMS, (COUNT, {"messages": CHAT})):
+            status, headers, reply = s.request("POST", path, body)
+            assert status == 503 and headers["Retry-After"] == "1"
+            check_error(RESPONSES if path == RESPONSES else MESSAGES, json.loads(reply), 503)
+
+
+def test_silence_deadlines_and_traces():
+    with Server("--ping-ms", 50, "--interval-us", 300000, "--refuse-below-ms", 100) as s:
+        for path, body in STREAMS:
+            limit = {"max_tokens": 3} if path == MESSAGES else {"max_output_tokens": 3}
+            data = s.request("POST", path, {**body, **limit, "stream": True})[2]
+            assert data.count(b": ping\n\n") >= 4 and len(split(data)) > 5
+            status, _, reply = s.request("POST", path, body, {"x-quire-deadline-ms": "50"})
+            assert status == 429 and check_error(path, json.loads(reply), 429)
+            status, _, reply = s.request("POST", path, body, {"x-quire-deadline-ms": "x"})
+            assert status == 400 and check_error(path, json.loads(reply), 400).startswith("x-quire-deadline-ms")
+    for path, body in STREAMS:
+        assert server.post(path, {**body, "quire_trace": True})[1]["quire_trace"]["chunks"] == 1
+        events = stream(path, {**body, "quire_trace": True})
+        last = events[-1]["response"] if path == RESPONSES else events[-2]
+        assert last["quire_trace"]["chunks"] == 1 and json.dumps(events).count("quire_trace") == 1
+
+
+def test_a_draining_server_finishes_them():
+    for path, body in STREAMS:
+        s = Server("--interval-us", 10000)
+        holder = s.connect()
+        limit = {"max_tokens": 40} if path == MESSAGES else {"max_output_tokens": 40}
+        holder.sendall(post_bytes(path, {**body, **limit, "ignore_eos": True, "stream": True}))
+        assert holder.recv(4096).startswith(b"HTTP/1.1 200")
+        half = s.connect()
+        request = post_bytes(path, body)
+        half.sendall(request[:-3])
+        assert wait_until(lambda: s.metric("quire:http_connections") == 3)
+        s.process.terminate()
+        assert wait_until(lambda: refused(s))
+        half.sendall(request[-3:])
+        head, _, reply = read_all(half).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503") and check_error(path, json.loads(reply), 503)
+        rest = read_all(holder)
+        assert (b"event: message_stop" if path == MESSAGES else b"event: response.incomplete") in rest
+        assert s.process.wait(20) == 0
+        for connection in (holder, half):
+            connection.close()
+        s.process.stdout.close()
+
+
+def refused(s):
+    try:
+        s.connect().close()
+        return False
+    except ConnectionRefusedError:
+        return True
+
+
+with server:
+    run_tests(sys.modules[__name__])
