@@ -368,6 +368,19 @@ def test_bad_messages_name_the_field():
 # ---- both -------------------------------------------------------------------------------------------------------
 
 
+def test_several_tokens_in_an_event():
+    logprobs = {"include": ["message.output_text.logprobs"]}
+    for path, body in ((RESPONSES, {"input": "Hello there my friend", **logprobs}), (MESSAGES, ASK)):
+        delta = "response.output_text.delta" if path == RESPONSES else "content_block_delta"
+        text, n_events, n_logprobs = [], [], []
+        for interval in (1, 3):
+            deltas = [e for e in stream(path, {**body, "stream_interval": interval}) if e["type"] == delta]
+            text.append("".join(e["delta"] if path == RESPONSES else e["delta"]["text"] for e in deltas))
+            n_events.append(len(deltas))
+            n_logprobs.append(sum(len(e.get("logprobs", [])) for e in deltas))
+        assert text[0] == text[1] and n_events[1] <= n_events[0] // 2 + 1 and n_logprobs[0] == n_logprobs[1]
+
+
 def test_keys():
     with Server("--api-key", "sesame", "--api-key", "other") as s:
         for path, body in STREAMS:
