@@ -7,6 +7,7 @@
 #include "tools/engine_flags.h"
 #include "tools/host.h"
 #include "tools/hub_cache.h"
+#include "tools/notify.h"
 #include "tools/watching.h"
 
 #include <stdio.h>
@@ -27,6 +28,7 @@ struct engine_command {
 
 static void on_drain(void *context)
 {
+    notify_stopping();
     daemon_drain(((struct engine_command *)context)->daemon);
 }
 
@@ -164,6 +166,7 @@ int command_engine(int argc, char **argv)
         for (size_t i = 0; daemon_address(c.daemon, i); i++)
             quire_log(QUIRE_LOG_INFO, "engine", "ready on %s after %.2f s",
                       daemon_address(c.daemon, i), info->open_seconds);
+        notify_ready();
         event_base_dispatch(c.base);
     }
     bool died = host_death_was(c.death);

@@ -10,6 +10,7 @@
 #include "tools/engine_flags.h"
 #include "tools/host.h"
 #include "tools/hub_cache.h"
+#include "tools/notify.h"
 #include "tools/warm.h"
 #include "tools/watching.h"
 
@@ -99,8 +100,10 @@ static void on_engine_ready(void *context)
     if (!s->ready_once && s->metrics_listen)
         quire_log(QUIRE_LOG_INFO, "server", "metrics and health, without a key, on port %u (%s)",
                   front_metrics_port(s->front), s->metrics_listen);
-    if (!s->ready_once)
+    if (!s->ready_once) {
+        notify_ready();
         begin_warming(s, host);
+    }
     s->ready_once = true;
 }
 
@@ -156,6 +159,7 @@ static void on_drain(void *context)
 {
     struct serve *s = context;
     s->draining = true;
+    notify_stopping();
     warming_stop(s->warming);
     front_drain(s->front, on_front_idle, s);
 }

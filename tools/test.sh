@@ -30,10 +30,10 @@ tally() { # what passed failed
     quire_say "$1: $2 passed, $3 failed"
 }
 
-run_ctest() { # preset [options of ctest]
+run_ctest() { # preset
     local report=build/ctest-$1.xml
     rm -f "$report"
-    ctest --preset "$@" --no-tests=error --output-junit "$PWD/$report"
+    ctest --preset "$1" -j"$(nproc)" --no-tests=error --output-junit "$PWD/$report"
     local total bad absent
     total=$(sed -nE 's/.*<testsuite .*|.*tests="([0-9]+)".*/\1/p' "$report" | grep -m1 .)
     bad=$(sed -nE 's/.*failures="([0-9]+)".*/\1/p' "$report" | grep -m1 .)
@@ -52,7 +52,7 @@ run_release() { run_ctest release; }
 
 run_simt() { # x86-64 only
     [ "$(uname -m)" = x86_64 ] || { not_run="$not_run simt"; return; }
-    quire_build simt ON && run_ctest simt -j"$(nproc)"
+    quire_build simt ON && run_ctest simt
 }
 
 run_cuda() { # the release build has the library since there is a toolkit

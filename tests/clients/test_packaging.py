@@ -1,0 +1,194 @@
+"""What packaging/ holds, tried: HAProxy over two servers, systemd's notification, the probes of the manifest, the manual."""
+
+import json
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+import yaml
+from conftest import MODEL, QUIRE, ROOT
+
+PACKAGING = ROOT / "packaging"
+
+
+def wait_for(condition, what, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come in {seconds} s"
+        time.sleep(0.05)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+# ---- HAProxy ----
+
+@pytest.fixture
+def proxy(start, tmp_path):
+    """packaging/haproxy.cfg over two servers, at ports that are free here."""
+    servers = [start("serve", MODEL, "--port", "0", "--served-model-name", "demo") for _ in range(2)]
+    port = free_port()
+    text = (PACKAGING / "haproxy.cfg").read_text()
+    for written, real in (("127.0.0.1:8080", f"127.0.0.1:{port}"), ("127.0.0.1:8001", f"127.0.0.1:{servers[0].port}"),
+                          ("127.0.0.1:8002", f"127.0.0.1:{servers[1].port}")):
+        assert text.count(written) == 1
+        text = text.replace(written, real)
+    config = tmp_path / "haproxy.cfg"
+    config.write_text(text)
+    process = subprocess.Popen([shutil.which("haproxy", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"), "-db", "-f", str(config)],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def answers():
+        try:
+            return urllib.request.urlopen(f"http://127.0.0.1:{port}/version", timeout=20).status == 200
+        except OSError:
+            return False
+
+    wait_for(answers, "an answer through HAProxy")
+    yield f"http://127.0.0.1:{port}", servers
+    process.kill()
+    process.wait()
+
+
+def body(**fields):
+    return json.dumps({"model": "demo", "prompt": "Once upon a time", **fields}).encode()
+
+
+def post(url, key, **fields):
+    request = urllib.request.Request(url + "/v1/completions", body(**fields),
+                                     {"Authorization": f"Bearer {key}", "Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request, timeout=60))
+
+
+def served(server):
+    return server.metric("vllm:request_success_total")
+
+
+def test_a_key_stays_with_its_server(proxy):
+    url, servers = proxy
+    for key in "abcdefgh":
+        before = [served(s) for s in servers]
+        for _ in range(3):
+            post(url, key, max_tokens=1)
+        grown = [served(s) - b for s, b in zip(servers, before)]
+        assert sorted(grown) == [0, 3]
+    assert all(served(s) > 0 for s in servers)
+
+
+def test_a_server_that_drains_finishes_and_the_other_takes_over(proxy):
+    url, servers = proxy
+    # A stream on one of the two; a key is tried until it is the first's.
+    request = urllib.request.Request(url + "/v1/completions", body(max_tokens=400, ignore_eos=True, stream=True),
+                                     {"Authorization": "Bearer stays", "Content-Type": "application/json"})
+    stream = urllib.request.urlopen(request, timeout=60)
+    first = stream.readline()
+    assert first.startswith(b"data: ")
+    busy = next(s for s in servers if s.metric("vllm:num_requests_running") > 0)
+    busy.process.send_signal(signal.SIGTERM)
+    # Until HAProxy has seen it, requests meet a closed door, or a 503: they are tried elsewhere.
+    for _ in range(20):
+        assert post(url, "stays", max_tokens=1)["usage"]["completion_tokens"] == 1
+        time.sleep(0.05)
+    text = first + stream.read()
+    assert text.rstrip().endswith(b"data: [DONE]") and b'"error"' not in text
+    assert text.count(b"data: ") > 400
+    assert busy.process.wait(60) == 0
+
+
+def test_a_client_that_leaves_is_cancelled_through_the_proxy(proxy):
+    url, servers = proxy
+    host, port = url.removeprefix("http://").split(":")
+    data = body(max_tokens=1900, ignore_eos=True, stream=True)
+    s = socket.create_connection((host, int(port)), timeout=20)
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+    assert b"200" in s.recv(100)
+    wait_for(lambda: sum(x.metric("vllm:num_requests_running") for x in servers) == 1, "the request")
+    s.close()
+    wait_for(lambda: sum(x.metric("vllm:num_requests_running") for x in servers) == 0, "the cancel")
+    assert all(x.metric("quire:kv_blocks_leaked") == 0 for x in servers)
+
+
+# ---- systemd ----
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_systemd_is_told(tmp_path, monkeypatch, start, abstract):
+    path = f"@quire-test-{tmp_path.name}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+        s.bind(path.replace("@", "\0", 1))
+        s.settimeout(30)
+        monkeypatch.setenv("NOTIFY_SOCKET", path)
+        server = start("serve", MODEL, "--port", "0")
+        assert s.recv(100) == b"READY=1"
+        assert urllib.request.urlopen(server.url + "/health", timeout=20).status == 200
+        server.process.send_signal(signal.SIGTERM)
+        assert s.recv(100) == b"STOPPING=1"
+        assert server.process.wait(30) == 0
+
+
+def test_the_unit_names_options_that_exist():
+    text = (PACKAGING / "quire@.service").read_text() + (PACKAGING / "example.env").read_text()
+    help_text = subprocess.run([QUIRE, "serve", "--help"], capture_output=True, text=True, check=True).stdout
+    options = set(re.findall(r"--[a-z][a-z-]+", text)) - {"--now"}
+    assert len(options) >= 4
+    assert {o for o in options if o + " " not in help_text} == set()
+
+
+# ---- Kubernetes ----
+
+def test_the_manifest_starts_a_server_and_its_probes_are_answered(start):
+    documents = list(yaml.safe_load_all((PACKAGING / "kubernetes.yaml").read_text()))
+    deployment = next(d for d in documents if d["kind"] == "Deployment")
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    listen = f"127.0.0.1:{free_port()}"
+    replaced = {"Qwen/Qwen2.5-1.5B-Instruct": str(MODEL), "--host=0.0.0.0": "--host=127.0.0.1", "--port=8000": "--port=0",
+                "--metrics-listen=0.0.0.0:9000": "--metrics-listen=" + listen}
+    server = start(*(replaced.pop(a, a) for a in container["args"]))
+    assert replaced == {}
+    ports = {p["name"]: p["containerPort"] for p in container["ports"]}
+    assert ports == {"http": 8000, "metrics": 9000}
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        get = container[probe]["httpGet"]
+        assert get["port"] == "metrics"
+        assert urllib.request.urlopen(f"http://{listen}{get['path']}", timeout=20).status == 200
+    # While it drains it is alive and not ready.
+    stream = urllib.request.urlopen(urllib.request.Request(
+        server.url + "/v1/completions", json.dumps({"prompt": "Once", "max_tokens": 1500, "ignore_eos": True, "stream": True}).encode()), timeout=60)
+    stream.readline()
+    server.process.send_signal(signal.SIGTERM)
+
+    def status(path):
+        try:
+            return urllib.request.urlopen(f"http://{listen}{path}", timeout=20).status
+        except urllib.error.HTTPError as e:
+            return e.code
+
+    wait_for(lambda: status(container["readinessProbe"]["httpGet"]["path"]) == 503, "not being ready")
+    assert status(container["livenessProbe"]["httpGet"]["path"]) == 200
+    stream.close()
+    assert server.process.wait(30) == 0
+
+
+# ---- the manual ----
+
+def test_the_manual_has_every_option_and_no_warning():
+    pages = sorted((QUIRE.parent / "man").glob("*.1"))
+    assert {"quire.1", "quire-serve.1", "quire-engine.1", "quire-sim.1"} <= {p.name for p in pages}
+    for page in pages:
+        done = subprocess.run(["groff", "-man", "-ww", "-z", page], capture_output=True, text=True)
+        assert done.returncode == 0 and done.stderr == "", page.name + ": " + done.stderr
+    for command in "serve", "engine", "sim", "generate":
+        help_text = subprocess.run([QUIRE, command, "--help"], capture_output=True, text=True, check=True).stdout
+        page = (QUIRE.parent / "man" / f"quire-{command}.1").read_text().replace("\\-", "-")
+        options = re.findall(r"^  (--\S+)", help_text, re.M)
+        assert len(options) > 5
+        assert [o for o in options if f".B {o}" not in page] == []

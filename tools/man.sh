@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Writes manual pages from the program's own --help, so that the two cannot differ.
+#
+#   bash tools/man.sh build/quire OUT_DIR      quire.1, and quire-COMMAND.1 of each command
+#
+# The build runs it; `cmake --install` installs the pages.
+set -eu
+quire=$1
+out=$2
+version=$("$quire" version | head -1)
+mkdir -p "$out"
+
+# One page from the text of one --help. Paragraphs, options ("  --name VALUE   text") under headings that end with
+# a colon, and other indented lines, which stay as they are.
+page() { # name title-line
+    awk -v name="$1" -v title="$2" -v version="$version" '
+    function roff(text) { gsub(/\\/, "\\e", text); gsub(/-/, "\\-", text); return (text ~ /^[.\047]/ ? "\\&" : "") text }
+    function plain() { if (fixed) print ".fi\n.RE"; fixed = 0 }
+    BEGIN {
+        print ".TH \"" toupper(name) "\" 1 \"\" \"" version "\" \"Quire\""
+        print ".SH NAME\n" roff(name) " \\- " roff(title)
+        print ".SH SYNOPSIS"
+    }
+    NR == 1 { sub(/^usage: /, ""); print ".nf\n" roff($0); synopsis = 1; next }
+    synopsis && /^ / { sub(/^ +/, ""); print roff($0); next }
+    synopsis { print ".fi\n.SH DESCRIPTION"; synopsis = 0 }
+    /^$/ { if (fixed) print ""; else pending = 1; option = 0; next }
+    /^examples:$/ { plain(); print ".SH EXAMPLES"; pending = 0; next }
+    /^[^ ].*:$/ { plain(); print (seen++ ? "" : ".SH OPTIONS\n") ".SS \"" roff(substr($0, 1, length($0) - 1)) "\""; pending = 0; next }
+    /^  --/ {
+        plain()
+        line = substr($0, 3); text = ""
+        if (length($0) > 34 && substr($0, 33, 2) == "  ") { text = substr($0, 35); line = substr($0, 3, 32) }
+        sub(/ +$/, "", line)
+        print ".TP\n.B " roff(line)
+        if (text != "") print roff(text)
+        option = 1; pending = 0; next
+    }
+    option && substr($0, 1, 34) ~ /^ *$/ { sub(/^ +/, ""); print roff($0); next }
+    /^ / {
+        if (!fixed) { print ".RS 2\n.nf"; fixed = 1 } else if (pending) print ""
+        pending = 0; print roff(substr($0, 3)); next
+    }
+    { plain(); if (pending && begun) print ".PP"; begun = 1; pending = 0; print roff($0) }
+    END { plain(); if (name == "quire") print ".SH SEE ALSO\n.BR quire\\-serve (1)"; else print ".SH SEE ALSO\n.BR quire (1)" }
+    ' >"$out/$1.1"
+}
+
+{
+    echo "usage: quire COMMAND [arguments]"
+    "$quire" --help | tail -n +2
+} | page quire "serve language models; the same request gets the same bits"
+"$quire" --help | sed -nE 's/^  ([a-z]+) +(.*)/\1 \2/p' | while read -r command title; do
+    case $command in quire | version) continue ;; esac # an example; no help of its own
+    "$quire" "$command" --help | page "quire-$command" "$title"
+done
+"$quire" bench --help | sed -nE '/^examples:/q; s/^  ([a-z]+) +([a-z].*)/\1 \2/p' | while read -r command title; do
+    "$quire" bench "$command" --help | page "quire-bench-$command" "$title"
+done
+"$quire" cache --help | sed -nE 's/^  quire cache ([a-z]+) URL.*\[options\]$/\1/p' | while read -r action; do
+    "$quire" cache "$action" --help | page "quire-cache-$action" "quire cache: $action"
+done
