@@ -48,8 +48,8 @@ done < <(git ls-files '*.c' '*.h' '*.rs' '*.cu' '*.cuh' '*.cc' | xargs -r wc -l)
 
 for entry in $(git ls-files | cut -d/ -f1 | sort -u); do
     case $entry in
-        base | engine | kernels | memory | scheduler | server | text | tests | tools | docs) ;;
-        README.md | LICENSE | CHANGELOG.md | CONTRIBUTING.md | CMakeLists.txt | CMakePresets.json | .gitignore | .ci | .clang-format) ;;
+        base | engine | kernels | memory | scheduler | server | text | tests | tools | docs | packaging) ;;
+        README.md | LICENSE | CHANGELOG.md | CONTRIBUTING.md | CMakeLists.txt | CMakePresets.json | .gitignore | .dockerignore | .ci | .clang-format) ;;
         *) complain "$entry does not belong at the top" ;;
     esac
 done
