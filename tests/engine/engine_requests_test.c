@@ -324,6 +324,112 @@ static void cancel_storm(void **state)
     client_close(c);
 }
 
+/* Counts steps on the engine's thread, and cancels there after one of them: no clock has a say in it. Nothing of the engine is
+ * locked while a watch is called. */
+struct stepper {
+    struct engine *engine;
+    uint64_t victim, cancel_after; /* a request, and a number of steps */
+    uint32_t seqs[3], n_seqs;      /* the victim's */
+    uint32_t n_rows_after;         /* of the victim, in steps planned after the cancel */
+    uint64_t n_committed, n_retired, n_retired_by;
+};
+
+static bool is_victims(const struct stepper *s, uint32_t seq)
+{
+    for (uint32_t i = 0; i < s->n_seqs; i++)
+        if (s->seqs[i] == seq)
+            return true;
+    return false;
+}
+
+static void step_submitted(void *context, const struct engine_watch_submit *submit)
+{
+    struct stepper *s = context;
+    if (submit->request != s->victim || submit->status != QUIRE_OK)
+        return;
+    s->n_seqs = submit->sched->n;
+    memcpy(s->seqs, submit->seqs, s->n_seqs * sizeof *s->seqs);
+}
+
+static void step_planned(void *context, uint64_t now_us, const struct sched_plan *plan, const struct sched *sched)
+{
+    struct stepper *s = context;
+    (void)now_us;
+    (void)sched;
+    for (uint32_t i = 0; s->n_committed >= s->cancel_after && i < plan->n_rows; i++)
+        s->n_rows_after += is_victims(s, plan->rows[i].seq);
+}
+
+static void step_committed(void *context, const struct engine_watch_commit *commit)
+{
+    struct stepper *s = context;
+    (void)commit;
+    if (++s->n_committed == s->cancel_after)
+        engine_cancel(s->engine, s->victim);
+}
+
+static void step_retired(void *context, uint32_t seq)
+{
+    struct stepper *s = context;
+    if (!is_victims(s, seq))
+        return;
+    s->n_retired++;
+    s->n_retired_by = s->n_committed;
+}
+
+/* A client that goes away is a cancel here, however it went: its blocks are free two steps later, whatever it was in. */
+static void a_cancel_frees_within_two_steps(void **state)
+{
+    static const struct {
+        const char *in;
+        uint32_t n, n_prompt;
+        uint64_t cancel_after;
+        bool behind; /* another, which is all that may run */
+    } cases[] = {
+        {"prefill", 1, 200, 2, false}, {"prefill, n = 3", 3, 200, 2, false}, {"decode", 1, N_PROMPT, 9, false},
+        {"decode, n = 3", 3, N_PROMPT, 9, false}, {"the queue", 1, N_PROMPT, 3, true}, {"the queue, n = 3", 3, 200, 3, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct stepper s = {.victim = UINT64_MAX, .cancel_after = cases[i].cancel_after};
+        const struct engine_watch watch = {.context = &s, .submitted = step_submitted, .planned = step_planned,
+                                           .committed = step_committed, .retired = step_retired};
+        const struct engine_watch *watches[] = {&watch};
+        struct engine_options o = small_options();
+        o.watches = watches;
+        o.n_watches = 1;
+        o.max_num_batched_tokens = 32;
+        o.max_num_seqs = cases[i].behind ? 1 : 4;
+        struct client *c = client_open(model.dir, &o);
+        s.engine = client_engine(c);
+        struct engine_request first = ask_for(40), r = ask_for(40);
+        r.n = cases[i].n;
+        r.n_prompt = cases[i].n_prompt;
+        /* The engine is held in the sink, or has nothing to do yet, while the victim gets its id. */
+        s.victim = cases[i].behind ? 1001 : 1000; /* as client.c counts */
+        if (cases[i].behind)
+            client_pause(c);
+        struct answer *before = cases[i].behind ? client_submit(c, &first) : NULL;
+        if (before)
+            client_wait_paused(c);
+        struct answer *a = client_submit(c, &r);
+        assert_true(a->id == s.victim);
+        client_resume(c);
+        client_wait(c, a);
+        if (before)
+            client_wait(c, before);
+        struct engine_stats stats = client_idle_stats(c);
+        for (uint32_t j = 0; j < r.n; j++)
+            assert_int_equal(a->choices[j].finish, ENGINE_FINISH_CANCELLED);
+        if (s.n_rows_after > r.n || s.n_retired != r.n || s.n_retired_by > s.cancel_after + 2)
+            fail_msg("in %s: %u rows planned after the cancel, %u of %u retired, the last after step %u of %u", cases[i].in,
+                     s.n_rows_after, (unsigned)s.n_retired, r.n, (unsigned)s.n_retired_by, (unsigned)s.cancel_after);
+        assert_true(stats.kv_usage == 0);
+        assert_int_equal(stats.n_blocks_leaked, 0);
+        client_close(c);
+    }
+}
+
 static void one_choice_is_cancelled(void **state)
 {
     (void)state;
@@ -590,6 +696,7 @@ int main(void)
         cmocka_unit_test(a_lone_request_passes_a_short_queue),
         cmocka_unit_test(a_long_step_leaves_the_queue_free),
         cmocka_unit_test(cancel_storm),
+        cmocka_unit_test(a_cancel_frees_within_two_steps),
         cmocka_unit_test(one_choice_is_cancelled),
         cmocka_unit_test(prompt_logprobs_end_with_choice_0),
         cmocka_unit_test(nan_ends_its_own_request),
