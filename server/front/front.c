@@ -200,7 +200,7 @@ static void on_engine_drain(void *context)
 static void on_closed(void *context, const char *why)
 {
     struct front *f = context;
-    f->engine_ready = false;
+    f->engine_ready = f->engine_draining = false;
     scrapes_answer(f, NULL);
     commands_end(f);
     if (f->on_engine_gone)

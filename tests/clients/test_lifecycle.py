@@ -4,13 +4,18 @@ import json
 import os
 import signal
 import socket
+import struct
+import subprocess
+import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 
 import openai
 import pytest
 
-from conftest import MODEL
+from conftest import MODEL, QUIRE, ROOT, Server
 
 LONG = {"model": "demo", "prompt": "Once upon a time", "max_tokens": 900, "ignore_eos": True, "temperature": 1.0, "seed": 1}
 
@@ -34,26 +39,67 @@ def nothing_runs(server):
     return server.metric("vllm:num_requests_running") == 0 and server.metric("vllm:num_requests_waiting") == 0
 
 
-@pytest.mark.parametrize("how", ["before the reply", "while streaming", "half-closed", "body unfinished"])
-def test_a_client_that_leaves_cancels_its_request(server, how):
-    assert wait_until(lambda: nothing_runs(server))
-    s = server.connect()
-    if how == "body unfinished":
-        s.sendall(raw(LONG)[:-10])
-        time.sleep(0.2)
-    else:
-        s.sendall(raw({**LONG, "stream": how == "while streaming", "n": 2}))
-        assert wait_until(lambda: server.metric("vllm:num_requests_running") > 0)
-        if how == "while streaming":
-            assert s.recv(4096)
-    made = server.metric("vllm:generation_tokens_total")
+MADE, COMPUTED, WAITING = "vllm:generation_tokens_total", "quire:engine_prompt_tokens_total", "vllm:num_requests_waiting"
+WAYS = {  # what is asked, how much of it is sent, what must have grown before the client leaves
+    "before the body ends": (LONG, -10, None),
+    "at once": (LONG, None, None),
+    "in the queue": ({**LONG, "prompt": "queued"}, None, WAITING),
+    "in prefill": ({**LONG, "prompt": "a b c d " * 230, "max_tokens": 50}, None, COMPUTED),
+    "before the reply": (LONG, None, MADE),
+    "of several choices": ({**LONG, "n": 3}, None, MADE),
+    "while streaming": ({**LONG, "stream": True}, None, "reply"),
+    "of several streamed choices": ({**LONG, "n": 3, "stream": True}, None, "reply"),
+}
+
+
+def leave(s, how):
     if how == "half-closed":
         s.shutdown(socket.SHUT_WR)
-    else:
-        s.close()
-    assert wait_until(lambda: nothing_runs(server)), "the request went on without its client"
-    assert server.metric("vllm:kv_cache_usage_perc") == 0
-    assert server.metric("vllm:generation_tokens_total") - made < 1200
+        return
+    if how == "reset":
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    s.close()
+
+
+@pytest.fixture(scope="module", params=["one process", "engine elsewhere"])
+def slow(request, tmp_path_factory):
+    """Few positions a step, and two sequences at once: prefill takes many steps, and there is a queue."""
+    shape = ["--max-model-len", "1024", "--max-num-seqs", "2", "--max-num-batched-tokens", "4", "--no-enable-prefix-caching"]
+    servers = []
+    if request.param == "engine elsewhere":
+        address = f"unix:{tmp_path_factory.mktemp('engine')}/socket"
+        servers.append(Server("engine", MODEL, "--listen", address, *shape, wait_for="ready"))
+        shape = ["--engine", address]
+    servers.append(Server("serve", MODEL, "--port", "0", "--served-model-name", "demo", *shape))
+    yield servers[-1]
+    for s in reversed(servers):
+        assert s.stop() == 0, s.output()
+
+
+@pytest.mark.parametrize("how", ["closed", "reset", "half-closed"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_client_that_leaves_cancels_its_request(slow, way, how):
+    body, n_sent, until = WAYS[way]
+    holder = slow.connect()
+    if until == WAITING:  # two of 16 run, for seconds
+        holder.sendall(raw({**LONG, "stream": True, "n": 16}))
+        assert holder.recv(100) and wait_until(lambda: slow.metric(until) <= 14)
+    made, before = slow.metric(MADE), slow.metric(until) if until in (MADE, COMPUTED, WAITING) else 0
+    s = slow.connect()
+    s.sendall(raw(body)[:n_sent])
+    if until == "reply":
+        assert s.recv(4096)
+    elif until:
+        assert wait_until(lambda: slow.metric(until) > before)
+    leave(s, how)
+    if until == WAITING:
+        assert wait_until(lambda: slow.metric(until) <= before), "it still waits"
+    holder.close()
+    assert wait_until(lambda: nothing_runs(slow)), "the request went on without its client"
+    assert slow.metric("vllm:kv_cache_usage_perc") == 0 and slow.metric("quire:kv_blocks_leaked") == 0
+    assert wait_until(lambda: slow.metric("quire:http_connections") == 1) or how == "half-closed"
+    if until != WAITING:  # left alone it would have made 900 tokens and more
+        assert slow.metric(MADE) - made < 900
     s.close()
 
 
@@ -85,6 +131,46 @@ def test_sigterm_drains(start):
     assert server.process.wait(20) == 0
 
 
+def test_sigterm_has_a_deadline(start):
+    server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-model-len", "2048", "--shutdown-timeout", "1")
+    endless = {**LONG, "max_tokens": 2000, "n": 64}
+    s = server.connect(60)
+    s.sendall(raw({**endless, "stream": True}))
+    assert s.recv(4096)
+    server.process.send_signal(signal.SIGTERM)
+    with pytest.raises(openai.InternalServerError) as caught:
+        server.client().completions.create(model="demo", prompt="x", max_tokens=1)
+    assert caught.value.status_code == 503 and caught.value.code == "server_draining"
+    data = b""
+    while piece := s.recv(65536):
+        data += piece
+    assert b'"code":"server_draining"' in data and data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+    assert server.process.wait(30) == 0 and "given up" in server.output()
+    s.close()
+
+
+def test_an_engine_s_drain_has_a_deadline(start, tmp_path):
+    address = f"unix:{tmp_path}/engine.sock"
+    engine = start("engine", MODEL, "--listen", address, "--max-model-len", "2048", "--shutdown-timeout", "0", wait_for="ready")
+    server = start("serve", MODEL, "--engine", address, "--port", "0", "--served-model-name", "demo")
+    s = server.connect(60)
+    s.sendall(raw({**LONG, "max_tokens": 2000, "n": 64, "stream": True}))
+    assert s.recv(4096)
+    engine.process.send_signal(signal.SIGTERM)
+    data = b""
+    while b"[DONE]" not in data:
+        data += s.recv(65536)
+    assert b'"code":"engine_unavailable"' in data and engine.process.wait(30) == 0
+    status = [urllib.request.urlopen(server.url + "/health/live", timeout=20).status]
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(server.url + "/health/ready", timeout=20)
+    assert status == [200] and json.load(caught.value) == {"status": "engine_unavailable"}
+    start("engine", MODEL, "--listen", address, wait_for="ready")
+    assert wait_until(lambda: server.metric("quire:engine_up") == 1)
+    assert json.load(urllib.request.urlopen(server.url + "/health/ready", timeout=20)) == {"status": "ok"}
+    s.close()
+
+
 def test_a_second_sigterm_ends(start):
     server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-model-len", "2048")
     s = server.connect()
@@ -109,6 +195,51 @@ def test_a_full_queue_is_429_with_retry_after(start):
     holder.close()
     assert wait_until(lambda: nothing_runs(server))
     assert server.client().completions.create(model="demo", prompt="x", max_tokens=1).choices
+
+
+def test_a_queue_full_of_tokens_is_429_with_retry_after(start):
+    server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-num-seqs", "1",
+                   "--max-num-queued-tokens", "100", "--max-model-len", "1024")
+    holders = [server.connect() for _ in range(2)]
+    for holder in holders:  # one runs, one waits
+        holder.sendall(raw({**LONG, "prompt": "a b c d " * 5, "stream": True, "n": 2}))
+    assert wait_until(lambda: server.metric("vllm:num_requests_waiting") >= 2)
+    with pytest.raises(openai.RateLimitError, match="max-num-queued-tokens") as caught:
+        server.client().completions.create(model="demo", prompt="a b c d " * 100, max_tokens=1)
+    assert 1 <= int(caught.value.response.headers["retry-after"]) <= 60
+    for holder in holders:
+        holder.close()
+    assert wait_until(lambda: nothing_runs(server))
+    assert server.client().completions.create(model="demo", prompt="a b c d " * 100, max_tokens=1).choices
+
+
+def test_limits_of_connections_are_options(start):
+    server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-body-size", "1K", "--header-timeout", "1",
+                   "--body-timeout", "1", "--keep-alive-timeout", "1", "--max-connections", "4")
+
+    def says(data):
+        with server.connect(30) as s:
+            s.sendall(data)
+            got = b""
+            while piece := s.recv(65536):
+                got += piece
+            return got
+
+    assert says(raw({"prompt": "x" * 2000})).startswith(b"HTTP/1.1 413")
+    assert says(b"GET /hea").startswith(b"HTTP/1.1 408")
+    assert says(raw(LONG)[:-5]).startswith(b"HTTP/1.1 408")
+    assert says(b"") == b""
+    crowd = [server.connect() for _ in range(40)]
+    assert server.metric("quire:http_connections") <= 4
+    for s in crowd:
+        s.close()
+
+
+@pytest.mark.parametrize("what", ["cancel", "soak", "garbage", "idle"])
+def test_a_little_storm(what):
+    got = subprocess.run([sys.executable, str(ROOT / "tests" / "stress" / "stress.py"), what, "--requests", "2000", "--connections", "300",
+                          "--build", str(QUIRE.parent)], capture_output=True, text=True, timeout=300)
+    assert got.returncode == 0, got.stdout + got.stderr
 
 
 def test_front_end_and_engine_apart(start, tmp_path):
