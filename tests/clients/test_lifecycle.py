@@ -237,7 +237,7 @@ def test_limits_of_connections_are_options(start):
 
 @pytest.mark.parametrize("what", ["cancel", "soak", "garbage", "idle"])
 def test_a_little_storm(what):
-    got = subprocess.run([sys.executable, str(ROOT / "tests" / "stress" / "stress.py"), what, "--requests", "2000", "--connections", "300",
+    got = subprocess.run([sys.executable, str(ROOT / "tests" / "stress" / "stress.py"), what, "--requests", "1000", "--connections", "300",
                           "--build", str(QUIRE.parent)], capture_output=True, text=True, timeout=300)
     assert got.returncode == 0, got.stdout + got.stderr
 
