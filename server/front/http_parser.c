@@ -185,6 +185,9 @@ static enum http_parsed apply_headers(struct http_parser *p)
             if (p->chunked || strcasecmp(value, "chunked") != 0)
                 return bad(p, 400, "Transfer-Encoding: only \"chunked\" is understood");
             p->chunked = true;
+        } else if (strcasecmp(name, "Content-Encoding") == 0) {
+            if (strcasecmp(value, "identity") != 0)
+                return bad(p, 415, "Content-Encoding: the body must come as it is, not compressed");
         } else if (strcasecmp(name, "Connection") == 0) {
             close |= list_has(value, "close");
             keep |= list_has(value, "keep-alive");

@@ -104,6 +104,8 @@ static const char *status_phrase(int status)
         return "Request Timeout";
     case 413:
         return "Content Too Large";
+    case 415:
+        return "Unsupported Media Type";
     case 417:
         return "Expectation Failed";
     case 429:

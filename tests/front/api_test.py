@@ -405,7 +405,14 @@ def test_routes_and_methods():
     assert server.request("GET", COMPLETIONS)[1]["Allow"] == "POST"
     assert server.request("OPTIONS", COMPLETIONS)[0] == 405
     assert server.request("BREW", "/pot")[0] == 404
-    assert server.get("/v1/nowhere")[1]["error"]["type"] == "invalid_request_error"
+    # What is not built, a prefix that is doubled or left out, and what only looks like a route.
+    for path in ("/v1/nowhere", "/v1/embeddings", "/v1/v1/chat/completions", "/v1//chat/completions", "/chat/completions", "/v1", "/",
+                 "/v1/chat/completions/x", "/V1/chat/completions", "/v1/chat/completions//", "/v1/chat%2Fcompletions"):
+        for method in ("GET", "POST"):
+            status, headers, body = server.request(method, path, b"{}" if method == "POST" else None)
+            error = json.loads(body)["error"]
+            assert (status, error["type"], error["code"]) == (404, "invalid_request_error", "unknown_url"), path
+            assert path in error["message"] and headers["Content-Type"] == "application/json" and "Location" not in headers
     status, headers, body = server.request("HEAD", "/v1/models")
     assert status == 200 and body == b"" and int(headers["Content-Length"]) > 0
     assert server.post(COMPLETIONS + "/", {"prompt": "x"})[0] == 200

@@ -126,6 +126,7 @@ static void bad_requests(void **state)
     CHECK(POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", "bad 400");
     CHECK("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", "bad 400");
     CHECK("POST / HTTP/1.1\r\n" H "Expect: cake\r\n\r\n", "bad 417");
+    CHECK("POST / HTTP/1.1\r\n" H "content-encoding: gzip\r\n\r\n", "bad 415");
     CHECK("POST / HTTP/1.1\r\n" H "Content-Length: 65\r\n\r\n", "bad 413");
 #define CHUNKED "POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n"
     CHECK(CHUNKED "\r\n", "bad 400");

@@ -58,6 +58,7 @@ def test_malformed_requests():
         (post + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n", 400),
         (post + b"Content-Length: 99999999\r\n\r\n", 413), (post + b"Content-Length: 99999999999999999999\r\n\r\n", 400),
         (post + b"Expect: a miracle\r\nContent-Length: 2\r\n\r\n{}", 417),
+        (post + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n\x1f\x8b", 415),
         (b"GET /health HTTP/1.1\r\n" + H + b"a: b\r\n" * 200 + b"\r\n", 431),
         (b"GET /health HTTP/1.1\r\n" + H + b"a: " + b"b" * 40000 + b"\r\n\r\n", 431), (b"GET /" + b"a" * 40000, 431),
         (b"GET /" + b"a" * 30000 + b" HTTP/1.1\r\n" + H + b"\r\n", 404),
@@ -108,7 +109,9 @@ def test_bodies_that_fit():
     reply = server.raw(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunked + b"0\r\nTrailer: x\r\n\r\n")
     assert split(reply)[0] == 200 and b"Hello there" in reply
     # Content types are not asked for: it is JSON or it is not.
-    assert split(server.raw(post_bytes(COMPLETIONS, body, "Connection: close\r\nContent-Type: image/png\r\n")))[0] == 200
+    for extra in ("Content-Type: image/png", "Content-Type: application/json; charset=utf-8", "Content-Type: APPLICATION/JSON;charset=\"UTF-8\"",
+                  "Content-Type:", "Content-Encoding: identity"):
+        assert split(server.raw(post_bytes(COMPLETIONS, body, f"Connection: close\r\n{extra}\r\n")))[0] == 200, extra
     with server.connect() as s:
         s.sendall(head + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
         assert s.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
