@@ -31,7 +31,7 @@ static const char *allowed(const struct front *f, const char *origin)
     return NULL;
 }
 
-bool cors_begin(const struct front *f, struct http_exchange *x)
+bool cors_headers(const struct front *f, struct http_exchange *x)
 {
     if (f->n_allowed_origins == 0)
         return false;
@@ -42,7 +42,13 @@ bool cors_begin(const struct front *f, struct http_exchange *x)
         return false;
     http_add_header(x, "Access-Control-Allow-Origin", origin);
     http_add_header(x, "Access-Control-Expose-Headers", "*");
-    if (!http_method(x) || strcmp(http_method(x), "OPTIONS") != 0 || !http_header(x, "Access-Control-Request-Method"))
+    return true;
+}
+
+bool cors_begin(const struct front *f, struct http_exchange *x)
+{
+    if (!cors_headers(f, x) || strcmp(http_method(x), "OPTIONS") != 0 ||
+        !http_header(x, "Access-Control-Request-Method"))
         return false;
     /* Keys come in a header and cookies are not looked at, so a page can do nothing that its visitor has no key for:
      * it may send what it likes. "*" would not stand for Authorization. */

@@ -298,7 +298,7 @@ static void on_watcher_bad(void *context, struct http_exchange *x, int status, c
 
 static void on_bad(void *context, struct http_exchange *x, int status, const char *reason)
 {
-    cors_begin(context, x);
+    cors_headers(context, x);
     on_watcher_bad(context, x, status, reason);
 }
 

@@ -51,6 +51,14 @@ def test_a_body_that_turns_out_too_large_is_told_once():
     assert reply.startswith(b"HTTP/1.1 413") and reply.count(b"Access-Control-Allow-Origin") == 1, reply
 
 
+def test_a_preflight_that_is_no_request_is_answered_once():
+    head = f"OPTIONS /v1/models HTTP/1.1\r\nHost: x\r\nOrigin: {PAGE}\r\nAccess-Control-Request-Method: GET\r\n"
+    for line in ("Content-Length: a", "Transfer-Encoding: gzip", "no colon", "Content-Length: 100001"):
+        reply = server.raw(f"{head}{line}\r\n\r\n".encode())
+        assert reply.startswith(b"HTTP/1.1 4") and reply.count(b"HTTP/1.1 ") == 1, reply
+        assert b"Access-Control-Allow-Origin: " + PAGE.encode() in reply, reply
+
+
 def test_other_pages_may_read_nothing():
     for origin in (OTHER, PAGE + ":443", PAGE.upper(), "http://chat.example.com", "null", "*", ""):
         status, headers, _ = preflight(server, origin)
