@@ -104,14 +104,21 @@ static void begin_stream(struct generation *g)
     http_add_header(g->x, "Cache-Control", "no-cache");
     http_add_header(g->x, "X-Accel-Buffering", "no");
     http_stream_begin(g->x, 200, "text/event-stream");
-    g->begun = true;
     /* The first events of all choices, in the order of their indices; completions that show their
-     * prompt's logprobs first have to wait for them. */
+     * prompt's logprobs first have to wait for them. All in one piece with what came early: each may repeat a
+     * prompt, and they are not more than the client has had time to take. */
+    struct json_out early = g->early;
+    g->early = (struct json_out){0};
     bool waits = g->params.echo && g->params.submit.n_logprobs >= 0;
     for (size_t i = 0; i < g->n_prompts && !waits; i++)
         for (uint32_t j = 0; j < g->params.submit.n; j++)
             g->dialect->open(g, &g->prompts[i], &g->prompts[i].choices[j]);
+    json_out_bytes(&g->early, early.data, early.n);
+    if (early.failed || g->early.failed)
+        http_cut_off(g->x);
+    g->begun = true;
     http_stream_write(g->x, g->early.data, g->early.n);
+    json_out_free(&early);
     json_out_free(&g->early);
 }
 

@@ -22,6 +22,7 @@ struct http_exchange {
     struct evbuffer *extra; /* header lines for the reply */
     bool live;              /* between on_head and the end of the reply */
     bool streaming, chunked, is_head;
+    size_t n_largest; /* bytes of the largest event so far */
     void (*on_gone)(void *context);
     void *context;
 };

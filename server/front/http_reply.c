@@ -202,10 +202,13 @@ void http_stream_write(struct http_exchange *x, const void *bytes, size_t n_byte
     if (c->doomed || n_bytes == 0)
         return;
     struct evbuffer *out = http_connection_out(c);
-    if (evbuffer_get_length(out) > c->server->limits.max_pending_bytes) {
+    /* An event as large as the limit is nobody's slowness: it does not count against its client. */
+    if (evbuffer_get_length(out) > c->server->limits.max_pending_bytes + x->n_largest) {
         http_cut_off(x);
         return;
     }
+    if (n_bytes > x->n_largest)
+        x->n_largest = n_bytes;
     if (!x->chunked) {
         evbuffer_add(out, bytes, n_bytes);
         return;

@@ -199,6 +199,17 @@ def test_echo():
         (0, "a"), (1, "a"), (2, "b"), (3, "b")]
 
 
+def test_the_echo_of_many_choices_is_nobodys_slowness():
+    # The first events of all choices are more than a stream may be behind its client, who had no time to read them.
+    text, n = "word " * 3600, 64
+    assert len(text) * n > 1 << 20
+    with Server("--max-model-len", 32768) as s:
+        for max_tokens in (0, 2):
+            events = s.stream(COMPLETIONS, {"prompt": text, "echo": True, "n": n, "max_tokens": max_tokens})
+            shown = [e["choices"][0] for e in events if e["choices"][0]["text"] == text]
+            assert [c["index"] for c in shown] == list(range(n))
+
+
 def test_echo_with_logprobs_scores_the_prompt():
     ids = ids_of(TEXT)
     choice = one(TEXT, echo=True, max_tokens=0, logprobs=2)

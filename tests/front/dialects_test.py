@@ -164,6 +164,12 @@ def test_an_incomplete_response():
     assert events[-1]["type"] == "response.incomplete" and events[-1]["response"]["status"] == "incomplete"
 
 
+def test_events_that_repeat_much_are_nobodys_slowness():
+    metadata = {"a": "b" * 1500000}
+    events = stream(RESPONSES, {"input": "Hello there", "metadata": metadata})
+    assert events[0]["response"]["metadata"] == events[-1]["response"]["metadata"] == metadata
+
+
 def test_the_events_of_a_response():
     ask = {"input": "Hello naïve café 🙂", "include": ["message.output_text.logprobs"], "top_logprobs": 2,
            "stop": "\n🙂🙂"}
