@@ -1,6 +1,7 @@
 #include "server/front/tool_parser.h"
 #include "tests/front/front_unit_test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* What came out: content, and each call as name(arguments). "|" stands where a call came. */
@@ -150,6 +151,20 @@ static void llama3_json(void **state)
     check_rows(TOOL_LLAMA3_JSON, rows, sizeof rows / sizeof *rows);
 }
 
+/* A whole reply is pushed in one piece. */
+static void large(void **state)
+{
+    static char text[20001], content[20002];
+    const char call[] = "<tool_call>" F "</tool_call>";
+    (void)state;
+    for (size_t at = 4000; at < 4200; at++) {
+        memset(text, 'x', sizeof text - 1);
+        memcpy(text + at, call, sizeof call - 1);
+        snprintf(content, sizeof content, "%.*s|%s", (int)at, text, text + at + sizeof call - 1);
+        parse(TOOL_HERMES, text, 0, sizeof text, content, "f({\"a\": 1})");
+    }
+}
+
 static void names(void **state)
 {
     (void)state;
@@ -166,6 +181,7 @@ int run_tool_parser_tests(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hermes),
         cmocka_unit_test(llama3_json),
+        cmocka_unit_test(large),
         cmocka_unit_test(names),
     };
     return cmocka_run_group_tests_name("tool parser", tests, NULL, NULL);
