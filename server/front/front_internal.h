@@ -155,6 +155,9 @@ void commands_end(struct front *f);
 /* ---- ui.c ---- */
 void ui_start(struct front *f, struct http_exchange *x);
 
+/* ---- openapi.c ---- */
+void openapi_start(struct front *f, struct http_exchange *x);
+
 /* ---- scrape.c ---- */
 void scrape_start(struct front *f, struct http_exchange *x);
 /* stats NULL: there will be none. */
