@@ -137,6 +137,13 @@ static int by_bias_id(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
+static int by_ends(const void *a, const void *b)
+{
+    const struct bad_word *x = a, *y = b;
+    int before = (x->before > y->before) - (x->before < y->before);
+    return before ? before : (x->last > y->last) - (x->last < y->last);
+}
+
 static uint32_t sort_distinct(uint32_t *ids, uint32_t n)
 {
     uint32_t kept = 0;
@@ -186,8 +193,9 @@ static int make_biases(struct sampling *out, const struct engine_sampling *s, st
     uint32_t *single = malloc((s->n_bad_words + 1) * sizeof *single), n_single = 0;
     out->biases = malloc((s->n_biases + s->n_bad_words / 2 + 1) * sizeof *out->biases);
     out->bad_words = malloc((s->n_bad_words + 1) * sizeof *out->bad_words);
+    out->words = malloc((s->n_bad_words / 3 + 1) * sizeof *out->words);
     int status = QUIRE_OK;
-    if (!given || !single || !out->biases || !out->bad_words) {
+    if (!given || !single || !out->biases || !out->bad_words || !out->words) {
         status = quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
         goto out;
     }
@@ -205,9 +213,12 @@ static int make_biases(struct sampling *out, const struct engine_sampling *s, st
             single[n_single++] = s->bad_words[i + 1];
             continue;
         }
+        const uint32_t *end = s->bad_words + i + 1 + n_ids;
+        out->words[out->n_words++] = (struct bad_word){.before = end[-2], .last = end[-1], .at = out->n_bad_words};
         memcpy(out->bad_words + out->n_bad_words, s->bad_words + i, (1 + n_ids) * sizeof *single);
         out->n_bad_words += 1 + n_ids;
     }
+    qsort(out->words, out->n_words, sizeof *out->words, by_ends);
     n_single = sort_distinct(single, n_single);
     out->n_biases = merge_forbidden(given, s->n_biases, single, n_single, out->biases);
 out:
@@ -244,10 +255,11 @@ static int make_mask(struct sampling *out, const struct engine_sampling *s, uint
     out->mask = calloc((n_vocab + 31) / 32, sizeof *out->mask);
     if (!out->allowed || !out->mask)
         return quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
-    memcpy(out->allowed, s->allowed_token_ids, s->n_allowed_token_ids * sizeof *out->allowed);
-    out->n_allowed = sort_distinct(out->allowed, s->n_allowed_token_ids);
-    for (uint32_t i = 0; i < out->n_allowed; i++)
-        out->mask[out->allowed[i] / 32] |= 1u << out->allowed[i] % 32;
+    for (uint32_t i = 0; i < s->n_allowed_token_ids; i++)
+        out->mask[s->allowed_token_ids[i] / 32] |= 1u << s->allowed_token_ids[i] % 32;
+    for (uint32_t id = 0; id < n_vocab; id++) /* sorted by being read again, not by 10 ms of qsort() */
+        if (out->mask[id / 32] >> id % 32 & 1u)
+            out->allowed[out->n_allowed++] = id;
     return QUIRE_OK;
 }
 
@@ -311,7 +323,9 @@ void sampling_free(struct sampling *s)
     free(s->allowed);
     free(s->mask);
     free(s->bad_words);
+    free(s->words);
     s->stops = s->allowed = s->mask = s->bad_words = NULL;
+    s->words = NULL;
     s->biases = s->early = NULL;
 }
 
@@ -399,49 +413,59 @@ void token_counts_add(struct token_counts *counts, uint32_t token)
 
 bool sampling_needs_tokens(const struct sampling *s)
 {
-    return s->counts_output || s->n_bad_words > 0;
+    return s->counts_output || s->n_words > 0;
 }
 
 size_t sampling_row_room(const struct sampling *s)
 {
-    /* A word of two ids takes three numbers. */
-    return s->n_bad_words ? (size_t)(s->n_early > s->n_biases ? s->n_early : s->n_biases) + s->n_bad_words / 3 : 0;
+    return s->n_words ? (size_t)(s->n_early > s->n_biases ? s->n_early : s->n_biases) + s->n_words : 0;
 }
 
-/* One more id at -inf in a list that is ascending and has room for it. */
-static void forbid(struct k_logit_bias *biases, uint32_t *n, uint32_t id)
+/* The first word that goes on after this token, or would stand there. */
+static uint32_t first_word_after(const struct sampling *s, uint32_t token)
 {
-    uint32_t low = 0, high = *n;
+    uint32_t low = 0, high = s->n_words;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (biases[middle].id < id)
+        if (s->words[middle].before < token)
             low = middle + 1;
         else
             high = middle;
     }
-    if (low == *n || biases[low].id != id) {
-        memmove(&biases[low + 1], &biases[low], (*n - low) * sizeof *biases);
-        ++*n;
-    }
-    biases[low] = (struct k_logit_bias){.id = id, .bias = -INFINITY};
+    return low;
 }
 
-/* The words that the next token would complete; most rows have none and keep the list they share. */
+/* Do the generated tokens end in all of the word but its last id? */
+static bool awaits_last(const struct sampling *s, const struct sampling_state *state, const struct bad_word *word)
+{
+    uint32_t n_before = s->bad_words[word->at] - 1;
+    return n_before <= state->n_generated && memcmp(state->generated + state->n_generated - n_before,
+                                                    s->bad_words + word->at + 1, n_before * sizeof *s->bad_words) == 0;
+}
+
+/* The words that the next token would complete, merged with the row's biases in one pass: all of them may match at
+ * once, in every row of a step. Most rows have none and keep the list they share. */
 static void forbid_words(const struct sampling *s, const struct sampling_state *state, struct k_sample_row *row)
 {
-    for (uint32_t i = 0, n_before; i < s->n_bad_words; i += 2 + n_before) {
-        const uint32_t *ids = s->bad_words + i + 1;
-        n_before = s->bad_words[i] - 1;
-        if (n_before > state->n_generated ||
-            memcmp(state->generated + state->n_generated - n_before, ids, n_before * sizeof *ids) != 0)
+    if (s->n_words == 0 || state->n_generated == 0)
+        return;
+    uint32_t newest = state->generated[state->n_generated - 1], n = 0, taken = 0;
+    for (uint32_t i = first_word_after(s, newest); i < s->n_words && s->words[i].before == newest; i++) {
+        uint32_t last = s->words[i].last;
+        if ((n > 0 && state->room[n - 1].id == last) || !awaits_last(s, state, &s->words[i]))
             continue;
-        if (row->biases != state->room) {
-            if (row->n_biases)
-                memcpy(state->room, row->biases, row->n_biases * sizeof *row->biases);
-            row->biases = state->room;
-        }
-        forbid(state->room, &row->n_biases, ids[n_before]);
+        while (taken < row->n_biases && row->biases[taken].id < last)
+            state->room[n++] = row->biases[taken++];
+        if (taken < row->n_biases && row->biases[taken].id == last)
+            taken++;
+        state->room[n++] = (struct k_logit_bias){.id = last, .bias = -INFINITY};
     }
+    if (n == 0)
+        return;
+    while (taken < row->n_biases)
+        state->room[n++] = row->biases[taken++];
+    row->biases = state->room;
+    row->n_biases = n;
 }
 
 void sampling_row(const struct sampling *s, const struct sampling_state *state,

@@ -2,8 +2,8 @@
  *
  * What a step needs is prepared at submit: stop ids sorted, biases sorted, a second list of
  * biases with the stop ids forbidden for the first min_tokens tokens, and the allowed tokens as a
- * mask. Only bad words of several tokens are looked at in every step. Pure; a struct belongs to
- * one thread at a time.
+ * mask. Only bad words of several tokens are looked at in every step, and of those the ones that the
+ * newest token may stand in. Pure; a struct belongs to one thread at a time.
  */
 #ifndef QUIRE_ENGINE_SAMPLING_H
 #define QUIRE_ENGINE_SAMPLING_H
@@ -15,6 +15,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+struct bad_word {
+    uint32_t before, last; /* its last id but one, its last */
+    uint32_t at;           /* in bad_words */
+};
 
 struct sampling {
     float temperature, top_p, min_p;
@@ -36,6 +41,8 @@ struct sampling {
     uint32_t *mask;      /* the same as a bit a token */
     uint32_t *bad_words; /* of two tokens and more, as in struct engine_sampling */
     uint32_t n_bad_words;
+    struct bad_word *words; /* each of them; ascending in `before`, then in `last` */
+    uint32_t n_words;
 };
 
 /* QUIRE_INVALID names the parameter. */
