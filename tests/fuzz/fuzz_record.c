@@ -38,6 +38,25 @@ static void must(bool condition)
         abort();
 }
 
+static uint64_t sum_of(const uint32_t *numbers, uint32_t n)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += numbers[i];
+    return sum;
+}
+
+/* Every list of it. */
+static uint64_t read_submit(const struct recording_submit *s)
+{
+    const struct engine_sampling *p = &s->sampling;
+    uint64_t sum = sum_of(s->sched.prompt, s->sched.n_prompt) + sum_of(p->stop_token_ids, p->n_stop_token_ids) +
+                   sum_of(p->allowed_token_ids, p->n_allowed_token_ids) + sum_of(p->bad_words, p->n_bad_words);
+    for (uint32_t i = 0; i < p->n_biases; i++)
+        sum += p->biases[i].id;
+    return sum;
+}
+
 static void read_all(struct recording *r)
 {
     struct recording_entry e;
@@ -47,8 +66,7 @@ static void read_all(struct recording *r)
         must(e.offset == position && recording_position(r) > position);
         position = recording_position(r);
         if (e.kind == RECORDING_SUBMIT)
-            for (uint32_t i = 0; i < e.submit.sched.n_prompt; i++)
-                sum += e.submit.sched.prompt[i];
+            sum += read_submit(&e.submit);
         for (uint32_t i = 0; e.kind == RECORDING_COMMIT && i < e.commit.n_results; i++)
             sum += e.commit.results[i].tokens[e.commit.results[i].n_tokens - 1];
         for (uint32_t i = 0; e.kind == RECORDING_FINISH && i < e.finish.n; i++)
