@@ -131,16 +131,31 @@ def test_sigterm_drains(start):
     assert server.process.wait(20) == 0
 
 
-def test_sigterm_has_a_deadline(start):
-    server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-model-len", "2048", "--shutdown-timeout", "1")
-    endless = {**LONG, "max_tokens": 2000, "n": 64}
+ENDLESS = {**LONG, "max_tokens": 2000, "n": 64, "stream": True}  # two at a time: 64,000 steps
+
+
+def drained(start, *options):
+    """A server that was told to end, and a stream that it would finish first."""
+    server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-model-len", "2048", "--max-num-seqs", "2", *options)
     s = server.connect(60)
-    s.sendall(raw({**endless, "stream": True}))
+    s.sendall(raw(ENDLESS))
     assert s.recv(4096)
     server.process.send_signal(signal.SIGTERM)
+    assert wait_until(lambda: "finishing what runs" in server.output())
+    return server, s
+
+
+def test_late_requests_are_told_of_a_drain(start):
+    server, s = drained(start, "--shutdown-timeout", "600")
     with pytest.raises(openai.InternalServerError) as caught:
         server.client().completions.create(model="demo", prompt="x", max_tokens=1)
     assert caught.value.status_code == 503 and caught.value.code == "server_draining"
+    s.close()  # the last one
+    assert server.process.wait(30) == 0
+
+
+def test_sigterm_has_a_deadline(start):
+    server, s = drained(start, "--shutdown-timeout", "1")
     data = b""
     while piece := s.recv(65536):
         data += piece

@@ -134,7 +134,8 @@ def check_fit(path, recording):
     assert fitted["steps"] == n and fitted["errors"]["all"]["held_out_steps"] == n // 3
     points = fitted["cost"]["points"]
     gaps = sorted(b["now_us"] - a["now_us"] for a, b in zip(recording.plans, recording.plans[1:]) if a["n_rows"])
-    assert 0 < points[0][1] < gaps[-1] and points == sorted(points), (points, gaps[-1])
+    # On a busy machine the smallest steps may come out as nothing: what times they had says little.
+    assert 0 <= points[0][1] < gaps[-1] and points[-1][1] > 0 and points == sorted(points), (points, gaps[-1])
     said = quire("bench", "steps", MODEL, "--recording", path)
     assert said.returncode == 2 and "leave MODEL out" in said.stderr
     assert quire("bench", "steps", "--recording", MODEL + "/config.json").returncode == 1
