@@ -215,7 +215,7 @@ struct k_sample_row {
     uint32_t n_counts;
     const struct k_logit_bias *biases;  /* added first; an id at most once */
     uint32_t n_biases;
-    const uint32_t *mask;      /* NULL, or a bit a token, bit set = allowed: grammar masks */
+    const uint32_t *mask;      /* NULL, or a bit a token, bit set = allowed */
     uint64_t seed;             /* the draw is a function of (seed, position, choice) alone */
     uint32_t position;         /* of the token being drawn */
     uint32_t choice;
