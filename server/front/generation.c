@@ -434,6 +434,26 @@ static bool fit(const struct generation *g, struct gen_prompt *p, struct api_err
     return true;
 }
 
+/* What a reply has of its prompts once for each choice. It costs no computing to ask for, and 16 MiB of prompts with
+ * n 128 would be a reply of 2 GiB. */
+#define MAX_REPEATED_BYTES ((uint64_t)64 << 20)
+#define ID_BYTES 7 /* and its comma */
+
+static bool check_repeated(const struct generation *g, struct api_error *e)
+{
+    const struct params *params = &g->params;
+    uint64_t n = params->n_lead;
+    for (size_t i = 0; i < g->n_prompts; i++) {
+        n += params->echo ? g->prompts[i].item.n_text : 0;
+        n += params->return_token_ids ? (uint64_t)g->prompts[i].item.n_ids * ID_BYTES : 0;
+    }
+    if (n * params->submit.n <= MAX_REPEATED_BYTES)
+        return true;
+    return api_bad(e, params->return_token_ids ? "return_token_ids" : "echo",
+                   "the prompts, repeated with each of %u choices, would be more than %llu MiB: send fewer at once",
+                   params->submit.n, (unsigned long long)MAX_REPEATED_BYTES >> 20);
+}
+
 static bool wants_prompt_logprobs(const struct params *params)
 {
     return (params->echo && params->submit.n_logprobs >= 0) ||
@@ -565,7 +585,7 @@ static void on_text(void *owner, struct request_job *job)
     int status = QUIRE_OK;
     g->job = NULL;
     http_body_freed(g->x);
-    bool ok = take_job(g, job, &e);
+    bool ok = take_job(g, job, &e) && check_repeated(g, &e);
     request_job_free(job);
     for (size_t i = 0; i < g->n_prompts && ok; i++) {
         ok = fit(g, &g->prompts[i], &e);

@@ -208,6 +208,11 @@ def test_the_echo_of_many_choices_is_nobodys_slowness():
             events = s.stream(COMPLETIONS, {"prompt": text, "echo": True, "n": n, "max_tokens": max_tokens})
             shown = [e["choices"][0] for e in events if e["choices"][0]["text"] == text]
             assert [c["index"] for c in shown] == list(range(n))
+        # There is an end to it: 64 MiB of what costs no computing.
+        for stream in (False, True):
+            for ask in ({"prompt": [text] * 32, "echo": True}, {"prompt": [text] * 32, "return_token_ids": True}):
+                status, reply = s.post(COMPLETIONS, {**ask, "n": 128, "max_tokens": 1, "stream": stream})
+                assert status == 400 and reply["error"]["param"] in ask and "64 MiB" in reply["error"]["message"], reply
 
 
 def test_echo_with_logprobs_scores_the_prompt():
