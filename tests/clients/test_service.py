@@ -67,12 +67,10 @@ def test_the_sdk_waits_and_comes_back(start, tmp_path):
     path.write_text(json.dumps([{"name": "a", "key": "k", "requests_per_minute": 60}]))
     server = start("serve", MODEL, "--port", "0", "--tenants", path)
     client = server.client(api_key="k", max_retries=2)
-    for _ in range(60):
-        ask(client, max_tokens=1)
     started = time.monotonic()
-    ask(client, max_tokens=1)
-    ask(client, max_tokens=1)
-    assert time.monotonic() - started > 0.5
+    for _ in range(62):  # 60 at once and one a second, however slow the machine is
+        ask(client, max_tokens=1)
+    assert time.monotonic() - started > 1.9
 
 
 def test_a_share_of_the_queue(start, tmp_path):
