@@ -416,12 +416,12 @@ static bool fit(const struct generation *g, struct gen_prompt *p, struct api_err
     bool only_prompt = params->has_max_tokens && params->max_tokens == 0;
     if (p->item.n_ids + !only_prompt > context)
         return api_fail(e, 400, name, "context_length_exceeded",
-                        "%s: this model's context is %llu tokens, the prompt has %zu and leaves no "
+                        "%s: this model's maximum context length is %llu tokens, the prompt has %zu and leaves no "
                         "room for an answer", name, (unsigned long long)context, p->item.n_ids);
     uint64_t rest = context - p->item.n_ids;
     if (params->has_max_tokens && params->max_tokens > rest)
         return api_fail(e, 400, params->max_tokens_name, "context_length_exceeded",
-                        "%s: %u is too large: this model's context is %llu tokens and the prompt "
+                        "%s: %u is too large: this model's maximum context length is %llu tokens and the prompt "
                         "has %zu", params->max_tokens_name, params->max_tokens,
                         (unsigned long long)context, p->item.n_ids);
     if (params->has_max_tokens)

@@ -178,7 +178,7 @@ static bool submit(struct pin *p, const struct request_job *j, struct api_error 
         return api_bad(e, name, "is empty");
     if (item->n_ids > p->front->max_model_len)
         return api_fail(e, 400, name, "context_length_exceeded",
-                        "%s: this model's context is %u tokens, the prompt has %zu", name,
+                        "%s: this model's maximum context length is %u tokens, the prompt has %zu", name,
                         p->front->max_model_len, item->n_ids);
     p->queued = limits_queue(p->tenant, 1, e);
     if (!p->queued || !limits_prompt(p->tenant, item->n_ids, metrics_now_us(), e))

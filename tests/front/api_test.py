@@ -405,6 +405,7 @@ def test_errors_name_the_parameter():
     assert status == 400 and reply["error"]["param"] == "prompt"
     status, reply = server.post(COMPLETIONS, {"prompt": "word " * 6000})
     assert status == 400 and reply["error"]["code"] == "context_length_exceeded" and reply["error"]["param"] == "prompt"
+    assert "this model's maximum context length is 4096 tokens" in reply["error"]["message"]  # LiteLLM knows it by these words
     status, reply = server.post(COMPLETIONS, {"prompt": "x", "model": "gpt-9"})
     assert status == 404 and reply["error"]["code"] == "model_not_found" and reply["error"]["param"] == "model"
     for body in (b"", b"{nonsense", b"[1]", b"\"x\"", b'{"prompt": "\xff"}', b'{"prompt": NaN}', b'{"prompt":"x","prompt":"y"}',
