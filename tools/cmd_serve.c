@@ -557,8 +557,6 @@ int command_serve(int argc, char **argv)
         return command_fail(2, "--tenants names every key; --api-key does not go with it");
     if (s.metrics_listen && parse_metrics_listen(&s, &err) != QUIRE_OK)
         return command_fail(2, err.text);
-    if (keys_from_environment(&s, &err) != QUIRE_OK)
-        return command_fail(2, err.text);
     if (s.tls_key_file && !s.cert_file)
         return command_fail(2, "--ssl-keyfile is the key of a certificate: name it with --ssl-certfile");
     for (size_t i = 0; i < s.origins.n; i++)
@@ -569,11 +567,14 @@ int command_serve(int argc, char **argv)
     if (host_check_listen(s.listen.items, s.listen.n, s.key_file, &err) != QUIRE_OK)
         return command_fail(2, err.text);
 
-    if (hub_model_find(s.given, s.remote != NULL, &s.model, &err) != QUIRE_OK)
-        return command_fail(1, err.text);
+    if (keys_from_environment(&s, &err) != QUIRE_OK) {
+        free(s.environment_keys);
+        return command_fail(2, err.text);
+    }
+    int status = hub_model_find(s.given, s.remote != NULL, &s.model, &err);
     s.options.model_dir = s.model.dir;
-
-    int status = open_all(&s, &err);
+    if (status == QUIRE_OK)
+        status = open_all(&s, &err);
     if (status == QUIRE_OK) {
         log_engine(&s);
         event_base_dispatch(s.base);
