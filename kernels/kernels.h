@@ -160,7 +160,7 @@ struct k_attention_args {
     const struct k_attn_row *rows;   /* [n_rows] HOST memory; not read between graph_begin and graph_end,
                                       * where n_rows is an upper bound */
     const struct k_attn_row *rows_dev; /* the same in backend memory */
-    const void *plan_dev;            /* made from the same rows and window */
+    void *plan_dev;                  /* made from the same rows and window; a device counts in it, and leaves it as it was */
     const uint32_t *tables_dev;      /* block ids; entry i of a table covers positions [i, i+1) * block_tokens */
     const struct k_kv_shape *kv;
     const struct k_kv_layer *layer;
@@ -168,6 +168,8 @@ struct k_attention_args {
     uint32_t n_rows, n_tokens, n_q_heads;
     uint32_t window; /* 0 = all earlier positions */
     float scale;
+    float softcap;           /* 0 = off; else positive and normal: a score s becomes softcap * tanh(s / softcap), after scale */
+    const float *sinks_dev;  /* [Q] or NULL: a logit for each query head, which takes part in the softmax and has no value */
 };
 
 struct k_block_pair {

@@ -211,6 +211,15 @@ static void make_frequencies(const struct op_case *c, struct op_data *d)
         d->vector[i] = (float)pow(10000.0, -(double)i / c->n_cols);
 }
 
+/* Below, among and above the scores; every fifth head has one that changes nothing, and every seventh one that leaves hardly
+ * anything of the values. */
+static void make_sinks(const struct op_case *c, struct op_data *d, uint64_t *state)
+{
+    d->vector = random_f32(c->n_q_heads, state, VALUES_PLAIN);
+    for (uint32_t h = 0; h < c->n_q_heads; h++)
+        d->vector[h] = h % 5 == 4 ? -INFINITY : h % 7 == 2 ? 30.0f + d->vector[h] : 6.0f * d->vector[h];
+}
+
 void op_data_make(const struct op_case *c, struct op_data *d)
 {
     memset(d, 0, sizeof *d);
@@ -242,6 +251,8 @@ void op_data_make(const struct op_case *c, struct op_data *d)
     }
     if (c->op == OP_ATTENTION || c->op == OP_KV_COPY)
         make_kv(c, d, &state);
+    if (c->op == OP_ATTENTION && c->extra)
+        make_sinks(c, d, &state);
     if (c->op == OP_ATTENTION && c->values == VALUES_SHARP) {
         for (uint64_t i = 0; i < n_tokens * d->x_width; i++)
             d->x[i] *= 100.0f;

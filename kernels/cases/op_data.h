@@ -9,7 +9,7 @@ struct op_data {
     float *x;         /* [T, x_width] what the op reads for each token (logits for sampling) */
     uint32_t x_width;
     float *add;       /* [T, H] residual, or NULL */
-    float *vector;    /* norm weight [H], bias [N] or inverse frequencies, or NULL */
+    float *vector;    /* norm weight [H], bias [N], inverse frequencies or sinks [Q], or NULL */
     float *q_norm, *k_norm;   /* [D], or NULL */
     float *cos_sin;           /* [T, D] */
     unsigned char *weights;   /* [N, K] as stored */

@@ -314,7 +314,8 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
     if (x_bytes > 0)
         n->x = new_buffer(n, d->x, x_bytes, !x_written);
     n->add = input(n, d->add, t * c->n_cols * 4);
-    n->vector = input(n, d->vector, (op_is_gemm(c) ? c->n_rows : c->n_cols) * (uint64_t)4);
+    uint32_t n_vector = op_is_gemm(c) ? c->n_rows : c->op == OP_ATTENTION ? c->n_q_heads : c->n_cols;
+    n->vector = input(n, d->vector, n_vector * (uint64_t)4);
     n->q_norm = input(n, d->q_norm, c->head_dim * 4);
     n->k_norm = input(n, d->k_norm, c->head_dim * 4);
     n->cos_sin = input(n, d->cos_sin, t * c->head_dim * 4);
@@ -381,7 +382,7 @@ static int call_attention(struct op_binding *n, struct quire_error *err)
         .qkv_dev = n->x, .out_dev = n->out, .rows = n->rows, .rows_dev = n->rows_dev, .plan_dev = n->plan,
         .tables_dev = n->tables, .kv = &n->kv, .layer = &n->layer, .workspace_dev = n->workspace,
         .n_rows = n->n_attn_rows, .n_tokens = n->n_tokens, .n_q_heads = n->c->n_q_heads,
-        .window = n->c->window, .scale = scale_of(n->c)}, err);
+        .window = n->c->window, .scale = scale_of(n->c), .softcap = n->c->softcap, .sinks_dev = n->vector}, err);
 }
 
 static int call_rope_kv(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)

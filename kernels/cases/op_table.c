@@ -154,6 +154,17 @@ const struct op_case op_test_cases[] = {
     ATTN(K_F16, 3, 1, 48, 16, .window = 9, SEQS({150, 450})),
     ATTN(K_F16, 14, 2, 64, 16, .values = VALUES_SHARP, SEQS({60, 500}, {1, 1700})),
 
+    /* Softcaps that bend and that clip, sinks, and both with windows; over splits, on several threads. */
+    ATTN(K_F16, 4, 2, 256, 16, .softcap = 50, .window = 700, SEQS({3, 1500}, {1, 40})),
+    ATTN(K_F16, 6, 2, 64, 16, .softcap = 0.5f, SEQS({3, 62}, {1, 1700}, {20, 500})),
+    ATTN(K_F16, 14, 2, 64, 16, .softcap = 30, .values = VALUES_SHARP, SEQS({40, 500}, {1, 1700})),
+    ATTN(K_F16, 16, 2, 64, 16, .extra = true, SEQS({1, 0}, {1, 2900}, {30, 490})),
+    ATTN(K_F16, 8, 1, 64, 16, .window = 128, .extra = true, SEQS({1, 1030}, {40, 600}, {1, 30})),
+    ATTN(K_F16, 12, 2, 80, 32, .softcap = 1, .window = 600, .extra = true, SEQS({1, 2000}, {5, 1020})),
+    ATTN(K_F16, 9, 1, 128, 16, .softcap = 2, .extra = true, SEQS({1, 1500}, {9, 60})),
+    ATTN(K_F32, 8, 2, 96, 8, .softcap = 1, .window = 65, .extra = true, SEQS({17, 560}, {1, 1100})),
+    ATTN(K_F32, 7, 1, 16, 16, .softcap = 20, .extra = true, .values = VALUES_SHARP, SEQS({3, 1030})),
+
     /* Attention on tensor cores: the same places, and query tiles of 16 and of 64 rows, that end in a row or cross a tile;
      * widths that have a kernel and widths that do not; what several blocks share; windows that leave out whole splits. */
     ATTN_MMA(6, 2, 16, 16, SEQS({1, 0})), ATTN_MMA(6, 2, 64, 16, SEQS({1, 63}, {1, 64})),
@@ -177,6 +188,16 @@ const struct op_case op_test_cases[] = {
     ATTN_MMA(14, 2, 64, 16, .window = 40, SEQS({50, 490}, {1, 1023})),
     ATTN_MMA(3, 1, 48, 16, .window = 9, SEQS({80, 470})), ATTN_MMA(4, 1, 256, 16, .window = 500, SEQS({20, 1020})),
     ATTN_MMA(4, 1, 64, 16, SEQS(DECODE_8)),
+    ATTN_MMA(4, 2, 256, 16, .softcap = 50, .window = 700, SEQS({3, 1500}, {1, 40})),
+    ATTN_MMA(6, 2, 64, 16, .softcap = 0.5f, SEQS({3, 62}, {1, 1700}, {20, 500})),
+    ATTN_MMA(14, 2, 64, 16, .softcap = 30, .values = VALUES_SHARP, SEQS({40, 500}, {1, 1700})),
+    ATTN_MMA(16, 2, 64, 16, .extra = true, SEQS({1, 0}, {1, 2900}, {30, 490})),
+    ATTN_MMA(8, 1, 64, 16, .window = 128, .extra = true, SEQS({1, 1030}, {40, 600}, {1, 30})),
+    ATTN_MMA(12, 2, 80, 32, .softcap = 1, .window = 600, .extra = true, SEQS({1, 2000}, {5, 1020})),
+    ATTN_MMA(9, 1, 128, 16, .softcap = 2, .extra = true, SEQS({1, 1500}, {9, 60})),
+    ATTN_MMA(8, 2, 96, 16, .extra = true, SEQS({17, 560}, {1, 1100})),
+    ATTN_MMA(8, 2, 256, 16, .softcap = 3, .window = 520, .extra = true, SEQS({9, 1020}, {1, 1600})),
+    ATTN_MMA(7, 1, 16, 16, .softcap = 20, .extra = true, .values = VALUES_SHARP, SEQS({3, 1030})),
 
     /* Copies: one block, some, all of an arena; pieces small and large enough for several threads. */
     COPY(K_F16, 2, 64, 16, 1, 1), COPY(K_F16, 2, 16, 8, 5, 9), COPY(K_F32, 1, 80, 32, 3, 3),
@@ -225,6 +246,10 @@ const struct op_case op_bench_cases[] = {
     ATTN_MMA(32, 8, 128, 16, SEQS({1, 131071})), ATTN_MMA(32, 8, 128, 16, SEQS({8192, 0})),
     ATTN_MMA(32, 8, 128, 16, SEQS({16384, 0})), ATTN_MMA(32, 8, 128, 16, SEQS({512, 4096})),
     ATTN_MMA(32, 8, 128, 16, SEQS({2048, 0}, ZIPF_16)), ATTN_MMA(14, 2, 64, 16, SEQS(DECODE_64)),
+    /* Layers of Gemma 2 9B (16/8 heads of 256, softcap) and of GPT-OSS 20B (64/8 heads of 64, sinks). */
+    ATTN(K_F16, 16, 8, 256, 16, .softcap = 50, SEQS({1, 2047})), ATTN(K_F16, 64, 8, 64, 16, .extra = true, SEQS({1, 2047})),
+    ATTN_MMA(16, 8, 256, 16, .softcap = 50, SEQS(SAME_16(4095))), ATTN_MMA(16, 8, 256, 16, SEQS(SAME_16(4095))),
+    ATTN_MMA(64, 8, 64, 16, .extra = true, SEQS(SAME_16(4095))), ATTN_MMA(64, 8, 64, 16, SEQS(SAME_16(4095))),
     COPY(K_F16, 2, 64, 16, 1, 64), COPY(K_F16, 2, 64, 16, 64, 64), COPY(K_F16, 8, 128, 16, 64, 64),
     {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 151936},
     {.op = OP_SAMPLE, .n_tokens = 16, .n_rows = 151936},
@@ -299,6 +324,8 @@ const char *op_name(const struct op_case *c)
     append(" T%u", op_n_tokens(c));
     if (c->n_fill > 0)
         append(", %u of no slot", c->n_fill);
+    if (c->softcap != 0)
+        append(", softcap %g", (double)c->softcap);
     if (c->n_rows > 0)
         append(" N%u", c->n_rows);
     if (c->n_cols > 0)

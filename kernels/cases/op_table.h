@@ -50,8 +50,9 @@ struct op_case {
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens, window;
     uint32_t n_fill; /* the step's last tokens, of RoPE, that only fill it up: their slot is K_NO_SLOT */
     enum op_sampling sampling;
-    bool extra;  /* bias, residual add, head norms */
+    bool extra;  /* bias, residual add, head norms, sinks */
     float scale; /* of the angles; 0 counts as 1 */
+    float softcap; /* of attention; 0 = off */
     struct op_seq seqs[OP_MAX_SEQS];
 };
 

@@ -198,12 +198,29 @@ CPU_INLINE void score(const struct block *b, enum k_dtype dtype, const uint32_t 
     }
 }
 
+/* Products to capped scores. A function of its own, so that what has no cap pays one branch a tile; weigh() then finds them
+ * scaled. Slots that no query reads hold what was there before, or its cap: they are masked in weigh(). */
+static void cap_scores(const struct block *b, uint32_t n)
+{
+    const float cap = b->w->a->softcap;
+    const lanes scale = lanes_splat(b->w->a->scale), caps = lanes_splat(cap), inverse = lanes_splat(1.0f / cap);
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t j = 0; j < TILE; j += K_LANES) {
+            lanes s = lanes_mul(lanes_load_f32(b->p[i] + j), scale);
+            lanes_store_f32(b->p[i] + j, lanes_mul(lanes_tanh(lanes_mul(s, inverse)), caps));
+        }
+    }
+}
+
 /* Scores to weights; m, l and o move on to the new m. A score that is masked becomes -inf, whose
  * weight is 0 and changes no sum. */
 CPU_INLINE void weigh(const struct block *b, const uint32_t N)
 {
     const uint32_t head_dim = b->w->a->kv->head_dim;
-    const lanes scale = lanes_splat(b->w->a->scale), low = lanes_splat(-__builtin_inff());
+    const bool is_capped = b->w->a->softcap != 0.0f;
+    const lanes scale = lanes_splat(is_capped ? 1.0f : b->w->a->scale), low = lanes_splat(-__builtin_inff());
+    if (is_capped)
+        cap_scores(b, N);
     lanes largest[8], sums[8];
 #pragma GCC unroll 8
     for (uint32_t i = 0; i < 8; i++)
@@ -473,12 +490,24 @@ static void merge_states(struct states merged, struct states next, uint32_t n, u
     }
 }
 
+/* The sink of a head joins last, as a split of its own: a score of weight 1 without a value. */
+static void merge_sink(float sink, float m, float *l, float *o, uint32_t head_dim)
+{
+    float largest = sink > m ? sink : m;
+    float a = k_exp(m - largest), b = k_exp(sink - largest);
+    *l = __builtin_fmaf(*l, a, b);
+    for (uint32_t d = 0; d < head_dim; d += K_LANES)
+        lanes_store_f32(o + d, lanes_fma(lanes_load_f32(o + d), lanes_splat(a), lanes_splat(0.0f * b)));
+}
+
 static void write_output(const struct k_attention_args *a, const struct cpu_attn_item *item,
                          struct states merged)
 {
     uint32_t head_dim = a->kv->head_dim;
     for (uint32_t i = 0; i < item->n_tokens * item->n_heads; i++) {
-        const float *o = merged.o + (uint64_t)i * head_dim;
+        float *o = merged.o + (uint64_t)i * head_dim;
+        if (a->sinks_dev)
+            merge_sink(a->sinks_dev[item->head + i % item->n_heads], merged.m[i], &merged.l[i], o, head_dim);
         uint64_t token = (uint64_t)item->row->token + item->token + i / item->n_heads;
         float *out = a->out_dev + (token * a->n_q_heads + item->head + i % item->n_heads) * head_dim;
         lanes l = lanes_splat(merged.l[i]);

@@ -26,8 +26,9 @@ struct attention_lane {
     const struct k_attn_row *rows;
     const uint32_t *tables;
     const void *k_cache, *v_cache;
+    const float *sinks;
     uint32_t n_rows, n_q_heads, n_kv_heads, head_dim, block_tokens, window;
-    float scale;
+    float scale, softcap, softcap_inverse;
 };
 
 struct split { /* what a block shares */
@@ -85,7 +86,7 @@ static __device__ __forceinline__ float dot(const float *q, const unsigned char 
 }
 
 /* Scores of the split's slots, and where their values lie. */
-template <enum k_dtype dtype>
+template <enum k_dtype dtype, bool is_capped>
 static __device__ __forceinline__ void score(struct split *shared, const struct attention_lane &a, const uint32_t *table,
                                              uint32_t kv_head, uint32_t start, struct range slots)
 {
@@ -95,7 +96,8 @@ static __device__ __forceinline__ void score(struct split *shared, const struct 
         uint64_t block = table[position / a.block_tokens];
         uint64_t element = ((block * a.n_kv_heads + kv_head) * a.block_tokens + position % a.block_tokens) * a.head_dim;
         shared->element[j] = element;
-        shared->p[j] = dot<dtype>(shared->q, (const unsigned char *)a.k_cache + element * element_bytes, a.head_dim) * a.scale;
+        float scaled = dot<dtype>(shared->q, (const unsigned char *)a.k_cache + element * element_bytes, a.head_dim) * a.scale;
+        shared->p[j] = is_capped ? k_softcap(scaled, a.softcap, a.softcap_inverse) : scaled;
     }
 }
 
@@ -153,7 +155,7 @@ template <enum k_dtype dtype> static __device__ __forceinline__ float2 load_valu
     return widen_half2(*(const uint32_t *)((const uint16_t *)cache + element));
 }
 
-template <enum k_dtype dtype>
+template <enum k_dtype dtype, bool is_capped>
 static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_kernel(struct attention_lane a)
 {
     __shared__ struct split shared;
@@ -174,7 +176,7 @@ static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_ker
     bool is_first = true;
     for (uint32_t start = first - first % HOST_ATTN_SPLIT; start < end; start += HOST_ATTN_SPLIT) {
         __syncthreads(); /* q is there, and the split before is done with */
-        score<dtype>(&shared, a, table, kv_head, start, readable(start, HOST_ATTN_SPLIT, first, end));
+        score<dtype, is_capped>(&shared, a, table, kv_head, start, readable(start, HOST_ATTN_SPLIT, first, end));
         __syncthreads();
         float m, l = 0.0f;
         weigh(&shared, start, first, end, &m);
@@ -209,6 +211,12 @@ static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_ker
         }
         is_first = false;
     }
+    if (a.sinks != NULL) { /* one more split: a score of weight 1 without a value */
+        float sink = a.sinks[head], top = larger(merged_m, sink), x = k_exp(merged_m - top), y = k_exp(sink - top);
+        merged_l = fmaf(merged_l, x, y);
+        merged.x = fmaf(merged.x, x, 0.0f * y);
+        merged.y = fmaf(merged.y, x, 0.0f * y);
+    }
     if (d < a.head_dim) {
         float *out = a.out + ((uint64_t)token * a.n_q_heads + head) * a.head_dim + d;
         out[0] = merged.x / merged_l;
@@ -220,11 +228,13 @@ cudaError_t launch_attention_lane(cudaStream_t stream, const struct k_attention_
 {
     const struct k_kv_shape *kv = a->kv;
     struct attention_lane args = {a->qkv_dev,      a->out_dev,     a->rows_dev,  a->tables_dev,
-                                  a->layer->k_dev, a->layer->v_dev, a->n_rows,   a->n_q_heads,
-                                  kv->n_kv_heads,  kv->head_dim,   kv->block_tokens, a->window,
-                                  a->scale};
-    dim3 grid(a->n_tokens, a->n_q_heads);
-    if (kv->dtype == K_F32)
-        return K_LAUNCH(attention_lane_kernel<K_F32>, grid, dim3(THREADS), 0, stream, args);
-    return K_LAUNCH(attention_lane_kernel<K_F16>, grid, dim3(THREADS), 0, stream, args);
+                                  a->layer->k_dev, a->layer->v_dev, a->sinks_dev, a->n_rows,
+                                  a->n_q_heads,    kv->n_kv_heads, kv->head_dim, kv->block_tokens,
+                                  a->window,       a->scale,       a->softcap,   1.0f / a->softcap};
+    dim3 grid(a->n_tokens, a->n_q_heads), block(THREADS);
+    if (a->softcap != 0.0f)
+        return kv->dtype == K_F32 ? K_LAUNCH((attention_lane_kernel<K_F32, true>), grid, block, 0, stream, args)
+                                  : K_LAUNCH((attention_lane_kernel<K_F16, true>), grid, block, 0, stream, args);
+    return kv->dtype == K_F32 ? K_LAUNCH((attention_lane_kernel<K_F32, false>), grid, block, 0, stream, args)
+                              : K_LAUNCH((attention_lane_kernel<K_F16, false>), grid, block, 0, stream, args);
 }

@@ -17,7 +17,8 @@
  * Both do the same operations on an element in the same order; a tile of which a row reads nothing leaves the row's m, l
  * and o: α is then 1, each p +0.
  *
- * No sinks and no softcap: the interface has none. */
+ * A softcap is a kernel of its own, so that others do not pay for it: its tanh is some 30 instructions a score, as much again as
+ * the mma of a prefill. Sinks are asked for at run time, once a query. */
 #include "kernels/cuda/attention_tiles.cuh"
 #include "kernels/cuda/launch.h"
 
@@ -97,7 +98,7 @@ ATTN_FN float *result_of(const struct attention_mma &a, const struct attn_unit &
 {
     if (unit.partial == ATTN_NO_PARTIAL)
         return a.out + attn_query_at(a, unit.token, unit.kv_head, unit.query + row, a.n_q_heads);
-    return a.partials + (uint64_t)(unit.partial + row) * (a.head_dim + 2);
+    return a.partials + (uint64_t)(unit.partial + row) * ATTN_PARTIAL_FLOATS(a.head_dim);
 }
 
 /* The end of a split: into the partials, or into what is merged, and from there into the result. Column n of the thread
@@ -129,7 +130,8 @@ ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &un
             s.merged_l[h] = s.l[h];
             fold_b[h] = 1.0f;
         }
-        to[h] = result_of(a, unit, row) + (is_apart ? (uint64_t)(split - unit.first_split) * unit.partial_rows * (a.head_dim + 2) : 0);
+        uint64_t partials_before = is_apart ? (uint64_t)(split - unit.first_split) * unit.partial_rows : 0;
+        to[h] = result_of(a, unit, row) + partials_before * ATTN_PARTIAL_FLOATS(a.head_dim);
         if (is_stored && !is_whole && rows.end[h] != 0 && threadIdx.x % 4 == 0 && first == 0) /* one of the warps that share it */
             *(float2 *)(to[h] + a.head_dim) = make_float2(is_any[h] ? s.merged_m[h] : NAN, s.merged_l[h]);
     }
@@ -150,6 +152,12 @@ ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &un
         }
     }
     if (is_stored && is_whole) { /* what the thread has just stored: 64 divisions unrolled would take too many registers */
+        float by_sink[2];
+#pragma unroll
+        for (uint32_t h = 0; h < 2; h++) {
+            uint32_t query = unit.query + first_row + threadIdx.x % 32 / 4 + 8 * h;
+            by_sink[h] = fold_sink(a, attn_head_of(a, unit.kv_head, query), s.merged_m[h], s.merged_l[h]);
+        }
 #pragma unroll 1
         for (uint32_t n = 0; n < N_TILES; n++) {
             uint32_t column = 8 * (first + n * STEP) + threadIdx.x % 4 * 2;
@@ -157,7 +165,8 @@ ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &un
             for (uint32_t h = 0; h < 2; h++) {
                 float2 *at = (float2 *)(to[h] + column);
                 if (column < a.head_dim && is_any[h])
-                    *at = make_float2(attn_output(at->x, s.merged_l[h]), attn_output(at->y, s.merged_l[h]));
+                    *at = make_float2(attn_output(at->x * by_sink[h], s.merged_l[h]),
+                                      attn_output(at->y * by_sink[h], s.merged_l[h]));
             }
         }
     }
@@ -206,7 +215,7 @@ ATTN_FN void new_maxima(float (&m)[2], float (&alpha)[2], const float (&largest)
 }
 
 /* Sixteen queries at most: the warps share them. False: not done, a token of it at a time is asked for. */
-template <uint32_t D> ATTN_FN bool run_small(const struct attention_mma &a, const struct attn_unit &unit)
+template <uint32_t D, bool is_capped> ATTN_FN bool run_small(const struct attention_mma &a, const struct attn_unit &unit)
 {
     using at = layout<D>;
     constexpr uint32_t n_tiles = (D / 8 + ATTN_WARPS - 1) / ATTN_WARPS;
@@ -252,7 +261,7 @@ template <uint32_t D> ATTN_FN bool run_small(const struct attention_mma &a, cons
             for (uint32_t e = 0; e < 4; e++) {
                 uint32_t position = start + 16 * warp + 8 * n + 2 * t + e % 2;
                 is_read[n][e] = position >= rows.lowest[e / 2] && position < rows.end[e / 2];
-                score[n][e] = score[n][e] * a.scale;
+                score[n][e] = attn_score<is_capped>(a, score[n][e]);
                 largest[e / 2] = fmaxf(largest[e / 2], is_read[n][e] ? score[n][e] : -INFINITY);
             }
         }
@@ -301,7 +310,7 @@ template <uint32_t D> ATTN_FN bool run_small(const struct attention_mma &a, cons
 }
 
 /* A warp's sixteen rows over one tile of K: the scores, then p as fragments of A, with α. */
-template <uint32_t D>
+template <uint32_t D, bool is_capped>
 ATTN_FN void large_scores(const struct attention_mma &a, uint32_t keys, uint32_t queries,
                           const uint32_t (&q)[layout<D>::keeps_queries ? 1 : D / 16][4], bool is_masked, uint32_t start,
                           const struct attn_rows &rows, float (&m)[2], float (&alpha)[2], uint32_t (&p)[4][4])
@@ -328,7 +337,7 @@ ATTN_FN void large_scores(const struct attention_mma &a, uint32_t keys, uint32_t
     for (uint32_t n = 0; n < 8; n++)
 #pragma unroll
         for (uint32_t e = 0; e < 4; e++)
-            score[n][e] = score[n][e] * a.scale;
+            score[n][e] = attn_score<is_capped>(a, score[n][e]);
     if (is_masked) {
         is_read = 0;
 #pragma unroll
@@ -371,7 +380,7 @@ ATTN_FN void large_scores(const struct attention_mma &a, uint32_t keys, uint32_t
 }
 
 /* Sixty-four queries at most: each warp has sixteen. False as run_small(). */
-template <uint32_t D> ATTN_FN bool run_large(const struct attention_mma &a, const struct attn_unit &unit)
+template <uint32_t D, bool is_capped> ATTN_FN bool run_large(const struct attention_mma &a, const struct attn_unit &unit)
 {
     using at = layout<D>;
     uint32_t warp = threadIdx.x / 32, first_row = 16 * warp;
@@ -407,7 +416,7 @@ template <uint32_t D> ATTN_FN bool run_large(const struct attention_mma &a, cons
         float alpha[2], sum[2];
         uint32_t keys = lane_of_keys<D>(feed.keys(a, tile), 0);
         if (is_mine)
-            large_scores<D>(a, keys, queries, q, is_masked, start, rows, s.m, alpha, p);
+            large_scores<D, is_capped>(a, keys, queries, q, is_masked, start, rows, s.m, alpha, p);
         uint32_t loaded = feed.values(a, tile), values = attn_row<D>(loaded, lane);
         if (is_mixed && has_special_values<D>(loaded))
             return false;
@@ -425,14 +434,95 @@ template <uint32_t D> ATTN_FN bool run_large(const struct attention_mma &a, cons
     return true;
 }
 
+/* ---- merging ---------------------------------------------------------------------------------- */
+
+/* Whether the block is the last one to have stored its partials of the merge: it then sees all others'. What its threads
+ * stored is before the barrier and the fence, so before the count; the last one's count is behind all others'. The counter
+ * wraps to 0 for the next launch. The whole block asks together. */
+ATTN_FN bool is_last_to_arrive(const struct attention_mma &a, uint32_t merge, uint32_t n_units)
+{
+    bool is_last = false;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        uint32_t *arrivals = (uint32_t *)((char *)a.plan + a.plan->arrivals_at);
+        __threadfence();
+        is_last = atomicInc(&arrivals[merge], n_units - 1) == n_units - 1;
+        __threadfence();
+    }
+    return __syncthreads_or(is_last) != 0;
+}
+
+/* Partials of a query tile folded left to right, by one block: a warp has one query and up to 128 columns. What (m, l) are
+ * folded with is the same for all columns and depends on m alone: lane i has it for partial i of 32, from the largest m up to
+ * there. Then each column is two operations a partial. Loads of 32 partials wait for nothing: 16 KB a warp are on the way,
+ * 64 KB a block. A step that fills the GPU leaves 2 to 9 partials a tile, which is one round, and blocks merge their tiles side by
+ * side. One context of 128k alone leaves some 250, 0.5 MB a KV head, to as many blocks as there are KV heads: 8 rounds of 1 µs,
+ * beside some 160 µs for its K and V, where a launch of its own would take 2 µs in every layer of every step.
+ * From (−inf, 0, 0) the first partial comes out as it is, since k_exp(−inf) = 0 and k_exp(0) = 1; one that was not used has
+ * a = 1, b = 0. */
+ATTN_FN void merge_partials(const struct attention_mma &a, const struct attn_merge &merge)
+{
+    uint32_t lane = threadIdx.x % 32, n_parts = (a.head_dim + 127) / 128;
+#pragma unroll 1
+    for (uint32_t job = threadIdx.x / 32; job < merge.n_queries * n_parts; job += ATTN_WARPS) {
+        uint32_t query = job / n_parts, wanted = job % n_parts * 128 + 4 * lane, column = min(wanted, a.head_dim - 4);
+        uint64_t row_floats = ATTN_PARTIAL_FLOATS(a.head_dim), step = merge.n_queries * row_floats;
+        const float *partial = a.partials + (merge.partial + query) * row_floats;
+        float m = -INFINITY, l = 0.0f, o[4] = {};
+#pragma unroll 1
+        for (uint32_t from = 0; from < merge.n_partials; from += 32, partial += 32 * step) {
+            uint32_t n = min(merge.n_partials - from, 32u);
+            float4 values[32]; /* of a partial that was not used: whatever lies there */
+#pragma unroll
+            for (uint32_t k = 0; k < 32; k++)
+                values[k] = k < n ? *(const float4 *)(partial + k * step + column) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            float2 mine = lane < n ? *(const float2 *)(partial + lane * step + a.head_dim) : make_float2(NAN, 0.0f);
+            bool is_used = mine.x == mine.x;
+            uint32_t used = __ballot_sync(~0u, is_used);
+            float largest = is_used ? mine.x : -INFINITY; /* up to this partial, then with what came before the 32 */
+#pragma unroll
+            for (uint32_t d = 1; d < 32; d *= 2) {
+                float below = __shfl_up_sync(~0u, largest, d);
+                largest = lane >= d ? fmaxf(largest, below) : largest;
+            }
+            largest = fmaxf(largest, m);
+            float before = __shfl_up_sync(~0u, largest, 1);
+            before = lane == 0 ? m : before;
+            float fold_a = is_used ? k_exp(before - largest) : 1.0f;
+            float fold_b = is_used ? k_exp(mine.x - largest) : 0.0f;
+            float next_l = is_used ? mine.y * fold_b : 0.0f;
+#pragma unroll
+            for (uint32_t k = 0; k < 32; k++) {
+                float by_a = __shfl_sync(~0u, fold_a, k), by_b = __shfl_sync(~0u, fold_b, k);
+                bool is_there = (used >> k & 1) != 0;
+                l = fmaf(l, by_a, __shfl_sync(~0u, next_l, k));
+                o[0] = fmaf(o[0], by_a, (is_there ? values[k].x : 0.0f) * by_b);
+                o[1] = fmaf(o[1], by_a, (is_there ? values[k].y : 0.0f) * by_b);
+                o[2] = fmaf(o[2], by_a, (is_there ? values[k].z : 0.0f) * by_b);
+                o[3] = fmaf(o[3], by_a, (is_there ? values[k].w : 0.0f) * by_b);
+            }
+            m = __shfl_sync(~0u, largest, 31);
+        }
+        float by_sink = fold_sink(a, attn_head_of(a, merge.kv_head, merge.query + query), m, l);
+        if (wanted < a.head_dim)
+            *(float4 *)(a.out + attn_query_at(a, merge.token, merge.kv_head, merge.query + query, a.n_q_heads) + column) =
+                make_float4(attn_output(o[0] * by_sink, l), attn_output(o[1] * by_sink, l),
+                            attn_output(o[2] * by_sink, l), attn_output(o[3] * by_sink, l));
+    }
+}
+
+/* ---- the kernel ------------------------------------------------------------------------------- */
+
 /* A unit is computed at once unless V is infinite or NaN at a position that one query of a tile reads and another does not: 0 · v
  * would be NaN in the other. That happens only where a request has overflowed f16, and its queries before that position must
  * not know: the unit is computed again, a token at a time. Queries of one token read the same positions, and all others are
  * zeros. */
-template <uint32_t D> static __global__ void __launch_bounds__(ATTN_THREADS, 2) attention_mma_kernel(const struct attention_mma a)
+template <uint32_t D, bool is_capped>
+static __global__ void __launch_bounds__(ATTN_THREADS, 2) attention_mma_kernel(const struct attention_mma a)
 {
     const uint32_t *first_units = (const uint32_t *)(a.plan + 1);
     const struct attn_unit *units = (const struct attn_unit *)((const char *)a.plan + a.plan->units_at);
+    const struct attn_merge *merges = (const struct attn_merge *)((const char *)a.plan + a.plan->merges_at);
     uint32_t end_unit = first_units[blockIdx.x + 1];
     for (uint32_t u = first_units[blockIdx.x]; u < end_unit; u++) {
         struct attn_unit unit = units[u];
@@ -441,7 +531,8 @@ template <uint32_t D> static __global__ void __launch_bounds__(ATTN_THREADS, 2) 
         while (unit.query < end) {
             if (is_apart)
                 unit.n_queries = (uint8_t)min(min(end - unit.query, a.group - unit.query % a.group), ATTN_SMALL);
-            bool is_done = !layout<D>::is_wide && unit.n_queries > ATTN_SMALL ? run_large<D>(a, unit) : run_small<D>(a, unit);
+            bool is_done = !layout<D>::is_wide && unit.n_queries > ATTN_SMALL ? run_large<D, is_capped>(a, unit)
+                                                                              : run_small<D, is_capped>(a, unit);
             if (is_done) {
                 unit.query += unit.n_queries;
                 unit.partial += unit.partial == ATTN_NO_PARTIAL ? 0 : unit.n_queries;
@@ -450,80 +541,23 @@ template <uint32_t D> static __global__ void __launch_bounds__(ATTN_THREADS, 2) 
                 cp_async_wait<0>();
             }
         }
-    }
-}
-
-/* ---- merging ---------------------------------------------------------------------------------- */
-
-#define MERGE_BLOCKS 64u
-#define MERGE_PARTS 8u /* of a merge: blocks that share its queries and columns */
-
-/* Partials of one query folded left to right, for 32 columns: a warp. What (m, l) are folded with is the same for all
- * columns and depends on m alone: lane i has it for partial i of 32, from the largest m up to there. Then each column is
- * two operations a partial, and its 32 loads do not wait for one another: a context of 128k leaves some 250 partials. From
- * (−inf, 0, 0) the first one comes out as it is, since k_exp(−inf) = 0 and k_exp(0) = 1; one that was not used has a = 1, b = 0. */
-static __global__ void __launch_bounds__(ATTN_THREADS) attention_merge_kernel(const struct attention_mma a)
-{
-    const struct attn_merge *merges = (const struct attn_merge *)((const char *)a.plan + a.plan->merges_at);
-    uint32_t n_merges = a.plan->n_merges, lane = threadIdx.x % 32, n_columns = (a.head_dim + 31) / 32;
-    for (uint32_t i = blockIdx.x; i < n_merges; i += MERGE_BLOCKS) {
-        struct attn_merge merge = merges[i];
-        uint32_t n_jobs = merge.n_queries * n_columns;
-        for (uint32_t job = blockIdx.y * ATTN_WARPS + threadIdx.x / 32; job < n_jobs; job += MERGE_PARTS * ATTN_WARPS) {
-            uint32_t query = job / n_columns, column = min(job % n_columns * 32 + lane, a.head_dim - 1);
-            uint64_t row_floats = a.head_dim + 2, step = merge.n_queries * row_floats;
-            const float *partial = a.partials + (merge.partial + query) * row_floats;
-            float m = -INFINITY, l = 0.0f, o = 0.0f;
-            for (uint32_t from = 0; from < merge.n_partials; from += 32, partial += 32 * step) {
-                float2 mine = make_float2(NAN, 0.0f);
-                if (from + lane < merge.n_partials)
-                    mine = *(const float2 *)(partial + lane * step + a.head_dim);
-                bool is_used = mine.x == mine.x;
-                uint32_t used = __ballot_sync(~0u, is_used);
-                float values[32];
-#pragma unroll
-                for (uint32_t k = 0; k < 32; k++)
-                    values[k] = (used >> k & 1) != 0 ? partial[k * step + column] : 0.0f;
-                float largest = is_used ? mine.x : -INFINITY; /* up to this partial, then with what came before the 32 */
-#pragma unroll
-                for (uint32_t d = 1; d < 32; d *= 2) {
-                    float below = __shfl_up_sync(~0u, largest, d);
-                    largest = lane >= d ? fmaxf(largest, below) : largest;
-                }
-                largest = fmaxf(largest, m);
-                float before = __shfl_up_sync(~0u, largest, 1);
-                before = lane == 0 ? m : before;
-                float fold_a = is_used ? k_exp(before - largest) : 1.0f;
-                float fold_b = is_used ? k_exp(mine.x - largest) : 0.0f;
-                float next_l = is_used ? mine.y * fold_b : 0.0f;
-#pragma unroll
-                for (uint32_t k = 0; k < 32; k++) {
-                    float by_a = __shfl_sync(~0u, fold_a, k);
-                    l = fmaf(l, by_a, __shfl_sync(~0u, next_l, k));
-                    o = fmaf(o, by_a, values[k] * __shfl_sync(~0u, fold_b, k));
-                }
-                m = __shfl_sync(~0u, largest, 31);
-            }
-            if (job % n_columns * 32 + lane < a.head_dim)
-                a.out[attn_query_at(a, merge.token, merge.kv_head, merge.query + query, a.n_q_heads) + column] =
-                    attn_output(o, l);
-        }
+        if (unit.partial != ATTN_NO_PARTIAL && is_last_to_arrive(a, unit.merge, merges[unit.merge].n_units))
+            merge_partials(a, merges[unit.merge]);
     }
 }
 
 /* ---- launching -------------------------------------------------------------------------------- */
 
-/* The narrowest kernel that the heads fit; the widths are those that models have. */
-template <uint32_t D> static cudaError_t launch(cudaStream_t stream, const struct attention_mma &a, uint32_t n_blocks)
+/* The narrowest kernel that the heads fit; the widths are those that models have, and those with a softcap have 128 and 256
+ * (a plan for narrower heads, which may count more blocks to an SM, serves them too: nobody waits for another block). */
+template <uint32_t D, bool is_capped> static cudaError_t launch(cudaStream_t stream, const struct attention_mma &a, uint32_t n_blocks)
 {
     const uint32_t bytes = layout<D>::bytes;
     static_assert(layout<D>::bytes <= 99 * 1024, "what a block has on every GPU from sm_80 on");
-    cudaError_t error = cudaFuncSetAttribute((const void *)attention_mma_kernel<D>,
+    cudaError_t error = cudaFuncSetAttribute((const void *)attention_mma_kernel<D, is_capped>,
                                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     if (error == cudaSuccess)
-        error = K_LAUNCH(attention_mma_kernel<D>, n_blocks, ATTN_THREADS, bytes, stream, a);
-    if (error == cudaSuccess)
-        error = K_LAUNCH(attention_merge_kernel, dim3(MERGE_BLOCKS, MERGE_PARTS), ATTN_THREADS, 0, stream, a);
+        error = K_LAUNCH((attention_mma_kernel<D, is_capped>), n_blocks, ATTN_THREADS, bytes, stream, a);
     return error;
 }
 
@@ -541,7 +575,7 @@ extern "C" cudaError_t launch_attention_mma(cudaStream_t stream, const struct k_
     struct attention_mma a = {};
     a.qkv = args->qkv_dev;
     a.out = args->out_dev;
-    a.plan = (const struct attn_plan *)args->plan_dev;
+    a.plan = (struct attn_plan *)args->plan_dev;
     a.tables = args->tables_dev;
     a.k = (const unsigned char *)args->layer->k_dev;
     a.v = (const unsigned char *)args->layer->v_dev;
@@ -552,10 +586,16 @@ extern "C" cudaError_t launch_attention_mma(cudaStream_t stream, const struct k_
     a.block_tokens = args->kv->block_tokens;
     a.window = args->window;
     a.scale = args->scale;
+    a.sinks = args->sinks_dev;
     a.partials = (float *)args->workspace_dev;
-    return a.head_dim <= 64    ? launch<64>(stream, a, n_blocks)
-           : a.head_dim <= 80  ? launch<80>(stream, a, n_blocks)
-           : a.head_dim <= 96  ? launch<96>(stream, a, n_blocks)
-           : a.head_dim <= 128 ? launch<128>(stream, a, n_blocks)
-                               : launch<256>(stream, a, n_blocks);
+    if (args->softcap != 0.0f) {
+        a.softcap = args->softcap;
+        a.softcap_inverse = 1.0f / args->softcap;
+        return a.head_dim <= 128 ? launch<128, true>(stream, a, n_blocks) : launch<256, true>(stream, a, n_blocks);
+    }
+    return a.head_dim <= 64    ? launch<64, false>(stream, a, n_blocks)
+           : a.head_dim <= 80  ? launch<80, false>(stream, a, n_blocks)
+           : a.head_dim <= 96  ? launch<96, false>(stream, a, n_blocks)
+           : a.head_dim <= 128 ? launch<128, false>(stream, a, n_blocks)
+                               : launch<256, false>(stream, a, n_blocks);
 }

@@ -21,6 +21,7 @@ struct planner {
     const struct k_attention_plan_args *args;
     uint32_t group, n_blocks, partial_rows;
     uint32_t *first_units; /* [n_blocks + 1] */
+    uint32_t *arrivals;    /* [n_merges], all 0 */
     struct attn_merge *merges;
     struct attn_unit *units;
     uint32_t n_merges, n_units, n_partial_rows;
@@ -72,7 +73,8 @@ static void next_block(struct planner *p)
     p->target = p->total / p->n_blocks * (p->block + 1) + p->total % p->n_blocks * (p->block + 1) / p->n_blocks;
 }
 
-/* The line up to the tile `end` of this query tile, which reaches `from` by now, into the current block. */
+/* The line up to the tile `end` of this query tile, which reaches `from` by now, into the current block. Partials are of
+ * the merge made last. */
 static void add_unit(struct planner *p, const struct k_attn_row *row, const struct query_tile *tile, uint32_t kv_head,
                      uint32_t from, uint32_t end, uint32_t partial)
 {
@@ -81,6 +83,10 @@ static void add_unit(struct planner *p, const struct k_attn_row *row, const stru
         .kv_head = (uint16_t)kv_head, .n_queries = (uint8_t)tile->n_queries,
         .partial_rows = (uint8_t)(from == tile->first_tile ? 0 : tile->n_queries),
         .first_split = from / SPLIT_TILES, .end_split = (end - 1) / SPLIT_TILES + 1, .partial = partial};
+    if (partial != ATTN_NO_PARTIAL) {
+        p->units[p->n_units - 1].merge = p->n_merges - 1;
+        p->merges[p->n_merges - 1].n_units++;
+    }
     p->at += end - from;
 }
 
@@ -119,8 +125,10 @@ static void add_query_tile(struct planner *p, const struct k_attn_row *row, cons
             if (!is_whole) {
                 partial = p->n_partial_rows;
                 p->n_partial_rows += (uint32_t)n_rows;
-                p->merges[p->n_merges++] = (struct attn_merge){row->token, tile->query, (uint16_t)kv_head,
-                                                               (uint16_t)tile->n_queries, partial, n_partials};
+                p->arrivals[p->n_merges] = 0;
+                p->merges[p->n_merges++] = (struct attn_merge){
+                    .token = row->token, .query = tile->query, .kv_head = (uint16_t)kv_head,
+                    .n_queries = (uint16_t)tile->n_queries, .partial = partial, .n_partials = n_partials};
             }
         }
         if (is_whole) /* no room for partials: all of it where most of it lies */
@@ -152,7 +160,9 @@ uint64_t attn_plan_make(const struct k_attention_plan_args *a, uint32_t n_blocks
     /* A query tile is cut at the end of a block's share, and there is a merge only of what is cut. */
     uint64_t most_merges = n_query_tiles < n_blocks ? n_query_tiles : n_blocks;
     p.first_units = (uint32_t *)(plan + 1);
-    plan->merges_at = aligned(sizeof *plan + ((uint64_t)n_blocks + 1) * sizeof(uint32_t));
+    plan->arrivals_at = aligned(sizeof *plan + ((uint64_t)n_blocks + 1) * sizeof(uint32_t));
+    p.arrivals = (uint32_t *)(void *)((char *)plan + plan->arrivals_at);
+    plan->merges_at = aligned(plan->arrivals_at + most_merges * sizeof(uint32_t));
     p.merges = (struct attn_merge *)(void *)((char *)plan + plan->merges_at);
     plan->units_at = aligned(plan->merges_at + most_merges * sizeof(struct attn_merge));
     p.units = (struct attn_unit *)(void *)((char *)plan + plan->units_at);
@@ -179,7 +189,7 @@ uint64_t attn_plan_bytes(uint64_t n_seqs, uint64_t n_tokens, uint32_t n_q_heads,
 {
     uint64_t group = n_kv_heads ? n_q_heads / n_kv_heads : 0;
     uint64_t n_query_tiles = (n_seqs + n_tokens * group / tile_rows(UINT64_MAX, head_dim)) * n_kv_heads;
-    return sizeof(struct attn_plan) + (ATTN_MAX_BLOCKS + 1) * sizeof(uint32_t) + 2 * PLAN_ALIGN +
+    return sizeof(struct attn_plan) + (2 * ATTN_MAX_BLOCKS + 1) * sizeof(uint32_t) + 3 * PLAN_ALIGN +
            ATTN_MAX_BLOCKS * sizeof(struct attn_merge) + (n_query_tiles + ATTN_MAX_BLOCKS) * sizeof(struct attn_unit);
 }
 
@@ -188,10 +198,10 @@ uint64_t cuda_attention_plan_bytes(const struct k_plan_dims *dims)
     return attn_plan_bytes(dims->n_seqs, dims->n_tokens, dims->n_q_heads, dims->n_kv_heads, dims->head_dim);
 }
 
-/* Rows of o, then rows of (m, l): as attention.c lays them out. A query has no more partials than splits. */
+/* A query has no more partials than splits. */
 uint64_t cuda_attention_workspace_bytes(const struct k_plan_dims *dims)
 {
     uint64_t rows = (uint64_t)dims->n_tokens * dims->n_q_heads * ((uint64_t)dims->max_model_len / HOST_ATTN_SPLIT + 1);
     uint64_t most = attn_partial_rows(dims->head_dim);
-    return (rows < most ? rows : most) * ((uint64_t)dims->head_dim + 2) * sizeof(float);
+    return (rows < most ? rows : most) * (uint64_t)ATTN_PARTIAL_FLOATS(dims->head_dim) * sizeof(float);
 }

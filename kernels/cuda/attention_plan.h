@@ -4,9 +4,9 @@
  * The queries of a sequence that read one KV head are its tokens times the group's heads, in that order: query i is
  * token i / group, head i % group. They are cut into query tiles: all in one of ATTN_SMALL rows where there are no more,
  * else ATTN_LARGE at a time. A query tile walks its splits (docs/numerics.md §10) in one unit, or is cut between splits:
- * each part is a unit, and partials (m, l, o) go to the workspace, where attention_merge folds them left to right. The
- * part with the first split has folded its own, and leaves one partial; any other leaves one for each split. So which
- * unit a split is in moves no bit. */
+ * each part is a unit, and partials (m, l, o) go to the workspace. The part with the first split has folded its own, and
+ * leaves one partial; any other leaves one for each split. So which unit a split is in moves no bit. The block whose part
+ * is finished last, as a counter in the plan tells it, folds the partials left to right: so it moves none either. */
 #ifndef QUIRE_KERNELS_CUDA_ATTENTION_PLAN_H
 #define QUIRE_KERNELS_CUDA_ATTENTION_PLAN_H
 
@@ -18,10 +18,12 @@
 /* Most blocks of a grid: two on each of 256 SMs. Memory is planned for them, since it is planned without a GPU. */
 #define ATTN_MAX_BLOCKS 512u
 /* Workspace for partials, at most. What a decoding step cuts is at most all KV that a device holds: 600k tokens of an 8B model on
- * 80 GB are 9,400 splits of 8 heads, each with 4 queries × 130 floats: 20 MB. Prefill cuts a query tile at the end of
- * each block's share: 264 × 64 queries × 5 splits × 130 floats, 44 MB; what does not fit is not cut. */
+ * 80 GB are 9,400 splits of 8 heads, each with 4 queries × 132 floats: 20 MB. Prefill cuts a query tile at the end of
+ * each block's share: 264 × 64 queries × 5 splits × 132 floats, 45 MB; what does not fit is not cut. */
 #define ATTN_PARTIAL_BYTES (UINT64_C(48) << 20)
 #define ATTN_NO_PARTIAL UINT32_MAX
+/* A partial is a row for each of the tile's queries: o [head_dim], m, l, and two floats that keep rows on 16 bytes. */
+#define ATTN_PARTIAL_FLOATS(head_dim) ((head_dim) + 4u)
 
 struct attn_unit {
     uint32_t token, position, table; /* of the sequence, as in k_attn_row */
@@ -31,26 +33,28 @@ struct attn_unit {
     uint8_t partial_rows;            /* from a split's partial to the next; 0: one for all, since it has the first split */
     uint32_t first_split, end_split;
     uint32_t partial;                /* its first row, or ATTN_NO_PARTIAL: it has all splits, and writes the output */
+    uint32_t merge;                  /* of its partials, where it has some */
 };
-/* A partial is a row for each of the tile's queries: o [head_dim], m, l. */
 struct attn_merge {
     uint32_t token, query;
     uint16_t kv_head, n_queries;
     uint32_t partial, n_partials; /* partial i begins with row partial + i × n_queries */
+    uint32_t n_units;             /* that leave them: at least two */
 };
 
-/* The plan as it lies in device memory: this, then [n_blocks + 1] first units of the blocks, merges, units. */
+/* The plan as it lies in device memory: this, then [n_blocks + 1] first units of the blocks, [n_merges] units that have
+ * arrived, merges, units. Arrivals are 0 before a launch and after it: the last one begins anew. */
 struct attn_plan {
     uint32_t n_blocks, n_merges, n_units;
-    uint32_t merges_at, units_at; /* bytes from the plan's beginning */
-    uint32_t reserved[3];
+    uint32_t arrivals_at, merges_at, units_at; /* bytes from the plan's beginning */
+    uint32_t reserved[2];
 };
 
 #ifndef __cplusplus
 /* Partial rows that fit the workspace, at most. */
 static inline uint32_t attn_partial_rows(uint32_t head_dim)
 {
-    return (uint32_t)(ATTN_PARTIAL_BYTES / (((uint64_t)head_dim + 2) * sizeof(float)));
+    return (uint32_t)(ATTN_PARTIAL_BYTES / ((uint64_t)ATTN_PARTIAL_FLOATS(head_dim) * sizeof(float)));
 }
 
 /* Bytes that a plan of this step may take. */

@@ -19,12 +19,13 @@
 struct attention_mma {
     const float *qkv;
     float *out;
-    const struct attn_plan *plan;
+    struct attn_plan *plan; /* only arrivals are written */
     const uint32_t *tables;
     const unsigned char *k, *v;
+    const float *sinks; /* [Q] or NULL */
     float *partials; /* rows of o [head_dim], m and l; m is NaN in a split that the query reads nothing of */
     uint32_t n_q_heads, n_kv_heads, group, head_dim, block_tokens, window;
-    float scale;
+    float scale, softcap, softcap_inverse;
     uint32_t zero; /* 0, which the compiler does not know */
 };
 
@@ -76,6 +77,13 @@ ATTN_FN float exp_below(float x)
     float scaled = __uint_as_float(__float_as_uint(p) + (__float_as_uint(shifted) << 23));
     float low = x != x ? x : 0.0f;
     return x > K_EXP_LOW ? scaled : low;
+}
+
+/* A score, of the product of q and k. */
+template <bool is_capped> ATTN_FN float attn_score(const struct attention_mma &a, float product)
+{
+    float score = product * a.scale;
+    return is_capped ? k_softcap(score, a.softcap, a.softcap_inverse) : score;
 }
 
 /* ---- feeding ---------------------------------------------------------------------------------- */
@@ -193,12 +201,16 @@ ATTN_FN struct attn_rows attn_rows_of(const struct attention_mma &a, const struc
     return rows;
 }
 
+ATTN_FN uint32_t attn_head_of(const struct attention_mma &a, uint32_t kv_head, uint32_t query)
+{
+    return kv_head * a.group + query % a.group;
+}
+
 /* Index of the query's element 0 in an array of [T, n_heads, head_dim]. */
 ATTN_FN uint64_t attn_query_at(const struct attention_mma &a, uint32_t token, uint32_t kv_head, uint32_t query,
                                uint32_t n_heads)
 {
-    uint64_t head = kv_head * a.group + query % a.group;
-    return ((token + query / a.group) * (uint64_t)n_heads + head) * a.head_dim;
+    return ((token + query / a.group) * (uint64_t)n_heads + attn_head_of(a, kv_head, query)) * a.head_dim;
 }
 
 /* q' of n_rows rows into shared memory. */
@@ -335,6 +347,16 @@ ATTN_FN void fold_weights(float &m, float &l, float m2, float l2, float &a, floa
     b = k_exp(m2 - largest);
     l = fmaf(l, a, l2 * b);
     m = largest;
+}
+
+/* Folds the head's sink, where there are any, into what all splits are merged to: one more split, of (sink, 1, 0). Returns
+ * what o is multiplied by. */
+ATTN_FN float fold_sink(const struct attention_mma &a, uint32_t head, float m, float &l)
+{
+    float fold_a = 1.0f, fold_b;
+    if (a.sinks != NULL)
+        fold_weights(m, l, a.sinks[head], 1.0f, fold_a, fold_b);
+    return fold_a;
 }
 
 /* o / l, a zero being +0: 0 · v has the sign of v, also where v is masked. */

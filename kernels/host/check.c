@@ -18,6 +18,8 @@ int host_check_attention(const struct k_attention_args *a, struct quire_error *e
     if (a->n_q_heads % a->kv->n_kv_heads != 0)
         return quire_fail(err, QUIRE_INVALID, "attention: %u query heads over %u KV heads",
                           a->n_q_heads, a->kv->n_kv_heads);
+    if (a->softcap != 0.0f && !(isnormal(a->softcap) && a->softcap > 0.0f))
+        return quire_fail(err, QUIRE_INVALID, "attention: a softcap of %g", (double)a->softcap);
     for (uint32_t i = 0; i < a->n_rows; i++) {
         const struct k_attn_row *row = &a->rows[i];
         if ((uint64_t)row->token + row->n_tokens > a->n_tokens ||

@@ -86,14 +86,16 @@ static inline struct ref_lanes fold_values(struct ref_lanes o, float alpha, cons
 }
 
 /* Folds slots [begin, end) of a tile into a query's state. */
-static void fold_tile(struct ref_attn_query *state, const float *q, float scale,
-                      const struct ref_attn_scratch *scratch, uint32_t begin, uint32_t end,
-                      uint32_t head_dim)
+static void fold_tile(const struct k_attention_args *a, struct ref_attn_query *state, const float *q,
+                      const struct ref_attn_scratch *scratch, uint32_t begin, uint32_t end)
 {
+    uint32_t head_dim = a->kv->head_dim;
     float p[HOST_ATTN_TILE] = {0}; /* scores, then weights; +0 elsewhere changes no lane of a sum */
     float m = state->m;
     for (uint32_t j = begin; j < end; j++) {
-        p[j] = score(q, scratch->k + j * head_dim, head_dim) * scale;
+        p[j] = score(q, scratch->k + j * head_dim, head_dim) * a->scale;
+        if (a->softcap != 0.0f)
+            p[j] = k_softcap(p[j], a->softcap, 1.0f / a->softcap);
         m = p[j] > m ? p[j] : m;
     }
     float alpha = k_exp(state->m - m);
@@ -164,10 +166,21 @@ static void run_split(const struct k_attention_args *a, const struct item *item,
                 continue;
             const float *q = a->qkv_dev + (item->row->token + item->token + t) * q_stride;
             for (uint32_t h = 0; h < item->n_heads; h++)
-                fold_tile(&scratch->split[t * item->n_heads + h], q + (item->head + h) * head_dim,
-                          a->scale, scratch, from, to, head_dim);
+                fold_tile(a, &scratch->split[t * item->n_heads + h], q + (item->head + h) * head_dim,
+                          scratch, from, to);
         }
     }
+}
+
+/* The sink of a head joins last, as a split of its own: a score of weight 1 without a value. */
+static void merge_sink(struct ref_attn_query *merged, float sink, struct ref_attn_query *scratch,
+                       uint32_t head_dim)
+{
+    clear_state(scratch);
+    scratch->m = sink;
+    scratch->l = 1.0f;
+    scratch->used = true;
+    merge_split(merged, scratch, head_dim);
 }
 
 static void run_item(const struct k_attention_args *a, const struct item *item,
@@ -189,6 +202,8 @@ static void run_item(const struct k_attention_args *a, const struct item *item,
     for (uint32_t i = 0; i < n_queries; i++) {
         uint64_t token = item->row->token + item->token + i / item->n_heads;
         uint32_t head = item->head + i % item->n_heads;
+        if (a->sinks_dev)
+            merge_sink(&scratch->merged[i], a->sinks_dev[head], &scratch->split[i], head_dim);
         float *out = a->out_dev + (token * a->n_q_heads + head) * head_dim;
         for (uint32_t d = 0; d < head_dim; d++)
             out[d] = scratch->merged[i].o[d] / scratch->merged[i].l;

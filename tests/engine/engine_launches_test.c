@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #define MODEL QUIRE_SOURCE_DIR "/tests/goldens/models/llama2"
-/* rmsnorm, qkv, rope_kv, attention and its merge, o, rmsnorm, gate_up with silu, down */
-#define IN_A_LAYER 9u
+/* rmsnorm, qkv, rope_kv, attention, o, rmsnorm, gate_up with silu, down */
+#define IN_A_LAYER 8u
 /* embed and rope_angles; two gathers in the last layer; the last rmsnorm and the logits */
 #define BESIDE_LAYERS 6u
 

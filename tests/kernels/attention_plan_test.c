@@ -80,6 +80,7 @@ static uint64_t check_plan(const struct step *s, const struct attn_plan *plan, u
 {
     const struct attn_unit *u = units_of(plan), *end_unit = u + plan->n_units;
     const struct attn_merge *merge = merges_of(plan);
+    const uint32_t *arrivals = (const void *)((const char *)plan + plan->arrivals_at);
     uint32_t group = s->args.n_q_heads / s->kv.n_kv_heads, next_partial = 0, n_merges = 0;
     for (uint32_t r = 0; r < s->args.n_rows; r++) {
         const struct k_attn_row *row = &s->rows[r];
@@ -89,7 +90,7 @@ static uint64_t check_plan(const struct step *s, const struct attn_plan *plan, u
             uint32_t n = n_queries - query < rows ? n_queries - query : rows;
             uint32_t first = row->position + query / group, last = row->position + (query + n - 1) / group;
             for (uint32_t h = 0; h < s->kv.n_kv_heads; h++) {
-                uint32_t split = lowest_of(first, s->args.window) / 512, end = last / 512 + 1, n_partials = 0;
+                uint32_t split = lowest_of(first, s->args.window) / 512, end = last / 512 + 1, n_partials = 0, n_units = 0;
                 bool is_cut = u < end_unit && u->end_split < end;
                 for (bool is_first = true; split < end; u++, is_first = false) {
                     assert_true(u < end_unit);
@@ -100,6 +101,8 @@ static uint64_t check_plan(const struct step *s, const struct attn_plan *plan, u
                     if (is_cut) {
                         assert_int_equal(u->partial, next_partial);
                         assert_int_equal(u->partial_rows, is_first ? 0 : n);
+                        assert_int_equal(u->merge, n_merges);
+                        n_units++;
                         n_partials += is_first ? 1 : u->end_split - split;
                         next_partial += (is_first ? 1 : u->end_split - split) * n;
                     } else {
@@ -111,6 +114,7 @@ static uint64_t check_plan(const struct step *s, const struct attn_plan *plan, u
                     assert_true(n_merges < plan->n_merges);
                     assert_true(merge->token == row->token && merge->query == query && merge->kv_head == h);
                     assert_true(merge->n_queries == n && merge->n_partials == n_partials);
+                    assert_true(merge->n_units == n_units && n_units >= 2 && arrivals[n_merges] == 0);
                     assert_int_equal(merge->partial, next_partial - n_partials * n);
                     merge++;
                     n_merges++;

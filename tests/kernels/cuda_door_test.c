@@ -1,6 +1,7 @@
 /* The cuda backend apart from its arithmetic, on the emulated GPU: opening, memory, copies, tickets, recorded steps,
  * and what any failing call of CUDA does. The emulator runs an operation as late as it may, so that a buffer that is
  * used again too early shows. */
+#include "kernels/cuda/attention_plan.h"
 #include "kernels/cuda/launch.h"
 #include "tests/kernels/cuda_fixture.h"
 
@@ -501,6 +502,65 @@ static int misuse(struct recorded *r, enum misuse which, struct k_graph *graph, 
     return QUIRE_OK;
 }
 
+/* Of a sequence that is cut among all blocks: one launch, which leaves the plan as it was, so that it runs again by the same
+ * plan, and recorded as well. */
+static void test_attention_is_one_launch(void **state)
+{
+    (void)state;
+    enum { D = 64, N_KV = 2, N_Q = 4, POSITION = 4200, BLOCK = 4224, OUT = N_Q * D, QKV = (N_Q + 2 * N_KV) * D };
+    static uint16_t cache[N_KV * BLOCK * D];
+    static float qkv[QKV], nothing[OUT], want[OUT], got[OUT];
+    static const struct k_attn_row row = {0, 1, POSITION, 0};
+    static const struct k_kv_shape kv = {K_F16, N_KV, D, BLOCK};
+    const struct k_plan_dims dims = {.n_tokens = 1, .n_seqs = 1, .n_q_heads = N_Q, .n_kv_heads = N_KV, .head_dim = D,
+                                     .max_model_len = BLOCK};
+    fill((unsigned char *)cache, sizeof cache, 1);
+    for (size_t i = 0; i < sizeof cache / sizeof *cache; i++)
+        cache[i] = (cache[i] & 0x83ff) | 0x3000; /* 1/8 to 1/4, of either sign */
+    for (uint32_t i = 0; i < QKV; i++)
+        qkv[i] = (float)(i % 37) - 18.0f;
+    memset(nothing, 0xff, sizeof nothing);
+
+    struct quire_error err;
+    struct k_plan_bytes bytes;
+    struct k_graph *graph;
+    struct k_backend *b = open_gpu();
+    ok(k_plan_workspace("cuda", &dims, &bytes, &err), &err);
+    struct k_kv_layer layer = {new_memory(b, sizeof cache, false), new_memory(b, sizeof cache, false)};
+    const struct k_attention_args a = {
+        .qkv_dev = new_memory(b, sizeof qkv, false), .out_dev = new_memory(b, sizeof want, false), .rows = &row,
+        .rows_dev = new_memory(b, sizeof row, false), .plan_dev = new_memory(b, bytes.attention_plan, false),
+        .tables_dev = new_memory(b, sizeof(uint32_t), false), .kv = &kv, .layer = &layer,
+        .workspace_dev = new_memory(b, bytes.attention, false), .n_rows = 1, .n_tokens = 1, .n_q_heads = N_Q, .scale = 0.125f};
+    ok(b->ops->copy_in(b, layer.k_dev, cache, sizeof cache, &err), &err);
+    ok(b->ops->copy_in(b, layer.v_dev, cache, sizeof cache, &err), &err);
+    ok(b->ops->copy_in(b, (void *)a.qkv_dev, qkv, sizeof qkv, &err), &err);
+    ok(b->ops->copy_in(b, (void *)a.tables_dev, &(uint32_t){0}, sizeof(uint32_t), &err), &err);
+    ok(b->ops->attention_plan(b, &(struct k_attention_plan_args){&row, &kv, a.plan_dev, 1, 1, N_Q, 0}, &err), &err);
+    struct attn_plan plan;
+    ok(b->ops->copy_out(b, &plan, a.plan_dev, sizeof plan, &err), &err);
+    assert_true(plan.n_merges == N_KV && plan.n_units > 4);
+    ok(b->ops->graph_begin(b, &err), &err);
+    ok(b->ops->attention(b, &a, &err), &err);
+    ok(b->ops->graph_end(b, &graph, &err), &err);
+    for (int i = 0; i < 5; i++) {
+        unsigned long n_launches = simt_calls("launch");
+        ok(b->ops->copy_in(b, a.out_dev, nothing, sizeof nothing, &err), &err);
+        ok(i % 2 ? b->ops->graph_launch(b, graph, &err) : b->ops->attention(b, &a, &err), &err);
+        ok(b->ops->copy_out(b, i == 0 ? want : got, a.out_dev, sizeof got, &err), &err);
+        assert_true(i % 2 || simt_calls("launch") == n_launches + 1);
+        for (uint32_t d = 0; i == 0 && d < OUT; d++)
+            assert_true(fabsf(want[d]) <= 0.25f);
+        assert_true(i == 0 || memcmp(got, want, sizeof got) == 0);
+    }
+    b->ops->graph_destroy(b, graph);
+    void *const all[] = {layer.k_dev, layer.v_dev, (void *)a.qkv_dev, a.out_dev, (void *)a.rows_dev, a.plan_dev,
+                         (void *)a.tables_dev, a.workspace_dev};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        b->ops->free(b, all[i]);
+    close_gpu(b);
+}
+
 static void test_what_may_not_be_recorded(void **state)
 {
     (void)state;
@@ -702,6 +762,7 @@ int main(void)
         cmocka_unit_test_setup(test_tickets, set_up),
         cmocka_unit_test_setup(test_another_thread_computes, set_up),
         cmocka_unit_test_setup(test_graphs_run_on_what_buffers_hold, set_up),
+        cmocka_unit_test_setup(test_attention_is_one_launch, set_up),
         cmocka_unit_test_setup(test_what_may_not_be_recorded, set_up),
         cmocka_unit_test_setup(test_graph_without_memory, set_up),
         cmocka_unit_test_setup(test_any_failing_call_is_death, set_up),

@@ -72,6 +72,33 @@ static void test_silu_and_rsqrt(void **state)
     assert_true(same_f32(k_silu(-100.0f), -0.0f) && k_silu(100.0f) == 100.0f && isnan(k_silu(NAN)));
 }
 
+static void test_tanh(void **state)
+{
+    (void)state;
+    long double worst = 0;
+    for (uint64_t i = 0; i < UINT64_C(1) << 32; i += STRIDE) {
+        float x = k_f32_from_bits((uint32_t)i), y = k_tanh(x);
+        assert_true(same_f32(y, page_tanh(x)));
+        if (!isnan(x))
+            worst = fmaxl(worst, ulps(y, tanhl(x), 24, -126));
+        assert_true(isnan(x) || fabsf(y) <= 1.0f);
+    }
+    /* Where the error is largest: every n, from the smallest remainder to the largest. */
+    for (uint32_t bits = k_f32_bits(0x1p-6f); bits < k_f32_bits(11.0f); bits += 37) {
+        float x = k_f32_from_bits(bits), y = k_tanh(x);
+        assert_true(same_f32(y, page_tanh(x)) && same_f32(k_tanh(-x), -y));
+        worst = fmaxl(worst, ulps(y, tanhl(x), 24, -126));
+    }
+    printf("tanh: %.3Lf ulp\n", worst);
+    assert_true(worst < 2.7);
+    assert_true(same_f32(k_tanh(0.0f), 0.0f) && same_f32(k_tanh(-0.0f), -0.0f));
+    assert_true(k_tanh(INFINITY) == 1 && k_tanh(-INFINITY) == -1 && k_tanh(9.02f) == 1 && isnan(k_tanh(NAN)));
+    assert_true(same_f32(k_tanh(0x1p-149f), 0x1p-149f));
+    for (float cap = 0.5f; cap < 1e3f; cap *= 1.7f)
+        for (float score = -1e4f; score < 1e4f; score += 77.7f)
+            assert_true(same_f32(k_softcap(score, cap, 1.0f / cap), page_softcap(score, cap)));
+}
+
 static void test_sincos(void **state)
 {
     (void)state;
@@ -206,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exp),
         cmocka_unit_test(test_silu_and_rsqrt),
+        cmocka_unit_test(test_tanh),
         cmocka_unit_test(test_sincos),
         cmocka_unit_test(test_log64_and_exp64),
         cmocka_unit_test(test_widening),

@@ -261,7 +261,9 @@ static void check_rope_kv(const struct op_case *c, const struct op_data *d,
  * of the split, then 2 roundings a split; in l, 4 additions of a lane, 4 of the fold, then the same
  * by tiles and splits. The output is one division more.
  * Mma form: scores are sums of D products of q rounded to f16; weights are rounded to f16 before they are summed, in 16 additions
- * a lane and 2 for the lanes, and multiplied. Errors of scores hundreds in size are no longer small: expm1. */
+ * a lane and 2 for the lanes, and multiplied. Errors of scores hundreds in size are no longer small: expm1.
+ * A softcap moves two scores no further apart than they were, and has an error of its own: 2 u of its argument, 5.4 u of tanh
+ * (kernels/math.h) and u for the product by the cap. A sink is one split more, with an exact score. */
 static void check_attention_head(const struct op_case *c, const struct op_data *d,
                                  const struct op_array *out, uint32_t t, uint32_t h,
                                  struct verdict *v)
@@ -271,7 +273,7 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
     uint32_t kv_head = h / (c->n_q_heads / c->n_kv_heads), count = position - lowest + 1;
     const float *q = d->x + (uint64_t)t * d->x_width + h * n;
     bool is_mma = c->form == K_FORM_MMA;
-    double scale = 1.0f / sqrtf((float)n), m = -INFINITY, l = 0, l_error = 0;
+    double scale = 1.0f / sqrtf((float)n), m = -INFINITY, l = 0, l_error = 0, sink = d->vector ? d->vector[h] : -INFINITY;
     double *s = malloc(2 * count * sizeof *s), *error = s + count;
     if (!s)
         abort();
@@ -287,17 +289,27 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
         s[i] = dot * scale;
         error[i] = gamma_n((is_mma ? n : (n + 15) / 16) + 5) * scale * magnitude;
         error[i] += is_mma ? scale * (F16_U * magnitude + F16_TINY * keys) : 0;
+        if (c->softcap != 0) {
+            s[i] = c->softcap * tanh(s[i] / c->softcap);
+            error[i] += 8.4 * U * fabs(s[i]);
+        }
         m = fmax(m, s[i]);
     }
-    double splits = position / 512 - lowest / 512 + 1, in_split = fmin(count, 512);
+    double above = fmax(sink - m, 0); /* what a sink adds to the last m */
+    double splits = position / 512 - lowest / 512 + 1 + (d->vector != NULL), in_split = fmin(count, 512);
     double n_o = in_split + 8 + 2 * splits, n_l = (is_mma ? 26 : 16) + 2 * splits;
     double tiny = is_mma ? F16_TINY : TINY_EXP;
     for (uint32_t i = 0; i < count; i++) {
-        error[i] += U * (m - s[i]) + EXP * (1 + 8 + 2 * splits) + (is_mma ? F16_U : 0);
+        error[i] += U * (m - s[i] + above) + EXP * (1 + 8 + 2 * splits) + (is_mma ? F16_U : 0);
         error[i] = expm1(error[i]);
         s[i] = exp(s[i] - m);
         l += s[i];
         l_error += s[i] * (error[i] + gamma_n(n_l)) + tiny;
+    }
+    if (sink > m - 80) { /* below, its weight is less than what tiny allows */
+        double weight = exp(sink - m);
+        l += weight;
+        l_error += weight * (expm1(U * fabs(sink - m) + EXP * (1 + 2 * splits)) + gamma_n(n_l));
     }
     for (uint32_t k = 0; k < n; k++) {
         double o = 0, o_error = 0;

@@ -75,6 +75,34 @@ float page_exp(float x)
     return ldexpf(p, (int)n);
 }
 
+float page_tanh(float x)
+{
+    static const float c[] = {0x1.fffffap-2f, 0x1.55548ap-3f, 0x1.555862p-5f, 0x1.123dccp-7f, 0x1.6b4536p-10f};
+    if (isnan(x))
+        return x;
+    if (fabsf(x) >= 10.0f)
+        return copysignf(1.0f, x);
+    float y = 2 * fabsf(x), n = rintf(y * 0x1.715476p+0f);
+    float r = fmaf(n, -0x1.62e430p-1f, y);
+    r = fmaf(n, 0x1.05c610p-29f, r);
+    float p = c[4];
+    for (int i = 3; i >= 0; i--)
+        p = fmaf(p, r, c[i]);
+    float tail = p * r;
+    p = fmaf(tail, r, r);
+    float power = ldexpf(1.0f, (int)n), less = power - 1.0f;
+    float t = fmaf(power, p, less), sum = t + 2.0f;
+    return copysignf(t / sum, x);
+}
+
+float page_softcap(float score, float cap)
+{
+    if (cap == 0)
+        return score;
+    float inverse = 1.0f / cap, share = score * inverse;
+    return cap * page_tanh(share);
+}
+
 static float page_silu(float x)
 {
     return x / (1.0f + page_exp(-x));
@@ -351,7 +379,8 @@ static void page_attend_split(const struct op_case *c, const struct op_data *d, 
             uint64_t element = ((kv_row + j) * c->n_kv_heads + kv_head) * n;
             const unsigned char *key = d->k;
             key += element * k_dtype_bytes(c->dtype);
-            s[i] = page_dot(key, c->dtype, q, n) * scale;
+            float scaled = page_dot(key, c->dtype, q, n) * scale;
+            s[i] = page_softcap(scaled, c->softcap);
             m = s[i] > m ? s[i] : m;
         }
         if (!any)
@@ -374,6 +403,23 @@ static void page_attend_split(const struct op_case *c, const struct op_data *d, 
     }
 }
 
+static void page_merge(struct page_state *all, const struct page_state *next, uint32_t n)
+{
+    if (!all->used) {
+        *all = *next;
+        return;
+    }
+    float m = next->m > all->m ? next->m : all->m;
+    float a = page_exp(all->m - m), b = page_exp(next->m - m);
+    float l2 = next->l * b;
+    all->l = fmaf(all->l, a, l2);
+    for (uint32_t k = 0; k < n; k++) {
+        float o2 = next->o[k] * b;
+        all->o[k] = fmaf(all->o[k], a, o2);
+    }
+    all->m = m;
+}
+
 static void page_attention(const struct op_case *c, const struct op_data *d, float *out)
 {
     uint32_t n = c->head_dim, n_tokens = op_n_tokens(c), seq;
@@ -385,22 +431,11 @@ static void page_attention(const struct op_case *c, const struct op_data *d, flo
             struct page_state all = {0}, next;
             for (uint32_t split = 0; split <= position; split += 512) {
                 page_attend_split(c, d, d->kv_start[seq], kv_head, q, split, position, &next);
-                if (!next.used)
-                    continue;
-                if (!all.used) {
-                    all = next;
-                    continue;
-                }
-                float m = next.m > all.m ? next.m : all.m;
-                float a = page_exp(all.m - m), b = page_exp(next.m - m);
-                float l2 = next.l * b;
-                all.l = fmaf(all.l, a, l2);
-                for (uint32_t k = 0; k < n; k++) {
-                    float o2 = next.o[k] * b;
-                    all.o[k] = fmaf(all.o[k], a, o2);
-                }
-                all.m = m;
+                if (next.used)
+                    page_merge(&all, &next, n);
             }
+            if (d->vector)
+                page_merge(&all, &(struct page_state){.m = d->vector[h], .l = 1.0f}, n);
             for (uint32_t k = 0; k < n; k++)
                 out[((uint64_t)t * c->n_q_heads + h) * n + k] = all.o[k] / all.l;
         }

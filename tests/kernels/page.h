@@ -11,6 +11,8 @@ float page_f32_from_bf16(uint16_t b);
 uint16_t page_f16_from_f32(float x);
 uint16_t page_bf16_from_f32(float x);
 float page_exp(float x);
+float page_tanh(float x);
+float page_softcap(float score, float cap); /* the score itself where cap is 0 */
 void page_sincos(float x, float *s, float *c);
 double page_log(double x);
 void page_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);

@@ -69,7 +69,8 @@ static void attend_tile(const struct op_case *c, const struct op_data *d, uint64
         if (!readable[i])
             continue;
         any = true;
-        s[i] = score(d->k, ((kv_row + j) * c->n_kv_heads + kv_head) * n, q, n) * scale;
+        float scaled = score(d->k, ((kv_row + j) * c->n_kv_heads + kv_head) * n, q, n) * scale;
+        s[i] = page_softcap(scaled, c->softcap);
         m = s[i] > m ? s[i] : m;
     }
     if (!any)
@@ -127,6 +128,8 @@ void page_attention_mma(const struct op_case *c, const struct op_data *d, float 
                     attend_tile(c, d, d->kv_start[seq], kv_head, q, tile, position, &next);
                 merge(&all, &next, n);
             }
+            if (d->vector)
+                merge(&all, &(struct state){.m = d->vector[h], .l = 1.0f, .used = true}, n);
             for (uint32_t e = 0; e < n; e++) {
                 float quotient = all.o[e] / all.l;
                 out[((uint64_t)t * c->n_q_heads + h) * n + e] = quotient + 0.0f; /* a zero is +0 */

@@ -241,6 +241,13 @@ static void test_impossible_shapes(void **state)
         assert_int_equal(b->ops->kv_copy(b, &copy, &err), QUIRE_INVALID);
         assert_non_null(strstr(err.text, "kv_copy: impossible KV cache shape"));
     }
+    static const struct k_kv_shape possible = {K_F16, 1, 16, 4};
+    static const float caps[] = {-1, NAN, INFINITY, 0x1p-127f};
+    for (size_t i = 0; i < sizeof caps / sizeof caps[0]; i++) {
+        const struct k_attention_args args = {.kv = &possible, .layer = &layer, .n_q_heads = 1, .softcap = caps[i]};
+        assert_int_equal(b->ops->attention(b, &args, &err), QUIRE_INVALID);
+        assert_non_null(strstr(err.text, "attention: a softcap of "));
+    }
     assert_int_equal(b->ops->rmsnorm(b, &(struct k_rmsnorm_args){.n_tokens = 1}, &err), QUIRE_INVALID);
     static const float three[3] = {0};
     struct k_weight *weight;

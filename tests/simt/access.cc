@@ -11,6 +11,7 @@ extern __thread unsigned char k_shared[];
 namespace simt {
 
 bool instrumented;
+std::atomic<uint64_t> *releases;
 
 /* In Cell::writer and Cell::reader beside the thread's number. */
 static constexpr uint16_t thread_bits = 0x3ff;
@@ -121,7 +122,30 @@ static void check_shared(Cell *cells, size_t offset, size_t bytes, const Event &
     }
 }
 
-/* Blocks of one launch are not ordered, unless a block acquires (fence() in fiber.cc). Atomics are taken to be right. */
+/* An atomic on global memory releases what the block wrote before it, as far as a fence stands between: writes of earlier
+ * epochs than the first one without a fence, and of this epoch the thread's own. Kept as that epoch and, where its own are
+ * released, the thread. */
+static void release(const Fiber *f)
+{
+    const Block *b = f->block;
+    int epoch = b->epoch;
+    for (unsigned i = 0; i < b->n_threads; i++)
+        if (b->fibers[i].unfenced >= 0 && b->fibers[i].unfenced < epoch)
+            epoch = b->fibers[i].unfenced;
+    bool has_own = epoch == b->epoch && f->unfenced < 0;
+    releases[b->run - b->first_run] = (uint64_t)epoch << 32 | (has_own ? f->index + 1 : 0);
+}
+
+/* Whether the block that wrote the byte has released it. */
+static bool is_released(const Cell &c, const Block *b)
+{
+    uint64_t released = releases[c.write_run - b->first_run];
+    uint32_t epoch = (uint32_t)(released >> 32), own = (uint32_t)released;
+    return c.write_epoch < epoch || (c.write_epoch == epoch && own == (c.writer & thread_bits) + 1u);
+}
+
+/* Blocks of one launch are not ordered, unless one releases and another acquires (fence() in fiber.cc). Atomics are taken to
+ * be right. */
 static void check_global(Cell *cells, size_t first, size_t bytes, const Event &e)
 {
     Block *b = e.f->block;
@@ -129,7 +153,12 @@ static void check_global(Cell *cells, size_t first, size_t bytes, const Event &e
         if (!b->has_ticket)
             b->ticket_epoch = b->epoch;
         b->has_ticket = e.f->took_ticket = true;
+        release(e.f);
         return;
+    }
+    if (e.kind != READ) {
+        e.f->last_write = b->epoch;
+        e.f->unfenced = e.f->unfenced < 0 ? b->epoch : e.f->unfenced;
     }
     for (size_t i = 0; i < bytes; i++) {
         Cell &c = cells[i];
@@ -138,6 +167,9 @@ static void check_global(Cell *cells, size_t first, size_t bytes, const Event &e
             check_write_of_block(c, e, offset);
         else if (c.write_run >= b->first_run && (e.kind != READ || !b->acquired))
             fault("RACE_BLOCKS", false, e.code, "%s of global+%#zx, which block #%u of this launch wrote", verb(e.kind),
+                  offset, c.write_run - b->first_run);
+        else if (c.write_run >= b->first_run && !is_released(c, b))
+            fault("RACE_BLOCKS", false, e.code, "read of global+%#zx, which block #%u wrote with no fence before its atomic",
                   offset, c.write_run - b->first_run);
         if (e.kind != READ && c.read_run == b->run)
             check_reads_of_block(c, e, offset);

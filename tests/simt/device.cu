@@ -81,6 +81,8 @@ __global__ void atomic(struct atomics *a)
     atomicAdd((unsigned long long *)&a->add64, (unsigned long long)i << 32);
     atomicMax((unsigned long long *)&a->max64, (unsigned long long)i << 40);
     atomicAdd(&a->add_f32, 0.5f);
+    if (atomicInc(&a->wrapped, 999u) == 999u)
+        atomicAdd(&a->n_wraps, 1u);
     unsigned left = atomicExch(&a->last, i);
     atomicAdd((unsigned long long *)&a->exchanged_sum, (unsigned long long)left);
     for (unsigned seen = atomicCAS(&a->by_cas, 0u, 0u), was = ~0u; seen != was;) {

@@ -30,7 +30,7 @@ struct atomics { /* of 40 blocks of 64 threads, each with its number i */
     int32_t signed_max, signed_min, signed_sub;
     uint64_t add64, max64, exchanged_sum;
     float add_f32;
-    uint32_t by_cas, last;
+    uint32_t by_cas, last, wrapped, n_wraps;
 };
 void run_atomics(struct atomics *a);
 

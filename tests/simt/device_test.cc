@@ -187,6 +187,7 @@ static void check_atomics()
     check(a.add_f32 == (float)n / 2, "atomicAdd of f32", 0);
     check(a.exchanged_sum + a.last == (uint64_t)sum + n, "atomicExch", 0); /* each value was there once */
     check(a.by_cas == 3 * n, "atomicCAS", 0);
+    check(a.wrapped == n % 1000 && a.n_wraps == n / 1000, "atomicInc", 0);
 }
 
 int main()

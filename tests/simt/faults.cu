@@ -328,24 +328,55 @@ template <bool right> __global__ void all_blocks_write(int *out)
 }
 
 /* Each block leaves a part, and the last one to come adds them. */
-template <bool right> __global__ void last_block_adds(int *out, unsigned *n_done)
+enum { IN_ORDER, NO_RELEASE, NO_ACQUIRE, NO_BARRIER };
+
+template <int what> __global__ void last_block_adds(int *out, unsigned *n_done)
 {
     __shared__ bool is_last;
     if (threadIdx.x == 0)
         out[blockIdx.x] = (int)blockIdx.x;
-    __threadfence();
+    if (what != NO_RELEASE)
+        __threadfence();
     if (threadIdx.x == 0)
         is_last = atomicAdd(n_done, 1u) == gridDim.x - 1;
     __syncthreads();
     if (!is_last)
         return;
-    if (right)
+    if (what != NO_ACQUIRE)
         __threadfence();
     if (threadIdx.x == 0) {
         int sum = 0;
         for (unsigned i = 0; i < gridDim.x; i++)
             sum += out[i];
         out[gridDim.x] = sum;
+    }
+}
+
+/* The same with a part of each thread, and twice: one thread's fences are behind all threads' writes after a barrier. */
+template <int what> __global__ void last_block_adds_threads(int *out, unsigned *n_done)
+{
+    unsigned n = gridDim.x * blockDim.x;
+    for (unsigned round = 0; round < 2; round++) {
+        int *parts = out + round * (n + 1);
+        bool is_last = false;
+        parts[blockIdx.x * blockDim.x + threadIdx.x] = (int)threadIdx.x;
+        if (what != NO_BARRIER)
+            __syncthreads();
+        if (threadIdx.x == 0) {
+            if (what != NO_RELEASE)
+                __threadfence();
+            is_last = atomicInc(n_done + round, gridDim.x - 1) == gridDim.x - 1;
+            if (what != NO_ACQUIRE)
+                __threadfence();
+        }
+        if (__syncthreads_or(is_last) == 0)
+            continue;
+        if (threadIdx.x == 1) {
+            int sum = 0;
+            for (unsigned i = 0; i < n; i++)
+                sum += parts[i];
+            parts[n] = sum;
+        }
     }
 }
 
@@ -428,10 +459,10 @@ template <class... P> void run_blocks(void (*kernel)(int *, P...), P... more)
     simt::launch_k(10, 32, 0, kernel, m.p, more...);
 }
 
-template <bool right> void run_last_block()
+void run_last_block(void (*kernel)(int *, unsigned *))
 {
-    Memory n_done;
-    run_blocks(last_block_adds<right>, (unsigned *)n_done.p);
+    Memory m, n_done;
+    simt::launch_k(8, 32, 0, kernel, m.p, (unsigned *)n_done.p);
 }
 
 } // namespace
@@ -499,7 +530,15 @@ const struct fault_case fault_cases[] = {
     PAIR("blocks that read each other's", "RACE_BLOCKS", run_blocks(blocks<false>), run_blocks(blocks<true>)),
     PAIR("blocks that write the same", "RACE_BLOCKS", run_blocks(all_blocks_write<false>),
          run_blocks(all_blocks_write<true>)),
-    PAIR("the last block adds", "RACE_BLOCKS", run_last_block<false>(), run_last_block<true>()),
+    PAIR("the last block adds, no acquire", "RACE_BLOCKS", run_last_block(last_block_adds<NO_ACQUIRE>),
+         run_last_block(last_block_adds<IN_ORDER>)),
+    WRONG("the last block adds, no release", "RACE_BLOCKS", run_last_block(last_block_adds<NO_RELEASE>)),
+    PAIR("the last block adds its threads', no release", "RACE_BLOCKS", run_last_block(last_block_adds_threads<NO_RELEASE>),
+         run_last_block(last_block_adds_threads<IN_ORDER>)),
+    WRONG("the last block adds its threads', no acquire", "RACE_BLOCKS",
+          run_last_block(last_block_adds_threads<NO_ACQUIRE>)),
+    WRONG("the last block adds its threads', no barrier", "RACE_BLOCKS",
+          run_last_block(last_block_adds_threads<NO_BARRIER>)),
 
     WRONG("block of no threads", "BAD_LAUNCH", run_shared(0, 0, read_after_write<true>)),
     WRONG("block of 1025 threads", "BAD_LAUNCH", run_shared(1025, 0, read_after_write<true>)),

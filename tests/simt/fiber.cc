@@ -216,15 +216,23 @@ unsigned active_mask()
     return this_fiber()->warp->alive;
 }
 
-/* An atomic on global memory and behind it a fence acquire: the block may read what other blocks wrote before theirs
- * ("the last block merges"). Behind it: by the same thread, or after a barrier. A heuristic: which atomic released
- * what is not followed. */
+/* An atomic on global memory and behind it a fence acquire: the block may read what other blocks released by theirs
+ * ("the last block merges"). Behind it: by the same thread, or after a barrier. A heuristic: which atomic it was, of which
+ * word, is not followed.
+ * A fence is also behind the thread's writes so far, and behind those of the others before the last barrier. */
 void fence()
 {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     Fiber *f = this_fiber();
     Block *b = f->block;
     b->acquired |= f->took_ticket || (b->has_ticket && b->ticket_epoch != b->epoch);
+    for (unsigned i = 0; instrumented && i < b->n_threads; i++) {
+        Fiber &other = b->fibers[i];
+        if (&other == f || other.last_write < b->epoch)
+            other.unfenced = -1;
+        else if (other.unfenced >= 0)
+            other.unfenced = b->epoch;
+    }
 }
 
 /* Ends the thread f; yields the next one, or nullptr when the block is done. */
@@ -329,8 +337,10 @@ void run_block(const Launch &launch, unsigned index, uint32_t first_run)
         warp.ready = warp.alive = first_lanes(b->n_threads - w * 32);
         warp.epoch = warp.open = 0;
     }
-    for (unsigned i = 0; i < b->n_threads; i++)
+    for (unsigned i = 0; i < b->n_threads; i++) {
         b->fibers[i].stack_pointer = nullptr;
+        b->fibers[i].unfenced = b->fibers[i].last_write = -1;
+    }
     unsigned w = end_bit(b->ready);
     switch_to(order == ORDER_RANDOM ? pick(b, 0, 0) : &b->fibers[w * 32 + end_bit(b->warps[w].ready)], &b->scheduler);
 }

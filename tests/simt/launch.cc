@@ -94,6 +94,12 @@ void launch(const Launch &launch)
     std::lock_guard<std::mutex> lock(one_at_a_time);
     /* Never deleted: its OS threads end with the process. */
     static Pool *pool = new Pool(os_threads > 0 ? (unsigned)os_threads : std::max(1u, std::thread::hardware_concurrency()));
+    static std::vector<std::atomic<uint64_t>> of_blocks;
+    if (of_blocks.size() < n_blocks)
+        of_blocks = std::vector<std::atomic<uint64_t>>(n_blocks);
+    for (unsigned i = 0; i < n_blocks; i++)
+        of_blocks[i] = 0;
+    releases = of_blocks.data();
     uint32_t first_run = next_run;
     next_run += n_blocks;
     pool->run(launch, first_run);

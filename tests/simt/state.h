@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <atomic>
 #include <vector>
 
 #include "tests/simt/simt.h"
@@ -34,6 +35,7 @@ struct alignas(128) Fiber : Thread {
     std::vector<Copy> copies;
     unsigned copy_group;
     bool took_ticket; /* did an atomic on global memory */
+    int unfenced, last_write; /* epochs of its first write of global memory that no fence is behind, and of its last; -1: none */
     const char *waits_in, *waits_file; /* for the report of a deadlock */
     int waits_line;
 };
@@ -107,6 +109,8 @@ __attribute__((format(printf, 4, 5))) void fault(const char *kind, bool fatal, c
 /* ---- access.cc ---- */
 enum Access { READ, WRITE, ATOMIC, COPY_ISSUED, COPY_LANDED };
 extern bool instrumented; /* some kernel was built with the hooks */
+/* What each block of the launch has released so far (access.cc); 0: nothing. */
+extern std::atomic<uint64_t> *releases;
 void access(const void *p, size_t bytes, Access kind, const void *code);
 
 /* ---- memory.cc ---- */
