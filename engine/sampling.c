@@ -257,7 +257,7 @@ static int make_mask(struct sampling *out, const struct engine_sampling *s, uint
         return quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
     for (uint32_t i = 0; i < s->n_allowed_token_ids; i++)
         out->mask[s->allowed_token_ids[i] / 32] |= 1u << s->allowed_token_ids[i] % 32;
-    for (uint32_t id = 0; id < n_vocab; id++) /* sorted by being read again, not by 10 ms of qsort() */
+    for (uint32_t id = 0; id < n_vocab; id++) /* sorted by being read again */
         if (out->mask[id / 32] >> id % 32 & 1u)
             out->allowed[out->n_allowed++] = id;
     return QUIRE_OK;

@@ -13,8 +13,8 @@ QUIRE_PACKAGES_build="gcc g++ make cmake ninja-build pkg-config libevent-dev lib
 QUIRE_PACKAGES_demo="curl jq"
 QUIRE_PACKAGES_test="libcmocka-dev python3 openssl"
 QUIRE_PACKAGES_clients="python3-venv haproxy groff-base"
-# For the page at /ui. Ubuntu has no such packages: there, put Chrome and its chromedriver on PATH.
-command -v chromedriver >/dev/null || QUIRE_PACKAGES_clients="$QUIRE_PACKAGES_clients chromium chromium-driver"
+# For the page at /ui. Ubuntu's are empty: there, put Chrome and its chromedriver on PATH.
+command -v chromedriver >/dev/null || ! grep -q '^ID=debian' /etc/os-release || QUIRE_PACKAGES_clients="$QUIRE_PACKAGES_clients chromium chromium-driver"
 QUIRE_PACKAGES_fuzz="clang libclang-rt-dev"
 # NVIDIA's packages: the compiler, its headers and the static runtime. 0.3 GB on disk.
 QUIRE_CUDA_PACKAGES="cuda-toolkit[nvcc,cudart,cccl]==13.0.*"

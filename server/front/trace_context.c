@@ -17,9 +17,13 @@ static bool is_zero(const char *text, size_t n)
     return strspn(text, "0") >= n;
 }
 
+#define PARENT_BYTES 55
+
 /* "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01". Versions above 00 may say more after a further dash. */
 static bool read_parent(const char *text, struct trace_context *out)
 {
+    if (strlen(text) < PARENT_BYTES)
+        return false;
     const char *trace = text + 3, *parent = trace + 33, *flags = parent + 17;
     if (!is_hex(text, 2, '-') || memcmp(text, "ff", 2) == 0)
         return false;
