@@ -20,6 +20,7 @@ void engine_options_default(struct engine_options *options)
         .dtype = "auto",
         .kv_cache_dtype = "auto",
         .gemm_form = "auto",
+        .invariance = "strict",
         .activation_dtype = "float32",
         .cpu_bind = "auto",
         .scheduling_policy = "fcfs",
@@ -45,10 +46,15 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
                                         .weight_dtype = e->desc.dtype, .cpu_bind = o->cpu_bind};
     int status = engine_plan_form(o, e->desc.dtype, &options.form, err);
     if (status == QUIRE_OK)
+        status = engine_plan_invariance(o, &options.not_invariant, err);
+    if (status == QUIRE_OK)
         status = k_backend_open(&options, &e->backend, &e->info.device_why, err);
     if (status != QUIRE_OK)
         return status;
     e->info.gemm_form = e->backend->form;
+    e->info.gemm_library = e->backend->gemm_library;
+    snprintf(e->info.gemms, sizeof e->info.gemms, e->info.gemm_library ? "%s, of many tokens %s (--invariance off)" : "%s",
+             k_form_name(e->backend->form), e->info.gemm_library);
     e->info.placement = e->backend->placement;
     e->depth = e->backend->ops->overlap_depth;
     if (!e->backend->ops->supports_form(e->backend, e->backend->form, e->desc.dtype))

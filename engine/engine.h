@@ -5,7 +5,7 @@
  * through one sink, called on the engine thread. Nothing is allocated on the device after engine_open() returns.
  *
  * A request gets the same tokens and logprob bits whatever else is being served
- * (docs/numerics.md). A request's fault ends that request only.
+ * (docs/numerics.md), unless the options give that up (invariance). A request's fault ends that request only.
  */
 #ifndef QUIRE_ENGINE_ENGINE_H
 #define QUIRE_ENGINE_ENGINE_H
@@ -30,6 +30,8 @@ struct engine_options {
     const char *dtype;                /* "auto", or the stored dtype's name, or "float32" (then KV is f32) */
     const char *kv_cache_dtype;       /* "auto", "float16", "float32" */
     const char *gemm_form;            /* "auto", "lane", "tile", "mma" */
+    const char *invariance;           /* "strict", or "off": a GPU may compute GEMMs of many tokens by NVIDIA's library, and a
+                                         request's bits then depend on what else is served */
     const char *activation_dtype;     /* "float32", or "bfloat16" in the tile form */
     uint32_t max_model_len;           /* 0 = what the model says */
     uint32_t max_num_seqs;            /* 0 = default */
@@ -93,6 +95,7 @@ struct engine_plan {
     } groups[4];
     uint32_t block_tokens, max_model_len, max_num_seqs, max_num_batched_tokens, max_logit_rows;
     uint32_t n_threads, overlap_depth;
+    bool not_invariant;           /* k_plan_dims' */
     enum k_dtype weight_dtype, kv_dtype;
     uint64_t total_bytes;         /* everything above but the weights */
     /* A GPU's; all 0 for host memory. */
@@ -115,6 +118,7 @@ int engine_plan_make(const struct engine_options *options, const struct model_de
 /* The form that the options ask for with such weights; K_FORM_AUTO where the backend chooses. */
 int engine_plan_form(const struct engine_options *options, enum k_dtype weights,
                      enum k_gemm_form *out, struct quire_error *err);
+int engine_plan_invariance(const struct engine_options *options, bool *off, struct quire_error *err);
 
 /* ---- requests ---- */
 
@@ -246,6 +250,8 @@ struct engine_info {
     const struct engine_plan *plan;
     const char *device_why;       /* which backend was taken, and why */
     enum k_gemm_form gemm_form;   /* the one taken */
+    const char *gemm_library;     /* NULL, or what computes GEMMs of many tokens: answers are not invariant */
+    char gemms[96];               /* both in words, for people */
     const char *placement;        /* how many threads compute, on which CPUs, and where memory lies */
     uint32_t n_graphs;            /* recorded steps */
     bool prefix_caching;

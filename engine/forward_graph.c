@@ -1,5 +1,7 @@
 #include "engine/forward_internal.h"
 
+#include <stdlib.h>
+
 /* Steps of 8, 16 and 32 apart: a batch of 33 is not worth a graph of its own, and one of 64 would compute twice as much. */
 uint32_t forward_graph_sizes(uint32_t max_tokens, uint32_t *sizes)
 {
@@ -14,22 +16,33 @@ uint32_t forward_graph_sizes(uint32_t max_tokens, uint32_t *sizes)
     return n;
 }
 
-/* One token at position 0, kept nowhere. */
-static int run_first_step(struct forward *f, struct quire_error *err)
+/* n tokens at position 0, kept nowhere. */
+static int run_step(struct forward *f, uint32_t n, struct quire_error *err)
 {
     struct forward_batch batch;
-    const struct k_sample_row row = {.top_p = 1, .repetition_penalty = 1, .n_logprobs = -1, .forced = -1};
-    struct k_sample_result result;
     uint64_t ticket;
-    forward_begin(f, 1, 1, 1, 1, &batch);
-    batch.ids[0] = batch.positions[0] = batch.logit_tokens[0] = 0;
-    batch.rows[0] = (struct k_attn_row){.n_tokens = 1};
-    for (uint32_t g = 0; g < f->n_groups; g++) {
-        batch.slots[g][0] = K_NO_SLOT;
-        batch.tables[g][0] = 0;
+    struct k_sample_row *rows = calloc(n, sizeof *rows);
+    struct k_sample_result *results = calloc(n, sizeof *results);
+    int status = rows && results ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
+    if (status == QUIRE_OK) {
+        forward_begin(f, n, n, n, 1, &batch);
+        for (uint32_t g = 0; g < f->n_groups; g++)
+            batch.tables[g][0] = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            rows[i] = (struct k_sample_row){.top_p = 1, .repetition_penalty = 1, .n_logprobs = -1, .forced = -1};
+            batch.ids[i] = batch.positions[i] = 0;
+            batch.logit_tokens[i] = i;
+            batch.rows[i] = (struct k_attn_row){.token = i, .n_tokens = 1};
+            for (uint32_t g = 0; g < f->n_groups; g++)
+                batch.slots[g][i] = K_NO_SLOT;
+        }
+        status = forward_run(f, &batch, rows, results, &ticket, err);
     }
-    int status = forward_run(f, &batch, &row, &result, &ticket, err);
-    return status == QUIRE_OK ? forward_wait(f, ticket, err) : status;
+    if (status == QUIRE_OK)
+        status = forward_wait(f, ticket, err);
+    free(rows);
+    free(results);
+    return status;
 }
 
 /* Only where things lie is recorded, not what they hold. */
@@ -55,8 +68,13 @@ int forward_graphs_create(struct forward *f, uint32_t max_tokens, struct quire_e
 {
     uint32_t sizes[FORWARD_MAX_GRAPHS];
     uint32_t n = forward_graph_sizes(max_tokens, sizes);
-    int status = run_first_step(f, err);
+    int status = run_step(f, 1, err);
     for (uint32_t i = 0; i < n && status == QUIRE_OK; i++) {
+        /* A library loads its code when it first runs, which must not be while a step is recorded. */
+        if (f->backend->gemm_library)
+            status = run_step(f, sizes[i], err);
+        if (status != QUIRE_OK)
+            break;
         status = record(f, sizes[i], &f->graphs[f->n_graphs], err);
         if (status == QUIRE_OK)
             f->n_graphs++;

@@ -112,6 +112,7 @@ struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct en
         .max_gemm_cols = (uint32_t)widest,
         .max_model_len = plan->max_model_len,
         .n_threads = plan->n_threads,
+        .not_invariant = plan->not_invariant,
     };
 }
 

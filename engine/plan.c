@@ -113,6 +113,15 @@ int engine_plan_form(const struct engine_options *o, enum k_dtype weights, enum 
     return QUIRE_OK;
 }
 
+int engine_plan_invariance(const struct engine_options *o, bool *off, struct quire_error *err)
+{
+    const char *invariance = o->invariance ? o->invariance : "strict";
+    *off = strcmp(invariance, "off") == 0;
+    if (!*off && strcmp(invariance, "strict") != 0)
+        return quire_fail(err, QUIRE_INVALID, "--invariance: must be strict or off, got '%.40s'", invariance);
+    return QUIRE_OK;
+}
+
 static int plan_dtypes(const struct engine_options *o, const struct model_desc *desc,
                        struct engine_plan *p, struct quire_error *err)
 {
@@ -135,7 +144,11 @@ static int plan_dtypes(const struct engine_options *o, const struct model_desc *
                               o->kv_cache_dtype);
     }
     enum k_gemm_form form;
-    return engine_plan_form(o, desc->dtype, &form, err);
+    int status = engine_plan_form(o, desc->dtype, &form, err);
+    if (status == QUIRE_OK)
+        status = engine_plan_invariance(o, &p->not_invariant, err);
+    p->not_invariant = p->not_invariant && form != K_FORM_LANE && desc->dtype != K_F32;
+    return status;
 }
 
 static int check_limit(const char *flag, uint32_t value, uint32_t max, struct quire_error *err)

@@ -21,6 +21,7 @@ enum record_flags {
     RECORD_RESTRICTED = 16,
 };
 
+#define RECORD_NOT_INVARIANT 0x80u /* in the GEMM form */
 #define RECORD_FINISHED 0x80000000u /* in a result's number of tokens */
 
 /* The first bytes of BLAKE2b-256 under this label. `from` is where the sum before the record lies,

@@ -272,7 +272,11 @@ static void get_header(struct recording *r, struct body *b)
     get_text(b, h->model, sizeof h->model);
     get_key(b, &h->config_sha256);
     get_text(b, h->device, sizeof h->device);
-    h->gemm_form = get_below(b, K_N_FORMS, "has a GEMM form that does not exist");
+    uint8_t form = get_u8(b);
+    h->not_invariant = (form & RECORD_NOT_INVARIANT) != 0;
+    h->gemm_form = form & ~RECORD_NOT_INVARIANT;
+    if (h->gemm_form >= K_N_FORMS || (h->not_invariant && h->gemm_form != K_FORM_MMA))
+        wrong(b, "has a GEMM form that does not exist");
     h->weight_dtype = get_below(b, K_BF16 + 1, "has a dtype that does not exist");
     h->kv_dtype = get_below(b, K_BF16 + 1, "has a dtype that does not exist");
     h->vocab_size = get_u32(b);

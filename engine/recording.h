@@ -21,6 +21,7 @@ struct recording_header {
     struct key256 config_sha256;
     char device[16];
     enum k_gemm_form gemm_form;
+    bool not_invariant; /* answers depended on what else was served: they cannot be computed again to the bit */
     enum k_dtype weight_dtype, kv_dtype;
     uint32_t vocab_size;
     struct sched_config config;   /* without the secret; what it points to is the recording's */

@@ -96,24 +96,28 @@ static int open_cuda(const struct k_backend_options *options, struct k_backend *
 
 /* ---- choosing ---------------------------------------------------------------------------------- */
 
-/* The GPU where it will do; a GEMM form that only a CPU has stays on it. */
-static bool open_auto_on_gpu(const struct k_backend_options *options, struct k_backend **out, const char **why)
+/* The GPU where it will do; a GEMM form that only a CPU has stays on it. QUIRE_UNSUPPORTED: the CPU it is. QUIRE_INVALID: what
+ * was asked of the GPU cannot be, and err says why. */
+static int open_auto_on_gpu(const struct k_backend_options *options, struct k_backend **out, const char **why, struct quire_error *err)
 {
     static _Thread_local char reason[QUIRE_ERROR_BYTES + 8];
-    struct quire_error err;
+    struct quire_error lacking;
 #if defined(QUIRE_CUDA_LINKED)
     (void)options;
     (void)out;
-    quire_fail(&err, QUIRE_UNSUPPORTED, "the CUDA backend of this build is an emulator");
+    (void)err;
+    quire_fail(&lacking, QUIRE_UNSUPPORTED, "the CUDA backend of this build is an emulator");
 #else
-    if (open_cuda(options, out, why, &err) == QUIRE_OK) {
-        *why = "cuda: the GPU answers";
-        return true;
-    }
+    int status = open_cuda(options, out, why, &lacking);
+    *why = "cuda: the GPU answers";
+    if (status == QUIRE_OK)
+        return QUIRE_OK;
+    if (status == QUIRE_INVALID)
+        return quire_fail(err, QUIRE_INVALID, "%s", lacking.text);
 #endif
-    snprintf(reason, sizeof reason, "cpu: %s", err.text);
+    snprintf(reason, sizeof reason, "cpu: %s", lacking.text);
     *why = reason;
-    return false;
+    return QUIRE_UNSUPPORTED;
 }
 
 static bool is_cuda(const char *device)
@@ -140,8 +144,9 @@ int k_backend_open(const struct k_backend_options *options, struct k_backend **o
         return status;
     }
     *why = is_ref ? "ref: asked for" : "cpu: asked for";
-    if (is_auto && open_auto_on_gpu(options, out, why))
-        return QUIRE_OK;
+    status = is_auto ? open_auto_on_gpu(options, out, why, err) : QUIRE_UNSUPPORTED;
+    if (status != QUIRE_UNSUPPORTED)
+        return status;
 #if defined(__x86_64__)
     if (!is_ref)
         return cpu_open(options, out, err);

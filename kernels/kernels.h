@@ -306,6 +306,8 @@ struct k_backend {
     uint32_t n_threads;    /* compute threads on the host, the caller's included */
     const char *placement; /* one line for people: how many, on which CPUs, and where memory lies */
     enum k_gemm_form form; /* of every GEMM; never K_FORM_AUTO */
+    const char *gemm_library; /* NULL, or what computes GEMMs of many tokens, "cuBLASLt 13.1.0": the bits of a token then
+                               * depend on how many there are */
 };
 
 struct k_backend_options {
@@ -314,6 +316,7 @@ struct k_backend_options {
     enum k_gemm_form form;     /* K_FORM_AUTO: mma on a GPU, tile where that is faster, else lane */
     enum k_dtype weight_dtype; /* what K_FORM_AUTO chooses for */
     const char *cpu_bind;      /* NULL or "auto", "none", or the CPU of each thread: "0-3,8" */
+    bool not_invariant;        /* a GPU computes GEMMs of many tokens by NVIDIA's library in the mma form; a host changes nothing */
 };
 
 /* Opens a backend. "auto" takes the best this machine has; *why says in one line which and why
@@ -340,6 +343,7 @@ struct k_plan_dims {
     uint32_t max_gemm_cols; /* the widest input of a GEMM */
     uint32_t max_model_len;
     uint32_t n_threads; /* as in k_backend_options, 0 included: host backends need scratch for each */
+    bool not_invariant; /* as in k_backend_options, with 16-bit weights in the mma form */
 };
 struct k_plan_bytes {
     uint64_t gemm;

@@ -162,7 +162,7 @@ int command_engine(int argc, char **argv)
     if (status == QUIRE_OK) {
         const struct engine_info *info = engine_info(c.engine);
         quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s; %s", info->desc->architecture,
-                  info->device_why, k_form_name(info->gemm_form), info->placement);
+                  info->device_why, info->gemms, info->placement);
         for (size_t i = 0; daemon_address(c.daemon, i); i++)
             quire_log(QUIRE_LOG_INFO, "engine", "ready on %s after %.2f s",
                       daemon_address(c.daemon, i), info->open_seconds);

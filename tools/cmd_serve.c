@@ -413,7 +413,7 @@ static void log_engine(const struct serve *s)
     const struct engine_info *info = engine_info(s->engine);
     const struct engine_plan *plan = info->plan;
     quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s", info->desc->architecture,
-              info->device_why, k_form_name(info->gemm_form));
+              info->device_why, info->gemms);
     quire_log(QUIRE_LOG_INFO, "engine",
               "%s; KV cache %s in blocks of %u tokens, %s besides; context %u, %u sequences at once",
               info->placement, cli_bytes_text(plan->kv_bytes, kv), plan->block_tokens,

@@ -195,6 +195,10 @@ size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS
          .help = "How products are summed: lane (any weights), tile (bf16 and f16 weights, what AMX computes) or mma (the "
                  "same weights on a GPU's tensor cores). auto: mma on a GPU, tile for bf16 weights on AMX, else lane. "
                  "Answers' bits depend on it, see docs/numerics.md; the start-up line says which it is."},
+        {.names = "invariance", .kind = CLI_STRING, .target = &o->invariance, .value = "NAME",
+         .help = "strict: an answer's bits depend on its request alone. off: a GPU takes NVIDIA's cuBLASLt for GEMMs of more "
+                 "than 32 tokens, which may be faster, and bits may then depend on what else is served; a recording made so "
+                 "cannot be replayed. On a CPU it changes nothing. Default strict."},
         {.names = "activation-dtype", .kind = CLI_STRING, .target = &o->activation_dtype, .value = "NAME",
          .help = "float32, or bfloat16: the tile form with rounded activations, for bf16 weights. Half the work; logprobs "
                  "are off by about 0.1."},

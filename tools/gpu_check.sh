@@ -207,10 +207,18 @@ bench_kernels() {
     kernel_bench kernels_table.json
 }
 
+has_cublaslt() { # what --invariance off opens; python3 made the models, so it is there
+    local release
+    for release in 13 12; do
+        python3 -c "import ctypes; ctypes.CDLL('libcublasLt.so.$release')" 2>/dev/null && return
+    done
+    return 1
+}
 engine_bench() { # model directory, its name
     if [ -n "$small" ]; then
         run "latency: $2" 30 "latency_$2.json" quire bench latency "$1" --device cuda --batch-size 2 --input-len 8 --output-len 3 --num-iters 1 \
             --num-iters-warmup 0 --max-model-len 64 --max-num-seqs 2 --num-kv-blocks 16 --json
+        skip "throughput, --invariance off: $2" "an emulator"
         return
     fi
     run "latency, batch 1: $2" 60 "latency_1_$2.json" quire bench latency "$1" --device cuda --batch-size 1 --input-len 128 --output-len 128 \
@@ -219,6 +227,13 @@ engine_bench() { # model directory, its name
         --output-len 128 --num-iters 3 --num-iters-warmup 1 --max-model-len 4096 --enforce-eager --json
     run "throughput, 256 requests: $2" 60 "throughput_$2.json" quire bench throughput "$1" --device cuda --num-prompts 256 --input-len 512 \
         --output-len 128 --max-model-len 4096 --json
+    # What invariance costs: the same with NVIDIA's GEMM for many tokens, where its library is.
+    if has_cublaslt; then
+        run "throughput, --invariance off: $2" 60 "throughput_off_$2.json" quire bench throughput "$1" --device cuda --num-prompts 256 \
+            --input-len 512 --output-len 128 --max-model-len 4096 --invariance off --json
+    else
+        skip "throughput, --invariance off: $2" "libcublasLt.so.13 or .12 is not on the loader's path"
+    fi
 }
 bench_engine() {
     local shape shapes="qwen3-0.6b qwen2.5-1.5b"

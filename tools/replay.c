@@ -398,6 +398,10 @@ int replay_run(struct replay *p, const char *model_dir, void (*progress)(void *c
                struct replay_report *out, struct quire_error *err)
 {
     struct engine_options options;
+    if (recording_header(p->recording)->not_invariant)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "the recording was made with --invariance off: its answers depended on what else was served, so nobody"
+                          " can compute them again to the bit; quire sim --trace makes its decisions again");
     options_of(recording_header(p->recording), model_dir, &options);
     int status = engine_open(&options, on_events, p, &p->engine, err);
     if (status != QUIRE_OK)

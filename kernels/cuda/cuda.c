@@ -1,24 +1,32 @@
 /* The table, open and close, and what an error does: see cuda.h. */
+#include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/open.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- errors ------------------------------------------------------------------------------------ */
 
-int cuda_check(struct k_backend *b, cudaError_t error, const char *what, struct quire_error *err)
+int cuda_die(struct k_backend *b, const char *what, const char *error, struct quire_error *err)
 {
     struct cuda_backend *c = cuda_of(b);
-    if (error == cudaSuccess)
-        return QUIRE_OK;
     if (!c->dead) {
         c->dead = true;
-        quire_fail(&c->death, QUIRE_INTERNAL,
-                   "backend cuda: %s: %s (%s); the GPU's state is lost and the engine must be restarted", what,
-                   cudaGetErrorString(error), cudaGetErrorName(error));
+        quire_fail(&c->death, QUIRE_INTERNAL, "backend cuda: %s: %s; the GPU's state is lost and the engine must be restarted",
+                   what, error);
     }
     return quire_fail(err, QUIRE_INTERNAL, "%s", c->death.text);
+}
+
+int cuda_check(struct k_backend *b, cudaError_t error, const char *what, struct quire_error *err)
+{
+    char text[256];
+    if (error == cudaSuccess)
+        return QUIRE_OK;
+    snprintf(text, sizeof text, "%s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
+    return cuda_die(b, what, text, err);
 }
 
 /* The GPU that CUDA's calls of this thread mean. */
@@ -67,6 +75,7 @@ static void cuda_close(struct k_backend *b)
     cuda_graph_drop(b);
     if (c->stream)
         cudaStreamSynchronize(c->stream);
+    cublaslt_close(c->lt);
     cuda_memory_close(c);
     free(c->plan_scratch);
     if (c->stream)
@@ -154,6 +163,10 @@ int quire_cuda_open(const struct k_backend_options *options, struct k_backend **
     status = open_stream(c, err);
     if (status == QUIRE_OK)
         status = cuda_memory_open(c, err);
+    if (status == QUIRE_OK && options->not_invariant && c->base.form == K_FORM_MMA) {
+        status = cublaslt_open(&c->lt, err);
+        c->base.gemm_library = status == QUIRE_OK ? cublaslt_version(c->lt) : NULL;
+    }
     if (status != QUIRE_OK) {
         cuda_close(&c->base);
         return status;

@@ -1,7 +1,7 @@
 /* kernels/cuda: the backend on NVIDIA GPUs. Private to this folder.
  *
  * Host side in C: cuda.c the table, open and close; device.c which GPU and what it is; memory.c allocations, copies, staging,
- * tickets; weight.c weights onto the device; graph.c recorded steps; gemm.c, attention.c, attention_plan.c,
+ * tickets; weight.c weights onto the device; graph.c recorded steps; cublaslt.c NVIDIA's GEMM; gemm.c, attention.c, attention_plan.c,
  * sample.c, elementwise.c check arguments and launch. Kernels in NAME.cu, each compiling on its own over device.cuh; launch.h
  * declares what they export to C.
  *
@@ -21,7 +21,15 @@ struct k_weight {
     uint64_t row_stride_bytes;   /* of 16 */
     void *data_dev;
     int8_t *exponents_dev;       /* [n_rows] BF16 only: e of docs/numerics.md §17 */
+    bool is_factors;             /* BF16 that lies there as F16 factors, of one e for all rows: with cuBLASLt */
+    int exponent;                /* that e; else 0 */
 };
+
+/* What the numbers at data_dev are. */
+static inline enum k_dtype cuda_weight_stored(const struct k_weight *w)
+{
+    return w->is_factors ? K_F16 : w->dtype;
+}
 
 struct cuda_backend {
     struct k_backend base;
@@ -34,6 +42,7 @@ struct cuda_backend {
     bool dead;
     struct quire_error death;    /* what killed it */
     struct cuda_memory *memory;  /* memory.c's */
+    struct cublaslt *lt;         /* cublaslt.c's; NULL: our kernels compute everything */
     void *plan_scratch;          /* attention.c's, on the host: a plan before it is uploaded */
     uint64_t plan_scratch_bytes; /* of the largest step so far */
     char description[400], placement[160];
@@ -46,6 +55,8 @@ static inline struct cuda_backend *cuda_of(struct k_backend *b)
 
 /* QUIRE_OK, or the backend dies of it: `what` names the operation. Every CUDA call goes through here. */
 int cuda_check(struct k_backend *b, cudaError_t error, const char *what, struct quire_error *err);
+/* The backend dies of an error that is not CUDA's. */
+int cuda_die(struct k_backend *b, const char *what, const char *error, struct quire_error *err);
 /* QUIRE_OK, or what the backend died of. Every operation begins with it: it also makes the backend's GPU the calling
  * thread's, since the thread that opened need not be the engine's. */
 int cuda_alive(struct k_backend *b, struct quire_error *err);

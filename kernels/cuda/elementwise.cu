@@ -1,6 +1,6 @@
-/* Embedding, gather, placing of sampled tokens: what reads each number once and does little with it.
+/* Embedding, SiLU-mul, gather, placing of sampled tokens: what reads each number once and does little with it.
  *
- * The limit is memory. Gather moves 8 bytes for each output, embedding 6 (of 16-bit weights). To keep 3.35 TB/s
+ * The limit is memory. SiLU-mul moves 12 bytes for each output, gather 8, embedding 6 (of 16-bit weights). To keep 3.35 TB/s
  * busy at 600 ns a load, an SM must have 15 KB on the way; 2,048 threads with two 16-byte loads each have 64 KB. So a
  * thread does four neighbouring elements, by one 16-byte access where rows are aligned to that (n a multiple of 4, as in
  * every model), and there is no loop. Otherwise it does one element.
@@ -36,7 +36,7 @@ static __device__ __forceinline__ uint32_t first_column(uint32_t each)
 template <enum k_dtype dtype>
 static __global__ void __launch_bounds__(THREADS)
 embed_kernel(const unsigned char *table, uint64_t row_stride_bytes, uint32_t n_rows, const uint32_t *ids, float *out,
-             uint32_t n_cols, bool vector)
+             uint32_t n_cols, bool vector, float scale)
 {
     uint32_t k = first_column(4), id = ids[blockIdx.x];
     if (k >= n_cols)
@@ -45,6 +45,8 @@ embed_kernel(const unsigned char *table, uint64_t row_stride_bytes, uint32_t n_r
     float4 v = make_float4(nan, nan, nan, nan);
     if (id < n_rows) /* rows end in zeros up to 16 bytes, so the last four may be read whole */
         v = widen4<dtype>(table + id * row_stride_bytes, k);
+    if (dtype == K_F16) /* 1, or 2^e of BF16 that lies there as factors */
+        v = make_float4(v.x * scale, v.y * scale, v.z * scale, v.w * scale);
     float *to = out + (uint64_t)blockIdx.x * n_cols + k;
     if (vector) {
         *(float4 *)to = v;
@@ -65,14 +67,45 @@ cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a)
     dim3 grid = row_grid(a->n_tokens, table->n_cols, 4);
     bool vector = is_vector(table->n_cols, a->out_dev, NULL);
     const unsigned char *data = (const unsigned char *)table->data_dev;
-    if (table->dtype == K_F16)
+    enum k_dtype stored = cuda_weight_stored(table);
+    float scale = k_f32_from_bits((uint32_t)(127 + table->exponent) << 23);
+    if (stored == K_F16)
         return K_LAUNCH(embed_kernel<K_F16>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes, table->n_rows,
-                        a->ids_dev, a->out_dev, table->n_cols, vector);
-    if (table->dtype == K_BF16)
+                        a->ids_dev, a->out_dev, table->n_cols, vector, scale);
+    if (stored == K_BF16)
         return K_LAUNCH(embed_kernel<K_BF16>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes, table->n_rows,
-                        a->ids_dev, a->out_dev, table->n_cols, vector);
+                        a->ids_dev, a->out_dev, table->n_cols, vector, scale);
     return K_LAUNCH(embed_kernel<K_F32>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes, table->n_rows,
-                    a->ids_dev, a->out_dev, table->n_cols, vector);
+                    a->ids_dev, a->out_dev, table->n_cols, vector, scale);
+}
+
+/* ---- SiLU-mul, of what cuBLASLt computed; our own GEMMs do it themselves --------------------- */
+
+static __global__ void __launch_bounds__(THREADS) silu_mul_4_kernel(const float *gate_up, float *out, uint32_t n)
+{
+    uint32_t i = first_column(4);
+    if (i >= n)
+        return;
+    const float *gate = gate_up + blockIdx.x * 2 * (uint64_t)n + i;
+    float4 g = *(const float4 *)gate, u = *(const float4 *)(gate + n);
+    *(float4 *)(out + (uint64_t)blockIdx.x * n + i) =
+        make_float4(k_silu(g.x) * u.x, k_silu(g.y) * u.y, k_silu(g.z) * u.z, k_silu(g.w) * u.w);
+}
+
+static __global__ void __launch_bounds__(THREADS) silu_mul_kernel(const float *gate_up, float *out, uint32_t n)
+{
+    uint32_t i = first_column(1);
+    if (i >= n)
+        return;
+    const float *gate = gate_up + blockIdx.x * 2 * (uint64_t)n + i;
+    out[(uint64_t)blockIdx.x * n + i] = k_silu(gate[0]) * gate[n];
+}
+
+cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, float *out, uint32_t n_tokens, uint32_t n)
+{
+    if (is_vector(n, gate_up, out))
+        return K_LAUNCH(silu_mul_4_kernel, row_grid(n_tokens, n, 4), dim3(THREADS), 0, stream, gate_up, out, n);
+    return K_LAUNCH(silu_mul_kernel, row_grid(n_tokens, n, 1), dim3(THREADS), 0, stream, gate_up, out, n);
 }
 
 /* ---- gather ---------------------------------------------------------------------------------- */

@@ -246,18 +246,24 @@ static cudaError_t launch_by_shape(cudaStream_t stream, const struct gemm_mma_ar
                                  : launch<is_bf16, is_gated, shape_64>(stream, a, factors, stride);
 }
 
+cudaError_t launch_gemm_factors(cudaStream_t stream, const struct k_gemm_args *a, void *factors)
+{
+    uint32_t n_cols = a->weight->n_cols, stride = cuda_gemm_factor_stride(n_cols);
+    uint64_t n_threads = (uint64_t)a->n_tokens * stride / 8;
+    bool is_aligned = n_cols % 4 == 0 && (uintptr_t)a->x_dev % 16 == 0;
+    return K_LAUNCH(gemm_convert, dim3((uint32_t)((n_threads + CONVERT_THREADS - 1) / CONVERT_THREADS)), dim3(CONVERT_THREADS), 0,
+                    stream, a->x_dev, (uint16_t *)factors, a->n_tokens, n_cols, stride, is_aligned);
+}
+
 cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *args, float *gated_out_dev)
 {
     struct gemm_mma_args a = gemm_mma_args_of(args, gated_out_dev);
     uint32_t stride = cuda_gemm_factor_stride(a.n_cols);
-    uint16_t *factors = (uint16_t *)args->workspace_dev;
-    uint64_t n_threads = (uint64_t)a.n_tokens * stride / 8;
-    bool is_aligned = a.n_cols % 4 == 0 && (uintptr_t)a.x % 16 == 0;
-    cudaError_t error = K_LAUNCH(gemm_convert, dim3((uint32_t)((n_threads + CONVERT_THREADS - 1) / CONVERT_THREADS)),
-                                 dim3(CONVERT_THREADS), 0, stream, a.x, factors, a.n_tokens, a.n_cols, stride, is_aligned);
+    const uint16_t *factors = (const uint16_t *)args->workspace_dev;
+    cudaError_t error = launch_gemm_factors(stream, args, args->workspace_dev);
     if (error != cudaSuccess)
         return error;
-    bool is_bf16 = args->weight->dtype == K_BF16;
+    bool is_bf16 = cuda_weight_stored(args->weight) == K_BF16;
     if (gated_out_dev)
         return is_bf16 ? launch_by_shape<true, true>(stream, &a, factors, stride)
                        : launch_by_shape<false, true>(stream, &a, factors, stride);

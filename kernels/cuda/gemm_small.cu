@@ -238,7 +238,8 @@ template <bool is_bf16, bool is_gated> static cudaError_t launch_by_tokens(cudaS
 cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *args, float *gated_out_dev)
 {
     struct gemm_mma_args a = gemm_mma_args_of(args, gated_out_dev);
+    bool is_bf16 = cuda_weight_stored(args->weight) == K_BF16;
     if (gated_out_dev)
-        return args->weight->dtype == K_BF16 ? launch_by_tokens<true, true>(stream, a) : launch_by_tokens<false, true>(stream, a);
-    return args->weight->dtype == K_BF16 ? launch_by_tokens<true, false>(stream, a) : launch_by_tokens<false, false>(stream, a);
+        return is_bf16 ? launch_by_tokens<true, true>(stream, a) : launch_by_tokens<false, true>(stream, a);
+    return is_bf16 ? launch_by_tokens<true, false>(stream, a) : launch_by_tokens<false, false>(stream, a);
 }

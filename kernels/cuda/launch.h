@@ -11,9 +11,11 @@ extern "C" {
 
 /* weight.cu */
 cudaError_t launch_weight_exponents(cudaStream_t stream, const struct k_weight *w);
+cudaError_t launch_weight_factors(cudaStream_t stream, const struct k_weight *w); /* BF16 in place, by w->exponent */
 cudaError_t launch_would_load(void); /* whether the current GPU takes the kernels of this build */
 /* elementwise.cu */
 cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a);
+cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, float *out, uint32_t n_tokens, uint32_t n); /* [T, 2 n] to [T, n] */
 cudaError_t launch_gather(cudaStream_t stream, const struct k_gather_args *a);
 cudaError_t launch_place_tokens(cudaStream_t stream, const struct k_place_tokens_args *a);
 /* rmsnorm.cu */
@@ -30,6 +32,8 @@ cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a, f
 #define CUDA_GEMM_SMALL_TOKENS 32u
 cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *a, float *gated_out_dev);
 cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *a, float *gated_out_dev);
+/* The activations' f16 factors, x · 2^-4, in rows of cuda_gemm_factor_stride() that end in zeros. */
+cudaError_t launch_gemm_factors(cudaStream_t stream, const struct k_gemm_args *a, void *factors);
 /* attention_lane.cu */
 cudaError_t launch_attention_lane(cudaStream_t stream, const struct k_attention_args *a);
 

@@ -10,6 +10,8 @@ static inline uint32_t cuda_gemm_factor_stride(uint32_t n_cols)
 {
     return (n_cols + 15) / 16 * 16;
 }
+/* What cuBLASLt may take for a GEMM: NVIDIA's own choice for sm_90, where 4 MiB do before. */
+#define CUDA_CUBLASLT_WORKSPACE_BYTES (UINT64_C(32) << 20)
 uint64_t cuda_gemm_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_attention_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_attention_plan_bytes(const struct k_plan_dims *dims);

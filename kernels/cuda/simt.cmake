@@ -12,9 +12,11 @@ set(simt_include ${CMAKE_SOURCE_DIR}/tests/simt/include)
 file(GLOB simt_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/simt/*.cc)
 list(FILTER simt_sources EXCLUDE REGEX "(_test|_record)\\.cc$")
 add_library(quire_simt STATIC ${simt_sources})
-target_compile_options(quire_simt PRIVATE ${simt_cxx_options})
+target_compile_options(quire_simt PRIVATE ${simt_cxx_options} -fvisibility=default)
 target_include_directories(quire_simt PUBLIC ${simt_include})
 target_link_libraries(quire_simt PUBLIC Threads::Threads)
+target_link_options(quire_simt INTERFACE -rdynamic) # for cuBLASLt's twin, which calls back
+set(QUIRE_SIMT_CUBLASLT ${CMAKE_BINARY_DIR}/tests/simt/cublaslt CACHE INTERNAL "Where that twin lies")
 
 # Kernels: once plain, for everything, and once instrumented (races, bounds, alignment), for the tests that link the objects
 # of quire_cuda_instrumented: what an object defines is not taken from the library.

@@ -67,6 +67,52 @@ static int upload(struct k_backend *b, const struct k_weight_view *parts, uint32
     return cuda_check(b, launch_weight_exponents(cuda_of(b)->stream, w), "a weight's exponents", err);
 }
 
+/* How far below the largest e a row's own may be: its weights are then exact down to 2^-16 of its largest, and what is smaller is
+ * off by at most 2^-24 of that. */
+#define MOST_BELOW 15
+
+static bool is_of_zeros(const struct k_weight_view *part, uint32_t row)
+{
+    while (row >= part->n_rows)
+        row -= part++->n_rows;
+    const unsigned char *bytes = (const unsigned char *)part->data + row * part->row_stride_bytes;
+    for (uint64_t i = 0; i < part->n_cols; i++)
+        if (bytes[2 * i] != 0 || (bytes[2 * i + 1] & 0x7f) != 0)
+            return false;
+    return true;
+}
+
+/* The largest e of the rows that are not of zeros, whose e of 0 says nothing. False: some row is too far below it. */
+static bool common_exponent(const int8_t *exponents, uint32_t n_rows, const struct k_weight_view *parts, int *out)
+{
+    int largest = INT8_MIN, smallest = INT8_MAX;
+    for (uint32_t r = 0; r < n_rows; r++) {
+        int e = exponents[r];
+        if (e == 0 && is_of_zeros(parts, r))
+            continue;
+        largest = e > largest ? e : largest;
+        smallest = e < smallest ? e : smallest;
+    }
+    *out = largest == INT8_MIN ? 0 : largest;
+    return largest - smallest <= MOST_BELOW;
+}
+
+/* BF16 for cuBLASLt, which has one scale for a matrix: factors of the largest row's e, in place of the numbers. A matrix whose
+ * rows are too far apart for that stays as it is, and is our kernels'. */
+static int make_factors(struct k_backend *b, const struct k_weight_view *parts, struct k_weight *w, struct quire_error *err)
+{
+    int8_t *exponents = malloc(w->n_rows);
+    if (!exponents)
+        return quire_fail(err, QUIRE_NO_MEMORY, "weight: out of memory");
+    int exponent, status = cuda_copy_out(b, exponents, w->exponents_dev, w->n_rows, err);
+    w->is_factors = status == QUIRE_OK && common_exponent(exponents, w->n_rows, parts, &exponent);
+    free(exponents);
+    if (!w->is_factors)
+        return status;
+    w->exponent = exponent;
+    return cuda_check(b, launch_weight_factors(cuda_of(b)->stream, w), "a weight's factors", err);
+}
+
 static int check(const struct k_weight_view *parts, uint32_t n_parts, uint32_t *n_rows, struct quire_error *err)
 {
     int status = k_weight_check(parts, n_parts, n_rows, err);
@@ -100,6 +146,8 @@ int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, u
         w->exponents_dev = (int8_t *)w->data_dev + n_rows * w->row_stride_bytes;
     if (status == QUIRE_OK)
         status = upload(b, parts, n_parts, w, err);
+    if (status == QUIRE_OK && w->dtype == K_BF16 && cuda_of(b)->lt)
+        status = make_factors(b, parts, w, err);
     if (status != QUIRE_OK) {
         cuda_weight_destroy(b, w);
         return status;

@@ -11,6 +11,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -81,7 +82,12 @@ static void check_model(const char *name, const char *form)
     options.num_kv_blocks = 100;
     options.max_num_batched_tokens = 64;
     options.gemm_form = form;
+    const char *invariance = getenv("TEST_INVARIANCE");
+    if (invariance)
+        options.invariance = invariance;
     struct client *c = client_open(dir, &options);
+    bool is_off = invariance && strcmp(invariance, "off") == 0;
+    assert_int_equal(engine_info(client_engine(c))->gemm_library != NULL, is_off && strcmp(form, "mma") == 0);
     struct engine_request r = client_request(g.prompt, g.n_prompt, g.n_greedy);
     r.sampling.n_logprobs = r.sampling.n_prompt_logprobs = GOLDEN_TOP;
     r.sampling.ignore_eos = true;
@@ -151,5 +157,13 @@ int main(void)
         cmocka_unit_test(tile_qwen3),        cmocka_unit_test(tile_qwen3_f16),
 #endif
     };
+#ifdef TEST_DEVICE
+    const struct CMUnitTest off[] = { /* a model of each 16-bit dtype: an emulator is slow */
+        cmocka_unit_test(mma_llama3),
+        cmocka_unit_test(mma_qwen3_f16),
+    };
+    if (getenv("TEST_INVARIANCE"))
+        return cmocka_run_group_tests(off, NULL, NULL);
+#endif
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

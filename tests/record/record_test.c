@@ -435,6 +435,38 @@ static void every_form_again(void **state)
     }
 }
 
+#ifdef TEST_DEVICE
+/* Its decisions are made again; its answers nobody can promise. */
+static void without_invariance(void **state)
+{
+    (void)state;
+    const char *path = rig_new_path();
+    struct engine_options o = rig_options();
+    struct rig rig;
+    uint32_t prompt[40]; /* more than GEMMs of our own take */
+    for (uint32_t i = 0; i < 40; i++)
+        prompt[i] = 5 + i;
+    o.gemm_form = "mma";
+    o.invariance = "off";
+    rig_open_model(&rig, path, QUIRE_SOURCE_DIR "/tests/goldens/models/qwen3_f16", o);
+    struct engine_request r = client_request(prompt, 40, 4);
+    client_ask(rig.client, &r);
+    rig_close(&rig);
+    struct recording *recording = open_recording(path);
+    assert_true(recording_header(recording)->not_invariant);
+    assert_int_equal(recording_header(recording)->gemm_form, K_FORM_MMA);
+    drive(recording);
+    struct replay *p;
+    struct replay_report report;
+    struct quire_error err;
+    assert_int_equal(replay_open(recording, &p, &err), QUIRE_OK);
+    assert_int_equal(replay_run(p, rig_model.dir, NULL, NULL, &report, &err), QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "made with --invariance off"));
+    replay_close(p);
+    recording_close(recording);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -449,6 +481,9 @@ int main(void)
         cmocka_unit_test(an_engine_that_does_not_open_leaves_no_file),
         cmocka_unit_test(another_model_answers_otherwise),
         cmocka_unit_test(every_form_again),
+#ifdef TEST_DEVICE
+        cmocka_unit_test(without_invariance),
+#endif
     };
     if (quire_hash_init() != QUIRE_OK)
         return 1;

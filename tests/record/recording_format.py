@@ -63,7 +63,8 @@ def policy_options(f):
 def header(body):
     f = Fields(body)
     h = {"version": f.take("I"), "began_us": f.take("Q"), "model": f.text(), "config_sha256": f.bytes(32), "device": f.text()}
-    h["form"], h["weights"], h["kv"], h["vocab_size"] = f.take("BBBI")
+    form, h["weights"], h["kv"], h["vocab_size"] = f.take("BBBI")
+    h["form"], h["not_invariant"] = form & 127, form > 127
     h["block_tokens"], n_groups, h["prefix_caching"], h["eviction"], h["kv_tenants"] = f.take("IIBBI")
     h["groups"] = [f.take("III") for _ in range(n_groups)]
     (h["max_num_seqs"], h["max_num_batched_tokens"], h["max_model_len"], h["max_queued_requests"], h["max_queued_tokens"],
