@@ -226,7 +226,8 @@ static int output_and_mlp(struct forward *f, uint32_t l, uint32_t n, float *x, c
     float *wide = buffer(f, f->layout.wide), *narrow = buffer(f, f->layout.narrow);
     TRY(gemm(f, n, w->o, w->o_bias, heads, delta, err));
     TRY(rmsnorm(f, n, x, delta, w->post_norm, err));
-    const struct k_gemm_silu_mul_args gate_up = {.gemm = gemm_args(f, n, w->gate_up, w->gate_up_bias, normed, wide),
+    float *scratch = f->layout.has_gate_up ? wide : NULL;
+    const struct k_gemm_silu_mul_args gate_up = {.gemm = gemm_args(f, n, w->gate_up, w->gate_up_bias, normed, scratch),
                                                  .out_dev = narrow};
     TRY(f->backend->ops->gemm_silu_mul(f->backend, &gate_up, err));
     return gemm(f, n, w->down, w->down_bias, narrow, delta, err);

@@ -33,7 +33,9 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     uint64_t q = (uint64_t)desc->n_q_heads * desc->head_dim;
     uint64_t qkv = q + 2 * (uint64_t)desc->n_kv_heads * desc->head_dim;
     uint64_t inner = desc->intermediate_size;
+    const struct k_plan_dims dims = step_plan_dims(desc, plan);
 
+    out->has_gate_up = k_plan_needs_gate_up(plan->device, &dims);
     out->input = 0;
     for (uint64_t i = 0; i < 2 + groups; i++)
         take(&t, n_tokens, 1, sizeof(uint32_t));
@@ -46,7 +48,7 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     out->input_bytes = t.at;
     out->residual = take(&t, n_tokens, desc->hidden_size, sizeof(float));
     out->normed = take(&t, n_tokens, desc->hidden_size, sizeof(float));
-    out->wide = take(&t, n_tokens, max64(qkv, 2 * inner), sizeof(float));
+    out->wide = take(&t, n_tokens, max64(qkv, out->has_gate_up ? 2 * inner : 0), sizeof(float));
     out->narrow = take(&t, n_tokens, max64(q, inner), sizeof(float));
     out->delta = take(&t, n_tokens, desc->hidden_size, sizeof(float));
     out->angles = take(&t, n_tokens, desc->head_dim, sizeof(float));

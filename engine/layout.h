@@ -24,13 +24,14 @@ struct step_layout {
     uint64_t tables[4]; /* where the other groups' block tables begin: in one place for every step */
     uint64_t residual; /* [T, H] */
     uint64_t normed;   /* [T, H] */
-    uint64_t wide;     /* [T, (Q + 2 KV) D] for attention, then [T, 2 I] for the MLP */
+    uint64_t wide;     /* [T, (Q + 2 KV) D] for attention, then [T, 2 I] for the MLP where has_gate_up */
     uint64_t narrow;   /* [T, Q D] for attention, then [T, I] for the MLP */
     uint64_t delta;    /* [T, H]: what a half layer adds to the residual */
     uint64_t angles;   /* [T, D / 2, 2] */
     uint64_t gathered; /* [R, H]: the residual of the tokens whose logits are wanted */
     uint64_t input_bytes;
     uint64_t total;
+    bool has_gate_up;  /* k_plan_needs_gate_up(): else gate and up lie nowhere */
 };
 
 /* Reads the plan's limits and KV groups. QUIRE_INVALID when a size overflows. */

@@ -103,7 +103,7 @@ struct k_gemm_args { /* y[t, r] = Σ_k w[r, k] x[t, k] (+ bias[r]) */
 
 struct k_gemm_silu_mul_args { /* out[t, i] = silu(y[t, i]) * y[t, n + i], y as gemm() gives it */
     struct k_gemm_args gemm; /* weight [2 n, K]: gate's rows, then up's; y_dev is scratch of [T, 2 n], its contents undefined
-                              * afterwards: a backend that has gate and up at hand writes out alone */
+                              * afterwards, or NULL where k_plan_needs_gate_up() says that it is not used */
     float *out_dev;          /* [T, n] */
 };
 
@@ -353,6 +353,9 @@ struct k_plan_bytes {
 };
 int k_plan_workspace(const char *backend_name, const struct k_plan_dims *dims,
                      struct k_plan_bytes *out, struct quire_error *err);
+
+/* Whether gemm_silu_mul() needs its scratch. */
+bool k_plan_needs_gate_up(const char *backend_name, const struct k_plan_dims *dims);
 
 /* Device memory that a weight of these parts takes; 0 where it is used in place. */
 uint64_t k_plan_weight_bytes(const char *backend_name, enum k_dtype dtype, uint32_t n_rows,

@@ -35,6 +35,12 @@ int k_plan_workspace(const char *backend_name, const struct k_plan_dims *dims,
                       backend_name);
 }
 
+/* Our kernels for GPUs have gate and up in registers; cuBLASLt's have not. */
+bool k_plan_needs_gate_up(const char *backend_name, const struct k_plan_dims *dims)
+{
+    return strcmp(backend_name, "cuda") != 0 || dims->not_invariant;
+}
+
 uint64_t k_plan_weight_bytes(const char *backend_name, enum k_dtype dtype, uint32_t n_rows,
                              uint32_t n_cols)
 {

@@ -249,7 +249,24 @@ static void plan_for_a_gpu(void **state)
     uint64_t rest = p.weight_bytes + p.param_bytes + p.activation_bytes + p.logits_bytes + p.workspace_bytes + p.driver_bytes;
     assert_in_range(rest + p.kv_bytes, p.device_budget - p.kv_block_bytes, p.device_budget);
 
-    uint64_t kv_bytes = p.kv_bytes;
+    /* Kernels have gate and up in registers: the arena holds qkv, not them, and the KV cache has the difference. NVIDIA's
+     * GEMM needs that, and a workspace of its own. */
+    uint64_t kv_bytes = p.kv_bytes, activation_bytes = p.activation_bytes, workspace_bytes = p.workspace_bytes;
+    uint64_t gate_up = p.max_num_batched_tokens * (2 * 4864 - rows) * 4, library = (32ull << 20) + 256;
+    o.invariance = "off";
+    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_OK);
+    assert_int_equal(p.activation_bytes, activation_bytes + gate_up);
+    assert_int_equal(p.workspace_bytes, workspace_bytes + library);
+    assert_in_range(kv_bytes - p.kv_bytes, gate_up + library - p.kv_block_bytes, gate_up + library + p.kv_block_bytes);
+    o.gemm_form = "lane"; /* a CPU's bits, which the library has not */
+    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_OK);
+    assert_int_equal(p.kv_bytes, kv_bytes);
+    o.invariance = "none";
+    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "--invariance"));
+    o.invariance = "strict";
+    o.gemm_form = "auto";
+
     o.gpu_memory_utilization = 0.5;
     assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_OK);
     assert_in_range(kv_bytes - p.kv_bytes, (uint64_t)((double)gpu->memory_bytes * 0.4) - p.kv_block_bytes,
