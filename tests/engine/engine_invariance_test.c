@@ -75,6 +75,12 @@ static const struct way ways[] = {
         .batching = "static"),
 };
 
+/* For what grows. */
+static const struct way growing_ways[] = {
+    WAY("growing, recompute", 16, 8, 1, 1, STARVED, .preemption = "recompute"),
+    WAY("growing, swap", 16, 8, 2, 1, CACHE, STARVED, .swap_space = SWAP, .preemption = "swap"),
+};
+
 struct model {
     const char *name, *form;
     uint32_t n_vocab;
@@ -83,6 +89,7 @@ struct model {
 };
 
 struct workload {
+    uint32_t n, max_model_len;
     uint32_t prompts[N_REQUESTS][MAX_PROMPT];
     struct engine_request requests[N_REQUESTS];
 };
@@ -106,10 +113,27 @@ static void restrict_to_some(struct engine_sampling *s)
     s->n_bad_words = n;
 }
 
+/* Short prompts and long answers: in a pool for little more than one of them, somebody must give way. */
+static void make_growing(struct workload *w, uint32_t n_vocab)
+{
+    *w = (struct workload){.n = 4, .max_model_len = 48};
+    for (uint32_t i = 0; i < w->n; i++) {
+        client_random_prompt(w->prompts[i], 6, n_vocab, i);
+        w->requests[i] = client_request(w->prompts[i], 6, 40);
+        struct engine_sampling *s = &w->requests[i].sampling;
+        s->n_logprobs = 1;
+        s->has_seed = true;
+        s->seed = i;
+        s->temperature = i % 2 ? 0.9f : 0;
+        s->ignore_eos = true;
+    }
+}
+
 /* Four requests with everything on, and a crowd of all sorts. */
 static void make_workload(struct workload *w, uint32_t n_vocab)
 {
     static const uint32_t probe_prompts[N_PROBES] = {150, 77, 90, 33};
+    *w = (struct workload){.n = N_REQUESTS, .max_model_len = 192};
     for (uint32_t i = 0; i < N_REQUESTS; i++) {
         uint32_t n = i < N_PROBES ? probe_prompts[i] : 4 + i * 37 % (i % 4 ? 12 : 52);
         client_random_prompt(w->prompts[i], n, n_vocab, i);
@@ -162,7 +186,7 @@ static void make_workload(struct workload *w, uint32_t n_vocab)
     }
 }
 
-static struct client *open_way(const struct model *model, const struct way *way)
+static struct client *open_way(const struct model *model, const struct way *way, uint32_t max_model_len)
 {
     char dir[512];
     snprintf(dir, sizeof dir, MODELS "%s", model->name);
@@ -181,7 +205,7 @@ static struct client *open_way(const struct model *model, const struct way *way)
     o.preemption_mode = way->preemption;
     o.prefix_cache_eviction = way->eviction;
     o.policy_options.n_tenants = N_TENANTS;
-    o.max_model_len = 192;
+    o.max_model_len = max_model_len;
     if (way->starved) {
         struct kv_config kv = {.block_tokens = way->block_size, .n_groups = 1};
         kv.groups[0].window = model->window;
@@ -192,20 +216,20 @@ static struct client *open_way(const struct model *model, const struct way *way)
 
 static void run(struct client *c, struct workload *w, bool together, struct answer **out)
 {
-    for (uint32_t i = 0; i < N_REQUESTS; i++) {
+    for (uint32_t i = 0; i < w->n; i++) {
         out[i] = client_submit(c, &w->requests[i]);
         if (!together)
             client_wait(c, out[i]);
     }
     engine_no_more(client_engine(c));
-    for (uint32_t i = 0; i < N_REQUESTS; i++)
+    for (uint32_t i = 0; i < w->n; i++)
         client_wait(c, out[i]);
 }
 
-static void compare(const struct model *model, const struct way *way, struct answer **got,
-                    struct answer **want)
+static void compare(const struct model *model, const struct way *way, const struct workload *w,
+                    struct answer **got, struct answer **want)
 {
-    for (uint32_t i = 0; i < N_REQUESTS; i++)
+    for (uint32_t i = 0; i < w->n; i++)
         if (!answers_equal(got[i], want[i]))
             fail_msg("%s, %s: request %u has other bits than alone", model->name, way->name, i);
 }
@@ -219,12 +243,12 @@ static void check_way(const struct model *model, const struct way *way, struct w
                       struct answer **want, struct seen *seen)
 {
     struct answer *got[N_REQUESTS];
-    struct client *c = open_way(model, way);
+    struct client *c = open_way(model, way, w->max_model_len);
     run(c, w, way->together, got);
-    compare(model, way, got, want);
+    compare(model, way, w, got, want);
     if (way->again) {
         run(c, w, way->together, got);
-        compare(model, way, got, want);
+        compare(model, way, w, got, want);
         /* Request 2's prompt was seen; prompt logprobs (request 0) take no hits. */
         assert_true(way->starved || got[2]->choices[0].n_cached > 0);
         assert_int_equal(got[0]->choices[0].n_cached, 0);
@@ -270,17 +294,24 @@ static void check_model(const struct model *model)
 {
     static struct workload w;
     struct answer *want[N_REQUESTS];
+    struct seen seen = {0};
+    make_growing(&w, model->n_vocab);
+    struct client *c = open_way(model, &reference, w.max_model_len);
+    run(c, &w, false, want);
+    for (size_t i = 0; i < sizeof growing_ways / sizeof growing_ways[0]; i++)
+        check_way(model, &growing_ways[i], &w, want, &seen);
+    assert_true(seen.preemptions > 0);
+    client_close(c);
+
     make_workload(&w, model->n_vocab);
-    struct client *c = open_way(model, &reference);
+    c = open_way(model, &reference, w.max_model_len);
     run(c, &w, false, want);
     check_reference((const struct answer *const *)want);
-    struct seen seen = {0};
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i += TEST_EVERY)
         check_way(model, &ways[i], &w, want, &seen);
 #ifndef TEST_EMULATED
     check_policies(model, &w, want, &seen);
 #endif
-    assert_true(seen.preemptions > 0);
     assert_true(seen.swapped_out > 0);
     assert_true(seen.swapped_in > 0);
     client_close(c);
