@@ -65,7 +65,7 @@ static bool add_word(struct list *list, const struct quire_text *text, const cha
         ok = api_bad(e, FIELD, "a word must have at least one token; \"%.40s\" has none", padded + 1);
     ok = ok && below(plain, n_plain, vocab_size, e) && below(spaced, n_spaced, vocab_size, e) &&
          add(list, plain, n_plain, e);
-    if (ok && n_spaced == n_plain && spaced[0] != plain[0])
+    if (ok && n_spaced > 0 && (n_spaced != n_plain || memcmp(spaced, plain, n_plain * sizeof *plain) != 0))
         ok = add(list, spaced, n_spaced, e);
     quire_text_free(plain);
     quire_text_free(spaced);

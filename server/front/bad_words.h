@@ -1,7 +1,8 @@
 /* Words that must not be generated: strings become the token sequences that SUBMIT carries.
  *
- * As vLLM has it: a word counts as it stands at the start of a text, and also as it stands after a space where
- * that makes other tokens, as many. A text that spells the word in other tokens is not prevented. Any thread.
+ * A word counts as it stands at the start of a text, and as it stands after a space where that makes other tokens.
+ * vLLM takes the second only where it has as many tokens, and so lets a word through that is one token after a
+ * space and two without. A text that spells the word in other tokens is not prevented. Any thread.
  */
 #ifndef QUIRE_FRONT_BAD_WORDS_H
 #define QUIRE_FRONT_BAD_WORDS_H

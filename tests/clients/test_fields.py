@@ -37,9 +37,9 @@ def text_of(client, tokens):
 
 
 def sequences(client, word):
-    """What vLLM forbids of a word."""
+    """What is forbidden of a word."""
     plain, spaced = tokens_of(client, word.lstrip()), tokens_of(client, " " + word.lstrip())
-    return [plain] + [spaced] * (len(spaced) == len(plain) and spaced[0] != plain[0])
+    return [plain] + [spaced] * (spaced != plain)
 
 
 def has(tokens, sequence):
@@ -69,6 +69,13 @@ def test_bad_words(client):
         for choice in event.choices:
             texts[choice.index] += choice.text
     assert texts == [c.text for c in reply.choices]
+
+
+def test_a_bad_word_is_forbidden_after_a_space_too(client):
+    # One token after a space, two without: vLLM would let it pass.
+    assert len(tokens_of(client, " gentle")) == 1 and len(tokens_of(client, "gentle")) == 2
+    assert " gentle" in complete(client, prompt="Once upon").choices[0].text
+    assert "gentle" not in complete(client, prompt="Once upon", bad_words=["gentle"]).choices[0].text
 
 
 @pytest.mark.parametrize("fields,param", [
