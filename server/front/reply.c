@@ -48,3 +48,19 @@ void reply_put_trace(struct json_out *o, const struct generation *g)
     json_out_raw(o, ",\"quire_trace\":");
     trace_json(o, &g->trace, g->tenant, g->admin, g->front->tenants, &g->front->names);
 }
+
+void reply_begin_event(struct generation *g, const char *type)
+{
+    struct json_out *o = &g->event;
+    json_out_clear(o);
+    json_out_raw(o, "event: ");
+    json_out_raw(o, type);
+    json_out_raw(o, "\ndata: {\"type\":");
+    json_out_text(o, type);
+}
+
+void reply_end_event(struct generation *g)
+{
+    json_out_raw(&g->event, "}\n\n");
+    reply_emit(g);
+}

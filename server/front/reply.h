@@ -20,6 +20,10 @@ void reply_put_logprobs(struct json_out *o, const struct generation *g, const st
 /* Sends g->event, or keeps it until the stream begins. */
 void reply_emit(struct generation *g);
 
+/* An event with a name, as Responses and Messages have them: event: TYPE, data: {"type":TYPE ... }. */
+void reply_begin_event(struct generation *g, const char *type);
+void reply_end_event(struct generation *g);
+
 /* ,"quire_trace":{...} */
 void reply_put_trace(struct json_out *o, const struct generation *g);
 

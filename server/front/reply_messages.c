@@ -48,22 +48,6 @@ static void put_usage(struct json_out *o, const struct generation *g)
 
 /* ---- a stream's events ---------------------------------------------------------------------- */
 
-static void begin_event(struct generation *g, const char *type)
-{
-    struct json_out *o = &g->event;
-    json_out_clear(o);
-    json_out_raw(o, "event: ");
-    json_out_raw(o, type);
-    json_out_raw(o, "\ndata: {\"type\":");
-    json_out_text(o, type);
-}
-
-static void end_event(struct generation *g)
-{
-    json_out_raw(&g->event, "}\n\n");
-    reply_emit(g);
-}
-
 static void open_choice(struct generation *g, struct gen_prompt *p, struct choice *c)
 {
     struct json_out *o = &g->event;
@@ -71,18 +55,18 @@ static void open_choice(struct generation *g, struct gen_prompt *p, struct choic
     if (c->opened)
         return;
     c->opened = true;
-    begin_event(g, "message_start");
+    reply_begin_event(g, "message_start");
     json_out_raw(o, ",\"message\":");
     json_out_bytes(o, g->head.data, g->head.n);
     json_out_raw(o, ",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,");
     put_usage(o, g);
     json_out_raw(o, "}");
-    end_event(g);
-    begin_event(g, "content_block_start");
+    reply_end_event(g);
+    reply_begin_event(g, "content_block_start");
     json_out_raw(o, ",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}");
-    end_event(g);
-    begin_event(g, "ping");
-    end_event(g);
+    reply_end_event(g);
+    reply_begin_event(g, "ping");
+    reply_end_event(g);
 }
 
 static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c,
@@ -91,33 +75,33 @@ static void put_token(struct generation *g, struct gen_prompt *p, struct choice 
     open_choice(g, p, c);
     if (piece->n_text == 0)
         return;
-    begin_event(g, "content_block_delta");
+    reply_begin_event(g, "content_block_delta");
     json_out_raw(&g->event, ",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":");
     json_out_string(&g->event, piece->text, piece->n_text);
     json_out_raw(&g->event, "}");
-    end_event(g);
+    reply_end_event(g);
 }
 
 static void finish(struct generation *g, struct gen_prompt *p, struct choice *c)
 {
     open_choice(g, p, c);
-    begin_event(g, "content_block_stop");
+    reply_begin_event(g, "content_block_stop");
     json_out_raw(&g->event, ",\"index\":0");
-    end_event(g);
+    reply_end_event(g);
 }
 
 static void end(struct generation *g)
 {
-    begin_event(g, "message_delta");
+    reply_begin_event(g, "message_delta");
     json_out_raw(&g->event, ",\"delta\":{");
     put_stop(&g->event, g);
     json_out_raw(&g->event, "},");
     put_usage(&g->event, g);
     if (g->params.trace)
         reply_put_trace(&g->event, g);
-    end_event(g);
-    begin_event(g, "message_stop");
-    end_event(g);
+    reply_end_event(g);
+    reply_begin_event(g, "message_stop");
+    reply_end_event(g);
 }
 
 static void error(struct generation *g, const struct api_error *e)

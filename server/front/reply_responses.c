@@ -132,20 +132,9 @@ static void put_response(struct json_out *o, const struct generation *g, enum ch
 
 static void begin_event(struct generation *g, const char *type)
 {
-    struct json_out *o = &g->event;
-    json_out_clear(o);
-    json_out_raw(o, "event: ");
-    json_out_raw(o, type);
-    json_out_raw(o, "\ndata: {\"type\":");
-    json_out_text(o, type);
-    json_out_raw(o, ",\"sequence_number\":");
-    json_out_u64(o, g->n_events++);
-}
-
-static void end_event(struct generation *g)
-{
-    json_out_raw(&g->event, "}\n\n");
-    reply_emit(g);
+    reply_begin_event(g, type);
+    json_out_raw(&g->event, ",\"sequence_number\":");
+    json_out_u64(&g->event, g->n_events++);
 }
 
 static void response_event(struct generation *g, const char *type, enum choice_finish how,
@@ -154,7 +143,7 @@ static void response_event(struct generation *g, const char *type, enum choice_f
     begin_event(g, type);
     json_out_raw(&g->event, ",\"response\":");
     put_response(&g->event, g, how, e);
-    end_event(g);
+    reply_end_event(g);
 }
 
 static void item_event(struct generation *g, const char *type, const struct choice *c,
@@ -163,7 +152,7 @@ static void item_event(struct generation *g, const char *type, const struct choi
     begin_event(g, type);
     json_out_raw(&g->event, ",\"output_index\":0,\"item\":");
     put_item(&g->event, g, c, how);
-    end_event(g);
+    reply_end_event(g);
 }
 
 static void begin_part_event(struct generation *g, const char *type)
@@ -179,7 +168,7 @@ static void part_event(struct generation *g, const char *type, const struct choi
     begin_part_event(g, type);
     json_out_raw(&g->event, "\"part\":");
     put_part(&g->event, c);
-    end_event(g);
+    reply_end_event(g);
 }
 
 static void open_choice(struct generation *g, struct gen_prompt *p, struct choice *c)
@@ -221,7 +210,7 @@ static void put_token(struct generation *g, struct gen_prompt *p, struct choice 
     if (logprobs)
         reply_put_logprobs(o, g, piece);
     json_out_raw(o, "]");
-    end_event(g);
+    reply_end_event(g);
 }
 
 static void finish(struct generation *g, struct gen_prompt *p, struct choice *c)
@@ -229,7 +218,7 @@ static void finish(struct generation *g, struct gen_prompt *p, struct choice *c)
     open_choice(g, p, c);
     begin_part_event(g, "response.output_text.done");
     put_kept(&g->event, c);
-    end_event(g);
+    reply_end_event(g);
     part_event(g, "response.content_part.done", c);
     item_event(g, "response.output_item.done", c, c->finish);
 }
@@ -250,7 +239,7 @@ static void error(struct generation *g, const struct api_error *e)
     json_out_text(o, e->why.text);
     json_out_raw(o, ",\"param\":");
     json_out_text_or_null(o, e->param[0] ? e->param : NULL);
-    end_event(g);
+    reply_end_event(g);
     response_event(g, "response.failed", CHOICE_RUNS, e);
 }
 

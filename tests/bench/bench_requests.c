@@ -90,7 +90,7 @@ static void requests(const char *model_dir, uint32_t n_connections, uint32_t n_r
     null_backend_pace(0);
     bench_server_open(&s->server, &options, sink, on_ready, s);
     event_base_dispatch(s->server.base);
-    request_client_end(child);
+    client_process_end(child);
     bench_server_close(&s->server);
     event_free(over);
     event_base_free(s->server.base);

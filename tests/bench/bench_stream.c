@@ -179,7 +179,7 @@ static void stream(const char *model_dir, const char *name, uint32_t n_streams, 
     pthread_cond_init(&s->all_in, NULL);
     open_server(s, model_dir);
     event_base_dispatch(s->whole.base);
-    stream_client_end(child);
+    client_process_end(child);
     bench_server_close(&s->whole);
     event_free(over);
     event_free(s->idle_over);

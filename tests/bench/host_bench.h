@@ -34,24 +34,27 @@ void bench_stream(const char *model_dir, bool quick);
 /* Requests for one token each from the socket to that engine and back. */
 void bench_requests(const char *model_dir, bool quick);
 
+/* ---- client_process.c ---- */
+
+/* Forks a process that runs run(), whose value is its status: it waits for the server's port, which comes
+ * through *port_fd as 2 bytes. */
+int client_process_start(int (*run)(const void *client, int port_fd), const void *client, int *port_fd);
+/* Waits for it; dies unless its status is 0: every client had all it asked for. */
+void client_process_end(int child);
+
 /* ---- request_client.c ---- */
 
 struct request_client {
     uint32_t n_connections, n_requests, n_words; /* of each prompt */
 };
-/* As stream_client_start() and stream_client_end(). */
 int request_client_start(const struct request_client *c, int *port_fd);
-void request_client_end(int child);
 
 /* ---- stream_client.c ---- */
 
 struct stream_client {
     uint32_t n_streams, n_tokens; /* tokens of each stream */
 };
-/* Forks the clients: they wait for the port, which comes through *port_fd as 2 bytes. */
 int stream_client_start(const struct stream_client *c, int *port_fd);
-/* Waits for them; dies unless every stream had every event. */
-void stream_client_end(int child);
 
 /* ---- null_backend.c ---- */
 

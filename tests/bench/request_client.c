@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define MAX_REPLY 8192
@@ -58,8 +57,9 @@ static bool take(struct connection *c)
     return true;
 }
 
-static int run(const struct request_client *client, int port_fd)
+static int run(const void *context, int port_fd)
 {
+    const struct request_client *client = context;
     uint16_t port;
     struct connection *connections = calloc(client->n_connections, sizeof *connections);
     int poll = epoll_create1(EPOLL_CLOEXEC);
@@ -94,24 +94,5 @@ static int run(const struct request_client *client, int port_fd)
 
 int request_client_start(const struct request_client *c, int *port_fd)
 {
-    int fds[2];
-    if (pipe(fds))
-        bench_die("pipe: %m");
-    pid_t child = fork();
-    if (child < 0)
-        bench_die("fork: %m");
-    if (child == 0) {
-        close(fds[1]);
-        _exit(run(c, fds[0]));
-    }
-    close(fds[0]);
-    *port_fd = fds[1];
-    return child;
-}
-
-void request_client_end(int child)
-{
-    int status;
-    if (waitpid(child, &status, 0) != child || status != 0)
-        bench_die("the client did not get every reply");
+    return client_process_start(run, c, port_fd);
 }

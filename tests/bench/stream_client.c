@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 struct stream {
@@ -64,8 +63,9 @@ static bool take(struct stream *s)
     return true;
 }
 
-static int run(const struct stream_client *c, int port_fd)
+static int run(const void *context, int port_fd)
 {
+    const struct stream_client *c = context;
     uint16_t port;
     struct stream *streams = calloc(c->n_streams, sizeof *streams);
     int poll = epoll_create1(EPOLL_CLOEXEC);
@@ -104,24 +104,5 @@ static int run(const struct stream_client *c, int port_fd)
 
 int stream_client_start(const struct stream_client *c, int *port_fd)
 {
-    int fds[2];
-    if (pipe(fds))
-        bench_die("pipe: %m");
-    pid_t child = fork();
-    if (child < 0)
-        bench_die("fork: %m");
-    if (child == 0) {
-        close(fds[1]);
-        _exit(run(c, fds[0]));
-    }
-    close(fds[0]);
-    *port_fd = fds[1];
-    return child;
-}
-
-void stream_client_end(int child)
-{
-    int status;
-    if (waitpid(child, &status, 0) != child || status != 0)
-        bench_die("the clients did not get every event");
+    return client_process_start(run, c, port_fd);
 }
