@@ -76,7 +76,8 @@ def test_without_the_flag_nothing_is_said_of_requests(start):
     assert requests_of(server) == []
 
 
-def test_a_start_that_fails_says_so_in_json():
+def test_a_start_that_fails_says_so_in_json(monkeypatch, tmp_path):
+    monkeypatch.setenv("HWLOC_FSROOT", str(tmp_path))  # no /sys: hwloc would have a line of its own
     taken = socket.create_server(("127.0.0.1", 0))
     done = subprocess.run([str(QUIRE), "serve", str(MODEL), "--log-format", "json", "--port", str(taken.getsockname()[1])],
                           capture_output=True, text=True, timeout=60)
