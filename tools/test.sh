@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. Continuous integration runs this, and so can you.
 #
-#   bash tools/test.sh                    everything, about 50 minutes on 2 cores
+#   bash tools/test.sh                    everything, about 45 minutes on 2 cores
 #   bash tools/test.sh release            one part: rooms, release, simt, cuda, clients, asan, tsan, fuzz
 #
 # Parts: rooms (who includes whom), release (unit, golden and invariance tests), simt (the kernels for GPUs and the engine
