@@ -12,7 +12,7 @@
 
 #include "base/hash.h"
 #include "base/status.h"
-#include "engine/model.h"
+#include "engine/model/model.h"
 #include "kernels/kernels.h"
 #include "scheduler/scheduler.h"
 

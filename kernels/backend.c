@@ -4,7 +4,7 @@
 #if defined(__x86_64__)
 #include "kernels/cpu/cpu.h"
 #endif
-#include "kernels/cuda/open.h"
+#include "kernels/cuda/host/open.h"
 #include "kernels/ref/ref.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 #include "kernels/cpu/attention.h"
-#include "kernels/cuda/plan.h"
+#include "kernels/cuda/plan/plan.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* What a step will take, predicted from its shape: the cost model that `quire bench steps` fits on a
- * real backend (tools/cost_file.h reads and writes it), that sizes a step for --step-target-ms, weighs
+ * real backend (tools/bench/lib/cost_file.h reads and writes it), that sizes a step for --step-target-ms, weighs
  * swapping against computing again, and is the clock of `quire sim`.
  *
  *   us(step) = T(n_tokens) + row_us n_rows + logit_us n_logits

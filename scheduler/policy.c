@@ -1,6 +1,6 @@
 #include "scheduler/policy.h"
 
-#include "scheduler/policies.h"
+#include "scheduler/policies/policies.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Who goes first. A policy is a table of functions over a state of its own; one file each,
- * policy_NAME.c.
+ * policies/NAME.c.
  *
  * A policy answers with numbers, and the scheduler sorts by them: live requests before background
  * ones, then the lower flow rank, then the lower rank, then submission order. That order decides at

@@ -7,7 +7,7 @@
 #ifndef QUIRE_KERNELS_CUDA_ATTENTION_TILES_CUH
 #define QUIRE_KERNELS_CUDA_ATTENTION_TILES_CUH
 
-#include "kernels/cuda/attention_plan.h"
+#include "kernels/cuda/plan/attention_plan.h"
 #include "kernels/cuda/widen.cuh"
 
 #define ATTN_THREADS 128u

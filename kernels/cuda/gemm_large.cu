@@ -13,7 +13,7 @@
  *
  * What is chosen where decides speed only: an output's sum is the same in both shapes and in gemm_small.cu. */
 #include "kernels/cuda/gemm.cuh"
-#include "kernels/cuda/plan.h"
+#include "kernels/cuda/plan/plan.h"
 
 K_DYNAMIC_SHARED;
 

@@ -3,7 +3,7 @@
 #define QUIRE_KERNELS_CUDA_SAMPLE_BLOCK_CUH
 
 #include "kernels/cuda/device.cuh"
-#include "kernels/cuda/sample.h"
+#include "kernels/cuda/host/sample.h"
 
 #define MAX_THREADS 512u
 #define MAX_WARPS 16u

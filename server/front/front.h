@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "base/status.h"
-#include "server/front/tenants.h"
+#include "server/front/tenant/tenants.h"
 #include "text/quire_text.h"
 
 #include <event2/event.h>
@@ -47,7 +47,7 @@ struct front_options {
     struct tenants *tenants;        /* never NULL; outlives the front, whose loop's thread it belongs to */
     bool tenant_metrics;            /* /metrics counts by tenant too */
     bool log_requests;              /* a line in the log for each request that generates */
-    const char *otlp_endpoint;      /* NULL; or where their spans are sent (server/front/otlp.h) */
+    const char *otlp_endpoint;      /* NULL; or where their spans are sent (server/front/observe/otlp.h) */
     const char *const *model_names; /* at least one; the first is for requests that name none */
     size_t n_model_names;
     const char *model_root;         /* "root" on /v1/models: path or name of what was loaded */

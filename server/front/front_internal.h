@@ -3,18 +3,18 @@
 #define QUIRE_FRONT_INTERNAL_H
 
 #include "base/json.h"
-#include "server/front/api_error.h"
-#include "server/front/engine_client.h"
+#include "server/front/api/api_error.h"
+#include "server/link/engine_client.h"
 #include "server/front/front.h"
-#include "server/front/http.h"
-#include "server/front/limits.h"
-#include "server/front/metrics.h"
-#include "server/front/otlp.h"
-#include "server/front/params.h"
-#include "server/front/request_job.h"
-#include "server/front/tenants.h"
-#include "server/front/text_pool.h"
-#include "server/front/trace.h"
+#include "server/http/http.h"
+#include "server/front/tenant/limits.h"
+#include "server/front/observe/metrics.h"
+#include "server/front/observe/otlp.h"
+#include "server/front/api/params.h"
+#include "server/front/api/request_job.h"
+#include "server/front/tenant/tenants.h"
+#include "server/front/api/text_pool.h"
+#include "server/front/observe/trace.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* engine_client and daemon, joined by a socketpair on one loop as in `quire serve MODEL`, over the
  * fake engine. */
-#include "server/front/engine_client.h"
+#include "server/link/engine_client.h"
 #include "tests/daemon/rig.h"
 
 #include <setjmp.h>

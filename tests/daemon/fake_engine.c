@@ -1,6 +1,6 @@
 #include "tests/daemon/fake_engine.h"
 
-#include "engine/shadow.h"
+#include "engine/record/shadow.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* Admission by counters, and the time to come back. */
-#include "engine/mailbox.h"
+#include "engine/run/mailbox.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,8 +3,8 @@
 #include "client.h"
 #include "tiny_model.h"
 
-#include "engine/engine_internal.h"
-#include "engine/schedule.h"
+#include "engine/run/engine_internal.h"
+#include "engine/run/schedule.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

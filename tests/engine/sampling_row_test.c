@@ -1,6 +1,6 @@
 /* The rows that restrictions give: bad words in any number, biases and min_tokens beside them, against a walk over
  * every word and every token. */
-#include "engine/sampling.h"
+#include "engine/run/sampling.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* A shadow must say what would have happened: the same arrivals are run for real under each policy, on a
  * virtual clock, and the shadow of one run must measure what the other run measured. */
-#include "engine/shadow.h"
+#include "engine/record/shadow.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-#include "server/front/bucket.h"
-#include "server/front/limits.h"
+#include "server/front/tenant/bucket.h"
+#include "server/front/tenant/limits.h"
 #include "tests/front/front_unit_test.h"
 
 #include <stdlib.h>

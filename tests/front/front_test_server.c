@@ -7,7 +7,7 @@
  */
 #include "server/daemon/daemon.h"
 #include "server/front/front.h"
-#include "server/front/tls.h"
+#include "server/http/tls.h"
 #include "tests/daemon/fake_engine.h"
 
 #include <getopt.h>

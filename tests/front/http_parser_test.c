@@ -1,4 +1,4 @@
-#include "server/front/http_parser.h"
+#include "server/http/http_parser.h"
 #include "tests/front/front_unit_test.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 #include "base/utf8.h"
-#include "server/front/json_out.h"
+#include "server/front/output/json_out.h"
 #include "tests/front/front_unit_test.h"
 
 #include <jansson.h>

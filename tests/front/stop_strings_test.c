@@ -1,4 +1,4 @@
-#include "server/front/stop_strings.h"
+#include "server/front/output/stop_strings.h"
 #include "tests/front/front_unit_test.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "server/front/tenants.h"
+#include "server/front/tenant/tenants.h"
 #include "tests/front/front_unit_test.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "server/front/tool_parser.h"
+#include "server/front/output/tool_parser.h"
 #include "tests/front/front_unit_test.h"
 
 #include <stdio.h>

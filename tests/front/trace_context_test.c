@@ -1,5 +1,5 @@
 /* traceparent and tracestate: the examples and the rules of W3C Trace Context. */
-#include "server/front/trace_context.h"
+#include "server/front/observe/trace_context.h"
 #include "tests/front/front_unit_test.h"
 
 #include <stdio.h>

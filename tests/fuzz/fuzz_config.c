@@ -2,7 +2,7 @@
  * bounds that the rest of the engine counts on. */
 #include "fuzz.h"
 
-#include "engine/model.h"
+#include "engine/model/model.h"
 
 #include <stdlib.h>
 #include <string.h>

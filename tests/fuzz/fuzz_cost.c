@@ -1,7 +1,7 @@
 /* A cost model's file: whatever is accepted gives times that rise and convert to integers. */
 #include "fuzz.h"
 
-#include "tools/cost_file.h"
+#include "tools/bench/lib/cost_file.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #include "fuzz.h"
 
 #include "server/front/front_internal.h"
-#include "server/front/http_parser.h"
+#include "server/http/http_parser.h"
 
 #include <stdlib.h>
 #include <string.h>

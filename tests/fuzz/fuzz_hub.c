@@ -2,8 +2,8 @@
  * bytes as a model's name, an ETag and a file's name. */
 #include "fuzz.h"
 
-#include "tools/hub_blob.h"
-#include "tools/hub_list.h"
+#include "tools/hub/blob.h"
+#include "tools/hub/list.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@
  */
 #include "fuzz.h"
 
-#include "engine/record_format.h"
-#include "engine/recording_drive.h"
+#include "engine/record/format.h"
+#include "engine/record/drive.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* A safetensors image: whatever is accepted must lie inside the input. */
 #include "fuzz.h"
 
-#include "engine/safetensors.h"
+#include "engine/model/safetensors.h"
 
 #include <stdlib.h>
 

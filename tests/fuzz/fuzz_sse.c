@@ -2,8 +2,8 @@
  * event must not depend on the cut. */
 #include "fuzz.h"
 
-#include "tools/bench_event.h"
-#include "tools/bench_sse.h"
+#include "tools/bench/lib/event.h"
+#include "tools/bench/lib/sse.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* A tenants file: it is taken, or the error says why in plain text. */
 #include "fuzz.h"
 
-#include "server/front/tenants.h"
+#include "server/front/tenant/tenants.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #include "fuzz.h"
 
 #include "base/json.h"
-#include "server/front/tool_parser.h"
+#include "server/front/output/tool_parser.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* A file of lengths or a trace: whatever is accepted keeps the bounds that prompts are made by. */
 #include "fuzz.h"
 
-#include "tools/bench_trace.h"
+#include "tools/bench/lib/trace.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* A traceparent, a newline, a tracestate: what is taken has the form that the recommendation gives it. */
 #include "fuzz.h"
 
-#include "server/front/trace_context.h"
+#include "server/front/observe/trace_context.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* A file of prompts: whatever is accepted has a line, a value and one prompt, and sorts. */
 #include "fuzz.h"
 
-#include "tools/warm_file.h"
+#include "tools/cache/warm_file.h"
 
 #include <stdlib.h>
 

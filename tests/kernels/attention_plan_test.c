@@ -1,7 +1,7 @@
 /* Plans of attention on a GPU: host arithmetic, tested on any machine. Each split of each query is in one unit, a query tile's
  * partials lie one after the other, shares are equal, memory stays within what was planned for. */
 #include "kernels/cases/op_data.h"
-#include "kernels/cuda/attention_plan.h"
+#include "kernels/cuda/plan/attention_plan.h"
 #include "kernels/host/check.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* What kernels/cuda/cublaslt.h declares by itself is what NVIDIA's header says: the compiler checks it. */
-#include "kernels/cuda/cublaslt.h"
+/* What kernels/cuda/host/cublaslt.h declares by itself is what NVIDIA's header says: the compiler checks it. */
+#include "kernels/cuda/host/cublaslt.h"
 
 #include <cublasLt.h>
 

@@ -1,7 +1,7 @@
 /* The cuda backend apart from its arithmetic, on the emulated GPU: opening, memory, copies, tickets, recorded steps,
  * and what any failing call of CUDA does. The emulator runs an operation as late as it may, so that a buffer that is
  * used again too early shows. */
-#include "kernels/cuda/attention_plan.h"
+#include "kernels/cuda/plan/attention_plan.h"
 #include "kernels/cuda/launch.h"
 #include "tests/kernels/cuda_fixture.h"
 

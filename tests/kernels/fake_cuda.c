@@ -1,5 +1,5 @@
 /* Stands in for libquire_cuda.so in cuda_library_test: FAKE_OPENS, or it finds no driver; FAKE_EMPTY: it is not Quire's. */
-#include "kernels/cuda/open.h"
+#include "kernels/cuda/host/open.h"
 
 #if !defined(FAKE_EMPTY)
 const char quire_cuda_version[] = FAKE_VERSION;

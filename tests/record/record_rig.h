@@ -6,8 +6,8 @@
 #include "client.h"
 #include "tiny_model.h"
 
-#include "engine/recorder.h"
-#include "engine/recording.h"
+#include "engine/record/recorder.h"
+#include "engine/record/recording.h"
 
 #include <stddef.h>
 

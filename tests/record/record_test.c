@@ -2,8 +2,8 @@
  * and an engine to the same bits. */
 #include "record_rig.h"
 
-#include "engine/recording_drive.h"
-#include "tools/replay.h"
+#include "engine/record/drive.h"
+#include "tools/cli/replay.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -1,9 +1,9 @@
 /* Recordings that were changed, cut or made up: what is wrong is found, and said where. */
 #include "record_rig.h"
 
-#include "engine/record_format.h"
-#include "engine/recording_drive.h"
-#include "tools/replay.h"
+#include "engine/record/format.h"
+#include "engine/record/drive.h"
+#include "tools/cli/replay.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 #include "tests/sim/sim_test.h"
 
-#include "tools/sim_metrics.h"
+#include "tools/sim/metrics.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "tests/sim/sim_test.h"
 
-#include "tools/sim_trace.h"
+#include "tools/sim/trace.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 #include "tests/sim/sim_test.h"
 
-#include "tools/bench_metrics.h"
-#include "tools/bench_random.h"
-#include "tools/sim_watch.h"
+#include "tools/bench/lib/metrics.h"
+#include "tools/bench/lib/random.h"
+#include "tools/sim/watch.h"
 
 #include <math.h>
 #include <string.h>

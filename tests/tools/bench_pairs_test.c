@@ -1,8 +1,8 @@
 /* Pairs of measurements: the interval against one that was found by trying, and how often noise is taken for a difference. */
 #include "tests/tools/bench_test.h"
 
-#include "tools/bench_pairs.h"
-#include "tools/bench_random.h"
+#include "tools/bench/lib/pairs.h"
+#include "tools/bench/lib/random.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* Cost models as files: what is written is read back to the bit, and what is wrong is named. */
 #include "tests/tools/bench_test.h"
 
-#include "tools/cost_file.h"
+#include "tools/bench/lib/cost_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

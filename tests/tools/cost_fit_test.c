@@ -1,8 +1,8 @@
 /* The fit: exact on steps that follow the model, close under noise, never negative, and its errors by hand. */
 #include "tests/tools/bench_test.h"
 
-#include "tools/bench_random.h"
-#include "tools/cost_fit.h"
+#include "tools/bench/lib/random.h"
+#include "tools/bench/lib/cost_fit.h"
 
 #include <math.h>
 #include <stdbool.h>

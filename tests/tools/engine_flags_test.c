@@ -1,5 +1,5 @@
 /* The scheduling options as people write them: units, lists, and what is said of a wrong one. */
-#include "tools/engine_flags.h"
+#include "tools/cli/engine_flags.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

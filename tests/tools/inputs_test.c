@@ -1,6 +1,6 @@
 #include "tests/tools/bench_test.h"
 
-#include "tools/bench_inputs.h"
+#include "tools/bench/lib/inputs.h"
 
 #include <math.h>
 #include <stdio.h>

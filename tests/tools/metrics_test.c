@@ -1,6 +1,6 @@
 #include "tests/tools/bench_test.h"
 
-#include "tools/bench_metrics.h"
+#include "tools/bench/lib/metrics.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "tests/tools/bench_test.h"
 
-#include "tools/bench_event.h"
-#include "tools/bench_sse.h"
+#include "tools/bench/lib/event.h"
+#include "tools/bench/lib/sse.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "tests/tools/bench_test.h"
 
-#include "tools/bench_trace.h"
+#include "tools/bench/lib/trace.h"
 
 #include <math.h>
 #include <stdio.h>

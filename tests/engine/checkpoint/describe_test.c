@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "engine/model.h"
+#include "engine/model/model.h"
 #include "scratch.h"
 
 #include <math.h>

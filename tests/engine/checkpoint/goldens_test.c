@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "../../goldens/golden.h"
-#include "engine/model.h"
-#include "engine/safetensors.h"
+#include "engine/model/model.h"
+#include "engine/model/safetensors.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
-#include "engine/model.h"
+#include "engine/model/model.h"
 
 #include <math.h>
 #include <stdlib.h>

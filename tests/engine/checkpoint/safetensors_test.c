@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "engine/safetensors.h"
+#include "engine/model/safetensors.h"
 #include "scratch.h"
 
 #include <stdio.h>

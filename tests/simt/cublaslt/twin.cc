@@ -1,4 +1,4 @@
-/* A twin of the calls of cuBLASLt that kernels/cuda/cublaslt.c makes, for the emulator: libcublasLt_simt.so, which that file
+/* A twin of the calls of cuBLASLt that kernels/cuda/host/cublaslt.c makes, for the emulator: libcublasLt_simt.so, which that file
  * opens in place of NVIDIA's. It computes one kind of GEMM (A transposed, f16 factors, f32 sums, an optional bias), in an order
  * that depends on the number of tokens, as the real one may. What it is given it checks: layouts that fit each other, an
  * aligned workspace that is there. Failures on demand by simt_fail_call(), whose error is the status: 15 is NOT_SUPPORTED.
@@ -9,7 +9,7 @@
 
 #include <new>
 
-#include "kernels/cuda/cublaslt.h"
+#include "kernels/cuda/host/cublaslt.h"
 #include "kernels/math.h"
 #include "tests/simt/runtime.h"
 #include "tests/simt/simt.h"

@@ -1,0 +1,481 @@
+#include "engine/model/model.h"
+
+#include "base/json.h"
+#include "engine/model/rope_config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define CONFIG "config.json"
+#define GENERATION "generation_config.json"
+#define MAX_CONFIG_BYTES ((size_t)16 << 20)
+#define MAX_JSON_DEPTH 64
+
+/* Bounds that keep every product of two sizes, and (Q + 2 KV) * D, far inside 32 and 64 bits. */
+#define MAX_VOCAB (1u << 22)
+#define MAX_HIDDEN (1u << 20)
+#define MAX_INTERMEDIATE (1u << 24)
+#define MAX_HEADS (1u << 14)
+
+enum window_rule {
+    WINDOW_NONE,
+    WINDOW_EVERY_LAYER, /* sliding_window, in all of them */
+    WINDOW_UPPER_LAYERS, /* use_sliding_window, and layer_types or max_window_layers */
+};
+
+/* What an architecture is, and what its config class in transformers says of absent fields. */
+struct architecture {
+    const char *name;
+    const char *model_type;
+    uint32_t default_kv_heads;  /* 0 = as many as query heads */
+    uint32_t default_head_dim;  /* 0 = hidden_size / num_attention_heads */
+    uint32_t default_max_position;
+    int64_t default_bos, default_eos; /* -1 = none */
+    bool qkv_bias;              /* always; o_proj has none */
+    bool reads_attention_bias;  /* attention_bias puts one on q, k, v and o */
+    bool reads_mlp_bias;
+    bool qk_norm;
+    enum window_rule window;
+};
+
+static const struct architecture architectures[] = {
+    {"LlamaForCausalLM", "llama", 0, 0, 2048, 1, 2, false, true, true, false, WINDOW_NONE},
+    {"MistralForCausalLM", "mistral", 8, 0, 131072, 1, 2, false, false, false, false,
+     WINDOW_EVERY_LAYER},
+    {"Qwen2ForCausalLM", "qwen2", 32, 0, 32768, -1, -1, true, false, false, false,
+     WINDOW_UPPER_LAYERS},
+    {"Qwen3ForCausalLM", "qwen3", 32, 128, 32768, -1, -1, false, true, false, true,
+     WINDOW_UPPER_LAYERS},
+};
+#define N_ARCHITECTURES (sizeof architectures / sizeof architectures[0])
+#define SUPPORTED "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM"
+
+static bool has_key(const json_t *object, const char *key)
+{
+    return json_object_get(object, key) != NULL;
+}
+
+/* ---- architecture and dtype ---------------------------------------------------------- */
+
+static int find_architecture(const json_t *config, const struct architecture **out,
+                             struct quire_error *err)
+{
+    json_t *list = NULL;
+    const char *name = NULL, *model_type = NULL, *field = "architectures";
+    char shown[64];
+    int status = quire_json_array(config, CONFIG, "architectures", &list, err);
+    if (status == QUIRE_OK)
+        status = quire_json_string(config, CONFIG, "model_type", &model_type, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (list && json_array_size(list) > 0) {
+        if (!json_is_string(json_array_get(list, 0)))
+            return quire_fail(err, QUIRE_INVALID, CONFIG ": architectures: must hold strings");
+        name = json_string_value(json_array_get(list, 0));
+    } else if (model_type) {
+        field = "model_type";
+    } else {
+        return quire_fail(err, QUIRE_INVALID, CONFIG ": architectures: is missing");
+    }
+    for (size_t i = 0; i < N_ARCHITECTURES; i++) {
+        if (strcmp(name ? name : model_type,
+                   name ? architectures[i].name : architectures[i].model_type) == 0) {
+            *out = &architectures[i];
+            return QUIRE_OK;
+        }
+    }
+    return quire_fail(err, QUIRE_UNSUPPORTED,
+                      CONFIG ": %s: '%s' is not supported; supported: " SUPPORTED, field,
+                      model_shown(name ? name : model_type, shown, sizeof shown));
+}
+
+/* Weights are used as stored; a quantized checkpoint would be read as nonsense. */
+static int refuse_quantized(const json_t *config, struct quire_error *err)
+{
+    static const char *const keys[] = {"quantization_config", "compression_config"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const json_t *value = json_object_get(config, keys[i]);
+        if (!value || json_is_null(value))
+            continue;
+        const char *method = json_string_value(json_object_get(value, "quant_method"));
+        char shown[48];
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          CONFIG ": %s: quantized weights (%s) are not supported", keys[i],
+                          model_shown(method ? method : "no quant_method", shown, sizeof shown));
+    }
+    return QUIRE_OK;
+}
+
+static int read_dtype(const json_t *config, struct model_desc *desc, struct quire_error *err)
+{
+    const char *name = NULL, *key = "dtype";
+    int status = quire_json_string(config, CONFIG, key, &name, err);
+    if (status == QUIRE_OK && !name)
+        status = quire_json_string(config, CONFIG, key = "torch_dtype", &name, err);
+    if (status != QUIRE_OK)
+        return status;
+    desc->dtype = K_F32;
+    desc->dtype_stated = name != NULL;
+    if (!name || strcmp(name, "float32") == 0)
+        return QUIRE_OK;
+    if (strcmp(name, "float16") == 0)
+        desc->dtype = K_F16;
+    else if (strcmp(name, "bfloat16") == 0)
+        desc->dtype = K_BF16;
+    else {
+        char shown[48];
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          CONFIG ": %s: '%s' is not supported (float32, float16 and bfloat16 are)",
+                          key, model_shown(name, shown, sizeof shown));
+    }
+    return QUIRE_OK;
+}
+
+/* ---- sizes --------------------------------------------------------------------------- */
+
+static int required_u32(const json_t *config, const char *key, uint32_t max, uint32_t *out,
+                        struct quire_error *err)
+{
+    const json_t *value = json_object_get(config, key);
+    if (!value || json_is_null(value))
+        return quire_fail(err, QUIRE_INVALID, CONFIG ": %s: is missing", key);
+    return quire_json_u32(config, CONFIG, key, 1, max, out, err);
+}
+
+static int read_heads(const json_t *config, const struct architecture *arch,
+                      struct model_desc *desc, struct quire_error *err)
+{
+    int status = required_u32(config, "num_attention_heads", MAX_HEADS, &desc->n_q_heads, err);
+    if (status != QUIRE_OK)
+        return status;
+    desc->n_kv_heads = arch->default_kv_heads;
+    if (desc->n_kv_heads == 0 || has_key(config, "num_key_value_heads"))
+        desc->n_kv_heads = desc->n_q_heads; /* null, too, means as many */
+    status = quire_json_u32(config, CONFIG, "num_key_value_heads", 1, MAX_HEADS, &desc->n_kv_heads,
+                            err);
+    if (status != QUIRE_OK)
+        return status;
+    if (desc->n_q_heads % desc->n_kv_heads != 0)
+        return quire_fail(err, QUIRE_INVALID,
+                          CONFIG ": num_key_value_heads: %u does not divide num_attention_heads %u",
+                          desc->n_kv_heads, desc->n_q_heads);
+
+    desc->head_dim = arch->default_head_dim;
+    status = quire_json_u32(config, CONFIG, "head_dim", 1, UINT32_MAX, &desc->head_dim, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (desc->head_dim == 0) {
+        if (desc->hidden_size % desc->n_q_heads != 0)
+            return quire_fail(err, QUIRE_INVALID,
+                              CONFIG ": hidden_size: %u is not a multiple of num_attention_heads"
+                              " %u, and head_dim is missing",
+                              desc->hidden_size, desc->n_q_heads);
+        desc->head_dim = desc->hidden_size / desc->n_q_heads;
+    }
+    if (desc->head_dim % 16 != 0 || desc->head_dim > 256)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          CONFIG ": head_dim: %u is not supported (multiples of 16 up to 256 are)",
+                          desc->head_dim);
+    return QUIRE_OK;
+}
+
+static int read_sizes(const json_t *config, const struct architecture *arch,
+                      struct model_desc *desc, struct quire_error *err)
+{
+    double eps = 1e-6;
+    desc->max_position = arch->default_max_position;
+    int status = required_u32(config, "vocab_size", MAX_VOCAB, &desc->vocab_size, err);
+    if (status == QUIRE_OK)
+        status = required_u32(config, "hidden_size", MAX_HIDDEN, &desc->hidden_size, err);
+    if (status == QUIRE_OK)
+        status = required_u32(config, "intermediate_size", MAX_INTERMEDIATE,
+                              &desc->intermediate_size, err);
+    if (status == QUIRE_OK)
+        status = required_u32(config, "num_hidden_layers", MODEL_MAX_LAYERS, &desc->n_layers, err);
+    if (status == QUIRE_OK)
+        status = read_heads(config, arch, desc, err);
+    if (status == QUIRE_OK)
+        status = quire_json_u32(config, CONFIG, "max_position_embeddings", 1, MODEL_MAX_POSITIONS,
+                                &desc->max_position, err);
+    if (status == QUIRE_OK)
+        status = quire_json_f64(config, CONFIG, "rms_norm_eps", 0.0, 1.0, &eps, err);
+    desc->rms_eps = (float)eps;
+    return status;
+}
+
+static int read_features(const json_t *config, const struct architecture *arch,
+                         struct model_desc *desc, struct quire_error *err)
+{
+    const char *act = "silu";
+    bool attention_bias = false;
+    desc->qk_norm = arch->qk_norm;
+    int status = quire_json_string(config, CONFIG, "hidden_act", &act, err);
+    if (status == QUIRE_OK && strcmp(act, "silu") != 0) {
+        char shown[48];
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          CONFIG ": hidden_act: '%s' is not supported (silu is)",
+                          model_shown(act, shown, sizeof shown));
+    }
+    if (status == QUIRE_OK)
+        status = quire_json_bool(config, CONFIG, "tie_word_embeddings", &desc->tied_embeddings,
+                                 err);
+    if (status == QUIRE_OK && arch->reads_attention_bias)
+        status = quire_json_bool(config, CONFIG, "attention_bias", &attention_bias, err);
+    if (status == QUIRE_OK && arch->reads_mlp_bias)
+        status = quire_json_bool(config, CONFIG, "mlp_bias", &desc->mlp_bias, err);
+    desc->q_bias = desc->k_bias = desc->v_bias = arch->qkv_bias || attention_bias;
+    desc->o_bias = attention_bias;
+    return status;
+}
+
+/* ---- windows ------------------------------------------------------------------------- */
+
+/* sliding_window: absent means 4096, as the config classes have it; null means none, 0 in *out. */
+static int read_window(const json_t *config, uint32_t *out, struct quire_error *err)
+{
+    *out = has_key(config, "sliding_window") ? 0 : 4096;
+    return quire_json_u32(config, CONFIG, "sliding_window", 1, INT32_MAX, out, err);
+}
+
+/* layer_types decides where the architecture reads it; elsewhere it may only say what is so. */
+static int apply_layer_types(const json_t *types, const struct architecture *arch, uint32_t window,
+                             struct model_desc *desc, struct quire_error *err)
+{
+    if (json_array_size(types) != desc->n_layers)
+        return quire_fail(err, QUIRE_INVALID,
+                          CONFIG ": layer_types: has %zu entries, but num_hidden_layers is %u",
+                          json_array_size(types), desc->n_layers);
+    for (uint32_t i = 0; i < desc->n_layers; i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        if (!type)
+            return quire_fail(err, QUIRE_INVALID, CONFIG ": layer_types: must hold strings");
+        bool sliding = strcmp(type, "sliding_attention") == 0;
+        if (!sliding && strcmp(type, "full_attention") != 0 && strcmp(type, "attention") != 0) {
+            char shown[48];
+            return quire_fail(err, QUIRE_UNSUPPORTED,
+                              CONFIG ": layer_types: '%s' is not supported (full_attention and"
+                              " sliding_attention are)",
+                              model_shown(type, shown, sizeof shown));
+        }
+        if (sliding && window == 0)
+            return quire_fail(err, QUIRE_INVALID,
+                              CONFIG ": layer_types: layer %u is sliding_attention, but"
+                              " sliding_window is not set or not used",
+                              i);
+        uint32_t says = sliding ? window : 0;
+        if (arch->window != WINDOW_UPPER_LAYERS && says != desc->window[i])
+            return quire_fail(err, QUIRE_UNSUPPORTED,
+                              CONFIG ": layer_types: layer %u as %s is not supported for %s", i,
+                              sliding ? "sliding_attention" : "full_attention", arch->name);
+        desc->window[i] = says;
+    }
+    return QUIRE_OK;
+}
+
+static int read_windows(const json_t *config, const struct architecture *arch,
+                        struct model_desc *desc, struct quire_error *err)
+{
+    json_t *types = NULL;
+    bool use = arch->window == WINDOW_EVERY_LAYER;
+    uint32_t window = 0, first = arch->window == WINDOW_EVERY_LAYER ? 0 : 28;
+    int status = QUIRE_OK;
+    if (arch->window == WINDOW_UPPER_LAYERS) {
+        status = quire_json_bool(config, CONFIG, "use_sliding_window", &use, err);
+        if (status == QUIRE_OK)
+            status = quire_json_u32(config, CONFIG, "max_window_layers", 0, INT32_MAX, &first, err);
+    }
+    if (status == QUIRE_OK && use)
+        status = read_window(config, &window, err);
+    if (status == QUIRE_OK)
+        status = quire_json_array(config, CONFIG, "layer_types", &types, err);
+    if (status != QUIRE_OK)
+        return status;
+    for (uint32_t i = 0; i < desc->n_layers; i++)
+        desc->window[i] = i >= first ? window : 0;
+    return types ? apply_layer_types(types, arch, window, desc, err) : QUIRE_OK;
+}
+
+/* ---- tokens and sampling ------------------------------------------------------------- */
+
+static int add_eos(const json_t *value, const char *where, struct model_desc *desc,
+                   struct quire_error *err)
+{
+    if (!json_is_integer(value))
+        return quire_fail(err, QUIRE_INVALID,
+                          "%s: eos_token_id: must be an integer or a list of integers", where);
+    json_int_t id = json_integer_value(value);
+    if (id < 0 || id >= desc->vocab_size)
+        return quire_fail(err, QUIRE_INVALID,
+                          "%s: eos_token_id: must be between 0 and vocab_size - 1 (%u), got %lld",
+                          where, desc->vocab_size - 1, (long long)id);
+    for (uint32_t i = 0; i < desc->n_eos; i++)
+        if (desc->eos[i] == (uint32_t)id)
+            return QUIRE_OK;
+    if (desc->n_eos == MODEL_MAX_EOS)
+        return quire_fail(err, QUIRE_UNSUPPORTED, "%s: eos_token_id: more than %d ids", where,
+                          MODEL_MAX_EOS);
+    desc->eos[desc->n_eos++] = (uint32_t)id;
+    return QUIRE_OK;
+}
+
+/* Replaces eos and bos by what object says of them; what it does not mention stays. */
+static int read_token_ids(const json_t *object, const char *where, struct model_desc *desc,
+                          struct quire_error *err)
+{
+    const json_t *eos = json_object_get(object, "eos_token_id");
+    if (eos && !json_is_null(eos)) {
+        desc->n_eos = 0;
+        size_t i;
+        json_t *item;
+        if (!json_is_array(eos)) {
+            int status = add_eos(eos, where, desc, err);
+            if (status != QUIRE_OK)
+                return status;
+        }
+        json_array_foreach(eos, i, item) {
+            int status = add_eos(item, where, desc, err);
+            if (status != QUIRE_OK)
+                return status;
+        }
+    }
+    /* −1 is how some exporters write "none". */
+    return quire_json_i64(object, where, "bos_token_id", -1, (int64_t)desc->vocab_size - 1,
+                          &desc->bos, err);
+}
+
+static int read_config_tokens(const json_t *config, const struct architecture *arch,
+                              struct model_desc *desc, struct quire_error *err)
+{
+    desc->n_eos = 0;
+    desc->bos = has_key(config, "bos_token_id") ? -1 : arch->default_bos;
+    if (desc->bos >= desc->vocab_size)
+        desc->bos = -1;
+    if (!has_key(config, "eos_token_id") && arch->default_eos >= 0 &&
+        arch->default_eos < desc->vocab_size)
+        desc->eos[desc->n_eos++] = (uint32_t)arch->default_eos;
+    return read_token_ids(config, CONFIG, desc, err);
+}
+
+static int read_default(const json_t *generation, const char *key, double min, double max,
+                        bool *has, double *out, struct quire_error *err)
+{
+    const json_t *value = json_object_get(generation, key);
+    *has = value && !json_is_null(value);
+    return quire_json_f64(generation, GENERATION, key, min, max, out, err);
+}
+
+static int read_generation(const json_t *generation, struct model_desc *desc,
+                           struct model_sampling_defaults *s, struct quire_error *err)
+{
+    int64_t top_k = 0;
+    int status = read_token_ids(generation, GENERATION, desc, err);
+    if (status == QUIRE_OK)
+        status = read_default(generation, "temperature", 0.0, 100.0, &s->has_temperature,
+                              &s->temperature, err);
+    if (status == QUIRE_OK)
+        status = read_default(generation, "top_p", 1e-6, 1.0, &s->has_top_p, &s->top_p, err);
+    if (status == QUIRE_OK)
+        status = read_default(generation, "min_p", 0.0, 1.0, &s->has_min_p, &s->min_p, err);
+    if (status == QUIRE_OK)
+        status = read_default(generation, "repetition_penalty", 1e-3, 1e3,
+                              &s->has_repetition_penalty, &s->repetition_penalty, err);
+    if (status == QUIRE_OK)
+        status = quire_json_i64(generation, GENERATION, "top_k", -1, INT32_MAX, &top_k, err);
+    if (status == QUIRE_OK) {
+        const json_t *value = json_object_get(generation, "top_k");
+        s->has_top_k = value && !json_is_null(value);
+        s->top_k = top_k < 0 ? 0 : (uint32_t)top_k; /* −1 and 0 both mean off */
+    }
+    return status;
+}
+
+/* ---- the whole ----------------------------------------------------------------------- */
+
+static int describe(const json_t *config, const json_t *generation, struct model_desc *desc,
+                    struct model_sampling_defaults *sampling, struct quire_error *err)
+{
+    const struct architecture *arch = NULL;
+    memset(desc, 0, sizeof *desc);
+    memset(sampling, 0, sizeof *sampling);
+    if (!json_is_object(config))
+        return quire_fail(err, QUIRE_INVALID, CONFIG ": must be a JSON object");
+    if (generation && !json_is_object(generation))
+        return quire_fail(err, QUIRE_INVALID, GENERATION ": must be a JSON object");
+
+    int status = find_architecture(config, &arch, err);
+    if (status != QUIRE_OK)
+        return status;
+    snprintf(desc->architecture, sizeof desc->architecture, "%s", arch->name);
+    status = refuse_quantized(config, err);
+    if (status == QUIRE_OK)
+        status = read_dtype(config, desc, err);
+    if (status == QUIRE_OK)
+        status = read_sizes(config, arch, desc, err);
+    if (status == QUIRE_OK)
+        status = read_features(config, arch, desc, err);
+    if (status == QUIRE_OK)
+        status = read_windows(config, arch, desc, err);
+    if (status == QUIRE_OK)
+        status = model_rope_config(config, desc, err);
+    if (status == QUIRE_OK)
+        status = read_config_tokens(config, arch, desc, err);
+    if (status == QUIRE_OK && generation)
+        status = read_generation(generation, desc, sampling, err);
+    return status;
+}
+
+int model_describe_json(const char *config, size_t n_config, const char *generation,
+                        size_t n_generation, struct model_desc *out,
+                        struct model_sampling_defaults *sampling, struct quire_error *err)
+{
+    json_t *config_json = NULL, *generation_json = NULL;
+    int status = quire_json_parse(config, n_config, MAX_JSON_DEPTH, CONFIG, &config_json, err);
+    if (status == QUIRE_OK && generation)
+        status = quire_json_parse(generation, n_generation, MAX_JSON_DEPTH, GENERATION,
+                                  &generation_json, err);
+    if (status == QUIRE_OK)
+        status = describe(config_json, generation_json, out, sampling, err);
+    json_decref(config_json);
+    json_decref(generation_json);
+    return status;
+}
+
+/* *out stays NULL where an optional file does not exist. */
+static int read_json(const char *dir, const char *name, bool optional, json_t **out,
+                     struct quire_error *err)
+{
+    char *path;
+    *out = NULL;
+    if (asprintf(&path, "%s/%s", dir, name) < 0)
+        return quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", name);
+    struct stat info;
+    int status = QUIRE_OK;
+    if (stat(path, &info) != 0) {
+        if (!(optional && errno == ENOENT))
+            status = quire_fail(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO,
+                                "%s: cannot be opened in %.300s: %m", name, dir);
+    } else if (!S_ISREG(info.st_mode)) {
+        status = quire_fail(err, QUIRE_INVALID, "%s: not a regular file", name);
+    } else {
+        status = quire_json_read_file(path, MAX_CONFIG_BYTES, out, err);
+    }
+    free(path);
+    return status;
+}
+
+int model_describe(const char *model_dir, struct model_desc *out,
+                   struct model_sampling_defaults *sampling, struct quire_error *err)
+{
+    json_t *config = NULL, *generation = NULL;
+    int status = read_json(model_dir, CONFIG, false, &config, err);
+    if (status == QUIRE_OK)
+        status = read_json(model_dir, GENERATION, true, &generation, err);
+    if (status == QUIRE_OK)
+        status = describe(config, generation, out, sampling, err);
+    json_decref(config);
+    json_decref(generation);
+    return status;
+}

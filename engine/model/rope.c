@@ -1,0 +1,70 @@
+#include "engine/model/model.h"
+#include "kernels/math.h"
+
+#define TWO_PI 0x1.921fb54442d18p+2
+
+/* Everything here is f64 and rounded to f32 once; floor and ceil are exact, and the rest is
+ * kernels/math.h, so that every machine makes the same table. */
+
+/* The frequency index at which a position turns `rotations` times over the original context. */
+static double yarn_correction_dim(const struct model_desc *desc, double rotations)
+{
+    return desc->head_dim * k_log64(desc->rope_original_max / (rotations * TWO_PI)) /
+           (2.0 * k_log64(desc->rope_theta));
+}
+
+/* From `low` to `high` the frequencies go from kept to divided by the factor. */
+static void yarn_range(const struct model_desc *desc, double *low, double *high)
+{
+    *low = yarn_correction_dim(desc, desc->rope_beta_fast);
+    *high = yarn_correction_dim(desc, desc->rope_beta_slow);
+    if (desc->rope_truncate) {
+        *low = __builtin_floor(*low);
+        *high = __builtin_ceil(*high);
+    }
+    if (*low < 0.0)
+        *low = 0.0;
+    if (*high > desc->head_dim - 1.0)
+        *high = desc->head_dim - 1.0;
+    if (*low == *high)
+        *high += 0.001;
+}
+
+static double yarn(double f, double i, double low, double high, double factor)
+{
+    double ramp = (i - low) / (high - low);
+    if (ramp < 0.0)
+        ramp = 0.0;
+    if (ramp > 1.0)
+        ramp = 1.0;
+    return f / factor * ramp + f * (1.0 - ramp);
+}
+
+static double llama3(double f, const struct model_desc *desc)
+{
+    double rotations = desc->rope_original_max * f / TWO_PI;
+    if (rotations > desc->rope_high_freq)
+        return f;
+    if (rotations < desc->rope_low_freq)
+        return f / desc->rope_factor;
+    double smooth =
+        (rotations - desc->rope_low_freq) / (desc->rope_high_freq - desc->rope_low_freq);
+    return (1.0 - smooth) * f / desc->rope_factor + smooth * f;
+}
+
+void model_inv_freq(const struct model_desc *desc, float *inv_freq)
+{
+    double log_theta = k_log64(desc->rope_theta), low = 0.0, high = 0.0;
+    if (desc->rope == MODEL_ROPE_YARN)
+        yarn_range(desc, &low, &high);
+    for (uint32_t i = 0; i < desc->head_dim / 2; i++) {
+        double f = k_exp64(-(2.0 * i / desc->head_dim) * log_theta);
+        switch (desc->rope) {
+        case MODEL_ROPE_DEFAULT: break;
+        case MODEL_ROPE_LINEAR: f = f / desc->rope_factor; break;
+        case MODEL_ROPE_LLAMA3: f = llama3(f, desc); break;
+        case MODEL_ROPE_YARN: f = yarn(f, i, low, high, desc->rope_factor); break;
+        }
+        inv_freq[i] = (float)f;
+    }
+}

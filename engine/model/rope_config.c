@@ -1,0 +1,218 @@
+#include "engine/model/rope_config.h"
+
+#include "base/json.h"
+#include "kernels/math.h"
+
+#include <string.h>
+
+#define WHERE "config.json"
+/* Of what rope_theta and a scaling factor can sensibly be. Logarithms of θ divide, so θ > 1. */
+#define MIN_THETA 2.0
+#define MAX_THETA 1e15
+#define MAX_FACTOR 65536.0
+
+const char *model_shown(const char *text, char *buffer, size_t n)
+{
+    size_t i;
+    for (i = 0; i + 1 < n && text[i]; i++) {
+        unsigned char c = (unsigned char)text[i];
+        buffer[i] = c < 0x20 || c >= 0x7f ? '?' : text[i];
+    }
+    buffer[i] = '\0';
+    return buffer;
+}
+
+/* Like quire_json_f64, but the key must be there. */
+static int required_f64(const json_t *object, const char *where, const char *key, double min,
+                        double max, double *out, struct quire_error *err)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!value || json_is_null(value))
+        return quire_fail(err, QUIRE_INVALID, "%s: %s: is missing", where, key);
+    return quire_json_f64(object, where, key, min, max, out, err);
+}
+
+/* Rotating part of a head only is another model's arithmetic. */
+static int refuse_partial(const json_t *object, const char *where, struct quire_error *err)
+{
+    double share = 1.0;
+    int status = quire_json_f64(object, where, "partial_rotary_factor", 0.0, 1.0, &share, err);
+    if (status == QUIRE_OK && share != 1.0)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "%s: partial_rotary_factor: only 1 is supported, got %g", where, share);
+    return status;
+}
+
+/* original_max_position_embeddings: beside the scaling's fields where a config has it there (it
+ * wins), within them, or else what max_position_embeddings says: transformers' order. */
+static int original_max(const json_t *config, const json_t *rope, const char *where,
+                        struct model_desc *desc, struct quire_error *err)
+{
+    static const char key[] = "original_max_position_embeddings";
+    const json_t *outer = json_object_get(config, key);
+    desc->rope_original_max = desc->max_position;
+    if (outer && !json_is_null(outer))
+        return quire_json_f64(config, WHERE, key, 1.0, MODEL_MAX_POSITIONS,
+                              &desc->rope_original_max, err);
+    return quire_json_f64(rope, where, key, 1.0, MODEL_MAX_POSITIONS, &desc->rope_original_max,
+                          err);
+}
+
+static int read_llama3(const json_t *config, const json_t *rope, const char *where,
+                       struct model_desc *desc, struct quire_error *err)
+{
+    int status = required_f64(rope, where, "factor", 1.0, MAX_FACTOR, &desc->rope_factor, err);
+    if (status == QUIRE_OK)
+        status = required_f64(rope, where, "low_freq_factor", 1e-3, 1e6, &desc->rope_low_freq, err);
+    if (status == QUIRE_OK)
+        status = required_f64(rope, where, "high_freq_factor", 1e-3, 1e6, &desc->rope_high_freq,
+                              err);
+    if (status == QUIRE_OK && desc->rope_high_freq <= desc->rope_low_freq)
+        return quire_fail(err, QUIRE_INVALID,
+                          "%s: high_freq_factor: must be above low_freq_factor (%g), got %g", where,
+                          desc->rope_low_freq, desc->rope_high_freq);
+    if (status == QUIRE_OK)
+        status = original_max(config, rope, where, desc, err);
+    return status;
+}
+
+/* The attention factor that a factor suggests, as the YaRN paper has it. */
+static double yarn_mscale(double factor, double mscale)
+{
+    return factor <= 1.0 ? 1.0 : 0.1 * mscale * k_log64(factor) + 1.0;
+}
+
+static int read_yarn(const json_t *config, const json_t *rope, const char *where,
+                     struct model_desc *desc, struct quire_error *err)
+{
+    double attention = 0.0, mscale = 0.0, mscale_all = 0.0;
+    int status = required_f64(rope, where, "factor", 1.0, MAX_FACTOR, &desc->rope_factor, err);
+    if (status == QUIRE_OK)
+        status = original_max(config, rope, where, desc, err);
+    if (status == QUIRE_OK)
+        status = quire_json_f64(rope, where, "beta_fast", 0.0, 1e6, &desc->rope_beta_fast, err);
+    if (status == QUIRE_OK)
+        status = quire_json_f64(rope, where, "beta_slow", 0.0, 1e6, &desc->rope_beta_slow, err);
+    if (status == QUIRE_OK)
+        status = quire_json_f64(rope, where, "attention_factor", 1e-6, 1e3, &attention, err);
+    if (status == QUIRE_OK)
+        status = quire_json_f64(rope, where, "mscale", 0.0, 1e3, &mscale, err);
+    if (status == QUIRE_OK)
+        status = quire_json_f64(rope, where, "mscale_all_dim", 0.0, 1e3, &mscale_all, err);
+    if (status == QUIRE_OK)
+        status = quire_json_bool(rope, where, "truncate", &desc->rope_truncate, err);
+    if (status != QUIRE_OK)
+        return status;
+
+    /* To transformers a zero is the same as nothing said. */
+    if (desc->rope_beta_fast == 0.0)
+        desc->rope_beta_fast = 32.0;
+    if (desc->rope_beta_slow == 0.0)
+        desc->rope_beta_slow = 1.0;
+    if (desc->rope_beta_fast < desc->rope_beta_slow)
+        return quire_fail(err, QUIRE_INVALID, "%s: beta_fast: must not be below beta_slow (%g), got"
+                          " %g", where, desc->rope_beta_slow, desc->rope_beta_fast);
+    if (attention > 0.0)
+        desc->rope_attention_factor = attention;
+    else if (mscale > 0.0 && mscale_all > 0.0)
+        desc->rope_attention_factor =
+            yarn_mscale(desc->rope_factor, mscale) / yarn_mscale(desc->rope_factor, mscale_all);
+    else
+        desc->rope_attention_factor = yarn_mscale(desc->rope_factor, 1.0);
+    return QUIRE_OK;
+}
+
+/* The context that a scaling is meant to give, as vLLM derives it: YaRN's factor applies to the
+ * original length whatever max_position_embeddings says, a linear factor to
+ * max_position_embeddings, and llama3 has it in max_position_embeddings already. */
+static int scale_max_position(const char *where, struct model_desc *desc, struct quire_error *err)
+{
+    double scaled = desc->max_position;
+    if (desc->rope == MODEL_ROPE_YARN)
+        scaled = desc->rope_original_max * desc->rope_factor;
+    else if (desc->rope == MODEL_ROPE_LINEAR)
+        scaled = scaled * desc->rope_factor;
+    if (scaled > MODEL_MAX_POSITIONS)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "%s: factor: gives %.0f positions, at most %u are supported", where,
+                          scaled, MODEL_MAX_POSITIONS);
+    desc->max_position = (uint32_t)scaled;
+    return QUIRE_OK;
+}
+
+static int read_scaling(const json_t *config, const json_t *rope, const char *where,
+                        struct model_desc *desc, struct quire_error *err)
+{
+    const char *type = "default";
+    int status = quire_json_string(rope, where, "type", &type, err);
+    if (status == QUIRE_OK)
+        status = quire_json_string(rope, where, "rope_type", &type, err);
+    if (status == QUIRE_OK)
+        status = refuse_partial(rope, where, err);
+    if (status == QUIRE_OK)
+        status = quire_json_f64(rope, where, "rope_theta", MIN_THETA, MAX_THETA, &desc->rope_theta,
+                                err);
+    if (status != QUIRE_OK)
+        return status;
+
+    if (strcmp(type, "default") == 0) {
+        desc->rope = MODEL_ROPE_DEFAULT;
+    } else if (strcmp(type, "linear") == 0) {
+        desc->rope = MODEL_ROPE_LINEAR;
+        status = required_f64(rope, where, "factor", 1.0, MAX_FACTOR, &desc->rope_factor, err);
+    } else if (strcmp(type, "llama3") == 0) {
+        desc->rope = MODEL_ROPE_LLAMA3;
+        status = read_llama3(config, rope, where, desc, err);
+    } else if (strcmp(type, "yarn") == 0) {
+        desc->rope = MODEL_ROPE_YARN;
+        status = read_yarn(config, rope, where, desc, err);
+    } else {
+        char shown[48];
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "%s: rope_type: '%s' is not supported (default, linear, llama3 and yarn"
+                          " are)",
+                          where, model_shown(type, shown, sizeof shown));
+    }
+    if (status == QUIRE_OK)
+        status = scale_max_position(where, desc, err);
+    return status;
+}
+
+int model_rope_config(const json_t *config, struct model_desc *desc, struct quire_error *err)
+{
+    json_t *scaling = NULL, *parameters = NULL;
+    desc->rope = MODEL_ROPE_DEFAULT;
+    desc->rope_theta = 10000.0;
+    desc->rope_factor = 1.0;
+    desc->rope_low_freq = desc->rope_high_freq = 0.0;
+    desc->rope_original_max = 0.0;
+    desc->rope_beta_fast = 32.0;
+    desc->rope_beta_slow = 1.0;
+    desc->rope_truncate = true;
+    desc->rope_attention_factor = 1.0;
+
+    int status = refuse_partial(config, WHERE, err);
+    if (status == QUIRE_OK)
+        status = quire_json_f64(config, WHERE, "rope_theta", MIN_THETA, MAX_THETA,
+                                &desc->rope_theta, err);
+    if (status == QUIRE_OK)
+        status = quire_json_object(config, WHERE, "rope_scaling", &scaling, err);
+    if (status == QUIRE_OK)
+        status = quire_json_object(config, WHERE, "rope_parameters", &parameters, err);
+    if (status != QUIRE_OK)
+        return status;
+
+    /* An empty object says nothing; of two, transformers takes rope_scaling. */
+    const char *where = WHERE ": rope_scaling";
+    const json_t *rope = scaling;
+    if (!rope || json_object_size(rope) == 0) {
+        where = WHERE ": rope_parameters";
+        rope = parameters;
+    }
+    if (!rope || json_object_size(rope) == 0)
+        return QUIRE_OK;
+    if (json_object_get(rope, "full_attention") || json_object_get(rope, "sliding_attention"))
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "%s: one set of parameters for each layer type is not supported", where);
+    return read_scaling(config, rope, where, desc, err);
+}

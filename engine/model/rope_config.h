@@ -1,0 +1,21 @@
+/* The rotary part of config.json, for engine/model/describe.c only: rope_theta, and rope_scaling (today's
+ * hub) or rope_parameters (transformers 5). */
+#ifndef QUIRE_ENGINE_MODEL_ROPE_CONFIG_H
+#define QUIRE_ENGINE_MODEL_ROPE_CONFIG_H
+
+#include "engine/model/model.h"
+
+#include <jansson.h>
+
+/* The largest angle that sincos is defined for (docs/numerics.md §3): frequencies are at most 1. */
+#define MODEL_MAX_POSITIONS (1u << 26)
+
+/* `config` is an object; desc->max_position holds max_position_embeddings and becomes what the
+ * scaling makes of it. */
+int model_rope_config(const json_t *config, struct model_desc *desc, struct quire_error *err);
+
+/* Copies text with all but printable ASCII as '?', cut at n - 1 bytes, so that what a file says can
+ * stand in an error line. Returns buffer. */
+const char *model_shown(const char *text, char *buffer, size_t n);
+
+#endif

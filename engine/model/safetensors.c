@@ -1,0 +1,363 @@
+#include "engine/model/safetensors.h"
+
+#include "base/json.h"
+#include "engine/model/safetensors_header.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SINGLE_FILE "model.safetensors"
+#define INDEX_FILE "model.safetensors.index.json"
+#define MAX_FILES 4096
+#define MAX_INDEX_BYTES ((size_t)100000000)
+
+struct mapped_file {
+    char *name;
+    void *bytes;    /* NULL for an image that the caller owns */
+    size_t n_bytes;
+};
+
+/* The table is sorted by name once everything has been opened, and never changes after.
+ *
+ * A file that shrinks while it is mapped makes reads past its new end fail with SIGBUS: the sizes
+ * are checked when it is opened, and replacing a checkpoint must be done by renaming new files
+ * into place (as every download tool does), never by writing into the old ones. */
+struct safetensors {
+    struct st_table table;
+    struct mapped_file *files;
+    uint32_t n_files;
+    uint64_t total_bytes;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    const struct st_entry *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x->file > y->file) - (x->file < y->file);
+}
+
+static const struct st_entry *find_entry(const struct safetensors *st, const char *name)
+{
+    size_t low = 0, high = st->table.n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(st->table.entries[middle].name, name);
+        if (order == 0)
+            return &st->table.entries[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+/* Sorts the table and refuses a name that two files hold. */
+static int table_finish(struct safetensors *st, struct quire_error *err)
+{
+    struct st_table *table = &st->table;
+    if (table->n == 0)
+        return quire_fail(err, QUIRE_INVALID, "%s: header: lists no tensors", st->files[0].name);
+    qsort(table->entries, table->n, sizeof *table->entries, by_name);
+    for (size_t i = 0; i < table->n; i++) {
+        const struct st_entry *e = &table->entries[i];
+        if (i > 0 && strcmp(e->name, e[-1].name) == 0)
+            return quire_fail(err, QUIRE_INVALID, "%.100s: tensor '%.150s': also in %.100s",
+                              st->files[e->file].name, e->name, st->files[e[-1].file].name);
+        st->total_bytes += e->end - e->begin;
+    }
+    return QUIRE_OK;
+}
+
+static int map_file(const char *dir, struct mapped_file *file, const char *listed_in,
+                    struct quire_error *err)
+{
+    char *path;
+    if (asprintf(&path, "%s/%s", dir, file->name) < 0)
+        return quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", file->name);
+    /* O_NONBLOCK, so that a FIFO put in a file's place cannot hold us. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int open_errno = errno;
+    free(path);
+    if (fd < 0) {
+        enum quire_status status = open_errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO;
+        errno = open_errno;
+        return quire_fail(err, status, "%s: cannot be opened%s%s: %m", file->name,
+                          listed_in ? ", though listed in " : "", listed_in ? listed_in : "");
+    }
+
+    int status = QUIRE_OK;
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        status = quire_fail(err, QUIRE_IO, "%s: cannot be read: %m", file->name);
+    else if (!S_ISREG(info.st_mode))
+        status = quire_fail(err, QUIRE_INVALID, "%s: not a regular file", file->name);
+    else if (info.st_size < 8)
+        status = quire_fail(err, QUIRE_INVALID,
+                            "%s: header: the file ends before its 8-byte length (%lld bytes)",
+                            file->name, (long long)info.st_size);
+    else if ((uint64_t)info.st_size > SIZE_MAX / 2)
+        status = quire_fail(err, QUIRE_UNSUPPORTED, "%s: too large to map", file->name);
+    if (status == QUIRE_OK) {
+        void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (bytes == MAP_FAILED) {
+            status = quire_fail(err, QUIRE_IO, "%s: cannot be mapped: %m", file->name);
+        } else {
+            file->bytes = bytes;
+            file->n_bytes = (size_t)info.st_size;
+        }
+    }
+    close(fd);
+    return status;
+}
+
+/* A shard lies in the directory itself, whatever the index says. */
+static int shard_name_check(const char *name, struct quire_error *err)
+{
+    if (!st_is_printable(name))
+        return quire_fail(err, QUIRE_INVALID, INDEX_FILE ": weight_map: a file name has control"
+                          " characters");
+    if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+        strchr(name, '/') || strlen(name) > 255)
+        return quire_fail(err, QUIRE_INVALID,
+                          INDEX_FILE ": weight_map: '%.150s' is not the plain name of a file in the"
+                          " directory",
+                          name);
+    return QUIRE_OK;
+}
+
+static int compare_strings(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Fills st->files with the distinct shard names of weight_map, sorted. */
+static int list_shards(struct safetensors *st, const json_t *weight_map, struct quire_error *err)
+{
+    const char *tensor;
+    json_t *value;
+    size_t n = 0;
+    const char **names = calloc(json_object_size(weight_map), sizeof *names);
+    if (!names)
+        return quire_fail(err, QUIRE_NO_MEMORY, INDEX_FILE ": out of memory");
+
+    int status = QUIRE_OK;
+    json_object_foreach((json_t *)(uintptr_t)weight_map, tensor, value) {
+        if (!json_is_string(value))
+            status = quire_fail(err, QUIRE_INVALID,
+                                INDEX_FILE ": weight_map: every value must be a file name");
+        else if (!st_is_printable(tensor))
+            status = quire_fail(err, QUIRE_INVALID,
+                                INDEX_FILE ": weight_map: a tensor's name has control characters");
+        else
+            status = shard_name_check(json_string_value(value), err);
+        if (status != QUIRE_OK)
+            break;
+        names[n++] = json_string_value(value);
+    }
+    if (status == QUIRE_OK) {
+        size_t n_distinct = 0;
+        qsort(names, n, sizeof *names, compare_strings);
+        for (size_t i = 0; i < n; i++)
+            if (i == 0 || strcmp(names[i], names[n_distinct - 1]) != 0)
+                names[n_distinct++] = names[i];
+        if (n_distinct > MAX_FILES)
+            status = quire_fail(err, QUIRE_INVALID, INDEX_FILE ": weight_map: more than %d files",
+                                MAX_FILES);
+        else if (!(st->files = calloc(n_distinct, sizeof *st->files)))
+            status = quire_fail(err, QUIRE_NO_MEMORY, INDEX_FILE ": out of memory");
+        for (size_t i = 0; status == QUIRE_OK && i < n_distinct; i++) {
+            st->files[i].name = strdup(names[i]);
+            st->n_files++;
+            if (!st->files[i].name)
+                status = quire_fail(err, QUIRE_NO_MEMORY, INDEX_FILE ": out of memory");
+        }
+    }
+    free(names);
+    return status;
+}
+
+/* Every tensor of the index must be in the shard that it names. */
+static int index_check(const struct safetensors *st, const json_t *weight_map,
+                       struct quire_error *err)
+{
+    const char *tensor;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)weight_map, tensor, value) {
+        const struct st_entry *entry = find_entry(st, tensor);
+        const char *shard = json_string_value(value);
+        if (!entry || strcmp(st->files[entry->file].name, shard) != 0)
+            return quire_fail(err, QUIRE_INVALID,
+                              INDEX_FILE ": weight_map: tensor '%.150s' is not in %.150s", tensor,
+                              shard);
+    }
+    return QUIRE_OK;
+}
+
+static int open_files(struct safetensors *st, const char *dir, const char *listed_in,
+                      struct quire_error *err)
+{
+    for (uint32_t i = 0; i < st->n_files; i++) {
+        struct mapped_file *file = &st->files[i];
+        int status = map_file(dir, file, listed_in, err);
+        if (status == QUIRE_OK)
+            status = st_table_add_image(&st->table, file->bytes, file->n_bytes, i, file->name, err);
+        if (status != QUIRE_OK)
+            return status;
+    }
+    return table_finish(st, err);
+}
+
+static int open_index(struct safetensors *st, const char *dir, const char *index_path,
+                      struct quire_error *err)
+{
+    json_t *index, *weight_map = NULL;
+    int status = quire_json_read_file(index_path, MAX_INDEX_BYTES, &index, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (!json_is_object(index))
+        status = quire_fail(err, QUIRE_INVALID, INDEX_FILE ": must be a JSON object");
+    else
+        status = quire_json_object(index, INDEX_FILE, "weight_map", &weight_map, err);
+    if (status == QUIRE_OK && (!weight_map || json_object_size(weight_map) == 0))
+        status = quire_fail(err, QUIRE_INVALID, INDEX_FILE ": weight_map: is missing or empty");
+    if (status == QUIRE_OK)
+        status = list_shards(st, weight_map, err);
+    if (status == QUIRE_OK)
+        status = open_files(st, dir, INDEX_FILE, err);
+    if (status == QUIRE_OK)
+        status = index_check(st, weight_map, err);
+    json_decref(index);
+    return status;
+}
+
+/* One file without an index: the checkpoint's only one, or the caller's image. */
+static int single_file(struct safetensors *st, const char *name, struct quire_error *err)
+{
+    st->files = calloc(1, sizeof *st->files);
+    if (st->files)
+        st->files[0].name = strdup(name);
+    if (!st->files || !st->files[0].name)
+        return quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", name);
+    st->n_files = 1;
+    return QUIRE_OK;
+}
+
+static int open_directory(struct safetensors *st, const char *dir, struct quire_error *err)
+{
+    char *single, *index;
+    if (asprintf(&single, "%s/" SINGLE_FILE, dir) < 0)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    if (asprintf(&index, "%s/" INDEX_FILE, dir) < 0) {
+        free(single);
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    }
+    struct stat info;
+    int status;
+    if (stat(single, &info) == 0) {
+        status = single_file(st, SINGLE_FILE, err);
+        if (status == QUIRE_OK)
+            status = open_files(st, dir, NULL, err);
+    } else if (stat(index, &info) == 0) {
+        status = open_index(st, dir, index, err);
+    } else {
+        status = quire_fail(err, QUIRE_NOT_FOUND,
+                            "%.300s: has neither " SINGLE_FILE " nor " INDEX_FILE, dir);
+    }
+    free(single);
+    free(index);
+    return status;
+}
+
+int safetensors_open(const char *model_dir, struct safetensors **out, struct quire_error *err)
+{
+    *out = NULL;
+    struct safetensors *st = calloc(1, sizeof *st);
+    if (!st)
+        return quire_fail(err, QUIRE_NO_MEMORY, "safetensors: out of memory");
+    int status = open_directory(st, model_dir, err);
+    if (status != QUIRE_OK) {
+        safetensors_close(st);
+        return status;
+    }
+    *out = st;
+    return QUIRE_OK;
+}
+
+int safetensors_open_memory(const void *data, size_t n_bytes, struct safetensors **out,
+                            struct quire_error *err)
+{
+    *out = NULL;
+    struct safetensors *st = calloc(1, sizeof *st);
+    if (!st)
+        return quire_fail(err, QUIRE_NO_MEMORY, "safetensors: out of memory");
+    int status = single_file(st, SINGLE_FILE, err);
+    if (status == QUIRE_OK)
+        status = st_table_add_image(&st->table, data, n_bytes, 0, SINGLE_FILE, err);
+    if (status == QUIRE_OK)
+        status = table_finish(st, err);
+    if (status != QUIRE_OK) {
+        safetensors_close(st);
+        return status;
+    }
+    *out = st;
+    return QUIRE_OK;
+}
+
+void safetensors_close(struct safetensors *st)
+{
+    if (!st)
+        return;
+    st_table_free(&st->table);
+    for (uint32_t i = 0; i < st->n_files; i++) {
+        if (st->files[i].bytes)
+            munmap(st->files[i].bytes, st->files[i].n_bytes);
+        free(st->files[i].name);
+    }
+    free(st->files);
+    free(st);
+}
+
+int safetensors_find(const struct safetensors *st, const char *name,
+                     struct safetensors_tensor *out, struct quire_error *err)
+{
+    memset(out, 0, sizeof *out);
+    const struct st_entry *entry = find_entry(st, name);
+    if (!entry)
+        return quire_fail(err, QUIRE_NOT_FOUND, "%.100s: tensor '%.150s' is missing",
+                          st->n_files == 1 ? st->files[0].name : INDEX_FILE, name);
+    const char *file = st->files[entry->file].name;
+    if (!entry->usable_dtype)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "%.100s: tensor '%.150s': dtype: %s is not supported (F32, F16 and BF16"
+                          " are)",
+                          file, name, entry->dtype_name);
+    if (entry->n_dims > SAFETENSORS_MAX_DIMS)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "%.100s: tensor '%.150s': shape: %u dimensions, at most %d are supported",
+                          file, name, entry->n_dims, SAFETENSORS_MAX_DIMS);
+    out->name = entry->name;
+    out->file = file;
+    out->dtype = entry->dtype;
+    out->n_dims = entry->n_dims;
+    memcpy(out->shape, entry->shape, sizeof out->shape);
+    out->data = entry->data;
+    out->n_bytes = entry->end - entry->begin;
+    return QUIRE_OK;
+}
+
+uint64_t safetensors_total_bytes(const struct safetensors *st)
+{
+    return st->total_bytes;
+}
+
+uint32_t safetensors_n_files(const struct safetensors *st)
+{
+    return st->n_files;
+}

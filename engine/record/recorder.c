@@ -1,0 +1,606 @@
+#include "engine/record/recorder.h"
+
+#include "base/log.h"
+#include "engine/record/digest.h"
+#include "engine/record/format.h"
+#include "engine/record/recording.h"
+#include "scheduler/decision_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WRITE_AT_BYTES 65536u
+#define N_BUCKETS 1024u
+
+/* A request from its submission to its last event. */
+struct live_request {
+    struct live_request *next;
+    uint64_t request, id; /* the caller's, the scheduler's */
+    uint32_t n, n_open;
+    struct live_choice {
+        enum engine_finish finish;
+        struct record_digest digest;
+    } choices[];
+};
+
+struct recorder {
+    struct engine_watch watch;
+    struct recorder_about about;
+    char *path;
+    int fd;
+    bool has_header;
+    bool ended; /* a write failed, or memory ran out: nothing more is recorded */
+
+    /* The sum of the last record that is in the file, then records that are not. */
+    uint8_t *bytes;
+    size_t n, capacity;
+    size_t n_in_file; /* of bytes[0..n) */
+    size_t record;    /* where the record that is being made begins */
+
+    struct key256 domain_key; /* random, written nowhere */
+    struct decision_log decisions;
+    uint64_t n_plans, n_requests;
+    struct live_request *buckets[N_BUCKETS];
+};
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static void end_recording(struct recorder *r, const char *why)
+{
+    if (!r->ended)
+        quire_log(QUIRE_LOG_ERROR, "record", "%s: %s; the recording ends here, the engine goes on",
+                  r->path, why);
+    r->ended = true;
+}
+
+/* Room for n more bytes; NULL when there is none. */
+static uint8_t *extend(struct recorder *r, size_t n)
+{
+    if (r->ended)
+        return NULL;
+    if (r->capacity - r->n < n) {
+        size_t capacity = 2 * (r->n + n);
+        uint8_t *bytes = realloc(r->bytes, capacity);
+        if (!bytes) {
+            end_recording(r, "out of memory");
+            return NULL;
+        }
+        r->bytes = bytes;
+        r->capacity = capacity;
+    }
+    r->n += n;
+    return r->bytes + r->n - n;
+}
+
+static void put_bytes(struct recorder *r, const void *data, size_t n)
+{
+    uint8_t *out = extend(r, n);
+    if (out && n)
+        memcpy(out, data, n);
+}
+
+static void put_u8(struct recorder *r, uint8_t value)
+{
+    put_bytes(r, &value, 1);
+}
+
+static void put_u32(struct recorder *r, uint32_t value)
+{
+    uint8_t *out = extend(r, 4);
+    if (out)
+        record_u32_to(out, value);
+}
+
+static void put_u64(struct recorder *r, uint64_t value)
+{
+    put_u32(r, (uint32_t)value);
+    put_u32(r, (uint32_t)(value >> 32));
+}
+
+static void put_f32(struct recorder *r, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    put_u32(r, bits);
+}
+
+static void put_f64(struct recorder *r, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    put_u64(r, bits);
+}
+
+static void put_text(struct recorder *r, const char *text)
+{
+    size_t n = strlen(text);
+    put_u32(r, (uint32_t)n);
+    put_bytes(r, text, n);
+}
+
+static void put_u32s(struct recorder *r, const uint32_t *values, uint32_t n)
+{
+    uint8_t *out = extend(r, 4 * (size_t)n);
+    for (uint32_t i = 0; out && i < n; i++)
+        record_u32_to(out + 4 * (size_t)i, values[i]);
+}
+
+static void begin_record(struct recorder *r, enum recording_kind kind)
+{
+    r->record = r->n;
+    put_u32(r, 0);
+    put_u32(r, kind);
+    put_u32(r, 0);
+}
+
+static void end_record(struct recorder *r)
+{
+    if (!extend(r, RECORD_SUM_BYTES))
+        return;
+    uint8_t *from = r->bytes + r->record - RECORD_SUM_BYTES, *head = r->bytes + r->record;
+    size_t n = r->n - r->record - RECORD_SUM_BYTES;
+    record_u32_to(head, (uint32_t)(n - RECORD_HEAD_BYTES));
+    record_sum(from, RECORD_SUM_BYTES + 8, head + 8, 4);
+    record_sum(from, RECORD_SUM_BYTES + n, head + n, RECORD_SUM_BYTES);
+}
+
+/* Everything that is gathered goes into the file. */
+static void write_out(struct recorder *r)
+{
+    while (!r->ended && r->n_in_file < r->n) {
+        ssize_t n = write(r->fd, r->bytes + r->n_in_file, r->n - r->n_in_file);
+        if (n > 0)
+            r->n_in_file += (size_t)n;
+        else if (n < 0 && errno != EINTR)
+            end_recording(r, strerror(errno));
+    }
+    if (r->ended)
+        return;
+    memmove(r->bytes, r->bytes + r->n - RECORD_SUM_BYTES, RECORD_SUM_BYTES);
+    r->n = r->n_in_file = RECORD_SUM_BYTES;
+}
+
+static void write_if_much(struct recorder *r)
+{
+    if (r->n >= WRITE_AT_BYTES)
+        write_out(r);
+}
+
+/* ---- what the engine is ---------------------------------------------------------------------- */
+
+static void put_policy_options(struct recorder *r, const struct sched_policy_options *o)
+{
+    put_u64(r, o->ageing_us);
+    put_u32(r, o->n_tenants);
+    put_u32(r, o->tenant_weights ? o->n_tenants : 0);
+    put_u32s(r, o->tenant_weights, o->tenant_weights ? o->n_tenants : 0);
+    put_u32s(r, o->class_weights, SCHED_MAX_CLASSES);
+    for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++)
+        put_u64(r, o->class_ttft_us[i]);
+    put_u32(r, o->prompt_price);
+    put_u32(r, o->output_price);
+    put_u32(r, o->prefill_share);
+}
+
+static void put_kv(struct recorder *r, const struct kv_config *kv)
+{
+    put_u32(r, kv->block_tokens);
+    put_u32(r, kv->n_groups);
+    put_u8(r, kv->prefix_caching);
+    put_u8(r, (uint8_t)kv->eviction);
+    put_u32(r, kv->n_tenants);
+    for (uint32_t g = 0; g < kv->n_groups; g++) {
+        put_u32(r, kv->groups[g].n_blocks);
+        put_u32(r, kv->groups[g].n_host_blocks);
+        put_u32(r, kv->groups[g].window);
+    }
+}
+
+static void put_cost(struct recorder *r, const struct sched_cost *cost)
+{
+    put_u32(r, cost->n_points);
+    for (uint32_t i = 0; i < cost->n_points; i++) {
+        put_u32(r, cost->points[i].n_tokens);
+        put_f64(r, cost->points[i].us);
+    }
+    put_f64(r, cost->row_us);
+    put_f64(r, cost->logit_us);
+    put_f64(r, cost->context_us);
+    put_f64(r, cost->pair_us);
+    put_f64(r, cost->block_copy_us);
+}
+
+/* Every member but the secret, in the order of struct sched_config. */
+static void put_config(struct recorder *r, const struct sched_config *c)
+{
+    put_kv(r, &c->kv);
+    put_u32(r, c->max_num_seqs);
+    put_u32(r, c->max_num_batched_tokens);
+    put_u32(r, c->max_model_len);
+    put_u32(r, c->max_queued_requests);
+    put_u64(r, c->max_queued_tokens);
+    put_u32(r, c->max_logit_rows);
+    put_u32(r, c->overlap_depth);
+    put_text(r, c->policy->name);
+    put_policy_options(r, &c->policy_options);
+    put_u32(r, c->long_prefill_token_threshold);
+    put_u32(r, c->max_partial_prefills);
+    put_u64(r, c->step_target_us);
+    put_u8(r, c->adaptive_budget);
+    put_u8(r, (uint8_t)c->batching);
+    put_u32(r, c->max_batch_size);
+    put_u64(r, c->max_wait_us);
+    put_u8(r, (uint8_t)c->preemption);
+    put_u32(r, c->max_pinned_percent);
+    put_cost(r, &c->cost);
+}
+
+static void on_opened(void *context, const struct engine_info *info,
+                      const struct sched_config *config)
+{
+    struct recorder *r = context;
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    begin_record(r, RECORDING_HEADER);
+    put_u32(r, RECORD_VERSION);
+    put_u64(r, (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u);
+    put_text(r, r->about.model);
+    put_bytes(r, r->about.config_sha256.bytes, sizeof r->about.config_sha256.bytes);
+    put_text(r, info->plan->device);
+    put_u8(r, (uint8_t)(info->gemm_form | (info->gemm_library ? RECORD_NOT_INVARIANT : 0)));
+    put_u8(r, (uint8_t)info->desc->dtype);
+    put_u8(r, (uint8_t)info->plan->kv_dtype);
+    put_u32(r, info->desc->vocab_size);
+    put_config(r, config);
+    end_record(r);
+    write_out(r);
+    /* Room for the longest commit, so that no step takes memory. */
+    size_t before = r->n;
+    extend(r, WRITE_AT_BYTES + 1024 + 16 * (size_t)config->max_num_seqs);
+    r->n = before;
+    r->has_header = true;
+}
+
+/* ---- what it is asked ------------------------------------------------------------------------ */
+
+static bool is_restricted(const struct engine_sampling *s)
+{
+    return s->n_allowed_token_ids > 0 || s->n_bad_words > 0;
+}
+
+static void put_sampling(struct recorder *r, const struct engine_sampling *s)
+{
+    put_f32(r, s->temperature);
+    put_f32(r, s->top_p);
+    put_f32(r, s->min_p);
+    put_u32(r, s->top_k);
+    put_f32(r, s->repetition_penalty);
+    put_f32(r, s->presence_penalty);
+    put_f32(r, s->frequency_penalty);
+    put_u64(r, s->seed);
+    put_u32(r, (uint32_t)s->n_logprobs);
+    put_u32(r, (uint32_t)s->n_prompt_logprobs);
+    put_u32(r, s->min_tokens);
+    put_u32(r, s->n_stop_token_ids);
+    put_u32s(r, s->stop_token_ids, s->n_stop_token_ids);
+    put_u32(r, s->n_biases);
+    for (uint32_t i = 0; i < s->n_biases; i++) {
+        put_u32(r, s->biases[i].id);
+        put_f32(r, s->biases[i].bias);
+    }
+    if (!is_restricted(s))
+        return;
+    put_u32(r, s->n_allowed_token_ids);
+    put_u32s(r, s->allowed_token_ids, s->n_allowed_token_ids);
+    put_u32(r, s->n_bad_words);
+    put_u32s(r, s->bad_words, s->n_bad_words);
+}
+
+static void put_request(struct recorder *r, const struct sched_request *q, const struct engine_sampling *s)
+{
+    /* Who shares prefixes with whom, and nothing that the chain's secret went into. */
+    struct key256 domain = quire_keyed_hash(&r->domain_key, &q->chain_first, sizeof q->chain_first);
+    put_u64(r, q->id);
+    put_u32(r, q->n_prompt);
+    put_u32s(r, q->prompt, q->n_prompt);
+    put_u32(r, q->max_tokens);
+    put_u32(r, q->n);
+    put_u8(r, (uint8_t)((q->prompt_logprobs ? RECORD_PROMPT_LOGPROBS : 0) |
+                        (q->no_prefix_hits ? RECORD_NO_PREFIX_HITS : 0) |
+                        (q->background ? RECORD_BACKGROUND : 0) |
+                        (q->host_gated ? RECORD_HOST_GATED : 0) |
+                        (is_restricted(s) ? RECORD_RESTRICTED : 0)));
+    put_u32(r, (uint32_t)q->priority);
+    put_u64(r, q->arrival_us);
+    put_u64(r, q->deadline_us);
+    put_u64(r, q->pin_us);
+    put_u32(r, q->tenant);
+    put_u32(r, q->class_index);
+    put_u32(r, q->expected_tokens);
+    put_u32(r, q->adapter);
+    put_bytes(r, domain.bytes, RECORDING_DOMAIN_BYTES);
+}
+
+static void begin_digests(struct recorder *r, const struct engine_watch_submit *s)
+{
+    uint32_t n = s->sched->n;
+    struct live_request *live = malloc(sizeof *live + n * sizeof live->choices[0]);
+    if (!live) {
+        end_recording(r, "out of memory");
+        return;
+    }
+    struct live_request **bucket = &r->buckets[s->request % N_BUCKETS];
+    *live = (struct live_request){
+        .next = *bucket, .request = s->request, .id = s->sched->id, .n = n, .n_open = n};
+    for (uint32_t i = 0; i < n; i++)
+        record_digest_begin(&live->choices[i].digest);
+    *bucket = live;
+}
+
+static void on_submitted(void *context, const struct engine_watch_submit *s)
+{
+    struct recorder *r = context;
+    if (r->ended)
+        return;
+    begin_record(r, RECORDING_SUBMIT);
+    put_u64(r, s->request);
+    put_request(r, s->sched, s->sampling);
+    put_sampling(r, s->sampling);
+    put_u8(r, (uint8_t)s->status);
+    put_u64(r, s->retry_us);
+    if (s->status == QUIRE_OK)
+        put_u32s(r, s->seqs, s->sched->n);
+    end_record(r);
+    begin_digests(r, s);
+    r->n_requests++;
+    write_if_much(r);
+}
+
+static void on_cancelled(void *context, uint64_t now_us, uint64_t id)
+{
+    struct recorder *r = context;
+    begin_record(r, RECORDING_CANCEL);
+    put_u64(r, now_us);
+    put_u64(r, id);
+    end_record(r);
+}
+
+static void on_cancelled_choice(void *context, uint64_t now_us, uint32_t seq)
+{
+    struct recorder *r = context;
+    begin_record(r, RECORDING_CANCEL_CHOICE);
+    put_u64(r, now_us);
+    put_u32(r, seq);
+    end_record(r);
+}
+
+static void on_no_more(void *context, uint64_t now_us)
+{
+    struct recorder *r = context;
+    begin_record(r, RECORDING_NO_MORE);
+    put_u64(r, now_us);
+    end_record(r);
+}
+
+static void on_policy(void *context, uint64_t now_us, const struct sched_policy *policy,
+                      const struct sched_policy_options *options)
+{
+    struct recorder *r = context;
+    begin_record(r, RECORDING_POLICY);
+    put_u64(r, now_us);
+    put_text(r, policy->name);
+    put_policy_options(r, options);
+    end_record(r);
+}
+
+static void on_unpinned(void *context, uint64_t now_us, uint32_t tenant)
+{
+    struct recorder *r = context;
+    begin_record(r, RECORDING_UNPIN);
+    put_u64(r, now_us);
+    put_u32(r, tenant);
+    end_record(r);
+}
+
+/* ---- what it decides and answers ------------------------------------------------------------- */
+
+static void on_planned(void *context, uint64_t now_us, const struct sched_plan *plan,
+                       const struct sched *sched)
+{
+    struct recorder *r = context;
+    (void)sched;
+    if (r->ended)
+        return;
+    write_out(r); /* the step before this one, and what came since */
+    decision_log_add(&r->decisions, now_us, plan);
+    r->n_plans++;
+    struct key256 decisions = decision_log_now(&r->decisions);
+    begin_record(r, RECORDING_PLAN);
+    put_u64(r, now_us);
+    put_u64(r, plan->step);
+    put_u32(r, plan->n_rows);
+    put_u32(r, plan->n_tokens);
+    put_u32(r, plan->token_budget);
+    put_u32(r, plan->n_preempted);
+    put_u32(r, plan->n_admitted);
+    put_u32(r, plan->n_refused);
+    put_u32(r, plan->n_moves);
+    put_bytes(r, decisions.bytes, sizeof decisions.bytes);
+    end_record(r);
+}
+
+static void on_committed(void *context, const struct engine_watch_commit *c)
+{
+    struct recorder *r = context;
+    begin_record(r, RECORDING_COMMIT);
+    put_u64(r, c->plan->step);
+    put_u64(r, c->launched_us);
+    put_u64(r, c->done_us);
+    put_u32(r, c->n_results);
+    for (uint32_t i = 0; i < c->n_results; i++) {
+        const struct sched_result *result = &c->results[i];
+        put_u32(r, result->seq);
+        put_u32(r, result->n_tokens | (result->finished ? RECORD_FINISHED : 0));
+        put_u32s(r, result->tokens, result->n_tokens);
+    }
+    end_record(r);
+    write_if_much(r);
+}
+
+static void on_retired(void *context, uint32_t seq)
+{
+    struct recorder *r = context;
+    begin_record(r, RECORDING_RETIRED);
+    put_u32(r, seq);
+    end_record(r);
+}
+
+static void put_finish(struct recorder *r, const struct live_request *live)
+{
+    begin_record(r, RECORDING_FINISH);
+    put_u64(r, live->id);
+    put_u32(r, live->n);
+    for (uint32_t i = 0; i < live->n; i++) {
+        const struct live_choice *c = &live->choices[i];
+        struct key256 digest = record_digest_now(&c->digest);
+        put_u8(r, (uint8_t)c->finish);
+        put_u32(r, c->digest.n_tokens);
+        put_u32(r, c->digest.n_prompt_logprobs);
+        put_bytes(r, digest.bytes, sizeof digest.bytes);
+    }
+    end_record(r);
+}
+
+static void on_event(struct recorder *r, const struct engine_event *e)
+{
+    struct live_request **at = &r->buckets[e->request % N_BUCKETS];
+    while (*at && (*at)->request != e->request)
+        at = &(*at)->next;
+    struct live_request *live = *at;
+    if (!live || e->choice >= live->n)
+        return;
+    record_digest_add(&live->choices[e->choice].digest, e);
+    if (e->kind != ENGINE_EVENT_DONE)
+        return;
+    live->choices[e->choice].finish = e->finish;
+    if (--live->n_open > 0)
+        return;
+    put_finish(r, live);
+    *at = live->next;
+    free(live);
+}
+
+static void on_events(void *context, const struct engine_event *events, size_t n)
+{
+    struct recorder *r = context;
+    if (r->ended)
+        return;
+    for (size_t i = 0; i < n; i++)
+        on_event(r, &events[i]);
+    write_out(r);
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static const struct engine_watch functions = {
+    .opened = on_opened,
+    .submitted = on_submitted,
+    .cancelled = on_cancelled,
+    .cancelled_choice = on_cancelled_choice,
+    .no_more = on_no_more,
+    .planned = on_planned,
+    .committed = on_committed,
+    .retired = on_retired,
+    .policy_changed = on_policy,
+    .unpinned = on_unpinned,
+    .events = on_events,
+};
+
+static int make_file(struct recorder *r, struct quire_error *err)
+{
+    r->fd = open(r->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+    if (r->fd >= 0)
+        return QUIRE_OK;
+    if (errno == EEXIST)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--record %s: is there already, and a recording is never overwritten",
+                          r->path);
+    return quire_fail(err, QUIRE_IO, "--record %s: cannot be made: %s", r->path, strerror(errno));
+}
+
+int recorder_open(const char *path, const struct recorder_about *about, struct recorder **out,
+                  struct quire_error *err)
+{
+    struct recorder *r = calloc(1, sizeof *r);
+    *out = NULL;
+    if (!r)
+        return quire_fail(err, QUIRE_NO_MEMORY, "recording: out of memory");
+    r->fd = -1;
+    r->watch = functions;
+    r->watch.context = r;
+    r->path = strdup(path);
+    r->about.config_sha256 = about->config_sha256;
+    r->about.model = strdup(about->model);
+    r->capacity = 2 * WRITE_AT_BYTES;
+    r->bytes = malloc(r->capacity);
+    int status = r->path && r->about.model && r->bytes
+                     ? make_file(r, err)
+                     : quire_fail(err, QUIRE_NO_MEMORY, "recording: out of memory");
+    if (status != QUIRE_OK) {
+        r->ended = true;
+        recorder_close(r);
+        return status;
+    }
+    memcpy(r->bytes, RECORD_MAGIC, RECORD_SUM_BYTES);
+    r->n = RECORD_SUM_BYTES;
+    quire_random(&r->domain_key, sizeof r->domain_key);
+    decision_log_begin(&r->decisions);
+    *out = r;
+    return QUIRE_OK;
+}
+
+const struct engine_watch *recorder_watch(struct recorder *r)
+{
+    return &r->watch;
+}
+
+static void write_end(struct recorder *r)
+{
+    char hex[65];
+    struct key256 decisions = decision_log_now(&r->decisions);
+    begin_record(r, RECORDING_CLOSE);
+    put_u64(r, r->n_plans);
+    put_bytes(r, decisions.bytes, sizeof decisions.bytes);
+    end_record(r);
+    write_out(r);
+    quire_key256_hex(&decisions, hex);
+    if (!r->ended)
+        quire_log(QUIRE_LOG_INFO, "record",
+                  "%s: %llu requests, %llu plans, decision log SHA-256 %s", r->path,
+                  (unsigned long long)r->n_requests, (unsigned long long)r->n_plans, hex);
+}
+
+void recorder_close(struct recorder *r)
+{
+    if (!r)
+        return;
+    if (!r->ended && r->has_header)
+        write_end(r);
+    if (r->fd >= 0) {
+        close(r->fd);
+        if (!r->has_header)
+            unlink(r->path); /* the engine never opened: there is nothing in it */
+    }
+    for (uint32_t i = 0; i < N_BUCKETS; i++)
+        for (struct live_request *live = r->buckets[i], *next; live; live = next) {
+            next = live->next;
+            free(live);
+        }
+    free(r->bytes);
+    free((char *)r->about.model);
+    free(r->path);
+    free(r);
+}

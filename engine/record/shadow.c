@@ -1,0 +1,448 @@
+#include "engine/record/shadow.h"
+
+#include "base/log.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+const uint64_t shadow_bounds_us[SHADOW_N_BUCKETS] = {
+    1000,   5000,   10000,   20000,   40000,   80000,   160000,   320000,
+    640000, 1250000, 2500000, 5000000, 10000000, 20000000, 40000000, 80000000};
+
+/* Beginnings and ends of steps that one call of the engine may make up for: a shadow that falls behind
+ * catches up later instead of holding the engine up. */
+#define MOST_TURNS 128
+#define PLACEHOLDER 0u
+#define BUCKETS 1024u
+#define NEW_SHARE 0.1 /* of a step in the smoothed ratio of measured to predicted */
+
+/* One choice of a request that both schedulers have. */
+struct twin_choice {
+    uint32_t shadow_seq;
+    uint32_t *tokens;  /* owned: what the live one generated, once it is over */
+    uint32_t n_live;   /* tokens of the live one so far */
+    uint32_t n_shadow;
+    bool live_over, shadow_over;
+};
+
+struct twin {
+    uint64_t id;
+    struct twin *next; /* in its bucket */
+    uint64_t arrival_us;
+    uint64_t live_ttft_us, shadow_ttft_us; /* of choice 0; 0 = no token yet */
+    uint64_t live_queue_us, shadow_queue_us;
+    bool counted;
+    uint32_t n, n_prompt, n_open; /* choices that one of the two still has */
+    struct twin_choice choices[];
+};
+
+/* Which choice of which twin a name is. */
+struct owner {
+    struct twin *twin;
+    uint32_t choice;
+};
+
+struct shadow {
+    struct engine_watch watch;
+    const struct sched_policy *policy;
+    struct sched *sched;        /* NULL: asleep */
+    struct sched_cost cost;
+    uint32_t max_seqs;
+    double ratio;               /* measured / predicted, of live steps */
+    uint64_t done_us;           /* when the last live step was done */
+
+    uint64_t now_us;            /* its own clock */
+    const struct sched_plan *plan; /* the step that runs; NULL = none */
+    uint64_t ends_us;
+    struct sched_result *results; /* [max_seqs] */
+    uint32_t *tokens;             /* [max_seqs]: of the results */
+
+    struct twin *buckets[BUCKETS];
+    struct owner *live, *shadow; /* [n_names] by sequence */
+    uint32_t n_names;
+
+    pthread_mutex_t mutex;
+    struct shadow_stats stats;  /* under the mutex */
+};
+
+/* ---- twins ---- */
+
+static struct twin **bucket_of(struct shadow *w, uint64_t id)
+{
+    return &w->buckets[id % BUCKETS];
+}
+
+static void forget(struct shadow *w, struct twin *t)
+{
+    struct twin **link = bucket_of(w, t->id);
+    while (*link != t)
+        link = &(*link)->next;
+    *link = t->next;
+    for (uint32_t i = 0; i < t->n; i++)
+        free(t->choices[i].tokens);
+    free(t);
+}
+
+static void add_time(struct shadow_times *times, uint64_t ttft_us, uint64_t queue_us)
+{
+    times->ttft_us += (double)ttft_us;
+    times->queue_us += (double)queue_us;
+    for (uint32_t i = 0; i < SHADOW_N_BUCKETS; i++)
+        times->buckets[i] += ttft_us <= shadow_bounds_us[i];
+}
+
+static void compare(struct shadow *w, struct twin *t)
+{
+    if (t->counted || t->live_ttft_us == 0 || t->shadow_ttft_us == 0)
+        return;
+    t->counted = true;
+    pthread_mutex_lock(&w->mutex);
+    w->stats.n++;
+    add_time(&w->stats.live, t->live_ttft_us, t->live_queue_us);
+    add_time(&w->stats.shadow, t->shadow_ttft_us, t->shadow_queue_us);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+/* One side of a choice is over. The twin goes with the last of both sides. */
+static void end_side(struct shadow *w, struct twin *t, uint32_t choice, bool live)
+{
+    struct twin_choice *c = &t->choices[choice];
+    bool *over = live ? &c->live_over : &c->shadow_over;
+    if (*over)
+        return;
+    *over = true;
+    if (c->live_over && c->shadow_over && --t->n_open == 0)
+        forget(w, t);
+}
+
+/* ---- the shadow's own loop ---- */
+
+static void collect(struct shadow *w)
+{
+    uint32_t seq;
+    while (sched_next_retired(w->sched, &seq)) {
+        struct owner o = w->shadow[seq];
+        w->shadow[seq].twin = NULL;
+        if (o.twin)
+            end_side(w, o.twin, o.choice, false);
+    }
+}
+
+/* 0 where the shadow, which is behind, got to it before it came. */
+static uint64_t queue_us(const struct sched *sched, uint32_t seq, const struct twin *t)
+{
+    uint64_t admitted_us = sched_account(sched, seq).admitted_us;
+    return admitted_us > t->arrival_us ? admitted_us - t->arrival_us : 0;
+}
+
+/* The token at place n of a choice, as far as the live one has got. */
+static uint32_t token_of(const struct twin_choice *c, uint32_t n)
+{
+    return c->tokens && n < c->n_live ? c->tokens[n] : PLACEHOLDER;
+}
+
+static void take_result(struct shadow *w, const struct sched_row *row, uint32_t n)
+{
+    const struct owner *o = &w->shadow[row->seq];
+    struct twin *t = o->twin;
+    bool finished = true;
+    w->tokens[n] = PLACEHOLDER;
+    if (t) {
+        struct twin_choice *c = &t->choices[o->choice];
+        w->tokens[n] = token_of(c, c->n_shadow);
+        c->n_shadow++;
+        finished = c->live_over && c->n_shadow >= c->n_live;
+        if (o->choice == 0 && t->shadow_ttft_us == 0) {
+            t->shadow_ttft_us = w->now_us > t->arrival_us ? w->now_us - t->arrival_us : 1;
+            t->shadow_queue_us = queue_us(w->sched, row->seq, t);
+            compare(w, t);
+        }
+    }
+    w->results[n] = (struct sched_result){
+        .seq = row->seq, .n_tokens = 1, .tokens = &w->tokens[n], .finished = finished};
+}
+
+static void commit(struct shadow *w)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < w->plan->n_rows; i++)
+        if (w->plan->rows[i].samples && w->shadow[w->plan->rows[i].seq].twin)
+            take_result(w, &w->plan->rows[i], n++);
+    w->plan = NULL;
+    sched_commit(w->sched, w->results, n, NULL, NULL, NULL);
+    collect(w);
+}
+
+static double predict_us(const struct sched_cost *cost, const struct sched_plan *plan)
+{
+    struct sched_shape shape = {.n_block_copies = plan->n_moves};
+    for (uint32_t i = 0; i < plan->n_rows; i++) {
+        const struct sched_row *row = &plan->rows[i];
+        sched_shape_add(&shape, row->first, row->count,
+                        row->first + row->count - row->first_logit);
+    }
+    return sched_cost_us(cost, &shape);
+}
+
+/* Begins the next step at its clock. False: nothing can run now. */
+static bool begin_step(struct shadow *w, uint64_t until_us)
+{
+    const struct sched_plan *plan;
+    if (sched_idle(w->sched) || sched_plan(w->sched, w->now_us, &plan, NULL))
+        return false;
+    if (plan->n_refused > 0) {
+        pthread_mutex_lock(&w->mutex);
+        for (uint32_t i = 0; i < plan->n_refused; i++)
+            w->stats.n_refused += w->shadow[plan->refused[i].seq].choice == 0;
+        pthread_mutex_unlock(&w->mutex);
+        collect(w);
+    }
+    if (plan->n_rows == 0) {
+        if (plan->wake_us <= w->now_us || plan->wake_us > until_us)
+            return false;
+        w->now_us = plan->wake_us;
+        return true;
+    }
+    w->plan = plan;
+    w->ends_us = w->now_us + (uint64_t)(predict_us(&w->cost, plan) * w->ratio) + 1;
+    return true;
+}
+
+/* Moves the shadow's clock up to now_us. */
+static void advance(struct shadow *w, uint64_t now_us)
+{
+    for (uint32_t i = 0; i < MOST_TURNS; i++) {
+        if (w->plan) {
+            if (w->ends_us > now_us)
+                return;
+            w->now_us = w->ends_us;
+            commit(w);
+        } else if (!begin_step(w, now_us)) {
+            if (w->now_us < now_us)
+                w->now_us = now_us;
+            return;
+        }
+    }
+}
+
+/* ---- what the engine tells ---- */
+
+static void on_opened(void *context, const struct engine_info *info,
+                      const struct sched_config *config)
+{
+    struct shadow *w = context;
+    struct sched_config c = *config;
+    struct quire_error err;
+    (void)info;
+    if (c.cost.n_points == 0) {
+        quire_log(QUIRE_LOG_WARN, "shadow", "sleeps: it needs --cost-model (quire bench steps)");
+        return;
+    }
+    c.policy = w->policy;
+    c.overlap_depth = 0;
+    w->cost = c.cost;
+    w->max_seqs = c.max_num_seqs;
+    w->n_names = c.max_queued_requests + (config->overlap_depth + 2) * c.max_num_seqs;
+    w->results = calloc(w->max_seqs, sizeof *w->results);
+    w->tokens = calloc(w->max_seqs, sizeof *w->tokens);
+    w->live = calloc(w->n_names, sizeof *w->live);
+    w->shadow = calloc(w->n_names, sizeof *w->shadow);
+    if (!w->results || !w->tokens || !w->live || !w->shadow ||
+        sched_create(&c, &w->sched, &err) != QUIRE_OK)
+        quire_log(QUIRE_LOG_WARN, "shadow", "sleeps: out of memory");
+}
+
+static void on_submitted(void *context, const struct engine_watch_submit *s)
+{
+    struct shadow *w = context;
+    const struct sched_request *r = s->sched;
+    uint32_t seqs[128];
+    if (!w->sched || s->status != QUIRE_OK || r->n > sizeof seqs / sizeof seqs[0])
+        return;
+    advance(w, r->arrival_us);
+    struct twin *t = calloc(1, sizeof *t + r->n * sizeof t->choices[0]);
+    if (!t)
+        return;
+    if (sched_submit(w->sched, r, seqs, NULL, NULL)) {
+        free(t);
+        pthread_mutex_lock(&w->mutex);
+        w->stats.n_refused++;
+        pthread_mutex_unlock(&w->mutex);
+        return;
+    }
+    *t = (struct twin){.id = r->id,
+                       .next = *bucket_of(w, r->id),
+                       .arrival_us = r->arrival_us,
+                       .n = r->n,
+                       .n_prompt = r->n_prompt,
+                       .n_open = r->n};
+    *bucket_of(w, r->id) = t;
+    for (uint32_t i = 0; i < r->n; i++) {
+        t->choices[i].shadow_seq = seqs[i];
+        w->shadow[seqs[i]] = (struct owner){t, i};
+        w->live[s->seqs[i]] = (struct owner){t, i};
+    }
+}
+
+static void on_cancelled(void *context, uint64_t now_us, uint64_t id)
+{
+    struct shadow *w = context;
+    if (!w->sched)
+        return;
+    advance(w, now_us);
+    sched_cancel(w->sched, id);
+    collect(w);
+}
+
+static void on_cancelled_choice(void *context, uint64_t now_us, uint32_t seq)
+{
+    struct shadow *w = context;
+    if (!w->sched || !w->live[seq].twin)
+        return;
+    advance(w, now_us);
+    const struct owner *o = &w->live[seq];
+    if (!o->twin->choices[o->choice].shadow_over)
+        sched_cancel_seq(w->sched, o->twin->choices[o->choice].shadow_seq);
+    collect(w);
+}
+
+static void on_planned(void *context, uint64_t now_us, const struct sched_plan *plan,
+                       const struct sched *sched)
+{
+    struct shadow *w = context;
+    (void)plan;
+    (void)sched;
+    if (w->sched)
+        advance(w, now_us);
+}
+
+/* The live twin's tokens are kept when it ends: the shadow may come to them later. */
+static void end_live(struct shadow *w, const struct sched *sched, uint32_t seq)
+{
+    struct twin *t = w->live[seq].twin;
+    struct twin_choice *c = &t->choices[w->live[seq].choice];
+    uint32_t n_known;
+    const uint32_t *tokens = sched_tokens(sched, seq, &n_known);
+    if (c->n_live > 0 && !c->shadow_over && n_known >= t->n_prompt + c->n_live) {
+        c->tokens = malloc(c->n_live * sizeof *c->tokens);
+        if (c->tokens)
+            memcpy(c->tokens, tokens + t->n_prompt, c->n_live * sizeof *c->tokens);
+    }
+    /* One that is ahead would decode on for nobody. */
+    if (!c->shadow_over && c->n_shadow >= c->n_live && c->n_shadow > 0)
+        sched_cancel_seq(w->sched, c->shadow_seq);
+}
+
+static void on_committed(void *context, const struct engine_watch_commit *c)
+{
+    struct shadow *w = context;
+    if (!w->sched)
+        return;
+    double predicted = predict_us(&w->cost, c->plan);
+    /* With an overlap it is launched while the step before it still runs. */
+    uint64_t began_us = c->launched_us > w->done_us ? c->launched_us : w->done_us;
+    w->done_us = c->done_us;
+    if (predicted > 0 && c->done_us > began_us) {
+        double ratio = (double)(c->done_us - began_us) / predicted;
+        ratio = ratio < 0.1 ? 0.1 : ratio > 10 ? 10 : ratio;
+        w->ratio += NEW_SHARE * (ratio - w->ratio);
+    }
+    for (uint32_t i = 0; i < c->n_results; i++) {
+        const struct sched_result *r = &c->results[i];
+        struct twin *t = w->live[r->seq].twin;
+        uint32_t choice = w->live[r->seq].choice;
+        if (!t)
+            continue;
+        t->choices[choice].n_live += r->n_tokens;
+        if (choice == 0 && t->live_ttft_us == 0) {
+            t->live_ttft_us = c->done_us > t->arrival_us ? c->done_us - t->arrival_us : 1;
+            t->live_queue_us = queue_us(c->sched, r->seq, t);
+            compare(w, t);
+        }
+        if (r->finished)
+            end_live(w, c->sched, r->seq);
+    }
+    collect(w);
+}
+
+static void on_retired(void *context, uint32_t seq)
+{
+    struct shadow *w = context;
+    if (!w->sched || !w->live[seq].twin)
+        return;
+    struct owner o = w->live[seq];
+    w->live[seq].twin = NULL;
+    end_side(w, o.twin, o.choice, true);
+}
+
+static void on_no_more(void *context, uint64_t now_us)
+{
+    struct shadow *w = context;
+    if (!w->sched)
+        return;
+    advance(w, now_us);
+    sched_no_more(w->sched);
+}
+
+static void on_unpinned(void *context, uint64_t now_us, uint32_t tenant)
+{
+    struct shadow *w = context;
+    if (!w->sched)
+        return;
+    advance(w, now_us);
+    sched_unpin(w->sched, tenant);
+}
+
+int shadow_create(const struct sched_policy *policy, struct shadow **out, struct quire_error *err)
+{
+    *out = NULL;
+    struct shadow *w = calloc(1, sizeof *w);
+    if (!w || pthread_mutex_init(&w->mutex, NULL) != 0) {
+        free(w);
+        return quire_fail(err, QUIRE_NO_MEMORY, "shadow: out of memory");
+    }
+    w->policy = policy;
+    w->ratio = 1;
+    w->stats.policy = policy->name;
+    w->watch = (struct engine_watch){.context = w,
+                                     .opened = on_opened,
+                                     .submitted = on_submitted,
+                                     .cancelled = on_cancelled,
+                                     .cancelled_choice = on_cancelled_choice,
+                                     .no_more = on_no_more,
+                                     .planned = on_planned,
+                                     .committed = on_committed,
+                                     .retired = on_retired,
+                                     .unpinned = on_unpinned};
+    *out = w;
+    return QUIRE_OK;
+}
+
+const struct engine_watch *shadow_watch(struct shadow *w)
+{
+    return &w->watch;
+}
+
+void shadow_destroy(struct shadow *w)
+{
+    if (!w)
+        return;
+    for (uint32_t i = 0; i < BUCKETS; i++)
+        while (w->buckets[i])
+            forget(w, w->buckets[i]);
+    sched_destroy(w->sched);
+    free(w->results);
+    free(w->tokens);
+    free(w->live);
+    free(w->shadow);
+    pthread_mutex_destroy(&w->mutex);
+    free(w);
+}
+
+void shadow_stats(struct shadow *w, struct shadow_stats *out)
+{
+    pthread_mutex_lock(&w->mutex);
+    *out = w->stats;
+    pthread_mutex_unlock(&w->mutex);
+}

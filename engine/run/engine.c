@@ -1,0 +1,414 @@
+#include "engine/engine.h"
+
+#include "base/log.h"
+#include "engine/run/engine_internal.h"
+#include "engine/run/host_memory.h"
+#include "engine/run/schedule.h"
+#include "memory/prefix.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define DEFAULT_QUEUED_REQUESTS 1024u
+
+void engine_options_default(struct engine_options *options)
+{
+    *options = (struct engine_options){
+        .device = "auto",
+        .dtype = "auto",
+        .kv_cache_dtype = "auto",
+        .gemm_form = "auto",
+        .invariance = "strict",
+        .activation_dtype = "float32",
+        .cpu_bind = "auto",
+        .scheduling_policy = "fcfs",
+        .batching = "continuous",
+        .preemption_mode = "auto",
+        .prefix_caching = true,
+        .prefix_cache_eviction = "lru",
+    };
+}
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int open_backend(struct engine *e, const struct engine_options *o, struct quire_error *err)
+{
+    struct k_backend_options options = {.device = o->device, .n_threads = o->n_threads,
+                                        .weight_dtype = e->desc.dtype, .cpu_bind = o->cpu_bind};
+    int status = engine_plan_form(o, e->desc.dtype, &options.form, err);
+    if (status == QUIRE_OK)
+        status = engine_plan_invariance(o, &options.not_invariant, err);
+    if (status == QUIRE_OK)
+        status = k_backend_open(&options, &e->backend, &e->info.device_why, err);
+    if (status != QUIRE_OK)
+        return status;
+    e->info.gemm_form = e->backend->form;
+    e->info.gemm_library = e->backend->gemm_library;
+    snprintf(e->info.gemms, sizeof e->info.gemms, e->info.gemm_library ? "%s, of many tokens %s (--invariance off)" : "%s",
+             k_form_name(e->backend->form), e->info.gemm_library);
+    e->info.placement = e->backend->placement;
+    e->depth = e->backend->ops->overlap_depth;
+    if (!e->backend->ops->supports_form(e->backend, e->backend->form, e->desc.dtype))
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "--gemm-form: device %s does not have %s for %s weights",
+                          e->backend->ops->name, k_form_name(e->backend->form),
+                          k_dtype_name(e->desc.dtype));
+    return QUIRE_OK;
+}
+
+/* A GPU's budget, and what others have left of its memory. */
+static int check_device_memory(const struct engine_plan *plan, struct quire_error *err)
+{
+    uint64_t needed = plan->total_bytes - plan->swap_bytes + plan->weight_bytes + plan->driver_bytes;
+    if (needed <= plan->device_budget)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_NO_MEMORY,
+                      "this takes %llu bytes of the GPU's %llu (weights %llu, KV cache %llu, taken already or kept for the"
+                      " driver %llu), and --gpu-memory-utilization allows %llu: raise that, or lower --kv-cache-memory,"
+                      " --num-kv-blocks, --max-num-seqs or --max-num-batched-tokens",
+                      (unsigned long long)needed, (unsigned long long)plan->device_memory,
+                      (unsigned long long)plan->weight_bytes, (unsigned long long)plan->kv_bytes,
+                      (unsigned long long)plan->driver_bytes, (unsigned long long)plan->device_budget);
+}
+
+/* Memory that is not there would be missed only when it is touched, by a killed process. */
+static int check_memory(const struct engine_plan *plan, struct quire_error *err)
+{
+    uint64_t available = host_memory_available();
+    if (plan->device_memory) {
+        int status = check_device_memory(plan, err);
+        if (status != QUIRE_OK || plan->swap_bytes <= available)
+            return status;
+    }
+    if (plan->total_bytes <= available)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_NO_MEMORY,
+                      "this takes %llu bytes beside the weights, %llu of them for the KV cache and"
+                      " %llu for its host tier, and %llu are free: lower --kv-cache-memory,"
+                      " --num-kv-blocks, --swap-space or --max-num-seqs",
+                      (unsigned long long)plan->total_bytes, (unsigned long long)plan->kv_bytes,
+                      (unsigned long long)plan->swap_bytes, (unsigned long long)available);
+}
+
+/* What of the GPU's memory is gone and not ours: the driver's, now that everything is loaded, and other processes'. */
+static int measure_driver(struct engine *e, struct quire_error *err)
+{
+    struct engine_plan *p = &e->plan;
+    uint64_t total, available, ours = p->total_bytes - p->swap_bytes + p->weight_bytes;
+    int status = e->backend->ops->memory(e->backend, &total, &available, err);
+    if (status != QUIRE_OK)
+        return status;
+    uint64_t used = total - available;
+    p->driver_bytes = used > ours ? used - ours : 0;
+    e->info.n_graphs = forward_n_graphs(e->forward);
+    quire_log(QUIRE_LOG_INFO, "engine",
+              "GPU memory: weights %.2f GiB, KV cache %.2f, the rest of ours %.2f; driver and others %.2f (%u graphs"
+              " recorded); %.2f of %.2f are free",
+              (double)p->weight_bytes / 0x1p30, (double)p->kv_bytes / 0x1p30,
+              (double)(ours - p->weight_bytes - p->kv_bytes) / 0x1p30, (double)p->driver_bytes / 0x1p30,
+              e->info.n_graphs, (double)available / 0x1p30, (double)total / 0x1p30);
+    return QUIRE_OK;
+}
+
+/* The model: what it is, its weights, the device, the plan, in this order. */
+static int open_model(struct engine *e, const struct engine_options *asked,
+                      struct quire_error *err)
+{
+    struct engine_options o = *asked;
+    if (!o.model_dir)
+        return quire_fail(err, QUIRE_INVALID, "model: no directory was given");
+    if (!o.device)
+        o.device = "auto";
+    int status = model_describe(o.model_dir, &e->desc, &e->sampling_defaults, err);
+    if (status == QUIRE_OK)
+        status = safetensors_open(o.model_dir, &e->checkpoint, err);
+    if (status == QUIRE_OK)
+        status = weights_stored_dtype(e->checkpoint, &e->desc, err);
+    if (status == QUIRE_OK)
+        status = open_backend(e, &o, err);
+    if (status != QUIRE_OK)
+        return status;
+    o.device = e->backend->ops->name;
+    o.n_threads = e->backend->n_threads;
+    struct engine_device device = {.overlap_depth = e->depth};
+    if (e->backend->ops->memory)
+        status = e->backend->ops->memory(e->backend, &device.memory, &device.available, err);
+    if (status == QUIRE_OK)
+        status = engine_plan_make_on(&o, &e->desc, safetensors_total_bytes(e->checkpoint), &device, &e->plan, err);
+    if (status == QUIRE_OK)
+        status = check_memory(&e->plan, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (!o.max_model_len && e->plan.max_model_len < e->desc.max_position)
+        quire_log(QUIRE_LOG_WARN, "engine",
+                  "requests are limited to %u tokens instead of the model's %u: that is what the KV"
+                  " cache of %llu bytes holds; --kv-cache-memory makes it larger",
+                  e->plan.max_model_len, e->desc.max_position,
+                  (unsigned long long)e->plan.kv_bytes);
+    status = weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, &e->weights, err);
+    if (status == QUIRE_OK)
+        status = forward_create(e->backend, &e->desc, &e->plan, e->weights, !o.enforce_eager, &e->forward, err);
+    if (status == QUIRE_OK && e->plan.device_memory)
+        status = measure_driver(e, err);
+    return status;
+}
+
+/* config: as the options have it; what follows from the plan is added here. */
+static int open_scheduler(struct engine *e, struct sched_config *config, uint32_t max_queued,
+                          struct quire_error *err)
+{
+    config->kv.block_tokens = e->plan.block_tokens;
+    config->kv.n_groups = e->plan.n_kv_groups;
+    for (uint32_t g = 0; g < e->plan.n_kv_groups; g++) {
+        config->kv.groups[g].n_blocks = e->plan.groups[g].n_blocks;
+        config->kv.groups[g].n_host_blocks = e->plan.groups[g].n_host_blocks;
+        config->kv.groups[g].window = e->plan.groups[g].window;
+    }
+    config->max_num_seqs = e->plan.max_num_seqs;
+    config->max_num_batched_tokens = e->plan.max_num_batched_tokens;
+    config->max_model_len = e->plan.max_model_len;
+    /* The mailbox has admitted what comes here, so the scheduler must not refuse it: besides the queue
+     * it holds the preempted and the one request that is taken whatever its choices. */
+    config->max_queued_requests = max_queued + e->plan.max_num_seqs + REQUEST_MAX_CHOICES;
+    config->max_logit_rows = e->plan.max_logit_rows;
+    config->overlap_depth = e->depth;
+    config->secret = e->chain_secret;
+    int status = sched_create(config, &e->sched, err);
+    if (status != QUIRE_OK)
+        return status;
+    e->is_static = config->batching == SCHED_STATIC;
+    ENGINE_WATCH(e, opened, &e->info, config);
+    /* The scheduler's names stay below what can wait, run and be on the way out. */
+    e->n_owners = config->max_queued_requests + (e->depth + 2) * config->max_num_seqs;
+    e->owners = calloc(e->n_owners, sizeof *e->owners);
+    return e->owners ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
+}
+
+/* What a later policy will be made with. */
+static int keep_policy_options(struct engine *e, const struct sched_policy_options *o,
+                               struct quire_error *err)
+{
+    e->policy_options = *o;
+    if (e->policy_options.n_tenants == 0)
+        e->policy_options.n_tenants = 1;
+    uint32_t n = e->policy_options.n_tenants;
+    e->tenants = calloc(n, sizeof *e->tenants);
+    if (o->tenant_weights)
+        e->tenant_weights = malloc(n * sizeof *e->tenant_weights);
+    if (!e->tenants || (o->tenant_weights && !e->tenant_weights))
+        return quire_fail(err, QUIRE_NO_MEMORY, "tenants: out of memory");
+    if (o->tenant_weights)
+        memcpy(e->tenant_weights, o->tenant_weights, n * sizeof *e->tenant_weights);
+    e->policy_options.tenant_weights = e->tenant_weights;
+    return QUIRE_OK;
+}
+
+static int open_all(struct engine *e, const struct engine_options *o, struct quire_error *err)
+{
+    uint32_t max_queued =
+        o->max_queued_requests ? o->max_queued_requests : DEFAULT_QUEUED_REQUESTS;
+    if (max_queued > 1u << 19)
+        return quire_fail(err, QUIRE_INVALID, "--max-num-queued-reqs: must be at most %u, got %u",
+                          1u << 19, max_queued);
+    if (quire_hash_init() != QUIRE_OK)
+        return quire_fail(err, QUIRE_INTERNAL, "this machine gives no random numbers");
+    if (o->chain_secret)
+        e->chain_secret = *o->chain_secret;
+    else
+        quire_random(&e->chain_secret, sizeof e->chain_secret);
+    e->prefix_caching = e->info.prefix_caching = o->prefix_caching;
+    e->has_seed = o->has_seed;
+    e->seed = o->seed;
+    if (o->n_watches > ENGINE_MAX_WATCHES)
+        return quire_fail(err, QUIRE_INVALID, "watches: at most %u", ENGINE_MAX_WATCHES);
+    for (uint32_t i = 0; i < o->n_watches; i++)
+        e->watches[e->n_watches++] = o->watches[i];
+
+    struct sched_config config;
+    int status = schedule_config(o, &config, err);
+    if (status == QUIRE_OK)
+        status = keep_policy_options(e, &o->policy_options, err);
+    if (status == QUIRE_OK)
+        status = open_model(e, o, err);
+    if (status == QUIRE_OK)
+        status = open_scheduler(e, &config, max_queued, err);
+    if (status == QUIRE_OK)
+        status = mailbox_create(max_queued, o->max_queued_tokens, e->policy_options.n_tenants,
+                                &e->mailbox, err);
+    if (status == QUIRE_OK)
+        status = events_create(e, err);
+    if (status == QUIRE_OK)
+        status = step_slots_create(e, err);
+    return status;
+}
+
+int engine_open(const struct engine_options *options, engine_sink sink, void *sink_context,
+                struct engine **out, struct quire_error *err)
+{
+    double begin = seconds_now();
+    struct engine *e = calloc(1, sizeof *e);
+    *out = NULL;
+    if (!e)
+        return quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
+    e->sink.call = sink;
+    e->sink.context = sink_context;
+    e->info.desc = &e->desc;
+    e->info.sampling = &e->sampling_defaults;
+    e->info.plan = &e->plan;
+    e->next_key = 1;
+    int status = open_all(e, options, err);
+    if (status == QUIRE_OK) {
+        e->info.cache_dtype = k_dtype_name(e->plan.kv_dtype);
+        e->info.open_seconds = seconds_now() - begin;
+        e->report.stats.token_budget = e->plan.max_num_batched_tokens;
+        e->logged_ratio = 1;
+        engine_publish(e, 0);
+        e->has_thread = pthread_create(&e->thread, NULL, engine_main, e) == 0;
+        if (!e->has_thread)
+            status = quire_fail(err, QUIRE_INTERNAL, "engine: cannot start its thread");
+    }
+    if (status != QUIRE_OK) {
+        engine_close(e);
+        return status;
+    }
+    *out = e;
+    return QUIRE_OK;
+}
+
+void engine_close(struct engine *e)
+{
+    if (!e)
+        return;
+    if (e->has_thread) {
+        mailbox_close(e->mailbox);
+        pthread_join(e->thread, NULL);
+    }
+    step_slots_destroy(e);
+    events_destroy(e);
+    mailbox_destroy(e->mailbox);
+    sched_destroy(e->sched);
+    free(e->owners);
+    free(e->tenants);
+    free(e->tenant_weights);
+    forward_destroy(e->forward);
+    weights_destroy(e->weights);
+    if (e->backend)
+        e->backend->ops->close(e->backend);
+    safetensors_close(e->checkpoint);
+    free(e);
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+/* The seed of a request that brings none. With --seed it follows from that and from how many came
+ * before (splitmix64), so that a replay draws the same. */
+static uint64_t next_seed(struct engine *e)
+{
+    uint64_t z;
+    if (!e->has_seed) {
+        quire_random(&z, sizeof z);
+        return z;
+    }
+    z = e->seed + (mailbox_next_number(e->mailbox) + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+int engine_submit(struct engine *e, const struct engine_request *request, uint32_t *retry_after_ms,
+                  struct quire_error *err)
+{
+    const struct request_limits limits = {.desc = &e->desc,
+                                          .max_model_len = e->plan.max_model_len,
+                                          .block_tokens = e->plan.block_tokens,
+                                          .n_tenants = e->policy_options.n_tenants,
+                                          .prefix_caching = e->prefix_caching,
+                                          .chain_secret = &e->chain_secret};
+    uint32_t retry = 0;
+    struct request *r;
+    uint64_t seed = request->sampling.has_seed ? 0 : next_seed(e);
+    int status = request_create(request, &limits, seed, engine_now_us(), &r, err);
+    if (status == QUIRE_OK) {
+        status = mailbox_submit(e->mailbox, r, &retry, err);
+        if (status != QUIRE_OK)
+            request_free(r);
+    }
+    if (retry_after_ms)
+        *retry_after_ms = retry;
+    return status;
+}
+
+void engine_cancel(struct engine *e, uint64_t request)
+{
+    mailbox_cancel(e->mailbox, request, MAILBOX_ALL_CHOICES);
+}
+
+void engine_cancel_choice(struct engine *e, uint64_t request, uint32_t choice)
+{
+    if (choice != MAILBOX_ALL_CHOICES)
+        mailbox_cancel(e->mailbox, request, choice);
+}
+
+void engine_drain(struct engine *e)
+{
+    mailbox_refuse_new(e->mailbox);
+}
+
+void engine_no_more(struct engine *e)
+{
+    mailbox_no_more(e->mailbox);
+}
+
+int engine_set_policy(struct engine *e, const char *name,
+                      const struct sched_policy_options *options, struct quire_error *err)
+{
+    const struct sched_policy *policy = sched_policy_find(name);
+    struct sched_policy_options o = options ? *options : e->policy_options;
+    if (!policy)
+        return quire_fail(err, QUIRE_INVALID, "policy: must be one of %s, got '%.40s'",
+                          sched_policy_names(), name);
+    o.n_tenants = e->policy_options.n_tenants;
+    o.tenant_weights = e->tenant_weights;
+    /* A rehearsal: what the policy refuses is refused here, and not when nobody is listening. */
+    void *state = NULL;
+    int status = policy->create ? policy->create(&o, &state, err) : QUIRE_OK;
+    if (status != QUIRE_OK)
+        return status;
+    if (policy->destroy)
+        policy->destroy(state);
+    mailbox_set_policy(e->mailbox, policy, &o);
+    return QUIRE_OK;
+}
+
+void engine_unpin(struct engine *e, uint32_t tenant)
+{
+    if (tenant == MAILBOX_ALL_TENANTS || tenant < e->policy_options.n_tenants)
+        mailbox_unpin(e->mailbox, tenant);
+}
+
+const struct engine_info *engine_info(const struct engine *e)
+{
+    return &e->info;
+}
+
+void engine_stats(const struct engine *e, struct engine_stats *out)
+{
+    mailbox_stats(e->mailbox, out);
+}
+
+int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct sched_tenant_stats *out)
+{
+    if (tenant >= e->policy_options.n_tenants)
+        return QUIRE_INVALID;
+    mailbox_tenant_stats(e->mailbox, tenant, out);
+    return QUIRE_OK;
+}

@@ -1,0 +1,139 @@
+/* What happened in a step, in order, on its way to the sink. */
+#include "engine/run/engine_internal.h"
+
+#include <stdlib.h>
+
+/* Tokens, one DONE for each running sequence, and some cancels: a step that has more flushes
+ * twice. */
+int events_create(struct engine *e, struct quire_error *err)
+{
+    e->events.capacity = (size_t)e->plan.max_logit_rows + e->plan.max_num_seqs + 256;
+    e->events.items = calloc(e->events.capacity, sizeof *e->events.items);
+    return e->events.items ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "events: out of memory");
+}
+
+void events_destroy(struct engine *e)
+{
+    free(e->events.items);
+}
+
+static struct engine_event *push(struct engine *e, enum engine_event_kind kind,
+                                 const struct request *r, uint32_t choice)
+{
+    if (e->events.n == e->events.capacity)
+        events_flush(e);
+    struct engine_event *event = &e->events.items[e->events.n++];
+    *event = (struct engine_event){.kind = kind, .request = r->id, .choice = choice};
+    return event;
+}
+
+static void set_logprob(struct engine_event *event, const struct k_sample_result *result)
+{
+    event->has_logprob = true;
+    event->logprob = (struct engine_logprob){.logprob = result->logprob,
+                                             .rank = result->rank,
+                                             .n_top = result->n_top,
+                                             .top_ids = result->top_ids,
+                                             .top_logprobs = result->top_logprobs};
+}
+
+void event_token(struct engine *e, struct request *r, uint32_t choice, uint32_t position,
+                 const struct k_sample_result *result)
+{
+    struct engine_event *event = push(e, ENGINE_EVENT_TOKEN, r, choice);
+    event->token = result->token;
+    event->position = position;
+    if (r->sampling.n_logprobs >= 0)
+        set_logprob(event, result);
+}
+
+void event_prompt_logprob(struct engine *e, struct request *r, uint32_t position,
+                          const struct k_sample_result *result)
+{
+    struct engine_event *event = push(e, ENGINE_EVENT_PROMPT_LOGPROB, r, 0);
+    event->token = result->token;
+    event->position = position;
+    set_logprob(event, result);
+}
+
+/* Of the prompt's full blocks, what choice 0 computed and named for others: the whole prompt but its
+ * hits. */
+static uint32_t n_cache_created(const struct engine *e, const struct request *r, uint32_t choice,
+                                uint32_t n_cached)
+{
+    uint32_t n_full = r->n_prompt / e->plan.block_tokens * e->plan.block_tokens;
+    bool is_computed = r->prompt_counted || r->choices[choice].n_generated > 0;
+    return e->prefix_caching && choice == 0 && is_computed && n_full > n_cached ? n_full - n_cached
+                                                                                : 0;
+}
+
+void event_done(struct engine *e, struct request *r, uint32_t choice, enum engine_finish finish,
+                int64_t stop_token)
+{
+    struct request_choice *c = &r->choices[choice];
+    struct engine_event *event = push(e, ENGINE_EVENT_DONE, r, choice);
+    c->done = true;
+    r->n_open--;
+    event->finish = finish;
+    event->has_stop_token = stop_token >= 0;
+    event->token = stop_token >= 0 ? (uint32_t)stop_token : 0;
+    event->n_prompt = r->n_prompt;
+    event->n_cached = r->n_placed ? sched_cached_tokens(e->sched, c->seq) : 0;
+    event->n_generated = c->n_generated;
+    event->n_cache_created = n_cache_created(e, r, choice, event->n_cached);
+    c->account = r->n_placed ? sched_account(e->sched, c->seq)
+                             : (struct sched_account){.arrival_us = r->arrival_us};
+    if (c->account.blocker)
+        c->account.blocker = c->blocker;
+    event->account = &c->account;
+    if (finish == ENGINE_FINISH_REFUSED)
+        event->retry_after_ms = r->retry_after_ms;
+    event->last = r->n_open == 0;
+    if (r->error.text[0])
+        event->message = r->error.text;
+    if (finish == ENGINE_FINISH_ERROR)
+        event->status = r->status ? r->status : QUIRE_INTERNAL;
+    if (finish != ENGINE_FINISH_REFUSED)
+        e->report.n_finished++;
+    if (event->last) {
+        r->next = e->events.finished;
+        e->events.finished = r;
+    }
+}
+
+void request_left_scheduler(struct request *r)
+{
+    r->n_placed--;
+    if (r->flushed && r->n_placed == 0)
+        request_free(r);
+}
+
+void events_flush(struct engine *e)
+{
+    struct request *finished = e->events.finished;
+    e->events.finished = NULL;
+    for (struct request *r = finished; r; r = r->next)
+        mailbox_forget(e->mailbox, r);
+    if (e->events.n) {
+        ENGINE_WATCH(e, events, e->events.items, e->events.n);
+        e->sink.call(e->sink.context, e->events.items, e->events.n);
+    }
+    e->events.n = 0;
+    for (struct request *r = finished, *next; r; r = next) {
+        next = r->next;
+        r->flushed = true;
+        if (r->n_placed == 0) {
+            r->next = e->over;
+            e->over = r;
+        }
+    }
+}
+
+void events_reap(struct engine *e)
+{
+    for (struct request *r = e->over, *next; r; r = next) {
+        next = r->next;
+        request_free(r);
+    }
+    e->over = NULL;
+}

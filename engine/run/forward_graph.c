@@ -1,0 +1,103 @@
+#include "engine/run/forward_internal.h"
+
+#include <stdlib.h>
+
+/* Steps of 8, 16 and 32 apart: a batch of 33 is not worth a graph of its own, and one of 64 would compute twice as much. */
+uint32_t forward_graph_sizes(uint32_t max_tokens, uint32_t *sizes)
+{
+    static const uint32_t candidates[] = {1,  2,  4,  8,   16,  24,  32,  48,  64,  80,  96, 112,
+                                          128, 160, 192, 224, 256, 320, 384, 448, 512};
+    _Static_assert(sizeof candidates / sizeof candidates[0] < FORWARD_MAX_GRAPHS, "raise FORWARD_MAX_GRAPHS");
+    uint32_t n = 0;
+    for (size_t i = 0; i < sizeof candidates / sizeof candidates[0] && candidates[i] < max_tokens; i++)
+        sizes[n++] = candidates[i];
+    if (max_tokens <= candidates[sizeof candidates / sizeof candidates[0] - 1])
+        sizes[n++] = max_tokens;
+    return n;
+}
+
+/* n tokens at position 0, kept nowhere. */
+static int run_step(struct forward *f, uint32_t n, struct quire_error *err)
+{
+    struct forward_batch batch;
+    uint64_t ticket;
+    struct k_sample_row *rows = calloc(n, sizeof *rows);
+    struct k_sample_result *results = calloc(n, sizeof *results);
+    int status = rows && results ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
+    if (status == QUIRE_OK) {
+        forward_begin(f, n, n, n, 1, &batch);
+        for (uint32_t g = 0; g < f->n_groups; g++)
+            batch.tables[g][0] = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            rows[i] = (struct k_sample_row){.top_p = 1, .repetition_penalty = 1, .n_logprobs = -1, .forced = -1};
+            batch.ids[i] = batch.positions[i] = 0;
+            batch.logit_tokens[i] = i;
+            batch.rows[i] = (struct k_attn_row){.token = i, .n_tokens = 1};
+            for (uint32_t g = 0; g < f->n_groups; g++)
+                batch.slots[g][i] = K_NO_SLOT;
+        }
+        status = forward_run(f, &batch, rows, results, &ticket, err);
+    }
+    if (status == QUIRE_OK)
+        status = forward_wait(f, ticket, err);
+    free(rows);
+    free(results);
+    return status;
+}
+
+/* Only where things lie is recorded, not what they hold. */
+static int record(struct forward *f, uint32_t n, struct forward_graph *out, struct quire_error *err)
+{
+    const struct k_backend_ops *ops = f->backend->ops;
+    struct forward_batch batch;
+    struct quire_error ignored;
+    forward_place(f, f->staging[0], n, n, n, &batch);
+    batch.n_logit_rows = n;
+    out->n_tokens = n;
+    int status = ops->graph_begin(f->backend, err);
+    if (status != QUIRE_OK)
+        return status;
+    status = forward_compute(f, &batch, err);
+    int end = ops->graph_end(f->backend, &out->graph, status == QUIRE_OK ? err : &ignored);
+    if (status != QUIRE_OK && end == QUIRE_OK)
+        ops->graph_destroy(f->backend, out->graph);
+    return status == QUIRE_OK ? end : status;
+}
+
+int forward_graphs_create(struct forward *f, uint32_t max_tokens, struct quire_error *err)
+{
+    uint32_t sizes[FORWARD_MAX_GRAPHS];
+    uint32_t n = forward_graph_sizes(max_tokens, sizes);
+    int status = run_step(f, 1, err);
+    for (uint32_t i = 0; i < n && status == QUIRE_OK; i++) {
+        /* A library loads its code when it first runs, which must not be while a step is recorded. */
+        if (f->backend->gemm_library)
+            status = run_step(f, sizes[i], err);
+        if (status != QUIRE_OK)
+            break;
+        status = record(f, sizes[i], &f->graphs[f->n_graphs], err);
+        if (status == QUIRE_OK)
+            f->n_graphs++;
+    }
+    return status;
+}
+
+void forward_graphs_destroy(struct forward *f)
+{
+    for (uint32_t i = 0; i < f->n_graphs; i++)
+        f->backend->ops->graph_destroy(f->backend, f->graphs[i].graph);
+    f->n_graphs = 0;
+}
+
+const struct forward_graph *forward_graph_for(const struct forward *f, uint32_t n_tokens)
+{
+    for (uint32_t i = 0; i < f->n_graphs; i++)
+        if (f->graphs[i].n_tokens >= n_tokens)
+            return &f->graphs[i];
+    return NULL;
+}
+
+uint32_t forward_n_graphs(const struct forward *f)
+{
+    return f->n_graphs;
+}

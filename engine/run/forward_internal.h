@@ -1,0 +1,60 @@
+/* What forward.c and forward_memory.c share. */
+#ifndef QUIRE_ENGINE_FORWARD_INTERNAL_H
+#define QUIRE_ENGINE_FORWARD_INTERNAL_H
+
+#include "engine/run/forward.h"
+#include "engine/run/layout.h"
+
+/* A recorded step of so many tokens, one for each row, all with logits. */
+struct forward_graph {
+    uint32_t n_tokens;
+    struct k_graph *graph;
+};
+#define FORWARD_MAX_GRAPHS 24u
+
+struct forward {
+    struct k_backend *backend;
+    const struct model_desc *desc;
+    const struct weights *weights;
+    struct step_layout layout;
+    uint32_t n_groups;
+    struct k_kv_shape kv_shape;
+    struct k_kv_layer *kv;     /* [n_layers] */
+    struct k_kv_layer *host_kv; /* [n_layers]: the host tier; without one all NULL */
+    uint8_t *layer_group;      /* [n_layers] */
+    float scale;               /* of attention scores */
+
+    uint8_t *staging[2];       /* host images of a step's input, layout.input_bytes: steps take turns, so that one
+                                * can be filled while the copy of the other waits for the device */
+    uint64_t n_begun;
+    struct forward_graph graphs[FORWARD_MAX_GRAPHS]; /* by rising size */
+    uint32_t n_graphs;
+    uint8_t *arena_dev;        /* layout.total */
+    float *logits_dev;
+    uint32_t *sampled_dev;
+    uint8_t *workspace_dev;
+    void *gemm_workspace_dev, *attention_workspace_dev, *sample_workspace_dev;
+    uint8_t *attention_plans_dev; /* one for each group, and one for the last layer's rows */
+    uint64_t attention_plan_stride;
+};
+
+/* ---- forward_graph.c: steps that are recorded once and launched as one ---- */
+
+/* Sizes worth a graph up to max_tokens, rising: at most FORWARD_MAX_GRAPHS. A step is filled up to the next one, which
+ * costs little where a step is bound by the weights it reads. */
+uint32_t forward_graph_sizes(uint32_t max_tokens, uint32_t *sizes);
+/* Records them all; before that runs one step as it is, which loads what the backend loads at first use. */
+int forward_graphs_create(struct forward *f, uint32_t max_tokens, struct quire_error *err);
+void forward_graphs_destroy(struct forward *f);
+/* The least recorded size that holds n tokens, or NULL. */
+const struct forward_graph *forward_graph_for(const struct forward *f, uint32_t n_tokens);
+
+/* ---- forward.c ---- */
+
+/* Lays out a step's arrays in a staging image. */
+void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,
+                   struct forward_batch *out);
+/* Everything between the step's input and its logits: what a graph records. */
+int forward_compute(struct forward *f, const struct forward_batch *batch, struct quire_error *err);
+
+#endif

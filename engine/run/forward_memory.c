@@ -1,0 +1,166 @@
+/* The forward pass's memory: everything is allocated here, before the engine is ready. */
+#include "engine/run/forward_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef int (*alloc_function)(struct k_backend *b, uint64_t bytes, void **out,
+                              struct quire_error *err);
+
+/* K and V of one layer. */
+static int alloc_layer(struct forward *f, alloc_function alloc, uint32_t n_blocks,
+                       struct k_kv_layer *out, struct quire_error *err)
+{
+    uint64_t bytes =
+        layout_kv_bytes(f->desc, f->kv_shape.dtype, f->kv_shape.block_tokens, n_blocks);
+    int status = alloc(f->backend, bytes, &out->k_dev, err);
+    return status == QUIRE_OK ? alloc(f->backend, bytes, &out->v_dev, err) : status;
+}
+
+static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct quire_error *err)
+{
+    const struct model_desc *d = f->desc;
+    struct k_backend *b = f->backend;
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        uint32_t g = 0;
+        while (plan->groups[g].window != d->window[l])
+            g++;
+        f->layer_group[l] = (uint8_t)g;
+        int status = alloc_layer(f, b->ops->alloc, plan->groups[g].n_blocks, &f->kv[l], err);
+        if (status != QUIRE_OK) {
+            quire_error_prefix(err, "KV cache of %llu bytes (--kv-cache-memory or"
+                                    " --num-kv-blocks make it smaller)",
+                               (unsigned long long)plan->kv_bytes);
+            return status;
+        }
+        if (plan->groups[g].n_host_blocks == 0)
+            continue;
+        status = alloc_layer(f, b->ops->alloc_host, plan->groups[g].n_host_blocks, &f->host_kv[l],
+                             err);
+        if (status != QUIRE_OK) {
+            quire_error_prefix(err, "host tier of %llu bytes (--swap-space makes it smaller)",
+                               (unsigned long long)plan->swap_bytes);
+            return status;
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* A step's input on the host, where a device copies from it while the next one is filled. */
+static int alloc_staging(struct forward *f, struct quire_error *err)
+{
+    for (int i = 0; i < 2; i++) {
+        void *image;
+        int status = f->backend->ops->alloc_host(f->backend, f->layout.input_bytes, &image, err);
+        if (status != QUIRE_OK)
+            return status;
+        f->staging[i] = image;
+    }
+    return QUIRE_OK;
+}
+
+static int alloc_buffers(struct forward *f, const struct engine_plan *plan,
+                         struct quire_error *err)
+{
+    struct k_backend *b = f->backend;
+    const struct model_desc *d = f->desc;
+    struct k_plan_bytes workspace;
+    const struct k_plan_dims dims = step_plan_dims(d, plan);
+    void *arena = NULL, *logits = NULL, *sampled = NULL, *work = NULL;
+    int status = k_plan_workspace(plan->device, &dims, &workspace, err);
+    if (status == QUIRE_OK)
+        status = b->ops->alloc(b, f->layout.total, &arena, err);
+    f->arena_dev = arena;
+    if (status == QUIRE_OK)
+        status = b->ops->alloc(b, plan->logits_bytes, &logits, err);
+    f->logits_dev = logits;
+    if (status == QUIRE_OK)
+        status = b->ops->alloc(b, plan->max_logit_rows * sizeof(uint32_t), &sampled, err);
+    f->sampled_dev = sampled;
+    if (status == QUIRE_OK)
+        status = b->ops->alloc(b, plan->workspace_bytes, &work, err);
+    f->workspace_dev = work;
+    if (status != QUIRE_OK)
+        return status;
+    f->gemm_workspace_dev = f->workspace_dev;
+    f->attention_workspace_dev = f->workspace_dev + layout_align(workspace.gemm);
+    f->sample_workspace_dev = f->workspace_dev + layout_align(workspace.gemm) +
+                              layout_align(workspace.attention);
+    f->attention_plans_dev = f->workspace_dev + layout_align(workspace.gemm) +
+                             layout_align(workspace.attention) + layout_align(workspace.sample);
+    f->attention_plan_stride = layout_align(workspace.attention_plan);
+    return QUIRE_OK;
+}
+
+int forward_create(struct k_backend *backend, const struct model_desc *desc,
+                   const struct engine_plan *plan, const struct weights *weights, bool graphs,
+                   struct forward **out, struct quire_error *err)
+{
+    struct forward *f = calloc(1, sizeof *f);
+    if (!f)
+        return quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
+    f->backend = backend;
+    f->desc = desc;
+    f->weights = weights;
+    f->n_groups = plan->n_kv_groups;
+    f->scale = (float)(1.0 / sqrt((double)desc->head_dim));
+    f->kv_shape = (struct k_kv_shape){.dtype = plan->kv_dtype,
+                                      .n_kv_heads = desc->n_kv_heads,
+                                      .head_dim = desc->head_dim,
+                                      .block_tokens = plan->block_tokens};
+    int status = step_layout_make(desc, plan, &f->layout, err);
+    if (status == QUIRE_OK) {
+        f->kv = calloc(desc->n_layers, sizeof *f->kv);
+        f->host_kv = calloc(desc->n_layers, sizeof *f->host_kv);
+        f->layer_group = calloc(desc->n_layers, 1);
+        if (!f->kv || !f->host_kv || !f->layer_group)
+            status = quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
+    }
+    if (status == QUIRE_OK)
+        status = alloc_staging(f, err);
+    if (status == QUIRE_OK)
+        status = alloc_buffers(f, plan, err);
+    if (status == QUIRE_OK)
+        status = alloc_kv(f, plan, err);
+    if (status == QUIRE_OK && graphs && backend->ops->graph_begin)
+        status = forward_graphs_create(f, plan->max_num_seqs < plan->max_num_batched_tokens
+                                              ? plan->max_num_seqs
+                                              : plan->max_num_batched_tokens, err);
+    if (status != QUIRE_OK) {
+        forward_destroy(f);
+        return status;
+    }
+    *out = f;
+    return QUIRE_OK;
+}
+
+static void free_dev(struct forward *f, void *dev)
+{
+    if (dev)
+        f->backend->ops->free(f->backend, dev);
+}
+
+void forward_destroy(struct forward *f)
+{
+    if (!f)
+        return;
+    forward_graphs_destroy(f);
+    for (uint32_t l = 0; f->kv && l < f->desc->n_layers; l++) {
+        free_dev(f, f->kv[l].k_dev);
+        free_dev(f, f->kv[l].v_dev);
+    }
+    for (uint32_t l = 0; f->host_kv && l < f->desc->n_layers; l++) {
+        free_dev(f, f->host_kv[l].k_dev);
+        free_dev(f, f->host_kv[l].v_dev);
+    }
+    free_dev(f, f->workspace_dev);
+    free_dev(f, f->sampled_dev);
+    free_dev(f, f->logits_dev);
+    free_dev(f, f->arena_dev);
+    free_dev(f, f->staging[0]);
+    free_dev(f, f->staging[1]);
+    free(f->layer_group);
+    free(f->host_kv);
+    free(f->kv);
+    free(f);
+}

@@ -1,0 +1,133 @@
+#include "engine/run/layout.h"
+
+/* Adds up pieces; an overflow sticks. */
+struct tally {
+    uint64_t at;
+    bool overflow;
+};
+
+/* Room for a × b × c bytes on a boundary; returns where it begins. */
+static uint64_t take(struct tally *t, uint64_t a, uint64_t b, uint64_t c)
+{
+    uint64_t begin = t->at, bytes, end;
+    if (__builtin_mul_overflow(a, b, &bytes) || __builtin_mul_overflow(bytes, c, &bytes) ||
+        bytes > UINT64_MAX - LAYOUT_ALIGN ||
+        __builtin_add_overflow(begin, layout_align(bytes), &end))
+        t->overflow = true;
+    else
+        t->at = end;
+    return begin;
+}
+
+static uint64_t max64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+int step_layout_make(const struct model_desc *desc, const struct engine_plan *plan,
+                     struct step_layout *out, struct quire_error *err)
+{
+    struct tally t = {0};
+    uint64_t n_tokens = plan->max_num_batched_tokens, groups = plan->n_kv_groups;
+    uint64_t table = ((uint64_t)plan->max_model_len + plan->block_tokens - 1) / plan->block_tokens;
+    uint64_t q = (uint64_t)desc->n_q_heads * desc->head_dim;
+    uint64_t qkv = q + 2 * (uint64_t)desc->n_kv_heads * desc->head_dim;
+    uint64_t inner = desc->intermediate_size;
+    const struct k_plan_dims dims = step_plan_dims(desc, plan);
+
+    out->has_gate_up = k_plan_needs_gate_up(plan->device, &dims);
+    out->input = 0;
+    for (uint64_t i = 0; i < 2 + groups; i++)
+        take(&t, n_tokens, 1, sizeof(uint32_t));
+    take(&t, plan->max_num_seqs, 1, sizeof(struct k_attn_row));
+    take(&t, plan->max_logit_rows, 1, sizeof(uint32_t));
+    take(&t, plan->max_logit_rows, 1, sizeof(struct k_attn_row));
+    take(&t, plan->max_num_seqs, 1, sizeof(struct k_token_source));
+    for (uint64_t g = 0; g < groups; g++)
+        out->tables[g] = take(&t, plan->max_num_seqs, table, sizeof(uint32_t));
+    out->input_bytes = t.at;
+    out->residual = take(&t, n_tokens, desc->hidden_size, sizeof(float));
+    out->normed = take(&t, n_tokens, desc->hidden_size, sizeof(float));
+    out->wide = take(&t, n_tokens, max64(qkv, out->has_gate_up ? 2 * inner : 0), sizeof(float));
+    out->narrow = take(&t, n_tokens, max64(q, inner), sizeof(float));
+    out->delta = take(&t, n_tokens, desc->hidden_size, sizeof(float));
+    out->angles = take(&t, n_tokens, desc->head_dim, sizeof(float));
+    out->gathered = take(&t, plan->max_logit_rows, desc->hidden_size, sizeof(float));
+    out->total = t.at;
+    if (t.overflow)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--max-num-batched-tokens %u with --max-num-seqs %u needs buffers larger"
+                          " than any memory",
+                          plan->max_num_batched_tokens, plan->max_num_seqs);
+    return QUIRE_OK;
+}
+
+/* Like take, in floats. Sizes come from a checked description: no product here nears 2^64. */
+static uint64_t take_floats(uint64_t *at, bool present, uint64_t n)
+{
+    uint64_t begin = *at;
+    if (present)
+        *at += layout_align(n * sizeof(float)) / sizeof(float);
+    return begin;
+}
+
+void param_layout_make(const struct model_desc *desc, struct param_layout *out)
+{
+    uint64_t at = 0;
+    uint64_t q = (uint64_t)desc->n_q_heads * desc->head_dim;
+    uint64_t kv = (uint64_t)desc->n_kv_heads * desc->head_dim;
+    bool any_qkv_bias = desc->q_bias || desc->k_bias || desc->v_bias;
+    out->input_norm = take_floats(&at, true, desc->hidden_size);
+    out->post_norm = take_floats(&at, true, desc->hidden_size);
+    out->q_norm = take_floats(&at, desc->qk_norm, desc->head_dim);
+    out->k_norm = take_floats(&at, desc->qk_norm, desc->head_dim);
+    out->qkv_bias = take_floats(&at, any_qkv_bias, q + 2 * kv);
+    out->o_bias = take_floats(&at, desc->o_bias, desc->hidden_size);
+    out->gate_up_bias = take_floats(&at, desc->mlp_bias, 2 * (uint64_t)desc->intermediate_size);
+    out->down_bias = take_floats(&at, desc->mlp_bias, desc->hidden_size);
+    out->layer_stride = at;
+    at *= desc->n_layers;
+    out->final_norm = take_floats(&at, true, desc->hidden_size);
+    out->inv_freq = take_floats(&at, true, desc->head_dim / 2);
+    out->total = at;
+}
+
+uint64_t layout_kv_bytes(const struct model_desc *desc, enum k_dtype dtype, uint32_t block_tokens,
+                         uint32_t n_blocks)
+{
+    return (uint64_t)n_blocks * block_tokens * desc->n_kv_heads * desc->head_dim *
+           k_dtype_bytes(dtype);
+}
+
+struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan)
+{
+    uint64_t q = (uint64_t)desc->n_q_heads * desc->head_dim;
+    uint64_t widest = max64(max64(desc->hidden_size, desc->intermediate_size), q);
+    return (struct k_plan_dims){
+        .n_tokens = plan->max_num_batched_tokens,
+        .n_seqs = plan->max_num_seqs,
+        .n_logits = plan->max_logit_rows,
+        .n_vocab = desc->vocab_size,
+        .n_q_heads = desc->n_q_heads,
+        .n_kv_heads = desc->n_kv_heads,
+        .head_dim = desc->head_dim,
+        .max_gemm_cols = (uint32_t)widest,
+        .max_model_len = plan->max_model_len,
+        .n_threads = plan->n_threads,
+        .not_invariant = plan->not_invariant,
+    };
+}
+
+uint64_t layout_weight_bytes(const struct model_desc *desc, const char *backend)
+{
+    const uint32_t q = desc->n_q_heads * desc->head_dim, kv = desc->n_kv_heads * desc->head_dim;
+    const uint32_t hidden = desc->hidden_size, inner = desc->intermediate_size;
+    const struct {
+        uint32_t rows, cols;
+    } of_a_layer[] = {{q + 2 * kv, hidden}, {hidden, q}, {2 * inner, hidden}, {hidden, inner}};
+    uint64_t layer = 0;
+    for (size_t i = 0; i < sizeof of_a_layer / sizeof of_a_layer[0]; i++)
+        layer += k_plan_weight_bytes(backend, desc->dtype, of_a_layer[i].rows, of_a_layer[i].cols);
+    uint64_t table = k_plan_weight_bytes(backend, desc->dtype, desc->vocab_size, hidden);
+    return desc->n_layers * layer + (desc->tied_embeddings ? table : 2 * table);
+}

@@ -1,0 +1,62 @@
+/* Where each buffer of a step lies in the activation arena: plain arithmetic that the memory plan
+ * and the forward pass share, so that what is planned is what is allocated. Pure; any thread.
+ */
+#ifndef QUIRE_ENGINE_LAYOUT_H
+#define QUIRE_ENGINE_LAYOUT_H
+
+#include "base/status.h"
+#include "engine/engine.h"
+#include "engine/model/model.h"
+
+#include <stdint.h>
+
+#define LAYOUT_ALIGN 64u
+
+static inline uint64_t layout_align(uint64_t n)
+{
+    return (n + (LAYOUT_ALIGN - 1)) & ~(uint64_t)(LAYOUT_ALIGN - 1);
+}
+
+/* Byte offsets from the arena's start. T tokens, H hidden size, D head_dim, R logit rows. */
+struct step_layout {
+    uint64_t input;    /* ids, positions, slots, rows, logit rows and their attention rows, tokens' sources and the
+                        * first group's block tables: packed per step */
+    uint64_t tables[4]; /* where the other groups' block tables begin: in one place for every step */
+    uint64_t residual; /* [T, H] */
+    uint64_t normed;   /* [T, H] */
+    uint64_t wide;     /* [T, (Q + 2 KV) D] for attention, then [T, 2 I] for the MLP where has_gate_up */
+    uint64_t narrow;   /* [T, Q D] for attention, then [T, I] for the MLP */
+    uint64_t delta;    /* [T, H]: what a half layer adds to the residual */
+    uint64_t angles;   /* [T, D / 2, 2] */
+    uint64_t gathered; /* [R, H]: the residual of the tokens whose logits are wanted */
+    uint64_t input_bytes;
+    uint64_t total;
+    bool has_gate_up;  /* k_plan_needs_gate_up(): else gate and up lie nowhere */
+};
+
+/* Reads the plan's limits and KV groups. QUIRE_INVALID when a size overflows. */
+int step_layout_make(const struct model_desc *desc, const struct engine_plan *plan,
+                     struct step_layout *out, struct quire_error *err);
+
+/* What the backend's workspace is planned from. */
+struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan);
+
+/* Floats of one layer's widened parameters, each piece on a 64-byte boundary. Absent pieces have
+ * no room. */
+struct param_layout {
+    uint64_t input_norm, post_norm, q_norm, k_norm;
+    uint64_t qkv_bias, o_bias, gate_up_bias, down_bias;
+    uint64_t layer_stride; /* floats of a layer */
+    uint64_t final_norm, inv_freq; /* after the layers, from the arena's start */
+    uint64_t total;        /* floats of the arena */
+};
+void param_layout_make(const struct model_desc *desc, struct param_layout *out);
+
+/* Bytes of a device's copy of every matrix; 0 where the backend uses them in place. */
+uint64_t layout_weight_bytes(const struct model_desc *desc, const char *backend);
+
+/* Bytes of K, or of V, of one layer. */
+uint64_t layout_kv_bytes(const struct model_desc *desc, enum k_dtype dtype, uint32_t block_tokens,
+                         uint32_t n_blocks);
+
+#endif

@@ -1,0 +1,412 @@
+/* The engine thread: mail in, plan, launch, commit, events out; asleep when there is nothing to do.
+ *
+ * The loop holds for any overlap depth d: plan n is launched, then the step before it by d is
+ * committed. With d = 0 that is the same step.
+ */
+#include "engine/run/engine_internal.h"
+
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+/* While a sequence lives the scheduler has something to run, or says until when it has not. If it gives
+ * nothing this often in a row, a promise was broken, and an error is better than a server that
+ * hangs. */
+#define MAX_EMPTY_PLANS 8u
+
+/* When to come back for what was refused because something is full, such as the share of the blocks
+ * that pins may hold. */
+#define RETRY_UNKNOWN_US 1000000u
+
+/* How old a tenant's counters may be: copying up to a thousand of them in every step would show. */
+#define TENANTS_EVERY_US 100000u
+
+uint64_t engine_now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+}
+
+/* ---- mail ------------------------------------------------------------------------------------ */
+
+static void watch_submit(const struct engine *e, const struct request *r,
+                         const struct sched_request *request, int status, uint64_t retry_us,
+                         const uint32_t *seqs)
+{
+    struct engine_sampling sampling = sampling_resolved(&r->sampling);
+    const struct engine_watch_submit submit = {.request = r->id,
+                                               .sched = request,
+                                               .sampling = &sampling,
+                                               .status = status,
+                                               .retry_us = retry_us,
+                                               .seqs = seqs};
+    ENGINE_WATCH(e, submitted, &submit);
+}
+
+/* Rounded up, at least 1. */
+static uint32_t retry_ms(uint64_t retry_us)
+{
+    uint64_t ms = retry_us / 1000 + (retry_us % 1000 != 0);
+    return ms == 0 ? 1 : ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
+}
+
+/* Gives a request to the scheduler. */
+static void place(struct engine *e, struct request *r)
+{
+    uint32_t seqs[REQUEST_MAX_CHOICES];
+    struct quire_error err;
+    r->key = e->next_key++;
+    const struct sched_request request = {
+        .id = r->key,
+        .prompt = r->prompt,
+        .n_prompt = r->n_prompt,
+        .max_tokens = r->max_tokens,
+        .n = r->n,
+        .prompt_logprobs = r->sampling.n_prompt_logprobs >= 0,
+        .priority = r->priority,
+        .background = r->background,
+        .host_gated = sampling_needs_tokens(&r->sampling),
+        .arrival_us = r->arrival_us,
+        .deadline_us = r->deadline_us,
+        .pin_us = r->pin_us,
+        .tenant = r->tenant_index,
+        .class_index = r->class_index,
+        .expected_tokens = r->expected_tokens,
+        .chain_first = r->chain_first,
+        .hashes = r->hashes,
+    };
+    uint64_t retry_us = 0;
+    int status = sched_submit(e->sched, &request, seqs, &retry_us, &err);
+    if (e->n_watches)
+        watch_submit(e, r, &request, status, retry_us, seqs);
+    request_drop_prompt(r);
+    if (status == QUIRE_EXHAUSTED) {
+        r->retry_after_ms = retry_ms(retry_us ? retry_us : RETRY_UNKNOWN_US);
+        request_end(e, r, ENGINE_FINISH_REFUSED, retry_us ? NULL : err.text);
+        return;
+    }
+    if (status != QUIRE_OK) {
+        request_end(e, r, ENGINE_FINISH_ERROR, err.text);
+        return;
+    }
+    r->n_placed = r->n;
+    for (uint32_t i = 0; i < r->n; i++) {
+        r->choices[i].seq = seqs[i];
+        e->owners[seqs[i]] = (struct seq_owner){.request = r, .choice = i};
+    }
+}
+
+static void carry_out_cancels(struct engine *e, struct request *r)
+{
+    for (uint32_t i = 0; i < r->n; i++) {
+        struct request_choice *c = &r->choices[i];
+        if (!c->cancel_now || c->done)
+            continue;
+        event_done(e, r, i, ENGINE_FINISH_CANCELLED, -1);
+        sched_cancel_seq(e->sched, c->seq);
+        ENGINE_WATCH(e, cancelled_choice, engine_now_us(), c->seq);
+    }
+}
+
+static void change_policy(struct engine *e, const struct mailbox_orders *orders)
+{
+    struct sched_policy_options options = orders->options;
+    struct quire_error err;
+    options.n_tenants = e->policy_options.n_tenants;
+    options.tenant_weights = e->tenant_weights;
+    if (sched_set_policy(e->sched, orders->policy, &options, &err) != QUIRE_OK) {
+        quire_log(QUIRE_LOG_ERROR, "engine", "the scheduling policy stays %s: %s",
+                  sched_policy_of(e->sched)->name, err.text);
+        return;
+    }
+    ENGINE_WATCH(e, policy_changed, engine_now_us(), orders->policy, &options);
+    quire_log(QUIRE_LOG_INFO, "engine", "the scheduling policy is %s now", orders->policy->name);
+}
+
+static void unpin(struct engine *e, uint32_t tenant)
+{
+    sched_unpin(e->sched, tenant);
+    ENGINE_WATCH(e, unpinned, engine_now_us(), tenant);
+}
+
+static void carry_out_orders(struct engine *e, const struct mailbox_orders *orders)
+{
+    if (e->dead)
+        return;
+    if (orders->policy)
+        change_policy(e, orders);
+    if (orders->unpin_all)
+        unpin(e, MAILBOX_ALL_TENANTS);
+    else if (orders->unpin)
+        for (uint32_t t = 0; t < e->policy_options.n_tenants; t++)
+            if (orders->unpin_tenants[t / 64] >> t % 64 & 1)
+                unpin(e, t);
+    if (orders->no_more) {
+        sched_no_more(e->sched);
+        ENGINE_WATCH(e, no_more, engine_now_us());
+    }
+}
+
+/* Places what was submitted, then cancels, so that a cancel always finds its request placed. */
+static void take_mail(struct engine *e, const struct mailbox_mail *mail)
+{
+    for (struct request *r = mail->submitted, *next; r; r = next) {
+        next = r->next;
+        place(e, r);
+    }
+    for (struct request *r = mail->cancels, *next; r; r = next) {
+        next = r->next_to_end;
+        carry_out_cancels(e, r);
+    }
+    carry_out_orders(e, &mail->orders);
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+static void collect_retired(struct engine *e)
+{
+    uint32_t seq;
+    while (sched_next_retired(e->sched, &seq)) {
+        struct request *r = e->owners[seq].request;
+        ENGINE_WATCH(e, retired, seq);
+        e->owners[seq].request = NULL;
+        request_left_scheduler(r);
+    }
+}
+
+/* unused: nothing lives that could refer to a block. */
+static void measure_kv(struct engine *e, bool unused, struct engine_stats *stats)
+{
+    stats->kv_usage = stats->swap_usage = 0;
+    stats->n_evicted_blocks = stats->n_swapped_out = stats->n_swapped_in = 0;
+    stats->n_blocks_leaked = 0;
+    for (uint32_t g = 0; g < e->plan.n_kv_groups; g++) {
+        struct kv_usage usage = sched_kv_usage(e->sched, g);
+        uint32_t used = usage.n_blocks - usage.n_free;
+        double share = (double)used / usage.n_blocks;
+        double host = usage.n_host_blocks ? (double)usage.n_host_used / usage.n_host_blocks : 0;
+        if (share > stats->kv_usage)
+            stats->kv_usage = share;
+        if (host > stats->swap_usage)
+            stats->swap_usage = host;
+        stats->n_evicted_blocks += usage.n_evicted;
+        stats->n_swapped_out += usage.n_spilled;
+        stats->n_swapped_in += usage.n_loaded;
+        if (unused)
+            stats->n_blocks_leaked += used;
+    }
+}
+
+/* The smoothed ratio moves a little with every step; a tenth of it is a change worth a line. */
+static void log_budget(struct engine *e, double ratio)
+{
+    double before = e->logged_ratio;
+    if (ratio <= before * 1.1 && ratio * 1.1 >= before)
+        return;
+    e->logged_ratio = ratio;
+    quire_log(QUIRE_LOG_INFO, "engine", "steps take %.2f times what the cost model says (%.2f before): the"
+              " last was allowed %u tokens", ratio, before, e->report.stats.token_budget);
+}
+
+static void measure(struct engine *e, struct engine_stats *stats)
+{
+    struct sched_stats s = sched_stats(e->sched);
+    stats->n_running = s.n_running;
+    stats->n_waiting = s.n_waiting;
+    stats->n_waiting_tokens = s.n_waiting_tokens;
+    stats->n_preemptions = s.n_preemptions;
+    stats->n_prefix_queries = s.n_prefix_queries;
+    stats->n_prefix_hits = s.n_prefix_hits;
+    stats->n_host_hits = s.n_host_hits;
+    stats->n_recomputed = s.n_recomputed;
+    stats->n_refused = s.n_refused;
+    stats->n_steps = s.n_steps;
+    stats->n_pins = s.n_pins;
+    stats->n_pinned_blocks = s.n_pinned_blocks;
+    stats->policy = sched_policy_of(e->sched)->name;
+    stats->policy_figure = sched_policy_figure(e->sched, &stats->policy_figure_name);
+    log_budget(e, s.budget_ratio);
+    measure_kv(e, sched_idle(e->sched) && s.n_pins == 0, stats);
+}
+
+static void publish_tenants(struct engine *e)
+{
+    uint64_t now_us = engine_now_us();
+    if (now_us < e->tenants_due_us && !sched_idle(e->sched))
+        return;
+    e->tenants_due_us = now_us + TENANTS_EVERY_US;
+    for (uint32_t t = 0; t < e->policy_options.n_tenants; t++)
+        e->tenants[t] = sched_tenant_stats(e->sched, t);
+    mailbox_publish_tenants(e->mailbox, e->tenants);
+}
+
+void engine_publish(struct engine *e, uint64_t busy_us)
+{
+    struct engine_stats *stats = &e->report.stats;
+    if (!e->dead) {
+        measure(e, stats);
+        publish_tenants(e);
+    } else {
+        stats->n_running = stats->n_waiting = 0;
+        stats->n_waiting_tokens = 0;
+        stats->kv_usage = 0;
+    }
+    e->report.busy_us = busy_us;
+    mailbox_publish(e->mailbox, &e->report);
+    e->report.n_tokens = 0;
+    e->report.n_finished = 0;
+}
+
+/* The scheduler names who was before a request by our key; people know it by the caller's id. */
+static void note_admissions(struct engine *e, const struct sched_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_admitted; i++) {
+        const struct seq_owner *owner = &e->owners[plan->admitted[i]];
+        struct request_choice *c = &owner->request->choices[owner->choice];
+        if (c->admitted)
+            continue;
+        c->admitted = true;
+        c->blocker = e->last_admitted;
+        e->last_admitted = owner->request->id;
+    }
+}
+
+static void end_refused(struct engine *e, const struct sched_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_refused; i++) {
+        const struct seq_owner *owner = &e->owners[plan->refused[i].seq];
+        owner->request->retry_after_ms = retry_ms(plan->refused[i].retry_us);
+        event_done(e, owner->request, owner->choice, ENGINE_FINISH_REFUSED, -1);
+    }
+}
+
+/* A plan without rows while nothing is in flight: either it did something else, or there is a time or a
+ * submission to wait for, or a promise was broken. */
+static int nothing_to_run(struct engine *e, const struct sched_plan *plan, uint64_t now_us,
+                          struct quire_error *err)
+{
+    bool waits_for_a_batch = e->is_static && sched_stats(e->sched).n_running == 0;
+    if (plan->n_moves || plan->n_refused)
+        return QUIRE_OK;
+    if (plan->wake_us > now_us)
+        e->sleep_until_us = plan->wake_us;
+    else if (waits_for_a_batch)
+        e->sleep_until_us = MAILBOX_FOREVER;
+    else if (++e->n_empty_plans > MAX_EMPTY_PLANS)
+        return quire_fail(err, QUIRE_INTERNAL, "the scheduler has requests but runs none");
+    return QUIRE_OK;
+}
+
+/* Plans and launches the next step, then commits what the overlap leaves no room for. */
+static int step(struct engine *e, struct quire_error *err)
+{
+    const struct sched_plan *plan;
+    uint64_t now_us = engine_now_us();
+    int status = sched_plan(e->sched, now_us, &plan, err);
+    if (status != QUIRE_OK)
+        return status;
+    ENGINE_WATCH(e, planned, now_us, plan, e->sched);
+    note_admissions(e, plan);
+    end_refused(e, plan);
+    engine_publish(e, 0); /* what was admitted has left the queue now, not only when the step is over */
+    struct step_slot *slot = &e->slots[e->n_launched % (e->depth + 1)];
+    if (e->n_watches)
+        slot->launched_us = engine_now_us();
+    status = step_move(e, plan, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (plan->n_rows > 0) {
+        status = step_launch(e, slot, plan, err);
+        if (status != QUIRE_OK)
+            return status;
+        e->n_launched++;
+        e->n_in_flight++;
+        e->n_empty_plans = 0;
+        e->report.stats.token_budget = plan->token_budget;
+    } else if (e->n_in_flight == 0) {
+        status = nothing_to_run(e, plan, now_us, err);
+        if (status != QUIRE_OK)
+            return status;
+    }
+    uint32_t leave = plan->n_rows > 0 ? e->depth : 0;
+    while (e->n_in_flight > leave) {
+        uint64_t oldest = e->n_launched - e->n_in_flight;
+        status = step_commit(e, &e->slots[oldest % (e->depth + 1)], err);
+        if (status != QUIRE_OK)
+            return status;
+        e->n_in_flight--;
+    }
+    return QUIRE_OK;
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+/* Ends every live request. No new one can come any more. */
+static void end_all(struct engine *e, enum engine_finish finish, const char *message)
+{
+    struct request *r;
+    while ((r = mailbox_any_live(e->mailbox)) != NULL) {
+        request_end(e, r, finish, message);
+        events_flush(e);
+    }
+}
+
+/* A broken backend or a broken promise: nobody is served any more, and everybody is told. */
+static void die(struct engine *e, const char *reason)
+{
+    struct mailbox_mail mail;
+    quire_log(QUIRE_LOG_ERROR, "engine", "%s", reason);
+    mailbox_die(e->mailbox, reason);
+    mailbox_drain(e->mailbox, 0, &mail);
+    e->dead = true;
+    end_all(e, ENGINE_FINISH_ERROR, reason);
+    ENGINE_WATCH(e, died, reason);
+}
+
+/* The last thing: what an uncommitted step of a dead engine still held is let go of unseen. */
+static void abandon_scheduler(struct engine *e)
+{
+    for (uint32_t i = 0; i < e->n_owners; i++)
+        if (e->owners[i].request)
+            request_left_scheduler(e->owners[i].request);
+}
+
+static bool has_work(const struct engine *e)
+{
+    return !e->dead && (e->n_in_flight > 0 || !sched_idle(e->sched));
+}
+
+/* Until when to wait for mail; 0 = not at all. */
+static uint64_t wait_until(const struct engine *e)
+{
+    return has_work(e) ? e->sleep_until_us : MAILBOX_FOREVER;
+}
+
+void *engine_main(void *engine)
+{
+    struct engine *e = engine;
+    for (;;) {
+        struct mailbox_mail mail;
+        mailbox_drain(e->mailbox, wait_until(e), &mail);
+        e->sleep_until_us = 0;
+        if (mail.closing)
+            break;
+        uint64_t begin = engine_now_us();
+        take_mail(e, &mail);
+        struct quire_error err;
+        int status = has_work(e) ? step(e, &err) : QUIRE_OK;
+        if (status == QUIRE_OK)
+            collect_retired(e);
+        else
+            die(e, err.text);
+        engine_publish(e, engine_now_us() - begin);
+        events_flush(e);
+        events_reap(e);
+    }
+    end_all(e, ENGINE_FINISH_CANCELLED, NULL);
+    events_reap(e);
+    abandon_scheduler(e);
+    return NULL;
+}

@@ -1,0 +1,399 @@
+#include "engine/run/mailbox.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define BUCKETS 1024u /* live requests rarely pass the queue bound's default */
+
+/* Bounds of the advice in a refusal. */
+#define RETRY_MIN_MS 500u
+#define RETRY_MAX_MS 60000u
+#define RETRY_UNKNOWN_MS 1000u  /* before anything was measured */
+#define RETRY_DRAINING_MS 5000u /* about a restart */
+
+/* Rates are taken over at least this much work, then averaged with the past. */
+#define RATE_WINDOW_US 250000u
+#define RATE_NEW_SHARE 0.3
+
+struct mailbox {
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+
+    struct request *submitted, **submitted_end;
+    struct request *cancels;
+    struct request *live[BUCKETS];
+    struct mailbox_orders orders;
+    bool has_orders;
+    bool draining, closing, dead;
+    struct quire_error death;
+
+    uint32_t max_choices;
+    uint64_t max_tokens;
+    uint64_t new_choices, new_tokens;         /* accepted, not yet drained */
+    uint64_t drained_choices, drained_tokens; /* drained, not yet in the published counters */
+    struct engine_stats stats;
+    struct sched_tenant_stats *tenants; /* [n_tenants] */
+    uint32_t n_tenants;
+    uint64_t next_number;
+
+    uint64_t window_us, window_tokens, window_finished;
+    double tokens_per_second, finished_per_second; /* 0 = not known yet */
+};
+
+/* A condition whose timeouts no change of the date touches. */
+static int init_wake(pthread_cond_t *wake)
+{
+    pthread_condattr_t monotonic;
+    if (pthread_condattr_init(&monotonic) != 0)
+        return -1;
+    int status = pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    if (status == 0)
+        status = pthread_cond_init(wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return status;
+}
+
+static void free_memory(struct mailbox *m)
+{
+    free(m->tenants);
+    free(m);
+}
+
+int mailbox_create(uint32_t max_choices, uint64_t max_tokens, uint32_t n_tenants,
+                   struct mailbox **out, struct quire_error *err)
+{
+    struct mailbox *m = calloc(1, sizeof *m);
+    if (!m)
+        return quire_fail(err, QUIRE_NO_MEMORY, "mailbox: out of memory");
+    m->tenants = calloc(n_tenants, sizeof *m->tenants);
+    if (!m->tenants) {
+        free_memory(m);
+        return quire_fail(err, QUIRE_NO_MEMORY, "mailbox: out of memory");
+    }
+    if (pthread_mutex_init(&m->mutex, NULL) != 0) {
+        free_memory(m);
+        return quire_fail(err, QUIRE_INTERNAL, "mailbox: no mutex");
+    }
+    if (init_wake(&m->wake) != 0) {
+        pthread_mutex_destroy(&m->mutex);
+        free_memory(m);
+        return quire_fail(err, QUIRE_INTERNAL, "mailbox: no condition");
+    }
+    m->submitted_end = &m->submitted;
+    m->max_choices = max_choices;
+    m->max_tokens = max_tokens;
+    m->n_tenants = n_tenants;
+    *out = m;
+    return QUIRE_OK;
+}
+
+void mailbox_destroy(struct mailbox *m)
+{
+    if (!m)
+        return;
+    for (struct request *r = m->submitted, *next; r; r = next) {
+        next = r->next;
+        request_free(r);
+    }
+    pthread_cond_destroy(&m->wake);
+    pthread_mutex_destroy(&m->mutex);
+    free_memory(m);
+}
+
+static struct request **bucket(struct mailbox *m, uint64_t id)
+{
+    return &m->live[(id * 0x9E3779B97F4A7C15u) >> 54];
+}
+
+static struct request *find(struct mailbox *m, uint64_t id)
+{
+    struct request *r = *bucket(m, id);
+    while (r && r->id != id)
+        r = r->next_live;
+    return r;
+}
+
+/* ---- admission ------------------------------------------------------------------------------- */
+
+static uint32_t retry_ms(double excess, double per_second)
+{
+    if (excess <= 0)
+        return RETRY_MIN_MS;
+    if (per_second <= 0)
+        return RETRY_UNKNOWN_MS;
+    double ms = excess / per_second * 1000;
+    return ms < RETRY_MIN_MS ? RETRY_MIN_MS : ms > RETRY_MAX_MS ? RETRY_MAX_MS : (uint32_t)ms;
+}
+
+/* Under the mutex. The time to come back is the time until the excess has been worked off, at the
+ * rate of late. */
+static int admit(const struct mailbox *m, const struct request *r, uint32_t *retry_after_ms,
+                 struct quire_error *err)
+{
+    uint64_t choices = m->stats.n_waiting + m->drained_choices + m->new_choices;
+    uint64_t tokens = m->stats.n_waiting_tokens + m->drained_tokens + m->new_tokens;
+    if (m->dead || m->closing)
+        return quire_fail(err, QUIRE_INTERNAL, "the engine has stopped: %s",
+                          m->dead ? m->death.text : "it is being closed");
+    if (m->draining) {
+        *retry_after_ms = RETRY_DRAINING_MS;
+        return quire_fail(err, QUIRE_EXHAUSTED, "the server is shutting down");
+    }
+    if (choices == 0)
+        return QUIRE_OK;
+    if (choices + r->n > m->max_choices) {
+        *retry_after_ms =
+            retry_ms((double)(choices + r->n - m->max_choices), m->finished_per_second);
+        return quire_fail(err, QUIRE_EXHAUSTED,
+                          "the queue is full: %llu requests wait, %u may (--max-num-queued-reqs)",
+                          (unsigned long long)choices, m->max_choices);
+    }
+    if (m->max_tokens && tokens + r->n_prompt > m->max_tokens) {
+        *retry_after_ms =
+            retry_ms((double)(tokens + r->n_prompt - m->max_tokens), m->tokens_per_second);
+        return quire_fail(err, QUIRE_EXHAUSTED,
+                          "the queue is full: %llu prompt tokens wait, %llu may"
+                          " (--max-num-queued-tokens)",
+                          (unsigned long long)tokens, (unsigned long long)m->max_tokens);
+    }
+    return QUIRE_OK;
+}
+
+int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_ms,
+                   struct quire_error *err)
+{
+    pthread_mutex_lock(&m->mutex);
+    int status = admit(m, r, retry_after_ms, err);
+    if (status == QUIRE_OK && find(m, r->id))
+        status = quire_fail(err, QUIRE_INVALID, "id: %llu is in use", (unsigned long long)r->id);
+    if (status == QUIRE_OK) {
+        struct request **head = bucket(m, r->id);
+        r->next_live = *head;
+        *head = r;
+        r->next = NULL;
+        *m->submitted_end = r;
+        m->submitted_end = &r->next;
+        m->new_choices += r->n;
+        m->new_tokens += r->n_prompt;
+        pthread_cond_signal(&m->wake);
+    }
+    pthread_mutex_unlock(&m->mutex);
+    return status;
+}
+
+void mailbox_cancel(struct mailbox *m, uint64_t id, uint32_t choice)
+{
+    pthread_mutex_lock(&m->mutex);
+    struct request *r = find(m, id);
+    if (r && (choice == MAILBOX_ALL_CHOICES || choice < r->n)) {
+        for (uint32_t i = 0; i < r->n; i++)
+            if (choice == MAILBOX_ALL_CHOICES || i == choice)
+                r->choices[i].cancel_asked = true;
+        if (!r->in_cancels) {
+            r->in_cancels = true;
+            r->next_cancel = m->cancels;
+            m->cancels = r;
+        }
+        pthread_cond_signal(&m->wake);
+    }
+    pthread_mutex_unlock(&m->mutex);
+}
+
+void mailbox_refuse_new(struct mailbox *m)
+{
+    pthread_mutex_lock(&m->mutex);
+    m->draining = true;
+    pthread_mutex_unlock(&m->mutex);
+    mailbox_no_more(m);
+}
+
+/* Under the mutex. */
+static void order_given(struct mailbox *m)
+{
+    m->has_orders = true;
+    pthread_cond_signal(&m->wake);
+}
+
+void mailbox_no_more(struct mailbox *m)
+{
+    pthread_mutex_lock(&m->mutex);
+    m->orders.no_more = true;
+    order_given(m);
+    pthread_mutex_unlock(&m->mutex);
+}
+
+void mailbox_set_policy(struct mailbox *m, const struct sched_policy *policy,
+                        const struct sched_policy_options *options)
+{
+    pthread_mutex_lock(&m->mutex);
+    m->orders.policy = policy;
+    m->orders.options = *options;
+    order_given(m);
+    pthread_mutex_unlock(&m->mutex);
+}
+
+void mailbox_unpin(struct mailbox *m, uint32_t tenant)
+{
+    pthread_mutex_lock(&m->mutex);
+    m->orders.unpin = true;
+    if (tenant == MAILBOX_ALL_TENANTS)
+        m->orders.unpin_all = true;
+    else
+        m->orders.unpin_tenants[tenant / 64] |= (uint64_t)1 << tenant % 64;
+    order_given(m);
+    pthread_mutex_unlock(&m->mutex);
+}
+
+void mailbox_close(struct mailbox *m)
+{
+    pthread_mutex_lock(&m->mutex);
+    m->closing = true;
+    pthread_cond_signal(&m->wake);
+    pthread_mutex_unlock(&m->mutex);
+}
+
+void mailbox_stats(struct mailbox *m, struct engine_stats *out)
+{
+    pthread_mutex_lock(&m->mutex);
+    *out = m->stats;
+    out->n_waiting += (uint32_t)(m->drained_choices + m->new_choices);
+    out->n_waiting_tokens += m->drained_tokens + m->new_tokens;
+    out->draining = m->draining;
+    out->dead = m->dead;
+    pthread_mutex_unlock(&m->mutex);
+}
+
+void mailbox_tenant_stats(struct mailbox *m, uint32_t tenant, struct sched_tenant_stats *out)
+{
+    pthread_mutex_lock(&m->mutex);
+    *out = m->tenants[tenant];
+    pthread_mutex_unlock(&m->mutex);
+}
+
+uint64_t mailbox_next_number(struct mailbox *m)
+{
+    pthread_mutex_lock(&m->mutex);
+    uint64_t number = m->next_number++;
+    pthread_mutex_unlock(&m->mutex);
+    return number;
+}
+
+/* ---- the engine thread ----------------------------------------------------------------------- */
+
+static bool has_mail(const struct mailbox *m)
+{
+    return m->submitted || m->cancels || m->has_orders || m->closing;
+}
+
+/* Under the mutex. */
+static void sleep_until(struct mailbox *m, uint64_t until_us)
+{
+    const struct timespec until = {.tv_sec = (time_t)(until_us / 1000000),
+                                   .tv_nsec = (long)(until_us % 1000000) * 1000};
+    if (until_us == MAILBOX_FOREVER)
+        while (!has_mail(m))
+            pthread_cond_wait(&m->wake, &m->mutex);
+    else
+        while (!has_mail(m) && pthread_cond_timedwait(&m->wake, &m->mutex, &until) == 0) {
+        }
+}
+
+void mailbox_drain(struct mailbox *m, uint64_t until_us, struct mailbox_mail *out)
+{
+    pthread_mutex_lock(&m->mutex);
+    if (until_us > 0)
+        sleep_until(m, until_us);
+    out->submitted = m->submitted;
+    out->cancels = NULL;
+    out->closing = m->closing;
+    out->orders = m->orders;
+    if (m->has_orders)
+        m->orders = (struct mailbox_orders){0};
+    m->has_orders = false;
+    m->submitted = NULL;
+    m->submitted_end = &m->submitted;
+    m->drained_choices += m->new_choices;
+    m->drained_tokens += m->new_tokens;
+    m->new_choices = m->new_tokens = 0;
+    /* The list is copied, because a cancel may link a request anew while the engine walks it. */
+    for (struct request *r = m->cancels; r; r = r->next_cancel) {
+        r->in_cancels = false;
+        r->next_to_end = out->cancels;
+        out->cancels = r;
+        for (uint32_t i = 0; i < r->n; i++) {
+            r->choices[i].cancel_now |= r->choices[i].cancel_asked;
+            r->choices[i].cancel_asked = false;
+        }
+    }
+    m->cancels = NULL;
+    pthread_mutex_unlock(&m->mutex);
+}
+
+static double average(double past, double now)
+{
+    return past > 0 ? past + RATE_NEW_SHARE * (now - past) : now;
+}
+
+void mailbox_publish(struct mailbox *m, const struct mailbox_report *report)
+{
+    pthread_mutex_lock(&m->mutex);
+    m->stats = report->stats;
+    m->drained_choices = m->drained_tokens = 0;
+    m->window_us += report->busy_us;
+    m->window_tokens += report->n_tokens;
+    m->window_finished += report->n_finished;
+    if (m->window_us >= RATE_WINDOW_US) {
+        double seconds = (double)m->window_us / 1e6;
+        m->tokens_per_second =
+            average(m->tokens_per_second, (double)m->window_tokens / seconds);
+        m->finished_per_second =
+            average(m->finished_per_second, (double)m->window_finished / seconds);
+        m->window_us = m->window_tokens = m->window_finished = 0;
+    }
+    pthread_mutex_unlock(&m->mutex);
+}
+
+void mailbox_publish_tenants(struct mailbox *m, const struct sched_tenant_stats *tenants)
+{
+    pthread_mutex_lock(&m->mutex);
+    memcpy(m->tenants, tenants, m->n_tenants * sizeof *tenants);
+    pthread_mutex_unlock(&m->mutex);
+}
+
+void mailbox_forget(struct mailbox *m, struct request *r)
+{
+    pthread_mutex_lock(&m->mutex);
+    struct request **at = bucket(m, r->id);
+    while (*at && *at != r)
+        at = &(*at)->next_live;
+    if (*at)
+        *at = r->next_live;
+    if (r->in_cancels) {
+        for (at = &m->cancels; *at && *at != r;)
+            at = &(*at)->next_cancel;
+        if (*at)
+            *at = r->next_cancel;
+        r->in_cancels = false;
+    }
+    pthread_mutex_unlock(&m->mutex);
+}
+
+void mailbox_die(struct mailbox *m, const char *reason)
+{
+    pthread_mutex_lock(&m->mutex);
+    m->dead = true;
+    quire_fail(&m->death, QUIRE_INTERNAL, "%s", reason);
+    pthread_mutex_unlock(&m->mutex);
+}
+
+struct request *mailbox_any_live(struct mailbox *m)
+{
+    struct request *r = NULL;
+    pthread_mutex_lock(&m->mutex);
+    for (uint32_t i = 0; i < BUCKETS && !r; i++)
+        r = m->live[i];
+    pthread_mutex_unlock(&m->mutex);
+    return r;
+}

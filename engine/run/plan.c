@@ -1,0 +1,536 @@
+/* The memory plan: every arena to the byte, by arithmetic on the description and the options. */
+#include "engine/engine.h"
+#include "engine/run/host_memory.h"
+#include "engine/run/layout.h"
+#include "memory/kv_cache.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* vLLM's 16. Bits do not depend on it; a larger block shares less, a smaller one makes longer
+ * tables. */
+#define DEFAULT_BLOCK_TOKENS 16u
+/* vLLM runs 256 at once. A CPU's GEMMs reach their arithmetic limit far earlier, each sequence
+ * more only slows the others down, and 256 rows of logits of a 152k vocabulary are 156 MB. */
+#define DEFAULT_CPU_SEQS 64u
+#define DEFAULT_SEQS 256u
+/* A step is what a running sequence waits for while somebody's prompt is computed. 512 tokens
+ * already use each weight 512 times, which is all a CPU can gain; 2,048 would only make the wait
+ * four times as long. */
+#define DEFAULT_CPU_BATCHED_TOKENS 512u
+#define DEFAULT_BATCHED_TOKENS 2048u
+/* Prompt logprobs go at least this many positions a step. */
+#define MIN_LOGIT_ROWS 64u
+
+#define MAX_SEQS 65536u
+#define MAX_BATCHED_TOKENS (1u << 20)
+#define MAX_HOST_BLOCKS (1u << 30) /* the most that memory/ counts */
+#define MAX_MODEL_LEN (1u << 26) /* as far as k_sincos is defined */
+
+/* KV by default: two fifths of what is free beside the weights, at most 4 GiB: a server must not
+ * take a shared machine's memory without being told. */
+#define KV_SHARE_NUMERATOR 2u
+#define KV_SHARE_DENOMINATOR 5u
+#define KV_DEFAULT_CAP ((uint64_t)4 << 30)
+
+/* A GPU's memory: what vLLM takes by default. */
+#define DEFAULT_GPU_UTILIZATION 0.9
+/* What the driver takes besides: a context and our modules, where no GPU is at hand to ask; and room for recorded
+ * graphs, which come after the plan. Assumed, not measured: the engine prints what it was at start. */
+#define ASSUMED_CONTEXT_BYTES ((uint64_t)640 << 20)
+#define MAX_GRAPH_ROOM_BYTES ((uint64_t)256 << 20)
+#define GRAPH_ROOM_SHARE 64u /* of a small GPU's memory */
+
+static bool on_cpu(const struct engine_plan *plan)
+{
+    return strcmp(plan->device, "ref") == 0 || strcmp(plan->device, "cpu") == 0;
+}
+
+static uint64_t saturating_mul(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+static uint64_t saturating_add(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* ---- dtypes and limits --------------------------------------------------------------------- */
+
+/* False when the name is of no dtype. */
+static bool dtype_from_name(const char *name, enum k_dtype *out)
+{
+    static const struct {
+        const char *name;
+        enum k_dtype dtype;
+    } names[] = {
+        {"float32", K_F32}, {"float", K_F32},     {"fp32", K_F32},      {"float16", K_F16},
+        {"half", K_F16},    {"fp16", K_F16},      {"bfloat16", K_BF16}, {"bf16", K_BF16},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i].name) == 0) {
+            *out = names[i].dtype;
+            return true;
+        }
+    return false;
+}
+
+static bool is_auto(const char *name)
+{
+    return !name || strcmp(name, "auto") == 0;
+}
+
+int engine_plan_form(const struct engine_options *o, enum k_dtype weights, enum k_gemm_form *out,
+                     struct quire_error *err)
+{
+    const char *form = o->gemm_form ? o->gemm_form : "auto";
+    enum k_dtype activations = K_F32;
+    bool lane = strcmp(form, "lane") == 0, tile = strcmp(form, "tile") == 0, mma = strcmp(form, "mma") == 0;
+    *out = lane ? K_FORM_LANE : tile ? K_FORM_TILE : mma ? K_FORM_MMA : K_FORM_AUTO;
+    if (*out == K_FORM_AUTO && strcmp(form, "auto") != 0)
+        return quire_fail(err, QUIRE_INVALID, "--gemm-form: must be auto, lane, tile or mma, got '%.40s'",
+                          form);
+    if (o->activation_dtype &&
+        (!dtype_from_name(o->activation_dtype, &activations) || activations == K_F16))
+        return quire_fail(err, QUIRE_INVALID,
+                          "--activation-dtype: must be float32 or bfloat16, got '%.40s'",
+                          o->activation_dtype);
+    if (activations == K_BF16) {
+        if (lane || mma)
+            return quire_fail(err, QUIRE_INVALID,
+                              "--activation-dtype bfloat16 is for the tile form: leave --gemm-form %s out", form);
+        if (weights != K_BF16)
+            return quire_fail(err, QUIRE_UNSUPPORTED,
+                              "--activation-dtype bfloat16 takes bfloat16 weights, and these are %s: leave it out",
+                              k_dtype_name(weights));
+        *out = K_FORM_TILE_BF16;
+    }
+    if ((tile || mma) && weights == K_F32)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "--gemm-form %s takes bfloat16 or float16 weights, and these are float32: use lane", form);
+    return QUIRE_OK;
+}
+
+int engine_plan_invariance(const struct engine_options *o, bool *off, struct quire_error *err)
+{
+    const char *invariance = o->invariance ? o->invariance : "strict";
+    *off = strcmp(invariance, "off") == 0;
+    if (!*off && strcmp(invariance, "strict") != 0)
+        return quire_fail(err, QUIRE_INVALID, "--invariance: must be strict or off, got '%.40s'", invariance);
+    return QUIRE_OK;
+}
+
+static int plan_dtypes(const struct engine_options *o, const struct model_desc *desc,
+                       struct engine_plan *p, struct quire_error *err)
+{
+    enum k_dtype asked = desc->dtype;
+    p->weight_dtype = desc->dtype;
+    if (!is_auto(o->dtype) && !dtype_from_name(o->dtype, &asked))
+        return quire_fail(err, QUIRE_INVALID,
+                          "--dtype: must be auto, float32, float16 or bfloat16, got '%.40s'",
+                          o->dtype);
+    if (asked != desc->dtype && asked != K_F32)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "--dtype %s: the weights are stored as %s and are used as stored; leave"
+                          " --dtype out, or give float32 for an f32 KV cache",
+                          k_dtype_name(asked), k_dtype_name(desc->dtype));
+    p->kv_dtype = asked == K_F32 ? K_F32 : K_F16;
+    if (!is_auto(o->kv_cache_dtype)) {
+        if (!dtype_from_name(o->kv_cache_dtype, &p->kv_dtype) || p->kv_dtype == K_BF16)
+            return quire_fail(err, QUIRE_UNSUPPORTED,
+                              "--kv-cache-dtype: must be auto, float16 or float32, got '%.40s'",
+                              o->kv_cache_dtype);
+    }
+    enum k_gemm_form form;
+    int status = engine_plan_form(o, desc->dtype, &form, err);
+    if (status == QUIRE_OK)
+        status = engine_plan_invariance(o, &p->not_invariant, err);
+    p->not_invariant = p->not_invariant && form != K_FORM_LANE && desc->dtype != K_F32;
+    return status;
+}
+
+static int check_limit(const char *flag, uint32_t value, uint32_t max, struct quire_error *err)
+{
+    if (value <= max)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_INVALID, "--%s: must be at most %u, got %u", flag, max, value);
+}
+
+static int plan_limits(const struct engine_options *o, const struct model_desc *desc,
+                       struct engine_plan *p, struct quire_error *err)
+{
+    bool cpu = on_cpu(p);
+    p->block_tokens = o->block_size ? o->block_size : DEFAULT_BLOCK_TOKENS;
+    if (p->block_tokens < 8 || p->block_tokens > 128 || (p->block_tokens & (p->block_tokens - 1)))
+        return quire_fail(err, QUIRE_INVALID, "--block-size: must be 8, 16, 32, 64 or 128, got %u",
+                          p->block_tokens);
+    p->max_num_seqs = o->max_num_seqs ? o->max_num_seqs : cpu ? DEFAULT_CPU_SEQS : DEFAULT_SEQS;
+    p->max_num_batched_tokens = o->max_num_batched_tokens ? o->max_num_batched_tokens
+                                : cpu                     ? DEFAULT_CPU_BATCHED_TOKENS
+                                                          : DEFAULT_BATCHED_TOKENS;
+    p->max_logit_rows = p->max_num_seqs;
+    uint32_t wanted = p->max_num_batched_tokens < MIN_LOGIT_ROWS ? p->max_num_batched_tokens
+                                                                 : MIN_LOGIT_ROWS;
+    if (p->max_logit_rows < wanted)
+        p->max_logit_rows = wanted;
+    p->n_threads = o->n_threads;
+
+    if (o->max_model_len > desc->max_position)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--max-model-len %u is longer than the %u positions the model was made"
+                          " for (config.json: max_position_embeddings)",
+                          o->max_model_len, desc->max_position);
+    p->max_model_len = o->max_model_len ? o->max_model_len : desc->max_position;
+    if (p->max_model_len > MAX_MODEL_LEN)
+        p->max_model_len = MAX_MODEL_LEN;
+
+    int status = QUIRE_OK;
+    if (!p->n_threads)
+        status = k_backend_threads(&(struct k_backend_options){.cpu_bind = o->cpu_bind},
+                                   &p->n_threads, err);
+    if (status == QUIRE_OK)
+        status = check_limit("max-num-seqs", p->max_num_seqs, MAX_SEQS, err);
+    if (status == QUIRE_OK)
+        status = check_limit("max-num-batched-tokens", p->max_num_batched_tokens,
+                             MAX_BATCHED_TOKENS, err);
+    if (status == QUIRE_OK)
+        status = check_limit("threads", p->n_threads, K_MAX_THREADS, err);
+    if (status == QUIRE_OK)
+        status = check_limit("max-model-len", o->max_model_len, MAX_MODEL_LEN, err);
+    return status;
+}
+
+/* ---- KV ------------------------------------------------------------------------------------- */
+
+/* Layers with the same window form a group, in order of the first layer of each. */
+static int plan_groups(const struct model_desc *desc, struct engine_plan *p,
+                       struct quire_error *err)
+{
+    uint64_t layer_bytes = 2 * layout_kv_bytes(desc, p->kv_dtype, p->block_tokens, 1);
+    p->n_kv_groups = 0;
+    p->kv_block_bytes = 0;
+    for (uint32_t l = 0; l < desc->n_layers; l++) {
+        uint32_t g = 0;
+        while (g < p->n_kv_groups && p->groups[g].window != desc->window[l])
+            g++;
+        if (g == KV_MAX_GROUPS)
+            return quire_fail(err, QUIRE_UNSUPPORTED,
+                              "config.json: the layers have more than %d different windows",
+                              KV_MAX_GROUPS);
+        if (g == p->n_kv_groups) {
+            p->groups[g].window = desc->window[l];
+            p->groups[g].n_layers = 0;
+            p->groups[g].block_bytes = 0;
+            p->n_kv_groups++;
+        }
+        p->groups[g].n_layers++;
+        p->groups[g].block_bytes += layer_bytes;
+        p->kv_block_bytes += layer_bytes;
+    }
+    return QUIRE_OK;
+}
+
+static struct kv_config kv_shape(const struct engine_plan *p)
+{
+    struct kv_config config = {.block_tokens = p->block_tokens, .n_groups = p->n_kv_groups};
+    for (uint32_t g = 0; g < p->n_kv_groups; g++)
+        config.groups[g].window = p->groups[g].window;
+    return config;
+}
+
+/* Blocks of a group that one sequence of n_tokens can hold at once. */
+static uint32_t blocks_for_one(const struct engine_plan *p, uint32_t group, uint32_t n_tokens)
+{
+    struct kv_config config = kv_shape(p);
+    return kv_blocks_needed(&config, group, n_tokens, p->max_num_batched_tokens * (p->overlap_depth + 1));
+}
+
+/* Blocks of a group when a full group has n: a window bounds what max_num_seqs sequences can
+ * hold. */
+static uint64_t group_blocks(const struct engine_plan *p, uint32_t group, uint64_t n)
+{
+    if (!p->groups[group].window)
+        return n;
+    uint64_t most =
+        (uint64_t)p->max_num_seqs * blocks_for_one(p, group, p->max_model_len);
+    return n < most ? n : most;
+}
+
+static uint64_t bytes_with(const struct engine_plan *p, uint64_t n)
+{
+    uint64_t bytes = 0;
+    for (uint32_t g = 0; g < p->n_kv_groups; g++)
+        bytes = saturating_add(bytes,
+                               saturating_mul(group_blocks(p, g, n), p->groups[g].block_bytes));
+    return bytes;
+}
+
+/* The most blocks that slots, which are 32-bit, can name. */
+static uint64_t max_blocks(const struct engine_plan *p)
+{
+    return UINT32_MAX / p->block_tokens;
+}
+
+static uint64_t blocks_within(const struct engine_plan *p, uint64_t bytes)
+{
+    uint64_t low = 0, high = max_blocks(p);
+    while (low < high) {
+        uint64_t middle = low + (high - low + 1) / 2;
+        if (bytes_with(p, middle) <= bytes)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* What every sequence at full length could hold: more would only cache. */
+static uint64_t useful_bytes(const struct engine_plan *p)
+{
+    uint64_t bytes = 0;
+    for (uint32_t g = 0; g < p->n_kv_groups; g++)
+        bytes = saturating_add(
+            bytes, saturating_mul(saturating_mul(p->max_num_seqs,
+                                                 blocks_for_one(p, g, p->max_model_len)),
+                                  p->groups[g].block_bytes));
+    return bytes;
+}
+
+/* All that the budget leaves: what no sequence needs caches prefixes. */
+static uint64_t device_kv_bytes(const struct engine_plan *p)
+{
+    uint64_t used = p->weight_bytes;
+    const uint64_t parts[] = {p->param_bytes, p->activation_bytes, p->logits_bytes, p->workspace_bytes,
+                              p->driver_bytes};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        used = saturating_add(used, parts[i]);
+    return p->device_budget > used ? p->device_budget - used : 0;
+}
+
+static uint64_t default_kv_bytes(const struct engine_plan *p)
+{
+    if (p->device_memory)
+        return device_kv_bytes(p);
+    uint64_t available = host_memory_available();
+    uint64_t left = available > p->weight_bytes ? available - p->weight_bytes : 0;
+    uint64_t bytes = left / KV_SHARE_DENOMINATOR * KV_SHARE_NUMERATOR;
+    uint64_t useful = useful_bytes(p);
+    if (bytes > KV_DEFAULT_CAP)
+        bytes = KV_DEFAULT_CAP;
+    return bytes < useful ? bytes : useful;
+}
+
+static bool holds_one(const struct engine_plan *p, uint64_t n, uint32_t n_tokens)
+{
+    for (uint32_t g = 0; g < p->n_kv_groups; g++)
+        if (blocks_for_one(p, g, n_tokens) > group_blocks(p, g, n))
+            return false;
+    return true;
+}
+
+/* The longest request that n blocks serve. */
+static uint32_t longest_served(const struct engine_plan *p, uint64_t n)
+{
+    uint32_t low = 0, high = p->max_model_len;
+    while (low < high) {
+        uint32_t middle = low + (high - low + 1) / 2;
+        if (holds_one(p, n, middle))
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* The pool must serve one request of max_model_len, or max_model_len gives way where nobody
+ * asked for it. */
+static int fit_model_len(const struct engine_options *o, struct engine_plan *p, uint64_t n,
+                         struct quire_error *err)
+{
+    if (holds_one(p, n, p->max_model_len))
+        return QUIRE_OK;
+    uint32_t longest = longest_served(p, n), needed = 0;
+    for (uint32_t g = 0; g < p->n_kv_groups; g++) {
+        uint32_t blocks = blocks_for_one(p, g, p->max_model_len);
+        needed = blocks > needed ? blocks : needed;
+    }
+    const char *flag = o->num_kv_blocks     ? "--num-kv-blocks"
+                       : o->kv_cache_memory ? "--kv-cache-memory"
+                       : p->device_memory   ? "--gpu-memory-utilization"
+                                            : "free memory";
+    if (longest == 0)
+        return quire_fail(err, QUIRE_INVALID,
+                          "no request fits the KV cache: a block of %u tokens takes %llu bytes, and"
+                          " %s gives %llu blocks; raise %s",
+                          p->block_tokens, (unsigned long long)p->kv_block_bytes, flag,
+                          (unsigned long long)n, o->num_kv_blocks ? flag : "--kv-cache-memory");
+    if (o->max_model_len)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--max-model-len %u needs %u blocks of %u tokens, %s gives %llu: lower it"
+                          " to %u or raise %s",
+                          p->max_model_len, needed, p->block_tokens, flag, (unsigned long long)n,
+                          longest, o->num_kv_blocks ? flag : "--kv-cache-memory");
+    p->max_model_len = longest;
+    return QUIRE_OK;
+}
+
+static int plan_kv(const struct engine_options *o, struct engine_plan *p, struct quire_error *err)
+{
+    if (o->num_kv_blocks && o->kv_cache_memory)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--num-kv-blocks and --kv-cache-memory both size the KV cache: give one");
+    uint64_t n = o->num_kv_blocks;
+    if (n > max_blocks(p))
+        return quire_fail(err, QUIRE_INVALID,
+                          "--num-kv-blocks: must be at most %llu with blocks of %u, got %llu",
+                          (unsigned long long)max_blocks(p), p->block_tokens,
+                          (unsigned long long)n);
+    if (!n)
+        n = blocks_within(p, o->kv_cache_memory ? o->kv_cache_memory : default_kv_bytes(p));
+    int status = fit_model_len(o, p, n, err);
+    if (status != QUIRE_OK)
+        return status;
+    p->kv_bytes = 0;
+    for (uint32_t g = 0; g < p->n_kv_groups; g++) {
+        p->groups[g].n_blocks = (uint32_t)group_blocks(p, g, n);
+        p->kv_bytes = saturating_add(
+            p->kv_bytes, saturating_mul(p->groups[g].n_blocks, p->groups[g].block_bytes));
+    }
+    if (p->kv_bytes > (uint64_t)INT64_MAX)
+        return quire_fail(err, QUIRE_INVALID, "--num-kv-blocks %u takes more than any memory",
+                          o->num_kv_blocks);
+    return QUIRE_OK;
+}
+
+/* The host tier: swap_space shared out as the device's memory is, so that every group keeps as long a
+ * past. */
+static int plan_swap(const struct engine_options *o, struct engine_plan *p, struct quire_error *err)
+{
+    p->swap_bytes = 0;
+    if (!o->swap_space)
+        return QUIRE_OK;
+    if (!o->prefix_caching)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--swap-space keeps blocks of the prefix cache, which is off: leave"
+                          " --no-enable-prefix-caching out, or --swap-space");
+    for (uint32_t g = 0; g < p->n_kv_groups; g++) {
+        unsigned __int128 share = (unsigned __int128)o->swap_space * p->groups[g].n_blocks;
+        uint64_t n = (uint64_t)(share / p->kv_bytes);
+        if (n == 0)
+            return quire_fail(err, QUIRE_INVALID,
+                              "--swap-space: %llu bytes give a KV group no block: at least %llu are"
+                              " needed",
+                              (unsigned long long)o->swap_space,
+                              (unsigned long long)(p->kv_bytes / p->groups[g].n_blocks + 1));
+        p->groups[g].n_host_blocks = (uint32_t)(n < MAX_HOST_BLOCKS ? n : MAX_HOST_BLOCKS);
+        p->swap_bytes += p->groups[g].n_host_blocks * p->groups[g].block_bytes;
+    }
+    return QUIRE_OK;
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+static int plan_arenas(const struct model_desc *desc, struct engine_plan *p,
+                       struct quire_error *err)
+{
+    struct step_layout layout;
+    struct param_layout params;
+    struct k_plan_bytes workspace;
+    int status = step_layout_make(desc, p, &layout, err);
+    if (status != QUIRE_OK)
+        return status;
+    const struct k_plan_dims dims = step_plan_dims(desc, p);
+    status = k_plan_workspace(p->device, &dims, &workspace, err);
+    if (status != QUIRE_OK)
+        return status;
+    param_layout_make(desc, &params);
+    p->param_bytes = params.total * sizeof(float);
+    p->activation_bytes = layout.total;
+    p->logits_bytes = (uint64_t)p->max_logit_rows * desc->vocab_size * sizeof(float) +
+                      layout_align(p->max_logit_rows * sizeof(uint32_t));
+    p->workspace_bytes = layout_align(workspace.gemm) + layout_align(workspace.attention) +
+                         layout_align(workspace.sample) +
+                         (p->n_kv_groups + 1) * layout_align(workspace.attention_plan);
+    return QUIRE_OK;
+}
+
+static void plan_total(struct engine_plan *p)
+{
+    const uint64_t parts[] = {p->param_bytes, p->activation_bytes, p->logits_bytes,
+                              p->workspace_bytes, p->kv_bytes, p->swap_bytes};
+    p->total_bytes = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        p->total_bytes = saturating_add(p->total_bytes, parts[i]);
+}
+
+/* Which backend's memory, and how much of a GPU's there is. */
+static int plan_device(const struct engine_options *o, const struct model_desc *desc,
+                       const struct engine_device *at_hand, struct engine_plan *p, struct quire_error *err)
+{
+    const char *device = is_auto(o->device) ? "cpu" : o->device;
+    struct engine_device named = {.overlap_depth = 1};
+    p->gpu = k_device_find(device);
+    if (p->gpu) {
+        device = "cuda";
+        named.memory = p->gpu->memory_bytes;
+        named.available = named.memory - ASSUMED_CONTEXT_BYTES;
+        at_hand = &named;
+    }
+    bool is_cuda = strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0;
+    if (!is_cuda && strcmp(device, "ref") != 0 && strcmp(device, "cpu") != 0)
+        return quire_fail(err, QUIRE_INVALID, "--device: must be auto, ref, cpu, cuda or cuda:N, got '%.40s'", device);
+    snprintf(p->device, sizeof p->device, "%s", is_cuda ? "cuda" : device);
+    p->overlap_depth = at_hand ? at_hand->overlap_depth : 0;
+    if (!is_cuda)
+        return QUIRE_OK;
+    double share = o->gpu_memory_utilization > 0 ? o->gpu_memory_utilization : DEFAULT_GPU_UTILIZATION;
+    if (!(share <= 1))
+        return quire_fail(err, QUIRE_INVALID, "--gpu-memory-utilization: must be above 0 and at most 1");
+    if (!at_hand) {
+        char names[256] = "";
+        const struct k_device *known;
+        for (uint32_t i = 0; (known = k_device_at(i)) != NULL; i++)
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", known->name);
+        return quire_fail(err, QUIRE_INVALID, "--device cuda: whose memory is to be planned? Name a GPU: %s", names);
+    }
+    p->device_memory = at_hand->memory;
+    p->device_budget = (uint64_t)((double)at_hand->memory * share);
+    uint64_t graph_room = at_hand->memory / GRAPH_ROOM_SHARE;
+    if (graph_room > MAX_GRAPH_ROOM_BYTES)
+        graph_room = MAX_GRAPH_ROOM_BYTES;
+    p->driver_bytes = at_hand->memory - at_hand->available + graph_room;
+    p->weight_bytes = layout_weight_bytes(desc, p->device);
+    return QUIRE_OK;
+}
+
+int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
+                        const struct engine_device *device, struct engine_plan *out, struct quire_error *err)
+{
+    memset(out, 0, sizeof *out);
+    out->weight_bytes = weight_bytes;
+    int status = plan_device(options, desc, device, out, err);
+    if (status == QUIRE_OK)
+        status = plan_dtypes(options, desc, out, err);
+    if (status == QUIRE_OK)
+        status = plan_limits(options, desc, out, err);
+    if (status == QUIRE_OK)
+        status = plan_groups(desc, out, err);
+    if (status == QUIRE_OK && out->device_memory) /* its KV cache is what the arenas leave */
+        status = plan_arenas(desc, out, err);
+    if (status == QUIRE_OK)
+        status = plan_kv(options, out, err);
+    if (status == QUIRE_OK)
+        status = plan_swap(options, out, err);
+    if (status == QUIRE_OK) /* again: max_model_len may have given way to the KV cache */
+        status = plan_arenas(desc, out, err);
+    plan_total(out);
+    return status;
+}
+
+int engine_plan_make(const struct engine_options *options, const struct model_desc *desc,
+                     uint64_t weight_bytes, struct engine_plan *out, struct quire_error *err)
+{
+    return engine_plan_make_on(options, desc, weight_bytes, NULL, out, err);
+}

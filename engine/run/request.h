@@ -1,0 +1,93 @@
+/* One request inside the engine: what engine_submit() was given, copied and checked, and where each
+ * of its choices stands.
+ *
+ * Made on the submitter's thread, then handed to the engine thread by the mailbox. From then on
+ * the engine thread owns it, but for the fields marked "mailbox", which the mailbox's mutex
+ * guards. Freed by the engine thread once every choice has had its DONE event and left the
+ * scheduler.
+ */
+#ifndef QUIRE_ENGINE_REQUEST_H
+#define QUIRE_ENGINE_REQUEST_H
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "engine/engine.h"
+#include "engine/run/sampling.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define REQUEST_MAX_CHOICES 128u
+
+struct request_choice {
+    uint32_t seq;          /* the scheduler's name for it, once placed */
+    uint32_t n_generated;
+    bool done;             /* its DONE event was given */
+    struct sched_account account; /* as of then */
+    bool admitted;
+    uint64_t blocker;      /* the caller's id of the request admitted before it; 0 = none */
+    bool cancel_asked;     /* mailbox */
+    bool cancel_now;       /* engine thread: to be carried out */
+    struct token_counts counts;
+    struct k_logit_bias *row_room; /* of sampling_row_room() */
+};
+
+struct request {
+    uint64_t id;           /* the caller's */
+    uint64_t key;          /* ours, never 0 and never reused: the scheduler's id */
+    uint32_t n_prompt, max_tokens, n;
+    int32_t priority;
+    uint64_t arrival_us, deadline_us; /* of CLOCK_MONOTONIC; deadline 0 = none */
+    uint32_t tenant_index, class_index, expected_tokens;
+    bool background;
+    uint64_t pin_us;
+    struct key256 chain_first;
+    uint32_t *prompt;      /* until the scheduler has its copy, then NULL */
+    struct key256 *hashes; /* likewise; NULL without prefix caching */
+    struct sampling sampling;
+    struct k_token_count *counts_memory;  /* all choices' counts */
+    struct k_token_count *prompt_counts;  /* part of it */
+    uint32_t n_prompt_counts;
+    struct k_logit_bias *rooms;           /* all choices' row_room */
+
+    uint32_t n_open;           /* choices without a DONE event */
+    uint32_t n_placed;         /* choices the scheduler still knows */
+    uint32_t next_prompt_logprob; /* the next prompt position to report; n_prompt when all are */
+    bool prompt_counted;       /* in stats.n_prompt_tokens */
+    uint32_t retry_after_ms;   /* of a REFUSED finish */
+    bool flushed;              /* its last DONE event has left through the sink */
+    struct quire_error error;  /* text of an ERROR finish */
+    enum quire_status status;  /* and whose fault it was, as in struct engine_event */
+
+    struct request *next;      /* of the list it is on: submitted, or finished */
+    struct request *next_to_end; /* among the cancels of one drain */
+    struct request *next_live; /* mailbox: in its bucket */
+    struct request *next_cancel; /* mailbox */
+    bool in_cancels;           /* mailbox */
+
+    struct request_choice choices[]; /* [n] */
+};
+
+struct request_limits {
+    const struct model_desc *desc;
+    uint32_t max_model_len;
+    uint32_t block_tokens;
+    uint32_t n_tenants;
+    bool prefix_caching;
+    const struct key256 *chain_secret;
+};
+
+/* Checks everything of a request, which arrives now, and copies it, with the hashes of its full blocks
+ * where prefixes are cached. `seed` is used where the request brings none. QUIRE_INVALID names the
+ * parameter. */
+int request_create(const struct engine_request *r, const struct request_limits *limits,
+                   uint64_t seed, uint64_t now_us, struct request **out, struct quire_error *err);
+void request_free(struct request *r); /* NULL is fine */
+
+/* The scheduler has copied the prompt: ours goes. */
+void request_drop_prompt(struct request *r);
+
+/* The choice's counts, made from the prompt's when its first token is drawn. */
+struct token_counts *request_counts(struct request *r, uint32_t choice);
+
+#endif

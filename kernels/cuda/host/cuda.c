@@ -1,0 +1,179 @@
+/* The table, open and close, and what an error does: see cuda.h. */
+#include "kernels/cuda/host/cublaslt.h"
+#include "kernels/cuda/host/cuda.h"
+#include "kernels/cuda/host/open.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- errors ------------------------------------------------------------------------------------ */
+
+int cuda_die(struct k_backend *b, const char *what, const char *error, struct quire_error *err)
+{
+    struct cuda_backend *c = cuda_of(b);
+    if (!c->dead) {
+        c->dead = true;
+        quire_fail(&c->death, QUIRE_INTERNAL, "backend cuda: %s: %s; the GPU's state is lost and the engine must be restarted",
+                   what, error);
+    }
+    return quire_fail(err, QUIRE_INTERNAL, "%s", c->death.text);
+}
+
+int cuda_check(struct k_backend *b, cudaError_t error, const char *what, struct quire_error *err)
+{
+    char text[256];
+    if (error == cudaSuccess)
+        return QUIRE_OK;
+    snprintf(text, sizeof text, "%s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
+    return cuda_die(b, what, text, err);
+}
+
+/* The GPU that CUDA's calls of this thread mean. */
+static _Thread_local int device_of_thread = -1;
+
+int cuda_alive(struct k_backend *b, struct quire_error *err)
+{
+    struct cuda_backend *c = cuda_of(b);
+    if (c->dead)
+        return quire_fail(err, QUIRE_INTERNAL, "%s", c->death.text);
+    if (device_of_thread == c->device)
+        return QUIRE_OK;
+    int status = cuda_check(b, cudaSetDevice(c->device), "choosing the GPU for a thread", err);
+    if (status == QUIRE_OK)
+        device_of_thread = c->device;
+    return status;
+}
+
+int cuda_eager(struct k_backend *b, const char *operation, struct quire_error *err)
+{
+    int status = cuda_alive(b, err);
+    if (status != QUIRE_OK || !cuda_of(b)->is_recording)
+        return status;
+    cuda_graph_drop(b);
+    return quire_fail(err, QUIRE_INVALID, "%s: not to be recorded in a graph; the recording is dropped", operation);
+}
+
+/* ---- the table --------------------------------------------------------------------------------- */
+
+bool cuda_supports_form(struct k_backend *b, enum k_gemm_form form, enum k_dtype weights)
+{
+    (void)b;
+    return form == K_FORM_LANE || (form == K_FORM_MMA && (weights == K_F16 || weights == K_BF16));
+}
+
+/* A step is what is queued: nothing wakes and nothing sleeps. */
+static int cuda_step(struct k_backend *b, struct quire_error *err)
+{
+    return cuda_alive(b, err);
+}
+
+static void cuda_close(struct k_backend *b)
+{
+    struct cuda_backend *c = cuda_of(b);
+    cuda_alive(b, NULL);
+    cuda_graph_drop(b);
+    if (c->stream)
+        cudaStreamSynchronize(c->stream);
+    cublaslt_close(c->lt);
+    cuda_memory_close(c);
+    free(c->plan_scratch);
+    if (c->stream)
+        cudaStreamDestroy(c->stream);
+    cudaGetLastError(); /* of a dead backend's last calls: not the next one's */
+    free(c);
+}
+
+static const struct k_backend_ops cuda_ops = {
+    .name = "cuda",
+    .overlap_depth = 1,
+    .close = cuda_close,
+    .memory = cuda_memory,
+    .alloc = cuda_alloc,
+    .alloc_host = cuda_alloc_host,
+    .free = cuda_free,
+    .weight_create = cuda_weight_create,
+    .weight_destroy = cuda_weight_destroy,
+    .supports_form = cuda_supports_form,
+    .step_begin = cuda_step,
+    .step_end = cuda_step,
+    .copy_in = cuda_copy_in,
+    .copy_out = cuda_copy_out,
+    .fence = cuda_fence,
+    .wait = cuda_wait,
+    .embed = cuda_embed,
+    .rmsnorm = cuda_rmsnorm,
+    .gemm = cuda_gemm,
+    .gemm_silu_mul = cuda_gemm_silu_mul,
+    .rope_angles = cuda_rope_angles,
+    .rope_kv = cuda_rope_kv,
+    .attention_plan = cuda_attention_plan,
+    .attention = cuda_attention,
+    .kv_copy = cuda_kv_copy,
+    .gather = cuda_gather,
+    .sample = cuda_sample,
+    .place_tokens = cuda_place_tokens,
+    .graph_begin = cuda_graph_begin,
+    .graph_end = cuda_graph_end,
+    .graph_launch = cuda_graph_launch,
+    .graph_destroy = cuda_graph_destroy,
+};
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+static enum k_gemm_form form_of(const struct k_backend_options *options)
+{
+    if (options->form != K_FORM_AUTO)
+        return options->form;
+    return options->weight_dtype == K_F32 ? K_FORM_LANE : K_FORM_MMA;
+}
+
+static int open_stream(struct cuda_backend *c, struct quire_error *err)
+{
+    cudaError_t error = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
+    if (error != cudaSuccess)
+        return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d: cannot create a stream: %s", c->device,
+                          cudaGetErrorString(error));
+    return QUIRE_OK;
+}
+
+int quire_cuda_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
+                    struct quire_error *err)
+{
+    *out = NULL;
+    struct cuda_backend *c = calloc(1, sizeof *c);
+    if (!c)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    /* Kernels come with the context and not when they are first launched, which may be while a step is recorded. */
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    c->ops = cuda_ops;
+    c->ops.description = c->description;
+    c->base = (struct k_backend){.ops = &c->ops, .n_threads = 1, .placement = c->placement, .form = form_of(options)};
+    int status = QUIRE_OK;
+    if (c->base.form != K_FORM_LANE && c->base.form != K_FORM_MMA)
+        status = quire_fail(err, QUIRE_UNSUPPORTED, "a GPU has the GEMM forms lane and mma, and not %s",
+                            k_form_name(c->base.form));
+    if (status == QUIRE_OK)
+        status = cuda_device_open(c, options->device, err);
+    device_of_thread = status == QUIRE_OK ? c->device : -1;
+    if (status != QUIRE_OK) {
+        free(c);
+        return status;
+    }
+    status = open_stream(c, err);
+    if (status == QUIRE_OK)
+        status = cuda_memory_open(c, err);
+    if (status == QUIRE_OK && options->not_invariant && c->base.form == K_FORM_MMA) {
+        status = cublaslt_open(&c->lt, err);
+        c->base.gemm_library = status == QUIRE_OK ? cublaslt_version(c->lt) : NULL;
+    }
+    if (status != QUIRE_OK) {
+        cuda_close(&c->base);
+        return status;
+    }
+    *why = "cuda: asked for";
+    *out = &c->base;
+    return QUIRE_OK;
+}
+
+const char quire_cuda_version[] = QUIRE_VERSION;

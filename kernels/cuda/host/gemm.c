@@ -1,0 +1,49 @@
+/* GEMM: which kernel takes it. The form decides the bits, the number of tokens only the speed. */
+#include "kernels/cuda/host/cublaslt.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/host/check.h"
+
+/* *done: whether NVIDIA's library has taken it, and SiLU then is a launch of its own. */
+static int gemm_by_library(struct k_backend *b, const struct k_gemm_args *a, float *gated_out_dev, bool *done, struct quire_error *err)
+{
+    struct cuda_backend *c = cuda_of(b);
+    *done = false;
+    if (!c->lt || a->n_tokens <= CUDA_GEMM_SMALL_TOKENS) /* fewer are bound by reading weights, at which ours are no worse */
+        return QUIRE_OK;
+    int status = cublaslt_gemm(b, a, done, err);
+    if (status != QUIRE_OK || !*done || !gated_out_dev)
+        return status;
+    cudaError_t error = launch_silu_mul(c->stream, a->y_dev, gated_out_dev, a->n_tokens, a->weight->n_rows / 2);
+    return cuda_check(b, error, "silu", err);
+}
+
+/* gated_out_dev: where silu(gate) · up goes, or NULL. */
+static int gemm(struct k_backend *b, const struct k_gemm_args *a, float *gated_out_dev, const char *operation, struct quire_error *err)
+{
+    int status = cuda_alive(b, err);
+    if (status == QUIRE_OK && !cuda_supports_form(b, b->form, a->weight->dtype))
+        status = quire_fail(err, QUIRE_UNSUPPORTED, "%s: the form %s does not take %s weights", operation, k_form_name(b->form),
+                            k_dtype_name(a->weight->dtype));
+    if (status != QUIRE_OK || a->n_tokens == 0)
+        return status;
+    bool done;
+    status = gemm_by_library(b, a, gated_out_dev, &done, err);
+    if (status != QUIRE_OK || done)
+        return status;
+    cudaStream_t stream = cuda_of(b)->stream;
+    cudaError_t error = b->form == K_FORM_LANE                  ? launch_gemm_lane(stream, a, gated_out_dev)
+                        : a->n_tokens <= CUDA_GEMM_SMALL_TOKENS ? launch_gemm_small(stream, a, gated_out_dev)
+                                                                : launch_gemm_large(stream, a, gated_out_dev);
+    return cuda_check(b, error, operation, err);
+}
+
+int cuda_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err)
+{
+    return gemm(b, a, NULL, "gemm", err);
+}
+
+int cuda_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a, struct quire_error *err)
+{
+    int status = host_check_gate_up(a->gemm.weight->n_rows, err);
+    return status == QUIRE_OK ? gemm(b, &a->gemm, a->out_dev, "gemm_silu_mul", err) : status;
+}

@@ -1,0 +1,165 @@
+/* Weights on the device. A matrix passes through the pinned pieces of memory.c: while the device takes one, the host packs
+ * rows from the mapping into the next. Nobody waits for the copies: operations come behind them on the stream. */
+#include "kernels/cuda/host/cuda.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/plan/plan.h"
+#include "kernels/weight_view.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Bytes [at, at + bytes) of a part as it lies on the device: rows of `stride` that end in zeros. */
+static void pack(const struct k_weight_view *part, uint64_t stride, uint64_t at, unsigned char *out, uint64_t bytes)
+{
+    const unsigned char *data = part->data;
+    uint64_t row_bytes = part->n_cols * (uint64_t)k_dtype_bytes(part->dtype);
+    if (row_bytes == stride && part->row_stride_bytes == stride) {
+        memcpy(out, data + at, (size_t)bytes);
+        return;
+    }
+    for (uint64_t done = 0; done < bytes;) {
+        uint64_t row = (at + done) / stride, column = (at + done) % stride;
+        uint64_t n = min_u64(stride - column, bytes - done);
+        uint64_t n_data = column < row_bytes ? min_u64(row_bytes - column, n) : 0;
+        if (n_data > 0)
+            memcpy(out + done, data + row * part->row_stride_bytes + column, (size_t)n_data);
+        memset(out + done + n_data, 0, (size_t)(n - n_data));
+        done += n;
+    }
+}
+
+static int upload_part(struct k_backend *b, const struct k_weight_view *part, uint64_t stride, unsigned char *dst_dev,
+                       struct quire_error *err)
+{
+    uint64_t bytes = part->n_rows * stride;
+    for (uint64_t done = 0, n; done < bytes; done += n) {
+        void *staged;
+        int status = cuda_stage(b, bytes - done, &staged, &n, err);
+        if (status != QUIRE_OK)
+            return status;
+        pack(part, stride, done, staged, n);
+        status = cuda_check(b, cudaMemcpyAsync(dst_dev + done, staged, (size_t)n, cudaMemcpyHostToDevice,
+                                               cuda_of(b)->stream),
+                            "uploading a weight", err);
+        if (status != QUIRE_OK)
+            return status;
+    }
+    return QUIRE_OK;
+}
+
+static int upload(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight *w,
+                  struct quire_error *err)
+{
+    unsigned char *at_dev = w->data_dev;
+    for (uint32_t i = 0; i < n_parts; i++) {
+        int status = upload_part(b, &parts[i], w->row_stride_bytes, at_dev, err);
+        if (status != QUIRE_OK)
+            return status;
+        at_dev += parts[i].n_rows * w->row_stride_bytes;
+    }
+    if (w->dtype != K_BF16)
+        return QUIRE_OK;
+    return cuda_check(b, launch_weight_exponents(cuda_of(b)->stream, w), "a weight's exponents", err);
+}
+
+/* How far below the largest e a row's own may be: its weights are then exact down to 2^-16 of its largest, and what is smaller is
+ * off by at most 2^-24 of that. */
+#define MOST_BELOW 15
+
+static bool is_of_zeros(const struct k_weight_view *part, uint32_t row)
+{
+    while (row >= part->n_rows)
+        row -= part++->n_rows;
+    const unsigned char *bytes = (const unsigned char *)part->data + row * part->row_stride_bytes;
+    for (uint64_t i = 0; i < part->n_cols; i++)
+        if (bytes[2 * i] != 0 || (bytes[2 * i + 1] & 0x7f) != 0)
+            return false;
+    return true;
+}
+
+/* The largest e of the rows that are not of zeros, whose e of 0 says nothing. False: some row is too far below it. */
+static bool common_exponent(const int8_t *exponents, uint32_t n_rows, const struct k_weight_view *parts, int *out)
+{
+    int largest = INT8_MIN, smallest = INT8_MAX;
+    for (uint32_t r = 0; r < n_rows; r++) {
+        int e = exponents[r];
+        if (e == 0 && is_of_zeros(parts, r))
+            continue;
+        largest = e > largest ? e : largest;
+        smallest = e < smallest ? e : smallest;
+    }
+    *out = largest == INT8_MIN ? 0 : largest;
+    return largest - smallest <= MOST_BELOW;
+}
+
+/* BF16 for cuBLASLt, which has one scale for a matrix: factors of the largest row's e, in place of the numbers. A matrix whose
+ * rows are too far apart for that stays as it is, and is our kernels'. */
+static int make_factors(struct k_backend *b, const struct k_weight_view *parts, struct k_weight *w, struct quire_error *err)
+{
+    int8_t *exponents = malloc(w->n_rows);
+    if (!exponents)
+        return quire_fail(err, QUIRE_NO_MEMORY, "weight: out of memory");
+    int exponent, status = cuda_copy_out(b, exponents, w->exponents_dev, w->n_rows, err);
+    w->is_factors = status == QUIRE_OK && common_exponent(exponents, w->n_rows, parts, &exponent);
+    free(exponents);
+    if (!w->is_factors)
+        return status;
+    w->exponent = exponent;
+    return cuda_check(b, launch_weight_factors(cuda_of(b)->stream, w), "a weight's factors", err);
+}
+
+static int check(const struct k_weight_view *parts, uint32_t n_parts, uint32_t *n_rows, struct quire_error *err)
+{
+    int status = k_weight_check(parts, n_parts, n_rows, err);
+    for (uint32_t i = 1; i < n_parts && status == QUIRE_OK; i++)
+        if (parts[i].dtype != parts[0].dtype)
+            status = quire_fail(err, QUIRE_UNSUPPORTED,
+                                "weight part %u: is %s and part 0 is %s; a GPU takes parts of one dtype", i,
+                                k_dtype_name(parts[i].dtype), k_dtype_name(parts[0].dtype));
+    return status;
+}
+
+int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
+                       struct k_weight **out, struct quire_error *err)
+{
+    uint32_t n_rows;
+    *out = NULL;
+    int status = cuda_eager(b, "weight_create", err);
+    if (status == QUIRE_OK)
+        status = check(parts, n_parts, &n_rows, err);
+    if (status != QUIRE_OK)
+        return status;
+    struct k_weight *w = calloc(1, sizeof *w);
+    if (!w)
+        return quire_fail(err, QUIRE_NO_MEMORY, "weight: out of memory");
+    w->n_rows = n_rows;
+    w->n_cols = parts[0].n_cols;
+    w->dtype = parts[0].dtype;
+    w->row_stride_bytes = cuda_weight_row_stride(w->dtype, w->n_cols);
+    status = cuda_alloc(b, cuda_weight_bytes(w->dtype, n_rows, w->n_cols), &w->data_dev, err);
+    if (status == QUIRE_OK && w->dtype == K_BF16)
+        w->exponents_dev = (int8_t *)w->data_dev + n_rows * w->row_stride_bytes;
+    if (status == QUIRE_OK)
+        status = upload(b, parts, n_parts, w, err);
+    if (status == QUIRE_OK && w->dtype == K_BF16 && cuda_of(b)->lt)
+        status = make_factors(b, parts, w, err);
+    if (status != QUIRE_OK) {
+        cuda_weight_destroy(b, w);
+        return status;
+    }
+    *out = w;
+    return QUIRE_OK;
+}
+
+void cuda_weight_destroy(struct k_backend *b, struct k_weight *w)
+{
+    if (!w)
+        return;
+    cuda_free(b, w->data_dev);
+    free(w);
+}

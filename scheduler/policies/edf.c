@@ -1,0 +1,128 @@
+/* Earliest deadline first, of the first token. The deadline is the request's own, or its class's target
+ * after its arrival. A request without either is given a place as if it had ageing_us, and is never
+ * refused. So a request is overtaken only by requests that arrive before its deadline.
+ *
+ * Earliest deadline first is optimal while all deadlines can be met; past that it works on the one that
+ * is nearly late, then on the next, and all are late. What cures it is to refuse what cannot be in
+ * time: at submission when what waits before it takes too long, and again when its turn comes and it
+ * is too late for its own prompt. Refusing at submission is a courtesy: it spares the client the wait;
+ * the second look spares the machine the work. So the first one looks only at what is certain to be
+ * before it, at the pace of late, and gives the benefit of the doubt.
+ *
+ * A sequence that has generated has met its deadline or missed it. It goes before all prompts, by age:
+ * preempting it for one would throw work away and stall an answer that is being read. When blocks are
+ * short it is the prompt with the latest deadline that gives way.
+ */
+#include "scheduler/policies/policies.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+#define DEFAULT_AGEING_US 10000000u
+/* Coming back sooner, or later, is not worth it. */
+#define LEAST_RETRY_US 1000000u
+#define MOST_RETRY_US 3600000000u
+/* A pace that was measured, over steps of all kinds, may be wrong by so much and nobody is refused for it.
+ * A cost model's is taken at its word. */
+#define DOUBT 2
+/* Prompt tokens after which what was found in the cache before counts half. */
+#define MEMORY 1000000
+
+struct edf {
+    uint64_t ageing_us;
+    uint64_t class_ttft_us[SCHED_MAX_CLASSES];
+    double n_computed, n_cached; /* prompt tokens of late */
+};
+
+static int create(const struct sched_policy_options *options, void **state, struct quire_error *err)
+{
+    struct edf *e = calloc(1, sizeof *e);
+    if (!e)
+        return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
+    e->ageing_us = options->ageing_us ? options->ageing_us : DEFAULT_AGEING_US;
+    for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++)
+        e->class_ttft_us[i] = options->class_ttft_us[i];
+    *state = e;
+    return QUIRE_OK;
+}
+
+static uint64_t deadline_of(const struct edf *e, const struct sched_candidate *c)
+{
+    uint64_t ttft_us = e->class_ttft_us[c->class_index];
+    if (c->deadline_us > 0 || ttft_us == 0)
+        return c->deadline_us;
+    return sched_later(c->arrival_us, 1, ttft_us);
+}
+
+static uint64_t rank(void *state, const struct sched_candidate *c)
+{
+    const struct edf *e = state;
+    if (c->n_known > c->n_prompt)
+        return 0;
+    uint64_t deadline = deadline_of(e, c);
+    if (deadline == 0)
+        deadline = sched_later(c->arrival_us, 1, e->ageing_us);
+    return deadline > c->arrival_us ? deadline : c->arrival_us;
+}
+
+/* ---- refusals ---- */
+
+/* Of prompt tokens, what is computed and not found in the cache. */
+static double computed_share(const struct edf *e)
+{
+    double n = e->n_computed + e->n_cached;
+    return n > 0 ? e->n_computed / n : 1;
+}
+
+/* From now to the first token, at the least. */
+static double needed_us(const struct edf *e, const struct sched_candidate *c,
+                        const struct sched_load *load)
+{
+    double pace = load->us_per_token / DOUBT, own = pace * c->n_prompt;
+    if (load->prefill_us > 0) {
+        own = load->prefill_us;
+        if (pace > own / c->n_prompt)
+            pace = own / c->n_prompt;
+    }
+    return computed_share(e) * (pace * (double)load->n_tokens_before + own);
+}
+
+static uint64_t refuse(void *state, const struct sched_candidate *c, const struct sched_load *load)
+{
+    const struct edf *e = state;
+    uint64_t deadline = deadline_of(e, c);
+    if (deadline == 0 || c->background)
+        return 0;
+    double late_us = (double)load->now_us + needed_us(e, c, load) - (double)deadline;
+    if (late_us <= 0)
+        return 0;
+    /* When those before it are fewer by what they were too many. */
+    if (late_us < LEAST_RETRY_US)
+        return LEAST_RETRY_US;
+    return late_us < MOST_RETRY_US ? (uint64_t)late_us : MOST_RETRY_US;
+}
+
+static void served(void *state, const struct sched_candidate *c, const struct sched_service *service)
+{
+    struct edf *e = state;
+    (void)c;
+    if (service->n_prompt + service->n_cached == 0)
+        return;
+    e->n_computed += service->n_prompt;
+    e->n_cached += service->n_cached;
+    if (e->n_computed + e->n_cached > MEMORY) {
+        e->n_computed /= 2;
+        e->n_cached /= 2;
+    }
+}
+
+const struct sched_policy sched_policy_edf = {
+    .name = "edf",
+    .about = "the earliest deadline of a first token first; refuses what cannot meet its own",
+    .ranks_running = true,
+    .create = create,
+    .destroy = free,
+    .rank = rank,
+    .served = served,
+    .refuse = refuse,
+};

@@ -1,0 +1,103 @@
+#include "server/front/api/bad_words.h"
+
+#include "server/wire/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FIELD "bad_words"
+
+bool bad_words_check(const json_t *words, struct api_error *e)
+{
+    const json_t *word;
+    size_t i;
+    if (!json_is_array(words))
+        return api_bad(e, FIELD, "must be an array of strings");
+    /* A word takes two numbers at least. */
+    if (json_array_size(words) > WIRE_MAX_BAD_WORDS / 2)
+        return api_bad(e, FIELD, "at most %u words", WIRE_MAX_BAD_WORDS / 2);
+    json_array_foreach(words, i, word) {
+        if (!json_is_string(word) || json_string_length(word) == 0)
+            return api_bad(e, FIELD, "item %zu must be a non-empty string", i);
+    }
+    return true;
+}
+
+struct list {
+    uint32_t *numbers;
+    uint32_t n;
+};
+
+static bool add(struct list *list, const uint32_t *ids, size_t n_ids, struct api_error *e)
+{
+    if (n_ids >= WIRE_MAX_BAD_WORDS - list->n)
+        return api_bad(e, FIELD, "at most %u tokens in all, each word counted one longer", WIRE_MAX_BAD_WORDS);
+    list->numbers[list->n++] = (uint32_t)n_ids;
+    memcpy(list->numbers + list->n, ids, n_ids * sizeof *ids);
+    list->n += (uint32_t)n_ids;
+    return true;
+}
+
+static bool below(const uint32_t *ids, size_t n, uint32_t vocab_size, struct api_error *e)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] >= vocab_size)
+            return api_bad(e, FIELD, "a word has token %u, and the model's vocabulary has %u", ids[i], vocab_size);
+    return true;
+}
+
+static bool encode(const struct quire_text *text, const char *bytes, size_t n, uint32_t **ids, size_t *n_ids,
+                   struct api_error *e)
+{
+    int status = quire_text_encode(text, bytes, n, false, ids, n_ids, &e->why);
+    return status == QUIRE_OK || api_fail_status(e, status, FIELD);
+}
+
+/* padded: the word after a space. */
+static bool add_word(struct list *list, const struct quire_text *text, const char *padded, size_t n_padded,
+                     uint32_t vocab_size, struct api_error *e)
+{
+    uint32_t *plain = NULL, *spaced = NULL;
+    size_t n_plain = 0, n_spaced = 0;
+    bool ok = encode(text, padded + 1, n_padded - 1, &plain, &n_plain, e) &&
+              encode(text, padded, n_padded, &spaced, &n_spaced, e);
+    if (ok && n_plain == 0)
+        ok = api_bad(e, FIELD, "a word must have at least one token; \"%.40s\" has none", padded + 1);
+    ok = ok && below(plain, n_plain, vocab_size, e) && below(spaced, n_spaced, vocab_size, e) &&
+         add(list, plain, n_plain, e);
+    if (ok && n_spaced > 0 && (n_spaced != n_plain || memcmp(spaced, plain, n_plain * sizeof *plain) != 0))
+        ok = add(list, spaced, n_spaced, e);
+    quire_text_free(plain);
+    quire_text_free(spaced);
+    return ok;
+}
+
+bool bad_words_encode(const json_t *words, const struct quire_text *text, uint32_t vocab_size, uint32_t **out,
+                      uint32_t *n, struct api_error *e)
+{
+    struct list list = {.numbers = malloc(WIRE_MAX_BAD_WORDS * sizeof *list.numbers)};
+    const json_t *word;
+    size_t i;
+    bool ok = list.numbers || api_fail(e, 503, FIELD, "out_of_memory", FIELD ": out of memory");
+    for (i = 0; ok && i < json_array_size(words); i++) {
+        word = json_array_get(words, i);
+        const char *bytes = json_string_value(word);
+        size_t n_bytes = json_string_length(word), n_blank = strspn(bytes, " \t\n\v\f\r");
+        char *padded = malloc(n_bytes - n_blank + 2);
+        if (!padded) {
+            ok = api_fail(e, 503, FIELD, "out_of_memory", FIELD ": out of memory");
+            break;
+        }
+        padded[0] = ' ';
+        memcpy(padded + 1, bytes + n_blank, n_bytes - n_blank + 1);
+        ok = add_word(&list, text, padded, n_bytes - n_blank + 1, vocab_size, e);
+        free(padded);
+    }
+    if (!ok) {
+        free(list.numbers);
+        return false;
+    }
+    *out = list.numbers;
+    *n = list.n;
+    return true;
+}

@@ -1,0 +1,62 @@
+#include "server/front/api/cors.h"
+
+#include "server/front/front_internal.h"
+
+#include <string.h>
+
+#define HOST "abcdefghijklmnopqrstuvwxyz0123456789-._:[]"
+#define NAMES "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_, "
+
+int cors_check(const char *origin, struct quire_error *err)
+{
+    const char *host = strstr(origin, "://");
+    size_t n_scheme = strspn(origin, "abcdefghijklmnopqrstuvwxyz0123456789+-.");
+    if (strcmp(origin, "*") == 0 ||
+        (host && n_scheme > 0 && origin + n_scheme == host && host[3] && !host[3 + strspn(host + 3, HOST)]))
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_INVALID,
+                      "\"%.200s\": must be * or an origin as browsers send it, in lower case and without a path: "
+                      "https://chat.example.com or http://localhost:3000", origin);
+}
+
+/* What Access-Control-Allow-Origin says to this request; NULL: its page may not read the reply. */
+static const char *allowed(const struct front *f, const char *origin)
+{
+    for (size_t i = 0; origin && i < f->n_allowed_origins; i++) {
+        if (strcmp(f->allowed_origins[i], "*") == 0)
+            return "*";
+        if (strcmp(f->allowed_origins[i], origin) == 0)
+            return origin;
+    }
+    return NULL;
+}
+
+bool cors_headers(const struct front *f, struct http_exchange *x)
+{
+    if (f->n_allowed_origins == 0)
+        return false;
+    /* For caches, also where no page asked: the reply would have been another. */
+    http_add_header(x, "Vary", "Origin");
+    const char *origin = allowed(f, http_header(x, "Origin"));
+    if (!origin)
+        return false;
+    http_add_header(x, "Access-Control-Allow-Origin", origin);
+    http_add_header(x, "Access-Control-Expose-Headers", "*");
+    return true;
+}
+
+bool cors_begin(const struct front *f, struct http_exchange *x)
+{
+    if (!cors_headers(f, x) || strcmp(http_method(x), "OPTIONS") != 0 ||
+        !http_header(x, "Access-Control-Request-Method"))
+        return false;
+    /* Keys come in a header and cookies are not looked at, so a page can do nothing that its visitor has no key for:
+     * it may send what it likes. "*" would not stand for Authorization. */
+    const char *headers = http_header(x, "Access-Control-Request-Headers");
+    http_add_header(x, "Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE");
+    if (headers && !headers[strspn(headers, NAMES)])
+        http_add_header(x, "Access-Control-Allow-Headers", headers);
+    http_add_header(x, "Access-Control-Max-Age", "600");
+    http_reply(x, 200, NULL, NULL, 0);
+    return true;
+}

@@ -1,0 +1,495 @@
+#include "server/front/api/params.h"
+
+#include "server/front/api/bad_words.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- single fields -------------------------------------------------------------------------- */
+
+json_t *params_get(const json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+bool params_bool(const json_t *body, const char *key, bool *out, struct api_error *e)
+{
+    const json_t *value = params_get(body, key);
+    if (value && !json_is_boolean(value))
+        return api_bad(e, key, "must be true or false");
+    if (value)
+        *out = json_is_true(value);
+    return true;
+}
+
+bool params_string(const json_t *body, const char *key, const char **out, struct api_error *e)
+{
+    const json_t *value = params_get(body, key);
+    if (value && !json_is_string(value))
+        return api_bad(e, key, "must be a string");
+    if (value)
+        *out = json_string_value(value);
+    return true;
+}
+
+bool params_i64(const json_t *body, const char *key, int64_t min, int64_t max, int64_t *out,
+                struct api_error *e)
+{
+    const json_t *value = params_get(body, key);
+    if (!value)
+        return true;
+    if (!json_is_integer(value))
+        return api_bad(e, key, "must be an integer");
+    json_int_t got = json_integer_value(value);
+    if (got < min || got > max)
+        return api_bad(e, key, "must be between %lld and %lld, got %lld", (long long)min,
+                       (long long)max, (long long)got);
+    *out = got;
+    return true;
+}
+
+/* above: min itself is not allowed. */
+static bool read_f32(const json_t *body, const char *key, bool above, double min, double max,
+                     float *out, struct api_error *e)
+{
+    const json_t *value = params_get(body, key);
+    if (!value)
+        return true;
+    if (!json_is_number(value))
+        return api_bad(e, key, "must be a number");
+    double got = json_number_value(value);
+    /* Compared again as the fp32 that is sent: a tiny top_p must not become 0. */
+    float narrow = (float)got;
+    if (!isfinite(got) || got < min || got > max || (above && !(narrow > (float)min)))
+        return api_bad(e, key, above ? "must be above %g and at most %g, got %g"
+                                     : "must be between %g and %g, got %g", min, max, got);
+    *out = narrow;
+    return true;
+}
+
+bool params_token_ids(const json_t *array, const char *name, uint32_t vocab_size, uint32_t **out,
+                      size_t *n, struct api_error *e)
+{
+    size_t n_ids = json_array_size(array);
+    *out = NULL;
+    *n = 0;
+    uint32_t *ids = malloc(n_ids ? n_ids * sizeof *ids : 1);
+    if (!ids)
+        return api_fail(e, 503, name, "out_of_memory", "%s: out of memory", name);
+    for (size_t i = 0; i < n_ids; i++) {
+        const json_t *item = json_array_get(array, i);
+        json_int_t id = json_is_integer(item) ? json_integer_value(item) : -1;
+        if (id < 0 || id >= (json_int_t)vocab_size) {
+            free(ids);
+            return api_bad(e, name, "item %zu must be a token id between 0 and %u", i,
+                           vocab_size - 1);
+        }
+        ids[i] = (uint32_t)id;
+    }
+    *out = ids;
+    *n = n_ids;
+    return true;
+}
+
+/* ---- what is not built ---------------------------------------------------------------------- */
+
+/* Whether a value asks for anything: false, 0, "" and empty lists do not. */
+static bool asks(const json_t *value)
+{
+    switch (value ? json_typeof(value) : JSON_NULL) {
+    case JSON_NULL:
+    case JSON_FALSE:
+        return false;
+    case JSON_STRING:
+        return json_string_length(value) > 0;
+    case JSON_ARRAY:
+        return json_array_size(value) > 0;
+    case JSON_OBJECT:
+        return json_object_size(value) > 0;
+    case JSON_INTEGER:
+    case JSON_REAL:
+        return json_number_value(value) != 0;
+    case JSON_TRUE:
+        return true;
+    }
+    return true;
+}
+
+/* They would change the answer, so they are never ignored. */
+static const char *const not_built[] = {
+    "use_beam_search", "logits_processors", "structured_outputs",
+    "guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_decoding",
+    "structural_tag", "json_schema", "grammar", "regex", "ebnf", "repetition_detection",
+    "thinking_token_budget", "logprob_token_ids", "kv_transfer_params", "vllm_xargs",
+    "prompt_embeds", "adapter", "adapters", "lora_request",
+};
+static const char *const not_built_in_chat[] = {
+    "functions", "chat_template", "documents", "audio", "web_search_options",
+};
+static const char *const not_built_in_completions[] = {"suffix"};
+
+bool params_refuse(const json_t *body, const char *const *names, size_t n, struct api_error *e)
+{
+    for (size_t i = 0; i < n; i++)
+        if (asks(json_object_get(body, names[i])))
+            return api_unsupported(e, names[i], "is not supported");
+    return true;
+}
+
+static bool refuse_not_built(const json_t *body, bool chat, struct api_error *e)
+{
+    if (!chat)
+        return params_refuse(body, not_built_in_completions,
+                             sizeof not_built_in_completions / sizeof *not_built_in_completions, e);
+    const json_t *modalities = params_get(body, "modalities"), *item;
+    size_t i;
+    json_array_foreach(modalities, i, item) {
+        const char *name = json_string_value(item);
+        if (!name || strcmp(name, "text") != 0)
+            return api_unsupported(e, "modalities", "only \"text\" is supported");
+    }
+    return params_refuse(body, not_built_in_chat,
+                         sizeof not_built_in_chat / sizeof *not_built_in_chat, e);
+}
+
+static bool read_response_format(const json_t *body, struct api_error *e)
+{
+    const json_t *format = params_get(body, "response_format");
+    if (!format)
+        return true;
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (!type)
+        return api_bad(e, "response_format", "must be an object with a \"type\"");
+    if (strcmp(type, "text") == 0)
+        return true;
+    if (strcmp(type, "json_object") == 0 || strcmp(type, "json_schema") == 0 ||
+        strcmp(type, "structural_tag") == 0 || strcmp(type, "grammar") == 0)
+        return api_unsupported(e, "response_format", "\"%s\" is not supported", type);
+    return api_bad(e, "response_format", "there is no type \"%.40s\"", type);
+}
+
+bool params_tools(const json_t *body, json_t **out, struct api_error *e)
+{
+    json_t *tools = params_get(body, "tools");
+    const json_t *choice = params_get(body, "tool_choice"), *tool;
+    size_t i;
+    *out = NULL;
+    if (tools && !json_is_array(tools))
+        return api_bad(e, "tools", "must be an array");
+    json_array_foreach(tools, i, tool) {
+        const char *type = json_string_value(json_object_get(tool, "type"));
+        const json_t *function = json_object_get(tool, "function");
+        if (!type || strcmp(type, "function") != 0)
+            return api_bad(e, "tools", "item %zu must be of type \"function\"", i);
+        if (!json_is_string(json_object_get(function, "name")))
+            return api_bad(e, "tools", "item %zu: function.name must be a string", i);
+    }
+    bool none = false;
+    if (json_is_string(choice)) {
+        const char *name = json_string_value(choice);
+        none = strcmp(name, "none") == 0;
+        if (strcmp(name, "required") == 0)
+            return api_unsupported(e, "tool_choice", "\"required\" is not supported");
+        if (!none && strcmp(name, "auto") != 0)
+            return api_bad(e, "tool_choice", "must be \"none\" or \"auto\"");
+    } else if (json_is_object(choice)) {
+        return api_unsupported(e, "tool_choice", "a named function is not supported");
+    } else if (choice) {
+        return api_bad(e, "tool_choice", "must be \"none\" or \"auto\"");
+    }
+    /* A model that is not to call a tool is not told of any: its output is not constrained. */
+    if (!none && json_array_size(tools) > 0)
+        *out = tools;
+    return true;
+}
+
+/* ---- groups of fields ----------------------------------------------------------------------- */
+
+static bool read_sampling(struct params *p, const json_t *body, const struct front_sampling *d,
+                          struct api_error *e)
+{
+    struct wire_submit *s = &p->submit;
+    int64_t top_k = d->has_top_k ? d->top_k : 0, n = 1, min_tokens = 0, priority = 0;
+    int64_t seed = 0;
+    s->temperature = d->has_temperature ? (float)d->temperature : 1;
+    s->top_p = d->has_top_p ? (float)d->top_p : 1;
+    s->min_p = d->has_min_p ? (float)d->min_p : 0;
+    s->repetition_penalty = d->has_repetition_penalty ? (float)d->repetition_penalty : 1;
+    bool ok = read_f32(body, "temperature", false, 0, 2, &s->temperature, e) &&
+              read_f32(body, "top_p", true, 0, 1, &s->top_p, e) &&
+              read_f32(body, "min_p", false, 0, 1, &s->min_p, e) &&
+              read_f32(body, "repetition_penalty", true, 0, 1000, &s->repetition_penalty, e) &&
+              read_f32(body, "presence_penalty", false, -2, 2, &s->presence_penalty, e) &&
+              read_f32(body, "frequency_penalty", false, -2, 2, &s->frequency_penalty, e) &&
+              params_i64(body, "top_k", -1, INT32_MAX, &top_k, e) &&
+              params_i64(body, "n", 1, PARAMS_MAX_CHOICES, &n, e) &&
+              params_i64(body, "min_tokens", 0, INT32_MAX, &min_tokens, e) &&
+              params_i64(body, "priority", INT32_MIN, INT32_MAX, &priority, e) &&
+              params_i64(body, "seed", INT64_MIN, INT64_MAX, &seed, e) &&
+              params_bool(body, "ignore_eos", &s->ignore_eos, e);
+    if (!ok)
+        return false;
+    s->top_k = top_k > 0 ? (uint32_t)top_k : 0;
+    s->n = (uint32_t)n;
+    s->min_tokens = (uint32_t)min_tokens;
+    s->priority = (int32_t)priority;
+    p->has_priority = params_get(body, "priority") != NULL;
+    s->has_seed = params_get(body, "seed") != NULL;
+    s->seed = (uint64_t)seed;
+    int64_t best_of = n;
+    if (!params_i64(body, "best_of", 1, PARAMS_MAX_CHOICES, &best_of, e))
+        return false;
+    if (best_of != n)
+        return api_unsupported(e, "best_of", "only the value of n is supported");
+    return true;
+}
+
+bool params_stops(struct params *p, const json_t *body, const char *name, struct api_error *e)
+{
+    json_t *stop = params_get(body, name);
+    size_t n = json_is_array(stop) ? json_array_size(stop) : stop != NULL;
+    if (n > STOP_MAX_STRINGS)
+        return api_bad(e, name, "at most %d strings", STOP_MAX_STRINGS);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = json_is_array(stop) ? json_array_get(stop, i) : stop;
+        if (!json_is_string(item))
+            return api_bad(e, name, "must be a string or an array of strings");
+        size_t n_bytes = json_string_length(item);
+        if (n_bytes == 0 || n_bytes > STOP_MAX_BYTES)
+            return api_bad(e, name, "a string must have between 1 and %d bytes", STOP_MAX_BYTES);
+        if (!stop_set_add(&p->stops, json_string_value(item), n_bytes))
+            return api_fail(e, 503, name, "out_of_memory", "%s: out of memory", name);
+    }
+    return true;
+}
+
+static bool read_stop_ids(struct params *p, const json_t *body, uint32_t vocab_size,
+                          struct api_error *e)
+{
+    json_t *ids = params_get(body, "stop_token_ids");
+    if (ids) {
+        size_t n_ids;
+        if (!json_is_array(ids))
+            return api_bad(e, "stop_token_ids", "must be an array of token ids");
+        if (!params_token_ids(ids, "stop_token_ids", vocab_size, &p->stop_token_ids, &n_ids, e))
+            return false;
+        if (n_ids > vocab_size)
+            return api_bad(e, "stop_token_ids", "more than the vocabulary's %u tokens", vocab_size);
+        p->submit.stop_token_ids = p->stop_token_ids;
+        p->submit.n_stop_token_ids = (uint32_t)n_ids;
+    }
+    return params_bool(body, "include_stop_str_in_output", &p->include_stop, e);
+}
+
+static bool read_biases(struct params *p, const json_t *body, uint32_t vocab_size,
+                        struct api_error *e)
+{
+    json_t *map = params_get(body, "logit_bias"), *value;
+    const char *key;
+    if (!map)
+        return true;
+    if (!json_is_object(map))
+        return api_bad(e, "logit_bias", "must be an object of token ids and numbers");
+    size_t n = json_object_size(map);
+    p->biases = malloc(n ? n * sizeof *p->biases : 1);
+    if (!p->biases)
+        return api_fail(e, 503, "logit_bias", "out_of_memory", "logit_bias: out of memory");
+    json_object_foreach(map, key, value) {
+        /* One spelling per id, so that no id can stand twice. */
+        size_t digits = strspn(key, "0123456789");
+        uint64_t id = digits > 0 && digits <= 10 ? strtoull(key, NULL, 10) : UINT64_MAX;
+        if (key[digits] != '\0' || id >= vocab_size || (digits > 1 && key[0] == '0'))
+            return api_bad(e, "logit_bias", "\"%.20s\" is not a token id between 0 and %u", key,
+                           vocab_size - 1);
+        double bias = json_is_number(value) ? json_number_value(value) : NAN;
+        if (!(bias >= -100 && bias <= 100))
+            return api_bad(e, "logit_bias", "the bias of %s must be a number between -100 and 100",
+                           key);
+        p->biases[p->submit.n_biases++] =
+            (struct wire_bias){.id = (uint32_t)id, .bias = (float)bias};
+    }
+    p->submit.biases = p->biases;
+    return true;
+}
+
+/* What may be generated at all. */
+static bool read_restrictions(struct params *p, const json_t *body, uint32_t vocab_size,
+                              struct api_error *e)
+{
+    json_t *ids = params_get(body, "allowed_token_ids"), *words = params_get(body, "bad_words");
+    size_t n_ids;
+    if (ids) {
+        if (!json_is_array(ids) || json_array_size(ids) == 0)
+            return api_bad(e, "allowed_token_ids", "must be a non-empty array of token ids");
+        if (json_array_size(ids) > vocab_size)
+            return api_bad(e, "allowed_token_ids", "more than the vocabulary's %u tokens", vocab_size);
+        if (!params_token_ids(ids, "allowed_token_ids", vocab_size, &p->allowed_token_ids, &n_ids, e))
+            return false;
+        p->submit.allowed_token_ids = p->allowed_token_ids;
+        p->submit.n_allowed_token_ids = (uint32_t)n_ids;
+    }
+    if (!words)
+        return true;
+    if (!bad_words_check(words, e))
+        return false;
+    p->bad_words = json_incref(words);
+    return true;
+}
+
+static bool read_logprobs(struct params *p, const json_t *body, bool chat, struct api_error *e)
+{
+    int64_t top = chat ? 0 : -1, prompt = -1;
+    bool wanted = false;
+    if (chat) {
+        if (!params_bool(body, "logprobs", &wanted, e) ||
+            !params_i64(body, "top_logprobs", 0, PARAMS_MAX_LOGPROBS, &top, e))
+            return false;
+        if (top > 0 && !wanted)
+            return api_bad(e, "top_logprobs", "needs \"logprobs\": true");
+        if (wanted)
+            p->submit.n_logprobs = (int32_t)top;
+    } else {
+        if (!params_i64(body, "logprobs", 0, PARAMS_MAX_LOGPROBS, &top, e))
+            return false;
+        p->submit.n_logprobs = (int32_t)top;
+    }
+    if (!params_i64(body, "prompt_logprobs", 0, PARAMS_MAX_LOGPROBS, &prompt, e))
+        return false;
+    if (prompt >= 0 && p->stream)
+        return api_bad(e, "prompt_logprobs", "is not given in a stream");
+    p->submit.n_prompt_logprobs = (int32_t)prompt;
+    return true;
+}
+
+bool params_length(struct params *p, const json_t *body, const char *name, uint32_t least,
+                   uint32_t otherwise, struct api_error *e)
+{
+    /* What is past the context is refused when the prompt's length is known. */
+    int64_t n = otherwise;
+    if (!params_i64(body, name, least, INT32_MAX, &n, e))
+        return false;
+    p->has_max_tokens = params_get(body, name) != NULL;
+    p->max_tokens_name = name;
+    p->max_tokens = (uint32_t)n;
+    return true;
+}
+
+static bool read_length(struct params *p, const json_t *body, bool chat, uint32_t max_model_len,
+                        struct api_error *e)
+{
+    const char *name = "max_tokens";
+    if (chat && params_get(body, "max_completion_tokens"))
+        name = "max_completion_tokens";
+    if (!params_length(p, body, name, !chat && p->echo ? 0 : 1, chat ? 0 : 16, e))
+        return false;
+    if (!params_i64(body, "truncate_prompt_tokens", -1, max_model_len, &p->truncate, e))
+        return false;
+    if (params_get(body, "truncate_prompt_tokens") && p->truncate == 0)
+        return api_bad(e, "truncate_prompt_tokens", "must be -1 or at least 1");
+    const char *side = "left";
+    if (!params_string(body, "truncation_side", &side, e))
+        return false;
+    p->truncate_end = strcmp(side, "right") == 0;
+    if (!p->truncate_end && strcmp(side, "left") != 0)
+        return api_bad(e, "truncation_side", "must be \"left\" or \"right\"");
+    return true;
+}
+
+static bool read_stream_options(struct params *p, const json_t *body, struct api_error *e)
+{
+    const json_t *options = params_get(body, "stream_options");
+    if (!options)
+        return true;
+    if (!p->stream)
+        return api_bad(e, "stream_options", "needs \"stream\": true");
+    if (!json_is_object(options))
+        return api_bad(e, "stream_options", "must be an object");
+    if (!params_bool(options, "include_usage", &p->include_usage, e) ||
+        !params_bool(options, "continuous_usage_stats", &p->continuous_usage, e)) {
+        strcpy(e->param, "stream_options");
+        quire_error_prefix(&e->why, "stream_options");
+        return false;
+    }
+    return true;
+}
+
+/* As vLLM: how many tokens an event has. */
+static bool read_stream_interval(struct params *p, const json_t *body, struct api_error *e)
+{
+    int64_t n = 1;
+    if (!params_i64(body, "stream_interval", 1, INT32_MAX, &n, e))
+        return false;
+    p->stream_interval = (uint32_t)n;
+    return true;
+}
+
+static bool read_service(struct params *p, const json_t *body, struct api_error *e)
+{
+    int64_t deadline = 0;
+    if (!params_i64(body, "quire_deadline_ms", 1, PARAMS_MAX_DEADLINE_MS, &deadline, e))
+        return false;
+    p->deadline_ms = (uint32_t)deadline;
+    return params_bool(body, "quire_trace", &p->trace, e);
+}
+
+static bool read_request_id(struct params *p, const json_t *body, struct api_error *e)
+{
+    const char *id = NULL;
+    if (!params_string(body, "request_id", &id, e) ||
+        !params_string(body, "cache_salt", &p->cache_salt, e))
+        return false;
+    if (!id)
+        return true;
+    size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:");
+    if (n > 0 && n <= 64 && id[n] == '\0')
+        memcpy(p->request_id, id, n + 1);
+    else
+        return api_bad(e, "request_id", "must be 1 to 64 of the characters A-Z a-z 0-9 - _ . :");
+    return true;
+}
+
+bool params_read_common(struct params *p, const json_t *body, const struct params_model *model,
+                        struct api_error *e)
+{
+    *p = (struct params){.skip_special = true};
+    p->submit.n_logprobs = p->submit.n_prompt_logprobs = -1;
+    return params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e) &&
+           params_string(body, "model", &p->model, e) &&
+           params_bool(body, "stream", &p->stream, e) &&
+           read_sampling(p, body, model->defaults, e) &&
+           read_stop_ids(p, body, model->vocab_size, e) &&
+           read_biases(p, body, model->vocab_size, e) &&
+           read_restrictions(p, body, model->vocab_size, e) &&
+           params_bool(body, "skip_special_tokens", &p->skip_special, e) &&
+           read_stream_interval(p, body, e) && read_service(p, body, e) && read_request_id(p, body, e);
+}
+
+bool params_read(struct params *p, const json_t *body, bool chat, const struct params_model *model,
+                 struct api_error *e)
+{
+    if (!params_read_common(p, body, model, e) || !refuse_not_built(body, chat, e) ||
+        !read_response_format(body, e))
+        return false;
+    if (!chat && !params_bool(body, "echo", &p->echo, e))
+        return false;
+    p->add_special = !chat;
+    return read_stream_options(p, body, e) && params_stops(p, body, "stop", e) &&
+           read_logprobs(p, body, chat, e) && read_length(p, body, chat, model->max_model_len, e) &&
+           params_bool(body, "add_special_tokens", &p->add_special, e) &&
+           params_bool(body, "return_token_ids", &p->return_token_ids, e) &&
+           params_bool(body, "return_tokens_as_token_ids", &p->tokens_as_ids, e);
+}
+
+void params_free(struct params *p)
+{
+    free(p->stop_token_ids);
+    free(p->biases);
+    free(p->allowed_token_ids);
+    json_decref(p->bad_words);
+    free(p->bad_word_ids);
+    free(p->lead);
+    stop_set_free(&p->stops);
+    *p = (struct params){0};
+}

@@ -1,0 +1,93 @@
+/* The fields of a request that say how to generate: checked, with defaults filled in.
+ *
+ * What routes have in common is read here; messages and prompts are read in chat.c and
+ * completions.c. A field that would change the answer and is not built is
+ * refused by its name; a field nobody knows is ignored; null is the same as absent.
+ */
+#ifndef QUIRE_FRONT_PARAMS_H
+#define QUIRE_FRONT_PARAMS_H
+
+#include "base/json.h"
+#include "server/front/api/api_error.h"
+#include "server/front/front.h"
+#include "server/front/output/stop_strings.h"
+#include "server/front/output/tool_parser.h"
+#include "server/wire/wire.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PARAMS_MAX_CHOICES 128
+#define PARAMS_MAX_LOGPROBS 20
+#define PARAMS_MAX_DEADLINE_MS 86400000
+
+struct params {
+    const char *model;       /* as the request says; borrowed from the JSON, NULL: absent */
+    bool stream, include_usage, continuous_usage;
+    /* Sampling, stop_token_ids and biases, as the engine takes them; the prompt and max_tokens
+     * are filled in later. n_logprobs, n_prompt_logprobs: -1 = none. */
+    struct wire_submit submit;
+    uint32_t *stop_token_ids;
+    struct wire_bias *biases;
+    uint32_t *allowed_token_ids;
+    json_t *bad_words;       /* checked strings, ours; NULL: none. Of them, with a tokenizer, request_job.c makes */
+    uint32_t *bad_word_ids;  /* what submit.bad_words points to */
+    struct stop_set stops;
+    bool has_priority;
+    uint32_t deadline_ms;    /* until the first token; 0 = none */
+    bool trace;
+    bool has_max_tokens;
+    const char *max_tokens_name; /* static: "max_tokens" or "max_completion_tokens" */
+    uint32_t max_tokens;         /* 0, not from the request: to the context's end */
+    enum tool_format tool_format; /* of the calls to look for in the answer */
+    bool one_tool_call;          /* the others are left out */
+    uint32_t stream_interval;    /* tokens in an event of a stream */
+    char *lead;                  /* chat: what a reply's content begins with (echo); ours, or NULL */
+    size_t n_lead;
+    bool include_stop, skip_special, return_token_ids, tokens_as_ids, echo, add_special;
+    int64_t truncate;        /* 0 = no, -1 = to the context, else so many tokens */
+    bool truncate_end;       /* the prompt's end goes, not its beginning */
+    char request_id[65];     /* "": none */
+    const char *cache_salt;  /* borrowed from the JSON; NULL: none */
+};
+
+/* What a check needs to know of the model. */
+struct params_model {
+    uint32_t vocab_size, max_model_len;
+    const struct front_sampling *defaults;
+};
+
+/* Of chat and completions. `body` outlives p. False: e says what is wrong. params_free() in both
+ * cases. */
+bool params_read(struct params *p, const json_t *body, bool chat, const struct params_model *model,
+                 struct api_error *e);
+void params_free(struct params *p);
+
+/* ---- for the routes that read fields of their own ---- */
+
+/* What every generating route reads, to begin with; p->max_tokens is then still to be set. As
+ * params_read() else. */
+bool params_read_common(struct params *p, const json_t *body, const struct params_model *model,
+                        struct api_error *e);
+/* Stop strings, and how many tokens there may be (least ...), from the fields of these names. */
+bool params_stops(struct params *p, const json_t *body, const char *name, struct api_error *e);
+bool params_length(struct params *p, const json_t *body, const char *name, uint32_t least,
+                   uint32_t otherwise, struct api_error *e);
+/* Refuses each of n fields that asks for anything. */
+bool params_refuse(const json_t *body, const char *const *names, size_t n, struct api_error *e);
+
+/* The value of a key; NULL when it is absent or null. */
+json_t *params_get(const json_t *object, const char *key);
+bool params_bool(const json_t *body, const char *key, bool *out, struct api_error *e);
+bool params_string(const json_t *body, const char *key, const char **out, struct api_error *e);
+bool params_i64(const json_t *body, const char *key, int64_t min, int64_t max, int64_t *out,
+                struct api_error *e);
+
+/* A JSON array of token ids below vocab_size into malloc'd memory. */
+bool params_token_ids(const json_t *array, const char *name, uint32_t vocab_size, uint32_t **out,
+                      size_t *n, struct api_error *e);
+
+/* Tools as the chat template takes them: NULL in *out when there are none. Borrowed. */
+bool params_tools(const json_t *body, json_t **out, struct api_error *e);
+
+#endif

@@ -1,0 +1,250 @@
+#include "server/front/api/request_job.h"
+
+#include "server/front/api/bad_words.h"
+#include "server/front/front_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool request_job_no_memory(struct request_job *j)
+{
+    return api_fail(&j->error, 503, NULL, "out_of_memory", "out of memory");
+}
+
+bool request_job_items(struct request_job *j, size_t n)
+{
+    j->items = calloc(n, sizeof *j->items);
+    if (!j->items)
+        return request_job_no_memory(j);
+    j->n_items = n;
+    return true;
+}
+
+void request_job_salt(struct request_job *j, const char *salt)
+{
+    if (salt)
+        j->domain = quire_keyed_hash(&j->domain, salt, strlen(salt));
+}
+
+bool request_job_one_choice(struct request_job *j)
+{
+    return j->params.submit.n == 1 ||
+           api_unsupported(&j->error, "n", "there is one answer only on this route");
+}
+
+static struct params_model model_of(const struct request_job *j)
+{
+    return (struct params_model){j->vocab_size, j->max_model_len, &j->front->sampling};
+}
+
+/* What follows from the parameters, once they are read. */
+static bool settle(struct request_job *j)
+{
+    struct params *p = &j->params;
+    j->model = front_model_name(j->front, p->model, &j->error);
+    if (!j->model)
+        return false;
+    request_job_salt(j, p->cache_salt);
+    /* What was borrowed from the body goes with it. */
+    p->model = p->cache_salt = NULL;
+    j->add_special = p->add_special;
+    j->skip_special = p->skip_special;
+    j->want_text = p->echo;
+    return true;
+}
+
+bool request_job_params(struct request_job *j, const json_t *body, bool chat)
+{
+    const struct params_model model = model_of(j);
+    return params_read(&j->params, body, chat, &model, &j->error) && settle(j);
+}
+
+bool request_job_common(struct request_job *j, const json_t *body)
+{
+    const struct params_model model = model_of(j);
+    return params_read_common(&j->params, body, &model, &j->error) && settle(j);
+}
+
+/* The library's memory has its own way back, so what it gives is copied and returned. */
+static int take_text(struct request_job *j, struct request_item *item, char *given, size_t n)
+{
+    item->text = malloc(n + 1);
+    if (item->text) {
+        memcpy(item->text, given, n);
+        item->n_text = n;
+    }
+    quire_text_free(given);
+    return item->text ? QUIRE_OK : quire_fail(&j->error.why, QUIRE_NO_MEMORY, "out of memory");
+}
+
+static bool encode_bad_words(struct request_job *j)
+{
+    struct params *p = &j->params;
+    if (!p->bad_words)
+        return true;
+    bool ok = bad_words_encode(p->bad_words, j->front->text, j->vocab_size, &p->bad_word_ids, &p->submit.n_bad_words,
+                               &j->error);
+    json_decref(p->bad_words);
+    p->bad_words = NULL;
+    p->submit.bad_words = p->bad_word_ids;
+    return ok;
+}
+
+static int render(struct request_job *j)
+{
+    const struct quire_chat chat = {
+        .messages_json = j->messages,
+        .tools_json = j->tools,
+        .kwargs_json = j->kwargs,
+        .add_generation_prompt = j->add_generation_prompt,
+        .continue_final = j->continue_final,
+    };
+    char *text;
+    size_t n;
+    int status = quire_text_chat(j->front->text, &chat, &text, &n, &j->error.why);
+    return status == QUIRE_OK ? take_text(j, &j->items[0], text, n) : status;
+}
+
+static int encode(struct request_job *j, struct request_item *item)
+{
+    uint32_t *ids;
+    size_t n;
+    int status = quire_text_encode(j->front->text, item->text, item->n_text, j->add_special, &ids,
+                                   &n, &j->error.why);
+    if (status != QUIRE_OK)
+        return status;
+    item->ids = malloc(n ? n * sizeof *ids : 1);
+    if (item->ids) {
+        if (n > 0)
+            memcpy(item->ids, ids, n * sizeof *ids);
+        item->n_ids = n;
+    }
+    quire_text_free(ids);
+    return item->ids ? QUIRE_OK : quire_fail(&j->error.why, QUIRE_NO_MEMORY, "out of memory");
+}
+
+static int decode(struct request_job *j, struct request_item *item)
+{
+    char *text;
+    size_t n;
+    int status = quire_text_decode(j->front->text, item->ids, item->n_ids, j->skip_special, &text,
+                                   &n, &j->error.why);
+    return status == QUIRE_OK ? take_text(j, item, text, n) : status;
+}
+
+static int make_strings(struct request_job *j)
+{
+    struct json_out o = {0};
+    int status = QUIRE_OK;
+    for (size_t i = 0; i < j->items[0].n_ids; i++) {
+        uint8_t *bytes;
+        size_t n;
+        status = quire_text_token_bytes(j->front->text, j->items[0].ids[i], &bytes, &n,
+                                        &j->error.why);
+        if (status != QUIRE_OK)
+            break;
+        if (i > 0)
+            json_out_bytes(&o, ",", 1);
+        json_out_string(&o, (const char *)bytes, n);
+        quire_text_free(bytes);
+    }
+    if (o.failed && status == QUIRE_OK)
+        status = quire_fail(&j->error.why, QUIRE_NO_MEMORY, "out of memory");
+    j->token_strings = o.data;
+    j->n_token_strings = o.n;
+    return status;
+}
+
+bool request_body_parse(const char *text, size_t n_bytes, json_t **out, struct api_error *e)
+{
+    *out = NULL;
+    if (n_bytes == 0)
+        return api_fail(e, 400, NULL, "invalid_json",
+                        "the request has no body; it must be a JSON object");
+    int status = quire_json_parse(text, n_bytes, REQUEST_MAX_DEPTH, "the request's body", out,
+                                  &e->why);
+    if (status == QUIRE_OK && json_is_object(*out))
+        return true;
+    if (status == QUIRE_OK)
+        return api_fail(e, 400, NULL, "invalid_json", "the request's body must be a JSON object");
+    api_fail_status(e, status, NULL);
+    e->code = "invalid_json";
+    return false;
+}
+
+static void work(struct text_job *job)
+{
+    struct request_job *j = (struct request_job *)job;
+    json_t *body = NULL;
+    j->ok = request_body_parse(j->body, j->n_body, &body, &j->error) && j->read(j, body) &&
+            encode_bad_words(j);
+    json_decref(body);
+    free(j->body);
+    j->body = NULL;
+    if (!j->ok)
+        return;
+    int status = j->messages ? render(j) : QUIRE_OK;
+    for (size_t i = 0; i < j->n_items && status == QUIRE_OK; i++) {
+        struct request_item *item = &j->items[i];
+        if (!item->ids)
+            status = encode(j, item);
+        else if (!item->text && j->want_text)
+            status = decode(j, item);
+    }
+    if (status == QUIRE_OK && j->want_strings)
+        status = make_strings(j);
+    j->ok = status == QUIRE_OK;
+    if (!j->ok)
+        api_fail_status(&j->error, status, j->prompt_name);
+}
+
+static void done(struct text_job *job)
+{
+    struct request_job *j = (struct request_job *)job;
+    j->finished(j->owner, j);
+}
+
+static void release(struct text_job *job)
+{
+    request_job_free((struct request_job *)job);
+}
+
+struct request_job *request_job_new(const struct front *front, struct http_exchange *x,
+                                    bool (*read)(struct request_job *j, const json_t *body),
+                                    void (*finished)(void *owner, struct request_job *job),
+                                    void *owner)
+{
+    struct request_job *j = calloc(1, sizeof *j);
+    if (!j)
+        return NULL;
+    j->job = (struct text_job){.work = work, .done = done, .release = release};
+    j->front = front;
+    j->vocab_size = front->vocab_size;
+    j->max_model_len = front->max_model_len;
+    j->domain = front_domain(front, x);
+    j->body = http_take_body(x, &j->n_body);
+    j->read = read;
+    j->prompt_name = "prompt";
+    j->finished = finished;
+    j->owner = owner;
+    return j;
+}
+
+void request_job_free(struct request_job *j)
+{
+    if (!j)
+        return;
+    for (size_t i = 0; i < j->n_items; i++) {
+        free(j->items[i].text);
+        free(j->items[i].ids);
+    }
+    free(j->items);
+    params_free(&j->params);
+    free(j->body);
+    free(j->echo);
+    free(j->messages);
+    free(j->tools);
+    free(j->kwargs);
+    free(j->token_strings);
+    free(j);
+}

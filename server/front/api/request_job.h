@@ -1,0 +1,95 @@
+/* What is done with a request's body before an engine sees it, on a thread of the pool: JSON →
+ * checked fields → chat template → token ids; or token ids → text.
+ *
+ * A job owns all it works on, because a request may be gone before its job is. It is filled in
+ * and read on the loop's thread; in between it is worked on by one thread of the pool, which
+ * reads of the front only what never changes after front_create().
+ */
+#ifndef QUIRE_FRONT_REQUEST_JOB_H
+#define QUIRE_FRONT_REQUEST_JOB_H
+
+#include "base/hash.h"
+#include "base/json.h"
+#include "server/front/api/api_error.h"
+#include "server/front/api/params.h"
+#include "server/front/api/text_pool.h"
+#include "text/quire_text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct front;
+
+#define REQUEST_MAX_DEPTH 64
+
+struct request_item {
+    char *text; /* malloc'd, not NUL-terminated; NULL: none (yet) */
+    size_t n_text;
+    uint32_t *ids; /* malloc'd; NULL: none (yet) */
+    size_t n_ids;
+};
+
+struct request_job {
+    struct text_job job; /* first: the pool's view */
+    const struct front *front;
+    void (*finished)(void *owner, struct request_job *job); /* the job is the owner's again */
+    void *owner;
+
+    /* In. */
+    char *body; /* malloc'd */
+    size_t n_body;
+    /* On the pool: fills in what follows from the body, with request_job_items(). False: error
+     * says why. */
+    bool (*read)(struct request_job *j, const json_t *body);
+    uint32_t vocab_size, max_model_len; /* the engine's */
+    struct key256 domain;               /* of the cache: the API key's, and read() adds a salt */
+
+    /* Set by read(). */
+    struct params params;   /* of what generates */
+    const char *model;      /* the served name: the front's */
+    char *echo;             /* a JSON object of what a reply repeats of the request; malloc'd or NULL */
+    const char *prompt_name; /* the field that holds the prompt, for errors; static */
+    /* A chat (messages != NULL) is rendered into items[0].text first. JSON texts, malloc'd. */
+    char *messages, *tools, *kwargs;
+    bool add_generation_prompt, continue_final;
+    bool add_special;  /* encoding */
+    bool skip_special; /* decoding */
+    bool want_text;    /* items that have only ids are decoded */
+    bool want_strings; /* token_strings: tokens of items[0], JSON strings with commas between */
+    uint32_t ttl_s; /* of a pin */
+    bool background;
+    size_t n_items;
+    struct request_item *items;
+
+    /* Out. */
+    bool ok;
+    struct api_error error; /* when not ok */
+    char *token_strings;
+    size_t n_token_strings;
+};
+
+/* Takes the body of x. NULL: out of memory. */
+struct http_exchange;
+struct request_job *request_job_new(const struct front *front, struct http_exchange *x,
+                                    bool (*read)(struct request_job *j, const json_t *body),
+                                    void (*finished)(void *owner, struct request_job *job),
+                                    void *owner);
+void request_job_free(struct request_job *j);
+
+/* A body that must be a JSON object. False: e says what is wrong. The caller owns *out, also then. */
+bool request_body_parse(const char *text, size_t n_bytes, json_t **out, struct api_error *e);
+
+/* For read(): the parameters of chat and completions, or those that every route has
+ * (params_read_common()), and what follows from them. False: error is set, here and below. */
+bool request_job_params(struct request_job *j, const json_t *body, bool chat);
+bool request_job_common(struct request_job *j, const json_t *body);
+/* Narrows the domain by a "cache_salt"; NULL: there is none. */
+void request_job_salt(struct request_job *j, const char *salt);
+/* False, when the request asks for more than one choice, for routes that know one only. */
+bool request_job_one_choice(struct request_job *j);
+/* Room for n items. */
+bool request_job_items(struct request_job *j, size_t n);
+bool request_job_no_memory(struct request_job *j);
+
+#endif

@@ -1,0 +1,307 @@
+#include "server/front/front_internal.h"
+
+#include "server/front/api/cors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct route {
+    const char *path;
+    const char *method; /* GET is also HEAD, without its body */
+    void (*start)(struct front *f, struct http_exchange *x);
+    bool for_watchers; /* answered on the listener for metrics too, where nobody is asked for a key */
+};
+
+static void reply_json(struct http_exchange *x, int status, struct json_out *o)
+{
+    http_reply(x, o->failed ? 503 : status, "application/json", o->data, o->failed ? 0 : o->n);
+    json_out_free(o);
+}
+
+/* ---- small routes --------------------------------------------------------------------------- */
+
+static void put_default(struct json_out *o, const char **comma, bool has, const char *name, double value)
+{
+    char text[64];
+    if (!has)
+        return;
+    snprintf(text, sizeof text, "%s\"%s\":%.9g", *comma, name, value);
+    json_out_raw(o, text);
+    *comma = ",";
+}
+
+/* What a request that says nothing gets, as far as it is the model's own. */
+static void put_sampling(struct json_out *o, const struct front_sampling *s)
+{
+    const char *comma = "";
+    json_out_raw(o, ",\"default_sampling_params\":{");
+    put_default(o, &comma, s->has_temperature, "temperature", s->temperature);
+    put_default(o, &comma, s->has_top_p, "top_p", s->top_p);
+    put_default(o, &comma, s->has_top_k, "top_k", s->top_k);
+    put_default(o, &comma, s->has_min_p, "min_p", s->min_p);
+    put_default(o, &comma, s->has_repetition_penalty, "repetition_penalty", s->repetition_penalty);
+    json_out_raw(o, "}");
+}
+
+static void put_model(struct json_out *o, const struct front *f, const char *name)
+{
+    json_out_raw(o, "{\"id\":");
+    json_out_text(o, name);
+    json_out_raw(o, ",\"object\":\"model\",\"created\":");
+    json_out_i64(o, f->created);
+    json_out_raw(o, ",\"owned_by\":\"quire\",\"root\":");
+    json_out_text(o, f->model_root);
+    json_out_raw(o, ",\"parent\":null,\"max_model_len\":");
+    if (f->max_model_len > 0)
+        json_out_u64(o, f->max_model_len);
+    else
+        json_out_raw(o, "null");
+    json_out_raw(o, ",\"permission\":[]");
+    put_sampling(o, &f->sampling);
+    json_out_raw(o, "}");
+}
+
+static void start_models(struct front *f, struct http_exchange *x)
+{
+    struct json_out o = {0};
+    json_out_raw(&o, "{\"object\":\"list\",\"data\":[");
+    for (size_t i = 0; i < f->n_model_names; i++) {
+        if (i > 0)
+            json_out_raw(&o, ",");
+        put_model(&o, f, f->model_names[i]);
+    }
+    json_out_raw(&o, "]}");
+    reply_json(x, 200, &o);
+}
+
+/* "%2F" is "/"; what is no escape stands for itself. out has room for strlen(text) + 1. */
+static void decode_percent(const char *text, char *out)
+{
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    while (*text) {
+        const char *high = text[0] == '%' && text[1] ? strchr(digits, text[1]) : NULL;
+        const char *low = high && text[2] ? strchr(digits, text[2]) : NULL;
+        char c = low ? (char)((high - digits) % 16 * 16 + (low - digits) % 16) : 0;
+        if (c) {
+            *out++ = c;
+            text += 3;
+        } else {
+            *out++ = *text++;
+        }
+    }
+    *out = '\0';
+}
+
+/* GET /v1/models/{id} */
+static void start_model(struct front *f, struct http_exchange *x)
+{
+    const char *path = http_path(x) + strlen("/v1/models/");
+    struct api_error e;
+    struct json_out o = {0};
+    char *id = malloc(strlen(path) + 1);
+    if (!id) {
+        api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
+        api_error_reply(x, &e);
+        return;
+    }
+    decode_percent(path, id);
+    const char *name = front_model_name(f, id, &e);
+    free(id);
+    if (!name) {
+        api_error_reply(x, &e);
+        return;
+    }
+    put_model(&o, f, name);
+    reply_json(x, 200, &o);
+}
+
+static void reply_health(struct http_exchange *x, bool good, const char *status)
+{
+    struct json_out o = {0};
+    if (!good)
+        http_add_header(x, "Retry-After", "1");
+    json_out_raw(&o, "{\"status\":");
+    json_out_text(&o, status);
+    json_out_raw(&o, "}");
+    reply_json(x, good ? 200 : 503, &o);
+}
+
+/* Whether requests are taken. */
+static void start_ready(struct front *f, struct http_exchange *x)
+{
+    struct api_error e;
+    reply_health(x, front_can_serve(f, &e), front_state(f));
+}
+
+/* Whether a restart would help: not while requests are finished, nor when the engine of another process is away. */
+static void start_live(struct front *f, struct http_exchange *x)
+{
+    reply_health(x, !f->engine_died, f->engine_died ? front_state(f) : "ok");
+}
+
+static void start_version(struct front *f, struct http_exchange *x)
+{
+    struct json_out o = {0};
+    json_out_raw(&o, "{\"version\":");
+    json_out_text(&o, f->version);
+    json_out_raw(&o, "}");
+    reply_json(x, 200, &o);
+}
+
+static void start_chat(struct front *f, struct http_exchange *x)
+{
+    generation_start(f, x, &api_chat);
+}
+
+static void start_completions(struct front *f, struct http_exchange *x)
+{
+    generation_start(f, x, &api_completions);
+}
+
+static void start_responses(struct front *f, struct http_exchange *x)
+{
+    generation_start(f, x, &api_responses);
+}
+
+static void start_messages(struct front *f, struct http_exchange *x)
+{
+    generation_start(f, x, &api_messages);
+}
+
+/* ---- dispatch ------------------------------------------------------------------------------- */
+
+#define N_OPEN_ROUTES 6 /* the first in the table: they need no key */
+static const struct route routes[] = {
+    {"/health", "GET", start_ready, true},
+    {"/health/ready", "GET", start_ready, true},
+    {"/health/live", "GET", start_live, true},
+    {"/ping", "GET", start_ready, true},
+    {"/ui", "GET", ui_start, false},
+    {"/openapi.json", "GET", openapi_start, false},
+    {"/metrics", "GET", scrape_start, true},
+    {"/version", "GET", start_version, false},
+    {"/v1/models", "GET", start_models, false},
+    {"/v1/chat/completions", "POST", start_chat, false},
+    {"/v1/completions", "POST", start_completions, false},
+    {"/v1/responses", "POST", start_responses, false},
+    {"/v1/messages", "POST", start_messages, false},
+    {"/v1/messages/count_tokens", "POST", messages_count_start, false},
+    {"/tokenize", "POST", tokenize_start, false},
+    {"/detokenize", "POST", detokenize_start, false},
+    {"/v1/cache/pins", "POST", pin_start, false},
+    {"/v1/cache/pins", "DELETE", unpin_start, false},
+    {"/v1/admin/scheduling-policy", "POST", policy_start, false},
+};
+static const struct route one_model = {"/v1/models/", "GET", start_model, false};
+
+/* Whether a route has this path. */
+static bool is_path(const struct route *route, const char *path)
+{
+    size_t n = strlen(path), prefix = strlen(route->path);
+    if (route == &one_model)
+        return n > prefix && memcmp(path, route->path, prefix) == 0;
+    /* A redirect would lose a POST's body, so a slash at the end is just not counted. */
+    if (n > 1 && path[n - 1] == '/')
+        n--;
+    return n == prefix && memcmp(path, route->path, n) == 0;
+}
+
+static bool is_method(const struct route *route, const char *method)
+{
+    return strcmp(method, route->method) == 0 ||
+           (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
+}
+
+static bool is_open(const char *path)
+{
+    for (size_t i = 0; i < N_OPEN_ROUTES; i++)
+        if (is_path(&routes[i], path))
+            return true;
+    return false;
+}
+
+/* NULL: there is none; then allow, "" at first, lists what the path takes. */
+static const struct route *find_route(const char *path, const char *method, char allow[32])
+{
+    const size_t n_routes = sizeof routes / sizeof *routes;
+    for (size_t i = 0; i <= n_routes; i++) {
+        const struct route *route = i < n_routes ? &routes[i] : &one_model;
+        if (!is_path(route, path))
+            continue;
+        if (is_method(route, method))
+            return route;
+        size_t n = strlen(allow);
+        snprintf(allow + n, 32 - n, "%s%s%s", n > 0 ? ", " : "", route->method,
+                 strcmp(route->method, "GET") == 0 ? ", HEAD" : "");
+    }
+    return NULL;
+}
+
+/* Key, route and method are known before the body is read: what is refused for them is refused
+ * here. */
+static void on_head(void *context, struct http_exchange *x)
+{
+    struct front *f = context;
+    struct api_error e;
+    char allow[32] = "";
+    const char *method = http_method(x), *path = http_path(x);
+    const struct route *route = find_route(path, method, allow);
+    if (cors_begin(f, x))
+        return;
+    if (api_is_anthropic(path)) /* under the name that its clients look for */
+        http_add_header(x, "request-id", http_request_id(x));
+    if (!is_open(path) && !front_tenant(f, x, &e)) {
+        api_error_reply(x, &e);
+        return;
+    }
+    if (route)
+        return;
+    if (allow[0]) {
+        http_add_header(x, "Allow", allow);
+        api_fail(&e, 405, NULL, "method_not_allowed", "%.200s does not take %.10s", path, method);
+    } else {
+        api_fail(&e, 404, NULL, "unknown_url", "there is no route %.10s %.200s", method, path);
+    }
+    api_error_reply(x, &e);
+}
+
+/* The listener for metrics: no keys, and nothing else is there. */
+static void on_watcher_head(void *context, struct http_exchange *x)
+{
+    struct api_error e;
+    char allow[32] = "";
+    (void)context;
+    const char *method = http_method(x), *path = http_path(x);
+    const struct route *route = find_route(path, method, allow);
+    if (route && route->for_watchers)
+        return;
+    api_fail(&e, 404, NULL, "unknown_url", "there is no %.10s %.200s on the listener for metrics", method, path);
+    api_error_reply(x, &e);
+}
+
+static void on_request(void *context, struct http_exchange *x)
+{
+    char allow[32] = "";
+    find_route(http_path(x), http_method(x), allow)->start(context, x);
+}
+
+static void on_watcher_bad(void *context, struct http_exchange *x, int status, const char *reason)
+{
+    struct api_error e;
+    (void)context;
+    const char *code = status == 413 ? "request_too_large" : "invalid_request";
+    api_fail(&e, status, NULL, code, "%s", reason);
+    if (status == 503)
+        e.retry_ms = 1000;
+    api_error_reply(x, &e);
+}
+
+static void on_bad(void *context, struct http_exchange *x, int status, const char *reason)
+{
+    cors_headers(context, x);
+    on_watcher_bad(context, x, status, reason);
+}
+
+const struct http_handler front_handler = {on_head, on_request, on_bad};
+const struct http_handler front_watcher_handler = {on_watcher_head, on_request, on_watcher_bad};

@@ -1,0 +1,22 @@
+/* GET /ui: a page to chat with and to watch. It holds no secret and so needs no key; what it asks
+ * for does. */
+#include "server/front/front_internal.h"
+#include "server/front/api/ui_page.h"
+
+#include <string.h>
+
+void ui_start(struct front *f, struct http_exchange *x)
+{
+    (void)f;
+    const char *known = http_header(x, "if-none-match");
+    http_add_header(x, "ETag", ui_page_etag);
+    http_add_header(x, "Cache-Control", "no-cache");
+    http_add_header(x, "Content-Security-Policy", ui_page_policy);
+    http_add_header(x, "X-Content-Type-Options", "nosniff");
+    http_add_header(x, "Referrer-Policy", "no-referrer");
+    /* A list, weak or not: the tag is a hash, so where it stands it is meant. */
+    if (known && (strcmp(known, "*") == 0 || strstr(known, ui_page_etag)))
+        http_reply(x, 304, NULL, NULL, 0);
+    else
+        http_reply(x, 200, "text/html; charset=utf-8", ui_page, ui_page_bytes);
+}

@@ -1,0 +1,434 @@
+#include "server/front/observe/metrics.h"
+
+#include "server/front/observe/process_metrics.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* vLLM's bounds, so that dashboards made for it fit; below its 10 ms between tokens, which small
+ * models stay under, three more. */
+static const double ttft_bounds[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,
+                                     0.25,  0.5,   0.75, 1,    2.5,  5,    7.5,  10,
+                                     20,    40,    80,   160,  640,  2560};
+static const double itl_bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
+                                    0.75, 1,     2.5,  5,     7.5, 10,   20,  40,  80};
+static const double e2e_bounds[] = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,  15,
+                                    20,  30,  40,  50, 60,  120, 240, 480, 960, 1920, 7680};
+static const double token_bounds[] = {1,    2,    5,     10,    20,    50,    100,    200,    500,
+                                      1000, 2000, 5000,  10000, 20000, 50000, 100000, 200000,
+                                      500000};
+
+static const double n_bounds[] = {1, 2, 5, 10, 20};
+
+#define BOUNDS(name) {.bounds = name, .n_bounds = sizeof name / sizeof *name}
+
+void metrics_init(struct metrics *m)
+{
+    *m = (struct metrics){
+        .ttft = BOUNDS(ttft_bounds),
+        .itl = BOUNDS(itl_bounds),
+        .e2e = BOUNDS(e2e_bounds),
+        .prompt_tokens = BOUNDS(token_bounds),
+        .generation_tokens = BOUNDS(token_bounds),
+        .queue = BOUNDS(e2e_bounds),
+        .prefill = BOUNDS(e2e_bounds),
+        .decode = BOUNDS(e2e_bounds),
+        .inference = BOUNDS(e2e_bounds),
+        .tpot = BOUNDS(itl_bounds),
+        .n = BOUNDS(n_bounds),
+        .max_tokens = BOUNDS(token_bounds),
+        .most_tokens = BOUNDS(token_bounds),
+    };
+}
+
+void histogram_observe(struct histogram *h, double value)
+{
+    uint32_t i = 0;
+    while (i < h->n_bounds && value > h->bounds[i])
+        i++;
+    h->counts[i]++;
+    h->sum += value;
+}
+
+void metrics_phases(struct metrics *m, double queue_s, double prefill_s, double decode_s, uint64_t n_tokens)
+{
+    histogram_observe(&m->queue, queue_s);
+    histogram_observe(&m->prefill, prefill_s);
+    histogram_observe(&m->decode, decode_s);
+    histogram_observe(&m->inference, prefill_s + decode_s);
+    if (n_tokens > 1)
+        histogram_observe(&m->tpot, decode_s / (double)(n_tokens - 1));
+}
+
+uint64_t metrics_now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* ---- text ----------------------------------------------------------------------------------- */
+
+struct writer {
+    struct json_out *o;
+    char labels[600]; /* model_name="...",engine="0" */
+};
+
+static void put_number(struct json_out *o, double value)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%.15g", value);
+    json_out_raw(o, text);
+}
+
+static void put_type(struct writer *w, const char *name, const char *type, const char *help)
+{
+    json_out_raw(w->o, "# HELP ");
+    json_out_raw(w->o, name);
+    json_out_raw(w->o, " ");
+    json_out_raw(w->o, help);
+    json_out_raw(w->o, "\n# TYPE ");
+    json_out_raw(w->o, name);
+    json_out_raw(w->o, " ");
+    json_out_raw(w->o, type);
+    json_out_raw(w->o, "\n");
+}
+
+/* name+suffix{labels,more} value */
+static void put_sample(struct writer *w, const char *name, const char *suffix, const char *more,
+                       double value)
+{
+    json_out_raw(w->o, name);
+    json_out_raw(w->o, suffix);
+    json_out_raw(w->o, "{");
+    json_out_raw(w->o, w->labels);
+    json_out_raw(w->o, more);
+    json_out_raw(w->o, "} ");
+    put_number(w->o, value);
+    json_out_raw(w->o, "\n");
+}
+
+static void put_gauge(struct writer *w, const char *name, const char *help, double value)
+{
+    put_type(w, name, "gauge", help);
+    put_sample(w, name, "", "", value);
+}
+
+static void put_counter(struct writer *w, const char *name, const char *help, uint64_t value)
+{
+    put_type(w, name, "counter", help);
+    put_sample(w, name, "", "", (double)value);
+}
+
+static void put_bucket(struct writer *w, const char *name, double bound, uint64_t count)
+{
+    char label[48];
+    snprintf(label, sizeof label, bound == (uint64_t)bound ? ",le=\"%.1f\"" : ",le=\"%.15g\"", bound);
+    put_sample(w, name, "_bucket", label, (double)count);
+}
+
+/* last: bounds above it are left out; 0 = none are. */
+static void put_histogram_to(struct writer *w, const char *name, const char *help,
+                             const struct histogram *h, double last)
+{
+    uint64_t count = 0;
+    put_type(w, name, "histogram", help);
+    for (uint32_t i = 0; i < h->n_bounds; i++) {
+        count += h->counts[i];
+        if (last == 0 || h->bounds[i] <= last)
+            put_bucket(w, name, h->bounds[i], count);
+    }
+    count += h->counts[h->n_bounds];
+    put_sample(w, name, "_bucket", ",le=\"+Inf\"", (double)count);
+    put_sample(w, name, "_sum", "", h->sum);
+    put_sample(w, name, "_count", "", (double)count);
+}
+
+static void put_histogram(struct writer *w, const char *name, const char *help,
+                          const struct histogram *h)
+{
+    put_histogram_to(w, name, help, h, 0);
+}
+
+/* ,name="value": backslash, quote and newline are escaped, and what has no room is left out. */
+static void make_label(char *out, size_t size, const char *name, const char *value, size_t n_value)
+{
+    size_t n = (size_t)snprintf(out, size, "%s=\"", name);
+    for (size_t i = 0; i < n_value && n + 4 < size; i++) {
+        char c = value[i];
+        if (c == '\\' || c == '"' || c == '\n')
+            out[n++] = '\\';
+        out[n++] = c == '\n' ? 'n' : c;
+    }
+    snprintf(out + n, size - n, "\"");
+}
+
+static void make_labels(struct writer *w, const char *model)
+{
+    char label[560];
+    make_label(label, sizeof label, "model_name", model, strlen(model));
+    snprintf(w->labels, sizeof w->labels, "%s,engine=\"0\"", label);
+}
+
+static void put_policy(struct writer *w, const struct wire_stats *s)
+{
+    char label[160];
+    if (s->n_policy > 0) {
+        make_label(label, sizeof label, ",policy", s->policy, s->n_policy);
+        put_type(w, "quire:scheduling_policy_info", "gauge", "The scheduling policy that rules: 1.");
+        put_sample(w, "quire:scheduling_policy_info", "", label, 1);
+    }
+    if (s->n_figure_name > 0) {
+        make_label(label, sizeof label, ",figure", s->figure_name, s->n_figure_name);
+        put_type(w, "quire:scheduling_policy_figure", "gauge",
+                 "A figure of the scheduling policy's own.");
+        put_sample(w, "quire:scheduling_policy_figure", "", label, s->figure);
+    }
+}
+
+/* The step's tokens: counted by the engine, which knows its steps. */
+static void put_steps(struct writer *w, const struct wire_stats *s)
+{
+    static const char name[] = "vllm:iteration_tokens_total";
+    put_type(w, name, "histogram", "Tokens computed in a step.");
+    for (uint32_t i = 0; i < s->n_step_buckets; i++) {
+        struct wire_step_bucket bucket;
+        wire_step_bucket_get(s, i, &bucket);
+        put_bucket(w, name, (double)bucket.n_tokens, bucket.n_steps);
+    }
+    put_sample(w, name, "_bucket", ",le=\"+Inf\"", (double)s->n_steps);
+    put_sample(w, name, "_sum", "", (double)s->n_step_tokens);
+    put_sample(w, name, "_count", "", (double)s->n_steps);
+}
+
+static void put_cache_config(struct writer *w, const struct wire_stats *s)
+{
+    char dtype[160], labels[400];
+    make_label(dtype, sizeof dtype, ",cache_dtype", s->cache_dtype, s->n_cache_dtype);
+    snprintf(labels, sizeof labels,
+             ",block_size=\"%u\",num_gpu_blocks=\"%u\",num_cpu_blocks=\"%u\",enable_prefix_caching=\"%s\"%s",
+             s->n_block_tokens, s->n_blocks, s->n_host_blocks, s->prefix_caching ? "True" : "False", dtype);
+    put_type(w, "vllm:cache_config_info", "gauge", "How the KV cache is laid out: 1.");
+    put_sample(w, "vllm:cache_config_info", "", labels, 1);
+}
+
+static void put_engine(struct writer *w, const struct wire_stats *s)
+{
+    put_cache_config(w, s);
+    put_steps(w, s);
+    put_gauge(w, "vllm:num_requests_running", "Sequences in the running batch.", s->n_running);
+    put_gauge(w, "vllm:num_requests_waiting", "Sequences waiting to be run.", s->n_waiting);
+    put_gauge(w, "quire:num_waiting_tokens", "Prompt tokens of waiting sequences.",
+              (double)s->n_waiting_tokens);
+    put_gauge(w, "vllm:kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.", s->kv_usage);
+    put_counter(w, "vllm:prefix_cache_queries_total",
+                "Prompt tokens looked up in the prefix cache.", s->n_prefix_queries);
+    put_counter(w, "vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.",
+                s->n_prefix_hits);
+    put_counter(w, "vllm:num_preemptions_total", "Sequences preempted.", s->n_preemptions);
+    put_counter(w, "quire:engine_prompt_tokens_total", "Prompt tokens computed by the engine.",
+                s->n_prompt_tokens);
+    put_counter(w, "quire:engine_generation_tokens_total", "Tokens generated by the engine.",
+                s->n_generation_tokens);
+    put_counter(w, "quire:engine_steps_total", "Steps of the engine.", s->n_steps);
+    put_gauge(w, "quire:kv_blocks", "KV blocks there are.", s->n_blocks);
+    put_gauge(w, "quire:step_token_budget", "Tokens the last step was allowed.", s->token_budget);
+    put_counter(w, "quire:recomputed_tokens_total",
+                "Tokens computed again after preemptions.", s->n_recomputed);
+    put_counter(w, "quire:requests_refused_by_policy_total",
+                "Requests that the scheduling policy gave up.", s->n_refused);
+    put_counter(w, "quire:prefix_cache_host_hits_total",
+                "Prompt tokens of the prefix cache's hits that came from the host tier.",
+                s->n_host_hits);
+    put_counter(w, "quire:kv_blocks_evicted_total", "Cached KV blocks given up.",
+                s->n_evicted_blocks);
+    put_gauge(w, "quire:host_kv_usage_perc", "Share of the host tier's KV blocks in use, 0 to 1.",
+              s->swap_usage);
+    put_counter(w, "quire:kv_blocks_spilled_total", "KV blocks copied to the host tier.",
+                s->n_swapped_out);
+    put_counter(w, "quire:kv_blocks_loaded_total", "KV blocks copied back from the host tier.",
+                s->n_swapped_in);
+    put_gauge(w, "quire:cache_pins", "Pinned prefixes.", s->n_pins);
+    put_gauge(w, "quire:pinned_kv_blocks", "KV blocks that are pinned.", s->n_pinned_blocks);
+    put_policy(w, s);
+    put_gauge(w, "quire:kv_blocks_leaked", "KV blocks in use while no sequence lives: always 0.",
+              (double)s->n_blocks_leaked);
+}
+
+/* ---- by tenant ---- */
+
+enum tenant_figure {
+    TENANT_PROMPT,
+    TENANT_GENERATED,
+    TENANT_QUERIES,
+    TENANT_HITS,
+    TENANT_EVICTED,
+    TENANT_RUNNING,
+    TENANT_WAITING,
+};
+static const struct {
+    const char *name, *type, *help;
+} tenant_figures[] = {
+    [TENANT_PROMPT] = {"quire:tenant_prompt_tokens_total", "counter",
+                       "Prompt tokens computed for the tenant."},
+    [TENANT_GENERATED] = {"quire:tenant_generation_tokens_total", "counter",
+                          "Tokens generated for the tenant."},
+    [TENANT_QUERIES] = {"quire:tenant_prefix_cache_queries_total", "counter",
+                        "The tenant's prompt tokens looked up in the prefix cache."},
+    [TENANT_HITS] = {"quire:tenant_prefix_cache_hits_total", "counter",
+                     "The tenant's prompt tokens found there, which were not computed."},
+    [TENANT_EVICTED] = {"quire:tenant_kv_blocks_evicted_total", "counter",
+                        "The tenant's cached KV blocks that were given up."},
+    [TENANT_RUNNING] = {"quire:tenant_requests_running", "gauge",
+                        "The tenant's sequences in the running batch."},
+    [TENANT_WAITING] = {"quire:tenant_requests_waiting", "gauge",
+                        "The tenant's sequences waiting to be run."},
+};
+#define N_TENANT_FIGURES (sizeof tenant_figures / sizeof *tenant_figures)
+
+static double tenant_figure(const struct wire_tenant *t, enum tenant_figure figure)
+{
+    switch (figure) {
+    case TENANT_PROMPT: return (double)t->n_prompt_tokens;
+    case TENANT_GENERATED: return (double)t->n_generated_tokens;
+    case TENANT_QUERIES: return (double)t->n_prefix_queries;
+    case TENANT_HITS: return (double)t->n_prefix_hits;
+    case TENANT_EVICTED: return (double)t->n_evicted_blocks;
+    case TENANT_RUNNING: return t->n_running;
+    case TENANT_WAITING: return t->n_waiting;
+    }
+    return 0;
+}
+
+static void put_tenant(struct writer *w, const char *name, const struct tenant *tenant,
+                       double value)
+{
+    char label[TENANT_MAX_NAME + 16];
+    make_label(label, sizeof label, ",tenant", tenant->name, strlen(tenant->name));
+    put_sample(w, name, "", label, value);
+}
+
+static void put_tenants(struct writer *w, const struct wire_stats *stats,
+                        const struct tenants *tenants)
+{
+    uint32_t n = tenants_n(tenants);
+    uint32_t n_told = stats && stats->n_tenants < n ? stats->n_tenants : n;
+    for (size_t figure = 0; stats && figure < N_TENANT_FIGURES; figure++) {
+        put_type(w, tenant_figures[figure].name, tenant_figures[figure].type,
+                 tenant_figures[figure].help);
+        for (uint32_t i = 0; i < n_told; i++) {
+            struct wire_tenant counted;
+            wire_tenant_get(stats, i, &counted);
+            put_tenant(w, tenant_figures[figure].name, tenants_at(tenants, i),
+                       tenant_figure(&counted, (enum tenant_figure)figure));
+        }
+    }
+    put_type(w, "quire:tenant_rate_limited_total", "counter",
+             "The tenant's requests refused for its limits.");
+    for (uint32_t i = 0; i < n; i++)
+        put_tenant(w, "quire:tenant_rate_limited_total", tenants_at(tenants, i),
+                   (double)tenants_at(tenants, i)->n_limited);
+}
+
+/* ---- what another policy would have done ---- */
+
+static void put_shadow_histogram(struct writer *w, const struct wire_stats *s, bool live)
+{
+    static const char name[] = "quire:shadow_time_to_first_token_seconds";
+    const char *which = live ? ",scheduler=\"live\"" : ",scheduler=\"shadow\"";
+    char labels[96];
+    for (uint32_t i = 0; i < s->n_shadow_buckets; i++) {
+        struct wire_shadow_bucket bucket;
+        wire_shadow_bucket_get(s, i, &bucket);
+        snprintf(labels, sizeof labels, "%s,le=\"%.15g\"", which, (double)bucket.bound_us / 1e6);
+        put_sample(w, name, "_bucket", labels, (double)(live ? bucket.n_live : bucket.n_shadow));
+    }
+    snprintf(labels, sizeof labels, "%s,le=\"+Inf\"", which);
+    put_sample(w, name, "_bucket", labels, (double)s->n_shadow);
+    put_sample(w, name, "_sum", which, (live ? s->live_ttft_us : s->shadow_ttft_us) / 1e6);
+    put_sample(w, name, "_count", which, (double)s->n_shadow);
+}
+
+static void put_shadow(struct writer *w, const struct wire_stats *s)
+{
+    char label[160];
+    make_label(label, sizeof label, ",policy", s->shadow_policy, s->n_shadow_policy);
+    put_type(w, "quire:shadow_policy_info", "gauge",
+             "The policy that is tried beside the ruling one: 1.");
+    put_sample(w, "quire:shadow_policy_info", "", label, 1);
+    put_counter(w, "quire:shadow_requests_total",
+                "Requests that both schedulers have given a first token.", s->n_shadow);
+    put_counter(w, "quire:shadow_requests_refused_total",
+                "Requests that the tried policy would have given up, of those taken.", s->n_shadow_refused);
+    put_type(w, "quire:shadow_queue_seconds_total", "counter",
+             "Their time in the queue, as it was and as the tried policy would have it.");
+    put_sample(w, "quire:shadow_queue_seconds_total", "", ",scheduler=\"live\"",
+               s->live_queue_us / 1e6);
+    put_sample(w, "quire:shadow_queue_seconds_total", "", ",scheduler=\"shadow\"",
+               s->shadow_queue_us / 1e6);
+    put_type(w, "quire:shadow_time_to_first_token_seconds", "histogram",
+             "From their arrival at the engine to the first token, likewise.");
+    put_shadow_histogram(w, s, true);
+    put_shadow_histogram(w, s, false);
+}
+
+void metrics_text(struct json_out *o, const struct metrics *m, const struct wire_stats *stats,
+                  const struct metrics_about *about)
+{
+    static const char *const reasons[METRICS_N_FINISHES] = {
+        ",finished_reason=\"stop\"",
+        ",finished_reason=\"length\"",
+        ",finished_reason=\"abort\"",
+        ",finished_reason=\"error\"",
+    };
+    struct writer w = {.o = o};
+    make_labels(&w, about->model);
+    put_gauge(&w, "quire:engine_up", "1 when the engine answers.", stats != NULL);
+    /* Without the engine's own numbers nothing is said: a counter that falls to 0 would look like
+     * a restart. */
+    if (stats)
+        put_engine(&w, stats);
+    if (stats && stats->n_shadow_policy > 0)
+        put_shadow(&w, stats);
+    if (about->tenants)
+        put_tenants(&w, stats, about->tenants);
+    put_counter(&w, "vllm:prompt_tokens_total", "Prompt tokens of requests taken by the engine.",
+                m->n_prompt_tokens);
+    put_counter(&w, "vllm:generation_tokens_total", "Generated tokens received from the engine.",
+                m->n_generation_tokens);
+    put_type(&w, "vllm:request_success_total", "counter", "Choices that ended, by reason.");
+    for (int i = 0; i < METRICS_N_FINISHES; i++)
+        put_sample(&w, "vllm:request_success_total", "", reasons[i], (double)m->finished[i]);
+    put_counter(&w, "quire:requests_refused_total", "Requests answered with 429.", m->n_refused);
+    if (about->otlp) {
+        put_counter(&w, "quire:otlp_spans_exported_total", "Spans that the collector took.", about->otlp->n_exported);
+        put_counter(&w, "quire:otlp_spans_dropped_total", "Spans that it did not take.", about->otlp->n_dropped);
+    }
+    put_gauge(&w, "quire:http_connections", "Open connections.", about->n_connections);
+    put_histogram(&w, "vllm:time_to_first_token_seconds",
+                  "From a request's arrival to its first token.", &m->ttft);
+    put_histogram(&w, "vllm:inter_token_latency_seconds", "Between two tokens of a choice.",
+                  &m->itl);
+    put_histogram(&w, "vllm:time_per_output_token_seconds",
+                  "What vllm:inter_token_latency_seconds was called before: the same.", &m->itl);
+    put_histogram(&w, "vllm:request_time_per_output_token_seconds",
+                  "Mean time between two tokens of a choice, after its first.", &m->tpot);
+    put_histogram(&w, "vllm:e2e_request_latency_seconds",
+                  "From a request's arrival to the end of its reply.", &m->e2e);
+    put_histogram(&w, "vllm:request_queue_time_seconds", "Of a choice in the engine's queue.", &m->queue);
+    put_histogram(&w, "vllm:request_prefill_time_seconds", "From the queue to a choice's first token.", &m->prefill);
+    put_histogram(&w, "vllm:request_decode_time_seconds", "From a choice's first token to its last.", &m->decode);
+    put_histogram(&w, "vllm:request_inference_time_seconds", "From the queue to a choice's last token.",
+                  &m->inference);
+    put_histogram_to(&w, "vllm:request_prompt_tokens", "Prompt tokens of a request.",
+                     &m->prompt_tokens, about->max_model_len);
+    put_histogram_to(&w, "vllm:request_generation_tokens", "Generated tokens of a choice.",
+                     &m->generation_tokens, about->max_model_len);
+    put_histogram_to(&w, "vllm:request_max_num_generation_tokens", "Generated tokens of a request's longest choice.",
+                     &m->most_tokens, about->max_model_len);
+    put_histogram_to(&w, "vllm:request_params_max_tokens", "max_tokens of a request.", &m->max_tokens,
+                     about->max_model_len);
+    put_histogram(&w, "vllm:request_params_n", "n of a request.", &m->n);
+    process_metrics_text(o);
+}

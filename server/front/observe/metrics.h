@@ -1,0 +1,62 @@
+/* What this front end counts, as Prometheus text with vLLM's names (docs/api.md lists them).
+ * Loop's thread. */
+#ifndef QUIRE_FRONT_METRICS_H
+#define QUIRE_FRONT_METRICS_H
+
+#include "server/front/output/json_out.h"
+#include "server/front/observe/otlp.h"
+#include "server/front/tenant/tenants.h"
+#include "server/wire/wire.h"
+
+#include <stdint.h>
+
+#define METRICS_BUCKETS 24
+
+struct histogram {
+    const double *bounds;
+    uint32_t n_bounds;
+    uint64_t counts[METRICS_BUCKETS + 1]; /* not cumulative; the last is +Inf */
+    double sum;
+};
+
+enum metrics_finish {
+    METRICS_STOP,
+    METRICS_LENGTH,
+    METRICS_ABORT, /* the client left */
+    METRICS_ERROR,
+    METRICS_N_FINISHES,
+};
+
+struct metrics {
+    uint64_t n_prompt_tokens, n_generation_tokens;
+    uint64_t finished[METRICS_N_FINISHES]; /* choices */
+    uint64_t n_refused;                    /* requests that got 429 */
+    struct histogram ttft, itl, e2e, prompt_tokens, generation_tokens;
+    struct histogram queue, prefill, decode, inference, tpot; /* of choices */
+    struct histogram n, max_tokens, most_tokens;              /* of requests */
+};
+
+/* What /metrics says besides. */
+struct metrics_about {
+    const char *model;             /* the label */
+    const struct tenants *tenants; /* to be counted one by one; NULL: not asked for */
+    uint32_t n_connections;
+    const struct otlp_counts *otlp; /* NULL: no spans are exported */
+    uint32_t max_model_len;        /* bounds of tokens end there, as vLLM's do; 0 = unknown */
+};
+
+void metrics_init(struct metrics *m);
+void histogram_observe(struct histogram *h, double value);
+
+/* CLOCK_MONOTONIC, in microseconds. */
+uint64_t metrics_now_us(void);
+
+/* A choice's stay in the engine: what it waited in the queue, from there to its first token, from there to its last
+ * of n_tokens. */
+void metrics_phases(struct metrics *m, double queue_s, double prefill_s, double decode_s, uint64_t n_tokens);
+
+/* stats: of the engine; NULL when there is none. */
+void metrics_text(struct json_out *o, const struct metrics *m, const struct wire_stats *stats,
+                  const struct metrics_about *about);
+
+#endif

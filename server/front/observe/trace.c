@@ -1,0 +1,103 @@
+#include "server/front/observe/trace.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void trace_name_add(struct trace_names *names, uint64_t id, const char *name)
+{
+    uint32_t at = names->next++ % TRACE_NAMES;
+    names->ids[at] = id;
+    snprintf(names->names[at], sizeof names->names[at], "%s", name);
+}
+
+static const char *find_name(const struct trace_names *names, uint64_t id)
+{
+    for (uint32_t i = 0; i < TRACE_NAMES; i++)
+        if (names->ids[i] == id)
+            return names->names[i];
+    return NULL;
+}
+
+uint64_t trace_queue_us(const struct wire_account *a)
+{
+    return a->queue_nothing_us + a->queue_budget_us + a->queue_seqs_us + a->queue_blocks_us +
+           a->queue_batch_us + a->queue_prefix_us;
+}
+
+void trace_add(struct trace *t, const struct wire_account *account, uint32_t n_cached)
+{
+    struct wire_account *sum = &t->account;
+    struct wire_account old = *sum;
+    if (trace_queue_us(account) + account->preempted_us >= trace_queue_us(&old) + old.preempted_us)
+        *sum = *account;
+    sum->n_overtaken = old.n_overtaken + account->n_overtaken;
+    sum->n_chunks = old.n_chunks + account->n_chunks;
+    sum->n_preemptions = old.n_preemptions + account->n_preemptions;
+    sum->n_loaded = old.n_loaded + account->n_loaded;
+    sum->n_recomputed = old.n_recomputed + account->n_recomputed;
+    t->n_cached += n_cached;
+    t->accounted = true;
+}
+
+static void put_ms(struct json_out *o, const char *key, uint64_t us)
+{
+    char text[32];
+    json_out_raw(o, key);
+    snprintf(text, sizeof text, "%.3f", (double)us / 1000);
+    json_out_raw(o, text);
+}
+
+static void put_count(struct json_out *o, const char *key, uint64_t n)
+{
+    json_out_raw(o, key);
+    json_out_u64(o, n);
+}
+
+/* Whoever is not an admin learns no more than whether it was one of its own. */
+static void put_blocker(struct json_out *o, const struct wire_account *a,
+                        const struct tenant *tenant, bool admin, const struct tenants *tenants,
+                        const struct trace_names *names)
+{
+    json_out_raw(o, ",\"blocker\":");
+    if (a->blocker == 0) {
+        json_out_raw(o, "null");
+        return;
+    }
+    bool same = a->blocker_tenant == tenant->index;
+    json_out_raw(o, same ? "\"same tenant\"" : "\"another tenant\"");
+    if (!admin)
+        return;
+    bool known = a->blocker_tenant < tenants_n(tenants);
+    json_out_raw(o, ",\"blocker_tenant\":");
+    json_out_text_or_null(o, known ? tenants_at(tenants, a->blocker_tenant)->name : NULL);
+    json_out_raw(o, ",\"blocker_request_id\":");
+    json_out_text_or_null(o, find_name(names, a->blocker));
+}
+
+void trace_json(struct json_out *o, const struct trace *t, const struct tenant *tenant, bool admin,
+                const struct tenants *tenants, const struct trace_names *names)
+{
+    const struct wire_account *a = &t->account;
+    put_ms(o, "{\"text_ms\":", t->submitted_us - t->arrived_us);
+    put_ms(o, ",\"queue_ms\":", trace_queue_us(a));
+    put_ms(o, ",\"queue_ms_by_shortage\":{\"none\":", a->queue_nothing_us);
+    put_ms(o, ",\"token_budget\":", a->queue_budget_us);
+    put_ms(o, ",\"sequences\":", a->queue_seqs_us);
+    put_ms(o, ",\"blocks\":", a->queue_blocks_us);
+    put_ms(o, ",\"batch\":", a->queue_batch_us);
+    put_ms(o, ",\"prefix\":", a->queue_prefix_us);
+    put_ms(o, "},\"preempted_ms\":", a->preempted_us);
+    if (t->first_token_us > 0)
+        put_ms(o, ",\"first_token_ms\":", t->first_token_us - t->arrived_us);
+    else
+        json_out_raw(o, ",\"first_token_ms\":null");
+    put_ms(o, ",\"total_ms\":", t->now_us - t->arrived_us);
+    put_count(o, ",\"overtaken\":", a->n_overtaken);
+    put_count(o, ",\"chunks\":", a->n_chunks);
+    put_count(o, ",\"preemptions\":", a->n_preemptions);
+    put_count(o, ",\"recomputed_tokens\":", a->n_recomputed);
+    put_count(o, ",\"cached_tokens\":", t->n_cached);
+    put_count(o, ",\"loaded_tokens\":", a->n_loaded);
+    put_blocker(o, a, tenant, admin, tenants, names);
+    json_out_raw(o, "}");
+}

@@ -1,0 +1,102 @@
+#include "server/front/output/choice.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A detokenizer needs the prompt's end only: to know that a text has begun, and which bytes of a
+ * character it holds. */
+#define CONTEXT_TOKENS 64
+
+int choice_open(struct choice *c, uint32_t index, const struct choice_rules *rules,
+                const uint32_t *prompt, size_t n_prompt, struct quire_error *err)
+{
+    size_t n = n_prompt < CONTEXT_TOKENS ? n_prompt : CONTEXT_TOKENS;
+    *c = (struct choice){.index = index, .stop_string = -1, .stop_token = -1,
+                         .tools.format = rules->params->tool_format};
+    return quire_detok_open(rules->text, n > 0 ? prompt + n_prompt - n : NULL, n,
+                            rules->params->skip_special, &c->detok, err);
+}
+
+void choice_close(struct choice *c)
+{
+    if (c->detok)
+        quire_detok_close(c->detok);
+    stop_holder_free(&c->holder);
+    json_out_free(&c->text);
+    json_out_free(&c->token_ids);
+    json_out_free(&c->logprobs);
+    logprobs_arrays_free(&c->arrays);
+    tool_parser_free(&c->tools);
+    free(c->waiting.tokens);
+    json_out_free(&c->waiting.text);
+}
+
+static bool contains(const uint32_t *ids, uint32_t n, uint32_t id)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (ids[i] == id)
+            return true;
+    return false;
+}
+
+/* Through the stop strings. */
+static int hold(struct choice *c, const struct params *p, const char *piece, size_t n_piece,
+                const char **text, size_t *n_text, struct quire_error *err)
+{
+    c->n_chars += utf8_count(piece, n_piece);
+    int found = stop_holder_push(&c->holder, &p->stops, c->n_tokens > p->submit.min_tokens,
+                                 p->include_stop, piece, n_piece, text, n_text);
+    if (found == -2)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    if (found >= 0) {
+        c->finish = CHOICE_STOP;
+        c->stop_string = found;
+        c->stop_token = -1;
+    }
+    return QUIRE_OK;
+}
+
+int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t token,
+                 const char **text, size_t *n_text, struct quire_error *err)
+{
+    const struct params *p = rules->params;
+    const char *piece = "";
+    size_t n_piece = 0;
+    c->n_tokens++;
+    bool asked = contains(p->submit.stop_token_ids, p->submit.n_stop_token_ids, token);
+    bool stops = (asked || (!p->submit.ignore_eos && contains(rules->eos, rules->n_eos, token))) &&
+                 c->n_tokens >= p->submit.min_tokens;
+    /* The engine's DONE comes in a later frame; the token itself already says that it is the
+     * last. */
+    if (stops) {
+        c->finish = CHOICE_STOP;
+        c->stop_token = asked ? (int64_t)token : -1;
+    }
+    if (!stops || p->include_stop) {
+        int status = quire_detok_push(c->detok, token, &piece, &n_piece, err);
+        if (status != QUIRE_OK)
+            return status;
+    }
+    return hold(c, p, piece, n_piece, text, n_text, err);
+}
+
+int choice_tail(struct choice *c, const struct choice_rules *rules, const char **text,
+                size_t *n_text, struct quire_error *err)
+{
+    const char *piece, *rest;
+    size_t n_piece, n_rest;
+    *text = "";
+    *n_text = 0;
+    if (c->stop_string >= 0) /* the text was cut: what follows is not of it */
+        return QUIRE_OK;
+    int status = quire_detok_finish(c->detok, &piece, &n_piece, err);
+    if (status != QUIRE_OK)
+        return status;
+    status = hold(c, rules->params, piece, n_piece, text, n_text, err);
+    if (status != QUIRE_OK || c->stop_string >= 0)
+        return status;
+    /* What was given out and what is still held back stand side by side in the holder. */
+    stop_holder_finish(&c->holder, &rest, &n_rest);
+    *n_text += n_rest;
+    return QUIRE_OK;
+}

@@ -1,0 +1,75 @@
+/* One choice of a reply: generated tokens become text, up to where it stops.
+ *
+ * Text is held back while it is half a character or may be the beginning of a stop string. Loop's
+ * thread.
+ */
+#ifndef QUIRE_FRONT_CHOICE_H
+#define QUIRE_FRONT_CHOICE_H
+
+#include "server/front/output/json_out.h"
+#include "server/front/output/logprobs.h"
+#include "server/front/api/params.h"
+#include "server/front/output/stop_strings.h"
+#include "server/front/output/tool_parser.h"
+#include "text/quire_text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What all choices of a request share. */
+struct choice_rules {
+    const struct quire_text *text;
+    const struct params *params;
+    const uint32_t *eos; /* of the model */
+    uint32_t n_eos;
+};
+
+/* A generated token, and how many characters of text stand before it. */
+struct choice_token {
+    struct wire_token token;
+    uint64_t offset;
+};
+/* What a stream has not shown yet: stream_interval. */
+struct choice_waiting {
+    struct choice_token *tokens;
+    uint32_t n_tokens, capacity;
+    struct json_out text;
+};
+
+enum choice_finish { CHOICE_RUNS, CHOICE_STOP, CHOICE_LENGTH };
+
+struct choice {
+    uint32_t index;       /* in the reply */
+    struct quire_detok *detok;
+    struct stop_holder holder;
+    uint32_t n_tokens;    /* generated up to where it stopped */
+    uint64_t n_chars;     /* of text so far, what is held back included */
+    enum choice_finish finish;
+    int stop_string;      /* index, or -1 */
+    int64_t stop_token;   /* id of one of the request's stop_token_ids, or -1 */
+    bool over_in_engine;
+    uint64_t first_token_us, last_token_us; /* 0: none came */
+    /* The reply's parts while it is not streamed. */
+    struct json_out text, token_ids, logprobs;
+    struct logprobs_arrays arrays;
+    bool opened;          /* streamed: its first event is out */
+    bool shown;           /* streamed: its first token is out */
+    struct tool_parser tools; /* chat; a whole reply uses it at its end */
+    uint32_t n_tool_calls;
+    struct choice_waiting waiting;
+};
+
+/* prompt: for the detokenizer's context. QUIRE_NO_MEMORY. */
+int choice_open(struct choice *c, uint32_t index, const struct choice_rules *rules,
+                const uint32_t *prompt, size_t n_prompt, struct quire_error *err);
+void choice_close(struct choice *c);
+
+/* One more token. *text: what may be shown now, valid until the next call on c. c->finish says
+ * whether the choice is over; *text is then not its last: choice_tail() has the rest. */
+int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t token,
+                 const char **text, size_t *n_text, struct quire_error *err);
+/* What was held back, once, after the last token. */
+int choice_tail(struct choice *c, const struct choice_rules *rules, const char **text,
+                size_t *n_text, struct quire_error *err);
+
+#endif

@@ -1,0 +1,675 @@
+#include "server/front/output/generation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+static void free_prompt(struct generation *g, struct gen_prompt *p)
+{
+    if (p->live)
+        engine_client_cancel(g->front->engine, p->engine_id, -1);
+    for (uint32_t i = 0; p->choices && i < g->params.submit.n; i++)
+        choice_close(&p->choices[i]);
+    free(p->choices);
+    free(p->item.text);
+    free(p->item.ids);
+    if (p->detok)
+        quire_detok_close(p->detok);
+    logprobs_arrays_free(&p->arrays);
+    json_out_free(&p->prompt_logprobs);
+}
+
+/* What the engine or the pool still does for it is cancelled. */
+static void generation_free(struct generation *g)
+{
+    if (g->job)
+        text_pool_cancel(g->front->pool, &g->job->job);
+    for (size_t i = 0; i < g->n_prompts; i++)
+        free_prompt(g, &g->prompts[i]);
+    free(g->prompts);
+    if (g->ping)
+        event_free(g->ping);
+    params_free(&g->params);
+    json_out_free(&g->head);
+    json_out_free(&g->event);
+    json_out_free(&g->early);
+    limits_dequeue(g->tenant, g->n_queued);
+    limits_end(g->tenant);
+    TAILQ_REMOVE(&g->front->generations, g, link);
+    free(g);
+}
+
+const char *generation_name(const struct generation *g)
+{
+    return g->params.request_id[0] ? g->params.request_id : http_request_id(g->x);
+}
+
+static void count_unfinished(struct generation *g, enum metrics_finish how)
+{
+    for (size_t i = 0; i < g->n_prompts; i++) {
+        const struct gen_prompt *p = &g->prompts[i];
+        for (uint32_t j = 0; p->choices && j < g->params.submit.n; j++)
+            if (p->choices[j].finish == CHOICE_RUNS && p->accepted)
+                g->front->metrics.finished[how]++;
+    }
+}
+
+/* The client went away. */
+static void on_gone(void *context)
+{
+    struct generation *g = context;
+    count_unfinished(g, METRICS_ABORT);
+    generation_over(g, 499, NULL);
+    generation_free(g);
+}
+
+/* Ends the reply with an error; g is no more. */
+static void fail(struct generation *g, const struct api_error *e)
+{
+    count_unfinished(g, METRICS_ERROR);
+    if (e->status == 429)
+        g->front->metrics.n_refused++;
+    generation_over(g, e->status, e);
+    struct http_exchange *x = g->x;
+    if (g->begun) {
+        g->dialect->error(g, e);
+        generation_free(g);
+        http_stream_end(x);
+    } else {
+        limits_headers(g->tenant, metrics_now_us(), x);
+        generation_free(g);
+        api_error_reply(x, e);
+    }
+}
+
+static void fail_with(struct generation *g, int status, const char *why)
+{
+    struct api_error e;
+    snprintf(e.why.text, sizeof e.why.text, "%s", why);
+    api_fail_status(&e, status, NULL);
+    fail(g, &e);
+}
+
+/* ---- the stream's beginning ----------------------------------------------------------------- */
+
+/* Called when there is something to say, or nothing was said for long: until then the status is
+ * open, and a request that is given up in the queue is a 429. */
+static void begin_stream(struct generation *g)
+{
+    if (g->begun)
+        return;
+    limits_headers(g->tenant, metrics_now_us(), g->x);
+    http_add_header(g->x, "Cache-Control", "no-cache");
+    http_add_header(g->x, "X-Accel-Buffering", "no");
+    http_stream_begin(g->x, 200, "text/event-stream");
+    /* The first events of all choices, in the order of their indices; completions that show their
+     * prompt's logprobs first have to wait for them. All in one piece with what came early: each may repeat a
+     * prompt, and they are not more than the client has had time to take. */
+    struct json_out early = g->early;
+    g->early = (struct json_out){0};
+    bool waits = g->params.echo && g->params.submit.n_logprobs >= 0;
+    for (size_t i = 0; i < g->n_prompts && !waits; i++)
+        for (uint32_t j = 0; j < g->params.submit.n; j++)
+            g->dialect->open(g, &g->prompts[i], &g->prompts[i].choices[j]);
+    json_out_bytes(&g->early, early.data, early.n);
+    if (early.failed || g->early.failed)
+        http_cut_off(g->x);
+    g->begun = true;
+    http_stream_write(g->x, g->early.data, g->early.n);
+    json_out_free(&early);
+    json_out_free(&g->early);
+}
+
+static void on_ping(evutil_socket_t fd, short what, void *context)
+{
+    struct generation *g = context;
+    uint64_t now = metrics_now_us(), silent_ms = (now - g->last_write_us) / 1000;
+    uint64_t wait_ms = g->front->ping_ms;
+    (void)fd;
+    (void)what;
+    if (silent_ms >= wait_ms) {
+        begin_stream(g);
+        /* A comment: an event without data would end the stream in some clients. */
+        http_stream_write(g->x, ": ping\n\n", 8);
+        g->last_write_us = now;
+    } else {
+        wait_ms -= silent_ms;
+    }
+    struct timeval tv = {.tv_sec = (time_t)(wait_ms / 1000),
+                         .tv_usec = (suseconds_t)(wait_ms % 1000 * 1000)};
+    event_add(g->ping, &tv);
+}
+
+/* Every prompt was taken: from here on silence has a limit. */
+static void await_tokens(struct generation *g)
+{
+    g->last_write_us = metrics_now_us();
+    g->ping = event_new(g->front->base, -1, 0, on_ping, g);
+    if (g->early.n > 0 || !g->ping)
+        begin_stream(g);
+    if (g->ping)
+        on_ping(-1, 0, g);
+}
+
+/* Every choice is over. */
+static void complete(struct generation *g)
+{
+    g->trace.now_us = metrics_now_us();
+    struct http_exchange *x = g->x;
+    if (g->params.stream) {
+        begin_stream(g);
+        g->dialect->end(g);
+        generation_over(g, 200, NULL);
+        generation_free(g);
+        http_stream_end(x);
+        return;
+    }
+    struct json_out o = {0};
+    g->dialect->whole(g, &o);
+    if (o.failed) {
+        json_out_free(&o);
+        fail_with(g, QUIRE_NO_MEMORY, "there is no memory for the reply");
+        return;
+    }
+    limits_headers(g->tenant, g->trace.now_us, x);
+    generation_over(g, 200, NULL);
+    generation_free(g);
+    http_reply(x, 200, "application/json", o.data, o.n);
+    json_out_free(&o);
+}
+
+/* ---- tokens --------------------------------------------------------------------------------- */
+
+static void show(struct generation *g, struct gen_prompt *p, struct choice *c,
+                 const struct gen_piece *piece)
+{
+    if (!g->params.stream) {
+        g->dialect->collect(g, c, piece);
+        return;
+    }
+    if (g->n_accepted == g->n_prompts)
+        begin_stream(g);
+    g->dialect->token(g, p, c, piece);
+    g->last_write_us = c->last_token_us;
+    c->shown = true;
+}
+
+/* Shows what waits. */
+static int show_waiting(struct generation *g, struct gen_prompt *p, struct choice *c, struct quire_error *err)
+{
+    struct choice_waiting *w = &c->waiting;
+    const struct gen_piece piece = {w->tokens, w->n_tokens, w->text.data, w->text.n};
+    if (w->text.failed)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    if (piece.n_tokens > 0 || piece.n_text > 0)
+        show(g, p, c, &piece);
+    w->n_tokens = 0;
+    json_out_clear(&w->text);
+    return QUIRE_OK;
+}
+
+/* One more piece: at once, or with others, as stream_interval has it. The first token never waits. */
+static int add(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece,
+               struct quire_error *err)
+{
+    struct choice_waiting *w = &c->waiting;
+    if (!g->params.stream || g->params.stream_interval <= 1 || !c->shown) {
+        show(g, p, c, piece);
+        return QUIRE_OK;
+    }
+    json_out_bytes(&w->text, piece->text, piece->n_text);
+    if (piece->n_tokens == 0)
+        return QUIRE_OK;
+    if (w->n_tokens == w->capacity) {
+        uint32_t capacity = w->capacity ? w->capacity * 2 : 8;
+        struct choice_token *tokens = realloc(w->tokens, capacity * sizeof *tokens);
+        if (!tokens)
+            return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+        w->tokens = tokens;
+        w->capacity = capacity;
+    }
+    w->tokens[w->n_tokens++] = *piece->tokens;
+    return w->n_tokens >= g->params.stream_interval ? show_waiting(g, p, c, err) : QUIRE_OK;
+}
+
+/* c->finish is set: the text that was held back, then the end. */
+static int conclude(struct generation *g, struct gen_prompt *p, struct choice *c,
+                    struct quire_error *err)
+{
+    struct gen_piece piece = {0};
+    int status = choice_tail(c, &g->rules, &piece.text, &piece.n_text, err);
+    if (status == QUIRE_OK && piece.n_text > 0)
+        status = add(g, p, c, &piece, err);
+    if (status == QUIRE_OK)
+        status = show_waiting(g, p, c, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (g->params.stream)
+        g->dialect->finish(g, p, c);
+    struct metrics *m = &g->front->metrics;
+    m->finished[c->finish == CHOICE_STOP ? METRICS_STOP : METRICS_LENGTH]++;
+    histogram_observe(&m->generation_tokens, c->n_tokens);
+    return QUIRE_OK;
+}
+
+static void time_token(struct generation *g, struct choice *c)
+{
+    struct metrics *m = &g->front->metrics;
+    uint64_t now = metrics_now_us();
+    m->n_generation_tokens++;
+    limits_token(g->tenant, now);
+    if (g->trace.first_token_us == 0)
+        g->trace.first_token_us = now;
+    if (c->n_tokens == 0) {
+        histogram_observe(&m->ttft, (double)(now - g->trace.arrived_us) * 1e-6);
+        limits_dequeue(g->tenant, 1);
+        g->n_queued--;
+        c->first_token_us = now;
+    } else {
+        histogram_observe(&m->itl, (double)(now - c->last_token_us) * 1e-6);
+    }
+    c->last_token_us = now;
+}
+
+static void on_token(void *context, const struct wire_token *token)
+{
+    struct gen_prompt *p = context;
+    struct generation *g = p->g;
+    struct quire_error err;
+    if (token->choice >= g->params.submit.n)
+        return;
+    struct choice *c = &p->choices[token->choice];
+    if (c->finish != CHOICE_RUNS) /* on its way when the choice stopped */
+        return;
+    time_token(g, c);
+    const struct choice_token one = {*token, c->n_chars};
+    struct gen_piece piece = {.tokens = &one, .n_tokens = 1};
+    int status = choice_token(c, &g->rules, token->token, &piece.text, &piece.n_text, &err);
+    if (status == QUIRE_OK)
+        status = add(g, p, c, &piece, &err);
+    if (status == QUIRE_OK && c->finish != CHOICE_RUNS)
+        status = conclude(g, p, c, &err);
+    if (status != QUIRE_OK)
+        fail_with(g, status, err.text);
+    else if (c->stop_string >= 0 && !c->over_in_engine)
+        engine_client_cancel(g->front->engine, p->engine_id, token->choice);
+}
+
+static void on_prompt_logprob(void *context, const struct wire_token *token)
+{
+    struct gen_prompt *p = context;
+    reply_prompt_logprob(p->g, p, token);
+}
+
+static void prompt_over(struct generation *g)
+{
+    if (--g->n_open == 0)
+        complete(g);
+}
+
+static void on_done(void *context, const struct wire_done *done)
+{
+    struct gen_prompt *p = context;
+    struct generation *g = p->g;
+    struct quire_error err;
+    int status = QUIRE_OK;
+    if (done->last)
+        p->live = false;
+    if (done->choice < g->params.submit.n) {
+        struct choice *c = &p->choices[done->choice];
+        c->over_in_engine = true;
+        if (done->choice == 0) {
+            p->n_cached = done->n_cached;
+            p->n_created = done->n_created;
+            trace_add(&g->trace, &done->account, done->n_cached);
+        }
+        generation_choice_over(g, c, &done->account);
+        if (c->finish == CHOICE_RUNS && done->finish >= WIRE_FINISH_CANCELLED) {
+            if (done->finish == WIRE_FINISH_CANCELLED) {
+                fail_with(g, QUIRE_IO, "the engine cancelled the request");
+            } else {
+                struct api_error e;
+                front_failed(done, &e);
+                fail(g, &e);
+            }
+            return;
+        }
+        if (c->finish == CHOICE_RUNS) {
+            bool stopped = done->finish == WIRE_FINISH_STOP;
+            c->finish = stopped ? CHOICE_STOP : CHOICE_LENGTH;
+            status = conclude(g, p, c, &err);
+        }
+    }
+    if (status != QUIRE_OK)
+        fail_with(g, status, err.text);
+    else if (done->last)
+        prompt_over(g);
+}
+
+/* ---- taken or refused ---------------------------------------------------------------------- */
+
+static void on_accepted(void *context, uint64_t id)
+{
+    struct gen_prompt *p = context;
+    struct generation *g = p->g;
+    if (p->accepted)
+        return;
+    p->accepted = true;
+    p->accepted_id = id;
+    trace_name_add(&g->front->names, id, generation_name(g));
+    g->front->metrics.n_prompt_tokens += p->item.n_ids;
+    histogram_observe(&g->front->metrics.prompt_tokens, (double)p->item.n_ids);
+    if (++g->n_accepted == g->n_prompts && g->params.stream)
+        await_tokens(g);
+}
+
+static void on_refused(void *context, const struct wire_refuse *refuse)
+{
+    struct gen_prompt *p = context;
+    struct api_error e;
+    p->live = false;
+    front_refused(p->g->front, refuse, &e);
+    fail(p->g, &e);
+}
+
+static void on_lost(void *context, const char *why)
+{
+    struct gen_prompt *p = context;
+    p->live = false;
+    fail_with(p->g, QUIRE_IO, why);
+}
+
+static const struct engine_client_request_events events = {
+    .on_accepted = on_accepted,
+    .on_refused = on_refused,
+    .on_token = on_token,
+    .on_prompt_logprob = on_prompt_logprob,
+    .on_done = on_done,
+    .on_lost = on_lost,
+};
+
+/* ---- submitting ----------------------------------------------------------------------------- */
+
+/* Cuts the prompt where that is asked for and sets p->max_tokens. */
+static bool fit(const struct generation *g, struct gen_prompt *p, struct api_error *e)
+{
+    const struct params *params = &g->params;
+    const char *name = g->prompt_name;
+    uint64_t context = g->front->max_model_len;
+    bool to_the_end = !params->has_max_tokens && params->max_tokens == 0;
+    if (params->truncate != 0) {
+        /* -1: what leaves room for the answer. */
+        uint64_t answer = to_the_end ? 1 : params->max_tokens;
+        size_t keep = (size_t)params->truncate;
+        if (params->truncate < 0)
+            keep = answer < context ? (size_t)(context - answer) : 0;
+        if (p->item.n_ids > keep) {
+            size_t from = params->truncate_end ? 0 : p->item.n_ids - keep;
+            memmove(p->item.ids, p->item.ids + from, keep * sizeof *p->item.ids);
+            p->item.n_ids = keep;
+        }
+    }
+    if (p->item.n_ids == 0)
+        return api_bad(e, name, "is empty");
+    bool only_prompt = params->has_max_tokens && params->max_tokens == 0;
+    if (p->item.n_ids + !only_prompt > context)
+        return api_fail(e, 400, name, "context_length_exceeded",
+                        "%s: this model's maximum context length is %llu tokens, the prompt has %zu and leaves no "
+                        "room for an answer", name, (unsigned long long)context, p->item.n_ids);
+    uint64_t rest = context - p->item.n_ids;
+    if (params->has_max_tokens && params->max_tokens > rest)
+        return api_fail(e, 400, params->max_tokens_name, "context_length_exceeded",
+                        "%s: %u is too large: this model's maximum context length is %llu tokens and the prompt "
+                        "has %zu", params->max_tokens_name, params->max_tokens,
+                        (unsigned long long)context, p->item.n_ids);
+    if (params->has_max_tokens)
+        p->max_tokens = params->max_tokens;
+    else
+        p->max_tokens = to_the_end || rest < params->max_tokens ? (uint32_t)rest : params->max_tokens;
+    if (params->submit.min_tokens > p->max_tokens)
+        return api_bad(e, "min_tokens", "%u is more than the %u tokens there may be",
+                       params->submit.min_tokens, p->max_tokens);
+    return true;
+}
+
+/* What a reply has of its prompts once for each choice. It costs no computing to ask for, and 16 MiB of prompts with
+ * n 128 would be a reply of 2 GiB. */
+#define MAX_REPEATED_BYTES ((uint64_t)64 << 20)
+#define ID_BYTES 7 /* and its comma */
+
+static bool check_repeated(const struct generation *g, struct api_error *e)
+{
+    const struct params *params = &g->params;
+    uint64_t n = params->n_lead;
+    for (size_t i = 0; i < g->n_prompts; i++) {
+        n += params->echo ? g->prompts[i].item.n_text : 0;
+        n += params->return_token_ids ? (uint64_t)g->prompts[i].item.n_ids * ID_BYTES : 0;
+    }
+    if (n * params->submit.n <= MAX_REPEATED_BYTES)
+        return true;
+    return api_bad(e, params->return_token_ids ? "return_token_ids" : "echo",
+                   "the prompts, repeated with each of %u choices, would be more than %llu MiB: send fewer at once",
+                   params->submit.n, (unsigned long long)MAX_REPEATED_BYTES >> 20);
+}
+
+static bool wants_prompt_logprobs(const struct params *params)
+{
+    return (params->echo && params->submit.n_logprobs >= 0) ||
+           params->submit.n_prompt_logprobs >= 0;
+}
+
+/* Choices and what else the prompt's events will need. */
+static int prepare(struct generation *g, struct gen_prompt *p, struct quire_error *err)
+{
+    uint32_t n = g->params.submit.n, first = (uint32_t)(p - g->prompts) * n;
+    p->g = g;
+    p->choices = calloc(n, sizeof *p->choices);
+    if (!p->choices)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < n; i++) {
+        int status = choice_open(&p->choices[i], first + i, &g->rules, p->item.ids, p->item.n_ids,
+                                 err);
+        if (status != QUIRE_OK)
+            return status;
+        if (g->params.echo)
+            p->choices[i].n_chars = utf8_count(p->item.text, p->item.n_text);
+    }
+    if (!wants_prompt_logprobs(&g->params))
+        return QUIRE_OK;
+    int status = quire_detok_open(g->rules.text, NULL, 0, g->params.skip_special, &p->detok, err);
+    if (status == QUIRE_OK)
+        reply_prompt_logprob(g, p, NULL);
+    return status;
+}
+
+static int submit(struct generation *g, struct gen_prompt *p, struct quire_error *err)
+{
+    struct wire_submit s = g->params.submit;
+    s.prompt = p->item.ids;
+    s.n_prompt = (uint32_t)p->item.n_ids;
+    s.max_tokens = p->max_tokens;
+    s.tenant = g->domain;
+    front_bill(g->tenant, &s);
+    if (g->params.deadline_ms > 0) {
+        /* What is left of it after the text work. */
+        uint64_t wanted = (uint64_t)g->params.deadline_ms * 1000;
+        uint64_t passed = g->trace.submitted_us - g->trace.arrived_us;
+        s.deadline_us = passed < wanted ? wanted - passed : 1;
+    }
+    if (g->params.echo && s.n_logprobs > s.n_prompt_logprobs)
+        s.n_prompt_logprobs = s.n_logprobs;
+    int status = engine_client_submit(g->front->engine, &s, &events, p, &p->engine_id, err);
+    if (status == QUIRE_OK)
+        p->live = true;
+    if (!g->params.return_token_ids) {
+        free(p->item.ids);
+        p->item.ids = NULL;
+    }
+    return status;
+}
+
+/* Nothing is to be computed: the prompt is echoed, that is all. */
+static void echo_only(struct generation *g)
+{
+    struct quire_error err;
+    g->n_accepted = g->n_prompts;
+    if (g->params.stream)
+        begin_stream(g);
+    for (size_t i = 0; i < g->n_prompts; i++) {
+        for (uint32_t j = 0; j < g->params.submit.n; j++) {
+            struct choice *c = &g->prompts[i].choices[j];
+            c->finish = CHOICE_LENGTH;
+            int status = conclude(g, &g->prompts[i], c, &err);
+            if (status != QUIRE_OK) {
+                fail_with(g, status, err.text);
+                return;
+            }
+        }
+    }
+    complete(g);
+}
+
+/* By what the key may, and by the headers where the body says nothing. */
+static bool settle(struct generation *g, struct api_error *e)
+{
+    const struct tenant *t = g->tenant;
+    struct wire_submit *s = &g->params.submit;
+    if (!g->params.has_priority)
+        s->priority = t->priority_min > 0 ? t->priority_min
+                                          : (t->priority_max < 0 ? t->priority_max : 0);
+    if (s->priority < t->priority_min || s->priority > t->priority_max)
+        return api_bad(e, "priority", "this key may have %d to %d, got %d", t->priority_min,
+                       t->priority_max, s->priority);
+    if (g->params.deadline_ms == 0)
+        g->params.deadline_ms = g->header_deadline_ms;
+    g->params.trace |= g->header_trace;
+    return true;
+}
+
+/* What the job read is the request's from here on. */
+static bool take_job(struct generation *g, struct request_job *j, struct api_error *e)
+{
+    struct front *f = g->front;
+    if (!j->ok) {
+        *e = j->error;
+        return false;
+    }
+    g->params = j->params;
+    j->params = (struct params){0};
+    g->domain = j->domain;
+    g->rules = (struct choice_rules){f->text, &g->params, f->eos, f->n_eos};
+    snprintf(g->id, sizeof g->id, "%s%s", g->dialect->id_prefix, generation_name(g));
+    g->prompt_name = j->prompt_name;
+    if (!settle(g, e))
+        return false;
+    g->prompts = calloc(j->n_items, sizeof *g->prompts);
+    if (g->prompts)
+        g->dialect->begin(g, j);
+    if (!g->prompts || g->head.failed)
+        return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
+    g->n_prompts = g->n_open = j->n_items;
+    for (size_t i = 0; i < j->n_items; i++) {
+        g->prompts[i].item = j->items[i];
+        j->items[i] = (struct request_item){0};
+    }
+    return true;
+}
+
+/* The text work is done. A server that drains still finishes what it has taken. */
+static void on_text(void *owner, struct request_job *job)
+{
+    struct generation *g = owner;
+    struct api_error e;
+    int status = QUIRE_OK;
+    g->job = NULL;
+    http_body_freed(g->x);
+    bool ok = take_job(g, job, &e) && check_repeated(g, &e);
+    request_job_free(job);
+    for (size_t i = 0; i < g->n_prompts && ok; i++) {
+        ok = fit(g, &g->prompts[i], &e);
+        if (ok && (status = prepare(g, &g->prompts[i], &e.why)) != QUIRE_OK)
+            ok = api_fail_status(&e, status, NULL);
+    }
+    uint64_t n_tokens = 0;
+    for (size_t i = 0; i < g->n_prompts; i++)
+        n_tokens += g->prompts[i].item.n_ids;
+    g->trace.submitted_us = metrics_now_us();
+    bool compute = ok && (g->prompts[0].max_tokens > 0 || wants_prompt_logprobs(&g->params));
+    if (compute) {
+        uint32_t n_choices = (uint32_t)g->n_prompts * g->params.submit.n;
+        ok = limits_queue(g->tenant, n_choices, &e);
+        g->n_queued = ok ? n_choices : 0;
+    }
+    ok = ok && limits_prompt(g->tenant, n_tokens, g->trace.submitted_us, &e);
+    if (ok && !compute) {
+        echo_only(g);
+        return;
+    }
+    for (size_t i = 0; i < g->n_prompts && ok; i++)
+        if ((status = submit(g, &g->prompts[i], &e.why)) != QUIRE_OK)
+            ok = api_fail_status(&e, status, NULL);
+    if (!ok)
+        fail(g, &e);
+}
+
+/* x-quire-deadline-ms and x-quire-trace: for clients that cannot add fields. */
+static bool read_headers(struct generation *g, struct api_error *e)
+{
+    const char *deadline = http_header(g->x, "x-quire-deadline-ms");
+    const char *trace = http_header(g->x, "x-quire-trace");
+    size_t n = deadline ? strspn(deadline, "0123456789") : 0;
+    unsigned long ms = n > 0 && n < 10 && deadline[n] == '\0' ? strtoul(deadline, NULL, 10) : 0;
+    if (deadline && (ms == 0 || ms > PARAMS_MAX_DEADLINE_MS))
+        return api_bad(e, "x-quire-deadline-ms", "must be between 1 and %d",
+                       PARAMS_MAX_DEADLINE_MS);
+    g->header_deadline_ms = (uint32_t)ms;
+    g->header_trace = trace && strcmp(trace, "1") == 0;
+    trace_context_read(http_header(g->x, "traceparent"), http_header(g->x, "tracestate"), &g->context);
+    if (trace && !g->header_trace && strcmp(trace, "0") != 0)
+        return api_bad(e, "x-quire-trace", "must be 0 or 1");
+    return true;
+}
+
+void generation_start(struct front *f, struct http_exchange *x, const struct api_dialect *dialect)
+{
+    struct api_error e;
+    struct tenant *tenant = front_begin(f, x);
+    if (!tenant)
+        return;
+    struct generation *g = calloc(1, sizeof *g);
+    bool ok = g || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
+    if (ok) {
+        g->front = f;
+        g->x = x;
+        g->dialect = dialect;
+        snprintf(g->route, sizeof g->route, "%s", http_path(x));
+        g->tenant = tenant;
+        g->admin = front_is_admin(f, x);
+        g->trace.arrived_us = metrics_now_us();
+        ok = read_headers(g, &e);
+    }
+    if (ok) {
+        g->job = request_job_new(f, x, dialect->read, on_text, g);
+        ok = g->job || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
+    }
+    if (!ok) {
+        free(g);
+        front_log_refused(f, x, tenant, &e);
+        limits_end(tenant);
+        limits_headers(tenant, metrics_now_us(), x);
+        api_error_reply(x, &e);
+        return;
+    }
+    TAILQ_INSERT_TAIL(&f->generations, g, link);
+    http_on_gone(x, on_gone, g);
+    text_pool_submit(f->pool, &g->job->job);
+}
+
+void generations_end(struct front *f, const struct api_error *e)
+{
+    struct generation *g;
+    while ((g = TAILQ_FIRST(&f->generations)))
+        fail(g, e);
+}

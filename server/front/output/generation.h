@@ -1,0 +1,108 @@
+/* A generating request from its text work to the end of its reply.
+ *
+ * text pool → one SUBMIT per prompt → events → reply. It belongs to its
+ * exchange: it ends with the reply, or when the client goes away, and everything it began is
+ * cancelled. How its API spells requests and replies is its dialect's; all else is the same for
+ * all of them. Private to generation*.c and reply*.c. Loop's thread.
+ */
+#ifndef QUIRE_FRONT_GENERATION_H
+#define QUIRE_FRONT_GENERATION_H
+
+#include "server/front/output/choice.h"
+#include "server/front/front_internal.h"
+#include "server/front/observe/trace_context.h"
+
+struct generation;
+struct gen_prompt;
+
+/* Tokens with their text. Without tokens: text that was held back to the end. */
+struct gen_piece {
+    const struct choice_token *tokens;
+    uint32_t n_tokens; /* 1, or up to stream_interval in a stream */
+    const char *text;
+    size_t n_text;
+};
+
+struct api_dialect {
+    const char *id_prefix; /* of a reply's id, before the request's */
+    /* On the text pool: fills in the job from a request's body. */
+    bool (*read)(struct request_job *j, const json_t *body);
+    /* Builds g->head, which events and replies share, of what the job has read. */
+    void (*begin)(struct generation *g, const struct request_job *j);
+    /* A stream's events, of each choice: what comes before its first token; more than once is as
+     * once. Then its tokens, and its end. */
+    void (*open)(struct generation *g, struct gen_prompt *p, struct choice *c);
+    void (*token)(struct generation *g, struct gen_prompt *p, struct choice *c,
+                  const struct gen_piece *piece);
+    void (*finish)(struct generation *g, struct gen_prompt *p, struct choice *c);
+    /* The end of all choices, or of the stream by an error. */
+    void (*end)(struct generation *g);
+    void (*error)(struct generation *g, const struct api_error *e);
+    /* A reply that is not streamed: keeps a token, and writes it all into o. */
+    void (*collect)(struct generation *g, struct choice *c, const struct gen_piece *piece);
+    void (*whole)(struct generation *g, struct json_out *o);
+};
+
+struct gen_prompt {
+    struct generation *g;
+    struct request_item item;  /* text only where it is echoed */
+    uint32_t max_tokens;
+    uint64_t engine_id;
+    bool live;                /* submitted, and events are to come */
+    bool accepted;
+    uint64_t accepted_id;     /* the engine's own, as in its recordings; 0: not told */
+    uint32_t n_cached, n_created;
+    struct choice *choices;   /* params.submit.n of them */
+    /* Of the prompt, for echo and prompt_logprobs. */
+    struct logprobs_arrays arrays;
+    struct json_out prompt_logprobs;
+    struct quire_detok *detok;
+    uint64_t n_chars;
+};
+
+struct generation {
+    TAILQ_ENTRY(generation) link;
+    struct front *front;
+    struct http_exchange *x;
+    const struct api_dialect *dialect;
+    char route[64];            /* the path, for the log */
+    struct params params;
+    struct choice_rules rules;
+    struct tenant *tenant;     /* who pays */
+    uint32_t n_queued;         /* choices without a token yet: part of the tenant's queue */
+    bool admin;                /* may be told who others are */
+    struct key256 domain;      /* of the cache */
+    struct trace trace;
+    struct trace_context context; /* of the caller, or begun here for the spans */
+    uint32_t header_deadline_ms;
+    bool header_trace;
+    struct request_job *job;   /* while it is in the pool */
+    struct gen_prompt *prompts;
+    const char *prompt_name;   /* the field that held them, for errors; static */
+    size_t n_prompts, n_accepted, n_open;
+    char id[96];
+    struct json_out head;     /* how every reply, or its object, begins: {"id":...,"model":"..." */
+    struct json_out event;    /* the one being written */
+    struct json_out early;    /* events made before the stream has begun */
+    bool begun;               /* the stream's headers are out */
+    uint64_t n_events;        /* for dialects that number them */
+    struct event *ping;
+    uint64_t last_write_us;
+};
+
+/* The client's name for it, from the body or the header, or one made here. */
+const char *generation_name(const struct generation *g);
+
+/* ---- generation_end.c: what is counted, logged and traced when it is over ---- */
+
+/* One choice's engine work is over. */
+void generation_choice_over(struct generation *g, const struct choice *c, const struct wire_account *account);
+/* status: of the reply, or of the error that ended its stream; 499: the client left. e: why it failed, or NULL. */
+void generation_over(struct generation *g, int status, const struct api_error *e);
+
+/* A prompt token's logprob, kept for the reply; NULL for the first, which has none.
+ * reply_choices.c. */
+void reply_prompt_logprob(struct generation *g, struct gen_prompt *p,
+                          const struct wire_token *token);
+
+#endif

@@ -1,0 +1,66 @@
+#include "server/front/output/reply.h"
+
+struct reply_usage reply_usage(const struct generation *g)
+{
+    struct reply_usage u = {0};
+    for (size_t i = 0; i < g->n_prompts; i++) {
+        u.n_prompt += g->prompts[i].item.n_ids;
+        u.n_cached += g->prompts[i].n_cached;
+        u.n_created += g->prompts[i].n_created;
+        for (uint32_t j = 0; j < g->params.submit.n; j++)
+            u.n_generated += g->prompts[i].choices[j].n_tokens;
+    }
+    return u;
+}
+
+struct logprobs_style reply_logprobs_style(const struct generation *g, int32_t n_top)
+{
+    return (struct logprobs_style){
+        .text = g->front->text,
+        .as_ids = g->params.tokens_as_ids,
+        .n_top = n_top > 0 ? (uint32_t)n_top : 0,
+    };
+}
+
+void reply_put_logprobs(struct json_out *o, const struct generation *g, const struct gen_piece *piece)
+{
+    const struct logprobs_style style = reply_logprobs_style(g, g->params.submit.n_logprobs);
+    for (uint32_t i = 0; i < piece->n_tokens; i++) {
+        if (i > 0)
+            json_out_raw(o, ",");
+        logprobs_chat_entry(o, &style, &piece->tokens[i].token);
+    }
+}
+
+void reply_emit(struct generation *g)
+{
+    /* Without memory for an event, what the client has must not look whole. */
+    if (g->event.failed || g->early.failed)
+        http_cut_off(g->x);
+    else if (g->begun)
+        http_stream_write(g->x, g->event.data, g->event.n);
+    else
+        json_out_bytes(&g->early, g->event.data, g->event.n);
+}
+
+void reply_put_trace(struct json_out *o, const struct generation *g)
+{
+    json_out_raw(o, ",\"quire_trace\":");
+    trace_json(o, &g->trace, g->tenant, g->admin, g->front->tenants, &g->front->names);
+}
+
+void reply_begin_event(struct generation *g, const char *type)
+{
+    struct json_out *o = &g->event;
+    json_out_clear(o);
+    json_out_raw(o, "event: ");
+    json_out_raw(o, type);
+    json_out_raw(o, "\ndata: {\"type\":");
+    json_out_text(o, type);
+}
+
+void reply_end_event(struct generation *g)
+{
+    json_out_raw(&g->event, "}\n\n");
+    reply_emit(g);
+}

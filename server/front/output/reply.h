@@ -1,0 +1,30 @@
+/* What the replies of all dialects share. Private to reply*.c. */
+#ifndef QUIRE_FRONT_REPLY_H
+#define QUIRE_FRONT_REPLY_H
+
+#include "server/front/output/generation.h"
+
+/* Tokens, of all prompts and choices. The cache's counts are known at the end. */
+struct reply_usage {
+    uint64_t n_prompt, n_generated;
+    uint64_t n_cached;  /* of the prompt, found in the prefix cache */
+    uint64_t n_created; /* of the prompt, added to it */
+};
+struct reply_usage reply_usage(const struct generation *g);
+
+struct logprobs_style reply_logprobs_style(const struct generation *g, int32_t n_top);
+
+/* Entries as chat has them, with commas between, of a piece's tokens. */
+void reply_put_logprobs(struct json_out *o, const struct generation *g, const struct gen_piece *piece);
+
+/* Sends g->event, or keeps it until the stream begins. */
+void reply_emit(struct generation *g);
+
+/* An event with a name, as Responses and Messages have them: event: TYPE, data: {"type":TYPE ... }. */
+void reply_begin_event(struct generation *g, const char *type);
+void reply_end_event(struct generation *g);
+
+/* ,"quire_trace":{...} */
+void reply_put_trace(struct json_out *o, const struct generation *g);
+
+#endif

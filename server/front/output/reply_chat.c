@@ -1,0 +1,254 @@
+/* /v1/chat/completions: how its replies are written. */
+#include "server/front/output/reply_choices.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static void begin(struct generation *g, const struct request_job *j)
+{
+    choices_begin(g, j->model, g->params.stream ? "chat.completion.chunk" : "chat.completion");
+}
+
+static void put_prompt_ids(struct json_out *o, const struct generation *g,
+                           const struct gen_prompt *p)
+{
+    if (g->params.return_token_ids)
+        choices_put_ids(o, "prompt_token_ids", p->item.ids, p->item.n_ids);
+}
+
+static void open_choice(struct generation *g, struct gen_prompt *p, struct choice *c)
+{
+    struct json_out *o = &g->event;
+    if (c->opened)
+        return;
+    c->opened = true;
+    choices_begin_event(g);
+    put_prompt_ids(o, g, p);
+    choices_begin_choice(g, c);
+    /* Where there may be calls there may be no content: null, until some comes. */
+    json_out_raw(o, ",\"delta\":{\"role\":\"assistant\",\"content\":");
+    json_out_raw(o, g->params.tool_format == TOOL_NONE ? "\"\"" : "null");
+    json_out_raw(o, "},\"logprobs\":null,\"finish_reason\":null");
+    choices_end_event(g);
+    if (g->params.n_lead == 0)
+        return;
+    choices_begin_event(g);
+    choices_begin_choice(g, c);
+    json_out_raw(o, ",\"delta\":{\"content\":");
+    json_out_string(o, g->params.lead, g->params.n_lead);
+    json_out_raw(o, "},\"logprobs\":null,\"finish_reason\":null");
+    choices_end_event(g);
+}
+
+/* ---- a delta of a stream: content, or a part of a call ---- */
+
+struct deltas {
+    struct generation *g;
+    struct choice *c;
+    const struct gen_piece *piece; /* its tokens go with the first delta; then none */
+    bool any;
+};
+
+static void begin_delta(struct deltas *d)
+{
+    choices_begin_event(d->g);
+    choices_begin_choice(d->g, d->c);
+    json_out_raw(&d->g->event, ",\"delta\":{");
+}
+
+static void end_delta(struct deltas *d)
+{
+    static const struct gen_piece none;
+    struct generation *g = d->g;
+    struct json_out *o = &g->event;
+    json_out_raw(o, "},\"logprobs\":");
+    if (g->params.submit.n_logprobs >= 0 && d->piece->n_tokens > 0) {
+        json_out_raw(o, "{\"content\":[");
+        reply_put_logprobs(o, g, d->piece);
+        json_out_raw(o, "],\"refusal\":null}");
+    } else {
+        json_out_raw(o, "null");
+    }
+    choices_put_piece_ids(o, g, d->piece);
+    json_out_raw(o, ",\"finish_reason\":null");
+    choices_end_event(g);
+    d->piece = &none;
+    d->any = true;
+}
+
+static void put_content_delta(void *context, const char *text, size_t n)
+{
+    struct deltas *d = context;
+    begin_delta(d);
+    json_out_raw(&d->g->event, "\"content\":");
+    json_out_string(&d->g->event, text, n);
+    end_delta(d);
+}
+
+/* What a call begins with; its arguments follow. */
+static void put_call_head(struct json_out *o, const struct tool_call *call)
+{
+    uint64_t random[2];
+    char id[5 + 32 + 1];
+    quire_random(random, sizeof random);
+    snprintf(id, sizeof id, "call_%016" PRIx64 "%08" PRIx64, random[0], random[1] & UINT32_MAX);
+    json_out_raw(o, "\"id\":");
+    json_out_text(o, id);
+    json_out_raw(o, ",\"type\":\"function\",\"function\":{\"name\":");
+    json_out_string(o, call->name, call->n_name);
+    json_out_raw(o, ",\"arguments\":");
+}
+
+static void put_call_deltas(void *context, const struct tool_call *call)
+{
+    struct deltas *d = context;
+    struct json_out *o = &d->g->event;
+    if (d->c->n_tool_calls > 0 && d->g->params.one_tool_call)
+        return;
+    begin_delta(d);
+    json_out_raw(o, "\"tool_calls\":[{\"index\":");
+    json_out_u64(o, d->c->n_tool_calls);
+    json_out_raw(o, ",");
+    put_call_head(o, call);
+    json_out_raw(o, "\"\"}}]");
+    end_delta(d);
+    begin_delta(d);
+    json_out_raw(o, "\"tool_calls\":[{\"index\":");
+    json_out_u64(o, d->c->n_tool_calls++);
+    json_out_raw(o, ",\"function\":{\"arguments\":");
+    json_out_string(o, call->arguments, call->n_arguments);
+    json_out_raw(o, "}}]");
+    end_delta(d);
+}
+
+static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c,
+                      const struct gen_piece *piece)
+{
+    struct deltas d = {.g = g, .c = c, .piece = piece};
+    const struct tool_sink sink = {put_content_delta, put_call_deltas, &d};
+    open_choice(g, p, c);
+    if (g->params.tool_format == TOOL_NONE) {
+        put_content_delta(&d, piece->text, piece->n_text);
+        return;
+    }
+    bool ok = tool_parser_push(&c->tools, piece->text, piece->n_text, &sink);
+    if (!d.any) { /* all is held back, and the tokens have their event */
+        begin_delta(&d);
+        g->event.failed |= !ok;
+        end_delta(&d);
+    }
+}
+
+static void finish(struct generation *g, struct gen_prompt *p, struct choice *c)
+{
+    static const struct gen_piece none;
+    struct deltas d = {.g = g, .c = c, .piece = &none};
+    const struct tool_sink sink = {put_content_delta, put_call_deltas, &d};
+    open_choice(g, p, c);
+    bool ok = g->params.tool_format == TOOL_NONE || tool_parser_finish(&c->tools, &sink);
+    choices_begin_event(g);
+    choices_begin_choice(g, c);
+    json_out_raw(&g->event, ",\"delta\":{},\"logprobs\":null");
+    choices_put_finish(&g->event, g, c);
+    g->event.failed |= !ok;
+    choices_end_event(g);
+}
+
+/* ---- a whole reply ---- */
+
+static void collect(struct generation *g, struct choice *c, const struct gen_piece *piece)
+{
+    choices_keep(g, c, piece);
+    if (piece->n_tokens == 0 || g->params.submit.n_logprobs < 0)
+        return;
+    if (c->logprobs.n > 0)
+        json_out_raw(&c->logprobs, ",");
+    reply_put_logprobs(&c->logprobs, g, piece);
+}
+
+struct message {
+    struct json_out content, calls;
+    bool one_call;
+    struct choice *c;
+};
+
+static void add_content(void *context, const char *text, size_t n)
+{
+    struct message *m = context;
+    json_out_bytes(&m->content, text, n);
+}
+
+static void add_call(void *context, const struct tool_call *call)
+{
+    struct message *m = context;
+    if (m->c->n_tool_calls > 0 && m->one_call)
+        return;
+    json_out_raw(&m->calls, m->c->n_tool_calls++ > 0 ? ",{" : "{");
+    put_call_head(&m->calls, call);
+    json_out_string(&m->calls, call->arguments, call->n_arguments);
+    json_out_raw(&m->calls, "}}");
+}
+
+static void put_message(struct json_out *o, const struct generation *g, struct choice *c)
+{
+    struct message m = {.one_call = g->params.one_tool_call, .c = c};
+    const struct tool_sink sink = {add_content, add_call, &m};
+    json_out_bytes(&m.content, g->params.lead, g->params.n_lead);
+    if (g->params.tool_format == TOOL_NONE)
+        json_out_bytes(&m.content, c->text.data, c->text.n);
+    else if (!tool_parser_push(&c->tools, c->text.data, c->text.n, &sink) || !tool_parser_finish(&c->tools, &sink))
+        o->failed = true;
+    json_out_raw(o, ",\"message\":{\"role\":\"assistant\",\"content\":");
+    if (m.content.n == 0 && m.calls.n > 0)
+        json_out_raw(o, "null");
+    else
+        json_out_string(o, m.content.data, m.content.n);
+    json_out_raw(o, ",\"refusal\":null");
+    if (m.calls.n > 0) {
+        json_out_raw(o, ",\"tool_calls\":[");
+        json_out_bytes(o, m.calls.data, m.calls.n);
+        json_out_raw(o, "]");
+    }
+    json_out_raw(o, "}");
+    o->failed |= m.content.failed || m.calls.failed;
+    json_out_free(&m.content);
+    json_out_free(&m.calls);
+}
+
+static void put_choice(struct json_out *o, struct generation *g, struct gen_prompt *p,
+                       struct choice *c)
+{
+    (void)p;
+    put_message(o, g, c);
+    json_out_raw(o, ",\"logprobs\":");
+    if (g->params.submit.n_logprobs >= 0) {
+        json_out_raw(o, "{\"content\":[");
+        json_out_bytes(o, c->logprobs.data, c->logprobs.n);
+        json_out_raw(o, "],\"refusal\":null}");
+    } else {
+        json_out_raw(o, "null");
+    }
+    choices_put_finish(o, g, c);
+    choices_put_kept_ids(o, g, c);
+}
+
+static void whole(struct generation *g, struct json_out *o)
+{
+    choices_whole(g, o, put_choice);
+    put_prompt_ids(o, g, &g->prompts[0]);
+    choices_put_prompt_logprobs(o, g, &g->prompts[0]);
+    json_out_raw(o, "}");
+}
+
+const struct api_dialect api_chat = {
+    .id_prefix = "chatcmpl-",
+    .read = chat_read,
+    .begin = begin,
+    .open = open_choice,
+    .token = put_token,
+    .finish = finish,
+    .end = choices_end,
+    .error = choices_error,
+    .collect = collect,
+    .whole = whole,
+};

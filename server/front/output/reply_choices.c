@@ -1,0 +1,227 @@
+#include "server/front/output/reply_choices.h"
+
+#include <time.h>
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+void choices_begin(struct generation *g, const char *model, const char *object)
+{
+    struct json_out *o = &g->head;
+    json_out_raw(o, "{\"id\":");
+    json_out_text(o, g->id);
+    json_out_raw(o, ",\"object\":");
+    json_out_text(o, object);
+    json_out_raw(o, ",\"created\":");
+    json_out_i64(o, (int64_t)time(NULL));
+    json_out_raw(o, ",\"model\":");
+    json_out_text(o, model);
+    json_out_raw(o, ",\"system_fingerprint\":");
+    json_out_text(o, g->front->fingerprint);
+}
+
+void choices_put_ids(struct json_out *o, const char *name, const uint32_t *ids, size_t n)
+{
+    json_out_raw(o, ",");
+    json_out_text(o, name);
+    json_out_raw(o, ":[");
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0)
+            json_out_raw(o, ",");
+        json_out_u64(o, ids[i]);
+    }
+    json_out_raw(o, "]");
+}
+
+void choices_put_piece_ids(struct json_out *o, const struct generation *g,
+                           const struct gen_piece *piece)
+{
+    if (!g->params.return_token_ids)
+        return;
+    json_out_raw(o, ",\"token_ids\":[");
+    for (uint32_t i = 0; i < piece->n_tokens; i++) {
+        if (i > 0)
+            json_out_raw(o, ",");
+        json_out_u64(o, piece->tokens[i].token.token);
+    }
+    json_out_raw(o, "]");
+}
+
+void choices_put_kept_ids(struct json_out *o, const struct generation *g, const struct choice *c)
+{
+    if (!g->params.return_token_ids)
+        return;
+    json_out_raw(o, ",\"token_ids\":[");
+    json_out_bytes(o, c->token_ids.data, c->token_ids.n);
+    json_out_raw(o, "]");
+}
+
+void choices_put_finish(struct json_out *o, const struct generation *g, const struct choice *c)
+{
+    json_out_raw(o, ",\"finish_reason\":");
+    const char *stop = c->n_tool_calls > 0 ? "\"tool_calls\"" : "\"stop\"";
+    json_out_raw(o, c->finish == CHOICE_STOP ? stop : "\"length\"");
+    json_out_raw(o, ",\"stop_reason\":");
+    if (c->stop_string >= 0)
+        json_out_string(o, g->params.stops.strings[c->stop_string],
+                        g->params.stops.bytes[c->stop_string]);
+    else if (c->stop_token >= 0)
+        json_out_i64(o, c->stop_token);
+    else
+        json_out_raw(o, "null");
+}
+
+void choices_put_prompt_logprobs(struct json_out *o, const struct generation *g,
+                                 const struct gen_prompt *p)
+{
+    if (g->params.submit.n_prompt_logprobs < 0)
+        return;
+    json_out_raw(o, ",\"prompt_logprobs\":[");
+    json_out_bytes(o, p->prompt_logprobs.data, p->prompt_logprobs.n);
+    json_out_raw(o, "]");
+}
+
+/* cached: also what the prefix cache gave and got, which is known at the end. */
+static void put_usage(struct json_out *o, const struct generation *g, bool cached)
+{
+    const struct reply_usage u = reply_usage(g);
+    json_out_raw(o, "{\"prompt_tokens\":");
+    json_out_u64(o, u.n_prompt);
+    json_out_raw(o, ",\"completion_tokens\":");
+    json_out_u64(o, u.n_generated);
+    json_out_raw(o, ",\"total_tokens\":");
+    json_out_u64(o, u.n_prompt + u.n_generated);
+    if (cached) {
+        json_out_raw(o, ",\"prompt_tokens_details\":{\"cached_tokens\":");
+        json_out_u64(o, u.n_cached);
+        json_out_raw(o, "},\"cache_read_tokens\":");
+        json_out_u64(o, u.n_cached);
+        json_out_raw(o, ",\"cache_creation_tokens\":");
+        json_out_u64(o, u.n_created);
+    }
+    json_out_raw(o, "}");
+}
+
+/* ---- a stream's events ---------------------------------------------------------------------- */
+
+void choices_begin_event(struct generation *g)
+{
+    json_out_clear(&g->event);
+    json_out_raw(&g->event, "data: ");
+    json_out_bytes(&g->event, g->head.data, g->head.n);
+}
+
+void choices_begin_choice(struct generation *g, const struct choice *c)
+{
+    json_out_raw(&g->event, ",\"choices\":[{\"index\":");
+    json_out_u64(&g->event, c->index);
+}
+
+void choices_end_event(struct generation *g)
+{
+    json_out_raw(&g->event, "}]");
+    if (g->params.continuous_usage) {
+        json_out_raw(&g->event, ",\"usage\":");
+        put_usage(&g->event, g, false);
+    } else if (g->params.include_usage) {
+        json_out_raw(&g->event, ",\"usage\":null");
+    }
+    json_out_raw(&g->event, "}\n\n");
+    reply_emit(g);
+}
+
+static void put_done(struct generation *g)
+{
+    json_out_clear(&g->event);
+    json_out_raw(&g->event, "data: [DONE]\n\n");
+    reply_emit(g);
+}
+
+void choices_end(struct generation *g)
+{
+    if (g->params.include_usage || g->params.trace) {
+        choices_begin_event(g);
+        json_out_raw(&g->event, ",\"choices\":[]");
+        if (g->params.include_usage) {
+            json_out_raw(&g->event, ",\"usage\":");
+            put_usage(&g->event, g, true);
+        }
+        if (g->params.trace)
+            reply_put_trace(&g->event, g);
+        json_out_raw(&g->event, "}\n\n");
+        reply_emit(g);
+    }
+    put_done(g);
+}
+
+void choices_error(struct generation *g, const struct api_error *e)
+{
+    json_out_clear(&g->event);
+    json_out_raw(&g->event, "data: ");
+    api_error_json(&g->event, e);
+    json_out_raw(&g->event, "\n\n");
+    reply_emit(g);
+    put_done(g);
+}
+
+/* ---- a whole reply -------------------------------------------------------------------------- */
+
+void choices_keep(const struct generation *g, struct choice *c, const struct gen_piece *piece)
+{
+    json_out_bytes(&c->text, piece->text, piece->n_text);
+    for (uint32_t i = 0; i < piece->n_tokens && g->params.return_token_ids; i++) {
+        if (c->token_ids.n > 0)
+            json_out_raw(&c->token_ids, ",");
+        json_out_u64(&c->token_ids, piece->tokens[i].token.token);
+    }
+}
+
+void choices_whole(struct generation *g, struct json_out *o,
+                   void (*put_choice)(struct json_out *o, struct generation *g,
+                                      struct gen_prompt *p, struct choice *c))
+{
+    json_out_bytes(o, g->head.data, g->head.n);
+    json_out_raw(o, ",\"choices\":[");
+    for (size_t i = 0; i < g->n_prompts; i++) {
+        struct gen_prompt *p = &g->prompts[i];
+        o->failed |= p->prompt_logprobs.failed;
+        for (uint32_t j = 0; j < g->params.submit.n; j++) {
+            struct choice *c = &p->choices[j];
+            o->failed |= c->text.failed || c->token_ids.failed || c->logprobs.failed;
+            json_out_raw(o, c->index > 0 ? ",{\"index\":" : "{\"index\":");
+            json_out_u64(o, c->index);
+            put_choice(o, g, p, c);
+            json_out_raw(o, "}");
+        }
+    }
+    json_out_raw(o, "],\"usage\":");
+    put_usage(o, g, true);
+    if (g->params.trace)
+        reply_put_trace(o, g);
+}
+
+void reply_prompt_logprob(struct generation *g, struct gen_prompt *p,
+                          const struct wire_token *token)
+{
+    const struct params *params = &g->params;
+    struct wire_token first = {.token = token ? token->token : p->item.ids[0]};
+    const struct wire_token *shown = token ? token : &first;
+    if (params->echo && params->submit.n_logprobs >= 0) {
+        const struct logprobs_style style = reply_logprobs_style(g, params->submit.n_logprobs);
+        const char *piece;
+        size_t n_piece;
+        logprobs_arrays_add(&p->arrays, &style, shown, p->n_chars);
+        int status = quire_detok_push(p->detok, shown->token, &piece, &n_piece, NULL);
+        if (status == QUIRE_OK)
+            p->n_chars += utf8_count(piece, n_piece);
+    }
+    if (params->submit.n_prompt_logprobs >= 0) {
+        const struct logprobs_style style =
+            reply_logprobs_style(g, params->submit.n_prompt_logprobs);
+        if (token) {
+            json_out_raw(&p->prompt_logprobs, ",");
+            logprobs_prompt_entry(&p->prompt_logprobs, &style, token);
+        } else {
+            json_out_raw(&p->prompt_logprobs, "null");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+/* /v1/completions: how its replies are written. */
+#include "server/front/output/reply_choices.h"
+
+static void begin(struct generation *g, const struct request_job *j)
+{
+    choices_begin(g, j->model, "text_completion");
+}
+
+static void put_prompt_ids(struct json_out *o, const struct generation *g,
+                           const struct gen_prompt *p)
+{
+    if (g->params.return_token_ids)
+        choices_put_ids(o, "prompt_token_ids", p->item.ids, p->item.n_ids);
+}
+
+/* An event for the prompt, where it is asked for. */
+static void open_choice(struct generation *g, struct gen_prompt *p, struct choice *c)
+{
+    struct json_out *o = &g->event;
+    if (c->opened)
+        return;
+    c->opened = true;
+    if (!g->params.echo && !g->params.return_token_ids)
+        return;
+    choices_begin_event(g);
+    choices_begin_choice(g, c);
+    json_out_raw(o, ",\"text\":");
+    json_out_string(o, p->item.text, g->params.echo ? p->item.n_text : 0);
+    json_out_raw(o, ",\"logprobs\":");
+    if (g->params.echo && g->params.submit.n_logprobs >= 0)
+        logprobs_arrays_json(o, NULL, &p->arrays);
+    else
+        json_out_raw(o, "null");
+    put_prompt_ids(o, g, p);
+    json_out_raw(o, ",\"finish_reason\":null");
+    choices_end_event(g);
+}
+
+static void add_logprobs(const struct generation *g, struct choice *c, const struct gen_piece *piece)
+{
+    const struct logprobs_style style = reply_logprobs_style(g, g->params.submit.n_logprobs);
+    for (uint32_t i = 0; i < piece->n_tokens; i++)
+        logprobs_arrays_add(&c->arrays, &style, &piece->tokens[i].token, piece->tokens[i].offset);
+}
+
+static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c,
+                      const struct gen_piece *piece)
+{
+    struct json_out *o = &g->event;
+    open_choice(g, p, c);
+    choices_begin_event(g);
+    choices_begin_choice(g, c);
+    json_out_raw(o, ",\"text\":");
+    json_out_string(o, piece->text, piece->n_text);
+    json_out_raw(o, ",\"logprobs\":");
+    if (g->params.submit.n_logprobs >= 0 && piece->n_tokens > 0) {
+        logprobs_arrays_clear(&c->arrays);
+        add_logprobs(g, c, piece);
+        logprobs_arrays_json(o, NULL, &c->arrays);
+    } else {
+        json_out_raw(o, "null");
+    }
+    choices_put_piece_ids(o, g, piece);
+    json_out_raw(o, ",\"finish_reason\":null");
+    choices_end_event(g);
+}
+
+static void finish(struct generation *g, struct gen_prompt *p, struct choice *c)
+{
+    open_choice(g, p, c);
+    choices_begin_event(g);
+    choices_begin_choice(g, c);
+    json_out_raw(&g->event, ",\"text\":\"\",\"logprobs\":null");
+    choices_put_finish(&g->event, g, c);
+    choices_end_event(g);
+}
+
+static void collect(struct generation *g, struct choice *c, const struct gen_piece *piece)
+{
+    choices_keep(g, c, piece);
+    if (g->params.submit.n_logprobs >= 0)
+        add_logprobs(g, c, piece);
+}
+
+static void put_choice(struct json_out *o, struct generation *g, struct gen_prompt *p,
+                       struct choice *c)
+{
+    const struct params *params = &g->params;
+    json_out_raw(o, ",\"text\":");
+    if (params->echo) {
+        struct json_out both = {0};
+        json_out_bytes(&both, p->item.text, p->item.n_text);
+        json_out_bytes(&both, c->text.data, c->text.n);
+        json_out_string(o, both.data, both.n);
+        o->failed |= both.failed;
+        json_out_free(&both);
+    } else {
+        json_out_string(o, c->text.data, c->text.n);
+    }
+    json_out_raw(o, ",\"logprobs\":");
+    if (params->submit.n_logprobs >= 0)
+        logprobs_arrays_json(o, params->echo ? &p->arrays : NULL, &c->arrays);
+    else
+        json_out_raw(o, "null");
+    choices_put_finish(o, g, c);
+    choices_put_kept_ids(o, g, c);
+    put_prompt_ids(o, g, p);
+    choices_put_prompt_logprobs(o, g, p);
+}
+
+static void whole(struct generation *g, struct json_out *o)
+{
+    choices_whole(g, o, put_choice);
+    json_out_raw(o, "}");
+}
+
+const struct api_dialect api_completions = {
+    .id_prefix = "cmpl-",
+    .read = completions_read,
+    .begin = begin,
+    .open = open_choice,
+    .token = put_token,
+    .finish = finish,
+    .end = choices_end,
+    .error = choices_error,
+    .collect = collect,
+    .whole = whole,
+};

@@ -1,0 +1,264 @@
+/* /v1/responses: how its replies are written. A reply is an object whose output is one message of
+ * one part; a stream tells of each level's beginning and end. */
+#include "server/front/output/reply.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void begin(struct generation *g, const struct request_job *j)
+{
+    struct json_out *o = &g->head;
+    json_out_raw(o, "{\"id\":");
+    json_out_text(o, g->id);
+    json_out_raw(o, ",\"object\":\"response\",\"created_at\":");
+    json_out_i64(o, (int64_t)time(NULL));
+    json_out_raw(o, ",\"model\":");
+    json_out_text(o, j->model);
+    json_out_raw(o, ",");
+    json_out_bytes(o, j->echo + 1, strlen(j->echo) - 2); /* without its braces */
+}
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+/* Whether an object is written as at its beginning or its end is said by `how`, and not by its
+ * choice: that may be over when its first event is made. */
+static const char *status_of(enum choice_finish how)
+{
+    if (how == CHOICE_RUNS)
+        return "in_progress";
+    return how == CHOICE_STOP ? "completed" : "incomplete";
+}
+
+/* "msg_..." for "resp_...". */
+static void put_item_id(struct json_out *o, const struct generation *g)
+{
+    json_out_raw(o, "\"msg_");
+    json_out_raw(o, g->id + strlen(g->dialect->id_prefix));
+    json_out_raw(o, "\"");
+}
+
+/* Text and logprobs that were kept so far. */
+static void put_kept(struct json_out *o, const struct choice *c)
+{
+    json_out_raw(o, "\"text\":");
+    json_out_string(o, c->text.data, c->text.n);
+    json_out_raw(o, ",\"logprobs\":[");
+    json_out_bytes(o, c->logprobs.data, c->logprobs.n);
+    json_out_raw(o, "]");
+    o->failed |= c->text.failed || c->logprobs.failed;
+}
+
+static void put_part(struct json_out *o, const struct choice *c)
+{
+    json_out_raw(o, "{\"type\":\"output_text\",\"annotations\":[],");
+    put_kept(o, c);
+    json_out_raw(o, "}");
+}
+
+/* An item that has begun only has no parts yet. */
+static void put_item(struct json_out *o, const struct generation *g, const struct choice *c,
+                     enum choice_finish how)
+{
+    json_out_raw(o, "{\"type\":\"message\",\"id\":");
+    put_item_id(o, g);
+    json_out_raw(o, ",\"role\":\"assistant\",\"status\":");
+    json_out_text(o, status_of(how));
+    json_out_raw(o, ",\"content\":[");
+    if (how != CHOICE_RUNS)
+        put_part(o, c);
+    json_out_raw(o, "]}");
+}
+
+static void put_usage(struct json_out *o, const struct generation *g)
+{
+    const struct reply_usage u = reply_usage(g);
+    json_out_raw(o, "{\"input_tokens\":");
+    json_out_u64(o, u.n_prompt);
+    json_out_raw(o, ",\"input_tokens_details\":{\"cached_tokens\":");
+    json_out_u64(o, u.n_cached);
+    json_out_raw(o, ",\"cache_write_tokens\":");
+    json_out_u64(o, u.n_created);
+    json_out_raw(o, "},\"output_tokens\":");
+    json_out_u64(o, u.n_generated);
+    json_out_raw(o, ",\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":");
+    json_out_u64(o, u.n_prompt + u.n_generated);
+    json_out_raw(o, "}");
+}
+
+static void put_error(struct json_out *o, const struct api_error *e)
+{
+    const char *code = e->status >= 500 ? "server_error" : "invalid_prompt";
+    json_out_raw(o, "{\"code\":");
+    json_out_text(o, e->status == 429 ? "rate_limit_exceeded" : code);
+    json_out_raw(o, ",\"message\":");
+    json_out_text(o, e->why.text);
+    json_out_raw(o, "}");
+}
+
+/* The response object. e: what ended it before its time, or NULL. */
+static void put_response(struct json_out *o, const struct generation *g, enum choice_finish how,
+                         const struct api_error *e)
+{
+    json_out_bytes(o, g->head.data, g->head.n);
+    json_out_raw(o, ",\"status\":");
+    json_out_text(o, e ? "failed" : status_of(how));
+    json_out_raw(o, ",\"error\":");
+    if (e)
+        put_error(o, e);
+    else
+        json_out_raw(o, "null");
+    json_out_raw(o, ",\"incomplete_details\":");
+    json_out_raw(o, how == CHOICE_LENGTH ? "{\"reason\":\"max_output_tokens\"}" : "null");
+    json_out_raw(o, ",\"completed_at\":");
+    if (how == CHOICE_STOP)
+        json_out_i64(o, (int64_t)time(NULL));
+    else
+        json_out_raw(o, "null");
+    if (how == CHOICE_RUNS) {
+        json_out_raw(o, ",\"output\":[],\"usage\":null}");
+        return;
+    }
+    json_out_raw(o, ",\"output\":[");
+    put_item(o, g, &g->prompts[0].choices[0], how);
+    json_out_raw(o, "],\"usage\":");
+    put_usage(o, g);
+    if (g->params.trace)
+        reply_put_trace(o, g);
+    json_out_raw(o, "}");
+}
+
+/* ---- a stream's events ---------------------------------------------------------------------- */
+
+static void begin_event(struct generation *g, const char *type)
+{
+    reply_begin_event(g, type);
+    json_out_raw(&g->event, ",\"sequence_number\":");
+    json_out_u64(&g->event, g->n_events++);
+}
+
+static void response_event(struct generation *g, const char *type, enum choice_finish how,
+                           const struct api_error *e)
+{
+    begin_event(g, type);
+    json_out_raw(&g->event, ",\"response\":");
+    put_response(&g->event, g, how, e);
+    reply_end_event(g);
+}
+
+static void item_event(struct generation *g, const char *type, const struct choice *c,
+                       enum choice_finish how)
+{
+    begin_event(g, type);
+    json_out_raw(&g->event, ",\"output_index\":0,\"item\":");
+    put_item(&g->event, g, c, how);
+    reply_end_event(g);
+}
+
+static void begin_part_event(struct generation *g, const char *type)
+{
+    begin_event(g, type);
+    json_out_raw(&g->event, ",\"item_id\":");
+    put_item_id(&g->event, g);
+    json_out_raw(&g->event, ",\"output_index\":0,\"content_index\":0,");
+}
+
+static void part_event(struct generation *g, const char *type, const struct choice *c)
+{
+    begin_part_event(g, type);
+    json_out_raw(&g->event, "\"part\":");
+    put_part(&g->event, c);
+    reply_end_event(g);
+}
+
+static void open_choice(struct generation *g, struct gen_prompt *p, struct choice *c)
+{
+    (void)p;
+    if (c->opened)
+        return;
+    c->opened = true;
+    response_event(g, "response.created", CHOICE_RUNS, NULL);
+    response_event(g, "response.in_progress", CHOICE_RUNS, NULL);
+    item_event(g, "response.output_item.added", c, CHOICE_RUNS);
+    part_event(g, "response.content_part.added", c);
+}
+
+/* Keeps what the last events repeat. */
+static void keep(struct generation *g, struct choice *c, const struct gen_piece *piece)
+{
+    json_out_bytes(&c->text, piece->text, piece->n_text);
+    if (piece->n_tokens == 0 || g->params.submit.n_logprobs < 0)
+        return;
+    if (c->logprobs.n > 0)
+        json_out_raw(&c->logprobs, ",");
+    reply_put_logprobs(&c->logprobs, g, piece);
+}
+
+static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c,
+                      const struct gen_piece *piece)
+{
+    struct json_out *o = &g->event;
+    bool logprobs = g->params.submit.n_logprobs >= 0 && piece->n_tokens > 0;
+    open_choice(g, p, c);
+    keep(g, c, piece);
+    if (piece->n_text == 0 && !logprobs)
+        return;
+    begin_part_event(g, "response.output_text.delta");
+    json_out_raw(o, "\"delta\":");
+    json_out_string(o, piece->text, piece->n_text);
+    json_out_raw(o, ",\"logprobs\":[");
+    if (logprobs)
+        reply_put_logprobs(o, g, piece);
+    json_out_raw(o, "]");
+    reply_end_event(g);
+}
+
+static void finish(struct generation *g, struct gen_prompt *p, struct choice *c)
+{
+    open_choice(g, p, c);
+    begin_part_event(g, "response.output_text.done");
+    put_kept(&g->event, c);
+    reply_end_event(g);
+    part_event(g, "response.content_part.done", c);
+    item_event(g, "response.output_item.done", c, c->finish);
+}
+
+static void end(struct generation *g)
+{
+    enum choice_finish how = g->prompts[0].choices[0].finish;
+    response_event(g, how == CHOICE_STOP ? "response.completed" : "response.incomplete", how, NULL);
+}
+
+static void error(struct generation *g, const struct api_error *e)
+{
+    struct json_out *o = &g->event;
+    begin_event(g, "error");
+    json_out_raw(o, ",\"code\":");
+    json_out_text_or_null(o, e->code);
+    json_out_raw(o, ",\"message\":");
+    json_out_text(o, e->why.text);
+    json_out_raw(o, ",\"param\":");
+    json_out_text_or_null(o, e->param[0] ? e->param : NULL);
+    reply_end_event(g);
+    response_event(g, "response.failed", CHOICE_RUNS, e);
+}
+
+/* ---- a whole reply -------------------------------------------------------------------------- */
+
+static void whole(struct generation *g, struct json_out *o)
+{
+    put_response(o, g, g->prompts[0].choices[0].finish, NULL);
+}
+
+const struct api_dialect api_responses = {
+    .id_prefix = "resp_",
+    .read = responses_read,
+    .begin = begin,
+    .open = open_choice,
+    .token = put_token,
+    .finish = finish,
+    .end = end,
+    .error = error,
+    .collect = keep,
+    .whole = whole,
+};

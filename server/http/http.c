@@ -1,0 +1,661 @@
+#include "server/http/http_internal.h"
+
+#include "base/log.h"
+#include "server/http/tls.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent_ssl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/ssl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+/* After a reply that leaves input unread, the connection is read and forgotten for so long:
+ * closing it at once would reset it and take the reply from the client's hands. */
+#define LINGER_MS 2000
+#define LINGER_BYTES (64u << 20)
+#define BODY_BYTES_PER_MS 16
+#define ACCEPT_PAUSE_MS 100
+/* What the kernel may hold that the client's window has no room for; it would take megabytes, and
+ * a client that reads nothing would be noticed late. */
+#define UNSENT_BYTES 131072
+#define FIRST_REQUEST_MS 500
+/* For the request of a connection that was accepted while the server drains. */
+#define LATE_REQUEST_MS 1000
+
+static void process_input(struct connection *c);
+
+/* ---- timers --------------------------------------------------------------------------------- */
+
+static void set_timer(struct connection *c, uint64_t ms, bool deadline)
+{
+    struct timeval tv = {.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+    c->deadline = deadline;
+    event_add(c->timer, &tv);
+}
+
+void http_connection_later(struct connection *c)
+{
+    set_timer(c, 0, false);
+}
+
+static void set_read_deadline(struct connection *c)
+{
+    const struct http_limits *l = &c->server->limits;
+    if (http_parser_is_idle(&c->parser))
+        set_timer(c, c->late ? LATE_REQUEST_MS : l->idle_timeout_ms, true);
+    else
+        set_timer(c, l->head_timeout_ms, true);
+}
+
+/* ---- connections ---------------------------------------------------------------------------- */
+
+/* Who came late is told so at once and has nothing in progress: it keeps no server from ending. */
+static void check_idle(struct http_server *s)
+{
+    if (s->draining && s->on_idle && s->n_connections == s->n_late)
+        event_active(s->idle, EV_TIMEOUT, 0);
+}
+
+void http_connection_count_body(struct connection *c, size_t n_bytes)
+{
+    c->server->n_body_bytes += n_bytes - c->n_body;
+    c->n_body = n_bytes;
+}
+
+char *http_connection_take_body(struct connection *c, size_t *n_bytes)
+{
+    return http_parser_take_body(&c->parser, n_bytes);
+}
+
+void http_connection_reset_parser(struct connection *c)
+{
+    http_parser_reset(&c->parser);
+    http_connection_count_body(c, 0);
+}
+
+static void free_connection(struct connection *c)
+{
+    struct http_server *s = c->server;
+    http_connection_reset_parser(c);
+    TAILQ_REMOVE(&s->connections, c, link);
+    if (c->unwritten)
+        TAILQ_REMOVE(&s->unwritten, c, unwritten_link);
+    s->n_connections--;
+    s->n_late -= c->late;
+    if (c->x.extra)
+        evbuffer_free(c->x.extra);
+    event_free(c->timer);
+    bufferevent_free(c->bev);
+    free(c);
+    if (s->full && s->n_connections < s->limits.max_connections && s->listener) {
+        s->full = false;
+        evconnlistener_enable(s->listener);
+    }
+    check_idle(s);
+}
+
+/* The client is gone: whoever works for it hears it. */
+static void drop_connection(struct connection *c)
+{
+    struct http_exchange x = c->x;
+    c->x.live = false;
+    if (x.live && x.on_gone)
+        x.on_gone(x.context);
+    free_connection(c);
+}
+
+static void begin_closing(struct connection *c)
+{
+    if (c->is_tls)
+        tls_say_goodbye(bufferevent_openssl_get_ssl(c->bev));
+    if (!c->unread || c->eof) {
+        free_connection(c);
+        return;
+    }
+    c->phase = LINGERING;
+    shutdown(bufferevent_getfd(c->bev), SHUT_WR);
+    set_timer(c, LINGER_MS, true);
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+/* The reply to what is no request; it is the connection's last. */
+static void refuse(struct connection *c, int status, const char *reason)
+{
+    event_del(c->timer);
+    http_begin_exchange(c);
+    c->unread = true;
+    c->phase = WORKING;
+    c->inside = true;
+    c->server->handler.on_bad(c->server->context, &c->x, status, reason);
+    c->inside = false;
+    http_connection_reset_parser(c);
+}
+
+static void on_head(struct connection *c)
+{
+    struct http_server *s = c->server;
+    http_begin_exchange(c);
+    /* Until the body has been read, a reply leaves it unread. */
+    c->unread = c->parser.has_body;
+    c->inside = true;
+    s->handler.on_head(s->context, &c->x);
+    c->inside = false;
+    if (!c->x.live)
+        return;
+    c->unread = false;
+    if (!c->parser.has_body)
+        return;
+    if (c->parser.expect_continue && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0)
+        evbuffer_add_printf(http_connection_out(c), "HTTP/1.1 100 Continue\r\n\r\n");
+    uint64_t n_bytes = c->parser.chunked ? s->limits.max_body_bytes : c->parser.content_length;
+    set_timer(c, s->limits.body_timeout_ms + n_bytes / BODY_BYTES_PER_MS, true);
+}
+
+static void on_request(struct connection *c)
+{
+    struct http_server *s = c->server;
+    event_del(c->timer);
+    c->phase = WORKING;
+    c->inside = true;
+    s->handler.on_request(s->context, &c->x);
+    c->inside = false;
+}
+
+/* Feeds what has arrived. True: the parser wants to be fed again. */
+static bool feed(struct connection *c)
+{
+    struct evbuffer *in = bufferevent_get_input(c->bev);
+    bool was_idle = http_parser_is_idle(&c->parser);
+    size_t n = evbuffer_get_contiguous_space(in), used = 0;
+    const uint8_t *data = n > 0 ? evbuffer_pullup(in, (ev_ssize_t)n) : NULL;
+    enum http_parsed got = http_parser_feed(&c->parser, data, data ? n : 0, &used);
+    evbuffer_drain(in, used);
+    if (c->parser.body_capacity > c->n_body) {
+        http_connection_count_body(c, c->parser.body_capacity);
+        /* Large bodies of many clients at once: who makes it too much is told to come back. */
+        if (got == HTTP_MORE && c->server->n_body_bytes > c->server->limits.max_all_bodies_bytes) {
+            refuse(c, 503, "the server is holding too many large requests");
+            return false;
+        }
+    }
+    switch (got) {
+    case HTTP_MORE:
+        if (was_idle && !http_parser_is_idle(&c->parser))
+            set_read_deadline(c);
+        return used > 0 && evbuffer_get_length(in) > 0;
+    case HTTP_HEAD:
+        on_head(c);
+        return c->phase == READING && c->x.live;
+    case HTTP_DONE:
+        on_request(c);
+        return false;
+    case HTTP_BAD:
+        refuse(c, c->parser.bad_status, c->parser.bad_reason);
+        return false;
+    }
+    return false;
+}
+
+/* Input that is kept: as much as one request may have. Reading pauses there. */
+static size_t max_input(const struct http_server *s)
+{
+    return s->limits.max_head_bytes + s->limits.max_body_bytes;
+}
+
+/* While a request is worked on, reading must not pause: the client's going away would not be
+ * noticed. So one that has sent so much ahead is cut off. The connection may be freed. */
+static void check_flood(struct connection *c)
+{
+    if (evbuffer_get_length(bufferevent_get_input(c->bev)) >= max_input(c->server))
+        drop_connection(c);
+}
+
+/* Reads requests until one is in progress. The connection may be freed. */
+static void process_input(struct connection *c)
+{
+    struct evbuffer *in = bufferevent_get_input(c->bev), *out = bufferevent_get_output(c->bev);
+    while (c->phase == READING) {
+        if (evbuffer_get_length(out) > c->server->limits.max_pending_bytes) {
+            c->stalled = true;
+            return;
+        }
+        bool again = feed(c);
+        if (!again)
+            break;
+    }
+    if (c->phase == WORKING && c->eof) {
+        drop_connection(c);
+    } else if (c->phase == WORKING) {
+        check_flood(c);
+    } else if (c->phase == READING && !c->x.live) {
+        if (evbuffer_get_length(in) > 0 && http_parser_is_idle(&c->parser)) {
+            http_connection_later(c);
+        } else if (c->eof || (c->server->draining && http_parser_is_idle(&c->parser))) {
+            /* Nothing more comes; replies to what came are still to be taken. */
+            c->phase = FLUSHING;
+            http_connection_later(c);
+        } else if (http_parser_is_idle(&c->parser)) {
+            set_read_deadline(c);
+        }
+    } else if (c->phase == READING && c->eof) {
+        free_connection(c); /* in the middle of a request */
+    } else if (c->phase == FLUSHING && evbuffer_get_length(out) == 0) {
+        begin_closing(c);
+    }
+}
+
+/* ---- events --------------------------------------------------------------------------------- */
+
+static void on_readable(struct bufferevent *bev, void *context)
+{
+    struct connection *c = context;
+    struct evbuffer *in = bufferevent_get_input(bev);
+    size_t n = evbuffer_get_length(in);
+    switch (c->phase) {
+    case READING:
+        if (!c->stalled)
+            process_input(c);
+        break;
+    case WORKING:
+        check_flood(c);
+        break;
+    case FLUSHING:
+    case LINGERING:
+        c->n_lingered += n;
+        evbuffer_drain(in, n);
+        if (c->n_lingered > LINGER_BYTES)
+            free_connection(c);
+        break;
+    }
+}
+
+/* Everything that was added is written. The connection may be freed. */
+static void all_written(struct connection *c)
+{
+    if (c->phase == FLUSHING) {
+        begin_closing(c);
+    } else if (c->stalled) {
+        c->stalled = false;
+        process_input(c);
+    }
+}
+
+static void on_written(struct bufferevent *bev, void *context)
+{
+    struct connection *c = context;
+    /* With TLS this is called a turn of the loop later, and there may be more to write by then. */
+    if (evbuffer_get_length(bufferevent_get_output(bev)) > 0)
+        return;
+    if (!c->is_tls)
+        bufferevent_disable(bev, EV_WRITE);
+    all_written(c);
+}
+
+/* A socket nearly always takes a reply at once, so it is written directly; the bufferevent, which
+ * asks the kernel to be told when there is room, writes and takes that back, only gets what is left:
+ * two system calls less for each token of a stream. What went wrong is left to it too. */
+static void write_out(struct connection *c)
+{
+    struct evbuffer *out = bufferevent_get_output(c->bev);
+    if (bufferevent_get_enabled(c->bev) & EV_WRITE)
+        return;
+    evbuffer_unfreeze(out, 1);
+    evbuffer_write(out, bufferevent_getfd(c->bev));
+    evbuffer_freeze(out, 1);
+    if (evbuffer_get_length(out) > 0)
+        bufferevent_enable(c->bev, EV_WRITE);
+    else
+        all_written(c);
+}
+
+static void on_flush(evutil_socket_t fd, short what, void *context)
+{
+    struct http_server *s = context;
+    struct connection *c;
+    (void)fd;
+    (void)what;
+    while ((c = TAILQ_FIRST(&s->unwritten))) {
+        TAILQ_REMOVE(&s->unwritten, c, unwritten_link);
+        c->unwritten = false;
+        write_out(c);
+    }
+}
+
+struct evbuffer *http_connection_out(struct connection *c)
+{
+    struct http_server *s = c->server;
+    if (!c->unwritten && !c->is_tls) {
+        if (TAILQ_EMPTY(&s->unwritten))
+            event_active(s->flush, EV_TIMEOUT, 0);
+        TAILQ_INSERT_TAIL(&s->unwritten, c, unwritten_link);
+        c->unwritten = true;
+    }
+    return bufferevent_get_output(c->bev);
+}
+
+static void on_event(struct bufferevent *bev, short what, void *context)
+{
+    struct connection *c = context;
+    if (what & BEV_EVENT_CONNECTED) { /* the handshake is done */
+        if (c->phase == READING && c->deadline)
+            set_read_deadline(c);
+        return;
+    }
+    /* A TLS client that says that it sends nothing more is taken at its word for the other half too: the bufferevent
+     * has stopped writing. */
+    if (!(what & BEV_EVENT_EOF) || c->is_tls || c->phase == WORKING || c->phase == LINGERING) {
+        drop_connection(c);
+        return;
+    }
+    c->eof = true;
+    if (c->phase == READING && !c->stalled)
+        process_input(c);
+    else if (c->phase == FLUSHING && evbuffer_get_length(bufferevent_get_output(bev)) == 0)
+        free_connection(c);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *context)
+{
+    struct connection *c = context;
+    (void)fd;
+    (void)what;
+    bool deadline = c->deadline;
+    c->deadline = false;
+    if (c->doomed) {
+        drop_connection(c);
+    } else if (c->phase == LINGERING) {
+        free_connection(c);
+    } else if (c->phase == FLUSHING) {
+        if (evbuffer_get_length(bufferevent_get_output(c->bev)) == 0)
+            begin_closing(c);
+    } else if (c->phase == READING && !deadline) {
+        process_input(c);
+    } else if (c->phase == READING && http_parser_is_idle(&c->parser)) {
+        free_connection(c);
+    } else if (c->phase == READING) {
+        refuse(c, 408, "the request did not arrive in time");
+    }
+}
+
+/* ---- the server ----------------------------------------------------------------------------- */
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static struct bufferevent *new_bufferevent(struct http_server *s, evutil_socket_t fd)
+{
+    if (!s->tls)
+        return bufferevent_socket_new(s->base, fd, BEV_OPT_CLOSE_ON_FREE);
+    SSL *session = tls_accepting(s->tls);
+    struct bufferevent *bev =
+        session ? bufferevent_openssl_socket_new(s->base, fd, session, BUFFEREVENT_SSL_ACCEPTING, BEV_OPT_CLOSE_ON_FREE)
+                : NULL;
+    if (session && !bev)
+        SSL_free(session);
+    return bev;
+}
+
+static bool add_connection(struct http_server *s, evutil_socket_t fd)
+{
+    struct connection *c = calloc(1, sizeof *c);
+    if (!c)
+        return false;
+    c->server = s;
+    c->late = s->draining;
+    c->x.connection = c;
+    c->opened_ms = now_ms();
+    c->is_tls = s->tls != NULL;
+    c->bev = new_bufferevent(s, fd);
+    c->timer = event_new(s->base, -1, 0, on_timer, c);
+    if (!c->bev || !c->timer) {
+        if (c->bev)
+            bufferevent_free(c->bev);
+        else
+            evutil_closesocket(fd);
+        if (c->timer)
+            event_free(c->timer);
+        free(c);
+        return true;
+    }
+    int on = 1, unsent = UNSENT_BYTES;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+    http_parser_init(&c->parser, s->limits.max_head_bytes, s->limits.max_body_bytes);
+    uint32_t ms = s->limits.write_timeout_ms;
+    struct timeval write_timeout = {.tv_sec = (time_t)(ms / 1000),
+                                    .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+    bufferevent_set_timeouts(c->bev, NULL, &write_timeout);
+    bufferevent_setcb(c->bev, on_readable, on_written, on_event, c);
+    bufferevent_setwatermark(c->bev, EV_READ, 0, max_input(s));
+    TAILQ_INSERT_TAIL(&s->connections, c, link);
+    s->n_connections++;
+    s->n_late += c->late;
+    bufferevent_disable(c->bev, EV_WRITE);
+    bufferevent_enable(c->bev, c->is_tls ? EV_READ | EV_WRITE : EV_READ);
+    if (c->is_tls)
+        set_timer(c, s->limits.head_timeout_ms, true); /* for the handshake */
+    else
+        set_read_deadline(c);
+    return true;
+}
+
+/* Between requests, and not about to say something. A new connection is given time for its first
+ * request. */
+static bool may_give_way(const struct connection *c, uint64_t now)
+{
+    char byte;
+    return c->phase == READING && !c->x.live && http_parser_is_idle(&c->parser) &&
+           evbuffer_get_length(bufferevent_get_output(c->bev)) == 0 &&
+           evbuffer_get_length(bufferevent_get_input(c->bev)) == 0 &&
+           (c->served || now - c->opened_ms >= FIRST_REQUEST_MS) &&
+           recv(bufferevent_getfd(c->bev), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0;
+}
+
+/* Room for the next connection: the oldest that only waits for its next request gives way. */
+static void make_room(struct http_server *s)
+{
+    struct connection *c;
+    uint64_t now = now_ms();
+    TAILQ_FOREACH(c, &s->connections, link) {
+        if (may_give_way(c, now)) {
+            free_connection(c);
+            return;
+        }
+    }
+}
+
+/* When there is no room, accepting pauses; whoever knocks waits in the backlog. */
+static void check_room(struct http_server *s)
+{
+    if (s->n_connections >= s->limits.max_connections)
+        make_room(s);
+    if (s->n_connections < s->limits.max_connections)
+        return;
+    struct timeval tv = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
+    s->full = true;
+    evconnlistener_disable(s->listener);
+    event_add(s->resume, &tv);
+}
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from,
+                      int n_from, void *context)
+{
+    struct http_server *s = context;
+    (void)listener;
+    (void)from;
+    (void)n_from;
+    if (!add_connection(s, fd)) {
+        evutil_closesocket(fd);
+        return;
+    }
+    check_room(s);
+}
+
+static void on_accept_error(struct evconnlistener *listener, void *context)
+{
+    struct http_server *s = context;
+    quire_log(QUIRE_LOG_WARN, "server", "a connection could not be accepted: %s", strerror(errno));
+    struct timeval tv = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
+    evconnlistener_disable(listener);
+    event_add(s->resume, &tv);
+}
+
+static void on_resume(evutil_socket_t fd, short what, void *context)
+{
+    struct http_server *s = context;
+    (void)fd;
+    (void)what;
+    if (s->listener && s->full)
+        check_room(s);
+    else if (s->listener)
+        evconnlistener_enable(s->listener);
+}
+
+static void on_idle_event(evutil_socket_t fd, short what, void *context)
+{
+    struct http_server *s = context;
+    (void)fd;
+    (void)what;
+    void (*on_idle)(void *) = s->on_idle;
+    s->on_idle = NULL;
+    if (on_idle)
+        on_idle(s->idle_context);
+}
+
+static int listen_on(struct http_server *s, const char *host, uint16_t port, int backlog,
+                     struct quire_error *err)
+{
+    char service[8];
+    struct addrinfo hints = {.ai_family = host ? AF_UNSPEC : AF_INET,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    snprintf(service, sizeof service, "%u", port);
+    int failed = getaddrinfo(host, service, &hints, &found);
+    if (failed)
+        return quire_fail(err, QUIRE_IO, "cannot listen on %s: %s", host ? host : "", gai_strerror(failed));
+    for (const struct addrinfo *a = found; a && !s->listener; a = a->ai_next)
+        s->listener = evconnlistener_new_bind(
+            s->base, on_accept, s,
+            LEV_OPT_CLOSE_ON_FREE | LEV_OPT_REUSEABLE | LEV_OPT_CLOSE_ON_EXEC, backlog, a->ai_addr,
+            (int)a->ai_addrlen);
+    int why = errno;
+    freeaddrinfo(found);
+    if (!s->listener)
+        return quire_fail(err, QUIRE_IO, "cannot listen on %s port %u: %s",
+                          host ? host : "every address", port, strerror(why));
+    evconnlistener_set_error_cb(s->listener, on_accept_error);
+
+    struct sockaddr_storage address;
+    socklen_t n = sizeof address;
+    if (getsockname(evconnlistener_get_fd(s->listener), (struct sockaddr *)&address, &n) == 0) {
+        if (address.ss_family == AF_INET6)
+            s->port = ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
+        else
+            s->port = ntohs(((struct sockaddr_in *)&address)->sin_port);
+    }
+    return QUIRE_OK;
+}
+
+int http_server_open(struct event_base *base, const char *host, uint16_t port, int backlog,
+                     const struct http_limits *limits, const struct http_handler *handler,
+                     void *context, struct http_server **out, struct quire_error *err)
+{
+    *out = NULL;
+    struct http_server *s = calloc(1, sizeof *s);
+    if (!s)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    s->base = base;
+    s->limits = *limits;
+    s->handler = *handler;
+    s->context = context;
+    TAILQ_INIT(&s->connections);
+    TAILQ_INIT(&s->unwritten);
+    s->resume = event_new(base, -1, 0, on_resume, s);
+    s->idle = event_new(base, -1, 0, on_idle_event, s);
+    s->flush = event_new(base, -1, 0, on_flush, s);
+    int status = s->resume && s->idle && s->flush
+                     ? listen_on(s, host, port, backlog, err)
+                     : (int)quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    if (status != QUIRE_OK) {
+        http_server_close(s);
+        return status;
+    }
+    /* Descriptors are for more than connections: the engine, the poll, what the libraries open. */
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY &&
+        files.rlim_cur > 64 && s->limits.max_connections > files.rlim_cur - 32) {
+        s->limits.max_connections = (uint32_t)(files.rlim_cur - 32);
+        quire_log(QUIRE_LOG_WARN, "server", "%u connections at most: the process may open no more (ulimit -n)",
+                  s->limits.max_connections);
+    }
+    *out = s;
+    return QUIRE_OK;
+}
+
+void http_server_close(struct http_server *s)
+{
+    if (!s)
+        return;
+    s->on_idle = NULL;
+    if (s->listener)
+        evconnlistener_free(s->listener);
+    s->listener = NULL;
+    struct connection *c;
+    while ((c = TAILQ_FIRST(&s->connections)))
+        drop_connection(c);
+    if (s->resume)
+        event_free(s->resume);
+    if (s->idle)
+        event_free(s->idle);
+    if (s->flush)
+        event_free(s->flush);
+    free(s);
+}
+
+void http_server_use_tls(struct http_server *s, const struct tls *tls)
+{
+    s->tls = tls;
+}
+
+uint16_t http_server_port(const struct http_server *s)
+{
+    return s->port;
+}
+
+uint32_t http_server_n_connections(const struct http_server *s)
+{
+    return s->n_connections;
+}
+
+void http_server_drain(struct http_server *s)
+{
+    s->draining = true;
+    struct connection *c;
+    /* What is between requests goes at the next turn of the loop, where nobody holds it. */
+    TAILQ_FOREACH(c, &s->connections, link)
+        if (c->phase == READING && http_parser_is_idle(&c->parser))
+            http_connection_later(c);
+    check_idle(s);
+}
+
+void http_server_on_idle(struct http_server *s, void (*on_idle)(void *context), void *context)
+{
+    s->on_idle = on_idle;
+    s->idle_context = context;
+    check_idle(s);
+}

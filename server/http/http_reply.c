@@ -1,0 +1,252 @@
+#include "server/http/http_internal.h"
+
+#include "base/hash.h"
+
+#include <event2/buffer.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+/* ---- the request ---------------------------------------------------------------------------- */
+
+static bool sane_id(const char *id)
+{
+    size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:");
+    return n > 0 && n <= 64 && id[n] == '\0';
+}
+
+void http_begin_exchange(struct connection *c)
+{
+    struct http_exchange *x = &c->x;
+    struct evbuffer *extra = x->extra;
+    *x = (struct http_exchange){.connection = c, .extra = extra, .live = true};
+    const char *id = http_parser_header(&c->parser, "x-request-id");
+    if (id && sane_id(id)) {
+        memcpy(x->request_id, id, strlen(id) + 1);
+    } else {
+        uint8_t random[16];
+        quire_random(random, sizeof random);
+        for (size_t i = 0; i < sizeof random; i++)
+            snprintf(x->request_id + 2 * i, 3, "%02x", random[i]);
+    }
+    if (extra) /* of a request that turned out bad in its body */
+        evbuffer_drain(extra, evbuffer_get_length(extra));
+    x->is_head = c->parser.method && strcmp(c->parser.method, "HEAD") == 0;
+}
+
+const char *http_method(const struct http_exchange *x)
+{
+    return x->connection->parser.method;
+}
+
+const char *http_path(const struct http_exchange *x)
+{
+    return x->connection->parser.path;
+}
+
+const char *http_header(const struct http_exchange *x, const char *name)
+{
+    return http_parser_header(&x->connection->parser, name);
+}
+
+char *http_take_body(struct http_exchange *x, size_t *n_bytes)
+{
+    return http_connection_take_body(x->connection, n_bytes);
+}
+
+void http_body_freed(struct http_exchange *x)
+{
+    http_connection_count_body(x->connection, 0);
+}
+
+const char *http_request_id(const struct http_exchange *x)
+{
+    return x->request_id;
+}
+
+bool http_from_loopback(const struct http_exchange *x)
+{
+    struct sockaddr_storage from = {0};
+    socklen_t n = sizeof from;
+    if (getpeername(bufferevent_getfd(x->connection->bev), (struct sockaddr *)&from, &n) != 0)
+        return false;
+    if (from.ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)&from)->sin_addr.s_addr) >> 24 == 127;
+    if (from.ss_family != AF_INET6)
+        return false;
+    const struct in6_addr *address = &((const struct sockaddr_in6 *)&from)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(address) ||
+           (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127);
+}
+
+/* ---- the reply ------------------------------------------------------------------------------ */
+
+static const char *status_phrase(int status)
+{
+    switch (status) {
+    case 200:
+        return "OK";
+    case 304:
+        return "Not Modified";
+    case 400:
+        return "Bad Request";
+    case 401:
+        return "Unauthorized";
+    case 403:
+        return "Forbidden";
+    case 404:
+        return "Not Found";
+    case 405:
+        return "Method Not Allowed";
+    case 408:
+        return "Request Timeout";
+    case 413:
+        return "Content Too Large";
+    case 415:
+        return "Unsupported Media Type";
+    case 417:
+        return "Expectation Failed";
+    case 429:
+        return "Too Many Requests";
+    case 431:
+        return "Request Header Fields Too Large";
+    case 500:
+        return "Internal Server Error";
+    case 503:
+        return "Service Unavailable";
+    }
+    return "Status";
+}
+
+static void write_head(struct http_exchange *x, int status, const char *content_type)
+{
+    struct connection *c = x->connection;
+    struct evbuffer *out = http_connection_out(c);
+    char date[64];
+    time_t now = time(NULL);
+    struct tm utc;
+    gmtime_r(&now, &utc);
+    strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
+    evbuffer_add_printf(out, "HTTP/1.%c %d %s\r\nDate: %s\r\nx-request-id: %s\r\n",
+                        c->parser.http_1_0 ? '0' : '1', status, status_phrase(status), date,
+                        x->request_id);
+    if (content_type)
+        evbuffer_add_printf(out, "Content-Type: %s\r\n", content_type);
+    if (c->close_after)
+        evbuffer_add_printf(out, "Connection: close\r\n");
+    else if (c->parser.http_1_0)
+        evbuffer_add_printf(out, "Connection: keep-alive\r\n");
+    if (x->extra)
+        evbuffer_add_buffer(out, x->extra);
+}
+
+/* Whether the connection is over after this reply, which is known when its headers are written. */
+static void decide_close(struct connection *c)
+{
+    if (!c->parser.keep_alive || c->server->draining || c->server->full || c->unread)
+        c->close_after = true;
+}
+
+static void end_exchange(struct connection *c)
+{
+    c->x.live = false;
+    c->x.on_gone = NULL;
+    c->served = true;
+    if (c->x.extra)
+        evbuffer_drain(c->x.extra, evbuffer_get_length(c->x.extra));
+    if (c->close_after) {
+        c->phase = FLUSHING;
+    } else {
+        c->phase = READING;
+        http_connection_reset_parser(c);
+    }
+    if (!c->inside)
+        http_connection_later(c);
+}
+
+void http_reply(struct http_exchange *x, int status, const char *content_type, const void *body,
+                size_t n_bytes)
+{
+    struct connection *c = x->connection;
+    struct evbuffer *out = http_connection_out(c);
+    decide_close(c);
+    write_head(x, status, content_type);
+    /* A length in a 304 would be taken for that of the page the client has. */
+    if (status == 304)
+        evbuffer_add(out, "\r\n", 2);
+    else
+        evbuffer_add_printf(out, "Content-Length: %zu\r\n\r\n", content_type ? n_bytes : 0);
+    if (content_type && n_bytes > 0 && !x->is_head)
+        evbuffer_add(out, body, n_bytes);
+    end_exchange(c);
+}
+
+void http_stream_begin(struct http_exchange *x, int status, const char *content_type)
+{
+    struct connection *c = x->connection;
+    struct evbuffer *out = http_connection_out(c);
+    x->streaming = true;
+    x->chunked = !c->parser.http_1_0;
+    if (!x->chunked)
+        c->close_after = true;
+    decide_close(c);
+    write_head(x, status, content_type);
+    evbuffer_add_printf(out, "%s\r\n", x->chunked ? "Transfer-Encoding: chunked\r\n" : "");
+}
+
+void http_stream_write(struct http_exchange *x, const void *bytes, size_t n_bytes)
+{
+    struct connection *c = x->connection;
+    if (c->doomed || n_bytes == 0)
+        return;
+    struct evbuffer *out = http_connection_out(c);
+    /* An event as large as the limit is nobody's slowness: it does not count against its client. */
+    if (evbuffer_get_length(out) > c->server->limits.max_pending_bytes + x->n_largest) {
+        http_cut_off(x);
+        return;
+    }
+    if (n_bytes > x->n_largest)
+        x->n_largest = n_bytes;
+    if (!x->chunked) {
+        evbuffer_add(out, bytes, n_bytes);
+        return;
+    }
+    char size[24];
+    int n = snprintf(size, sizeof size, "%zx\r\n", n_bytes);
+    struct evbuffer_iovec parts[3] = {
+        {.iov_base = size, .iov_len = (size_t)n},
+        {.iov_base = (void *)(uintptr_t)bytes, .iov_len = n_bytes},
+        {.iov_base = "\r\n", .iov_len = 2},
+    };
+    evbuffer_add_iovec(out, parts, 3);
+}
+
+void http_cut_off(struct http_exchange *x)
+{
+    x->connection->doomed = true;
+    http_connection_later(x->connection);
+}
+
+void http_stream_end(struct http_exchange *x)
+{
+    struct connection *c = x->connection;
+    if (x->chunked)
+        evbuffer_add(http_connection_out(c), "0\r\n\r\n", 5);
+    end_exchange(c);
+}
+
+void http_on_gone(struct http_exchange *x, void (*on_gone)(void *context), void *context)
+{
+    x->on_gone = on_gone;
+    x->context = context;
+}
+
+void http_add_header(struct http_exchange *x, const char *name, const char *value)
+{
+    if (!x->extra)
+        x->extra = evbuffer_new();
+    if (x->extra)
+        evbuffer_add_printf(x->extra, "%s: %s\r\n", name, value);
+}

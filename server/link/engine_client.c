@@ -1,0 +1,593 @@
+#include "server/link/engine_client.h"
+
+#include "server/link/engine_requests.h"
+#include "server/wire/frame_reader.h"
+#include "server/wire/key.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define HELLO_TIMEOUT_S 5
+#define DEFAULT_CREDIT ((uint64_t)1 << 20)
+#define MAX_OUT_BYTES ((size_t)64 << 20)
+#define KEEP_BYTES ((size_t)1 << 20)
+#define READ_BYTES 65536
+#define READS_PER_TURN 4
+#define LAST_READS 64
+
+enum client_state { CLIENT_GREETING, CLIENT_WELCOME, CLIENT_READY, CLIENT_GONE };
+
+struct engine_client {
+    int fd;
+    enum client_state state;
+    struct engine_client_events events;
+    void *context;
+    struct event *readable, *writable, *deadline, *broken;
+    struct frame_reader in;
+    struct wire_buffer out;
+    size_t sent;
+
+    struct wire_hello ours;
+    char model[WIRE_MAX_TEXT];
+    bool has_key;
+    struct key256 key;
+    uint8_t engine_nonce[WIRE_NONCE_BYTES], our_nonce[WIRE_NONCE_BYTES];
+
+    struct client_requests requests;
+    uint64_t ungranted; /* bytes read since the last CREDIT */
+    bool stats_asked;
+    unsigned depth; /* > 0: within a callback of the loop; freeing and writing wait for its end */
+    bool closed;    /* engine_client_close() was called */
+    char why[QUIRE_ERROR_BYTES];
+};
+
+/* ---- the end ---- */
+
+static void client_free(struct engine_client *c)
+{
+    struct event *events[] = {c->readable, c->writable, c->deadline, c->broken};
+    for (size_t i = 0; i < sizeof events / sizeof events[0]; i++) {
+        if (events[i])
+            event_free(events[i]);
+    }
+    if (c->fd >= 0)
+        close(c->fd);
+    frame_reader_free(&c->in);
+    wire_buffer_free(&c->out);
+    client_requests_free(&c->requests);
+    free(c);
+}
+
+void engine_client_close(struct engine_client *c)
+{
+    if (!c)
+        return;
+    c->closed = true;
+    c->state = CLIENT_GONE;
+    if (c->depth == 0)
+        client_free(c);
+}
+
+/* The connection is over: each request hears it once, then the owner. */
+static void lose(struct engine_client *c, const char *why)
+{
+    if (c->state == CLIENT_GONE)
+        return;
+    c->state = CLIENT_GONE;
+    snprintf(c->why, sizeof c->why, "%s", why);
+    event_del(c->readable);
+    event_del(c->writable);
+    event_del(c->deadline);
+    event_del(c->broken);
+    close(c->fd);
+    c->fd = -1;
+    struct client_request r;
+    while (!c->closed && client_request_take(&c->requests, &r))
+        r.events.on_lost(r.context, c->why);
+    if (!c->closed)
+        c->events.on_closed(c->context, c->why);
+}
+
+/* ---- out ---- */
+
+static void flush(struct engine_client *c)
+{
+    while (c->state != CLIENT_GONE && c->sent < c->out.n) {
+        ssize_t n = send(c->fd, c->out.data + c->sent, c->out.n - c->sent, MSG_NOSIGNAL);
+        if (n >= 0) {
+            c->sent += (size_t)n;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            event_add(c->writable, NULL);
+            return;
+        } else if (errno != EINTR) {
+            /* What the engine said before it went is read first: it may say why. */
+            c->sent = c->out.n;
+            event_active(c->broken, EV_TIMEOUT, 0);
+        }
+    }
+    c->sent = c->out.n = 0;
+    if (c->out.capacity > KEEP_BYTES)
+        wire_buffer_free(&c->out);
+}
+
+/* Before something is appended: moves what is left to the front when most was sent. */
+static struct wire_buffer *out_buffer(struct engine_client *c)
+{
+    if (c->sent > c->out.n / 2) {
+        memmove(c->out.data, c->out.data + c->sent, c->out.n - c->sent);
+        c->out.n -= c->sent;
+        c->sent = 0;
+    }
+    return &c->out;
+}
+
+/* After it. Without memory for a frame the connection is of no use. */
+static void out_changed(struct engine_client *c)
+{
+    if (c->out.failed)
+        event_active(c->broken, EV_TIMEOUT, 0);
+    else if (c->depth == 0)
+        flush(c);
+}
+
+static void leave(struct engine_client *c)
+{
+    if (c->depth == 1 && c->state != CLIENT_GONE && !c->out.failed)
+        flush(c);
+    if (--c->depth == 0 && c->closed)
+        client_free(c);
+}
+
+/* ---- handshake ---- */
+
+static void answer_greeting(struct engine_client *c, const struct wire_hello *theirs)
+{
+    struct wire_hello hello = c->ours;
+    struct key256 proof;
+    char why[128];
+    if (theirs->version != WIRE_VERSION) {
+        snprintf(why, sizeof why, "HELLO: version: the engine speaks %u, this front end %u",
+                 theirs->version, WIRE_VERSION);
+        lose(c, why);
+        return;
+    }
+    if (theirs->n_nonce && !c->has_key) {
+        lose(c, "HELLO: nonce: the engine asks for its shared key, and no key file was given");
+        return;
+    }
+    if (!theirs->n_nonce && c->has_key) {
+        lose(c, "HELLO: nonce: the engine asks for no key, although a key file was given");
+        return;
+    }
+    if (c->has_key) {
+        memcpy(c->engine_nonce, theirs->nonce, sizeof c->engine_nonce);
+        quire_random(c->our_nonce, sizeof c->our_nonce);
+        proof = wire_key_proof(&c->key, WIRE_KEY_FRONT, c->engine_nonce, c->our_nonce);
+        hello.nonce = c->our_nonce;
+        hello.n_nonce = sizeof c->our_nonce;
+        hello.key_proof = proof.bytes;
+        hello.n_key_proof = sizeof proof.bytes;
+    }
+    c->state = CLIENT_WELCOME;
+    wire_put_hello(out_buffer(c), &hello);
+    out_changed(c);
+}
+
+static void take_welcome(struct engine_client *c, const struct wire_hello *theirs)
+{
+    if (c->has_key) {
+        struct key256 proof =
+            wire_key_proof(&c->key, WIRE_KEY_ENGINE, c->engine_nonce, c->our_nonce);
+        if (theirs->n_key_proof == 0 ||
+            !quire_secret_equal(proof.bytes, theirs->key_proof, sizeof proof.bytes)) {
+            lose(c, "HELLO: key_proof: the engine does not know the key");
+            return;
+        }
+    }
+    if (memcmp(&theirs->identity_text, &c->ours.identity_text, sizeof theirs->identity_text)) {
+        lose(c, "HELLO: identity_text: tokenizer or chat template differ from the engine's");
+        return;
+    }
+    if (memcmp(&theirs->identity_config, &c->ours.identity_config,
+               sizeof theirs->identity_config)) {
+        lose(c, "HELLO: identity_config: config.json differs from the engine's");
+        return;
+    }
+    event_del(c->deadline);
+    c->state = CLIENT_READY;
+    c->events.on_ready(c->context, theirs);
+}
+
+/* ---- frames ---- */
+
+static int on_hello(struct engine_client *c, const uint8_t *body, size_t n,
+                    struct quire_error *err)
+{
+    struct wire_hello theirs;
+    int status = wire_get_hello(body, n, &theirs, err);
+    if (status)
+        return status;
+    if (c->state == CLIENT_GREETING)
+        answer_greeting(c, &theirs);
+    else
+        take_welcome(c, &theirs);
+    return QUIRE_OK;
+}
+
+static int on_tokens(struct engine_client *c, const struct wire_header *header,
+                     const uint8_t *body, struct quire_error *err)
+{
+    struct wire_token token;
+    size_t cursor = 0;
+    int found;
+    while ((found = wire_next_token(body, header->body_bytes, &cursor, &token, err)) > 0) {
+        /* Looked up for each token: the last callback may have cancelled or closed. */
+        struct client_request *r = client_request_find(&c->requests, header->request);
+        if (!r || c->state == CLIENT_GONE)
+            return QUIRE_OK;
+        if (header->type == WIRE_TOKENS)
+            r->events.on_token(r->context, &token);
+        else
+            r->events.on_prompt_logprob(r->context, &token);
+    }
+    return -found;
+}
+
+static int on_done(struct engine_client *c, const struct wire_header *header, const uint8_t *body,
+                   struct quire_error *err)
+{
+    struct wire_done done;
+    int status = wire_get_done(body, header->body_bytes, &done, err);
+    struct client_request *found = client_request_find(&c->requests, header->request);
+    if (status || !found)
+        return status;
+    struct client_request r = *found;
+    if (done.last)
+        client_request_remove(&c->requests, found);
+    r.events.on_done(r.context, &done);
+    return QUIRE_OK;
+}
+
+static int on_accept(struct engine_client *c, const struct wire_header *header,
+                     const uint8_t *body, struct quire_error *err)
+{
+    uint64_t id;
+    int status = wire_get_accept(body, header->body_bytes, &id, err);
+    struct client_request *r = client_request_find(&c->requests, header->request);
+    if (!status && r)
+        r->events.on_accepted(r->context, id);
+    return status;
+}
+
+static int on_refuse(struct engine_client *c, const struct wire_header *header,
+                     const uint8_t *body, struct quire_error *err)
+{
+    struct wire_refuse refuse;
+    int status = wire_get_refuse(body, header->body_bytes, &refuse, err);
+    if (!status && header->request == 0) {
+        c->events.on_control(c->context, &refuse);
+        return QUIRE_OK;
+    }
+    struct client_request *found = client_request_find(&c->requests, header->request);
+    if (status || !found)
+        return status;
+    struct client_request r = *found;
+    client_request_remove(&c->requests, found);
+    r.events.on_refused(r.context, &refuse);
+    return QUIRE_OK;
+}
+
+static int on_control(struct engine_client *c, const uint8_t *body, size_t n,
+                      struct quire_error *err)
+{
+    const char *command;
+    size_t n_command;
+    int status = wire_get_control(body, n, &command, &n_command, err);
+    if (!status)
+        c->events.on_control(c->context, NULL);
+    return status;
+}
+
+static int on_stats(struct engine_client *c, const uint8_t *body, size_t n,
+                    struct quire_error *err)
+{
+    struct wire_stats stats;
+    int status = wire_get_stats(body, n, &stats, err);
+    if (status)
+        return status;
+    c->stats_asked = false;
+    c->events.on_stats(c->context, &stats);
+    return QUIRE_OK;
+}
+
+static int on_drain(struct engine_client *c, const uint8_t *body, size_t n,
+                    struct quire_error *err)
+{
+    int status = wire_get_drain(body, n, err);
+    if (!status)
+        c->events.on_drain(c->context);
+    return status;
+}
+
+static int on_error(struct engine_client *c, const uint8_t *body, size_t n,
+                    struct quire_error *err)
+{
+    uint32_t code;
+    const char *message;
+    size_t n_message;
+    char why[QUIRE_ERROR_BYTES];
+    int status = wire_get_error(body, n, &code, &message, &n_message, err);
+    if (status)
+        return status;
+    snprintf(why, sizeof why, "the engine closed the connection: %s: %.*s",
+             quire_status_name((int)code), (int)n_message, message);
+    lose(c, why);
+    return QUIRE_OK;
+}
+
+static int on_frame(struct engine_client *c, const struct wire_header *header, const uint8_t *body,
+                    struct quire_error *err)
+{
+    size_t n = header->body_bytes;
+    if (header->type == WIRE_ERROR)
+        return on_error(c, body, n, err);
+    if ((header->type == WIRE_HELLO) != (c->state != CLIENT_READY))
+        return quire_fail(err, QUIRE_INVALID, "%s: does not belong here",
+                          wire_type_name(header->type));
+    switch ((enum wire_type)header->type) {
+    case WIRE_HELLO: return on_hello(c, body, n, err);
+    case WIRE_ACCEPT: return on_accept(c, header, body, err);
+    case WIRE_REFUSE: return on_refuse(c, header, body, err);
+    case WIRE_TOKENS:
+    case WIRE_PROMPT_LOGPROBS: return on_tokens(c, header, body, err);
+    case WIRE_DONE: return on_done(c, header, body, err);
+    case WIRE_STATS: return on_stats(c, body, n, err);
+    case WIRE_CONTROL: return on_control(c, body, n, err);
+    case WIRE_DRAIN: return on_drain(c, body, n, err);
+    case WIRE_SUBMIT:
+    case WIRE_CANCEL:
+    case WIRE_CREDIT:
+    case WIRE_ERROR: break;
+    }
+    return quire_fail(err, QUIRE_INVALID, "%s: an engine does not send it",
+                      wire_type_name(header->type));
+}
+
+static void read_frames(struct engine_client *c)
+{
+    struct wire_header header;
+    const uint8_t *body;
+    struct quire_error err;
+    while (c->state != CLIENT_GONE) {
+        uint32_t max = c->state == CLIENT_READY ? WIRE_MAX_EVENT_BODY : WIRE_MAX_HELLO_BODY;
+        bool counted = c->state == CLIENT_READY;
+        int status = frame_reader_next(&c->in, max, &header, &body, &err);
+        if (status == 0)
+            break;
+        status = status < 0 ? -status : on_frame(c, &header, body, &err);
+        if (status) {
+            char why[QUIRE_ERROR_BYTES + 32];
+            snprintf(why, sizeof why, "a bad frame from the engine: %s", err.text);
+            lose(c, why);
+        } else if (counted) {
+            c->ungranted += WIRE_HEADER_BYTES + header.body_bytes;
+        }
+    }
+    if (c->state == CLIENT_READY && c->ungranted >= c->ours.initial_credit / 4) {
+        wire_put_credit(out_buffer(c), c->ungranted);
+        c->ungranted = 0;
+        out_changed(c);
+    }
+}
+
+/* 1: bytes came, and there may be more; 0: no more now; -1: the connection is over. */
+static int read_some(struct engine_client *c)
+{
+    uint8_t *space = frame_reader_space(&c->in, READ_BYTES);
+    ssize_t n = space ? recv(c->fd, space, READ_BYTES, 0) : -1;
+    if (n > 0) {
+        frame_reader_added(&c->in, (size_t)n);
+        read_frames(c);
+        return n == READ_BYTES;
+    }
+    if (space && n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return 0;
+    char why[QUIRE_ERROR_BYTES];
+    if (!space)
+        snprintf(why, sizeof why, "out of memory");
+    else if (n < 0)
+        snprintf(why, sizeof why, "the connection to the engine broke: %m");
+    else
+        snprintf(why, sizeof why, "the engine closed the connection");
+    lose(c, why);
+    return -1;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *context)
+{
+    struct engine_client *c = context;
+    (void)fd;
+    (void)what;
+    c->depth++;
+    for (int i = 0; i < READS_PER_TURN && c->state != CLIENT_GONE; i++) {
+        if (read_some(c) <= 0)
+            break;
+    }
+    leave(c);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    flush(context);
+}
+
+static void on_broken(evutil_socket_t fd, short what, void *context)
+{
+    struct engine_client *c = context;
+    (void)fd;
+    (void)what;
+    c->depth++;
+    for (int i = 0; i < LAST_READS && c->state != CLIENT_GONE; i++) {
+        if (read_some(c) <= 0)
+            break;
+    }
+    lose(c, c->out.failed ? "out of memory" : "the connection to the engine broke");
+    leave(c);
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *context)
+{
+    struct engine_client *c = context;
+    (void)fd;
+    (void)what;
+    c->depth++;
+    lose(c, "the engine did not say HELLO in time");
+    leave(c);
+}
+
+/* ---- what the owner calls ---- */
+
+static void copy_ours(struct engine_client *c, const struct wire_hello *ours)
+{
+    size_t n_model = ours->n_model < sizeof c->model ? ours->n_model : sizeof c->model;
+    if (n_model)
+        memcpy(c->model, ours->model, n_model);
+    c->ours = (struct wire_hello){
+        .version = WIRE_VERSION,
+        .identity_text = ours->identity_text,
+        .identity_config = ours->identity_config,
+        .model = c->model,
+        .n_model = n_model,
+        .initial_credit = ours->initial_credit ? ours->initial_credit : DEFAULT_CREDIT,
+    };
+    if (c->ours.initial_credit < WIRE_MIN_CREDIT)
+        c->ours.initial_credit = WIRE_MIN_CREDIT;
+}
+
+static int client_start(struct event_base *base, struct engine_client *c, const char *key_file,
+                        struct quire_error *err)
+{
+    struct timeval limit = {.tv_sec = HELLO_TIMEOUT_S};
+    if (quire_hash_init())
+        return quire_fail(err, QUIRE_INTERNAL, "engine client: no random numbers");
+    if (key_file) {
+        int status = wire_key_read(key_file, &c->key, err);
+        if (status)
+            return status;
+        c->has_key = true;
+    }
+    int flags = fcntl(c->fd, F_GETFL);
+    if (flags < 0 || fcntl(c->fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
+        fcntl(c->fd, F_SETFD, FD_CLOEXEC) < 0)
+        return quire_fail(err, QUIRE_IO, "engine client: %m");
+    c->readable = event_new(base, c->fd, EV_READ | EV_PERSIST, on_readable, c);
+    c->writable = event_new(base, c->fd, EV_WRITE, on_writable, c);
+    c->deadline = evtimer_new(base, on_deadline, c);
+    c->broken = evtimer_new(base, on_broken, c);
+    if (!c->readable || !c->writable || !c->deadline || !c->broken ||
+        event_add(c->readable, NULL) || event_add(c->deadline, &limit))
+        return quire_fail(err, QUIRE_NO_MEMORY, "engine client: out of memory");
+    return QUIRE_OK;
+}
+
+int engine_client_open(struct event_base *base, int fd, const struct wire_hello *ours,
+                       const char *key_file, const struct engine_client_events *events,
+                       void *context, struct engine_client **out, struct quire_error *err)
+{
+    *out = NULL;
+    struct engine_client *c = calloc(1, sizeof *c);
+    if (!c) {
+        close(fd);
+        return quire_fail(err, QUIRE_NO_MEMORY, "engine client: out of memory");
+    }
+    c->fd = fd;
+    c->events = *events;
+    c->context = context;
+    client_requests_init(&c->requests);
+    copy_ours(c, ours);
+    int status = client_start(base, c, key_file, err);
+    if (status) {
+        client_free(c);
+        return status;
+    }
+    *out = c;
+    return QUIRE_OK;
+}
+
+int engine_client_submit(struct engine_client *c, const struct wire_submit *submit,
+                         const struct engine_client_request_events *events, void *context,
+                         uint64_t *request_id, struct quire_error *err)
+{
+    if (c->state != CLIENT_READY)
+        return quire_fail(err, QUIRE_IO, "%s",
+                          c->state == CLIENT_GONE ? c->why : "the engine is not ready yet");
+    if (c->out.n - c->sent > MAX_OUT_BYTES)
+        return quire_fail(err, QUIRE_EXHAUSTED, "the engine does not read its requests");
+    struct client_request *r = client_request_add(&c->requests);
+    if (!r)
+        return quire_fail(err, QUIRE_NO_MEMORY, "engine client: out of memory");
+    r->events = *events;
+    r->context = context;
+    *request_id = r->id;
+    int status = wire_put_submit(out_buffer(c), r->id, submit);
+    if (status)
+        client_request_remove(&c->requests, r);
+    out_changed(c);
+    if (status == QUIRE_INVALID)
+        return quire_fail(err, QUIRE_INVALID, "the request is too large for the engine");
+    return status ? quire_fail(err, QUIRE_NO_MEMORY, "engine client: out of memory") : QUIRE_OK;
+}
+
+void engine_client_cancel(struct engine_client *c, uint64_t request_id, int64_t choice)
+{
+    struct client_request *r = client_request_find(&c->requests, request_id);
+    if (!r)
+        return;
+    if (choice < 0)
+        client_request_remove(&c->requests, r);
+    if (c->state != CLIENT_READY)
+        return;
+    wire_put_cancel(out_buffer(c), request_id, choice);
+    out_changed(c);
+}
+
+int engine_client_ask_stats(struct engine_client *c, uint32_t n_tenants)
+{
+    if (c->state != CLIENT_READY)
+        return QUIRE_IO;
+    if (c->stats_asked)
+        return QUIRE_OK;
+    c->stats_asked = true;
+    wire_put_stats_request(out_buffer(c), n_tenants);
+    out_changed(c);
+    return QUIRE_OK;
+}
+
+int engine_client_control(struct engine_client *c, const char *command)
+{
+    if (c->state != CLIENT_READY)
+        return QUIRE_IO;
+    wire_put_control(out_buffer(c), command);
+    out_changed(c);
+    return QUIRE_OK;
+}
+
+void engine_client_drain(struct engine_client *c)
+{
+    if (c->state != CLIENT_READY)
+        return;
+    wire_put_drain(out_buffer(c));
+    out_changed(c);
+}
+
+uint32_t engine_client_n_live(const struct engine_client *c)
+{
+    return client_requests_n(&c->requests);
+}

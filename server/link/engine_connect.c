@@ -1,0 +1,87 @@
+/* engine_client_connect(): from an address to a connected descriptor. */
+#include "server/link/engine_client.h"
+
+#include "server/wire/address.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BACKLOG_RETRY_MS 10
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* 0 or an errno. */
+static int wait_connected(int fd, int64_t until_ms)
+{
+    for (;;) {
+        int64_t left = until_ms - now_ms();
+        struct pollfd p = {.fd = fd, .events = POLLOUT};
+        int n = left > 0 ? poll(&p, 1, (int)left) : 0;
+        if (n == 0)
+            return ETIMEDOUT;
+        if (n > 0)
+            break;
+        if (errno != EINTR)
+            return errno;
+    }
+    int error = 0;
+    socklen_t n_error = sizeof error;
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n_error) == 0 ? error : errno;
+}
+
+/* 0 or an errno. */
+static int try_address(const struct wire_address *address, int64_t until_ms, int fd)
+{
+    for (;;) {
+        if (connect(fd, (const struct sockaddr *)&address->socket, address->n_socket) == 0)
+            return 0;
+        if (errno == EINPROGRESS)
+            return wait_connected(fd, until_ms);
+        /* A unix socket whose backlog is full says so at once instead of waiting. */
+        if (errno != EAGAIN && errno != EINTR)
+            return errno;
+        if (now_ms() >= until_ms)
+            return ETIMEDOUT;
+        poll(NULL, 0, BACKLOG_RETRY_MS);
+    }
+}
+
+int engine_client_connect(const char *address, int timeout_ms, int *fd, struct quire_error *err)
+{
+    struct wire_address addresses[WIRE_MAX_ADDRESSES];
+    size_t n;
+    int64_t until_ms = now_ms() + timeout_ms;
+    int error = ETIMEDOUT;
+    *fd = -1;
+    int status = wire_address_parse(address, addresses, &n, err);
+    if (status)
+        return status;
+    for (size_t i = 0; i < n; i++) {
+        int s = socket(addresses[i].socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                       0);
+        if (s < 0)
+            return quire_fail(err, QUIRE_IO, "%s: socket: %m", address);
+        error = try_address(&addresses[i], until_ms, s);
+        if (error == 0) {
+            int yes = 1;
+            if (!addresses[i].is_unix) {
+                setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+                setsockopt(s, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+            }
+            *fd = s;
+            return QUIRE_OK;
+        }
+        close(s);
+    }
+    errno = error;
+    return quire_fail(err, QUIRE_IO, "%s: %m", address);
+}

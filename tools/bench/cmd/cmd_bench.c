@@ -1,0 +1,62 @@
+/* quire bench: which benchmark. */
+#include "tools/bench/cmd/cmd_bench.h"
+
+#include "tools/cli/commands.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *about;
+} benches[] = {
+    {"throughput", bench_throughput, "many requests at once, engine in this process: tokens a second"},
+    {"latency", bench_latency, "one batch again and again: seconds, prefill and decode tokens a second"},
+    {"serve", bench_serve, "load on any OpenAI-compatible server: TTFT, TPOT, ITL, E2EL, goodput"},
+    {"compare", bench_compare, "two configurations in turns: is the difference more than noise?"},
+    {"steps", bench_steps, "what a step takes by its shape, and the cost model that predicts it"},
+    {"kernels", bench_kernels, "the arithmetic alone, against what the machine can do at most"},
+};
+#define N_BENCHES (sizeof benches / sizeof benches[0])
+
+static void print_help(void)
+{
+    puts("usage: quire bench BENCHMARK [arguments]\n");
+    for (size_t i = 0; i < N_BENCHES; i++)
+        printf("  %-10s %s\n", benches[i].name, benches[i].about);
+    puts("\nexamples:\n"
+         "  quire bench throughput ./model --num-prompts 16 --input-len 128 --output-len 64\n"
+         "  quire bench latency ./model --batch-size 1 --input-len 512 --output-len 128\n"
+         "  quire bench serve --url http://127.0.0.1:8000 --request-rate 2 --num-prompts 50\n"
+         "  quire bench compare ./model --a \"--max-num-seqs 4\" --b \"--max-num-seqs 8\"\n"
+         "  quire bench steps ./model --output cost.json\n"
+         "  quire bench kernels --case gemm\n\n"
+         "Results have the names that vllm bench gives them (docs/benchmarking.md). --json prints them for\n"
+         "programs. quire bench BENCHMARK --help says the rest.");
+}
+
+int bench_print_json(json_t *object)
+{
+    if (!object)
+        return command_fail(1, "out of memory");
+    bool ok = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0;
+    json_decref(object);
+    putchar('\n');
+    return ok && fflush(stdout) == 0 ? 0 : command_fail(1, "the results could not be written");
+}
+
+int command_bench(int argc, char **argv)
+{
+    const char *name = argc > 0 ? argv[0] : "--help";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        print_help();
+        return argc > 0 ? 0 : 2;
+    }
+    for (size_t i = 0; i < N_BENCHES; i++)
+        if (strcmp(name, benches[i].name) == 0)
+            return benches[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "quire: there is no benchmark \"%.64s\"; quire bench --help lists them\n", name);
+    return 2;
+}

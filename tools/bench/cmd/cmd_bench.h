@@ -1,0 +1,17 @@
+/* The benchmarks of `quire bench`. Each takes the arguments after its name and returns the exit status, as tools/cli/commands.h says. */
+#ifndef QUIRE_TOOLS_CMD_BENCH_H
+#define QUIRE_TOOLS_CMD_BENCH_H
+
+#include <jansson.h>
+
+int bench_throughput(int argc, char **argv);
+int bench_latency(int argc, char **argv);
+int bench_serve(int argc, char **argv);
+int bench_kernels(int argc, char **argv);
+int bench_steps(int argc, char **argv);
+int bench_compare(int argc, char **argv);
+
+/* One JSON object and a newline on standard output. Takes the reference. Returns the exit status. */
+int bench_print_json(json_t *object);
+
+#endif

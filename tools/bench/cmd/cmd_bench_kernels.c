@@ -1,0 +1,315 @@
+/* quire bench kernels: the cases of kernels/cases, or one shape from the command line, timed on one backend and held against
+ * what the machine can do at most. */
+#include "kernels/cpu/cpu.h"
+#include "tools/bench/lib/progress.h"
+#include "tools/bench/cmd/shape.h"
+#include "tools/bench/cmd/timing.h"
+#include "tools/bench/cmd/work.h"
+#include "tools/cli/cli.h"
+#include "tools/bench/cmd/cmd_bench.h"
+#include "tools/cli/commands.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct bench {
+    /* from the command line */
+    const char *device, *filter;
+    uint32_t n_threads;
+    double limit_gb_s, limit_tflop_s; /* of a device; 0: not given */
+    bool json, quick;
+    struct bench_shape shape;
+
+    const struct op_case *cases; /* the table's, or the shape's */
+    size_t n_all;
+    struct op_case from_shape[BENCH_SHAPE_MAX_CASES];
+
+    struct bench_limits *limits; /* of host memory: from the first case on */
+    bool is_device, wide;
+    bool supports[K_N_FORMS][3];   /* [form][dtype] */
+    double read_gb_s, fma_gflop_s; /* the best case's limits */
+    const char *isa, *limits_from;
+    char backend[16], description[192];
+    json_t *rows; /* NULL without --json */
+    uint32_t n_cases, n_lacking;
+    int name_width; /* of the longest case's name */
+};
+
+/* ---- the report ---- */
+
+static void print_heading(const struct bench *bench)
+{
+    if (bench->is_device)
+        printf("%s\n%s, recorded as a graph where the operation can be, with the 10th and 90th\n"
+               "percentiles; share: of the given limit that binds\n\n",
+               bench->description, bench->quick ? "one call each" : "median of 31 bursts of calls");
+    else
+        printf("%s, %u threads; %s, with the 10th and 90th percentiles\n"
+               "share: of the limit that binds (reading memory, or FMA), measured between the calls; cases\n"
+               "whose data the step has in a cache have none\n\n",
+               bench->description, bench->n_threads,
+               bench->quick ? "one call each" : "median of 5 to 31 calls within a step");
+    printf("%-*s %10s %21s %8s %9s  %s\n", bench->name_width, "case", "median us", "10 %  -  90 %", "GB/s", "GFLOP/s",
+           "share");
+}
+
+static json_t *real_or_null(double x)
+{
+    return x > 0 ? json_real(x) : json_null();
+}
+
+static int report(struct bench *bench, const struct op_case *c, const struct bench_timing *t)
+{
+    double bytes, flops, share = 0;
+    bool by_fma = false;
+    bench_work(c, &bytes, &flops);
+    double gb_s = bytes / t->median_us * 1e-3, gflop_s = flops / t->median_us * 1e-3;
+    bool crosses_bus = bench->is_device && c->op == OP_KV_COPY; /* one arena is host memory: no limit of the device's */
+    bool has_share = bench_work_cold_bytes(c) > 0 && t->read_gb_s > 0 && !crosses_bus;
+    if (has_share) {
+        by_fma = t->fma_gflop_s > 0 && flops / t->fma_gflop_s > bytes / t->read_gb_s;
+        share = by_fma ? gflop_s / t->fma_gflop_s : gb_s / t->read_gb_s;
+    }
+    if (!bench->rows) {
+        char text[32] = "-";
+        if (has_share)
+            snprintf(text, sizeof text, "%.0f %% of %s", share * 100, by_fma ? "FMA" : "read");
+        printf("%-*s %10.1f %9.1f - %9.1f %8.2f %9.2f  %s\n", bench->name_width, op_name(c), t->median_us, t->low_us,
+               t->high_us, gb_s, gflop_s, text);
+        fflush(stdout);
+        return QUIRE_OK;
+    }
+    json_t *row = json_pack("{s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f}", "case", op_name(c), "calls", (int)t->n_runs,
+                            "calls_in_burst", (int)t->n_calls, "median_us", t->median_us, "p10_us", t->low_us, "p90_us",
+                            t->high_us, "gb_s", gb_s, "gflop_s", gflop_s);
+    int bad = !row || json_object_set_new(row, "read_limit_gb_s", real_or_null(has_share ? t->read_gb_s : 0)) ||
+              json_object_set_new(row, "fma_limit_gflop_s", real_or_null(has_share ? t->fma_gflop_s : 0)) ||
+              json_object_set_new(row, "limit", has_share ? json_string(by_fma ? "fma" : "read") : json_null()) ||
+              json_object_set_new(row, "share_of_limit", has_share ? json_real(share) : json_null());
+    return json_array_append_new(bench->rows, row) || bad ? QUIRE_NO_MEMORY : QUIRE_OK;
+}
+
+static int bench_case(struct bench *bench, const struct op_case *c, struct quire_error *err)
+{
+    const struct k_backend_options options = {
+        .device = bench->device, .n_threads = bench->n_threads, .form = c->form};
+    struct k_backend *b;
+    struct bench_timing t;
+    const char *why;
+    int status = k_backend_open(&options, &b, &why, err);
+    if (status != QUIRE_OK)
+        return status;
+    status = bench_timing_run(b, c, bench->n_threads, bench->quick, bench->wide, &bench->limits, &t, err);
+    b->ops->close(b);
+    if (status != QUIRE_OK)
+        return status;
+    if (bench->is_device) {
+        t.read_gb_s = bench->limit_gb_s;
+        t.fma_gflop_s = bench->limit_tflop_s * 1e3;
+    }
+    bench->read_gb_s = t.read_gb_s > bench->read_gb_s ? t.read_gb_s : bench->read_gb_s;
+    bench->fma_gflop_s = t.fma_gflop_s > bench->fma_gflop_s ? t.fma_gflop_s : bench->fma_gflop_s;
+    return report(bench, c, &t) == QUIRE_OK ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+}
+
+static bool is_chosen(const struct bench *bench, const struct op_case *c)
+{
+    return !bench->filter || strstr(op_name(c), bench->filter);
+}
+
+/* A backend has some forms; cases of the others are left out, and counted. */
+static bool is_supported(const struct bench *bench, const struct op_case *c)
+{
+    bool is_of_form = op_is_gemm(c) || c->form != K_FORM_LANE;
+    enum k_dtype weights = op_is_gemm(c) ? c->dtype : K_F16;
+    return !is_of_form || bench->supports[c->form][weights];
+}
+
+static int run_cases(struct bench *bench, struct quire_error *err)
+{
+    struct bench_progress progress;
+    uint32_t done = 0;
+    int status = QUIRE_OK;
+    if (!bench->rows)
+        print_heading(bench);
+    bench_progress_begin(&progress, "cases", bench->n_cases);
+    for (size_t i = 0; i < bench->n_all && status == QUIRE_OK; i++) {
+        const struct op_case *c = &bench->cases[i];
+        if (!is_chosen(bench, c) || !is_supported(bench, c))
+            continue;
+        bench_progress_end(&progress); /* the case's line comes where the bar was */
+        status = bench_case(bench, c, err);
+        bench_progress_set(&progress, ++done);
+    }
+    bench_progress_end(&progress);
+    return status;
+}
+
+static int finish(struct bench *bench)
+{
+    if (!bench->rows) {
+        if (bench->read_gb_s > 0 && !bench->is_device)
+            printf("\nlimits, the best case's: read %.2f GB/s, FMA %.1f GFLOP/s\n", bench->read_gb_s,
+                   bench->fma_gflop_s);
+        if (bench->is_device && bench->limits_from) {
+            printf("\nlimits, as given: read %.0f GB/s", bench->read_gb_s);
+            printf(bench->fma_gflop_s > 0 ? ", products %.0f TFLOP/s\n" : "\n", bench->fma_gflop_s * 1e-3);
+        }
+        if (bench->n_lacking > 0)
+            printf("\nnot measured: %u cases of forms that %s does not have\n", bench->n_lacking, bench->backend);
+        return 0;
+    }
+    return bench_print_json(json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:s?, s:i, s:O}", "device", bench->backend,
+                                      "description", bench->description, "isa", bench->isa, "threads",
+                                      (int)bench->n_threads, "read_gb_s", bench->read_gb_s, "fma_gflop_s",
+                                      bench->fma_gflop_s, "limits", bench->limits_from, "not_measured",
+                                      (int)bench->n_lacking, "cases", bench->rows));
+}
+
+/* ---- what is measured, and on what ---- */
+
+/* Which instructions the backend uses: the FMA limit is theirs. Which forms it has; which it takes by itself. */
+static int look_at_backend(struct bench *bench, enum k_dtype weights, enum k_gemm_form *form, struct quire_error *err)
+{
+    const struct k_backend_options options = {
+        .device = bench->device, .n_threads = bench->n_threads, .form = K_FORM_AUTO, .weight_dtype = weights};
+    struct k_backend *b;
+    const char *why;
+    int status = k_backend_open(&options, &b, &why, err);
+    if (status != QUIRE_OK)
+        return status;
+    bool is_cpu = strcmp(b->ops->name, "cpu") == 0;
+    bench->isa = is_cpu ? cpu_isa_of(b)->name : "";
+    bench->is_device = bench_is_device(b);
+    snprintf(bench->backend, sizeof bench->backend, "%s", b->ops->name);
+    snprintf(bench->description, sizeof bench->description, "%s", b->ops->description);
+    bench->wide = is_cpu && strcmp(bench->isa, "avx2") != 0;
+    for (int f = 0; f < K_N_FORMS; f++)
+        for (int d = K_F32; d <= K_BF16; d++)
+            bench->supports[f][d] = b->ops->supports_form(b, (enum k_gemm_form)f, (enum k_dtype)d);
+    *form = b->form;
+    b->ops->close(b);
+    bench->limits_from = !bench->is_device ? "measured" : bench->limit_gb_s > 0 ? "given" : NULL;
+    return QUIRE_OK;
+}
+
+/* Exit status, 0 where there is something to measure. */
+static int choose_cases(struct bench *bench)
+{
+    struct quire_error err;
+    enum k_gemm_form form;
+    uint32_t n = 0;
+    const struct bench_shape unused = {0};
+    bench->cases = op_bench_cases;
+    bench->n_all = op_n_bench_cases;
+    if (bench->shape.op) {
+        if (bench_shape_cases(&bench->shape, bench->from_shape, &n, &err) != QUIRE_OK)
+            return command_fail(2, err.text);
+        bench->cases = bench->from_shape;
+        bench->n_all = n;
+    } else if (memcmp(&bench->shape, &unused, sizeof unused) != 0) {
+        return command_fail(2, "--op is missing: a shape is an operation's; without any, the table's cases are measured");
+    }
+    if (look_at_backend(bench, n > 0 && op_is_gemm(&bench->from_shape[0]) ? bench->from_shape[0].dtype : K_F16, &form,
+                        &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    for (uint32_t i = 0; i < n; i++)
+        if (bench->from_shape[i].form == K_FORM_AUTO)
+            bench->from_shape[i].form = form;
+    for (size_t i = 0; i < bench->n_all; i++) {
+        const struct op_case *c = &bench->cases[i];
+        int width = (int)strlen(op_name(c));
+        if (!is_chosen(bench, c))
+            continue;
+        bench->n_lacking += !is_supported(bench, c);
+        bench->n_cases += is_supported(bench, c);
+        bench->name_width = width > bench->name_width ? width : bench->name_width;
+    }
+    if (bench->n_cases == 0 && bench->n_lacking == 0)
+        return command_fail(2, "--case: no case has that in its name; without --case all are shown");
+    return bench->n_cases > 0 ? 0 : command_fail(1, "the device does not have the form of any of these cases");
+}
+
+int bench_kernels(int argc, char **argv)
+{
+    struct bench bench = {.device = "cpu"};
+    struct quire_error err;
+    bool help;
+    struct bench_shape *shape = &bench.shape;
+    const struct cli_option options[] = {
+        {.names = "Options:", .kind = CLI_GROUP},
+        {.names = "device,backend", .kind = CLI_STRING, .target = &bench.device, .value = "NAME",
+         .help = "cpu, ref, cuda or cuda:N. Default cpu. QUIRE_ISA=avx2 in the environment makes cpu use no more than AVX2."},
+        {.names = "threads", .kind = CLI_U32, .target = &bench.n_threads, .max = K_MAX_THREADS, .value = "N",
+         .help = "Compute threads. Default: the cores this process may use."},
+        {.names = "case", .kind = CLI_STRING, .target = &bench.filter, .value = "TEXT",
+         .help = "Only cases whose name holds TEXT: gemm, \"float16 T1 \", attention."},
+        {.names = "quick", .kind = CLI_FLAG, .target = &bench.quick,
+         .help = "One call of each case: to see that it runs, not how fast."},
+        {.names = "json", .kind = CLI_FLAG, .target = &bench.json, .help = "Print JSON for programs."},
+        {.names = "A shape instead of the table's:", .kind = CLI_GROUP},
+        {.names = "op", .kind = CLI_STRING, .target = &shape->op, .value = "NAME",
+         .help = "gemm, gemm_silu_mul, attention, rope_kv, embed, rmsnorm, rope_angles, gather, sample or kv_copy."},
+        {.names = "tokens", .kind = CLI_STRING, .target = &shape->tokens, .value = "N[,N...]",
+         .help = "Tokens of the step, a case each: 1,8,64. Of sample, rows of logits; of kv_copy, blocks."},
+        {.names = "rows", .kind = CLI_U32, .target = &shape->n_rows, .max = 1 << 24, .value = "N",
+         .help = "Outputs of a gemm; vocabulary of embed and sample; rows picked by gather; blocks of kv_copy's arenas."},
+        {.names = "cols", .kind = CLI_U32, .target = &shape->n_cols, .max = 1 << 24, .value = "N",
+         .help = "Inputs of a gemm; width of a token elsewhere."},
+        {.names = "dtype", .kind = CLI_STRING, .target = &shape->dtype, .value = "TYPE",
+         .help = "Of the weights, or of the KV cache: float16 (default), bfloat16, float32."},
+        {.names = "form", .kind = CLI_STRING, .target = &shape->form, .value = "FORM",
+         .help = "Of gemm and attention: lane, tile, tile-bf16 or mma. Default: what the device takes by itself."},
+        {.names = "heads", .kind = CLI_STRING, .target = &shape->heads, .value = "Q/KV", .help = "Heads of queries and of KV: 32/8."},
+        {.names = "head-dim", .kind = CLI_U32, .target = &shape->head_dim, .max = 256, .value = "N", .help = "Of attention's heads."},
+        {.names = "seqs", .kind = CLI_STRING, .target = &shape->seqs, .value = "LIST",
+         .help = "Sequences of the step, COUNTxTOKENS@POSITION: 64x1@4096 decodes 64 with 4096 tokens behind each,\n"
+                 "1x512@0 is a first chunk. At most 64; several with commas."},
+        {.names = "block-tokens", .kind = CLI_U32, .target = &shape->block_tokens, .max = 128, .value = "N",
+         .help = "Tokens of a KV block. Default 16."},
+        {.names = "window", .kind = CLI_U32, .target = &shape->window, .max = 1 << 24, .value = "N",
+         .help = "Attention's window. Default: all positions."},
+        {.names = "A device's limits:", .kind = CLI_GROUP},
+        {.names = "limit-gb-s", .kind = CLI_F64, .target = &bench.limit_gb_s, .max = 1e6, .value = "X",
+         .help = "What its memory can be read at, measured elsewhere. Without it there are no shares."},
+        {.names = "limit-tflop-s", .kind = CLI_F64, .target = &bench.limit_tflop_s, .max = 1e6, .value = "X",
+         .help = "What its tensor cores do at most, measured elsewhere. Default: none, and shares are of reading alone."},
+        {0},
+    };
+    const struct cli_command command = {
+        .name = "bench kernels",
+        .usage = "quire bench kernels [options]",
+        .about = "Times each operation of the kernels on shapes of a 0.5B model, or one operation on the shape that you give,\n"
+                 "and says what share of the machine's limit it reaches: on a CPU, of the memory read, or of the multiply-adds,\n"
+                 "that the same threads manage at best, measured in turns with it. Weights, KV and logits are read from memory,\n"
+                 "not from a cache.",
+        .examples = "examples:\n"
+                    "  quire bench kernels\n"
+                    "  quire bench kernels --case gemm --threads 2\n"
+                    "  QUIRE_ISA=avx2 quire bench kernels --case \"gemm bfloat16\" --json\n"
+                    "  quire bench kernels --op gemm --rows 4096 --cols 4096 --tokens 1,8,64 --dtype bfloat16\n"
+                    "  quire bench kernels --device cuda --op attention --heads 32/8 --head-dim 128 --seqs 64x1@4096",
+        .options = options,
+        .positionals = {NULL},
+    };
+    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (help) {
+        cli_print_help(&command);
+        return 0;
+    }
+    if (bench.n_threads == 0)
+        bench.n_threads = k_default_threads();
+    int code = choose_cases(&bench);
+    if (code != 0)
+        return code;
+    if (bench.json && !(bench.rows = json_array()))
+        return command_fail(1, "out of memory");
+
+    int status = run_cases(&bench, &err);
+    code = status == QUIRE_OK ? finish(&bench) : command_fail(1, err.text);
+    bench_limits_close(bench.limits);
+    json_decref(bench.rows);
+    return code;
+}

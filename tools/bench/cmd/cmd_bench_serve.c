@@ -1,0 +1,259 @@
+/* quire bench serve: load on a running server, measured from outside. */
+#include "tools/bench/cmd/client.h"
+#include "tools/bench/cmd/cmd_bench.h"
+#include "tools/cli/commands.h"
+#include "tools/hub/cache.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct serve {
+    /* from the command line */
+    struct bench_client_options client_options;
+    struct bench_input_options input;
+    struct bench_metrics_options metrics_options;
+    struct cli_list goodput;
+    const char *metrics_text, *percentiles_text, *tokenizer, *save;
+    double rate, burstiness;
+    uint32_t max_concurrency, max_model_len, vocab_size;
+    uint64_t seed;
+    bool json;
+
+    struct quire_text *text; /* NULL without --tokenizer */
+    struct bench_client *client;
+    struct bench_inputs *in;
+    double *arrivals;
+    struct bench_result *results;
+    double duration_s;
+    struct bench_metrics metrics;
+};
+
+static int parse_values(struct serve *s, struct quire_error *err)
+{
+    int status = bench_metrics_options_parse(s->metrics_text, s->percentiles_text, s->goodput.items, s->goodput.n,
+                                             &s->metrics_options, err);
+    if (status == QUIRE_OK && !s->client_options.url)
+        status = quire_fail(err, QUIRE_INVALID, "which server? --url http://127.0.0.1:8000");
+    return status;
+}
+
+/* ---- opening ---- */
+
+static int open_client(struct serve *s, struct quire_error *err)
+{
+    if (!s->client_options.api_key)
+        s->client_options.api_key = getenv("OPENAI_API_KEY");
+    int status = bench_client_open(&s->client_options, &s->client, err);
+    if (status == QUIRE_OK)
+        status = bench_client_find_model(s->client, err);
+    return status;
+}
+
+static int open_inputs(struct serve *s, struct quire_error *err)
+{
+    struct hub_model model;
+    int status = s->tokenizer ? hub_model_find(s->tokenizer, true, &model, err) : QUIRE_OK;
+    if (status == QUIRE_OK && s->tokenizer)
+        status = quire_text_open(model.dir, &s->text, err);
+    if (status != QUIRE_OK)
+        return status;
+    uint32_t room = bench_client_max_model_len(s->client);
+    if (s->max_model_len == 0 || (room > 0 && room < s->max_model_len))
+        s->max_model_len = room;
+    const struct bench_input_bounds bounds = {.vocab_size = s->vocab_size, .max_model_len = s->max_model_len,
+                                              .seed = s->seed, .text = s->text};
+    status = bench_inputs_open(&s->input, &bounds, &s->in, err);
+    if (status != QUIRE_OK)
+        return status;
+    s->arrivals = malloc(s->in->n * sizeof *s->arrivals);
+    s->results = calloc(s->in->n, sizeof *s->results);
+    if (!s->arrivals || !s->results)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    bench_inputs_arrivals(s->in, s->rate, s->burstiness, s->seed, s->arrivals);
+    return QUIRE_OK;
+}
+
+/* One short request before the load: a wrong model name or key is said once and not a thousand times. */
+static int try_server(struct serve *s, struct quire_error *err)
+{
+    static const double at_once[1] = {0};
+    struct bench_input_options input;
+    struct bench_result result[1] = {{0}};
+    struct bench_inputs *in;
+    double duration;
+    bench_input_options_default(&input);
+    input.num_prompts = 1;
+    input.input_len = 8;
+    input.output_len = 2;
+    const struct bench_input_bounds bounds = {.vocab_size = s->vocab_size, .seed = ~s->seed};
+    int status = bench_inputs_open(&input, &bounds, &in, err);
+    if (status != QUIRE_OK)
+        return status;
+    status = bench_client_run(s->client, in, at_once, 0, NULL, result, &duration, err);
+    if (status == QUIRE_OK && !result[0].ok)
+        status = quire_fail(err, QUIRE_INVALID, "the server did not answer a first request: %s",
+                            result[0].error ? result[0].error : "no reason known");
+    free(result[0].error);
+    free(result[0].itls_s);
+    bench_inputs_close(in);
+    return status;
+}
+
+static int run(struct serve *s, struct quire_error *err)
+{
+    struct bench_progress progress;
+    int status = open_client(s, err);
+    if (status == QUIRE_OK)
+        status = open_inputs(s, err);
+    if (status == QUIRE_OK)
+        status = try_server(s, err);
+    if (status != QUIRE_OK)
+        return status;
+    bench_progress_begin(&progress, "requests", s->in->n);
+    status = bench_client_run(s->client, s->in, s->arrivals, s->max_concurrency, &progress, s->results, &s->duration_s,
+                              err);
+    bench_progress_end(&progress);
+    if (status == QUIRE_OK)
+        status = bench_metrics_compute(s->results, s->in->n, s->duration_s, &s->metrics_options, &s->metrics, err);
+    return status;
+}
+
+/* ---- the report ---- */
+
+static json_t *result_json(const struct serve *s)
+{
+    json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:f}", "endpoint", s->client_options.endpoint, "model_id",
+                               bench_client_model(s->client), "dataset", s->input.dataset, "num_prompts",
+                               (json_int_t)s->in->n, "burstiness", s->burstiness);
+    if (!object)
+        return NULL;
+    bool timed = s->in->is_timed;
+    int bad = json_object_set_new(object, "request_rate", timed              ? json_string("trace")
+                                                          : isfinite(s->rate) ? json_real(s->rate)
+                                                                              : json_string("inf"));
+    bad |= json_object_set_new(object, "max_concurrency",
+                               s->max_concurrency ? json_integer(s->max_concurrency) : json_null());
+    bad |= bench_metrics_json(&s->metrics, &s->metrics_options, object, NULL) != QUIRE_OK;
+    if (s->metrics.first_error)
+        bad |= json_object_set_new(object, "first_error", json_string(s->metrics.first_error));
+    if (bad) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+static int save(const struct serve *s, json_t *object)
+{
+    char text[320];
+    if (object && json_dump_file(object, s->save, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
+        return 0;
+    snprintf(text, sizeof text, "--save %.200s: cannot be written", s->save);
+    return command_fail(1, text);
+}
+
+static int report(const struct serve *s)
+{
+    const struct bench_metrics *m = &s->metrics;
+    int code = 0;
+    if (s->in->n_left_out > 0)
+        fprintf(stderr, "quire: %zu requests of %s are longer than %u tokens and were left out\n", s->in->n_left_out,
+                s->input.path, s->max_model_len);
+    if (m->failed > 0)
+        fprintf(stderr, "quire: %zu of %zu requests failed; the first: %s\n", m->failed, s->in->n, m->first_error);
+    json_t *object = s->json || s->save ? result_json(s) : NULL;
+    if (s->save)
+        code = save(s, object);
+    if (s->json)
+        return bench_print_json(object) || code || m->completed == 0;
+    json_decref(object);
+    bench_metrics_print(m, &s->metrics_options, s->max_concurrency, s->in->is_timed ? INFINITY : s->rate);
+    return code || m->completed == 0;
+}
+
+int bench_serve(int argc, char **argv)
+{
+    struct serve s = {.client_options = {.endpoint = "/v1/completions"}, .rate = INFINITY,
+                      .metrics_text = "ttft,tpot,itl,e2el", .percentiles_text = "50,95,99", .burstiness = 1,
+                      .vocab_size = 1000};
+    struct cli_option rows[BENCH_INPUT_FLAGS_MAX + 24];
+    struct quire_error err;
+    bool help;
+
+    bench_input_options_default(&s.input);
+    const struct cli_option own[] = {
+        {.names = "The server:", .kind = CLI_GROUP},
+        {.names = "url,base-url", .kind = CLI_STRING, .target = &s.client_options.url, .value = "URL",
+         .help = "http://HOST:PORT of any OpenAI-compatible server that streams."},
+        {.names = "endpoint", .kind = CLI_STRING, .target = &s.client_options.endpoint, .value = "PATH",
+         .help = "Default /v1/completions, which is sent token ids. /v1/chat/completions is sent text."},
+        {.names = "model", .kind = CLI_STRING, .target = &s.client_options.model, .value = "NAME",
+         .help = "Default: the first that /v1/models names."},
+        {.names = "api-key", .kind = CLI_STRING, .target = &s.client_options.api_key, .value = "KEY",
+         .help = "Default: $OPENAI_API_KEY, which other users of this machine cannot read off the command line."},
+        {.names = "The load:", .kind = CLI_GROUP},
+        {.names = "request-rate", .kind = CLI_PARSED, .target = &s.rate, .parse = bench_inputs_parse_rate,
+         .value = "R",
+         .help = "Requests a second, or inf: all at once. Default inf. A trace has times of its own."},
+        {.names = "burstiness", .kind = CLI_F64, .target = &s.burstiness, .min = 0.01, .max = 1e6, .value = "B",
+         .help = "Shape of the gamma distribution of the gaps: 1 Poisson, less more bursty, more more even. Default 1."},
+        {.names = "max-concurrency", .kind = CLI_U32, .target = &s.max_concurrency, .value = "C",
+         .help = "Requests in flight at most; the others wait here. Default: no bound."},
+        {.names = "ignore-eos", .kind = CLI_FLAG, .target = &s.client_options.ignore_eos,
+         .help = "Ask the server for answers of exactly the length asked for (not in OpenAI's API)."},
+        {.names = "seed", .kind = CLI_U64, .target = &s.seed, .value = "N",
+         .help = "Of prompts, lengths and arrivals. Default 0."},
+        {.names = "vocab-size", .kind = CLI_U32, .target = &s.vocab_size, .min = 1, .max = 1 << 24, .value = "N",
+         .help = "Token ids are drawn below it. Default 1000, which every vocabulary has."},
+        {.names = "max-model-len", .kind = CLI_U32, .target = &s.max_model_len, .value = "N",
+         .help = "Longer requests of a file are left out. Default: what /v1/models says, where it does."},
+        {.names = "tokenizer", .kind = CLI_STRING, .target = &s.tokenizer, .value = "MODEL",
+         .help = "The served model's directory or name: counts the tokens of ShareGPT conversations."},
+        {.names = "Results:", .kind = CLI_GROUP},
+        {.names = "goodput", .kind = CLI_LIST, .target = &s.goodput, .value = "ttft:MS",
+         .help = "Also count requests a second that stay within all of these: ttft:MS tpot:MS e2el:MS."},
+        {.names = "percentile-metrics", .kind = CLI_STRING, .target = &s.metrics_text, .value = "LIST",
+         .help = "Which latencies are shown. Default ttft,tpot,itl,e2el."},
+        {.names = "metric-percentiles", .kind = CLI_STRING, .target = &s.percentiles_text, .value = "LIST",
+         .help = "Default 50,95,99."},
+        {.names = "json", .kind = CLI_FLAG, .target = &s.json, .help = "Print JSON for programs, no table."},
+        {.names = "save", .kind = CLI_STRING, .target = &s.save, .value = "FILE", .help = "Write the JSON to a file."},
+    };
+    memcpy(rows, own, sizeof own);
+    size_t n = sizeof own / sizeof own[0];
+    n += bench_input_flags(&s.input, rows + n);
+    rows[n] = (struct cli_option){0};
+    const struct cli_command command = {
+        .name = "bench serve",
+        .usage = "quire bench serve --url URL [options]",
+        .about = "Sends requests to a running OpenAI-compatible server, streams the answers and says how long they took, with\n"
+                 "the fields and definitions of vllm bench serve (docs/benchmarking.md).",
+        .examples = "examples:\n"
+                    "  quire bench serve --url http://127.0.0.1:8000 --num-prompts 100 --ignore-eos\n"
+                    "  quire bench serve --url http://127.0.0.1:8000 --request-rate 4 --goodput ttft:500 tpot:50\n"
+                    "  quire bench serve --url http://127.0.0.1:8000 --dataset trace --dataset-path trace.jsonl \\\n"
+                    "      --rate-scale 0.1 --num-prompts 200 --save result.json",
+        .options = rows,
+        .positionals = {NULL},
+    };
+    int status = cli_parse(&command, argc, argv, &help, &err);
+    if (status == QUIRE_OK && help) {
+        cli_print_help(&command);
+        return 0;
+    }
+    if (status == QUIRE_OK)
+        status = parse_values(&s, &err);
+    if (status != QUIRE_OK)
+        return command_fail(2, err.text);
+
+    status = run(&s, &err);
+    int code = status == QUIRE_OK ? report(&s) : command_fail(1, err.text);
+    bench_client_close(s.client);
+    bench_results_free(s.results, s.in ? s.in->n : 0);
+    free(s.arrivals);
+    bench_inputs_close(s.in);
+    quire_text_close(s.text);
+    return code;
+}

@@ -1,0 +1,432 @@
+/* quire bench steps: what a step takes, measured; and the cost model that says so of steps that were not. */
+#include "tools/bench/lib/clock.h"
+#include "tools/bench/cmd/copy.h"
+#include "tools/bench/lib/metrics.h"
+#include "tools/bench/lib/progress.h"
+#include "tools/bench/cmd/recorded.h"
+#include "tools/bench/cmd/scenes.h"
+#include "tools/bench/cmd/cmd_bench.h"
+#include "tools/cli/commands.h"
+#include "tools/bench/lib/cost_file.h"
+#include "tools/cli/engine_flags.h"
+#include "tools/hub/cache.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MIN_ROUNDS 3
+#define MAX_ROUNDS 25
+#define NOISY 0.1                          /* halves that are further apart are worth a warning */
+#define FILL_SHARE 0.3                     /* of the time: prefixes */
+#define PROMPT_SHARE 0.12                  /* of the time: prompts, in each round */
+#define PROMPTS_OF_MOST 20                 /* a round's prompts have about so many times most_tokens */
+
+struct steps {
+    struct engine_options options;
+    double seconds;
+    const char *output, *recording;
+    bool json;
+
+    struct bench_steps *bench;
+    struct bench_scene_bounds bounds;
+    struct bench_scene *scenes;
+    size_t n_scenes;
+    uint32_t n_rounds;
+    struct bench_step *measured;
+    size_t n_measured;
+
+    struct cost_sample *fitted, *held_out; /* [n_measured] each */
+    size_t n_fitted, n_held_out;
+    struct sched_cost cost;
+    struct cost_error fit_errors[COST_N_KINDS + 1], errors[COST_N_KINDS + 1];
+    double apart[COST_N_KINDS + 1]; /* of the two halves of a step's runs: mean of their difference, over the median */
+};
+
+/* ---- bounds ---- */
+
+/* Prompt tokens a second, by a prompt of a few hundred; the first brings the weights into memory. */
+static int measure_rate(struct steps *s, double *rate, struct quire_error *err)
+{
+    const struct engine_plan *plan = bench_steps_info(s->bench)->plan;
+    uint32_t n = plan->max_model_len / 4 < 128 ? plan->max_model_len / 4 : 128;
+    double seconds = 0;
+    int status = bench_steps_fill(s->bench, UINT32_MAX, 1, &seconds, err);
+    if (status == QUIRE_OK)
+        status = bench_steps_fill(s->bench, UINT32_MAX, n, &seconds, err);
+    *rate = n / (seconds > 1e-6 ? seconds : 1e-6);
+    return status;
+}
+
+static uint32_t at_most(double value, uint32_t most)
+{
+    return value < most ? (uint32_t)value : most;
+}
+
+/* As much as the time allows: how long contexts are, and how many tokens of prompts a step has at the most. */
+static int choose_bounds(struct steps *s, struct quire_error *err)
+{
+    const struct engine_plan *plan = bench_steps_info(s->bench)->plan;
+    struct bench_scene_bounds *b = &s->bounds;
+    double rate, capacity = INFINITY, sum_of_shares = 0;
+    int status = measure_rate(s, &rate, err);
+    if (status != QUIRE_OK)
+        return status;
+    for (uint32_t g = 0; g < plan->n_kv_groups; g++)
+        if (plan->groups[g].window == 0 && plan->groups[g].n_blocks * (double)plan->block_tokens < capacity)
+            capacity = plan->groups[g].n_blocks * (double)plan->block_tokens;
+    b->block_tokens = plan->block_tokens;
+    b->max_seqs = plan->max_num_seqs < plan->max_num_batched_tokens ? plan->max_num_seqs : plan->max_num_batched_tokens;
+    b->most_tokens = at_most(rate * s->seconds * PROMPT_SHARE / PROMPTS_OF_MOST + 16, plan->max_num_batched_tokens);
+    b->most_tokens = at_most(plan->max_model_len / 4, b->most_tokens);
+    b->max_context = plan->max_model_len / 2;
+    for (uint32_t i = 0; i < b->max_seqs; i++)
+        sum_of_shares += 1.0 / (i + 1);
+    b->n_cached = at_most(rate * s->seconds * FILL_SHARE / sum_of_shares, UINT32_MAX);
+    b->n_cached = at_most(capacity / 2 / sum_of_shares, b->n_cached);
+    return QUIRE_OK;
+}
+
+/* ---- measuring ---- */
+
+static int fill(struct steps *s, struct quire_error *err)
+{
+    struct bench_progress progress;
+    uint32_t n = bench_scene_n_prefixes(&s->bounds);
+    int status = QUIRE_OK;
+    bench_progress_begin(&progress, "contexts", n);
+    for (uint32_t i = 0; i < n && status == QUIRE_OK; i++) {
+        double seconds;
+        status = bench_steps_fill(s->bench, i, bench_scene_context(&s->bounds, i), &seconds, err);
+        bench_progress_set(&progress, i + 1);
+    }
+    bench_progress_end(&progress);
+    return status;
+}
+
+/* Rounds over all scenes, so that a neighbour's busy minute falls on all of them alike; as many as there is time for. */
+static int run_rounds(struct steps *s, double until, struct quire_error *err)
+{
+    struct bench_progress progress;
+    double round_s = 0;
+    int status = QUIRE_OK;
+    bench_progress_begin(&progress, "steps", MAX_ROUNDS * s->n_scenes);
+    while (status == QUIRE_OK && s->n_rounds < MAX_ROUNDS &&
+           (s->n_rounds < MIN_ROUNDS || bench_now() + round_s < until)) {
+        double began = bench_now();
+        for (size_t i = 0; i < s->n_scenes && status == QUIRE_OK; i++) {
+            status = bench_steps_run(s->bench, (uint32_t)i, &s->scenes[i], err);
+            bench_progress_set(&progress, s->n_rounds * s->n_scenes + i + 1);
+        }
+        s->n_rounds++;
+        round_s = bench_now() - began;
+        double rounds = s->n_rounds + (until - bench_now()) / round_s;
+        if (rounds < MAX_ROUNDS)
+            progress.total = (uint64_t)(rounds > MIN_ROUNDS ? rounds : MIN_ROUNDS) * s->n_scenes;
+    }
+    bench_progress_end(&progress);
+    return status;
+}
+
+static int measure(struct steps *s, struct quire_error *err)
+{
+    double began = bench_now();
+    s->options.prefix_caching = true; /* contexts are computed once */
+    int status = bench_steps_open(&s->options, s->options.has_seed ? s->options.seed : 0, &s->bench, err);
+    if (status == QUIRE_OK)
+        status = choose_bounds(s, err);
+    if (status == QUIRE_OK)
+        status = bench_scenes_make(&s->bounds, &s->scenes, &s->n_scenes, err);
+    if (status == QUIRE_OK)
+        status = fill(s, err);
+    if (status == QUIRE_OK)
+        status = run_rounds(s, began + s->seconds, err);
+    if (status == QUIRE_OK)
+        status = bench_steps_medians(s->bench, &s->measured, &s->n_measured, err);
+    return status;
+}
+
+/* ---- fitting ---- */
+
+static enum cost_kind kind_of(const struct bench_scene *scene)
+{
+    return scene->n_prompts == 0 ? COST_DECODE : scene->n_decode == 0 ? COST_PREFILL : COST_MIXED;
+}
+
+/* About every fifth scene of a kind: 2 of 11, which has nothing in common with the turns in which contexts come. */
+static bool is_held_out(const struct steps *s, uint32_t scene)
+{
+    uint32_t n_before = 0;
+    for (uint32_t i = 0; i < scene; i++)
+        n_before += kind_of(&s->scenes[i]) == kind_of(&s->scenes[scene]);
+    return n_before % 11 == 3 || n_before % 11 == 8;
+}
+
+static void split(struct steps *s)
+{
+    for (size_t i = 0; i < s->n_measured; i++) {
+        if (is_held_out(s, s->measured[i].scene))
+            s->held_out[s->n_held_out++] = s->measured[i].median;
+        else
+            s->fitted[s->n_fitted++] = s->measured[i].median;
+    }
+}
+
+static void compare_halves(struct steps *s)
+{
+    size_t n[COST_N_KINDS + 1] = {0};
+    for (size_t i = 0; i < s->n_measured; i++) {
+        const struct bench_step *step = &s->measured[i];
+        const int kinds[] = {(int)step->median.kind, COST_N_KINDS};
+        for (int k = 0; k < 2; k++) {
+            s->apart[kinds[k]] += fabs(step->halves_us[0] - step->halves_us[1]) / step->median.us;
+            n[kinds[k]]++;
+        }
+    }
+    for (int k = 0; k <= COST_N_KINDS; k++)
+        s->apart[k] /= n[k] > 0 ? (double)n[k] : 1;
+}
+
+static int fit(struct steps *s, struct quire_error *err)
+{
+    s->fitted = malloc((s->n_measured + 1) * sizeof *s->fitted);
+    s->held_out = malloc((s->n_measured + 1) * sizeof *s->held_out);
+    if (!s->fitted || !s->held_out)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    split(s);
+    compare_halves(s);
+    int status = cost_fit(s->fitted, s->n_fitted, &s->cost, err);
+    if (status == QUIRE_OK)
+        status = bench_copy(&s->options, bench_steps_info(s->bench), &s->cost.block_copy_us, err);
+    if (status != QUIRE_OK)
+        return status;
+    cost_fit_errors(&s->cost, s->fitted, s->n_fitted, s->fit_errors);
+    cost_fit_errors(&s->cost, s->held_out, s->n_held_out, s->errors);
+    return QUIRE_OK;
+}
+
+/* ---- out ---- */
+
+static const char *kind_name(int kind)
+{
+    return kind == COST_N_KINDS ? "all" : cost_kind_name((enum cost_kind)kind);
+}
+
+static int save(const struct steps *s, struct quire_error *err)
+{
+    const struct engine_info *info = bench_steps_info(s->bench);
+    char about[256];
+    snprintf(about, sizeof about, "%s on %s, %u threads: %.1f %% off on %zu steps it was not fitted on",
+             info->desc->architecture, info->plan->device, info->plan->n_threads,
+             s->errors[COST_N_KINDS].mean_absolute * 100, s->errors[COST_N_KINDS].n);
+    return cost_file_write(s->output, &s->cost, about, err);
+}
+
+static json_t *errors_json(const struct steps *s)
+{
+    json_t *object = json_object();
+    for (int k = 0; k <= COST_N_KINDS; k++)
+        json_object_set_new(object, kind_name(k),
+                            json_pack("{s:I, s:f, s:f, s:I, s:f, s:f}", "held_out_steps", (json_int_t)s->errors[k].n,
+                                      "mean_absolute_error", s->errors[k].mean_absolute, "bias", s->errors[k].bias,
+                                      "fitted_steps", (json_int_t)s->fit_errors[k].n, "fitted_mean_absolute_error",
+                                      s->fit_errors[k].mean_absolute, "halves_apart", s->apart[k]));
+    return object;
+}
+
+static json_t *steps_json(const struct steps *s)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < s->n_measured; i++) {
+        const struct bench_step *step = &s->measured[i];
+        const struct sched_shape *shape = &step->median.shape;
+        json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:i, s:f, s:f, s:b}", "kind",
+                                              cost_kind_name(step->median.kind), "rows", (int)shape->n_rows, "tokens", (int)shape->n_tokens, "logits", (int)shape->n_logits, "context",
+                                              (json_int_t)shape->n_context, "pairs", (json_int_t)shape->n_pairs, "runs",
+                                              (int)step->n_runs, "us", step->median.us, "predicted_us", sched_cost_us(&s->cost, shape),
+                                              "held_out", (int)is_held_out(s, step->scene)));
+    }
+    return list;
+}
+
+static int report_json(const struct steps *s)
+{
+    return bench_print_json(json_pack("{s:o, s:o, s:i, s:o}", "cost", cost_file_json(&s->cost, NULL), "errors",
+                                      errors_json(s), "rounds", (int)s->n_rounds, "steps", steps_json(s)));
+}
+
+static void print_model(const struct sched_cost *cost)
+{
+    printf("\n%-34s", "Tokens of a step:");
+    for (uint32_t i = 0; i < cost->n_points; i++)
+        printf(" %8u", cost->points[i].n_tokens);
+    printf("\n%-34s", "take (us):");
+    for (uint32_t i = 0; i < cost->n_points; i++)
+        printf(" %8.0f", cost->points[i].us);
+    printf("\n%-34s %.3f\n", "and each row (us):", cost->row_us);
+    printf("%-34s %.3f\n", "logit row (us):", cost->logit_us);
+    printf("%-34s %.6f\n", "position that a row reads (us):", cost->context_us);
+    printf("%-34s %.6f\n", "and for each of its tokens (us):", cost->pair_us);
+    printf("%-34s %.2f\n", "KV block to the host tier (us):", cost->block_copy_us);
+}
+
+static void print_output(const struct steps *s)
+{
+    if (s->output)
+        printf("\n%s can be given to --cost-model.\n", s->output);
+    else
+        puts("\n--output FILE writes the model down.");
+}
+
+static void report_table(const struct steps *s)
+{
+    const struct engine_info *info = bench_steps_info(s->bench);
+    printf("%-34s %s, %u threads\n", "Device:", info->device_why, info->plan->n_threads);
+    printf("%-34s %zu, of %zu scenes, each %u times\n", "Steps:", s->n_measured, s->n_scenes, s->n_rounds);
+    printf("%-34s %u tokens of prompts, %u decoding, context %u\n\n", "At most:", s->bounds.most_tokens,
+           s->bounds.max_seqs, bench_scene_context(&s->bounds, 0));
+    printf("%-10s %12s %10s %10s %14s %14s\n", "", "held out", "error", "bias", "fitted: error", "halves apart");
+    for (int k = 0; k <= COST_N_KINDS; k++)
+        printf("%-10s %12zu %8.1f %% %8.1f %% %12.1f %% %12.1f %%\n", kind_name(k), s->errors[k].n,
+               s->errors[k].mean_absolute * 100, s->errors[k].bias * 100, s->fit_errors[k].mean_absolute * 100,
+               s->apart[k] * 100);
+    print_model(&s->cost);
+    print_output(s);
+}
+
+/* ---- a recorded server's steps ---- */
+
+static void print_errors(const struct steps *s)
+{
+    printf("%-10s %12s %10s %10s %14s\n", "", "held out", "error", "bias", "fitted: error");
+    for (int k = 0; k <= COST_N_KINDS; k++)
+        printf("%-10s %12zu %8.1f %% %8.1f %% %12.1f %%\n", kind_name(k), s->errors[k].n,
+               s->errors[k].mean_absolute * 100, s->errors[k].bias * 100, s->fit_errors[k].mean_absolute * 100);
+}
+
+/* Fitted to the first two thirds of the time, tried on the last: what a model is for is what comes after. */
+static int fit_recording(struct steps *s, struct cost_sample *samples, size_t n, struct quire_error *err)
+{
+    char about[256];
+    size_t n_first = n - n / 3;
+    int status = cost_fit(samples, n_first, &s->cost, err);
+    if (status != QUIRE_OK)
+        return status;
+    cost_fit_errors(&s->cost, samples, n_first, s->fit_errors);
+    cost_fit_errors(&s->cost, samples + n_first, n - n_first, s->errors);
+    snprintf(about, sizeof about, "a recorded server: %.1f %% off on the last %zu of %zu steps, which it was not fitted on",
+             s->errors[COST_N_KINDS].mean_absolute * 100, n - n_first, n);
+    return s->output ? cost_file_write(s->output, &s->cost, about, err) : QUIRE_OK;
+}
+
+static int run_recording(struct steps *s)
+{
+    struct quire_error err;
+    struct cost_sample *samples;
+    size_t n;
+    int status = bench_recorded_steps(s->recording, &samples, &n, &err);
+    if (status == QUIRE_OK)
+        status = fit_recording(s, samples, n, &err);
+    free(samples);
+    if (status != QUIRE_OK)
+        return command_fail(1, err.text);
+    if (s->json)
+        return bench_print_json(json_pack("{s:o, s:o, s:I}", "cost", cost_file_json(&s->cost, NULL), "errors",
+                                          errors_json(s), "steps", (json_int_t)n));
+    printf("%-34s %zu of %s\n\n", "Steps:", n, s->recording);
+    print_errors(s);
+    print_model(&s->cost);
+    print_output(s);
+    return 0;
+}
+
+static int run_all(struct steps *s)
+{
+    struct quire_error err;
+    int status = measure(s, &err);
+    if (status == QUIRE_OK)
+        status = fit(s, &err);
+    if (status == QUIRE_OK && s->output)
+        status = save(s, &err);
+    if (status != QUIRE_OK)
+        return command_fail(1, err.text);
+    if (s->apart[COST_N_KINDS] > NOISY)
+        fprintf(stderr, "quire: repeats of the same step are %.0f %% apart: this machine does other things too, and the "
+                "model cannot be better than that\n", s->apart[COST_N_KINDS] * 100);
+    if (s->json)
+        return report_json(s);
+    report_table(s);
+    return 0;
+}
+
+int bench_steps(int argc, char **argv)
+{
+    struct steps s = {.seconds = 60};
+    struct cli_option rows[ENGINE_FLAGS_MAX + 7];
+    struct hub_model model;
+    struct quire_error err;
+    bool help, has_seconds = false, given[ENGINE_FLAGS_MAX] = {false};
+
+    engine_options_default(&s.options);
+    const struct cli_option own[] = {
+        {.names = "Measuring:", .kind = CLI_GROUP},
+        {.names = "seconds", .kind = CLI_F64, .target = &s.seconds, .given = &has_seconds, .min = 0.1, .max = 86400, .value = "S",
+         .help = "About how long it measures; more gives longer contexts, larger steps and more repeats. Default 60."},
+        {.names = "recording", .kind = CLI_STRING, .target = &s.recording, .value = "FILE",
+         .help = "Measure nothing: take the steps of a server that was recorded with quire serve --record FILE. No MODEL "
+                 "then; copies of blocks are not priced."},
+        {.names = "output", .kind = CLI_STRING, .target = &s.output, .value = "FILE",
+         .help = "Write the cost model there, for --cost-model."},
+        {.names = "json", .kind = CLI_FLAG, .target = &s.json, .help = "Print JSON for programs, with every step."},
+    };
+    size_t n = 0;
+    for (; n < sizeof own / sizeof own[0]; n++)
+        rows[n] = own[n];
+    const size_t n_own = n;
+    n += engine_flags(&s.options, rows + n);
+    rows[n] = (struct cli_option){0};
+    cli_note_given(rows + n_own, n - n_own, given);
+    const struct cli_command command = {
+        .name = "bench steps",
+        .usage = "quire bench steps MODEL [options]",
+        .about = "Runs steps of many shapes on an engine in this process: prompts of all lengths, batches that decode at\n"
+                 "several contexts, and both together. Fits a cost model to four fifths of them and says how far it is\n"
+                 "off on the others. \"Halves apart\" is how far two halves of the same step's repeats are from each\n"
+                 "other: no model can be much better than half of that. With --recording the steps are those of a server\n"
+                 "as it ran, and the last third of them is held out.",
+        .examples = "examples:\n"
+                    "  quire bench steps ./model --output cost.json\n"
+                    "  quire bench steps ./model --max-num-seqs 16 --max-num-batched-tokens 256 --seconds 120 --json\n"
+                    "  quire bench steps --recording monday.rec --output cost.json",
+        .options = rows,
+        .positionals = {&s.options.model_dir},
+    };
+    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (help) {
+        cli_print_help(&command);
+        return 0;
+    }
+    if (s.recording && s.options.model_dir)
+        return command_fail(2, "--recording brings its own steps: leave MODEL out");
+    const char *of_engine = has_seconds ? "seconds" : cli_first_given(rows + n_own, n - n_own);
+    if (s.recording && of_engine) {
+        quire_fail(&err, QUIRE_INVALID, "--%s: a recording is measured already; leave --%s out", of_engine, of_engine);
+        return command_fail(2, err.text);
+    }
+    if (s.recording)
+        return run_recording(&s);
+    if (!s.options.model_dir)
+        return command_fail(2, "which model? usage: quire bench steps MODEL [options]");
+    if (hub_model_find(s.options.model_dir, false, &model, &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    s.options.model_dir = model.dir;
+
+    int code = run_all(&s);
+    bench_steps_close(s.bench);
+    free(s.scenes);
+    free(s.measured);
+    free(s.fitted);
+    free(s.held_out);
+    return code;
+}

@@ -1,0 +1,118 @@
+/* quire bench throughput: many requests at once to an engine in this process. */
+#include "tools/bench/cmd/engine.h"
+#include "tools/bench/cmd/cmd_bench.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/engine_flags.h"
+#include "tools/cli/host.h"
+#include "tools/hub/cache.h"
+
+#include <stdio.h>
+
+struct throughput {
+    struct engine_options options;
+    struct bench_input_options input;
+    bool json;
+
+    struct quire_text *text; /* NULL: not needed */
+    struct bench_engine *engine;
+    struct bench_inputs *in;
+    struct bench_run run;
+};
+
+static int run_all(struct throughput *t, struct quire_error *err)
+{
+    struct bench_progress progress;
+    /* All requests wait at once. */
+    if (t->options.max_queued_requests < t->input.num_prompts)
+        t->options.max_queued_requests = t->input.num_prompts;
+    int status = bench_engine_open(&t->options, &t->engine, err);
+    if (status == QUIRE_OK)
+        status = bench_engine_open_inputs(t->engine, t->options.model_dir, &t->input,
+                                          t->options.has_seed ? t->options.seed : 0, &t->text, &t->in, err);
+    if (status == QUIRE_OK)
+        status = bench_engine_warm_up(t->engine, err);
+    if (status != QUIRE_OK)
+        return status;
+    uint64_t n_output = 0;
+    for (size_t i = 0; i < t->in->n; i++)
+        n_output += t->in->items[i].n_output;
+    bench_progress_begin(&progress, "tokens", n_output);
+    status = bench_engine_run(t->engine, t->in, NULL, &progress, &t->run, err);
+    bench_progress_end(&progress);
+    return status;
+}
+
+static int report(const struct throughput *t)
+{
+    const struct bench_run *r = &t->run;
+    double total = (double)(r->n_prompt + r->n_output), s = r->elapsed_s;
+    if (t->in->n_left_out > 0)
+        fprintf(stderr, "quire: %zu requests of %s are longer than the context and were left out\n", t->in->n_left_out,
+                t->input.path);
+    if (t->json)
+        return bench_print_json(json_pack(
+            "{s:f, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "elapsed_time", s, "num_requests", (json_int_t)r->n,
+            "total_num_tokens", (json_int_t)(r->n_prompt + r->n_output), "total_prompt_tokens", (json_int_t)r->n_prompt,
+            "total_output_tokens", (json_int_t)r->n_output, "requests_per_second", (double)r->n / s,
+            "tokens_per_second", total / s, "output_tokens_per_second", (double)r->n_output / s));
+    const struct engine_info *info = bench_engine_info(t->engine);
+    printf("%-34s %s, %u threads\n", "Device:", info->device_why, info->plan->n_threads);
+    printf("%-34s %zu\n", "Requests:", r->n);
+    printf("%-34s %.2f\n", "Elapsed time (s):", s);
+    printf("%-34s %llu\n", "Total prompt tokens:", (unsigned long long)r->n_prompt);
+    printf("%-34s %llu\n", "Total output tokens:", (unsigned long long)r->n_output);
+    printf("%-34s %.2f\n", "Request throughput (req/s):", (double)r->n / s);
+    printf("%-34s %.2f\n", "Output token throughput (tok/s):", (double)r->n_output / s);
+    printf("%-34s %.2f\n", "Total token throughput (tok/s):", total / s);
+    return 0;
+}
+
+int bench_throughput(int argc, char **argv)
+{
+    struct throughput t = {0};
+    struct cli_option rows[BENCH_INPUT_FLAGS_MAX + ENGINE_FLAGS_MAX + 4];
+    struct hub_model model;
+    struct quire_error err;
+    bool help;
+
+    engine_options_default(&t.options);
+    bench_input_options_default(&t.input);
+    size_t n = bench_input_flags(&t.input, rows);
+    rows[n++] = (struct cli_option){.names = "Results:", .kind = CLI_GROUP};
+    rows[n++] = (struct cli_option){.names = "json", .kind = CLI_FLAG, .target = &t.json,
+                                    .help = "Print JSON for programs."};
+    n += engine_flags(&t.options, rows + n);
+    rows[n] = (struct cli_option){0};
+    const struct cli_command command = {
+        .name = "bench throughput",
+        .usage = "quire bench throughput MODEL [options]",
+        .about = "Gives an engine in this process all requests at once and says how many tokens a second come out. Answers\n"
+                 "are greedy and have exactly the length asked for. MODEL needs config.json and weights, which may be\n"
+                 "random; prompts are token ids. --seed draws other prompts.",
+        .examples = "examples:\n"
+                    "  quire bench throughput ./model --num-prompts 16 --input-len 128 --output-len 64\n"
+                    "  quire bench throughput ./model --dataset prefix-repetition --num-prefixes 2 --prefix-len 512\n"
+                    "  quire bench throughput ./model --dataset trace --dataset-path trace.jsonl --num-prompts 100 --json",
+        .options = rows,
+        .positionals = {&t.options.model_dir},
+    };
+    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (help) {
+        cli_print_help(&command);
+        return 0;
+    }
+    if (!t.options.model_dir)
+        return command_fail(2, "which model? usage: quire bench throughput MODEL [options]");
+    if (hub_model_find(t.options.model_dir, false, &model, &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    t.options.model_dir = model.dir;
+
+    int status = run_all(&t, &err);
+    int code = status == QUIRE_OK ? report(&t) : command_fail(1, err.text);
+    bench_run_free(&t.run);
+    bench_engine_close(t.engine);
+    bench_inputs_close(t.in);
+    quire_text_close(t.text);
+    return code;
+}

@@ -1,0 +1,26 @@
+/* Which steps `quire bench steps` looks at: scenes (tools/bench/cmd/steps.h) that cover what a server's steps are made of, as far as
+ * the bounds let them. Pure arithmetic.
+ */
+#ifndef QUIRE_TOOLS_BENCH_SCENES_H
+#define QUIRE_TOOLS_BENCH_SCENES_H
+
+#include "tools/bench/cmd/steps.h"
+
+struct bench_scene_bounds {
+    uint32_t max_seqs;     /* that may run at once, at most the step's tokens */
+    uint32_t most_tokens;  /* of prompts in a step */
+    uint32_t max_context;
+    uint32_t n_cached;     /* request i of a scene may have a context of n_cached / (i + 1): many short ones, or few long */
+    uint32_t block_tokens; /* contexts are whole blocks */
+};
+
+/* The longest context of request i. */
+uint32_t bench_scene_context(const struct bench_scene_bounds *bounds, uint32_t i);
+/* How many prefixes there are to fill: request 0 up to the first that would have none. */
+uint32_t bench_scene_n_prefixes(const struct bench_scene_bounds *bounds);
+
+/* The caller frees *out. QUIRE_NO_MEMORY. */
+int bench_scenes_make(const struct bench_scene_bounds *bounds, struct bench_scene **out, size_t *n,
+                      struct quire_error *err);
+
+#endif

@@ -1,0 +1,205 @@
+#include "tools/bench/cmd/shape.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_NUMBER (1u << 24)
+#define MAX_ELEMENTS (1ull << 33) /* of one operand: 16 GiB of float16 */
+
+/* Which parts of a shape an operation has. */
+enum { TOKENS = 1, ROWS = 2, COLS = 4, HEADS = 8, SEQS = 16, DTYPE = 32, FORM = 64 };
+static const struct {
+    const char *name;
+    enum op_kind op;
+    unsigned needs;
+} ops[] = {
+    {"gemm", OP_GEMM, TOKENS | ROWS | COLS | DTYPE | FORM},
+    {"gemm_silu_mul", OP_GEMM_SILU_MUL, TOKENS | ROWS | COLS | DTYPE | FORM},
+    {"attention", OP_ATTENTION, HEADS | SEQS | DTYPE | FORM},
+    {"rope_kv", OP_ROPE_KV, HEADS | SEQS | DTYPE},
+    {"embed", OP_EMBED, TOKENS | ROWS | COLS | DTYPE},
+    {"rmsnorm", OP_RMSNORM, TOKENS | COLS},
+    {"rope_angles", OP_ROPE_ANGLES, TOKENS | COLS},
+    {"gather", OP_GATHER, TOKENS | ROWS | COLS},
+    {"sample", OP_SAMPLE, TOKENS | ROWS},
+    {"kv_copy", OP_KV_COPY, TOKENS | ROWS | HEADS | DTYPE},
+};
+#define N_OPS (sizeof ops / sizeof ops[0])
+
+static int find_op(const char *name, size_t *at, struct quire_error *err)
+{
+    for (*at = 0; *at < N_OPS; ++*at)
+        if (strcmp(ops[*at].name, name) == 0)
+            return QUIRE_OK;
+    return quire_fail(err, QUIRE_INVALID,
+                      "--op %.32s: must be gemm, gemm_silu_mul, attention, rope_kv, embed, rmsnorm, rope_angles, gather, sample or kv_copy",
+                      name);
+}
+
+/* Digits at *text, which moves behind them. False: there are none, or the number is larger than any shape. */
+static bool take_number(const char **text, uint32_t *out)
+{
+    uint64_t n = 0;
+    if (!isdigit((unsigned char)**text))
+        return false;
+    for (; isdigit((unsigned char)**text) && n <= MAX_NUMBER; ++*text)
+        n = n * 10 + (uint64_t)(**text - '0');
+    *out = (uint32_t)n;
+    return n <= MAX_NUMBER;
+}
+
+static bool take(const char **text, char c)
+{
+    if (**text != c)
+        return false;
+    ++*text;
+    return true;
+}
+
+static bool parse_tokens(const char *text, uint32_t out[BENCH_SHAPE_MAX_CASES], uint32_t *n)
+{
+    *n = 0;
+    do {
+        if (*n == BENCH_SHAPE_MAX_CASES || !take_number(&text, &out[*n]) || out[*n] == 0)
+            return false;
+        ++*n;
+    } while (take(&text, ','));
+    return *text == '\0';
+}
+
+static bool parse_heads(const char *text, struct op_case *c)
+{
+    if (!take_number(&text, &c->n_q_heads))
+        return false;
+    c->n_kv_heads = c->n_q_heads;
+    if (take(&text, '/') && !take_number(&text, &c->n_kv_heads))
+        return false;
+    return *text == '\0' && c->n_kv_heads > 0 && c->n_q_heads > 0 && c->n_q_heads % c->n_kv_heads == 0;
+}
+
+static bool parse_seqs(const char *text, struct op_case *c)
+{
+    uint32_t n = 0, count;
+    do {
+        struct op_seq seq;
+        if (!take_number(&text, &count) || !take(&text, 'x') || !take_number(&text, &seq.n_tokens) || !take(&text, '@') ||
+            !take_number(&text, &seq.position) || seq.n_tokens == 0 || count == 0 || count > OP_MAX_SEQS - n)
+            return false;
+        while (count-- > 0)
+            c->seqs[n++] = seq;
+    } while (take(&text, ','));
+    return *text == '\0';
+}
+
+static bool parse_dtype(const char *text, enum k_dtype *out)
+{
+    for (int d = K_F32; d <= K_BF16; d++) {
+        if (strcmp(text, k_dtype_name((enum k_dtype)d)) == 0) {
+            *out = (enum k_dtype)d;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool parse_form(const char *text, enum k_gemm_form *out)
+{
+    static const char *const names[] = {[K_FORM_LANE] = "lane", [K_FORM_TILE] = "tile", [K_FORM_TILE_BF16] = "tile-bf16",
+                                        [K_FORM_MMA] = "mma"};
+    for (int f = 0; f < K_N_FORMS; f++) {
+        if (strcmp(text, names[f]) == 0) {
+            *out = (enum k_gemm_form)f;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int check_heads(const struct bench_shape *s, struct op_case *c, struct quire_error *err)
+{
+    if (!s->heads || !parse_heads(s->heads, c))
+        return quire_fail(err, QUIRE_INVALID, "--heads: must be Q/KV with Q a multiple of KV, such as 32/8");
+    if (s->head_dim == 0 || s->head_dim % 16 != 0 || s->head_dim > 256)
+        return quire_fail(err, QUIRE_INVALID, "--head-dim: must be a multiple of 16, at most 256");
+    c->head_dim = s->head_dim;
+    c->block_tokens = s->block_tokens ? s->block_tokens : 16;
+    c->window = s->window;
+    if (c->op == OP_KV_COPY)
+        c->n_q_heads = 0;
+    return QUIRE_OK;
+}
+
+static uint64_t largest_operand(const struct op_case *c)
+{
+    uint64_t positions = 0, heads = (uint64_t)c->n_kv_heads * c->head_dim;
+    for (uint32_t s = 0; s < op_n_seqs(c); s++)
+        positions += c->seqs[s].position + c->seqs[s].n_tokens;
+    uint64_t of_cache = c->op == OP_KV_COPY ? c->n_rows * heads * c->block_tokens : positions * heads;
+    uint64_t of_weight = (uint64_t)c->n_rows * (c->n_cols ? c->n_cols : c->n_tokens);
+    uint64_t of_tokens = (uint64_t)op_n_tokens(c) * (c->n_cols + c->n_rows + (c->n_q_heads + 2ull * c->n_kv_heads) * c->head_dim);
+    uint64_t most = of_cache > of_weight ? of_cache : of_weight;
+    return most > of_tokens ? most : of_tokens;
+}
+
+static int check_rest(const struct bench_shape *s, unsigned needs, struct op_case *c, struct quire_error *err)
+{
+    c->n_rows = s->n_rows;
+    c->n_cols = s->n_cols;
+    c->dtype = K_F16;
+    c->form = needs & FORM ? K_FORM_AUTO : K_FORM_LANE;
+    bool is_cache = c->op == OP_ATTENTION || c->op == OP_ROPE_KV || c->op == OP_KV_COPY;
+    if (!!(needs & ROWS) != (s->n_rows > 0))
+        return quire_fail(err, QUIRE_INVALID, "--rows: %s", needs & ROWS ? "is missing" : "this operation has none");
+    if (!!(needs & COLS) != (s->n_cols > 0))
+        return quire_fail(err, QUIRE_INVALID, "--cols: %s", needs & COLS ? "is missing" : "this operation has none");
+    if (c->op == OP_GEMM_SILU_MUL && s->n_rows % 2 != 0)
+        return quire_fail(err, QUIRE_INVALID, "--rows %u: must be even, gate's rows and as many of up", s->n_rows);
+    if (s->dtype && (!(needs & DTYPE) || !parse_dtype(s->dtype, &c->dtype) || (is_cache && c->dtype == K_BF16)))
+        return quire_fail(err, QUIRE_INVALID, "--dtype: must be %s", !(needs & DTYPE) ? "absent: this operation is in float32"
+                                                                     : is_cache ? "float16 or float32 for a KV cache"
+                                                                                : "float32, float16 or bfloat16");
+    if (s->form && (!(needs & FORM) || !parse_form(s->form, &c->form)))
+        return quire_fail(err, QUIRE_INVALID, "--form: must be %s",
+                          needs & FORM ? "lane, tile, tile-bf16 or mma" : "absent: this operation has one form");
+    if (needs & HEADS ? check_heads(s, c, err) != QUIRE_OK : s->heads || s->head_dim || s->block_tokens)
+        return needs & HEADS ? QUIRE_INVALID
+                             : quire_fail(err, QUIRE_INVALID, "--heads, --head-dim and --block-tokens: this operation has none");
+    if (needs & SEQS ? !s->seqs || !parse_seqs(s->seqs, c) : s->seqs != NULL)
+        return quire_fail(err, QUIRE_INVALID, "--seqs: must be %s",
+                          needs & SEQS ? "COUNTxTOKENS@POSITION, ... of at most 64 sequences, such as 64x1@4096"
+                                       : "absent: this operation has no sequences");
+    if (s->window && c->op != OP_ATTENTION)
+        return quire_fail(err, QUIRE_INVALID, "--window: is attention's");
+    return QUIRE_OK;
+}
+
+int bench_shape_cases(const struct bench_shape *shape, struct op_case out[BENCH_SHAPE_MAX_CASES], uint32_t *n,
+                      struct quire_error *err)
+{
+    size_t at;
+    struct op_case c = {0};
+    uint32_t tokens[BENCH_SHAPE_MAX_CASES] = {0};
+    int status = find_op(shape->op, &at, err);
+    if (status != QUIRE_OK)
+        return status;
+    unsigned needs = ops[at].needs;
+    c.op = ops[at].op;
+    c.extra = c.op == OP_RMSNORM; /* with the residual, as nearly all of a model's */
+    status = check_rest(shape, needs, &c, err);
+    if (status != QUIRE_OK)
+        return status;
+    *n = 1;
+    if (needs & TOKENS ? !shape->tokens || !parse_tokens(shape->tokens, tokens, n) : shape->tokens != NULL)
+        return quire_fail(err, QUIRE_INVALID, "--tokens: must be %s",
+                          needs & TOKENS ? "a number or several, such as 1,8,64" : "absent: --seqs says how many");
+    for (uint32_t i = 0; i < *n; i++) {
+        out[i] = c;
+        out[i].n_tokens = tokens[i];
+        if (c.op == OP_KV_COPY && tokens[i] > c.n_rows)
+            return quire_fail(err, QUIRE_INVALID, "--tokens %u: more blocks than the --rows %u that there are", tokens[i], c.n_rows);
+        if (largest_operand(&out[i]) > MAX_ELEMENTS)
+            return quire_fail(err, QUIRE_INVALID, "--op %s: an operand has more than 2^33 numbers", shape->op);
+    }
+    return QUIRE_OK;
+}

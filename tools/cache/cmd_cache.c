@@ -1,0 +1,198 @@
+/* quire cache: pins and warms the prefix cache of a running server. */
+#include "tools/bench/lib/clock.h"
+#include "tools/bench/lib/progress.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/commands.h"
+#include "tools/cache/warm.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FILE_BYTES ((size_t)16 << 20)
+#define MAX_TTL_S 86400
+
+struct cache_command {
+    const char *url, *api_key, *model, *file;
+    uint32_t ttl_s;
+};
+
+/* ---- pin ---- */
+
+static int read_text(const char *path, char **text, size_t *n, struct quire_error *err)
+{
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    if (!f)
+        return quire_fail(err, QUIRE_NOT_FOUND, "%s: cannot be opened: %m", path);
+    *text = malloc(MAX_FILE_BYTES + 1);
+    *n = *text ? fread(*text, 1, MAX_FILE_BYTES + 1, f) : 0;
+    int status = !*text ? quire_fail(err, QUIRE_NO_MEMORY, "out of memory")
+                 : ferror(f) ? quire_fail(err, QUIRE_IO, "%s: cannot be read: %m", path)
+                 : *n > MAX_FILE_BYTES ? quire_fail(err, QUIRE_INVALID, "%s: is larger than 16 MiB", path) : QUIRE_OK;
+    if (f != stdin)
+        fclose(f);
+    return status;
+}
+
+/* {"prompt"} of a text, {"messages"} of a .json file. */
+static int read_prompt(const char *path, json_t **out, struct quire_error *err)
+{
+    char *text = NULL;
+    size_t n = 0, n_path = strlen(path);
+    json_t *value = NULL;
+    bool is_json = n_path >= 5 && strcmp(path + n_path - 5, ".json") == 0;
+    int status = read_text(path, &text, &n, err);
+    if (status == QUIRE_OK && is_json)
+        status = quire_json_parse(text, n, 64, path, &value, err);
+    else if (status == QUIRE_OK && !(value = json_stringn(text, n)))
+        status = quire_fail(err, QUIRE_INVALID, "%s: is not UTF-8 text", path);
+    free(text);
+    *out = status == QUIRE_OK ? json_pack("{s:o}", is_json ? "messages" : "prompt", value) : NULL;
+    return status;
+}
+
+static int pin(const struct cache_command *a, struct cache_client *client, struct quire_error *err)
+{
+    json_t *body, *reply = NULL;
+    int status = read_prompt(a->file, &body, err);
+    if (status != QUIRE_OK)
+        return status;
+    json_object_set_new(body, "ttl_seconds", json_integer(a->ttl_s));
+    status = cache_client_call(client, "POST", "/v1/cache/pins", body, &reply, err);
+    if (status == QUIRE_OK)
+        printf("%" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " tokens are pinned for %u s after their last use; %"
+               JSON_INTEGER_FORMAT " were cached\n",
+               json_integer_value(json_object_get(reply, "pinned_tokens")),
+               json_integer_value(json_object_get(reply, "prompt_tokens")), a->ttl_s,
+               json_integer_value(json_object_get(reply, "cached_tokens")));
+    json_decref(reply);
+    json_decref(body);
+    return status;
+}
+
+/* ---- unpin, warm ---- */
+
+static int unpin(const struct cache_command *a, struct cache_client *client, struct quire_error *err)
+{
+    json_t *reply = NULL;
+    (void)a;
+    int status = cache_client_call(client, "DELETE", "/v1/cache/pins", NULL, &reply, err);
+    if (status == QUIRE_OK)
+        puts("the pins of this key are forgotten");
+    json_decref(reply);
+    return status;
+}
+
+struct shown {
+    struct bench_progress bar;
+    bool begun;
+};
+
+static void show(void *context, uint64_t done, uint64_t total)
+{
+    struct shown *s = context;
+    if (!s->begun)
+        bench_progress_begin(&s->bar, "warming: tokens", total);
+    s->begun = true;
+    bench_progress_set(&s->bar, done);
+}
+
+static int warm(const struct cache_command *a, struct cache_client *client, struct quire_error *err)
+{
+    struct warm_report report;
+    struct shown shown = {.begun = false};
+    double began = bench_now();
+    int status = warm_run(client, a->file, show, &shown, &report, err);
+    if (shown.begun)
+        bench_progress_end(&shown.bar);
+    if (report.n_prompts > 0)
+        printf("%zu prompts, %" PRIu64 " tokens, %" PRIu64 " of them cached before, in %.1f s\n", report.n_prompts,
+               report.n_tokens, report.n_cached, bench_now() - began);
+    return status;
+}
+
+/* ---- the command line ---- */
+
+static const struct {
+    const char *name, *usage, *about, *example;
+    const char *file_help; /* of --file; NULL: there is none */
+    bool has_ttl;
+    int (*run)(const struct cache_command *a, struct cache_client *client, struct quire_error *err);
+} actions[] = {
+    {"pin", "quire cache pin URL --file FILE [options]",
+     "Computes a prompt and keeps its blocks in the server's prefix cache, for the key that is given.",
+     "examples:\n  quire cache pin http://127.0.0.1:8000 --file system-prompt.txt --ttl 3600",
+     "The prompt: text, - for standard input, or NAME.json with a list of messages.", true, pin},
+    {"unpin", "quire cache unpin URL [options]", "Forgets every pin of the key that is given.",
+     "examples:\n  quire cache unpin http://127.0.0.1:8000", NULL, false, unpin},
+    {"warm", "quire cache warm URL --file PROMPTS.jsonl [options]",
+     "Computes the prompts of a file into the server's prefix cache, below its live traffic: lines of\n"
+     "{\"prompt\" or \"messages\", \"value\"}, those with the greatest value times tokens first.",
+     "examples:\n  quire cache warm http://127.0.0.1:8000 --file prompts.jsonl", "The prompts, one JSON object a line.", false, warm},
+};
+#define N_ACTIONS (sizeof actions / sizeof actions[0])
+
+static int run_action(size_t action, int argc, char **argv)
+{
+    struct cache_command a = {.ttl_s = 300};
+    struct cli_option rows[6];
+    struct cache_client *client;
+    struct quire_error err;
+    bool help;
+    size_t n = 0;
+    if (actions[action].file_help)
+        rows[n++] = (struct cli_option){.names = "file", .kind = CLI_STRING, .target = &a.file, .value = "FILE",
+                                        .help = actions[action].file_help};
+    if (actions[action].has_ttl)
+        rows[n++] = (struct cli_option){.names = "ttl", .kind = CLI_U32, .target = &a.ttl_s, .min = 1, .max = MAX_TTL_S,
+                                        .value = "SECONDS",
+                                        .help = "How long it stays after its last use. Default 300."};
+    rows[n++] = (struct cli_option){.names = "api-key", .kind = CLI_STRING, .target = &a.api_key, .value = "KEY",
+                                    .help = "The bearer token. Prefixes are shared within one key only. Default: $OPENAI_API_KEY."};
+    rows[n++] = (struct cli_option){.names = "model", .kind = CLI_STRING, .target = &a.model, .value = "NAME",
+                                    .help = "The served model. Default: the server's first."};
+    rows[n] = (struct cli_option){0};
+    const struct cli_command command = {.name = "cache", .usage = actions[action].usage, .about = actions[action].about,
+                                        .examples = actions[action].example, .options = rows, .positionals = {&a.url}};
+    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (help) {
+        cli_print_help(&command);
+        return 0;
+    }
+    if (!a.url)
+        return command_fail(2, "which server? quire cache ACTION http://HOST:PORT");
+    if (actions[action].file_help && !a.file)
+        return command_fail(2, "which prompt? --file FILE");
+    if (!a.api_key)
+        a.api_key = getenv("OPENAI_API_KEY");
+    const struct cache_client_options options = {.url = a.url, .api_key = a.api_key, .model = a.model};
+    if (cache_client_open(&options, &client, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    int status = actions[action].run(&a, client, &err);
+    cache_client_close(client);
+    return status == QUIRE_OK ? 0 : command_fail(1, err.text);
+}
+
+int command_cache(int argc, char **argv)
+{
+    for (size_t i = 0; argc > 0 && i < N_ACTIONS; i++)
+        if (strcmp(argv[0], actions[i].name) == 0)
+            return run_action(i, argc - 1, argv + 1);
+    bool help = argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0);
+    if (argc > 0 && !help) {
+        fprintf(stderr, "quire: there is no \"quire cache %.64s\"; quire cache --help lists what there is\n", argv[0]);
+        return 2;
+    }
+    puts("usage: quire cache ACTION URL [options]\n");
+    for (size_t i = 0; i < N_ACTIONS; i++)
+        printf("  %s\n", actions[i].usage);
+    puts("\nKeeps and fills the prefix cache of a running server (docs/api.md).\n\n"
+         "examples:\n"
+         "  quire cache pin http://127.0.0.1:8000 --file system-prompt.txt --ttl 3600\n"
+         "  quire cache warm http://127.0.0.1:8000 --file prompts.jsonl\n"
+         "  quire cache unpin http://127.0.0.1:8000\n\n"
+         "quire cache ACTION --help says the rest.");
+    return help ? 0 : 2;
+}

@@ -1,0 +1,175 @@
+/* quire engine: an engine behind sockets, without HTTP or text. */
+#include "base/log.h"
+#include "engine/engine.h"
+#include "server/daemon/daemon.h"
+#include "server/front/tenant/tenants.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/engine_flags.h"
+#include "tools/cli/host.h"
+#include "tools/hub/cache.h"
+#include "tools/cli/notify.h"
+#include "tools/cli/watching.h"
+
+#include <stdio.h>
+
+struct engine_command {
+    struct event_base *base;
+    struct daemon *daemon;
+    struct engine *engine;
+    struct host_signals *signals;
+    struct host_death *death;
+    struct watching watching;
+    struct hub_model model;
+    const char *key_file, *tenants_file;
+    uint32_t weights[TENANTS_MAX]; /* of tenants, by index */
+    struct cli_list listen;
+    uint32_t shutdown_timeout_s;
+};
+
+static void on_drain(void *context)
+{
+    notify_stopping();
+    daemon_drain(((struct engine_command *)context)->daemon);
+}
+
+static void on_idle(void *context)
+{
+    event_base_loopbreak(((struct engine_command *)context)->base);
+}
+
+/* Front ends see the connection close, and say so to whoever waits. */
+static void on_give_up(void *context)
+{
+    event_base_loopbreak(((struct engine_command *)context)->base);
+}
+
+/* Front ends say whose a request is; what a tenant's share is, the engine has to know itself. */
+static int read_weights(struct engine_command *c, struct engine_options *options,
+                        struct quire_error *err)
+{
+    struct tenants *tenants;
+    int status = c->tenants_file ? tenants_from_file(c->tenants_file, 0, &tenants, err)
+                                 : tenants_from_keys(NULL, 0, 0, &tenants, err);
+    if (status != QUIRE_OK)
+        return status;
+    tenants_weights(tenants, c->weights);
+    tenants_free(tenants);
+    options->policy_options.n_tenants = TENANTS_MAX;
+    options->policy_options.tenant_weights = c->weights;
+    return QUIRE_OK;
+}
+
+static int open_all(struct engine_command *c, struct engine_options *options,
+                    struct quire_error *err)
+{
+    struct host_identity identity;
+    int status = read_weights(c, options, err);
+    if (status == QUIRE_OK)
+        status = host_identity_read(options->model_dir, &identity, err);
+    if (status != QUIRE_OK)
+        return status;
+    c->base = event_base_new();
+    if (!c->base)
+        return quire_fail(err, QUIRE_INTERNAL, "libevent gives no event loop");
+    const struct daemon_options daemon_options = {
+        .identity_text = identity.text,
+        .identity_config = identity.config,
+        .model = c->model.name,
+        .on_idle = on_idle,
+        .context = c,
+    };
+    const struct recorder_about about = {.model = c->model.name, .config_sha256 = identity.config};
+    if ((status = daemon_create(c->base, &daemon_options, &c->daemon, err)) != QUIRE_OK ||
+        (status = watching_begin(&c->watching, &about, options, err)) != QUIRE_OK ||
+        (status = host_death_begin(c->base, NULL, NULL, &c->death, err)) != QUIRE_OK ||
+        (status = watching_add(&c->watching, options, host_death_watch(c->death), err)) != QUIRE_OK ||
+        (status = engine_open(options, daemon_sink, c->daemon, &c->engine, err)) != QUIRE_OK)
+        return status;
+    daemon_set_engine(c->daemon, c->engine);
+    daemon_set_shadow(c->daemon, c->watching.shadow);
+    for (size_t i = 0; i < c->listen.n; i++)
+        if ((status = daemon_listen(c->daemon, c->listen.items[i], c->key_file, err)) != QUIRE_OK)
+            return status;
+    const struct host_drain drain = {on_drain, on_give_up, c, c->shutdown_timeout_s};
+    return host_signals_begin(c->base, &drain, &c->signals, err);
+}
+
+static void close_all(struct engine_command *c)
+{
+    host_signals_end(c->signals);
+    engine_close(c->engine);
+    watching_end(&c->watching);
+    daemon_close(c->daemon);
+    host_death_end(c->death);
+    if (c->base)
+        event_base_free(c->base);
+}
+
+int command_engine(int argc, char **argv)
+{
+    struct engine_command c = {0};
+    struct engine_options options;
+    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 8];
+    struct quire_error err;
+    bool help;
+
+    engine_options_default(&options);
+    size_t n = 0;
+    rows[n++] = (struct cli_option){.names = "Where it listens:", .kind = CLI_GROUP};
+    rows[n++] = (struct cli_option){
+        .names = "listen", .kind = CLI_LIST, .target = &c.listen, .value = "ADDRESS",
+        .help = "unix:PATH (only you may connect) or tcp:HOST:PORT (needs --engine-key-file). May be repeated."};
+    rows[n++] = (struct cli_option){
+        .names = "engine-key-file", .kind = CLI_STRING, .target = &c.key_file, .value = "PATH",
+        .help = "A file with the secret that front ends must have too. Never sent over the wire."};
+    rows[n++] = (struct cli_option){
+        .names = "tenants", .kind = CLI_STRING, .target = &c.tenants_file, .value = "FILE",
+        .help = "The front ends' tenants file (docs/api.md), for the weights in it. Default: all alike."};
+    rows[n++] = (struct cli_option)HOST_LOG_FORMAT_OPTION;
+    rows[n++] = host_shutdown_option(&c.shutdown_timeout_s);
+    n += engine_flags(&options, rows + n);
+    n += watching_flags(&c.watching, rows + n);
+    rows[n] = (struct cli_option){0};
+    const struct cli_command command = {
+        .name = "engine",
+        .usage = "quire engine MODEL --listen ADDRESS [options]",
+        .about = "Runs MODEL, a Hugging Face checkpoint directory or a name (quire pull), behind Quire's socket protocol\n"
+                 "(docs/protocol.md). Front ends connect with: quire serve MODEL --engine ADDRESS",
+        .examples = "examples:\n"
+                    "  quire engine ./model --listen unix:/run/quire/engine.sock\n"
+                    "  quire engine ./model --listen tcp:0.0.0.0:7777 --engine-key-file /etc/quire/key",
+        .options = rows,
+        .positionals = {&options.model_dir},
+    };
+    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (help) {
+        cli_print_help(&command);
+        return 0;
+    }
+    if (!options.model_dir)
+        return command_fail(2, "which model? usage: quire engine MODEL --listen ADDRESS");
+    if (c.listen.n == 0)
+        return command_fail(2, "where to listen? --listen unix:PATH or --listen tcp:HOST:PORT");
+    if (host_check_listen(c.listen.items, c.listen.n, c.key_file, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+
+    if (hub_model_find(options.model_dir, false, &c.model, &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    options.model_dir = c.model.dir;
+
+    int status = open_all(&c, &options, &err);
+    if (status == QUIRE_OK) {
+        const struct engine_info *info = engine_info(c.engine);
+        quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s; %s", info->desc->architecture,
+                  info->device_why, info->gemms, info->placement);
+        for (size_t i = 0; daemon_address(c.daemon, i); i++)
+            quire_log(QUIRE_LOG_INFO, "engine", "ready on %s after %.2f s",
+                      daemon_address(c.daemon, i), info->open_seconds);
+        notify_ready();
+        event_base_dispatch(c.base);
+    }
+    bool died = host_death_was(c.death);
+    close_all(&c);
+    return status == QUIRE_OK ? died : command_fail(1, err.text);
+}

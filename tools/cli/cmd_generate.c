@@ -1,0 +1,445 @@
+/* quire generate: one answer, or a chat, on this terminal. The engine runs in this process behind the
+ * same frames as everywhere else; there is no second path. */
+#include "base/json.h"
+#include "engine/engine.h"
+#include "server/daemon/daemon.h"
+#include "server/link/engine_client.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/engine_flags.h"
+#include "tools/cli/host.h"
+#include "tools/hub/cache.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+struct generate {
+    /* from the command line */
+    struct engine_options options;
+    const char *prompt, *system;
+    uint32_t max_tokens, top_k;
+    double temperature, top_p;
+    bool has_temperature, has_top_p, has_top_k;
+    bool raw, json;
+
+    struct event_base *base;
+    struct quire_text *text;
+    struct daemon *daemon;
+    struct engine *engine;
+    struct engine_client *client;
+    struct host_identity identity;
+    struct host_signals *signals;
+    json_t *messages; /* of the chat so far */
+    bool ready, stopped;
+
+    /* the answer being made */
+    struct quire_detok *detok;
+    char *answer;
+    size_t n_answer, answer_capacity;
+    uint64_t request;
+    uint32_t n_prompt, n_generated;
+    double started, first_token;
+    bool running;
+    int status;
+    struct quire_error err;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void finish(struct generate *g, int status)
+{
+    g->status = status;
+    g->running = false;
+    event_base_loopbreak(g->base);
+}
+
+/* ---- an answer ---- */
+
+static void emit(struct generate *g, const char *piece, size_t n)
+{
+    if (n == 0)
+        return;
+    if (g->n_answer + n + 1 > g->answer_capacity) {
+        size_t capacity = 2 * (g->n_answer + n + 1);
+        char *grown = realloc(g->answer, capacity);
+        if (!grown) {
+            finish(g, quire_fail(&g->err, QUIRE_NO_MEMORY, "out of memory"));
+            return;
+        }
+        g->answer = grown;
+        g->answer_capacity = capacity;
+    }
+    memcpy(g->answer + g->n_answer, piece, n);
+    g->n_answer += n;
+    g->answer[g->n_answer] = 0;
+    if (!g->json) {
+        fwrite(piece, 1, n, stdout);
+        fflush(stdout);
+    }
+}
+
+static void on_token(void *context, const struct wire_token *token)
+{
+    struct generate *g = context;
+    const char *piece;
+    size_t n;
+    if (g->n_generated++ == 0)
+        g->first_token = now();
+    int status = quire_detok_push(g->detok, token->token, &piece, &n, &g->err);
+    if (status != QUIRE_OK)
+        finish(g, status);
+    else
+        emit(g, piece, n);
+}
+
+static void on_done(void *context, const struct wire_done *done)
+{
+    struct generate *g = context;
+    const char *piece;
+    size_t n;
+    int status = quire_detok_finish(g->detok, &piece, &n, &g->err);
+    if (status == QUIRE_OK)
+        emit(g, piece, n);
+    if (done->finish == WIRE_FINISH_ERROR)
+        status = quire_fail(&g->err, QUIRE_INTERNAL, "%.*s", (int)done->n_message, done->message);
+    finish(g, status);
+}
+
+static void on_refused(void *context, const struct wire_refuse *refuse)
+{
+    struct generate *g = context;
+    finish(g, quire_fail(&g->err, QUIRE_INVALID, "%.*s", (int)refuse->n_message, refuse->message));
+}
+
+static void on_lost(void *context, const char *why)
+{
+    struct generate *g = context;
+    finish(g, quire_fail(&g->err, QUIRE_INTERNAL, "%s", why));
+}
+
+static void on_accepted(void *context, uint64_t id)
+{
+    (void)context;
+    (void)id;
+}
+
+static int submit(struct generate *g, const uint32_t *ids, size_t n_ids)
+{
+    static const struct engine_client_request_events events = {
+        .on_accepted = on_accepted,
+        .on_refused = on_refused,
+        .on_token = on_token,
+        .on_prompt_logprob = on_token,
+        .on_done = on_done,
+        .on_lost = on_lost,
+    };
+    const struct engine_info *info = engine_info(g->engine);
+    const struct model_sampling_defaults *d = info->sampling;
+    uint32_t room = info->plan->max_model_len;
+    if (n_ids == 0)
+        return quire_fail(&g->err, QUIRE_INVALID, "the prompt is empty");
+    if (n_ids >= room)
+        return quire_fail(&g->err, QUIRE_INVALID,
+                          "the prompt has %zu tokens and the context %u; raise --max-model-len, or "
+                          "begin anew",
+                          n_ids, room);
+    room -= (uint32_t)n_ids;
+    struct wire_submit s = {
+        .prompt = ids,
+        .n_prompt = (uint32_t)n_ids,
+        .max_tokens = g->max_tokens && g->max_tokens < room ? g->max_tokens : room,
+        .n = 1,
+        .temperature = d->has_temperature ? (float)d->temperature : 1.0f,
+        .top_p = d->has_top_p ? (float)d->top_p : 1.0f,
+        .top_k = d->has_top_k ? d->top_k : 0,
+        .min_p = d->has_min_p ? (float)d->min_p : 0.0f,
+        .repetition_penalty = d->has_repetition_penalty ? (float)d->repetition_penalty : 1.0f,
+        .n_logprobs = -1,
+        .n_prompt_logprobs = -1,
+    };
+    if (g->has_temperature)
+        s.temperature = (float)g->temperature;
+    if (g->has_top_p)
+        s.top_p = (float)g->top_p;
+    if (g->has_top_k)
+        s.top_k = g->top_k;
+    g->n_prompt = s.n_prompt;
+    g->n_generated = 0;
+    g->n_answer = 0;
+    g->started = now();
+    g->running = true;
+    return engine_client_submit(g->client, &s, &events, g, &g->request, &g->err);
+}
+
+static int render(struct generate *g, const char *prompt, char **out, size_t *n)
+{
+    json_t *message = json_pack("{s:s, s:s}", "role", "user", "content", prompt);
+    if (!message)
+        return quire_fail(&g->err, QUIRE_INVALID, "the prompt is not UTF-8");
+    if (g->system && json_array_size(g->messages) == 0)
+        json_array_append_new(g->messages, json_pack("{s:s, s:s}", "role", "system", "content", g->system));
+    json_array_append_new(g->messages, message);
+    char *json = json_dumps(g->messages, JSON_COMPACT);
+    if (!json)
+        return quire_fail(&g->err, QUIRE_NO_MEMORY, "out of memory");
+    const struct quire_chat chat = {.messages_json = json, .add_generation_prompt = true};
+    int status = quire_text_chat(g->text, &chat, out, n, &g->err);
+    free(json);
+    return status;
+}
+
+static void print_speed(const struct generate *g)
+{
+    double total = now() - g->started, first = g->first_token - g->started;
+    fprintf(stderr, "(%u tokens in, first token after %.0f ms, %u tokens out at %.1f tokens/s)\n",
+            g->n_prompt, first * 1e3, g->n_generated, g->n_generated / total);
+}
+
+/* Answers one prompt; the chat's messages grow by the question and the answer. */
+static int answer(struct generate *g, const char *prompt)
+{
+    bool chat = !g->raw && quire_text_has_chat(g->text);
+    char *rendered = NULL;
+    size_t n = strlen(prompt), n_ids = 0;
+    uint32_t *ids = NULL;
+    int status = chat ? render(g, prompt, &rendered, &n) : QUIRE_OK;
+    if (status == QUIRE_OK)
+        status = quire_text_encode(g->text, rendered ? rendered : prompt, n, !chat, &ids, &n_ids, &g->err);
+    if (status == QUIRE_OK)
+        status = quire_detok_open(g->text, ids, n_ids, true, &g->detok, &g->err);
+    if (status == QUIRE_OK)
+        status = submit(g, ids, n_ids);
+    if (status == QUIRE_OK) {
+        event_base_dispatch(g->base);
+        status = g->status;
+    }
+    quire_detok_close(g->detok);
+    g->detok = NULL;
+    quire_text_free(ids);
+    quire_text_free(rendered);
+    if (status != QUIRE_OK || g->stopped)
+        return status;
+    if (chat)
+        json_array_append_new(g->messages, json_pack("{s:s, s:s}", "role", "assistant", "content",
+                                                     g->n_answer ? g->answer : ""));
+    if (g->json) {
+        json_t *o = json_pack("{s:s, s:i, s:i}", "text", g->n_answer ? g->answer : "", "prompt_tokens",
+                              (int)g->n_prompt, "completion_tokens", (int)g->n_generated);
+        json_dumpf(o, stdout, JSON_COMPACT);
+        json_decref(o);
+    }
+    putchar('\n');
+    fflush(stdout);
+    print_speed(g);
+    return QUIRE_OK;
+}
+
+static int chat_on_terminal(struct generate *g)
+{
+    bool tty = isatty(STDIN_FILENO);
+    char *line = NULL;
+    size_t capacity = 0;
+    int status = QUIRE_OK;
+    if (tty)
+        fprintf(stderr, "Type a message; an empty line or Ctrl-D ends.\n");
+    while (status == QUIRE_OK && !g->stopped) {
+        if (tty)
+            fprintf(stderr, "\n> ");
+        ssize_t n = getline(&line, &capacity, stdin);
+        while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r'))
+            line[--n] = 0;
+        if (n <= 0)
+            break;
+        status = answer(g, line);
+    }
+    free(line);
+    return status;
+}
+
+/* ---- the engine in this process ---- */
+
+static void on_ready(void *context, const struct wire_hello *hello)
+{
+    struct generate *g = context;
+    (void)hello;
+    g->ready = true;
+    event_base_loopbreak(g->base);
+}
+
+static void on_closed(void *context, const char *why)
+{
+    struct generate *g = context;
+    finish(g, quire_fail(&g->err, QUIRE_INTERNAL, "the engine closed the connection: %s", why));
+}
+
+static void on_stats(void *context, const struct wire_stats *stats)
+{
+    (void)context;
+    (void)stats;
+}
+
+static void on_control(void *context, const struct wire_refuse *refuse)
+{
+    (void)context;
+    (void)refuse;
+}
+
+static void on_drain(void *context)
+{
+    (void)context;
+}
+
+static void on_interrupt(void *context)
+{
+    struct generate *g = context;
+    g->stopped = true;
+    if (g->running)
+        engine_client_cancel(g->client, g->request, -1);
+    finish(g, QUIRE_OK);
+}
+
+static int connect_engine(struct generate *g)
+{
+    static const struct engine_client_events events = {
+        .on_ready = on_ready, .on_stats = on_stats, .on_control = on_control, .on_drain = on_drain,
+        .on_closed = on_closed};
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
+        return quire_fail(&g->err, QUIRE_IO, "socketpair: %m");
+    int status = daemon_add_connection(g->daemon, pair[0], &g->err);
+    if (status != QUIRE_OK) {
+        close(pair[1]);
+        return status;
+    }
+    const struct wire_hello ours = {.version = WIRE_VERSION,
+                                    .identity_text = g->identity.text,
+                                    .identity_config = g->identity.config};
+    status = engine_client_open(g->base, pair[1], &ours, NULL, &events, g, &g->client, &g->err);
+    if (status != QUIRE_OK)
+        return status;
+    event_base_dispatch(g->base);
+    return g->ready ? QUIRE_OK : g->status;
+}
+
+static int open_all(struct generate *g)
+{
+    struct host_text_load *load;
+    int status = host_identity_read(g->options.model_dir, &g->identity, &g->err);
+    if (status == QUIRE_OK)
+        status = host_text_begin(g->options.model_dir, &load, &g->err);
+    if (status != QUIRE_OK)
+        return status;
+    struct quire_error engine_err;
+    const struct daemon_options daemon_options = {.identity_text = g->identity.text,
+                                                  .identity_config = g->identity.config,
+                                                  .model = "model"};
+    g->base = event_base_new();
+    g->messages = json_array();
+    status = g->base && g->messages
+                 ? daemon_create(g->base, &daemon_options, &g->daemon, &engine_err)
+                 : quire_fail(&engine_err, QUIRE_NO_MEMORY, "out of memory");
+    if (status == QUIRE_OK)
+        status = engine_open(&g->options, daemon_sink, g->daemon, &g->engine, &engine_err);
+    int text_status = host_text_join(load, &g->text, &g->err);
+    if (status != QUIRE_OK) {
+        g->err = engine_err;
+        return status;
+    }
+    if (text_status != QUIRE_OK)
+        return text_status;
+    uint32_t vocab = engine_info(g->engine)->desc->vocab_size;
+    if (quire_text_n_ids(g->text) > vocab)
+        return quire_fail(&g->err, QUIRE_INVALID,
+                          "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
+                          quire_text_n_ids(g->text) - 1, vocab);
+    daemon_set_engine(g->daemon, g->engine);
+    if ((status = connect_engine(g)) != QUIRE_OK)
+        return status;
+    const struct host_drain drain = {.drain = on_interrupt, .context = g};
+    return host_signals_begin(g->base, &drain, &g->signals, &g->err);
+}
+
+static void close_all(struct generate *g)
+{
+    host_signals_end(g->signals);
+    engine_client_close(g->client);
+    engine_close(g->engine);
+    daemon_close(g->daemon);
+    quire_text_close(g->text);
+    json_decref(g->messages);
+    if (g->base)
+        event_base_free(g->base);
+    free(g->answer);
+}
+
+int command_generate(int argc, char **argv)
+{
+    struct generate g = {.status = QUIRE_INTERNAL};
+    struct hub_model model;
+    struct cli_option rows[ENGINE_FLAGS_MAX + 10];
+    bool help;
+
+    engine_options_default(&g.options);
+    g.options.max_num_seqs = 1;
+    const struct cli_option own[] = {
+        {.names = "What is asked:", .kind = CLI_GROUP},
+        {.names = "system", .kind = CLI_STRING, .target = &g.system, .value = "TEXT",
+         .help = "A system message before the first question."},
+        {.names = "raw", .kind = CLI_FLAG, .target = &g.raw,
+         .help = "Continue the prompt as it is, without the model's chat template."},
+        {.names = "max-tokens", .kind = CLI_U32, .target = &g.max_tokens, .min = 1, .max = 4294967295.0, .value = "N",
+         .help = "Longest answer. Default: until the model stops or the context is full."},
+        {.names = "temperature", .kind = CLI_F64, .target = &g.temperature, .given = &g.has_temperature,
+         .max = 100, .value = "X", .help = "0 is greedy. Default: generation_config.json's, else 1."},
+        {.names = "top-p", .kind = CLI_F64, .target = &g.top_p, .given = &g.has_top_p, .min = 1e-6,
+         .max = 1, .value = "X", .help = "Likewise."},
+        {.names = "top-k", .kind = CLI_U32, .target = &g.top_k, .given = &g.has_top_k, .value = "N",
+         .help = "Likewise; 0 = off."},
+        {.names = "json", .kind = CLI_FLAG, .target = &g.json, .help = "Print JSON for programs, once the answer is whole."},
+    };
+    memcpy(rows, own, sizeof own);
+    size_t n = sizeof own / sizeof own[0];
+    n += engine_flags(&g.options, rows + n);
+    rows[n] = (struct cli_option){0};
+    const struct cli_command command = {
+        .name = "generate",
+        .usage = "quire generate MODEL [PROMPT] [options]",
+        .about = "Answers PROMPT with MODEL, a Hugging Face checkpoint directory or a name (quire pull), and streams the\n"
+                 "answer. Without PROMPT it is a chat: one message a line.",
+        .examples = "examples:\n"
+                    "  quire generate ./model \"What is 12 plus 30?\" --temperature 0\n"
+                    "  quire generate ./model                      chat\n"
+                    "  quire generate ./model \"Once upon\" --raw --max-tokens 50",
+        .options = rows,
+        .positionals = {&g.options.model_dir, &g.prompt},
+    };
+    if (cli_parse(&command, argc, argv, &help, &g.err) != QUIRE_OK)
+        return command_fail(2, g.err.text);
+    if (help) {
+        cli_print_help(&command);
+        return 0;
+    }
+    if (!g.options.model_dir)
+        return command_fail(2, "which model? usage: quire generate MODEL [PROMPT]");
+    if (strcmp(g.options.batching, "static") == 0)
+        return command_fail(2, "--batching static waits for a full batch, and here is one request at a time: leave it out");
+
+    if (hub_model_find(g.options.model_dir, false, &model, &g.err) != QUIRE_OK)
+        return command_fail(1, g.err.text);
+    g.options.model_dir = model.dir;
+
+    int status = open_all(&g);
+    if (status == QUIRE_OK)
+        status = g.prompt ? answer(&g, g.prompt) : chat_on_terminal(&g);
+    close_all(&g);
+    return status == QUIRE_OK ? 0 : command_fail(1, g.err.text);
+}

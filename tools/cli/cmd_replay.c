@@ -1,0 +1,169 @@
+/* quire replay: is what a server answered what this engine answers? */
+#include "base/json.h"
+#include "tools/bench/lib/progress.h"
+#include "tools/cli/cli.h"
+#include "tools/bench/cmd/cmd_bench.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/host.h"
+#include "tools/hub/cache.h"
+#include "tools/cli/replay.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const finish_names[] = {"stop", "length", "cancelled", "error", "refused"};
+static const char *const what_names[] = {"token", "logprob", "length", "finish"};
+
+static void describe(const struct replay_difference *d, char *out, size_t n)
+{
+    int at = snprintf(out, n, "request %" PRIu64 ", choice %u: ", d->request, d->choice);
+    out += at;
+    n -= (size_t)at;
+    switch (d->what) {
+    case REPLAY_TOKEN:
+        snprintf(out, n, "position %u: token %u was recorded, %u came", d->position, d->recorded, d->replayed);
+        break;
+    case REPLAY_LOGPROB:
+        snprintf(out, n, "the tokens are the same, the bits of a logprob are not");
+        break;
+    case REPLAY_LENGTH:
+        snprintf(out, n, "position %u: %u tokens were recorded, %s", d->position, d->recorded,
+                 d->replayed > d->recorded ? "and more came" : "fewer came");
+        break;
+    case REPLAY_FINISH:
+        snprintf(out, n, "it ended by %s, now by %s", finish_names[d->recorded], finish_names[d->replayed]);
+        break;
+    }
+}
+
+static json_t *differences_json(const struct replay_report *r)
+{
+    char text[160];
+    json_t *all = json_array();
+    for (uint32_t i = 0; i < r->n_shown; i++) {
+        const struct replay_difference *d = &r->shown[i];
+        describe(d, text, sizeof text);
+        json_t *one = json_pack("{s:I, s:i, s:s, s:s}", "request", (json_int_t)d->request, "choice", (int)d->choice, "what",
+                                what_names[d->what], "text", text);
+        if (one && (d->what == REPLAY_TOKEN || d->what == REPLAY_LENGTH))
+            json_object_set_new(one, "position", json_integer(d->position));
+        json_array_append_new(all, one);
+    }
+    return all;
+}
+
+static int report(const struct replay_report *r, uint64_t n_left_out, bool json)
+{
+    char text[160];
+    if (json) {
+        int code = bench_print_json(json_pack(
+            "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "requests", (json_int_t)r->n_requests, "compared",
+            (json_int_t)r->n_compared, "cut", (json_int_t)r->n_cut, "without_answer", (json_int_t)r->n_without_answer,
+            "choices", (json_int_t)r->n_choices, "tokens", (json_int_t)r->n_tokens, "different", (json_int_t)r->n_different,
+            "bytes_left_out", (json_int_t)n_left_out, "differences", differences_json(r)));
+        return code ? code : r->n_different > 0;
+    }
+    if (n_left_out)
+        printf("The recording ends within a record: its last %" PRIu64 " bytes were left out.\n", n_left_out);
+    printf("%" PRIu64 " requests: %" PRIu64 " compared (%" PRIu64 " of them as far as they came), %" PRIu64
+           " without an answer.\n", r->n_requests, r->n_compared, r->n_cut, r->n_without_answer);
+    for (uint32_t i = 0; i < r->n_shown; i++) {
+        describe(&r->shown[i], text, sizeof text);
+        printf("  %s\n", text);
+    }
+    if (r->n_different > r->n_shown)
+        printf("  and %" PRIu64 " more\n", r->n_different - r->n_shown);
+    if (r->n_compared == 0)
+        printf("There is nothing to compare.\n");
+    else if (r->n_different)
+        printf("%" PRIu64 " of %" PRIu64 " choices differ.\n", r->n_different, r->n_choices);
+    else
+        printf("All %" PRIu64 " choices are the same, %" PRIu64 " tokens and every logprob bit.\n", r->n_choices,
+               r->n_tokens);
+    return r->n_different > 0;
+}
+
+static void on_progress(void *context, uint64_t n_tokens)
+{
+    bench_progress_set(context, n_tokens);
+}
+
+/* The recording must be of this model: its weights show by their answers, its configuration at once. */
+static int check_model(const struct recording *recording, const char *model_dir, struct quire_error *err)
+{
+    struct host_identity identity;
+    const struct recording_header *h = recording_header(recording);
+    int status = host_identity_read(model_dir, &identity, err);
+    if (status == QUIRE_OK && memcmp(&identity.config, &h->config_sha256, sizeof identity.config) != 0)
+        return quire_fail(err, QUIRE_INVALID, "%s: its config.json is not that of the model that was recorded, \"%s\"",
+                          model_dir, h->model);
+    return status;
+}
+
+static int run(const char *file, const char *model_dir, bool json, int *code, struct quire_error *err)
+{
+    struct recording *recording;
+    struct replay *replay = NULL;
+    struct replay_report done;
+    struct bench_progress progress;
+    int status = recording_open(file, &recording, err);
+    if (status != QUIRE_OK)
+        return status;
+    status = check_model(recording, model_dir, err);
+    if (status == QUIRE_OK)
+        status = replay_open(recording, &replay, err);
+    if (status == QUIRE_OK) {
+        bench_progress_begin(&progress, "tokens", replay_n_tokens(replay));
+        status = replay_run(replay, model_dir, on_progress, &progress, &done, err);
+        bench_progress_end(&progress);
+    }
+    if (status == QUIRE_OK)
+        *code = report(&done, recording_left_out(recording), json);
+    replay_close(replay);
+    recording_close(recording);
+    return status;
+}
+
+int command_replay(int argc, char **argv)
+{
+    const char *file = NULL, *model_dir = NULL;
+    struct hub_model model;
+    struct quire_error err;
+    bool help, json = false;
+    int code = 0;
+    const struct cli_option rows[] = {
+        {.names = "Options:", .kind = CLI_GROUP},
+        {.names = "json", .kind = CLI_FLAG, .target = &json, .help = "Print JSON for programs."},
+        {0},
+    };
+    const struct cli_command command = {
+        .name = "replay",
+        .usage = "quire replay FILE MODEL [options]",
+        .about = "Computes everything again that a server answered while it recorded into FILE (quire serve --record FILE),\n"
+                 "and compares every token and every logprob bit.\n\n"
+                 "A request's answer does not depend on what else is served, so the requests run as fast as they can, not at\n"
+                 "the times they came. What was cancelled, or ran when the server was killed, is compared as far as it came.\n"
+                 "MODEL is opened as it was: device, arithmetic form, KV dtype, lengths and blocks.\n\n"
+                 "Exit status: 0 all the same, 1 a difference (or it could not be done), 2 a wrong command line.",
+        .examples = "examples:\n"
+                    "  quire serve ./model --record monday.rec      and later:\n"
+                    "  quire replay monday.rec ./model\n"
+                    "  quire replay monday.rec ./model --json\n"
+                    "  quire sim --trace monday.rec --trace-format recording     its decisions, without a model",
+        .options = rows,
+        .positionals = {&file, &model_dir},
+    };
+    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (help) {
+        cli_print_help(&command);
+        return 0;
+    }
+    if (!file || !model_dir)
+        return command_fail(2, "which recording, and which model? usage: quire replay FILE MODEL");
+    if (hub_model_find(model_dir, false, &model, &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    int status = run(file, model.dir, json, &code, &err);
+    return status == QUIRE_OK ? code : command_fail(1, err.text);
+}

@@ -1,0 +1,586 @@
+/* quire serve: the OpenAI front end, with an engine in this process or elsewhere, on one event loop. */
+#include "base/log.h"
+#include "engine/engine.h"
+#include "server/daemon/daemon.h"
+#include "server/front/api/cors.h"
+#include "server/link/engine_client.h"
+#include "server/front/front.h"
+#include "server/http/tls.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/engine_flags.h"
+#include "tools/cli/host.h"
+#include "tools/hub/cache.h"
+#include "tools/cli/notify.h"
+#include "tools/cache/warm.h"
+#include "tools/cli/watching.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CONNECT_TIMEOUT_MS 5000
+#define RECONNECT_TIMEOUT_MS 200 /* the loop waits for it */
+#define RECONNECT_EVERY_S 1
+
+struct serve {
+    /* from the command line */
+    struct engine_options options;
+    struct watching watching;
+    struct hub_model model;
+    const char *given; /* MODEL, as it was typed */
+    const char *host, *metrics_listen, *otlp_endpoint, *remote, *key_file, *tenants_file, *warm_file, *cert_file, *tls_key_file;
+    const char *tool_call_parser;
+    bool tenant_metrics, log_requests;
+    char metrics_host[256];
+    struct front_listen metrics; /* what metrics_listen says */
+    char *environment_keys; /* what api_keys point into, when they came from the environment */
+    struct cli_list api_keys, origins, names, listen;
+    uint32_t port;
+    uint64_t max_body_bytes;
+    uint32_t max_connections, header_timeout_s, body_timeout_s, idle_timeout_s, write_timeout_s, shutdown_timeout_s;
+
+    struct event_base *base;
+    struct host_identity identity;
+    struct host_signals *signals;
+    struct host_death *death;
+    struct quire_text *text;
+    struct model_sampling_defaults sampling;
+    struct daemon *daemon; /* NULL with --engine */
+    struct engine *engine;
+    struct tls *tls; /* NULL: plain HTTP */
+    struct tenants *tenants;
+    uint32_t weights[TENANTS_MAX]; /* of the tenants, for the engine */
+    struct front *front;
+    struct warming *warming; /* NULL without --warm, and before the engine is there */
+    struct event *reload; /* NULL where there is nothing to be read again */
+    struct event *reconnect; /* NULL without --engine */
+    bool ready_once, draining;
+    int exit_code;
+    double started;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- warming ---- */
+
+/* Once, beside live traffic and below it; what goes wrong is no reason not to serve. */
+static void begin_warming(struct serve *s, const char *host)
+{
+    char url[300];
+    struct quire_error err;
+    if (!s->warm_file)
+        return;
+    snprintf(url, sizeof url, strchr(host, ':') ? "%s://[%s]:%u" : "%s://%s:%u", s->tls ? "https" : "http", host,
+             front_port(s->front));
+    const char *key = s->api_keys.n > 0 ? s->api_keys.items[0] : NULL;
+    if (warming_begin(url, key, s->warm_file, &s->warming, &err) != QUIRE_OK)
+        quire_log(QUIRE_LOG_ERROR, "server", "--warm: %s", err.text);
+}
+
+/* ---- the engine's comings and goings ---- */
+
+static void on_engine_ready(void *context)
+{
+    struct serve *s = context;
+    const char *host = s->host && strcmp(s->host, "0.0.0.0") != 0 ? s->host : "127.0.0.1";
+    if (s->ready_once)
+        quire_log(QUIRE_LOG_INFO, "server", "the engine is back");
+    else
+        quire_log(QUIRE_LOG_INFO, "server", "%s ready on %s://%s:%u/v1 after %.2f s; /ui is a page to chat and watch",
+                  s->names.items[0], s->tls ? "https" : "http", host, front_port(s->front), now() - s->started);
+    if (!s->ready_once && s->metrics_listen)
+        quire_log(QUIRE_LOG_INFO, "server", "metrics and health, without a key, on port %u (%s)",
+                  front_metrics_port(s->front), s->metrics_listen);
+    if (!s->ready_once) {
+        notify_ready();
+        begin_warming(s, host);
+    }
+    s->ready_once = true;
+}
+
+static void on_engine_gone(void *context, const char *why)
+{
+    struct serve *s = context;
+    struct timeval soon = {.tv_sec = RECONNECT_EVERY_S};
+    if (s->draining)
+        return;
+    quire_log(QUIRE_LOG_ERROR, "server", "the engine is gone: %s", why);
+    if (s->reconnect && s->ready_once) {
+        event_add(s->reconnect, &soon);
+        return;
+    }
+    /* One that never was there, or lived in this process: nothing can be served any more. */
+    s->exit_code = 1;
+    event_base_loopbreak(s->base);
+}
+
+static int attach_engine(struct serve *s, int fd, struct quire_error *err)
+{
+    const struct front_engine engine = {.fd = fd,
+                                        .model = s->model.name,
+                                        .identity_text = s->identity.text,
+                                        .identity_config = s->identity.config,
+                                        .key_file = s->remote ? s->key_file : NULL};
+    return front_set_engine(s->front, &engine, err);
+}
+
+static void on_reconnect(evutil_socket_t fd, short what, void *context)
+{
+    struct serve *s = context;
+    struct timeval soon = {.tv_sec = RECONNECT_EVERY_S};
+    struct quire_error err;
+    int engine_fd;
+    (void)fd;
+    (void)what;
+    if (s->draining)
+        return;
+    if (engine_client_connect(s->remote, RECONNECT_TIMEOUT_MS, &engine_fd, &err) != QUIRE_OK ||
+        attach_engine(s, engine_fd, &err) != QUIRE_OK)
+        event_add(s->reconnect, &soon);
+}
+
+/* ---- drain ---- */
+
+static void on_front_idle(void *context)
+{
+    event_base_loopbreak(((struct serve *)context)->base);
+}
+
+static void on_drain(void *context)
+{
+    struct serve *s = context;
+    s->draining = true;
+    notify_stopping();
+    warming_stop(s->warming);
+    front_drain(s->front, on_front_idle, s);
+}
+
+static void on_give_up(void *context)
+{
+    front_cancel(((struct serve *)context)->front);
+}
+
+static void on_engine_died(void *context)
+{
+    struct serve *s = context;
+    if (s->front)
+        front_engine_died(s->front);
+}
+
+/* ---- tenants ---- */
+
+static uint64_t now_us(void)
+{
+    return (uint64_t)(now() * 1e6);
+}
+
+static void on_reload(evutil_socket_t number, short what, void *context)
+{
+    struct serve *s = context;
+    struct quire_error err;
+    (void)number;
+    (void)what;
+    if (s->tenants_file && tenants_reload(s->tenants, now_us(), &err) == QUIRE_OK)
+        quire_log(QUIRE_LOG_INFO, "server", "%s was read again", s->tenants_file);
+    else if (s->tenants_file)
+        quire_log(QUIRE_LOG_ERROR, "server", "the tenants stay as they were: %s", err.text);
+    if (s->tls && tls_reload(s->tls, &err) == QUIRE_OK)
+        quire_log(QUIRE_LOG_INFO, "server", "%s was read again", s->cert_file);
+    else if (s->tls)
+        quire_log(QUIRE_LOG_ERROR, "server", "the certificate stays as it was: %s", err.text);
+}
+
+static int open_reload(struct serve *s, struct quire_error *err)
+{
+    if (!s->tenants_file && !s->tls)
+        return QUIRE_OK;
+    s->reload = evsignal_new(s->base, SIGHUP, on_reload, s);
+    return s->reload && evsignal_add(s->reload, NULL) == 0
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_INTERNAL, "signals cannot be watched");
+}
+
+static int open_tenants(struct serve *s, struct quire_error *err)
+{
+    _Static_assert(TENANTS_MAX <= SCHED_MAX_TENANTS, "the engine counts every tenant");
+    int status;
+    if (s->tenants_file)
+        status = tenants_from_file(s->tenants_file, now_us(), &s->tenants, err);
+    else
+        status = tenants_from_keys(s->api_keys.items, s->api_keys.n, now_us(), &s->tenants, err);
+    if (status != QUIRE_OK)
+        return status;
+    tenants_weights(s->tenants, s->weights);
+    /* Room for those that a file read again, or another front end, may name. */
+    s->options.policy_options.n_tenants = TENANTS_MAX;
+    s->options.policy_options.tenant_weights = s->weights;
+    return QUIRE_OK;
+}
+
+/* ---- opening ---- */
+
+static int open_engine(struct serve *s, struct quire_error *err)
+{
+    const struct daemon_options options = {.identity_text = s->identity.text,
+                                           .identity_config = s->identity.config,
+                                           .model = s->model.name};
+    const struct recorder_about about = {.model = s->model.name, .config_sha256 = s->identity.config};
+    int status = daemon_create(s->base, &options, &s->daemon, err);
+    if (status == QUIRE_OK)
+        status = watching_begin(&s->watching, &about, &s->options, err);
+    if (status == QUIRE_OK)
+        status = host_death_begin(s->base, on_engine_died, s, &s->death, err);
+    if (status == QUIRE_OK)
+        status = watching_add(&s->watching, &s->options, host_death_watch(s->death), err);
+    if (status == QUIRE_OK)
+        status = engine_open(&s->options, daemon_sink, s->daemon, &s->engine, err);
+    if (status != QUIRE_OK)
+        return status;
+    daemon_set_engine(s->daemon, s->engine);
+    daemon_set_shadow(s->daemon, s->watching.shadow);
+    for (size_t i = 0; status == QUIRE_OK && i < s->listen.n; i++)
+        status = daemon_listen(s->daemon, s->listen.items[i], s->key_file, err);
+    return status;
+}
+
+/* The weights and the tokenizer are opened side by side. */
+static int open_model(struct serve *s, struct quire_error *err)
+{
+    struct host_text_load *load;
+    struct model_desc desc;
+    struct quire_error text_err;
+    int status = model_describe(s->options.model_dir, &desc, &s->sampling, err);
+    if (status == QUIRE_OK)
+        status = host_identity_read(s->options.model_dir, &s->identity, err);
+    if (status == QUIRE_OK)
+        status = host_text_begin(s->options.model_dir, &load, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (!s->remote)
+        status = open_engine(s, err);
+    int text_status = host_text_join(load, &s->text, &text_err);
+    if (status == QUIRE_OK && text_status != QUIRE_OK) {
+        if (err)
+            *err = text_err;
+        return text_status;
+    }
+    if (status == QUIRE_OK && quire_text_n_ids(s->text) > desc.vocab_size)
+        return quire_fail(err, QUIRE_INVALID,
+                          "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
+                          quire_text_n_ids(s->text) - 1, desc.vocab_size);
+    return status;
+}
+
+/* "HOST:PORT", "[IPv6]:PORT" or ":PORT". */
+static int parse_metrics_listen(struct serve *s, struct quire_error *err)
+{
+    const char *text = s->metrics_listen;
+    const char *colon = strrchr(text, ':');
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    size_t n_port = colon ? strspn(colon + 1, "0123456789") : 0;
+    unsigned long port = n_port > 0 && n_port <= 5 && colon[1 + n_port] == '\0' ? strtoul(colon + 1, NULL, 10) : 65536;
+    bool v6 = n > 2 && text[0] == '[' && text[n - 1] == ']';
+    if (port > 65535 || n >= sizeof s->metrics_host || (!v6 && n > 0 && memchr(text, ':', n)))
+        return quire_fail(err, QUIRE_INVALID, "--metrics-listen %s: must be HOST:PORT, [IPV6]:PORT or :PORT", text);
+    snprintf(s->metrics_host, sizeof s->metrics_host, "%.*s", (int)(v6 ? n - 2 : n), v6 ? text + 1 : text);
+    s->metrics = (struct front_listen){.host = n > 0 ? s->metrics_host : NULL, .port = (uint16_t)port};
+    return QUIRE_OK;
+}
+
+static int open_front(struct serve *s, struct quire_error *err)
+{
+    const struct front_options options = {
+        .metrics = s->metrics_listen ? &s->metrics : NULL,
+        .host = s->host,
+        .port = (uint16_t)s->port,
+        .tls = s->tls,
+        .allowed_origins = s->origins.items,
+        .n_allowed_origins = s->origins.n,
+        .tenants = s->tenants,
+        .tenant_metrics = s->tenant_metrics,
+        .log_requests = s->log_requests,
+        .otlp_endpoint = s->otlp_endpoint,
+        .model_names = s->names.items,
+        .n_model_names = s->names.n,
+        .model_root = s->given,
+        .version = QUIRE_VERSION,
+        .text = s->text,
+        .tool_call_parser = s->tool_call_parser,
+        .sampling = {.has_temperature = s->sampling.has_temperature,
+                     .has_top_p = s->sampling.has_top_p,
+                     .has_top_k = s->sampling.has_top_k,
+                     .has_min_p = s->sampling.has_min_p,
+                     .has_repetition_penalty = s->sampling.has_repetition_penalty,
+                     .temperature = s->sampling.temperature,
+                     .top_p = s->sampling.top_p,
+                     .min_p = s->sampling.min_p,
+                     .repetition_penalty = s->sampling.repetition_penalty,
+                     .top_k = s->sampling.top_k},
+        .max_body_bytes = s->max_body_bytes,
+        .max_connections = s->max_connections,
+        .head_timeout_ms = 1000 * s->header_timeout_s,
+        .body_timeout_ms = 1000 * s->body_timeout_s,
+        .idle_timeout_ms = 1000 * s->idle_timeout_s,
+        .write_timeout_ms = 1000 * s->write_timeout_s,
+        .on_engine_ready = on_engine_ready,
+        .on_engine_gone = on_engine_gone,
+        .context = s,
+    };
+    host_allow_descriptors(s->max_connections);
+    return front_create(s->base, &options, &s->front, err);
+}
+
+static int connect_engine(struct serve *s, struct quire_error *err)
+{
+    int fds[2];
+    if (s->remote) {
+        s->reconnect = evtimer_new(s->base, on_reconnect, s);
+        if (!s->reconnect)
+            return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+        int status = engine_client_connect(s->remote, CONNECT_TIMEOUT_MS, &fds[0], err);
+        return status == QUIRE_OK ? attach_engine(s, fds[0], err) : status;
+    }
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0)
+        return quire_fail(err, QUIRE_IO, "socketpair: %m");
+    int status = daemon_add_connection(s->daemon, fds[0], err);
+    if (status != QUIRE_OK) {
+        close(fds[1]);
+        return status;
+    }
+    return attach_engine(s, fds[1], err);
+}
+
+static int open_all(struct serve *s, struct quire_error *err)
+{
+    s->started = now();
+    s->base = event_base_new();
+    if (!s->base)
+        return quire_fail(err, QUIRE_INTERNAL, "libevent gives no event loop");
+    if (s->names.n == 0)
+        s->names.items[s->names.n++] = s->model.name;
+    int status = open_tenants(s, err);
+    if (status == QUIRE_OK && s->cert_file)
+        status = tls_open(s->cert_file, s->tls_key_file, &s->tls, err);
+    if (status == QUIRE_OK)
+        status = open_reload(s, err);
+    if (status == QUIRE_OK)
+        status = open_model(s, err);
+    if (status == QUIRE_OK)
+        status = open_front(s, err);
+    if (status == QUIRE_OK)
+        status = connect_engine(s, err);
+    const struct host_drain drain = {on_drain, on_give_up, s, s->shutdown_timeout_s};
+    if (status == QUIRE_OK)
+        status = host_signals_begin(s->base, &drain, &s->signals, err);
+    return status;
+}
+
+static void close_all(struct serve *s)
+{
+    host_signals_end(s->signals);
+    warming_end(s->warming);
+    front_destroy(s->front);
+    engine_close(s->engine);
+    watching_end(&s->watching);
+    daemon_close(s->daemon);
+    host_death_end(s->death);
+    if (s->reconnect)
+        event_free(s->reconnect);
+    if (s->reload)
+        event_free(s->reload);
+    tls_free(s->tls);
+    free(s->environment_keys);
+    tenants_free(s->tenants);
+    quire_text_close(s->text);
+    if (s->base)
+        event_base_free(s->base);
+}
+
+static void log_engine(const struct serve *s)
+{
+    char kv[32], rest[32];
+    if (!s->engine)
+        return;
+    const struct engine_info *info = engine_info(s->engine);
+    const struct engine_plan *plan = info->plan;
+    quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s", info->desc->architecture,
+              info->device_why, info->gemms);
+    quire_log(QUIRE_LOG_INFO, "engine",
+              "%s; KV cache %s in blocks of %u tokens, %s besides; context %u, %u sequences at once",
+              info->placement, cli_bytes_text(plan->kv_bytes, kv), plan->block_tokens,
+              cli_bytes_text(plan->total_bytes - plan->kv_bytes, rest), plan->max_model_len,
+              plan->max_num_seqs);
+}
+
+/* QUIRE_API_KEY: one key, or several with commas between. What is set but holds none must not open the server to
+ * everybody. */
+static int keys_from_environment(struct serve *s, struct quire_error *err)
+{
+    const char *value = getenv("QUIRE_API_KEY");
+    if (!value || s->api_keys.n > 0 || s->tenants_file)
+        return QUIRE_OK;
+    if (!*value || strpbrk(value, " \t\r\n"))
+        return quire_fail(err, QUIRE_INVALID, "QUIRE_API_KEY: %s",
+                          *value ? "has white space in it, which no key may have"
+                                 : "is empty: unset it to serve everybody");
+    char *rest = s->environment_keys = strdup(value);
+    if (!rest)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    for (const char *key; (key = strsep(&rest, ","));) {
+        if (!*key)
+            return quire_fail(err, QUIRE_INVALID, "QUIRE_API_KEY: one of its keys is empty");
+        if (s->api_keys.n == CLI_MAX_LIST)
+            return quire_fail(err, QUIRE_INVALID, "QUIRE_API_KEY: has more than %d keys: use --tenants", CLI_MAX_LIST);
+        s->api_keys.items[s->api_keys.n++] = key;
+    }
+    return QUIRE_OK;
+}
+
+int command_serve(int argc, char **argv)
+{
+    struct serve s = {.host = "127.0.0.1", .port = 8000, .max_connections = 4096};
+    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 40];
+    struct quire_error err;
+    bool help, given[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX] = {false};
+
+    engine_options_default(&s.options);
+    const struct cli_option own[] = {
+        {.names = "HTTP:", .kind = CLI_GROUP},
+        {.names = "host", .kind = CLI_STRING, .target = &s.host, .value = "HOST",
+         .help = "Address to listen on. Default 127.0.0.1: this machine only; 0.0.0.0 for everybody."},
+        {.names = "port", .kind = CLI_U32, .target = &s.port, .max = 65535, .value = "N",
+         .help = "Port. Default 8000; 0 takes a free one and says which."},
+        {.names = "ssl-certfile", .kind = CLI_STRING, .target = &s.cert_file, .value = "FILE",
+         .help = "Speak HTTPS with this certificate (PEM, with its chain). Read again on SIGHUP."},
+        {.names = "ssl-keyfile", .kind = CLI_STRING, .target = &s.tls_key_file, .value = "FILE",
+         .help = "Its private key, not encrypted. Default: in the certificate's file."},
+        {.names = "allowed-origins", .kind = CLI_LIST, .target = &s.origins, .value = "ORIGIN",
+         .help = "Web pages from here may use the API in browsers (CORS); * for all. May be repeated. Default: none."},
+        {.names = "api-key", .kind = CLI_LIST, .target = &s.api_keys, .value = "KEY",
+         .help = "Clients must send one of these as bearer token. May be repeated. Default: $QUIRE_API_KEY, with commas "
+                 "between several, which other users of this machine cannot read off the command line."},
+        {.names = "tenants", .kind = CLI_STRING, .target = &s.tenants_file, .value = "FILE",
+         .help = "Keys with names, weights, classes and limits (docs/api.md). Read again on SIGHUP."},
+        {.names = "warm", .kind = CLI_STRING, .target = &s.warm_file, .value = "FILE",
+         .help = "Fill the prefix cache from this file's prompts at start, below live traffic (quire cache warm "
+                 "--help). With --api-key: for the first key."},
+        {.names = "tenant-metrics", .kind = CLI_FLAG, .target = &s.tenant_metrics,
+         .help = "Count by tenant on /metrics too."},
+        {.names = "metrics-listen", .kind = CLI_STRING, .target = &s.metrics_listen, .value = "ADDRESS",
+         .help = "Answer /metrics and /health on HOST:PORT too, there without a key and nothing else: for Prometheus "
+                 "and probes, on an address that clients do not reach."},
+        {.names = "log-requests", .kind = CLI_FLAG, .target = &s.log_requests,
+         .help = "Log a line for each request that generates: ids, tenant, status, tokens and times, never its text."},
+        HOST_LOG_FORMAT_OPTION,
+        {.names = "otlp-endpoint", .kind = CLI_STRING, .target = &s.otlp_endpoint, .value = "URL",
+         .help = "Send a span for each request that generates to this OpenTelemetry collector, over HTTP: "
+                 "http://HOST:4318. Traces of callers (traceparent) are continued."},
+        {.names = "served-model-name", .kind = CLI_LIST, .target = &s.names, .value = "NAME",
+         .help = "Names that requests may use. Default: MODEL's name, or the directory's."},
+        {.names = "tool-call-parser", .kind = CLI_STRING, .target = &s.tool_call_parser, .value = "NAME",
+         .help = "How the model writes tool calls: hermes (Qwen too), llama3_json, or none to leave them in the text. "
+                 "Default auto: as its chat template shows."},
+        {.names = "Limits of connections:", .kind = CLI_GROUP},
+        {.names = "max-connections", .kind = CLI_U32, .target = &s.max_connections, .min = 1, .max = 1000000, .value = "N",
+         .help = "Connections at once; past it the oldest idle one gives way. Default 4096."},
+        {.names = "max-body-size", .kind = CLI_BYTES, .target = &s.max_body_bytes, .min = 1024, .max = 4294967296.0, .value = "SIZE",
+         .help = "Largest request body, 16 times that for all at once: 64M. Default 16M."},
+        {.names = "header-timeout", .kind = CLI_U32, .target = &s.header_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
+         .help = "For a request's headers to arrive. Default 15."},
+        {.names = "body-timeout", .kind = CLI_U32, .target = &s.body_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
+         .help = "For its body, besides what 16 KiB/s would need. Default 30."},
+        {.names = "keep-alive-timeout", .kind = CLI_U32, .target = &s.idle_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
+         .help = "For the next request of a connection; longer than the proxy's in front. Default 75."},
+        {.names = "write-timeout", .kind = CLI_U32, .target = &s.write_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
+         .help = "For a client to take some of its reply. Default 60."},
+        host_shutdown_option(&s.shutdown_timeout_s),
+        {.names = "Engines elsewhere:", .kind = CLI_GROUP},
+        {.names = "engine", .kind = CLI_STRING, .target = &s.remote, .value = "ADDRESS",
+         .help = "Use the engine at unix:PATH or tcp:HOST:PORT (quire engine). MODEL is then needed for its "
+                 "tokenizer and configuration only."},
+        {.names = "listen", .kind = CLI_LIST, .target = &s.listen, .value = "ADDRESS",
+         .help = "Let other front ends use this engine too."},
+        {.names = "engine-key-file", .kind = CLI_STRING, .target = &s.key_file, .value = "PATH",
+         .help = "The secret shared with engines or front ends at tcp: addresses."},
+    };
+    memcpy(rows, own, sizeof own);
+    const size_t n_own = sizeof own / sizeof own[0];
+    size_t n = n_own;
+    n += engine_flags(&s.options, rows + n);
+    n += watching_flags(&s.watching, rows + n);
+    rows[n] = (struct cli_option){0};
+    cli_note_given(rows + n_own, n - n_own, given);
+    const struct cli_command command = {
+        .name = "serve",
+        .usage = "quire serve MODEL [options]",
+        .about = "Serves MODEL, a Hugging Face checkpoint directory or the name of one in the Hugging Face cache\n"
+                 "(quire pull; docs/models.md), over the OpenAI API (docs/api.md), with a page to chat and watch at /ui.\n"
+                 "SIGTERM finishes what runs (--shutdown-timeout) and ends; a second one ends at once.",
+        .examples = "examples:\n"
+                    "  quire serve ./Qwen2.5-1.5B-Instruct\n"
+                    "  quire serve Qwen/Qwen2.5-1.5B-Instruct\n"
+                    "  quire serve ./model --host 0.0.0.0 --api-key \"$KEY\" --served-model-name chat\n"
+                    "  quire serve ./model --engine unix:/run/quire/engine.sock",
+        .options = rows,
+        .positionals = {&s.given},
+    };
+    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (help) {
+        cli_print_help(&command);
+        return 0;
+    }
+    if (!s.given)
+        return command_fail(2, "which model? usage: quire serve MODEL [options]");
+    if (s.remote && s.listen.n > 0)
+        return command_fail(2, "--listen offers an engine in this process; with --engine there is none");
+    const char *of_engine = cli_first_given(rows + n_own, n - n_own);
+    if (s.remote && of_engine) {
+        quire_fail(&err, QUIRE_INVALID, "--%s is for an engine in this process; with --engine there is none: give it to "
+                                        "quire engine", of_engine);
+        return command_fail(2, err.text);
+    }
+    if (s.warm_file && !s.options.prefix_caching)
+        return command_fail(2, "--warm fills the prefix cache, which is off: leave --no-enable-prefix-caching out");
+    if (s.warm_file && s.tenants_file)
+        return command_fail(2, "--warm fills one key's cache: with --tenants say whose, with quire cache warm --api-key");
+    if (s.tenants_file && s.api_keys.n > 0)
+        return command_fail(2, "--tenants names every key; --api-key does not go with it");
+    if (s.metrics_listen && parse_metrics_listen(&s, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (s.tls_key_file && !s.cert_file)
+        return command_fail(2, "--ssl-keyfile is the key of a certificate: name it with --ssl-certfile");
+    for (size_t i = 0; i < s.origins.n; i++)
+        if (cors_check(s.origins.items[i], &err) != QUIRE_OK) {
+            quire_error_prefix(&err, "--allowed-origins");
+            return command_fail(2, err.text);
+        }
+    if (host_check_listen(s.listen.items, s.listen.n, s.key_file, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+
+    if (keys_from_environment(&s, &err) != QUIRE_OK) {
+        free(s.environment_keys);
+        return command_fail(2, err.text);
+    }
+    int status = hub_model_find(s.given, s.remote != NULL, &s.model, &err);
+    s.options.model_dir = s.model.dir;
+    if (status == QUIRE_OK)
+        status = open_all(&s, &err);
+    if (status == QUIRE_OK) {
+        log_engine(&s);
+        event_base_dispatch(s.base);
+        if (host_death_was(s.death))
+            s.exit_code = 1;
+    }
+    close_all(&s);
+    return status == QUIRE_OK ? s.exit_code : command_fail(1, err.text);
+}

@@ -1,0 +1,278 @@
+#include "tools/cli/host.h"
+
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <sodium.h>
+
+/* ---- identity ---- */
+
+int host_identity_read(const char *model_dir, struct host_identity *out, struct quire_error *err)
+{
+    char path[4096];
+    uint8_t chunk[65536];
+    crypto_hash_sha256_state state;
+    if ((size_t)snprintf(path, sizeof path, "%s/config.json", model_dir) >= sizeof path)
+        return quire_fail(err, QUIRE_INVALID, "the model's path is too long");
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return quire_fail(err, QUIRE_NOT_FOUND, "%s: cannot be opened: %m", path);
+    crypto_hash_sha256_init(&state);
+    ssize_t n;
+    while ((n = read(fd, chunk, sizeof chunk)) > 0)
+        crypto_hash_sha256_update(&state, chunk, (unsigned long long)n);
+    close(fd);
+    crypto_hash_sha256_final(&state, out->config.bytes);
+    if (n < 0)
+        return quire_fail(err, QUIRE_IO, "%s: cannot be read", path);
+    return quire_text_identity(model_dir, out->text.bytes, err);
+}
+
+int host_check_listen(const char *const *addresses, size_t n, const char *key_file,
+                      struct quire_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(addresses[i], "tcp:", 4) == 0 && !key_file)
+            return quire_fail(err, QUIRE_INVALID,
+                              "--listen %s: needs --engine-key-file PATH, a file with a secret that front "
+                              "ends share: head -c 32 /dev/urandom | base64 > PATH; chmod 600 PATH",
+                              addresses[i]);
+    return QUIRE_OK;
+}
+
+/* ---- text beside the weights ---- */
+
+struct host_text_load {
+    pthread_t thread;
+    const char *model_dir;
+    struct quire_text *text;
+    struct quire_error err;
+    int status;
+};
+
+static void *load_text(void *context)
+{
+    struct host_text_load *load = context;
+    load->status = quire_text_open(load->model_dir, &load->text, &load->err);
+    return NULL;
+}
+
+int host_text_begin(const char *model_dir, struct host_text_load **out, struct quire_error *err)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    (*out)->model_dir = model_dir;
+    if (pthread_create(&(*out)->thread, NULL, load_text, *out) != 0) {
+        free(*out);
+        *out = NULL;
+        return quire_fail(err, QUIRE_NO_MEMORY, "a thread for the tokenizer could not be started");
+    }
+    return QUIRE_OK;
+}
+
+int host_text_join(struct host_text_load *load, struct quire_text **out, struct quire_error *err)
+{
+    pthread_join(load->thread, NULL);
+    int status = load->status;
+    *out = load->text;
+    if (status != QUIRE_OK && err)
+        *err = load->err;
+    free(load);
+    return status;
+}
+
+void host_allow_descriptors(uint32_t n)
+{
+    struct rlimit files;
+    const rlim_t wanted = (rlim_t)n + 256;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted)
+        return;
+    files.rlim_cur = wanted < files.rlim_max ? wanted : files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+}
+
+/* ---- signals ---- */
+
+#define LAST_WORDS_S 1 /* for the replies that say so to leave */
+
+struct host_signals {
+    struct event_base *base;
+    struct event *events[2], *expired;
+    struct host_drain drain;
+    bool draining;
+};
+
+struct cli_option host_shutdown_option(uint32_t *timeout_s)
+{
+    *timeout_s = HOST_SHUTDOWN_TIMEOUT_S;
+    return (struct cli_option){
+        .names = "shutdown-timeout", .kind = CLI_U32, .target = timeout_s, .max = 86400, .value = "SECONDS",
+        .help = "After SIGTERM, how long running requests may take; then they end with an error. Default 30."};
+}
+
+static void on_expired(evutil_socket_t fd, short what, void *context)
+{
+    struct host_signals *signals = context;
+    const struct timeval soon = {.tv_sec = LAST_WORDS_S};
+    (void)fd;
+    (void)what;
+    quire_log(QUIRE_LOG_WARN, "quire", "after %u s (--shutdown-timeout) what still runs is given up",
+              signals->drain.timeout_s);
+    signals->drain.give_up(signals->drain.context);
+    event_base_loopexit(signals->base, &soon);
+}
+
+static void on_signal(evutil_socket_t number, short what, void *context)
+{
+    struct host_signals *signals = context;
+    (void)what;
+    if (signals->draining) {
+        /* Everything the process holds is the kernel's to take back; sockets that others listen for are closed
+         * by it too. Running requests are what the second signal gives up. */
+        quire_log(QUIRE_LOG_WARN, "quire", "second signal %d: ending at once", (int)number);
+        _exit(130);
+    }
+    signals->draining = true;
+    quire_log(QUIRE_LOG_INFO, "quire", "signal %d: finishing what runs; a second one ends at once", (int)number);
+    const struct timeval deadline = {.tv_sec = (time_t)signals->drain.timeout_s};
+    if (signals->drain.give_up)
+        event_add(signals->expired, &deadline);
+    signals->drain.drain(signals->drain.context);
+}
+
+int host_signals_begin(struct event_base *base, const struct host_drain *drain, struct host_signals **out,
+                       struct quire_error *err)
+{
+    static const int numbers[2] = {SIGTERM, SIGINT};
+    struct host_signals *signals = calloc(1, sizeof *signals);
+    *out = signals;
+    if (!signals)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    signals->base = base;
+    signals->drain = *drain;
+    signals->expired = evtimer_new(base, on_expired, signals);
+    if (!signals->expired)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    for (int i = 0; i < 2; i++) {
+        signals->events[i] = evsignal_new(base, numbers[i], on_signal, signals);
+        if (!signals->events[i] || evsignal_add(signals->events[i], NULL) != 0)
+            return quire_fail(err, QUIRE_INTERNAL, "signals cannot be watched");
+    }
+    return QUIRE_OK;
+}
+
+void host_signals_end(struct host_signals *signals)
+{
+    if (!signals)
+        return;
+    for (int i = 0; i < 2; i++)
+        if (signals->events[i])
+            event_free(signals->events[i]);
+    if (signals->expired)
+        event_free(signals->expired);
+    free(signals);
+}
+
+/* ---- the engine's death ---- */
+
+struct host_death {
+    struct engine_watch watch;
+    void (*died)(void *context);
+    void *context;
+    struct event_base *base;
+    struct event *told, *leave;
+    int fd;
+    bool was;
+};
+
+/* On the engine's thread. */
+static void on_died(void *context, const char *reason)
+{
+    struct host_death *death = context;
+    const uint64_t one = 1;
+    quire_log(QUIRE_LOG_ERROR, "quire", "the engine has stopped (%s): ending with status 1", reason);
+    if (write(death->fd, &one, sizeof one) != sizeof one)
+        quire_log(QUIRE_LOG_ERROR, "quire", "the loop could not be told: %m");
+}
+
+static void on_told(evutil_socket_t fd, short what, void *context)
+{
+    struct host_death *death = context;
+    const struct timeval soon = {.tv_sec = LAST_WORDS_S};
+    (void)fd;
+    (void)what;
+    death->was = true;
+    if (death->died)
+        death->died(death->context);
+    event_add(death->leave, &soon);
+}
+
+static void on_leave(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    event_base_loopbreak(((struct host_death *)context)->base);
+}
+
+int host_death_begin(struct event_base *base, void (*died)(void *context), void *context, struct host_death **out,
+                     struct quire_error *err)
+{
+    struct host_death *death = calloc(1, sizeof *death);
+    *out = death;
+    if (!death)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    death->watch = (struct engine_watch){.context = death, .died = on_died};
+    death->base = base;
+    death->died = died;
+    death->context = context;
+    death->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (death->fd >= 0)
+        death->told = event_new(base, death->fd, EV_READ, on_told, death);
+    death->leave = evtimer_new(base, on_leave, death);
+    if (!death->told || !death->leave || event_add(death->told, NULL) != 0)
+        return quire_fail(err, QUIRE_INTERNAL, "the engine's end cannot be watched for");
+    return QUIRE_OK;
+}
+
+const struct engine_watch *host_death_watch(struct host_death *death)
+{
+    return &death->watch;
+}
+
+bool host_death_was(const struct host_death *death)
+{
+    return death && death->was;
+}
+
+void host_death_end(struct host_death *death)
+{
+    if (!death)
+        return;
+    if (death->told)
+        event_free(death->told);
+    if (death->leave)
+        event_free(death->leave);
+    if (death->fd >= 0)
+        close(death->fd);
+    free(death);
+}
+
+int host_parse_log_format(const char *text, void *target, struct quire_error *err)
+{
+    (void)target;
+    bool json = strcmp(text, "json") == 0;
+    if (!json && strcmp(text, "text") != 0)
+        return quire_fail(err, QUIRE_INVALID, "must be text or json, got %s", text);
+    quire_log_set_format(json ? QUIRE_LOG_AS_JSON : QUIRE_LOG_AS_TEXT);
+    return QUIRE_OK;
+}

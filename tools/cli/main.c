@@ -1,0 +1,79 @@
+/* quire: one program, a few commands. */
+#include "base/hash.h"
+#include "base/log.h"
+#include "tools/cli/commands.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *about;
+} commands[] = {
+    {"serve", command_serve, "serve a model over the OpenAI API"},
+    {"engine", command_engine, "serve a model over Quire's socket protocol only"},
+    {"generate", command_generate, "answer a prompt, or chat, on this terminal"},
+    {"plan", command_plan, "print what memory a model will take, to the byte"},
+    {"pull", command_pull, "download a model by its name on the Hugging Face hub"},
+    {"sim", command_sim, "try scheduling policies on a trace, on a virtual clock"},
+    {"replay", command_replay, "compute a recording's answers again and compare every bit"},
+    {"cache", command_cache, "pin prefixes in a running server's cache, or fill it"},
+    {"bench", command_bench, "measure an engine, a server or the kernels"},
+    {"version", command_version, "print the version"},
+};
+#define N_COMMANDS (sizeof commands / sizeof commands[0])
+
+int command_fail(int code, const char *text)
+{
+    if (quire_log_format() == QUIRE_LOG_AS_JSON)
+        quire_log(QUIRE_LOG_ERROR, "quire", "%s", text);
+    else
+        fprintf(stderr, "quire: %s\n", text);
+    return code;
+}
+
+static void print_help(void)
+{
+    puts("usage: quire COMMAND [arguments]\n\n"
+         "Quire serves language models from Hugging Face checkpoint directories, or by their names on the\n"
+         "hub. A request gets the same bits whatever else is being served.\n");
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        printf("  %-10s %s\n", commands[i].name, commands[i].about);
+    puts("\nBegin with\n"
+         "  quire pull Qwen/Qwen2.5-1.5B-Instruct         a model, once; then its name is enough\n"
+         "  quire generate ./model \"Tell me a story\"     one answer, here\n"
+         "  quire serve ./model                           an OpenAI server on http://127.0.0.1:8000/v1\n"
+         "and quire COMMAND --help for the rest.");
+}
+
+int main(int argc, char **argv)
+{
+    /* hwloc writes to standard error where /sys is not mounted, as in a chroot; what it finds is logged by us. */
+    setenv("HWLOC_HIDE_ERRORS", "2", 0);
+    /* A reader that goes away is an error of write(), never the end of the process. */
+    signal(SIGPIPE, SIG_IGN);
+    if (quire_hash_init() != 0)
+        return command_fail(1, "libsodium found no source of random numbers");
+
+    const char *name = argc > 1 ? argv[1] : "--help";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        if (argc > 2) {
+            char *help[] = {"--help"};
+            for (size_t i = 0; i < N_COMMANDS; i++)
+                if (strcmp(argv[2], commands[i].name) == 0)
+                    return commands[i].run(1, help);
+        }
+        print_help();
+        return argc > 1 ? 0 : 2;
+    }
+    if (strcmp(name, "--version") == 0)
+        return command_version(0, NULL);
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return commands[i].run(argc - 2, argv + 2);
+    fprintf(stderr, "quire: there is no command \"%.64s\"; quire --help lists them\n", name);
+    return 2;
+}

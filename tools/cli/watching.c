@@ -1,0 +1,72 @@
+#include "tools/cli/watching.h"
+
+#include <string.h>
+
+size_t watching_flags(struct watching *w, struct cli_option out[WATCHING_FLAGS_MAX])
+{
+    const struct cli_option rows[] = {
+        {.names = "Looking on:", .kind = CLI_GROUP},
+        {.names = "record", .kind = CLI_STRING, .target = &w->record, .value = "FILE",
+         .help = "Writes down every request, decision and answer, for quire replay and quire sim. The file holds prompts: it "
+                 "is readable by you only, and one that is there is not overwritten. See docs/recording.md."},
+        {.names = "trace-file", .kind = CLI_STRING, .target = &w->trace, .value = "FILE",
+         .help = "Writes a trace of steps and requests for ui.perfetto.dev and chrome://tracing. It holds no text. A file "
+                 "that is there is overwritten."},
+        {.names = "shadow-policy", .kind = CLI_STRING, .target = &w->shadow_policy, .value = "NAME",
+         .help = "Runs this policy beside the real one, without tokens, and exports what TTFT and waiting would be under it. "
+                 "Needs --cost-model."},
+    };
+    _Static_assert(sizeof rows / sizeof rows[0] <= WATCHING_FLAGS_MAX, "raise WATCHING_FLAGS_MAX");
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
+int watching_add(struct watching *w, struct engine_options *o, const struct engine_watch *watch, struct quire_error *err)
+{
+    if (o->n_watches == ENGINE_MAX_WATCHES)
+        return quire_fail(err, QUIRE_INVALID, "no more than %u can look on", ENGINE_MAX_WATCHES);
+    for (uint32_t i = 0; i < o->n_watches; i++)
+        w->list[i] = o->watches[i];
+    w->list[o->n_watches++] = watch;
+    o->watches = w->list;
+    return QUIRE_OK;
+}
+
+static int add_shadow(struct watching *w, struct engine_options *o, struct quire_error *err)
+{
+    const struct sched_policy *policy = sched_policy_find(w->shadow_policy);
+    if (!policy)
+        return quire_fail(err, QUIRE_INVALID, "--shadow-policy: there is no policy \"%.64s\"; there are %s",
+                          w->shadow_policy, sched_policy_names());
+    if (o->cost.n_points == 0)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--shadow-policy: its clock is a cost model: add --cost-model FILE, as quire bench steps writes it");
+    int status = shadow_create(policy, &w->shadow, err);
+    return status == QUIRE_OK ? watching_add(w, o, shadow_watch(w->shadow), err) : status;
+}
+
+int watching_begin(struct watching *w, const struct recorder_about *about, struct engine_options *options,
+                   struct quire_error *err)
+{
+    int status = QUIRE_OK;
+    if (w->record) {
+        status = recorder_open(w->record, about, &w->recorder, err);
+        if (status == QUIRE_OK)
+            status = watching_add(w, options, recorder_watch(w->recorder), err);
+    }
+    if (status == QUIRE_OK && w->trace) {
+        status = trace_file_open(w->trace, &w->trace_file, err);
+        if (status == QUIRE_OK)
+            status = watching_add(w, options, trace_file_watch(w->trace_file), err);
+    }
+    if (status == QUIRE_OK && w->shadow_policy)
+        status = add_shadow(w, options, err);
+    return status;
+}
+
+void watching_end(struct watching *w)
+{
+    recorder_close(w->recorder);
+    trace_file_close(w->trace_file);
+    shadow_destroy(w->shadow);
+}

@@ -1,0 +1,287 @@
+#include "tools/hub/cache.h"
+
+#include "base/json.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define INDEX_FILE "model.safetensors.index.json"
+#define MAX_INDEX_BYTES (64u << 20)
+#define MAX_DEPTH 16 /* directories in a file's name */
+#define SHOWN_MISSING 4
+
+/* ---- names ---- */
+
+/* One half of ORG/NAME. huggingface_hub's rules. */
+static bool part_ok(const char *part, size_t n)
+{
+    if (n == 0 || strchr("-.", part[0]) || strchr("-.", part[n - 1]))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        bool doubled = i > 0 && part[i] == part[i - 1] && (part[i] == '-' || part[i] == '.');
+        if (doubled || (!isalnum((unsigned char)part[i]) && !strchr("-_.", part[i])))
+            return false;
+    }
+    return true;
+}
+
+/* A branch, a tag, "refs/pr/1" or a commit. It becomes a path below refs/. */
+static bool revision_ok(const char *revision)
+{
+    size_t n = strlen(revision);
+    if (n == 0 || n >= HUB_REVISION_BYTES || strstr(revision, "..") || strstr(revision, "//") ||
+        strchr("/.-", revision[0]) || revision[n - 1] == '/')
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)revision[i]) && !strchr("-_./+", revision[i]))
+            return false;
+    return strstr(revision, "/.") == NULL;
+}
+
+int hub_name_parse(const char *given, struct hub_name *out, struct quire_error *err)
+{
+    const char *at = strchr(given, '@');
+    size_t n = at ? (size_t)(at - given) : strlen(given);
+    const char *slash = memchr(given, '/', n);
+    size_t first = slash ? (size_t)(slash - given) : n;
+    if (n >= HUB_NAME_BYTES || !part_ok(given, first) || (slash && !part_ok(slash + 1, n - first - 1)))
+        return quire_fail(err, QUIRE_INVALID,
+                          "\"%.200s\" is not a model's name: ORG/NAME, as in Qwen/Qwen2.5-1.5B-Instruct, of "
+                          "letters, digits, '-', '_' and '.'", given);
+    if (at && !revision_ok(at + 1))
+        return quire_fail(err, QUIRE_INVALID, "\"%.200s\": after the @ goes a branch, a tag or a commit, as in @main",
+                          given);
+    memcpy(out->text, given, n);
+    out->text[n] = 0;
+    strcpy(out->revision, at ? at + 1 : "main");
+    return QUIRE_OK;
+}
+
+bool hub_is_commit(const char *text)
+{
+    return strlen(text) == HUB_COMMIT_BYTES - 1 && strspn(text, "0123456789abcdef") == HUB_COMMIT_BYTES - 1;
+}
+
+bool hub_file_name_ok(const char *name)
+{
+    unsigned depth = 0;
+    if (!*name || strlen(name) >= HUB_FILE_NAME_BYTES)
+        return false;
+    for (const char *c = name; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f || *c == '\\')
+            return false;
+    for (const char *part = name;; depth++) {
+        size_t n = strcspn(part, "/");
+        if (n == 0 || n > 255 || depth > MAX_DEPTH || (n == 1 && part[0] == '.') ||
+            (n == 2 && memcmp(part, "..", 2) == 0))
+            return false;
+        if (!part[n])
+            return true;
+        part += n + 1;
+    }
+}
+
+/* ---- paths ---- */
+
+__attribute__((format(printf, 3, 4)))
+static int put_path(char out[HUB_PATH_BYTES], struct quire_error *err, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(out, HUB_PATH_BYTES, format, args);
+    va_end(args);
+    if (n < 0 || n >= HUB_PATH_BYTES)
+        return quire_fail(err, QUIRE_INVALID, "a path in the Hugging Face cache is too long");
+    return QUIRE_OK;
+}
+
+static const char *environment(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+int hub_home_path(const char *file, char out[HUB_PATH_BYTES], struct quire_error *err)
+{
+    const char *value;
+    if ((value = environment("HF_HOME")))
+        return put_path(out, err, "%s/%s", value, file);
+    if ((value = environment("XDG_CACHE_HOME")))
+        return put_path(out, err, "%s/huggingface/%s", value, file);
+    if ((value = environment("HOME")))
+        return put_path(out, err, "%s/.cache/huggingface/%s", value, file);
+    return quire_fail(err, QUIRE_NOT_FOUND,
+                      "where is the Hugging Face cache? HF_HOME says it; here not even HOME is set");
+}
+
+int hub_cache_root(char out[HUB_PATH_BYTES], struct quire_error *err)
+{
+    const char *value = environment("HF_HUB_CACHE");
+    return value ? put_path(out, err, "%s", value) : hub_home_path("hub", out, err);
+}
+
+int hub_cache_repo(const struct hub_name *name, char out[HUB_PATH_BYTES], struct quire_error *err)
+{
+    char root[HUB_PATH_BYTES];
+    int status = hub_cache_root(root, err);
+    if (status != QUIRE_OK)
+        return status;
+    const char *slash = strchr(name->text, '/');
+    if (!slash)
+        return put_path(out, err, "%s/models--%s", root, name->text);
+    return put_path(out, err, "%s/models--%.*s--%s", root, (int)(slash - name->text), name->text, slash + 1);
+}
+
+/* ---- what a snapshot has ---- */
+
+/* The files that were looked for and are not there, as the error shows them. */
+struct missing {
+    char text[320];
+    size_t n;
+};
+
+static void look_for(const char *dir, const char *file, struct missing *missing)
+{
+    char path[HUB_PATH_BYTES];
+    struct stat info;
+    if (put_path(path, NULL, "%s/%s", dir, file) == QUIRE_OK && stat(path, &info) == 0 && S_ISREG(info.st_mode))
+        return;
+    size_t at = strlen(missing->text);
+    if (missing->n++ < SHOWN_MISSING)
+        snprintf(missing->text + at, sizeof missing->text - at, "%s%.70s", at ? ", " : "", file);
+}
+
+/* Every shard that the index names. One missing shard is reported once, however many tensors it holds. */
+static int look_for_shards(const char *dir, struct missing *missing, struct quire_error *err)
+{
+    char path[HUB_PATH_BYTES];
+    json_t *index = NULL, *map = NULL, *value, *seen = json_object();
+    const char *key;
+    int status = put_path(path, err, "%s/" INDEX_FILE, dir);
+    if (status == QUIRE_OK)
+        status = quire_json_read_file(path, MAX_INDEX_BYTES, &index, err);
+    if (status == QUIRE_OK)
+        status = quire_json_object(index, INDEX_FILE, "weight_map", &map, err);
+    json_object_foreach(map, key, value) {
+        const char *shard = json_string_value(value);
+        if (status != QUIRE_OK)
+            break;
+        if (!shard || !hub_file_name_ok(shard))
+            status = quire_fail(err, QUIRE_INVALID, INDEX_FILE ": weight_map: names a file that cannot be one");
+        else if (!json_object_get(seen, shard) && json_object_set_new(seen, shard, json_true()) == 0)
+            look_for(dir, shard, missing);
+    }
+    json_decref(seen);
+    json_decref(index);
+    return status;
+}
+
+int hub_snapshot_check(const char *dir, bool without_weights, struct quire_error *err)
+{
+    struct missing missing = {.n = 0}, single = {.n = 0}, index = {.n = 0};
+    int status = QUIRE_OK;
+    look_for(dir, "config.json", &missing);
+    look_for(dir, "tokenizer.json", &missing);
+    look_for(dir, "model.safetensors", &single);
+    look_for(dir, INDEX_FILE, &index);
+    if (!without_weights && single.n && index.n)
+        look_for(dir, "model.safetensors", &missing);
+    else if (!without_weights && single.n)
+        status = look_for_shards(dir, &missing, err);
+    if (status != QUIRE_OK || missing.n == 0)
+        return status;
+    if (missing.n > SHOWN_MISSING)
+        return quire_fail(err, QUIRE_NOT_FOUND, "without %s and %zu other files", missing.text,
+                          missing.n - SHOWN_MISSING);
+    return quire_fail(err, QUIRE_NOT_FOUND, "without %s", missing.text);
+}
+
+/* ---- lookup ---- */
+
+/* The commit that refs/REVISION holds. false: none, or not one. */
+static bool read_ref(const char *repo, const char *revision, char out[HUB_COMMIT_BYTES])
+{
+    char path[HUB_PATH_BYTES];
+    FILE *file = put_path(path, NULL, "%s/refs/%s", repo, revision) == QUIRE_OK ? fopen(path, "re") : NULL;
+    if (!file)
+        return false;
+    size_t n = fread(out, 1, HUB_COMMIT_BYTES - 1, file);
+    fclose(file);
+    out[n] = 0;
+    return hub_is_commit(out);
+}
+
+/* "ORG/NAME" or "ORG/NAME@REVISION", for what to type next. */
+static const char *as_typed(const struct hub_name *name, char out[HUB_NAME_BYTES + HUB_REVISION_BYTES])
+{
+    bool is_main = strcmp(name->revision, "main") == 0;
+    snprintf(out, HUB_NAME_BYTES + HUB_REVISION_BYTES, "%s%s%s", name->text, is_main ? "" : "@",
+             is_main ? "" : name->revision);
+    return out;
+}
+
+static int find_snapshot(const struct hub_name *name, bool without_weights, char out[HUB_PATH_BYTES],
+                         struct quire_error *err)
+{
+    char repo[HUB_PATH_BYTES], commit[HUB_COMMIT_BYTES], typed[HUB_NAME_BYTES + HUB_REVISION_BYTES];
+    struct stat info;
+    as_typed(name, typed);
+    int status = hub_cache_repo(name, repo, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (hub_is_commit(name->revision))
+        strcpy(commit, name->revision);
+    else if (!read_ref(repo, name->revision, commit))
+        return quire_fail(err, QUIRE_NOT_FOUND,
+                          "%s is no directory, and the Hugging Face cache has no such model (%.200s); to "
+                          "download it: quire pull %s", typed, repo, typed);
+    if ((status = put_path(out, err, "%s/snapshots/%s", repo, commit)) != QUIRE_OK)
+        return status;
+    if (stat(out, &info) != 0)
+        return quire_fail(err, QUIRE_NOT_FOUND,
+                          "the Hugging Face cache has no snapshot %s of %s; to download it: quire pull %s",
+                          commit, name->text, typed);
+    struct quire_error missing = {""};
+    if ((status = hub_snapshot_check(out, without_weights, &missing)) == QUIRE_NOT_FOUND)
+        return quire_fail(err, status, "the Hugging Face cache has %s %.330s; to complete it: quire pull %s", typed,
+                          missing.text, typed);
+    if (status != QUIRE_OK)
+        return quire_fail(err, status, "%s: %.300s", typed, missing.text);
+    return QUIRE_OK;
+}
+
+/* "Qwen2.5-1.5B-Instruct" of ".../Qwen2.5-1.5B-Instruct/". */
+static void directory_name(const char *dir, char out[256])
+{
+    size_t end = strlen(dir);
+    while (end > 1 && dir[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && dir[begin - 1] != '/')
+        begin--;
+    snprintf(out, 256, "%.*s", (int)(end - begin), dir + begin);
+}
+
+int hub_model_find(const char *given, bool without_weights, struct hub_model *out, struct quire_error *err)
+{
+    struct hub_name name;
+    struct stat info;
+    if (stat(given, &info) == 0) {
+        if (!S_ISDIR(info.st_mode))
+            return quire_fail(err, QUIRE_INVALID,
+                              "%.300s is a file: MODEL is a checkpoint's directory, or its name on the hub",
+                              given);
+        directory_name(given, out->name);
+        return put_path(out->dir, err, "%s", given);
+    }
+    if (hub_name_parse(given, &name, NULL) != QUIRE_OK)
+        return quire_fail(err, QUIRE_NOT_FOUND,
+                          "%.300s: there is no such directory, and it is not a name like ORG/NAME either",
+                          given);
+    strcpy(out->name, name.text);
+    return find_snapshot(&name, without_weights, out->dir, err);
+}

@@ -1,0 +1,275 @@
+/* quire pull: a model from a hub into the user's Hugging Face cache, where every command finds it by name. */
+#include "tools/bench/lib/clock.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/commands.h"
+#include "tools/hub/pull.h"
+#include "tools/hub/store.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DRAW_EVERY_S 0.2
+#define BAR 24
+#define DEFAULT_STALL_S 10 /* huggingface_hub's */
+
+struct meter { /* the progress bar */
+    double drawn, rate; /* rate: bytes a second of late, smoothed over some five seconds */
+    uint64_t before;
+    bool is_tty, shown;
+};
+
+struct pull_command {
+    const char *given, *token_file;
+    struct cli_list include, exclude;
+    uint32_t n_connections;
+    bool json;
+    struct hub_name name;
+    char repo[HUB_PATH_BYTES];
+    struct hub *hub;
+    struct hub_list list;
+    struct hub_pull *pull;
+    struct meter meter;
+    int lock;
+    double began;
+};
+
+/* ---- the terminal ---- */
+
+static void clear(struct meter *m)
+{
+    if (m->shown)
+        fputs("\r\033[K", stderr);
+    m->shown = false;
+}
+
+static void on_progress(void *context, const struct hub_pull *pull)
+{
+    struct pull_command *c = context;
+    struct meter *m = &c->meter;
+    double now = bench_now(), past = now - m->drawn;
+    if (!m->is_tty || past < DRAW_EVERY_S)
+        return;
+    uint64_t total = hub_pull_total_bytes(pull), there = hub_pull_present_bytes(pull);
+    uint64_t received = hub_pull_received_bytes(pull);
+    double weight = m->rate > 0 ? past / (past + 5) : 1;
+    char bar[BAR + 1], done[32], all[32], rate[32];
+    if (m->drawn > 0)
+        m->rate += weight * ((double)(received - m->before) / past - m->rate);
+    m->before = received;
+    m->drawn = now;
+    if (total == 0)
+        return;
+    for (int i = 0; i < BAR; i++)
+        bar[i] = (double)i < (double)there / (double)total * BAR ? '#' : ' ';
+    bar[BAR] = 0;
+    fprintf(stderr, "\r\033[K%s [%s] %s of %s", c->name.text, bar, cli_bytes_text(there, done),
+            cli_bytes_text(total, all));
+    if (there == total)
+        fputs(", checking", stderr);
+    else if (m->rate > 0)
+        fprintf(stderr, ", %s/s, %.0f s left", cli_bytes_text((uint64_t)m->rate, rate),
+                (double)(total - there) / m->rate);
+    fflush(stderr);
+    m->shown = true;
+}
+
+static void on_note(void *context, const char *text)
+{
+    struct pull_command *c = context;
+    if (!c->meter.is_tty)
+        return;
+    clear(&c->meter);
+    fprintf(stderr, "quire: %s\n", text);
+}
+
+static void on_wait(void *context)
+{
+    struct pull_command *c = context;
+    fprintf(stderr, "quire: another quire pull is bringing %s; waiting for it\n", c->name.text);
+}
+
+/* ---- the work ---- */
+
+static int check_offline(struct quire_error *err)
+{
+    static const char *const on[] = {"1", "true", "yes", "on"};
+    const char *value = getenv("HF_HUB_OFFLINE");
+    for (size_t i = 0; value && i < sizeof on / sizeof *on; i++)
+        if (strcasecmp(value, on[i]) == 0)
+            return quire_fail(err, QUIRE_INVALID, "HF_HUB_OFFLINE is set: nothing is downloaded");
+    return QUIRE_OK;
+}
+
+static int open_hub(struct pull_command *c, struct quire_error *err)
+{
+    char token[HUB_TOKEN_BYTES];
+    const char *endpoint = getenv("HF_ENDPOINT"), *stall = getenv("HF_HUB_DOWNLOAD_TIMEOUT");
+    struct hub_options options = {.endpoint = endpoint && *endpoint ? endpoint : "https://huggingface.co",
+                                  .token = token, .stall_s = DEFAULT_STALL_S};
+    if (stall && *stall) {
+        char *end;
+        unsigned long s = strtoul(stall, &end, 10);
+        if (*stall < '0' || *stall > '9' || *end || s < 1 || s > 3600)
+            return quire_fail(err, QUIRE_INVALID, "HF_HUB_DOWNLOAD_TIMEOUT: must be seconds, from 1 to 3600");
+        options.stall_s = (uint32_t)s;
+    }
+    int status = hub_token_read(c->token_file, token, err);
+    if (status == QUIRE_OK)
+        status = hub_open(&options, &c->hub, err);
+    explicit_bzero(token, sizeof token);
+    return status;
+}
+
+/* What is there, what of it is wanted, and whether that will be a model. */
+static int choose(struct pull_command *c, struct quire_error *err)
+{
+    const struct hub_patterns patterns = {c->include.items, c->exclude.items, c->include.n, c->exclude.n};
+    int status = hub_get_list(c->hub, &c->name, on_note, c, &c->list, err);
+    if (status != QUIRE_OK)
+        return status;
+    static const char *const needed[] = {"config.json", "tokenizer.json", "*.safetensors"};
+    for (size_t i = 0; i < 3; i++)
+        if (c->include.n == 0 && c->exclude.n == 0 && !hub_list_has(&c->list, needed[i]))
+            return quire_fail(err, QUIRE_UNSUPPORTED,
+                              "%s has no %s, which Quire needs; nothing was downloaded (--include and "
+                              "--exclude choose files whatever they are)", c->name.text, needed[i]);
+    hub_list_select(&c->list, &patterns);
+    if (c->list.n == 0)
+        return quire_fail(err, QUIRE_NOT_FOUND, "%s has no file that is wanted (--include and --exclude choose; .bin, .pt, .gguf and the like "
+                                                "are never downloaded)", c->name.text);
+    return QUIRE_OK;
+}
+
+static int bring(struct pull_command *c, struct quire_error *err)
+{
+    const struct hub_pull_options options = {
+        .hub = c->hub, .name = &c->name, .list = &c->list, .repo = c->repo, .n_connections = c->n_connections,
+        .note = on_note, .progress = on_progress, .context = c};
+    int status = hub_pull_open(&options, &c->pull, err);
+    if (status == QUIRE_OK)
+        status = hub_pull_resolve(c->pull, err);
+    if (status == QUIRE_OK)
+        status = hub_store_check_space(c->repo, hub_pull_total_bytes(c->pull) - hub_pull_present_bytes(c->pull), err);
+    if (status == QUIRE_OK)
+        status = hub_pull_content(c->pull, err);
+    for (size_t i = 0; status == QUIRE_OK && i < c->list.n; i++)
+        status = hub_store_link(c->repo, c->list.commit, c->list.files[i], hub_pull_etag(c->pull, i), err);
+    if (status == QUIRE_OK)
+        status = hub_store_ref(c->repo, c->name.revision, c->list.commit, err);
+    clear(&c->meter);
+    return status;
+}
+
+static int run(struct pull_command *c, struct quire_error *err)
+{
+    c->began = bench_now();
+    int status = check_offline(err);
+    if (status == QUIRE_OK)
+        status = open_hub(c, err);
+    if (status == QUIRE_OK)
+        status = hub_cache_repo(&c->name, c->repo, err);
+    if (status == QUIRE_OK)
+        status = choose(c, err);
+    if (status == QUIRE_OK)
+        status = hub_store_lock(c->repo, on_wait, c, &c->lock, err);
+    return status == QUIRE_OK ? bring(c, err) : status;
+}
+
+static void print_json(const struct pull_command *c, const char *path)
+{
+    json_t *files = json_array();
+    for (size_t i = 0; i < c->list.n; i++)
+        json_array_append_new(files, json_string(c->list.files[i]));
+    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:f}", "model", c->name.text, "revision",
+                            c->name.revision,
+                            "commit", c->list.commit, "path", path, "files", files, "bytes",
+                            (json_int_t)hub_pull_total_bytes(c->pull), "downloaded_bytes",
+                            (json_int_t)hub_pull_received_bytes(c->pull), "seconds", bench_now() - c->began);
+    if (out) {
+        json_dumpf(out, stdout, JSON_INDENT(2));
+        putchar('\n');
+    }
+    json_decref(out);
+}
+
+/* The snapshot's path for programs on standard output; the rest for people. */
+static int report(const struct pull_command *c)
+{
+    char path[2 * HUB_PATH_BYTES], all[32], received[32];
+    struct quire_error missing;
+    size_t n_hashed = hub_pull_n_hashed(c->pull);
+    snprintf(path, sizeof path, "%s/snapshots/%s", c->repo, c->list.commit);
+    if (c->json)
+        print_json(c, path);
+    else
+        puts(path);
+    fprintf(stderr, "quire: %s: %zu files, %s; %s downloaded in %.1f s; checked by SHA-256: %zu, by length only: %zu\n",
+            c->name.text, c->list.n, cli_bytes_text(hub_pull_total_bytes(c->pull), all),
+            cli_bytes_text(hub_pull_received_bytes(c->pull), received), bench_now() - c->began, n_hashed,
+            c->list.n - n_hashed);
+    if (hub_snapshot_check(path, false, &missing) == QUIRE_OK)
+        return 0;
+    fprintf(stderr, "quire: %s is here %s\n", c->name.text, missing.text);
+    return c->include.n || c->exclude.n ? 0 : 1;
+}
+
+int command_pull(int argc, char **argv)
+{
+    struct pull_command c = {.n_connections = 8, .lock = -1, .meter = {.is_tty = isatty(STDERR_FILENO)}};
+    struct quire_error err;
+    bool help;
+    const struct cli_option rows[] = {
+        {.names = "What is downloaded:", .kind = CLI_GROUP},
+        {.names = "include", .kind = CLI_LIST, .target = &c.include, .value = "PATTERN",
+         .help = "Only files that match one of these. Default: " HUB_WANTED ". Never .bin, .pt or .gguf."},
+        {.names = "exclude", .kind = CLI_LIST, .target = &c.exclude, .value = "PATTERN",
+         .help = "None that match one of these."},
+        {.names = "How:", .kind = CLI_GROUP},
+        {.names = "token-file", .kind = CLI_STRING, .target = &c.token_file, .value = "FILE",
+         .help = "Your account's token, for gated and private models. Default: HF_TOKEN, else what `hf auth login` "
+                 "has written."},
+        {.names = "parallel", .kind = CLI_U32, .target = &c.n_connections, .min = 1, .max = 64, .value = "N",
+         .help = "Connections at once: several pieces of one file, and several files. Default 8."},
+        {.names = "json", .kind = CLI_FLAG, .target = &c.json,
+         .help = "Print JSON for programs instead of the snapshot's path."},
+        {0},
+    };
+    const struct cli_command command = {
+        .name = "pull",
+        .usage = "quire pull ORG/NAME[@REVISION] [options]",
+        .about = "Downloads a model from the Hugging Face hub, or the one that HF_ENDPOINT names, into the\n"
+                 "Hugging Face cache, which vLLM, transformers and others share (docs/models.md). Every command\n"
+                 "then takes ORG/NAME for MODEL. What was interrupted goes on where it was, with the same\n"
+                 "command; what is there is not downloaded again.",
+        .examples = "examples:\n"
+                    "  quire pull Qwen/Qwen2.5-1.5B-Instruct && quire serve Qwen/Qwen2.5-1.5B-Instruct\n"
+                    "  quire pull Qwen/Qwen2.5-1.5B-Instruct@main --parallel 16\n"
+                    "  HF_HOME=/data/hf quire pull meta-llama/Llama-3.2-1B --token-file ~/token\n"
+                    "  quire pull ORG/NAME --exclude \"*.safetensors\"      for a front end: no weights\n\n"
+                    "environment: HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME (where), HF_ENDPOINT (whence), HF_TOKEN,\n"
+                    "HF_TOKEN_PATH, HF_HUB_OFFLINE=1 (never), HF_HUB_DOWNLOAD_TIMEOUT (seconds of silence, 10).",
+        .options = rows,
+        .positionals = {&c.given},
+    };
+    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (help) {
+        cli_print_help(&command);
+        return 0;
+    }
+    if (!c.given)
+        return command_fail(2, "which model? usage: quire pull ORG/NAME[@REVISION]");
+    if (hub_name_parse(c.given, &c.name, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    int status = run(&c, &err);
+    int code = status == QUIRE_OK ? report(&c) : command_fail(1, err.text);
+    hub_pull_close(c.pull);
+    hub_list_free(&c.list);
+    hub_close(c.hub);
+    if (c.lock >= 0)
+        close(c.lock);
+    return code;
+}

@@ -1,0 +1,118 @@
+#include "tools/hub/list.h"
+
+#include "base/json.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WHERE "the hub's list of files"
+#define MAX_DEPTH 64
+
+static int parse_files(json_t *siblings, struct hub_list *out, struct quire_error *err)
+{
+    size_t n = json_array_size(siblings);
+    json_t *seen = json_object();
+    int status = QUIRE_OK;
+    if (n > HUB_MAX_FILES)
+        status = quire_fail(err, QUIRE_INVALID, WHERE ": siblings: more than %u files", HUB_MAX_FILES);
+    else if (!seen || !(out->files = calloc(n + 1, sizeof *out->files)))
+        status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    for (size_t i = 0; status == QUIRE_OK && i < n; i++) {
+        const char *name = NULL;
+        const json_t *entry = json_array_get(siblings, i);
+        if (!json_is_object(entry))
+            status = quire_fail(err, QUIRE_INVALID, WHERE ": siblings[%zu]: must be an object", i);
+        else
+            status = quire_json_string(entry, WHERE, "rfilename", &name, err);
+        if (status != QUIRE_OK)
+            break;
+        if (!name || !hub_file_name_ok(name))
+            status = quire_fail(err, QUIRE_INVALID, WHERE ": siblings[%zu]: rfilename: not a name that a file may have",
+                                i);
+        else if (json_object_get(seen, name))
+            status = quire_fail(err, QUIRE_INVALID, WHERE ": siblings[%zu]: rfilename: is there twice", i);
+        else if (json_object_set_new(seen, name, json_true()) != 0 || !(out->files[i] = strdup(name)))
+            status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+        else
+            out->n++;
+    }
+    json_decref(seen);
+    return status;
+}
+
+int hub_list_parse(const char *json, size_t n_bytes, struct hub_list *out, struct quire_error *err)
+{
+    json_t *root = NULL, *siblings = NULL;
+    const char *sha = NULL;
+    *out = (struct hub_list){.n = 0};
+    int status = quire_json_parse(json, n_bytes, MAX_DEPTH, WHERE, &root, err);
+    if (status == QUIRE_OK && !json_is_object(root))
+        status = quire_fail(err, QUIRE_INVALID, WHERE ": must be a JSON object");
+    if (status == QUIRE_OK)
+        status = quire_json_string(root, WHERE, "sha", &sha, err);
+    if (status == QUIRE_OK)
+        status = quire_json_array(root, WHERE, "siblings", &siblings, err);
+    if (status == QUIRE_OK && (!sha || !hub_is_commit(sha)))
+        status = quire_fail(err, QUIRE_INVALID, WHERE ": sha: must be a commit, 40 hex digits");
+    if (status == QUIRE_OK)
+        status = parse_files(siblings, out, err);
+    if (status == QUIRE_OK)
+        strcpy(out->commit, sha);
+    else
+        hub_list_free(out);
+    json_decref(root);
+    return status;
+}
+
+void hub_list_free(struct hub_list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        free(list->files[i]);
+    free(list->files);
+    *list = (struct hub_list){.n = 0};
+}
+
+static bool matches(const char *const *patterns, size_t n, const char *name, int flags)
+{
+    for (size_t i = 0; i < n; i++)
+        if (fnmatch(patterns[i], name, flags) == 0)
+            return true;
+    return false;
+}
+
+/* consolidated*.safetensors are the same weights once more, in the form of another program. Directories (original/, onnx/)
+ * hold other forms too, except for the chat templates. */
+static bool is_wanted(const struct hub_patterns *p, const char *name)
+{
+    static const char *const never[] = {"*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.gguf"};
+    static const char *const wanted[] = {"*.json", "*.safetensors", "tokenizer*", "*.txt", "*.jinja",
+                                         "additional_chat_templates/*.jinja"};
+    static const char *const twice[] = {"consolidated*.safetensors"};
+    if (matches(never, sizeof never / sizeof *never, name, 0) || matches(p->exclude, p->n_exclude, name, 0))
+        return false;
+    if (p->n_include)
+        return matches(p->include, p->n_include, name, 0);
+    return matches(wanted, sizeof wanted / sizeof *wanted, name, FNM_PATHNAME | FNM_PERIOD) &&
+           !matches(twice, 1, name, 0);
+}
+
+void hub_list_select(struct hub_list *list, const struct hub_patterns *patterns)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        if (is_wanted(patterns, list->files[i]))
+            list->files[kept++] = list->files[i];
+        else
+            free(list->files[i]);
+    }
+    list->n = kept;
+}
+
+bool hub_list_has(const struct hub_list *list, const char *pattern)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (fnmatch(pattern, list->files[i], 0) == 0)
+            return true;
+    return false;
+}

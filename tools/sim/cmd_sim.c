@@ -1,0 +1,601 @@
+/* quire sim: the scheduler that serves, on a virtual clock. */
+#include "engine/run/schedule.h"
+#include "tools/bench/lib/progress.h"
+#include "tools/bench/cmd/cmd_bench.h"
+#include "tools/cli/commands.h"
+#include "tools/bench/lib/cost_file.h"
+#include "tools/cli/engine_flags.h"
+#include "tools/sim/metrics.h"
+#include "tools/sim/recording.h"
+#include "tools/sim/report.h"
+#include "tools/sim/sweep.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OWN_FLAGS_MAX 48
+
+struct settings { /* the command line */
+    struct engine_options engine; /* what of it schedules */
+    struct sim_trace_options trace;
+    struct cli_list goodput, sweep;
+    struct bench_metrics_options bounds;
+    struct sched_config sched;
+    const char *time_unit, *html, *save;
+    double service_time;
+    uint32_t num_host_blocks, overlap_depth, max_tokens;
+    bool has_service_time, oracle_lengths, predict, json;
+    const char *given[OWN_FLAGS_MAX + SCHEDULE_FLAGS_MAX]; /* the options on the command line, by name */
+    size_t n_given;
+};
+
+/* ---- the command line ---- */
+
+static void set_defaults(struct settings *s)
+{
+    *s = (struct settings){.trace = {.format = "mooncake", .rate_scale = 1, .burstiness = 1, .request_rate = 1},
+                           .time_unit = "s"};
+    engine_options_default(&s->engine);
+    s->engine.scheduling_policy = NULL; /* fcfs, or a recording's own */
+    s->engine.cost = *cost_default();
+    s->engine.max_num_seqs = 256;
+    s->engine.max_num_batched_tokens = 2048;
+    s->engine.block_size = 16;
+}
+
+static size_t trace_flags(struct settings *s, struct cli_option *out)
+{
+    struct sim_trace_options *t = &s->trace;
+    const struct cli_option rows[] = {
+        {.names = "Requests:", .kind = CLI_GROUP},
+        {.names = "trace", .kind = CLI_STRING, .target = &t->path, .value = "FILE", .help = "The requests of a recorded day."},
+        {.names = "trace-format", .kind = CLI_STRING, .target = &t->format, .value = "NAME",
+         .help = "mooncake, timed (as vllm bench's timed_trace), azure, synthetic (no file) or recording (of quire serve "
+                 "--record). Default mooncake."},
+        {.names = "num-requests", .kind = CLI_U32, .target = &t->num_requests, .max = 1 << 24, .value = "N",
+         .help = "The first N of a file, or so many are made. Default: all; 1000 without --duration."},
+        {.names = "rate-scale", .kind = CLI_F64, .target = &t->rate_scale, .min = 1e-6, .max = 1e6, .value = "X",
+         .help = "Requests come X times as fast. Default 1."},
+        {.names = "max-model-len", .kind = CLI_U32, .target = &t->max_model_len, .value = "N",
+         .help = "Requests of more tokens, prompt and answer, are left out. Default: none is."},
+        {.names = "tenants", .kind = CLI_STRING, .target = &t->tenants, .value = "LIST",
+         .help = "NAME:KEY=VALUE:...,NAME:... with the keys weight, rate, input, output, prefix, class, priority, deadline "
+                 "(docs/simulator.md). A file without tenants is dealt out by their rates."},
+        {.names = "timestamp-unit", .kind = CLI_STRING, .target = &s->time_unit, .value = "UNIT",
+         .help = "timed: s or ms. Default s, as vllm bench's."},
+        {.names = "hash-block-size", .kind = CLI_U32, .target = &t->hash_tokens, .max = 1 << 20, .value = "N",
+         .help = "Tokens that one of hash_ids stands for. Default 512 of mooncake, 16 of timed."},
+        {.names = "seed", .kind = CLI_U64, .target = &t->seed, .value = "N",
+         .help = "Of what is drawn, and of prompts. Default 0."},
+        {.names = "Synthetic requests:", .kind = CLI_GROUP},
+        {.names = "request-rate", .kind = CLI_F64, .target = &t->request_rate, .max = 1e9, .value = "R",
+         .help = "A second, of a tenant without a rate; 0: all at once. Default 1."},
+        {.names = "burstiness", .kind = CLI_F64, .target = &t->burstiness, .min = 0.01, .max = 1e6, .value = "B",
+         .help = "Shape of the gamma distribution of the gaps: 1 Poisson, less more bursty, more more even. Default 1."},
+        {.names = "duration", .kind = CLI_F64, .target = &t->duration_s, .max = 1e9, .value = "S",
+         .help = "Seconds in which requests arrive. Default: until there are --num-requests."},
+        {.names = "ramp", .kind = CLI_STRING, .target = &t->ramp, .value = "FROM:TO",
+         .help = "Rates go evenly from FROM times to TO times theirs."},
+        {.names = "input-len", .kind = CLI_STRING, .target = &t->input_len, .value = "N",
+         .help = "Prompt tokens: 512, 100..900 (any of them), 512~0.8 (lognormal: median and sigma). Default 512."},
+        {.names = "output-len", .kind = CLI_STRING, .target = &t->output_len, .value = "N",
+         .help = "Answer tokens, likewise. Default 128."},
+        {.names = "lengths", .kind = CLI_STRING, .target = &t->lengths_path, .value = "FILE",
+         .help = "Draw prompt and answer lengths together from the rows of a CSV instead."},
+    };
+    _Static_assert(sizeof rows / sizeof rows[0] <= OWN_FLAGS_MAX / 2, "raise OWN_FLAGS_MAX");
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
+static size_t engine_like_flags(struct settings *s, struct cli_option *out)
+{
+    const struct cli_option rows[] = {
+        {.names = "The simulated engine:", .kind = CLI_GROUP},
+        {.names = "block-size", .kind = CLI_U32, .target = &s->engine.block_size, .min = 1, .max = 65536, .value = "B",
+         .help = "Tokens a KV block holds. Default 16."},
+        {.names = "num-kv-blocks", .kind = CLI_U32, .target = &s->engine.num_kv_blocks, .value = "N",
+         .help = "KV blocks; 0: so many that nothing is ever given up. Default 0."},
+        {.names = "num-host-blocks", .kind = CLI_U32, .target = &s->num_host_blocks, .value = "N",
+         .help = "KV blocks of the host tier. Default 0: there is none."},
+        {.names = "enable-prefix-caching", .kind = CLI_FLAG, .target = &s->engine.prefix_caching,
+         .help = "Share the KV blocks of equal prefixes (on)."},
+        {.names = "prefix-cache-eviction", .kind = CLI_STRING, .target = &s->engine.prefix_cache_eviction, .value = "NAME",
+         .help = "Which cached block goes first: lru or reuse. Default lru."},
+        {.names = "max-num-queued-reqs", .kind = CLI_U32, .target = &s->engine.max_queued_requests, .value = "N",
+         .help = "Requests that may wait; past it one is refused, as by a server (1024 there). Default: no bound."},
+        {.names = "max-num-queued-tokens", .kind = CLI_U64, .target = &s->engine.max_queued_tokens, .value = "N",
+         .help = "Prompt tokens that may wait, likewise. Default: no bound."},
+        {.names = "overlap-depth", .kind = CLI_U32, .target = &s->overlap_depth, .max = 1, .value = "N",
+         .help = "1: a step is planned while the one before it runs. Default 0."},
+        {.names = "max-tokens", .kind = CLI_U32, .target = &s->max_tokens, .max = BENCH_MAX_LENGTH, .value = "N",
+         .help = "What requests ask for, though they stop at their own length; longer ones ask for that. Default: exactly that."},
+        {.names = "oracle-lengths", .kind = CLI_FLAG, .target = &s->oracle_lengths,
+         .help = "Tell the policy how long each answer will be."},
+        {.names = "service-time", .kind = CLI_F64, .target = &s->service_time, .given = &s->has_service_time, .value = "0",
+         .help = "Each request runs alone, in arrival order and in no time, its prompt only, and a trace's blocks count as "
+                 "full: hit rates to compare with other tools."},
+    };
+    _Static_assert(sizeof rows / sizeof rows[0] <= OWN_FLAGS_MAX / 3, "raise OWN_FLAGS_MAX");
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
+static size_t result_flags(struct settings *s, struct cli_option *out)
+{
+    const struct cli_option rows[] = {
+        {.names = "Results:", .kind = CLI_GROUP},
+        {.names = "goodput", .kind = CLI_LIST, .target = &s->goodput, .value = "ttft:MS",
+         .help = "Count requests a second that stay within all of these, ttft:MS tpot:MS e2el:MS, and within their own "
+                 "deadlines."},
+        {.names = "sweep", .kind = CLI_LIST, .target = &s->sweep, .value = "KEY=V,V",
+         .help = "Simulate every combination, on all cores: policy=fcfs,sjf budget=512,2048 or any option's name."},
+        {.names = "predict", .kind = CLI_FLAG, .target = &s->predict,
+         .help = "recording: take its arrivals only and say how far the cost model is off; with --scheduling-policy, what "
+                 "another policy would have done."},
+        {.names = "json", .kind = CLI_FLAG, .target = &s->json, .help = "Print JSON for programs, no table."},
+        {.names = "save", .kind = CLI_STRING, .target = &s->save, .value = "FILE", .help = "Write the JSON to a file."},
+        {.names = "html", .kind = CLI_STRING, .target = &s->html, .value = "FILE",
+         .help = "Write a page with plots, which any browser opens."},
+    };
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
+static const char about[] =
+    "Runs a trace of requests through the scheduler, memory and policies that serve, on a virtual clock: a step takes\n"
+    "what a cost model says (--cost-model, fitted by quire bench steps; by default an 8B model on one large GPU). The\n"
+    "same command gives the same numbers on every machine.";
+
+static const char examples[] =
+    "examples:\n"
+    "  quire sim --trace conversation_trace.jsonl --num-kv-blocks 20000 --html report.html\n"
+    "  quire sim --trace conversation_trace.jsonl --block-size 512 --service-time 0       hit rates alone\n"
+    "  quire sim --trace-format synthetic --request-rate 20 --input-len 512~0.8 --output-len 50..400\n"
+    "  quire sim --trace-format synthetic --duration 60 --scheduling-policy fair \\\n"
+    "      --tenants light:rate=4:input=300,heavy:rate=0.5:input=100000\n"
+    "  quire sim --trace conversation_trace.jsonl --num-kv-blocks 20000 --goodput ttft:2000 tpot:50 \\\n"
+    "      --sweep policy=fcfs,sjf,lpm budget=512,2048,8192\n"
+    "  quire sim --trace day.quirerec --trace-format recording                            same decisions as live?\n"
+    "  quire sim --trace day.quirerec --trace-format recording --predict --cost-model cost.json";
+
+static bool is_one_of(const char *name, const char *const *names)
+{
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names != NULL;
+}
+
+/* Options that would do nothing are refused: with a recording most are its own, */
+static int check_of_recording(const struct settings *s, const char *name, struct quire_error *err)
+{
+    static const char *const of_both[] = {"trace", "trace-format", "goodput", "class-ttft-ms", "predict", "json", "save",
+                                          "html", NULL};
+    static const char *const of_prediction[] = {"scheduling-policy", "cost-model", "oracle-lengths", NULL};
+    if (is_one_of(name, of_both) || (s->predict && is_one_of(name, of_prediction)))
+        return QUIRE_OK;
+    if (is_one_of(name, of_prediction))
+        return quire_fail(err, QUIRE_INVALID, "--%s: the decisions of a recording are made; add --predict to see what would "
+                                              "be", name);
+    return quire_fail(err, QUIRE_INVALID, "--%s: a recording has the requests and options it was made with; leave --%s out",
+                      name, name);
+}
+
+/* and with a trace some are of other formats. */
+static int check_of_trace(const struct settings *s, const char *name, struct quire_error *err)
+{
+    static const char *const of_synthetic[] = {"request-rate", "burstiness", "duration", "ramp", "input-len", "output-len",
+                                               "lengths", NULL};
+    static const char *const of_lengths[] = {"input-len", "output-len", NULL};
+    const struct sim_trace_options *t = &s->trace;
+    bool is_synthetic = strcmp(t->format, "synthetic") == 0, is_timed = strcmp(t->format, "timed") == 0;
+    bool has_hashes = is_timed || strcmp(t->format, "mooncake") == 0;
+    if (!is_synthetic && is_one_of(name, of_synthetic))
+        return quire_fail(err, QUIRE_INVALID, "--%s is of --trace-format synthetic: the file says when requests come and how "
+                                              "long they are; leave it out (--rate-scale changes the rate)", name);
+    if (t->lengths_path && is_one_of(name, of_lengths))
+        return quire_fail(err, QUIRE_INVALID, "--%s: --lengths has lengths for both; leave one of the two out", name);
+    if (!is_timed && strcmp(name, "timestamp-unit") == 0)
+        return quire_fail(err, QUIRE_INVALID, "--timestamp-unit is of --trace-format timed; leave it out");
+    if (!has_hashes && strcmp(name, "hash-block-size") == 0)
+        return quire_fail(err, QUIRE_INVALID, "--hash-block-size is of --trace-format mooncake and timed; leave it out");
+    return QUIRE_OK;
+}
+
+static int check_given(const struct settings *s, struct quire_error *err)
+{
+    bool is_recording = strcmp(s->trace.format, "recording") == 0;
+    int status = QUIRE_OK;
+    for (size_t i = 0; i < s->n_given && status == QUIRE_OK; i++)
+        status = (is_recording ? check_of_recording : check_of_trace)(s, s->given[i], err);
+    return status;
+}
+
+/* What the values mean together. */
+static int check_values(struct settings *s, struct quire_error *err)
+{
+    int status = bench_metrics_options_parse("ttft", "50", s->goodput.items, s->goodput.n, &s->bounds, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (strcmp(s->time_unit, "s") != 0 && strcmp(s->time_unit, "ms") != 0)
+        return quire_fail(err, QUIRE_INVALID, "--timestamp-unit: \"%.40s\": must be s or ms", s->time_unit);
+    if (s->has_service_time && s->service_time != 0)
+        return quire_fail(err, QUIRE_INVALID, "--service-time: only 0 can be asked for: what a step takes is the cost "
+                                              "model's to say (--cost-model)");
+    if (s->has_service_time && !s->engine.prefix_caching)
+        return quire_fail(err, QUIRE_INVALID, "--service-time 0 counts hits of the prefix cache, which is off: leave "
+                                              "--no-enable-prefix-caching out");
+    if (s->predict && strcmp(s->trace.format, "recording") != 0)
+        return quire_fail(err, QUIRE_INVALID, "--predict compares with what was recorded: give --trace-format recording");
+    if (s->predict && s->engine.cost.n_points == cost_default()->n_points &&
+        memcmp(&s->engine.cost, cost_default(), sizeof s->engine.cost) == 0)
+        return quire_fail(err, QUIRE_INVALID, "--predict needs the cost model of the machine that was recorded: fit one with "
+                                              "quire bench steps and give it as --cost-model");
+    if (s->num_host_blocks > 0 && !s->engine.prefix_caching)
+        return quire_fail(err, QUIRE_INVALID, "--num-host-blocks is a second level of the prefix cache, which is off: leave "
+                                              "--no-enable-prefix-caching out");
+    if (s->num_host_blocks > 0 && s->engine.num_kv_blocks == 0 && s->sweep.n == 0)
+        return quire_fail(err, QUIRE_INVALID, "--num-host-blocks takes what the KV cache gives up, which is nothing: give "
+                                              "--num-kv-blocks");
+    if (s->engine.max_num_seqs == 0 || s->engine.max_num_batched_tokens == 0)
+        return quire_fail(err, QUIRE_INVALID, "--max-num-seqs and --max-num-batched-tokens must be at least 1");
+    if (s->sweep.n > 0 && s->html)
+        return quire_fail(err, QUIRE_INVALID, "--html draws one simulation: leave --sweep out, or ask for --json");
+    if (s->num_host_blocks == 0 && s->engine.preemption_mode && strcmp(s->engine.preemption_mode, "swap") == 0)
+        return quire_fail(err, QUIRE_INVALID, "--preemption-mode swap needs somewhere to swap to: give --num-host-blocks, or "
+                                              "another mode");
+    s->trace.milliseconds = strcmp(s->time_unit, "ms") == 0;
+    s->trace.full_blocks = s->has_service_time;
+    return QUIRE_OK;
+}
+
+static int make_sched_config(struct settings *s, struct quire_error *err)
+{
+    s->engine.swap_space = s->num_host_blocks; /* what is asked is only whether there is any */
+    int status = schedule_config(&s->engine, &s->sched, err);
+    s->sched.kv.block_tokens = s->engine.block_size;
+    s->sched.kv.groups[0].n_blocks = s->engine.num_kv_blocks;
+    s->sched.kv.groups[0].n_host_blocks = s->num_host_blocks;
+    s->sched.max_num_seqs = s->engine.max_num_seqs;
+    s->sched.max_num_batched_tokens = s->engine.max_num_batched_tokens;
+    s->sched.max_queued_requests = s->engine.max_queued_requests;
+    s->sched.max_queued_tokens = s->engine.max_queued_tokens;
+    s->sched.overlap_depth = s->overlap_depth;
+    return status;
+}
+
+static int parse(int argc, char **argv, struct settings *s, bool *help, struct quire_error *err)
+{
+    struct cli_option rows[OWN_FLAGS_MAX + SCHEDULE_FLAGS_MAX + 1];
+    bool given[OWN_FLAGS_MAX + SCHEDULE_FLAGS_MAX] = {false};
+    set_defaults(s);
+    size_t n = trace_flags(s, rows);
+    n += engine_like_flags(s, rows + n);
+    n += schedule_flags(&s->engine, rows + n);
+    n += result_flags(s, rows + n);
+    rows[n] = (struct cli_option){0};
+    cli_note_given(rows, n, given);
+    const struct cli_command command = {.name = "sim", .usage = "quire sim [--trace FILE] [options]", .about = about,
+                                        .examples = examples, .options = rows, .positionals = {NULL}};
+    int status = cli_parse(&command, argc, argv, help, err);
+    if (status == QUIRE_OK && *help)
+        cli_print_help(&command);
+    for (size_t i = 0; i < n; i++)
+        if (*rows[i].given)
+            s->given[s->n_given++] = rows[i].names;
+    return status;
+}
+
+static int check(struct settings *s, struct quire_error *err)
+{
+    int status = check_given(s, err);
+    if (status == QUIRE_OK)
+        status = check_values(s, err);
+    return status == QUIRE_OK ? make_sched_config(s, err) : status;
+}
+
+/* ---- one simulation ---- */
+
+struct simulation {
+    struct sim_trace trace;
+    struct sim_result result;
+    struct sim_metrics metrics;
+};
+
+static struct sim_bounds bounds_of(const struct settings *s)
+{
+    struct sim_bounds bounds;
+    memcpy(bounds.ms, s->bounds.goodput_ms, sizeof bounds.ms);
+    for (uint32_t c = 0; c < SCHED_MAX_CLASSES; c++)
+        bounds.class_ttft_ms[c] = (double)s->engine.policy_options.class_ttft_us[c] * 1e-3;
+    return bounds;
+}
+
+static void show_progress(void *context, uint64_t n_over)
+{
+    bench_progress_set(context, n_over);
+}
+
+/* progress: NULL when somebody else draws one. */
+static int simulate(const struct settings *s, bool with_progress, struct simulation *out, struct quire_error *err)
+{
+    struct bench_progress progress;
+    struct sim_setup setup = {.sched = s->sched, .cost = s->engine.cost, .one_by_one = s->has_service_time,
+                              .oracle_lengths = s->oracle_lengths, .max_tokens = s->max_tokens, .seed = s->trace.seed};
+    const struct sim_bounds bounds = bounds_of(s);
+    memset(out, 0, sizeof *out);
+    int status = sim_trace_open(&s->trace, &out->trace, err);
+    if (status != QUIRE_OK)
+        return status;
+    bench_progress_begin(&progress, "requests", out->trace.n);
+    if (with_progress) {
+        setup.progress = show_progress;
+        setup.progress_context = &progress;
+    }
+    status = sim_run(&setup, &out->trace, &out->result, err);
+    bench_progress_end(&progress);
+    return status == QUIRE_OK ? sim_metrics_compute(&out->trace, &out->result, &bounds, &out->metrics, err) : status;
+}
+
+static void free_simulation(struct simulation *s)
+{
+    sim_metrics_free(&s->metrics);
+    sim_result_free(&s->result);
+    sim_trace_close(&s->trace);
+}
+
+static int save(const char *path, const json_t *value)
+{
+    char text[320];
+    if (value && json_dump_file(value, path, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
+        return 0;
+    snprintf(text, sizeof text, "--save %.200s: cannot be written", path);
+    return command_fail(1, text);
+}
+
+/* Prints, saves and draws what was asked for. Takes the reference. */
+static int report(const struct settings *s, const struct sim_metrics *m, const char *policy, json_t *json)
+{
+    struct quire_error err;
+    int code = s->save ? save(s->save, json) : 0;
+    if (s->html && sim_report_write(s->html, m, policy, &err) != QUIRE_OK)
+        code = command_fail(1, err.text);
+    if (s->json)
+        return bench_print_json(json) | code;
+    sim_metrics_print(m, policy);
+    json_decref(json);
+    return code;
+}
+
+static int run_one(const struct settings *s)
+{
+    struct simulation sim;
+    struct quire_error err;
+    int code, status = simulate(s, true, &sim, &err);
+    const char *policy = s->sched.policy->name;
+    if (status == QUIRE_OK) {
+        if (sim.trace.n_left_out > 0 && !s->json)
+            fprintf(stderr, "quire: %zu requests are longer than %u tokens and were left out\n", sim.trace.n_left_out,
+                    s->trace.max_model_len);
+        code = report(s, &sim.metrics, policy, sim_metrics_json(&sim.metrics, policy));
+    } else {
+        code = command_fail(status == QUIRE_INVALID ? 2 : 1, err.text);
+    }
+    free_simulation(&sim);
+    return code;
+}
+
+/* ---- recordings ---- */
+
+/* How far the prediction is off, in percent of what was recorded. */
+static double off_by(double predicted, double recorded)
+{
+    return recorded > 0 ? 100 * (predicted - recorded) / recorded : 0;
+}
+
+static json_t *off_json(const struct sim_stat *predicted, const struct sim_stat *recorded)
+{
+    return json_pack("{s:f, s:f}", "mean", off_by(predicted->mean, recorded->mean), "p95",
+                     off_by(predicted->p95, recorded->p95));
+}
+
+static json_t *prediction_json(const struct sim_metrics *predicted, const char *policy, const struct sim_metrics *recorded,
+                               const char *recorded_policy)
+{
+    const struct sim_group *p = &predicted->all, *r = &recorded->all;
+    json_t *json = sim_metrics_json(predicted, policy);
+    json_object_set_new(json, "recorded", sim_metrics_json(recorded, recorded_policy));
+    json_object_set_new(json, "error_percent",
+                        json_pack("{s:o, s:o, s:o, s:o}", "ttft_ms", off_json(&p->ttft, &r->ttft), "tpot_ms",
+                                  off_json(&p->tpot, &r->tpot), "e2el_ms", off_json(&p->e2el, &r->e2el), "queue_ms",
+                                  off_json(&p->queue, &r->queue)));
+    return json;
+}
+
+static void print_off(const char *name, const struct sim_stat *p, const struct sim_stat *r)
+{
+    printf("%-24s %10.2f %10.2f %+8.2f %% %10.2f %10.2f %+8.2f %%\n", name, r->mean, p->mean, off_by(p->mean, r->mean),
+           r->p95, p->p95, off_by(p->p95, r->p95));
+}
+
+/* Under another policy the difference is not an error but what was asked for. */
+static void print_prediction(const struct sim_metrics *predicted, const struct sim_metrics *recorded, const char *other)
+{
+    const struct sim_group *p = &predicted->all, *r = &recorded->all;
+    const char *name = other ? other : "predicted", *difference = other ? "change" : "off by";
+    printf("\n%-24s %10s %10s %10s %10s %10s %10s\n", "Milliseconds", "mean", name, difference, "p95", name, difference);
+    print_off("Time to first token", &p->ttft, &r->ttft);
+    print_off("Time per output token", &p->tpot, &r->tpot);
+    print_off("End to end", &p->e2el, &r->e2el);
+    print_off("In the queue", &p->queue, &r->queue);
+}
+
+static int predict(const struct settings *s, struct sim_recording *r, const struct sim_metrics *recorded,
+                   const struct sim_bounds *bounds, struct quire_error *err)
+{
+    struct sim_setup setup = {.sched = r->config, .cost = s->engine.cost, .oracle_lengths = s->oracle_lengths};
+    struct sim_result result;
+    struct sim_metrics m = {.tenants = NULL};
+    const char *asked = s->engine.scheduling_policy;
+    if (asked)
+        setup.sched.policy = sched_policy_find(asked); /* check() knows it */
+    const char *policy = setup.sched.policy->name;
+    int code = 1, status = sim_run(&setup, &r->trace, &result, err);
+    if (status == QUIRE_OK)
+        status = sim_metrics_compute(&r->trace, &result, bounds, &m, err);
+    if (status == QUIRE_OK) {
+        code = report(s, &m, policy, prediction_json(&m, policy, recorded, r->config.policy->name));
+        if (!s->json)
+            print_prediction(&m, recorded, setup.sched.policy != r->config.policy ? policy : NULL);
+    } else {
+        command_fail(code, err->text);
+    }
+    sim_metrics_free(&m);
+    sim_result_free(&result);
+    return code;
+}
+
+/* The scheduler driven with the recorded times: are its decisions those of the live one? */
+static int force(const struct settings *s, const struct sim_recording *r, const struct sim_metrics *m)
+{
+    const struct recording_run *run = &r->run;
+    char recorded[65], text[160];
+    json_t *json = sim_metrics_json(m, r->config.policy->name);
+    quire_key256_hex(&run->recorded_decisions, recorded);
+    json_object_set_new(json, "decisions_agree", json_boolean(run->agrees));
+    json_object_set_new(json, "recorded_decision_log_sha256", json_string(recorded));
+    json_object_set_new(json, "closed", json_boolean(run->closed));
+    int code = report(s, m, r->config.policy->name, json);
+    if (!s->json)
+        printf("Recorded:  %s (%s)\n", recorded, run->agrees ? "the same" : "not the same");
+    if (run->agrees)
+        return code;
+    snprintf(text, sizeof text, "the decisions differ from those recorded at byte %llu", (unsigned long long)run->wrong_offset);
+    return command_fail(1, text);
+}
+
+static int run_recording(const struct settings *s)
+{
+    struct sim_recording r;
+    struct sim_metrics recorded = {.tenants = NULL};
+    struct quire_error err;
+    struct sim_bounds bounds = bounds_of(s);
+    int code;
+    if (!s->trace.path)
+        return command_fail(2, "--trace-format recording needs --trace FILE");
+    int status = sim_recording_open(s->trace.path, &r, &err);
+    if (status == QUIRE_OK && recording_left_out(r.file) > 0)
+        fprintf(stderr, "quire: the recording ends within a record: its last %llu bytes were left out\n",
+                (unsigned long long)recording_left_out(r.file));
+    if (status == QUIRE_OK)
+        status = sim_metrics_compute(&r.trace, &r.live, &bounds, &recorded, &err);
+    if (status != QUIRE_OK)
+        code = command_fail(status == QUIRE_INVALID ? 2 : 1, err.text);
+    else if (s->predict)
+        code = predict(s, &r, &recorded, &bounds, &err);
+    else
+        code = force(s, &r, &recorded);
+    sim_metrics_free(&recorded);
+    sim_recording_close(&r);
+    return code;
+}
+
+/* ---- many ---- */
+
+struct sweep_context {
+    struct sim_sweep sweep;
+    struct settings *settings; /* [sweep.n] */
+};
+
+static json_t *run_of_sweep(void *context, struct sim_sweep_run *run)
+{
+    struct sweep_context *c = context;
+    const struct settings *s = &c->settings[run - c->sweep.runs];
+    struct simulation sim;
+    json_t *json = NULL;
+    if (simulate(s, false, &sim, &run->err) == QUIRE_OK) {
+        json = sim_metrics_json(&sim.metrics, s->sched.policy->name);
+        if (!json)
+            quire_fail(&run->err, QUIRE_NO_MEMORY, "out of memory");
+    }
+    free_simulation(&sim);
+    return json;
+}
+
+/* Every combination's command line is read before the first one runs. */
+static int parse_sweep(int argc, char **argv, struct sweep_context *c, struct quire_error *err)
+{
+    char **all = calloc((size_t)argc + SIM_SWEEP_MAX_KEYS, sizeof *all);
+    c->settings = calloc(c->sweep.n, sizeof *c->settings);
+    int status = all && c->settings ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "--sweep: out of memory");
+    for (size_t i = 0; status == QUIRE_OK && i < c->sweep.n; i++) {
+        bool help;
+        size_t n = 0;
+        for (; n < c->sweep.runs[i].n_arguments; n++) /* what it sets goes behind what the command line said */
+            all[(size_t)argc + n] = c->sweep.runs[i].arguments[n];
+        memcpy(all, argv, (size_t)argc * sizeof *all);
+        status = parse(argc + (int)n, all, &c->settings[i], &help, err);
+        if (status == QUIRE_OK)
+            status = check(&c->settings[i], err);
+        if (status != QUIRE_OK)
+            quire_error_prefix(err, "--sweep %s", c->sweep.runs[i].label);
+    }
+    free(all);
+    return status;
+}
+
+static int report_sweep(const struct settings *s, const struct sim_sweep *sweep)
+{
+    json_t *all = json_array();
+    size_t n_failed = 0;
+    int code = 0;
+    for (size_t i = 0; i < sweep->n; i++) {
+        n_failed += sweep->runs[i].result == NULL;
+        if (sweep->runs[i].result)
+            json_array_append(all, sweep->runs[i].result);
+        else if (s->json)
+            fprintf(stderr, "quire: %s: %s\n", sweep->runs[i].label, sweep->runs[i].err.text);
+    }
+    if (s->save)
+        code = save(s->save, all);
+    if (s->json) {
+        code |= bench_print_json(all);
+    } else {
+        sim_sweep_print(sweep);
+        json_decref(all);
+    }
+    return code ? code : n_failed > 0;
+}
+
+static int run_sweep(int argc, char **argv, const struct settings *s)
+{
+    struct sweep_context c = {.settings = NULL};
+    struct quire_error err;
+    int status = sim_sweep_create(&s->sweep, &c.sweep, &err);
+    if (status == QUIRE_OK)
+        status = parse_sweep(argc, argv, &c, &err);
+    if (status == QUIRE_OK)
+        status = sim_sweep_execute(&c.sweep, run_of_sweep, &c, &err);
+    int code = status == QUIRE_OK ? report_sweep(s, &c.sweep) : command_fail(status == QUIRE_INVALID ? 2 : 1, err.text);
+    sim_sweep_free(&c.sweep);
+    free(c.settings);
+    return code;
+}
+
+int command_sim(int argc, char **argv)
+{
+    struct settings s;
+    struct quire_error err;
+    bool help;
+    if (parse(argc, argv, &s, &help, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    if (help)
+        return 0;
+    if (s.sweep.n > 0) /* each combination is looked at, not what they have in common */
+        return run_sweep(argc, argv, &s);
+    if (check(&s, &err) != QUIRE_OK)
+        return command_fail(2, err.text);
+    return strcmp(s.trace.format, "recording") == 0 ? run_recording(&s) : run_one(&s);
+}

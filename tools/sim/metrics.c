@@ -1,0 +1,313 @@
+#include "tools/sim/metrics.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one request ---- */
+
+static double tpot_us(const struct sim_record *r)
+{
+    return r->n_generated > 1 ? (r->last_us - r->first_us) / (r->n_generated - 1) : 0;
+}
+
+static double ttft_bound(const struct sim_request *q, const struct sim_bounds *b)
+{
+    double own = q->deadline_ms > 0 ? q->deadline_ms : b->class_ttft_ms[q->class_index];
+    return own > 0 && own < b->ms[BENCH_TTFT] ? own : b->ms[BENCH_TTFT];
+}
+
+static bool is_good(const struct sim_request *q, const struct sim_record *r, const struct sim_bounds *b)
+{
+    return r->first_us - r->arrival_us <= ttft_bound(q, b) * 1e3 && tpot_us(r) <= b->ms[BENCH_TPOT] * 1e3 &&
+           r->last_us - r->arrival_us <= b->ms[BENCH_E2EL] * 1e3;
+}
+
+/* ---- some requests ---- */
+
+enum latency { TTFT, TPOT, E2EL, QUEUE };
+
+static size_t collect(const struct sim_result *result, const uint32_t *which, size_t n, enum latency latency, double *out)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct sim_record *r = &result->records[which[i]];
+        if (r->fate != SIM_DONE || (latency != QUEUE && r->n_generated == 0) || (latency == TPOT && r->n_generated < 2))
+            continue;
+        out[count++] = latency == TTFT   ? r->first_us - r->arrival_us
+                       : latency == TPOT ? tpot_us(r)
+                       : latency == E2EL ? r->last_us - r->arrival_us
+                                         : r->admitted_us - r->arrival_us;
+    }
+    return count;
+}
+
+static struct sim_stat summarise(double *us, size_t n)
+{
+    bench_sort(us, n);
+    return (struct sim_stat){bench_mean(us, n) * 1e-3, bench_percentile(us, n, 50) * 1e-3,
+                             bench_percentile(us, n, 95) * 1e-3, bench_percentile(us, n, 99) * 1e-3};
+}
+
+static struct sim_stat summarise_histogram(const struct sim_histogram *h)
+{
+    return (struct sim_stat){h->n ? h->sum / (double)h->n : 0, sim_histogram_quantile(h, 50),
+                             sim_histogram_quantile(h, 95), sim_histogram_quantile(h, 99)};
+}
+
+static void fill_group(const struct sim_metrics *m, const struct sim_bounds *bounds, const uint32_t *which, size_t n,
+                       const struct sim_histogram *itl, double *scratch, struct sim_group *g)
+{
+    g->n = n;
+    for (size_t i = 0; i < n; i++) {
+        const struct sim_request *q = &m->trace->requests[which[i]];
+        const struct sim_record *r = &m->result->records[which[i]];
+        g->n_preemptions += r->n_preemptions;
+        g->n_refused += r->fate == SIM_REFUSED;
+        if (r->fate != SIM_DONE)
+            continue;
+        g->n_done++;
+        g->n_good += is_good(q, r, bounds);
+        g->n_input += q->n_prompt;
+        g->n_output += r->n_generated;
+        g->n_cached += r->n_cached;
+    }
+    g->ttft = summarise(scratch, collect(m->result, which, n, TTFT, scratch));
+    g->tpot = summarise(scratch, collect(m->result, which, n, TPOT, scratch));
+    g->e2el = summarise(scratch, collect(m->result, which, n, E2EL, scratch));
+    g->queue = summarise(scratch, collect(m->result, which, n, QUEUE, scratch));
+    g->itl = summarise_histogram(itl);
+}
+
+/* The numbers of the requests whose key it is, at order + begins[key]; begins has n_keys + 1 places. */
+static void sort_by(const struct sim_trace *t, bool by_tenant, uint32_t n_keys, uint32_t *order, size_t *begins)
+{
+    memset(begins, 0, (n_keys + 1) * sizeof *begins);
+    for (size_t i = 0; i < t->n; i++)
+        begins[(by_tenant ? t->requests[i].tenant : t->requests[i].class_index) + 1]++;
+    for (uint32_t k = 0; k < n_keys; k++)
+        begins[k + 1] += begins[k];
+    for (size_t i = t->n; i-- > 0;) /* from the back: begins[k + 1] goes down to what begins[k] is to be */
+        order[--begins[(by_tenant ? t->requests[i].tenant : t->requests[i].class_index) + 1]] = (uint32_t)i;
+    memmove(begins, begins + 1, n_keys * sizeof *begins);
+    begins[n_keys] = t->n;
+}
+
+static void fill_all(struct sim_metrics *m, const struct sim_bounds *bounds, uint32_t *order, size_t *begins,
+                     double *scratch)
+{
+    const struct sim_watch *w = &m->result->watch;
+    for (size_t i = 0; i < m->trace->n; i++)
+        order[i] = (uint32_t)i;
+    m->all.name = "all";
+    fill_group(m, bounds, order, m->trace->n, &w->itl, scratch, &m->all);
+    sort_by(m->trace, true, m->trace->n_tenants, order, begins);
+    for (uint32_t t = 0; t < m->trace->n_tenants; t++) {
+        m->tenants[t].name = m->trace->tenants[t].name;
+        m->tenants[t].service = w->service[t];
+        fill_group(m, bounds, order + begins[t], begins[t + 1] - begins[t], &w->tenant_itl[t], scratch, &m->tenants[t]);
+    }
+    sort_by(m->trace, false, SCHED_MAX_CLASSES, order, begins);
+    for (uint32_t c = 0; c < SCHED_MAX_CLASSES; c++) {
+        static const char *const names[SCHED_MAX_CLASSES] = {"0", "1", "2", "3", "4", "5", "6", "7"};
+        m->classes[c].name = names[c];
+        fill_group(m, bounds, order + begins[c], begins[c + 1] - begins[c], &w->class_itl[c], scratch, &m->classes[c]);
+    }
+}
+
+static bool any_bound(const struct sim_trace *t, const struct sim_bounds *b)
+{
+    for (int i = 0; i < BENCH_N_METRICS; i++)
+        if (isfinite(b->ms[i]))
+            return true;
+    for (size_t i = 0; i < t->n; i++)
+        if (isfinite(ttft_bound(&t->requests[i], b)))
+            return true;
+    return false;
+}
+
+static double ratio(double part, double whole)
+{
+    return whole > 0 ? part / whole : 0;
+}
+
+int sim_metrics_compute(const struct sim_trace *trace, const struct sim_result *result, const struct sim_bounds *bounds,
+                        struct sim_metrics *out, struct quire_error *err)
+{
+    *out = (struct sim_metrics){.trace = trace, .result = result, .has_bounds = any_bound(trace, bounds),
+                                .duration_s = (result->ended_us - result->began_us) * 1e-6};
+    uint32_t n_keys = trace->n_tenants > SCHED_MAX_CLASSES ? trace->n_tenants : SCHED_MAX_CLASSES;
+    uint32_t *order = malloc(trace->n * sizeof *order);
+    size_t *begins = malloc((n_keys + 1) * sizeof *begins);
+    double *scratch = malloc(trace->n * sizeof *scratch);
+    out->tenants = calloc(trace->n_tenants, sizeof *out->tenants);
+    bool ok = order && begins && scratch && out->tenants;
+    if (ok)
+        fill_all(out, bounds, order, begins, scratch);
+    free(order);
+    free(begins);
+    free(scratch);
+    const struct sim_watch *w = &result->watch;
+    out->hit_rate_blocks = ratio((double)result->n_cached_blocks, (double)result->n_prompt_blocks);
+    out->hit_rate_tokens = ratio((double)result->n_cached_tokens, (double)result->n_prompt_tokens);
+    out->kv_waste = ratio(w->slots_empty, w->slots);
+    out->kv_waste_unshared = ratio(w->slots_empty, w->slots_unshared);
+    return ok ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "out of memory for the results");
+}
+
+void sim_metrics_free(struct sim_metrics *m)
+{
+    free(m->tenants);
+    *m = (struct sim_metrics){0};
+}
+
+double sim_goodput(const struct sim_metrics *m, const struct sim_group *g)
+{
+    return ratio((double)g->n_good, m->duration_s);
+}
+
+/* ---- JSON ---- */
+
+static json_t *stat_json(const struct sim_stat *s)
+{
+    return json_pack("{s:f, s:f, s:f, s:f}", "mean", s->mean, "p50", s->p50, "p95", s->p95, "p99", s->p99);
+}
+
+static json_t *real_or_null(bool known, double value)
+{
+    return known ? json_real(value) : json_null();
+}
+
+static json_t *group_json(const struct sim_metrics *m, const struct sim_group *g)
+{
+    json_t *object = json_pack(
+        "{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:f, s:I, s:I, s:f, s:f}", "requests", (json_int_t)g->n,
+        "completed", (json_int_t)g->n_done, "refused", (json_int_t)g->n_refused, "ttft_ms", stat_json(&g->ttft), "tpot_ms",
+        stat_json(&g->tpot), "itl_ms", stat_json(&g->itl), "e2el_ms", stat_json(&g->e2el), "queue_ms",
+        stat_json(&g->queue), "preemptions", (json_int_t)g->n_preemptions, "prefix_hit_rate_tokens",
+        ratio((double)g->n_cached, (double)g->n_input), "total_input_tokens", (json_int_t)g->n_input,
+        "total_output_tokens", (json_int_t)g->n_output, "request_throughput", ratio((double)g->n_done, m->duration_s),
+        "output_throughput", ratio((double)g->n_output, m->duration_s));
+    if (!object)
+        return NULL;
+    json_object_set_new(object, "goodput", real_or_null(m->has_bounds, sim_goodput(m, g)));
+    json_object_set_new(object, "goodput_share", real_or_null(m->has_bounds, ratio((double)g->n_good, (double)g->n)));
+    return object;
+}
+
+static json_t *groups_json(const struct sim_metrics *m, const struct sim_group *groups, uint32_t n, bool by_tenant)
+{
+    json_t *object = json_object();
+    for (uint32_t i = 0; i < n; i++) {
+        if (groups[i].n == 0)
+            continue;
+        json_t *group = group_json(m, &groups[i]);
+        if (by_tenant) {
+            json_object_set_new(group, "weight", json_integer(m->trace->tenants[i].weight));
+            json_object_set_new(group, "service_tokens", real_or_null(!m->result->recorded, groups[i].service));
+        }
+        json_object_set_new(object, groups[i].name, group);
+    }
+    return object;
+}
+
+json_t *sim_metrics_json(const struct sim_metrics *m, const char *policy)
+{
+    const struct sim_result *r = m->result;
+    char hex[65];
+    json_t *object = group_json(m, &m->all);
+    quire_key256_hex(&r->decisions, hex);
+    json_t *rest = json_pack(
+        "{s:s, s:f, s:I, s:f, s:f, s:f, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:s}", "policy", policy,
+        "duration", m->duration_s, "steps", (json_int_t)r->stats.n_steps, "wall_s", r->wall_s, "prefix_hit_rate_blocks",
+        m->hit_rate_blocks, "prefix_hit_rate_tokens", m->hit_rate_tokens, "fairness_gap_tokens",
+        real_or_null(!r->recorded, r->watch.gap_tokens), "kv_waste", real_or_null(!r->recorded, m->kv_waste),
+        "kv_waste_unshared", real_or_null(!r->recorded, m->kv_waste_unshared), "left_out", (json_int_t)m->trace->n_left_out,
+        "recomputed_tokens", (json_int_t)r->stats.n_recomputed, "host_hit_tokens", (json_int_t)r->stats.n_host_hits,
+        "evicted_blocks", (json_int_t)r->usage.n_evicted, "spilled_blocks", (json_int_t)r->usage.n_spilled,
+        "loaded_blocks", (json_int_t)r->usage.n_loaded, "per_tenant",
+        groups_json(m, m->tenants, m->trace->n_tenants, true), "per_class",
+        groups_json(m, m->classes, SCHED_MAX_CLASSES, false), "decision_log_sha256", hex);
+    if (!object || !rest || json_object_update(object, rest) != 0) {
+        json_decref(object);
+        json_decref(rest);
+        return NULL;
+    }
+    json_decref(rest);
+    json_object_set_new(object, "policy_figure", r->figure_name ? json_pack("{s:s, s:f}", "name", r->figure_name, "value",
+                                                                            r->figure)
+                                                                : json_null());
+    return object;
+}
+
+/* ---- the table ---- */
+
+static void print_stat(const char *name, const struct sim_stat *s)
+{
+    printf("%-24s %12.2f %12.2f %12.2f %12.2f\n", name, s->mean, s->p50, s->p95, s->p99);
+}
+
+static void print_groups(const struct sim_metrics *m, const char *what, const struct sim_group *groups, uint32_t n)
+{
+    uint32_t n_used = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_used += groups[i].n > 0;
+    if (n_used < 2)
+        return;
+    printf("\n%-16s %8s %10s %10s %10s %10s %10s %9s\n", what, "requests", "TTFT p50", "TTFT p95", "TPOT p50", "E2EL p95",
+           "queue p95", "goodput");
+    for (uint32_t i = 0; i < n; i++) {
+        const struct sim_group *g = &groups[i];
+        if (g->n == 0)
+            continue;
+        printf("%-16.16s %8zu %10.1f %10.1f %10.2f %10.1f %10.1f ", g->name, g->n, g->ttft.p50, g->ttft.p95, g->tpot.p50,
+               g->e2el.p95, g->queue.p95);
+        if (m->has_bounds)
+            printf("%8.1f%%\n", 100 * ratio((double)g->n_good, (double)g->n));
+        else
+            puts("        -");
+    }
+}
+
+static void print_counts(const struct sim_metrics *m, const char *policy)
+{
+    const struct sim_result *r = m->result;
+    printf("%-36s %s\n", "Policy:", policy);
+    printf("%-36s %zu answered, %zu refused, %zu left out\n", "Requests:", m->all.n_done, m->all.n_refused,
+           m->trace->n_left_out);
+    printf("%-36s %.2f in %llu steps (computed in %.2f s)\n", "Simulated seconds:", m->duration_s,
+           (unsigned long long)r->stats.n_steps, r->wall_s);
+    printf("%-36s %.2f requests/s, %.1f output tokens/s\n", "Throughput:", ratio((double)m->all.n_done, m->duration_s),
+           ratio((double)m->all.n_output, m->duration_s));
+    if (m->has_bounds)
+        printf("%-36s %.2f requests/s, %.1f %% of all\n", "Goodput:", sim_goodput(m, &m->all),
+               100 * ratio((double)m->all.n_good, (double)m->all.n));
+    printf("%-36s %.2f %% of blocks, %.2f %% of tokens\n", "Prefix cache hits:", 100 * m->hit_rate_blocks,
+           100 * m->hit_rate_tokens);
+    printf("%-36s %llu, %llu tokens computed again\n", "Preemptions:", (unsigned long long)m->all.n_preemptions,
+           (unsigned long long)r->stats.n_recomputed);
+    if (!r->recorded)
+        printf("%-36s %.2f %% (%.2f %% without sharing)\n", "KV slots held and empty:", 100 * m->kv_waste,
+               100 * m->kv_waste_unshared);
+    if (!r->recorded && m->trace->n_tenants > 1)
+        printf("%-36s %.0f weighted tokens\n", "Largest gap of service:", r->watch.gap_tokens);
+    if (r->figure_name)
+        printf("%-36s %.4g (%s)\n", "The policy's own figure:", r->figure, r->figure_name);
+}
+
+void sim_metrics_print(const struct sim_metrics *m, const char *policy)
+{
+    char hex[65];
+    quire_key256_hex(&m->result->decisions, hex);
+    print_counts(m, policy);
+    printf("\n%-24s %12s %12s %12s %12s\n", "Milliseconds", "mean", "p50", "p95", "p99");
+    print_stat("Time to first token", &m->all.ttft);
+    print_stat("Time per output token", &m->all.tpot);
+    print_stat("Between tokens", &m->all.itl);
+    print_stat("End to end", &m->all.e2el);
+    print_stat("In the queue", &m->all.queue);
+    print_groups(m, "Tenant", m->tenants, m->trace->n_tenants);
+    print_groups(m, "Class", m->classes, SCHED_MAX_CLASSES);
+    printf("\nDecisions: %s\n", hex);
+}

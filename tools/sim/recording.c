@@ -1,0 +1,250 @@
+#include "tools/sim/recording.h"
+
+#include "engine/record/seqs.h"
+#include "tools/bench/lib/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE SIZE_MAX
+
+static int out_of_memory(struct quire_error *err)
+{
+    return quire_fail(err, QUIRE_NO_MEMORY, "the recording: out of memory");
+}
+
+static void draw_point(void *context, uint64_t now_us, const struct sched_plan *plan, const struct sched *s)
+{
+    (void)plan;
+    struct sim_recording *r = context;
+    struct sim_point *point = sim_watch_point(&r->live.watch, (double)now_us);
+    const struct kv_usage usage = sched_kv_usage(s, 0);
+    r->live.usage = usage;
+    if (!point)
+        return;
+    const struct sched_stats stats = sched_stats(s);
+    point->n_running = stats.n_running;
+    point->n_waiting = stats.n_waiting;
+    point->n_used_blocks = usage.n_blocks - usage.n_free;
+    point->n_cached_blocks = usage.n_cached_free;
+}
+
+/* ---- its requests ---- */
+
+static uint32_t longest_answer(const struct recording_request *q)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < q->n; i++)
+        most = q->n_outputs[i] > most ? q->n_outputs[i] : most;
+    return most;
+}
+
+/* The number of a cache domain among those seen. A server has one for each of its tenants. */
+static int find_domain(struct sim_trace *t, uint8_t (**domains)[RECORDING_DOMAIN_BYTES], const uint8_t *domain,
+                       uint32_t *out)
+{
+    for (*out = 0; *out < t->n_domains; ++*out)
+        if (memcmp((*domains)[*out], domain, RECORDING_DOMAIN_BYTES) == 0)
+            return QUIRE_OK;
+    void *grown = realloc(*domains, (t->n_domains + 1) * sizeof **domains);
+    if (!grown)
+        return QUIRE_NO_MEMORY;
+    *domains = grown;
+    memcpy((*domains)[t->n_domains++], domain, RECORDING_DOMAIN_BYTES);
+    return QUIRE_OK;
+}
+
+static void add(struct sim_recording *r, const struct recording_request *q, const struct sched_request *asked,
+                uint32_t domain)
+{
+    struct sim_trace *t = &r->trace;
+    uint32_t n_output = longest_answer(q), block = r->config.kv.block_tokens;
+    /* Two threads may have submitted in another order than they came. */
+    double arrival_s = ((double)q->arrival_us - (double)r->run.requests[0].arrival_us) * 1e-6;
+    double least_s = t->n ? t->requests[t->n - 1].arrival_s : 0;
+    t->requests[t->n] = (struct sim_request){
+        .arrival_s = arrival_s > least_s ? arrival_s : least_s,
+        .n_prompt = q->n_prompt,
+        .n_output = n_output,
+        .tenant = q->tenant,
+        .class_index = q->class_index,
+        .priority = asked->priority,
+        .deadline_ms = asked->deadline_us > q->arrival_us ? (double)(asked->deadline_us - q->arrival_us) * 1e-3 : 0,
+        .domain = domain,
+        .max_tokens = q->max_tokens,
+        .background = q->background,
+    };
+    r->live.records[t->n] = (struct sim_record){
+        .fate = SIM_DONE,
+        .admitted = true,
+        .arrival_us = (double)q->arrival_us,
+        .admitted_us = (double)q->admitted_us,
+        .first_us = (double)q->first_us,
+        .last_us = (double)q->last_us,
+        .n_generated = n_output,
+        .n_cached = q->n_cached,
+        .n_preemptions = q->n_preemptions,
+    };
+    r->live.n_cached_tokens += q->n_cached;
+    r->live.n_prompt_tokens += q->n_prompt;
+    r->live.n_cached_blocks += q->n_cached / block;
+    r->live.n_prompt_blocks += q->n_prompt / block;
+    r->offsets[t->n++] = q->offset;
+    uint32_t total = q->n_prompt + (q->max_tokens > n_output ? q->max_tokens : n_output);
+    t->max_prompt = q->n_prompt > t->max_prompt ? q->n_prompt : t->max_prompt;
+    t->max_total = total > t->max_total ? total : t->max_total;
+}
+
+static int take_requests(struct sim_recording *r, size_t *places, struct quire_error *err)
+{
+    uint8_t(*domains)[RECORDING_DOMAIN_BYTES] = NULL;
+    int status = QUIRE_OK;
+    for (size_t i = 0; i < r->run.n_requests && status == QUIRE_OK; i++) {
+        const struct recording_request *q = &r->run.requests[i];
+        struct recording_entry e;
+        uint32_t domain = 0;
+        places[i] = NONE;
+        if (q->refused || q->first_us == 0) {
+            r->trace.n_left_out++;
+            continue;
+        }
+        places[i] = r->trace.n;
+        status = recording_read_at(r->file, q->offset, &e, err);
+        if (status == QUIRE_OK && find_domain(&r->trace, &domains, e.submit.domain, &domain) != QUIRE_OK)
+            status = out_of_memory(err);
+        if (status == QUIRE_OK)
+            add(r, q, &e.submit.sched, domain);
+    }
+    free(domains);
+    return status;
+}
+
+static int name_tenants(struct sim_recording *r, struct quire_error *err)
+{
+    struct sim_trace *t = &r->trace;
+    const struct sched_policy_options *o = &r->config.policy_options;
+    t->n_tenants = o->n_tenants ? o->n_tenants : 1;
+    t->tenants = calloc(t->n_tenants, sizeof *t->tenants);
+    if (!t->tenants)
+        return out_of_memory(err);
+    for (uint32_t i = 0; i < t->n_tenants; i++) {
+        t->tenants[i].weight = o->tenant_weights ? o->tenant_weights[i] : 1;
+        snprintf(t->tenants[i].name, sizeof t->tenants[i].name, "%u", i);
+    }
+    return QUIRE_OK;
+}
+
+/* ---- gaps between tokens ---- */
+
+/* Of requests with one choice, whose last token's time the records hold on the way. */
+static void note_commit(struct sim_recording *r, const struct recording_seqs *seqs, const size_t *places,
+                        const struct recording_commit *c, double *last_us)
+{
+    for (uint32_t i = 0; i < c->n_results; i++) {
+        const struct recording_owner *owner = recording_seqs_owner(seqs, c->results[i].seq);
+        size_t place = owner ? places[owner->request] : NONE;
+        if (place == NONE || r->run.requests[owner->request].n != 1)
+            continue;
+        const struct sim_request *q = &r->trace.requests[place];
+        if (last_us[place] > 0)
+            sim_watch_token_gap(&r->live.watch, q->tenant, q->class_index, ((double)c->done_us - last_us[place]) * 1e-3);
+        last_us[place] = (double)c->done_us;
+    }
+}
+
+static int take_gaps(struct sim_recording *r, const size_t *places, struct quire_error *err)
+{
+    struct recording_seqs seqs = {0};
+    struct recording_entry e;
+    double *last_us = calloc(r->trace.n + 1, sizeof *last_us);
+    size_t n_submits = 0;
+    int status = last_us ? QUIRE_OK : out_of_memory(err);
+    recording_rewind(r->file);
+    while (status == QUIRE_OK && (status = recording_next(r->file, &e, err)) == QUIRE_OK && e.kind != RECORDING_END &&
+           n_submits <= r->run.n_requests) {
+        if (e.kind == RECORDING_SUBMIT && n_submits++ < r->run.n_requests && e.submit.status == QUIRE_OK) {
+            for (uint32_t i = 0; i < e.submit.sched.n && status == QUIRE_OK; i++)
+                status = recording_seqs_set(&seqs, e.submit.seqs[i], n_submits - 1, i);
+        } else if (e.kind == RECORDING_RETIRED) {
+            recording_seqs_drop(&seqs, e.seq);
+        } else if (e.kind == RECORDING_COMMIT) {
+            note_commit(r, &seqs, places, &e.commit, last_us);
+        }
+    }
+    recording_seqs_free(&seqs);
+    free(last_us);
+    return status;
+}
+
+/* ---- opening ---- */
+
+static void read_prompt(void *context, size_t i, uint32_t *out)
+{
+    struct sim_recording *r = context;
+    struct recording_entry e;
+    memset(out, 0, r->trace.requests[i].n_prompt * sizeof *out);
+    if (recording_read_at(r->file, r->offsets[i], &e, NULL) == QUIRE_OK) /* as it was when it was opened */
+        memcpy(out, e.submit.sched.prompt, e.submit.sched.n_prompt * sizeof *out);
+}
+
+static int read_all(struct sim_recording *r, struct quire_error *err)
+{
+    int status = recording_drive(r->file, draw_point, r, &r->run, err);
+    if (status != QUIRE_OK)
+        return status;
+    size_t n = r->run.n_requests;
+    size_t *places = calloc(n + 1, sizeof *places);
+    r->trace.requests = calloc(n + 1, sizeof *r->trace.requests);
+    r->live.records = calloc(n + 1, sizeof *r->live.records);
+    r->offsets = calloc(n + 1, sizeof *r->offsets);
+    if (!places || !r->trace.requests || !r->live.records || !r->offsets)
+        status = out_of_memory(err);
+    if (status == QUIRE_OK)
+        status = take_requests(r, places, err);
+    if (status == QUIRE_OK)
+        status = take_gaps(r, places, err);
+    free(places);
+    if (status == QUIRE_OK && r->trace.n == 0)
+        status = quire_fail(err, QUIRE_INVALID, "the recording: no request got a token");
+    return status;
+}
+
+int sim_recording_open(const char *path, struct sim_recording *out, struct quire_error *err)
+{
+    double began = bench_now();
+    *out = (struct sim_recording){.live = {.recorded = true}};
+    int status = recording_open(path, &out->file, err);
+    if (status != QUIRE_OK)
+        return status;
+    out->config = recording_header(out->file)->config;
+    status = name_tenants(out, err);
+    if (status == QUIRE_OK)
+        status = sim_watch_create(out->trace.n_tenants, SCHED_MAX_CLASSES, &out->live.watch, err);
+    if (status == QUIRE_OK)
+        status = read_all(out, err);
+    if (status != QUIRE_OK)
+        return status;
+    struct sim_result *live = &out->live;
+    live->n_records = out->trace.n;
+    live->stats = out->run.stats;
+    live->decisions = out->run.decisions;
+    live->began_us = (double)out->run.requests[0].arrival_us;
+    for (size_t i = 0; i < live->n_records; i++)
+        if (live->records[i].last_us > live->ended_us)
+            live->ended_us = live->records[i].last_us;
+    live->wall_s = bench_now() - began;
+    out->trace.read_prompt = read_prompt;
+    out->trace.context = out;
+    return QUIRE_OK;
+}
+
+void sim_recording_close(struct sim_recording *r)
+{
+    recording_close(r->file);
+    recording_run_free(&r->run);
+    sim_trace_close(&r->trace);
+    sim_result_free(&r->live);
+    free(r->offsets);
+    r->offsets = NULL;
+}

@@ -1,0 +1,506 @@
+#include "tools/sim/sim.h"
+
+#include "memory/prefix.h"
+#include "scheduler/decision_log.h"
+#include "tools/bench/lib/clock.h"
+#include "tools/bench/lib/random.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where the virtual clock begins: 0 means "never" in some of the scheduler's times. */
+#define EPOCH_US 1e6
+#define STREAM_SECRET 201
+#define MAX_AUTO_BLOCKS (1ull << 28)
+#define MAX_FLIGHTS 2
+
+struct live { /* what is known of a sequence, by its name */
+    uint32_t request;
+    uint32_t n_reached;  /* positions planned */
+    bool listed;
+};
+
+struct run {
+    const struct sim_setup *setup;
+    const struct sim_trace *trace;
+    struct sim_result *out;
+    struct quire_error *err;
+    struct sched_config config;
+    struct sched *sched;
+    struct decision_log log;
+    uint32_t prompt_price, output_price;
+
+    struct key256 *chains;      /* [n_domains] */
+    uint32_t *weights;          /* [n_tenants] */
+    uint32_t *prompt;           /* [max_prompt] */
+    struct key256 *hashes;      /* of its full blocks */
+    struct sched_result *results; /* [max_num_seqs], and their tokens */
+    uint32_t *tokens;
+    bool *finished, *discarded;
+    struct live *lives;
+    uint32_t n_lives;
+    uint32_t *running, n_running; /* sequences that may hold blocks */
+    uint32_t *n_reached_prompt;   /* [n] of each request: prompt positions ever computed */
+
+    size_t next;                /* request to arrive */
+    uint64_t n_over;
+    bool said_no_more;
+    double now_us, device_free_us;
+    struct flight {
+        const struct sched_plan *plan;
+        double end_us;
+    } flights[MAX_FLIGHTS];     /* launched, oldest first */
+    uint32_t n_flights;
+};
+
+/* ---- setting up ---- */
+
+static uint32_t tokens_asked(const struct sim_setup *s, const struct sim_request *r)
+{
+    if (s->one_by_one)
+        return 0;
+    if (r->max_tokens > 0)
+        return r->max_tokens;
+    return s->max_tokens > r->n_output ? s->max_tokens : r->n_output;
+}
+
+static int size_pool(struct run *r)
+{
+    const struct sim_trace *t = r->trace;
+    struct kv_config *kv = &r->config.kv;
+    uint32_t longest = 0;
+    uint64_t all = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        uint32_t asked = tokens_asked(r->setup, &t->requests[i]);
+        uint32_t n = t->requests[i].n_prompt + (asked > 0 ? asked - 1 : 0);
+        longest = n > longest ? n : longest;
+        all += n / kv->block_tokens + 2; /* an admission leaves one free for each that runs */
+    }
+    if (kv->groups[0].n_blocks == 0) {
+        if (all > MAX_AUTO_BLOCKS)
+            return quire_fail(r->err, QUIRE_INVALID,
+                              "keeping everything takes %llu KV blocks: say how many there are (--num-kv-blocks), or take "
+                              "fewer requests (--num-requests)", (unsigned long long)all);
+        kv->groups[0].n_blocks = (uint32_t)all;
+    }
+    uint32_t chunk = r->config.max_num_batched_tokens * (r->config.overlap_depth + 1);
+    uint32_t needed = kv_blocks_needed(kv, 0, longest, chunk);
+    if (needed > kv->groups[0].n_blocks)
+        return quire_fail(r->err, QUIRE_INVALID,
+                          "the longest request takes %u KV blocks of %u: raise --num-kv-blocks, or leave long requests out "
+                          "(--max-model-len %u)", needed, kv->groups[0].n_blocks,
+                          kv->groups[0].n_blocks * kv->block_tokens);
+    return QUIRE_OK;
+}
+
+static int make_config(struct run *r)
+{
+    const struct sim_trace *t = r->trace;
+    struct sched_config *c = &r->config;
+    uint32_t asked = r->setup->max_tokens;
+    *c = r->setup->sched;
+    if (c->max_model_len == 0)
+        c->max_model_len = t->max_total + asked;
+    if (c->max_queued_requests == 0)
+        c->max_queued_requests = (uint32_t)t->n;
+    if (r->setup->one_by_one) {
+        c->max_num_seqs = 1;
+        c->max_num_batched_tokens = t->max_prompt;
+    }
+    if (c->max_logit_rows < c->max_num_seqs)
+        c->max_logit_rows = c->max_num_seqs;
+    if (c->kv.n_groups == 0)
+        c->kv.n_groups = 1;
+    c->kv.n_tenants = c->policy_options.n_tenants = t->n_tenants;
+    for (uint32_t i = 0; i < t->n_tenants; i++)
+        r->weights[i] = t->tenants[i].weight;
+    c->policy_options.tenant_weights = r->weights;
+    r->prompt_price = c->policy_options.prompt_price ? c->policy_options.prompt_price : 1;
+    r->output_price = c->policy_options.output_price ? c->policy_options.output_price : 2;
+    for (size_t i = 0; i < 4; i++) {
+        uint64_t part = bench_stream(r->setup->seed, STREAM_SECRET, i);
+        memcpy(c->secret.bytes + 8 * i, &part, sizeof part);
+    }
+    return size_pool(r);
+}
+
+static int allocate(struct run *r)
+{
+    const struct sim_trace *t = r->trace;
+    size_t most = r->setup->one_by_one ? 1 : r->setup->sched.max_num_seqs;
+    r->out->records = calloc(t->n, sizeof *r->out->records);
+    r->out->n_records = t->n;
+    r->chains = calloc(t->n_domains, sizeof *r->chains);
+    r->weights = calloc(t->n_tenants, sizeof *r->weights);
+    r->prompt = calloc(t->max_prompt, sizeof *r->prompt);
+    r->hashes = calloc(t->max_prompt / r->setup->sched.kv.block_tokens + 1, sizeof *r->hashes);
+    r->results = calloc(most, sizeof *r->results);
+    r->tokens = calloc(most, sizeof *r->tokens);
+    r->finished = calloc(most, sizeof *r->finished);
+    r->discarded = calloc(most, sizeof *r->discarded);
+    r->n_reached_prompt = calloc(t->n, sizeof *r->n_reached_prompt);
+    if (!r->out->records || !r->chains || !r->weights || !r->prompt || !r->hashes || !r->results || !r->tokens ||
+        !r->finished || !r->discarded || !r->n_reached_prompt)
+        return quire_fail(r->err, QUIRE_NO_MEMORY, "out of memory for %zu requests", t->n);
+    return sim_watch_create(t->n_tenants, SCHED_MAX_CLASSES, &r->out->watch, r->err);
+}
+
+static int open_run(struct run *r)
+{
+    int status = allocate(r);
+    if (status == QUIRE_OK)
+        status = make_config(r);
+    if (status == QUIRE_OK)
+        status = sched_create(&r->config, &r->sched, r->err);
+    if (status != QUIRE_OK)
+        return status;
+    for (uint32_t i = 0; i < r->trace->n_domains; i++) {
+        struct kv_chain_root root = {.secret = r->config.secret, .block_tokens = r->config.kv.block_tokens};
+        memcpy(root.tenant.bytes, &i, sizeof i);
+        r->chains[i] = kv_chain_first(&root);
+    }
+    for (size_t i = 0; i < r->trace->n; i++)
+        r->out->records[i].arrival_us = EPOCH_US + r->trace->requests[i].arrival_s * 1e6;
+    r->now_us = r->device_free_us = r->out->records[0].arrival_us;
+    decision_log_begin(&r->log);
+    return QUIRE_OK;
+}
+
+static void close_run(struct run *r)
+{
+    sched_destroy(r->sched);
+    free(r->chains);
+    free(r->weights);
+    free(r->prompt);
+    free(r->hashes);
+    free(r->results);
+    free(r->tokens);
+    free(r->finished);
+    free(r->discarded);
+    free(r->lives);
+    free(r->running);
+    free(r->n_reached_prompt);
+}
+
+/* ---- arrivals ---- */
+
+static int remember(struct run *r, uint32_t seq, size_t request)
+{
+    if (seq >= r->n_lives) {
+        uint32_t n = seq < 512 ? 1024 : 2 * seq;
+        struct live *lives = realloc(r->lives, n * sizeof *lives);
+        if (lives)
+            r->lives = lives;
+        uint32_t *running = realloc(r->running, n * sizeof *running);
+        if (running)
+            r->running = running;
+        if (!lives || !running)
+            return quire_fail(r->err, QUIRE_NO_MEMORY, "out of memory for %u sequences", n);
+        memset(lives + r->n_lives, 0, (n - r->n_lives) * sizeof *lives);
+        r->n_lives = n;
+    }
+    r->lives[seq] = (struct live){.request = (uint32_t)request, .listed = r->lives[seq].listed};
+    return QUIRE_OK;
+}
+
+static void end_record(struct run *r, size_t request, enum sim_fate fate)
+{
+    r->out->records[request].fate = fate;
+    r->out->records[request].last_us = r->now_us;
+    r->n_over++;
+}
+
+static int submit(struct run *r, size_t i)
+{
+    const struct sim_request *q = &r->trace->requests[i];
+    const struct key256 *parent = &r->chains[q->domain];
+    uint32_t block = r->config.kv.block_tokens, asked = tokens_asked(r->setup, q), seq;
+    uint64_t retry_us = 0, arrival_us = (uint64_t)r->out->records[i].arrival_us;
+    sim_trace_prompt(r->trace, i, r->prompt);
+    for (uint32_t b = 0; r->config.kv.prefix_caching && b < q->n_prompt / block; b++) {
+        r->hashes[b] = kv_chain_next(&r->config.secret, parent, r->prompt + (size_t)b * block, block);
+        parent = &r->hashes[b];
+    }
+    const struct sched_request request = {
+        .id = i + 1,
+        .prompt = r->prompt,
+        .n_prompt = q->n_prompt,
+        .max_tokens = asked,
+        .n = 1,
+        .background = q->background,
+        .priority = q->priority,
+        .arrival_us = arrival_us,
+        .deadline_us = q->deadline_ms > 0 ? arrival_us + (uint64_t)(q->deadline_ms * 1e3) : 0,
+        .tenant = q->tenant,
+        .class_index = q->class_index,
+        .expected_tokens = r->setup->oracle_lengths ? q->n_output : 0,
+        .chain_first = r->chains[q->domain],
+        .hashes = r->hashes,
+    };
+    int status = sched_submit(r->sched, &request, &seq, &retry_us, r->err);
+    if (status == QUIRE_EXHAUSTED) {
+        end_record(r, i, SIM_REFUSED);
+        return QUIRE_OK;
+    }
+    return status == QUIRE_OK ? remember(r, seq, i) : status;
+}
+
+/* Everything that has come by now; with one_by_one, the next request once nobody is there. */
+static int take_arrivals(struct run *r)
+{
+    const struct sim_record *records = r->out->records;
+    int status = QUIRE_OK;
+    if (r->setup->one_by_one) {
+        if (r->next < r->trace->n && r->next == r->n_over) {
+            r->now_us = r->device_free_us = records[r->next].arrival_us;
+            status = submit(r, r->next++);
+        }
+    } else {
+        while (status == QUIRE_OK && r->next < r->trace->n && records[r->next].arrival_us <= r->now_us)
+            status = submit(r, r->next++);
+    }
+    if (r->next == r->trace->n && !r->said_no_more) {
+        sched_no_more(r->sched);
+        r->said_no_more = true;
+    }
+    return status;
+}
+
+/* ---- a plan ---- */
+
+static void note_admissions(struct run *r, const struct sched_plan *plan)
+{
+    uint32_t block = r->config.kv.block_tokens;
+    for (uint32_t i = 0; i < plan->n_admitted; i++) {
+        struct live *live = &r->lives[plan->admitted[i]];
+        struct sim_record *record = &r->out->records[live->request];
+        if (!live->listed)
+            r->running[r->n_running++] = plan->admitted[i];
+        live->listed = true;
+        record->fate = SIM_RUNS;
+        if (record->admitted)
+            continue;
+        record->admitted = true;
+        record->admitted_us = r->now_us;
+        record->n_cached = sched_cached_tokens(r->sched, plan->admitted[i]);
+        r->n_reached_prompt[live->request] = record->n_cached;
+        r->out->n_cached_tokens += record->n_cached;
+        r->out->n_prompt_tokens += r->trace->requests[live->request].n_prompt;
+        r->out->n_cached_blocks += record->n_cached / block;
+        r->out->n_prompt_blocks += r->trace->requests[live->request].n_prompt / block;
+    }
+    for (uint32_t i = 0; i < plan->n_preempted; i++) {
+        struct sim_record *record = &r->out->records[r->lives[plan->preempted[i]].request];
+        record->fate = SIM_WAITS;
+        record->n_preemptions++;
+    }
+    for (uint32_t i = 0; i < plan->n_refused; i++)
+        end_record(r, r->lives[plan->refused[i].seq].request, SIM_REFUSED);
+}
+
+/* The plan's shape; and what it gives to whom: prompt positions never computed before, and tokens. */
+static struct sched_shape read_rows(struct run *r, const struct sched_plan *plan)
+{
+    struct sched_shape shape = {.n_block_copies = plan->n_moves};
+    for (uint32_t i = 0; i < plan->n_rows; i++) {
+        const struct sched_row *row = &plan->rows[i];
+        struct live *live = &r->lives[row->seq];
+        const struct sim_request *q = &r->trace->requests[live->request];
+        uint32_t end = row->first + row->count, prompt_end = end < q->n_prompt ? end : q->n_prompt;
+        uint32_t *reached = &r->n_reached_prompt[live->request];
+        double priced = row->samples ? r->output_price : 0;
+        sched_shape_add(&shape, row->first, row->count, end - row->first_logit);
+        live->n_reached = end;
+        if (prompt_end > *reached) {
+            priced += (double)(prompt_end - *reached) * r->prompt_price;
+            *reached = prompt_end;
+        }
+        r->out->watch.service[q->tenant] += priced / r->weights[q->tenant];
+    }
+    return shape;
+}
+
+static void watch_slots(struct run *r, double step_us)
+{
+    struct sim_watch *w = &r->out->watch;
+    const struct kv_usage usage = sched_kv_usage(r->sched, 0);
+    uint64_t held = 0, filled = 0;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < r->n_running; i++) {
+        uint32_t seq = r->running[i], n = 0;
+        struct live *live = &r->lives[seq];
+        sched_blocks(r->sched, seq, 0, &n);
+        live->listed = n > 0;
+        if (n == 0)
+            continue;
+        r->running[kept++] = seq;
+        held += n;
+        filled += live->n_reached;
+    }
+    r->n_running = kept;
+    double block = r->config.kv.block_tokens;
+    w->slots += (usage.n_blocks - usage.n_free) * block * step_us;
+    w->slots_unshared += (double)held * block * step_us;
+    w->slots_empty += ((double)held * block - (double)filled) * step_us;
+    struct sim_point *point = sim_watch_point(w, r->now_us);
+    if (!point)
+        return;
+    const struct sched_stats stats = sched_stats(r->sched);
+    point->n_running = stats.n_running;
+    point->n_waiting = stats.n_waiting;
+    point->n_used_blocks = usage.n_blocks - usage.n_free;
+    point->n_cached_blocks = usage.n_cached_free;
+    for (uint32_t t = 0; t < w->n_tenants && t < SIM_MAX_CURVES; t++)
+        point->service[t] = w->service[t];
+}
+
+static void launch(struct run *r, const struct sched_plan *plan)
+{
+    struct sim_watch *w = &r->out->watch;
+    const struct sched_shape shape = read_rows(r, plan);
+    double step_us = r->setup->one_by_one ? 0 : sched_cost_us(&r->setup->cost, &shape);
+    double start_us = r->device_free_us > r->now_us ? r->device_free_us : r->now_us;
+    for (uint32_t t = 0; w->n_tenants > 1 && t < w->n_tenants; t++)
+        w->backlogged[t] = sched_tenant_stats(r->sched, t).n_waiting > 0;
+    if (w->n_tenants > 1)
+        sim_watch_fairness(w);
+    watch_slots(r, step_us);
+    r->device_free_us = start_us + step_us;
+    r->flights[r->n_flights++] = (struct flight){plan, r->device_free_us};
+}
+
+/* ---- results ---- */
+
+static void note_token(struct run *r, size_t request, bool over)
+{
+    const struct sim_request *q = &r->trace->requests[request];
+    struct sim_record *record = &r->out->records[request];
+    if (record->n_generated++ == 0)
+        record->first_us = r->now_us;
+    else
+        sim_watch_token_gap(&r->out->watch, q->tenant, q->class_index, (r->now_us - record->last_us) * 1e-3);
+    record->last_us = r->now_us;
+    if (over)
+        end_record(r, request, SIM_DONE);
+}
+
+/* The oldest launched step is over: time goes to its end. */
+static int commit(struct run *r)
+{
+    const struct sched_plan *plan = r->flights[0].plan;
+    uint32_t n = 0;
+    if (r->flights[0].end_us > r->now_us)
+        r->now_us = r->flights[0].end_us;
+    r->flights[0] = r->flights[1];
+    r->n_flights--;
+    for (uint32_t i = 0; i < plan->n_rows; i++) {
+        const struct sched_row *row = &plan->rows[i];
+        uint32_t request = r->lives[row->seq].request;
+        const struct sim_record *record = &r->out->records[request];
+        if (!row->samples || record->fate == SIM_DONE)
+            continue;
+        /* No two positions of any two requests have the same, so that nothing generated is ever hit. */
+        r->tokens[n] = (request * 0x9e3779b1u + record->n_generated * 0x85ebca6bu) & 0x7fffffffu;
+        r->results[n] = (struct sched_result){
+            .seq = row->seq,
+            .n_tokens = 1,
+            .tokens = &r->tokens[n],
+            .finished = record->n_generated + 1 >= r->trace->requests[request].n_output,
+        };
+        n++;
+    }
+    int status = sched_commit(r->sched, r->results, n, r->finished, r->discarded, r->err);
+    for (uint32_t i = 0; status == QUIRE_OK && i < n; i++)
+        if (!r->discarded[i])
+            note_token(r, r->lives[r->results[i].seq].request, r->finished[i]);
+    return status;
+}
+
+static void collect(struct run *r)
+{
+    uint32_t seq;
+    while (sched_next_retired(r->sched, &seq)) {
+        uint32_t request = r->lives[seq].request;
+        enum sim_fate fate = r->out->records[request].fate;
+        if (fate != SIM_DONE && fate != SIM_REFUSED)
+            end_record(r, request, SIM_DONE); /* only its prompt was wanted */
+    }
+}
+
+/* ---- the loop ---- */
+
+/* Nothing can run: a launched step is waited for, or the next arrival, or what the policy waits for. */
+static int wait(struct run *r, const struct sched_plan *plan, bool *done)
+{
+    if (r->n_flights > 0)
+        return commit(r);
+    double until = plan->wake_us > 0 ? (double)plan->wake_us : 0;
+    if (r->next < r->trace->n && !r->setup->one_by_one) {
+        double arrival = r->out->records[r->next].arrival_us;
+        until = until > 0 && until < arrival ? until : arrival;
+    }
+    *done = r->next == r->trace->n && r->n_over == r->trace->n;
+    if (*done || (r->setup->one_by_one && r->next == r->n_over))
+        return QUIRE_OK;
+    if (until == 0)
+        return quire_fail(r->err, QUIRE_INTERNAL, "the scheduler stands still with %llu requests left",
+                          (unsigned long long)(r->trace->n - r->n_over));
+    r->now_us = until > r->now_us + 1 ? until : r->now_us + 1;
+    return QUIRE_OK;
+}
+
+static int run_loop(struct run *r)
+{
+    bool done = false;
+    uint64_t n_plans = 0;
+    int status = QUIRE_OK;
+    while (status == QUIRE_OK && !done) {
+        const struct sched_plan *plan;
+        status = take_arrivals(r);
+        if (status == QUIRE_OK)
+            status = sched_plan(r->sched, (uint64_t)r->now_us, &plan, r->err);
+        if (status != QUIRE_OK)
+            return status;
+        decision_log_add(&r->log, (uint64_t)r->now_us, plan);
+        note_admissions(r, plan);
+        if (plan->n_rows == 0) {
+            status = wait(r, plan, &done);
+        } else {
+            launch(r, plan);
+            if (r->n_flights > r->config.overlap_depth)
+                status = commit(r);
+        }
+        collect(r);
+        if (r->setup->progress && n_plans++ % 64 == 0)
+            r->setup->progress(r->setup->progress_context, r->n_over);
+    }
+    return status;
+}
+
+int sim_run(const struct sim_setup *setup, const struct sim_trace *trace, struct sim_result *out, struct quire_error *err)
+{
+    struct run r = {.setup = setup, .trace = trace, .out = out, .err = err};
+    double began = bench_now();
+    *out = (struct sim_result){0};
+    int status = open_run(&r);
+    if (status == QUIRE_OK)
+        status = run_loop(&r);
+    if (status == QUIRE_OK) {
+        out->stats = sched_stats(r.sched);
+        out->usage = sched_kv_usage(r.sched, 0);
+        out->decisions = decision_log_now(&r.log);
+        out->figure = sched_policy_figure(r.sched, &out->figure_name);
+        out->began_us = out->records[0].arrival_us;
+        out->ended_us = r.now_us;
+    }
+    close_run(&r);
+    out->wall_s = bench_now() - began;
+    return status;
+}
+
+void sim_result_free(struct sim_result *result)
+{
+    free(result->records);
+    sim_watch_free(&result->watch);
+    *result = (struct sim_result){0};
+}
