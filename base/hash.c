@@ -21,8 +21,7 @@ struct key256 quire_sha256(const void *data, size_t n)
     return k;
 }
 
-_Static_assert(sizeof(struct quire_sha256_state) >= sizeof(crypto_hash_sha256_state),
-               "libsodium's state fits");
+_Static_assert(sizeof(struct quire_sha256_state) >= sizeof(crypto_hash_sha256_state), "libsodium's state fits");
 
 void quire_sha256_begin(struct quire_sha256_state *s)
 {
@@ -45,13 +44,11 @@ struct key256 quire_sha256_now(const struct quire_sha256_state *s)
 struct key256 quire_keyed_hash(const struct key256 *key, const void *data, size_t n)
 {
     struct key256 k;
-    crypto_generichash(k.bytes, sizeof k.bytes, data, n, key ? key->bytes : NULL,
-                       key ? sizeof key->bytes : 0);
+    crypto_generichash(k.bytes, sizeof k.bytes, data, n, key ? key->bytes : NULL, key ? sizeof key->bytes : 0);
     return k;
 }
 
-struct key256 quire_labelled_hash(const char label[QUIRE_HASH_LABEL_BYTES], const void *data,
-                                  size_t n)
+struct key256 quire_labelled_hash(const char label[QUIRE_HASH_LABEL_BYTES], const void *data, size_t n)
 {
     struct key256 k;
     crypto_generichash_blake2b_salt_personal(k.bytes, sizeof k.bytes, data, n, NULL, 0, NULL,

@@ -37,8 +37,7 @@ struct key256 quire_keyed_hash(const struct key256 *key, const void *data, size_
  * (BLAKE2 marks its last block, so nothing can be appended), and one compression cheaper: the keyed
  * form spends a 128-byte block on the key. */
 #define QUIRE_HASH_LABEL_BYTES 16
-struct key256 quire_labelled_hash(const char label[QUIRE_HASH_LABEL_BYTES], const void *data,
-                                  size_t n);
+struct key256 quire_labelled_hash(const char label[QUIRE_HASH_LABEL_BYTES], const void *data, size_t n);
 
 /* Constant-time comparison, for secrets. */
 int quire_secret_equal(const void *a, const void *b, size_t n);

@@ -15,12 +15,14 @@ static bool deeper_than(const json_t *value, unsigned max_depth)
     if (max_depth == 0)
         return true;
     if (json_is_object(value)) {
-        json_object_foreach((json_t *)(uintptr_t)value, key, child) {
+        json_object_foreach((json_t *)(uintptr_t)value, key, child)
+        {
             if (deeper_than(child, max_depth - 1))
                 return true;
         }
     } else {
-        json_array_foreach(value, i, child) {
+        json_array_foreach(value, i, child)
+        {
             if (deeper_than(child, max_depth - 1))
                 return true;
         }
@@ -28,8 +30,8 @@ static bool deeper_than(const json_t *value, unsigned max_depth)
     return false;
 }
 
-int quire_json_parse(const char *text, size_t n_bytes, unsigned max_depth, const char *where,
-                     json_t **out, struct quire_error *err)
+int quire_json_parse(const char *text, size_t n_bytes, unsigned max_depth, const char *where, json_t **out,
+                     struct quire_error *err)
 {
     /* jansson itself stops at 2,048 levels, so neither its parser nor the walk below can overrun a stack. */
     json_error_t at;
@@ -40,20 +42,18 @@ int quire_json_parse(const char *text, size_t n_bytes, unsigned max_depth, const
         for (char *c = at.text; *c; c++)
             if ((unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7f)
                 *c = '?';
-        return quire_fail(err, QUIRE_INVALID, "%s: not valid JSON: %s (line %d, column %d)", where,
-                          at.text, at.line, at.column);
+        return quire_fail(err, QUIRE_INVALID, "%s: not valid JSON: %s (line %d, column %d)", where, at.text, at.line,
+                          at.column);
     }
     if (deeper_than(value, max_depth)) {
         json_decref(value);
-        return quire_fail(err, QUIRE_INVALID, "%s: nested more than %u levels deep", where,
-                          max_depth);
+        return quire_fail(err, QUIRE_INVALID, "%s: nested more than %u levels deep", where, max_depth);
     }
     *out = value;
     return QUIRE_OK;
 }
 
-int quire_json_read_file(const char *path, size_t max_bytes, json_t **out,
-                         struct quire_error *err)
+int quire_json_read_file(const char *path, size_t max_bytes, json_t **out, struct quire_error *err)
 {
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
@@ -79,8 +79,7 @@ int quire_json_read_file(const char *path, size_t max_bytes, json_t **out,
         size_t got = fread(text + n, 1, capacity - n, file);
         n += got;
         if (n > max_bytes) {
-            status = quire_fail(err, QUIRE_INVALID, "%s: larger than the %zu bytes allowed", name,
-                                max_bytes);
+            status = quire_fail(err, QUIRE_INVALID, "%s: larger than the %zu bytes allowed", name, max_bytes);
             break;
         }
         if (got == 0) {
@@ -103,8 +102,8 @@ static json_t *present(const json_t *object, const char *key)
     return json_is_null(value) ? NULL : value;
 }
 
-int quire_json_i64(const json_t *object, const char *where, const char *key, int64_t min,
-                   int64_t max, int64_t *out, struct quire_error *err)
+int quire_json_i64(const json_t *object, const char *where, const char *key, int64_t min, int64_t max, int64_t *out,
+                   struct quire_error *err)
 {
     const json_t *value = present(object, key);
     if (!value)
@@ -113,14 +112,14 @@ int quire_json_i64(const json_t *object, const char *where, const char *key, int
         return quire_fail(err, QUIRE_INVALID, "%s: %s: must be an integer", where, key);
     json_int_t got = json_integer_value(value);
     if (got < min || got > max)
-        return quire_fail(err, QUIRE_INVALID, "%s: %s: must be between %lld and %lld, got %lld",
-                          where, key, (long long)min, (long long)max, (long long)got);
+        return quire_fail(err, QUIRE_INVALID, "%s: %s: must be between %lld and %lld, got %lld", where, key,
+                          (long long)min, (long long)max, (long long)got);
     *out = got;
     return QUIRE_OK;
 }
 
-int quire_json_u32(const json_t *object, const char *where, const char *key, uint32_t min,
-                   uint32_t max, uint32_t *out, struct quire_error *err)
+int quire_json_u32(const json_t *object, const char *where, const char *key, uint32_t min, uint32_t max, uint32_t *out,
+                   struct quire_error *err)
 {
     int64_t value = *out;
     int status = quire_json_i64(object, where, key, min, max, &value, err);
@@ -129,8 +128,8 @@ int quire_json_u32(const json_t *object, const char *where, const char *key, uin
     return status;
 }
 
-int quire_json_f64(const json_t *object, const char *where, const char *key, double min,
-                   double max, double *out, struct quire_error *err)
+int quire_json_f64(const json_t *object, const char *where, const char *key, double min, double max, double *out,
+                   struct quire_error *err)
 {
     const json_t *value = present(object, key);
     if (!value)
@@ -139,14 +138,12 @@ int quire_json_f64(const json_t *object, const char *where, const char *key, dou
         return quire_fail(err, QUIRE_INVALID, "%s: %s: must be a number", where, key);
     double got = json_number_value(value);
     if (!isfinite(got) || got < min || got > max)
-        return quire_fail(err, QUIRE_INVALID, "%s: %s: must be between %g and %g, got %g", where,
-                          key, min, max, got);
+        return quire_fail(err, QUIRE_INVALID, "%s: %s: must be between %g and %g, got %g", where, key, min, max, got);
     *out = got;
     return QUIRE_OK;
 }
 
-int quire_json_bool(const json_t *object, const char *where, const char *key, bool *out,
-                    struct quire_error *err)
+int quire_json_bool(const json_t *object, const char *where, const char *key, bool *out, struct quire_error *err)
 {
     const json_t *value = present(object, key);
     if (!value)
@@ -170,8 +167,7 @@ int quire_json_string(const json_t *object, const char *where, const char *key, 
     return QUIRE_OK;
 }
 
-int quire_json_array(const json_t *object, const char *where, const char *key, json_t **out,
-                     struct quire_error *err)
+int quire_json_array(const json_t *object, const char *where, const char *key, json_t **out, struct quire_error *err)
 {
     json_t *value = present(object, key);
     if (!value)
@@ -182,8 +178,7 @@ int quire_json_array(const json_t *object, const char *where, const char *key, j
     return QUIRE_OK;
 }
 
-int quire_json_object(const json_t *object, const char *where, const char *key, json_t **out,
-                      struct quire_error *err)
+int quire_json_object(const json_t *object, const char *where, const char *key, json_t **out, struct quire_error *err)
 {
     json_t *value = present(object, key);
     if (!value)

@@ -26,8 +26,7 @@ void quire_error_prefix(struct quire_error *err, const char *format, ...)
     int n = vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
     if (n >= 0 && (size_t)n < sizeof err->text)
-        snprintf(err->text + n, sizeof err->text - (size_t)n, ": %.*s",
-                 (int)(sizeof err->text - (size_t)n), old);
+        snprintf(err->text + n, sizeof err->text - (size_t)n, ": %.*s", (int)(sizeof err->text - (size_t)n), old);
 }
 
 const char *quire_status_name(int status)

@@ -31,8 +31,7 @@ int quire_fail(struct quire_error *err, enum quire_status status, const char *fo
     __attribute__((format(printf, 3, 4), cold));
 
 /* Puts "prefix: " before the message that is already in err. */
-void quire_error_prefix(struct quire_error *err, const char *format, ...)
-    __attribute__((format(printf, 2, 3), cold));
+void quire_error_prefix(struct quire_error *err, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
 
 /* "invalid", "not found", ...: for logs. Static storage. */
 const char *quire_status_name(int status);

@@ -37,8 +37,7 @@ struct engine_watch {
     void *context; /* handed to every function */
 
     /* Once, by engine_open() on its caller's thread: what the scheduler was made with. */
-    void (*opened)(void *context, const struct engine_info *info,
-                   const struct sched_config *config);
+    void (*opened)(void *context, const struct engine_info *info, const struct sched_config *config);
 
     void (*submitted)(void *context, const struct engine_watch_submit *submit);
     /* A whole request, or one choice; `id` is sched_request.id. The scheduler may not know it. */
@@ -46,8 +45,7 @@ struct engine_watch {
     void (*cancelled_choice)(void *context, uint64_t now_us, uint32_t seq);
     void (*no_more)(void *context, uint64_t now_us);
     /* now_us is the time fed to sched_plan(). */
-    void (*planned)(void *context, uint64_t now_us, const struct sched_plan *plan,
-                    const struct sched *sched);
+    void (*planned)(void *context, uint64_t now_us, const struct sched_plan *plan, const struct sched *sched);
     void (*committed)(void *context, const struct engine_watch_commit *commit);
     void (*retired)(void *context, uint32_t seq);
     void (*policy_changed)(void *context, uint64_t now_us, const struct sched_policy *policy,

@@ -98,7 +98,8 @@ static int open_cuda(const struct k_backend_options *options, struct k_backend *
 
 /* The GPU where it will do; a GEMM form that only a CPU has stays on it. QUIRE_UNSUPPORTED: the CPU it is. QUIRE_INVALID: what
  * was asked of the GPU cannot be, and err says why. */
-static int open_auto_on_gpu(const struct k_backend_options *options, struct k_backend **out, const char **why, struct quire_error *err)
+static int open_auto_on_gpu(const struct k_backend_options *options, struct k_backend **out, const char **why,
+                            struct quire_error *err)
 {
     static _Thread_local char reason[QUIRE_ERROR_BYTES + 8];
     struct quire_error lacking;
@@ -125,15 +126,14 @@ static bool is_cuda(const char *device)
     return strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0;
 }
 
-int k_backend_open(const struct k_backend_options *options, struct k_backend **out,
-                   const char **why, struct quire_error *err)
+int k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
+                   struct quire_error *err)
 {
     const char *device = options->device;
     *out = NULL;
     bool is_ref = strcmp(device, "ref") == 0, is_auto = strcmp(device, "auto") == 0;
     if (!is_ref && !is_auto && !is_cuda(device) && strcmp(device, "cpu") != 0)
-        return quire_fail(err, QUIRE_INVALID,
-                          "device %s: must be auto, ref, cpu, cuda or cuda:N", device);
+        return quire_fail(err, QUIRE_INVALID, "device %s: must be auto, ref, cpu, cuda or cuda:N", device);
     int status = check_machine(err);
     if (status != QUIRE_OK)
         return status;

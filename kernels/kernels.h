@@ -102,7 +102,8 @@ struct k_gemm_args { /* y[t, r] = Σ_k w[r, k] x[t, k] (+ bias[r]) */
 };
 
 struct k_gemm_silu_mul_args { /* out[t, i] = silu(y[t, i]) * y[t, n + i], y as gemm() gives it */
-    struct k_gemm_args gemm; /* weight [2 n, K]: gate's rows, then up's; y_dev is scratch of [T, 2 n], its contents undefined
+    struct k_gemm_args
+        gemm; /* weight [2 n, K]: gate's rows, then up's; y_dev is scratch of [T, 2 n], its contents undefined
                               * afterwards, or NULL where k_plan_needs_gate_up() says that it is not used */
     float *out_dev;          /* [T, n] */
 };
@@ -160,16 +161,17 @@ struct k_attention_args {
     const struct k_attn_row *rows;   /* [n_rows] HOST memory; not read between graph_begin and graph_end,
                                       * where n_rows is an upper bound */
     const struct k_attn_row *rows_dev; /* the same in backend memory */
-    void *plan_dev;                  /* made from the same rows and window; a device counts in it, and leaves it as it was */
-    const uint32_t *tables_dev;      /* block ids; entry i of a table covers positions [i, i+1) * block_tokens */
+    void *plan_dev; /* made from the same rows and window; a device counts in it, and leaves it as it was */
+    const uint32_t *tables_dev; /* block ids; entry i of a table covers positions [i, i+1) * block_tokens */
     const struct k_kv_shape *kv;
     const struct k_kv_layer *layer;
-    void *workspace_dev;             /* k_plan_bytes().attention */
+    void *workspace_dev; /* k_plan_bytes().attention */
     uint32_t n_rows, n_tokens, n_q_heads;
     uint32_t window; /* 0 = all earlier positions */
     float scale;
-    float softcap;           /* 0 = off; else positive and normal: a score s becomes softcap * tanh(s / softcap), after scale */
-    const float *sinks_dev;  /* [Q] or NULL: a logit for each query head, which takes part in the softmax and has no value */
+    float softcap; /* 0 = off; else positive and normal: a score s becomes softcap * tanh(s / softcap), after scale */
+    const float
+        *sinks_dev; /* [Q] or NULL: a logit for each query head, which takes part in the softmax and has no value */
 };
 
 struct k_block_pair {
@@ -184,9 +186,9 @@ struct k_kv_copy_args { /* whole blocks of one layer, K and V, from one arena to
 };
 
 struct k_gather_args { /* out[i] = x[index[i]] */
-    const float *x_dev;        /* [T, H] */
+    const float *x_dev; /* [T, H] */
     const uint32_t *index_dev; /* [n_rows] */
-    float *out_dev;            /* [n_rows, H] */
+    float *out_dev; /* [n_rows, H] */
     uint32_t n_rows, n_cols;
 };
 
@@ -206,53 +208,53 @@ struct k_logit_bias {
 
 /* One row of logits and what to do with it. Host memory, read before the call returns. */
 struct k_sample_row {
-    float temperature;         /* < 1e-5: greedy */
-    float top_p;               /* (0, 1]; 1 = off */
-    float min_p;               /* [0, 1]; 0 = off */
-    uint32_t top_k;            /* 0 = off */
-    float repetition_penalty;  /* 1 = off; over prompt and output tokens */
-    float presence_penalty;    /* 0 = off; over output tokens */
-    float frequency_penalty;   /* 0 = off; over output tokens */
+    float temperature; /* < 1e-5: greedy */
+    float top_p; /* (0, 1]; 1 = off */
+    float min_p; /* [0, 1]; 0 = off */
+    uint32_t top_k; /* 0 = off */
+    float repetition_penalty; /* 1 = off; over prompt and output tokens */
+    float presence_penalty; /* 0 = off; over output tokens */
+    float frequency_penalty; /* 0 = off; over output tokens */
     const struct k_token_count *counts; /* needed when a penalty is on */
     uint32_t n_counts;
-    const struct k_logit_bias *biases;  /* added first; an id at most once */
+    const struct k_logit_bias *biases; /* added first; an id at most once */
     uint32_t n_biases;
-    const uint32_t *mask;      /* NULL, or a bit a token, bit set = allowed */
-    uint64_t seed;             /* the draw is a function of (seed, position, choice) alone */
-    uint32_t position;         /* of the token being drawn */
+    const uint32_t *mask; /* NULL, or a bit a token, bit set = allowed */
+    uint64_t seed; /* the draw is a function of (seed, position, choice) alone */
+    uint32_t position; /* of the token being drawn */
     uint32_t choice;
-    int32_t n_logprobs;        /* -1 none; 0 the chosen token's; 1..20 also that many best */
-    int64_t forced;            /* -1, or the token to report instead of drawing (prompt logprobs) */
+    int32_t n_logprobs; /* -1 none; 0 the chosen token's; 1..20 also that many best */
+    int64_t forced; /* -1, or the token to report instead of drawing (prompt logprobs) */
 };
 
 struct k_sample_result {
     uint32_t token;
-    uint32_t rank;       /* 1 = the best raw logit; only when n_logprobs >= 0 */
-    float logprob;       /* log softmax of the raw logits at token; only when n_logprobs >= 0 */
-    uint32_t n_top;      /* min(n_logprobs, V) */
-    bool bad_logits;     /* a raw logit was NaN or +inf, or nothing is allowed: token is meaningless */
-    uint32_t top_ids[K_MAX_LOGPROBS];     /* best first; ties: lower id first */
+    uint32_t rank; /* 1 = the best raw logit; only when n_logprobs >= 0 */
+    float logprob; /* log softmax of the raw logits at token; only when n_logprobs >= 0 */
+    uint32_t n_top; /* min(n_logprobs, V) */
+    bool bad_logits; /* a raw logit was NaN or +inf, or nothing is allowed: token is meaningless */
+    uint32_t top_ids[K_MAX_LOGPROBS]; /* best first; ties: lower id first */
     float top_logprobs[K_MAX_LOGPROBS];
 };
 
 struct k_sample_args {
-    float *logits_dev;              /* [n_rows, V]: destroyed */
+    float *logits_dev; /* [n_rows, V]: destroyed */
     const struct k_sample_row *rows; /* [n_rows] host */
     struct k_sample_result *results; /* [n_rows] host; valid after wait() on a later fence */
-    uint32_t *sampled_dev;           /* [n_rows]: the results' tokens, for place_tokens() */
-    void *workspace_dev;             /* k_plan_bytes().sample */
+    uint32_t *sampled_dev; /* [n_rows]: the results' tokens, for place_tokens() */
+    void *workspace_dev; /* k_plan_bytes().sample */
     uint32_t n_rows, n_vocab;
 };
 
 /* ---- the table -------------------------------------------------------------------------------- */
 
 struct k_backend; /* begins with `const struct k_backend_ops *ops` */
-struct k_graph;   /* the recorded operations of a step of one shape */
+struct k_graph; /* the recorded operations of a step of one shape */
 
 struct k_backend_ops {
-    const char *name;         /* "ref", "cpu", "cuda" */
-    const char *description;  /* one line for people: what it runs on */
-    uint32_t overlap_depth;   /* steps that may be in flight beyond the one being planned: 0 or 1 */
+    const char *name; /* "ref", "cpu", "cuda" */
+    const char *description; /* one line for people: what it runs on */
+    uint32_t overlap_depth; /* steps that may be in flight beyond the one being planned: 0 or 1 */
     void (*close)(struct k_backend *b);
 
     /* The device's memory, of which `available` bytes are free now. NULL: the backend computes in host memory. */
@@ -303,32 +305,33 @@ struct k_backend_ops {
 
 struct k_backend {
     const struct k_backend_ops *ops;
-    uint32_t n_threads;    /* compute threads on the host, the caller's included */
+    uint32_t n_threads; /* compute threads on the host, the caller's included */
     const char *placement; /* one line for people: how many, on which CPUs, and where memory lies */
     enum k_gemm_form form; /* of every GEMM; never K_FORM_AUTO */
-    const char *gemm_library; /* NULL, or what computes GEMMs of many tokens, "cuBLASLt 13.1.0": the bits of a token then
+    const char
+        *gemm_library; /* NULL, or what computes GEMMs of many tokens, "cuBLASLt 13.1.0": the bits of a token then
                                * depend on how many there are */
 };
 
 struct k_backend_options {
-    const char *device;        /* "auto", "ref", "cpu", "cuda", "cuda:N" */
-    uint32_t n_threads;        /* 0 = what k_backend_threads() says */
-    enum k_gemm_form form;     /* K_FORM_AUTO: mma on a GPU, tile where that is faster, else lane */
+    const char *device; /* "auto", "ref", "cpu", "cuda", "cuda:N" */
+    uint32_t n_threads; /* 0 = what k_backend_threads() says */
+    enum k_gemm_form form; /* K_FORM_AUTO: mma on a GPU, tile where that is faster, else lane */
     enum k_dtype weight_dtype; /* what K_FORM_AUTO chooses for */
-    const char *cpu_bind;      /* NULL or "auto", "none", or the CPU of each thread: "0-3,8" */
-    bool not_invariant;        /* a GPU computes GEMMs of many tokens by NVIDIA's library in the mma form; a host changes nothing */
+    const char *cpu_bind; /* NULL or "auto", "none", or the CPU of each thread: "0-3,8" */
+    bool
+        not_invariant; /* a GPU computes GEMMs of many tokens by NVIDIA's library in the mma form; a host changes nothing */
 };
 
 /* Opens a backend. "auto" takes the best this machine has; *why says in one line which and why
  * (static or owned by the backend). QUIRE_UNSUPPORTED when the machine or the build lacks it.
  * Where threads have a CPU of their own, the thread that begins the first step stays on it too. */
-int k_backend_open(const struct k_backend_options *options, struct k_backend **out,
-                   const char **why, struct quire_error *err);
+int k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
+                   struct quire_error *err);
 
 /* The compute threads that these options mean: n_threads, or the CPUs of cpu_bind's list, or the physical
  * cores this process may use, within its CPU quota. QUIRE_INVALID names the option. */
-int k_backend_threads(const struct k_backend_options *options, uint32_t *out,
-                      struct quire_error *err);
+int k_backend_threads(const struct k_backend_options *options, uint32_t *out, struct quire_error *err);
 uint32_t k_default_threads(void); /* of options that say nothing; at least 1 */
 #define K_MAX_THREADS 512u
 
@@ -336,9 +339,9 @@ uint32_t k_default_threads(void); /* of options that say nothing; at least 1 */
  * Host arithmetic only, so that memory can be planned for a device this machine does not have. */
 
 struct k_plan_dims {
-    uint32_t n_tokens;   /* most tokens in a step */
-    uint32_t n_seqs;     /* most sequences in a step */
-    uint32_t n_logits;   /* most logit rows in a step */
+    uint32_t n_tokens; /* most tokens in a step */
+    uint32_t n_seqs; /* most sequences in a step */
+    uint32_t n_logits; /* most logit rows in a step */
     uint32_t n_vocab, n_q_heads, n_kv_heads, head_dim;
     uint32_t max_gemm_cols; /* the widest input of a GEMM */
     uint32_t max_model_len;
@@ -351,20 +354,19 @@ struct k_plan_bytes {
     uint64_t attention_plan; /* of each plan */
     uint64_t sample;
 };
-int k_plan_workspace(const char *backend_name, const struct k_plan_dims *dims,
-                     struct k_plan_bytes *out, struct quire_error *err);
+int k_plan_workspace(const char *backend_name, const struct k_plan_dims *dims, struct k_plan_bytes *out,
+                     struct quire_error *err);
 
 /* Whether gemm_silu_mul() needs its scratch. */
 bool k_plan_needs_gate_up(const char *backend_name, const struct k_plan_dims *dims);
 
 /* Device memory that a weight of these parts takes; 0 where it is used in place. */
-uint64_t k_plan_weight_bytes(const char *backend_name, enum k_dtype dtype, uint32_t n_rows,
-                             uint32_t n_cols);
+uint64_t k_plan_weight_bytes(const char *backend_name, enum k_dtype dtype, uint32_t n_rows, uint32_t n_cols);
 
 /* GPUs whose memory can be planned without having one. */
 struct k_device {
-    const char *name;      /* "h200", as `quire plan --device` takes it */
-    const char *title;     /* "NVIDIA H200 SXM" */
+    const char *name; /* "h200", as `quire plan --device` takes it */
+    const char *title; /* "NVIDIA H200 SXM" */
     uint64_t memory_bytes; /* as the driver reports it */
 };
 /* NULL: no such device. k_device_at(i) is NULL past the last. */

@@ -240,7 +240,8 @@ K_MATH_FN double k_inf(void)
  * r^13. */
 K_MATH_FN double k_exp64(double x)
 {
-    static const double inverse_factorial[12] = { /* 1/13! ... 1/2! */
+    static const double inverse_factorial[12] = {
+        /* 1/13! ... 1/2! */
         0x1.6124613a86d09p-33, 0x1.1eed8eff8d898p-29, 0x1.ae64567f544e4p-26, 0x1.27e4fb7789f5cp-22,
         0x1.71de3a556c734p-19, 0x1.a01a01a01a01ap-16, 0x1.a01a01a01a01ap-13, 0x1.6c16c16c16c17p-10,
         0x1.1111111111111p-7,  0x1.5555555555555p-5,  0x1.5555555555555p-3,  0x1p-1,
@@ -268,10 +269,10 @@ K_MATH_FN double k_exp64(double x)
  * (2/3 + 2/5 s² + ... + 2/21 s^18). */
 K_MATH_FN double k_log64(double x)
 {
-    static const double odd[10] = { /* 2/21 ... 2/3 */
-        0x1.8618618618618p-4, 0x1.af286bca1af28p-4, 0x1.e1e1e1e1e1e1ep-4, 0x1.1111111111111p-3,
-        0x1.3b13b13b13b14p-3, 0x1.745d1745d1746p-3, 0x1.c71c71c71c71cp-3, 0x1.2492492492492p-2,
-        0x1.999999999999ap-2, 0x1.5555555555555p-1,
+    static const double odd[10] = {
+        /* 2/21 ... 2/3 */
+        0x1.8618618618618p-4, 0x1.af286bca1af28p-4, 0x1.e1e1e1e1e1e1ep-4, 0x1.1111111111111p-3, 0x1.3b13b13b13b14p-3,
+        0x1.745d1745d1746p-3, 0x1.c71c71c71c71cp-3, 0x1.2492492492492p-2, 0x1.999999999999ap-2, 0x1.5555555555555p-1,
     };
     if (!(x > 0.0))
         return x == 0.0 ? -k_inf() : k_inf() - k_inf();

@@ -16,8 +16,8 @@ static int plan_host(const struct k_plan_dims *dims, bool is_cpu, struct k_plan_
     return QUIRE_OK;
 }
 
-int k_plan_workspace(const char *backend_name, const struct k_plan_dims *dims,
-                     struct k_plan_bytes *out, struct quire_error *err)
+int k_plan_workspace(const char *backend_name, const struct k_plan_dims *dims, struct k_plan_bytes *out,
+                     struct quire_error *err)
 {
     bool is_cpu = strcmp(backend_name, "cpu") == 0;
     if (is_cpu || strcmp(backend_name, "ref") == 0)
@@ -31,8 +31,7 @@ int k_plan_workspace(const char *backend_name, const struct k_plan_dims *dims,
         };
         return QUIRE_OK;
     }
-    return quire_fail(err, QUIRE_UNSUPPORTED, "backend %s: this build cannot plan its memory",
-                      backend_name);
+    return quire_fail(err, QUIRE_UNSUPPORTED, "backend %s: this build cannot plan its memory", backend_name);
 }
 
 /* Our kernels for GPUs have gate and up in registers; cuBLASLt's have not. */
@@ -41,8 +40,7 @@ bool k_plan_needs_gate_up(const char *backend_name, const struct k_plan_dims *di
     return strcmp(backend_name, "cuda") != 0 || dims->not_invariant;
 }
 
-uint64_t k_plan_weight_bytes(const char *backend_name, enum k_dtype dtype, uint32_t n_rows,
-                             uint32_t n_cols)
+uint64_t k_plan_weight_bytes(const char *backend_name, enum k_dtype dtype, uint32_t n_rows, uint32_t n_cols)
 {
     return strcmp(backend_name, "cuda") == 0 ? cuda_weight_bytes(dtype, n_rows, n_cols) : 0;
 }

@@ -79,8 +79,7 @@ static uint64_t now_ns(void)
 
 /* Waits awake until (*value == known) is `until`: true; false when it has taken too long, or the step
  * that in_step tells of (NULL: none) has ended. greedy_until: the calling thread's own, 0 at first. */
-static bool wait_awake(atomic_uint *value, unsigned known, bool until, atomic_bool *in_step,
-                       uint64_t *greedy_until)
+static bool wait_awake(atomic_uint *value, unsigned known, bool until, atomic_bool *in_step, uint64_t *greedy_until)
 {
     uint64_t begin = now_ns(), waited;
     bool may_yield = begin >= *greedy_until;
@@ -108,13 +107,11 @@ static bool wait_for_task(struct k_pool *pool, unsigned seen, uint64_t *greedy_u
 {
     for (;;) {
         unsigned step = atomic_load(&pool->n_steps);
-        if (atomic_load(&pool->in_step) &&
-            wait_awake(&pool->epoch, seen, false, &pool->in_step, greedy_until))
+        if (atomic_load(&pool->in_step) && wait_awake(&pool->epoch, seen, false, &pool->in_step, greedy_until))
             return true;
         pthread_mutex_lock(&pool->mutex);
         atomic_fetch_add(&pool->n_asleep, 1);
-        while (atomic_load(&pool->epoch) == seen && atomic_load(&pool->n_steps) == step &&
-               !atomic_load(&pool->closing))
+        while (atomic_load(&pool->epoch) == seen && atomic_load(&pool->n_steps) == step && !atomic_load(&pool->closing))
             pthread_cond_wait(&pool->work, &pool->mutex);
         atomic_fetch_sub(&pool->n_asleep, 1);
         pthread_mutex_unlock(&pool->mutex);
@@ -160,8 +157,7 @@ int k_pool_create(uint32_t n_threads, struct k_pool **out, struct quire_error *e
 {
     *out = NULL;
     if (n_threads == 0 || n_threads > K_MAX_THREADS)
-        return quire_fail(err, QUIRE_INVALID, "threads: must be 1 to %u, got %u",
-                          K_MAX_THREADS, n_threads);
+        return quire_fail(err, QUIRE_INVALID, "threads: must be 1 to %u, got %u", K_MAX_THREADS, n_threads);
     struct k_pool *pool = aligned_alloc(alignof(struct k_pool), sizeof *pool);
     if (!pool)
         return quire_fail(err, QUIRE_NO_MEMORY, "thread pool: out of memory");
@@ -180,7 +176,8 @@ int k_pool_create(uint32_t n_threads, struct k_pool **out, struct quire_error *e
             k_pool_destroy(pool);
             return quire_fail(err, QUIRE_EXHAUSTED,
                               "thread pool: cannot start thread %u of %u: lower --threads, or "
-                              "raise the limit on processes", thread + 1, n_threads);
+                              "raise the limit on processes",
+                              thread + 1, n_threads);
         }
     }
     *out = pool;

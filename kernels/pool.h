@@ -33,8 +33,7 @@ void k_pool_step_end(struct k_pool *pool);
 void k_pool_run(struct k_pool *pool, k_pool_fn fn, void *context);
 
 /* Thread's share [*begin, *end) of n items: contiguous, sizes differ by at most one. */
-static inline void k_pool_share(uint64_t n, uint32_t thread, uint32_t n_threads, uint64_t *begin,
-                                uint64_t *end)
+static inline void k_pool_share(uint64_t n, uint32_t thread, uint32_t n_threads, uint64_t *begin, uint64_t *end)
 {
     uint64_t size = n / n_threads, rest = n % n_threads;
     *begin = size * thread + (thread < rest ? thread : rest);

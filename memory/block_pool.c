@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int block_pool_init(struct block_pool *pool, const struct kv_config *config, uint32_t group,
-                    struct kv_ledger *ledger)
+int block_pool_init(struct block_pool *pool, const struct kv_config *config, uint32_t group, struct kv_ledger *ledger)
 {
     uint32_t n_blocks = config->groups[group].n_blocks;
     bool reuse = config->eviction == KV_EVICT_REUSE;
@@ -19,8 +18,7 @@ int block_pool_init(struct block_pool *pool, const struct kv_config *config, uin
     if (!status)
         status = prefix_index_init(&pool->names, n_blocks);
     if (!status)
-        status = host_tier_init(&pool->tier, group, config->groups[group].n_host_blocks,
-                                reuse ? n_blocks : 0, ledger);
+        status = host_tier_init(&pool->tier, group, config->groups[group].n_host_blocks, reuse ? n_blocks : 0, ledger);
     if (status) {
         block_pool_free(pool);
         return status;
@@ -111,8 +109,7 @@ static uint32_t cheapest(const struct block_pool *pool)
     best = pool->lists[1].head;
     for (uint32_t i = 2; i < pool->n_lists; i++) {
         uint32_t head = pool->lists[i].head;
-        if (head != KV_NO_BLOCK &&
-            (best == KV_NO_BLOCK || pool->due[head] < pool->due[best]))
+        if (head != KV_NO_BLOCK && (best == KV_NO_BLOCK || pool->due[head] < pool->due[best]))
             best = head;
     }
     return best;
@@ -157,13 +154,11 @@ uint32_t block_pool_find(const struct block_pool *pool, const struct key256 *has
     return prefix_index_find(&pool->names, hash);
 }
 
-void block_pool_name(struct block_pool *pool, uint32_t block, const struct key256 *hash,
-                     uint32_t owner)
+void block_pool_name(struct block_pool *pool, uint32_t block, const struct key256 *hash, uint32_t owner)
 {
     struct kv_label *label = &pool->blocks[block].label;
     assert(pool->blocks[block].refs > 0);
-    if (pool->names.entries[block].named ||
-        prefix_index_find(&pool->names, hash) != KV_NO_BLOCK)
+    if (pool->names.entries[block].named || prefix_index_find(&pool->names, hash) != KV_NO_BLOCK)
         return;
     *label = (struct kv_label){.owner = owner, .uses = host_tier_take_back(&pool->tier, hash)};
     block_pool_used(pool, block);
@@ -214,31 +209,26 @@ void block_pool_drop_cached(struct block_pool *pool)
     host_tier_drop(&pool->tier);
 }
 
-static int check_list(const struct block_pool *pool, uint32_t list, uint32_t *n,
-                      struct quire_error *err)
+static int check_list(const struct block_pool *pool, uint32_t list, uint32_t *n, struct quire_error *err)
 {
     uint32_t group = pool->tier.group, prev = KV_NO_BLOCK;
     for (uint32_t b = pool->lists[list].head; b != KV_NO_BLOCK; b = pool->blocks[b].next) {
         if (b >= pool->n_blocks || ++*n > pool->n_blocks)
             return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: free list is broken", group);
         if (pool->blocks[b].prev != prev)
-            return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: block %u has a wrong back link",
-                              group, b);
+            return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: block %u has a wrong back link", group, b);
         if (pool->blocks[b].refs != 0)
-            return quire_fail(err, QUIRE_INTERNAL,
-                              "kv 1: group %u: block %u is free and referenced", group, b);
+            return quire_fail(err, QUIRE_INTERNAL, "kv 1: group %u: block %u is free and referenced", group, b);
         if (list_of(pool, b) != list)
-            return quire_fail(err, QUIRE_INTERNAL,
-                              "kv 3: group %u: block %u is on list %u, belongs on %u", group, b,
+            return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: block %u is on list %u, belongs on %u", group, b,
                               list, list_of(pool, b));
         if (list > 0 && prev != KV_NO_BLOCK && pool->due && pool->due[b] < pool->due[prev])
-            return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: block %u is due too early",
-                              group, b);
+            return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: block %u is due too early", group, b);
         prev = b;
     }
     if (pool->lists[list].tail != prev)
-        return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: list %u ends at block %u, not %u",
-                          group, list, prev, pool->lists[list].tail);
+        return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: list %u ends at block %u, not %u", group, list, prev,
+                          pool->lists[list].tail);
     return QUIRE_OK;
 }
 
@@ -253,10 +243,8 @@ static int check_lists(const struct block_pool *pool, struct quire_error *err)
             n_blank = n_free;
     }
     if (n_free != pool->n_free || n_free - n_blank != pool->n_cached_free)
-        return quire_fail(err, QUIRE_INTERNAL,
-                          "kv 3: group %u: %u free, %u cached on the lists, counted %u and %u",
-                          pool->tier.group, n_free, n_free - n_blank, pool->n_free,
-                          pool->n_cached_free);
+        return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: %u free, %u cached on the lists, counted %u and %u",
+                          pool->tier.group, n_free, n_free - n_blank, pool->n_free, pool->n_cached_free);
     return QUIRE_OK;
 }
 
@@ -269,12 +257,10 @@ static int check_names(const struct block_pool *pool, struct quire_error *err)
             continue;
         n_named++;
         if (prefix_index_find(&pool->names, name) != b)
-            return quire_fail(err, QUIRE_INTERNAL,
-                              "kv 4: group %u: block %u is not what its name finds", group, b);
+            return quire_fail(err, QUIRE_INTERNAL, "kv 4: group %u: block %u is not what its name finds", group, b);
         if (name_queue_find(&pool->tier.blocks, name) != KV_NO_BLOCK ||
             name_queue_find(&pool->tier.history, name) != KV_NO_BLOCK)
-            return quire_fail(err, QUIRE_INTERNAL,
-                              "kv 6: group %u: the name of block %u is also below the pool", group,
+            return quire_fail(err, QUIRE_INTERNAL, "kv 6: group %u: the name of block %u is also below the pool", group,
                               b);
     }
     for (uint32_t i = 0; i <= pool->names.mask; i++)
@@ -282,8 +268,8 @@ static int check_names(const struct block_pool *pool, struct quire_error *err)
             if (++n_indexed > pool->n_blocks)
                 break;
     if (n_indexed != n_named)
-        return quire_fail(err, QUIRE_INTERNAL, "kv 4: group %u: %u named blocks, %u in the index",
-                          group, n_named, n_indexed);
+        return quire_fail(err, QUIRE_INTERNAL, "kv 4: group %u: %u named blocks, %u in the index", group, n_named,
+                          n_indexed);
     return QUIRE_OK;
 }
 
@@ -300,7 +286,7 @@ int block_pool_check(const struct block_pool *pool, struct quire_error *err)
     for (uint32_t b = 0; b < pool->n_blocks; b++)
         n_referenced += pool->blocks[b].refs > 0;
     if (n_referenced + pool->n_free != pool->n_blocks)
-        return quire_fail(err, QUIRE_INTERNAL, "kv 1: group %u: %u referenced and %u free of %u",
-                          pool->tier.group, n_referenced, pool->n_free, pool->n_blocks);
+        return quire_fail(err, QUIRE_INTERNAL, "kv 1: group %u: %u referenced and %u free of %u", pool->tier.group,
+                          n_referenced, pool->n_free, pool->n_blocks);
     return QUIRE_OK;
 }

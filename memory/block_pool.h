@@ -56,8 +56,7 @@ struct block_pool {
     uint32_t n_free, n_cached_free;
 };
 
-int block_pool_init(struct block_pool *pool, const struct kv_config *config, uint32_t group,
-                    struct kv_ledger *ledger);
+int block_pool_init(struct block_pool *pool, const struct kv_config *config, uint32_t group, struct kv_ledger *ledger);
 void block_pool_free(struct block_pool *pool);
 
 /* Hands out a free block with one reference, without a name. KV_NO_BLOCK: none is free. */
@@ -69,8 +68,7 @@ void block_pool_unref(struct block_pool *pool, uint32_t block);
 uint32_t block_pool_find(const struct block_pool *pool, const struct key256 *hash);
 /* Names a referenced block, whose content was computed by the owner. A block that has a name and a
  * name that has a block keep each other. */
-void block_pool_name(struct block_pool *pool, uint32_t block, const struct key256 *hash,
-                     uint32_t owner);
+void block_pool_name(struct block_pool *pool, uint32_t block, const struct key256 *hash, uint32_t owner);
 /* Takes a block for the content of a detached host block, which keeps its name; there must be one
  * free, and room for two moves. */
 uint32_t block_pool_load(struct block_pool *pool, uint32_t host_block, const struct key256 *hash);

@@ -1,7 +1,7 @@
 #include "memory/host_tier.h"
 
-int host_tier_init(struct host_tier *tier, uint32_t group, uint32_t n_host_blocks,
-                   uint32_t n_history, struct kv_ledger *ledger)
+int host_tier_init(struct host_tier *tier, uint32_t group, uint32_t n_host_blocks, uint32_t n_history,
+                   struct kv_ledger *ledger)
 {
     *tier = (struct host_tier){.ledger = ledger, .group = group};
     int status = name_queue_init(&tier->blocks, n_host_blocks);
@@ -41,8 +41,7 @@ void host_tier_lose(struct host_tier *tier, const struct key256 *name, struct kv
     name_queue_push(history, name, label);
 }
 
-void host_tier_give_up(struct host_tier *tier, uint32_t device_block, const struct key256 *name,
-                       struct kv_label label)
+void host_tier_give_up(struct host_tier *tier, uint32_t device_block, const struct key256 *name, struct kv_label label)
 {
     struct name_queue *blocks = &tier->blocks;
     const struct kv_ledger *ledger = tier->ledger;
@@ -104,8 +103,7 @@ int host_tier_check(const struct host_tier *tier, struct quire_error *err)
         return status;
     for (uint32_t i = tier->blocks.oldest; i != KV_NO_BLOCK; i = tier->blocks.slots[i].next)
         if (name_queue_find(&tier->history, &tier->blocks.names.entries[i].hash) != KV_NO_BLOCK)
-            return quire_fail(err, QUIRE_INTERNAL,
-                              "kv 6: group %u: host block %u has a name that is lost", tier->group,
+            return quire_fail(err, QUIRE_INTERNAL, "kv 6: group %u: host block %u has a name that is lost", tier->group,
                               i);
     return QUIRE_OK;
 }

@@ -41,13 +41,12 @@ struct host_tier {
     uint64_t n_lost, n_spilled, n_loaded;
 };
 
-int host_tier_init(struct host_tier *tier, uint32_t group, uint32_t n_host_blocks,
-                   uint32_t n_history, struct kv_ledger *ledger);
+int host_tier_init(struct host_tier *tier, uint32_t group, uint32_t n_host_blocks, uint32_t n_history,
+                   struct kv_ledger *ledger);
 void host_tier_free(struct host_tier *tier);
 
 /* A device block's content is given up: it moves to the host, or is lost. */
-void host_tier_give_up(struct host_tier *tier, uint32_t device_block, const struct key256 *name,
-                       struct kv_label label);
+void host_tier_give_up(struct host_tier *tier, uint32_t device_block, const struct key256 *name, struct kv_label label);
 /* A name is being published on the device: a host copy and what is remembered go. Returns its uses
  * so far, 0 for a name that nobody remembers. */
 uint32_t host_tier_take_back(struct host_tier *tier, const struct key256 *name);

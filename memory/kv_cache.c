@@ -14,12 +14,10 @@ static int check_host_blocks(const struct kv_config *config, struct quire_error 
     for (uint32_t g = 0; g < config->n_groups; g++) {
         uint32_t n = config->groups[g].n_host_blocks;
         if (n > MAX_BLOCKS)
-            return quire_fail(err, QUIRE_INVALID,
-                              "kv cache: group %u: n_host_blocks must be at most %u, got %u", g,
+            return quire_fail(err, QUIRE_INVALID, "kv cache: group %u: n_host_blocks must be at most %u, got %u", g,
                               MAX_BLOCKS, n);
         if (n > 0 && !config->prefix_caching)
-            return quire_fail(err, QUIRE_INVALID,
-                              "kv cache: group %u: n_host_blocks needs prefix_caching", g);
+            return quire_fail(err, QUIRE_INVALID, "kv cache: group %u: n_host_blocks needs prefix_caching", g);
     }
     return QUIRE_OK;
 }
@@ -27,22 +25,20 @@ static int check_host_blocks(const struct kv_config *config, struct quire_error 
 static int check_config(const struct kv_config *config, struct quire_error *err)
 {
     if (config->block_tokens == 0 || config->block_tokens > MAX_BLOCKS)
-        return quire_fail(err, QUIRE_INVALID, "kv cache: block_tokens must be 1 to %u, got %u",
-                          MAX_BLOCKS, config->block_tokens);
+        return quire_fail(err, QUIRE_INVALID, "kv cache: block_tokens must be 1 to %u, got %u", MAX_BLOCKS,
+                          config->block_tokens);
     if (config->n_groups == 0 || config->n_groups > KV_MAX_GROUPS)
-        return quire_fail(err, QUIRE_INVALID, "kv cache: n_groups must be 1 to %d, got %u",
-                          KV_MAX_GROUPS, config->n_groups);
+        return quire_fail(err, QUIRE_INVALID, "kv cache: n_groups must be 1 to %d, got %u", KV_MAX_GROUPS,
+                          config->n_groups);
     for (uint32_t g = 0; g < config->n_groups; g++)
         if (config->groups[g].n_blocks == 0 || config->groups[g].n_blocks > MAX_BLOCKS)
-            return quire_fail(err, QUIRE_INVALID,
-                              "kv cache: group %u: n_blocks must be 1 to %u, got %u", g, MAX_BLOCKS,
+            return quire_fail(err, QUIRE_INVALID, "kv cache: group %u: n_blocks must be 1 to %u, got %u", g, MAX_BLOCKS,
                               config->groups[g].n_blocks);
     if (config->eviction > KV_EVICT_REUSE)
-        return quire_fail(err, QUIRE_INVALID, "kv cache: eviction %d is none of ours",
-                          (int)config->eviction);
+        return quire_fail(err, QUIRE_INVALID, "kv cache: eviction %d is none of ours", (int)config->eviction);
     if (config->n_tenants > KV_MAX_TENANTS)
-        return quire_fail(err, QUIRE_INVALID, "kv cache: n_tenants must be at most %u, got %u",
-                          KV_MAX_TENANTS, config->n_tenants);
+        return quire_fail(err, QUIRE_INVALID, "kv cache: n_tenants must be at most %u, got %u", KV_MAX_TENANTS,
+                          config->n_tenants);
     return check_host_blocks(config, err);
 }
 
@@ -140,8 +136,7 @@ void kv_cache_clear_moves(struct kv_cache *cache)
     cache->ledger.n_moves = 0;
 }
 
-uint32_t kv_blocks_needed(const struct kv_config *config, uint32_t group, uint32_t n_tokens,
-                          uint32_t chunk)
+uint32_t kv_blocks_needed(const struct kv_config *config, uint32_t group, uint32_t n_tokens, uint32_t chunk)
 {
     uint32_t all = kv_ceil_blocks(n_tokens, config->block_tokens);
     uint32_t window = config->groups[group].window;
@@ -161,8 +156,7 @@ void kv_cache_drop_cached(struct kv_cache *cache)
 }
 
 /* Counts, for every block of a group, the table entries that name it. */
-static int check_references(const struct kv_cache *cache, uint32_t group, uint32_t *counts,
-                            struct quire_error *err)
+static int check_references(const struct kv_cache *cache, uint32_t group, uint32_t *counts, struct quire_error *err)
 {
     const struct block_pool *pool = &cache->pools[group];
     for (const struct kv_table *table = cache->tables; table; table = table->next) {
@@ -170,22 +164,19 @@ static int check_references(const struct kv_cache *cache, uint32_t group, uint32
         for (uint32_t i = 0; i < span->n; i++) {
             uint32_t block = span->blocks[i];
             if ((block == KV_NO_BLOCK) != (i < span->first_held))
-                return quire_fail(err, QUIRE_INTERNAL,
-                                  "kv 2: group %u: entry %u is on the wrong side of its window",
+                return quire_fail(err, QUIRE_INTERNAL, "kv 2: group %u: entry %u is on the wrong side of its window",
                                   group, i);
             if (block == KV_NO_BLOCK)
                 continue;
             if (block >= pool->n_blocks)
-                return quire_fail(err, QUIRE_INTERNAL,
-                                  "kv 2: group %u: a table names block %u of %u", group, block,
+                return quire_fail(err, QUIRE_INTERNAL, "kv 2: group %u: a table names block %u of %u", group, block,
                                   pool->n_blocks);
             counts[block]++;
         }
     }
     for (uint32_t b = 0; b < pool->n_blocks; b++)
         if (counts[b] != pool->blocks[b].refs)
-            return quire_fail(err, QUIRE_INTERNAL,
-                              "kv 2: group %u: block %u has %u references and %u table entries",
+            return quire_fail(err, QUIRE_INTERNAL, "kv 2: group %u: block %u has %u references and %u table entries",
                               group, b, pool->blocks[b].refs, counts[b]);
     return QUIRE_OK;
 }
@@ -205,8 +196,7 @@ int kv_cache_check(const struct kv_cache *cache, struct quire_error *err)
         if (status)
             return status;
         if (!cache->tables && pool->n_free != pool->n_blocks)
-            return quire_fail(err, QUIRE_INTERNAL,
-                              "kv 5: group %u: %u of %u blocks free, no tables", g, pool->n_free,
+            return quire_fail(err, QUIRE_INTERNAL, "kv 5: group %u: %u of %u blocks free, no tables", g, pool->n_free,
                               pool->n_blocks);
     }
     return QUIRE_OK;

@@ -82,20 +82,18 @@ int kv_table_prepare(struct kv_table *table, uint32_t n_tokens);
  * positions and whole blocks only, into an empty table. Returns the positions covered. For a
  * windowed group only the blocks that the next position can read are needed; entries before them
  * are KV_NO_BLOCK. */
-uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uint32_t n_hashes,
-                        uint32_t max_tokens);
+uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uint32_t n_hashes, uint32_t max_tokens);
 
 /* Leading blocks of the names that groups with full attention have on either tier, found from a
  * guess of how many there were last time: two look-ups when nothing changed. A block that is gone
  * from the middle of a prefix may go unnoticed. Takes nothing. */
-uint32_t kv_cache_peek(const struct kv_cache *cache, const struct key256 *hashes,
-                       uint32_t n_hashes, uint32_t hint);
+uint32_t kv_cache_peek(const struct kv_cache *cache, const struct key256 *hashes, uint32_t n_hashes, uint32_t hint);
 
 /* Positions that kv_table_load could add to a table that kv_table_match has just filled: whole
  * blocks, at most up to max_tokens in all, which every group still has on the device or on the host
  * tier. 0 without a tier. */
-uint32_t kv_table_loadable(const struct kv_table *table, const struct key256 *hashes,
-                           uint32_t n_hashes, uint32_t max_tokens);
+uint32_t kv_table_loadable(const struct kv_table *table, const struct key256 *hashes, uint32_t n_hashes,
+                           uint32_t max_tokens);
 
 /* Extends the table by n_tokens positions, whole blocks, that kv_table_loadable has just found:
  * takes references on what is on the device, and a device block for each that is only on the host,
@@ -155,8 +153,7 @@ uint64_t kv_cache_evicted(const struct kv_cache *cache, uint32_t tenant);
 
 /* The most blocks of a group one sequence of n_tokens positions can hold at once when at most
  * chunk positions are computed a step: what must fit for a request to be servable at all. */
-uint32_t kv_blocks_needed(const struct kv_config *config, uint32_t group, uint32_t n_tokens,
-                          uint32_t chunk);
+uint32_t kv_blocks_needed(const struct kv_config *config, uint32_t group, uint32_t n_tokens, uint32_t chunk);
 
 /* Forgets every cached block that nobody refers to, on both tiers. */
 void kv_cache_drop_cached(struct kv_cache *cache);

@@ -52,7 +52,7 @@ void kv_trim_window(struct kv_table *table, uint32_t group, uint32_t n_computed)
 /* The most blocks n, from <= n <= limit, such that every group holds what a sequence with n blocks
  * computed needs of them; from is known to be such a number, or 0. On the device alone, or on
  * either tier. */
-uint32_t kv_longest_prefix(const struct kv_cache *cache, const struct key256 *hashes, uint32_t from,
-                           uint32_t limit, bool host_too);
+uint32_t kv_longest_prefix(const struct kv_cache *cache, const struct key256 *hashes, uint32_t from, uint32_t limit,
+                           bool host_too);
 
 #endif

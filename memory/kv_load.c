@@ -20,19 +20,16 @@ static bool has(const struct block_pool *pool, const struct key256 *hash, bool h
 
 /* The largest n <= limit such that every windowed group still has the blocks [first needed, n).
  * Each block of a group is looked up at most once: [lo, n) is known to be there. */
-static uint32_t match_windows(const struct kv_cache *cache, const struct key256 *hashes,
-                              uint32_t limit, bool host_too)
+static uint32_t match_windows(const struct kv_cache *cache, const struct key256 *hashes, uint32_t limit, bool host_too)
 {
     const struct kv_config *config = &cache->config;
     uint32_t lo[KV_MAX_GROUPS] = {limit, limit, limit, limit};
     uint32_t n = limit;
     for (uint32_t g = 0; g < config->n_groups;) {
-        uint32_t needed = kv_first_needed(config->groups[g].window, config->block_tokens,
-                                          n * config->block_tokens);
+        uint32_t needed = kv_first_needed(config->groups[g].window, config->block_tokens, n * config->block_tokens);
         if (lo[g] > n)
             lo[g] = n;
-        while (config->groups[g].window && lo[g] > needed &&
-               has(&cache->pools[g], &hashes[lo[g] - 1], host_too))
+        while (config->groups[g].window && lo[g] > needed && has(&cache->pools[g], &hashes[lo[g] - 1], host_too))
             lo[g]--;
         if (config->groups[g].window && lo[g] > needed) {
             n = lo[g] - 1; /* nothing longer works; the groups before this one must look again */
@@ -44,8 +41,8 @@ static uint32_t match_windows(const struct kv_cache *cache, const struct key256 
     return n;
 }
 
-uint32_t kv_longest_prefix(const struct kv_cache *cache, const struct key256 *hashes, uint32_t from,
-                           uint32_t limit, bool host_too)
+uint32_t kv_longest_prefix(const struct kv_cache *cache, const struct key256 *hashes, uint32_t from, uint32_t limit,
+                           bool host_too)
 {
     uint32_t n = limit;
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
@@ -59,8 +56,8 @@ uint32_t kv_longest_prefix(const struct kv_cache *cache, const struct key256 *ha
     return match_windows(cache, hashes, n, host_too);
 }
 
-uint32_t kv_table_loadable(const struct kv_table *table, const struct key256 *hashes,
-                           uint32_t n_hashes, uint32_t max_tokens)
+uint32_t kv_table_loadable(const struct kv_table *table, const struct key256 *hashes, uint32_t n_hashes,
+                           uint32_t max_tokens)
 {
     const struct kv_cache *cache = table->cache;
     uint32_t from = table->spans[0].n, limit = max_tokens / cache->config.block_tokens;
@@ -68,8 +65,7 @@ uint32_t kv_table_loadable(const struct kv_table *table, const struct key256 *ha
         limit = n_hashes;
     if (cache->ledger.capacity == 0 || limit <= from)
         return 0;
-    return (kv_longest_prefix(cache, hashes, from, limit, true) - from) *
-           cache->config.block_tokens;
+    return (kv_longest_prefix(cache, hashes, from, limit, true) - from) * cache->config.block_tokens;
 }
 
 /* Blocks that only this table holds and that the window leaves behind at block `needed`. */
@@ -84,13 +80,12 @@ static uint32_t count_left(const struct kv_table *table, uint32_t group, uint32_
 
 /* Adds the blocks that a group must load to *n_loads. A sequence that has the group to itself must
  * find room, so what the window leaves behind counts as free. */
-static int count_loads(const struct kv_table *table, uint32_t group, const struct key256 *hashes,
-                       uint32_t n, uint32_t *n_loads)
+static int count_loads(const struct kv_table *table, uint32_t group, const struct key256 *hashes, uint32_t n,
+                       uint32_t *n_loads)
 {
     const struct kv_config *config = &table->cache->config;
     const struct block_pool *pool = &table->cache->pools[group];
-    uint32_t i = kv_first_needed(config->groups[group].window, config->block_tokens,
-                                 n * config->block_tokens);
+    uint32_t i = kv_first_needed(config->groups[group].window, config->block_tokens, n * config->block_tokens);
     uint32_t n_host = 0, n_revived = 0, n_free = pool->n_free + count_left(table, group, i);
     if (i < table->spans[group].n)
         i = table->spans[group].n;
@@ -113,8 +108,7 @@ static void hold(struct kv_table *table, uint32_t group, const struct key256 *ha
     struct block_pool *pool = &table->cache->pools[group];
     struct kv_span *span = &table->spans[group];
     uint32_t n_tokens = n * config->block_tokens;
-    uint32_t needed =
-        kv_first_needed(config->groups[group].window, config->block_tokens, n_tokens);
+    uint32_t needed = kv_first_needed(config->groups[group].window, config->block_tokens, n_tokens);
     kv_trim_window(table, group, n_tokens);
     for (; span->n < needed; span->first_held = span->n)
         span->blocks[span->n++] = KV_NO_BLOCK;
@@ -133,16 +127,14 @@ static void hold(struct kv_table *table, uint32_t group, const struct key256 *ha
     }
 }
 
-static void fetch(struct kv_table *table, uint32_t group, const struct key256 *hashes,
-                  uint32_t from)
+static void fetch(struct kv_table *table, uint32_t group, const struct key256 *hashes, uint32_t from)
 {
     struct kv_span *span = &table->spans[group];
     if (from < span->first_held)
         from = span->first_held;
     for (uint32_t i = from; i < span->n; i++)
         if (span->blocks[i] & ON_HOST)
-            span->blocks[i] = block_pool_load(&table->cache->pools[group],
-                                              span->blocks[i] & ~ON_HOST, &hashes[i]);
+            span->blocks[i] = block_pool_load(&table->cache->pools[group], span->blocks[i] & ~ON_HOST, &hashes[i]);
 }
 
 int kv_table_load(struct kv_table *table, const struct key256 *hashes, uint32_t n_tokens)

@@ -83,8 +83,7 @@ int kv_table_prepare(struct kv_table *table, uint32_t n_tokens)
     return kv_grow_all(table, kv_ceil_blocks(n_tokens, table->cache->config.block_tokens));
 }
 
-uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uint32_t n_hashes,
-                        uint32_t max_tokens)
+uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uint32_t n_hashes, uint32_t max_tokens)
 {
     struct kv_cache *cache = table->cache;
     const struct kv_config *config = &cache->config;
@@ -100,8 +99,7 @@ uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uin
     for (uint32_t g = 0; g < config->n_groups; g++) {
         struct kv_span *span = &table->spans[g];
         span->n = n;
-        span->first_held = kv_first_needed(config->groups[g].window, config->block_tokens,
-                                           n * config->block_tokens);
+        span->first_held = kv_first_needed(config->groups[g].window, config->block_tokens, n * config->block_tokens);
         for (uint32_t i = 0; i < span->first_held; i++)
             span->blocks[i] = KV_NO_BLOCK;
         for (uint32_t i = span->first_held; i < n; i++) {
@@ -117,8 +115,7 @@ void kv_trim_window(struct kv_table *table, uint32_t group, uint32_t n_computed)
 {
     const struct kv_config *config = &table->cache->config;
     struct kv_span *span = &table->spans[group];
-    uint32_t needed =
-        kv_first_needed(config->groups[group].window, config->block_tokens, n_computed);
+    uint32_t needed = kv_first_needed(config->groups[group].window, config->block_tokens, n_computed);
     for (; span->first_held < needed && span->first_held < span->n; span->first_held++) {
         block_pool_unref(&table->cache->pools[group], span->blocks[span->first_held]);
         span->blocks[span->first_held] = KV_NO_BLOCK;
@@ -179,8 +176,7 @@ int kv_table_share(const struct kv_table *from, uint32_t n_blocks, struct kv_tab
     for (uint32_t g = 0; g < config->n_groups; g++) {
         uint32_t needed = kv_first_needed(config->groups[g].window, config->block_tokens,
                                           n_blocks * config->block_tokens);
-        if (from->spans[g].n < n_blocks ||
-            (from->spans[g].first_held > needed && needed < n_blocks))
+        if (from->spans[g].n < n_blocks || (from->spans[g].first_held > needed && needed < n_blocks))
             return QUIRE_NOT_FOUND;
     }
     int status = kv_grow_all(to, n_blocks);

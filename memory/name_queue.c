@@ -7,8 +7,7 @@
 
 int name_queue_init(struct name_queue *q, uint32_t n_slots)
 {
-    *q = (struct name_queue){
-        .oldest = KV_NO_BLOCK, .newest = KV_NO_BLOCK, .spare = KV_NO_BLOCK};
+    *q = (struct name_queue){.oldest = KV_NO_BLOCK, .newest = KV_NO_BLOCK, .spare = KV_NO_BLOCK};
     if (n_slots == 0)
         return QUIRE_OK;
     q->slots = calloc(n_slots, sizeof *q->slots);
@@ -81,26 +80,20 @@ void name_queue_remove(struct name_queue *q, uint32_t slot)
     name_queue_spare(q, slot);
 }
 
-int name_queue_check(const struct name_queue *q, const char *what, uint32_t group,
-                     struct quire_error *err)
+int name_queue_check(const struct name_queue *q, const char *what, uint32_t group, struct quire_error *err)
 {
     uint32_t n_queued = 0, n_spare = 0, prev = KV_NO_BLOCK;
     for (uint32_t i = q->oldest; i != KV_NO_BLOCK; prev = i, i = q->slots[i].next) {
         if (i >= q->n_slots || ++n_queued > q->n_slots || q->slots[i].prev != prev)
-            return quire_fail(err, QUIRE_INTERNAL, "kv 6: group %u: the list of %s is broken",
-                              group, what);
-        if (!q->names.entries[i].named ||
-            prefix_index_find(&q->names, &q->names.entries[i].hash) != i)
-            return quire_fail(err, QUIRE_INTERNAL,
-                              "kv 6: group %u: %s %u is not what its name finds", group, what, i);
+            return quire_fail(err, QUIRE_INTERNAL, "kv 6: group %u: the list of %s is broken", group, what);
+        if (!q->names.entries[i].named || prefix_index_find(&q->names, &q->names.entries[i].hash) != i)
+            return quire_fail(err, QUIRE_INTERNAL, "kv 6: group %u: %s %u is not what its name finds", group, what, i);
     }
     for (uint32_t i = q->spare; i != KV_NO_BLOCK; i = q->slots[i].next)
         if (i >= q->n_slots || ++n_spare > q->n_slots || q->names.entries[i].named)
-            return quire_fail(err, QUIRE_INTERNAL, "kv 6: group %u: the spare %s are broken",
-                              group, what);
+            return quire_fail(err, QUIRE_INTERNAL, "kv 6: group %u: the spare %s are broken", group, what);
     if (q->newest != prev || n_queued != q->n_queued || n_queued + n_spare != q->n_slots)
-        return quire_fail(err, QUIRE_INTERNAL,
-                          "kv 6: group %u: %u %s listed (counted %u) and %u spare of %u", group,
+        return quire_fail(err, QUIRE_INTERNAL, "kv 6: group %u: %u %s listed (counted %u) and %u spare of %u", group,
                           n_queued, what, q->n_queued, n_spare, q->n_slots);
     return QUIRE_OK;
 }

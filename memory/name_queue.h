@@ -56,7 +56,6 @@ void name_queue_remove(struct name_queue *q, uint32_t slot);
 
 /* Are list, index and counts one, and is every slot queued or spare? QUIRE_INTERNAL says what is
  * not, as invariant 6 of group `group`. */
-int name_queue_check(const struct name_queue *q, const char *what, uint32_t group,
-                     struct quire_error *err);
+int name_queue_check(const struct name_queue *q, const char *what, uint32_t group, struct quire_error *err);
 
 #endif

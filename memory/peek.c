@@ -12,8 +12,7 @@ static bool is_cached(const struct kv_cache *cache, const struct key256 *hash)
     return true;
 }
 
-uint32_t kv_cache_peek(const struct kv_cache *cache, const struct key256 *hashes,
-                       uint32_t n_hashes, uint32_t hint)
+uint32_t kv_cache_peek(const struct kv_cache *cache, const struct key256 *hashes, uint32_t n_hashes, uint32_t hint)
 {
     uint32_t n = hint < n_hashes ? hint : n_hashes;
     while (n > 0 && !is_cached(cache, &hashes[n - 1]))

@@ -29,8 +29,8 @@ struct key256 kv_chain_first(const struct kv_chain_root *root)
     return quire_labelled_hash(label_root, data, sizeof data);
 }
 
-struct key256 kv_chain_next(const struct key256 *secret, const struct key256 *parent,
-                            const uint32_t *tokens, uint32_t n_tokens)
+struct key256 kv_chain_next(const struct key256 *secret, const struct key256 *parent, const uint32_t *tokens,
+                            uint32_t n_tokens)
 {
     uint8_t data[32 + 32 + 4 * PIECE_TOKENS];
     struct key256 name = *parent;

@@ -25,7 +25,7 @@ struct kv_chain_root {
 };
 
 struct key256 kv_chain_first(const struct kv_chain_root *root);
-struct key256 kv_chain_next(const struct key256 *secret, const struct key256 *parent,
-                            const uint32_t *tokens, uint32_t n_tokens);
+struct key256 kv_chain_next(const struct key256 *secret, const struct key256 *parent, const uint32_t *tokens,
+                            uint32_t n_tokens);
 
 #endif

@@ -42,8 +42,7 @@ static uint32_t *bucket_of(const struct prefix_index *index, const struct key256
 uint32_t prefix_index_find(const struct prefix_index *index, const struct key256 *hash)
 {
     uint32_t block = *bucket_of(index, hash);
-    while (block != KV_NO_BLOCK &&
-           memcmp(index->entries[block].hash.bytes, hash->bytes, sizeof hash->bytes) != 0)
+    while (block != KV_NO_BLOCK && memcmp(index->entries[block].hash.bytes, hash->bytes, sizeof hash->bytes) != 0)
         block = index->entries[block].next;
     return block;
 }

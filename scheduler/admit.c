@@ -8,8 +8,7 @@
 
 static uint32_t batch_size(const struct sched_config *c)
 {
-    return c->max_batch_size && c->max_batch_size < c->max_num_seqs ? c->max_batch_size
-                                                                     : c->max_num_seqs;
+    return c->max_batch_size && c->max_batch_size < c->max_num_seqs ? c->max_batch_size : c->max_num_seqs;
 }
 
 /* When the one that has waited longest came. Of fewer than a batch, with nothing running. */
@@ -88,8 +87,7 @@ void planner_refuse(struct planner *p)
         s->stats.n_refused++;
         for (uint32_t i = request->n, n_live = request->n; n_live > 0; i--, n_live--) {
             uint32_t name = request->seqs[i - 1];
-            p->slot->refused[p->slot->plan.n_refused++] =
-                (struct sched_refusal){.seq = name, .retry_us = retry_us};
+            p->slot->refused[p->slot->plan.n_refused++] = (struct sched_refusal){.seq = name, .retry_us = retry_us};
             sched_end(s, &s->seqs[name]);
         }
     }
@@ -98,8 +96,7 @@ void planner_refuse(struct planner *p)
 /* ---- a prefix that another sequence is computing ---- */
 
 /* A choice of the same request whose prompt blocks were computed by an earlier plan. */
-static const struct sequence *share_source(const struct sched *s, const struct sequence *q,
-                                           uint32_t n_tokens)
+static const struct sequence *share_source(const struct sched *s, const struct sequence *q, uint32_t n_tokens)
 {
     const struct request *request = q->request;
     for (uint32_t i = 0; i < request->n; i++) {
@@ -125,8 +122,7 @@ bool planner_waits_for_prefix(const struct planner *p, struct sequence *q)
         return false;
     for (uint32_t i = 0; i < p->n_computing; i++) {
         const struct sequence *r = &s->seqs[s->computing[i]];
-        if (r->state == SEQ_RUNNING && !r->held && r->n_computed / bt <= next &&
-            next < r->n_prompt / bt &&
+        if (r->state == SEQ_RUNNING && !r->held && r->n_computed / bt <= next && next < r->n_prompt / bt &&
             memcmp(&r->hashes[next], &q->hashes[next], sizeof q->hashes[next]) == 0)
             return true;
     }
@@ -156,8 +152,7 @@ void planner_rerank(struct sched *s)
         if (q->queue_index == QUEUE_NONE || !seq_may_hit(s, q))
             continue;
         n_left--;
-        if (kv_cache_peek(s->kv, q->hashes, q->n_hashes, q->key.n_cached / bt) * bt ==
-            q->key.n_cached)
+        if (kv_cache_peek(s->kv, q->hashes, q->n_hashes, q->key.n_cached / bt) * bt == q->key.n_cached)
             continue;
         sched_queue_remove(s, q);
         sched_rank(s, q);
@@ -244,8 +239,7 @@ static bool still_blocked(const struct sched *s, const struct sequence *q, const
 /* ---- admission ---- */
 
 /* From waiting to running, in the accounts. */
-static void account_admission(struct planner *p, struct sequence *q, uint32_t hit, uint32_t loaded,
-                              bool looked_up)
+static void account_admission(struct planner *p, struct sequence *q, uint32_t hit, uint32_t loaded, bool looked_up)
 {
     struct sched *s = p->s;
     struct sched_account *a = &q->account;
@@ -281,8 +275,7 @@ static void account_admission(struct planner *p, struct sequence *q, uint32_t hi
     }
 }
 
-static void note_admission(struct planner *p, struct sequence *q, uint32_t hit, uint32_t loaded,
-                           bool looked_up)
+static void note_admission(struct planner *p, struct sequence *q, uint32_t hit, uint32_t loaded, bool looked_up)
 {
     struct sched *s = p->s;
     uint32_t bt = s->config.kv.block_tokens;
@@ -353,8 +346,7 @@ static struct takeover take_over(struct sched *s, struct sequence *q)
 }
 
 /* Blocks for the first row; nothing changes when there are not enough. */
-static bool take_blocks(struct planner *p, struct sequence *q, const struct takeover *t,
-                        uint32_t count)
+static bool take_blocks(struct planner *p, struct sequence *q, const struct takeover *t, uint32_t count)
 {
     int64_t slack[KV_MAX_GROUPS];
     measure_slack(p, slack);
@@ -432,11 +424,10 @@ bool planner_pass(struct planner *p, const struct sequence *q)
     struct sched *s = p->s;
     const struct sched_policy *policy = s->config.policy;
     uint32_t flow = q->key.flow;
-    if (!policy->flow_patience || s->shortage != SCHED_SHORT_OF_BLOCKS ||
-        flow == s->queue.n_flows || p->n_passed == SCHED_MAX_PASSED)
+    if (!policy->flow_patience || s->shortage != SCHED_SHORT_OF_BLOCKS || flow == s->queue.n_flows ||
+        p->n_passed == SCHED_MAX_PASSED)
         return false;
-    uint64_t most = policy->flow_ranks(s->policy_state)[flow] +
-                    policy->flow_patience(s->policy_state, &q->key);
+    uint64_t most = policy->flow_ranks(s->policy_state)[flow] + policy->flow_patience(s->policy_state, &q->key);
     if (p->n_passed++ == 0 || most < p->most_rank)
         p->most_rank = most;
     queue_pass(&s->queue, flow);
@@ -450,8 +441,7 @@ uint32_t planner_head(const struct planner *p)
     if (top == QUEUE_NONE || p->n_passed == 0)
         return top;
     uint32_t flow = s->seqs[top].key.flow;
-    if (flow == s->queue.n_flows ||
-        s->config.policy->flow_ranks(s->policy_state)[flow] > p->most_rank)
+    if (flow == s->queue.n_flows || s->config.policy->flow_ranks(s->policy_state)[flow] > p->most_rank)
         return QUEUE_NONE;
     return top;
 }

@@ -14,13 +14,11 @@ static int check_counts(const struct sched *s, struct quire_error *err)
         if ((unsigned)q->state > SEQ_RETIRED)
             return BROKEN(err, "1: sequence %u has no state", i);
         if (live != (q->request != NULL))
-            return BROKEN(err, "1: sequence %u: state %d does not match its request", i,
-                          (int)q->state);
+            return BROKEN(err, "1: sequence %u: state %d does not match its request", i, (int)q->state);
         n[q->state]++;
         n_new += live && !q->was_admitted;
     }
-    if (n[SEQ_FREE] != s->n_free_names || n[SEQ_RETIRED] != s->n_retired ||
-        n[SEQ_RUNNING] != s->stats.n_running ||
+    if (n[SEQ_FREE] != s->n_free_names || n[SEQ_RETIRED] != s->n_retired || n[SEQ_RUNNING] != s->stats.n_running ||
         n[SEQ_WAITING] + n[SEQ_FOLLOWING] + n[SEQ_LEAVING] != s->stats.n_waiting ||
         n[SEQ_LEAVING] + n[SEQ_ENDING] != s->n_touched || n_new != s->n_new)
         return BROKEN(err, "1: counts by state are wrong");
@@ -45,16 +43,13 @@ static int check_heap(const struct sched *s, uint32_t flow, struct quire_error *
         const struct sched_candidate *up = &s->seqs[heap->names[i > 0 ? (i - 1) / 2 : 0]].key;
         n_tokens += key->n_known;
         if (key->flow != flow)
-            return BROKEN(err, "2: sequence %u waits in a flow that is not its own",
-                          heap->names[i]);
+            return BROKEN(err, "2: sequence %u waits in a flow that is not its own", heap->names[i]);
         if (i > 0 && !queue_before(&s->queue, up, key))
             return BROKEN(err, "2: queue entry %u goes before its parent", i);
     }
     if (n_tokens != heap->n_tokens || heap->n > heap->capacity)
-        return BROKEN(err, "2: flow %u counts %llu tokens", flow,
-                      (unsigned long long)heap->n_tokens);
-    if (heap->n > 0 && (heap->in_active >= s->queue.n_active ||
-                        s->queue.active[heap->in_active] != flow))
+        return BROKEN(err, "2: flow %u counts %llu tokens", flow, (unsigned long long)heap->n_tokens);
+    if (heap->n > 0 && (heap->in_active >= s->queue.n_active || s->queue.active[heap->in_active] != flow))
         return BROKEN(err, "2: flow %u waits and is not active", flow);
     return QUIRE_OK;
 }
@@ -120,18 +115,16 @@ static int check_counters(const struct sched *s, uint32_t name, struct quire_err
             n_sampling += plan->rows[i].seq == name && plan->rows[i].samples;
     }
     if (q->n_sampling != n_sampling)
-        return BROKEN(err, "4: sequence %u: %u tokens are being sampled, counted %u", name,
-                      n_sampling, q->n_sampling);
+        return BROKEN(err, "4: sequence %u: %u tokens are being sampled, counted %u", name, n_sampling, q->n_sampling);
     if (q->n_computed > q->n_planned || q->n_planned > known || q->n_planned > q->n_positions ||
         known > q->n_prompt + q->max_tokens || q->n_known < q->n_prompt)
-        return BROKEN(err, "4: sequence %u: computed %u, planned %u, known %u + %u of %u", name,
-                      q->n_computed, q->n_planned, q->n_known, q->n_sampling, q->n_positions);
+        return BROKEN(err, "4: sequence %u: computed %u, planned %u, known %u + %u of %u", name, q->n_computed,
+                      q->n_planned, q->n_known, q->n_sampling, q->n_positions);
     if (q->state != SEQ_RUNNING && q->state != SEQ_LEAVING && q->n_planned > 0)
-        return BROKEN(err, "4: sequence %u does not run and has %u positions planned", name,
-                      q->n_planned);
+        return BROKEN(err, "4: sequence %u does not run and has %u positions planned", name, q->n_planned);
     if ((uint64_t)q->n_published * s->config.kv.block_tokens > q->n_computed)
-        return BROKEN(err, "7: sequence %u: %u blocks published, %u positions computed", name,
-                      q->n_published, q->n_computed);
+        return BROKEN(err, "7: sequence %u: %u blocks published, %u positions computed", name, q->n_published,
+                      q->n_computed);
     return QUIRE_OK;
 }
 
@@ -144,8 +137,7 @@ static int check_table(const struct sched *s, uint32_t name, struct quire_error 
         return BROKEN(err, "5: sequence %u in state %d: table %s", name, (int)q->state,
                       q->table ? "not given back" : "missing");
     if ((q->state == SEQ_LEAVING || q->state == SEQ_ENDING) && q->last_step <= s->committed)
-        return BROKEN(err, "6: sequence %u waits for step %llu, which is over", name,
-                      (unsigned long long)q->last_step);
+        return BROKEN(err, "6: sequence %u waits for step %llu, which is over", name, (unsigned long long)q->last_step);
     if (!holds)
         return QUIRE_OK;
     for (uint32_t g = 0; g < s->config.kv.n_groups; g++) {
@@ -153,8 +145,7 @@ static int check_table(const struct sched *s, uint32_t name, struct quire_error 
         kv_table_blocks(q->table, g, &n);
         if ((uint64_t)n * s->config.kv.block_tokens < q->n_planned ||
             (uint64_t)n * s->config.kv.block_tokens < q->n_reserved)
-            return BROKEN(err, "5: sequence %u: group %u has %u blocks for %u positions", name, g,
-                          n, q->n_planned);
+            return BROKEN(err, "5: sequence %u: group %u has %u blocks for %u positions", name, g, n, q->n_planned);
     }
     for (uint32_t i = 0; i < s->n_spare; i++)
         if (s->tables[i] == q->table)
@@ -163,8 +154,7 @@ static int check_table(const struct sched *s, uint32_t name, struct quire_error 
 }
 
 /* 10: what a launched row reads and writes is still there. */
-static int check_row_blocks(const struct sched *s, const struct sched_row *row,
-                            struct quire_error *err)
+static int check_row_blocks(const struct sched *s, const struct sched_row *row, struct quire_error *err)
 {
     const struct kv_config *kv = &s->config.kv;
     const struct sequence *q = &s->seqs[row->seq];
@@ -177,8 +167,7 @@ static int check_row_blocks(const struct sched *s, const struct sched_row *row,
         uint32_t last = (row->first + row->count - 1) / kv->block_tokens;
         for (uint32_t i = from / kv->block_tokens; i <= last; i++)
             if (i >= n || blocks[i] == KV_NO_BLOCK)
-                return BROKEN(err, "10: sequence %u: group %u: block %u is gone under its step",
-                              row->seq, g, i);
+                return BROKEN(err, "10: sequence %u: group %u: block %u is gone under its step", row->seq, g, i);
     }
     return QUIRE_OK;
 }
@@ -187,8 +176,7 @@ static int check_row_blocks(const struct sched *s, const struct sched_row *row,
 static int check_plans(const struct sched *s, struct quire_error *err)
 {
     if (s->step - s->committed > s->config.overlap_depth + 1)
-        return BROKEN(err, "8: %llu plans are uncommitted",
-                      (unsigned long long)(s->step - s->committed));
+        return BROKEN(err, "8: %llu plans are uncommitted", (unsigned long long)(s->step - s->committed));
     for (uint64_t step = s->committed + 1; step <= s->step; step++) {
         const struct sched_plan *plan = &s->slots[step % (s->config.overlap_depth + 2)].plan;
         uint64_t n_tokens = 0, n_logits = 0;
@@ -207,16 +195,14 @@ static int check_plans(const struct sched *s, struct quire_error *err)
         }
         if (plan->step != step || n_tokens != plan->n_tokens || n_logits != plan->n_logits ||
             n_tokens > s->config.max_num_batched_tokens || n_logits > s->config.max_logit_rows)
-            return BROKEN(err, "8: step %llu: %llu tokens, %llu logit rows",
-                          (unsigned long long)step, (unsigned long long)n_tokens,
-                          (unsigned long long)n_logits);
+            return BROKEN(err, "8: step %llu: %llu tokens, %llu logit rows", (unsigned long long)step,
+                          (unsigned long long)n_tokens, (unsigned long long)n_logits);
     }
     return QUIRE_OK;
 }
 
 /* 9: requests. */
-static int check_request(const struct sched *s, const struct request *request,
-                         struct quire_error *err)
+static int check_request(const struct sched *s, const struct request *request, struct quire_error *err)
 {
     uint32_t n_live = 0, n_following = 0, n_leading = 0;
     for (uint32_t i = 0; i < request->n; i++) {
@@ -228,11 +214,11 @@ static int check_request(const struct sched *s, const struct request *request,
         n_leading += q->leads;
     }
     if (n_live != request->n_live || n_live == 0)
-        return BROKEN(err, "9: request %llu: %u choices live, counted %u",
-                      (unsigned long long)request->id, n_live, request->n_live);
+        return BROKEN(err, "9: request %llu: %u choices live, counted %u", (unsigned long long)request->id, n_live,
+                      request->n_live);
     if (n_leading > 1 || (n_following > 0 && n_leading == 0))
-        return BROKEN(err, "9: request %llu: %u choices follow %u leaders",
-                      (unsigned long long)request->id, n_following, n_leading);
+        return BROKEN(err, "9: request %llu: %u choices follow %u leaders", (unsigned long long)request->id,
+                      n_following, n_leading);
     return QUIRE_OK;
 }
 
@@ -248,8 +234,7 @@ static int check_requests(const struct sched *s, struct quire_error *err)
             n_tokens += r->n_waiting_tokens;
             n_live += r->n_live;
         }
-    if (n_tokens != s->stats.n_waiting_tokens ||
-        n_live != s->stats.n_running + s->stats.n_waiting)
+    if (n_tokens != s->stats.n_waiting_tokens || n_live != s->stats.n_running + s->stats.n_waiting)
         return BROKEN(err, "9: requests do not add up to the live sequences");
     return QUIRE_OK;
 }
@@ -264,10 +249,9 @@ static int check_sums(const struct sched *s, struct quire_error *err)
             n_live += q->request && q->key.tenant == t;
             n_running += q->state == SEQ_RUNNING && q->key.tenant == t;
         }
-        if (n_running != s->tenants[t].n_running ||
-            n_live != n_running + s->tenants[t].n_waiting)
-            return BROKEN(err, "11: tenant %u: %u live, %u running, counted %u + %u", t, n_live,
-                          n_running, s->tenants[t].n_waiting, s->tenants[t].n_running);
+        if (n_running != s->tenants[t].n_running || n_live != n_running + s->tenants[t].n_waiting)
+            return BROKEN(err, "11: tenant %u: %u live, %u running, counted %u + %u", t, n_live, n_running,
+                          s->tenants[t].n_waiting, s->tenants[t].n_running);
     }
     for (uint32_t f = 0; f <= s->queue.n_flows; f++) {
         uint32_t n_live = 0;
@@ -299,9 +283,8 @@ static int check_pins(const struct sched *s, struct quire_error *err)
                 n_blocks += r->pin->n_blocks;
             }
     if (n != s->pins.n || n_promised != s->pins.n_promised || n_blocks != s->pins.n_blocks)
-        return BROKEN(err, "12: %u pins and %u promised ones of %llu blocks, counted %u, %u, %u", n,
-                      n_promised, (unsigned long long)n_blocks, s->pins.n, s->pins.n_promised,
-                      s->pins.n_blocks);
+        return BROKEN(err, "12: %u pins and %u promised ones of %llu blocks, counted %u, %u, %u", n, n_promised,
+                      (unsigned long long)n_blocks, s->pins.n, s->pins.n_promised, s->pins.n_blocks);
     return QUIRE_OK;
 }
 

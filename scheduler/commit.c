@@ -10,9 +10,8 @@ static bool lives(const struct sequence *q)
 }
 
 /* Does result i belong to row r? Results of sequences that are over may be left out. */
-static int check_results(const struct sched *s, const struct sched_plan *plan,
-                         const struct sched_result *results, uint32_t n_results,
-                         struct quire_error *err)
+static int check_results(const struct sched *s, const struct sched_plan *plan, const struct sched_result *results,
+                         uint32_t n_results, struct quire_error *err)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
@@ -28,16 +27,14 @@ static int check_results(const struct sched *s, const struct sched_plan *plan,
         }
         const struct sched_result *r = &results[n++];
         if (r->n_tokens == 0 || !r->tokens)
-            return quire_fail(err, QUIRE_INVALID, "step %llu: sequence %u has no token",
-                              (unsigned long long)plan->step, row->seq);
+            return quire_fail(err, QUIRE_INVALID, "step %llu: sequence %u has no token", (unsigned long long)plan->step,
+                              row->seq);
         if (lives(q) && r->n_tokens > 1 && q->last_step > plan->step)
-            return quire_fail(err, QUIRE_INVALID,
-                              "step %llu: sequence %u has %u tokens, a later step counts on one",
+            return quire_fail(err, QUIRE_INVALID, "step %llu: sequence %u has %u tokens, a later step counts on one",
                               (unsigned long long)plan->step, row->seq, r->n_tokens);
     }
     if (n != n_results)
-        return quire_fail(err, QUIRE_INVALID,
-                          "step %llu: result %u is of sequence %u, which no row samples",
+        return quire_fail(err, QUIRE_INVALID, "step %llu: result %u is of sequence %u, which no row samples",
                           (unsigned long long)plan->step, n, results[n].seq);
     return QUIRE_OK;
 }
@@ -52,8 +49,7 @@ static void publish(struct sched *s, struct sequence *q)
         uint32_t i = q->n_published++;
         if (i == q->n_hashes) {
             const struct key256 *parent = i > 0 ? &q->hashes[i - 1] : &q->chain_first;
-            q->hashes[i] =
-                kv_chain_next(&s->config.secret, parent, q->tokens + (size_t)i * bt, bt);
+            q->hashes[i] = kv_chain_next(&s->config.secret, parent, q->tokens + (size_t)i * bt, bt);
             q->n_hashes++;
         }
         kv_table_publish(q->table, i, &q->hashes[i]);
@@ -81,8 +77,7 @@ static void account_drafts(struct sched *s, const struct sequence *q, uint32_t n
 
 /* A row of a sequence that lives, and its result, which is there when the row samples. True when the
  * sequence is over. */
-static bool take_row(struct sched *s, struct sequence *q, const struct sched_row *row,
-                     const struct sched_result *r)
+static bool take_row(struct sched *s, struct sequence *q, const struct sched_row *row, const struct sched_result *r)
 {
     uint32_t n_known = q->n_known;
     q->n_computed = row->first + row->count;
@@ -123,8 +118,8 @@ static void finish(struct sched *s, struct sequence *q)
     }
 }
 
-int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n_results,
-                 bool *finished, bool *discarded, struct quire_error *err)
+int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n_results, bool *finished,
+                 bool *discarded, struct quire_error *err)
 {
     if (s->committed == s->step)
         return quire_fail(err, QUIRE_INVALID, "scheduler: no step is waiting for its results");

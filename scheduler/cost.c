@@ -13,24 +13,20 @@ static bool is_valid(double us)
 static int check_points(const struct sched_cost *cost, struct quire_error *err)
 {
     if (cost->n_points > SCHED_COST_MAX_POINTS)
-        return quire_fail(err, QUIRE_INVALID, "n_points: must be at most %d, got %u",
-                          SCHED_COST_MAX_POINTS, cost->n_points);
+        return quire_fail(err, QUIRE_INVALID, "n_points: must be at most %d, got %u", SCHED_COST_MAX_POINTS,
+                          cost->n_points);
     for (uint32_t i = 0; i < cost->n_points; i++) {
         uint32_t n_tokens = cost->points[i].n_tokens;
         double us = cost->points[i].us;
         if (i == 0 && n_tokens != 1)
-            return quire_fail(err, QUIRE_INVALID, "points[0].n_tokens: must be 1, got %u",
-                              n_tokens);
+            return quire_fail(err, QUIRE_INVALID, "points[0].n_tokens: must be 1, got %u", n_tokens);
         if (i > 0 && n_tokens <= cost->points[i - 1].n_tokens)
-            return quire_fail(err, QUIRE_INVALID,
-                              "points[%u].n_tokens: must be more than the %u before it, got %u", i,
+            return quire_fail(err, QUIRE_INVALID, "points[%u].n_tokens: must be more than the %u before it, got %u", i,
                               cost->points[i - 1].n_tokens, n_tokens);
         if (!is_valid(us))
-            return quire_fail(err, QUIRE_INVALID, "points[%u].us: must be finite and not negative",
-                              i);
+            return quire_fail(err, QUIRE_INVALID, "points[%u].us: must be finite and not negative", i);
         if (i > 0 && us < cost->points[i - 1].us)
-            return quire_fail(err, QUIRE_INVALID,
-                              "points[%u].us: must not be less than the one before it", i);
+            return quire_fail(err, QUIRE_INVALID, "points[%u].us: must not be less than the one before it", i);
     }
     return QUIRE_OK;
 }
@@ -41,16 +37,12 @@ int sched_cost_check(const struct sched_cost *cost, struct quire_error *err)
         const char *name;
         double us;
     } members[] = {
-        {"row_us", cost->row_us},
-        {"logit_us", cost->logit_us},
-        {"context_us", cost->context_us},
-        {"pair_us", cost->pair_us},
-        {"block_copy_us", cost->block_copy_us},
+        {"row_us", cost->row_us},   {"logit_us", cost->logit_us},           {"context_us", cost->context_us},
+        {"pair_us", cost->pair_us}, {"block_copy_us", cost->block_copy_us},
     };
     for (unsigned i = 0; i < sizeof members / sizeof members[0]; i++)
         if (!is_valid(members[i].us))
-            return quire_fail(err, QUIRE_INVALID, "%s: must be finite and not negative",
-                              members[i].name);
+            return quire_fail(err, QUIRE_INVALID, "%s: must be finite and not negative", members[i].name);
     return check_points(cost, err);
 }
 
@@ -95,23 +87,21 @@ static double tokens_us(const struct sched_cost *cost, uint32_t n_tokens)
 
 double sched_cost_us(const struct sched_cost *cost, const struct sched_shape *shape)
 {
-    return capped(tokens_us(cost, shape->n_tokens) + cost->row_us * shape->n_rows +
-                  cost->logit_us * shape->n_logits +
-                  cost->context_us * (double)shape->n_context +
-                  cost->pair_us * (double)shape->n_pairs +
+    return capped(tokens_us(cost, shape->n_tokens) + cost->row_us * shape->n_rows + cost->logit_us * shape->n_logits +
+                  cost->context_us * (double)shape->n_context + cost->pair_us * (double)shape->n_pairs +
                   cost->block_copy_us * shape->n_block_copies);
 }
 
-static bool fits(const struct sched_cost *cost, const struct sched_shape *shape, uint32_t first,
-                 uint32_t count, double target_us)
+static bool fits(const struct sched_cost *cost, const struct sched_shape *shape, uint32_t first, uint32_t count,
+                 double target_us)
 {
     struct sched_shape with = *shape;
     sched_shape_add(&with, first, count, 0);
     return sched_cost_us(cost, &with) <= target_us;
 }
 
-uint32_t sched_cost_room(const struct sched_cost *cost, const struct sched_shape *shape,
-                         uint32_t first, uint32_t most, double target_us)
+uint32_t sched_cost_room(const struct sched_cost *cost, const struct sched_shape *shape, uint32_t first, uint32_t most,
+                         double target_us)
 {
     uint32_t low = 0, high = most;
     while (low < high) {
@@ -124,8 +114,7 @@ uint32_t sched_cost_room(const struct sched_cost *cost, const struct sched_shape
     return low;
 }
 
-double sched_cost_prefill_us(const struct sched_cost *cost, uint32_t first, uint32_t count,
-                             uint32_t chunk)
+double sched_cost_prefill_us(const struct sched_cost *cost, uint32_t first, uint32_t count, uint32_t chunk)
 {
     assert(chunk > 0);
     uint64_t n_full = count / chunk, rest = count % chunk;
@@ -133,8 +122,7 @@ double sched_cost_prefill_us(const struct sched_cost *cost, uint32_t first, uint
     /* In closed form, since it is asked for in a step: full chunks differ in what they read only,
      * which is first + chunk, first + 2 chunk, ... */
     uint64_t n_context = n_full * first + pairs_of(0, n_full) * chunk;
-    double us = (tokens_us(cost, chunk) + cost->row_us) * (double)n_full +
-                cost->context_us * (double)n_context +
+    double us = (tokens_us(cost, chunk) + cost->row_us) * (double)n_full + cost->context_us * (double)n_context +
                 cost->pair_us * (double)pairs_of(first, count - rest);
     if (rest > 0)
         sched_shape_add(&last, (uint32_t)(first + (count - rest)), (uint32_t)rest, 0);

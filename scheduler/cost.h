@@ -52,12 +52,11 @@ double sched_cost_us(const struct sched_cost *cost, const struct sched_shape *sh
 
 /* The most tokens, at most `most`, that one more row without logits from position `first` may have so
  * that the step stays within target_us; 0 when not even one does. O(log most). */
-uint32_t sched_cost_room(const struct sched_cost *cost, const struct sched_shape *shape,
-                         uint32_t first, uint32_t most, double target_us);
+uint32_t sched_cost_room(const struct sched_cost *cost, const struct sched_shape *shape, uint32_t first, uint32_t most,
+                         double target_us);
 
 /* Microseconds to compute positions [first, first + count) alone, in steps of `chunk` tokens, >= 1,
  * and a last one of what is left. No logits. */
-double sched_cost_prefill_us(const struct sched_cost *cost, uint32_t first, uint32_t count,
-                             uint32_t chunk);
+double sched_cost_prefill_us(const struct sched_cost *cost, uint32_t first, uint32_t count, uint32_t chunk);
 
 #endif

@@ -124,8 +124,7 @@ static void sort(struct sched *s, uint32_t n)
             last = key;
             continue;
         }
-        while (n_back < n_kept && n_back <= MOST_BACK &&
-               before(s, name, s->running[n_kept - 1 - n_back]))
+        while (n_back < n_kept && n_back <= MOST_BACK && before(s, name, s->running[n_kept - 1 - n_back]))
             n_back++;
         if (n_back > MOST_BACK) {
             s->scratch[n_moved++] = name;

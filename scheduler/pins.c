@@ -25,26 +25,23 @@ static void destroy(struct sched *s, struct pin *pin)
     free(pin);
 }
 
-int pins_make(struct sched *s, const struct sched_request *r, struct pin **out,
-              struct quire_error *err)
+int pins_make(struct sched *s, const struct sched_request *r, struct pin **out, struct quire_error *err)
 {
     uint32_t n_blocks = r->n_prompt / s->config.kv.block_tokens;
     *out = NULL;
     if (!s->config.kv.prefix_caching)
         return quire_fail(err, QUIRE_INVALID, "pin: needs prefix caching");
     if (n_blocks == 0)
-        return quire_fail(err, QUIRE_INVALID, "pin: a prompt of %u tokens does not fill a block",
-                          r->n_prompt);
+        return quire_fail(err, QUIRE_INVALID, "pin: a prompt of %u tokens does not fill a block", r->n_prompt);
     /* While nobody is there nothing is planned, nor would it be if this one were refused. */
     pins_expire(s, r->arrival_us);
     if (s->pins.n + s->pins.n_promised == SCHED_MAX_PINS)
         return quire_fail(err, QUIRE_EXHAUSTED, "pin: there are %u already", SCHED_MAX_PINS);
     if (s->pins.n_blocks + n_blocks > most_blocks(s))
-        return quire_fail(err, QUIRE_EXHAUSTED, "pin: needs %u blocks, %u of at most %u are pinned",
-                          n_blocks, s->pins.n_blocks, most_blocks(s));
+        return quire_fail(err, QUIRE_EXHAUSTED, "pin: needs %u blocks, %u of at most %u are pinned", n_blocks,
+                          s->pins.n_blocks, most_blocks(s));
     struct pin *pin = calloc(1, sizeof *pin);
-    if (!pin || kv_table_create(s->kv, &pin->table, err) ||
-        kv_table_prepare(pin->table, r->n_prompt)) {
+    if (!pin || kv_table_create(s->kv, &pin->table, err) || kv_table_prepare(pin->table, r->n_prompt)) {
         if (pin)
             kv_table_destroy(pin->table);
         free(pin);

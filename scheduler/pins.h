@@ -34,8 +34,7 @@ struct sched_request;
 struct sequence;
 
 /* A pin for r's prompt. QUIRE_EXHAUSTED: too many, or their share of the blocks is used up. */
-int pins_make(struct sched *s, const struct sched_request *r, struct pin **out,
-              struct quire_error *err);
+int pins_make(struct sched *s, const struct sched_request *r, struct pin **out, struct quire_error *err);
 /* An unfilled one is not needed after all. NULL is fine. */
 void pins_forget(struct sched *s, struct pin *pin);
 /* Choice 0 has computed its prompt: the pin takes references on its full blocks. */

@@ -66,11 +66,9 @@ static double shared_target(const struct planner *p, uint32_t flow)
 }
 
 /* What fits into the step until then, but a little in any case. */
-static uint32_t bound_time(const struct planner *p, const struct sequence *q, uint32_t count,
-                           double until_us)
+static uint32_t bound_time(const struct planner *p, const struct sequence *q, uint32_t count, double until_us)
 {
-    uint32_t room =
-        sched_cost_room(&p->s->config.cost, &p->shape, q->n_planned, count, until_us);
+    uint32_t room = sched_cost_room(&p->s->config.cost, &p->shape, q->n_planned, count, until_us);
     uint32_t given = p->slot->plan.n_tokens - p->slot->plan.n_rows;
     uint32_t least = given < SCHED_MIN_CHUNK ? SCHED_MIN_CHUNK - given : 0;
     if (room < least)
@@ -99,8 +97,7 @@ static uint32_t bound_chunk(const struct planner *p, const struct sequence *q, u
 #define FOR_DECODES static inline __attribute__((always_inline))
 
 /* Of `count` positions, how many a row of q can have. */
-FOR_DECODES uint32_t bound_row(const struct planner *p, const struct sequence *q, uint32_t count,
-                               uint32_t logits)
+FOR_DECODES uint32_t bound_row(const struct planner *p, const struct sequence *q, uint32_t count, uint32_t logits)
 {
     if (count > p->budget)
         count = p->budget;
@@ -132,10 +129,9 @@ FOR_DECODES void account_row(struct planner *p, struct sequence *q, uint32_t cou
     uint32_t fresh = end > q->n_reached ? end - (first > q->n_reached ? first : q->n_reached) : 0;
     uint32_t of_prompt = end < q->n_prompt ? end : q->n_prompt;
     uint32_t prompt_from = first > q->n_reached ? first : q->n_reached;
-    struct sched_service service = {
-        .n_prompt = of_prompt > prompt_from ? of_prompt - prompt_from : 0,
-        .n_recomputed = count - fresh,
-        .n_generated = samples};
+    struct sched_service service = {.n_prompt = of_prompt > prompt_from ? of_prompt - prompt_from : 0,
+                                    .n_recomputed = count - fresh,
+                                    .n_generated = samples};
     if (count > 1 || first < q->n_prompt)
         q->account.n_chunks++;
     if (service.n_recomputed > 0) {
@@ -270,8 +266,7 @@ static uint32_t left_for_prompts(const struct planner *p)
 }
 
 /* A chunk: its blocks now, its row when it is its turn. */
-static bool prepare_chunk(struct planner *p, struct sequence *q, uint32_t logits,
-                          uint32_t *prompt_left)
+static bool prepare_chunk(struct planner *p, struct sequence *q, uint32_t logits, uint32_t *prompt_left)
 {
     uint32_t want = planner_count(p, q, logits);
     if (want > *prompt_left)
@@ -353,9 +348,8 @@ static void serve_prompts(struct planner *p)
         struct sequence *waiting = top != QUEUE_NONE ? &s->seqs[top] : NULL;
         if (!waiting && i == p->n_prefills)
             break;
-        if (!waiting || (i < p->n_prefills &&
-                         queue_before(&s->queue, &s->seqs[s->prefills[i].name].key,
-                                      &waiting->key))) {
+        if (!waiting ||
+            (i < p->n_prefills && queue_before(&s->queue, &s->seqs[s->prefills[i].name].key, &waiting->key))) {
             serve_chunk(p, i++);
         } else if (planner_waits_for_prefix(p, waiting)) {
             open = n_aside < SCHED_MAX_ASIDE;
@@ -458,8 +452,7 @@ static uint32_t for_prompts(const struct planner *p)
     return left > least ? left : least;
 }
 
-int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out,
-               struct quire_error *err)
+int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out, struct quire_error *err)
 {
     struct planner p;
     *out = NULL;

@@ -84,8 +84,7 @@ struct sched_policy {
                             sequence whose next block another one is computing waits for it */
 
     /* Both NULL for a policy without state. */
-    int (*create)(const struct sched_policy_options *options, void **state,
-                  struct quire_error *err);
+    int (*create)(const struct sched_policy_options *options, void **state, struct quire_error *err);
     void (*destroy)(void *state);
 
     /* Lower goes first. Called when a sequence enters the queue, again when it is admitted, and for
@@ -107,15 +106,13 @@ struct sched_policy {
     uint32_t (*prefill_share)(const void *state);
 
     /* A row of the sequence was planned, or gave more tokens than planned. May be NULL. */
-    void (*served)(void *state, const struct sched_candidate *c,
-                   const struct sched_service *service);
+    void (*served)(void *state, const struct sched_candidate *c, const struct sched_service *service);
     /* The sequence ended by its stop or length, having generated n tokens. May be NULL. */
     void (*finished)(void *state, const struct sched_candidate *c, uint32_t n_generated);
     /* 0, or after how many microseconds it may be worth coming back: the request is refused now. Asked
      * at submission and for the head of the queue in every plan, only of requests that have not run.
      * May be NULL. */
-    uint64_t (*refuse)(void *state, const struct sched_candidate *c,
-                       const struct sched_load *load);
+    uint64_t (*refuse)(void *state, const struct sched_candidate *c, const struct sched_load *load);
     /* A figure of the policy's own for people, named in *name (sjf: mean error of its estimates, in
      * percent). May be NULL. */
     double (*figure)(const void *state, const char **name);

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int queue_init(struct queue *queue, uint32_t n_flows, struct sequence *seqs,
-               const struct sched_policy *policy, void *state)
+int queue_init(struct queue *queue, uint32_t n_flows, struct sequence *seqs, const struct sched_policy *policy,
+               void *state)
 {
     *queue = (struct queue){.n_flows = n_flows, .seqs = seqs, .policy = policy, .state = state};
     queue->heaps = calloc(n_flows + 1, sizeof *queue->heaps);
@@ -58,8 +58,7 @@ uint32_t queue_top(const struct queue *queue)
         if (queue->heaps[queue->active[i]].passed)
             continue;
         uint32_t top = queue->heaps[queue->active[i]].names[0];
-        if (best == QUEUE_NONE ||
-            queue_before(queue, &queue->seqs[top].key, &queue->seqs[best].key))
+        if (best == QUEUE_NONE || queue_before(queue, &queue->seqs[top].key, &queue->seqs[best].key))
             best = top;
     }
     return best;

@@ -37,8 +37,8 @@ struct queue {
     void *state;          /* the policy's, borrowed */
 };
 
-int queue_init(struct queue *queue, uint32_t n_flows, struct sequence *seqs,
-               const struct sched_policy *policy, void *state);
+int queue_init(struct queue *queue, uint32_t n_flows, struct sequence *seqs, const struct sched_policy *policy,
+               void *state);
 void queue_free(struct queue *queue);
 
 /* Room for n sequences of a flow, so that pushes cannot fail. QUIRE_NO_MEMORY. */

@@ -32,32 +32,27 @@
 static int check_config(const struct sched_config *c, struct quire_error *err)
 {
     if (c->max_num_seqs == 0 || c->max_num_seqs > MAX_SEQS)
-        return quire_fail(err, QUIRE_INVALID, "max_num_seqs: must be 1 to %u, got %u", MAX_SEQS,
-                          c->max_num_seqs);
+        return quire_fail(err, QUIRE_INVALID, "max_num_seqs: must be 1 to %u, got %u", MAX_SEQS, c->max_num_seqs);
     if (c->max_num_batched_tokens == 0 || c->max_num_batched_tokens > MAX_TOKENS)
-        return quire_fail(err, QUIRE_INVALID, "max_num_batched_tokens: must be 1 to %u, got %u",
-                          MAX_TOKENS, c->max_num_batched_tokens);
+        return quire_fail(err, QUIRE_INVALID, "max_num_batched_tokens: must be 1 to %u, got %u", MAX_TOKENS,
+                          c->max_num_batched_tokens);
     if (c->max_model_len == 0 || c->max_model_len > MAX_TOKENS)
-        return quire_fail(err, QUIRE_INVALID, "max_model_len: must be 1 to %u, got %u", MAX_TOKENS,
-                          c->max_model_len);
+        return quire_fail(err, QUIRE_INVALID, "max_model_len: must be 1 to %u, got %u", MAX_TOKENS, c->max_model_len);
     if (c->max_queued_requests == 0 || c->max_queued_requests > MAX_SEQS)
-        return quire_fail(err, QUIRE_INVALID, "max_queued_requests: must be 1 to %u, got %u",
-                          MAX_SEQS, c->max_queued_requests);
+        return quire_fail(err, QUIRE_INVALID, "max_queued_requests: must be 1 to %u, got %u", MAX_SEQS,
+                          c->max_queued_requests);
     if (c->max_logit_rows < c->max_num_seqs)
-        return quire_fail(err, QUIRE_INVALID,
-                          "max_logit_rows: must be at least max_num_seqs (%u), got %u",
+        return quire_fail(err, QUIRE_INVALID, "max_logit_rows: must be at least max_num_seqs (%u), got %u",
                           c->max_num_seqs, c->max_logit_rows);
     if (c->overlap_depth > 1)
-        return quire_fail(err, QUIRE_INVALID, "overlap_depth: must be 0 or 1, got %u",
-                          c->overlap_depth);
+        return quire_fail(err, QUIRE_INVALID, "overlap_depth: must be 0 or 1, got %u", c->overlap_depth);
     if (!c->policy)
         return quire_fail(err, QUIRE_INVALID, "policy: there is none");
     if (c->policy_options.n_tenants > SCHED_MAX_TENANTS)
-        return quire_fail(err, QUIRE_INVALID, "n_tenants: must be at most %u, got %u",
-                          SCHED_MAX_TENANTS, c->policy_options.n_tenants);
+        return quire_fail(err, QUIRE_INVALID, "n_tenants: must be at most %u, got %u", SCHED_MAX_TENANTS,
+                          c->policy_options.n_tenants);
     if (c->max_pinned_percent > 100)
-        return quire_fail(err, QUIRE_INVALID, "max_pinned_percent: must be at most 100, got %u",
-                          c->max_pinned_percent);
+        return quire_fail(err, QUIRE_INVALID, "max_pinned_percent: must be at most 100, got %u", c->max_pinned_percent);
     if (c->step_target_us > 0 && c->cost.n_points == 0)
         return quire_fail(err, QUIRE_INVALID, "step_target_us: needs a cost model");
     return c->cost.n_points > 0 ? sched_cost_check(&c->cost, err) : QUIRE_OK;
@@ -87,8 +82,7 @@ static void free_parts(const struct sched_policy *policy, struct policy_parts *p
 }
 
 static int make_parts(const struct sched *s, const struct sched_policy *policy,
-                      const struct sched_policy_options *options, struct policy_parts *p,
-                      struct quire_error *err)
+                      const struct sched_policy_options *options, struct policy_parts *p, struct quire_error *err)
 {
     *p = (struct policy_parts){0};
     int status = policy->create ? policy->create(options, &p->state, err) : QUIRE_OK;
@@ -110,8 +104,7 @@ static int make_parts(const struct sched *s, const struct sched_policy *policy,
     return QUIRE_OK;
 }
 
-static void take_parts(struct sched *s, const struct sched_policy *policy,
-                       const struct policy_parts *p)
+static void take_parts(struct sched *s, const struct sched_policy *policy, const struct policy_parts *p)
 {
     s->config.policy = policy;
     s->policy_state = p->state;
@@ -135,8 +128,7 @@ static struct policy_parts parts_of(const struct sched *s)
 }
 
 /* Counts the live sequences by their flow under the new policy and makes room for all of them. */
-static int reserve_flows(struct sched *s, const struct sched_policy *policy,
-                         struct policy_parts *p)
+static int reserve_flows(struct sched *s, const struct sched_policy *policy, struct policy_parts *p)
 {
     for (uint32_t i = 0; i < s->n_names; i++) {
         struct sequence *q = &s->seqs[i];
@@ -151,8 +143,8 @@ static int reserve_flows(struct sched *s, const struct sched_policy *policy,
     return QUIRE_OK;
 }
 
-int sched_set_policy(struct sched *s, const struct sched_policy *policy,
-                     const struct sched_policy_options *options, struct quire_error *err)
+int sched_set_policy(struct sched *s, const struct sched_policy *policy, const struct sched_policy_options *options,
+                     struct quire_error *err)
 {
     struct sched_policy_options changed = *options;
     struct policy_parts parts, old = parts_of(s);
@@ -217,15 +209,14 @@ static int allocate(struct sched *s, struct quire_error *err)
     s->computing = calloc(c->max_num_seqs, sizeof *s->computing);
     s->tenants = calloc(s->n_tenants, sizeof *s->tenants);
     s->tables = calloc((size_t)c->max_num_seqs * (c->overlap_depth + 1), sizeof *s->tables);
-    bool ok = s->seqs && s->free_names && s->retired && s->buckets && s->running && s->tables &&
-              s->scratch && s->prefills && s->computing && s->tenants;
+    bool ok = s->seqs && s->free_names && s->retired && s->buckets && s->running && s->tables && s->scratch &&
+              s->prefills && s->computing && s->tenants;
     for (uint32_t i = 0; i < c->overlap_depth + 2; i++) {
         s->slots[i].rows = calloc(c->max_num_seqs, sizeof *s->slots[i].rows);
         s->slots[i].preempted = calloc(c->max_num_seqs, sizeof *s->slots[i].preempted);
         s->slots[i].admitted = calloc(c->max_num_seqs, sizeof *s->slots[i].admitted);
         s->slots[i].refused = calloc(SCHED_MAX_REFUSED, sizeof *s->slots[i].refused);
-        ok = ok && s->slots[i].rows && s->slots[i].preempted && s->slots[i].admitted &&
-             s->slots[i].refused;
+        ok = ok && s->slots[i].rows && s->slots[i].preempted && s->slots[i].admitted && s->slots[i].refused;
     }
     if (!ok)
         return quire_fail(err, QUIRE_NO_MEMORY, "scheduler: out of memory");
@@ -335,8 +326,7 @@ const uint32_t *sched_tokens(const struct sched *s, uint32_t seq, uint32_t *n_to
     return q->tokens;
 }
 
-const uint32_t *sched_blocks(const struct sched *s, uint32_t seq, uint32_t group,
-                             uint32_t *n_blocks)
+const uint32_t *sched_blocks(const struct sched *s, uint32_t seq, uint32_t group, uint32_t *n_blocks)
 {
     *n_blocks = 0;
     if (!s->seqs[seq].table)

@@ -82,8 +82,8 @@ void sched_destroy(struct sched *s);
 
 /* Another policy, or other options for it, from the next plan on; who runs goes on running. On
  * failure the old one stays. Allocates: between steps, not within one. */
-int sched_set_policy(struct sched *s, const struct sched_policy *policy,
-                     const struct sched_policy_options *options, struct quire_error *err);
+int sched_set_policy(struct sched *s, const struct sched_policy *policy, const struct sched_policy_options *options,
+                     struct quire_error *err);
 const struct sched_policy *sched_policy_of(const struct sched *s);
 /* The policy's own figure; 0 and *name NULL when it has none. */
 double sched_policy_figure(const struct sched *s, const char **name);
@@ -99,19 +99,19 @@ struct sched_request {
                                      takes no prefix hits */
     bool no_prefix_hits;          /* computes its prompt whatever is cached */
     bool background;              /* runs on what live requests leave, and gives way to them */
-    bool host_gated;              /* what the sampler is told depends on the tokens so far (penalties, bad words): with
+    bool host_gated; /* what the sampler is told depends on the tokens so far (penalties, bad words): with
                                      an overlap it skips a step rather than run on a token that is being sampled */
-    int32_t priority;             /* lower first */
+    int32_t priority; /* lower first */
     uint64_t arrival_us;
-    uint64_t deadline_us;         /* of the first token; 0 = none; for policies */
-    uint64_t pin_us;              /* > 0: when choice 0 ends, the prompt's full blocks stay cached
+    uint64_t deadline_us; /* of the first token; 0 = none; for policies */
+    uint64_t pin_us; /* > 0: when choice 0 ends, the prompt's full blocks stay cached
                                      for so long after their last use */
-    uint32_t tenant;              /* dense small integer, for policies and counters */
-    uint32_t class_index;         /* below SCHED_MAX_CLASSES, for policies */
-    uint32_t expected_tokens;     /* 0 = unknown, for policies */
+    uint32_t tenant; /* dense small integer, for policies and counters */
+    uint32_t class_index; /* below SCHED_MAX_CLASSES, for policies */
+    uint32_t expected_tokens; /* 0 = unknown, for policies */
     uint32_t adapter;
-    struct key256 chain_first;    /* kv_chain_first() of this tenant and adapter */
-    const struct key256 *hashes;  /* kv_chain_next() of each full prompt block: n_prompt /
+    struct key256 chain_first; /* kv_chain_first() of this tenant and adapter */
+    const struct key256 *hashes; /* kv_chain_next() of each full prompt block: n_prompt /
                                      block_tokens of them. Not read without prefix caching. */
 };
 
@@ -119,8 +119,8 @@ struct sched_request {
  * collected), or the policy refuses it: then *retry_us, when not NULL, says when to come back (else
  * it is 0). QUIRE_INVALID: can never be served (n_prompt + max_tokens above max_model_len, more KV
  * blocks than there are, more choices than may wait) or an id in use. */
-int sched_submit(struct sched *s, const struct sched_request *request, uint32_t *seqs,
-                 uint64_t *retry_us, struct quire_error *err);
+int sched_submit(struct sched *s, const struct sched_request *request, uint32_t *seqs, uint64_t *retry_us,
+                 struct quire_error *err);
 
 /* No request follows until the next sched_submit: incomplete static batches begin. */
 void sched_no_more(struct sched *s);
@@ -137,48 +137,47 @@ void sched_hold(struct sched *s, uint32_t seq, bool held);
 
 struct sched_row {
     uint32_t seq;
-    uint32_t first;       /* position of the first token to compute */
-    uint32_t count;       /* positions [first, first + count) */
+    uint32_t first; /* position of the first token to compute */
+    uint32_t count; /* positions [first, first + count) */
     uint32_t first_logit; /* logits are wanted for positions [first_logit, first + count) */
-    bool samples;         /* the last position's logits give the sequence's next token */
+    bool samples; /* the last position's logits give the sequence's next token */
     uint32_t adapter;
 };
 
 struct sched_plan {
-    uint64_t step;            /* 1, 2, …; 0 for an empty plan */
+    uint64_t step; /* 1, 2, …; 0 for an empty plan */
     uint32_t n_rows, n_tokens, n_logits;
     const struct sched_row *rows;
-    uint32_t n_preempted;     /* sequences preempted while planning */
+    uint32_t n_preempted; /* sequences preempted while planning */
     const uint32_t *preempted;
-    uint32_t n_admitted;      /* sequences that left the waiting queue in this plan */
+    uint32_t n_admitted; /* sequences that left the waiting queue in this plan */
     const uint32_t *admitted;
-    uint32_t n_refused;       /* sequences that the policy gave up: over, nothing of them ran */
+    uint32_t n_refused; /* sequences that the policy gave up: over, nothing of them ran */
     const struct sched_refusal {
         uint32_t seq;
-        uint64_t retry_us;    /* when it may be worth coming back, from now */
+        uint64_t retry_us; /* when it may be worth coming back, from now */
     } *refused;
     /* Copies between the KV arenas and the host tier, to be made in this order before the rows run,
      * also when there are no rows. */
     uint32_t n_moves;
     const struct kv_move *moves;
-    uint64_t wake_us;         /* plan again at this time though nothing was submitted; 0 = no need */
-    uint32_t token_budget;    /* what the step was allowed */
+    uint64_t wake_us; /* plan again at this time though nothing was submitted; 0 = no need */
+    uint32_t token_budget; /* what the step was allowed */
 };
 
 /* Plans the next step. n_rows = 0: nothing can run now; such a plan is not a step, is never
  * committed, has step 0 and is valid until the next one (`preempted`, `refused` and `moves` may have
  * entries all the same). Any other plan belongs to the scheduler and is valid until overlap_depth + 1 further
  * plans. At most overlap_depth + 1 plans may be uncommitted; one more is QUIRE_INVALID. */
-int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out,
-               struct quire_error *err);
+int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out, struct quire_error *err);
 
 /* What a row that samples gave. Tokens past max_tokens are dropped. */
 struct sched_result {
     uint32_t seq;
-    uint32_t n_tokens;      /* >= 1; more than one only when no later launched step has a row of
+    uint32_t n_tokens; /* >= 1; more than one only when no later launched step has a row of
                                the sequence */
     const uint32_t *tokens;
-    bool finished;          /* the caller saw a stop: the sequence ends with these tokens */
+    bool finished; /* the caller saw a stop: the sequence ends with these tokens */
 };
 
 /* Results of the oldest uncommitted plan, one for every row with `samples` whose sequence still
@@ -186,8 +185,8 @@ struct sched_result {
  * that do not fit the plan; nothing changed. finished[i], when not NULL, says whether results[i]'s
  * sequence ended (by its stop or by max_tokens); for a result thrown away (sequence cancelled or
  * ended in the meantime) discarded[i] is set. */
-int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n_results,
-                 bool *finished, bool *discarded, struct quire_error *err);
+int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n_results, bool *finished,
+                 bool *discarded, struct quire_error *err);
 
 /* Sequences that are over (finished, cancelled, or computed with max_tokens = 0) and whose blocks
  * have returned: the name may be reused after this call, so the caller drops its own state now.
@@ -199,8 +198,7 @@ bool sched_next_retired(struct sched *s, uint32_t *seq);
 #define SCHED_PENDING UINT32_MAX
 const uint32_t *sched_tokens(const struct sched *s, uint32_t seq, uint32_t *n_tokens);
 /* NULL and 0 for a sequence that holds no blocks: waiting, or over. */
-const uint32_t *sched_blocks(const struct sched *s, uint32_t seq, uint32_t group,
-                             uint32_t *n_blocks);
+const uint32_t *sched_blocks(const struct sched *s, uint32_t seq, uint32_t group, uint32_t *n_blocks);
 /* Prompt positions not computed thanks to hits, at first admission. */
 uint32_t sched_cached_tokens(const struct sched *s, uint32_t seq);
 
@@ -208,51 +206,51 @@ uint32_t sched_cached_tokens(const struct sched *s, uint32_t seq);
  * parts of queue_us say what its head-of-line was short of meanwhile. */
 enum sched_shortage {
     SCHED_SHORT_OF_NOTHING, /* between two plans */
-    SCHED_SHORT_OF_BUDGET,  /* the step's tokens or logit rows were spent on those before */
-    SCHED_SHORT_OF_SEQS,    /* max_num_seqs, max_partial_prefills */
+    SCHED_SHORT_OF_BUDGET, /* the step's tokens or logit rows were spent on those before */
+    SCHED_SHORT_OF_SEQS, /* max_num_seqs, max_partial_prefills */
     SCHED_SHORT_OF_BLOCKS,
-    SCHED_SHORT_OF_BATCH,   /* dynamic and static batching: the batch runs, or is not full */
-    SCHED_SHORT_OF_PREFIX,  /* another sequence is computing the prefix it shares */
+    SCHED_SHORT_OF_BATCH, /* dynamic and static batching: the batch runs, or is not full */
+    SCHED_SHORT_OF_PREFIX, /* another sequence is computing the prefix it shares */
     SCHED_N_SHORTAGES
 };
 struct sched_account {
-    uint64_t arrival_us, admitted_us;   /* admitted_us 0: it has not run */
+    uint64_t arrival_us, admitted_us; /* admitted_us 0: it has not run */
     uint64_t queue_us[SCHED_N_SHORTAGES];
-    uint64_t preempted_us;              /* waiting again after preemptions */
-    uint64_t blocker;                   /* request admitted last before it, 0 = none: who had what it
+    uint64_t preempted_us; /* waiting again after preemptions */
+    uint64_t blocker; /* request admitted last before it, 0 = none: who had what it
                                            waited for */
     uint32_t blocker_tenant;
-    uint32_t n_overtaken;               /* at least so many sequences submitted later were admitted
+    uint32_t n_overtaken; /* at least so many sequences submitted later were admitted
                                            before it: first admissions since it came, less the new
                                            ones that were there then. Exact where these were all
                                            admitted before it */
-    uint32_t n_chunks;                  /* rows that computed known tokens; decode is not counted */
+    uint32_t n_chunks; /* rows that computed known tokens; decode is not counted */
     uint32_t n_preemptions, n_cached, n_loaded /* of n_cached, from the host tier */, n_recomputed;
 };
 struct sched_account sched_account(const struct sched *s, uint32_t seq);
 
 struct sched_stats {
-    uint32_t n_running, n_waiting;      /* sequences */
+    uint32_t n_running, n_waiting; /* sequences */
     uint64_t n_waiting_tokens;
     uint64_t n_preemptions;
     uint64_t n_prefix_queries, n_prefix_hits; /* tokens */
-    uint64_t n_host_hits;               /* of n_prefix_hits, from the host tier */
-    uint64_t n_recomputed;              /* positions computed again after preemptions */
-    uint64_t n_refused;                 /* by the policy */
+    uint64_t n_host_hits; /* of n_prefix_hits, from the host tier */
+    uint64_t n_recomputed; /* positions computed again after preemptions */
+    uint64_t n_refused; /* by the policy */
     uint64_t n_steps;
     uint32_t n_pins;
-    uint32_t n_pinned_blocks;           /* of the first group */
-    double budget_ratio;                /* with adaptive_budget: measured to predicted step times,
+    uint32_t n_pinned_blocks; /* of the first group */
+    double budget_ratio; /* with adaptive_budget: measured to predicted step times,
                                            smoothed; else 1 */
 };
 struct sched_stats sched_stats(const struct sched *s);
 
 struct sched_tenant_stats {
-    uint64_t n_prompt_tokens;                 /* computed */
+    uint64_t n_prompt_tokens; /* computed */
     uint64_t n_generated_tokens;
     uint64_t n_prefix_queries, n_prefix_hits; /* tokens; hits are tokens saved */
-    uint64_t n_evicted_blocks;                /* cached blocks of this tenant that were given up */
-    uint32_t n_running, n_waiting;            /* sequences */
+    uint64_t n_evicted_blocks; /* cached blocks of this tenant that were given up */
+    uint32_t n_running, n_waiting; /* sequences */
 };
 struct sched_tenant_stats sched_tenant_stats(const struct sched *s, uint32_t tenant);
 

@@ -9,8 +9,7 @@ void sched_rank(struct sched *s, struct sequence *q)
     if (!policy->ranks_by_cache)
         q->key.n_cached = 0; /* another policy may have looked it up */
     else if (seq_may_hit(s, q))
-        q->key.n_cached =
-            bt * kv_cache_peek(s->kv, q->hashes, q->n_hashes, q->key.n_cached / bt);
+        q->key.n_cached = bt * kv_cache_peek(s->kv, q->hashes, q->n_hashes, q->key.n_cached / bt);
     if (q->key.background)
         q->key.flow = s->queue.n_flows;
     else

@@ -18,38 +18,30 @@ static uint32_t positions_of(const struct sched_request *r)
 }
 
 /* Can this ever be served? */
-static int check_request(const struct sched *s, const struct sched_request *r,
-                         struct quire_error *err)
+static int check_request(const struct sched *s, const struct sched_request *r, struct quire_error *err)
 {
     const struct sched_config *c = &s->config;
     if (r->n_prompt == 0 || !r->prompt)
         return quire_fail(err, QUIRE_INVALID, "prompt: must have at least one token");
     if (r->n == 0 || r->n > c->max_queued_requests)
-        return quire_fail(err, QUIRE_INVALID, "n: must be 1 to %u, got %u", c->max_queued_requests,
-                          r->n);
+        return quire_fail(err, QUIRE_INVALID, "n: must be 1 to %u, got %u", c->max_queued_requests, r->n);
     if ((uint64_t)r->n_prompt + r->max_tokens > c->max_model_len)
-        return quire_fail(err, QUIRE_INVALID,
-                          "prompt of %u tokens with max_tokens %u is longer than the model's %u",
+        return quire_fail(err, QUIRE_INVALID, "prompt of %u tokens with max_tokens %u is longer than the model's %u",
                           r->n_prompt, r->max_tokens, c->max_model_len);
     if (r->tenant >= s->n_tenants)
-        return quire_fail(err, QUIRE_INVALID, "tenant: must be below %u, got %u", s->n_tenants,
-                          r->tenant);
+        return quire_fail(err, QUIRE_INVALID, "tenant: must be below %u, got %u", s->n_tenants, r->tenant);
     if (r->class_index >= SCHED_MAX_CLASSES)
-        return quire_fail(err, QUIRE_INVALID, "class: must be below %u, got %u", SCHED_MAX_CLASSES,
-                          r->class_index);
+        return quire_fail(err, QUIRE_INVALID, "class: must be below %u, got %u", SCHED_MAX_CLASSES, r->class_index);
     if (c->kv.prefix_caching && !r->hashes && r->n_prompt >= c->kv.block_tokens)
-        return quire_fail(err, QUIRE_INVALID, "hashes: missing for a prompt of %u tokens",
-                          r->n_prompt);
+        return quire_fail(err, QUIRE_INVALID, "hashes: missing for a prompt of %u tokens", r->n_prompt);
     for (uint32_t g = 0; g < c->kv.n_groups; g++) {
         uint32_t needed = kv_blocks_needed(&c->kv, g, positions_of(r), sched_reach(s));
         if (needed > c->kv.groups[g].n_blocks)
-            return quire_fail(err, QUIRE_INVALID,
-                              "prompt of %u tokens with max_tokens %u needs %u KV blocks of %u",
+            return quire_fail(err, QUIRE_INVALID, "prompt of %u tokens with max_tokens %u needs %u KV blocks of %u",
                               r->n_prompt, r->max_tokens, needed, c->kv.groups[g].n_blocks);
     }
     if (find_request(s, r->id))
-        return quire_fail(err, QUIRE_INVALID, "request id %llu is in use",
-                          (unsigned long long)r->id);
+        return quire_fail(err, QUIRE_INVALID, "request id %llu is in use", (unsigned long long)r->id);
     return QUIRE_OK;
 }
 
@@ -58,19 +50,16 @@ static int check_room(const struct sched *s, const struct sched_request *r, stru
 {
     const struct sched_config *c = &s->config;
     if (s->stats.n_waiting > c->max_queued_requests - r->n)
-        return quire_fail(err, QUIRE_EXHAUSTED, "%u requests are waiting, the limit is %u",
-                          s->stats.n_waiting, c->max_queued_requests);
+        return quire_fail(err, QUIRE_EXHAUSTED, "%u requests are waiting, the limit is %u", s->stats.n_waiting,
+                          c->max_queued_requests);
     if (s->n_free_names < r->n)
-        return quire_fail(err, QUIRE_EXHAUSTED, "%u sequences are over and not yet collected",
-                          s->n_retired);
+        return quire_fail(err, QUIRE_EXHAUSTED, "%u sequences are over and not yet collected", s->n_retired);
     /* A prompt longer than the whole bound is let in when no other waits: it could never come
      * otherwise. */
     if (c->max_queued_tokens > 0 && s->stats.n_waiting_tokens > 0 &&
         s->stats.n_waiting_tokens + r->n_prompt > c->max_queued_tokens)
-        return quire_fail(err, QUIRE_EXHAUSTED,
-                          "%llu prompt tokens are waiting, the limit is %llu",
-                          (unsigned long long)s->stats.n_waiting_tokens,
-                          (unsigned long long)c->max_queued_tokens);
+        return quire_fail(err, QUIRE_EXHAUSTED, "%llu prompt tokens are waiting, the limit is %llu",
+                          (unsigned long long)s->stats.n_waiting_tokens, (unsigned long long)c->max_queued_tokens);
     return QUIRE_OK;
 }
 
@@ -157,8 +146,7 @@ struct sched_load sched_load_of(const struct sched *s, const struct sequence *q,
     const struct sched_config *c = &s->config;
     uint32_t left = q->n_prompt > q->key.n_cached ? q->n_prompt - q->key.n_cached : 1;
     if (c->cost.n_points > 0)
-        load.prefill_us = sched_cost_prefill_us(&c->cost, q->n_prompt - left, left,
-                                                c->max_num_batched_tokens);
+        load.prefill_us = sched_cost_prefill_us(&c->cost, q->n_prompt - left, left, c->max_num_batched_tokens);
     return load;
 }
 
@@ -167,8 +155,7 @@ struct sched_load sched_load_of(const struct sched *s, const struct sequence *q,
 
 /* Tokens of a flow that wait before q. Of a longer queue some are looked at, evenly over the heap and so
  * over its ranks, and stand for the rest: right to some percent, which refusals need not know better. */
-static uint64_t tokens_before(const struct sched *s, const struct queue_heap *heap,
-                              const struct sequence *q)
+static uint64_t tokens_before(const struct sched *s, const struct queue_heap *heap, const struct sequence *q)
 {
     uint32_t step = (heap->n + LOOKED_AT - 1) / LOOKED_AT, n_looked = 0;
     uint64_t n_tokens = 0;
@@ -193,8 +180,8 @@ static uint64_t ask_policy(const struct sched *s, const struct sequence *q)
 }
 
 /* Everything that can fail. On failure nothing is left behind. */
-static int make_request(struct sched *s, const struct sched_request *r, uint32_t flow,
-                        struct request **out, struct quire_error *err)
+static int make_request(struct sched *s, const struct sched_request *r, uint32_t flow, struct request **out,
+                        struct quire_error *err)
 {
     struct request *request = malloc(sizeof *request + r->n * sizeof request->seqs[0]);
     if (!request)
@@ -225,15 +212,14 @@ static int make_request(struct sched *s, const struct sched_request *r, uint32_t
 static uint32_t flow_of(const struct sched *s, const struct sched_request *r)
 {
     const struct sched_policy *policy = s->config.policy;
-    const struct sched_candidate c = {
-        .priority = r->priority, .tenant = r->tenant, .class_index = r->class_index};
+    const struct sched_candidate c = {.priority = r->priority, .tenant = r->tenant, .class_index = r->class_index};
     if (r->background)
         return s->queue.n_flows;
     return policy->flow ? policy->flow(s->policy_state, &c) : 0;
 }
 
-int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
-                 uint64_t *retry_us, struct quire_error *err)
+int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs, uint64_t *retry_us,
+                 struct quire_error *err)
 {
     struct request *request = NULL;
     if (retry_us)

@@ -39,20 +39,20 @@ int64_t quire_text_token_id(const struct quire_text *text, const char *content);
 /* text → ids. Special tokens written in the text are recognised. add_special: also what the
  * tokenizer's post-processor adds (BOS). "" gives 0 ids when add_special is false.
  * QUIRE_INVALID when the text is not UTF-8. */
-int quire_text_encode(const struct quire_text *text, const char *utf8, size_t n_bytes,
-                      bool add_special, uint32_t **ids, size_t *n_ids, struct quire_error *err);
+int quire_text_encode(const struct quire_text *text, const char *utf8, size_t n_bytes, bool add_special, uint32_t **ids,
+                      size_t *n_ids, struct quire_error *err);
 
 /* ids → text, whole. Ids past the tokenizer, and those in a hole of it, give "". Bytes that are
  * not UTF-8 come as U+FFFD, as many as the tokenizer's own decoder gives: byte-level one for each
  * sequence that cannot become a character, byte fallback one for each byte of a run of byte tokens
  * of which any part is not UTF-8. */
-int quire_text_decode(const struct quire_text *text, const uint32_t *ids, size_t n_ids,
-                      bool skip_special, char **out, size_t *n_bytes, struct quire_error *err);
+int quire_text_decode(const struct quire_text *text, const uint32_t *ids, size_t n_ids, bool skip_special, char **out,
+                      size_t *n_bytes, struct quire_error *err);
 
 /* The raw bytes one token stands for (may be part of a UTF-8 character; byte-level tokens are
  * undone): what `logprobs[].bytes` shows. Special tokens give their content. */
-int quire_text_token_bytes(const struct quire_text *text, uint32_t id, uint8_t **out,
-                           size_t *n_bytes, struct quire_error *err);
+int quire_text_token_bytes(const struct quire_text *text, uint32_t id, uint8_t **out, size_t *n_bytes,
+                           struct quire_error *err);
 
 /* Incremental: the concatenation of all pushes and the finish equals quire_text_decode() of the
  * same ids, and no piece ends inside a UTF-8 character. A token costs the same wherever it stands.
@@ -68,12 +68,11 @@ int quire_text_token_bytes(const struct quire_text *text, uint32_t id, uint8_t *
  *
  * A stream may be closed after its text. After the finish a push is QUIRE_INVALID.
  * The strings stay valid until the next call on the same detok. */
-int quire_detok_open(const struct quire_text *text, const uint32_t *prompt, size_t n_prompt,
-                     bool skip_special, struct quire_detok **out, struct quire_error *err);
+int quire_detok_open(const struct quire_text *text, const uint32_t *prompt, size_t n_prompt, bool skip_special,
+                     struct quire_detok **out, struct quire_error *err);
 int quire_detok_push(struct quire_detok *detok, uint32_t id, const char **piece, size_t *n_bytes,
                      struct quire_error *err);
-int quire_detok_finish(struct quire_detok *detok, const char **piece, size_t *n_bytes,
-                       struct quire_error *err);
+int quire_detok_finish(struct quire_detok *detok, const char **piece, size_t *n_bytes, struct quire_error *err);
 void quire_detok_close(struct quire_detok *detok);
 
 /* Renders a chat template as transformers does.
@@ -95,8 +94,8 @@ struct quire_chat {
     bool add_generation_prompt;
     bool continue_final;
 };
-int quire_text_chat(const struct quire_text *text, const struct quire_chat *chat, char **out,
-                    size_t *n_bytes, struct quire_error *err);
+int quire_text_chat(const struct quire_text *text, const struct quire_chat *chat, char **out, size_t *n_bytes,
+                    struct quire_error *err);
 
 /* True when a chat template was found. */
 bool quire_text_has_chat(const struct quire_text *text);

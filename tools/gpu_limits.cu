@@ -122,18 +122,18 @@ int main(int argc, char **argv)
     struct times copy = time_runs("copying", [&] {
         return K_LAUNCH(copy_all, dim3(blocks), dim3(512), 0, (cudaStream_t)0, (const uint4 *)from, (uint4 *)to, n);
     });
-    struct times memcpy_ = time_runs("cudaMemcpy",
-                                     [&] { return cudaMemcpyAsync(to, from, BUFFER_BYTES, cudaMemcpyDeviceToDevice, 0); });
-    struct times products = time_runs("multiplying", [&] {
-        return K_LAUNCH(multiply, dim3(blocks), dim3(256), 0, (cudaStream_t)0, (float *)to);
-    });
+    struct times memcpy_ = time_runs(
+        "cudaMemcpy", [&] { return cudaMemcpyAsync(to, from, BUFFER_BYTES, cudaMemcpyDeviceToDevice, 0); });
+    struct times products = time_runs(
+        "multiplying", [&] { return K_LAUNCH(multiply, dim3(blocks), dim3(256), 0, (cudaStream_t)0, (float *)to); });
     const double gb = BUFFER_BYTES * 1e-9, tflop = FLOPS_OF_MMA * N_SUMS * PRODUCT_ROUNDS * 8.0 * blocks * 1e-12;
     printf("{\"gpu\":\"%s\",\"compute_capability\":\"%d.%d\",\"sms\":%d,\"memory_bytes\":%zu,\"l2_bytes\":%d,"
            "\"driver_cuda\":\"%d.%d\",\"runtime_cuda\":\"%d.%d\","
            "\"read_gb_s\":%.1f,\"read_median_gb_s\":%.1f,\"copy_gb_s\":%.1f,\"copy_median_gb_s\":%.1f,"
            "\"memcpy_gb_s\":%.1f,\"mma_f16_tflop_s\":%.2f,\"mma_f16_median_tflop_s\":%.2f}\n",
-           prop.name, prop.major, prop.minor, prop.multiProcessorCount, prop.totalGlobalMem, prop.l2CacheSize, driver / 1000,
-           driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, gb / read.best, gb / read.median,
-           2 * gb / copy.best, 2 * gb / copy.median, 2 * gb / memcpy_.best, tflop / products.best, tflop / products.median);
+           prop.name, prop.major, prop.minor, prop.multiProcessorCount, prop.totalGlobalMem, prop.l2CacheSize,
+           driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, gb / read.best,
+           gb / read.median, 2 * gb / copy.best, 2 * gb / copy.median, 2 * gb / memcpy_.best, tflop / products.best,
+           tflop / products.median);
     return 0;
 }

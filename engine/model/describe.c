@@ -43,12 +43,9 @@ struct architecture {
 
 static const struct architecture architectures[] = {
     {"LlamaForCausalLM", "llama", 0, 0, 2048, 1, 2, false, true, true, false, WINDOW_NONE},
-    {"MistralForCausalLM", "mistral", 8, 0, 131072, 1, 2, false, false, false, false,
-     WINDOW_EVERY_LAYER},
-    {"Qwen2ForCausalLM", "qwen2", 32, 0, 32768, -1, -1, true, false, false, false,
-     WINDOW_UPPER_LAYERS},
-    {"Qwen3ForCausalLM", "qwen3", 32, 128, 32768, -1, -1, false, true, false, true,
-     WINDOW_UPPER_LAYERS},
+    {"MistralForCausalLM", "mistral", 8, 0, 131072, 1, 2, false, false, false, false, WINDOW_EVERY_LAYER},
+    {"Qwen2ForCausalLM", "qwen2", 32, 0, 32768, -1, -1, true, false, false, false, WINDOW_UPPER_LAYERS},
+    {"Qwen3ForCausalLM", "qwen3", 32, 128, 32768, -1, -1, false, true, false, true, WINDOW_UPPER_LAYERS},
 };
 #define N_ARCHITECTURES (sizeof architectures / sizeof architectures[0])
 #define SUPPORTED "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM"
@@ -60,8 +57,7 @@ static bool has_key(const json_t *object, const char *key)
 
 /* ---- architecture and dtype ---------------------------------------------------------- */
 
-static int find_architecture(const json_t *config, const struct architecture **out,
-                             struct quire_error *err)
+static int find_architecture(const json_t *config, const struct architecture **out, struct quire_error *err)
 {
     json_t *list = NULL;
     const char *name = NULL, *model_type = NULL, *field = "architectures";
@@ -81,14 +77,12 @@ static int find_architecture(const json_t *config, const struct architecture **o
         return quire_fail(err, QUIRE_INVALID, CONFIG ": architectures: is missing");
     }
     for (size_t i = 0; i < N_ARCHITECTURES; i++) {
-        if (strcmp(name ? name : model_type,
-                   name ? architectures[i].name : architectures[i].model_type) == 0) {
+        if (strcmp(name ? name : model_type, name ? architectures[i].name : architectures[i].model_type) == 0) {
             *out = &architectures[i];
             return QUIRE_OK;
         }
     }
-    return quire_fail(err, QUIRE_UNSUPPORTED,
-                      CONFIG ": %s: '%s' is not supported; supported: " SUPPORTED, field,
+    return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: '%s' is not supported; supported: " SUPPORTED, field,
                       model_shown(name ? name : model_type, shown, sizeof shown));
 }
 
@@ -102,8 +96,7 @@ static int refuse_quantized(const json_t *config, struct quire_error *err)
             continue;
         const char *method = json_string_value(json_object_get(value, "quant_method"));
         char shown[48];
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          CONFIG ": %s: quantized weights (%s) are not supported", keys[i],
+        return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: quantized weights (%s) are not supported", keys[i],
                           model_shown(method ? method : "no quant_method", shown, sizeof shown));
     }
     return QUIRE_OK;
@@ -128,16 +121,15 @@ static int read_dtype(const json_t *config, struct model_desc *desc, struct quir
     else {
         char shown[48];
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          CONFIG ": %s: '%s' is not supported (float32, float16 and bfloat16 are)",
-                          key, model_shown(name, shown, sizeof shown));
+                          CONFIG ": %s: '%s' is not supported (float32, float16 and bfloat16 are)", key,
+                          model_shown(name, shown, sizeof shown));
     }
     return QUIRE_OK;
 }
 
 /* ---- sizes --------------------------------------------------------------------------- */
 
-static int required_u32(const json_t *config, const char *key, uint32_t max, uint32_t *out,
-                        struct quire_error *err)
+static int required_u32(const json_t *config, const char *key, uint32_t max, uint32_t *out, struct quire_error *err)
 {
     const json_t *value = json_object_get(config, key);
     if (!value || json_is_null(value))
@@ -145,8 +137,8 @@ static int required_u32(const json_t *config, const char *key, uint32_t max, uin
     return quire_json_u32(config, CONFIG, key, 1, max, out, err);
 }
 
-static int read_heads(const json_t *config, const struct architecture *arch,
-                      struct model_desc *desc, struct quire_error *err)
+static int read_heads(const json_t *config, const struct architecture *arch, struct model_desc *desc,
+                      struct quire_error *err)
 {
     int status = required_u32(config, "num_attention_heads", MAX_HEADS, &desc->n_q_heads, err);
     if (status != QUIRE_OK)
@@ -154,13 +146,11 @@ static int read_heads(const json_t *config, const struct architecture *arch,
     desc->n_kv_heads = arch->default_kv_heads;
     if (desc->n_kv_heads == 0 || has_key(config, "num_key_value_heads"))
         desc->n_kv_heads = desc->n_q_heads; /* null, too, means as many */
-    status = quire_json_u32(config, CONFIG, "num_key_value_heads", 1, MAX_HEADS, &desc->n_kv_heads,
-                            err);
+    status = quire_json_u32(config, CONFIG, "num_key_value_heads", 1, MAX_HEADS, &desc->n_kv_heads, err);
     if (status != QUIRE_OK)
         return status;
     if (desc->n_q_heads % desc->n_kv_heads != 0)
-        return quire_fail(err, QUIRE_INVALID,
-                          CONFIG ": num_key_value_heads: %u does not divide num_attention_heads %u",
+        return quire_fail(err, QUIRE_INVALID, CONFIG ": num_key_value_heads: %u does not divide num_attention_heads %u",
                           desc->n_kv_heads, desc->n_q_heads);
 
     desc->head_dim = arch->default_head_dim;
@@ -171,19 +161,18 @@ static int read_heads(const json_t *config, const struct architecture *arch,
         if (desc->hidden_size % desc->n_q_heads != 0)
             return quire_fail(err, QUIRE_INVALID,
                               CONFIG ": hidden_size: %u is not a multiple of num_attention_heads"
-                              " %u, and head_dim is missing",
+                                     " %u, and head_dim is missing",
                               desc->hidden_size, desc->n_q_heads);
         desc->head_dim = desc->hidden_size / desc->n_q_heads;
     }
     if (desc->head_dim % 16 != 0 || desc->head_dim > 256)
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          CONFIG ": head_dim: %u is not supported (multiples of 16 up to 256 are)",
-                          desc->head_dim);
+                          CONFIG ": head_dim: %u is not supported (multiples of 16 up to 256 are)", desc->head_dim);
     return QUIRE_OK;
 }
 
-static int read_sizes(const json_t *config, const struct architecture *arch,
-                      struct model_desc *desc, struct quire_error *err)
+static int read_sizes(const json_t *config, const struct architecture *arch, struct model_desc *desc,
+                      struct quire_error *err)
 {
     double eps = 1e-6;
     desc->max_position = arch->default_max_position;
@@ -191,23 +180,22 @@ static int read_sizes(const json_t *config, const struct architecture *arch,
     if (status == QUIRE_OK)
         status = required_u32(config, "hidden_size", MAX_HIDDEN, &desc->hidden_size, err);
     if (status == QUIRE_OK)
-        status = required_u32(config, "intermediate_size", MAX_INTERMEDIATE,
-                              &desc->intermediate_size, err);
+        status = required_u32(config, "intermediate_size", MAX_INTERMEDIATE, &desc->intermediate_size, err);
     if (status == QUIRE_OK)
         status = required_u32(config, "num_hidden_layers", MODEL_MAX_LAYERS, &desc->n_layers, err);
     if (status == QUIRE_OK)
         status = read_heads(config, arch, desc, err);
     if (status == QUIRE_OK)
-        status = quire_json_u32(config, CONFIG, "max_position_embeddings", 1, MODEL_MAX_POSITIONS,
-                                &desc->max_position, err);
+        status = quire_json_u32(config, CONFIG, "max_position_embeddings", 1, MODEL_MAX_POSITIONS, &desc->max_position,
+                                err);
     if (status == QUIRE_OK)
         status = quire_json_f64(config, CONFIG, "rms_norm_eps", 0.0, 1.0, &eps, err);
     desc->rms_eps = (float)eps;
     return status;
 }
 
-static int read_features(const json_t *config, const struct architecture *arch,
-                         struct model_desc *desc, struct quire_error *err)
+static int read_features(const json_t *config, const struct architecture *arch, struct model_desc *desc,
+                         struct quire_error *err)
 {
     const char *act = "silu";
     bool attention_bias = false;
@@ -215,13 +203,11 @@ static int read_features(const json_t *config, const struct architecture *arch,
     int status = quire_json_string(config, CONFIG, "hidden_act", &act, err);
     if (status == QUIRE_OK && strcmp(act, "silu") != 0) {
         char shown[48];
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          CONFIG ": hidden_act: '%s' is not supported (silu is)",
+        return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": hidden_act: '%s' is not supported (silu is)",
                           model_shown(act, shown, sizeof shown));
     }
     if (status == QUIRE_OK)
-        status = quire_json_bool(config, CONFIG, "tie_word_embeddings", &desc->tied_embeddings,
-                                 err);
+        status = quire_json_bool(config, CONFIG, "tie_word_embeddings", &desc->tied_embeddings, err);
     if (status == QUIRE_OK && arch->reads_attention_bias)
         status = quire_json_bool(config, CONFIG, "attention_bias", &attention_bias, err);
     if (status == QUIRE_OK && arch->reads_mlp_bias)
@@ -245,8 +231,7 @@ static int apply_layer_types(const json_t *types, const struct architecture *arc
                              struct model_desc *desc, struct quire_error *err)
 {
     if (json_array_size(types) != desc->n_layers)
-        return quire_fail(err, QUIRE_INVALID,
-                          CONFIG ": layer_types: has %zu entries, but num_hidden_layers is %u",
+        return quire_fail(err, QUIRE_INVALID, CONFIG ": layer_types: has %zu entries, but num_hidden_layers is %u",
                           json_array_size(types), desc->n_layers);
     for (uint32_t i = 0; i < desc->n_layers; i++) {
         const char *type = json_string_value(json_array_get(types, i));
@@ -257,26 +242,25 @@ static int apply_layer_types(const json_t *types, const struct architecture *arc
             char shown[48];
             return quire_fail(err, QUIRE_UNSUPPORTED,
                               CONFIG ": layer_types: '%s' is not supported (full_attention and"
-                              " sliding_attention are)",
+                                     " sliding_attention are)",
                               model_shown(type, shown, sizeof shown));
         }
         if (sliding && window == 0)
             return quire_fail(err, QUIRE_INVALID,
                               CONFIG ": layer_types: layer %u is sliding_attention, but"
-                              " sliding_window is not set or not used",
+                                     " sliding_window is not set or not used",
                               i);
         uint32_t says = sliding ? window : 0;
         if (arch->window != WINDOW_UPPER_LAYERS && says != desc->window[i])
-            return quire_fail(err, QUIRE_UNSUPPORTED,
-                              CONFIG ": layer_types: layer %u as %s is not supported for %s", i,
+            return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": layer_types: layer %u as %s is not supported for %s", i,
                               sliding ? "sliding_attention" : "full_attention", arch->name);
         desc->window[i] = says;
     }
     return QUIRE_OK;
 }
 
-static int read_windows(const json_t *config, const struct architecture *arch,
-                        struct model_desc *desc, struct quire_error *err)
+static int read_windows(const json_t *config, const struct architecture *arch, struct model_desc *desc,
+                        struct quire_error *err)
 {
     json_t *types = NULL;
     bool use = arch->window == WINDOW_EVERY_LAYER;
@@ -300,30 +284,25 @@ static int read_windows(const json_t *config, const struct architecture *arch,
 
 /* ---- tokens and sampling ------------------------------------------------------------- */
 
-static int add_eos(const json_t *value, const char *where, struct model_desc *desc,
-                   struct quire_error *err)
+static int add_eos(const json_t *value, const char *where, struct model_desc *desc, struct quire_error *err)
 {
     if (!json_is_integer(value))
-        return quire_fail(err, QUIRE_INVALID,
-                          "%s: eos_token_id: must be an integer or a list of integers", where);
+        return quire_fail(err, QUIRE_INVALID, "%s: eos_token_id: must be an integer or a list of integers", where);
     json_int_t id = json_integer_value(value);
     if (id < 0 || id >= desc->vocab_size)
-        return quire_fail(err, QUIRE_INVALID,
-                          "%s: eos_token_id: must be between 0 and vocab_size - 1 (%u), got %lld",
+        return quire_fail(err, QUIRE_INVALID, "%s: eos_token_id: must be between 0 and vocab_size - 1 (%u), got %lld",
                           where, desc->vocab_size - 1, (long long)id);
     for (uint32_t i = 0; i < desc->n_eos; i++)
         if (desc->eos[i] == (uint32_t)id)
             return QUIRE_OK;
     if (desc->n_eos == MODEL_MAX_EOS)
-        return quire_fail(err, QUIRE_UNSUPPORTED, "%s: eos_token_id: more than %d ids", where,
-                          MODEL_MAX_EOS);
+        return quire_fail(err, QUIRE_UNSUPPORTED, "%s: eos_token_id: more than %d ids", where, MODEL_MAX_EOS);
     desc->eos[desc->n_eos++] = (uint32_t)id;
     return QUIRE_OK;
 }
 
 /* Replaces eos and bos by what object says of them; what it does not mention stays. */
-static int read_token_ids(const json_t *object, const char *where, struct model_desc *desc,
-                          struct quire_error *err)
+static int read_token_ids(const json_t *object, const char *where, struct model_desc *desc, struct quire_error *err)
 {
     const json_t *eos = json_object_get(object, "eos_token_id");
     if (eos && !json_is_null(eos)) {
@@ -335,53 +314,51 @@ static int read_token_ids(const json_t *object, const char *where, struct model_
             if (status != QUIRE_OK)
                 return status;
         }
-        json_array_foreach(eos, i, item) {
+        json_array_foreach(eos, i, item)
+        {
             int status = add_eos(item, where, desc, err);
             if (status != QUIRE_OK)
                 return status;
         }
     }
     /* −1 is how some exporters write "none". */
-    return quire_json_i64(object, where, "bos_token_id", -1, (int64_t)desc->vocab_size - 1,
-                          &desc->bos, err);
+    return quire_json_i64(object, where, "bos_token_id", -1, (int64_t)desc->vocab_size - 1, &desc->bos, err);
 }
 
-static int read_config_tokens(const json_t *config, const struct architecture *arch,
-                              struct model_desc *desc, struct quire_error *err)
+static int read_config_tokens(const json_t *config, const struct architecture *arch, struct model_desc *desc,
+                              struct quire_error *err)
 {
     desc->n_eos = 0;
     desc->bos = has_key(config, "bos_token_id") ? -1 : arch->default_bos;
     if (desc->bos >= desc->vocab_size)
         desc->bos = -1;
-    if (!has_key(config, "eos_token_id") && arch->default_eos >= 0 &&
-        arch->default_eos < desc->vocab_size)
+    if (!has_key(config, "eos_token_id") && arch->default_eos >= 0 && arch->default_eos < desc->vocab_size)
         desc->eos[desc->n_eos++] = (uint32_t)arch->default_eos;
     return read_token_ids(config, CONFIG, desc, err);
 }
 
-static int read_default(const json_t *generation, const char *key, double min, double max,
-                        bool *has, double *out, struct quire_error *err)
+static int read_default(const json_t *generation, const char *key, double min, double max, bool *has, double *out,
+                        struct quire_error *err)
 {
     const json_t *value = json_object_get(generation, key);
     *has = value && !json_is_null(value);
     return quire_json_f64(generation, GENERATION, key, min, max, out, err);
 }
 
-static int read_generation(const json_t *generation, struct model_desc *desc,
-                           struct model_sampling_defaults *s, struct quire_error *err)
+static int read_generation(const json_t *generation, struct model_desc *desc, struct model_sampling_defaults *s,
+                           struct quire_error *err)
 {
     int64_t top_k = 0;
     int status = read_token_ids(generation, GENERATION, desc, err);
     if (status == QUIRE_OK)
-        status = read_default(generation, "temperature", 0.0, 100.0, &s->has_temperature,
-                              &s->temperature, err);
+        status = read_default(generation, "temperature", 0.0, 100.0, &s->has_temperature, &s->temperature, err);
     if (status == QUIRE_OK)
         status = read_default(generation, "top_p", 1e-6, 1.0, &s->has_top_p, &s->top_p, err);
     if (status == QUIRE_OK)
         status = read_default(generation, "min_p", 0.0, 1.0, &s->has_min_p, &s->min_p, err);
     if (status == QUIRE_OK)
-        status = read_default(generation, "repetition_penalty", 1e-3, 1e3,
-                              &s->has_repetition_penalty, &s->repetition_penalty, err);
+        status = read_default(generation, "repetition_penalty", 1e-3, 1e3, &s->has_repetition_penalty,
+                              &s->repetition_penalty, err);
     if (status == QUIRE_OK)
         status = quire_json_i64(generation, GENERATION, "top_k", -1, INT32_MAX, &top_k, err);
     if (status == QUIRE_OK) {
@@ -427,15 +404,13 @@ static int describe(const json_t *config, const json_t *generation, struct model
     return status;
 }
 
-int model_describe_json(const char *config, size_t n_config, const char *generation,
-                        size_t n_generation, struct model_desc *out,
-                        struct model_sampling_defaults *sampling, struct quire_error *err)
+int model_describe_json(const char *config, size_t n_config, const char *generation, size_t n_generation,
+                        struct model_desc *out, struct model_sampling_defaults *sampling, struct quire_error *err)
 {
     json_t *config_json = NULL, *generation_json = NULL;
     int status = quire_json_parse(config, n_config, MAX_JSON_DEPTH, CONFIG, &config_json, err);
     if (status == QUIRE_OK && generation)
-        status = quire_json_parse(generation, n_generation, MAX_JSON_DEPTH, GENERATION,
-                                  &generation_json, err);
+        status = quire_json_parse(generation, n_generation, MAX_JSON_DEPTH, GENERATION, &generation_json, err);
     if (status == QUIRE_OK)
         status = describe(config_json, generation_json, out, sampling, err);
     json_decref(config_json);
@@ -444,8 +419,7 @@ int model_describe_json(const char *config, size_t n_config, const char *generat
 }
 
 /* *out stays NULL where an optional file does not exist. */
-static int read_json(const char *dir, const char *name, bool optional, json_t **out,
-                     struct quire_error *err)
+static int read_json(const char *dir, const char *name, bool optional, json_t **out, struct quire_error *err)
 {
     char *path;
     *out = NULL;
@@ -455,8 +429,8 @@ static int read_json(const char *dir, const char *name, bool optional, json_t **
     int status = QUIRE_OK;
     if (stat(path, &info) != 0) {
         if (!(optional && errno == ENOENT))
-            status = quire_fail(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO,
-                                "%s: cannot be opened in %.300s: %m", name, dir);
+            status = quire_fail(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO, "%s: cannot be opened in %.300s: %m",
+                                name, dir);
     } else if (!S_ISREG(info.st_mode)) {
         status = quire_fail(err, QUIRE_INVALID, "%s: not a regular file", name);
     } else {
@@ -466,8 +440,8 @@ static int read_json(const char *dir, const char *name, bool optional, json_t **
     return status;
 }
 
-int model_describe(const char *model_dir, struct model_desc *out,
-                   struct model_sampling_defaults *sampling, struct quire_error *err)
+int model_describe(const char *model_dir, struct model_desc *out, struct model_sampling_defaults *sampling,
+                   struct quire_error *err)
 {
     json_t *config = NULL, *generation = NULL;
     int status = read_json(model_dir, CONFIG, false, &config, err);

@@ -54,13 +54,12 @@ struct model_sampling_defaults {
 /* Reads config.json and, where present, generation_config.json of a directory. Both config layouts
  * (torch_dtype and rope_scaling; dtype and rope_parameters) are understood. QUIRE_INVALID or
  * QUIRE_UNSUPPORTED with "config.json: field: why". */
-int model_describe(const char *model_dir, struct model_desc *out,
-                   struct model_sampling_defaults *sampling, struct quire_error *err);
+int model_describe(const char *model_dir, struct model_desc *out, struct model_sampling_defaults *sampling,
+                   struct quire_error *err);
 
 /* The same from texts in memory (generation may be NULL): what the fuzzer calls. */
-int model_describe_json(const char *config, size_t n_config, const char *generation,
-                        size_t n_generation, struct model_desc *out,
-                        struct model_sampling_defaults *sampling, struct quire_error *err);
+int model_describe_json(const char *config, size_t n_config, const char *generation, size_t n_generation,
+                        struct model_desc *out, struct model_sampling_defaults *sampling, struct quire_error *err);
 
 /* inv_freq[head_dim / 2] by docs/numerics.md §8. */
 void model_inv_freq(const struct model_desc *desc, float *inv_freq);

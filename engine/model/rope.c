@@ -9,8 +9,7 @@
 /* The frequency index at which a position turns `rotations` times over the original context. */
 static double yarn_correction_dim(const struct model_desc *desc, double rotations)
 {
-    return desc->head_dim * k_log64(desc->rope_original_max / (rotations * TWO_PI)) /
-           (2.0 * k_log64(desc->rope_theta));
+    return desc->head_dim * k_log64(desc->rope_original_max / (rotations * TWO_PI)) / (2.0 * k_log64(desc->rope_theta));
 }
 
 /* From `low` to `high` the frequencies go from kept to divided by the factor. */
@@ -47,8 +46,7 @@ static double llama3(double f, const struct model_desc *desc)
         return f;
     if (rotations < desc->rope_low_freq)
         return f / desc->rope_factor;
-    double smooth =
-        (rotations - desc->rope_low_freq) / (desc->rope_high_freq - desc->rope_low_freq);
+    double smooth = (rotations - desc->rope_low_freq) / (desc->rope_high_freq - desc->rope_low_freq);
     return (1.0 - smooth) * f / desc->rope_factor + smooth * f;
 }
 

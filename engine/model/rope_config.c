@@ -23,8 +23,8 @@ const char *model_shown(const char *text, char *buffer, size_t n)
 }
 
 /* Like quire_json_f64, but the key must be there. */
-static int required_f64(const json_t *object, const char *where, const char *key, double min,
-                        double max, double *out, struct quire_error *err)
+static int required_f64(const json_t *object, const char *where, const char *key, double min, double max, double *out,
+                        struct quire_error *err)
 {
     const json_t *value = json_object_get(object, key);
     if (!value || json_is_null(value))
@@ -38,38 +38,34 @@ static int refuse_partial(const json_t *object, const char *where, struct quire_
     double share = 1.0;
     int status = quire_json_f64(object, where, "partial_rotary_factor", 0.0, 1.0, &share, err);
     if (status == QUIRE_OK && share != 1.0)
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "%s: partial_rotary_factor: only 1 is supported, got %g", where, share);
+        return quire_fail(err, QUIRE_UNSUPPORTED, "%s: partial_rotary_factor: only 1 is supported, got %g", where,
+                          share);
     return status;
 }
 
 /* original_max_position_embeddings: beside the scaling's fields where a config has it there (it
  * wins), within them, or else what max_position_embeddings says: transformers' order. */
-static int original_max(const json_t *config, const json_t *rope, const char *where,
-                        struct model_desc *desc, struct quire_error *err)
+static int original_max(const json_t *config, const json_t *rope, const char *where, struct model_desc *desc,
+                        struct quire_error *err)
 {
     static const char key[] = "original_max_position_embeddings";
     const json_t *outer = json_object_get(config, key);
     desc->rope_original_max = desc->max_position;
     if (outer && !json_is_null(outer))
-        return quire_json_f64(config, WHERE, key, 1.0, MODEL_MAX_POSITIONS,
-                              &desc->rope_original_max, err);
-    return quire_json_f64(rope, where, key, 1.0, MODEL_MAX_POSITIONS, &desc->rope_original_max,
-                          err);
+        return quire_json_f64(config, WHERE, key, 1.0, MODEL_MAX_POSITIONS, &desc->rope_original_max, err);
+    return quire_json_f64(rope, where, key, 1.0, MODEL_MAX_POSITIONS, &desc->rope_original_max, err);
 }
 
-static int read_llama3(const json_t *config, const json_t *rope, const char *where,
-                       struct model_desc *desc, struct quire_error *err)
+static int read_llama3(const json_t *config, const json_t *rope, const char *where, struct model_desc *desc,
+                       struct quire_error *err)
 {
     int status = required_f64(rope, where, "factor", 1.0, MAX_FACTOR, &desc->rope_factor, err);
     if (status == QUIRE_OK)
         status = required_f64(rope, where, "low_freq_factor", 1e-3, 1e6, &desc->rope_low_freq, err);
     if (status == QUIRE_OK)
-        status = required_f64(rope, where, "high_freq_factor", 1e-3, 1e6, &desc->rope_high_freq,
-                              err);
+        status = required_f64(rope, where, "high_freq_factor", 1e-3, 1e6, &desc->rope_high_freq, err);
     if (status == QUIRE_OK && desc->rope_high_freq <= desc->rope_low_freq)
-        return quire_fail(err, QUIRE_INVALID,
-                          "%s: high_freq_factor: must be above low_freq_factor (%g), got %g", where,
+        return quire_fail(err, QUIRE_INVALID, "%s: high_freq_factor: must be above low_freq_factor (%g), got %g", where,
                           desc->rope_low_freq, desc->rope_high_freq);
     if (status == QUIRE_OK)
         status = original_max(config, rope, where, desc, err);
@@ -82,8 +78,8 @@ static double yarn_mscale(double factor, double mscale)
     return factor <= 1.0 ? 1.0 : 0.1 * mscale * k_log64(factor) + 1.0;
 }
 
-static int read_yarn(const json_t *config, const json_t *rope, const char *where,
-                     struct model_desc *desc, struct quire_error *err)
+static int read_yarn(const json_t *config, const json_t *rope, const char *where, struct model_desc *desc,
+                     struct quire_error *err)
 {
     double attention = 0.0, mscale = 0.0, mscale_all = 0.0;
     int status = required_f64(rope, where, "factor", 1.0, MAX_FACTOR, &desc->rope_factor, err);
@@ -110,13 +106,15 @@ static int read_yarn(const json_t *config, const json_t *rope, const char *where
     if (desc->rope_beta_slow == 0.0)
         desc->rope_beta_slow = 1.0;
     if (desc->rope_beta_fast < desc->rope_beta_slow)
-        return quire_fail(err, QUIRE_INVALID, "%s: beta_fast: must not be below beta_slow (%g), got"
-                          " %g", where, desc->rope_beta_slow, desc->rope_beta_fast);
+        return quire_fail(err, QUIRE_INVALID,
+                          "%s: beta_fast: must not be below beta_slow (%g), got"
+                          " %g",
+                          where, desc->rope_beta_slow, desc->rope_beta_fast);
     if (attention > 0.0)
         desc->rope_attention_factor = attention;
     else if (mscale > 0.0 && mscale_all > 0.0)
-        desc->rope_attention_factor =
-            yarn_mscale(desc->rope_factor, mscale) / yarn_mscale(desc->rope_factor, mscale_all);
+        desc->rope_attention_factor = yarn_mscale(desc->rope_factor, mscale) /
+                                      yarn_mscale(desc->rope_factor, mscale_all);
     else
         desc->rope_attention_factor = yarn_mscale(desc->rope_factor, 1.0);
     return QUIRE_OK;
@@ -133,15 +131,14 @@ static int scale_max_position(const char *where, struct model_desc *desc, struct
     else if (desc->rope == MODEL_ROPE_LINEAR)
         scaled = scaled * desc->rope_factor;
     if (scaled > MODEL_MAX_POSITIONS)
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "%s: factor: gives %.0f positions, at most %u are supported", where,
+        return quire_fail(err, QUIRE_UNSUPPORTED, "%s: factor: gives %.0f positions, at most %u are supported", where,
                           scaled, MODEL_MAX_POSITIONS);
     desc->max_position = (uint32_t)scaled;
     return QUIRE_OK;
 }
 
-static int read_scaling(const json_t *config, const json_t *rope, const char *where,
-                        struct model_desc *desc, struct quire_error *err)
+static int read_scaling(const json_t *config, const json_t *rope, const char *where, struct model_desc *desc,
+                        struct quire_error *err)
 {
     const char *type = "default";
     int status = quire_json_string(rope, where, "type", &type, err);
@@ -150,8 +147,7 @@ static int read_scaling(const json_t *config, const json_t *rope, const char *wh
     if (status == QUIRE_OK)
         status = refuse_partial(rope, where, err);
     if (status == QUIRE_OK)
-        status = quire_json_f64(rope, where, "rope_theta", MIN_THETA, MAX_THETA, &desc->rope_theta,
-                                err);
+        status = quire_json_f64(rope, where, "rope_theta", MIN_THETA, MAX_THETA, &desc->rope_theta, err);
     if (status != QUIRE_OK)
         return status;
 
@@ -193,8 +189,7 @@ int model_rope_config(const json_t *config, struct model_desc *desc, struct quir
 
     int status = refuse_partial(config, WHERE, err);
     if (status == QUIRE_OK)
-        status = quire_json_f64(config, WHERE, "rope_theta", MIN_THETA, MAX_THETA,
-                                &desc->rope_theta, err);
+        status = quire_json_f64(config, WHERE, "rope_theta", MIN_THETA, MAX_THETA, &desc->rope_theta, err);
     if (status == QUIRE_OK)
         status = quire_json_object(config, WHERE, "rope_scaling", &scaling, err);
     if (status == QUIRE_OK)
@@ -212,7 +207,7 @@ int model_rope_config(const json_t *config, struct model_desc *desc, struct quir
     if (!rope || json_object_size(rope) == 0)
         return QUIRE_OK;
     if (json_object_get(rope, "full_attention") || json_object_get(rope, "sliding_attention"))
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "%s: one set of parameters for each layer type is not supported", where);
+        return quire_fail(err, QUIRE_UNSUPPORTED, "%s: one set of parameters for each layer type is not supported",
+                          where);
     return read_scaling(config, rope, where, desc, err);
 }

@@ -68,15 +68,14 @@ static int table_finish(struct safetensors *st, struct quire_error *err)
     for (size_t i = 0; i < table->n; i++) {
         const struct st_entry *e = &table->entries[i];
         if (i > 0 && strcmp(e->name, e[-1].name) == 0)
-            return quire_fail(err, QUIRE_INVALID, "%.100s: tensor '%.150s': also in %.100s",
-                              st->files[e->file].name, e->name, st->files[e[-1].file].name);
+            return quire_fail(err, QUIRE_INVALID, "%.100s: tensor '%.150s': also in %.100s", st->files[e->file].name,
+                              e->name, st->files[e[-1].file].name);
         st->total_bytes += e->end - e->begin;
     }
     return QUIRE_OK;
 }
 
-static int map_file(const char *dir, struct mapped_file *file, const char *listed_in,
-                    struct quire_error *err)
+static int map_file(const char *dir, struct mapped_file *file, const char *listed_in, struct quire_error *err)
 {
     char *path;
     if (asprintf(&path, "%s/%s", dir, file->name) < 0)
@@ -99,8 +98,7 @@ static int map_file(const char *dir, struct mapped_file *file, const char *liste
     else if (!S_ISREG(info.st_mode))
         status = quire_fail(err, QUIRE_INVALID, "%s: not a regular file", file->name);
     else if (info.st_size < 8)
-        status = quire_fail(err, QUIRE_INVALID,
-                            "%s: header: the file ends before its 8-byte length (%lld bytes)",
+        status = quire_fail(err, QUIRE_INVALID, "%s: header: the file ends before its 8-byte length (%lld bytes)",
                             file->name, (long long)info.st_size);
     else if ((uint64_t)info.st_size > SIZE_MAX / 2)
         status = quire_fail(err, QUIRE_UNSUPPORTED, "%s: too large to map", file->name);
@@ -121,13 +119,13 @@ static int map_file(const char *dir, struct mapped_file *file, const char *liste
 static int shard_name_check(const char *name, struct quire_error *err)
 {
     if (!st_is_printable(name))
-        return quire_fail(err, QUIRE_INVALID, INDEX_FILE ": weight_map: a file name has control"
-                          " characters");
-    if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-        strchr(name, '/') || strlen(name) > 255)
+        return quire_fail(err, QUIRE_INVALID,
+                          INDEX_FILE ": weight_map: a file name has control"
+                                     " characters");
+    if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strchr(name, '/') || strlen(name) > 255)
         return quire_fail(err, QUIRE_INVALID,
                           INDEX_FILE ": weight_map: '%.150s' is not the plain name of a file in the"
-                          " directory",
+                                     " directory",
                           name);
     return QUIRE_OK;
 }
@@ -148,13 +146,12 @@ static int list_shards(struct safetensors *st, const json_t *weight_map, struct 
         return quire_fail(err, QUIRE_NO_MEMORY, INDEX_FILE ": out of memory");
 
     int status = QUIRE_OK;
-    json_object_foreach((json_t *)(uintptr_t)weight_map, tensor, value) {
+    json_object_foreach((json_t *)(uintptr_t)weight_map, tensor, value)
+    {
         if (!json_is_string(value))
-            status = quire_fail(err, QUIRE_INVALID,
-                                INDEX_FILE ": weight_map: every value must be a file name");
+            status = quire_fail(err, QUIRE_INVALID, INDEX_FILE ": weight_map: every value must be a file name");
         else if (!st_is_printable(tensor))
-            status = quire_fail(err, QUIRE_INVALID,
-                                INDEX_FILE ": weight_map: a tensor's name has control characters");
+            status = quire_fail(err, QUIRE_INVALID, INDEX_FILE ": weight_map: a tensor's name has control characters");
         else
             status = shard_name_check(json_string_value(value), err);
         if (status != QUIRE_OK)
@@ -168,8 +165,7 @@ static int list_shards(struct safetensors *st, const json_t *weight_map, struct 
             if (i == 0 || strcmp(names[i], names[n_distinct - 1]) != 0)
                 names[n_distinct++] = names[i];
         if (n_distinct > MAX_FILES)
-            status = quire_fail(err, QUIRE_INVALID, INDEX_FILE ": weight_map: more than %d files",
-                                MAX_FILES);
+            status = quire_fail(err, QUIRE_INVALID, INDEX_FILE ": weight_map: more than %d files", MAX_FILES);
         else if (!(st->files = calloc(n_distinct, sizeof *st->files)))
             status = quire_fail(err, QUIRE_NO_MEMORY, INDEX_FILE ": out of memory");
         for (size_t i = 0; status == QUIRE_OK && i < n_distinct; i++) {
@@ -184,24 +180,22 @@ static int list_shards(struct safetensors *st, const json_t *weight_map, struct 
 }
 
 /* Every tensor of the index must be in the shard that it names. */
-static int index_check(const struct safetensors *st, const json_t *weight_map,
-                       struct quire_error *err)
+static int index_check(const struct safetensors *st, const json_t *weight_map, struct quire_error *err)
 {
     const char *tensor;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)weight_map, tensor, value) {
+    json_object_foreach((json_t *)(uintptr_t)weight_map, tensor, value)
+    {
         const struct st_entry *entry = find_entry(st, tensor);
         const char *shard = json_string_value(value);
         if (!entry || strcmp(st->files[entry->file].name, shard) != 0)
-            return quire_fail(err, QUIRE_INVALID,
-                              INDEX_FILE ": weight_map: tensor '%.150s' is not in %.150s", tensor,
+            return quire_fail(err, QUIRE_INVALID, INDEX_FILE ": weight_map: tensor '%.150s' is not in %.150s", tensor,
                               shard);
     }
     return QUIRE_OK;
 }
 
-static int open_files(struct safetensors *st, const char *dir, const char *listed_in,
-                      struct quire_error *err)
+static int open_files(struct safetensors *st, const char *dir, const char *listed_in, struct quire_error *err)
 {
     for (uint32_t i = 0; i < st->n_files; i++) {
         struct mapped_file *file = &st->files[i];
@@ -214,8 +208,7 @@ static int open_files(struct safetensors *st, const char *dir, const char *liste
     return table_finish(st, err);
 }
 
-static int open_index(struct safetensors *st, const char *dir, const char *index_path,
-                      struct quire_error *err)
+static int open_index(struct safetensors *st, const char *dir, const char *index_path, struct quire_error *err)
 {
     json_t *index, *weight_map = NULL;
     int status = quire_json_read_file(index_path, MAX_INDEX_BYTES, &index, err);
@@ -267,8 +260,7 @@ static int open_directory(struct safetensors *st, const char *dir, struct quire_
     } else if (stat(index, &info) == 0) {
         status = open_index(st, dir, index, err);
     } else {
-        status = quire_fail(err, QUIRE_NOT_FOUND,
-                            "%.300s: has neither " SINGLE_FILE " nor " INDEX_FILE, dir);
+        status = quire_fail(err, QUIRE_NOT_FOUND, "%.300s: has neither " SINGLE_FILE " nor " INDEX_FILE, dir);
     }
     free(single);
     free(index);
@@ -290,8 +282,7 @@ int safetensors_open(const char *model_dir, struct safetensors **out, struct qui
     return QUIRE_OK;
 }
 
-int safetensors_open_memory(const void *data, size_t n_bytes, struct safetensors **out,
-                            struct quire_error *err)
+int safetensors_open_memory(const void *data, size_t n_bytes, struct safetensors **out, struct quire_error *err)
 {
     *out = NULL;
     struct safetensors *st = calloc(1, sizeof *st);
@@ -324,8 +315,8 @@ void safetensors_close(struct safetensors *st)
     free(st);
 }
 
-int safetensors_find(const struct safetensors *st, const char *name,
-                     struct safetensors_tensor *out, struct quire_error *err)
+int safetensors_find(const struct safetensors *st, const char *name, struct safetensors_tensor *out,
+                     struct quire_error *err)
 {
     memset(out, 0, sizeof *out);
     const struct st_entry *entry = find_entry(st, name);
@@ -340,8 +331,8 @@ int safetensors_find(const struct safetensors *st, const char *name,
                           file, name, entry->dtype_name);
     if (entry->n_dims > SAFETENSORS_MAX_DIMS)
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "%.100s: tensor '%.150s': shape: %u dimensions, at most %d are supported",
-                          file, name, entry->n_dims, SAFETENSORS_MAX_DIMS);
+                          "%.100s: tensor '%.150s': shape: %u dimensions, at most %d are supported", file, name,
+                          entry->n_dims, SAFETENSORS_MAX_DIMS);
     out->name = entry->name;
     out->file = file;
     out->dtype = entry->dtype;

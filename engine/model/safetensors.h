@@ -31,14 +31,13 @@ struct safetensors_tensor {
 /* Opens every file of the directory's checkpoint. Errors name file and tensor. */
 int safetensors_open(const char *model_dir, struct safetensors **out, struct quire_error *err);
 /* Checks one file image in memory: what the fuzzer calls. `data` is borrowed. */
-int safetensors_open_memory(const void *data, size_t n_bytes, struct safetensors **out,
-                            struct quire_error *err);
+int safetensors_open_memory(const void *data, size_t n_bytes, struct safetensors **out, struct quire_error *err);
 void safetensors_close(struct safetensors *st);
 
 /* QUIRE_NOT_FOUND when there is none of that name. A tensor of a dtype that Quire cannot use fails
  * only here, when it is asked for: QUIRE_UNSUPPORTED. *out is zero on failure. */
-int safetensors_find(const struct safetensors *st, const char *name,
-                     struct safetensors_tensor *out, struct quire_error *err);
+int safetensors_find(const struct safetensors *st, const char *name, struct safetensors_tensor *out,
+                     struct quire_error *err);
 uint64_t safetensors_total_bytes(const struct safetensors *st);
 uint32_t safetensors_n_files(const struct safetensors *st);
 

@@ -15,13 +15,13 @@ struct st_dtype {
 
 /* Every dtype of the format: the sizes of all must be checked, three can be computed with. */
 static const struct st_dtype dtypes[] = {
-    {"F32", 32, true, K_F32},      {"F16", 16, true, K_F16},      {"BF16", 16, true, K_BF16},
-    {"F64", 64, false, K_F32},     {"I64", 64, false, K_F32},     {"I32", 32, false, K_F32},
-    {"I16", 16, false, K_F32},     {"I8", 8, false, K_F32},       {"U64", 64, false, K_F32},
-    {"U32", 32, false, K_F32},     {"U16", 16, false, K_F32},     {"U8", 8, false, K_F32},
-    {"BOOL", 8, false, K_F32},     {"C64", 64, false, K_F32},     {"F8_E4M3", 8, false, K_F32},
-    {"F8_E5M2", 8, false, K_F32},  {"F8_E8M0", 8, false, K_F32},  {"F6_E2M3", 6, false, K_F32},
-    {"F6_E3M2", 6, false, K_F32},  {"F4", 4, false, K_F32},
+    {"F32", 32, true, K_F32},     {"F16", 16, true, K_F16},     {"BF16", 16, true, K_BF16},
+    {"F64", 64, false, K_F32},    {"I64", 64, false, K_F32},    {"I32", 32, false, K_F32},
+    {"I16", 16, false, K_F32},    {"I8", 8, false, K_F32},      {"U64", 64, false, K_F32},
+    {"U32", 32, false, K_F32},    {"U16", 16, false, K_F32},    {"U8", 8, false, K_F32},
+    {"BOOL", 8, false, K_F32},    {"C64", 64, false, K_F32},    {"F8_E4M3", 8, false, K_F32},
+    {"F8_E5M2", 8, false, K_F32}, {"F8_E8M0", 8, false, K_F32}, {"F6_E2M3", 6, false, K_F32},
+    {"F6_E3M2", 6, false, K_F32}, {"F4", 4, false, K_F32},
 };
 
 bool st_is_printable(const char *text)
@@ -48,27 +48,27 @@ static int metadata_check(const json_t *value, const char *where, struct quire_e
     json_t *item;
     if (!json_is_object(value))
         return quire_fail(err, QUIRE_INVALID, "%s: __metadata__: must be an object", where);
-    json_object_foreach((json_t *)(uintptr_t)value, key, item) {
+    json_object_foreach((json_t *)(uintptr_t)value, key, item)
+    {
         if (!json_is_string(item))
-            return quire_fail(err, QUIRE_INVALID, "%s: __metadata__: every value must be a string",
-                              where);
+            return quire_fail(err, QUIRE_INVALID, "%s: __metadata__: every value must be a string", where);
     }
     return QUIRE_OK;
 }
 
 /* `where` names file and tensor. The product of the shape, in bits, must be whole bytes and equal
  * end - begin. */
-static int shape_check(const json_t *shape, const struct st_dtype *dtype, struct st_entry *entry,
-                       const char *where, struct quire_error *err)
+static int shape_check(const json_t *shape, const struct st_dtype *dtype, struct st_entry *entry, const char *where,
+                       struct quire_error *err)
 {
     uint64_t n_bits = dtype->bits;
     size_t i;
     json_t *dim;
     bool overflow = false;
-    json_array_foreach(shape, i, dim) {
+    json_array_foreach(shape, i, dim)
+    {
         if (!json_is_integer(dim) || json_integer_value(dim) < 0)
-            return quire_fail(err, QUIRE_INVALID, "%s: shape: must hold non-negative integers",
-                              where);
+            return quire_fail(err, QUIRE_INVALID, "%s: shape: must hold non-negative integers", where);
         uint64_t n = (uint64_t)json_integer_value(dim);
         if (i < SAFETENSORS_MAX_DIMS)
             entry->shape[i] = n;
@@ -82,24 +82,21 @@ static int shape_check(const json_t *shape, const struct st_dtype *dtype, struct
     entry->n_dims = (uint32_t)json_array_size(shape);
 
     if (n_bits % 8 != 0)
-        return quire_fail(err, QUIRE_INVALID, "%s: shape: not a whole number of bytes of %s", where,
-                          dtype->name);
+        return quire_fail(err, QUIRE_INVALID, "%s: shape: not a whole number of bytes of %s", where, dtype->name);
     if (n_bits / 8 != entry->end - entry->begin)
-        return quire_fail(err, QUIRE_INVALID,
-                          "%s: data_offsets: %llu bytes, but shape and dtype %s need %llu", where,
+        return quire_fail(err, QUIRE_INVALID, "%s: data_offsets: %llu bytes, but shape and dtype %s need %llu", where,
                           (unsigned long long)(entry->end - entry->begin), dtype->name,
                           (unsigned long long)(n_bits / 8));
     return QUIRE_OK;
 }
 
-static int offsets_check(const json_t *offsets, uint64_t n_data, struct st_entry *entry,
-                         const char *where, struct quire_error *err)
+static int offsets_check(const json_t *offsets, uint64_t n_data, struct st_entry *entry, const char *where,
+                         struct quire_error *err)
 {
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
     if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
         json_integer_value(begin) < 0 || json_integer_value(end) < 0)
-        return quire_fail(err, QUIRE_INVALID,
-                          "%s: data_offsets: must be two non-negative integers", where);
+        return quire_fail(err, QUIRE_INVALID, "%s: data_offsets: must be two non-negative integers", where);
     entry->begin = (uint64_t)json_integer_value(begin);
     entry->end = (uint64_t)json_integer_value(end);
     if (entry->begin > entry->end)
@@ -113,8 +110,8 @@ static int offsets_check(const json_t *offsets, uint64_t n_data, struct st_entry
 }
 
 /* Fills all of entry but name and file. */
-static int tensor_check(const json_t *value, const uint8_t *data, uint64_t n_data,
-                        struct st_entry *entry, const char *where, struct quire_error *err)
+static int tensor_check(const json_t *value, const uint8_t *data, uint64_t n_data, struct st_entry *entry,
+                        const char *where, struct quire_error *err)
 {
     if (!json_is_object(value))
         return quire_fail(err, QUIRE_INVALID, "%s: must be an object", where);
@@ -131,8 +128,8 @@ static int tensor_check(const json_t *value, const uint8_t *data, uint64_t n_dat
     const char *dtype_name = json_string_value(dtype_value);
     const struct st_dtype *dtype = find_dtype(dtype_name);
     if (!dtype)
-        return quire_fail(err, QUIRE_INVALID, "%s: dtype: '%.40s' is not a safetensors dtype",
-                          where, st_is_printable(dtype_name) ? dtype_name : "?");
+        return quire_fail(err, QUIRE_INVALID, "%s: dtype: '%.40s' is not a safetensors dtype", where,
+                          st_is_printable(dtype_name) ? dtype_name : "?");
     int status = offsets_check(offsets, n_data, entry, where, err);
     if (status == QUIRE_OK)
         status = shape_check(shape, dtype, entry, where, err);
@@ -144,8 +141,7 @@ static int tensor_check(const json_t *value, const uint8_t *data, uint64_t n_dat
     entry->usable_dtype = dtype->usable;
     entry->data = data + entry->begin;
     /* Weights are read in place, so what is read must lie on its own boundary. */
-    if (dtype->usable && entry->begin < entry->end &&
-        (uintptr_t)entry->data % (dtype->bits / 8) != 0)
+    if (dtype->usable && entry->begin < entry->end && (uintptr_t)entry->data % (dtype->bits / 8) != 0)
         return quire_fail(err, QUIRE_INVALID,
                           "%s: data_offsets: not aligned to %u bytes for dtype %s; saving the"
                           " checkpoint again with a current safetensors aligns it",
@@ -172,8 +168,7 @@ static int coverage_check(struct st_entry *entries, size_t n, uint64_t n_data, c
         qsort(entries, n, sizeof *entries, by_offset);
     for (size_t i = 0; i < n; i++) {
         if (entries[i].begin < covered)
-            return quire_fail(err, QUIRE_INVALID,
-                              "%s: tensor '%.150s': data_offsets: overlaps tensor '%.150s'", where,
+            return quire_fail(err, QUIRE_INVALID, "%s: tensor '%.150s': data_offsets: overlaps tensor '%.150s'", where,
                               entries[i].name, entries[i - 1].name);
         if (entries[i].begin > covered)
             return quire_fail(err, QUIRE_INVALID,
@@ -210,12 +205,13 @@ static struct st_entry *table_append(struct st_table *table, const char *name)
     return entry;
 }
 
-static int add_tensors(struct st_table *table, const json_t *header, const uint8_t *data,
-                       uint64_t n_data, uint32_t file, const char *where, struct quire_error *err)
+static int add_tensors(struct st_table *table, const json_t *header, const uint8_t *data, uint64_t n_data,
+                       uint32_t file, const char *where, struct quire_error *err)
 {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)header, name, value) {
+    json_object_foreach((json_t *)(uintptr_t)header, name, value)
+    {
         int status;
         if (strcmp(name, "__metadata__") == 0) {
             status = metadata_check(value, where, err);
@@ -224,8 +220,7 @@ static int add_tensors(struct st_table *table, const json_t *header, const uint8
             continue;
         }
         if (!st_is_printable(name))
-            return quire_fail(err, QUIRE_INVALID,
-                              "%s: header: a tensor's name has control characters", where);
+            return quire_fail(err, QUIRE_INVALID, "%s: header: a tensor's name has control characters", where);
         struct st_entry *entry = table_append(table, name);
         if (!entry)
             return quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", where);
@@ -239,23 +234,20 @@ static int add_tensors(struct st_table *table, const json_t *header, const uint8
     return QUIRE_OK;
 }
 
-int st_table_add_image(struct st_table *table, const uint8_t *bytes, uint64_t n_bytes,
-                       uint32_t file, const char *where, struct quire_error *err)
+int st_table_add_image(struct st_table *table, const uint8_t *bytes, uint64_t n_bytes, uint32_t file, const char *where,
+                       struct quire_error *err)
 {
     if (n_bytes < 8)
-        return quire_fail(err, QUIRE_INVALID,
-                          "%s: header: the file ends before its 8-byte length (%llu bytes)", where,
+        return quire_fail(err, QUIRE_INVALID, "%s: header: the file ends before its 8-byte length (%llu bytes)", where,
                           (unsigned long long)n_bytes);
     uint64_t n_header = 0;
     for (int i = 7; i >= 0; i--)
         n_header = n_header << 8 | bytes[i];
     if (n_header > ST_MAX_HEADER_BYTES)
-        return quire_fail(err, QUIRE_INVALID,
-                          "%s: header: length %llu is over the %u bytes the format allows", where,
+        return quire_fail(err, QUIRE_INVALID, "%s: header: length %llu is over the %u bytes the format allows", where,
                           (unsigned long long)n_header, ST_MAX_HEADER_BYTES);
     if (n_header > n_bytes - 8)
-        return quire_fail(err, QUIRE_INVALID,
-                          "%s: header: length %llu, but only %llu bytes follow (truncated?)", where,
+        return quire_fail(err, QUIRE_INVALID, "%s: header: length %llu, but only %llu bytes follow (truncated?)", where,
                           (unsigned long long)n_header, (unsigned long long)(n_bytes - 8));
     if (n_header == 0 || bytes[8] != '{')
         return quire_fail(err, QUIRE_INVALID, "%s: header: must be a JSON object", where);
@@ -263,8 +255,7 @@ int st_table_add_image(struct st_table *table, const uint8_t *bytes, uint64_t n_
     json_t *header;
     struct quire_error why;
     /* name → tensor → shape: three levels are all there are. */
-    int status = quire_json_parse((const char *)bytes + 8, (size_t)n_header, 3, "header", &header,
-                                  &why);
+    int status = quire_json_parse((const char *)bytes + 8, (size_t)n_header, 3, "header", &header, &why);
     if (status != QUIRE_OK)
         return quire_fail(err, (enum quire_status)status, "%s: %s", where,
                           st_is_printable(why.text) ? why.text : "header: not valid JSON");

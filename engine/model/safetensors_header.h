@@ -34,8 +34,8 @@ struct st_table {
 
 /* Appends every tensor of the image, which must outlive the table. `file` is its number, where its
  * name in errors. On failure the table holds what it held before or more; free it either way. */
-int st_table_add_image(struct st_table *table, const uint8_t *bytes, uint64_t n_bytes,
-                       uint32_t file, const char *where, struct quire_error *err);
+int st_table_add_image(struct st_table *table, const uint8_t *bytes, uint64_t n_bytes, uint32_t file, const char *where,
+                       struct quire_error *err);
 void st_table_free(struct st_table *table);
 
 /* True when text can stand in an error line: no control characters. */

@@ -24,15 +24,13 @@ static void shape_text(const uint64_t *shape, uint32_t n_dims, char *out, size_t
 {
     size_t at = (size_t)snprintf(out, n, "[");
     for (uint32_t i = 0; i < n_dims && at < n; i++)
-        at += (size_t)snprintf(out + at, n - at, "%s%llu", i ? ", " : "",
-                               (unsigned long long)shape[i]);
+        at += (size_t)snprintf(out + at, n - at, "%s%llu", i ? ", " : "", (unsigned long long)shape[i]);
     if (at < n)
         snprintf(out + at, n - at, "]");
 }
 
 /* Finds a tensor and checks its shape; cols = 0 asks for a vector. */
-static int find(struct binder *b, const char *name, uint64_t rows, uint64_t cols,
-                struct safetensors_tensor *out)
+static int find(struct binder *b, const char *name, uint64_t rows, uint64_t cols, struct safetensors_tensor *out)
 {
     int status = safetensors_find(b->checkpoint, name, out, b->err);
     if (status != QUIRE_OK)
@@ -44,29 +42,25 @@ static int find(struct binder *b, const char *name, uint64_t rows, uint64_t cols
     char expected[64], got[192];
     shape_text(want, n_dims, expected, sizeof expected);
     shape_text(out->shape, out->n_dims, got, sizeof got);
-    return quire_fail(b->err, QUIRE_INVALID, "%.100s: %s: expected %s, as config.json says, got %s",
-                      out->file, name, expected, got);
+    return quire_fail(b->err, QUIRE_INVALID, "%.100s: %s: expected %s, as config.json says, got %s", out->file, name,
+                      expected, got);
 }
 
 /* "model.layers.3.mlp.up_proj.weight" */
-static void layer_name(const struct binder *b, uint32_t layer, const char *part, const char *kind,
-                       char out[NAME_BYTES])
+static void layer_name(const struct binder *b, uint32_t layer, const char *part, const char *kind, char out[NAME_BYTES])
 {
     snprintf(out, NAME_BYTES, "%slayers.%u.%s.%s", b->prefix, layer, part, kind);
 }
 
-static int matrix_view(struct binder *b, const char *name, uint32_t rows, uint32_t cols,
-                       struct k_weight_view *out)
+static int matrix_view(struct binder *b, const char *name, uint32_t rows, uint32_t cols, struct k_weight_view *out)
 {
     struct safetensors_tensor t;
     int status = find(b, name, rows, cols, &t);
     if (status != QUIRE_OK)
         return status;
     if (!b->backend->ops->supports_form(b->backend, b->form, t.dtype))
-        return quire_fail(b->err, QUIRE_INVALID,
-                          "%.100s: %s is %s: the GEMM form %s does not take such weights on %s",
-                          t.file, name, k_dtype_name(t.dtype),
-                          k_form_name(b->form), b->backend->ops->name);
+        return quire_fail(b->err, QUIRE_INVALID, "%.100s: %s is %s: the GEMM form %s does not take such weights on %s",
+                          t.file, name, k_dtype_name(t.dtype), k_form_name(b->form), b->backend->ops->name);
     *out = (struct k_weight_view){
         .data = t.data,
         .dtype = t.dtype,
@@ -77,8 +71,7 @@ static int matrix_view(struct binder *b, const char *name, uint32_t rows, uint32
     return QUIRE_OK;
 }
 
-static int bind_matrix(struct binder *b, const char *name, uint32_t rows, uint32_t cols,
-                       struct k_weight **out)
+static int bind_matrix(struct binder *b, const char *name, uint32_t rows, uint32_t cols, struct k_weight **out)
 {
     struct k_weight_view view;
     int status = matrix_view(b, name, rows, cols, &view);
@@ -93,8 +86,8 @@ struct part {
 };
 
 /* Several projections of one input, stacked by rows into one weight. */
-static int bind_stack(struct binder *b, uint32_t layer, const struct part *parts, uint32_t n_parts,
-                      uint32_t cols, struct k_weight **out)
+static int bind_stack(struct binder *b, uint32_t layer, const struct part *parts, uint32_t n_parts, uint32_t cols,
+                      struct k_weight **out)
 {
     struct k_weight_view views[K_WEIGHT_MAX_PARTS];
     for (uint32_t i = 0; i < n_parts; i++) {
@@ -127,8 +120,8 @@ static int read_vector(struct binder *b, const char *name, uint32_t n, uint64_t 
     return QUIRE_OK;
 }
 
-static int read_layer_vector(struct binder *b, uint32_t layer, const char *part, const char *kind,
-                             uint32_t n, uint64_t at)
+static int read_layer_vector(struct binder *b, uint32_t layer, const char *part, const char *kind, uint32_t n,
+                             uint64_t at)
 {
     char name[NAME_BYTES];
     layer_name(b, layer, part, kind, name);
@@ -139,10 +132,8 @@ static int bind_layer_matrices(struct binder *b, uint32_t layer, struct layer_we
 {
     const struct model_desc *d = b->desc;
     uint32_t q = d->n_q_heads * d->head_dim, kv = d->n_kv_heads * d->head_dim;
-    const struct part qkv[] = {
-        {"self_attn.q_proj", q}, {"self_attn.k_proj", kv}, {"self_attn.v_proj", kv}};
-    const struct part gate_up[] = {{"mlp.gate_proj", d->intermediate_size},
-                                   {"mlp.up_proj", d->intermediate_size}};
+    const struct part qkv[] = {{"self_attn.q_proj", q}, {"self_attn.k_proj", kv}, {"self_attn.v_proj", kv}};
+    const struct part gate_up[] = {{"mlp.gate_proj", d->intermediate_size}, {"mlp.up_proj", d->intermediate_size}};
     char name[NAME_BYTES];
     int status = bind_stack(b, layer, qkv, 3, d->hidden_size, &out->qkv);
     if (status == QUIRE_OK) {
@@ -197,8 +188,8 @@ static int read_layer_params(struct binder *b, uint32_t layer, const struct para
     return QUIRE_OK;
 }
 
-static void point_layer_params(const struct model_desc *d, const struct param_layout *layout,
-                               const float *base, struct layer_weights *out)
+static void point_layer_params(const struct model_desc *d, const struct param_layout *layout, const float *base,
+                               struct layer_weights *out)
 {
     out->input_norm = base + layout->input_norm;
     out->post_norm = base + layout->post_norm;
@@ -265,8 +256,7 @@ static const char *find_prefix(const struct safetensors *checkpoint)
     return "model.";
 }
 
-int weights_stored_dtype(const struct safetensors *checkpoint, struct model_desc *desc,
-                         struct quire_error *err)
+int weights_stored_dtype(const struct safetensors *checkpoint, struct model_desc *desc, struct quire_error *err)
 {
     struct safetensors_tensor t;
     char name[NAME_BYTES];
@@ -292,9 +282,8 @@ static int bind_all(struct binder *b, struct weights *w)
     return status == QUIRE_OK ? bind_params(b, w) : status;
 }
 
-int weights_create(struct k_backend *backend, const struct safetensors *checkpoint,
-                   const struct model_desc *desc, enum k_gemm_form form, struct weights **out,
-                   struct quire_error *err)
+int weights_create(struct k_backend *backend, const struct safetensors *checkpoint, const struct model_desc *desc,
+                   enum k_gemm_form form, struct weights **out, struct quire_error *err)
 {
     struct weights *w = calloc(1, sizeof *w);
     struct layer_weights *layers = calloc(desc->n_layers, sizeof *layers);

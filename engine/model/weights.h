@@ -36,13 +36,11 @@ struct weights {
 
 /* Sets desc->dtype to the dtype that the checkpoint's embedding, and with it the bulk, is stored
  * in: config.json may leave it out, or have been written for other files. */
-int weights_stored_dtype(const struct safetensors *checkpoint, struct model_desc *desc,
-                         struct quire_error *err);
+int weights_stored_dtype(const struct safetensors *checkpoint, struct model_desc *desc, struct quire_error *err);
 
 /* Checks every shape. Errors name the tensor, what was expected and what the checkpoint has. */
-int weights_create(struct k_backend *backend, const struct safetensors *checkpoint,
-                   const struct model_desc *desc, enum k_gemm_form form, struct weights **out,
-                   struct quire_error *err);
+int weights_create(struct k_backend *backend, const struct safetensors *checkpoint, const struct model_desc *desc,
+                   enum k_gemm_form form, struct weights **out, struct quire_error *err);
 void weights_destroy(struct weights *w); /* NULL is fine */
 
 #endif

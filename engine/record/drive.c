@@ -225,39 +225,22 @@ static void retire(struct drive *d, uint32_t recorded)
 static int carry_out(struct drive *d, const struct recording_entry *e, struct quire_error *err)
 {
     switch (e->kind) {
-    case RECORDING_SUBMIT:
-        return submit(d, e, err);
-    case RECORDING_CANCEL:
-        cancel(d, e->cancel);
-        break;
-    case RECORDING_CANCEL_CHOICE:
-        cancel_choice(d, e->seq);
-        break;
-    case RECORDING_NO_MORE:
-        sched_no_more(d->sched);
-        break;
-    case RECORDING_PLAN:
-        plan(d, e);
-        break;
-    case RECORDING_COMMIT:
-        commit(d, &e->commit);
-        break;
-    case RECORDING_RETIRED:
-        retire(d, e->seq);
-        break;
-    case RECORDING_POLICY:
-        return sched_set_policy(d->sched, e->policy.policy, &e->policy.options, err);
-    case RECORDING_UNPIN:
-        sched_unpin(d->sched, e->tenant);
-        break;
+    case RECORDING_SUBMIT: return submit(d, e, err);
+    case RECORDING_CANCEL: cancel(d, e->cancel); break;
+    case RECORDING_CANCEL_CHOICE: cancel_choice(d, e->seq); break;
+    case RECORDING_NO_MORE: sched_no_more(d->sched); break;
+    case RECORDING_PLAN: plan(d, e); break;
+    case RECORDING_COMMIT: commit(d, &e->commit); break;
+    case RECORDING_RETIRED: retire(d, e->seq); break;
+    case RECORDING_POLICY: return sched_set_policy(d->sched, e->policy.policy, &e->policy.options, err);
+    case RECORDING_UNPIN: sched_unpin(d->sched, e->tenant); break;
     case RECORDING_CLOSE:
         d->run->closed = true;
         d->differs = e->close.n_plans != d->run->n_plans;
         break;
     case RECORDING_HEADER:
     case RECORDING_FINISH:
-    case RECORDING_END:
-        break;
+    case RECORDING_END: break;
     }
     return QUIRE_OK;
 }
@@ -285,11 +268,10 @@ static int drive_all(struct drive *d, struct recording *r, struct quire_error *e
     return status;
 }
 
-int recording_drive(struct recording *r, recording_observer observer, void *context,
-                    struct recording_run *out, struct quire_error *err)
+int recording_drive(struct recording *r, recording_observer observer, void *context, struct recording_run *out,
+                    struct quire_error *err)
 {
-    struct drive d = {
-        .header = recording_header(r), .observer = observer, .context = context, .run = out};
+    struct drive d = {.header = recording_header(r), .observer = observer, .context = context, .run = out};
     *out = (struct recording_run){0};
     int status = sched_create(&d.header->config, &d.sched, err);
     if (status != QUIRE_OK)

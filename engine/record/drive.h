@@ -51,8 +51,8 @@ typedef void (*recording_observer)(void *context, uint64_t now_us, const struct 
 
 /* Reads r from its beginning to its end. A decision that differs is no error: the rest of the
  * recording cannot be followed then, so the run ends there with agrees false. */
-int recording_drive(struct recording *r, recording_observer observer, void *context,
-                    struct recording_run *out, struct quire_error *err);
+int recording_drive(struct recording *r, recording_observer observer, void *context, struct recording_run *out,
+                    struct quire_error *err);
 void recording_run_free(struct recording_run *run);
 
 #endif

@@ -51,8 +51,7 @@ struct recorder {
 static void end_recording(struct recorder *r, const char *why)
 {
     if (!r->ended)
-        quire_log(QUIRE_LOG_ERROR, "record", "%s: %s; the recording ends here, the engine goes on",
-                  r->path, why);
+        quire_log(QUIRE_LOG_ERROR, "record", "%s: %s; the recording ends here, the engine goes on", r->path, why);
     r->ended = true;
 }
 
@@ -238,8 +237,7 @@ static void put_config(struct recorder *r, const struct sched_config *c)
     put_cost(r, &c->cost);
 }
 
-static void on_opened(void *context, const struct engine_info *info,
-                      const struct sched_config *config)
+static void on_opened(void *context, const struct engine_info *info, const struct sched_config *config)
 {
     struct recorder *r = context;
     struct timespec t;
@@ -309,10 +307,8 @@ static void put_request(struct recorder *r, const struct sched_request *q, const
     put_u32(r, q->max_tokens);
     put_u32(r, q->n);
     put_u8(r, (uint8_t)((q->prompt_logprobs ? RECORD_PROMPT_LOGPROBS : 0) |
-                        (q->no_prefix_hits ? RECORD_NO_PREFIX_HITS : 0) |
-                        (q->background ? RECORD_BACKGROUND : 0) |
-                        (q->host_gated ? RECORD_HOST_GATED : 0) |
-                        (is_restricted(s) ? RECORD_RESTRICTED : 0)));
+                        (q->no_prefix_hits ? RECORD_NO_PREFIX_HITS : 0) | (q->background ? RECORD_BACKGROUND : 0) |
+                        (q->host_gated ? RECORD_HOST_GATED : 0) | (is_restricted(s) ? RECORD_RESTRICTED : 0)));
     put_u32(r, (uint32_t)q->priority);
     put_u64(r, q->arrival_us);
     put_u64(r, q->deadline_us);
@@ -333,8 +329,7 @@ static void begin_digests(struct recorder *r, const struct engine_watch_submit *
         return;
     }
     struct live_request **bucket = &r->buckets[s->request % N_BUCKETS];
-    *live = (struct live_request){
-        .next = *bucket, .request = s->request, .id = s->sched->id, .n = n, .n_open = n};
+    *live = (struct live_request){.next = *bucket, .request = s->request, .id = s->sched->id, .n = n, .n_open = n};
     for (uint32_t i = 0; i < n; i++)
         record_digest_begin(&live->choices[i].digest);
     *bucket = live;
@@ -407,8 +402,7 @@ static void on_unpinned(void *context, uint64_t now_us, uint32_t tenant)
 
 /* ---- what it decides and answers ------------------------------------------------------------- */
 
-static void on_planned(void *context, uint64_t now_us, const struct sched_plan *plan,
-                       const struct sched *sched)
+static void on_planned(void *context, uint64_t now_us, const struct sched_plan *plan, const struct sched *sched)
 {
     struct recorder *r = context;
     (void)sched;
@@ -525,14 +519,12 @@ static int make_file(struct recorder *r, struct quire_error *err)
     if (r->fd >= 0)
         return QUIRE_OK;
     if (errno == EEXIST)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--record %s: is there already, and a recording is never overwritten",
+        return quire_fail(err, QUIRE_INVALID, "--record %s: is there already, and a recording is never overwritten",
                           r->path);
     return quire_fail(err, QUIRE_IO, "--record %s: cannot be made: %s", r->path, strerror(errno));
 }
 
-int recorder_open(const char *path, const struct recorder_about *about, struct recorder **out,
-                  struct quire_error *err)
+int recorder_open(const char *path, const struct recorder_about *about, struct recorder **out, struct quire_error *err)
 {
     struct recorder *r = calloc(1, sizeof *r);
     *out = NULL;
@@ -546,9 +538,8 @@ int recorder_open(const char *path, const struct recorder_about *about, struct r
     r->about.model = strdup(about->model);
     r->capacity = 2 * WRITE_AT_BYTES;
     r->bytes = malloc(r->capacity);
-    int status = r->path && r->about.model && r->bytes
-                     ? make_file(r, err)
-                     : quire_fail(err, QUIRE_NO_MEMORY, "recording: out of memory");
+    int status = r->path && r->about.model && r->bytes ? make_file(r, err)
+                                                       : quire_fail(err, QUIRE_NO_MEMORY, "recording: out of memory");
     if (status != QUIRE_OK) {
         r->ended = true;
         recorder_close(r);
@@ -578,8 +569,7 @@ static void write_end(struct recorder *r)
     write_out(r);
     quire_key256_hex(&decisions, hex);
     if (!r->ended)
-        quire_log(QUIRE_LOG_INFO, "record",
-                  "%s: %llu requests, %llu plans, decision log SHA-256 %s", r->path,
+        quire_log(QUIRE_LOG_INFO, "record", "%s: %llu requests, %llu plans, decision log SHA-256 %s", r->path,
                   (unsigned long long)r->n_requests, (unsigned long long)r->n_plans, hex);
 }
 

@@ -24,8 +24,7 @@ struct recorder_about {
 
 /* Makes the file, readable by its owner only. One that is there already is not touched:
  * QUIRE_INVALID. */
-int recorder_open(const char *path, const struct recorder_about *about, struct recorder **out,
-                  struct quire_error *err);
+int recorder_open(const char *path, const struct recorder_about *about, struct recorder **out, struct quire_error *err);
 /* Valid until recorder_close(). For one engine. */
 const struct engine_watch *recorder_watch(struct recorder *r);
 /* After engine_close(): writes the end and closes the file. NULL is fine. */

@@ -177,8 +177,7 @@ static const struct sched_policy *get_policy(struct body *b)
     return policy;
 }
 
-static void get_policy_options(struct body *b, uint32_t weights[SCHED_MAX_TENANTS],
-                               struct sched_policy_options *o)
+static void get_policy_options(struct body *b, uint32_t weights[SCHED_MAX_TENANTS], struct sched_policy_options *o)
 {
     o->ageing_us = get_u64(b);
     o->n_tenants = get_u32(b);
@@ -453,47 +452,28 @@ static void get_finish(struct recording *r, struct body *b, struct recording_fin
 static void get_entry(struct recording *r, struct body *b, struct recording_entry *e)
 {
     switch (e->kind) {
-    case RECORDING_SUBMIT:
-        get_submit(r, b, &e->submit);
-        return;
-    case RECORDING_COMMIT:
-        get_commit(r, b, &e->commit);
-        return;
-    case RECORDING_RETIRED:
-        e->seq = check_seq(b, get_u32(b));
-        return;
-    case RECORDING_FINISH:
-        get_finish(r, b, &e->finish);
-        return;
+    case RECORDING_SUBMIT: get_submit(r, b, &e->submit); return;
+    case RECORDING_COMMIT: get_commit(r, b, &e->commit); return;
+    case RECORDING_RETIRED: e->seq = check_seq(b, get_u32(b)); return;
+    case RECORDING_FINISH: get_finish(r, b, &e->finish); return;
     case RECORDING_CLOSE:
         e->close.n_plans = get_u64(b);
         get_key(b, &e->close.decisions);
         return;
-    default:
-        break;
+    default: break;
     }
     e->now_us = get_time(b);
     switch (e->kind) {
-    case RECORDING_CANCEL:
-        e->cancel = get_u64(b);
-        return;
-    case RECORDING_CANCEL_CHOICE:
-        e->seq = check_seq(b, get_u32(b));
-        return;
-    case RECORDING_NO_MORE:
-        return;
-    case RECORDING_PLAN:
-        get_plan(r, b, &e->plan);
-        return;
+    case RECORDING_CANCEL: e->cancel = get_u64(b); return;
+    case RECORDING_CANCEL_CHOICE: e->seq = check_seq(b, get_u32(b)); return;
+    case RECORDING_NO_MORE: return;
+    case RECORDING_PLAN: get_plan(r, b, &e->plan); return;
     case RECORDING_POLICY:
         e->policy.policy = get_policy(b);
         get_policy_options(b, r->weights, &e->policy.options);
         return;
-    case RECORDING_UNPIN:
-        e->tenant = get_u32(b);
-        return;
-    default:
-        wrong(b, "is of a kind that this program does not know");
+    case RECORDING_UNPIN: e->tenant = get_u32(b); return;
+    default: wrong(b, "is of a kind that this program does not know");
     }
 }
 
@@ -506,8 +486,8 @@ static int corrupt(uint64_t at, const char *what, struct quire_error *err)
 }
 
 /* Finds the record at `at` and checks its sums. *body stays NULL where the file ends within it. */
-static int frame(const struct recording *r, size_t at, uint32_t *kind, const uint8_t **body,
-                 uint32_t *n_body, struct quire_error *err)
+static int frame(const struct recording *r, size_t at, uint32_t *kind, const uint8_t **body, uint32_t *n_body,
+                 struct quire_error *err)
 {
     const uint8_t *head = r->bytes + at;
     size_t n = r->n - at;
@@ -564,8 +544,7 @@ static int read_header(struct recording *r, struct quire_error *err)
 
 /* ---- the door -------------------------------------------------------------------------------- */
 
-int recording_open_memory(const void *data, size_t n, struct recording **out,
-                          struct quire_error *err)
+int recording_open_memory(const void *data, size_t n, struct recording **out, struct quire_error *err)
 {
     struct recording *r = calloc(1, sizeof *r);
     *out = NULL;
@@ -627,8 +606,7 @@ const struct recording_header *recording_header(const struct recording *r)
     return &r->header;
 }
 
-int recording_read_at(struct recording *r, uint64_t offset, struct recording_entry *out,
-                      struct quire_error *err)
+int recording_read_at(struct recording *r, uint64_t offset, struct recording_entry *out, struct quire_error *err)
 {
     uint32_t kind, n_body;
     const uint8_t *bytes;
@@ -637,8 +615,7 @@ int recording_read_at(struct recording *r, uint64_t offset, struct recording_ent
     if (status != QUIRE_OK || !bytes)
         return status;
     struct body b = {.at = bytes, .end = bytes + n_body};
-    out->kind = kind <= RECORDING_CLOSE && kind > RECORDING_HEADER ? (enum recording_kind)kind
-                                                                   : RECORDING_HEADER;
+    out->kind = kind <= RECORDING_CLOSE && kind > RECORDING_HEADER ? (enum recording_kind)kind : RECORDING_HEADER;
     get_entry(r, &b, out);
     return body_error(&b, offset, err);
 }

@@ -107,8 +107,7 @@ struct recording_entry {
 /* The file is mapped and must not be cut while it is open; it may grow, unseen. */
 int recording_open(const char *path, struct recording **out, struct quire_error *err);
 /* The same of bytes in memory, which must outlive it. */
-int recording_open_memory(const void *data, size_t n, struct recording **out,
-                          struct quire_error *err);
+int recording_open_memory(const void *data, size_t n, struct recording **out, struct quire_error *err);
 void recording_close(struct recording *r); /* NULL is fine */
 
 const struct recording_header *recording_header(const struct recording *r);
@@ -117,8 +116,7 @@ int recording_next(struct recording *r, struct recording_entry *out, struct quir
 /* Back to the record after the header. */
 void recording_rewind(struct recording *r);
 /* Reads the record at an offset that recording_next() gave; the next one stays the next. */
-int recording_read_at(struct recording *r, uint64_t offset, struct recording_entry *out,
-                      struct quire_error *err);
+int recording_read_at(struct recording *r, uint64_t offset, struct recording_entry *out, struct quire_error *err);
 /* Bytes after the last complete record, once recording_next() gave RECORDING_END. */
 uint64_t recording_left_out(const struct recording *r);
 uint64_t recording_bytes(const struct recording *r);

@@ -14,8 +14,7 @@ int recording_seqs_set(struct recording_seqs *s, uint32_t seq, size_t request, u
         s->owners = owners;
         s->n = n;
     }
-    s->owners[seq] =
-        (struct recording_owner){.request = request, .choice = choice, .lives = true};
+    s->owners[seq] = (struct recording_owner){.request = request, .choice = choice, .lives = true};
     return QUIRE_OK;
 }
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const uint64_t shadow_bounds_us[SHADOW_N_BUCKETS] = {
-    1000,   5000,   10000,   20000,   40000,   80000,   160000,   320000,
-    640000, 1250000, 2500000, 5000000, 10000000, 20000000, 40000000, 80000000};
+const uint64_t shadow_bounds_us[SHADOW_N_BUCKETS] = {1000,     5000,     10000,    20000,   40000,   80000,
+                                                     160000,   320000,   640000,   1250000, 2500000, 5000000,
+                                                     10000000, 20000000, 40000000, 80000000};
 
 /* Beginnings and ends of steps that one call of the engine may make up for: a shadow that falls behind
  * catches up later instead of holding the engine up. */
@@ -179,8 +179,7 @@ static double predict_us(const struct sched_cost *cost, const struct sched_plan 
     struct sched_shape shape = {.n_block_copies = plan->n_moves};
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
-        sched_shape_add(&shape, row->first, row->count,
-                        row->first + row->count - row->first_logit);
+        sched_shape_add(&shape, row->first, row->count, row->first + row->count - row->first_logit);
     }
     return sched_cost_us(cost, &shape);
 }
@@ -228,8 +227,7 @@ static void advance(struct shadow *w, uint64_t now_us)
 
 /* ---- what the engine tells ---- */
 
-static void on_opened(void *context, const struct engine_info *info,
-                      const struct sched_config *config)
+static void on_opened(void *context, const struct engine_info *info, const struct sched_config *config)
 {
     struct shadow *w = context;
     struct sched_config c = *config;
@@ -248,8 +246,7 @@ static void on_opened(void *context, const struct engine_info *info,
     w->tokens = calloc(w->max_seqs, sizeof *w->tokens);
     w->live = calloc(w->n_names, sizeof *w->live);
     w->shadow = calloc(w->n_names, sizeof *w->shadow);
-    if (!w->results || !w->tokens || !w->live || !w->shadow ||
-        sched_create(&c, &w->sched, &err) != QUIRE_OK)
+    if (!w->results || !w->tokens || !w->live || !w->shadow || sched_create(&c, &w->sched, &err) != QUIRE_OK)
         quire_log(QUIRE_LOG_WARN, "shadow", "sleeps: out of memory");
 }
 
@@ -307,8 +304,7 @@ static void on_cancelled_choice(void *context, uint64_t now_us, uint32_t seq)
     collect(w);
 }
 
-static void on_planned(void *context, uint64_t now_us, const struct sched_plan *plan,
-                       const struct sched *sched)
+static void on_planned(void *context, uint64_t now_us, const struct sched_plan *plan, const struct sched *sched)
 {
     struct shadow *w = context;
     (void)plan;

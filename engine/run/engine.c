@@ -42,8 +42,8 @@ static double seconds_now(void)
 
 static int open_backend(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
-    struct k_backend_options options = {.device = o->device, .n_threads = o->n_threads,
-                                        .weight_dtype = e->desc.dtype, .cpu_bind = o->cpu_bind};
+    struct k_backend_options options = {
+        .device = o->device, .n_threads = o->n_threads, .weight_dtype = e->desc.dtype, .cpu_bind = o->cpu_bind};
     int status = engine_plan_form(o, e->desc.dtype, &options.form, err);
     if (status == QUIRE_OK)
         status = engine_plan_invariance(o, &options.not_invariant, err);
@@ -53,15 +53,14 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
         return status;
     e->info.gemm_form = e->backend->form;
     e->info.gemm_library = e->backend->gemm_library;
-    snprintf(e->info.gemms, sizeof e->info.gemms, e->info.gemm_library ? "%s, of many tokens %s (--invariance off)" : "%s",
-             k_form_name(e->backend->form), e->info.gemm_library);
+    snprintf(e->info.gemms, sizeof e->info.gemms,
+             e->info.gemm_library ? "%s, of many tokens %s (--invariance off)" : "%s", k_form_name(e->backend->form),
+             e->info.gemm_library);
     e->info.placement = e->backend->placement;
     e->depth = e->backend->ops->overlap_depth;
     if (!e->backend->ops->supports_form(e->backend, e->backend->form, e->desc.dtype))
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "--gemm-form: device %s does not have %s for %s weights",
-                          e->backend->ops->name, k_form_name(e->backend->form),
-                          k_dtype_name(e->desc.dtype));
+        return quire_fail(err, QUIRE_UNSUPPORTED, "--gemm-form: device %s does not have %s for %s weights",
+                          e->backend->ops->name, k_form_name(e->backend->form), k_dtype_name(e->desc.dtype));
     return QUIRE_OK;
 }
 
@@ -71,13 +70,14 @@ static int check_device_memory(const struct engine_plan *plan, struct quire_erro
     uint64_t needed = plan->total_bytes - plan->swap_bytes + plan->weight_bytes + plan->driver_bytes;
     if (needed <= plan->device_budget)
         return QUIRE_OK;
-    return quire_fail(err, QUIRE_NO_MEMORY,
-                      "this takes %llu bytes of the GPU's %llu (weights %llu, KV cache %llu, taken already or kept for the"
-                      " driver %llu), and --gpu-memory-utilization allows %llu: raise that, or lower --kv-cache-memory,"
-                      " --num-kv-blocks, --max-num-seqs or --max-num-batched-tokens",
-                      (unsigned long long)needed, (unsigned long long)plan->device_memory,
-                      (unsigned long long)plan->weight_bytes, (unsigned long long)plan->kv_bytes,
-                      (unsigned long long)plan->driver_bytes, (unsigned long long)plan->device_budget);
+    return quire_fail(
+        err, QUIRE_NO_MEMORY,
+        "this takes %llu bytes of the GPU's %llu (weights %llu, KV cache %llu, taken already or kept for the"
+        " driver %llu), and --gpu-memory-utilization allows %llu: raise that, or lower --kv-cache-memory,"
+        " --num-kv-blocks, --max-num-seqs or --max-num-batched-tokens",
+        (unsigned long long)needed, (unsigned long long)plan->device_memory, (unsigned long long)plan->weight_bytes,
+        (unsigned long long)plan->kv_bytes, (unsigned long long)plan->driver_bytes,
+        (unsigned long long)plan->device_budget);
 }
 
 /* Memory that is not there would be missed only when it is touched, by a killed process. */
@@ -120,8 +120,7 @@ static int measure_driver(struct engine *e, struct quire_error *err)
 }
 
 /* The model: what it is, its weights, the device, the plan, in this order. */
-static int open_model(struct engine *e, const struct engine_options *asked,
-                      struct quire_error *err)
+static int open_model(struct engine *e, const struct engine_options *asked, struct quire_error *err)
 {
     struct engine_options o = *asked;
     if (!o.model_dir)
@@ -152,8 +151,7 @@ static int open_model(struct engine *e, const struct engine_options *asked,
         quire_log(QUIRE_LOG_WARN, "engine",
                   "requests are limited to %u tokens instead of the model's %u: that is what the KV"
                   " cache of %llu bytes holds; --kv-cache-memory makes it larger",
-                  e->plan.max_model_len, e->desc.max_position,
-                  (unsigned long long)e->plan.kv_bytes);
+                  e->plan.max_model_len, e->desc.max_position, (unsigned long long)e->plan.kv_bytes);
     status = weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, &e->weights, err);
     if (status == QUIRE_OK)
         status = forward_create(e->backend, &e->desc, &e->plan, e->weights, !o.enforce_eager, &e->forward, err);
@@ -163,8 +161,7 @@ static int open_model(struct engine *e, const struct engine_options *asked,
 }
 
 /* config: as the options have it; what follows from the plan is added here. */
-static int open_scheduler(struct engine *e, struct sched_config *config, uint32_t max_queued,
-                          struct quire_error *err)
+static int open_scheduler(struct engine *e, struct sched_config *config, uint32_t max_queued, struct quire_error *err)
 {
     config->kv.block_tokens = e->plan.block_tokens;
     config->kv.n_groups = e->plan.n_kv_groups;
@@ -194,8 +191,7 @@ static int open_scheduler(struct engine *e, struct sched_config *config, uint32_
 }
 
 /* What a later policy will be made with. */
-static int keep_policy_options(struct engine *e, const struct sched_policy_options *o,
-                               struct quire_error *err)
+static int keep_policy_options(struct engine *e, const struct sched_policy_options *o, struct quire_error *err)
 {
     e->policy_options = *o;
     if (e->policy_options.n_tenants == 0)
@@ -214,11 +210,10 @@ static int keep_policy_options(struct engine *e, const struct sched_policy_optio
 
 static int open_all(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
-    uint32_t max_queued =
-        o->max_queued_requests ? o->max_queued_requests : DEFAULT_QUEUED_REQUESTS;
+    uint32_t max_queued = o->max_queued_requests ? o->max_queued_requests : DEFAULT_QUEUED_REQUESTS;
     if (max_queued > 1u << 19)
-        return quire_fail(err, QUIRE_INVALID, "--max-num-queued-reqs: must be at most %u, got %u",
-                          1u << 19, max_queued);
+        return quire_fail(err, QUIRE_INVALID, "--max-num-queued-reqs: must be at most %u, got %u", 1u << 19,
+                          max_queued);
     if (quire_hash_init() != QUIRE_OK)
         return quire_fail(err, QUIRE_INTERNAL, "this machine gives no random numbers");
     if (o->chain_secret)
@@ -242,8 +237,7 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
     if (status == QUIRE_OK)
         status = open_scheduler(e, &config, max_queued, err);
     if (status == QUIRE_OK)
-        status = mailbox_create(max_queued, o->max_queued_tokens, e->policy_options.n_tenants,
-                                &e->mailbox, err);
+        status = mailbox_create(max_queued, o->max_queued_tokens, e->policy_options.n_tenants, &e->mailbox, err);
     if (status == QUIRE_OK)
         status = events_create(e, err);
     if (status == QUIRE_OK)
@@ -251,8 +245,8 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
     return status;
 }
 
-int engine_open(const struct engine_options *options, engine_sink sink, void *sink_context,
-                struct engine **out, struct quire_error *err)
+int engine_open(const struct engine_options *options, engine_sink sink, void *sink_context, struct engine **out,
+                struct quire_error *err)
 {
     double begin = seconds_now();
     struct engine *e = calloc(1, sizeof *e);
@@ -368,14 +362,13 @@ void engine_no_more(struct engine *e)
     mailbox_no_more(e->mailbox);
 }
 
-int engine_set_policy(struct engine *e, const char *name,
-                      const struct sched_policy_options *options, struct quire_error *err)
+int engine_set_policy(struct engine *e, const char *name, const struct sched_policy_options *options,
+                      struct quire_error *err)
 {
     const struct sched_policy *policy = sched_policy_find(name);
     struct sched_policy_options o = options ? *options : e->policy_options;
     if (!policy)
-        return quire_fail(err, QUIRE_INVALID, "policy: must be one of %s, got '%.40s'",
-                          sched_policy_names(), name);
+        return quire_fail(err, QUIRE_INVALID, "policy: must be one of %s, got '%.40s'", sched_policy_names(), name);
     o.n_tenants = e->policy_options.n_tenants;
     o.tenant_weights = e->tenant_weights;
     /* A rehearsal: what the policy refuses is refused here, and not when nobody is listening. */

@@ -100,11 +100,11 @@ struct engine {
 };
 
 /* Calls a function of every watch that has it; the arguments are computed only then. */
-#define ENGINE_WATCH(e, function, ...)                                                             \
-    do {                                                                                           \
-        for (uint32_t w_ = 0; w_ < (e)->n_watches; w_++)                                           \
-            if ((e)->watches[w_]->function)                                                        \
-                (e)->watches[w_]->function((e)->watches[w_]->context, __VA_ARGS__);                \
+#define ENGINE_WATCH(e, function, ...) \
+    do { \
+        for (uint32_t w_ = 0; w_ < (e)->n_watches; w_++) \
+            if ((e)->watches[w_]->function) \
+                (e)->watches[w_]->function((e)->watches[w_]->context, __VA_ARGS__); \
     } while (0)
 
 /* ---- events.c ---- */
@@ -113,11 +113,9 @@ int events_create(struct engine *e, struct quire_error *err);
 void events_destroy(struct engine *e);
 void event_token(struct engine *e, struct request *r, uint32_t choice, uint32_t position,
                  const struct k_sample_result *result);
-void event_prompt_logprob(struct engine *e, struct request *r, uint32_t position,
-                          const struct k_sample_result *result);
+void event_prompt_logprob(struct engine *e, struct request *r, uint32_t position, const struct k_sample_result *result);
 /* The choice is over; once only. stop_token: the eos or stop id it ended by, or -1. */
-void event_done(struct engine *e, struct request *r, uint32_t choice, enum engine_finish finish,
-                int64_t stop_token);
+void event_done(struct engine *e, struct request *r, uint32_t choice, enum engine_finish finish, int64_t stop_token);
 /* Hands the queued events to the sink and forgets the ids of requests that are over. Frees none: a
  * full queue may flush while somebody walks a list of requests. */
 void events_flush(struct engine *e);
@@ -133,13 +131,11 @@ void step_slots_destroy(struct engine *e);
 /* Queues the plan's copies between the KV cache and the host tier. */
 int step_move(struct engine *e, const struct sched_plan *plan, struct quire_error *err);
 /* Builds the step's arrays and queues it on the backend. */
-int step_launch(struct engine *e, struct step_slot *slot, const struct sched_plan *plan,
-                struct quire_error *err);
+int step_launch(struct engine *e, struct step_slot *slot, const struct sched_plan *plan, struct quire_error *err);
 /* Waits for the step and carries its results to the scheduler and the events. */
 int step_commit(struct engine *e, struct step_slot *slot, struct quire_error *err);
 /* Ends every open choice of a request and takes it out of the scheduler. */
-void request_end(struct engine *e, struct request *r, enum engine_finish finish,
-                 const char *message);
+void request_end(struct engine *e, struct request *r, enum engine_finish finish, const char *message);
 
 /* ---- loop.c ---- */
 

@@ -17,8 +17,8 @@ void events_destroy(struct engine *e)
     free(e->events.items);
 }
 
-static struct engine_event *push(struct engine *e, enum engine_event_kind kind,
-                                 const struct request *r, uint32_t choice)
+static struct engine_event *push(struct engine *e, enum engine_event_kind kind, const struct request *r,
+                                 uint32_t choice)
 {
     if (e->events.n == e->events.capacity)
         events_flush(e);
@@ -47,8 +47,7 @@ void event_token(struct engine *e, struct request *r, uint32_t choice, uint32_t 
         set_logprob(event, result);
 }
 
-void event_prompt_logprob(struct engine *e, struct request *r, uint32_t position,
-                          const struct k_sample_result *result)
+void event_prompt_logprob(struct engine *e, struct request *r, uint32_t position, const struct k_sample_result *result)
 {
     struct engine_event *event = push(e, ENGINE_EVENT_PROMPT_LOGPROB, r, 0);
     event->token = result->token;
@@ -58,17 +57,14 @@ void event_prompt_logprob(struct engine *e, struct request *r, uint32_t position
 
 /* Of the prompt's full blocks, what choice 0 computed and named for others: the whole prompt but its
  * hits. */
-static uint32_t n_cache_created(const struct engine *e, const struct request *r, uint32_t choice,
-                                uint32_t n_cached)
+static uint32_t n_cache_created(const struct engine *e, const struct request *r, uint32_t choice, uint32_t n_cached)
 {
     uint32_t n_full = r->n_prompt / e->plan.block_tokens * e->plan.block_tokens;
     bool is_computed = r->prompt_counted || r->choices[choice].n_generated > 0;
-    return e->prefix_caching && choice == 0 && is_computed && n_full > n_cached ? n_full - n_cached
-                                                                                : 0;
+    return e->prefix_caching && choice == 0 && is_computed && n_full > n_cached ? n_full - n_cached : 0;
 }
 
-void event_done(struct engine *e, struct request *r, uint32_t choice, enum engine_finish finish,
-                int64_t stop_token)
+void event_done(struct engine *e, struct request *r, uint32_t choice, enum engine_finish finish, int64_t stop_token)
 {
     struct request_choice *c = &r->choices[choice];
     struct engine_event *event = push(e, ENGINE_EVENT_DONE, r, choice);
@@ -81,8 +77,7 @@ void event_done(struct engine *e, struct request *r, uint32_t choice, enum engin
     event->n_cached = r->n_placed ? sched_cached_tokens(e->sched, c->seq) : 0;
     event->n_generated = c->n_generated;
     event->n_cache_created = n_cache_created(e, r, choice, event->n_cached);
-    c->account = r->n_placed ? sched_account(e->sched, c->seq)
-                             : (struct sched_account){.arrival_us = r->arrival_us};
+    c->account = r->n_placed ? sched_account(e->sched, c->seq) : (struct sched_account){.arrival_us = r->arrival_us};
     if (c->account.blocker)
         c->account.blocker = c->blocker;
     event->account = &c->account;

@@ -5,11 +5,11 @@
 #include <string.h>
 
 /* The first failure ends the pass. */
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        int status_ = (call);                                                                      \
-        if (status_ != QUIRE_OK)                                                                   \
-            return status_;                                                                        \
+#define TRY(call) \
+    do { \
+        int status_ = (call); \
+        if (status_ != QUIRE_OK) \
+            return status_; \
     } while (0)
 
 /* The pieces of a step's input lie one after the other, each on a boundary, no longer than this
@@ -62,12 +62,12 @@ static void fill_up(struct forward *f, const struct forward_graph *graph, struct
 }
 
 /* A step that decodes: a token and a logit row for each row. */
-void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,
-                   uint32_t n_entries, struct forward_batch *out)
+void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits, uint32_t n_entries,
+                   struct forward_batch *out)
 {
     f->n_begun++;
-    const struct forward_graph *graph =
-        n_tokens == n_rows && n_tokens == n_logits ? forward_graph_for(f, n_tokens) : NULL;
+    const struct forward_graph *graph = n_tokens == n_rows && n_tokens == n_logits ? forward_graph_for(f, n_tokens)
+                                                                                   : NULL;
     if (graph) {
         forward_place(f, staging_of(f), graph->n_tokens, graph->n_tokens, graph->n_tokens, out);
         out->n_tokens = out->n_rows = out->n_logits = n_tokens;
@@ -92,8 +92,8 @@ static float *buffer(const struct forward *f, uint64_t offset)
     return (float *)(void *)(f->arena_dev + offset);
 }
 
-static int rmsnorm(struct forward *f, uint32_t n_tokens, float *x, const float *add,
-                   const float *weight, struct quire_error *err)
+static int rmsnorm(struct forward *f, uint32_t n_tokens, float *x, const float *add, const float *weight,
+                   struct quire_error *err)
 {
     const struct k_rmsnorm_args a = {
         .x_dev = x,
@@ -120,15 +120,15 @@ static struct k_gemm_args gemm_args(const struct forward *f, uint32_t n_tokens, 
     };
 }
 
-static int gemm(struct forward *f, uint32_t n_tokens, const struct k_weight *weight,
-                const float *bias, const float *x, float *y, struct quire_error *err)
+static int gemm(struct forward *f, uint32_t n_tokens, const struct k_weight *weight, const float *bias, const float *x,
+                float *y, struct quire_error *err)
 {
     const struct k_gemm_args a = gemm_args(f, n_tokens, weight, bias, x, y);
     return f->backend->ops->gemm(f->backend, &a, err);
 }
 
-static int gather(struct forward *f, const struct forward_batch *batch, const float *x, float *out,
-                  uint32_t n_cols, struct quire_error *err)
+static int gather(struct forward *f, const struct forward_batch *batch, const float *x, float *out, uint32_t n_cols,
+                  struct quire_error *err)
 {
     const struct k_gather_args a = {
         .x_dev = x,
@@ -140,8 +140,7 @@ static int gather(struct forward *f, const struct forward_batch *batch, const fl
     return f->backend->ops->gather(f->backend, &a, err);
 }
 
-static int rope_kv(struct forward *f, uint32_t l, const struct forward_batch *batch,
-                   struct quire_error *err)
+static int rope_kv(struct forward *f, uint32_t l, const struct forward_batch *batch, struct quire_error *err)
 {
     const struct layer_weights *w = &f->weights->layers[l];
     const struct k_rope_kv_args a = {
@@ -194,8 +193,8 @@ static int plan_all_attention(struct forward *f, const struct forward_batch *bat
 }
 
 /* Of the tokens of n_rows rows. */
-static int attention(struct forward *f, uint32_t l, const struct forward_batch *batch,
-                     const struct k_attn_row *rows, uint32_t n_rows, struct quire_error *err)
+static int attention(struct forward *f, uint32_t l, const struct forward_batch *batch, const struct k_attn_row *rows,
+                     uint32_t n_rows, struct quire_error *err)
 {
     const struct k_attention_args a = {
         .qkv_dev = buffer(f, f->layout.wide),
@@ -235,8 +234,7 @@ static int output_and_mlp(struct forward *f, uint32_t l, uint32_t n, float *x, c
 
 /* The residual enters without the previous layer's last term, which lies in `delta`; the norm adds
  * it. */
-static int layer(struct forward *f, uint32_t l, const struct forward_batch *batch,
-                 struct quire_error *err)
+static int layer(struct forward *f, uint32_t l, const struct forward_batch *batch, struct quire_error *err)
 {
     const struct layer_weights *w = &f->weights->layers[l];
     const bool is_last = l + 1 == f->desc->n_layers;
@@ -285,8 +283,7 @@ static int leave(struct forward *f, const struct forward_batch *batch, struct qu
     const uint32_t n = batch->n_logits;
     if (n == 0)
         return QUIRE_OK;
-    TRY(rmsnorm(f, n, buffer(f, f->layout.gathered), buffer(f, f->layout.delta),
-                f->weights->final_norm, err));
+    TRY(rmsnorm(f, n, buffer(f, f->layout.gathered), buffer(f, f->layout.delta), f->weights->final_norm, err));
     return gemm(f, n, f->weights->lm_head, NULL, buffer(f, f->layout.normed), f->logits_dev, err);
 }
 
@@ -357,9 +354,8 @@ static int place_tokens(struct forward *f, const struct forward_batch *batch, st
     return batch->n_sources ? f->backend->ops->place_tokens(f->backend, &a, err) : QUIRE_OK;
 }
 
-int forward_run(struct forward *f, struct forward_batch *batch,
-                const struct k_sample_row *rows, struct k_sample_result *results,
-                uint64_t *ticket, struct quire_error *err)
+int forward_run(struct forward *f, struct forward_batch *batch, const struct k_sample_row *rows,
+                struct k_sample_result *results, uint64_t *ticket, struct quire_error *err)
 {
     const struct k_backend_ops *ops = f->backend->ops;
     if (batch->n_logits != batch->n_tokens) /* fewer are wanted than were planned */
@@ -400,8 +396,8 @@ static uint32_t fill_run(const struct kv_move *moves, uint32_t n_moves, struct k
     return n;
 }
 
-static int copy_run(struct forward *f, const struct kv_move *first, const struct k_block_pair *pairs,
-                    uint32_t n_pairs, struct quire_error *err)
+static int copy_run(struct forward *f, const struct kv_move *first, const struct k_block_pair *pairs, uint32_t n_pairs,
+                    struct quire_error *err)
 {
     for (uint32_t l = 0; l < f->desc->n_layers; l++) {
         if (f->layer_group[l] != first->group)
@@ -416,8 +412,7 @@ static int copy_run(struct forward *f, const struct kv_move *first, const struct
     return QUIRE_OK;
 }
 
-int forward_move(struct forward *f, const struct kv_move *moves, uint32_t n_moves,
-                 struct quire_error *err)
+int forward_move(struct forward *f, const struct kv_move *moves, uint32_t n_moves, struct quire_error *err)
 {
     struct k_block_pair pairs[MAX_RUN];
     if (n_moves == 0)

@@ -25,9 +25,8 @@
 struct forward;
 
 /* graphs: record steps, where the backend can. */
-int forward_create(struct k_backend *backend, const struct model_desc *desc,
-                   const struct engine_plan *plan, const struct weights *weights, bool graphs,
-                   struct forward **out, struct quire_error *err);
+int forward_create(struct k_backend *backend, const struct model_desc *desc, const struct engine_plan *plan,
+                   const struct weights *weights, bool graphs, struct forward **out, struct quire_error *err);
 void forward_destroy(struct forward *f); /* NULL is fine */
 uint32_t forward_n_graphs(const struct forward *f);
 
@@ -51,18 +50,16 @@ struct forward_batch {
 
 /* Sizes within the plan's limits. The arrays are the caller's until forward_run(), which must come next, and are used
  * again once the step before the next one was waited for. */
-void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,
-                   uint32_t n_entries, struct forward_batch *out);
+void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits, uint32_t n_entries,
+                   struct forward_batch *out);
 
 /* Queues the copies between the KV cache and the host tier, in their order, before any later
  * forward_run(). */
-int forward_move(struct forward *f, const struct kv_move *moves, uint32_t n_moves,
-                 struct quire_error *err);
+int forward_move(struct forward *f, const struct kv_move *moves, uint32_t n_moves, struct quire_error *err);
 
 /* rows and results: [n_logits]. Results are valid once forward_wait(ticket) has returned. */
-int forward_run(struct forward *f, struct forward_batch *batch,
-                const struct k_sample_row *rows, struct k_sample_result *results,
-                uint64_t *ticket, struct quire_error *err);
+int forward_run(struct forward *f, struct forward_batch *batch, const struct k_sample_row *rows,
+                struct k_sample_result *results, uint64_t *ticket, struct quire_error *err);
 int forward_wait(struct forward *f, uint64_t ticket, struct quire_error *err);
 
 #endif

@@ -5,8 +5,8 @@
 /* Steps of 8, 16 and 32 apart: a batch of 33 is not worth a graph of its own, and one of 64 would compute twice as much. */
 uint32_t forward_graph_sizes(uint32_t max_tokens, uint32_t *sizes)
 {
-    static const uint32_t candidates[] = {1,  2,  4,  8,   16,  24,  32,  48,  64,  80,  96, 112,
-                                          128, 160, 192, 224, 256, 320, 384, 448, 512};
+    static const uint32_t candidates[] = {1,   2,   4,   8,   16,  24,  32,  48,  64,  80, 96,
+                                          112, 128, 160, 192, 224, 256, 320, 384, 448, 512};
     _Static_assert(sizeof candidates / sizeof candidates[0] < FORWARD_MAX_GRAPHS, "raise FORWARD_MAX_GRAPHS");
     uint32_t n = 0;
     for (size_t i = 0; i < sizeof candidates / sizeof candidates[0] && candidates[i] < max_tokens; i++)

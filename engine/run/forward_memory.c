@@ -4,15 +4,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-typedef int (*alloc_function)(struct k_backend *b, uint64_t bytes, void **out,
-                              struct quire_error *err);
+typedef int (*alloc_function)(struct k_backend *b, uint64_t bytes, void **out, struct quire_error *err);
 
 /* K and V of one layer. */
-static int alloc_layer(struct forward *f, alloc_function alloc, uint32_t n_blocks,
-                       struct k_kv_layer *out, struct quire_error *err)
+static int alloc_layer(struct forward *f, alloc_function alloc, uint32_t n_blocks, struct k_kv_layer *out,
+                       struct quire_error *err)
 {
-    uint64_t bytes =
-        layout_kv_bytes(f->desc, f->kv_shape.dtype, f->kv_shape.block_tokens, n_blocks);
+    uint64_t bytes = layout_kv_bytes(f->desc, f->kv_shape.dtype, f->kv_shape.block_tokens, n_blocks);
     int status = alloc(f->backend, bytes, &out->k_dev, err);
     return status == QUIRE_OK ? alloc(f->backend, bytes, &out->v_dev, err) : status;
 }
@@ -28,15 +26,15 @@ static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct qu
         f->layer_group[l] = (uint8_t)g;
         int status = alloc_layer(f, b->ops->alloc, plan->groups[g].n_blocks, &f->kv[l], err);
         if (status != QUIRE_OK) {
-            quire_error_prefix(err, "KV cache of %llu bytes (--kv-cache-memory or"
-                                    " --num-kv-blocks make it smaller)",
+            quire_error_prefix(err,
+                               "KV cache of %llu bytes (--kv-cache-memory or"
+                               " --num-kv-blocks make it smaller)",
                                (unsigned long long)plan->kv_bytes);
             return status;
         }
         if (plan->groups[g].n_host_blocks == 0)
             continue;
-        status = alloc_layer(f, b->ops->alloc_host, plan->groups[g].n_host_blocks, &f->host_kv[l],
-                             err);
+        status = alloc_layer(f, b->ops->alloc_host, plan->groups[g].n_host_blocks, &f->host_kv[l], err);
         if (status != QUIRE_OK) {
             quire_error_prefix(err, "host tier of %llu bytes (--swap-space makes it smaller)",
                                (unsigned long long)plan->swap_bytes);
@@ -59,8 +57,7 @@ static int alloc_staging(struct forward *f, struct quire_error *err)
     return QUIRE_OK;
 }
 
-static int alloc_buffers(struct forward *f, const struct engine_plan *plan,
-                         struct quire_error *err)
+static int alloc_buffers(struct forward *f, const struct engine_plan *plan, struct quire_error *err)
 {
     struct k_backend *b = f->backend;
     const struct model_desc *d = f->desc;
@@ -84,17 +81,15 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan,
         return status;
     f->gemm_workspace_dev = f->workspace_dev;
     f->attention_workspace_dev = f->workspace_dev + layout_align(workspace.gemm);
-    f->sample_workspace_dev = f->workspace_dev + layout_align(workspace.gemm) +
-                              layout_align(workspace.attention);
-    f->attention_plans_dev = f->workspace_dev + layout_align(workspace.gemm) +
-                             layout_align(workspace.attention) + layout_align(workspace.sample);
+    f->sample_workspace_dev = f->workspace_dev + layout_align(workspace.gemm) + layout_align(workspace.attention);
+    f->attention_plans_dev = f->workspace_dev + layout_align(workspace.gemm) + layout_align(workspace.attention) +
+                             layout_align(workspace.sample);
     f->attention_plan_stride = layout_align(workspace.attention_plan);
     return QUIRE_OK;
 }
 
-int forward_create(struct k_backend *backend, const struct model_desc *desc,
-                   const struct engine_plan *plan, const struct weights *weights, bool graphs,
-                   struct forward **out, struct quire_error *err)
+int forward_create(struct k_backend *backend, const struct model_desc *desc, const struct engine_plan *plan,
+                   const struct weights *weights, bool graphs, struct forward **out, struct quire_error *err)
 {
     struct forward *f = calloc(1, sizeof *f);
     if (!f)
@@ -123,9 +118,9 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc,
     if (status == QUIRE_OK)
         status = alloc_kv(f, plan, err);
     if (status == QUIRE_OK && graphs && backend->ops->graph_begin)
-        status = forward_graphs_create(f, plan->max_num_seqs < plan->max_num_batched_tokens
-                                              ? plan->max_num_seqs
-                                              : plan->max_num_batched_tokens, err);
+        status = forward_graphs_create(
+            f, plan->max_num_seqs < plan->max_num_batched_tokens ? plan->max_num_seqs : plan->max_num_batched_tokens,
+            err);
     if (status != QUIRE_OK) {
         forward_destroy(f);
         return status;

@@ -37,8 +37,7 @@ uint64_t host_memory_available(void)
 {
     uint64_t available = machine_available();
     uint64_t limit, used;
-    if (read_number("/sys/fs/cgroup/memory.max", &limit) &&
-        read_number("/sys/fs/cgroup/memory.current", &used)) {
+    if (read_number("/sys/fs/cgroup/memory.max", &limit) && read_number("/sys/fs/cgroup/memory.current", &used)) {
         uint64_t left = limit > used ? limit - used : 0;
         if (left < available)
             available = left;

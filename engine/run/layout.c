@@ -11,8 +11,7 @@ static uint64_t take(struct tally *t, uint64_t a, uint64_t b, uint64_t c)
 {
     uint64_t begin = t->at, bytes, end;
     if (__builtin_mul_overflow(a, b, &bytes) || __builtin_mul_overflow(bytes, c, &bytes) ||
-        bytes > UINT64_MAX - LAYOUT_ALIGN ||
-        __builtin_add_overflow(begin, layout_align(bytes), &end))
+        bytes > UINT64_MAX - LAYOUT_ALIGN || __builtin_add_overflow(begin, layout_align(bytes), &end))
         t->overflow = true;
     else
         t->at = end;
@@ -24,8 +23,8 @@ static uint64_t max64(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-int step_layout_make(const struct model_desc *desc, const struct engine_plan *plan,
-                     struct step_layout *out, struct quire_error *err)
+int step_layout_make(const struct model_desc *desc, const struct engine_plan *plan, struct step_layout *out,
+                     struct quire_error *err)
 {
     struct tally t = {0};
     uint64_t n_tokens = plan->max_num_batched_tokens, groups = plan->n_kv_groups;
@@ -92,11 +91,9 @@ void param_layout_make(const struct model_desc *desc, struct param_layout *out)
     out->total = at;
 }
 
-uint64_t layout_kv_bytes(const struct model_desc *desc, enum k_dtype dtype, uint32_t block_tokens,
-                         uint32_t n_blocks)
+uint64_t layout_kv_bytes(const struct model_desc *desc, enum k_dtype dtype, uint32_t block_tokens, uint32_t n_blocks)
 {
-    return (uint64_t)n_blocks * block_tokens * desc->n_kv_heads * desc->head_dim *
-           k_dtype_bytes(dtype);
+    return (uint64_t)n_blocks * block_tokens * desc->n_kv_heads * desc->head_dim * k_dtype_bytes(dtype);
 }
 
 struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan)

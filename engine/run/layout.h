@@ -35,8 +35,8 @@ struct step_layout {
 };
 
 /* Reads the plan's limits and KV groups. QUIRE_INVALID when a size overflows. */
-int step_layout_make(const struct model_desc *desc, const struct engine_plan *plan,
-                     struct step_layout *out, struct quire_error *err);
+int step_layout_make(const struct model_desc *desc, const struct engine_plan *plan, struct step_layout *out,
+                     struct quire_error *err);
 
 /* What the backend's workspace is planned from. */
 struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan);
@@ -56,7 +56,6 @@ void param_layout_make(const struct model_desc *desc, struct param_layout *out);
 uint64_t layout_weight_bytes(const struct model_desc *desc, const char *backend);
 
 /* Bytes of K, or of V, of one layer. */
-uint64_t layout_kv_bytes(const struct model_desc *desc, enum k_dtype dtype, uint32_t block_tokens,
-                         uint32_t n_blocks);
+uint64_t layout_kv_bytes(const struct model_desc *desc, enum k_dtype dtype, uint32_t block_tokens, uint32_t n_blocks);
 
 #endif

@@ -31,9 +31,8 @@ uint64_t engine_now_us(void)
 
 /* ---- mail ------------------------------------------------------------------------------------ */
 
-static void watch_submit(const struct engine *e, const struct request *r,
-                         const struct sched_request *request, int status, uint64_t retry_us,
-                         const uint32_t *seqs)
+static void watch_submit(const struct engine *e, const struct request *r, const struct sched_request *request,
+                         int status, uint64_t retry_us, const uint32_t *seqs)
 {
     struct engine_sampling sampling = sampling_resolved(&r->sampling);
     const struct engine_watch_submit submit = {.request = r->id,
@@ -117,8 +116,8 @@ static void change_policy(struct engine *e, const struct mailbox_orders *orders)
     options.n_tenants = e->policy_options.n_tenants;
     options.tenant_weights = e->tenant_weights;
     if (sched_set_policy(e->sched, orders->policy, &options, &err) != QUIRE_OK) {
-        quire_log(QUIRE_LOG_ERROR, "engine", "the scheduling policy stays %s: %s",
-                  sched_policy_of(e->sched)->name, err.text);
+        quire_log(QUIRE_LOG_ERROR, "engine", "the scheduling policy stays %s: %s", sched_policy_of(e->sched)->name,
+                  err.text);
         return;
     }
     ENGINE_WATCH(e, policy_changed, engine_now_us(), orders->policy, &options);
@@ -206,8 +205,10 @@ static void log_budget(struct engine *e, double ratio)
     if (ratio <= before * 1.1 && ratio * 1.1 >= before)
         return;
     e->logged_ratio = ratio;
-    quire_log(QUIRE_LOG_INFO, "engine", "steps take %.2f times what the cost model says (%.2f before): the"
-              " last was allowed %u tokens", ratio, before, e->report.stats.token_budget);
+    quire_log(QUIRE_LOG_INFO, "engine",
+              "steps take %.2f times what the cost model says (%.2f before): the"
+              " last was allowed %u tokens",
+              ratio, before, e->report.stats.token_budget);
 }
 
 static void measure(struct engine *e, struct engine_stats *stats)
@@ -284,8 +285,7 @@ static void end_refused(struct engine *e, const struct sched_plan *plan)
 
 /* A plan without rows while nothing is in flight: either it did something else, or there is a time or a
  * submission to wait for, or a promise was broken. */
-static int nothing_to_run(struct engine *e, const struct sched_plan *plan, uint64_t now_us,
-                          struct quire_error *err)
+static int nothing_to_run(struct engine *e, const struct sched_plan *plan, uint64_t now_us, struct quire_error *err)
 {
     bool waits_for_a_batch = e->is_static && sched_stats(e->sched).n_running == 0;
     if (plan->n_moves || plan->n_refused)

@@ -61,8 +61,8 @@ static void free_memory(struct mailbox *m)
     free(m);
 }
 
-int mailbox_create(uint32_t max_choices, uint64_t max_tokens, uint32_t n_tenants,
-                   struct mailbox **out, struct quire_error *err)
+int mailbox_create(uint32_t max_choices, uint64_t max_tokens, uint32_t n_tenants, struct mailbox **out,
+                   struct quire_error *err)
 {
     struct mailbox *m = calloc(1, sizeof *m);
     if (!m)
@@ -129,8 +129,7 @@ static uint32_t retry_ms(double excess, double per_second)
 
 /* Under the mutex. The time to come back is the time until the excess has been worked off, at the
  * rate of late. */
-static int admit(const struct mailbox *m, const struct request *r, uint32_t *retry_after_ms,
-                 struct quire_error *err)
+static int admit(const struct mailbox *m, const struct request *r, uint32_t *retry_after_ms, struct quire_error *err)
 {
     uint64_t choices = m->stats.n_waiting + m->drained_choices + m->new_choices;
     uint64_t tokens = m->stats.n_waiting_tokens + m->drained_tokens + m->new_tokens;
@@ -144,15 +143,12 @@ static int admit(const struct mailbox *m, const struct request *r, uint32_t *ret
     if (choices == 0)
         return QUIRE_OK;
     if (choices + r->n > m->max_choices) {
-        *retry_after_ms =
-            retry_ms((double)(choices + r->n - m->max_choices), m->finished_per_second);
-        return quire_fail(err, QUIRE_EXHAUSTED,
-                          "the queue is full: %llu requests wait, %u may (--max-num-queued-reqs)",
+        *retry_after_ms = retry_ms((double)(choices + r->n - m->max_choices), m->finished_per_second);
+        return quire_fail(err, QUIRE_EXHAUSTED, "the queue is full: %llu requests wait, %u may (--max-num-queued-reqs)",
                           (unsigned long long)choices, m->max_choices);
     }
     if (m->max_tokens && tokens + r->n_prompt > m->max_tokens) {
-        *retry_after_ms =
-            retry_ms((double)(tokens + r->n_prompt - m->max_tokens), m->tokens_per_second);
+        *retry_after_ms = retry_ms((double)(tokens + r->n_prompt - m->max_tokens), m->tokens_per_second);
         return quire_fail(err, QUIRE_EXHAUSTED,
                           "the queue is full: %llu prompt tokens wait, %llu may"
                           " (--max-num-queued-tokens)",
@@ -161,8 +157,7 @@ static int admit(const struct mailbox *m, const struct request *r, uint32_t *ret
     return QUIRE_OK;
 }
 
-int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_ms,
-                   struct quire_error *err)
+int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_ms, struct quire_error *err)
 {
     pthread_mutex_lock(&m->mutex);
     int status = admit(m, r, retry_after_ms, err);
@@ -346,10 +341,8 @@ void mailbox_publish(struct mailbox *m, const struct mailbox_report *report)
     m->window_finished += report->n_finished;
     if (m->window_us >= RATE_WINDOW_US) {
         double seconds = (double)m->window_us / 1e6;
-        m->tokens_per_second =
-            average(m->tokens_per_second, (double)m->window_tokens / seconds);
-        m->finished_per_second =
-            average(m->finished_per_second, (double)m->window_finished / seconds);
+        m->tokens_per_second = average(m->tokens_per_second, (double)m->window_tokens / seconds);
+        m->finished_per_second = average(m->finished_per_second, (double)m->window_finished / seconds);
         m->window_us = m->window_tokens = m->window_finished = 0;
     }
     pthread_mutex_unlock(&m->mutex);

@@ -18,16 +18,15 @@ struct mailbox;
 
 /* Bounds: waiting choices, and prompt tokens of waiting requests (0 = none). A request that finds
  * nothing waiting is always taken. */
-int mailbox_create(uint32_t max_choices, uint64_t max_tokens, uint32_t n_tenants,
-                   struct mailbox **out, struct quire_error *err);
+int mailbox_create(uint32_t max_choices, uint64_t max_tokens, uint32_t n_tenants, struct mailbox **out,
+                   struct quire_error *err);
 void mailbox_destroy(struct mailbox *m); /* frees requests that were never drained; NULL is fine */
 
 /* ---- any thread ---- */
 
 /* Takes the request over, or says why not: QUIRE_EXHAUSTED with *retry_after_ms, QUIRE_INVALID
  * for an id in use, QUIRE_INTERNAL from a dead engine. */
-int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_ms,
-                   struct quire_error *err);
+int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_ms, struct quire_error *err);
 #define MAILBOX_ALL_CHOICES UINT32_MAX
 void mailbox_cancel(struct mailbox *m, uint64_t id, uint32_t choice);
 void mailbox_refuse_new(struct mailbox *m);

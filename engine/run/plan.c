@@ -66,8 +66,8 @@ static bool dtype_from_name(const char *name, enum k_dtype *out)
         const char *name;
         enum k_dtype dtype;
     } names[] = {
-        {"float32", K_F32}, {"float", K_F32},     {"fp32", K_F32},      {"float16", K_F16},
-        {"half", K_F16},    {"fp16", K_F16},      {"bfloat16", K_BF16}, {"bf16", K_BF16},
+        {"float32", K_F32}, {"float", K_F32}, {"fp32", K_F32},      {"float16", K_F16},
+        {"half", K_F16},    {"fp16", K_F16},  {"bfloat16", K_BF16}, {"bf16", K_BF16},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i].name) == 0) {
@@ -90,12 +90,9 @@ int engine_plan_form(const struct engine_options *o, enum k_dtype weights, enum 
     bool lane = strcmp(form, "lane") == 0, tile = strcmp(form, "tile") == 0, mma = strcmp(form, "mma") == 0;
     *out = lane ? K_FORM_LANE : tile ? K_FORM_TILE : mma ? K_FORM_MMA : K_FORM_AUTO;
     if (*out == K_FORM_AUTO && strcmp(form, "auto") != 0)
-        return quire_fail(err, QUIRE_INVALID, "--gemm-form: must be auto, lane, tile or mma, got '%.40s'",
-                          form);
-    if (o->activation_dtype &&
-        (!dtype_from_name(o->activation_dtype, &activations) || activations == K_F16))
-        return quire_fail(err, QUIRE_INVALID,
-                          "--activation-dtype: must be float32 or bfloat16, got '%.40s'",
+        return quire_fail(err, QUIRE_INVALID, "--gemm-form: must be auto, lane, tile or mma, got '%.40s'", form);
+    if (o->activation_dtype && (!dtype_from_name(o->activation_dtype, &activations) || activations == K_F16))
+        return quire_fail(err, QUIRE_INVALID, "--activation-dtype: must be float32 or bfloat16, got '%.40s'",
                           o->activation_dtype);
     if (activations == K_BF16) {
         if (lane || mma)
@@ -122,14 +119,13 @@ int engine_plan_invariance(const struct engine_options *o, bool *off, struct qui
     return QUIRE_OK;
 }
 
-static int plan_dtypes(const struct engine_options *o, const struct model_desc *desc,
-                       struct engine_plan *p, struct quire_error *err)
+static int plan_dtypes(const struct engine_options *o, const struct model_desc *desc, struct engine_plan *p,
+                       struct quire_error *err)
 {
     enum k_dtype asked = desc->dtype;
     p->weight_dtype = desc->dtype;
     if (!is_auto(o->dtype) && !dtype_from_name(o->dtype, &asked))
-        return quire_fail(err, QUIRE_INVALID,
-                          "--dtype: must be auto, float32, float16 or bfloat16, got '%.40s'",
+        return quire_fail(err, QUIRE_INVALID, "--dtype: must be auto, float32, float16 or bfloat16, got '%.40s'",
                           o->dtype);
     if (asked != desc->dtype && asked != K_F32)
         return quire_fail(err, QUIRE_UNSUPPORTED,
@@ -139,8 +135,7 @@ static int plan_dtypes(const struct engine_options *o, const struct model_desc *
     p->kv_dtype = asked == K_F32 ? K_F32 : K_F16;
     if (!is_auto(o->kv_cache_dtype)) {
         if (!dtype_from_name(o->kv_cache_dtype, &p->kv_dtype) || p->kv_dtype == K_BF16)
-            return quire_fail(err, QUIRE_UNSUPPORTED,
-                              "--kv-cache-dtype: must be auto, float16 or float32, got '%.40s'",
+            return quire_fail(err, QUIRE_UNSUPPORTED, "--kv-cache-dtype: must be auto, float16 or float32, got '%.40s'",
                               o->kv_cache_dtype);
     }
     enum k_gemm_form form;
@@ -158,21 +153,19 @@ static int check_limit(const char *flag, uint32_t value, uint32_t max, struct qu
     return quire_fail(err, QUIRE_INVALID, "--%s: must be at most %u, got %u", flag, max, value);
 }
 
-static int plan_limits(const struct engine_options *o, const struct model_desc *desc,
-                       struct engine_plan *p, struct quire_error *err)
+static int plan_limits(const struct engine_options *o, const struct model_desc *desc, struct engine_plan *p,
+                       struct quire_error *err)
 {
     bool cpu = on_cpu(p);
     p->block_tokens = o->block_size ? o->block_size : DEFAULT_BLOCK_TOKENS;
     if (p->block_tokens < 8 || p->block_tokens > 128 || (p->block_tokens & (p->block_tokens - 1)))
-        return quire_fail(err, QUIRE_INVALID, "--block-size: must be 8, 16, 32, 64 or 128, got %u",
-                          p->block_tokens);
+        return quire_fail(err, QUIRE_INVALID, "--block-size: must be 8, 16, 32, 64 or 128, got %u", p->block_tokens);
     p->max_num_seqs = o->max_num_seqs ? o->max_num_seqs : cpu ? DEFAULT_CPU_SEQS : DEFAULT_SEQS;
     p->max_num_batched_tokens = o->max_num_batched_tokens ? o->max_num_batched_tokens
                                 : cpu                     ? DEFAULT_CPU_BATCHED_TOKENS
                                                           : DEFAULT_BATCHED_TOKENS;
     p->max_logit_rows = p->max_num_seqs;
-    uint32_t wanted = p->max_num_batched_tokens < MIN_LOGIT_ROWS ? p->max_num_batched_tokens
-                                                                 : MIN_LOGIT_ROWS;
+    uint32_t wanted = p->max_num_batched_tokens < MIN_LOGIT_ROWS ? p->max_num_batched_tokens : MIN_LOGIT_ROWS;
     if (p->max_logit_rows < wanted)
         p->max_logit_rows = wanted;
     p->n_threads = o->n_threads;
@@ -188,13 +181,11 @@ static int plan_limits(const struct engine_options *o, const struct model_desc *
 
     int status = QUIRE_OK;
     if (!p->n_threads)
-        status = k_backend_threads(&(struct k_backend_options){.cpu_bind = o->cpu_bind},
-                                   &p->n_threads, err);
+        status = k_backend_threads(&(struct k_backend_options){.cpu_bind = o->cpu_bind}, &p->n_threads, err);
     if (status == QUIRE_OK)
         status = check_limit("max-num-seqs", p->max_num_seqs, MAX_SEQS, err);
     if (status == QUIRE_OK)
-        status = check_limit("max-num-batched-tokens", p->max_num_batched_tokens,
-                             MAX_BATCHED_TOKENS, err);
+        status = check_limit("max-num-batched-tokens", p->max_num_batched_tokens, MAX_BATCHED_TOKENS, err);
     if (status == QUIRE_OK)
         status = check_limit("threads", p->n_threads, K_MAX_THREADS, err);
     if (status == QUIRE_OK)
@@ -205,8 +196,7 @@ static int plan_limits(const struct engine_options *o, const struct model_desc *
 /* ---- KV ------------------------------------------------------------------------------------- */
 
 /* Layers with the same window form a group, in order of the first layer of each. */
-static int plan_groups(const struct model_desc *desc, struct engine_plan *p,
-                       struct quire_error *err)
+static int plan_groups(const struct model_desc *desc, struct engine_plan *p, struct quire_error *err)
 {
     uint64_t layer_bytes = 2 * layout_kv_bytes(desc, p->kv_dtype, p->block_tokens, 1);
     p->n_kv_groups = 0;
@@ -216,8 +206,7 @@ static int plan_groups(const struct model_desc *desc, struct engine_plan *p,
         while (g < p->n_kv_groups && p->groups[g].window != desc->window[l])
             g++;
         if (g == KV_MAX_GROUPS)
-            return quire_fail(err, QUIRE_UNSUPPORTED,
-                              "config.json: the layers have more than %d different windows",
+            return quire_fail(err, QUIRE_UNSUPPORTED, "config.json: the layers have more than %d different windows",
                               KV_MAX_GROUPS);
         if (g == p->n_kv_groups) {
             p->groups[g].window = desc->window[l];
@@ -253,8 +242,7 @@ static uint64_t group_blocks(const struct engine_plan *p, uint32_t group, uint64
 {
     if (!p->groups[group].window)
         return n;
-    uint64_t most =
-        (uint64_t)p->max_num_seqs * blocks_for_one(p, group, p->max_model_len);
+    uint64_t most = (uint64_t)p->max_num_seqs * blocks_for_one(p, group, p->max_model_len);
     return n < most ? n : most;
 }
 
@@ -262,8 +250,7 @@ static uint64_t bytes_with(const struct engine_plan *p, uint64_t n)
 {
     uint64_t bytes = 0;
     for (uint32_t g = 0; g < p->n_kv_groups; g++)
-        bytes = saturating_add(bytes,
-                               saturating_mul(group_blocks(p, g, n), p->groups[g].block_bytes));
+        bytes = saturating_add(bytes, saturating_mul(group_blocks(p, g, n), p->groups[g].block_bytes));
     return bytes;
 }
 
@@ -291,10 +278,9 @@ static uint64_t useful_bytes(const struct engine_plan *p)
 {
     uint64_t bytes = 0;
     for (uint32_t g = 0; g < p->n_kv_groups; g++)
-        bytes = saturating_add(
-            bytes, saturating_mul(saturating_mul(p->max_num_seqs,
-                                                 blocks_for_one(p, g, p->max_model_len)),
-                                  p->groups[g].block_bytes));
+        bytes = saturating_add(bytes,
+                               saturating_mul(saturating_mul(p->max_num_seqs, blocks_for_one(p, g, p->max_model_len)),
+                                              p->groups[g].block_bytes));
     return bytes;
 }
 
@@ -346,8 +332,7 @@ static uint32_t longest_served(const struct engine_plan *p, uint64_t n)
 
 /* The pool must serve one request of max_model_len, or max_model_len gives way where nobody
  * asked for it. */
-static int fit_model_len(const struct engine_options *o, struct engine_plan *p, uint64_t n,
-                         struct quire_error *err)
+static int fit_model_len(const struct engine_options *o, struct engine_plan *p, uint64_t n, struct quire_error *err)
 {
     if (holds_one(p, n, p->max_model_len))
         return QUIRE_OK;
@@ -364,14 +349,14 @@ static int fit_model_len(const struct engine_options *o, struct engine_plan *p, 
         return quire_fail(err, QUIRE_INVALID,
                           "no request fits the KV cache: a block of %u tokens takes %llu bytes, and"
                           " %s gives %llu blocks; raise %s",
-                          p->block_tokens, (unsigned long long)p->kv_block_bytes, flag,
-                          (unsigned long long)n, o->num_kv_blocks ? flag : "--kv-cache-memory");
+                          p->block_tokens, (unsigned long long)p->kv_block_bytes, flag, (unsigned long long)n,
+                          o->num_kv_blocks ? flag : "--kv-cache-memory");
     if (o->max_model_len)
         return quire_fail(err, QUIRE_INVALID,
                           "--max-model-len %u needs %u blocks of %u tokens, %s gives %llu: lower it"
                           " to %u or raise %s",
-                          p->max_model_len, needed, p->block_tokens, flag, (unsigned long long)n,
-                          longest, o->num_kv_blocks ? flag : "--kv-cache-memory");
+                          p->max_model_len, needed, p->block_tokens, flag, (unsigned long long)n, longest,
+                          o->num_kv_blocks ? flag : "--kv-cache-memory");
     p->max_model_len = longest;
     return QUIRE_OK;
 }
@@ -379,14 +364,11 @@ static int fit_model_len(const struct engine_options *o, struct engine_plan *p, 
 static int plan_kv(const struct engine_options *o, struct engine_plan *p, struct quire_error *err)
 {
     if (o->num_kv_blocks && o->kv_cache_memory)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--num-kv-blocks and --kv-cache-memory both size the KV cache: give one");
+        return quire_fail(err, QUIRE_INVALID, "--num-kv-blocks and --kv-cache-memory both size the KV cache: give one");
     uint64_t n = o->num_kv_blocks;
     if (n > max_blocks(p))
-        return quire_fail(err, QUIRE_INVALID,
-                          "--num-kv-blocks: must be at most %llu with blocks of %u, got %llu",
-                          (unsigned long long)max_blocks(p), p->block_tokens,
-                          (unsigned long long)n);
+        return quire_fail(err, QUIRE_INVALID, "--num-kv-blocks: must be at most %llu with blocks of %u, got %llu",
+                          (unsigned long long)max_blocks(p), p->block_tokens, (unsigned long long)n);
     if (!n)
         n = blocks_within(p, o->kv_cache_memory ? o->kv_cache_memory : default_kv_bytes(p));
     int status = fit_model_len(o, p, n, err);
@@ -395,12 +377,10 @@ static int plan_kv(const struct engine_options *o, struct engine_plan *p, struct
     p->kv_bytes = 0;
     for (uint32_t g = 0; g < p->n_kv_groups; g++) {
         p->groups[g].n_blocks = (uint32_t)group_blocks(p, g, n);
-        p->kv_bytes = saturating_add(
-            p->kv_bytes, saturating_mul(p->groups[g].n_blocks, p->groups[g].block_bytes));
+        p->kv_bytes = saturating_add(p->kv_bytes, saturating_mul(p->groups[g].n_blocks, p->groups[g].block_bytes));
     }
     if (p->kv_bytes > (uint64_t)INT64_MAX)
-        return quire_fail(err, QUIRE_INVALID, "--num-kv-blocks %u takes more than any memory",
-                          o->num_kv_blocks);
+        return quire_fail(err, QUIRE_INVALID, "--num-kv-blocks %u takes more than any memory", o->num_kv_blocks);
     return QUIRE_OK;
 }
 
@@ -432,8 +412,7 @@ static int plan_swap(const struct engine_options *o, struct engine_plan *p, stru
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-static int plan_arenas(const struct model_desc *desc, struct engine_plan *p,
-                       struct quire_error *err)
+static int plan_arenas(const struct model_desc *desc, struct engine_plan *p, struct quire_error *err)
 {
     struct step_layout layout;
     struct param_layout params;
@@ -451,15 +430,14 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p,
     p->logits_bytes = (uint64_t)p->max_logit_rows * desc->vocab_size * sizeof(float) +
                       layout_align(p->max_logit_rows * sizeof(uint32_t));
     p->workspace_bytes = layout_align(workspace.gemm) + layout_align(workspace.attention) +
-                         layout_align(workspace.sample) +
-                         (p->n_kv_groups + 1) * layout_align(workspace.attention_plan);
+                         layout_align(workspace.sample) + (p->n_kv_groups + 1) * layout_align(workspace.attention_plan);
     return QUIRE_OK;
 }
 
 static void plan_total(struct engine_plan *p)
 {
-    const uint64_t parts[] = {p->param_bytes, p->activation_bytes, p->logits_bytes,
-                              p->workspace_bytes, p->kv_bytes, p->swap_bytes};
+    const uint64_t parts[] = {p->param_bytes,     p->activation_bytes, p->logits_bytes,
+                              p->workspace_bytes, p->kv_bytes,         p->swap_bytes};
     p->total_bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         p->total_bytes = saturating_add(p->total_bytes, parts[i]);
@@ -529,8 +507,8 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
     return status;
 }
 
-int engine_plan_make(const struct engine_options *options, const struct model_desc *desc,
-                     uint64_t weight_bytes, struct engine_plan *out, struct quire_error *err)
+int engine_plan_make(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
+                     struct engine_plan *out, struct quire_error *err)
 {
     return engine_plan_make_on(options, desc, weight_bytes, NULL, out, err);
 }

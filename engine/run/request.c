@@ -16,38 +16,32 @@ static int check_scheduling(const struct engine_request *r, const struct request
         return quire_fail(err, QUIRE_INVALID, "deadline: must be at most %llu microseconds",
                           (unsigned long long)MAX_US);
     if (r->pin_us > MAX_US)
-        return quire_fail(err, QUIRE_INVALID, "pin: must be at most %llu microseconds",
-                          (unsigned long long)MAX_US);
+        return quire_fail(err, QUIRE_INVALID, "pin: must be at most %llu microseconds", (unsigned long long)MAX_US);
     if (r->pin_us > 0 && (!limits->prefix_caching || r->n_prompt < limits->block_tokens))
         return quire_fail(err, QUIRE_INVALID,
                           "prompt: a pin needs prefix caching and at least a block of %u tokens, got %u",
                           limits->block_tokens, r->n_prompt);
     if (r->tenant_index >= limits->n_tenants)
-        return quire_fail(err, QUIRE_INVALID, "tenant: there are %u, got number %u",
-                          limits->n_tenants, r->tenant_index);
+        return quire_fail(err, QUIRE_INVALID, "tenant: there are %u, got number %u", limits->n_tenants,
+                          r->tenant_index);
     if (r->class_index >= SCHED_MAX_CLASSES)
-        return quire_fail(err, QUIRE_INVALID, "class: must be below %u, got %u", SCHED_MAX_CLASSES,
-                          r->class_index);
+        return quire_fail(err, QUIRE_INVALID, "class: must be below %u, got %u", SCHED_MAX_CLASSES, r->class_index);
     return QUIRE_OK;
 }
 
-static int check(const struct engine_request *r, const struct request_limits *limits,
-                 struct quire_error *err)
+static int check(const struct engine_request *r, const struct request_limits *limits, struct quire_error *err)
 {
     uint32_t n_vocab = limits->desc->vocab_size;
     if (r->n_prompt == 0)
         return quire_fail(err, QUIRE_INVALID, "prompt: must have at least one token");
     if (r->n == 0 || r->n > REQUEST_MAX_CHOICES)
-        return quire_fail(err, QUIRE_INVALID, "n: must be between 1 and %u, got %u",
-                          REQUEST_MAX_CHOICES, r->n);
+        return quire_fail(err, QUIRE_INVALID, "n: must be between 1 and %u, got %u", REQUEST_MAX_CHOICES, r->n);
     if ((uint64_t)r->n_prompt + r->max_tokens > limits->max_model_len)
-        return quire_fail(err, QUIRE_INVALID,
-                          "max_tokens: a prompt of %u tokens and %u more pass the context of %u",
+        return quire_fail(err, QUIRE_INVALID, "max_tokens: a prompt of %u tokens and %u more pass the context of %u",
                           r->n_prompt, r->max_tokens, limits->max_model_len);
     for (uint32_t i = 0; i < r->n_prompt; i++)
         if (r->prompt[i] >= n_vocab)
-            return quire_fail(err, QUIRE_INVALID,
-                              "prompt: token %u is %u, which is not below the vocabulary's %u", i,
+            return quire_fail(err, QUIRE_INVALID, "prompt: token %u is %u, which is not below the vocabulary's %u", i,
                               r->prompt[i], n_vocab);
     int status = check_scheduling(r, limits, err);
     if (status != QUIRE_OK)
@@ -64,8 +58,7 @@ static int copy_prompt(struct request *out, const struct engine_request *r)
     return QUIRE_OK;
 }
 
-static int make_hashes(struct request *out, const struct engine_request *r,
-                       const struct request_limits *limits)
+static int make_hashes(struct request *out, const struct engine_request *r, const struct request_limits *limits)
 {
     uint32_t bt = limits->block_tokens, n_hashes = r->n_prompt / bt;
     if (!limits->prefix_caching)
@@ -73,8 +66,7 @@ static int make_hashes(struct request *out, const struct engine_request *r,
     out->hashes = malloc((n_hashes + 1) * sizeof *out->hashes);
     if (!out->hashes)
         return QUIRE_NO_MEMORY;
-    const struct kv_chain_root root = {
-        .secret = *limits->chain_secret, .tenant = r->tenant, .block_tokens = bt};
+    const struct kv_chain_root root = {.secret = *limits->chain_secret, .tenant = r->tenant, .block_tokens = bt};
     out->chain_first = kv_chain_first(&root);
     struct key256 parent = out->chain_first;
     for (uint32_t i = 0; i < n_hashes; i++) {
@@ -100,11 +92,10 @@ static int make_counts(struct request *out, uint32_t n_vocab)
         return QUIRE_NO_MEMORY;
     out->prompt_counts = out->counts_memory;
     if (n_prompt)
-        out->n_prompt_counts =
-            token_counts_of_prompt(out->prompt, n_prompt, out->prompt_counts);
+        out->n_prompt_counts = token_counts_of_prompt(out->prompt, n_prompt, out->prompt_counts);
     for (uint32_t i = 0; i < out->n; i++)
-        out->choices[i].counts = (struct token_counts){
-            .items = out->counts_memory + n_prompt + i * most, .capacity = (uint32_t)most};
+        out->choices[i].counts = (struct token_counts){.items = out->counts_memory + n_prompt + i * most,
+                                                       .capacity = (uint32_t)most};
     return QUIRE_OK;
 }
 
@@ -122,8 +113,8 @@ static int make_rooms(struct request *out)
     return QUIRE_OK;
 }
 
-int request_create(const struct engine_request *r, const struct request_limits *limits,
-                   uint64_t seed, uint64_t now_us, struct request **out, struct quire_error *err)
+int request_create(const struct engine_request *r, const struct request_limits *limits, uint64_t seed, uint64_t now_us,
+                   struct request **out, struct quire_error *err)
 {
     int status = check(r, limits, err);
     if (status != QUIRE_OK)
@@ -144,12 +135,10 @@ int request_create(const struct engine_request *r, const struct request_limits *
     made->pin_us = r->pin_us;
     made->expected_tokens = r->expected_tokens;
     made->next_prompt_logprob = r->sampling.n_prompt_logprobs >= 0 ? 1 : r->n_prompt;
-    status = sampling_init(&made->sampling, &r->sampling, limits->desc,
-                           r->sampling.has_seed ? r->sampling.seed : seed, err);
-    if (status == QUIRE_OK && (copy_prompt(made, r) != QUIRE_OK ||
-                               make_hashes(made, r, limits) != QUIRE_OK ||
-                               make_counts(made, limits->desc->vocab_size) != QUIRE_OK ||
-                               make_rooms(made) != QUIRE_OK))
+    status = sampling_init(&made->sampling, &r->sampling, limits->desc, r->sampling.has_seed ? r->sampling.seed : seed,
+                           err);
+    if (status == QUIRE_OK && (copy_prompt(made, r) != QUIRE_OK || make_hashes(made, r, limits) != QUIRE_OK ||
+                               make_counts(made, limits->desc->vocab_size) != QUIRE_OK || make_rooms(made) != QUIRE_OK))
         status = quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
     if (status != QUIRE_OK) {
         request_free(made);

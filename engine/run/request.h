@@ -80,8 +80,8 @@ struct request_limits {
 /* Checks everything of a request, which arrives now, and copies it, with the hashes of its full blocks
  * where prefixes are cached. `seed` is used where the request brings none. QUIRE_INVALID names the
  * parameter. */
-int request_create(const struct engine_request *r, const struct request_limits *limits,
-                   uint64_t seed, uint64_t now_us, struct request **out, struct quire_error *err);
+int request_create(const struct engine_request *r, const struct request_limits *limits, uint64_t seed, uint64_t now_us,
+                   struct request **out, struct quire_error *err);
 void request_free(struct request *r); /* NULL is fine */
 
 /* The scheduler has copied the prompt: ours goes. */

@@ -18,58 +18,48 @@ void engine_sampling_default(struct engine_sampling *sampling)
 /* ---- checks ---------------------------------------------------------------------------------- */
 
 /* NaN fails every comparison, so it is outside every range. */
-static int check_range(const char *name, float value, float min, float max,
-                       struct quire_error *err)
+static int check_range(const char *name, float value, float min, float max, struct quire_error *err)
 {
     if (value >= min && value <= max)
         return QUIRE_OK;
-    return quire_fail(err, QUIRE_INVALID, "%s: must be between %g and %g, got %g", name,
-                      (double)min, (double)max, (double)value);
+    return quire_fail(err, QUIRE_INVALID, "%s: must be between %g and %g, got %g", name, (double)min, (double)max,
+                      (double)value);
 }
 
 static int check_logprobs(const char *name, int32_t value, struct quire_error *err)
 {
     if (value >= -1 && value <= K_MAX_LOGPROBS)
         return QUIRE_OK;
-    return quire_fail(err, QUIRE_INVALID, "%s: must be at most %d, got %d", name, K_MAX_LOGPROBS,
-                      value);
+    return quire_fail(err, QUIRE_INVALID, "%s: must be at most %d, got %d", name, K_MAX_LOGPROBS, value);
 }
 
 static int check_lists(const struct engine_sampling *s, uint32_t n_vocab, struct quire_error *err)
 {
     if (s->n_stop_token_ids > n_vocab)
-        return quire_fail(err, QUIRE_INVALID,
-                          "stop_token_ids: more than the vocabulary's %u tokens", n_vocab);
+        return quire_fail(err, QUIRE_INVALID, "stop_token_ids: more than the vocabulary's %u tokens", n_vocab);
     for (uint32_t i = 0; i < s->n_stop_token_ids; i++)
         if (s->stop_token_ids[i] >= n_vocab)
-            return quire_fail(err, QUIRE_INVALID,
-                              "stop_token_ids: %u is not below the vocabulary's %u",
+            return quire_fail(err, QUIRE_INVALID, "stop_token_ids: %u is not below the vocabulary's %u",
                               s->stop_token_ids[i], n_vocab);
     if (s->n_biases > n_vocab)
-        return quire_fail(err, QUIRE_INVALID, "logit_bias: more than the vocabulary's %u tokens",
-                          n_vocab);
+        return quire_fail(err, QUIRE_INVALID, "logit_bias: more than the vocabulary's %u tokens", n_vocab);
     for (uint32_t i = 0; i < s->n_biases; i++) {
         const struct k_logit_bias *b = &s->biases[i];
         if (b->id >= n_vocab)
-            return quire_fail(err, QUIRE_INVALID, "logit_bias: %u is not below the vocabulary's %u",
-                              b->id, n_vocab);
+            return quire_fail(err, QUIRE_INVALID, "logit_bias: %u is not below the vocabulary's %u", b->id, n_vocab);
         if (isnan(b->bias) || b->bias == INFINITY)
-            return quire_fail(err, QUIRE_INVALID,
-                              "logit_bias: the bias of %u must be a finite number", b->id);
+            return quire_fail(err, QUIRE_INVALID, "logit_bias: the bias of %u must be a finite number", b->id);
     }
     if (s->n_allowed_token_ids > n_vocab)
-        return quire_fail(err, QUIRE_INVALID,
-                          "allowed_token_ids: more than the vocabulary's %u tokens", n_vocab);
+        return quire_fail(err, QUIRE_INVALID, "allowed_token_ids: more than the vocabulary's %u tokens", n_vocab);
     for (uint32_t i = 0; i < s->n_allowed_token_ids; i++)
         if (s->allowed_token_ids[i] >= n_vocab)
-            return quire_fail(err, QUIRE_INVALID,
-                              "allowed_token_ids: %u is not below the vocabulary's %u",
+            return quire_fail(err, QUIRE_INVALID, "allowed_token_ids: %u is not below the vocabulary's %u",
                               s->allowed_token_ids[i], n_vocab);
     return QUIRE_OK;
 }
 
-static int check_bad_words(const struct engine_sampling *s, uint32_t n_vocab,
-                           struct quire_error *err)
+static int check_bad_words(const struct engine_sampling *s, uint32_t n_vocab, struct quire_error *err)
 {
     if (s->n_bad_words > ENGINE_MAX_BAD_WORDS)
         return quire_fail(err, QUIRE_INVALID, "bad_words: at most %u tokens, each word counted one longer, got %u",
@@ -77,19 +67,17 @@ static int check_bad_words(const struct engine_sampling *s, uint32_t n_vocab,
     for (uint32_t i = 0; i < s->n_bad_words;) {
         uint32_t n_ids = s->bad_words[i++];
         if (n_ids == 0 || n_ids > s->n_bad_words - i)
-            return quire_fail(err, QUIRE_INVALID, "bad_words: a word of %u tokens where %u are left",
-                              n_ids, s->n_bad_words - i);
+            return quire_fail(err, QUIRE_INVALID, "bad_words: a word of %u tokens where %u are left", n_ids,
+                              s->n_bad_words - i);
         for (uint32_t end = i + n_ids; i < end; i++)
             if (s->bad_words[i] >= n_vocab)
-                return quire_fail(err, QUIRE_INVALID,
-                                  "bad_words: %u is not below the vocabulary's %u",
-                                  s->bad_words[i], n_vocab);
+                return quire_fail(err, QUIRE_INVALID, "bad_words: %u is not below the vocabulary's %u", s->bad_words[i],
+                                  n_vocab);
     }
     return QUIRE_OK;
 }
 
-int sampling_check(const struct engine_sampling *s, uint32_t max_tokens, uint32_t n_vocab,
-                   struct quire_error *err)
+int sampling_check(const struct engine_sampling *s, uint32_t max_tokens, uint32_t n_vocab, struct quire_error *err)
 {
     const struct {
         const char *name;
@@ -106,15 +94,12 @@ int sampling_check(const struct engine_sampling *s, uint32_t max_tokens, uint32_
     if (status != QUIRE_OK)
         return status;
     if (!(s->top_p > 0 && s->top_p <= 1))
-        return quire_fail(err, QUIRE_INVALID, "top_p: must be above 0 and at most 1, got %g",
-                          (double)s->top_p);
+        return quire_fail(err, QUIRE_INVALID, "top_p: must be above 0 and at most 1, got %g", (double)s->top_p);
     if (!(s->repetition_penalty > 0 && s->repetition_penalty <= 1000))
-        return quire_fail(err, QUIRE_INVALID,
-                          "repetition_penalty: must be above 0 and at most 1000, got %g",
+        return quire_fail(err, QUIRE_INVALID, "repetition_penalty: must be above 0 and at most 1000, got %g",
                           (double)s->repetition_penalty);
     if (s->min_tokens > max_tokens)
-        return quire_fail(err, QUIRE_INVALID, "min_tokens: %u is more than max_tokens, %u",
-                          s->min_tokens, max_tokens);
+        return quire_fail(err, QUIRE_INVALID, "min_tokens: %u is more than max_tokens, %u", s->min_tokens, max_tokens);
     status = check_logprobs("logprobs", s->n_logprobs, err);
     if (status == QUIRE_OK)
         status = check_logprobs("prompt_logprobs", s->n_prompt_logprobs, err);
@@ -156,8 +141,8 @@ static uint32_t sort_distinct(uint32_t *ids, uint32_t n)
 }
 
 /* stop_token_ids and the model's eos ids below the vocabulary; room for all. */
-static uint32_t collect_stops(const struct engine_sampling *s, const struct model_desc *desc,
-                              bool with_eos, uint32_t *out)
+static uint32_t collect_stops(const struct engine_sampling *s, const struct model_desc *desc, bool with_eos,
+                              uint32_t *out)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n_stop_token_ids; i++)
@@ -169,9 +154,8 @@ static uint32_t collect_stops(const struct engine_sampling *s, const struct mode
 }
 
 /* biases (ascending) with every forbidden id (ascending) at -inf. */
-static uint32_t merge_forbidden(const struct k_logit_bias *biases, uint32_t n_biases,
-                                const uint32_t *forbidden, uint32_t n_forbidden,
-                                struct k_logit_bias *out)
+static uint32_t merge_forbidden(const struct k_logit_bias *biases, uint32_t n_biases, const uint32_t *forbidden,
+                                uint32_t n_forbidden, struct k_logit_bias *out)
 {
     uint32_t n = 0, i = 0, j = 0;
     while (i < n_biases || j < n_forbidden) {
@@ -228,8 +212,8 @@ out:
 }
 
 /* min_tokens holds eos back also where it would not end the request. */
-static int make_early(struct sampling *out, const struct engine_sampling *s,
-                      const struct model_desc *desc, struct quire_error *err)
+static int make_early(struct sampling *out, const struct engine_sampling *s, const struct model_desc *desc,
+                      struct quire_error *err)
 {
     uint32_t most = s->n_stop_token_ids + MODEL_MAX_EOS;
     if (s->min_tokens == 0)
@@ -246,8 +230,7 @@ static int make_early(struct sampling *out, const struct engine_sampling *s,
     return QUIRE_OK;
 }
 
-static int make_mask(struct sampling *out, const struct engine_sampling *s, uint32_t n_vocab,
-                     struct quire_error *err)
+static int make_mask(struct sampling *out, const struct engine_sampling *s, uint32_t n_vocab, struct quire_error *err)
 {
     if (s->n_allowed_token_ids == 0)
         return QUIRE_OK;
@@ -272,13 +255,14 @@ static int check_something_left(const struct sampling *s, uint32_t n_vocab, stru
         return quire_fail(err, QUIRE_INVALID, "%s: no token is left that may be drawn",
                           s->mask ? "allowed_token_ids" : "logit_bias");
     if (s->min_tokens > 0 && sampling_row_forbids_all(&early, n_vocab))
-        return quire_fail(err, QUIRE_INVALID, "min_tokens: no token is left that may be drawn before them:"
+        return quire_fail(err, QUIRE_INVALID,
+                          "min_tokens: no token is left that may be drawn before them:"
                           " every one would end the choice or is forbidden");
     return QUIRE_OK;
 }
 
-int sampling_init(struct sampling *out, const struct engine_sampling *s,
-                  const struct model_desc *desc, uint64_t seed, struct quire_error *err)
+int sampling_init(struct sampling *out, const struct engine_sampling *s, const struct model_desc *desc, uint64_t seed,
+                  struct quire_error *err)
 {
     *out = (struct sampling){
         .temperature = s->temperature,
@@ -293,8 +277,7 @@ int sampling_init(struct sampling *out, const struct engine_sampling *s,
         .n_prompt_logprobs = s->n_prompt_logprobs,
         .min_tokens = s->min_tokens,
         .counts_prompt = s->repetition_penalty != 1,
-        .counts_output = s->repetition_penalty != 1 || s->presence_penalty != 0 ||
-                         s->frequency_penalty != 0,
+        .counts_output = s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0,
     };
     int status = QUIRE_OK;
     out->stops = malloc((s->n_stop_token_ids + MODEL_MAX_EOS) * sizeof *out->stops);
@@ -377,8 +360,7 @@ static int by_count_id(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-uint32_t token_counts_of_prompt(const uint32_t *prompt, uint32_t n_prompt,
-                                struct k_token_count *items)
+uint32_t token_counts_of_prompt(const uint32_t *prompt, uint32_t n_prompt, struct k_token_count *items)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_prompt; i++)
@@ -401,8 +383,7 @@ void token_counts_add(struct token_counts *counts, uint32_t token)
             high = middle;
     }
     if (low == counts->n || counts->items[low].id != token) {
-        memmove(&counts->items[low + 1], &counts->items[low],
-                (counts->n - low) * sizeof *counts->items);
+        memmove(&counts->items[low + 1], &counts->items[low], (counts->n - low) * sizeof *counts->items);
         counts->items[low] = (struct k_token_count){.id = token};
         counts->n++;
     }
@@ -468,8 +449,7 @@ static void forbid_words(const struct sampling *s, const struct sampling_state *
     row->n_biases = n;
 }
 
-void sampling_row(const struct sampling *s, const struct sampling_state *state,
-                  struct k_sample_row *out)
+void sampling_row(const struct sampling *s, const struct sampling_state *state, struct k_sample_row *out)
 {
     bool early = state->n_generated < s->min_tokens;
     *out = (struct k_sample_row){
@@ -510,8 +490,7 @@ bool sampling_row_forbids_all(const struct k_sample_row *row, uint32_t n_vocab)
     return n_left == 0;
 }
 
-void sampling_prompt_row(const struct sampling *s, uint32_t token, uint32_t position,
-                         struct k_sample_row *out)
+void sampling_prompt_row(const struct sampling *s, uint32_t token, uint32_t position, struct k_sample_row *out)
 {
     *out = (struct k_sample_row){
         .top_p = 1,

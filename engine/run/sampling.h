@@ -46,12 +46,11 @@ struct sampling {
 };
 
 /* QUIRE_INVALID names the parameter. */
-int sampling_check(const struct engine_sampling *s, uint32_t max_tokens, uint32_t n_vocab,
-                   struct quire_error *err);
+int sampling_check(const struct engine_sampling *s, uint32_t max_tokens, uint32_t n_vocab, struct quire_error *err);
 /* Copies a checked set. QUIRE_NO_MEMORY leaves nothing to free; QUIRE_INVALID for an id biased
  * twice, and when no token could ever be drawn first, or after min_tokens. */
-int sampling_init(struct sampling *out, const struct engine_sampling *s,
-                  const struct model_desc *desc, uint64_t seed, struct quire_error *err);
+int sampling_init(struct sampling *out, const struct engine_sampling *s, const struct model_desc *desc, uint64_t seed,
+                  struct quire_error *err);
 void sampling_free(struct sampling *s);
 
 /* What sampling_init() would make the same of, eos ids among the stops. Borrows from s. */
@@ -70,8 +69,7 @@ struct token_counts {
     uint32_t n, capacity;
 };
 /* Distinct tokens of a prompt, with n_output = 0. items has room for n_prompt. Returns how many. */
-uint32_t token_counts_of_prompt(const uint32_t *prompt, uint32_t n_prompt,
-                                struct k_token_count *items);
+uint32_t token_counts_of_prompt(const uint32_t *prompt, uint32_t n_prompt, struct k_token_count *items);
 /* One more generated token; there must be room where it is new. */
 void token_counts_add(struct token_counts *counts, uint32_t token);
 
@@ -84,12 +82,10 @@ struct sampling_state {
     struct k_logit_bias *room;   /* of sampling_row_room(); the row may point to it */
 };
 /* The row that draws the next token. */
-void sampling_row(const struct sampling *s, const struct sampling_state *state,
-                  struct k_sample_row *out);
+void sampling_row(const struct sampling *s, const struct sampling_state *state, struct k_sample_row *out);
 /* Whether mask and biases of a row leave no token that may be drawn. */
 bool sampling_row_forbids_all(const struct k_sample_row *row, uint32_t n_vocab);
 /* The row that reports a prompt token. */
-void sampling_prompt_row(const struct sampling *s, uint32_t token, uint32_t position,
-                         struct k_sample_row *out);
+void sampling_prompt_row(const struct sampling *s, uint32_t token, uint32_t position, struct k_sample_row *out);
 
 #endif

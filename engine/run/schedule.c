@@ -16,8 +16,7 @@ static int index_of(const char *name, const char *const *names, int n)
     return -1;
 }
 
-static int read_names(const struct engine_options *o, struct sched_config *c,
-                      struct quire_error *err)
+static int read_names(const struct engine_options *o, struct sched_config *c, struct quire_error *err)
 {
     static const char *const evictions[] = {"lru", "reuse"};
     static const char *const batchings[] = {"continuous", "dynamic", "static"};
@@ -31,16 +30,13 @@ static int read_names(const struct engine_options *o, struct sched_config *c,
         return quire_fail(err, QUIRE_INVALID, "--scheduling-policy: must be one of %s, got '%.40s'",
                           sched_policy_names(), policy);
     if (eviction < 0)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--prefix-cache-eviction: must be lru or reuse, got '%.40s'",
+        return quire_fail(err, QUIRE_INVALID, "--prefix-cache-eviction: must be lru or reuse, got '%.40s'",
                           o->prefix_cache_eviction);
     if (batching < 0)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--batching: must be continuous, dynamic or static, got '%.40s'",
+        return quire_fail(err, QUIRE_INVALID, "--batching: must be continuous, dynamic or static, got '%.40s'",
                           o->batching);
     if (mode < 0)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--preemption-mode: must be auto, swap, recompute or never, got '%.40s'",
+        return quire_fail(err, QUIRE_INVALID, "--preemption-mode: must be auto, swap, recompute or never, got '%.40s'",
                           o->preemption_mode);
     c->kv.eviction = (enum kv_eviction)eviction;
     c->batching = (enum sched_batching)batching;
@@ -52,8 +48,7 @@ static int read_names(const struct engine_options *o, struct sched_config *c,
 static int read_ms(const char *flag, double ms, uint64_t *us, struct quire_error *err)
 {
     if (!(ms >= 0 && ms <= MAX_MS))
-        return quire_fail(err, QUIRE_INVALID, "--%s: must be between 0 and %.0f milliseconds", flag,
-                          MAX_MS);
+        return quire_fail(err, QUIRE_INVALID, "--%s: must be between 0 and %.0f milliseconds", flag, MAX_MS);
     *us = (uint64_t)(ms * 1000);
     if (ms > 0 && *us == 0)
         *us = 1; /* 0 would mean that there is none */
@@ -61,8 +56,7 @@ static int read_ms(const char *flag, double ms, uint64_t *us, struct quire_error
 }
 
 /* Options that do nothing, or nothing good, without another one. */
-static int check_combinations(const struct engine_options *o, const struct sched_config *c,
-                              struct quire_error *err)
+static int check_combinations(const struct engine_options *o, const struct sched_config *c, struct quire_error *err)
 {
     const char *wrong = NULL;
     if (!o->prefix_caching && c->kv.eviction != KV_EVICT_LRU)
@@ -85,8 +79,7 @@ static int check_combinations(const struct engine_options *o, const struct sched
     return wrong ? quire_fail(err, QUIRE_INVALID, "%s", wrong) : QUIRE_OK;
 }
 
-int schedule_config(const struct engine_options *o, struct sched_config *out,
-                    struct quire_error *err)
+int schedule_config(const struct engine_options *o, struct sched_config *out, struct quire_error *err)
 {
     *out = (struct sched_config){
         .kv = {.prefix_caching = o->prefix_caching, .n_tenants = o->policy_options.n_tenants},

@@ -32,8 +32,7 @@ void step_slots_destroy(struct engine *e)
     free(e->sched_results);
 }
 
-void request_end(struct engine *e, struct request *r, enum engine_finish finish,
-                 const char *message)
+void request_end(struct engine *e, struct request *r, enum engine_finish finish, const char *message)
 {
     if (message)
         quire_fail(&r->error, QUIRE_INTERNAL, "%s", message);
@@ -47,8 +46,8 @@ void request_end(struct engine *e, struct request *r, enum engine_finish finish,
 /* ---- plan → arrays --------------------------------------------------------------------------- */
 
 /* Sets up the logit rows of one plan row; token_index is where its first token lies in the step. */
-static void add_targets(struct engine *e, struct step_slot *slot, const struct sched_row *row,
-                        const uint32_t *tokens, uint32_t token_index, uint32_t *logit_tokens)
+static void add_targets(struct engine *e, struct step_slot *slot, const struct sched_row *row, const uint32_t *tokens,
+                        uint32_t token_index, uint32_t *logit_tokens)
 {
     struct request *r = e->owners[row->seq].request;
     uint32_t choice = e->owners[row->seq].choice, end = row->first + row->count;
@@ -57,8 +56,7 @@ static void add_targets(struct engine *e, struct step_slot *slot, const struct s
         bool drawn = row->samples && p + 1 == end;
         if (drawn) {
             struct request_choice *c = &r->choices[choice];
-            const struct token_counts *counts =
-                r->sampling.counts_output ? request_counts(r, choice) : &c->counts;
+            const struct token_counts *counts = r->sampling.counts_output ? request_counts(r, choice) : &c->counts;
             const struct sampling_state state = {
                 .counts = counts,
                 .generated = tokens + r->n_prompt,
@@ -77,8 +75,7 @@ static void add_targets(struct engine *e, struct step_slot *slot, const struct s
         } else {
             continue;
         }
-        slot->targets[at] =
-            (struct step_target){.seq = row->seq, .position = p + 1, .drawn = drawn};
+        slot->targets[at] = (struct step_target){.seq = row->seq, .position = p + 1, .drawn = drawn};
         logit_tokens[at] = token_index + (p - row->first);
         slot->n_targets++;
     }
@@ -91,16 +88,15 @@ static uint32_t n_entries_of(const struct engine *e, const struct sched_row *row
 }
 
 /* Slots and block tables of one row in every KV group. */
-static int add_blocks(struct engine *e, const struct sched_row *row, uint32_t token,
-                      uint32_t table, const struct forward_batch *batch, struct quire_error *err)
+static int add_blocks(struct engine *e, const struct sched_row *row, uint32_t token, uint32_t table,
+                      const struct forward_batch *batch, struct quire_error *err)
 {
     uint32_t bt = e->plan.block_tokens, n_entries = n_entries_of(e, row);
     for (uint32_t g = 0; g < e->plan.n_kv_groups; g++) {
         uint32_t n_blocks;
         const uint32_t *blocks = sched_blocks(e->sched, row->seq, g, &n_blocks);
         if (n_blocks < n_entries)
-            return quire_fail(err, QUIRE_INTERNAL,
-                              "sequence %u: %u blocks in KV group %u, its row needs %u", row->seq,
+            return quire_fail(err, QUIRE_INTERNAL, "sequence %u: %u blocks in KV group %u, its row needs %u", row->seq,
                               n_blocks, g, n_entries);
         memcpy(batch->tables[g] + table, blocks, n_entries * sizeof *blocks);
         uint32_t *slots = batch->slots[g] + token;
@@ -108,8 +104,10 @@ static int add_blocks(struct engine *e, const struct sched_row *row, uint32_t to
         while (position < end) {
             uint32_t block = blocks[position / bt];
             if (block >= e->plan.groups[g].n_blocks)
-                return quire_fail(err, QUIRE_INTERNAL, "sequence %u: no block in KV group %u for"
-                                  " position %u", row->seq, g, position);
+                return quire_fail(err, QUIRE_INTERNAL,
+                                  "sequence %u: no block in KV group %u for"
+                                  " position %u",
+                                  row->seq, g, position);
             uint32_t offset = position % bt;
             for (; offset < bt && position < end; offset++, position++)
                 *slots++ = block * bt + offset;
@@ -124,22 +122,22 @@ static int add_pending(const struct engine *e, const struct sched_row *row, uint
 {
     const struct seq_owner *owner = &e->owners[row->seq];
     if (e->n_in_flight == 0 || owner->sampled_step != e->n_launched)
-        return quire_fail(err, QUIRE_INTERNAL, "sequence %u: the token at position %u is not known, and no step samples it",
-                          row->seq, row->first + row->count - 1);
+        return quire_fail(err, QUIRE_INTERNAL,
+                          "sequence %u: the token at position %u is not known, and no step samples it", row->seq,
+                          row->first + row->count - 1);
     batch->ids[token] = 0;
     batch->sources[batch->n_sources++] = (struct k_token_source){.token = token, .row = owner->sampled_row};
     return QUIRE_OK;
 }
 
-static int add_row(struct engine *e, struct step_slot *slot, const struct sched_row *row,
-                   uint32_t token, uint32_t table, struct forward_batch *batch,
-                   struct quire_error *err)
+static int add_row(struct engine *e, struct step_slot *slot, const struct sched_row *row, uint32_t token,
+                   uint32_t table, struct forward_batch *batch, struct quire_error *err)
 {
     uint32_t n_known, end = row->first + row->count;
     const uint32_t *tokens = sched_tokens(e->sched, row->seq, &n_known);
     if (n_known < end)
-        return quire_fail(err, QUIRE_INTERNAL, "sequence %u: %u tokens are known, its row needs %u",
-                          row->seq, n_known, end);
+        return quire_fail(err, QUIRE_INTERNAL, "sequence %u: %u tokens are known, its row needs %u", row->seq, n_known,
+                          end);
     memcpy(batch->ids + token, tokens + row->first, row->count * sizeof *tokens);
     if (tokens[end - 1] == SCHED_PENDING) {
         int status = add_pending(e, row, token + row->count - 1, batch, err);
@@ -157,17 +155,15 @@ int step_move(struct engine *e, const struct sched_plan *plan, struct quire_erro
 {
     for (uint32_t i = 0; i < plan->n_moves; i++) {
         const struct kv_move *m = &plan->moves[i];
-        if (m->group >= e->plan.n_kv_groups ||
-            m->device_block >= e->plan.groups[m->group].n_blocks ||
+        if (m->group >= e->plan.n_kv_groups || m->device_block >= e->plan.groups[m->group].n_blocks ||
             m->host_block >= e->plan.groups[m->group].n_host_blocks)
-            return quire_fail(err, QUIRE_INTERNAL, "KV group %u has no block %u, or no host block %u",
-                              m->group, m->device_block, m->host_block);
+            return quire_fail(err, QUIRE_INTERNAL, "KV group %u has no block %u, or no host block %u", m->group,
+                              m->device_block, m->host_block);
     }
     return forward_move(e->forward, plan->moves, plan->n_moves, err);
 }
 
-int step_launch(struct engine *e, struct step_slot *slot, const struct sched_plan *plan,
-                struct quire_error *err)
+int step_launch(struct engine *e, struct step_slot *slot, const struct sched_plan *plan, struct quire_error *err)
 {
     uint32_t n_entries = 0, token = 0, table = 0;
     struct forward_batch batch;
@@ -203,20 +199,22 @@ static void end_bad_requests(struct engine *e, const struct step_slot *slot)
         /* Which parameters alone leave some token was checked at submit: only bad words remain. */
         if (slot->targets[i].drawn && sampling_row_forbids_all(&slot->rows[i], e->desc.vocab_size)) {
             r->status = QUIRE_INVALID;
-            snprintf(message, sizeof message, "bad_words: every token that might be drawn at position %u is"
-                     " forbidden", slot->targets[i].position);
+            snprintf(message, sizeof message,
+                     "bad_words: every token that might be drawn at position %u is"
+                     " forbidden",
+                     slot->targets[i].position);
         } else {
             snprintf(message, sizeof message,
                      "the model's logits at position %u are unusable: NaN or infinite, or every token"
-                     " that is not forbidden has none", slot->targets[i].position - 1);
+                     " that is not forbidden has none",
+                     slot->targets[i].position - 1);
         }
         request_end(e, r, ENGINE_FINISH_ERROR, message);
     }
 }
 
 /* One drawn token. Returns whether the choice is over. */
-static bool take_token(struct engine *e, const struct step_target *target,
-                       const struct k_sample_result *result)
+static bool take_token(struct engine *e, const struct step_target *target, const struct k_sample_result *result)
 {
     const struct seq_owner *owner = &e->owners[target->seq];
     struct request *r = owner->request;
@@ -248,10 +246,8 @@ static uint32_t take_results(struct engine *e, const struct step_slot *slot)
         }
         bool over = take_token(e, target, &slot->results[i]);
         e->sched_tokens[n] = slot->results[i].token;
-        e->sched_results[n] = (struct sched_result){.seq = target->seq,
-                                                    .n_tokens = 1,
-                                                    .tokens = &e->sched_tokens[n],
-                                                    .finished = over};
+        e->sched_results[n] = (struct sched_result){
+            .seq = target->seq, .n_tokens = 1, .tokens = &e->sched_tokens[n], .finished = over};
         n++;
     }
     return n;

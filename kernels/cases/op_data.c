@@ -90,8 +90,7 @@ static uint32_t ascending_ids(uint32_t *ids, uint32_t most, uint32_t n_vocab, ui
     return n;
 }
 
-static void random_row(struct k_sample_row *row, struct row_pool *pool, uint32_t n_vocab,
-                       uint64_t *state)
+static void random_row(struct k_sample_row *row, struct row_pool *pool, uint32_t n_vocab, uint64_t *state)
 {
     static const float temperatures[] = {0.0f, 0.7f, 1.0f, 1.0f, 2.5f, 0.05f};
     static const float top_ps[] = {1.0f, 0.9f, 0.5f, 0.99999f, 1e-6f};
@@ -120,8 +119,8 @@ static void random_row(struct k_sample_row *row, struct row_pool *pool, uint32_t
         pool->counts[i] = (struct k_token_count){ids[i], (uint32_t)(op_random(state) % 4)};
     row->n_biases = ascending_ids(ids, (uint32_t)(op_random(state) % 8), n_vocab, state);
     for (uint32_t i = 0; i < row->n_biases; i++)
-        pool->biases[i] = (struct k_logit_bias){
-            ids[i], op_random(state) % 4 ? op_random_value(state, VALUES_PLAIN) * 5 : -INFINITY};
+        pool->biases[i] = (struct k_logit_bias){ids[i], op_random(state) % 4 ? op_random_value(state, VALUES_PLAIN) * 5
+                                                                             : -INFINITY};
     for (uint32_t i = 0; i < (n_vocab + 31) / 32; i++)
         pool->mask[i] = (uint32_t)(op_random(state) | op_random(state));
 }
@@ -149,8 +148,7 @@ static void make_sample_rows(const struct op_case *c, struct op_data *d, uint64_
     d->rows = must(calloc(c->n_tokens, sizeof *d->rows));
     d->pool = must(calloc(c->n_tokens, each));
     for (uint32_t t = 0; t < c->n_tokens; t++) {
-        random_row(&d->rows[t], (struct row_pool *)(void *)((char *)d->pool + t * each), n_vocab,
-                   state);
+        random_row(&d->rows[t], (struct row_pool *)(void *)((char *)d->pool + t * each), n_vocab, state);
         float *z = d->x + (uint64_t)t * n_vocab;
         for (uint32_t i = 0; i < n_vocab; i++) {
             z[i] = t % 2 ? rintf(z[i] * 64) * 0.125f : z[i] * 8;
@@ -185,8 +183,7 @@ static void make_kv(const struct op_case *c, struct op_data *d, uint64_t *state)
         d->kv_start[s] = (uint32_t)n;
         n += c->seqs[s].position + c->seqs[s].n_tokens;
     }
-    uint64_t elements = c->op == OP_KV_COPY ? c->n_rows * block_elements(c)
-                                            : n * c->n_kv_heads * c->head_dim;
+    uint64_t elements = c->op == OP_KV_COPY ? c->n_rows * block_elements(c) : n * c->n_kv_heads * c->head_dim;
     d->k = random_stored(elements, c->dtype, state, VALUES_PLAIN);
     d->v = random_stored(elements, c->dtype, state, VALUES_PLAIN);
 }
@@ -223,8 +220,7 @@ static void make_sinks(const struct op_case *c, struct op_data *d, uint64_t *sta
 void op_data_make(const struct op_case *c, struct op_data *d)
 {
     memset(d, 0, sizeof *d);
-    uint64_t state = c->op * 1000003u + c->n_rows * 31u + c->n_cols * 7u + c->n_tokens +
-                     c->head_dim * 131u + c->window;
+    uint64_t state = c->op * 1000003u + c->n_rows * 31u + c->n_cols * 7u + c->n_tokens + c->head_dim * 131u + c->window;
     uint64_t n_tokens = op_n_tokens(c);
     d->x_width = x_width(c);
     /* Tiny weights meet activations of all sizes: products and sums are tiny, but not all 0. */
@@ -263,8 +259,8 @@ void op_data_make(const struct op_case *c, struct op_data *d)
 
 void op_data_free(struct op_data *d)
 {
-    void *const all[] = {d->x, d->add, d->vector, d->q_norm, d->k_norm, d->cos_sin,
-                         d->weights, d->ids, d->k, d->v, d->rows, d->pool};
+    void *const all[] = {d->x,       d->add, d->vector, d->q_norm, d->k_norm, d->cos_sin,
+                         d->weights, d->ids, d->k,      d->v,      d->rows,   d->pool};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
     memset(d, 0, sizeof *d);
@@ -273,8 +269,8 @@ void op_data_free(struct op_data *d)
 static void add_output(struct op_output *out, uint64_t token_bytes, bool is_f16)
 {
     assert(out->n_outputs < OP_MAX_OUTPUTS);
-    out->arrays[out->n_outputs++] = (struct op_array){
-        must(calloc(out->n_tokens ? out->n_tokens : 1, token_bytes)), token_bytes, is_f16};
+    out->arrays[out->n_outputs++] = (struct op_array){must(calloc(out->n_tokens ? out->n_tokens : 1, token_bytes)),
+                                                      token_bytes, is_f16};
 }
 
 void op_output_make(const struct op_case *c, struct op_output *out)

@@ -112,8 +112,7 @@ static bool check_buffer(struct op_binding *n, const struct buffer *buffer)
         ok = ok && copy[i] == FILL && copy[all - 1 - i] == FILL;
     if (!ok)
         printf("FAILED: a guard was overwritten\n");
-    if (ok && buffer->host && buffer->bytes > 0 &&
-        memcmp(copy + GUARD_BYTES, buffer->host, buffer->bytes) != 0) {
+    if (ok && buffer->host && buffer->bytes > 0 && memcmp(copy + GUARD_BYTES, buffer->host, buffer->bytes) != 0) {
         printf("FAILED: an input was overwritten\n");
         ok = false;
     }
@@ -169,8 +168,7 @@ static void make_tables(struct op_binding *n)
 static uint64_t cache_offset(const struct op_binding *n, uint32_t slot, uint32_t head)
 {
     uint64_t bt = n->kv.block_tokens;
-    return ((slot / bt * n->kv.n_kv_heads + head) * bt + slot % bt) * n->kv.head_dim *
-           k_dtype_bytes(n->kv.dtype);
+    return ((slot / bt * n->kv.n_kv_heads + head) * bt + slot % bt) * n->kv.head_dim * k_dtype_bytes(n->kv.dtype);
 }
 
 /* The cache holds NaN wherever no position of a sequence lies. */
@@ -219,8 +217,7 @@ static void bind_weight(struct op_binding *n)
     struct k_weight_view views[K_WEIGHT_MAX_PARTS];
     for (uint32_t p = 0; p < n_parts; p++) {
         uint32_t rows = p + 1 < n_parts ? c->n_rows / (n_parts + 1) + p : c->n_rows - first;
-        views[p] = (struct k_weight_view){n->weight_memory + start + first * stride, c->dtype, rows,
-                                          c->n_cols, stride};
+        views[p] = (struct k_weight_view){n->weight_memory + start + first * stride, c->dtype, rows, c->n_cols, stride};
         first += rows;
     }
     struct quire_error err;
@@ -247,8 +244,7 @@ static void bind_kv(struct op_binding *n)
 
 static uint64_t block_bytes(const struct op_binding *n)
 {
-    return (uint64_t)n->kv.n_kv_heads * n->kv.block_tokens * n->kv.head_dim *
-           k_dtype_bytes(n->kv.dtype);
+    return (uint64_t)n->kv.n_kv_heads * n->kv.block_tokens * n->kv.head_dim * k_dtype_bytes(n->kv.dtype);
 }
 
 /* One of a copy's arenas is in host memory: which one is the variant's. */
@@ -286,10 +282,16 @@ static void bind_workspace(struct op_binding *n)
     for (uint32_t s = 0; s < op_n_seqs(c); s++)
         longest = seq_end(c, s) > longest ? seq_end(c, s) : longest;
     struct k_plan_dims dims = {
-        .n_tokens = n->n_tokens, .n_seqs = op_n_seqs(c), .n_logits = n->n_tokens,
-        .n_vocab = c->op == OP_SAMPLE ? c->n_rows : 0, .n_q_heads = c->n_q_heads,
-        .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .max_model_len = longest,
-        .max_gemm_cols = op_is_gemm(c) ? c->n_cols : 0, .n_threads = n->variant.n_threads ? n->variant.n_threads : 4,
+        .n_tokens = n->n_tokens,
+        .n_seqs = op_n_seqs(c),
+        .n_logits = n->n_tokens,
+        .n_vocab = c->op == OP_SAMPLE ? c->n_rows : 0,
+        .n_q_heads = c->n_q_heads,
+        .n_kv_heads = c->n_kv_heads,
+        .head_dim = c->head_dim,
+        .max_model_len = longest,
+        .max_gemm_cols = op_is_gemm(c) ? c->n_cols : 0,
+        .n_threads = n->variant.n_threads ? n->variant.n_threads : 4,
     };
     struct k_plan_bytes bytes;
     struct quire_error err;
@@ -362,35 +364,62 @@ static int plan_attention(struct op_binding *n, uint32_t chunk, uint32_t index, 
         const struct op_seq *seq = &n->c->seqs[s];
         uint32_t from = index * chunk;
         if (from < seq->n_tokens)
-            n->rows[n_rows++] = (struct k_attn_row){
-                token + from, seq->n_tokens - from < chunk ? seq->n_tokens - from : chunk,
-                seq->position + from, n->table_start[s]};
+            n->rows[n_rows++] = (struct k_attn_row){token + from,
+                                                    seq->n_tokens - from < chunk ? seq->n_tokens - from : chunk,
+                                                    seq->position + from, n->table_start[s]};
         token += seq->n_tokens;
     }
     n->n_attn_rows = n_rows;
     int status = n->b->ops->copy_in(n->b, n->rows_dev, n->rows, n_rows * sizeof *n->rows, err);
     if (status != QUIRE_OK)
         return status;
-    return n->b->ops->attention_plan(n->b, &(struct k_attention_plan_args){
-        .rows = n->rows, .kv = &n->kv, .plan_dev = n->plan, .n_rows = n_rows,
-        .n_tokens = n->n_tokens, .n_q_heads = n->c->n_q_heads, .window = n->c->window}, err);
+    return n->b->ops->attention_plan(n->b,
+                                     &(struct k_attention_plan_args){.rows = n->rows,
+                                                                     .kv = &n->kv,
+                                                                     .plan_dev = n->plan,
+                                                                     .n_rows = n_rows,
+                                                                     .n_tokens = n->n_tokens,
+                                                                     .n_q_heads = n->c->n_q_heads,
+                                                                     .window = n->c->window},
+                                     err);
 }
 
 static int call_attention(struct op_binding *n, struct quire_error *err)
 {
-    return n->b->ops->attention(n->b, &(struct k_attention_args){
-        .qkv_dev = n->x, .out_dev = n->out, .rows = n->rows, .rows_dev = n->rows_dev, .plan_dev = n->plan,
-        .tables_dev = n->tables, .kv = &n->kv, .layer = &n->layer, .workspace_dev = n->workspace,
-        .n_rows = n->n_attn_rows, .n_tokens = n->n_tokens, .n_q_heads = n->c->n_q_heads,
-        .window = n->c->window, .scale = scale_of(n->c), .softcap = n->c->softcap, .sinks_dev = n->vector}, err);
+    return n->b->ops->attention(n->b,
+                                &(struct k_attention_args){.qkv_dev = n->x,
+                                                           .out_dev = n->out,
+                                                           .rows = n->rows,
+                                                           .rows_dev = n->rows_dev,
+                                                           .plan_dev = n->plan,
+                                                           .tables_dev = n->tables,
+                                                           .kv = &n->kv,
+                                                           .layer = &n->layer,
+                                                           .workspace_dev = n->workspace,
+                                                           .n_rows = n->n_attn_rows,
+                                                           .n_tokens = n->n_tokens,
+                                                           .n_q_heads = n->c->n_q_heads,
+                                                           .window = n->c->window,
+                                                           .scale = scale_of(n->c),
+                                                           .softcap = n->c->softcap,
+                                                           .sinks_dev = n->vector},
+                                err);
 }
 
 static int call_rope_kv(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
-    return n->b->ops->rope_kv(n->b, &(struct k_rope_kv_args){
-        .qkv_dev = n->x + t * n->d->x_width, .q_norm_dev = n->q_norm, .k_norm_dev = n->k_norm,
-        .eps = OP_EPS, .cos_sin_dev = n->cos_sin + t * n->c->head_dim, .slots_dev = n->slots + t,
-        .kv = &n->kv, .layer = &n->layer, .n_tokens = count, .n_q_heads = n->c->n_q_heads}, err);
+    return n->b->ops->rope_kv(n->b,
+                              &(struct k_rope_kv_args){.qkv_dev = n->x + t * n->d->x_width,
+                                                       .q_norm_dev = n->q_norm,
+                                                       .k_norm_dev = n->k_norm,
+                                                       .eps = OP_EPS,
+                                                       .cos_sin_dev = n->cos_sin + t * n->c->head_dim,
+                                                       .slots_dev = n->slots + t,
+                                                       .kv = &n->kv,
+                                                       .layer = &n->layer,
+                                                       .n_tokens = count,
+                                                       .n_q_heads = n->c->n_q_heads},
+                              err);
 }
 
 /* Tokens [t, t + count) of an op that takes them one by one. */
@@ -401,36 +430,38 @@ static int call_tokens(struct op_binding *n, uint64_t t, uint32_t count, struct 
     uint64_t cols = c->n_cols;
     switch (c->op) {
     case OP_EMBED:
-        return ops->embed(n->b, &(struct k_embed_args){n->weight, n->ids + t, n->out + t * cols,
-                                                       count}, err);
+        return ops->embed(n->b, &(struct k_embed_args){n->weight, n->ids + t, n->out + t * cols, count}, err);
     case OP_RMSNORM:
-        return ops->rmsnorm(n->b, &(struct k_rmsnorm_args){
-            n->x + t * cols, n->add ? n->add + t * cols : NULL, n->vector, n->out + t * cols,
-            count, c->n_cols, OP_EPS}, err);
+        return ops->rmsnorm(n->b,
+                            &(struct k_rmsnorm_args){n->x + t * cols, n->add ? n->add + t * cols : NULL, n->vector,
+                                                     n->out + t * cols, count, c->n_cols, OP_EPS},
+                            err);
     case OP_GEMM:
-        return ops->gemm(n->b, &(struct k_gemm_args){n->weight, n->x + t * cols, n->vector,
-                                                     n->out + t * c->n_rows, n->workspace,
-                                                     count}, err);
+        return ops->gemm(
+            n->b,
+            &(struct k_gemm_args){n->weight, n->x + t * cols, n->vector, n->out + t * c->n_rows, n->workspace, count},
+            err);
     case OP_GEMM_SILU_MUL:
-        return ops->gemm_silu_mul(n->b, &(struct k_gemm_silu_mul_args){
-            {n->weight, n->x + t * cols, n->vector, n->gate_up, n->workspace, count},
-            n->out + t * (c->n_rows / 2)}, err);
+        return ops->gemm_silu_mul(
+            n->b,
+            &(struct k_gemm_silu_mul_args){{n->weight, n->x + t * cols, n->vector, n->gate_up, n->workspace, count},
+                                           n->out + t * (c->n_rows / 2)},
+            err);
     case OP_ROPE_ANGLES:
-        return ops->rope_angles(n->b, &(struct k_rope_angles_args){
-            n->ids + t, n->vector, n->out + t * cols * 2, count, c->n_cols,
-            c->scale != 0 ? c->scale : 1.0f}, err);
+        return ops->rope_angles(n->b,
+                                &(struct k_rope_angles_args){n->ids + t, n->vector, n->out + t * cols * 2, count,
+                                                             c->n_cols, c->scale != 0 ? c->scale : 1.0f},
+                                err);
     case OP_GATHER:
-        return ops->gather(n->b, &(struct k_gather_args){n->x, n->ids + t, n->out + t * cols, count,
-                                                         c->n_cols}, err);
+        return ops->gather(n->b, &(struct k_gather_args){n->x, n->ids + t, n->out + t * cols, count, c->n_cols}, err);
     case OP_KV_COPY:
-        return ops->kv_copy(n->b, &(struct k_kv_copy_args){&n->kv, &n->source, &n->layer,
-                                                           n->pairs + t, count}, err);
+        return ops->kv_copy(n->b, &(struct k_kv_copy_args){&n->kv, &n->source, &n->layer, n->pairs + t, count}, err);
     case OP_SAMPLE:
-        return ops->sample(n->b, &(struct k_sample_args){
-            n->x + t * c->n_rows, n->d->rows + t, n->results + t, n->sampled + t, n->workspace, count,
-            c->n_rows}, err);
-    default:
-        return call_rope_kv(n, t, count, err);
+        return ops->sample(n->b,
+                           &(struct k_sample_args){n->x + t * c->n_rows, n->d->rows + t, n->results + t, n->sampled + t,
+                                                   n->workspace, count, c->n_rows},
+                           err);
+    default: return call_rope_kv(n, t, count, err);
     }
 }
 
@@ -485,8 +516,7 @@ int op_call(struct op_binding *n, struct quire_error *err)
 
 /* ---- fetching -------------------------------------------------------------------------------- */
 
-static void fetch_rows(struct op_binding *n, struct op_array *array, const float *dev,
-                       uint32_t n_tokens)
+static void fetch_rows(struct op_binding *n, struct op_array *array, const float *dev, uint32_t n_tokens)
 {
     struct quire_error err;
     uint64_t bytes = n_tokens * array->token_bytes;
@@ -501,19 +531,17 @@ static bool fetch_rope_kv(struct op_binding *n, struct op_output *out)
     unsigned char *x = must(malloc(n->n_tokens * stride)), *k = must(malloc(n->kv_bytes));
     must_do(n->b->ops->copy_out(n->b, x, n->x, n->n_tokens * stride, &err), &err);
     for (uint32_t t = 0; t < n->n_tokens; t++)
-        memcpy(out->arrays[0].bytes + t * out->arrays[0].token_bytes, x + t * stride,
-               out->arrays[0].token_bytes);
+        memcpy(out->arrays[0].bytes + t * out->arrays[0].token_bytes, x + t * stride, out->arrays[0].token_bytes);
     size_t head_bytes = n->kv.head_dim * k_dtype_bytes(n->kv.dtype);
     bool ok = true;
     for (int side = 0; side < 2; side++) {
         unsigned char *before = side ? n->host_v : n->host_k;
-        must_do(n->b->ops->copy_out(n->b, k, side ? n->layer.v_dev : n->layer.k_dev, n->kv_bytes,
-                                    &err), &err);
+        must_do(n->b->ops->copy_out(n->b, k, side ? n->layer.v_dev : n->layer.k_dev, n->kv_bytes, &err), &err);
         for (uint32_t t = 0; t < n->n_tokens; t++) {
             for (uint32_t h = 0; h < n->kv.n_kv_heads && !op_is_fill(n->c, t); h++) {
                 uint64_t at = cache_offset(n, n->token_slots[t], h);
-                memcpy(out->arrays[1 + side].bytes + t * out->arrays[1 + side].token_bytes +
-                           h * head_bytes, k + at, head_bytes);
+                memcpy(out->arrays[1 + side].bytes + t * out->arrays[1 + side].token_bytes + h * head_bytes, k + at,
+                       head_bytes);
                 memcpy(k + at, before + at, head_bytes);
             }
         }
@@ -585,8 +613,8 @@ void op_release(struct op_binding *n)
     free(n);
 }
 
-bool op_run(struct k_backend *b, const struct op_case *c, const struct op_data *d,
-            const struct op_variant *variant, struct op_output *out)
+bool op_run(struct k_backend *b, const struct op_case *c, const struct op_data *d, const struct op_variant *variant,
+            struct op_output *out)
 {
     struct quire_error err = {{0}};
     struct op_binding *n = op_bind(b, c, d, variant);

@@ -34,7 +34,7 @@ bool op_fetch(struct op_binding *binding, struct op_output *out);
 void op_release(struct op_binding *binding);
 
 /* All of it. False with a line on stdout when something fails. */
-bool op_run(struct k_backend *b, const struct op_case *c, const struct op_data *d,
-            const struct op_variant *variant, struct op_output *out);
+bool op_run(struct k_backend *b, const struct op_case *c, const struct op_data *d, const struct op_variant *variant,
+            struct op_output *out);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* clang-format off */
 #define GEMM(dt, t, n, k, ...) \
     {.op = OP_GEMM, .dtype = dt, .n_tokens = t, .n_rows = n, .n_cols = k, __VA_ARGS__}
 /* Gate and up of an MLP: n rows of each. */
@@ -259,6 +260,7 @@ const struct op_case op_bench_cases[] = {
     {.op = OP_SAMPLE, .n_tokens = 128, .n_rows = 131072, .sampling = SAMPLING_TOP_P},
 };
 const size_t op_n_bench_cases = sizeof op_bench_cases / sizeof op_bench_cases[0];
+/* clang-format on */
 
 uint32_t op_n_seqs(const struct op_case *c)
 {
@@ -301,22 +303,21 @@ __attribute__((format(printf, 1, 2))) static void append(const char *format, ...
 
 const char *op_name(const struct op_case *c)
 {
-    static const char *const kinds[] = {"embed",     "rmsnorm",  "gemm",   "rope_angles", "rope_kv",
-                                        "attention", "gemm_silu_mul", "gather", "sample", "kv_copy"};
+    static const char *const kinds[] = {"embed",     "rmsnorm",       "gemm",   "rope_angles", "rope_kv",
+                                        "attention", "gemm_silu_mul", "gather", "sample",      "kv_copy"};
     static const char *const values[] = {"", " wide", " tiny", " sharp"};
     static const char *const samplings[] = {"", " greedy", " temperature", " top_p"};
     name[0] = '\0';
     append("%s", kinds[c->op]);
-    if (op_is_gemm(c) || c->op == OP_EMBED || c->op == OP_ROPE_KV || c->op == OP_ATTENTION ||
-        c->op == OP_KV_COPY)
+    if (op_is_gemm(c) || c->op == OP_EMBED || c->op == OP_ROPE_KV || c->op == OP_ATTENTION || c->op == OP_KV_COPY)
         append(" %s", k_dtype_name(c->dtype));
     if (c->form != K_FORM_LANE)
         append(" %s", c->form == K_FORM_MMA ? "mma" : c->form == K_FORM_TILE ? "tile" : "tile-bf16");
     if (c->op == OP_KV_COPY)
         append(" %u heads of %u, blocks of %u", c->n_kv_heads, c->head_dim, c->block_tokens);
     else if (c->head_dim > 0)
-        append(" %u/%u heads of %u, blocks of %u, window %u, from", c->n_q_heads, c->n_kv_heads,
-               c->head_dim, c->block_tokens, c->window);
+        append(" %u/%u heads of %u, blocks of %u, window %u, from", c->n_q_heads, c->n_kv_heads, c->head_dim,
+               c->block_tokens, c->window);
     for (uint32_t s = 0; s < op_n_seqs(c) && s < 4; s++)
         append(" %u", c->seqs[s].position);
     if (op_n_seqs(c) > 4)

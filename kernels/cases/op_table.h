@@ -26,10 +26,10 @@ enum op_values {
 };
 
 enum op_sampling { /* what rows of logits ask for */
-    SAMPLING_MIXED, /* each something else: biases, masks, penalties, logprobs, bad rows among them */
-    SAMPLING_GREEDY,
-    SAMPLING_TEMPERATURE,
-    SAMPLING_TOP_P,
+                   SAMPLING_MIXED, /* each something else: biases, masks, penalties, logprobs, bad rows among them */
+                   SAMPLING_GREEDY,
+                   SAMPLING_TEMPERATURE,
+                   SAMPLING_TOP_P,
 };
 
 #define OP_MAX_SEQS 64
@@ -43,14 +43,15 @@ struct op_case {
     enum k_dtype dtype; /* of the weights, or of the KV cache */
     enum k_gemm_form form;
     uint32_t n_tokens; /* T; rows of logits for sampling; blocks copied; 0 = the sum over seqs */
-    uint32_t n_rows;   /* N of a GEMM (gate's and up's rows together), V of embed and sampling, rows picked by gather, blocks that
+    uint32_t
+        n_rows; /* N of a GEMM (gate's and up's rows together), V of embed and sampling, rows picked by gather, blocks that
                         * each arena of a copy has */
-    uint32_t n_cols;   /* K of a GEMM, H, frequencies of the angles */
-    uint32_t n_parts;  /* of a weight: 0 counts as 1 */
+    uint32_t n_cols; /* K of a GEMM, H, frequencies of the angles */
+    uint32_t n_parts; /* of a weight: 0 counts as 1 */
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens, window;
     uint32_t n_fill; /* the step's last tokens, of RoPE, that only fill it up: their slot is K_NO_SLOT */
     enum op_sampling sampling;
-    bool extra;  /* bias, residual add, head norms, sinks */
+    bool extra; /* bias, residual add, head norms, sinks */
     float scale; /* of the angles; 0 counts as 1 */
     float softcap; /* of attention; 0 = off */
     struct op_seq seqs[OP_MAX_SEQS];

@@ -23,10 +23,10 @@ struct amx_config { /* as ldtilecfg reads it */
 #define amx_release() _tile_release()
 #define amx_zero(tile) _tile_zero(tile)
 /* gcc 12's intrinsic does not say that it reads memory. */
-#define amx_load(tile, base, stride)                                                              \
-    do {                                                                                          \
-        __asm__ volatile("" : : : "memory");                                                      \
-        _tile_loadd(tile, base, stride);                                                          \
+#define amx_load(tile, base, stride) \
+    do { \
+        __asm__ volatile("" : : : "memory"); \
+        _tile_loadd(tile, base, stride); \
     } while (0)
 #define amx_store(tile, base, stride) _tile_stored(tile, base, stride)
 #define amx_dpbf16(c, a, b) _tile_dpbf16ps(c, a, b)

@@ -68,8 +68,7 @@ static struct slots slots_of(const struct work *w, const struct tile *tile, uint
 {
     uint32_t position = w->position + query / w->item->n_heads;
     uint32_t lowest = host_first_position(position, w->a->window);
-    return (struct slots){max_u32(lowest, tile->start) - tile->start,
-                          min_u32(position + 1 - tile->start, TILE)};
+    return (struct slots){max_u32(lowest, tile->start) - tile->start, min_u32(position + 1 - tile->start, TILE)};
 }
 
 /* ---- a tile of the cache --------------------------------------------------------------------- */
@@ -89,8 +88,7 @@ static void locate(const struct work *w, uint32_t start, struct tile *tile)
         uint32_t offset = (start + slot) % kv->block_tokens;
         uint32_t run_end = min_u32(kv->block_tokens - offset, tile->end - slot) + slot;
         uint64_t block = table[(start + slot) / kv->block_tokens];
-        uint64_t at = ((block * kv->n_kv_heads + w->item->kv_head) * kv->block_tokens + offset) *
-                      row_bytes;
+        uint64_t at = ((block * kv->n_kv_heads + w->item->kv_head) * kv->block_tokens + offset) * row_bytes;
         for (; slot < run_end; slot++, at += row_bytes)
             tile->offset[slot] = at;
     }
@@ -301,8 +299,8 @@ CPU_INLINE void add_group(const struct block *b, uint32_t i0, uint32_t begin, ui
             lanes_store_f32(states + i * step + g * K_LANES, o[i][g]);
 }
 
-CPU_INLINE void add_range(const struct block *b, uint32_t i0, uint32_t begin, uint32_t end,
-                          const struct tile *next, enum k_dtype dtype, const uint32_t N)
+CPU_INLINE void add_range(const struct block *b, uint32_t i0, uint32_t begin, uint32_t end, const struct tile *next,
+                          enum k_dtype dtype, const uint32_t N)
 {
     const uint32_t head_dim = b->w->a->kv->head_dim;
     uint32_t d = 0;
@@ -329,8 +327,7 @@ CPU_INLINE void add_values(const struct block *b, enum k_dtype dtype, const uint
 {
     bool common = b->all.begin < b->all.end;
     for (uint32_t i = 0; i < N; i++)
-        (dtype == K_F16 ? add_own_f16 : add_own_f32)(b, i, b->slots[i].begin,
-                                                     common ? b->all.begin : b->slots[i].end);
+        (dtype == K_F16 ? add_own_f16 : add_own_f32)(b, i, b->slots[i].begin, common ? b->all.begin : b->slots[i].end);
     if (!common)
         return;
     add_range(b, 0, b->all.begin, b->all.end, b->next, dtype, N);
@@ -387,8 +384,7 @@ static struct states states_at(float *memory, uint32_t n)
 }
 
 /* The tile for every query that reads a slot of it: with neighbouring positions, and so in a run. */
-static void fold_tile(struct work *w, struct tile *tile, const struct tile *next,
-                      struct states states)
+static void fold_tile(struct work *w, struct tile *tile, const struct tile *next, struct states states)
 {
     uint32_t n_heads = w->item->n_heads, n_tokens = w->item->n_tokens;
     uint32_t t0 = tile->start > w->position ? tile->start - w->position : 0, t1 = t0;
@@ -399,10 +395,14 @@ static void fold_tile(struct work *w, struct tile *tile, const struct tile *next
         widen_tile(w, tile, next);
     for (uint32_t n_blocks = (end - at + QUERIES - 1) / QUERIES; n_blocks > 0; n_blocks--) {
         uint32_t n = (end - at) / n_blocks; /* blocks of about one size */
-        struct block b = {.w = w, .tile = tile, .next = w->widen ? NULL : next, .first = at,
-                          .p = w->p, .states = {states.m + at, states.l + at,
-                                                states.o + (uint64_t)at * w->a->kv->head_dim},
-                          .any = {TILE, 0}, .all = {0, TILE}};
+        struct block b = {.w = w,
+                          .tile = tile,
+                          .next = w->widen ? NULL : next,
+                          .first = at,
+                          .p = w->p,
+                          .states = {states.m + at, states.l + at, states.o + (uint64_t)at * w->a->kv->head_dim},
+                          .any = {TILE, 0},
+                          .all = {0, TILE}};
         for (uint32_t i = 0; i < n; i++) {
             struct slots s = slots_of(w, tile, at + i);
             b.slots[i] = s;
@@ -440,8 +440,8 @@ static void fold_split(struct work *w, uint32_t split, struct states states)
     }
 }
 
-static void work_begin(struct work *w, const struct k_attention_args *a,
-                       const struct cpu_attn_item *item, float *scratch)
+static void work_begin(struct work *w, const struct k_attention_args *a, const struct cpu_attn_item *item,
+                       float *scratch)
 {
     const uint64_t head_dim = a->kv->head_dim, group = a->n_q_heads / a->kv->n_kv_heads;
     const uint64_t q_stride = (group + 2) * a->kv->n_kv_heads * head_dim;
@@ -500,8 +500,7 @@ static void merge_sink(float sink, float m, float *l, float *o, uint32_t head_di
         lanes_store_f32(o + d, lanes_fma(lanes_load_f32(o + d), lanes_splat(a), lanes_splat(0.0f * b)));
 }
 
-static void write_output(const struct k_attention_args *a, const struct cpu_attn_item *item,
-                         struct states merged)
+static void write_output(const struct k_attention_args *a, const struct cpu_attn_item *item, struct states merged)
 {
     uint32_t head_dim = a->kv->head_dim;
     for (uint32_t i = 0; i < item->n_tokens * item->n_heads; i++) {
@@ -516,8 +515,7 @@ static void write_output(const struct k_attention_args *a, const struct cpu_attn
     }
 }
 
-void CPU_NAME(cpu_attn_item)(const struct k_attention_args *a, const struct cpu_attn_item *item,
-                             float *scratch)
+void CPU_NAME(cpu_attn_item)(const struct k_attention_args *a, const struct cpu_attn_item *item, float *scratch)
 {
     struct work w;
     work_begin(&w, a, item, scratch);
@@ -530,8 +528,8 @@ void CPU_NAME(cpu_attn_item)(const struct k_attention_args *a, const struct cpu_
     write_output(a, item, w.merged);
 }
 
-void CPU_NAME(cpu_attn_splits)(const struct k_attention_args *a, const struct cpu_attn_item *item,
-                               uint32_t begin, uint32_t end, float *partials, float *scratch)
+void CPU_NAME(cpu_attn_splits)(const struct k_attention_args *a, const struct cpu_attn_item *item, uint32_t begin,
+                               uint32_t end, float *partials, float *scratch)
 {
     struct work w;
     work_begin(&w, a, item, scratch);
@@ -542,8 +540,7 @@ void CPU_NAME(cpu_attn_splits)(const struct k_attention_args *a, const struct cp
     }
 }
 
-void CPU_NAME(cpu_attn_merge)(const struct k_attention_args *a, const struct cpu_attn_item *item,
-                              float *partials)
+void CPU_NAME(cpu_attn_merge)(const struct k_attention_args *a, const struct cpu_attn_item *item, float *partials)
 {
     uint32_t n_queries = item->n_tokens * item->n_heads;
     uint32_t n_splits = cpu_attn_end_split(item) - cpu_attn_first_split(item);

@@ -49,11 +49,10 @@ struct cpu_attn_functions {
     /* All splits, merged, into the output. */
     void (*item)(const struct k_attention_args *a, const struct cpu_attn_item *item, float *scratch);
     /* Splits [begin, end) into partials. */
-    void (*splits)(const struct k_attention_args *a, const struct cpu_attn_item *item,
-                   uint32_t begin, uint32_t end, float *partials, float *scratch);
+    void (*splits)(const struct k_attention_args *a, const struct cpu_attn_item *item, uint32_t begin, uint32_t end,
+                   float *partials, float *scratch);
     /* Partials of all splits, merged, into the output. */
-    void (*merge)(const struct k_attention_args *a, const struct cpu_attn_item *item,
-                  float *partials);
+    void (*merge)(const struct k_attention_args *a, const struct cpu_attn_item *item, float *partials);
 };
 
 static inline uint32_t cpu_attn_item_heads(uint32_t group)
@@ -69,7 +68,8 @@ static inline uint64_t cpu_attn_workspace_bytes(const struct k_plan_dims *dims, 
     uint64_t n_splits = ((uint64_t)dims->max_model_len + HOST_ATTN_SPLIT - 1) / HOST_ATTN_SPLIT;
     uint64_t n_heads = dims->n_kv_heads ? cpu_attn_item_heads(dims->n_q_heads / dims->n_kv_heads) : 0;
     return (n_threads * cpu_attn_scratch(dims->head_dim) +
-            (n_threads - 1) * n_splits * cpu_attn_states(dims->head_dim, n_heads)) * sizeof(float);
+            (n_threads - 1) * n_splits * cpu_attn_states(dims->head_dim, n_heads)) *
+           sizeof(float);
 }
 
 int cpu_attention(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err);

@@ -63,14 +63,14 @@ static uint64_t cost_of(uint32_t n_positions, uint64_t n_queries)
     return n_positions * (n_queries + READ_COST);
 }
 
-static struct cpu_attn_item item_at(const struct attention *t, const struct k_attn_row *row,
-                                    uint32_t token)
+static struct cpu_attn_item item_at(const struct attention *t, const struct k_attn_row *row, uint32_t token)
 {
     uint32_t n = min_u32(t->item_tokens, row->n_tokens - token);
-    return (struct cpu_attn_item){
-        .row = row, .token = token, .n_tokens = n,
-        .lowest = host_first_position(row->position + token, t->args.window),
-        .end = row->position + token + n};
+    return (struct cpu_attn_item){.row = row,
+                                  .token = token,
+                                  .n_tokens = n,
+                                  .lowest = host_first_position(row->position + token, t->args.window),
+                                  .end = row->position + token + n};
 }
 
 static uint64_t row_cost(const struct attention *t, const struct k_attn_row *row)
@@ -94,8 +94,7 @@ static uint64_t split_cost(const struct cpu_attn_item *item, uint32_t split)
 /* ---- a thread's pieces ----------------------------------------------------------------------- */
 
 /* An item of one token, at this place of the line: its splits are dealt out one by one. */
-static void take_splits(struct attention *t, const struct share *share,
-                        const struct cpu_attn_item *item, uint64_t at)
+static void take_splits(struct attention *t, const struct share *share, const struct cpu_attn_item *item, uint64_t at)
 {
     uint32_t first = cpu_attn_first_split(item), end = cpu_attn_end_split(item);
     uint64_t first_middle = at + split_cost(item, first) / 2;
@@ -128,8 +127,7 @@ static void take_splits(struct attention *t, const struct share *share,
     atomic_store_explicit(&t->is_cut, true, memory_order_relaxed);
 }
 
-static void take_row(struct attention *t, const struct share *share, const struct k_attn_row *row,
-                     uint64_t at)
+static void take_row(struct attention *t, const struct share *share, const struct k_attn_row *row, uint64_t at)
 {
     for (uint32_t head = 0; head < t->args.n_q_heads;) {
         uint32_t n_heads = min_u32(t->item_heads, t->group - head % t->group);
@@ -142,8 +140,7 @@ static void take_row(struct attention *t, const struct share *share, const struc
             if (item.n_tokens == 1)
                 take_splits(t, share, &item, at);
             else if (!t->merging && is_mine(share, at, cost))
-                t->run->item(&t->args, &item,
-                             t->scratch + share->thread * cpu_attn_scratch(t->args.kv->head_dim));
+                t->run->item(&t->args, &item, t->scratch + share->thread * cpu_attn_scratch(t->args.kv->head_dim));
             at += cost;
         }
         head += n_heads;
@@ -153,8 +150,7 @@ static void take_row(struct attention *t, const struct share *share, const struc
 static void attention_task(void *context, uint32_t thread, uint32_t n_threads)
 {
     struct attention *t = context;
-    struct share share = {share_begin(t, thread, n_threads), share_begin(t, thread + 1, n_threads),
-                          thread, n_threads};
+    struct share share = {share_begin(t, thread, n_threads), share_begin(t, thread + 1, n_threads), thread, n_threads};
     uint64_t at = 0;
     for (uint32_t r = 0; r < t->args.n_rows; r++) {
         uint64_t cost = row_cost(t, &t->args.rows[r]);
@@ -181,8 +177,8 @@ int cpu_attention(struct k_backend *b, const struct k_attention_args *a, struct 
         return status;
     uint32_t n_threads = k_pool_n_threads(host_of(b)->pool);
     uint32_t group = a->n_q_heads / a->kv->n_kv_heads;
-    struct attention t = {.args = *a, .run = &cpu_isa_of(b)->attention, .group = group,
-                          .item_heads = cpu_attn_item_heads(group)};
+    struct attention t = {
+        .args = *a, .run = &cpu_isa_of(b)->attention, .group = group, .item_heads = cpu_attn_item_heads(group)};
     t.n_head_runs = (group + t.item_heads - 1) / t.item_heads * a->kv->n_kv_heads;
     t.item_tokens = CPU_ATTN_QUERIES / t.item_heads;
     while (n_threads > 1 && t.item_tokens > 1 && n_items(&t) < (uint64_t)ITEMS_PER_THREAD * n_threads)

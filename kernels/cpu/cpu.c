@@ -33,8 +33,8 @@ static uint32_t sets_of_machine(struct cpu_isa sets[CPU_MAX_ISAS])
     uint32_t n = 0;
     sets[n++] = cpu_isa_avx2; /* k_backend_open has seen to it */
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
         sets[n++] = cpu_isa_avx512;
     if (n == 2 && may_use_amx() && cpu_amx_is_exact()) {
         sets[n] = cpu_isa_avx512;
@@ -62,11 +62,8 @@ static int choose_isa(struct cpu_isa *out, struct quire_error *err)
     }
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strcmp(asked, known[i]) == 0)
-            return quire_fail(err, QUIRE_UNSUPPORTED,
-                              "QUIRE_ISA=%s: this machine does not have it%s; its best is %s", asked,
-                              strcmp(asked, "amx") == 0
-                                  ? ", or sums otherwise than docs/numerics.md"
-                                  : "",
+            return quire_fail(err, QUIRE_UNSUPPORTED, "QUIRE_ISA=%s: this machine does not have it%s; its best is %s",
+                              asked, strcmp(asked, "amx") == 0 ? ", or sums otherwise than docs/numerics.md" : "",
                               sets[n - 1].name);
     }
     return quire_fail(err, QUIRE_INVALID, "QUIRE_ISA=%.40s: must be avx2, avx512 or amx", asked);
@@ -142,8 +139,7 @@ static const struct k_backend_ops cpu_ops = {
     .place_tokens = host_place_tokens,
 };
 
-int cpu_open(const struct k_backend_options *options, struct k_backend **out,
-             struct quire_error *err)
+int cpu_open(const struct k_backend_options *options, struct k_backend **out, struct quire_error *err)
 {
     struct cpu_isa isa;
     *out = NULL;

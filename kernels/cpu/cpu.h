@@ -23,10 +23,10 @@ struct cpu_gemm {
 struct cpu_isa {
     const char *name;        /* as QUIRE_ISA has it */
     const char *description; /* one line for people */
-    k_pool_fn lane_pack;     /* struct cpu_gemm: activations of two tokens or more into the workspace, before gemm_lane */
-    k_pool_fn gemm_lane;     /* struct cpu_gemm */
-    k_pool_fn tile_split;    /* struct cpu_gemm: activations into the workspace, before gemm_tile */
-    k_pool_fn gemm_tile;     /* struct cpu_gemm */
+    k_pool_fn lane_pack; /* struct cpu_gemm: activations of two tokens or more into the workspace, before gemm_lane */
+    k_pool_fn gemm_lane; /* struct cpu_gemm */
+    k_pool_fn tile_split; /* struct cpu_gemm: activations into the workspace, before gemm_tile */
+    k_pool_fn gemm_tile; /* struct cpu_gemm */
     struct cpu_attn_functions attention;
 };
 #define CPU_MAX_ISAS 3
@@ -51,7 +51,6 @@ static inline const struct cpu_isa *cpu_isa_of(struct k_backend *b)
 }
 
 /* QUIRE_UNSUPPORTED when this machine lacks the instructions asked for. */
-int cpu_open(const struct k_backend_options *options, struct k_backend **out,
-             struct quire_error *err);
+int cpu_open(const struct k_backend_options *options, struct k_backend **out, struct quire_error *err);
 
 #endif

@@ -57,8 +57,7 @@ static void stage(const struct amx_block *b, uint32_t r, uint32_t column, struct
 }
 
 /* sums: of tile i at i * TILE_ROWS * width, [row][token]. */
-CPU_INLINE void multiply(const struct amx_block *b, const uint32_t n_row_tiles,
-                         const uint32_t n_groups, float *sums)
+CPU_INLINE void multiply(const struct amx_block *b, const uint32_t n_row_tiles, const uint32_t n_groups, float *sums)
 {
     const struct k_gemm_args *a = &b->task->args;
     const uint32_t n_cols = a->weight->n_cols, x_terms = b->task->n_terms;
@@ -80,7 +79,8 @@ CPU_INLINE void multiply(const struct amx_block *b, const uint32_t n_row_tiles,
         uint64_t stride[2] = {0};
         for (uint32_t r = 0; r < n_row_tiles; r++) {
             if (whole[r] && n_cols - column >= TILE_DEPTH) {
-                w[r][0] = (const uint16_t *)(const void *)(b->part->data + b->row[r] * b->part->row_stride_bytes) + column;
+                w[r][0] = (const uint16_t *)(const void *)(b->part->data + b->row[r] * b->part->row_stride_bytes) +
+                          column;
                 stride[r] = b->row_step * b->part->row_stride_bytes;
             } else {
                 stage(b, r, column, &staged);
@@ -116,8 +116,7 @@ CPU_INLINE void multiply(const struct amx_block *b, const uint32_t n_row_tiles,
     amx_store(3, sums + 3 * sum_tile, x_stride);
 }
 
-static void multiply_block(const struct amx_block *b, uint32_t n_row_tiles, uint32_t n_groups,
-                           float *sums)
+static void multiply_block(const struct amx_block *b, uint32_t n_row_tiles, uint32_t n_groups, float *sums)
 {
     if (n_row_tiles > 1 && n_groups > 1)
         multiply(b, 2, 2, sums);

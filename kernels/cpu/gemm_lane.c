@@ -34,19 +34,55 @@ typedef __m256 vec;
 #define X_BLOCK_BYTES (384u << 10) /* of activations that stay in the second-level cache */
 
 #if defined(__AVX512F__)
-CPU_INLINE vec vec_load(const float *p) { return _mm512_loadu_ps(p); }
-CPU_INLINE void vec_store(float *p, vec v) { _mm512_storeu_ps(p, v); }
-CPU_INLINE vec vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
-CPU_INLINE vec vec_zero(void) { return _mm512_setzero_ps(); }
-CPU_INLINE vec widen_f16(const uint16_t *p) { return lanes_load_f16(p); }
-CPU_INLINE vec widen_bf16(const uint16_t *p) { return lanes_load_bf16(p); }
+CPU_INLINE vec vec_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+CPU_INLINE void vec_store(float *p, vec v)
+{
+    _mm512_storeu_ps(p, v);
+}
+CPU_INLINE vec vec_fma(vec a, vec b, vec c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+CPU_INLINE vec vec_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+CPU_INLINE vec widen_f16(const uint16_t *p)
+{
+    return lanes_load_f16(p);
+}
+CPU_INLINE vec widen_bf16(const uint16_t *p)
+{
+    return lanes_load_bf16(p);
+}
 #else
-CPU_INLINE vec vec_load(const float *p) { return _mm256_loadu_ps(p); }
-CPU_INLINE void vec_store(float *p, vec v) { _mm256_storeu_ps(p, v); }
-CPU_INLINE vec vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
-CPU_INLINE vec vec_zero(void) { return _mm256_setzero_ps(); }
-CPU_INLINE vec widen_f16(const uint16_t *p) { return widen_f16x8(p); }
-CPU_INLINE vec widen_bf16(const uint16_t *p) { return widen_bf16x8(p); }
+CPU_INLINE vec vec_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+CPU_INLINE void vec_store(float *p, vec v)
+{
+    _mm256_storeu_ps(p, v);
+}
+CPU_INLINE vec vec_fma(vec a, vec b, vec c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+CPU_INLINE vec vec_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+CPU_INLINE vec widen_f16(const uint16_t *p)
+{
+    return widen_f16x8(p);
+}
+CPU_INLINE vec widen_bf16(const uint16_t *p)
+{
+    return widen_bf16x8(p);
+}
 #endif
 
 CPU_INLINE vec load_vec(const unsigned char *row, enum k_dtype dtype, uint64_t k)
@@ -77,8 +113,8 @@ struct rest {
     unsigned char w[ROWS][K_LANES * 4];
 };
 
-CPU_INLINE void fill_rest(struct rest *rest, const struct panel *panel, enum k_dtype dtype,
-                          uint64_t n_cols, const uint32_t R)
+CPU_INLINE void fill_rest(struct rest *rest, const struct panel *panel, enum k_dtype dtype, uint64_t n_cols,
+                          const uint32_t R)
 {
     const uint64_t size = dtype == K_F32 ? 4 : 2, full = n_cols - n_cols % K_LANES;
     memset(rest, 0, sizeof *rest);
@@ -86,8 +122,7 @@ CPU_INLINE void fill_rest(struct rest *rest, const struct panel *panel, enum k_d
         memcpy(rest->w[i], panel->rows[i] + full * size, (n_cols - full) * size);
 }
 
-CPU_INLINE void prefetch_rows(const struct panel *panel, uint64_t offset, bool far,
-                              const uint32_t R)
+CPU_INLINE void prefetch_rows(const struct panel *panel, uint64_t offset, bool far, const uint32_t R)
 {
 #pragma GCC unroll 4
     for (uint32_t i = 0; i < R; i++) {
@@ -98,8 +133,8 @@ CPU_INLINE void prefetch_rows(const struct panel *panel, uint64_t offset, bool f
     }
 }
 
-CPU_INLINE void put(const struct k_gemm_args *a, const struct panel *panel, uint32_t token,
-                    __m128 four, const uint32_t R)
+CPU_INLINE void put(const struct k_gemm_args *a, const struct panel *panel, uint32_t token, __m128 four,
+                    const uint32_t R)
 {
     float sums[4], *y = a->y_dev + token * (uint64_t)a->weight->n_rows;
     _mm_storeu_ps(sums, four);
@@ -112,8 +147,8 @@ CPU_INLINE void put(const struct k_gemm_args *a, const struct panel *panel, uint
 
 /* ---- one token ------------------------------------------------------------------------------- */
 
-CPU_INLINE void add_group_1(lanes s[ROWS], const unsigned char *const *rows, enum k_dtype dtype,
-                            uint64_t k, const float *x, const uint32_t R)
+CPU_INLINE void add_group_1(lanes s[ROWS], const unsigned char *const *rows, enum k_dtype dtype, uint64_t k,
+                            const float *x, const uint32_t R)
 {
     lanes v = lanes_load_f32(x);
 #pragma GCC unroll 4
@@ -121,8 +156,8 @@ CPU_INLINE void add_group_1(lanes s[ROWS], const unsigned char *const *rows, enu
         s[i] = lanes_fma(load_lanes(rows[i], dtype, k), v, s[i]);
 }
 
-CPU_INLINE void dot_1(const struct k_gemm_args *a, const struct panel *panel, enum k_dtype dtype,
-                      uint32_t token, const uint32_t R)
+CPU_INLINE void dot_1(const struct k_gemm_args *a, const struct panel *panel, enum k_dtype dtype, uint32_t token,
+                      const uint32_t R)
 {
     const uint64_t n_cols = a->weight->n_cols, full = n_cols - n_cols % K_LANES;
     const float *x = a->x_dev + token * n_cols;
@@ -189,8 +224,8 @@ void CPU_NAME(cpu_lane_pack)(void *context, uint32_t thread, uint32_t n_threads)
 }
 
 /* One register's lanes of columns k to k + 15. */
-CPU_INLINE void add_group(vec s[ROWS][TOKENS], const unsigned char *const *rows,
-                          enum k_dtype dtype, uint64_t k, const float *x, const uint32_t T)
+CPU_INLINE void add_group(vec s[ROWS][TOKENS], const unsigned char *const *rows, enum k_dtype dtype, uint64_t k,
+                          const float *x, const uint32_t T)
 {
     vec v[TOKENS];
 #pragma GCC unroll 6
@@ -211,8 +246,8 @@ CPU_INLINE void add_group(vec s[ROWS][TOKENS], const unsigned char *const *rows,
 
 /* A panel against T tokens. AVX2 walks the panel twice, for lanes 0..7 and 8..15: the sums of both
  * would not fit its registers. */
-CPU_INLINE void dot(const struct k_gemm_args *a, const struct panel *panel, enum k_dtype dtype,
-                    uint32_t token, bool prefetch, const uint32_t T)
+CPU_INLINE void dot(const struct k_gemm_args *a, const struct panel *panel, enum k_dtype dtype, uint32_t token,
+                    bool prefetch, const uint32_t T)
 {
     const uint64_t n_cols = a->weight->n_cols, full = n_cols - n_cols % K_LANES;
     const float *x = packed_group(a, token);
@@ -244,13 +279,14 @@ CPU_INLINE void dot(const struct k_gemm_args *a, const struct panel *panel, enum
     }
     for (uint32_t t = 0; t < T; t++)
         put(a, panel, token + t,
-            lanes_fold4(lanes_load_f32(sums[t][0]), lanes_load_f32(sums[t][1]),
-                        lanes_load_f32(sums[t][2]), lanes_load_f32(sums[t][3])), ROWS);
+            lanes_fold4(lanes_load_f32(sums[t][0]), lanes_load_f32(sums[t][1]), lanes_load_f32(sums[t][2]),
+                        lanes_load_f32(sums[t][3])),
+            ROWS);
 }
 
 /* Tokens [begin, end) of a panel. The first group meets it on its way from memory. */
-CPU_INLINE void dot_tokens(const struct k_gemm_args *a, const struct panel *panel,
-                           enum k_dtype dtype, uint32_t begin, uint32_t end)
+CPU_INLINE void dot_tokens(const struct k_gemm_args *a, const struct panel *panel, enum k_dtype dtype, uint32_t begin,
+                           uint32_t end)
 {
     uint32_t t = begin;
     for (; t + TOKENS <= end; t += TOKENS) {
@@ -274,9 +310,8 @@ CPU_INLINE void dot_tokens(const struct k_gemm_args *a, const struct panel *pane
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Rows [begin, end) of a part against tokens [first, last). */
-CPU_INLINE void part_block(const struct k_gemm_args *a, const struct host_part *part,
-                           enum k_dtype dtype, uint32_t begin, uint32_t end, uint32_t first,
-                           uint32_t last)
+CPU_INLINE void part_block(const struct k_gemm_args *a, const struct host_part *part, enum k_dtype dtype,
+                           uint32_t begin, uint32_t end, uint32_t first, uint32_t last)
 {
     const uint32_t run = (end - begin) / ROWS;
     for (uint32_t i = 0; i < run; i++) {
@@ -300,32 +335,28 @@ CPU_INLINE void part_block(const struct k_gemm_args *a, const struct host_part *
     }
 }
 
-CPU_INLINE void part_rows(const struct k_gemm_args *a, const struct host_part *part,
-                          enum k_dtype dtype, uint32_t begin, uint32_t end)
+CPU_INLINE void part_rows(const struct k_gemm_args *a, const struct host_part *part, enum k_dtype dtype, uint32_t begin,
+                          uint32_t end)
 {
     const uint64_t row_bytes = a->weight->n_cols * sizeof(float);
     uint32_t block = (uint32_t)(X_BLOCK_BYTES / row_bytes) / TOKENS * TOKENS;
     block = block < TOKENS ? TOKENS : block;
     for (uint32_t first = 0; first < a->n_tokens; first += block)
-        part_block(a, part, dtype, begin, end, first,
-                   a->n_tokens - first < block ? a->n_tokens : first + block);
+        part_block(a, part, dtype, begin, end, first, a->n_tokens - first < block ? a->n_tokens : first + block);
 }
 
 /* One copy of the loops for each dtype. */
-static void part_rows_f16(const struct k_gemm_args *a, const struct host_part *part, uint32_t begin,
-                          uint32_t end)
+static void part_rows_f16(const struct k_gemm_args *a, const struct host_part *part, uint32_t begin, uint32_t end)
 {
     part_rows(a, part, K_F16, begin, end);
 }
 
-static void part_rows_bf16(const struct k_gemm_args *a, const struct host_part *part,
-                           uint32_t begin, uint32_t end)
+static void part_rows_bf16(const struct k_gemm_args *a, const struct host_part *part, uint32_t begin, uint32_t end)
 {
     part_rows(a, part, K_BF16, begin, end);
 }
 
-static void part_rows_f32(const struct k_gemm_args *a, const struct host_part *part, uint32_t begin,
-                          uint32_t end)
+static void part_rows_f32(const struct k_gemm_args *a, const struct host_part *part, uint32_t begin, uint32_t end)
 {
     part_rows(a, part, K_F32, begin, end);
 }

@@ -22,7 +22,8 @@ static unsigned flush_begin(void)
 #if defined(__AVX512F__)
 #define MAX_COLUMNS 8u /* of x at once: a token's term each. 16 sums, and 16 registers of weights */
 #else
-#define MAX_COLUMNS 4u /* 8 sums: 12 and what they meet would be one register too many, and a sum in memory
+#define MAX_COLUMNS \
+    4u /* 8 sums: 12 and what they meet would be one register too many, and a sum in memory
                         * makes its chain twice as long */
 #endif
 
@@ -111,10 +112,10 @@ CPU_INLINE void rows_kernel(const struct rows_job *j, const uint32_t n_columns)
 }
 
 /* Calls, so that no compiler moves arithmetic across a change of the mode. */
-#define ROWS_KERNEL(n_columns)                                                                    \
-    static __attribute__((noinline)) void rows_##n_columns(const struct rows_job *j)             \
-    {                                                                                             \
-        rows_kernel(j, n_columns);                                                                \
+#define ROWS_KERNEL(n_columns) \
+    static __attribute__((noinline)) void rows_##n_columns(const struct rows_job *j) \
+    { \
+        rows_kernel(j, n_columns); \
     }
 ROWS_KERNEL(1)
 ROWS_KERNEL(2)
@@ -168,8 +169,8 @@ static void rows_panel(const struct cpu_gemm *task, const struct host_part *part
 }
 
 /* A panel's rows lie a run apart, as those of the lane form: VEC_WIDTH long streams from memory. */
-static void rows_part(const struct cpu_gemm *task, const struct host_part *part, uint32_t begin,
-                      uint32_t end, uint64_t group)
+static void rows_part(const struct cpu_gemm *task, const struct host_part *part, uint32_t begin, uint32_t end,
+                      uint64_t group)
 {
     struct rows_job j = {.dtype = part->dtype, .n_cols = task->args.weight->n_cols, .n_terms = task->n_terms};
     uint32_t run = (end - begin) / VEC_WIDTH, numbers[VEC_WIDTH];
@@ -284,8 +285,8 @@ static __attribute__((noinline)) void run_tokens(const struct tokens_job *j)
 
 /* Tiles [first, first + n) of n_rows <= ROWS neighbouring rows as floats; rows that are not there
  * are zeros. */
-static void widen(const struct host_part *part, uint32_t row, uint32_t n_rows, uint32_t n_cols,
-                  uint32_t first_tile, uint32_t n_tiles, float *out)
+static void widen(const struct host_part *part, uint32_t row, uint32_t n_rows, uint32_t n_cols, uint32_t first_tile,
+                  uint32_t n_tiles, float *out)
 {
     const uint32_t n_terms = tile_weight_terms(part->dtype);
     if (n_rows < ROWS)
@@ -312,8 +313,8 @@ static void widen(const struct host_part *part, uint32_t row, uint32_t n_rows, u
 }
 
 /* n_rows <= ROWS neighbouring rows against the groups [first, first + n_groups). */
-static void tokens_block(const struct cpu_gemm *task, const struct host_part *part, uint32_t row,
-                         uint32_t n_rows, uint64_t first, uint32_t n_groups)
+static void tokens_block(const struct cpu_gemm *task, const struct host_part *part, uint32_t row, uint32_t n_rows,
+                         uint64_t first, uint32_t n_groups)
 {
     const struct k_gemm_args *a = &task->args;
     const uint32_t n_tiles = (uint32_t)tile_count(a->weight->n_cols);
@@ -342,8 +343,8 @@ static void tokens_block(const struct cpu_gemm *task, const struct host_part *pa
     }
 }
 
-static void tokens_part(const struct cpu_gemm *task, const struct host_part *part, uint32_t begin,
-                        uint32_t end, uint64_t n_groups)
+static void tokens_part(const struct cpu_gemm *task, const struct host_part *part, uint32_t begin, uint32_t end,
+                        uint64_t n_groups)
 {
     uint64_t group_bytes = tile_count(task->args.weight->n_cols) * task->n_terms * TILE_PAIRS * TILE_TOKENS * 4;
     uint64_t step = X_BYTES / group_bytes;
@@ -371,8 +372,7 @@ void CPU_NAME(cpu_gemm_tile)(void *context, uint32_t thread, uint32_t n_threads)
     uint64_t n_groups = (task->args.n_tokens + TILE_TOKENS - 1) / TILE_TOKENS - few;
     unsigned mode = flush_begin();
     for (uint32_t p = 0; p < w->n_parts; p++) {
-        if (!host_part_share(w, &w->parts[p], TILE_SHARE_ROWS, thread, n_threads, &begin,
-                             &end))
+        if (!host_part_share(w, &w->parts[p], TILE_SHARE_ROWS, thread, n_threads, &begin, &end))
             continue;
         tokens_part(task, &w->parts[p], begin, end, n_groups);
         if (few)
@@ -380,7 +380,6 @@ void CPU_NAME(cpu_gemm_tile)(void *context, uint32_t thread, uint32_t n_threads)
     }
     _mm_setcsr(mode);
     for (uint32_t p = 0; p < w->n_parts; p++)
-        if (host_part_share(w, &w->parts[p], TILE_SHARE_ROWS, thread, n_threads, &begin,
-                             &end))
+        if (host_part_share(w, &w->parts[p], TILE_SHARE_ROWS, thread, n_threads, &begin, &end))
             tile_add_bias(&task->args, &w->parts[p], begin, end);
 }

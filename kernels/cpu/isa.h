@@ -17,11 +17,9 @@ void CPU_NAME(cpu_tile_split)(void *context, uint32_t thread, uint32_t n_threads
 void CPU_NAME(cpu_gemm_tile)(void *context, uint32_t thread, uint32_t n_threads);
 
 /* struct cpu_attn_functions */
-void CPU_NAME(cpu_attn_item)(const struct k_attention_args *a, const struct cpu_attn_item *item,
-                             float *scratch);
-void CPU_NAME(cpu_attn_splits)(const struct k_attention_args *a, const struct cpu_attn_item *item,
-                               uint32_t begin, uint32_t end, float *partials, float *scratch);
-void CPU_NAME(cpu_attn_merge)(const struct k_attention_args *a, const struct cpu_attn_item *item,
-                              float *partials);
+void CPU_NAME(cpu_attn_item)(const struct k_attention_args *a, const struct cpu_attn_item *item, float *scratch);
+void CPU_NAME(cpu_attn_splits)(const struct k_attention_args *a, const struct cpu_attn_item *item, uint32_t begin,
+                               uint32_t end, float *partials, float *scratch);
+void CPU_NAME(cpu_attn_merge)(const struct k_attention_args *a, const struct cpu_attn_item *item, float *partials);
 
 #endif

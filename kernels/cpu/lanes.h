@@ -14,6 +14,7 @@
 
 typedef __m512 lanes;
 
+/* clang-format off */
 CPU_INLINE lanes lanes_zero(void) { return _mm512_setzero_ps(); }
 CPU_INLINE lanes lanes_splat(float x) { return _mm512_set1_ps(x); }
 CPU_INLINE lanes lanes_load_f32(const float *p) { return _mm512_loadu_ps(p); }
@@ -24,6 +25,7 @@ CPU_INLINE lanes lanes_mul(lanes a, lanes b) { return _mm512_mul_ps(a, b); }
 CPU_INLINE lanes lanes_sub(lanes a, lanes b) { return _mm512_sub_ps(a, b); }
 CPU_INLINE lanes lanes_div(lanes a, lanes b) { return _mm512_div_ps(a, b); }
 CPU_INLINE lanes lanes_max(lanes a, lanes b) { return _mm512_max_ps(a, b); } /* a > b ? a : b */
+/* clang-format on */
 
 /* Lanes j with from <= j < to of a, the others of b; from and to may lie outside of 0..16. */
 CPU_INLINE lanes lanes_range(lanes a, lanes b, int32_t from, int32_t to)
@@ -83,9 +85,11 @@ typedef struct {
     __m256 high; /* lanes 8..15 */
 } lanes;
 
+/* clang-format off */
 CPU_INLINE lanes lanes_zero(void) { return (lanes){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 CPU_INLINE lanes lanes_splat(float x) { return (lanes){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 CPU_INLINE lanes lanes_load_f32(const float *p) { return (lanes){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+/* clang-format on */
 CPU_INLINE void lanes_store_f32(float *p, lanes v)
 {
     _mm256_storeu_ps(p, v.low);
@@ -158,17 +162,17 @@ CPU_INLINE __m128 lanes_fold4(lanes a, lanes b, lanes c, lanes d)
     __m256 c8 = _mm256_add_ps(c.low, c.high), d8 = _mm256_add_ps(d.low, d.high);
     __m256 ac = _mm256_add_ps(_mm256_permute2f128_ps(a8, c8, 0x20),
                               _mm256_permute2f128_ps(a8, c8, 0x31)); /* a a a a c c c c */
-    __m256 bd = _mm256_add_ps(_mm256_permute2f128_ps(b8, d8, 0x20),
-                              _mm256_permute2f128_ps(b8, d8, 0x31));
-    __m256 s = _mm256_add_ps(_mm256_shuffle_ps(ac, bd, 0x44),
-                             _mm256_shuffle_ps(ac, bd, 0xee)); /* a a b b c c d d */
+    __m256 bd = _mm256_add_ps(_mm256_permute2f128_ps(b8, d8, 0x20), _mm256_permute2f128_ps(b8, d8, 0x31));
+    __m256 s = _mm256_add_ps(_mm256_shuffle_ps(ac, bd, 0x44), _mm256_shuffle_ps(ac, bd, 0xee)); /* a a b b c c d d */
     s = _mm256_add_ps(s, _mm256_permute_ps(s, 0xb1));          /* at 0, 2, 4, 6 */
     return _mm_shuffle_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1), 0x88);
 }
 
 /* The first step of a fold: 8 apart. */
+/* clang-format off */
 CPU_INLINE __m256 lanes_halve(lanes a) { return _mm256_add_ps(a.low, a.high); }
 CPU_INLINE __m256 lanes_halve_max(lanes a) { return _mm256_max_ps(a.low, a.high); }
+/* clang-format on */
 
 CPU_INLINE float lanes_fold(lanes a)
 {
@@ -189,12 +193,10 @@ CPU_INLINE __m256 lanes_largest8(const lanes s[8])
         h[i] = lanes_halve_max(s[i]);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++)
-        f[i] = _mm256_max_ps(_mm256_blend_ps(h[i], h[i + 4], 0xf0),
-                             _mm256_permute2f128_ps(h[i], h[i + 4], 0x21));
+        f[i] = _mm256_max_ps(_mm256_blend_ps(h[i], h[i + 4], 0xf0), _mm256_permute2f128_ps(h[i], h[i + 4], 0x21));
 #pragma GCC unroll 2
     for (int i = 0; i < 4; i += 2)
-        f[i] = _mm256_max_ps(_mm256_blend_ps(f[i], f[i + 1], 0xcc),
-                             _mm256_shuffle_ps(f[i], f[i + 1], 0x4e));
+        f[i] = _mm256_max_ps(_mm256_blend_ps(f[i], f[i + 1], 0xcc), _mm256_shuffle_ps(f[i], f[i + 1], 0x4e));
     return _mm256_max_ps(_mm256_shuffle_ps(f[0], f[2], 0x88), _mm256_shuffle_ps(f[0], f[2], 0xdd));
 }
 
@@ -208,12 +210,10 @@ CPU_INLINE __m256 lanes_fold8(const lanes s[8])
         h[i] = lanes_halve(s[i]);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) /* s[i] and s[i + 4], a register's halves: 4 apart */
-        f[i] = _mm256_add_ps(_mm256_blend_ps(h[i], h[i + 4], 0xf0),
-                             _mm256_permute2f128_ps(h[i], h[i + 4], 0x21));
+        f[i] = _mm256_add_ps(_mm256_blend_ps(h[i], h[i + 4], 0xf0), _mm256_permute2f128_ps(h[i], h[i + 4], 0x21));
 #pragma GCC unroll 2
     for (int i = 0; i < 4; i += 2) /* 2 apart: 0 0 1 1, 4 4 5 5 and 2 2 3 3, 6 6 7 7 */
-        f[i] = _mm256_add_ps(_mm256_blend_ps(f[i], f[i + 1], 0xcc),
-                             _mm256_shuffle_ps(f[i], f[i + 1], 0x4e));
+        f[i] = _mm256_add_ps(_mm256_blend_ps(f[i], f[i + 1], 0xcc), _mm256_shuffle_ps(f[i], f[i + 1], 0x4e));
     return _mm256_add_ps(_mm256_shuffle_ps(f[0], f[2], 0x88), _mm256_shuffle_ps(f[0], f[2], 0xdd));
 }
 

@@ -21,8 +21,7 @@ CPU_INLINE __m256 lanes_exp8(__m256 x)
     __m256i e = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
     __m256 y = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), e));
     y = _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(K_EXP_LOW), _CMP_LE_OQ), y);
-    y = _mm256_blendv_ps(y, _mm256_set1_ps(__builtin_inff()),
-                         _mm256_cmp_ps(x, _mm256_set1_ps(K_EXP_HIGH), _CMP_GE_OQ));
+    y = _mm256_blendv_ps(y, _mm256_set1_ps(__builtin_inff()), _mm256_cmp_ps(x, _mm256_set1_ps(K_EXP_HIGH), _CMP_GE_OQ));
     return _mm256_blendv_ps(y, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
 }
 
@@ -33,7 +32,8 @@ CPU_INLINE lanes lanes_tanh(lanes x)
     const __m512 magic = _mm512_set1_ps(0x1.8p+23f), two = _mm512_set1_ps(2.0f), limit = _mm512_set1_ps(10.0f);
     const __m512i sign_bit = _mm512_set1_epi32(INT32_MIN);
     __m512i bits = _mm512_castps_si512(x), sign = _mm512_and_si512(bits, sign_bit);
-    __m512 y = _mm512_min_ps(limit, _mm512_castsi512_ps(_mm512_xor_si512(bits, sign))); /* a NaN is the second, and stays */
+    __m512 y = _mm512_min_ps(limit,
+                             _mm512_castsi512_ps(_mm512_xor_si512(bits, sign))); /* a NaN is the second, and stays */
     y = _mm512_add_ps(y, y);
     __m512 shifted = _mm512_add_ps(_mm512_mul_ps(y, _mm512_set1_ps(0x1.715476p+0f)), magic);
     __m512 n = _mm512_sub_ps(shifted, magic);
@@ -68,8 +68,7 @@ CPU_INLINE lanes lanes_exp(lanes x)
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
     __m512i e = _mm512_slli_epi32(_mm512_castps_si512(shifted), 23);
     __m512 y = _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), e));
-    y = _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(x, _mm512_set1_ps(K_EXP_LOW), _CMP_LE_OQ),
-                           _mm512_setzero_ps());
+    y = _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(x, _mm512_set1_ps(K_EXP_LOW), _CMP_LE_OQ), _mm512_setzero_ps());
     y = _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(x, _mm512_set1_ps(K_EXP_HIGH), _CMP_GE_OQ),
                            _mm512_set1_ps(__builtin_inff()));
     return _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), x);

@@ -33,6 +33,7 @@
 typedef __m512 vec;
 typedef __m512i words;
 
+/* clang-format off */
 CPU_INLINE vec vec_zero(void) { return _mm512_setzero_ps(); }
 CPU_INLINE vec vec_load(const float *p) { return _mm512_loadu_ps(p); }
 CPU_INLINE void vec_store(float *p, vec v) { _mm512_storeu_ps(p, v); }
@@ -49,6 +50,7 @@ CPU_INLINE words words_and(words a, words b) { return _mm512_and_si512(a, b); }
 CPU_INLINE words words_or(words a, words b) { return _mm512_or_si512(a, b); }
 CPU_INLINE words words_high(words v) { return _mm512_srli_epi32(v, 16); }
 CPU_INLINE words words_low(words v) { return _mm512_slli_epi32(v, 16); }
+/* clang-format on */
 CPU_INLINE vec vec_load_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i_u *)(const void *)p));
@@ -98,6 +100,7 @@ CPU_INLINE void words_transpose(words r[VEC_WIDTH])
 typedef __m256 vec;
 typedef __m256i words;
 
+/* clang-format off */
 CPU_INLINE vec vec_zero(void) { return _mm256_setzero_ps(); }
 CPU_INLINE vec vec_load(const float *p) { return _mm256_loadu_ps(p); }
 CPU_INLINE void vec_store(float *p, vec v) { _mm256_storeu_ps(p, v); }
@@ -114,6 +117,7 @@ CPU_INLINE words words_and(words a, words b) { return _mm256_and_si256(a, b); }
 CPU_INLINE words words_or(words a, words b) { return _mm256_or_si256(a, b); }
 CPU_INLINE words words_high(words v) { return _mm256_srli_epi32(v, 16); }
 CPU_INLINE words words_low(words v) { return _mm256_slli_epi32(v, 16); }
+/* clang-format on */
 CPU_INLINE vec vec_load_f16(const uint16_t *p)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)(const void *)p));
@@ -159,8 +163,7 @@ CPU_INLINE void words_transpose(words r[VEC_WIDTH])
 CPU_INLINE words words_flush(words v)
 {
     words magnitude = words_and(v, words_splat(0x7fffffffu));
-    return words_select_greater(words_splat(0x00800000u), magnitude,
-                                words_and(v, words_splat(0x80000000u)), v);
+    return words_select_greater(words_splat(0x00800000u), magnitude, words_and(v, words_splat(0x80000000u)), v);
 }
 CPU_INLINE vec vec_flush(vec v)
 {
@@ -168,8 +171,10 @@ CPU_INLINE vec vec_flush(vec v)
 }
 
 /* The two numbers in words of bf16 pairs. */
+/* clang-format off */
 CPU_INLINE vec vec_even(words v) { return vec_of(words_low(v)); }
 CPU_INLINE vec vec_odd(words v) { return vec_of(words_and(v, words_splat(0xffff0000u))); }
+/* clang-format on */
 
 /* ---- two bf16 terms -------------------------------------------------------------------------- */
 
@@ -205,8 +210,7 @@ CPU_INLINE uint32_t *tile_group(const struct k_gemm_args *a, uint64_t group)
 }
 
 /* One token's activations of a tile, as words `width` apart. */
-CPU_INLINE void tile_split_words(const float x[TILE_DEPTH], uint32_t n_terms, uint32_t width,
-                                 uint32_t *out)
+CPU_INLINE void tile_split_words(const float x[TILE_DEPTH], uint32_t n_terms, uint32_t width, uint32_t *out)
 {
     uint16_t terms[TILE_MAX_TERMS][TILE_DEPTH];
     for (uint32_t k = 0; k < TILE_DEPTH; k += VEC_WIDTH) {
@@ -234,8 +238,8 @@ CPU_INLINE void tile_split_floats(const float x[TILE_DEPTH], uint32_t n_terms, f
 
 /* A thread's share of the activations into the workspace: groups of `width` tokens as words, but a
  * group of at most max_float_tokens as floats. */
-CPU_INLINE void tile_split(const struct cpu_gemm *task, uint32_t width, uint32_t max_float_tokens,
-                           uint32_t thread, uint32_t n_threads)
+CPU_INLINE void tile_split(const struct cpu_gemm *task, uint32_t width, uint32_t max_float_tokens, uint32_t thread,
+                           uint32_t n_threads)
 {
     const struct k_gemm_args *a = &task->args;
     const uint32_t n_cols = a->weight->n_cols, n_terms = task->n_terms;
@@ -269,8 +273,8 @@ CPU_INLINE void tile_split(const struct cpu_gemm *task, uint32_t width, uint32_t
 /* ---- weights --------------------------------------------------------------------------------- */
 
 /* A tile's part of one row as bf16, in one term (BF16) or two (F16), filled up with zeros. */
-CPU_INLINE void tile_stage_row(const unsigned char *row, enum k_dtype dtype, uint32_t column,
-                               uint32_t n_cols, uint16_t first[TILE_DEPTH], uint16_t second[TILE_DEPTH])
+CPU_INLINE void tile_stage_row(const unsigned char *row, enum k_dtype dtype, uint32_t column, uint32_t n_cols,
+                               uint16_t first[TILE_DEPTH], uint16_t second[TILE_DEPTH])
 {
     uint32_t depth = n_cols - column < TILE_DEPTH ? n_cols - column : TILE_DEPTH;
     uint16_t stored[TILE_DEPTH] = {0};
@@ -298,8 +302,8 @@ CPU_INLINE uint32_t tile_weight_terms(enum k_dtype dtype)
 #define TILE_SHARE_ROWS 16u /* a thread's rows: 16 at a time, so that few panels are incomplete */
 
 /* The bias comes last, with denormals kept. */
-CPU_INLINE void tile_add_bias(const struct k_gemm_args *a, const struct host_part *part,
-                              uint32_t row_begin, uint32_t row_end)
+CPU_INLINE void tile_add_bias(const struct k_gemm_args *a, const struct host_part *part, uint32_t row_begin,
+                              uint32_t row_end)
 {
     for (uint32_t t = 0; a->bias_dev && t < a->n_tokens; t++) {
         float *y = a->y_dev + (uint64_t)t * a->weight->n_rows + part->first_row;

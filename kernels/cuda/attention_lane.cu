@@ -33,9 +33,9 @@ struct attention_lane {
 
 struct split { /* what a block shares */
     __align__(16) float q[HOST_MAX_HEAD_DIM];
-    float p[HOST_ATTN_SPLIT];            /* scores, then weights */
-    uint64_t element[HOST_ATTN_SPLIT];   /* where a position's head begins in K and in V */
-    float max[TILES];                    /* of the tile's scores */
+    float p[HOST_ATTN_SPLIT]; /* scores, then weights */
+    uint64_t element[HOST_ATTN_SPLIT]; /* where a position's head begins in K and in V */
+    float max[TILES]; /* of the tile's scores */
     float alpha[TILES], sum[TILES];
     uint32_t row;
 };
@@ -87,8 +87,9 @@ static __device__ __forceinline__ float dot(const float *q, const unsigned char 
 
 /* Scores of the split's slots, and where their values lie. */
 template <enum k_dtype dtype, bool is_capped>
-static __device__ __forceinline__ void score(struct split *shared, const struct attention_lane &a, const uint32_t *table,
-                                             uint32_t kv_head, uint32_t start, struct range slots)
+static __device__ __forceinline__ void score(struct split *shared, const struct attention_lane &a,
+                                             const uint32_t *table, uint32_t kv_head, uint32_t start,
+                                             struct range slots)
 {
     const uint32_t element_bytes = dtype == K_F32 ? 4 : 2;
     for (uint32_t j = slots.begin + threadIdx.x; j < slots.end; j += THREADS) {
@@ -96,7 +97,8 @@ static __device__ __forceinline__ void score(struct split *shared, const struct 
         uint64_t block = table[position / a.block_tokens];
         uint64_t element = ((block * a.n_kv_heads + kv_head) * a.block_tokens + position % a.block_tokens) * a.head_dim;
         shared->element[j] = element;
-        float scaled = dot<dtype>(shared->q, (const unsigned char *)a.k_cache + element * element_bytes, a.head_dim) * a.scale;
+        float scaled = dot<dtype>(shared->q, (const unsigned char *)a.k_cache + element * element_bytes, a.head_dim) *
+                       a.scale;
         shared->p[j] = is_capped ? k_softcap(scaled, a.softcap, a.softcap_inverse) : scaled;
     }
 }
@@ -107,7 +109,8 @@ static __device__ __forceinline__ float larger(float a, float b)
 }
 
 /* The tiles' maxima, α and sums, and weights in the place of scores. m is the split's maximum in the end. */
-static __device__ __forceinline__ void weigh(struct split *shared, uint32_t start, uint32_t first, uint32_t end, float *m)
+static __device__ __forceinline__ void weigh(struct split *shared, uint32_t start, uint32_t first, uint32_t end,
+                                             float *m)
 {
     uint32_t tile = threadIdx.x / K_LANES, lane = threadIdx.x % K_LANES;
     struct range mine = readable(start + tile * HOST_ATTN_TILE, HOST_ATTN_TILE, first, end);
@@ -227,10 +230,10 @@ static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_ker
 cudaError_t launch_attention_lane(cudaStream_t stream, const struct k_attention_args *a)
 {
     const struct k_kv_shape *kv = a->kv;
-    struct attention_lane args = {a->qkv_dev,      a->out_dev,     a->rows_dev,  a->tables_dev,
+    struct attention_lane args = {a->qkv_dev,      a->out_dev,      a->rows_dev,  a->tables_dev,
                                   a->layer->k_dev, a->layer->v_dev, a->sinks_dev, a->n_rows,
-                                  a->n_q_heads,    kv->n_kv_heads, kv->head_dim, kv->block_tokens,
-                                  a->window,       a->scale,       a->softcap,   1.0f / a->softcap};
+                                  a->n_q_heads,    kv->n_kv_heads,  kv->head_dim, kv->block_tokens,
+                                  a->window,       a->scale,        a->softcap,   1.0f / a->softcap};
     dim3 grid(a->n_tokens, a->n_q_heads), block(THREADS);
     if (a->softcap != 0.0f)
         return kv->dtype == K_F32 ? K_LAUNCH((attention_lane_kernel<K_F32, true>), grid, block, 0, stream, args)

@@ -109,9 +109,11 @@ ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &un
                        merged_o &merged, uint32_t first)
 {
     uint32_t begin = split * ATTN_SPLIT, end = begin + ATTN_SPLIT;
-    bool is_whole = unit.partial == ATTN_NO_PARTIAL, is_apart = !is_whole && unit.partial_rows != 0; /* each split a partial */
+    bool is_whole = unit.partial == ATTN_NO_PARTIAL,
+         is_apart = !is_whole && unit.partial_rows != 0; /* each split a partial */
     bool is_stored = is_apart || is_last;
-    uint32_t n_columns = a.head_dim + (split & a.zero); /* of this split: else a predicate for each n is held all along */
+    uint32_t n_columns = a.head_dim +
+                         (split & a.zero); /* of this split: else a predicate for each n is held all along */
     float fold_a[2], fold_b[2];
     bool has_before[2], is_any[2]; /* splits of the unit that the row reads: before this one, and up to it */
     float *to[2];
@@ -132,7 +134,8 @@ ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &un
         }
         uint64_t partials_before = is_apart ? (uint64_t)(split - unit.first_split) * unit.partial_rows : 0;
         to[h] = result_of(a, unit, row) + partials_before * ATTN_PARTIAL_FLOATS(a.head_dim);
-        if (is_stored && !is_whole && rows.end[h] != 0 && threadIdx.x % 4 == 0 && first == 0) /* one of the warps that share it */
+        if (is_stored && !is_whole && rows.end[h] != 0 && threadIdx.x % 4 == 0 &&
+            first == 0) /* one of the warps that share it */
             *(float2 *)(to[h] + a.head_dim) = make_float2(is_any[h] ? s.merged_m[h] : NAN, s.merged_l[h]);
     }
 #pragma unroll
@@ -151,7 +154,8 @@ ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &un
                 merged.set(n, h, o);
         }
     }
-    if (is_stored && is_whole) { /* what the thread has just stored: 64 divisions unrolled would take too many registers */
+    if (is_stored &&
+        is_whole) { /* what the thread has just stored: 64 divisions unrolled would take too many registers */
         float by_sink[2];
 #pragma unroll
         for (uint32_t h = 0; h < 2; h++) {
@@ -215,7 +219,8 @@ ATTN_FN void new_maxima(float (&m)[2], float (&alpha)[2], const float (&largest)
 }
 
 /* Sixteen queries at most: the warps share them. False: not done, a token of it at a time is asked for. */
-template <uint32_t D, bool is_capped> ATTN_FN bool run_small(const struct attention_mma &a, const struct attn_unit &unit)
+template <uint32_t D, bool is_capped>
+ATTN_FN bool run_small(const struct attention_mma &a, const struct attn_unit &unit)
 {
     using at = layout<D>;
     constexpr uint32_t n_tiles = (D / 8 + ATTN_WARPS - 1) / ATTN_WARPS;
@@ -285,8 +290,8 @@ template <uint32_t D, bool is_capped> ATTN_FN bool run_small(const struct attent
                 score[n][e] = is_read[n][e] ? exp_below(score[n][e] - s.m[e / 2]) : 0.0f;
 #pragma unroll
             for (uint32_t h = 0; h < 2; h++)
-                *(uint32_t *)(k_shared + attn_chunk(attn_row<ATTN_TILE>(at::weights_at, g + 8 * h), 2 * warp + n) + 4 * t) =
-                    pack_halves(score[n][2 * h], score[n][2 * h + 1]);
+                *(uint32_t *)(k_shared + attn_chunk(attn_row<ATTN_TILE>(at::weights_at, g + 8 * h), 2 * warp + n) +
+                              4 * t) = pack_halves(score[n][2 * h], score[n][2 * h + 1]);
         }
 
         uint32_t loaded = feed.values(a, tile), values = attn_chunk(attn_row<D>(loaded, lane), warp);
@@ -380,7 +385,8 @@ ATTN_FN void large_scores(const struct attention_mma &a, uint32_t keys, uint32_t
 }
 
 /* Sixty-four queries at most: each warp has sixteen. False as run_small(). */
-template <uint32_t D, bool is_capped> ATTN_FN bool run_large(const struct attention_mma &a, const struct attn_unit &unit)
+template <uint32_t D, bool is_capped>
+ATTN_FN bool run_large(const struct attention_mma &a, const struct attn_unit &unit)
 {
     using at = layout<D>;
     uint32_t warp = threadIdx.x / 32, first_row = 16 * warp;
@@ -475,7 +481,8 @@ ATTN_FN void merge_partials(const struct attention_mma &a, const struct attn_mer
             float4 values[32]; /* of a partial that was not used: whatever lies there */
 #pragma unroll
             for (uint32_t k = 0; k < 32; k++)
-                values[k] = k < n ? *(const float4 *)(partial + k * step + column) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                values[k] = k < n ? *(const float4 *)(partial + k * step + column)
+                                  : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
             float2 mine = lane < n ? *(const float2 *)(partial + lane * step + a.head_dim) : make_float2(NAN, 0.0f);
             bool is_used = mine.x == mine.x;
             uint32_t used = __ballot_sync(~0u, is_used);
@@ -505,9 +512,9 @@ ATTN_FN void merge_partials(const struct attention_mma &a, const struct attn_mer
         }
         float by_sink = fold_sink(a, attn_head_of(a, merge.kv_head, merge.query + query), m, l);
         if (wanted < a.head_dim)
-            *(float4 *)(a.out + attn_query_at(a, merge.token, merge.kv_head, merge.query + query, a.n_q_heads) + column) =
-                make_float4(attn_output(o[0] * by_sink, l), attn_output(o[1] * by_sink, l),
-                            attn_output(o[2] * by_sink, l), attn_output(o[3] * by_sink, l));
+            *(float4 *)(a.out + attn_query_at(a, merge.token, merge.kv_head, merge.query + query, a.n_q_heads) +
+                        column) = make_float4(attn_output(o[0] * by_sink, l), attn_output(o[1] * by_sink, l),
+                                              attn_output(o[2] * by_sink, l), attn_output(o[3] * by_sink, l));
     }
 }
 
@@ -550,7 +557,8 @@ static __global__ void __launch_bounds__(ATTN_THREADS, 2) attention_mma_kernel(c
 
 /* The narrowest kernel that the heads fit; the widths are those that models have, and those with a softcap have 128 and 256
  * (a plan for narrower heads, which may count more blocks to an SM, serves them too: nobody waits for another block). */
-template <uint32_t D, bool is_capped> static cudaError_t launch(cudaStream_t stream, const struct attention_mma &a, uint32_t n_blocks)
+template <uint32_t D, bool is_capped>
+static cudaError_t launch(cudaStream_t stream, const struct attention_mma &a, uint32_t n_blocks)
 {
     const uint32_t bytes = layout<D>::bytes;
     static_assert(layout<D>::bytes <= 99 * 1024, "what a block has on every GPU from sm_80 on");

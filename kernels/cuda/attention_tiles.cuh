@@ -100,9 +100,9 @@ template <bool is_capped> ATTN_FN float attn_score(const struct attention_mma &a
  * reads the entry of a position two tiles before the position's K is asked for, and nobody waits for it. */
 template <uint32_t D, uint32_t N> struct attn_feed {
     uint32_t table, kv_head;
-    uint32_t lowest, end;          /* positions that some query reads: [lowest, end) */
+    uint32_t lowest, end; /* positions that some query reads: [lowest, end) */
     uint32_t first_tile, end_tile;
-    uint32_t next_row;             /* of the thread's position in the tile whose rows are stored next */
+    uint32_t next_row; /* of the thread's position in the tile whose rows are stored next */
 
     __device__ __forceinline__ uint32_t row_at(const struct attention_mma &a, uint32_t tile) const
     {
@@ -110,7 +110,8 @@ template <uint32_t D, uint32_t N> struct attn_feed {
         if (tile >= end_tile || position < lowest || position >= end)
             return ATTN_NO_ROW;
         uint32_t at = position / a.block_tokens;
-        return (a.tables[(uint64_t)table + at] * a.n_kv_heads + kv_head) * a.block_tokens + (position - at * a.block_tokens);
+        return (a.tables[(uint64_t)table + at] * a.n_kv_heads + kv_head) * a.block_tokens +
+               (position - at * a.block_tokens);
     }
 
     __device__ __forceinline__ void store_row(uint32_t tile, uint32_t row)
@@ -222,8 +223,10 @@ ATTN_FN void load_queries(const struct attention_mma &a, const struct attn_unit 
         uint32_t row = at / (D / 8), chunk = at % (D / 8);
         uint4 halves = make_uint4(0, 0, 0, 0);
         if (row < unit.n_queries && chunk * 8 < a.head_dim) {
-            const float4 *q = (const float4 *)(a.qkv + attn_query_at(a, unit.token, unit.kv_head, unit.query + row,
-                                                                    a.n_q_heads + 2 * a.n_kv_heads) + chunk * 8);
+            const float4 *q = (const float4 *)(a.qkv +
+                                               attn_query_at(a, unit.token, unit.kv_head, unit.query + row,
+                                                             a.n_q_heads + 2 * a.n_kv_heads) +
+                                               chunk * 8);
             float4 low = q[0], high = q[1];
             halves = make_uint4(pack_halves(low.x, low.y), pack_halves(low.z, low.w), pack_halves(high.x, high.y),
                                 pack_halves(high.z, high.w));

@@ -16,10 +16,10 @@
 
 /* Launches kernel(args...) and yields its cudaError_t. */
 #ifdef __CUDACC__
-#define K_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                                       \
+#define K_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
     (kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__), cudaGetLastError())
 #else
-#define K_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                                       \
+#define K_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
     simt::launch_on((stream), (grid), (block), (shared_bytes), #kernel, (kernel), __VA_ARGS__)
 #endif
 

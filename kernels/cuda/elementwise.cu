@@ -35,8 +35,8 @@ static __device__ __forceinline__ uint32_t first_column(uint32_t each)
  * are NaN, so that its request ends (docs/numerics.md §14) and nothing else is touched. */
 template <enum k_dtype dtype>
 static __global__ void __launch_bounds__(THREADS)
-embed_kernel(const unsigned char *table, uint64_t row_stride_bytes, uint32_t n_rows, const uint32_t *ids, float *out,
-             uint32_t n_cols, bool vector, float scale)
+    embed_kernel(const unsigned char *table, uint64_t row_stride_bytes, uint32_t n_rows, const uint32_t *ids,
+                 float *out, uint32_t n_cols, bool vector, float scale)
 {
     uint32_t k = first_column(4), id = ids[blockIdx.x];
     if (k >= n_cols)
@@ -70,11 +70,11 @@ cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a)
     enum k_dtype stored = cuda_weight_stored(table);
     float scale = k_f32_from_bits((uint32_t)(127 + table->exponent) << 23);
     if (stored == K_F16)
-        return K_LAUNCH(embed_kernel<K_F16>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes, table->n_rows,
-                        a->ids_dev, a->out_dev, table->n_cols, vector, scale);
+        return K_LAUNCH(embed_kernel<K_F16>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes,
+                        table->n_rows, a->ids_dev, a->out_dev, table->n_cols, vector, scale);
     if (stored == K_BF16)
-        return K_LAUNCH(embed_kernel<K_BF16>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes, table->n_rows,
-                        a->ids_dev, a->out_dev, table->n_cols, vector, scale);
+        return K_LAUNCH(embed_kernel<K_BF16>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes,
+                        table->n_rows, a->ids_dev, a->out_dev, table->n_cols, vector, scale);
     return K_LAUNCH(embed_kernel<K_F32>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes, table->n_rows,
                     a->ids_dev, a->out_dev, table->n_cols, vector, scale);
 }
@@ -88,8 +88,8 @@ static __global__ void __launch_bounds__(THREADS) silu_mul_4_kernel(const float 
         return;
     const float *gate = gate_up + blockIdx.x * 2 * (uint64_t)n + i;
     float4 g = *(const float4 *)gate, u = *(const float4 *)(gate + n);
-    *(float4 *)(out + (uint64_t)blockIdx.x * n + i) =
-        make_float4(k_silu(g.x) * u.x, k_silu(g.y) * u.y, k_silu(g.z) * u.z, k_silu(g.w) * u.w);
+    *(float4 *)(out + (uint64_t)blockIdx.x * n + i) = make_float4(k_silu(g.x) * u.x, k_silu(g.y) * u.y,
+                                                                  k_silu(g.z) * u.z, k_silu(g.w) * u.w);
 }
 
 static __global__ void __launch_bounds__(THREADS) silu_mul_kernel(const float *gate_up, float *out, uint32_t n)
@@ -111,7 +111,7 @@ cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, float *ou
 /* ---- gather ---------------------------------------------------------------------------------- */
 
 static __global__ void __launch_bounds__(THREADS)
-gather_4_kernel(const float *x, const uint32_t *index, float *out, uint32_t n)
+    gather_4_kernel(const float *x, const uint32_t *index, float *out, uint32_t n)
 {
     uint32_t i = first_column(4);
     if (i < n)
@@ -119,7 +119,7 @@ gather_4_kernel(const float *x, const uint32_t *index, float *out, uint32_t n)
 }
 
 static __global__ void __launch_bounds__(THREADS)
-gather_kernel(const float *x, const uint32_t *index, float *out, uint32_t n)
+    gather_kernel(const float *x, const uint32_t *index, float *out, uint32_t n)
 {
     uint32_t i = first_column(1);
     if (i < n)
@@ -138,7 +138,7 @@ cudaError_t launch_gather(cudaStream_t stream, const struct k_gather_args *a)
 /* ---- place_tokens ---------------------------------------------------------------------------- */
 
 static __global__ void __launch_bounds__(THREADS)
-place_tokens_kernel(uint32_t *ids, const uint32_t *sampled, const struct k_token_source *sources, uint32_t n)
+    place_tokens_kernel(uint32_t *ids, const uint32_t *sampled, const struct k_token_source *sources, uint32_t n)
 {
     uint32_t i = blockIdx.x * THREADS + threadIdx.x;
     if (i < n)

@@ -30,15 +30,22 @@ struct gemm_mma_args {
 /* gated_out: where silu(gate) · up goes, or NULL. */
 static inline struct gemm_mma_args gemm_mma_args_of(const struct k_gemm_args *a, float *gated_out)
 {
-    struct gemm_mma_args m = {(const unsigned char *)a->weight->data_dev, a->weight->exponents_dev, a->bias_dev, a->x_dev,
-                              gated_out ? gated_out : a->y_dev, a->weight->row_stride_bytes, a->weight->n_rows,
-                              a->weight->n_cols, a->n_tokens};
+    struct gemm_mma_args m = {(const unsigned char *)a->weight->data_dev,
+                              a->weight->exponents_dev,
+                              a->bias_dev,
+                              a->x_dev,
+                              gated_out ? gated_out : a->y_dev,
+                              a->weight->row_stride_bytes,
+                              a->weight->n_rows,
+                              a->weight->n_cols,
+                              a->n_tokens};
     return m;
 }
 
 /* Row `i` of the tile of n rows that begins at `first`, as a row of the matrix; a.n_rows or more: there is none. Gated, a tile
  * is n / 2 rows of gate and behind them the same n / 2 of up, so that the two factors of an output meet in its block. */
-template <bool is_gated, uint32_t n> GEMM_FN uint32_t gemm_matrix_row(const struct gemm_mma_args &a, uint32_t first, uint32_t i)
+template <bool is_gated, uint32_t n>
+GEMM_FN uint32_t gemm_matrix_row(const struct gemm_mma_args &a, uint32_t first, uint32_t i)
 {
     if (!is_gated)
         return first + i;
@@ -52,8 +59,8 @@ GEMM_FN unsigned char *gemm_segment(unsigned char *tile, uint32_t row, uint32_t 
 }
 
 /* Starts the copy of 16 bytes of a weight row into a tile: zeros past the matrix. Rows end in zeros up to 16 bytes. */
-GEMM_FN void gemm_copy_weights(const struct gemm_mma_args &a, unsigned char *tile, uint32_t tile_row, uint32_t row, uint32_t segment,
-                               uint32_t first_col)
+GEMM_FN void gemm_copy_weights(const struct gemm_mma_args &a, unsigned char *tile, uint32_t tile_row, uint32_t row,
+                               uint32_t segment, uint32_t first_col)
 {
     uint32_t col = first_col + segment * 8;
     bool valid = row < a.n_rows && col < a.n_cols;
@@ -113,7 +120,7 @@ template <bool is_bf16> GEMM_FN void gemm_make_factors(uint32_t (&a)[4], float s
 /* What turns a row's sum into its output. */
 struct gemm_row {
     float scale; /* 2^(e + 4) */
-    float bias;  /* -0, which changes no number, where there is none */
+    float bias; /* -0, which changes no number, where there is none */
 };
 
 GEMM_FN struct gemm_row gemm_row_of(const struct gemm_mma_args &a, uint32_t row)

@@ -18,9 +18,9 @@
 
 #define THREADS 128u
 #define QUARTERS 4u /* threads of a row */
-#define ROWS 2u     /* of a thread */
+#define ROWS 2u /* of a thread */
 #define BLOCK_ROWS (THREADS / QUARTERS * ROWS)
-#define COLS 256u   /* of activations in a buffer; a multiple of 16 */
+#define COLS 256u /* of activations in a buffer; a multiple of 16 */
 
 struct gemm_lane {
     const unsigned char *weight;
@@ -32,8 +32,8 @@ struct gemm_lane {
 
 /* Columns [from, from + COLS) of the tile's tokens, +0 past the last of either. */
 template <uint32_t tokens>
-static __device__ __forceinline__ void load_activations(float (*shared)[COLS], const struct gemm_lane &a, uint32_t token,
-                                                        uint32_t from)
+static __device__ __forceinline__ void load_activations(float (*shared)[COLS], const struct gemm_lane &a,
+                                                        uint32_t token, uint32_t from)
 {
     uint32_t n = min(a.n_cols - from, COLS), n_filled = (n + K_LANES - 1) / K_LANES * K_LANES;
     for (uint32_t t = 0; t < tokens; t++) {
@@ -62,7 +62,8 @@ static __device__ __forceinline__ float fold(float4 s)
 }
 
 /* The row of a thread's r-th sum, of which the first lies at `first`. */
-template <bool is_gated> static __device__ __forceinline__ uint32_t matrix_row(const struct gemm_lane &a, uint32_t first, uint32_t r)
+template <bool is_gated>
+static __device__ __forceinline__ uint32_t matrix_row(const struct gemm_lane &a, uint32_t first, uint32_t r)
 {
     static_assert(ROWS == 2, "a row of gate and its row of up");
     return is_gated ? first / 2 + r * (a.n_rows / 2) : first + r;
@@ -125,15 +126,23 @@ static __global__ void __launch_bounds__(THREADS) gemm_lane_kernel(struct gemm_l
     }
 }
 
-template <enum k_dtype dtype, bool is_gated> static cudaError_t launch(cudaStream_t stream, const struct k_gemm_args *a, float *y)
+template <enum k_dtype dtype, bool is_gated>
+static cudaError_t launch(cudaStream_t stream, const struct k_gemm_args *a, float *y)
 {
     const struct k_weight *w = a->weight;
-    struct gemm_lane args = {(const unsigned char *)w->data_dev, w->row_stride_bytes, a->x_dev, a->bias_dev, y,
-                             w->n_rows, w->n_cols, a->n_tokens};
+    struct gemm_lane args = {(const unsigned char *)w->data_dev,
+                             w->row_stride_bytes,
+                             a->x_dev,
+                             a->bias_dev,
+                             y,
+                             w->n_rows,
+                             w->n_cols,
+                             a->n_tokens};
     uint32_t row_tiles = w->n_rows / BLOCK_ROWS + (w->n_rows % BLOCK_ROWS != 0);
     if (a->n_tokens == 1)
         return K_LAUNCH((gemm_lane_kernel<dtype, is_gated, 1>), dim3(row_tiles), dim3(THREADS), 0, stream, args);
-    return K_LAUNCH((gemm_lane_kernel<dtype, is_gated, 8>), dim3((a->n_tokens + 7) / 8 * row_tiles), dim3(THREADS), 0, stream, args);
+    return K_LAUNCH((gemm_lane_kernel<dtype, is_gated, 8>), dim3((a->n_tokens + 7) / 8 * row_tiles), dim3(THREADS), 0,
+                    stream, args);
 }
 
 template <enum k_dtype dtype>

@@ -18,14 +18,15 @@
 K_DYNAMIC_SHARED;
 
 #define CONVERT_THREADS 256u
-#define WIDE_BLOCKS 96u  /* fewer of 128 x 128 and the smaller shape is taken */
-#define TOKEN_TILES 8u   /* 1,024 tokens of 14,336 columns are 29 MB, which L2 keeps while all weights go by once */
+#define WIDE_BLOCKS 96u /* fewer of 128 x 128 and the smaller shape is taken */
+#define TOKEN_TILES 8u /* 1,024 tokens of 14,336 columns are 29 MB, which L2 keeps while all weights go by once */
 
 /* ---- the activations' factors ---- */
 
 /* 8 columns of a token: x [T, n_cols] to factors [T, stride], zeros from n_cols on. stride is a multiple of 16. */
 static __global__ void __launch_bounds__(CONVERT_THREADS)
-gemm_convert(const float *x, uint16_t *factors, uint32_t n_tokens, uint32_t n_cols, uint32_t stride, bool is_aligned)
+    gemm_convert(const float *x, uint16_t *factors, uint32_t n_tokens, uint32_t n_cols, uint32_t stride,
+                 bool is_aligned)
 {
     uint64_t at = ((uint64_t)blockIdx.x * CONVERT_THREADS + threadIdx.x) * 8;
     uint64_t token = at / stride;
@@ -49,7 +50,8 @@ gemm_convert(const float *x, uint16_t *factors, uint32_t n_tokens, uint32_t n_co
 
 /* ---- the products ---- */
 
-template <uint32_t rows, uint32_t tokens, uint32_t row_warps, uint32_t token_warps, uint32_t stages> struct large_shape {
+template <uint32_t rows, uint32_t tokens, uint32_t row_warps, uint32_t token_warps, uint32_t stages>
+struct large_shape {
     static constexpr uint32_t n_rows = rows, n_tokens = tokens, n_row_warps = row_warps, n_stages = stages;
     static constexpr uint32_t n_threads = row_warps * token_warps * 32;
     static constexpr uint32_t warp_rows = rows / row_warps, warp_tokens = tokens / token_warps;
@@ -72,8 +74,8 @@ GEMM_FN uint32_t large_token_tile(void)
 /* Columns [col, col + 64) of a block's rows: `matrix` begins at the first of them, n_left rows of it are there. Pointers are
  * stepped and not kept for each row, of which there are too few registers. */
 template <uint32_t n_rows, uint32_t n_threads>
-GEMM_FN void copy_rows(unsigned char *tile, const unsigned char *matrix, uint64_t stride_bytes, uint32_t n_left, uint32_t col,
-                       uint32_t n_cols)
+GEMM_FN void copy_rows(unsigned char *tile, const unsigned char *matrix, uint64_t stride_bytes, uint32_t n_left,
+                       uint32_t col, uint32_t n_cols)
 {
     constexpr uint32_t rows_each = n_threads / 8;
     static_assert(rows_each % 8 == 0 && n_rows % rows_each == 0, "a thread's segments lie at one place of their rows");
@@ -90,7 +92,8 @@ GEMM_FN void copy_rows(unsigned char *tile, const unsigned char *matrix, uint64_
 
 /* The stage of columns [col, col + 64): rows of weights, then rows of activations. Always a group, maybe an empty one. */
 template <bool is_gated, class shape>
-GEMM_FN void copy_stage(const struct gemm_mma_args &a, const uint16_t *factors, uint32_t stride, unsigned char *stage, uint32_t col)
+GEMM_FN void copy_stage(const struct gemm_mma_args &a, const uint16_t *factors, uint32_t stride, unsigned char *stage,
+                        uint32_t col)
 {
     uint32_t first_row = blockIdx.y * shape::n_rows, first_token = large_token_tile() * shape::n_tokens;
     if (col < a.n_cols) {
@@ -102,8 +105,8 @@ GEMM_FN void copy_stage(const struct gemm_mma_args &a, const uint16_t *factors, 
             copy_rows<n, shape::n_threads>(stage + n * GEMM_TILE_ROW_BYTES, gate + a.n_rows / 2 * a.row_stride_bytes,
                                            a.row_stride_bytes, n_left, col, a.n_cols);
         } else {
-            copy_rows<shape::n_rows, shape::n_threads>(stage, a.weights + first_row * a.row_stride_bytes, a.row_stride_bytes,
-                                                       a.n_rows - first_row, col, a.n_cols);
+            copy_rows<shape::n_rows, shape::n_threads>(stage, a.weights + first_row * a.row_stride_bytes,
+                                                       a.row_stride_bytes, a.n_rows - first_row, col, a.n_cols);
         }
         copy_rows<shape::n_tokens, shape::n_threads>(stage + shape::n_rows * GEMM_TILE_ROW_BYTES,
                                                      (const unsigned char *)(factors + (uint64_t)first_token * stride),
@@ -123,8 +126,8 @@ template <class shape> GEMM_FN void large_fill(large_sums<shape> &c, float value
 
 /* c += the products of the stage's first n_cols columns, of the warp's rows and tokens. */
 template <bool is_bf16, class shape>
-GEMM_FN void multiply_stage(large_sums<shape> &c, unsigned char *weights, const float (&scale)[shape::n_row_tiles][2], uint32_t row,
-                            uint32_t token, uint32_t n_cols)
+GEMM_FN void multiply_stage(large_sums<shape> &c, unsigned char *weights, const float (&scale)[shape::n_row_tiles][2],
+                            uint32_t row, uint32_t token, uint32_t n_cols)
 {
     unsigned char *activations = weights + shape::n_rows * GEMM_TILE_ROW_BYTES;
     uint32_t lane = threadIdx.x % 32;
@@ -141,7 +144,8 @@ GEMM_FN void multiply_stage(large_sums<shape> &c, unsigned char *weights, const 
 #pragma unroll
         for (uint32_t n = 0; n < shape::n_token_tiles; n += 2) { /* 16 tokens */
             uint32_t b[4];
-            ldmatrix_x4(b, gemm_segment(activations, token + n * 8 + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
+            ldmatrix_x4(b,
+                        gemm_segment(activations, token + n * 8 + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
 #pragma unroll
             for (uint32_t r = 0; r < shape::n_row_tiles; r++) {
                 mma_f16(c[r][n], w[r], b[0], b[1]);
@@ -153,7 +157,7 @@ GEMM_FN void multiply_stage(large_sums<shape> &c, unsigned char *weights, const 
 
 template <bool is_bf16, bool is_gated, class shape>
 static __global__ void __launch_bounds__(shape::n_threads)
-gemm_large(const struct gemm_mma_args a, const uint16_t *factors, uint32_t stride)
+    gemm_large(const struct gemm_mma_args a, const uint16_t *factors, uint32_t stride)
 {
     uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     uint32_t row = warp % shape::n_row_warps * shape::warp_rows, token = warp / shape::n_row_warps * shape::warp_tokens;
@@ -163,10 +167,9 @@ gemm_large(const struct gemm_mma_args a, const uint16_t *factors, uint32_t strid
     float scale[shape::n_row_tiles][2];
 #pragma unroll
     for (uint32_t i = 0; i < 2 * shape::n_row_tiles; i++)
-        scale[i / 2][i % 2] =
-            is_bf16 ? gemm_power_of_two(
-                          -gemm_exponent(a, gemm_matrix_row<is_gated, shape::n_rows>(a, first_row, row + 8 * i + lane / 4)))
-                    : 1.0f;
+        scale[i / 2][i % 2] = is_bf16 ? gemm_power_of_two(-gemm_exponent(a, gemm_matrix_row<is_gated, shape::n_rows>(
+                                                                                a, first_row, row + 8 * i + lane / 4)))
+                                      : 1.0f;
 
     uint32_t n_tiles = (a.n_cols + GEMM_TILE_COLS - 1) / GEMM_TILE_COLS;
 #pragma unroll
@@ -208,7 +211,8 @@ gemm_large(const struct gemm_mma_args a, const uint16_t *factors, uint32_t strid
         for (uint32_t n = 0; n < shape::n_token_tiles; n++)
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++)
-                out[(token + n * 8 + lane % 4 * 2 + i % 2) * shape::out_stride + row + r * 16 + i / 2 * 8 + lane / 4] = total[r][n][i];
+                out[(token + n * 8 + lane % 4 * 2 + i % 2) * shape::out_stride + row + r * 16 + i / 2 * 8 + lane / 4] =
+                    total[r][n][i];
     __syncthreads();
     constexpr uint32_t n_out = is_gated ? shape::n_rows / 2 : shape::n_rows; /* rows of y that the block has */
     uint32_t own = threadIdx.x % n_out, n_y = is_gated ? a.n_rows / 2 : a.n_rows;
@@ -216,7 +220,8 @@ gemm_large(const struct gemm_mma_args a, const uint16_t *factors, uint32_t strid
     if (y_row >= n_y)
         return;
     struct gemm_row r = gemm_row_of(a, y_row), up = gemm_row_of(a, n_y + y_row);
-    for (uint32_t t = threadIdx.x / n_out; t < shape::n_tokens && first_token + t < a.n_tokens; t += shape::n_threads / n_out) {
+    for (uint32_t t = threadIdx.x / n_out; t < shape::n_tokens && first_token + t < a.n_tokens;
+         t += shape::n_threads / n_out) {
         float y = out[t * shape::out_stride + own] * r.scale + r.bias;
         if (is_gated)
             y = k_silu(y) * (out[t * shape::out_stride + n_out + own] * up.scale + up.bias);
@@ -234,12 +239,13 @@ static cudaError_t launch(cudaStream_t stream, const struct gemm_mma_args *a, co
                                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape::shared_bytes);
     if (error != cudaSuccess)
         return error;
-    return K_LAUNCH((gemm_large<is_bf16, is_gated, shape>), grid, dim3(shape::n_threads), shape::shared_bytes, stream, *a, factors,
-                    stride);
+    return K_LAUNCH((gemm_large<is_bf16, is_gated, shape>), grid, dim3(shape::n_threads), shape::shared_bytes, stream,
+                    *a, factors, stride);
 }
 
 template <bool is_bf16, bool is_gated>
-static cudaError_t launch_by_shape(cudaStream_t stream, const struct gemm_mma_args *a, const uint16_t *factors, uint32_t stride)
+static cudaError_t launch_by_shape(cudaStream_t stream, const struct gemm_mma_args *a, const uint16_t *factors,
+                                   uint32_t stride)
 {
     uint64_t blocks = (uint64_t)((a->n_tokens + 127) / 128) * ((a->n_rows + 127) / 128);
     return blocks >= WIDE_BLOCKS ? launch<is_bf16, is_gated, shape_128>(stream, a, factors, stride)
@@ -251,8 +257,9 @@ cudaError_t launch_gemm_factors(cudaStream_t stream, const struct k_gemm_args *a
     uint32_t n_cols = a->weight->n_cols, stride = cuda_gemm_factor_stride(n_cols);
     uint64_t n_threads = (uint64_t)a->n_tokens * stride / 8;
     bool is_aligned = n_cols % 4 == 0 && (uintptr_t)a->x_dev % 16 == 0;
-    return K_LAUNCH(gemm_convert, dim3((uint32_t)((n_threads + CONVERT_THREADS - 1) / CONVERT_THREADS)), dim3(CONVERT_THREADS), 0,
-                    stream, a->x_dev, (uint16_t *)factors, a->n_tokens, n_cols, stride, is_aligned);
+    return K_LAUNCH(gemm_convert, dim3((uint32_t)((n_threads + CONVERT_THREADS - 1) / CONVERT_THREADS)),
+                    dim3(CONVERT_THREADS), 0, stream, a->x_dev, (uint16_t *)factors, a->n_tokens, n_cols, stride,
+                    is_aligned);
 }
 
 cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *args, float *gated_out_dev)

@@ -45,7 +45,8 @@ template <int n_token_tiles, int n_row_tiles> struct small_shape {
 
 /* A lane's part of a tile of activations: columns 4 (lane % 16) of tokens lane / 16, + 2, + 4, ...; zeros past the
  * matrix. */
-template <int n> GEMM_FN void read_activations(const struct gemm_mma_args &a, bool is_aligned, uint32_t first_col, float4 (&x)[n])
+template <int n>
+GEMM_FN void read_activations(const struct gemm_mma_args &a, bool is_aligned, uint32_t first_col, float4 (&x)[n])
 {
     uint32_t lane = threadIdx.x % 32, col = first_col + lane % 16 * 4;
 #pragma unroll
@@ -79,8 +80,8 @@ template <int n> GEMM_FN void store_activations(unsigned char *tile, const float
 
 /* Tile `tile` of the warp's chunks, counted through all of them. Always a group, maybe an empty one. */
 template <bool is_gated, int n_row_tiles>
-GEMM_FN void copy_tile(const struct gemm_mma_args &a, const struct small_split &split, unsigned char *stage, uint32_t first_row,
-                       uint32_t first_chunk, uint32_t tile)
+GEMM_FN void copy_tile(const struct gemm_mma_args &a, const struct small_split &split, unsigned char *stage,
+                       uint32_t first_row, uint32_t first_chunk, uint32_t tile)
 {
     uint32_t lane = threadIdx.x % 32, chunk = first_chunk + tile / GEMM_TILES_IN_CHUNK * split.n_splits;
     uint32_t col = chunk * GEMM_CHUNK + tile % GEMM_TILES_IN_CHUNK * GEMM_TILE_COLS;
@@ -88,7 +89,8 @@ GEMM_FN void copy_tile(const struct gemm_mma_args &a, const struct small_split &
 #pragma unroll
         for (uint32_t i = 0; i < 4 * n_row_tiles; i++) {
             uint32_t row = 4 * i + lane / 8;
-            gemm_copy_weights(a, stage, row, gemm_matrix_row<is_gated, 16 * n_row_tiles>(a, first_row, row), lane % 8, col);
+            gemm_copy_weights(a, stage, row, gemm_matrix_row<is_gated, 16 * n_row_tiles>(a, first_row, row), lane % 8,
+                              col);
         }
     }
     cp_async_commit();
@@ -96,11 +98,12 @@ GEMM_FN void copy_tile(const struct gemm_mma_args &a, const struct small_split &
 
 template <bool is_bf16, bool is_gated, int n_token_tiles, int n_row_tiles>
 static __global__ void __launch_bounds__(small_shape<n_token_tiles, n_row_tiles>::max_warps * 32)
-gemm_small(const struct gemm_mma_args a, const struct small_split split, bool is_aligned)
+    gemm_small(const struct gemm_mma_args a, const struct small_split split, bool is_aligned)
 {
     using shape = small_shape<n_token_tiles, n_row_tiles>;
     constexpr uint32_t ahead = shape::n_stages - 1;
-    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / split.n_splits, own_split = warp % split.n_splits;
+    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / split.n_splits,
+             own_split = warp % split.n_splits;
     uint32_t n_groups = blockDim.x / 32 / split.n_splits, n_chunks = (a.n_cols + GEMM_CHUNK - 1) / GEMM_CHUNK;
     uint32_t first_row = (blockIdx.x * n_groups + group) * shape::n_rows;
     unsigned char *ring = k_shared + warp * shape::warp_bytes, *x_tile = ring + RING_BYTES;
@@ -109,9 +112,9 @@ gemm_small(const struct gemm_mma_args a, const struct small_split split, bool is
     float scale[n_row_tiles][2];
 #pragma unroll
     for (uint32_t i = 0; i < 2 * n_row_tiles; i++)
-        scale[i / 2][i % 2] =
-            is_bf16 ? gemm_power_of_two(-gemm_exponent(a, gemm_matrix_row<is_gated, shape::n_rows>(a, first_row, 8 * i + lane / 4)))
-                    : 1.0f;
+        scale[i / 2][i % 2] = is_bf16 ? gemm_power_of_two(-gemm_exponent(a, gemm_matrix_row<is_gated, shape::n_rows>(
+                                                                                a, first_row, 8 * i + lane / 4)))
+                                      : 1.0f;
 
 #pragma unroll
     for (uint32_t i = 0; i < ahead; i++)
@@ -133,8 +136,8 @@ gemm_small(const struct gemm_mma_args a, const struct small_split split, bool is
             cp_async_wait<ahead - 1>();
             store_activations(x_tile, x);
             __syncwarp();
-            copy_tile<is_gated, n_row_tiles>(a, split, ring + (i + ahead) % shape::n_stages * shape::stage_bytes, first_row,
-                                             own_split, tile + ahead);
+            copy_tile<is_gated, n_row_tiles>(a, split, ring + (i + ahead) % shape::n_stages * shape::stage_bytes,
+                                             first_row, own_split, tile + ahead);
             uint32_t next = i + 1 < GEMM_TILES_IN_CHUNK ? col + GEMM_TILE_COLS : (chunk + split.n_splits) * GEMM_CHUNK;
             read_activations(a, is_aligned, next, x);
 #pragma unroll
@@ -183,7 +186,8 @@ gemm_small(const struct gemm_mma_args a, const struct small_split split, bool is
 #pragma unroll
     for (uint32_t i = 0; i < 4 * n_token_tiles * n_row_tiles; i++) {
         uint32_t at = (i * split.n_splits + own_split) * 32 + lane;
-        uint32_t row = gemm_matrix_row<is_gated, shape::n_rows>(a, first_row, at % shape::n_rows), token = at / shape::n_rows;
+        uint32_t row = gemm_matrix_row<is_gated, shape::n_rows>(a, first_row, at % shape::n_rows),
+                 token = at / shape::n_rows;
         if (at >= shape::n_sums) /* so for the whole warp */
             break;
         struct gemm_row r = gemm_row_of(a, row);
@@ -222,16 +226,19 @@ static cudaError_t launch(cudaStream_t stream, const struct gemm_mma_args &a)
                                              (int)(shape::max_warps * shape::warp_bytes));
     if (error != cudaSuccess)
         return error;
-    return K_LAUNCH((gemm_small<is_bf16, is_gated, n_token_tiles, n_row_tiles>), dim3((row_tiles + n_groups - 1) / n_groups),
-                    dim3(n_warps * 32), bytes, stream, a, split, is_aligned);
+    return K_LAUNCH((gemm_small<is_bf16, is_gated, n_token_tiles, n_row_tiles>),
+                    dim3((row_tiles + n_groups - 1) / n_groups), dim3(n_warps * 32), bytes, stream, a, split,
+                    is_aligned);
 }
 
-template <bool is_bf16, bool is_gated> static cudaError_t launch_by_tokens(cudaStream_t stream, const struct gemm_mma_args &a)
+template <bool is_bf16, bool is_gated>
+static cudaError_t launch_by_tokens(cudaStream_t stream, const struct gemm_mma_args &a)
 {
     if (a.n_tokens <= 8)
         return launch<is_bf16, is_gated, 1, 1>(stream, a);
     if (a.n_tokens <= 16)
-        return a.n_rows < NARROW_ROWS ? launch<is_bf16, is_gated, 2, 1>(stream, a) : launch<is_bf16, is_gated, 2, 2>(stream, a);
+        return a.n_rows < NARROW_ROWS ? launch<is_bf16, is_gated, 2, 1>(stream, a)
+                                      : launch<is_bf16, is_gated, 2, 2>(stream, a);
     return launch<is_bf16, is_gated, 4, 2>(stream, a);
 }
 

@@ -15,7 +15,8 @@ cudaError_t launch_weight_factors(cudaStream_t stream, const struct k_weight *w)
 cudaError_t launch_would_load(void); /* whether the current GPU takes the kernels of this build */
 /* elementwise.cu */
 cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a);
-cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, float *out, uint32_t n_tokens, uint32_t n); /* [T, 2 n] to [T, n] */
+cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, float *out, uint32_t n_tokens,
+                            uint32_t n); /* [T, 2 n] to [T, n] */
 cudaError_t launch_gather(cudaStream_t stream, const struct k_gather_args *a);
 cudaError_t launch_place_tokens(cudaStream_t stream, const struct k_place_tokens_args *a);
 /* rmsnorm.cu */

@@ -14,8 +14,9 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.h"
 
-#define HELD 11264u     /* columns in shared memory: 44 of the 48 KB that every GPU gives without asking; a multiple of ROUND */
-#define EACH 4u         /* accesses of a thread in the first kernel */
+#define HELD \
+    11264u /* columns in shared memory: 44 of the 48 KB that every GPU gives without asking; a multiple of ROUND */
+#define EACH 4u /* accesses of a thread in the first kernel */
 #define MAX_THREADS 704u /* HELD / (4 EACH) */
 #define AHEAD 32u
 #define ROUND (AHEAD * K_LANES)
@@ -62,7 +63,7 @@ static __device__ __forceinline__ float factor(float s, uint32_t n_cols, float e
 }
 
 static __global__ void __launch_bounds__(MAX_THREADS)
-rmsnorm_kernel(float *x, const float *add, const float *weight, float *out, uint32_t n_cols, float eps)
+    rmsnorm_kernel(float *x, const float *add, const float *weight, float *out, uint32_t n_cols, float eps)
 {
     float *shared = (float *)k_shared;
     uint64_t row = (uint64_t)blockIdx.x * n_cols;
@@ -95,13 +96,13 @@ rmsnorm_kernel(float *x, const float *add, const float *weight, float *out, uint
     for (uint32_t i = 0; i < EACH; i++) {
         uint32_t k = 4 * (threadIdx.x + i * blockDim.x);
         if (k < n_cols)
-            *(float4 *)(out + row + k) = make_float4((v[i].x * rs) * w[i].x, (v[i].y * rs) * w[i].y, (v[i].z * rs) * w[i].z,
-                                                     (v[i].w * rs) * w[i].w);
+            *(float4 *)(out + row + k) = make_float4((v[i].x * rs) * w[i].x, (v[i].y * rs) * w[i].y,
+                                                     (v[i].z * rs) * w[i].z, (v[i].w * rs) * w[i].w);
     }
 }
 
 static __global__ void __launch_bounds__(PIECE_THREADS)
-rmsnorm_pieces_kernel(float *x, const float *add, const float *weight, float *out, uint32_t n_cols, float eps)
+    rmsnorm_pieces_kernel(float *x, const float *add, const float *weight, float *out, uint32_t n_cols, float eps)
 {
     float *shared = (float *)k_shared;
     uint64_t row = (uint64_t)blockIdx.x * n_cols;
@@ -136,11 +137,12 @@ static uint32_t round_up(uint32_t n, uint32_t to)
 
 cudaError_t launch_rmsnorm(cudaStream_t stream, const struct k_rmsnorm_args *a)
 {
-    uintptr_t addresses = (uintptr_t)a->x_dev | (uintptr_t)a->add_dev | (uintptr_t)a->weight_dev | (uintptr_t)a->out_dev;
+    uintptr_t addresses = (uintptr_t)a->x_dev | (uintptr_t)a->add_dev | (uintptr_t)a->weight_dev |
+                          (uintptr_t)a->out_dev;
     size_t shared_bytes = round_up(a->n_cols < HELD ? a->n_cols : HELD, ROUND) * sizeof(float);
     if (a->n_cols <= HELD && a->n_cols % 4 == 0 && addresses % 16 == 0)
-        return K_LAUNCH(rmsnorm_kernel, dim3(a->n_tokens), dim3(round_up(a->n_cols, 128 * EACH) / (4 * EACH)), shared_bytes,
-                        stream, a->x_dev, a->add_dev, a->weight_dev, a->out_dev, a->n_cols, a->eps);
-    return K_LAUNCH(rmsnorm_pieces_kernel, dim3(a->n_tokens), dim3(a->n_cols < 4096 ? 128 : PIECE_THREADS), shared_bytes, stream,
-                    a->x_dev, a->add_dev, a->weight_dev, a->out_dev, a->n_cols, a->eps);
+        return K_LAUNCH(rmsnorm_kernel, dim3(a->n_tokens), dim3(round_up(a->n_cols, 128 * EACH) / (4 * EACH)),
+                        shared_bytes, stream, a->x_dev, a->add_dev, a->weight_dev, a->out_dev, a->n_cols, a->eps);
+    return K_LAUNCH(rmsnorm_pieces_kernel, dim3(a->n_tokens), dim3(a->n_cols < 4096 ? 128 : PIECE_THREADS),
+                    shared_bytes, stream, a->x_dev, a->add_dev, a->weight_dev, a->out_dev, a->n_cols, a->eps);
 }

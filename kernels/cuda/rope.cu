@@ -15,7 +15,7 @@
 #define ANGLE_THREADS 128u
 
 static __global__ void __launch_bounds__(ANGLE_THREADS)
-angles_kernel(const uint32_t *positions, const float *inv_freq, float *cos_sin, uint32_t n_freqs, float scale)
+    angles_kernel(const uint32_t *positions, const float *inv_freq, float *cos_sin, uint32_t n_freqs, float scale)
 {
     uint32_t i = blockIdx.y * ANGLE_THREADS + threadIdx.x;
     if (i >= n_freqs)
@@ -30,8 +30,8 @@ angles_kernel(const uint32_t *positions, const float *inv_freq, float *cos_sin, 
 cudaError_t launch_rope_angles(cudaStream_t stream, const struct k_rope_angles_args *a)
 {
     dim3 grid(a->n_tokens, (a->n_freqs + ANGLE_THREADS - 1) / ANGLE_THREADS);
-    return K_LAUNCH(angles_kernel, grid, dim3(ANGLE_THREADS), 0, stream, a->positions_dev, a->inv_freq_dev, a->cos_sin_dev,
-                    a->n_freqs, a->scale);
+    return K_LAUNCH(angles_kernel, grid, dim3(ANGLE_THREADS), 0, stream, a->positions_dev, a->inv_freq_dev,
+                    a->cos_sin_dev, a->n_freqs, a->scale);
 }
 
 /* ---- head norm, rotation, and K and V into the cache ------------------------------------------ */
@@ -49,8 +49,7 @@ struct rope_kv {
 };
 
 /* Element i of a head in the cache: one rounding. */
-template <enum k_dtype dtype>
-static __device__ __forceinline__ void store(void *cache, uint64_t element, float v)
+template <enum k_dtype dtype> static __device__ __forceinline__ void store(void *cache, uint64_t element, float v)
 {
     if (dtype == K_F32)
         ((float *)cache)[element] = v;
@@ -63,8 +62,8 @@ struct pairs {
     float c[PAIRS], s[PAIRS], low[PAIRS], high[PAIRS];
 };
 
-static __device__ __forceinline__ void load_pairs(struct pairs *p, const float *cos_sin, const float *norm, uint32_t half,
-                                                  uint32_t lane)
+static __device__ __forceinline__ void load_pairs(struct pairs *p, const float *cos_sin, const float *norm,
+                                                  uint32_t half, uint32_t lane)
 {
 #pragma unroll
     for (uint32_t i = 0; i < PAIRS; i++) {
@@ -99,8 +98,7 @@ static __device__ __forceinline__ float load_head(float *shared, const float *he
     return s;
 }
 
-template <enum k_dtype dtype>
-static __global__ void __launch_bounds__(HEADS * K_LANES) rope_kv_kernel(struct rope_kv a)
+template <enum k_dtype dtype> static __global__ void __launch_bounds__(HEADS *K_LANES) rope_kv_kernel(struct rope_kv a)
 {
     __shared__ float shared[HEADS][HOST_MAX_HEAD_DIM];
     uint32_t mine = threadIdx.x / K_LANES, lane = threadIdx.x % K_LANES;
@@ -121,7 +119,8 @@ static __global__ void __launch_bounds__(HEADS * K_LANES) rope_kv_kernel(struct 
         return;
     uint32_t kv_head = head_index - a.n_q_heads - (is_v ? a.n_kv_heads : 0); /* of k and v */
     uint64_t element = (((uint64_t)(slot / a.block_tokens) * a.n_kv_heads + kv_head) * a.block_tokens +
-                        slot % a.block_tokens) * a.head_dim;
+                        slot % a.block_tokens) *
+                       a.head_dim;
     if (is_v) {
         for (uint32_t d = lane; d < a.head_dim; d += K_LANES)
             store<dtype>(a.v_cache, element + d, v[d]);
@@ -152,9 +151,9 @@ static __global__ void __launch_bounds__(HEADS * K_LANES) rope_kv_kernel(struct 
 cudaError_t launch_rope_kv(cudaStream_t stream, const struct k_rope_kv_args *a)
 {
     const struct k_kv_shape *kv = a->kv;
-    struct rope_kv args = {a->qkv_dev,       a->q_norm_dev,    a->k_norm_dev,    a->cos_sin_dev, a->slots_dev,
-                           a->layer->k_dev,  a->layer->v_dev,  a->eps,           a->n_q_heads,   kv->n_kv_heads,
-                           kv->head_dim,     kv->block_tokens};
+    struct rope_kv args = {a->qkv_dev,   a->q_norm_dev,   a->k_norm_dev,   a->cos_sin_dev,
+                           a->slots_dev, a->layer->k_dev, a->layer->v_dev, a->eps,
+                           a->n_q_heads, kv->n_kv_heads,  kv->head_dim,    kv->block_tokens};
     dim3 grid(a->n_tokens, (a->n_q_heads + 2 * kv->n_kv_heads + HEADS - 1) / HEADS), block(HEADS * K_LANES);
     if (kv->dtype == K_F32)
         return K_LAUNCH(rope_kv_kernel<K_F32>, grid, block, 0, stream, args);

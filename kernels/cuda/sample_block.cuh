@@ -11,7 +11,7 @@
 #define BUCKETS 2048u
 #define GROUPS (BUCKETS / 32u)
 #define LIST 8192u /* keys, 64 KiB: with the histogram below the 99 KiB of every GPU */
-#define FEW 256u   /* a list that is ranked by comparing each with each */
+#define FEW 256u /* a list that is ranked by comparing each with each */
 #define ONE_BITS 0x3f800000u
 #define LEAST_BITS 0x2b000000u /* 2^-41: weights up to it are 0 in units of 2^-40 */
 
@@ -21,14 +21,14 @@ K_DYNAMIC_SHARED; /* the list */
 
 struct block_state {
     uint32_t low[BUCKETS], high[BUCKETS]; /* 64-bit sums in halves: shared memory adds 32 bits at a time */
-    uint64_t group[GROUPS];               /* sums of 32 buckets */
+    uint64_t group[GROUPS]; /* sums of 32 buckets */
     uint64_t partial[MAX_WARPS];
     uint64_t segment[MAX_WARPS]; /* of each warp's part of the row: weights */
-    uint64_t found, need;        /* what one thread found, for all */
-    double lse;                  /* §14, with the largest raw logit */
+    uint64_t found, need; /* what one thread found, for all */
+    double lse; /* §14, with the largest raw logit */
     float max;
-    uint32_t n_list;             /* keys in the list, or those that would be */
-    uint32_t bad;                /* a penalty made NaN or +inf of a masked token */
+    uint32_t n_list; /* keys in the list, or those that would be */
+    uint32_t bad; /* a penalty made NaN or +inf of a masked token */
     uint32_t top_ids[K_MAX_LOGPROBS];
     float top_logprobs[K_MAX_LOGPROBS];
 };
@@ -38,10 +38,10 @@ struct view {
     const float *z;
     const uint32_t *mask; /* or NULL */
     uint32_t n;
-    uint32_t segment;     /* tokens of each warp: a multiple of 32 */
-    bool raw;             /* keys are those of the logits, not of the weights */
+    uint32_t segment; /* tokens of each warp: a multiple of 32 */
+    bool raw; /* keys are those of the logits, not of the weights */
     float temperature, max;
-    uint64_t keep;        /* keys below it are out */
+    uint64_t keep; /* keys below it are out */
 };
 
 static __device__ __forceinline__ uint32_t lane_of()

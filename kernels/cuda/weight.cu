@@ -62,7 +62,7 @@ extern "C" cudaError_t launch_weight_exponents(cudaStream_t stream, const struct
 
 /* In place: each BF16 number w as f16(w · 2^-e), a word of two at a time, and e as every row's exponent. */
 static __global__ void __launch_bounds__(WARPS_PER_BLOCK * 32)
-weight_factors(uint32_t *words, uint64_t n_words, int8_t *exponents, uint32_t n_rows, int exponent)
+    weight_factors(uint32_t *words, uint64_t n_words, int8_t *exponents, uint32_t n_rows, int exponent)
 {
     uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n_rows)
@@ -70,7 +70,8 @@ weight_factors(uint32_t *words, uint64_t n_words, int8_t *exponents, uint32_t n_
     if (i >= n_words)
         return;
     float scale = k_f32_from_bits((uint32_t)(127 - exponent) << 23);
-    __half2 pair = __floats2half2_rn(k_f32_from_bits(words[i] << 16) * scale, k_f32_from_bits(words[i] & 0xffff0000u) * scale);
+    __half2 pair = __floats2half2_rn(k_f32_from_bits(words[i] << 16) * scale,
+                                     k_f32_from_bits(words[i] & 0xffff0000u) * scale);
     memcpy(&words[i], &pair, sizeof pair);
 }
 
@@ -78,8 +79,8 @@ extern "C" cudaError_t launch_weight_factors(cudaStream_t stream, const struct k
 {
     uint64_t n_words = w->n_rows * w->row_stride_bytes / 4; /* at least 4 a row */
     uint32_t threads = WARPS_PER_BLOCK * 32;
-    return K_LAUNCH(weight_factors, (uint32_t)((n_words + threads - 1) / threads), threads, 0, stream, (uint32_t *)w->data_dev,
-                    n_words, w->exponents_dev, w->n_rows, w->exponent);
+    return K_LAUNCH(weight_factors, (uint32_t)((n_words + threads - 1) / threads), threads, 0, stream,
+                    (uint32_t *)w->data_dev, n_words, w->exponents_dev, w->n_rows, w->exponent);
 }
 
 extern "C" cudaError_t launch_would_load(void)

@@ -14,8 +14,7 @@ static __device__ __forceinline__ float2 widen_half2(uint32_t word)
 }
 
 /* Elements [k, k + 4) of a row that begins 16-byte aligned; k is a multiple of 4. One load. */
-template <enum k_dtype dtype>
-static __device__ __forceinline__ float4 widen4(const unsigned char *row, uint32_t k)
+template <enum k_dtype dtype> static __device__ __forceinline__ float4 widen4(const unsigned char *row, uint32_t k)
 {
     if (dtype == K_F32)
         return ((const float4 *)row)[k / 4];

@@ -4,8 +4,8 @@
 
 int host_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct quire_error *err)
 {
-    if (kv->head_dim == 0 || kv->head_dim % 16 != 0 || kv->head_dim > HOST_MAX_HEAD_DIM ||
-        kv->n_kv_heads == 0 || kv->block_tokens == 0 || kv->dtype == K_BF16)
+    if (kv->head_dim == 0 || kv->head_dim % 16 != 0 || kv->head_dim > HOST_MAX_HEAD_DIM || kv->n_kv_heads == 0 ||
+        kv->block_tokens == 0 || kv->dtype == K_BF16)
         return quire_fail(err, QUIRE_INVALID, "%s: impossible KV cache shape", operation);
     return QUIRE_OK;
 }
@@ -16,8 +16,8 @@ int host_check_attention(const struct k_attention_args *a, struct quire_error *e
     if (status != QUIRE_OK)
         return status;
     if (a->n_q_heads % a->kv->n_kv_heads != 0)
-        return quire_fail(err, QUIRE_INVALID, "attention: %u query heads over %u KV heads",
-                          a->n_q_heads, a->kv->n_kv_heads);
+        return quire_fail(err, QUIRE_INVALID, "attention: %u query heads over %u KV heads", a->n_q_heads,
+                          a->kv->n_kv_heads);
     if (a->softcap != 0.0f && !(isnormal(a->softcap) && a->softcap > 0.0f))
         return quire_fail(err, QUIRE_INVALID, "attention: a softcap of %g", (double)a->softcap);
     for (uint32_t i = 0; i < a->n_rows; i++) {
@@ -36,8 +36,7 @@ int host_check_gate_up(uint32_t n_rows, struct quire_error *err)
     return QUIRE_OK;
 }
 
-static int check_sample_row(const struct k_sample_row *row, uint32_t index, uint32_t n_vocab,
-                            struct quire_error *err)
+static int check_sample_row(const struct k_sample_row *row, uint32_t index, uint32_t n_vocab, struct quire_error *err)
 {
     if (row->n_biases > n_vocab || row->n_counts > n_vocab)
         return quire_fail(err, QUIRE_INVALID, "sample: row %u: %u biases and %u counts of %u tokens", index,
@@ -47,28 +46,28 @@ static int check_sample_row(const struct k_sample_row *row, uint32_t index, uint
                           (double)row->temperature, (double)row->min_p);
     for (uint32_t i = 0; i < row->n_biases; i++) {
         if (row->biases[i].id >= n_vocab)
-            return quire_fail(err, QUIRE_INVALID, "sample: row %u: bias for token %u of %u", index,
-                              row->biases[i].id, n_vocab);
+            return quire_fail(err, QUIRE_INVALID, "sample: row %u: bias for token %u of %u", index, row->biases[i].id,
+                              n_vocab);
     }
     for (uint32_t i = 0; i < row->n_counts; i++) {
         if (row->counts[i].id >= n_vocab)
-            return quire_fail(err, QUIRE_INVALID, "sample: row %u: count of token %u of %u", index,
-                              row->counts[i].id, n_vocab);
+            return quire_fail(err, QUIRE_INVALID, "sample: row %u: count of token %u of %u", index, row->counts[i].id,
+                              n_vocab);
     }
     if (row->forced >= (int64_t)n_vocab)
-        return quire_fail(err, QUIRE_INVALID, "sample: row %u: forced token %lld of %u", index,
-                          (long long)row->forced, n_vocab);
+        return quire_fail(err, QUIRE_INVALID, "sample: row %u: forced token %lld of %u", index, (long long)row->forced,
+                          n_vocab);
     if (row->n_logprobs > K_MAX_LOGPROBS)
-        return quire_fail(err, QUIRE_INVALID, "sample: row %u: %d logprobs, at most %d", index,
-                          row->n_logprobs, K_MAX_LOGPROBS);
+        return quire_fail(err, QUIRE_INVALID, "sample: row %u: %d logprobs, at most %d", index, row->n_logprobs,
+                          K_MAX_LOGPROBS);
     return QUIRE_OK;
 }
 
 int host_check_sample(const struct k_sample_args *a, struct quire_error *err)
 {
     if (a->n_vocab == 0 || a->n_vocab > HOST_MAX_VOCAB)
-        return quire_fail(err, QUIRE_INVALID, "sample: a vocabulary of %u, must be 1 to %u",
-                          a->n_vocab, HOST_MAX_VOCAB);
+        return quire_fail(err, QUIRE_INVALID, "sample: a vocabulary of %u, must be 1 to %u", a->n_vocab,
+                          HOST_MAX_VOCAB);
     for (uint32_t i = 0; i < a->n_rows; i++) {
         int status = check_sample_row(&a->rows[i], i, a->n_vocab, err);
         if (status != QUIRE_OK)

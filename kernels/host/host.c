@@ -5,8 +5,8 @@
 
 #define ALIGNMENT 64u
 
-int host_open(struct host_backend *h, const struct k_backend_ops *ops,
-              const struct k_backend_options *options, struct quire_error *err)
+int host_open(struct host_backend *h, const struct k_backend_ops *ops, const struct k_backend_options *options,
+              struct quire_error *err)
 {
     h->base.ops = ops;
     h->base.form = options->form == K_FORM_AUTO ? K_FORM_LANE : options->form;
@@ -43,8 +43,8 @@ int host_alloc(struct k_backend *b, uint64_t bytes, void **dev, struct quire_err
     if (rounded >= bytes && rounded <= SIZE_MAX)
         *dev = aligned_alloc(ALIGNMENT, (size_t)rounded);
     if (!*dev)
-        return quire_fail(err, QUIRE_NO_MEMORY, "backend %s: cannot allocate %llu bytes",
-                          b->ops->name, (unsigned long long)bytes);
+        return quire_fail(err, QUIRE_NO_MEMORY, "backend %s: cannot allocate %llu bytes", b->ops->name,
+                          (unsigned long long)bytes);
     k_placement_memory(host_of(b)->placement, *dev, rounded);
     return QUIRE_OK;
 }
@@ -80,8 +80,7 @@ int host_step_end(struct k_backend *b, struct quire_error *err)
     return QUIRE_OK;
 }
 
-int host_copy(struct k_backend *b, void *dst, const void *src, uint64_t bytes,
-              struct quire_error *err)
+int host_copy(struct k_backend *b, void *dst, const void *src, uint64_t bytes, struct quire_error *err)
 {
     (void)b;
     (void)err;
@@ -101,14 +100,12 @@ int host_fence(struct k_backend *b, uint64_t *ticket, struct quire_error *err)
 int host_wait(struct k_backend *b, uint64_t ticket, struct quire_error *err)
 {
     if (ticket == 0 || ticket > host_of(b)->last_ticket)
-        return quire_fail(err, QUIRE_INVALID, "backend %s: wait for a ticket never given",
-                          b->ops->name);
+        return quire_fail(err, QUIRE_INVALID, "backend %s: wait for a ticket never given", b->ops->name);
     return QUIRE_OK;
 }
 
 /* Work is divided where it is done. */
-int host_attention_plan(struct k_backend *b, const struct k_attention_plan_args *a,
-                        struct quire_error *err)
+int host_attention_plan(struct k_backend *b, const struct k_attention_plan_args *a, struct quire_error *err)
 {
     (void)b;
     (void)a;
@@ -116,8 +113,7 @@ int host_attention_plan(struct k_backend *b, const struct k_attention_plan_args 
     return QUIRE_OK;
 }
 
-int host_place_tokens(struct k_backend *b, const struct k_place_tokens_args *a,
-                      struct quire_error *err)
+int host_place_tokens(struct k_backend *b, const struct k_place_tokens_args *a, struct quire_error *err)
 {
     (void)b;
     (void)err;

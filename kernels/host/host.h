@@ -39,8 +39,8 @@ static inline struct host_backend *host_of(struct k_backend *b)
 }
 
 /* Starts the pool and fills in what is shared, with the lane form for K_FORM_AUTO; host_close() stops the pool and frees h itself. */
-int host_open(struct host_backend *h, const struct k_backend_ops *ops,
-              const struct k_backend_options *options, struct quire_error *err);
+int host_open(struct host_backend *h, const struct k_backend_ops *ops, const struct k_backend_options *options,
+              struct quire_error *err);
 void host_close(struct host_backend *h);
 
 /* Runs fn on all threads, or as thread 0 of 1 where the work is small. */
@@ -48,9 +48,8 @@ void host_run(struct k_backend *b, uint64_t work, k_pool_fn fn, void *context);
 
 /* The part's rows that are a thread's; false when there are none. A weight's rows are dealt out
  * `step` at a time. */
-static inline bool host_part_share(const struct k_weight *w, const struct host_part *part,
-                                   uint32_t step, uint32_t thread, uint32_t n_threads,
-                                   uint32_t *row_begin, uint32_t *row_end)
+static inline bool host_part_share(const struct k_weight *w, const struct host_part *part, uint32_t step,
+                                   uint32_t thread, uint32_t n_threads, uint32_t *row_begin, uint32_t *row_end)
 {
     uint64_t begin, end, part_end = (uint64_t)part->first_row + part->n_rows;
     k_pool_share(((uint64_t)w->n_rows + step - 1) / step, thread, n_threads, &begin, &end);
@@ -70,8 +69,8 @@ static inline uint32_t host_first_position(uint32_t position, uint32_t window)
 /* Entries of the table. */
 int host_alloc(struct k_backend *b, uint64_t bytes, void **dev, struct quire_error *err);
 void host_free(struct k_backend *b, void *dev);
-int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
-                       struct k_weight **out, struct quire_error *err);
+int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight **out,
+                       struct quire_error *err);
 void host_weight_destroy(struct k_backend *b, struct k_weight *w);
 bool host_supports_form(struct k_backend *b, enum k_gemm_form form, enum k_dtype weights);
 
@@ -80,12 +79,9 @@ int host_check_form(struct k_backend *b, const struct k_weight *w, struct quire_
 
 int host_step_begin(struct k_backend *b, struct quire_error *err);
 int host_step_end(struct k_backend *b, struct quire_error *err);
-int host_copy(struct k_backend *b, void *dst, const void *src, uint64_t bytes,
-              struct quire_error *err);
-int host_attention_plan(struct k_backend *b, const struct k_attention_plan_args *a,
-                        struct quire_error *err);
-int host_place_tokens(struct k_backend *b, const struct k_place_tokens_args *a,
-                      struct quire_error *err);
+int host_copy(struct k_backend *b, void *dst, const void *src, uint64_t bytes, struct quire_error *err);
+int host_attention_plan(struct k_backend *b, const struct k_attention_plan_args *a, struct quire_error *err);
+int host_place_tokens(struct k_backend *b, const struct k_place_tokens_args *a, struct quire_error *err);
 int host_kv_copy(struct k_backend *b, const struct k_kv_copy_args *a, struct quire_error *err);
 int host_fence(struct k_backend *b, uint64_t *ticket, struct quire_error *err);
 int host_wait(struct k_backend *b, uint64_t ticket, struct quire_error *err);

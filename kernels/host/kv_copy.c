@@ -30,8 +30,8 @@ int host_kv_copy(struct k_backend *b, const struct k_kv_copy_args *a, struct qui
     if (status != QUIRE_OK)
         return status;
     struct copy copy = {.args = a,
-                        .block_bytes = (size_t)a->kv->n_kv_heads * a->kv->block_tokens *
-                                       a->kv->head_dim * k_dtype_bytes(a->kv->dtype)};
+                        .block_bytes = (size_t)a->kv->n_kv_heads * a->kv->block_tokens * a->kv->head_dim *
+                                       k_dtype_bytes(a->kv->dtype)};
     host_run(b, 2 * copy.block_bytes * a->n_pairs, copy_share, &copy);
     return QUIRE_OK;
 }

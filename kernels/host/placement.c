@@ -44,10 +44,8 @@ static int load_topology(hwloc_topology_t *out, struct quire_error *err)
     hwloc_topology_set_all_types_filter(*out, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_type_filter(*out, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
     hwloc_topology_set_type_filter(*out, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
-    hwloc_topology_set_flags(*out, HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING |
-                                       HWLOC_TOPOLOGY_FLAG_NO_DISTANCES |
-                                       HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS |
-                                       HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS);
+    hwloc_topology_set_flags(*out, HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING | HWLOC_TOPOLOGY_FLAG_NO_DISTANCES |
+                                       HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS | HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS);
     if (hwloc_topology_load(*out) != 0)
         return quire_fail(err, QUIRE_IO, "CPU topology: hwloc cannot read it: %m");
     return QUIRE_OK;
@@ -63,8 +61,8 @@ static void look_at_machine(hwloc_topology_t t, struct machine *m)
     /* Some virtual machines and kernels tell of no cores: then a CPU is one. */
     bool has_cores = hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_CORE) > 0;
     hwloc_obj_t core = NULL;
-    while ((core = hwloc_get_next_obj_by_type(t, has_cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU,
-                                              core)) && m->n_cores < K_MAX_THREADS) {
+    while ((core = hwloc_get_next_obj_by_type(t, has_cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU, core)) &&
+           m->n_cores < K_MAX_THREADS) {
         int cpu = hwloc_bitmap_first(core->cpuset);
         while (cpu >= 0 && !hwloc_bitmap_isset(m->allowed, (unsigned)cpu))
             cpu = hwloc_bitmap_next(core->cpuset, cpu);
@@ -90,29 +88,26 @@ static bool read_cpu(const char **at, uint32_t *out)
     return *at > begin && !is_number(**at);
 }
 
-static int add_cpu(const struct machine *m, uint32_t cpu, uint32_t *cpus, uint32_t *n,
-                   struct quire_error *err)
+static int add_cpu(const struct machine *m, uint32_t cpu, uint32_t *cpus, uint32_t *n, struct quire_error *err)
 {
     char allowed[128];
     if (!hwloc_bitmap_isset(m->allowed, cpu)) {
         hwloc_bitmap_list_snprintf(allowed, sizeof allowed, m->allowed);
-        return quire_fail(err, QUIRE_INVALID,
-                          "cpu-bind: CPU %u is not one that this process may use: %s", cpu, allowed);
+        return quire_fail(err, QUIRE_INVALID, "cpu-bind: CPU %u is not one that this process may use: %s", cpu,
+                          allowed);
     }
     for (uint32_t i = 0; i < *n; i++)
         if (cpus[i] == cpu)
             return quire_fail(err, QUIRE_INVALID, "cpu-bind: CPU %u is named twice", cpu);
     if (*n == K_MAX_THREADS)
-        return quire_fail(err, QUIRE_INVALID, "cpu-bind: at most %u CPUs can be named",
-                          K_MAX_THREADS);
+        return quire_fail(err, QUIRE_INVALID, "cpu-bind: at most %u CPUs can be named", K_MAX_THREADS);
     cpus[(*n)++] = cpu;
     return QUIRE_OK;
 }
 
 /* "0-3,8": the CPUs in this order. Not hwloc's reader, which allocates for whatever number it is
  * given and sorts. */
-static int read_list(const struct machine *m, const char *list, uint32_t *cpus, uint32_t *n,
-                     struct quire_error *err)
+static int read_list(const struct machine *m, const char *list, uint32_t *cpus, uint32_t *n, struct quire_error *err)
 {
     const char *at = list;
     *n = 0;
@@ -125,8 +120,8 @@ static int read_list(const struct machine *m, const char *list, uint32_t *cpus, 
             ok = read_cpu(&at, &last) && last >= first;
         }
         if (!ok || (*at != ',' && *at != '\0'))
-            return quire_fail(err, QUIRE_INVALID,
-                              "cpu-bind: must be auto, none or CPUs as in 0-3,8; got '%.40s'", list);
+            return quire_fail(err, QUIRE_INVALID, "cpu-bind: must be auto, none or CPUs as in 0-3,8; got '%.40s'",
+                              list);
         for (uint32_t cpu = first; cpu <= last; cpu++) {
             int status = add_cpu(m, cpu, cpus, n, err);
             if (status != QUIRE_OK)
@@ -160,8 +155,8 @@ static void collect_nodes(struct k_placement *p, const uint32_t *cpus, uint32_t 
     }
 }
 
-static int place_list(struct k_placement *p, const struct machine *m, uint32_t n_threads,
-                      const char *list, struct quire_error *err)
+static int place_list(struct k_placement *p, const struct machine *m, uint32_t n_threads, const char *list,
+                      struct quire_error *err)
 {
     int status = read_list(m, list, p->cpus, &p->n_threads, err);
     if (status != QUIRE_OK)
@@ -169,14 +164,14 @@ static int place_list(struct k_placement *p, const struct machine *m, uint32_t n
     if (n_threads != 0 && n_threads != p->n_threads)
         return quire_fail(err, QUIRE_INVALID,
                           "cpu-bind: names %u CPUs for %u threads: leave --threads out, or name as "
-                          "many", p->n_threads, n_threads);
+                          "many",
+                          p->n_threads, n_threads);
     p->is_pinned = true;
     collect_nodes(p, p->cpus, p->n_threads);
     return QUIRE_OK;
 }
 
-static void place_threads(struct k_placement *p, const struct machine *m, uint32_t n_threads,
-                          bool may_pin)
+static void place_threads(struct k_placement *p, const struct machine *m, uint32_t n_threads, bool may_pin)
 {
     uint32_t n_usable = m->n_cores > 0 ? m->n_cores : 1;
     uint32_t quota = hwloc_topology_is_thissystem(p->topology) ? cpu_quota("") : 0;
@@ -185,8 +180,8 @@ static void place_threads(struct k_placement *p, const struct machine *m, uint32
     p->n_threads = n_threads ? n_threads : n_usable;
     collect_nodes(p, m->first_cpus, m->n_cores);
     bool may_choose_badly = hwloc_bitmap_weight(p->nodes) > 1 || m->n_cpus > m->n_cores;
-    p->is_pinned = may_pin && may_choose_badly && p->n_threads > 1 &&
-                   p->n_threads == m->n_cores && n_usable == m->n_cores;
+    p->is_pinned = may_pin && may_choose_badly && p->n_threads > 1 && p->n_threads == m->n_cores &&
+                   n_usable == m->n_cores;
     if (p->is_pinned)
         memcpy(p->cpus, m->first_cpus, p->n_threads * sizeof *p->cpus);
 }
@@ -223,8 +218,8 @@ static int describe(struct k_placement *p, struct quire_error *err)
     hwloc_bitmap_free(set);
     hwloc_bitmap_list_snprintf(nodes, sizeof nodes, p->nodes);
     int n_nodes = hwloc_bitmap_weight(p->nodes);
-    snprintf(p->text, sizeof p->text, "%u thread%s%s%s%s%s", p->n_threads,
-             p->n_threads == 1 ? "" : "s", p->is_pinned ? " on CPU " : "", cpus,
+    snprintf(p->text, sizeof p->text, "%u thread%s%s%s%s%s", p->n_threads, p->n_threads == 1 ? "" : "s",
+             p->is_pinned ? " on CPU " : "", cpus,
              n_nodes > 1    ? ", memory interleaved over NUMA nodes "
              : n_nodes == 1 ? ", memory on NUMA node "
                             : "",
@@ -232,8 +227,7 @@ static int describe(struct k_placement *p, struct quire_error *err)
     return QUIRE_OK;
 }
 
-static int decide(struct k_placement *p, uint32_t n_threads, const char *cpu_bind,
-                  struct quire_error *err)
+static int decide(struct k_placement *p, uint32_t n_threads, const char *cpu_bind, struct quire_error *err)
 {
     struct machine m = {.allowed = hwloc_bitmap_alloc()};
     p->nodes = hwloc_bitmap_alloc();
@@ -255,13 +249,11 @@ static int decide(struct k_placement *p, uint32_t n_threads, const char *cpu_bin
     return describe(p, err);
 }
 
-int k_placement_create(uint32_t n_threads, const char *cpu_bind, struct k_placement **out,
-                       struct quire_error *err)
+int k_placement_create(uint32_t n_threads, const char *cpu_bind, struct k_placement **out, struct quire_error *err)
 {
     *out = NULL;
     if (n_threads > K_MAX_THREADS)
-        return quire_fail(err, QUIRE_INVALID, "threads: must be 1 to %u, got %u", K_MAX_THREADS,
-                          n_threads);
+        return quire_fail(err, QUIRE_INVALID, "threads: must be 1 to %u, got %u", K_MAX_THREADS, n_threads);
     struct k_placement *p = calloc(1, sizeof *p);
     if (!p)
         return quire_fail(err, QUIRE_NO_MEMORY, "CPU topology: out of memory");
@@ -318,8 +310,7 @@ void k_placement_memory(const struct k_placement *p, void *data, uint64_t bytes)
                                      HWLOC_MEMBIND_BYNODESET);
 }
 
-int k_backend_threads(const struct k_backend_options *options, uint32_t *out,
-                      struct quire_error *err)
+int k_backend_threads(const struct k_backend_options *options, uint32_t *out, struct quire_error *err)
 {
     struct k_placement *p;
     int status = k_placement_create(options->n_threads, options->cpu_bind, &p, err);

@@ -24,8 +24,7 @@ struct k_placement;
 
 /* n_threads and cpu_bind as in k_backend_options. QUIRE_INVALID names the option at fault. The caller
  * destroys it. */
-int k_placement_create(uint32_t n_threads, const char *cpu_bind, struct k_placement **out,
-                       struct quire_error *err);
+int k_placement_create(uint32_t n_threads, const char *cpu_bind, struct k_placement **out, struct quire_error *err);
 void k_placement_destroy(struct k_placement *p); /* NULL is fine */
 
 uint32_t k_placement_n_threads(const struct k_placement *p);

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
-                      struct k_weight **out, struct quire_error *err)
+int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight **out,
+                       struct quire_error *err)
 {
     (void)b;
     *out = NULL;

@@ -33,8 +33,7 @@ static uint32_t max_u32(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-static void widen_head(float *restrict out, const void *cache, enum k_dtype dtype, uint64_t element,
-                       uint64_t n)
+static void widen_head(float *restrict out, const void *cache, enum k_dtype dtype, uint64_t element, uint64_t n)
 {
     if (dtype == K_F32) {
         memcpy(out, (const float *)cache + element, n * sizeof *out);
@@ -56,8 +55,7 @@ static void load_tile(const struct k_attention_args *a, const struct item *item,
         uint32_t offset = position % kv->block_tokens;
         uint32_t run = min_u32(kv->block_tokens - offset, tile.end - slot);
         uint64_t block = table[position / kv->block_tokens];
-        uint64_t element = ((block * kv->n_kv_heads + item->kv_head) * kv->block_tokens + offset) *
-                           kv->head_dim;
+        uint64_t element = ((block * kv->n_kv_heads + item->kv_head) * kv->block_tokens + offset) * kv->head_dim;
         uint64_t n = (uint64_t)run * kv->head_dim;
         widen_head(scratch->k + slot * kv->head_dim, a->layer->k_dev, kv->dtype, element, n);
         widen_head(scratch->v + slot * kv->head_dim, a->layer->v_dev, kv->dtype, element, n);
@@ -74,9 +72,8 @@ static float score(const float *q, const float *k, uint32_t head_dim)
 }
 
 /* o_d · α, then the slots' values in rising order, for 16 elements d. */
-static inline struct ref_lanes fold_values(struct ref_lanes o, float alpha, const float *p,
-                                           const float *v, uint32_t begin, uint32_t end,
-                                           uint32_t head_dim)
+static inline struct ref_lanes fold_values(struct ref_lanes o, float alpha, const float *p, const float *v,
+                                           uint32_t begin, uint32_t end, uint32_t head_dim)
 {
     o.low *= alpha;
     o.high *= alpha;
@@ -118,8 +115,7 @@ static void fold_tile(const struct k_attention_args *a, struct ref_attn_query *s
 }
 
 /* The next split into those merged so far; the first one is taken as it is. */
-static void merge_split(struct ref_attn_query *merged, const struct ref_attn_query *next,
-                        uint32_t head_dim)
+static void merge_split(struct ref_attn_query *merged, const struct ref_attn_query *next, uint32_t head_dim)
 {
     if (!next->used)
         return;
@@ -152,12 +148,10 @@ static void run_split(const struct k_attention_args *a, const struct item *item,
     uint32_t position = item->row->position + item->token;
     uint32_t lowest = host_first_position(position, a->window);
     uint32_t end = position + item->n_tokens; /* one past the last query's position */
-    for (uint32_t start = split; start < min_u32(split + HOST_ATTN_SPLIT, end);
-         start += HOST_ATTN_TILE) {
+    for (uint32_t start = split; start < min_u32(split + HOST_ATTN_SPLIT, end); start += HOST_ATTN_TILE) {
         if (start + HOST_ATTN_TILE <= lowest)
             continue;
-        struct tile tile = {start, max_u32(lowest, start) - start,
-                            min_u32(end - start, HOST_ATTN_TILE)};
+        struct tile tile = {start, max_u32(lowest, start) - start, min_u32(end - start, HOST_ATTN_TILE)};
         load_tile(a, item, tile, scratch);
         for (uint32_t t = 0; t < item->n_tokens; t++) {
             uint32_t from = max_u32(host_first_position(position + t, a->window), start) - start;
@@ -166,15 +160,14 @@ static void run_split(const struct k_attention_args *a, const struct item *item,
                 continue;
             const float *q = a->qkv_dev + (item->row->token + item->token + t) * q_stride;
             for (uint32_t h = 0; h < item->n_heads; h++)
-                fold_tile(a, &scratch->split[t * item->n_heads + h], q + (item->head + h) * head_dim,
-                          scratch, from, to);
+                fold_tile(a, &scratch->split[t * item->n_heads + h], q + (item->head + h) * head_dim, scratch, from,
+                          to);
         }
     }
 }
 
 /* The sink of a head joins last, as a split of its own: a score of weight 1 without a value. */
-static void merge_sink(struct ref_attn_query *merged, float sink, struct ref_attn_query *scratch,
-                       uint32_t head_dim)
+static void merge_sink(struct ref_attn_query *merged, float sink, struct ref_attn_query *scratch, uint32_t head_dim)
 {
     clear_state(scratch);
     scratch->m = sink;
@@ -183,8 +176,7 @@ static void merge_sink(struct ref_attn_query *merged, float sink, struct ref_att
     merge_split(merged, scratch, head_dim);
 }
 
-static void run_item(const struct k_attention_args *a, const struct item *item,
-                     struct ref_attn_scratch *scratch)
+static void run_item(const struct k_attention_args *a, const struct item *item, struct ref_attn_scratch *scratch)
 {
     uint32_t head_dim = a->kv->head_dim, n_queries = item->n_tokens * item->n_heads;
     uint32_t position = item->row->position + item->token;
@@ -229,8 +221,8 @@ static void attention_task(void *context, uint32_t thread, uint32_t n_threads)
         for (uint32_t t = 0; t < row->n_tokens; t += item_tokens) {
             for (uint32_t h = 0; h < a->n_q_heads;) {
                 uint32_t in_group = group - h % group;
-                struct item item = {row, t, min_u32(item_tokens, row->n_tokens - t), h / group, h,
-                                    min_u32(item_heads, in_group)};
+                struct item item = {row,       t, min_u32(item_tokens, row->n_tokens - t),
+                                    h / group, h, min_u32(item_heads, in_group)};
                 h += item.n_heads;
                 if (turn == thread)
                     run_item(a, &item, &task->scratch[thread]);

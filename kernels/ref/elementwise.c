@@ -39,8 +39,8 @@ int ref_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_er
 {
     for (uint32_t t = 0; t < a->n_tokens; t++) {
         if (a->ids_dev[t] >= a->table->n_rows)
-            return quire_fail(err, QUIRE_INVALID, "embed: token id %u, the table has %u rows",
-                              a->ids_dev[t], a->table->n_rows);
+            return quire_fail(err, QUIRE_INVALID, "embed: token id %u, the table has %u rows", a->ids_dev[t],
+                              a->table->n_rows);
     }
     struct k_embed_args args = *a;
     host_run(b, (uint64_t)a->n_tokens * a->table->n_cols, embed_task, &args);
@@ -49,8 +49,7 @@ int ref_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_er
 
 /* ---- SiLU-mul -------------------------------------------------------------------------------- */
 
-static void silu_mul_row(const float *restrict gate, const float *restrict up, float *restrict out,
-                         uint32_t n)
+static void silu_mul_row(const float *restrict gate, const float *restrict up, float *restrict out, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         out[i] = k_silu(gate[i]) * up[i];

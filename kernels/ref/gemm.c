@@ -15,8 +15,7 @@ struct row_block {
     uint32_t first, n; /* rows of the part */
 };
 
-static inline struct ref_lanes load_weights(const unsigned char *row, enum k_dtype dtype,
-                                            uint32_t k)
+static inline struct ref_lanes load_weights(const unsigned char *row, enum k_dtype dtype, uint32_t k)
 {
     if (dtype == K_F16)
         return ref_load_f16((const uint16_t *)(const void *)row + k);
@@ -26,8 +25,8 @@ static inline struct ref_lanes load_weights(const unsigned char *row, enum k_dty
 }
 
 /* The last, incomplete group of a row, filled with zeros. */
-static inline struct ref_lanes load_last_weights(const unsigned char *row, enum k_dtype dtype,
-                                                 uint32_t k, uint32_t n_cols)
+static inline struct ref_lanes load_last_weights(const unsigned char *row, enum k_dtype dtype, uint32_t k,
+                                                 uint32_t n_cols)
 {
     size_t size = k_dtype_bytes(dtype);
     float group[K_LANES] = {0};
@@ -43,9 +42,8 @@ static inline struct ref_lanes load_last_f32(const float *x, uint32_t k, uint32_
 }
 
 /* One row against four tokens; x's rows are n_cols apart. */
-static inline __attribute__((always_inline)) void
-dot_4_tokens(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n_cols,
-             float y[4])
+static inline __attribute__((always_inline)) void dot_4_tokens(const unsigned char *row, enum k_dtype dtype,
+                                                               const float *x, uint32_t n_cols, float y[4])
 {
     const float *x0 = x, *x1 = x0 + n_cols, *x2 = x1 + n_cols, *x3 = x2 + n_cols;
     struct ref_lanes s0 = ref_zero(), s1 = s0, s2 = s0, s3 = s0;
@@ -70,8 +68,8 @@ dot_4_tokens(const unsigned char *row, enum k_dtype dtype, const float *x, uint3
     y[3] = ref_fold(s3);
 }
 
-static inline __attribute__((always_inline)) float
-dot_1_token(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n_cols)
+static inline __attribute__((always_inline)) float dot_1_token(const unsigned char *row, enum k_dtype dtype,
+                                                               const float *x, uint32_t n_cols)
 {
     struct ref_lanes s = ref_zero();
     uint32_t full = n_cols - n_cols % K_LANES;
@@ -82,8 +80,8 @@ dot_1_token(const unsigned char *row, enum k_dtype dtype, const float *x, uint32
     return ref_fold(s);
 }
 
-static inline __attribute__((always_inline)) void
-gemm_block(const struct k_gemm_args *a, struct row_block block, enum k_dtype dtype)
+static inline __attribute__((always_inline)) void gemm_block(const struct k_gemm_args *a, struct row_block block,
+                                                             enum k_dtype dtype)
 {
     const struct host_part *part = block.part;
     uint32_t n_cols = a->weight->n_cols, n_rows = a->weight->n_rows;
@@ -109,8 +107,7 @@ gemm_block(const struct k_gemm_args *a, struct row_block block, enum k_dtype dty
 }
 
 /* Rows [begin, end) of a part. */
-static void gemm_lane_rows(const struct k_gemm_args *a, const struct host_part *part, uint32_t begin,
-                           uint32_t end)
+static void gemm_lane_rows(const struct k_gemm_args *a, const struct host_part *part, uint32_t begin, uint32_t end)
 {
     uint64_t row_bytes = (uint64_t)a->weight->n_cols * k_dtype_bytes(part->dtype);
     uint32_t step = (uint32_t)(ROW_BLOCK_BYTES / row_bytes);

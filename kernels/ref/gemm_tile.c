@@ -67,8 +67,8 @@ static inline void split(float x, float *high, float *low)
 
 /* w[term][k][i] = the part's row first + i at column k of the tile; zeros outside the matrix. A
  * BF16 weight is its first term. */
-static void load_tile(const struct host_part *part, uint32_t first, uint32_t n_rows, uint32_t column,
-                      uint32_t n_cols, float w[MAX_TERMS][TILE_DEPTH][K_LANES])
+static void load_tile(const struct host_part *part, uint32_t first, uint32_t n_rows, uint32_t column, uint32_t n_cols,
+                      float w[MAX_TERMS][TILE_DEPTH][K_LANES])
 {
     uint32_t depth = n_cols - column < TILE_DEPTH ? n_cols - column : TILE_DEPTH;
     if (n_rows < K_LANES || depth < TILE_DEPTH)
@@ -95,8 +95,7 @@ static void split_activations(const float *x, uint32_t depth, float terms[MAX_TE
 }
 
 /* c + (chain over even k + chain over odd k), for 16 rows. */
-static struct ref_lanes add_tile(struct ref_lanes c, const float w[TILE_DEPTH][K_LANES],
-                                 const float x[TILE_DEPTH])
+static struct ref_lanes add_tile(struct ref_lanes c, const float w[TILE_DEPTH][K_LANES], const float x[TILE_DEPTH])
 {
     struct ref_lanes even = ref_zero(), odd = ref_zero();
     for (uint32_t k = 0; k < TILE_DEPTH; k += 2) {
@@ -107,8 +106,8 @@ static struct ref_lanes add_tile(struct ref_lanes c, const float w[TILE_DEPTH][K
 }
 
 /* y holds c between the tiles of a row; the bias comes last. */
-void ref_gemm_tile_rows(const struct k_gemm_args *a, enum k_gemm_form form,
-                        const struct host_part *part, uint32_t row_begin, uint32_t row_end)
+void ref_gemm_tile_rows(const struct k_gemm_args *a, enum k_gemm_form form, const struct host_part *part,
+                        uint32_t row_begin, uint32_t row_end)
 {
     uint32_t n_cols = a->weight->n_cols, n_rows = a->weight->n_rows;
     uint32_t x_terms = form == K_FORM_TILE ? 2 : 1, w_terms = part->dtype == K_F16 ? 2 : 1;

@@ -39,8 +39,7 @@ static const struct k_backend_ops ref_ops = {
     .place_tokens = host_place_tokens,
 };
 
-int ref_open(const struct k_backend_options *options, struct k_backend **out,
-             struct quire_error *err)
+int ref_open(const struct k_backend_options *options, struct k_backend **out, struct quire_error *err)
 {
     *out = NULL;
     struct ref_backend *r = calloc(1, sizeof *r);

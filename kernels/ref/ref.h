@@ -28,14 +28,12 @@ struct ref_backend {
     struct ref_attn_scratch *attn_scratch; /* [threads of the pool] */
 };
 
-int ref_open(const struct k_backend_options *options, struct k_backend **out,
-             struct quire_error *err);
+int ref_open(const struct k_backend_options *options, struct k_backend **out, struct quire_error *err);
 
 int ref_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err);
 int ref_rmsnorm(struct k_backend *b, const struct k_rmsnorm_args *a, struct quire_error *err);
 int ref_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err);
-int ref_rope_angles(struct k_backend *b, const struct k_rope_angles_args *a,
-                    struct quire_error *err);
+int ref_rope_angles(struct k_backend *b, const struct k_rope_angles_args *a, struct quire_error *err);
 int ref_rope_kv(struct k_backend *b, const struct k_rope_kv_args *a, struct quire_error *err);
 int ref_attention(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err);
 int ref_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a, struct quire_error *err);
@@ -48,7 +46,7 @@ int ref_sample(struct k_backend *b, const struct k_sample_args *a, struct quire_
 void ref_rmsnorm_row(const float *x, const float *weight, float *out, uint32_t n, float eps);
 
 /* A tile form for rows [row_begin, row_end) of a BF16 or F16 part (docs/numerics.md §6). */
-void ref_gemm_tile_rows(const struct k_gemm_args *a, enum k_gemm_form form,
-                        const struct host_part *part, uint32_t row_begin, uint32_t row_end);
+void ref_gemm_tile_rows(const struct k_gemm_args *a, enum k_gemm_form form, const struct host_part *part,
+                        uint32_t row_begin, uint32_t row_end);
 
 #endif

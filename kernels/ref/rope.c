@@ -26,8 +26,7 @@ static void angles_task(void *context, uint32_t thread, uint32_t n_threads)
     }
 }
 
-int ref_rope_angles(struct k_backend *b, const struct k_rope_angles_args *a,
-                    struct quire_error *err)
+int ref_rope_angles(struct k_backend *b, const struct k_rope_angles_args *a, struct quire_error *err)
 {
     (void)err;
     struct k_rope_angles_args args = *a;
@@ -48,8 +47,7 @@ static void rotate_head(float *restrict v, const float *restrict cos_sin, uint32
 }
 
 /* One head's vector into its place in a block, rounded once to the cache's dtype. */
-static void store_head(void *cache, enum k_dtype dtype, uint64_t element, const float *restrict v,
-                       uint32_t n)
+static void store_head(void *cache, enum k_dtype dtype, uint64_t element, const float *restrict v, uint32_t n)
 {
     if (dtype == K_F32) {
         memcpy((float *)cache + element, v, (size_t)n * sizeof *v);

@@ -186,8 +186,8 @@ static void drop_blocks_below(struct weights *v, float cut)
 }
 
 /* Counts w whose bits equal prefix where `above` is set (or sums their weights) by a digit. */
-static void add_digits(uint64_t *sums, const float *w, uint32_t n, uint32_t shift,
-                       uint32_t digit_mask, uint32_t above, uint32_t prefix, bool by_weight)
+static void add_digits(uint64_t *sums, const float *w, uint32_t n, uint32_t shift, uint32_t digit_mask, uint32_t above,
+                       uint32_t prefix, bool by_weight)
 {
     for (uint32_t i = 0; i < n; i++) {
         uint32_t key = k_f32_bits(w[i]);
@@ -199,8 +199,7 @@ static void add_digits(uint64_t *sums, const float *w, uint32_t n, uint32_t shif
 /* Walks one radix digit of w's bits from the top: keys equal to *prefix above the digit are counted
  * (or their weights summed) by the digit's value. Moves the digit in which the running sum reaches
  * `need` into *prefix, and what lies above it out of need. */
-static uint64_t take_digit(const struct weights *v, uint32_t shift, bool by_weight,
-                           uint32_t *prefix, uint64_t need)
+static uint64_t take_digit(const struct weights *v, uint32_t shift, bool by_weight, uint32_t *prefix, uint64_t need)
 {
     uint64_t sums[RADIX_BUCKETS] = {0};
     uint32_t above = shift == 21 ? 0 : ~0u << (shift == 10 ? 21 : 10);
@@ -208,8 +207,7 @@ static uint64_t take_digit(const struct weights *v, uint32_t shift, bool by_weig
     for (uint32_t b = 0; b < v->n_blocks; b++) {
         struct range r = block_of(v, b);
         if (v->max[b] > 0.0f)
-            add_digits(sums, v->w + r.begin, r.end - r.begin, shift, digit_mask, above, *prefix,
-                       by_weight);
+            add_digits(sums, v->w + r.begin, r.end - r.begin, shift, digit_mask, above, *prefix, by_weight);
     }
     uint32_t digit = digit_mask;
     for (; digit > 0 && sums[digit] < need; digit--)
@@ -275,8 +273,8 @@ static uint64_t sum_of_weights(const struct weights *v, float cut)
 static void keep_top_k(struct weights *v, uint32_t k)
 {
     if (k < v->n_blocks) {
-        struct weights maxima = {.w = v->max, .n = v->n_blocks, .block_size = v->n_blocks,
-                                 .n_blocks = 1, .max = {1.0f}};
+        struct weights maxima = {
+            .w = v->max, .n = v->n_blocks, .block_size = v->n_blocks, .n_blocks = 1, .max = {1.0f}};
         drop_blocks_below(v, k_f32_from_bits(find_threshold(&maxima, false, k).key));
     }
     drop_below(v, find_threshold(v, false, k));
@@ -361,8 +359,8 @@ static bool choose_token(const struct k_sample_row *row, float *z, uint32_t n, u
     return true;
 }
 
-static void sample_row(const struct k_sample_row *row, const float *logits, float *scratch,
-                       uint32_t n, struct k_sample_result *out)
+static void sample_row(const struct k_sample_row *row, const float *logits, float *scratch, uint32_t n,
+                       struct k_sample_result *out)
 {
     memset(out, 0, sizeof *out);
     float max = checked_max(logits, n);
@@ -384,8 +382,7 @@ static void sample_task(void *context, uint32_t thread, uint32_t n_threads)
     const struct k_sample_args *a = context;
     float *scratch = (float *)a->workspace_dev + (uint64_t)thread * a->n_vocab;
     for (uint64_t i = thread; i < a->n_rows; i += n_threads) {
-        sample_row(&a->rows[i], a->logits_dev + i * a->n_vocab, scratch, a->n_vocab,
-                   &a->results[i]);
+        sample_row(&a->rows[i], a->logits_dev + i * a->n_vocab, scratch, a->n_vocab, &a->results[i]);
         a->sampled_dev[i] = a->results[i].token;
     }
 }

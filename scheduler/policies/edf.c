@@ -75,8 +75,7 @@ static double computed_share(const struct edf *e)
 }
 
 /* From now to the first token, at the least. */
-static double needed_us(const struct edf *e, const struct sched_candidate *c,
-                        const struct sched_load *load)
+static double needed_us(const struct edf *e, const struct sched_candidate *c, const struct sched_load *load)
 {
     double pace = load->us_per_token / DOUBT, own = pace * c->n_prompt;
     if (load->prefill_us > 0) {

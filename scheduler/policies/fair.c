@@ -27,14 +27,13 @@ static int check(const struct sched_policy_options *o, struct quire_error *err)
 {
     for (uint32_t i = 0; o->tenant_weights && i < o->n_tenants; i++)
         if (o->tenant_weights[i] == 0 || o->tenant_weights[i] > MAX_WEIGHT)
-            return quire_fail(err, QUIRE_INVALID, "weight of tenant %u: must be 1 to %u, got %u", i,
-                              MAX_WEIGHT, o->tenant_weights[i]);
+            return quire_fail(err, QUIRE_INVALID, "weight of tenant %u: must be 1 to %u, got %u", i, MAX_WEIGHT,
+                              o->tenant_weights[i]);
     if (o->prompt_price > MAX_PRICE || o->output_price > MAX_PRICE)
-        return quire_fail(err, QUIRE_INVALID, "prices: must be at most %u, got %u and %u", MAX_PRICE,
-                          o->prompt_price, o->output_price);
+        return quire_fail(err, QUIRE_INVALID, "prices: must be at most %u, got %u and %u", MAX_PRICE, o->prompt_price,
+                          o->output_price);
     if (o->prefill_share > 100)
-        return quire_fail(err, QUIRE_INVALID, "prefill share: must be at most 100, got %u",
-                          o->prefill_share);
+        return quire_fail(err, QUIRE_INVALID, "prefill share: must be at most 100, got %u", o->prefill_share);
     return QUIRE_OK;
 }
 
@@ -44,8 +43,8 @@ static int create(const struct sched_policy_options *o, void **state, struct qui
     if (status)
         return status;
     struct fair *fair = calloc(1, sizeof *fair);
-    if (!fair || counters_init(&fair->counters, o->n_tenants ? o->n_tenants : 1,
-                               o->n_tenants ? o->tenant_weights : NULL)) {
+    if (!fair ||
+        counters_init(&fair->counters, o->n_tenants ? o->n_tenants : 1, o->n_tenants ? o->tenant_weights : NULL)) {
         free(fair);
         return quire_fail(err, QUIRE_NO_MEMORY, "fair: out of memory");
     }
@@ -95,8 +94,7 @@ static void flow_admits(void *state, uint32_t tenant)
 static uint64_t flow_patience(const void *state, const struct sched_candidate *first)
 {
     const struct fair *fair = state;
-    return counters_cost(&fair->counters, first->tenant,
-                         (uint64_t)first->n_prompt * fair->prompt_price);
+    return counters_cost(&fair->counters, first->tenant, (uint64_t)first->n_prompt * fair->prompt_price);
 }
 
 static uint32_t prefill_share(const void *state)

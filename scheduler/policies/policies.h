@@ -6,11 +6,11 @@
 #include "scheduler/policy.h"
 
 #define SCHED_POLICIES(P) \
-    P(fcfs)               \
-    P(priority)           \
-    P(sjf)                \
-    P(edf)                \
-    P(fair)               \
+    P(fcfs) \
+    P(priority) \
+    P(sjf) \
+    P(edf) \
+    P(fair) \
     P(lpm)
 
 #define SCHED_POLICY_DECLARE(name) extern const struct sched_policy sched_policy_##name;

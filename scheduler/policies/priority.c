@@ -52,11 +52,10 @@ static int create(const struct sched_policy_options *options, void **state, stru
     uint32_t weights[SCHED_MAX_CLASSES];
     for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++)
         if (options->class_weights[i] > MAX_WEIGHT)
-            return quire_fail(err, QUIRE_INVALID, "weight of class %u: must be at most %u, got %u", i,
-                              MAX_WEIGHT, options->class_weights[i]);
+            return quire_fail(err, QUIRE_INVALID, "weight of class %u: must be at most %u, got %u", i, MAX_WEIGHT,
+                              options->class_weights[i]);
     struct priority *p = calloc(1, sizeof *p);
-    if (!p || (weights_of(options, weights) &&
-               counters_init(&p->classes, SCHED_MAX_CLASSES, weights))) {
+    if (!p || (weights_of(options, weights) && counters_init(&p->classes, SCHED_MAX_CLASSES, weights))) {
         destroy(p);
         return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
     }
@@ -71,7 +70,7 @@ static uint64_t rank(void *state, const struct sched_candidate *c)
     uint64_t at = sched_later(MIDDLE, 1, c->arrival_us);
     if (c->priority >= 0)
         return sched_later(at, (uint64_t)c->priority, p->ageing_us);
-    uint64_t earlier = sched_later(0, (uint64_t) - (int64_t)c->priority, p->ageing_us);
+    uint64_t earlier = sched_later(0, (uint64_t)-(int64_t)c->priority, p->ageing_us);
     return at > earlier ? at - earlier : 0;
 }
 

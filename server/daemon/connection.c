@@ -42,8 +42,7 @@ static void connection_free(struct connection *c)
 int connection_open(struct daemon *d, int fd, const struct key256 *key, struct quire_error *err)
 {
     int flags = fcntl(fd, F_GETFL);
-    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
-        fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
         int status = quire_fail(err, QUIRE_IO, "connection: %m");
         close(fd);
         return status;
@@ -91,8 +90,7 @@ static void let_go(struct connection *c)
         pthread_mutex_lock(&d->mutex);
         c->overflowed = true;
         wire_buffer_free(&c->pending);
-        struct live_request *request =
-            c->requests.n ? &d->requests.slots[c->requests.first] : NULL;
+        struct live_request *request = c->requests.n ? &d->requests.slots[c->requests.first] : NULL;
         uint64_t engine_id = request ? request->engine_id : 0;
         if (request)
             request_orphan(&d->requests, &c->requests, request);
@@ -232,8 +230,7 @@ void connection_flush(struct connection *c)
         if (take_pending(c))
             release(c);
         else
-            connection_fail(c, QUIRE_EXHAUSTED,
-                            "too slow: more was waiting for this client than is kept for one");
+            connection_fail(c, QUIRE_EXHAUSTED, "too slow: more was waiting for this client than is kept for one");
     }
     if (!write_released(c)) {
         connection_close(c);
@@ -269,7 +266,7 @@ static void read_frames(struct connection *c)
         if (found == 0)
             return;
         if (found < 0)
-            connection_fail(c, (enum quire_status)-found, err.text);
+            connection_fail(c, (enum quire_status) - found, err.text);
         else
             session_frame(c, &header, body);
     }

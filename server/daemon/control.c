@@ -11,16 +11,14 @@
 /* ---- values ---- */
 
 /* A whole decimal number of at most max. */
-static int read_number(const char *key, const char *text, uint64_t max, uint64_t *out,
-                       struct quire_error *err)
+static int read_number(const char *key, const char *text, uint64_t max, uint64_t *out, struct quire_error *err)
 {
     char *end = NULL;
     errno = 0;
     if (*text >= '0' && *text <= '9')
         *out = strtoull(text, &end, 10);
     if (!end || *end != '\0' || errno != 0 || *out > max)
-        return quire_fail(err, QUIRE_INVALID,
-                          "CONTROL: %s: must be a number of at most %llu, got \"%.40s\"", key,
+        return quire_fail(err, QUIRE_INVALID, "CONTROL: %s: must be a number of at most %llu, got \"%.40s\"", key,
                           (unsigned long long)max, text);
     return QUIRE_OK;
 }
@@ -36,8 +34,7 @@ static int read_classes(const char *key, char *text, uint64_t max, uint64_t out[
         if (comma)
             *comma = '\0';
         if (n == SCHED_MAX_CLASSES)
-            return quire_fail(err, QUIRE_INVALID, "CONTROL: %s: at most %u numbers", key,
-                              SCHED_MAX_CLASSES);
+            return quire_fail(err, QUIRE_INVALID, "CONTROL: %s: at most %u numbers", key, SCHED_MAX_CLASSES);
         status = read_number(key, at, max, &out[n], err);
         at = comma ? comma + 1 : NULL;
     }
@@ -118,8 +115,7 @@ int control_run(struct daemon *d, const char *command, size_t n_command, struct 
     text[n_command] = '\0';
     for (char *word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
         if (n == MAX_WORDS)
-            return quire_fail(err, QUIRE_INVALID, "CONTROL: command: more than %d words",
-                              MAX_WORDS);
+            return quire_fail(err, QUIRE_INVALID, "CONTROL: command: more than %d words", MAX_WORDS);
         words[n++] = word;
     }
     if (n > 0 && strcmp(words[0], "set-policy") == 0)

@@ -63,8 +63,8 @@ static void take_defaults(struct daemon_options *o)
     o->hello_timeout_ms = o->hello_timeout_ms ? o->hello_timeout_ms : 5000;
 }
 
-int daemon_create(struct event_base *base, const struct daemon_options *options,
-                  struct daemon **out, struct quire_error *err)
+int daemon_create(struct event_base *base, const struct daemon_options *options, struct daemon **out,
+                  struct quire_error *err)
 {
     *out = NULL;
     struct daemon *d = calloc(1, sizeof *d);

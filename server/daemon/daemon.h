@@ -42,8 +42,8 @@ struct daemon_options { /* copied by daemon_create */
     void *context;
 };
 
-int daemon_create(struct event_base *base, const struct daemon_options *options,
-                  struct daemon **out, struct quire_error *err);
+int daemon_create(struct event_base *base, const struct daemon_options *options, struct daemon **out,
+                  struct quire_error *err);
 
 /* The engine_sink; its context is the daemon. */
 void daemon_sink(void *context, const struct engine_event *events, size_t n_events);
@@ -62,8 +62,7 @@ int daemon_add_connection(struct daemon *d, int fd, struct quire_error *err);
  * May be called several times (at most DAEMON_MAX_LISTENERS). QUIRE_INVALID, QUIRE_NOT_FOUND,
  * QUIRE_IO, QUIRE_EXHAUSTED. */
 #define DAEMON_MAX_LISTENERS 8
-int daemon_listen(struct daemon *d, const char *address, const char *key_file,
-                  struct quire_error *err);
+int daemon_listen(struct daemon *d, const char *address, const char *key_file, struct quire_error *err);
 /* The address of listener `index` (0 = the first), with the port that the system gave; NULL past
  * the last. */
 const char *daemon_address(const struct daemon *d, size_t index);

@@ -49,8 +49,7 @@ static void on_acceptable(evutil_socket_t fd, short what, void *context)
 }
 
 /* A socket file that nobody answers at was left by a process that is gone. */
-static int remove_stale(const struct wire_address *address, const char *path,
-                        struct quire_error *err)
+static int remove_stale(const struct wire_address *address, const char *path, struct quire_error *err)
 {
     struct stat st;
     if (lstat(path, &st) != 0)
@@ -70,8 +69,7 @@ static int remove_stale(const struct wire_address *address, const char *path,
     return QUIRE_OK;
 }
 
-static int bind_unix(struct listener *l, const struct wire_address *address,
-                     struct quire_error *err)
+static int bind_unix(struct listener *l, const struct wire_address *address, struct quire_error *err)
 {
     const char *path = ((const struct sockaddr_un *)&address->socket)->sun_path;
     struct stat st;
@@ -92,8 +90,7 @@ static int bind_unix(struct listener *l, const struct wire_address *address,
     return QUIRE_OK;
 }
 
-static int bind_tcp(struct listener *l, const struct wire_address *address, const char *text,
-                    struct quire_error *err)
+static int bind_tcp(struct listener *l, const struct wire_address *address, const char *text, struct quire_error *err)
 {
     int yes = 1;
     setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -146,14 +143,12 @@ void listener_close(struct listener *l)
         unlink(l->path);
 }
 
-int daemon_listen(struct daemon *d, const char *address, const char *key_file,
-                  struct quire_error *err)
+int daemon_listen(struct daemon *d, const char *address, const char *key_file, struct quire_error *err)
 {
     if (!d->engine)
         return quire_fail(err, QUIRE_INTERNAL, "daemon: a listener before its engine");
     if (d->n_listeners == DAEMON_MAX_LISTENERS)
-        return quire_fail(err, QUIRE_EXHAUSTED, "%s: at most %d addresses to listen at", address,
-                          DAEMON_MAX_LISTENERS);
+        return quire_fail(err, QUIRE_EXHAUSTED, "%s: at most %d addresses to listen at", address, DAEMON_MAX_LISTENERS);
     struct listener *l = &d->listeners[d->n_listeners];
     *l = (struct listener){.d = d, .fd = -1, .has_key = key_file != NULL};
     int status = key_file ? wire_key_read(key_file, &l->key, err) : QUIRE_OK;

@@ -42,8 +42,8 @@ static int grow(struct request_table *table)
     return QUIRE_OK;
 }
 
-struct live_request *request_add(struct request_table *table, struct request_list *list,
-                                 struct connection *connection, uint64_t wire_id)
+struct live_request *request_add(struct request_table *table, struct request_list *list, struct connection *connection,
+                                 uint64_t wire_id)
 {
     if (table->first_free == NO_REQUEST && grow(table))
         return NULL;
@@ -77,15 +77,13 @@ struct live_request *request_by_engine_id(struct request_table *table, uint64_t 
     return &table->slots[slot];
 }
 
-struct live_request *request_by_wire_id(struct request_table *table,
-                                        const struct request_list *list, uint64_t wire_id)
+struct live_request *request_by_wire_id(struct request_table *table, const struct request_list *list, uint64_t wire_id)
 {
     uint32_t slot;
     return id_map_find(&list->ids, wire_id, &slot) ? &table->slots[slot] : NULL;
 }
 
-void request_orphan(struct request_table *table, struct request_list *list,
-                    struct live_request *request)
+void request_orphan(struct request_table *table, struct request_list *list, struct live_request *request)
 {
     if (request->previous != NO_REQUEST)
         table->slots[request->previous].next = request->next;
@@ -98,14 +96,12 @@ void request_orphan(struct request_table *table, struct request_list *list,
     request->connection = NULL;
 }
 
-void request_remove(struct request_table *table, struct request_list *list,
-                    struct live_request *request)
+void request_remove(struct request_table *table, struct request_list *list, struct live_request *request)
 {
     if (list)
         request_orphan(table, list, request);
     uint32_t slot = slot_of(request->engine_id);
-    *request = (struct live_request){.generation = request->generation,
-                                     .next = table->first_free};
+    *request = (struct live_request){.generation = request->generation, .next = table->first_free};
     table->first_free = slot;
     table->n_live--;
 }

@@ -42,17 +42,14 @@ struct request_table { /* zero it to begin, with first_free = NO_REQUEST */
 void request_table_free(struct request_table *table);
 
 /* wire_id is not live on that connection. NULL: no memory. */
-struct live_request *request_add(struct request_table *table, struct request_list *list,
-                                 struct connection *connection, uint64_t wire_id);
+struct live_request *request_add(struct request_table *table, struct request_list *list, struct connection *connection,
+                                 uint64_t wire_id);
 /* NULL when it is over. */
 struct live_request *request_by_engine_id(struct request_table *table, uint64_t engine_id);
-struct live_request *request_by_wire_id(struct request_table *table,
-                                        const struct request_list *list, uint64_t wire_id);
+struct live_request *request_by_wire_id(struct request_table *table, const struct request_list *list, uint64_t wire_id);
 /* Takes it out of its connection's list; it lives on without one. */
-void request_orphan(struct request_table *table, struct request_list *list,
-                    struct live_request *request);
+void request_orphan(struct request_table *table, struct request_list *list, struct live_request *request);
 /* It is over. list: of its connection, NULL when it has none. */
-void request_remove(struct request_table *table, struct request_list *list,
-                    struct live_request *request);
+void request_remove(struct request_table *table, struct request_list *list, struct live_request *request);
 
 #endif

@@ -22,22 +22,20 @@ void session_greet(struct connection *c)
 
 /* ---- HELLO ---- */
 
-static int check_key(const struct connection *c, const struct wire_hello *theirs,
-                     struct quire_error *err)
+static int check_key(const struct connection *c, const struct wire_hello *theirs, struct quire_error *err)
 {
     if (!c->key)
         return QUIRE_OK;
     if (theirs->n_key_proof == 0 || theirs->n_nonce == 0)
-        return quire_fail(err, QUIRE_INVALID,
-                          "HELLO: key_proof: this engine asks for its shared key");
+        return quire_fail(err, QUIRE_INVALID, "HELLO: key_proof: this engine asks for its shared key");
     struct key256 proof = wire_key_proof(c->key, WIRE_KEY_FRONT, c->nonce, theirs->nonce);
     if (!quire_secret_equal(proof.bytes, theirs->key_proof, sizeof proof.bytes))
         return quire_fail(err, QUIRE_INVALID, "HELLO: key_proof: the key is a different one");
     return QUIRE_OK;
 }
 
-static int check_identity(const char *field, const char *what, const struct key256 *ours,
-                          const struct key256 *theirs, struct quire_error *err)
+static int check_identity(const char *field, const char *what, const struct key256 *ours, const struct key256 *theirs,
+                          struct quire_error *err)
 {
     char a[65], b[65];
     if (memcmp(ours, theirs, sizeof *ours) == 0)
@@ -50,24 +48,20 @@ static int check_identity(const char *field, const char *what, const struct key2
                       field, what, a, b);
 }
 
-static int check_hello(const struct connection *c, const struct wire_hello *theirs,
-                       struct quire_error *err)
+static int check_hello(const struct connection *c, const struct wire_hello *theirs, struct quire_error *err)
 {
     const struct daemon_options *o = &c->d->options;
     if (theirs->version != WIRE_VERSION)
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "HELLO: version: the engine speaks %u, the client %u", WIRE_VERSION,
+        return quire_fail(err, QUIRE_UNSUPPORTED, "HELLO: version: the engine speaks %u, the client %u", WIRE_VERSION,
                           theirs->version);
     int status = check_key(c, theirs, err);
     if (!status)
         status = check_identity("identity_text", "tokenizer or chat template", &o->identity_text,
                                 &theirs->identity_text, err);
     if (!status)
-        status = check_identity("identity_config", "config.json", &o->identity_config,
-                                &theirs->identity_config, err);
+        status = check_identity("identity_config", "config.json", &o->identity_config, &theirs->identity_config, err);
     if (!status && theirs->initial_credit < WIRE_MIN_CREDIT)
-        status = quire_fail(err, QUIRE_INVALID,
-                            "HELLO: initial_credit: must be at least %u, got %" PRIu64,
+        status = quire_fail(err, QUIRE_INVALID, "HELLO: initial_credit: must be at least %u, got %" PRIu64,
                             WIRE_MIN_CREDIT, theirs->initial_credit);
     return status;
 }
@@ -131,8 +125,7 @@ static int on_hello(struct connection *c, const uint8_t *body, size_t n, struct 
 
 /* ---- SUBMIT ---- */
 
-static void put_refuse(struct connection *c, uint64_t wire_id, int status, uint32_t retry_after_ms,
-                       const char *message)
+static void put_refuse(struct connection *c, uint64_t wire_id, int status, uint32_t retry_after_ms, const char *message)
 {
     struct wire_refuse refuse = {
         .status = (uint32_t)status,
@@ -239,8 +232,7 @@ static int submit_to_engine(struct daemon *d, uint64_t engine_id, const struct w
 
 /* The engine may say the first tokens, even the last ones, before engine_submit() returns: whoever
  * comes first, sink or loop, queues ACCEPT. */
-static void submit_now(struct connection *c, uint64_t wire_id, uint64_t engine_id,
-                       const struct wire_submit *submit)
+static void submit_now(struct connection *c, uint64_t wire_id, uint64_t engine_id, const struct wire_submit *submit)
 {
     struct daemon *d = c->d;
     struct quire_error err = {""};
@@ -260,8 +252,7 @@ static void submit_now(struct connection *c, uint64_t wire_id, uint64_t engine_i
         put_refuse(c, wire_id, status, retry_after_ms, err.text);
 }
 
-static int on_submit(struct connection *c, uint64_t wire_id, const uint8_t *body, size_t n,
-                     struct quire_error *err)
+static int on_submit(struct connection *c, uint64_t wire_id, const uint8_t *body, size_t n, struct quire_error *err)
 {
     struct daemon *d = c->d;
     struct wire_submit submit;
@@ -281,13 +272,11 @@ static int on_submit(struct connection *c, uint64_t wire_id, const uint8_t *body
     pthread_mutex_unlock(&d->mutex);
 
     if (twice)
-        return quire_fail(err, QUIRE_INVALID, "SUBMIT: request id: %" PRIu64 " is live already",
-                          wire_id);
+        return quire_fail(err, QUIRE_INVALID, "SUBMIT: request id: %" PRIu64 " is live already", wire_id);
     if (status)
         put_refuse(c, wire_id, status, 0, err->text);
     else if (full)
-        put_refuse(c, wire_id, QUIRE_EXHAUSTED, RETRY_AFTER_MS,
-                   "too many live requests on one connection");
+        put_refuse(c, wire_id, QUIRE_EXHAUSTED, RETRY_AFTER_MS, "too many live requests on one connection");
     else if (!request)
         put_refuse(c, wire_id, QUIRE_NO_MEMORY, RETRY_AFTER_MS, "SUBMIT: out of memory");
     else
@@ -297,8 +286,7 @@ static int on_submit(struct connection *c, uint64_t wire_id, const uint8_t *body
 
 /* ---- the others ---- */
 
-static int on_cancel(struct connection *c, uint64_t wire_id, const uint8_t *body, size_t n,
-                     struct quire_error *err)
+static int on_cancel(struct connection *c, uint64_t wire_id, const uint8_t *body, size_t n, struct quire_error *err)
 {
     struct daemon *d = c->d;
     int64_t choice;
@@ -435,8 +423,7 @@ static void shadow_add(struct daemon *d, struct wire_stats *out, uint32_t *words
     out->shadow_ttft_us = s.shadow.ttft_us;
     out->shadow_queue_us = s.shadow.queue_us;
     for (uint32_t i = 0; i < SHADOW_N_BUCKETS; i++) {
-        const struct wire_shadow_bucket bucket = {shadow_bounds_us[i], s.live.buckets[i],
-                                                  s.shadow.buckets[i]};
+        const struct wire_shadow_bucket bucket = {shadow_bounds_us[i], s.live.buckets[i], s.shadow.buckets[i]};
         wire_shadow_bucket_put(words + (size_t)WIRE_SHADOW_BUCKET_WORDS * i, &bucket);
     }
     out->shadow_buckets = words;
@@ -474,8 +461,8 @@ static int on_drain(struct connection *c, const uint8_t *body, size_t n, struct 
     return status;
 }
 
-static int on_ready_frame(struct connection *c, const struct wire_header *header,
-                          const uint8_t *body, struct quire_error *err)
+static int on_ready_frame(struct connection *c, const struct wire_header *header, const uint8_t *body,
+                          struct quire_error *err)
 {
     size_t n = header->body_bytes;
     switch ((enum wire_type)header->type) {
@@ -493,8 +480,7 @@ static int on_ready_frame(struct connection *c, const struct wire_header *header
     case WIRE_DONE:
     case WIRE_ERROR: break;
     }
-    return quire_fail(err, QUIRE_INVALID, "%s: a client does not send it here",
-                      wire_type_name(header->type));
+    return quire_fail(err, QUIRE_INVALID, "%s: a client does not send it here", wire_type_name(header->type));
 }
 
 void session_frame(struct connection *c, const struct wire_header *header, const uint8_t *body)

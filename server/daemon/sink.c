@@ -16,15 +16,13 @@ static void token_of(const struct engine_event *event, struct wire_token *out)
     out->n_top = event->logprob.n_top < WIRE_MAX_TOP ? event->logprob.n_top : WIRE_MAX_TOP;
     if (out->n_top) {
         memcpy(out->top_ids, event->logprob.top_ids, out->n_top * sizeof out->top_ids[0]);
-        memcpy(out->top_logprobs, event->logprob.top_logprobs,
-               out->n_top * sizeof out->top_logprobs[0]);
+        memcpy(out->top_logprobs, event->logprob.top_logprobs, out->n_top * sizeof out->top_logprobs[0]);
     }
 }
 
 /* One frame of the events from events[0] on that are of the same kind and request; returns how
  * many. */
-static size_t put_tokens(struct wire_buffer *b, uint64_t wire_id, const struct engine_event *events,
-                         size_t n_events)
+static size_t put_tokens(struct wire_buffer *b, uint64_t wire_id, const struct engine_event *events, size_t n_events)
 {
     uint16_t type = events[0].kind == ENGINE_EVENT_TOKEN ? WIRE_TOKENS : WIRE_PROMPT_LOGPROBS;
     size_t mark, n = 0;
@@ -36,8 +34,7 @@ static size_t put_tokens(struct wire_buffer *b, uint64_t wire_id, const struct e
         if (wire_tokens_add(b, &token))
             break;
         n++;
-    } while (n < n_events && events[n].kind == events[0].kind &&
-             events[n].request == events[0].request &&
+    } while (n < n_events && events[n].kind == events[0].kind && events[n].request == events[0].request &&
              b->n - mark + WIRE_MAX_TOKEN_RECORD <= WIRE_HEADER_BYTES + WIRE_MAX_EVENT_BODY);
     wire_tokens_end(b, mark);
     return n ? n : 1;

@@ -60,8 +60,7 @@ static const char *key_of(const struct http_exchange *x)
     return other && strcmp(bearer, other) != 0 ? NULL : bearer;
 }
 
-struct tenant *front_tenant(const struct front *f, const struct http_exchange *x,
-                            struct api_error *e)
+struct tenant *front_tenant(const struct front *f, const struct http_exchange *x, struct api_error *e)
 {
     if (!tenants_ask_key(f->tenants))
         return tenants_at(f->tenants, 0);
@@ -209,8 +208,7 @@ static void on_closed(void *context, const char *why)
 
 int front_set_engine(struct front *f, const struct front_engine *engine, struct quire_error *err)
 {
-    static const struct engine_client_events events = {on_ready, on_stats, on_control,
-                                                       on_engine_drain, on_closed};
+    static const struct engine_client_events events = {on_ready, on_stats, on_control, on_engine_drain, on_closed};
     struct wire_hello ours = {
         .version = WIRE_VERSION,
         .identity_text = engine->identity_text,
@@ -227,8 +225,7 @@ int front_set_engine(struct front *f, const struct front_engine *engine, struct 
     engine_client_close(f->engine);
     f->engine = NULL;
     f->engine_ready = f->engine_draining = false;
-    return engine_client_open(f->base, engine->fd, &ours, engine->key_file, &events, f,
-                              &f->engine, err);
+    return engine_client_open(f->base, engine->fd, &ours, engine->key_file, &events, f, &f->engine, err);
 }
 
 /* ---- opening and closing -------------------------------------------------------------------- */
@@ -283,8 +280,10 @@ static int choose_tool_format(struct front *f, const char *name, struct quire_er
     bool is_auto = !name || strcmp(name, "auto") == 0;
     f->tool_format = TOOL_NONE;
     if (!is_auto && !tool_format_find(name, &f->tool_format))
-        return quire_fail(err, QUIRE_INVALID, "tool-call-parser: there is no \"%s\"; there are auto, none, hermes and"
-                          " llama3_json", name);
+        return quire_fail(err, QUIRE_INVALID,
+                          "tool-call-parser: there is no \"%s\"; there are auto, none, hermes and"
+                          " llama3_json",
+                          name);
     for (int i = TOOL_HERMES; is_auto && i <= TOOL_LLAMA3_JSON && f->tool_format == TOOL_NONE; i++)
         if (quire_text_chat_mentions(f->text, tool_format_tag((enum tool_format)i)))
             f->tool_format = (enum tool_format)i;
@@ -306,8 +305,7 @@ static int choose_tool_format(struct front *f, const char *name, struct quire_er
     return QUIRE_OK;
 }
 
-int front_create(struct event_base *base, const struct front_options *o, struct front **out,
-                 struct quire_error *err)
+int front_create(struct event_base *base, const struct front_options *o, struct front **out, struct quire_error *err)
 {
     *out = NULL;
     int status = QUIRE_OK;
@@ -348,8 +346,8 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
     if (status == QUIRE_OK)
         status = text_pool_open(base, TEXT_THREADS, &f->pool, err);
     if (status == QUIRE_OK)
-        status = http_server_open(base, o->host, o->port, o->backlog ? o->backlog : 1024, &limits,
-                                  &front_handler, f, &f->http, err);
+        status = http_server_open(base, o->host, o->port, o->backlog ? o->backlog : 1024, &limits, &front_handler, f,
+                                  &f->http, err);
     if (status == QUIRE_OK && o->metrics)
         status = open_watchers(f, o->metrics, &limits, err);
     if (status != QUIRE_OK) {

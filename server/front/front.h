@@ -86,8 +86,7 @@ struct front_engine {
     struct key256 identity_config;
     const char *key_file;
 };
-int front_set_engine(struct front *front, const struct front_engine *engine,
-                     struct quire_error *err);
+int front_set_engine(struct front *front, const struct front_engine *engine, struct quire_error *err);
 
 uint16_t front_port(const struct front *front);
 uint16_t front_metrics_port(const struct front *front); /* 0: there is no such listener */

@@ -81,8 +81,7 @@ const char *front_state(const struct front *f);
  * none. */
 const char *front_model_name(const struct front *f, const char *asked, struct api_error *e);
 /* Whose API key the request has. NULL, with a 401 in e: nobody's. */
-struct tenant *front_tenant(const struct front *f, const struct http_exchange *x,
-                            struct api_error *e);
+struct tenant *front_tenant(const struct front *f, const struct http_exchange *x, struct api_error *e);
 /* An admin's key; where no keys are asked for, a client on this machine. */
 bool front_is_admin(const struct front *f, const struct http_exchange *x);
 /* The cache domain of a request, by its API key. */
@@ -103,16 +102,14 @@ void front_bill(const struct tenant *tenant, struct wire_submit *submit);
 #define CHAT_MAX_MESSAGES 65536
 /* A list of text parts as one string, its parts on lines of their own, as vLLM does it: templates
  * know strings. types ends with NULL. NULL: e says what is wrong with the field. */
-json_t *chat_join_parts(const json_t *parts, const char *const *types, const char *field,
-                        struct api_error *e);
+json_t *chat_join_parts(const json_t *parts, const char *const *types, const char *field, struct api_error *e);
 /* Messages as a template takes them, which came from the field of this (static) name. */
 bool chat_take(struct request_job *j, const json_t *messages, const char *name);
 /* Messages, tools and kwargs only. */
 bool chat_read_messages(struct request_job *j, const json_t *body);
 bool chat_read(struct request_job *j, const json_t *body);
 /* A text, or a list of ids. */
-bool completions_take_prompt(struct request_job *j, const json_t *prompt,
-                             struct request_item *item);
+bool completions_take_prompt(struct request_job *j, const json_t *prompt, struct request_item *item);
 bool completions_read(struct request_job *j, const json_t *body);
 bool responses_read(struct request_job *j, const json_t *body);
 bool messages_read(struct request_job *j, const json_t *body);
@@ -133,8 +130,7 @@ void generations_end(struct front *f, const struct api_error *e);
 void tokenize_start(struct front *f, struct http_exchange *x);
 void detokenize_start(struct front *f, struct http_exchange *x);
 /* Text work of another route: put writes the reply to what read has read. */
-void utility_start(struct front *f, struct http_exchange *x,
-                   bool (*read)(struct request_job *j, const json_t *body),
+void utility_start(struct front *f, struct http_exchange *x, bool (*read)(struct request_job *j, const json_t *body),
                    void (*put)(struct json_out *o, const struct request_job *j));
 
 /* ---- messages.c ---- */

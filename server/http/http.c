@@ -193,15 +193,9 @@ static bool feed(struct connection *c)
         if (was_idle && !http_parser_is_idle(&c->parser))
             set_read_deadline(c);
         return used > 0 && evbuffer_get_length(in) > 0;
-    case HTTP_HEAD:
-        on_head(c);
-        return c->phase == READING && c->x.live;
-    case HTTP_DONE:
-        on_request(c);
-        return false;
-    case HTTP_BAD:
-        refuse(c, c->parser.bad_status, c->parser.bad_reason);
-        return false;
+    case HTTP_HEAD: on_head(c); return c->phase == READING && c->x.live;
+    case HTTP_DONE: on_request(c); return false;
+    case HTTP_BAD: refuse(c, c->parser.bad_status, c->parser.bad_reason); return false;
     }
     return false;
 }
@@ -266,9 +260,7 @@ static void on_readable(struct bufferevent *bev, void *context)
         if (!c->stalled)
             process_input(c);
         break;
-    case WORKING:
-        check_flood(c);
-        break;
+    case WORKING: check_flood(c); break;
     case FLUSHING:
     case LINGERING:
         c->n_lingered += n;
@@ -401,9 +393,9 @@ static struct bufferevent *new_bufferevent(struct http_server *s, evutil_socket_
     if (!s->tls)
         return bufferevent_socket_new(s->base, fd, BEV_OPT_CLOSE_ON_FREE);
     SSL *session = tls_accepting(s->tls);
-    struct bufferevent *bev =
-        session ? bufferevent_openssl_socket_new(s->base, fd, session, BUFFEREVENT_SSL_ACCEPTING, BEV_OPT_CLOSE_ON_FREE)
-                : NULL;
+    struct bufferevent *bev = session ? bufferevent_openssl_socket_new(s->base, fd, session, BUFFEREVENT_SSL_ACCEPTING,
+                                                                       BEV_OPT_CLOSE_ON_FREE)
+                                      : NULL;
     if (session && !bev)
         SSL_free(session);
     return bev;
@@ -436,8 +428,7 @@ static bool add_connection(struct http_server *s, evutil_socket_t fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
     http_parser_init(&c->parser, s->limits.max_head_bytes, s->limits.max_body_bytes);
     uint32_t ms = s->limits.write_timeout_ms;
-    struct timeval write_timeout = {.tv_sec = (time_t)(ms / 1000),
-                                    .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+    struct timeval write_timeout = {.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
     bufferevent_set_timeouts(c->bev, NULL, &write_timeout);
     bufferevent_setcb(c->bev, on_readable, on_written, on_event, c);
     bufferevent_setwatermark(c->bev, EV_READ, 0, max_input(s));
@@ -470,7 +461,8 @@ static void make_room(struct http_server *s)
 {
     struct connection *c;
     uint64_t now = now_ms();
-    TAILQ_FOREACH(c, &s->connections, link) {
+    TAILQ_FOREACH(c, &s->connections, link)
+    {
         if (may_give_way(c, now)) {
             free_connection(c);
             return;
@@ -491,8 +483,8 @@ static void check_room(struct http_server *s)
     event_add(s->resume, &tv);
 }
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from,
-                      int n_from, void *context)
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from, int n_from,
+                      void *context)
 {
     struct http_server *s = context;
     (void)listener;
@@ -536,28 +528,25 @@ static void on_idle_event(evutil_socket_t fd, short what, void *context)
         on_idle(s->idle_context);
 }
 
-static int listen_on(struct http_server *s, const char *host, uint16_t port, int backlog,
-                     struct quire_error *err)
+static int listen_on(struct http_server *s, const char *host, uint16_t port, int backlog, struct quire_error *err)
 {
     char service[8];
-    struct addrinfo hints = {.ai_family = host ? AF_UNSPEC : AF_INET,
-                             .ai_socktype = SOCK_STREAM,
-                             .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo hints = {
+        .ai_family = host ? AF_UNSPEC : AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *found = NULL;
     snprintf(service, sizeof service, "%u", port);
     int failed = getaddrinfo(host, service, &hints, &found);
     if (failed)
         return quire_fail(err, QUIRE_IO, "cannot listen on %s: %s", host ? host : "", gai_strerror(failed));
     for (const struct addrinfo *a = found; a && !s->listener; a = a->ai_next)
-        s->listener = evconnlistener_new_bind(
-            s->base, on_accept, s,
-            LEV_OPT_CLOSE_ON_FREE | LEV_OPT_REUSEABLE | LEV_OPT_CLOSE_ON_EXEC, backlog, a->ai_addr,
-            (int)a->ai_addrlen);
+        s->listener = evconnlistener_new_bind(s->base, on_accept, s,
+                                              LEV_OPT_CLOSE_ON_FREE | LEV_OPT_REUSEABLE | LEV_OPT_CLOSE_ON_EXEC,
+                                              backlog, a->ai_addr, (int)a->ai_addrlen);
     int why = errno;
     freeaddrinfo(found);
     if (!s->listener)
-        return quire_fail(err, QUIRE_IO, "cannot listen on %s port %u: %s",
-                          host ? host : "every address", port, strerror(why));
+        return quire_fail(err, QUIRE_IO, "cannot listen on %s port %u: %s", host ? host : "every address", port,
+                          strerror(why));
     evconnlistener_set_error_cb(s->listener, on_accept_error);
 
     struct sockaddr_storage address;
@@ -572,8 +561,8 @@ static int listen_on(struct http_server *s, const char *host, uint16_t port, int
 }
 
 int http_server_open(struct event_base *base, const char *host, uint16_t port, int backlog,
-                     const struct http_limits *limits, const struct http_handler *handler,
-                     void *context, struct http_server **out, struct quire_error *err)
+                     const struct http_limits *limits, const struct http_handler *handler, void *context,
+                     struct http_server **out, struct quire_error *err)
 {
     *out = NULL;
     struct http_server *s = calloc(1, sizeof *s);
@@ -588,17 +577,16 @@ int http_server_open(struct event_base *base, const char *host, uint16_t port, i
     s->resume = event_new(base, -1, 0, on_resume, s);
     s->idle = event_new(base, -1, 0, on_idle_event, s);
     s->flush = event_new(base, -1, 0, on_flush, s);
-    int status = s->resume && s->idle && s->flush
-                     ? listen_on(s, host, port, backlog, err)
-                     : (int)quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    int status = s->resume && s->idle && s->flush ? listen_on(s, host, port, backlog, err)
+                                                  : (int)quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (status != QUIRE_OK) {
         http_server_close(s);
         return status;
     }
     /* Descriptors are for more than connections: the engine, the poll, what the libraries open. */
     struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY &&
-        files.rlim_cur > 64 && s->limits.max_connections > files.rlim_cur - 32) {
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY && files.rlim_cur > 64 &&
+        s->limits.max_connections > files.rlim_cur - 32) {
         s->limits.max_connections = (uint32_t)(files.rlim_cur - 32);
         quire_log(QUIRE_LOG_WARN, "server", "%u connections at most: the process may open no more (ulimit -n)",
                   s->limits.max_connections);
@@ -648,8 +636,8 @@ void http_server_drain(struct http_server *s)
     struct connection *c;
     /* What is between requests goes at the next turn of the loop, where nobody holds it. */
     TAILQ_FOREACH(c, &s->connections, link)
-        if (c->phase == READING && http_parser_is_idle(&c->parser))
-            http_connection_later(c);
+    if (c->phase == READING && http_parser_is_idle(&c->parser))
+        http_connection_later(c);
     check_idle(s);
 }
 

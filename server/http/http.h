@@ -50,8 +50,8 @@ struct http_handler {
 
 /* host: name or address; NULL = every IPv4 address. port 0 = any. handler is copied. */
 int http_server_open(struct event_base *base, const char *host, uint16_t port, int backlog,
-                     const struct http_limits *limits, const struct http_handler *handler,
-                     void *context, struct http_server **out, struct quire_error *err);
+                     const struct http_limits *limits, const struct http_handler *handler, void *context,
+                     struct http_server **out, struct quire_error *err);
 /* Calls on_gone for what is in progress. Not from inside a callback of the server. */
 void http_server_close(struct http_server *s);
 /* From now on connections are TLS. tls outlives the server. */
@@ -92,8 +92,7 @@ void http_on_gone(struct http_exchange *x, void (*on_gone)(void *context), void 
 void http_add_header(struct http_exchange *x, const char *name, const char *value);
 
 /* A whole reply; ends the exchange. content_type NULL: no body. */
-void http_reply(struct http_exchange *x, int status, const char *content_type, const void *body,
-                size_t n_bytes);
+void http_reply(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes);
 
 /* A reply in pieces: headers at once, one write per event. Writes to a client that is too far
  * behind are dropped, and on_gone follows. */

@@ -251,8 +251,7 @@ static bool head_reserve(struct http_parser *p, size_t more)
 }
 
 /* Takes one line, or the beginning of one. */
-static enum http_parsed feed_head(struct http_parser *p, const uint8_t *data, size_t n,
-                                  size_t *used)
+static enum http_parsed feed_head(struct http_parser *p, const uint8_t *data, size_t n, size_t *used)
 {
     const uint8_t *newline = memchr(data, '\n', n);
     size_t take = newline ? (size_t)(newline - data) + 1 : n;
@@ -304,8 +303,7 @@ static enum http_parsed body_append(struct http_parser *p, const uint8_t *data, 
     return HTTP_MORE;
 }
 
-static enum http_parsed feed_body(struct http_parser *p, const uint8_t *data, size_t n,
-                                  size_t *used)
+static enum http_parsed feed_body(struct http_parser *p, const uint8_t *data, size_t n, size_t *used)
 {
     size_t take = n < p->left ? n : (size_t)p->left;
     if (body_append(p, data, take) == HTTP_BAD)
@@ -405,8 +403,7 @@ static void begin_body(struct http_parser *p)
     }
 }
 
-enum http_parsed http_parser_feed(struct http_parser *p, const uint8_t *data, size_t n,
-                                  size_t *used)
+enum http_parsed http_parser_feed(struct http_parser *p, const uint8_t *data, size_t n, size_t *used)
 {
     *used = 0;
     if (p->state == AFTER_HEAD)
@@ -420,26 +417,15 @@ enum http_parsed http_parser_feed(struct http_parser *p, const uint8_t *data, si
             return HTTP_MORE;
         enum http_parsed got = HTTP_MORE;
         switch ((enum state)p->state) {
-        case IN_HEAD:
-            got = feed_head(p, data + *used, n - *used, used);
-            break;
+        case IN_HEAD: got = feed_head(p, data + *used, n - *used, used); break;
         case IN_BODY:
-        case IN_CHUNK:
-            got = feed_body(p, data + *used, n - *used, used);
-            break;
-        case IN_CHUNK_SIZE:
-            got = feed_chunk_size(p, data[(*used)++]);
-            break;
-        case AFTER_CHUNK:
-            got = feed_after_chunk(p, data[(*used)++]);
-            break;
-        case IN_TRAILER:
-            got = feed_trailer(p, data[(*used)++]);
-            break;
+        case IN_CHUNK: got = feed_body(p, data + *used, n - *used, used); break;
+        case IN_CHUNK_SIZE: got = feed_chunk_size(p, data[(*used)++]); break;
+        case AFTER_CHUNK: got = feed_after_chunk(p, data[(*used)++]); break;
+        case IN_TRAILER: got = feed_trailer(p, data[(*used)++]); break;
         case AFTER_HEAD:
         case FINISHED:
-        case BROKEN:
-            break;
+        case BROKEN: break;
         }
         if (got != HTTP_MORE)
             return got;

@@ -58,8 +58,7 @@ void http_parser_init(struct http_parser *p, size_t max_head_bytes, size_t max_b
 void http_parser_reset(struct http_parser *p);
 
 /* *used: how many of the n bytes were taken. */
-enum http_parsed http_parser_feed(struct http_parser *p, const uint8_t *data, size_t n,
-                                  size_t *used);
+enum http_parsed http_parser_feed(struct http_parser *p, const uint8_t *data, size_t n, size_t *used);
 /* After HTTP_DONE: the body is the caller's, to be freed. NULL when it is empty. */
 char *http_parser_take_body(struct http_parser *p, size_t *n_bytes);
 /* Nothing of a request has been seen yet. */

@@ -77,8 +77,7 @@ bool http_from_loopback(const struct http_exchange *x)
     if (from.ss_family != AF_INET6)
         return false;
     const struct in6_addr *address = &((const struct sockaddr_in6 *)&from)->sin6_addr;
-    return IN6_IS_ADDR_LOOPBACK(address) ||
-           (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127);
+    return IN6_IS_ADDR_LOOPBACK(address) || (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127);
 }
 
 /* ---- the reply ------------------------------------------------------------------------------ */
@@ -86,36 +85,21 @@ bool http_from_loopback(const struct http_exchange *x)
 static const char *status_phrase(int status)
 {
     switch (status) {
-    case 200:
-        return "OK";
-    case 304:
-        return "Not Modified";
-    case 400:
-        return "Bad Request";
-    case 401:
-        return "Unauthorized";
-    case 403:
-        return "Forbidden";
-    case 404:
-        return "Not Found";
-    case 405:
-        return "Method Not Allowed";
-    case 408:
-        return "Request Timeout";
-    case 413:
-        return "Content Too Large";
-    case 415:
-        return "Unsupported Media Type";
-    case 417:
-        return "Expectation Failed";
-    case 429:
-        return "Too Many Requests";
-    case 431:
-        return "Request Header Fields Too Large";
-    case 500:
-        return "Internal Server Error";
-    case 503:
-        return "Service Unavailable";
+    case 200: return "OK";
+    case 304: return "Not Modified";
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 403: return "Forbidden";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 408: return "Request Timeout";
+    case 413: return "Content Too Large";
+    case 415: return "Unsupported Media Type";
+    case 417: return "Expectation Failed";
+    case 429: return "Too Many Requests";
+    case 431: return "Request Header Fields Too Large";
+    case 500: return "Internal Server Error";
+    case 503: return "Service Unavailable";
     }
     return "Status";
 }
@@ -129,9 +113,8 @@ static void write_head(struct http_exchange *x, int status, const char *content_
     struct tm utc;
     gmtime_r(&now, &utc);
     strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
-    evbuffer_add_printf(out, "HTTP/1.%c %d %s\r\nDate: %s\r\nx-request-id: %s\r\n",
-                        c->parser.http_1_0 ? '0' : '1', status, status_phrase(status), date,
-                        x->request_id);
+    evbuffer_add_printf(out, "HTTP/1.%c %d %s\r\nDate: %s\r\nx-request-id: %s\r\n", c->parser.http_1_0 ? '0' : '1',
+                        status, status_phrase(status), date, x->request_id);
     if (content_type)
         evbuffer_add_printf(out, "Content-Type: %s\r\n", content_type);
     if (c->close_after)
@@ -166,8 +149,7 @@ static void end_exchange(struct connection *c)
         http_connection_later(c);
 }
 
-void http_reply(struct http_exchange *x, int status, const char *content_type, const void *body,
-                size_t n_bytes)
+void http_reply(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes)
 {
     struct connection *c = x->connection;
     struct evbuffer *out = http_connection_out(c);

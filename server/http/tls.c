@@ -18,8 +18,8 @@ struct tls {
 
 /* ---- the handshake's terms ------------------------------------------------------------------ */
 
-static int choose_protocol(SSL *session, const unsigned char **out, unsigned char *n_out,
-                           const unsigned char *offered, unsigned n_offered, void *context)
+static int choose_protocol(SSL *session, const unsigned char **out, unsigned char *n_out, const unsigned char *offered,
+                           unsigned n_offered, void *context)
 {
     static const unsigned char http_1_1[] = "\x08http/1.1";
     unsigned char *chosen;
@@ -41,8 +41,7 @@ static SSL_CTX *new_context(void)
     /* Sessions are resumed by tickets, which cost the server nothing to keep. */
     SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
     /* 34 KiB less for each connection that is idle; and libevent may move what waits to be written. */
-    SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
-                            SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_alpn_select_cb(c, choose_protocol, NULL);
     /* The list is TLS 1.2's; every suite of 1.3 is of this kind. */
     if (SSL_CTX_set_min_proto_version(c, TLS1_2_VERSION) == 1 &&
@@ -106,7 +105,8 @@ static int read_key(SSL_CTX *c, const struct tls *t, struct quire_error *err)
     if (encrypted)
         return quire_fail(err, QUIRE_INVALID,
                           "--ssl-keyfile: %s: is encrypted: decrypt it (openssl pkey) and keep it from others' eyes "
-                          "by its mode", path);
+                          "by its mode",
+                          path);
     if (ERR_GET_REASON(ERR_peek_last_error()) == X509_R_KEY_VALUES_MISMATCH)
         return quire_fail(err, QUIRE_INVALID, "--ssl-keyfile: %s: is not the key of the certificate in %s", path,
                           t->cert_file);

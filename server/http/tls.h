@@ -15,8 +15,7 @@ struct tls;
 /* PEM files: the certificate with its chain, and its key, which may not be encrypted. key_file NULL:
  * the key is in cert_file too. QUIRE_IO, QUIRE_INVALID: names the file and says why. A certificate
  * that has expired is logged as a warning. */
-int tls_open(const char *cert_file, const char *key_file, struct tls **out,
-             struct quire_error *err);
+int tls_open(const char *cert_file, const char *key_file, struct tls **out, struct quire_error *err);
 /* Reads the files again, for the connections to come. On failure everything is as it was. */
 int tls_reload(struct tls *t, struct quire_error *err);
 /* Connections go on. */

@@ -151,8 +151,8 @@ static void answer_greeting(struct engine_client *c, const struct wire_hello *th
     struct key256 proof;
     char why[128];
     if (theirs->version != WIRE_VERSION) {
-        snprintf(why, sizeof why, "HELLO: version: the engine speaks %u, this front end %u",
-                 theirs->version, WIRE_VERSION);
+        snprintf(why, sizeof why, "HELLO: version: the engine speaks %u, this front end %u", theirs->version,
+                 WIRE_VERSION);
         lose(c, why);
         return;
     }
@@ -181,10 +181,8 @@ static void answer_greeting(struct engine_client *c, const struct wire_hello *th
 static void take_welcome(struct engine_client *c, const struct wire_hello *theirs)
 {
     if (c->has_key) {
-        struct key256 proof =
-            wire_key_proof(&c->key, WIRE_KEY_ENGINE, c->engine_nonce, c->our_nonce);
-        if (theirs->n_key_proof == 0 ||
-            !quire_secret_equal(proof.bytes, theirs->key_proof, sizeof proof.bytes)) {
+        struct key256 proof = wire_key_proof(&c->key, WIRE_KEY_ENGINE, c->engine_nonce, c->our_nonce);
+        if (theirs->n_key_proof == 0 || !quire_secret_equal(proof.bytes, theirs->key_proof, sizeof proof.bytes)) {
             lose(c, "HELLO: key_proof: the engine does not know the key");
             return;
         }
@@ -193,8 +191,7 @@ static void take_welcome(struct engine_client *c, const struct wire_hello *their
         lose(c, "HELLO: identity_text: tokenizer or chat template differ from the engine's");
         return;
     }
-    if (memcmp(&theirs->identity_config, &c->ours.identity_config,
-               sizeof theirs->identity_config)) {
+    if (memcmp(&theirs->identity_config, &c->ours.identity_config, sizeof theirs->identity_config)) {
         lose(c, "HELLO: identity_config: config.json differs from the engine's");
         return;
     }
@@ -205,8 +202,7 @@ static void take_welcome(struct engine_client *c, const struct wire_hello *their
 
 /* ---- frames ---- */
 
-static int on_hello(struct engine_client *c, const uint8_t *body, size_t n,
-                    struct quire_error *err)
+static int on_hello(struct engine_client *c, const uint8_t *body, size_t n, struct quire_error *err)
 {
     struct wire_hello theirs;
     int status = wire_get_hello(body, n, &theirs, err);
@@ -219,8 +215,8 @@ static int on_hello(struct engine_client *c, const uint8_t *body, size_t n,
     return QUIRE_OK;
 }
 
-static int on_tokens(struct engine_client *c, const struct wire_header *header,
-                     const uint8_t *body, struct quire_error *err)
+static int on_tokens(struct engine_client *c, const struct wire_header *header, const uint8_t *body,
+                     struct quire_error *err)
 {
     struct wire_token token;
     size_t cursor = 0;
@@ -253,8 +249,8 @@ static int on_done(struct engine_client *c, const struct wire_header *header, co
     return QUIRE_OK;
 }
 
-static int on_accept(struct engine_client *c, const struct wire_header *header,
-                     const uint8_t *body, struct quire_error *err)
+static int on_accept(struct engine_client *c, const struct wire_header *header, const uint8_t *body,
+                     struct quire_error *err)
 {
     uint64_t id;
     int status = wire_get_accept(body, header->body_bytes, &id, err);
@@ -264,8 +260,8 @@ static int on_accept(struct engine_client *c, const struct wire_header *header,
     return status;
 }
 
-static int on_refuse(struct engine_client *c, const struct wire_header *header,
-                     const uint8_t *body, struct quire_error *err)
+static int on_refuse(struct engine_client *c, const struct wire_header *header, const uint8_t *body,
+                     struct quire_error *err)
 {
     struct wire_refuse refuse;
     int status = wire_get_refuse(body, header->body_bytes, &refuse, err);
@@ -282,8 +278,7 @@ static int on_refuse(struct engine_client *c, const struct wire_header *header,
     return QUIRE_OK;
 }
 
-static int on_control(struct engine_client *c, const uint8_t *body, size_t n,
-                      struct quire_error *err)
+static int on_control(struct engine_client *c, const uint8_t *body, size_t n, struct quire_error *err)
 {
     const char *command;
     size_t n_command;
@@ -293,8 +288,7 @@ static int on_control(struct engine_client *c, const uint8_t *body, size_t n,
     return status;
 }
 
-static int on_stats(struct engine_client *c, const uint8_t *body, size_t n,
-                    struct quire_error *err)
+static int on_stats(struct engine_client *c, const uint8_t *body, size_t n, struct quire_error *err)
 {
     struct wire_stats stats;
     int status = wire_get_stats(body, n, &stats, err);
@@ -305,8 +299,7 @@ static int on_stats(struct engine_client *c, const uint8_t *body, size_t n,
     return QUIRE_OK;
 }
 
-static int on_drain(struct engine_client *c, const uint8_t *body, size_t n,
-                    struct quire_error *err)
+static int on_drain(struct engine_client *c, const uint8_t *body, size_t n, struct quire_error *err)
 {
     int status = wire_get_drain(body, n, err);
     if (!status)
@@ -314,8 +307,7 @@ static int on_drain(struct engine_client *c, const uint8_t *body, size_t n,
     return status;
 }
 
-static int on_error(struct engine_client *c, const uint8_t *body, size_t n,
-                    struct quire_error *err)
+static int on_error(struct engine_client *c, const uint8_t *body, size_t n, struct quire_error *err)
 {
     uint32_t code;
     const char *message;
@@ -324,8 +316,8 @@ static int on_error(struct engine_client *c, const uint8_t *body, size_t n,
     int status = wire_get_error(body, n, &code, &message, &n_message, err);
     if (status)
         return status;
-    snprintf(why, sizeof why, "the engine closed the connection: %s: %.*s",
-             quire_status_name((int)code), (int)n_message, message);
+    snprintf(why, sizeof why, "the engine closed the connection: %s: %.*s", quire_status_name((int)code),
+             (int)n_message, message);
     lose(c, why);
     return QUIRE_OK;
 }
@@ -337,8 +329,7 @@ static int on_frame(struct engine_client *c, const struct wire_header *header, c
     if (header->type == WIRE_ERROR)
         return on_error(c, body, n, err);
     if ((header->type == WIRE_HELLO) != (c->state != CLIENT_READY))
-        return quire_fail(err, QUIRE_INVALID, "%s: does not belong here",
-                          wire_type_name(header->type));
+        return quire_fail(err, QUIRE_INVALID, "%s: does not belong here", wire_type_name(header->type));
     switch ((enum wire_type)header->type) {
     case WIRE_HELLO: return on_hello(c, body, n, err);
     case WIRE_ACCEPT: return on_accept(c, header, body, err);
@@ -354,8 +345,7 @@ static int on_frame(struct engine_client *c, const struct wire_header *header, c
     case WIRE_CREDIT:
     case WIRE_ERROR: break;
     }
-    return quire_fail(err, QUIRE_INVALID, "%s: an engine does not send it",
-                      wire_type_name(header->type));
+    return quire_fail(err, QUIRE_INVALID, "%s: an engine does not send it", wire_type_name(header->type));
 }
 
 static void read_frames(struct engine_client *c)
@@ -471,8 +461,7 @@ static void copy_ours(struct engine_client *c, const struct wire_hello *ours)
         c->ours.initial_credit = WIRE_MIN_CREDIT;
 }
 
-static int client_start(struct event_base *base, struct engine_client *c, const char *key_file,
-                        struct quire_error *err)
+static int client_start(struct event_base *base, struct engine_client *c, const char *key_file, struct quire_error *err)
 {
     struct timeval limit = {.tv_sec = HELLO_TIMEOUT_S};
     if (quire_hash_init())
@@ -484,22 +473,21 @@ static int client_start(struct event_base *base, struct engine_client *c, const 
         c->has_key = true;
     }
     int flags = fcntl(c->fd, F_GETFL);
-    if (flags < 0 || fcntl(c->fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
-        fcntl(c->fd, F_SETFD, FD_CLOEXEC) < 0)
+    if (flags < 0 || fcntl(c->fd, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(c->fd, F_SETFD, FD_CLOEXEC) < 0)
         return quire_fail(err, QUIRE_IO, "engine client: %m");
     c->readable = event_new(base, c->fd, EV_READ | EV_PERSIST, on_readable, c);
     c->writable = event_new(base, c->fd, EV_WRITE, on_writable, c);
     c->deadline = evtimer_new(base, on_deadline, c);
     c->broken = evtimer_new(base, on_broken, c);
-    if (!c->readable || !c->writable || !c->deadline || !c->broken ||
-        event_add(c->readable, NULL) || event_add(c->deadline, &limit))
+    if (!c->readable || !c->writable || !c->deadline || !c->broken || event_add(c->readable, NULL) ||
+        event_add(c->deadline, &limit))
         return quire_fail(err, QUIRE_NO_MEMORY, "engine client: out of memory");
     return QUIRE_OK;
 }
 
-int engine_client_open(struct event_base *base, int fd, const struct wire_hello *ours,
-                       const char *key_file, const struct engine_client_events *events,
-                       void *context, struct engine_client **out, struct quire_error *err)
+int engine_client_open(struct event_base *base, int fd, const struct wire_hello *ours, const char *key_file,
+                       const struct engine_client_events *events, void *context, struct engine_client **out,
+                       struct quire_error *err)
 {
     *out = NULL;
     struct engine_client *c = calloc(1, sizeof *c);
@@ -522,12 +510,11 @@ int engine_client_open(struct event_base *base, int fd, const struct wire_hello 
 }
 
 int engine_client_submit(struct engine_client *c, const struct wire_submit *submit,
-                         const struct engine_client_request_events *events, void *context,
-                         uint64_t *request_id, struct quire_error *err)
+                         const struct engine_client_request_events *events, void *context, uint64_t *request_id,
+                         struct quire_error *err)
 {
     if (c->state != CLIENT_READY)
-        return quire_fail(err, QUIRE_IO, "%s",
-                          c->state == CLIENT_GONE ? c->why : "the engine is not ready yet");
+        return quire_fail(err, QUIRE_IO, "%s", c->state == CLIENT_GONE ? c->why : "the engine is not ready yet");
     if (c->out.n - c->sent > MAX_OUT_BYTES)
         return quire_fail(err, QUIRE_EXHAUSTED, "the engine does not read its requests");
     struct client_request *r = client_request_add(&c->requests);

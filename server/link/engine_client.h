@@ -45,9 +45,9 @@ struct engine_client_events { /* all set; hello and stats are borrowed */
  * does not answer within 5 seconds. fd: a connected stream socket, consumed also on failure. ours:
  * identities, model and initial_credit (0 = 1 MiB) are used, and copied. key_file: NULL, or the key
  * that the engine must ask for and know too. */
-int engine_client_open(struct event_base *base, int fd, const struct wire_hello *ours,
-                       const char *key_file, const struct engine_client_events *events,
-                       void *context, struct engine_client **out, struct quire_error *err);
+int engine_client_open(struct event_base *base, int fd, const struct wire_hello *ours, const char *key_file,
+                       const struct engine_client_events *events, void *context, struct engine_client **out,
+                       struct quire_error *err);
 /* "unix:PATH" or "tcp:HOST:PORT" to a connected, non-blocking descriptor (blocking connect, at most
  * timeout_ms). */
 int engine_client_connect(const char *address, int timeout_ms, int *fd, struct quire_error *err);
@@ -59,8 +59,8 @@ void engine_client_close(struct engine_client *c);
  * does not read what waits for it; QUIRE_INVALID when the request does not fit into a frame;
  * QUIRE_NO_MEMORY. */
 int engine_client_submit(struct engine_client *c, const struct wire_submit *submit,
-                         const struct engine_client_request_events *events, void *context,
-                         uint64_t *request_id, struct quire_error *err);
+                         const struct engine_client_request_events *events, void *context, uint64_t *request_id,
+                         struct quire_error *err);
 /* No further callback comes for this request. choice -1: the whole request. One choice: only that
  * choice ends, its on_done still comes. */
 void engine_client_cancel(struct engine_client *c, uint64_t request_id, int64_t choice);

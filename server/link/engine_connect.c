@@ -66,8 +66,7 @@ int engine_client_connect(const char *address, int timeout_ms, int *fd, struct q
     if (status)
         return status;
     for (size_t i = 0; i < n; i++) {
-        int s = socket(addresses[i].socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                       0);
+        int s = socket(addresses[i].socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (s < 0)
             return quire_fail(err, QUIRE_IO, "%s: socket: %m", address);
         error = try_address(&addresses[i], until_ms, s);

@@ -26,8 +26,7 @@ uint32_t client_requests_n(const struct client_requests *rs)
 static int grow(struct client_requests *rs)
 {
     uint32_t n = rs->n_slots ? rs->n_slots * 2 : 64;
-    struct client_request *slots =
-        n > UINT32_MAX / 4 ? NULL : realloc(rs->slots, n * sizeof *slots);
+    struct client_request *slots = n > UINT32_MAX / 4 ? NULL : realloc(rs->slots, n * sizeof *slots);
     if (!slots)
         return QUIRE_NO_MEMORY;
     for (uint32_t i = n; i-- > rs->n_slots;) {

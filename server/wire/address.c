@@ -32,8 +32,8 @@ static bool valid_port(const char *text)
     return *end == '\0' && port <= UINT16_MAX;
 }
 
-static int parse_tcp(const char *text, struct wire_address out[WIRE_MAX_ADDRESSES],
-                     size_t *n_out, struct quire_error *err)
+static int parse_tcp(const char *text, struct wire_address out[WIRE_MAX_ADDRESSES], size_t *n_out,
+                     struct quire_error *err)
 {
     char host[256];
     const char *colon = strrchr(text, ':');
@@ -52,8 +52,7 @@ static int parse_tcp(const char *text, struct wire_address out[WIRE_MAX_ADDRESSE
     struct addrinfo *found = NULL;
     int code = getaddrinfo(host, colon + 1, &hints, &found);
     if (code != 0)
-        return quire_fail(err, QUIRE_NOT_FOUND, "tcp:%s:%s: %s", host, colon + 1,
-                          gai_strerror(code));
+        return quire_fail(err, QUIRE_NOT_FOUND, "tcp:%s:%s: %s", host, colon + 1, gai_strerror(code));
     *n_out = 0;
     for (struct addrinfo *a = found; a && *n_out < WIRE_MAX_ADDRESSES; a = a->ai_next) {
         memcpy(&out[*n_out].socket, a->ai_addr, a->ai_addrlen);
@@ -64,8 +63,8 @@ static int parse_tcp(const char *text, struct wire_address out[WIRE_MAX_ADDRESSE
     return QUIRE_OK;
 }
 
-int wire_address_parse(const char *text, struct wire_address out[WIRE_MAX_ADDRESSES],
-                       size_t *n_out, struct quire_error *err)
+int wire_address_parse(const char *text, struct wire_address out[WIRE_MAX_ADDRESSES], size_t *n_out,
+                       struct quire_error *err)
 {
     memset(out, 0, WIRE_MAX_ADDRESSES * sizeof *out);
     *n_out = 1;
@@ -83,8 +82,8 @@ void wire_address_text(const struct wire_address *address, char *out, size_t n)
         snprintf(out, n, "unix:%s", ((const struct sockaddr_un *)&address->socket)->sun_path);
         return;
     }
-    if (getnameinfo((const struct sockaddr *)&address->socket, address->n_socket, host,
-                    sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    if (getnameinfo((const struct sockaddr *)&address->socket, address->n_socket, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
         snprintf(out, n, "tcp");
         return;
     }

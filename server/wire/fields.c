@@ -34,8 +34,8 @@ static size_t scalar_bytes(const struct wire_field *rule)
     return 0;
 }
 
-static int put_scalar(struct wire_buffer *b, const struct wire_body *body,
-                      const struct wire_field *rule, const char *values)
+static int put_scalar(struct wire_buffer *b, const struct wire_body *body, const struct wire_field *rule,
+                      const char *values)
 {
     const char *from = values + rule->at;
     const char *usual = (const char *)body->defaults + rule->at;
@@ -111,8 +111,8 @@ static int put_span(struct wire_buffer *b, const struct wire_field *rule, const 
     return QUIRE_OK;
 }
 
-int wire_put_body(struct wire_buffer *b, uint16_t type, uint64_t request,
-                  const struct wire_body *body, const void *values)
+int wire_put_body(struct wire_buffer *b, uint16_t type, uint64_t request, const struct wire_body *body,
+                  const void *values)
 {
     size_t mark;
     int status = wire_frame_begin(b, type, request, &mark);
@@ -120,8 +120,7 @@ int wire_put_body(struct wire_buffer *b, uint16_t type, uint64_t request,
         return status;
     for (size_t i = 0; i < body->n_rules && !status; i++) {
         const struct wire_field *rule = &body->rules[i];
-        status = rule->kind >= FIELD_TEXT ? put_span(b, rule, values)
-                                          : put_scalar(b, body, rule, values);
+        status = rule->kind >= FIELD_TEXT ? put_span(b, rule, values) : put_scalar(b, body, rule, values);
     }
     if (!status)
         return wire_frame_end(b, mark);
@@ -131,9 +130,8 @@ int wire_put_body(struct wire_buffer *b, uint16_t type, uint64_t request,
 
 /* ---- decoding ---- */
 
-int wire_next_field(const char *frame, const uint8_t *bytes, size_t n, size_t *cursor,
-                    uint16_t *tag, bool *must, const uint8_t **value, uint32_t *n_value,
-                    struct quire_error *err)
+int wire_next_field(const char *frame, const uint8_t *bytes, size_t n, size_t *cursor, uint16_t *tag, bool *must,
+                    const uint8_t **value, uint32_t *n_value, struct quire_error *err)
 {
     size_t left = n - *cursor;
     if (left == 0)
@@ -147,22 +145,20 @@ int wire_next_field(const char *frame, const uint8_t *bytes, size_t n, size_t *c
     *must = raw & WIRE_MUST_UNDERSTAND;
     *value = p + WIRE_FIELD_HEADER_BYTES;
     if (wire_load_u16(p + 2) != 0)
-        return -quire_fail(err, QUIRE_INVALID, "%s: field %u: bytes 2 and 3 must be zero", frame,
-                           *tag);
+        return -quire_fail(err, QUIRE_INVALID, "%s: field %u: bytes 2 and 3 must be zero", frame, *tag);
     if (*n_value > left - WIRE_FIELD_HEADER_BYTES)
-        return -quire_fail(err, QUIRE_INVALID, "%s: field %u: %u bytes, but only %zu are left",
-                           frame, *tag, *n_value, left - WIRE_FIELD_HEADER_BYTES);
+        return -quire_fail(err, QUIRE_INVALID, "%s: field %u: %u bytes, but only %zu are left", frame, *tag, *n_value,
+                           left - WIRE_FIELD_HEADER_BYTES);
     *cursor += WIRE_FIELD_HEADER_BYTES + *n_value;
     return 1;
 }
 
-static int get_scalar(const char *frame, const struct wire_field *rule, const uint8_t *value,
-                      uint32_t n, char *out, struct quire_error *err)
+static int get_scalar(const char *frame, const struct wire_field *rule, const uint8_t *value, uint32_t n, char *out,
+                      struct quire_error *err)
 {
     uint32_t need = rule->kind == FIELD_BOOL ? 1 : (uint32_t)scalar_bytes(rule);
     if (n != need)
-        return quire_fail(err, QUIRE_INVALID, "%s: %s: must be %u bytes, got %u", frame,
-                          rule->name, need, n);
+        return quire_fail(err, QUIRE_INVALID, "%s: %s: must be %u bytes, got %u", frame, rule->name, need, n);
     char *to = out + rule->at;
     uint32_t v32;
     uint64_t v64;
@@ -170,16 +166,15 @@ static int get_scalar(const char *frame, const struct wire_field *rule, const ui
     switch ((enum wire_field_kind)rule->kind) {
     case FIELD_BOOL:
         if (value[0] > 1)
-            return quire_fail(err, QUIRE_INVALID, "%s: %s: must be 0 or 1, got %u", frame,
-                              rule->name, value[0]);
+            return quire_fail(err, QUIRE_INVALID, "%s: %s: must be 0 or 1, got %u", frame, rule->name, value[0]);
         flag = value[0];
         memcpy(to, &flag, sizeof flag);
         break;
     case FIELD_32:
         v32 = wire_load_u32(value);
         if (rule->max && v32 > rule->max)
-            return quire_fail(err, QUIRE_INVALID, "%s: %s: must be at most %u, got %u", frame,
-                              rule->name, rule->max, v32);
+            return quire_fail(err, QUIRE_INVALID, "%s: %s: must be at most %u, got %u", frame, rule->name, rule->max,
+                              v32);
         memcpy(to, &v32, sizeof v32);
         break;
     case FIELD_64:
@@ -195,19 +190,17 @@ static int get_scalar(const char *frame, const struct wire_field *rule, const ui
     return QUIRE_OK;
 }
 
-static int get_span(const char *frame, const struct wire_field *rule, const uint8_t *value,
-                    uint32_t n, char *out, struct quire_error *err)
+static int get_span(const char *frame, const struct wire_field *rule, const uint8_t *value, uint32_t n, char *out,
+                    struct quire_error *err)
 {
     uint32_t unit = rule->kind == FIELD_WORDS ? 4u * rule->width : 1;
     if (n % unit != 0)
-        return quire_fail(err, QUIRE_INVALID, "%s: %s: must be a multiple of %u bytes, got %u",
-                          frame, rule->name, unit, n);
+        return quire_fail(err, QUIRE_INVALID, "%s: %s: must be a multiple of %u bytes, got %u", frame, rule->name, unit,
+                          n);
     if (n / unit > rule->max)
-        return quire_fail(err, QUIRE_INVALID, "%s: %s: at most %u, got %u", frame, rule->name,
-                          rule->max, n / unit);
+        return quire_fail(err, QUIRE_INVALID, "%s: %s: at most %u, got %u", frame, rule->name, rule->max, n / unit);
     if (rule->kind == FIELD_BYTES && n != rule->max)
-        return quire_fail(err, QUIRE_INVALID, "%s: %s: must be %u bytes, got %u", frame,
-                          rule->name, rule->max, n);
+        return quire_fail(err, QUIRE_INVALID, "%s: %s: must be %u bytes, got %u", frame, rule->name, rule->max, n);
     if (rule->kind == FIELD_TEXT && wire_utf8_prefix((const char *)value, n, n) != n)
         return quire_fail(err, QUIRE_INVALID, "%s: %s: is not UTF-8", frame, rule->name);
     memcpy(out + rule->at, &value, sizeof value);
@@ -231,8 +224,7 @@ static size_t find_rule(const struct wire_body *body, uint16_t tag, size_t from)
     return body->n_rules;
 }
 
-int wire_get_body(const struct wire_body *body, const uint8_t *bytes, size_t n, void *out,
-                  struct quire_error *err)
+int wire_get_body(const struct wire_body *body, const uint8_t *bytes, size_t n, void *out, struct quire_error *err)
 {
     uint64_t seen = 0;
     size_t cursor = 0, next = 0, n_fields = 0;
@@ -242,27 +234,22 @@ int wire_get_body(const struct wire_body *body, const uint8_t *bytes, size_t n, 
     uint32_t n_value;
     int found;
     memcpy(out, body->defaults, body->n_struct);
-    while ((found = wire_next_field(body->name, bytes, n, &cursor, &tag, &must, &value, &n_value,
-                                    err)) > 0) {
+    while ((found = wire_next_field(body->name, bytes, n, &cursor, &tag, &must, &value, &n_value, err)) > 0) {
         if (++n_fields > WIRE_MAX_FIELDS)
-            return quire_fail(err, QUIRE_INVALID, "%s: more than %u fields", body->name,
-                              WIRE_MAX_FIELDS);
+            return quire_fail(err, QUIRE_INVALID, "%s: more than %u fields", body->name, WIRE_MAX_FIELDS);
         size_t at = find_rule(body, tag, next);
         if (at == body->n_rules) {
             if (must)
-                return quire_fail(err, QUIRE_UNSUPPORTED, "%s: field %u is not known here",
-                                  body->name, tag);
+                return quire_fail(err, QUIRE_UNSUPPORTED, "%s: field %u is not known here", body->name, tag);
             continue;
         }
         const struct wire_field *rule = &body->rules[at];
         if (seen >> at & 1)
-            return quire_fail(err, QUIRE_INVALID, "%s: %s: is there twice", body->name,
-                              rule->name);
+            return quire_fail(err, QUIRE_INVALID, "%s: %s: is there twice", body->name, rule->name);
         seen |= UINT64_C(1) << at;
         next = at + 1;
-        int status = rule->kind >= FIELD_TEXT
-                         ? get_span(body->name, rule, value, n_value, out, err)
-                         : get_scalar(body->name, rule, value, n_value, out, err);
+        int status = rule->kind >= FIELD_TEXT ? get_span(body->name, rule, value, n_value, out, err)
+                                              : get_scalar(body->name, rule, value, n_value, out, err);
         if (status)
             return status;
     }
@@ -270,8 +257,7 @@ int wire_get_body(const struct wire_body *body, const uint8_t *bytes, size_t n, 
         return -found;
     for (size_t i = 0; i < body->n_rules; i++) {
         if (body->rules[i].flags & FIELD_REQUIRED && !(seen >> i & 1))
-            return quire_fail(err, QUIRE_INVALID, "%s: %s: is missing", body->name,
-                              body->rules[i].name);
+            return quire_fail(err, QUIRE_INVALID, "%s: %s: is missing", body->name, body->rules[i].name);
     }
     return QUIRE_OK;
 }

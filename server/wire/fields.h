@@ -39,14 +39,12 @@ struct wire_field {
     uint32_t max;
 };
 
-#define FIELD_SCALAR(type, member, tag_, kind_, flags_, max_)                                      \
+#define FIELD_SCALAR(type, member, tag_, kind_, flags_, max_) \
     {#member, tag_, kind_, flags_, offsetof(type, member), FIELD_NONE, FIELD_NONE, 0, max_}
-#define FIELD_OPTIONAL(type, member, tag_, kind_, flags_)                                          \
-    {#member,    tag_, kind_, flags_, offsetof(type, member), offsetof(type, has_##member),        \
-     FIELD_NONE, 0,    0}
-#define FIELD_SPAN(type, member, tag_, kind_, flags_, max_)                                        \
-    {#member,    tag_, kind_, flags_, offsetof(type, member), offsetof(type, n_##member),          \
-     FIELD_NONE, 1,    max_}
+#define FIELD_OPTIONAL(type, member, tag_, kind_, flags_) \
+    {#member, tag_, kind_, flags_, offsetof(type, member), offsetof(type, has_##member), FIELD_NONE, 0, 0}
+#define FIELD_SPAN(type, member, tag_, kind_, flags_, max_) \
+    {#member, tag_, kind_, flags_, offsetof(type, member), offsetof(type, n_##member), FIELD_NONE, 1, max_}
 #define FIELD_COUNT(rules) (sizeof(rules) / sizeof((rules)[0]))
 
 /* One frame: its name, its rules in rising order of tags (at most 64), and the struct of its
@@ -59,16 +57,14 @@ struct wire_body {
     size_t n_struct;
 };
 
-int wire_put_body(struct wire_buffer *b, uint16_t type, uint64_t request,
-                  const struct wire_body *body, const void *values);
-int wire_get_body(const struct wire_body *body, const uint8_t *bytes, size_t n, void *out,
-                  struct quire_error *err);
+int wire_put_body(struct wire_buffer *b, uint16_t type, uint64_t request, const struct wire_body *body,
+                  const void *values);
+int wire_get_body(const struct wire_body *body, const uint8_t *bytes, size_t n, void *out, struct quire_error *err);
 
 /* The next field of a body. 1: *tag (without the bit), *must, *value and *n_value are set and
  * *cursor moved on; 0: the end; -QUIRE_INVALID: the framing is wrong. */
-int wire_next_field(const char *frame, const uint8_t *bytes, size_t n, size_t *cursor,
-                    uint16_t *tag, bool *must, const uint8_t **value, uint32_t *n_value,
-                    struct quire_error *err);
+int wire_next_field(const char *frame, const uint8_t *bytes, size_t n, size_t *cursor, uint16_t *tag, bool *must,
+                    const uint8_t **value, uint32_t *n_value, struct quire_error *err);
 
 /* Room for n more bytes at the end, or NULL and b->failed. */
 uint8_t *wire_reserve(struct wire_buffer *b, size_t n);

@@ -17,8 +17,7 @@ static const struct wire_field rules[] = {
     FIELD_SPAN(struct wire_hello, nonce, 13, FIELD_BYTES, FIELD_MUST, 32),
 };
 static const struct wire_hello defaults;
-static const struct wire_body hello_body = {"HELLO", rules, FIELD_COUNT(rules), &defaults,
-                                            sizeof defaults};
+static const struct wire_body hello_body = {"HELLO", rules, FIELD_COUNT(rules), &defaults, sizeof defaults};
 
 int wire_put_hello(struct wire_buffer *b, const struct wire_hello *hello)
 {

@@ -32,8 +32,8 @@ void frame_reader_added(struct frame_reader *r, size_t n)
     r->buffer.n += n;
 }
 
-int frame_reader_next(struct frame_reader *r, uint32_t max_body, struct wire_header *header,
-                      const uint8_t **body, struct quire_error *err)
+int frame_reader_next(struct frame_reader *r, uint32_t max_body, struct wire_header *header, const uint8_t **body,
+                      struct quire_error *err)
 {
     size_t left = r->buffer.n - r->start;
     if (left < WIRE_HEADER_BYTES)
@@ -43,8 +43,8 @@ int frame_reader_next(struct frame_reader *r, uint32_t max_body, struct wire_hea
     if (found <= 0)
         return found;
     if (header->body_bytes > max_body)
-        return -quire_fail(err, QUIRE_INVALID, "%s: length: at most %u here, got %u",
-                           wire_type_name(header->type), max_body, header->body_bytes);
+        return -quire_fail(err, QUIRE_INVALID, "%s: length: at most %u here, got %u", wire_type_name(header->type),
+                           max_body, header->body_bytes);
     if (left - WIRE_HEADER_BYTES < header->body_bytes)
         return 0;
     *body = p + WIRE_HEADER_BYTES;

@@ -22,7 +22,7 @@ void frame_reader_added(struct frame_reader *r, size_t n);
 /* 1: *header and *body (valid until frame_reader_space()) are the next whole frame, which is
  * thereby consumed; 0: more bytes are needed; -QUIRE_INVALID: no frame can follow, or its body is
  * over max_body. */
-int frame_reader_next(struct frame_reader *r, uint32_t max_body, struct wire_header *header,
-                      const uint8_t **body, struct quire_error *err);
+int frame_reader_next(struct frame_reader *r, uint32_t max_body, struct wire_header *header, const uint8_t **body,
+                      struct quire_error *err);
 
 #endif

@@ -1,9 +1,8 @@
 /* DONE and STATS. */
 #include "server/wire/fields.h"
 
-#define DONE(member, tag, kind, flags, max)                                                        \
-    FIELD_SCALAR(struct wire_done, member, tag, kind, flags, max)
-#define ACCOUNT(member, tag, kind)                                                                 \
+#define DONE(member, tag, kind, flags, max) FIELD_SCALAR(struct wire_done, member, tag, kind, flags, max)
+#define ACCOUNT(member, tag, kind) \
     {#member, tag, kind, 0, offsetof(struct wire_done, account.member), FIELD_NONE, FIELD_NONE, 0, 0}
 static const struct wire_field done_rules[] = {
     DONE(choice, 1, FIELD_32, FIELD_REQUIRED | FIELD_MUST, 0),
@@ -33,8 +32,8 @@ static const struct wire_field done_rules[] = {
     ACCOUNT(n_recomputed, 25, FIELD_32),
 };
 static const struct wire_done done_defaults;
-static const struct wire_body done_body = {"DONE", done_rules, FIELD_COUNT(done_rules),
-                                           &done_defaults, sizeof done_defaults};
+static const struct wire_body done_body = {"DONE", done_rules, FIELD_COUNT(done_rules), &done_defaults,
+                                           sizeof done_defaults};
 
 int wire_put_done(struct wire_buffer *b, uint64_t request, const struct wire_done *done)
 {
@@ -76,9 +75,8 @@ static const struct wire_field stats_rules[] = {
     FIELD_SPAN(struct wire_stats, policy, 26, FIELD_TEXT, 0, WIRE_MAX_TEXT),
     FIELD_SPAN(struct wire_stats, figure_name, 27, FIELD_TEXT, 0, WIRE_MAX_TEXT),
     STATS(figure, 28, FIELD_64),
-    {"tenants", 29, FIELD_WORDS, 0, offsetof(struct wire_stats, tenant_bytes),
-     offsetof(struct wire_stats, n_tenants), offsetof(struct wire_stats, tenants),
-     WIRE_TENANT_WORDS, WIRE_MAX_TENANTS},
+    {"tenants", 29, FIELD_WORDS, 0, offsetof(struct wire_stats, tenant_bytes), offsetof(struct wire_stats, n_tenants),
+     offsetof(struct wire_stats, tenants), WIRE_TENANT_WORDS, WIRE_MAX_TENANTS},
     FIELD_SPAN(struct wire_stats, shadow_policy, 30, FIELD_TEXT, 0, WIRE_MAX_TEXT),
     STATS(n_shadow, 31, FIELD_64),
     STATS(n_shadow_refused, 32, FIELD_64),
@@ -91,15 +89,15 @@ static const struct wire_field stats_rules[] = {
      WIRE_SHADOW_BUCKET_WORDS, WIRE_MAX_SHADOW_BUCKETS},
     STATS(n_step_tokens, 38, FIELD_64),
     {"step_buckets", 39, FIELD_WORDS, 0, offsetof(struct wire_stats, step_bucket_bytes),
-     offsetof(struct wire_stats, n_step_buckets), offsetof(struct wire_stats, step_buckets),
-     WIRE_STEP_BUCKET_WORDS, WIRE_MAX_STEP_BUCKETS},
+     offsetof(struct wire_stats, n_step_buckets), offsetof(struct wire_stats, step_buckets), WIRE_STEP_BUCKET_WORDS,
+     WIRE_MAX_STEP_BUCKETS},
     FIELD_SPAN(struct wire_stats, cache_dtype, 40, FIELD_TEXT, 0, WIRE_MAX_TEXT),
     STATS(prefix_caching, 41, FIELD_BOOL),
     STATS(n_host_blocks, 42, FIELD_32),
 };
 static const struct wire_stats stats_defaults;
-static const struct wire_body stats_body = {"STATS", stats_rules, FIELD_COUNT(stats_rules),
-                                            &stats_defaults, sizeof stats_defaults};
+static const struct wire_body stats_body = {"STATS", stats_rules, FIELD_COUNT(stats_rules), &stats_defaults,
+                                            sizeof stats_defaults};
 
 int wire_put_stats(struct wire_buffer *b, const struct wire_stats *stats)
 {
@@ -124,8 +122,7 @@ void wire_shadow_bucket_put(uint32_t *words, const struct wire_shadow_bucket *bu
     put_words(words + 4, bucket->n_shadow);
 }
 
-void wire_shadow_bucket_get(const struct wire_stats *stats, uint32_t index,
-                            struct wire_shadow_bucket *out)
+void wire_shadow_bucket_get(const struct wire_stats *stats, uint32_t index, struct wire_shadow_bucket *out)
 {
     const uint8_t *bytes = stats->shadow_bucket_bytes + 4 * (size_t)WIRE_SHADOW_BUCKET_WORDS * index;
     *out = (struct wire_shadow_bucket){
@@ -149,9 +146,8 @@ void wire_step_bucket_get(const struct wire_stats *stats, uint32_t index, struct
 
 void wire_tenant_put(uint32_t *words, const struct wire_tenant *tenant)
 {
-    const uint64_t counters[] = {tenant->n_prompt_tokens, tenant->n_generated_tokens,
-                                 tenant->n_prefix_queries, tenant->n_prefix_hits,
-                                 tenant->n_evicted_blocks};
+    const uint64_t counters[] = {tenant->n_prompt_tokens, tenant->n_generated_tokens, tenant->n_prefix_queries,
+                                 tenant->n_prefix_hits, tenant->n_evicted_blocks};
     for (uint32_t i = 0; i < 5; i++)
         put_words(words + 2 * i, counters[i]);
     words[10] = tenant->n_running;
@@ -181,8 +177,7 @@ static const struct wire_field question_rules[] = {
     FIELD_SCALAR(struct question, n_tenants, 1, FIELD_32, 0, WIRE_MAX_TENANTS),
 };
 static const struct question question_defaults;
-static const struct wire_body question_body = {"STATS", question_rules,
-                                               FIELD_COUNT(question_rules), &question_defaults,
+static const struct wire_body question_body = {"STATS", question_rules, FIELD_COUNT(question_rules), &question_defaults,
                                                sizeof question_defaults};
 
 int wire_put_stats_request(struct wire_buffer *b, uint32_t n_tenants)
@@ -191,8 +186,7 @@ int wire_put_stats_request(struct wire_buffer *b, uint32_t n_tenants)
     return wire_put_body(b, WIRE_STATS, 0, &question_body, &question);
 }
 
-int wire_get_stats_request(const uint8_t *body, size_t n, uint32_t *n_tenants,
-                           struct quire_error *err)
+int wire_get_stats_request(const uint8_t *body, size_t n, uint32_t *n_tenants, struct quire_error *err)
 {
     struct question question;
     int status = wire_get_body(&question_body, body, n, &question, err);

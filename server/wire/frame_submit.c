@@ -2,11 +2,17 @@
  * what says when a request should run may be ignored. */
 #include "server/wire/fields.h"
 
-#define SUBMIT(member, tag, kind, flags)                                                           \
-    FIELD_SCALAR(struct wire_submit, member, tag, kind, flags, 0)
-#define SUBMIT_WORDS(member, bytes_, tag, flags, width_, max_)                                     \
-    {#member, tag, FIELD_WORDS, flags, offsetof(struct wire_submit, bytes_),                       \
-     offsetof(struct wire_submit, n_##member), offsetof(struct wire_submit, member), width_, max_}
+#define SUBMIT(member, tag, kind, flags) FIELD_SCALAR(struct wire_submit, member, tag, kind, flags, 0)
+#define SUBMIT_WORDS(member, bytes_, tag, flags, width_, max_) \
+    {#member, \
+     tag, \
+     FIELD_WORDS, \
+     flags, \
+     offsetof(struct wire_submit, bytes_), \
+     offsetof(struct wire_submit, n_##member), \
+     offsetof(struct wire_submit, member), \
+     width_, \
+     max_}
 
 static const struct wire_field rules[] = {
     SUBMIT_WORDS(prompt, prompt_bytes, 1, FIELD_REQUIRED | FIELD_MUST, 1, WIRE_MAX_BODY / 4),
@@ -45,8 +51,7 @@ static const struct wire_submit defaults = {
     .n_logprobs = -1,
     .n_prompt_logprobs = -1,
 };
-static const struct wire_body submit_body = {"SUBMIT", rules, FIELD_COUNT(rules), &defaults,
-                                             sizeof defaults};
+static const struct wire_body submit_body = {"SUBMIT", rules, FIELD_COUNT(rules), &defaults, sizeof defaults};
 
 void wire_submit_default(struct wire_submit *submit)
 {
@@ -58,8 +63,7 @@ int wire_put_submit(struct wire_buffer *b, uint64_t request, const struct wire_s
     return wire_put_body(b, WIRE_SUBMIT, request, &submit_body, submit);
 }
 
-int wire_get_submit(const uint8_t *body, size_t n, struct wire_submit *out,
-                    struct quire_error *err)
+int wire_get_submit(const uint8_t *body, size_t n, struct wire_submit *out, struct quire_error *err)
 {
     return wire_get_body(&submit_body, body, n, out, err);
 }

@@ -80,8 +80,8 @@ int wire_tokens_end(struct wire_buffer *b, size_t mark)
     return status;
 }
 
-static int put_tokens(struct wire_buffer *b, uint16_t type, uint64_t request,
-                      const struct wire_token *tokens, uint32_t n_tokens)
+static int put_tokens(struct wire_buffer *b, uint16_t type, uint64_t request, const struct wire_token *tokens,
+                      uint32_t n_tokens)
 {
     size_t mark;
     int status = wire_tokens_begin(b, type, request, &mark);
@@ -98,14 +98,13 @@ static int put_tokens(struct wire_buffer *b, uint16_t type, uint64_t request,
     return status;
 }
 
-int wire_put_tokens(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens,
-                    uint32_t n_tokens)
+int wire_put_tokens(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens, uint32_t n_tokens)
 {
     return put_tokens(b, WIRE_TOKENS, request, tokens, n_tokens);
 }
 
-int wire_put_prompt_logprobs(struct wire_buffer *b, uint64_t request,
-                             const struct wire_token *tokens, uint32_t n_tokens)
+int wire_put_prompt_logprobs(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens,
+                             uint32_t n_tokens)
 {
     return put_tokens(b, WIRE_PROMPT_LOGPROBS, request, tokens, n_tokens);
 }
@@ -119,8 +118,7 @@ static int check_body(const uint8_t *body, size_t n, size_t *end, struct quire_e
     const uint8_t *value;
     uint32_t n_value;
     int found;
-    while ((found = wire_next_field("TOKENS", body, n, &cursor, &tag, &must, &value, &n_value,
-                                    err)) > 0) {
+    while ((found = wire_next_field("TOKENS", body, n, &cursor, &tag, &must, &value, &n_value, err)) > 0) {
         if (++n_fields > WIRE_MAX_FIELDS)
             return quire_fail(err, QUIRE_INVALID, "TOKENS: more than %u fields", WIRE_MAX_FIELDS);
         bool is_records = tag == (RECORDS_TAG & 0x7fff);
@@ -138,8 +136,7 @@ static int check_body(const uint8_t *body, size_t n, size_t *end, struct quire_e
     return QUIRE_OK;
 }
 
-int wire_next_token(const uint8_t *body, size_t n, size_t *cursor, struct wire_token *out,
-                    struct quire_error *err)
+int wire_next_token(const uint8_t *body, size_t n, size_t *cursor, struct wire_token *out, struct quire_error *err)
 {
     size_t end = 0;
     if (*cursor == 0) {
@@ -157,8 +154,7 @@ int wire_next_token(const uint8_t *body, size_t n, size_t *cursor, struct wire_t
     if (left < 8)
         return -quire_fail(err, QUIRE_INVALID, "TOKENS: records: the last one is cut short");
     if (p[2] & ~HAS_LOGPROB)
-        return -quire_fail(err, QUIRE_INVALID, "TOKENS: records: flags: must be 0 or 1, got %u",
-                           p[2]);
+        return -quire_fail(err, QUIRE_INVALID, "TOKENS: records: flags: must be 0 or 1, got %u", p[2]);
     out->choice = wire_load_u16(p);
     out->token = wire_load_u32(p + 4);
     out->has_logprob = p[2] & HAS_LOGPROB;
@@ -166,8 +162,7 @@ int wire_next_token(const uint8_t *body, size_t n, size_t *cursor, struct wire_t
     out->logprob = 0.0f;
     out->rank = 0;
     if (out->n_top > WIRE_MAX_TOP || (out->n_top > 0 && !out->has_logprob))
-        return -quire_fail(err, QUIRE_INVALID, "TOKENS: records: n_top: %u is too many",
-                           out->n_top);
+        return -quire_fail(err, QUIRE_INVALID, "TOKENS: records: n_top: %u is too many", out->n_top);
     size_t need = out->has_logprob ? 16 + 8 * (size_t)out->n_top : 8;
     if (left < need)
         return -quire_fail(err, QUIRE_INVALID, "TOKENS: records: the last one is cut short");

@@ -7,18 +7,12 @@ static const struct {
     const char *name;
     bool has_request;
 } types[] = {
-    [WIRE_HELLO] = {"HELLO", false},
-    [WIRE_SUBMIT] = {"SUBMIT", true},
-    [WIRE_ACCEPT] = {"ACCEPT", true},
-    [WIRE_REFUSE] = {"REFUSE", true},
-    [WIRE_TOKENS] = {"TOKENS", true},
-    [WIRE_PROMPT_LOGPROBS] = {"PROMPT_LOGPROBS", true},
-    [WIRE_DONE] = {"DONE", true},
-    [WIRE_CANCEL] = {"CANCEL", true},
-    [WIRE_CREDIT] = {"CREDIT", false},
-    [WIRE_CONTROL] = {"CONTROL", false},
-    [WIRE_STATS] = {"STATS", false},
-    [WIRE_DRAIN] = {"DRAIN", false},
+    [WIRE_HELLO] = {"HELLO", false},   [WIRE_SUBMIT] = {"SUBMIT", true},
+    [WIRE_ACCEPT] = {"ACCEPT", true},  [WIRE_REFUSE] = {"REFUSE", true},
+    [WIRE_TOKENS] = {"TOKENS", true},  [WIRE_PROMPT_LOGPROBS] = {"PROMPT_LOGPROBS", true},
+    [WIRE_DONE] = {"DONE", true},      [WIRE_CANCEL] = {"CANCEL", true},
+    [WIRE_CREDIT] = {"CREDIT", false}, [WIRE_CONTROL] = {"CONTROL", false},
+    [WIRE_STATS] = {"STATS", false},   [WIRE_DRAIN] = {"DRAIN", false},
     [WIRE_ERROR] = {"ERROR", false},
 };
 
@@ -32,8 +26,7 @@ const char *wire_type_name(uint16_t type)
     return known_type(type) ? types[type].name : "frame of unknown type";
 }
 
-int wire_header_read(const uint8_t *data, size_t n, struct wire_header *out,
-                     struct quire_error *err)
+int wire_header_read(const uint8_t *data, size_t n, struct wire_header *out, struct quire_error *err)
 {
     if (n < WIRE_HEADER_BYTES)
         return 0;
@@ -44,18 +37,15 @@ int wire_header_read(const uint8_t *data, size_t n, struct wire_header *out,
     if (!known_type(out->type))
         return -quire_fail(err, QUIRE_INVALID, "header: type: %u is not a frame type", out->type);
     if (flags != 0)
-        return -quire_fail(err, QUIRE_INVALID, "%s: flags: must be zero, got %u",
-                           types[out->type].name, flags);
+        return -quire_fail(err, QUIRE_INVALID, "%s: flags: must be zero, got %u", types[out->type].name, flags);
     if (out->body_bytes > WIRE_MAX_BODY)
-        return -quire_fail(err, QUIRE_INVALID, "%s: length: at most %u, got %u",
-                           types[out->type].name, WIRE_MAX_BODY, out->body_bytes);
+        return -quire_fail(err, QUIRE_INVALID, "%s: length: at most %u, got %u", types[out->type].name, WIRE_MAX_BODY,
+                           out->body_bytes);
     /* REFUSE also answers CONTROL, which belongs to no request. */
     if (!types[out->type].has_request && out->request != 0)
-        return -quire_fail(err, QUIRE_INVALID, "%s: request id: must be zero",
-                           types[out->type].name);
+        return -quire_fail(err, QUIRE_INVALID, "%s: request id: must be zero", types[out->type].name);
     if (types[out->type].has_request && out->request == 0 && out->type != WIRE_REFUSE)
-        return -quire_fail(err, QUIRE_INVALID, "%s: request id: must not be zero",
-                           types[out->type].name);
+        return -quire_fail(err, QUIRE_INVALID, "%s: request id: must not be zero", types[out->type].name);
     return 1;
 }
 
@@ -72,16 +62,15 @@ static const struct wire_field refuse_rules[] = {
     FIELD_SPAN(struct wire_refuse, message, 3, FIELD_TEXT, 0, WIRE_MAX_TEXT),
 };
 static const struct wire_refuse refuse_defaults;
-static const struct wire_body refuse_body = {"REFUSE", refuse_rules, FIELD_COUNT(refuse_rules),
-                                             &refuse_defaults, sizeof refuse_defaults};
+static const struct wire_body refuse_body = {"REFUSE", refuse_rules, FIELD_COUNT(refuse_rules), &refuse_defaults,
+                                             sizeof refuse_defaults};
 
 int wire_put_refuse(struct wire_buffer *b, uint64_t request, const struct wire_refuse *refuse)
 {
     return wire_put_body(b, WIRE_REFUSE, request, &refuse_body, refuse);
 }
 
-int wire_get_refuse(const uint8_t *body, size_t n, struct wire_refuse *out,
-                    struct quire_error *err)
+int wire_get_refuse(const uint8_t *body, size_t n, struct wire_refuse *out, struct quire_error *err)
 {
     return wire_get_body(&refuse_body, body, n, out, err);
 }
@@ -96,15 +85,14 @@ static const struct wire_field cancel_rules[] = {
     FIELD_OPTIONAL(struct cancel, choice, 1, FIELD_32, FIELD_MUST),
 };
 static const struct cancel cancel_defaults;
-static const struct wire_body cancel_body = {"CANCEL", cancel_rules, FIELD_COUNT(cancel_rules),
-                                             &cancel_defaults, sizeof cancel_defaults};
+static const struct wire_body cancel_body = {"CANCEL", cancel_rules, FIELD_COUNT(cancel_rules), &cancel_defaults,
+                                             sizeof cancel_defaults};
 
 int wire_put_cancel(struct wire_buffer *b, uint64_t request, int64_t choice)
 {
     if (choice > UINT32_MAX)
         return QUIRE_INVALID;
-    struct cancel cancel = {.has_choice = choice >= 0,
-                            .choice = choice >= 0 ? (uint32_t)choice : 0};
+    struct cancel cancel = {.has_choice = choice >= 0, .choice = choice >= 0 ? (uint32_t)choice : 0};
     return wire_put_body(b, WIRE_CANCEL, request, &cancel_body, &cancel);
 }
 
@@ -126,8 +114,8 @@ static const struct wire_field credit_rules[] = {
     FIELD_SCALAR(struct credit, bytes, 1, FIELD_64, FIELD_REQUIRED | FIELD_MUST, 0),
 };
 static const struct credit credit_defaults;
-static const struct wire_body credit_body = {"CREDIT", credit_rules, FIELD_COUNT(credit_rules),
-                                             &credit_defaults, sizeof credit_defaults};
+static const struct wire_body credit_body = {"CREDIT", credit_rules, FIELD_COUNT(credit_rules), &credit_defaults,
+                                             sizeof credit_defaults};
 
 int wire_put_credit(struct wire_buffer *b, uint64_t n_bytes)
 {
@@ -154,8 +142,7 @@ static const struct wire_field control_rules[] = {
     FIELD_SPAN(struct control, command, 1, FIELD_TEXT, FIELD_REQUIRED | FIELD_MUST, WIRE_MAX_TEXT),
 };
 static const struct control control_defaults;
-static const struct wire_body control_body = {"CONTROL", control_rules,
-                                              FIELD_COUNT(control_rules), &control_defaults,
+static const struct wire_body control_body = {"CONTROL", control_rules, FIELD_COUNT(control_rules), &control_defaults,
                                               sizeof control_defaults};
 
 int wire_put_control(struct wire_buffer *b, const char *command)
@@ -164,8 +151,7 @@ int wire_put_control(struct wire_buffer *b, const char *command)
     return wire_put_body(b, WIRE_CONTROL, 0, &control_body, &control);
 }
 
-int wire_get_control(const uint8_t *body, size_t n, const char **command, size_t *n_command,
-                     struct quire_error *err)
+int wire_get_control(const uint8_t *body, size_t n, const char **command, size_t *n_command, struct quire_error *err)
 {
     struct control control;
     int status = wire_get_body(&control_body, body, n, &control, err);
@@ -188,8 +174,8 @@ static const struct wire_field error_rules[] = {
     FIELD_SPAN(struct error, message, 2, FIELD_TEXT, 0, WIRE_MAX_TEXT),
 };
 static const struct error error_defaults;
-static const struct wire_body error_body = {"ERROR", error_rules, FIELD_COUNT(error_rules),
-                                            &error_defaults, sizeof error_defaults};
+static const struct wire_body error_body = {"ERROR", error_rules, FIELD_COUNT(error_rules), &error_defaults,
+                                            sizeof error_defaults};
 
 int wire_put_error(struct wire_buffer *b, uint32_t status, const char *message)
 {
@@ -197,8 +183,8 @@ int wire_put_error(struct wire_buffer *b, uint32_t status, const char *message)
     return wire_put_body(b, WIRE_ERROR, 0, &error_body, &error);
 }
 
-int wire_get_error(const uint8_t *body, size_t n, uint32_t *status, const char **message,
-                   size_t *n_message, struct quire_error *err)
+int wire_get_error(const uint8_t *body, size_t n, uint32_t *status, const char **message, size_t *n_message,
+                   struct quire_error *err)
 {
     struct error error;
     int code = wire_get_body(&error_body, body, n, &error, err);
@@ -219,8 +205,8 @@ static const struct wire_field accept_rules[] = {
     FIELD_SCALAR(struct accept, id, 1, FIELD_64, 0, 0),
 };
 static const struct accept accept_defaults;
-static const struct wire_body accept_body = {"ACCEPT", accept_rules, FIELD_COUNT(accept_rules),
-                                             &accept_defaults, sizeof accept_defaults};
+static const struct wire_body accept_body = {"ACCEPT", accept_rules, FIELD_COUNT(accept_rules), &accept_defaults,
+                                             sizeof accept_defaults};
 
 int wire_put_accept(struct wire_buffer *b, uint64_t request, uint64_t id)
 {

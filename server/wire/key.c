@@ -10,8 +10,7 @@
 #define MAX_BYTES 4096
 #define LABEL_BYTES 16
 
-static int read_all(int fd, const char *path, char *bytes, size_t n_max, size_t *n,
-                    struct quire_error *err)
+static int read_all(int fd, const char *path, char *bytes, size_t n_max, size_t *n, struct quire_error *err)
 {
     *n = 0;
     while (*n < n_max) {
@@ -35,21 +34,18 @@ static int read_key(int fd, const char *path, struct key256 *key, struct quire_e
     if (!S_ISREG(st.st_mode))
         return quire_fail(err, QUIRE_INVALID, "key file %s: is not a regular file", path);
     if (st.st_mode & S_IRWXO)
-        return quire_fail(err, QUIRE_INVALID,
-                          "key file %s: others may read it: run chmod 600 on it", path);
+        return quire_fail(err, QUIRE_INVALID, "key file %s: others may read it: run chmod 600 on it", path);
     char bytes[MAX_BYTES + 1];
     size_t n;
     int status = read_all(fd, path, bytes, sizeof bytes, &n, err);
     if (status)
         return status;
     if (n > MAX_BYTES)
-        return quire_fail(err, QUIRE_INVALID, "key file %s: longer than %d bytes", path,
-                          MAX_BYTES);
+        return quire_fail(err, QUIRE_INVALID, "key file %s: longer than %d bytes", path, MAX_BYTES);
     while (n > 0 && memchr(" \t\r\n", bytes[n - 1], 4))
         n--;
     if (n < MIN_BYTES)
-        return quire_fail(err, QUIRE_INVALID, "key file %s: needs at least %d bytes, has %zu",
-                          path, MIN_BYTES, n);
+        return quire_fail(err, QUIRE_INVALID, "key file %s: needs at least %d bytes, has %zu", path, MIN_BYTES, n);
     *key = quire_keyed_hash(NULL, bytes, n);
     explicit_bzero(bytes, sizeof bytes);
     return QUIRE_OK;
@@ -60,16 +56,14 @@ int wire_key_read(const char *path, struct key256 *key, struct quire_error *err)
     /* A FIFO must not stall the start: O_NONBLOCK opens it at once, and it is then refused. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return quire_fail(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO,
-                          "key file %s: cannot be opened: %m", path);
+        return quire_fail(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO, "key file %s: cannot be opened: %m", path);
     int status = read_key(fd, path, key, err);
     close(fd);
     return status;
 }
 
 struct key256 wire_key_proof(const struct key256 *key, enum wire_key_role role,
-                             const uint8_t engine_nonce[WIRE_NONCE_BYTES],
-                             const uint8_t front_nonce[WIRE_NONCE_BYTES])
+                             const uint8_t engine_nonce[WIRE_NONCE_BYTES], const uint8_t front_nonce[WIRE_NONCE_BYTES])
 {
     /* The label keeps one side's proof from being played back as the other's. */
     uint8_t message[LABEL_BYTES + 2 * WIRE_NONCE_BYTES];

@@ -17,7 +17,6 @@ int wire_key_read(const char *path, struct key256 *key, struct quire_error *err)
 enum wire_key_role { WIRE_KEY_FRONT, WIRE_KEY_ENGINE };
 /* What `role` sends to show that it knows the key. */
 struct key256 wire_key_proof(const struct key256 *key, enum wire_key_role role,
-                             const uint8_t engine_nonce[WIRE_NONCE_BYTES],
-                             const uint8_t front_nonce[WIRE_NONCE_BYTES]);
+                             const uint8_t engine_nonce[WIRE_NONCE_BYTES], const uint8_t front_nonce[WIRE_NONCE_BYTES]);
 
 #endif

@@ -74,8 +74,7 @@ struct wire_header {
 /* 1: a header was read; 0: fewer than WIRE_HEADER_BYTES; QUIRE_INVALID as negative
  * (-QUIRE_INVALID): unknown type, non-zero flags, a body over the limit, or a request id where none
  * belongs (or none where one does). */
-int wire_header_read(const uint8_t *data, size_t n, struct wire_header *out,
-                     struct quire_error *err);
+int wire_header_read(const uint8_t *data, size_t n, struct wire_header *out, struct quire_error *err);
 
 struct wire_hello {
     uint32_t version;
@@ -150,8 +149,7 @@ struct wire_token {                /* one generated or prompt token */
 /* Where a choice's time went: microseconds in the queue by what was short there, and counts. What
  * struct sched_account says. */
 struct wire_account {
-    uint64_t queue_nothing_us, queue_budget_us, queue_seqs_us, queue_blocks_us, queue_batch_us,
-        queue_prefix_us;
+    uint64_t queue_nothing_us, queue_budget_us, queue_seqs_us, queue_blocks_us, queue_batch_us, queue_prefix_us;
     uint64_t preempted_us;
     uint64_t blocker; /* as in ACCEPT; 0 = none */
     uint32_t blocker_tenant, n_overtaken, n_chunks, n_preemptions, n_loaded, n_recomputed;
@@ -228,8 +226,7 @@ struct wire_shadow_bucket {        /* requests with a first token within the bou
 #define WIRE_SHADOW_BUCKET_WORDS 6u
 #define WIRE_MAX_SHADOW_BUCKETS 64u
 void wire_shadow_bucket_put(uint32_t *words, const struct wire_shadow_bucket *bucket);
-void wire_shadow_bucket_get(const struct wire_stats *stats, uint32_t index,
-                            struct wire_shadow_bucket *out);
+void wire_shadow_bucket_get(const struct wire_stats *stats, uint32_t index, struct wire_shadow_bucket *out);
 struct wire_tenant {               /* what the engine counts for one */
     uint64_t n_prompt_tokens, n_generated_tokens, n_prefix_queries, n_prefix_hits;
     uint64_t n_evicted_blocks;
@@ -250,10 +247,9 @@ int wire_put_submit(struct wire_buffer *b, uint64_t request, const struct wire_s
  * not told. */
 int wire_put_accept(struct wire_buffer *b, uint64_t request, uint64_t id);
 int wire_put_refuse(struct wire_buffer *b, uint64_t request, const struct wire_refuse *refuse);
-int wire_put_tokens(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens,
-                    uint32_t n_tokens);
-int wire_put_prompt_logprobs(struct wire_buffer *b, uint64_t request,
-                             const struct wire_token *tokens, uint32_t n_tokens);
+int wire_put_tokens(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens, uint32_t n_tokens);
+int wire_put_prompt_logprobs(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens,
+                             uint32_t n_tokens);
 /* The same in parts, for one pass over a step's events: begin, add at least one, end. type:
  * WIRE_TOKENS or WIRE_PROMPT_LOGPROBS; *mark is for end. The caller ends a frame before it outgrows
  * its limit. */
@@ -273,28 +269,23 @@ int wire_put_error(struct wire_buffer *b, uint32_t status, const char *message);
 /* Decoders of a body. QUIRE_INVALID names the field; QUIRE_UNSUPPORTED: an unknown field must be
  * understood. */
 int wire_get_hello(const uint8_t *body, size_t n, struct wire_hello *out, struct quire_error *err);
-int wire_get_submit(const uint8_t *body, size_t n, struct wire_submit *out,
-                    struct quire_error *err);
-int wire_get_refuse(const uint8_t *body, size_t n, struct wire_refuse *out,
-                    struct quire_error *err);
+int wire_get_submit(const uint8_t *body, size_t n, struct wire_submit *out, struct quire_error *err);
+int wire_get_refuse(const uint8_t *body, size_t n, struct wire_refuse *out, struct quire_error *err);
 int wire_get_done(const uint8_t *body, size_t n, struct wire_done *out, struct quire_error *err);
 int wire_get_cancel(const uint8_t *body, size_t n, int64_t *choice, struct quire_error *err);
 int wire_get_credit(const uint8_t *body, size_t n, uint64_t *n_bytes, struct quire_error *err);
-int wire_get_control(const uint8_t *body, size_t n, const char **command, size_t *n_command,
-                     struct quire_error *err);
+int wire_get_control(const uint8_t *body, size_t n, const char **command, size_t *n_command, struct quire_error *err);
 int wire_get_accept(const uint8_t *body, size_t n, uint64_t *id, struct quire_error *err);
-int wire_get_stats_request(const uint8_t *body, size_t n, uint32_t *n_tenants,
-                           struct quire_error *err);
+int wire_get_stats_request(const uint8_t *body, size_t n, uint32_t *n_tenants, struct quire_error *err);
 int wire_get_stats(const uint8_t *body, size_t n, struct wire_stats *out, struct quire_error *err);
-int wire_get_error(const uint8_t *body, size_t n, uint32_t *status, const char **message,
-                   size_t *n_message, struct quire_error *err);
+int wire_get_error(const uint8_t *body, size_t n, uint32_t *status, const char **message, size_t *n_message,
+                   struct quire_error *err);
 /* DRAIN knows no fields: only the framing and must-understand bits are checked. */
 int wire_get_drain(const uint8_t *body, size_t n, struct quire_error *err);
 
 /* TOKENS and PROMPT_LOGPROBS: call with *cursor = 0 until it returns 0. 1: *out is filled;
  * negative: -QUIRE_INVALID or -QUIRE_UNSUPPORTED. */
-int wire_next_token(const uint8_t *body, size_t n, size_t *cursor, struct wire_token *out,
-                    struct quire_error *err);
+int wire_next_token(const uint8_t *body, size_t n, size_t *cursor, struct wire_token *out, struct quire_error *err);
 
 uint32_t wire_u32(const uint8_t *bytes, size_t index);
 

@@ -72,12 +72,11 @@ static void json_refuses_what_is_not_clean(void **state)
     struct quire_error err;
     json_t *value;
     static const char *const bad[] = {
-        "", "{", "{\"a\":1,\"a\":2}", "[1] x", "\"\xff\"", "{\"a\":\"\\u0000\"}", "NaN", "[1e999]",
-        "{\"a\": 1 \x1b[31m\xff",
+        "",    "{",       "{\"a\":1,\"a\":2}",      "[1] x", "\"\xff\"", "{\"a\":\"\\u0000\"}",
+        "NaN", "[1e999]", "{\"a\": 1 \x1b[31m\xff",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_int_equal(quire_json_parse(bad[i], strlen(bad[i]), 8, "body", &value, &err),
-                         QUIRE_INVALID);
+        assert_int_equal(quire_json_parse(bad[i], strlen(bad[i]), 8, "body", &value, &err), QUIRE_INVALID);
         assert_null(value);
         assert_int_equal(strncmp(err.text, "body: ", 6), 0);
         for (const char *c = err.text; *c; c++)
@@ -179,7 +178,8 @@ static void a_log_line_as_text_cannot_be_forged(void **state)
 {
     (void)state;
     char *text = caught(QUIRE_LOG_AS_TEXT, log_nasty);
-    assert_non_null(strstr(text, "Z warn  room: m a?\"\\?[2J?\xff\xc3\xa9\xed\xa0\x80 b=c id=x-1.2:3 nasty=\"a\\u000a"));
+    assert_non_null(
+        strstr(text, "Z warn  room: m a?\"\\?[2J?\xff\xc3\xa9\xed\xa0\x80 b=c id=x-1.2:3 nasty=\"a\\u000a"));
     assert_non_null(strstr(text, " n=12.5\n"));
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
     free(text);

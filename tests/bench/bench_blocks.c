@@ -35,8 +35,7 @@ static void hash_prompt(uint32_t prompt, struct key256 *hashes)
     struct key256 first = kv_chain_first(&root);
     tokens[0] = prompt;
     for (uint32_t b = 0; b < N_BLOCKS; b++)
-        hashes[b] = kv_chain_next(&root.secret, b ? &hashes[b - 1] : &first,
-                                  tokens + (size_t)BLOCK * b, BLOCK);
+        hashes[b] = kv_chain_next(&root.secret, b ? &hashes[b - 1] : &first, tokens + (size_t)BLOCK * b, BLOCK);
 }
 
 /* The next prompt takes the place of the one that was used least recently. */
@@ -44,8 +43,7 @@ static void new_prompt(struct full_cache *f)
 {
     struct key256 *hashes = f->hashes + (size_t)(f->n_prompts % N_PROMPTS) * N_BLOCKS;
     hash_prompt(f->n_prompts++, hashes);
-    if (kv_table_match(f->table, hashes, N_BLOCKS, N_TOKENS) != 0 ||
-        kv_table_reserve(f->table, 0, N_TOKENS))
+    if (kv_table_match(f->table, hashes, N_BLOCKS, N_TOKENS) != 0 || kv_table_reserve(f->table, 0, N_TOKENS))
         bench_die("kv cache: a new prompt was found, or no block");
     for (uint32_t b = 0; b < N_BLOCKS; b++)
         kv_table_publish(f->table, b, &hashes[b]);
@@ -55,15 +53,11 @@ static void new_prompt(struct full_cache *f)
 
 static void open_full(struct full_cache *f, enum kv_eviction eviction, uint32_t n_host_blocks)
 {
-    struct kv_config config = {.block_tokens = BLOCK,
-                               .n_groups = 1,
-                               .prefix_caching = true,
-                               .eviction = eviction};
+    struct kv_config config = {.block_tokens = BLOCK, .n_groups = 1, .prefix_caching = true, .eviction = eviction};
     config.groups[0].n_blocks = N_PROMPTS * N_BLOCKS;
     config.groups[0].n_host_blocks = n_host_blocks;
     *f = (struct full_cache){.hashes = calloc((size_t)N_PROMPTS * N_BLOCKS, sizeof *f->hashes)};
-    if (!f->hashes || kv_cache_create(&config, &f->cache, NULL) ||
-        kv_table_create(f->cache, &f->table, NULL))
+    if (!f->hashes || kv_cache_create(&config, &f->cache, NULL) || kv_table_create(f->cache, &f->table, NULL))
         bench_die("kv cache: out of memory");
     for (uint32_t i = 0; i < 3 * N_PROMPTS; i++) /* the tiers below fill up as well */
         new_prompt(f);
@@ -76,8 +70,8 @@ static void close_full(struct full_cache *f)
     free(f->hashes);
 }
 
-static void bench_new_prompts(enum kv_eviction eviction, uint32_t n_host_blocks, const char *name,
-                              double *samples, uint32_t n)
+static void bench_new_prompts(enum kv_eviction eviction, uint32_t n_host_blocks, const char *name, double *samples,
+                              uint32_t n)
 {
     struct full_cache f;
     open_full(&f, eviction, n_host_blocks);
@@ -98,8 +92,7 @@ static void bench_lookup(double *samples, uint32_t n)
     for (uint32_t i = 0, at = 0; i < n; i++) {
         at = (at * 29 + 17) % N_PROMPTS;
         double start = now_us();
-        uint32_t n_hit =
-            kv_table_match(f.table, f.hashes + (size_t)at * N_BLOCKS, N_BLOCKS, N_TOKENS);
+        uint32_t n_hit = kv_table_match(f.table, f.hashes + (size_t)at * N_BLOCKS, N_BLOCKS, N_TOKENS);
         samples[i] = now_us() - start;
         if (n_hit != N_TOKENS)
             bench_die("kv cache: a cached prompt was not found");
@@ -137,11 +130,9 @@ void bench_blocks(bool quick)
         bench_die("out of memory");
     bench_take(samples, others, n);
     bench_lookup(samples, n);
-    bench_new_prompts(KV_EVICT_LRU, 0, "prefix cache: a new block of 16 tokens, no hits", samples,
-                      n);
+    bench_new_prompts(KV_EVICT_LRU, 0, "prefix cache: a new block of 16 tokens, no hits", samples, n);
     bench_new_prompts(KV_EVICT_REUSE, 0, "prefix cache: the same, eviction by reuse", samples, n);
-    bench_new_prompts(KV_EVICT_LRU, N_PROMPTS * N_BLOCKS,
-                      "prefix cache: the same, with a host tier", samples, n);
+    bench_new_prompts(KV_EVICT_LRU, N_PROMPTS * N_BLOCKS, "prefix cache: the same, with a host tier", samples, n);
     free(samples);
     free(others);
 }

@@ -50,9 +50,8 @@ static void take_step(void *context, const struct engine_event *events, size_t n
 
 void bench_engine(const char *model_dir, bool quick)
 {
-    struct run r = {.n_wanted = quick ? 50 : 1000,
-                    .mutex = PTHREAD_MUTEX_INITIALIZER,
-                    .over = PTHREAD_COND_INITIALIZER};
+    struct run r = {
+        .n_wanted = quick ? 50 : 1000, .mutex = PTHREAD_MUTEX_INITIALIZER, .over = PTHREAD_COND_INITIALIZER};
     struct quire_error err;
     struct engine *e;
     struct engine_options options;
@@ -73,11 +72,8 @@ void bench_engine(const char *model_dir, bool quick)
     for (uint32_t i = 0; i < N_SEQS; i++) {
         for (uint32_t t = 0; t < PROMPT; t++)
             prompt[t] = (i * 7 + t) % 2000; /* begins differently: nothing is shared */
-        struct engine_request request = {.id = i + 1,
-                                         .prompt = prompt,
-                                         .n_prompt = PROMPT - i % 16,
-                                         .max_tokens = max_tokens,
-                                         .n = 1};
+        struct engine_request request = {
+            .id = i + 1, .prompt = prompt, .n_prompt = PROMPT - i % 16, .max_tokens = max_tokens, .n = 1};
         engine_sampling_default(&request.sampling);
         request.sampling.ignore_eos = true;
         if (engine_submit(e, &request, NULL, &err))

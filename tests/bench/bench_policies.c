@@ -50,8 +50,7 @@ static void submit_one(struct bench *b)
     for (uint32_t t = 0; t < PROMPT; t++)
         prompt[t] = t < SHARED ? family * SHARED + t : id * PROMPT + t;
     for (uint32_t i = 0; i < PROMPT / BLOCK; i++)
-        hashes[i] = kv_chain_next(&root.secret, i ? &hashes[i - 1] : &first, prompt + BLOCK * i,
-                                  BLOCK);
+        hashes[i] = kv_chain_next(&root.secret, i ? &hashes[i - 1] : &first, prompt + BLOCK * i, BLOCK);
     struct sched_request r = {.id = id,
                               .prompt = prompt,
                               .n_prompt = PROMPT - below(b, BLOCK),
@@ -86,8 +85,7 @@ static double one_step(struct bench *b)
     uint32_t n = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++)
         if (plan->rows[i].samples)
-            results[n++] =
-                (struct sched_result){.seq = plan->rows[i].seq, .n_tokens = 1, .tokens = &token};
+            results[n++] = (struct sched_result){.seq = plan->rows[i].seq, .n_tokens = 1, .tokens = &token};
     token++;
     start = cpu_us();
     if (sched_commit(b->s, results, n, NULL, NULL, NULL))
@@ -102,15 +100,14 @@ static void measure(const struct sched_policy *policy, bool prefix_caching, uint
 {
     char name[80];
     struct bench b = {.random = 1};
-    struct sched_config c = {
-        .kv = {.block_tokens = BLOCK, .n_groups = 1, .prefix_caching = prefix_caching},
-        .max_num_seqs = RUNNING,
-        .max_num_batched_tokens = 8192,
-        .max_model_len = 2048,
-        .max_queued_requests = WAITING + RUNNING,
-        .max_logit_rows = RUNNING,
-        .policy = policy,
-        .policy_options = {.n_tenants = TENANTS, .class_weights = {1, 2, 3, 4, 5, 6, 7, 8}}};
+    struct sched_config c = {.kv = {.block_tokens = BLOCK, .n_groups = 1, .prefix_caching = prefix_caching},
+                             .max_num_seqs = RUNNING,
+                             .max_num_batched_tokens = 8192,
+                             .max_model_len = 2048,
+                             .max_queued_requests = WAITING + RUNNING,
+                             .max_logit_rows = RUNNING,
+                             .policy = policy,
+                             .policy_options = {.n_tenants = TENANTS, .class_weights = {1, 2, 3, 4, 5, 6, 7, 8}}};
     c.kv.groups[0].n_blocks = (RUNNING + 1) * ((PROMPT + LONGEST) / BLOCK + 2);
     double *steps = calloc(n_steps, sizeof *steps);
     b.most_submissions = n_steps * 4;
@@ -127,8 +124,7 @@ static void measure(const struct sched_policy *policy, bool prefix_caching, uint
     snprintf(name, sizeof name, "scheduling: %s, 1000 running, 10000 waiting%s", policy->name,
              prefix_caching ? ", caching" : "");
     bench_row(name, "us/step", steps, n_steps);
-    snprintf(name, sizeof name, "submission: %s, 10000 waiting%s", policy->name,
-             prefix_caching ? ", caching" : "");
+    snprintf(name, sizeof name, "submission: %s, 10000 waiting%s", policy->name, prefix_caching ? ", caching" : "");
     bench_row(name, "us", b.submissions, b.n_submissions);
     sched_destroy(b.s);
     free(b.submissions);

@@ -26,8 +26,7 @@ static void submit_all(struct sched *s, uint32_t n, uint32_t n_steps)
         for (uint32_t t = 0; t < PROMPT; t++)
             prompt[t] = i * PROMPT + t;
         for (uint32_t b = 0; b < PROMPT / BLOCK; b++)
-            hashes[b] = kv_chain_next(&root.secret, b ? &hashes[b - 1] : &first,
-                                      prompt + BLOCK * b, BLOCK);
+            hashes[b] = kv_chain_next(&root.secret, b ? &hashes[b - 1] : &first, prompt + BLOCK * b, BLOCK);
         struct sched_request r = {.id = i,
                                   .prompt = prompt,
                                   .n_prompt = PROMPT - i % BLOCK,
@@ -52,8 +51,7 @@ static double one_step(struct sched *s, struct sched_result *results)
     uint32_t n = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++)
         if (plan->rows[i].samples)
-            results[n++] =
-                (struct sched_result){.seq = plan->rows[i].seq, .n_tokens = 1, .tokens = &token};
+            results[n++] = (struct sched_result){.seq = plan->rows[i].seq, .n_tokens = 1, .tokens = &token};
     token++;
     start = now_us();
     if (sched_commit(s, results, n, NULL, NULL, NULL))
@@ -64,9 +62,7 @@ static double one_step(struct sched *s, struct sched_result *results)
 static void schedule(uint32_t n_running, bool prefix_caching, uint32_t n_steps)
 {
     char name[64];
-    struct sched_config c = {.kv = {.block_tokens = BLOCK,
-                                    .n_groups = 1,
-                                    .prefix_caching = prefix_caching},
+    struct sched_config c = {.kv = {.block_tokens = BLOCK, .n_groups = 1, .prefix_caching = prefix_caching},
                              .max_num_seqs = n_running,
                              .max_num_batched_tokens = 8192,
                              .max_model_len = 32768,
@@ -86,8 +82,7 @@ static void schedule(uint32_t n_running, bool prefix_caching, uint32_t n_steps)
         one_step(s, results);
     for (uint32_t i = 0; i < n_steps; i++)
         samples[i] = one_step(s, results);
-    snprintf(name, sizeof name, "scheduling: %u running, prefix caching %s", n_running,
-             prefix_caching ? "on" : "off");
+    snprintf(name, sizeof name, "scheduling: %u running, prefix caching %s", n_running, prefix_caching ? "on" : "off");
     bench_row(name, "us/step", samples, n_steps);
     free(results);
     free(samples);

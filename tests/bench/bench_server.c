@@ -46,8 +46,7 @@ void bench_server_open(struct bench_server *s, const struct engine_options *opti
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds))
         bench_die("socketpair: %m");
     engine_end.fd = fds[1];
-    if (front_create(s->base, &front_options, &s->front, &err) ||
-        daemon_add_connection(s->daemon, fds[0], &err) ||
+    if (front_create(s->base, &front_options, &s->front, &err) || daemon_add_connection(s->daemon, fds[0], &err) ||
         front_set_engine(s->front, &engine_end, &err))
         bench_die("server: %s", err.text);
 }

@@ -47,8 +47,7 @@ void bench_row(const char *name, const char *unit, double *samples, uint32_t n)
                " \"p99\": %.4g, \"samples\": %u}",
                had_row ? ",\n " : "[", name, unit, median, low, high, p99, n);
     else
-        printf("%-60s %9.4g %-9s (%.4g to %.4g, p99 %.4g, %u samples)\n", name, median, unit, low,
-               high, p99, n);
+        printf("%-60s %9.4g %-9s (%.4g to %.4g, p99 %.4g, %u samples)\n", name, median, unit, low, high, p99, n);
     fflush(stdout);
     had_row = true;
 }

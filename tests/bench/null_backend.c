@@ -7,10 +7,10 @@
 
 #include <errno.h>
 
-int __real_k_backend_open(const struct k_backend_options *options, struct k_backend **out,
-                          const char **why, struct quire_error *err);
-int __wrap_k_backend_open(const struct k_backend_options *options, struct k_backend **out,
-                          const char **why, struct quire_error *err);
+int __real_k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
+                          struct quire_error *err);
+int __wrap_k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
+                          struct quire_error *err);
 
 static double seconds_per_token;
 static double due; /* when the next step's tokens may be there */
@@ -21,13 +21,13 @@ void null_backend_pace(double tokens_per_second)
     due = 0;
 }
 
-#define NOTHING(name)                                                                              \
+#define NOTHING(name) \
     static int name(struct k_backend *b, const struct k_##name##_args *a, struct quire_error *err) \
-    {                                                                                              \
-        (void)b;                                                                                   \
-        (void)a;                                                                                   \
-        (void)err;                                                                                 \
-        return QUIRE_OK;                                                                           \
+    { \
+        (void)b; \
+        (void)a; \
+        (void)err; \
+        return QUIRE_OK; \
     }
 NOTHING(embed)
 NOTHING(rmsnorm)
@@ -69,8 +69,8 @@ static int wait_until_due(struct k_backend *b, uint64_t ticket, struct quire_err
     return QUIRE_OK;
 }
 
-int __wrap_k_backend_open(const struct k_backend_options *options, struct k_backend **out,
-                          const char **why, struct quire_error *err)
+int __wrap_k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
+                          struct quire_error *err)
 {
     static struct k_backend_ops ops;
     int status = __real_k_backend_open(options, out, why, err);

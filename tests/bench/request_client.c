@@ -27,13 +27,15 @@ static void give_up(const char *what)
 static void ask(const struct connection *c, uint32_t index, uint32_t n_words)
 {
     char body[4096], request[4608];
-    int n_body = snprintf(body, sizeof body, "{\"model\": \"bench\", \"max_tokens\": 1, \"temperature\": 0, \"prompt\": \"%u", index);
+    int n_body = snprintf(body, sizeof body,
+                          "{\"model\": \"bench\", \"max_tokens\": 1, \"temperature\": 0, \"prompt\": \"%u", index);
     for (uint32_t i = 0; i < n_words && (size_t)n_body < sizeof body - 16; i++)
         n_body += snprintf(body + n_body, sizeof body - (size_t)n_body, " %s", i % 2 ? "little" : "the");
     n_body += snprintf(body + n_body, sizeof body - (size_t)n_body, "\"}");
     int n = snprintf(request, sizeof request,
                      "POST /v1/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
-                     "User-Agent: host_bench\r\nContent-Length: %d\r\n\r\n%s", n_body, body);
+                     "User-Agent: host_bench\r\nContent-Length: %d\r\n\r\n%s",
+                     n_body, body);
     if (send(c->fd, request, (size_t)n, 0) != n)
         give_up("host_bench: client: send");
 }
@@ -67,7 +69,8 @@ static int run(const void *context, int port_fd)
         give_up("host_bench: client");
     if (read(port_fd, &port, sizeof port) != sizeof port)
         return 1; /* the server did not come up and has said why */
-    const struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     uint32_t n_asked = 0, n_had = 0;
     for (uint32_t i = 0; i < client->n_connections; i++) {
         struct epoll_event e = {.events = EPOLLIN, .data.u32 = i};

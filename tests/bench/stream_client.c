@@ -24,9 +24,7 @@ static void give_up(const char *what)
 
 static int connect_to(uint16_t port)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_port = htons(port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&at, sizeof at))
         give_up("host_bench: client: connect");
@@ -91,8 +89,7 @@ static int run(const void *context, int port_fd)
             if (take(s))
                 continue;
             if (s->n_events < n_events) {
-                fprintf(stderr, "host_bench: client: a stream ended after %u of %u events\n",
-                        s->n_events, n_events);
+                fprintf(stderr, "host_bench: client: a stream ended after %u of %u events\n", s->n_events, n_events);
                 return 1;
             }
             close(s->fd);

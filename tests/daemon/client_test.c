@@ -68,8 +68,7 @@ static void on_closed(void *context, const char *why)
     h->closed = true;
     snprintf(h->why, sizeof h->why, "%s", why);
 }
-static const struct engine_client_events client_events = {on_ready, on_stats, on_control, on_drain,
-                                                          on_closed};
+static const struct engine_client_events client_events = {on_ready, on_stats, on_control, on_drain, on_closed};
 
 static void on_accepted(void *context, uint64_t id)
 {
@@ -157,9 +156,7 @@ static void join(struct rig *rig, struct heard *h, const struct wire_hello *hell
     memset(h, 0, sizeof *h);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     assert_int_equal(daemon_add_connection(rig->d, fds[0], &err), QUIRE_OK);
-    assert_int_equal(engine_client_open(rig->base, fds[1], hello, NULL, &client_events, h,
-                                        &h->client, &err),
-                     QUIRE_OK);
+    assert_int_equal(engine_client_open(rig->base, fds[1], hello, NULL, &client_events, h, &h->client, &err), QUIRE_OK);
     assert_false(h->ready);
     assert_true(rig_run_until(rig, is_ready_or_closed, h));
 }
@@ -184,8 +181,7 @@ static void submit_of(struct wire_submit *submit)
 static void submit(struct heard *h, struct stream *s, const struct wire_submit *what)
 {
     struct quire_error err;
-    assert_int_equal(engine_client_submit(h->client, what, &request_events, s, &s->id, &err),
-                     QUIRE_OK);
+    assert_int_equal(engine_client_submit(h->client, what, &request_events, s, &s->id, &err), QUIRE_OK);
 }
 
 /* ---- tests ---- */
@@ -350,8 +346,7 @@ static void test_refusals(void **state)
     assert_non_null(huge);
     what.prompt = huge;
     what.n_prompt = n;
-    assert_int_equal(engine_client_submit(h.client, &what, &request_events, &s, &s.id, &err),
-                     QUIRE_INVALID);
+    assert_int_equal(engine_client_submit(h.client, &what, &request_events, &s, &s.id, &err), QUIRE_INVALID);
     assert_int_equal(engine_client_n_live(h.client), 0);
     free(huge);
     free(s.tokens);
@@ -486,14 +481,11 @@ static void test_engine_gone(void **state)
     our_hello(&hello);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     assert_int_equal(daemon_add_connection(rig.d, fds[0], &err), QUIRE_OK);
-    assert_int_equal(engine_client_open(base, fds[1], &hello, NULL, &client_events, &h, &h.client,
-                                        &err),
-                     QUIRE_OK);
+    assert_int_equal(engine_client_open(base, fds[1], &hello, NULL, &client_events, &h, &h.client, &err), QUIRE_OK);
     stream_open(&s, &h);
     stream_open(&t, &h);
     endless(&what);
-    assert_int_equal(engine_client_submit(h.client, &what, &request_events, &s, &s.id, &err),
-                     QUIRE_IO);
+    assert_int_equal(engine_client_submit(h.client, &what, &request_events, &s, &s.id, &err), QUIRE_IO);
     assert_non_null(strstr(err.text, "not ready"));
     for (int i = 0; i < 200 && !h.ready; i++) {
         rig_run_for(&rig, 2);
@@ -513,8 +505,7 @@ static void test_engine_gone(void **state)
     assert_int_equal(t.lost, 1);
     assert_non_null(strstr(s.message, "closed"));
     assert_int_equal(engine_client_n_live(h.client), 0);
-    assert_int_equal(engine_client_submit(h.client, &what, &request_events, &s, &s.id, &err),
-                     QUIRE_IO);
+    assert_int_equal(engine_client_submit(h.client, &what, &request_events, &s, &s.id, &err), QUIRE_IO);
     assert_int_equal(engine_client_ask_stats(h.client, 0), QUIRE_IO);
     engine_client_cancel(h.client, 1, -1);
     engine_client_drain(h.client);
@@ -724,8 +715,7 @@ static void open_at(struct rig *rig, struct heard *h, const char *address, const
     memset(h, 0, sizeof *h);
     our_hello(&hello);
     assert_int_equal(engine_client_connect(address, 2000, &fd, &err), QUIRE_OK);
-    assert_int_equal(engine_client_open(rig->base, fd, &hello, key_file, &client_events, h,
-                                        &h->client, &err),
+    assert_int_equal(engine_client_open(rig->base, fd, &hello, key_file, &client_events, h, &h->client, &err),
                      QUIRE_OK);
     assert_true(rig_run_until(rig, is_ready_or_closed, h));
 }
@@ -759,7 +749,9 @@ static void test_keys(void **state)
     const char *tcp = daemon_address(rig.d, 0);
     assert_int_equal(strncmp(tcp, "tcp:127.0.0.1:", 14), 0);
     assert_null(daemon_address(rig.d, 3));
-    struct { const char *address, *key, *why; } cases[] = {
+    struct {
+        const char *address, *key, *why;
+    } cases[] = {
         {tcp, right, NULL},
         {tcp, same, NULL},
         {tcp, wrong, "the key is a different one"},
@@ -822,9 +814,8 @@ static void test_addresses(void **state)
     struct quire_error err;
     int fd;
     (void)state;
-    static const char *bad[] = {"",       "unix:",   "tcp:",        "tcp:localhost",
-                                "tcp::80", "tcp:h:",  "tcp:h:x",     "tcp:h:65536",
-                                "/a/path", "http://h", "tcp:::1:80"};
+    static const char *bad[] = {"",        "unix:",       "tcp:",    "tcp:localhost", "tcp::80",   "tcp:h:",
+                                "tcp:h:x", "tcp:h:65536", "/a/path", "http://h",      "tcp:::1:80"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(engine_client_connect(bad[i], 100, &fd, &err), QUIRE_INVALID);
         assert_int_equal(fd, -1);
@@ -843,7 +834,11 @@ static void test_strangers(void **state)
 {
     struct quire_error err;
     struct wire_hello hello;
-    static const struct { const char *says; size_t n; const char *why; } cases[] = {
+    static const struct {
+        const char *says;
+        size_t n;
+        const char *why;
+    } cases[] = {
         {"HTTP/1.1 400 Bad Request\r\n\r\n", 28, "a bad frame"},
         {"\0\0\0\0\x0d\0\0\0\0\0\0\0\0\0\0\0", 16, "a bad frame"}, /* ERROR without a status */
         {"\0\0\0\0\x0c\0\0\0\0\0\0\0\0\0\0\0", 16, "DRAIN: does not belong here"},
@@ -857,9 +852,7 @@ static void test_strangers(void **state)
         struct heard h = {0};
         int fds[2];
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-        assert_int_equal(engine_client_open(base, fds[1], &hello, NULL, &client_events, &h,
-                                            &h.client, &err),
-                         QUIRE_OK);
+        assert_int_equal(engine_client_open(base, fds[1], &hello, NULL, &client_events, &h, &h.client, &err), QUIRE_OK);
         if (cases[i].n)
             assert_int_equal(write(fds[0], cases[i].says, cases[i].n), cases[i].n);
         else

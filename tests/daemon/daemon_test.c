@@ -25,8 +25,7 @@ struct house { /* a rig that listens */
     char path[96];
 };
 
-static void house_open(struct house *h, const struct daemon_options *options,
-                       const struct fake_engine_options *fake)
+static void house_open(struct house *h, const struct daemon_options *options, const struct fake_engine_options *fake)
 {
     struct quire_error err;
     char address[128];
@@ -160,19 +159,33 @@ static void test_cancel_frames(void **state)
 
 /* ---- what is wrong ---- */
 
-static void put_raw_frame(struct raw_client *raw, uint16_t type, uint64_t request, const void *body,
-                          uint32_t n)
+static void put_raw_frame(struct raw_client *raw, uint16_t type, uint64_t request, const void *body, uint32_t n)
 {
-    uint8_t head[16] = {(uint8_t)n, (uint8_t)(n >> 8), (uint8_t)(n >> 16), (uint8_t)(n >> 24),
-                        (uint8_t)type, (uint8_t)(type >> 8), 0, 0, (uint8_t)request};
+    uint8_t head[16] = {
+        (uint8_t)n, (uint8_t)(n >> 8), (uint8_t)(n >> 16), (uint8_t)(n >> 24), (uint8_t)type, (uint8_t)(type >> 8), 0,
+        0,          (uint8_t)request};
     wire_buffer_append(&raw->out, head, 16);
     wire_buffer_append(&raw->out, body, n);
 }
 
 enum bad_kind {
-    BAD_NO_HELLO, BAD_VERSION, BAD_TEXT, BAD_CONFIG, BAD_CREDIT, BAD_LONG_HELLO, BAD_HELLO_BODY,
-    BAD_TYPE, BAD_FLAGS, BAD_LENGTH, BAD_DIRECTION, BAD_SECOND_HELLO, BAD_SUBMIT, BAD_TWICE,
-    BAD_AFTER_DRAIN, BAD_REQUEST_ID, BAD_KINDS,
+    BAD_NO_HELLO,
+    BAD_VERSION,
+    BAD_TEXT,
+    BAD_CONFIG,
+    BAD_CREDIT,
+    BAD_LONG_HELLO,
+    BAD_HELLO_BODY,
+    BAD_TYPE,
+    BAD_FLAGS,
+    BAD_LENGTH,
+    BAD_DIRECTION,
+    BAD_SECOND_HELLO,
+    BAD_SUBMIT,
+    BAD_TWICE,
+    BAD_AFTER_DRAIN,
+    BAD_REQUEST_ID,
+    BAD_KINDS,
 };
 static const struct {
     uint32_t status;

@@ -102,8 +102,8 @@ static void flush_events(struct engine *e)
     e->n_events = 0;
 }
 
-static struct engine_event *new_event(struct engine *e, const struct fake_request *q,
-                                      enum engine_event_kind kind, uint32_t choice)
+static struct engine_event *new_event(struct engine *e, const struct fake_request *q, enum engine_event_kind kind,
+                                      uint32_t choice)
 {
     if (e->n_events == BATCH)
         flush_events(e);
@@ -140,8 +140,7 @@ static uint32_t next_token(const struct engine *e, const struct fake_request *q,
     return e->options.eos;
 }
 
-static bool is_stop(const struct engine *e, const struct fake_request *q, uint32_t token,
-                    uint32_t n_generated)
+static bool is_stop(const struct engine *e, const struct fake_request *q, uint32_t token, uint32_t n_generated)
 {
     const struct engine_sampling *s = &q->r.sampling;
     if (n_generated < s->min_tokens)
@@ -162,8 +161,8 @@ static bool all_over(const struct fake_request *q)
     return true;
 }
 
-static void finish(struct engine *e, struct fake_request *q, uint32_t choice,
-                   enum engine_finish why, const uint32_t *stop_token)
+static void finish(struct engine *e, struct fake_request *q, uint32_t choice, enum engine_finish why,
+                   const uint32_t *stop_token)
 {
     q->choices[choice].over = true;
     struct engine_event *event = new_event(e, q, ENGINE_EVENT_DONE, choice);
@@ -201,8 +200,7 @@ static void step_choice(struct engine *e, struct fake_request *q, uint32_t choic
     e->tenants[q->r.tenant_index].n_generated_tokens++;
     if (is_stop(e, q, token, c->n_generated))
         finish(e, q, choice, ENGINE_FINISH_STOP, &token);
-    else if (c->n_generated >= q->r.max_tokens ||
-             q->r.n_prompt + c->n_generated >= e->options.max_model_len)
+    else if (c->n_generated >= q->r.max_tokens || q->r.n_prompt + c->n_generated >= e->options.max_model_len)
         finish(e, q, choice, ENGINE_FINISH_LENGTH, NULL);
 }
 
@@ -211,12 +209,10 @@ static void step_request(struct engine *e, struct fake_request *q)
     for (uint32_t c = 0; c < q->r.n; c++) {
         if (!q->choices[c].over && (q->cancelled || q->choices[c].cancelled || e->closing))
             finish(e, q, c, ENGINE_FINISH_CANCELLED, NULL);
-        if (!q->choices[c].over && q->r.deadline_us > 0 &&
-            q->r.deadline_us < e->options.refuse_below_us)
+        if (!q->choices[c].over && q->r.deadline_us > 0 && q->r.deadline_us < e->options.refuse_below_us)
             finish(e, q, c, ENGINE_FINISH_REFUSED, NULL);
     }
-    for (; q->r.sampling.n_prompt_logprobs >= 0 && q->n_prompt_told + 1 < q->r.n_prompt &&
-           !all_over(q);
+    for (; q->r.sampling.n_prompt_logprobs >= 0 && q->n_prompt_told + 1 < q->r.n_prompt && !all_over(q);
          q->n_prompt_told++) {
         struct engine_event *event = new_event(e, q, ENGINE_EVENT_PROMPT_LOGPROB, 0);
         event->position = q->n_prompt_told + 1;
@@ -306,8 +302,8 @@ static void *run(void *context)
 
 /* ---- engine.h ---- */
 
-int fake_engine_open(const struct fake_engine_options *options, engine_sink sink,
-                     void *sink_context, struct engine **out, struct quire_error *err)
+int fake_engine_open(const struct fake_engine_options *options, engine_sink sink, void *sink_context,
+                     struct engine **out, struct quire_error *err)
 {
     struct engine *e = calloc(1, sizeof *e);
     *out = NULL;
@@ -348,8 +344,8 @@ int fake_engine_open(const struct fake_engine_options *options, engine_sink sink
     return QUIRE_OK;
 }
 
-int engine_open(const struct engine_options *options, engine_sink sink, void *sink_context,
-                struct engine **out, struct quire_error *err)
+int engine_open(const struct engine_options *options, engine_sink sink, void *sink_context, struct engine **out,
+                struct quire_error *err)
 {
     struct fake_engine_options defaults;
     (void)options;
@@ -376,12 +372,11 @@ static int check(const struct engine *e, const struct engine_request *r, struct 
     if (r->n_prompt == 0)
         return quire_fail(err, QUIRE_INVALID, "prompt: must not be empty");
     if (r->n_prompt >= e->options.max_model_len)
-        return quire_fail(err, QUIRE_INVALID, "prompt: %u tokens, but the longest request has %u",
-                          r->n_prompt, e->options.max_model_len);
+        return quire_fail(err, QUIRE_INVALID, "prompt: %u tokens, but the longest request has %u", r->n_prompt,
+                          e->options.max_model_len);
     for (uint32_t i = 0; i < r->n_prompt; i++) {
         if (r->prompt[i] >= e->options.vocab_size)
-            return quire_fail(err, QUIRE_INVALID, "prompt: token %u is not in the vocabulary",
-                              r->prompt[i]);
+            return quire_fail(err, QUIRE_INVALID, "prompt: token %u is not in the vocabulary", r->prompt[i]);
     }
     if (r->tenant_index >= FAKE_ENGINE_TENANTS)
         return quire_fail(err, QUIRE_INVALID, "tenant: %u is not known here", r->tenant_index);
@@ -411,8 +406,7 @@ static struct fake_request *request_make(const struct engine_request *r)
         return NULL;
     q->r = *r;
     q->r.prompt = copy_words(r->prompt, r->n_prompt);
-    q->r.sampling.stop_token_ids =
-        copy_words(r->sampling.stop_token_ids, r->sampling.n_stop_token_ids);
+    q->r.sampling.stop_token_ids = copy_words(r->sampling.stop_token_ids, r->sampling.n_stop_token_ids);
     q->r.sampling.biases = NULL;
     q->choices = calloc(r->n, sizeof *q->choices);
     if (q->r.prompt && q->r.sampling.stop_token_ids && q->choices)
@@ -426,8 +420,7 @@ static void account_begin(struct engine *e, struct fake_request *q)
 {
     struct sched_tenant_stats *tenant = &e->tenants[q->r.tenant_index];
     q->account = (struct sched_account){
-        .queue_us = {[SCHED_SHORT_OF_BUDGET] = FAKE_ENGINE_BUDGET_US,
-                     [SCHED_SHORT_OF_BLOCKS] = FAKE_ENGINE_BLOCKS_US},
+        .queue_us = {[SCHED_SHORT_OF_BUDGET] = FAKE_ENGINE_BUDGET_US, [SCHED_SHORT_OF_BLOCKS] = FAKE_ENGINE_BLOCKS_US},
         .blocker = e->last_request,
         .blocker_tenant = e->last_tenant,
         .n_chunks = 1,
@@ -522,8 +515,8 @@ void engine_stats(const struct engine *e, struct engine_stats *out)
     out->kv_usage = (double)out->n_running / e->plan.max_num_seqs;
 }
 
-int engine_set_policy(struct engine *e, const char *name,
-                      const struct sched_policy_options *options, struct quire_error *err)
+int engine_set_policy(struct engine *e, const char *name, const struct sched_policy_options *options,
+                      struct quire_error *err)
 {
     static const char *const names[] = {"fcfs", "priority", "fair"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -560,9 +553,9 @@ int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct sched_te
 
 /* ---- shadow.h ---- */
 
-const uint64_t shadow_bounds_us[SHADOW_N_BUCKETS] = {
-    1000,  2000,   5000,   10000,  20000,   50000,   100000,   200000,
-    500000, 1000000, 2000000, 5000000, 10000000, 20000000, 50000000, 100000000};
+const uint64_t shadow_bounds_us[SHADOW_N_BUCKETS] = {1000,     2000,     5000,     10000,    20000,   50000,
+                                                     100000,   200000,   500000,   1000000,  2000000, 5000000,
+                                                     10000000, 20000000, 50000000, 100000000};
 
 struct shadow *fake_engine_shadow(void)
 {

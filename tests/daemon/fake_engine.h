@@ -27,8 +27,8 @@ struct fake_engine_options {
 void fake_engine_options_default(struct fake_engine_options *options);
 
 /* engine_open() is this with the defaults. */
-int fake_engine_open(const struct fake_engine_options *options, engine_sink sink,
-                     void *sink_context, struct engine **out, struct quire_error *err);
+int fake_engine_open(const struct fake_engine_options *options, engine_sink sink, void *sink_context,
+                     struct engine **out, struct quire_error *err);
 
 /* For daemon_set_shadow(): figures that never change. */
 struct shadow *fake_engine_shadow(void);

@@ -90,8 +90,8 @@ static const struct option names[] = {
     {NULL, 0, NULL, 0},
 };
 
-static bool parse(int argc, char **argv, struct daemon_options *d, struct fake_engine_options *f,
-                  const char **address, const char **key_file)
+static bool parse(int argc, char **argv, struct daemon_options *d, struct fake_engine_options *f, const char **address,
+                  const char **key_file)
 {
     int letter;
     while ((letter = getopt_long(argc, argv, "", names, NULL)) != -1) {
@@ -105,9 +105,7 @@ static bool parse(int argc, char **argv, struct daemon_options *d, struct fake_e
                 return false;
             break;
         case 'm': d->model = optarg; break;
-        case 'o':
-            f->mode = strcmp(optarg, "count") == 0 ? FAKE_ENGINE_COUNT : FAKE_ENGINE_ECHO;
-            break;
+        case 'o': f->mode = strcmp(optarg, "count") == 0 ? FAKE_ENGINE_COUNT : FAKE_ENGINE_ECHO; break;
         case 'v': f->vocab_size = number; break;
         case 'x': f->max_model_len = number; break;
         case 'e': f->eos = number; break;
@@ -125,9 +123,8 @@ static bool parse(int argc, char **argv, struct daemon_options *d, struct fake_e
     return *address && f->vocab_size && f->tokens_per_step;
 }
 
-static int serve(struct server *s, struct daemon_options *options,
-                 const struct fake_engine_options *fake, const char *address, const char *key_file,
-                 struct quire_error *err)
+static int serve(struct server *s, struct daemon_options *options, const struct fake_engine_options *fake,
+                 const char *address, const char *key_file, struct quire_error *err)
 {
     struct engine *engine = NULL;
     options->on_idle = on_idle;

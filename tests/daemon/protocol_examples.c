@@ -112,8 +112,14 @@ static void print_answers(void)
     struct wire_buffer b = {0};
     struct wire_token tokens[2] = {
         {.choice = 0, .token = 1879},
-        {.choice = 1, .token = 1879, .has_logprob = true, .logprob = -0.75f, .rank = 2, .n_top = 1,
-         .top_ids = {1052}, .top_logprobs = {-0.5f}},
+        {.choice = 1,
+         .token = 1879,
+         .has_logprob = true,
+         .logprob = -0.75f,
+         .rank = 2,
+         .n_top = 1,
+         .top_ids = {1052},
+         .top_logprobs = {-0.5f}},
     };
     wire_put_tokens(&b, 1, tokens, 1);
     print_frame("tokens-least", &b);
@@ -122,16 +128,24 @@ static void print_answers(void)
     struct wire_token of_prompt = {.token = 11, .has_logprob = true, .logprob = -2.0f, .rank = 7};
     wire_put_prompt_logprobs(&b, 2, &of_prompt, 1);
     print_frame("prompt-logprobs", &b);
-    struct wire_done done = {.choice = 0, .finish = WIRE_FINISH_STOP, .last = true,
-                             .has_stop_token = true, .stop_token = 151645, .n_prompt = 2,
+    struct wire_done done = {.choice = 0,
+                             .finish = WIRE_FINISH_STOP,
+                             .last = true,
+                             .has_stop_token = true,
+                             .stop_token = 151645,
+                             .n_prompt = 2,
                              .n_generated = 3};
     wire_put_done(&b, 1, &done);
     print_frame("done", &b);
     struct wire_done refused = {
-        .choice = 0, .finish = WIRE_FINISH_ERROR, .last = true, .message = "too late",
-        .n_message = 8, .status = QUIRE_EXHAUSTED, .retry_after_ms = 1500,
-        .account = {.queue_budget_us = 250000, .blocker = UINT64_C(0x500000002),
-                    .n_overtaken = 2}};
+        .choice = 0,
+        .finish = WIRE_FINISH_ERROR,
+        .last = true,
+        .message = "too late",
+        .n_message = 8,
+        .status = QUIRE_EXHAUSTED,
+        .retry_after_ms = 1500,
+        .account = {.queue_budget_us = 250000, .blocker = UINT64_C(0x500000002), .n_overtaken = 2}};
     wire_put_done(&b, 2, &refused);
     print_frame("done-refused", &b);
 }
@@ -151,24 +165,36 @@ static void print_others(void)
     wire_put_stats_request(&b, 1);
     print_frame("stats-question-tenants", &b);
     uint32_t words[WIRE_TENANT_WORDS];
-    const struct wire_tenant tenant = {.n_prompt_tokens = 500, .n_generated_tokens = 80,
-                                       .n_prefix_queries = 700, .n_prefix_hits = 200,
-                                       .n_evicted_blocks = 4, .n_running = 1, .n_waiting = 2};
+    const struct wire_tenant tenant = {.n_prompt_tokens = 500,
+                                       .n_generated_tokens = 80,
+                                       .n_prefix_queries = 700,
+                                       .n_prefix_hits = 200,
+                                       .n_evicted_blocks = 4,
+                                       .n_running = 1,
+                                       .n_waiting = 2};
     wire_tenant_put(words, &tenant);
     stats = (struct wire_stats){.policy = "fair", .n_policy = 4, .tenants = words, .n_tenants = 1};
     wire_put_stats(&b, &stats);
     print_frame("stats-tenants", &b);
     const struct wire_shadow_bucket bucket = {100000, 6, 9};
     wire_shadow_bucket_put(words, &bucket);
-    stats = (struct wire_stats){.shadow_policy = "sjf", .n_shadow_policy = 3, .n_shadow = 10,
-                                .live_ttft_us = 2e6, .shadow_ttft_us = 5e5,
-                                .shadow_buckets = words, .n_shadow_buckets = 1};
+    stats = (struct wire_stats){.shadow_policy = "sjf",
+                                .n_shadow_policy = 3,
+                                .n_shadow = 10,
+                                .live_ttft_us = 2e6,
+                                .shadow_ttft_us = 5e5,
+                                .shadow_buckets = words,
+                                .n_shadow_buckets = 1};
     wire_put_stats(&b, &stats);
     print_frame("stats-shadow", &b);
     const struct wire_step_bucket steps = {64, 290};
     wire_step_bucket_put(words, &steps);
-    stats = (struct wire_stats){.n_step_tokens = 5000, .step_buckets = words, .n_step_buckets = 1,
-                                .cache_dtype = "float16", .n_cache_dtype = 7, .prefix_caching = true,
+    stats = (struct wire_stats){.n_step_tokens = 5000,
+                                .step_buckets = words,
+                                .n_step_buckets = 1,
+                                .cache_dtype = "float16",
+                                .n_cache_dtype = 7,
+                                .prefix_caching = true,
                                 .n_host_blocks = 2048};
     wire_put_stats(&b, &stats);
     print_frame("stats-steps", &b);

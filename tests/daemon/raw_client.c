@@ -77,8 +77,7 @@ int raw_next(struct raw_client *raw, int ms, struct wire_header *header, const u
     }
 }
 
-void raw_expect(struct raw_client *raw, uint16_t type, struct wire_header *header,
-                const uint8_t **body)
+void raw_expect(struct raw_client *raw, uint16_t type, struct wire_header *header, const uint8_t **body)
 {
     int found = raw_next(raw, RAW_PATIENCE_MS, header, body);
     if (found != 1)
@@ -128,8 +127,8 @@ void raw_hello(struct raw_client *raw, const char *unix_path, uint64_t credit)
     raw->n_read = 0;
 }
 
-void raw_put_submit(struct raw_client *raw, uint64_t request, const uint32_t *prompt,
-                    uint32_t n_prompt, uint32_t max_tokens, uint32_t n)
+void raw_put_submit(struct raw_client *raw, uint64_t request, const uint32_t *prompt, uint32_t n_prompt,
+                    uint32_t max_tokens, uint32_t n)
 {
     struct wire_submit submit;
     wire_submit_default(&submit);

@@ -22,16 +22,15 @@ void raw_send_bytes(struct raw_client *raw, const void *bytes, size_t n);
 /* 1: a frame; 0: nothing within ms; -1: the end of the stream. */
 int raw_next(struct raw_client *raw, int ms, struct wire_header *header, const uint8_t **body);
 /* The next frame must be of that type. */
-void raw_expect(struct raw_client *raw, uint16_t type, struct wire_header *header,
-                const uint8_t **body);
+void raw_expect(struct raw_client *raw, uint16_t type, struct wire_header *header, const uint8_t **body);
 /* ERROR with that status and text, then the end; frames before it are skipped. */
 void raw_expect_error(struct raw_client *raw, uint32_t status, const char *says);
 
 /* Opens and shakes hands with the identities of rig_default_options(). */
 void raw_hello(struct raw_client *raw, const char *unix_path, uint64_t credit);
 void raw_put_hello(struct raw_client *raw, uint64_t credit);
-void raw_put_submit(struct raw_client *raw, uint64_t request, const uint32_t *prompt,
-                    uint32_t n_prompt, uint32_t max_tokens, uint32_t n);
+void raw_put_submit(struct raw_client *raw, uint64_t request, const uint32_t *prompt, uint32_t n_prompt,
+                    uint32_t max_tokens, uint32_t n);
 
 /* Reads until DONE with `last` of that request; returns how many tokens it had. Others' frames are
  * refused. */

@@ -58,8 +58,7 @@ static void test_random(void **state)
     for (int step = 0; step < 50000; step++) {
         if (n < MOST && rand() % 2) {
             size_t list = (size_t)rand() % LISTS;
-            struct live_request *r =
-                request_add(&table, &lists[list], connection_of(list), next_id);
+            struct live_request *r = request_add(&table, &lists[list], connection_of(list), next_id);
             assert_non_null(r);
             model[n++] = (struct model){r->engine_id, next_id++, list};
             n_of[list]++;

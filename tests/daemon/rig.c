@@ -36,8 +36,7 @@ void rig_default_options(struct daemon_options *options, struct fake_engine_opti
     fake_engine_options_default(fake);
 }
 
-void rig_open(struct rig *rig, const struct daemon_options *options,
-              const struct fake_engine_options *fake)
+void rig_open(struct rig *rig, const struct daemon_options *options, const struct fake_engine_options *fake)
 {
     struct daemon_options own;
     struct fake_engine_options own_fake;
@@ -53,9 +52,7 @@ void rig_open(struct rig *rig, const struct daemon_options *options,
     rig->base = event_base_new();
     assert_non_null(rig->base);
     assert_int_equal(daemon_create(rig->base, &own, &rig->d, &err), QUIRE_OK);
-    assert_int_equal(fake_engine_open(fake ? fake : &own_fake, daemon_sink, rig->d, &rig->engine,
-                                      &err),
-                     QUIRE_OK);
+    assert_int_equal(fake_engine_open(fake ? fake : &own_fake, daemon_sink, rig->d, &rig->engine, &err), QUIRE_OK);
     daemon_set_engine(rig->d, rig->engine);
 }
 

@@ -27,8 +27,7 @@ struct rig {
 
 void rig_default_options(struct daemon_options *options, struct fake_engine_options *fake);
 /* NULL: defaults. */
-void rig_open(struct rig *rig, const struct daemon_options *options,
-              const struct fake_engine_options *fake);
+void rig_open(struct rig *rig, const struct daemon_options *options, const struct fake_engine_options *fake);
 void rig_close(struct rig *rig);
 
 /* The test's thread is the loop's: runs it until done(context), false after RIG_PATIENCE_MS. */

@@ -134,8 +134,7 @@ static void sink(void *context, const struct engine_event *events, size_t n_even
 
 /* ---- open, close ----------------------------------------------------------------------------- */
 
-struct client *client_try_open(const char *model, const struct engine_options *options,
-                               struct quire_error *err)
+struct client *client_try_open(const char *model, const struct engine_options *options, struct quire_error *err)
 {
     struct client *c = calloc(1, sizeof *c);
     struct engine_options o = *options;
@@ -197,8 +196,8 @@ struct engine *client_engine(struct client *c)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-struct answer *client_try(struct client *c, struct engine_request *request, int *status,
-                          uint32_t *retry_after_ms, struct quire_error *err)
+struct answer *client_try(struct client *c, struct engine_request *request, int *status, uint32_t *retry_after_ms,
+                          struct quire_error *err)
 {
     struct answer *a = calloc(1, sizeof *a);
     if (!a)
@@ -336,11 +335,9 @@ bool answers_equal(const struct answer *a, const struct answer *b)
     return equal;
 }
 
-struct engine_request client_request(const uint32_t *prompt, uint32_t n_prompt,
-                                     uint32_t max_tokens)
+struct engine_request client_request(const uint32_t *prompt, uint32_t n_prompt, uint32_t max_tokens)
 {
-    struct engine_request r = {
-        .prompt = prompt, .n_prompt = n_prompt, .max_tokens = max_tokens, .n = 1};
+    struct engine_request r = {.prompt = prompt, .n_prompt = n_prompt, .max_tokens = max_tokens, .n = 1};
     engine_sampling_default(&r.sampling);
     r.sampling.temperature = 0;
     return r;

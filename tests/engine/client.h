@@ -45,8 +45,7 @@ struct client;
 /* model: a directory. Options but the model directory are the caller's. */
 struct client *client_open(const char *model, const struct engine_options *options);
 /* The same, NULL and the error where the engine does not open. */
-struct client *client_try_open(const char *model, const struct engine_options *options,
-                               struct quire_error *err);
+struct client *client_try_open(const char *model, const struct engine_options *options, struct quire_error *err);
 /* Closes the engine and frees every answer. */
 void client_close(struct client *c);
 /* Closes the engine; answers stay readable until client_close. */
@@ -54,8 +53,8 @@ void client_stop_engine(struct client *c);
 struct engine *client_engine(struct client *c);
 
 /* The request's id is set here. NULL when refused, with status, retry and text where asked for. */
-struct answer *client_try(struct client *c, struct engine_request *request, int *status,
-                          uint32_t *retry_after_ms, struct quire_error *err);
+struct answer *client_try(struct client *c, struct engine_request *request, int *status, uint32_t *retry_after_ms,
+                          struct quire_error *err);
 struct answer *client_submit(struct client *c, struct engine_request *request);
 void client_wait(struct client *c, const struct answer *a);
 /* Until the answer's choice 0 has at least n tokens or is over. */
@@ -84,8 +83,7 @@ bool records_equal(const struct record *a, const struct record *b);
 bool answers_equal(const struct answer *a, const struct answer *b);
 
 /* A request with the engine's sampling defaults and greedy temperature. */
-struct engine_request client_request(const uint32_t *prompt, uint32_t n_prompt,
-                                     uint32_t max_tokens);
+struct engine_request client_request(const uint32_t *prompt, uint32_t n_prompt, uint32_t max_tokens);
 /* n pseudo-random ids below n_vocab. */
 void client_random_prompt(uint32_t *out, uint32_t n, uint32_t n_vocab, uint64_t seed);
 

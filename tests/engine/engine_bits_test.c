@@ -40,10 +40,20 @@ static const struct bits_file everywhere = {
     .devices = devices,
     .n_devices = sizeof devices / sizeof devices[0],
     .n_cases = 14,
-    .cases = {{"llama2", "lane"}, {"llama3", "lane"},     {"llama_bias", "lane"},   {"mistral", "lane"},
-              {"qwen2", "lane"},  {"qwen2_yarn", "lane"}, {"qwen2_window", "lane"}, {"qwen3", "lane"},
-              {"llama3", "tile"}, {"qwen3_f16", "lane"},  {"qwen2_window", "tile"}, {"qwen3", "tile"},
-              {"qwen3_f16", "tile"}, {"qwen3", "tile-bf16"}},
+    .cases = {{"llama2", "lane"},
+              {"llama3", "lane"},
+              {"llama_bias", "lane"},
+              {"mistral", "lane"},
+              {"qwen2", "lane"},
+              {"qwen2_yarn", "lane"},
+              {"qwen2_window", "lane"},
+              {"qwen3", "lane"},
+              {"llama3", "tile"},
+              {"qwen3_f16", "lane"},
+              {"qwen2_window", "tile"},
+              {"qwen3", "tile"},
+              {"qwen3_f16", "tile"},
+              {"qwen3", "tile-bf16"}},
 };
 #ifdef TEST_EMULATED /* the order of the mma form, as the emulator adds; hardware adds otherwise within a product of 16 */
 static const struct bits_file emulated = {
@@ -51,8 +61,13 @@ static const struct bits_file emulated = {
     .devices = devices,
     .n_devices = 1,
     .n_cases = 7,
-    .cases = {{"llama2", "mma"}, {"llama3", "mma"}, {"mistral", "mma"}, {"qwen2_yarn", "mma"},
-              {"qwen2_window", "mma"}, {"qwen3", "mma"}, {"qwen3_f16", "mma"}},
+    .cases = {{"llama2", "mma"},
+              {"llama3", "mma"},
+              {"mistral", "mma"},
+              {"qwen2_yarn", "mma"},
+              {"qwen2_window", "mma"},
+              {"qwen3", "mma"},
+              {"qwen3_f16", "mma"}},
 };
 #endif
 

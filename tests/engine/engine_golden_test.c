@@ -19,12 +19,11 @@
 #define CAP 0.02
 #define MODELS QUIRE_SOURCE_DIR "/tests/goldens/models/"
 
-static void check_near(const char *what, uint32_t position, uint32_t token, double got, double want,
-                       double tolerance)
+static void check_near(const char *what, uint32_t position, uint32_t token, double got, double want, double tolerance)
 {
     if (!(fabs(got - want) <= tolerance))
-        fail_msg("%s of token %u at position %u: %.6f, transformers has %.6f (tolerance %.2g)",
-                 what, token, position, got, want, tolerance);
+        fail_msg("%s of token %u at position %u: %.6f, transformers has %.6f (tolerance %.2g)", what, token, position,
+                 got, want, tolerance);
 }
 
 /* Every one of transformers' best is in ours with its logprob, or ties with our last. */
@@ -35,8 +34,7 @@ static void check_top(const struct golden_top *want, const struct recorded *got,
         while (j < got->n_top && got->ids[j] != want->ids[i])
             j++;
         if (j < got->n_top)
-            check_near("logprob", want->position, want->ids[i], got->logprobs[j],
-                       want->logprobs[i], tolerance);
+            check_near("logprob", want->position, want->ids[i], got->logprobs[j], want->logprobs[i], tolerance);
         else
             check_near("logprob missing from the best, last", want->position, want->ids[i],
                        got->logprobs[got->n_top - 1], want->logprobs[i], tolerance);
@@ -48,21 +46,18 @@ static void check_answer(const struct golden *g, const struct answer *a, double 
     const struct choice_answer *c = &a->choices[0];
     assert_int_equal(a->n_prompt_logprobs, g->n_prompt - 1);
     for (uint32_t p = 1; p < g->n_prompt; p++)
-        check_near("prompt logprob", p, g->prompt[p], a->prompt_logprobs[p],
-                   g->next_logprob[p - 1], tolerance);
+        check_near("prompt logprob", p, g->prompt[p], a->prompt_logprobs[p], g->next_logprob[p - 1], tolerance);
     for (uint32_t i = 0; i < g->n_tops; i++) {
         uint32_t p = g->tops[i].position;
-        struct recorded got = p < g->n_prompt
-                                  ? record_entry(&a->prompt_record, p - 1, GOLDEN_TOP)
-                                  : record_entry(&c->record, p - g->n_prompt, GOLDEN_TOP);
+        struct recorded got = p < g->n_prompt ? record_entry(&a->prompt_record, p - 1, GOLDEN_TOP)
+                                              : record_entry(&c->record, p - g->n_prompt, GOLDEN_TOP);
         assert_int_equal(got.position, p);
         check_top(&g->tops[i], &got, tolerance);
     }
     assert_int_equal(c->n_tokens, g->n_greedy);
     for (uint32_t i = 0; i < g->n_greedy && g->greedy_margin[i] > tolerance; i++) {
         assert_int_equal(c->tokens[i], g->greedy[i]);
-        check_near("greedy logprob", g->n_prompt + i, c->tokens[i], c->logprobs[i],
-                   g->greedy_logprob[i], tolerance);
+        check_near("greedy logprob", g->n_prompt + i, c->tokens[i], c->logprobs[i], g->greedy_logprob[i], tolerance);
     }
 }
 
@@ -97,23 +92,23 @@ static void check_model(const char *name, const char *form)
     golden_free(&g);
 }
 
-#define LANE(model)                                                                                \
-    static void lane_##model(void **state)                                                         \
-    {                                                                                              \
-        (void)state;                                                                               \
-        check_model(#model, "lane");                                                               \
+#define LANE(model) \
+    static void lane_##model(void **state) \
+    { \
+        (void)state; \
+        check_model(#model, "lane"); \
     }
-#define TILE(model)                                                                                \
-    static void tile_##model(void **state)                                                         \
-    {                                                                                              \
-        (void)state;                                                                               \
-        check_model(#model, "tile");                                                               \
+#define TILE(model) \
+    static void tile_##model(void **state) \
+    { \
+        (void)state; \
+        check_model(#model, "tile"); \
     }
-#define MMA(model)                                                                                 \
-    static void mma_##model(void **state)                                                          \
-    {                                                                                              \
-        (void)state;                                                                               \
-        check_model(#model, "mma");                                                                \
+#define MMA(model) \
+    static void mma_##model(void **state) \
+    { \
+        (void)state; \
+        check_model(#model, "mma"); \
     }
 LANE(llama2)
 LANE(llama3)
@@ -142,23 +137,21 @@ TILE(qwen3_f16)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lane_llama2),       cmocka_unit_test(lane_llama3),
-        cmocka_unit_test(lane_llama_bias),   cmocka_unit_test(lane_mistral),
-        cmocka_unit_test(lane_qwen2),        cmocka_unit_test(lane_qwen2_yarn),
-        cmocka_unit_test(lane_qwen2_window), cmocka_unit_test(lane_qwen3),
-        cmocka_unit_test(lane_qwen3_f16),
+        cmocka_unit_test(lane_llama2),       cmocka_unit_test(lane_llama3),      cmocka_unit_test(lane_llama_bias),
+        cmocka_unit_test(lane_mistral),      cmocka_unit_test(lane_qwen2),       cmocka_unit_test(lane_qwen2_yarn),
+        cmocka_unit_test(lane_qwen2_window), cmocka_unit_test(lane_qwen3),       cmocka_unit_test(lane_qwen3_f16),
 #ifdef TEST_DEVICE
-        cmocka_unit_test(mma_llama2),        cmocka_unit_test(mma_llama3),
-        cmocka_unit_test(mma_mistral),       cmocka_unit_test(mma_qwen2_yarn),
-        cmocka_unit_test(mma_qwen2_window),  cmocka_unit_test(mma_qwen3),
+        cmocka_unit_test(mma_llama2),        cmocka_unit_test(mma_llama3),       cmocka_unit_test(mma_mistral),
+        cmocka_unit_test(mma_qwen2_yarn),    cmocka_unit_test(mma_qwen2_window), cmocka_unit_test(mma_qwen3),
         cmocka_unit_test(mma_qwen3_f16),
 #else
-        cmocka_unit_test(tile_llama3),       cmocka_unit_test(tile_qwen2_window),
-        cmocka_unit_test(tile_qwen3),        cmocka_unit_test(tile_qwen3_f16),
+        cmocka_unit_test(tile_llama3),       cmocka_unit_test(tile_qwen2_window), cmocka_unit_test(tile_qwen3),
+        cmocka_unit_test(tile_qwen3_f16),
 #endif
     };
 #ifdef TEST_DEVICE
-    const struct CMUnitTest off[] = { /* a model of each 16-bit dtype: an emulator is slow */
+    const struct CMUnitTest off[] = {
+                                      /* a model of each 16-bit dtype: an emulator is slow */
         cmocka_unit_test(mma_llama3),
         cmocka_unit_test(mma_qwen3_f16),
     };

@@ -65,14 +65,12 @@ static const struct way ways[] = {
     WAY("starved, chunks of 64, blocks of 8, 2 threads, cache", 64, 8, 2, 0, CACHE, STARVED),
     WAY("chunks of 16, blocks of 32, alone", 16, 32, 1, 200, .together = false),
     WAY("starved, swap", 48, 8, 1, 4, CACHE, STARVED, AGAIN, .swap_space = SWAP, .preemption = "swap"),
-    WAY("starved, a swap space of a few blocks, 2 threads", 16, 16, 2, 2, CACHE, STARVED, AGAIN,
-        .swap_space = 50000),
-    WAY("starved, swap for prefixes, cached blocks by reuse", 64, 8, 1, 3, CACHE, STARVED, AGAIN,
-        .swap_space = SWAP, .preemption = "recompute", .eviction = "reuse"),
+    WAY("starved, a swap space of a few blocks, 2 threads", 16, 16, 2, 2, CACHE, STARVED, AGAIN, .swap_space = 50000),
+    WAY("starved, swap for prefixes, cached blocks by reuse", 64, 8, 1, 3, CACHE, STARVED, AGAIN, .swap_space = SWAP,
+        .preemption = "recompute", .eviction = "reuse"),
     WAY("starved, nobody preempted", 48, 16, 1, 8, STARVED, .preemption = "never"),
     WAY("dynamic batches", 64, 16, 1, 400, CACHE, TOGETHER, AGAIN, .batching = "dynamic"),
-    WAY("static batches, starved, swap", 64, 8, 1, 4, CACHE, STARVED, AGAIN, .swap_space = SWAP,
-        .batching = "static"),
+    WAY("static batches, starved, swap", 64, 8, 1, 4, CACHE, STARVED, AGAIN, .swap_space = SWAP, .batching = "static"),
 };
 
 /* For what grows. */
@@ -226,8 +224,8 @@ static void run(struct client *c, struct workload *w, bool together, struct answ
         client_wait(c, out[i]);
 }
 
-static void compare(const struct model *model, const struct way *way, const struct workload *w,
-                    struct answer **got, struct answer **want)
+static void compare(const struct model *model, const struct way *way, const struct workload *w, struct answer **got,
+                    struct answer **want)
 {
     for (uint32_t i = 0; i < w->n; i++)
         if (!answers_equal(got[i], want[i]))
@@ -239,8 +237,8 @@ struct seen {
     uint64_t preemptions, swapped_out, swapped_in;
 };
 
-static void check_way(const struct model *model, const struct way *way, struct workload *w,
-                      struct answer **want, struct seen *seen)
+static void check_way(const struct model *model, const struct way *way, struct workload *w, struct answer **want,
+                      struct seen *seen)
 {
     struct answer *got[N_REQUESTS];
     struct client *c = open_way(model, way, w->max_model_len);
@@ -262,17 +260,24 @@ static void check_way(const struct model *model, const struct way *way, struct w
 }
 
 #ifndef TEST_EMULATED
-static void check_policies(const struct model *model, struct workload *w, struct answer **want,
-                           struct seen *seen)
+static void check_policies(const struct model *model, struct workload *w, struct answer **want, struct seen *seen)
 {
     static const char *const batchings[] = {"continuous", "dynamic", "static"};
     const struct sched_policy *policy;
     for (uint32_t i = 0; (policy = sched_policy_at(i)); i++) {
         for (uint32_t b = 0; b < 3; b++) {
-            const struct way way = {.name = policy->name, .budget = 32, .block_size = 8, .n_threads = 1,
-                                    .n_kv_blocks = 6, .prefix_caching = true, .together = true,
-                                    .again = true, .starved = true, .swap_space = SWAP,
-                                    .policy = policy->name, .batching = batchings[b]};
+            const struct way way = {.name = policy->name,
+                                    .budget = 32,
+                                    .block_size = 8,
+                                    .n_threads = 1,
+                                    .n_kv_blocks = 6,
+                                    .prefix_caching = true,
+                                    .together = true,
+                                    .again = true,
+                                    .starved = true,
+                                    .swap_space = SWAP,
+                                    .policy = policy->name,
+                                    .batching = batchings[b]};
             check_way(model, &way, w, want, seen);
         }
     }
@@ -394,18 +399,18 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #ifdef TEST_DEVICE
-        cmocka_unit_test(mistral_mma),   cmocka_unit_test(two_kv_groups_mma),
-        cmocka_unit_test(qwen3_mma),
+        cmocka_unit_test(mistral_mma),   cmocka_unit_test(two_kv_groups_mma), cmocka_unit_test(qwen3_mma),
 #else
-        cmocka_unit_test(qwen3_tile),    cmocka_unit_test(qwen3_f16_tile),
+        cmocka_unit_test(qwen3_tile),
+        cmocka_unit_test(qwen3_f16_tile),
         cmocka_unit_test(qwen3_bf16_activations),
 #endif
 #ifndef TEST_EMULATED /* there the lane form is compared with a CPU's bits, which is enough */
 #ifdef TEST_DEVICE
         cmocka_unit_test(qwen3_f16_mma),
 #endif
-        cmocka_unit_test(qwen2),         cmocka_unit_test(mistral_window),
-        cmocka_unit_test(qwen3),         cmocka_unit_test(two_kv_groups),
+        cmocka_unit_test(qwen2),         cmocka_unit_test(mistral_window),    cmocka_unit_test(qwen3),
+        cmocka_unit_test(two_kv_groups),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

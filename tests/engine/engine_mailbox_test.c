@@ -17,8 +17,7 @@ static struct request *make(uint32_t n_prompt, uint32_t n)
 {
     const struct request_limits limits = {
         .desc = &desc, .max_model_len = 1000, .block_tokens = 16, .n_tenants = 1, .chain_secret = &secret};
-    struct engine_request r = {
-        .id = next_id++, .prompt = prompt, .n_prompt = n_prompt, .max_tokens = 5, .n = n};
+    struct engine_request r = {.id = next_id++, .prompt = prompt, .n_prompt = n_prompt, .max_tokens = 5, .n = n};
     struct request *out = NULL;
     engine_sampling_default(&r.sampling);
     assert_int_equal(request_create(&r, &limits, 0, 0, &out, NULL), QUIRE_OK);
@@ -200,7 +199,8 @@ static void a_wait_ends_in_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders), cmocka_unit_test(a_wait_ends_in_time),
+        cmocka_unit_test(orders),
+        cmocka_unit_test(a_wait_ends_in_time),
         cmocka_unit_test(waiting_is_never_lost_from_sight),
         cmocka_unit_test(time_to_come_back),
         cmocka_unit_test(cancels_during_cancels),

@@ -38,11 +38,10 @@ static void wrong_shapes(void **state)
     (void)state;
     struct tiny_spec spec = {.seed = 1, .nan_token = -1, .prefix = "model."};
     spec.break_shape = "model.layers.1.mlp.up_proj.weight";
-    refuse_model(&spec, 4, (const char *const[]){"model.safetensors", spec.break_shape,
-                                                 "expected [48, 32]", "got [49, 32]"});
+    refuse_model(&spec, 4,
+                 (const char *const[]){"model.safetensors", spec.break_shape, "expected [48, 32]", "got [49, 32]"});
     spec.break_shape = "model.layers.0.input_layernorm.weight";
-    refuse_model(&spec, 3,
-                 (const char *const[]){spec.break_shape, "expected [32]", "got [33]"});
+    refuse_model(&spec, 3, (const char *const[]){spec.break_shape, "expected [32]", "got [33]"});
     spec.break_shape = "lm_head.weight";
     refuse_model(&spec, 2, (const char *const[]){spec.break_shape, "expected [200, 32]"});
 }
@@ -50,9 +49,9 @@ static void wrong_shapes(void **state)
 static void missing_tensors(void **state)
 {
     (void)state;
-    static const char *const names[] = {
-        "model.embed_tokens.weight", "lm_head.weight", "model.norm.weight",
-        "model.layers.1.self_attn.k_proj.weight", "model.layers.0.post_attention_layernorm.weight"};
+    static const char *const names[] = {"model.embed_tokens.weight", "lm_head.weight", "model.norm.weight",
+                                        "model.layers.1.self_attn.k_proj.weight",
+                                        "model.layers.0.post_attention_layernorm.weight"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct tiny_spec spec = {.seed = 1, .nan_token = -1, .prefix = "model.", .omit = names[i]};
         refuse_model(&spec, 2, (const char *const[]){names[i], "missing"});
@@ -69,8 +68,7 @@ static void names_without_prefix(void **state)
     client_random_prompt(prompt, 30, TINY_VOCAB, 1);
     for (int i = 0; i < 2; i++) {
         struct tiny_model model;
-        tiny_model_write(
-            &(struct tiny_spec){.seed = 4, .nan_token = -1, .prefix = i ? "" : "model."}, &model);
+        tiny_model_write(&(struct tiny_spec){.seed = 4, .nan_token = -1, .prefix = i ? "" : "model."}, &model);
         clients[i] = client_open(model.dir, &o);
         tiny_model_remove(&model); /* mapped by now */
         struct engine_request r = client_request(prompt, 30, 10);
@@ -112,11 +110,11 @@ static void refuse(const struct engine_options *o, int status, const char *word)
         fail_msg("\"%s\" does not say \"%s\"", err.text, word);
 }
 
-#define REFUSE(field, value, status, word)                                                         \
-    do {                                                                                           \
-        struct engine_options o_ = small_options();                                                \
-        o_.field = value;                                                                          \
-        refuse(&o_, status, word);                                                                 \
+#define REFUSE(field, value, status, word) \
+    do { \
+        struct engine_options o_ = small_options(); \
+        o_.field = value; \
+        refuse(&o_, status, word); \
     } while (0)
 
 static void bad_options(void **state)
@@ -207,11 +205,10 @@ static void plan_to_the_byte(void **state)
     assert_int_equal(p.param_bytes, 4 * (24 * (2 * 896 + 1152) + 896 + 32));
     /* 3 input rows of 512, 64 rows of 16 bytes, 64 logit rows and as many rows again, 64 sources of tokens, 64 tables of 2048 entries; then
      * residual, normed and delta, gate_up, silu, angles, and the gathered rows. */
-    assert_int_equal(p.activation_bytes,
-                     4 * (3 * 512 + 4 * 64 + 64 + 4 * 64 + 2 * 64 + 64 * 2048) +
-                         4 * (512 * (3 * 896 + 2 * 4864 + 4864 + 64) + 64 * 896));
-    assert_int_equal(p.total_bytes, p.param_bytes + p.activation_bytes + p.logits_bytes +
-                                        p.workspace_bytes + p.kv_bytes);
+    assert_int_equal(p.activation_bytes, 4 * (3 * 512 + 4 * 64 + 64 + 4 * 64 + 2 * 64 + 64 * 2048) +
+                                             4 * (512 * (3 * 896 + 2 * 4864 + 4864 + 64) + 64 * 896));
+    assert_int_equal(p.total_bytes,
+                     p.param_bytes + p.activation_bytes + p.logits_bytes + p.workspace_bytes + p.kv_bytes);
     assert_int_equal(p.weight_bytes, 988000000);
 
     o.num_kv_blocks = 0;
@@ -246,7 +243,8 @@ static void plan_for_a_gpu(void **state)
     uint64_t least = 2 * (24 * matrices + 151936ull * 896) + 24 * exponents + 151936;
     assert_in_range(p.weight_bytes, least, least + (24 * 4 + 1) * (2ull << 20));
     /* The KV cache is what the rest leaves, to the block. */
-    uint64_t rest = p.weight_bytes + p.param_bytes + p.activation_bytes + p.logits_bytes + p.workspace_bytes + p.driver_bytes;
+    uint64_t rest = p.weight_bytes + p.param_bytes + p.activation_bytes + p.logits_bytes + p.workspace_bytes +
+                    p.driver_bytes;
     assert_in_range(rest + p.kv_bytes, p.device_budget - p.kv_block_bytes, p.device_budget);
 
     /* Kernels have gate and up in registers: the arena holds qkv, not them, and the KV cache has the difference. NVIDIA's
@@ -302,8 +300,8 @@ static void plan_with_windows(void **state)
     assert_int_equal(p.groups[1].n_layers, 12);
     /* A sequence reads 127 earlier positions beside 64 new ones: at most 13 blocks it can touch. */
     assert_in_range(p.groups[1].n_blocks, 4 * 12, 4 * 13);
-    assert_int_equal(p.kv_bytes, p.groups[0].n_blocks * p.groups[0].block_bytes +
-                                     p.groups[1].n_blocks * p.groups[1].block_bytes);
+    assert_int_equal(p.kv_bytes,
+                     p.groups[0].n_blocks * p.groups[0].block_bytes + p.groups[1].n_blocks * p.groups[1].block_bytes);
     for (uint32_t l = 0; l < 5; l++)
         d.window[l] = 100 + l;
     assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_UNSUPPORTED);
@@ -390,19 +388,17 @@ static void sizes_overflow(void **state)
     o.max_num_seqs = 65536;
     o.num_kv_blocks = 1u << 27;
     int status = engine_plan_make(&o, &d, UINT64_MAX, &p, &err);
-    assert_true(status == QUIRE_INVALID || p.total_bytes == UINT64_MAX ||
-                p.total_bytes > 1ull << 60);
+    assert_true(status == QUIRE_INVALID || p.total_bytes == UINT64_MAX || p.total_bytes > 1ull << 60);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_shapes),     cmocka_unit_test(missing_tensors),
-        cmocka_unit_test(names_without_prefix),
-        cmocka_unit_test(bad_options),      cmocka_unit_test(dtype_names),
-        cmocka_unit_test(plan_to_the_byte), cmocka_unit_test(plan_for_a_gpu), cmocka_unit_test(plan_with_windows),
-        cmocka_unit_test(plan_of_forms),
-        cmocka_unit_test(plan_says_what_to_change),
+        cmocka_unit_test(wrong_shapes),         cmocka_unit_test(missing_tensors),
+        cmocka_unit_test(names_without_prefix), cmocka_unit_test(bad_options),
+        cmocka_unit_test(dtype_names),          cmocka_unit_test(plan_to_the_byte),
+        cmocka_unit_test(plan_for_a_gpu),       cmocka_unit_test(plan_with_windows),
+        cmocka_unit_test(plan_of_forms),        cmocka_unit_test(plan_says_what_to_change),
         cmocka_unit_test(sizes_overflow),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

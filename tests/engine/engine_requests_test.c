@@ -23,8 +23,7 @@ static uint32_t prompt[MAX_LEN + 1];
 static int set_up(void **state)
 {
     (void)state;
-    tiny_model_write(&(struct tiny_spec){.seed = 2, .nan_token = NAN_TOKEN, .prefix = "model."},
-                     &model);
+    tiny_model_write(&(struct tiny_spec){.seed = 2, .nan_token = NAN_TOKEN, .prefix = "model."}, &model);
     client_random_prompt(prompt, MAX_LEN + 1, TINY_VOCAB, 9);
     for (uint32_t i = 0; i <= MAX_LEN; i++)
         if (prompt[i] == NAN_TOKEN)
@@ -73,17 +72,67 @@ static const uint32_t word_outside[] = {2, 5, TINY_VOCAB}, word_empty[] = {1, 5,
 static const uint32_t many[ENGINE_MAX_BAD_WORDS + 1] = {ENGINE_MAX_BAD_WORDS};
 
 enum wrong {
-    EMPTY, OUTSIDE, TOO_LONG, FAR_TOO_LONG, NO_CHOICE, MANY_CHOICES, TEMPERATURE, TEMPERATURE_NAN,
-    TOP_P, TOP_P_NAN, MIN_P, REPETITION, REPETITION_INF, PRESENCE, FREQUENCY, LOGPROBS,
-    PROMPT_LOGPROBS, MIN_TOKENS, STOP_OUTSIDE, BIAS_OUTSIDE, BIAS_NAN, BIAS_TWICE, ALLOWED_OUTSIDE, ALLOWED_MANY,
-    ALLOWED_ALL_BAD, WORD_OUTSIDE, WORD_EMPTY, WORD_CUT, WORDS_MANY, N_WRONG
+    EMPTY,
+    OUTSIDE,
+    TOO_LONG,
+    FAR_TOO_LONG,
+    NO_CHOICE,
+    MANY_CHOICES,
+    TEMPERATURE,
+    TEMPERATURE_NAN,
+    TOP_P,
+    TOP_P_NAN,
+    MIN_P,
+    REPETITION,
+    REPETITION_INF,
+    PRESENCE,
+    FREQUENCY,
+    LOGPROBS,
+    PROMPT_LOGPROBS,
+    MIN_TOKENS,
+    STOP_OUTSIDE,
+    BIAS_OUTSIDE,
+    BIAS_NAN,
+    BIAS_TWICE,
+    ALLOWED_OUTSIDE,
+    ALLOWED_MANY,
+    ALLOWED_ALL_BAD,
+    WORD_OUTSIDE,
+    WORD_EMPTY,
+    WORD_CUT,
+    WORDS_MANY,
+    N_WRONG
 };
 static const char *const named[N_WRONG] = {
-    "prompt:", "prompt:", "max_tokens:", "max_tokens:", "n:", "n:", "temperature:", "temperature:",
-    "top_p:", "top_p:", "min_p:", "repetition_penalty:", "repetition_penalty:",
-    "presence_penalty:", "frequency_penalty:", "logprobs:", "prompt_logprobs:", "min_tokens:",
-    "stop_token_ids:", "logit_bias:", "logit_bias:", "logit_bias:", "allowed_token_ids:", "allowed_token_ids:",
-    "allowed_token_ids:", "bad_words:", "bad_words:", "bad_words:", "bad_words:",
+    "prompt:",
+    "prompt:",
+    "max_tokens:",
+    "max_tokens:",
+    "n:",
+    "n:",
+    "temperature:",
+    "temperature:",
+    "top_p:",
+    "top_p:",
+    "min_p:",
+    "repetition_penalty:",
+    "repetition_penalty:",
+    "presence_penalty:",
+    "frequency_penalty:",
+    "logprobs:",
+    "prompt_logprobs:",
+    "min_tokens:",
+    "stop_token_ids:",
+    "logit_bias:",
+    "logit_bias:",
+    "logit_bias:",
+    "allowed_token_ids:",
+    "allowed_token_ids:",
+    "allowed_token_ids:",
+    "bad_words:",
+    "bad_words:",
+    "bad_words:",
+    "bad_words:",
 };
 
 static void make_wrong(struct engine_request *r, enum wrong what)
@@ -329,8 +378,8 @@ static void cancel_storm(void **state)
 struct stepper {
     struct engine *engine;
     uint64_t victim, cancel_after; /* a request, and a number of steps */
-    uint32_t seqs[3], n_seqs;      /* the victim's */
-    uint32_t n_rows_after;         /* of the victim, in steps planned after the cancel */
+    uint32_t seqs[3], n_seqs; /* the victim's */
+    uint32_t n_rows_after; /* of the victim, in steps planned after the cancel */
     uint64_t n_committed, n_retired, n_retired_by;
 };
 
@@ -386,14 +435,18 @@ static void a_cancel_frees_within_two_steps(void **state)
         uint64_t cancel_after;
         bool behind; /* another, which is all that may run */
     } cases[] = {
-        {"prefill", 1, 200, 2, false}, {"prefill, n = 3", 3, 200, 2, false}, {"decode", 1, N_PROMPT, 9, false},
-        {"decode, n = 3", 3, N_PROMPT, 9, false}, {"the queue", 1, N_PROMPT, 3, true}, {"the queue, n = 3", 3, 200, 3, true},
+        {"prefill", 1, 200, 2, false},       {"prefill, n = 3", 3, 200, 2, false},
+        {"decode", 1, N_PROMPT, 9, false},   {"decode, n = 3", 3, N_PROMPT, 9, false},
+        {"the queue", 1, N_PROMPT, 3, true}, {"the queue, n = 3", 3, 200, 3, true},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct stepper s = {.victim = UINT64_MAX, .cancel_after = cases[i].cancel_after};
-        const struct engine_watch watch = {.context = &s, .submitted = step_submitted, .planned = step_planned,
-                                           .committed = step_committed, .retired = step_retired};
+        const struct engine_watch watch = {.context = &s,
+                                           .submitted = step_submitted,
+                                           .planned = step_planned,
+                                           .committed = step_committed,
+                                           .retired = step_retired};
         const struct engine_watch *watches[] = {&watch};
         struct engine_options o = small_options();
         o.watches = watches;
@@ -422,8 +475,9 @@ static void a_cancel_frees_within_two_steps(void **state)
         for (uint32_t j = 0; j < r.n; j++)
             assert_int_equal(a->choices[j].finish, ENGINE_FINISH_CANCELLED);
         if (s.n_rows_after > r.n || s.n_retired != r.n || s.n_retired_by > s.cancel_after + 2)
-            fail_msg("in %s: %u rows planned after the cancel, %u of %u retired, the last after step %u of %u", cases[i].in,
-                     s.n_rows_after, (unsigned)s.n_retired, r.n, (unsigned)s.n_retired_by, (unsigned)s.cancel_after);
+            fail_msg("in %s: %u rows planned after the cancel, %u of %u retired, the last after step %u of %u",
+                     cases[i].in, s.n_rows_after, (unsigned)s.n_retired, r.n, (unsigned)s.n_retired_by,
+                     (unsigned)s.cancel_after);
         assert_true(stats.kv_usage == 0);
         assert_int_equal(stats.n_blocks_leaked, 0);
         client_close(c);
@@ -700,7 +754,8 @@ int main(void)
         cmocka_unit_test(one_choice_is_cancelled),
         cmocka_unit_test(prompt_logprobs_end_with_choice_0),
         cmocka_unit_test(nan_ends_its_own_request),
-        cmocka_unit_test(everything_forbidden), cmocka_unit_test(everything_forbidden_later),
+        cmocka_unit_test(everything_forbidden),
+        cmocka_unit_test(everything_forbidden_later),
         cmocka_unit_test(close_during_work),
         cmocka_unit_test(drain_finishes_what_runs),
         cmocka_unit_test(a_dead_backend_tells_everybody),

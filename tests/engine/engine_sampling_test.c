@@ -58,8 +58,7 @@ static const struct choice_answer *answer_to(struct engine_request *r)
 
 static bool same_tokens(const struct choice_answer *a, const struct choice_answer *b)
 {
-    return a->n_tokens == b->n_tokens &&
-           memcmp(a->tokens, b->tokens, a->n_tokens * sizeof *a->tokens) == 0;
+    return a->n_tokens == b->n_tokens && memcmp(a->tokens, b->tokens, a->n_tokens * sizeof *a->tokens) == 0;
 }
 
 static void length_ends(void **state)
@@ -425,10 +424,14 @@ static void engine_seed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(length_ends), cmocka_unit_test(no_tokens),
-        cmocka_unit_test(stop_ids),    cmocka_unit_test(eos),
-        cmocka_unit_test(biases),      cmocka_unit_test(penalties),
-        cmocka_unit_test(allowed_tokens), cmocka_unit_test(bad_words),
+        cmocka_unit_test(length_ends),
+        cmocka_unit_test(no_tokens),
+        cmocka_unit_test(stop_ids),
+        cmocka_unit_test(eos),
+        cmocka_unit_test(biases),
+        cmocka_unit_test(penalties),
+        cmocka_unit_test(allowed_tokens),
+        cmocka_unit_test(bad_words),
         cmocka_unit_test(drawn_within_limits),
         cmocka_unit_test(truncation_to_the_best),
         cmocka_unit_test(choices_and_seeds),

@@ -65,15 +65,15 @@ static void sleep_ms(long ms)
 }
 
 /* Stats once they satisfy the condition. */
-#define WAIT_FOR(c, stats, condition)                                                              \
-    do {                                                                                           \
-        int tries_ = 0;                                                                            \
-        engine_stats(client_engine(c), &(stats));                                                  \
-        for (; !(condition) && tries_ < 10000; tries_++) {                                         \
-            sleep_ms(1);                                                                           \
-            engine_stats(client_engine(c), &(stats));                                              \
-        }                                                                                          \
-        assert_true(condition);                                                                    \
+#define WAIT_FOR(c, stats, condition) \
+    do { \
+        int tries_ = 0; \
+        engine_stats(client_engine(c), &(stats)); \
+        for (; !(condition) && tries_ < 10000; tries_++) { \
+            sleep_ms(1); \
+            engine_stats(client_engine(c), &(stats)); \
+        } \
+        assert_true(condition); \
     } while (0)
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -88,11 +88,11 @@ static void expect_refused(const struct engine_options *o, const char *words)
         fail_msg("\"%s\" does not say \"%s\"", err.text, words);
 }
 
-#define REFUSED(words, ...)                                                                        \
-    do {                                                                                           \
-        struct engine_options o = small_options();                                                 \
-        __VA_ARGS__;                                                                               \
-        expect_refused(&o, words);                                                                 \
+#define REFUSED(words, ...) \
+    do { \
+        struct engine_options o = small_options(); \
+        __VA_ARGS__; \
+        expect_refused(&o, words); \
     } while (0)
 
 static void options_that_make_no_sense(void **state)
@@ -335,8 +335,7 @@ static void background_gives_way(void **state)
 
 /* A policy that refuses class 7 when it comes, class 6 once it has waited for a plan, and class 5
  * unless its deadline is 1 s after its arrival. */
-static uint64_t refuse_some(void *state, const struct sched_candidate *q,
-                            const struct sched_load *load)
+static uint64_t refuse_some(void *state, const struct sched_candidate *q, const struct sched_load *load)
 {
     (void)state;
     bool is_new = load->now_us == q->arrival_us;
@@ -352,8 +351,8 @@ static void refused_by_the_policy(void **state)
     struct engine_options o = small_options();
     struct client *c = client_open(model.dir, &o);
     /* The engine thread sleeps until the first submit. */
-    assert_int_equal(sched_set_policy(client_engine(c)->sched, &refusing,
-                                      &(struct sched_policy_options){0}, NULL), QUIRE_OK);
+    assert_int_equal(sched_set_policy(client_engine(c)->sched, &refusing, &(struct sched_policy_options){0}, NULL),
+                     QUIRE_OK);
     for (uint32_t class_index = 7; class_index >= 6; class_index--) {
         struct engine_request r = ask(0, 40, 5);
         r.n = 3;

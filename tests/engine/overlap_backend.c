@@ -87,17 +87,17 @@ static struct recorded_op *record(void)
     return &recording->ops[recording->n++];
 }
 
-#define OPERATION(name)                                                                                                \
-    static int run_##name(struct k_backend *b, const struct recorded_op *op, struct quire_error *err)                  \
-    {                                                                                                                  \
-        return real->name(b, &op->name, err);                                                                          \
-    }                                                                                                                  \
-    static int name(struct k_backend *b, const struct k_##name##_args *a, struct quire_error *err)                     \
-    {                                                                                                                  \
-        if (!recording)                                                                                                \
-            return real->name(b, a, err);                                                                              \
-        *record() = (struct recorded_op){.run = run_##name, .name = *a};                                               \
-        return QUIRE_OK;                                                                                               \
+#define OPERATION(name) \
+    static int run_##name(struct k_backend *b, const struct recorded_op *op, struct quire_error *err) \
+    { \
+        return real->name(b, &op->name, err); \
+    } \
+    static int name(struct k_backend *b, const struct k_##name##_args *a, struct quire_error *err) \
+    { \
+        if (!recording) \
+            return real->name(b, a, err); \
+        *record() = (struct recorded_op){.run = run_##name, .name = *a}; \
+        return QUIRE_OK; \
     }
 OPERATION(embed)
 OPERATION(rmsnorm)

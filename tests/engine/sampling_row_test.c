@@ -26,8 +26,7 @@ static bool forbidden(const struct engine_sampling *s, uint32_t id, const uint32
     for (uint32_t i = 0; i < s->n_bad_words; i += 1 + s->bad_words[i]) {
         uint32_t n_before = s->bad_words[i] - 1;
         const uint32_t *ids = s->bad_words + i + 1;
-        if (ids[n_before] == id && n_before <= n &&
-            memcmp(generated + n - n_before, ids, n_before * sizeof *ids) == 0)
+        if (ids[n_before] == id && n_before <= n && memcmp(generated + n - n_before, ids, n_before * sizeof *ids) == 0)
             return true;
     }
     return false;

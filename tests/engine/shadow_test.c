@@ -51,15 +51,14 @@ static struct sched_request request(uint32_t i, uint32_t *prompt)
 static void open_world(struct world *w, const char *policy, const struct engine_watch *watch)
 {
     memset(w, 0, sizeof *w);
-    w->config = (struct sched_config){
-        .kv = {.block_tokens = 16, .n_groups = 1, .groups = {{.n_blocks = 200}}},
-        .max_num_seqs = 8,
-        .max_num_batched_tokens = 256,
-        .max_model_len = 1024,
-        .max_queued_requests = N_REQUESTS,
-        .max_logit_rows = 8,
-        .policy = sched_policy_find(policy),
-        .cost = cost};
+    w->config = (struct sched_config){.kv = {.block_tokens = 16, .n_groups = 1, .groups = {{.n_blocks = 200}}},
+                                      .max_num_seqs = 8,
+                                      .max_num_batched_tokens = 256,
+                                      .max_model_len = 1024,
+                                      .max_queued_requests = N_REQUESTS,
+                                      .max_logit_rows = 8,
+                                      .policy = sched_policy_find(policy),
+                                      .cost = cost};
     w->watch = watch;
     assert_int_equal(sched_create(&w->config, &w->sched, NULL), QUIRE_OK);
     if (watch)
@@ -73,8 +72,7 @@ static void submit_due(struct world *w)
         struct sched_request r = request(w->n_submitted++, prompt);
         assert_int_equal(sched_submit(w->sched, &r, &seq, NULL, NULL), QUIRE_OK);
         w->seq_id[seq] = r.id;
-        const struct engine_watch_submit s = {
-            .request = r.id, .sched = &r, .status = QUIRE_OK, .seqs = &seq};
+        const struct engine_watch_submit s = {.request = r.id, .sched = &r, .status = QUIRE_OK, .seqs = &seq};
         if (w->watch)
             w->watch->submitted(w->watch->context, &s);
         if (w->cancel_every && r.id % w->cancel_every == 3) {
@@ -103,14 +101,11 @@ static void run_step(struct world *w, const struct sched_plan *plan)
     struct sched_shape shape = {0};
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
-        sched_shape_add(&shape, row->first, row->count,
-                        row->first + row->count - row->first_logit);
+        sched_shape_add(&shape, row->first, row->count, row->first + row->count - row->first_logit);
         if (row->samples)
-            results[n++] =
-                (struct sched_result){.seq = row->seq, .n_tokens = 1, .tokens = &token};
+            results[n++] = (struct sched_result){.seq = row->seq, .n_tokens = 1, .tokens = &token};
     }
-    struct engine_watch_commit c = {
-        .launched_us = w->now_us, .plan = plan, .results = results, .sched = w->sched};
+    struct engine_watch_commit c = {.launched_us = w->now_us, .plan = plan, .results = results, .sched = w->sched};
     w->now_us += (uint64_t)sched_cost_us(&cost, &shape) + 1;
     for (uint32_t i = 0; i < n; i++)
         measure(w, results[i].seq);
@@ -230,8 +225,7 @@ static void test_behind(void **state)
         r.max_tokens = 600;
         r.arrival_us = 1000000 + i * 60000000;
         assert_int_equal(sched_submit(w.sched, &r, &seq, NULL, NULL), QUIRE_OK);
-        const struct engine_watch_submit s = {
-            .request = r.id, .sched = &r, .status = QUIRE_OK, .seqs = &seq};
+        const struct engine_watch_submit s = {.request = r.id, .sched = &r, .status = QUIRE_OK, .seqs = &seq};
         w.watch->submitted(w.watch->context, &s);
         w.now_us = r.arrival_us + 1;
         assert_int_equal(sched_plan(w.sched, w.now_us, &plan, NULL), QUIRE_OK);
@@ -269,11 +263,8 @@ static void test_asleep(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_policy),
-        cmocka_unit_test(test_other_policy),
-        cmocka_unit_test(test_cancels),
-        cmocka_unit_test(test_behind),
-        cmocka_unit_test(test_asleep),
+        cmocka_unit_test(test_same_policy), cmocka_unit_test(test_other_policy), cmocka_unit_test(test_cancels),
+        cmocka_unit_test(test_behind),      cmocka_unit_test(test_asleep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

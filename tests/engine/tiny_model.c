@@ -39,8 +39,7 @@ static float noise(struct writer *w)
     return sum * 1.7320508f;
 }
 
-static void add(struct writer *w, const char *name, uint32_t rows, uint32_t cols, float spread,
-                float mean)
+static void add(struct writer *w, const char *name, uint32_t rows, uint32_t cols, float spread, float mean)
 {
     if (w->spec->omit && strcmp(name, w->spec->omit) == 0)
         return;
@@ -56,10 +55,9 @@ static void add(struct writer *w, const char *name, uint32_t rows, uint32_t cols
         snprintf(shape, sizeof shape, "%u,%u", listed, cols);
     else
         snprintf(shape, sizeof shape, "%u", listed);
-    w->n_header += (size_t)snprintf(
-        w->header + w->n_header, sizeof w->header - w->n_header,
-        "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
-        w->n_header > 1 ? "," : "", name, shape, begin, w->n_data * sizeof(float));
+    w->n_header += (size_t)snprintf(w->header + w->n_header, sizeof w->header - w->n_header,
+                                    "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
+                                    w->n_header > 1 ? "," : "", name, shape, begin, w->n_data * sizeof(float));
 }
 
 static void add_layer(struct writer *w, uint32_t layer)
@@ -68,30 +66,26 @@ static void add_layer(struct writer *w, uint32_t layer)
         const char *part;
         uint32_t rows, cols;
     } parts[] = {
-        {"self_attn.q_proj", Q_ROWS, HIDDEN}, {"self_attn.k_proj", KV_ROWS, HIDDEN},
-        {"self_attn.v_proj", KV_ROWS, HIDDEN}, {"self_attn.o_proj", HIDDEN, Q_ROWS},
-        {"mlp.gate_proj", INNER, HIDDEN}, {"mlp.up_proj", INNER, HIDDEN},
-        {"mlp.down_proj", HIDDEN, INNER}, {"input_layernorm", HIDDEN, 0},
+        {"self_attn.q_proj", Q_ROWS, HIDDEN},    {"self_attn.k_proj", KV_ROWS, HIDDEN},
+        {"self_attn.v_proj", KV_ROWS, HIDDEN},   {"self_attn.o_proj", HIDDEN, Q_ROWS},
+        {"mlp.gate_proj", INNER, HIDDEN},        {"mlp.up_proj", INNER, HIDDEN},
+        {"mlp.down_proj", HIDDEN, INNER},        {"input_layernorm", HIDDEN, 0},
         {"post_attention_layernorm", HIDDEN, 0},
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         char name[128];
-        snprintf(name, sizeof name, "%slayers.%u.%s.weight", w->spec->prefix, layer,
-                 parts[i].part);
+        snprintf(name, sizeof name, "%slayers.%u.%s.weight", w->spec->prefix, layer, parts[i].part);
         bool norm = parts[i].cols == 0;
-        add(w, name, parts[i].rows, parts[i].cols,
-            norm ? 0.1f : 1.2f / sqrtf((float)parts[i].cols), norm ? 1 : 0);
+        add(w, name, parts[i].rows, parts[i].cols, norm ? 0.1f : 1.2f / sqrtf((float)parts[i].cols), norm ? 1 : 0);
     }
 }
 
-static void write_file(const char *dir, const char *name, const void *a, size_t n_a, const void *b,
-                       size_t n_b)
+static void write_file(const char *dir, const char *name, const void *a, size_t n_a, const void *b, size_t n_b)
 {
     char path[128];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *file = fopen(path, "wb");
-    if (!file || fwrite(a, 1, n_a, file) != n_a || (n_b && fwrite(b, 1, n_b, file) != n_b) ||
-        fclose(file) != 0)
+    if (!file || fwrite(a, 1, n_a, file) != n_a || (n_b && fwrite(b, 1, n_b, file) != n_b) || fclose(file) != 0)
         fail(path);
 }
 
@@ -104,8 +98,7 @@ static void write_weights(struct writer *w, const char *dir)
     for (int i = 0; i < 8; i++)
         head[i] = (unsigned char)((uint64_t)w->n_header >> (8 * i));
     memcpy(head + 8, w->header, w->n_header);
-    write_file(dir, "model.safetensors", head, 8 + w->n_header, w->data,
-               w->n_data * sizeof(float));
+    write_file(dir, "model.safetensors", head, 8 + w->n_header, w->data, w->n_data * sizeof(float));
 }
 
 void tiny_model_write(const struct tiny_spec *spec, struct tiny_model *out)

@@ -130,9 +130,16 @@ static void times_as_text(void **state)
     static const struct {
         uint64_t us;
         const char *text;
-    } rows[] = {{0, "0ms"}, {1, "1ms"}, {20000, "20ms"}, {999000, "999ms"}, {999001, "1s"},
-                {1500000, "1.5s"}, {59999000, "59.999s"}, {60 * SECOND, "1m0s"},
-                {360 * SECOND, "6m0s"}, {90500001, "1m30.501s"},
+    } rows[] = {{0, "0ms"},
+                {1, "1ms"},
+                {20000, "20ms"},
+                {999000, "999ms"},
+                {999001, "1s"},
+                {1500000, "1.5s"},
+                {59999000, "59.999s"},
+                {60 * SECOND, "1m0s"},
+                {360 * SECOND, "6m0s"},
+                {90500001, "1m30.501s"},
                 {86400 * SECOND, "1440m0s"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[LIMITS_TIME_BYTES];

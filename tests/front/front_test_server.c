@@ -143,8 +143,7 @@ struct words {
     uint32_t give_up_ms;
 };
 
-static bool parse(int argc, char **argv, struct front_options *o, struct fake_engine_options *f,
-                  struct words *words)
+static bool parse(int argc, char **argv, struct front_options *o, struct fake_engine_options *f, struct words *words)
 {
     int letter;
     while ((letter = getopt_long(argc, argv, "", names, NULL)) != -1) {
@@ -152,9 +151,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
         switch (letter) {
         case 'u': o->tool_call_parser = optarg; break;
         case 'p': o->port = (uint16_t)number; break;
-        case 'o':
-            f->mode = strcmp(optarg, "count") == 0 ? FAKE_ENGINE_COUNT : FAKE_ENGINE_ECHO;
-            break;
+        case 'o': f->mode = strcmp(optarg, "count") == 0 ? FAKE_ENGINE_COUNT : FAKE_ENGINE_ECHO; break;
         case 'x': f->max_model_len = number; break;
         case 'i': f->interval_us = number; break;
         case 's': f->tokens_per_step = number; break;
@@ -228,8 +225,7 @@ static int serve(struct server *s, struct quire_text *text, struct front_options
 int main(int argc, char **argv)
 {
     struct words words = {.n_names = 0};
-    struct front_options options = {
-        .host = "127.0.0.1", .version = "test", .model_root = "fake-root"};
+    struct front_options options = {.host = "127.0.0.1", .version = "test", .model_root = "fake-root"};
     struct fake_engine_options fake;
     struct quire_text *text;
     struct quire_error err;
@@ -243,9 +239,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "front_test_server: %s\n", err.text);
         return 1;
     }
-    int status = words.tenants
-                     ? tenants_from_file(words.tenants, now_us(), &options.tenants, &err)
-                     : tenants_from_keys(words.keys, words.n_keys, now_us(), &options.tenants, &err);
+    int status = words.tenants ? tenants_from_file(words.tenants, now_us(), &options.tenants, &err)
+                               : tenants_from_keys(words.keys, words.n_keys, now_us(), &options.tenants, &err);
     struct tls *tls = NULL;
     if (!status && words.certificate)
         status = tls_open(words.certificate, NULL, &tls, &err);

@@ -31,10 +31,8 @@ static void summarize(const char *text, size_t n, size_t step, char *out, size_t
     if (got == HTTP_BAD)
         snprintf(out, n_out, "bad %d %s", p.bad_status, p.bad_reason);
     else if (got == HTTP_DONE)
-        snprintf(out, n_out, "%s %s keep=%d heads=%d expect=%d body=%.*s rest=%zu", p.method,
-                 p.path, p.keep_alive, n_heads, p.expect_continue, (int)p.n_body,
-                 p.n_body ? p.body : "",
-                 n - at);
+        snprintf(out, n_out, "%s %s keep=%d heads=%d expect=%d body=%.*s rest=%zu", p.method, p.path, p.keep_alive,
+                 n_heads, p.expect_continue, (int)p.n_body, p.n_body ? p.body : "", n - at);
     else
         snprintf(out, n_out, "more");
     http_parser_reset(&p);
@@ -66,12 +64,10 @@ static void good_requests(void **state)
     CHECK("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", "GET / keep=1");
     CHECK("GET / HTTP/1.1\r\n" H "Connection: foo, close\r\n\r\n", "GET / keep=0");
 #define POST "POST /x HTTP/1.1\r\n" H
-    CHECK(POST "Content-Length: 5\r\n\r\nhelloGET",
-          "POST /x keep=1 heads=1 expect=0 body=hello rest=3");
+    CHECK(POST "Content-Length: 5\r\n\r\nhelloGET", "POST /x keep=1 heads=1 expect=0 body=hello rest=3");
     CHECK(POST "content-length:\t 5 \r\nExpect: 100-Continue\r\n\r\nhello",
           "POST /x keep=1 heads=1 expect=1 body=hello");
-    CHECK(POST "Content-Length: 2\r\nContent-Length: 2\r\n\r\nhi",
-          "POST /x keep=1 heads=1 expect=0 body=hi");
+    CHECK(POST "Content-Length: 2\r\nContent-Length: 2\r\n\r\nhi", "POST /x keep=1 heads=1 expect=0 body=hi");
     CHECK(POST "Transfer-Encoding: Chunked\r\n\r\n"
                "5\r\nhello\r\n0A;x=y\r\n, you over\r\n0\r\n\r\nGET",
           "POST /x keep=1 heads=1 expect=0 body=hello, you over rest=3");
@@ -138,7 +134,8 @@ static void bad_requests(void **state)
     CHECK(CHUNKED "0\r\nA: b\n", "bad 400");
     CHECK(CHUNKED "ffffffffffffffffff\r\n", "bad 413");
     CHECK(CHUNKED "20\r\n01234567890123456789012345678901\r\n"
-                  "21\r\n012345678901234567890123456789012", "bad 413");
+                  "21\r\n012345678901234567890123456789012",
+          "bad 413");
 }
 
 static void bounds(void **state)

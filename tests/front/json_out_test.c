@@ -124,10 +124,8 @@ static void numbers_and_bytes(void **state)
 int run_json_out_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strings_are_escaped),
-        cmocka_unit_test(bytes_that_are_not_utf8_become_replacements),
-        cmocka_unit_test(any_bytes_make_valid_json),
-        cmocka_unit_test(logprobs_give_back_their_bits),
+        cmocka_unit_test(strings_are_escaped),       cmocka_unit_test(bytes_that_are_not_utf8_become_replacements),
+        cmocka_unit_test(any_bytes_make_valid_json), cmocka_unit_test(logprobs_give_back_their_bits),
         cmocka_unit_test(numbers_and_bytes),
     };
     return cmocka_run_group_tests_name("json_out", tests, NULL, NULL);

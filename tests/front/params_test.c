@@ -110,7 +110,8 @@ static void both_routes(void **state)
         {"{\"stream\":1}", "stream"},
         {"{\"stream_options\":{}}", "stream_options"},
         {"{\"stream\":true,\"stream_options\":{\"include_usage\":true,"
-         "\"include_obfuscation\":true}}", NULL},
+         "\"include_obfuscation\":true}}",
+         NULL},
         {"{\"stream\":true,\"stream_options\":{\"include_usage\":3}}", "stream_options"},
         {"{\"stream\":true,\"stream_options\":3}", "stream_options"},
         {"{\"prompt_logprobs\":20}", NULL},
@@ -137,12 +138,12 @@ static void both_routes(void **state)
         {"{\"guided_json\":{\"a\":1}}", "guided_json"},
         {"{\"structured_outputs\":{\"regex\":\"a\"}}", "structured_outputs"},
         {"{\"logits_processors\":[\"x\"]}", "logits_processors"},
-        {"{\"user\":\"me\",\"store\":true,\"metadata\":{\"a\":\"b\"},\"never_heard_of\":[1]}",
-         NULL},
+        {"{\"user\":\"me\",\"store\":true,\"metadata\":{\"a\":\"b\"},\"never_heard_of\":[1]}", NULL},
         {"{\"temperature\":null,\"n\":null,\"stop\":null,\"seed\":null,\"logit_bias\":null,"
          "\"stream\":null,\"stream_options\":null,\"max_tokens\":null,\"top_k\":null,"
          "\"stop_token_ids\":null,\"model\":null,\"response_format\":null,\"logprobs\":null,"
-         "\"request_id\":null,\"prompt_logprobs\":null}", NULL},
+         "\"request_id\":null,\"prompt_logprobs\":null}",
+         NULL},
     };
     check_rows(rows, sizeof rows / sizeof *rows, false);
     check_rows(rows, sizeof rows / sizeof *rows, true);
@@ -210,8 +211,14 @@ static void values_and_defaults(void **state)
     params_free(&p);
 
     static const struct front_sampling own = {
-        .has_temperature = true, .temperature = 0.7, .has_top_k = true, .top_k = 20,
-        .has_top_p = true, .top_p = 0.8, .has_repetition_penalty = true, .repetition_penalty = 1.1,
+        .has_temperature = true,
+        .temperature = 0.7,
+        .has_top_k = true,
+        .top_k = 20,
+        .has_top_p = true,
+        .top_p = 0.8,
+        .has_repetition_penalty = true,
+        .repetition_penalty = 1.1,
     };
     const struct params_model with_own = {1000, 512, &own};
     json_t *body = json_loads("{\"top_k\":0,\"top_p\":null}", 0, NULL);
@@ -229,7 +236,8 @@ static void tools(void **state)
         {"{\"tools\":[]}", NULL},
         {"{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}", NULL},
         {"{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],"
-         "\"tool_choice\":\"none\"}", NULL},
+         "\"tool_choice\":\"none\"}",
+         NULL},
         {"{\"tools\":{}}", "tools"},
         {"{\"tools\":[1]}", "tools"},
         {"{\"tools\":[{\"type\":\"function\"}]}", "tools"},
@@ -255,9 +263,8 @@ static void tools(void **state)
 int run_params_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_routes),        cmocka_unit_test(chat_only),
-        cmocka_unit_test(completions_only),   cmocka_unit_test(values_and_defaults),
-        cmocka_unit_test(tools),
+        cmocka_unit_test(both_routes),         cmocka_unit_test(chat_only), cmocka_unit_test(completions_only),
+        cmocka_unit_test(values_and_defaults), cmocka_unit_test(tools),
     };
     return cmocka_run_group_tests_name("params", tests, NULL, NULL);
 }

@@ -18,8 +18,7 @@ static void add(struct run *r, const char *text, size_t n)
     r->shown[r->n] = '\0';
 }
 
-static struct run feed(const char *const *stops, const char *const *pieces, bool include,
-                       size_t n_unarmed)
+static struct run feed(const char *const *stops, const char *const *pieces, bool include, size_t n_unarmed)
 {
     struct stop_set set = {.n = 0};
     struct stop_holder h = {0};
@@ -29,8 +28,7 @@ static struct run feed(const char *const *stops, const char *const *pieces, bool
     for (; *stops; stops++)
         assert_true(stop_set_add(&set, *stops, strlen(*stops)));
     for (size_t i = 0; pieces[i] && r.found < 0; i++) {
-        r.found = stop_holder_push(&h, &set, i >= n_unarmed, include, pieces[i], strlen(pieces[i]),
-                                   &out, &n_out);
+        r.found = stop_holder_push(&h, &set, i >= n_unarmed, include, pieces[i], strlen(pieces[i]), &out, &n_out);
         add(&r, out, n_out);
         add(&r, "|", 1);
     }
@@ -42,11 +40,11 @@ static struct run feed(const char *const *stops, const char *const *pieces, bool
 }
 
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
-#define CHECK(stops, pieces, include, expected_found, expected)            \
-    do {                                                                   \
-        struct run r_ = feed(stops, pieces, include, 0);                   \
-        assert_string_equal(r_.shown, expected);                           \
-        assert_int_equal(r_.found, expected_found);                        \
+#define CHECK(stops, pieces, include, expected_found, expected) \
+    do { \
+        struct run r_ = feed(stops, pieces, include, 0); \
+        assert_string_equal(r_.shown, expected); \
+        assert_int_equal(r_.found, expected_found); \
     } while (0)
 
 static void cases(void **state)
@@ -90,8 +88,7 @@ static int naive(const char *text, const char *const *stops, size_t n_stops, siz
         int best = -1;
         for (size_t i = 0; i < n_stops; i++) {
             size_t n = strlen(stops[i]);
-            if (n <= end && memcmp(text + end - n, stops[i], n) == 0 &&
-                (best < 0 || n > strlen(stops[best])))
+            if (n <= end && memcmp(text + end - n, stops[i], n) == 0 && (best < 0 || n > strlen(stops[best])))
                 best = (int)i;
         }
         if (best >= 0) {

@@ -26,7 +26,8 @@ static void files_that_are_wrong(void **state)
         {"[{\"name\":\"a\",\"key\":\"x\"}]", NULL},
         {"[{\"name\":\"A-z_0.9:\",\"key\":\"x\",\"weight\":1000,\"class\":7,\"priority_min\":-5,"
          "\"priority_max\":5,\"requests_per_minute\":10000000000,\"tokens_per_minute\":0,"
-         "\"max_concurrent\":4294967295,\"max_queued\":7,\"admin\":true}]", NULL},
+         "\"max_concurrent\":4294967295,\"max_queued\":7,\"admin\":true}]",
+         NULL},
         {"[{\"name\":\"a\",\"key\":\"x\",\"max_queued\":-1}]", "max_queued"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"weight\":null}]", NULL},
         {"[{\"name\":\"a\",\"key_sha256\":\"" SHA_B "\"}]", NULL},
@@ -44,7 +45,8 @@ static void files_that_are_wrong(void **state)
         {"[{\"name\":\"default\",\"key\":\"x\"}]", "tenant 0"},
         {"[{\"name\":7,\"key\":\"x\"}]", "tenant 1: name"},
         {"[{\"name\":\"aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffggggg\","
-         "\"key\":\"x\"}]", "tenant 1: name"},
+         "\"key\":\"x\"}]",
+         "tenant 1: name"},
         {"[{\"name\":\"a\"}]", "tenant 1 (a): must have one of"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"key_sha256\":\"" SHA_B "\"}]", "must have one of"},
         {"[{\"name\":\"a\",\"key\":\"\"}]", "tenant 1 (a): key"},
@@ -52,7 +54,8 @@ static void files_that_are_wrong(void **state)
         {"[{\"name\":\"a\",\"key_sha256\":\"abc\"}]", "tenant 1 (a): key_sha256"},
         {"[{\"name\":\"a\",\"key_sha256\":\"" SHA_B "0\"}]", "key_sha256"},
         {"[{\"name\":\"a\",\"key_sha256\":\"Ff492ef788c89b555e6f738b33d2422f57dbb665"
-         "6af2402155672c5f123a90af\"}]", "key_sha256"},
+         "6af2402155672c5f123a90af\"}]",
+         "key_sha256"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"weight\":0}]", "tenant 1 (a): weight"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"weight\":1001}]", "weight"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"weight\":1.5}]", "weight"},
@@ -61,8 +64,7 @@ static void files_that_are_wrong(void **state)
         {"[{\"name\":\"a\",\"key\":\"x\",\"priority_min\":3,\"priority_max\":2}]", "priority_max"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"priority_min\":-2147483649}]", "priority_min"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"requests_per_minute\":-1}]", "requests_per_minute"},
-        {"[{\"name\":\"a\",\"key\":\"x\",\"requests_per_minute\":10000000001}]",
-         "requests_per_minute"},
+        {"[{\"name\":\"a\",\"key\":\"x\",\"requests_per_minute\":10000000001}]", "requests_per_minute"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"tokens_per_minute\":\"9\"}]", "tokens_per_minute"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"max_concurrent\":4294967296}]", "max_concurrent"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"admin\":1}]", "admin"},
@@ -74,8 +76,7 @@ static void files_that_are_wrong(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char why[QUIRE_ERROR_BYTES];
         int status = check(rows[i].text, why);
-        if (status != (rows[i].says ? QUIRE_INVALID : QUIRE_OK) ||
-            (rows[i].says && !strstr(why, rows[i].says)))
+        if (status != (rows[i].says ? QUIRE_INVALID : QUIRE_OK) || (rows[i].says && !strstr(why, rows[i].says)))
             fail_msg("%s: %d, \"%s\"", rows[i].text, status, why);
     }
 }
@@ -87,8 +88,7 @@ static void too_many(void **state)
     for (uint32_t n = TENANTS_MAX - 1; n <= TENANTS_MAX; n++) {
         size_t at = 0;
         for (uint32_t i = 0; i < n; i++)
-            at += (size_t)sprintf(text + at, "%c{\"name\":\"t%u\",\"key\":\"k%u\"}", i ? ',' : '[',
-                                  i, i);
+            at += (size_t)sprintf(text + at, "%c{\"name\":\"t%u\",\"key\":\"k%u\"}", i ? ',' : '[', i, i);
         strcpy(text + at, "]");
         assert_int_equal(check(text, why), n < TENANTS_MAX ? QUIRE_OK : QUIRE_INVALID);
     }
@@ -151,8 +151,7 @@ static void a_file_that_changes(void **state)
     assert_non_null(b);
     assert_true(b->index == 2 && b->admin && !a->admin);
     tenants_weights(t, weights);
-    assert_true(weights[0] == 1 && weights[1] == 3 && weights[2] == 1 &&
-                weights[TENANTS_MAX - 1] == 1);
+    assert_true(weights[0] == 1 && weights[1] == 3 && weights[2] == 1 && weights[TENANTS_MAX - 1] == 1);
 
     /* What it owes and has in flight stays; another key, another limit and another place in the
      * file do not make it another tenant. */
@@ -202,8 +201,7 @@ static void names_run_out(void **state)
     for (int round = 0; round < 3; round++) {
         size_t at = 0;
         for (uint32_t i = 0; i < 500; i++)
-            at += (size_t)sprintf(text + at, "%c{\"name\":\"t%d-%u\",\"key\":\"k%u\"}",
-                                  i ? ',' : '[', round, i, i);
+            at += (size_t)sprintf(text + at, "%c{\"name\":\"t%d-%u\",\"key\":\"k%u\"}", i ? ',' : '[', round, i, i);
         strcpy(text + at, "]");
         write_file(path, text);
         if (round == 0)
@@ -221,8 +219,10 @@ static void names_run_out(void **state)
 int run_tenants_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_that_are_wrong), cmocka_unit_test(too_many),
-        cmocka_unit_test(keys_from_the_command_line), cmocka_unit_test(a_file_that_changes),
+        cmocka_unit_test(files_that_are_wrong),
+        cmocka_unit_test(too_many),
+        cmocka_unit_test(keys_from_the_command_line),
+        cmocka_unit_test(a_file_that_changes),
         cmocka_unit_test(names_run_out),
     };
     return cmocka_run_group_tests_name("tenants", tests, NULL, NULL);

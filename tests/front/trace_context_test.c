@@ -35,13 +35,30 @@ static void parents_that_are_taken(void **state)
 static void parents_that_are_ignored(void **state)
 {
     static const char *const bad[] = {
-        "", "00", "00-", "00-" TRACE, "00-" TRACE "-" SPAN, "00-" TRACE "-" SPAN "-", "00-" TRACE "-" SPAN "-1",
-        "00-" TRACE "-" SPAN "-011", "00-" TRACE "-" SPAN "-01-", "00-" TRACE "-" SPAN "-01-more",
-        "01-" TRACE "-" SPAN "-01more", "ff-" TRACE "-" SPAN "-01", "0-" TRACE "-" SPAN "-01",
-        "000-" TRACE "-" SPAN "-01", "00-" TRACE "-" SPAN "-0A", "00-4BF92f3577b34da6a3ce929d0e0e4736-" SPAN "-01",
-        "00-4bf92f3577b34da6a3ce929d0e0e473-" SPAN "-01", "00-" TRACE "0-" SPAN "-01", "00-" TRACE "-" SPAN "0-01",
-        "00-00000000000000000000000000000000-" SPAN "-01", "00-" TRACE "-0000000000000000-01",
-        "00-" TRACE "-" SPAN "-0x", " 00-" TRACE "-" SPAN "-01", "00_" TRACE "_" SPAN "_01",
+        "",
+        "00",
+        "00-",
+        "00-" TRACE,
+        "00-" TRACE "-" SPAN,
+        "00-" TRACE "-" SPAN "-",
+        "00-" TRACE "-" SPAN "-1",
+        "00-" TRACE "-" SPAN "-011",
+        "00-" TRACE "-" SPAN "-01-",
+        "00-" TRACE "-" SPAN "-01-more",
+        "01-" TRACE "-" SPAN "-01more",
+        "ff-" TRACE "-" SPAN "-01",
+        "0-" TRACE "-" SPAN "-01",
+        "000-" TRACE "-" SPAN "-01",
+        "00-" TRACE "-" SPAN "-0A",
+        "00-4BF92f3577b34da6a3ce929d0e0e4736-" SPAN "-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e473-" SPAN "-01",
+        "00-" TRACE "0-" SPAN "-01",
+        "00-" TRACE "-" SPAN "0-01",
+        "00-00000000000000000000000000000000-" SPAN "-01",
+        "00-" TRACE "-0000000000000000-01",
+        "00-" TRACE "-" SPAN "-0x",
+        " 00-" TRACE "-" SPAN "-01",
+        "00_" TRACE "_" SPAN "_01",
     };
     struct trace_context got;
     (void)state;
@@ -56,8 +73,13 @@ static void parents_that_are_ignored(void **state)
 
 static void a_state_is_kept_or_left_out_whole(void **state)
 {
-    static const char *const good[] = {"rojo=00f067aa0ba902b7,congo=t61rcWkgMzE", "a=1 ,\tb=2", "a=1,,b=2,",
-                                       "tenant@vendor=x y~!", "a=", "a=1;b", "0-_*/=1"};
+    static const char *const good[] = {"rojo=00f067aa0ba902b7,congo=t61rcWkgMzE",
+                                       "a=1 ,\tb=2",
+                                       "a=1,,b=2,",
+                                       "tenant@vendor=x y~!",
+                                       "a=",
+                                       "a=1;b",
+                                       "0-_*/=1"};
     static const char *const bad[] = {"a", "A=1", "a=1=2", "a=1,b", "a b=1", "=1", "a=\x01", "a=\xc3\xa9"};
     struct trace_context got;
     char longest[514];

@@ -10,9 +10,9 @@
 static void check(const struct model_desc *d)
 {
     float inv_freq[128];
-    if (d->n_layers == 0 || d->n_layers > MODEL_MAX_LAYERS || d->n_eos > MODEL_MAX_EOS ||
-        d->vocab_size == 0 || d->vocab_size > 1u << 22 || d->hidden_size == 0 ||
-        d->intermediate_size == 0 || d->max_position == 0 || d->max_position > 1u << 26)
+    if (d->n_layers == 0 || d->n_layers > MODEL_MAX_LAYERS || d->n_eos > MODEL_MAX_EOS || d->vocab_size == 0 ||
+        d->vocab_size > 1u << 22 || d->hidden_size == 0 || d->intermediate_size == 0 || d->max_position == 0 ||
+        d->max_position > 1u << 26)
         abort();
     if (d->head_dim == 0 || d->head_dim % 16 != 0 || d->head_dim > 256 || d->n_kv_heads == 0 ||
         d->n_q_heads % d->n_kv_heads != 0)
@@ -44,8 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         generation = split + 1;
         n_generation = n - n_config - 1;
     }
-    if (model_describe_json(config, n_config, generation, n_generation, &desc, &sampling, &err) ==
-        QUIRE_OK)
+    if (model_describe_json(config, n_config, generation, n_generation, &desc, &sampling, &err) == QUIRE_OK)
         check(&desc);
     return 0;
 }

@@ -7,8 +7,8 @@
 #include <string.h>
 
 /* The engine's part. */
-int engine_set_policy(struct engine *e, const char *name,
-                      const struct sched_policy_options *options, struct quire_error *err)
+int engine_set_policy(struct engine *e, const char *name, const struct sched_policy_options *options,
+                      struct quire_error *err)
 {
     (void)e;
     (void)err;

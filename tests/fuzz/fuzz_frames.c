@@ -27,13 +27,11 @@ static void tokens(uint16_t type, const uint8_t *body, size_t n)
     uint32_t count = 0;
     size_t cursor = 0;
     int found = 0;
-    while (count < MAX_TOKENS &&
-           (found = wire_next_token(body, n, &cursor, &all[count], &err)) > 0)
+    while (count < MAX_TOKENS && (found = wire_next_token(body, n, &cursor, &all[count], &err)) > 0)
         count++;
     if (found != 0 || count == 0)
         return;
-    int status = type == WIRE_TOKENS ? wire_put_tokens(&b, 1, all, count)
-                                     : wire_put_prompt_logprobs(&b, 1, all, count);
+    int status = type == WIRE_TOKENS ? wire_put_tokens(&b, 1, all, count) : wire_put_prompt_logprobs(&b, 1, all, count);
     must(status == QUIRE_OK);
     /* The field's value, byte for byte: NaN logprobs too. */
     size_t n_records = b.n - WIRE_HEADER_BYTES - 8;
@@ -124,23 +122,15 @@ static void small(const struct wire_header *header, const uint8_t *body)
     const char *text;
     size_t n_text, n = header->body_bytes;
     switch ((enum wire_type)header->type) {
-    case WIRE_REFUSE:
-        must(wire_get_refuse(body, n, &refuse, &err) || !wire_put_refuse(&b, 1, &refuse));
-        break;
-    case WIRE_DONE:
-        must(wire_get_done(body, n, &done, &err) || !wire_put_done(&b, 1, &done));
-        break;
+    case WIRE_REFUSE: must(wire_get_refuse(body, n, &refuse, &err) || !wire_put_refuse(&b, 1, &refuse)); break;
+    case WIRE_DONE: must(wire_get_done(body, n, &done, &err) || !wire_put_done(&b, 1, &done)); break;
     case WIRE_STATS:
         wire_get_stats_request(body, n, &status, &err);
         if (wire_get_stats(body, n, &stats, &err) == QUIRE_OK)
             stats_again(&stats, &b);
         break;
-    case WIRE_ACCEPT:
-        must(wire_get_accept(body, n, &credit, &err) || !wire_put_accept(&b, 1, credit));
-        break;
-    case WIRE_CANCEL:
-        must(wire_get_cancel(body, n, &choice, &err) || !wire_put_cancel(&b, 1, choice));
-        break;
+    case WIRE_ACCEPT: must(wire_get_accept(body, n, &credit, &err) || !wire_put_accept(&b, 1, credit)); break;
+    case WIRE_CANCEL: must(wire_get_cancel(body, n, &choice, &err) || !wire_put_cancel(&b, 1, choice)); break;
     case WIRE_CREDIT: wire_get_credit(body, n, &credit, &err); break;
     case WIRE_CONTROL: wire_get_control(body, n, &text, &n_text, &err); break;
     case WIRE_ERROR: wire_get_error(body, n, &status, &text, &n_text, &err); break;

@@ -32,8 +32,7 @@ static void check_params(const struct params *p)
     for (uint32_t i = 0; i < s->n_stop_token_ids; i++)
         require(s->stop_token_ids[i] < VOCAB_SIZE);
     for (uint32_t i = 0; i < s->n_biases; i++)
-        require(s->biases[i].id < VOCAB_SIZE && s->biases[i].bias >= -100 &&
-                s->biases[i].bias <= 100);
+        require(s->biases[i].id < VOCAB_SIZE && s->biases[i].bias >= -100 && s->biases[i].bias <= 100);
     for (uint32_t i = 0; i < s->n_allowed_token_ids; i++)
         require(s->allowed_token_ids[i] < VOCAB_SIZE);
     for (size_t i = 0; i < json_array_size(p->bad_words); i++)

@@ -30,13 +30,14 @@ static void fill_step(struct step *s, uint32_t n_rows, uint32_t n_q_heads, uint3
         token += s->rows[r].n_tokens;
     }
     s->kv = (struct k_kv_shape){K_F16, n_kv_heads, head_dim, 16};
-    s->args = (struct k_attention_plan_args){.rows = s->rows, .kv = &s->kv, .n_rows = n_rows, .n_tokens = token,
-                                             .n_q_heads = n_q_heads, .window = window};
+    s->args = (struct k_attention_plan_args){
+        .rows = s->rows, .kv = &s->kv, .n_rows = n_rows, .n_tokens = token, .n_q_heads = n_q_heads, .window = window};
 }
 
 static struct attn_plan *make_plan(const struct step *s, uint32_t n_blocks, uint32_t partial_rows)
 {
-    uint64_t most = attn_plan_bytes(s->args.n_rows, s->args.n_tokens, s->args.n_q_heads, s->kv.n_kv_heads, s->kv.head_dim);
+    uint64_t most = attn_plan_bytes(s->args.n_rows, s->args.n_tokens, s->args.n_q_heads, s->kv.n_kv_heads,
+                                    s->kv.head_dim);
     struct attn_plan *plan = malloc(most);
     assert_non_null(plan);
     memset(plan, 0xa5, most);
@@ -90,7 +91,8 @@ static uint64_t check_plan(const struct step *s, const struct attn_plan *plan, u
             uint32_t n = n_queries - query < rows ? n_queries - query : rows;
             uint32_t first = row->position + query / group, last = row->position + (query + n - 1) / group;
             for (uint32_t h = 0; h < s->kv.n_kv_heads; h++) {
-                uint32_t split = lowest_of(first, s->args.window) / 512, end = last / 512 + 1, n_partials = 0, n_units = 0;
+                uint32_t split = lowest_of(first, s->args.window) / 512, end = last / 512 + 1, n_partials = 0,
+                         n_units = 0;
                 bool is_cut = u < end_unit && u->end_split < end;
                 for (bool is_first = true; split < end; u++, is_first = false) {
                     assert_true(u < end_unit);
@@ -150,7 +152,8 @@ static void test_zipf(void **state)
     for (uint32_t trial = 0; trial < 20; trial++) {
         uint32_t n = trial % 2 ? 64 : 256;
         for (uint32_t r = 0; r < n; r++)
-            s.rows[r] = (struct k_attn_row){.n_tokens = 1, .position = 32768 / (1 + (uint32_t)(op_random(&random) % 32)) - 1};
+            s.rows[r] = (struct k_attn_row){.n_tokens = 1,
+                                            .position = 32768 / (1 + (uint32_t)(op_random(&random) % 32)) - 1};
         fill_step(&s, n, 32, 8, 128, 0);
         uint32_t most = attn_partial_rows(128);
         struct attn_plan *plan = make_plan(&s, 264, most);
@@ -170,7 +173,9 @@ static void test_prefill(void **state)
     (void)state;
     static struct step s;
     uint64_t total, most = attn_partial_rows(128);
-    static const struct { uint32_t n_tokens, position; } shapes[] = {{8192, 0}, {16384, 0}, {512, 4096}, {1, 131071}};
+    static const struct {
+        uint32_t n_tokens, position;
+    } shapes[] = {{8192, 0}, {16384, 0}, {512, 4096}, {1, 131071}};
     for (uint32_t i = 0; i < 4; i++) {
         s.rows[0] = (struct k_attn_row){.n_tokens = shapes[i].n_tokens, .position = shapes[i].position};
         fill_step(&s, 1, 32, 8, 128, 0);
@@ -213,7 +218,8 @@ static void test_random_steps(void **state)
                                                                                : (uint32_t)(op_random(&random) % 200),
                                             .position = (uint32_t)(op_random(&random) % longest)};
         uint32_t kv_heads = 1 + (uint32_t)(op_random(&random) % 8), group = groups[op_random(&random) % 10];
-        fill_step(&s, n, kv_heads * group, kv_heads, op_random(&random) % 4 ? 128 : 256, windows[op_random(&random) % 8]);
+        fill_step(&s, n, kv_heads * group, kv_heads, op_random(&random) % 4 ? 128 : 256,
+                  windows[op_random(&random) % 8]);
         uint32_t n_blocks = 1 + (uint32_t)(op_random(&random) % ATTN_MAX_BLOCKS);
         uint32_t most = op_random(&random) % 2 ? attn_partial_rows(128) : (uint32_t)(op_random(&random) % 3000);
         struct attn_plan *plan = make_plan(&s, n_blocks, most);

@@ -28,16 +28,17 @@ SAME(offsetof(struct lt_heuristic, workspace_bytes), offsetof(cublasLtMatmulHeur
 SAME(offsetof(struct lt_heuristic, status), offsetof(cublasLtMatmulHeuristicResult_t, state));
 
 /* Number, order and kind of the calls' arguments: pointers to what is opaque, enums as int. */
-static inline int calls(cublasLtHandle_t h, cublasLtMatmulDesc_t m, cublasLtMatrixLayout_t l, cublasLtMatmulPreference_t f,
-                        const cublasLtMatmulAlgo_t *a, cublasLtMatmulHeuristicResult_t *r, int *n, void *p, cudaStream_t s)
+static inline int calls(cublasLtHandle_t h, cublasLtMatmulDesc_t m, cublasLtMatrixLayout_t l,
+                        cublasLtMatmulPreference_t f, const cublasLtMatmulAlgo_t *a, cublasLtMatmulHeuristicResult_t *r,
+                        int *n, void *p, cudaStream_t s)
 {
     size_t version = cublasLtGetVersion(), bytes = 1;
     const char *name = cublasLtGetStatusName(CUBLAS_STATUS_SUCCESS);
     return (int)version + name[0] + cublasLtCreate(&h) + cublasLtDestroy(h) +
            cublasLtMatmulDescCreate(&m, CUBLAS_COMPUTE_32F, CUDA_R_32F) + cublasLtMatmulDescDestroy(m) +
            cublasLtMatmulDescSetAttribute(m, CUBLASLT_MATMUL_DESC_TRANSA, p, bytes) +
-           cublasLtMatrixLayoutCreate(&l, CUDA_R_16F, UINT64_C(1), UINT64_C(1), INT64_C(1)) + cublasLtMatrixLayoutDestroy(l) +
-           cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_COLS, p, bytes) +
+           cublasLtMatrixLayoutCreate(&l, CUDA_R_16F, UINT64_C(1), UINT64_C(1), INT64_C(1)) +
+           cublasLtMatrixLayoutDestroy(l) + cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_COLS, p, bytes) +
            cublasLtMatmulPreferenceCreate(&f) + cublasLtMatmulPreferenceDestroy(f) +
            cublasLtMatmulPreferenceSetAttribute(f, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, p, bytes) +
            cublasLtMatmulAlgoGetHeuristic(h, m, l, l, l, l, f, 1, r, n) +

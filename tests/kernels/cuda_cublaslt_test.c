@@ -106,7 +106,8 @@ static void check_y(const struct gemm *g, enum k_dtype dtype, uint32_t n_tokens)
             double sum = g->bias[r], magnitude = fabs(sum), weights = 0;
             for (uint32_t k = 0; k < K; k++) {
                 uint16_t bits = g->w[r * K + k];
-                double w = dtype == K_F16 ? page_f32_from_f16(bits) : page_f32_from_bf16(bits), term = g->x[t * K + k] * w;
+                double w = dtype == K_F16 ? page_f32_from_f16(bits) : page_f32_from_bf16(bits),
+                       term = g->x[t * K + k] * w;
                 sum += term;
                 magnitude += fabs(term);
                 weights += fabs(w);
@@ -365,11 +366,11 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest absent[] = {cmocka_unit_test_setup(test_absent, set_up)};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_who_computes, set_up), cmocka_unit_test_setup(test_gate_and_up, set_up),
-        cmocka_unit_test_setup(test_embedding, set_up),    cmocka_unit_test_setup(test_range, set_up),
+        cmocka_unit_test_setup(test_who_computes, set_up),     cmocka_unit_test_setup(test_gate_and_up, set_up),
+        cmocka_unit_test_setup(test_embedding, set_up),        cmocka_unit_test_setup(test_range, set_up),
         cmocka_unit_test_setup(test_range_to_the_bit, set_up), cmocka_unit_test_setup(test_recorded, set_up),
-        cmocka_unit_test_setup(test_refusals, set_up),     cmocka_unit_test_setup(test_addresses, set_up),
-        cmocka_unit_test_setup(test_failures, set_up),     cmocka_unit_test_setup(test_lane, set_up),
+        cmocka_unit_test_setup(test_refusals, set_up),         cmocka_unit_test_setup(test_addresses, set_up),
+        cmocka_unit_test_setup(test_failures, set_up),         cmocka_unit_test_setup(test_lane, set_up),
     };
     if (argc > 1 && strcmp(argv[1], "absent") == 0)
         return cmocka_run_group_tests(absent, NULL, NULL);

@@ -128,9 +128,10 @@ static void test_second_gpu(void **state)
 static void test_opening_fails_anywhere(void **state)
 {
     (void)state;
-    static const char *const calls[] = {"cudaDriverGetVersion", "cudaGetDeviceCount", "cudaGetDeviceProperties",
-                                        "cudaSetDevice", "cudaFuncGetAttributes", "cudaMemGetInfo",
-                                        "cudaStreamCreateWithFlags", "cudaHostAlloc", "cudaEventCreateWithFlags"};
+    static const char *const calls[] = {
+        "cudaDriverGetVersion",    "cudaGetDeviceCount", "cudaGetDeviceProperties",   "cudaSetDevice",
+        "cudaFuncGetAttributes",   "cudaMemGetInfo",     "cudaStreamCreateWithFlags", "cudaHostAlloc",
+        "cudaEventCreateWithFlags"};
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         unsigned n_failed = 0;
         for (unsigned nth = 1;; nth++) {
@@ -166,8 +167,8 @@ static void test_memory(void **state)
             assert_int_equal((uintptr_t)p % 64, 0);
             b->ops->free(b, p);
         }
-        int (*alloc)(struct k_backend *, uint64_t, void **, struct quire_error *) =
-            on_host ? b->ops->alloc_host : b->ops->alloc;
+        int (*alloc)(struct k_backend *, uint64_t, void **, struct quire_error *) = on_host ? b->ops->alloc_host
+                                                                                            : b->ops->alloc;
         assert_int_equal(alloc(b, UINT64_MAX, &p, &err), QUIRE_NO_MEMORY);
         assert_null(p);
         assert_int_equal(alloc(b, (UINT64_C(9) << 30) + 12345, &p, &err), QUIRE_NO_MEMORY);
@@ -240,7 +241,9 @@ static void test_uploads_are_not_overwritten(void **state)
     uint64_t x = 9;
     for (uint64_t done = 0; done < bytes;) {
         x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        uint64_t n = (x >> 60) == 0 ? 5 * MIB + (x >> 40) % MIB : (x >> 61) == 1 ? 1 + (x >> 33) % MIB : 1 + (x >> 33) % 70000;
+        uint64_t n = (x >> 60) == 0   ? 5 * MIB + (x >> 40) % MIB
+                     : (x >> 61) == 1 ? 1 + (x >> 33) % MIB
+                                      : 1 + (x >> 33) % 70000;
         n = n < bytes - done ? n : bytes - done;
         memcpy(piece, all + done, n);
         ok(cuda_upload(b, dev + done, piece, n, &err), &err);
@@ -474,7 +477,22 @@ static void test_graphs_run_on_what_buffers_hold(void **state)
     finish(&r);
 }
 
-enum misuse { COPY_IN, COPY_PINNED, COPY_OUT, UPLOAD, DOWNLOAD, FENCE, WAIT, ALLOC, ALLOC_HOST, MEMORY, WEIGHT, BEGIN, LAUNCH, N_MISUSES };
+enum misuse {
+    COPY_IN,
+    COPY_PINNED,
+    COPY_OUT,
+    UPLOAD,
+    DOWNLOAD,
+    FENCE,
+    WAIT,
+    ALLOC,
+    ALLOC_HOST,
+    MEMORY,
+    WEIGHT,
+    BEGIN,
+    LAUNCH,
+    N_MISUSES
+};
 
 static int misuse(struct recorded *r, enum misuse which, struct k_graph *graph, void *pinned, struct quire_error *err)
 {
@@ -512,8 +530,8 @@ static void test_attention_is_one_launch(void **state)
     static float qkv[QKV], nothing[OUT], want[OUT], got[OUT];
     static const struct k_attn_row row = {0, 1, POSITION, 0};
     static const struct k_kv_shape kv = {K_F16, N_KV, D, BLOCK};
-    const struct k_plan_dims dims = {.n_tokens = 1, .n_seqs = 1, .n_q_heads = N_Q, .n_kv_heads = N_KV, .head_dim = D,
-                                     .max_model_len = BLOCK};
+    const struct k_plan_dims dims = {
+        .n_tokens = 1, .n_seqs = 1, .n_q_heads = N_Q, .n_kv_heads = N_KV, .head_dim = D, .max_model_len = BLOCK};
     fill((unsigned char *)cache, sizeof cache, 1);
     for (size_t i = 0; i < sizeof cache / sizeof *cache; i++)
         cache[i] = (cache[i] & 0x83ff) | 0x3000; /* 1/8 to 1/4, of either sign */
@@ -527,11 +545,19 @@ static void test_attention_is_one_launch(void **state)
     struct k_backend *b = open_gpu();
     ok(k_plan_workspace("cuda", &dims, &bytes, &err), &err);
     struct k_kv_layer layer = {new_memory(b, sizeof cache, false), new_memory(b, sizeof cache, false)};
-    const struct k_attention_args a = {
-        .qkv_dev = new_memory(b, sizeof qkv, false), .out_dev = new_memory(b, sizeof want, false), .rows = &row,
-        .rows_dev = new_memory(b, sizeof row, false), .plan_dev = new_memory(b, bytes.attention_plan, false),
-        .tables_dev = new_memory(b, sizeof(uint32_t), false), .kv = &kv, .layer = &layer,
-        .workspace_dev = new_memory(b, bytes.attention, false), .n_rows = 1, .n_tokens = 1, .n_q_heads = N_Q, .scale = 0.125f};
+    const struct k_attention_args a = {.qkv_dev = new_memory(b, sizeof qkv, false),
+                                       .out_dev = new_memory(b, sizeof want, false),
+                                       .rows = &row,
+                                       .rows_dev = new_memory(b, sizeof row, false),
+                                       .plan_dev = new_memory(b, bytes.attention_plan, false),
+                                       .tables_dev = new_memory(b, sizeof(uint32_t), false),
+                                       .kv = &kv,
+                                       .layer = &layer,
+                                       .workspace_dev = new_memory(b, bytes.attention, false),
+                                       .n_rows = 1,
+                                       .n_tokens = 1,
+                                       .n_q_heads = N_Q,
+                                       .scale = 0.125f};
     ok(b->ops->copy_in(b, layer.k_dev, cache, sizeof cache, &err), &err);
     ok(b->ops->copy_in(b, layer.v_dev, cache, sizeof cache, &err), &err);
     ok(b->ops->copy_in(b, (void *)a.qkv_dev, qkv, sizeof qkv, &err), &err);
@@ -554,8 +580,8 @@ static void test_attention_is_one_launch(void **state)
         assert_true(i == 0 || memcmp(got, want, sizeof got) == 0);
     }
     b->ops->graph_destroy(b, graph);
-    void *const all[] = {layer.k_dev, layer.v_dev, (void *)a.qkv_dev, a.out_dev, (void *)a.rows_dev, a.plan_dev,
-                         (void *)a.tables_dev, a.workspace_dev};
+    void *const all[] = {layer.k_dev,        layer.v_dev, (void *)a.qkv_dev,    a.out_dev,
+                         (void *)a.rows_dev, a.plan_dev,  (void *)a.tables_dev, a.workspace_dev};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         b->ops->free(b, all[i]);
     close_gpu(b);
@@ -663,11 +689,11 @@ static void assert_dead(struct k_backend *b, struct k_weight *w, const struct qu
     void *p;
     char data[16] = {0};
     const struct k_weight_view view = {data, K_BF16, 1, 8, 16};
-#define DEAD(call)                                                                                                     \
-    do {                                                                                                               \
-        memset(&err, 0, sizeof err);                                                                                   \
-        assert_int_equal((call), QUIRE_INTERNAL);                                                                      \
-        assert_string_equal(err.text, death->text);                                                                    \
+#define DEAD(call) \
+    do { \
+        memset(&err, 0, sizeof err); \
+        assert_int_equal((call), QUIRE_INTERNAL); \
+        assert_string_equal(err.text, death->text); \
     } while (0)
     DEAD(b->ops->memory(b, &n, &m, &err));
     DEAD(b->ops->alloc(b, 64, &p, &err));

@@ -15,7 +15,7 @@
 #define MIB (UINT64_C(1) << 20)
 
 static inline int try_open(const char *device, enum k_gemm_form form, enum k_dtype dtype, struct k_backend **b,
-                    struct quire_error *err)
+                           struct quire_error *err)
 {
     const char *why = NULL;
     struct k_backend_options options = {.device = device, .form = form, .weight_dtype = dtype};

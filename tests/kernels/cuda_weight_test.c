@@ -75,9 +75,9 @@ static void test_weights(void **state)
     static const struct {
         uint32_t n_rows, n_cols, extra_cols, n_parts, offset; /* of elements */
     } cases[] = {
-        {1, 1, 0, 1, 0},   {3, 1, 0, 1, 1},     {1, 7, 0, 1, 1},     {5, 8, 0, 1, 0},    {9, 17, 0, 3, 1},
-        {4, 100, 3, 4, 5}, {64, 64, 0, 2, 0},   {33, 64, 64, 1, 7},  {700, 1001, 0, 1, 3}, {1200, 1024, 0, 2, 1},
-        {2, 3000000, 1, 1, 1}, {40, 65, 100000, 1, 0},
+        {1, 1, 0, 1, 0},      {3, 1, 0, 1, 1},       {1, 7, 0, 1, 1},       {5, 8, 0, 1, 0},
+        {9, 17, 0, 3, 1},     {4, 100, 3, 4, 5},     {64, 64, 0, 2, 0},     {33, 64, 64, 1, 7},
+        {700, 1001, 0, 1, 3}, {1200, 1024, 0, 2, 1}, {2, 3000000, 1, 1, 1}, {40, 65, 100000, 1, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (int dtype = K_F32; dtype <= K_BF16; dtype++) {
@@ -85,8 +85,8 @@ static void test_weights(void **state)
             uint64_t size = k_dtype_bytes((enum k_dtype)dtype), at = cases[i].offset * size;
             for (uint32_t p = 0; p < cases[i].n_parts; p++) {
                 uint64_t stride = (cases[i].n_cols + cases[i].extra_cols) * size;
-                parts[p] = (struct k_weight_view){memory + at, (enum k_dtype)dtype, cases[i].n_rows + p, cases[i].n_cols,
-                                                  stride};
+                parts[p] = (struct k_weight_view){memory + at, (enum k_dtype)dtype, cases[i].n_rows + p,
+                                                  cases[i].n_cols, stride};
                 at += stride * parts[p].n_rows;
                 assert_true(at <= bytes);
             }
@@ -133,7 +133,8 @@ static void test_exponents(void **state)
     enum { N_COLS = 300 };
     struct k_backend *b = open_gpu();
     uint16_t *data = calloc(256 * 4 * N_COLS, sizeof *data);
-    for (uint32_t e = 0; e < 256; e++) { /* in turn: alone; its negative largest; with an inf; with a NaN and a denormal */
+    for (uint32_t e = 0; e < 256;
+         e++) { /* in turn: alone; its negative largest; with an inf; with a NaN and a denormal */
         uint16_t largest = (uint16_t)(e << 7 | (e * 37 & 127));
         for (uint32_t k = 0; k < 4; k++) {
             uint16_t *row = data + (e * 4 + k) * N_COLS;

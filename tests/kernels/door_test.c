@@ -8,8 +8,7 @@
 
 #include <cmocka.h>
 
-static int open_device(const char *device, struct k_backend **b, const char **why,
-                       struct quire_error *err)
+static int open_device(const char *device, struct k_backend **b, const char **why, struct quire_error *err)
 {
     struct k_backend_options options = {.device = device, .n_threads = 1};
     return k_backend_open(&options, b, why, err);
@@ -19,8 +18,9 @@ static struct k_backend *open_ref(enum k_gemm_form form)
 {
     struct k_backend *b;
     const char *why;
-    assert_int_equal(k_backend_open(&(struct k_backend_options){.device = "ref", .n_threads = 2, .form = form}, &b, &why, NULL),
-                     QUIRE_OK);
+    assert_int_equal(
+        k_backend_open(&(struct k_backend_options){.device = "ref", .n_threads = 2, .form = form}, &b, &why, NULL),
+        QUIRE_OK);
     return b;
 }
 
@@ -67,9 +67,15 @@ static void test_default_threads(void **state)
 static void test_plan(void **state)
 {
     (void)state;
-    struct k_plan_dims dims = {.n_tokens = 512, .n_seqs = 16, .n_logits = 16, .n_vocab = 151936,
-                               .n_q_heads = 14, .n_kv_heads = 2, .head_dim = 64,
-                               .max_model_len = 4096, .n_threads = 4};
+    struct k_plan_dims dims = {.n_tokens = 512,
+                               .n_seqs = 16,
+                               .n_logits = 16,
+                               .n_vocab = 151936,
+                               .n_q_heads = 14,
+                               .n_kv_heads = 2,
+                               .head_dim = 64,
+                               .max_model_len = 4096,
+                               .n_threads = 4};
     struct k_plan_bytes bytes;
     struct quire_error err;
     assert_int_equal(k_plan_workspace("ref", &dims, &bytes, &err), QUIRE_OK);
@@ -78,8 +84,7 @@ static void test_plan(void **state)
     assert_int_equal(k_plan_workspace("cpu", &dims, &bytes, &err), QUIRE_OK);
     /* Floats of a thread: 64 queries, K and V of a tile, twice 64 outputs with m and l; of each of 3
      * borders: 8 splits of 7 heads' outputs with m and l. */
-    assert_int_equal(bytes.attention, (4 * (3 * 64 * 64 + 2 * (64 * 64 + 2 * 80)) +
-                                       3 * 8 * (7 * 64 + 2 * 16)) * 4);
+    assert_int_equal(bytes.attention, (4 * (3 * 64 * 64 + 2 * (64 * 64 + 2 * 80)) + 3 * 8 * (7 * 64 + 2 * 16)) * 4);
     dims.n_threads = 0;
     assert_int_equal(k_plan_workspace("cpu", &dims, &bytes, &err), QUIRE_OK);
     assert_true(bytes.sample >= UINT64_C(151936) * 4);
@@ -166,8 +171,7 @@ static void test_bad_weights(void **state)
     pair[1].n_cols = 8;
     assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
     assert_int_equal(b->ops->weight_create(b, pair, 0, &w, &err), QUIRE_INVALID);
-    assert_int_equal(b->ops->weight_create(b, pair, K_WEIGHT_MAX_PARTS + 1, &w, &err),
-                     QUIRE_INVALID);
+    assert_int_equal(b->ops->weight_create(b, pair, K_WEIGHT_MAX_PARTS + 1, &w, &err), QUIRE_INVALID);
     b->ops->weight_destroy(b, NULL);
     b->ops->close(b);
 }
@@ -182,11 +186,11 @@ static void test_forms_and_weights(void **state)
     float x[16] = {0}, y[4];
     const struct k_weight_view view = {data, K_F16, 4, 16, 32};
     assert_int_equal(b->ops->weight_create(b, &view, 1, &w, &err), QUIRE_OK);
-    assert_int_equal(b->ops->gemm(b, &(struct k_gemm_args){w, x, NULL, y, NULL, 1}, &err),
-                     QUIRE_UNSUPPORTED);
+    assert_int_equal(b->ops->gemm(b, &(struct k_gemm_args){w, x, NULL, y, NULL, 1}, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.text, "float16"));
     b->ops->weight_destroy(b, w);
-    static const bool supported[K_N_FORMS][3] = { /* F32, F16, BF16 */
+    static const bool supported[K_N_FORMS][3] = {
+                                                  /* F32, F16, BF16 */
         [K_FORM_LANE] = {true, true, true},
         [K_FORM_TILE] = {false, true, true},
         [K_FORM_TILE_BF16] = {false, false, true},
@@ -208,8 +212,8 @@ static void test_form_chosen_by_the_backend(void **state)
         for (int dtype = 0; dtype < 3; dtype++) {
             struct k_backend *b;
             const char *why;
-            struct k_backend_options options = {.device = devices[i], .n_threads = 1, .form = K_FORM_AUTO,
-                                                .weight_dtype = (enum k_dtype)dtype};
+            struct k_backend_options options = {
+                .device = devices[i], .n_threads = 1, .form = K_FORM_AUTO, .weight_dtype = (enum k_dtype)dtype};
             assert_int_equal(k_backend_open(&options, &b, &why, NULL), QUIRE_OK);
             assert_true(b->form == K_FORM_LANE || (i == 1 && dtype == K_BF16 && b->form == K_FORM_TILE));
             b->ops->close(b);
@@ -234,8 +238,8 @@ static void test_refused_arguments(void **state)
 
     struct k_token_count count = {8, 1};
     struct k_logit_bias bias = {8, 1.0f};
-    const struct k_sample_row good = {.temperature = 1, .top_p = 1, .repetition_penalty = 1,
-                                      .n_logprobs = -1, .forced = -1};
+    const struct k_sample_row good = {
+        .temperature = 1, .top_p = 1, .repetition_penalty = 1, .n_logprobs = -1, .forced = -1};
     struct k_sample_row bad[4] = {good, good, good, good};
     bad[0].counts = &count;
     bad[0].n_counts = 1;

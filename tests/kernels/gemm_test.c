@@ -21,8 +21,8 @@ static const float *bias; /* of the row, or NULL */
 
 /* y of one row, from weights given as f32. The token stands alone and among others, which take it
  * through other code: every one of them must get the same. */
-static float backend_dot(enum k_gemm_form form, enum k_dtype dtype, const float *w, const float *x,
-                         uint32_t n, float *page)
+static float backend_dot(enum k_gemm_form form, enum k_dtype dtype, const float *w, const float *x, uint32_t n,
+                         float *page)
 {
     struct k_backend *b = backends[form];
     struct quire_error err;
@@ -92,10 +92,9 @@ static void test_minus_zero(void **state)
 static void test_flush(void **state)
 {
     (void)state;
-    static const float weights[] = {0.0f,      0x1p-126f,    0x1.02p-126f,
-                                    0x1p-127f, 0x1.02p-125f, 0x1p-133f, 0x1p40f};
-    static const float activations[] = {0.0f, 1.0f,      0x1.02p0f, 0x1.01p0f,
-                                        0.5f, 0x1p-126f, 0x1p-149f, 0x1p-130f, 0x1p30f};
+    static const float weights[] = {0.0f, 0x1p-126f, 0x1.02p-126f, 0x1p-127f, 0x1.02p-125f, 0x1p-133f, 0x1p40f};
+    static const float activations[] = {0.0f,      1.0f,      0x1.02p0f, 0x1.01p0f, 0.5f,
+                                        0x1p-126f, 0x1p-149f, 0x1p-130f, 0x1p30f};
     uint64_t random = 3;
     uint32_t n_zero = 0;
     for (int round = 0; round < 4000; round++) {
@@ -150,8 +149,10 @@ static void test_just_below_the_smallest_normal(void **state)
     /* 2^-126 - 2^-151 (1 + 2^-i): a tie, and both sides of it */
     for (int i = 0; i < 8; i++) {
         float w[3] = {0x1p-63f, 0, -0x1p-75f}, page;
-        const float x[3] = {0x1p-63f, 0, i == 0 ? 0x1p-76f : i % 2 ? 0x1p-76f - ldexpf(1, -76 - i)
-                                                                  : 0x1p-76f + ldexpf(1, -76 - i)};
+        const float x[3] = {0x1p-63f, 0,
+                            i == 0  ? 0x1p-76f
+                            : i % 2 ? 0x1p-76f - ldexpf(1, -76 - i)
+                                    : 0x1p-76f + ldexpf(1, -76 - i)};
         for (int form = K_FORM_TILE; form <= K_FORM_TILE_BF16; form++) {
             float y = backend_dot((enum k_gemm_form)form, K_BF16, w, x, 3, &page);
             assert_true(y == 0.0f || y == 0x1p-126f);

@@ -99,21 +99,20 @@ static bool same_result(const struct k_sample_result *a, const struct k_sample_r
 }
 
 /* Rows of all tokens but `skip`. */
-static bool same_output(const struct op_case *c, const struct op_output *x,
-                        const struct op_output *y, uint32_t skip, const char *what)
+static bool same_output(const struct op_case *c, const struct op_output *x, const struct op_output *y, uint32_t skip,
+                        const char *what)
 {
     for (uint32_t a = 0; a < x->n_outputs; a++) {
         const struct op_array *array = &x->arrays[a];
         size_t step = c->op == OP_SAMPLE ? array->token_bytes : array->is_f16 ? 2 : 4;
         for (uint64_t t = 0; t < x->n_tokens; t++) {
-            for (size_t at = t * array->token_bytes; t != skip && at < (t + 1) * array->token_bytes;
-                 at += step) {
+            for (size_t at = t * array->token_bytes; t != skip && at < (t + 1) * array->token_bytes; at += step) {
                 const unsigned char *p = array->bytes + at, *q = y->arrays[a].bytes + at;
                 bool same = c->op == OP_SAMPLE ? same_result((const void *)p, (const void *)q)
                                                : same_element(array, p, q);
                 if (!same) {
-                    printf("  %s: output %u, token %llu, element %zu differs\n", what, a,
-                           (unsigned long long)t, (at - t * array->token_bytes) / step);
+                    printf("  %s: output %u, token %llu, element %zu differs\n", what, a, (unsigned long long)t,
+                           (at - t * array->token_bytes) / step);
                     return false;
                 }
             }
@@ -137,8 +136,7 @@ static bool has_nan(const struct op_output *out, uint32_t token)
 /* ---- one case -------------------------------------------------------------------------------- */
 
 static bool variant_equals(struct k_backend *b, const struct op_case *c, const struct op_data *d,
-                           const struct op_variant *variant, const struct op_output *want,
-                           const char *what)
+                           const struct op_variant *variant, const struct op_output *want, const char *what)
 {
     struct op_output out;
     bool ok = op_run(b, c, d, variant, &out);
@@ -153,8 +151,8 @@ static bool is_heavy(const struct k_backend *b, const struct op_case *c)
     return is_emulated(b) && op_is_gemm(c) && (uint64_t)c->n_tokens * c->n_rows > 1u << 17;
 }
 
-static bool check_invariance(struct k_backend *const *b, const struct op_case *c,
-                             const struct op_data *d, const struct op_output *want)
+static bool check_invariance(struct k_backend *const *b, const struct op_case *c, const struct op_data *d,
+                             const struct op_output *want)
 {
     static const uint32_t chunks[] = {1, 3, 16};
     bool ok = true;
@@ -173,8 +171,7 @@ static bool check_invariance(struct k_backend *const *b, const struct op_case *c
     if (c->op == OP_ROPE_KV || c->op == OP_ATTENTION) {
         static const uint32_t blocks[] = {8, 16, 32, 1, 48};
         for (uint32_t i = 0; i < 5; i++) {
-            struct op_variant variant = {
-                .chunk = i, .block_tokens = blocks[i], .table_seed = 7 + i};
+            struct op_variant variant = {.chunk = i, .block_tokens = blocks[i], .table_seed = 7 + i};
             ok = variant_equals(with(b, i % N_SETTINGS), c, d, &variant, want, "block layout") && ok;
         }
     }
@@ -217,7 +214,8 @@ static bool check_masked_values(struct k_backend *b, const struct op_case *c, st
     }
     if (last == 0)
         return true;
-    uint64_t position = c->seqs[seq].position + c->seqs[seq].n_tokens - 1, width = (uint64_t)c->n_kv_heads * c->head_dim;
+    uint64_t position = c->seqs[seq].position + c->seqs[seq].n_tokens - 1,
+             width = (uint64_t)c->n_kv_heads * c->head_dim;
     size_t bytes = k_dtype_bytes(c->dtype);
     unsigned char saved[4], *at = (unsigned char *)d->v + (d->kv_start[seq] + position) * width * bytes;
     memcpy(saved, at, bytes);
@@ -234,7 +232,8 @@ static bool check_masked_values(struct k_backend *b, const struct op_case *c, st
 }
 
 /* The MLP's gate in one operation and in two: the same bits. */
-static bool check_two_steps(struct k_backend *b, const struct op_case *c, struct op_data *d, const struct op_output *want)
+static bool check_two_steps(struct k_backend *b, const struct op_case *c, struct op_data *d,
+                            const struct op_output *want)
 {
     struct op_case alone = *c;
     struct op_output gate_up, out;

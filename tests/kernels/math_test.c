@@ -185,9 +185,8 @@ static void test_narrowing(void **state)
         if (!isnan(f16))
             assert_int_equal(k_f16_from_f32(f16), h);
     }
-    const float edges[] = {65519.996f, 65520.0f, 65536.0f,  3.4e38f,         INFINITY,
-                           -INFINITY,  0.0f,     -0.0f,     0x1p-24f,        0x1p-25f,
-                           0x1p-149f,  65504.0f, -65520.0f, 0x1.000002p-25f, 0x1.ffcp-15f};
+    const float edges[] = {65519.996f, 65520.0f, 65536.0f,  3.4e38f,  INFINITY,  -INFINITY,       0.0f,        -0.0f,
+                           0x1p-24f,   0x1p-25f, 0x1p-149f, 65504.0f, -65520.0f, 0x1.000002p-25f, 0x1.ffcp-15f};
     for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
         check_narrowing(edges[i]);
 }
@@ -212,12 +211,13 @@ static void test_fold(void **state)
 static void test_philox(void **state)
 {
     (void)state;
-    static const uint32_t answers[3][10] = { /* counter, key, output */
+    static const uint32_t answers[3][10] = {
+                                             /* counter, key, output */
         {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
-        {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d,
-         0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
-        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09,
-         0x94fdcceb, 0x5001e420, 0x24126ea1},
+        {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d, 0x41c83b0e, 0xa20bc7c6,
+         0x6d5451fd},
+        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb, 0x5001e420,
+         0x24126ea1},
     };
     for (int i = 0; i < 3; i++) {
         uint32_t out[4], page[4];

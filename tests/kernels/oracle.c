@@ -36,8 +36,7 @@ static double gamma_n(double n)
     return n * U / (1 - n * U);
 }
 
-static void judge(struct verdict *v, uint64_t token, uint64_t i, double got, double want,
-                  double tolerance)
+static void judge(struct verdict *v, uint64_t token, uint64_t i, double got, double want, double tolerance)
 {
     double error = fabs(got - want), limit = tolerance * SLACK + DENORM;
     double ratio = error / limit;
@@ -141,7 +140,8 @@ static void check_gemm(const struct op_case *c, const struct op_data *d, const s
 
 /* silu's slope is at most 1.1, so it passes 1.1 of gate's error on; then exp, 1 + exp, the division and the product. Where
  * exp(-x) overflows, silu is 0 and not x e^x, which is below 88.73 e^-88.7228 < 2^-121. */
-static void check_gemm_silu_mul(const struct op_case *c, const struct op_data *d, const struct op_array *out, struct verdict *v)
+static void check_gemm_silu_mul(const struct op_case *c, const struct op_data *d, const struct op_array *out,
+                                struct verdict *v)
 {
     uint64_t n = c->n_rows / 2;
     for (uint64_t t = 0; t < c->n_tokens; t++) {
@@ -175,8 +175,7 @@ static double norm_factor(const float *x, const float *add, uint32_t n)
 }
 
 /* A residual that was added first is off by u of the element itself, and by u in the factor. */
-static void check_norm(const struct op_case *c, const struct op_data *d,
-                       const struct op_output *out, struct verdict *v)
+static void check_norm(const struct op_case *c, const struct op_data *d, const struct op_output *out, struct verdict *v)
 {
     for (uint64_t t = 0; t < c->n_tokens; t++) {
         const float *x = d->x + t * c->n_cols, *add = d->add ? d->add + t * c->n_cols : NULL;
@@ -184,18 +183,15 @@ static void check_norm(const struct op_case *c, const struct op_data *d,
         for (uint64_t k = 0; k < c->n_cols; k++) {
             double value = (double)x[k] + (add ? add[k] : 0), want = value * rs * d->vector[k];
             double relative = norm_relative(c->n_cols) + (add ? 2 * U : 0);
-            judge(v, t, k, output(&out->arrays[0], t * c->n_cols + k), want,
-                  relative * fabs(want) + DENORM);
-            judge(v, t, k, output(&out->arrays[1], t * c->n_cols + k), value,
-                  add ? U * fabs(value) : 0);
+            judge(v, t, k, output(&out->arrays[0], t * c->n_cols + k), want, relative * fabs(want) + DENORM);
+            judge(v, t, k, output(&out->arrays[1], t * c->n_cols + k), value, add ? U * fabs(value) : 0);
         }
     }
 }
 
 /* The f32 product is off by u of the angle, and so is a position past 2^24; a sine's slope is at
  * most 1; the result is rounded to f32 and, where there is a scale, multiplied. */
-static void check_angles(const struct op_case *c, const struct op_data *d, const struct op_array *a,
-                         struct verdict *v)
+static void check_angles(const struct op_case *c, const struct op_data *d, const struct op_array *a, struct verdict *v)
 {
     double scale = c->scale != 0 ? c->scale : 1;
     for (uint64_t t = 0; t < c->n_tokens; t++) {
@@ -212,15 +208,14 @@ static void check_angles(const struct op_case *c, const struct op_data *d, const
 
 /* Two terms, of which one is a rounded product, and one rounded fma; factors as the head norm
  * leaves them. The cache rounds K and V once more. */
-static void check_rope_head(const struct op_case *c, const struct op_data *d,
-                            const struct op_output *out, uint64_t t, uint32_t h, struct verdict *v)
+static void check_rope_head(const struct op_case *c, const struct op_data *d, const struct op_output *out, uint64_t t,
+                            uint32_t h, struct verdict *v)
 {
     uint32_t n = c->head_dim, half = n / 2, heads = c->n_q_heads + 2 * c->n_kv_heads;
     bool is_q = h < c->n_q_heads, is_v = h >= c->n_q_heads + c->n_kv_heads;
     const float *x = d->x + (t * heads + h) * n, *norm = is_q ? d->q_norm : d->k_norm;
     const struct op_array *array = &out->arrays[is_q ? 0 : is_v ? 2 : 1];
-    uint64_t at = is_q ? (t * c->n_q_heads + h) * n
-                       : (t * c->n_kv_heads + (h - c->n_q_heads) % c->n_kv_heads) * n;
+    uint64_t at = is_q ? (t * c->n_q_heads + h) * n : (t * c->n_kv_heads + (h - c->n_q_heads) % c->n_kv_heads) * n;
     double rs = norm && !is_v ? norm_factor(x, NULL, n) : 1;
     double relative = norm && !is_v ? norm_relative(n) : 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -244,8 +239,8 @@ static void check_rope_head(const struct op_case *c, const struct op_data *d,
     }
 }
 
-static void check_rope_kv(const struct op_case *c, const struct op_data *d,
-                          const struct op_output *out, struct verdict *v)
+static void check_rope_kv(const struct op_case *c, const struct op_data *d, const struct op_output *out,
+                          struct verdict *v)
 {
     for (uint64_t t = 0; t < out->n_tokens; t++)
         for (uint32_t h = 0; h < (op_is_fill(c, t) ? c->n_q_heads : c->n_q_heads + 2 * c->n_kv_heads); h++)
@@ -264,16 +259,16 @@ static void check_rope_kv(const struct op_case *c, const struct op_data *d,
  * a lane and 2 for the lanes, and multiplied. Errors of scores hundreds in size are no longer small: expm1.
  * A softcap moves two scores no further apart than they were, and has an error of its own: 2 u of its argument, 5.4 u of tanh
  * (kernels/math.h) and u for the product by the cap. A sink is one split more, with an exact score. */
-static void check_attention_head(const struct op_case *c, const struct op_data *d,
-                                 const struct op_array *out, uint32_t t, uint32_t h,
-                                 struct verdict *v)
+static void check_attention_head(const struct op_case *c, const struct op_data *d, const struct op_array *out,
+                                 uint32_t t, uint32_t h, struct verdict *v)
 {
     uint32_t n = c->head_dim, seq, position = op_token_position(c, t, &seq);
     uint32_t lowest = c->window && position >= c->window ? position - c->window + 1 : 0;
     uint32_t kv_head = h / (c->n_q_heads / c->n_kv_heads), count = position - lowest + 1;
     const float *q = d->x + (uint64_t)t * d->x_width + h * n;
     bool is_mma = c->form == K_FORM_MMA;
-    double scale = 1.0f / sqrtf((float)n), m = -INFINITY, l = 0, l_error = 0, sink = d->vector ? d->vector[h] : -INFINITY;
+    double scale = 1.0f / sqrtf((float)n), m = -INFINITY, l = 0, l_error = 0,
+           sink = d->vector ? d->vector[h] : -INFINITY;
     double *s = malloc(2 * count * sizeof *s), *error = s + count;
     if (!s)
         abort();
@@ -326,16 +321,16 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
     free(s);
 }
 
-static void check_attention(const struct op_case *c, const struct op_data *d,
-                            const struct op_array *out, struct verdict *v)
+static void check_attention(const struct op_case *c, const struct op_data *d, const struct op_array *out,
+                            struct verdict *v)
 {
     for (uint32_t t = 0; t < op_n_tokens(c); t++)
         for (uint32_t h = 0; h < c->n_q_heads; h++)
             check_attention_head(c, d, out, t, h, v);
 }
 
-static void check_exact(const struct op_case *c, const struct op_data *d,
-                        const struct op_output *out, struct verdict *v)
+static void check_exact(const struct op_case *c, const struct op_data *d, const struct op_output *out,
+                        struct verdict *v)
 {
     for (uint64_t t = 0; t < out->n_tokens; t++)
         for (uint64_t k = 0; k < c->n_cols; k++) {
@@ -345,8 +340,7 @@ static void check_exact(const struct op_case *c, const struct op_data *d,
         }
 }
 
-static void check_copy(const struct op_case *c, const struct op_data *d,
-                       const struct op_output *out, struct verdict *v)
+static void check_copy(const struct op_case *c, const struct op_data *d, const struct op_output *out, struct verdict *v)
 {
     uint64_t n = (uint64_t)c->n_kv_heads * c->head_dim * c->block_tokens;
     for (uint64_t t = 0; t < out->n_tokens; t++)
@@ -359,8 +353,8 @@ static void check_copy(const struct op_case *c, const struct op_data *d,
 
 /* Logprobs: the sum is off by V half units of 2^-40 where it is at least 1, and by EXP and u of
  * each exponent, weighted; then one rounding to f32. The token itself is judged by page_sample. */
-static void check_sample(const struct op_case *c, const struct op_data *d,
-                         const struct op_output *out, struct verdict *v)
+static void check_sample(const struct op_case *c, const struct op_data *d, const struct op_output *out,
+                         struct verdict *v)
 {
     const struct k_sample_result *results = (const void *)out->arrays[0].bytes;
     for (uint64_t t = 0; t < c->n_tokens; t++) {
@@ -387,8 +381,7 @@ static void check_sample(const struct op_case *c, const struct op_data *d,
     }
 }
 
-bool oracle_check(const struct op_case *c, const struct op_data *d, const struct op_output *out,
-                  double *worst)
+bool oracle_check(const struct op_case *c, const struct op_data *d, const struct op_output *out, double *worst)
 {
     struct verdict v = {0, 0};
     switch (c->op) {

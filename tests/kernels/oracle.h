@@ -7,7 +7,6 @@
 
 /* False, with the first few differences on stdout, when an output lies outside its tolerance.
  * *worst gets the largest error in units of its tolerance. */
-bool oracle_check(const struct op_case *c, const struct op_data *d, const struct op_output *out,
-                  double *worst);
+bool oracle_check(const struct op_case *c, const struct op_data *d, const struct op_output *out, double *worst);
 
 #endif

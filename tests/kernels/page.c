@@ -15,8 +15,7 @@ float page_f32_from_f16(uint16_t h)
     float fraction = (float)(h & 1023);
     if (exponent == 31)
         return fraction != 0 ? NAN : sign * INFINITY;
-    return exponent == 0 ? sign * ldexpf(fraction, -24)
-                         : sign * ldexpf(1024 + fraction, exponent - 25);
+    return exponent == 0 ? sign * ldexpf(fraction, -24) : sign * ldexpf(1024 + fraction, exponent - 25);
 }
 
 float page_f32_from_bf16(uint16_t b)
@@ -58,8 +57,8 @@ uint16_t page_bf16_from_f32(float x)
 
 float page_exp(float x)
 {
-    static const float c[] = {1.0f, 1.0f, 0x1.fffffap-2f, 0x1.55548ap-3f, 0x1.555862p-5f,
-                              0x1.123dccp-7f, 0x1.6b4536p-10f};
+    static const float c[] = {1.0f,           1.0f,           0x1.fffffap-2f, 0x1.55548ap-3f,
+                              0x1.555862p-5f, 0x1.123dccp-7f, 0x1.6b4536p-10f};
     if (isnan(x))
         return x;
     if (x <= -0x1.5d5894p+6f)
@@ -157,8 +156,8 @@ void page_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[
             k[1] += 0xBB67AE85u;
         }
         uint64_t p0 = x[0] * (uint64_t)0xD2511F53u, p1 = x[2] * (uint64_t)0xCD9E8D57u;
-        uint32_t next[4] = {(uint32_t)(p1 >> 32) ^ x[1] ^ k[0], (uint32_t)p1,
-                            (uint32_t)(p0 >> 32) ^ x[3] ^ k[1], (uint32_t)p0};
+        uint32_t next[4] = {(uint32_t)(p1 >> 32) ^ x[1] ^ k[0], (uint32_t)p1, (uint32_t)(p0 >> 32) ^ x[3] ^ k[1],
+                            (uint32_t)p0};
         memcpy(x, next, sizeof x);
     }
     memcpy(out, x, sizeof x);
@@ -217,8 +216,7 @@ static float term_of(float x, uint32_t term)
     return flushed(term == 0 ? high : page_f32_from_bf16(page_bf16_from_f32(x - high)));
 }
 
-float page_dot_tile(const unsigned char *row, enum k_dtype dtype, uint32_t n_terms, const float *x,
-                    uint32_t n)
+float page_dot_tile(const unsigned char *row, enum k_dtype dtype, uint32_t n_terms, const float *x, uint32_t n)
 {
     float c = 0.0f;
     uint32_t w_terms = dtype == K_F16 ? 2 : 1;
@@ -244,9 +242,8 @@ static void page_gemm(const struct op_case *c, const struct op_data *d, float *y
             const unsigned char *row = d->weights + r * row_bytes;
             const float *x = d->x + t * c->n_cols;
             uint32_t n_terms = c->form == K_FORM_TILE ? 2 : 1;
-            float sum = c->form == K_FORM_LANE
-                            ? page_dot(row, c->dtype, x, c->n_cols)
-                            : page_dot_tile(row, c->dtype, n_terms, x, c->n_cols);
+            float sum = c->form == K_FORM_LANE ? page_dot(row, c->dtype, x, c->n_cols)
+                                               : page_dot_tile(row, c->dtype, n_terms, x, c->n_cols);
             y[t * c->n_rows + r] = d->vector ? sum + d->vector[r] : sum;
         }
     }
@@ -325,11 +322,9 @@ static void page_rope_kv(const struct op_case *c, const struct op_data *d, struc
                 if (is_q)
                     page_store(&out->arrays[0], (t * c->n_q_heads + h) * n + i, result[i]);
                 else if (is_v)
-                    page_store(&out->arrays[2], (t * c->n_kv_heads + h - c->n_q_heads -
-                                                 c->n_kv_heads) * n + i, x[i]);
+                    page_store(&out->arrays[2], (t * c->n_kv_heads + h - c->n_q_heads - c->n_kv_heads) * n + i, x[i]);
                 else
-                    page_store(&out->arrays[1], (t * c->n_kv_heads + h - c->n_q_heads) * n + i,
-                               result[i]);
+                    page_store(&out->arrays[1], (t * c->n_kv_heads + h - c->n_q_heads) * n + i, result[i]);
             }
         }
     }
@@ -360,9 +355,8 @@ struct page_state {
     bool used;
 };
 
-static void page_attend_split(const struct op_case *c, const struct op_data *d, uint64_t kv_row,
-                              uint32_t kv_head, const float *q, uint32_t split, uint32_t position,
-                              struct page_state *st)
+static void page_attend_split(const struct op_case *c, const struct op_data *d, uint64_t kv_row, uint32_t kv_head,
+                              const float *q, uint32_t split, uint32_t position, struct page_state *st)
 {
     uint32_t n = c->head_dim;
     float scale = 1.0f / sqrtf((float)n);
@@ -444,14 +438,12 @@ static void page_attention(const struct op_case *c, const struct op_data *d, flo
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-static void page_copy_rows(const struct op_case *c, const struct op_data *d, float *out,
-                           uint32_t n_tokens)
+static void page_copy_rows(const struct op_case *c, const struct op_data *d, float *out, uint32_t n_tokens)
 {
     for (uint64_t t = 0; t < n_tokens; t++) {
         for (uint64_t k = 0; k < c->n_cols; k++) {
             uint64_t from = (uint64_t)d->ids[t] * c->n_cols + k;
-            out[t * c->n_cols + k] = c->op == OP_EMBED ? stored(d->weights, c->dtype, from)
-                                                       : d->x[from];
+            out[t * c->n_cols + k] = c->op == OP_EMBED ? stored(d->weights, c->dtype, from) : d->x[from];
         }
     }
 }

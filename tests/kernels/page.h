@@ -20,15 +20,13 @@ void page_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[
 /* One row of a GEMM, from the weights as stored. */
 float page_dot(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n);
 /* n_terms: bf16 terms of an activation. */
-float page_dot_tile(const unsigned char *row, enum k_dtype dtype, uint32_t n_terms, const float *x,
-                    uint32_t n);
+float page_dot_tile(const unsigned char *row, enum k_dtype dtype, uint32_t n_terms, const float *x, uint32_t n);
 
 /* The n outputs of a token's gate and up. */
 void page_silu_mul(const float *gate_up, uint32_t n, float *out);
 
 /* One row of logits. */
-void page_sample(const struct k_sample_row *row, const float *logits, uint32_t n_vocab,
-                 struct k_sample_result *out);
+void page_sample(const struct k_sample_row *row, const float *logits, uint32_t n_vocab, struct k_sample_result *out);
 
 /* Every output of a case, allocated in out. */
 void page_run(const struct op_case *c, const struct op_data *d, struct op_output *out);

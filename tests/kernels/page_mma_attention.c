@@ -57,8 +57,8 @@ static float sum_of_weights(const float p[64])
     return low + high;
 }
 
-static void attend_tile(const struct op_case *c, const struct op_data *d, uint64_t kv_row, uint32_t kv_head, const float *q,
-                        uint32_t tile, uint32_t position, struct state *st)
+static void attend_tile(const struct op_case *c, const struct op_data *d, uint64_t kv_row, uint32_t kv_head,
+                        const float *q, uint32_t tile, uint32_t position, struct state *st)
 {
     uint32_t n = c->head_dim;
     float scale = 1.0f / sqrtf((float)n), s[64], p[64], m = st->m;

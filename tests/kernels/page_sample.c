@@ -46,8 +46,7 @@ static bool drawable(const float *z, uint32_t n)
     return any;
 }
 
-static void logprobs(const struct k_sample_row *row, const float *z, uint32_t n,
-                     struct k_sample_result *out)
+static void logprobs(const struct k_sample_row *row, const float *z, uint32_t n, struct k_sample_result *out)
 {
     struct ranked *r = rank_all(z, n);
     float max = r[0].value;
@@ -168,8 +167,7 @@ static bool choose(const struct k_sample_row *row, const float *logits, uint32_t
     return ok;
 }
 
-void page_sample(const struct k_sample_row *row, const float *logits, uint32_t n_vocab,
-                 struct k_sample_result *out)
+void page_sample(const struct k_sample_row *row, const float *logits, uint32_t n_vocab, struct k_sample_result *out)
 {
     memset(out, 0, sizeof *out);
     out->bad_logits = !drawable(logits, n_vocab);

@@ -40,12 +40,10 @@ static const struct plan_case plans[] = {
     {SMT, 8, "auto", "8 threads", -1, -1},
     {"core:1 pu:2", 0, "auto", "1 thread", -1, -1},
     /* two nodes */
-    {TWO_NODES, 0, "auto",
-     "8 threads on CPU 0,2,4,6,8,10,12,14, memory interleaved over NUMA nodes 0-1", 0, 14},
+    {TWO_NODES, 0, "auto", "8 threads on CPU 0,2,4,6,8,10,12,14, memory interleaved over NUMA nodes 0-1", 0, 14},
     {TWO_NODES, 0, "none", "8 threads, memory interleaved over NUMA nodes 0-1", -1, -1},
     {TWO_NODES, 2, "auto", "2 threads, memory interleaved over NUMA nodes 0-1", -1, -1},
-    {"node:2 core:2 pu:1", 0, "auto",
-     "4 threads on CPU 0-3, memory interleaved over NUMA nodes 0-1", 0, 3},
+    {"node:2 core:2 pu:1", 0, "auto", "4 threads on CPU 0-3, memory interleaved over NUMA nodes 0-1", 0, 3},
     /* lists: their order, their node */
     {TWO_NODES, 0, "8,10-12", "4 threads on CPU 8,10-12, memory on NUMA node 1", 8, 12},
     {TWO_NODES, 3, "9,0-1", "3 threads on CPU 0-1,9, memory interleaved over NUMA nodes 0-1", 9, 1},
@@ -116,8 +114,7 @@ static void test_refusals(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct k_placement *p;
         struct quire_error err = {""};
-        assert_int_equal(k_placement_create(cases[i].n_threads, cases[i].cpu_bind, &p, &err),
-                         QUIRE_INVALID);
+        assert_int_equal(k_placement_create(cases[i].n_threads, cases[i].cpu_bind, &p, &err), QUIRE_INVALID);
         assert_null(p);
         if (!strstr(err.text, cases[i].says))
             fail_msg("'%s': %s", cases[i].cpu_bind, err.text);
@@ -294,9 +291,8 @@ static void test_quota_v1(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plans),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_pinning),  cmocka_unit_test(test_backend),
-        cmocka_unit_test(test_quota_v2), cmocka_unit_test(test_quota_v1),
+        cmocka_unit_test(test_plans),   cmocka_unit_test(test_refusals), cmocka_unit_test(test_pinning),
+        cmocka_unit_test(test_backend), cmocka_unit_test(test_quota_v2), cmocka_unit_test(test_quota_v1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

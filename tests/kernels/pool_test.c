@@ -155,8 +155,10 @@ static void test_share(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_runs_on_every_thread), cmocka_unit_test(test_late_threads),
-        cmocka_unit_test(test_idle_pool_sleeps),     cmocka_unit_test(test_bad_sizes),
+        cmocka_unit_test(test_runs_on_every_thread),
+        cmocka_unit_test(test_late_threads),
+        cmocka_unit_test(test_idle_pool_sleeps),
+        cmocka_unit_test(test_bad_sizes),
         cmocka_unit_test(test_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

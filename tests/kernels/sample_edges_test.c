@@ -20,8 +20,8 @@ struct fixture {
     void *workspace;
 };
 
-static const struct k_sample_row plain = {.temperature = 1, .top_p = 1, .repetition_penalty = 1,
-                                          .n_logprobs = -1, .forced = -1};
+static const struct k_sample_row plain = {
+    .temperature = 1, .top_p = 1, .repetition_penalty = 1, .n_logprobs = -1, .forced = -1};
 
 static int setup(void **state)
 {
@@ -29,8 +29,8 @@ static int setup(void **state)
     const char *why;
     struct k_plan_dims dims = {.n_vocab = 151936, .n_threads = 2};
     struct k_plan_bytes bytes;
-    if (!f || k_backend_open(&(struct k_backend_options){.device = device, .n_threads = 2}, &f->b,
-                             &why, NULL) != QUIRE_OK)
+    if (!f ||
+        k_backend_open(&(struct k_backend_options){.device = device, .n_threads = 2}, &f->b, &why, NULL) != QUIRE_OK)
         return -1;
     *state = f;
     if (k_plan_workspace(f->b->ops->name, &dims, &bytes, NULL) != QUIRE_OK)
@@ -67,8 +67,8 @@ static bool same(const struct k_sample_result *a, const struct k_sample_result *
 
 static void show(const char *who, const struct k_sample_result *r)
 {
-    print_error("  %s: token %u, rank %u, logprob %a, bad %d, %u best:", who, r->token, r->rank,
-                (double)r->logprob, r->bad_logits, r->n_top);
+    print_error("  %s: token %u, rank %u, logprob %a, bad %d, %u best:", who, r->token, r->rank, (double)r->logprob,
+                r->bad_logits, r->n_top);
     for (uint32_t i = 0; i < r->n_top; i++)
         print_error(" %u %a", r->top_ids[i], (double)r->top_logprobs[i]);
     print_error("\n");
@@ -89,8 +89,10 @@ static void compare(struct fixture *f, const char *what, const float *logits, ui
     assert_int_equal(ops->alloc(f->b, n_rows * sizeof *sampled, &sampled_dev, &err), QUIRE_OK);
     assert_int_equal(ops->copy_in(f->b, dev, logits, bytes, &err), QUIRE_OK);
     assert_int_equal(ops->step_begin(f->b, &err), QUIRE_OK);
-    assert_int_equal(ops->sample(f->b, &(struct k_sample_args){dev, rows, results, sampled_dev, f->workspace,
-                                                               n_rows, n_vocab}, &err), QUIRE_OK);
+    assert_int_equal(
+        ops->sample(f->b, &(struct k_sample_args){dev, rows, results, sampled_dev, f->workspace, n_rows, n_vocab},
+                    &err),
+        QUIRE_OK);
     assert_int_equal(ops->step_end(f->b, &err), QUIRE_OK);
     assert_int_equal(ops->fence(f->b, &ticket, &err), QUIRE_OK);
     if (ops->wait(f->b, ticket, &err) != QUIRE_OK)
@@ -333,12 +335,17 @@ static void test_refusals(void **state)
     bad[4].temperature = NAN;
     bad[5].min_p = 1.5f;
     for (int i = 0; i < 6; i++)
-        assert_int_equal(f->b->ops->sample(f->b, &(struct k_sample_args){f->workspace, &bad[i], &result, f->workspace,
-                                                                         f->workspace, 1, 5}, &err), QUIRE_INVALID);
+        assert_int_equal(
+            f->b->ops->sample(
+                f->b, &(struct k_sample_args){f->workspace, &bad[i], &result, f->workspace, f->workspace, 1, 5}, &err),
+            QUIRE_INVALID);
     struct k_sample_row good = plain;
     for (uint32_t n_vocab = 0; n_vocab <= (1u << 22) + 1; n_vocab += (1u << 22) + 1)
-        assert_int_equal(f->b->ops->sample(f->b, &(struct k_sample_args){f->workspace, &good, &result, f->workspace,
-                                                                         f->workspace, 1, n_vocab}, &err), QUIRE_INVALID);
+        assert_int_equal(f->b->ops->sample(f->b,
+                                           &(struct k_sample_args){f->workspace, &good, &result, f->workspace,
+                                                                   f->workspace, 1, n_vocab},
+                                           &err),
+                         QUIRE_INVALID);
 }
 
 int main(int argc, char **argv)
@@ -346,12 +353,9 @@ int main(int argc, char **argv)
     if (argc > 1)
         device = argv[1];
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_bad_rows_among_good),
-        cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_many_counts),
-        cmocka_unit_test(test_rounds),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_shapes), cmocka_unit_test(test_bad_rows_among_good),
+        cmocka_unit_test(test_masks),  cmocka_unit_test(test_many_counts),
+        cmocka_unit_test(test_rounds), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

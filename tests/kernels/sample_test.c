@@ -22,8 +22,8 @@ struct fixture {
     void *workspace;
 };
 
-static const struct k_sample_row plain = {.temperature = 1, .top_p = 1, .repetition_penalty = 1,
-                                          .n_logprobs = -1, .forced = -1};
+static const struct k_sample_row plain = {
+    .temperature = 1, .top_p = 1, .repetition_penalty = 1, .n_logprobs = -1, .forced = -1};
 
 static int setup(void **state)
 {
@@ -31,8 +31,8 @@ static int setup(void **state)
     const char *why;
     struct k_plan_dims dims = {.n_vocab = 1u << 22, .n_threads = 2};
     struct k_plan_bytes bytes;
-    if (!f || k_backend_open(&(struct k_backend_options){.device = device, .n_threads = 2}, &f->b,
-                             &why, NULL) != QUIRE_OK)
+    if (!f ||
+        k_backend_open(&(struct k_backend_options){.device = device, .n_threads = 2}, &f->b, &why, NULL) != QUIRE_OK)
         return -1;
     *state = f;
     if (k_plan_workspace(f->b->ops->name, &dims, &bytes, NULL) != QUIRE_OK)
@@ -50,9 +50,8 @@ static int teardown(void **state)
 }
 
 /* n_rows rows of the same logits. */
-static void sample(struct fixture *f, const float *logits, uint32_t n_vocab,
-                   const struct k_sample_row *rows, uint32_t n_rows,
-                   struct k_sample_result *results)
+static void sample(struct fixture *f, const float *logits, uint32_t n_vocab, const struct k_sample_row *rows,
+                   uint32_t n_rows, struct k_sample_result *results)
 {
     struct quire_error err;
     void *dev, *sampled;
@@ -61,11 +60,11 @@ static void sample(struct fixture *f, const float *logits, uint32_t n_vocab,
     assert_int_equal(ops->alloc(f->b, n_rows * row_bytes, &dev, &err), QUIRE_OK);
     assert_int_equal(ops->alloc(f->b, n_rows * sizeof(uint32_t), &sampled, &err), QUIRE_OK);
     for (uint32_t i = 0; i < n_rows; i++)
-        assert_int_equal(ops->copy_in(f->b, (char *)dev + i * row_bytes, logits, row_bytes, &err),
-                         QUIRE_OK);
+        assert_int_equal(ops->copy_in(f->b, (char *)dev + i * row_bytes, logits, row_bytes, &err), QUIRE_OK);
     assert_int_equal(ops->step_begin(f->b, &err), QUIRE_OK);
-    assert_int_equal(ops->sample(f->b, &(struct k_sample_args){dev, rows, results, sampled, f->workspace,
-                                                               n_rows, n_vocab}, &err), QUIRE_OK);
+    assert_int_equal(
+        ops->sample(f->b, &(struct k_sample_args){dev, rows, results, sampled, f->workspace, n_rows, n_vocab}, &err),
+        QUIRE_OK);
     assert_int_equal(ops->step_end(f->b, &err), QUIRE_OK);
     assert_int_equal(ops->fence(f->b, &ticket, &err), QUIRE_OK);
     assert_int_equal(ops->wait(f->b, ticket, &err), QUIRE_OK);
@@ -89,8 +88,8 @@ static struct k_sample_result sample_one(struct fixture *f, const float *logits,
 /* ---- distributions --------------------------------------------------------------------------- */
 
 /* Draws with every position from 0; counts by token. */
-static void count_draws(struct fixture *f, const float *logits, uint32_t n_vocab,
-                        struct k_sample_row row, uint32_t *counts)
+static void count_draws(struct fixture *f, const float *logits, uint32_t n_vocab, struct k_sample_row row,
+                        uint32_t *counts)
 {
     struct k_sample_row *rows = malloc(n_draws * sizeof *rows);
     struct k_sample_result *results = malloc(n_draws * sizeof *results);
@@ -111,8 +110,8 @@ static void count_draws(struct fixture *f, const float *logits, uint32_t n_vocab
 }
 
 /* Σ (seen - expected)² / expected over tokens that are kept; no other may be seen. */
-static double chi_square(const float *logits, const bool *kept, uint32_t n_vocab,
-                         double temperature, const uint32_t *counts)
+static double chi_square(const float *logits, const bool *kept, uint32_t n_vocab, double temperature,
+                         const uint32_t *counts)
 {
     double sum = 0, chi = 0;
     for (uint32_t i = 0; i < n_vocab; i++)
@@ -417,8 +416,7 @@ static void test_forced(void **state)
 
 static void test_bad_rows(void **state)
 {
-    const float bad[][3] = {
-        {1, NAN, 2}, {INFINITY, 0, 0}, {-INFINITY, -INFINITY, -INFINITY}, {NAN, NAN, NAN}};
+    const float bad[][3] = {{1, NAN, 2}, {INFINITY, 0, 0}, {-INFINITY, -INFINITY, -INFINITY}, {NAN, NAN, NAN}};
     for (int i = 0; i < 4; i++) {
         assert_true(sample_one(*state, bad[i], 3, plain).bad_logits);
         assert_true(sample_one(*state, bad[i], 3, greedy()).bad_logits);

@@ -20,7 +20,13 @@ static const char *device = "ref";
 static struct k_backend *b;
 static struct quire_error err;
 
-#define OK(call) do { err.text[0] = '\0'; int status_ = (call); if (status_ != QUIRE_OK) fail_msg("%s", err.text); } while (0)
+#define OK(call) \
+    do { \
+        err.text[0] = '\0'; \
+        int status_ = (call); \
+        if (status_ != QUIRE_OK) \
+            fail_msg("%s", err.text); \
+    } while (0)
 
 static void *on_device(const void *host, uint64_t bytes)
 {
@@ -106,7 +112,14 @@ static void test_embed_of_no_row(void **state)
 
 /* ---- attention --------------------------------------------------------------------------------- */
 
-enum { HEAD_DIM = 32, Q_HEADS = 2, BLOCK_TOKENS = 5, N_BLOCKS = 40, N_TOKENS = 7, N_Q = N_TOKENS * (Q_HEADS + 2) * HEAD_DIM };
+enum {
+    HEAD_DIM = 32,
+    Q_HEADS = 2,
+    BLOCK_TOKENS = 5,
+    N_BLOCKS = 40,
+    N_TOKENS = 7,
+    N_Q = N_TOKENS * (Q_HEADS + 2) * HEAD_DIM
+};
 #define MAX_ROWS 8u
 
 /* Tokens [0, 3) and [3, 5) are of two sequences, token 5 of none and token 6 of a third: their outputs do not depend on rows
@@ -125,8 +138,13 @@ static void attention_of_rows(const struct k_attn_row *rows, uint32_t n_rows, fl
         tables[i] = (i * 17 + 5) % N_BLOCKS;
     for (uint32_t i = 0; i < OUT; i++)
         out[i] = 0.25f;
-    struct k_plan_dims dims = {.n_tokens = N_TOKENS, .n_seqs = MAX_ROWS, .n_q_heads = Q_HEADS, .n_kv_heads = 1,
-                               .head_dim = HEAD_DIM, .max_model_len = 200, .n_threads = N_THREADS};
+    struct k_plan_dims dims = {.n_tokens = N_TOKENS,
+                               .n_seqs = MAX_ROWS,
+                               .n_q_heads = Q_HEADS,
+                               .n_kv_heads = 1,
+                               .head_dim = HEAD_DIM,
+                               .max_model_len = 200,
+                               .n_threads = N_THREADS};
     struct k_plan_bytes bytes;
     OK(k_plan_workspace(device, &dims, &bytes, &err));
     struct k_kv_layer layer = {on_device(cache, sizeof cache), on_device(cache, sizeof cache)};
@@ -134,11 +152,23 @@ static void attention_of_rows(const struct k_attn_row *rows, uint32_t n_rows, fl
     void *rows_dev = on_device(rows, n_rows * sizeof *rows), *tables_dev = on_device(tables, sizeof tables);
     void *plan_dev = on_device(NULL, bytes.attention_plan + 1), *workspace_dev = on_device(NULL, bytes.attention + 1);
     OK(b->ops->step_begin(b, &err));
-    OK(b->ops->attention_plan(b, &(struct k_attention_plan_args){rows, &kv, plan_dev, n_rows, N_TOKENS, Q_HEADS, 0}, &err));
-    OK(b->ops->attention(b, &(struct k_attention_args){
-        .qkv_dev = qkv_dev, .out_dev = out_dev, .rows = rows, .rows_dev = rows_dev, .plan_dev = plan_dev,
-        .tables_dev = tables_dev, .kv = &kv, .layer = &layer, .workspace_dev = workspace_dev, .n_rows = n_rows,
-        .n_tokens = N_TOKENS, .n_q_heads = Q_HEADS, .scale = 0.2f}, &err));
+    OK(b->ops->attention_plan(b, &(struct k_attention_plan_args){rows, &kv, plan_dev, n_rows, N_TOKENS, Q_HEADS, 0},
+                              &err));
+    OK(b->ops->attention(b,
+                         &(struct k_attention_args){.qkv_dev = qkv_dev,
+                                                    .out_dev = out_dev,
+                                                    .rows = rows,
+                                                    .rows_dev = rows_dev,
+                                                    .plan_dev = plan_dev,
+                                                    .tables_dev = tables_dev,
+                                                    .kv = &kv,
+                                                    .layer = &layer,
+                                                    .workspace_dev = workspace_dev,
+                                                    .n_rows = n_rows,
+                                                    .n_tokens = N_TOKENS,
+                                                    .n_q_heads = Q_HEADS,
+                                                    .scale = 0.2f},
+                         &err));
     fetch(out, out_dev, OUT * sizeof *out);
     OK(b->ops->step_end(b, &err));
     void *const all[] = {layer.k_dev, layer.v_dev, qkv_dev, out_dev, rows_dev, tables_dev, plan_dev, workspace_dev};
@@ -151,8 +181,8 @@ static void test_attention_of_rows_that_fill_up(void **state)
     (void)state;
     enum { WIDTH = Q_HEADS * HEAD_DIM };
     static const struct k_attn_row plain[] = {{0, 3, 62, 0}, {3, 2, 0, 14}, {6, 1, 119, 15}};
-    static const struct k_attn_row filled[] = {{0, 0, 0, 0}, {0, 3, 62, 0}, {2, 0, 999, 3}, {3, 2, 0, 14},
-                                               {6, 1, 119, 15}, {7, 0, 0, 0}, {0, 0, 0, 0}, {5, 0, 3, 1}};
+    static const struct k_attn_row filled[] = {{0, 0, 0, 0},    {0, 3, 62, 0}, {2, 0, 999, 3}, {3, 2, 0, 14},
+                                               {6, 1, 119, 15}, {7, 0, 0, 0},  {0, 0, 0, 0},   {5, 0, 3, 1}};
     float want[N_TOKENS * WIDTH], got[N_TOKENS * WIDTH];
     attention_of_rows(plain, 3, want);
     attention_of_rows(filled, 8, got);
@@ -178,7 +208,8 @@ static void test_copies_in_order(void **state)
         k[i] = value(i);
         v[i] = value(i + N * ELEMENTS);
     }
-    struct k_kv_layer arena = {on_device(k, BYTES), on_device(v, BYTES)}, other = {on_device(v, BYTES), on_device(k, BYTES)}, host;
+    struct k_kv_layer arena = {on_device(k, BYTES), on_device(v, BYTES)},
+                      other = {on_device(v, BYTES), on_device(k, BYTES)}, host;
     OK(b->ops->alloc_host(b, BYTES, &host.k_dev, &err));
     OK(b->ops->alloc_host(b, BYTES, &host.v_dev, &err));
     OK(b->ops->step_begin(b, &err));

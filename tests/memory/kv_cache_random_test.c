@@ -71,9 +71,9 @@ static bool compare_usage(const struct episode *e, uint32_t g)
     uint32_t n_cached = 0;
     for (uint32_t i = 0; i < group->n_free; i++)
         n_cached += group->labels[group->free_list[i]].name >= 0;
-    if (usage.n_free != group->n_free || usage.n_cached_free != n_cached ||
-        usage.n_evicted != group->n_lost || usage.n_host_used != group->n_queued ||
-        usage.n_spilled != group->n_spilled || usage.n_loaded != group->n_loaded)
+    if (usage.n_free != group->n_free || usage.n_cached_free != n_cached || usage.n_evicted != group->n_lost ||
+        usage.n_host_used != group->n_queued || usage.n_spilled != group->n_spilled ||
+        usage.n_loaded != group->n_loaded)
         return differ("usage");
     return true;
 }
@@ -107,8 +107,8 @@ static bool compare_moves(const struct episode *e)
         return differ("moves");
     for (uint32_t i = 0; i < n; i++) {
         const struct kv_move *a = &moves[i], *b = &e->m.moves[i];
-        if (a->group != b->group || a->device_block != b->device_block ||
-            a->host_block != b->host_block || a->to_host != b->to_host)
+        if (a->group != b->group || a->device_block != b->device_block || a->host_block != b->host_block ||
+            a->to_host != b->to_host)
             return differ("a move");
     }
     return true;
@@ -185,8 +185,7 @@ static bool publish(struct episode *e, int at, int chain, uint32_t index, uint32
         model_publish(&e->m, t, index, chain + (int)index);
         for (uint32_t g = 0; g < e->m.config.n_groups; g++) {
             uint32_t block = index < t->n[g] ? t->entries[g][index] : KV_NO_BLOCK;
-            if (block != KV_NO_BLOCK && e->device[g][block] == SCRIBBLE &&
-                e->m.groups[g].labels[block].name >= 0)
+            if (block != KV_NO_BLOCK && e->device[g][block] == SCRIBBLE && e->m.groups[g].labels[block].name >= 0)
                 e->device[g][block] = e->m.groups[g].labels[block].name;
         }
     }
@@ -199,8 +198,8 @@ static bool publish_some(struct episode *e, int at)
     return publish(e, at, (int)below(N_NAMES / CHAIN) * CHAIN, index, index + 1 + below(4));
 }
 
-static bool load(struct episode *e, int at, int chain, const struct key256 *hashes,
-                 uint32_t n_hashes, uint32_t max_tokens)
+static bool load(struct episode *e, int at, int chain, const struct key256 *hashes, uint32_t n_hashes,
+                 uint32_t max_tokens)
 {
     struct model_table *t = &e->tables[at];
     uint32_t bt = e->m.config.block_tokens;
@@ -211,8 +210,7 @@ static bool load(struct episode *e, int at, int chain, const struct key256 *hash
         n = below(n / bt + 1) * bt; /* fewer, which a windowed group may not have */
     if (n == 0 || below(8) == 0)
         return true;
-    return kv_table_load(e->real[at], hashes, n) == model_load(&e->m, t, chain, n) ||
-           differ("load's status");
+    return kv_table_load(e->real[at], hashes, n) == model_load(&e->m, t, chain, n) || differ("load's status");
 }
 
 static bool operate_empty(struct episode *e, int at)
@@ -224,14 +222,12 @@ static bool operate_empty(struct episode *e, int at)
         uint32_t n = below(8);
         if (!e->tables[from].used || from == at)
             return true;
-        return kv_table_share(e->real[from], n, e->real[at]) ==
-                   model_share(&e->m, &e->tables[from], n, t) ||
+        return kv_table_share(e->real[from], n, e->real[at]) == model_share(&e->m, &e->tables[from], n, t) ||
                differ("share's status");
     }
     int chain = random_chain(hashes);
     uint32_t n_hashes = below(CHAIN + 1), max_tokens = below(CHAIN * e->m.config.block_tokens);
-    if (kv_table_match(e->real[at], hashes, n_hashes, max_tokens) !=
-        model_match(&e->m, t, chain, n_hashes, max_tokens))
+    if (kv_table_match(e->real[at], hashes, n_hashes, max_tokens) != model_match(&e->m, t, chain, n_hashes, max_tokens))
         return differ("match's length");
     return load(e, at, chain, hashes, n_hashes, max_tokens);
 }
@@ -244,8 +240,7 @@ static bool reserve(struct episode *e, int at)
     if (n_tokens > MODEL_ENTRIES * bt)
         n_tokens = MODEL_ENTRIES * bt;
     uint32_t n_computed = below(t->n[0] * bt + 1);
-    return kv_table_reserve(e->real[at], n_computed, n_tokens) ==
-               model_reserve(&e->m, t, n_computed, n_tokens) ||
+    return kv_table_reserve(e->real[at], n_computed, n_tokens) == model_reserve(&e->m, t, n_computed, n_tokens) ||
            differ("reserve's status");
 }
 
@@ -255,8 +250,7 @@ static bool reserve_all(struct episode *e, int at)
     uint32_t n = MODEL_ENTRIES, bt = e->m.config.block_tokens;
     for (uint32_t g = 0; g < e->m.config.n_groups; g++)
         n = e->m.groups[g].n_free < n ? e->m.groups[g].n_free : n;
-    return kv_table_reserve(e->real[at], 0, n * bt) ==
-               model_reserve(&e->m, &e->tables[at], 0, n * bt) ||
+    return kv_table_reserve(e->real[at], 0, n * bt) == model_reserve(&e->m, &e->tables[at], 0, n * bt) ||
            differ("reserve's status");
 }
 
@@ -294,8 +288,7 @@ static bool admit_in_vain(struct episode *e, int at)
     struct key256 hashes[CHAIN];
     for (int i = 0; i < 30; i++) {
         int chain = random_chain(hashes);
-        if (kv_table_match(e->real[at], hashes, CHAIN, UINT32_MAX) !=
-            model_match(&e->m, t, chain, CHAIN, UINT32_MAX))
+        if (kv_table_match(e->real[at], hashes, CHAIN, UINT32_MAX) != model_match(&e->m, t, chain, CHAIN, UINT32_MAX))
             return differ("match's length");
         if (!load(e, at, chain, hashes, CHAIN, UINT32_MAX))
             return false;

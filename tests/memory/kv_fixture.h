@@ -57,14 +57,12 @@ static inline void fill(struct kv_table *table, uint32_t block_tokens, uint32_t 
 {
     for (uint32_t i = 0; i < n; i++) {
         struct key256 hash = hash_of(base + i);
-        assert_int_equal(kv_table_reserve(table, i * block_tokens, (i + 1) * block_tokens),
-                         QUIRE_OK);
+        assert_int_equal(kv_table_reserve(table, i * block_tokens, (i + 1) * block_tokens), QUIRE_OK);
         kv_table_publish(table, i, &hash);
     }
 }
 
-static inline uint32_t match(struct kv_table *table, uint32_t n, uint32_t base,
-                             uint32_t max_tokens)
+static inline uint32_t match(struct kv_table *table, uint32_t n, uint32_t base, uint32_t max_tokens)
 {
     return kv_table_match(table, hashes_of(base), n, max_tokens);
 }

@@ -72,11 +72,9 @@ static void lose(struct model *m, struct model_group *group, struct model_label 
     group->history[group->n_history++] = label;
 }
 
-static void record(struct model *m, struct model_group *group, uint32_t block, uint32_t host_block,
-                   bool to_host)
+static void record(struct model *m, struct model_group *group, uint32_t block, uint32_t host_block, bool to_host)
 {
-    m->moves[m->n_moves++] = (struct kv_move){(uint32_t)(group - m->groups), block, host_block,
-                                              to_host};
+    m->moves[m->n_moves++] = (struct kv_move){(uint32_t)(group - m->groups), block, host_block, to_host};
 }
 
 static void give_up(struct model *m, struct model_group *group, uint32_t block)
@@ -114,8 +112,7 @@ static uint32_t take_back(const struct model *m, struct model_group *group, int 
         if (group->history[i].name == name) {
             uint32_t uses = group->history[i].uses;
             group->n_history--;
-            memmove(group->history + i, group->history + i + 1,
-                    (group->n_history - i) * sizeof group->history[0]);
+            memmove(group->history + i, group->history + i + 1, (group->n_history - i) * sizeof group->history[0]);
             return m->wrong == WRONG_HISTORY ? 0 : uses;
         }
     return 0;
@@ -136,13 +133,11 @@ static void unref(const struct model *m, struct model_group *group, uint32_t blo
     const struct model_label *label = &group->labels[block];
     uint32_t n_blocks = m->config.groups[group - m->groups].n_blocks;
     uint32_t at = label->name >= 0 || m->wrong == WRONG_BLANK ? group->n_free : 0;
-    memmove(group->free_list + at + 1, group->free_list + at,
-            (group->n_free - at) * sizeof group->free_list[0]);
+    memmove(group->free_list + at + 1, group->free_list + at, (group->n_free - at) * sizeof group->free_list[0]);
     group->free_list[at] = block;
     group->n_free++;
     if (label->name >= 0)
-        group->due[block] = group->clock + (label->uses - 1) * n_blocks /
-                                               (m->wrong == WRONG_DUE ? 4u : 2u);
+        group->due[block] = group->clock + (label->uses - 1) * n_blocks / (m->wrong == WRONG_DUE ? 4u : 2u);
 }
 
 static void ref(struct model_group *group, uint32_t block)
@@ -158,13 +153,12 @@ static void ref(struct model_group *group, uint32_t block)
 static uint32_t take(struct model *m, struct model_group *group)
 {
     uint32_t block = group->free_list[0];
-    for (uint32_t i = 1; m->config.eviction == KV_EVICT_REUSE && i < group->n_free &&
-                         group->labels[group->free_list[0]].name >= 0;
+    for (uint32_t i = 1;
+         m->config.eviction == KV_EVICT_REUSE && i < group->n_free && group->labels[group->free_list[0]].name >= 0;
          i++) {
         uint32_t other = group->free_list[i];
         int fewer = (int)group->labels[block].uses - (int)group->labels[other].uses;
-        bool tie = group->due[other] == group->due[block] &&
-                   (m->wrong == WRONG_TIE ? fewer < 0 : fewer > 0);
+        bool tie = group->due[other] == group->due[block] && (m->wrong == WRONG_TIE ? fewer < 0 : fewer > 0);
         if (group->due[other] < group->due[block] || tie)
             block = other;
     }
@@ -220,8 +214,7 @@ static uint32_t limit_of(const struct model *m, uint32_t n_hashes, uint32_t max_
     return n < n_hashes ? n : n_hashes;
 }
 
-uint32_t model_match(struct model *m, struct model_table *t, int chain, uint32_t n_hashes,
-                     uint32_t max_tokens)
+uint32_t model_match(struct model *m, struct model_table *t, int chain, uint32_t n_hashes, uint32_t max_tokens)
 {
     uint32_t bt = m->config.block_tokens;
     if (!m->config.prefix_caching)
@@ -243,8 +236,8 @@ uint32_t model_match(struct model *m, struct model_table *t, int chain, uint32_t
     return n * bt;
 }
 
-uint32_t model_loadable(const struct model *m, const struct model_table *t, int chain,
-                        uint32_t n_hashes, uint32_t max_tokens)
+uint32_t model_loadable(const struct model *m, const struct model_table *t, int chain, uint32_t n_hashes,
+                        uint32_t max_tokens)
 {
     uint32_t limit = limit_of(m, n_hashes, max_tokens);
     bool has_tier = false;
@@ -281,8 +274,7 @@ static int check_load(const struct model *m, const struct model_table *t, int ch
     return 2 * n_loads > m->capacity - m->n_moves ? QUIRE_EXHAUSTED : QUIRE_OK;
 }
 
-static void load_one(struct model *m, struct model_table *t, uint32_t g, uint32_t i,
-                     uint32_t host_block)
+static void load_one(struct model *m, struct model_table *t, uint32_t g, uint32_t i, uint32_t host_block)
 {
     struct model_group *group = &m->groups[g];
     struct model_label label = group->host[host_block];
@@ -367,8 +359,7 @@ void model_publish(struct model *m, struct model_table *t, uint32_t index, int n
     }
 }
 
-int model_share(struct model *m, const struct model_table *from, uint32_t n_blocks,
-                struct model_table *to)
+int model_share(struct model *m, const struct model_table *from, uint32_t n_blocks, struct model_table *to)
 {
     uint32_t position = n_blocks * m->config.block_tokens;
     for (uint32_t g = 0; g < m->config.n_groups; g++)

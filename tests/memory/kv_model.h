@@ -69,15 +69,13 @@ struct model {
 
 /* Names are numbers; block i of a chain is named chain + i. */
 void model_open(struct model *m, const struct kv_config *config, enum wrong_rule wrong);
-uint32_t model_match(struct model *m, struct model_table *t, int chain, uint32_t n_hashes,
-                     uint32_t max_tokens);
-uint32_t model_loadable(const struct model *m, const struct model_table *t, int chain,
-                        uint32_t n_hashes, uint32_t max_tokens);
+uint32_t model_match(struct model *m, struct model_table *t, int chain, uint32_t n_hashes, uint32_t max_tokens);
+uint32_t model_loadable(const struct model *m, const struct model_table *t, int chain, uint32_t n_hashes,
+                        uint32_t max_tokens);
 int model_load(struct model *m, struct model_table *t, int chain, uint32_t n_tokens);
 int model_reserve(struct model *m, struct model_table *t, uint32_t n_computed, uint32_t n_tokens);
 void model_publish(struct model *m, struct model_table *t, uint32_t index, int name);
-int model_share(struct model *m, const struct model_table *from, uint32_t n_blocks,
-                struct model_table *to);
+int model_share(struct model *m, const struct model_table *from, uint32_t n_blocks, struct model_table *to);
 void model_clear(struct model *m, struct model_table *t);
 void model_drop_cached(struct model *m);
 

@@ -3,14 +3,10 @@
 
 #define BT 4
 
-static struct kv_cache *open_tiers(uint32_t n_blocks, uint32_t n_host_blocks,
-                                   enum kv_eviction eviction)
+static struct kv_cache *open_tiers(uint32_t n_blocks, uint32_t n_host_blocks, enum kv_eviction eviction)
 {
-    struct kv_config config = {.block_tokens = BT,
-                               .n_groups = 1,
-                               .prefix_caching = true,
-                               .eviction = eviction,
-                               .n_tenants = 3};
+    struct kv_config config = {
+        .block_tokens = BT, .n_groups = 1, .prefix_caching = true, .eviction = eviction, .n_tenants = 3};
     struct kv_cache *cache;
     config.groups[0].n_blocks = n_blocks;
     config.groups[0].n_host_blocks = n_host_blocks;
@@ -50,8 +46,8 @@ static uint32_t cached(struct kv_table *t, uint32_t n, uint32_t base)
     return n_hit;
 }
 
-static void assert_move(const struct kv_cache *cache, uint32_t at, bool to_host,
-                        uint32_t device_block, uint32_t host_block)
+static void assert_move(const struct kv_cache *cache, uint32_t at, bool to_host, uint32_t device_block,
+                        uint32_t host_block)
 {
     uint32_t n;
     const struct kv_move *moves = kv_cache_moves(cache, &n);

@@ -8,8 +8,7 @@
 
 #include <cmocka.h>
 
-static struct kv_chain_root root_of(uint8_t secret, uint8_t tenant, uint64_t adapter,
-                                    uint32_t block_tokens)
+static struct kv_chain_root root_of(uint8_t secret, uint8_t tenant, uint64_t adapter, uint32_t block_tokens)
 {
     struct kv_chain_root root = {.adapter = adapter, .block_tokens = block_tokens};
     root.secret.bytes[5] = secret;
@@ -25,9 +24,8 @@ static int same(struct key256 a, struct key256 b)
 static void test_root_separates(void **state)
 {
     (void)state;
-    struct kv_chain_root roots[] = {root_of(0, 0, 0, 16), root_of(1, 0, 0, 16),
-                                    root_of(0, 1, 0, 16), root_of(0, 0, 1, 16),
-                                    root_of(0, 0, 0, 32), root_of(0, 0, 1ull << 40, 16)};
+    struct kv_chain_root roots[] = {root_of(0, 0, 0, 16), root_of(1, 0, 0, 16), root_of(0, 1, 0, 16),
+                                    root_of(0, 0, 1, 16), root_of(0, 0, 0, 32), root_of(0, 0, 1ull << 40, 16)};
     size_t n = sizeof roots / sizeof roots[0];
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < n; j++)

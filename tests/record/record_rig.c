@@ -23,8 +23,7 @@ int rig_set_up(void **state)
 {
     (void)state;
     tiny_model_write(&(struct tiny_spec){.seed = 31, .nan_token = -1, .prefix = "model."}, &rig_model);
-    tiny_model_write(&(struct tiny_spec){.seed = 32, .nan_token = -1, .prefix = "model."},
-                     &rig_other_model);
+    tiny_model_write(&(struct tiny_spec){.seed = 32, .nan_token = -1, .prefix = "model."}, &rig_other_model);
     for (uint32_t i = 0; i < 4; i++)
         client_random_prompt(prompts[i], MAX_PROMPT, TINY_VOCAB, 70 + i);
     return mkdtemp(directory) ? 0 : -1;
@@ -93,8 +92,7 @@ static struct engine_request make(uint64_t number, uint32_t i)
 {
     uint64_t x = (number * 1000 + i) * 0x9E3779B97F4A7C15u;
     x ^= x >> 29;
-    struct engine_request r =
-        client_request(prompts[x % 4], 8 + (uint32_t)(x >> 8) % 70, 1 + (uint32_t)(x >> 20) % 30);
+    struct engine_request r = client_request(prompts[x % 4], 8 + (uint32_t)(x >> 8) % 70, 1 + (uint32_t)(x >> 20) % 30);
     r.n = i % 5 == 1 ? 3 : 1;
     r.priority = (int32_t)(x >> 30) % 5 - 2;
     r.class_index = (uint32_t)(x >> 33) % 3;

@@ -44,8 +44,7 @@ static struct replay_report replay(struct recording *r, const char *model)
     struct replay *p;
     struct replay_report report = {0};
     struct quire_error err;
-    if (replay_open(r, &p, &err) != QUIRE_OK ||
-        replay_run(p, model, NULL, NULL, &report, &err) != QUIRE_OK)
+    if (replay_open(r, &p, &err) != QUIRE_OK || replay_run(p, model, NULL, NULL, &report, &err) != QUIRE_OK)
         fail_msg("%s", err.text);
     replay_close(p);
     return report;
@@ -331,8 +330,7 @@ static void what_the_file_holds(void **state)
     assert_non_null(strstr(err.text, "never overwritten"));
 }
 
-static uint32_t *put_answer(uint32_t *at, uint32_t kind, const struct record *record, uint32_t n,
-                            uint32_t n_top)
+static uint32_t *put_answer(uint32_t *at, uint32_t kind, const struct record *record, uint32_t n, uint32_t n_top)
 {
     for (uint32_t i = 0; i < n; i++) {
         struct recorded given = record_entry(record, i, n_top);

@@ -43,8 +43,7 @@ static int forget(void **state)
 }
 
 /* Reads all there is. *n_read: whole records; *left_out: bytes after them. */
-static int read_all(const unsigned char *data, size_t n, size_t *n_read, uint64_t *left_out,
-                    struct quire_error *err)
+static int read_all(const unsigned char *data, size_t n, size_t *n_read, uint64_t *left_out, struct quire_error *err)
 {
     struct recording *r;
     struct recording_entry e;
@@ -260,12 +259,9 @@ static void lies_are_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_flipped_byte_anywhere_is_found),
-        cmocka_unit_test(a_torn_tail_is_left_out),
-        cmocka_unit_test(records_that_moved_are_found),
-        cmocka_unit_test(replay_names_what_differs),
-        cmocka_unit_test(drive_names_the_record),
-        cmocka_unit_test(lies_are_checked),
+        cmocka_unit_test(a_flipped_byte_anywhere_is_found), cmocka_unit_test(a_torn_tail_is_left_out),
+        cmocka_unit_test(records_that_moved_are_found),     cmocka_unit_test(replay_names_what_differs),
+        cmocka_unit_test(drive_names_the_record),           cmocka_unit_test(lies_are_checked),
     };
     if (quire_hash_init() != QUIRE_OK)
         return 1;

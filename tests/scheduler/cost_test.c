@@ -57,8 +57,7 @@ static void a_step_by_hand(void **state)
     assert_int_equal(shape.n_context, 30);
     assert_int_equal(shape.n_pairs, 59);
     shape.n_block_copies = 3;
-    assert_true(sched_cost_us(&simple, &shape) ==
-                200 + 4 * 2 + 2 * 0.5 + 30 * 0.25 + 59 * 0.125 + 3 * 7);
+    assert_true(sched_cost_us(&simple, &shape) == 200 + 4 * 2 + 2 * 0.5 + 30 * 0.25 + 59 * 0.125 + 3 * 7);
     shape = (struct sched_shape){0};
     sched_shape_add(&shape, 4000000000u, 200000000u, 0);
     /* n first + n (n + 1) / 2, in Python */
@@ -79,8 +78,8 @@ static void huge_costs_stay_convertible(void **state)
 
 /* ---- the inverse ---- */
 
-static uint32_t scan(const struct sched_cost *cost, const struct sched_shape *shape, uint32_t first,
-                     uint32_t most, double target_us)
+static uint32_t scan(const struct sched_cost *cost, const struct sched_shape *shape, uint32_t first, uint32_t most,
+                     double target_us)
 {
     uint32_t best = 0;
     for (uint32_t count = 1; count <= most; count++) {

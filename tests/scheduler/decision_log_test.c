@@ -30,9 +30,18 @@ static void every_field_is_in_it(void **state)
         {.group = 1, .device_block = 3, .host_block = 4},
     };
     const struct sched_plan plan = {
-        .step = 7, .token_budget = 512, .n_rows = 2, .rows = rows, .n_preempted = 2,
-        .preempted = preempted, .n_admitted = 1, .admitted = admitted, .n_refused = 1,
-        .refused = refused, .n_moves = 2, .moves = moves,
+        .step = 7,
+        .token_budget = 512,
+        .n_rows = 2,
+        .rows = rows,
+        .n_preempted = 2,
+        .preempted = preempted,
+        .n_admitted = 1,
+        .admitted = admitted,
+        .n_refused = 1,
+        .refused = refused,
+        .n_moves = 2,
+        .moves = moves,
     };
     const struct sched_plan empty = {0};
     struct decision_log log;
@@ -48,8 +57,7 @@ static void a_plan_of_many_rows(void **state)
     (void)state;
     struct sched_row rows[300];
     for (uint32_t i = 0; i < 300; i++)
-        rows[i] = (struct sched_row){
-            .seq = i, .first = i, .count = 1, .first_logit = i, .samples = true};
+        rows[i] = (struct sched_row){.seq = i, .first = i, .count = 1, .first_logit = i, .samples = true};
     const struct sched_plan plan = {.step = 1, .token_budget = 300, .n_rows = 300, .rows = rows};
     struct decision_log log;
     decision_log_begin(&log);

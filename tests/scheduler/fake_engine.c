@@ -24,8 +24,7 @@ static void push_token(struct fake_seq *d, uint32_t token)
     d->prefix[d->n++] = fake_extend_prefix(before, token);
 }
 
-bool fake_open(struct fake_engine *e, const struct sched_config *config, uint64_t seed,
-               enum fake_fault fault)
+bool fake_open(struct fake_engine *e, const struct sched_config *config, uint64_t seed, enum fake_fault fault)
 {
     struct quire_error err = {{0}};
     memset(e, 0, sizeof *e);
@@ -33,8 +32,7 @@ bool fake_open(struct fake_engine *e, const struct sched_config *config, uint64_
     e->random.state = seed;
     e->fault = fault;
     for (uint32_t g = 0; g < config->kv.n_groups; g++)
-        e->store[g] = calloc((size_t)config->kv.groups[g].n_blocks * config->kv.block_tokens,
-                             sizeof *e->store[g]);
+        e->store[g] = calloc((size_t)config->kv.groups[g].n_blocks * config->kv.block_tokens, sizeof *e->store[g]);
     for (uint32_t g = 0; g < config->kv.n_groups; g++)
         e->host[g] = calloc((size_t)config->kv.groups[g].n_host_blocks * config->kv.block_tokens + 1,
                             sizeof *e->host[g]);
@@ -73,28 +71,25 @@ static int owed_status(const struct fake_engine *e, const struct fake_request *r
     if (r->n_prompt + r->max_tokens > c->max_model_len || r->n > c->max_queued_requests)
         return QUIRE_INVALID;
     for (uint32_t g = 0; g < c->kv.n_groups; g++)
-        if (kv_blocks_needed(&c->kv, g, positions,
-                             c->max_num_batched_tokens * (c->overlap_depth + 1)) >
+        if (kv_blocks_needed(&c->kv, g, positions, c->max_num_batched_tokens * (c->overlap_depth + 1)) >
             c->kv.groups[g].n_blocks)
             return QUIRE_INVALID;
     if (stats.n_waiting + r->n > c->max_queued_requests)
         return QUIRE_EXHAUSTED;
-    if (c->max_queued_tokens && stats.n_waiting_tokens &&
-        stats.n_waiting_tokens + r->n_prompt > c->max_queued_tokens)
+    if (c->max_queued_tokens && stats.n_waiting_tokens && stats.n_waiting_tokens + r->n_prompt > c->max_queued_tokens)
         return QUIRE_EXHAUSTED;
     return QUIRE_OK;
 }
 
-static void hash_prompt(const struct fake_engine *e, const struct fake_request *r,
-                        struct sched_request *out, struct key256 *hashes)
+static void hash_prompt(const struct fake_engine *e, const struct fake_request *r, struct sched_request *out,
+                        struct key256 *hashes)
 {
     uint32_t bt = e->config.kv.block_tokens;
     struct kv_chain_root root = {.secret = e->config.secret, .block_tokens = bt};
     root.tenant.bytes[0] = (uint8_t)r->tenant;
     out->chain_first = kv_chain_first(&root);
     for (uint32_t i = 0; i < r->n_prompt / bt; i++)
-        hashes[i] = kv_chain_next(&e->config.secret, i ? &hashes[i - 1] : &out->chain_first,
-                                  r->prompt + i * bt, bt);
+        hashes[i] = kv_chain_next(&e->config.secret, i ? &hashes[i - 1] : &out->chain_first, r->prompt + i * bt, bt);
     out->hashes = hashes;
 }
 
@@ -129,12 +124,10 @@ bool fake_submit(struct fake_engine *e, struct fake_request *r)
     int status = sched_submit(e->sched, &request, names, &retry_us, &err);
     if (owed == QUIRE_OK)
         owed = fake_pin_status(e, r, status == QUIRE_OK);
-    bool given_up = owed == QUIRE_OK && status == QUIRE_EXHAUSTED && retry_us > 0 &&
-                    e->config.policy->refuse;
+    bool given_up = owed == QUIRE_OK && status == QUIRE_EXHAUSTED && retry_us > 0 && e->config.policy->refuse;
     e->seen.given_up += given_up;
     if (status != owed && !given_up)
-        return fail(e, "submit gave %s, owed %s: %s", quire_status_name(status),
-                    quire_status_name(owed), err.text);
+        return fail(e, "submit gave %s, owed %s: %s", quire_status_name(status), quire_status_name(owed), err.text);
     e->seen.refused += status != QUIRE_OK;
     for (uint32_t i = 0; i < r->n && !status; i++) {
         if (names[i] >= FAKE_MAX_NAMES || e->seqs[names[i]].used)
@@ -173,8 +166,8 @@ static bool check_row(struct fake_engine *e, const struct sched_row *row, uint64
     if (!d->planned && d->choice == 0) {
         if ((r->no_prefix_hits || r->prompt_logprobs) && row->first != 0)
             return fail(e, "sequence %u took a hit it must not", row->seq);
-        if (row->first != sched_cached_tokens(e->sched, row->seq) ||
-            row->first % e->config.kv.block_tokens != 0 || row->first >= r->n_prompt)
+        if (row->first != sched_cached_tokens(e->sched, row->seq) || row->first % e->config.kv.block_tokens != 0 ||
+            row->first >= r->n_prompt)
             return fail(e, "sequence %u starts at %u", row->seq, row->first);
         e->seen.hit_tokens += row->first;
     }
@@ -183,14 +176,12 @@ static bool check_row(struct fake_engine *e, const struct sched_row *row, uint64
         first_logit = d->n_logits;
         d->n_logits = end;
         if (first_logit < row->first)
-            return fail(e, "sequence %u skips logits from %u to %u", row->seq, first_logit,
-                        row->first);
+            return fail(e, "sequence %u skips logits from %u to %u", row->seq, first_logit, row->first);
     }
     if (r->prompt_logprobs && d->choice > 0)
         first_logit = row->first_logit < first_logit ? row->first_logit : first_logit;
     if (row->first_logit != first_logit)
-        return fail(e, "sequence %u: logits from %u, wanted from %u", row->seq, row->first_logit,
-                    first_logit);
+        return fail(e, "sequence %u: logits from %u, wanted from %u", row->seq, row->first_logit, first_logit);
     d->planned = true;
     d->last_step = step;
     return true;
@@ -226,8 +217,7 @@ static bool check_writes(struct fake_engine *e, const struct fake_launch *launch
         uint8_t holders[FAKE_MAX_BLOCKS] = {0};
         for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++) {
             uint32_t n = 0;
-            const uint32_t *blocks =
-                e->seqs[i].used ? sched_blocks(e->sched, i, g, &n) : NULL;
+            const uint32_t *blocks = e->seqs[i].used ? sched_blocks(e->sched, i, g, &n) : NULL;
             for (uint32_t b = 0; b < n; b++)
                 if (blocks[b] != KV_NO_BLOCK)
                     holders[blocks[b]]++;
@@ -235,8 +225,7 @@ static bool check_writes(struct fake_engine *e, const struct fake_launch *launch
         for (uint32_t i = 0; i < launch->n_rows; i++) {
             const struct sched_row *row = &launch->rows[i];
             for (uint32_t b = row->first / bt; b <= (row->first + row->count - 1) / bt; b++)
-                if (launch->blocks[i][g][b] >= e->config.kv.groups[g].n_blocks ||
-                    holders[launch->blocks[i][g][b]] != 1)
+                if (launch->blocks[i][g][b] >= e->config.kv.groups[g].n_blocks || holders[launch->blocks[i][g][b]] != 1)
                     return fail(e, "sequence %u writes a block that it shares", row->seq);
         }
     }
@@ -247,8 +236,7 @@ static bool check_writes(struct fake_engine *e, const struct fake_launch *launch
 static bool is_decode(const struct fake_engine *e, const struct sched_row *row)
 {
     const struct fake_seq *d = &e->seqs[row->seq];
-    bool ends = row->samples || (d->request.max_tokens == 0 &&
-                                 row->first + row->count == d->request.n_prompt);
+    bool ends = row->samples || (d->request.max_tokens == 0 && row->first + row->count == d->request.n_prompt);
     return d->running && row->count == 1 && ends;
 }
 
@@ -260,8 +248,7 @@ static bool check_row_order(struct fake_engine *e, const struct sched_plan *plan
         bool first = is_decode(e, a), second = is_decode(e, b);
         if (!first && second)
             return fail(e, "row %u decodes after a chunk", i);
-        if (first == second && fake_has_order(e) &&
-            !fake_ranks_before(e, &e->seqs[a->seq], &e->seqs[b->seq]))
+        if (first == second && fake_has_order(e) && !fake_ranks_before(e, &e->seqs[a->seq], &e->seqs[b->seq]))
             return fail(e, "row %u is out of the policy's order", i);
     }
     return true;
@@ -283,9 +270,9 @@ static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
             return false;
         for (uint32_t j = 0; j < FAKE_MAX_NAMES && fake_has_order(e); j++) {
             const struct fake_seq *o = &e->seqs[j];
-            if (o->used && !o->over && !o->running && !o->held && o->choice == 0 &&
-                o->last_step < plan->step && !(o->last_step && o->last_step + 1 == plan->step) &&
-                o != d && fake_ranks_before(e, o, d) && i + 1 == plan->n_admitted)
+            if (o->used && !o->over && !o->running && !o->held && o->choice == 0 && o->last_step < plan->step &&
+                !(o->last_step && o->last_step + 1 == plan->step) && o != d && fake_ranks_before(e, o, d) &&
+                i + 1 == plan->n_admitted)
                 return fail(e, "sequence %u was admitted before sequence %u", plan->admitted[i], j);
         }
     }
@@ -297,8 +284,7 @@ static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
         fake_see_preempted(e, plan->preempted[i]);
         for (uint32_t j = 0; j < plan->n_rows; j++)
             if (fake_has_order(e) && fake_ranks_before(e, d, &e->seqs[plan->rows[j].seq]))
-                return fail(e, "sequence %u was preempted for one that ranks after it",
-                            plan->preempted[i]);
+                return fail(e, "sequence %u was preempted for one that ranks after it", plan->preempted[i]);
         if (plan->n_admitted)
             return fail(e, "a plan admits and preempts");
         if (e->config.preemption == SCHED_PREEMPT_NEVER)
@@ -312,15 +298,12 @@ static bool waits_for_batch(const struct fake_engine *e, const struct sched_plan
 {
     uint32_t n_queued = 0;
     for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++)
-        n_queued += e->seqs[i].used && !e->seqs[i].over &&
-                    (e->seqs[i].admitted || e->seqs[i].choice == 0);
+        n_queued += e->seqs[i].used && !e->seqs[i].over && (e->seqs[i].admitted || e->seqs[i].choice == 0);
     const struct sched_config *c = &e->config;
-    uint32_t most = c->max_batch_size && c->max_batch_size < c->max_num_seqs ? c->max_batch_size
-                                                                             : c->max_num_seqs;
+    uint32_t most = c->max_batch_size && c->max_batch_size < c->max_num_seqs ? c->max_batch_size : c->max_num_seqs;
     if (e->no_more || c->batching == SCHED_CONTINUOUS)
         return false;
-    return c->batching == SCHED_DYNAMIC ? plan->wake_us > e->now_us
-                                           : n_queued < most;
+    return c->batching == SCHED_DYNAMIC ? plan->wake_us > e->now_us : n_queued < most;
 }
 
 /* With nothing launched and nothing held somebody must be able to run; when a sequence gave way in the plan, in the
@@ -334,8 +317,8 @@ static bool check_progress(struct fake_engine *e, const struct sched_plan *plan)
     }
     bool had_preempted = e->only_preempted;
     e->only_preempted = plan->n_rows == 0 && plan->n_preempted > 0;
-    if (plan->n_rows == 0 && live && !held && e->n_launched == 0 && plan->n_refused == 0 &&
-        !waits_for_batch(e, plan) && (had_preempted || !e->only_preempted))
+    if (plan->n_rows == 0 && live && !held && e->n_launched == 0 && plan->n_refused == 0 && !waits_for_batch(e, plan) &&
+        (had_preempted || !e->only_preempted))
         return fail(e, "nothing runs although somebody could");
     return true;
 }
@@ -364,8 +347,7 @@ static bool make_moves(struct fake_engine *e, const struct sched_plan *plan)
     size_t bt = e->config.kv.block_tokens;
     for (uint32_t i = 0; i < plan->n_moves; i++) {
         const struct kv_move *m = &plan->moves[i];
-        if (m->group >= e->config.kv.n_groups ||
-            m->device_block >= e->config.kv.groups[m->group].n_blocks ||
+        if (m->group >= e->config.kv.n_groups || m->device_block >= e->config.kv.groups[m->group].n_blocks ||
             m->host_block >= e->config.kv.groups[m->group].n_host_blocks)
             return fail(e, "move %u is of blocks that are not there", i);
         uint64_t *device = e->store[m->group] + m->device_block * bt;
@@ -459,8 +441,7 @@ static void sample(struct fake_engine *e, struct fake_launch *launch, uint32_t i
     uint32_t end = row->first + row->count;
     /* What is sampled is read back from the store. */
     uint32_t block = launch->blocks[i][0][(end - 1) / e->config.kv.block_tokens];
-    uint64_t prefix = e->store[0][(size_t)block * e->config.kv.block_tokens +
-                                  (end - 1) % e->config.kv.block_tokens];
+    uint64_t prefix = e->store[0][(size_t)block * e->config.kv.block_tokens + (end - 1) % e->config.kv.block_tokens];
     launch->n_results[i] = 0;
     while (launch->n_results[i] < most) {
         uint32_t token = fake_next_token(prefix, d->choice);
@@ -523,11 +504,9 @@ static bool check_output(struct fake_engine *e, uint32_t name)
             break;
     }
     if (r->n_prompt + out + 1 != d->n_committed)
-        return fail(e, "sequence %u: %u output tokens, alone %u", name,
-                    d->n_committed - r->n_prompt, out + 1);
+        return fail(e, "sequence %u: %u output tokens, alone %u", name, d->n_committed - r->n_prompt, out + 1);
     if (r->prompt_logprobs && d->choice == 0 && d->n_logits != r->n_prompt)
-        return fail(e, "sequence %u: logits of %u of %u prompt positions", name, d->n_logits,
-                    r->n_prompt);
+        return fail(e, "sequence %u: logits of %u of %u prompt positions", name, d->n_logits, r->n_prompt);
     e->history = *r;
     e->history.n_prompt = d->n_committed;
     memcpy(e->history.prompt, d->tokens, d->n_committed * sizeof d->tokens[0]);
@@ -555,8 +534,7 @@ static bool collect(struct fake_engine *e)
 }
 
 /* Lays out the results of the oldest step; those of dead sequences only sometimes. */
-static uint32_t gather(struct fake_engine *e, struct fake_launch *launch,
-                       struct sched_result *results)
+static uint32_t gather(struct fake_engine *e, struct fake_launch *launch, struct sched_result *results)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < launch->n_rows; i++) {
@@ -576,8 +554,7 @@ static uint32_t gather(struct fake_engine *e, struct fake_launch *launch,
     return n;
 }
 
-static bool apply(struct fake_engine *e, const struct sched_result *r, bool finished,
-                  bool discarded)
+static bool apply(struct fake_engine *e, const struct sched_result *r, bool finished, bool discarded)
 {
     struct fake_seq *d = &e->seqs[r->seq];
     if (discarded != d->over)
@@ -712,8 +689,7 @@ static bool check_launched(struct fake_engine *e)
                 uint32_t from = window && row->first >= window ? row->first - window + 1 : 0;
                 for (uint32_t b = from / bt; b <= (row->first + row->count - 1) / bt; b++)
                     if (b >= n || blocks[b] != e->launched[l].blocks[i][g][b])
-                        return fail(e, "sequence %u: a block went away under a launched step",
-                                    row->seq);
+                        return fail(e, "sequence %u: a block went away under a launched step", row->seq);
             }
         }
     return true;
@@ -731,8 +707,7 @@ bool fake_check(struct fake_engine *e)
     }
     struct sched_stats stats = sched_stats(e->sched);
     if (stats.n_running + stats.n_waiting != n_live)
-        return fail(e, "%u running and %u waiting, %u live", stats.n_running, stats.n_waiting,
-                    n_live);
+        return fail(e, "%u running and %u waiting, %u live", stats.n_running, stats.n_waiting, n_live);
     if (sched_idle(e->sched) != (n_used == 0 && e->n_launched == 0))
         return fail(e, "idle with %u sequences and %u steps", n_used, e->n_launched);
     if (!e->pins_unknown && stats.n_pins != e->n_pins)

@@ -119,8 +119,7 @@ struct fake_engine {
 };
 
 /* Takes the config over; random is the seed of everything the engine decides itself. */
-bool fake_open(struct fake_engine *e, const struct sched_config *config, uint64_t seed,
-               enum fake_fault fault);
+bool fake_open(struct fake_engine *e, const struct sched_config *config, uint64_t seed, enum fake_fault fault);
 /* Frees all; checks first that the scheduler is idle and all blocks are free when `idle`. */
 bool fake_close(struct fake_engine *e, bool idle);
 
@@ -143,13 +142,11 @@ const char *fake_failure(const struct fake_engine *e);
 
 /* ---- fake_oracle.c, for fake_engine.c ---- */
 
-bool fake_fail(struct fake_engine *e, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+bool fake_fail(struct fake_engine *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Is the policy's order written down again here? */
 bool fake_has_order(const struct fake_engine *e);
 /* Does a go before b? */
-bool fake_ranks_before(const struct fake_engine *e, const struct fake_seq *a,
-                       const struct fake_seq *b);
+bool fake_ranks_before(const struct fake_engine *e, const struct fake_seq *a, const struct fake_seq *b);
 /* The sequence is in plan->admitted; its row begins at `first`. */
 bool fake_see_admitted(struct fake_engine *e, uint32_t name, uint32_t first);
 void fake_see_preempted(struct fake_engine *e, uint32_t name);

@@ -44,12 +44,10 @@ static __int128 rank_of(const struct fake_engine *e, const struct fake_seq *d)
         return 0;
     if (r->deadline_us)
         return r->deadline_us > r->arrival_us ? r->deadline_us : r->arrival_us;
-    return r->arrival_us + (o->class_ttft_us[r->class_index] ? o->class_ttft_us[r->class_index]
-                                                             : o->ageing_us);
+    return r->arrival_us + (o->class_ttft_us[r->class_index] ? o->class_ttft_us[r->class_index] : o->ageing_us);
 }
 
-bool fake_ranks_before(const struct fake_engine *e, const struct fake_seq *a,
-                       const struct fake_seq *b)
+bool fake_ranks_before(const struct fake_engine *e, const struct fake_seq *a, const struct fake_seq *b)
 {
     __int128 x = rank_of(e, a), y = rank_of(e, b);
     if (a->request.background != b->request.background)
@@ -60,8 +58,7 @@ bool fake_ranks_before(const struct fake_engine *e, const struct fake_seq *a,
 /* ---- pins ---- */
 
 /* Does the prompt of d, or what it has generated, begin with what is pinned? */
-static bool begins_with(const struct fake_engine *e, const struct fake_seq *d,
-                        const struct fake_pin *pin)
+static bool begins_with(const struct fake_engine *e, const struct fake_seq *d, const struct fake_pin *pin)
 {
     uint32_t n = pin->n_blocks * e->config.kv.block_tokens;
     return pin->tenant == d->request.tenant && d->n_committed >= n &&
@@ -78,8 +75,7 @@ static bool has_windows(const struct fake_engine *e)
 
 static void remove_pin(struct fake_engine *e, uint32_t index)
 {
-    memmove(&e->pins[index], &e->pins[index + 1],
-            (--e->n_pins - index) * sizeof e->pins[0]);
+    memmove(&e->pins[index], &e->pins[index + 1], (--e->n_pins - index) * sizeof e->pins[0]);
 }
 
 static void remove_due(struct fake_engine *e, uint64_t now_us)
@@ -197,15 +193,13 @@ bool fake_see_admitted(struct fake_engine *e, uint32_t name, uint32_t first)
     else if (a.admitted_us != e->now_us)
         return fake_fail(e, "sequence %u: admitted at another time", name);
     if (a.n_overtaken > d->n_overtaken)
-        return fake_fail(e, "sequence %u was overtaken by %u, counted %u", name, d->n_overtaken,
-                         a.n_overtaken);
+        return fake_fail(e, "sequence %u was overtaken by %u, counted %u", name, d->n_overtaken, a.n_overtaken);
     if (!d->admitted)
         pass_by(e, d);
     d->admitted = true;
     if (a.arrival_us != d->request.arrival_us || sum != a.admitted_us - a.arrival_us)
         return fake_fail(e, "sequence %u waited %llu us, %llu are accounted for", name,
-                         (unsigned long long)(a.admitted_us - a.arrival_us),
-                         (unsigned long long)sum);
+                         (unsigned long long)(a.admitted_us - a.arrival_us), (unsigned long long)sum);
     return d->n_choices > 1 || check_pins_hit(e, d, first);
 }
 
@@ -244,14 +238,13 @@ static bool check_tenant(struct fake_engine *e, uint32_t tenant)
     }
     if (stats.n_prompt_tokens != e->tenants[tenant].n_prompt ||
         stats.n_generated_tokens != e->tenants[tenant].n_generated)
-        return fake_fail(e, "tenant %u: %llu prompt and %llu generated tokens, counted %llu, %llu",
-                         tenant, (unsigned long long)e->tenants[tenant].n_prompt,
-                         (unsigned long long)e->tenants[tenant].n_generated,
-                         (unsigned long long)stats.n_prompt_tokens,
+        return fake_fail(e, "tenant %u: %llu prompt and %llu generated tokens, counted %llu, %llu", tenant,
+                         (unsigned long long)e->tenants[tenant].n_prompt,
+                         (unsigned long long)e->tenants[tenant].n_generated, (unsigned long long)stats.n_prompt_tokens,
                          (unsigned long long)stats.n_generated_tokens);
     if (stats.n_running != n_running || stats.n_waiting != n_waiting)
-        return fake_fail(e, "tenant %u: %u running, %u waiting, counted %u, %u", tenant, n_running,
-                         n_waiting, stats.n_running, stats.n_waiting);
+        return fake_fail(e, "tenant %u: %u running, %u waiting, counted %u, %u", tenant, n_running, n_waiting,
+                         stats.n_running, stats.n_waiting);
     return true;
 }
 
@@ -262,10 +255,9 @@ bool fake_check_accounts(struct fake_engine *e)
         if (!d->used || d->over)
             continue;
         struct sched_account a = sched_account(e->sched, i);
-        if (a.n_preemptions != d->n_preempted || a.n_recomputed != d->n_recomputed ||
-            a.preempted_us != d->preempted_us)
-            return fake_fail(e, "sequence %u: %u preemptions, %u tokens again, counted %u, %u", i,
-                             d->n_preempted, d->n_recomputed, a.n_preemptions, a.n_recomputed);
+        if (a.n_preemptions != d->n_preempted || a.n_recomputed != d->n_recomputed || a.preempted_us != d->preempted_us)
+            return fake_fail(e, "sequence %u: %u preemptions, %u tokens again, counted %u, %u", i, d->n_preempted,
+                             d->n_recomputed, a.n_preemptions, a.n_recomputed);
     }
     for (uint32_t t = 0; t < e->config.policy_options.n_tenants; t++)
         if (!check_tenant(e, t))

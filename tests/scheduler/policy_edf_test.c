@@ -24,11 +24,8 @@ static void *make(void)
 /* Prompt of 1,000 tokens, at 5 s, to have its first token by 6 s. */
 static struct sched_candidate candidate(void)
 {
-    return (struct sched_candidate){.arrival_us = 5 * SECOND,
-                                    .deadline_us = 6 * SECOND,
-                                    .n_prompt = 1000,
-                                    .n_known = 1000,
-                                    .max_tokens = 100};
+    return (struct sched_candidate){
+        .arrival_us = 5 * SECOND, .deadline_us = 6 * SECOND, .n_prompt = 1000, .n_known = 1000, .max_tokens = 100};
 }
 
 static void test_ranks(void **state)
@@ -48,13 +45,11 @@ static void test_ranks(void **state)
     edf()->destroy(made);
 }
 
-static uint64_t refused(void *made, const struct sched_candidate *c, uint64_t now_us,
-                        double us_per_token, double prefill_us, uint64_t n_before)
+static uint64_t refused(void *made, const struct sched_candidate *c, uint64_t now_us, double us_per_token,
+                        double prefill_us, uint64_t n_before)
 {
-    const struct sched_load load = {.now_us = now_us,
-                                    .us_per_token = us_per_token,
-                                    .prefill_us = prefill_us,
-                                    .n_tokens_before = n_before};
+    const struct sched_load load = {
+        .now_us = now_us, .us_per_token = us_per_token, .prefill_us = prefill_us, .n_tokens_before = n_before};
     return edf()->refuse(made, c, &load);
 }
 
@@ -96,8 +91,7 @@ static void test_cached_share(void **state)
     (void)state;
     void *made = make();
     struct sched_candidate c = candidate();
-    const struct sched_service hit = {.n_cached = 750}, computed = {.n_prompt = 250},
-                               decode = {.n_generated = 1};
+    const struct sched_service hit = {.n_cached = 750}, computed = {.n_prompt = 250}, decode = {.n_generated = 1};
     for (uint32_t i = 0; i < 10000; i++) {
         edf()->served(made, &c, &hit);
         edf()->served(made, &c, &computed);
@@ -112,8 +106,7 @@ static void test_cached_share(void **state)
 
 static uint64_t deadline_of(const struct job *job)
 {
-    return job->request.deadline_us ? job->request.deadline_us
-                                    : job->request.arrival_us + AGEING_US;
+    return job->request.deadline_us ? job->request.deadline_us : job->request.arrival_us + AGEING_US;
 }
 
 static void check_admission(const struct job *all, uint32_t n, uint32_t admitted)
@@ -135,9 +128,8 @@ static void make_traffic(struct fake_random *random, uint32_t n, uint32_t gap_us
         uint32_t dice = fake_below(random, 100);
         at += fake_below(random, 2 * gap_us);
         jobs[i].length = 1 + fake_below(random, 8);
-        jobs[i].request = (struct sched_request){.n_prompt = 10 + fake_below(random, 100),
-                                                 .max_tokens = 8,
-                                                 .arrival_us = at};
+        jobs[i].request = (struct sched_request){
+            .n_prompt = 10 + fake_below(random, 100), .max_tokens = 8, .arrival_us = at};
         /* Half want an answer at once, some later, some have no deadline. */
         if (dice < 90)
             jobs[i].request.deadline_us = at + (dice < 50 ? 100000 : 2000000);
@@ -196,8 +188,8 @@ static void test_goodput(void **state)
         uint32_t fcfs = n_in_time(sched_policy_find("fcfs"), seed, &none);
         uint32_t all = n_in_time(&lenient, seed, &none);
         uint32_t good = n_in_time(edf(), seed, &n_refused);
-        print_message("seed %u: in time of %u: fcfs %u, edf %u, refusing %u of them %u\n",
-                      (unsigned)seed, MAX_JOBS, fcfs, all, n_refused, good);
+        print_message("seed %u: in time of %u: fcfs %u, edf %u, refusing %u of them %u\n", (unsigned)seed, MAX_JOBS,
+                      fcfs, all, n_refused, good);
         assert_true(good * 10 >= fcfs * 13);
         assert_true(good > all + MAX_JOBS / 20);
     }
@@ -213,8 +205,7 @@ static void test_light_load(void **state)
     run_jobs(&run, jobs, MAX_JOBS);
     for (uint32_t i = 0; i < MAX_JOBS; i++) {
         assert_false(jobs[i].refused);
-        assert_true(jobs[i].request.deadline_us == 0 ||
-                    jobs[i].first_us <= jobs[i].request.deadline_us);
+        assert_true(jobs[i].request.deadline_us == 0 || jobs[i].first_us <= jobs[i].request.deadline_us);
     }
 }
 
@@ -283,11 +274,10 @@ static void test_decodes_stay(void **state)
     memset(jobs, 0, sizeof jobs);
     for (uint32_t i = 0; i < 12; i++) {
         jobs[i].length = i == 0 ? 100 : 20;
-        jobs[i].request = (struct sched_request){
-            .n_prompt = i == 0 ? 16 : 60,
-            .max_tokens = jobs[i].length,
-            .arrival_us = 1 + i * 5000,
-            .deadline_us = i == 0 ? 1000 * SECOND : 100 * SECOND + i};
+        jobs[i].request = (struct sched_request){.n_prompt = i == 0 ? 16 : 60,
+                                                 .max_tokens = jobs[i].length,
+                                                 .arrival_us = 1 + i * 5000,
+                                                 .deadline_us = i == 0 ? 1000 * SECOND : 100 * SECOND + i};
     }
     run_jobs(&run, jobs, 12);
     /* A step of one decode takes 1.1 ms, of a prompt at most 7.4 more: had it given way it would have
@@ -301,14 +291,10 @@ static void test_decodes_stay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_cached_share),
-        cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_goodput),
-        cmocka_unit_test(test_light_load),
-        cmocka_unit_test(test_pace),
-        cmocka_unit_test(test_refused_in_the_queue),
+        cmocka_unit_test(test_ranks),        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_cached_share), cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_goodput),      cmocka_unit_test(test_light_load),
+        cmocka_unit_test(test_pace),         cmocka_unit_test(test_refused_in_the_queue),
         cmocka_unit_test(test_decodes_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

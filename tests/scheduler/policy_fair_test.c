@@ -102,8 +102,7 @@ static int64_t lag(const struct trace *t, uint32_t tenant)
 {
     int64_t longest = 0;
     for (uint32_t i = 0; i < t->n_jobs; i++) {
-        int64_t cost =
-            (int64_t)t->jobs[i].n_prompt * PROMPT_PRICE * weigh(t, t->jobs[i].tenant);
+        int64_t cost = (int64_t)t->jobs[i].n_prompt * PROMPT_PRICE * weigh(t, t->jobs[i].tenant);
         longest = cost > longest ? cost : longest;
     }
     return longest + HEAD_START * weigh(t, tenant);
@@ -121,16 +120,14 @@ static void check_gaps(struct world *w)
         for (uint32_t j = 0; j < i; j++) {
             if (w->n_waiting[i] == 0 || w->n_waiting[j] == 0)
                 continue;
-            int64_t gap = (int64_t)w->service[i] * weigh(w->trace, i) -
-                          (int64_t)w->service[j] * weigh(w->trace, j);
+            int64_t gap = (int64_t)w->service[i] * weigh(w->trace, i) - (int64_t)w->service[j] * weigh(w->trace, j);
             if (!w->both[i][j]) {
                 w->both[i][j] = true;
                 w->least[i][j] = w->most[i][j] = gap;
             }
             w->least[i][j] = gap < w->least[i][j] ? gap : w->least[i][j];
             w->most[i][j] = gap > w->most[i][j] ? gap : w->most[i][j];
-            double part = (double)(w->most[i][j] - w->least[i][j]) /
-                          (double)bound_of(w->trace, i, j);
+            double part = (double)(w->most[i][j] - w->least[i][j]) / (double)bound_of(w->trace, i, j);
             w->worst = part > w->worst ? part : w->worst;
         }
 }
@@ -227,10 +224,8 @@ static void commit_step(struct world *w, const struct sched_plan *plan)
         k->n_generated++;
         if (j->first_us == 0)
             j->first_us = w->now_us;
-        results[n++] = (struct sched_result){.seq = plan->rows[i].seq,
-                                             .n_tokens = 1,
-                                             .tokens = &token,
-                                             .finished = k->n_generated == j->stop_at};
+        results[n++] = (struct sched_result){
+            .seq = plan->rows[i].seq, .n_tokens = 1, .tokens = &token, .finished = k->n_generated == j->stop_at};
     }
     assert_int_equal(sched_commit(w->sched, results, n, finished, NULL, NULL), QUIRE_OK);
     for (uint32_t i = 0; i < n; i++)
@@ -269,8 +264,7 @@ static uint64_t step_us(const struct sched_config *c, const struct sched_plan *p
     struct sched_shape shape = {.n_block_copies = plan->n_moves};
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
-        sched_shape_add(&shape, row->first, row->count,
-                        row->first + row->count - row->first_logit);
+        sched_shape_add(&shape, row->first, row->count, row->first + row->count - row->first_logit);
     }
     return (uint64_t)sched_cost_us(&c->cost, &shape);
 }
@@ -394,8 +388,8 @@ static void test_bound(void **state)
         run(w, t, "fcfs");
         unfair = w->worst > unfair ? w->worst : unfair;
     }
-    print_message("largest gap: %.2f of the bound, fcfs %.2f; %llu preemptions, %llu tokens hit\n",
-                  worst, unfair, (unsigned long long)n_preempted, (unsigned long long)n_hits);
+    print_message("largest gap: %.2f of the bound, fcfs %.2f; %llu preemptions, %llu tokens hit\n", worst, unfair,
+                  (unsigned long long)n_preempted, (unsigned long long)n_hits);
     assert_true(n_preempted > 100 && n_hits > 1000);
     assert_true(unfair > 1); /* the traces are such that others break it */
     free(w);
@@ -485,11 +479,8 @@ static void heavy_trace(struct trace *t, bool heavy)
     for (uint32_t n_light = 0; n_light < 1500; n_light++) {
         at += fake_below(&r, 30000);
         if (heavy && next_heavy <= at) {
-            t->jobs[t->n_jobs] = (struct job){.arrival_us = next_heavy,
-                                              .n_prompt = 100000,
-                                              .max_tokens = 200,
-                                              .family = t->n_jobs,
-                                              .n = 1};
+            t->jobs[t->n_jobs] = (struct job){
+                .arrival_us = next_heavy, .n_prompt = 100000, .max_tokens = 200, .family = t->n_jobs, .n = 1};
             t->n_jobs++;
             next_heavy += 2000000;
         }

@@ -43,8 +43,8 @@ static void submit_job(struct sched *s, struct job *job, uint64_t id)
     owners[seq] = job;
 }
 
-static void note_plan(struct job_run *run, const struct sched_plan *plan, struct job *jobs,
-                      uint32_t n, uint64_t now_us, uint32_t *n_admitted)
+static void note_plan(struct job_run *run, const struct sched_plan *plan, struct job *jobs, uint32_t n, uint64_t now_us,
+                      uint32_t *n_admitted)
 {
     for (uint32_t i = 0; i < plan->n_refused; i++)
         owners[plan->refused[i].seq]->refused = true;
@@ -76,8 +76,7 @@ static void commit_plan(struct sched *s, const struct sched_plan *plan, uint64_t
             job->first_us = now_us;
         if (finished)
             job->end_us = now_us;
-        results[n++] = (struct sched_result){
-            .seq = row->seq, .n_tokens = 1, .tokens = &token, .finished = finished};
+        results[n++] = (struct sched_result){.seq = row->seq, .n_tokens = 1, .tokens = &token, .finished = finished};
     }
     assert_int_equal(sched_commit(s, results, n, NULL, NULL, NULL), QUIRE_OK);
 }

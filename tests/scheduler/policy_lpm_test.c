@@ -8,8 +8,7 @@
 #define TAIL 5u
 
 /* The first n_shared tokens are those of all with that family, the rest is the request's own. */
-static struct sched_request request_sharing(uint64_t id, uint32_t family, uint32_t n_shared,
-                                            uint32_t n)
+static struct sched_request request_sharing(uint64_t id, uint32_t family, uint32_t n_shared, uint32_t n)
 {
     static uint32_t tokens[200];
     static struct key256 hashes[50];
@@ -18,15 +17,9 @@ static struct sched_request request_sharing(uint64_t id, uint32_t family, uint32
         tokens[i] = i < n_shared ? family * 1000 + i : 100000 + (uint32_t)id * 1000 + i;
     struct key256 first = kv_chain_first(&root);
     for (uint32_t i = 0; i < n / 4; i++)
-        hashes[i] =
-            kv_chain_next(&root.secret, i ? &hashes[i - 1] : &first, tokens + 4 * (size_t)i, 4);
-    return (struct sched_request){.id = id,
-                                  .prompt = tokens,
-                                  .n_prompt = n,
-                                  .max_tokens = 1,
-                                  .n = 1,
-                                  .chain_first = first,
-                                  .hashes = hashes};
+        hashes[i] = kv_chain_next(&root.secret, i ? &hashes[i - 1] : &first, tokens + 4 * (size_t)i, 4);
+    return (struct sched_request){
+        .id = id, .prompt = tokens, .n_prompt = n, .max_tokens = 1, .n = 1, .chain_first = first, .hashes = hashes};
 }
 
 static struct sched_config lpm_config(void)

@@ -24,8 +24,7 @@ static uint64_t rank_of(uint64_t ageing_us, int32_t priority, uint64_t arrival_u
 static void test_ranks(void **state)
 {
     (void)state;
-    static const int32_t priorities[] = {INT32_MIN, INT32_MIN + 1, -2000000, -1, 0,
-                                         1,         7,             2000000,  INT32_MAX};
+    static const int32_t priorities[] = {INT32_MIN, INT32_MIN + 1, -2000000, -1, 0, 1, 7, 2000000, INT32_MAX};
     static const uint64_t ageings[] = {1, 1000, 30000000, 3600000000u, UINT64_MAX / 2, UINT64_MAX};
     for (uint32_t a = 0; a < sizeof ageings / sizeof ageings[0]; a++)
         for (uint32_t i = 1; i < sizeof priorities / sizeof priorities[0]; i++) {
@@ -33,8 +32,7 @@ static void test_ranks(void **state)
             uint64_t high = rank_of(ageings[a], priorities[i], 5000000);
             assert_true(low <= high);
             if (ageings[a] <= 3600000000u)
-                assert_true(high - low == ageings[a] * (uint64_t)((int64_t)priorities[i] -
-                                                                  priorities[i - 1]));
+                assert_true(high - low == ageings[a] * (uint64_t)((int64_t)priorities[i] - priorities[i - 1]));
         }
     assert_true(rank_of(0, 1, 0) == rank_of(0, 0, 30000000));
     assert_true(rank_of(0, 1, 0) < rank_of(0, 0, 30000001));
@@ -58,8 +56,7 @@ static void check_admission(const struct job *all, uint32_t n, uint32_t admitted
         assert_true(level_us(job) <= level_us(other));
         if (i < admitted) {
             int64_t levels = (int64_t)other->request.priority - job->request.priority;
-            assert_true((int64_t)(job->request.arrival_us - other->request.arrival_us) <
-                        levels * AGEING_US);
+            assert_true((int64_t)(job->request.arrival_us - other->request.arrival_us) < levels * AGEING_US);
         }
     }
 }
@@ -126,8 +123,7 @@ static void test_class_shares(void **state)
             served[i % 3] += jobs[i].request.n_prompt + jobs[i].length;
     for (uint32_t c = 0; c < 3; c++)
         for (uint32_t d = 0; d < 3; d++)
-            assert_true(llabs((int64_t)(served[c] / weights[c]) - (int64_t)(served[d] / weights[d])) <=
-                        8 * 120);
+            assert_true(llabs((int64_t)(served[c] / weights[c]) - (int64_t)(served[d] / weights[d])) <= 8 * 120);
     assert_true(served[2] > 10000);
     /* Inside a class priority orders: all came at once. */
     for (uint32_t i = 0; i + 3 < 1500; i++)
@@ -148,10 +144,8 @@ static void test_class_comes_late(void **state)
     for (uint32_t i = 0; i < 800; i++) {
         uint32_t late = i >= 600;
         jobs[i].length = 2;
-        jobs[i].request = (struct sched_request){.n_prompt = 20,
-                                                 .max_tokens = 2,
-                                                 .class_index = late,
-                                                 .arrival_us = late ? 1000000 : 0};
+        jobs[i].request = (struct sched_request){
+            .n_prompt = 20, .max_tokens = 2, .class_index = late, .arrival_us = late ? 1000000 : 0};
     }
     run_jobs(&run, jobs, 800);
     assert_in_range(jobs[600].place, 200, 260);

@@ -189,8 +189,7 @@ static void check_admission(const struct job *all, uint32_t n, uint32_t admitted
         const struct job *other = &all[i];
         if (!job_waits(all, i, admitted))
             continue;
-        assert_true(job->request.arrival_us + price_us(job) <=
-                    other->request.arrival_us + price_us(other));
+        assert_true(job->request.arrival_us + price_us(job) <= other->request.arrival_us + price_us(other));
         if (i < admitted)
             assert_true(job->request.arrival_us - other->request.arrival_us <= price_us(other));
     }
@@ -231,8 +230,7 @@ static void check_learnt_bound(const struct job *all, uint32_t n, uint32_t admit
     (void)n;
     for (uint32_t i = 0; i < admitted; i++) {
         const struct job *other = &all[i];
-        uint64_t most = (8 * (uint64_t)other->request.max_tokens + other->request.n_prompt) *
-                        AGEING_US / 8000;
+        uint64_t most = (8 * (uint64_t)other->request.max_tokens + other->request.n_prompt) * AGEING_US / 8000;
         if (job_waits(all, i, admitted))
             assert_true(all[admitted].request.arrival_us - other->request.arrival_us <= most);
     }
@@ -249,12 +247,11 @@ static void make_traffic(struct fake_random *random, uint32_t n, uint32_t gap_us
             doublings++;
         at += fake_below(random, 2 * gap_us);
         jobs[i].length = (2u << doublings) + fake_below(random, 2u << doublings);
-        jobs[i].request =
-            (struct sched_request){.n_prompt = 16u << (jobs[i].length > 64 ? 2 : 0),
-                                   .max_tokens = 1100,
-                                   .tenant = tenant,
-                                   .expected_tokens = foretold ? jobs[i].length : 0,
-                                   .arrival_us = at};
+        jobs[i].request = (struct sched_request){.n_prompt = 16u << (jobs[i].length > 64 ? 2 : 0),
+                                                 .max_tokens = 1100,
+                                                 .tenant = tenant,
+                                                 .expected_tokens = foretold ? jobs[i].length : 0,
+                                                 .arrival_us = at};
     }
 }
 
@@ -296,8 +293,7 @@ static void test_latency(void **state)
         double learnt = mean_latency_us("sjf", seed, false);
         print_message("seed %u: fcfs %.0f ms, sjf %.0f ms (%.1f x), without true lengths %.0f ms "
                       "(%.1f x)\n",
-                      (unsigned)seed, fcfs / 1e3, known / 1e3, fcfs / known, learnt / 1e3,
-                      fcfs / learnt);
+                      (unsigned)seed, fcfs / 1e3, known / 1e3, fcfs / known, learnt / 1e3, fcfs / learnt);
         assert_true(fcfs >= 2 * known);
         assert_true(fcfs > 1.1 * learnt);
     }
@@ -312,10 +308,8 @@ static void test_preemption(void **state)
     memset(jobs, 0, sizeof jobs);
     for (uint32_t i = 0; i < 2; i++) {
         jobs[i].length = i == 0 ? 120 : 60;
-        jobs[i].request = (struct sched_request){.n_prompt = 16,
-                                                 .max_tokens = jobs[i].length,
-                                                 .expected_tokens = jobs[i].length,
-                                                 .arrival_us = i * 110000};
+        jobs[i].request = (struct sched_request){
+            .n_prompt = 16, .max_tokens = jobs[i].length, .expected_tokens = jobs[i].length, .arrival_us = i * 110000};
     }
     run_jobs(&run, jobs, 2);
     assert_int_equal(run.n_preempted, 1);
@@ -342,11 +336,9 @@ static void test_preemptions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_estimates),    cmocka_unit_test(test_fallbacks),
-        cmocka_unit_test(test_work),         cmocka_unit_test(test_figure),
-        cmocka_unit_test(test_bound),        cmocka_unit_test(test_learnt_bound),
-        cmocka_unit_test(test_latency),      cmocka_unit_test(test_preemption),
-        cmocka_unit_test(test_preemptions),
+        cmocka_unit_test(test_estimates), cmocka_unit_test(test_fallbacks),  cmocka_unit_test(test_work),
+        cmocka_unit_test(test_figure),    cmocka_unit_test(test_bound),      cmocka_unit_test(test_learnt_bound),
+        cmocka_unit_test(test_latency),   cmocka_unit_test(test_preemption), cmocka_unit_test(test_preemptions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,9 +12,8 @@
 
 static struct sched_policy_options options_of(struct fake_random *random)
 {
-    struct sched_policy_options options = {.n_tenants = 4,
-                                           .ageing_us = fake_below(random, 3) * 1000000,
-                                           .class_ttft_us = {[1] = 1u << 30}};
+    struct sched_policy_options options = {
+        .n_tenants = 4, .ageing_us = fake_below(random, 3) * 1000000, .class_ttft_us = {[1] = 1u << 30}};
     if (fake_chance(random, 50))
         options.class_weights[2] = 3;
     return options;
@@ -65,8 +64,7 @@ static void plan_and_commit(struct sched *s, uint64_t now_us, uint32_t depth, ui
         p = launched[0];
         for (uint32_t i = 0; i < p->n_rows; i++)
             if (p->rows[i].samples)
-                results[n++] = (struct sched_result){
-                    .seq = p->rows[i].seq, .n_tokens = 1, .tokens = &token};
+                results[n++] = (struct sched_result){.seq = p->rows[i].seq, .n_tokens = 1, .tokens = &token};
         assert_int_equal(sched_commit(s, results, n, NULL, NULL, NULL), QUIRE_OK);
         launched[0] = launched[--n_launched];
         must_hold(s);
@@ -75,8 +73,7 @@ static void plan_and_commit(struct sched *s, uint64_t now_us, uint32_t depth, ui
         lives[name]--;
 }
 
-static void switch_between(const struct sched_policy *from, const struct sched_policy *to,
-                           uint64_t seed)
+static void switch_between(const struct sched_policy *from, const struct sched_policy *to, uint64_t seed)
 {
     struct fake_random random = {seed};
     struct sched_config c = small_config();

@@ -163,8 +163,7 @@ static void run_under(const struct sched_policy *policy)
             int status = sched_plan(s, 0, &p, NULL);
             for (uint32_t i = 0; i < p->n_rows; i++)
                 if (p->rows[i].samples)
-                    results[n++] = (struct sched_result){
-                        .seq = p->rows[i].seq, .n_tokens = 1, .tokens = &token};
+                    results[n++] = (struct sched_result){.seq = p->rows[i].seq, .n_tokens = 1, .tokens = &token};
             if (p->n_rows > 0)
                 status |= sched_commit(s, n ? results : NULL, n, NULL, NULL, NULL);
             while (sched_next_retired(s, &name))

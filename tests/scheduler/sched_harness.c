@@ -51,8 +51,7 @@ struct sched_request request_of(uint64_t id, uint32_t base, uint32_t n, uint32_t
         tokens[i] = base + i;
     struct key256 first = kv_chain_first(&root);
     for (uint32_t i = 0; i < n / 4; i++)
-        hashes[i] =
-            kv_chain_next(&root.secret, i ? &hashes[i - 1] : &first, tokens + 4 * (size_t)i, 4);
+        hashes[i] = kv_chain_next(&root.secret, i ? &hashes[i - 1] : &first, tokens + 4 * (size_t)i, 4);
     return (struct sched_request){.id = id,
                                   .prompt = tokens,
                                   .n_prompt = n,
@@ -87,8 +86,7 @@ uint32_t commit(struct sched *s, const struct sched_plan *p, uint32_t token)
     uint32_t n = 0, n_finished = 0;
     for (uint32_t i = 0; i < p->n_rows; i++)
         if (p->rows[i].samples)
-            results[n++] = (struct sched_result){
-                .seq = p->rows[i].seq, .n_tokens = 1, .tokens = &token};
+            results[n++] = (struct sched_result){.seq = p->rows[i].seq, .n_tokens = 1, .tokens = &token};
     assert_int_equal(sched_commit(s, results, n, finished, NULL, NULL), QUIRE_OK);
     check(s);
     for (uint32_t i = 0; i < n; i++)
@@ -114,8 +112,7 @@ const struct sched_plan *step(struct sched *s)
     return p;
 }
 
-void assert_row(const struct sched_plan *p, uint32_t index, uint32_t seq, uint32_t first,
-                uint32_t count, bool samples)
+void assert_row(const struct sched_plan *p, uint32_t index, uint32_t seq, uint32_t first, uint32_t count, bool samples)
 {
     assert_true(index < p->n_rows);
     assert_int_equal(p->rows[index].seq, seq);

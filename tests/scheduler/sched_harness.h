@@ -31,8 +31,8 @@ const struct sched_plan *step(struct sched *s);
 /* Collects and returns how many names came back. */
 uint32_t collect(struct sched *s);
 
-void assert_row(const struct sched_plan *plan, uint32_t index, uint32_t seq, uint32_t first,
-                uint32_t count, bool samples);
+void assert_row(const struct sched_plan *plan, uint32_t index, uint32_t seq, uint32_t first, uint32_t count,
+                bool samples);
 uint32_t n_free(const struct sched *s);
 
 #endif

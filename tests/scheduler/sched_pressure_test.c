@@ -11,8 +11,7 @@ static struct sched_config fair_config(void)
     return c;
 }
 
-static struct sched_request of_tenant(uint64_t id, uint32_t tenant, uint32_t n_prompt,
-                                      uint32_t max_tokens)
+static struct sched_request of_tenant(uint64_t id, uint32_t tenant, uint32_t n_prompt, uint32_t max_tokens)
 {
     struct sched_request r = request_of(id, (uint32_t)id * 1000, n_prompt, max_tokens);
     r.tenant = tenant;

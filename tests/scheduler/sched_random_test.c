@@ -45,8 +45,7 @@ static struct sched_policy_options random_options(struct fake_random *random)
 {
     static const uint64_t ageings[] = {1, 1000, 1000000, 1000000000};
     static uint32_t weights[FAKE_TENANTS]; /* until the scheduler has its copy */
-    struct sched_policy_options o = {.n_tenants = FAKE_TENANTS,
-                                     .ageing_us = ageings[fake_below(random, 4)]};
+    struct sched_policy_options o = {.n_tenants = FAKE_TENANTS, .ageing_us = ageings[fake_below(random, 4)]};
     for (uint32_t i = 0; i < FAKE_TENANTS; i++)
         weights[i] = 1 + fake_below(random, fake_chance(random, 50) ? 4 : 1000);
     o.tenant_weights = fake_chance(random, 50) ? weights : NULL;
@@ -84,8 +83,7 @@ static void random_shape(struct fake_random *random, struct sched_config *c)
     }
     c->long_prefill_token_threshold = fake_chance(random, 25) ? 1 + fake_below(random, 40) : 0;
     c->max_partial_prefills = fake_chance(random, 25) ? 1 + fake_below(random, 3) : 0;
-    c->batching = fake_chance(random, 70) ? SCHED_CONTINUOUS
-                                          : (enum sched_batching)(1 + fake_below(random, 2));
+    c->batching = fake_chance(random, 70) ? SCHED_CONTINUOUS : (enum sched_batching)(1 + fake_below(random, 2));
     c->max_batch_size = fake_below(random, c->max_num_seqs + 3);
     c->max_wait_us = fake_below(random, 20000);
     c->preemption = (enum sched_preemption)fake_below(random, 4);
@@ -118,21 +116,17 @@ static struct sched_config random_config(struct fake_random *random)
     c.max_logit_rows = c.max_num_seqs + fake_below(random, 20);
     for (uint32_t g = 0; g < c.kv.n_groups; g++) {
         uint32_t longest = (c.max_model_len + c.kv.block_tokens - 1) / c.kv.block_tokens;
-        c.kv.groups[g].window =
-            g > 0 || fake_chance(random, 20) ? 1 + fake_below(random, 40) : 0;
+        c.kv.groups[g].window = g > 0 || fake_chance(random, 20) ? 1 + fake_below(random, 40) : 0;
         /* From too small for the longest request to room for several; half of the time starved. */
-        c.kv.groups[g].n_blocks =
-            1 + longest / 2 + fake_below(random, starved ? longest : longest * 4);
+        c.kv.groups[g].n_blocks = 1 + longest / 2 + fake_below(random, starved ? longest : longest * 4);
         if (c.kv.groups[g].window && fake_chance(random, 40))
-            c.kv.groups[g].n_blocks =
-                fake_below(random, 6) +
-                kv_blocks_needed(&c.kv, g, c.max_model_len,
-                                 c.max_num_batched_tokens * (c.overlap_depth + 1));
+            c.kv.groups[g].n_blocks = fake_below(random, 6) +
+                                      kv_blocks_needed(&c.kv, g, c.max_model_len,
+                                                       c.max_num_batched_tokens * (c.overlap_depth + 1));
         if (c.kv.groups[g].n_blocks > FAKE_MAX_BLOCKS)
             c.kv.groups[g].n_blocks = FAKE_MAX_BLOCKS;
     }
-    for (uint32_t g = 0, tier = c.kv.prefix_caching && fake_chance(random, 60);
-         tier && g < c.kv.n_groups; g++)
+    for (uint32_t g = 0, tier = c.kv.prefix_caching && fake_chance(random, 60); tier && g < c.kv.n_groups; g++)
         c.kv.groups[g].n_host_blocks = fake_below(random, FAKE_MAX_HOST_BLOCKS);
     random_shape(random, &c);
     return c;
@@ -220,8 +214,7 @@ static bool random_order(struct fake_engine *e, struct fake_random *random)
         return fake_set_policy(e, sched_policy_at(fake_below(random, count_policies())), &o);
     }
     if (dice == 1)
-        return fake_unpin(e, fake_chance(random, 30) ? UINT32_MAX
-                                                     : fake_below(random, FAKE_TENANTS));
+        return fake_unpin(e, fake_chance(random, 30) ? UINT32_MAX : fake_below(random, FAKE_TENANTS));
     fake_no_more(e);
     return true;
 }
@@ -251,8 +244,7 @@ static bool random_event(struct fake_engine *e, struct fake_random *random, uint
         return fake_chance(random, 50) ? fake_plan(e) : fake_commit(e);
     if (!fake_plan(e) || !fake_check(e))
         return false;
-    return e->n_launched > e->config.overlap_depth || fake_chance(random, 10) ? fake_commit(e)
-                                                                              : true;
+    return e->n_launched > e->config.overlap_depth || fake_chance(random, 10) ? fake_commit(e) : true;
 }
 
 static bool drain(struct fake_engine *e)
@@ -280,8 +272,7 @@ static bool drain(struct fake_engine *e)
 }
 
 /* One configuration, many events. False: fake_failure() of e says why. */
-static bool run_episode(struct fake_engine *e, uint64_t seed, uint64_t n_events,
-                        enum fake_fault fault)
+static bool run_episode(struct fake_engine *e, uint64_t seed, uint64_t n_events, enum fake_fault fault)
 {
     struct fake_random random = {.state = seed};
     struct sched_config config = random_config(&random);
@@ -301,9 +292,8 @@ static bool run_random(uint64_t seed, uint64_t n_events, struct totals *t)
         if (!ok) {
             printf("seed %llu: %s, depth %u, %u groups, %u tokens a block, batching %d, "
                    "preemption %d: %s\n",
-                   (unsigned long long)seed, e->config.policy->name, e->config.overlap_depth,
-                   e->config.kv.n_groups, e->config.kv.block_tokens, (int)e->config.batching,
-                   (int)e->config.preemption, fake_failure(e));
+                   (unsigned long long)seed, e->config.policy->name, e->config.overlap_depth, e->config.kv.n_groups,
+                   e->config.kv.block_tokens, (int)e->config.batching, (int)e->config.preemption, fake_failure(e));
             free(e);
             return false;
         }
@@ -356,11 +346,9 @@ int main(int argc, char **argv)
            "%llu preempted, %llu tokens hit, %llu results thrown away, %llu refused by the policy,\n"
            "%llu blocks to the host, %llu back, %llu pins, %llu changes of policy\n",
            (unsigned long long)t.events, (unsigned long long)t.steps, (unsigned long long)t.tokens,
-           (unsigned long long)t.finished, (unsigned long long)t.cancelled,
-           (unsigned long long)t.refused, (unsigned long long)t.preempted,
-           (unsigned long long)t.hit_tokens, (unsigned long long)t.discarded,
-           (unsigned long long)t.given_up, (unsigned long long)t.spills,
-           (unsigned long long)t.loads, (unsigned long long)t.pinned,
-           (unsigned long long)t.policies);
+           (unsigned long long)t.finished, (unsigned long long)t.cancelled, (unsigned long long)t.refused,
+           (unsigned long long)t.preempted, (unsigned long long)t.hit_tokens, (unsigned long long)t.discarded,
+           (unsigned long long)t.given_up, (unsigned long long)t.spills, (unsigned long long)t.loads,
+           (unsigned long long)t.pinned, (unsigned long long)t.policies);
     return run_faults() ? 0 : 1;
 }

@@ -23,8 +23,12 @@ static struct sim_tenant tenants[2] = {{.name = "a", .weight = 1}, {.name = "b",
 /* A trace of requests made here. */
 static struct sim_trace trace_of(struct sim_request *requests, size_t n, uint32_t n_tenants)
 {
-    struct sim_trace t = {.requests = requests, .n = n, .tenants = tenants, .n_tenants = n_tenants,
-                          .n_domains = n_tenants, .hash_tokens = 16};
+    struct sim_trace t = {.requests = requests,
+                          .n = n,
+                          .tenants = tenants,
+                          .n_tenants = n_tenants,
+                          .n_domains = n_tenants,
+                          .hash_tokens = 16};
     for (size_t i = 0; i < n; i++) {
         uint32_t total = requests[i].n_prompt + requests[i].n_output;
         requests[i].domain = requests[i].tenant;
@@ -47,7 +51,8 @@ static void check_times(const struct sim_result *r, size_t i, double ttft, doubl
 {
     const struct sim_record *record = &r->records[i];
     assert_int_equal(record->fate, SIM_DONE);
-    if (fabs(record->first_us - record->arrival_us - ttft) > 1e-3 || fabs(record->last_us - record->arrival_us - e2el) > 1e-3)
+    if (fabs(record->first_us - record->arrival_us - ttft) > 1e-3 ||
+        fabs(record->last_us - record->arrival_us - e2el) > 1e-3)
         fail_msg("request %zu: first token after %.3f and not %.3f, end after %.3f and not %.3f", i,
                  record->first_us - record->arrival_us, ttft, record->last_us - record->arrival_us, e2el);
 }
@@ -168,8 +173,8 @@ static void what_is_preempted_ends_and_runs_repeat(void **state)
     (void)state;
     struct sim_request requests[40];
     for (size_t i = 0; i < 40; i++)
-        requests[i] = (struct sim_request){.arrival_s = 1e-3 * (double)i, .n_prompt = 20 + (uint32_t)i,
-                                           .n_output = 60, .tenant = i % 2};
+        requests[i] = (struct sim_request){
+            .arrival_s = 1e-3 * (double)i, .n_prompt = 20 + (uint32_t)i, .n_output = 60, .tenant = i % 2};
     const struct sim_trace t = trace_of(requests, 40, 2);
     for (uint32_t depth = 0; depth < 2; depth++) {
         struct sim_setup s = setup_of(64);
@@ -289,14 +294,28 @@ static void groups_are_apart(void **state)
     assert_true(fabs(m.tenants[1].itl.p50 - 1.0) < 0.002);
     assert_true(m.tenants[1].itl.mean == 1.0);
     json_t *json = sim_metrics_json(&m, "fcfs");
-    static const char *const keys[] = {"prefix_hit_rate_blocks", "prefix_hit_rate_tokens", "ttft_ms", "tpot_ms", "itl_ms",
-                                       "e2el_ms", "queue_ms", "goodput", "preemptions", "fairness_gap_tokens", "per_tenant",
-                                       "per_class", "decision_log_sha256", "kv_waste", "refused", "steps", "duration"};
+    static const char *const keys[] = {"prefix_hit_rate_blocks",
+                                       "prefix_hit_rate_tokens",
+                                       "ttft_ms",
+                                       "tpot_ms",
+                                       "itl_ms",
+                                       "e2el_ms",
+                                       "queue_ms",
+                                       "goodput",
+                                       "preemptions",
+                                       "fairness_gap_tokens",
+                                       "per_tenant",
+                                       "per_class",
+                                       "decision_log_sha256",
+                                       "kv_waste",
+                                       "refused",
+                                       "steps",
+                                       "duration"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (!json_object_get(json, keys[i]))
             fail_msg("no %s", keys[i]);
-    assert_non_null(json_object_get(json_object_get(json_object_get(json_object_get(json, "per_tenant"), "b"), "queue_ms"),
-                                    "p95"));
+    assert_non_null(
+        json_object_get(json_object_get(json_object_get(json_object_get(json, "per_tenant"), "b"), "queue_ms"), "p95"));
     json_decref(json);
     sim_metrics_free(&m);
     sim_result_free(&r);

@@ -105,7 +105,8 @@ static void a_tenants_requests_stay_whoever_else_is_there(void **state)
     o.duration_s = 50;
     o.tenants = "light:rate=3:input=10..20:output=1..3:weight=2";
     open_trace(&o, &alone);
-    o.tenants = "heavy:rate=1:input=1000:class=3:priority=-4:deadline=250,light:rate=3:input=10..20:output=1..3:weight=2";
+    o.tenants =
+        "heavy:rate=1:input=1000:class=3:priority=-4:deadline=250,light:rate=3:input=10..20:output=1..3:weight=2";
     open_trace(&o, &both);
     assert_int_equal(both.n_tenants, 2);
     assert_int_equal(both.tenants[1].weight, 2);
@@ -150,7 +151,8 @@ static void lognormal_lengths_have_the_median(void **state)
     qsort(lengths, N, sizeof *lengths, by_value);
     /* The quartiles of a normal are 0.6745 from its median; errors of a quantile at N = 9,999: 1.4 sigma / sqrt(N) / density. */
     assert_in_range(lengths[N / 2], 970, 1030);
-    assert_in_range(lengths[N / 4], (uint32_t)(1000 * exp(-0.5 * 0.6745) * 0.96), (uint32_t)(1000 * exp(-0.5 * 0.6745) * 1.04));
+    assert_in_range(lengths[N / 4], (uint32_t)(1000 * exp(-0.5 * 0.6745) * 0.96),
+                    (uint32_t)(1000 * exp(-0.5 * 0.6745) * 1.04));
     sim_trace_close(&t);
 }
 
@@ -158,10 +160,11 @@ static void hashes_are_shared_prefixes(void **state)
 {
     (void)state;
     const struct sim_trace_options o = {.format = "timed", .seed = 3};
-    struct sim_trace t = open_text(o, "{\"timestamp\": 0, \"input_length\": 40, \"output_length\": 2, \"hash_ids\": [5, 6]}\n"
-                                      "{\"timestamp\": 1, \"input_length\": 40, \"output_length\": 2, \"hash_ids\": [5, 6]}\n"
-                                      "{\"timestamp\": 2, \"input_length\": 30, \"output_length\": 2, \"hash_ids\": [5, 7]}\n"
-                                      "{\"timestamp\": 2.5, \"input_length\": 30, \"output_length\": 2}\n");
+    struct sim_trace t = open_text(
+        o, "{\"timestamp\": 0, \"input_length\": 40, \"output_length\": 2, \"hash_ids\": [5, 6]}\n"
+           "{\"timestamp\": 1, \"input_length\": 40, \"output_length\": 2, \"hash_ids\": [5, 6]}\n"
+           "{\"timestamp\": 2, \"input_length\": 30, \"output_length\": 2, \"hash_ids\": [5, 7]}\n"
+           "{\"timestamp\": 2.5, \"input_length\": 30, \"output_length\": 2}\n");
     assert_true(t.requests[2].arrival_s == 2);
     assert_int_equal(n_shared(&t, 0, 1), 32); /* two blocks of 16, then tails of their own */
     assert_int_equal(n_shared(&t, 0, 2), 16);
@@ -173,8 +176,9 @@ static void a_partial_block_counts_as_full_when_asked(void **state)
 {
     (void)state;
     struct sim_trace_options o = {.format = "mooncake"};
-    static const char text[] = "{\"timestamp\": 0, \"input_length\": 600, \"output_length\": 2, \"hash_ids\": [5, 6]}\n"
-                               "{\"timestamp\": 9, \"input_length\": 900, \"output_length\": 2, \"hash_ids\": [5, 6]}\n";
+    static const char text[] =
+        "{\"timestamp\": 0, \"input_length\": 600, \"output_length\": 2, \"hash_ids\": [5, 6]}\n"
+        "{\"timestamp\": 9, \"input_length\": 900, \"output_length\": 2, \"hash_ids\": [5, 6]}\n";
     struct sim_trace t = open_text(o, text);
     assert_int_equal(t.requests[0].n_prompt, 600);
     assert_int_equal(n_shared(&t, 0, 1), 600);
@@ -213,7 +217,8 @@ static void a_file_without_tenants_is_dealt_out(void **state)
     struct sim_trace_options o = {.format = "mooncake", .tenants = "a:rate=3,b:rate=1"};
     uint32_t n_of_a = 0;
     for (int i = 0; i < N; i++)
-        at += sprintf(at, "{\"timestamp\": %d, \"input_length\": 1024, \"output_length\": 1, \"hash_ids\": [0, %d]}\n", i, i / 2);
+        at += sprintf(at, "{\"timestamp\": %d, \"input_length\": 1024, \"output_length\": 1, \"hash_ids\": [0, %d]}\n",
+                      i, i / 2);
     struct sim_trace t = open_text(o, text);
     for (size_t i = 0; i < N; i += 2) {
         assert_int_equal(t.requests[i].tenant, t.requests[i + 1].tenant);

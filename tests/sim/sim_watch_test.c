@@ -44,7 +44,8 @@ static double naive_gap(double service[STEPS + 1][TENANTS], bool backlogged[STEP
         for (int j = 0; j < i; j++)
             for (int from = 0; from < STEPS; from++)
                 for (int to = from; to < STEPS && backlogged[to][i] && backlogged[to][j]; to++)
-                    gap = fmax(gap, fabs(service[to + 1][i] - service[from][i] - service[to + 1][j] + service[from][j]));
+                    gap = fmax(gap,
+                               fabs(service[to + 1][i] - service[from][i] - service[to + 1][j] + service[from][j]));
     return gap;
 }
 

@@ -8,7 +8,8 @@
 
 extern __thread unsigned char k_shared[];
 
-namespace simt {
+namespace simt
+{
 
 bool instrumented;
 std::atomic<uint64_t> *releases;
@@ -23,7 +24,8 @@ static const char *verb(Access kind)
     return kind == READ ? "read" : kind == ATOMIC ? "atomic" : "write";
 }
 
-namespace {
+namespace
+{
 
 /* One access of one thread. */
 struct Event {
@@ -94,7 +96,8 @@ static void note_write(Cell *c, const Event &e)
     c->write_run = e.f->block->run;
     c->write_epoch = e.f->block->epoch;
     c->write_warp_epoch = (uint16_t)e.f->warp->epoch;
-    c->writer = (uint16_t)(e.f->index | (e.kind == ATOMIC ? was_atomic : 0) | (e.kind == COPY_ISSUED ? copy_pending : 0));
+    c->writer = (uint16_t)(e.f->index | (e.kind == ATOMIC ? was_atomic : 0) |
+                           (e.kind == COPY_ISSUED ? copy_pending : 0));
 }
 
 static void note(Cell *c, const Event &e)
@@ -169,8 +172,9 @@ static void check_global(Cell *cells, size_t first, size_t bytes, const Event &e
             fault("RACE_BLOCKS", false, e.code, "%s of global+%#zx, which block #%u of this launch wrote", verb(e.kind),
                   offset, c.write_run - b->first_run);
         else if (c.write_run >= b->first_run && !is_released(c, b))
-            fault("RACE_BLOCKS", false, e.code, "read of global+%#zx, which block #%u wrote with no fence before its atomic",
-                  offset, c.write_run - b->first_run);
+            fault("RACE_BLOCKS", false, e.code,
+                  "read of global+%#zx, which block #%u wrote with no fence before its atomic", offset,
+                  c.write_run - b->first_run);
         if (e.kind != READ && c.read_run == b->run)
             check_reads_of_block(c, e, offset);
         if (e.kind != READ && c.read_run >= b->first_run && (c.read_run != b->run || (c.reader & several_blocks)))
@@ -197,8 +201,7 @@ static void access_tls(size_t offset, const char *p, size_t bytes, const Event &
     Block *b = e.f->block;
     const std::vector<uint8_t> &kinds = b->image->tls;
     switch (kinds[offset]) {
-    case TLS_HOST: /* the emulator's own variables */
-        return;
+    case TLS_HOST: /* the emulator's own variables */ return;
     case TLS_DYNAMIC_SHARED: {
         size_t in_shared = (size_t)(p - (const char *)k_shared);
         if (in_shared + bytes > b->launch->smem)
@@ -210,8 +213,7 @@ static void access_tls(size_t offset, const char *p, size_t bytes, const Event &
         if (offset + bytes <= kinds.size() && kinds[offset + bytes - 1] == TLS_STATIC_SHARED)
             break;
         [[fallthrough]];
-    default:
-        fault("OOB_SHARED", true, e.code, "%s of %zu bytes between static shared objects", verb(e.kind), bytes);
+    default: fault("OOB_SHARED", true, e.code, "%s of %zu bytes between static shared objects", verb(e.kind), bytes);
     }
     check_shared(b->shared_cells.data(), offset, bytes, e);
 }

@@ -1,7 +1,8 @@
 /* The one atomic that all others are made of. */
 #include "tests/simt/state.h"
 
-namespace simt {
+namespace simt
+{
 
 template <class T> static inline T swap_if(T *p, T expected, T desired, const void *code)
 {

@@ -4,7 +4,8 @@
 
 #include "tests/simt/state.h"
 
-namespace simt {
+namespace simt
+{
 
 void copy_async(void *shared, const void *global, unsigned bytes, int line, const char *file)
 {

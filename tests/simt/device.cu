@@ -3,7 +3,8 @@
 
 #include "tests/simt/device.h"
 
-namespace {
+namespace
+{
 
 /* Host memory to the device and back around a launch. */
 template <class T> void run(dim3 grid, dim3 block, void (*kernel)(T *), T *host, int n = 1)
@@ -48,9 +49,12 @@ __global__ void index(struct indices *out)
     unsigned n = blockDim.x * blockDim.y * blockDim.z;
     unsigned t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
     unsigned b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
-    struct indices i = {{threadIdx.x, threadIdx.y, threadIdx.z}, {blockIdx.x, blockIdx.y, blockIdx.z},
-                        {blockDim.x, blockDim.y, blockDim.z},    {gridDim.x, gridDim.y, gridDim.z},
-                        0,                                       0,
+    struct indices i = {{threadIdx.x, threadIdx.y, threadIdx.z},
+                        {blockIdx.x, blockIdx.y, blockIdx.z},
+                        {blockDim.x, blockDim.y, blockDim.z},
+                        {gridDim.x, gridDim.y, gridDim.z},
+                        0,
+                        0,
                         0};
     i.count = (uint32_t)__syncthreads_count(t % 3 == 0);
     i.any = (uint32_t)__syncthreads_or(t == b);

@@ -23,11 +23,13 @@ static double value_of(unsigned bits, int fraction_bits, int bias)
 {
     int exponent = (int)(bits >> fraction_bits);
     double fraction = bits & ((1u << fraction_bits) - 1), one = 1u << fraction_bits;
-    return exponent ? ldexp(one + fraction, exponent - bias - fraction_bits) : ldexp(fraction, 1 - bias - fraction_bits);
+    return exponent ? ldexp(one + fraction, exponent - bias - fraction_bits)
+                    : ldexp(fraction, 1 - bias - fraction_bits);
 }
 
 /* Every value comes back; what lies between two goes to the nearer one, halfway to the even one; NaNs are one NaN. */
-static void check_half(const char *what, int fraction_bits, int bias, uint16_t (*of_f32)(float), float (*to_f32)(uint16_t))
+static void check_half(const char *what, int fraction_bits, int bias, uint16_t (*of_f32)(float),
+                       float (*to_f32)(uint16_t))
 {
     uint16_t infinity = (uint16_t)((2 * bias + 1) << fraction_bits);
     for (unsigned h = 0; h < infinity; h++) {
@@ -80,7 +82,8 @@ static void check_scalars()
         {__hiloint2double(__double2hiint(1.1), __double2loint(1.1)) == 1.1, "halves of a double"},
         {__fmaf_rn(1 + 0x1p-12f, 1 + 0x1p-12f, -1.0f) == 0x1p-11f + 0x1p-24f, "fma"},
         {alignof(float4) == 16 && alignof(ushort4) == 8 && alignof(uchar4) == 4 && alignof(float3) == 4 &&
-             alignof(double2) == 16 && alignof(__half2) == 4 && sizeof(__half) == 2, "layouts"},
+             alignof(double2) == 16 && alignof(__half2) == 4 && sizeof(__half) == 2,
+         "layouts"},
     };
     for (auto &c : checks)
         check(c.is_right, c.what, 0);
@@ -94,7 +97,10 @@ static int source_lane(int lane, char mode, int b, int width)
     int c = (32 - width) << 8 | (mode == 'u' ? 0 : 0x1f);
     int bval = b & 0x1f, cval = c & 0x1f, mask = c >> 8 & 0x1f;
     int max_lane = (lane & mask) | (cval & ~mask), min_lane = lane & mask;
-    int j = mode == 'u' ? lane - bval : mode == 'd' ? lane + bval : mode == 'b' ? lane ^ bval : min_lane | (bval & ~mask);
+    int j = mode == 'u'   ? lane - bval
+            : mode == 'd' ? lane + bval
+            : mode == 'b' ? lane ^ bval
+                          : min_lane | (bval & ~mask);
     bool is_valid = mode == 'u' ? j >= max_lane : j <= max_lane;
     return is_valid ? j : lane;
 }
@@ -162,7 +168,8 @@ static void check_indices()
     run_indices(out);
     for (uint32_t i = 0; i < n_indices; i++) {
         uint32_t t = i % 105, b = i / 105;
-        const uint32_t expected[] = {t % 5, t / 5 % 7, t / 35, b % 3, b / 3 % 2, b / 6, 5, 7, 3, 3, 2, 2, 35, 1, 2 * b >= 105};
+        const uint32_t expected[] = {t % 5, t / 5 % 7, t / 35, b % 3, b / 3 % 2, b / 6, 5,           7,
+                                     3,     3,         2,      2,     35,        1,     2 * b >= 105};
         check(!memcmp(&out[i], expected, sizeof expected), "indices and barriers with a predicate", i);
     }
 }

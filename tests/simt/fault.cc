@@ -12,7 +12,8 @@
 
 #include "tests/simt/state.h"
 
-namespace simt {
+namespace simt
+{
 
 static std::mutex fault_mutex;
 static std::vector<std::string> faults;

@@ -5,7 +5,8 @@
 
 K_DYNAMIC_SHARED;
 
-namespace {
+namespace
+{
 
 constexpr int n_threads = 128;
 
@@ -467,7 +468,11 @@ void run_last_block(void (*kernel)(int *, unsigned *))
 
 } // namespace
 
-#define PAIR(name, kind, wrong, right) {name, kind, [] { wrong; }}, {name ": right", nullptr, [] { right; }}
+#define PAIR(name, kind, wrong, right) \
+    {name, kind, [] { wrong; }}, \
+    { \
+        name ": right", nullptr, [] { right; } \
+    }
 #define WRONG(name, kind, wrong) {name, kind, [] { wrong; }}
 #define RIGHT(name, right) {name, nullptr, [] { right; }}
 
@@ -480,7 +485,11 @@ const struct fault_case fault_cases[] = {
     PAIR("plain read of an atomic", "RACE", run_plain_read<false>(), run_plain_read<true>()),
     PAIR("shared memory never written", "UNINIT_SHARED", run_on(never_written<false>), run_on(never_written<true>)),
     RIGHT("adjacent halves", run_on(adjacent_halves)),
-    RIGHT("adjacent bytes", { Memory m; simt::launch_k(7, 33, 0, adjacent_bytes, m.p); }),
+    RIGHT("adjacent bytes",
+          {
+              Memory m;
+              simt::launch_k(7, 33, 0, adjacent_bytes, m.p);
+          }),
     RIGHT("phases of a loop", run_on(phases)),
 
     PAIR("dynamic shared memory", "OOB_SHARED", run_shared(n_threads, n_threads * 4, dynamic_shared<false>),
@@ -506,7 +515,11 @@ const struct fault_case fault_cases[] = {
     WRONG("two barriers in two branches", "DIVERGENT_BARRIER", run_on(barrier_for_some<1>)),
     WRONG("barrier after an exit", "DIVERGENT_BARRIER", run_on(barrier_for_some<2>)),
     WRONG("__syncwarp against __syncthreads", "DEADLOCK", run_on(barrier_for_some<3>)),
-    RIGHT("blocks that leave", { Memory m; simt::launch_k(4, n_threads, 0, some_blocks_leave, m.p); }),
+    RIGHT("blocks that leave",
+          {
+              Memory m;
+              simt::launch_k(4, n_threads, 0, some_blocks_leave, m.p);
+          }),
 
     RIGHT("halves of a warp", run_on(warp_operations<0>)),
     WRONG("different operations in a warp", "DIVERGENT_WARP_OP", run_on(warp_operations<1>)),
@@ -533,8 +546,8 @@ const struct fault_case fault_cases[] = {
     PAIR("the last block adds, no acquire", "RACE_BLOCKS", run_last_block(last_block_adds<NO_ACQUIRE>),
          run_last_block(last_block_adds<IN_ORDER>)),
     WRONG("the last block adds, no release", "RACE_BLOCKS", run_last_block(last_block_adds<NO_RELEASE>)),
-    PAIR("the last block adds its threads', no release", "RACE_BLOCKS", run_last_block(last_block_adds_threads<NO_RELEASE>),
-         run_last_block(last_block_adds_threads<IN_ORDER>)),
+    PAIR("the last block adds its threads', no release", "RACE_BLOCKS",
+         run_last_block(last_block_adds_threads<NO_RELEASE>), run_last_block(last_block_adds_threads<IN_ORDER>)),
     WRONG("the last block adds its threads', no acquire", "RACE_BLOCKS",
           run_last_block(last_block_adds_threads<NO_ACQUIRE>)),
     WRONG("the last block adds its threads', no barrier", "RACE_BLOCKS",

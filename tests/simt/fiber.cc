@@ -44,7 +44,8 @@ simt_switch:
 .size simt_switch,.-simt_switch
 )");
 
-namespace simt {
+namespace simt
+{
 
 static int setting(const char *name, const char *const *words, int n_words)
 {
@@ -324,7 +325,8 @@ void run_block(const Launch &launch, unsigned index, uint32_t first_run)
     b->first_run = first_run;
     b->run = first_run + index;
     b->grid_dim = launch.grid;
-    b->block_idx = {index % launch.grid.x, index / launch.grid.x % launch.grid.y, index / launch.grid.x / launch.grid.y};
+    b->block_idx = {index % launch.grid.x, index / launch.grid.x % launch.grid.y,
+                    index / launch.grid.x / launch.grid.y};
     if (!b->n_threads || memcmp(&b->block_dim, &launch.block, sizeof launch.block))
         set_dimensions(b, launch.block);
     b->n_exited = b->n_at_barrier = b->n_stacks = b->n_free_stacks = 0;

@@ -40,7 +40,8 @@ static inline void fill_zeros(struct zeros *z)
         for (int i = 0; i < 4; i++)
             z->a[lane][i] = (words[i] >> 16 & 0x03ff) | 0x2c00; /* 2^-4 to 2^-3 */
         for (int i = 0; i < 2; i++)
-            z->b[lane][i] = (words[4 + i] & 0x80000000u) | 0x7bff0000u | (words[4 + i] >> 8 & 0x83ff) | 0x0400; /* 65504; 2^-14 */
+            z->b[lane][i] = (words[4 + i] & 0x80000000u) | 0x7bff0000u | (words[4 + i] >> 8 & 0x83ff) |
+                            0x0400; /* 65504; 2^-14 */
         for (int i = 0; i < 4; i++) {
             uint32_t bits = (words[6 + i] & 0x80000000u) | (words[6 + i] >> 4 & 0x007fffffu) | 0x37000000u; /* 2^-17 */
             memcpy(&z->c[lane][i], &bits, 4);

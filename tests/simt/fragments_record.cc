@@ -25,7 +25,8 @@ int main(void)
         return 1;
     }
     if (count_moved(&z) > 0) {
-        printf("# a zero times a large number moves %d of 128 sums\n", count_moved(&z)); /* the last line, which gpu_check.sh shows */
+        printf("# a zero times a large number moves %d of 128 sums\n",
+               count_moved(&z)); /* the last line, which gpu_check.sh shows */
         return 1;
     }
     return 0;

@@ -27,22 +27,22 @@ void __tsan_vptr_update(void *, void *)
 {
 }
 
-#define HOOKS(bytes)                                                                                                   \
-    void __tsan_read##bytes(void *p)                                                                                   \
-    {                                                                                                                  \
-        access(p, bytes, READ, CODE);                                                                                  \
-    }                                                                                                                  \
-    void __tsan_write##bytes(void *p)                                                                                  \
-    {                                                                                                                  \
-        access(p, bytes, WRITE, CODE);                                                                                 \
-    }                                                                                                                  \
-    void __tsan_volatile_read##bytes(void *p)                                                                          \
-    {                                                                                                                  \
-        access(p, bytes, READ, CODE);                                                                                  \
-    }                                                                                                                  \
-    void __tsan_volatile_write##bytes(void *p)                                                                         \
-    {                                                                                                                  \
-        access(p, bytes, WRITE, CODE);                                                                                 \
+#define HOOKS(bytes) \
+    void __tsan_read##bytes(void *p) \
+    { \
+        access(p, bytes, READ, CODE); \
+    } \
+    void __tsan_write##bytes(void *p) \
+    { \
+        access(p, bytes, WRITE, CODE); \
+    } \
+    void __tsan_volatile_read##bytes(void *p) \
+    { \
+        access(p, bytes, READ, CODE); \
+    } \
+    void __tsan_volatile_write##bytes(void *p) \
+    { \
+        access(p, bytes, WRITE, CODE); \
     }
 
 HOOKS(1)

@@ -10,7 +10,8 @@
 
 #include "tests/simt/state.h"
 
-namespace simt {
+namespace simt
+{
 
 [[noreturn]] static void give_up(const char *why)
 {
@@ -50,7 +51,7 @@ static std::vector<char> read_executable()
 
 static void note_symbol(Image *image, const char *name, const Elf64_Sym &symbol)
 {
-    TlsKind kind = !strcmp(name, "k_shared")       ? TLS_DYNAMIC_SHARED
+    TlsKind kind = !strcmp(name, "k_shared")  ? TLS_DYNAMIC_SHARED
                    : !strncmp(name, "_ZZ", 3) ? TLS_STATIC_SHARED
                                               : TLS_HOST;
     memset(&image->tls[symbol.st_value], kind, symbol.st_size);

@@ -6,12 +6,15 @@
 
 #include "tests/simt/state.h"
 
-namespace simt {
+namespace simt
+{
 
-namespace {
+namespace
+{
 
 /* The launching OS thread works too. The others sleep between launches; a launch of one block wakes none of them. */
-class Pool {
+class Pool
+{
   public:
     explicit Pool(unsigned n_threads) : n_helpers_(n_threads - 1)
     {
@@ -93,7 +96,8 @@ void launch(const Launch &launch)
     static uint32_t next_run = 1; /* 0 is in cells that nobody has touched */
     std::lock_guard<std::mutex> lock(one_at_a_time);
     /* Never deleted: its OS threads end with the process. */
-    static Pool *pool = new Pool(os_threads > 0 ? (unsigned)os_threads : std::max(1u, std::thread::hardware_concurrency()));
+    static Pool *pool = new Pool(os_threads > 0 ? (unsigned)os_threads
+                                                : std::max(1u, std::thread::hardware_concurrency()));
     static std::vector<std::atomic<uint64_t>> of_blocks;
     if (of_blocks.size() < n_blocks)
         of_blocks = std::vector<std::atomic<uint64_t>>(n_blocks);

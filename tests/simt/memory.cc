@@ -10,7 +10,8 @@
 
 #include "tests/simt/state.h"
 
-namespace simt {
+namespace simt
+{
 
 static constexpr size_t granule = 256;
 static constexpr size_t arena_bytes = 16ull << 30; /* of addresses; memory is taken when it is touched */

@@ -11,9 +11,11 @@
 #include "tests/simt/simt.h"
 #undef warpSize /* a member of cudaDeviceProp too */
 
-namespace simt_runtime {
+namespace simt_runtime
+{
 
-namespace {
+namespace
+{
 
 struct Wish {
     unsigned nth;
@@ -26,7 +28,8 @@ struct State {
     std::map<std::string, Wish> wishes;
     std::map<char *, Range> allocations; /* by their first byte */
     char *lowest = nullptr, *highest = nullptr; /* of all that ever were */
-    std::map<std::pair<const void *, int>, int> dynamic_shared; /* by kernel and device: what cudaFuncSetAttribute allowed */
+    std::map<std::pair<const void *, int>, int>
+        dynamic_shared; /* by kernel and device: what cudaFuncSetAttribute allowed */
     cudaError_t death = cudaSuccess;
     unsigned n_faults = 0;
     std::string fault_text;
@@ -202,7 +205,8 @@ size_t dynamic_shared_limit(const void *kernel)
     return found == state().dynamic_shared.end() ? default_shared_bytes : (size_t)found->second;
 }
 
-namespace {
+namespace
+{
 
 cudaError_t allocate(void **out, size_t bytes, bool is_host)
 {
@@ -251,10 +255,10 @@ cudaError_t release(void *p, bool is_host, cudaError_t error)
 
 using namespace simt_runtime;
 
-#define BEGIN(in_capture)                                                                                              \
-    Call call(__func__, InCapture::in_capture);                                                                        \
-    if (call.error())                                                                                                  \
-        return Call::done(call.error())
+#define BEGIN(in_capture) \
+    Call call(__func__, InCapture::in_capture); \
+    if (call.error()) \
+    return Call::done(call.error())
 
 /* ---- errors ---- */
 
@@ -394,7 +398,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
     case cudaDevAttrPciDomainId: *value = 0; break;
     case cudaDevAttrComputeCapabilityMajor: *value = capability / 10; break;
     case cudaDevAttrComputeCapabilityMinor: *value = capability % 10; break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = (int)(shared_optin_bytes() + reserved_shared_bytes); break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        *value = (int)(shared_optin_bytes() + reserved_shared_bytes);
+        break;
     case cudaDevAttrMaxRegistersPerMultiprocessor: *value = 65536; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)shared_optin_bytes(); break;
     case cudaDevAttrReservedSharedMemoryPerBlock: *value = (int)reserved_shared_bytes; break;

@@ -12,17 +12,22 @@
 
 #include "tests/simt/control.h"
 
-namespace simt_runtime {
+namespace simt_runtime
+{
 
 /* What a call is to a capture that is going on. */
 enum class InCapture { allowed, unsafe };
 
 /* Every call begins with one: it holds the runtime's lock, and error() says whether the call may go on: a failure that a
  * test asked for, the error that the device died of, a capture that does not allow the call (and is lost by it). */
-class Call {
+class Call
+{
   public:
     Call(const char *name, InCapture in_capture);
-    cudaError_t error() const { return error_; }
+    cudaError_t error() const
+    {
+        return error_;
+    }
     /* Remembers a failure for cudaGetLastError() and returns it. */
     static cudaError_t done(cudaError_t error);
 
@@ -49,15 +54,18 @@ struct Range { /* an allocation that holds [p, p + bytes), or none */
     size_t bytes = 0;
     bool is_host = false;
     int device = 0; /* that it was allocated on */
-    explicit operator bool() const { return base != nullptr; }
+    explicit operator bool() const
+    {
+        return base != nullptr;
+    }
 };
 Range find(const void *p, size_t bytes);
 bool was_device(const void *p); /* where memory was ever given out, so that p cannot be pageable */
 
 /* ---- streams ---- */
-void drain_all();                      /* everything that is queued runs */
-void forget_streams();                 /* everything that is queued is dropped, captures and handles too */
-bool capture_forbids();                /* a capture goes on that unsafe calls end; it has then ended */
+void drain_all(); /* everything that is queued runs */
+void forget_streams(); /* everything that is queued is dropped, captures and handles too */
+bool capture_forbids(); /* a capture goes on that unsafe calls end; it has then ended */
 bool capture_is_on();
 unsigned live_handles();
 unsigned pending();

@@ -235,8 +235,12 @@ static void test_capture_forbids(void **state)
         case 3: FAILS(cudaStreamSynchronize(f->b), cudaErrorStreamCaptureUnsupported); break;
         case 4: FAILS(cudaEventQuery(f->event), cudaErrorStreamCaptureUnsupported); break;
         case 5: FAILS(cudaStreamWaitEvent(f->a, f->event, 0), cudaErrorStreamCaptureIsolation); break;
-        case 6: FAILS(cudaMemcpyAsync(f->dev, pageable, BYTES, cudaMemcpyHostToDevice, f->a), cudaErrorNotSupported); break;
-        case 7: FAILS(cudaMemcpy(f->dev, pageable, BYTES, cudaMemcpyHostToDevice), cudaErrorStreamCaptureUnsupported); break;
+        case 6:
+            FAILS(cudaMemcpyAsync(f->dev, pageable, BYTES, cudaMemcpyHostToDevice, f->a), cudaErrorNotSupported);
+            break;
+        case 7:
+            FAILS(cudaMemcpy(f->dev, pageable, BYTES, cudaMemcpyHostToDevice), cudaErrorStreamCaptureUnsupported);
+            break;
         default: FAILS(cudaFree(f->dev), cudaErrorStreamCaptureUnsupported); break;
         }
         cudaGetLastError();
@@ -275,7 +279,8 @@ static void test_graph_outlives_its_memory(void **state)
 
 /* ---- errors ------------------------------------------------------------------------------------ */
 
-static void check_death(struct fixture *f, cudaError_t launch(cudaStream_t, float *), cudaError_t error, const char *kind)
+static void check_death(struct fixture *f, cudaError_t launch(cudaStream_t, float *), cudaError_t error,
+                        const char *kind)
 {
     void *p;
     set_dev(f, 1);
@@ -492,10 +497,23 @@ int main(int argc, char **argv)
         return end_badly(argv[1]);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_late), TEST(test_host_memory), TEST(test_two_streams), TEST(test_queries), TEST(test_full_queue),
-        TEST(test_graph), TEST(test_capture_forbids), TEST(test_graph_outlives_its_memory),
-        TEST(test_illegal_address), TEST(test_misaligned), TEST(test_race), TEST(test_asked_for),
-        TEST(test_launches), TEST(test_memory), TEST(test_device), TEST(test_two_devices), TEST(test_exit_status),
+        TEST(test_late),
+        TEST(test_host_memory),
+        TEST(test_two_streams),
+        TEST(test_queries),
+        TEST(test_full_queue),
+        TEST(test_graph),
+        TEST(test_capture_forbids),
+        TEST(test_graph_outlives_its_memory),
+        TEST(test_illegal_address),
+        TEST(test_misaligned),
+        TEST(test_race),
+        TEST(test_asked_for),
+        TEST(test_launches),
+        TEST(test_memory),
+        TEST(test_device),
+        TEST(test_two_devices),
+        TEST(test_exit_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,8 @@
 #include "tests/simt/device/vector_types.h"
 #include "tests/simt/device/warp.h"
 
-namespace simt {
+namespace simt
+{
 
 struct Launch {
     dim3 grid, block;

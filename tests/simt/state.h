@@ -10,7 +10,8 @@
 
 #include "tests/simt/simt.h"
 
-namespace simt {
+namespace simt
+{
 
 constexpr size_t stack_bytes = 64 * 1024;
 constexpr unsigned max_threads = 1024;
@@ -35,7 +36,8 @@ struct alignas(128) Fiber : Thread {
     std::vector<Copy> copies;
     unsigned copy_group;
     bool took_ticket; /* did an atomic on global memory */
-    int unfenced, last_write; /* epochs of its first write of global memory that no fence is behind, and of its last; -1: none */
+    int unfenced,
+        last_write; /* epochs of its first write of global memory that no fence is behind, and of its last; -1: none */
     const char *waits_in, *waits_file; /* for the report of a deadlock */
     int waits_line;
 };
@@ -51,8 +53,8 @@ struct Meeting {
 
 struct Warp {
     unsigned ready, alive; /* masks of lanes */
-    unsigned epoch;        /* __syncwarps so far */
-    unsigned open;         /* mask of the meetings that wait for lanes */
+    unsigned epoch; /* __syncwarps so far */
+    unsigned open; /* mask of the meetings that wait for lanes */
     Meeting meetings[8];
 };
 
@@ -74,13 +76,13 @@ struct Block : BlockIndices {
     unsigned n_at_barrier;
     int barrier_sum, barrier_result, barrier_line;
     const char *barrier_file;
-    uint16_t epoch;        /* __syncthreads so far */
+    uint16_t epoch; /* __syncthreads so far */
     uint16_t ticket_epoch; /* the first one in which a thread did an atomic on global memory */
     bool has_ticket, acquired; /* a thread did; a fence came behind it */
     unsigned random;
     void *scheduler; /* the stack pointer of the OS thread's own stack */
-    char *stacks;        /* max_threads of them */
-    unsigned n_stacks;   /* in use or in free_stacks */
+    char *stacks; /* max_threads of them */
+    unsigned n_stacks; /* in use or in free_stacks */
     unsigned n_free_stacks;
     char *free_stacks[max_threads];
     char *tls;
@@ -128,8 +130,8 @@ Cell *device_cells(const void *p);
 /* ---- image.cc ---- */
 enum TlsKind : uint8_t { TLS_GAP, TLS_STATIC_SHARED, TLS_HOST, TLS_DYNAMIC_SHARED };
 struct Image {
-    uintptr_t base, low, high;         /* where it was loaded; its segments */
-    std::vector<uint8_t> tls;          /* a TlsKind for each byte of the thread-local segment */
+    uintptr_t base, low, high; /* where it was loaded; its segments */
+    std::vector<uint8_t> tls; /* a TlsKind for each byte of the thread-local segment */
     struct Span {
         size_t offset, bytes;
     };

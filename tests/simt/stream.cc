@@ -19,7 +19,8 @@
 using namespace simt_runtime;
 using Clock = std::chrono::steady_clock;
 
-namespace {
+namespace
+{
 
 /* A place in a queue that an event was recorded at. */
 struct Mark {
@@ -65,7 +66,8 @@ struct CUgraphExec_st {
     std::vector<std::function<void()>> nodes;
 };
 
-namespace {
+namespace
+{
 
 struct Handles {
     CUstream_st legacy; /* the NULL stream */
@@ -108,7 +110,9 @@ void look_for_faults()
     for (auto &text : simt::take_faults()) {
         bool is_address = text.rfind("OOB_GLOBAL", 0) == 0 || text.rfind("WILD", 0) == 0;
         bool is_alignment = text.rfind("MISALIGNED", 0) == 0;
-        die(is_address ? cudaErrorIllegalAddress : is_alignment ? cudaErrorMisalignedAddress : cudaErrorLaunchFailure,
+        die(is_address     ? cudaErrorIllegalAddress
+            : is_alignment ? cudaErrorMisalignedAddress
+                           : cudaErrorLaunchFailure,
             text, true);
     }
     if (death())
@@ -189,7 +193,8 @@ cudaError_t lose(CUstream_st *s, cudaError_t error)
 
 } // namespace
 
-namespace simt_runtime {
+namespace simt_runtime
+{
 
 void drain_all()
 {
@@ -250,20 +255,21 @@ unsigned pending()
 
 } // namespace simt_runtime
 
-#define BEGIN(in_capture)                                                                                              \
-    Call call(__func__, InCapture::in_capture);                                                                        \
-    if (call.error())                                                                                                  \
-        return Call::done(call.error())
+#define BEGIN(in_capture) \
+    Call call(__func__, InCapture::in_capture); \
+    if (call.error()) \
+    return Call::done(call.error())
 
-#define BEGIN_STREAM(in_capture)                                                                                       \
-    BEGIN(in_capture);                                                                                                 \
-    CUstream_st *s = stream_of(stream);                                                                                \
-    if (!s)                                                                                                            \
-        return Call::done(cudaErrorInvalidResourceHandle)
+#define BEGIN_STREAM(in_capture) \
+    BEGIN(in_capture); \
+    CUstream_st *s = stream_of(stream); \
+    if (!s) \
+    return Call::done(cudaErrorInvalidResourceHandle)
 
 /* ---- copies ---- */
 
-namespace {
+namespace
+{
 
 /* A pointer of a copy: whose memory it is, and whether all of it is there. */
 struct Side {
@@ -431,7 +437,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (!handles().events.count(event) || flags)
         return Call::done(cudaErrorInvalidResourceHandle);
     if (event->is_captured)
-        return Call::done(s->capture ? cudaSuccess : cudaErrorNotSupported); /* a capture of two streams: not emulated */
+        return Call::done(s->capture ? cudaSuccess
+                                     : cudaErrorNotSupported); /* a capture of two streams: not emulated */
     if (s->capture)
         return Call::done(lose(s, cudaErrorStreamCaptureIsolation));
     if (event->mark)
@@ -471,7 +478,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
 {
     BEGIN_STREAM(allowed);
-    *status = !s->capture          ? cudaStreamCaptureStatusNone
+    *status = !s->capture           ? cudaStreamCaptureStatusNone
               : s->capture->is_lost ? cudaStreamCaptureStatusInvalidated
                                     : cudaStreamCaptureStatusActive;
     return cudaSuccess;
@@ -610,9 +617,11 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 
 /* ---- kernels ---- */
 
-namespace simt {
+namespace simt
+{
 
-namespace {
+namespace
+{
 
 /* QUIRE_SIMT_ORDER is read at each launch, so that a test may change it. */
 void take_order()

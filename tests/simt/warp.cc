@@ -4,13 +4,14 @@
 
 #include "tests/simt/state.h"
 
-namespace simt {
+namespace simt
+{
 
 static const char *const op_names[] = {"shuffle",    "vote",     "reduce_add",     "reduce_min", "reduce_max",
                                        "__syncwarp", "ldmatrix", "ldmatrix.trans", "mma.f16"};
 
 /* The lanes of a mask, from 0 up. */
-#define FOR_LANES(lane, mask)                                                                                          \
+#define FOR_LANES(lane, mask) \
     for (unsigned rest_ = (mask), lane; rest_ && (lane = (unsigned)__builtin_ctz(rest_), true); rest_ &= rest_ - 1)
 
 static void shuffle(const Meeting &m)
@@ -36,7 +37,7 @@ static void vote(const Meeting &m)
                  : m.op == REDUCE_MIN ? min(result, value)
                                       : max(result, value);
     }
-    FOR_LANES(lane, m.mask) ((VoteArgument *)m.argument[lane])->result = result;
+    FOR_LANES(lane, m.mask)((VoteArgument *)m.argument[lane])->result = result;
 }
 
 static void ldmatrix(const Meeting &m)
@@ -116,8 +117,8 @@ static Meeting *find_meeting(Fiber *f, Op op, unsigned mask, int line, const cha
             return &m;
         if ((m.arrived & mask) && (m.mask >> f->lane & 1))
             fault("DIVERGENT_WARP_OP", true, nullptr,
-                  "%s with mask %#x at %s:%d while lanes %#x are in %s with mask %#x at %s:%d", op_names[op], mask, file,
-                  line, m.arrived, op_names[m.op], m.mask, m.file, m.line);
+                  "%s with mask %#x at %s:%d while lanes %#x are in %s with mask %#x at %s:%d", op_names[op], mask,
+                  file, line, m.arrived, op_names[m.op], m.mask, m.file, m.line);
     }
     constexpr unsigned n_meetings = sizeof w->meetings / sizeof w->meetings[0];
     unsigned i = (unsigned)__builtin_ctz(~w->open);
@@ -154,25 +155,17 @@ void collective(Op op, unsigned mask, void *argument, int line, const char *file
         return wait_here(f, op_names[op], line, file);
 
     switch (op) {
-    case SHUFFLE:
-        shuffle(*m);
-        break;
+    case SHUFFLE: shuffle(*m); break;
     case BALLOT:
     case REDUCE_ADD:
     case REDUCE_MIN:
-    case REDUCE_MAX:
-        vote(*m);
-        break;
+    case REDUCE_MAX: vote(*m); break;
     case SYNCWARP: /* the only one that orders memory; of the whole warp even if the mask is part of it */
         w->epoch++;
         break;
     case LDMATRIX:
-    case LDMATRIX_TRANS:
-        ldmatrix(*m);
-        break;
-    case MMA_F16:
-        mma_f16(*m);
-        break;
+    case LDMATRIX_TRANS: ldmatrix(*m); break;
+    case MMA_F16: mma_f16(*m); break;
     }
     w->open &= ~(1u << (m - w->meetings));
     w->ready |= mask;

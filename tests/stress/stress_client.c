@@ -70,8 +70,10 @@ static uint64_t now_ms(void)
 static void connect_it(struct client *c)
 {
     const int yes = 1;
-    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7F000002u + draw_below(&all.state, 250))};
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(all.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in from = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(0x7F000002u + draw_below(&all.state, 250))};
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons(all.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (c->fd < 0)
         die("socket");
@@ -277,8 +279,8 @@ static void run(void)
 
 static void report(double seconds)
 {
-    printf("{\"mix\": \"%s\", \"requests\": %llu, \"connections\": %llu, \"seconds\": %.1f, \"asked\": {", all.mix->name,
-           (unsigned long long)all.n_over, (unsigned long long)all.n_connections, seconds);
+    printf("{\"mix\": \"%s\", \"requests\": %llu, \"connections\": %llu, \"seconds\": %.1f, \"asked\": {",
+           all.mix->name, (unsigned long long)all.n_over, (unsigned long long)all.n_connections, seconds);
     for (int i = 0, n = 0; i < N_ASKS; i++)
         if (all.n_asked[i])
             printf("%s\"%s\": %llu", n++ ? ", " : "", ask_names[i], (unsigned long long)all.n_asked[i]);
@@ -298,9 +300,10 @@ static void report(double seconds)
 
 int main(int argc, char **argv)
 {
-    static const struct option names[] = {{"port", required_argument, NULL, 'p'},     {"mix", required_argument, NULL, 'm'},
-                                          {"requests", required_argument, NULL, 'r'}, {"clients", required_argument, NULL, 'c'},
-                                          {"seed", required_argument, NULL, 's'},     {NULL, 0, NULL, 0}};
+    static const struct option names[] = {
+        {"port", required_argument, NULL, 'p'},     {"mix", required_argument, NULL, 'm'},
+        {"requests", required_argument, NULL, 'r'}, {"clients", required_argument, NULL, 'c'},
+        {"seed", required_argument, NULL, 's'},     {NULL, 0, NULL, 0}};
     int letter;
     all.n_wanted = 1000;
     all.n_clients = 64;
@@ -320,7 +323,8 @@ int main(int argc, char **argv)
         }
     }
     if (!all.port || !all.mix || all.n_clients == 0) {
-        fprintf(stderr, "usage: stress_client --port N --mix cancel|soak|garbage [--requests N] [--clients N] [--seed N]\n");
+        fprintf(stderr,
+                "usage: stress_client --port N --mix cancel|soak|garbage [--requests N] [--clients N] [--seed N]\n");
         return 2;
     }
     uint64_t began = now_ms();

@@ -7,15 +7,29 @@
 #include <stdint.h>
 
 /* What is asked. Requests of PLAIN and CHAT have a seed and logprobs, so that equal ones must get equal bits. */
-enum ask { ASK_PLAIN, ASK_CHAT, ASK_STREAM, ASK_LONG, ASK_LONG_STREAM, ASK_LONG_PROMPT, ASK_TOKENIZE, ASK_PIN, ASK_HEALTH,
-           ASK_WRONG, ASK_GARBAGE, N_ASKS };
+enum ask {
+    ASK_PLAIN,
+    ASK_CHAT,
+    ASK_STREAM,
+    ASK_LONG,
+    ASK_LONG_STREAM,
+    ASK_LONG_PROMPT,
+    ASK_TOKENIZE,
+    ASK_PIN,
+    ASK_HEALTH,
+    ASK_WRONG,
+    ASK_GARBAGE,
+    N_ASKS
+};
 /* When its client leaves. */
-enum moment { MOMENT_NEVER,     /* it takes its reply */
-              MOMENT_UNSENT,    /* some of the request was sent */
-              MOMENT_SENT,      /* all of it, just now: it is not read yet, or with the text threads */
-              MOMENT_LATER,     /* up to 50 ms later: it waits, or is in prefill, or runs */
-              MOMENT_REPLYING,  /* some of the reply was read */
-              N_MOMENTS };
+enum moment {
+    MOMENT_NEVER,     /* it takes its reply */
+    MOMENT_UNSENT,    /* some of the request was sent */
+    MOMENT_SENT,      /* all of it, just now: it is not read yet, or with the text threads */
+    MOMENT_LATER,     /* up to 50 ms later: it waits, or is in prefill, or runs */
+    MOMENT_REPLYING,  /* some of the reply was read */
+    N_MOMENTS
+};
 /* How. */
 enum manner { MANNER_CLOSE, MANNER_RESET, MANNER_HALF_CLOSE, N_MANNERS };
 

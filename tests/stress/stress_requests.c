@@ -4,27 +4,37 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const ask_names[N_ASKS] = {"plain", "chat", "stream", "long", "long stream", "long prompt", "tokenize", "pin",
-                                       "health", "wrong", "garbage"};
+const char *const ask_names[N_ASKS] = {"plain",    "chat", "stream", "long",  "long stream", "long prompt",
+                                       "tokenize", "pin",  "health", "wrong", "garbage"};
 const char *const moment_names[N_MOMENTS] = {"never", "unsent", "sent", "later", "replying"};
 const char *const manner_names[N_MANNERS] = {"close", "reset", "half-close"};
 
 const struct mix mixes[] = {
     {"cancel",
-     .asks = {[ASK_PLAIN] = 2, [ASK_CHAT] = 1, [ASK_STREAM] = 2, [ASK_LONG] = 4, [ASK_LONG_STREAM] = 8, [ASK_LONG_PROMPT] = 3,
-              [ASK_TOKENIZE] = 1, [ASK_PIN] = 1},
+     .asks = {[ASK_PLAIN] = 2,
+              [ASK_CHAT] = 1,
+              [ASK_STREAM] = 2,
+              [ASK_LONG] = 4,
+              [ASK_LONG_STREAM] = 8,
+              [ASK_LONG_PROMPT] = 3,
+              [ASK_TOKENIZE] = 1,
+              [ASK_PIN] = 1},
      .moments = {[MOMENT_UNSENT] = 2, [MOMENT_SENT] = 2, [MOMENT_LATER] = 4, [MOMENT_REPLYING] = 4},
      .manners = {1, 1, 1}},
     {"soak",
-     .asks = {[ASK_PLAIN] = 40, [ASK_CHAT] = 10, [ASK_STREAM] = 25, [ASK_TOKENIZE] = 8, [ASK_HEALTH] = 4, [ASK_WRONG] = 10,
-              [ASK_GARBAGE] = 1, [ASK_LONG] = 1, [ASK_LONG_STREAM] = 1},
-     .moments = {[MOMENT_NEVER] = 95, [MOMENT_UNSENT] = 1, [MOMENT_SENT] = 1, [MOMENT_LATER] = 2, [MOMENT_REPLYING] = 1},
-     .manners = {1, 1, 1},
-     .keep_alive_percent = 95},
-    {"garbage",
-     .asks = {[ASK_GARBAGE] = 90, [ASK_PLAIN] = 10},
-     .moments = {[MOMENT_NEVER] = 1},
-     .manners = {1, 1, 1},
+     .asks = {[ASK_PLAIN] = 40,
+              [ASK_CHAT] = 10,
+              [ASK_STREAM] = 25,
+              [ASK_TOKENIZE] = 8,
+              [ASK_HEALTH] = 4,
+              [ASK_WRONG] = 10,
+              [ASK_GARBAGE] = 1,
+              [ASK_LONG] = 1,
+              [ASK_LONG_STREAM] = 1},
+     .moments =
+         {[MOMENT_NEVER] = 95, [MOMENT_UNSENT] = 1, [MOMENT_SENT] = 1, [MOMENT_LATER] = 2, [MOMENT_REPLYING] = 1},
+     .manners = {1, 1, 1}, .keep_alive_percent = 95},
+    {"garbage", .asks = {[ASK_GARBAGE] = 90, [ASK_PLAIN] = 10}, .moments = {[MOMENT_NEVER] = 1}, .manners = {1, 1, 1},
      .keep_alive_percent = 50},
 };
 const size_t n_mixes = sizeof mixes / sizeof mixes[0];
@@ -61,14 +71,18 @@ static const char *const prompts[] = {"Once upon a time", "The dog", "A small ho
 
 static size_t post(char out[REQUEST_BYTES], const char *path, const char *body)
 {
-    return (size_t)snprintf(out, REQUEST_BYTES, "POST %s HTTP/1.1\r\nHost: stress\r\nContent-Length: %zu\r\n\r\n%s", path,
-                            strlen(body), body);
+    return (size_t)snprintf(out, REQUEST_BYTES, "POST %s HTTP/1.1\r\nHost: stress\r\nContent-Length: %zu\r\n\r\n%s",
+                            path, strlen(body), body);
 }
 
 static size_t wrong(uint64_t *state, char out[REQUEST_BYTES])
 {
-    static const char *const bodies[] = {"{\"prompt\": 5}", "{\"prompt\": \"x\", \"temperature\": 9}", "{", "",
-                                         "{\"prompt\": \"x\", \"model\": \"nobody\"}", "{\"prompt\": \"x\", \"best_of\": 3}",
+    static const char *const bodies[] = {"{\"prompt\": 5}",
+                                         "{\"prompt\": \"x\", \"temperature\": 9}",
+                                         "{",
+                                         "",
+                                         "{\"prompt\": \"x\", \"model\": \"nobody\"}",
+                                         "{\"prompt\": \"x\", \"best_of\": 3}",
                                          "{\"messages\": [{\"role\": 1}]}"};
     const unsigned n = sizeof bodies / sizeof bodies[0], which = draw_below(state, n + 2);
     if (which == n)
@@ -123,7 +137,8 @@ static size_t garbage(uint64_t *state, char out[REQUEST_BYTES], unsigned *varian
     }
     char *body = strstr(request, "\r\n\r\n") + 4;
     size_t n_body = mutate(state, body, n - (size_t)(body - request), 2048);
-    int n_head = snprintf(out, REQUEST_BYTES, "POST /v1/%scompletions HTTP/1.1\r\nHost: stress\r\nContent-Length: %zu\r\n\r\n",
+    int n_head = snprintf(out, REQUEST_BYTES,
+                          "POST /v1/%scompletions HTTP/1.1\r\nHost: stress\r\nContent-Length: %zu\r\n\r\n",
                           strstr(request, "/chat/") ? "chat/" : "", n_body);
     memcpy(out + n_head, body, n_body);
     *variant = 0;
@@ -137,12 +152,15 @@ size_t request_make(enum ask ask, uint64_t *state, char out[REQUEST_BYTES], unsi
     *variant = which;
     switch (ask) {
     case ASK_PLAIN:
-        snprintf(body, sizeof body, "{\"prompt\":\"%s\",\"max_tokens\":3,\"seed\":%u,\"temperature\":0.9,\"logprobs\":2}",
-                 prompts[which], which);
+        snprintf(body, sizeof body,
+                 "{\"prompt\":\"%s\",\"max_tokens\":3,\"seed\":%u,\"temperature\":0.9,\"logprobs\":2}", prompts[which],
+                 which);
         return post(out, "/v1/completions", body);
     case ASK_CHAT:
-        snprintf(body, sizeof body, "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"max_tokens\":3,\"seed\":%u,"
-                 "\"temperature\":0.9,\"logprobs\":true,\"top_logprobs\":2}", prompts[which], which);
+        snprintf(body, sizeof body,
+                 "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"max_tokens\":3,\"seed\":%u,"
+                 "\"temperature\":0.9,\"logprobs\":true,\"top_logprobs\":2}",
+                 prompts[which], which);
         return post(out, "/v1/chat/completions", body);
     case ASK_STREAM:
         snprintf(body, sizeof body, "{\"prompt\":\"%s\",\"max_tokens\":3,\"stream\":true}", prompts[which]);
@@ -162,11 +180,11 @@ size_t request_make(enum ask ask, uint64_t *state, char out[REQUEST_BYTES], unsi
         snprintf(body, sizeof body, "{\"prompt\":\"%s\"}", prompts[which]);
         return post(out, "/tokenize", body);
     case ASK_PIN:
-        snprintf(body, sizeof body, "{\"prompt\":\"%s, %u, there was a small house in a big forest by the sea.\",\"ttl_seconds\":0}",
+        snprintf(body, sizeof body,
+                 "{\"prompt\":\"%s, %u, there was a small house in a big forest by the sea.\",\"ttl_seconds\":0}",
                  prompts[which], n);
         return post(out, "/v1/cache/pins", body);
-    case ASK_HEALTH:
-        return (size_t)snprintf(out, REQUEST_BYTES, "GET /health HTTP/1.1\r\nHost: stress\r\n\r\n");
+    case ASK_HEALTH: return (size_t)snprintf(out, REQUEST_BYTES, "GET /health HTTP/1.1\r\nHost: stress\r\n\r\n");
     case ASK_WRONG: return wrong(state, out);
     case ASK_GARBAGE: return garbage(state, out, variant);
     case N_ASKS: break;

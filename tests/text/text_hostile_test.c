@@ -25,8 +25,8 @@ static int make_dir(void **state)
 static int remove_dir(void **state)
 {
     (void)state;
-    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json",
-                                        "special_tokens_map.json", "chat_template.jinja"};
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+                                        "chat_template.jinja"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);
         if (unlink(path) != 0)
@@ -105,8 +105,7 @@ static void not_utf8(void **state)
     expect(QUIRE_INVALID, "tokenizer.json", "not UTF-8 at byte 2");
 }
 
-#define MODEL(more) \
-    "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}" more "}"
+#define MODEL(more) "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}" more "}"
 
 static void wrong_tokenizers(void **state)
 {
@@ -129,8 +128,7 @@ static void wrong_tokenizers(void **state)
         {"{\"model\": {\"type\": \"BPE\", \"vocab\": {}, \"merges\": []}}", "no tokens"},
         {"{\"model\": {\"type\": \"BPE\", \"vocab\": [], \"merges\": []}}", "a map from token"},
         {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": -1}, \"merges\": []}}", "model: "},
-        {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 4294967295}, \"merges\": []}}",
-         "too large"},
+        {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 4294967295}, \"merges\": []}}", "too large"},
         {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 1e99}, \"merges\": []}}", "model: "},
         {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a\"]}}", "merge"},
         {"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a a a\"]}}", "merge"},
@@ -145,7 +143,8 @@ static void wrong_tokenizers(void **state)
         {MODEL(", \"decoder\": {\"type\": \"Nonsense\"}"), "decoder: "},
         {MODEL(", \"normalizer\": {\"type\": \"Replace\"}"), "normalizer: "},
         {MODEL(", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"},"
-               "\"behavior\": \"Isolated\", \"invert\": false}"), "pre_tokenizer: "},
+               "\"behavior\": \"Isolated\", \"invert\": false}"),
+         "pre_tokenizer: "},
         {MODEL(", \"post_processor\": []"), "post_processor: "},
         {MODEL(", \"added_tokens\": {}"), "added_tokens: "},
         {MODEL(", \"added_tokens\": [{\"id\": 7}]"), "added_tokens: "},
@@ -252,10 +251,9 @@ int main(void)
 {
 #define HOSTILE(test) cmocka_unit_test_setup_teardown(test, make_dir, remove_dir)
     const struct CMUnitTest tests[] = {
-        HOSTILE(missing_files),    HOSTILE(not_a_file),      HOSTILE(too_large),
-        HOSTILE(not_utf8),         HOSTILE(wrong_tokenizers), HOSTILE(deep_nesting),
-        HOSTILE(wrong_side_files), HOSTILE(tokenizer_alone), HOSTILE(broken_template),
-        HOSTILE(long_message),
+        HOSTILE(missing_files),    HOSTILE(not_a_file),   HOSTILE(too_large),        HOSTILE(not_utf8),
+        HOSTILE(wrong_tokenizers), HOSTILE(deep_nesting), HOSTILE(wrong_side_files), HOSTILE(tokenizer_alone),
+        HOSTILE(broken_template),  HOSTILE(long_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

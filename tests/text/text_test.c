@@ -197,11 +197,10 @@ static void chat(void **state)
     (void)state;
     static const char *const files[][2] = {
         {"tokenizer_config.json", "{\"bos_token\": \"<s>\", \"chat_template\": \"from the config\"}"},
-        {"chat_template.jinja",
-         "{{ bos_token }}{% for m in messages %}"
-         "{% if m.role == 'wizard' %}{{ raise_exception('no\\nwizards, pleaſe') }}{% endif %}"
-         "[{{ m.role }}|{{ m.content }}]{% endfor %}{{ tools | tojson }}{{ mood }}"
-         "{% if add_generation_prompt %}[assistant|{% endif %}\n"},
+        {"chat_template.jinja", "{{ bos_token }}{% for m in messages %}"
+                                "{% if m.role == 'wizard' %}{{ raise_exception('no\\nwizards, pleaſe') }}{% endif %}"
+                                "[{{ m.role }}|{{ m.content }}]{% endfor %}{{ tools | tojson }}{{ mood }}"
+                                "{% if add_generation_prompt %}[assistant|{% endif %}\n"},
     };
     char dir[64];
     make_model(dir, files, 2);
@@ -266,8 +265,7 @@ static void identity(void **state)
         remove_model(dir, sets[i], 1);
     }
     struct quire_error err;
-    assert_int_equal(quire_text_identity(DATA "bytelevel", ids[4], &err),
-                     QUIRE_OK);
+    assert_int_equal(quire_text_identity(DATA "bytelevel", ids[4], &err), QUIRE_OK);
     assert_int_equal(quire_text_identity("/nowhere", ids[3], &err), QUIRE_NOT_FOUND);
     assert_memory_equal(ids[0], ids[1], 32);
     assert_memory_not_equal(ids[1], ids[2], 32);
@@ -359,11 +357,9 @@ static void close_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),      cmocka_unit_test(special_tokens),
-        cmocka_unit_test(empty_and_wrong_text), cmocka_unit_test(prompt_context),
-        cmocka_unit_test(chat),            cmocka_unit_test(identity),
-        cmocka_unit_test(strftime_now),    cmocka_unit_test(many_threads),
-        cmocka_unit_test(close_order),
+        cmocka_unit_test(round_trip),     cmocka_unit_test(special_tokens), cmocka_unit_test(empty_and_wrong_text),
+        cmocka_unit_test(prompt_context), cmocka_unit_test(chat),           cmocka_unit_test(identity),
+        cmocka_unit_test(strftime_now),   cmocka_unit_test(many_threads),   cmocka_unit_test(close_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

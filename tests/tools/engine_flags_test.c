@@ -138,8 +138,11 @@ static void every_policy_is_in_the_help(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes), cmocka_unit_test(times), cmocka_unit_test(lists),
-        cmocka_unit_test(files), cmocka_unit_test(every_policy_is_in_the_help),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(times),
+        cmocka_unit_test(lists),
+        cmocka_unit_test(files),
+        cmocka_unit_test(every_policy_is_in_the_help),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,8 @@
 
 #define MODEL QUIRE_SOURCE_DIR "/tools/demo_model/model"
 
-static struct bench_inputs *open_inputs(const struct bench_input_options *options, const struct bench_input_bounds *bounds)
+static struct bench_inputs *open_inputs(const struct bench_input_options *options,
+                                        const struct bench_input_bounds *bounds)
 {
     struct bench_inputs *in;
     struct quire_error err;
@@ -183,13 +184,14 @@ static void conversations_are_counted_in_tokens(void **state)
 {
     (void)state;
     char path[64];
-    write_file(path,
-               " [{\"id\": \"a\", \"conversations\": [{\"from\": \"human\", \"value\": \"Once upon a time there was a cat.\"},"
-               "  {\"from\": \"gpt\", \"value\": \"The cat had a red ball and it was happy.\"}, {\"value\": \"more\"}]},"
-               " {\"id\": \"alone\", \"conversations\": [{\"from\": \"human\", \"value\": \"Nobody answers this question.\"}]},"
-               " {\"id\": \"short\", \"conversations\": [{\"value\": \"a\"}, {\"value\": \"b\"}]},"
-               " {\"id\": \"terse\", \"conversations\": [{\"value\": \"a\"}, {\"value\": \"This answer is long enough to count.\"}]},"
-               " 7, {\"conversations\": {}}]");
+    write_file(
+        path,
+        " [{\"id\": \"a\", \"conversations\": [{\"from\": \"human\", \"value\": \"Once upon a time there was a cat.\"},"
+        "  {\"from\": \"gpt\", \"value\": \"The cat had a red ball and it was happy.\"}, {\"value\": \"more\"}]},"
+        " {\"id\": \"alone\", \"conversations\": [{\"from\": \"human\", \"value\": \"Nobody answers this question.\"}]},"
+        " {\"id\": \"short\", \"conversations\": [{\"value\": \"a\"}, {\"value\": \"b\"}]},"
+        " {\"id\": \"terse\", \"conversations\": [{\"value\": \"a\"}, {\"value\": \"This answer is long enough to count.\"}]},"
+        " 7, {\"conversations\": {}}]");
     struct bench_input_options o;
     struct bench_inputs *in;
     struct quire_error err;
@@ -209,7 +211,8 @@ static void conversations_are_counted_in_tokens(void **state)
     free(prompt);
     uint32_t *expected, *ids = ids_of(in, 0);
     size_t n;
-    assert_int_equal(quire_text_encode(text, in->items[0].text, strlen(in->items[0].text), true, &expected, &n, NULL), QUIRE_OK);
+    assert_int_equal(quire_text_encode(text, in->items[0].text, strlen(in->items[0].text), true, &expected, &n, NULL),
+                     QUIRE_OK);
     assert_int_equal(in->items[0].n_prompt, n);
     assert_memory_equal(ids, expected, n * sizeof *ids);
     assert_in_range(in->items[0].n_output, 8, 20);
@@ -280,12 +283,9 @@ static void what_does_not_fit_is_said(void **state)
 int run_inputs_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_is_a_function_of_the_seed),
-        cmocka_unit_test(prefixes_are_shared),
-        cmocka_unit_test(a_trace_keeps_times_and_prefixes),
-        cmocka_unit_test(lengths_alone),
-        cmocka_unit_test(conversations_are_counted_in_tokens),
-        cmocka_unit_test(arrivals_have_the_rate_and_the_shape),
+        cmocka_unit_test(random_is_a_function_of_the_seed),    cmocka_unit_test(prefixes_are_shared),
+        cmocka_unit_test(a_trace_keeps_times_and_prefixes),    cmocka_unit_test(lengths_alone),
+        cmocka_unit_test(conversations_are_counted_in_tokens), cmocka_unit_test(arrivals_have_the_rate_and_the_shape),
         cmocka_unit_test(what_does_not_fit_is_said),
     };
     return cmocka_run_group_tests_name("bench inputs", tests, NULL, NULL);

@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool near(double a, double b) { return fabs(a - b) <= 1e-9 * (1 + fabs(b)); }
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * (1 + fabs(b));
+}
 #define NEAR(a, b) assert_true(near(a, b))
 
 static struct bench_metrics_options parse(const char *shown, const char *percentiles)
@@ -46,7 +49,8 @@ static struct bench_result *make_results(void)
     r[0] = (struct bench_result){.ok = true, .start_s = 0, .ttft_s = 0.5, .e2el_s = 1.1, .n_prompt = 10, .n_output = 4};
     r[1] = (struct bench_result){.ok = true, .start_s = 1, .ttft_s = 0.2, .e2el_s = 0.2, .n_prompt = 20, .n_output = 1};
     r[2] = (struct bench_result){.start_s = 0.5, .n_prompt = 1000, .n_output = 1000};
-    r[3] = (struct bench_result){.ok = true, .start_s = 1.1, .ttft_s = 0.3, .e2el_s = 0.7, .n_prompt = 30, .n_output = 3};
+    r[3] = (struct bench_result){
+        .ok = true, .start_s = 1.1, .ttft_s = 0.3, .e2el_s = 0.7, .n_prompt = 30, .n_output = 3};
     for (int i = 0; i < 3; i++)
         assert_int_equal(bench_result_add_itl(&r[0], itls[i], NULL), QUIRE_OK);
     assert_int_equal(bench_result_add_itl(&r[3], 0.4, NULL), QUIRE_OK); /* two tokens in one event */
@@ -124,11 +128,24 @@ static void nothing_completed_is_zeros(void **state)
 static void json_has_vllms_names(void **state)
 {
     (void)state;
-    static const char *const keys[] = {
-        "duration", "completed", "failed", "total_input_tokens", "total_output_tokens", "request_throughput",
-        "request_goodput", "output_throughput", "total_token_throughput", "max_output_tokens_per_s",
-        "max_concurrent_requests", "mean_ttft_ms", "median_ttft_ms", "std_ttft_ms", "p99_ttft_ms", "p99.9_ttft_ms",
-        "mean_e2el_ms", "p99.9_e2el_ms"};
+    static const char *const keys[] = {"duration",
+                                       "completed",
+                                       "failed",
+                                       "total_input_tokens",
+                                       "total_output_tokens",
+                                       "request_throughput",
+                                       "request_goodput",
+                                       "output_throughput",
+                                       "total_token_throughput",
+                                       "max_output_tokens_per_s",
+                                       "max_concurrent_requests",
+                                       "mean_ttft_ms",
+                                       "median_ttft_ms",
+                                       "std_ttft_ms",
+                                       "p99_ttft_ms",
+                                       "p99.9_ttft_ms",
+                                       "mean_e2el_ms",
+                                       "p99.9_e2el_ms"};
     struct bench_metrics_options o = parse("ttft,e2el", "99,99.9");
     struct bench_result *r = make_results();
     struct bench_metrics m;
@@ -149,18 +166,24 @@ static void wrong_options_are_named(void **state)
     static const struct {
         const char *shown, *percentiles, *goodput, *says;
     } cases[] = {
-        {"ttft,latency", "50", NULL, "latency"},   {"ttft", "50,101", NULL, "101"},
-        {"ttft", "50,,99", NULL, "--metric-percentiles"}, {"ttft", "nan", NULL, "nan"},
+        {"ttft,latency", "50", NULL, "latency"},
+        {"ttft", "50,101", NULL, "101"},
+        {"ttft", "50,,99", NULL, "--metric-percentiles"},
+        {"ttft", "nan", NULL, "nan"},
         {"ttft", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17", NULL, "more than 16"},
-        {"ttft", "50", "itl:3", "itl:3"},          {"ttft", "50", "ttft", "ttft"},
-        {"ttft", "50", "ttft:", "ttft:"},          {"ttft", "50", "ttft:-1", "-1"},
-        {"ttft", "50", "ttft:5x", "5x"},           {"ttft", "50", "ttft:inf", "inf"},
+        {"ttft", "50", "itl:3", "itl:3"},
+        {"ttft", "50", "ttft", "ttft"},
+        {"ttft", "50", "ttft:", "ttft:"},
+        {"ttft", "50", "ttft:-1", "-1"},
+        {"ttft", "50", "ttft:5x", "5x"},
+        {"ttft", "50", "ttft:inf", "inf"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct bench_metrics_options o;
         struct quire_error err;
         assert_int_equal(bench_metrics_options_parse(cases[i].shown, cases[i].percentiles, &cases[i].goodput,
-                                                     cases[i].goodput != NULL, &o, &err), QUIRE_INVALID);
+                                                     cases[i].goodput != NULL, &o, &err),
+                         QUIRE_INVALID);
         if (!strstr(err.text, cases[i].says))
             fail_msg("\"%s\" does not say %s", err.text, cases[i].says);
     }
@@ -169,9 +192,9 @@ static void wrong_options_are_named(void **state)
 int run_metrics_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(percentiles_are_numpys),     cmocka_unit_test(metrics_are_vllms),
-        cmocka_unit_test(goodput_asks_all_bounds),    cmocka_unit_test(nothing_completed_is_zeros),
-        cmocka_unit_test(json_has_vllms_names),       cmocka_unit_test(wrong_options_are_named),
+        cmocka_unit_test(percentiles_are_numpys),  cmocka_unit_test(metrics_are_vllms),
+        cmocka_unit_test(goodput_asks_all_bounds), cmocka_unit_test(nothing_completed_is_zeros),
+        cmocka_unit_test(json_has_vllms_names),    cmocka_unit_test(wrong_options_are_named),
     };
     return cmocka_run_group_tests_name("bench metrics", tests, NULL, NULL);
 }

@@ -59,7 +59,10 @@ static void events_are_the_standards(void **state)
         {"\n\n\n", ""},
         {"data: never ended", ""},
         {"data: never ended\n", ""},
-        {"\xef\xbb\xbf" "data: marked\n\n\xef\xbb\xbf" "data: not\n\n", "marked|"},
+        {"\xef\xbb\xbf"
+         "data: marked\n\n\xef\xbb\xbf"
+         "data: not\n\n",
+         "marked|"},
         {"data: {\"a\": \"b: c\"}\n\ndata: [DONE]\n\n", "{\"a\": \"b: c\"}|[DONE]|"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -104,14 +107,18 @@ static void events_say_what_they_hold(void **state)
         {"{\"choices\":[{\"text\":\"\",\"finish_reason\":null}]}", E(false, true, true, false, false, 0, 0)},
         {"{\"choices\":[{\"text\":\"a\",\"finish_reason\":\"length\"}]}", E(false, true, true, true, false, 0, 0)},
         {"{\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}]}", E(false, true, false, true, false, 0, 0)},
-        {"{\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}", E(false, true, false, false, false, 0, 0)},
-        {"{\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"a\"}}]}", E(false, true, true, false, false, 0, 0)},
+        {"{\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}",
+         E(false, true, false, false, false, 0, 0)},
+        {"{\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"a\"}}]}",
+         E(false, true, true, false, false, 0, 0)},
         {"{\"choices\":[{\"delta\":{\"content\":\"\"}}]}", E(false, true, true, false, false, 0, 0)},
         {"{\"choices\":[{\"delta\":{\"reasoning_content\":\"a\"}}]}", E(false, true, true, false, false, 0, 0)},
         {"{\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}", E(false, true, false, true, false, 0, 0)},
-        {"{\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":9}}", E(false, false, false, false, true, 7, 9)},
+        {"{\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":9}}",
+         E(false, false, false, false, true, 7, 9)},
         {"{\"choices\":[],\"usage\":null}", E(false, false, false, false, false, 0, 0)},
-        {"{\"choices\":[],\"usage\":{\"prompt_tokens\":-7,\"completion_tokens\":1e9}}", E(false, false, false, false, true, 0, 0)},
+        {"{\"choices\":[],\"usage\":{\"prompt_tokens\":-7,\"completion_tokens\":1e9}}",
+         E(false, false, false, false, true, 0, 0)},
         {"{}", E(false, false, false, false, false, 0, 0)},
         {"[]", E(false, false, false, false, false, 0, 0)},
         {"3", E(false, false, false, false, false, 0, 0)},
@@ -134,7 +141,8 @@ static void errors_are_shown_and_harmless(void **state)
     struct bench_event e;
     struct quire_error err;
     char shown[64];
-    const char *error = "{\"error\":{\"message\":\"no \\u001b[31mroom\\nleft\"}}", *plain = "<html>\r\n502\xe2\x80</html>";
+    const char *error = "{\"error\":{\"message\":\"no \\u001b[31mroom\\nleft\"}}",
+               *plain = "<html>\r\n502\xe2\x80</html>";
     assert_int_equal(bench_event_read(error, strlen(error), &e, &err), QUIRE_INVALID);
     assert_string_equal(err.text, "no  [31mroom left");
     assert_int_equal(bench_event_read("{\"a\"", 4, &e, &err), QUIRE_INVALID);
@@ -142,7 +150,8 @@ static void errors_are_shown_and_harmless(void **state)
     bench_error_text(error, strlen(error), shown, sizeof shown);
     assert_string_equal(shown, "no  [31mroom left");
     bench_error_text(plain, strlen(plain), shown, sizeof shown);
-    assert_string_equal(shown, "<html>  502?" "?</html>");
+    assert_string_equal(shown, "<html>  502?"
+                               "?</html>");
     bench_error_text("{\"message\":\"vLLM of old\"}", 25, shown, 6);
     assert_string_equal(shown, "vLLM ");
     bench_error_text("", 0, shown, sizeof shown);

@@ -28,9 +28,11 @@ static void lines_of_json(void **state)
 {
     (void)state;
     struct bench_trace t;
-    assert_int_equal(read_text("\n{\"timestamp\": 5, \"input_length\": 600, \"output_length\": 500, \"hash_ids\": [7, 8]}\r\n"
-                               "{\"timestamp\": 1505.5, \"input_length\": 3, \"output_length\": 1, \"other\": {\"a\": 1}}\n",
-                               &t, NULL), QUIRE_OK);
+    assert_int_equal(
+        read_text("\n{\"timestamp\": 5, \"input_length\": 600, \"output_length\": 500, \"hash_ids\": [7, 8]}\r\n"
+                  "{\"timestamp\": 1505.5, \"input_length\": 3, \"output_length\": 1, \"other\": {\"a\": 1}}\n",
+                  &t, NULL),
+        QUIRE_OK);
     assert_int_equal(t.n_rows, 2);
     assert_true(t.has_times);
     check_row(&t, 0, 0, 600, 500);
@@ -73,14 +75,17 @@ static void csv_of_any_origin(void **state)
     (void)state;
     struct bench_trace t;
     assert_int_equal(read_text("TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-12-31 23:59:59.9799600,4808,10\r\n"
-                               "2024-01-01 00:00:00.0319600,3180,8\r\n2024-01-01T01:00:00+00:00,1,1", &t, NULL), QUIRE_OK);
+                               "2024-01-01 00:00:00.0319600,3180,8\r\n2024-01-01T01:00:00+00:00,1,1",
+                               &t, NULL),
+                     QUIRE_OK);
     assert_int_equal(t.n_rows, 3);
     check_row(&t, 0, 0, 4808, 10);
     check_row(&t, 1, 0.052, 3180, 8);
     check_row(&t, 2, 3600.02004, 1, 1);
     bench_trace_free(&t);
-    assert_int_equal(read_text("x,output_toks,input_toks,arrival_time_ns\n,531,2358,46926808\n?,769,1034,347938951\n",
-                               &t, NULL), QUIRE_OK);
+    assert_int_equal(
+        read_text("x,output_toks,input_toks,arrival_time_ns\n,531,2358,46926808\n?,769,1034,347938951\n", &t, NULL),
+        QUIRE_OK);
     check_row(&t, 1, 0.301012143, 1034, 769);
     assert_true(t.has_times);
     bench_trace_free(&t);
@@ -123,7 +128,8 @@ static void wrong_lines_are_named(void **state)
         {"{\"timestamp\": 0, \"input_length\": 3, \"output_length\": \"4\"}\n", "line 1: output_length"},
         {"{\"timestamp\": -1, \"input_length\": 3, \"output_length\": 4}\n", "line 1: timestamp"},
         {"{\"timestamp\": 1e300, \"input_length\": 3, \"output_length\": 4}\n", "line 1: timestamp"},
-        {"{\"timestamp\": 0, \"input_length\": 513, \"output_length\": 4, \"hash_ids\": [1]}\n", "line 1: hash_ids: 1 blocks"},
+        {"{\"timestamp\": 0, \"input_length\": 513, \"output_length\": 4, \"hash_ids\": [1]}\n",
+         "line 1: hash_ids: 1 blocks"},
         {"{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 4, \"hash_ids\": [\"a\"]}\n", "element 0"},
         {"{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 4, \"hash_ids\": 1}\n", "hash_ids"},
         {"{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 4, \"tenant\": \"\"}\n", "line 1: tenant"},
@@ -149,7 +155,8 @@ static void many_rows_and_hashes(void **state)
     char *text = malloc(N * 120), *at = text;
     struct bench_trace t;
     for (int i = 0; i < N; i++)
-        at += sprintf(at, "{\"timestamp\": %d, \"input_length\": 1024, \"output_length\": 1, \"hash_ids\": [%d, %d]}\n", i, i, -i);
+        at += sprintf(at, "{\"timestamp\": %d, \"input_length\": 1024, \"output_length\": 1, \"hash_ids\": [%d, %d]}\n",
+                      i, i, -i);
     assert_int_equal(bench_trace_read(text, (size_t)(at - text), "t", &bench_trace_mooncake, &t, NULL), QUIRE_OK);
     assert_int_equal(t.n_rows, N);
     for (size_t i = 0; i < N; i++) {
@@ -176,8 +183,8 @@ static void files_that_are_none(void **state)
 int run_trace_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_of_json),      cmocka_unit_test(timed_traces_have_seconds_and_tenants),
-        cmocka_unit_test(csv_of_any_origin), cmocka_unit_test(wrong_lines_are_named),
+        cmocka_unit_test(lines_of_json),        cmocka_unit_test(timed_traces_have_seconds_and_tenants),
+        cmocka_unit_test(csv_of_any_origin),    cmocka_unit_test(wrong_lines_are_named),
         cmocka_unit_test(many_rows_and_hashes), cmocka_unit_test(files_that_are_none),
     };
     return cmocka_run_group_tests_name("bench trace", tests, NULL, NULL);

@@ -79,10 +79,9 @@ void sample_submit(struct wire_submit *out)
 void sample_tokens(struct wire_token out[SAMPLE_TOKENS])
 {
     out[0] = (struct wire_token){.choice = 0, .token = 50};
-    out[1] = (struct wire_token){.choice = 1, .token = 51, .has_logprob = true,
-                                 .logprob = -0.25f, .rank = 1};
-    out[2] = (struct wire_token){.choice = 65535, .token = UINT32_MAX, .has_logprob = true,
-                                 .logprob = -1.5f, .rank = 3, .n_top = WIRE_MAX_TOP};
+    out[1] = (struct wire_token){.choice = 1, .token = 51, .has_logprob = true, .logprob = -0.25f, .rank = 1};
+    out[2] = (struct wire_token){
+        .choice = 65535, .token = UINT32_MAX, .has_logprob = true, .logprob = -1.5f, .rank = 3, .n_top = WIRE_MAX_TOP};
     for (uint32_t i = 0; i < WIRE_MAX_TOP; i++) {
         out[2].top_ids[i] = 100 + i;
         out[2].top_logprobs[i] = -(float)i;
@@ -166,8 +165,7 @@ void sample_stats(struct wire_stats *out)
     };
     wire_step_bucket_put(steps, &(struct wire_step_bucket){1, 2});
     wire_step_bucket_put(steps + WIRE_STEP_BUCKET_WORDS, &(struct wire_step_bucket){16384, UINT64_C(1) << 41});
-    wire_shadow_bucket_put(
-        buckets, &(struct wire_shadow_bucket){UINT64_MAX - 1, 2, UINT64_C(1) << 40});
+    wire_shadow_bucket_put(buckets, &(struct wire_shadow_bucket){UINT64_MAX - 1, 2, UINT64_C(1) << 40});
     wire_tenant_put(tenants, &(struct wire_tenant){1, 2, 3, 4, 5, 6, 7});
     wire_tenant_put(tenants + WIRE_TENANT_WORDS,
                     &(struct wire_tenant){UINT64_MAX, UINT64_C(1) << 33, 0, 8, 9, 10, UINT32_MAX});
@@ -240,8 +238,7 @@ int sample_decode(uint16_t type, const uint8_t *body, size_t n, struct quire_err
     case WIRE_CREDIT: return wire_get_credit(body, n, &credit, err);
     case WIRE_CONTROL: return wire_get_control(body, n, &text, &n_text, err);
     case WIRE_STATS:
-        return n ? wire_get_stats(body, n, &out.stats, err)
-                 : wire_get_stats_request(body, n, &status, err);
+        return n ? wire_get_stats(body, n, &out.stats, err) : wire_get_stats_request(body, n, &status, err);
     case WIRE_ERROR: return wire_get_error(body, n, &status, &text, &n_text, err);
     case WIRE_ACCEPT: return wire_get_accept(body, n, &credit, err);
     case WIRE_DRAIN: break;

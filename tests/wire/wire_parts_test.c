@@ -49,8 +49,7 @@ static void test_reader_pieces(void **state)
                 size_t begin = n_frames ? ends[n_frames - 1] : 0;
                 assert_true(n_frames < SAMPLE_FRAMES);
                 assert_int_equal(header.body_bytes, ends[n_frames] - begin - WIRE_HEADER_BYTES);
-                assert_memory_equal(body, stream.data + begin + WIRE_HEADER_BYTES,
-                                    header.body_bytes);
+                assert_memory_equal(body, stream.data + begin + WIRE_HEADER_BYTES, header.body_bytes);
                 assert_true(at >= ends[n_frames]); /* not before its last byte was there */
                 n_frames++;
             }
@@ -167,8 +166,7 @@ static void test_addresses(void **state)
     char text[160];
     size_t n;
     (void)state;
-    static const char *good[] = {"unix:/run/quire.sock", "unix:relative", "tcp:127.0.0.1:8001",
-                                 "tcp:[::1]:0"};
+    static const char *good[] = {"unix:/run/quire.sock", "unix:relative", "tcp:127.0.0.1:8001", "tcp:[::1]:0"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         assert_int_equal(wire_address_parse(good[i], a, &n, &err), QUIRE_OK);
         assert_int_equal(n, 1);
@@ -176,7 +174,7 @@ static void test_addresses(void **state)
         assert_string_equal(text, good[i]);
         assert_int_equal(a[0].is_unix, i < 2);
     }
-    static const char *bad[] = {"", "unix:", "tcp:", "tcp:1", "tcp::1", "tcp:::1:1", "tcp:h:70000",
+    static const char *bad[] = {"",         "unix:",    "tcp:",     "tcp:1",   "tcp::1", "tcp:::1:1", "tcp:h:70000",
                                 "tcp:h:-1", "tcp:h: 1", "tcp:h:1x", "udp:h:1", "/path"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(wire_address_parse(bad[i], a, &n, &err), QUIRE_INVALID);
@@ -217,9 +215,8 @@ static void test_buffer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reader_pieces), cmocka_unit_test(test_reader_limits),
-        cmocka_unit_test(test_id_map),        cmocka_unit_test(test_key_proof),
-        cmocka_unit_test(test_addresses),     cmocka_unit_test(test_buffer),
+        cmocka_unit_test(test_reader_pieces), cmocka_unit_test(test_reader_limits), cmocka_unit_test(test_id_map),
+        cmocka_unit_test(test_key_proof),     cmocka_unit_test(test_addresses),     cmocka_unit_test(test_buffer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,8 +50,7 @@ static void test_header(void **state)
     struct wire_header h;
     struct quire_error err;
     assert_int_equal(wire_put_accept(&b, UINT64_C(0x1122334455667788), 0), 0);
-    static const uint8_t want[16] = {0,    0,    0,    0,    3,    0,    0,    0,
-                                     0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
+    static const uint8_t want[16] = {0, 0, 0, 0, 3, 0, 0, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
     assert_int_equal(b.n, 16);
     assert_memory_equal(b.data, want, 16);
     for (size_t n = 0; n < 16; n++)
@@ -60,9 +59,18 @@ static void test_header(void **state)
     assert_int_equal(h.type, WIRE_ACCEPT);
     assert_true(h.request == UINT64_C(0x1122334455667788));
 
-    struct { size_t at; uint8_t value; const char *says; } bad[] = {
-        {4, 0, "not a frame type"}, {4, 14, "not a frame type"}, {5, 1, "not a frame type"},
-        {6, 1, "flags"}, {7, 0x80, "flags"}, {3, 2, "length"}, {4, WIRE_CREDIT, "request id"},
+    struct {
+        size_t at;
+        uint8_t value;
+        const char *says;
+    } bad[] = {
+        {4, 0, "not a frame type"},
+        {4, 14, "not a frame type"},
+        {5, 1, "not a frame type"},
+        {6, 1, "flags"},
+        {7, 0x80, "flags"},
+        {3, 2, "length"},
+        {4, WIRE_CREDIT, "request id"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         uint8_t copy[16];
@@ -354,8 +362,7 @@ static void test_stats(void **state)
     assert_int_equal(got.n_shadow_buckets, 1);
     struct wire_shadow_bucket bucket;
     wire_shadow_bucket_get(&got, 0, &bucket);
-    assert_true(bucket.bound_us == UINT64_MAX - 1 && bucket.n_live == 2 &&
-                bucket.n_shadow == UINT64_C(1) << 40);
+    assert_true(bucket.bound_us == UINT64_MAX - 1 && bucket.n_live == 2 && bucket.n_shadow == UINT64_C(1) << 40);
     assert_true(got.n_step_tokens == want.n_step_tokens);
     assert_int_equal(got.n_step_buckets, 2);
     struct wire_step_bucket steps;
@@ -369,9 +376,7 @@ static void test_stats(void **state)
     wire_tenant_get(&got, 0, &tenant);
     assert_memory_equal(&tenant, (&(struct wire_tenant){1, 2, 3, 4, 5, 6, 7}), sizeof tenant);
     wire_tenant_get(&got, 1, &tenant);
-    assert_memory_equal(&tenant,
-                        (&(struct wire_tenant){UINT64_MAX, UINT64_C(1) << 33, 0, 8, 9, 10,
-                                               UINT32_MAX}),
+    assert_memory_equal(&tenant, (&(struct wire_tenant){UINT64_MAX, UINT64_C(1) << 33, 0, 8, 9, 10, UINT32_MAX}),
                         sizeof tenant);
     wire_buffer_free(&b);
 }
@@ -540,7 +545,7 @@ static void test_changed_bytes(void **state)
 
 static void append_field(struct wire_buffer *b, uint16_t tag, const void *value, uint32_t n)
 {
-    uint8_t head[8] = {(uint8_t)tag, (uint8_t)(tag >> 8), 0, 0, (uint8_t)n, (uint8_t)(n >> 8),
+    uint8_t head[8] = {(uint8_t)tag,       (uint8_t)(tag >> 8), 0, 0, (uint8_t)n, (uint8_t)(n >> 8),
                        (uint8_t)(n >> 16), (uint8_t)(n >> 24)};
     assert_int_equal(wire_buffer_append(b, head, 8), 0);
     assert_int_equal(wire_buffer_append(b, value, n), 0);
@@ -632,11 +637,14 @@ static void test_wrong_fields(void **state)
         wire_buffer_free(&b);
     }
     struct wire_buffer b = {0};
-    static const struct { uint16_t type; const char *says; } required[] = {
+    static const struct {
+        uint16_t type;
+        const char *says;
+    } required[] = {
         {WIRE_HELLO, "version: is missing"}, {WIRE_SUBMIT, "prompt: is missing"},
         {WIRE_REFUSE, "status: is missing"}, {WIRE_DONE, "choice: is missing"},
-        {WIRE_CREDIT, "bytes: is missing"}, {WIRE_CONTROL, "command: is missing"},
-        {WIRE_ERROR, "status: is missing"}, {WIRE_TOKENS, "missing"},
+        {WIRE_CREDIT, "bytes: is missing"},  {WIRE_CONTROL, "command: is missing"},
+        {WIRE_ERROR, "status: is missing"},  {WIRE_TOKENS, "missing"},
     };
     for (size_t i = 0; i < sizeof required / sizeof required[0]; i++)
         expect_bad(required[i].type, &b, required[i].says);
@@ -731,13 +739,15 @@ static void test_text_is_cut(void **state)
     assert_int_equal(wire_get_error(body, n, &status, &got, &n_got, &err), 0);
     assert_int_equal(n_got, 1023);
     wire_buffer_free(&b);
-    static const struct { const char *text; size_t good; } cases[] = {
-        {"abc\xff", 3}, {"\xc0\x80", 0}, {"a\xed\xa0\x80", 1}, {"\xf4\x90\x80\x80", 0},
-        {"\xe2\x82\xac!", 4}, {"\xf0\x9f\x98\x80", 4}, {"\xe0\x80\x80", 0}, {"\xf0\x9f\x98", 0},
+    static const struct {
+        const char *text;
+        size_t good;
+    } cases[] = {
+        {"abc\xff", 3},       {"\xc0\x80", 0},         {"a\xed\xa0\x80", 1}, {"\xf4\x90\x80\x80", 0},
+        {"\xe2\x82\xac!", 4}, {"\xf0\x9f\x98\x80", 4}, {"\xe0\x80\x80", 0},  {"\xf0\x9f\x98", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_int_equal(wire_utf8_prefix(cases[i].text, strlen(cases[i].text), 1024),
-                         cases[i].good);
+        assert_int_equal(wire_utf8_prefix(cases[i].text, strlen(cases[i].text), 1024), cases[i].good);
     assert_int_equal(wire_utf8_prefix("a\xc3\xa9", 3, 2), 1);
 }
 

@@ -199,8 +199,8 @@ static int call(struct cache_client *c, const char *method, const char *path, co
     }
 }
 
-int cache_client_call(struct cache_client *c, const char *method, const char *path, const json_t *body,
-                      json_t **reply, struct quire_error *err)
+int cache_client_call(struct cache_client *c, const char *method, const char *path, const json_t *body, json_t **reply,
+                      struct quire_error *err)
 {
     *reply = NULL;
     if (!body)

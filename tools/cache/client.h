@@ -24,7 +24,7 @@ void cache_client_close(struct cache_client *c);
 /* method "POST" with a body (borrowed; "model" is added), or "DELETE" without. The caller owns *reply, the
  * object of a 200. Else the server's words: QUIRE_INVALID for a 4xx, QUIRE_IO for what else went wrong. Waits as
  * long as Retry-After says where the answer is 429 or 503. */
-int cache_client_call(struct cache_client *c, const char *method, const char *path, const json_t *body,
-                      json_t **reply, struct quire_error *err);
+int cache_client_call(struct cache_client *c, const char *method, const char *path, const json_t *body, json_t **reply,
+                      struct quire_error *err);
 
 #endif

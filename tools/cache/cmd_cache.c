@@ -27,9 +27,10 @@ static int read_text(const char *path, char **text, size_t *n, struct quire_erro
         return quire_fail(err, QUIRE_NOT_FOUND, "%s: cannot be opened: %m", path);
     *text = malloc(MAX_FILE_BYTES + 1);
     *n = *text ? fread(*text, 1, MAX_FILE_BYTES + 1, f) : 0;
-    int status = !*text ? quire_fail(err, QUIRE_NO_MEMORY, "out of memory")
-                 : ferror(f) ? quire_fail(err, QUIRE_IO, "%s: cannot be read: %m", path)
-                 : *n > MAX_FILE_BYTES ? quire_fail(err, QUIRE_INVALID, "%s: is larger than 16 MiB", path) : QUIRE_OK;
+    int status = !*text                ? quire_fail(err, QUIRE_NO_MEMORY, "out of memory")
+                 : ferror(f)           ? quire_fail(err, QUIRE_IO, "%s: cannot be read: %m", path)
+                 : *n > MAX_FILE_BYTES ? quire_fail(err, QUIRE_INVALID, "%s: is larger than 16 MiB", path)
+                                       : QUIRE_OK;
     if (f != stdin)
         fclose(f);
     return status;
@@ -61,8 +62,8 @@ static int pin(const struct cache_command *a, struct cache_client *client, struc
     json_object_set_new(body, "ttl_seconds", json_integer(a->ttl_s));
     status = cache_client_call(client, "POST", "/v1/cache/pins", body, &reply, err);
     if (status == QUIRE_OK)
-        printf("%" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " tokens are pinned for %u s after their last use; %"
-               JSON_INTEGER_FORMAT " were cached\n",
+        printf("%" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT
+               " tokens are pinned for %u s after their last use; %" JSON_INTEGER_FORMAT " were cached\n",
                json_integer_value(json_object_get(reply, "pinned_tokens")),
                json_integer_value(json_object_get(reply, "prompt_tokens")), a->ttl_s,
                json_integer_value(json_object_get(reply, "cached_tokens")));
@@ -129,7 +130,8 @@ static const struct {
     {"warm", "quire cache warm URL --file PROMPTS.jsonl [options]",
      "Computes the prompts of a file into the server's prefix cache, below its live traffic: lines of\n"
      "{\"prompt\" or \"messages\", \"value\"}, those with the greatest value times tokens first.",
-     "examples:\n  quire cache warm http://127.0.0.1:8000 --file prompts.jsonl", "The prompts, one JSON object a line.", false, warm},
+     "examples:\n  quire cache warm http://127.0.0.1:8000 --file prompts.jsonl", "The prompts, one JSON object a line.",
+     false, warm},
 };
 #define N_ACTIONS (sizeof actions / sizeof actions[0])
 
@@ -142,19 +144,34 @@ static int run_action(size_t action, int argc, char **argv)
     bool help;
     size_t n = 0;
     if (actions[action].file_help)
-        rows[n++] = (struct cli_option){.names = "file", .kind = CLI_STRING, .target = &a.file, .value = "FILE",
-                                        .help = actions[action].file_help};
+        rows[n++] = (struct cli_option){
+            .names = "file", .kind = CLI_STRING, .target = &a.file, .value = "FILE", .help = actions[action].file_help};
     if (actions[action].has_ttl)
-        rows[n++] = (struct cli_option){.names = "ttl", .kind = CLI_U32, .target = &a.ttl_s, .min = 1, .max = MAX_TTL_S,
+        rows[n++] = (struct cli_option){.names = "ttl",
+                                        .kind = CLI_U32,
+                                        .target = &a.ttl_s,
+                                        .min = 1,
+                                        .max = MAX_TTL_S,
                                         .value = "SECONDS",
                                         .help = "How long it stays after its last use. Default 300."};
-    rows[n++] = (struct cli_option){.names = "api-key", .kind = CLI_STRING, .target = &a.api_key, .value = "KEY",
-                                    .help = "The bearer token. Prefixes are shared within one key only. Default: $OPENAI_API_KEY."};
-    rows[n++] = (struct cli_option){.names = "model", .kind = CLI_STRING, .target = &a.model, .value = "NAME",
+    rows[n++] = (struct cli_option){
+        .names = "api-key",
+        .kind = CLI_STRING,
+        .target = &a.api_key,
+        .value = "KEY",
+        .help = "The bearer token. Prefixes are shared within one key only. Default: $OPENAI_API_KEY."};
+    rows[n++] = (struct cli_option){.names = "model",
+                                    .kind = CLI_STRING,
+                                    .target = &a.model,
+                                    .value = "NAME",
                                     .help = "The served model. Default: the server's first."};
     rows[n] = (struct cli_option){0};
-    const struct cli_command command = {.name = "cache", .usage = actions[action].usage, .about = actions[action].about,
-                                        .examples = actions[action].example, .options = rows, .positionals = {&a.url}};
+    const struct cli_command command = {.name = "cache",
+                                        .usage = actions[action].usage,
+                                        .about = actions[action].about,
+                                        .examples = actions[action].example,
+                                        .options = rows,
+                                        .positionals = {&a.url}};
     if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
         return command_fail(2, err.text);
     if (help) {

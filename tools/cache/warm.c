@@ -73,8 +73,8 @@ static int run(struct cache_client *client, struct warm_file *file,
 }
 
 int warm_run(struct cache_client *client, const char *path,
-             void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
-             struct warm_report *report, struct quire_error *err)
+             void (*progress)(void *context, uint64_t done, uint64_t total), void *context, struct warm_report *report,
+             struct quire_error *err)
 {
     struct warm_file file;
     *report = (struct warm_report){0};

@@ -16,8 +16,8 @@ struct warm_report {
 /* progress(context, tokens done, tokens in all), NULL: nobody looks on. What was done before a failure is in
  * *report. QUIRE_EXHAUSTED: the client was stopped. */
 int warm_run(struct cache_client *client, const char *path,
-             void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
-             struct warm_report *report, struct quire_error *err);
+             void (*progress)(void *context, uint64_t done, uint64_t total), void *context, struct warm_report *report,
+             struct quire_error *err);
 
 /* The same for the server that this process is, in a thread of its own, which logs how it went. Strings are copied.
  * begin: on the main thread, before the process has others that use libcurl. */

@@ -15,7 +15,8 @@ static int check_keys(json_t *object, const char *where, struct quire_error *err
 {
     const char *key;
     json_t *value;
-    json_object_foreach(object, key, value) {
+    json_object_foreach(object, key, value)
+    {
         size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789_");
         if (strcmp(key, "prompt") != 0 && strcmp(key, "messages") != 0 && strcmp(key, "value") != 0)
             return quire_fail(err, QUIRE_INVALID, "%s: \"%.*s\" is not \"prompt\", \"messages\" or \"value\"", where,
@@ -25,8 +26,7 @@ static int check_keys(json_t *object, const char *where, struct quire_error *err
 }
 
 /* object: consumed. */
-static int take_object(json_t *object, size_t line, const char *where, struct warm_prompt *out,
-                       struct quire_error *err)
+static int take_object(json_t *object, size_t line, const char *where, struct warm_prompt *out, struct quire_error *err)
 {
     *out = (struct warm_prompt){.line = line, .what = object, .value = 1};
     if (!json_is_object(object))
@@ -69,8 +69,7 @@ static int take_line(const char *text, size_t n, size_t line, const char *name, 
 
 /* ---- the file ---- */
 
-int warm_file_parse(const char *text, size_t n_bytes, const char *name, struct warm_file *out,
-                    struct quire_error *err)
+int warm_file_parse(const char *text, size_t n_bytes, const char *name, struct warm_file *out, struct quire_error *err)
 {
     *out = (struct warm_file){NULL, 0};
     size_t line = 1;

@@ -20,8 +20,7 @@ struct warm_file {
 };
 
 /* Empty lines are skipped. QUIRE_INVALID names the line and the field. warm_file_free() in every case. */
-int warm_file_parse(const char *text, size_t n_bytes, const char *name, struct warm_file *out,
-                    struct quire_error *err);
+int warm_file_parse(const char *text, size_t n_bytes, const char *name, struct warm_file *out, struct quire_error *err);
 /* QUIRE_NOT_FOUND, QUIRE_IO; at most 1 GiB. */
 int warm_file_read(const char *path, struct warm_file *out, struct quire_error *err);
 /* Most valuable first: value times tokens, and in the file's order where that is equal. */

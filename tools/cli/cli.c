@@ -24,8 +24,7 @@ static bool has_name(const char *names, const char *name, size_t n)
     return false;
 }
 
-static const struct cli_option *find(const struct cli_command *command, const char *name,
-                                     size_t n, bool *negated)
+static const struct cli_option *find(const struct cli_command *command, const char *name, size_t n, bool *negated)
 {
     *negated = false;
     for (const struct cli_option *o = command->options; o->names; o++)
@@ -66,8 +65,7 @@ static unsigned distance(const char *a, size_t n, const char *b, size_t m)
     return row[m];
 }
 
-static int unknown(const struct cli_command *command, const char *name, size_t n,
-                   struct quire_error *err)
+static int unknown(const struct cli_command *command, const char *name, size_t n, struct quire_error *err)
 {
     const char *near = NULL;
     unsigned best = 4;
@@ -80,10 +78,10 @@ static int unknown(const struct cli_command *command, const char *name, size_t n
         }
     }
     if (near)
-        return quire_fail(err, QUIRE_INVALID, "unknown option --%.*s; did you mean --%.*s?", (int)n,
-                          name, (int)strcspn(near, ","), near);
-    return quire_fail(err, QUIRE_INVALID, "unknown option --%.*s; quire %s --help lists them all",
-                      (int)n, name, command->name);
+        return quire_fail(err, QUIRE_INVALID, "unknown option --%.*s; did you mean --%.*s?", (int)n, name,
+                          (int)strcspn(near, ","), near);
+    return quire_fail(err, QUIRE_INVALID, "unknown option --%.*s; quire %s --help lists them all", (int)n, name,
+                      command->name);
 }
 
 int cli_parse_bytes(const char *text, uint64_t *out)
@@ -131,26 +129,23 @@ static int set_number(const struct cli_option *o, const char *value, struct quir
     errno = 0;
     if (o->kind == CLI_BYTES) {
         if (cli_parse_bytes(value, &whole) != QUIRE_OK)
-            return quire_fail(err, QUIRE_INVALID,
-                              "--%.*s: \"%s\" is not a size; write 1048576, 512M or 4GiB",
-                              name_len, o->names, value);
+            return quire_fail(err, QUIRE_INVALID, "--%.*s: \"%s\" is not a size; write 1048576, 512M or 4GiB", name_len,
+                              o->names, value);
         real = (double)whole;
     } else if (o->kind == CLI_F64) {
         real = strtod(value, &end);
         if (end == value || *end || errno || !isfinite(real))
-            return quire_fail(err, QUIRE_INVALID, "--%.*s: \"%s\" is not a number", name_len,
-                              o->names, value);
+            return quire_fail(err, QUIRE_INVALID, "--%.*s: \"%s\" is not a number", name_len, o->names, value);
     } else {
         whole = isdigit((unsigned char)value[0]) ? strtoull(value, &end, 10) : 0;
         uint64_t most = o->kind == CLI_U32 ? UINT32_MAX : UINT64_MAX;
         if (!end || *end || errno || whole > most)
-            return quire_fail(err, QUIRE_INVALID, "--%.*s: \"%s\" is not a whole number", name_len,
-                              o->names, value);
+            return quire_fail(err, QUIRE_INVALID, "--%.*s: \"%s\" is not a whole number", name_len, o->names, value);
         real = (double)whole;
     }
     if ((o->min != 0 || o->max != 0) && (real < o->min || real > o->max))
-        return quire_fail(err, QUIRE_INVALID, "--%.*s: must be between %.10g and %.10g, got %s",
-                          name_len, o->names, o->min, o->max, value);
+        return quire_fail(err, QUIRE_INVALID, "--%.*s: must be between %.10g and %.10g, got %s", name_len, o->names,
+                          o->min, o->max, value);
     if (o->kind == CLI_U32)
         *(uint32_t *)o->target = (uint32_t)whole;
     else if (o->kind == CLI_F64)
@@ -169,8 +164,8 @@ static int set_option(const struct cli_option *o, const char *value, struct quir
     if (o->kind == CLI_LIST) {
         struct cli_list *list = o->target;
         if (list->n == CLI_MAX_LIST)
-            return quire_fail(err, QUIRE_INVALID, "--%.*s: more than %d values",
-                              (int)strcspn(o->names, ","), o->names, CLI_MAX_LIST);
+            return quire_fail(err, QUIRE_INVALID, "--%.*s: more than %d values", (int)strcspn(o->names, ","), o->names,
+                              CLI_MAX_LIST);
         list->items[list->n++] = value;
         return QUIRE_OK;
     }
@@ -184,8 +179,7 @@ static int set_option(const struct cli_option *o, const char *value, struct quir
 }
 
 /* One option at argv[*i], its values included. */
-static int parse_option(const struct cli_command *command, int argc, char **argv, int *i,
-                        struct quire_error *err)
+static int parse_option(const struct cli_command *command, int argc, char **argv, int *i, struct quire_error *err)
 {
     const char *arg = argv[*i] + (argv[*i][1] == '-' ? 2 : 1);
     size_t n = strcspn(arg, "=");
@@ -211,8 +205,7 @@ static int parse_option(const struct cli_command *command, int argc, char **argv
     return status;
 }
 
-int cli_parse(const struct cli_command *command, int argc, char **argv, bool *help,
-              struct quire_error *err)
+int cli_parse(const struct cli_command *command, int argc, char **argv, bool *help, struct quire_error *err)
 {
     size_t n_positionals = 0;
     bool only_positionals = false;
@@ -232,8 +225,8 @@ int cli_parse(const struct cli_command *command, int argc, char **argv, bool *he
         } else if (n_positionals < 4 && command->positionals[n_positionals]) {
             *command->positionals[n_positionals++] = argv[i];
         } else {
-            return quire_fail(err, QUIRE_INVALID, "\"%s\" is one argument too many; usage: %s",
-                              argv[i], command->usage);
+            return quire_fail(err, QUIRE_INVALID, "\"%s\" is one argument too many; usage: %s", argv[i],
+                              command->usage);
         }
     }
     return QUIRE_OK;

@@ -52,8 +52,7 @@ struct cli_command {
 };
 
 /* *help: --help was given; everything else is then unset. */
-int cli_parse(const struct cli_command *command, int argc, char **argv, bool *help,
-              struct quire_error *err);
+int cli_parse(const struct cli_command *command, int argc, char **argv, bool *help, struct quire_error *err);
 void cli_print_help(const struct cli_command *command);
 
 /* Before cli_parse(): each of rows[n] that notes nowhere whether it was given does so in given[n]. */

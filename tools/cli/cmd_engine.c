@@ -44,8 +44,7 @@ static void on_give_up(void *context)
 }
 
 /* Front ends say whose a request is; what a tenant's share is, the engine has to know itself. */
-static int read_weights(struct engine_command *c, struct engine_options *options,
-                        struct quire_error *err)
+static int read_weights(struct engine_command *c, struct engine_options *options, struct quire_error *err)
 {
     struct tenants *tenants;
     int status = c->tenants_file ? tenants_from_file(c->tenants_file, 0, &tenants, err)
@@ -59,8 +58,7 @@ static int read_weights(struct engine_command *c, struct engine_options *options
     return QUIRE_OK;
 }
 
-static int open_all(struct engine_command *c, struct engine_options *options,
-                    struct quire_error *err)
+static int open_all(struct engine_command *c, struct engine_options *options, struct quire_error *err)
 {
     struct host_identity identity;
     int status = read_weights(c, options, err);
@@ -117,13 +115,22 @@ int command_engine(int argc, char **argv)
     size_t n = 0;
     rows[n++] = (struct cli_option){.names = "Where it listens:", .kind = CLI_GROUP};
     rows[n++] = (struct cli_option){
-        .names = "listen", .kind = CLI_LIST, .target = &c.listen, .value = "ADDRESS",
+        .names = "listen",
+        .kind = CLI_LIST,
+        .target = &c.listen,
+        .value = "ADDRESS",
         .help = "unix:PATH (only you may connect) or tcp:HOST:PORT (needs --engine-key-file). May be repeated."};
     rows[n++] = (struct cli_option){
-        .names = "engine-key-file", .kind = CLI_STRING, .target = &c.key_file, .value = "PATH",
+        .names = "engine-key-file",
+        .kind = CLI_STRING,
+        .target = &c.key_file,
+        .value = "PATH",
         .help = "A file with the secret that front ends must have too. Never sent over the wire."};
     rows[n++] = (struct cli_option){
-        .names = "tenants", .kind = CLI_STRING, .target = &c.tenants_file, .value = "FILE",
+        .names = "tenants",
+        .kind = CLI_STRING,
+        .target = &c.tenants_file,
+        .value = "FILE",
         .help = "The front ends' tenants file (docs/api.md), for the weights in it. Default: all alike."};
     rows[n++] = (struct cli_option)HOST_LOG_FORMAT_OPTION;
     rows[n++] = host_shutdown_option(&c.shutdown_timeout_s);
@@ -133,8 +140,9 @@ int command_engine(int argc, char **argv)
     const struct cli_command command = {
         .name = "engine",
         .usage = "quire engine MODEL --listen ADDRESS [options]",
-        .about = "Runs MODEL, a Hugging Face checkpoint directory or a name (quire pull), behind Quire's socket protocol\n"
-                 "(docs/protocol.md). Front ends connect with: quire serve MODEL --engine ADDRESS",
+        .about =
+            "Runs MODEL, a Hugging Face checkpoint directory or a name (quire pull), behind Quire's socket protocol\n"
+            "(docs/protocol.md). Front ends connect with: quire serve MODEL --engine ADDRESS",
         .examples = "examples:\n"
                     "  quire engine ./model --listen unix:/run/quire/engine.sock\n"
                     "  quire engine ./model --listen tcp:0.0.0.0:7777 --engine-key-file /etc/quire/key",
@@ -161,11 +169,11 @@ int command_engine(int argc, char **argv)
     int status = open_all(&c, &options, &err);
     if (status == QUIRE_OK) {
         const struct engine_info *info = engine_info(c.engine);
-        quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s; %s", info->desc->architecture,
-                  info->device_why, info->gemms, info->placement);
+        quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s; %s", info->desc->architecture, info->device_why,
+                  info->gemms, info->placement);
         for (size_t i = 0; daemon_address(c.daemon, i); i++)
-            quire_log(QUIRE_LOG_INFO, "engine", "ready on %s after %.2f s",
-                      daemon_address(c.daemon, i), info->open_seconds);
+            quire_log(QUIRE_LOG_INFO, "engine", "ready on %s after %.2f s", daemon_address(c.daemon, i),
+                      info->open_seconds);
         notify_ready();
         event_base_dispatch(c.base);
     }

@@ -200,8 +200,8 @@ static int render(struct generate *g, const char *prompt, char **out, size_t *n)
 static void print_speed(const struct generate *g)
 {
     double total = now() - g->started, first = g->first_token - g->started;
-    fprintf(stderr, "(%u tokens in, first token after %.0f ms, %u tokens out at %.1f tokens/s)\n",
-            g->n_prompt, first * 1e3, g->n_generated, g->n_generated / total);
+    fprintf(stderr, "(%u tokens in, first token after %.0f ms, %u tokens out at %.1f tokens/s)\n", g->n_prompt,
+            first * 1e3, g->n_generated, g->n_generated / total);
 }
 
 /* Answers one prompt; the chat's messages grow by the question and the answer. */
@@ -229,8 +229,8 @@ static int answer(struct generate *g, const char *prompt)
     if (status != QUIRE_OK || g->stopped)
         return status;
     if (chat)
-        json_array_append_new(g->messages, json_pack("{s:s, s:s}", "role", "assistant", "content",
-                                                     g->n_answer ? g->answer : ""));
+        json_array_append_new(g->messages,
+                              json_pack("{s:s, s:s}", "role", "assistant", "content", g->n_answer ? g->answer : ""));
     if (g->json) {
         json_t *o = json_pack("{s:s, s:i, s:i}", "text", g->n_answer ? g->answer : "", "prompt_tokens",
                               (int)g->n_prompt, "completion_tokens", (int)g->n_generated);
@@ -309,9 +309,11 @@ static void on_interrupt(void *context)
 
 static int connect_engine(struct generate *g)
 {
-    static const struct engine_client_events events = {
-        .on_ready = on_ready, .on_stats = on_stats, .on_control = on_control, .on_drain = on_drain,
-        .on_closed = on_closed};
+    static const struct engine_client_events events = {.on_ready = on_ready,
+                                                       .on_stats = on_stats,
+                                                       .on_control = on_control,
+                                                       .on_drain = on_drain,
+                                                       .on_closed = on_closed};
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
         return quire_fail(&g->err, QUIRE_IO, "socketpair: %m");
@@ -320,9 +322,8 @@ static int connect_engine(struct generate *g)
         close(pair[1]);
         return status;
     }
-    const struct wire_hello ours = {.version = WIRE_VERSION,
-                                    .identity_text = g->identity.text,
-                                    .identity_config = g->identity.config};
+    const struct wire_hello ours = {
+        .version = WIRE_VERSION, .identity_text = g->identity.text, .identity_config = g->identity.config};
     status = engine_client_open(g->base, pair[1], &ours, NULL, &events, g, &g->client, &g->err);
     if (status != QUIRE_OK)
         return status;
@@ -339,14 +340,12 @@ static int open_all(struct generate *g)
     if (status != QUIRE_OK)
         return status;
     struct quire_error engine_err;
-    const struct daemon_options daemon_options = {.identity_text = g->identity.text,
-                                                  .identity_config = g->identity.config,
-                                                  .model = "model"};
+    const struct daemon_options daemon_options = {
+        .identity_text = g->identity.text, .identity_config = g->identity.config, .model = "model"};
     g->base = event_base_new();
     g->messages = json_array();
-    status = g->base && g->messages
-                 ? daemon_create(g->base, &daemon_options, &g->daemon, &engine_err)
-                 : quire_fail(&engine_err, QUIRE_NO_MEMORY, "out of memory");
+    status = g->base && g->messages ? daemon_create(g->base, &daemon_options, &g->daemon, &engine_err)
+                                    : quire_fail(&engine_err, QUIRE_NO_MEMORY, "out of memory");
     if (status == QUIRE_OK)
         status = engine_open(&g->options, daemon_sink, g->daemon, &g->engine, &engine_err);
     int text_status = host_text_join(load, &g->text, &g->err);
@@ -358,8 +357,7 @@ static int open_all(struct generate *g)
         return text_status;
     uint32_t vocab = engine_info(g->engine)->desc->vocab_size;
     if (quire_text_n_ids(g->text) > vocab)
-        return quire_fail(&g->err, QUIRE_INVALID,
-                          "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
+        return quire_fail(&g->err, QUIRE_INVALID, "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
                           quire_text_n_ids(g->text) - 1, vocab);
     daemon_set_engine(g->daemon, g->engine);
     if ((status = connect_engine(g)) != QUIRE_OK)
@@ -390,6 +388,7 @@ int command_generate(int argc, char **argv)
 
     engine_options_default(&g.options);
     g.options.max_num_seqs = 1;
+    /* clang-format off */
     const struct cli_option own[] = {
         {.names = "What is asked:", .kind = CLI_GROUP},
         {.names = "system", .kind = CLI_STRING, .target = &g.system, .value = "TEXT",
@@ -406,6 +405,7 @@ int command_generate(int argc, char **argv)
          .help = "Likewise; 0 = off."},
         {.names = "json", .kind = CLI_FLAG, .target = &g.json, .help = "Print JSON for programs, once the answer is whole."},
     };
+    /* clang-format on */
     memcpy(rows, own, sizeof own);
     size_t n = sizeof own / sizeof own[0];
     n += engine_flags(&g.options, rows + n);
@@ -413,8 +413,9 @@ int command_generate(int argc, char **argv)
     const struct cli_command command = {
         .name = "generate",
         .usage = "quire generate MODEL [PROMPT] [options]",
-        .about = "Answers PROMPT with MODEL, a Hugging Face checkpoint directory or a name (quire pull), and streams the\n"
-                 "answer. Without PROMPT it is a chat: one message a line.",
+        .about =
+            "Answers PROMPT with MODEL, a Hugging Face checkpoint directory or a name (quire pull), and streams the\n"
+            "answer. Without PROMPT it is a chat: one message a line.",
         .examples = "examples:\n"
                     "  quire generate ./model \"What is 12 plus 30?\" --temperature 0\n"
                     "  quire generate ./model                      chat\n"
@@ -431,7 +432,8 @@ int command_generate(int argc, char **argv)
     if (!g.options.model_dir)
         return command_fail(2, "which model? usage: quire generate MODEL [PROMPT]");
     if (strcmp(g.options.batching, "static") == 0)
-        return command_fail(2, "--batching static waits for a full batch, and here is one request at a time: leave it out");
+        return command_fail(
+            2, "--batching static waits for a full batch, and here is one request at a time: leave it out");
 
     if (hub_model_find(g.options.model_dir, false, &model, &g.err) != QUIRE_OK)
         return command_fail(1, g.err.text);

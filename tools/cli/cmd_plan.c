@@ -17,32 +17,28 @@ struct plan_row {
     uint64_t bytes;
 };
 
-static void print_json(const char *model_dir, const struct model_desc *desc,
-                       const struct engine_plan *plan)
+static void print_json(const char *model_dir, const struct model_desc *desc, const struct engine_plan *plan)
 {
     json_t *groups = json_array();
     for (uint32_t g = 0; g < plan->n_kv_groups; g++)
         json_array_append_new(
-            groups,
-            json_pack("{s:I, s:I, s:I, s:I, s:I}", "window", (json_int_t)plan->groups[g].window,
-                      "n_layers", (json_int_t)plan->groups[g].n_layers, "n_blocks",
-                      (json_int_t)plan->groups[g].n_blocks, "n_host_blocks",
-                      (json_int_t)plan->groups[g].n_host_blocks, "block_bytes",
-                      (json_int_t)plan->groups[g].block_bytes));
+            groups, json_pack("{s:I, s:I, s:I, s:I, s:I}", "window", (json_int_t)plan->groups[g].window, "n_layers",
+                              (json_int_t)plan->groups[g].n_layers, "n_blocks", (json_int_t)plan->groups[g].n_blocks,
+                              "n_host_blocks", (json_int_t)plan->groups[g].n_host_blocks, "block_bytes",
+                              (json_int_t)plan->groups[g].block_bytes));
     json_t *root = json_pack(
         "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
-        "model", model_dir, "architecture", desc->architecture, "device", plan->device,
-        "gpu", plan->gpu ? plan->gpu->title : NULL, "weight_dtype", k_dtype_name(plan->weight_dtype), "kv_dtype", k_dtype_name(plan->kv_dtype),
-        "weight_bytes", (json_int_t)plan->weight_bytes, "param_bytes",
-        (json_int_t)plan->param_bytes, "activation_bytes", (json_int_t)plan->activation_bytes,
-        "workspace_bytes", (json_int_t)plan->workspace_bytes, "logits_bytes",
-        (json_int_t)plan->logits_bytes, "kv_bytes", (json_int_t)plan->kv_bytes, "swap_bytes",
-        (json_int_t)plan->swap_bytes, "total_bytes", (json_int_t)plan->total_bytes,
-        "device_memory", (json_int_t)plan->device_memory, "device_budget", (json_int_t)plan->device_budget,
-        "driver_bytes", (json_int_t)plan->driver_bytes, "block_tokens", (json_int_t)plan->block_tokens,
-        "max_model_len", (json_int_t)plan->max_model_len, "max_num_seqs",
-        (json_int_t)plan->max_num_seqs, "max_num_batched_tokens",
-        (json_int_t)plan->max_num_batched_tokens, "kv_groups", groups);
+        "model", model_dir, "architecture", desc->architecture, "device", plan->device, "gpu",
+        plan->gpu ? plan->gpu->title : NULL, "weight_dtype", k_dtype_name(plan->weight_dtype), "kv_dtype",
+        k_dtype_name(plan->kv_dtype), "weight_bytes", (json_int_t)plan->weight_bytes, "param_bytes",
+        (json_int_t)plan->param_bytes, "activation_bytes", (json_int_t)plan->activation_bytes, "workspace_bytes",
+        (json_int_t)plan->workspace_bytes, "logits_bytes", (json_int_t)plan->logits_bytes, "kv_bytes",
+        (json_int_t)plan->kv_bytes, "swap_bytes", (json_int_t)plan->swap_bytes, "total_bytes",
+        (json_int_t)plan->total_bytes, "device_memory", (json_int_t)plan->device_memory, "device_budget",
+        (json_int_t)plan->device_budget, "driver_bytes", (json_int_t)plan->driver_bytes, "block_tokens",
+        (json_int_t)plan->block_tokens, "max_model_len", (json_int_t)plan->max_model_len, "max_num_seqs",
+        (json_int_t)plan->max_num_seqs, "max_num_batched_tokens", (json_int_t)plan->max_num_batched_tokens, "kv_groups",
+        groups);
     if (root) {
         json_dumpf(root, stdout, JSON_INDENT(2));
         putchar('\n');
@@ -58,7 +54,8 @@ static void print_device(const struct engine_plan *plan)
            cli_bytes_text(plan->device_memory, text));
     printf("  %-12s %15" PRIu64 " bytes  %11s   what may be taken (--gpu-memory-utilization)\n", "budget",
            plan->device_budget, cli_bytes_text(plan->device_budget, text));
-    printf("  %-12s %15" PRIu64 " bytes  %11s   of it for the driver: context, modules, recorded steps (assumed; measured at start)\n\n",
+    printf("  %-12s %15" PRIu64
+           " bytes  %11s   of it for the driver: context, modules, recorded steps (assumed; measured at start)\n\n",
            "driver", plan->driver_bytes, cli_bytes_text(plan->driver_bytes, text));
     uint64_t needed = plan->total_bytes - plan->swap_bytes + plan->weight_bytes + plan->driver_bytes;
     if (needed > plan->device_budget)
@@ -66,12 +63,12 @@ static void print_device(const struct engine_plan *plan)
                cli_bytes_text(needed - plan->device_budget, text));
 }
 
-static void print_table(const char *model_dir, const struct model_desc *desc,
-                        const struct engine_plan *plan)
+static void print_table(const char *model_dir, const struct model_desc *desc, const struct engine_plan *plan)
 {
     char text[32];
     const struct plan_row rows[] = {
-        {"weights", plan->device_memory ? "copied to the GPU" : "mapped from the checkpoint, used in place", plan->weight_bytes},
+        {"weights", plan->device_memory ? "copied to the GPU" : "mapped from the checkpoint, used in place",
+         plan->weight_bytes},
         {"parameters", "norms, biases, RoPE frequencies as f32", plan->param_bytes},
         {"activations", "the buffers of one step", plan->activation_bytes},
         {"logits", "logit rows of one step", plan->logits_bytes},
@@ -83,17 +80,17 @@ static void print_table(const char *model_dir, const struct model_desc *desc,
         printf("%s: %s on one %s, weights %s, KV %s\n\n", model_dir, desc->architecture, plan->gpu->title,
                k_dtype_name(plan->weight_dtype), k_dtype_name(plan->kv_dtype));
     else
-        printf("%s: %s on %s, %u thread%s, weights %s, KV %s\n\n", model_dir, desc->architecture,
-               plan->device, plan->n_threads, plan->n_threads == 1 ? "" : "s",
-               k_dtype_name(plan->weight_dtype), k_dtype_name(plan->kv_dtype));
+        printf("%s: %s on %s, %u thread%s, weights %s, KV %s\n\n", model_dir, desc->architecture, plan->device,
+               plan->n_threads, plan->n_threads == 1 ? "" : "s", k_dtype_name(plan->weight_dtype),
+               k_dtype_name(plan->kv_dtype));
     size_t n_rows = sizeof rows / sizeof rows[0];
     if (plan->swap_bytes == 0)
         n_rows--; /* the host tier is the last */
     for (size_t i = 0; i < n_rows; i++)
         printf("  %-12s %15" PRIu64 " bytes  %11s   %s\n", rows[i].key, rows[i].bytes,
                cli_bytes_text(rows[i].bytes, text), rows[i].label);
-    printf("  %-12s %15" PRIu64 " bytes  %11s   everything but the weights\n\n", "planned",
-           plan->total_bytes, cli_bytes_text(plan->total_bytes, text));
+    printf("  %-12s %15" PRIu64 " bytes  %11s   everything but the weights\n\n", "planned", plan->total_bytes,
+           cli_bytes_text(plan->total_bytes, text));
     if (plan->device_memory)
         print_device(plan);
     for (uint32_t g = 0; g < plan->n_kv_groups; g++) {
@@ -102,17 +99,16 @@ static void print_table(const char *model_dir, const struct model_desc *desc,
             snprintf(span, sizeof span, "window of %u", plan->groups[g].window);
         else
             snprintf(span, sizeof span, "full attention");
-        printf("  KV group %u   %u layers, %s: %u blocks of %u tokens, %" PRIu64
-               " bytes a block, %" PRIu64 " tokens in all\n",
+        printf("  KV group %u   %u layers, %s: %u blocks of %u tokens, %" PRIu64 " bytes a block, %" PRIu64
+               " tokens in all\n",
                g, plan->groups[g].n_layers, span, plan->groups[g].n_blocks, plan->block_tokens,
-               plan->groups[g].block_bytes,
-               (uint64_t)plan->groups[g].n_blocks * plan->block_tokens);
+               plan->groups[g].block_bytes, (uint64_t)plan->groups[g].n_blocks * plan->block_tokens);
         if (plan->groups[g].n_host_blocks)
             printf("               %u host blocks, %" PRIu64 " tokens\n", plan->groups[g].n_host_blocks,
                    (uint64_t)plan->groups[g].n_host_blocks * plan->block_tokens);
     }
-    printf("\n  longest request %u tokens; %u sequences at once; %u tokens a step\n",
-           plan->max_model_len, plan->max_num_seqs, plan->max_num_batched_tokens);
+    printf("\n  longest request %u tokens; %u sequences at once; %u tokens a step\n", plan->max_model_len,
+           plan->max_num_seqs, plan->max_num_batched_tokens);
 }
 
 int command_plan(int argc, char **argv)

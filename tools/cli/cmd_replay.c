@@ -24,9 +24,7 @@ static void describe(const struct replay_difference *d, char *out, size_t n)
     case REPLAY_TOKEN:
         snprintf(out, n, "position %u: token %u was recorded, %u came", d->position, d->recorded, d->replayed);
         break;
-    case REPLAY_LOGPROB:
-        snprintf(out, n, "the tokens are the same, the bits of a logprob are not");
-        break;
+    case REPLAY_LOGPROB: snprintf(out, n, "the tokens are the same, the bits of a logprob are not"); break;
     case REPLAY_LENGTH:
         snprintf(out, n, "position %u: %u tokens were recorded, %s", d->position, d->recorded,
                  d->replayed > d->recorded ? "and more came" : "fewer came");
@@ -44,8 +42,8 @@ static json_t *differences_json(const struct replay_report *r)
     for (uint32_t i = 0; i < r->n_shown; i++) {
         const struct replay_difference *d = &r->shown[i];
         describe(d, text, sizeof text);
-        json_t *one = json_pack("{s:I, s:i, s:s, s:s}", "request", (json_int_t)d->request, "choice", (int)d->choice, "what",
-                                what_names[d->what], "text", text);
+        json_t *one = json_pack("{s:I, s:i, s:s, s:s}", "request", (json_int_t)d->request, "choice", (int)d->choice,
+                                "what", what_names[d->what], "text", text);
         if (one && (d->what == REPLAY_TOKEN || d->what == REPLAY_LENGTH))
             json_object_set_new(one, "position", json_integer(d->position));
         json_array_append_new(all, one);
@@ -60,14 +58,15 @@ static int report(const struct replay_report *r, uint64_t n_left_out, bool json)
         int code = bench_print_json(json_pack(
             "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "requests", (json_int_t)r->n_requests, "compared",
             (json_int_t)r->n_compared, "cut", (json_int_t)r->n_cut, "without_answer", (json_int_t)r->n_without_answer,
-            "choices", (json_int_t)r->n_choices, "tokens", (json_int_t)r->n_tokens, "different", (json_int_t)r->n_different,
-            "bytes_left_out", (json_int_t)n_left_out, "differences", differences_json(r)));
+            "choices", (json_int_t)r->n_choices, "tokens", (json_int_t)r->n_tokens, "different",
+            (json_int_t)r->n_different, "bytes_left_out", (json_int_t)n_left_out, "differences", differences_json(r)));
         return code ? code : r->n_different > 0;
     }
     if (n_left_out)
         printf("The recording ends within a record: its last %" PRIu64 " bytes were left out.\n", n_left_out);
     printf("%" PRIu64 " requests: %" PRIu64 " compared (%" PRIu64 " of them as far as they came), %" PRIu64
-           " without an answer.\n", r->n_requests, r->n_compared, r->n_cut, r->n_without_answer);
+           " without an answer.\n",
+           r->n_requests, r->n_compared, r->n_cut, r->n_without_answer);
     for (uint32_t i = 0; i < r->n_shown; i++) {
         describe(&r->shown[i], text, sizeof text);
         printf("  %s\n", text);
@@ -132,20 +131,23 @@ int command_replay(int argc, char **argv)
     struct quire_error err;
     bool help, json = false;
     int code = 0;
+    /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Options:", .kind = CLI_GROUP},
         {.names = "json", .kind = CLI_FLAG, .target = &json, .help = "Print JSON for programs."},
         {0},
     };
+    /* clang-format on */
     const struct cli_command command = {
         .name = "replay",
         .usage = "quire replay FILE MODEL [options]",
-        .about = "Computes everything again that a server answered while it recorded into FILE (quire serve --record FILE),\n"
-                 "and compares every token and every logprob bit.\n\n"
-                 "A request's answer does not depend on what else is served, so the requests run as fast as they can, not at\n"
-                 "the times they came. What was cancelled, or ran when the server was killed, is compared as far as it came.\n"
-                 "MODEL is opened as it was: device, arithmetic form, KV dtype, lengths and blocks.\n\n"
-                 "Exit status: 0 all the same, 1 a difference (or it could not be done), 2 a wrong command line.",
+        .about =
+            "Computes everything again that a server answered while it recorded into FILE (quire serve --record FILE),\n"
+            "and compares every token and every logprob bit.\n\n"
+            "A request's answer does not depend on what else is served, so the requests run as fast as they can, not at\n"
+            "the times they came. What was cancelled, or ran when the server was killed, is compared as far as it came.\n"
+            "MODEL is opened as it was: device, arithmetic form, KV dtype, lengths and blocks.\n\n"
+            "Exit status: 0 all the same, 1 a difference (or it could not be done), 2 a wrong command line.",
         .examples = "examples:\n"
                     "  quire serve ./model --record monday.rec      and later:\n"
                     "  quire replay monday.rec ./model\n"

@@ -32,7 +32,8 @@ struct serve {
     struct watching watching;
     struct hub_model model;
     const char *given; /* MODEL, as it was typed */
-    const char *host, *metrics_listen, *otlp_endpoint, *remote, *key_file, *tenants_file, *warm_file, *cert_file, *tls_key_file;
+    const char *host, *metrics_listen, *otlp_endpoint, *remote, *key_file, *tenants_file, *warm_file, *cert_file,
+        *tls_key_file;
     const char *tool_call_parser;
     bool tenant_metrics, log_requests;
     char metrics_host[256];
@@ -230,9 +231,8 @@ static int open_tenants(struct serve *s, struct quire_error *err)
 
 static int open_engine(struct serve *s, struct quire_error *err)
 {
-    const struct daemon_options options = {.identity_text = s->identity.text,
-                                           .identity_config = s->identity.config,
-                                           .model = s->model.name};
+    const struct daemon_options options = {
+        .identity_text = s->identity.text, .identity_config = s->identity.config, .model = s->model.name};
     const struct recorder_about about = {.model = s->model.name, .config_sha256 = s->identity.config};
     int status = daemon_create(s->base, &options, &s->daemon, err);
     if (status == QUIRE_OK)
@@ -274,8 +274,7 @@ static int open_model(struct serve *s, struct quire_error *err)
         return text_status;
     }
     if (status == QUIRE_OK && quire_text_n_ids(s->text) > desc.vocab_size)
-        return quire_fail(err, QUIRE_INVALID,
-                          "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
+        return quire_fail(err, QUIRE_INVALID, "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
                           quire_text_n_ids(s->text) - 1, desc.vocab_size);
     return status;
 }
@@ -412,13 +411,12 @@ static void log_engine(const struct serve *s)
         return;
     const struct engine_info *info = engine_info(s->engine);
     const struct engine_plan *plan = info->plan;
-    quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s", info->desc->architecture,
-              info->device_why, info->gemms);
+    quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s", info->desc->architecture, info->device_why,
+              info->gemms);
     quire_log(QUIRE_LOG_INFO, "engine",
-              "%s; KV cache %s in blocks of %u tokens, %s besides; context %u, %u sequences at once",
-              info->placement, cli_bytes_text(plan->kv_bytes, kv), plan->block_tokens,
-              cli_bytes_text(plan->total_bytes - plan->kv_bytes, rest), plan->max_model_len,
-              plan->max_num_seqs);
+              "%s; KV cache %s in blocks of %u tokens, %s besides; context %u, %u sequences at once", info->placement,
+              cli_bytes_text(plan->kv_bytes, kv), plan->block_tokens,
+              cli_bytes_text(plan->total_bytes - plan->kv_bytes, rest), plan->max_model_len, plan->max_num_seqs);
 }
 
 /* QUIRE_API_KEY: one key, or several with commas between. What is set but holds none must not open the server to
@@ -453,6 +451,7 @@ int command_serve(int argc, char **argv)
     bool help, given[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX] = {false};
 
     engine_options_default(&s.options);
+    /* clang-format off */
     const struct cli_option own[] = {
         {.names = "HTTP:", .kind = CLI_GROUP},
         {.names = "host", .kind = CLI_STRING, .target = &s.host, .value = "HOST",
@@ -512,6 +511,7 @@ int command_serve(int argc, char **argv)
         {.names = "engine-key-file", .kind = CLI_STRING, .target = &s.key_file, .value = "PATH",
          .help = "The secret shared with engines or front ends at tcp: addresses."},
     };
+    /* clang-format on */
     memcpy(rows, own, sizeof own);
     const size_t n_own = sizeof own / sizeof own[0];
     size_t n = n_own;
@@ -522,9 +522,10 @@ int command_serve(int argc, char **argv)
     const struct cli_command command = {
         .name = "serve",
         .usage = "quire serve MODEL [options]",
-        .about = "Serves MODEL, a Hugging Face checkpoint directory or the name of one in the Hugging Face cache\n"
-                 "(quire pull; docs/models.md), over the OpenAI API (docs/api.md), with a page to chat and watch at /ui.\n"
-                 "SIGTERM finishes what runs (--shutdown-timeout) and ends; a second one ends at once.",
+        .about =
+            "Serves MODEL, a Hugging Face checkpoint directory or the name of one in the Hugging Face cache\n"
+            "(quire pull; docs/models.md), over the OpenAI API (docs/api.md), with a page to chat and watch at /ui.\n"
+            "SIGTERM finishes what runs (--shutdown-timeout) and ends; a second one ends at once.",
         .examples = "examples:\n"
                     "  quire serve ./Qwen2.5-1.5B-Instruct\n"
                     "  quire serve Qwen/Qwen2.5-1.5B-Instruct\n"
@@ -545,14 +546,17 @@ int command_serve(int argc, char **argv)
         return command_fail(2, "--listen offers an engine in this process; with --engine there is none");
     const char *of_engine = cli_first_given(rows + n_own, n - n_own);
     if (s.remote && of_engine) {
-        quire_fail(&err, QUIRE_INVALID, "--%s is for an engine in this process; with --engine there is none: give it to "
-                                        "quire engine", of_engine);
+        quire_fail(&err, QUIRE_INVALID,
+                   "--%s is for an engine in this process; with --engine there is none: give it to "
+                   "quire engine",
+                   of_engine);
         return command_fail(2, err.text);
     }
     if (s.warm_file && !s.options.prefix_caching)
         return command_fail(2, "--warm fills the prefix cache, which is off: leave --no-enable-prefix-caching out");
     if (s.warm_file && s.tenants_file)
-        return command_fail(2, "--warm fills one key's cache: with --tenants say whose, with quire cache warm --api-key");
+        return command_fail(2,
+                            "--warm fills one key's cache: with --tenants say whose, with quire cache warm --api-key");
     if (s.tenants_file && s.api_keys.n > 0)
         return command_fail(2, "--tenants names every key; --api-key does not go with it");
     if (s.metrics_listen && parse_metrics_listen(&s, &err) != QUIRE_OK)

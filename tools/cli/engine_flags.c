@@ -99,9 +99,11 @@ static int parse_prices(const char *text, void *target, struct quire_error *err)
     double prompt, output;
     if (!take_number(&at, 1000, &prompt) || *at++ != ',' || !take_number(&at, 1000, &output) || *at || prompt < 1 ||
         output < 1 || prompt != floor(prompt) || output != floor(output))
-        return quire_fail(err, QUIRE_INVALID,
-                          "\"%.60s\" is not the price of a prompt token and of a generated one, whole numbers from 1 to "
-                          "1000, as in 1,2", text);
+        return quire_fail(
+            err, QUIRE_INVALID,
+            "\"%.60s\" is not the price of a prompt token and of a generated one, whole numbers from 1 to "
+            "1000, as in 1,2",
+            text);
     o->prompt_price = (uint32_t)prompt;
     o->output_price = (uint32_t)output;
     return QUIRE_OK;
@@ -123,6 +125,7 @@ static const char *policy_help(void)
 size_t schedule_flags(struct engine_options *o, struct cli_option out[SCHEDULE_FLAGS_MAX])
 {
     struct sched_policy_options *p = &o->policy_options;
+    /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Scheduling:", .kind = CLI_GROUP},
         {.names = "max-num-seqs", .kind = CLI_U32, .target = &o->max_num_seqs, .max = 65536,
@@ -165,6 +168,7 @@ size_t schedule_flags(struct engine_options *o, struct cli_option out[SCHEDULE_F
          .value = "PERCENT", .help = "fair: of a step's prompt tokens, what one tenant may take while others want some. "
                                      "Default 50."},
     };
+    /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= SCHEDULE_FLAGS_MAX, "raise SCHEDULE_FLAGS_MAX");
     memcpy(out, rows, sizeof rows);
     return sizeof rows / sizeof rows[0];
@@ -172,6 +176,7 @@ size_t schedule_flags(struct engine_options *o, struct cli_option out[SCHEDULE_F
 
 size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS_MAX])
 {
+    /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Model and device:", .kind = CLI_GROUP},
         {.names = "device", .kind = CLI_STRING, .target = &o->device, .value = "NAME",
@@ -233,6 +238,7 @@ size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS
         {.names = "seed", .kind = CLI_U64, .target = &o->seed, .given = &o->has_seed, .value = "N",
          .help = "Makes the seeds of requests that bring none repeatable. Default: unpredictable."},
     };
+    /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] + SCHEDULE_FLAGS_MAX <= ENGINE_FLAGS_MAX, "raise ENGINE_FLAGS_MAX");
     memcpy(out, rows, sizeof rows);
     return sizeof rows / sizeof rows[0] + schedule_flags(o, out + sizeof rows / sizeof rows[0]);

@@ -37,8 +37,7 @@ int host_identity_read(const char *model_dir, struct host_identity *out, struct 
     return quire_text_identity(model_dir, out->text.bytes, err);
 }
 
-int host_check_listen(const char *const *addresses, size_t n, const char *key_file,
-                      struct quire_error *err)
+int host_check_listen(const char *const *addresses, size_t n, const char *key_file, struct quire_error *err)
 {
     for (size_t i = 0; i < n; i++)
         if (strncmp(addresses[i], "tcp:", 4) == 0 && !key_file)
@@ -116,7 +115,11 @@ struct cli_option host_shutdown_option(uint32_t *timeout_s)
 {
     *timeout_s = HOST_SHUTDOWN_TIMEOUT_S;
     return (struct cli_option){
-        .names = "shutdown-timeout", .kind = CLI_U32, .target = timeout_s, .max = 86400, .value = "SECONDS",
+        .names = "shutdown-timeout",
+        .kind = CLI_U32,
+        .target = timeout_s,
+        .max = 86400,
+        .value = "SECONDS",
         .help = "After SIGTERM, how long running requests may take; then they end with an error. Default 30."};
 }
 

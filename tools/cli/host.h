@@ -24,8 +24,7 @@ int host_text_begin(const char *model_dir, struct host_text_load **out, struct q
 int host_text_join(struct host_text_load *load, struct quire_text **out, struct quire_error *err);
 
 /* A tcp: address among these without a key file is refused with what to do. */
-int host_check_listen(const char *const *addresses, size_t n, const char *key_file,
-                      struct quire_error *err);
+int host_check_listen(const char *const *addresses, size_t n, const char *key_file, struct quire_error *err);
 
 /* The first SIGTERM or SIGINT calls drain(context) on the loop; timeout_s later give_up(context) is called (NULL: there is
  * no such time), and a second after that the loop is left, whatever still runs; a second signal ends the process at once with status 130. */
@@ -52,12 +51,15 @@ int host_death_begin(struct event_base *base, void (*died)(void *context), void 
                      struct quire_error *err);
 const struct engine_watch *host_death_watch(struct host_death *death);
 bool host_death_was(const struct host_death *death); /* also of NULL: false */
-void host_death_end(struct host_death *death);       /* after engine_close(); NULL is fine */
+void host_death_end(struct host_death *death); /* after engine_close(); NULL is fine */
 
 /* A cli_option's parse for --log-format text|json: of the process, from there on. target is not used. */
 int host_parse_log_format(const char *text, void *target, struct quire_error *err);
-#define HOST_LOG_FORMAT_OPTION                                                                                         \
-    {.names = "log-format", .kind = CLI_PARSED, .parse = host_parse_log_format, .value = "text|json",                  \
+#define HOST_LOG_FORMAT_OPTION \
+    {.names = "log-format", \
+     .kind = CLI_PARSED, \
+     .parse = host_parse_log_format, \
+     .value = "text|json", \
      .help = "How lines of the log on standard error look. json: one object a line (docs/operating.md)."}
 
 #endif

@@ -70,9 +70,13 @@ static int load_submit(struct replay *p, struct recording_seqs *seqs, const stru
         return QUIRE_NO_MEMORY;
     for (uint32_t i = 0; i < s->sched.n; i++)
         choices[i].cut = true; /* until its end is read */
-    p->requests[p->n_requests] = (struct request){
-        .request = s->request, .id = s->sched.id, .offset = e->offset, .n_prompt = s->sched.n_prompt, .n = s->sched.n,
-        .n_open = s->sched.n, .choices = choices};
+    p->requests[p->n_requests] = (struct request){.request = s->request,
+                                                  .id = s->sched.id,
+                                                  .offset = e->offset,
+                                                  .n_prompt = s->sched.n_prompt,
+                                                  .n = s->sched.n,
+                                                  .n_open = s->sched.n,
+                                                  .choices = choices};
     int status = QUIRE_OK;
     for (uint32_t i = 0; s->status == QUIRE_OK && i < s->sched.n && status == QUIRE_OK; i++)
         status = recording_seqs_set(seqs, s->seqs[i], p->n_requests, i);
@@ -130,8 +134,9 @@ static int load_finish(struct replay *p, const struct recording_entry *e, struct
         if (broke_off)
             continue; /* with a step that was never committed */
         if (from->n_tokens != o->n_tokens)
-            return quire_fail(err, QUIRE_INVALID, "recording: byte %llu: request %llu ended with %u tokens, %u are there",
-                              (unsigned long long)e->offset, (unsigned long long)r->request, from->n_tokens, o->n_tokens);
+            return quire_fail(
+                err, QUIRE_INVALID, "recording: byte %llu: request %llu ended with %u tokens, %u are there",
+                (unsigned long long)e->offset, (unsigned long long)r->request, from->n_tokens, o->n_tokens);
         o->n_prompt_logprobs = from->n_prompt_logprobs;
         o->finish = from->finish;
         o->digest = from->digest;
@@ -228,13 +233,16 @@ static void on_token(struct replay *p, struct request *r, struct choice *o, cons
     uint32_t at = o->seen.n_tokens;
     if (at == o->n_tokens) {
         if (!o->cut)
-            differs(p, r, o, (struct replay_difference){
-                .what = REPLAY_LENGTH, .position = r->n_prompt + at, .recorded = at, .replayed = at + 1});
+            differs(p, r, o,
+                    (struct replay_difference){
+                        .what = REPLAY_LENGTH, .position = r->n_prompt + at, .recorded = at, .replayed = at + 1});
         return;
     }
     if (e->token != o->tokens[at])
-        differs(p, r, o, (struct replay_difference){.what = REPLAY_TOKEN, .position = r->n_prompt + at,
-                                                    .recorded = o->tokens[at], .replayed = e->token});
+        differs(
+            p, r, o,
+            (struct replay_difference){
+                .what = REPLAY_TOKEN, .position = r->n_prompt + at, .recorded = o->tokens[at], .replayed = e->token});
     record_digest_add(&o->seen, e);
     p->n_seen++;
 }
@@ -243,12 +251,16 @@ static void on_done(struct replay *p, struct request *r, struct choice *o, const
 {
     struct key256 digest = record_digest_now(&o->seen);
     if (o->seen.n_tokens < o->n_tokens)
-        differs(p, r, o, (struct replay_difference){.what = REPLAY_LENGTH, .position = r->n_prompt + o->seen.n_tokens,
-                                                    .recorded = o->n_tokens, .replayed = o->seen.n_tokens});
+        differs(p, r, o,
+                (struct replay_difference){.what = REPLAY_LENGTH,
+                                           .position = r->n_prompt + o->seen.n_tokens,
+                                           .recorded = o->n_tokens,
+                                           .replayed = o->seen.n_tokens});
     if (o->has_digest && memcmp(&digest, &o->digest, sizeof digest) != 0)
         differs(p, r, o, (struct replay_difference){.what = REPLAY_LOGPROB});
     if (!o->cut && e->finish != o->finish)
-        differs(p, r, o, (struct replay_difference){.what = REPLAY_FINISH, .recorded = o->finish, .replayed = e->finish});
+        differs(p, r, o,
+                (struct replay_difference){.what = REPLAY_FINISH, .recorded = o->finish, .replayed = e->finish});
     o->done = true;
     r->n_open--;
     p->n_over += r->n_open == 0;
@@ -368,8 +380,12 @@ static int submit(struct replay *p, size_t index, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     const struct sched_request *q = &e.submit.sched;
-    struct engine_request request = {.id = index, .prompt = q->prompt, .n_prompt = q->n_prompt,
-                                     .max_tokens = q->max_tokens, .n = q->n, .sampling = e.submit.sampling};
+    struct engine_request request = {.id = index,
+                                     .prompt = q->prompt,
+                                     .n_prompt = q->n_prompt,
+                                     .max_tokens = q->max_tokens,
+                                     .n = q->n,
+                                     .sampling = e.submit.sampling};
     memcpy(request.tenant.bytes, e.submit.domain, sizeof e.submit.domain);
     return engine_submit(p->engine, &request, NULL, err);
 }
@@ -394,14 +410,15 @@ static int submit_all(struct replay *p, void (*progress)(void *, uint64_t), void
     return QUIRE_OK;
 }
 
-int replay_run(struct replay *p, const char *model_dir, void (*progress)(void *context, uint64_t n_tokens), void *context,
-               struct replay_report *out, struct quire_error *err)
+int replay_run(struct replay *p, const char *model_dir, void (*progress)(void *context, uint64_t n_tokens),
+               void *context, struct replay_report *out, struct quire_error *err)
 {
     struct engine_options options;
     if (recording_header(p->recording)->not_invariant)
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "the recording was made with --invariance off: its answers depended on what else was served, so nobody"
-                          " can compute them again to the bit; quire sim --trace makes its decisions again");
+        return quire_fail(
+            err, QUIRE_UNSUPPORTED,
+            "the recording was made with --invariance off: its answers depended on what else was served, so nobody"
+            " can compute them again to the bit; quire sim --trace makes its decisions again");
     options_of(recording_header(p->recording), model_dir, &options);
     int status = engine_open(&options, on_events, p, &p->engine, err);
     if (status != QUIRE_OK)

@@ -36,8 +36,8 @@ struct replay;
 int replay_open(struct recording *r, struct replay **out, struct quire_error *err);
 uint64_t replay_n_tokens(const struct replay *p); /* that will be compared */
 /* progress(context, tokens compared so far) is called now and then on this thread; may be NULL. */
-int replay_run(struct replay *p, const char *model_dir, void (*progress)(void *context, uint64_t n_tokens), void *context,
-               struct replay_report *out, struct quire_error *err);
+int replay_run(struct replay *p, const char *model_dir, void (*progress)(void *context, uint64_t n_tokens),
+               void *context, struct replay_report *out, struct quire_error *err);
 void replay_close(struct replay *p); /* NULL is fine */
 
 #endif

@@ -80,7 +80,8 @@ static void write_out(struct trace_file *t)
         t->n -= (size_t)n;
         memmove(t->bytes, t->bytes + n, t->n);
     } else if (n < 0 && errno != EINTR) {
-        quire_log(QUIRE_LOG_ERROR, "trace", "%s: %s; the trace ends here, the engine goes on", t->path, strerror(errno));
+        quire_log(QUIRE_LOG_ERROR, "trace", "%s: %s; the trace ends here, the engine goes on", t->path,
+                  strerror(errno));
         t->ended = true;
     }
 }
@@ -94,8 +95,8 @@ static void slice(struct trace_file *t, struct track *q, const char *name, uint6
         to_us = from_us;
     q->end_us = to_us;
     emit(t, ",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%llu,\"ts\":%lld,\"dur\":%lld,\"args\":{%s}}", name,
-         REQUESTS_PID, (unsigned long long)q->tid, since_base(t, from_us), since_base(t, to_us) - since_base(t, from_us),
-         args);
+         REQUESTS_PID, (unsigned long long)q->tid, since_base(t, from_us),
+         since_base(t, to_us) - since_base(t, from_us), args);
 }
 
 static void instant(struct trace_file *t, const struct track *q, const char *name, uint64_t at_us)
@@ -173,8 +174,8 @@ static void on_submitted(void *context, const struct engine_watch_submit *s)
         struct track *q = new_track(t, s->seqs[i]);
         if (!q)
             continue;
-        *q = (struct track){.lives = true, .waits = true, .tid = tid + i, .waits_since = r->arrival_us,
-                            .n_prompt = r->n_prompt};
+        *q = (struct track){
+            .lives = true, .waits = true, .tid = tid + i, .waits_since = r->arrival_us, .n_prompt = r->n_prompt};
         t->n_live++;
         name_track(t, q->tid, s->request, i);
     }
@@ -265,10 +266,11 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
     const struct sched_plan *p = c->plan;
     see_time(t, to_us);
     t->step_end_us = to_us;
-    emit(t, ",\n{\"name\":\"step\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%lld,\"dur\":%lld,\"args\":{\"step\":%llu,"
-         "\"tokens\":%u,\"rows\":%u,\"logits\":%u,\"budget\":%u,\"copies\":%u,\"results\":%u}}", ENGINE_PID, STEPS_TID,
-         since_base(t, from_us), since_base(t, to_us) - since_base(t, from_us), (unsigned long long)p->step, p->n_tokens,
-         p->n_rows, p->n_logits, p->token_budget, p->n_moves, c->n_results);
+    emit(t,
+         ",\n{\"name\":\"step\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%lld,\"dur\":%lld,\"args\":{\"step\":%llu,"
+         "\"tokens\":%u,\"rows\":%u,\"logits\":%u,\"budget\":%u,\"copies\":%u,\"results\":%u}}",
+         ENGINE_PID, STEPS_TID, since_base(t, from_us), since_base(t, to_us) - since_base(t, from_us),
+         (unsigned long long)p->step, p->n_tokens, p->n_rows, p->n_logits, p->token_budget, p->n_moves, c->n_results);
     for (uint32_t i = 0; i < p->n_rows; i++)
         on_row(t, &p->rows[i], from_us, to_us);
     if (t->n >= WRITE_AT_BYTES || t->now_us - t->written_us >= WRITE_EVERY_US)
@@ -293,10 +295,12 @@ static uint64_t monotonic_us(void)
 
 static void begin_array(struct trace_file *t)
 {
-    emit(t, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"engine\"}}", ENGINE_PID);
-    emit(t, ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"requests\"}}", REQUESTS_PID);
-    emit(t, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"steps\"}}", ENGINE_PID,
-         STEPS_TID);
+    emit(t, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"engine\"}}",
+         ENGINE_PID);
+    emit(t, ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"requests\"}}",
+         REQUESTS_PID);
+    emit(t, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"steps\"}}",
+         ENGINE_PID, STEPS_TID);
     write_out(t);
 }
 
@@ -312,7 +316,11 @@ int trace_file_open(const char *path, struct trace_file **out, struct quire_erro
     }
     t->path = copy;
     t->watch = (struct engine_watch){
-        .context = t, .opened = on_opened, .submitted = on_submitted, .planned = on_planned, .committed = on_committed,
+        .context = t,
+        .opened = on_opened,
+        .submitted = on_submitted,
+        .planned = on_planned,
+        .committed = on_committed,
         .retired = on_retired,
     };
     t->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

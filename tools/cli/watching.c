@@ -4,6 +4,7 @@
 
 size_t watching_flags(struct watching *w, struct cli_option out[WATCHING_FLAGS_MAX])
 {
+    /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Looking on:", .kind = CLI_GROUP},
         {.names = "record", .kind = CLI_STRING, .target = &w->record, .value = "FILE",
@@ -16,12 +17,14 @@ size_t watching_flags(struct watching *w, struct cli_option out[WATCHING_FLAGS_M
          .help = "Runs this policy beside the real one, without tokens, and exports what TTFT and waiting would be under it. "
                  "Needs --cost-model."},
     };
+    /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= WATCHING_FLAGS_MAX, "raise WATCHING_FLAGS_MAX");
     memcpy(out, rows, sizeof rows);
     return sizeof rows / sizeof rows[0];
 }
 
-int watching_add(struct watching *w, struct engine_options *o, const struct engine_watch *watch, struct quire_error *err)
+int watching_add(struct watching *w, struct engine_options *o, const struct engine_watch *watch,
+                 struct quire_error *err)
 {
     if (o->n_watches == ENGINE_MAX_WATCHES)
         return quire_fail(err, QUIRE_INVALID, "no more than %u can look on", ENGINE_MAX_WATCHES);
@@ -39,8 +42,9 @@ static int add_shadow(struct watching *w, struct engine_options *o, struct quire
         return quire_fail(err, QUIRE_INVALID, "--shadow-policy: there is no policy \"%.64s\"; there are %s",
                           w->shadow_policy, sched_policy_names());
     if (o->cost.n_points == 0)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--shadow-policy: its clock is a cost model: add --cost-model FILE, as quire bench steps writes it");
+        return quire_fail(
+            err, QUIRE_INVALID,
+            "--shadow-policy: its clock is a cost model: add --cost-model FILE, as quire bench steps writes it");
     int status = shadow_create(policy, &w->shadow, err);
     return status == QUIRE_OK ? watching_add(w, o, shadow_watch(w->shadow), err) : status;
 }

@@ -51,7 +51,8 @@ int hub_name_parse(const char *given, struct hub_name *out, struct quire_error *
     if (n >= HUB_NAME_BYTES || !part_ok(given, first) || (slash && !part_ok(slash + 1, n - first - 1)))
         return quire_fail(err, QUIRE_INVALID,
                           "\"%.200s\" is not a model's name: ORG/NAME, as in Qwen/Qwen2.5-1.5B-Instruct, of "
-                          "letters, digits, '-', '_' and '.'", given);
+                          "letters, digits, '-', '_' and '.'",
+                          given);
     if (at && !revision_ok(at + 1))
         return quire_fail(err, QUIRE_INVALID, "\"%.200s\": after the @ goes a branch, a tag or a commit, as in @main",
                           given);
@@ -87,8 +88,8 @@ bool hub_file_name_ok(const char *name)
 
 /* ---- paths ---- */
 
-__attribute__((format(printf, 3, 4)))
-static int put_path(char out[HUB_PATH_BYTES], struct quire_error *err, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int put_path(char out[HUB_PATH_BYTES], struct quire_error *err,
+                                                          const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -166,7 +167,8 @@ static int look_for_shards(const char *dir, struct missing *missing, struct quir
         status = quire_json_read_file(path, MAX_INDEX_BYTES, &index, err);
     if (status == QUIRE_OK)
         status = quire_json_object(index, INDEX_FILE, "weight_map", &map, err);
-    json_object_foreach(map, key, value) {
+    json_object_foreach(map, key, value)
+    {
         const char *shard = json_string_value(value);
         if (status != QUIRE_OK)
             break;
@@ -238,13 +240,14 @@ static int find_snapshot(const struct hub_name *name, bool without_weights, char
     else if (!read_ref(repo, name->revision, commit))
         return quire_fail(err, QUIRE_NOT_FOUND,
                           "%s is no directory, and the Hugging Face cache has no such model (%.200s); to "
-                          "download it: quire pull %s", typed, repo, typed);
+                          "download it: quire pull %s",
+                          typed, repo, typed);
     if ((status = put_path(out, err, "%s/snapshots/%s", repo, commit)) != QUIRE_OK)
         return status;
     if (stat(out, &info) != 0)
         return quire_fail(err, QUIRE_NOT_FOUND,
-                          "the Hugging Face cache has no snapshot %s of %s; to download it: quire pull %s",
-                          commit, name->text, typed);
+                          "the Hugging Face cache has no snapshot %s of %s; to download it: quire pull %s", commit,
+                          name->text, typed);
     struct quire_error missing = {""};
     if ((status = hub_snapshot_check(out, without_weights, &missing)) == QUIRE_NOT_FOUND)
         return quire_fail(err, status, "the Hugging Face cache has %s %.330s; to complete it: quire pull %s", typed,
@@ -273,15 +276,13 @@ int hub_model_find(const char *given, bool without_weights, struct hub_model *ou
     if (stat(given, &info) == 0) {
         if (!S_ISDIR(info.st_mode))
             return quire_fail(err, QUIRE_INVALID,
-                              "%.300s is a file: MODEL is a checkpoint's directory, or its name on the hub",
-                              given);
+                              "%.300s is a file: MODEL is a checkpoint's directory, or its name on the hub", given);
         directory_name(given, out->name);
         return put_path(out->dir, err, "%s", given);
     }
     if (hub_name_parse(given, &name, NULL) != QUIRE_OK)
         return quire_fail(err, QUIRE_NOT_FOUND,
-                          "%.300s: there is no such directory, and it is not a name like ORG/NAME either",
-                          given);
+                          "%.300s: there is no such directory, and it is not a name like ORG/NAME either", given);
     strcpy(out->name, name.text);
     return find_snapshot(&name, without_weights, out->dir, err);
 }

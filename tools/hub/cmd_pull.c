@@ -108,7 +108,8 @@ static int open_hub(struct pull_command *c, struct quire_error *err)
     char token[HUB_TOKEN_BYTES];
     const char *endpoint = getenv("HF_ENDPOINT"), *stall = getenv("HF_HUB_DOWNLOAD_TIMEOUT");
     struct hub_options options = {.endpoint = endpoint && *endpoint ? endpoint : "https://huggingface.co",
-                                  .token = token, .stall_s = DEFAULT_STALL_S};
+                                  .token = token,
+                                  .stall_s = DEFAULT_STALL_S};
     if (stall && *stall) {
         char *end;
         unsigned long s = strtoul(stall, &end, 10);
@@ -135,19 +136,28 @@ static int choose(struct pull_command *c, struct quire_error *err)
         if (c->include.n == 0 && c->exclude.n == 0 && !hub_list_has(&c->list, needed[i]))
             return quire_fail(err, QUIRE_UNSUPPORTED,
                               "%s has no %s, which Quire needs; nothing was downloaded (--include and "
-                              "--exclude choose files whatever they are)", c->name.text, needed[i]);
+                              "--exclude choose files whatever they are)",
+                              c->name.text, needed[i]);
     hub_list_select(&c->list, &patterns);
     if (c->list.n == 0)
-        return quire_fail(err, QUIRE_NOT_FOUND, "%s has no file that is wanted (--include and --exclude choose; .bin, .pt, .gguf and the like "
-                                                "are never downloaded)", c->name.text);
+        return quire_fail(
+            err, QUIRE_NOT_FOUND,
+            "%s has no file that is wanted (--include and --exclude choose; .bin, .pt, .gguf and the like "
+            "are never downloaded)",
+            c->name.text);
     return QUIRE_OK;
 }
 
 static int bring(struct pull_command *c, struct quire_error *err)
 {
-    const struct hub_pull_options options = {
-        .hub = c->hub, .name = &c->name, .list = &c->list, .repo = c->repo, .n_connections = c->n_connections,
-        .note = on_note, .progress = on_progress, .context = c};
+    const struct hub_pull_options options = {.hub = c->hub,
+                                             .name = &c->name,
+                                             .list = &c->list,
+                                             .repo = c->repo,
+                                             .n_connections = c->n_connections,
+                                             .note = on_note,
+                                             .progress = on_progress,
+                                             .context = c};
     int status = hub_pull_open(&options, &c->pull, err);
     if (status == QUIRE_OK)
         status = hub_pull_resolve(c->pull, err);
@@ -184,8 +194,7 @@ static void print_json(const struct pull_command *c, const char *path)
     for (size_t i = 0; i < c->list.n; i++)
         json_array_append_new(files, json_string(c->list.files[i]));
     json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:f}", "model", c->name.text, "revision",
-                            c->name.revision,
-                            "commit", c->list.commit, "path", path, "files", files, "bytes",
+                            c->name.revision, "commit", c->list.commit, "path", path, "files", files, "bytes",
                             (json_int_t)hub_pull_total_bytes(c->pull), "downloaded_bytes",
                             (json_int_t)hub_pull_received_bytes(c->pull), "seconds", bench_now() - c->began);
     if (out) {
@@ -221,6 +230,7 @@ int command_pull(int argc, char **argv)
     struct pull_command c = {.n_connections = 8, .lock = -1, .meter = {.is_tty = isatty(STDERR_FILENO)}};
     struct quire_error err;
     bool help;
+    /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "What is downloaded:", .kind = CLI_GROUP},
         {.names = "include", .kind = CLI_LIST, .target = &c.include, .value = "PATTERN",
@@ -237,6 +247,7 @@ int command_pull(int argc, char **argv)
          .help = "Print JSON for programs instead of the snapshot's path."},
         {0},
     };
+    /* clang-format on */
     const struct cli_command command = {
         .name = "pull",
         .usage = "quire pull ORG/NAME[@REVISION] [options]",

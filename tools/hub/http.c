@@ -262,7 +262,8 @@ int hub_fail(const struct hub *hub, CURL *easy, const struct hub_failure *f, str
     if ((code == 401 || code == 403) && hub->token[0] && !hub->may_send_token)
         return quire_fail(err, QUIRE_INVALID,
                           "%s needs a token, and over plain http it is sent to this machine only: use https "
-                          "in HF_ENDPOINT", name);
+                          "in HF_ENDPOINT",
+                          name);
     if (code == 403 || header_is(easy, "X-Error-Code", "GatedRepo"))
         return quire_fail(err, QUIRE_INVALID, "%s is gated: accept its terms at %.150s/%s%s", name, hub->endpoint, name,
                           hub->token[0] ? " with the account that the token is of"
@@ -270,8 +271,10 @@ int hub_fail(const struct hub *hub, CURL *easy, const struct hub_failure *f, str
     if (code == 401 && hub->token[0])
         return quire_fail(err, QUIRE_INVALID, "%s: the hub does not take this token (HTTP 401): has it expired?", name);
     if (code == 401)
-        return quire_fail(err, QUIRE_INVALID, "%s: there is no such model, or it is not public (HTTP 401): check the "
-                          "spelling, or give a token: " GIVE_TOKEN, name);
+        return quire_fail(err, QUIRE_INVALID,
+                          "%s: there is no such model, or it is not public (HTTP 401): check the "
+                          "spelling, or give a token: " GIVE_TOKEN,
+                          name);
     if (code == 404)
         return quire_fail(err, QUIRE_NOT_FOUND, "%.200s is not at %.150s (HTTP 404): check the spelling", f->what,
                           hub->endpoint);
@@ -323,8 +326,7 @@ static int list_once(const struct hub *hub, CURL *easy, const char *url, struct 
 }
 
 int hub_get_list(const struct hub *hub, const struct hub_name *name, hub_note *note, void *context,
-                 struct hub_list *out,
-                 struct quire_error *err)
+                 struct hub_list *out, struct quire_error *err)
 {
     struct hub_failure f = {.what = name->text, .name = name};
     struct body body = {NULL, 0, false};

@@ -20,8 +20,8 @@
 struct hub;
 struct hub_options {
     const char *endpoint; /* "https://huggingface.co" */
-    const char *token;    /* or NULL */
-    uint32_t stall_s;     /* a connection that brings nothing for so long is cut */
+    const char *token; /* or NULL */
+    uint32_t stall_s; /* a connection that brings nothing for so long is cut */
 };
 int hub_open(const struct hub_options *options, struct hub **out, struct quire_error *err);
 void hub_close(struct hub *hub);
@@ -56,7 +56,6 @@ int hub_fail(const struct hub *hub, CURL *easy, const struct hub_failure *failur
 
 /* What the revision holds. Tries again by itself. */
 int hub_get_list(const struct hub *hub, const struct hub_name *name, hub_note *note, void *context,
-                 struct hub_list *out,
-                 struct quire_error *err);
+                 struct hub_list *out, struct quire_error *err);
 
 #endif

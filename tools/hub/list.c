@@ -86,8 +86,8 @@ static bool matches(const char *const *patterns, size_t n, const char *name, int
 static bool is_wanted(const struct hub_patterns *p, const char *name)
 {
     static const char *const never[] = {"*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.gguf"};
-    static const char *const wanted[] = {"*.json", "*.safetensors", "tokenizer*", "*.txt", "*.jinja",
-                                         "additional_chat_templates/*.jinja"};
+    static const char *const wanted[] = {"*.json", "*.safetensors", "tokenizer*",
+                                         "*.txt",  "*.jinja",       "additional_chat_templates/*.jinja"};
     static const char *const twice[] = {"consolidated*.safetensors"};
     if (matches(never, sizeof never / sizeof *never, name, 0) || matches(p->exclude, p->n_exclude, name, 0))
         return false;

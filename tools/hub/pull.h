@@ -14,9 +14,9 @@ struct hub_pull_options {
     const struct hub *hub;
     const struct hub_name *name;
     const struct hub_list *list; /* what to bring */
-    const char *repo;            /* HUB/models--ORG--NAME */
+    const char *repo; /* HUB/models--ORG--NAME */
     uint32_t n_connections;
-    hub_note *note;              /* something is tried again; may be NULL */
+    hub_note *note; /* something is tried again; may be NULL */
     void (*progress)(void *context, const struct hub_pull *pull); /* some ten times a second; may be NULL */
     void *context;
 };

@@ -71,7 +71,8 @@ int hub_store_check_space(const char *repo, uint64_t n_bytes, struct quire_error
         return QUIRE_OK;
     return quire_fail(err, QUIRE_EXHAUSTED,
                       "%s are still to come and %.250s has %s free: make room, or put the cache elsewhere "
-                      "with HF_HOME", cli_bytes_text(n_bytes, wanted), repo, cli_bytes_text(n_free, got));
+                      "with HF_HOME",
+                      cli_bytes_text(n_bytes, wanted), repo, cli_bytes_text(n_free, got));
 }
 
 /* Gives `made` its name. */

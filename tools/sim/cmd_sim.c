@@ -48,6 +48,7 @@ static void set_defaults(struct settings *s)
 static size_t trace_flags(struct settings *s, struct cli_option *out)
 {
     struct sim_trace_options *t = &s->trace;
+    /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Requests:", .kind = CLI_GROUP},
         {.names = "trace", .kind = CLI_STRING, .target = &t->path, .value = "FILE", .help = "The requests of a recorded day."},
@@ -85,6 +86,7 @@ static size_t trace_flags(struct settings *s, struct cli_option *out)
         {.names = "lengths", .kind = CLI_STRING, .target = &t->lengths_path, .value = "FILE",
          .help = "Draw prompt and answer lengths together from the rows of a CSV instead."},
     };
+    /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= OWN_FLAGS_MAX / 2, "raise OWN_FLAGS_MAX");
     memcpy(out, rows, sizeof rows);
     return sizeof rows / sizeof rows[0];
@@ -92,6 +94,7 @@ static size_t trace_flags(struct settings *s, struct cli_option *out)
 
 static size_t engine_like_flags(struct settings *s, struct cli_option *out)
 {
+    /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "The simulated engine:", .kind = CLI_GROUP},
         {.names = "block-size", .kind = CLI_U32, .target = &s->engine.block_size, .min = 1, .max = 65536, .value = "B",
@@ -118,6 +121,7 @@ static size_t engine_like_flags(struct settings *s, struct cli_option *out)
          .help = "Each request runs alone, in arrival order and in no time, its prompt only, and a trace's blocks count as "
                  "full: hit rates to compare with other tools."},
     };
+    /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= OWN_FLAGS_MAX / 3, "raise OWN_FLAGS_MAX");
     memcpy(out, rows, sizeof rows);
     return sizeof rows / sizeof rows[0];
@@ -125,6 +129,7 @@ static size_t engine_like_flags(struct settings *s, struct cli_option *out)
 
 static size_t result_flags(struct settings *s, struct cli_option *out)
 {
+    /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Results:", .kind = CLI_GROUP},
         {.names = "goodput", .kind = CLI_LIST, .target = &s->goodput, .value = "ttft:MS",
@@ -140,6 +145,7 @@ static size_t result_flags(struct settings *s, struct cli_option *out)
         {.names = "html", .kind = CLI_STRING, .target = &s->html, .value = "FILE",
          .help = "Write a page with plots, which any browser opens."},
     };
+    /* clang-format on */
     memcpy(out, rows, sizeof rows);
     return sizeof rows / sizeof rows[0];
 }
@@ -171,36 +177,41 @@ static bool is_one_of(const char *name, const char *const *names)
 /* Options that would do nothing are refused: with a recording most are its own, */
 static int check_of_recording(const struct settings *s, const char *name, struct quire_error *err)
 {
-    static const char *const of_both[] = {"trace", "trace-format", "goodput", "class-ttft-ms", "predict", "json", "save",
-                                          "html", NULL};
+    static const char *const of_both[] = {"trace", "trace-format", "goodput", "class-ttft-ms", "predict", "json",
+                                          "save",  "html",         NULL};
     static const char *const of_prediction[] = {"scheduling-policy", "cost-model", "oracle-lengths", NULL};
     if (is_one_of(name, of_both) || (s->predict && is_one_of(name, of_prediction)))
         return QUIRE_OK;
     if (is_one_of(name, of_prediction))
-        return quire_fail(err, QUIRE_INVALID, "--%s: the decisions of a recording are made; add --predict to see what would "
-                                              "be", name);
-    return quire_fail(err, QUIRE_INVALID, "--%s: a recording has the requests and options it was made with; leave --%s out",
-                      name, name);
+        return quire_fail(err, QUIRE_INVALID,
+                          "--%s: the decisions of a recording are made; add --predict to see what would "
+                          "be",
+                          name);
+    return quire_fail(err, QUIRE_INVALID,
+                      "--%s: a recording has the requests and options it was made with; leave --%s out", name, name);
 }
 
 /* and with a trace some are of other formats. */
 static int check_of_trace(const struct settings *s, const char *name, struct quire_error *err)
 {
-    static const char *const of_synthetic[] = {"request-rate", "burstiness", "duration", "ramp", "input-len", "output-len",
-                                               "lengths", NULL};
+    static const char *const of_synthetic[] = {"request-rate", "burstiness", "duration", "ramp",
+                                               "input-len",    "output-len", "lengths",  NULL};
     static const char *const of_lengths[] = {"input-len", "output-len", NULL};
     const struct sim_trace_options *t = &s->trace;
     bool is_synthetic = strcmp(t->format, "synthetic") == 0, is_timed = strcmp(t->format, "timed") == 0;
     bool has_hashes = is_timed || strcmp(t->format, "mooncake") == 0;
     if (!is_synthetic && is_one_of(name, of_synthetic))
-        return quire_fail(err, QUIRE_INVALID, "--%s is of --trace-format synthetic: the file says when requests come and how "
-                                              "long they are; leave it out (--rate-scale changes the rate)", name);
+        return quire_fail(err, QUIRE_INVALID,
+                          "--%s is of --trace-format synthetic: the file says when requests come and how "
+                          "long they are; leave it out (--rate-scale changes the rate)",
+                          name);
     if (t->lengths_path && is_one_of(name, of_lengths))
         return quire_fail(err, QUIRE_INVALID, "--%s: --lengths has lengths for both; leave one of the two out", name);
     if (!is_timed && strcmp(name, "timestamp-unit") == 0)
         return quire_fail(err, QUIRE_INVALID, "--timestamp-unit is of --trace-format timed; leave it out");
     if (!has_hashes && strcmp(name, "hash-block-size") == 0)
-        return quire_fail(err, QUIRE_INVALID, "--hash-block-size is of --trace-format mooncake and timed; leave it out");
+        return quire_fail(err, QUIRE_INVALID,
+                          "--hash-block-size is of --trace-format mooncake and timed; leave it out");
     return QUIRE_OK;
 }
 
@@ -222,30 +233,37 @@ static int check_values(struct settings *s, struct quire_error *err)
     if (strcmp(s->time_unit, "s") != 0 && strcmp(s->time_unit, "ms") != 0)
         return quire_fail(err, QUIRE_INVALID, "--timestamp-unit: \"%.40s\": must be s or ms", s->time_unit);
     if (s->has_service_time && s->service_time != 0)
-        return quire_fail(err, QUIRE_INVALID, "--service-time: only 0 can be asked for: what a step takes is the cost "
-                                              "model's to say (--cost-model)");
+        return quire_fail(err, QUIRE_INVALID,
+                          "--service-time: only 0 can be asked for: what a step takes is the cost "
+                          "model's to say (--cost-model)");
     if (s->has_service_time && !s->engine.prefix_caching)
-        return quire_fail(err, QUIRE_INVALID, "--service-time 0 counts hits of the prefix cache, which is off: leave "
-                                              "--no-enable-prefix-caching out");
+        return quire_fail(err, QUIRE_INVALID,
+                          "--service-time 0 counts hits of the prefix cache, which is off: leave "
+                          "--no-enable-prefix-caching out");
     if (s->predict && strcmp(s->trace.format, "recording") != 0)
-        return quire_fail(err, QUIRE_INVALID, "--predict compares with what was recorded: give --trace-format recording");
+        return quire_fail(err, QUIRE_INVALID,
+                          "--predict compares with what was recorded: give --trace-format recording");
     if (s->predict && s->engine.cost.n_points == cost_default()->n_points &&
         memcmp(&s->engine.cost, cost_default(), sizeof s->engine.cost) == 0)
-        return quire_fail(err, QUIRE_INVALID, "--predict needs the cost model of the machine that was recorded: fit one with "
-                                              "quire bench steps and give it as --cost-model");
+        return quire_fail(err, QUIRE_INVALID,
+                          "--predict needs the cost model of the machine that was recorded: fit one with "
+                          "quire bench steps and give it as --cost-model");
     if (s->num_host_blocks > 0 && !s->engine.prefix_caching)
-        return quire_fail(err, QUIRE_INVALID, "--num-host-blocks is a second level of the prefix cache, which is off: leave "
-                                              "--no-enable-prefix-caching out");
+        return quire_fail(err, QUIRE_INVALID,
+                          "--num-host-blocks is a second level of the prefix cache, which is off: leave "
+                          "--no-enable-prefix-caching out");
     if (s->num_host_blocks > 0 && s->engine.num_kv_blocks == 0 && s->sweep.n == 0)
-        return quire_fail(err, QUIRE_INVALID, "--num-host-blocks takes what the KV cache gives up, which is nothing: give "
-                                              "--num-kv-blocks");
+        return quire_fail(err, QUIRE_INVALID,
+                          "--num-host-blocks takes what the KV cache gives up, which is nothing: give "
+                          "--num-kv-blocks");
     if (s->engine.max_num_seqs == 0 || s->engine.max_num_batched_tokens == 0)
         return quire_fail(err, QUIRE_INVALID, "--max-num-seqs and --max-num-batched-tokens must be at least 1");
     if (s->sweep.n > 0 && s->html)
         return quire_fail(err, QUIRE_INVALID, "--html draws one simulation: leave --sweep out, or ask for --json");
     if (s->num_host_blocks == 0 && s->engine.preemption_mode && strcmp(s->engine.preemption_mode, "swap") == 0)
-        return quire_fail(err, QUIRE_INVALID, "--preemption-mode swap needs somewhere to swap to: give --num-host-blocks, or "
-                                              "another mode");
+        return quire_fail(err, QUIRE_INVALID,
+                          "--preemption-mode swap needs somewhere to swap to: give --num-host-blocks, or "
+                          "another mode");
     s->trace.milliseconds = strcmp(s->time_unit, "ms") == 0;
     s->trace.full_blocks = s->has_service_time;
     return QUIRE_OK;
@@ -277,8 +295,12 @@ static int parse(int argc, char **argv, struct settings *s, bool *help, struct q
     n += result_flags(s, rows + n);
     rows[n] = (struct cli_option){0};
     cli_note_given(rows, n, given);
-    const struct cli_command command = {.name = "sim", .usage = "quire sim [--trace FILE] [options]", .about = about,
-                                        .examples = examples, .options = rows, .positionals = {NULL}};
+    const struct cli_command command = {.name = "sim",
+                                        .usage = "quire sim [--trace FILE] [options]",
+                                        .about = about,
+                                        .examples = examples,
+                                        .options = rows,
+                                        .positionals = {NULL}};
     int status = cli_parse(&command, argc, argv, help, err);
     if (status == QUIRE_OK && *help)
         cli_print_help(&command);
@@ -322,8 +344,12 @@ static void show_progress(void *context, uint64_t n_over)
 static int simulate(const struct settings *s, bool with_progress, struct simulation *out, struct quire_error *err)
 {
     struct bench_progress progress;
-    struct sim_setup setup = {.sched = s->sched, .cost = s->engine.cost, .one_by_one = s->has_service_time,
-                              .oracle_lengths = s->oracle_lengths, .max_tokens = s->max_tokens, .seed = s->trace.seed};
+    struct sim_setup setup = {.sched = s->sched,
+                              .cost = s->engine.cost,
+                              .one_by_one = s->has_service_time,
+                              .oracle_lengths = s->oracle_lengths,
+                              .max_tokens = s->max_tokens,
+                              .seed = s->trace.seed};
     const struct sim_bounds bounds = bounds_of(s);
     memset(out, 0, sizeof *out);
     int status = sim_trace_open(&s->trace, &out->trace, err);
@@ -401,8 +427,8 @@ static json_t *off_json(const struct sim_stat *predicted, const struct sim_stat 
                      off_by(predicted->p95, recorded->p95));
 }
 
-static json_t *prediction_json(const struct sim_metrics *predicted, const char *policy, const struct sim_metrics *recorded,
-                               const char *recorded_policy)
+static json_t *prediction_json(const struct sim_metrics *predicted, const char *policy,
+                               const struct sim_metrics *recorded, const char *recorded_policy)
 {
     const struct sim_group *p = &predicted->all, *r = &recorded->all;
     json_t *json = sim_metrics_json(predicted, policy);
@@ -425,7 +451,8 @@ static void print_prediction(const struct sim_metrics *predicted, const struct s
 {
     const struct sim_group *p = &predicted->all, *r = &recorded->all;
     const char *name = other ? other : "predicted", *difference = other ? "change" : "off by";
-    printf("\n%-24s %10s %10s %10s %10s %10s %10s\n", "Milliseconds", "mean", name, difference, "p95", name, difference);
+    printf("\n%-24s %10s %10s %10s %10s %10s %10s\n", "Milliseconds", "mean", name, difference, "p95", name,
+           difference);
     print_off("Time to first token", &p->ttft, &r->ttft);
     print_off("Time per output token", &p->tpot, &r->tpot);
     print_off("End to end", &p->e2el, &r->e2el);
@@ -472,7 +499,8 @@ static int force(const struct settings *s, const struct sim_recording *r, const 
         printf("Recorded:  %s (%s)\n", recorded, run->agrees ? "the same" : "not the same");
     if (run->agrees)
         return code;
-    snprintf(text, sizeof text, "the decisions differ from those recorded at byte %llu", (unsigned long long)run->wrong_offset);
+    snprintf(text, sizeof text, "the decisions differ from those recorded at byte %llu",
+             (unsigned long long)run->wrong_offset);
     return command_fail(1, text);
 }
 

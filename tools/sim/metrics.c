@@ -28,7 +28,8 @@ static bool is_good(const struct sim_request *q, const struct sim_record *r, con
 
 enum latency { TTFT, TPOT, E2EL, QUEUE };
 
-static size_t collect(const struct sim_result *result, const uint32_t *which, size_t n, enum latency latency, double *out)
+static size_t collect(const struct sim_result *result, const uint32_t *which, size_t n, enum latency latency,
+                      double *out)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
@@ -135,7 +136,9 @@ static double ratio(double part, double whole)
 int sim_metrics_compute(const struct sim_trace *trace, const struct sim_result *result, const struct sim_bounds *bounds,
                         struct sim_metrics *out, struct quire_error *err)
 {
-    *out = (struct sim_metrics){.trace = trace, .result = result, .has_bounds = any_bound(trace, bounds),
+    *out = (struct sim_metrics){.trace = trace,
+                                .result = result,
+                                .has_bounds = any_bound(trace, bounds),
                                 .duration_s = (result->ended_us - result->began_us) * 1e-6};
     uint32_t n_keys = trace->n_tenants > SCHED_MAX_CLASSES ? trace->n_tenants : SCHED_MAX_CLASSES;
     uint32_t *order = malloc(trace->n * sizeof *order);
@@ -183,8 +186,8 @@ static json_t *group_json(const struct sim_metrics *m, const struct sim_group *g
 {
     json_t *object = json_pack(
         "{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:f, s:I, s:I, s:f, s:f}", "requests", (json_int_t)g->n,
-        "completed", (json_int_t)g->n_done, "refused", (json_int_t)g->n_refused, "ttft_ms", stat_json(&g->ttft), "tpot_ms",
-        stat_json(&g->tpot), "itl_ms", stat_json(&g->itl), "e2el_ms", stat_json(&g->e2el), "queue_ms",
+        "completed", (json_int_t)g->n_done, "refused", (json_int_t)g->n_refused, "ttft_ms", stat_json(&g->ttft),
+        "tpot_ms", stat_json(&g->tpot), "itl_ms", stat_json(&g->itl), "e2el_ms", stat_json(&g->e2el), "queue_ms",
         stat_json(&g->queue), "preemptions", (json_int_t)g->n_preemptions, "prefix_hit_rate_tokens",
         ratio((double)g->n_cached, (double)g->n_input), "total_input_tokens", (json_int_t)g->n_input,
         "total_output_tokens", (json_int_t)g->n_output, "request_throughput", ratio((double)g->n_done, m->duration_s),
@@ -223,10 +226,10 @@ json_t *sim_metrics_json(const struct sim_metrics *m, const char *policy)
         "duration", m->duration_s, "steps", (json_int_t)r->stats.n_steps, "wall_s", r->wall_s, "prefix_hit_rate_blocks",
         m->hit_rate_blocks, "prefix_hit_rate_tokens", m->hit_rate_tokens, "fairness_gap_tokens",
         real_or_null(!r->recorded, r->watch.gap_tokens), "kv_waste", real_or_null(!r->recorded, m->kv_waste),
-        "kv_waste_unshared", real_or_null(!r->recorded, m->kv_waste_unshared), "left_out", (json_int_t)m->trace->n_left_out,
-        "recomputed_tokens", (json_int_t)r->stats.n_recomputed, "host_hit_tokens", (json_int_t)r->stats.n_host_hits,
-        "evicted_blocks", (json_int_t)r->usage.n_evicted, "spilled_blocks", (json_int_t)r->usage.n_spilled,
-        "loaded_blocks", (json_int_t)r->usage.n_loaded, "per_tenant",
+        "kv_waste_unshared", real_or_null(!r->recorded, m->kv_waste_unshared), "left_out",
+        (json_int_t)m->trace->n_left_out, "recomputed_tokens", (json_int_t)r->stats.n_recomputed, "host_hit_tokens",
+        (json_int_t)r->stats.n_host_hits, "evicted_blocks", (json_int_t)r->usage.n_evicted, "spilled_blocks",
+        (json_int_t)r->usage.n_spilled, "loaded_blocks", (json_int_t)r->usage.n_loaded, "per_tenant",
         groups_json(m, m->tenants, m->trace->n_tenants, true), "per_class",
         groups_json(m, m->classes, SCHED_MAX_CLASSES, false), "decision_log_sha256", hex);
     if (!object || !rest || json_object_update(object, rest) != 0) {
@@ -235,9 +238,9 @@ json_t *sim_metrics_json(const struct sim_metrics *m, const char *policy)
         return NULL;
     }
     json_decref(rest);
-    json_object_set_new(object, "policy_figure", r->figure_name ? json_pack("{s:s, s:f}", "name", r->figure_name, "value",
-                                                                            r->figure)
-                                                                : json_null());
+    json_object_set_new(object, "policy_figure",
+                        r->figure_name ? json_pack("{s:s, s:f}", "name", r->figure_name, "value", r->figure)
+                                       : json_null());
     return object;
 }
 
@@ -255,14 +258,14 @@ static void print_groups(const struct sim_metrics *m, const char *what, const st
         n_used += groups[i].n > 0;
     if (n_used < 2)
         return;
-    printf("\n%-16s %8s %10s %10s %10s %10s %10s %9s\n", what, "requests", "TTFT p50", "TTFT p95", "TPOT p50", "E2EL p95",
-           "queue p95", "goodput");
+    printf("\n%-16s %8s %10s %10s %10s %10s %10s %9s\n", what, "requests", "TTFT p50", "TTFT p95", "TPOT p50",
+           "E2EL p95", "queue p95", "goodput");
     for (uint32_t i = 0; i < n; i++) {
         const struct sim_group *g = &groups[i];
         if (g->n == 0)
             continue;
-        printf("%-16.16s %8zu %10.1f %10.1f %10.2f %10.1f %10.1f ", g->name, g->n, g->ttft.p50, g->ttft.p95, g->tpot.p50,
-               g->e2el.p95, g->queue.p95);
+        printf("%-16.16s %8zu %10.1f %10.1f %10.2f %10.1f %10.1f ", g->name, g->n, g->ttft.p50, g->ttft.p95,
+               g->tpot.p50, g->e2el.p95, g->queue.p95);
         if (m->has_bounds)
             printf("%8.1f%%\n", 100 * ratio((double)g->n_good, (double)g->n));
         else

@@ -148,7 +148,8 @@ static void note_commit(struct sim_recording *r, const struct recording_seqs *se
             continue;
         const struct sim_request *q = &r->trace.requests[place];
         if (last_us[place] > 0)
-            sim_watch_token_gap(&r->live.watch, q->tenant, q->class_index, ((double)c->done_us - last_us[place]) * 1e-3);
+            sim_watch_token_gap(&r->live.watch, q->tenant, q->class_index,
+                                ((double)c->done_us - last_us[place]) * 1e-3);
         last_us[place] = (double)c->done_us;
     }
 }

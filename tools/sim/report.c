@@ -117,7 +117,8 @@ static void draw_axes(FILE *f, const struct plot *p, struct range x, struct rang
         for (double v = ceil(x.low / step) * step; v <= x.high * 1.0001; v += step)
             draw_x_tick(f, p, x, v);
     }
-    fprintf(f, "<text x=%.1f y=%.1f text-anchor=middle>%s</text>\n", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, p->x_label);
+    fprintf(f, "<text x=%.1f y=%.1f text-anchor=middle>%s</text>\n", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8,
+            p->x_label);
     fprintf(f, "<text transform='translate(13 %.1f) rotate(-90)' text-anchor=middle>%s</text>\n",
             (TOP + HEIGHT - BOTTOM) / 2, p->y_label);
 }
@@ -135,7 +136,8 @@ static void draw_legend(FILE *f, const struct plot *p)
 {
     double at = LEFT;
     for (size_t l = 0; l < p->n_lines; l++) {
-        fprintf(f, "<path stroke='%s' stroke-width=2 stroke-dasharray='%s' d='M%.1f 16h24'/><text x=%.1f y=20>%s</text>\n",
+        fprintf(f,
+                "<path stroke='%s' stroke-width=2 stroke-dasharray='%s' d='M%.1f 16h24'/><text x=%.1f y=20>%s</text>\n",
                 colours[l], dashes[l], at, at + 28, p->lines[l].name);
         at += 42 + 7 * (double)strlen(p->lines[l].name);
     }
@@ -178,8 +180,11 @@ static int draw_latencies(FILE *f, const struct sim_metrics *m)
     double *sorted = malloc(m->result->n_records * sizeof *sorted);
     if (!sorted)
         return QUIRE_NO_MEMORY;
-    struct plot p = {.title = "How many requests waited less", .x_label = "milliseconds", .y_label = "% of requests",
-                     .log_x = true, .n_lines = 2};
+    struct plot p = {.title = "How many requests waited less",
+                     .x_label = "milliseconds",
+                     .y_label = "% of requests",
+                     .log_x = true,
+                     .n_lines = 2};
     p.lines[0] = (struct line){"first token", x[0], y[0], make_cdf(m->result, false, sorted, x[0], y[0])};
     p.lines[1] = (struct line){"whole answer", x[1], y[1], make_cdf(m->result, true, sorted, x[1], y[1])};
     draw_plot(f, &p);
@@ -200,8 +205,8 @@ static double value_of(const struct sim_point *p, int curve)
     }
 }
 
-static int draw_curves(FILE *f, const struct sim_metrics *m, const char *title, const char *y_label, int first, size_t n,
-                       const char *const *names)
+static int draw_curves(FILE *f, const struct sim_metrics *m, const char *title, const char *y_label, int first,
+                       size_t n, const char *const *names)
 {
     const struct sim_watch *w = &m->result->watch;
     double *values = malloc((n + 1) * (w->n_points + 1) * sizeof *values);
@@ -239,10 +244,13 @@ static void write_stat(FILE *f, const char *name, const struct sim_stat *s)
     fprintf(f, "<tr><th>%s<td>%.2f<td>%.2f<td>%.2f<td>%.2f\n", name, s->mean, s->p50, s->p95, s->p99);
 }
 
-static void write_groups(FILE *f, const struct sim_metrics *m, const char *what, const struct sim_group *groups, uint32_t n)
+static void write_groups(FILE *f, const struct sim_metrics *m, const char *what, const struct sim_group *groups,
+                         uint32_t n)
 {
-    fprintf(f, "<table><tr><th>%s<th>requests<th>refused<th>TTFT p50<th>TTFT p95<th>TPOT p50<th>E2E p95<th>queue p95"
-               "<th>good\n", what);
+    fprintf(f,
+            "<table><tr><th>%s<th>requests<th>refused<th>TTFT p50<th>TTFT p95<th>TPOT p50<th>E2E p95<th>queue p95"
+            "<th>good\n",
+            what);
     for (uint32_t i = 0; i < n; i++) {
         const struct sim_group *g = &groups[i];
         if (g->n == 0)
@@ -262,14 +270,16 @@ static void write_facts(FILE *f, const struct sim_metrics *m, const char *policy
     const struct sim_result *r = m->result;
     char hex[65];
     quire_key256_hex(&r->decisions, hex);
-    fprintf(f, "<dl><dt>Policy<dd>%s<dt>Requests<dd>%zu answered, %zu refused<dt>Simulated<dd>%.1f s, %llu steps", policy,
-            m->all.n_done, m->all.n_refused, m->duration_s, (unsigned long long)r->stats.n_steps);
+    fprintf(f, "<dl><dt>Policy<dd>%s<dt>Requests<dd>%zu answered, %zu refused<dt>Simulated<dd>%.1f s, %llu steps",
+            policy, m->all.n_done, m->all.n_refused, m->duration_s, (unsigned long long)r->stats.n_steps);
     if (m->has_bounds)
         fprintf(f, "<dt>Goodput<dd>%.2f requests/s, %.1f %% of all", sim_goodput(m, &m->all),
                 100 * (double)m->all.n_good / (double)m->all.n);
-    fprintf(f, "<dt>Prefix hits<dd>%.2f %% of blocks, %.2f %% of tokens<dt>Preemptions<dd>%llu<dt>KV slots held and empty"
-               "<dd>%.2f %%", 100 * m->hit_rate_blocks, 100 * m->hit_rate_tokens,
-            (unsigned long long)m->all.n_preemptions, 100 * m->kv_waste);
+    fprintf(f,
+            "<dt>Prefix hits<dd>%.2f %% of blocks, %.2f %% of tokens<dt>Preemptions<dd>%llu<dt>KV slots held and empty"
+            "<dd>%.2f %%",
+            100 * m->hit_rate_blocks, 100 * m->hit_rate_tokens, (unsigned long long)m->all.n_preemptions,
+            100 * m->kv_waste);
     if (m->trace->n_tenants > 1)
         fprintf(f, "<dt>Largest gap of service<dd>%.0f weighted tokens", r->watch.gap_tokens);
     if (r->figure_name)

@@ -78,18 +78,21 @@ static int size_pool(struct run *r)
     }
     if (kv->groups[0].n_blocks == 0) {
         if (all > MAX_AUTO_BLOCKS)
-            return quire_fail(r->err, QUIRE_INVALID,
-                              "keeping everything takes %llu KV blocks: say how many there are (--num-kv-blocks), or take "
-                              "fewer requests (--num-requests)", (unsigned long long)all);
+            return quire_fail(
+                r->err, QUIRE_INVALID,
+                "keeping everything takes %llu KV blocks: say how many there are (--num-kv-blocks), or take "
+                "fewer requests (--num-requests)",
+                (unsigned long long)all);
         kv->groups[0].n_blocks = (uint32_t)all;
     }
     uint32_t chunk = r->config.max_num_batched_tokens * (r->config.overlap_depth + 1);
     uint32_t needed = kv_blocks_needed(kv, 0, longest, chunk);
     if (needed > kv->groups[0].n_blocks)
-        return quire_fail(r->err, QUIRE_INVALID,
-                          "the longest request takes %u KV blocks of %u: raise --num-kv-blocks, or leave long requests out "
-                          "(--max-model-len %u)", needed, kv->groups[0].n_blocks,
-                          kv->groups[0].n_blocks * kv->block_tokens);
+        return quire_fail(
+            r->err, QUIRE_INVALID,
+            "the longest request takes %u KV blocks of %u: raise --num-kv-blocks, or leave long requests out "
+            "(--max-model-len %u)",
+            needed, kv->groups[0].n_blocks, kv->groups[0].n_blocks * kv->block_tokens);
     return QUIRE_OK;
 }
 
@@ -477,7 +480,8 @@ static int run_loop(struct run *r)
     return status;
 }
 
-int sim_run(const struct sim_setup *setup, const struct sim_trace *trace, struct sim_result *out, struct quire_error *err)
+int sim_run(const struct sim_setup *setup, const struct sim_trace *trace, struct sim_result *out,
+            struct quire_error *err)
 {
     struct run r = {.setup = setup, .trace = trace, .out = out, .err = err};
     double began = bench_now();

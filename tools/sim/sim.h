@@ -15,14 +15,14 @@
 #include "tools/sim/watch.h"
 
 struct sim_setup {
-    struct sched_config sched;  /* groups[0].n_blocks 0: as many as never evict anything. max_model_len 0,
+    struct sched_config sched; /* groups[0].n_blocks 0: as many as never evict anything. max_model_len 0,
                                    max_queued_requests 0 and max_logit_rows 0: what the trace needs. The tenants and their
                                    weights are the trace's. */
-    struct sched_cost cost;     /* the clock */
-    bool one_by_one;            /* each request runs alone, in arrival order, in no time: only its prompt */
-    bool oracle_lengths;        /* policies are told how long each answer will be */
-    uint32_t max_tokens;        /* what requests ask for, where it is more than their length, at which they stop */
-    uint64_t seed;              /* of the hash chain */
+    struct sched_cost cost; /* the clock */
+    bool one_by_one; /* each request runs alone, in arrival order, in no time: only its prompt */
+    bool oracle_lengths; /* policies are told how long each answer will be */
+    uint32_t max_tokens; /* what requests ask for, where it is more than their length, at which they stop */
+    uint64_t seed; /* of the hash chain */
     /* Called now and then from the thread that runs it; may be NULL. */
     void (*progress)(void *context, uint64_t n_over);
     void *progress_context;
@@ -40,20 +40,21 @@ struct sim_result {
     struct sim_record *records; /* [trace->n] */
     size_t n_records;
     struct sim_watch watch;
-    struct sched_stats stats;   /* at the end */
-    struct kv_usage usage;      /* of the first group, likewise */
+    struct sched_stats stats; /* at the end */
+    struct kv_usage usage; /* of the first group, likewise */
     struct key256 decisions;
-    double figure;              /* the policy's own, and its name or NULL */
+    double figure; /* the policy's own, and its name or NULL */
     const char *figure_name;
     uint64_t n_cached_tokens, n_prompt_tokens; /* of requests that were admitted: found, asked for */
     uint64_t n_cached_blocks, n_prompt_blocks; /* likewise, full blocks */
-    double began_us, ended_us;  /* the first arrival, the last event */
+    double began_us, ended_us; /* the first arrival, the last event */
     double wall_s;
-    bool recorded;              /* it is what a recording says: nothing is known of KV slots and fairness */
+    bool recorded; /* it is what a recording says: nothing is known of KV slots and fairness */
 };
 
 /* QUIRE_INVALID names the option to change. Out is freed by sim_result_free(), also after a failure. */
-int sim_run(const struct sim_setup *setup, const struct sim_trace *trace, struct sim_result *out, struct quire_error *err);
+int sim_run(const struct sim_setup *setup, const struct sim_trace *trace, struct sim_result *out,
+            struct quire_error *err);
 void sim_result_free(struct sim_result *result);
 
 #endif

@@ -54,7 +54,8 @@ static int parse_key(const char *text, struct key *out, struct quire_error *err)
         return quire_fail(err, QUIRE_NO_MEMORY, "--sweep: out of memory");
     char *values = strchr(out->text, '=');
     if (!values || values == out->text)
-        return quire_fail(err, QUIRE_INVALID, "--sweep: \"%.60s\": must be OPTION=VALUE,VALUE,…: policy=fcfs,sjf", text);
+        return quire_fail(err, QUIRE_INVALID, "--sweep: \"%.60s\": must be OPTION=VALUE,VALUE,…: policy=fcfs,sjf",
+                          text);
     *values++ = 0;
     out->name = out->text;
     out->option = option_of(out->name);
@@ -204,11 +205,16 @@ static const struct column {
     double scale;
     int better; /* -1: less, 1: more */
 } columns[] = {
-    {"TTFT mean", "ttft_ms", "mean", 1, -1},      {"TTFT p95", "ttft_ms", "p95", 1, -1},
-    {"TPOT mean", "tpot_ms", "mean", 1, -1},      {"ITL p99", "itl_ms", "p99", 1, -1},
-    {"E2E mean", "e2el_ms", "mean", 1, -1},       {"E2E p95", "e2el_ms", "p95", 1, -1},
-    {"out tok/s", "output_throughput", NULL, 1, 1}, {"goodput/s", "goodput", NULL, 1, 1},
-    {"hits %", "prefix_hit_rate_blocks", NULL, 100, 1}, {"preempted", "preemptions", NULL, 1, -1},
+    {"TTFT mean", "ttft_ms", "mean", 1, -1},
+    {"TTFT p95", "ttft_ms", "p95", 1, -1},
+    {"TPOT mean", "tpot_ms", "mean", 1, -1},
+    {"ITL p99", "itl_ms", "p99", 1, -1},
+    {"E2E mean", "e2el_ms", "mean", 1, -1},
+    {"E2E p95", "e2el_ms", "p95", 1, -1},
+    {"out tok/s", "output_throughput", NULL, 1, 1},
+    {"goodput/s", "goodput", NULL, 1, 1},
+    {"hits %", "prefix_hit_rate_blocks", NULL, 100, 1},
+    {"preempted", "preemptions", NULL, 1, -1},
     {"gap", "fairness_gap_tokens", NULL, 1, -1},
 };
 #define N_COLUMNS (sizeof columns / sizeof columns[0])

@@ -12,11 +12,11 @@
 #define SIM_SWEEP_MAX_RUNS 4096
 
 struct sim_sweep_run {
-    char *label;                     /* "policy=fcfs budget=512"; owned, as all here */
+    char *label; /* "policy=fcfs budget=512"; owned, as all here */
     char *arguments[SIM_SWEEP_MAX_KEYS]; /* "--scheduling-policy=fcfs" */
     size_t n_arguments;
-    json_t *result;                  /* with "sweep": {key: value}; NULL until it ran, or it failed */
-    struct quire_error err;          /* why it did */
+    json_t *result; /* with "sweep": {key: value}; NULL until it ran, or it failed */
+    struct quire_error err; /* why it did */
 };
 
 struct sim_sweep {

@@ -48,9 +48,11 @@ int sim_lengths_parse(const char *text, const char *what, struct sim_lengths *ou
 {
     if (parse_lengths(text, out))
         return QUIRE_OK;
-    return quire_fail(err, QUIRE_INVALID,
-                      "%s: \"%.40s\": must be tokens as in 512, 100..900 (any of them) or 512~0.8 (lognormal: median and "
-                      "sigma), each from 1 to %u", what, text, BENCH_MAX_LENGTH);
+    return quire_fail(
+        err, QUIRE_INVALID,
+        "%s: \"%.40s\": must be tokens as in 512, 100..900 (any of them) or 512~0.8 (lognormal: median and "
+        "sigma), each from 1 to %u",
+        what, text, BENCH_MAX_LENGTH);
 }
 
 uint32_t sim_lengths_draw(const struct sim_lengths *lengths, uint64_t *state)
@@ -99,7 +101,8 @@ static int set_key(struct sim_tenant *t, const char *key, const char *value, str
     } else {
         status = quire_fail(err, QUIRE_INVALID,
                             "--tenants: \"%.40s\": must be weight, rate, input, output, prefix, class, priority or "
-                            "deadline", key);
+                            "deadline",
+                            key);
     }
     return status;
 }

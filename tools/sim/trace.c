@@ -59,8 +59,10 @@ static int read_file(const char *path, const struct bench_trace_form *form, bool
     status = bench_trace_read(text, n, name, form, out, err);
     free(text);
     if (status == QUIRE_OK && needs_times && !out->has_times)
-        status = quire_fail(err, QUIRE_INVALID, "%.200s: has no times; for its lengths alone: --trace-format synthetic "
-                                                "--lengths FILE", name);
+        status = quire_fail(err, QUIRE_INVALID,
+                            "%.200s: has no times; for its lengths alone: --trace-format synthetic "
+                            "--lengths FILE",
+                            name);
     return status;
 }
 
@@ -140,11 +142,14 @@ static int check_tenants(const struct sim_trace *t, const struct sim_tenant *usu
         for (uint32_t k = 0; k < t->file.n_tenants && !is_there; k++)
             is_there = strcmp(t->file.tenants[k], who->name) == 0;
         if (!is_there)
-            return quire_fail(err, QUIRE_INVALID, "--tenants: %s has no request in the file, which begins with those of %s",
-                              who->name, t->file.tenants[1]); /* [0] has those without a name */
+            return quire_fail(err, QUIRE_INVALID,
+                              "--tenants: %s has no request in the file, which begins with those of %s", who->name,
+                              t->file.tenants[1]); /* [0] has those without a name */
         if (!same_lengths(&who->input, &usual->input) || !same_lengths(&who->output, &usual->output) || who->prefix > 0)
-            return quire_fail(err, QUIRE_INVALID, "--tenants: %s: input, output and prefix are of --trace-format synthetic: "
-                                                  "the file says how long requests are", who->name);
+            return quire_fail(err, QUIRE_INVALID,
+                              "--tenants: %s: input, output and prefix are of --trace-format synthetic: "
+                              "the file says how long requests are",
+                              who->name);
     }
     return QUIRE_OK;
 }
@@ -208,8 +213,10 @@ static int parse_ramp(const char *text, double *from, double *to, struct quire_e
         if (end != second && *end == 0 && *from > 0 && *to > 0 && *from <= 1e6 && *to <= 1e6)
             return QUIRE_OK;
     }
-    return quire_fail(err, QUIRE_INVALID, "--ramp: \"%.40s\": must be FROM:TO, what rates are multiplied by at the "
-                                          "beginning and at the end, both above 0: 0.5:2", text);
+    return quire_fail(err, QUIRE_INVALID,
+                      "--ramp: \"%.40s\": must be FROM:TO, what rates are multiplied by at the "
+                      "beginning and at the end, both above 0: 0.5:2",
+                      text);
 }
 
 static void step_source(struct source *s, const struct sim_trace_options *o, double rate, double factor)
@@ -222,8 +229,11 @@ static struct sim_request draw_request(const struct sim_trace *t, uint32_t tenan
 {
     const struct sim_tenant *who = &t->tenants[tenant];
     uint64_t state = bench_stream(s->stream, STREAM_LENGTHS, s->n++);
-    struct sim_request r = {.arrival_s = s->next_s, .tenant = tenant, .class_index = who->class_index,
-                            .priority = who->priority, .deadline_ms = who->deadline_ms};
+    struct sim_request r = {.arrival_s = s->next_s,
+                            .tenant = tenant,
+                            .class_index = who->class_index,
+                            .priority = who->priority,
+                            .deadline_ms = who->deadline_ms};
     if (t->file.n_rows > 0) {
         const struct bench_trace_row *row = &t->file.rows[bench_random(&state) % t->file.n_rows];
         r.n_prompt = row->n_input;
@@ -280,8 +290,9 @@ static int make_synthetic(struct sim_trace *t, const struct sim_trace_options *o
     size_t most = o->num_requests ? o->num_requests : o->duration_s > 0 ? MAX_REQUESTS : DEFAULT_REQUESTS;
     int status = QUIRE_OK;
     if (o->path)
-        return quire_fail(err, QUIRE_INVALID, "--trace-format synthetic reads no trace: leave --trace out, or say "
-                                              "mooncake, timed or azure");
+        return quire_fail(err, QUIRE_INVALID,
+                          "--trace-format synthetic reads no trace: leave --trace out, or say "
+                          "mooncake, timed or azure");
     if (o->lengths_path)
         status = read_file(o->lengths_path, &bench_trace_mooncake, false, &t->file, err);
     if (status == QUIRE_OK && t->n_tenants == 0) {
@@ -297,7 +308,8 @@ static int make_synthetic(struct sim_trace *t, const struct sim_trace_options *o
             t->tenants[i].rate = o->request_rate;
         if (o->lengths_path && (!same_lengths(&t->tenants[i].input, &usual->input) ||
                                 !same_lengths(&t->tenants[i].output, &usual->output)))
-            return quire_fail(err, QUIRE_INVALID, "--tenants: %s: --lengths has lengths for all: leave input and output out",
+            return quire_fail(err, QUIRE_INVALID,
+                              "--tenants: %s: --lengths has lengths for all: leave input and output out",
                               t->tenants[i].name);
         if (t->tenants[i].rate == 0 && most == MAX_REQUESTS)
             return quire_fail(err, QUIRE_INVALID, "--duration needs --request-rate, or a rate for each of --tenants");
@@ -346,8 +358,10 @@ int sim_trace_open(const struct sim_trace_options *options, struct sim_trace *ou
     } else if (strcmp(o.format, "synthetic") == 0) {
         status = make_synthetic(out, &o, &usual, err);
     } else {
-        status = quire_fail(err, QUIRE_INVALID, "--trace-format: \"%.40s\": must be mooncake, timed, azure, synthetic or "
-                                                "recording", o.format);
+        status = quire_fail(err, QUIRE_INVALID,
+                            "--trace-format: \"%.40s\": must be mooncake, timed, azure, synthetic or "
+                            "recording",
+                            o.format);
     }
     out->n_domains = out->n_tenants;
     if (status == QUIRE_OK && out->n == 0)

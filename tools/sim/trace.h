@@ -20,20 +20,20 @@
 
 struct sim_trace_options {
     const char *path, *format;
-    double rate_scale;       /* requests come so many times as fast; 0 = 1 */
-    uint32_t num_requests;   /* the first of a file, or that many are made; 0 = all, or 1,000 */
-    uint32_t max_model_len;  /* longer requests are left out; 0 = no bound */
+    double rate_scale; /* requests come so many times as fast; 0 = 1 */
+    uint32_t num_requests; /* the first of a file, or that many are made; 0 = all, or 1,000 */
+    uint32_t max_model_len; /* longer requests are left out; 0 = no bound */
     uint64_t seed;
-    const char *tenants;     /* tools/sim/tenants.h; NULL = those of the file, or one */
-    uint32_t hash_tokens;    /* that a hash stands for; 0 = the format's */
-    bool milliseconds;       /* timed: the unit of timestamps, not seconds */
-    bool full_blocks;        /* a request's last hash counts as a full block too: its prompt is all of them, and one token
+    const char *tenants; /* tools/sim/tenants.h; NULL = those of the file, or one */
+    uint32_t hash_tokens; /* that a hash stands for; 0 = the format's */
+    bool milliseconds; /* timed: the unit of timestamps, not seconds */
+    bool full_blocks; /* a request's last hash counts as a full block too: its prompt is all of them, and one token
                                 more, since a hit never covers a whole prompt */
     /* synthetic */
-    double request_rate;     /* a second; 0 = all at once */
-    double burstiness;       /* shape of the gamma distribution of gaps: 1 = Poisson; 0 = 1 */
-    double duration_s;       /* arrivals stop; 0 = after num_requests */
-    const char *ramp;        /* "FROM:TO": rates go evenly from FROM times to TO times theirs; NULL = none */
+    double request_rate; /* a second; 0 = all at once */
+    double burstiness; /* shape of the gamma distribution of gaps: 1 = Poisson; 0 = 1 */
+    double duration_s; /* arrivals stop; 0 = after num_requests */
+    const char *ramp; /* "FROM:TO": rates go evenly from FROM times to TO times theirs; NULL = none */
     const char *input_len, *output_len, *lengths_path; /* lengths_path: pairs drawn from a CSV; else NULL */
 };
 
@@ -42,11 +42,11 @@ struct sim_request {
     uint32_t n_prompt, n_output;
     uint32_t tenant, class_index;
     int32_t priority;
-    double deadline_ms;    /* after arrival; 0 = none */
+    double deadline_ms; /* after arrival; 0 = none */
     const uint64_t *hashes; /* the prompt begins with these blocks of hash_tokens */
     uint32_t n_hashes;
-    uint32_t domain;       /* requests with the same one share prefixes; below n_domains */
-    uint32_t max_tokens;   /* what it asked for; 0 = n_output */
+    uint32_t domain; /* requests with the same one share prefixes; below n_domains */
+    uint32_t max_tokens; /* what it asked for; 0 = n_output */
     bool background;
 };
 
@@ -62,7 +62,7 @@ struct sim_trace {
     void *context;
     size_t n_left_out; /* longer than max_model_len */
     uint32_t max_prompt, max_total; /* the longest prompt; prompt and answer */
-    struct bench_trace file;        /* owns hashes */
+    struct bench_trace file; /* owns hashes */
 };
 
 /* QUIRE_INVALID names the option or the file's line. Out is freed by sim_trace_close(), also after a failure. */

@@ -138,9 +138,10 @@ int sim_watch_create(uint32_t n_tenants, uint32_t n_classes, struct sim_watch *o
     out->low = calloc(n_pairs, sizeof *out->low);
     out->high = calloc(n_pairs, sizeof *out->high);
     out->together = calloc(n_pairs, sizeof *out->together);
-    ok = ok && out->points && out->service && out->before && out->backlogged && out->was_backlogged &&
-         out->low && out->high && out->together;
-    return ok ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "out of memory for the measurements of %u tenants", n_tenants);
+    ok = ok && out->points && out->service && out->before && out->backlogged && out->was_backlogged && out->low &&
+         out->high && out->together;
+    return ok ? QUIRE_OK
+              : quire_fail(err, QUIRE_NO_MEMORY, "out of memory for the measurements of %u tenants", n_tenants);
 }
 
 static void free_histograms(struct sim_histogram *h, size_t n)

@@ -28,7 +28,7 @@ double sim_histogram_quantile(const struct sim_histogram *h, double p);
 /* ---- curves ---- */
 
 #define SIM_MAX_POINTS 1024u /* past it every other one is dropped and the distance doubles */
-#define SIM_MAX_CURVES 8u    /* tenants whose service is kept as a curve: the first ones */
+#define SIM_MAX_CURVES 8u /* tenants whose service is kept as a curve: the first ones */
 struct sim_point {
     double at_us;
     uint32_t n_running, n_waiting, n_used_blocks, n_cached_blocks;
@@ -54,7 +54,7 @@ struct sim_watch {
     double *service, *before; /* [n_tenants]; before: at the last step's end */
     bool *backlogged, *was_backlogged;
     double *low, *high; /* [n_tenants^2] of service[i] - service[j] since both are backlogged */
-    bool *together;     /* [n_tenants^2] */
+    bool *together; /* [n_tenants^2] */
     double gap_tokens;
 };
 

@@ -38,8 +38,8 @@ static int plan_scratch(struct cuda_backend *c, uint64_t bytes, struct quire_err
 
 int cuda_attention_plan(struct k_backend *b, const struct k_attention_plan_args *a, struct quire_error *err)
 {
-    struct k_attention_args args = {.rows = a->rows, .kv = a->kv, .n_rows = a->n_rows, .n_tokens = a->n_tokens,
-                                    .n_q_heads = a->n_q_heads};
+    struct k_attention_args args = {
+        .rows = a->rows, .kv = a->kv, .n_rows = a->n_rows, .n_tokens = a->n_tokens, .n_q_heads = a->n_q_heads};
     int status = cuda_eager(b, "attention_plan", err);
     if (status == QUIRE_OK)
         status = host_check_attention(&args, err);

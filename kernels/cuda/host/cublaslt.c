@@ -40,11 +40,11 @@ struct cublaslt {
     int (*preference_create)(void **preference);
     int (*preference_destroy)(void *preference);
     int (*preference_set)(void *preference, int attribute, const void *value, size_t bytes);
-    int (*find)(void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference, int n, struct lt_heuristic *out,
-                int *n_found);
-    int (*matmul)(void *handle, void *desc, const void *alpha, const void *a, void *a_layout, const void *b, void *b_layout,
-                  const void *beta, const void *c, void *c_layout, void *d, void *d_layout, const struct lt_algorithm *algorithm,
-                  void *workspace, size_t workspace_bytes, cudaStream_t stream);
+    int (*find)(void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference, int n,
+                struct lt_heuristic *out, int *n_found);
+    int (*matmul)(void *handle, void *desc, const void *alpha, const void *a, void *a_layout, const void *b,
+                  void *b_layout, const void *beta, const void *c, void *c_layout, void *d, void *d_layout,
+                  const struct lt_algorithm *algorithm, void *workspace, size_t workspace_bytes, cudaStream_t stream);
 };
 
 /* ---- opening ----------------------------------------------------------------------------------- */
@@ -61,7 +61,8 @@ static int load(struct cublaslt *lt, struct quire_error *err)
     for (size_t i = 0; i < N_NAMES && !lt->library; i++)
         lt->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!lt->library)
-        return quire_fail(err, QUIRE_INVALID, "--invariance off takes cuBLASLt, and %s is not on the loader's path (%.200s): install"
+        return quire_fail(err, QUIRE_INVALID,
+                          "--invariance off takes cuBLASLt, and %s is not on the loader's path (%.200s): install"
                           " NVIDIA's libcublas, put its folder into LD_LIBRARY_PATH, or leave --invariance off out",
                           names[0], dlerror());
     const struct {
@@ -87,7 +88,8 @@ static int load(struct cublaslt *lt, struct quire_error *err)
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         void *symbol = dlsym(lt->library, calls[i].name);
         if (!symbol)
-            return quire_fail(err, QUIRE_INVALID, "--invariance off: the cuBLASLt that was found has no %s", calls[i].name);
+            return quire_fail(err, QUIRE_INVALID, "--invariance off: the cuBLASLt that was found has no %s",
+                              calls[i].name);
         memcpy(calls[i].at, &symbol, sizeof symbol);
     }
     return QUIRE_OK;
@@ -102,14 +104,16 @@ int cublaslt_open(struct cublaslt **out, struct quire_error *err)
     int status = load(lt, err), error = status == QUIRE_OK ? lt->create(&lt->handle) : LT_SUCCESS;
     if (error != LT_SUCCESS) {
         lt->handle = NULL;
-        status = quire_fail(err, QUIRE_UNSUPPORTED, "--invariance off: cuBLASLt does not start on this GPU: %s", lt->status_name(error));
+        status = quire_fail(err, QUIRE_UNSUPPORTED, "--invariance off: cuBLASLt does not start on this GPU: %s",
+                            lt->status_name(error));
     }
     if (status != QUIRE_OK) {
         cublaslt_close(lt);
         return status;
     }
     size_t version = lt->get_version(); /* 130100 is 13.1.0 */
-    snprintf(lt->version, sizeof lt->version, "cuBLASLt %zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
+    snprintf(lt->version, sizeof lt->version, "cuBLASLt %zu.%zu.%zu", version / 10000, version / 100 % 100,
+             version % 100);
     *out = lt;
     return QUIRE_OK;
 }
@@ -146,11 +150,11 @@ const char *cublaslt_version(const struct cublaslt *lt)
 /* ---- shapes ------------------------------------------------------------------------------------ */
 
 /* The first status that is none. */
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        int status_ = (call);                                                                                          \
-        if (status_ != LT_SUCCESS)                                                                                     \
-            return status_;                                                                                            \
+#define TRY(call) \
+    do { \
+        int status_ = (call); \
+        if (status_ != LT_SUCCESS) \
+            return status_; \
     } while (0)
 
 static int describe(struct cublaslt *lt, struct shape *s, uint64_t row_stride)
@@ -233,8 +237,8 @@ static bool is_aligned(const void *p)
     return (uintptr_t)p % ALIGNMENT == 0;
 }
 
-static int matmul(struct cublaslt *lt, const struct shape *s, const struct k_gemm_args *a, const void *factors, void *workspace,
-                  cudaStream_t stream)
+static int matmul(struct cublaslt *lt, const struct shape *s, const struct k_gemm_args *a, const void *factors,
+                  void *workspace, cudaStream_t stream)
 {
     const float alpha = ldexpf(16.0f, a->weight->exponent), beta = 0; /* factors are x · 2^-4 and w · 2^-e */
     const uint64_t n_tokens = a->n_tokens;
@@ -242,8 +246,8 @@ static int matmul(struct cublaslt *lt, const struct shape *s, const struct k_gem
     TRY(lt->layout_set(s->d, LT_LAYOUT_COLS, &n_tokens, sizeof n_tokens));
     if (s->has_bias)
         TRY(lt->desc_set(s->desc, LT_DESC_BIAS_POINTER, &a->bias_dev, sizeof a->bias_dev));
-    return lt->matmul(lt->handle, s->desc, &alpha, a->weight->data_dev, s->a, factors, s->b, &beta, a->y_dev, s->d, a->y_dev, s->d,
-                      &s->algorithm, workspace, s->workspace_bytes, stream);
+    return lt->matmul(lt->handle, s->desc, &alpha, a->weight->data_dev, s->a, factors, s->b, &beta, a->y_dev, s->d,
+                      a->y_dev, s->d, &s->algorithm, workspace, s->workspace_bytes, stream);
 }
 
 int cublaslt_gemm(struct k_backend *b, const struct k_gemm_args *a, bool *done, struct quire_error *err)

@@ -14,8 +14,8 @@ int cuda_die(struct k_backend *b, const char *what, const char *error, struct qu
     struct cuda_backend *c = cuda_of(b);
     if (!c->dead) {
         c->dead = true;
-        quire_fail(&c->death, QUIRE_INTERNAL, "backend cuda: %s: %s; the GPU's state is lost and the engine must be restarted",
-                   what, error);
+        quire_fail(&c->death, QUIRE_INTERNAL,
+                   "backend cuda: %s: %s; the GPU's state is lost and the engine must be restarted", what, error);
     }
     return quire_fail(err, QUIRE_INTERNAL, "%s", c->death.text);
 }

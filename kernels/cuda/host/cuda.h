@@ -87,8 +87,8 @@ int cuda_copy_in(struct k_backend *b, void *dst_dev, const void *src, uint64_t b
 int cuda_copy_out(struct k_backend *b, void *dst, const void *src_dev, uint64_t bytes, struct quire_error *err);
 int cuda_fence(struct k_backend *b, uint64_t *ticket, struct quire_error *err);
 int cuda_wait(struct k_backend *b, uint64_t ticket, struct quire_error *err);
-int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
-                       struct k_weight **out, struct quire_error *err);
+int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight **out,
+                       struct quire_error *err);
 void cuda_weight_destroy(struct k_backend *b, struct k_weight *w);
 bool cuda_supports_form(struct k_backend *b, enum k_gemm_form form, enum k_dtype weights);
 int cuda_graph_begin(struct k_backend *b, struct quire_error *err);

@@ -4,11 +4,13 @@
 #include "kernels/host/check.h"
 
 /* *done: whether NVIDIA's library has taken it, and SiLU then is a launch of its own. */
-static int gemm_by_library(struct k_backend *b, const struct k_gemm_args *a, float *gated_out_dev, bool *done, struct quire_error *err)
+static int gemm_by_library(struct k_backend *b, const struct k_gemm_args *a, float *gated_out_dev, bool *done,
+                           struct quire_error *err)
 {
     struct cuda_backend *c = cuda_of(b);
     *done = false;
-    if (!c->lt || a->n_tokens <= CUDA_GEMM_SMALL_TOKENS) /* fewer are bound by reading weights, at which ours are no worse */
+    if (!c->lt ||
+        a->n_tokens <= CUDA_GEMM_SMALL_TOKENS) /* fewer are bound by reading weights, at which ours are no worse */
         return QUIRE_OK;
     int status = cublaslt_gemm(b, a, done, err);
     if (status != QUIRE_OK || !*done || !gated_out_dev)
@@ -18,12 +20,13 @@ static int gemm_by_library(struct k_backend *b, const struct k_gemm_args *a, flo
 }
 
 /* gated_out_dev: where silu(gate) · up goes, or NULL. */
-static int gemm(struct k_backend *b, const struct k_gemm_args *a, float *gated_out_dev, const char *operation, struct quire_error *err)
+static int gemm(struct k_backend *b, const struct k_gemm_args *a, float *gated_out_dev, const char *operation,
+                struct quire_error *err)
 {
     int status = cuda_alive(b, err);
     if (status == QUIRE_OK && !cuda_supports_form(b, b->form, a->weight->dtype))
-        status = quire_fail(err, QUIRE_UNSUPPORTED, "%s: the form %s does not take %s weights", operation, k_form_name(b->form),
-                            k_dtype_name(a->weight->dtype));
+        status = quire_fail(err, QUIRE_UNSUPPORTED, "%s: the form %s does not take %s weights", operation,
+                            k_form_name(b->form), k_dtype_name(a->weight->dtype));
     if (status != QUIRE_OK || a->n_tokens == 0)
         return status;
     bool done;

@@ -13,7 +13,8 @@
 
 #define PIECE_BYTES (4u << 20)
 #define N_PIECES (CUDA_STAGING_BYTES / PIECE_BYTES)
-#define SMALLEST_SPLIT (64u << 10) /* less than this of a piece is left rather than given to the head of a longer upload */
+#define SMALLEST_SPLIT \
+    (64u << 10) /* less than this of a piece is left rather than given to the head of a longer upload */
 /* A step downloads its samples: 184 bytes each, 256 requests, two steps in flight; prompt logprobs are a row a token. */
 #define DOWNLOAD_BYTES (4u << 20)
 #define N_DOWNLOADS 64u
@@ -28,7 +29,7 @@ struct piece {
 struct download {
     void *dst;
     uint64_t at, bytes; /* where in the ring; at counts on without end */
-    uint64_t ticket;    /* the first that stands behind it */
+    uint64_t ticket; /* the first that stands behind it */
 };
 
 struct host_area { /* of alloc_host() */
@@ -40,10 +41,10 @@ struct cuda_memory {
     unsigned char *staging;
     struct piece pieces[N_PIECES];
     uint32_t piece, piece_used; /* the one that is being filled, and how much of it */
-    unsigned char *arrivals;    /* [DOWNLOAD_BYTES] */
+    unsigned char *arrivals; /* [DOWNLOAD_BYTES] */
     struct download downloads[N_DOWNLOADS];
     uint64_t first_download, end_download; /* queued and not delivered: [first, end) modulo N_DOWNLOADS */
-    uint64_t arrivals_end;                 /* where the next one goes */
+    uint64_t arrivals_end; /* where the next one goes */
     cudaEvent_t fences[N_FENCES];
     uint64_t last_ticket, done_ticket;
     struct host_area *areas;
@@ -219,9 +220,10 @@ int cuda_upload(struct k_backend *b, void *dst_dev, const void *src, uint64_t by
         if (status != QUIRE_OK)
             return status;
         memcpy(staged, (const unsigned char *)src + done, (size_t)n);
-        status = cuda_check(b, cudaMemcpyAsync((unsigned char *)dst_dev + done, staged, (size_t)n, cudaMemcpyDefault,
-                                               cuda_of(b)->stream),
-                            "an upload", err);
+        status = cuda_check(
+            b,
+            cudaMemcpyAsync((unsigned char *)dst_dev + done, staged, (size_t)n, cudaMemcpyDefault, cuda_of(b)->stream),
+            "an upload", err);
     }
     return status;
 }
@@ -275,11 +277,12 @@ int cuda_download(struct k_backend *b, void *dst, const void *src_dev, uint64_t 
             deliver(m, UINT64_MAX);
             find_room(m, n, &at);
         }
-        m->downloads[m->end_download++ % N_DOWNLOADS] =
-            (struct download){(unsigned char *)dst + done, at, n, m->last_ticket + 1};
+        m->downloads[m->end_download++ % N_DOWNLOADS] = (struct download){(unsigned char *)dst + done, at, n,
+                                                                          m->last_ticket + 1};
         m->arrivals_end = at + n;
-        status = cuda_check(b, cudaMemcpyAsync(m->arrivals + at % DOWNLOAD_BYTES, (const unsigned char *)src_dev + done,
-                                               (size_t)n, cudaMemcpyDefault, stream),
+        status = cuda_check(b,
+                            cudaMemcpyAsync(m->arrivals + at % DOWNLOAD_BYTES, (const unsigned char *)src_dev + done,
+                                            (size_t)n, cudaMemcpyDefault, stream),
                             "a download", err);
         done += n;
     }

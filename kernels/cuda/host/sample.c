@@ -44,8 +44,9 @@ struct packer {
 static int next_piece(struct packer *p)
 {
     if (p->used > 0) {
-        int status = cuda_check(p->b, cudaMemcpyAsync(p->dst_dev, p->piece, (size_t)p->used, cudaMemcpyDefault,
-                                                      cuda_of(p->b)->stream), "sample", p->err);
+        int status = cuda_check(
+            p->b, cudaMemcpyAsync(p->dst_dev, p->piece, (size_t)p->used, cudaMemcpyDefault, cuda_of(p->b)->stream),
+            "sample", p->err);
         if (status != QUIRE_OK)
             return status;
         p->dst_dev += p->used;
@@ -158,11 +159,12 @@ static int pack_round(struct packer *p, const struct k_sample_row *rows, const s
     return status == QUIRE_OK ? next_piece(p) : status;
 }
 
-static int run_round(struct k_backend *b, const struct k_sample_args *a, uint32_t first,
-                     const struct round_size *size, struct quire_error *err)
+static int run_round(struct k_backend *b, const struct k_sample_args *a, uint32_t first, const struct round_size *size,
+                     struct quire_error *err)
 {
     struct packer packer = {
-        .b = b, .err = err,
+        .b = b,
+        .err = err,
         .dst_dev = (unsigned char *)a->workspace_dev + rows_offset(size->n_rows),
         .left = size->n_rows * sizeof(struct sample_row_dev) + 4 * size->data_words,
     };

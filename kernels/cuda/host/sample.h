@@ -33,6 +33,7 @@ struct sample_round {
 #ifdef __cplusplus
 extern "C"
 #endif
-cudaError_t launch_sample(cudaStream_t stream, const struct sample_round *round);
+    cudaError_t
+    launch_sample(cudaStream_t stream, const struct sample_round *round);
 
 #endif

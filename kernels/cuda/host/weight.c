@@ -43,9 +43,9 @@ static int upload_part(struct k_backend *b, const struct k_weight_view *part, ui
         if (status != QUIRE_OK)
             return status;
         pack(part, stride, done, staged, n);
-        status = cuda_check(b, cudaMemcpyAsync(dst_dev + done, staged, (size_t)n, cudaMemcpyHostToDevice,
-                                               cuda_of(b)->stream),
-                            "uploading a weight", err);
+        status = cuda_check(
+            b, cudaMemcpyAsync(dst_dev + done, staged, (size_t)n, cudaMemcpyHostToDevice, cuda_of(b)->stream),
+            "uploading a weight", err);
         if (status != QUIRE_OK)
             return status;
     }
@@ -99,7 +99,8 @@ static bool common_exponent(const int8_t *exponents, uint32_t n_rows, const stru
 
 /* BF16 for cuBLASLt, which has one scale for a matrix: factors of the largest row's e, in place of the numbers. A matrix whose
  * rows are too far apart for that stays as it is, and is our kernels'. */
-static int make_factors(struct k_backend *b, const struct k_weight_view *parts, struct k_weight *w, struct quire_error *err)
+static int make_factors(struct k_backend *b, const struct k_weight_view *parts, struct k_weight *w,
+                        struct quire_error *err)
 {
     int8_t *exponents = malloc(w->n_rows);
     if (!exponents)
@@ -124,8 +125,8 @@ static int check(const struct k_weight_view *parts, uint32_t n_parts, uint32_t *
     return status;
 }
 
-int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
-                       struct k_weight **out, struct quire_error *err)
+int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight **out,
+                       struct quire_error *err)
 {
     uint32_t n_rows;
     *out = NULL;

@@ -79,10 +79,16 @@ static void add_unit(struct planner *p, const struct k_attn_row *row, const stru
                      uint32_t from, uint32_t end, uint32_t partial)
 {
     p->units[p->n_units++] = (struct attn_unit){
-        .token = row->token, .position = row->position, .table = row->table, .query = tile->query,
-        .kv_head = (uint16_t)kv_head, .n_queries = (uint8_t)tile->n_queries,
+        .token = row->token,
+        .position = row->position,
+        .table = row->table,
+        .query = tile->query,
+        .kv_head = (uint16_t)kv_head,
+        .n_queries = (uint8_t)tile->n_queries,
         .partial_rows = (uint8_t)(from == tile->first_tile ? 0 : tile->n_queries),
-        .first_split = from / SPLIT_TILES, .end_split = (end - 1) / SPLIT_TILES + 1, .partial = partial};
+        .first_split = from / SPLIT_TILES,
+        .end_split = (end - 1) / SPLIT_TILES + 1,
+        .partial = partial};
     if (partial != ATTN_NO_PARTIAL) {
         p->units[p->n_units - 1].merge = p->n_merges - 1;
         p->merges[p->n_merges - 1].n_units++;
@@ -106,7 +112,8 @@ static uint32_t cut_at(const struct planner *p, const struct query_tile *tile, u
     return distance(wanted, below) <= distance(above, wanted) ? below : above;
 }
 
-static void add_query_tile(struct planner *p, const struct k_attn_row *row, const struct query_tile *tile, uint32_t kv_head)
+static void add_query_tile(struct planner *p, const struct k_attn_row *row, const struct query_tile *tile,
+                           uint32_t kv_head)
 {
     uint32_t from = tile->first_tile, partial = ATTN_NO_PARTIAL, n_partials = 0;
     bool is_whole = false;
@@ -126,9 +133,12 @@ static void add_query_tile(struct planner *p, const struct k_attn_row *row, cons
                 partial = p->n_partial_rows;
                 p->n_partial_rows += (uint32_t)n_rows;
                 p->arrivals[p->n_merges] = 0;
-                p->merges[p->n_merges++] = (struct attn_merge){
-                    .token = row->token, .query = tile->query, .kv_head = (uint16_t)kv_head,
-                    .n_queries = (uint16_t)tile->n_queries, .partial = partial, .n_partials = n_partials};
+                p->merges[p->n_merges++] = (struct attn_merge){.token = row->token,
+                                                               .query = tile->query,
+                                                               .kv_head = (uint16_t)kv_head,
+                                                               .n_queries = (uint16_t)tile->n_queries,
+                                                               .partial = partial,
+                                                               .n_partials = n_partials};
             }
         }
         if (is_whole) /* no room for partials: all of it where most of it lies */
@@ -146,8 +156,8 @@ uint64_t attn_plan_make(const struct k_attention_plan_args *a, uint32_t n_blocks
                         struct attn_plan *plan)
 {
     assert(n_blocks > 0 && n_blocks <= ATTN_MAX_BLOCKS);
-    struct planner p = {.args = a, .group = a->n_q_heads / a->kv->n_kv_heads, .n_blocks = n_blocks,
-                        .partial_rows = partial_rows};
+    struct planner p = {
+        .args = a, .group = a->n_q_heads / a->kv->n_kv_heads, .n_blocks = n_blocks, .partial_rows = partial_rows};
     uint64_t n_query_tiles = 0;
     for (uint32_t r = 0; r < a->n_rows; r++) {
         uint64_t n_queries = (uint64_t)a->rows[r].n_tokens * p.group, rows = tile_rows(n_queries, a->kv->head_dim);

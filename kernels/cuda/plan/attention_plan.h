@@ -27,19 +27,19 @@
 
 struct attn_unit {
     uint32_t token, position, table; /* of the sequence, as in k_attn_row */
-    uint32_t query;                  /* the tile's first, counted from the sequence's first */
+    uint32_t query; /* the tile's first, counted from the sequence's first */
     uint16_t kv_head;
-    uint8_t n_queries;               /* at most ATTN_SMALL takes the small kernel */
-    uint8_t partial_rows;            /* from a split's partial to the next; 0: one for all, since it has the first split */
+    uint8_t n_queries; /* at most ATTN_SMALL takes the small kernel */
+    uint8_t partial_rows; /* from a split's partial to the next; 0: one for all, since it has the first split */
     uint32_t first_split, end_split;
-    uint32_t partial;                /* its first row, or ATTN_NO_PARTIAL: it has all splits, and writes the output */
-    uint32_t merge;                  /* of its partials, where it has some */
+    uint32_t partial; /* its first row, or ATTN_NO_PARTIAL: it has all splits, and writes the output */
+    uint32_t merge; /* of its partials, where it has some */
 };
 struct attn_merge {
     uint32_t token, query;
     uint16_t kv_head, n_queries;
     uint32_t partial, n_partials; /* partial i begins with row partial + i × n_queries */
-    uint32_t n_units;             /* that leave them: at least two */
+    uint32_t n_units; /* that leave them: at least two */
 };
 
 /* The plan as it lies in device memory: this, then [n_blocks + 1] first units of the blocks, [n_merges] units that have
@@ -58,7 +58,8 @@ static inline uint32_t attn_partial_rows(uint32_t head_dim)
 }
 
 /* Bytes that a plan of this step may take. */
-uint64_t attn_plan_bytes(uint64_t n_seqs, uint64_t n_tokens, uint32_t n_q_heads, uint32_t n_kv_heads, uint32_t head_dim);
+uint64_t attn_plan_bytes(uint64_t n_seqs, uint64_t n_tokens, uint32_t n_q_heads, uint32_t n_kv_heads,
+                         uint32_t head_dim);
 
 /* Fills `plan`, of attn_plan_bytes(), for a grid of n_blocks (at most ATTN_MAX_BLOCKS); partials get at most
  * `partial_rows` rows. Returns the bytes written. Blocks' shares of KV tiles are equal up to half a split at each end, or a

@@ -14,8 +14,7 @@ static void set(struct api_error *e, int status, const char *param, const char *
     snprintf(e->param, sizeof e->param, "%s", param ? param : "");
 }
 
-bool api_fail(struct api_error *e, int status, const char *param, const char *code,
-              const char *format, ...)
+bool api_fail(struct api_error *e, int status, const char *param, const char *code, const char *format, ...)
 {
     va_list args;
     set(e, status, param, code);
@@ -25,8 +24,7 @@ bool api_fail(struct api_error *e, int status, const char *param, const char *co
     return false;
 }
 
-static bool fail_param(struct api_error *e, const char *param, const char *code, const char *format,
-                       va_list args)
+static bool fail_param(struct api_error *e, const char *param, const char *code, const char *format, va_list args)
 {
     set(e, 400, param, code);
     int n = snprintf(e->why.text, sizeof e->why.text, "%s: ", param);
@@ -56,15 +54,9 @@ bool api_unsupported(struct api_error *e, const char *param, const char *format,
 bool api_fail_status(struct api_error *e, int status, const char *param)
 {
     switch ((enum quire_status)status) {
-    case QUIRE_INVALID:
-        set(e, 400, param, "invalid_value");
-        break;
-    case QUIRE_UNSUPPORTED:
-        set(e, 400, param, "unsupported_parameter");
-        break;
-    case QUIRE_NOT_FOUND:
-        set(e, 404, param, "not_found");
-        break;
+    case QUIRE_INVALID: set(e, 400, param, "invalid_value"); break;
+    case QUIRE_UNSUPPORTED: set(e, 400, param, "unsupported_parameter"); break;
+    case QUIRE_NOT_FOUND: set(e, 404, param, "not_found"); break;
     case QUIRE_EXHAUSTED:
         set(e, 429, param, "rate_limit_exceeded");
         e->retry_ms = 1000;
@@ -78,9 +70,7 @@ bool api_fail_status(struct api_error *e, int status, const char *param)
         e->retry_ms = 1000;
         break;
     case QUIRE_OK:
-    case QUIRE_INTERNAL:
-        set(e, 500, param, "internal_error");
-        break;
+    case QUIRE_INTERNAL: set(e, 500, param, "internal_error"); break;
     }
     return false;
 }
@@ -108,16 +98,11 @@ void api_error_json(struct json_out *o, const struct api_error *e)
 static const char *anthropic_type_of(int status)
 {
     switch (status) {
-    case 401:
-        return "authentication_error";
-    case 403:
-        return "permission_error";
-    case 404:
-        return "not_found_error";
-    case 429:
-        return "rate_limit_error";
-    case 503:
-        return "overloaded_error";
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 404: return "not_found_error";
+    case 429: return "rate_limit_error";
+    case 503: return "overloaded_error";
     }
     return status >= 500 ? "api_error" : "invalid_request_error";
 }

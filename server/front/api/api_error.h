@@ -23,8 +23,8 @@ struct api_error {
 };
 
 /* Fills in e and returns false, so that a failing path is one line. param may be NULL. */
-bool api_fail(struct api_error *e, int status, const char *param, const char *code,
-              const char *format, ...) __attribute__((format(printf, 5, 6), cold));
+bool api_fail(struct api_error *e, int status, const char *param, const char *code, const char *format, ...)
+    __attribute__((format(printf, 5, 6), cold));
 /* 400 for a value that is wrong: the message is "param: why". */
 bool api_bad(struct api_error *e, const char *param, const char *format, ...)
     __attribute__((format(printf, 3, 4), cold));
@@ -37,8 +37,7 @@ bool api_fail_status(struct api_error *e, int status, const char *param);
 /* {"error":{...}} */
 void api_error_json(struct json_out *o, const struct api_error *e);
 /* {"type":"error","error":{type,message},"request_id"} */
-void api_error_json_anthropic(struct json_out *o, const struct api_error *e,
-                              const char *request_id);
+void api_error_json_anthropic(struct json_out *o, const struct api_error *e, const char *request_id);
 /* Whether a path is of Anthropic's API: /v1/messages and what is below it. */
 bool api_is_anthropic(const char *path);
 /* Replies with it as the API of the request's path has it, with Retry-After where there is a time. */

@@ -16,7 +16,8 @@ bool bad_words_check(const json_t *words, struct api_error *e)
     /* A word takes two numbers at least. */
     if (json_array_size(words) > WIRE_MAX_BAD_WORDS / 2)
         return api_bad(e, FIELD, "at most %u words", WIRE_MAX_BAD_WORDS / 2);
-    json_array_foreach(words, i, word) {
+    json_array_foreach(words, i, word)
+    {
         if (!json_is_string(word) || json_string_length(word) == 0)
             return api_bad(e, FIELD, "item %zu must be a non-empty string", i);
     }

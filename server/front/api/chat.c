@@ -11,14 +11,14 @@ static bool bad_message(struct api_error *e, size_t i, const char *field, const 
     return api_bad(e, param, "%s", why);
 }
 
-json_t *chat_join_parts(const json_t *parts, const char *const *types, const char *field,
-                        struct api_error *e)
+json_t *chat_join_parts(const json_t *parts, const char *const *types, const char *field, struct api_error *e)
 {
     struct json_out o = {0};
     const json_t *part;
     size_t i;
     bool ok = true;
-    json_array_foreach(parts, i, part) {
+    json_array_foreach(parts, i, part)
+    {
         const char *type = json_string_value(json_object_get(part, "type"));
         const json_t *text = json_object_get(part, "text");
         const char *const *known = types;
@@ -76,7 +76,8 @@ static bool fix_tool_calls(json_t *message, size_t index, struct api_error *e)
         return true;
     if (!json_is_array(calls))
         return bad_message(e, index, "tool_calls", "must be an array");
-    json_array_foreach(calls, i, call) {
+    json_array_foreach(calls, i, call)
+    {
         json_t *function = json_object_get(call, "function");
         if (!json_is_string(json_object_get(function, "name")))
             return bad_message(e, index, "tool_calls", "a call needs function.name, a string");
@@ -84,9 +85,8 @@ static bool fix_tool_calls(json_t *message, size_t index, struct api_error *e)
         json_t *object = NULL;
         if (json_is_string(arguments) && json_string_length(arguments) > 0) {
             struct quire_error why;
-            int status = quire_json_parse(json_string_value(arguments),
-                                          json_string_length(arguments), REQUEST_MAX_DEPTH,
-                                          "function.arguments", &object, &why);
+            int status = quire_json_parse(json_string_value(arguments), json_string_length(arguments),
+                                          REQUEST_MAX_DEPTH, "function.arguments", &object, &why);
             if (status != QUIRE_OK)
                 return bad_message(e, index, "tool_calls", why.text);
         } else if (json_is_object(arguments)) {
@@ -109,7 +109,8 @@ static void drop_nulls(json_t *message)
     const char *key;
     json_t *value;
     void *next;
-    json_object_foreach_safe(message, next, key, value) {
+    json_object_foreach_safe(message, next, key, value)
+    {
         if (json_is_null(value))
             json_object_del(message, key);
     }
@@ -123,7 +124,8 @@ static bool fix_messages(json_t *messages, struct api_error *e)
         return api_bad(e, "messages", "must be a non-empty array");
     if (json_array_size(messages) > CHAT_MAX_MESSAGES)
         return api_bad(e, "messages", "more than %d", CHAT_MAX_MESSAGES);
-    json_array_foreach(messages, i, message) {
+    json_array_foreach(messages, i, message)
+    {
         if (!json_is_object(message))
             return bad_message(e, i, "", "must be an object");
         const char *role = json_string_value(json_object_get(message, "role"));
@@ -160,8 +162,7 @@ bool chat_read_messages(struct request_job *j, const json_t *body)
     if (!params_bool(body, "add_generation_prompt", &j->add_generation_prompt, e))
         return false;
     if (j->add_generation_prompt && j->continue_final)
-        return api_bad(e, "continue_final_message",
-                       "does not go with \"add_generation_prompt\": true");
+        return api_bad(e, "continue_final_message", "does not go with \"add_generation_prompt\": true");
     if (kwargs && !json_is_object(kwargs))
         return api_bad(e, "chat_template_kwargs", "must be an object");
     j->tools = tools ? json_dumps(tools, JSON_COMPACT) : NULL;

@@ -17,8 +17,7 @@ static void on_gone(void *context)
 }
 
 /* Sends a command; once it is done, x is answered with reply, a JSON text. */
-static void command_start(struct front *f, struct http_exchange *x, const char *command,
-                          const char *reply)
+static void command_start(struct front *f, struct http_exchange *x, const char *command, const char *reply)
 {
     struct api_error e;
     struct command *c = calloc(1, sizeof *c);
@@ -63,8 +62,7 @@ void commands_answer(struct front *f, const struct wire_refuse *refuse)
 void commands_end(struct front *f)
 {
     static const char why[] = "the engine is not there";
-    const struct wire_refuse gone = {
-        .status = QUIRE_IO, .message = why, .n_message = sizeof why - 1};
+    const struct wire_refuse gone = {.status = QUIRE_IO, .message = why, .n_message = sizeof why - 1};
     while (!TAILQ_EMPTY(&f->commands))
         commands_answer(f, &gone);
 }
@@ -91,8 +89,7 @@ static bool is_word(const char *text)
     return n > 0 && n <= 64 && text[n] == '\0';
 }
 
-static bool add_option(char *command, size_t size, const char *key, const json_t *value,
-                       struct api_error *e)
+static bool add_option(char *command, size_t size, const char *key, const json_t *value, struct api_error *e)
 {
     char param[96], list[160] = "";
     size_t n = 0, i;
@@ -103,7 +100,8 @@ static bool add_option(char *command, size_t size, const char *key, const json_t
     bool ok = json_is_integer(value) || (json_is_array(value) && json_array_size(value) > 0);
     if (json_is_integer(value))
         n = (size_t)snprintf(list, sizeof list, "%lld", (long long)json_integer_value(value));
-    json_array_foreach(value, i, item) {
+    json_array_foreach(value, i, item)
+    {
         ok = ok && json_is_integer(item) && n + 24 < sizeof list;
         if (ok)
             n += (size_t)snprintf(list + n, sizeof list - n, "%s%lld", i ? "," : "",
@@ -129,9 +127,7 @@ static bool read_policy(const json_t *body, char *command, size_t size, struct a
     if (options && !json_is_object(options))
         return api_bad(e, "options", "must be an object");
     snprintf(command, size, "set-policy %s", policy);
-    json_object_foreach((json_t *)options, key, value)
-        if (!add_option(command, size, key, value, e))
-            return false;
+    json_object_foreach((json_t *)options, key, value) if (!add_option(command, size, key, value, e)) return false;
     return true;
 }
 
@@ -149,8 +145,7 @@ void policy_start(struct front *f, struct http_exchange *x)
         return;
     }
     char *text = http_take_body(x, &n);
-    bool ok = request_body_parse(text, n, &body, &e) &&
-              read_policy(body, command, sizeof command, &e);
+    bool ok = request_body_parse(text, n, &body, &e) && read_policy(body, command, sizeof command, &e);
     if (ok)
         snprintf(reply, sizeof reply, "{\"object\":\"scheduling_policy\",\"policy\":\"%.100s\"}",
                  json_string_value(json_object_get(body, "policy")));

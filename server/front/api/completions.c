@@ -15,8 +15,9 @@ bool completions_take_prompt(struct request_job *j, const json_t *prompt, struct
         return params_token_ids(prompt, "prompt", j->vocab_size, &item->ids, &item->n_ids, e);
     }
     if (!json_is_string(prompt))
-        return api_bad(e, "prompt", "must be a string, an array of strings, an array of token "
-                                    "ids or an array of such arrays");
+        return api_bad(e, "prompt",
+                       "must be a string, an array of strings, an array of token "
+                       "ids or an array of such arrays");
     item->n_text = json_string_length(prompt);
     item->text = malloc(item->n_text + 1);
     if (!item->text)

@@ -16,7 +16,8 @@ int cors_check(const char *origin, struct quire_error *err)
         return QUIRE_OK;
     return quire_fail(err, QUIRE_INVALID,
                       "\"%.200s\": must be * or an origin as browsers send it, in lower case and without a path: "
-                      "https://chat.example.com or http://localhost:3000", origin);
+                      "https://chat.example.com or http://localhost:3000",
+                      origin);
 }
 
 /* What Access-Control-Allow-Origin says to this request; NULL: its page may not read the reply. */

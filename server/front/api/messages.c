@@ -8,14 +8,12 @@
 /* ---- the prompt ----------------------------------------------------------------------------- */
 
 /* A string or a list of text blocks as a message's content. */
-static bool add_message(json_t *out, const char *role, json_t *content, const char *field,
-                        struct api_error *e)
+static bool add_message(json_t *out, const char *role, json_t *content, const char *field, struct api_error *e)
 {
     static const char *const types[] = {"text", NULL};
     if (!json_is_string(content) && !json_is_array(content))
         return api_bad(e, field, "must be a string or an array of text blocks");
-    json_t *text = json_is_string(content) ? json_incref(content)
-                                           : chat_join_parts(content, types, field, e);
+    json_t *text = json_is_string(content) ? json_incref(content) : chat_join_parts(content, types, field, e);
     if (!text)
         return false;
     json_t *message = json_pack("{s:s, s:o}", "role", role, "content", text);
@@ -33,11 +31,11 @@ static bool add_messages(json_t *out, const json_t *messages, struct api_error *
         return api_bad(e, "messages", "must be a non-empty array");
     if (json_array_size(messages) > CHAT_MAX_MESSAGES)
         return api_bad(e, "messages", "more than %d", CHAT_MAX_MESSAGES);
-    json_array_foreach(messages, i, message) {
+    json_array_foreach(messages, i, message)
+    {
         const char *role = json_string_value(json_object_get(message, "role"));
         snprintf(field, sizeof field, "messages[%zu].role", i);
-        if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 &&
-                      strcmp(role, "system") != 0))
+        if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 && strcmp(role, "system") != 0))
             return api_bad(e, field, "must be \"user\", \"assistant\" or \"system\"");
         snprintf(field, sizeof field, "messages[%zu].content", i);
         if (!add_message(out, role, params_get(message, "content"), field, e))
@@ -56,8 +54,7 @@ static bool read_prompt(struct request_job *j, const json_t *body)
 {
     struct api_error *e = &j->error;
     json_t *chat = json_array(), *system = params_get(body, "system");
-    bool ok = (chat || request_job_no_memory(j)) &&
-              (!system || add_message(chat, "system", system, "system", e)) &&
+    bool ok = (chat || request_job_no_memory(j)) && (!system || add_message(chat, "system", system, "system", e)) &&
               add_messages(chat, params_get(body, "messages"), e);
     if (ok) {
         /* An answer that is begun is continued. */
@@ -115,8 +112,7 @@ static bool check_temperature(const json_t *body, struct api_error *e)
 {
     const json_t *temperature = params_get(body, "temperature");
     return !json_is_number(temperature) || json_number_value(temperature) <= 1 ||
-           api_bad(e, "temperature", "must be between 0 and 1, got %g",
-                   json_number_value(temperature));
+           api_bad(e, "temperature", "must be between 0 and 1, got %g", json_number_value(temperature));
 }
 
 bool messages_read(struct request_job *j, const json_t *body)

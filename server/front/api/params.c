@@ -34,8 +34,7 @@ bool params_string(const json_t *body, const char *key, const char **out, struct
     return true;
 }
 
-bool params_i64(const json_t *body, const char *key, int64_t min, int64_t max, int64_t *out,
-                struct api_error *e)
+bool params_i64(const json_t *body, const char *key, int64_t min, int64_t max, int64_t *out, struct api_error *e)
 {
     const json_t *value = params_get(body, key);
     if (!value)
@@ -44,15 +43,15 @@ bool params_i64(const json_t *body, const char *key, int64_t min, int64_t max, i
         return api_bad(e, key, "must be an integer");
     json_int_t got = json_integer_value(value);
     if (got < min || got > max)
-        return api_bad(e, key, "must be between %lld and %lld, got %lld", (long long)min,
-                       (long long)max, (long long)got);
+        return api_bad(e, key, "must be between %lld and %lld, got %lld", (long long)min, (long long)max,
+                       (long long)got);
     *out = got;
     return true;
 }
 
 /* above: min itself is not allowed. */
-static bool read_f32(const json_t *body, const char *key, bool above, double min, double max,
-                     float *out, struct api_error *e)
+static bool read_f32(const json_t *body, const char *key, bool above, double min, double max, float *out,
+                     struct api_error *e)
 {
     const json_t *value = params_get(body, key);
     if (!value)
@@ -63,14 +62,14 @@ static bool read_f32(const json_t *body, const char *key, bool above, double min
     /* Compared again as the fp32 that is sent: a tiny top_p must not become 0. */
     float narrow = (float)got;
     if (!isfinite(got) || got < min || got > max || (above && !(narrow > (float)min)))
-        return api_bad(e, key, above ? "must be above %g and at most %g, got %g"
-                                     : "must be between %g and %g, got %g", min, max, got);
+        return api_bad(e, key, above ? "must be above %g and at most %g, got %g" : "must be between %g and %g, got %g",
+                       min, max, got);
     *out = narrow;
     return true;
 }
 
-bool params_token_ids(const json_t *array, const char *name, uint32_t vocab_size, uint32_t **out,
-                      size_t *n, struct api_error *e)
+bool params_token_ids(const json_t *array, const char *name, uint32_t vocab_size, uint32_t **out, size_t *n,
+                      struct api_error *e)
 {
     size_t n_ids = json_array_size(array);
     *out = NULL;
@@ -83,8 +82,7 @@ bool params_token_ids(const json_t *array, const char *name, uint32_t vocab_size
         json_int_t id = json_is_integer(item) ? json_integer_value(item) : -1;
         if (id < 0 || id >= (json_int_t)vocab_size) {
             free(ids);
-            return api_bad(e, name, "item %zu must be a token id between 0 and %u", i,
-                           vocab_size - 1);
+            return api_bad(e, name, "item %zu must be a token id between 0 and %u", i, vocab_size - 1);
         }
         ids[i] = (uint32_t)id;
     }
@@ -100,30 +98,41 @@ static bool asks(const json_t *value)
 {
     switch (value ? json_typeof(value) : JSON_NULL) {
     case JSON_NULL:
-    case JSON_FALSE:
-        return false;
-    case JSON_STRING:
-        return json_string_length(value) > 0;
-    case JSON_ARRAY:
-        return json_array_size(value) > 0;
-    case JSON_OBJECT:
-        return json_object_size(value) > 0;
+    case JSON_FALSE: return false;
+    case JSON_STRING: return json_string_length(value) > 0;
+    case JSON_ARRAY: return json_array_size(value) > 0;
+    case JSON_OBJECT: return json_object_size(value) > 0;
     case JSON_INTEGER:
-    case JSON_REAL:
-        return json_number_value(value) != 0;
-    case JSON_TRUE:
-        return true;
+    case JSON_REAL: return json_number_value(value) != 0;
+    case JSON_TRUE: return true;
     }
     return true;
 }
 
 /* They would change the answer, so they are never ignored. */
 static const char *const not_built[] = {
-    "use_beam_search", "logits_processors", "structured_outputs",
-    "guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_decoding",
-    "structural_tag", "json_schema", "grammar", "regex", "ebnf", "repetition_detection",
-    "thinking_token_budget", "logprob_token_ids", "kv_transfer_params", "vllm_xargs",
-    "prompt_embeds", "adapter", "adapters", "lora_request",
+    "use_beam_search",
+    "logits_processors",
+    "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "guided_decoding",
+    "structural_tag",
+    "json_schema",
+    "grammar",
+    "regex",
+    "ebnf",
+    "repetition_detection",
+    "thinking_token_budget",
+    "logprob_token_ids",
+    "kv_transfer_params",
+    "vllm_xargs",
+    "prompt_embeds",
+    "adapter",
+    "adapters",
+    "lora_request",
 };
 static const char *const not_built_in_chat[] = {
     "functions", "chat_template", "documents", "audio", "web_search_options",
@@ -145,13 +154,13 @@ static bool refuse_not_built(const json_t *body, bool chat, struct api_error *e)
                              sizeof not_built_in_completions / sizeof *not_built_in_completions, e);
     const json_t *modalities = params_get(body, "modalities"), *item;
     size_t i;
-    json_array_foreach(modalities, i, item) {
+    json_array_foreach(modalities, i, item)
+    {
         const char *name = json_string_value(item);
         if (!name || strcmp(name, "text") != 0)
             return api_unsupported(e, "modalities", "only \"text\" is supported");
     }
-    return params_refuse(body, not_built_in_chat,
-                         sizeof not_built_in_chat / sizeof *not_built_in_chat, e);
+    return params_refuse(body, not_built_in_chat, sizeof not_built_in_chat / sizeof *not_built_in_chat, e);
 }
 
 static bool read_response_format(const json_t *body, struct api_error *e)
@@ -164,8 +173,8 @@ static bool read_response_format(const json_t *body, struct api_error *e)
         return api_bad(e, "response_format", "must be an object with a \"type\"");
     if (strcmp(type, "text") == 0)
         return true;
-    if (strcmp(type, "json_object") == 0 || strcmp(type, "json_schema") == 0 ||
-        strcmp(type, "structural_tag") == 0 || strcmp(type, "grammar") == 0)
+    if (strcmp(type, "json_object") == 0 || strcmp(type, "json_schema") == 0 || strcmp(type, "structural_tag") == 0 ||
+        strcmp(type, "grammar") == 0)
         return api_unsupported(e, "response_format", "\"%s\" is not supported", type);
     return api_bad(e, "response_format", "there is no type \"%.40s\"", type);
 }
@@ -178,7 +187,8 @@ bool params_tools(const json_t *body, json_t **out, struct api_error *e)
     *out = NULL;
     if (tools && !json_is_array(tools))
         return api_bad(e, "tools", "must be an array");
-    json_array_foreach(tools, i, tool) {
+    json_array_foreach(tools, i, tool)
+    {
         const char *type = json_string_value(json_object_get(tool, "type"));
         const json_t *function = json_object_get(tool, "function");
         if (!type || strcmp(type, "function") != 0)
@@ -207,8 +217,7 @@ bool params_tools(const json_t *body, json_t **out, struct api_error *e)
 
 /* ---- groups of fields ----------------------------------------------------------------------- */
 
-static bool read_sampling(struct params *p, const json_t *body, const struct front_sampling *d,
-                          struct api_error *e)
+static bool read_sampling(struct params *p, const json_t *body, const struct front_sampling *d, struct api_error *e)
 {
     struct wire_submit *s = &p->submit;
     int64_t top_k = d->has_top_k ? d->top_k : 0, n = 1, min_tokens = 0, priority = 0;
@@ -218,8 +227,7 @@ static bool read_sampling(struct params *p, const json_t *body, const struct fro
     s->min_p = d->has_min_p ? (float)d->min_p : 0;
     s->repetition_penalty = d->has_repetition_penalty ? (float)d->repetition_penalty : 1;
     bool ok = read_f32(body, "temperature", false, 0, 2, &s->temperature, e) &&
-              read_f32(body, "top_p", true, 0, 1, &s->top_p, e) &&
-              read_f32(body, "min_p", false, 0, 1, &s->min_p, e) &&
+              read_f32(body, "top_p", true, 0, 1, &s->top_p, e) && read_f32(body, "min_p", false, 0, 1, &s->min_p, e) &&
               read_f32(body, "repetition_penalty", true, 0, 1000, &s->repetition_penalty, e) &&
               read_f32(body, "presence_penalty", false, -2, 2, &s->presence_penalty, e) &&
               read_f32(body, "frequency_penalty", false, -2, 2, &s->frequency_penalty, e) &&
@@ -265,8 +273,7 @@ bool params_stops(struct params *p, const json_t *body, const char *name, struct
     return true;
 }
 
-static bool read_stop_ids(struct params *p, const json_t *body, uint32_t vocab_size,
-                          struct api_error *e)
+static bool read_stop_ids(struct params *p, const json_t *body, uint32_t vocab_size, struct api_error *e)
 {
     json_t *ids = params_get(body, "stop_token_ids");
     if (ids) {
@@ -283,8 +290,7 @@ static bool read_stop_ids(struct params *p, const json_t *body, uint32_t vocab_s
     return params_bool(body, "include_stop_str_in_output", &p->include_stop, e);
 }
 
-static bool read_biases(struct params *p, const json_t *body, uint32_t vocab_size,
-                        struct api_error *e)
+static bool read_biases(struct params *p, const json_t *body, uint32_t vocab_size, struct api_error *e)
 {
     json_t *map = params_get(body, "logit_bias"), *value;
     const char *key;
@@ -296,27 +302,24 @@ static bool read_biases(struct params *p, const json_t *body, uint32_t vocab_siz
     p->biases = malloc(n ? n * sizeof *p->biases : 1);
     if (!p->biases)
         return api_fail(e, 503, "logit_bias", "out_of_memory", "logit_bias: out of memory");
-    json_object_foreach(map, key, value) {
+    json_object_foreach(map, key, value)
+    {
         /* One spelling per id, so that no id can stand twice. */
         size_t digits = strspn(key, "0123456789");
         uint64_t id = digits > 0 && digits <= 10 ? strtoull(key, NULL, 10) : UINT64_MAX;
         if (key[digits] != '\0' || id >= vocab_size || (digits > 1 && key[0] == '0'))
-            return api_bad(e, "logit_bias", "\"%.20s\" is not a token id between 0 and %u", key,
-                           vocab_size - 1);
+            return api_bad(e, "logit_bias", "\"%.20s\" is not a token id between 0 and %u", key, vocab_size - 1);
         double bias = json_is_number(value) ? json_number_value(value) : NAN;
         if (!(bias >= -100 && bias <= 100))
-            return api_bad(e, "logit_bias", "the bias of %s must be a number between -100 and 100",
-                           key);
-        p->biases[p->submit.n_biases++] =
-            (struct wire_bias){.id = (uint32_t)id, .bias = (float)bias};
+            return api_bad(e, "logit_bias", "the bias of %s must be a number between -100 and 100", key);
+        p->biases[p->submit.n_biases++] = (struct wire_bias){.id = (uint32_t)id, .bias = (float)bias};
     }
     p->submit.biases = p->biases;
     return true;
 }
 
 /* What may be generated at all. */
-static bool read_restrictions(struct params *p, const json_t *body, uint32_t vocab_size,
-                              struct api_error *e)
+static bool read_restrictions(struct params *p, const json_t *body, uint32_t vocab_size, struct api_error *e)
 {
     json_t *ids = params_get(body, "allowed_token_ids"), *words = params_get(body, "bad_words");
     size_t n_ids;
@@ -363,8 +366,8 @@ static bool read_logprobs(struct params *p, const json_t *body, bool chat, struc
     return true;
 }
 
-bool params_length(struct params *p, const json_t *body, const char *name, uint32_t least,
-                   uint32_t otherwise, struct api_error *e)
+bool params_length(struct params *p, const json_t *body, const char *name, uint32_t least, uint32_t otherwise,
+                   struct api_error *e)
 {
     /* What is past the context is refused when the prompt's length is known. */
     int64_t n = otherwise;
@@ -376,8 +379,7 @@ bool params_length(struct params *p, const json_t *body, const char *name, uint3
     return true;
 }
 
-static bool read_length(struct params *p, const json_t *body, bool chat, uint32_t max_model_len,
-                        struct api_error *e)
+static bool read_length(struct params *p, const json_t *body, bool chat, uint32_t max_model_len, struct api_error *e)
 {
     const char *name = "max_tokens";
     if (chat && params_get(body, "max_completion_tokens"))
@@ -437,8 +439,7 @@ static bool read_service(struct params *p, const json_t *body, struct api_error 
 static bool read_request_id(struct params *p, const json_t *body, struct api_error *e)
 {
     const char *id = NULL;
-    if (!params_string(body, "request_id", &id, e) ||
-        !params_string(body, "cache_salt", &p->cache_salt, e))
+    if (!params_string(body, "request_id", &id, e) || !params_string(body, "cache_salt", &p->cache_salt, e))
         return false;
     if (!id)
         return true;
@@ -450,33 +451,27 @@ static bool read_request_id(struct params *p, const json_t *body, struct api_err
     return true;
 }
 
-bool params_read_common(struct params *p, const json_t *body, const struct params_model *model,
-                        struct api_error *e)
+bool params_read_common(struct params *p, const json_t *body, const struct params_model *model, struct api_error *e)
 {
     *p = (struct params){.skip_special = true};
     p->submit.n_logprobs = p->submit.n_prompt_logprobs = -1;
     return params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e) &&
-           params_string(body, "model", &p->model, e) &&
-           params_bool(body, "stream", &p->stream, e) &&
-           read_sampling(p, body, model->defaults, e) &&
-           read_stop_ids(p, body, model->vocab_size, e) &&
-           read_biases(p, body, model->vocab_size, e) &&
-           read_restrictions(p, body, model->vocab_size, e) &&
-           params_bool(body, "skip_special_tokens", &p->skip_special, e) &&
-           read_stream_interval(p, body, e) && read_service(p, body, e) && read_request_id(p, body, e);
+           params_string(body, "model", &p->model, e) && params_bool(body, "stream", &p->stream, e) &&
+           read_sampling(p, body, model->defaults, e) && read_stop_ids(p, body, model->vocab_size, e) &&
+           read_biases(p, body, model->vocab_size, e) && read_restrictions(p, body, model->vocab_size, e) &&
+           params_bool(body, "skip_special_tokens", &p->skip_special, e) && read_stream_interval(p, body, e) &&
+           read_service(p, body, e) && read_request_id(p, body, e);
 }
 
-bool params_read(struct params *p, const json_t *body, bool chat, const struct params_model *model,
-                 struct api_error *e)
+bool params_read(struct params *p, const json_t *body, bool chat, const struct params_model *model, struct api_error *e)
 {
-    if (!params_read_common(p, body, model, e) || !refuse_not_built(body, chat, e) ||
-        !read_response_format(body, e))
+    if (!params_read_common(p, body, model, e) || !refuse_not_built(body, chat, e) || !read_response_format(body, e))
         return false;
     if (!chat && !params_bool(body, "echo", &p->echo, e))
         return false;
     p->add_special = !chat;
-    return read_stream_options(p, body, e) && params_stops(p, body, "stop", e) &&
-           read_logprobs(p, body, chat, e) && read_length(p, body, chat, model->max_model_len, e) &&
+    return read_stream_options(p, body, e) && params_stops(p, body, "stop", e) && read_logprobs(p, body, chat, e) &&
+           read_length(p, body, chat, model->max_model_len, e) &&
            params_bool(body, "add_special_tokens", &p->add_special, e) &&
            params_bool(body, "return_token_ids", &p->return_token_ids, e) &&
            params_bool(body, "return_tokens_as_token_ids", &p->tokens_as_ids, e);

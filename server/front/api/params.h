@@ -67,12 +67,11 @@ void params_free(struct params *p);
 
 /* What every generating route reads, to begin with; p->max_tokens is then still to be set. As
  * params_read() else. */
-bool params_read_common(struct params *p, const json_t *body, const struct params_model *model,
-                        struct api_error *e);
+bool params_read_common(struct params *p, const json_t *body, const struct params_model *model, struct api_error *e);
 /* Stop strings, and how many tokens there may be (least ...), from the fields of these names. */
 bool params_stops(struct params *p, const json_t *body, const char *name, struct api_error *e);
-bool params_length(struct params *p, const json_t *body, const char *name, uint32_t least,
-                   uint32_t otherwise, struct api_error *e);
+bool params_length(struct params *p, const json_t *body, const char *name, uint32_t least, uint32_t otherwise,
+                   struct api_error *e);
 /* Refuses each of n fields that asks for anything. */
 bool params_refuse(const json_t *body, const char *const *names, size_t n, struct api_error *e);
 
@@ -80,12 +79,11 @@ bool params_refuse(const json_t *body, const char *const *names, size_t n, struc
 json_t *params_get(const json_t *object, const char *key);
 bool params_bool(const json_t *body, const char *key, bool *out, struct api_error *e);
 bool params_string(const json_t *body, const char *key, const char **out, struct api_error *e);
-bool params_i64(const json_t *body, const char *key, int64_t min, int64_t max, int64_t *out,
-                struct api_error *e);
+bool params_i64(const json_t *body, const char *key, int64_t min, int64_t max, int64_t *out, struct api_error *e);
 
 /* A JSON array of token ids below vocab_size into malloc'd memory. */
-bool params_token_ids(const json_t *array, const char *name, uint32_t vocab_size, uint32_t **out,
-                      size_t *n, struct api_error *e);
+bool params_token_ids(const json_t *array, const char *name, uint32_t vocab_size, uint32_t **out, size_t *n,
+                      struct api_error *e);
 
 /* Tools as the chat template takes them: NULL in *out when there are none. Borrowed. */
 bool params_tools(const json_t *body, json_t **out, struct api_error *e);

@@ -161,8 +161,8 @@ static bool pin_read(struct request_job *j, const json_t *body)
     int64_t ttl = DEFAULT_TTL_S;
     if (!params_string(body, "model", &model, e) || !front_model_name(j->front, model, e) ||
         !params_i64(body, "ttl_seconds", 0, MAX_TTL_S, &ttl, e) ||
-        !params_bool(body, "background", &j->background, e) ||
-        !params_string(body, "cache_salt", &salt, e) || !read_prefix(j, body))
+        !params_bool(body, "background", &j->background, e) || !params_string(body, "cache_salt", &salt, e) ||
+        !read_prefix(j, body))
         return false;
     request_job_salt(j, salt);
     j->ttl_s = (uint32_t)ttl;

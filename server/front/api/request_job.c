@@ -28,8 +28,7 @@ void request_job_salt(struct request_job *j, const char *salt)
 
 bool request_job_one_choice(struct request_job *j)
 {
-    return j->params.submit.n == 1 ||
-           api_unsupported(&j->error, "n", "there is one answer only on this route");
+    return j->params.submit.n == 1 || api_unsupported(&j->error, "n", "there is one answer only on this route");
 }
 
 static struct params_model model_of(const struct request_job *j)
@@ -109,8 +108,7 @@ static int encode(struct request_job *j, struct request_item *item)
 {
     uint32_t *ids;
     size_t n;
-    int status = quire_text_encode(j->front->text, item->text, item->n_text, j->add_special, &ids,
-                                   &n, &j->error.why);
+    int status = quire_text_encode(j->front->text, item->text, item->n_text, j->add_special, &ids, &n, &j->error.why);
     if (status != QUIRE_OK)
         return status;
     item->ids = malloc(n ? n * sizeof *ids : 1);
@@ -127,8 +125,7 @@ static int decode(struct request_job *j, struct request_item *item)
 {
     char *text;
     size_t n;
-    int status = quire_text_decode(j->front->text, item->ids, item->n_ids, j->skip_special, &text,
-                                   &n, &j->error.why);
+    int status = quire_text_decode(j->front->text, item->ids, item->n_ids, j->skip_special, &text, &n, &j->error.why);
     return status == QUIRE_OK ? take_text(j, item, text, n) : status;
 }
 
@@ -139,8 +136,7 @@ static int make_strings(struct request_job *j)
     for (size_t i = 0; i < j->items[0].n_ids; i++) {
         uint8_t *bytes;
         size_t n;
-        status = quire_text_token_bytes(j->front->text, j->items[0].ids[i], &bytes, &n,
-                                        &j->error.why);
+        status = quire_text_token_bytes(j->front->text, j->items[0].ids[i], &bytes, &n, &j->error.why);
         if (status != QUIRE_OK)
             break;
         if (i > 0)
@@ -159,10 +155,8 @@ bool request_body_parse(const char *text, size_t n_bytes, json_t **out, struct a
 {
     *out = NULL;
     if (n_bytes == 0)
-        return api_fail(e, 400, NULL, "invalid_json",
-                        "the request has no body; it must be a JSON object");
-    int status = quire_json_parse(text, n_bytes, REQUEST_MAX_DEPTH, "the request's body", out,
-                                  &e->why);
+        return api_fail(e, 400, NULL, "invalid_json", "the request has no body; it must be a JSON object");
+    int status = quire_json_parse(text, n_bytes, REQUEST_MAX_DEPTH, "the request's body", out, &e->why);
     if (status == QUIRE_OK && json_is_object(*out))
         return true;
     if (status == QUIRE_OK)
@@ -176,8 +170,7 @@ static void work(struct text_job *job)
 {
     struct request_job *j = (struct request_job *)job;
     json_t *body = NULL;
-    j->ok = request_body_parse(j->body, j->n_body, &body, &j->error) && j->read(j, body) &&
-            encode_bad_words(j);
+    j->ok = request_body_parse(j->body, j->n_body, &body, &j->error) && j->read(j, body) && encode_bad_words(j);
     json_decref(body);
     free(j->body);
     j->body = NULL;
@@ -211,8 +204,7 @@ static void release(struct text_job *job)
 
 struct request_job *request_job_new(const struct front *front, struct http_exchange *x,
                                     bool (*read)(struct request_job *j, const json_t *body),
-                                    void (*finished)(void *owner, struct request_job *job),
-                                    void *owner)
+                                    void (*finished)(void *owner, struct request_job *job), void *owner)
 {
     struct request_job *j = calloc(1, sizeof *j);
     if (!j)

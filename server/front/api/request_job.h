@@ -73,8 +73,7 @@ struct request_job {
 struct http_exchange;
 struct request_job *request_job_new(const struct front *front, struct http_exchange *x,
                                     bool (*read)(struct request_job *j, const json_t *body),
-                                    void (*finished)(void *owner, struct request_job *job),
-                                    void *owner);
+                                    void (*finished)(void *owner, struct request_job *job), void *owner);
 void request_job_free(struct request_job *j);
 
 /* A body that must be a JSON object. False: e says what is wrong. The caller owns *out, also then. */

@@ -62,9 +62,7 @@ static bool add_input(json_t *messages, json_t *input, struct api_error *e)
         return api_bad(e, "input", "must be a string or a non-empty array of items");
     if (json_array_size(input) > CHAT_MAX_MESSAGES)
         return api_bad(e, "input", "more than %d", CHAT_MAX_MESSAGES);
-    json_array_foreach(input, i, item)
-        if (!add_item(messages, item, i, e))
-            return false;
+    json_array_foreach(input, i, item) if (!add_item(messages, item, i, e)) return false;
     return true;
 }
 
@@ -77,8 +75,7 @@ static bool read_input(struct request_job *j, const json_t *body)
     if (ok && instructions)
         ok = add_message(messages, "system", json_incref(instructions), &j->error);
     j->add_generation_prompt = true;
-    ok = ok && add_input(messages, params_get(body, "input"), &j->error) &&
-         chat_take(j, messages, "input");
+    ok = ok && add_input(messages, params_get(body, "input"), &j->error) && chat_take(j, messages, "input");
     json_decref(messages);
     return ok;
 }
@@ -86,8 +83,7 @@ static bool read_input(struct request_job *j, const json_t *body)
 /* ---- parameters ----------------------------------------------------------------------------- */
 
 static const char *const not_built[] = {
-    "previous_response_id", "conversation", "background", "prompt", "tools", "context_management",
-    "moderation",
+    "previous_response_id", "conversation", "background", "prompt", "tools", "context_management", "moderation",
 };
 
 static bool refuse_not_built(const json_t *body, struct api_error *e)
@@ -122,7 +118,8 @@ static bool read_logprobs(struct request_job *j, const json_t *body)
     if (include && !json_is_array(include))
         return api_bad(e, "include", "must be an array of strings");
     /* The other things there are to include do not occur in a reply. */
-    json_array_foreach(include, i, item) {
+    json_array_foreach(include, i, item)
+    {
         if (!json_is_string(item))
             return api_bad(e, "include", "must be an array of strings");
         if (strcmp(json_string_value(item), "message.output_text.logprobs") == 0)
@@ -151,9 +148,8 @@ static bool check_metadata(const json_t *body, struct api_error *e)
     const char *key;
     if (metadata && !json_is_object(metadata))
         return api_bad(e, "metadata", "must be an object of strings");
-    json_object_foreach(metadata, key, value)
-        if (!json_is_string(value))
-            return api_bad(e, "metadata", "must be an object of strings");
+    json_object_foreach(metadata, key, value) if (!json_is_string(value)) return api_bad(
+        e, "metadata", "must be an object of strings");
     return true;
 }
 
@@ -175,11 +171,10 @@ static bool make_echo(struct request_job *j, const json_t *body)
         !params_bool(body, "parallel_tool_calls", &parallel, &j->error) ||
         !params_bool(body, "store", &store, &j->error))
         return false;
-    json_t *echo = json_pack("{s:b, s:n, s:[], s:b, s:b, s:n, s:{s:n, s:n}, s:s, s:{s:{s:s}}}",
-                             "background", 0, "previous_response_id", "tools", "store", 0,
-                             "parallel_tool_calls", (int)parallel, "max_tool_calls", "reasoning",
-                             "effort", "summary", "service_tier", "default", "text", "format",
-                             "type", "text");
+    json_t *echo = json_pack("{s:b, s:n, s:[], s:b, s:b, s:n, s:{s:n, s:n}, s:s, s:{s:{s:s}}}", "background", 0,
+                             "previous_response_id", "tools", "store", 0, "parallel_tool_calls", (int)parallel,
+                             "max_tool_calls", "reasoning", "effort", "summary", "service_tier", "default", "text",
+                             "format", "type", "text");
     set_echo(echo, body, "instructions", json_null());
     set_echo(echo, body, "max_output_tokens", json_null());
     set_echo(echo, body, "metadata", json_object());
@@ -199,8 +194,6 @@ bool responses_read(struct request_job *j, const json_t *body)
 {
     struct api_error *e = &j->error;
     return refuse_not_built(body, e) && request_job_common(j, body) && request_job_one_choice(j) &&
-           params_stops(&j->params, body, "stop", e) &&
-           params_length(&j->params, body, "max_output_tokens", 1, 0, e) &&
-           read_logprobs(j, body) && read_truncation(j, body) && make_echo(j, body) &&
-           read_input(j, body);
+           params_stops(&j->params, body, "stop", e) && params_length(&j->params, body, "max_output_tokens", 1, 0, e) &&
+           read_logprobs(j, body) && read_truncation(j, body) && make_echo(j, body) && read_input(j, body);
 }

@@ -209,8 +209,7 @@ static bool is_path(const struct route *route, const char *path)
 
 static bool is_method(const struct route *route, const char *method)
 {
-    return strcmp(method, route->method) == 0 ||
-           (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
+    return strcmp(method, route->method) == 0 || (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
 }
 
 static bool is_open(const char *path)

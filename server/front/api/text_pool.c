@@ -91,13 +91,11 @@ static int start_threads(struct text_pool *pool, uint32_t n, struct quire_error 
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed)
-        return quire_fail(err, QUIRE_IO, "a text thread could not be started: %s",
-                          strerror(failed));
+        return quire_fail(err, QUIRE_IO, "a text thread could not be started: %s", strerror(failed));
     return QUIRE_OK;
 }
 
-int text_pool_open(struct event_base *base, uint32_t n_threads, struct text_pool **out,
-                   struct quire_error *err)
+int text_pool_open(struct event_base *base, uint32_t n_threads, struct text_pool **out, struct quire_error *err)
 {
     *out = NULL;
     struct text_pool *pool = calloc(1, sizeof *pool);

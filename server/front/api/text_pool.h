@@ -25,8 +25,7 @@ struct text_job { /* the first member of what the owner knows of it */
     TAILQ_ENTRY(text_job) link;
 };
 
-int text_pool_open(struct event_base *base, uint32_t n_threads, struct text_pool **out,
-                   struct quire_error *err);
+int text_pool_open(struct event_base *base, uint32_t n_threads, struct text_pool **out, struct quire_error *err);
 /* Waits for work() calls in progress; every job that is left is released. */
 void text_pool_close(struct text_pool *pool);
 

@@ -82,8 +82,7 @@ static void on_text(void *owner, struct request_job *j)
 static bool check_model(struct request_job *j, const json_t *body)
 {
     const char *model = NULL;
-    return params_string(body, "model", &model, &j->error) &&
-           front_model_name(j->front, model, &j->error);
+    return params_string(body, "model", &model, &j->error) && front_model_name(j->front, model, &j->error);
 }
 
 /* A prompt; or a text under llama.cpp's names, content and add_special, which is off unless asked
@@ -122,14 +121,12 @@ bool detokenize_read(struct request_job *j, const json_t *body)
         return api_bad(&j->error, "tokens", "must be an array of token ids");
     j->want_text = true;
     return request_job_items(j, 1) &&
-           params_token_ids(tokens, "tokens", j->vocab_size, &j->items[0].ids, &j->items[0].n_ids,
-                            &j->error);
+           params_token_ids(tokens, "tokens", j->vocab_size, &j->items[0].ids, &j->items[0].n_ids, &j->error);
 }
 
 /* ---- beginning ------------------------------------------------------------------------------ */
 
-void utility_start(struct front *f, struct http_exchange *x,
-                   bool (*read)(struct request_job *j, const json_t *body),
+void utility_start(struct front *f, struct http_exchange *x, bool (*read)(struct request_job *j, const json_t *body),
                    void (*put)(struct json_out *o, const struct request_job *j))
 {
     struct api_error e;

@@ -8,16 +8,14 @@
 
 /* vLLM's bounds, so that dashboards made for it fit; below its 10 ms between tokens, which small
  * models stay under, three more. */
-static const double ttft_bounds[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,
-                                     0.25,  0.5,   0.75, 1,    2.5,  5,    7.5,  10,
-                                     20,    40,    80,   160,  640,  2560};
-static const double itl_bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
-                                    0.75, 1,     2.5,  5,     7.5, 10,   20,  40,  80};
-static const double e2e_bounds[] = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,  15,
-                                    20,  30,  40,  50, 60,  120, 240, 480, 960, 1920, 7680};
-static const double token_bounds[] = {1,    2,    5,     10,    20,    50,    100,    200,    500,
-                                      1000, 2000, 5000,  10000, 20000, 50000, 100000, 200000,
-                                      500000};
+static const double ttft_bounds[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
+                                     1,     2.5,   5,    7.5,  10,   20,   40,   80,  160,  640, 2560};
+static const double itl_bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3,
+                                    0.4,   0.5,    0.75,  1,    2.5,   5,    7.5,   10,  20,   40,  80};
+static const double e2e_bounds[] = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+                                    30,  40,  50,  60, 120, 240, 480, 960, 1920, 7680};
+static const double token_bounds[] = {1,    2,    5,    10,    20,    50,    100,    200,    500,
+                                      1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000};
 
 static const double n_bounds[] = {1, 2, 5, 10, 20};
 
@@ -96,8 +94,7 @@ static void put_type(struct writer *w, const char *name, const char *type, const
 }
 
 /* name+suffix{labels,more} value */
-static void put_sample(struct writer *w, const char *name, const char *suffix, const char *more,
-                       double value)
+static void put_sample(struct writer *w, const char *name, const char *suffix, const char *more, double value)
 {
     json_out_raw(w->o, name);
     json_out_raw(w->o, suffix);
@@ -129,8 +126,8 @@ static void put_bucket(struct writer *w, const char *name, double bound, uint64_
 }
 
 /* last: bounds above it are left out; 0 = none are. */
-static void put_histogram_to(struct writer *w, const char *name, const char *help,
-                             const struct histogram *h, double last)
+static void put_histogram_to(struct writer *w, const char *name, const char *help, const struct histogram *h,
+                             double last)
 {
     uint64_t count = 0;
     put_type(w, name, "histogram", help);
@@ -145,8 +142,7 @@ static void put_histogram_to(struct writer *w, const char *name, const char *hel
     put_sample(w, name, "_count", "", (double)count);
 }
 
-static void put_histogram(struct writer *w, const char *name, const char *help,
-                          const struct histogram *h)
+static void put_histogram(struct writer *w, const char *name, const char *help, const struct histogram *h)
 {
     put_histogram_to(w, name, help, h, 0);
 }
@@ -181,8 +177,7 @@ static void put_policy(struct writer *w, const struct wire_stats *s)
     }
     if (s->n_figure_name > 0) {
         make_label(label, sizeof label, ",figure", s->figure_name, s->n_figure_name);
-        put_type(w, "quire:scheduling_policy_figure", "gauge",
-                 "A figure of the scheduling policy's own.");
+        put_type(w, "quire:scheduling_policy_figure", "gauge", "A figure of the scheduling policy's own.");
         put_sample(w, "quire:scheduling_policy_figure", "", label, s->figure);
     }
 }
@@ -219,36 +214,26 @@ static void put_engine(struct writer *w, const struct wire_stats *s)
     put_steps(w, s);
     put_gauge(w, "vllm:num_requests_running", "Sequences in the running batch.", s->n_running);
     put_gauge(w, "vllm:num_requests_waiting", "Sequences waiting to be run.", s->n_waiting);
-    put_gauge(w, "quire:num_waiting_tokens", "Prompt tokens of waiting sequences.",
-              (double)s->n_waiting_tokens);
+    put_gauge(w, "quire:num_waiting_tokens", "Prompt tokens of waiting sequences.", (double)s->n_waiting_tokens);
     put_gauge(w, "vllm:kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.", s->kv_usage);
-    put_counter(w, "vllm:prefix_cache_queries_total",
-                "Prompt tokens looked up in the prefix cache.", s->n_prefix_queries);
-    put_counter(w, "vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.",
-                s->n_prefix_hits);
+    put_counter(w, "vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
+                s->n_prefix_queries);
+    put_counter(w, "vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", s->n_prefix_hits);
     put_counter(w, "vllm:num_preemptions_total", "Sequences preempted.", s->n_preemptions);
-    put_counter(w, "quire:engine_prompt_tokens_total", "Prompt tokens computed by the engine.",
-                s->n_prompt_tokens);
-    put_counter(w, "quire:engine_generation_tokens_total", "Tokens generated by the engine.",
-                s->n_generation_tokens);
+    put_counter(w, "quire:engine_prompt_tokens_total", "Prompt tokens computed by the engine.", s->n_prompt_tokens);
+    put_counter(w, "quire:engine_generation_tokens_total", "Tokens generated by the engine.", s->n_generation_tokens);
     put_counter(w, "quire:engine_steps_total", "Steps of the engine.", s->n_steps);
     put_gauge(w, "quire:kv_blocks", "KV blocks there are.", s->n_blocks);
     put_gauge(w, "quire:step_token_budget", "Tokens the last step was allowed.", s->token_budget);
-    put_counter(w, "quire:recomputed_tokens_total",
-                "Tokens computed again after preemptions.", s->n_recomputed);
-    put_counter(w, "quire:requests_refused_by_policy_total",
-                "Requests that the scheduling policy gave up.", s->n_refused);
+    put_counter(w, "quire:recomputed_tokens_total", "Tokens computed again after preemptions.", s->n_recomputed);
+    put_counter(w, "quire:requests_refused_by_policy_total", "Requests that the scheduling policy gave up.",
+                s->n_refused);
     put_counter(w, "quire:prefix_cache_host_hits_total",
-                "Prompt tokens of the prefix cache's hits that came from the host tier.",
-                s->n_host_hits);
-    put_counter(w, "quire:kv_blocks_evicted_total", "Cached KV blocks given up.",
-                s->n_evicted_blocks);
-    put_gauge(w, "quire:host_kv_usage_perc", "Share of the host tier's KV blocks in use, 0 to 1.",
-              s->swap_usage);
-    put_counter(w, "quire:kv_blocks_spilled_total", "KV blocks copied to the host tier.",
-                s->n_swapped_out);
-    put_counter(w, "quire:kv_blocks_loaded_total", "KV blocks copied back from the host tier.",
-                s->n_swapped_in);
+                "Prompt tokens of the prefix cache's hits that came from the host tier.", s->n_host_hits);
+    put_counter(w, "quire:kv_blocks_evicted_total", "Cached KV blocks given up.", s->n_evicted_blocks);
+    put_gauge(w, "quire:host_kv_usage_perc", "Share of the host tier's KV blocks in use, 0 to 1.", s->swap_usage);
+    put_counter(w, "quire:kv_blocks_spilled_total", "KV blocks copied to the host tier.", s->n_swapped_out);
+    put_counter(w, "quire:kv_blocks_loaded_total", "KV blocks copied back from the host tier.", s->n_swapped_in);
     put_gauge(w, "quire:cache_pins", "Pinned prefixes.", s->n_pins);
     put_gauge(w, "quire:pinned_kv_blocks", "KV blocks that are pinned.", s->n_pinned_blocks);
     put_policy(w, s);
@@ -270,20 +255,16 @@ enum tenant_figure {
 static const struct {
     const char *name, *type, *help;
 } tenant_figures[] = {
-    [TENANT_PROMPT] = {"quire:tenant_prompt_tokens_total", "counter",
-                       "Prompt tokens computed for the tenant."},
-    [TENANT_GENERATED] = {"quire:tenant_generation_tokens_total", "counter",
-                          "Tokens generated for the tenant."},
+    [TENANT_PROMPT] = {"quire:tenant_prompt_tokens_total", "counter", "Prompt tokens computed for the tenant."},
+    [TENANT_GENERATED] = {"quire:tenant_generation_tokens_total", "counter", "Tokens generated for the tenant."},
     [TENANT_QUERIES] = {"quire:tenant_prefix_cache_queries_total", "counter",
                         "The tenant's prompt tokens looked up in the prefix cache."},
     [TENANT_HITS] = {"quire:tenant_prefix_cache_hits_total", "counter",
                      "The tenant's prompt tokens found there, which were not computed."},
     [TENANT_EVICTED] = {"quire:tenant_kv_blocks_evicted_total", "counter",
                         "The tenant's cached KV blocks that were given up."},
-    [TENANT_RUNNING] = {"quire:tenant_requests_running", "gauge",
-                        "The tenant's sequences in the running batch."},
-    [TENANT_WAITING] = {"quire:tenant_requests_waiting", "gauge",
-                        "The tenant's sequences waiting to be run."},
+    [TENANT_RUNNING] = {"quire:tenant_requests_running", "gauge", "The tenant's sequences in the running batch."},
+    [TENANT_WAITING] = {"quire:tenant_requests_waiting", "gauge", "The tenant's sequences waiting to be run."},
 };
 #define N_TENANT_FIGURES (sizeof tenant_figures / sizeof *tenant_figures)
 
@@ -301,22 +282,19 @@ static double tenant_figure(const struct wire_tenant *t, enum tenant_figure figu
     return 0;
 }
 
-static void put_tenant(struct writer *w, const char *name, const struct tenant *tenant,
-                       double value)
+static void put_tenant(struct writer *w, const char *name, const struct tenant *tenant, double value)
 {
     char label[TENANT_MAX_NAME + 16];
     make_label(label, sizeof label, ",tenant", tenant->name, strlen(tenant->name));
     put_sample(w, name, "", label, value);
 }
 
-static void put_tenants(struct writer *w, const struct wire_stats *stats,
-                        const struct tenants *tenants)
+static void put_tenants(struct writer *w, const struct wire_stats *stats, const struct tenants *tenants)
 {
     uint32_t n = tenants_n(tenants);
     uint32_t n_told = stats && stats->n_tenants < n ? stats->n_tenants : n;
     for (size_t figure = 0; stats && figure < N_TENANT_FIGURES; figure++) {
-        put_type(w, tenant_figures[figure].name, tenant_figures[figure].type,
-                 tenant_figures[figure].help);
+        put_type(w, tenant_figures[figure].name, tenant_figures[figure].type, tenant_figures[figure].help);
         for (uint32_t i = 0; i < n_told; i++) {
             struct wire_tenant counted;
             wire_tenant_get(stats, i, &counted);
@@ -324,8 +302,7 @@ static void put_tenants(struct writer *w, const struct wire_stats *stats,
                        tenant_figure(&counted, (enum tenant_figure)figure));
         }
     }
-    put_type(w, "quire:tenant_rate_limited_total", "counter",
-             "The tenant's requests refused for its limits.");
+    put_type(w, "quire:tenant_rate_limited_total", "counter", "The tenant's requests refused for its limits.");
     for (uint32_t i = 0; i < n; i++)
         put_tenant(w, "quire:tenant_rate_limited_total", tenants_at(tenants, i),
                    (double)tenants_at(tenants, i)->n_limited);
@@ -354,19 +331,16 @@ static void put_shadow(struct writer *w, const struct wire_stats *s)
 {
     char label[160];
     make_label(label, sizeof label, ",policy", s->shadow_policy, s->n_shadow_policy);
-    put_type(w, "quire:shadow_policy_info", "gauge",
-             "The policy that is tried beside the ruling one: 1.");
+    put_type(w, "quire:shadow_policy_info", "gauge", "The policy that is tried beside the ruling one: 1.");
     put_sample(w, "quire:shadow_policy_info", "", label, 1);
-    put_counter(w, "quire:shadow_requests_total",
-                "Requests that both schedulers have given a first token.", s->n_shadow);
+    put_counter(w, "quire:shadow_requests_total", "Requests that both schedulers have given a first token.",
+                s->n_shadow);
     put_counter(w, "quire:shadow_requests_refused_total",
                 "Requests that the tried policy would have given up, of those taken.", s->n_shadow_refused);
     put_type(w, "quire:shadow_queue_seconds_total", "counter",
              "Their time in the queue, as it was and as the tried policy would have it.");
-    put_sample(w, "quire:shadow_queue_seconds_total", "", ",scheduler=\"live\"",
-               s->live_queue_us / 1e6);
-    put_sample(w, "quire:shadow_queue_seconds_total", "", ",scheduler=\"shadow\"",
-               s->shadow_queue_us / 1e6);
+    put_sample(w, "quire:shadow_queue_seconds_total", "", ",scheduler=\"live\"", s->live_queue_us / 1e6);
+    put_sample(w, "quire:shadow_queue_seconds_total", "", ",scheduler=\"shadow\"", s->shadow_queue_us / 1e6);
     put_type(w, "quire:shadow_time_to_first_token_seconds", "histogram",
              "From their arrival at the engine to the first token, likewise.");
     put_shadow_histogram(w, s, true);
@@ -393,8 +367,7 @@ void metrics_text(struct json_out *o, const struct metrics *m, const struct wire
         put_shadow(&w, stats);
     if (about->tenants)
         put_tenants(&w, stats, about->tenants);
-    put_counter(&w, "vllm:prompt_tokens_total", "Prompt tokens of requests taken by the engine.",
-                m->n_prompt_tokens);
+    put_counter(&w, "vllm:prompt_tokens_total", "Prompt tokens of requests taken by the engine.", m->n_prompt_tokens);
     put_counter(&w, "vllm:generation_tokens_total", "Generated tokens received from the engine.",
                 m->n_generation_tokens);
     put_type(&w, "vllm:request_success_total", "counter", "Choices that ended, by reason.");
@@ -406,25 +379,21 @@ void metrics_text(struct json_out *o, const struct metrics *m, const struct wire
         put_counter(&w, "quire:otlp_spans_dropped_total", "Spans that it did not take.", about->otlp->n_dropped);
     }
     put_gauge(&w, "quire:http_connections", "Open connections.", about->n_connections);
-    put_histogram(&w, "vllm:time_to_first_token_seconds",
-                  "From a request's arrival to its first token.", &m->ttft);
-    put_histogram(&w, "vllm:inter_token_latency_seconds", "Between two tokens of a choice.",
-                  &m->itl);
+    put_histogram(&w, "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", &m->ttft);
+    put_histogram(&w, "vllm:inter_token_latency_seconds", "Between two tokens of a choice.", &m->itl);
     put_histogram(&w, "vllm:time_per_output_token_seconds",
                   "What vllm:inter_token_latency_seconds was called before: the same.", &m->itl);
     put_histogram(&w, "vllm:request_time_per_output_token_seconds",
                   "Mean time between two tokens of a choice, after its first.", &m->tpot);
-    put_histogram(&w, "vllm:e2e_request_latency_seconds",
-                  "From a request's arrival to the end of its reply.", &m->e2e);
+    put_histogram(&w, "vllm:e2e_request_latency_seconds", "From a request's arrival to the end of its reply.", &m->e2e);
     put_histogram(&w, "vllm:request_queue_time_seconds", "Of a choice in the engine's queue.", &m->queue);
     put_histogram(&w, "vllm:request_prefill_time_seconds", "From the queue to a choice's first token.", &m->prefill);
     put_histogram(&w, "vllm:request_decode_time_seconds", "From a choice's first token to its last.", &m->decode);
-    put_histogram(&w, "vllm:request_inference_time_seconds", "From the queue to a choice's last token.",
-                  &m->inference);
-    put_histogram_to(&w, "vllm:request_prompt_tokens", "Prompt tokens of a request.",
-                     &m->prompt_tokens, about->max_model_len);
-    put_histogram_to(&w, "vllm:request_generation_tokens", "Generated tokens of a choice.",
-                     &m->generation_tokens, about->max_model_len);
+    put_histogram(&w, "vllm:request_inference_time_seconds", "From the queue to a choice's last token.", &m->inference);
+    put_histogram_to(&w, "vllm:request_prompt_tokens", "Prompt tokens of a request.", &m->prompt_tokens,
+                     about->max_model_len);
+    put_histogram_to(&w, "vllm:request_generation_tokens", "Generated tokens of a choice.", &m->generation_tokens,
+                     about->max_model_len);
     put_histogram_to(&w, "vllm:request_max_num_generation_tokens", "Generated tokens of a request's longest choice.",
                      &m->most_tokens, about->max_model_len);
     put_histogram_to(&w, "vllm:request_params_max_tokens", "max_tokens of a request.", &m->max_tokens,

@@ -78,9 +78,10 @@ static int on_progress(void *context, curl_off_t a, curl_off_t b, curl_off_t c, 
 /* True: the collector took them. */
 static bool post(struct otlp *o, const struct spans *spans, char why[160])
 {
-    static const char head[] = "{\"resourceSpans\":[{\"resource\":{\"attributes\":[{\"key\":\"service.name\",\"value\":"
-                               "{\"stringValue\":\"quire\"}},{\"key\":\"service.version\",\"value\":{\"stringValue\":\"%s"
-                               "\"}}]},\"scopeSpans\":[{\"scope\":{\"name\":\"quire\",\"version\":\"%s\"},\"spans\":[";
+    static const char head[] =
+        "{\"resourceSpans\":[{\"resource\":{\"attributes\":[{\"key\":\"service.name\",\"value\":"
+        "{\"stringValue\":\"quire\"}},{\"key\":\"service.version\",\"value\":{\"stringValue\":\"%s"
+        "\"}}]},\"scopeSpans\":[{\"scope\":{\"name\":\"quire\",\"version\":\"%s\"},\"spans\":[";
     static const char tail[] = "]}]}]}";
     size_t size = sizeof head + 2 * strlen(o->version) + spans->n_bytes + sizeof tail;
     char *body = malloc(size);

@@ -38,8 +38,7 @@ static void answer(struct front *f, struct http_exchange *x, const struct wire_s
                                         .otlp = f->otlp ? &otlp : NULL,
                                         .max_model_len = f->max_model_len};
     metrics_text(&o, &f->metrics, stats, &about);
-    http_reply(x, o.failed ? 503 : 200, "text/plain; version=0.0.4; charset=utf-8", o.data,
-               o.failed ? 0 : o.n);
+    http_reply(x, o.failed ? 503 : 200, "text/plain; version=0.0.4; charset=utf-8", o.data, o.failed ? 0 : o.n);
     json_out_free(&o);
 }
 
@@ -71,8 +70,7 @@ void scrape_start(struct front *f, struct http_exchange *x)
     if (s)
         s->timeout = event_new(f->base, -1, 0, on_timeout, s);
     uint32_t n_tenants = f->tenant_metrics ? tenants_n(f->tenants) : 0;
-    if (!s || !s->timeout || !f->engine_ready ||
-        engine_client_ask_stats(f->engine, n_tenants) != QUIRE_OK) {
+    if (!s || !s->timeout || !f->engine_ready || engine_client_ask_stats(f->engine, n_tenants) != QUIRE_OK) {
         if (s && s->timeout)
             event_free(s->timeout);
         free(s);

@@ -20,8 +20,8 @@ static const char *find_name(const struct trace_names *names, uint64_t id)
 
 uint64_t trace_queue_us(const struct wire_account *a)
 {
-    return a->queue_nothing_us + a->queue_budget_us + a->queue_seqs_us + a->queue_blocks_us +
-           a->queue_batch_us + a->queue_prefix_us;
+    return a->queue_nothing_us + a->queue_budget_us + a->queue_seqs_us + a->queue_blocks_us + a->queue_batch_us +
+           a->queue_prefix_us;
 }
 
 void trace_add(struct trace *t, const struct wire_account *account, uint32_t n_cached)
@@ -54,9 +54,8 @@ static void put_count(struct json_out *o, const char *key, uint64_t n)
 }
 
 /* Whoever is not an admin learns no more than whether it was one of its own. */
-static void put_blocker(struct json_out *o, const struct wire_account *a,
-                        const struct tenant *tenant, bool admin, const struct tenants *tenants,
-                        const struct trace_names *names)
+static void put_blocker(struct json_out *o, const struct wire_account *a, const struct tenant *tenant, bool admin,
+                        const struct tenants *tenants, const struct trace_names *names)
 {
     json_out_raw(o, ",\"blocker\":");
     if (a->blocker == 0) {

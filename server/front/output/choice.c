@@ -7,14 +7,14 @@
  * character it holds. */
 #define CONTEXT_TOKENS 64
 
-int choice_open(struct choice *c, uint32_t index, const struct choice_rules *rules,
-                const uint32_t *prompt, size_t n_prompt, struct quire_error *err)
+int choice_open(struct choice *c, uint32_t index, const struct choice_rules *rules, const uint32_t *prompt,
+                size_t n_prompt, struct quire_error *err)
 {
     size_t n = n_prompt < CONTEXT_TOKENS ? n_prompt : CONTEXT_TOKENS;
-    *c = (struct choice){.index = index, .stop_string = -1, .stop_token = -1,
-                         .tools.format = rules->params->tool_format};
-    return quire_detok_open(rules->text, n > 0 ? prompt + n_prompt - n : NULL, n,
-                            rules->params->skip_special, &c->detok, err);
+    *c = (struct choice){
+        .index = index, .stop_string = -1, .stop_token = -1, .tools.format = rules->params->tool_format};
+    return quire_detok_open(rules->text, n > 0 ? prompt + n_prompt - n : NULL, n, rules->params->skip_special,
+                            &c->detok, err);
 }
 
 void choice_close(struct choice *c)
@@ -40,12 +40,12 @@ static bool contains(const uint32_t *ids, uint32_t n, uint32_t id)
 }
 
 /* Through the stop strings. */
-static int hold(struct choice *c, const struct params *p, const char *piece, size_t n_piece,
-                const char **text, size_t *n_text, struct quire_error *err)
+static int hold(struct choice *c, const struct params *p, const char *piece, size_t n_piece, const char **text,
+                size_t *n_text, struct quire_error *err)
 {
     c->n_chars += utf8_count(piece, n_piece);
-    int found = stop_holder_push(&c->holder, &p->stops, c->n_tokens > p->submit.min_tokens,
-                                 p->include_stop, piece, n_piece, text, n_text);
+    int found = stop_holder_push(&c->holder, &p->stops, c->n_tokens > p->submit.min_tokens, p->include_stop, piece,
+                                 n_piece, text, n_text);
     if (found == -2)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (found >= 0) {
@@ -56,8 +56,8 @@ static int hold(struct choice *c, const struct params *p, const char *piece, siz
     return QUIRE_OK;
 }
 
-int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t token,
-                 const char **text, size_t *n_text, struct quire_error *err)
+int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t token, const char **text, size_t *n_text,
+                 struct quire_error *err)
 {
     const struct params *p = rules->params;
     const char *piece = "";
@@ -80,8 +80,8 @@ int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t to
     return hold(c, p, piece, n_piece, text, n_text, err);
 }
 
-int choice_tail(struct choice *c, const struct choice_rules *rules, const char **text,
-                size_t *n_text, struct quire_error *err)
+int choice_tail(struct choice *c, const struct choice_rules *rules, const char **text, size_t *n_text,
+                struct quire_error *err)
 {
     const char *piece, *rest;
     size_t n_piece, n_rest;

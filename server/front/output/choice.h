@@ -60,16 +60,16 @@ struct choice {
 };
 
 /* prompt: for the detokenizer's context. QUIRE_NO_MEMORY. */
-int choice_open(struct choice *c, uint32_t index, const struct choice_rules *rules,
-                const uint32_t *prompt, size_t n_prompt, struct quire_error *err);
+int choice_open(struct choice *c, uint32_t index, const struct choice_rules *rules, const uint32_t *prompt,
+                size_t n_prompt, struct quire_error *err);
 void choice_close(struct choice *c);
 
 /* One more token. *text: what may be shown now, valid until the next call on c. c->finish says
  * whether the choice is over; *text is then not its last: choice_tail() has the rest. */
-int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t token,
-                 const char **text, size_t *n_text, struct quire_error *err);
+int choice_token(struct choice *c, const struct choice_rules *rules, uint32_t token, const char **text, size_t *n_text,
+                 struct quire_error *err);
 /* What was held back, once, after the last token. */
-int choice_tail(struct choice *c, const struct choice_rules *rules, const char **text,
-                size_t *n_text, struct quire_error *err);
+int choice_tail(struct choice *c, const struct choice_rules *rules, const char **text, size_t *n_text,
+                struct quire_error *err);
 
 #endif

@@ -137,8 +137,7 @@ static void on_ping(evutil_socket_t fd, short what, void *context)
     } else {
         wait_ms -= silent_ms;
     }
-    struct timeval tv = {.tv_sec = (time_t)(wait_ms / 1000),
-                         .tv_usec = (suseconds_t)(wait_ms % 1000 * 1000)};
+    struct timeval tv = {.tv_sec = (time_t)(wait_ms / 1000), .tv_usec = (suseconds_t)(wait_ms % 1000 * 1000)};
     event_add(g->ping, &tv);
 }
 
@@ -182,8 +181,7 @@ static void complete(struct generation *g)
 
 /* ---- tokens --------------------------------------------------------------------------------- */
 
-static void show(struct generation *g, struct gen_prompt *p, struct choice *c,
-                 const struct gen_piece *piece)
+static void show(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece)
 {
     if (!g->params.stream) {
         g->dialect->collect(g, c, piece);
@@ -235,8 +233,7 @@ static int add(struct generation *g, struct gen_prompt *p, struct choice *c, con
 }
 
 /* c->finish is set: the text that was held back, then the end. */
-static int conclude(struct generation *g, struct gen_prompt *p, struct choice *c,
-                    struct quire_error *err)
+static int conclude(struct generation *g, struct gen_prompt *p, struct choice *c, struct quire_error *err)
 {
     struct gen_piece piece = {0};
     int status = choice_tail(c, &g->rules, &piece.text, &piece.n_text, err);
@@ -417,20 +414,21 @@ static bool fit(const struct generation *g, struct gen_prompt *p, struct api_err
     if (p->item.n_ids + !only_prompt > context)
         return api_fail(e, 400, name, "context_length_exceeded",
                         "%s: this model's maximum context length is %llu tokens, the prompt has %zu and leaves no "
-                        "room for an answer", name, (unsigned long long)context, p->item.n_ids);
+                        "room for an answer",
+                        name, (unsigned long long)context, p->item.n_ids);
     uint64_t rest = context - p->item.n_ids;
     if (params->has_max_tokens && params->max_tokens > rest)
         return api_fail(e, 400, params->max_tokens_name, "context_length_exceeded",
                         "%s: %u is too large: this model's maximum context length is %llu tokens and the prompt "
-                        "has %zu", params->max_tokens_name, params->max_tokens,
-                        (unsigned long long)context, p->item.n_ids);
+                        "has %zu",
+                        params->max_tokens_name, params->max_tokens, (unsigned long long)context, p->item.n_ids);
     if (params->has_max_tokens)
         p->max_tokens = params->max_tokens;
     else
         p->max_tokens = to_the_end || rest < params->max_tokens ? (uint32_t)rest : params->max_tokens;
     if (params->submit.min_tokens > p->max_tokens)
-        return api_bad(e, "min_tokens", "%u is more than the %u tokens there may be",
-                       params->submit.min_tokens, p->max_tokens);
+        return api_bad(e, "min_tokens", "%u is more than the %u tokens there may be", params->submit.min_tokens,
+                       p->max_tokens);
     return true;
 }
 
@@ -456,8 +454,7 @@ static bool check_repeated(const struct generation *g, struct api_error *e)
 
 static bool wants_prompt_logprobs(const struct params *params)
 {
-    return (params->echo && params->submit.n_logprobs >= 0) ||
-           params->submit.n_prompt_logprobs >= 0;
+    return (params->echo && params->submit.n_logprobs >= 0) || params->submit.n_prompt_logprobs >= 0;
 }
 
 /* Choices and what else the prompt's events will need. */
@@ -469,8 +466,7 @@ static int prepare(struct generation *g, struct gen_prompt *p, struct quire_erro
     if (!p->choices)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     for (uint32_t i = 0; i < n; i++) {
-        int status = choice_open(&p->choices[i], first + i, &g->rules, p->item.ids, p->item.n_ids,
-                                 err);
+        int status = choice_open(&p->choices[i], first + i, &g->rules, p->item.ids, p->item.n_ids, err);
         if (status != QUIRE_OK)
             return status;
         if (g->params.echo)
@@ -537,11 +533,10 @@ static bool settle(struct generation *g, struct api_error *e)
     const struct tenant *t = g->tenant;
     struct wire_submit *s = &g->params.submit;
     if (!g->params.has_priority)
-        s->priority = t->priority_min > 0 ? t->priority_min
-                                          : (t->priority_max < 0 ? t->priority_max : 0);
+        s->priority = t->priority_min > 0 ? t->priority_min : (t->priority_max < 0 ? t->priority_max : 0);
     if (s->priority < t->priority_min || s->priority > t->priority_max)
-        return api_bad(e, "priority", "this key may have %d to %d, got %d", t->priority_min,
-                       t->priority_max, s->priority);
+        return api_bad(e, "priority", "this key may have %d to %d, got %d", t->priority_min, t->priority_max,
+                       s->priority);
     if (g->params.deadline_ms == 0)
         g->params.deadline_ms = g->header_deadline_ms;
     g->params.trace |= g->header_trace;
@@ -622,8 +617,7 @@ static bool read_headers(struct generation *g, struct api_error *e)
     size_t n = deadline ? strspn(deadline, "0123456789") : 0;
     unsigned long ms = n > 0 && n < 10 && deadline[n] == '\0' ? strtoul(deadline, NULL, 10) : 0;
     if (deadline && (ms == 0 || ms > PARAMS_MAX_DEADLINE_MS))
-        return api_bad(e, "x-quire-deadline-ms", "must be between 1 and %d",
-                       PARAMS_MAX_DEADLINE_MS);
+        return api_bad(e, "x-quire-deadline-ms", "must be between 1 and %d", PARAMS_MAX_DEADLINE_MS);
     g->header_deadline_ms = (uint32_t)ms;
     g->header_trace = trace && strcmp(trace, "1") == 0;
     trace_context_read(http_header(g->x, "traceparent"), http_header(g->x, "tracestate"), &g->context);

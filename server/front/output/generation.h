@@ -32,8 +32,7 @@ struct api_dialect {
     /* A stream's events, of each choice: what comes before its first token; more than once is as
      * once. Then its tokens, and its end. */
     void (*open)(struct generation *g, struct gen_prompt *p, struct choice *c);
-    void (*token)(struct generation *g, struct gen_prompt *p, struct choice *c,
-                  const struct gen_piece *piece);
+    void (*token)(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece);
     void (*finish)(struct generation *g, struct gen_prompt *p, struct choice *c);
     /* The end of all choices, or of the stream by an error. */
     void (*end)(struct generation *g);
@@ -102,7 +101,6 @@ void generation_over(struct generation *g, int status, const struct api_error *e
 
 /* A prompt token's logprob, kept for the reply; NULL for the first, which has none.
  * reply_choices.c. */
-void reply_prompt_logprob(struct generation *g, struct gen_prompt *p,
-                          const struct wire_token *token);
+void reply_prompt_logprob(struct generation *g, struct gen_prompt *p, const struct wire_token *token);
 
 #endif

@@ -87,8 +87,16 @@ static void write_log(const struct generation *g, const struct facts *f)
     const struct trace *t = &g->trace;
     struct quire_log_field fields[16];
     size_t n = 0;
-#define TEXT(key_, value) fields[n++] = (struct quire_log_field){.key = key_, .text = value}
-#define NUMBER(key_, value) fields[n++] = (struct quire_log_field){.key = key_, .number = (double)(value)}
+#define TEXT(key_, value) \
+    fields[n++] = (struct quire_log_field) \
+    { \
+        .key = key_, .text = value \
+    }
+#define NUMBER(key_, value) \
+    fields[n++] = (struct quire_log_field) \
+    { \
+        .key = key_, .number = (double)(value) \
+    }
     TEXT("request_id", generation_name(g));
     if (g->context.trace_id[0])
         TEXT("trace_id", g->context.trace_id);

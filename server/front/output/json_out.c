@@ -77,21 +77,11 @@ static void put_escape(struct json_out *o, uint8_t c)
     char text[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
     const char *shorter = NULL;
     switch (c) {
-    case '"':
-        shorter = "\\\"";
-        break;
-    case '\\':
-        shorter = "\\\\";
-        break;
-    case '\n':
-        shorter = "\\n";
-        break;
-    case '\r':
-        shorter = "\\r";
-        break;
-    case '\t':
-        shorter = "\\t";
-        break;
+    case '"': shorter = "\\\""; break;
+    case '\\': shorter = "\\\\"; break;
+    case '\n': shorter = "\\n"; break;
+    case '\r': shorter = "\\r"; break;
+    case '\t': shorter = "\\t"; break;
     }
     if (shorter)
         json_out_bytes(o, shorter, 2);

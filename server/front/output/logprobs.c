@@ -11,8 +11,8 @@ static void get_bytes(const struct logprobs_style *style, uint32_t id, uint8_t *
     }
 }
 
-static void put_name(struct json_out *o, const struct logprobs_style *style, uint32_t id,
-                     const uint8_t *bytes, size_t n)
+static void put_name(struct json_out *o, const struct logprobs_style *style, uint32_t id, const uint8_t *bytes,
+                     size_t n)
 {
     if (!style->as_ids) {
         json_out_string(o, (const char *)bytes, n);
@@ -33,8 +33,7 @@ static void put_token(struct json_out *o, const struct logprobs_style *style, ui
     quire_text_free(bytes);
 }
 
-static void put_chat_token(struct json_out *o, const struct logprobs_style *style, uint32_t id,
-                           float logprob)
+static void put_chat_token(struct json_out *o, const struct logprobs_style *style, uint32_t id, float logprob)
 {
     uint8_t *bytes;
     size_t n;
@@ -48,8 +47,7 @@ static void put_chat_token(struct json_out *o, const struct logprobs_style *styl
     quire_text_free(bytes);
 }
 
-void logprobs_chat_entry(struct json_out *o, const struct logprobs_style *style,
-                         const struct wire_token *token)
+void logprobs_chat_entry(struct json_out *o, const struct logprobs_style *style, const struct wire_token *token)
 {
     json_out_raw(o, "{");
     put_chat_token(o, style, token->token, token->has_logprob ? token->logprob : 0);
@@ -87,8 +85,8 @@ struct keys {
     size_t at[MAX_KEYS], n[MAX_KEYS], count;
 };
 
-static void put_top(struct json_out *o, const struct logprobs_style *style, struct keys *keys,
-                    uint32_t id, float logprob)
+static void put_top(struct json_out *o, const struct logprobs_style *style, struct keys *keys, uint32_t id,
+                    float logprob)
 {
     size_t begin = o->n;
     if (keys->count > 0)
@@ -110,8 +108,8 @@ static void put_top(struct json_out *o, const struct logprobs_style *style, stru
     json_out_logprob(o, logprob);
 }
 
-void logprobs_arrays_add(struct logprobs_arrays *a, const struct logprobs_style *style,
-                         const struct wire_token *token, uint64_t offset)
+void logprobs_arrays_add(struct logprobs_arrays *a, const struct logprobs_style *style, const struct wire_token *token,
+                         uint64_t offset)
 {
     if (a->n++ > 0) {
         json_out_raw(&a->tokens, ",");
@@ -140,8 +138,7 @@ void logprobs_arrays_add(struct logprobs_arrays *a, const struct logprobs_style 
     json_out_raw(&a->top_logprobs, "}");
 }
 
-static void put_array(struct json_out *o, const char *name, const struct json_out *first,
-                      const struct json_out *second)
+static void put_array(struct json_out *o, const char *name, const struct json_out *first, const struct json_out *second)
 {
     json_out_raw(o, name);
     if (first)
@@ -152,20 +149,17 @@ static void put_array(struct json_out *o, const char *name, const struct json_ou
     o->failed |= second->failed || (first && first->failed);
 }
 
-void logprobs_arrays_json(struct json_out *o, const struct logprobs_arrays *first,
-                          const struct logprobs_arrays *second)
+void logprobs_arrays_json(struct json_out *o, const struct logprobs_arrays *first, const struct logprobs_arrays *second)
 {
     put_array(o, "{\"tokens\":[", first ? &first->tokens : NULL, &second->tokens);
-    put_array(o, "],\"token_logprobs\":[", first ? &first->token_logprobs : NULL,
-              &second->token_logprobs);
-    put_array(o, "],\"top_logprobs\":[", first ? &first->top_logprobs : NULL,
-              &second->top_logprobs);
+    put_array(o, "],\"token_logprobs\":[", first ? &first->token_logprobs : NULL, &second->token_logprobs);
+    put_array(o, "],\"top_logprobs\":[", first ? &first->top_logprobs : NULL, &second->top_logprobs);
     put_array(o, "],\"text_offset\":[", first ? &first->text_offset : NULL, &second->text_offset);
     json_out_raw(o, "]}");
 }
 
-static void put_ranked(struct json_out *o, const struct logprobs_style *style, uint32_t id,
-                       float logprob, uint32_t rank)
+static void put_ranked(struct json_out *o, const struct logprobs_style *style, uint32_t id, float logprob,
+                       uint32_t rank)
 {
     json_out_raw(o, "\"");
     json_out_u64(o, id);
@@ -178,8 +172,7 @@ static void put_ranked(struct json_out *o, const struct logprobs_style *style, u
     json_out_raw(o, "}");
 }
 
-void logprobs_prompt_entry(struct json_out *o, const struct logprobs_style *style,
-                           const struct wire_token *token)
+void logprobs_prompt_entry(struct json_out *o, const struct logprobs_style *style, const struct wire_token *token)
 {
     bool has_own = false;
     json_out_raw(o, "{");

@@ -9,8 +9,7 @@ static void begin(struct generation *g, const struct request_job *j)
     choices_begin(g, j->model, g->params.stream ? "chat.completion.chunk" : "chat.completion");
 }
 
-static void put_prompt_ids(struct json_out *o, const struct generation *g,
-                           const struct gen_prompt *p)
+static void put_prompt_ids(struct json_out *o, const struct generation *g, const struct gen_prompt *p)
 {
     if (g->params.return_token_ids)
         choices_put_ids(o, "prompt_token_ids", p->item.ids, p->item.n_ids);
@@ -121,8 +120,7 @@ static void put_call_deltas(void *context, const struct tool_call *call)
     end_delta(d);
 }
 
-static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c,
-                      const struct gen_piece *piece)
+static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece)
 {
     struct deltas d = {.g = g, .c = c, .piece = piece};
     const struct tool_sink sink = {put_content_delta, put_call_deltas, &d};
@@ -215,8 +213,7 @@ static void put_message(struct json_out *o, const struct generation *g, struct c
     json_out_free(&m.calls);
 }
 
-static void put_choice(struct json_out *o, struct generation *g, struct gen_prompt *p,
-                       struct choice *c)
+static void put_choice(struct json_out *o, struct generation *g, struct gen_prompt *p, struct choice *c)
 {
     (void)p;
     put_message(o, g, c);

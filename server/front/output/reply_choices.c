@@ -32,8 +32,7 @@ void choices_put_ids(struct json_out *o, const char *name, const uint32_t *ids, 
     json_out_raw(o, "]");
 }
 
-void choices_put_piece_ids(struct json_out *o, const struct generation *g,
-                           const struct gen_piece *piece)
+void choices_put_piece_ids(struct json_out *o, const struct generation *g, const struct gen_piece *piece)
 {
     if (!g->params.return_token_ids)
         return;
@@ -62,16 +61,14 @@ void choices_put_finish(struct json_out *o, const struct generation *g, const st
     json_out_raw(o, c->finish == CHOICE_STOP ? stop : "\"length\"");
     json_out_raw(o, ",\"stop_reason\":");
     if (c->stop_string >= 0)
-        json_out_string(o, g->params.stops.strings[c->stop_string],
-                        g->params.stops.bytes[c->stop_string]);
+        json_out_string(o, g->params.stops.strings[c->stop_string], g->params.stops.bytes[c->stop_string]);
     else if (c->stop_token >= 0)
         json_out_i64(o, c->stop_token);
     else
         json_out_raw(o, "null");
 }
 
-void choices_put_prompt_logprobs(struct json_out *o, const struct generation *g,
-                                 const struct gen_prompt *p)
+void choices_put_prompt_logprobs(struct json_out *o, const struct generation *g, const struct gen_prompt *p)
 {
     if (g->params.submit.n_prompt_logprobs < 0)
         return;
@@ -176,8 +173,7 @@ void choices_keep(const struct generation *g, struct choice *c, const struct gen
 }
 
 void choices_whole(struct generation *g, struct json_out *o,
-                   void (*put_choice)(struct json_out *o, struct generation *g,
-                                      struct gen_prompt *p, struct choice *c))
+                   void (*put_choice)(struct json_out *o, struct generation *g, struct gen_prompt *p, struct choice *c))
 {
     json_out_bytes(o, g->head.data, g->head.n);
     json_out_raw(o, ",\"choices\":[");
@@ -199,8 +195,7 @@ void choices_whole(struct generation *g, struct json_out *o,
         reply_put_trace(o, g);
 }
 
-void reply_prompt_logprob(struct generation *g, struct gen_prompt *p,
-                          const struct wire_token *token)
+void reply_prompt_logprob(struct generation *g, struct gen_prompt *p, const struct wire_token *token)
 {
     const struct params *params = &g->params;
     struct wire_token first = {.token = token ? token->token : p->item.ids[0]};
@@ -215,8 +210,7 @@ void reply_prompt_logprob(struct generation *g, struct gen_prompt *p,
             p->n_chars += utf8_count(piece, n_piece);
     }
     if (params->submit.n_prompt_logprobs >= 0) {
-        const struct logprobs_style style =
-            reply_logprobs_style(g, params->submit.n_prompt_logprobs);
+        const struct logprobs_style style = reply_logprobs_style(g, params->submit.n_prompt_logprobs);
         if (token) {
             json_out_raw(&p->prompt_logprobs, ",");
             logprobs_prompt_entry(&p->prompt_logprobs, &style, token);

@@ -6,8 +6,7 @@ static void begin(struct generation *g, const struct request_job *j)
     choices_begin(g, j->model, "text_completion");
 }
 
-static void put_prompt_ids(struct json_out *o, const struct generation *g,
-                           const struct gen_prompt *p)
+static void put_prompt_ids(struct json_out *o, const struct generation *g, const struct gen_prompt *p)
 {
     if (g->params.return_token_ids)
         choices_put_ids(o, "prompt_token_ids", p->item.ids, p->item.n_ids);
@@ -43,8 +42,7 @@ static void add_logprobs(const struct generation *g, struct choice *c, const str
         logprobs_arrays_add(&c->arrays, &style, &piece->tokens[i].token, piece->tokens[i].offset);
 }
 
-static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c,
-                      const struct gen_piece *piece)
+static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece)
 {
     struct json_out *o = &g->event;
     open_choice(g, p, c);
@@ -82,8 +80,7 @@ static void collect(struct generation *g, struct choice *c, const struct gen_pie
         add_logprobs(g, c, piece);
 }
 
-static void put_choice(struct json_out *o, struct generation *g, struct gen_prompt *p,
-                       struct choice *c)
+static void put_choice(struct json_out *o, struct generation *g, struct gen_prompt *p, struct choice *c)
 {
     const struct params *params = &g->params;
     json_out_raw(o, ",\"text\":");

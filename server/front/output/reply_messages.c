@@ -24,8 +24,7 @@ static void put_stop(struct json_out *o, const struct generation *g)
         json_out_raw(o, c->finish == CHOICE_STOP ? "\"end_turn\"" : "\"max_tokens\"");
     json_out_raw(o, ",\"stop_sequence\":");
     if (c->stop_string >= 0)
-        json_out_string(o, g->params.stops.strings[c->stop_string],
-                        g->params.stops.bytes[c->stop_string]);
+        json_out_string(o, g->params.stops.strings[c->stop_string], g->params.stops.bytes[c->stop_string]);
     else
         json_out_raw(o, "null");
 }
@@ -69,8 +68,7 @@ static void open_choice(struct generation *g, struct gen_prompt *p, struct choic
     reply_end_event(g);
 }
 
-static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c,
-                      const struct gen_piece *piece)
+static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece)
 {
     open_choice(g, p, c);
     if (piece->n_text == 0)

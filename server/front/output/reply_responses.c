@@ -57,8 +57,7 @@ static void put_part(struct json_out *o, const struct choice *c)
 }
 
 /* An item that has begun only has no parts yet. */
-static void put_item(struct json_out *o, const struct generation *g, const struct choice *c,
-                     enum choice_finish how)
+static void put_item(struct json_out *o, const struct generation *g, const struct choice *c, enum choice_finish how)
 {
     json_out_raw(o, "{\"type\":\"message\",\"id\":");
     put_item_id(o, g);
@@ -137,8 +136,7 @@ static void begin_event(struct generation *g, const char *type)
     json_out_u64(&g->event, g->n_events++);
 }
 
-static void response_event(struct generation *g, const char *type, enum choice_finish how,
-                           const struct api_error *e)
+static void response_event(struct generation *g, const char *type, enum choice_finish how, const struct api_error *e)
 {
     begin_event(g, type);
     json_out_raw(&g->event, ",\"response\":");
@@ -146,8 +144,7 @@ static void response_event(struct generation *g, const char *type, enum choice_f
     reply_end_event(g);
 }
 
-static void item_event(struct generation *g, const char *type, const struct choice *c,
-                       enum choice_finish how)
+static void item_event(struct generation *g, const char *type, const struct choice *c, enum choice_finish how)
 {
     begin_event(g, type);
     json_out_raw(&g->event, ",\"output_index\":0,\"item\":");
@@ -194,8 +191,7 @@ static void keep(struct generation *g, struct choice *c, const struct gen_piece 
     reply_put_logprobs(&c->logprobs, g, piece);
 }
 
-static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c,
-                      const struct gen_piece *piece)
+static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece)
 {
     struct json_out *o = &g->event;
     bool logprobs = g->params.submit.n_logprobs >= 0 && piece->n_tokens > 0;

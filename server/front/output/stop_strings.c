@@ -54,8 +54,7 @@ static bool append(struct stop_holder *h, const char *piece, size_t n_piece)
 }
 
 /* The stop string that is complete first, at an end past n_old; -1: none. */
-static int find(const struct stop_holder *h, const struct stop_set *set, size_t n_old,
-                size_t *start)
+static int find(const struct stop_holder *h, const struct stop_set *set, size_t n_old, size_t *start)
 {
     int found = -1;
     size_t best_end = 0;
@@ -95,8 +94,8 @@ static size_t held_back(const struct stop_holder *h, const struct stop_set *set)
     return most;
 }
 
-int stop_holder_push(struct stop_holder *h, const struct stop_set *set, bool armed, bool include,
-                     const char *piece, size_t n_piece, const char **out, size_t *n_out)
+int stop_holder_push(struct stop_holder *h, const struct stop_set *set, bool armed, bool include, const char *piece,
+                     size_t n_piece, const char **out, size_t *n_out)
 {
     if (set->n == 0) { /* nothing to look for: nothing is copied */
         *out = piece;

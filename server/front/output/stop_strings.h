@@ -34,8 +34,8 @@ void stop_holder_free(struct stop_holder *h);
  * index of the stop string that was found, with *out cut before it (after it when `include`), or
  * -1; -2: out of memory. Not `armed`: stop strings that are complete now do not count
  * (min_tokens). */
-int stop_holder_push(struct stop_holder *h, const struct stop_set *set, bool armed, bool include,
-                     const char *piece, size_t n_piece, const char **out, size_t *n_out);
+int stop_holder_push(struct stop_holder *h, const struct stop_set *set, bool armed, bool include, const char *piece,
+                     size_t n_piece, const char **out, size_t *n_out);
 /* The text is over: what was held back. */
 void stop_holder_finish(struct stop_holder *h, const char **out, size_t *n_out);
 

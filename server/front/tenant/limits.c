@@ -33,16 +33,15 @@ bool limits_begin(struct tenant *t, uint64_t now_us, struct api_error *e)
 {
     char wait[LIMITS_TIME_BYTES];
     if (t->max_concurrent > 0 && t->n_concurrent >= t->max_concurrent) {
-        api_fail(e, 429, NULL, "rate_limit_exceeded",
-                 "this key's limit of %u requests at once is reached", t->max_concurrent);
+        api_fail(e, 429, NULL, "rate_limit_exceeded", "this key's limit of %u requests at once is reached",
+                 t->max_concurrent);
         return refuse(t, e, RETRY_MS * UINT64_C(1000));
     }
     if (!bucket_take(&t->requests, 1, now_us)) {
         uint64_t us = bucket_wait_us(&t->requests, 1, now_us);
         limits_time(us, wait);
         api_fail(e, 429, NULL, "rate_limit_exceeded",
-                 "this key's %" PRIu64 " requests a minute are used up; try again in %s",
-                 t->requests_per_minute, wait);
+                 "this key's %" PRIu64 " requests a minute are used up; try again in %s", t->requests_per_minute, wait);
         return refuse(t, e, us);
     }
     t->n_concurrent++;
@@ -68,7 +67,8 @@ bool limits_queue(struct tenant *t, uint32_t n, struct api_error *e)
     if (t->max_queued > 0 && n > t->max_queued)
         return api_fail(e, 400, NULL, "invalid_value",
                         "this key may have %u choices waiting for their first token, the request has %u: send fewer "
-                        "prompts, or a smaller n, at once", t->max_queued, n);
+                        "prompts, or a smaller n, at once",
+                        t->max_queued, n);
     if (t->max_queued > 0 && n > t->max_queued - (t->n_queued < t->max_queued ? t->n_queued : t->max_queued)) {
         api_fail(e, 429, NULL, "rate_limit_exceeded",
                  "this key's share of the queue is full: %u choices wait for their first token, and there may be %u",
@@ -94,8 +94,7 @@ void limits_end(struct tenant *t)
     t->n_concurrent--;
 }
 
-static void put_headers(struct http_exchange *x, const char *what, const struct bucket *b,
-                        uint64_t now_us)
+static void put_headers(struct http_exchange *x, const char *what, const struct bucket *b, uint64_t now_us)
 {
     char name[48], value[LIMITS_TIME_BYTES];
     if (b->per_minute == 0)

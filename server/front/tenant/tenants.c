@@ -38,8 +38,7 @@ static bool read_hex(const char *text, struct key256 *out)
     return true;
 }
 
-static int read_key(const json_t *entry, const char *where, struct key256 *sha256,
-                    struct quire_error *err)
+static int read_key(const json_t *entry, const char *where, struct key256 *sha256, struct quire_error *err)
 {
     const char *key = NULL, *hex = NULL;
     int status = quire_json_string(entry, where, "key", &key, err);
@@ -48,23 +47,19 @@ static int read_key(const json_t *entry, const char *where, struct key256 *sha25
     if (status)
         return status;
     if (!key == !hex)
-        return quire_fail(err, QUIRE_INVALID, "%s: must have one of \"key\" and \"key_sha256\"",
-                          where);
+        return quire_fail(err, QUIRE_INVALID, "%s: must have one of \"key\" and \"key_sha256\"", where);
     if (hex)
         return read_hex(hex, sha256)
                    ? QUIRE_OK
-                   : quire_fail(err, QUIRE_INVALID,
-                                "%s: key_sha256: must be 64 lower-case hexadecimal digits", where);
+                   : quire_fail(err, QUIRE_INVALID, "%s: key_sha256: must be 64 lower-case hexadecimal digits", where);
     size_t n = strlen(key);
     if (n == 0 || n > TENANT_MAX_KEY)
-        return quire_fail(err, QUIRE_INVALID, "%s: key: must have between 1 and %d bytes", where,
-                          TENANT_MAX_KEY);
+        return quire_fail(err, QUIRE_INVALID, "%s: key: must have between 1 and %d bytes", where, TENANT_MAX_KEY);
     *sha256 = quire_sha256(key, n);
     return QUIRE_OK;
 }
 
-static int read_name(const json_t *entry, const char *where, char out[TENANT_MAX_NAME + 1],
-                     struct quire_error *err)
+static int read_name(const json_t *entry, const char *where, char out[TENANT_MAX_NAME + 1], struct quire_error *err)
 {
     const char *name = NULL;
     int status = quire_json_string(entry, where, "name", &name, err);
@@ -74,8 +69,7 @@ static int read_name(const json_t *entry, const char *where, char out[TENANT_MAX
                                    "-_.:")
                     : 0;
     if (n == 0 || n > TENANT_MAX_NAME || name[n] != '\0')
-        return quire_fail(err, QUIRE_INVALID,
-                          "%s: name: must be 1 to %d of the characters A-Z a-z 0-9 - _ . :", where,
+        return quire_fail(err, QUIRE_INVALID, "%s: name: must be 1 to %d of the characters A-Z a-z 0-9 - _ . :", where,
                           TENANT_MAX_NAME);
     if (strcmp(name, "default") == 0)
         return quire_fail(err, QUIRE_INVALID, "%s: name: \"default\" is tenant 0's", where);
@@ -87,12 +81,23 @@ static int read_name(const json_t *entry, const char *where, char out[TENANT_MAX
 static int refuse_unknown(const json_t *entry, const char *where, struct quire_error *err)
 {
     static const char *const known[] = {
-        "name", "key", "key_sha256", "weight", "class", "priority_min", "priority_max",
-        "requests_per_minute", "tokens_per_minute", "max_concurrent", "max_queued", "admin",
+        "name",
+        "key",
+        "key_sha256",
+        "weight",
+        "class",
+        "priority_min",
+        "priority_max",
+        "requests_per_minute",
+        "tokens_per_minute",
+        "max_concurrent",
+        "max_queued",
+        "admin",
     };
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)entry, key, value) {
+    json_object_foreach((json_t *)entry, key, value)
+    {
         bool found = false;
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
             found |= strcmp(known[i], key) == 0;
@@ -111,8 +116,7 @@ static void tenant_default(struct tenant *t)
 }
 
 /* sha256: the key's. */
-static int read_entry(const json_t *entry, size_t i, struct tenant *t, struct key256 *sha256,
-                      struct quire_error *err)
+static int read_entry(const json_t *entry, size_t i, struct tenant *t, struct key256 *sha256, struct quire_error *err)
 {
     char where[TENANT_MAX_NAME + 32];
     int64_t low = INT32_MIN, high = INT32_MAX, requests = 0, tokens = 0;
@@ -124,19 +128,14 @@ static int read_entry(const json_t *entry, size_t i, struct tenant *t, struct ke
     if ((status = read_name(entry, where, t->name, err)))
         return status;
     snprintf(where, sizeof where, "tenant %zu (%s)", i + 1, t->name);
-    if ((status = refuse_unknown(entry, where, err)) ||
-        (status = read_key(entry, where, sha256, err)) ||
+    if ((status = refuse_unknown(entry, where, err)) || (status = read_key(entry, where, sha256, err)) ||
         (status = quire_json_u32(entry, where, "weight", 1, TENANT_MAX_WEIGHT, &t->weight, err)) ||
-        (status = quire_json_u32(entry, where, "class", 0, TENANT_CLASSES - 1, &t->class_index,
-                                 err)) ||
+        (status = quire_json_u32(entry, where, "class", 0, TENANT_CLASSES - 1, &t->class_index, err)) ||
         (status = quire_json_i64(entry, where, "priority_min", INT32_MIN, INT32_MAX, &low, err)) ||
         (status = quire_json_i64(entry, where, "priority_max", low, INT32_MAX, &high, err)) ||
-        (status = quire_json_i64(entry, where, "requests_per_minute", 0, MAX_PER_MINUTE, &requests,
-                                 err)) ||
-        (status = quire_json_i64(entry, where, "tokens_per_minute", 0, MAX_PER_MINUTE, &tokens,
-                                 err)) ||
-        (status = quire_json_u32(entry, where, "max_concurrent", 0, UINT32_MAX, &t->max_concurrent,
-                                 err)) ||
+        (status = quire_json_i64(entry, where, "requests_per_minute", 0, MAX_PER_MINUTE, &requests, err)) ||
+        (status = quire_json_i64(entry, where, "tokens_per_minute", 0, MAX_PER_MINUTE, &tokens, err)) ||
+        (status = quire_json_u32(entry, where, "max_concurrent", 0, UINT32_MAX, &t->max_concurrent, err)) ||
         (status = quire_json_u32(entry, where, "max_queued", 0, UINT32_MAX, &t->max_queued, err)) ||
         (status = quire_json_bool(entry, where, "admin", &t->admin, err)))
         return status;
@@ -160,19 +159,18 @@ static int check_twice(const struct list *list, struct quire_error *err)
     for (size_t i = 1; i < list->n; i++) {
         for (size_t j = 0; j < i; j++) {
             if (strcmp(list->items[i].name, list->items[j].name) == 0)
-                return quire_fail(err, QUIRE_INVALID, "tenant %zu: name: \"%s\" is tenant %zu's",
-                                  i + 1, list->items[i].name, j + 1);
+                return quire_fail(err, QUIRE_INVALID, "tenant %zu: name: \"%s\" is tenant %zu's", i + 1,
+                                  list->items[i].name, j + 1);
             if (memcmp(&list->items[i].key, &list->items[j].key, sizeof list->items[i].key) == 0)
-                return quire_fail(err, QUIRE_INVALID, "tenant %zu (%s): key: is tenant %zu's",
-                                  i + 1, list->items[i].name, j + 1);
+                return quire_fail(err, QUIRE_INVALID, "tenant %zu (%s): key: is tenant %zu's", i + 1,
+                                  list->items[i].name, j + 1);
         }
     }
     return QUIRE_OK;
 }
 
 /* list->items is malloc'd, also on failure. */
-static int read_list(const json_t *root, const struct key256 *compare_key, struct list *list,
-                     struct quire_error *err)
+static int read_list(const json_t *root, const struct key256 *compare_key, struct list *list, struct quire_error *err)
 {
     size_t n = json_array_size(root);
     *list = (struct list){NULL, 0};
@@ -246,8 +244,7 @@ static void change(struct tenant *tenant, const struct tenant *as, uint64_t now_
     bucket_resize(&tenant->tokens, as->tokens_per_minute, now_us);
 }
 
-static int take(struct tenants *t, const struct list *list, uint64_t now_us,
-                struct quire_error *err)
+static int take(struct tenants *t, const struct list *list, uint64_t now_us, struct quire_error *err)
 {
     size_t n_new = 0;
     uint32_t n_old = t->n;
@@ -282,12 +279,11 @@ static int create(uint64_t now_us, struct tenants **out, struct quire_error *err
     strcpy(everybody.name, "default");
     if (t)
         quire_random(&t->compare_key, sizeof t->compare_key);
-    return t && add(t, &everybody, now_us) ? QUIRE_OK
-                                           : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    return t && add(t, &everybody, now_us) ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
 }
 
-static int fill_from_keys(struct tenants *t, const char *const *keys, size_t n_keys,
-                          uint64_t now_us, struct quire_error *err)
+static int fill_from_keys(struct tenants *t, const char *const *keys, size_t n_keys, uint64_t now_us,
+                          struct quire_error *err)
 {
     t->ask_key = n_keys > 0;
     if (n_keys >= TENANTS_MAX)
@@ -296,8 +292,7 @@ static int fill_from_keys(struct tenants *t, const char *const *keys, size_t n_k
         struct tenant tenant;
         size_t n = strlen(keys[i]);
         if (n == 0 || n > TENANT_MAX_KEY)
-            return quire_fail(err, QUIRE_INVALID, "an API key is empty or longer than %d bytes",
-                              TENANT_MAX_KEY);
+            return quire_fail(err, QUIRE_INVALID, "an API key is empty or longer than %d bytes", TENANT_MAX_KEY);
         if (tenants_find(t, keys[i]))
             continue; /* the same key again changes nothing */
         struct key256 sha256 = quire_sha256(keys[i], n);
@@ -311,8 +306,8 @@ static int fill_from_keys(struct tenants *t, const char *const *keys, size_t n_k
     return QUIRE_OK;
 }
 
-int tenants_from_keys(const char *const *keys, size_t n_keys, uint64_t now_us,
-                      struct tenants **out, struct quire_error *err)
+int tenants_from_keys(const char *const *keys, size_t n_keys, uint64_t now_us, struct tenants **out,
+                      struct quire_error *err)
 {
     int status = create(now_us, out, err);
     if (!status)
@@ -343,15 +338,13 @@ int tenants_reload(struct tenants *t, uint64_t now_us, struct quire_error *err)
     return status;
 }
 
-int tenants_from_file(const char *path, uint64_t now_us, struct tenants **out,
-                      struct quire_error *err)
+int tenants_from_file(const char *path, uint64_t now_us, struct tenants **out, struct quire_error *err)
 {
     int status = create(now_us, out, err);
     if (!status) {
         (*out)->ask_key = true;
         (*out)->path = strdup(path);
-        status = (*out)->path ? tenants_reload(*out, now_us, err)
-                              : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+        status = (*out)->path ? tenants_reload(*out, now_us, err) : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     }
     if (status) {
         tenants_free(*out);

@@ -45,11 +45,10 @@ struct tenants;
 
 /* No keys: tenant 0 alone, who is everybody. Keys are copied as hashes. now_us: CLOCK_MONOTONIC, as
  * everywhere below. QUIRE_INVALID: an empty or repeated key, or too many. */
-int tenants_from_keys(const char *const *keys, size_t n_keys, uint64_t now_us,
-                      struct tenants **out, struct quire_error *err);
-/* QUIRE_INVALID names the entry and the field. */
-int tenants_from_file(const char *path, uint64_t now_us, struct tenants **out,
+int tenants_from_keys(const char *const *keys, size_t n_keys, uint64_t now_us, struct tenants **out,
                       struct quire_error *err);
+/* QUIRE_INVALID names the entry and the field. */
+int tenants_from_file(const char *path, uint64_t now_us, struct tenants **out, struct quire_error *err);
 /* Reads the file again. On failure everything is as it was. Tenants of the same name go on; those
  * that are gone have no key any more. QUIRE_EXHAUSTED: more names than indices since the start. */
 int tenants_reload(struct tenants *t, uint64_t now_us, struct quire_error *err);

@@ -20,8 +20,8 @@ static struct quire_error err;
 static int describe_both(const char *config, const char *generation)
 {
     err.text[0] = '\0';
-    return model_describe_json(config, strlen(config), generation,
-                               generation ? strlen(generation) : 0, &desc, &sampling, &err);
+    return model_describe_json(config, strlen(config), generation, generation ? strlen(generation) : 0, &desc,
+                               &sampling, &err);
 }
 
 static void must_describe(const char *config)
@@ -30,8 +30,9 @@ static void must_describe(const char *config)
         fail_msg("%s: %s", config, err.text);
 }
 
-#define SIZES "\"vocab_size\":100,\"hidden_size\":96,\"intermediate_size\":50,"                    \
-              "\"num_hidden_layers\":3,\"num_attention_heads\":6"
+#define SIZES \
+    "\"vocab_size\":100,\"hidden_size\":96,\"intermediate_size\":50," \
+    "\"num_hidden_layers\":3,\"num_attention_heads\":6"
 #define CONFIG(arch, fields) "{\"architectures\":[\"" arch "\"]," SIZES fields "}"
 #define LLAMA(fields) CONFIG("LlamaForCausalLM", fields)
 #define MISTRAL(fields) CONFIG("MistralForCausalLM", fields)
@@ -76,8 +77,7 @@ static void model_type_stands_in_for_architectures(void **state)
     (void)state;
     must_describe("{\"model_type\":\"qwen3\"," SIZES ",\"num_key_value_heads\":3}");
     assert_string_equal(desc.architecture, "Qwen3ForCausalLM");
-    must_describe("{\"architectures\":[],\"model_type\":\"mistral\"," SIZES
-                  ",\"num_key_value_heads\":3}");
+    must_describe("{\"architectures\":[],\"model_type\":\"mistral\"," SIZES ",\"num_key_value_heads\":3}");
     assert_string_equal(desc.architecture, "MistralForCausalLM");
     must_describe("{\"architectures\":null,\"model_type\":\"llama\"," SIZES "}");
     assert_string_equal(desc.architecture, "LlamaForCausalLM");
@@ -159,8 +159,9 @@ static void rope_in_both_layouts(void **state)
     assert_true(desc.rope_theta == 1e6);
     assert_int_equal(desc.rope, MODEL_ROPE_DEFAULT);
 
-#define LLAMA3_FIELDS "\"factor\":8.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"           \
-                      "\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\""
+#define LLAMA3_FIELDS \
+    "\"factor\":8.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0," \
+    "\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\""
     must_describe(LLAMA(",\"max_position_embeddings\":131072,\"rope_theta\":5e5,"
                         "\"rope_scaling\":{" LLAMA3_FIELDS "}"));
     assert_int_equal(desc.rope, MODEL_ROPE_LLAMA3);
@@ -196,9 +197,8 @@ static void yarn_fields(void **state)
                         "\"factor\":1.5,\"beta_fast\":0,\"beta_slow\":2,\"truncate\":false,"
                         "\"attention_factor\":0.75}"));
     assert_int_equal(desc.max_position, 1500);
-    assert_true(desc.rope_original_max == 1000.0 && desc.rope_beta_fast == 32.0 &&
-                desc.rope_beta_slow == 2.0 && !desc.rope_truncate &&
-                desc.rope_attention_factor == 0.75);
+    assert_true(desc.rope_original_max == 1000.0 && desc.rope_beta_fast == 32.0 && desc.rope_beta_slow == 2.0 &&
+                !desc.rope_truncate && desc.rope_attention_factor == 0.75);
 }
 
 static void generation_config_wins(void **state)
@@ -207,8 +207,8 @@ static void generation_config_wins(void **state)
     assert_int_equal(describe_both(LLAMA(",\"eos_token_id\":[7,8,7]"), NULL), QUIRE_OK);
     assert_int_equal(desc.n_eos, 2);
     assert_int_equal(desc.eos[1], 8);
-    assert_false(sampling.has_temperature || sampling.has_top_k || sampling.has_top_p ||
-                 sampling.has_min_p || sampling.has_repetition_penalty);
+    assert_false(sampling.has_temperature || sampling.has_top_k || sampling.has_top_p || sampling.has_min_p ||
+                 sampling.has_repetition_penalty);
 
     assert_int_equal(describe_both(LLAMA(",\"eos_token_id\":7"),
                                    "{\"eos_token_id\":[5,6],\"bos_token_id\":9,\"temperature\":0.5,"
@@ -226,9 +226,9 @@ static void generation_config_wins(void **state)
     assert_true(sampling.has_repetition_penalty && sampling.repetition_penalty == 1.25);
 
     /* Silence, or null, leaves what config.json says. */
-    assert_int_equal(describe_both(LLAMA(",\"eos_token_id\":7"),
-                                   "{\"eos_token_id\":null,\"temperature\":null,\"top_k\":-1}"),
-                     QUIRE_OK);
+    assert_int_equal(
+        describe_both(LLAMA(",\"eos_token_id\":7"), "{\"eos_token_id\":null,\"temperature\":null,\"top_k\":-1}"),
+        QUIRE_OK);
     assert_int_equal(desc.eos[0], 7);
     assert_false(sampling.has_temperature);
     assert_true(sampling.has_top_k && sampling.top_k == 0);
@@ -255,12 +255,9 @@ static const struct refusal refusals[] = {
     INVALID("{\"architectures\":\"x\"}", "config.json: architectures: must be an array"),
     INVALID("{\"architectures\":[1]}", "config.json: architectures: must hold strings"),
     UNSUPPORTED("{\"architectures\":[\"Qwen3MoeForCausalLM\"]}",
-                "config.json: architectures: 'Qwen3MoeForCausalLM' is not supported; "
-                SUPPORTED_LIST),
-    UNSUPPORTED("{\"model_type\":\"gpt2\"}",
-                "config.json: model_type: 'gpt2' is not supported; " SUPPORTED_LIST),
-    UNSUPPORTED("{\"architectures\":[\"\\u001b[2J\\n\"]}",
-                "architectures: '?[2J?' is not supported"),
+                "config.json: architectures: 'Qwen3MoeForCausalLM' is not supported; " SUPPORTED_LIST),
+    UNSUPPORTED("{\"model_type\":\"gpt2\"}", "config.json: model_type: 'gpt2' is not supported; " SUPPORTED_LIST),
+    UNSUPPORTED("{\"architectures\":[\"\\u001b[2J\\n\"]}", "architectures: '?[2J?' is not supported"),
     UNSUPPORTED(LLAMA(",\"quantization_config\":{\"quant_method\":\"gptq\"}"),
                 "config.json: quantization_config: quantized weights (gptq) are not supported"),
     UNSUPPORTED(LLAMA(",\"quantization_config\":{}"), "quantized weights (no quant_method)"),
@@ -268,10 +265,8 @@ static const struct refusal refusals[] = {
     UNSUPPORTED(LLAMA(",\"torch_dtype\":\"int8\""), "config.json: torch_dtype: 'int8'"),
     INVALID(LLAMA(",\"dtype\":16"), "config.json: dtype: must be a string"),
     INVALID("{\"architectures\":[\"LlamaForCausalLM\"]}", "config.json: vocab_size: is missing"),
-    INVALID(LLAMA(",\"max_position_embeddings\":0"),
-            "config.json: max_position_embeddings: must be"),
-    INVALID(LLAMA(",\"max_position_embeddings\":2048.5"),
-            "max_position_embeddings: must be an integer"),
+    INVALID(LLAMA(",\"max_position_embeddings\":0"), "config.json: max_position_embeddings: must be"),
+    INVALID(LLAMA(",\"max_position_embeddings\":2048.5"), "max_position_embeddings: must be an integer"),
     INVALID(LLAMA(",\"max_position_embeddings\":99999999999"), "max_position_embeddings: must be"),
     INVALID(LLAMA(",\"num_key_value_heads\":4"),
             "config.json: num_key_value_heads: 4 does not divide num_attention_heads 6"),
@@ -283,24 +278,20 @@ static const struct refusal refusals[] = {
     INVALID(LLAMA(",\"head_dim\":-16"), "config.json: head_dim: must be between"),
     INVALID(LLAMA(",\"rms_norm_eps\":-1"), "config.json: rms_norm_eps: must be between"),
     INVALID(LLAMA(",\"rms_norm_eps\":\"1e-5\""), "config.json: rms_norm_eps: must be a number"),
-    UNSUPPORTED(LLAMA(",\"hidden_act\":\"gelu\""),
-                "config.json: hidden_act: 'gelu' is not supported"),
+    UNSUPPORTED(LLAMA(",\"hidden_act\":\"gelu\""), "config.json: hidden_act: 'gelu' is not supported"),
     INVALID(LLAMA(",\"attention_bias\":1"), "config.json: attention_bias: must be true or false"),
     INVALID(LLAMA(",\"tie_word_embeddings\":\"no\""), "config.json: tie_word_embeddings: must be"),
     INVALID(LLAMA(",\"rope_theta\":0"), "config.json: rope_theta: must be between"),
     INVALID(LLAMA(",\"rope_theta\":1e999"), "config.json: not valid JSON: real number overflow"),
-    UNSUPPORTED(LLAMA(",\"partial_rotary_factor\":0.5"),
-                "config.json: partial_rotary_factor: only 1"),
+    UNSUPPORTED(LLAMA(",\"partial_rotary_factor\":0.5"), "config.json: partial_rotary_factor: only 1"),
     INVALID(LLAMA(",\"rope_scaling\":\"yarn\""), "config.json: rope_scaling: must be an object"),
     UNSUPPORTED(SCALING("\"rope_type\":\"longrope\""),
                 "config.json: rope_scaling: rope_type: 'longrope' is not supported"),
-    UNSUPPORTED(SCALING("\"type\":\"dynamic\",\"factor\":2"),
-                "rope_type: 'dynamic' is not supported"),
+    UNSUPPORTED(SCALING("\"type\":\"dynamic\",\"factor\":2"), "rope_type: 'dynamic' is not supported"),
     UNSUPPORTED(SCALING("\"rope_type\":\"default\",\"partial_rotary_factor\":0.25"),
                 "config.json: rope_scaling: partial_rotary_factor: only 1"),
     INVALID(SCALING("\"rope_type\":\"yarn\""), "config.json: rope_scaling: factor: is missing"),
-    INVALID(SCALING("\"rope_type\":\"yarn\",\"factor\":0.5"),
-            "rope_scaling: factor: must be between"),
+    INVALID(SCALING("\"rope_type\":\"yarn\",\"factor\":0.5"), "rope_scaling: factor: must be between"),
     INVALID(SCALING("\"rope_type\":\"yarn\",\"factor\":2,\"beta_slow\":64"),
             "config.json: rope_scaling: beta_fast: must not be below beta_slow"),
     UNSUPPORTED(SCALING("\"rope_type\":\"yarn\",\"factor\":65536"),
@@ -337,8 +328,7 @@ static const struct refusal refusals[] = {
     GENERATION("{\"top_p\":0}", "generation_config.json: top_p: must be between"),
     GENERATION("{\"top_k\":1.5}", "generation_config.json: top_k: must be an integer"),
     GENERATION("{\"min_p\":2}", "generation_config.json: min_p: must be between"),
-    GENERATION("{\"repetition_penalty\":0}",
-               "generation_config.json: repetition_penalty: must be"),
+    GENERATION("{\"repetition_penalty\":0}", "generation_config.json: repetition_penalty: must be"),
 };
 
 static void what_cannot_be_served_is_refused_and_named(void **state)
@@ -348,28 +338,26 @@ static void what_cannot_be_served_is_refused_and_named(void **state)
         const struct refusal *r = &refusals[i];
         int status = describe_both(r->config, r->generation);
         if (status != r->status || !strstr(err.text, r->says))
-            fail_msg("%s: status %d, \"%s\" instead of %d, \"%s\"", r->config, status, err.text,
-                     r->status, r->says);
+            fail_msg("%s: status %d, \"%s\" instead of %d, \"%s\"", r->config, status, err.text, r->status, r->says);
     }
 }
 
 static void sizes_are_bounded(void **state)
 {
     (void)state;
-    static const char *const keys[] = {"vocab_size", "hidden_size", "intermediate_size",
-                                       "num_hidden_layers", "num_attention_heads"};
-    static const char *const values[] = {"0", "-1", "1e3", "\"8\"", "4294967296",
-                                         "9223372036854775807", "null", "true", "257000000"};
+    static const char *const keys[] = {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+                                       "num_attention_heads"};
+    static const char *const values[] = {"0",    "-1",   "1e3",      "\"8\"", "4294967296", "9223372036854775807",
+                                         "null", "true", "257000000"};
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
         for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
             char config[512] = "{\"architectures\":[\"LlamaForCausalLM\"]", expected[64];
             for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-                snprintf(config + strlen(config), sizeof config - strlen(config), ",\"%s\":%s",
-                         keys[i], i == k ? values[v] : "16");
+                snprintf(config + strlen(config), sizeof config - strlen(config), ",\"%s\":%s", keys[i],
+                         i == k ? values[v] : "16");
             strcat(config, "}");
             snprintf(expected, sizeof expected, "config.json: %s: ", keys[k]);
-            if (describe_both(config, NULL) != QUIRE_INVALID ||
-                strncmp(err.text, expected, strlen(expected)) != 0)
+            if (describe_both(config, NULL) != QUIRE_INVALID || strncmp(err.text, expected, strlen(expected)) != 0)
                 fail_msg("%s: \"%s\"", config, err.text);
         }
     }

@@ -18,8 +18,8 @@
 static const char *const names[] = {"llama2",     "llama3",       "llama_bias", "mistral",  "qwen2",
                                     "qwen2_yarn", "qwen2_window", "qwen3",      "qwen3_f16"};
 
-static void expect_shape(const struct safetensors *st, const struct model_desc *desc,
-                         const char *name, uint64_t rows, uint64_t cols)
+static void expect_shape(const struct safetensors *st, const struct model_desc *desc, const char *name, uint64_t rows,
+                         uint64_t cols)
 {
     struct safetensors_tensor t;
     struct quire_error err;
@@ -74,15 +74,13 @@ static void files_hold_what_the_description_promises(void **state)
         struct safetensors_tensor t;
         struct quire_error err;
         snprintf(dir, sizeof dir, MODELS "%s", names[i]);
-        if (model_describe(dir, &desc, &sampling, &err) != QUIRE_OK ||
-            safetensors_open(dir, &st, &err) != QUIRE_OK)
+        if (model_describe(dir, &desc, &sampling, &err) != QUIRE_OK || safetensors_open(dir, &st, &err) != QUIRE_OK)
             fail_msg("%s: %s", names[i], err.text);
         assert_true(desc.dtype_stated);
         assert_int_equal(safetensors_n_files(st), strcmp(names[i], "llama_bias") == 0 ? 4 : 1);
         expect_shape(st, &desc, "model.embed_tokens.weight", desc.vocab_size, desc.hidden_size);
         expect_shape(st, &desc, "model.norm.weight", desc.hidden_size, 0);
-        assert_int_equal(safetensors_find(st, "lm_head.weight", &t, NULL) == QUIRE_NOT_FOUND,
-                         desc.tied_embeddings);
+        assert_int_equal(safetensors_find(st, "lm_head.weight", &t, NULL) == QUIRE_NOT_FOUND, desc.tied_embeddings);
         for (uint32_t layer = 0; layer < desc.n_layers; layer++)
             expect_layer(st, &desc, layer);
         safetensors_close(st);

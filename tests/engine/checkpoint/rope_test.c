@@ -59,8 +59,7 @@ static void check_case(const json_t *c)
     }
     double attention = json_number_value(json_object_get(c, "attention_factor"));
     if (fabs(desc.rope_attention_factor - attention) > 1e-12)
-        fail_msg("%s: attention factor %.17g, not %.17g", name, desc.rope_attention_factor,
-                 attention);
+        fail_msg("%s: attention factor %.17g, not %.17g", name, desc.rope_attention_factor, attention);
 }
 
 static void tables_equal_exact_and_transformers_ones(void **state)
@@ -70,12 +69,10 @@ static void tables_equal_exact_and_transformers_ones(void **state)
     struct quire_error err;
     size_t i;
     json_t *c;
-    if (quire_json_read_file(QUIRE_SOURCE_DIR "/tests/goldens/inv_freq.json", 1 << 20, &cases,
-                             &err) != QUIRE_OK)
+    if (quire_json_read_file(QUIRE_SOURCE_DIR "/tests/goldens/inv_freq.json", 1 << 20, &cases, &err) != QUIRE_OK)
         fail_msg("%s", err.text);
     assert_true(json_array_size(cases) > 10);
-    json_array_foreach(cases, i, c)
-        check_case(c);
+    json_array_foreach(cases, i, c) check_case(c);
     json_decref(cases);
 }
 

@@ -14,12 +14,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define T(name, dtype, shape, begin, end)                                                          \
-    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end \
-    "]}"
+#define T(name, dtype, shape, begin, end) \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
 
-static int open_image(const char *header, size_t n_data, struct safetensors **st,
-                      struct quire_error *err)
+static int open_image(const char *header, size_t n_data, struct safetensors **st, struct quire_error *err)
 {
     static unsigned char *kept; /* borrowed by the last one opened */
     size_t n;
@@ -34,9 +32,8 @@ static void views_are_in_place(void **state)
     struct safetensors *st;
     struct safetensors_tensor t;
     struct quire_error err;
-    static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},"
-        T("b", "F16", "[2,3]", 8, 20) "," T("a", "F32", "[2]", 0, 8) ","
-        T("scalar", "BF16", "[]", 20, 22) "," T("none", "F32", "[0,7]", 22, 22) "}";
+    static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"}," T("b", "F16", "[2,3]", 8, 20) "," T(
+        "a", "F32", "[2]", 0, 8) "," T("scalar", "BF16", "[]", 20, 22) "," T("none", "F32", "[0,7]", 22, 22) "}";
     assert_int_equal(open_image(header, 22, &st, &err), QUIRE_OK);
     assert_int_equal(safetensors_n_files(st), 1);
     assert_int_equal(safetensors_total_bytes(st), 22);
@@ -73,9 +70,8 @@ static void unusable_tensors_fail_when_asked_for(void **state)
     struct safetensors *st;
     struct safetensors_tensor t;
     struct quire_error err;
-    static const char header[] = "{" T("f8", "F8_E4M3", "[4]", 0, 4) ","
-        T("ids", "I64", "[1]", 4, 12) ","
-        T("nine", "F32", "[1,1,1,1,1,1,1,1,1]", 12, 16) "," T("f4", "F4", "[2]", 16, 17) "}";
+    static const char header[] = "{" T("f8", "F8_E4M3", "[4]", 0, 4) "," T("ids", "I64", "[1]", 4, 12) "," T(
+        "nine", "F32", "[1,1,1,1,1,1,1,1,1]", 12, 16) "," T("f4", "F4", "[2]", 16, 17) "}";
     assert_int_equal(open_image(header, 17, &st, &err), QUIRE_OK);
     assert_int_equal(safetensors_find(st, "f8", &t, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.text, "model.safetensors: tensor 'f8': dtype: F8_E4M3"));
@@ -105,41 +101,35 @@ static const struct damage damages[] = {
     {"{}", 0, "header: lists no tensors"},
     {"{\"__metadata__\":{}}", 0, "header: lists no tensors"},
     {"{\"__metadata__\":7," T("a", "F32", "[1]", 0, 4) "}", 4, "__metadata__: must be an object"},
-    {"{\"__metadata__\":{\"x\":1}," T("a", "F32", "[1]", 0, 4) "}", 4,
-     "__metadata__: every value must be a string"},
+    {"{\"__metadata__\":{\"x\":1}," T("a", "F32", "[1]", 0, 4) "}", 4, "__metadata__: every value must be a string"},
     {"{" T("a", "F32", "[1]", 0, 4) "," T("a", "F32", "[1]", 0, 4) "}", 4,
      "header: not valid JSON: duplicate object key"},
     {"{\"a\":1}", 0, "tensor 'a': must be an object"},
     {"{\"a\":{}}", 0, "tensor 'a': dtype: must be a string"},
     {"{" T("a", "F33", "[1]", 0, 4) "}", 4, "tensor 'a': dtype: 'F33' is not a safetensors dtype"},
-    {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4,
-     "tensor 'a': shape: must be an array"},
+    {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "tensor 'a': shape: must be an array"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "tensor 'a': data_offsets: must be an array"},
     {"{" T("a", "F32", "[-1]", 0, 4) "}", 4, "tensor 'a': shape: must hold non-negative integers"},
     {"{" T("a", "F32", "[1.0]", 0, 4) "}", 4, "tensor 'a': shape: must hold non-negative integers"},
     {"{" T("a", "F32", "[9223372036854775807,9223372036854775807]", 0, 4) "}", 4,
      "tensor 'a': shape: the product overflows"},
     /* 2^62 elements of 4 bytes: 2^64 bytes, which is 0 where it wraps. */
-    {"{" T("a", "F32", "[4611686018427387904]", 0, 0) "}", 0,
-     "tensor 'a': shape: the product overflows"},
+    {"{" T("a", "F32", "[4611686018427387904]", 0, 0) "}", 0, "tensor 'a': shape: the product overflows"},
     {"{" T("a", "F32", "[99999999999999999999]", 0, 4) "}", 4, "header: not valid JSON: too big"},
     {"{" T("a", "F4", "[3]", 0, 1) "}", 1, "tensor 'a': shape: not a whole number of bytes of F4"},
-    {"{" T("a", "F32", "[2]", 0, 4) "}", 4,
-     "tensor 'a': data_offsets: 4 bytes, but shape and dtype F32 need 8"},
+    {"{" T("a", "F32", "[2]", 0, 4) "}", 4, "tensor 'a': data_offsets: 4 bytes, but shape and dtype F32 need 8"},
     {"{" T("a", "F32", "[1]", 4, 0) "}", 4, "tensor 'a': data_offsets: begin lies after end"},
     {"{" T("a", "F32", "[1]", -4, 0) "}", 4, "tensor 'a': data_offsets: must be two non-negative"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4,
      "tensor 'a': data_offsets: must be two non-negative"},
     {"{" T("a", "F32", "[2]", 0, 8) "}", 4,
      "tensor 'a': data_offsets: end at byte 8, but the file has 4 bytes of data (truncated?)"},
-    {"{" T("a", "F32", "[1]", 0, 4) "," T("b", "F32", "[1]", 0, 4) "}", 4,
-     "tensor '"},
+    {"{" T("a", "F32", "[1]", 0, 4) "," T("b", "F32", "[1]", 0, 4) "}", 4, "tensor '"},
     {"{" T("a", "F32", "[2]", 0, 8) "," T("b", "F32", "[2]", 4, 12) "}", 12,
      "tensor 'b': data_offsets: overlaps tensor 'a'"},
     {"{" T("a", "F32", "[1]", 0, 4) "," T("b", "F32", "[1]", 8, 12) "}", 12,
      "tensor 'b': data_offsets: bytes 4 to 8 before it belong to no tensor"},
-    {"{" T("a", "F32", "[1]", 4, 8) "}", 8,
-     "tensor 'a': data_offsets: bytes 0 to 4 before it belong to no tensor"},
+    {"{" T("a", "F32", "[1]", 4, 8) "}", 8, "tensor 'a': data_offsets: bytes 0 to 4 before it belong to no tensor"},
     {"{" T("a", "F32", "[1]", 0, 4) "}", 5,
      "data_offsets: the tensors end at byte 4, but the file has 5 bytes of data"},
     {"{" T("a", "U8", "[2]", 0, 2) "," T("b", "F32", "[1]", 2, 6) "}", 6,
@@ -155,8 +145,8 @@ static void damage_is_refused_and_named(void **state)
         int status = open_image(damages[i].header, damages[i].n_data, &st, &err);
         if (status != QUIRE_INVALID || strncmp(err.text, "model.safetensors: ", 19) != 0 ||
             strncmp(err.text + 19, damages[i].says, strlen(damages[i].says)) != 0)
-            fail_msg("%s gave status %d, \"%s\" instead of \"%s\"", damages[i].header, status,
-                     err.text, damages[i].says);
+            fail_msg("%s gave status %d, \"%s\" instead of \"%s\"", damages[i].header, status, err.text,
+                     damages[i].says);
         assert_null(st);
     }
 }
@@ -232,8 +222,7 @@ static void long_names_do_not_hide_the_reason(void **state)
 
 /* ---- directories ---------------------------------------------------------------------------- */
 
-static void write_image(const struct scratch *s, const char *name, const char *header,
-                        size_t n_data)
+static void write_image(const struct scratch *s, const char *name, const char *header, size_t n_data)
 {
     size_t n;
     unsigned char *image = scratch_image(header, n_data, &n);
@@ -316,8 +305,7 @@ static void broken_indexes_are_refused_and_named(void **state)
         {MAP("\"a\":\"/etc/passwd\""), INDEX ": weight_map: '/etc/passwd' is not the plain name"},
         {MAP("\"a\":\"\\u001b\""), INDEX ": weight_map: a file name has control characters"},
         {MAP("\"\\u001b\":\"x\""), INDEX ": weight_map: a tensor's name has control characters"},
-        {MAP("\"a\":\"" SHARD1 "\",\"z\":\"" SHARD2 "\""),
-         INDEX ": weight_map: tensor 'z' is not in " SHARD2},
+        {MAP("\"a\":\"" SHARD1 "\",\"z\":\"" SHARD2 "\""), INDEX ": weight_map: tensor 'z' is not in " SHARD2},
         {MAP("\"a\":\"" SHARD2 "\",\"b\":\"" SHARD1 "\""), INDEX ": weight_map: tensor '"},
     };
     struct scratch s;

@@ -16,7 +16,8 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-namespace {
+namespace
+{
 
 constexpr size_t workspace_bytes = 1u << 20;
 constexpr int bad = LT_INVALID_VALUE;
@@ -101,9 +102,9 @@ void multiply(Problem p)
 
 bool fit(const Desc &desc, const Layout &a, const Layout &b, const Layout &d)
 {
-    return desc.transpose_a == LT_TRANSPOSE && a.type == LT_F16 && b.type == LT_F16 && d.type == LT_F32 && a.rows == b.rows &&
-           a.cols == d.rows && b.cols == d.cols && a.stride >= (int64_t)a.rows && b.stride >= (int64_t)b.rows &&
-           d.stride >= (int64_t)d.rows;
+    return desc.transpose_a == LT_TRANSPOSE && a.type == LT_F16 && b.type == LT_F16 && d.type == LT_F32 &&
+           a.rows == b.rows && a.cols == d.rows && b.cols == d.cols && a.stride >= (int64_t)a.rows &&
+           b.stride >= (int64_t)b.rows && d.stride >= (int64_t)d.rows;
 }
 
 } // namespace
@@ -114,7 +115,9 @@ EXPORT size_t cublasLtGetVersion(void)
 }
 EXPORT const char *cublasLtGetStatusName(int status)
 {
-    return status == 13 ? "CUBLAS_STATUS_EXECUTION_FAILED" : status == 1 ? "CUBLAS_STATUS_NOT_INITIALIZED" : "CUBLAS_STATUS_OTHER";
+    return status == 13  ? "CUBLAS_STATUS_EXECUTION_FAILED"
+           : status == 1 ? "CUBLAS_STATUS_NOT_INITIALIZED"
+                         : "CUBLAS_STATUS_OTHER";
 }
 EXPORT int cublasLtCreate(void **handle)
 {
@@ -188,9 +191,9 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(void *, void *desc, void *a, void *b, 
     *n_found = 1;
     return LT_SUCCESS;
 }
-EXPORT int cublasLtMatmul(void *, void *desc_, const void *alpha, const void *a, void *a_layout, const void *b, void *b_layout,
-                          const void *beta, const void *c, void *c_layout, void *d, void *d_layout, const lt_algorithm *algorithm,
-                          void *workspace, size_t bytes, cudaStream_t stream)
+EXPORT int cublasLtMatmul(void *, void *desc_, const void *alpha, const void *a, void *a_layout, const void *b,
+                          void *b_layout, const void *beta, const void *c, void *c_layout, void *d, void *d_layout,
+                          const lt_algorithm *algorithm, void *workspace, size_t bytes, cudaStream_t stream)
 {
     const Desc *desc = (const Desc *)desc_;
     const Layout *la = (const Layout *)a_layout, *lb = (const Layout *)b_layout, *ld = (const Layout *)d_layout;
@@ -198,13 +201,25 @@ EXPORT int cublasLtMatmul(void *, void *desc_, const void *alpha, const void *a,
     if (status)
         return status;
     bool has_bias = desc->epilogue == LT_EPILOGUE_BIAS;
-    if (!fit(*desc, *la, *lb, *ld) || algorithm->data[0] != 7 || *(const float *)beta != 0 || c != d || c_layout != d_layout ||
-        (has_bias && !simt_runtime::find(desc->bias, ld->rows * 4)) || (uintptr_t)a % 16 || (uintptr_t)b % 16 || (uintptr_t)d % 16 ||
-        (uintptr_t)workspace % 256 || bytes < workspace_bytes || !simt_runtime::find(workspace, bytes) ||
+    if (!fit(*desc, *la, *lb, *ld) || algorithm->data[0] != 7 || *(const float *)beta != 0 || c != d ||
+        c_layout != d_layout || (has_bias && !simt_runtime::find(desc->bias, ld->rows * 4)) || (uintptr_t)a % 16 ||
+        (uintptr_t)b % 16 || (uintptr_t)d % 16 || (uintptr_t)workspace % 256 || bytes < workspace_bytes ||
+        !simt_runtime::find(workspace, bytes) ||
         !simt_runtime::find(a, (la->cols - 1) * la->stride * 2 + la->rows * 2) ||
-        !simt_runtime::find(b, (lb->cols - 1) * lb->stride * 2 + lb->rows * 2) || !simt_runtime::find(d, ld->rows * ld->cols * 4))
+        !simt_runtime::find(b, (lb->cols - 1) * lb->stride * 2 + lb->rows * 2) ||
+        !simt_runtime::find(d, ld->rows * ld->cols * 4))
         return 13; /* a defect of the caller's, which must show */
-    Problem p = {*(const float *)alpha, (const uint16_t *)a, (const uint16_t *)b, has_bias ? desc->bias : nullptr, (float *)d,
-                 ld->rows, la->rows, ld->cols, la->stride, lb->stride, ld->stride, (unsigned char *)workspace};
+    Problem p = {*(const float *)alpha,
+                 (const uint16_t *)a,
+                 (const uint16_t *)b,
+                 has_bias ? desc->bias : nullptr,
+                 (float *)d,
+                 ld->rows,
+                 la->rows,
+                 ld->cols,
+                 la->stride,
+                 lb->stride,
+                 ld->stride,
+                 (unsigned char *)workspace};
     return simt::launch_on(stream, dim3(1), dim3(1), 0, "cublasLtMatmul", multiply, p) == cudaSuccess ? LT_SUCCESS : 13;
 }

@@ -10,7 +10,8 @@
 
 #include "tests/simt/device/scalar.h"
 
-namespace simt {
+namespace simt
+{
 /* *p == expected ? (*p = desired) : nothing; yields what was there. Of 4 or 8 bytes. */
 unsigned compare_and_swap(unsigned *p, unsigned expected, unsigned desired);
 unsigned long long compare_and_swap(unsigned long long *p, unsigned long long expected, unsigned long long desired);
@@ -38,10 +39,10 @@ template <class T, class Op> inline T atomic_update(T *p, Op op)
 }
 } // namespace simt
 
-#define SIMT_ATOMIC(name, T, expression)                                                                               \
-    inline T name(T *p, T v)                                                                                           \
-    {                                                                                                                  \
-        return simt::atomic_update(p, [v](T old) -> T { return expression; });                                         \
+#define SIMT_ATOMIC(name, T, expression) \
+    inline T name(T *p, T v) \
+    { \
+        return simt::atomic_update(p, [v](T old) -> T { return expression; }); \
     }
 
 SIMT_ATOMIC(atomicAdd, int, (int)((unsigned)old + (unsigned)v))
@@ -60,9 +61,9 @@ SIMT_ATOMIC(atomicMax, int, max(old, v))
 SIMT_ATOMIC(atomicMax, unsigned, max(old, v))
 SIMT_ATOMIC(atomicMax, long long, max(old, v))
 SIMT_ATOMIC(atomicMax, unsigned long long, max(old, v))
-SIMT_ATOMIC(atomicAnd, int, old & v)
-SIMT_ATOMIC(atomicAnd, unsigned, old & v)
-SIMT_ATOMIC(atomicAnd, unsigned long long, old & v)
+SIMT_ATOMIC(atomicAnd, int, old &v)
+SIMT_ATOMIC(atomicAnd, unsigned, old &v)
+SIMT_ATOMIC(atomicAnd, unsigned long long, old &v)
 SIMT_ATOMIC(atomicOr, int, old | v)
 SIMT_ATOMIC(atomicOr, unsigned, old | v)
 SIMT_ATOMIC(atomicOr, unsigned long long, old | v)

@@ -2,7 +2,8 @@
 #ifndef QUIRE_TESTS_SIMT_DEVICE_COPY_H
 #define QUIRE_TESTS_SIMT_DEVICE_COPY_H
 
-namespace simt {
+namespace simt
+{
 
 /* 16 bytes: the first `bytes` of them from global memory, zeros behind. */
 void copy_async(void *shared, const void *global, unsigned bytes, int line, const char *file);

@@ -34,17 +34,17 @@ inline float simt_f32_of_bf16(uint16_t x)
     return __uint_as_float((unsigned)x << 16);
 }
 
-#define SIMT_HALF(T, of_f32, to_f32)                                                                                   \
-    struct T {                                                                                                         \
-        uint16_t bits;                                                                                                 \
-        T() = default;                                                                                                 \
-        explicit T(float x) : bits(of_f32(x))                                                                          \
-        {                                                                                                              \
-        }                                                                                                              \
-        explicit operator float() const                                                                                \
-        {                                                                                                              \
-            return to_f32(bits);                                                                                       \
-        }                                                                                                              \
+#define SIMT_HALF(T, of_f32, to_f32) \
+    struct T { \
+        uint16_t bits; \
+        T() = default; \
+        explicit T(float x) : bits(of_f32(x)) \
+        { \
+        } \
+        explicit operator float() const \
+        { \
+            return to_f32(bits); \
+        } \
     };
 
 SIMT_HALF(__half, simt_f16_of_f32, simt_f32_of_f16)

@@ -148,26 +148,26 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
 
 /* ---- arithmetic of one rounding ---- */
 
-#define SIMT_ARITHMETIC(T, prefix, sqrt_)                                                                              \
-    inline T __##prefix##add_rn(T a, T b)                                                                              \
-    {                                                                                                                  \
-        return a + b;                                                                                                  \
-    }                                                                                                                  \
-    inline T __##prefix##sub_rn(T a, T b)                                                                              \
-    {                                                                                                                  \
-        return a - b;                                                                                                  \
-    }                                                                                                                  \
-    inline T __##prefix##mul_rn(T a, T b)                                                                              \
-    {                                                                                                                  \
-        return a * b;                                                                                                  \
-    }                                                                                                                  \
-    inline T __##prefix##div_rn(T a, T b)                                                                              \
-    {                                                                                                                  \
-        return a / b;                                                                                                  \
-    }                                                                                                                  \
-    inline T __##prefix##sqrt_rn(T a)                                                                                  \
-    {                                                                                                                  \
-        return sqrt_(a);                                                                                               \
+#define SIMT_ARITHMETIC(T, prefix, sqrt_) \
+    inline T __##prefix##add_rn(T a, T b) \
+    { \
+        return a + b; \
+    } \
+    inline T __##prefix##sub_rn(T a, T b) \
+    { \
+        return a - b; \
+    } \
+    inline T __##prefix##mul_rn(T a, T b) \
+    { \
+        return a * b; \
+    } \
+    inline T __##prefix##div_rn(T a, T b) \
+    { \
+        return a / b; \
+    } \
+    inline T __##prefix##sqrt_rn(T a) \
+    { \
+        return sqrt_(a); \
     }
 
 SIMT_ARITHMETIC(float, f, __builtin_sqrtf)
@@ -235,15 +235,15 @@ inline double __ull2double_rn(unsigned long long x)
 }
 
 /* Out of range saturates. A NaN is 0 from f32 to 32 bits and the top bit alone otherwise (PTX ISA, cvt). */
-#define SIMT_TO_INTEGER(name, From, To, round_, low, limit, of_nan)                                                    \
-    inline To name(From x)                                                                                             \
-    {                                                                                                                  \
-        From r = round_(x);                                                                                            \
-        if (r != r)                                                                                                    \
-            return of_nan;                                                                                             \
-        if (r < (From)low)                                                                                             \
-            return (To)low;                                                                                            \
-        return r < (From)limit ? (To)r : (To)(low < 0 ? ~(1ull << (sizeof(To) * 8 - 1)) : ~0ull);                   \
+#define SIMT_TO_INTEGER(name, From, To, round_, low, limit, of_nan) \
+    inline To name(From x) \
+    { \
+        From r = round_(x); \
+        if (r != r) \
+            return of_nan; \
+        if (r < (From)low) \
+            return (To)low; \
+        return r < (From)limit ? (To)r : (To)(low < 0 ? ~(1ull << (sizeof(To) * 8 - 1)) : ~0ull); \
     }
 
 #define SIMT_TOP32 (1u << 31)
@@ -266,14 +266,14 @@ SIMT_TO_INTEGER(__double2ull_rz, double, unsigned long long, __builtin_trunc, 0,
 #undef SIMT_TO_INTEGER
 
 /* CUDA's overloads and no others: what is ambiguous there is ambiguous here. A NaN gives the other operand. */
-#define SIMT_MIN_MAX(A, B, R)                                                                                          \
-    inline R min(A a, B b)                                                                                             \
-    {                                                                                                                  \
-        return (R)b < (R)a ? (R)b : (R)a;                                                                              \
-    }                                                                                                                  \
-    inline R max(A a, B b)                                                                                             \
-    {                                                                                                                  \
-        return (R)a < (R)b ? (R)b : (R)a;                                                                              \
+#define SIMT_MIN_MAX(A, B, R) \
+    inline R min(A a, B b) \
+    { \
+        return (R)b < (R)a ? (R)b : (R)a; \
+    } \
+    inline R max(A a, B b) \
+    { \
+        return (R)a < (R)b ? (R)b : (R)a; \
     }
 
 SIMT_MIN_MAX(int, int, int)
@@ -290,14 +290,14 @@ SIMT_MIN_MAX(long long, unsigned long long, unsigned long long)
 SIMT_MIN_MAX(unsigned long long, long long, unsigned long long)
 #undef SIMT_MIN_MAX
 
-#define SIMT_MIN_MAX(A, B, R, fmin_, fmax_)                                                                            \
-    inline R min(A a, B b)                                                                                             \
-    {                                                                                                                  \
-        return fmin_(a, b);                                                                                            \
-    }                                                                                                                  \
-    inline R max(A a, B b)                                                                                             \
-    {                                                                                                                  \
-        return fmax_(a, b);                                                                                            \
+#define SIMT_MIN_MAX(A, B, R, fmin_, fmax_) \
+    inline R min(A a, B b) \
+    { \
+        return fmin_(a, b); \
+    } \
+    inline R max(A a, B b) \
+    { \
+        return fmax_(a, b); \
     }
 
 SIMT_MIN_MAX(float, float, float, __builtin_fminf, __builtin_fmaxf)
@@ -308,15 +308,15 @@ SIMT_MIN_MAX(double, float, double, __builtin_fmin, __builtin_fmax)
 
 /* ---- loads and stores with a cache hint: plain ones ---- */
 
-#define SIMT_LOAD(name)                                                                                                \
-    template <class T> inline T name(const T *p)                                                                       \
-    {                                                                                                                  \
-        return *p;                                                                                                     \
+#define SIMT_LOAD(name) \
+    template <class T> inline T name(const T *p) \
+    { \
+        return *p; \
     }
-#define SIMT_STORE(name)                                                                                               \
-    template <class T> inline void name(T *p, T value)                                                                 \
-    {                                                                                                                  \
-        *p = value;                                                                                                    \
+#define SIMT_STORE(name) \
+    template <class T> inline void name(T *p, T value) \
+    { \
+        *p = value; \
     }
 
 SIMT_LOAD(__ldg)

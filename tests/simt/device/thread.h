@@ -4,7 +4,8 @@
 
 #include "tests/simt/device/vector_types.h"
 
-namespace simt {
+namespace simt
+{
 
 struct BlockIndices {
     uint3 block_idx;

@@ -9,34 +9,38 @@ constexpr size_t simt_vector_align(size_t bytes)
     return bytes < 16 ? bytes : 16;
 }
 
-#define SIMT_VECTOR(T, name)                                                                                           \
-    struct name##1 {                                                                                                   \
-        T x;                                                                                                           \
-    };                                                                                                                 \
-    struct alignas(simt_vector_align(2 * sizeof(T))) name##2 {                                                         \
-        T x, y;                                                                                                        \
-    };                                                                                                                 \
-    struct name##3 {                                                                                                   \
-        T x, y, z;                                                                                                     \
-    };                                                                                                                 \
-    struct alignas(simt_vector_align(4 * sizeof(T))) name##4 {                                                         \
-        T x, y, z, w;                                                                                                  \
-    };                                                                                                                 \
-    inline name##1 make_##name##1(T x)                                                                                 \
-    {                                                                                                                  \
-        return {x};                                                                                                    \
-    }                                                                                                                  \
-    inline name##2 make_##name##2(T x, T y)                                                                            \
-    {                                                                                                                  \
-        return {x, y};                                                                                                 \
-    }                                                                                                                  \
-    inline name##3 make_##name##3(T x, T y, T z)                                                                       \
-    {                                                                                                                  \
-        return {x, y, z};                                                                                              \
-    }                                                                                                                  \
-    inline name##4 make_##name##4(T x, T y, T z, T w)                                                                  \
-    {                                                                                                                  \
-        return {x, y, z, w};                                                                                           \
+#define SIMT_VECTOR(T, name) \
+    struct name##1 \
+    { \
+        T x; \
+    }; \
+    struct alignas(simt_vector_align(2 * sizeof(T))) name##2 \
+    { \
+        T x, y; \
+    }; \
+    struct name##3 \
+    { \
+        T x, y, z; \
+    }; \
+    struct alignas(simt_vector_align(4 * sizeof(T))) name##4 \
+    { \
+        T x, y, z, w; \
+    }; \
+    inline name##1 make_##name##1(T x) \
+    { \
+        return {x}; \
+    } \
+    inline name##2 make_##name##2(T x, T y) \
+    { \
+        return {x, y}; \
+    } \
+    inline name##3 make_##name##3(T x, T y, T z) \
+    { \
+        return {x, y, z}; \
+    } \
+    inline name##4 make_##name##4(T x, T y, T z, T w) \
+    { \
+        return {x, y, z, w}; \
     }
 
 SIMT_VECTOR(signed char, char)

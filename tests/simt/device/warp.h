@@ -8,7 +8,8 @@
 
 #include "tests/simt/device/thread.h"
 
-namespace simt {
+namespace simt
+{
 
 enum Op { SHUFFLE, BALLOT, REDUCE_ADD, REDUCE_MIN, REDUCE_MAX, SYNCWARP, LDMATRIX, LDMATRIX_TRANS, MMA_F16 };
 

@@ -244,8 +244,9 @@ int bench_client_find_model(struct bench_client *c, struct quire_error *err)
 /* Everything but the prompt, without the closing brace. NULL without memory. */
 static char *request_head(const struct bench_client *c, const struct bench_input *item, const char *text)
 {
-    json_t *object = json_pack("{s:s, s:I, s:f, s:b, s:{s:b}}", "model", c->model, "max_tokens", (json_int_t)item->n_output,
-                               "temperature", 0.0, "stream", 1, "stream_options", "include_usage", 1);
+    json_t *object = json_pack("{s:s, s:I, s:f, s:b, s:{s:b}}", "model", c->model, "max_tokens",
+                               (json_int_t)item->n_output, "temperature", 0.0, "stream", 1, "stream_options",
+                               "include_usage", 1);
     if (!object)
         return NULL;
     int bad = 0;

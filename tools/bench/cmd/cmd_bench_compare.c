@@ -225,8 +225,7 @@ static int report_json(const struct compare *c)
             continue;
         json_t *rounds = json_array();
         for (uint32_t i = 0; i < c->n_rounds; i++)
-            json_array_append_new(rounds,
-                                  json_pack("[f, f]", c->sides[0].values[f][i], c->sides[1].values[f][i]));
+            json_array_append_new(rounds, json_pack("[f, f]", c->sides[0].values[f][i], c->sides[1].values[f][i]));
         json_object_set_new(object, figures[f].key,
                             json_pack("{s:f, s:f, s:f, s:f, s:f, s:s, s:o}", "a", median_of(c, c->sides[0].values[f]),
                                       "b", median_of(c, c->sides[1].values[f]), "ratio", c->pairs[f].ratio, "low",
@@ -244,7 +243,7 @@ static int report(const struct compare *c)
     if (c->json)
         return report_json(c);
     for (int i = 0; i < 2; i++)
-        printf("%c: %s\n", "AB"[i], c->sides[i].text ? c->sides[i].text : "(as both)");
+        printf("%c: %s\n", "AB"[i], c -> sides[i].text ? c->sides[i].text : "(as both)");
     printf("%zu requests, %u rounds; medians of rounds\n\n%-28s %12s %12s\n", c->in->n, c->n_rounds, "", "A", "B");
     for (int f = 0; f < N_FIGURES; f++) {
         char name[48];
@@ -270,6 +269,7 @@ int bench_compare(int argc, char **argv)
 
     engine_options_default(&c.options);
     bench_input_options_default(&c.input);
+    /* clang-format off */
     const struct cli_option own[] = {
         {.names = "The comparison:", .kind = CLI_GROUP},
         {.names = "a", .kind = CLI_STRING, .target = &c.sides[0].text, .value = "\"OPTIONS\"",
@@ -284,6 +284,7 @@ int bench_compare(int argc, char **argv)
         {.names = "burstiness", .kind = CLI_F64, .target = &c.burstiness, .min = 0.01, .max = 1e6, .value = "B",
          .help = "Shape of the gamma distribution of the gaps: 1 Poisson, less more bursty, more more even. Default 1."},
     };
+    /* clang-format on */
     size_t n = 0;
     for (; n < sizeof own / sizeof own[0]; n++)
         rows[n] = own[n];
@@ -293,13 +294,15 @@ int bench_compare(int argc, char **argv)
     const struct cli_command command = {
         .name = "bench compare",
         .usage = "quire bench compare MODEL --a \"OPTIONS\" --b \"OPTIONS\" [options]",
-        .about = "Runs two configurations of the engine on the same requests, in turns, each time on a fresh engine in this\n"
-                 "process, and says of each figure whether the difference is more than noise, by an exact test over the\n"
-                 "pairs. Other options hold for both.",
-        .examples = "examples:\n"
-                    "  quire bench compare ./model --a \"--scheduling-policy fcfs\" --b \"--scheduling-policy sjf\" \\\n"
-                    "      --request-rate 4 --num-prompts 60\n"
-                    "  quire bench compare ./model --b \"--max-num-batched-tokens 128\" --rounds 20 --json",
+        .about =
+            "Runs two configurations of the engine on the same requests, in turns, each time on a fresh engine in this\n"
+            "process, and says of each figure whether the difference is more than noise, by an exact test over the\n"
+            "pairs. Other options hold for both.",
+        .examples =
+            "examples:\n"
+            "  quire bench compare ./model --a \"--scheduling-policy fcfs\" --b \"--scheduling-policy sjf\" \\\n"
+            "      --request-rate 4 --num-prompts 60\n"
+            "  quire bench compare ./model --b \"--max-num-batched-tokens 128\" --rounds 20 --json",
         .options = rows,
         .positionals = {&c.options.model_dir},
     };
@@ -310,7 +313,8 @@ int bench_compare(int argc, char **argv)
         return 0;
     }
     if (!c.options.model_dir || (!c.sides[0].text && !c.sides[1].text))
-        return command_fail(2, "which model, and what differs? usage: quire bench compare MODEL --a \"OPTIONS\" --b \"OPTIONS\"");
+        return command_fail(
+            2, "which model, and what differs? usage: quire bench compare MODEL --a \"OPTIONS\" --b \"OPTIONS\"");
     if (hub_model_find(c.options.model_dir, false, &model, &err) != QUIRE_OK)
         return command_fail(1, err.text);
     c.options.model_dir = model.dir;

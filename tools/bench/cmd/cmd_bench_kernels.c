@@ -27,7 +27,7 @@ struct bench {
 
     struct bench_limits *limits; /* of host memory: from the first case on */
     bool is_device, wide;
-    bool supports[K_N_FORMS][3];   /* [form][dtype] */
+    bool supports[K_N_FORMS][3]; /* [form][dtype] */
     double read_gb_s, fma_gflop_s; /* the best case's limits */
     const char *isa, *limits_from;
     char backend[16], description[192];
@@ -92,8 +92,7 @@ static int report(struct bench *bench, const struct op_case *c, const struct ben
 
 static int bench_case(struct bench *bench, const struct op_case *c, struct quire_error *err)
 {
-    const struct k_backend_options options = {
-        .device = bench->device, .n_threads = bench->n_threads, .form = c->form};
+    const struct k_backend_options options = {.device = bench->device, .n_threads = bench->n_threads, .form = c->form};
     struct k_backend *b;
     struct bench_timing t;
     const char *why;
@@ -160,11 +159,10 @@ static int finish(struct bench *bench)
             printf("\nnot measured: %u cases of forms that %s does not have\n", bench->n_lacking, bench->backend);
         return 0;
     }
-    return bench_print_json(json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:s?, s:i, s:O}", "device", bench->backend,
-                                      "description", bench->description, "isa", bench->isa, "threads",
-                                      (int)bench->n_threads, "read_gb_s", bench->read_gb_s, "fma_gflop_s",
-                                      bench->fma_gflop_s, "limits", bench->limits_from, "not_measured",
-                                      (int)bench->n_lacking, "cases", bench->rows));
+    return bench_print_json(json_pack(
+        "{s:s, s:s, s:s, s:i, s:f, s:f, s:s?, s:i, s:O}", "device", bench->backend, "description", bench->description,
+        "isa", bench->isa, "threads", (int)bench->n_threads, "read_gb_s", bench->read_gb_s, "fma_gflop_s",
+        bench->fma_gflop_s, "limits", bench->limits_from, "not_measured", (int)bench->n_lacking, "cases", bench->rows));
 }
 
 /* ---- what is measured, and on what ---- */
@@ -209,7 +207,8 @@ static int choose_cases(struct bench *bench)
         bench->cases = bench->from_shape;
         bench->n_all = n;
     } else if (memcmp(&bench->shape, &unused, sizeof unused) != 0) {
-        return command_fail(2, "--op is missing: a shape is an operation's; without any, the table's cases are measured");
+        return command_fail(2,
+                            "--op is missing: a shape is an operation's; without any, the table's cases are measured");
     }
     if (look_at_backend(bench, n > 0 && op_is_gemm(&bench->from_shape[0]) ? bench->from_shape[0].dtype : K_F16, &form,
                         &err) != QUIRE_OK)
@@ -237,6 +236,7 @@ int bench_kernels(int argc, char **argv)
     struct quire_error err;
     bool help;
     struct bench_shape *shape = &bench.shape;
+    /* clang-format off */
     const struct cli_option options[] = {
         {.names = "Options:", .kind = CLI_GROUP},
         {.names = "device,backend", .kind = CLI_STRING, .target = &bench.device, .value = "NAME",
@@ -277,13 +277,15 @@ int bench_kernels(int argc, char **argv)
          .help = "What its tensor cores do at most, measured elsewhere. Default: none, and shares are of reading alone."},
         {0},
     };
+    /* clang-format on */
     const struct cli_command command = {
         .name = "bench kernels",
         .usage = "quire bench kernels [options]",
-        .about = "Times each operation of the kernels on shapes of a 0.5B model, or one operation on the shape that you give,\n"
-                 "and says what share of the machine's limit it reaches: on a CPU, of the memory read, or of the multiply-adds,\n"
-                 "that the same threads manage at best, measured in turns with it. Weights, KV and logits are read from memory,\n"
-                 "not from a cache.",
+        .about =
+            "Times each operation of the kernels on shapes of a 0.5B model, or one operation on the shape that you give,\n"
+            "and says what share of the machine's limit it reaches: on a CPU, of the memory read, or of the multiply-adds,\n"
+            "that the same threads manage at best, measured in turns with it. Weights, KV and logits are read from memory,\n"
+            "not from a cache.",
         .examples = "examples:\n"
                     "  quire bench kernels\n"
                     "  quire bench kernels --case gemm --threads 2\n"

@@ -41,8 +41,8 @@ static int open_all(struct latency *l, struct quire_error *err)
         return status;
     const struct engine_info *info = bench_engine_info(l->engine);
     if (l->batch_size > info->plan->max_num_seqs)
-        return quire_fail(err, QUIRE_INVALID, "--batch-size %u: only %u run at once; raise --max-num-seqs", l->batch_size,
-                          info->plan->max_num_seqs);
+        return quire_fail(err, QUIRE_INVALID, "--batch-size %u: only %u run at once; raise --max-num-seqs",
+                          l->batch_size, info->plan->max_num_seqs);
     const struct bench_input_bounds bounds = {.vocab_size = info->desc->vocab_size,
                                               .max_model_len = info->plan->max_model_len,
                                               .seed = l->options.has_seed ? l->options.seed : 0};
@@ -99,10 +99,11 @@ static json_t *result_json(const struct latency *l, double prefill, double decod
         json_object_set_new(percentiles, key, json_real(bench_percentile(sorted, l->n_iters, percents[i])));
     }
     return json_pack("{s:f, s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:i, s:i, s:i}", "avg_latency",
-                     bench_mean(sorted, l->n_iters), "std_latency", bench_std(sorted, l->n_iters), "latencies", latencies,
-                     "percentiles", percentiles, "avg_ttft", l->ttft_s / l->n_iters, "avg_tpot", l->tpot_s / l->n_iters,
-                     "prefill_tokens_per_second", prefill, "decode_tokens_per_second", decode, "batch_size",
-                     (int)l->batch_size, "input_len", (int)l->input_len, "output_len", (int)l->output_len);
+                     bench_mean(sorted, l->n_iters), "std_latency", bench_std(sorted, l->n_iters), "latencies",
+                     latencies, "percentiles", percentiles, "avg_ttft", l->ttft_s / l->n_iters, "avg_tpot",
+                     l->tpot_s / l->n_iters, "prefill_tokens_per_second", prefill, "decode_tokens_per_second", decode,
+                     "batch_size", (int)l->batch_size, "input_len", (int)l->input_len, "output_len",
+                     (int)l->output_len);
 }
 
 static int report(const struct latency *l)
@@ -148,6 +149,7 @@ int bench_latency(int argc, char **argv)
 
     engine_options_default(&l.options);
     l.options.prefix_caching = false; /* every iteration sends the same prompts */
+    /* clang-format off */
     const struct cli_option own[] = {
         {.names = "The batch:", .kind = CLI_GROUP},
         {.names = "batch-size", .kind = CLI_U32, .target = &l.batch_size, .min = 1, .max = 65536, .value = "N",
@@ -162,6 +164,7 @@ int bench_latency(int argc, char **argv)
          .help = "Batches before them that are not. Default 10."},
         {.names = "json", .kind = CLI_FLAG, .target = &l.json, .help = "Print JSON for programs."},
     };
+    /* clang-format on */
     size_t n = 0;
     for (; n < sizeof own / sizeof own[0]; n++)
         rows[n] = own[n];
@@ -170,9 +173,10 @@ int bench_latency(int argc, char **argv)
     const struct cli_command command = {
         .name = "bench latency",
         .usage = "quire bench latency MODEL [options]",
-        .about = "Sends one batch of random prompts to an engine in this process, waits for the whole answer, and repeats.\n"
-                 "Prefill is the time until every request has its first token, decode what comes after it. Prefix\n"
-                 "caching is off unless --enable-prefix-caching is given, since the prompts repeat.",
+        .about =
+            "Sends one batch of random prompts to an engine in this process, waits for the whole answer, and repeats.\n"
+            "Prefill is the time until every request has its first token, decode what comes after it. Prefix\n"
+            "caching is off unless --enable-prefix-caching is given, since the prompts repeat.",
         .examples = "examples:\n"
                     "  quire bench latency ./model --batch-size 1 --input-len 512 --output-len 128\n"
                     "  quire bench latency ./model --batch-size 16 --num-iters 5 --num-iters-warmup 1 --json",

@@ -62,8 +62,8 @@ static int open_inputs(struct serve *s, struct quire_error *err)
     uint32_t room = bench_client_max_model_len(s->client);
     if (s->max_model_len == 0 || (room > 0 && room < s->max_model_len))
         s->max_model_len = room;
-    const struct bench_input_bounds bounds = {.vocab_size = s->vocab_size, .max_model_len = s->max_model_len,
-                                              .seed = s->seed, .text = s->text};
+    const struct bench_input_bounds bounds = {
+        .vocab_size = s->vocab_size, .max_model_len = s->max_model_len, .seed = s->seed, .text = s->text};
     status = bench_inputs_open(&s->input, &bounds, &s->in, err);
     if (status != QUIRE_OK)
         return status;
@@ -130,9 +130,10 @@ static json_t *result_json(const struct serve *s)
     if (!object)
         return NULL;
     bool timed = s->in->is_timed;
-    int bad = json_object_set_new(object, "request_rate", timed              ? json_string("trace")
-                                                          : isfinite(s->rate) ? json_real(s->rate)
-                                                                              : json_string("inf"));
+    int bad = json_object_set_new(object, "request_rate",
+                                  timed               ? json_string("trace")
+                                  : isfinite(s->rate) ? json_real(s->rate)
+                                                      : json_string("inf"));
     bad |= json_object_set_new(object, "max_concurrency",
                                s->max_concurrency ? json_integer(s->max_concurrency) : json_null());
     bad |= bench_metrics_json(&s->metrics, &s->metrics_options, object, NULL) != QUIRE_OK;
@@ -175,14 +176,18 @@ static int report(const struct serve *s)
 
 int bench_serve(int argc, char **argv)
 {
-    struct serve s = {.client_options = {.endpoint = "/v1/completions"}, .rate = INFINITY,
-                      .metrics_text = "ttft,tpot,itl,e2el", .percentiles_text = "50,95,99", .burstiness = 1,
+    struct serve s = {.client_options = {.endpoint = "/v1/completions"},
+                      .rate = INFINITY,
+                      .metrics_text = "ttft,tpot,itl,e2el",
+                      .percentiles_text = "50,95,99",
+                      .burstiness = 1,
                       .vocab_size = 1000};
     struct cli_option rows[BENCH_INPUT_FLAGS_MAX + 24];
     struct quire_error err;
     bool help;
 
     bench_input_options_default(&s.input);
+    /* clang-format off */
     const struct cli_option own[] = {
         {.names = "The server:", .kind = CLI_GROUP},
         {.names = "url,base-url", .kind = CLI_STRING, .target = &s.client_options.url, .value = "URL",
@@ -221,6 +226,7 @@ int bench_serve(int argc, char **argv)
         {.names = "json", .kind = CLI_FLAG, .target = &s.json, .help = "Print JSON for programs, no table."},
         {.names = "save", .kind = CLI_STRING, .target = &s.save, .value = "FILE", .help = "Write the JSON to a file."},
     };
+    /* clang-format on */
     memcpy(rows, own, sizeof own);
     size_t n = sizeof own / sizeof own[0];
     n += bench_input_flags(&s.input, rows + n);
@@ -228,8 +234,9 @@ int bench_serve(int argc, char **argv)
     const struct cli_command command = {
         .name = "bench serve",
         .usage = "quire bench serve --url URL [options]",
-        .about = "Sends requests to a running OpenAI-compatible server, streams the answers and says how long they took, with\n"
-                 "the fields and definitions of vllm bench serve (docs/benchmarking.md).",
+        .about =
+            "Sends requests to a running OpenAI-compatible server, streams the answers and says how long they took, with\n"
+            "the fields and definitions of vllm bench serve (docs/benchmarking.md).",
         .examples = "examples:\n"
                     "  quire bench serve --url http://127.0.0.1:8000 --num-prompts 100 --ignore-eos\n"
                     "  quire bench serve --url http://127.0.0.1:8000 --request-rate 4 --goodput ttft:500 tpot:50\n"

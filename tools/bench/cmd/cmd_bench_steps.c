@@ -240,11 +240,13 @@ static json_t *steps_json(const struct steps *s)
     for (size_t i = 0; i < s->n_measured; i++) {
         const struct bench_step *step = &s->measured[i];
         const struct sched_shape *shape = &step->median.shape;
-        json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:i, s:f, s:f, s:b}", "kind",
-                                              cost_kind_name(step->median.kind), "rows", (int)shape->n_rows, "tokens", (int)shape->n_tokens, "logits", (int)shape->n_logits, "context",
-                                              (json_int_t)shape->n_context, "pairs", (json_int_t)shape->n_pairs, "runs",
-                                              (int)step->n_runs, "us", step->median.us, "predicted_us", sched_cost_us(&s->cost, shape),
-                                              "held_out", (int)is_held_out(s, step->scene)));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:i, s:f, s:f, s:b}", "kind",
+                                        cost_kind_name(step->median.kind), "rows", (int)shape->n_rows, "tokens",
+                                        (int)shape->n_tokens, "logits", (int)shape->n_logits, "context",
+                                        (json_int_t)shape->n_context, "pairs", (json_int_t)shape->n_pairs, "runs",
+                                        (int)step->n_runs, "us", step->median.us, "predicted_us",
+                                        sched_cost_us(&s->cost, shape), "held_out", (int)is_held_out(s, step->scene)));
     }
     return list;
 }
@@ -314,7 +316,8 @@ static int fit_recording(struct steps *s, struct cost_sample *samples, size_t n,
         return status;
     cost_fit_errors(&s->cost, samples, n_first, s->fit_errors);
     cost_fit_errors(&s->cost, samples + n_first, n - n_first, s->errors);
-    snprintf(about, sizeof about, "a recorded server: %.1f %% off on the last %zu of %zu steps, which it was not fitted on",
+    snprintf(about, sizeof about,
+             "a recorded server: %.1f %% off on the last %zu of %zu steps, which it was not fitted on",
              s->errors[COST_N_KINDS].mean_absolute * 100, n - n_first, n);
     return s->output ? cost_file_write(s->output, &s->cost, about, err) : QUIRE_OK;
 }
@@ -351,8 +354,10 @@ static int run_all(struct steps *s)
     if (status != QUIRE_OK)
         return command_fail(1, err.text);
     if (s->apart[COST_N_KINDS] > NOISY)
-        fprintf(stderr, "quire: repeats of the same step are %.0f %% apart: this machine does other things too, and the "
-                "model cannot be better than that\n", s->apart[COST_N_KINDS] * 100);
+        fprintf(stderr,
+                "quire: repeats of the same step are %.0f %% apart: this machine does other things too, and the "
+                "model cannot be better than that\n",
+                s->apart[COST_N_KINDS] * 100);
     if (s->json)
         return report_json(s);
     report_table(s);
@@ -368,6 +373,7 @@ int bench_steps(int argc, char **argv)
     bool help, has_seconds = false, given[ENGINE_FLAGS_MAX] = {false};
 
     engine_options_default(&s.options);
+    /* clang-format off */
     const struct cli_option own[] = {
         {.names = "Measuring:", .kind = CLI_GROUP},
         {.names = "seconds", .kind = CLI_F64, .target = &s.seconds, .given = &has_seconds, .min = 0.1, .max = 86400, .value = "S",
@@ -379,6 +385,7 @@ int bench_steps(int argc, char **argv)
          .help = "Write the cost model there, for --cost-model."},
         {.names = "json", .kind = CLI_FLAG, .target = &s.json, .help = "Print JSON for programs, with every step."},
     };
+    /* clang-format on */
     size_t n = 0;
     for (; n < sizeof own / sizeof own[0]; n++)
         rows[n] = own[n];
@@ -389,11 +396,12 @@ int bench_steps(int argc, char **argv)
     const struct cli_command command = {
         .name = "bench steps",
         .usage = "quire bench steps MODEL [options]",
-        .about = "Runs steps of many shapes on an engine in this process: prompts of all lengths, batches that decode at\n"
-                 "several contexts, and both together. Fits a cost model to four fifths of them and says how far it is\n"
-                 "off on the others. \"Halves apart\" is how far two halves of the same step's repeats are from each\n"
-                 "other: no model can be much better than half of that. With --recording the steps are those of a server\n"
-                 "as it ran, and the last third of them is held out.",
+        .about =
+            "Runs steps of many shapes on an engine in this process: prompts of all lengths, batches that decode at\n"
+            "several contexts, and both together. Fits a cost model to four fifths of them and says how far it is\n"
+            "off on the others. \"Halves apart\" is how far two halves of the same step's repeats are from each\n"
+            "other: no model can be much better than half of that. With --recording the steps are those of a server\n"
+            "as it ran, and the last third of them is held out.",
         .examples = "examples:\n"
                     "  quire bench steps ./model --output cost.json\n"
                     "  quire bench steps ./model --max-num-seqs 16 --max-num-batched-tokens 256 --seconds 120 --json\n"

@@ -79,20 +79,22 @@ int bench_throughput(int argc, char **argv)
     bench_input_options_default(&t.input);
     size_t n = bench_input_flags(&t.input, rows);
     rows[n++] = (struct cli_option){.names = "Results:", .kind = CLI_GROUP};
-    rows[n++] = (struct cli_option){.names = "json", .kind = CLI_FLAG, .target = &t.json,
-                                    .help = "Print JSON for programs."};
+    rows[n++] = (struct cli_option){
+        .names = "json", .kind = CLI_FLAG, .target = &t.json, .help = "Print JSON for programs."};
     n += engine_flags(&t.options, rows + n);
     rows[n] = (struct cli_option){0};
     const struct cli_command command = {
         .name = "bench throughput",
         .usage = "quire bench throughput MODEL [options]",
-        .about = "Gives an engine in this process all requests at once and says how many tokens a second come out. Answers\n"
-                 "are greedy and have exactly the length asked for. MODEL needs config.json and weights, which may be\n"
-                 "random; prompts are token ids. --seed draws other prompts.",
-        .examples = "examples:\n"
-                    "  quire bench throughput ./model --num-prompts 16 --input-len 128 --output-len 64\n"
-                    "  quire bench throughput ./model --dataset prefix-repetition --num-prefixes 2 --prefix-len 512\n"
-                    "  quire bench throughput ./model --dataset trace --dataset-path trace.jsonl --num-prompts 100 --json",
+        .about =
+            "Gives an engine in this process all requests at once and says how many tokens a second come out. Answers\n"
+            "are greedy and have exactly the length asked for. MODEL needs config.json and weights, which may be\n"
+            "random; prompts are token ids. --seed draws other prompts.",
+        .examples =
+            "examples:\n"
+            "  quire bench throughput ./model --num-prompts 16 --input-len 128 --output-len 64\n"
+            "  quire bench throughput ./model --dataset prefix-repetition --num-prefixes 2 --prefix-len 512\n"
+            "  quire bench throughput ./model --dataset trace --dataset-path trace.jsonl --num-prompts 100 --json",
         .options = rows,
         .positionals = {&t.options.model_dir},
     };

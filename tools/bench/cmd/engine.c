@@ -139,11 +139,15 @@ static int look_on(struct bench_engine *b, double until, struct bench_progress *
     return failed ? QUIRE_INTERNAL : QUIRE_OK;
 }
 
-static int submit(struct bench_engine *b, const struct bench_inputs *in, size_t i, uint32_t *ids, struct quire_error *err)
+static int submit(struct bench_engine *b, const struct bench_inputs *in, size_t i, uint32_t *ids,
+                  struct quire_error *err)
 {
     uint32_t retry_after_ms;
-    struct engine_request request = {.id = b->first_id + i, .prompt = ids, .n_prompt = in->items[i].n_prompt,
-                                     .max_tokens = in->items[i].n_output, .n = 1};
+    struct engine_request request = {.id = b->first_id + i,
+                                     .prompt = ids,
+                                     .n_prompt = in->items[i].n_prompt,
+                                     .max_tokens = in->items[i].n_output,
+                                     .n = 1};
     engine_sampling_default(&request.sampling);
     request.sampling.temperature = 0;
     request.sampling.ignore_eos = true;
@@ -227,10 +231,8 @@ int bench_engine_open_inputs(const struct bench_engine *b, const char *model_dir
     *text = NULL;
     if (strcmp(options->dataset, "sharegpt") == 0 && quire_text_open(model_dir, text, &no_text) != QUIRE_OK)
         *text = NULL; /* a CSV of lengths needs none; where one is needed it is asked for */
-    const struct bench_input_bounds bounds = {.vocab_size = info->desc->vocab_size,
-                                              .max_model_len = info->plan->max_model_len,
-                                              .seed = seed,
-                                              .text = *text};
+    const struct bench_input_bounds bounds = {
+        .vocab_size = info->desc->vocab_size, .max_model_len = info->plan->max_model_len, .seed = seed, .text = *text};
     return bench_inputs_open(options, &bounds, in, err);
 }
 
@@ -243,7 +245,8 @@ int bench_engine_warm_up(struct bench_engine *b, struct quire_error *err)
     options.num_prompts = 1;
     options.input_len = 8;
     options.output_len = 2;
-    const struct bench_input_bounds bounds = {.vocab_size = engine_info(b->engine)->desc->vocab_size, .seed = UINT64_MAX};
+    const struct bench_input_bounds bounds = {.vocab_size = engine_info(b->engine)->desc->vocab_size,
+                                              .seed = UINT64_MAX};
     int status = bench_inputs_open(&options, &bounds, &in, err);
     if (status != QUIRE_OK)
         return status;

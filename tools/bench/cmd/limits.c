@@ -39,13 +39,13 @@ struct bench_limits {
 /* ---- the loops ---- */
 
 /* Blocks of n_streams rows; within a block a line of each row in turn. */
-#define READ_LOOP(p, n_bytes, n_streams, USE_LINE)                                                   \
-    for (uint64_t block = 0; block + (uint64_t)ROW_BYTES * n_streams <= n_bytes;                     \
-         block += (uint64_t)ROW_BYTES * n_streams)                                                   \
-        for (uint32_t at = 0; at < ROW_BYTES; at += LINE_BYTES)                                      \
-            for (uint32_t s = 0; s < n_streams; s++) {                                               \
+#define READ_LOOP(p, n_bytes, n_streams, USE_LINE) \
+    for (uint64_t block = 0; block + (uint64_t)ROW_BYTES * n_streams <= n_bytes; \
+         block += (uint64_t)ROW_BYTES * n_streams) \
+        for (uint32_t at = 0; at < ROW_BYTES; at += LINE_BYTES) \
+            for (uint32_t s = 0; s < n_streams; s++) { \
                 const float *line = (const float *)(const void *)(p + block + (uint64_t)s * ROW_BYTES + at); \
-                USE_LINE;                                                                            \
+                USE_LINE; \
             }
 
 #if defined(__x86_64__)
@@ -79,7 +79,10 @@ AVX512 static float fma_wide(float x)
     return total;
 }
 
-AVX2 static float first_of(__m256 v) { return _mm256_cvtss_f32(v); }
+AVX2 static float first_of(__m256 v)
+{
+    return _mm256_cvtss_f32(v);
+}
 
 AVX2 static float read_narrow(const char *p, uint64_t n_bytes, uint32_t n_streams)
 {

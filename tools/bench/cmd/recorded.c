@@ -78,7 +78,8 @@ int bench_recorded_steps(const char *path, struct cost_sample **samples, size_t 
         status = quire_fail(err, QUIRE_INVALID, "%s: its decisions cannot be followed past byte %llu", path,
                             (unsigned long long)run.wrong_offset);
     if (status == QUIRE_OK && g.n == 0)
-        status = quire_fail(err, QUIRE_INVALID, "%s: no step is followed by another: record a server that is in use", path);
+        status = quire_fail(err, QUIRE_INVALID, "%s: no step is followed by another: record a server that is in use",
+                            path);
     recording_run_free(&run);
     recording_close(file);
     if (status != QUIRE_OK) {

@@ -49,8 +49,7 @@ static void add_prompts(const struct bench_scene_bounds *bounds, struct list *li
         add(list, (struct bench_scene){.n_prompts = 1, .prompt_len = n, .n_steps = 1});
     for (uint32_t context = longest; context >= bounds->block_tokens; context = whole_blocks(bounds, context / 8))
         for (uint32_t n = most; n >= 2; n /= 4)
-            add(list, (struct bench_scene){
-                          .n_prompts = 1, .prompt_context = context, .prompt_len = n, .n_steps = 1});
+            add(list, (struct bench_scene){.n_prompts = 1, .prompt_context = context, .prompt_len = n, .n_steps = 1});
     for (uint32_t n = 2; n <= bounds->max_seqs && most / n >= 2; n *= 4) {
         struct bench_scene scene = {.n_prompts = n, .prompt_len = most / n, .n_steps = 1};
         add(list, scene);

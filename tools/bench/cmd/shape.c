@@ -32,9 +32,10 @@ static int find_op(const char *name, size_t *at, struct quire_error *err)
     for (*at = 0; *at < N_OPS; ++*at)
         if (strcmp(ops[*at].name, name) == 0)
             return QUIRE_OK;
-    return quire_fail(err, QUIRE_INVALID,
-                      "--op %.32s: must be gemm, gemm_silu_mul, attention, rope_kv, embed, rmsnorm, rope_angles, gather, sample or kv_copy",
-                      name);
+    return quire_fail(
+        err, QUIRE_INVALID,
+        "--op %.32s: must be gemm, gemm_silu_mul, attention, rope_kv, embed, rmsnorm, rope_angles, gather, sample or kv_copy",
+        name);
 }
 
 /* Digits at *text, which moves behind them. False: there are none, or the number is larger than any shape. */
@@ -83,8 +84,9 @@ static bool parse_seqs(const char *text, struct op_case *c)
     uint32_t n = 0, count;
     do {
         struct op_seq seq;
-        if (!take_number(&text, &count) || !take(&text, 'x') || !take_number(&text, &seq.n_tokens) || !take(&text, '@') ||
-            !take_number(&text, &seq.position) || seq.n_tokens == 0 || count == 0 || count > OP_MAX_SEQS - n)
+        if (!take_number(&text, &count) || !take(&text, 'x') || !take_number(&text, &seq.n_tokens) ||
+            !take(&text, '@') || !take_number(&text, &seq.position) || seq.n_tokens == 0 || count == 0 ||
+            count > OP_MAX_SEQS - n)
             return false;
         while (count-- > 0)
             c->seqs[n++] = seq;
@@ -105,8 +107,8 @@ static bool parse_dtype(const char *text, enum k_dtype *out)
 
 static bool parse_form(const char *text, enum k_gemm_form *out)
 {
-    static const char *const names[] = {[K_FORM_LANE] = "lane", [K_FORM_TILE] = "tile", [K_FORM_TILE_BF16] = "tile-bf16",
-                                        [K_FORM_MMA] = "mma"};
+    static const char *const names[] = {
+        [K_FORM_LANE] = "lane", [K_FORM_TILE] = "tile", [K_FORM_TILE_BF16] = "tile-bf16", [K_FORM_MMA] = "mma"};
     for (int f = 0; f < K_N_FORMS; f++) {
         if (strcmp(text, names[f]) == 0) {
             *out = (enum k_gemm_form)f;
@@ -137,7 +139,8 @@ static uint64_t largest_operand(const struct op_case *c)
         positions += c->seqs[s].position + c->seqs[s].n_tokens;
     uint64_t of_cache = c->op == OP_KV_COPY ? c->n_rows * heads * c->block_tokens : positions * heads;
     uint64_t of_weight = (uint64_t)c->n_rows * (c->n_cols ? c->n_cols : c->n_tokens);
-    uint64_t of_tokens = (uint64_t)op_n_tokens(c) * (c->n_cols + c->n_rows + (c->n_q_heads + 2ull * c->n_kv_heads) * c->head_dim);
+    uint64_t of_tokens = (uint64_t)op_n_tokens(c) *
+                         (c->n_cols + c->n_rows + (c->n_q_heads + 2ull * c->n_kv_heads) * c->head_dim);
     uint64_t most = of_cache > of_weight ? of_cache : of_weight;
     return most > of_tokens ? most : of_tokens;
 }
@@ -156,15 +159,17 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
     if (c->op == OP_GEMM_SILU_MUL && s->n_rows % 2 != 0)
         return quire_fail(err, QUIRE_INVALID, "--rows %u: must be even, gate's rows and as many of up", s->n_rows);
     if (s->dtype && (!(needs & DTYPE) || !parse_dtype(s->dtype, &c->dtype) || (is_cache && c->dtype == K_BF16)))
-        return quire_fail(err, QUIRE_INVALID, "--dtype: must be %s", !(needs & DTYPE) ? "absent: this operation is in float32"
-                                                                     : is_cache ? "float16 or float32 for a KV cache"
-                                                                                : "float32, float16 or bfloat16");
+        return quire_fail(err, QUIRE_INVALID, "--dtype: must be %s",
+                          !(needs & DTYPE) ? "absent: this operation is in float32"
+                          : is_cache       ? "float16 or float32 for a KV cache"
+                                           : "float32, float16 or bfloat16");
     if (s->form && (!(needs & FORM) || !parse_form(s->form, &c->form)))
         return quire_fail(err, QUIRE_INVALID, "--form: must be %s",
                           needs & FORM ? "lane, tile, tile-bf16 or mma" : "absent: this operation has one form");
     if (needs & HEADS ? check_heads(s, c, err) != QUIRE_OK : s->heads || s->head_dim || s->block_tokens)
-        return needs & HEADS ? QUIRE_INVALID
-                             : quire_fail(err, QUIRE_INVALID, "--heads, --head-dim and --block-tokens: this operation has none");
+        return needs & HEADS
+                   ? QUIRE_INVALID
+                   : quire_fail(err, QUIRE_INVALID, "--heads, --head-dim and --block-tokens: this operation has none");
     if (needs & SEQS ? !s->seqs || !parse_seqs(s->seqs, c) : s->seqs != NULL)
         return quire_fail(err, QUIRE_INVALID, "--seqs: must be %s",
                           needs & SEQS ? "COUNTxTOKENS@POSITION, ... of at most 64 sequences, such as 64x1@4096"
@@ -197,7 +202,8 @@ int bench_shape_cases(const struct bench_shape *shape, struct op_case out[BENCH_
         out[i] = c;
         out[i].n_tokens = tokens[i];
         if (c.op == OP_KV_COPY && tokens[i] > c.n_rows)
-            return quire_fail(err, QUIRE_INVALID, "--tokens %u: more blocks than the --rows %u that there are", tokens[i], c.n_rows);
+            return quire_fail(err, QUIRE_INVALID, "--tokens %u: more blocks than the --rows %u that there are",
+                              tokens[i], c.n_rows);
         if (largest_operand(&out[i]) > MAX_ELEMENTS)
             return quire_fail(err, QUIRE_INVALID, "--op %s: an operand has more than 2^33 numbers", shape->op);
     }

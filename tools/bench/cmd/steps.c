@@ -78,11 +78,11 @@ static void record(struct bench_steps *b, const struct step *s, uint64_t began_u
         b->timed = grown;
         b->capacity = capacity;
     }
-    b->timed[b->n_timed++] =
-        (struct timed){.scene = b->scene,
-                       .step = s->step,
-                       .run = b->run,
-                       .sample = {.kind = kind_of(s), .shape = s->shape, .us = (double)(end_us - began_us)}};
+    b->timed[b->n_timed++] = (struct timed){
+        .scene = b->scene,
+        .step = s->step,
+        .run = b->run,
+        .sample = {.kind = kind_of(s), .shape = s->shape, .us = (double)(end_us - began_us)}};
 }
 
 /* Without an overlap a step lasts until the next plan, which is what a server's steps are apart. */
@@ -336,8 +336,7 @@ static int by_step(const void *a, const void *b)
 static bool same_shape(const struct sched_shape *a, const struct sched_shape *b)
 {
     return a->n_rows == b->n_rows && a->n_tokens == b->n_tokens && a->n_logits == b->n_logits &&
-           a->n_context == b->n_context && a->n_pairs == b->n_pairs &&
-           a->n_block_copies == b->n_block_copies;
+           a->n_context == b->n_context && a->n_pairs == b->n_pairs && a->n_block_copies == b->n_block_copies;
 }
 
 /* Of every stride-th of n steps, in room. */

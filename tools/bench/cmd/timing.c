@@ -51,8 +51,8 @@ static uint32_t copies_of(const struct k_backend *b, const struct op_case *c)
 static void sample_for_real(const struct op_case *c, struct op_data *d)
 {
     for (uint32_t t = 0; t < c->n_tokens; t++)
-        d->rows[t] = (struct k_sample_row){.temperature = 0.7f, .top_p = 0.9f, .top_k = 50,
-                                           .repetition_penalty = 1, .n_logprobs = 5, .forced = -1};
+        d->rows[t] = (struct k_sample_row){
+            .temperature = 0.7f, .top_p = 0.9f, .top_k = 50, .repetition_penalty = 1, .n_logprobs = 5, .forced = -1};
 }
 
 /* Operations that do not fit abort; a device is asked first. */
@@ -68,8 +68,8 @@ static int check_memory(struct k_backend *b, const struct op_case *c, uint32_t *
     bench_work(c, &bytes, &flops);
     uint64_t cold = bench_work_cold_bytes(c), each = (uint64_t)bytes + cold + (64u << 20);
     if (each > available)
-        return quire_fail(err, QUIRE_NO_MEMORY, "%s: takes about %.1f GiB, and %.1f GiB of the device are free", op_name(c),
-                          (double)each / (1 << 30), (double)available / (1 << 30));
+        return quire_fail(err, QUIRE_NO_MEMORY, "%s: takes about %.1f GiB, and %.1f GiB of the device are free",
+                          op_name(c), (double)each / (1 << 30), (double)available / (1 << 30));
     if (*n_copies > available / each)
         *n_copies = (uint32_t)(available / each);
     return QUIRE_OK;
@@ -106,8 +106,8 @@ static int sample_host(struct run *r, struct bench_limits *limits, struct sample
     return status;
 }
 
-static int time_host(struct run *r, bool wide, struct bench_limits **limits, struct samples *s, struct bench_timing *out,
-                     struct quire_error *err)
+static int time_host(struct run *r, bool wide, struct bench_limits **limits, struct samples *s,
+                     struct bench_timing *out, struct quire_error *err)
 {
     int status = *limits ? QUIRE_OK : bench_limits_open(host_of(r->b)->pool, wide, limits, err);
     if (status == QUIRE_OK)

@@ -50,7 +50,8 @@ uint64_t bench_work_cold_bytes(const struct op_case *c)
     case OP_GEMM_SILU_MUL:
     case OP_EMBED: return (uint64_t)c->n_rows * c->n_cols * k_dtype_bytes(c->dtype);
     case OP_ATTENTION: return 2 * (uint64_t)read * c->n_kv_heads * c->head_dim * k_dtype_bytes(c->dtype);
-    case OP_KV_COPY: return 2 * (uint64_t)c->n_rows * c->n_kv_heads * c->head_dim * c->block_tokens * k_dtype_bytes(c->dtype);
+    case OP_KV_COPY:
+        return 2 * (uint64_t)c->n_rows * c->n_kv_heads * c->head_dim * c->block_tokens * k_dtype_bytes(c->dtype);
     case OP_SAMPLE: return (uint64_t)4 * c->n_tokens * c->n_rows;
     default: return 0;
     }

@@ -38,7 +38,8 @@ static int check_keys(const json_t *object, const char *where, struct quire_erro
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
         if (is_known(key))
             continue;
         char shown[33] = {0}; /* nobody vouched for its bytes */
@@ -62,7 +63,8 @@ static int read_points(const json_t *object, const char *where, struct sched_cos
     if (json_array_size(points) > SCHED_COST_MAX_POINTS)
         return quire_fail(err, QUIRE_INVALID, "%s: points: at most %d, got %zu", where, SCHED_COST_MAX_POINTS,
                           json_array_size(points));
-    json_array_foreach(points, i, point) {
+    json_array_foreach(points, i, point)
+    {
         json_t *n_tokens = json_array_get(point, 0), *us = json_array_get(point, 1);
         if (json_array_size(point) != 2 || !json_is_integer(n_tokens) || !json_is_number(us))
             return quire_fail(err, QUIRE_INVALID, "%s: points[%zu]: must be [tokens, microseconds]", where, i);
@@ -112,7 +114,8 @@ int cost_file_read(const char *path, struct sched_cost *out, struct quire_error 
     return status;
 }
 
-int cost_file_parse(const char *text, size_t n_bytes, const char *where, struct sched_cost *out, struct quire_error *err)
+int cost_file_parse(const char *text, size_t n_bytes, const char *where, struct sched_cost *out,
+                    struct quire_error *err)
 {
     json_t *object;
     int status = quire_json_parse(text, n_bytes, MAX_DEPTH, where, &object, err);
@@ -130,8 +133,8 @@ json_t *cost_file_json(const struct sched_cost *cost, const char *about)
     json_t *object = json_object(), *points = json_array();
     int bad = about ? json_object_set_new(object, "about", json_string(about)) : 0;
     for (uint32_t i = 0; i < cost->n_points; i++)
-        bad |= json_array_append_new(points, json_pack("[I, f]", (json_int_t)cost->points[i].n_tokens,
-                                                       cost->points[i].us));
+        bad |= json_array_append_new(points,
+                                     json_pack("[I, f]", (json_int_t)cost->points[i].n_tokens, cost->points[i].us));
     bad |= json_object_set_new(object, "points", points);
     for (size_t i = 0; i < N_MEMBERS; i++)
         bad |= json_object_set_new(object, members[i].key,

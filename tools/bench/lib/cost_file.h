@@ -19,7 +19,8 @@
 /* What is read has passed sched_cost_check(). QUIRE_INVALID and QUIRE_NOT_FOUND name the file and the member. */
 int cost_file_read(const char *path, struct sched_cost *out, struct quire_error *err);
 /* The same of text[n_bytes]; `where` begins the error. */
-int cost_file_parse(const char *text, size_t n_bytes, const char *where, struct sched_cost *out, struct quire_error *err);
+int cost_file_parse(const char *text, size_t n_bytes, const char *where, struct sched_cost *out,
+                    struct quire_error *err);
 /* about: for people, UTF-8, or NULL. The caller owns the result; NULL without memory. */
 json_t *cost_file_json(const struct sched_cost *cost, const char *about);
 int cost_file_write(const char *path, const struct sched_cost *cost, const char *about, struct quire_error *err);

@@ -63,7 +63,8 @@ int bench_event_read(const char *data, size_t n, struct bench_event *out, struct
     if (status != QUIRE_OK)
         return status;
     const char *error = error_of(object);
-    const json_t *usage = json_object_get(object, "usage"), *choice = json_array_get(json_object_get(object, "choices"), 0);
+    const json_t *usage = json_object_get(object, "usage"),
+                 *choice = json_array_get(json_object_get(object, "choices"), 0);
     if (error) {
         char text[256];
         show(error, strlen(error), text, sizeof text);

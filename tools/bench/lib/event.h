@@ -11,9 +11,9 @@
 struct bench_event {
     bool is_end;      /* [DONE] */
     bool has_choice;  /* part of the answer */
-    bool has_token;   /* … that holds at least one token: not the event that only names the role, nor one that only says
+    bool has_token; /* … that holds at least one token: not the event that only names the role, nor one that only says
                        * how the answer ended */
-    bool is_finish;   /* finish_reason is there */
+    bool is_finish; /* finish_reason is there */
     bool has_usage;
     uint32_t n_prompt, n_output; /* with has_usage */
 };

@@ -34,12 +34,19 @@ struct owner { /* what struct bench_inputs begins */
 
 void bench_input_options_default(struct bench_input_options *o)
 {
-    *o = (struct bench_input_options){.dataset = "random", .num_prompts = 32, .input_len = 128, .output_len = 64,
-                                      .num_prefixes = 4, .prefix_len = 256, .suffix_len = 64, .rate_scale = 1};
+    *o = (struct bench_input_options){.dataset = "random",
+                                      .num_prompts = 32,
+                                      .input_len = 128,
+                                      .output_len = 64,
+                                      .num_prefixes = 4,
+                                      .prefix_len = 256,
+                                      .suffix_len = 64,
+                                      .rate_scale = 1};
 }
 
 size_t bench_input_flags(struct bench_input_options *o, struct cli_option out[BENCH_INPUT_FLAGS_MAX])
 {
+    /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "What is asked:", .kind = CLI_GROUP},
         {.names = "dataset,dataset-name", .kind = CLI_STRING, .target = &o->dataset, .value = "NAME",
@@ -65,6 +72,7 @@ size_t bench_input_flags(struct bench_input_options *o, struct cli_option out[BE
         {.names = "rate-scale", .kind = CLI_F64, .target = &o->rate_scale, .min = 1e-6, .max = 1e6, .value = "X",
          .help = "trace: requests come X times as fast as they were recorded. Default 1."},
     };
+    /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= BENCH_INPUT_FLAGS_MAX, "raise BENCH_INPUT_FLAGS_MAX");
     memcpy(out, rows, sizeof rows);
     return sizeof rows / sizeof rows[0];
@@ -112,7 +120,8 @@ static int make_prefixes(struct owner *o, struct quire_error *err)
 {
     const struct bench_input_options *p = &o->options;
     for (size_t i = 0; i < o->in.n; i++)
-        o->in.items[i] = (struct bench_input){.n_prompt = p->prefix_len + p->suffix_len, .n_output = p->output_len,
+        o->in.items[i] = (struct bench_input){.n_prompt = p->prefix_len + p->suffix_len,
+                                              .n_output = p->output_len,
                                               .prefix = (uint32_t)(i % p->num_prefixes)};
     return check_room(o, (uint64_t)p->prefix_len + p->suffix_len, p->output_len, err);
 }
@@ -185,8 +194,8 @@ static int take_conversation(struct owner *o, const json_t *entry, struct quire_
     size_t before = o->in.n;
     if (status == QUIRE_OK && n_ids >= SHAREGPT_MIN_TOKENS && n_output >= SHAREGPT_MIN_TOKENS &&
         n_ids <= SHAREGPT_MAX_PROMPT && n_ids + n_output <= SHAREGPT_MAX_TOTAL) {
-        const struct bench_input item = {.n_prompt = (uint32_t)n_ids, .n_output = (uint32_t)n_output,
-                                         .text = question, .ids = ids};
+        const struct bench_input item = {
+            .n_prompt = (uint32_t)n_ids, .n_output = (uint32_t)n_output, .text = question, .ids = ids};
         take(o, &item);
     }
     if (o->in.n == before)
@@ -198,8 +207,10 @@ static int take_conversations(struct owner *o, const char *text, size_t n_bytes,
                               struct quire_error *err)
 {
     if (!o->bounds.text)
-        return quire_fail(err, QUIRE_INVALID, "%s: its tokens must be counted: --tokenizer MODEL, the directory with the "
-                                              "served model's tokenizer.json", name);
+        return quire_fail(err, QUIRE_INVALID,
+                          "%s: its tokens must be counted: --tokenizer MODEL, the directory with the "
+                          "served model's tokenizer.json",
+                          name);
     int status = quire_json_parse(text, n_bytes, 16, name, &o->conversations, err);
     if (status != QUIRE_OK)
         return status;
@@ -331,12 +342,13 @@ void bench_inputs_ids(const struct bench_inputs *in, size_t i, uint32_t *out)
 
 /* Each is a token of its own in any vocabulary trained on English. */
 static const char *const words[] = {
-    "time", "year", "people", "way", "day", "man", "thing", "woman", "life", "child", "world", "school",
-    "state", "family", "student", "group", "country", "problem", "hand", "part", "place", "case", "week", "company",
-    "system", "program", "question", "work", "government", "number", "night", "point", "home", "water", "room", "mother",
-    "area", "money", "story", "fact", "month", "lot", "right", "study", "book", "eye", "job", "word",
-    "business", "issue", "side", "kind", "head", "house", "service", "friend", "father", "power", "hour", "game",
-    "line", "end", "member", "law",
+    "time",  "year",   "people", "way",     "day",     "man",     "thing",    "woman",   "life",       "child",
+    "world", "school", "state",  "family",  "student", "group",   "country",  "problem", "hand",       "part",
+    "place", "case",   "week",   "company", "system",  "program", "question", "work",    "government", "number",
+    "night", "point",  "home",   "water",   "room",    "mother",  "area",     "money",   "story",      "fact",
+    "month", "lot",    "right",  "study",   "book",    "eye",     "job",      "word",    "business",   "issue",
+    "side",  "kind",   "head",   "house",   "service", "friend",  "father",   "power",   "hour",       "game",
+    "line",  "end",    "member", "law",
 };
 #define N_WORDS (sizeof words / sizeof words[0])
 #define WORD_BYTES 11u /* the longest, and a space */
@@ -377,7 +389,8 @@ int bench_inputs_parse_rate(const char *text, void *rate, struct quire_error *er
     return QUIRE_OK;
 }
 
-void bench_inputs_arrivals(const struct bench_inputs *in, double rate, double burstiness, uint64_t seed, double *arrivals)
+void bench_inputs_arrivals(const struct bench_inputs *in, double rate, double burstiness, uint64_t seed,
+                           double *arrivals)
 {
     uint64_t state = bench_stream(seed, STREAM_ARRIVAL, 0);
     double sum = 0;

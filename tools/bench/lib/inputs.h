@@ -32,7 +32,7 @@ size_t bench_input_flags(struct bench_input_options *options, struct cli_option 
 
 /* What the server or engine takes. */
 struct bench_input_bounds {
-    uint32_t vocab_size;    /* ids are drawn below it */
+    uint32_t vocab_size; /* ids are drawn below it */
     uint32_t max_model_len; /* prompt and answer together; 0 = not known, no bound */
     uint64_t seed;
     const struct quire_text *text; /* counts tokens of conversations; NULL: they are refused */
@@ -41,16 +41,16 @@ struct bench_input_bounds {
 struct bench_input {
     double arrival_s; /* 0 when the inputs are not timed */
     uint32_t n_prompt, n_output;
-    uint32_t prefix;       /* prefix-repetition: which */
+    uint32_t prefix; /* prefix-repetition: which */
     const uint64_t *hashes; /* trace: of the prompt's blocks, or NULL */
-    const char *text;      /* sharegpt: the prompt, and its tokens; or NULL */
+    const char *text; /* sharegpt: the prompt, and its tokens; or NULL */
     const uint32_t *ids;
 };
 
 struct bench_inputs {
     struct bench_input *items;
     size_t n;
-    bool is_timed;     /* items have arrivals of their own */
+    bool is_timed; /* items have arrivals of their own */
     size_t n_left_out; /* requests of the file that are longer than max_model_len */
 };
 
@@ -72,6 +72,7 @@ int bench_inputs_parse_rate(const char *text, void *rate, struct quire_error *er
 /* When each request is sent: arrivals[n] seconds from the beginning. Timed inputs keep their own; else rate requests a
  * second with gaps from a gamma distribution of shape burstiness (1: Poisson), scaled so that the last comes at n / rate,
  * as vLLM's; INFINITY: all at once. */
-void bench_inputs_arrivals(const struct bench_inputs *in, double rate, double burstiness, uint64_t seed, double *arrivals);
+void bench_inputs_arrivals(const struct bench_inputs *in, double rate, double burstiness, uint64_t seed,
+                           double *arrivals);
 
 #endif

@@ -103,8 +103,8 @@ static int parse_shown(const char *text, struct bench_metrics_options *out, stru
         size_t n = strcspn(at, ",");
         int metric = find_metric(at, n);
         if (metric < 0)
-            return quire_fail(err, QUIRE_INVALID,
-                              "--percentile-metrics: \"%.*s\": must be some of ttft,tpot,itl,e2el", (int)n, at);
+            return quire_fail(err, QUIRE_INVALID, "--percentile-metrics: \"%.*s\": must be some of ttft,tpot,itl,e2el",
+                              (int)n, at);
         out->shown[metric] = true;
         at += n + (at[n] == ',');
     }
@@ -119,7 +119,8 @@ static int parse_percentiles(const char *text, struct bench_metrics_options *out
         double p = strtod(at, &end);
         if (n == 0 || end != at + n || !(p >= 0 && p <= 100))
             return quire_fail(err, QUIRE_INVALID,
-                              "--metric-percentiles: \"%.*s\": must be numbers from 0 to 100, as in 50,95,99", (int)n, at);
+                              "--metric-percentiles: \"%.*s\": must be numbers from 0 to 100, as in 50,95,99", (int)n,
+                              at);
         if (out->n_percentiles == BENCH_MAX_PERCENTILES)
             return quire_fail(err, QUIRE_INVALID, "--metric-percentiles: more than %d", BENCH_MAX_PERCENTILES);
         out->percentiles[out->n_percentiles++] = p;
@@ -137,14 +138,15 @@ static int parse_goodput(const char *text, struct bench_metrics_options *out, st
     if (metric < 0 || metric == BENCH_ITL || !end || end == text + n + 1 || *end || !(ms >= 0 && isfinite(ms)))
         return quire_fail(err, QUIRE_INVALID,
                           "--goodput: \"%.60s\": must be ttft:MS, tpot:MS or e2el:MS, milliseconds that a good request "
-                          "stays within", text);
+                          "stays within",
+                          text);
     out->goodput_ms[metric] = ms;
     out->has_goodput = true;
     return QUIRE_OK;
 }
 
-int bench_metrics_options_parse(const char *shown, const char *percentiles, const char *const *goodput, size_t n_goodput,
-                                struct bench_metrics_options *out, struct quire_error *err)
+int bench_metrics_options_parse(const char *shown, const char *percentiles, const char *const *goodput,
+                                size_t n_goodput, struct bench_metrics_options *out, struct quire_error *err)
 {
     *out = (struct bench_metrics_options){.goodput_ms = {INFINITY, INFINITY, INFINITY, INFINITY}};
     int status = parse_shown(shown, out, err);
@@ -377,13 +379,13 @@ static int set_real(json_t *object, const char *prefix, const char *key, double 
 int bench_metrics_json(const struct bench_metrics *m, const struct bench_metrics_options *options, json_t *object,
                        struct quire_error *err)
 {
-    json_t *rest = json_pack(
-        "{s:f, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I}", "duration", m->duration_s, "completed",
-        (json_int_t)m->completed, "failed", (json_int_t)m->failed, "total_input_tokens", (json_int_t)m->total_input,
-        "total_output_tokens", (json_int_t)m->total_output, "request_throughput", m->request_throughput,
-        "output_throughput", m->output_throughput, "total_token_throughput", m->total_token_throughput,
-        "max_output_tokens_per_s", m->max_output_tokens_per_s, "max_concurrent_requests",
-        (json_int_t)m->max_concurrent_requests);
+    json_t *rest = json_pack("{s:f, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I}", "duration", m->duration_s,
+                             "completed", (json_int_t)m->completed, "failed", (json_int_t)m->failed,
+                             "total_input_tokens", (json_int_t)m->total_input, "total_output_tokens",
+                             (json_int_t)m->total_output, "request_throughput", m->request_throughput,
+                             "output_throughput", m->output_throughput, "total_token_throughput",
+                             m->total_token_throughput, "max_output_tokens_per_s", m->max_output_tokens_per_s,
+                             "max_concurrent_requests", (json_int_t)m->max_concurrent_requests);
     int bad = !rest || json_object_update(object, rest) != 0;
     json_decref(rest);
     bad |= json_object_set_new(object, "request_goodput",

@@ -24,11 +24,11 @@ double bench_std(const double *values, size_t n);
 
 struct bench_result {
     bool ok;
-    char *error;         /* owned; NULL when ok */
-    double start_s;      /* when it was sent, since the benchmark began */
-    double ttft_s;       /* from there to the first token */
-    double e2el_s;       /* from there to the end of the answer */
-    double *itls_s;      /* owned, [n_itls]: between one event with tokens and the next */
+    char *error; /* owned; NULL when ok */
+    double start_s; /* when it was sent, since the benchmark began */
+    double ttft_s; /* from there to the first token */
+    double e2el_s; /* from there to the end of the answer */
+    double *itls_s; /* owned, [n_itls]: between one event with tokens and the next */
     size_t n_itls, itls_capacity;
     uint32_t n_prompt, n_output;
 };
@@ -63,7 +63,7 @@ struct bench_metrics {
     size_t completed, failed;
     uint64_t total_input, total_output; /* of completed requests */
     double request_throughput, request_goodput, output_throughput, total_token_throughput;
-    double max_output_tokens_per_s;     /* events with tokens in the fullest second since the first request */
+    double max_output_tokens_per_s; /* events with tokens in the fullest second since the first request */
     size_t max_concurrent_requests;
     struct bench_stat {
         double mean_ms, median_ms, std_ms, percentiles_ms[BENCH_MAX_PERCENTILES];

@@ -11,8 +11,8 @@
 
 void bench_progress_begin(struct bench_progress *p, const char *what, uint64_t total)
 {
-    *p = (struct bench_progress){.what = what, .total = total ? total : 1, .began = bench_now(),
-                                 .is_tty = isatty(STDERR_FILENO)};
+    *p = (struct bench_progress){
+        .what = what, .total = total ? total : 1, .began = bench_now(), .is_tty = isatty(STDERR_FILENO)};
 }
 
 void bench_progress_set(struct bench_progress *p, uint64_t done)
@@ -25,8 +25,7 @@ void bench_progress_set(struct bench_progress *p, uint64_t done)
     for (uint64_t i = 0; i < WIDTH; i++)
         bar[i] = i < filled ? '#' : ' ';
     bar[WIDTH] = 0;
-    fprintf(stderr, "\r\033[K%s %llu/%llu [%s]", p->what, (unsigned long long)done,
-            (unsigned long long)p->total, bar);
+    fprintf(stderr, "\r\033[K%s %llu/%llu [%s]", p->what, (unsigned long long)done, (unsigned long long)p->total, bar);
     if (done > 0)
         fprintf(stderr, " %.3g/s, about %.0f s left", (double)done / past,
                 past / (double)done * (double)(p->total - (done < p->total ? done : p->total)));

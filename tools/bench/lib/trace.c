@@ -48,8 +48,8 @@ static int add_row(struct reader *r, int64_t ns, const struct bench_trace_row *r
     if (t->n_rows == 0)
         r->first_ns = ns;
     else if (ns < r->last_ns)
-        return quire_fail(r->err, QUIRE_INVALID, "%s: line %zu: is earlier than the one before it; sort by time", r->name,
-                          r->line);
+        return quire_fail(r->err, QUIRE_INVALID, "%s: line %zu: is earlier than the one before it; sort by time",
+                          r->name, r->line);
     r->last_ns = ns;
     t->rows[t->n_rows] = *row;
     t->rows[t->n_rows++].arrival_s = (double)(ns - r->first_ns) * 1e-9;
@@ -65,8 +65,9 @@ static int add_hashes(struct reader *r, const json_t *ids, struct bench_trace_ro
     row->first_hash = t->n_hashes;
     row->n_hashes = (uint32_t)n;
     if (n > 0 && !r->form->own_tail && (uint64_t)n * r->form->block_tokens < row->n_input)
-        return quire_fail(r->err, QUIRE_INVALID, "%s: hash_ids: %zu blocks of %u tokens are fewer than the %u of input_length",
-                          where, n, r->form->block_tokens, row->n_input);
+        return quire_fail(r->err, QUIRE_INVALID,
+                          "%s: hash_ids: %zu blocks of %u tokens are fewer than the %u of input_length", where, n,
+                          r->form->block_tokens, row->n_input);
     if (t->n_hashes + n > r->hashes_capacity) {
         size_t capacity = 2 * (t->n_hashes + n);
         uint64_t *grown = realloc(t->hashes, capacity * sizeof *grown);
@@ -171,9 +172,10 @@ static const struct {
     const char *name;
     enum column column;
 } columns[] = {
-    {"ContextTokens", INPUT},    {"input_toks", INPUT},   {"num_prefill_tokens", INPUT},
-    {"GeneratedTokens", OUTPUT}, {"output_toks", OUTPUT}, {"num_decode_tokens", OUTPUT},
-    {"TIMESTAMP", DATE},         {"arrival_time_ns", NANOSECONDS},
+    {"ContextTokens", INPUT},      {"input_toks", INPUT},
+    {"num_prefill_tokens", INPUT}, {"GeneratedTokens", OUTPUT},
+    {"output_toks", OUTPUT},       {"num_decode_tokens", OUTPUT},
+    {"TIMESTAMP", DATE},           {"arrival_time_ns", NANOSECONDS},
 };
 
 struct field {
@@ -208,7 +210,8 @@ static int read_header(const struct reader *r, const char *line, size_t n, int w
     if (where[INPUT] < 0 || where[OUTPUT] < 0)
         return quire_fail(r->err, QUIRE_INVALID,
                           "%s: line %zu: is neither JSON nor a header with lengths: ContextTokens,GeneratedTokens, "
-                          "input_toks,output_toks or num_prefill_tokens,num_decode_tokens", r->name, r->line);
+                          "input_toks,output_toks or num_prefill_tokens,num_decode_tokens",
+                          r->name, r->line);
     return QUIRE_OK;
 }
 
@@ -233,8 +236,9 @@ static int read_whole(const struct reader *r, const struct field *f, const char 
         value = value * 10 + (uint64_t)(f->text[i] - '0');
     }
     if (!ok || value < min || value > max)
-        return quire_fail(r->err, QUIRE_INVALID, "%s: line %zu: %s: must be a whole number from %llu to %llu, got \"%s\"",
-                          r->name, r->line, name, (unsigned long long)min, (unsigned long long)max, quote(f, shown));
+        return quire_fail(r->err, QUIRE_INVALID,
+                          "%s: line %zu: %s: must be a whole number from %llu to %llu, got \"%s\"", r->name, r->line,
+                          name, (unsigned long long)min, (unsigned long long)max, quote(f, shown));
     *out = value;
     return QUIRE_OK;
 }
@@ -351,7 +355,8 @@ int bench_read_file(const char *path, size_t max_bytes, char **text, size_t *n, 
     if (fd < 0 || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         if (fd >= 0)
             close(fd);
-        return quire_fail(err, QUIRE_NOT_FOUND, "%s: cannot be read: %s", path, fd < 0 ? strerror(errno) : "not a file");
+        return quire_fail(err, QUIRE_NOT_FOUND, "%s: cannot be read: %s", path,
+                          fd < 0 ? strerror(errno) : "not a file");
     }
     if ((uint64_t)info.st_size > max_bytes) {
         close(fd);
