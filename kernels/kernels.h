@@ -39,6 +39,10 @@ enum k_gemm_form {
     K_FORM_AUTO,      /* in options only: the backend's choice */
 };
 #define K_N_FORMS 4
+
+/* The version of docs/numerics.md: who keeps what was computed compares it, beside the form and the formats. It moves with
+ * any bit that the page moves, and with nothing else. */
+#define K_LAW_VERSION 1
 const char *k_form_name(enum k_gemm_form form); /* "lane", "tile", "tile of bfloat16 activations", "mma" */
 
 /* ---- weights ------------------------------------------------------------------------------ */
@@ -47,10 +51,10 @@ const char *k_form_name(enum k_gemm_form form); /* "lane", "tile", "tile of bflo
  * columns of the same mapping. The mapping must outlive the weight; it is used in place where the
  * backend computes on host memory, and copied (k_plan_weight_bytes() of it) where it does not. */
 struct k_weight_view {
-    const void *data;        /* host memory, row 0, column 0 of the part; any alignment ≥ the dtype's */
+    const void *data; /* host memory, row 0, column 0 of the part; any alignment ≥ the dtype's */
     enum k_dtype dtype;
-    uint32_t n_rows;         /* output features */
-    uint32_t n_cols;         /* input features */
+    uint32_t n_rows; /* output features */
+    uint32_t n_cols; /* input features */
     uint64_t row_stride_bytes;
 };
 
@@ -78,26 +82,26 @@ struct k_kv_shape {
 
 struct k_embed_args { /* out[t] = table[ids[t]] widened to f32 */
     const struct k_weight *table; /* [V, H] */
-    const uint32_t *ids_dev;      /* [T], each < V */
-    float *out_dev;               /* [T, H] */
+    const uint32_t *ids_dev; /* [T], each < V */
+    float *out_dev; /* [T, H] */
     uint32_t n_tokens;
 };
 
 struct k_rmsnorm_args { /* x += add; out = x * rsqrt(mean(x²) + eps) * weight */
-    float *x_dev;           /* [T, H] residual stream, updated in place when add_dev is not NULL */
-    const float *add_dev;   /* [T, H] or NULL */
+    float *x_dev; /* [T, H] residual stream, updated in place when add_dev is not NULL */
+    const float *add_dev; /* [T, H] or NULL */
     const float *weight_dev; /* [H] */
-    float *out_dev;         /* [T, H]; may not alias x_dev */
+    float *out_dev; /* [T, H]; may not alias x_dev */
     uint32_t n_tokens, n_cols;
     float eps;
 };
 
 struct k_gemm_args { /* y[t, r] = Σ_k w[r, k] x[t, k] (+ bias[r]) */
     const struct k_weight *weight; /* [N, K] */
-    const float *x_dev;            /* [T, K] */
-    const float *bias_dev;         /* [N] or NULL */
-    float *y_dev;                  /* [T, N] */
-    void *workspace_dev;           /* k_plan_bytes().gemm */
+    const float *x_dev; /* [T, K] */
+    const float *bias_dev; /* [N] or NULL */
+    float *y_dev; /* [T, N] */
+    void *workspace_dev; /* k_plan_bytes().gemm */
     uint32_t n_tokens;
 };
 
@@ -105,24 +109,24 @@ struct k_gemm_silu_mul_args { /* out[t, i] = silu(y[t, i]) * y[t, n + i], y as g
     struct k_gemm_args
         gemm; /* weight [2 n, K]: gate's rows, then up's; y_dev is scratch of [T, 2 n], its contents undefined
                               * afterwards, or NULL where k_plan_needs_gate_up() says that it is not used */
-    float *out_dev;          /* [T, n] */
+    float *out_dev; /* [T, n] */
 };
 
 struct k_rope_angles_args { /* cos and sin of position × inv_freq, once a step, for every layer */
     const uint32_t *positions_dev; /* [T] */
-    const float *inv_freq_dev;     /* [n_freqs] */
-    float *cos_sin_dev;            /* [T, n_freqs, 2], each multiplied by scale */
+    const float *inv_freq_dev; /* [n_freqs] */
+    float *cos_sin_dev; /* [T, n_freqs, 2], each multiplied by scale */
     uint32_t n_tokens, n_freqs;
     float scale; /* YaRN's attention factor, else 1 */
 };
 
 struct k_rope_kv_args { /* per-head RMSNorm of q and k (optional), RoPE, K and V into their blocks */
-    float *qkv_dev;              /* [T, (Q + 2 KV) * D]: q rotated in place */
-    const float *q_norm_dev;     /* [D] or NULL */
-    const float *k_norm_dev;     /* [D] or NULL */
+    float *qkv_dev; /* [T, (Q + 2 KV) * D]: q rotated in place */
+    const float *q_norm_dev; /* [D] or NULL */
+    const float *k_norm_dev; /* [D] or NULL */
     float eps;
-    const float *cos_sin_dev;    /* [T, D / 2, 2] */
-    const uint32_t *slots_dev;   /* [T]: block id * block_tokens + offset, or K_NO_SLOT */
+    const float *cos_sin_dev; /* [T, D / 2, 2] */
+    const uint32_t *slots_dev; /* [T]: block id * block_tokens + offset, or K_NO_SLOT */
     const struct k_kv_shape *kv;
     const struct k_kv_layer *layer;
     uint32_t n_tokens, n_q_heads;
@@ -133,7 +137,7 @@ struct k_token_source {
     uint32_t token, row;
 };
 struct k_place_tokens_args {
-    uint32_t *ids_dev;           /* [T] */
+    uint32_t *ids_dev; /* [T] */
     const uint32_t *sampled_dev; /* as k_sample_args left it */
     const struct k_token_source *sources_dev; /* [n] */
     uint32_t n;
@@ -141,24 +145,24 @@ struct k_place_tokens_args {
 
 /* A sequence's tokens in this step. Position p reads the KV of positions (p - window, p]. */
 struct k_attn_row {
-    uint32_t token;      /* index of its first token in the step's arrays */
-    uint32_t n_tokens;   /* 0: the row only fills up a step */
-    uint32_t position;   /* of that first token */
-    uint32_t table;      /* offset of its block table in tables_dev */
+    uint32_t token; /* index of its first token in the step's arrays */
+    uint32_t n_tokens; /* 0: the row only fills up a step */
+    uint32_t position; /* of that first token */
+    uint32_t table; /* offset of its block table in tables_dev */
 };
 /* How a step's attention is divided among the device: made once for all layers with these rows and
  * this window, before the first of them. Backends on host memory have nothing to do here. */
 struct k_attention_plan_args {
     const struct k_attn_row *rows; /* [n_rows] HOST memory, read before the call returns */
     const struct k_kv_shape *kv;
-    void *plan_dev;                /* k_plan_bytes().attention_plan */
+    void *plan_dev; /* k_plan_bytes().attention_plan */
     uint32_t n_rows, n_tokens, n_q_heads;
     uint32_t window;
 };
 struct k_attention_args {
-    const float *qkv_dev;            /* [T, (Q + 2 KV) * D]: only q is read; K and V come from the cache */
-    float *out_dev;                  /* [T, Q * D]; tokens of no row stay as they were */
-    const struct k_attn_row *rows;   /* [n_rows] HOST memory; not read between graph_begin and graph_end,
+    const float *qkv_dev; /* [T, (Q + 2 KV) * D]: only q is read; K and V come from the cache */
+    float *out_dev; /* [T, Q * D]; tokens of no row stay as they were */
+    const struct k_attn_row *rows; /* [n_rows] HOST memory; not read between graph_begin and graph_end,
                                       * where n_rows is an upper bound */
     const struct k_attn_row *rows_dev; /* the same in backend memory */
     void *plan_dev; /* made from the same rows and window; a device counts in it, and leaves it as it was */
