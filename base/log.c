@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include "base/clock.h"
 #include "base/utf8.h"
 
 #include <stdarg.h>
@@ -115,9 +116,8 @@ static void put_head(struct line *l, enum quire_log_level level, const char *roo
 {
     static const char *const names[] = {"error", "warn", "info"};
     char time[40], head[120];
-    struct timespec now;
+    struct timespec now = quire_until_ns(quire_wall_ns());
     struct tm utc;
-    clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
     size_t n = strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%S", &utc);
     snprintf(time + n, sizeof time - n, ".%03ldZ", now.tv_nsec / 1000000);

@@ -1,3 +1,4 @@
+#include "base/clock.h"
 #include "kernels/pool.h"
 
 #include <pthread.h>
@@ -70,18 +71,11 @@ static void cpu_relax(void)
 #endif
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Waits awake until (*value == known) is `until`: true; false when it has taken too long, or the step
  * that in_step tells of (NULL: none) has ended. greedy_until: the calling thread's own, 0 at first. */
 static bool wait_awake(atomic_uint *value, unsigned known, bool until, atomic_bool *in_step, uint64_t *greedy_until)
 {
-    uint64_t begin = now_ns(), waited;
+    uint64_t begin = quire_now_ns(), waited;
     bool may_yield = begin >= *greedy_until;
     do {
         for (int i = 0; i < SPINS_PER_CLOCK_READ; i++) {
@@ -89,10 +83,10 @@ static bool wait_awake(atomic_uint *value, unsigned known, bool until, atomic_bo
                 return true;
             cpu_relax();
         }
-        waited = now_ns() - begin;
+        waited = quire_now_ns() - begin;
         if (may_yield && waited > SPIN_NS && waited < WAIT_NS) {
             sched_yield();
-            uint64_t away = now_ns() - begin - waited;
+            uint64_t away = quire_now_ns() - begin - waited;
             if (away > GREEDY_NS)
                 *greedy_until = begin + away + SHUN_NS;
         }

@@ -1,5 +1,6 @@
 #include "engine/record/recorder.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "engine/record/digest.h"
 #include "engine/record/format.h"
@@ -9,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define WRITE_AT_BYTES 65536u
@@ -240,11 +240,9 @@ static void put_config(struct recorder *r, const struct sched_config *c)
 static void on_opened(void *context, const struct engine_info *info, const struct sched_config *config)
 {
     struct recorder *r = context;
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
     begin_record(r, RECORDING_HEADER);
     put_u32(r, RECORD_VERSION);
-    put_u64(r, (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u);
+    put_u64(r, quire_wall_ns() / 1000);
     put_text(r, r->about.model);
     put_bytes(r, r->about.config_sha256.bytes, sizeof r->about.config_sha256.bytes);
     put_text(r, info->plan->device);

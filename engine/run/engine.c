@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "engine/run/engine_internal.h"
 #include "engine/run/host_memory.h"
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define DEFAULT_QUEUED_REQUESTS 1024u
 
@@ -32,13 +32,6 @@ void engine_options_default(struct engine_options *options)
 }
 
 /* ---- open ------------------------------------------------------------------------------------ */
-
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static int open_backend(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
@@ -248,7 +241,7 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
 int engine_open(const struct engine_options *options, engine_sink sink, void *sink_context, struct engine **out,
                 struct quire_error *err)
 {
-    double begin = seconds_now();
+    double begin = quire_now_s();
     struct engine *e = calloc(1, sizeof *e);
     *out = NULL;
     if (!e)
@@ -262,7 +255,7 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
     int status = open_all(e, options, err);
     if (status == QUIRE_OK) {
         e->info.cache_dtype = k_dtype_name(e->plan.kv_dtype);
-        e->info.open_seconds = seconds_now() - begin;
+        e->info.open_seconds = quire_now_s() - begin;
         e->report.stats.token_budget = e->plan.max_num_batched_tokens;
         e->logged_ratio = 1;
         engine_publish(e, 0);
@@ -330,7 +323,7 @@ int engine_submit(struct engine *e, const struct engine_request *request, uint32
     uint32_t retry = 0;
     struct request *r;
     uint64_t seed = request->sampling.has_seed ? 0 : next_seed(e);
-    int status = request_create(request, &limits, seed, engine_now_us(), &r, err);
+    int status = request_create(request, &limits, seed, quire_now_us(), &r, err);
     if (status == QUIRE_OK) {
         status = mailbox_submit(e->mailbox, r, &retry, err);
         if (status != QUIRE_OK)

@@ -139,9 +139,6 @@ void request_end(struct engine *e, struct request *r, enum engine_finish finish,
 
 /* ---- loop.c ---- */
 
-/* Microseconds of CLOCK_MONOTONIC. */
-uint64_t engine_now_us(void);
-
 /* Makes the engine's counters known; by engine_open() before there is an engine thread, then by that. */
 void engine_publish(struct engine *e, uint64_t busy_us);
 

@@ -5,10 +5,10 @@
  */
 #include "engine/run/engine_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 /* While a sequence lives the scheduler has something to run, or says until when it has not. If it gives
  * nothing this often in a row, a promise was broken, and an error is better than a server that
@@ -21,13 +21,6 @@
 
 /* How old a tenant's counters may be: copying up to a thousand of them in every step would show. */
 #define TENANTS_EVERY_US 100000u
-
-uint64_t engine_now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
-}
 
 /* ---- mail ------------------------------------------------------------------------------------ */
 
@@ -105,7 +98,7 @@ static void carry_out_cancels(struct engine *e, struct request *r)
             continue;
         event_done(e, r, i, ENGINE_FINISH_CANCELLED, -1);
         sched_cancel_seq(e->sched, c->seq);
-        ENGINE_WATCH(e, cancelled_choice, engine_now_us(), c->seq);
+        ENGINE_WATCH(e, cancelled_choice, quire_now_us(), c->seq);
     }
 }
 
@@ -120,14 +113,14 @@ static void change_policy(struct engine *e, const struct mailbox_orders *orders)
                   err.text);
         return;
     }
-    ENGINE_WATCH(e, policy_changed, engine_now_us(), orders->policy, &options);
+    ENGINE_WATCH(e, policy_changed, quire_now_us(), orders->policy, &options);
     quire_log(QUIRE_LOG_INFO, "engine", "the scheduling policy is %s now", orders->policy->name);
 }
 
 static void unpin(struct engine *e, uint32_t tenant)
 {
     sched_unpin(e->sched, tenant);
-    ENGINE_WATCH(e, unpinned, engine_now_us(), tenant);
+    ENGINE_WATCH(e, unpinned, quire_now_us(), tenant);
 }
 
 static void carry_out_orders(struct engine *e, const struct mailbox_orders *orders)
@@ -144,7 +137,7 @@ static void carry_out_orders(struct engine *e, const struct mailbox_orders *orde
                 unpin(e, t);
     if (orders->no_more) {
         sched_no_more(e->sched);
-        ENGINE_WATCH(e, no_more, engine_now_us());
+        ENGINE_WATCH(e, no_more, quire_now_us());
     }
 }
 
@@ -234,7 +227,7 @@ static void measure(struct engine *e, struct engine_stats *stats)
 
 static void publish_tenants(struct engine *e)
 {
-    uint64_t now_us = engine_now_us();
+    uint64_t now_us = quire_now_us();
     if (now_us < e->tenants_due_us && !sched_idle(e->sched))
         return;
     e->tenants_due_us = now_us + TENANTS_EVERY_US;
@@ -303,7 +296,7 @@ static int nothing_to_run(struct engine *e, const struct sched_plan *plan, uint6
 static int step(struct engine *e, struct quire_error *err)
 {
     const struct sched_plan *plan;
-    uint64_t now_us = engine_now_us();
+    uint64_t now_us = quire_now_us();
     int status = sched_plan(e->sched, now_us, &plan, err);
     if (status != QUIRE_OK)
         return status;
@@ -313,7 +306,7 @@ static int step(struct engine *e, struct quire_error *err)
     engine_publish(e, 0); /* what was admitted has left the queue now, not only when the step is over */
     struct step_slot *slot = &e->slots[e->n_launched % (e->depth + 1)];
     if (e->n_watches)
-        slot->launched_us = engine_now_us();
+        slot->launched_us = quire_now_us();
     status = step_move(e, plan, err);
     if (status != QUIRE_OK)
         return status;
@@ -393,7 +386,7 @@ void *engine_main(void *engine)
         e->sleep_until_us = 0;
         if (mail.closing)
             break;
-        uint64_t begin = engine_now_us();
+        uint64_t begin = quire_now_us();
         take_mail(e, &mail);
         struct quire_error err;
         int status = has_work(e) ? step(e, &err) : QUIRE_OK;
@@ -401,7 +394,7 @@ void *engine_main(void *engine)
             collect_retired(e);
         else
             die(e, err.text);
-        engine_publish(e, engine_now_us() - begin);
+        engine_publish(e, quire_now_us() - begin);
         events_flush(e);
         events_reap(e);
     }

@@ -1,4 +1,5 @@
 /* A scheduler's plan becomes a forward pass, and the pass's results become tokens and events. */
+#include "base/clock.h"
 #include "engine/run/engine_internal.h"
 
 #include <stdio.h>
@@ -40,7 +41,7 @@ void request_end(struct engine *e, struct request *r, enum engine_finish finish,
         if (!r->choices[i].done)
             event_done(e, r, i, finish, -1);
     sched_cancel(e->sched, r->key);
-    ENGINE_WATCH(e, cancelled, engine_now_us(), r->key);
+    ENGINE_WATCH(e, cancelled, quire_now_us(), r->key);
 }
 
 /* ---- plan → arrays --------------------------------------------------------------------------- */
@@ -288,7 +289,7 @@ int step_commit(struct engine *e, struct step_slot *slot, struct quire_error *er
     int status = forward_wait(e->forward, slot->ticket, err);
     if (status != QUIRE_OK)
         return status;
-    uint64_t done_us = e->n_watches ? engine_now_us() : 0;
+    uint64_t done_us = e->n_watches ? quire_now_us() : 0;
     end_bad_requests(e, slot);
     uint32_t n = take_results(e, slot);
     end_of_prompts(e, slot->plan);

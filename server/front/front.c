@@ -1,5 +1,6 @@
 #include "server/front/front_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <signal.h>
@@ -107,7 +108,7 @@ void front_log_refused(const struct front *f, const struct http_exchange *x, con
 struct tenant *front_begin(struct front *f, struct http_exchange *x)
 {
     struct api_error e;
-    uint64_t now_us = metrics_now_us();
+    uint64_t now_us = quire_now_us();
     struct tenant *tenant = front_can_serve(f, &e) ? front_tenant(f, x, &e) : NULL;
     if (tenant && limits_begin(tenant, now_us, &e))
         return tenant;

@@ -1,5 +1,6 @@
 #include "server/http/http_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "server/http/tls.h"
 
@@ -381,13 +382,6 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
 
 /* ---- the server ----------------------------------------------------------------------------- */
 
-static uint64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 static struct bufferevent *new_bufferevent(struct http_server *s, evutil_socket_t fd)
 {
     if (!s->tls)
@@ -409,7 +403,7 @@ static bool add_connection(struct http_server *s, evutil_socket_t fd)
     c->server = s;
     c->late = s->draining;
     c->x.connection = c;
-    c->opened_ms = now_ms();
+    c->opened_ms = quire_now_ms();
     c->is_tls = s->tls != NULL;
     c->bev = new_bufferevent(s, fd);
     c->timer = event_new(s->base, -1, 0, on_timer, c);
@@ -460,7 +454,7 @@ static bool may_give_way(const struct connection *c, uint64_t now)
 static void make_room(struct http_server *s)
 {
     struct connection *c;
-    uint64_t now = now_ms();
+    uint64_t now = quire_now_ms();
     TAILQ_FOREACH(c, &s->connections, link)
     {
         if (may_give_way(c, now)) {

@@ -1,29 +1,22 @@
 /* engine_client_connect(): from an address to a connected descriptor. */
 #include "server/link/engine_client.h"
 
+#include "base/clock.h"
 #include "server/wire/address.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <time.h>
 #include <unistd.h>
 
 #define BACKLOG_RETRY_MS 10
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* 0 or an errno. */
 static int wait_connected(int fd, int64_t until_ms)
 {
     for (;;) {
-        int64_t left = until_ms - now_ms();
+        int64_t left = until_ms - (int64_t)quire_now_ms();
         struct pollfd p = {.fd = fd, .events = POLLOUT};
         int n = left > 0 ? poll(&p, 1, (int)left) : 0;
         if (n == 0)
@@ -49,7 +42,7 @@ static int try_address(const struct wire_address *address, int64_t until_ms, int
         /* A unix socket whose backlog is full says so at once instead of waiting. */
         if (errno != EAGAIN && errno != EINTR)
             return errno;
-        if (now_ms() >= until_ms)
+        if ((int64_t)quire_now_ms() >= until_ms)
             return ETIMEDOUT;
         poll(NULL, 0, BACKLOG_RETRY_MS);
     }
@@ -59,7 +52,7 @@ int engine_client_connect(const char *address, int timeout_ms, int *fd, struct q
 {
     struct wire_address addresses[WIRE_MAX_ADDRESSES];
     size_t n;
-    int64_t until_ms = now_ms() + timeout_ms;
+    int64_t until_ms = (int64_t)quire_now_ms() + timeout_ms;
     int error = ETIMEDOUT;
     *fd = -1;
     int status = wire_address_parse(address, addresses, &n, err);

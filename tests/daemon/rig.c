@@ -1,5 +1,7 @@
 #include "tests/daemon/rig.h"
 
+#include "base/clock.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +10,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -17,9 +18,7 @@ enum { WANT_NOTHING, WANT_DRAIN, WANT_COUNT, WANT_END };
 
 int64_t rig_now_ms(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return (int64_t)quire_now_ms();
 }
 
 static void on_idle(void *context)

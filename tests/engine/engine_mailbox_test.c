@@ -1,4 +1,5 @@
 /* Admission by counters, and the time to come back. */
+#include "base/clock.h"
 #include "engine/run/mailbox.h"
 
 #include <setjmp.h>
@@ -168,13 +169,6 @@ static void orders(void **state)
     mailbox_destroy(m);
 }
 
-static uint64_t now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
 static void a_wait_ends_in_time(void **state)
 {
     (void)state;
@@ -182,16 +176,16 @@ static void a_wait_ends_in_time(void **state)
     struct mailbox_mail mail;
     uint32_t retry;
     assert_int_equal(mailbox_create(4, 0, 1, &m, NULL), QUIRE_OK);
-    uint64_t until = now_us() + 50000;
+    uint64_t until = quire_now_us() + 50000;
     mailbox_drain(m, until, &mail);
-    assert_true(now_us() >= until);
+    assert_true(quire_now_us() >= until);
     assert_null(mail.submitted);
     mailbox_drain(m, 1, &mail); /* long past */
     assert_int_equal(submit(m, 10, 1, &retry), QUIRE_OK);
-    until = now_us() + 60000000;
+    until = quire_now_us() + 60000000;
     mailbox_drain(m, until, &mail);
     assert_non_null(mail.submitted);
-    assert_true(now_us() < until);
+    assert_true(quire_now_us() < until);
     free_mail(m, &mail);
     mailbox_destroy(m);
 }

@@ -5,6 +5,7 @@
  * Prints "listening on http://127.0.0.1:PORT". SIGTERM drains, a second one ends. SIGUSR1 ends
  * the engine.
  */
+#include "base/clock.h"
 #include "server/daemon/daemon.h"
 #include "server/front/front.h"
 #include "server/http/tls.h"
@@ -16,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
 struct server {
     struct event_base *base;
@@ -73,20 +73,13 @@ static void on_usr1(evutil_socket_t number, short what, void *context)
     end_engine(context);
 }
 
-static uint64_t now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
 /* Says how it went on standard output: the test waits for it. */
 static void on_hangup(evutil_socket_t number, short what, void *context)
 {
     struct quire_error err;
     (void)number;
     (void)what;
-    if (tenants_reload(context, now_us(), &err) == QUIRE_OK)
+    if (tenants_reload(context, quire_now_us(), &err) == QUIRE_OK)
         printf("reloaded\n");
     else
         printf("kept: %s\n", err.text);
@@ -239,8 +232,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "front_test_server: %s\n", err.text);
         return 1;
     }
-    int status = words.tenants ? tenants_from_file(words.tenants, now_us(), &options.tenants, &err)
-                               : tenants_from_keys(words.keys, words.n_keys, now_us(), &options.tenants, &err);
+    int status = words.tenants ? tenants_from_file(words.tenants, quire_now_us(), &options.tenants, &err)
+                               : tenants_from_keys(words.keys, words.n_keys, quire_now_us(), &options.tenants, &err);
     struct tls *tls = NULL;
     if (!status && words.certificate)
         status = tls_open(words.certificate, NULL, &tls, &err);

@@ -5,6 +5,7 @@
  * Prints one JSON object: what was asked and what came of it. Status 1: a client that stayed got no whole reply, or equal
  * requests got unequal answers. tests/stress/stress.py starts it, and looks at the server.
  */
+#include "base/clock.h"
 #include "tests/stress/stress_client.h"
 
 #include <arpa/inet.h>
@@ -17,7 +18,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define REPLY_BYTES 262144
@@ -55,13 +55,6 @@ static void die(const char *what)
 {
     fprintf(stderr, "stress_client: %s: %s\n", what, strerror(errno));
     exit(1);
-}
-
-static uint64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
 /* ---- coming ---- */
@@ -112,7 +105,7 @@ static void ask(struct client *c)
     c->n_request = request_make(c->ask, &all.state, c->request, &c->variant);
     c->sent = c->n_reply = 0;
     c->half_closed = false;
-    c->until_ms = now_ms() + (c->moment == MOMENT_LATER ? draw_below(&all.state, LATER_MS) : PATIENCE_MS);
+    c->until_ms = quire_now_ms() + (c->moment == MOMENT_LATER ? draw_below(&all.state, LATER_MS) : PATIENCE_MS);
     c->leave_at = 1 + draw_below(&all.state, 2000);
     if (c->moment == MOMENT_UNSENT)
         c->n_request = draw_below(&all.state, (unsigned)c->n_request);
@@ -152,7 +145,7 @@ static void leave(struct client *c)
     if (c->manner == MANNER_HALF_CLOSE) { /* and reads what still comes */
         shutdown(c->fd, SHUT_WR);
         c->half_closed = true;
-        c->until_ms = now_ms() + PATIENCE_MS;
+        c->until_ms = quire_now_ms() + PATIENCE_MS;
         return;
     }
     if (c->manner == MANNER_RESET)
@@ -237,7 +230,7 @@ static void on_readable(struct client *c)
 
 static void look_at_clocks(void)
 {
-    uint64_t now = now_ms();
+    uint64_t now = quire_now_ms();
     for (unsigned i = 0; i < all.n_clients; i++) {
         struct client *c = &all.clients[i];
         if (c->fd < 0 || now < c->until_ms)
@@ -327,8 +320,8 @@ int main(int argc, char **argv)
                 "usage: stress_client --port N --mix cancel|soak|garbage [--requests N] [--clients N] [--seed N]\n");
         return 2;
     }
-    uint64_t began = now_ms();
+    uint64_t began = quire_now_ms();
     run();
-    report((double)(now_ms() - began) / 1000);
+    report((double)(quire_now_ms() - began) / 1000);
     return all.n_unequal || all.n_cut_short || all.n_impatient;
 }

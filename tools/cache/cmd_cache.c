@@ -1,5 +1,5 @@
 /* quire cache: pins and warms the prefix cache of a running server. */
-#include "tools/bench/lib/clock.h"
+#include "base/clock.h"
 #include "tools/bench/lib/progress.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/commands.h"
@@ -103,13 +103,13 @@ static int warm(const struct cache_command *a, struct cache_client *client, stru
 {
     struct warm_report report;
     struct shown shown = {.begun = false};
-    double began = bench_now();
+    double began = quire_now_s();
     int status = warm_run(client, a->file, show, &shown, &report, err);
     if (shown.begun)
         bench_progress_end(&shown.bar);
     if (report.n_prompts > 0)
         printf("%zu prompts, %" PRIu64 " tokens, %" PRIu64 " of them cached before, in %.1f s\n", report.n_prompts,
-               report.n_tokens, report.n_cached, bench_now() - began);
+               report.n_tokens, report.n_cached, quire_now_s() - began);
     return status;
 }
 

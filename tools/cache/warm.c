@@ -1,7 +1,7 @@
 #include "tools/cache/warm.h"
 
 #include "base/log.h"
-#include "tools/bench/lib/clock.h"
+#include "base/clock.h"
 #include "tools/cache/warm_file.h"
 
 #include <inttypes.h>
@@ -108,11 +108,11 @@ static void *warm_thread(void *context)
     struct warming *w = context;
     struct warm_report report;
     struct quire_error err;
-    double began = bench_now();
+    double began = quire_now_s();
     int status = warm_run(w->client, w->path, NULL, NULL, &report, &err);
     if (status == QUIRE_OK || report.n_prompts > 0)
         quire_log(QUIRE_LOG_INFO, "server", "the prefix cache has %zu prompts of %s, %" PRIu64 " tokens, after %.1f s",
-                  report.n_prompts, w->path, report.n_tokens, bench_now() - began);
+                  report.n_prompts, w->path, report.n_tokens, quire_now_s() - began);
     if (status != QUIRE_OK && status != QUIRE_EXHAUSTED)
         quire_log(QUIRE_LOG_ERROR, "server", "--warm: %s", err.text);
     return NULL;

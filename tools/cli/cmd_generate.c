@@ -1,5 +1,6 @@
 /* quire generate: one answer, or a chat, on this terminal. The engine runs in this process behind the
  * same frames as everywhere else; there is no second path. */
+#include "base/clock.h"
 #include "base/json.h"
 #include "engine/engine.h"
 #include "server/daemon/daemon.h"
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 struct generate {
@@ -47,13 +47,6 @@ struct generate {
     int status;
     struct quire_error err;
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void finish(struct generate *g, int status)
 {
@@ -93,7 +86,7 @@ static void on_token(void *context, const struct wire_token *token)
     const char *piece;
     size_t n;
     if (g->n_generated++ == 0)
-        g->first_token = now();
+        g->first_token = quire_now_s();
     int status = quire_detok_push(g->detok, token->token, &piece, &n, &g->err);
     if (status != QUIRE_OK)
         finish(g, status);
@@ -175,7 +168,7 @@ static int submit(struct generate *g, const uint32_t *ids, size_t n_ids)
     g->n_prompt = s.n_prompt;
     g->n_generated = 0;
     g->n_answer = 0;
-    g->started = now();
+    g->started = quire_now_s();
     g->running = true;
     return engine_client_submit(g->client, &s, &events, g, &g->request, &g->err);
 }
@@ -199,7 +192,7 @@ static int render(struct generate *g, const char *prompt, char **out, size_t *n)
 
 static void print_speed(const struct generate *g)
 {
-    double total = now() - g->started, first = g->first_token - g->started;
+    double total = quire_now_s() - g->started, first = g->first_token - g->started;
     fprintf(stderr, "(%u tokens in, first token after %.0f ms, %u tokens out at %.1f tokens/s)\n", g->n_prompt,
             first * 1e3, g->n_generated, g->n_generated / total);
 }

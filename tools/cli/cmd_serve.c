@@ -1,4 +1,5 @@
 /* quire serve: the OpenAI front end, with an engine in this process or elsewhere, on one event loop. */
+#include "base/clock.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "server/daemon/daemon.h"
@@ -19,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define CONNECT_TIMEOUT_MS 5000
@@ -64,13 +64,6 @@ struct serve {
     double started;
 };
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* ---- warming ---- */
 
 /* Once, beside live traffic and below it; what goes wrong is no reason not to serve. */
@@ -97,7 +90,7 @@ static void on_engine_ready(void *context)
         quire_log(QUIRE_LOG_INFO, "server", "the engine is back");
     else
         quire_log(QUIRE_LOG_INFO, "server", "%s ready on %s://%s:%u/v1 after %.2f s; /ui is a page to chat and watch",
-                  s->names.items[0], s->tls ? "https" : "http", host, front_port(s->front), now() - s->started);
+                  s->names.items[0], s->tls ? "https" : "http", host, front_port(s->front), quire_now_s() - s->started);
     if (!s->ready_once && s->metrics_listen)
         quire_log(QUIRE_LOG_INFO, "server", "metrics and health, without a key, on port %u (%s)",
                   front_metrics_port(s->front), s->metrics_listen);
@@ -179,18 +172,13 @@ static void on_engine_died(void *context)
 
 /* ---- tenants ---- */
 
-static uint64_t now_us(void)
-{
-    return (uint64_t)(now() * 1e6);
-}
-
 static void on_reload(evutil_socket_t number, short what, void *context)
 {
     struct serve *s = context;
     struct quire_error err;
     (void)number;
     (void)what;
-    if (s->tenants_file && tenants_reload(s->tenants, now_us(), &err) == QUIRE_OK)
+    if (s->tenants_file && tenants_reload(s->tenants, quire_now_us(), &err) == QUIRE_OK)
         quire_log(QUIRE_LOG_INFO, "server", "%s was read again", s->tenants_file);
     else if (s->tenants_file)
         quire_log(QUIRE_LOG_ERROR, "server", "the tenants stay as they were: %s", err.text);
@@ -215,9 +203,9 @@ static int open_tenants(struct serve *s, struct quire_error *err)
     _Static_assert(TENANTS_MAX <= SCHED_MAX_TENANTS, "the engine counts every tenant");
     int status;
     if (s->tenants_file)
-        status = tenants_from_file(s->tenants_file, now_us(), &s->tenants, err);
+        status = tenants_from_file(s->tenants_file, quire_now_us(), &s->tenants, err);
     else
-        status = tenants_from_keys(s->api_keys.items, s->api_keys.n, now_us(), &s->tenants, err);
+        status = tenants_from_keys(s->api_keys.items, s->api_keys.n, quire_now_us(), &s->tenants, err);
     if (status != QUIRE_OK)
         return status;
     tenants_weights(s->tenants, s->weights);
@@ -360,7 +348,7 @@ static int connect_engine(struct serve *s, struct quire_error *err)
 
 static int open_all(struct serve *s, struct quire_error *err)
 {
-    s->started = now();
+    s->started = quire_now_s();
     s->base = event_base_new();
     if (!s->base)
         return quire_fail(err, QUIRE_INTERNAL, "libevent gives no event loop");

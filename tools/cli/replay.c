@@ -1,14 +1,14 @@
 #include "tools/cli/replay.h"
 
+#include "base/clock.h"
 #include "engine/record/digest.h"
 #include "engine/record/seqs.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#define LOOK_EVERY_NS 100000000
+#define LOOK_EVERY_NS UINT64_C(100000000)
 
 struct choice {
     /* as recorded */
@@ -357,11 +357,7 @@ static void cancel_what_is_enough(struct replay *p)
 /* Sleeps until something happened, or a little; cancels what has been compared to its cut. */
 static void wait_a_little(struct replay *p, void (*progress)(void *, uint64_t), void *context)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += LOOK_EVERY_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    struct timespec until = quire_until_ns(quire_now_ns() + LOOK_EVERY_NS);
     pthread_mutex_lock(&p->mutex);
     if (!p->to_cancel && p->n_over < p->n_submitted)
         pthread_cond_timedwait(&p->changed, &p->mutex, &until);

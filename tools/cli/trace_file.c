@@ -1,5 +1,6 @@
 #include "tools/cli/trace_file.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -286,13 +287,6 @@ static void on_opened(void *context, const struct engine_info *info, const struc
     t->n_groups = config->kv.n_groups;
 }
 
-static uint64_t monotonic_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
-}
-
 static void begin_array(struct trace_file *t)
 {
     emit(t, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"engine\"}}",
@@ -330,7 +324,7 @@ int trace_file_open(const char *path, struct trace_file **out, struct quire_erro
         free(t);
         return status;
     }
-    t->base_us = t->now_us = monotonic_us();
+    t->base_us = t->now_us = quire_now_us();
     begin_array(t);
     *out = t;
     return QUIRE_OK;
@@ -351,7 +345,7 @@ void trace_file_close(struct trace_file *t)
 {
     if (!t)
         return;
-    t->now_us = monotonic_us();
+    t->now_us = quire_now_us();
     for (uint32_t i = 0; i < t->n_tracks; i++)
         if (t->tracks[i].lives)
             on_retired(t, i);

@@ -1,5 +1,5 @@
 /* quire pull: a model from a hub into the user's Hugging Face cache, where every command finds it by name. */
-#include "tools/bench/lib/clock.h"
+#include "base/clock.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/commands.h"
 #include "tools/hub/pull.h"
@@ -49,7 +49,7 @@ static void on_progress(void *context, const struct hub_pull *pull)
 {
     struct pull_command *c = context;
     struct meter *m = &c->meter;
-    double now = bench_now(), past = now - m->drawn;
+    double now = quire_now_s(), past = now - m->drawn;
     if (!m->is_tty || past < DRAW_EVERY_S)
         return;
     uint64_t total = hub_pull_total_bytes(pull), there = hub_pull_present_bytes(pull);
@@ -175,7 +175,7 @@ static int bring(struct pull_command *c, struct quire_error *err)
 
 static int run(struct pull_command *c, struct quire_error *err)
 {
-    c->began = bench_now();
+    c->began = quire_now_s();
     int status = check_offline(err);
     if (status == QUIRE_OK)
         status = open_hub(c, err);
@@ -196,7 +196,7 @@ static void print_json(const struct pull_command *c, const char *path)
     json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:f}", "model", c->name.text, "revision",
                             c->name.revision, "commit", c->list.commit, "path", path, "files", files, "bytes",
                             (json_int_t)hub_pull_total_bytes(c->pull), "downloaded_bytes",
-                            (json_int_t)hub_pull_received_bytes(c->pull), "seconds", bench_now() - c->began);
+                            (json_int_t)hub_pull_received_bytes(c->pull), "seconds", quire_now_s() - c->began);
     if (out) {
         json_dumpf(out, stdout, JSON_INDENT(2));
         putchar('\n');
@@ -217,7 +217,7 @@ static int report(const struct pull_command *c)
         puts(path);
     fprintf(stderr, "quire: %s: %zu files, %s; %s downloaded in %.1f s; checked by SHA-256: %zu, by length only: %zu\n",
             c->name.text, c->list.n, cli_bytes_text(hub_pull_total_bytes(c->pull), all),
-            cli_bytes_text(hub_pull_received_bytes(c->pull), received), bench_now() - c->began, n_hashed,
+            cli_bytes_text(hub_pull_received_bytes(c->pull), received), quire_now_s() - c->began, n_hashed,
             c->list.n - n_hashed);
     if (hub_snapshot_check(path, false, &missing) == QUIRE_OK)
         return 0;

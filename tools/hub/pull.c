@@ -1,6 +1,6 @@
 #include "tools/hub/pull.h"
 
-#include "tools/bench/lib/clock.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ struct file {
     char *ask;      /* the hub's own address of it */
     char *url;      /* where the bytes are; NULL: to be asked */
     unsigned n_failures, n_hops, n_running;
-    double not_before; /* bench_now() */
+    double not_before; /* quire_now_s() */
     bool known;     /* its blob is open */
     bool one_piece; /* its server knows no ranges */
     bool again;     /* came wrong once */
@@ -120,7 +120,7 @@ static int later(struct slot *slot, struct file *file, CURLcode result, const st
                  struct quire_error *err)
 {
     struct hub_pull *p = slot->pull;
-    double now = bench_now(), wait_s;
+    double now = quire_now_s(), wait_s;
     long code = 0;
     free(file->url);
     file->url = NULL;
@@ -368,7 +368,7 @@ static bool take(struct slot *slot, struct file *file, double now)
 
 static int fill_slots(struct hub_pull *p, struct quire_error *err)
 {
-    double now = bench_now();
+    double now = quire_now_s();
     size_t i = 0;
     for (uint32_t s = 0; s < p->n_slots; s++) {
         struct slot *slot = &p->slots[s];

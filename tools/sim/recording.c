@@ -1,7 +1,7 @@
 #include "tools/sim/recording.h"
 
 #include "engine/record/seqs.h"
-#include "tools/bench/lib/clock.h"
+#include "base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -213,7 +213,7 @@ static int read_all(struct sim_recording *r, struct quire_error *err)
 
 int sim_recording_open(const char *path, struct sim_recording *out, struct quire_error *err)
 {
-    double began = bench_now();
+    double began = quire_now_s();
     *out = (struct sim_recording){.live = {.recorded = true}};
     int status = recording_open(path, &out->file, err);
     if (status != QUIRE_OK)
@@ -234,7 +234,7 @@ int sim_recording_open(const char *path, struct sim_recording *out, struct quire
     for (size_t i = 0; i < live->n_records; i++)
         if (live->records[i].last_us > live->ended_us)
             live->ended_us = live->records[i].last_us;
-    live->wall_s = bench_now() - began;
+    live->wall_s = quire_now_s() - began;
     out->trace.read_prompt = read_prompt;
     out->trace.context = out;
     return QUIRE_OK;

@@ -2,7 +2,7 @@
 
 #include "memory/prefix.h"
 #include "scheduler/decision_log.h"
-#include "tools/bench/lib/clock.h"
+#include "base/clock.h"
 #include "tools/bench/lib/random.h"
 
 #include <stdlib.h>
@@ -484,7 +484,7 @@ int sim_run(const struct sim_setup *setup, const struct sim_trace *trace, struct
             struct quire_error *err)
 {
     struct run r = {.setup = setup, .trace = trace, .out = out, .err = err};
-    double began = bench_now();
+    double began = quire_now_s();
     *out = (struct sim_result){0};
     int status = open_run(&r);
     if (status == QUIRE_OK)
@@ -498,7 +498,7 @@ int sim_run(const struct sim_setup *setup, const struct sim_trace *trace, struct
         out->ended_us = r.now_us;
     }
     close_run(&r);
-    out->wall_s = bench_now() - began;
+    out->wall_s = quire_now_s() - began;
     return status;
 }
 

@@ -1,5 +1,6 @@
 /* POST /v1/cache/pins: a prompt is computed and its full blocks stay cached for a while; with a time
  * of 0 they are only computed. */
+#include "base/clock.h"
 #include "server/front/front_internal.h"
 
 #include <stdio.h>
@@ -42,7 +43,7 @@ static void fail(struct pin *p, const struct api_error *e)
 {
     struct http_exchange *x = p->x;
     p->front->metrics.n_refused += e->status == 429;
-    limits_headers(p->tenant, metrics_now_us(), x);
+    limits_headers(p->tenant, quire_now_us(), x);
     pin_free(p);
     api_error_reply(x, e);
 }
@@ -110,7 +111,7 @@ static void on_done(void *context, const struct wire_done *done)
     json_out_u64(&o, p->ttl_s);
     json_out_raw(&o, "}");
     struct http_exchange *x = p->x;
-    limits_headers(p->tenant, metrics_now_us(), x);
+    limits_headers(p->tenant, quire_now_us(), x);
     pin_free(p);
     http_reply(x, o.failed ? 503 : 200, "application/json", o.data, o.failed ? 0 : o.n);
     json_out_free(&o);
@@ -181,7 +182,7 @@ static bool submit(struct pin *p, const struct request_job *j, struct api_error 
                         "%s: this model's maximum context length is %u tokens, the prompt has %zu", name,
                         p->front->max_model_len, item->n_ids);
     p->queued = limits_queue(p->tenant, 1, e);
-    if (!p->queued || !limits_prompt(p->tenant, item->n_ids, metrics_now_us(), e))
+    if (!p->queued || !limits_prompt(p->tenant, item->n_ids, quire_now_us(), e))
         return false;
     wire_submit_default(&s);
     s.prompt = item->ids;
@@ -224,7 +225,7 @@ void pin_start(struct front *f, struct http_exchange *x)
         struct api_error e;
         free(p);
         limits_end(tenant);
-        limits_headers(tenant, metrics_now_us(), x);
+        limits_headers(tenant, quire_now_us(), x);
         api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
         api_error_reply(x, &e);
         return;

@@ -59,13 +59,6 @@ void metrics_phases(struct metrics *m, double queue_s, double prefill_s, double 
         histogram_observe(&m->tpot, decode_s / (double)(n_tokens - 1));
 }
 
-uint64_t metrics_now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
 /* ---- text ----------------------------------------------------------------------------------- */
 
 struct writer {

@@ -48,9 +48,6 @@ struct metrics_about {
 void metrics_init(struct metrics *m);
 void histogram_observe(struct histogram *h, double value);
 
-/* CLOCK_MONOTONIC, in microseconds. */
-uint64_t metrics_now_us(void);
-
 /* A choice's stay in the engine: what it waited in the queue, from there to its first token, from there to its last
  * of n_tokens. */
 void metrics_phases(struct metrics *m, double queue_s, double prefill_s, double decode_s, uint64_t n_tokens);

@@ -1,5 +1,6 @@
 #include "server/front/observe/otlp.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <curl/curl.h>
@@ -16,6 +17,7 @@
 #define CONNECT_TIMEOUT_MS 2000L
 #define POST_TIMEOUT_MS 5000L
 #define LAST_POST_MS 2000
+#define NS_PER_MS UINT64_C(1000000)
 
 struct spans {
     char *json;
@@ -35,22 +37,9 @@ struct otlp {
     pthread_cond_t changed;
     struct spans waiting;
     bool closing;
-    struct timespec give_up;   /* when closing */
+    uint64_t give_up_ns;       /* when closing: of quire_now_ns() */
     struct otlp_counts counts;
 };
-
-static struct timespec in_ms(long ms)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += ms % 1000 * 1000000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000;
-    }
-    return t;
-}
 
 /* ---- the thread ----------------------------------------------------------------------------- */
 
@@ -65,12 +54,9 @@ static size_t on_body(char *data, size_t size, size_t n, void *context)
 static int on_progress(void *context, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
     struct otlp *o = context;
-    struct timespec now;
     (void)a, (void)b, (void)c, (void)d;
-    clock_gettime(CLOCK_MONOTONIC, &now);
     pthread_mutex_lock(&o->mutex);
-    bool late = o->closing && (now.tv_sec > o->give_up.tv_sec ||
-                               (now.tv_sec == o->give_up.tv_sec && now.tv_nsec > o->give_up.tv_nsec));
+    bool late = o->closing && quire_now_ns() > o->give_up_ns;
     pthread_mutex_unlock(&o->mutex);
     return late;
 }
@@ -130,7 +116,7 @@ static void *exporter(void *context)
         if (o->waiting.n_spans == 0)
             break;
         /* Others that end soon after go with it. */
-        const struct timespec due = in_ms(BATCH_EVERY_MS);
+        const struct timespec due = quire_until_ns(quire_now_ns() + BATCH_EVERY_MS * NS_PER_MS);
         while (!o->closing && o->waiting.n_bytes < MAX_WAITING_BYTES / 2 &&
                pthread_cond_timedwait(&o->changed, &o->mutex, &due) == 0) {
         }
@@ -264,7 +250,7 @@ void otlp_close(struct otlp *o)
         return;
     pthread_mutex_lock(&o->mutex);
     o->closing = true;
-    o->give_up = in_ms(LAST_POST_MS);
+    o->give_up_ns = quire_now_ns() + LAST_POST_MS * NS_PER_MS;
     pthread_cond_signal(&o->changed);
     pthread_mutex_unlock(&o->mutex);
     if (o->has_thread)

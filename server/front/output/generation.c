@@ -1,3 +1,4 @@
+#include "base/clock.h"
 #include "server/front/output/generation.h"
 
 #include <stdio.h>
@@ -78,7 +79,7 @@ static void fail(struct generation *g, const struct api_error *e)
         generation_free(g);
         http_stream_end(x);
     } else {
-        limits_headers(g->tenant, metrics_now_us(), x);
+        limits_headers(g->tenant, quire_now_us(), x);
         generation_free(g);
         api_error_reply(x, e);
     }
@@ -100,7 +101,7 @@ static void begin_stream(struct generation *g)
 {
     if (g->begun)
         return;
-    limits_headers(g->tenant, metrics_now_us(), g->x);
+    limits_headers(g->tenant, quire_now_us(), g->x);
     http_add_header(g->x, "Cache-Control", "no-cache");
     http_add_header(g->x, "X-Accel-Buffering", "no");
     http_stream_begin(g->x, 200, "text/event-stream");
@@ -125,7 +126,7 @@ static void begin_stream(struct generation *g)
 static void on_ping(evutil_socket_t fd, short what, void *context)
 {
     struct generation *g = context;
-    uint64_t now = metrics_now_us(), silent_ms = (now - g->last_write_us) / 1000;
+    uint64_t now = quire_now_us(), silent_ms = (now - g->last_write_us) / 1000;
     uint64_t wait_ms = g->front->ping_ms;
     (void)fd;
     (void)what;
@@ -144,7 +145,7 @@ static void on_ping(evutil_socket_t fd, short what, void *context)
 /* Every prompt was taken: from here on silence has a limit. */
 static void await_tokens(struct generation *g)
 {
-    g->last_write_us = metrics_now_us();
+    g->last_write_us = quire_now_us();
     g->ping = event_new(g->front->base, -1, 0, on_ping, g);
     if (g->early.n > 0 || !g->ping)
         begin_stream(g);
@@ -155,7 +156,7 @@ static void await_tokens(struct generation *g)
 /* Every choice is over. */
 static void complete(struct generation *g)
 {
-    g->trace.now_us = metrics_now_us();
+    g->trace.now_us = quire_now_us();
     struct http_exchange *x = g->x;
     if (g->params.stream) {
         begin_stream(g);
@@ -254,7 +255,7 @@ static int conclude(struct generation *g, struct gen_prompt *p, struct choice *c
 static void time_token(struct generation *g, struct choice *c)
 {
     struct metrics *m = &g->front->metrics;
-    uint64_t now = metrics_now_us();
+    uint64_t now = quire_now_us();
     m->n_generation_tokens++;
     limits_token(g->tenant, now);
     if (g->trace.first_token_us == 0)
@@ -590,7 +591,7 @@ static void on_text(void *owner, struct request_job *job)
     uint64_t n_tokens = 0;
     for (size_t i = 0; i < g->n_prompts; i++)
         n_tokens += g->prompts[i].item.n_ids;
-    g->trace.submitted_us = metrics_now_us();
+    g->trace.submitted_us = quire_now_us();
     bool compute = ok && (g->prompts[0].max_tokens > 0 || wants_prompt_logprobs(&g->params));
     if (compute) {
         uint32_t n_choices = (uint32_t)g->n_prompts * g->params.submit.n;
@@ -641,7 +642,7 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
         snprintf(g->route, sizeof g->route, "%s", http_path(x));
         g->tenant = tenant;
         g->admin = front_is_admin(f, x);
-        g->trace.arrived_us = metrics_now_us();
+        g->trace.arrived_us = quire_now_us();
         ok = read_headers(g, &e);
     }
     if (ok) {
@@ -652,7 +653,7 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
         free(g);
         front_log_refused(f, x, tenant, &e);
         limits_end(tenant);
-        limits_headers(tenant, metrics_now_us(), x);
+        limits_headers(tenant, quire_now_us(), x);
         api_error_reply(x, &e);
         return;
     }

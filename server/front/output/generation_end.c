@@ -1,6 +1,7 @@
 /* A request is over: what is counted of it, its line in the log, and its spans. None of them holds any of its text. */
 #include "server/front/output/generation.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <stdio.h>
@@ -256,10 +257,8 @@ static void send_spans(const struct generation *g, const struct facts *f)
 {
     const struct trace *t = &g->trace;
     struct spans s = {0};
-    struct timespec wall;
     char id[17];
-    clock_gettime(CLOCK_REALTIME, &wall);
-    s.epoch_ns = (uint64_t)wall.tv_sec * 1000000000 + (uint64_t)wall.tv_nsec - metrics_now_us() * 1000;
+    s.epoch_ns = quire_wall_ns() - quire_now_ns();
     trace_random_id(id, 8);
     begin_span(&s, g, id, g->context.parent_id, "llm_request", KIND_SERVER, t->arrived_us, t->now_us);
     put_attributes(&s, g, f);
@@ -281,7 +280,7 @@ static void send_spans(const struct generation *g, const struct facts *f)
 
 void generation_over(struct generation *g, int status, const struct api_error *e)
 {
-    g->trace.now_us = metrics_now_us();
+    g->trace.now_us = quire_now_us();
     const struct facts f = facts_of(g, status, e);
     if (!e && status == 200)
         count(g, &f);

@@ -1,7 +1,7 @@
 #include "tools/bench/cmd/client.h"
 
 #include "base/json.h"
-#include "tools/bench/lib/clock.h"
+#include "base/clock.h"
 #include "tools/bench/lib/event.h"
 #include "tools/bench/lib/sse.h"
 
@@ -38,7 +38,7 @@ struct transfer {
     struct bench_sse sse;
     struct body error;
     char *request;
-    double started, now, last_token; /* bench_now() */
+    double started, now, last_token; /* quire_now_s() */
     uint32_t n_token_events;
     bool has_first, has_ended, has_usage;
     struct quire_error err;
@@ -322,7 +322,7 @@ static size_t on_stream(char *bytes, size_t size, size_t n, void *context)
     struct transfer *t = context;
     long code = 0;
     n *= size;
-    t->now = bench_now();
+    t->now = quire_now_s();
     curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &code);
     if (code != 200)
         return on_body(bytes, 1, n, &t->error);
@@ -362,7 +362,7 @@ static int start(struct bench_client *c, const struct bench_inputs *in, size_t i
     curl_easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
     curl_easy_setopt(t->easy, CURLOPT_PRIVATE, t);
     result->n_prompt = in->items[i].n_prompt;
-    t->started = bench_now();
+    t->started = quire_now_s();
     result->start_s = t->started - began;
     if (curl_multi_add_handle(c->multi, t->easy) != CURLM_OK) {
         free_transfer(c, t);
@@ -414,7 +414,7 @@ static bool has_room(const struct load *l)
 static int start_due(struct load *l, struct quire_error *err)
 {
     int status = QUIRE_OK;
-    while (status == QUIRE_OK && has_room(l) && l->arrivals[l->next] <= bench_now() - l->began) {
+    while (status == QUIRE_OK && has_room(l) && l->arrivals[l->next] <= quire_now_s() - l->began) {
         status = start(l->c, l->in, l->next, l->began, &l->results[l->next], err);
         l->next++;
         l->n_active++;
@@ -438,7 +438,7 @@ static void finish_done(struct load *l)
 
 static int poll_ms(const struct load *l)
 {
-    double wait = has_room(l) ? (l->arrivals[l->next] - (bench_now() - l->began)) * 1e3 : POLL_MS;
+    double wait = has_room(l) ? (l->arrivals[l->next] - (quire_now_s() - l->began)) * 1e3 : POLL_MS;
     return wait <= 0 ? 0 : wait < POLL_MS ? (int)ceil(wait) : POLL_MS;
 }
 
@@ -459,7 +459,7 @@ int bench_client_run(struct bench_client *c, const struct bench_inputs *in, cons
     struct load l = {.c = c, .in = in, .arrivals = arrivals, .results = results, .max_concurrency = max_concurrency};
     int status = QUIRE_OK, running;
     raise_descriptors();
-    l.began = bench_now();
+    l.began = quire_now_s();
     while (status == QUIRE_OK && l.n_over < in->n) {
         status = start_due(&l, err);
         if (status == QUIRE_OK && curl_multi_perform(c->multi, &running) != CURLM_OK)
@@ -470,6 +470,6 @@ int bench_client_run(struct bench_client *c, const struct bench_inputs *in, cons
         if (status == QUIRE_OK && l.n_over < in->n)
             curl_multi_poll(c->multi, NULL, 0, poll_ms(&l), NULL);
     }
-    *duration_s = bench_now() - l.began;
+    *duration_s = quire_now_s() - l.began;
     return status;
 }

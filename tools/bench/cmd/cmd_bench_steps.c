@@ -1,5 +1,5 @@
 /* quire bench steps: what a step takes, measured; and the cost model that says so of steps that were not. */
-#include "tools/bench/lib/clock.h"
+#include "base/clock.h"
 #include "tools/bench/cmd/copy.h"
 #include "tools/bench/lib/metrics.h"
 #include "tools/bench/lib/progress.h"
@@ -112,15 +112,15 @@ static int run_rounds(struct steps *s, double until, struct quire_error *err)
     int status = QUIRE_OK;
     bench_progress_begin(&progress, "steps", MAX_ROUNDS * s->n_scenes);
     while (status == QUIRE_OK && s->n_rounds < MAX_ROUNDS &&
-           (s->n_rounds < MIN_ROUNDS || bench_now() + round_s < until)) {
-        double began = bench_now();
+           (s->n_rounds < MIN_ROUNDS || quire_now_s() + round_s < until)) {
+        double began = quire_now_s();
         for (size_t i = 0; i < s->n_scenes && status == QUIRE_OK; i++) {
             status = bench_steps_run(s->bench, (uint32_t)i, &s->scenes[i], err);
             bench_progress_set(&progress, s->n_rounds * s->n_scenes + i + 1);
         }
         s->n_rounds++;
-        round_s = bench_now() - began;
-        double rounds = s->n_rounds + (until - bench_now()) / round_s;
+        round_s = quire_now_s() - began;
+        double rounds = s->n_rounds + (until - quire_now_s()) / round_s;
         if (rounds < MAX_ROUNDS)
             progress.total = (uint64_t)(rounds > MIN_ROUNDS ? rounds : MIN_ROUNDS) * s->n_scenes;
     }
@@ -130,7 +130,7 @@ static int run_rounds(struct steps *s, double until, struct quire_error *err)
 
 static int measure(struct steps *s, struct quire_error *err)
 {
-    double began = bench_now();
+    double began = quire_now_s();
     s->options.prefix_caching = true; /* contexts are computed once */
     int status = bench_steps_open(&s->options, s->options.has_seed ? s->options.seed : 0, &s->bench, err);
     if (status == QUIRE_OK)

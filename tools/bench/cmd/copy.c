@@ -1,6 +1,6 @@
 #include "tools/bench/cmd/copy.h"
 
-#include "tools/bench/lib/clock.h"
+#include "base/clock.h"
 #include "tools/bench/lib/metrics.h"
 
 #include <string.h>
@@ -66,9 +66,9 @@ static int measure(struct copying *c, double *us, struct quire_error *err)
     uint32_t next = 0;
     int status = open_arenas(c, err);
     for (uint32_t i = 0; i < N_RUNS && status == QUIRE_OK; i++) {
-        double began = bench_now();
+        double began = quire_now_s();
         status = run(c, &next, err);
-        samples[i] = (bench_now() - began) * 1e6 / N_PAIRS;
+        samples[i] = (quire_now_s() - began) * 1e6 / N_PAIRS;
     }
     if (status != QUIRE_OK)
         return status;

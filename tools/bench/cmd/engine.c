@@ -1,6 +1,6 @@
 #include "tools/bench/cmd/engine.h"
 
-#include "tools/bench/lib/clock.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -49,7 +49,7 @@ static void on_done(struct bench_engine *b, struct bench_result *r, const struct
 static void on_events(void *context, const struct engine_event *events, size_t n)
 {
     struct bench_engine *b = context;
-    double now = bench_now();
+    double now = quire_now_s();
     pthread_mutex_lock(&b->mutex);
     struct bench_run *run = b->run;
     if (run) {
@@ -115,16 +115,13 @@ const struct engine_info *bench_engine_info(const struct bench_engine *b)
     return engine_info(b->engine);
 }
 
-/* Looks on, drawing progress, until `until` (of bench_now()), all is over, or a request failed. QUIRE_INTERNAL: that. */
+/* Looks on, drawing progress, until `until` (of quire_now_s()), all is over, or a request failed. QUIRE_INTERNAL: that. */
 static int look_on(struct bench_engine *b, double until, struct bench_progress *progress, struct quire_error *err)
 {
     pthread_mutex_lock(&b->mutex);
-    for (double left; b->n_over < b->run->n && !b->failed && (left = until - bench_now()) > 0;) {
-        struct timespec t;
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        t.tv_nsec += left * 1e9 < LOOK_EVERY_NS ? (long)(left * 1e9) : LOOK_EVERY_NS;
-        t.tv_sec += t.tv_nsec / 1000000000;
-        t.tv_nsec %= 1000000000;
+    for (double left; b->n_over < b->run->n && !b->failed && (left = until - quire_now_s()) > 0;) {
+        struct timespec t = quire_until_ns(quire_now_ns() +
+                                           (left * 1e9 < LOOK_EVERY_NS ? (uint64_t)(left * 1e9) : LOOK_EVERY_NS));
         pthread_cond_timedwait(&b->changed, &b->mutex, &t);
         uint64_t n_output = b->run->n_output;
         pthread_mutex_unlock(&b->mutex); /* the engine does not wait for a terminal */
@@ -152,7 +149,7 @@ static int submit(struct bench_engine *b, const struct bench_inputs *in, size_t 
     request.sampling.temperature = 0;
     request.sampling.ignore_eos = true;
     b->run->results[i].n_prompt = request.n_prompt;
-    b->run->results[i].start_s = bench_now() - b->began;
+    b->run->results[i].start_s = quire_now_s() - b->began;
     b->run->n_prompt += request.n_prompt;
     return engine_submit(b->engine, &request, &retry_after_ms, err);
 }
@@ -203,7 +200,7 @@ int bench_engine_run(struct bench_engine *b, const struct bench_inputs *in, cons
     b->next_id += in->n;
     b->n_first = b->n_over = 0;
     b->failed = false;
-    b->began = bench_now();
+    b->began = quire_now_s();
     pthread_mutex_unlock(&b->mutex);
     int status = submit_all(b, in, arrivals, ids, progress, err);
     engine_no_more(b->engine);

@@ -1,6 +1,6 @@
 #include "tools/bench/cmd/limits.h"
 
-#include "tools/bench/lib/clock.h"
+#include "base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,9 +188,9 @@ static void multiply_add(void *context, uint32_t thread, uint32_t n_threads)
 
 static double seconds(struct bench_limits *l, struct k_pool *pool, k_pool_fn fn)
 {
-    double start = bench_now();
+    double start = quire_now_s();
     k_pool_run(pool, fn, l);
-    return bench_now() - start;
+    return quire_now_s() - start;
 }
 
 double bench_limits_read(struct bench_limits *l, struct k_pool *pool, uint32_t n_streams)

@@ -1,7 +1,7 @@
 #include "tools/bench/cmd/steps.h"
 
 #include "engine/watch.h"
-#include "tools/bench/lib/clock.h"
+#include "base/clock.h"
 #include "tools/bench/lib/metrics.h"
 #include "tools/bench/lib/random.h"
 
@@ -259,12 +259,12 @@ static int wait_until_over(struct bench_steps *b, struct quire_error *err)
 
 int bench_steps_fill(struct bench_steps *b, uint32_t i, uint32_t n_tokens, double *seconds, struct quire_error *err)
 {
-    double began = bench_now();
+    double began = quire_now_s();
     begin(b, 1, 0);
     int status = submit(b, i, n_tokens, 1, 1, err);
     if (status == QUIRE_OK)
         status = wait_until_over(b, err);
-    *seconds = bench_now() - began;
+    *seconds = quire_now_s() - began;
     return status;
 }
 

@@ -2,7 +2,7 @@
 
 #include "kernels/cases/op_run.h"
 #include "kernels/host/host.h"
-#include "tools/bench/lib/clock.h"
+#include "base/clock.h"
 #include "tools/bench/lib/metrics.h"
 #include "tools/bench/cmd/work.h"
 
@@ -98,9 +98,9 @@ static int sample_host(struct run *r, struct bench_limits *limits, struct sample
             s->read8[s->n] = bench_limits_read(limits, pool, 8);
             s->fma[s->n] = bench_limits_fma(limits, pool);
         }
-        double start = bench_now();
+        double start = quire_now_s();
         status = op_call_in_step(r->copies[(s->n + 1) % r->n_copies], err);
-        s->us[s->n] = (bench_now() - start) * 1e6;
+        s->us[s->n] = (quire_now_s() - start) * 1e6;
         spent += s->us[s->n++];
     }
     return status;
@@ -149,12 +149,12 @@ static int restore_logits(struct run *r, struct quire_error *err)
 static int time_burst(struct run *r, uint32_t n_calls, struct k_graph *graph, double *us, struct quire_error *err)
 {
     int status = restore_logits(r, err);
-    double start = bench_now();
+    double start = quire_now_s();
     if (status == QUIRE_OK)
         status = graph ? r->b->ops->graph_launch(r->b, graph, err) : queue_calls(r, n_calls, err);
     if (status == QUIRE_OK)
         status = finish_queue(r->b, err);
-    *us = (bench_now() - start) * 1e6 / n_calls;
+    *us = (quire_now_s() - start) * 1e6 / n_calls;
     return status;
 }
 

@@ -1,6 +1,6 @@
 #include "tools/bench/lib/progress.h"
 
-#include "tools/bench/lib/clock.h"
+#include "base/clock.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -12,12 +12,12 @@
 void bench_progress_begin(struct bench_progress *p, const char *what, uint64_t total)
 {
     *p = (struct bench_progress){
-        .what = what, .total = total ? total : 1, .began = bench_now(), .is_tty = isatty(STDERR_FILENO)};
+        .what = what, .total = total ? total : 1, .began = quire_now_s(), .is_tty = isatty(STDERR_FILENO)};
 }
 
 void bench_progress_set(struct bench_progress *p, uint64_t done)
 {
-    double now = bench_now(), past = now - p->began;
+    double now = quire_now_s(), past = now - p->began;
     if (!p->is_tty || past < SHOW_AFTER_S || now - p->drawn < DRAW_EVERY_S)
         return;
     char bar[WIDTH + 1];

@@ -10,7 +10,7 @@
 struct bench_progress {
     const char *what;
     uint64_t total;
-    double began, drawn; /* seconds of bench_now() */
+    double began, drawn; /* seconds of quire_now_s() */
     bool is_tty, shown;
 };
 
