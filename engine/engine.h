@@ -12,6 +12,7 @@
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "engine/identity.h"
 #include "engine/model/model.h"
 #include "kernels/kernels.h"
 #include "scheduler/scheduler.h"
@@ -257,6 +258,7 @@ struct engine_info {
     bool prefix_caching;
     const char *cache_dtype; /* of the KV cache: "float16" */
     double open_seconds;
+    struct engine_identity identity; /* what its bits depend on */
 };
 const struct engine_info *engine_info(const struct engine *e);
 

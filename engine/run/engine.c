@@ -201,6 +201,23 @@ static int keep_policy_options(struct engine *e, const struct sched_policy_optio
     return QUIRE_OK;
 }
 
+static void identify(struct engine *e)
+{
+    struct engine_info *info = &e->info;
+    const enum k_gemm_form form = info->gemm_form;
+    info->identity = (struct engine_identity){
+        .law = K_LAW_VERSION,
+        .weights = safetensors_digest(e->checkpoint),
+        .weight_format = k_dtype_name(e->plan.weight_dtype),
+        .form = form == K_FORM_TILE_BF16 ? k_form_name(K_FORM_TILE) : k_form_name(form),
+        .activation = k_dtype_name(form == K_FORM_TILE_BF16 ? K_BF16 : K_F32),
+        .kv_format = k_dtype_name(e->plan.kv_dtype),
+        .invariance = info->gemm_library ? "off" : "strict",
+        .adapters = "none",
+    };
+    engine_identity_seal(&info->identity);
+}
+
 static int open_all(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
     uint32_t max_queued = o->max_queued_requests ? o->max_queued_requests : DEFAULT_QUEUED_REQUESTS;
@@ -227,8 +244,10 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
         status = keep_policy_options(e, &o->policy_options, err);
     if (status == QUIRE_OK)
         status = open_model(e, o, err);
-    if (status == QUIRE_OK)
+    if (status == QUIRE_OK) {
+        identify(e);
         status = open_scheduler(e, &config, max_queued, err);
+    }
     if (status == QUIRE_OK)
         status = mailbox_create(max_queued, o->max_queued_tokens, e->policy_options.n_tenants, &e->mailbox, err);
     if (status == QUIRE_OK)

@@ -89,6 +89,9 @@ static void put_welcome(struct connection *c, const struct wire_hello *theirs)
         .eos = eos,
         .description = description,
         .n_description = strlen(description),
+        .identity_arithmetic = info->identity.digest,
+        .arithmetic = info->identity.text,
+        .n_arithmetic = strlen(info->identity.text),
     };
     for (uint32_t i = 0; i < hello.n_eos; i++) {
         for (uint32_t byte = 0; byte < 4; byte++)

@@ -165,6 +165,20 @@ void front_bill(const struct tenant *tenant, struct wire_submit *submit)
 
 /* ---- the engine ----------------------------------------------------------------------------- */
 
+/* Kept for those who look, and said once for each engine. */
+static void take_arithmetic(struct front *f, const struct wire_hello *hello)
+{
+    char text[WIRE_MAX_TEXT + 1];
+    f->arithmetic[0] = '\0';
+    if (hello->n_arithmetic == 0)
+        return;
+    snprintf(text, sizeof text, "%.*s", (int)hello->n_arithmetic, hello->arithmetic);
+    for (char *at = text; (at = strchr(at, '\n'));)
+        *at = at[1] ? ' ' : '\0';
+    quire_key256_hex(&hello->identity_arithmetic, f->arithmetic);
+    quire_log(QUIRE_LOG_INFO, "server", "identity_arithmetic %s: %s", f->arithmetic, text);
+}
+
 static void on_ready(void *context, const struct wire_hello *hello)
 {
     struct front *f = context;
@@ -176,6 +190,7 @@ static void on_ready(void *context, const struct wire_hello *hello)
     f->n_eos = eos ? hello->n_eos : 0;
     f->vocab_size = hello->vocab_size;
     f->max_model_len = hello->max_model_len;
+    take_arithmetic(f, hello);
     f->engine_ready = f->engine_seen = true;
     if (f->on_engine_ready)
         f->on_engine_ready(f->context);

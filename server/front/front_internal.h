@@ -40,6 +40,7 @@ struct front {
     bool engine_seen;             /* it was ready once */
     bool engine_died;             /* it was in this process, which is about to end */
     uint32_t vocab_size, max_model_len, n_eos, *eos;
+    char arithmetic[65];          /* the engine's identity_arithmetic in hex; empty: it told none */
 
     const char *const *allowed_origins;
     size_t n_allowed_origins;

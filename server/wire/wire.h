@@ -94,6 +94,9 @@ struct wire_hello {
     size_t n_key_proof;
     const uint8_t *nonce;
     size_t n_nonce;
+    struct key256 identity_arithmetic; /* engine → front: what answers may be kept and used again under, and */
+    const char *arithmetic;            /* the text that it is the SHA-256 of. Zero, empty: not told */
+    size_t n_arithmetic;
 };
 
 struct wire_bias {

@@ -333,7 +333,9 @@ int fake_engine_open(const struct fake_engine_options *options, engine_sink sink
         .placement = "nowhere",
         .prefix_caching = true,
         .cache_dtype = "float16",
+        .identity = {.text = "law=1\nweights=none\n"},
     };
+    e->info.identity.digest = quire_sha256(e->info.identity.text, strlen(e->info.identity.text));
     pthread_mutex_init(&e->mutex, NULL);
     pthread_cond_init(&e->changed, NULL);
     if (pthread_create(&e->thread, NULL, run, e) != 0) {

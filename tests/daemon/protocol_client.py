@@ -25,7 +25,8 @@ FIELDS = {
         "max_num_seqs": (7, "u32", False), "block_tokens": (8, "u32", False),
         "eos": (9, "u32[]", False), "initial_credit": (10, "u64", True),
         "description": (11, "text", False), "key_proof": (12, "bytes", True),
-        "nonce": (13, "bytes", True),
+        "nonce": (13, "bytes", True), "identity_arithmetic": (14, "bytes", False),
+        "arithmetic": (15, "text", False),
     },
     SUBMIT: {
         "prompt": (1, "u32[]", True), "max_tokens": (2, "u32", True), "n": (3, "u32", True),

@@ -49,6 +49,9 @@ static void print_hellos(void)
     hello.eos = eos;
     hello.description = "ref";
     hello.n_description = 3;
+    hello.arithmetic = "law=1\n";
+    hello.n_arithmetic = 6;
+    hello.identity_arithmetic = quire_sha256(hello.arithmetic, hello.n_arithmetic);
     wire_put_hello(&b, &hello);
     print_frame("welcome", &b);
 }

@@ -2,6 +2,7 @@
 
     protocol_test.py FAKE_ENGINE_SERVER PROTOCOL_EXAMPLES PROTOCOL_MD
 """
+import hashlib
 import os
 import re
 import signal
@@ -138,6 +139,8 @@ def test_requests():
         check((e["max_model_len"], e["block_tokens"], e["eos"]) == (4096, 16, [2]), "the welcome")
         check(e["identity_text"] == TEXT and e["identity_config"] == CONFIG, "identities")
         check(e["description"], "a description")
+        check(e["arithmetic"] == "law=1\nweights=none\n", "the arithmetic")
+        check(e["identity_arithmetic"] == hashlib.sha256(e["arithmetic"].encode()).digest(), "its identity")
 
         c.submit(1, prompt=[7, 8, 9], max_tokens=10)
         tokens, prompt, dones = run(c, 1)

@@ -156,6 +156,63 @@ static void dtype_names(void **state)
     }
 }
 
+/* ---- the identity of the arithmetic ---------------------------------------------------------- */
+
+static struct engine_identity identity_of(const char *dir, const struct engine_options *o)
+{
+    struct client *c = client_open(dir, o);
+    struct engine_identity identity = engine_info(client_engine(c))->identity;
+    client_close(c);
+    return identity;
+}
+
+static void same(const struct engine_identity *a, const struct engine_identity *b)
+{
+    assert_string_equal(a->text, b->text);
+    assert_memory_equal(&a->digest, &b->digest, sizeof a->digest);
+}
+
+static void differ(const struct engine_identity *a, const struct engine_identity *b)
+{
+    assert_string_not_equal(a->text, b->text);
+    assert_memory_not_equal(&a->digest, &b->digest, sizeof a->digest);
+}
+
+static void identity_of_the_arithmetic(void **state)
+{
+    (void)state;
+    struct engine_options o = small_options();
+    const struct engine_identity first = identity_of(model.dir, &o);
+    const struct key256 of_text = quire_sha256(first.text, strlen(first.text));
+    assert_memory_equal(&first.digest, &of_text, sizeof of_text);
+    char text[ENGINE_IDENTITY_BYTES], weights[65];
+    quire_key256_hex(&first.weights, weights);
+    snprintf(text, sizeof text,
+             "law=%u\nweights=%s\nweight_format=float32\nform=lane\nactivation=float32\nkv_format=float32\n"
+             "invariance=strict\nadapters=none\n",
+             K_LAW_VERSION, weights);
+    assert_string_equal(first.text, text);
+
+    /* Neither memory nor scheduling nor threads move a bit. */
+    o.n_threads = 2;
+    o.num_kv_blocks = 32;
+    o.block_size = 32;
+    o.device = "ref";
+    struct engine_identity other = identity_of(model.dir, &o);
+    same(&first, &other);
+    o.kv_cache_dtype = "float16";
+    other = identity_of(model.dir, &o);
+    differ(&first, &other);
+
+    struct tiny_model tuned;
+    const struct tiny_spec spec = {.seed = 77, .nan_token = -1, .prefix = "model."};
+    o = small_options();
+    tiny_model_write(&spec, &tuned);
+    other = identity_of(tuned.dir, &o);
+    tiny_model_remove(&tuned);
+    differ(&first, &other);
+}
+
 /* ---- the plan -------------------------------------------------------------------------------- */
 
 /* Qwen2.5-0.5B's sizes. */
@@ -394,11 +451,17 @@ static void sizes_overflow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_shapes),         cmocka_unit_test(missing_tensors),
-        cmocka_unit_test(names_without_prefix), cmocka_unit_test(bad_options),
-        cmocka_unit_test(dtype_names),          cmocka_unit_test(plan_to_the_byte),
-        cmocka_unit_test(plan_for_a_gpu),       cmocka_unit_test(plan_with_windows),
-        cmocka_unit_test(plan_of_forms),        cmocka_unit_test(plan_says_what_to_change),
+        cmocka_unit_test(wrong_shapes),
+        cmocka_unit_test(missing_tensors),
+        cmocka_unit_test(names_without_prefix),
+        cmocka_unit_test(bad_options),
+        cmocka_unit_test(identity_of_the_arithmetic),
+        cmocka_unit_test(dtype_names),
+        cmocka_unit_test(plan_to_the_byte),
+        cmocka_unit_test(plan_for_a_gpu),
+        cmocka_unit_test(plan_with_windows),
+        cmocka_unit_test(plan_of_forms),
+        cmocka_unit_test(plan_says_what_to_change),
         cmocka_unit_test(sizes_overflow),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -430,6 +430,8 @@ def test_metrics_are_well_formed():
                  "kv_blocks_evicted_total", "host_kv_usage_perc", "kv_blocks_spilled_total", "kv_blocks_loaded_total",
                  "cache_pins", "pinned_kv_blocks", "scheduling_policy_info"):
         server.metric("quire:" + name)
+    identity = hashlib.sha256(b"law=1\nweights=none\n").hexdigest()
+    assert server.metric('quire:identity_arithmetic_info{model_name="fake",engine="0",identity="%s"}' % identity) == 1
 
 
 def test_what_another_policy_would_have_done():

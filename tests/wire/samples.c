@@ -28,7 +28,10 @@ void sample_hello(struct wire_hello *out)
         .n_key_proof = 32,
         .nonce = rising,
         .n_nonce = 32,
+        .arithmetic = "law=1\nform=lane\n",
+        .n_arithmetic = 16,
     };
+    memcpy(out->identity_arithmetic.bytes, rising + 3, 32);
     memcpy(out->identity_text.bytes, rising + 1, 32);
     memcpy(out->identity_config.bytes, rising + 2, 32);
 }

@@ -119,6 +119,9 @@ static void test_hello(void **state)
     assert_memory_equal(got.key_proof, want.key_proof, 32);
     assert_int_equal(got.n_nonce, 32);
     assert_memory_equal(got.nonce, want.nonce, 32);
+    assert_memory_equal(&got.identity_arithmetic, &want.identity_arithmetic, 32);
+    assert_int_equal(got.n_arithmetic, want.n_arithmetic);
+    assert_memory_equal(got.arithmetic, want.arithmetic, want.n_arithmetic);
     wire_buffer_free(&b);
 
     /* A greeting is the version alone: 16 + 8 + 4 bytes. */

@@ -358,6 +358,12 @@ void metrics_text(struct json_out *o, const struct metrics *m, const struct wire
         put_engine(&w, stats);
     if (stats && stats->n_shadow_policy > 0)
         put_shadow(&w, stats);
+    if (about->arithmetic[0] != '\0') {
+        char label[160];
+        make_label(label, sizeof label, ",identity", about->arithmetic, strlen(about->arithmetic));
+        put_type(&w, "quire:identity_arithmetic_info", "gauge", "What the engine's bits depend on, as one SHA-256: 1.");
+        put_sample(&w, "quire:identity_arithmetic_info", "", label, 1);
+    }
     if (about->tenants)
         put_tenants(&w, stats, about->tenants);
     put_counter(&w, "vllm:prompt_tokens_total", "Prompt tokens of requests taken by the engine.", m->n_prompt_tokens);

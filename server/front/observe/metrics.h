@@ -42,6 +42,7 @@ struct metrics_about {
     const struct tenants *tenants; /* to be counted one by one; NULL: not asked for */
     uint32_t n_connections;
     const struct otlp_counts *otlp; /* NULL: no spans are exported */
+    const char *arithmetic;        /* identity of what the engine's bits depend on; empty: not known */
     uint32_t max_model_len;        /* bounds of tokens end there, as vLLM's do; 0 = unknown */
 };
 

@@ -36,6 +36,7 @@ static void answer(struct front *f, struct http_exchange *x, const struct wire_s
                                         .tenants = f->tenant_metrics ? f->tenants : NULL,
                                         .n_connections = http_server_n_connections(f->http),
                                         .otlp = f->otlp ? &otlp : NULL,
+                                        .arithmetic = f->arithmetic,
                                         .max_model_len = f->max_model_len};
     metrics_text(&o, &f->metrics, stats, &about);
     http_reply(x, o.failed ? 503 : 200, "text/plain; version=0.0.4; charset=utf-8", o.data, o.failed ? 0 : o.n);

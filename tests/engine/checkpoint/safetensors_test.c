@@ -220,6 +220,67 @@ static void long_names_do_not_hide_the_reason(void **state)
     assert_non_null(strstr(err.text, "data_offsets: begin lies after end"));
 }
 
+/* ---- the digest ------------------------------------------------------------------------------ */
+
+#define TWO "{" T("a", "F32", "[2]", 0, 8) "," T("b", "BF16", "[20000]", 8, 40008) "}"
+
+/* at: this byte of b is another one; -1: none is. */
+static void digest_hex(const char *header, size_t n_a, int at, char out[65])
+{
+    struct safetensors *st;
+    struct quire_error err;
+    size_t n;
+    unsigned char *image = scratch_image(header, n_a + 40000, &n), *b = image + n - 40000;
+    for (int i = 0; i < 40000; i++)
+        b[i] = (unsigned char)((i * 7 + 3) % 251);
+    if (at >= 0)
+        b[at] ^= 1;
+    assert_int_equal(safetensors_open_memory(image, n, &st, &err), QUIRE_OK);
+    const struct key256 digest = safetensors_digest(st);
+    quire_key256_hex(&digest, out);
+    safetensors_close(st);
+    free(image);
+}
+
+/* The value is a few lines of Python's, written from docs/protocol.md. b's pieces begin every 4,488 bytes from 2,244 on. */
+static void digest_is_as_specified(void **state)
+{
+    (void)state;
+    char whole[65], other[65];
+    digest_hex(TWO, 8, -1, whole);
+    assert_string_equal(whole, "0921e1d3bfa5b36f9e4bf0603f7ad3e33b287656cdca3779dbe110cece6c07d6");
+    digest_hex("{" T("b", "BF16", "[20000]", 8, 40008) "," T("a", "F32", "[2]", 0, 8) "}", 8, -1, other);
+    assert_string_equal(whole, other);
+    for (int i = 0; i < 8; i++) {
+        const int begin = 2244 + 4488 * i;
+        for (int byte = begin; byte < begin + 4096; byte += 4095) {
+            digest_hex(TWO, 8, byte, other);
+            assert_string_not_equal(whole, other);
+        }
+        digest_hex(TWO, 8, begin + 4096, other);
+        assert_string_equal(whole, other);
+    }
+}
+
+static void digest_tells_shapes_apart(void **state)
+{
+    (void)state;
+    static const char *const headers[] = {
+        TWO,
+        "{" T("a", "F32", "[2]", 0, 8) "," T("b", "F16", "[20000]", 8, 40008) "}",
+        "{" T("a", "F32", "[2]", 0, 8) "," T("b", "BF16", "[200,100]", 8, 40008) "}",
+        "{" T("a", "F32", "[2]", 0, 8) "," T("c", "BF16", "[20000]", 8, 40008) "}",
+        "{" T("a", "F32", "[1,2]", 0, 8) "," T("b", "BF16", "[20000]", 8, 40008) "}",
+    };
+    enum { N = sizeof headers / sizeof headers[0] };
+    char digests[N][65];
+    for (int i = 0; i < N; i++) {
+        digest_hex(headers[i], 8, -1, digests[i]);
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(digests[i], digests[j]);
+    }
+}
+
 /* ---- directories ---------------------------------------------------------------------------- */
 
 static void write_image(const struct scratch *s, const char *name, const char *header, size_t n_data)
@@ -358,6 +419,8 @@ int main(void)
         cmocka_unit_test(lengths_that_lie_are_refused),
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(long_names_do_not_hide_the_reason),
+        cmocka_unit_test(digest_is_as_specified),
+        cmocka_unit_test(digest_tells_shapes_apart),
         cmocka_unit_test(single_file_and_shards_open),
         cmocka_unit_test(broken_indexes_are_refused_and_named),
         cmocka_unit_test(broken_shards_are_refused_and_named),
