@@ -1,5 +1,5 @@
-/* A checkpoint's tensors bound to the description: every GEMM weight as the backend's k_weight over
- * the mapping, in place, and every norm, bias and inverse frequency as f32 in one arena.
+/* A checkpoint's tensors bound to the description by the table of engine/model/tensors.h: every GEMM weight as the
+ * backend's k_weight over the mapping, in place, and every norm, bias and inverse frequency as f32 in one arena.
  *
  * Owns the k_weights and the arena; borrows the mapping and the backend, which must outlive it.
  * Made and destroyed on the thread that drives the backend; read only by it.
@@ -10,26 +10,26 @@
 #include "base/status.h"
 #include "engine/model/model.h"
 #include "engine/model/safetensors.h"
+#include "engine/model/tensors.h"
 #include "kernels/kernels.h"
 
-/* One layer. Bias and norm pointers are in backend memory; NULL where the model has none. */
-struct layer_weights {
-    struct k_weight *qkv;     /* [(Q + 2 KV) D, H]: q, k and v stacked */
-    struct k_weight *o;       /* [H, Q D] */
-    struct k_weight *gate_up; /* [2 I, H]: gate, then up */
-    struct k_weight *down;    /* [H, I] */
-    const float *qkv_bias, *o_bias, *gate_up_bias, *down_bias;
-    const float *input_norm, *post_norm; /* [H] */
-    const float *q_norm, *k_norm;        /* [D] */
+/* What a site applies: y = matrix x + bias. */
+struct site_weight {
+    struct k_weight *matrix; /* NULL where the model has no such site */
+    const float *bias;       /* in backend memory, or NULL */
+};
+
+/* Of one layer, or of what lies beside the layers. Vectors are in backend memory; NULL where the model has none. */
+struct weight_set {
+    struct site_weight site[MODEL_N_SITES];
+    const float *vector[MODEL_N_VECTORS];
 };
 
 struct weights {
-    struct k_weight *embed;   /* [V, H] */
-    struct k_weight *lm_head; /* [V, H]; the same object as embed when tied */
-    const float *final_norm;  /* [H] */
-    const float *inv_freq;    /* [D / 2] */
+    struct weight_set *layers; /* [n_layers] */
+    struct weight_set *beside; /* layers[n_layers] */
+    const float *inv_freq;     /* [D / 2] */
     uint32_t n_layers;
-    struct layer_weights *layers;
     void *params_dev;
     struct k_backend *backend;
 };

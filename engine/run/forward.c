@@ -107,24 +107,27 @@ static int rmsnorm(struct forward *f, uint32_t n_tokens, float *x, const float *
     return f->backend->ops->rmsnorm(f->backend, &a, err);
 }
 
-static struct k_gemm_args gemm_args(const struct forward *f, uint32_t n_tokens, const struct k_weight *weight,
-                                    const float *bias, const float *x, float *y)
+/* What follows a site's product, where a backend computes both at once. */
+enum after { AFTER_NOTHING, AFTER_SILU_MUL };
+
+/* The one place that applies a weight. out: [n_tokens, rows of the site], or half of them after SiLU-mul, whose
+ * rows lie in `wide` where the backend cannot keep them to itself. */
+static int linear(struct forward *f, const struct weight_set *set, enum model_site site, enum after after,
+                  uint32_t n_tokens, const float *x, float *out, struct quire_error *err)
 {
-    return (struct k_gemm_args){
-        .weight = weight,
+    const struct k_gemm_args gemm = {
+        .weight = set->site[site].matrix,
         .x_dev = x,
-        .bias_dev = bias,
-        .y_dev = y,
+        .bias_dev = set->site[site].bias,
+        .y_dev = out,
         .workspace_dev = f->gemm_workspace_dev,
         .n_tokens = n_tokens,
     };
-}
-
-static int gemm(struct forward *f, uint32_t n_tokens, const struct k_weight *weight, const float *bias, const float *x,
-                float *y, struct quire_error *err)
-{
-    const struct k_gemm_args a = gemm_args(f, n_tokens, weight, bias, x, y);
-    return f->backend->ops->gemm(f->backend, &a, err);
+    if (after == AFTER_NOTHING)
+        return f->backend->ops->gemm(f->backend, &gemm, err);
+    struct k_gemm_silu_mul_args fused = {.gemm = gemm, .out_dev = out};
+    fused.gemm.y_dev = f->layout.has_gate_up ? buffer(f, f->layout.wide) : NULL;
+    return f->backend->ops->gemm_silu_mul(f->backend, &fused, err);
 }
 
 static int gather(struct forward *f, const struct forward_batch *batch, const float *x, float *out, uint32_t n_cols,
@@ -142,11 +145,11 @@ static int gather(struct forward *f, const struct forward_batch *batch, const fl
 
 static int rope_kv(struct forward *f, uint32_t l, const struct forward_batch *batch, struct quire_error *err)
 {
-    const struct layer_weights *w = &f->weights->layers[l];
+    const struct weight_set *w = &f->weights->layers[l];
     const struct k_rope_kv_args a = {
         .qkv_dev = buffer(f, f->layout.wide),
-        .q_norm_dev = w->q_norm,
-        .k_norm_dev = w->k_norm,
+        .q_norm_dev = w->vector[VECTOR_Q_NORM],
+        .k_norm_dev = w->vector[VECTOR_K_NORM],
         .eps = f->desc->rms_eps,
         .cos_sin_dev = buffer(f, f->layout.angles),
         .slots_dev = on_device(f, batch->slots[f->layer_group[l]]),
@@ -220,29 +223,26 @@ static int attention(struct forward *f, uint32_t l, const struct forward_batch *
 static int output_and_mlp(struct forward *f, uint32_t l, uint32_t n, float *x, const float *heads,
                           struct quire_error *err)
 {
-    const struct layer_weights *w = &f->weights->layers[l];
+    const struct weight_set *w = &f->weights->layers[l];
     float *normed = buffer(f, f->layout.normed), *delta = buffer(f, f->layout.delta);
-    float *wide = buffer(f, f->layout.wide), *narrow = buffer(f, f->layout.narrow);
-    TRY(gemm(f, n, w->o, w->o_bias, heads, delta, err));
-    TRY(rmsnorm(f, n, x, delta, w->post_norm, err));
-    float *scratch = f->layout.has_gate_up ? wide : NULL;
-    const struct k_gemm_silu_mul_args gate_up = {.gemm = gemm_args(f, n, w->gate_up, w->gate_up_bias, normed, scratch),
-                                                 .out_dev = narrow};
-    TRY(f->backend->ops->gemm_silu_mul(f->backend, &gate_up, err));
-    return gemm(f, n, w->down, w->down_bias, narrow, delta, err);
+    float *narrow = buffer(f, f->layout.narrow);
+    TRY(linear(f, w, SITE_O, AFTER_NOTHING, n, heads, delta, err));
+    TRY(rmsnorm(f, n, x, delta, w->vector[VECTOR_MLP_NORM], err));
+    TRY(linear(f, w, SITE_GATE_UP, AFTER_SILU_MUL, n, normed, narrow, err));
+    return linear(f, w, SITE_DOWN, AFTER_NOTHING, n, narrow, delta, err);
 }
 
 /* The residual enters without the previous layer's last term, which lies in `delta`; the norm adds
  * it. */
 static int layer(struct forward *f, uint32_t l, const struct forward_batch *batch, struct quire_error *err)
 {
-    const struct layer_weights *w = &f->weights->layers[l];
+    const struct weight_set *w = &f->weights->layers[l];
     const bool is_last = l + 1 == f->desc->n_layers;
     uint32_t n = batch->n_tokens;
     float *x = buffer(f, f->layout.residual), *wide = buffer(f, f->layout.wide);
     float *narrow = buffer(f, f->layout.narrow), *gathered = buffer(f, f->layout.gathered);
-    TRY(rmsnorm(f, n, x, l > 0 ? buffer(f, f->layout.delta) : NULL, w->input_norm, err));
-    TRY(gemm(f, n, w->qkv, w->qkv_bias, buffer(f, f->layout.normed), wide, err));
+    TRY(rmsnorm(f, n, x, l > 0 ? buffer(f, f->layout.delta) : NULL, w->vector[VECTOR_ATTENTION_NORM], err));
+    TRY(linear(f, w, SITE_QKV, AFTER_NOTHING, n, buffer(f, f->layout.normed), wide, err));
     TRY(rope_kv(f, l, batch, err));
     if (!is_last) {
         TRY(attention(f, l, batch, batch->rows, batch->n_rows, err));
@@ -261,7 +261,7 @@ static int layer(struct forward *f, uint32_t l, const struct forward_batch *batc
 /* Embedding and angles: what comes before the layers. */
 static int enter(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
 {
-    const struct k_embed_args embed = {.table = f->weights->embed,
+    const struct k_embed_args embed = {.table = f->weights->beside->site[SITE_EMBED].matrix,
                                        .ids_dev = on_device(f, batch->ids),
                                        .out_dev = buffer(f, f->layout.residual),
                                        .n_tokens = batch->n_tokens};
@@ -280,11 +280,14 @@ static int enter(struct forward *f, const struct forward_batch *batch, struct qu
 /* Final norm and the logits of the rows that were asked for. */
 static int leave(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
 {
+    const struct weight_set *beside = f->weights->beside;
     const uint32_t n = batch->n_logits;
     if (n == 0)
         return QUIRE_OK;
-    TRY(rmsnorm(f, n, buffer(f, f->layout.gathered), buffer(f, f->layout.delta), f->weights->final_norm, err));
-    return gemm(f, n, f->weights->lm_head, NULL, buffer(f, f->layout.normed), f->logits_dev, err);
+    TRY(rmsnorm(f, n, buffer(f, f->layout.gathered), buffer(f, f->layout.delta), beside->vector[VECTOR_FINAL_NORM],
+                err));
+    return linear(f, beside, model_head_site(f->desc), AFTER_NOTHING, n, buffer(f, f->layout.normed), f->logits_dev,
+                  err);
 }
 
 int forward_compute(struct forward *f, const struct forward_batch *batch, struct quire_error *err)

@@ -61,36 +61,6 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     return QUIRE_OK;
 }
 
-/* Like take, in floats. Sizes come from a checked description: no product here nears 2^64. */
-static uint64_t take_floats(uint64_t *at, bool present, uint64_t n)
-{
-    uint64_t begin = *at;
-    if (present)
-        *at += layout_align(n * sizeof(float)) / sizeof(float);
-    return begin;
-}
-
-void param_layout_make(const struct model_desc *desc, struct param_layout *out)
-{
-    uint64_t at = 0;
-    uint64_t q = (uint64_t)desc->n_q_heads * desc->head_dim;
-    uint64_t kv = (uint64_t)desc->n_kv_heads * desc->head_dim;
-    bool any_qkv_bias = desc->q_bias || desc->k_bias || desc->v_bias;
-    out->input_norm = take_floats(&at, true, desc->hidden_size);
-    out->post_norm = take_floats(&at, true, desc->hidden_size);
-    out->q_norm = take_floats(&at, desc->qk_norm, desc->head_dim);
-    out->k_norm = take_floats(&at, desc->qk_norm, desc->head_dim);
-    out->qkv_bias = take_floats(&at, any_qkv_bias, q + 2 * kv);
-    out->o_bias = take_floats(&at, desc->o_bias, desc->hidden_size);
-    out->gate_up_bias = take_floats(&at, desc->mlp_bias, 2 * (uint64_t)desc->intermediate_size);
-    out->down_bias = take_floats(&at, desc->mlp_bias, desc->hidden_size);
-    out->layer_stride = at;
-    at *= desc->n_layers;
-    out->final_norm = take_floats(&at, true, desc->hidden_size);
-    out->inv_freq = take_floats(&at, true, desc->head_dim / 2);
-    out->total = at;
-}
-
 uint64_t layout_kv_bytes(const struct model_desc *desc, enum k_dtype dtype, uint32_t block_tokens, uint32_t n_blocks)
 {
     return (uint64_t)n_blocks * block_tokens * desc->n_kv_heads * desc->head_dim * k_dtype_bytes(dtype);
@@ -113,18 +83,4 @@ struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct en
         .n_threads = plan->n_threads,
         .not_invariant = plan->not_invariant,
     };
-}
-
-uint64_t layout_weight_bytes(const struct model_desc *desc, const char *backend)
-{
-    const uint32_t q = desc->n_q_heads * desc->head_dim, kv = desc->n_kv_heads * desc->head_dim;
-    const uint32_t hidden = desc->hidden_size, inner = desc->intermediate_size;
-    const struct {
-        uint32_t rows, cols;
-    } of_a_layer[] = {{q + 2 * kv, hidden}, {hidden, q}, {2 * inner, hidden}, {hidden, inner}};
-    uint64_t layer = 0;
-    for (size_t i = 0; i < sizeof of_a_layer / sizeof of_a_layer[0]; i++)
-        layer += k_plan_weight_bytes(backend, desc->dtype, of_a_layer[i].rows, of_a_layer[i].cols);
-    uint64_t table = k_plan_weight_bytes(backend, desc->dtype, desc->vocab_size, hidden);
-    return desc->n_layers * layer + (desc->tied_embeddings ? table : 2 * table);
 }

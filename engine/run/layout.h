@@ -41,20 +41,6 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
 /* What the backend's workspace is planned from. */
 struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan);
 
-/* Floats of one layer's widened parameters, each piece on a 64-byte boundary. Absent pieces have
- * no room. */
-struct param_layout {
-    uint64_t input_norm, post_norm, q_norm, k_norm;
-    uint64_t qkv_bias, o_bias, gate_up_bias, down_bias;
-    uint64_t layer_stride; /* floats of a layer */
-    uint64_t final_norm, inv_freq; /* after the layers, from the arena's start */
-    uint64_t total;        /* floats of the arena */
-};
-void param_layout_make(const struct model_desc *desc, struct param_layout *out);
-
-/* Bytes of a device's copy of every matrix; 0 where the backend uses them in place. */
-uint64_t layout_weight_bytes(const struct model_desc *desc, const char *backend);
-
 /* Bytes of K, or of V, of one layer. */
 uint64_t layout_kv_bytes(const struct model_desc *desc, enum k_dtype dtype, uint32_t block_tokens, uint32_t n_blocks);
 

@@ -1,5 +1,6 @@
 /* The memory plan: every arena to the byte, by arithmetic on the description and the options. */
 #include "engine/engine.h"
+#include "engine/model/tensors.h"
 #include "engine/run/host_memory.h"
 #include "engine/run/layout.h"
 #include "memory/kv_cache.h"
@@ -415,7 +416,6 @@ static int plan_swap(const struct engine_options *o, struct engine_plan *p, stru
 static int plan_arenas(const struct model_desc *desc, struct engine_plan *p, struct quire_error *err)
 {
     struct step_layout layout;
-    struct param_layout params;
     struct k_plan_bytes workspace;
     int status = step_layout_make(desc, p, &layout, err);
     if (status != QUIRE_OK)
@@ -424,8 +424,7 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p, str
     status = k_plan_workspace(p->device, &dims, &workspace, err);
     if (status != QUIRE_OK)
         return status;
-    param_layout_make(desc, &params);
-    p->param_bytes = params.total * sizeof(float);
+    p->param_bytes = model_param_floats(desc) * sizeof(float);
     p->activation_bytes = layout.total;
     p->logits_bytes = (uint64_t)p->max_logit_rows * desc->vocab_size * sizeof(float) +
                       layout_align(p->max_logit_rows * sizeof(uint32_t));
@@ -479,7 +478,7 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     if (graph_room > MAX_GRAPH_ROOM_BYTES)
         graph_room = MAX_GRAPH_ROOM_BYTES;
     p->driver_bytes = at_hand->memory - at_hand->available + graph_room;
-    p->weight_bytes = layout_weight_bytes(desc, p->device);
+    p->weight_bytes = model_weight_bytes(desc, p->device);
     return QUIRE_OK;
 }
 

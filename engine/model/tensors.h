@@ -1,0 +1,93 @@
+/* The one table of a model's tensors: what a checkpoint calls each, how large it is, which weight it is a part of and
+ * which of its axes tensor parallelism cuts. Binding, the memory plan, destruction and error messages walk these rows,
+ * so a new tensor is a row here and a use in the forward pass. Pure; any thread.
+ */
+#ifndef QUIRE_ENGINE_TENSORS_H
+#define QUIRE_ENGINE_TENSORS_H
+
+#include "engine/model/model.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Where a weight is applied. */
+enum model_site {
+    SITE_QKV,     /* [(Q + 2 KV) D, H]: q, k and v stacked */
+    SITE_O,       /* [H, Q D] */
+    SITE_GATE_UP, /* [2 I, H]: gate, then up */
+    SITE_DOWN,    /* [H, I] */
+    SITE_EMBED,   /* [V, H] */
+    SITE_LM_HEAD, /* [V, H]; absent where embeddings are tied: model_head_site() */
+    MODEL_N_SITES,
+};
+
+/* Vectors that are no bias of a site. */
+enum model_vector {
+    VECTOR_ATTENTION_NORM, /* [H] */
+    VECTOR_MLP_NORM,       /* [H] */
+    VECTOR_Q_NORM,         /* [D] */
+    VECTOR_K_NORM,         /* [D] */
+    VECTOR_FINAL_NORM,     /* [H] */
+    MODEL_N_VECTORS,
+};
+
+enum model_tensor_kind {
+    TENSOR_MATRIX, /* a part of a site's weight */
+    TENSOR_BIAS,   /* a part of a site's bias; parts that the model does not have are zeros */
+    TENSOR_VECTOR,
+};
+
+/* A length that the description knows. */
+enum model_size { SIZE_ONE, SIZE_HIDDEN, SIZE_Q, SIZE_KV, SIZE_INTERMEDIATE, SIZE_VOCAB, SIZE_HEAD_DIM };
+
+/* What each of several devices would hold: all of it, some of its rows, or some of its columns. Sites cut by rows make
+ * what sites cut by columns take, so that a block needs one sum over the devices. */
+enum model_shard { SHARD_NONE, SHARD_ROWS, SHARD_COLS };
+
+/* Which models have it. */
+enum model_condition { ALWAYS, IF_Q_BIAS, IF_K_BIAS, IF_V_BIAS, IF_O_BIAS, IF_MLP_BIAS, IF_QK_NORM, IF_UNTIED };
+
+struct model_tensor {
+    enum model_tensor_kind kind;
+    uint32_t place;   /* enum model_site, of a vector enum model_vector */
+    const char *name; /* as transformers saves it; '*' is the layer's number. Without one it lies beside the layers */
+    enum model_size rows, cols; /* SIZE_ONE columns of a bias or a vector */
+    enum model_shard shard;
+    enum model_condition when;
+};
+extern const struct model_tensor model_tensors[];
+extern const size_t model_n_tensors;
+
+/* Neighbouring rows of one kind and place: the parts, from top to bottom, of one object in memory. */
+struct model_stack {
+    const struct model_tensor *parts;
+    uint32_t n_parts;
+    uint32_t layer; /* n_layers: beside the layers */
+    uint32_t rows;  /* of all parts */
+    uint32_t cols;
+};
+
+/* The next object that the model has: begin with a zeroed stack. false: there is no other. Layer by layer; what lies
+ * beside the layers comes last. */
+bool model_next_stack(const struct model_desc *desc, struct model_stack *stack);
+
+bool model_has_tensor(const struct model_desc *desc, const struct model_tensor *tensor);
+uint32_t model_size_of(const struct model_desc *desc, enum model_size size);
+
+#define MODEL_NAME_BYTES 160
+/* bare: of a checkpoint saved from the decoder alone, whose names have no "model." */
+void model_tensor_name(const struct model_tensor *tensor, uint32_t layer, bool bare, char out[MODEL_NAME_BYTES]);
+
+/* The site whose weight makes logits. */
+enum model_site model_head_site(const struct model_desc *desc);
+
+/* Floats that a stack of vectors takes in the arena of parameters, where each begins on a 64-byte boundary; of the
+ * whole arena, in the order of model_next_stack(), with the inverse frequencies at its end. */
+uint64_t model_stack_floats(const struct model_stack *stack);
+uint64_t model_param_floats(const struct model_desc *desc);
+
+/* Bytes of a device's copy of every matrix; 0 where the backend uses them in place. */
+uint64_t model_weight_bytes(const struct model_desc *desc, const char *backend);
+
+#endif

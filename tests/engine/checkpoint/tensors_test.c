@@ -1,0 +1,133 @@
+/* The table of tensors: what it promises of every golden is what the files hold, to the byte; its parts fit together;
+ * and shards cut by it can be computed apart. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "engine/model/safetensors.h"
+#include "engine/model/tensors.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MODELS QUIRE_SOURCE_DIR "/tests/goldens/models/"
+
+static const char *const names[] = {"llama2",     "llama3",       "llama_bias", "mistral",  "qwen2",
+                                    "qwen2_yarn", "qwen2_window", "qwen3",      "qwen3_f16"};
+
+/* Bytes of every tensor that the walk names; each must be in the checkpoint. */
+static uint64_t bytes_of_walk(const struct model_desc *desc, const struct safetensors *st)
+{
+    uint64_t bytes = 0;
+    struct model_stack stack = {0};
+    while (model_next_stack(desc, &stack))
+        for (uint32_t i = 0; i < stack.n_parts; i++) {
+            const struct model_tensor *row = &stack.parts[i];
+            char name[MODEL_NAME_BYTES];
+            struct safetensors_tensor t;
+            struct quire_error err;
+            model_tensor_name(row, stack.layer, false, name);
+            int status = safetensors_find(st, name, &t, &err);
+            if (!model_has_tensor(desc, row)) {
+                assert_int_equal(status, QUIRE_NOT_FOUND);
+                continue;
+            }
+            if (status != QUIRE_OK)
+                fail_msg("%s", err.text);
+            assert_int_equal(t.n_bytes, (uint64_t)model_size_of(desc, row->rows) * model_size_of(desc, row->cols) *
+                                            k_dtype_bytes(t.dtype));
+            bytes += t.n_bytes;
+        }
+    return bytes;
+}
+
+/* Nothing is promised that is not there, and nothing is there that no row names. */
+static void the_walk_is_the_checkpoint(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char dir[512];
+        struct model_desc desc;
+        struct model_sampling_defaults sampling;
+        struct safetensors *st;
+        struct quire_error err;
+        snprintf(dir, sizeof dir, MODELS "%s", names[i]);
+        if (model_describe(dir, &desc, &sampling, &err) != QUIRE_OK || safetensors_open(dir, &st, &err) != QUIRE_OK)
+            fail_msg("%s: %s", names[i], err.text);
+        assert_int_equal(bytes_of_walk(&desc, st), safetensors_total_bytes(st));
+        safetensors_close(st);
+    }
+}
+
+/* Each object of a layer comes once, and in layers' order. */
+static void each_object_comes_once(void **state)
+{
+    (void)state;
+    struct model_desc desc = {.n_layers = 3,
+                              .hidden_size = 96,
+                              .n_q_heads = 6,
+                              .n_kv_heads = 2,
+                              .head_dim = 16,
+                              .intermediate_size = 110,
+                              .vocab_size = 257,
+                              .q_bias = true,
+                              .qk_norm = true};
+    bool seen[4][TENSOR_VECTOR + 1][MODEL_N_SITES + MODEL_N_VECTORS] = {{{false}}};
+    struct model_stack stack = {0};
+    uint32_t layer = 0, n = 0;
+    while (model_next_stack(&desc, &stack)) {
+        assert_in_range(stack.layer, layer, desc.n_layers);
+        assert_in_range(stack.n_parts, 1, K_WEIGHT_MAX_PARTS);
+        layer = stack.layer;
+        bool *slot = &seen[layer][stack.parts->kind][stack.parts->place];
+        assert_false(*slot);
+        *slot = true;
+        n++;
+        if (stack.parts->kind == TENSOR_BIAS) { /* k and v have room though the model has q's only */
+            assert_int_equal(stack.parts->place, SITE_QKV);
+            assert_int_equal(stack.rows, (6 + 2 * 2) * 16);
+            assert_int_equal(model_stack_floats(&stack), (6 + 2 * 2) * 16);
+        }
+    }
+    assert_int_equal(n, 3 * (4 + 1 + 4) + 3); /* matrices, a bias, norms; embedding, head and last norm */
+    assert_int_equal(model_param_floats(&desc), 3 * (160 + 2 * 96 + 2 * 16) + 96 + 16);
+    assert_int_equal(model_weight_bytes(&desc, "cpu"), 0);
+    assert_int_equal(model_head_site(&desc), SITE_LM_HEAD);
+    desc.tied_embeddings = true;
+    assert_int_equal(model_head_site(&desc), SITE_EMBED);
+}
+
+/* A site cut by columns needs its input cut in the same way: what it takes, a site cut by rows must make. A bias goes
+ * the way of its rows; where every device has a partial sum, one of them adds it. */
+static void shards_fit_together(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < model_n_tensors; i++) {
+        const struct model_tensor *row = &model_tensors[i];
+        if (row->kind == TENSOR_MATRIX && row->shard == SHARD_COLS) {
+            bool made = false;
+            for (size_t j = 0; j < model_n_tensors; j++)
+                made |= model_tensors[j].kind == TENSOR_MATRIX && model_tensors[j].shard == SHARD_ROWS &&
+                        model_tensors[j].rows == row->cols;
+            assert_true(made);
+        }
+        if (row->kind != TENSOR_BIAS)
+            continue;
+        assert_int_equal(row->cols, SIZE_ONE);
+        for (size_t j = 0; j < model_n_tensors; j++)
+            if (model_tensors[j].kind == TENSOR_MATRIX && model_tensors[j].place == row->place)
+                assert_int_equal(row->shard, model_tensors[j].shard == SHARD_ROWS ? SHARD_ROWS : SHARD_NONE);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_walk_is_the_checkpoint),
+        cmocka_unit_test(each_object_comes_once),
+        cmocka_unit_test(shards_fit_together),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
