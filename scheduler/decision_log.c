@@ -1,5 +1,7 @@
 #include "scheduler/decision_log.h"
 
+#include "base/little_endian.h"
+
 /* Bytes on their way to the hash, which takes a piece as cheaply as its bytes. */
 struct pieces {
     struct quire_sha256_state *state;
@@ -13,8 +15,8 @@ static void put_u32(struct pieces *p, uint32_t value)
         quire_sha256_add(p->state, p->bytes, p->n);
         p->n = 0;
     }
-    for (int i = 0; i < 4; i++)
-        p->bytes[p->n++] = (uint8_t)(value >> (8 * i));
+    le_store_u32(p->bytes + p->n, value);
+    p->n += 4;
 }
 
 static void put_u64(struct pieces *p, uint64_t value)

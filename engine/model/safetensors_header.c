@@ -1,6 +1,7 @@
 #include "engine/model/safetensors_header.h"
 
 #include "base/json.h"
+#include "base/little_endian.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -240,9 +241,7 @@ int st_table_add_image(struct st_table *table, const uint8_t *bytes, uint64_t n_
     if (n_bytes < 8)
         return quire_fail(err, QUIRE_INVALID, "%s: header: the file ends before its 8-byte length (%llu bytes)", where,
                           (unsigned long long)n_bytes);
-    uint64_t n_header = 0;
-    for (int i = 7; i >= 0; i--)
-        n_header = n_header << 8 | bytes[i];
+    uint64_t n_header = le_load_u64(bytes);
     if (n_header > ST_MAX_HEADER_BYTES)
         return quire_fail(err, QUIRE_INVALID, "%s: header: length %llu is over the %u bytes the format allows", where,
                           (unsigned long long)n_header, ST_MAX_HEADER_BYTES);

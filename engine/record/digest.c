@@ -10,7 +10,7 @@ void record_digest_begin(struct record_digest *d)
 
 static uint8_t *put(uint8_t *at, uint32_t value)
 {
-    record_u32_to(at, value);
+    le_store_u32(at, value);
     return at + 4;
 }
 

@@ -4,6 +4,7 @@
 #define QUIRE_ENGINE_RECORD_FORMAT_H
 
 #include "base/hash.h"
+#include "base/little_endian.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -30,17 +31,6 @@ static inline void record_sum(const uint8_t *from, size_t n, uint8_t *out, size_
 {
     struct key256 k = quire_labelled_hash("quire recording ", from, n);
     memcpy(out, k.bytes, n_out);
-}
-
-static inline void record_u32_to(uint8_t *out, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        out[i] = (uint8_t)(value >> (8 * i));
-}
-
-static inline uint32_t record_u32_of(const uint8_t *in)
-{
-    return (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
 }
 
 #endif

@@ -90,13 +90,14 @@ static void put_u32(struct recorder *r, uint32_t value)
 {
     uint8_t *out = extend(r, 4);
     if (out)
-        record_u32_to(out, value);
+        le_store_u32(out, value);
 }
 
 static void put_u64(struct recorder *r, uint64_t value)
 {
-    put_u32(r, (uint32_t)value);
-    put_u32(r, (uint32_t)(value >> 32));
+    uint8_t *out = extend(r, 8);
+    if (out)
+        le_store_u64(out, value);
 }
 
 static void put_f32(struct recorder *r, float value)
@@ -124,7 +125,7 @@ static void put_u32s(struct recorder *r, const uint32_t *values, uint32_t n)
 {
     uint8_t *out = extend(r, 4 * (size_t)n);
     for (uint32_t i = 0; out && i < n; i++)
-        record_u32_to(out + 4 * (size_t)i, values[i]);
+        le_store_u32(out + 4 * (size_t)i, values[i]);
 }
 
 static void begin_record(struct recorder *r, enum recording_kind kind)
@@ -141,7 +142,7 @@ static void end_record(struct recorder *r)
         return;
     uint8_t *from = r->bytes + r->record - RECORD_SUM_BYTES, *head = r->bytes + r->record;
     size_t n = r->n - r->record - RECORD_SUM_BYTES;
-    record_u32_to(head, (uint32_t)(n - RECORD_HEAD_BYTES));
+    le_store_u32(head, (uint32_t)(n - RECORD_HEAD_BYTES));
     record_sum(from, RECORD_SUM_BYTES + 8, head + 8, 4);
     record_sum(from, RECORD_SUM_BYTES + n, head + n, RECORD_SUM_BYTES);
 }

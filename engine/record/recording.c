@@ -85,13 +85,13 @@ static uint8_t get_below(struct body *b, uint8_t n, const char *what)
 static uint32_t get_u32(struct body *b)
 {
     const uint8_t *in = get_bytes(b, 4);
-    return in ? record_u32_of(in) : 0;
+    return in ? le_load_u32(in) : 0;
 }
 
 static uint64_t get_u64(struct body *b)
 {
-    uint64_t low = get_u32(b);
-    return low | (uint64_t)get_u32(b) << 32;
+    const uint8_t *in = get_bytes(b, 8);
+    return in ? le_load_u64(in) : 0;
 }
 
 static uint64_t get_time(struct body *b)
@@ -161,7 +161,7 @@ static const uint32_t *get_u32s(struct body *b, struct scratch *s, uint32_t n)
     const uint8_t *in = get_bytes(b, 4 * (size_t)n);
     uint32_t *out = in ? room(b, s, n, sizeof *out) : NULL;
     for (uint32_t i = 0; out && i < n; i++)
-        out[i] = record_u32_of(in + 4 * (size_t)i);
+        out[i] = le_load_u32(in + 4 * (size_t)i);
     return out;
 }
 
@@ -426,7 +426,7 @@ static void get_commit(struct recording *r, struct body *b, struct recording_com
         results[i] = (struct sched_result){
             .seq = seq, .n_tokens = n, .tokens = tokens, .finished = count & RECORD_FINISHED};
         for (uint32_t k = 0; k < n; k++)
-            *tokens++ = record_u32_of(in + 4 * (size_t)k);
+            *tokens++ = le_load_u32(in + 4 * (size_t)k);
     }
     c->results = results;
 }
@@ -495,8 +495,8 @@ static int frame(const struct recording *r, size_t at, uint32_t *kind, const uin
     *body = NULL;
     if (n < RECORD_HEAD_BYTES)
         return QUIRE_OK;
-    *n_body = record_u32_of(head);
-    *kind = record_u32_of(head + 4);
+    *n_body = le_load_u32(head);
+    *kind = le_load_u32(head + 4);
     record_sum(head - RECORD_SUM_BYTES, RECORD_SUM_BYTES + 8, sum, 4);
     if (memcmp(sum, head + 8, 4) != 0)
         return corrupt(at, "has a head that its check does not fit", err);
@@ -640,7 +640,7 @@ int recording_next(struct recording *r, struct recording_entry *out, struct quir
         r->last_plan_us = out->now_us;
     }
     r->closed = out->kind == RECORDING_CLOSE;
-    r->next = after(at, record_u32_of(r->bytes + at));
+    r->next = after(at, le_load_u32(r->bytes + at));
     return QUIRE_OK;
 }
 

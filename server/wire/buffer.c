@@ -45,10 +45,10 @@ int wire_frame_begin(struct wire_buffer *b, uint16_t type, uint64_t request, siz
     if (!p)
         return QUIRE_NO_MEMORY;
     *mark = b->n;
-    wire_store_u32(p, 0);
-    wire_store_u16(p + 4, type);
-    wire_store_u16(p + 6, 0);
-    wire_store_u64(p + 8, request);
+    le_store_u32(p, 0);
+    le_store_u16(p + 4, type);
+    le_store_u16(p + 6, 0);
+    le_store_u64(p + 8, request);
     b->n += WIRE_HEADER_BYTES;
     return QUIRE_OK;
 }
@@ -62,6 +62,6 @@ int wire_frame_end(struct wire_buffer *b, size_t mark)
         b->n = mark;
         return QUIRE_INVALID;
     }
-    wire_store_u32(b->data + mark, (uint32_t)n);
+    le_store_u32(b->data + mark, (uint32_t)n);
     return QUIRE_OK;
 }

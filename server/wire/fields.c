@@ -13,9 +13,9 @@ static uint8_t *put_field(struct wire_buffer *b, const struct wire_field *rule, 
     uint8_t *p = wire_reserve(b, WIRE_FIELD_HEADER_BYTES + n);
     if (!p)
         return NULL;
-    wire_store_u16(p, rule->tag | (rule->flags & FIELD_MUST ? WIRE_MUST_UNDERSTAND : 0u));
-    wire_store_u16(p + 2, 0);
-    wire_store_u32(p + 4, (uint32_t)n);
+    le_store_u16(p, rule->tag | (rule->flags & FIELD_MUST ? WIRE_MUST_UNDERSTAND : 0u));
+    le_store_u16(p + 2, 0);
+    le_store_u32(p + 4, (uint32_t)n);
     b->n += WIRE_FIELD_HEADER_BYTES + n;
     return p + WIRE_FIELD_HEADER_BYTES;
 }
@@ -59,11 +59,11 @@ static int put_scalar(struct wire_buffer *b, const struct wire_body *body, const
         break;
     case FIELD_32:
         memcpy(&v32, from, sizeof v32);
-        wire_store_u32(p, v32);
+        le_store_u32(p, v32);
         break;
     case FIELD_64:
         memcpy(&v64, from, sizeof v64);
-        wire_store_u64(p, v64);
+        le_store_u64(p, v64);
         break;
     default: memcpy(p, from, sizeof(struct key256)); break;
     }
@@ -103,7 +103,7 @@ static int put_span(struct wire_buffer *b, const struct wire_field *rule, const 
         for (size_t i = 0; i < n_bytes; i += 4) {
             uint32_t word;
             memcpy(&word, from + i, sizeof word);
-            wire_store_u32(p + i, word);
+            le_store_u32(p + i, word);
         }
     } else if (n_bytes) {
         memcpy(p, from, n_bytes);
@@ -139,12 +139,12 @@ int wire_next_field(const char *frame, const uint8_t *bytes, size_t n, size_t *c
     if (left < WIRE_FIELD_HEADER_BYTES)
         return -quire_fail(err, QUIRE_INVALID, "%s: ends within the header of a field", frame);
     const uint8_t *p = bytes + *cursor;
-    uint16_t raw = wire_load_u16(p);
-    *n_value = wire_load_u32(p + 4);
+    uint16_t raw = le_load_u16(p);
+    *n_value = le_load_u32(p + 4);
     *tag = raw & 0x7fff;
     *must = raw & WIRE_MUST_UNDERSTAND;
     *value = p + WIRE_FIELD_HEADER_BYTES;
-    if (wire_load_u16(p + 2) != 0)
+    if (le_load_u16(p + 2) != 0)
         return -quire_fail(err, QUIRE_INVALID, "%s: field %u: bytes 2 and 3 must be zero", frame, *tag);
     if (*n_value > left - WIRE_FIELD_HEADER_BYTES)
         return -quire_fail(err, QUIRE_INVALID, "%s: field %u: %u bytes, but only %zu are left", frame, *tag, *n_value,
@@ -171,14 +171,14 @@ static int get_scalar(const char *frame, const struct wire_field *rule, const ui
         memcpy(to, &flag, sizeof flag);
         break;
     case FIELD_32:
-        v32 = wire_load_u32(value);
+        v32 = le_load_u32(value);
         if (rule->max && v32 > rule->max)
             return quire_fail(err, QUIRE_INVALID, "%s: %s: must be at most %u, got %u", frame, rule->name, rule->max,
                               v32);
         memcpy(to, &v32, sizeof v32);
         break;
     case FIELD_64:
-        v64 = wire_load_u64(value);
+        v64 = le_load_u64(value);
         memcpy(to, &v64, sizeof v64);
         break;
     default: memcpy(to, value, sizeof(struct key256)); break;

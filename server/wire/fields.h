@@ -6,6 +6,7 @@
 #ifndef QUIRE_SERVER_WIRE_FIELDS_H
 #define QUIRE_SERVER_WIRE_FIELDS_H
 
+#include "base/little_endian.h"
 #include "server/wire/wire.h"
 
 #define WIRE_FIELD_HEADER_BYTES 8
@@ -75,33 +76,5 @@ int wire_frame_end(struct wire_buffer *b, size_t mark);
 
 /* Length of the longest prefix of at most max bytes that is whole UTF-8. */
 size_t wire_utf8_prefix(const char *text, size_t n, size_t max);
-
-static inline void wire_store_u16(uint8_t *p, uint32_t v)
-{
-    p[0] = (uint8_t)v;
-    p[1] = (uint8_t)(v >> 8);
-}
-static inline void wire_store_u32(uint8_t *p, uint32_t v)
-{
-    wire_store_u16(p, v & 0xffff);
-    wire_store_u16(p + 2, v >> 16);
-}
-static inline void wire_store_u64(uint8_t *p, uint64_t v)
-{
-    wire_store_u32(p, (uint32_t)v);
-    wire_store_u32(p + 4, (uint32_t)(v >> 32));
-}
-static inline uint16_t wire_load_u16(const uint8_t *p)
-{
-    return (uint16_t)(p[0] | p[1] << 8);
-}
-static inline uint32_t wire_load_u32(const uint8_t *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-static inline uint64_t wire_load_u64(const uint8_t *p)
-{
-    return wire_load_u32(p) | (uint64_t)wire_load_u32(p + 4) << 32;
-}
 
 #endif

@@ -126,9 +126,9 @@ void wire_shadow_bucket_get(const struct wire_stats *stats, uint32_t index, stru
 {
     const uint8_t *bytes = stats->shadow_bucket_bytes + 4 * (size_t)WIRE_SHADOW_BUCKET_WORDS * index;
     *out = (struct wire_shadow_bucket){
-        .bound_us = wire_load_u64(bytes),
-        .n_live = wire_load_u64(bytes + 8),
-        .n_shadow = wire_load_u64(bytes + 16),
+        .bound_us = le_load_u64(bytes),
+        .n_live = le_load_u64(bytes + 8),
+        .n_shadow = le_load_u64(bytes + 16),
     };
 }
 
@@ -141,7 +141,7 @@ void wire_step_bucket_put(uint32_t *words, const struct wire_step_bucket *bucket
 void wire_step_bucket_get(const struct wire_stats *stats, uint32_t index, struct wire_step_bucket *out)
 {
     const uint8_t *bytes = stats->step_bucket_bytes + 4 * (size_t)WIRE_STEP_BUCKET_WORDS * index;
-    *out = (struct wire_step_bucket){.n_tokens = wire_load_u64(bytes), .n_steps = wire_load_u64(bytes + 8)};
+    *out = (struct wire_step_bucket){.n_tokens = le_load_u64(bytes), .n_steps = le_load_u64(bytes + 8)};
 }
 
 void wire_tenant_put(uint32_t *words, const struct wire_tenant *tenant)
@@ -158,13 +158,13 @@ void wire_tenant_get(const struct wire_stats *stats, uint32_t index, struct wire
 {
     const uint8_t *bytes = stats->tenant_bytes + 4 * (size_t)WIRE_TENANT_WORDS * index;
     *out = (struct wire_tenant){
-        .n_prompt_tokens = wire_load_u64(bytes),
-        .n_generated_tokens = wire_load_u64(bytes + 8),
-        .n_prefix_queries = wire_load_u64(bytes + 16),
-        .n_prefix_hits = wire_load_u64(bytes + 24),
-        .n_evicted_blocks = wire_load_u64(bytes + 32),
-        .n_running = wire_load_u32(bytes + 40),
-        .n_waiting = wire_load_u32(bytes + 44),
+        .n_prompt_tokens = le_load_u64(bytes),
+        .n_generated_tokens = le_load_u64(bytes + 8),
+        .n_prefix_queries = le_load_u64(bytes + 16),
+        .n_prefix_hits = le_load_u64(bytes + 24),
+        .n_evicted_blocks = le_load_u64(bytes + 32),
+        .n_running = le_load_u32(bytes + 40),
+        .n_waiting = le_load_u32(bytes + 44),
     };
 }
 

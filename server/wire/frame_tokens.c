@@ -34,8 +34,8 @@ int wire_tokens_begin(struct wire_buffer *b, uint16_t type, uint64_t request, si
     uint8_t *p = wire_reserve(b, WIRE_FIELD_HEADER_BYTES);
     if (!p)
         return QUIRE_NO_MEMORY;
-    wire_store_u16(p, RECORDS_TAG);
-    wire_store_u16(p + 2, 0);
+    le_store_u16(p, RECORDS_TAG);
+    le_store_u16(p + 2, 0);
     b->n += WIRE_FIELD_HEADER_BYTES;
     return QUIRE_OK;
 }
@@ -48,18 +48,18 @@ int wire_tokens_add(struct wire_buffer *b, const struct wire_token *token)
     uint8_t *p = wire_reserve(b, WIRE_MAX_TOKEN_RECORD);
     if (!p)
         return QUIRE_NO_MEMORY;
-    wire_store_u16(p, token->choice);
+    le_store_u16(p, token->choice);
     p[2] = token->has_logprob ? HAS_LOGPROB : 0;
     p[3] = (uint8_t)n_top;
-    wire_store_u32(p + 4, token->token);
+    le_store_u32(p + 4, token->token);
     b->n += 8;
     if (!token->has_logprob)
         return QUIRE_OK;
-    wire_store_u32(p + 8, float_bits(token->logprob));
-    wire_store_u32(p + 12, token->rank);
+    le_store_u32(p + 8, float_bits(token->logprob));
+    le_store_u32(p + 12, token->rank);
     for (uint32_t i = 0; i < n_top; i++) {
-        wire_store_u32(p + 16 + 8 * i, token->top_ids[i]);
-        wire_store_u32(p + 20 + 8 * i, float_bits(token->top_logprobs[i]));
+        le_store_u32(p + 16 + 8 * i, token->top_ids[i]);
+        le_store_u32(p + 20 + 8 * i, float_bits(token->top_logprobs[i]));
     }
     b->n += 8 + 8 * n_top;
     return QUIRE_OK;
@@ -76,7 +76,7 @@ int wire_tokens_end(struct wire_buffer *b, size_t mark)
     }
     int status = wire_frame_end(b, mark);
     if (!status)
-        wire_store_u32(b->data + mark + WIRE_HEADER_BYTES + 4, (uint32_t)n);
+        le_store_u32(b->data + mark + WIRE_HEADER_BYTES + 4, (uint32_t)n);
     return status;
 }
 
@@ -145,7 +145,7 @@ int wire_next_token(const uint8_t *body, size_t n, size_t *cursor, struct wire_t
             return -status;
         *cursor = WIRE_FIELD_HEADER_BYTES;
     } else {
-        end = WIRE_FIELD_HEADER_BYTES + wire_load_u32(body + 4);
+        end = WIRE_FIELD_HEADER_BYTES + le_load_u32(body + 4);
     }
     size_t left = end - *cursor;
     if (left == 0)
@@ -155,8 +155,8 @@ int wire_next_token(const uint8_t *body, size_t n, size_t *cursor, struct wire_t
         return -quire_fail(err, QUIRE_INVALID, "TOKENS: records: the last one is cut short");
     if (p[2] & ~HAS_LOGPROB)
         return -quire_fail(err, QUIRE_INVALID, "TOKENS: records: flags: must be 0 or 1, got %u", p[2]);
-    out->choice = wire_load_u16(p);
-    out->token = wire_load_u32(p + 4);
+    out->choice = le_load_u16(p);
+    out->token = le_load_u32(p + 4);
     out->has_logprob = p[2] & HAS_LOGPROB;
     out->n_top = p[3];
     out->logprob = 0.0f;
@@ -167,11 +167,11 @@ int wire_next_token(const uint8_t *body, size_t n, size_t *cursor, struct wire_t
     if (left < need)
         return -quire_fail(err, QUIRE_INVALID, "TOKENS: records: the last one is cut short");
     if (out->has_logprob) {
-        out->logprob = float_of(wire_load_u32(p + 8));
-        out->rank = wire_load_u32(p + 12);
+        out->logprob = float_of(le_load_u32(p + 8));
+        out->rank = le_load_u32(p + 12);
         for (uint32_t i = 0; i < out->n_top; i++) {
-            out->top_ids[i] = wire_load_u32(p + 16 + 8 * i);
-            out->top_logprobs[i] = float_of(wire_load_u32(p + 20 + 8 * i));
+            out->top_ids[i] = le_load_u32(p + 16 + 8 * i);
+            out->top_logprobs[i] = float_of(le_load_u32(p + 20 + 8 * i));
         }
     }
     *cursor += need;

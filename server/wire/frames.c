@@ -30,10 +30,10 @@ int wire_header_read(const uint8_t *data, size_t n, struct wire_header *out, str
 {
     if (n < WIRE_HEADER_BYTES)
         return 0;
-    uint16_t flags = wire_load_u16(data + 6);
-    out->body_bytes = wire_load_u32(data);
-    out->type = wire_load_u16(data + 4);
-    out->request = wire_load_u64(data + 8);
+    uint16_t flags = le_load_u16(data + 6);
+    out->body_bytes = le_load_u32(data);
+    out->type = le_load_u16(data + 4);
+    out->request = le_load_u64(data + 8);
     if (!known_type(out->type))
         return -quire_fail(err, QUIRE_INVALID, "header: type: %u is not a frame type", out->type);
     if (flags != 0)
@@ -51,7 +51,7 @@ int wire_header_read(const uint8_t *data, size_t n, struct wire_header *out, str
 
 uint32_t wire_u32(const uint8_t *bytes, size_t index)
 {
-    return wire_load_u32(bytes + 4 * index);
+    return le_load_u32(bytes + 4 * index);
 }
 
 /* ---- REFUSE ---- */

@@ -13,7 +13,7 @@
 static void seal(uint8_t *bytes, size_t n)
 {
     for (size_t at = RECORD_SUM_BYTES; n - at >= RECORD_HEAD_BYTES + RECORD_SUM_BYTES && n > at;) {
-        uint32_t length = record_u32_of(bytes + at);
+        uint32_t length = le_load_u32(bytes + at);
         record_sum(bytes + at - RECORD_SUM_BYTES, RECORD_SUM_BYTES + 8, bytes + at + 8, 4);
         if (n - at - RECORD_HEAD_BYTES - RECORD_SUM_BYTES < length)
             return;

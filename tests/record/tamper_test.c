@@ -145,9 +145,9 @@ static unsigned char *lie(enum recording_kind kind, uint32_t skip, size_t at, co
     memcpy(copy, bytes, n_bytes);
     bool changed = false;
     for (size_t i = RECORD_SUM_BYTES; i < n_bytes;) {
-        uint32_t length = record_u32_of(copy + i);
+        uint32_t length = le_load_u32(copy + i);
         uint8_t *body = copy + i + RECORD_HEAD_BYTES;
-        if (record_u32_of(copy + i + 4) == kind && !changed && skip-- == 0) {
+        if (le_load_u32(copy + i + 4) == kind && !changed && skip-- == 0) {
             assert_true(at + n <= length);
             memcpy(body + at, with, n);
             changed = true;

@@ -80,7 +80,7 @@ static void test_reader_limits(void **state)
     uint8_t *large = calloc(1, 4 << 20);
     assert_non_null(large);
     memcpy(large, head, 16);
-    wire_store_u32(large, (4 << 20) - 16);
+    le_store_u32(large, (4 << 20) - 16);
     feed(&r, large, 4 << 20);
     assert_int_equal(frame_reader_next(&r, WIRE_MAX_BODY, &header, &body, &err), 1);
     assert_non_null(frame_reader_space(&r, 100));

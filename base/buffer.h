@@ -1,0 +1,31 @@
+/* Bytes that grow at the end: frames, JSON, text, whatever is put together piece by piece.
+ *
+ * Zero it to begin; buffer_free() ends it and leaves it ready to begin again. Who holds the struct
+ * owns the bytes. A failed allocation is remembered, so that a caller may append many pieces and
+ * look at `failed` once. One thread at a time.
+ */
+#ifndef QUIRE_BASE_BUFFER_H
+#define QUIRE_BASE_BUFFER_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct buffer {
+    char *data; /* not NUL-terminated */
+    size_t n, capacity;
+    bool failed; /* an allocation failed: the contents are void */
+};
+
+void buffer_free(struct buffer *b);
+/* Keeps the memory, drops the bytes and the failure. */
+void buffer_clear(struct buffer *b);
+
+/* Room for n more bytes at the end, which the caller fills and adds to b->n; NULL and b->failed. */
+void *buffer_reserve(struct buffer *b, size_t n);
+/* QUIRE_NO_MEMORY, also when an earlier one failed. data may be NULL when n is 0. */
+int buffer_append(struct buffer *b, const void *data, size_t n);
+
+#endif

@@ -1,0 +1,42 @@
+/* Integers as bytes, least significant first, wherever they lie: frames, recordings, what is hashed.
+ * Pure; any thread. The caller has checked that the bytes are there.
+ *
+ * Spelled out, so that each compiles to one move where the machine is little-endian: a loop over the
+ * bytes cost as much as hashing them. */
+#ifndef QUIRE_BASE_LITTLE_ENDIAN_H
+#define QUIRE_BASE_LITTLE_ENDIAN_H
+
+#include <stdint.h>
+
+static inline void le_store_u16(uint8_t *p, uint32_t v)
+{
+    p[0] = (uint8_t)v;
+    p[1] = (uint8_t)(v >> 8);
+}
+static inline void le_store_u32(uint8_t *p, uint32_t v)
+{
+    p[0] = (uint8_t)v;
+    p[1] = (uint8_t)(v >> 8);
+    p[2] = (uint8_t)(v >> 16);
+    p[3] = (uint8_t)(v >> 24);
+}
+static inline void le_store_u64(uint8_t *p, uint64_t v)
+{
+    le_store_u32(p, (uint32_t)v);
+    le_store_u32(p + 4, (uint32_t)(v >> 32));
+}
+
+static inline uint16_t le_load_u16(const uint8_t *p)
+{
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+static inline uint32_t le_load_u32(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+static inline uint64_t le_load_u64(const uint8_t *p)
+{
+    return le_load_u32(p) | (uint64_t)le_load_u32(p + 4) << 32;
+}
+
+#endif
