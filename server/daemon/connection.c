@@ -33,8 +33,8 @@ static void connection_free(struct connection *c)
         event_free(c->deadline);
     close(c->fd);
     frame_reader_free(&c->in);
-    wire_buffer_free(&c->out);
-    wire_buffer_free(&c->pending);
+    buffer_free(&c->out);
+    buffer_free(&c->pending);
     request_list_free(&c->requests);
     free(c);
 }
@@ -89,7 +89,7 @@ static void let_go(struct connection *c)
     for (;;) {
         pthread_mutex_lock(&d->mutex);
         c->overflowed = true;
-        wire_buffer_free(&c->pending);
+        buffer_free(&c->pending);
         struct live_request *request = c->requests.n ? &d->requests.slots[c->requests.first] : NULL;
         uint64_t engine_id = request ? request->engine_id : 0;
         if (request)
@@ -125,7 +125,7 @@ void connection_close(struct connection *c)
     daemon_check_idle(d);
 }
 
-struct wire_buffer *connection_out_begin(struct connection *c)
+struct buffer *connection_out_begin(struct connection *c)
 {
     c->out.n = c->released;
     return &c->out;
@@ -142,7 +142,7 @@ void connection_fail(struct connection *c, enum quire_status status, const char 
         return;
     c->state = CONNECTION_CLOSING;
     let_go(c);
-    struct wire_buffer *b = connection_out_begin(c);
+    struct buffer *b = connection_out_begin(c);
     if (message)
         wire_put_error(b, (uint32_t)status, message);
     connection_out_end(c);
@@ -159,7 +159,7 @@ static bool take_pending(struct connection *c)
     pthread_mutex_lock(&d->mutex);
     bool good = !c->overflowed;
     if (good && c->sent == c->out.n) {
-        struct wire_buffer empty = c->out;
+        struct buffer empty = c->out;
         empty.n = 0;
         c->out = c->pending;
         c->pending = empty;
@@ -171,7 +171,7 @@ static bool take_pending(struct connection *c)
             c->released -= c->sent;
             c->sent = 0;
         }
-        good = wire_buffer_append(&c->out, c->pending.data, c->pending.n) == QUIRE_OK;
+        good = buffer_append(&c->out, c->pending.data, c->pending.n) == QUIRE_OK;
         c->pending.n = 0;
     }
     /* Stored before the mutex is left, so that no byte is ever in neither count. */
@@ -209,7 +209,7 @@ static bool write_released(struct connection *c)
     if (c->sent == c->out.n) {
         c->sent = c->released = c->out.n = 0;
         if (c->out.capacity > KEEP_BYTES)
-            wire_buffer_free(&c->out);
+            buffer_free(&c->out);
     }
     atomic_store_explicit(&c->backlog, c->out.n - c->sent, memory_order_relaxed);
     return true;

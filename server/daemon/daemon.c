@@ -117,7 +117,7 @@ void daemon_drain(struct daemon *d)
     if (d->engine)
         engine_drain(d->engine);
     for (struct connection *c = d->connections; c; c = c->next) {
-        struct wire_buffer *b = c->state == CONNECTION_READY ? queue_begin(c) : NULL;
+        struct buffer *b = c->state == CONNECTION_READY ? queue_begin(c) : NULL;
         if (b) {
             wire_put_drain(b);
             queue_end(c);

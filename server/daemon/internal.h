@@ -31,14 +31,14 @@ struct connection {
     uint8_t nonce[WIRE_NONCE_BYTES];
     struct event *readable, *writable, *deadline;
     struct frame_reader in;
-    struct wire_buffer out; /* [sent, released) may be written; [released, n) waits for credit */
+    struct buffer out; /* [sent, released) may be written; [released, n) waits for credit */
     size_t sent, released;
     uint64_t credit;
     bool client_drained; /* it sends no more SUBMIT: closed once its last request is delivered */
     bool end_sent;       /* CLOSING: shutdown() is done */
 
     /* locked */
-    struct wire_buffer pending; /* frames that the loop has not taken yet */
+    struct buffer pending; /* frames that the loop has not taken yet */
     struct request_list requests;
     struct connection *next_dirty;
     bool dirty;      /* in the daemon's list */
@@ -96,12 +96,12 @@ void connection_fail(struct connection *c, enum quire_status status, const char 
 void connection_flush(struct connection *c);
 /* For a frame that needs no credit (before READY, and ERROR): drops what waits for credit and
  * returns the buffer to encode into; end makes it ready to be written. */
-struct wire_buffer *connection_out_begin(struct connection *c);
+struct buffer *connection_out_begin(struct connection *c);
 void connection_out_end(struct connection *c);
 
 /* queue.c: the outgoing queue, from either thread. begin locks and returns the queue, or NULL when
  * the connection takes nothing any more (and is not locked then); end unlocks. */
-struct wire_buffer *queue_begin(struct connection *c);
+struct buffer *queue_begin(struct connection *c);
 void queue_end(struct connection *c);
 /* Locked. Marks it for the loop; closes its queue when that is over the limit. */
 void queue_changed(struct connection *c);

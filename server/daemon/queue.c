@@ -2,7 +2,7 @@
  * takes them. */
 #include "server/daemon/internal.h"
 
-struct wire_buffer *queue_begin(struct connection *c)
+struct buffer *queue_begin(struct connection *c)
 {
     pthread_mutex_lock(&c->d->mutex);
     if (!c->overflowed)
@@ -21,7 +21,7 @@ void queue_changed(struct connection *c)
 {
     size_t backlog = atomic_load_explicit(&c->backlog, memory_order_relaxed);
     if (c->pending.failed || c->pending.n + backlog > c->d->options.max_queued_bytes) {
-        wire_buffer_free(&c->pending);
+        buffer_free(&c->pending);
         c->overflowed = true;
     }
     if (!c->dirty) {

@@ -118,7 +118,7 @@ static int on_hello(struct connection *c, const uint8_t *body, size_t n, struct 
     event_del(c->deadline);
     c->credit = theirs.initial_credit;
     c->state = CONNECTION_READY;
-    struct wire_buffer *b = c->d->draining ? queue_begin(c) : NULL;
+    struct buffer *b = c->d->draining ? queue_begin(c) : NULL;
     if (b) {
         wire_put_drain(b);
         queue_end(c);
@@ -136,7 +136,7 @@ static void put_refuse(struct connection *c, uint64_t wire_id, int status, uint3
         .message = message,
         .n_message = strlen(message),
     };
-    struct wire_buffer *b = queue_begin(c);
+    struct buffer *b = queue_begin(c);
     if (b) {
         wire_put_refuse(b, wire_id, &refuse);
         queue_end(c);
@@ -332,7 +332,7 @@ static int on_control(struct connection *c, const uint8_t *body, size_t n, struc
         return QUIRE_OK;
     }
     snprintf(done, sizeof done, "%.*s", (int)n_command, command);
-    struct wire_buffer *b = queue_begin(c);
+    struct buffer *b = queue_begin(c);
     if (b) {
         wire_put_control(b, done);
         queue_end(c);
@@ -448,7 +448,7 @@ static int on_stats(struct connection *c, const uint8_t *body, size_t n, struct 
     stats.n_tenants = tenants_make(c->d, n_tenants, words);
     if (c->d->shadow)
         shadow_add(c->d, &stats, buckets);
-    struct wire_buffer *b = queue_begin(c);
+    struct buffer *b = queue_begin(c);
     if (b) {
         wire_put_stats(b, &stats);
         queue_end(c);

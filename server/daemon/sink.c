@@ -22,7 +22,7 @@ static void token_of(const struct engine_event *event, struct wire_token *out)
 
 /* One frame of the events from events[0] on that are of the same kind and request; returns how
  * many. */
-static size_t put_tokens(struct wire_buffer *b, uint64_t wire_id, const struct engine_event *events, size_t n_events)
+static size_t put_tokens(struct buffer *b, uint64_t wire_id, const struct engine_event *events, size_t n_events)
 {
     uint16_t type = events[0].kind == ENGINE_EVENT_TOKEN ? WIRE_TOKENS : WIRE_PROMPT_LOGPROBS;
     size_t mark, n = 0;
@@ -72,7 +72,7 @@ static struct wire_account account_of(const struct sched_account *a)
     };
 }
 
-static void put_done(struct wire_buffer *b, uint64_t wire_id, const struct engine_event *event)
+static void put_done(struct buffer *b, uint64_t wire_id, const struct engine_event *event)
 {
     static const char refused[] = "the scheduling policy gave the request up: it cannot be served in "
                                   "the time it has";

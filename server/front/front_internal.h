@@ -132,7 +132,7 @@ void tokenize_start(struct front *f, struct http_exchange *x);
 void detokenize_start(struct front *f, struct http_exchange *x);
 /* Text work of another route: put writes the reply to what read has read. */
 void utility_start(struct front *f, struct http_exchange *x, bool (*read)(struct request_job *j, const json_t *body),
-                   void (*put)(struct json_out *o, const struct request_job *j));
+                   void (*put)(struct buffer *o, const struct request_job *j));
 
 /* ---- messages.c ---- */
 void messages_count_start(struct front *f, struct http_exchange *x);

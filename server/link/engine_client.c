@@ -29,7 +29,7 @@ struct engine_client {
     void *context;
     struct event *readable, *writable, *deadline, *broken;
     struct frame_reader in;
-    struct wire_buffer out;
+    struct buffer out;
     size_t sent;
 
     struct wire_hello ours;
@@ -58,7 +58,7 @@ static void client_free(struct engine_client *c)
     if (c->fd >= 0)
         close(c->fd);
     frame_reader_free(&c->in);
-    wire_buffer_free(&c->out);
+    buffer_free(&c->out);
     client_requests_free(&c->requests);
     free(c);
 }
@@ -112,11 +112,11 @@ static void flush(struct engine_client *c)
     }
     c->sent = c->out.n = 0;
     if (c->out.capacity > KEEP_BYTES)
-        wire_buffer_free(&c->out);
+        buffer_free(&c->out);
 }
 
 /* Before something is appended: moves what is left to the front when most was sent. */
-static struct wire_buffer *out_buffer(struct engine_client *c)
+static struct buffer *out_buffer(struct engine_client *c)
 {
     if (c->sent > c->out.n / 2) {
         memmove(c->out.data, c->out.data + c->sent, c->out.n - c->sent);

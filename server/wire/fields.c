@@ -6,11 +6,11 @@
 
 /* ---- encoding ---- */
 
-static uint8_t *put_field(struct wire_buffer *b, const struct wire_field *rule, size_t n)
+static uint8_t *put_field(struct buffer *b, const struct wire_field *rule, size_t n)
 {
     if (n > WIRE_MAX_BODY)
         return NULL;
-    uint8_t *p = wire_reserve(b, WIRE_FIELD_HEADER_BYTES + n);
+    uint8_t *p = buffer_reserve(b, WIRE_FIELD_HEADER_BYTES + n);
     if (!p)
         return NULL;
     le_store_u16(p, rule->tag | (rule->flags & FIELD_MUST ? WIRE_MUST_UNDERSTAND : 0u));
@@ -34,8 +34,7 @@ static size_t scalar_bytes(const struct wire_field *rule)
     return 0;
 }
 
-static int put_scalar(struct wire_buffer *b, const struct wire_body *body, const struct wire_field *rule,
-                      const char *values)
+static int put_scalar(struct buffer *b, const struct wire_body *body, const struct wire_field *rule, const char *values)
 {
     const char *from = values + rule->at;
     const char *usual = (const char *)body->defaults + rule->at;
@@ -83,7 +82,7 @@ static size_t span_count(const struct wire_field *rule, const char *values)
     return n_bytes;
 }
 
-static int put_span(struct wire_buffer *b, const struct wire_field *rule, const char *values)
+static int put_span(struct buffer *b, const struct wire_field *rule, const char *values)
 {
     size_t n = span_count(rule, values);
     const uint8_t *from;
@@ -111,8 +110,7 @@ static int put_span(struct wire_buffer *b, const struct wire_field *rule, const 
     return QUIRE_OK;
 }
 
-int wire_put_body(struct wire_buffer *b, uint16_t type, uint64_t request, const struct wire_body *body,
-                  const void *values)
+int wire_put_body(struct buffer *b, uint16_t type, uint64_t request, const struct wire_body *body, const void *values)
 {
     size_t mark;
     int status = wire_frame_begin(b, type, request, &mark);
@@ -272,4 +270,31 @@ size_t wire_utf8_prefix(const char *text, size_t n, size_t max)
         at += length;
     }
     return at;
+}
+
+int wire_frame_begin(struct buffer *b, uint16_t type, uint64_t request, size_t *mark)
+{
+    uint8_t *p = buffer_reserve(b, WIRE_HEADER_BYTES);
+    if (!p)
+        return QUIRE_NO_MEMORY;
+    *mark = b->n;
+    le_store_u32(p, 0);
+    le_store_u16(p + 4, type);
+    le_store_u16(p + 6, 0);
+    le_store_u64(p + 8, request);
+    b->n += WIRE_HEADER_BYTES;
+    return QUIRE_OK;
+}
+
+int wire_frame_end(struct buffer *b, size_t mark)
+{
+    if (b->failed)
+        return QUIRE_NO_MEMORY;
+    size_t n = b->n - mark - WIRE_HEADER_BYTES;
+    if (n > WIRE_MAX_BODY) {
+        b->n = mark;
+        return QUIRE_INVALID;
+    }
+    le_store_u32(b->data + mark, (uint32_t)n);
+    return QUIRE_OK;
 }

@@ -58,8 +58,7 @@ struct wire_body {
     size_t n_struct;
 };
 
-int wire_put_body(struct wire_buffer *b, uint16_t type, uint64_t request, const struct wire_body *body,
-                  const void *values);
+int wire_put_body(struct buffer *b, uint16_t type, uint64_t request, const struct wire_body *body, const void *values);
 int wire_get_body(const struct wire_body *body, const uint8_t *bytes, size_t n, void *out, struct quire_error *err);
 
 /* The next field of a body. 1: *tag (without the bit), *must, *value and *n_value are set and
@@ -67,12 +66,10 @@ int wire_get_body(const struct wire_body *body, const uint8_t *bytes, size_t n, 
 int wire_next_field(const char *frame, const uint8_t *bytes, size_t n, size_t *cursor, uint16_t *tag, bool *must,
                     const uint8_t **value, uint32_t *n_value, struct quire_error *err);
 
-/* Room for n more bytes at the end, or NULL and b->failed. */
-uint8_t *wire_reserve(struct wire_buffer *b, size_t n);
 /* begin appends a header, end writes the body's length into it; on failure end leaves b as it was
  * before begin. */
-int wire_frame_begin(struct wire_buffer *b, uint16_t type, uint64_t request, size_t *mark);
-int wire_frame_end(struct wire_buffer *b, size_t mark);
+int wire_frame_begin(struct buffer *b, uint16_t type, uint64_t request, size_t *mark);
+int wire_frame_end(struct buffer *b, size_t mark);
 
 /* Length of the longest prefix of at most max bytes that is whole UTF-8. */
 size_t wire_utf8_prefix(const char *text, size_t n, size_t max);

@@ -21,7 +21,7 @@ static const struct wire_field rules[] = {
 static const struct wire_hello defaults;
 static const struct wire_body hello_body = {"HELLO", rules, FIELD_COUNT(rules), &defaults, sizeof defaults};
 
-int wire_put_hello(struct wire_buffer *b, const struct wire_hello *hello)
+int wire_put_hello(struct buffer *b, const struct wire_hello *hello)
 {
     return wire_put_body(b, WIRE_HELLO, 0, &hello_body, hello);
 }

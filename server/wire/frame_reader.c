@@ -8,23 +8,23 @@
 
 void frame_reader_free(struct frame_reader *r)
 {
-    wire_buffer_free(&r->buffer);
+    buffer_free(&r->buffer);
     r->start = 0;
 }
 
 uint8_t *frame_reader_space(struct frame_reader *r, size_t n)
 {
-    struct wire_buffer *b = &r->buffer;
+    struct buffer *b = &r->buffer;
     if (r->start == b->n) {
         r->start = b->n = 0;
         if (b->capacity > KEEP_BYTES)
-            wire_buffer_free(b);
+            buffer_free(b);
     } else if (r->start > b->n / 2) {
         memmove(b->data, b->data + r->start, b->n - r->start);
         b->n -= r->start;
         r->start = 0;
     }
-    return wire_reserve(b, n);
+    return buffer_reserve(b, n);
 }
 
 void frame_reader_added(struct frame_reader *r, size_t n)
@@ -38,7 +38,7 @@ int frame_reader_next(struct frame_reader *r, uint32_t max_body, struct wire_hea
     size_t left = r->buffer.n - r->start;
     if (left < WIRE_HEADER_BYTES)
         return 0;
-    const uint8_t *p = r->buffer.data + r->start;
+    const uint8_t *p = (const uint8_t *)r->buffer.data + r->start;
     int found = wire_header_read(p, left, header, err);
     if (found <= 0)
         return found;

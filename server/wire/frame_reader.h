@@ -9,7 +9,7 @@
 #include "server/wire/wire.h"
 
 struct frame_reader {
-    struct wire_buffer buffer; /* [start, buffer.n) is not read yet */
+    struct buffer buffer; /* [start, buffer.n) is not read yet */
     size_t start;
 };
 void frame_reader_free(struct frame_reader *r);

@@ -35,7 +35,7 @@ static const struct wire_done done_defaults;
 static const struct wire_body done_body = {"DONE", done_rules, FIELD_COUNT(done_rules), &done_defaults,
                                            sizeof done_defaults};
 
-int wire_put_done(struct wire_buffer *b, uint64_t request, const struct wire_done *done)
+int wire_put_done(struct buffer *b, uint64_t request, const struct wire_done *done)
 {
     return wire_put_body(b, WIRE_DONE, request, &done_body, done);
 }
@@ -99,7 +99,7 @@ static const struct wire_stats stats_defaults;
 static const struct wire_body stats_body = {"STATS", stats_rules, FIELD_COUNT(stats_rules), &stats_defaults,
                                             sizeof stats_defaults};
 
-int wire_put_stats(struct wire_buffer *b, const struct wire_stats *stats)
+int wire_put_stats(struct buffer *b, const struct wire_stats *stats)
 {
     return wire_put_body(b, WIRE_STATS, 0, &stats_body, stats);
 }
@@ -180,7 +180,7 @@ static const struct question question_defaults;
 static const struct wire_body question_body = {"STATS", question_rules, FIELD_COUNT(question_rules), &question_defaults,
                                                sizeof question_defaults};
 
-int wire_put_stats_request(struct wire_buffer *b, uint32_t n_tenants)
+int wire_put_stats_request(struct buffer *b, uint32_t n_tenants)
 {
     struct question question = {.n_tenants = n_tenants};
     return wire_put_body(b, WIRE_STATS, 0, &question_body, &question);

@@ -58,7 +58,7 @@ void wire_submit_default(struct wire_submit *submit)
     *submit = defaults;
 }
 
-int wire_put_submit(struct wire_buffer *b, uint64_t request, const struct wire_submit *submit)
+int wire_put_submit(struct buffer *b, uint64_t request, const struct wire_submit *submit)
 {
     return wire_put_body(b, WIRE_SUBMIT, request, &submit_body, submit);
 }

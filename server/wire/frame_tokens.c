@@ -26,12 +26,12 @@ static float float_of(uint32_t bits)
     return value;
 }
 
-int wire_tokens_begin(struct wire_buffer *b, uint16_t type, uint64_t request, size_t *mark)
+int wire_tokens_begin(struct buffer *b, uint16_t type, uint64_t request, size_t *mark)
 {
     int status = wire_frame_begin(b, type, request, mark);
     if (status)
         return status;
-    uint8_t *p = wire_reserve(b, WIRE_FIELD_HEADER_BYTES);
+    uint8_t *p = buffer_reserve(b, WIRE_FIELD_HEADER_BYTES);
     if (!p)
         return QUIRE_NO_MEMORY;
     le_store_u16(p, RECORDS_TAG);
@@ -40,12 +40,12 @@ int wire_tokens_begin(struct wire_buffer *b, uint16_t type, uint64_t request, si
     return QUIRE_OK;
 }
 
-int wire_tokens_add(struct wire_buffer *b, const struct wire_token *token)
+int wire_tokens_add(struct buffer *b, const struct wire_token *token)
 {
     uint32_t n_top = token->has_logprob ? token->n_top : 0;
     if (token->choice > UINT16_MAX || n_top > WIRE_MAX_TOP)
         return QUIRE_INVALID;
-    uint8_t *p = wire_reserve(b, WIRE_MAX_TOKEN_RECORD);
+    uint8_t *p = buffer_reserve(b, WIRE_MAX_TOKEN_RECORD);
     if (!p)
         return QUIRE_NO_MEMORY;
     le_store_u16(p, token->choice);
@@ -65,7 +65,7 @@ int wire_tokens_add(struct wire_buffer *b, const struct wire_token *token)
     return QUIRE_OK;
 }
 
-int wire_tokens_end(struct wire_buffer *b, size_t mark)
+int wire_tokens_end(struct buffer *b, size_t mark)
 {
     if (b->failed)
         return QUIRE_NO_MEMORY;
@@ -80,7 +80,7 @@ int wire_tokens_end(struct wire_buffer *b, size_t mark)
     return status;
 }
 
-static int put_tokens(struct wire_buffer *b, uint16_t type, uint64_t request, const struct wire_token *tokens,
+static int put_tokens(struct buffer *b, uint16_t type, uint64_t request, const struct wire_token *tokens,
                       uint32_t n_tokens)
 {
     size_t mark;
@@ -98,13 +98,12 @@ static int put_tokens(struct wire_buffer *b, uint16_t type, uint64_t request, co
     return status;
 }
 
-int wire_put_tokens(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens, uint32_t n_tokens)
+int wire_put_tokens(struct buffer *b, uint64_t request, const struct wire_token *tokens, uint32_t n_tokens)
 {
     return put_tokens(b, WIRE_TOKENS, request, tokens, n_tokens);
 }
 
-int wire_put_prompt_logprobs(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens,
-                             uint32_t n_tokens)
+int wire_put_prompt_logprobs(struct buffer *b, uint64_t request, const struct wire_token *tokens, uint32_t n_tokens)
 {
     return put_tokens(b, WIRE_PROMPT_LOGPROBS, request, tokens, n_tokens);
 }

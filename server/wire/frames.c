@@ -26,8 +26,9 @@ const char *wire_type_name(uint16_t type)
     return known_type(type) ? types[type].name : "frame of unknown type";
 }
 
-int wire_header_read(const uint8_t *data, size_t n, struct wire_header *out, struct quire_error *err)
+int wire_header_read(const void *bytes, size_t n, struct wire_header *out, struct quire_error *err)
 {
+    const uint8_t *data = bytes;
     if (n < WIRE_HEADER_BYTES)
         return 0;
     uint16_t flags = le_load_u16(data + 6);
@@ -49,9 +50,9 @@ int wire_header_read(const uint8_t *data, size_t n, struct wire_header *out, str
     return 1;
 }
 
-uint32_t wire_u32(const uint8_t *bytes, size_t index)
+uint32_t wire_u32(const void *bytes, size_t index)
 {
-    return le_load_u32(bytes + 4 * index);
+    return le_load_u32((const uint8_t *)bytes + 4 * index);
 }
 
 /* ---- REFUSE ---- */
@@ -65,7 +66,7 @@ static const struct wire_refuse refuse_defaults;
 static const struct wire_body refuse_body = {"REFUSE", refuse_rules, FIELD_COUNT(refuse_rules), &refuse_defaults,
                                              sizeof refuse_defaults};
 
-int wire_put_refuse(struct wire_buffer *b, uint64_t request, const struct wire_refuse *refuse)
+int wire_put_refuse(struct buffer *b, uint64_t request, const struct wire_refuse *refuse)
 {
     return wire_put_body(b, WIRE_REFUSE, request, &refuse_body, refuse);
 }
@@ -88,7 +89,7 @@ static const struct cancel cancel_defaults;
 static const struct wire_body cancel_body = {"CANCEL", cancel_rules, FIELD_COUNT(cancel_rules), &cancel_defaults,
                                              sizeof cancel_defaults};
 
-int wire_put_cancel(struct wire_buffer *b, uint64_t request, int64_t choice)
+int wire_put_cancel(struct buffer *b, uint64_t request, int64_t choice)
 {
     if (choice > UINT32_MAX)
         return QUIRE_INVALID;
@@ -117,7 +118,7 @@ static const struct credit credit_defaults;
 static const struct wire_body credit_body = {"CREDIT", credit_rules, FIELD_COUNT(credit_rules), &credit_defaults,
                                              sizeof credit_defaults};
 
-int wire_put_credit(struct wire_buffer *b, uint64_t n_bytes)
+int wire_put_credit(struct buffer *b, uint64_t n_bytes)
 {
     struct credit credit = {.bytes = n_bytes};
     return wire_put_body(b, WIRE_CREDIT, 0, &credit_body, &credit);
@@ -145,7 +146,7 @@ static const struct control control_defaults;
 static const struct wire_body control_body = {"CONTROL", control_rules, FIELD_COUNT(control_rules), &control_defaults,
                                               sizeof control_defaults};
 
-int wire_put_control(struct wire_buffer *b, const char *command)
+int wire_put_control(struct buffer *b, const char *command)
 {
     struct control control = {.command = command, .n_command = strlen(command)};
     return wire_put_body(b, WIRE_CONTROL, 0, &control_body, &control);
@@ -177,7 +178,7 @@ static const struct error error_defaults;
 static const struct wire_body error_body = {"ERROR", error_rules, FIELD_COUNT(error_rules), &error_defaults,
                                             sizeof error_defaults};
 
-int wire_put_error(struct wire_buffer *b, uint32_t status, const char *message)
+int wire_put_error(struct buffer *b, uint32_t status, const char *message)
 {
     struct error error = {.status = status, .message = message, .n_message = strlen(message)};
     return wire_put_body(b, WIRE_ERROR, 0, &error_body, &error);
@@ -208,7 +209,7 @@ static const struct accept accept_defaults;
 static const struct wire_body accept_body = {"ACCEPT", accept_rules, FIELD_COUNT(accept_rules), &accept_defaults,
                                              sizeof accept_defaults};
 
-int wire_put_accept(struct wire_buffer *b, uint64_t request, uint64_t id)
+int wire_put_accept(struct buffer *b, uint64_t request, uint64_t id)
 {
     struct accept accept = {.id = id};
     return wire_put_body(b, WIRE_ACCEPT, request, &accept_body, &accept);
@@ -227,7 +228,7 @@ int wire_get_accept(const uint8_t *body, size_t n, uint64_t *id, struct quire_er
 
 static const struct wire_body drain_body = {"DRAIN", NULL, 0, "", 0};
 
-int wire_put_drain(struct wire_buffer *b)
+int wire_put_drain(struct buffer *b)
 {
     return wire_put_body(b, WIRE_DRAIN, 0, &drain_body, NULL);
 }

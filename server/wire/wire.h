@@ -12,6 +12,7 @@
 #ifndef QUIRE_SERVER_WIRE_H
 #define QUIRE_SERVER_WIRE_H
 
+#include "base/buffer.h"
 #include "base/hash.h"
 #include "base/status.h"
 
@@ -54,15 +55,6 @@ enum wire_type {
     WIRE_ERROR = 13,  /* engine → front: the connection is about to be closed, and why */
 };
 
-struct wire_buffer { /* growable bytes; zero it to begin, wire_buffer_free() to end */
-    uint8_t *data;
-    size_t n, capacity;
-    bool failed; /* an allocation failed: contents are void */
-};
-void wire_buffer_free(struct wire_buffer *b);
-/* Appends n bytes as they are. QUIRE_NO_MEMORY. */
-int wire_buffer_append(struct wire_buffer *b, const void *data, size_t n);
-
 /* The type's name ("SUBMIT"), for messages. Static storage. */
 const char *wire_type_name(uint16_t type);
 
@@ -74,7 +66,7 @@ struct wire_header {
 /* 1: a header was read; 0: fewer than WIRE_HEADER_BYTES; QUIRE_INVALID as negative
  * (-QUIRE_INVALID): unknown type, non-zero flags, a body over the limit, or a request id where none
  * belongs (or none where one does). */
-int wire_header_read(const uint8_t *data, size_t n, struct wire_header *out, struct quire_error *err);
+int wire_header_read(const void *bytes, size_t n, struct wire_header *out, struct quire_error *err);
 
 struct wire_hello {
     uint32_t version;
@@ -244,30 +236,29 @@ void wire_tenant_get(const struct wire_stats *stats, uint32_t index, struct wire
 /* Encoders append one whole frame. QUIRE_NO_MEMORY (b->failed), or QUIRE_INVALID when a count or
  * the body would be over its limit: then b is as it was. Fields that have their default are left
  * out. Texts are cut to WIRE_MAX_TEXT bytes, and before a byte that is not UTF-8. */
-int wire_put_hello(struct wire_buffer *b, const struct wire_hello *hello);
-int wire_put_submit(struct wire_buffer *b, uint64_t request, const struct wire_submit *submit);
+int wire_put_hello(struct buffer *b, const struct wire_hello *hello);
+int wire_put_submit(struct buffer *b, uint64_t request, const struct wire_submit *submit);
 /* id: the engine's own for the request, the same for every client, as in wire_account.blocker; 0:
  * not told. */
-int wire_put_accept(struct wire_buffer *b, uint64_t request, uint64_t id);
-int wire_put_refuse(struct wire_buffer *b, uint64_t request, const struct wire_refuse *refuse);
-int wire_put_tokens(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens, uint32_t n_tokens);
-int wire_put_prompt_logprobs(struct wire_buffer *b, uint64_t request, const struct wire_token *tokens,
-                             uint32_t n_tokens);
+int wire_put_accept(struct buffer *b, uint64_t request, uint64_t id);
+int wire_put_refuse(struct buffer *b, uint64_t request, const struct wire_refuse *refuse);
+int wire_put_tokens(struct buffer *b, uint64_t request, const struct wire_token *tokens, uint32_t n_tokens);
+int wire_put_prompt_logprobs(struct buffer *b, uint64_t request, const struct wire_token *tokens, uint32_t n_tokens);
 /* The same in parts, for one pass over a step's events: begin, add at least one, end. type:
  * WIRE_TOKENS or WIRE_PROMPT_LOGPROBS; *mark is for end. The caller ends a frame before it outgrows
  * its limit. */
-int wire_tokens_begin(struct wire_buffer *b, uint16_t type, uint64_t request, size_t *mark);
-int wire_tokens_add(struct wire_buffer *b, const struct wire_token *token);
-int wire_tokens_end(struct wire_buffer *b, size_t mark);
-int wire_put_done(struct wire_buffer *b, uint64_t request, const struct wire_done *done);
-int wire_put_cancel(struct wire_buffer *b, uint64_t request, int64_t choice); /* choice -1: all */
-int wire_put_credit(struct wire_buffer *b, uint64_t n_bytes);
-int wire_put_control(struct wire_buffer *b, const char *command);
+int wire_tokens_begin(struct buffer *b, uint16_t type, uint64_t request, size_t *mark);
+int wire_tokens_add(struct buffer *b, const struct wire_token *token);
+int wire_tokens_end(struct buffer *b, size_t mark);
+int wire_put_done(struct buffer *b, uint64_t request, const struct wire_done *done);
+int wire_put_cancel(struct buffer *b, uint64_t request, int64_t choice); /* choice -1: all */
+int wire_put_credit(struct buffer *b, uint64_t n_bytes);
+int wire_put_control(struct buffer *b, const char *command);
 /* n_tenants: the counters of tenants 0 to n_tenants - 1 are wanted too. */
-int wire_put_stats_request(struct wire_buffer *b, uint32_t n_tenants);
-int wire_put_stats(struct wire_buffer *b, const struct wire_stats *stats);
-int wire_put_drain(struct wire_buffer *b);
-int wire_put_error(struct wire_buffer *b, uint32_t status, const char *message);
+int wire_put_stats_request(struct buffer *b, uint32_t n_tenants);
+int wire_put_stats(struct buffer *b, const struct wire_stats *stats);
+int wire_put_drain(struct buffer *b);
+int wire_put_error(struct buffer *b, uint32_t status, const char *message);
 
 /* Decoders of a body. QUIRE_INVALID names the field; QUIRE_UNSUPPORTED: an unknown field must be
  * understood. */
@@ -290,6 +281,6 @@ int wire_get_drain(const uint8_t *body, size_t n, struct quire_error *err);
  * negative: -QUIRE_INVALID or -QUIRE_UNSUPPORTED. */
 int wire_next_token(const uint8_t *body, size_t n, size_t *cursor, struct wire_token *out, struct quire_error *err);
 
-uint32_t wire_u32(const uint8_t *bytes, size_t index);
+uint32_t wire_u32(const void *bytes, size_t index);
 
 #endif

@@ -164,8 +164,8 @@ static void put_raw_frame(struct raw_client *raw, uint16_t type, uint64_t reques
     uint8_t head[16] = {
         (uint8_t)n, (uint8_t)(n >> 8), (uint8_t)(n >> 16), (uint8_t)(n >> 24), (uint8_t)type, (uint8_t)(type >> 8), 0,
         0,          (uint8_t)request};
-    wire_buffer_append(&raw->out, head, 16);
-    wire_buffer_append(&raw->out, body, n);
+    buffer_append(&raw->out, head, 16);
+    buffer_append(&raw->out, body, n);
 }
 
 enum bad_kind {
@@ -313,7 +313,7 @@ static void test_unknown_submit_field(void **state)
     for (int must = 1; must >= 0; must--) {
         uint8_t field[9] = {0x40, must ? 0x80 : 0, 0, 0, 1, 0, 0, 0, 'x'};
         raw_put_submit(&raw, 1, prompt, 3, 4, 1);
-        wire_buffer_append(&raw.out, field, sizeof field);
+        buffer_append(&raw.out, field, sizeof field);
         raw.out.data[0] += (uint8_t)sizeof field;
         raw_send(&raw);
         if (!must) {

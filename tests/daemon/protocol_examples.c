@@ -8,24 +8,25 @@
 
 static uint8_t engine_nonce[WIRE_NONCE_BYTES], front_nonce[WIRE_NONCE_BYTES];
 
-static void print_bytes(const char *name, const uint8_t *bytes, size_t n)
+static void print_bytes(const char *name, const void *data, size_t n)
 {
+    const uint8_t *bytes = data;
     printf("%s ", name);
     for (size_t i = 0; i < n; i++)
         printf("%02x", bytes[i]);
     putchar('\n');
 }
 
-static void print_frame(const char *name, struct wire_buffer *b)
+static void print_frame(const char *name, struct buffer *b)
 {
     print_bytes(name, b->data, b->n);
-    wire_buffer_free(b);
+    buffer_free(b);
 }
 
 static void print_hellos(void)
 {
     static const uint8_t eos[] = {0x5d, 0x50, 0x02, 0, 0x5b, 0x50, 0x02, 0};
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     struct wire_hello hello = {.version = 1};
     wire_put_hello(&b, &hello);
     print_frame("greeting", &b);
@@ -61,7 +62,7 @@ static void print_requests(void)
     static const uint32_t prompt[] = {9707, 11}, stop[] = {13};
     static const uint32_t allowed[] = {13, 15, 16}, words[] = {1, 13, 2, 15, 15};
     static const struct wire_bias bias = {25, -100.0f};
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     struct wire_submit submit;
     wire_submit_default(&submit);
     submit.prompt = prompt;
@@ -112,7 +113,7 @@ static void print_requests(void)
 
 static void print_answers(void)
 {
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     struct wire_token tokens[2] = {
         {.choice = 0, .token = 1879},
         {.choice = 1,
@@ -155,7 +156,7 @@ static void print_answers(void)
 
 static void print_others(void)
 {
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     struct wire_stats stats = {.n_running = 1, .kv_usage = 0.25, .n_steps = 300};
     wire_put_credit(&b, 65536);
     print_frame("credit", &b);

@@ -28,7 +28,7 @@ void raw_close(struct raw_client *raw)
 {
     close(raw->fd);
     frame_reader_free(&raw->in);
-    wire_buffer_free(&raw->out);
+    buffer_free(&raw->out);
 }
 
 void raw_send_bytes(struct raw_client *raw, const void *bytes, size_t n)

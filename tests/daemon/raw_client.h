@@ -10,7 +10,7 @@
 struct raw_client {
     int fd;
     struct frame_reader in;
-    struct wire_buffer out; /* encode into it, then raw_send() */
+    struct buffer out; /* encode into it, then raw_send() */
     uint64_t n_read;        /* bytes of whole frames so far */
 };
 

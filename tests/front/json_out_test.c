@@ -9,11 +9,11 @@
 
 static void check_string(const char *bytes, size_t n, const char *expected)
 {
-    struct json_out o = {0};
+    struct buffer o = {0};
     json_out_string(&o, bytes, n);
     assert_int_equal(o.n, strlen(expected));
     assert_memory_equal(o.data, expected, o.n);
-    json_out_free(&o);
+    buffer_free(&o);
 }
 #define CHECK_STRING(literal, expected) check_string(literal, sizeof literal - 1, expected)
 
@@ -51,7 +51,7 @@ static void any_bytes_make_valid_json(void **state)
         size_t n = (size_t)(rand() % 64);
         for (size_t i = 0; i < n; i++)
             bytes[i] = (char)(rand() % 4 ? rand() % 256 : "\"\\\n\xe6\xbc\xa2 a"[rand() % 8]);
-        struct json_out o = {0};
+        struct buffer o = {0};
         json_out_string(&o, bytes, n);
         json_t *value = json_loadb(o.data, o.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
         assert_non_null(value);
@@ -65,20 +65,20 @@ static void any_bytes_make_valid_json(void **state)
         }
         assert_int_equal(at, n_text);
         json_decref(value);
-        json_out_free(&o);
+        buffer_free(&o);
     }
 }
 
 static double written(float value)
 {
-    struct json_out o = {0};
+    struct buffer o = {0};
     json_out_logprob(&o, value);
     json_t *number = json_loadb(o.data, o.n, JSON_DECODE_ANY, NULL);
     assert_non_null(number);
     assert_true(json_is_real(number)); /* never an integer: clients' types differ */
     double got = json_real_value(number);
     json_decref(number);
-    json_out_free(&o);
+    buffer_free(&o);
     return got;
 }
 
@@ -105,7 +105,7 @@ static void logprobs_give_back_their_bits(void **state)
 
 static void numbers_and_bytes(void **state)
 {
-    struct json_out o = {0};
+    struct buffer o = {0};
     (void)state;
     json_out_u64(&o, 0);
     json_out_raw(&o, " ");
@@ -118,7 +118,7 @@ static void numbers_and_bytes(void **state)
     const char expected[] = "0 18446744073709551615 -9223372036854775808 [0,255][]";
     assert_int_equal(o.n, strlen(expected));
     assert_memory_equal(o.data, expected, o.n);
-    json_out_free(&o);
+    buffer_free(&o);
 }
 
 int run_json_out_tests(void)

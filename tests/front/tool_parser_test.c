@@ -6,27 +6,27 @@
 
 /* What came out: content, and each call as name(arguments). "|" stands where a call came. */
 struct heard {
-    struct json_out content, calls;
+    struct buffer content, calls;
 };
 
 static void on_text(void *context, const char *text, size_t n)
 {
     struct heard *h = context;
     assert_true(n > 0);
-    json_out_bytes(&h->content, text, n);
+    buffer_append(&h->content, text, n);
 }
 
 static void on_call(void *context, const struct tool_call *call)
 {
     struct heard *h = context;
     json_out_raw(&h->content, "|");
-    json_out_bytes(&h->calls, call->name, call->n_name);
+    buffer_append(&h->calls, call->name, call->n_name);
     json_out_raw(&h->calls, "(");
-    json_out_bytes(&h->calls, call->arguments, call->n_arguments);
+    buffer_append(&h->calls, call->arguments, call->n_arguments);
     json_out_raw(&h->calls, ")");
 }
 
-static void check(const struct json_out *got, const char *expected, const char *text, const char *what)
+static void check(const struct buffer *got, const char *expected, const char *text, const char *what)
 {
     if (got->n != strlen(expected) || (got->n > 0 && memcmp(got->data, expected, got->n) != 0))
         fail_msg("%s: %s: \"%.*s\", not \"%s\"", text, what, (int)got->n, got->n > 0 ? got->data : "", expected);
@@ -47,8 +47,8 @@ static void parse(enum tool_format format, const char *text, size_t at, size_t s
     check(&h.content, content, text, "content");
     check(&h.calls, calls, text, "calls");
     tool_parser_free(&p);
-    json_out_free(&h.content);
-    json_out_free(&h.calls);
+    buffer_free(&h.content);
+    buffer_free(&h.calls);
 }
 
 static void parse_in_any_pieces(enum tool_format format, const char *text, const char *content, const char *calls)

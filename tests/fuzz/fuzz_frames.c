@@ -23,7 +23,7 @@ static void tokens(uint16_t type, const uint8_t *body, size_t n)
 {
     static struct wire_token all[MAX_TOKENS];
     struct quire_error err;
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     uint32_t count = 0;
     size_t cursor = 0;
     int found = 0;
@@ -37,23 +37,23 @@ static void tokens(uint16_t type, const uint8_t *body, size_t n)
     size_t n_records = b.n - WIRE_HEADER_BYTES - 8;
     must(wire_u32(body, 1) == n_records);
     must(memcmp(body + 8, b.data + WIRE_HEADER_BYTES + 8, n_records) == 0);
-    wire_buffer_free(&b);
+    buffer_free(&b);
 }
 
 static void hello(const uint8_t *body, size_t n)
 {
     struct wire_hello first, second;
     struct quire_error err;
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     if (wire_get_hello(body, n, &first, &err))
         return;
     must(wire_put_hello(&b, &first) == QUIRE_OK);
-    must(wire_get_hello(b.data + WIRE_HEADER_BYTES, b.n - WIRE_HEADER_BYTES, &second, &err) == 0);
+    must(wire_get_hello((const uint8_t *)b.data + WIRE_HEADER_BYTES, b.n - WIRE_HEADER_BYTES, &second, &err) == 0);
     must(second.version == first.version && second.initial_credit == first.initial_credit);
     must(second.n_model == first.n_model && second.n_eos == first.n_eos);
     must(!first.n_model || memcmp(second.model, first.model, first.n_model) == 0);
     must(second.n_nonce == first.n_nonce && second.n_key_proof == first.n_key_proof);
-    wire_buffer_free(&b);
+    buffer_free(&b);
 }
 
 static void submit(const uint8_t *body, size_t n)
@@ -79,7 +79,7 @@ static void submit(const uint8_t *body, size_t n)
 }
 
 /* Every tenant's words are read, and the frame can be made again. */
-static void stats_again(struct wire_stats *stats, struct wire_buffer *b)
+static void stats_again(struct wire_stats *stats, struct buffer *b)
 {
     uint32_t *words = malloc((stats->n_tenants + 1) * WIRE_TENANT_WORDS * sizeof *words);
     must(words && stats->n_tenants <= WIRE_MAX_TENANTS);
@@ -112,7 +112,7 @@ static void stats_again(struct wire_stats *stats, struct wire_buffer *b)
 static void small(const struct wire_header *header, const uint8_t *body)
 {
     struct quire_error err;
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     struct wire_refuse refuse;
     struct wire_done done;
     struct wire_stats stats;
@@ -136,7 +136,7 @@ static void small(const struct wire_header *header, const uint8_t *body)
     case WIRE_ERROR: wire_get_error(body, n, &status, &text, &n_text, &err); break;
     default: wire_get_drain(body, n, &err); break;
     }
-    wire_buffer_free(&b);
+    buffer_free(&b);
 }
 
 static void frame(const struct wire_header *header, const uint8_t *body)

@@ -45,7 +45,7 @@ static void check_error(const struct api_error *e)
 {
     require(e->status >= 400 && e->status < 500);
     for (int anthropic = 0; anthropic < 2; anthropic++) {
-        struct json_out o = {0};
+        struct buffer o = {0};
         if (anthropic)
             api_error_json_anthropic(&o, e, "1");
         else
@@ -54,7 +54,7 @@ static void check_error(const struct api_error *e)
         const json_t *error = json_object_get(object, "error");
         require(json_is_string(json_object_get(error, "message")));
         json_decref(object);
-        json_out_free(&o);
+        buffer_free(&o);
     }
 }
 

@@ -19,7 +19,7 @@ static void must(bool condition)
 
 /* Content and calls, in order: a byte 0 before each call, 1 before its arguments and 2 behind them. */
 struct heard {
-    struct json_out all;
+    struct buffer all;
     size_t n_content, n_calls;
 };
 
@@ -27,7 +27,7 @@ static void on_text(void *context, const char *text, size_t n)
 {
     struct heard *h = context;
     must(n > 0);
-    json_out_bytes(&h->all, text, n);
+    buffer_append(&h->all, text, n);
     h->n_content += n;
 }
 
@@ -40,11 +40,11 @@ static void on_call(void *context, const struct tool_call *call)
     must(quire_json_parse(call->arguments, call->n_arguments, 64, "arguments", &arguments, &err) == QUIRE_OK);
     must(json_is_object(arguments));
     json_decref(arguments);
-    json_out_bytes(&h->all, "\0", 1);
-    json_out_bytes(&h->all, call->name, call->n_name);
-    json_out_bytes(&h->all, "\1", 1);
-    json_out_bytes(&h->all, call->arguments, call->n_arguments);
-    json_out_bytes(&h->all, "\2", 1);
+    buffer_append(&h->all, "\0", 1);
+    buffer_append(&h->all, call->name, call->n_name);
+    buffer_append(&h->all, "\1", 1);
+    buffer_append(&h->all, call->arguments, call->n_arguments);
+    buffer_append(&h->all, "\2", 1);
     h->n_calls++;
 }
 
@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     must(whole.n_content <= n);
     if (whole.n_calls == 0)
         must(whole.n_content == n && (n == 0 || memcmp(whole.all.data, text, n) == 0));
-    json_out_free(&whole.all);
-    json_out_free(&pieces.all);
+    buffer_free(&whole.all);
+    buffer_free(&pieces.all);
     return 0;
 }

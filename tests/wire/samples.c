@@ -174,7 +174,7 @@ void sample_stats(struct wire_stats *out)
                     &(struct wire_tenant){UINT64_MAX, UINT64_C(1) << 33, 0, 8, 9, 10, UINT32_MAX});
 }
 
-void sample_frame(size_t which, struct wire_buffer *b)
+void sample_frame(size_t which, struct buffer *b)
 {
     struct wire_hello hello, greeting = {.version = WIRE_VERSION};
     struct wire_submit submit;

@@ -15,7 +15,7 @@ void sample_done(struct wire_done *out);
 void sample_stats(struct wire_stats *out);
 
 /* Frame `which` of SAMPLE_FRAMES, appended to b. */
-void sample_frame(size_t which, struct wire_buffer *b);
+void sample_frame(size_t which, struct buffer *b);
 
 /* The body of a frame of `type`, by its decoder (STATS: the asking one when it is empty). */
 int sample_decode(uint16_t type, const uint8_t *body, size_t n, struct quire_error *err);

@@ -16,7 +16,7 @@
 
 /* ---- frame_reader ---- */
 
-static void feed(struct frame_reader *r, const uint8_t *bytes, size_t n)
+static void feed(struct frame_reader *r, const void *bytes, size_t n)
 {
     uint8_t *space = frame_reader_space(r, n);
     assert_non_null(space);
@@ -27,7 +27,7 @@ static void feed(struct frame_reader *r, const uint8_t *bytes, size_t n)
 /* All sample frames in one stream, in pieces of every small size: the same frames come out. */
 static void test_reader_pieces(void **state)
 {
-    struct wire_buffer stream = {0};
+    struct buffer stream = {0};
     size_t ends[SAMPLE_FRAMES];
     struct quire_error err;
     (void)state;
@@ -58,7 +58,7 @@ static void test_reader_pieces(void **state)
         assert_int_equal(n_frames, SAMPLE_FRAMES);
         frame_reader_free(&r);
     }
-    wire_buffer_free(&stream);
+    buffer_free(&stream);
 }
 
 static void test_reader_limits(void **state)
@@ -192,24 +192,24 @@ static void test_addresses(void **state)
 
 static void test_buffer(void **state)
 {
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     (void)state;
-    assert_int_equal(wire_buffer_append(&b, NULL, 0), QUIRE_OK);
+    assert_int_equal(buffer_append(&b, NULL, 0), QUIRE_OK);
     for (int i = 0; i < 10000; i++)
-        assert_int_equal(wire_buffer_append(&b, "0123456789", 10), QUIRE_OK);
+        assert_int_equal(buffer_append(&b, "0123456789", 10), QUIRE_OK);
     assert_int_equal(b.n, 100000);
     assert_memory_equal(b.data + 99990, "0123456789", 10);
     /* A size that cannot be is a failed allocation, not an overflow; it stays failed. */
-    assert_null(wire_reserve(&b, SIZE_MAX - 5));
+    assert_null(buffer_reserve(&b, SIZE_MAX - 5));
     assert_true(b.failed);
-    assert_int_equal(wire_buffer_append(&b, "x", 1), QUIRE_NO_MEMORY);
+    assert_int_equal(buffer_append(&b, "x", 1), QUIRE_NO_MEMORY);
     assert_int_equal(wire_put_accept(&b, 1, 0), QUIRE_NO_MEMORY);
     assert_int_equal(wire_put_credit(&b, 1), QUIRE_NO_MEMORY);
     struct wire_token token = {0};
     assert_int_equal(wire_put_tokens(&b, 1, &token, 1), QUIRE_NO_MEMORY);
-    wire_buffer_free(&b);
+    buffer_free(&b);
     assert_int_equal(wire_put_accept(&b, 1, 0), QUIRE_OK);
-    wire_buffer_free(&b);
+    buffer_free(&b);
 }
 
 int main(void)

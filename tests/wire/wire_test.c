@@ -14,7 +14,7 @@
 
 /* Decodes as `type` from an exact copy; returns the status and checks what every decoder
  * promises. */
-static int decode(uint16_t type, const uint8_t *body, size_t n, struct quire_error *err)
+static int decode(uint16_t type, const void *body, size_t n, struct quire_error *err)
 {
     uint8_t *copy = malloc(n ? n : 1);
     assert_non_null(copy);
@@ -30,13 +30,13 @@ static int decode(uint16_t type, const uint8_t *body, size_t n, struct quire_err
     return status;
 }
 
-static uint16_t split(const struct wire_buffer *b, const uint8_t **body, size_t *n)
+static uint16_t split(const struct buffer *b, const uint8_t **body, size_t *n)
 {
     struct wire_header h;
     struct quire_error err;
     assert_int_equal(wire_header_read(b->data, b->n, &h, &err), 1);
     assert_int_equal(h.body_bytes + WIRE_HEADER_BYTES, b->n);
-    *body = b->data + WIRE_HEADER_BYTES;
+    *body = (const uint8_t *)b->data + WIRE_HEADER_BYTES;
     *n = h.body_bytes;
     return h.type;
 }
@@ -46,7 +46,7 @@ static uint16_t split(const struct wire_buffer *b, const uint8_t **body, size_t 
 static void test_header(void **state)
 {
     (void)state;
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     struct wire_header h;
     struct quire_error err;
     assert_int_equal(wire_put_accept(&b, UINT64_C(0x1122334455667788), 0), 0);
@@ -85,13 +85,13 @@ static void test_header(void **state)
     assert_int_equal(wire_header_read(b.data, 16, &h, &err), -QUIRE_INVALID);
     b.data[4] = WIRE_REFUSE; /* answers CONTROL with request id zero */
     assert_int_equal(wire_header_read(b.data, 16, &h, &err), 1);
-    wire_buffer_free(&b);
+    buffer_free(&b);
 }
 
 static void test_hello(void **state)
 {
     (void)state;
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     struct quire_error err;
     const uint8_t *body;
     size_t n;
@@ -122,7 +122,7 @@ static void test_hello(void **state)
     assert_memory_equal(&got.identity_arithmetic, &want.identity_arithmetic, 32);
     assert_int_equal(got.n_arithmetic, want.n_arithmetic);
     assert_memory_equal(got.arithmetic, want.arithmetic, want.n_arithmetic);
-    wire_buffer_free(&b);
+    buffer_free(&b);
 
     /* A greeting is the version alone: 16 + 8 + 4 bytes. */
     struct wire_hello greeting = {.version = 1};
@@ -132,7 +132,7 @@ static void test_hello(void **state)
     assert_int_equal(wire_get_hello(body, n, &got, &err), 0);
     assert_int_equal(got.n_nonce, 0);
     assert_true(got.initial_credit == 0);
-    wire_buffer_free(&b);
+    buffer_free(&b);
 }
 
 static uint32_t bits(float f)
@@ -144,7 +144,7 @@ static uint32_t bits(float f)
 
 static void check_submit(const struct wire_submit *want)
 {
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     struct quire_error err;
     const uint8_t *body;
     size_t n;
@@ -187,7 +187,7 @@ static void check_submit(const struct wire_submit *want)
         assert_int_equal(wire_u32(got.bias_bytes, 2 * i), want->biases[i].id);
         assert_int_equal(wire_u32(got.bias_bytes, 2 * i + 1), bits(want->biases[i].bias));
     }
-    wire_buffer_free(&b);
+    buffer_free(&b);
 }
 
 static void test_submit(void **state)
@@ -215,14 +215,14 @@ static void test_submit(void **state)
 
     /* Fields with their default are not sent: a reader that does not know them can take the
      * request. */
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     wire_submit_default(&s);
     s.prompt = prompt;
     s.n_prompt = 1;
     s.max_tokens = 3;
     assert_int_equal(wire_put_submit(&b, 7, &s), 0);
     assert_int_equal(b.n, 16 + 8 + 4 + 8 + 4);
-    wire_buffer_free(&b);
+    buffer_free(&b);
 }
 
 static void test_tokens(void **state)
@@ -232,7 +232,7 @@ static void test_tokens(void **state)
     struct quire_error err;
     sample_tokens(want);
     for (int prompt = 0; prompt < 2; prompt++) {
-        struct wire_buffer b = {0};
+        struct buffer b = {0};
         const uint8_t *body;
         size_t n, cursor = 0;
         if (prompt)
@@ -255,10 +255,10 @@ static void test_tokens(void **state)
         }
         assert_int_equal(wire_next_token(body, n, &cursor, &got, &err), 0);
         assert_int_equal(wire_next_token(body, n, &cursor, &got, &err), 0);
-        wire_buffer_free(&b);
+        buffer_free(&b);
     }
     /* A plain token costs 8 bytes. */
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     struct wire_token plain = {.choice = 1, .token = 77};
     assert_int_equal(wire_put_tokens(&b, 9, &plain, 1), 0);
     assert_int_equal(b.n, 16 + 8 + 8);
@@ -268,14 +268,14 @@ static void test_tokens(void **state)
     plain = (struct wire_token){.has_logprob = true, .n_top = 21};
     assert_int_equal(wire_put_tokens(&b, 9, &plain, 1), QUIRE_INVALID);
     assert_int_equal(b.n, 16 + 8 + 8); /* what failed left nothing behind */
-    wire_buffer_free(&b);
+    buffer_free(&b);
 }
 
 static void test_done(void **state)
 {
     (void)state;
     struct wire_done want, got;
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     struct quire_error err;
     const uint8_t *body;
     size_t n;
@@ -297,26 +297,26 @@ static void test_done(void **state)
     assert_int_equal(got.retry_after_ms, want.retry_after_ms);
     assert_int_equal(got.n_created, want.n_created);
     assert_memory_equal(&got.account, &want.account, sizeof want.account);
-    wire_buffer_free(&b);
+    buffer_free(&b);
     want.has_stop_token = false;
     assert_int_equal(wire_put_done(&b, 5, &want), 0);
     split(&b, &body, &n);
     assert_int_equal(wire_get_done(body, n, &got, &err), 0);
     assert_false(got.has_stop_token);
-    wire_buffer_free(&b);
+    buffer_free(&b);
     want.finish = 4;
     assert_int_equal(wire_put_done(&b, 5, &want), 0);
     split(&b, &body, &n);
     assert_int_equal(wire_get_done(body, n, &got, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "DONE: finish"));
-    wire_buffer_free(&b);
+    buffer_free(&b);
 }
 
 static void test_stats(void **state)
 {
     (void)state;
     struct wire_stats want, got;
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     struct quire_error err;
     const uint8_t *body;
     size_t n;
@@ -381,7 +381,7 @@ static void test_stats(void **state)
     wire_tenant_get(&got, 1, &tenant);
     assert_memory_equal(&tenant, (&(struct wire_tenant){UINT64_MAX, UINT64_C(1) << 33, 0, 8, 9, 10, UINT32_MAX}),
                         sizeof tenant);
-    wire_buffer_free(&b);
+    buffer_free(&b);
 }
 
 /* The longest answer is a frame that every client takes. */
@@ -391,7 +391,7 @@ static void test_stats_of_all_tenants(void **state)
     static uint32_t words[(WIRE_MAX_TENANTS + 1) * WIRE_TENANT_WORDS];
     static char text[2 * WIRE_MAX_TEXT];
     struct wire_stats stats;
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     sample_stats(&stats);
     memset(text, 'x', sizeof text);
     stats.policy = stats.figure_name = stats.shadow_policy = stats.cache_dtype = text;
@@ -404,16 +404,16 @@ static void test_stats_of_all_tenants(void **state)
     stats.n_tenants = WIRE_MAX_TENANTS;
     assert_int_equal(wire_put_stats(&b, &stats), 0);
     assert_true(b.n > WIRE_MAX_TENANTS * 48 && b.n <= WIRE_HEADER_BYTES + WIRE_MAX_EVENT_BODY);
-    wire_buffer_free(&b);
+    buffer_free(&b);
     stats.n_tenants++;
     assert_int_equal(wire_put_stats(&b, &stats), QUIRE_INVALID);
-    wire_buffer_free(&b);
+    buffer_free(&b);
 }
 
 static void test_small_frames(void **state)
 {
     (void)state;
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     struct quire_error err;
     const uint8_t *body;
     size_t n, n_text;
@@ -429,7 +429,7 @@ static void test_small_frames(void **state)
     assert_int_equal(refused.retry_after_ms, 1500);
     assert_int_equal(refused.n_message, 4);
     assert_memory_equal(refused.message, "full", 4);
-    wire_buffer_free(&b);
+    buffer_free(&b);
 
     static const int64_t choices[] = {-1, 0, 127, UINT32_MAX};
     for (size_t i = 0; i < 4; i++) {
@@ -438,7 +438,7 @@ static void test_small_frames(void **state)
         assert_int_equal(split(&b, &body, &n), WIRE_CANCEL);
         assert_int_equal(wire_get_cancel(body, n, &choice, &err), 0);
         assert_true(choice == choices[i]);
-        wire_buffer_free(&b);
+        buffer_free(&b);
     }
     assert_int_equal(wire_put_cancel(&b, 3, (int64_t)UINT32_MAX + 1), QUIRE_INVALID);
 
@@ -446,21 +446,21 @@ static void test_small_frames(void **state)
     assert_int_equal(split(&b, &body, &n), WIRE_CREDIT);
     assert_int_equal(wire_get_credit(body, n, &credit, &err), 0);
     assert_true(credit == UINT64_C(0x123456789abcdef0));
-    wire_buffer_free(&b);
+    buffer_free(&b);
 
     assert_int_equal(wire_put_control(&b, "dance"), 0);
     assert_int_equal(split(&b, &body, &n), WIRE_CONTROL);
     assert_int_equal(wire_get_control(body, n, &text, &n_text, &err), 0);
     assert_int_equal(n_text, 5);
     assert_memory_equal(text, "dance", 5);
-    wire_buffer_free(&b);
+    buffer_free(&b);
 
     assert_int_equal(wire_put_error(&b, QUIRE_INVALID, "so it is"), 0);
     assert_int_equal(split(&b, &body, &n), WIRE_ERROR);
     assert_int_equal(wire_get_error(body, n, &status, &text, &n_text, &err), 0);
     assert_int_equal(status, QUIRE_INVALID);
     assert_memory_equal(text, "so it is", 8);
-    wire_buffer_free(&b);
+    buffer_free(&b);
 
     static const uint32_t tenants[] = {0, 1, WIRE_MAX_TENANTS};
     for (size_t i = 0; i < 3; i++) {
@@ -470,13 +470,13 @@ static void test_small_frames(void **state)
         assert_int_equal(n, tenants[i] ? 12 : 0);
         assert_int_equal(wire_get_stats_request(body, n, &n_tenants, &err), 0);
         assert_int_equal(n_tenants, tenants[i]);
-        wire_buffer_free(&b);
+        buffer_free(&b);
     }
     wire_put_stats_request(&b, WIRE_MAX_TENANTS + 1);
     split(&b, &body, &n);
     assert_int_equal(wire_get_stats_request(body, n, &status, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "STATS: n_tenants"));
-    wire_buffer_free(&b);
+    buffer_free(&b);
 
     static const uint64_t ids[] = {0, UINT64_MAX};
     for (size_t i = 0; i < 2; i++) {
@@ -486,12 +486,12 @@ static void test_small_frames(void **state)
         assert_int_equal(n, ids[i] ? 16 : 0);
         assert_int_equal(wire_get_accept(body, n, &id, &err), 0);
         assert_true(id == ids[i]);
-        wire_buffer_free(&b);
+        buffer_free(&b);
     }
     assert_int_equal(wire_put_drain(&b), 0);
     assert_int_equal(split(&b, &body, &n), WIRE_DRAIN);
     assert_int_equal(wire_get_drain(body, n, &err), 0);
-    wire_buffer_free(&b);
+    buffer_free(&b);
 }
 
 /* ---- what is not well formed ---- */
@@ -502,7 +502,7 @@ static void test_truncation(void **state)
 {
     (void)state;
     for (size_t which = 0; which < SAMPLE_FRAMES; which++) {
-        struct wire_buffer b = {0};
+        struct buffer b = {0};
         struct quire_error err;
         const uint8_t *body;
         size_t n;
@@ -518,7 +518,7 @@ static void test_truncation(void **state)
             if (!boundary[cut])
                 assert_int_equal(status, QUIRE_INVALID);
         }
-        wire_buffer_free(&b);
+        buffer_free(&b);
     }
 }
 
@@ -528,43 +528,43 @@ static void test_changed_bytes(void **state)
     (void)state;
     static const uint8_t values[] = {0x00, 0x01, 0x7f, 0x80, 0xff};
     for (size_t which = 0; which < SAMPLE_FRAMES; which++) {
-        struct wire_buffer b = {0};
+        struct buffer b = {0};
         struct quire_error err;
         const uint8_t *body;
         size_t n;
         sample_frame(which, &b);
         uint16_t type = split(&b, &body, &n);
         for (size_t at = 0; at < n; at++) {
-            uint8_t *changed = b.data + WIRE_HEADER_BYTES + at, old = *changed;
+            uint8_t *changed = (uint8_t *)b.data + WIRE_HEADER_BYTES + at, old = *changed;
             for (size_t v = 0; v < sizeof values; v++) {
                 *changed = values[v];
                 decode(type, body, n, &err);
             }
             *changed = old;
         }
-        wire_buffer_free(&b);
+        buffer_free(&b);
     }
 }
 
-static void append_field(struct wire_buffer *b, uint16_t tag, const void *value, uint32_t n)
+static void append_field(struct buffer *b, uint16_t tag, const void *value, uint32_t n)
 {
     uint8_t head[8] = {(uint8_t)tag,       (uint8_t)(tag >> 8), 0, 0, (uint8_t)n, (uint8_t)(n >> 8),
                        (uint8_t)(n >> 16), (uint8_t)(n >> 24)};
-    assert_int_equal(wire_buffer_append(b, head, 8), 0);
-    assert_int_equal(wire_buffer_append(b, value, n), 0);
+    assert_int_equal(buffer_append(b, head, 8), 0);
+    assert_int_equal(buffer_append(b, value, n), 0);
 }
 
 static void test_unknown_fields(void **state)
 {
     (void)state;
     for (size_t which = 0; which < SAMPLE_FRAMES; which++) {
-        struct wire_buffer b = {0}, body = {0};
+        struct buffer b = {0}, body = {0};
         struct quire_error err;
         const uint8_t *old;
         size_t n;
         sample_frame(which, &b);
         uint16_t type = split(&b, &old, &n);
-        wire_buffer_append(&body, old, n);
+        buffer_append(&body, old, n);
         append_field(&body, 4711, "later", 5);
         assert_int_equal(decode(type, body.data, body.n, &err), 0);
         append_field(&body, 4712, NULL, 0);
@@ -572,28 +572,28 @@ static void test_unknown_fields(void **state)
         append_field(&body, 0x8000 | 4713, "now", 3);
         assert_int_equal(decode(type, body.data, body.n, &err), QUIRE_UNSUPPORTED);
         assert_non_null(strstr(err.text, "4713"));
-        wire_buffer_free(&body);
+        buffer_free(&body);
 
         /* A known field that comes twice, and too many fields. */
         if (n) {
-            wire_buffer_append(&body, old, n);
+            buffer_append(&body, old, n);
             append_field(&body, (uint16_t)(old[0] | old[1] << 8), old + 8, wire_u32(old + 4, 0));
             assert_int_equal(decode(type, body.data, body.n, &err), QUIRE_INVALID);
-            wire_buffer_free(&body);
+            buffer_free(&body);
         }
-        wire_buffer_append(&body, old, n);
+        buffer_append(&body, old, n);
         for (unsigned i = 0; i < WIRE_MAX_FIELDS; i++)
             append_field(&body, 4711, NULL, 0);
         if (n)
             assert_int_equal(decode(type, body.data, body.n, &err), QUIRE_INVALID);
         else
             assert_int_equal(decode(type, body.data, body.n, &err), 0);
-        wire_buffer_free(&body);
-        wire_buffer_free(&b);
+        buffer_free(&body);
+        buffer_free(&b);
     }
 }
 
-static void expect_bad(uint16_t type, const struct wire_buffer *body, const char *says)
+static void expect_bad(uint16_t type, const struct buffer *body, const char *says)
 {
     struct quire_error err;
     assert_int_equal(decode(type, body->data, body->n, &err), QUIRE_INVALID);
@@ -634,12 +634,12 @@ static void test_wrong_fields(void **state)
         {WIRE_TOKENS, 1, "\0\0\1\1\0\0\0\0\0\0\0\0\0\0\0\0", 16, "cut short"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct wire_buffer b = {0};
+        struct buffer b = {0};
         append_field(&b, cases[i].tag, cases[i].value, cases[i].n);
         expect_bad(cases[i].type, &b, cases[i].says);
-        wire_buffer_free(&b);
+        buffer_free(&b);
     }
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     static const struct {
         uint16_t type;
         const char *says;
@@ -654,13 +654,13 @@ static void test_wrong_fields(void **state)
     append_field(&b, 1, zeros, 4);
     b.data[2] = 1;
     expect_bad(WIRE_HELLO, &b, "must be zero");
-    wire_buffer_free(&b);
+    buffer_free(&b);
 }
 
 static void test_limits(void **state)
 {
     (void)state;
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     struct quire_error err;
     const uint8_t *body;
     size_t n;
@@ -677,7 +677,7 @@ static void test_limits(void **state)
     assert_int_equal(b.n, WIRE_HEADER_BYTES + WIRE_MAX_BODY);
     split(&b, &body, &n);
     assert_int_equal(decode(WIRE_SUBMIT, body, n, &err), 0);
-    wire_buffer_free(&b);
+    buffer_free(&b);
     wire_put_accept(&b, 1, 0);
     s.n_prompt++;
     assert_int_equal(wire_put_submit(&b, 1, &s), QUIRE_INVALID);
@@ -690,26 +690,26 @@ static void test_limits(void **state)
     assert_int_equal(b.n, WIRE_HEADER_BYTES);
     s.n_stop_token_ids--;
     assert_int_equal(wire_put_submit(&b, 1, &s), 0);
-    wire_buffer_free(&b);
+    buffer_free(&b);
 
     append_field(&b, 19, prompt, 4 * (WIRE_MAX_STOP_TOKEN_IDS + 1));
     expect_bad(WIRE_SUBMIT, &b, "stop_token_ids: at most 4096");
-    wire_buffer_free(&b);
+    buffer_free(&b);
     append_field(&b, 20, prompt, 8 * (WIRE_MAX_BIASES + 1));
     expect_bad(WIRE_SUBMIT, &b, "biases: at most 65536");
-    wire_buffer_free(&b);
+    buffer_free(&b);
     append_field(&b, 26, prompt, 4 * (WIRE_MAX_ALLOWED_TOKEN_IDS + 1));
     expect_bad(WIRE_SUBMIT, &b, "allowed_token_ids: at most 4194304");
-    wire_buffer_free(&b);
+    buffer_free(&b);
     append_field(&b, 27, prompt, 4 * (WIRE_MAX_BAD_WORDS + 1));
     expect_bad(WIRE_SUBMIT, &b, "bad_words: at most 16384");
-    wire_buffer_free(&b);
+    buffer_free(&b);
     append_field(&b, 9, prompt, 4 * (WIRE_MAX_EOS + 1));
     expect_bad(WIRE_HELLO, &b, "eos: at most 64");
-    wire_buffer_free(&b);
+    buffer_free(&b);
     append_field(&b, 4, prompt, WIRE_MAX_TEXT + 1);
     expect_bad(WIRE_HELLO, &b, "model: at most 1024");
-    wire_buffer_free(&b);
+    buffer_free(&b);
 
     struct wire_token *tokens = calloc(200000, sizeof *tokens);
     assert_non_null(tokens);
@@ -719,7 +719,7 @@ static void test_limits(void **state)
     assert_int_equal(b.n, 0);
     free(tokens);
     free(prompt);
-    wire_buffer_free(&b);
+    buffer_free(&b);
 }
 
 static void test_text_is_cut(void **state)
@@ -728,7 +728,7 @@ static void test_text_is_cut(void **state)
     /* 1,023 letters and a two-byte character: the character goes as a whole. Bytes that are not
      * UTF-8 end the text. */
     char text[2000];
-    struct wire_buffer b = {0};
+    struct buffer b = {0};
     struct quire_error err;
     const uint8_t *body;
     const char *got;
@@ -741,7 +741,7 @@ static void test_text_is_cut(void **state)
     split(&b, &body, &n);
     assert_int_equal(wire_get_error(body, n, &status, &got, &n_got, &err), 0);
     assert_int_equal(n_got, 1023);
-    wire_buffer_free(&b);
+    buffer_free(&b);
     static const struct {
         const char *text;
         size_t good;

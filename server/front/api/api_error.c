@@ -82,7 +82,7 @@ static const char *type_of(int status)
     return status >= 500 ? "server_error" : "invalid_request_error";
 }
 
-void api_error_json(struct json_out *o, const struct api_error *e)
+void api_error_json(struct buffer *o, const struct api_error *e)
 {
     json_out_raw(o, "{\"error\":{\"message\":");
     json_out_text(o, e->why.text);
@@ -107,7 +107,7 @@ static const char *anthropic_type_of(int status)
     return status >= 500 ? "api_error" : "invalid_request_error";
 }
 
-void api_error_json_anthropic(struct json_out *o, const struct api_error *e, const char *request_id)
+void api_error_json_anthropic(struct buffer *o, const struct api_error *e, const char *request_id)
 {
     json_out_raw(o, "{\"type\":\"error\",\"error\":{\"type\":");
     json_out_text(o, anthropic_type_of(e->status));
@@ -127,7 +127,7 @@ bool api_is_anthropic(const char *path)
 
 void api_error_reply(struct http_exchange *x, const struct api_error *e)
 {
-    struct json_out o = {0};
+    struct buffer o = {0};
     const char *path = http_path(x); /* NULL: it came to nothing that could be read */
     if (e->retry_ms > 0) {
         char text[16];
@@ -143,5 +143,5 @@ void api_error_reply(struct http_exchange *x, const struct api_error *e)
     else
         api_error_json(&o, e);
     http_reply(x, e->status, "application/json", o.failed ? "{}" : o.data, o.failed ? 2 : o.n);
-    json_out_free(&o);
+    buffer_free(&o);
 }

@@ -35,9 +35,9 @@ bool api_unsupported(struct api_error *e, const char *param, const char *format,
 bool api_fail_status(struct api_error *e, int status, const char *param);
 
 /* {"error":{...}} */
-void api_error_json(struct json_out *o, const struct api_error *e);
+void api_error_json(struct buffer *o, const struct api_error *e);
 /* {"type":"error","error":{type,message},"request_id"} */
-void api_error_json_anthropic(struct json_out *o, const struct api_error *e, const char *request_id);
+void api_error_json_anthropic(struct buffer *o, const struct api_error *e, const char *request_id);
 /* Whether a path is of Anthropic's API: /v1/messages and what is below it. */
 bool api_is_anthropic(const char *path);
 /* Replies with it as the API of the request's path has it, with Retry-After where there is a time. */

@@ -13,7 +13,7 @@ static bool bad_message(struct api_error *e, size_t i, const char *field, const 
 
 json_t *chat_join_parts(const json_t *parts, const char *const *types, const char *field, struct api_error *e)
 {
-    struct json_out o = {0};
+    struct buffer o = {0};
     const json_t *part;
     size_t i;
     bool ok = true;
@@ -32,12 +32,12 @@ json_t *chat_join_parts(const json_t *parts, const char *const *types, const cha
             break;
         if (i > 0)
             json_out_raw(&o, "\n");
-        json_out_bytes(&o, json_string_value(text), json_string_length(text));
+        buffer_append(&o, json_string_value(text), json_string_length(text));
     }
     json_t *joined = ok && !o.failed ? json_stringn(o.data ? o.data : "", o.n) : NULL;
     if (ok && !joined)
         api_fail(e, 503, field, "out_of_memory", "out of memory");
-    json_out_free(&o);
+    buffer_free(&o);
     return joined;
 }
 

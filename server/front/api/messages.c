@@ -132,7 +132,7 @@ bool messages_count_read(struct request_job *j, const json_t *body)
            front_model_name(j->front, model, &j->error) && read_prompt(j, body);
 }
 
-static void put_count(struct json_out *o, const struct request_job *j)
+static void put_count(struct buffer *o, const struct request_job *j)
 {
     json_out_raw(o, "{\"input_tokens\":");
     json_out_u64(o, j->items[0].n_ids);

@@ -89,7 +89,7 @@ static void on_token(void *context, const struct wire_token *token)
 static void on_done(void *context, const struct wire_done *done)
 {
     struct pin *p = context;
-    struct json_out o = {0};
+    struct buffer o = {0};
     p->live = false;
     if (done->finish == WIRE_FINISH_CANCELLED) {
         fail_lost(p, "the engine cancelled it");
@@ -114,7 +114,7 @@ static void on_done(void *context, const struct wire_done *done)
     limits_headers(p->tenant, quire_now_us(), x);
     pin_free(p);
     http_reply(x, o.failed ? 503 : 200, "application/json", o.data, o.failed ? 0 : o.n);
-    json_out_free(&o);
+    buffer_free(&o);
 }
 
 static void on_lost(void *context, const char *why)

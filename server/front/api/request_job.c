@@ -131,7 +131,7 @@ static int decode(struct request_job *j, struct request_item *item)
 
 static int make_strings(struct request_job *j)
 {
-    struct json_out o = {0};
+    struct buffer o = {0};
     int status = QUIRE_OK;
     for (size_t i = 0; i < j->items[0].n_ids; i++) {
         uint8_t *bytes;
@@ -140,7 +140,7 @@ static int make_strings(struct request_job *j)
         if (status != QUIRE_OK)
             break;
         if (i > 0)
-            json_out_bytes(&o, ",", 1);
+            buffer_append(&o, ",", 1);
         json_out_string(&o, (const char *)bytes, n);
         quire_text_free(bytes);
     }

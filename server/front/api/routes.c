@@ -13,15 +13,15 @@ struct route {
     bool for_watchers; /* answered on the listener for metrics too, where nobody is asked for a key */
 };
 
-static void reply_json(struct http_exchange *x, int status, struct json_out *o)
+static void reply_json(struct http_exchange *x, int status, struct buffer *o)
 {
     http_reply(x, o->failed ? 503 : status, "application/json", o->data, o->failed ? 0 : o->n);
-    json_out_free(o);
+    buffer_free(o);
 }
 
 /* ---- small routes --------------------------------------------------------------------------- */
 
-static void put_default(struct json_out *o, const char **comma, bool has, const char *name, double value)
+static void put_default(struct buffer *o, const char **comma, bool has, const char *name, double value)
 {
     char text[64];
     if (!has)
@@ -32,7 +32,7 @@ static void put_default(struct json_out *o, const char **comma, bool has, const 
 }
 
 /* What a request that says nothing gets, as far as it is the model's own. */
-static void put_sampling(struct json_out *o, const struct front_sampling *s)
+static void put_sampling(struct buffer *o, const struct front_sampling *s)
 {
     const char *comma = "";
     json_out_raw(o, ",\"default_sampling_params\":{");
@@ -44,7 +44,7 @@ static void put_sampling(struct json_out *o, const struct front_sampling *s)
     json_out_raw(o, "}");
 }
 
-static void put_model(struct json_out *o, const struct front *f, const char *name)
+static void put_model(struct buffer *o, const struct front *f, const char *name)
 {
     json_out_raw(o, "{\"id\":");
     json_out_text(o, name);
@@ -64,7 +64,7 @@ static void put_model(struct json_out *o, const struct front *f, const char *nam
 
 static void start_models(struct front *f, struct http_exchange *x)
 {
-    struct json_out o = {0};
+    struct buffer o = {0};
     json_out_raw(&o, "{\"object\":\"list\",\"data\":[");
     for (size_t i = 0; i < f->n_model_names; i++) {
         if (i > 0)
@@ -98,7 +98,7 @@ static void start_model(struct front *f, struct http_exchange *x)
 {
     const char *path = http_path(x) + strlen("/v1/models/");
     struct api_error e;
-    struct json_out o = {0};
+    struct buffer o = {0};
     char *id = malloc(strlen(path) + 1);
     if (!id) {
         api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
@@ -118,7 +118,7 @@ static void start_model(struct front *f, struct http_exchange *x)
 
 static void reply_health(struct http_exchange *x, bool good, const char *status)
 {
-    struct json_out o = {0};
+    struct buffer o = {0};
     if (!good)
         http_add_header(x, "Retry-After", "1");
     json_out_raw(&o, "{\"status\":");
@@ -142,7 +142,7 @@ static void start_live(struct front *f, struct http_exchange *x)
 
 static void start_version(struct front *f, struct http_exchange *x)
 {
-    struct json_out o = {0};
+    struct buffer o = {0};
     json_out_raw(&o, "{\"version\":");
     json_out_text(&o, f->version);
     json_out_raw(&o, "}");

@@ -9,7 +9,7 @@ struct utility {
     struct front *front;
     struct http_exchange *x;
     struct request_job *job; /* while it is in the pool */
-    void (*put)(struct json_out *o, const struct request_job *j);
+    void (*put)(struct buffer *o, const struct request_job *j);
 };
 
 static void utility_free(struct utility *u)
@@ -25,14 +25,14 @@ static void on_gone(void *context)
     utility_free(context);
 }
 
-static void put_text(struct json_out *o, const struct request_job *j)
+static void put_text(struct buffer *o, const struct request_job *j)
 {
     json_out_raw(o, "{\"prompt\":");
     json_out_string(o, j->items[0].text, j->items[0].n_text);
     json_out_raw(o, "}");
 }
 
-static void put_tokens(struct json_out *o, const struct request_job *j)
+static void put_tokens(struct buffer *o, const struct request_job *j)
 {
     const struct request_item *item = &j->items[0];
     json_out_raw(o, "{\"count\":");
@@ -48,7 +48,7 @@ static void put_tokens(struct json_out *o, const struct request_job *j)
     json_out_raw(o, "],\"token_strs\":");
     if (j->want_strings) {
         json_out_raw(o, "[");
-        json_out_bytes(o, j->token_strings, j->n_token_strings);
+        buffer_append(o, j->token_strings, j->n_token_strings);
         json_out_raw(o, "]");
     } else {
         json_out_raw(o, "null");
@@ -60,8 +60,8 @@ static void on_text(void *owner, struct request_job *j)
 {
     struct utility *u = owner;
     struct http_exchange *x = u->x;
-    struct json_out o = {0};
-    void (*put)(struct json_out *, const struct request_job *) = u->put;
+    struct buffer o = {0};
+    void (*put)(struct buffer *, const struct request_job *) = u->put;
     u->job = NULL;
     utility_free(u);
     http_body_freed(x);
@@ -74,7 +74,7 @@ static void on_text(void *owner, struct request_job *j)
     else
         api_error_reply(x, &j->error);
     request_job_free(j);
-    json_out_free(&o);
+    buffer_free(&o);
 }
 
 /* ---- on the pool ---------------------------------------------------------------------------- */
@@ -127,7 +127,7 @@ bool detokenize_read(struct request_job *j, const json_t *body)
 /* ---- beginning ------------------------------------------------------------------------------ */
 
 void utility_start(struct front *f, struct http_exchange *x, bool (*read)(struct request_job *j, const json_t *body),
-                   void (*put)(struct json_out *o, const struct request_job *j))
+                   void (*put)(struct buffer *o, const struct request_job *j))
 {
     struct api_error e;
     if (!front_can_serve(f, &e)) {

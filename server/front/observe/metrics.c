@@ -62,11 +62,11 @@ void metrics_phases(struct metrics *m, double queue_s, double prefill_s, double 
 /* ---- text ----------------------------------------------------------------------------------- */
 
 struct writer {
-    struct json_out *o;
+    struct buffer *o;
     char labels[600]; /* model_name="...",engine="0" */
 };
 
-static void put_number(struct json_out *o, double value)
+static void put_number(struct buffer *o, double value)
 {
     char text[40];
     snprintf(text, sizeof text, "%.15g", value);
@@ -340,7 +340,7 @@ static void put_shadow(struct writer *w, const struct wire_stats *s)
     put_shadow_histogram(w, s, false);
 }
 
-void metrics_text(struct json_out *o, const struct metrics *m, const struct wire_stats *stats,
+void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_stats *stats,
                   const struct metrics_about *about)
 {
     static const char *const reasons[METRICS_N_FINISHES] = {

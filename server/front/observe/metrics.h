@@ -54,7 +54,7 @@ void histogram_observe(struct histogram *h, double value);
 void metrics_phases(struct metrics *m, double queue_s, double prefill_s, double decode_s, uint64_t n_tokens);
 
 /* stats: of the engine; NULL when there is none. */
-void metrics_text(struct json_out *o, const struct metrics *m, const struct wire_stats *stats,
+void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_stats *stats,
                   const struct metrics_about *about);
 
 #endif

@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static void put(struct json_out *o, const char *name, const char *type, const char *help, double value)
+static void put(struct buffer *o, const char *name, const char *type, const char *help, double value)
 {
     char text[400];
     snprintf(text, sizeof text, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, type, name, value);
@@ -74,7 +74,7 @@ static bool count_fds(double *out)
     return true;
 }
 
-void process_metrics_text(struct json_out *o)
+void process_metrics_text(struct buffer *o)
 {
     double stat[STAT_RSS + 1], booted, fds;
     double ticks = (double)sysconf(_SC_CLK_TCK);

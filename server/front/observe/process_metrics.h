@@ -5,6 +5,6 @@
 #include "server/front/output/json_out.h"
 
 /* Appends them; what /proc does not tell is left out. */
-void process_metrics_text(struct json_out *o);
+void process_metrics_text(struct buffer *o);
 
 #endif

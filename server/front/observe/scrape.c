@@ -28,7 +28,7 @@ static void on_gone(void *context)
 
 static void answer(struct front *f, struct http_exchange *x, const struct wire_stats *stats)
 {
-    struct json_out o = {0};
+    struct buffer o = {0};
     struct otlp_counts otlp;
     if (f->otlp)
         otlp = otlp_counts(f->otlp);
@@ -40,7 +40,7 @@ static void answer(struct front *f, struct http_exchange *x, const struct wire_s
                                         .max_model_len = f->max_model_len};
     metrics_text(&o, &f->metrics, stats, &about);
     http_reply(x, o.failed ? 503 : 200, "text/plain; version=0.0.4; charset=utf-8", o.data, o.failed ? 0 : o.n);
-    json_out_free(&o);
+    buffer_free(&o);
 }
 
 static void answer_one(struct scrape *s, const struct wire_stats *stats)

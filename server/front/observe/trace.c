@@ -39,7 +39,7 @@ void trace_add(struct trace *t, const struct wire_account *account, uint32_t n_c
     t->accounted = true;
 }
 
-static void put_ms(struct json_out *o, const char *key, uint64_t us)
+static void put_ms(struct buffer *o, const char *key, uint64_t us)
 {
     char text[32];
     json_out_raw(o, key);
@@ -47,14 +47,14 @@ static void put_ms(struct json_out *o, const char *key, uint64_t us)
     json_out_raw(o, text);
 }
 
-static void put_count(struct json_out *o, const char *key, uint64_t n)
+static void put_count(struct buffer *o, const char *key, uint64_t n)
 {
     json_out_raw(o, key);
     json_out_u64(o, n);
 }
 
 /* Whoever is not an admin learns no more than whether it was one of its own. */
-static void put_blocker(struct json_out *o, const struct wire_account *a, const struct tenant *tenant, bool admin,
+static void put_blocker(struct buffer *o, const struct wire_account *a, const struct tenant *tenant, bool admin,
                         const struct tenants *tenants, const struct trace_names *names)
 {
     json_out_raw(o, ",\"blocker\":");
@@ -73,7 +73,7 @@ static void put_blocker(struct json_out *o, const struct wire_account *a, const 
     json_out_text_or_null(o, find_name(names, a->blocker));
 }
 
-void trace_json(struct json_out *o, const struct trace *t, const struct tenant *tenant, bool admin,
+void trace_json(struct buffer *o, const struct trace *t, const struct tenant *tenant, bool admin,
                 const struct tenants *tenants, const struct trace_names *names)
 {
     const struct wire_account *a = &t->account;

@@ -31,7 +31,7 @@ struct trace {
 void trace_add(struct trace *t, const struct wire_account *account, uint32_t n_cached);
 
 /* The object. tenant: who asked; admin: may be told who others are. */
-void trace_json(struct json_out *o, const struct trace *t, const struct tenant *tenant, bool admin,
+void trace_json(struct buffer *o, const struct trace *t, const struct tenant *tenant, bool admin,
                 const struct tenants *tenants, const struct trace_names *names);
 
 #endif

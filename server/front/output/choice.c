@@ -22,13 +22,13 @@ void choice_close(struct choice *c)
     if (c->detok)
         quire_detok_close(c->detok);
     stop_holder_free(&c->holder);
-    json_out_free(&c->text);
-    json_out_free(&c->token_ids);
-    json_out_free(&c->logprobs);
+    buffer_free(&c->text);
+    buffer_free(&c->token_ids);
+    buffer_free(&c->logprobs);
     logprobs_arrays_free(&c->arrays);
     tool_parser_free(&c->tools);
     free(c->waiting.tokens);
-    json_out_free(&c->waiting.text);
+    buffer_free(&c->waiting.text);
 }
 
 static bool contains(const uint32_t *ids, uint32_t n, uint32_t id)

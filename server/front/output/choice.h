@@ -33,7 +33,7 @@ struct choice_token {
 struct choice_waiting {
     struct choice_token *tokens;
     uint32_t n_tokens, capacity;
-    struct json_out text;
+    struct buffer text;
 };
 
 enum choice_finish { CHOICE_RUNS, CHOICE_STOP, CHOICE_LENGTH };
@@ -50,7 +50,7 @@ struct choice {
     bool over_in_engine;
     uint64_t first_token_us, last_token_us; /* 0: none came */
     /* The reply's parts while it is not streamed. */
-    struct json_out text, token_ids, logprobs;
+    struct buffer text, token_ids, logprobs;
     struct logprobs_arrays arrays;
     bool opened;          /* streamed: its first event is out */
     bool shown;           /* streamed: its first token is out */

@@ -19,7 +19,7 @@ static void free_prompt(struct generation *g, struct gen_prompt *p)
     if (p->detok)
         quire_detok_close(p->detok);
     logprobs_arrays_free(&p->arrays);
-    json_out_free(&p->prompt_logprobs);
+    buffer_free(&p->prompt_logprobs);
 }
 
 /* What the engine or the pool still does for it is cancelled. */
@@ -33,9 +33,9 @@ static void generation_free(struct generation *g)
     if (g->ping)
         event_free(g->ping);
     params_free(&g->params);
-    json_out_free(&g->head);
-    json_out_free(&g->event);
-    json_out_free(&g->early);
+    buffer_free(&g->head);
+    buffer_free(&g->event);
+    buffer_free(&g->early);
     limits_dequeue(g->tenant, g->n_queued);
     limits_end(g->tenant);
     TAILQ_REMOVE(&g->front->generations, g, link);
@@ -108,19 +108,19 @@ static void begin_stream(struct generation *g)
     /* The first events of all choices, in the order of their indices; completions that show their
      * prompt's logprobs first have to wait for them. All in one piece with what came early: each may repeat a
      * prompt, and they are not more than the client has had time to take. */
-    struct json_out early = g->early;
-    g->early = (struct json_out){0};
+    struct buffer early = g->early;
+    g->early = (struct buffer){0};
     bool waits = g->params.echo && g->params.submit.n_logprobs >= 0;
     for (size_t i = 0; i < g->n_prompts && !waits; i++)
         for (uint32_t j = 0; j < g->params.submit.n; j++)
             g->dialect->open(g, &g->prompts[i], &g->prompts[i].choices[j]);
-    json_out_bytes(&g->early, early.data, early.n);
+    buffer_append(&g->early, early.data, early.n);
     if (early.failed || g->early.failed)
         http_cut_off(g->x);
     g->begun = true;
     http_stream_write(g->x, g->early.data, g->early.n);
-    json_out_free(&early);
-    json_out_free(&g->early);
+    buffer_free(&early);
+    buffer_free(&g->early);
 }
 
 static void on_ping(evutil_socket_t fd, short what, void *context)
@@ -166,10 +166,10 @@ static void complete(struct generation *g)
         http_stream_end(x);
         return;
     }
-    struct json_out o = {0};
+    struct buffer o = {0};
     g->dialect->whole(g, &o);
     if (o.failed) {
-        json_out_free(&o);
+        buffer_free(&o);
         fail_with(g, QUIRE_NO_MEMORY, "there is no memory for the reply");
         return;
     }
@@ -177,7 +177,7 @@ static void complete(struct generation *g)
     generation_over(g, 200, NULL);
     generation_free(g);
     http_reply(x, 200, "application/json", o.data, o.n);
-    json_out_free(&o);
+    buffer_free(&o);
 }
 
 /* ---- tokens --------------------------------------------------------------------------------- */
@@ -205,7 +205,7 @@ static int show_waiting(struct generation *g, struct gen_prompt *p, struct choic
     if (piece.n_tokens > 0 || piece.n_text > 0)
         show(g, p, c, &piece);
     w->n_tokens = 0;
-    json_out_clear(&w->text);
+    buffer_clear(&w->text);
     return QUIRE_OK;
 }
 
@@ -218,7 +218,7 @@ static int add(struct generation *g, struct gen_prompt *p, struct choice *c, con
         show(g, p, c, piece);
         return QUIRE_OK;
     }
-    json_out_bytes(&w->text, piece->text, piece->n_text);
+    buffer_append(&w->text, piece->text, piece->n_text);
     if (piece->n_tokens == 0)
         return QUIRE_OK;
     if (w->n_tokens == w->capacity) {

@@ -39,7 +39,7 @@ struct api_dialect {
     void (*error)(struct generation *g, const struct api_error *e);
     /* A reply that is not streamed: keeps a token, and writes it all into o. */
     void (*collect)(struct generation *g, struct choice *c, const struct gen_piece *piece);
-    void (*whole)(struct generation *g, struct json_out *o);
+    void (*whole)(struct generation *g, struct buffer *o);
 };
 
 struct gen_prompt {
@@ -54,7 +54,7 @@ struct gen_prompt {
     struct choice *choices;   /* params.submit.n of them */
     /* Of the prompt, for echo and prompt_logprobs. */
     struct logprobs_arrays arrays;
-    struct json_out prompt_logprobs;
+    struct buffer prompt_logprobs;
     struct quire_detok *detok;
     uint64_t n_chars;
 };
@@ -80,9 +80,9 @@ struct generation {
     const char *prompt_name;   /* the field that held them, for errors; static */
     size_t n_prompts, n_accepted, n_open;
     char id[96];
-    struct json_out head;     /* how every reply, or its object, begins: {"id":...,"model":"..." */
-    struct json_out event;    /* the one being written */
-    struct json_out early;    /* events made before the stream has begun */
+    struct buffer head;     /* how every reply, or its object, begins: {"id":...,"model":"..." */
+    struct buffer event;    /* the one being written */
+    struct buffer early;    /* events made before the stream has begun */
     bool begun;               /* the stream's headers are out */
     uint64_t n_events;        /* for dialects that number them */
     struct event *ping;

@@ -127,7 +127,7 @@ static void write_log(const struct generation *g, const struct facts *f)
 /* ---- spans ---------------------------------------------------------------------------------- */
 
 struct spans {
-    struct json_out o;
+    struct buffer o;
     uint64_t epoch_ns; /* of the zero of struct trace's clock */
     bool first;        /* no attribute yet */
     uint32_t n;
@@ -273,7 +273,7 @@ static void send_spans(const struct generation *g, const struct facts *f)
         put_part(&s, g, id, "decode", f->first_us, f->last_us);
     if (!s.o.failed)
         otlp_add(g->front->otlp, s.o.data, s.o.n, s.n);
-    json_out_free(&s.o);
+    buffer_free(&s.o);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */

@@ -11,8 +11,7 @@ static void get_bytes(const struct logprobs_style *style, uint32_t id, uint8_t *
     }
 }
 
-static void put_name(struct json_out *o, const struct logprobs_style *style, uint32_t id, const uint8_t *bytes,
-                     size_t n)
+static void put_name(struct buffer *o, const struct logprobs_style *style, uint32_t id, const uint8_t *bytes, size_t n)
 {
     if (!style->as_ids) {
         json_out_string(o, (const char *)bytes, n);
@@ -23,7 +22,7 @@ static void put_name(struct json_out *o, const struct logprobs_style *style, uin
     json_out_raw(o, "\"");
 }
 
-static void put_token(struct json_out *o, const struct logprobs_style *style, uint32_t id)
+static void put_token(struct buffer *o, const struct logprobs_style *style, uint32_t id)
 {
     uint8_t *bytes = NULL;
     size_t n = 0;
@@ -33,7 +32,7 @@ static void put_token(struct json_out *o, const struct logprobs_style *style, ui
     quire_text_free(bytes);
 }
 
-static void put_chat_token(struct json_out *o, const struct logprobs_style *style, uint32_t id, float logprob)
+static void put_chat_token(struct buffer *o, const struct logprobs_style *style, uint32_t id, float logprob)
 {
     uint8_t *bytes;
     size_t n;
@@ -47,7 +46,7 @@ static void put_chat_token(struct json_out *o, const struct logprobs_style *styl
     quire_text_free(bytes);
 }
 
-void logprobs_chat_entry(struct json_out *o, const struct logprobs_style *style, const struct wire_token *token)
+void logprobs_chat_entry(struct buffer *o, const struct logprobs_style *style, const struct wire_token *token)
 {
     json_out_raw(o, "{");
     put_chat_token(o, style, token->token, token->has_logprob ? token->logprob : 0);
@@ -62,19 +61,19 @@ void logprobs_chat_entry(struct json_out *o, const struct logprobs_style *style,
 
 void logprobs_arrays_free(struct logprobs_arrays *a)
 {
-    json_out_free(&a->tokens);
-    json_out_free(&a->token_logprobs);
-    json_out_free(&a->top_logprobs);
-    json_out_free(&a->text_offset);
+    buffer_free(&a->tokens);
+    buffer_free(&a->token_logprobs);
+    buffer_free(&a->top_logprobs);
+    buffer_free(&a->text_offset);
     a->n = 0;
 }
 
 void logprobs_arrays_clear(struct logprobs_arrays *a)
 {
-    json_out_clear(&a->tokens);
-    json_out_clear(&a->token_logprobs);
-    json_out_clear(&a->top_logprobs);
-    json_out_clear(&a->text_offset);
+    buffer_clear(&a->tokens);
+    buffer_clear(&a->token_logprobs);
+    buffer_clear(&a->top_logprobs);
+    buffer_clear(&a->text_offset);
     a->n = 0;
 }
 
@@ -85,8 +84,7 @@ struct keys {
     size_t at[MAX_KEYS], n[MAX_KEYS], count;
 };
 
-static void put_top(struct json_out *o, const struct logprobs_style *style, struct keys *keys, uint32_t id,
-                    float logprob)
+static void put_top(struct buffer *o, const struct logprobs_style *style, struct keys *keys, uint32_t id, float logprob)
 {
     size_t begin = o->n;
     if (keys->count > 0)
@@ -138,18 +136,18 @@ void logprobs_arrays_add(struct logprobs_arrays *a, const struct logprobs_style 
     json_out_raw(&a->top_logprobs, "}");
 }
 
-static void put_array(struct json_out *o, const char *name, const struct json_out *first, const struct json_out *second)
+static void put_array(struct buffer *o, const char *name, const struct buffer *first, const struct buffer *second)
 {
     json_out_raw(o, name);
     if (first)
-        json_out_bytes(o, first->data, first->n);
+        buffer_append(o, first->data, first->n);
     if (first && first->n > 0 && second->n > 0)
         json_out_raw(o, ",");
-    json_out_bytes(o, second->data, second->n);
+    buffer_append(o, second->data, second->n);
     o->failed |= second->failed || (first && first->failed);
 }
 
-void logprobs_arrays_json(struct json_out *o, const struct logprobs_arrays *first, const struct logprobs_arrays *second)
+void logprobs_arrays_json(struct buffer *o, const struct logprobs_arrays *first, const struct logprobs_arrays *second)
 {
     put_array(o, "{\"tokens\":[", first ? &first->tokens : NULL, &second->tokens);
     put_array(o, "],\"token_logprobs\":[", first ? &first->token_logprobs : NULL, &second->token_logprobs);
@@ -158,8 +156,7 @@ void logprobs_arrays_json(struct json_out *o, const struct logprobs_arrays *firs
     json_out_raw(o, "]}");
 }
 
-static void put_ranked(struct json_out *o, const struct logprobs_style *style, uint32_t id, float logprob,
-                       uint32_t rank)
+static void put_ranked(struct buffer *o, const struct logprobs_style *style, uint32_t id, float logprob, uint32_t rank)
 {
     json_out_raw(o, "\"");
     json_out_u64(o, id);
@@ -172,7 +169,7 @@ static void put_ranked(struct json_out *o, const struct logprobs_style *style, u
     json_out_raw(o, "}");
 }
 
-void logprobs_prompt_entry(struct json_out *o, const struct logprobs_style *style, const struct wire_token *token)
+void logprobs_prompt_entry(struct buffer *o, const struct logprobs_style *style, const struct wire_token *token)
 {
     bool has_own = false;
     json_out_raw(o, "{");

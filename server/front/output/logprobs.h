@@ -20,11 +20,11 @@ struct logprobs_style {
 };
 
 /* Chat: {"token","logprob","bytes","top_logprobs":[...]} of one token. */
-void logprobs_chat_entry(struct json_out *o, const struct logprobs_style *style, const struct wire_token *token);
+void logprobs_chat_entry(struct buffer *o, const struct logprobs_style *style, const struct wire_token *token);
 
 /* Completions: four arrays that grow together. Zero to begin. */
 struct logprobs_arrays {
-    struct json_out tokens, token_logprobs, top_logprobs, text_offset; /* items, without brackets */
+    struct buffer tokens, token_logprobs, top_logprobs, text_offset; /* items, without brackets */
     size_t n;
 };
 void logprobs_arrays_free(struct logprobs_arrays *a);
@@ -33,10 +33,9 @@ void logprobs_arrays_clear(struct logprobs_arrays *a);
 void logprobs_arrays_add(struct logprobs_arrays *a, const struct logprobs_style *style, const struct wire_token *token,
                          uint64_t offset);
 /* {"tokens":[..],...} of first (may be NULL) and then second. */
-void logprobs_arrays_json(struct json_out *o, const struct logprobs_arrays *first,
-                          const struct logprobs_arrays *second);
+void logprobs_arrays_json(struct buffer *o, const struct logprobs_arrays *first, const struct logprobs_arrays *second);
 
 /* prompt_logprobs: {"42":{"logprob","rank","decoded_token"},...} of one prompt token. */
-void logprobs_prompt_entry(struct json_out *o, const struct logprobs_style *style, const struct wire_token *token);
+void logprobs_prompt_entry(struct buffer *o, const struct logprobs_style *style, const struct wire_token *token);
 
 #endif

@@ -22,7 +22,7 @@ struct logprobs_style reply_logprobs_style(const struct generation *g, int32_t n
     };
 }
 
-void reply_put_logprobs(struct json_out *o, const struct generation *g, const struct gen_piece *piece)
+void reply_put_logprobs(struct buffer *o, const struct generation *g, const struct gen_piece *piece)
 {
     const struct logprobs_style style = reply_logprobs_style(g, g->params.submit.n_logprobs);
     for (uint32_t i = 0; i < piece->n_tokens; i++) {
@@ -40,10 +40,10 @@ void reply_emit(struct generation *g)
     else if (g->begun)
         http_stream_write(g->x, g->event.data, g->event.n);
     else
-        json_out_bytes(&g->early, g->event.data, g->event.n);
+        buffer_append(&g->early, g->event.data, g->event.n);
 }
 
-void reply_put_trace(struct json_out *o, const struct generation *g)
+void reply_put_trace(struct buffer *o, const struct generation *g)
 {
     json_out_raw(o, ",\"quire_trace\":");
     trace_json(o, &g->trace, g->tenant, g->admin, g->front->tenants, &g->front->names);
@@ -51,8 +51,8 @@ void reply_put_trace(struct json_out *o, const struct generation *g)
 
 void reply_begin_event(struct generation *g, const char *type)
 {
-    struct json_out *o = &g->event;
-    json_out_clear(o);
+    struct buffer *o = &g->event;
+    buffer_clear(o);
     json_out_raw(o, "event: ");
     json_out_raw(o, type);
     json_out_raw(o, "\ndata: {\"type\":");

@@ -15,7 +15,7 @@ struct reply_usage reply_usage(const struct generation *g);
 struct logprobs_style reply_logprobs_style(const struct generation *g, int32_t n_top);
 
 /* Entries as chat has them, with commas between, of a piece's tokens. */
-void reply_put_logprobs(struct json_out *o, const struct generation *g, const struct gen_piece *piece);
+void reply_put_logprobs(struct buffer *o, const struct generation *g, const struct gen_piece *piece);
 
 /* Sends g->event, or keeps it until the stream begins. */
 void reply_emit(struct generation *g);
@@ -25,6 +25,6 @@ void reply_begin_event(struct generation *g, const char *type);
 void reply_end_event(struct generation *g);
 
 /* ,"quire_trace":{...} */
-void reply_put_trace(struct json_out *o, const struct generation *g);
+void reply_put_trace(struct buffer *o, const struct generation *g);
 
 #endif

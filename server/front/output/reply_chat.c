@@ -9,7 +9,7 @@ static void begin(struct generation *g, const struct request_job *j)
     choices_begin(g, j->model, g->params.stream ? "chat.completion.chunk" : "chat.completion");
 }
 
-static void put_prompt_ids(struct json_out *o, const struct generation *g, const struct gen_prompt *p)
+static void put_prompt_ids(struct buffer *o, const struct generation *g, const struct gen_prompt *p)
 {
     if (g->params.return_token_ids)
         choices_put_ids(o, "prompt_token_ids", p->item.ids, p->item.n_ids);
@@ -17,7 +17,7 @@ static void put_prompt_ids(struct json_out *o, const struct generation *g, const
 
 static void open_choice(struct generation *g, struct gen_prompt *p, struct choice *c)
 {
-    struct json_out *o = &g->event;
+    struct buffer *o = &g->event;
     if (c->opened)
         return;
     c->opened = true;
@@ -59,7 +59,7 @@ static void end_delta(struct deltas *d)
 {
     static const struct gen_piece none;
     struct generation *g = d->g;
-    struct json_out *o = &g->event;
+    struct buffer *o = &g->event;
     json_out_raw(o, "},\"logprobs\":");
     if (g->params.submit.n_logprobs >= 0 && d->piece->n_tokens > 0) {
         json_out_raw(o, "{\"content\":[");
@@ -85,7 +85,7 @@ static void put_content_delta(void *context, const char *text, size_t n)
 }
 
 /* What a call begins with; its arguments follow. */
-static void put_call_head(struct json_out *o, const struct tool_call *call)
+static void put_call_head(struct buffer *o, const struct tool_call *call)
 {
     uint64_t random[2];
     char id[5 + 32 + 1];
@@ -101,7 +101,7 @@ static void put_call_head(struct json_out *o, const struct tool_call *call)
 static void put_call_deltas(void *context, const struct tool_call *call)
 {
     struct deltas *d = context;
-    struct json_out *o = &d->g->event;
+    struct buffer *o = &d->g->event;
     if (d->c->n_tool_calls > 0 && d->g->params.one_tool_call)
         return;
     begin_delta(d);
@@ -165,7 +165,7 @@ static void collect(struct generation *g, struct choice *c, const struct gen_pie
 }
 
 struct message {
-    struct json_out content, calls;
+    struct buffer content, calls;
     bool one_call;
     struct choice *c;
 };
@@ -173,7 +173,7 @@ struct message {
 static void add_content(void *context, const char *text, size_t n)
 {
     struct message *m = context;
-    json_out_bytes(&m->content, text, n);
+    buffer_append(&m->content, text, n);
 }
 
 static void add_call(void *context, const struct tool_call *call)
@@ -187,13 +187,13 @@ static void add_call(void *context, const struct tool_call *call)
     json_out_raw(&m->calls, "}}");
 }
 
-static void put_message(struct json_out *o, const struct generation *g, struct choice *c)
+static void put_message(struct buffer *o, const struct generation *g, struct choice *c)
 {
     struct message m = {.one_call = g->params.one_tool_call, .c = c};
     const struct tool_sink sink = {add_content, add_call, &m};
-    json_out_bytes(&m.content, g->params.lead, g->params.n_lead);
+    buffer_append(&m.content, g->params.lead, g->params.n_lead);
     if (g->params.tool_format == TOOL_NONE)
-        json_out_bytes(&m.content, c->text.data, c->text.n);
+        buffer_append(&m.content, c->text.data, c->text.n);
     else if (!tool_parser_push(&c->tools, c->text.data, c->text.n, &sink) || !tool_parser_finish(&c->tools, &sink))
         o->failed = true;
     json_out_raw(o, ",\"message\":{\"role\":\"assistant\",\"content\":");
@@ -204,23 +204,23 @@ static void put_message(struct json_out *o, const struct generation *g, struct c
     json_out_raw(o, ",\"refusal\":null");
     if (m.calls.n > 0) {
         json_out_raw(o, ",\"tool_calls\":[");
-        json_out_bytes(o, m.calls.data, m.calls.n);
+        buffer_append(o, m.calls.data, m.calls.n);
         json_out_raw(o, "]");
     }
     json_out_raw(o, "}");
     o->failed |= m.content.failed || m.calls.failed;
-    json_out_free(&m.content);
-    json_out_free(&m.calls);
+    buffer_free(&m.content);
+    buffer_free(&m.calls);
 }
 
-static void put_choice(struct json_out *o, struct generation *g, struct gen_prompt *p, struct choice *c)
+static void put_choice(struct buffer *o, struct generation *g, struct gen_prompt *p, struct choice *c)
 {
     (void)p;
     put_message(o, g, c);
     json_out_raw(o, ",\"logprobs\":");
     if (g->params.submit.n_logprobs >= 0) {
         json_out_raw(o, "{\"content\":[");
-        json_out_bytes(o, c->logprobs.data, c->logprobs.n);
+        buffer_append(o, c->logprobs.data, c->logprobs.n);
         json_out_raw(o, "],\"refusal\":null}");
     } else {
         json_out_raw(o, "null");
@@ -229,7 +229,7 @@ static void put_choice(struct json_out *o, struct generation *g, struct gen_prom
     choices_put_kept_ids(o, g, c);
 }
 
-static void whole(struct generation *g, struct json_out *o)
+static void whole(struct generation *g, struct buffer *o)
 {
     choices_whole(g, o, put_choice);
     put_prompt_ids(o, g, &g->prompts[0]);

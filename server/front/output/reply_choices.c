@@ -6,7 +6,7 @@
 
 void choices_begin(struct generation *g, const char *model, const char *object)
 {
-    struct json_out *o = &g->head;
+    struct buffer *o = &g->head;
     json_out_raw(o, "{\"id\":");
     json_out_text(o, g->id);
     json_out_raw(o, ",\"object\":");
@@ -19,7 +19,7 @@ void choices_begin(struct generation *g, const char *model, const char *object)
     json_out_text(o, g->front->fingerprint);
 }
 
-void choices_put_ids(struct json_out *o, const char *name, const uint32_t *ids, size_t n)
+void choices_put_ids(struct buffer *o, const char *name, const uint32_t *ids, size_t n)
 {
     json_out_raw(o, ",");
     json_out_text(o, name);
@@ -32,7 +32,7 @@ void choices_put_ids(struct json_out *o, const char *name, const uint32_t *ids, 
     json_out_raw(o, "]");
 }
 
-void choices_put_piece_ids(struct json_out *o, const struct generation *g, const struct gen_piece *piece)
+void choices_put_piece_ids(struct buffer *o, const struct generation *g, const struct gen_piece *piece)
 {
     if (!g->params.return_token_ids)
         return;
@@ -45,16 +45,16 @@ void choices_put_piece_ids(struct json_out *o, const struct generation *g, const
     json_out_raw(o, "]");
 }
 
-void choices_put_kept_ids(struct json_out *o, const struct generation *g, const struct choice *c)
+void choices_put_kept_ids(struct buffer *o, const struct generation *g, const struct choice *c)
 {
     if (!g->params.return_token_ids)
         return;
     json_out_raw(o, ",\"token_ids\":[");
-    json_out_bytes(o, c->token_ids.data, c->token_ids.n);
+    buffer_append(o, c->token_ids.data, c->token_ids.n);
     json_out_raw(o, "]");
 }
 
-void choices_put_finish(struct json_out *o, const struct generation *g, const struct choice *c)
+void choices_put_finish(struct buffer *o, const struct generation *g, const struct choice *c)
 {
     json_out_raw(o, ",\"finish_reason\":");
     const char *stop = c->n_tool_calls > 0 ? "\"tool_calls\"" : "\"stop\"";
@@ -68,17 +68,17 @@ void choices_put_finish(struct json_out *o, const struct generation *g, const st
         json_out_raw(o, "null");
 }
 
-void choices_put_prompt_logprobs(struct json_out *o, const struct generation *g, const struct gen_prompt *p)
+void choices_put_prompt_logprobs(struct buffer *o, const struct generation *g, const struct gen_prompt *p)
 {
     if (g->params.submit.n_prompt_logprobs < 0)
         return;
     json_out_raw(o, ",\"prompt_logprobs\":[");
-    json_out_bytes(o, p->prompt_logprobs.data, p->prompt_logprobs.n);
+    buffer_append(o, p->prompt_logprobs.data, p->prompt_logprobs.n);
     json_out_raw(o, "]");
 }
 
 /* cached: also what the prefix cache gave and got, which is known at the end. */
-static void put_usage(struct json_out *o, const struct generation *g, bool cached)
+static void put_usage(struct buffer *o, const struct generation *g, bool cached)
 {
     const struct reply_usage u = reply_usage(g);
     json_out_raw(o, "{\"prompt_tokens\":");
@@ -102,9 +102,9 @@ static void put_usage(struct json_out *o, const struct generation *g, bool cache
 
 void choices_begin_event(struct generation *g)
 {
-    json_out_clear(&g->event);
+    buffer_clear(&g->event);
     json_out_raw(&g->event, "data: ");
-    json_out_bytes(&g->event, g->head.data, g->head.n);
+    buffer_append(&g->event, g->head.data, g->head.n);
 }
 
 void choices_begin_choice(struct generation *g, const struct choice *c)
@@ -128,7 +128,7 @@ void choices_end_event(struct generation *g)
 
 static void put_done(struct generation *g)
 {
-    json_out_clear(&g->event);
+    buffer_clear(&g->event);
     json_out_raw(&g->event, "data: [DONE]\n\n");
     reply_emit(g);
 }
@@ -152,7 +152,7 @@ void choices_end(struct generation *g)
 
 void choices_error(struct generation *g, const struct api_error *e)
 {
-    json_out_clear(&g->event);
+    buffer_clear(&g->event);
     json_out_raw(&g->event, "data: ");
     api_error_json(&g->event, e);
     json_out_raw(&g->event, "\n\n");
@@ -164,7 +164,7 @@ void choices_error(struct generation *g, const struct api_error *e)
 
 void choices_keep(const struct generation *g, struct choice *c, const struct gen_piece *piece)
 {
-    json_out_bytes(&c->text, piece->text, piece->n_text);
+    buffer_append(&c->text, piece->text, piece->n_text);
     for (uint32_t i = 0; i < piece->n_tokens && g->params.return_token_ids; i++) {
         if (c->token_ids.n > 0)
             json_out_raw(&c->token_ids, ",");
@@ -172,10 +172,10 @@ void choices_keep(const struct generation *g, struct choice *c, const struct gen
     }
 }
 
-void choices_whole(struct generation *g, struct json_out *o,
-                   void (*put_choice)(struct json_out *o, struct generation *g, struct gen_prompt *p, struct choice *c))
+void choices_whole(struct generation *g, struct buffer *o,
+                   void (*put_choice)(struct buffer *o, struct generation *g, struct gen_prompt *p, struct choice *c))
 {
-    json_out_bytes(o, g->head.data, g->head.n);
+    buffer_append(o, g->head.data, g->head.n);
     json_out_raw(o, ",\"choices\":[");
     for (size_t i = 0; i < g->n_prompts; i++) {
         struct gen_prompt *p = &g->prompts[i];

@@ -6,7 +6,7 @@ static void begin(struct generation *g, const struct request_job *j)
     choices_begin(g, j->model, "text_completion");
 }
 
-static void put_prompt_ids(struct json_out *o, const struct generation *g, const struct gen_prompt *p)
+static void put_prompt_ids(struct buffer *o, const struct generation *g, const struct gen_prompt *p)
 {
     if (g->params.return_token_ids)
         choices_put_ids(o, "prompt_token_ids", p->item.ids, p->item.n_ids);
@@ -15,7 +15,7 @@ static void put_prompt_ids(struct json_out *o, const struct generation *g, const
 /* An event for the prompt, where it is asked for. */
 static void open_choice(struct generation *g, struct gen_prompt *p, struct choice *c)
 {
-    struct json_out *o = &g->event;
+    struct buffer *o = &g->event;
     if (c->opened)
         return;
     c->opened = true;
@@ -44,7 +44,7 @@ static void add_logprobs(const struct generation *g, struct choice *c, const str
 
 static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece)
 {
-    struct json_out *o = &g->event;
+    struct buffer *o = &g->event;
     open_choice(g, p, c);
     choices_begin_event(g);
     choices_begin_choice(g, c);
@@ -80,17 +80,17 @@ static void collect(struct generation *g, struct choice *c, const struct gen_pie
         add_logprobs(g, c, piece);
 }
 
-static void put_choice(struct json_out *o, struct generation *g, struct gen_prompt *p, struct choice *c)
+static void put_choice(struct buffer *o, struct generation *g, struct gen_prompt *p, struct choice *c)
 {
     const struct params *params = &g->params;
     json_out_raw(o, ",\"text\":");
     if (params->echo) {
-        struct json_out both = {0};
-        json_out_bytes(&both, p->item.text, p->item.n_text);
-        json_out_bytes(&both, c->text.data, c->text.n);
+        struct buffer both = {0};
+        buffer_append(&both, p->item.text, p->item.n_text);
+        buffer_append(&both, c->text.data, c->text.n);
         json_out_string(o, both.data, both.n);
         o->failed |= both.failed;
-        json_out_free(&both);
+        buffer_free(&both);
     } else {
         json_out_string(o, c->text.data, c->text.n);
     }
@@ -105,7 +105,7 @@ static void put_choice(struct json_out *o, struct generation *g, struct gen_prom
     choices_put_prompt_logprobs(o, g, p);
 }
 
-static void whole(struct generation *g, struct json_out *o)
+static void whole(struct generation *g, struct buffer *o)
 {
     choices_whole(g, o, put_choice);
     json_out_raw(o, "}");

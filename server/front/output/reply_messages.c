@@ -4,7 +4,7 @@
 
 static void begin(struct generation *g, const struct request_job *j)
 {
-    struct json_out *o = &g->head;
+    struct buffer *o = &g->head;
     json_out_raw(o, "{\"id\":");
     json_out_text(o, g->id);
     json_out_raw(o, ",\"type\":\"message\",\"role\":\"assistant\",\"model\":");
@@ -14,7 +14,7 @@ static void begin(struct generation *g, const struct request_job *j)
 /* ---- parts ---------------------------------------------------------------------------------- */
 
 /* Why the one choice ended. */
-static void put_stop(struct json_out *o, const struct generation *g)
+static void put_stop(struct buffer *o, const struct generation *g)
 {
     const struct choice *c = &g->prompts[0].choices[0];
     json_out_raw(o, "\"stop_reason\":");
@@ -31,7 +31,7 @@ static void put_stop(struct json_out *o, const struct generation *g)
 
 /* The three counts of input are parts of the prompt that do not overlap. What the cache had is
  * known at the end; until then all of it is input_tokens. */
-static void put_usage(struct json_out *o, const struct generation *g)
+static void put_usage(struct buffer *o, const struct generation *g)
 {
     const struct reply_usage u = reply_usage(g);
     json_out_raw(o, "\"usage\":{\"input_tokens\":");
@@ -49,14 +49,14 @@ static void put_usage(struct json_out *o, const struct generation *g)
 
 static void open_choice(struct generation *g, struct gen_prompt *p, struct choice *c)
 {
-    struct json_out *o = &g->event;
+    struct buffer *o = &g->event;
     (void)p;
     if (c->opened)
         return;
     c->opened = true;
     reply_begin_event(g, "message_start");
     json_out_raw(o, ",\"message\":");
-    json_out_bytes(o, g->head.data, g->head.n);
+    buffer_append(o, g->head.data, g->head.n);
     json_out_raw(o, ",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,");
     put_usage(o, g);
     json_out_raw(o, "}");
@@ -104,7 +104,7 @@ static void end(struct generation *g)
 
 static void error(struct generation *g, const struct api_error *e)
 {
-    json_out_clear(&g->event);
+    buffer_clear(&g->event);
     json_out_raw(&g->event, "event: error\ndata: ");
     api_error_json_anthropic(&g->event, e, http_request_id(g->x));
     json_out_raw(&g->event, "\n\n");
@@ -116,13 +116,13 @@ static void error(struct generation *g, const struct api_error *e)
 static void collect(struct generation *g, struct choice *c, const struct gen_piece *piece)
 {
     (void)g;
-    json_out_bytes(&c->text, piece->text, piece->n_text);
+    buffer_append(&c->text, piece->text, piece->n_text);
 }
 
-static void whole(struct generation *g, struct json_out *o)
+static void whole(struct generation *g, struct buffer *o)
 {
     const struct choice *c = &g->prompts[0].choices[0];
-    json_out_bytes(o, g->head.data, g->head.n);
+    buffer_append(o, g->head.data, g->head.n);
     json_out_raw(o, ",\"content\":[{\"type\":\"text\",\"text\":");
     json_out_string(o, c->text.data, c->text.n);
     json_out_raw(o, "}],");

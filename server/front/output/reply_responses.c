@@ -8,7 +8,7 @@
 
 static void begin(struct generation *g, const struct request_job *j)
 {
-    struct json_out *o = &g->head;
+    struct buffer *o = &g->head;
     json_out_raw(o, "{\"id\":");
     json_out_text(o, g->id);
     json_out_raw(o, ",\"object\":\"response\",\"created_at\":");
@@ -16,7 +16,7 @@ static void begin(struct generation *g, const struct request_job *j)
     json_out_raw(o, ",\"model\":");
     json_out_text(o, j->model);
     json_out_raw(o, ",");
-    json_out_bytes(o, j->echo + 1, strlen(j->echo) - 2); /* without its braces */
+    buffer_append(o, j->echo + 1, strlen(j->echo) - 2); /* without its braces */
 }
 
 /* ---- parts ---------------------------------------------------------------------------------- */
@@ -31,7 +31,7 @@ static const char *status_of(enum choice_finish how)
 }
 
 /* "msg_..." for "resp_...". */
-static void put_item_id(struct json_out *o, const struct generation *g)
+static void put_item_id(struct buffer *o, const struct generation *g)
 {
     json_out_raw(o, "\"msg_");
     json_out_raw(o, g->id + strlen(g->dialect->id_prefix));
@@ -39,17 +39,17 @@ static void put_item_id(struct json_out *o, const struct generation *g)
 }
 
 /* Text and logprobs that were kept so far. */
-static void put_kept(struct json_out *o, const struct choice *c)
+static void put_kept(struct buffer *o, const struct choice *c)
 {
     json_out_raw(o, "\"text\":");
     json_out_string(o, c->text.data, c->text.n);
     json_out_raw(o, ",\"logprobs\":[");
-    json_out_bytes(o, c->logprobs.data, c->logprobs.n);
+    buffer_append(o, c->logprobs.data, c->logprobs.n);
     json_out_raw(o, "]");
     o->failed |= c->text.failed || c->logprobs.failed;
 }
 
-static void put_part(struct json_out *o, const struct choice *c)
+static void put_part(struct buffer *o, const struct choice *c)
 {
     json_out_raw(o, "{\"type\":\"output_text\",\"annotations\":[],");
     put_kept(o, c);
@@ -57,7 +57,7 @@ static void put_part(struct json_out *o, const struct choice *c)
 }
 
 /* An item that has begun only has no parts yet. */
-static void put_item(struct json_out *o, const struct generation *g, const struct choice *c, enum choice_finish how)
+static void put_item(struct buffer *o, const struct generation *g, const struct choice *c, enum choice_finish how)
 {
     json_out_raw(o, "{\"type\":\"message\",\"id\":");
     put_item_id(o, g);
@@ -69,7 +69,7 @@ static void put_item(struct json_out *o, const struct generation *g, const struc
     json_out_raw(o, "]}");
 }
 
-static void put_usage(struct json_out *o, const struct generation *g)
+static void put_usage(struct buffer *o, const struct generation *g)
 {
     const struct reply_usage u = reply_usage(g);
     json_out_raw(o, "{\"input_tokens\":");
@@ -85,7 +85,7 @@ static void put_usage(struct json_out *o, const struct generation *g)
     json_out_raw(o, "}");
 }
 
-static void put_error(struct json_out *o, const struct api_error *e)
+static void put_error(struct buffer *o, const struct api_error *e)
 {
     const char *code = e->status >= 500 ? "server_error" : "invalid_prompt";
     json_out_raw(o, "{\"code\":");
@@ -96,10 +96,10 @@ static void put_error(struct json_out *o, const struct api_error *e)
 }
 
 /* The response object. e: what ended it before its time, or NULL. */
-static void put_response(struct json_out *o, const struct generation *g, enum choice_finish how,
+static void put_response(struct buffer *o, const struct generation *g, enum choice_finish how,
                          const struct api_error *e)
 {
-    json_out_bytes(o, g->head.data, g->head.n);
+    buffer_append(o, g->head.data, g->head.n);
     json_out_raw(o, ",\"status\":");
     json_out_text(o, e ? "failed" : status_of(how));
     json_out_raw(o, ",\"error\":");
@@ -183,7 +183,7 @@ static void open_choice(struct generation *g, struct gen_prompt *p, struct choic
 /* Keeps what the last events repeat. */
 static void keep(struct generation *g, struct choice *c, const struct gen_piece *piece)
 {
-    json_out_bytes(&c->text, piece->text, piece->n_text);
+    buffer_append(&c->text, piece->text, piece->n_text);
     if (piece->n_tokens == 0 || g->params.submit.n_logprobs < 0)
         return;
     if (c->logprobs.n > 0)
@@ -193,7 +193,7 @@ static void keep(struct generation *g, struct choice *c, const struct gen_piece 
 
 static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece)
 {
-    struct json_out *o = &g->event;
+    struct buffer *o = &g->event;
     bool logprobs = g->params.submit.n_logprobs >= 0 && piece->n_tokens > 0;
     open_choice(g, p, c);
     keep(g, c, piece);
@@ -227,7 +227,7 @@ static void end(struct generation *g)
 
 static void error(struct generation *g, const struct api_error *e)
 {
-    struct json_out *o = &g->event;
+    struct buffer *o = &g->event;
     begin_event(g, "error");
     json_out_raw(o, ",\"code\":");
     json_out_text_or_null(o, e->code);
@@ -241,7 +241,7 @@ static void error(struct generation *g, const struct api_error *e)
 
 /* ---- a whole reply -------------------------------------------------------------------------- */
 
-static void whole(struct generation *g, struct json_out *o)
+static void whole(struct generation *g, struct buffer *o)
 {
     put_response(o, g, g->prompts[0].choices[0].finish, NULL);
 }

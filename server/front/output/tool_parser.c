@@ -133,12 +133,12 @@ static void give_text(struct tool_parser *p, size_t n, const struct tool_sink *s
         size_t from = cut ? skip_blank(text, n, 0) : 0;
         if (p->blank.n > 0 && !cut)
             sink->text(sink->context, p->blank.data, p->blank.n);
-        json_out_clear(&p->blank);
+        buffer_clear(&p->blank);
         p->after_call = false;
         p->has_text = true;
         sink->text(sink->context, text + from, end - from);
     }
-    json_out_bytes(&p->blank, text + end, n - end);
+    buffer_append(&p->blank, text + end, n - end);
 }
 
 /* The first n bytes that are held are done with. */
@@ -243,7 +243,7 @@ static void take_call(struct tool_parser *p, size_t n, const struct tool_sink *s
         give_up(p, p->end, sink);
         return;
     }
-    json_out_clear(&p->blank);
+    buffer_clear(&p->blank);
     p->after_call = true;
     drop(p, n, p->format == TOOL_HERMES ? TOOL_TEXT : TOOL_AFTER);
 }
@@ -305,7 +305,7 @@ static bool step(struct tool_parser *p, bool over, const struct tool_sink *sink)
 bool tool_parser_push(struct tool_parser *p, const char *text, size_t n, const struct tool_sink *sink)
 {
     for (size_t at = 0; at < n; at += SLICE_BYTES) {
-        json_out_bytes(&p->held, text + at, n - at < SLICE_BYTES ? n - at : SLICE_BYTES);
+        buffer_append(&p->held, text + at, n - at < SLICE_BYTES ? n - at : SLICE_BYTES);
         while (!p->held.failed && p->held.n > 0 && step(p, false, sink)) {
         }
     }
@@ -325,6 +325,6 @@ bool tool_parser_finish(struct tool_parser *p, const struct tool_sink *sink)
 
 void tool_parser_free(struct tool_parser *p)
 {
-    json_out_free(&p->held);
-    json_out_free(&p->blank);
+    buffer_free(&p->held);
+    buffer_free(&p->blank);
 }

@@ -41,8 +41,8 @@ enum tool_state { TOOL_TEXT, TOOL_OBJECT, TOOL_AFTER, TOOL_PLAIN };
 struct tool_parser { /* zero but for format to begin */
     enum tool_format format;
     enum tool_state state;
-    struct json_out held;  /* not given out: what may be a call */
-    struct json_out blank; /* before it: what is given out when no call follows */
+    struct buffer held;  /* not given out: what may be a call */
+    struct buffer blank; /* before it: what is given out when no call follows */
     size_t at;             /* held is looked at up to here */
     size_t object, end;    /* where the object lies in it */
     uint32_t depth;
