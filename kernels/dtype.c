@@ -26,3 +26,11 @@ const char *k_form_name(enum k_gemm_form form)
     }
     return "unknown";
 }
+
+const char *k_operation_name(enum k_operation operation)
+{
+#define NAME(NAME, name, text) #name,
+    static const char *const names[] = {K_OPERATIONS(NAME)};
+#undef NAME
+    return names[operation];
+}

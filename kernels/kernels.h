@@ -20,6 +20,7 @@
 #define QUIRE_KERNELS_H
 
 #include "base/status.h"
+#include "kernels/operations.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -252,6 +253,18 @@ struct k_sample_args {
 
 /* ---- the table -------------------------------------------------------------------------------- */
 
+enum k_operation {
+#define K_OPERATION_NUMBER(NAME, name, text) K_OP_##NAME,
+    K_OPERATIONS(K_OPERATION_NUMBER)
+#undef K_OPERATION_NUMBER
+};
+#define K_OPERATION_ONE(NAME, name, text) +1
+enum { K_N_OPERATIONS = 0 K_OPERATIONS(K_OPERATION_ONE) };
+const char *k_operation_name(enum k_operation operation); /* "gemm_silu_mul" */
+
+#define K_OPERATION_MEMBER(NAME, name, text) \
+    int (*name)(struct k_backend * b, const struct k_##name##_args *a, struct quire_error *err);
+
 struct k_backend; /* begins with `const struct k_backend_ops *ops` */
 struct k_graph; /* the recorded operations of a step of one shape */
 
@@ -284,23 +297,13 @@ struct k_backend_ops {
     int (*fence)(struct k_backend *b, uint64_t *ticket, struct quire_error *err);
     int (*wait)(struct k_backend *b, uint64_t ticket, struct quire_error *err);
 
-    int (*embed)(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err);
-    int (*rmsnorm)(struct k_backend *b, const struct k_rmsnorm_args *a, struct quire_error *err);
-    int (*gemm)(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err);
-    int (*gemm_silu_mul)(struct k_backend *b, const struct k_gemm_silu_mul_args *a, struct quire_error *err);
-    int (*rope_angles)(struct k_backend *b, const struct k_rope_angles_args *a, struct quire_error *err);
-    int (*rope_kv)(struct k_backend *b, const struct k_rope_kv_args *a, struct quire_error *err);
-    int (*attention_plan)(struct k_backend *b, const struct k_attention_plan_args *a, struct quire_error *err);
-    int (*attention)(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err);
-    int (*kv_copy)(struct k_backend *b, const struct k_kv_copy_args *a, struct quire_error *err);
-    int (*gather)(struct k_backend *b, const struct k_gather_args *a, struct quire_error *err);
-    int (*sample)(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err);
-    int (*place_tokens)(struct k_backend *b, const struct k_place_tokens_args *a, struct quire_error *err);
+    /* operations.h, each: int (*embed)(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err) */
+    K_OPERATIONS(K_OPERATION_MEMBER)
 
     /* A step of one shape as one launch. Operations between graph_begin and graph_end are recorded and
-     * not run; graph_launch runs them on what their buffers hold by then. Not to be recorded: copies,
-     * attention_plan, place_tokens, sample, fence. All four are NULL where a backend has no graphs.
-     * Like memory: made while a model is opened. */
+     * not run; graph_launch runs them on what their buffers hold by then. What may be
+     * recorded: K_RECORDED_OPERATIONS. All four are NULL where a backend has no graphs. Like memory: made
+     * while a model is opened. */
     int (*graph_begin)(struct k_backend *b, struct quire_error *err);
     int (*graph_end)(struct k_backend *b, struct k_graph **out, struct quire_error *err);
     int (*graph_launch)(struct k_backend *b, struct k_graph *graph, struct quire_error *err);

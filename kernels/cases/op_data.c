@@ -62,12 +62,12 @@ static void *random_stored(uint64_t n, enum k_dtype dtype, uint64_t *state, enum
 static uint32_t x_width(const struct op_case *c)
 {
     switch (c->op) {
-    case OP_ROPE_KV:
-    case OP_ATTENTION: return (c->n_q_heads + 2 * c->n_kv_heads) * c->head_dim;
-    case OP_SAMPLE: return c->n_rows;
-    case OP_EMBED:
-    case OP_KV_COPY:
-    case OP_ROPE_ANGLES: return 0;
+    case K_OP_ROPE_KV:
+    case K_OP_ATTENTION: return (c->n_q_heads + 2 * c->n_kv_heads) * c->head_dim;
+    case K_OP_SAMPLE: return c->n_rows;
+    case K_OP_EMBED:
+    case K_OP_KV_COPY:
+    case K_OP_ROPE_ANGLES: return 0;
     default: return c->n_cols;
     }
 }
@@ -183,21 +183,21 @@ static void make_kv(const struct op_case *c, struct op_data *d, uint64_t *state)
         d->kv_start[s] = (uint32_t)n;
         n += c->seqs[s].position + c->seqs[s].n_tokens;
     }
-    uint64_t elements = c->op == OP_KV_COPY ? c->n_rows * block_elements(c) : n * c->n_kv_heads * c->head_dim;
+    uint64_t elements = c->op == K_OP_KV_COPY ? c->n_rows * block_elements(c) : n * c->n_kv_heads * c->head_dim;
     d->k = random_stored(elements, c->dtype, state, VALUES_PLAIN);
     d->v = random_stored(elements, c->dtype, state, VALUES_PLAIN);
 }
 
 static void make_ids(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
-    uint32_t n = c->op == OP_GATHER ? c->n_rows : op_n_tokens(c);
+    uint32_t n = c->op == K_OP_GATHER ? c->n_rows : op_n_tokens(c);
     d->ids = must(malloc(n * sizeof *d->ids));
     for (uint32_t i = 0; i < n; i++) {
         uint32_t r = (uint32_t)op_random(state);
-        if (c->op == OP_ROPE_ANGLES)
+        if (c->op == K_OP_ROPE_ANGLES)
             d->ids[i] = c->values == VALUES_WIDE ? r >> (6 + r % 16) : i * 97 % 4096;
         else
-            d->ids[i] = r % (c->op == OP_GATHER ? c->n_tokens : c->n_rows);
+            d->ids[i] = r % (c->op == K_OP_GATHER ? c->n_tokens : c->n_rows);
     }
 }
 
@@ -226,34 +226,34 @@ void op_data_make(const struct op_case *c, struct op_data *d)
     /* Tiny weights meet activations of all sizes: products and sums are tiny, but not all 0. */
     bool tiny_weights = op_is_gemm(c) && c->values == VALUES_TINY;
     d->x = random_f32(n_tokens * d->x_width, &state, tiny_weights ? VALUES_WIDE : c->values);
-    if (op_is_gemm(c) || c->op == OP_EMBED)
+    if (op_is_gemm(c) || c->op == K_OP_EMBED)
         d->weights = random_stored((uint64_t)c->n_rows * c->n_cols, c->dtype, &state, c->values);
-    if (c->op == OP_EMBED || c->op == OP_GATHER || c->op == OP_ROPE_ANGLES || c->op == OP_KV_COPY)
+    if (c->op == K_OP_EMBED || c->op == K_OP_GATHER || c->op == K_OP_ROPE_ANGLES || c->op == K_OP_KV_COPY)
         make_ids(c, d, &state);
-    if (c->op == OP_RMSNORM)
+    if (c->op == K_OP_RMSNORM)
         d->vector = random_f32(c->n_cols, &state, VALUES_PLAIN);
-    if (c->op == OP_RMSNORM && c->extra)
+    if (c->op == K_OP_RMSNORM && c->extra)
         d->add = random_f32(n_tokens * c->n_cols, &state, c->values);
     if (op_is_gemm(c) && c->extra)
         d->vector = random_f32(c->n_rows, &state, VALUES_PLAIN);
-    if (c->op == OP_ROPE_ANGLES)
+    if (c->op == K_OP_ROPE_ANGLES)
         make_frequencies(c, d);
-    if (c->op == OP_ROPE_KV) {
+    if (c->op == K_OP_ROPE_KV) {
         d->cos_sin = random_f32(n_tokens * c->head_dim, &state, VALUES_PLAIN);
         if (c->extra) {
             d->q_norm = random_f32(c->head_dim, &state, VALUES_PLAIN);
             d->k_norm = random_f32(c->head_dim, &state, VALUES_PLAIN);
         }
     }
-    if (c->op == OP_ATTENTION || c->op == OP_KV_COPY)
+    if (c->op == K_OP_ATTENTION || c->op == K_OP_KV_COPY)
         make_kv(c, d, &state);
-    if (c->op == OP_ATTENTION && c->extra)
+    if (c->op == K_OP_ATTENTION && c->extra)
         make_sinks(c, d, &state);
-    if (c->op == OP_ATTENTION && c->values == VALUES_SHARP) {
+    if (c->op == K_OP_ATTENTION && c->values == VALUES_SHARP) {
         for (uint64_t i = 0; i < n_tokens * d->x_width; i++)
             d->x[i] *= 100.0f;
     }
-    if (c->op == OP_SAMPLE)
+    if (c->op == K_OP_SAMPLE)
         make_sample_rows(c, d, &state);
 }
 
@@ -276,24 +276,24 @@ static void add_output(struct op_output *out, uint64_t token_bytes, bool is_f16)
 void op_output_make(const struct op_case *c, struct op_output *out)
 {
     memset(out, 0, sizeof *out);
-    out->n_tokens = c->op == OP_GATHER ? c->n_rows : op_n_tokens(c);
+    out->n_tokens = c->op == K_OP_GATHER ? c->n_rows : op_n_tokens(c);
     uint64_t head = c->head_dim;
     switch (c->op) {
-    case OP_GEMM: add_output(out, (uint64_t)c->n_rows * 4, false); break;
-    case OP_GEMM_SILU_MUL: add_output(out, (uint64_t)c->n_rows / 2 * 4, false); break;
-    case OP_ROPE_ANGLES: add_output(out, (uint64_t)c->n_cols * 8, false); break;
-    case OP_ATTENTION: add_output(out, c->n_q_heads * head * 4, false); break;
-    case OP_SAMPLE: add_output(out, sizeof(struct k_sample_result), false); break;
-    case OP_RMSNORM:
+    case K_OP_GEMM: add_output(out, (uint64_t)c->n_rows * 4, false); break;
+    case K_OP_GEMM_SILU_MUL: add_output(out, (uint64_t)c->n_rows / 2 * 4, false); break;
+    case K_OP_ROPE_ANGLES: add_output(out, (uint64_t)c->n_cols * 8, false); break;
+    case K_OP_ATTENTION: add_output(out, c->n_q_heads * head * 4, false); break;
+    case K_OP_SAMPLE: add_output(out, sizeof(struct k_sample_result), false); break;
+    case K_OP_RMSNORM:
         add_output(out, (uint64_t)c->n_cols * 4, false);
         add_output(out, (uint64_t)c->n_cols * 4, false); /* the residual stream */
         break;
-    case OP_ROPE_KV:
+    case K_OP_ROPE_KV:
         add_output(out, c->n_q_heads * head * 4, false);
         add_output(out, c->n_kv_heads * head * k_dtype_bytes(c->dtype), c->dtype == K_F16);
         add_output(out, c->n_kv_heads * head * k_dtype_bytes(c->dtype), c->dtype == K_F16);
         break;
-    case OP_KV_COPY:
+    case K_OP_KV_COPY:
         add_output(out, block_elements(c) * k_dtype_bytes(c->dtype), c->dtype == K_F16);
         add_output(out, block_elements(c) * k_dtype_bytes(c->dtype), c->dtype == K_F16);
         break;

@@ -182,7 +182,7 @@ static void make_cache(struct op_binding *n)
     memset(n->host_k, 0xff, n->kv_bytes);
     memset(n->host_v, 0xff, n->kv_bytes);
     uint32_t n_positions = 0;
-    for (uint32_t s = 0; c->op == OP_ATTENTION && s < op_n_seqs(c); s++)
+    for (uint32_t s = 0; c->op == K_OP_ATTENTION && s < op_n_seqs(c); s++)
         n_positions += seq_end(c, s);
     for (uint32_t p = 0; p < n_positions; p++) {
         for (uint32_t h = 0; h < c->n_kv_heads; h++) {
@@ -192,7 +192,7 @@ static void make_cache(struct op_binding *n)
             memcpy(n->host_v + to, (const unsigned char *)n->d->v + from, head_bytes);
         }
     }
-    bool is_input = c->op == OP_ATTENTION;
+    bool is_input = c->op == K_OP_ATTENTION;
     n->layer.k_dev = new_buffer(n, n->host_k, n->kv_bytes, is_input);
     n->layer.v_dev = new_buffer(n, n->host_v, n->kv_bytes, is_input);
 }
@@ -232,7 +232,7 @@ static void bind_kv(struct op_binding *n)
         n->kv.block_tokens = n->variant.block_tokens;
     make_tables(n);
     make_cache(n);
-    if (c->op != OP_ROPE_KV)
+    if (c->op != K_OP_ROPE_KV)
         return;
     n->token_slots = must(malloc(n->n_tokens * sizeof *n->token_slots));
     for (uint32_t t = 0; t < n->n_tokens; t++) {
@@ -285,7 +285,7 @@ static void bind_workspace(struct op_binding *n)
         .n_tokens = n->n_tokens,
         .n_seqs = op_n_seqs(c),
         .n_logits = n->n_tokens,
-        .n_vocab = c->op == OP_SAMPLE ? c->n_rows : 0,
+        .n_vocab = c->op == K_OP_SAMPLE ? c->n_rows : 0,
         .n_q_heads = c->n_q_heads,
         .n_kv_heads = c->n_kv_heads,
         .head_dim = c->head_dim,
@@ -296,9 +296,9 @@ static void bind_workspace(struct op_binding *n)
     struct k_plan_bytes bytes;
     struct quire_error err;
     must_do(k_plan_workspace(n->b->ops->name, &dims, &bytes, &err), &err);
-    uint64_t size = c->op == OP_SAMPLE ? bytes.sample : op_is_gemm(c) ? bytes.gemm : bytes.attention;
+    uint64_t size = c->op == K_OP_SAMPLE ? bytes.sample : op_is_gemm(c) ? bytes.gemm : bytes.attention;
     n->workspace = new_buffer(n, NULL, size, false);
-    if (c->op == OP_ATTENTION)
+    if (c->op == K_OP_ATTENTION)
         n->plan = new_buffer(n, NULL, bytes.attention_plan, false);
 }
 
@@ -312,35 +312,35 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
     n->variant = *variant;
     n->n_tokens = op_n_tokens(c);
     uint64_t t = n->n_tokens, x_bytes = t * d->x_width * 4;
-    bool x_written = c->op == OP_RMSNORM || c->op == OP_ROPE_KV || c->op == OP_SAMPLE;
+    bool x_written = c->op == K_OP_RMSNORM || c->op == K_OP_ROPE_KV || c->op == K_OP_SAMPLE;
     if (x_bytes > 0)
         n->x = new_buffer(n, d->x, x_bytes, !x_written);
     n->add = input(n, d->add, t * c->n_cols * 4);
-    uint32_t n_vector = op_is_gemm(c) ? c->n_rows : c->op == OP_ATTENTION ? c->n_q_heads : c->n_cols;
+    uint32_t n_vector = op_is_gemm(c) ? c->n_rows : c->op == K_OP_ATTENTION ? c->n_q_heads : c->n_cols;
     n->vector = input(n, d->vector, n_vector * (uint64_t)4);
     n->q_norm = input(n, d->q_norm, c->head_dim * 4);
     n->k_norm = input(n, d->k_norm, c->head_dim * 4);
     n->cos_sin = input(n, d->cos_sin, t * c->head_dim * 4);
-    n->ids = input(n, d->ids, (c->op == OP_GATHER ? c->n_rows : t) * 4);
+    n->ids = input(n, d->ids, (c->op == K_OP_GATHER ? c->n_rows : t) * 4);
     if (d->weights)
         bind_weight(n);
-    if (c->op == OP_ROPE_KV || c->op == OP_ATTENTION)
+    if (c->op == K_OP_ROPE_KV || c->op == K_OP_ATTENTION)
         bind_kv(n);
-    if (c->op == OP_KV_COPY)
+    if (c->op == K_OP_KV_COPY)
         bind_copy(n);
-    if (c->op == OP_ATTENTION || c->op == OP_SAMPLE || op_is_gemm(c))
+    if (c->op == K_OP_ATTENTION || c->op == K_OP_SAMPLE || op_is_gemm(c))
         bind_workspace(n);
-    if (c->op == OP_GEMM_SILU_MUL)
+    if (c->op == K_OP_GEMM_SILU_MUL)
         n->gate_up = new_buffer(n, NULL, t * c->n_rows * 4, false);
-    if (c->op == OP_ATTENTION) {
+    if (c->op == K_OP_ATTENTION) {
         n->rows = must(calloc(op_n_seqs(c), sizeof *n->rows));
         n->rows_dev = new_buffer(n, NULL, op_n_seqs(c) * sizeof *n->rows, false);
     }
-    if (c->op == OP_SAMPLE) {
+    if (c->op == K_OP_SAMPLE) {
         n->results = must(calloc(n->n_tokens, sizeof *n->results));
         n->sampled = new_buffer(n, NULL, n->n_tokens * sizeof *n->sampled, false);
     }
-    if (c->op != OP_ROPE_KV && c->op != OP_SAMPLE && c->op != OP_KV_COPY) {
+    if (c->op != K_OP_ROPE_KV && c->op != K_OP_SAMPLE && c->op != K_OP_KV_COPY) {
         struct op_output shape;
         op_output_make(c, &shape);
         n->out = new_buffer(n, NULL, shape.n_tokens * shape.arrays[0].token_bytes, false);
@@ -384,101 +384,131 @@ static int plan_attention(struct op_binding *n, uint32_t chunk, uint32_t index, 
                                      err);
 }
 
-static int call_attention(struct op_binding *n, struct quire_error *err)
+/* ---- each operation on tokens [t, t + count) ---- */
+
+static int call_embed(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
-    return n->b->ops->attention(n->b,
-                                &(struct k_attention_args){.qkv_dev = n->x,
-                                                           .out_dev = n->out,
-                                                           .rows = n->rows,
-                                                           .rows_dev = n->rows_dev,
-                                                           .plan_dev = n->plan,
-                                                           .tables_dev = n->tables,
-                                                           .kv = &n->kv,
-                                                           .layer = &n->layer,
-                                                           .workspace_dev = n->workspace,
-                                                           .n_rows = n->n_attn_rows,
-                                                           .n_tokens = n->n_tokens,
-                                                           .n_q_heads = n->c->n_q_heads,
-                                                           .window = n->c->window,
-                                                           .scale = scale_of(n->c),
-                                                           .softcap = n->c->softcap,
-                                                           .sinks_dev = n->vector},
-                                err);
+    const struct k_embed_args args = {n->weight, n->ids + t, n->out + t * n->c->n_cols, count};
+    return n->b->ops->embed(n->b, &args, err);
+}
+
+static int call_rmsnorm(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
+{
+    uint64_t at = t * n->c->n_cols;
+    const struct k_rmsnorm_args args = {.x_dev = n->x + at,
+                                        .add_dev = n->add ? n->add + at : NULL,
+                                        .weight_dev = n->vector,
+                                        .out_dev = n->out + at,
+                                        .n_tokens = count,
+                                        .n_cols = n->c->n_cols,
+                                        .eps = OP_EPS};
+    return n->b->ops->rmsnorm(n->b, &args, err);
+}
+
+static int call_gemm(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
+{
+    const struct op_case *c = n->c;
+    const struct k_gemm_args args = {n->weight, n->x + t * c->n_cols, n->vector, n->out + t * c->n_rows, n->workspace,
+                                     count};
+    return n->b->ops->gemm(n->b, &args, err);
+}
+
+static int call_gemm_silu_mul(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
+{
+    const struct op_case *c = n->c;
+    const struct k_gemm_silu_mul_args args = {
+        {n->weight, n->x + t * c->n_cols, n->vector, n->gate_up, n->workspace, count}, n->out + t * (c->n_rows / 2)};
+    return n->b->ops->gemm_silu_mul(n->b, &args, err);
+}
+
+static int call_rope_angles(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
+{
+    const struct op_case *c = n->c;
+    const struct k_rope_angles_args args = {n->ids + t, n->vector, n->out + t * c->n_cols * 2,
+                                            count,      c->n_cols, c->scale != 0 ? c->scale : 1.0f};
+    return n->b->ops->rope_angles(n->b, &args, err);
 }
 
 static int call_rope_kv(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
-    return n->b->ops->rope_kv(n->b,
-                              &(struct k_rope_kv_args){.qkv_dev = n->x + t * n->d->x_width,
-                                                       .q_norm_dev = n->q_norm,
-                                                       .k_norm_dev = n->k_norm,
-                                                       .eps = OP_EPS,
-                                                       .cos_sin_dev = n->cos_sin + t * n->c->head_dim,
-                                                       .slots_dev = n->slots + t,
-                                                       .kv = &n->kv,
-                                                       .layer = &n->layer,
-                                                       .n_tokens = count,
-                                                       .n_q_heads = n->c->n_q_heads},
-                              err);
+    const struct k_rope_kv_args args = {.qkv_dev = n->x + t * n->d->x_width,
+                                        .q_norm_dev = n->q_norm,
+                                        .k_norm_dev = n->k_norm,
+                                        .eps = OP_EPS,
+                                        .cos_sin_dev = n->cos_sin + t * n->c->head_dim,
+                                        .slots_dev = n->slots + t,
+                                        .kv = &n->kv,
+                                        .layer = &n->layer,
+                                        .n_tokens = count,
+                                        .n_q_heads = n->c->n_q_heads};
+    return n->b->ops->rope_kv(n->b, &args, err);
 }
 
-/* Tokens [t, t + count) of an op that takes them one by one. */
-static int call_tokens(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
+/* The tokens are those of the rows, for which the plan was made. */
+static int call_attention(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
-    const struct k_backend_ops *ops = n->b->ops;
-    const struct op_case *c = n->c;
-    uint64_t cols = c->n_cols;
-    switch (c->op) {
-    case OP_EMBED:
-        return ops->embed(n->b, &(struct k_embed_args){n->weight, n->ids + t, n->out + t * cols, count}, err);
-    case OP_RMSNORM:
-        return ops->rmsnorm(n->b,
-                            &(struct k_rmsnorm_args){n->x + t * cols, n->add ? n->add + t * cols : NULL, n->vector,
-                                                     n->out + t * cols, count, c->n_cols, OP_EPS},
-                            err);
-    case OP_GEMM:
-        return ops->gemm(
-            n->b,
-            &(struct k_gemm_args){n->weight, n->x + t * cols, n->vector, n->out + t * c->n_rows, n->workspace, count},
-            err);
-    case OP_GEMM_SILU_MUL:
-        return ops->gemm_silu_mul(
-            n->b,
-            &(struct k_gemm_silu_mul_args){{n->weight, n->x + t * cols, n->vector, n->gate_up, n->workspace, count},
-                                           n->out + t * (c->n_rows / 2)},
-            err);
-    case OP_ROPE_ANGLES:
-        return ops->rope_angles(n->b,
-                                &(struct k_rope_angles_args){n->ids + t, n->vector, n->out + t * cols * 2, count,
-                                                             c->n_cols, c->scale != 0 ? c->scale : 1.0f},
-                                err);
-    case OP_GATHER:
-        return ops->gather(n->b, &(struct k_gather_args){n->x, n->ids + t, n->out + t * cols, count, c->n_cols}, err);
-    case OP_KV_COPY:
-        return ops->kv_copy(n->b, &(struct k_kv_copy_args){&n->kv, &n->source, &n->layer, n->pairs + t, count}, err);
-    case OP_SAMPLE:
-        return ops->sample(n->b,
-                           &(struct k_sample_args){n->x + t * c->n_rows, n->d->rows + t, n->results + t, n->sampled + t,
-                                                   n->workspace, count, c->n_rows},
-                           err);
-    default: return call_rope_kv(n, t, count, err);
-    }
+    (void)t;
+    (void)count;
+    const struct k_attention_args args = {.qkv_dev = n->x,
+                                          .out_dev = n->out,
+                                          .rows = n->rows,
+                                          .rows_dev = n->rows_dev,
+                                          .plan_dev = n->plan,
+                                          .tables_dev = n->tables,
+                                          .kv = &n->kv,
+                                          .layer = &n->layer,
+                                          .workspace_dev = n->workspace,
+                                          .n_rows = n->n_attn_rows,
+                                          .n_tokens = n->n_tokens,
+                                          .n_q_heads = n->c->n_q_heads,
+                                          .window = n->c->window,
+                                          .scale = scale_of(n->c),
+                                          .softcap = n->c->softcap,
+                                          .sinks_dev = n->vector};
+    return n->b->ops->attention(n->b, &args, err);
 }
+
+static int call_gather(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
+{
+    uint32_t n_cols = n->c->n_cols;
+    const struct k_gather_args args = {n->x, n->ids + t, n->out + t * n_cols, count, n_cols};
+    return n->b->ops->gather(n->b, &args, err);
+}
+
+static int call_kv_copy(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
+{
+    const struct k_kv_copy_args args = {&n->kv, &n->source, &n->layer, n->pairs + t, count};
+    return n->b->ops->kv_copy(n->b, &args, err);
+}
+
+static int call_sample(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
+{
+    uint32_t n_vocab = n->c->n_rows;
+    const struct k_sample_args args = {n->x + t * n_vocab, n->d->rows + t, n->results + t, n->sampled + t,
+                                       n->workspace,       count,          n_vocab};
+    return n->b->ops->sample(n->b, &args, err);
+}
+
+static int (*const calls[])(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err) = {
+#define CALL(NAME, name, text) [K_OP_##NAME] = call_##name,
+    K_RECORDED_OPERATIONS(CALL) K_EAGER_OPERATIONS(CALL)
+#undef CALL
+};
+
+/* ---- the step ---- */
 
 static uint32_t all_tokens(const struct op_binding *n)
 {
-    return n->c->op == OP_GATHER ? n->c->n_rows : n->n_tokens;
+    return n->c->op == K_OP_GATHER ? n->c->n_rows : n->n_tokens;
 }
 
 static int call_chunks(struct op_binding *n, struct quire_error *err)
 {
     uint32_t total = all_tokens(n), chunk = n->variant.chunk ? n->variant.chunk : total;
     for (uint32_t t = 0, i = 0; t < total; t += chunk, i++) {
-        bool is_attention = n->c->op == OP_ATTENTION;
-        int status = is_attention ? plan_attention(n, chunk, i, err)
-                                  : call_tokens(n, t, total - t < chunk ? total - t : chunk, err);
-        if (status == QUIRE_OK && is_attention)
-            status = call_attention(n, err);
+        int status = n->c->op == K_OP_ATTENTION ? plan_attention(n, chunk, i, err) : QUIRE_OK;
+        if (status == QUIRE_OK)
+            status = calls[n->c->op](n, t, total - t < chunk ? total - t : chunk, err);
         if (status != QUIRE_OK)
             return status;
     }
@@ -488,7 +518,7 @@ static int call_chunks(struct op_binding *n, struct quire_error *err)
 int op_queue(struct op_binding *n, struct quire_error *err)
 {
     assert(n->variant.chunk == 0);
-    return n->c->op == OP_ATTENTION ? call_attention(n, err) : call_tokens(n, 0, all_tokens(n), err);
+    return calls[n->c->op](n, 0, all_tokens(n), err);
 }
 
 int op_rewind(struct op_binding *n, struct quire_error *err)
@@ -582,15 +612,15 @@ bool op_fetch(struct op_binding *n, struct op_output *out)
     bool ok = true;
     for (uint32_t i = 0; i < n->n_buffers; i++)
         ok = check_buffer(n, &n->buffers[i]) && ok;
-    if (n->c->op == OP_SAMPLE)
+    if (n->c->op == K_OP_SAMPLE)
         memcpy(out->arrays[0].bytes, n->results, out->n_tokens * sizeof *n->results);
-    else if (n->c->op == OP_ROPE_KV)
+    else if (n->c->op == K_OP_ROPE_KV)
         ok = fetch_rope_kv(n, out) && ok;
-    else if (n->c->op == OP_KV_COPY)
+    else if (n->c->op == K_OP_KV_COPY)
         ok = fetch_copies(n, out) && ok;
     else
         fetch_rows(n, &out->arrays[0], n->out, out->n_tokens);
-    if (n->c->op == OP_RMSNORM)
+    if (n->c->op == K_OP_RMSNORM)
         fetch_rows(n, &out->arrays[1], n->x, out->n_tokens);
     return ok;
 }

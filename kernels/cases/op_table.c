@@ -6,10 +6,10 @@
 
 /* clang-format off */
 #define GEMM(dt, t, n, k, ...) \
-    {.op = OP_GEMM, .dtype = dt, .n_tokens = t, .n_rows = n, .n_cols = k, __VA_ARGS__}
+    {.op = K_OP_GEMM, .dtype = dt, .n_tokens = t, .n_rows = n, .n_cols = k, __VA_ARGS__}
 /* Gate and up of an MLP: n rows of each. */
 #define GATED(dt, t, n, k, ...) \
-    {.op = OP_GEMM_SILU_MUL, .dtype = dt, .n_tokens = t, .n_rows = 2 * (n), .n_cols = k, __VA_ARGS__}
+    {.op = K_OP_GEMM_SILU_MUL, .dtype = dt, .n_tokens = t, .n_rows = 2 * (n), .n_cols = k, __VA_ARGS__}
 #define GATED_MMA(t, n, k, ...) GATED(K_BF16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
 #define GATED_MMA_F16(t, n, k, ...) GATED(K_F16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
 #define TILE(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_TILE, __VA_ARGS__)
@@ -18,16 +18,16 @@
 #define MMA(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
 #define MMA_F16(t, n, k, ...) GEMM(K_F16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
 #define MMA_BATCHES(n, k) MMA(1, n, k), MMA(8, n, k), MMA(16, n, k), MMA(512, n, k)
-#define NORM(t, n, ...) {.op = OP_RMSNORM, .n_tokens = t, .n_cols = n, __VA_ARGS__}
+#define NORM(t, n, ...) {.op = K_OP_RMSNORM, .n_tokens = t, .n_cols = n, __VA_ARGS__}
 #define ROPE(dt, q, kv, d, bt, ...)                                                            \
-    {.op = OP_ROPE_KV, .dtype = dt, .n_q_heads = q, .n_kv_heads = kv, .head_dim = d,           \
+    {.op = K_OP_ROPE_KV, .dtype = dt, .n_q_heads = q, .n_kv_heads = kv, .head_dim = d,           \
      .block_tokens = bt, __VA_ARGS__}
 #define ATTN(dt, q, kv, d, bt, ...)                                                            \
-    {.op = OP_ATTENTION, .dtype = dt, .n_q_heads = q, .n_kv_heads = kv, .head_dim = d,         \
+    {.op = K_OP_ATTENTION, .dtype = dt, .n_q_heads = q, .n_kv_heads = kv, .head_dim = d,         \
      .block_tokens = bt, __VA_ARGS__}
 #define ATTN_MMA(q, kv, d, bt, ...) ATTN(K_F16, q, kv, d, bt, .form = K_FORM_MMA, __VA_ARGS__)
 #define COPY(dt, kv, d, bt, t, n)                                                              \
-    {.op = OP_KV_COPY, .dtype = dt, .n_kv_heads = kv, .head_dim = d, .block_tokens = bt,       \
+    {.op = K_OP_KV_COPY, .dtype = dt, .n_kv_heads = kv, .head_dim = d, .block_tokens = bt,       \
      .n_tokens = t, .n_rows = n}
 #define SEQS(...) .seqs = {__VA_ARGS__}
 /* Sequences that decode, of mixed length: 1,017 positions each in the middle. */
@@ -87,13 +87,13 @@ const struct op_case op_test_cases[] = {
     MMA_F16(33, 50, 1097, .extra = true), MMA_F16(5, 31, 896, .values = VALUES_WIDE),
     MMA_F16(20, 33, 100, .values = VALUES_TINY), MMA_F16(66, 33, 100, .values = VALUES_TINY),
 
-    {.op = OP_EMBED, .dtype = K_F16, .n_tokens = 5, .n_rows = 300, .n_cols = 100, .n_parts = 2},
-    {.op = OP_EMBED, .dtype = K_BF16, .n_tokens = 33, .n_rows = 77, .n_cols = 96},
-    {.op = OP_EMBED, .dtype = K_F32, .n_tokens = 1, .n_rows = 3, .n_cols = 1},
-    {.op = OP_EMBED, .dtype = K_F16, .n_tokens = 17, .n_rows = 50, .n_cols = 4097,
+    {.op = K_OP_EMBED, .dtype = K_F16, .n_tokens = 5, .n_rows = 300, .n_cols = 100, .n_parts = 2},
+    {.op = K_OP_EMBED, .dtype = K_BF16, .n_tokens = 33, .n_rows = 77, .n_cols = 96},
+    {.op = K_OP_EMBED, .dtype = K_F32, .n_tokens = 1, .n_rows = 3, .n_cols = 1},
+    {.op = K_OP_EMBED, .dtype = K_F16, .n_tokens = 17, .n_rows = 50, .n_cols = 4097,
      .values = VALUES_TINY},
-    {.op = OP_GATHER, .n_tokens = 5, .n_rows = 3, .n_cols = 96},
-    {.op = OP_GATHER, .n_tokens = 33, .n_rows = 40, .n_cols = 7},
+    {.op = K_OP_GATHER, .n_tokens = 5, .n_rows = 3, .n_cols = 96},
+    {.op = K_OP_GATHER, .n_tokens = 33, .n_rows = 40, .n_cols = 7},
 
     NORM(1, 1), NORM(1, 16), NORM(2, 96, .extra = true), NORM(3, 100), NORM(17, 896, .extra = true),
     NORM(33, 127, .extra = true), NORM(5, 4096, .values = VALUES_WIDE),
@@ -113,10 +113,10 @@ const struct op_case op_test_cases[] = {
     GATED_MMA_F16(1, 9, 16), GATED_MMA_F16(10, 70, 544, .n_parts = 3), GATED_MMA_F16(20, 33, 100, .extra = true),
     GATED_MMA_F16(66, 33, 1097, .extra = true),
 
-    {.op = OP_ROPE_ANGLES, .n_tokens = 1, .n_cols = 8},
-    {.op = OP_ROPE_ANGLES, .n_tokens = 33, .n_cols = 32},
-    {.op = OP_ROPE_ANGLES, .n_tokens = 17, .n_cols = 64, .scale = 1.2079441f},
-    {.op = OP_ROPE_ANGLES, .n_tokens = 64, .n_cols = 128, .values = VALUES_WIDE},
+    {.op = K_OP_ROPE_ANGLES, .n_tokens = 1, .n_cols = 8},
+    {.op = K_OP_ROPE_ANGLES, .n_tokens = 33, .n_cols = 32},
+    {.op = K_OP_ROPE_ANGLES, .n_tokens = 17, .n_cols = 64, .scale = 1.2079441f},
+    {.op = K_OP_ROPE_ANGLES, .n_tokens = 64, .n_cols = 128, .values = VALUES_WIDE},
 
     ROPE(K_F16, 6, 2, 16, 16, SEQS({1, 0})), ROPE(K_F16, 6, 2, 64, 8, SEQS({5, 62}, {1, 511})),
     ROPE(K_F16, 12, 2, 80, 32, .extra = true, SEQS({17, 30}, {3, 1500})),
@@ -205,10 +205,10 @@ const struct op_case op_test_cases[] = {
     COPY(K_F16, 8, 128, 16, 17, 40), COPY(K_F32, 3, 256, 1, 33, 50), COPY(K_F16, 1, 48, 128, 64, 64),
     COPY(K_F16, 1, 16, 1, 300, 301),
 
-    {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 1}, {.op = OP_SAMPLE, .n_tokens = 40, .n_rows = 5},
-    {.op = OP_SAMPLE, .n_tokens = 200, .n_rows = 257},
-    {.op = OP_SAMPLE, .n_tokens = 24, .n_rows = 32003},
-    {.op = OP_SAMPLE, .n_tokens = 100, .n_rows = 1000, .values = VALUES_WIDE},
+    {.op = K_OP_SAMPLE, .n_tokens = 1, .n_rows = 1}, {.op = K_OP_SAMPLE, .n_tokens = 40, .n_rows = 5},
+    {.op = K_OP_SAMPLE, .n_tokens = 200, .n_rows = 257},
+    {.op = K_OP_SAMPLE, .n_tokens = 24, .n_rows = 32003},
+    {.op = K_OP_SAMPLE, .n_tokens = 100, .n_rows = 1000, .values = VALUES_WIDE},
 };
 const size_t op_n_test_cases = sizeof op_test_cases / sizeof op_test_cases[0];
 
@@ -225,11 +225,11 @@ const struct op_case op_bench_cases[] = {
     MMA(1, 151936, 1536), MMA(8, 151936, 1536), MMA(16, 151936, 1536),
     MMA_BATCHES(6144, 4096), MMA_BATCHES(4096, 4096), MMA_BATCHES(28672, 4096), MMA_BATCHES(4096, 14336),
     MMA(1, 128256, 4096), MMA(8, 128256, 4096), MMA(16, 128256, 4096),
-    {.op = OP_EMBED, .dtype = K_F16, .n_tokens = 64, .n_rows = 32000, .n_cols = 896},
+    {.op = K_OP_EMBED, .dtype = K_F16, .n_tokens = 64, .n_rows = 32000, .n_cols = 896},
     NORM(1, 896, .extra = true), NORM(64, 896, .extra = true), NORM(1, 4096, .extra = true), NORM(2048, 4096, .extra = true),
     GATED(K_F16, 1, 4864, 896), GATED(K_F16, 64, 4864, 896), GATED_MMA(1, 8960, 1536), GATED_MMA(512, 8960, 1536),
     GATED_MMA(1, 14336, 4096), GATED_MMA(512, 14336, 4096),
-    {.op = OP_ROPE_ANGLES, .n_tokens = 64, .n_cols = 32},
+    {.op = K_OP_ROPE_ANGLES, .n_tokens = 64, .n_cols = 32},
     ROPE(K_F16, 14, 2, 64, 16, SEQS({64, 448})), ROPE(K_F16, 32, 8, 128, 16, .extra = true, SEQS({2048, 0})),
     ATTN(K_F16, 14, 2, 64, 16, SEQS({1, 2047})), ATTN(K_F16, 14, 2, 64, 16, SEQS({128, 384})),
     ATTN(K_F16, 32, 8, 128, 16, SEQS({1, 2047})), ATTN(K_F16, 16, 16, 64, 16, SEQS({1, 1023})),
@@ -252,12 +252,12 @@ const struct op_case op_bench_cases[] = {
     ATTN_MMA(16, 8, 256, 16, .softcap = 50, SEQS(SAME_16(4095))), ATTN_MMA(16, 8, 256, 16, SEQS(SAME_16(4095))),
     ATTN_MMA(64, 8, 64, 16, .extra = true, SEQS(SAME_16(4095))), ATTN_MMA(64, 8, 64, 16, SEQS(SAME_16(4095))),
     COPY(K_F16, 2, 64, 16, 1, 64), COPY(K_F16, 2, 64, 16, 64, 64), COPY(K_F16, 8, 128, 16, 64, 64),
-    {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 151936},
-    {.op = OP_SAMPLE, .n_tokens = 16, .n_rows = 151936},
-    {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 151936, .sampling = SAMPLING_GREEDY},
-    {.op = OP_SAMPLE, .n_tokens = 1, .n_rows = 151936, .sampling = SAMPLING_TOP_P},
-    {.op = OP_SAMPLE, .n_tokens = 64, .n_rows = 151936, .sampling = SAMPLING_TEMPERATURE},
-    {.op = OP_SAMPLE, .n_tokens = 128, .n_rows = 131072, .sampling = SAMPLING_TOP_P},
+    {.op = K_OP_SAMPLE, .n_tokens = 1, .n_rows = 151936},
+    {.op = K_OP_SAMPLE, .n_tokens = 16, .n_rows = 151936},
+    {.op = K_OP_SAMPLE, .n_tokens = 1, .n_rows = 151936, .sampling = SAMPLING_GREEDY},
+    {.op = K_OP_SAMPLE, .n_tokens = 1, .n_rows = 151936, .sampling = SAMPLING_TOP_P},
+    {.op = K_OP_SAMPLE, .n_tokens = 64, .n_rows = 151936, .sampling = SAMPLING_TEMPERATURE},
+    {.op = K_OP_SAMPLE, .n_tokens = 128, .n_rows = 131072, .sampling = SAMPLING_TOP_P},
 };
 const size_t op_n_bench_cases = sizeof op_bench_cases / sizeof op_bench_cases[0];
 /* clang-format on */
@@ -282,7 +282,7 @@ uint32_t op_n_tokens(const struct op_case *c)
 
 bool op_is_gemm(const struct op_case *c)
 {
-    return c->op == OP_GEMM || c->op == OP_GEMM_SILU_MUL;
+    return c->op == K_OP_GEMM || c->op == K_OP_GEMM_SILU_MUL;
 }
 
 bool op_is_fill(const struct op_case *c, uint64_t token)
@@ -303,17 +303,16 @@ __attribute__((format(printf, 1, 2))) static void append(const char *format, ...
 
 const char *op_name(const struct op_case *c)
 {
-    static const char *const kinds[] = {"embed",     "rmsnorm",       "gemm",   "rope_angles", "rope_kv",
-                                        "attention", "gemm_silu_mul", "gather", "sample",      "kv_copy"};
     static const char *const values[] = {"", " wide", " tiny", " sharp"};
     static const char *const samplings[] = {"", " greedy", " temperature", " top_p"};
     name[0] = '\0';
-    append("%s", kinds[c->op]);
-    if (op_is_gemm(c) || c->op == OP_EMBED || c->op == OP_ROPE_KV || c->op == OP_ATTENTION || c->op == OP_KV_COPY)
+    append("%s", k_operation_name(c->op));
+    if (op_is_gemm(c) || c->op == K_OP_EMBED || c->op == K_OP_ROPE_KV || c->op == K_OP_ATTENTION ||
+        c->op == K_OP_KV_COPY)
         append(" %s", k_dtype_name(c->dtype));
     if (c->form != K_FORM_LANE)
         append(" %s", c->form == K_FORM_MMA ? "mma" : c->form == K_FORM_TILE ? "tile" : "tile-bf16");
-    if (c->op == OP_KV_COPY)
+    if (c->op == K_OP_KV_COPY)
         append(" %u heads of %u, blocks of %u", c->n_kv_heads, c->head_dim, c->block_tokens);
     else if (c->head_dim > 0)
         append(" %u/%u heads of %u, blocks of %u, window %u, from", c->n_q_heads, c->n_kv_heads, c->head_dim,

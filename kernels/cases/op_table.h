@@ -5,19 +5,6 @@
 
 #include "kernels/kernels.h"
 
-enum op_kind {
-    OP_EMBED,
-    OP_RMSNORM,
-    OP_GEMM,
-    OP_ROPE_ANGLES,
-    OP_ROPE_KV,
-    OP_ATTENTION,
-    OP_GEMM_SILU_MUL,
-    OP_GATHER,
-    OP_SAMPLE,
-    OP_KV_COPY,
-};
-
 enum op_values {
     VALUES_PLAIN, /* within ±1 */
     VALUES_WIDE,  /* exponents from -20 to 20: sums that cancel and swamp */
@@ -38,7 +25,7 @@ struct op_seq { /* a sequence's tokens in the step: n_tokens from this position 
 };
 
 struct op_case {
-    enum op_kind op;
+    enum k_operation op;
     enum op_values values;
     enum k_dtype dtype; /* of the weights, or of the KV cache */
     enum k_gemm_form form;

@@ -109,35 +109,18 @@ static void cpu_close(struct k_backend *b)
     host_close(host_of(b));
 }
 
-static const struct k_backend_ops cpu_ops = {
-    .name = "cpu",
-    .overlap_depth = 0,
-    .close = cpu_close,
-    .alloc = host_alloc,
-    .alloc_host = host_alloc,
-    .free = host_free,
-    .weight_create = host_weight_create,
-    .weight_destroy = host_weight_destroy,
-    .supports_form = host_supports_form,
-    .step_begin = host_step_begin,
-    .step_end = host_step_end,
-    .copy_in = host_copy,
-    .copy_out = host_copy,
-    .fence = host_fence,
-    .wait = host_wait,
-    .embed = ref_embed,
-    .rmsnorm = ref_rmsnorm,
-    .gemm = cpu_gemm,
-    .gemm_silu_mul = cpu_gemm_silu_mul,
-    .rope_angles = ref_rope_angles,
-    .rope_kv = ref_rope_kv,
-    .attention = cpu_attention,
-    .attention_plan = host_attention_plan,
-    .kv_copy = host_kv_copy,
-    .gather = ref_gather,
-    .sample = ref_sample,
-    .place_tokens = host_place_tokens,
-};
+/* ref's, with what is worth more than plain loops put over it. */
+static struct k_backend_ops cpu_ops(const char *description)
+{
+    struct k_backend_ops ops = ref_ops;
+    ops.name = "cpu";
+    ops.description = description;
+    ops.close = cpu_close;
+    ops.gemm = cpu_gemm;
+    ops.gemm_silu_mul = cpu_gemm_silu_mul;
+    ops.attention = cpu_attention;
+    return ops;
+}
 
 int cpu_open(const struct k_backend_options *options, struct k_backend **out, struct quire_error *err)
 {
@@ -150,8 +133,7 @@ int cpu_open(const struct k_backend_options *options, struct k_backend **out, st
     if (!c)
         return quire_fail(err, QUIRE_NO_MEMORY, "backend cpu: out of memory");
     c->isa = isa;
-    c->ops = cpu_ops;
-    c->ops.description = isa.description;
+    c->ops = cpu_ops(isa.description);
     struct k_backend_options chosen = *options;
     if (options->form == K_FORM_AUTO && options->weight_dtype == K_BF16 && isa.gemm_tile == cpu_gemm_tile_amx)
         chosen.form = K_FORM_TILE;

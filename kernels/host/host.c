@@ -103,21 +103,3 @@ int host_wait(struct k_backend *b, uint64_t ticket, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID, "backend %s: wait for a ticket never given", b->ops->name);
     return QUIRE_OK;
 }
-
-/* Work is divided where it is done. */
-int host_attention_plan(struct k_backend *b, const struct k_attention_plan_args *a, struct quire_error *err)
-{
-    (void)b;
-    (void)a;
-    (void)err;
-    return QUIRE_OK;
-}
-
-int host_place_tokens(struct k_backend *b, const struct k_place_tokens_args *a, struct quire_error *err)
-{
-    (void)b;
-    (void)err;
-    for (uint32_t i = 0; i < a->n; i++)
-        a->ids_dev[a->sources_dev[i].token] = a->sampled_dev[a->sources_dev[i].row];
-    return QUIRE_OK;
-}

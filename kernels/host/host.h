@@ -66,7 +66,7 @@ static inline uint32_t host_first_position(uint32_t position, uint32_t window)
     return window != 0 && position >= window ? position - window + 1 : 0;
 }
 
-/* Entries of the table. */
+/* Entries of the table that are no operations. */
 int host_alloc(struct k_backend *b, uint64_t bytes, void **dev, struct quire_error *err);
 void host_free(struct k_backend *b, void *dev);
 int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight **out,
@@ -80,9 +80,6 @@ int host_check_form(struct k_backend *b, const struct k_weight *w, struct quire_
 int host_step_begin(struct k_backend *b, struct quire_error *err);
 int host_step_end(struct k_backend *b, struct quire_error *err);
 int host_copy(struct k_backend *b, void *dst, const void *src, uint64_t bytes, struct quire_error *err);
-int host_attention_plan(struct k_backend *b, const struct k_attention_plan_args *a, struct quire_error *err);
-int host_place_tokens(struct k_backend *b, const struct k_place_tokens_args *a, struct quire_error *err);
-int host_kv_copy(struct k_backend *b, const struct k_kv_copy_args *a, struct quire_error *err);
 int host_fence(struct k_backend *b, uint64_t *ticket, struct quire_error *err);
 int host_wait(struct k_backend *b, uint64_t ticket, struct quire_error *err);
 

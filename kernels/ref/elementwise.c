@@ -94,3 +94,14 @@ int ref_gather(struct k_backend *b, const struct k_gather_args *a, struct quire_
         memcpy(a->out_dev + i * n, a->x_dev + a->index_dev[i] * n, (size_t)n * sizeof(float));
     return QUIRE_OK;
 }
+
+/* ---- place_tokens ----------------------------------------------------------------------------- */
+
+int ref_place_tokens(struct k_backend *b, const struct k_place_tokens_args *a, struct quire_error *err)
+{
+    (void)b;
+    (void)err;
+    for (uint32_t i = 0; i < a->n; i++)
+        a->ids_dev[a->sources_dev[i].token] = a->sampled_dev[a->sources_dev[i].row];
+    return QUIRE_OK;
+}

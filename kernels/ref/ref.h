@@ -30,17 +30,16 @@ struct ref_backend {
 
 int ref_open(const struct k_backend_options *options, struct k_backend **out, struct quire_error *err);
 
-int ref_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err);
-int ref_rmsnorm(struct k_backend *b, const struct k_rmsnorm_args *a, struct quire_error *err);
-int ref_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err);
-int ref_rope_angles(struct k_backend *b, const struct k_rope_angles_args *a, struct quire_error *err);
-int ref_rope_kv(struct k_backend *b, const struct k_rope_kv_args *a, struct quire_error *err);
-int ref_attention(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err);
-int ref_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a, struct quire_error *err);
+/* Each operation of the list: int ref_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err).
+ * The table of them is cpu's too, where it has nothing faster. */
+#define REF_OPERATION(NAME, name, text) \
+    int ref_##name(struct k_backend *b, const struct k_##name##_args *a, struct quire_error *err);
+K_OPERATIONS(REF_OPERATION)
+#undef REF_OPERATION
+extern const struct k_backend_ops ref_ops;
+
 /* What is left of gemm_silu_mul() once y has the GEMM's. */
 void ref_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a);
-int ref_gather(struct k_backend *b, const struct k_gather_args *a, struct quire_error *err);
-int ref_sample(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err);
 
 /* One RMSNorm row: out = x * rsqrt(lane sum(x²) / n + eps) * weight; out may be x. */
 void ref_rmsnorm_row(const float *x, const float *weight, float *out, uint32_t n, float eps);

@@ -21,23 +21,15 @@ void null_backend_pace(double tokens_per_second)
     due = 0;
 }
 
-#define NOTHING(name) \
-    static int name(struct k_backend *b, const struct k_##name##_args *a, struct quire_error *err) \
+#define NOTHING(NAME, name, text) \
+    static int no_##name(struct k_backend *b, const struct k_##name##_args *a, struct quire_error *err) \
     { \
         (void)b; \
         (void)a; \
         (void)err; \
         return QUIRE_OK; \
     }
-NOTHING(embed)
-NOTHING(rmsnorm)
-NOTHING(gemm)
-NOTHING(rope_angles)
-NOTHING(rope_kv)
-NOTHING(attention)
-NOTHING(kv_copy)
-NOTHING(gemm_silu_mul)
-NOTHING(gather)
+K_OPERATIONS(NOTHING)
 
 /* Ids that are plain text in any byte-level vocabulary of a thousand tokens and more. */
 static int sample(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err)
@@ -77,15 +69,8 @@ int __wrap_k_backend_open(const struct k_backend_options *options, struct k_back
     if (status)
         return status;
     ops = *(*out)->ops;
-    ops.embed = embed;
-    ops.rmsnorm = rmsnorm;
-    ops.gemm = gemm;
-    ops.rope_angles = rope_angles;
-    ops.rope_kv = rope_kv;
-    ops.attention = attention;
-    ops.kv_copy = kv_copy;
-    ops.gemm_silu_mul = gemm_silu_mul;
-    ops.gather = gather;
+#define ENTRY(NAME, name, text) ops.name = no_##name;
+    K_OPERATIONS(ENTRY)
     ops.sample = sample;
     if (seconds_per_token > 0)
         ops.wait = wait_until_due;

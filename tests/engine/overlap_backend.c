@@ -67,14 +67,8 @@ struct k_graph {
     struct recorded_op {
         int (*run)(struct k_backend *b, const struct recorded_op *op, struct quire_error *err);
         union {
-            struct k_embed_args embed;
-            struct k_rmsnorm_args rmsnorm;
-            struct k_gemm_args gemm;
-            struct k_rope_angles_args rope_angles;
-            struct k_rope_kv_args rope_kv;
-            struct k_attention_args attention;
-            struct k_gemm_silu_mul_args gemm_silu_mul;
-            struct k_gather_args gather;
+#define ARGUMENTS(NAME, name, text) struct k_##name##_args name;
+            K_RECORDED_OPERATIONS(ARGUMENTS)
         };
     } ops[512];
     uint32_t n;
@@ -87,28 +81,22 @@ static struct recorded_op *record(void)
     return &recording->ops[recording->n++];
 }
 
-#define OPERATION(name) \
+#define OPERATION(NAME, name, text) \
     static int run_##name(struct k_backend *b, const struct recorded_op *op, struct quire_error *err) \
     { \
         return real->name(b, &op->name, err); \
     } \
-    static int name(struct k_backend *b, const struct k_##name##_args *a, struct quire_error *err) \
+    static int record_##name(struct k_backend *b, const struct k_##name##_args *a, struct quire_error *err) \
     { \
         if (!recording) \
             return real->name(b, a, err); \
         *record() = (struct recorded_op){.run = run_##name, .name = *a}; \
         return QUIRE_OK; \
     }
-OPERATION(embed)
-OPERATION(rmsnorm)
-OPERATION(gemm)
-OPERATION(rope_angles)
-OPERATION(rope_kv)
-OPERATION(gemm_silu_mul)
-OPERATION(gather)
+K_RECORDED_OPERATIONS(OPERATION)
 
 /* A host backend looks at the rows on the host: here they are the same memory. */
-static int run_attention(struct k_backend *b, const struct recorded_op *op, struct quire_error *err)
+static int run_attention_of_rows(struct k_backend *b, const struct recorded_op *op, struct quire_error *err)
 {
     struct k_attention_args a = op->attention;
     a.rows = a.rows_dev;
@@ -120,7 +108,7 @@ static int attention(struct k_backend *b, const struct k_attention_args *a, stru
     if (!recording)
         return real->attention(b, a, err);
     struct recorded_op *op = record();
-    *op = (struct recorded_op){.run = run_attention, .attention = *a};
+    *op = (struct recorded_op){.run = run_attention_of_rows, .attention = *a};
     op->attention.rows = NULL; /* what lies there now is no step's */
     return QUIRE_OK;
 }
@@ -184,14 +172,9 @@ int __wrap_k_backend_open(const struct k_backend_options *options, struct k_back
     ops->sample = sample;
     ops->fence = fence;
     ops->wait = wait;
-    ops->embed = embed;
-    ops->rmsnorm = rmsnorm;
-    ops->gemm = gemm;
-    ops->rope_angles = rope_angles;
-    ops->rope_kv = rope_kv;
+#define ENTRY(NAME, name, text) ops->name = record_##name;
+    K_RECORDED_OPERATIONS(ENTRY)
     ops->attention = attention;
-    ops->gemm_silu_mul = gemm_silu_mul;
-    ops->gather = gather;
     ops->graph_begin = graph_begin;
     ops->graph_end = graph_end;
     ops->graph_launch = graph_launch;

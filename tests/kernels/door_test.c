@@ -3,6 +3,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -271,6 +272,34 @@ static void test_dtypes(void **state)
     assert_string_equal(k_dtype_name(K_BF16), "bfloat16");
 }
 
+/* docs/kernels.md has a row for each operation, in the list's words, and none besides. */
+static void test_documented_operations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *text, *recorded;
+    } operations[] = {
+#define RECORDED(NAME, name, text) {#name, text, "yes"},
+#define OTHER(NAME, name, text) {#name, text, "no"},
+        K_RECORDED_OPERATIONS(RECORDED) K_EAGER_OPERATIONS(OTHER) K_PREPARING_OPERATIONS(OTHER)};
+    FILE *file = fopen(QUIRE_SOURCE_DIR "/docs/kernels.md", "r");
+    char line[1024], want[1024];
+    size_t n = 0;
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        if (strncmp(line, "| `", 3) != 0)
+            continue;
+        assert_in_range(n, 0, K_N_OPERATIONS - 1);
+        snprintf(want, sizeof want, "| `%s` | %s | %s |\n", operations[n].name, operations[n].text,
+                 operations[n].recorded);
+        assert_string_equal(line, want);
+        assert_string_equal(k_operation_name((enum k_operation)n), operations[n].name);
+        n++;
+    }
+    fclose(file);
+    assert_int_equal(n, K_N_OPERATIONS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +314,7 @@ int main(void)
         cmocka_unit_test(test_form_chosen_by_the_backend),
         cmocka_unit_test(test_refused_arguments),
         cmocka_unit_test(test_dtypes),
+        cmocka_unit_test(test_documented_operations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,12 +104,12 @@ static bool same_output(const struct op_case *c, const struct op_output *x, cons
 {
     for (uint32_t a = 0; a < x->n_outputs; a++) {
         const struct op_array *array = &x->arrays[a];
-        size_t step = c->op == OP_SAMPLE ? array->token_bytes : array->is_f16 ? 2 : 4;
+        size_t step = c->op == K_OP_SAMPLE ? array->token_bytes : array->is_f16 ? 2 : 4;
         for (uint64_t t = 0; t < x->n_tokens; t++) {
             for (size_t at = t * array->token_bytes; t != skip && at < (t + 1) * array->token_bytes; at += step) {
                 const unsigned char *p = array->bytes + at, *q = y->arrays[a].bytes + at;
-                bool same = c->op == OP_SAMPLE ? same_result((const void *)p, (const void *)q)
-                                               : same_element(array, p, q);
+                bool same = c->op == K_OP_SAMPLE ? same_result((const void *)p, (const void *)q)
+                                                 : same_element(array, p, q);
                 if (!same) {
                     printf("  %s: output %u, token %llu, element %zu differs\n", what, a, (unsigned long long)t,
                            (at - t * array->token_bytes) / step);
@@ -159,16 +159,16 @@ static bool check_invariance(struct k_backend *const *b, const struct op_case *c
     if (is_heavy(b[0], c))
         return variant_equals(with(b, 2), c, d, &(struct op_variant){.chunk = 16}, want, "chunks");
     /* Attention's block layouts below come with cuts and settings: enough where a GPU is emulated, which takes its time. */
-    bool is_covered = is_emulated(b[0]) && c->op == OP_ATTENTION;
+    bool is_covered = is_emulated(b[0]) && c->op == K_OP_ATTENTION;
     for (uint32_t i = 0; i < N_SETTINGS && !is_covered; i++)
         ok = variant_equals(with(b, i), c, d, &(struct op_variant){0}, want, "settings") && ok;
     for (uint32_t i = 0; i < 3 && !is_covered; i++) {
         struct op_variant variant = {.chunk = chunks[i]};
         ok = variant_equals(with(b, i), c, d, &variant, want, "chunks") && ok;
     }
-    if (c->op == OP_KV_COPY)
+    if (c->op == K_OP_KV_COPY)
         ok = variant_equals(with(b, 2), c, d, &(struct op_variant){.table_seed = 7}, want, "block layout") && ok;
-    if (c->op == OP_ROPE_KV || c->op == OP_ATTENTION) {
+    if (c->op == K_OP_ROPE_KV || c->op == K_OP_ATTENTION) {
         static const uint32_t blocks[] = {8, 16, 32, 1, 48};
         for (uint32_t i = 0; i < 5; i++) {
             struct op_variant variant = {.chunk = i, .block_tokens = blocks[i], .table_seed = 7 + i};
@@ -183,7 +183,7 @@ static bool check_isolation(struct k_backend *b, const struct op_case *c, struct
                             const struct op_output *want)
 {
     uint32_t n_tokens = op_n_tokens(c), token = n_tokens / 2;
-    if (n_tokens < 2 || d->x_width == 0 || c->op == OP_GATHER || c->op == OP_SAMPLE)
+    if (n_tokens < 2 || d->x_width == 0 || c->op == K_OP_GATHER || c->op == K_OP_SAMPLE)
         return true;
     float *at = &d->x[(uint64_t)token * d->x_width], saved = *at;
     *at = NAN;
@@ -205,7 +205,7 @@ static bool check_masked_values(struct k_backend *b, const struct op_case *c, st
                                 const struct op_output *want)
 {
     uint32_t last = 0, seq = 0;
-    for (uint32_t s = 0, token = 0; c->op == OP_ATTENTION && s < op_n_seqs(c); s++) {
+    for (uint32_t s = 0, token = 0; c->op == K_OP_ATTENTION && s < op_n_seqs(c); s++) {
         token += c->seqs[s].n_tokens;
         if (c->seqs[s].n_tokens > 1 && last == 0) {
             last = token - 1;
@@ -237,9 +237,9 @@ static bool check_two_steps(struct k_backend *b, const struct op_case *c, struct
 {
     struct op_case alone = *c;
     struct op_output gate_up, out;
-    if (c->op != OP_GEMM_SILU_MUL)
+    if (c->op != K_OP_GEMM_SILU_MUL)
         return true;
-    alone.op = OP_GEMM;
+    alone.op = K_OP_GEMM;
     bool ok = op_run(b, &alone, d, &(struct op_variant){0}, &gate_up);
     op_output_make(c, &out);
     const float *y = (const float *)(void *)gate_up.arrays[0].bytes;

@@ -443,7 +443,7 @@ static void page_copy_rows(const struct op_case *c, const struct op_data *d, flo
     for (uint64_t t = 0; t < n_tokens; t++) {
         for (uint64_t k = 0; k < c->n_cols; k++) {
             uint64_t from = (uint64_t)d->ids[t] * c->n_cols + k;
-            out[t * c->n_cols + k] = c->op == OP_EMBED ? stored(d->weights, c->dtype, from) : d->x[from];
+            out[t * c->n_cols + k] = c->op == K_OP_EMBED ? stored(d->weights, c->dtype, from) : d->x[from];
         }
     }
 }
@@ -462,19 +462,21 @@ void page_run(const struct op_case *c, const struct op_data *d, struct op_output
     op_output_make(c, out);
     float *first = (float *)(void *)out->arrays[0].bytes;
     switch (c->op) {
-    case OP_EMBED:
-    case OP_GATHER: page_copy_rows(c, d, first, out->n_tokens); break;
-    case OP_RMSNORM: page_norm(c, d, first, (float *)(void *)out->arrays[1].bytes); break;
-    case OP_GEMM: (c->form == K_FORM_MMA ? page_gemm_mma : page_gemm)(c, d, first); break;
-    case OP_ROPE_ANGLES: page_angles(c, d, first); break;
-    case OP_ROPE_KV: page_rope_kv(c, d, out); break;
-    case OP_ATTENTION: (c->form == K_FORM_MMA ? page_attention_mma : page_attention)(c, d, first); break;
-    case OP_GEMM_SILU_MUL: page_gemm_silu_mul(c, d, first); break;
-    case OP_KV_COPY: page_copy_blocks(d, out); break;
-    case OP_SAMPLE:
+    case K_OP_EMBED:
+    case K_OP_GATHER: page_copy_rows(c, d, first, out->n_tokens); break;
+    case K_OP_RMSNORM: page_norm(c, d, first, (float *)(void *)out->arrays[1].bytes); break;
+    case K_OP_GEMM: (c->form == K_FORM_MMA ? page_gemm_mma : page_gemm)(c, d, first); break;
+    case K_OP_ROPE_ANGLES: page_angles(c, d, first); break;
+    case K_OP_ROPE_KV: page_rope_kv(c, d, out); break;
+    case K_OP_ATTENTION: (c->form == K_FORM_MMA ? page_attention_mma : page_attention)(c, d, first); break;
+    case K_OP_GEMM_SILU_MUL: page_gemm_silu_mul(c, d, first); break;
+    case K_OP_KV_COPY: page_copy_blocks(d, out); break;
+    case K_OP_SAMPLE:
         for (uint64_t t = 0; t < out->n_tokens; t++)
             page_sample(&d->rows[t], d->x + t * c->n_rows, c->n_rows,
                         (struct k_sample_result *)(void *)out->arrays[0].bytes + t);
         break;
+    case K_OP_ATTENTION_PLAN:
+    case K_OP_PLACE_TOKENS: break; /* without cases */
     }
 }

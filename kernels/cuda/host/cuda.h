@@ -101,18 +101,10 @@ void cuda_graph_drop(struct k_backend *b); /* what is being recorded, if anythin
  * for a line that begins with the device. */
 int cuda_device_open(struct cuda_backend *c, const char *device, struct quire_error *err);
 
-/* ---- operations, one file each ---- */
-int cuda_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err);
-int cuda_rmsnorm(struct k_backend *b, const struct k_rmsnorm_args *a, struct quire_error *err);
-int cuda_rope_angles(struct k_backend *b, const struct k_rope_angles_args *a, struct quire_error *err);
-int cuda_rope_kv(struct k_backend *b, const struct k_rope_kv_args *a, struct quire_error *err);
-int cuda_gather(struct k_backend *b, const struct k_gather_args *a, struct quire_error *err);
-int cuda_kv_copy(struct k_backend *b, const struct k_kv_copy_args *a, struct quire_error *err);
-int cuda_place_tokens(struct k_backend *b, const struct k_place_tokens_args *a, struct quire_error *err);
-int cuda_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err);
-int cuda_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a, struct quire_error *err);
-int cuda_attention_plan(struct k_backend *b, const struct k_attention_plan_args *a, struct quire_error *err);
-int cuda_attention(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err);
-int cuda_sample(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err);
+/* ---- operations, each of the list: int cuda_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err) ---- */
+#define CUDA_OPERATION(NAME, name, text) \
+    int cuda_##name(struct k_backend *b, const struct k_##name##_args *a, struct quire_error *err);
+K_OPERATIONS(CUDA_OPERATION)
+#undef CUDA_OPERATION
 
 #endif

@@ -65,7 +65,8 @@ static int report(struct bench *bench, const struct op_case *c, const struct ben
     bool by_fma = false;
     bench_work(c, &bytes, &flops);
     double gb_s = bytes / t->median_us * 1e-3, gflop_s = flops / t->median_us * 1e-3;
-    bool crosses_bus = bench->is_device && c->op == OP_KV_COPY; /* one arena is host memory: no limit of the device's */
+    bool crosses_bus = bench->is_device &&
+                       c->op == K_OP_KV_COPY; /* one arena is host memory: no limit of the device's */
     bool has_share = bench_work_cold_bytes(c) > 0 && t->read_gb_s > 0 && !crosses_bus;
     if (has_share) {
         by_fma = t->fma_gflop_s > 0 && flops / t->fma_gflop_s > bytes / t->read_gb_s;
@@ -250,7 +251,7 @@ int bench_kernels(int argc, char **argv)
         {.names = "json", .kind = CLI_FLAG, .target = &bench.json, .help = "Print JSON for programs."},
         {.names = "A shape instead of the table's:", .kind = CLI_GROUP},
         {.names = "op", .kind = CLI_STRING, .target = &shape->op, .value = "NAME",
-         .help = "gemm, gemm_silu_mul, attention, rope_kv, embed, rmsnorm, rope_angles, gather, sample or kv_copy."},
+         .help = "One of" BENCH_SHAPE_OPS "."},
         {.names = "tokens", .kind = CLI_STRING, .target = &shape->tokens, .value = "N[,N...]",
          .help = "Tokens of the step, a case each: 1,8,64. Of sample, rows of logits; of kv_copy, blocks."},
         {.names = "rows", .kind = CLI_U32, .target = &shape->n_rows, .max = 1 << 24, .value = "N",

@@ -9,33 +9,29 @@
 
 /* Which parts of a shape an operation has. */
 enum { TOKENS = 1, ROWS = 2, COLS = 4, HEADS = 8, SEQS = 16, DTYPE = 32, FORM = 64 };
-static const struct {
-    const char *name;
-    enum op_kind op;
-    unsigned needs;
-} ops[] = {
-    {"gemm", OP_GEMM, TOKENS | ROWS | COLS | DTYPE | FORM},
-    {"gemm_silu_mul", OP_GEMM_SILU_MUL, TOKENS | ROWS | COLS | DTYPE | FORM},
-    {"attention", OP_ATTENTION, HEADS | SEQS | DTYPE | FORM},
-    {"rope_kv", OP_ROPE_KV, HEADS | SEQS | DTYPE},
-    {"embed", OP_EMBED, TOKENS | ROWS | COLS | DTYPE},
-    {"rmsnorm", OP_RMSNORM, TOKENS | COLS},
-    {"rope_angles", OP_ROPE_ANGLES, TOKENS | COLS},
-    {"gather", OP_GATHER, TOKENS | ROWS | COLS},
-    {"sample", OP_SAMPLE, TOKENS | ROWS},
-    {"kv_copy", OP_KV_COPY, TOKENS | ROWS | HEADS | DTYPE},
+static const unsigned parts_of[K_N_OPERATIONS] = {
+                                                   /* 0: an operation without cases */
+    [K_OP_GEMM] = TOKENS | ROWS | COLS | DTYPE | FORM,
+    [K_OP_GEMM_SILU_MUL] = TOKENS | ROWS | COLS | DTYPE | FORM,
+    [K_OP_ATTENTION] = HEADS | SEQS | DTYPE | FORM,
+    [K_OP_ROPE_KV] = HEADS | SEQS | DTYPE,
+    [K_OP_EMBED] = TOKENS | ROWS | COLS | DTYPE,
+    [K_OP_RMSNORM] = TOKENS | COLS,
+    [K_OP_ROPE_ANGLES] = TOKENS | COLS,
+    [K_OP_GATHER] = TOKENS | ROWS | COLS,
+    [K_OP_SAMPLE] = TOKENS | ROWS,
+    [K_OP_KV_COPY] = TOKENS | ROWS | HEADS | DTYPE,
 };
-#define N_OPS (sizeof ops / sizeof ops[0])
 
-static int find_op(const char *name, size_t *at, struct quire_error *err)
+static int find_op(const char *name, enum k_operation *out, struct quire_error *err)
 {
-    for (*at = 0; *at < N_OPS; ++*at)
-        if (strcmp(ops[*at].name, name) == 0)
+    for (int op = 0; op < K_N_OPERATIONS; op++) {
+        if (parts_of[op] != 0 && strcmp(k_operation_name((enum k_operation)op), name) == 0) {
+            *out = (enum k_operation)op;
             return QUIRE_OK;
-    return quire_fail(
-        err, QUIRE_INVALID,
-        "--op %.32s: must be gemm, gemm_silu_mul, attention, rope_kv, embed, rmsnorm, rope_angles, gather, sample or kv_copy",
-        name);
+        }
+    }
+    return quire_fail(err, QUIRE_INVALID, "--op %.32s: must be one of" BENCH_SHAPE_OPS, name);
 }
 
 /* Digits at *text, which moves behind them. False: there are none, or the number is larger than any shape. */
@@ -127,7 +123,7 @@ static int check_heads(const struct bench_shape *s, struct op_case *c, struct qu
     c->head_dim = s->head_dim;
     c->block_tokens = s->block_tokens ? s->block_tokens : 16;
     c->window = s->window;
-    if (c->op == OP_KV_COPY)
+    if (c->op == K_OP_KV_COPY)
         c->n_q_heads = 0;
     return QUIRE_OK;
 }
@@ -137,7 +133,7 @@ static uint64_t largest_operand(const struct op_case *c)
     uint64_t positions = 0, heads = (uint64_t)c->n_kv_heads * c->head_dim;
     for (uint32_t s = 0; s < op_n_seqs(c); s++)
         positions += c->seqs[s].position + c->seqs[s].n_tokens;
-    uint64_t of_cache = c->op == OP_KV_COPY ? c->n_rows * heads * c->block_tokens : positions * heads;
+    uint64_t of_cache = c->op == K_OP_KV_COPY ? c->n_rows * heads * c->block_tokens : positions * heads;
     uint64_t of_weight = (uint64_t)c->n_rows * (c->n_cols ? c->n_cols : c->n_tokens);
     uint64_t of_tokens = (uint64_t)op_n_tokens(c) *
                          (c->n_cols + c->n_rows + (c->n_q_heads + 2ull * c->n_kv_heads) * c->head_dim);
@@ -151,12 +147,12 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
     c->n_cols = s->n_cols;
     c->dtype = K_F16;
     c->form = needs & FORM ? K_FORM_AUTO : K_FORM_LANE;
-    bool is_cache = c->op == OP_ATTENTION || c->op == OP_ROPE_KV || c->op == OP_KV_COPY;
+    bool is_cache = c->op == K_OP_ATTENTION || c->op == K_OP_ROPE_KV || c->op == K_OP_KV_COPY;
     if (!!(needs & ROWS) != (s->n_rows > 0))
         return quire_fail(err, QUIRE_INVALID, "--rows: %s", needs & ROWS ? "is missing" : "this operation has none");
     if (!!(needs & COLS) != (s->n_cols > 0))
         return quire_fail(err, QUIRE_INVALID, "--cols: %s", needs & COLS ? "is missing" : "this operation has none");
-    if (c->op == OP_GEMM_SILU_MUL && s->n_rows % 2 != 0)
+    if (c->op == K_OP_GEMM_SILU_MUL && s->n_rows % 2 != 0)
         return quire_fail(err, QUIRE_INVALID, "--rows %u: must be even, gate's rows and as many of up", s->n_rows);
     if (s->dtype && (!(needs & DTYPE) || !parse_dtype(s->dtype, &c->dtype) || (is_cache && c->dtype == K_BF16)))
         return quire_fail(err, QUIRE_INVALID, "--dtype: must be %s",
@@ -174,7 +170,7 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
         return quire_fail(err, QUIRE_INVALID, "--seqs: must be %s",
                           needs & SEQS ? "COUNTxTOKENS@POSITION, ... of at most 64 sequences, such as 64x1@4096"
                                        : "absent: this operation has no sequences");
-    if (s->window && c->op != OP_ATTENTION)
+    if (s->window && c->op != K_OP_ATTENTION)
         return quire_fail(err, QUIRE_INVALID, "--window: is attention's");
     return QUIRE_OK;
 }
@@ -182,15 +178,13 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
 int bench_shape_cases(const struct bench_shape *shape, struct op_case out[BENCH_SHAPE_MAX_CASES], uint32_t *n,
                       struct quire_error *err)
 {
-    size_t at;
     struct op_case c = {0};
     uint32_t tokens[BENCH_SHAPE_MAX_CASES] = {0};
-    int status = find_op(shape->op, &at, err);
+    int status = find_op(shape->op, &c.op, err);
     if (status != QUIRE_OK)
         return status;
-    unsigned needs = ops[at].needs;
-    c.op = ops[at].op;
-    c.extra = c.op == OP_RMSNORM; /* with the residual, as nearly all of a model's */
+    unsigned needs = parts_of[c.op];
+    c.extra = c.op == K_OP_RMSNORM; /* with the residual, as nearly all of a model's */
     status = check_rest(shape, needs, &c, err);
     if (status != QUIRE_OK)
         return status;
@@ -201,7 +195,7 @@ int bench_shape_cases(const struct bench_shape *shape, struct op_case out[BENCH_
     for (uint32_t i = 0; i < *n; i++) {
         out[i] = c;
         out[i].n_tokens = tokens[i];
-        if (c.op == OP_KV_COPY && tokens[i] > c.n_rows)
+        if (c.op == K_OP_KV_COPY && tokens[i] > c.n_rows)
             return quire_fail(err, QUIRE_INVALID, "--tokens %u: more blocks than the --rows %u that there are",
                               tokens[i], c.n_rows);
         if (largest_operand(&out[i]) > MAX_ELEMENTS)

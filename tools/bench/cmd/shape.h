@@ -4,6 +4,10 @@
 
 #include "kernels/cases/op_table.h"
 
+/* " embed rmsnorm ...": those with cases. */
+#define BENCH_SHAPE_OP(NAME, name, text) " " #name
+#define BENCH_SHAPE_OPS K_RECORDED_OPERATIONS(BENCH_SHAPE_OP) K_EAGER_OPERATIONS(BENCH_SHAPE_OP)
+
 struct bench_shape { /* what was given; NULL or 0: it was not */
     const char *op;     /* "gemm", as op_name() begins */
     const char *tokens; /* "1" or "1,8,64": a case each */

@@ -41,7 +41,7 @@ static uint32_t copies_of(const struct k_backend *b, const struct op_case *c)
     uint32_t most = MAX_RUNS + 1;
     if (bench_is_device(b)) {
         all = DEVICE_CACHE_BYTES;
-        most = c->op == OP_SAMPLE ? 16 : MAX_COPIES;
+        most = c->op == K_OP_SAMPLE ? 16 : MAX_COPIES;
     }
     uint64_t n = bytes ? (all + bytes - 1) / bytes : 1;
     return n < most ? (uint32_t)n : most;
@@ -141,7 +141,7 @@ static int queue_calls(struct run *r, uint32_t n_calls, struct quire_error *err)
 static int restore_logits(struct run *r, struct quire_error *err)
 {
     int status = QUIRE_OK;
-    for (uint32_t i = 0; r->c->op == OP_SAMPLE && i < r->n_copies && status == QUIRE_OK; i++)
+    for (uint32_t i = 0; r->c->op == K_OP_SAMPLE && i < r->n_copies && status == QUIRE_OK; i++)
         status = op_rewind(r->copies[i], err);
     return status == QUIRE_OK ? finish_queue(r->b, err) : status;
 }
@@ -162,7 +162,7 @@ static int record(struct run *r, uint32_t n_calls, struct k_graph **graph, struc
 {
     const struct k_backend_ops *ops = r->b->ops;
     *graph = NULL;
-    if (!ops->graph_begin || r->c->op == OP_SAMPLE || r->c->op == OP_KV_COPY) /* these are not to be recorded */
+    if (!ops->graph_begin || r->c->op == K_OP_SAMPLE || r->c->op == K_OP_KV_COPY) /* these are not to be recorded */
         return QUIRE_OK;
     int status = ops->graph_begin(r->b, err);
     if (status == QUIRE_OK)
@@ -178,7 +178,7 @@ static int choose_burst(struct run *r, uint32_t *n_calls, struct quire_error *er
     *n_calls = r->n_copies;
     for (uint32_t i = 0; i < r->n_copies && status == QUIRE_OK; i++)
         status = op_call_in_step(r->copies[i], err);
-    if (status != QUIRE_OK || r->quick || r->c->op == OP_SAMPLE)
+    if (status != QUIRE_OK || r->quick || r->c->op == K_OP_SAMPLE)
         return status;
     status = time_burst(r, r->n_copies, NULL, &us, err);
     double n = status == QUIRE_OK ? BURST_US / us : 0;
@@ -233,7 +233,7 @@ int bench_timing_run(struct k_backend *b, const struct op_case *c, uint32_t n_th
     if (status != QUIRE_OK)
         return status;
     op_data_make(c, &r.data);
-    if (c->op == OP_SAMPLE)
+    if (c->op == K_OP_SAMPLE)
         sample_for_real(c, &r.data);
     for (uint32_t i = 0; i < r.n_copies; i++)
         r.copies[i] = op_bind(b, c, &r.data, &variant);

@@ -1,5 +1,5 @@
 /* KV blocks from one arena in host memory to another. */
-#include "kernels/host/host.h"
+#include "kernels/ref/ref.h"
 
 #include <string.h>
 
@@ -24,7 +24,7 @@ static void copy_share(void *context, uint32_t thread, uint32_t n_threads)
     }
 }
 
-int host_kv_copy(struct k_backend *b, const struct k_kv_copy_args *a, struct quire_error *err)
+int ref_kv_copy(struct k_backend *b, const struct k_kv_copy_args *a, struct quire_error *err)
 {
     int status = host_check_kv_shape("kv_copy", a->kv, err);
     if (status != QUIRE_OK)

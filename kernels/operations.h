@@ -1,0 +1,34 @@
+/* The operations: the one list that everything which names them all is made from. X(NAME, name, "what it computes");
+ * name's arguments are struct k_<name>_args of kernels.h, which says the shapes.
+ *
+ * From it follow enum k_operation, the members of struct k_backend_ops, the tables of ref and cuda (cpu takes ref's and
+ * puts its own over some), the names of the cases and of `quire bench kernels`, the backends that tests and benchmarks
+ * put in between, and the table of docs/kernels.md, which kernels_door_test holds against it.
+ */
+#ifndef QUIRE_KERNELS_OPERATIONS_H
+#define QUIRE_KERNELS_OPERATIONS_H
+
+/* What a step computes: may stand between graph_begin and graph_end, and has cases in kernels/cases. */
+#define K_RECORDED_OPERATIONS(X) \
+    X(EMBED, embed, "rows of a table by token id, widened to f32") \
+    X(RMSNORM, rmsnorm, "the residual stream plus what is added to it, and its RMSNorm") \
+    X(GEMM, gemm, "weights times activations, and a bias") \
+    X(ROPE_ANGLES, rope_angles, "cosine and sine of each position's angles, once a step for all layers") \
+    X(ROPE_KV, rope_kv, "norms of the heads of q and k, RoPE, and K and V into their blocks") \
+    X(ATTENTION, attention, "attention of a step's queries over the paged KV cache") \
+    X(GEMM_SILU_MUL, gemm_silu_mul, "gate and up of an MLP in one weight, then SiLU of gate times up") \
+    X(GATHER, gather, "the rows of activations that logits are wanted of")
+
+/* What has cases too, and is never recorded: it reads host memory that is another each time. */
+#define K_EAGER_OPERATIONS(X) \
+    X(SAMPLE, sample, "a token, and logprobs, from each row of logits") \
+    X(KV_COPY, kv_copy, "whole KV blocks of a layer between a pool and its host tier")
+
+/* What prepares the others, without cases of its own: attention's make its plan, kernels_step_test places tokens. */
+#define K_PREPARING_OPERATIONS(X) \
+    X(ATTENTION_PLAN, attention_plan, "how a step's attention is divided among the device; host backends need none") \
+    X(PLACE_TOKENS, place_tokens, "tokens that the step before sampled, to where this step embeds them")
+
+#define K_OPERATIONS(X) K_RECORDED_OPERATIONS(X) K_EAGER_OPERATIONS(X) K_PREPARING_OPERATIONS(X)
+
+#endif
