@@ -37,15 +37,15 @@ struct architecture {
     bool qkv_bias;              /* always; o_proj has none */
     bool reads_attention_bias;  /* attention_bias puts one on q, k, v and o */
     bool reads_mlp_bias;
-    bool qk_norm;
+    enum model_head_norm head_norm;
     enum window_rule window;
 };
 
 static const struct architecture architectures[] = {
-    {"LlamaForCausalLM", "llama", 0, 0, 2048, 1, 2, false, true, true, false, WINDOW_NONE},
-    {"MistralForCausalLM", "mistral", 8, 0, 131072, 1, 2, false, false, false, false, WINDOW_EVERY_LAYER},
-    {"Qwen2ForCausalLM", "qwen2", 32, 0, 32768, -1, -1, true, false, false, false, WINDOW_UPPER_LAYERS},
-    {"Qwen3ForCausalLM", "qwen3", 32, 128, 32768, -1, -1, false, true, false, true, WINDOW_UPPER_LAYERS},
+    {"LlamaForCausalLM", "llama", 0, 0, 2048, 1, 2, false, true, true, HEAD_NORM_NONE, WINDOW_NONE},
+    {"MistralForCausalLM", "mistral", 8, 0, 131072, 1, 2, false, false, false, HEAD_NORM_NONE, WINDOW_EVERY_LAYER},
+    {"Qwen2ForCausalLM", "qwen2", 32, 0, 32768, -1, -1, true, false, false, HEAD_NORM_NONE, WINDOW_UPPER_LAYERS},
+    {"Qwen3ForCausalLM", "qwen3", 32, 128, 32768, -1, -1, false, true, false, HEAD_NORM_EACH, WINDOW_UPPER_LAYERS},
 };
 #define N_ARCHITECTURES (sizeof architectures / sizeof architectures[0])
 #define SUPPORTED "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM"
@@ -199,7 +199,6 @@ static int read_features(const json_t *config, const struct architecture *arch, 
 {
     const char *act = "silu";
     bool attention_bias = false;
-    desc->qk_norm = arch->qk_norm;
     int status = quire_json_string(config, CONFIG, "hidden_act", &act, err);
     if (status == QUIRE_OK && strcmp(act, "silu") != 0) {
         char shown[48];
@@ -251,10 +250,10 @@ static int apply_layer_types(const json_t *types, const struct architecture *arc
                                      " sliding_window is not set or not used",
                               i);
         uint32_t says = sliding ? window : 0;
-        if (arch->window != WINDOW_UPPER_LAYERS && says != desc->window[i])
+        if (arch->window != WINDOW_UPPER_LAYERS && says != model_window(desc, i))
             return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": layer_types: layer %u as %s is not supported for %s", i,
                               sliding ? "sliding_attention" : "full_attention", arch->name);
-        desc->window[i] = says;
+        model_set_window(desc, i, says);
     }
     return QUIRE_OK;
 }
@@ -278,7 +277,7 @@ static int read_windows(const json_t *config, const struct architecture *arch, s
     if (status != QUIRE_OK)
         return status;
     for (uint32_t i = 0; i < desc->n_layers; i++)
-        desc->window[i] = i >= first ? window : 0;
+        model_set_window(desc, i, i >= first ? window : 0);
     return types ? apply_layer_types(types, arch, window, desc, err) : QUIRE_OK;
 }
 
@@ -391,6 +390,8 @@ static int describe(const json_t *config, const json_t *generation, struct model
         status = read_dtype(config, desc, err);
     if (status == QUIRE_OK)
         status = read_sizes(config, arch, desc, err);
+    if (status == QUIRE_OK)
+        model_make_layers(desc, NORM_PRE, arch->head_norm);
     if (status == QUIRE_OK)
         status = read_features(config, arch, desc, err);
     if (status == QUIRE_OK)

@@ -3,39 +3,34 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Parts of one object stand together. */
+/* Parts of one object stand together, from top to bottom. */
+#define L "model.layers.*."
 const struct model_tensor model_tensors[] = {
-    {TENSOR_MATRIX, SITE_QKV, "model.layers.*.self_attn.q_proj.weight", SIZE_Q, SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
-    {TENSOR_MATRIX, SITE_QKV, "model.layers.*.self_attn.k_proj.weight", SIZE_KV, SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
-    {TENSOR_MATRIX, SITE_QKV, "model.layers.*.self_attn.v_proj.weight", SIZE_KV, SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
-    {TENSOR_BIAS, SITE_QKV, "model.layers.*.self_attn.q_proj.bias", SIZE_Q, SIZE_ONE, SHARD_ROWS, IF_Q_BIAS},
-    {TENSOR_BIAS, SITE_QKV, "model.layers.*.self_attn.k_proj.bias", SIZE_KV, SIZE_ONE, SHARD_ROWS, IF_K_BIAS},
-    {TENSOR_BIAS, SITE_QKV, "model.layers.*.self_attn.v_proj.bias", SIZE_KV, SIZE_ONE, SHARD_ROWS, IF_V_BIAS},
-    {TENSOR_MATRIX, SITE_O, "model.layers.*.self_attn.o_proj.weight", SIZE_HIDDEN, SIZE_Q, SHARD_COLS, ALWAYS},
-    {TENSOR_BIAS, SITE_O, "model.layers.*.self_attn.o_proj.bias", SIZE_HIDDEN, SIZE_ONE, SHARD_NONE, IF_O_BIAS},
-    {TENSOR_MATRIX, SITE_GATE_UP, "model.layers.*.mlp.gate_proj.weight", SIZE_INTERMEDIATE, SIZE_HIDDEN, SHARD_ROWS,
-     ALWAYS},
-    {TENSOR_MATRIX, SITE_GATE_UP, "model.layers.*.mlp.up_proj.weight", SIZE_INTERMEDIATE, SIZE_HIDDEN, SHARD_ROWS,
-     ALWAYS},
-    {TENSOR_BIAS, SITE_GATE_UP, "model.layers.*.mlp.gate_proj.bias", SIZE_INTERMEDIATE, SIZE_ONE, SHARD_ROWS,
-     IF_MLP_BIAS},
-    {TENSOR_BIAS, SITE_GATE_UP, "model.layers.*.mlp.up_proj.bias", SIZE_INTERMEDIATE, SIZE_ONE, SHARD_ROWS,
-     IF_MLP_BIAS},
-    {TENSOR_MATRIX, SITE_DOWN, "model.layers.*.mlp.down_proj.weight", SIZE_HIDDEN, SIZE_INTERMEDIATE, SHARD_COLS,
-     ALWAYS},
-    {TENSOR_BIAS, SITE_DOWN, "model.layers.*.mlp.down_proj.bias", SIZE_HIDDEN, SIZE_ONE, SHARD_NONE, IF_MLP_BIAS},
-    {TENSOR_VECTOR, VECTOR_ATTENTION_NORM, "model.layers.*.input_layernorm.weight", SIZE_HIDDEN, SIZE_ONE, SHARD_NONE,
-     ALWAYS},
-    {TENSOR_VECTOR, VECTOR_MLP_NORM, "model.layers.*.post_attention_layernorm.weight", SIZE_HIDDEN, SIZE_ONE,
-     SHARD_NONE, ALWAYS},
-    {TENSOR_VECTOR, VECTOR_Q_NORM, "model.layers.*.self_attn.q_norm.weight", SIZE_HEAD_DIM, SIZE_ONE, SHARD_NONE,
-     IF_QK_NORM},
-    {TENSOR_VECTOR, VECTOR_K_NORM, "model.layers.*.self_attn.k_norm.weight", SIZE_HEAD_DIM, SIZE_ONE, SHARD_NONE,
-     IF_QK_NORM},
-    {TENSOR_MATRIX, SITE_EMBED, "model.embed_tokens.weight", SIZE_VOCAB, SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
-    {TENSOR_MATRIX, SITE_LM_HEAD, "lm_head.weight", SIZE_VOCAB, SIZE_HIDDEN, SHARD_ROWS, IF_UNTIED},
-    {TENSOR_VECTOR, VECTOR_FINAL_NORM, "model.norm.weight", SIZE_HIDDEN, SIZE_ONE, SHARD_NONE, ALWAYS},
+    /* clang-format off */
+    {OF_ATTENTION, TENSOR_MATRIX, SITE_QKV,           L "self_attn.q_proj.weight",         SIZE_Q,        SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
+    {OF_ATTENTION, TENSOR_MATRIX, SITE_QKV,           L "self_attn.k_proj.weight",         SIZE_KV,       SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
+    {OF_ATTENTION, TENSOR_MATRIX, SITE_QKV,           L "self_attn.v_proj.weight",         SIZE_KV,       SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
+    {OF_ATTENTION, TENSOR_BIAS,   SITE_QKV,           L "self_attn.q_proj.bias",           SIZE_Q,        SIZE_ONE,    SHARD_ROWS, IF_Q_BIAS},
+    {OF_ATTENTION, TENSOR_BIAS,   SITE_QKV,           L "self_attn.k_proj.bias",           SIZE_KV,       SIZE_ONE,    SHARD_ROWS, IF_K_BIAS},
+    {OF_ATTENTION, TENSOR_BIAS,   SITE_QKV,           L "self_attn.v_proj.bias",           SIZE_KV,       SIZE_ONE,    SHARD_ROWS, IF_V_BIAS},
+    {OF_ATTENTION, TENSOR_MATRIX, SITE_O,             L "self_attn.o_proj.weight",         SIZE_HIDDEN,   SIZE_Q,      SHARD_COLS, ALWAYS},
+    {OF_ATTENTION, TENSOR_BIAS,   SITE_O,             L "self_attn.o_proj.bias",           SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_O_BIAS},
+    {OF_ATTENTION, TENSOR_VECTOR, VEC_ATTENTION_NORM, L "input_layernorm.weight",          SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, ALWAYS},
+    {OF_ATTENTION, TENSOR_VECTOR, VEC_Q_NORM,         L "self_attn.q_norm.weight",         SIZE_HEAD_DIM, SIZE_ONE,    SHARD_NONE, IF_HEAD_NORM},
+    {OF_ATTENTION, TENSOR_VECTOR, VEC_K_NORM,         L "self_attn.k_norm.weight",         SIZE_HEAD_DIM, SIZE_ONE,    SHARD_NONE, IF_HEAD_NORM},
+    {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.gate_proj.weight",            SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
+    {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.up_proj.weight",              SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
+    {OF_MLP,       TENSOR_BIAS,   SITE_GATE_UP,       L "mlp.gate_proj.bias",              SIZE_INNER,    SIZE_ONE,    SHARD_ROWS, IF_MLP_BIAS},
+    {OF_MLP,       TENSOR_BIAS,   SITE_GATE_UP,       L "mlp.up_proj.bias",                SIZE_INNER,    SIZE_ONE,    SHARD_ROWS, IF_MLP_BIAS},
+    {OF_MLP,       TENSOR_MATRIX, SITE_DOWN,          L "mlp.down_proj.weight",            SIZE_HIDDEN,   SIZE_INNER,  SHARD_COLS, ALWAYS},
+    {OF_MLP,       TENSOR_BIAS,   SITE_DOWN,          L "mlp.down_proj.bias",              SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_MLP_BIAS},
+    {OF_MLP,       TENSOR_VECTOR, VEC_MLP_NORM,       L "post_attention_layernorm.weight", SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, ALWAYS},
+    {OF_MODEL,     TENSOR_MATRIX, SITE_EMBED,         "model.embed_tokens.weight",         SIZE_VOCAB,    SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
+    {OF_MODEL,     TENSOR_MATRIX, SITE_LM_HEAD,       "lm_head.weight",                    SIZE_VOCAB,    SIZE_HIDDEN, SHARD_ROWS, IF_UNTIED},
+    {OF_MODEL,     TENSOR_VECTOR, VEC_FINAL_NORM,     "model.norm.weight",                 SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, ALWAYS},
+    /* clang-format on */
 };
+#undef L
 const size_t model_n_tensors = sizeof model_tensors / sizeof model_tensors[0];
 
 uint32_t model_size_of(const struct model_desc *desc, enum model_size size)
@@ -45,31 +40,38 @@ uint32_t model_size_of(const struct model_desc *desc, enum model_size size)
     case SIZE_HIDDEN: return desc->hidden_size;
     case SIZE_Q: return desc->n_q_heads * desc->head_dim;
     case SIZE_KV: return desc->n_kv_heads * desc->head_dim;
-    case SIZE_INTERMEDIATE: return desc->intermediate_size;
+    case SIZE_INNER: return desc->intermediate_size;
     case SIZE_VOCAB: return desc->vocab_size;
     case SIZE_HEAD_DIM: return desc->head_dim;
     }
     return 1;
 }
 
-bool model_has_tensor(const struct model_desc *desc, const struct model_tensor *tensor)
+/* Of the block that owns it; the conditions of what lies beside the layers ask for none. */
+static bool condition_holds(const struct model_desc *desc, const struct model_block *block,
+                            enum model_condition condition)
 {
-    switch (tensor->when) {
+    switch (condition) {
     case ALWAYS: break;
     case IF_Q_BIAS: return desc->q_bias;
     case IF_K_BIAS: return desc->k_bias;
     case IF_V_BIAS: return desc->v_bias;
     case IF_O_BIAS: return desc->o_bias;
     case IF_MLP_BIAS: return desc->mlp_bias;
-    case IF_QK_NORM: return desc->qk_norm;
+    case IF_HEAD_NORM: return block->head_norm == HEAD_NORM_EACH;
     case IF_UNTIED: return !desc->tied_embeddings;
     }
     return true;
 }
 
-static const char *layer_mark(const struct model_tensor *tensor)
+bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struct model_tensor *tensor)
 {
-    return strchr(tensor->name, '*');
+    const bool beside = layer == desc->n_layers;
+    if (beside || tensor->owner == OF_MODEL)
+        return beside && tensor->owner == OF_MODEL && condition_holds(desc, NULL, tensor->when);
+    const struct model_block *block = model_block_of(desc, layer,
+                                                     tensor->owner == OF_MLP ? BLOCK_MLP : BLOCK_ATTENTION);
+    return block && condition_holds(desc, block, tensor->when);
 }
 
 static bool same_object(const struct model_tensor *a, const struct model_tensor *b)
@@ -77,7 +79,7 @@ static bool same_object(const struct model_tensor *a, const struct model_tensor 
     return a->kind == b->kind && a->place == b->place;
 }
 
-/* Gathers the object that begins with row i. Returns whether the model has any part of it. */
+/* Gathers the object of stack->layer that begins with row i. Returns whether the model has any part of it. */
 static bool gather_stack(const struct model_desc *desc, size_t i, struct model_stack *stack)
 {
     bool present = false;
@@ -85,7 +87,7 @@ static bool gather_stack(const struct model_desc *desc, size_t i, struct model_s
     stack->n_parts = stack->rows = 0;
     stack->cols = model_size_of(desc, stack->parts->cols);
     for (; i < model_n_tensors && same_object(&model_tensors[i], stack->parts); i++) {
-        present |= model_has_tensor(desc, &model_tensors[i]);
+        present |= model_has_tensor(desc, stack->layer, &model_tensors[i]);
         stack->rows += model_size_of(desc, model_tensors[i].rows);
         stack->n_parts++;
     }
@@ -95,10 +97,9 @@ static bool gather_stack(const struct model_desc *desc, size_t i, struct model_s
 bool model_next_stack(const struct model_desc *desc, struct model_stack *stack)
 {
     for (; stack->layer <= desc->n_layers; stack->layer++, stack->parts = NULL) {
-        const bool beside = stack->layer == desc->n_layers;
         size_t i = stack->parts ? (size_t)(stack->parts - model_tensors) + stack->n_parts : 0;
         for (; i < model_n_tensors; i += stack->n_parts)
-            if (gather_stack(desc, i, stack) && beside == !layer_mark(stack->parts))
+            if (gather_stack(desc, i, stack))
                 return true;
     }
     return false;
@@ -107,7 +108,7 @@ bool model_next_stack(const struct model_desc *desc, struct model_stack *stack)
 void model_tensor_name(const struct model_tensor *tensor, uint32_t layer, bool bare, char out[MODEL_NAME_BYTES])
 {
     static const char decoder[] = "model.";
-    const char *name = tensor->name, *mark = layer_mark(tensor);
+    const char *name = tensor->name, *mark = strchr(name, '*');
     if (bare && strncmp(name, decoder, sizeof decoder - 1) == 0)
         name += sizeof decoder - 1;
     if (mark)

@@ -24,11 +24,11 @@ enum model_site {
 
 /* Vectors that are no bias of a site. */
 enum model_vector {
-    VECTOR_ATTENTION_NORM, /* [H] */
-    VECTOR_MLP_NORM,       /* [H] */
-    VECTOR_Q_NORM,         /* [D] */
-    VECTOR_K_NORM,         /* [D] */
-    VECTOR_FINAL_NORM,     /* [H] */
+    VEC_ATTENTION_NORM, /* [H] */
+    VEC_MLP_NORM,       /* [H] */
+    VEC_Q_NORM,         /* [D] */
+    VEC_K_NORM,         /* [D] */
+    VEC_FINAL_NORM,     /* [H] */
     MODEL_N_VECTORS,
 };
 
@@ -39,19 +39,23 @@ enum model_tensor_kind {
 };
 
 /* A length that the description knows. */
-enum model_size { SIZE_ONE, SIZE_HIDDEN, SIZE_Q, SIZE_KV, SIZE_INTERMEDIATE, SIZE_VOCAB, SIZE_HEAD_DIM };
+enum model_size { SIZE_ONE, SIZE_HIDDEN, SIZE_Q, SIZE_KV, SIZE_INNER, SIZE_VOCAB, SIZE_HEAD_DIM };
 
 /* What each of several devices would hold: all of it, some of its rows, or some of its columns. Sites cut by rows make
  * what sites cut by columns take, so that a block needs one sum over the devices. */
 enum model_shard { SHARD_NONE, SHARD_ROWS, SHARD_COLS };
 
-/* Which models have it. */
-enum model_condition { ALWAYS, IF_Q_BIAS, IF_K_BIAS, IF_V_BIAS, IF_O_BIAS, IF_MLP_BIAS, IF_QK_NORM, IF_UNTIED };
+/* What it belongs to. */
+enum model_owner { OF_ATTENTION, OF_MLP, OF_MODEL };
+
+/* Which of those have it. */
+enum model_condition { ALWAYS, IF_Q_BIAS, IF_K_BIAS, IF_V_BIAS, IF_O_BIAS, IF_MLP_BIAS, IF_HEAD_NORM, IF_UNTIED };
 
 struct model_tensor {
+    enum model_owner owner;
     enum model_tensor_kind kind;
     uint32_t place;   /* enum model_site, of a vector enum model_vector */
-    const char *name; /* as transformers saves it; '*' is the layer's number. Without one it lies beside the layers */
+    const char *name; /* as transformers saves it; '*' is the layer's number */
     enum model_size rows, cols; /* SIZE_ONE columns of a bias or a vector */
     enum model_shard shard;
     enum model_condition when;
@@ -72,7 +76,8 @@ struct model_stack {
  * beside the layers comes last. */
 bool model_next_stack(const struct model_desc *desc, struct model_stack *stack);
 
-bool model_has_tensor(const struct model_desc *desc, const struct model_tensor *tensor);
+/* layer: n_layers of what lies beside the layers. */
+bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struct model_tensor *tensor);
 uint32_t model_size_of(const struct model_desc *desc, enum model_size size);
 
 #define MODEL_NAME_BYTES 160

@@ -103,7 +103,7 @@ static int bind_vector(struct binder *b, const struct model_stack *stack, const 
 {
     float *part = b->params + b->at;
     for (uint32_t i = 0; i < stack->n_parts; part += model_size_of(b->desc, stack->parts[i].rows), i++) {
-        if (!model_has_tensor(b->desc, &stack->parts[i]))
+        if (!model_has_tensor(b->desc, stack->layer, &stack->parts[i]))
             continue;
         int status = read_vector(b, &stack->parts[i], stack->layer, part);
         if (status != QUIRE_OK)

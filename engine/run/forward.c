@@ -2,16 +2,6 @@
 
 #include "engine/run/forward_internal.h"
 
-#include <string.h>
-
-/* The first failure ends the pass. */
-#define TRY(call) \
-    do { \
-        int status_ = (call); \
-        if (status_ != QUIRE_OK) \
-            return status_; \
-    } while (0)
-
 /* The pieces of a step's input lie one after the other, each on a boundary, no longer than this
  * step needs: one copy moves them, and one more for each further group's tables, whose place is fixed. The same
  * order and rounding as step_layout_make(). Where everything lies depends on the three sizes alone, so that a
@@ -78,224 +68,12 @@ void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32
     out->n_entries = n_entries;
 }
 
-/* Where a piece of the staged input lies on the device. */
-static void *on_device(const struct forward *f, const void *staged)
+void *forward_on_device(const struct forward *f, const void *staged)
 {
     const uint8_t *at = staged, *first = f->staging[0];
     if (at < first || at >= first + f->layout.input_bytes)
         first = f->staging[1];
     return f->arena_dev + f->layout.input + (at - first);
-}
-
-static float *buffer(const struct forward *f, uint64_t offset)
-{
-    return (float *)(void *)(f->arena_dev + offset);
-}
-
-static int rmsnorm(struct forward *f, uint32_t n_tokens, float *x, const float *add, const float *weight,
-                   struct quire_error *err)
-{
-    const struct k_rmsnorm_args a = {
-        .x_dev = x,
-        .add_dev = add,
-        .weight_dev = weight,
-        .out_dev = buffer(f, f->layout.normed),
-        .n_tokens = n_tokens,
-        .n_cols = f->desc->hidden_size,
-        .eps = f->desc->rms_eps,
-    };
-    return f->backend->ops->rmsnorm(f->backend, &a, err);
-}
-
-/* What follows a site's product, where a backend computes both at once. */
-enum after { AFTER_NOTHING, AFTER_SILU_MUL };
-
-/* The one place that applies a weight. out: [n_tokens, rows of the site], or half of them after SiLU-mul, whose
- * rows lie in `wide` where the backend cannot keep them to itself. */
-static int linear(struct forward *f, const struct weight_set *set, enum model_site site, enum after after,
-                  uint32_t n_tokens, const float *x, float *out, struct quire_error *err)
-{
-    const struct k_gemm_args gemm = {
-        .weight = set->site[site].matrix,
-        .x_dev = x,
-        .bias_dev = set->site[site].bias,
-        .y_dev = out,
-        .workspace_dev = f->gemm_workspace_dev,
-        .n_tokens = n_tokens,
-    };
-    if (after == AFTER_NOTHING)
-        return f->backend->ops->gemm(f->backend, &gemm, err);
-    struct k_gemm_silu_mul_args fused = {.gemm = gemm, .out_dev = out};
-    fused.gemm.y_dev = f->layout.has_gate_up ? buffer(f, f->layout.wide) : NULL;
-    return f->backend->ops->gemm_silu_mul(f->backend, &fused, err);
-}
-
-static int gather(struct forward *f, const struct forward_batch *batch, const float *x, float *out, uint32_t n_cols,
-                  struct quire_error *err)
-{
-    const struct k_gather_args a = {
-        .x_dev = x,
-        .index_dev = on_device(f, batch->logit_tokens),
-        .out_dev = out,
-        .n_rows = batch->n_logits,
-        .n_cols = n_cols,
-    };
-    return f->backend->ops->gather(f->backend, &a, err);
-}
-
-static int rope_kv(struct forward *f, uint32_t l, const struct forward_batch *batch, struct quire_error *err)
-{
-    const struct weight_set *w = &f->weights->layers[l];
-    const struct k_rope_kv_args a = {
-        .qkv_dev = buffer(f, f->layout.wide),
-        .q_norm_dev = w->vector[VECTOR_Q_NORM],
-        .k_norm_dev = w->vector[VECTOR_K_NORM],
-        .eps = f->desc->rms_eps,
-        .cos_sin_dev = buffer(f, f->layout.angles),
-        .slots_dev = on_device(f, batch->slots[f->layer_group[l]]),
-        .kv = &f->kv_shape,
-        .layer = &f->kv[l],
-        .n_tokens = batch->n_tokens,
-        .n_q_heads = f->desc->n_q_heads,
-    };
-    return f->backend->ops->rope_kv(f->backend, &a, err);
-}
-
-/* The plan of a group's layers, or of the last layer, whose rows are its own. */
-static void *attention_plan_of(const struct forward *f, uint32_t l)
-{
-    uint32_t i = l + 1 == f->desc->n_layers ? f->n_groups : f->layer_group[l];
-    return f->attention_plans_dev + i * f->attention_plan_stride;
-}
-
-static int plan_attention(struct forward *f, uint32_t l, const struct forward_batch *batch,
-                          const struct k_attn_row *rows, uint32_t n_rows, struct quire_error *err)
-{
-    const struct k_attention_plan_args a = {.rows = rows,
-                                            .kv = &f->kv_shape,
-                                            .plan_dev = attention_plan_of(f, l),
-                                            .n_rows = n_rows,
-                                            .n_tokens = batch->n_tokens,
-                                            .n_q_heads = f->desc->n_q_heads,
-                                            .window = f->desc->window[l]};
-    return f->backend->ops->attention_plan(f->backend, &a, err);
-}
-
-/* Once for each group that has a layer before the last, and for the last. */
-static int plan_all_attention(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
-{
-    bool planned[KV_MAX_GROUPS] = {false};
-    const uint32_t last = f->desc->n_layers - 1;
-    for (uint32_t l = 0; l < last; l++) {
-        if (planned[f->layer_group[l]])
-            continue;
-        planned[f->layer_group[l]] = true;
-        TRY(plan_attention(f, l, batch, batch->rows, batch->n_rows, err));
-    }
-    return batch->n_logits ? plan_attention(f, last, batch, batch->logit_rows, batch->n_logit_rows, err) : QUIRE_OK;
-}
-
-/* Of the tokens of n_rows rows. */
-static int attention(struct forward *f, uint32_t l, const struct forward_batch *batch, const struct k_attn_row *rows,
-                     uint32_t n_rows, struct quire_error *err)
-{
-    const struct k_attention_args a = {
-        .qkv_dev = buffer(f, f->layout.wide),
-        .out_dev = buffer(f, f->layout.narrow),
-        .rows = rows,
-        .rows_dev = on_device(f, rows),
-        .plan_dev = attention_plan_of(f, l),
-        .tables_dev = on_device(f, batch->tables[f->layer_group[l]]),
-        .kv = &f->kv_shape,
-        .layer = &f->kv[l],
-        .workspace_dev = f->attention_workspace_dev,
-        .n_rows = n_rows,
-        .n_tokens = batch->n_tokens,
-        .n_q_heads = f->desc->n_q_heads,
-        .window = f->desc->window[l],
-        .scale = f->scale,
-    };
-    return f->backend->ops->attention(f->backend, &a, err);
-}
-
-/* The output projection and the MLP of n tokens: x is their residual, heads what attention gave
- * them. What the MLP adds to x is left in `delta`. */
-static int output_and_mlp(struct forward *f, uint32_t l, uint32_t n, float *x, const float *heads,
-                          struct quire_error *err)
-{
-    const struct weight_set *w = &f->weights->layers[l];
-    float *normed = buffer(f, f->layout.normed), *delta = buffer(f, f->layout.delta);
-    float *narrow = buffer(f, f->layout.narrow);
-    TRY(linear(f, w, SITE_O, AFTER_NOTHING, n, heads, delta, err));
-    TRY(rmsnorm(f, n, x, delta, w->vector[VECTOR_MLP_NORM], err));
-    TRY(linear(f, w, SITE_GATE_UP, AFTER_SILU_MUL, n, normed, narrow, err));
-    return linear(f, w, SITE_DOWN, AFTER_NOTHING, n, narrow, delta, err);
-}
-
-/* The residual enters without the previous layer's last term, which lies in `delta`; the norm adds
- * it. */
-static int layer(struct forward *f, uint32_t l, const struct forward_batch *batch, struct quire_error *err)
-{
-    const struct weight_set *w = &f->weights->layers[l];
-    const bool is_last = l + 1 == f->desc->n_layers;
-    uint32_t n = batch->n_tokens;
-    float *x = buffer(f, f->layout.residual), *wide = buffer(f, f->layout.wide);
-    float *narrow = buffer(f, f->layout.narrow), *gathered = buffer(f, f->layout.gathered);
-    TRY(rmsnorm(f, n, x, l > 0 ? buffer(f, f->layout.delta) : NULL, w->vector[VECTOR_ATTENTION_NORM], err));
-    TRY(linear(f, w, SITE_QKV, AFTER_NOTHING, n, buffer(f, f->layout.normed), wide, err));
-    TRY(rope_kv(f, l, batch, err));
-    if (!is_last) {
-        TRY(attention(f, l, batch, batch->rows, batch->n_rows, err));
-        return output_and_mlp(f, l, n, x, narrow, err);
-    }
-    /* Only the logits read the last layer's output: of a prompt of 512 tokens one is wanted, and
-     * the others' share of this layer is 4 % of a model of 24. */
-    if (batch->n_logits == 0)
-        return QUIRE_OK;
-    TRY(attention(f, l, batch, batch->logit_rows, batch->n_logit_rows, err));
-    TRY(gather(f, batch, narrow, wide, f->desc->n_q_heads * f->desc->head_dim, err));
-    TRY(gather(f, batch, x, gathered, f->desc->hidden_size, err));
-    return output_and_mlp(f, l, batch->n_logits, gathered, wide, err);
-}
-
-/* Embedding and angles: what comes before the layers. */
-static int enter(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
-{
-    const struct k_embed_args embed = {.table = f->weights->beside->site[SITE_EMBED].matrix,
-                                       .ids_dev = on_device(f, batch->ids),
-                                       .out_dev = buffer(f, f->layout.residual),
-                                       .n_tokens = batch->n_tokens};
-    TRY(f->backend->ops->embed(f->backend, &embed, err));
-    const struct k_rope_angles_args angles = {
-        .positions_dev = on_device(f, batch->positions),
-        .inv_freq_dev = f->weights->inv_freq,
-        .cos_sin_dev = buffer(f, f->layout.angles),
-        .n_tokens = batch->n_tokens,
-        .n_freqs = f->desc->head_dim / 2,
-        .scale = (float)f->desc->rope_attention_factor,
-    };
-    return f->backend->ops->rope_angles(f->backend, &angles, err);
-}
-
-/* Final norm and the logits of the rows that were asked for. */
-static int leave(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
-{
-    const struct weight_set *beside = f->weights->beside;
-    const uint32_t n = batch->n_logits;
-    if (n == 0)
-        return QUIRE_OK;
-    TRY(rmsnorm(f, n, buffer(f, f->layout.gathered), buffer(f, f->layout.delta), beside->vector[VECTOR_FINAL_NORM],
-                err));
-    return linear(f, beside, model_head_site(f->desc), AFTER_NOTHING, n, buffer(f, f->layout.normed), f->logits_dev,
-                  err);
-}
-
-int forward_compute(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
-{
-    TRY(enter(f, batch, err));
-    for (uint32_t l = 0; l < f->desc->n_layers; l++)
-        TRY(layer(f, l, batch, err));
-    return leave(f, batch, err);
 }
 
 static int sample(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows,
@@ -337,7 +115,7 @@ static void fill_logit_rows(struct forward_batch *batch)
 static int copy_to_device(struct forward *f, const void *begin, const void *end, struct quire_error *err)
 {
     uint64_t bytes = (uint64_t)((const uint8_t *)end - (const uint8_t *)begin);
-    return f->backend->ops->copy_in(f->backend, on_device(f, begin), begin, bytes, err);
+    return f->backend->ops->copy_in(f->backend, forward_on_device(f, begin), begin, bytes, err);
 }
 
 static int copy_input(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
@@ -350,9 +128,9 @@ static int copy_input(struct forward *f, const struct forward_batch *batch, stru
 
 static int place_tokens(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
 {
-    const struct k_place_tokens_args a = {.ids_dev = on_device(f, batch->ids),
+    const struct k_place_tokens_args a = {.ids_dev = forward_on_device(f, batch->ids),
                                           .sampled_dev = f->sampled_dev,
-                                          .sources_dev = on_device(f, batch->sources),
+                                          .sources_dev = forward_on_device(f, batch->sources),
                                           .n = batch->n_sources};
     return batch->n_sources ? f->backend->ops->place_tokens(f->backend, &a, err) : QUIRE_OK;
 }
@@ -367,7 +145,7 @@ int forward_run(struct forward *f, struct forward_batch *batch, const struct k_s
     TRY(ops->step_begin(f->backend, err));
     TRY(copy_input(f, batch, err));
     TRY(place_tokens(f, batch, err));
-    TRY(plan_all_attention(f, batch, err));
+    TRY(forward_plan_attention(f, batch, err));
     TRY(batch->graph ? ops->graph_launch(f->backend, batch->graph->graph, err) : forward_compute(f, batch, err));
     TRY(sample(f, batch, rows, results, err));
     TRY(ops->fence(f->backend, ticket, err));

@@ -1,4 +1,4 @@
-/* What forward.c and forward_memory.c share. */
+/* What the files of the forward pass share. */
 #ifndef QUIRE_ENGINE_FORWARD_INTERNAL_H
 #define QUIRE_ENGINE_FORWARD_INTERNAL_H
 
@@ -11,6 +11,14 @@ struct forward_graph {
     struct k_graph *graph;
 };
 #define FORWARD_MAX_GRAPHS 24u
+
+/* The first failure ends the pass. */
+#define TRY(call) \
+    do { \
+        int status_ = (call); \
+        if (status_ != QUIRE_OK) \
+            return status_; \
+    } while (0)
 
 struct forward {
     struct k_backend *backend;
@@ -54,6 +62,13 @@ const struct forward_graph *forward_graph_for(const struct forward *f, uint32_t 
 /* Lays out a step's arrays in a staging image. */
 void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,
                    struct forward_batch *out);
+/* Where a piece of the staged input lies on the device. */
+void *forward_on_device(const struct forward *f, const void *staged);
+
+/* ---- forward_blocks.c: the layers' blocks ---- */
+
+/* How attention is divided: once for each KV group that has a layer before the last, and for the last layer. */
+int forward_plan_attention(struct forward *f, const struct forward_batch *batch, struct quire_error *err);
 /* Everything between the step's input and its logits: what a graph records. */
 int forward_compute(struct forward *f, const struct forward_batch *batch, struct quire_error *err);
 

@@ -21,7 +21,7 @@ static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct qu
     struct k_backend *b = f->backend;
     for (uint32_t l = 0; l < d->n_layers; l++) {
         uint32_t g = 0;
-        while (plan->groups[g].window != d->window[l])
+        while (plan->groups[g].window != model_window(d, l))
             g++;
         f->layer_group[l] = (uint8_t)g;
         int status = alloc_layer(f, b->ops->alloc, plan->groups[g].n_blocks, &f->kv[l], err);

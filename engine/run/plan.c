@@ -204,13 +204,13 @@ static int plan_groups(const struct model_desc *desc, struct engine_plan *p, str
     p->kv_block_bytes = 0;
     for (uint32_t l = 0; l < desc->n_layers; l++) {
         uint32_t g = 0;
-        while (g < p->n_kv_groups && p->groups[g].window != desc->window[l])
+        while (g < p->n_kv_groups && p->groups[g].window != model_window(desc, l))
             g++;
         if (g == KV_MAX_GROUPS)
             return quire_fail(err, QUIRE_UNSUPPORTED, "config.json: the layers have more than %d different windows",
                               KV_MAX_GROUPS);
         if (g == p->n_kv_groups) {
-            p->groups[g].window = desc->window[l];
+            p->groups[g].window = model_window(desc, l);
             p->groups[g].n_layers = 0;
             p->groups[g].block_bytes = 0;
             p->n_kv_groups++;

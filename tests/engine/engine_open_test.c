@@ -230,6 +230,7 @@ static struct model_desc half_billion(void)
                            .q_bias = true,
                            .k_bias = true,
                            .v_bias = true};
+    model_make_layers(&d, NORM_PRE, HEAD_NORM_NONE);
     return d;
 }
 
@@ -347,7 +348,7 @@ static void plan_with_windows(void **state)
     o.max_num_seqs = 4;
     o.max_num_batched_tokens = 64;
     for (uint32_t l = 1; l < d.n_layers; l++)
-        d.window[l] = l % 2 ? 128 : 0;
+        model_set_window(&d, l, l % 2 ? 128 : 0);
     assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_OK);
     assert_int_equal(p.n_kv_groups, 2);
     assert_int_equal(p.groups[0].window, 0);
@@ -360,7 +361,7 @@ static void plan_with_windows(void **state)
     assert_int_equal(p.kv_bytes,
                      p.groups[0].n_blocks * p.groups[0].block_bytes + p.groups[1].n_blocks * p.groups[1].block_bytes);
     for (uint32_t l = 0; l < 5; l++)
-        d.window[l] = 100 + l;
+        model_set_window(&d, l, 100 + l);
     assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_UNSUPPORTED);
 }
 

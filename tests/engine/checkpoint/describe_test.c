@@ -54,10 +54,10 @@ static void llama_defaults(void **state)
     assert_int_equal(desc.max_position, 2048);
     assert_true(desc.rms_eps == 1e-6f);
     assert_false(desc.tied_embeddings || desc.q_bias || desc.o_bias || desc.mlp_bias);
-    assert_false(desc.qk_norm);
+    assert_int_equal(desc.layers[0].blocks[0].head_norm, HEAD_NORM_NONE);
     assert_int_equal(desc.rope, MODEL_ROPE_DEFAULT);
     assert_true(desc.rope_theta == 10000.0 && desc.rope_attention_factor == 1.0);
-    assert_int_equal(desc.window[2], 0);
+    assert_int_equal(model_window(&desc, 2), 0);
     assert_int_equal(desc.n_eos, 1);
     assert_int_equal(desc.eos[0], 2);
     assert_int_equal(desc.bos, 1);
@@ -67,7 +67,7 @@ static void llama_defaults(void **state)
                         "\"sliding_window\":4,\"bos_token_id\":null,\"eos_token_id\":null"));
     assert_true(desc.q_bias && desc.k_bias && desc.v_bias && desc.o_bias && desc.mlp_bias);
     assert_true(desc.tied_embeddings);
-    assert_int_equal(desc.window[0], 0);
+    assert_int_equal(model_window(&desc, 0), 0);
     assert_int_equal(desc.n_eos, 0);
     assert_int_equal(desc.bos, -1);
 }
@@ -101,13 +101,13 @@ static void mistral_windows(void **state)
     (void)state;
     must_describe(MISTRAL(",\"num_key_value_heads\":2"));
     assert_int_equal(desc.max_position, 131072);
-    assert_int_equal(desc.window[0], 4096);
-    assert_int_equal(desc.window[2], 4096);
+    assert_int_equal(model_window(&desc, 0), 4096);
+    assert_int_equal(model_window(&desc, 2), 4096);
     must_describe(MISTRAL(",\"num_key_value_heads\":null,\"sliding_window\":null"));
     assert_int_equal(desc.n_kv_heads, 6);
-    assert_int_equal(desc.window[0], 0);
+    assert_int_equal(model_window(&desc, 0), 0);
     must_describe(MISTRAL(",\"num_key_value_heads\":2,\"sliding_window\":24"));
-    assert_int_equal(desc.window[1], 24);
+    assert_int_equal(model_window(&desc, 1), 24);
 }
 
 static void qwen_windows(void **state)
@@ -116,26 +116,26 @@ static void qwen_windows(void **state)
     must_describe(QWEN2(",\"num_key_value_heads\":2,\"sliding_window\":8"));
     assert_true(desc.q_bias && desc.k_bias && desc.v_bias);
     assert_false(desc.o_bias);
-    assert_int_equal(desc.window[2], 0);
+    assert_int_equal(model_window(&desc, 2), 0);
     assert_int_equal(desc.n_eos, 0);
     assert_int_equal(desc.bos, -1);
 
 #define USE ",\"num_key_value_heads\":2,\"use_sliding_window\":true"
     must_describe(QWEN2(USE ",\"sliding_window\":8,\"max_window_layers\":1"));
-    assert_int_equal(desc.window[0], 0);
-    assert_int_equal(desc.window[1], 8);
-    assert_int_equal(desc.window[2], 8);
+    assert_int_equal(model_window(&desc, 0), 0);
+    assert_int_equal(model_window(&desc, 1), 8);
+    assert_int_equal(model_window(&desc, 2), 8);
     must_describe(QWEN2(USE ",\"sliding_window\":8")); /* max_window_layers: 28 */
-    assert_int_equal(desc.window[2], 0);
+    assert_int_equal(model_window(&desc, 2), 0);
     must_describe(QWEN2(USE ",\"sliding_window\":null,\"max_window_layers\":0"));
-    assert_int_equal(desc.window[2], 0);
+    assert_int_equal(model_window(&desc, 2), 0);
     must_describe(QWEN2(USE ",\"max_window_layers\":0"));
-    assert_int_equal(desc.window[2], 4096);
+    assert_int_equal(model_window(&desc, 2), 4096);
     must_describe(QWEN3(USE ",\"sliding_window\":8,\"layer_types\":[\"sliding_attention\","
                             "\"full_attention\",\"attention\"]"));
-    assert_int_equal(desc.window[0], 8);
-    assert_int_equal(desc.window[1], 0);
-    assert_int_equal(desc.window[2], 0);
+    assert_int_equal(model_window(&desc, 0), 8);
+    assert_int_equal(model_window(&desc, 1), 0);
+    assert_int_equal(model_window(&desc, 2), 0);
 }
 
 static void qwen3_heads(void **state)
@@ -143,7 +143,7 @@ static void qwen3_heads(void **state)
     (void)state;
     must_describe(QWEN3(",\"num_key_value_heads\":2"));
     assert_int_equal(desc.head_dim, 128);
-    assert_true(desc.qk_norm);
+    assert_int_equal(desc.layers[0].blocks[0].head_norm, HEAD_NORM_EACH);
     assert_false(desc.q_bias || desc.o_bias);
     must_describe(QWEN3(",\"num_key_value_heads\":2,\"head_dim\":64,\"attention_bias\":true"));
     assert_int_equal(desc.head_dim, 64);

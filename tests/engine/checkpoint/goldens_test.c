@@ -33,6 +33,7 @@ static void expect_shape(const struct safetensors *st, const struct model_desc *
 
 static void expect_layer(const struct safetensors *st, const struct model_desc *d, uint32_t layer)
 {
+    const bool head_norm = model_block_of(d, layer, BLOCK_ATTENTION)->head_norm == HEAD_NORM_EACH;
     const struct {
         const char *name;
         bool present;
@@ -46,8 +47,8 @@ static void expect_layer(const struct safetensors *st, const struct model_desc *
         {"self_attn.q_proj.bias", d->q_bias, d->n_q_heads * d->head_dim, 0},
         {"self_attn.v_proj.bias", d->v_bias, d->n_kv_heads * d->head_dim, 0},
         {"self_attn.o_proj.bias", d->o_bias, d->hidden_size, 0},
-        {"self_attn.q_norm.weight", d->qk_norm, d->head_dim, 0},
-        {"self_attn.k_norm.weight", d->qk_norm, d->head_dim, 0},
+        {"self_attn.q_norm.weight", head_norm, d->head_dim, 0},
+        {"self_attn.k_norm.weight", head_norm, d->head_dim, 0},
         {"mlp.gate_proj.weight", true, d->intermediate_size, d->hidden_size},
         {"mlp.down_proj.weight", true, d->hidden_size, d->intermediate_size},
         {"mlp.down_proj.bias", d->mlp_bias, d->hidden_size, 0},

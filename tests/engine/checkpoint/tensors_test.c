@@ -30,7 +30,7 @@ static uint64_t bytes_of_walk(const struct model_desc *desc, const struct safete
             struct quire_error err;
             model_tensor_name(row, stack.layer, false, name);
             int status = safetensors_find(st, name, &t, &err);
-            if (!model_has_tensor(desc, row)) {
+            if (!model_has_tensor(desc, stack.layer, row)) {
                 assert_int_equal(status, QUIRE_NOT_FOUND);
                 continue;
             }
@@ -72,8 +72,8 @@ static void each_object_comes_once(void **state)
                               .head_dim = 16,
                               .intermediate_size = 110,
                               .vocab_size = 257,
-                              .q_bias = true,
-                              .qk_norm = true};
+                              .q_bias = true};
+    model_make_layers(&desc, NORM_PRE, HEAD_NORM_EACH);
     bool seen[4][TENSOR_VECTOR + 1][MODEL_N_SITES + MODEL_N_VECTORS] = {{{false}}};
     struct model_stack stack = {0};
     uint32_t layer = 0, n = 0;

@@ -1,0 +1,251 @@
+#include "engine/run/forward_internal.h"
+
+#include <assert.h>
+
+static float *buffer(const struct forward *f, uint64_t offset)
+{
+    return (float *)(void *)(f->arena_dev + offset);
+}
+
+/* A step on its way through the blocks. */
+struct pass {
+    struct forward *f;
+    const struct forward_batch *batch;
+    struct quire_error *err;
+    uint32_t layer;
+    const struct weight_set *weights; /* of the layer */
+    uint32_t n;       /* tokens: the step's, and from the last layer's attention on those whose logits are wanted */
+    float *x;         /* [n, H] the residual stream, but for what is due */
+    const float *due; /* [n, H] what the block before adds to x, left to the next norm; NULL: nothing */
+};
+
+/* ---- one operation each ---------------------------------------------------------------------- */
+
+/* x += what is due; normed = norm(x) */
+static int norm(struct pass *p, enum model_norm kind, enum model_vector weight)
+{
+    struct forward *f = p->f;
+    switch (kind) {
+    case NORM_RMS: break;
+    }
+    const struct k_rmsnorm_args a = {
+        .x_dev = p->x,
+        .add_dev = p->due,
+        .weight_dev = p->weights->vector[weight],
+        .out_dev = buffer(f, f->layout.normed),
+        .n_tokens = p->n,
+        .n_cols = f->desc->hidden_size,
+        .eps = f->desc->rms_eps,
+    };
+    p->due = NULL;
+    return f->backend->ops->rmsnorm(f->backend, &a, p->err);
+}
+
+/* The one place that applies a weight, for n tokens, and what follows it where a backend computes both at once.
+ * out: [n, rows of the site], or half of them after an activation that multiplies one half with the other; then all
+ * rows lie in `wide` where the backend cannot keep them to itself. */
+static int linear(struct pass *p, enum model_site site, enum model_activation activation, const float *x, float *out)
+{
+    struct forward *f = p->f;
+    const struct site_weight *weight = &p->weights->site[site];
+    const struct k_gemm_args gemm = {
+        .weight = weight->matrix,
+        .x_dev = x,
+        .bias_dev = weight->bias,
+        .y_dev = out,
+        .workspace_dev = f->gemm_workspace_dev,
+        .n_tokens = p->n,
+    };
+    if (activation == ACTIVATION_NONE)
+        return f->backend->ops->gemm(f->backend, &gemm, p->err);
+    struct k_gemm_silu_mul_args fused = {.gemm = gemm, .out_dev = out};
+    fused.gemm.y_dev = f->layout.has_gate_up ? buffer(f, f->layout.wide) : NULL;
+    return f->backend->ops->gemm_silu_mul(f->backend, &fused, p->err);
+}
+
+static int gather(struct pass *p, const float *x, float *out, uint32_t n_cols)
+{
+    const struct k_gather_args a = {
+        .x_dev = x,
+        .index_dev = forward_on_device(p->f, p->batch->logit_tokens),
+        .out_dev = out,
+        .n_rows = p->batch->n_logits,
+        .n_cols = n_cols,
+    };
+    return p->f->backend->ops->gather(p->f->backend, &a, p->err);
+}
+
+static int rope_kv(struct pass *p)
+{
+    struct forward *f = p->f;
+    const struct k_rope_kv_args a = {
+        .qkv_dev = buffer(f, f->layout.wide),
+        .q_norm_dev = p->weights->vector[VEC_Q_NORM],
+        .k_norm_dev = p->weights->vector[VEC_K_NORM],
+        .eps = f->desc->rms_eps,
+        .cos_sin_dev = buffer(f, f->layout.angles),
+        .slots_dev = forward_on_device(f, p->batch->slots[f->layer_group[p->layer]]),
+        .kv = &f->kv_shape,
+        .layer = &f->kv[p->layer],
+        .n_tokens = p->n,
+        .n_q_heads = f->desc->n_q_heads,
+    };
+    return f->backend->ops->rope_kv(f->backend, &a, p->err);
+}
+
+/* ---- attention's plan ------------------------------------------------------------------------ */
+
+/* The plan of a group's layers, or of the last layer, whose rows are its own. */
+static void *attention_plan_of(const struct forward *f, uint32_t l)
+{
+    uint32_t i = l + 1 == f->desc->n_layers ? f->n_groups : f->layer_group[l];
+    return f->attention_plans_dev + i * f->attention_plan_stride;
+}
+
+static int plan_layer(struct forward *f, uint32_t l, const struct forward_batch *batch, const struct k_attn_row *rows,
+                      uint32_t n_rows, struct quire_error *err)
+{
+    const struct k_attention_plan_args a = {.rows = rows,
+                                            .kv = &f->kv_shape,
+                                            .plan_dev = attention_plan_of(f, l),
+                                            .n_rows = n_rows,
+                                            .n_tokens = batch->n_tokens,
+                                            .n_q_heads = f->desc->n_q_heads,
+                                            .window = model_window(f->desc, l)};
+    return f->backend->ops->attention_plan(f->backend, &a, err);
+}
+
+int forward_plan_attention(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
+{
+    bool planned[KV_MAX_GROUPS] = {false};
+    const uint32_t last = f->desc->n_layers - 1;
+    for (uint32_t l = 0; l < last; l++) {
+        if (planned[f->layer_group[l]])
+            continue;
+        planned[f->layer_group[l]] = true;
+        TRY(plan_layer(f, l, batch, batch->rows, batch->n_rows, err));
+    }
+    return batch->n_logits ? plan_layer(f, last, batch, batch->logit_rows, batch->n_logit_rows, err) : QUIRE_OK;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* Of the tokens of n_rows rows: what their heads gather, into `narrow`. */
+static int attend(struct pass *p, const struct k_attn_row *rows, uint32_t n_rows)
+{
+    struct forward *f = p->f;
+    const struct k_attention_args a = {
+        .qkv_dev = buffer(f, f->layout.wide),
+        .out_dev = buffer(f, f->layout.narrow),
+        .rows = rows,
+        .rows_dev = forward_on_device(f, rows),
+        .plan_dev = attention_plan_of(f, p->layer),
+        .tables_dev = forward_on_device(f, p->batch->tables[f->layer_group[p->layer]]),
+        .kv = &f->kv_shape,
+        .layer = &f->kv[p->layer],
+        .workspace_dev = f->attention_workspace_dev,
+        .n_rows = n_rows,
+        .n_tokens = p->n,
+        .n_q_heads = f->desc->n_q_heads,
+        .window = model_window(f->desc, p->layer),
+        .scale = f->scale,
+    };
+    return f->backend->ops->attention(f->backend, &a, p->err);
+}
+
+/* From here on only the tokens whose logits are wanted: of a prompt of 512 tokens one is, and the others' share of the
+ * last layer is 4 % of a model of 24. Their heads go to `wide`. */
+static int narrow_to_logits(struct pass *p)
+{
+    struct forward *f = p->f;
+    float *gathered = buffer(f, f->layout.gathered);
+    assert(!p->due);
+    TRY(attend(p, p->batch->logit_rows, p->batch->n_logit_rows));
+    TRY(gather(p, buffer(f, f->layout.narrow), buffer(f, f->layout.wide), f->desc->n_q_heads * f->desc->head_dim));
+    TRY(gather(p, p->x, gathered, f->desc->hidden_size));
+    p->x = gathered;
+    return QUIRE_OK;
+}
+
+static int attention(struct pass *p, const struct model_block *block, const float *in, float *out)
+{
+    struct forward *f = p->f;
+    float *wide = buffer(f, f->layout.wide), *narrow = buffer(f, f->layout.narrow);
+    (void)block;
+    TRY(linear(p, SITE_QKV, ACTIVATION_NONE, in, wide));
+    TRY(rope_kv(p));
+    if (p->layer + 1 < f->desc->n_layers) {
+        TRY(attend(p, p->batch->rows, p->batch->n_rows));
+        return linear(p, SITE_O, ACTIVATION_NONE, narrow, out);
+    }
+    if (p->batch->n_logits > 0)
+        TRY(narrow_to_logits(p));
+    p->n = p->batch->n_logits;
+    return p->n ? linear(p, SITE_O, ACTIVATION_NONE, wide, out) : QUIRE_OK;
+}
+
+static int mlp(struct pass *p, const struct model_block *block, const float *in, float *out)
+{
+    float *narrow = buffer(p->f, p->f->layout.narrow);
+    TRY(linear(p, SITE_GATE_UP, block->activation, in, narrow));
+    return linear(p, SITE_DOWN, ACTIVATION_NONE, narrow, out);
+}
+
+/* What a block adds to x it leaves in out. */
+struct block_kind {
+    int (*run)(struct pass *p, const struct model_block *block, const float *in, float *out);
+    enum model_vector norm;
+};
+static const struct block_kind block_kinds[] = {
+    [BLOCK_ATTENTION] = {attention, VEC_ATTENTION_NORM},
+    [BLOCK_MLP] = {mlp, VEC_MLP_NORM},
+};
+
+static int run_block(struct pass *p, const struct model_block *block)
+{
+    const struct block_kind *kind = &block_kinds[block->kind];
+    float *delta = buffer(p->f, p->f->layout.delta);
+    TRY(norm(p, block->norm, kind->norm));
+    TRY(kind->run(p, block, buffer(p->f, p->f->layout.normed), delta));
+    p->due = delta;
+    return QUIRE_OK;
+}
+
+/* ---- the pass -------------------------------------------------------------------------------- */
+
+/* Embedding and angles: what comes before the layers. */
+static int enter(struct pass *p)
+{
+    struct forward *f = p->f;
+    const struct k_embed_args embed = {.table = f->weights->beside->site[SITE_EMBED].matrix,
+                                       .ids_dev = forward_on_device(f, p->batch->ids),
+                                       .out_dev = p->x,
+                                       .n_tokens = p->n};
+    TRY(f->backend->ops->embed(f->backend, &embed, p->err));
+    const struct k_rope_angles_args angles = {
+        .positions_dev = forward_on_device(f, p->batch->positions),
+        .inv_freq_dev = f->weights->inv_freq,
+        .cos_sin_dev = buffer(f, f->layout.angles),
+        .n_tokens = p->n,
+        .n_freqs = f->desc->head_dim / 2,
+        .scale = (float)f->desc->rope_attention_factor,
+    };
+    return f->backend->ops->rope_angles(f->backend, &angles, p->err);
+}
+
+int forward_compute(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
+{
+    struct pass p = {.f = f, .batch = batch, .err = err, .n = batch->n_tokens, .x = buffer(f, f->layout.residual)};
+    TRY(enter(&p));
+    for (; p.layer < f->desc->n_layers; p.layer++) {
+        const struct model_layer *layer = &f->desc->layers[p.layer];
+        p.weights = &f->weights->layers[p.layer];
+        for (uint32_t i = 0; i < layer->n_blocks && p.n > 0; i++)
+            TRY(run_block(&p, &layer->blocks[i]));
+    }
+    if (p.n == 0)
+        return QUIRE_OK;
+    p.weights = f->weights->beside;
+    TRY(norm(&p, f->desc->final_norm, VEC_FINAL_NORM));
+    return linear(&p, model_head_site(f->desc), ACTIVATION_NONE, buffer(f, f->layout.normed), f->logits_dev);
+}
