@@ -226,14 +226,14 @@ static int check_requests(const struct sched *s, struct quire_error *err)
 {
     uint64_t n_tokens = 0;
     uint32_t n_live = 0;
-    for (uint32_t i = 0; i <= s->bucket_mask; i++)
-        for (const struct request *r = s->buckets[i]; r; r = r->next) {
-            int status = check_request(s, r, err);
-            if (status)
-                return status;
-            n_tokens += r->n_waiting_tokens;
-            n_live += r->n_live;
-        }
+    size_t at = 0;
+    for (const struct request *r; (r = (const struct request *)id_map_next(&s->requests, &at));) {
+        int status = check_request(s, r, err);
+        if (status)
+            return status;
+        n_tokens += r->n_waiting_tokens;
+        n_live += r->n_live;
+    }
     if (n_tokens != s->stats.n_waiting_tokens || n_live != s->stats.n_running + s->stats.n_waiting)
         return BROKEN(err, "9: requests do not add up to the live sequences");
     return QUIRE_OK;
@@ -276,12 +276,12 @@ static int check_pins(const struct sched *s, struct quire_error *err)
         n++;
         n_blocks += pin->n_blocks;
     }
-    for (uint32_t i = 0; i <= s->bucket_mask; i++)
-        for (const struct request *r = s->buckets[i]; r; r = r->next)
-            if (r->pin) {
-                n_promised++;
-                n_blocks += r->pin->n_blocks;
-            }
+    size_t at = 0;
+    for (const struct request *r; (r = (const struct request *)id_map_next(&s->requests, &at));)
+        if (r->pin) {
+            n_promised++;
+            n_blocks += r->pin->n_blocks;
+        }
     if (n != s->pins.n || n_promised != s->pins.n_promised || n_blocks != s->pins.n_blocks)
         return BROKEN(err, "12: %u pins and %u promised ones of %llu blocks, counted %u, %u, %u", n, n_promised,
                       (unsigned long long)n_blocks, s->pins.n, s->pins.n_promised, s->pins.n_blocks);

@@ -195,22 +195,17 @@ static int allocate(struct sched *s, struct quire_error *err)
     int status = kv_cache_create(&c->kv, &s->kv, err);
     if (status)
         return status;
-    uint32_t n_buckets = 1;
-    while (n_buckets < s->n_names)
-        n_buckets *= 2;
-    s->bucket_mask = n_buckets - 1;
     s->seqs = calloc(s->n_names, sizeof *s->seqs);
     s->free_names = calloc(s->n_names, sizeof *s->free_names);
     s->retired = calloc(s->n_names, sizeof *s->retired);
-    s->buckets = calloc(n_buckets, sizeof *s->buckets);
     s->running = calloc(c->max_num_seqs, sizeof *s->running);
     s->scratch = calloc(c->max_num_seqs, sizeof *s->scratch);
     s->prefills = calloc(c->max_num_seqs, sizeof *s->prefills);
     s->computing = calloc(c->max_num_seqs, sizeof *s->computing);
     s->tenants = calloc(s->n_tenants, sizeof *s->tenants);
     s->tables = calloc((size_t)c->max_num_seqs * (c->overlap_depth + 1), sizeof *s->tables);
-    bool ok = s->seqs && s->free_names && s->retired && s->buckets && s->running && s->tables && s->scratch &&
-              s->prefills && s->computing && s->tenants;
+    bool ok = s->seqs && s->free_names && s->retired && s->running && s->tables && s->scratch && s->prefills &&
+              s->computing && s->tenants;
     for (uint32_t i = 0; i < c->overlap_depth + 2; i++) {
         s->slots[i].rows = calloc(c->max_num_seqs, sizeof *s->slots[i].rows);
         s->slots[i].preempted = calloc(c->max_num_seqs, sizeof *s->slots[i].preempted);
@@ -285,13 +280,11 @@ void sched_destroy(struct sched *s)
             sched_drop_table(s, &s->seqs[i]);
         free(s->seqs[i].tokens);
     }
-    for (uint32_t i = 0; s->buckets && i <= s->bucket_mask; i++)
-        while (s->buckets[i]) {
-            struct request *request = s->buckets[i];
-            s->buckets[i] = request->next;
-            pins_forget(s, request->pin);
-            free(request);
-        }
+    size_t at = 0;
+    for (struct request *request; (request = (struct request *)id_map_next(&s->requests, &at));) {
+        pins_forget(s, request->pin);
+        free(request);
+    }
     sched_unpin(s, UINT32_MAX);
     for (uint32_t i = 0; i < s->n_tables; i++)
         kv_table_destroy(s->tables[i]);
@@ -311,7 +304,7 @@ void sched_destroy(struct sched *s)
     free(s->scratch);
     free(s->tables);
     free(s->running);
-    free(s->buckets);
+    id_map_free(&s->requests);
     free(s->retired);
     free(s->free_names);
     free(s->seqs);

@@ -117,10 +117,7 @@ static void leave_request(struct sched *s, struct sequence *q)
     }
     s->stats.n_waiting_tokens -= request->n_waiting_tokens;
     pins_forget(s, request->pin);
-    struct request **link = &s->buckets[request->id & s->bucket_mask];
-    while (*link != request)
-        link = &(*link)->next;
-    *link = request->next;
+    id_map_remove(&s->requests, request->id);
     free(request);
 }
 

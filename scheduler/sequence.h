@@ -21,6 +21,7 @@
 #ifndef QUIRE_SCHEDULER_SEQUENCE_H
 #define QUIRE_SCHEDULER_SEQUENCE_H
 
+#include "base/id_map.h"
 #include "scheduler/budget.h"
 #include "scheduler/pins.h"
 #include "scheduler/queue.h"
@@ -38,7 +39,6 @@ enum seq_state {
 
 struct request {
     uint64_t id;
-    struct request *next; /* in its bucket of the id map */
     uint32_t n, n_live;        /* choices; those that are not over */
     uint32_t n_waiting_tokens; /* the prompt's length until a choice was first admitted, then 0 */
     bool prompt_logprobs, no_prefix_hits;
@@ -119,8 +119,7 @@ struct sched {
     uint32_t *retired;        /* ring of n_names */
     uint32_t retired_head, n_retired;
 
-    struct request **buckets; /* id map, chained */
-    uint32_t bucket_mask;
+    struct id_map requests; /* id → struct request * */
 
     void *policy_state;       /* owned; NULL for policies without */
     struct queue queue;

@@ -6,10 +6,7 @@
 
 static struct request *find_request(const struct sched *s, uint64_t id)
 {
-    struct request *request = s->buckets[id & s->bucket_mask];
-    while (request && request->id != id)
-        request = request->next;
-    return request;
+    return (struct request *)id_map_find(&s->requests, id);
 }
 
 static uint32_t positions_of(const struct sched_request *r)
@@ -187,13 +184,14 @@ static int make_request(struct sched *s, const struct sched_request *r, uint32_t
     if (!request)
         return quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
     *request = (struct request){.id = r->id,
-                                .next = s->buckets[r->id & s->bucket_mask],
                                 .n = r->n,
                                 .n_live = r->n,
                                 .n_waiting_tokens = r->n_prompt,
                                 .prompt_logprobs = r->prompt_logprobs,
                                 .no_prefix_hits = r->no_prefix_hits};
     int status = queue_reserve(&s->queue, flow, s->flow_live[flow] + r->n);
+    if (!status)
+        status = id_map_add(&s->requests, r->id, (uintptr_t)request);
     if (status)
         quire_fail(err, status, "request: out of memory");
     if (!status && r->pin_us > 0)
@@ -201,6 +199,7 @@ static int make_request(struct sched *s, const struct sched_request *r, uint32_t
     if (!status && start_all(s, request, r))
         status = quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
     if (status) {
+        id_map_remove(&s->requests, r->id);
         pins_forget(s, request->pin);
         free(request);
         return status;
@@ -239,6 +238,7 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
     if (retry > 0) {
         for (uint32_t i = r->n; i-- > 0;)
             free_name(s, request->seqs[i]);
+        id_map_remove(&s->requests, r->id);
         pins_forget(s, request->pin);
         free(request);
         s->stats.n_refused++;
@@ -247,7 +247,6 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
         return quire_fail(err, QUIRE_EXHAUSTED, "the deadline cannot be met: come back in %llu ms",
                           (unsigned long long)((retry + 999) / 1000));
     }
-    s->buckets[r->id & s->bucket_mask] = request;
     for (uint32_t i = 0; i < r->n; i++) {
         seqs[i] = request->seqs[i];
         s->seqs[seqs[i]].state = SEQ_FOLLOWING;

@@ -1,6 +1,7 @@
 #include "engine/record/recorder.h"
 
 #include "base/clock.h"
+#include "base/id_map.h"
 #include "base/log.h"
 #include "engine/record/digest.h"
 #include "engine/record/format.h"
@@ -13,12 +14,10 @@
 #include <unistd.h>
 
 #define WRITE_AT_BYTES 65536u
-#define N_BUCKETS 1024u
 
 /* A request from its submission to its last event. */
 struct live_request {
-    struct live_request *next;
-    uint64_t request, id; /* the caller's, the scheduler's */
+    uint64_t id; /* the scheduler's */
     uint32_t n, n_open;
     struct live_choice {
         enum engine_finish finish;
@@ -43,7 +42,7 @@ struct recorder {
     struct key256 domain_key; /* random, written nowhere */
     struct decision_log decisions;
     uint64_t n_plans, n_requests;
-    struct live_request *buckets[N_BUCKETS];
+    struct id_map live; /* the id given to engine_submit() → struct live_request * */
 };
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
@@ -323,15 +322,14 @@ static void begin_digests(struct recorder *r, const struct engine_watch_submit *
 {
     uint32_t n = s->sched->n;
     struct live_request *live = malloc(sizeof *live + n * sizeof live->choices[0]);
-    if (!live) {
+    if (!live || id_map_add(&r->live, s->request, (uintptr_t)live)) {
+        free(live);
         end_recording(r, "out of memory");
         return;
     }
-    struct live_request **bucket = &r->buckets[s->request % N_BUCKETS];
-    *live = (struct live_request){.next = *bucket, .request = s->request, .id = s->sched->id, .n = n, .n_open = n};
+    *live = (struct live_request){.id = s->sched->id, .n = n, .n_open = n};
     for (uint32_t i = 0; i < n; i++)
         record_digest_begin(&live->choices[i].digest);
-    *bucket = live;
 }
 
 static void on_submitted(void *context, const struct engine_watch_submit *s)
@@ -469,10 +467,7 @@ static void put_finish(struct recorder *r, const struct live_request *live)
 
 static void on_event(struct recorder *r, const struct engine_event *e)
 {
-    struct live_request **at = &r->buckets[e->request % N_BUCKETS];
-    while (*at && (*at)->request != e->request)
-        at = &(*at)->next;
-    struct live_request *live = *at;
+    struct live_request *live = (struct live_request *)id_map_find(&r->live, e->request);
     if (!live || e->choice >= live->n)
         return;
     record_digest_add(&live->choices[e->choice].digest, e);
@@ -482,7 +477,7 @@ static void on_event(struct recorder *r, const struct engine_event *e)
     if (--live->n_open > 0)
         return;
     put_finish(r, live);
-    *at = live->next;
+    id_map_remove(&r->live, e->request);
     free(live);
 }
 
@@ -583,11 +578,10 @@ void recorder_close(struct recorder *r)
         if (!r->has_header)
             unlink(r->path); /* the engine never opened: there is nothing in it */
     }
-    for (uint32_t i = 0; i < N_BUCKETS; i++)
-        for (struct live_request *live = r->buckets[i], *next; live; live = next) {
-            next = live->next;
-            free(live);
-        }
+    size_t at = 0;
+    for (uintptr_t live; (live = id_map_next(&r->live, &at)) != 0;)
+        free((void *)live);
+    id_map_free(&r->live);
     free(r->bytes);
     free((char *)r->about.model);
     free(r->path);

@@ -48,7 +48,7 @@ struct live_request *request_add(struct request_table *table, struct request_lis
     if (table->first_free == NO_REQUEST && grow(table))
         return NULL;
     uint32_t slot = table->first_free;
-    if (id_map_add(&list->ids, wire_id, slot))
+    if (id_map_add(&list->ids, wire_id, (uintptr_t)slot + 1))
         return NULL;
     struct live_request *request = &table->slots[slot];
     uint64_t generation = (uint64_t)request->generation + 1;
@@ -79,8 +79,8 @@ struct live_request *request_by_engine_id(struct request_table *table, uint64_t 
 
 struct live_request *request_by_wire_id(struct request_table *table, const struct request_list *list, uint64_t wire_id)
 {
-    uint32_t slot;
-    return id_map_find(&list->ids, wire_id, &slot) ? &table->slots[slot] : NULL;
+    uintptr_t place = id_map_find(&list->ids, wire_id);
+    return place ? &table->slots[place - 1] : NULL;
 }
 
 void request_orphan(struct request_table *table, struct request_list *list, struct live_request *request)

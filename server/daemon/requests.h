@@ -7,7 +7,7 @@
 #ifndef QUIRE_DAEMON_REQUESTS_H
 #define QUIRE_DAEMON_REQUESTS_H
 
-#include "server/wire/id_map.h"
+#include "base/id_map.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,7 +28,7 @@ struct live_request {
 struct request_list { /* of one connection */
     uint32_t first;
     uint32_t n;
-    struct id_map ids; /* wire id → slot */
+    struct id_map ids; /* wire id → slot + 1 */
 };
 void request_list_init(struct request_list *list);
 void request_list_free(struct request_list *list);

@@ -43,7 +43,7 @@ struct client_request *client_request_add(struct client_requests *rs)
     if (rs->first_free == NO_SLOT && grow(rs))
         return NULL;
     uint32_t slot = rs->first_free;
-    if (id_map_add(&rs->ids, rs->next_id, slot))
+    if (id_map_add(&rs->ids, rs->next_id, (uintptr_t)slot + 1))
         return NULL;
     struct client_request *r = &rs->slots[slot];
     rs->first_free = r->next_free;
@@ -53,8 +53,8 @@ struct client_request *client_request_add(struct client_requests *rs)
 
 struct client_request *client_request_find(struct client_requests *rs, uint64_t id)
 {
-    uint32_t slot;
-    return id_map_find(&rs->ids, id, &slot) ? &rs->slots[slot] : NULL;
+    uintptr_t place = id_map_find(&rs->ids, id);
+    return place ? &rs->slots[place - 1] : NULL;
 }
 
 void client_request_remove(struct client_requests *rs, struct client_request *r)

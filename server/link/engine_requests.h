@@ -3,7 +3,7 @@
 #define QUIRE_FRONT_ENGINE_REQUESTS_H
 
 #include "server/link/engine_client.h"
-#include "server/wire/id_map.h"
+#include "base/id_map.h"
 
 struct client_request {
     uint64_t id; /* 0: the slot is free */
@@ -15,7 +15,7 @@ struct client_request {
 struct client_requests {
     struct client_request *slots;
     uint32_t n_slots, first_free;
-    struct id_map ids;
+    struct id_map ids; /* id → slot + 1 */
     uint64_t next_id;
 };
 void client_requests_init(struct client_requests *rs);

@@ -1,4 +1,4 @@
-/* base/: the clock, little-endian bytes, the buffer. */
+/* base/: the clock, little-endian bytes, the buffer, the id map. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,8 +7,10 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/id_map.h"
 #include "base/little_endian.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void the_clock_counts_up_in_every_unit(void **state)
@@ -95,6 +97,49 @@ static void a_buffer_remembers_that_there_was_no_room(void **state)
     buffer_free(&b);
 }
 
+static void an_id_map_is_its_model(void **state)
+{
+    enum { IDS = 600 };
+    static uint32_t model[IDS]; /* 0: not there */
+    struct id_map map = {0};
+    uint32_t n = 0;
+    (void)state;
+    assert_true(id_map_find(&map, 1) == 0);
+    id_map_remove(&map, 1);
+    srand(7);
+    for (int i = 0; i < 200000; i++) {
+        /* Few ids, near each other and far, 0 and the largest too: runs grow, wrap around the end and break up. */
+        uint32_t which = (uint32_t)rand() % IDS;
+        uint64_t id = which == 1 ? UINT64_MAX : which % 2 ? which : (uint64_t)which << 40;
+        assert_true(id_map_find(&map, id) == model[which]);
+        if (model[which] && rand() % 3) {
+            id_map_remove(&map, id);
+            model[which] = 0;
+            n--;
+        } else if (!model[which]) {
+            id_map_remove(&map, id); /* not there: nothing happens */
+            if (n < 300) {
+                model[which] = 1 + (uint32_t)i;
+                assert_int_equal(id_map_add(&map, id, model[which]), QUIRE_OK);
+                n++;
+            }
+        }
+        assert_int_equal(map.n, n);
+    }
+    uint64_t sum = 0, want = 0;
+    uint32_t n_seen = 0;
+    size_t at = 0;
+    for (uintptr_t value; (value = id_map_next(&map, &at)) != 0; n_seen++)
+        sum += value;
+    for (uint32_t i = 0; i < IDS; i++)
+        want += model[i];
+    assert_int_equal(n_seen, n);
+    assert_true(sum == want);
+    id_map_free(&map);
+    at = 0;
+    assert_true(id_map_next(&map, &at) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -104,6 +149,7 @@ int main(void)
         cmocka_unit_test(integers_lie_least_significant_byte_first),
         cmocka_unit_test(a_buffer_grows_and_keeps_what_it_has),
         cmocka_unit_test(a_buffer_remembers_that_there_was_no_room),
+        cmocka_unit_test(an_id_map_is_its_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

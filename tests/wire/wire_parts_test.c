@@ -2,7 +2,6 @@
 #include "server/wire/address.h"
 #include "server/wire/fields.h"
 #include "server/wire/frame_reader.h"
-#include "server/wire/id_map.h"
 #include "server/wire/key.h"
 #include "tests/wire/samples.h"
 
@@ -87,44 +86,6 @@ static void test_reader_limits(void **state)
     assert_true(r.buffer.capacity < 4096);
     free(large);
     frame_reader_free(&r);
-}
-
-/* ---- id_map ---- */
-
-static void test_id_map(void **state)
-{
-    enum { IDS = 600 };
-    static uint32_t model[IDS + 1]; /* 0: not there */
-    struct id_map map = {0};
-    uint32_t value, n = 0;
-    (void)state;
-    assert_false(id_map_find(&map, 1, &value));
-    id_map_remove(&map, 1);
-    srand(7);
-    for (int i = 0; i < 200000; i++) {
-        /* Few ids, near each other and far: runs grow, wrap around the end and break up. */
-        uint32_t at = 1 + (uint32_t)rand() % IDS;
-        uint64_t id = at % 2 ? at : (uint64_t)at << 40;
-        if (model[at]) {
-            assert_true(id_map_find(&map, id, &value));
-            assert_int_equal(value, model[at]);
-            if (rand() % 3) {
-                id_map_remove(&map, id);
-                model[at] = 0;
-                n--;
-            }
-        } else {
-            assert_false(id_map_find(&map, id, &value));
-            if (n < 300) {
-                model[at] = 1 + (uint32_t)i;
-                assert_int_equal(id_map_add(&map, id, model[at]), QUIRE_OK);
-                n++;
-            }
-        }
-        assert_int_equal(map.n, n);
-    }
-    assert_false(id_map_find(&map, 0, &value));
-    id_map_free(&map);
 }
 
 /* ---- key ---- */
@@ -215,8 +176,8 @@ static void test_buffer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reader_pieces), cmocka_unit_test(test_reader_limits), cmocka_unit_test(test_id_map),
-        cmocka_unit_test(test_key_proof),     cmocka_unit_test(test_addresses),     cmocka_unit_test(test_buffer),
+        cmocka_unit_test(test_reader_pieces), cmocka_unit_test(test_reader_limits), cmocka_unit_test(test_key_proof),
+        cmocka_unit_test(test_addresses),     cmocka_unit_test(test_buffer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

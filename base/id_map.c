@@ -1,11 +1,11 @@
-#include "server/wire/id_map.h"
+#include "base/id_map.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct id_map_entry {
-    uint64_t id; /* 0: free */
-    uint32_t value;
+    uint64_t id;
+    uintptr_t value; /* 0: free */
 };
 
 void id_map_free(struct id_map *map)
@@ -14,17 +14,18 @@ void id_map_free(struct id_map *map)
     memset(map, 0, sizeof *map);
 }
 
+/* Four ids in a row share a cache line, since most ids are counted up. */
 static size_t home(const struct id_map *map, uint64_t id)
 {
-    uint64_t x = id * UINT64_C(0x9e3779b97f4a7c15);
-    return (size_t)(x ^ x >> 32) & (map->capacity - 1);
+    uint64_t x = (id >> 2) * UINT64_C(0x9e3779b97f4a7c15);
+    return (size_t)((x ^ x >> 32) << 2 | (id & 3)) & (map->capacity - 1);
 }
 
 /* The entry of id, or the free one where it would go. Half of the table at least is free. */
 static size_t probe(const struct id_map *map, uint64_t id)
 {
     size_t at = home(map, id);
-    while (map->entries[at].id != 0 && map->entries[at].id != id)
+    while (map->entries[at].value != 0 && map->entries[at].id != id)
         at = (at + 1) & (map->capacity - 1);
     return at;
 }
@@ -36,7 +37,7 @@ static int grow(struct id_map *map)
     if (!larger.entries)
         return QUIRE_NO_MEMORY;
     for (size_t i = 0; i < map->capacity; i++) {
-        if (map->entries[i].id != 0)
+        if (map->entries[i].value != 0)
             larger.entries[probe(&larger, map->entries[i].id)] = map->entries[i];
     }
     free(map->entries);
@@ -44,7 +45,7 @@ static int grow(struct id_map *map)
     return QUIRE_OK;
 }
 
-int id_map_add(struct id_map *map, uint64_t id, uint32_t value)
+int id_map_add(struct id_map *map, uint64_t id, uintptr_t value)
 {
     if ((map->n + 1) * 2 > map->capacity && grow(map))
         return QUIRE_NO_MEMORY;
@@ -53,29 +54,23 @@ int id_map_add(struct id_map *map, uint64_t id, uint32_t value)
     return QUIRE_OK;
 }
 
-bool id_map_find(const struct id_map *map, uint64_t id, uint32_t *value)
+uintptr_t id_map_find(const struct id_map *map, uint64_t id)
 {
-    if (map->n == 0 || id == 0)
-        return false;
-    size_t at = probe(map, id);
-    if (map->entries[at].id != id)
-        return false;
-    *value = map->entries[at].value;
-    return true;
+    return map->n == 0 ? 0 : map->entries[probe(map, id)].value;
 }
 
 void id_map_remove(struct id_map *map, uint64_t id)
 {
-    if (map->n == 0 || id == 0)
+    if (map->n == 0)
         return;
     size_t hole = probe(map, id);
-    if (map->entries[hole].id != id)
+    if (map->entries[hole].value == 0)
         return;
     /* Entries after the hole move back unless they would come to lie before their home. */
     size_t mask = map->capacity - 1, at = hole;
     for (;;) {
         at = (at + 1) & mask;
-        if (map->entries[at].id == 0)
+        if (map->entries[at].value == 0)
             break;
         size_t from_home = (at - home(map, map->entries[at].id)) & mask;
         if (from_home >= ((at - hole) & mask)) {
@@ -83,6 +78,16 @@ void id_map_remove(struct id_map *map, uint64_t id)
             hole = at;
         }
     }
-    map->entries[hole].id = 0;
+    map->entries[hole].value = 0;
     map->n--;
+}
+
+uintptr_t id_map_next(const struct id_map *map, size_t *at)
+{
+    while (*at < map->capacity) {
+        uintptr_t value = map->entries[(*at)++].value;
+        if (value != 0)
+            return value;
+    }
+    return 0;
 }
