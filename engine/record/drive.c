@@ -3,12 +3,14 @@
 #include "engine/record/seqs.h"
 #include "memory/prefix.h"
 #include "scheduler/decision_log.h"
+#include "scheduler/driver.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct drive {
     struct sched *sched;
+    struct sched_driver *driver;
     const struct recording_header *header;
     struct decision_log decisions;
     recording_observer observer;
@@ -21,6 +23,8 @@ struct drive {
     struct recording_seqs seqs;
     struct key256 *hashes;
     size_t n_hashes;
+    const struct recording_entry *entry; /* the plan or commit that is made again */
+    uint32_t n_taken;                    /* results of the commit that a row took */
     bool differs;
 };
 
@@ -192,26 +196,50 @@ static void cancel_choice(struct drive *d, uint32_t seq)
     sched_cancel_seq(d->sched, seq);
 }
 
+static int on_planned(void *context, uint64_t now_us, const struct sched_plan *made, struct quire_error *err)
+{
+    struct drive *d = context;
+    (void)err;
+    decision_log_add(&d->decisions, now_us, made);
+    note_plan(d, now_us, made);
+    struct key256 now = decision_log_now(&d->decisions);
+    d->differs = memcmp(&now, &d->entry->plan.decisions, sizeof now) != 0;
+    d->run->recorded_decisions = d->entry->plan.decisions;
+    if (d->observer)
+        d->observer(d->context, now_us, made, d->sched);
+    return QUIRE_OK;
+}
+
+/* The next result is the row's, or its sequence was over. */
+static bool on_take(void *context, const struct sched_step *step, const struct sched_row *row, uint32_t *tokens,
+                    struct sched_result *out)
+{
+    struct drive *d = context;
+    const struct recording_commit *c = &d->entry->commit;
+    (void)step;
+    (void)tokens;
+    if (!row->samples || d->n_taken == c->n_results || c->results[d->n_taken].seq != row->seq)
+        return false;
+    *out = c->results[d->n_taken++];
+    return true;
+}
+
+static const struct sched_driver_calls calls = {.planned = on_planned, .take = on_take};
+
 static void plan(struct drive *d, const struct recording_entry *e)
 {
     const struct sched_plan *made;
-    if (sched_plan(d->sched, e->now_us, &made, NULL) != QUIRE_OK) {
+    d->entry = e;
+    if (sched_driver_plan(d->driver, e->now_us, &made, NULL) != QUIRE_OK)
         d->differs = true;
-        return;
-    }
-    decision_log_add(&d->decisions, e->now_us, made);
-    note_plan(d, e->now_us, made);
-    struct key256 now = decision_log_now(&d->decisions);
-    d->differs = memcmp(&now, &e->plan.decisions, sizeof now) != 0;
-    d->run->recorded_decisions = e->plan.decisions;
-    if (d->observer)
-        d->observer(d->context, e->now_us, made, d->sched);
 }
 
-static void commit(struct drive *d, const struct recording_commit *c)
+static void commit(struct drive *d, const struct recording_entry *e)
 {
-    note_results(d, c);
-    d->differs = sched_commit(d->sched, c->results, c->n_results, NULL, NULL, NULL) != QUIRE_OK;
+    d->entry = e;
+    d->n_taken = 0;
+    note_results(d, &e->commit);
+    d->differs = sched_driver_commit(d->driver, NULL) != QUIRE_OK || d->n_taken != e->commit.n_results;
 }
 
 static void retire(struct drive *d, uint32_t recorded)
@@ -230,7 +258,7 @@ static int carry_out(struct drive *d, const struct recording_entry *e, struct qu
     case RECORDING_CANCEL_CHOICE: cancel_choice(d, e->seq); break;
     case RECORDING_NO_MORE: sched_no_more(d->sched); break;
     case RECORDING_PLAN: plan(d, e); break;
-    case RECORDING_COMMIT: commit(d, &e->commit); break;
+    case RECORDING_COMMIT: commit(d, e); break;
     case RECORDING_RETIRED: retire(d, e->seq); break;
     case RECORDING_POLICY: return sched_set_policy(d->sched, e->policy.policy, &e->policy.options, err);
     case RECORDING_UNPIN: sched_unpin(d->sched, e->tenant); break;
@@ -274,10 +302,12 @@ int recording_drive(struct recording *r, recording_observer observer, void *cont
     struct drive d = {.header = recording_header(r), .observer = observer, .context = context, .run = out};
     *out = (struct recording_run){0};
     int status = sched_create(&d.header->config, &d.sched, err);
-    if (status != QUIRE_OK)
-        return status;
+    if (status == QUIRE_OK)
+        status = sched_driver_create(d.sched, &calls, &d, &d.driver, err);
     decision_log_begin(&d.decisions);
-    status = drive_all(&d, r, err);
+    if (status == QUIRE_OK)
+        status = drive_all(&d, r, err);
+    sched_driver_destroy(d.driver);
     sched_destroy(d.sched);
     recording_seqs_free(&d.seqs);
     free(d.ids);

@@ -1,6 +1,7 @@
 #include "engine/record/shadow.h"
 
 #include "base/log.h"
+#include "scheduler/driver.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -47,16 +48,13 @@ struct shadow {
     struct engine_watch watch;
     const struct sched_policy *policy;
     struct sched *sched;        /* NULL: asleep */
+    struct sched_driver *driver;
     struct sched_cost cost;
-    uint32_t max_seqs;
     double ratio;               /* measured / predicted, of live steps */
     uint64_t done_us;           /* when the last live step was done */
 
     uint64_t now_us;            /* its own clock */
-    const struct sched_plan *plan; /* the step that runs; NULL = none */
-    uint64_t ends_us;
-    struct sched_result *results; /* [max_seqs] */
-    uint32_t *tokens;             /* [max_seqs]: of the results */
+    uint64_t ends_us;           /* of the step that runs, if one does */
 
     struct twin *buckets[BUCKETS];
     struct owner *live, *shadow; /* [n_names] by sequence */
@@ -118,15 +116,13 @@ static void end_side(struct shadow *w, struct twin *t, uint32_t choice, bool liv
 
 /* ---- the shadow's own loop ---- */
 
-static void collect(struct shadow *w)
+static void on_shadow_retired(void *context, uint32_t seq)
 {
-    uint32_t seq;
-    while (sched_next_retired(w->sched, &seq)) {
-        struct owner o = w->shadow[seq];
-        w->shadow[seq].twin = NULL;
-        if (o.twin)
-            end_side(w, o.twin, o.choice, false);
-    }
+    struct shadow *w = context;
+    struct owner o = w->shadow[seq];
+    w->shadow[seq].twin = NULL;
+    if (o.twin)
+        end_side(w, o.twin, o.choice, false);
 }
 
 /* 0 where the shadow, which is behind, got to it before it came. */
@@ -142,36 +138,25 @@ static uint32_t token_of(const struct twin_choice *c, uint32_t n)
     return c->tokens && n < c->n_live ? c->tokens[n] : PLACEHOLDER;
 }
 
-static void take_result(struct shadow *w, const struct sched_row *row, uint32_t n)
+static bool on_shadow_take(void *context, const struct sched_step *step, const struct sched_row *row, uint32_t *tokens,
+                           struct sched_result *out)
 {
+    struct shadow *w = context;
     const struct owner *o = &w->shadow[row->seq];
     struct twin *t = o->twin;
-    bool finished = true;
-    w->tokens[n] = PLACEHOLDER;
-    if (t) {
-        struct twin_choice *c = &t->choices[o->choice];
-        w->tokens[n] = token_of(c, c->n_shadow);
-        c->n_shadow++;
-        finished = c->live_over && c->n_shadow >= c->n_live;
-        if (o->choice == 0 && t->shadow_ttft_us == 0) {
-            t->shadow_ttft_us = w->now_us > t->arrival_us ? w->now_us - t->arrival_us : 1;
-            t->shadow_queue_us = queue_us(w->sched, row->seq, t);
-            compare(w, t);
-        }
+    (void)step;
+    if (!row->samples || !t)
+        return false;
+    struct twin_choice *c = &t->choices[o->choice];
+    tokens[0] = token_of(c, c->n_shadow);
+    c->n_shadow++;
+    out->finished = c->live_over && c->n_shadow >= c->n_live;
+    if (o->choice == 0 && t->shadow_ttft_us == 0) {
+        t->shadow_ttft_us = w->now_us > t->arrival_us ? w->now_us - t->arrival_us : 1;
+        t->shadow_queue_us = queue_us(w->sched, row->seq, t);
+        compare(w, t);
     }
-    w->results[n] = (struct sched_result){
-        .seq = row->seq, .n_tokens = 1, .tokens = &w->tokens[n], .finished = finished};
-}
-
-static void commit(struct shadow *w)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < w->plan->n_rows; i++)
-        if (w->plan->rows[i].samples && w->shadow[w->plan->rows[i].seq].twin)
-            take_result(w, &w->plan->rows[i], n++);
-    w->plan = NULL;
-    sched_commit(w->sched, w->results, n, NULL, NULL, NULL);
-    collect(w);
+    return true;
 }
 
 static double predict_us(const struct sched_cost *cost, const struct sched_plan *plan)
@@ -184,27 +169,43 @@ static double predict_us(const struct sched_cost *cost, const struct sched_plan 
     return sched_cost_us(cost, &shape);
 }
 
+static int on_shadow_planned(void *context, uint64_t now_us, const struct sched_plan *plan, struct quire_error *err)
+{
+    struct shadow *w = context;
+    (void)now_us;
+    (void)err;
+    if (plan->n_refused == 0)
+        return QUIRE_OK;
+    pthread_mutex_lock(&w->mutex);
+    for (uint32_t i = 0; i < plan->n_refused; i++)
+        w->stats.n_refused += w->shadow[plan->refused[i].seq].choice == 0;
+    pthread_mutex_unlock(&w->mutex);
+    return QUIRE_OK;
+}
+
+static int on_shadow_launch(void *context, const struct sched_step *step, struct quire_error *err)
+{
+    struct shadow *w = context;
+    (void)err;
+    w->ends_us = w->now_us + (uint64_t)(predict_us(&w->cost, step->plan) * w->ratio) + 1;
+    return QUIRE_OK;
+}
+
+static const struct sched_driver_calls shadow_steps = {
+    .planned = on_shadow_planned, .launch = on_shadow_launch, .take = on_shadow_take, .retired = on_shadow_retired};
+
 /* Begins the next step at its clock. False: nothing can run now. */
 static bool begin_step(struct shadow *w, uint64_t until_us)
 {
     const struct sched_plan *plan;
-    if (sched_idle(w->sched) || sched_plan(w->sched, w->now_us, &plan, NULL))
+    if (sched_idle(w->sched) || sched_driver_plan(w->driver, w->now_us, &plan, NULL))
         return false;
-    if (plan->n_refused > 0) {
-        pthread_mutex_lock(&w->mutex);
-        for (uint32_t i = 0; i < plan->n_refused; i++)
-            w->stats.n_refused += w->shadow[plan->refused[i].seq].choice == 0;
-        pthread_mutex_unlock(&w->mutex);
-        collect(w);
-    }
-    if (plan->n_rows == 0) {
-        if (plan->wake_us <= w->now_us || plan->wake_us > until_us)
-            return false;
-        w->now_us = plan->wake_us;
+    sched_driver_retire(w->driver); /* those that were refused */
+    if (plan->n_rows > 0)
         return true;
-    }
-    w->plan = plan;
-    w->ends_us = w->now_us + (uint64_t)(predict_us(&w->cost, plan) * w->ratio) + 1;
+    if (plan->wake_us <= w->now_us || plan->wake_us > until_us)
+        return false;
+    w->now_us = plan->wake_us;
     return true;
 }
 
@@ -212,11 +213,12 @@ static bool begin_step(struct shadow *w, uint64_t until_us)
 static void advance(struct shadow *w, uint64_t now_us)
 {
     for (uint32_t i = 0; i < MOST_TURNS; i++) {
-        if (w->plan) {
+        if (sched_driver_in_flight(w->driver) > 0) {
             if (w->ends_us > now_us)
                 return;
             w->now_us = w->ends_us;
-            commit(w);
+            sched_driver_commit(w->driver, NULL);
+            sched_driver_retire(w->driver);
         } else if (!begin_step(w, now_us)) {
             if (w->now_us < now_us)
                 w->now_us = now_us;
@@ -240,14 +242,15 @@ static void on_opened(void *context, const struct engine_info *info, const struc
     c.policy = w->policy;
     c.overlap_depth = 0;
     w->cost = c.cost;
-    w->max_seqs = c.max_num_seqs;
     w->n_names = c.max_queued_requests + (config->overlap_depth + 2) * c.max_num_seqs;
-    w->results = calloc(w->max_seqs, sizeof *w->results);
-    w->tokens = calloc(w->max_seqs, sizeof *w->tokens);
     w->live = calloc(w->n_names, sizeof *w->live);
     w->shadow = calloc(w->n_names, sizeof *w->shadow);
-    if (!w->results || !w->tokens || !w->live || !w->shadow || sched_create(&c, &w->sched, &err) != QUIRE_OK)
-        quire_log(QUIRE_LOG_WARN, "shadow", "sleeps: out of memory");
+    if (w->live && w->shadow && sched_create(&c, &w->sched, &err) == QUIRE_OK &&
+        sched_driver_create(w->sched, &shadow_steps, w, &w->driver, &err) == QUIRE_OK)
+        return;
+    quire_log(QUIRE_LOG_WARN, "shadow", "sleeps: out of memory");
+    sched_destroy(w->sched);
+    w->sched = NULL;
 }
 
 static void on_submitted(void *context, const struct engine_watch_submit *s)
@@ -289,7 +292,7 @@ static void on_cancelled(void *context, uint64_t now_us, uint64_t id)
         return;
     advance(w, now_us);
     sched_cancel(w->sched, id);
-    collect(w);
+    sched_driver_retire(w->driver);
 }
 
 static void on_cancelled_choice(void *context, uint64_t now_us, uint32_t seq)
@@ -301,7 +304,7 @@ static void on_cancelled_choice(void *context, uint64_t now_us, uint32_t seq)
     const struct owner *o = &w->live[seq];
     if (!o->twin->choices[o->choice].shadow_over)
         sched_cancel_seq(w->sched, o->twin->choices[o->choice].shadow_seq);
-    collect(w);
+    sched_driver_retire(w->driver);
 }
 
 static void on_planned(void *context, uint64_t now_us, const struct sched_plan *plan, const struct sched *sched)
@@ -359,7 +362,7 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
         if (r->finished)
             end_live(w, c->sched, r->seq);
     }
-    collect(w);
+    sched_driver_retire(w->driver);
 }
 
 static void on_retired(void *context, uint32_t seq)
@@ -427,9 +430,8 @@ void shadow_destroy(struct shadow *w)
     for (uint32_t i = 0; i < BUCKETS; i++)
         while (w->buckets[i])
             forget(w, w->buckets[i]);
+    sched_driver_destroy(w->driver);
     sched_destroy(w->sched);
-    free(w->results);
-    free(w->tokens);
     free(w->live);
     free(w->shadow);
     pthread_mutex_destroy(&w->mutex);

@@ -2,9 +2,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/run/engine_internal.h"
+#include "engine/run/events.h"
 #include "engine/run/host_memory.h"
+#include "engine/run/loop.h"
 #include "engine/run/schedule.h"
+#include "engine/run/step.h"
 #include "memory/prefix.h"
 
 #include <stdio.h>
@@ -173,6 +175,8 @@ static int open_scheduler(struct engine *e, struct sched_config *config, uint32_
     config->overlap_depth = e->depth;
     config->secret = e->chain_secret;
     int status = sched_create(config, &e->sched, err);
+    if (status == QUIRE_OK)
+        status = sched_driver_create(e->sched, &engine_steps, e, &e->driver, err);
     if (status != QUIRE_OK)
         return status;
     e->is_static = config->batching == SCHED_STATIC;
@@ -301,6 +305,7 @@ void engine_close(struct engine *e)
     step_slots_destroy(e);
     events_destroy(e);
     mailbox_destroy(e->mailbox);
+    sched_driver_destroy(e->driver);
     sched_destroy(e->sched);
     free(e->owners);
     free(e->tenants);

@@ -1,5 +1,4 @@
-/* What happened in a step, in order, on its way to the sink. */
-#include "engine/run/engine_internal.h"
+#include "engine/run/events.h"
 
 #include <stdlib.h>
 

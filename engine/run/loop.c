@@ -1,12 +1,10 @@
-/* The engine thread: mail in, plan, launch, commit, events out; asleep when there is nothing to do.
- *
- * The loop holds for any overlap depth d: plan n is launched, then the step before it by d is
- * committed. With d = 0 that is the same step.
- */
-#include "engine/run/engine_internal.h"
+/* The engine thread: mail in, a turn of the scheduler's driver, events out; asleep when there is nothing to do. */
+#include "engine/run/loop.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/run/events.h"
+#include "engine/run/step.h"
 
 #include <stdlib.h>
 
@@ -157,17 +155,6 @@ static void take_mail(struct engine *e, const struct mailbox_mail *mail)
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-static void collect_retired(struct engine *e)
-{
-    uint32_t seq;
-    while (sched_next_retired(e->sched, &seq)) {
-        struct request *r = e->owners[seq].request;
-        ENGINE_WATCH(e, retired, seq);
-        e->owners[seq].request = NULL;
-        request_left_scheduler(r);
-    }
-}
-
 /* unused: nothing lives that could refer to a block. */
 static void measure_kv(struct engine *e, bool unused, struct engine_stats *stats)
 {
@@ -292,46 +279,40 @@ static int nothing_to_run(struct engine *e, const struct sched_plan *plan, uint6
     return QUIRE_OK;
 }
 
-/* Plans and launches the next step, then commits what the overlap leaves no room for. */
-static int step(struct engine *e, struct quire_error *err)
+static int on_planned(void *engine, uint64_t now_us, const struct sched_plan *plan, struct quire_error *err)
 {
-    const struct sched_plan *plan;
-    uint64_t now_us = quire_now_us();
-    int status = sched_plan(e->sched, now_us, &plan, err);
-    if (status != QUIRE_OK)
-        return status;
+    struct engine *e = engine;
     ENGINE_WATCH(e, planned, now_us, plan, e->sched);
     note_admissions(e, plan);
     end_refused(e, plan);
     engine_publish(e, 0); /* what was admitted has left the queue now, not only when the step is over */
-    struct step_slot *slot = &e->slots[e->n_launched % (e->depth + 1)];
-    if (e->n_watches)
-        slot->launched_us = quire_now_us();
-    status = step_move(e, plan, err);
-    if (status != QUIRE_OK)
-        return status;
-    if (plan->n_rows > 0) {
-        status = step_launch(e, slot, plan, err);
-        if (status != QUIRE_OK)
-            return status;
-        e->n_launched++;
-        e->n_in_flight++;
-        e->n_empty_plans = 0;
-        e->report.stats.token_budget = plan->token_budget;
-    } else if (e->n_in_flight == 0) {
-        status = nothing_to_run(e, plan, now_us, err);
-        if (status != QUIRE_OK)
-            return status;
-    }
-    uint32_t leave = plan->n_rows > 0 ? e->depth : 0;
-    while (e->n_in_flight > leave) {
-        uint64_t oldest = e->n_launched - e->n_in_flight;
-        status = step_commit(e, &e->slots[oldest % (e->depth + 1)], err);
-        if (status != QUIRE_OK)
-            return status;
-        e->n_in_flight--;
-    }
-    return QUIRE_OK;
+    e->planned_us = e->n_watches ? quire_now_us() : 0;
+    return step_move(e, plan, err);
+}
+
+static void on_retired(void *engine, uint32_t seq)
+{
+    struct engine *e = engine;
+    struct request *r = e->owners[seq].request;
+    ENGINE_WATCH(e, retired, seq);
+    e->owners[seq].request = NULL;
+    request_left_scheduler(r);
+}
+
+const struct sched_driver_calls engine_steps = {.planned = on_planned,
+                                                .launch = step_launch,
+                                                .wait = step_wait,
+                                                .take = step_take,
+                                                .committed = step_committed,
+                                                .retired = on_retired};
+
+static int step(struct engine *e, struct quire_error *err)
+{
+    const struct sched_plan *plan;
+    uint64_t now_us = quire_now_us();
+    bool idle = sched_driver_in_flight(e->driver) == 0;
+    int status = sched_driver_turn(e->driver, now_us, &plan, err);
+    return status == QUIRE_OK && idle && plan->n_rows == 0 ? nothing_to_run(e, plan, now_us, err) : status;
 }
 
 /* ---- ends ------------------------------------------------------------------------------------ */
@@ -368,7 +349,7 @@ static void abandon_scheduler(struct engine *e)
 
 static bool has_work(const struct engine *e)
 {
-    return !e->dead && (e->n_in_flight > 0 || !sched_idle(e->sched));
+    return !e->dead && !sched_idle(e->sched);
 }
 
 /* Until when to wait for mail; 0 = not at all. */
@@ -389,10 +370,7 @@ void *engine_main(void *engine)
         uint64_t begin = quire_now_us();
         take_mail(e, &mail);
         struct quire_error err;
-        int status = has_work(e) ? step(e, &err) : QUIRE_OK;
-        if (status == QUIRE_OK)
-            collect_retired(e);
-        else
+        if (has_work(e) && step(e, &err) != QUIRE_OK)
             die(e, err.text);
         engine_publish(e, quire_now_us() - begin);
         events_flush(e);

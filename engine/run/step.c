@@ -1,6 +1,8 @@
 /* A scheduler's plan becomes a forward pass, and the pass's results become tokens and events. */
+#include "engine/run/step.h"
+
 #include "base/clock.h"
-#include "engine/run/engine_internal.h"
+#include "engine/run/events.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +11,7 @@
 int step_slots_create(struct engine *e, struct quire_error *err)
 {
     uint32_t n = e->plan.max_logit_rows;
-    e->sched_results = calloc(e->plan.max_num_seqs, sizeof *e->sched_results);
-    e->sched_tokens = calloc(e->plan.max_num_seqs, sizeof *e->sched_tokens);
-    bool ok = e->sched_results && e->sched_tokens;
+    bool ok = true;
     for (uint32_t i = 0; i <= e->depth; i++) {
         struct step_slot *slot = &e->slots[i];
         slot->targets = calloc(n, sizeof *slot->targets);
@@ -29,8 +29,6 @@ void step_slots_destroy(struct engine *e)
         free(e->slots[i].rows);
         free(e->slots[i].results);
     }
-    free(e->sched_tokens);
-    free(e->sched_results);
 }
 
 void request_end(struct engine *e, struct request *r, enum engine_finish finish, const char *message)
@@ -68,7 +66,7 @@ static void add_targets(struct engine *e, struct step_slot *slot, const struct s
             };
             sampling_row(&r->sampling, &state, &slot->rows[at]);
             e->owners[row->seq].sampled_row = at;
-            e->owners[row->seq].sampled_step = e->n_launched + 1;
+            e->owners[row->seq].sampled_step = slot->number;
         } else if (p + 1 == r->next_prompt_logprob && p + 1 < r->n_prompt) {
             /* Positions that a preempted prompt computes again were reported before. */
             r->next_prompt_logprob++;
@@ -117,12 +115,13 @@ static int add_blocks(struct engine *e, const struct sched_row *row, uint32_t to
     return QUIRE_OK;
 }
 
-/* The newest token of a sequence may still be with the device, in the results of the step launched last. */
-static int add_pending(const struct engine *e, const struct sched_row *row, uint32_t token, struct forward_batch *batch,
-                       struct quire_error *err)
+/* The newest token of a sequence may still be with the device, in the results of the step launched last. `number`: of
+ * the step that is being made. */
+static int add_pending(const struct engine *e, uint64_t number, const struct sched_row *row, uint32_t token,
+                       struct forward_batch *batch, struct quire_error *err)
 {
     const struct seq_owner *owner = &e->owners[row->seq];
-    if (e->n_in_flight == 0 || owner->sampled_step != e->n_launched)
+    if (sched_driver_in_flight(e->driver) == 0 || owner->sampled_step + 1 != number)
         return quire_fail(err, QUIRE_INTERNAL,
                           "sequence %u: the token at position %u is not known, and no step samples it", row->seq,
                           row->first + row->count - 1);
@@ -141,7 +140,7 @@ static int add_row(struct engine *e, struct step_slot *slot, const struct sched_
                           end);
     memcpy(batch->ids + token, tokens + row->first, row->count * sizeof *tokens);
     if (tokens[end - 1] == SCHED_PENDING) {
-        int status = add_pending(e, row, token + row->count - 1, batch, err);
+        int status = add_pending(e, slot->number, row, token + row->count - 1, batch, err);
         if (status != QUIRE_OK)
             return status;
     }
@@ -164,15 +163,19 @@ int step_move(struct engine *e, const struct sched_plan *plan, struct quire_erro
     return forward_move(e->forward, plan->moves, plan->n_moves, err);
 }
 
-int step_launch(struct engine *e, struct step_slot *slot, const struct sched_plan *plan, struct quire_error *err)
+int step_launch(void *engine, const struct sched_step *step, struct quire_error *err)
 {
+    struct engine *e = engine;
+    struct step_slot *slot = &e->slots[step->slot];
+    const struct sched_plan *plan = step->plan;
     uint32_t n_entries = 0, token = 0, table = 0;
     struct forward_batch batch;
     for (uint32_t i = 0; i < plan->n_rows; i++)
         n_entries += n_entries_of(e, &plan->rows[i]);
     forward_begin(e->forward, plan->n_tokens, plan->n_rows, plan->n_logits, n_entries, &batch);
-    slot->plan = plan;
-    slot->n_targets = 0;
+    slot->number = plan->step;
+    slot->launched_us = e->planned_us;
+    slot->n_targets = slot->n_taken = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
         batch.rows[i] = (struct k_attn_row){
@@ -184,6 +187,8 @@ int step_launch(struct engine *e, struct step_slot *slot, const struct sched_pla
         table += n_entries_of(e, row);
     }
     batch.n_logits = slot->n_targets;
+    e->n_empty_plans = 0;
+    e->report.stats.token_budget = plan->token_budget;
     return forward_run(e->forward, &batch, slot->rows, slot->results, &slot->ticket, err);
 }
 
@@ -232,44 +237,43 @@ static bool take_token(struct engine *e, const struct step_target *target, const
     return c->done;
 }
 
-static uint32_t take_results(struct engine *e, const struct step_slot *slot)
+/* A row that reached the prompt's end: it counts once, and a choice that generates nothing is over. */
+static void end_of_prompt(struct engine *e, const struct sched_row *row)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < slot->n_targets; i++) {
-        const struct step_target *target = &slot->targets[i];
-        const struct seq_owner *owner = &e->owners[target->seq];
+    struct request *r = e->owners[row->seq].request;
+    uint32_t choice = e->owners[row->seq].choice;
+    if (row->first + row->count < r->n_prompt)
+        return;
+    if (!r->prompt_counted)
+        e->report.stats.n_prompt_tokens += r->n_prompt;
+    r->prompt_counted = true;
+    if (r->max_tokens == 0 && !r->choices[choice].done)
+        event_done(e, r, choice, ENGINE_FINISH_LENGTH, -1);
+}
+
+bool step_take(void *engine, const struct sched_step *step, const struct sched_row *row, uint32_t *tokens,
+               struct sched_result *out)
+{
+    struct engine *e = engine;
+    struct step_slot *slot = &e->slots[step->slot];
+    const struct seq_owner *owner = &e->owners[row->seq];
+    bool given = false;
+    for (; slot->n_taken < slot->n_targets && slot->targets[slot->n_taken].seq == row->seq; slot->n_taken++) {
+        const struct step_target *target = &slot->targets[slot->n_taken];
+        const struct k_sample_result *result = &slot->results[slot->n_taken];
         /* A prompt's logprobs are choice 0's, though another computes the prompt once that was cancelled. */
         if (owner->request->choices[target->drawn ? owner->choice : 0].done)
             continue;
         if (!target->drawn) {
-            event_prompt_logprob(e, owner->request, target->position, &slot->results[i]);
+            event_prompt_logprob(e, owner->request, target->position, result);
             continue;
         }
-        bool over = take_token(e, target, &slot->results[i]);
-        e->sched_tokens[n] = slot->results[i].token;
-        e->sched_results[n] = (struct sched_result){
-            .seq = target->seq, .n_tokens = 1, .tokens = &e->sched_tokens[n], .finished = over};
-        n++;
+        *tokens = result->token;
+        out->finished = take_token(e, target, result);
+        given = true;
     }
-    return n;
-}
-
-/* Rows that reached the prompt's end: it counts once, and a choice that generates nothing is
- * over. */
-static void end_of_prompts(struct engine *e, const struct sched_plan *plan)
-{
-    for (uint32_t i = 0; i < plan->n_rows; i++) {
-        const struct sched_row *row = &plan->rows[i];
-        struct request *r = e->owners[row->seq].request;
-        uint32_t choice = e->owners[row->seq].choice;
-        if (row->first + row->count < r->n_prompt)
-            continue;
-        if (!r->prompt_counted)
-            e->report.stats.n_prompt_tokens += r->n_prompt;
-        r->prompt_counted = true;
-        if (r->max_tokens == 0 && !r->choices[choice].done)
-            event_done(e, r, choice, ENGINE_FINISH_LENGTH, -1);
-    }
+    end_of_prompt(e, row);
+    return given;
 }
 
 const uint32_t engine_step_bounds[ENGINE_N_STEP_BUCKETS] = {1,   8,    16,   32,   64,   128,  256,
@@ -284,25 +288,28 @@ static void count_tokens(struct engine *e, uint32_t n_tokens)
         stats->step_buckets[i]++;
 }
 
-int step_commit(struct engine *e, struct step_slot *slot, struct quire_error *err)
+int step_wait(void *engine, const struct sched_step *step, struct quire_error *err)
 {
+    struct engine *e = engine;
+    struct step_slot *slot = &e->slots[step->slot];
     int status = forward_wait(e->forward, slot->ticket, err);
     if (status != QUIRE_OK)
         return status;
-    uint64_t done_us = e->n_watches ? quire_now_us() : 0;
+    slot->done_us = e->n_watches ? quire_now_us() : 0;
     end_bad_requests(e, slot);
-    uint32_t n = take_results(e, slot);
-    end_of_prompts(e, slot->plan);
-    count_tokens(e, slot->plan->n_tokens);
-    status = sched_commit(e->sched, e->sched_results, n, NULL, NULL, err);
-    if (status != QUIRE_OK)
-        return status;
+    count_tokens(e, step->plan->n_tokens);
+    return QUIRE_OK;
+}
+
+void step_committed(void *engine, const struct sched_committed *committed)
+{
+    struct engine *e = engine;
+    const struct step_slot *slot = &e->slots[committed->step->slot];
     const struct engine_watch_commit commit = {.launched_us = slot->launched_us,
-                                               .done_us = done_us,
-                                               .plan = slot->plan,
-                                               .results = e->sched_results,
-                                               .n_results = n,
+                                               .done_us = slot->done_us,
+                                               .plan = committed->step->plan,
+                                               .results = committed->results,
+                                               .n_results = committed->n_results,
                                                .sched = e->sched};
     ENGINE_WATCH(e, committed, &commit);
-    return QUIRE_OK;
 }

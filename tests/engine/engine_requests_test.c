@@ -2,7 +2,7 @@
 #include "client.h"
 #include "tiny_model.h"
 
-#include "engine/run/engine_internal.h"
+#include "engine/run/state.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 #include "client.h"
 #include "tiny_model.h"
 
-#include "engine/run/engine_internal.h"
+#include "engine/run/state.h"
 #include "engine/run/schedule.h"
 
 #include <setjmp.h>

@@ -1,5 +1,6 @@
 /* Every allocation that creation and submission make is made to fail once: the call must say so,
  * leave the scheduler as it was and leak nothing. */
+#include "scheduler/driver.h"
 #include "tests/scheduler/sched_harness.h"
 
 #include <stdbool.h>
@@ -142,6 +143,40 @@ static void test_submit(void **state)
     close_sched(s);
 }
 
+static bool take(void *context, const struct sched_step *step, const struct sched_row *row, uint32_t *tokens,
+                 struct sched_result *out)
+{
+    (void)context;
+    (void)step;
+    (void)out;
+    *tokens = 5;
+    return row->samples;
+}
+
+static const struct sched_driver_calls calls = {.take = take};
+
+static void test_driver(void **state)
+{
+    (void)state;
+    struct sched_config c = small_config();
+    struct sched *s = open_sched(&c);
+    struct sched_driver *d;
+    long n_failed = 0;
+    for (;; n_failed++) {
+        struct quire_error err = {{0}};
+        countdown = n_failed;
+        int status = sched_driver_create(s, &calls, NULL, &d, &err);
+        countdown = -1;
+        if (status == QUIRE_OK)
+            break;
+        assert_int_equal(status, QUIRE_NO_MEMORY);
+        assert_null(d);
+    }
+    assert_int_equal(n_failed, 5);
+    sched_driver_destroy(d);
+    close_sched(s);
+}
+
 /* Once a request is in, nothing that a step does can fail for want of memory. */
 static void run_under(const struct sched_policy *policy)
 {
@@ -154,24 +189,17 @@ static void run_under(const struct sched_policy *policy)
         struct sched *s = open_sched(&c);
         for (uint32_t i = 0; i < 4; i++)
             submit(s, request_of(i, 20 * i, 9, 12));
-        uint32_t token = 5, name;
+        struct sched_driver *d;
+        assert_int_equal(sched_driver_create(s, &calls, NULL, &d, NULL), QUIRE_OK);
         while (!sched_idle(s)) {
-            struct sched_result results[4];
             const struct sched_plan *p;
-            uint32_t n = 0;
             long before = n_allocations;
-            int status = sched_plan(s, 0, &p, NULL);
-            for (uint32_t i = 0; i < p->n_rows; i++)
-                if (p->rows[i].samples)
-                    results[n++] = (struct sched_result){.seq = p->rows[i].seq, .n_tokens = 1, .tokens = &token};
-            if (p->n_rows > 0)
-                status |= sched_commit(s, n ? results : NULL, n, NULL, NULL, NULL);
-            while (sched_next_retired(s, &name))
-                ;
+            int status = sched_driver_turn(d, 0, &p, NULL);
             long after = n_allocations;
             assert_int_equal(status, QUIRE_OK);
             assert_int_equal(after, before);
         }
+        sched_driver_destroy(d);
         assert_true(sched_stats(s).n_preemptions > 0);
         close_sched(s);
     }
@@ -190,6 +218,7 @@ int main(void)
         cmocka_unit_test(test_create),
         cmocka_unit_test(test_set_policy),
         cmocka_unit_test(test_submit),
+        cmocka_unit_test(test_driver),
         cmocka_unit_test(test_steps_allocate_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 
 #include "memory/prefix.h"
 #include "scheduler/decision_log.h"
+#include "scheduler/driver.h"
 #include "base/clock.h"
 #include "tools/bench/lib/random.h"
 
@@ -27,6 +28,7 @@ struct run {
     struct quire_error *err;
     struct sched_config config;
     struct sched *sched;
+    struct sched_driver *driver;
     struct decision_log log;
     uint32_t prompt_price, output_price;
 
@@ -34,9 +36,6 @@ struct run {
     uint32_t *weights;          /* [n_tenants] */
     uint32_t *prompt;           /* [max_prompt] */
     struct key256 *hashes;      /* of its full blocks */
-    struct sched_result *results; /* [max_num_seqs], and their tokens */
-    uint32_t *tokens;
-    bool *finished, *discarded;
     struct live *lives;
     uint32_t n_lives;
     uint32_t *running, n_running; /* sequences that may hold blocks */
@@ -46,11 +45,7 @@ struct run {
     uint64_t n_over;
     bool said_no_more;
     double now_us, device_free_us;
-    struct flight {
-        const struct sched_plan *plan;
-        double end_us;
-    } flights[MAX_FLIGHTS];     /* launched, oldest first */
-    uint32_t n_flights;
+    double end_us[MAX_FLIGHTS]; /* of the steps in flight, by slot */
 };
 
 /* ---- setting up ---- */
@@ -130,20 +125,14 @@ static int make_config(struct run *r)
 static int allocate(struct run *r)
 {
     const struct sim_trace *t = r->trace;
-    size_t most = r->setup->one_by_one ? 1 : r->setup->sched.max_num_seqs;
     r->out->records = calloc(t->n, sizeof *r->out->records);
     r->out->n_records = t->n;
     r->chains = calloc(t->n_domains, sizeof *r->chains);
     r->weights = calloc(t->n_tenants, sizeof *r->weights);
     r->prompt = calloc(t->max_prompt, sizeof *r->prompt);
     r->hashes = calloc(t->max_prompt / r->setup->sched.kv.block_tokens + 1, sizeof *r->hashes);
-    r->results = calloc(most, sizeof *r->results);
-    r->tokens = calloc(most, sizeof *r->tokens);
-    r->finished = calloc(most, sizeof *r->finished);
-    r->discarded = calloc(most, sizeof *r->discarded);
     r->n_reached_prompt = calloc(t->n, sizeof *r->n_reached_prompt);
-    if (!r->out->records || !r->chains || !r->weights || !r->prompt || !r->hashes || !r->results || !r->tokens ||
-        !r->finished || !r->discarded || !r->n_reached_prompt)
+    if (!r->out->records || !r->chains || !r->weights || !r->prompt || !r->hashes || !r->n_reached_prompt)
         return quire_fail(r->err, QUIRE_NO_MEMORY, "out of memory for %zu requests", t->n);
     return sim_watch_create(t->n_tenants, SCHED_MAX_CLASSES, &r->out->watch, r->err);
 }
@@ -171,15 +160,12 @@ static int open_run(struct run *r)
 
 static void close_run(struct run *r)
 {
+    sched_driver_destroy(r->driver);
     sched_destroy(r->sched);
     free(r->chains);
     free(r->weights);
     free(r->prompt);
     free(r->hashes);
-    free(r->results);
-    free(r->tokens);
-    free(r->finished);
-    free(r->discarded);
     free(r->lives);
     free(r->running);
     free(r->n_reached_prompt);
@@ -357,19 +343,30 @@ static void watch_slots(struct run *r, double step_us)
         point->service[t] = w->service[t];
 }
 
-static void launch(struct run *r, const struct sched_plan *plan)
+static int on_planned(void *context, uint64_t now_us, const struct sched_plan *plan, struct quire_error *err)
 {
+    struct run *r = context;
+    (void)err;
+    decision_log_add(&r->log, now_us, plan);
+    note_admissions(r, plan);
+    return QUIRE_OK;
+}
+
+static int on_launch(void *context, const struct sched_step *step, struct quire_error *err)
+{
+    struct run *r = context;
     struct sim_watch *w = &r->out->watch;
-    const struct sched_shape shape = read_rows(r, plan);
+    const struct sched_shape shape = read_rows(r, step->plan);
     double step_us = r->setup->one_by_one ? 0 : sched_cost_us(&r->setup->cost, &shape);
     double start_us = r->device_free_us > r->now_us ? r->device_free_us : r->now_us;
+    (void)err;
     for (uint32_t t = 0; w->n_tenants > 1 && t < w->n_tenants; t++)
         w->backlogged[t] = sched_tenant_stats(r->sched, t).n_waiting > 0;
     if (w->n_tenants > 1)
         sim_watch_fairness(w);
     watch_slots(r, step_us);
-    r->device_free_us = start_us + step_us;
-    r->flights[r->n_flights++] = (struct flight){plan, r->device_free_us};
+    r->end_us[step->slot] = r->device_free_us = start_us + step_us;
+    return QUIRE_OK;
 }
 
 /* ---- results ---- */
@@ -387,56 +384,60 @@ static void note_token(struct run *r, size_t request, bool over)
         end_record(r, request, SIM_DONE);
 }
 
-/* The oldest launched step is over: time goes to its end. */
-static int commit(struct run *r)
+/* Time goes to the step's end. */
+static int on_wait(void *context, const struct sched_step *step, struct quire_error *err)
 {
-    const struct sched_plan *plan = r->flights[0].plan;
-    uint32_t n = 0;
-    if (r->flights[0].end_us > r->now_us)
-        r->now_us = r->flights[0].end_us;
-    r->flights[0] = r->flights[1];
-    r->n_flights--;
-    for (uint32_t i = 0; i < plan->n_rows; i++) {
-        const struct sched_row *row = &plan->rows[i];
-        uint32_t request = r->lives[row->seq].request;
-        const struct sim_record *record = &r->out->records[request];
-        if (!row->samples || record->fate == SIM_DONE)
-            continue;
-        /* No two positions of any two requests have the same, so that nothing generated is ever hit. */
-        r->tokens[n] = (request * 0x9e3779b1u + record->n_generated * 0x85ebca6bu) & 0x7fffffffu;
-        r->results[n] = (struct sched_result){
-            .seq = row->seq,
-            .n_tokens = 1,
-            .tokens = &r->tokens[n],
-            .finished = record->n_generated + 1 >= r->trace->requests[request].n_output,
-        };
-        n++;
-    }
-    int status = sched_commit(r->sched, r->results, n, r->finished, r->discarded, r->err);
-    for (uint32_t i = 0; status == QUIRE_OK && i < n; i++)
-        if (!r->discarded[i])
-            note_token(r, r->lives[r->results[i].seq].request, r->finished[i]);
-    return status;
+    struct run *r = context;
+    (void)err;
+    if (r->end_us[step->slot] > r->now_us)
+        r->now_us = r->end_us[step->slot];
+    return QUIRE_OK;
 }
 
-static void collect(struct run *r)
+static bool on_take(void *context, const struct sched_step *step, const struct sched_row *row, uint32_t *tokens,
+                    struct sched_result *out)
 {
-    uint32_t seq;
-    while (sched_next_retired(r->sched, &seq)) {
-        uint32_t request = r->lives[seq].request;
-        enum sim_fate fate = r->out->records[request].fate;
-        if (fate != SIM_DONE && fate != SIM_REFUSED)
-            end_record(r, request, SIM_DONE); /* only its prompt was wanted */
-    }
+    struct run *r = context;
+    uint32_t request = r->lives[row->seq].request;
+    const struct sim_record *record = &r->out->records[request];
+    (void)step;
+    if (!row->samples || record->fate == SIM_DONE)
+        return false;
+    /* No two positions of any two requests have the same, so that nothing generated is ever hit. */
+    *tokens = (request * 0x9e3779b1u + record->n_generated * 0x85ebca6bu) & 0x7fffffffu;
+    out->finished = record->n_generated + 1 >= r->trace->requests[request].n_output;
+    return true;
 }
+
+static void on_committed(void *context, const struct sched_committed *c)
+{
+    struct run *r = context;
+    for (uint32_t i = 0; i < c->n_results; i++)
+        if (!c->discarded[i])
+            note_token(r, r->lives[c->results[i].seq].request, c->finished[i]);
+}
+
+static void on_retired(void *context, uint32_t seq)
+{
+    struct run *r = context;
+    uint32_t request = r->lives[seq].request;
+    enum sim_fate fate = r->out->records[request].fate;
+    if (fate != SIM_DONE && fate != SIM_REFUSED)
+        end_record(r, request, SIM_DONE); /* only its prompt was wanted */
+}
+
+static const struct sched_driver_calls steps = {.planned = on_planned,
+                                                .launch = on_launch,
+                                                .wait = on_wait,
+                                                .take = on_take,
+                                                .committed = on_committed,
+                                                .retired = on_retired};
 
 /* ---- the loop ---- */
 
-/* Nothing can run: a launched step is waited for, or the next arrival, or what the policy waits for. */
+/* Nothing runs and nothing can: the next arrival is waited for, or what the policy waits for. */
 static int wait(struct run *r, const struct sched_plan *plan, bool *done)
 {
-    if (r->n_flights > 0)
-        return commit(r);
     double until = plan->wake_us > 0 ? (double)plan->wake_us : 0;
     if (r->next < r->trace->n && !r->setup->one_by_one) {
         double arrival = r->out->records[r->next].arrival_us;
@@ -459,21 +460,12 @@ static int run_loop(struct run *r)
     int status = QUIRE_OK;
     while (status == QUIRE_OK && !done) {
         const struct sched_plan *plan;
+        bool idle = sched_driver_in_flight(r->driver) == 0;
         status = take_arrivals(r);
         if (status == QUIRE_OK)
-            status = sched_plan(r->sched, (uint64_t)r->now_us, &plan, r->err);
-        if (status != QUIRE_OK)
-            return status;
-        decision_log_add(&r->log, (uint64_t)r->now_us, plan);
-        note_admissions(r, plan);
-        if (plan->n_rows == 0) {
+            status = sched_driver_turn(r->driver, (uint64_t)r->now_us, &plan, r->err);
+        if (status == QUIRE_OK && idle && plan->n_rows == 0)
             status = wait(r, plan, &done);
-        } else {
-            launch(r, plan);
-            if (r->n_flights > r->config.overlap_depth)
-                status = commit(r);
-        }
-        collect(r);
         if (r->setup->progress && n_plans++ % 64 == 0)
             r->setup->progress(r->setup->progress_context, r->n_over);
     }
@@ -487,6 +479,8 @@ int sim_run(const struct sim_setup *setup, const struct sim_trace *trace, struct
     double began = quire_now_s();
     *out = (struct sim_result){0};
     int status = open_run(&r);
+    if (status == QUIRE_OK)
+        status = sched_driver_create(r.sched, &steps, &r, &r.driver, err);
     if (status == QUIRE_OK)
         status = run_loop(&r);
     if (status == QUIRE_OK) {

@@ -1,7 +1,7 @@
-/* The engine's state, shared by engine.c, loop.c, step.c and events.c. Nobody else includes
- * this. */
-#ifndef QUIRE_ENGINE_INTERNAL_H
-#define QUIRE_ENGINE_INTERNAL_H
+/* The engine's state, shared by engine.c, loop.c, step.c and events.c. Nobody else includes this; what one of them
+ * does for the others is in its own header. */
+#ifndef QUIRE_ENGINE_STATE_H
+#define QUIRE_ENGINE_STATE_H
 
 #include "engine/engine.h"
 #include "engine/run/forward.h"
@@ -10,6 +10,7 @@
 #include "engine/model/safetensors.h"
 #include "engine/watch.h"
 #include "engine/model/weights.h"
+#include "scheduler/driver.h"
 #include "scheduler/scheduler.h"
 
 #include <pthread.h>
@@ -21,8 +22,8 @@
 struct seq_owner {
     struct request *request; /* NULL: the name is free */
     uint32_t choice;
-    uint32_t sampled_row;    /* of the results of the step that last drew a token of it, */
-    uint64_t sampled_step;   /* the so-many-th launched */
+    uint64_t sampled_step;   /* the number of the last step that draws a token of it, */
+    uint32_t sampled_row;    /* and the place of that token among the step's results */
 };
 
 /* A logit row of a step and who wanted it. */
@@ -34,10 +35,11 @@ struct step_target {
 
 /* A launched step until it is committed. */
 struct step_slot {
-    const struct sched_plan *plan;
+    uint64_t number;                 /* the plan's */
     uint64_t ticket;
-    uint64_t launched_us;            /* before its moves; known with watches only */
+    uint64_t launched_us, done_us;   /* before its moves, when its results were there; known with watches only */
     uint32_t n_targets;
+    uint32_t n_taken;                /* targets whose results were carried to their requests */
     struct step_target *targets;     /* [max_logit_rows] each */
     struct k_sample_row *rows;
     struct k_sample_result *results;
@@ -79,15 +81,14 @@ struct engine {
 
     /* From here on: the engine thread's. */
     struct sched *sched;
+    struct sched_driver *driver;
     struct seq_owner *owners; /* [n_owners] by sequence */
     uint32_t n_owners;
     struct event_queue events;
     struct request *over;     /* flushed and unknown to the scheduler: freed by events_reap */
     struct step_slot slots[ENGINE_MAX_SLOTS];
-    uint32_t depth, n_in_flight;
-    uint64_t n_launched;
-    struct sched_result *sched_results; /* [max_num_seqs] */
-    uint32_t *sched_tokens;             /* [max_num_seqs]: the token of each result */
+    uint32_t depth;
+    uint64_t planned_us;                /* when the last plan was there; known with watches only */
     uint32_t n_empty_plans;             /* in a row, though something lives */
     uint64_t sleep_until_us;            /* nothing can run before, unless mail comes; 0 = something can */
     struct sched_tenant_stats *tenants; /* [n_tenants] as last published */
@@ -106,42 +107,5 @@ struct engine {
             if ((e)->watches[w_]->function) \
                 (e)->watches[w_]->function((e)->watches[w_]->context, __VA_ARGS__); \
     } while (0)
-
-/* ---- events.c ---- */
-
-int events_create(struct engine *e, struct quire_error *err);
-void events_destroy(struct engine *e);
-void event_token(struct engine *e, struct request *r, uint32_t choice, uint32_t position,
-                 const struct k_sample_result *result);
-void event_prompt_logprob(struct engine *e, struct request *r, uint32_t position, const struct k_sample_result *result);
-/* The choice is over; once only. stop_token: the eos or stop id it ended by, or -1. */
-void event_done(struct engine *e, struct request *r, uint32_t choice, enum engine_finish finish, int64_t stop_token);
-/* Hands the queued events to the sink and forgets the ids of requests that are over. Frees none: a
- * full queue may flush while somebody walks a list of requests. */
-void events_flush(struct engine *e);
-/* Frees what is over. */
-void events_reap(struct engine *e);
-/* The scheduler no longer knows one choice. Frees the request when that was all that kept it. */
-void request_left_scheduler(struct request *r);
-
-/* ---- step.c ---- */
-
-int step_slots_create(struct engine *e, struct quire_error *err);
-void step_slots_destroy(struct engine *e);
-/* Queues the plan's copies between the KV cache and the host tier. */
-int step_move(struct engine *e, const struct sched_plan *plan, struct quire_error *err);
-/* Builds the step's arrays and queues it on the backend. */
-int step_launch(struct engine *e, struct step_slot *slot, const struct sched_plan *plan, struct quire_error *err);
-/* Waits for the step and carries its results to the scheduler and the events. */
-int step_commit(struct engine *e, struct step_slot *slot, struct quire_error *err);
-/* Ends every open choice of a request and takes it out of the scheduler. */
-void request_end(struct engine *e, struct request *r, enum engine_finish finish, const char *message);
-
-/* ---- loop.c ---- */
-
-/* Makes the engine's counters known; by engine_open() before there is an engine thread, then by that. */
-void engine_publish(struct engine *e, uint64_t busy_us);
-
-void *engine_main(void *engine);
 
 #endif
