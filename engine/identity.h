@@ -15,17 +15,17 @@
 #define ENGINE_IDENTITY_BYTES 512u
 
 struct engine_identity {
-    uint32_t law;              /* K_LAW_VERSION: of docs/numerics.md */
-    struct key256 weights;     /* safetensors_digest() */
+    uint32_t law; /* K_LAW_VERSION: of docs/numerics.md */
+    struct key256 weights; /* safetensors_digest() */
     const char *weight_format; /* these texts are static */
-    const char *form;          /* of GEMMs: "lane", "tile", "mma" */
-    const char *activation;    /* dtype of activations in them */
+    const char *form; /* of GEMMs: "lane", "tile", "mma" */
+    const char *activation; /* dtype of activations in them */
     const char *kv_format;
-    const char *invariance;    /* "strict", or "off": then nothing that was computed may be used again */
-    const char *adapters;      /* "none" */
+    const char *invariance; /* "strict", or "off": then nothing that was computed may be used again */
+    const char *adapters; /* "none" */
     /* Set by engine_identity_seal() from those above: */
     char text[ENGINE_IDENTITY_BYTES];
-    struct key256 digest;      /* SHA-256 of text, without its NUL */
+    struct key256 digest; /* SHA-256 of text, without its NUL */
 };
 
 void engine_identity_seal(struct engine_identity *identity);

@@ -10,7 +10,7 @@ void engine_identity_seal(struct engine_identity *identity)
     snprintf(identity->text, sizeof identity->text,
              "law=%u\nweights=%s\nweight_format=%s\nform=%s\nactivation=%s\nkv_format=%s\ninvariance=%s\n"
              "adapters=%s\n",
-             identity->law, weights, identity->weight_format, identity->form, identity->activation,
-             identity->kv_format, identity->invariance, identity->adapters);
+             identity->law, weights, identity->weight_format, identity->form, identity->activation, identity->kv_format,
+             identity->invariance, identity->adapters);
     identity->digest = quire_sha256(identity->text, strlen(identity->text));
 }

@@ -241,7 +241,19 @@ int front_set_engine(struct front *f, const struct front_engine *engine, struct 
     engine_client_close(f->engine);
     f->engine = NULL;
     f->engine_ready = f->engine_draining = false;
-    return engine_client_open(f->base, engine->fd, &ours, engine->key_file, &events, f, &f->engine, err);
+    int status = engine_client_open(f->base, engine->fd, &ours, engine->key_file, &events, f, &f->engine, err);
+    f->source = engine_client_source(f->engine);
+    return status;
+}
+
+struct completion_source front_source(const struct front *f)
+{
+    return f->source;
+}
+
+void front_set_source(struct front *f, struct completion_source source)
+{
+    f->source = source;
 }
 
 /* ---- opening and closing -------------------------------------------------------------------- */

@@ -88,6 +88,12 @@ struct front_engine {
 };
 int front_set_engine(struct front *front, const struct front_engine *engine, struct quire_error *err);
 
+/* What requests are submitted to: the engine, from on_engine_ready on, or what was set since. Whoever would answer
+ * before it (a cache, a router) takes this one, sets its own and asks this one in turn. Both hold until on_engine_gone or
+ * the next front_set_engine(); set is for a time when no request is live, such as on_engine_ready. */
+struct completion_source front_source(const struct front *front);
+void front_set_source(struct front *front, struct completion_source source);
+
 uint16_t front_port(const struct front *front);
 uint16_t front_metrics_port(const struct front *front); /* 0: there is no such listener */
 

@@ -35,6 +35,7 @@ struct front {
     const struct quire_text *text;
 
     struct engine_client *engine; /* NULL: none yet; gone ones stay until the next is set */
+    struct completion_source source; /* what generations and pins ask */
     bool engine_ready;            /* handshake done and connection alive */
     bool engine_draining;         /* it takes nothing new */
     bool engine_seen;             /* it was ready once */

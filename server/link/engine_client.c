@@ -509,10 +509,10 @@ int engine_client_open(struct event_base *base, int fd, const struct wire_hello 
     return QUIRE_OK;
 }
 
-int engine_client_submit(struct engine_client *c, const struct wire_submit *submit,
-                         const struct engine_client_request_events *events, void *context, uint64_t *request_id,
-                         struct quire_error *err)
+static int client_submit(void *self, const struct wire_submit *submit, const struct completion_events *events,
+                         void *context, uint64_t *wire_id, struct quire_error *err)
 {
+    struct engine_client *c = self;
     if (c->state != CLIENT_READY)
         return quire_fail(err, QUIRE_IO, "%s", c->state == CLIENT_GONE ? c->why : "the engine is not ready yet");
     if (c->out.n - c->sent > MAX_OUT_BYTES)
@@ -522,8 +522,8 @@ int engine_client_submit(struct engine_client *c, const struct wire_submit *subm
         return quire_fail(err, QUIRE_NO_MEMORY, "engine client: out of memory");
     r->events = *events;
     r->context = context;
-    *request_id = r->id;
-    int status = wire_put_submit(out_buffer(c), r->id, submit);
+    *wire_id = r->wire_id;
+    int status = wire_put_submit(out_buffer(c), r->wire_id, submit);
     if (status)
         client_request_remove(&c->requests, r);
     out_changed(c);
@@ -532,17 +532,23 @@ int engine_client_submit(struct engine_client *c, const struct wire_submit *subm
     return status ? quire_fail(err, QUIRE_NO_MEMORY, "engine client: out of memory") : QUIRE_OK;
 }
 
-void engine_client_cancel(struct engine_client *c, uint64_t request_id, int64_t choice)
+static void client_cancel(void *self, uint64_t wire_id, int64_t choice)
 {
-    struct client_request *r = client_request_find(&c->requests, request_id);
+    struct engine_client *c = self;
+    struct client_request *r = client_request_find(&c->requests, wire_id);
     if (!r)
         return;
     if (choice < 0)
         client_request_remove(&c->requests, r);
     if (c->state != CLIENT_READY)
         return;
-    wire_put_cancel(out_buffer(c), request_id, choice);
+    wire_put_cancel(out_buffer(c), wire_id, choice);
     out_changed(c);
+}
+
+struct completion_source engine_client_source(struct engine_client *c)
+{
+    return (struct completion_source){.self = c, .submit = client_submit, .cancel = client_cancel};
 }
 
 int engine_client_ask_stats(struct engine_client *c, uint32_t n_tenants)

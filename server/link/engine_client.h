@@ -10,24 +10,13 @@
 #define QUIRE_FRONT_ENGINE_CLIENT_H
 
 #include "base/status.h"
-#include "server/wire/wire.h"
+#include "server/link/completion_source.h"
 
 #include <event2/event.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 struct engine_client;
-
-/* What the owner of one request hears. on_done with last = true, on_refused and on_lost are each
- * the last call. */
-struct engine_client_request_events { /* all set */
-    void (*on_accepted)(void *context, uint64_t id); /* wire_put_accept() */
-    void (*on_refused)(void *context, const struct wire_refuse *refuse);
-    void (*on_token)(void *context, const struct wire_token *token);
-    void (*on_prompt_logprob)(void *context, const struct wire_token *token);
-    void (*on_done)(void *context, const struct wire_done *done);
-    void (*on_lost)(void *context, const char *why);
-};
 
 /* What the owner of the connection hears. */
 struct engine_client_events { /* all set; hello and stats are borrowed */
@@ -54,16 +43,8 @@ int engine_client_connect(const char *address, int timeout_ms, int *fd, struct q
 /* No callback comes any more, for requests neither; the engine cancels them. NULL is fine. */
 void engine_client_close(struct engine_client *c);
 
-/* Allowed after on_ready. *request_id: for engine_client_cancel. submit and events are copied.
- * QUIRE_IO when the connection is not there (yet, or any more); QUIRE_EXHAUSTED when the engine
- * does not read what waits for it; QUIRE_INVALID when the request does not fit into a frame;
- * QUIRE_NO_MEMORY. */
-int engine_client_submit(struct engine_client *c, const struct wire_submit *submit,
-                         const struct engine_client_request_events *events, void *context, uint64_t *request_id,
-                         struct quire_error *err);
-/* No further callback comes for this request. choice -1: the whole request. One choice: only that
- * choice ends, its on_done still comes. */
-void engine_client_cancel(struct engine_client *c, uint64_t request_id, int64_t choice);
+/* It as a source of completions, from on_ready on; borrowed, until it is closed. Its events come from the loop only. */
+struct completion_source engine_client_source(struct engine_client *c);
 /* One question at a time is on its way; a second is answered with it. n_tenants: whose counters are
  * wanted too. QUIRE_IO as above. */
 int engine_client_ask_stats(struct engine_client *c, uint32_t n_tenants);

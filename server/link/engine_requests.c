@@ -9,7 +9,7 @@ void client_requests_init(struct client_requests *rs)
 {
     memset(rs, 0, sizeof *rs);
     rs->first_free = NO_SLOT;
-    rs->next_id = 1;
+    rs->next_wire_id = 1;
 }
 
 void client_requests_free(struct client_requests *rs)
@@ -43,24 +43,24 @@ struct client_request *client_request_add(struct client_requests *rs)
     if (rs->first_free == NO_SLOT && grow(rs))
         return NULL;
     uint32_t slot = rs->first_free;
-    if (id_map_add(&rs->ids, rs->next_id, (uintptr_t)slot + 1))
+    if (id_map_add(&rs->ids, rs->next_wire_id, (uintptr_t)slot + 1))
         return NULL;
     struct client_request *r = &rs->slots[slot];
     rs->first_free = r->next_free;
-    r->id = rs->next_id++;
+    r->wire_id = rs->next_wire_id++;
     return r;
 }
 
-struct client_request *client_request_find(struct client_requests *rs, uint64_t id)
+struct client_request *client_request_find(struct client_requests *rs, uint64_t wire_id)
 {
-    uintptr_t place = id_map_find(&rs->ids, id);
+    uintptr_t place = id_map_find(&rs->ids, wire_id);
     return place ? &rs->slots[place - 1] : NULL;
 }
 
 void client_request_remove(struct client_requests *rs, struct client_request *r)
 {
-    id_map_remove(&rs->ids, r->id);
-    r->id = 0;
+    id_map_remove(&rs->ids, r->wire_id);
+    r->wire_id = 0;
     r->next_free = rs->first_free;
     rs->first_free = (uint32_t)(r - rs->slots);
 }
@@ -68,7 +68,7 @@ void client_request_remove(struct client_requests *rs, struct client_request *r)
 bool client_request_take(struct client_requests *rs, struct client_request *out)
 {
     for (uint32_t i = 0; i < rs->n_slots; i++) {
-        if (rs->slots[i].id != 0) {
+        if (rs->slots[i].wire_id != 0) {
             *out = rs->slots[i];
             client_request_remove(rs, &rs->slots[i]);
             return true;

@@ -1,13 +1,13 @@
-/* The live requests of one engine client, by id. The loop's thread. */
+/* The live requests of one engine client, by wire id. The loop's thread. */
 #ifndef QUIRE_FRONT_ENGINE_REQUESTS_H
 #define QUIRE_FRONT_ENGINE_REQUESTS_H
 
-#include "server/link/engine_client.h"
 #include "base/id_map.h"
+#include "server/link/completion_source.h"
 
 struct client_request {
-    uint64_t id; /* 0: the slot is free */
-    struct engine_client_request_events events;
+    uint64_t wire_id; /* as in our frames; 0: the slot is free */
+    struct completion_events events;
     void *context;
     uint32_t next_free;
 };
@@ -15,8 +15,8 @@ struct client_request {
 struct client_requests {
     struct client_request *slots;
     uint32_t n_slots, first_free;
-    struct id_map ids; /* id → slot + 1 */
-    uint64_t next_id;
+    struct id_map ids; /* wire id → slot + 1 */
+    uint64_t next_wire_id;
 };
 void client_requests_init(struct client_requests *rs);
 void client_requests_free(struct client_requests *rs);
@@ -24,7 +24,7 @@ uint32_t client_requests_n(const struct client_requests *rs);
 
 /* A request with a fresh id; NULL: no memory. Pointers are good until the next add. */
 struct client_request *client_request_add(struct client_requests *rs);
-struct client_request *client_request_find(struct client_requests *rs, uint64_t id);
+struct client_request *client_request_find(struct client_requests *rs, uint64_t wire_id);
 void client_request_remove(struct client_requests *rs, struct client_request *r);
 /* Removes any one of them and copies it to *out; false: there is none. */
 bool client_request_take(struct client_requests *rs, struct client_request *out);

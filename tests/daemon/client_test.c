@@ -15,6 +15,19 @@
 
 #include <cmocka.h>
 
+static int submit_to(struct engine_client *client, const struct wire_submit *what,
+                     const struct completion_events *events, void *context, uint64_t *id, struct quire_error *err)
+{
+    const struct completion_source source = engine_client_source(client);
+    return source.submit(source.self, what, events, context, id, err);
+}
+
+static void cancel_at(struct engine_client *client, uint64_t id, int64_t choice)
+{
+    const struct completion_source source = engine_client_source(client);
+    source.cancel(source.self, id, choice);
+}
+
 struct heard {
     struct engine_client *client;
     bool ready, closed, drained, stats_came;
@@ -90,7 +103,7 @@ static void on_token(void *context, const struct wire_token *token)
     assert_true(s->n_tokens < MOST);
     s->tokens[s->n_tokens++] = *token;
     if (s->n_tokens == s->cancel_at)
-        engine_client_cancel(s->heard->client, s->id, -1);
+        cancel_at(s->heard->client, s->id, -1);
     if (s->close_at_token)
         engine_client_close(s->heard->client);
 }
@@ -115,7 +128,7 @@ static void on_lost(void *context, const char *why)
     s->lost++;
     snprintf(s->message, sizeof s->message, "%s", why);
 }
-static const struct engine_client_request_events request_events = {
+static const struct completion_events request_events = {
     on_accepted, on_refused, on_token, on_prompt_logprob, on_done, on_lost,
 };
 
@@ -181,7 +194,7 @@ static void submit_of(struct wire_submit *submit)
 static void submit(struct heard *h, struct stream *s, const struct wire_submit *what)
 {
     struct quire_error err;
-    assert_int_equal(engine_client_submit(h->client, what, &request_events, s, &s->id, &err), QUIRE_OK);
+    assert_int_equal(submit_to(h->client, what, &request_events, s, &s->id, &err), QUIRE_OK);
 }
 
 /* ---- tests ---- */
@@ -346,7 +359,7 @@ static void test_refusals(void **state)
     assert_non_null(huge);
     what.prompt = huge;
     what.n_prompt = n;
-    assert_int_equal(engine_client_submit(h.client, &what, &request_events, &s, &s.id, &err), QUIRE_INVALID);
+    assert_int_equal(submit_to(h.client, &what, &request_events, &s, &s.id, &err), QUIRE_INVALID);
     assert_int_equal(engine_client_n_live(h.client), 0);
     free(huge);
     free(s.tokens);
@@ -395,10 +408,10 @@ static void test_cancel(void **state)
         submit(&h, &s[i], &what);
     assert_true(rig_run_until(&rig, has_tokens, &s[0]));
     uint32_t seen = s[0].n_tokens;
-    engine_client_cancel(h.client, s[0].id, -1);
-    engine_client_cancel(h.client, s[0].id, -1);
-    engine_client_cancel(h.client, 4711, -1);
-    engine_client_cancel(h.client, s[2].id, 1);
+    cancel_at(h.client, s[0].id, -1);
+    cancel_at(h.client, s[0].id, -1);
+    cancel_at(h.client, 4711, -1);
+    cancel_at(h.client, s[2].id, 1);
     for (int i = 0; s[2].done == 0 && i < 500; i++)
         rig_run_for(&rig, 5);
     assert_int_equal(s[2].done, 1);
@@ -408,7 +421,7 @@ static void test_cancel(void **state)
     uint32_t after = s[2].n_tokens;
     rig_run_for(&rig, 20);
     assert_true(s[2].n_tokens > after); /* choice 0 goes on */
-    engine_client_cancel(h.client, s[2].id, -1);
+    cancel_at(h.client, s[2].id, -1);
     assert_true(rig_run_until(&rig, all_cancelled, &rig));
     rig_run_for(&rig, 20);
     assert_int_equal(s[0].n_tokens, seen);
@@ -485,7 +498,7 @@ static void test_engine_gone(void **state)
     stream_open(&s, &h);
     stream_open(&t, &h);
     endless(&what);
-    assert_int_equal(engine_client_submit(h.client, &what, &request_events, &s, &s.id, &err), QUIRE_IO);
+    assert_int_equal(submit_to(h.client, &what, &request_events, &s, &s.id, &err), QUIRE_IO);
     assert_non_null(strstr(err.text, "not ready"));
     for (int i = 0; i < 200 && !h.ready; i++) {
         rig_run_for(&rig, 2);
@@ -505,9 +518,9 @@ static void test_engine_gone(void **state)
     assert_int_equal(t.lost, 1);
     assert_non_null(strstr(s.message, "closed"));
     assert_int_equal(engine_client_n_live(h.client), 0);
-    assert_int_equal(engine_client_submit(h.client, &what, &request_events, &s, &s.id, &err), QUIRE_IO);
+    assert_int_equal(submit_to(h.client, &what, &request_events, &s, &s.id, &err), QUIRE_IO);
     assert_int_equal(engine_client_ask_stats(h.client, 0), QUIRE_IO);
-    engine_client_cancel(h.client, 1, -1);
+    cancel_at(h.client, 1, -1);
     engine_client_drain(h.client);
     engine_client_close(h.client);
     event_base_free(base);

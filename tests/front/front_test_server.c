@@ -10,6 +10,7 @@
 #include "server/front/front.h"
 #include "server/http/tls.h"
 #include "tests/daemon/fake_engine.h"
+#include "tests/front/fake_source.h"
 
 #include <getopt.h>
 #include <signal.h>
@@ -25,6 +26,7 @@ struct server {
     struct engine *engine;
     bool drained, has_shadow;
     uint32_t give_up_ms; /* 0: never */
+    struct fake_source *source; /* NULL: the engine answers */
 };
 
 static void on_idle(void *context)
@@ -89,6 +91,8 @@ static void on_hangup(evutil_socket_t number, short what, void *context)
 static void on_ready(void *context)
 {
     struct server *s = context;
+    if (s->source)
+        front_set_source(s->front, fake_source_as_source(s->source));
     printf("listening on http://127.0.0.1:%u\n", front_port(s->front));
     fflush(stdout);
 }
@@ -121,6 +125,7 @@ static const struct option names[] = {
     {"certificate", required_argument, NULL, 'C'},
     {"tool-call-parser", required_argument, NULL, 'u'},
     {"tenant-metrics", no_argument, NULL, 'T'},
+    {"source", required_argument, NULL, 'q'},
     {"shadow", no_argument, NULL, 'S'},
     {"refuse-below-ms", required_argument, NULL, 'r'},
     {"give-up-ms", required_argument, NULL, 'g'},
@@ -131,7 +136,7 @@ static const struct option names[] = {
 struct words {
     const char *keys[MAX_NAMES], *names[MAX_NAMES], *origins[MAX_NAMES];
     size_t n_keys, n_names, n_origins;
-    const char *tenants, *certificate;
+    const char *tenants, *certificate, *source;
     bool has_shadow;
     uint32_t give_up_ms;
 };
@@ -162,6 +167,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
             if (words->n_names < MAX_NAMES)
                 words->names[words->n_names++] = optarg;
             break;
+        case 'q': words->source = optarg; break;
         case 't': words->tenants = optarg; break;
         case 'C': words->certificate = optarg; break;
         case 'S': words->has_shadow = true; break;
@@ -261,9 +267,12 @@ int main(int argc, char **argv)
     event_add(usr1, NULL);
     struct event *hangup = evsignal_new(s.base, SIGHUP, on_hangup, options.tenants);
     event_add(hangup, NULL);
+    if (words.source)
+        s.source = fake_source_open(s.base, strcmp(words.source, "later") == 0, fake.eos);
     status = serve(&s, text, &options, &fake, &err);
     if (status)
         fprintf(stderr, "front_test_server: %s\n", err.text);
+    fake_source_close(s.source);
     event_free(terminate);
     event_free(interrupt);
     event_free(usr1);

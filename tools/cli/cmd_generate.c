@@ -31,6 +31,7 @@ struct generate {
     struct daemon *daemon;
     struct engine *engine;
     struct engine_client *client;
+    struct completion_source source; /* the client */
     struct host_identity identity;
     struct host_signals *signals;
     json_t *messages; /* of the chat so far */
@@ -40,7 +41,7 @@ struct generate {
     struct quire_detok *detok;
     char *answer;
     size_t n_answer, answer_capacity;
-    uint64_t request;
+    uint64_t source_id; /* of the request that runs */
     uint32_t n_prompt, n_generated;
     double started, first_token;
     bool running;
@@ -119,15 +120,15 @@ static void on_lost(void *context, const char *why)
     finish(g, quire_fail(&g->err, QUIRE_INTERNAL, "%s", why));
 }
 
-static void on_accepted(void *context, uint64_t id)
+static void on_accepted(void *context, uint64_t engine_id)
 {
     (void)context;
-    (void)id;
+    (void)engine_id;
 }
 
 static int submit(struct generate *g, const uint32_t *ids, size_t n_ids)
 {
-    static const struct engine_client_request_events events = {
+    static const struct completion_events events = {
         .on_accepted = on_accepted,
         .on_refused = on_refused,
         .on_token = on_token,
@@ -170,7 +171,7 @@ static int submit(struct generate *g, const uint32_t *ids, size_t n_ids)
     g->n_answer = 0;
     g->started = quire_now_s();
     g->running = true;
-    return engine_client_submit(g->client, &s, &events, g, &g->request, &g->err);
+    return g->source.submit(g->source.self, &s, &events, g, &g->source_id, &g->err);
 }
 
 static int render(struct generate *g, const char *prompt, char **out, size_t *n)
@@ -296,7 +297,7 @@ static void on_interrupt(void *context)
     struct generate *g = context;
     g->stopped = true;
     if (g->running)
-        engine_client_cancel(g->client, g->request, -1);
+        g->source.cancel(g->source.self, g->source_id, -1);
     finish(g, QUIRE_OK);
 }
 
@@ -318,6 +319,7 @@ static int connect_engine(struct generate *g)
     const struct wire_hello ours = {
         .version = WIRE_VERSION, .identity_text = g->identity.text, .identity_config = g->identity.config};
     status = engine_client_open(g->base, pair[1], &ours, NULL, &events, g, &g->client, &g->err);
+    g->source = engine_client_source(g->client);
     if (status != QUIRE_OK)
         return status;
     event_base_dispatch(g->base);

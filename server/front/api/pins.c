@@ -16,7 +16,7 @@ struct pin {
     struct http_exchange *x;
     struct tenant *tenant;
     struct request_job *job; /* while it is in the pool */
-    uint64_t engine_id;
+    uint64_t source_id;
     bool live; /* submitted, and events are to come */
     bool queued; /* part of the tenant's queue, to its end */
     uint32_t ttl_s, n_prompt;
@@ -27,7 +27,7 @@ static void pin_free(struct pin *p)
     if (p->job)
         text_pool_cancel(p->front->pool, &p->job->job);
     if (p->live)
-        engine_client_cancel(p->front->engine, p->engine_id, -1);
+        p->front->source.cancel(p->front->source.self, p->source_id, -1);
     limits_dequeue(p->tenant, p->queued);
     limits_end(p->tenant);
     TAILQ_REMOVE(&p->front->pins, p, link);
@@ -65,10 +65,10 @@ void pins_end(struct front *f, const struct api_error *e)
 
 /* ---- what the engine says ------------------------------------------------------------------- */
 
-static void on_accepted(void *context, uint64_t id)
+static void on_accepted(void *context, uint64_t engine_id)
 {
     struct pin *p = context;
-    trace_name_add(&p->front->names, id, http_request_id(p->x));
+    trace_name_add(&p->front->names, engine_id, http_request_id(p->x));
 }
 
 static void on_refused(void *context, const struct wire_refuse *refuse)
@@ -124,7 +124,7 @@ static void on_lost(void *context, const char *why)
     fail_lost(p, why);
 }
 
-static const struct engine_client_request_events events = {
+static const struct completion_events events = {
     .on_accepted = on_accepted,
     .on_refused = on_refused,
     .on_token = on_token,
@@ -192,11 +192,13 @@ static bool submit(struct pin *p, const struct request_job *j, struct api_error 
     s.pin_us = (uint64_t)j->ttl_s * 1000000;
     s.background = j->background;
     front_bill(p->tenant, &s);
-    int status = engine_client_submit(p->front->engine, &s, &events, p, &p->engine_id, &e->why);
-    if (status != QUIRE_OK)
-        return api_fail_status(e, status, NULL);
+    /* The answer may come, and p go, before submit() returns. */
     p->live = true;
-    return true;
+    int status = p->front->source.submit(p->front->source.self, &s, &events, p, &p->source_id, &e->why);
+    if (status == QUIRE_OK)
+        return true;
+    p->live = false;
+    return api_fail_status(e, status, NULL);
 }
 
 static void on_text(void *owner, struct request_job *j)

@@ -7,10 +7,18 @@
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
+/* Nothing more comes for it. */
+static void cancel(struct generation *g, struct gen_prompt *p)
+{
+    const struct completion_source *source = &g->front->source;
+    if (p->live)
+        source->cancel(source->self, p->source_id, -1);
+    p->live = false;
+}
+
 static void free_prompt(struct generation *g, struct gen_prompt *p)
 {
-    if (p->live)
-        engine_client_cancel(g->front->engine, p->engine_id, -1);
+    cancel(g, p);
     for (uint32_t i = 0; p->choices && i < g->params.submit.n; i++)
         choice_close(&p->choices[i]);
     free(p->choices);
@@ -66,9 +74,22 @@ static void on_gone(void *context)
     generation_free(g);
 }
 
+/* A source may answer within its submit(): on_text(), which walks the prompts, does the rest. */
+static void fail_later(struct generation *g, const struct api_error *e)
+{
+    for (size_t i = 0; i < g->n_prompts; i++)
+        cancel(g, &g->prompts[i]);
+    *g->early_error = *e;
+    g->failed_early = true;
+}
+
 /* Ends the reply with an error; g is no more. */
 static void fail(struct generation *g, const struct api_error *e)
 {
+    if (g->early_error) {
+        fail_later(g, e);
+        return;
+    }
     count_unfinished(g, METRICS_ERROR);
     if (e->status == 429)
         g->front->metrics.n_refused++;
@@ -292,7 +313,7 @@ static void on_token(void *context, const struct wire_token *token)
     if (status != QUIRE_OK)
         fail_with(g, status, err.text);
     else if (c->stop_string >= 0 && !c->over_in_engine)
-        engine_client_cancel(g->front->engine, p->engine_id, token->choice);
+        g->front->source.cancel(g->front->source.self, p->source_id, token->choice);
 }
 
 static void on_prompt_logprob(void *context, const struct wire_token *token)
@@ -303,7 +324,7 @@ static void on_prompt_logprob(void *context, const struct wire_token *token)
 
 static void prompt_over(struct generation *g)
 {
-    if (--g->n_open == 0)
+    if (--g->n_open == 0 && !g->early_error)
         complete(g);
 }
 
@@ -348,15 +369,15 @@ static void on_done(void *context, const struct wire_done *done)
 
 /* ---- taken or refused ---------------------------------------------------------------------- */
 
-static void on_accepted(void *context, uint64_t id)
+static void on_accepted(void *context, uint64_t engine_id)
 {
     struct gen_prompt *p = context;
     struct generation *g = p->g;
     if (p->accepted)
         return;
     p->accepted = true;
-    p->accepted_id = id;
-    trace_name_add(&g->front->names, id, generation_name(g));
+    p->engine_id = engine_id;
+    trace_name_add(&g->front->names, engine_id, generation_name(g));
     g->front->metrics.n_prompt_tokens += p->item.n_ids;
     histogram_observe(&g->front->metrics.prompt_tokens, (double)p->item.n_ids);
     if (++g->n_accepted == g->n_prompts && g->params.stream)
@@ -379,7 +400,7 @@ static void on_lost(void *context, const char *why)
     fail_with(p->g, QUIRE_IO, why);
 }
 
-static const struct engine_client_request_events events = {
+static const struct completion_events events = {
     .on_accepted = on_accepted,
     .on_refused = on_refused,
     .on_token = on_token,
@@ -497,9 +518,10 @@ static int submit(struct generation *g, struct gen_prompt *p, struct quire_error
     }
     if (g->params.echo && s.n_logprobs > s.n_prompt_logprobs)
         s.n_prompt_logprobs = s.n_logprobs;
-    int status = engine_client_submit(g->front->engine, &s, &events, p, &p->engine_id, err);
-    if (status == QUIRE_OK)
-        p->live = true;
+    p->live = true;
+    int status = g->front->source.submit(g->front->source.self, &s, &events, p, &p->source_id, err);
+    if (status != QUIRE_OK)
+        p->live = false;
     if (!g->params.return_token_ids) {
         free(p->item.ids);
         p->item.ids = NULL;
@@ -573,6 +595,19 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
     return true;
 }
 
+/* What comes of them before this returns ends nothing yet: see fail() and prompt_over(). */
+static bool submit_all(struct generation *g, struct api_error *e)
+{
+    int status = QUIRE_OK;
+    g->early_error = e;
+    for (size_t i = 0; i < g->n_prompts && status == QUIRE_OK && !g->failed_early; i++)
+        status = submit(g, &g->prompts[i], &e->why);
+    g->early_error = NULL;
+    if (status != QUIRE_OK)
+        return api_fail_status(e, status, NULL);
+    return !g->failed_early;
+}
+
 /* The text work is done. A server that drains still finishes what it has taken. */
 static void on_text(void *owner, struct request_job *job)
 {
@@ -603,11 +638,12 @@ static void on_text(void *owner, struct request_job *job)
         echo_only(g);
         return;
     }
-    for (size_t i = 0; i < g->n_prompts && ok; i++)
-        if ((status = submit(g, &g->prompts[i], &e.why)) != QUIRE_OK)
-            ok = api_fail_status(&e, status, NULL);
+    if (ok)
+        ok = submit_all(g, &e);
     if (!ok)
         fail(g, &e);
+    else if (g->n_open == 0)
+        complete(g);
 }
 
 /* x-quire-deadline-ms and x-quire-trace: for clients that cannot add fields. */

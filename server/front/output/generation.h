@@ -46,10 +46,10 @@ struct gen_prompt {
     struct generation *g;
     struct request_item item;  /* text only where it is echoed */
     uint32_t max_tokens;
-    uint64_t engine_id;
+    uint64_t source_id;       /* the completion source's name for it, while it is live */
     bool live;                /* submitted, and events are to come */
     bool accepted;
-    uint64_t accepted_id;     /* the engine's own, as in its recordings; 0: not told */
+    uint64_t engine_id;       /* the engine's own, as in its recordings; 0: not told */
     uint32_t n_cached, n_created;
     struct choice *choices;   /* params.submit.n of them */
     /* Of the prompt, for echo and prompt_logprobs. */
@@ -79,6 +79,9 @@ struct generation {
     struct gen_prompt *prompts;
     const char *prompt_name;   /* the field that held them, for errors; static */
     size_t n_prompts, n_accepted, n_open;
+    struct api_error
+        *early_error; /* while prompts are being submitted: where an error waits until that is done; else NULL */
+    bool failed_early;             /* it has one */
     char id[96];
     struct buffer head;     /* how every reply, or its object, begins: {"id":...,"model":"..." */
     struct buffer event;    /* the one being written */

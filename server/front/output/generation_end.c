@@ -55,7 +55,7 @@ static struct facts facts_of(const struct generation *g, int status, const struc
         add_choices(g, &g->prompts[i], &f);
     }
     if (g->n_prompts > 0)
-        f.engine_id = g->prompts[0].accepted_id;
+        f.engine_id = g->prompts[0].engine_id;
     /* The account comes with the end of the engine's work: nobody knows it of a request that was left before. */
     if (f.first_us > 0 && g->trace.accounted)
         f.queued_until_us = g->trace.submitted_us + trace_queue_us(&g->trace.account);
