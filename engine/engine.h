@@ -80,6 +80,7 @@ void engine_options_default(struct engine_options *options);
 
 struct engine_plan {
     char device[16]; /* the backend */
+    const struct k_planner *planner; /* of it: static */
     const struct k_device *gpu; /* NULL, or the GPU that was named to plan for */
     uint64_t weight_bytes; /* mapped, in place; on a GPU its copy there */
     uint64_t param_bytes; /* norms and biases widened to f32, inverse frequencies */
@@ -95,7 +96,8 @@ struct engine_plan {
         uint64_t block_bytes;
     } groups[4];
     uint32_t block_tokens, max_model_len, max_num_seqs, max_num_batched_tokens, max_logit_rows;
-    uint32_t n_threads, overlap_depth;
+    uint32_t n_threads;
+    uint32_t overlap_depth; /* a windowed sequence holds its reach in blocks once more for each step in flight */
     bool not_invariant; /* k_plan_dims' */
     enum k_dtype weight_dtype, kv_dtype;
     uint64_t total_bytes; /* everything above but the weights */
@@ -108,7 +110,7 @@ struct engine_plan {
 /* The device at hand when the engine begins to plan. */
 struct engine_device {
     uint64_t memory, available; /* of its own memory; 0 where it computes in the host's */
-    uint32_t overlap_depth; /* a windowed sequence holds its reach in blocks once more for each step in flight */
+    const struct k_planner *planner;
 };
 int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
                         const struct engine_device *device, struct engine_plan *out, struct quire_error *err);

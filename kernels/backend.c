@@ -5,6 +5,7 @@
 #include "kernels/cpu/cpu.h"
 #endif
 #include "kernels/cuda/host/open.h"
+#include "kernels/planners.h"
 #include "kernels/ref/ref.h"
 
 #include <dlfcn.h>
@@ -121,23 +122,19 @@ static int open_auto_on_gpu(const struct k_backend_options *options, struct k_ba
     return QUIRE_UNSUPPORTED;
 }
 
-static bool is_cuda(const char *device)
-{
-    return strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0;
-}
-
 int k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
                    struct quire_error *err)
 {
     const char *device = options->device;
     *out = NULL;
-    bool is_ref = strcmp(device, "ref") == 0, is_auto = strcmp(device, "auto") == 0;
-    if (!is_ref && !is_auto && !is_cuda(device) && strcmp(device, "cpu") != 0)
+    const struct k_planner *named = k_planner_find(device);
+    bool is_ref = named == &ref_planner, is_auto = strcmp(device, "auto") == 0;
+    if (!named && !is_auto)
         return quire_fail(err, QUIRE_INVALID, "device %s: must be auto, ref, cpu, cuda or cuda:N", device);
     int status = check_machine(err);
     if (status != QUIRE_OK)
         return status;
-    if (is_cuda(device)) {
+    if (named == &cuda_planner) {
         status = open_cuda(options, out, why, err);
         if (status != QUIRE_OK)
             quire_error_prefix(err, "device %s", device);

@@ -1,21 +1,21 @@
 /* GPUs that `quire plan` knows. Memory is what CUDA calls the total (cudaMemGetInfo): it is less than nvidia-smi's by what
  * the driver keeps, and moves by 0.1 to 0.2 GiB with the driver. Taken from reports of users, the least where they differ:
  * no such GPU was at hand. The H100's is set a little below those of other 80 GB cards, for want of a report of its own. */
-#include "kernels/kernels.h"
+#include "kernels/planners.h"
 
 #include <string.h>
 
 #define GIB(hundredths) (UINT64_C(hundredths) * (UINT64_C(1) << 30) / 100)
 
 static const struct k_device devices[] = {
-    {"a100-40g", "NVIDIA A100 40GB", GIB(3938)},
-    {"a100-80g", "NVIDIA A100 80GB SXM", GIB(7914)},
-    {"l4", "NVIDIA L4", GIB(2203)},
-    {"l40s", "NVIDIA L40S", GIB(4439)},
-    {"rtx4090", "NVIDIA GeForce RTX 4090", GIB(2364)},
-    {"h100", "NVIDIA H100 80GB SXM", GIB(7910)},
-    {"h200", "NVIDIA H200 SXM", GIB(13972)},
-    {"b200", "NVIDIA B200", GIB(17835)},
+    {"a100-40g", &cuda_planner, "NVIDIA A100 40GB", GIB(3938)},
+    {"a100-80g", &cuda_planner, "NVIDIA A100 80GB SXM", GIB(7914)},
+    {"l4", &cuda_planner, "NVIDIA L4", GIB(2203)},
+    {"l40s", &cuda_planner, "NVIDIA L40S", GIB(4439)},
+    {"rtx4090", &cuda_planner, "NVIDIA GeForce RTX 4090", GIB(2364)},
+    {"h100", &cuda_planner, "NVIDIA H100 80GB SXM", GIB(7910)},
+    {"h200", &cuda_planner, "NVIDIA H200 SXM", GIB(13972)},
+    {"b200", &cuda_planner, "NVIDIA B200", GIB(17835)},
 };
 
 const struct k_device *k_device_at(uint32_t i)

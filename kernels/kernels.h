@@ -50,7 +50,7 @@ const char *k_form_name(enum k_gemm_form form); /* "lane", "tile", "tile of bflo
 
 /* Part of a weight matrix as it lies in a mapped checkpoint. A shard is a view of fewer rows or
  * columns of the same mapping. The mapping must outlive the weight; it is used in place where the
- * backend computes on host memory, and copied (k_plan_weight_bytes() of it) where it does not. */
+ * backend computes on host memory, and copied (weight_bytes of its planner) where it does not. */
 struct k_weight_view {
     const void *data; /* host memory, row 0, column 0 of the part; any alignment ≥ the dtype's */
     enum k_dtype dtype;
@@ -102,14 +102,14 @@ struct k_gemm_args { /* y[t, r] = Σ_k w[r, k] x[t, k] (+ bias[r]) */
     const float *x_dev; /* [T, K] */
     const float *bias_dev; /* [N] or NULL */
     float *y_dev; /* [T, N] */
-    void *workspace_dev; /* k_plan_bytes().gemm */
+    void *workspace_dev; /* k_plan_bytes.gemm */
     uint32_t n_tokens;
 };
 
 struct k_gemm_silu_mul_args { /* out[t, i] = silu(y[t, i]) * y[t, n + i], y as gemm() gives it */
     struct k_gemm_args
         gemm; /* weight [2 n, K]: gate's rows, then up's; y_dev is scratch of [T, 2 n], its contents undefined
-                              * afterwards, or NULL where k_plan_needs_gate_up() says that it is not used */
+                              * afterwards, or NULL where the planner's needs_gate_up says that it is not used */
     float *out_dev; /* [T, n] */
 };
 
@@ -156,7 +156,7 @@ struct k_attn_row {
 struct k_attention_plan_args {
     const struct k_attn_row *rows; /* [n_rows] HOST memory, read before the call returns */
     const struct k_kv_shape *kv;
-    void *plan_dev; /* k_plan_bytes().attention_plan */
+    void *plan_dev; /* k_plan_bytes.attention_plan */
     uint32_t n_rows, n_tokens, n_q_heads;
     uint32_t window;
 };
@@ -170,7 +170,7 @@ struct k_attention_args {
     const uint32_t *tables_dev; /* block ids; entry i of a table covers positions [i, i+1) * block_tokens */
     const struct k_kv_shape *kv;
     const struct k_kv_layer *layer;
-    void *workspace_dev; /* k_plan_bytes().attention */
+    void *workspace_dev; /* k_plan_bytes.attention */
     uint32_t n_rows, n_tokens, n_q_heads;
     uint32_t window; /* 0 = all earlier positions */
     float scale;
@@ -247,9 +247,53 @@ struct k_sample_args {
     const struct k_sample_row *rows; /* [n_rows] host */
     struct k_sample_result *results; /* [n_rows] host; valid after wait() on a later fence */
     uint32_t *sampled_dev; /* [n_rows]: the results' tokens, for place_tokens() */
-    void *workspace_dev; /* k_plan_bytes().sample */
+    void *workspace_dev; /* k_plan_bytes.sample */
     uint32_t n_rows, n_vocab;
 };
+
+/* ---- planning ---------------------------------------------------------------------------------
+ * Host arithmetic only, so that memory can be planned for a device this machine does not have. */
+
+struct k_plan_dims {
+    uint32_t n_tokens; /* most tokens in a step */
+    uint32_t n_seqs; /* most sequences in a step */
+    uint32_t n_logits; /* most logit rows in a step */
+    uint32_t n_vocab, n_q_heads, n_kv_heads, head_dim;
+    uint32_t max_gemm_cols; /* the widest input of a GEMM */
+    uint32_t max_model_len;
+    uint32_t n_threads; /* as in k_backend_options, 0 included: host backends need scratch for each */
+    bool not_invariant; /* as in k_backend_options, with 16-bit weights in the mma form */
+};
+struct k_plan_bytes {
+    uint64_t gemm;
+    uint64_t attention;
+    uint64_t attention_plan; /* of each plan */
+    uint64_t sample;
+};
+
+/* What a backend needs, known without opening it. Constant and static; an opened backend points to its own. */
+struct k_planner {
+    const char *name; /* of the backend: "ref", "cpu", "cuda" */
+    bool on_host; /* it computes in host memory, with n_threads compute threads; else in a device's own memory */
+    uint32_t overlap_depth; /* steps that may be in flight beyond the one being planned: 0 or 1 */
+    void (*workspace)(const struct k_plan_dims *dims, struct k_plan_bytes *out);
+    bool (*needs_gate_up)(const struct k_plan_dims *dims); /* whether gemm_silu_mul() needs its scratch */
+    /* Device memory that a weight of these parts takes; 0 where it is used in place. */
+    uint64_t (*weight_bytes)(enum k_dtype dtype, uint32_t n_rows, uint32_t n_cols);
+};
+/* Of a device as options name it, "ref", "cpu", "cuda" or "cuda:N"; NULL: no such device. */
+const struct k_planner *k_planner_find(const char *device);
+
+/* GPUs whose memory can be planned without having one. */
+struct k_device {
+    const char *name; /* "h200", as `quire plan --device` takes it */
+    const struct k_planner *planner;
+    const char *title; /* "NVIDIA H200 SXM" */
+    uint64_t memory_bytes; /* as the driver reports it */
+};
+/* NULL: no such device. k_device_at(i) is NULL past the last. */
+const struct k_device *k_device_find(const char *name);
+const struct k_device *k_device_at(uint32_t i);
 
 /* ---- the table -------------------------------------------------------------------------------- */
 
@@ -269,9 +313,8 @@ struct k_backend; /* begins with `const struct k_backend_ops *ops` */
 struct k_graph; /* the recorded operations of a step of one shape */
 
 struct k_backend_ops {
-    const char *name; /* "ref", "cpu", "cuda" */
+    const struct k_planner *planner; /* what it is called, and what memory it needs */
     const char *description; /* one line for people: what it runs on */
-    uint32_t overlap_depth; /* steps that may be in flight beyond the one being planned: 0 or 1 */
     void (*close)(struct k_backend *b);
 
     /* The device's memory, of which `available` bytes are free now. NULL: the backend computes in host memory. */
@@ -341,43 +384,5 @@ int k_backend_open(const struct k_backend_options *options, struct k_backend **o
 int k_backend_threads(const struct k_backend_options *options, uint32_t *out, struct quire_error *err);
 uint32_t k_default_threads(void); /* of options that say nothing; at least 1 */
 #define K_MAX_THREADS 512u
-
-/* ---- planning ---------------------------------------------------------------------------------
- * Host arithmetic only, so that memory can be planned for a device this machine does not have. */
-
-struct k_plan_dims {
-    uint32_t n_tokens; /* most tokens in a step */
-    uint32_t n_seqs; /* most sequences in a step */
-    uint32_t n_logits; /* most logit rows in a step */
-    uint32_t n_vocab, n_q_heads, n_kv_heads, head_dim;
-    uint32_t max_gemm_cols; /* the widest input of a GEMM */
-    uint32_t max_model_len;
-    uint32_t n_threads; /* as in k_backend_options, 0 included: host backends need scratch for each */
-    bool not_invariant; /* as in k_backend_options, with 16-bit weights in the mma form */
-};
-struct k_plan_bytes {
-    uint64_t gemm;
-    uint64_t attention;
-    uint64_t attention_plan; /* of each plan */
-    uint64_t sample;
-};
-int k_plan_workspace(const char *backend_name, const struct k_plan_dims *dims, struct k_plan_bytes *out,
-                     struct quire_error *err);
-
-/* Whether gemm_silu_mul() needs its scratch. */
-bool k_plan_needs_gate_up(const char *backend_name, const struct k_plan_dims *dims);
-
-/* Device memory that a weight of these parts takes; 0 where it is used in place. */
-uint64_t k_plan_weight_bytes(const char *backend_name, enum k_dtype dtype, uint32_t n_rows, uint32_t n_cols);
-
-/* GPUs whose memory can be planned without having one. */
-struct k_device {
-    const char *name; /* "h200", as `quire plan --device` takes it */
-    const char *title; /* "NVIDIA H200 SXM" */
-    uint64_t memory_bytes; /* as the driver reports it */
-};
-/* NULL: no such device. k_device_at(i) is NULL past the last. */
-const struct k_device *k_device_find(const char *name);
-const struct k_device *k_device_at(uint32_t i);
 
 #endif

@@ -144,12 +144,12 @@ uint64_t model_param_floats(const struct model_desc *desc)
     return n;
 }
 
-uint64_t model_weight_bytes(const struct model_desc *desc, const char *backend)
+uint64_t model_weight_bytes(const struct model_desc *desc, const struct k_planner *planner)
 {
     uint64_t n = 0;
     struct model_stack stack = {0};
     while (model_next_stack(desc, &stack))
         if (stack.parts->kind == TENSOR_MATRIX)
-            n += k_plan_weight_bytes(backend, desc->dtype, stack.rows, stack.cols);
+            n += planner->weight_bytes(desc->dtype, stack.rows, stack.cols);
     return n;
 }

@@ -93,6 +93,6 @@ uint64_t model_stack_floats(const struct model_stack *stack);
 uint64_t model_param_floats(const struct model_desc *desc);
 
 /* Bytes of a device's copy of every matrix; 0 where the backend uses them in place. */
-uint64_t model_weight_bytes(const struct model_desc *desc, const char *backend);
+uint64_t model_weight_bytes(const struct model_desc *desc, const struct k_planner *planner);
 
 #endif

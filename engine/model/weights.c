@@ -55,7 +55,7 @@ static int view_matrix(const struct binder *b, const struct model_tensor *row, u
         return status;
     if (!b->backend->ops->supports_form(b->backend, b->form, t.dtype))
         return quire_fail(b->err, QUIRE_INVALID, "%.100s: %s is %s: the GEMM form %s does not take such weights on %s",
-                          t.file, t.name, k_dtype_name(t.dtype), k_form_name(b->form), b->backend->ops->name);
+                          t.file, t.name, k_dtype_name(t.dtype), k_form_name(b->form), b->backend->ops->planner->name);
     *out = (struct k_weight_view){
         .data = t.data,
         .dtype = t.dtype,

@@ -52,10 +52,10 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
              e->info.gemm_library ? "%s, of many tokens %s (--invariance off)" : "%s", k_form_name(e->backend->form),
              e->info.gemm_library);
     e->info.placement = e->backend->placement;
-    e->depth = e->backend->ops->overlap_depth;
+    e->depth = e->backend->ops->planner->overlap_depth;
     if (!e->backend->ops->supports_form(e->backend, e->backend->form, e->desc.dtype))
         return quire_fail(err, QUIRE_UNSUPPORTED, "--gemm-form: device %s does not have %s for %s weights",
-                          e->backend->ops->name, k_form_name(e->backend->form), k_dtype_name(e->desc.dtype));
+                          e->backend->ops->planner->name, k_form_name(e->backend->form), k_dtype_name(e->desc.dtype));
     return QUIRE_OK;
 }
 
@@ -131,9 +131,9 @@ static int open_model(struct engine *e, const struct engine_options *asked, stru
         status = open_backend(e, &o, err);
     if (status != QUIRE_OK)
         return status;
-    o.device = e->backend->ops->name;
+    o.device = e->backend->ops->planner->name;
     o.n_threads = e->backend->n_threads;
-    struct engine_device device = {.overlap_depth = e->depth};
+    struct engine_device device = {.planner = e->backend->ops->planner};
     if (e->backend->ops->memory)
         status = e->backend->ops->memory(e->backend, &device.memory, &device.available, err);
     if (status == QUIRE_OK)

@@ -64,9 +64,8 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan, stru
     struct k_plan_bytes workspace;
     const struct k_plan_dims dims = step_plan_dims(d, plan);
     void *arena = NULL, *logits = NULL, *sampled = NULL, *work = NULL;
-    int status = k_plan_workspace(plan->device, &dims, &workspace, err);
-    if (status == QUIRE_OK)
-        status = b->ops->alloc(b, f->layout.total, &arena, err);
+    plan->planner->workspace(&dims, &workspace);
+    int status = b->ops->alloc(b, f->layout.total, &arena, err);
     f->arena_dev = arena;
     if (status == QUIRE_OK)
         status = b->ops->alloc(b, plan->logits_bytes, &logits, err);

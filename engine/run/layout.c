@@ -34,7 +34,7 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     uint64_t inner = desc->intermediate_size;
     const struct k_plan_dims dims = step_plan_dims(desc, plan);
 
-    out->has_gate_up = k_plan_needs_gate_up(plan->device, &dims);
+    out->has_gate_up = plan->planner->needs_gate_up(&dims);
     out->input = 0;
     for (uint64_t i = 0; i < 2 + groups; i++)
         take(&t, n_tokens, 1, sizeof(uint32_t));

@@ -31,7 +31,7 @@ struct step_layout {
     uint64_t gathered; /* [R, H]: the residual of the tokens whose logits are wanted */
     uint64_t input_bytes;
     uint64_t total;
-    bool has_gate_up;  /* k_plan_needs_gate_up(): else gate and up lie nowhere */
+    bool has_gate_up;  /* the planner's needs_gate_up: else gate and up lie nowhere */
 };
 
 /* Reads the plan's limits and KV groups. QUIRE_INVALID when a size overflows. */

@@ -42,11 +42,6 @@
 #define MAX_GRAPH_ROOM_BYTES ((uint64_t)256 << 20)
 #define GRAPH_ROOM_SHARE 64u /* of a small GPU's memory */
 
-static bool on_cpu(const struct engine_plan *plan)
-{
-    return strcmp(plan->device, "ref") == 0 || strcmp(plan->device, "cpu") == 0;
-}
-
 static uint64_t saturating_mul(uint64_t a, uint64_t b)
 {
     uint64_t product;
@@ -157,7 +152,7 @@ static int check_limit(const char *flag, uint32_t value, uint32_t max, struct qu
 static int plan_limits(const struct engine_options *o, const struct model_desc *desc, struct engine_plan *p,
                        struct quire_error *err)
 {
-    bool cpu = on_cpu(p);
+    bool cpu = p->planner->on_host;
     p->block_tokens = o->block_size ? o->block_size : DEFAULT_BLOCK_TOKENS;
     if (p->block_tokens < 8 || p->block_tokens > 128 || (p->block_tokens & (p->block_tokens - 1)))
         return quire_fail(err, QUIRE_INVALID, "--block-size: must be 8, 16, 32, 64 or 128, got %u", p->block_tokens);
@@ -421,9 +416,7 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p, str
     if (status != QUIRE_OK)
         return status;
     const struct k_plan_dims dims = step_plan_dims(desc, p);
-    status = k_plan_workspace(p->device, &dims, &workspace, err);
-    if (status != QUIRE_OK)
-        return status;
+    p->planner->workspace(&dims, &workspace);
     p->param_bytes = model_param_floats(desc) * sizeof(float);
     p->activation_bytes = layout.total;
     p->logits_bytes = (uint64_t)p->max_logit_rows * desc->vocab_size * sizeof(float) +
@@ -447,20 +440,19 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
                        const struct engine_device *at_hand, struct engine_plan *p, struct quire_error *err)
 {
     const char *device = is_auto(o->device) ? "cpu" : o->device;
-    struct engine_device named = {.overlap_depth = 1};
+    struct engine_device named;
     p->gpu = k_device_find(device);
     if (p->gpu) {
-        device = "cuda";
-        named.memory = p->gpu->memory_bytes;
+        named = (struct engine_device){.planner = p->gpu->planner, .memory = p->gpu->memory_bytes};
         named.available = named.memory - ASSUMED_CONTEXT_BYTES;
         at_hand = &named;
     }
-    bool is_cuda = strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0;
-    if (!is_cuda && strcmp(device, "ref") != 0 && strcmp(device, "cpu") != 0)
+    p->planner = at_hand ? at_hand->planner : k_planner_find(device);
+    if (!p->planner)
         return quire_fail(err, QUIRE_INVALID, "--device: must be auto, ref, cpu, cuda or cuda:N, got '%.40s'", device);
-    snprintf(p->device, sizeof p->device, "%s", is_cuda ? "cuda" : device);
-    p->overlap_depth = at_hand ? at_hand->overlap_depth : 0;
-    if (!is_cuda)
+    snprintf(p->device, sizeof p->device, "%s", p->planner->name);
+    p->overlap_depth = p->planner->overlap_depth;
+    if (p->planner->on_host)
         return QUIRE_OK;
     double share = o->gpu_memory_utilization > 0 ? o->gpu_memory_utilization : DEFAULT_GPU_UTILIZATION;
     if (!(share <= 1))
@@ -478,7 +470,7 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     if (graph_room > MAX_GRAPH_ROOM_BYTES)
         graph_room = MAX_GRAPH_ROOM_BYTES;
     p->driver_bytes = at_hand->memory - at_hand->available + graph_room;
-    p->weight_bytes = model_weight_bytes(desc, p->device);
+    p->weight_bytes = model_weight_bytes(desc, p->planner);
     return QUIRE_OK;
 }
 

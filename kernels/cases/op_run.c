@@ -294,8 +294,7 @@ static void bind_workspace(struct op_binding *n)
         .n_threads = n->variant.n_threads ? n->variant.n_threads : 4,
     };
     struct k_plan_bytes bytes;
-    struct quire_error err;
-    must_do(k_plan_workspace(n->b->ops->name, &dims, &bytes, &err), &err);
+    n->b->ops->planner->workspace(&dims, &bytes);
     uint64_t size = c->op == K_OP_SAMPLE ? bytes.sample : op_is_gemm(c) ? bytes.gemm : bytes.attention;
     n->workspace = new_buffer(n, NULL, size, false);
     if (c->op == K_OP_ATTENTION)

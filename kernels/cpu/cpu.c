@@ -1,6 +1,7 @@
 /* Opens the cpu backend. Built for the oldest machine of the architecture, like kernels/backend.c:
  * it chooses among sets of instructions and uses none. */
 #include "kernels/cpu/cpu.h"
+#include "kernels/planners.h"
 #include "kernels/ref/ref.h"
 
 #include <cpuid.h>
@@ -113,7 +114,7 @@ static void cpu_close(struct k_backend *b)
 static struct k_backend_ops cpu_ops(const char *description)
 {
     struct k_backend_ops ops = ref_ops;
-    ops.name = "cpu";
+    ops.planner = &cpu_planner;
     ops.description = description;
     ops.close = cpu_close;
     ops.gemm = cpu_gemm;

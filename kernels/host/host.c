@@ -43,7 +43,7 @@ int host_alloc(struct k_backend *b, uint64_t bytes, void **dev, struct quire_err
     if (rounded >= bytes && rounded <= SIZE_MAX)
         *dev = aligned_alloc(ALIGNMENT, (size_t)rounded);
     if (!*dev)
-        return quire_fail(err, QUIRE_NO_MEMORY, "backend %s: cannot allocate %llu bytes", b->ops->name,
+        return quire_fail(err, QUIRE_NO_MEMORY, "backend %s: cannot allocate %llu bytes", b->ops->planner->name,
                           (unsigned long long)bytes);
     k_placement_memory(host_of(b)->placement, *dev, rounded);
     return QUIRE_OK;
@@ -100,6 +100,6 @@ int host_fence(struct k_backend *b, uint64_t *ticket, struct quire_error *err)
 int host_wait(struct k_backend *b, uint64_t ticket, struct quire_error *err)
 {
     if (ticket == 0 || ticket > host_of(b)->last_ticket)
-        return quire_fail(err, QUIRE_INVALID, "backend %s: wait for a ticket never given", b->ops->name);
+        return quire_fail(err, QUIRE_INVALID, "backend %s: wait for a ticket never given", b->ops->planner->name);
     return QUIRE_OK;
 }

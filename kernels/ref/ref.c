@@ -1,5 +1,7 @@
 #include "kernels/ref/ref.h"
 
+#include "kernels/planners.h"
+
 #include <stdlib.h>
 
 static void ref_close(struct k_backend *b)
@@ -8,9 +10,8 @@ static void ref_close(struct k_backend *b)
     host_close(host_of(b));
 }
 
-const struct k_backend_ops ref_ops = {.name = "ref",
+const struct k_backend_ops ref_ops = {.planner = &ref_planner,
                                       .description = "plain C on the CPU, the normative arithmetic",
-                                      .overlap_depth = 0,
                                       .close = ref_close,
                                       .alloc = host_alloc,
                                       .alloc_host = host_alloc,

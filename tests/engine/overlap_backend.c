@@ -159,15 +159,19 @@ int __wrap_k_backend_open(const struct k_backend_options *options, struct k_back
                           struct quire_error *err)
 {
     static struct k_backend_ops tables[2]; /* of ref and of cpu */
+    static struct k_backend_ops reals[2];
+    static struct k_planner planners[2];
     int status = __real_k_backend_open(options, out, why, err);
     if (status)
         return status;
-    struct k_backend_ops *ops = &tables[strcmp((*out)->ops->name, "ref") != 0];
-    static struct k_backend_ops reals[2];
-    reals[ops - tables] = *(*out)->ops;
-    real = &reals[ops - tables];
+    size_t i = (*out)->ops->planner != k_planner_find("ref");
+    struct k_backend_ops *ops = &tables[i];
+    reals[i] = *(*out)->ops;
+    real = &reals[i];
     *ops = *real;
-    ops->overlap_depth = 1;
+    planners[i] = *real->planner;
+    planners[i].overlap_depth = 1;
+    ops->planner = &planners[i];
     ops->close = close_backend;
     ops->sample = sample;
     ops->fence = fence;

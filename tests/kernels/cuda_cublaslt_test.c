@@ -61,7 +61,7 @@ static void make_of(struct gemm *g, struct k_backend *b, enum k_dtype dtype, con
         g->bias[i] = op_random_value(&seed, VALUES_PLAIN);
     const struct k_plan_dims dims = {.n_tokens = T, .max_gemm_cols = K, .n_threads = 1, .not_invariant = true};
     const struct k_weight_view view = {g->w, dtype, N, K, K * 2};
-    ok(k_plan_workspace("cuda", &dims, &bytes, &err), &err);
+    k_planner_find("cuda")->workspace(&dims, &bytes);
     ok(b->ops->weight_create(b, &view, 1, &g->weight, &err), &err);
     g->x_dev = new_memory(b, sizeof g->x, false);
     g->bias_dev = new_memory(b, sizeof g->bias, false);

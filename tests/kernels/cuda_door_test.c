@@ -14,12 +14,12 @@ static void test_open(void **state)
 {
     (void)state;
     struct k_backend *b = open_gpu();
-    assert_string_equal(b->ops->name, "cuda");
+    assert_string_equal(b->ops->planner->name, "cuda");
     assert_non_null(strstr(b->ops->description, "sm_90, 4 SMs, 0.2 GiB, driver "));
     assert_non_null(strstr(b->ops->description, "CUDA 13.0"));
     assert_non_null(strstr(b->placement, "GPU 0 at 0000:00:00"));
     assert_string_equal(getenv("CUDA_MODULE_LOADING"), "EAGER");
-    assert_int_equal(b->ops->overlap_depth, 1);
+    assert_int_equal(b->ops->planner->overlap_depth, 1);
     assert_int_equal(b->n_threads, 1);
     uint64_t total, before, after;
     struct quire_error err;
@@ -63,7 +63,7 @@ static void test_auto(void **state)
     const char *why;
     struct k_backend_options options = {.device = "auto", .n_threads = 1};
     assert_int_equal(k_backend_open(&options, &b, &why, NULL), QUIRE_OK);
-    assert_string_equal(b->ops->name, "cpu");
+    assert_string_equal(b->ops->planner->name, "cpu");
     assert_non_null(strstr(why, "cpu: "));
     assert_non_null(strstr(why, "emulator"));
     b->ops->close(b);
@@ -543,7 +543,7 @@ static void test_attention_is_one_launch(void **state)
     struct k_plan_bytes bytes;
     struct k_graph *graph;
     struct k_backend *b = open_gpu();
-    ok(k_plan_workspace("cuda", &dims, &bytes, &err), &err);
+    k_planner_find("cuda")->workspace(&dims, &bytes);
     struct k_kv_layer layer = {new_memory(b, sizeof cache, false), new_memory(b, sizeof cache, false)};
     const struct k_attention_args a = {.qkv_dev = new_memory(b, sizeof qkv, false),
                                        .out_dev = new_memory(b, sizeof want, false),

@@ -40,7 +40,7 @@ static int expect(const char *device, int status, const char *name, const char *
     struct k_backend_options options = {.device = device, .n_threads = 1};
     int got = k_backend_open(&options, &b, &why, &err);
     const char *said = got == QUIRE_OK ? why : err.text;
-    bool ok = got == status && strstr(said, text) && (got != QUIRE_OK || strcmp(b->ops->name, name) == 0);
+    bool ok = got == status && strstr(said, text) && (got != QUIRE_OK || strcmp(b->ops->planner->name, name) == 0);
     if (!ok)
         printf("%s: %d, \"%s\", and not %d, \"%s\"\n", device, got, said, status, text);
     if (got == QUIRE_OK)

@@ -34,9 +34,9 @@ static void test_open(void **state)
     static const char *const host[] = {"auto", "ref", "cpu"};
     for (int i = 0; i < 3; i++) {
         assert_int_equal(open_device(host[i], &b, &why, &err), QUIRE_OK);
-        assert_string_equal(b->ops->name, strcmp(host[i], "ref") == 0 ? "ref" : "cpu");
+        assert_string_equal(b->ops->planner->name, strcmp(host[i], "ref") == 0 ? "ref" : "cpu");
         assert_true(strlen(why) > 0 && strlen(b->ops->description) > 0);
-        assert_int_equal(b->ops->overlap_depth, 0);
+        assert_int_equal(b->ops->planner->overlap_depth, 0);
         b->ops->close(b);
     }
 #if !defined(QUIRE_CUDA_LINKED) /* else see cuda_door_test.c */
@@ -78,35 +78,54 @@ static void test_plan(void **state)
                                .max_model_len = 4096,
                                .n_threads = 4};
     struct k_plan_bytes bytes;
-    struct quire_error err;
-    assert_int_equal(k_plan_workspace("ref", &dims, &bytes, &err), QUIRE_OK);
+    k_planner_find("ref")->workspace(&dims, &bytes);
     assert_int_equal(bytes.sample, UINT64_C(4) * 151936 * 4);
     assert_int_equal(bytes.attention, 0);
-    assert_int_equal(k_plan_workspace("cpu", &dims, &bytes, &err), QUIRE_OK);
+    k_planner_find("cpu")->workspace(&dims, &bytes);
     /* Floats of a thread: 64 queries, K and V of a tile, twice 64 outputs with m and l; of each of 3
      * borders: 8 splits of 7 heads' outputs with m and l. */
     assert_int_equal(bytes.attention, (4 * (3 * 64 * 64 + 2 * (64 * 64 + 2 * 80)) + 3 * 8 * (7 * 64 + 2 * 16)) * 4);
     dims.n_threads = 0;
-    assert_int_equal(k_plan_workspace("cpu", &dims, &bytes, &err), QUIRE_OK);
+    k_planner_find("cpu")->workspace(&dims, &bytes);
     assert_true(bytes.sample >= UINT64_C(151936) * 4);
-    assert_int_equal(k_plan_workspace("tpu", &dims, &bytes, &err), QUIRE_UNSUPPORTED);
     dims.max_gemm_cols = 4864;
-    assert_int_equal(k_plan_workspace("cuda", &dims, &bytes, &err), QUIRE_OK);
+    k_planner_find("cuda")->workspace(&dims, &bytes);
     assert_true(bytes.sample > 0 && bytes.attention > 0 && bytes.attention_plan > 0);
+}
+
+static void test_planners(void **state)
+{
+    (void)state;
+    static const char *const known[] = {"ref", "cpu", "cuda"}, *const unknown[] = {"",       "tpu",   "cud",
+                                                                                   "cudart", "ref:0", "auto"};
+    for (size_t i = 0; i < 3; i++) {
+        const struct k_planner *planner = k_planner_find(known[i]);
+        assert_non_null(planner);
+        assert_string_equal(planner->name, known[i]);
+        assert_int_equal(planner->on_host, i < 2);
+        assert_int_equal(planner->overlap_depth, i == 2);
+    }
+    assert_ptr_equal(k_planner_find("cuda:3"), k_planner_find("cuda"));
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
+        assert_null(k_planner_find(unknown[i]));
+    const struct k_plan_dims invariant = {0}, not_invariant = {.not_invariant = true};
+    assert_true(k_planner_find("cpu")->needs_gate_up(&invariant));
+    assert_false(k_planner_find("cuda")->needs_gate_up(&invariant));
+    assert_true(k_planner_find("cuda")->needs_gate_up(&not_invariant));
 }
 
 static void test_plan_weight(void **state)
 {
     (void)state;
     const uint64_t page = UINT64_C(2) << 20;
-    assert_int_equal(k_plan_weight_bytes("cpu", K_BF16, 4096, 4096), 0);
-    assert_int_equal(k_plan_weight_bytes("cuda", K_F16, 2, 1), 256);
-    assert_int_equal(k_plan_weight_bytes("cuda", K_F16, 16, 8), 256);
-    assert_int_equal(k_plan_weight_bytes("cuda", K_BF16, 16, 8), 512); /* and an exponent a row */
-    assert_int_equal(k_plan_weight_bytes("cuda", K_F16, 17, 9), 768);  /* rows of 32 bytes */
-    assert_int_equal(k_plan_weight_bytes("cuda", K_F16, 1024, 1024), page);
-    assert_int_equal(k_plan_weight_bytes("cuda", K_BF16, 1024, 1024), 2 * page);
-    assert_int_equal(k_plan_weight_bytes("cuda", K_F32, 151936, 8192) % page, 0);
+    assert_int_equal(k_planner_find("cpu")->weight_bytes(K_BF16, 4096, 4096), 0);
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(K_F16, 2, 1), 256);
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(K_F16, 16, 8), 256);
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(K_BF16, 16, 8), 512); /* and an exponent a row */
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(K_F16, 17, 9), 768);  /* rows of 32 bytes */
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(K_F16, 1024, 1024), page);
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(K_BF16, 1024, 1024), 2 * page);
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(K_F32, 151936, 8192) % page, 0);
 }
 
 static void test_devices(void **state)
@@ -306,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_open),
         cmocka_unit_test(test_default_threads),
         cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_planners),
         cmocka_unit_test(test_plan_weight),
         cmocka_unit_test(test_devices),
         cmocka_unit_test(test_memory_and_tickets),

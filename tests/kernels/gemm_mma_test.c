@@ -42,7 +42,7 @@ static struct gemm new_gemm(enum k_dtype dtype, uint32_t n_rows, uint32_t n_cols
     g.x = calloc((size_t)n_tokens * n_cols, sizeof *g.x);
     g.y = calloc((size_t)n_tokens * n_rows, sizeof *g.y);
     assert_true(g.w && g.x && g.y);
-    ok(k_plan_workspace("cuda", &dims, &bytes, &err), &err);
+    k_planner_find("cuda")->workspace(&dims, &bytes);
     ok(b->ops->alloc(b, ((uint64_t)n_tokens * n_cols + 1) * 4, (void **)&g.x_dev, &err), &err);
     ok(b->ops->alloc(b, (uint64_t)n_tokens * n_rows * 4, (void **)&g.y_dev, &err), &err);
     ok(b->ops->alloc(b, bytes.gemm, &g.workspace, &err), &err);

@@ -33,8 +33,7 @@ static int setup(void **state)
         k_backend_open(&(struct k_backend_options){.device = device, .n_threads = 2}, &f->b, &why, NULL) != QUIRE_OK)
         return -1;
     *state = f;
-    if (k_plan_workspace(f->b->ops->name, &dims, &bytes, NULL) != QUIRE_OK)
-        return -1;
+    f->b->ops->planner->workspace(&dims, &bytes);
     return f->b->ops->alloc(f->b, bytes.sample, &f->workspace, NULL);
 }
 

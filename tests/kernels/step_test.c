@@ -146,7 +146,7 @@ static void attention_of_rows(const struct k_attn_row *rows, uint32_t n_rows, fl
                                .max_model_len = 200,
                                .n_threads = N_THREADS};
     struct k_plan_bytes bytes;
-    OK(k_plan_workspace(device, &dims, &bytes, &err));
+    k_planner_find(device)->workspace(&dims, &bytes);
     struct k_kv_layer layer = {on_device(cache, sizeof cache), on_device(cache, sizeof cache)};
     void *qkv_dev = on_device(qkv, sizeof qkv), *out_dev = on_device(out, OUT * sizeof *out);
     void *rows_dev = on_device(rows, n_rows * sizeof *rows), *tables_dev = on_device(tables, sizeof tables);

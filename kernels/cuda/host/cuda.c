@@ -2,6 +2,7 @@
 #include "kernels/cuda/host/cublaslt.h"
 #include "kernels/cuda/host/cuda.h"
 #include "kernels/cuda/host/open.h"
+#include "kernels/planners.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,8 +86,7 @@ static void cuda_close(struct k_backend *b)
 }
 
 static const struct k_backend_ops cuda_ops = {
-    .name = "cuda",
-    .overlap_depth = 1,
+    .planner = &cuda_planner,
     .close = cuda_close,
     .memory = cuda_memory,
     .alloc = cuda_alloc,

@@ -1,5 +1,7 @@
 #include "kernels/cuda/plan/plan.h"
 
+#include "kernels/planners.h"
+
 /* Rows begin on 16 bytes, which is what one lane reads. */
 uint64_t cuda_weight_row_stride(enum k_dtype dtype, uint32_t n_cols)
 {
@@ -15,3 +17,27 @@ uint64_t cuda_weight_bytes(enum k_dtype dtype, uint32_t n_rows, uint32_t n_cols)
         return (bytes + page - 1) / page * page;
     return (bytes + 255) / 256 * 256;
 }
+
+static void cuda_workspace(const struct k_plan_dims *dims, struct k_plan_bytes *out)
+{
+    *out = (struct k_plan_bytes){
+        .gemm = cuda_gemm_workspace_bytes(dims),
+        .attention = cuda_attention_workspace_bytes(dims),
+        .attention_plan = cuda_attention_plan_bytes(dims),
+        .sample = cuda_sample_workspace_bytes(dims),
+    };
+}
+
+/* Our kernels have gate and up in registers; cuBLASLt's have not. */
+static bool cuda_needs_gate_up(const struct k_plan_dims *dims)
+{
+    return dims->not_invariant;
+}
+
+const struct k_planner cuda_planner = {
+    .name = "cuda",
+    .overlap_depth = 1,
+    .workspace = cuda_workspace,
+    .needs_gate_up = cuda_needs_gate_up,
+    .weight_bytes = cuda_weight_bytes,
+};

@@ -178,10 +178,10 @@ static int look_at_backend(struct bench *bench, enum k_dtype weights, enum k_gem
     int status = k_backend_open(&options, &b, &why, err);
     if (status != QUIRE_OK)
         return status;
-    bool is_cpu = strcmp(b->ops->name, "cpu") == 0;
+    bool is_cpu = b->ops->planner == k_planner_find("cpu");
     bench->isa = is_cpu ? cpu_isa_of(b)->name : "";
     bench->is_device = bench_is_device(b);
-    snprintf(bench->backend, sizeof bench->backend, "%s", b->ops->name);
+    snprintf(bench->backend, sizeof bench->backend, "%s", b->ops->planner->name);
     snprintf(bench->description, sizeof bench->description, "%s", b->ops->description);
     bench->wide = is_cpu && strcmp(bench->isa, "avx2") != 0;
     for (int f = 0; f < K_N_FORMS; f++)
