@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "tools/bench/lib/progress.h"
 #include "tools/cli/cli.h"
+#include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cache/warm.h"
 

@@ -3,6 +3,7 @@
 #include "engine/engine.h"
 #include "server/daemon/daemon.h"
 #include "server/front/tenant/tenants.h"
+#include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/host.h"

@@ -3,6 +3,7 @@
 #include "engine/engine.h"
 #include "engine/model/safetensors.h"
 #include "engine/model/weights.h"
+#include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/hub/cache.h"

@@ -2,7 +2,7 @@
 #include "base/json.h"
 #include "tools/bench/lib/progress.h"
 #include "tools/cli/cli.h"
-#include "tools/bench/cmd/cmd_bench.h"
+#include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/host.h"
 #include "tools/hub/cache.h"
@@ -55,7 +55,7 @@ static int report(const struct replay_report *r, uint64_t n_left_out, bool json)
 {
     char text[160];
     if (json) {
-        int code = bench_print_json(json_pack(
+        int code = command_print_json(json_pack(
             "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "requests", (json_int_t)r->n_requests, "compared",
             (json_int_t)r->n_compared, "cut", (json_int_t)r->n_cut, "without_answer", (json_int_t)r->n_without_answer,
             "choices", (json_int_t)r->n_choices, "tokens", (json_int_t)r->n_tokens, "different",

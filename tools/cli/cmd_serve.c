@@ -7,6 +7,7 @@
 #include "server/link/engine_client.h"
 #include "server/front/front.h"
 #include "server/http/tls.h"
+#include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/host.h"

@@ -14,7 +14,4 @@ int command_pull(int argc, char **argv);
 int command_cache(int argc, char **argv);
 int command_version(int argc, char **argv);
 
-/* Prints "quire: text" on standard error and returns code. */
-int command_fail(int code, const char *text);
-
 #endif

@@ -1,6 +1,7 @@
 /* quire: one program, a few commands. */
 #include "base/hash.h"
 #include "base/log.h"
+#include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 
 #include <signal.h>
@@ -25,15 +26,6 @@ static const struct {
     {"version", command_version, "print the version"},
 };
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
-
-int command_fail(int code, const char *text)
-{
-    if (quire_log_format() == QUIRE_LOG_AS_JSON)
-        quire_log(QUIRE_LOG_ERROR, "quire", "%s", text);
-    else
-        fprintf(stderr, "quire: %s\n", text);
-    return code;
-}
 
 static void print_help(void)
 {

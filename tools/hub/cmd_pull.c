@@ -1,6 +1,7 @@
 /* quire pull: a model from a hub into the user's Hugging Face cache, where every command finds it by name. */
 #include "base/clock.h"
 #include "tools/cli/cli.h"
+#include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/hub/pull.h"
 #include "tools/hub/store.h"

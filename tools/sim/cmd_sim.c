@@ -1,7 +1,7 @@
 /* quire sim: the scheduler that serves, on a virtual clock. */
 #include "engine/run/schedule.h"
 #include "tools/bench/lib/progress.h"
-#include "tools/bench/cmd/cmd_bench.h"
+#include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/bench/lib/cost_file.h"
 #include "tools/cli/engine_flags.h"
@@ -389,7 +389,7 @@ static int report(const struct settings *s, const struct sim_metrics *m, const c
     if (s->html && sim_report_write(s->html, m, policy, &err) != QUIRE_OK)
         code = command_fail(1, err.text);
     if (s->json)
-        return bench_print_json(json) | code;
+        return command_print_json(json) | code;
     sim_metrics_print(m, policy);
     json_decref(json);
     return code;
@@ -589,7 +589,7 @@ static int report_sweep(const struct settings *s, const struct sim_sweep *sweep)
     if (s->save)
         code = save(s->save, all);
     if (s->json) {
-        code |= bench_print_json(all);
+        code |= command_print_json(all);
     } else {
         sim_sweep_print(sweep);
         json_decref(all);

@@ -37,16 +37,6 @@ static void print_help(void)
          "programs. quire bench BENCHMARK --help says the rest.");
 }
 
-int bench_print_json(json_t *object)
-{
-    if (!object)
-        return command_fail(1, "out of memory");
-    bool ok = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0;
-    json_decref(object);
-    putchar('\n');
-    return ok && fflush(stdout) == 0 ? 0 : command_fail(1, "the results could not be written");
-}
-
 int command_bench(int argc, char **argv)
 {
     const char *name = argc > 0 ? argv[0] : "--help";

@@ -2,16 +2,11 @@
 #ifndef QUIRE_TOOLS_CMD_BENCH_H
 #define QUIRE_TOOLS_CMD_BENCH_H
 
-#include <jansson.h>
-
 int bench_throughput(int argc, char **argv);
 int bench_latency(int argc, char **argv);
 int bench_serve(int argc, char **argv);
 int bench_kernels(int argc, char **argv);
 int bench_steps(int argc, char **argv);
 int bench_compare(int argc, char **argv);
-
-/* One JSON object and a newline on standard output. Takes the reference. Returns the exit status. */
-int bench_print_json(json_t *object);
 
 #endif

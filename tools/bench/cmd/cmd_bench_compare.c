@@ -2,7 +2,7 @@
 #include "tools/bench/cmd/engine.h"
 #include "tools/bench/lib/pairs.h"
 #include "tools/bench/cmd/cmd_bench.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/command.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/hub/cache.h"
 
@@ -232,7 +232,7 @@ static int report_json(const struct compare *c)
                                       c->pairs[f].low, "high", c->pairs[f].high, "better", verdict_of(c, f), "rounds",
                                       rounds));
     }
-    return bench_print_json(object);
+    return command_print_json(object);
 }
 
 static int report(const struct compare *c)

@@ -7,7 +7,7 @@
 #include "tools/bench/cmd/work.h"
 #include "tools/cli/cli.h"
 #include "tools/bench/cmd/cmd_bench.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/command.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,7 +160,7 @@ static int finish(struct bench *bench)
             printf("\nnot measured: %u cases of forms that %s does not have\n", bench->n_lacking, bench->backend);
         return 0;
     }
-    return bench_print_json(json_pack(
+    return command_print_json(json_pack(
         "{s:s, s:s, s:s, s:i, s:f, s:f, s:s?, s:i, s:O}", "device", bench->backend, "description", bench->description,
         "isa", bench->isa, "threads", (int)bench->n_threads, "read_gb_s", bench->read_gb_s, "fma_gflop_s",
         bench->fma_gflop_s, "limits", bench->limits_from, "not_measured", (int)bench->n_lacking, "cases", bench->rows));

@@ -1,7 +1,7 @@
 /* quire bench latency: one batch, again and again, on an engine in this process. */
 #include "tools/bench/cmd/engine.h"
 #include "tools/bench/cmd/cmd_bench.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/command.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/hub/cache.h"
 
@@ -119,7 +119,7 @@ static int report(const struct latency *l)
     if (l->json) {
         json_t *object = result_json(l, prefill, decode, sorted);
         free(sorted);
-        return bench_print_json(object);
+        return command_print_json(object);
     }
     const struct engine_info *info = bench_engine_info(l->engine);
     printf("%-34s %s, %u threads\n", "Device:", info->device_why, info->plan->n_threads);

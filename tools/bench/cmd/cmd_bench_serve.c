@@ -1,7 +1,7 @@
 /* quire bench serve: load on a running server, measured from outside. */
 #include "tools/bench/cmd/client.h"
 #include "tools/bench/cmd/cmd_bench.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/command.h"
 #include "tools/hub/cache.h"
 
 #include <math.h>
@@ -168,7 +168,7 @@ static int report(const struct serve *s)
     if (s->save)
         code = save(s, object);
     if (s->json)
-        return bench_print_json(object) || code || m->completed == 0;
+        return command_print_json(object) || code || m->completed == 0;
     json_decref(object);
     bench_metrics_print(m, &s->metrics_options, s->max_concurrency, s->in->is_timed ? INFINITY : s->rate);
     return code || m->completed == 0;

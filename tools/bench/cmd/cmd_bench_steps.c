@@ -6,7 +6,7 @@
 #include "tools/bench/cmd/recorded.h"
 #include "tools/bench/cmd/scenes.h"
 #include "tools/bench/cmd/cmd_bench.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/command.h"
 #include "tools/bench/lib/cost_file.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/hub/cache.h"
@@ -253,8 +253,8 @@ static json_t *steps_json(const struct steps *s)
 
 static int report_json(const struct steps *s)
 {
-    return bench_print_json(json_pack("{s:o, s:o, s:i, s:o}", "cost", cost_file_json(&s->cost, NULL), "errors",
-                                      errors_json(s), "rounds", (int)s->n_rounds, "steps", steps_json(s)));
+    return command_print_json(json_pack("{s:o, s:o, s:i, s:o}", "cost", cost_file_json(&s->cost, NULL), "errors",
+                                        errors_json(s), "rounds", (int)s->n_rounds, "steps", steps_json(s)));
 }
 
 static void print_model(const struct sched_cost *cost)
@@ -334,8 +334,8 @@ static int run_recording(struct steps *s)
     if (status != QUIRE_OK)
         return command_fail(1, err.text);
     if (s->json)
-        return bench_print_json(json_pack("{s:o, s:o, s:I}", "cost", cost_file_json(&s->cost, NULL), "errors",
-                                          errors_json(s), "steps", (json_int_t)n));
+        return command_print_json(json_pack("{s:o, s:o, s:I}", "cost", cost_file_json(&s->cost, NULL), "errors",
+                                            errors_json(s), "steps", (json_int_t)n));
     printf("%-34s %zu of %s\n\n", "Steps:", n, s->recording);
     print_errors(s);
     print_model(&s->cost);

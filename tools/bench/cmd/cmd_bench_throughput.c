@@ -1,7 +1,7 @@
 /* quire bench throughput: many requests at once to an engine in this process. */
 #include "tools/bench/cmd/engine.h"
 #include "tools/bench/cmd/cmd_bench.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/command.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/host.h"
 #include "tools/hub/cache.h"
@@ -50,7 +50,7 @@ static int report(const struct throughput *t)
         fprintf(stderr, "quire: %zu requests of %s are longer than the context and were left out\n", t->in->n_left_out,
                 t->input.path);
     if (t->json)
-        return bench_print_json(json_pack(
+        return command_print_json(json_pack(
             "{s:f, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "elapsed_time", s, "num_requests", (json_int_t)r->n,
             "total_num_tokens", (json_int_t)(r->n_prompt + r->n_output), "total_prompt_tokens", (json_int_t)r->n_prompt,
             "total_output_tokens", (json_int_t)r->n_output, "requests_per_second", (double)r->n / s,

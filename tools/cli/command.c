@@ -1,0 +1,25 @@
+#include "tools/cli/command.h"
+
+#include "base/log.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+int command_fail(int code, const char *text)
+{
+    if (quire_log_format() == QUIRE_LOG_AS_JSON)
+        quire_log(QUIRE_LOG_ERROR, "quire", "%s", text);
+    else
+        fprintf(stderr, "quire: %s\n", text);
+    return code;
+}
+
+int command_print_json(json_t *object)
+{
+    if (!object)
+        return command_fail(1, "out of memory");
+    bool ok = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0;
+    json_decref(object);
+    putchar('\n');
+    return ok && fflush(stdout) == 0 ? 0 : command_fail(1, "the results could not be written");
+}
