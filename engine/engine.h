@@ -15,6 +15,7 @@
 #include "engine/identity.h"
 #include "engine/model/model.h"
 #include "kernels/kernels.h"
+#include "request/spec.h"
 #include "scheduler/scheduler.h"
 
 #include <stdbool.h>
@@ -125,48 +126,6 @@ int engine_plan_invariance(const struct engine_options *options, bool *off, stru
 
 /* ---- requests ---- */
 
-struct engine_sampling {
-    float temperature, top_p, min_p;
-    uint32_t top_k;
-    float repetition_penalty, presence_penalty, frequency_penalty;
-    bool has_seed;
-    uint64_t seed;
-    int32_t n_logprobs; /* -1..20 */
-    int32_t n_prompt_logprobs; /* -1..20 */
-    bool ignore_eos;
-    uint32_t min_tokens;
-    const uint32_t *stop_token_ids;
-    uint32_t n_stop_token_ids;
-    const struct k_logit_bias *biases;
-    uint32_t n_biases;
-    const uint32_t *allowed_token_ids; /* only these may be drawn; n_allowed_token_ids 0: all may */
-    uint32_t n_allowed_token_ids;
-    const uint32_t *bad_words; /* word after word: how many ids it has, then the ids. Its last id is
-                                         forbidden where the generated tokens end in the others */
-    uint32_t n_bad_words; /* numbers in bad_words */
-};
-#define ENGINE_MAX_BAD_WORDS 16384u /* a row where all of them match costs 0.06 ms, 0.24 with 60,000 biases */
-void engine_sampling_default(struct engine_sampling *sampling);
-
-struct engine_request { /* copied by engine_submit */
-    uint64_t id; /* the caller's; unique among live requests */
-    const uint32_t *prompt;
-    uint32_t n_prompt;
-    uint32_t max_tokens; /* 0 = only the prompt is computed */
-    uint32_t n; /* choices, 1..128 */
-    int32_t priority; /* lower first */
-    uint64_t deadline_us; /* microseconds after arrival by which the first token should be
-                                     there; 0 = none */
-    struct key256 tenant; /* cache domain; zero = default */
-    uint32_t tenant_index; /* who pays: below policy_options.n_tenants; 0 = default */
-    uint32_t class_index; /* of service, below SCHED_MAX_CLASSES; 0 = default */
-    bool background; /* runs on what live requests leave, and gives way to them */
-    uint64_t pin_us; /* > 0: when choice 0 ends, the prompt's full blocks stay cached for
-                                     so long after their last use */
-    uint32_t expected_tokens; /* that will be generated, where somebody knows; 0 = unknown */
-    struct engine_sampling sampling;
-};
-
 enum engine_finish {
     ENGINE_FINISH_STOP,
     ENGINE_FINISH_LENGTH,
@@ -222,9 +181,10 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
 /* Cancels everything, joins the thread, frees everything. */
 void engine_close(struct engine *e);
 
-/* Any thread; the request arrives now. QUIRE_EXHAUSTED: full; *retry_after_ms says when to come back.
- * QUIRE_INVALID: names the parameter. Prefix hashes are computed here, off the engine thread. */
-int engine_submit(struct engine *e, const struct engine_request *request, uint32_t *retry_after_ms,
+/* Any thread; the request arrives now. id: the caller's, unique among live requests. What spec has is the engine's from
+ * here on, also when this fails: it is left as request_spec_default() would. QUIRE_EXHAUSTED: full; *retry_after_ms says
+ * when to come back. QUIRE_INVALID: names the parameter. Prefix hashes are computed here, off the engine thread. */
+int engine_submit(struct engine *e, uint64_t id, struct request_spec *spec, uint32_t *retry_after_ms,
                   struct quire_error *err);
 /* Any thread. Its DONE events (CANCELLED) still come. Unknown ids are ignored. */
 void engine_cancel(struct engine *e, uint64_t request);

@@ -17,8 +17,8 @@
 struct engine_watch_submit {
     uint64_t request;                       /* the id given to engine_submit() */
     const struct sched_request *sched;      /* as given; its id is the engine's own */
-    const struct engine_sampling *sampling; /* as resolved: a seed, and the ids that stop it listed
-                                               (ignore_eos is set) */
+    const struct request_spec *spec;        /* as given, with a seed, and the ids that stop it listed
+                                               (ignore_eos is set); its prompt may be NULL */
     int status;                             /* what sched_submit() said */
     uint64_t retry_us;
     const uint32_t *seqs;                   /* [n] when that was QUIRE_OK */

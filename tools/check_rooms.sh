@@ -9,19 +9,19 @@ complain() { printf 'rooms: %s\n' "$*" >&2; bad=1; }
 allowed() {
     case $1 in
         base) echo "" ;;
-        memory | kernels) echo "base" ;;
+        request | memory | kernels) echo "base" ;;
         scheduler) echo "memory base" ;;
         text) echo "base" ;;
-        engine) echo "scheduler memory kernels text base" ;;
-        server/wire) echo "base" ;;
-        server/front) echo "text server/wire base" ;;
-        server/daemon) echo "engine kernels server/wire base" ;;
+        engine) echo "scheduler memory kernels text request base" ;;
+        server/wire) echo "request base" ;;
+        server/front) echo "text server/wire request base" ;;
+        server/daemon) echo "engine server/wire request base" ;;
         *) echo "none" ;;
     esac
 }
 room_of() { case $1 in server/*) echo "$1" | cut -d/ -f1,2 ;; *) echo "${1%%/*}" ;; esac; }
 
-for room in base memory scheduler kernels text engine server/wire server/front server/daemon; do
+for room in base request memory scheduler kernels text engine server/wire server/front server/daemon; do
     may=" $room $(allowed "$room") "
     while IFS=: read -r file include; do
         case $include in */*) ;; *) complain "$file includes \"$include\" without its room"; continue ;; esac
@@ -48,7 +48,7 @@ done < <(git ls-files '*.c' '*.h' '*.rs' '*.cu' '*.cuh' '*.cc' | xargs -r wc -l)
 
 for entry in $(git ls-files | cut -d/ -f1 | sort -u); do
     case $entry in
-        base | engine | kernels | memory | scheduler | server | text | tests | tools | docs | packaging) ;;
+        base | engine | kernels | memory | request | scheduler | server | text | tests | tools | docs | packaging) ;;
         README.md | LICENSE | CHANGELOG.md | CONTRIBUTING.md | CMakeLists.txt | CMakePresets.json | .gitignore | .dockerignore | .ci | .clang-format) ;;
         *) complain "$entry does not belong at the top" ;;
     esac

@@ -262,12 +262,12 @@ static void on_opened(void *context, const struct engine_info *info, const struc
 
 /* ---- what it is asked ------------------------------------------------------------------------ */
 
-static bool is_restricted(const struct engine_sampling *s)
+static bool is_restricted(const struct request_spec *s)
 {
     return s->n_allowed_token_ids > 0 || s->n_bad_words > 0;
 }
 
-static void put_sampling(struct recorder *r, const struct engine_sampling *s)
+static void put_sampling(struct recorder *r, const struct request_spec *s)
 {
     put_f32(r, s->temperature);
     put_f32(r, s->top_p);
@@ -295,7 +295,7 @@ static void put_sampling(struct recorder *r, const struct engine_sampling *s)
     put_u32s(r, s->bad_words, s->n_bad_words);
 }
 
-static void put_request(struct recorder *r, const struct sched_request *q, const struct engine_sampling *s)
+static void put_request(struct recorder *r, const struct sched_request *q, const struct request_spec *s)
 {
     /* Who shares prefixes with whom, and nothing that the chain's secret went into. */
     struct key256 domain = quire_keyed_hash(&r->domain_key, &q->chain_first, sizeof q->chain_first);
@@ -339,8 +339,8 @@ static void on_submitted(void *context, const struct engine_watch_submit *s)
         return;
     begin_record(r, RECORDING_SUBMIT);
     put_u64(r, s->request);
-    put_request(r, s->sched, s->sampling);
-    put_sampling(r, s->sampling);
+    put_request(r, s->sched, s->spec);
+    put_sampling(r, s->spec);
     put_u8(r, (uint8_t)s->status);
     put_u64(r, s->retry_us);
     if (s->status == QUIRE_OK)

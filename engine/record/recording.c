@@ -294,7 +294,7 @@ static uint32_t check_seq(struct body *b, uint32_t seq)
     return 0;
 }
 
-static void get_sampling(struct recording *r, struct body *b, bool restricted, struct engine_sampling *s)
+static void get_sampling(struct recording *r, struct body *b, bool restricted, struct request_spec *s)
 {
     s->temperature = get_f32(b);
     s->top_p = get_f32(b);
@@ -313,7 +313,7 @@ static void get_sampling(struct recording *r, struct body *b, bool restricted, s
     s->stop_token_ids = get_u32s(b, &r->stops, s->n_stop_token_ids);
     s->n_biases = get_u32(b);
     const uint8_t *in = get_bytes(b, 8 * (size_t)s->n_biases);
-    struct k_logit_bias *biases = in ? room(b, &r->biases, s->n_biases, sizeof *biases) : NULL;
+    struct request_bias *biases = in ? room(b, &r->biases, s->n_biases, sizeof *biases) : NULL;
     struct body pairs = {.at = in, .end = in ? in + 8 * (size_t)s->n_biases : NULL};
     for (uint32_t i = 0; biases && i < s->n_biases; i++) {
         biases[i].id = get_u32(&pairs);
@@ -377,8 +377,12 @@ static void get_submit(struct recording *r, struct body *b, struct recording_sub
 {
     s->request = get_u64(b);
     uint8_t flags = get_request(r, b, s);
+    s->spec.prompt = s->sched.prompt;
+    s->spec.n_prompt = s->sched.n_prompt;
+    s->spec.max_tokens = s->sched.max_tokens;
+    s->spec.n = s->sched.n;
     check_request(r, b, &s->sched);
-    get_sampling(r, b, flags & RECORD_RESTRICTED, &s->sampling);
+    get_sampling(r, b, flags & RECORD_RESTRICTED, &s->spec);
     s->status = get_below(b, QUIRE_INTERNAL + 1, "has a status that does not exist");
     s->retry_us = get_u64(b);
     if (s->status == QUIRE_OK)

@@ -47,7 +47,7 @@ struct recording_submit {
     uint64_t request;                       /* the id that the engine's caller gave */
     struct sched_request sched;             /* without chain_first and hashes */
     uint8_t domain[RECORDING_DOMAIN_BYTES]; /* requests with the same one share prefixes */
-    struct engine_sampling sampling;        /* with its seed */
+    struct request_spec spec;               /* what it asked for, with its seed; borrowed, like everything here */
     int status;                             /* of sched_submit() */
     uint64_t retry_us;
     const uint32_t *seqs;                   /* [n] when status is QUIRE_OK */

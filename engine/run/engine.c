@@ -335,7 +335,7 @@ static uint64_t next_seed(struct engine *e)
     return z ^ (z >> 31);
 }
 
-int engine_submit(struct engine *e, const struct engine_request *request, uint32_t *retry_after_ms,
+int engine_submit(struct engine *e, uint64_t id, struct request_spec *spec, uint32_t *retry_after_ms,
                   struct quire_error *err)
 {
     const struct request_limits limits = {.desc = &e->desc,
@@ -346,8 +346,11 @@ int engine_submit(struct engine *e, const struct engine_request *request, uint32
                                           .chain_secret = &e->chain_secret};
     uint32_t retry = 0;
     struct request *r;
-    uint64_t seed = request->sampling.has_seed ? 0 : next_seed(e);
-    int status = request_create(request, &limits, seed, quire_now_us(), &r, err);
+    if (!spec->has_seed) {
+        spec->has_seed = true;
+        spec->seed = next_seed(e);
+    }
+    int status = request_create(id, spec, &limits, quire_now_us(), &r, err);
     if (status == QUIRE_OK) {
         status = mailbox_submit(e->mailbox, r, &retry, err);
         if (status != QUIRE_OK)

@@ -42,7 +42,7 @@ void event_token(struct engine *e, struct request *r, uint32_t choice, uint32_t 
     struct engine_event *event = push(e, ENGINE_EVENT_TOKEN, r, choice);
     event->token = result->token;
     event->position = position;
-    if (r->sampling.n_logprobs >= 0)
+    if (r->spec.n_logprobs >= 0)
         set_logprob(event, result);
 }
 
@@ -58,7 +58,7 @@ void event_prompt_logprob(struct engine *e, struct request *r, uint32_t position
  * hits. */
 static uint32_t n_cache_created(const struct engine *e, const struct request *r, uint32_t choice, uint32_t n_cached)
 {
-    uint32_t n_full = r->n_prompt / e->plan.block_tokens * e->plan.block_tokens;
+    uint32_t n_full = r->spec.n_prompt / e->plan.block_tokens * e->plan.block_tokens;
     bool is_computed = r->prompt_counted || r->choices[choice].n_generated > 0;
     return e->prefix_caching && choice == 0 && is_computed && n_full > n_cached ? n_full - n_cached : 0;
 }
@@ -72,7 +72,7 @@ void event_done(struct engine *e, struct request *r, uint32_t choice, enum engin
     event->finish = finish;
     event->has_stop_token = stop_token >= 0;
     event->token = stop_token >= 0 ? (uint32_t)stop_token : 0;
-    event->n_prompt = r->n_prompt;
+    event->n_prompt = r->spec.n_prompt;
     event->n_cached = r->n_placed ? sched_cached_tokens(e->sched, c->seq) : 0;
     event->n_generated = c->n_generated;
     event->n_cache_created = n_cache_created(e, r, choice, event->n_cached);

@@ -25,13 +25,9 @@
 static void watch_submit(const struct engine *e, const struct request *r, const struct sched_request *request,
                          int status, uint64_t retry_us, const uint32_t *seqs)
 {
-    struct engine_sampling sampling = sampling_resolved(&r->sampling);
-    const struct engine_watch_submit submit = {.request = r->id,
-                                               .sched = request,
-                                               .sampling = &sampling,
-                                               .status = status,
-                                               .retry_us = retry_us,
-                                               .seqs = seqs};
+    struct request_spec spec = sampling_resolved(&r->sampling);
+    const struct engine_watch_submit submit = {
+        .request = r->id, .sched = request, .spec = &spec, .status = status, .retry_us = retry_us, .seqs = seqs};
     ENGINE_WATCH(e, submitted, &submit);
 }
 
@@ -48,25 +44,7 @@ static void place(struct engine *e, struct request *r)
     uint32_t seqs[REQUEST_MAX_CHOICES];
     struct quire_error err;
     r->key = e->next_key++;
-    const struct sched_request request = {
-        .id = r->key,
-        .prompt = r->prompt,
-        .n_prompt = r->n_prompt,
-        .max_tokens = r->max_tokens,
-        .n = r->n,
-        .prompt_logprobs = r->sampling.n_prompt_logprobs >= 0,
-        .priority = r->priority,
-        .background = r->background,
-        .host_gated = sampling_needs_tokens(&r->sampling),
-        .arrival_us = r->arrival_us,
-        .deadline_us = r->deadline_us,
-        .pin_us = r->pin_us,
-        .tenant = r->tenant_index,
-        .class_index = r->class_index,
-        .expected_tokens = r->expected_tokens,
-        .chain_first = r->chain_first,
-        .hashes = r->hashes,
-    };
+    const struct sched_request request = request_for_scheduler(r);
     uint64_t retry_us = 0;
     int status = sched_submit(e->sched, &request, seqs, &retry_us, &err);
     if (e->n_watches)
@@ -81,8 +59,8 @@ static void place(struct engine *e, struct request *r)
         request_end(e, r, ENGINE_FINISH_ERROR, err.text);
         return;
     }
-    r->n_placed = r->n;
-    for (uint32_t i = 0; i < r->n; i++) {
+    r->n_placed = r->spec.n;
+    for (uint32_t i = 0; i < r->spec.n; i++) {
         r->choices[i].seq = seqs[i];
         e->owners[seqs[i]] = (struct seq_owner){.request = r, .choice = i};
     }
@@ -90,7 +68,7 @@ static void place(struct engine *e, struct request *r)
 
 static void carry_out_cancels(struct engine *e, struct request *r)
 {
-    for (uint32_t i = 0; i < r->n; i++) {
+    for (uint32_t i = 0; i < r->spec.n; i++) {
         struct request_choice *c = &r->choices[i];
         if (!c->cancel_now || c->done)
             continue;

@@ -142,13 +142,13 @@ static int admit(const struct mailbox *m, const struct request *r, uint32_t *ret
     }
     if (choices == 0)
         return QUIRE_OK;
-    if (choices + r->n > m->max_choices) {
-        *retry_after_ms = retry_ms((double)(choices + r->n - m->max_choices), m->finished_per_second);
+    if (choices + r->spec.n > m->max_choices) {
+        *retry_after_ms = retry_ms((double)(choices + r->spec.n - m->max_choices), m->finished_per_second);
         return quire_fail(err, QUIRE_EXHAUSTED, "the queue is full: %llu requests wait, %u may (--max-num-queued-reqs)",
                           (unsigned long long)choices, m->max_choices);
     }
-    if (m->max_tokens && tokens + r->n_prompt > m->max_tokens) {
-        *retry_after_ms = retry_ms((double)(tokens + r->n_prompt - m->max_tokens), m->tokens_per_second);
+    if (m->max_tokens && tokens + r->spec.n_prompt > m->max_tokens) {
+        *retry_after_ms = retry_ms((double)(tokens + r->spec.n_prompt - m->max_tokens), m->tokens_per_second);
         return quire_fail(err, QUIRE_EXHAUSTED,
                           "the queue is full: %llu prompt tokens wait, %llu may"
                           " (--max-num-queued-tokens)",
@@ -170,8 +170,8 @@ int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_m
         r->next = NULL;
         *m->submitted_end = r;
         m->submitted_end = &r->next;
-        m->new_choices += r->n;
-        m->new_tokens += r->n_prompt;
+        m->new_choices += r->spec.n;
+        m->new_tokens += r->spec.n_prompt;
         pthread_cond_signal(&m->wake);
     }
     pthread_mutex_unlock(&m->mutex);
@@ -182,8 +182,8 @@ void mailbox_cancel(struct mailbox *m, uint64_t id, uint32_t choice)
 {
     pthread_mutex_lock(&m->mutex);
     struct request *r = find(m, id);
-    if (r && (choice == MAILBOX_ALL_CHOICES || choice < r->n)) {
-        for (uint32_t i = 0; i < r->n; i++)
+    if (r && (choice == MAILBOX_ALL_CHOICES || choice < r->spec.n)) {
+        for (uint32_t i = 0; i < r->spec.n; i++)
             if (choice == MAILBOX_ALL_CHOICES || i == choice)
                 r->choices[i].cancel_asked = true;
         if (!r->in_cancels) {
@@ -317,7 +317,7 @@ void mailbox_drain(struct mailbox *m, uint64_t until_us, struct mailbox_mail *ou
         r->in_cancels = false;
         r->next_to_end = out->cancels;
         out->cancels = r;
-        for (uint32_t i = 0; i < r->n; i++) {
+        for (uint32_t i = 0; i < r->spec.n; i++) {
             r->choices[i].cancel_now |= r->choices[i].cancel_asked;
             r->choices[i].cancel_asked = false;
         }

@@ -1,5 +1,4 @@
-/* One request inside the engine: what engine_submit() was given, copied and checked, and where each
- * of its choices stands.
+/* One request inside the engine: what engine_submit() was given, checked, and where each of its choices stands.
  *
  * Made on the submitter's thread, then handed to the engine thread by the mailbox. From then on
  * the engine thread owns it, but for the fields marked "mailbox", which the mailbox's mutex
@@ -13,11 +12,11 @@
 #include "base/status.h"
 #include "engine/engine.h"
 #include "engine/run/sampling.h"
+#include "request/spec.h"
+#include "scheduler/scheduler.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-#define REQUEST_MAX_CHOICES 128u
 
 struct request_choice {
     uint32_t seq;          /* the scheduler's name for it, once placed */
@@ -35,15 +34,10 @@ struct request_choice {
 struct request {
     uint64_t id;           /* the caller's */
     uint64_t key;          /* ours, never 0 and never reused: the scheduler's id */
-    uint32_t n_prompt, max_tokens, n;
-    int32_t priority;
-    uint64_t arrival_us, deadline_us; /* of CLOCK_MONOTONIC; deadline 0 = none */
-    uint32_t tenant_index, class_index, expected_tokens;
-    bool background;
-    uint64_t pin_us;
+    struct request_spec spec; /* ours; its prompt until the scheduler has its copy, and with a seed */
+    uint64_t arrival_us; /* of CLOCK_MONOTONIC */
     struct key256 chain_first;
-    uint32_t *prompt;      /* until the scheduler has its copy, then NULL */
-    struct key256 *hashes; /* likewise; NULL without prefix caching */
+    struct key256 *hashes; /* as long as the prompt; NULL without prefix caching */
     struct sampling sampling;
     struct k_token_count *counts_memory;  /* all choices' counts */
     struct k_token_count *prompt_counts;  /* part of it */
@@ -65,7 +59,7 @@ struct request {
     struct request *next_cancel; /* mailbox */
     bool in_cancels;           /* mailbox */
 
-    struct request_choice choices[]; /* [n] */
+    struct request_choice choices[]; /* [spec.n] */
 };
 
 struct request_limits {
@@ -77,13 +71,14 @@ struct request_limits {
     const struct key256 *chain_secret;
 };
 
-/* Checks everything of a request, which arrives now, and copies it, with the hashes of its full blocks
- * where prefixes are cached. `seed` is used where the request brings none. QUIRE_INVALID names the
- * parameter. */
-int request_create(const struct engine_request *r, const struct request_limits *limits, uint64_t seed, uint64_t now_us,
+/* Checks everything of a request, which arrives now, and makes the hashes of its full blocks where prefixes are cached.
+ * Takes what spec has, also when it fails; it has a seed. QUIRE_INVALID names the parameter. */
+int request_create(uint64_t id, struct request_spec *spec, const struct request_limits *limits, uint64_t now_us,
                    struct request **out, struct quire_error *err);
 void request_free(struct request *r); /* NULL is fine */
 
+/* What the scheduler is told of it; borrows from r. */
+struct sched_request request_for_scheduler(const struct request *r);
 /* The scheduler has copied the prompt: ours goes. */
 void request_drop_prompt(struct request *r);
 

@@ -4,110 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void engine_sampling_default(struct engine_sampling *sampling)
-{
-    *sampling = (struct engine_sampling){
-        .temperature = 1,
-        .top_p = 1,
-        .repetition_penalty = 1,
-        .n_logprobs = -1,
-        .n_prompt_logprobs = -1,
-    };
-}
-
-/* ---- checks ---------------------------------------------------------------------------------- */
-
-/* NaN fails every comparison, so it is outside every range. */
-static int check_range(const char *name, float value, float min, float max, struct quire_error *err)
-{
-    if (value >= min && value <= max)
-        return QUIRE_OK;
-    return quire_fail(err, QUIRE_INVALID, "%s: must be between %g and %g, got %g", name, (double)min, (double)max,
-                      (double)value);
-}
-
-static int check_logprobs(const char *name, int32_t value, struct quire_error *err)
-{
-    if (value >= -1 && value <= K_MAX_LOGPROBS)
-        return QUIRE_OK;
-    return quire_fail(err, QUIRE_INVALID, "%s: must be at most %d, got %d", name, K_MAX_LOGPROBS, value);
-}
-
-static int check_lists(const struct engine_sampling *s, uint32_t n_vocab, struct quire_error *err)
-{
-    if (s->n_stop_token_ids > n_vocab)
-        return quire_fail(err, QUIRE_INVALID, "stop_token_ids: more than the vocabulary's %u tokens", n_vocab);
-    for (uint32_t i = 0; i < s->n_stop_token_ids; i++)
-        if (s->stop_token_ids[i] >= n_vocab)
-            return quire_fail(err, QUIRE_INVALID, "stop_token_ids: %u is not below the vocabulary's %u",
-                              s->stop_token_ids[i], n_vocab);
-    if (s->n_biases > n_vocab)
-        return quire_fail(err, QUIRE_INVALID, "logit_bias: more than the vocabulary's %u tokens", n_vocab);
-    for (uint32_t i = 0; i < s->n_biases; i++) {
-        const struct k_logit_bias *b = &s->biases[i];
-        if (b->id >= n_vocab)
-            return quire_fail(err, QUIRE_INVALID, "logit_bias: %u is not below the vocabulary's %u", b->id, n_vocab);
-        if (isnan(b->bias) || b->bias == INFINITY)
-            return quire_fail(err, QUIRE_INVALID, "logit_bias: the bias of %u must be a finite number", b->id);
-    }
-    if (s->n_allowed_token_ids > n_vocab)
-        return quire_fail(err, QUIRE_INVALID, "allowed_token_ids: more than the vocabulary's %u tokens", n_vocab);
-    for (uint32_t i = 0; i < s->n_allowed_token_ids; i++)
-        if (s->allowed_token_ids[i] >= n_vocab)
-            return quire_fail(err, QUIRE_INVALID, "allowed_token_ids: %u is not below the vocabulary's %u",
-                              s->allowed_token_ids[i], n_vocab);
-    return QUIRE_OK;
-}
-
-static int check_bad_words(const struct engine_sampling *s, uint32_t n_vocab, struct quire_error *err)
-{
-    if (s->n_bad_words > ENGINE_MAX_BAD_WORDS)
-        return quire_fail(err, QUIRE_INVALID, "bad_words: at most %u tokens, each word counted one longer, got %u",
-                          ENGINE_MAX_BAD_WORDS, s->n_bad_words);
-    for (uint32_t i = 0; i < s->n_bad_words;) {
-        uint32_t n_ids = s->bad_words[i++];
-        if (n_ids == 0 || n_ids > s->n_bad_words - i)
-            return quire_fail(err, QUIRE_INVALID, "bad_words: a word of %u tokens where %u are left", n_ids,
-                              s->n_bad_words - i);
-        for (uint32_t end = i + n_ids; i < end; i++)
-            if (s->bad_words[i] >= n_vocab)
-                return quire_fail(err, QUIRE_INVALID, "bad_words: %u is not below the vocabulary's %u", s->bad_words[i],
-                                  n_vocab);
-    }
-    return QUIRE_OK;
-}
-
-int sampling_check(const struct engine_sampling *s, uint32_t max_tokens, uint32_t n_vocab, struct quire_error *err)
-{
-    const struct {
-        const char *name;
-        float value, min, max;
-    } ranges[] = {
-        {"temperature", s->temperature, 0, 1000},
-        {"min_p", s->min_p, 0, 1},
-        {"presence_penalty", s->presence_penalty, -2, 2},
-        {"frequency_penalty", s->frequency_penalty, -2, 2},
-    };
-    int status = QUIRE_OK;
-    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0] && status == QUIRE_OK; i++)
-        status = check_range(ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max, err);
-    if (status != QUIRE_OK)
-        return status;
-    if (!(s->top_p > 0 && s->top_p <= 1))
-        return quire_fail(err, QUIRE_INVALID, "top_p: must be above 0 and at most 1, got %g", (double)s->top_p);
-    if (!(s->repetition_penalty > 0 && s->repetition_penalty <= 1000))
-        return quire_fail(err, QUIRE_INVALID, "repetition_penalty: must be above 0 and at most 1000, got %g",
-                          (double)s->repetition_penalty);
-    if (s->min_tokens > max_tokens)
-        return quire_fail(err, QUIRE_INVALID, "min_tokens: %u is more than max_tokens, %u", s->min_tokens, max_tokens);
-    status = check_logprobs("logprobs", s->n_logprobs, err);
-    if (status == QUIRE_OK)
-        status = check_logprobs("prompt_logprobs", s->n_prompt_logprobs, err);
-    if (status == QUIRE_OK)
-        status = check_lists(s, n_vocab, err);
-    return status == QUIRE_OK ? check_bad_words(s, n_vocab, err) : status;
-}
-
 /* ---- the prepared copy ----------------------------------------------------------------------- */
 
 static int by_id(const void *a, const void *b)
@@ -141,8 +37,7 @@ static uint32_t sort_distinct(uint32_t *ids, uint32_t n)
 }
 
 /* stop_token_ids and the model's eos ids below the vocabulary; room for all. */
-static uint32_t collect_stops(const struct engine_sampling *s, const struct model_desc *desc, bool with_eos,
-                              uint32_t *out)
+static uint32_t collect_stops(const struct request_spec *s, const struct model_desc *desc, bool with_eos, uint32_t *out)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n_stop_token_ids; i++)
@@ -170,40 +65,42 @@ static uint32_t merge_forbidden(const struct k_logit_bias *biases, uint32_t n_bi
     return n;
 }
 
-/* Biases as given, ascending, with the bad words of one token at -inf; the longer ones are copied. */
-static int make_biases(struct sampling *out, const struct engine_sampling *s, struct quire_error *err)
+static void list_words(struct sampling *out, const struct request_spec *s, uint32_t *single, uint32_t *n_single)
+{
+    *n_single = 0;
+    for (uint32_t i = 0; i < s->n_bad_words; i += 1 + s->bad_words[i]) {
+        uint32_t n_ids = s->bad_words[i];
+        const uint32_t *end = s->bad_words + i + 1 + n_ids;
+        if (n_ids == 1)
+            single[(*n_single)++] = s->bad_words[i + 1];
+        else
+            out->words[out->n_words++] = (struct bad_word){.before = end[-2], .last = end[-1], .at = i};
+    }
+    qsort(out->words, out->n_words, sizeof *out->words, by_ends);
+    *n_single = sort_distinct(single, *n_single);
+}
+
+/* Biases as given, ascending, with the bad words of one token at -inf; the longer ones are listed. */
+static int make_biases(struct sampling *out, const struct request_spec *s, struct quire_error *err)
 {
     struct k_logit_bias *given = malloc((s->n_biases + 1) * sizeof *given);
     uint32_t *single = malloc((s->n_bad_words + 1) * sizeof *single), n_single = 0;
     out->biases = malloc((s->n_biases + s->n_bad_words / 2 + 1) * sizeof *out->biases);
-    out->bad_words = malloc((s->n_bad_words + 1) * sizeof *out->bad_words);
     out->words = malloc((s->n_bad_words / 3 + 1) * sizeof *out->words);
     int status = QUIRE_OK;
-    if (!given || !single || !out->biases || !out->bad_words || !out->words) {
+    if (!given || !single || !out->biases || !out->words) {
         status = quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
         goto out;
     }
-    if (s->n_biases)
-        memcpy(given, s->biases, s->n_biases * sizeof *given);
+    for (uint32_t i = 0; i < s->n_biases; i++)
+        given[i] = (struct k_logit_bias){.id = s->biases[i].id, .bias = s->biases[i].bias};
     qsort(given, s->n_biases, sizeof *given, by_bias_id);
     for (uint32_t i = 1; i < s->n_biases; i++)
         if (given[i].id == given[i - 1].id) {
             status = quire_fail(err, QUIRE_INVALID, "logit_bias: %u is given twice", given[i].id);
             goto out;
         }
-    for (uint32_t i = 0; i < s->n_bad_words; i += 1 + s->bad_words[i]) {
-        uint32_t n_ids = s->bad_words[i];
-        if (n_ids == 1) {
-            single[n_single++] = s->bad_words[i + 1];
-            continue;
-        }
-        const uint32_t *end = s->bad_words + i + 1 + n_ids;
-        out->words[out->n_words++] = (struct bad_word){.before = end[-2], .last = end[-1], .at = out->n_bad_words};
-        memcpy(out->bad_words + out->n_bad_words, s->bad_words + i, (1 + n_ids) * sizeof *single);
-        out->n_bad_words += 1 + n_ids;
-    }
-    qsort(out->words, out->n_words, sizeof *out->words, by_ends);
-    n_single = sort_distinct(single, n_single);
+    list_words(out, s, single, &n_single);
     out->n_biases = merge_forbidden(given, s->n_biases, single, n_single, out->biases);
 out:
     free(given);
@@ -212,7 +109,7 @@ out:
 }
 
 /* min_tokens holds eos back also where it would not end the request. */
-static int make_early(struct sampling *out, const struct engine_sampling *s, const struct model_desc *desc,
+static int make_early(struct sampling *out, const struct request_spec *s, const struct model_desc *desc,
                       struct quire_error *err)
 {
     uint32_t most = s->n_stop_token_ids + MODEL_MAX_EOS;
@@ -230,19 +127,15 @@ static int make_early(struct sampling *out, const struct engine_sampling *s, con
     return QUIRE_OK;
 }
 
-static int make_mask(struct sampling *out, const struct engine_sampling *s, uint32_t n_vocab, struct quire_error *err)
+static int make_mask(struct sampling *out, const struct request_spec *s, uint32_t n_vocab, struct quire_error *err)
 {
     if (s->n_allowed_token_ids == 0)
         return QUIRE_OK;
-    out->allowed = malloc(s->n_allowed_token_ids * sizeof *out->allowed);
     out->mask = calloc((n_vocab + 31) / 32, sizeof *out->mask);
-    if (!out->allowed || !out->mask)
+    if (!out->mask)
         return quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
     for (uint32_t i = 0; i < s->n_allowed_token_ids; i++)
         out->mask[s->allowed_token_ids[i] / 32] |= 1u << s->allowed_token_ids[i] % 32;
-    for (uint32_t id = 0; id < n_vocab; id++) /* sorted by being read again */
-        if (out->mask[id / 32] >> id % 32 & 1u)
-            out->allowed[out->n_allowed++] = id;
     return QUIRE_OK;
 }
 
@@ -254,28 +147,18 @@ static int check_something_left(const struct sampling *s, uint32_t n_vocab, stru
     if (sampling_row_forbids_all(&later, n_vocab))
         return quire_fail(err, QUIRE_INVALID, "%s: no token is left that may be drawn",
                           s->mask ? "allowed_token_ids" : "logit_bias");
-    if (s->min_tokens > 0 && sampling_row_forbids_all(&early, n_vocab))
+    if (s->spec->min_tokens > 0 && sampling_row_forbids_all(&early, n_vocab))
         return quire_fail(err, QUIRE_INVALID,
                           "min_tokens: no token is left that may be drawn before them:"
                           " every one would end the choice or is forbidden");
     return QUIRE_OK;
 }
 
-int sampling_init(struct sampling *out, const struct engine_sampling *s, const struct model_desc *desc, uint64_t seed,
+int sampling_init(struct sampling *out, const struct request_spec *s, const struct model_desc *desc,
                   struct quire_error *err)
 {
     *out = (struct sampling){
-        .temperature = s->temperature,
-        .top_p = s->top_p,
-        .min_p = s->min_p,
-        .top_k = s->top_k,
-        .repetition_penalty = s->repetition_penalty,
-        .presence_penalty = s->presence_penalty,
-        .frequency_penalty = s->frequency_penalty,
-        .seed = seed,
-        .n_logprobs = s->n_logprobs,
-        .n_prompt_logprobs = s->n_prompt_logprobs,
-        .min_tokens = s->min_tokens,
+        .spec = s,
         .counts_prompt = s->repetition_penalty != 1,
         .counts_output = s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0,
     };
@@ -303,40 +186,18 @@ void sampling_free(struct sampling *s)
     free(s->stops);
     free(s->biases);
     free(s->early);
-    free(s->allowed);
     free(s->mask);
-    free(s->bad_words);
     free(s->words);
-    s->stops = s->allowed = s->mask = s->bad_words = NULL;
-    s->words = NULL;
-    s->biases = s->early = NULL;
+    *s = (struct sampling){0};
 }
 
-struct engine_sampling sampling_resolved(const struct sampling *s)
+struct request_spec sampling_resolved(const struct sampling *s)
 {
-    return (struct engine_sampling){
-        .temperature = s->temperature,
-        .top_p = s->top_p,
-        .min_p = s->min_p,
-        .top_k = s->top_k,
-        .repetition_penalty = s->repetition_penalty,
-        .presence_penalty = s->presence_penalty,
-        .frequency_penalty = s->frequency_penalty,
-        .has_seed = true,
-        .seed = s->seed,
-        .n_logprobs = s->n_logprobs,
-        .n_prompt_logprobs = s->n_prompt_logprobs,
-        .ignore_eos = true,
-        .min_tokens = s->min_tokens,
-        .stop_token_ids = s->stops,
-        .n_stop_token_ids = s->n_stops,
-        .biases = s->biases,
-        .n_biases = s->n_biases,
-        .allowed_token_ids = s->allowed,
-        .n_allowed_token_ids = s->n_allowed,
-        .bad_words = s->bad_words,
-        .n_bad_words = s->n_bad_words,
-    };
+    struct request_spec spec = *s->spec;
+    spec.ignore_eos = true;
+    spec.stop_token_ids = s->stops;
+    spec.n_stop_token_ids = s->n_stops;
+    return spec;
 }
 
 bool sampling_stops(const struct sampling *s, uint32_t token)
@@ -419,9 +280,10 @@ static uint32_t first_word_after(const struct sampling *s, uint32_t token)
 /* Do the generated tokens end in all of the word but its last id? */
 static bool awaits_last(const struct sampling *s, const struct sampling_state *state, const struct bad_word *word)
 {
-    uint32_t n_before = s->bad_words[word->at] - 1;
-    return n_before <= state->n_generated && memcmp(state->generated + state->n_generated - n_before,
-                                                    s->bad_words + word->at + 1, n_before * sizeof *s->bad_words) == 0;
+    const uint32_t *given = s->spec->bad_words + word->at; /* how many ids, then the ids */
+    uint32_t n_before = given[0] - 1;
+    return n_before <= state->n_generated &&
+           memcmp(state->generated + state->n_generated - n_before, given + 1, n_before * sizeof *given) == 0;
 }
 
 /* The words that the next token would complete, merged with the row's biases in one pass: all of them may match at
@@ -451,24 +313,25 @@ static void forbid_words(const struct sampling *s, const struct sampling_state *
 
 void sampling_row(const struct sampling *s, const struct sampling_state *state, struct k_sample_row *out)
 {
-    bool early = state->n_generated < s->min_tokens;
+    const struct request_spec *spec = s->spec;
+    bool early = state->n_generated < spec->min_tokens;
     *out = (struct k_sample_row){
-        .temperature = s->temperature,
-        .top_p = s->top_p,
-        .min_p = s->min_p,
-        .top_k = s->top_k,
-        .repetition_penalty = s->repetition_penalty,
-        .presence_penalty = s->presence_penalty,
-        .frequency_penalty = s->frequency_penalty,
+        .temperature = spec->temperature,
+        .top_p = spec->top_p,
+        .min_p = spec->min_p,
+        .top_k = spec->top_k,
+        .repetition_penalty = spec->repetition_penalty,
+        .presence_penalty = spec->presence_penalty,
+        .frequency_penalty = spec->frequency_penalty,
         .counts = state->counts->items,
         .n_counts = state->counts->n,
         .biases = early ? s->early : s->biases,
         .n_biases = early ? s->n_early : s->n_biases,
         .mask = s->mask,
-        .seed = s->seed,
+        .seed = spec->seed,
         .position = state->position,
         .choice = state->choice,
-        .n_logprobs = s->n_logprobs,
+        .n_logprobs = spec->n_logprobs,
         .forced = -1,
     };
     forbid_words(s, state, out);
@@ -496,7 +359,7 @@ void sampling_prompt_row(const struct sampling *s, uint32_t token, uint32_t posi
         .top_p = 1,
         .repetition_penalty = 1,
         .position = position,
-        .n_logprobs = s->n_prompt_logprobs,
+        .n_logprobs = s->spec->n_prompt_logprobs,
         .forced = token,
     };
 }

@@ -9,25 +9,20 @@
 #define QUIRE_ENGINE_SAMPLING_H
 
 #include "base/status.h"
-#include "engine/engine.h"
 #include "engine/model/model.h"
 #include "kernels/kernels.h"
+#include "request/spec.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct bad_word {
     uint32_t before, last; /* its last id but one, its last */
-    uint32_t at;           /* in bad_words */
+    uint32_t at;           /* in spec->bad_words */
 };
 
 struct sampling {
-    float temperature, top_p, min_p;
-    uint32_t top_k;
-    float repetition_penalty, presence_penalty, frequency_penalty;
-    uint64_t seed;
-    int32_t n_logprobs, n_prompt_logprobs;
-    uint32_t min_tokens;
+    const struct request_spec *spec; /* what the request says; borrowed */
     bool counts_output;  /* a penalty is on: generated tokens are counted */
     bool counts_prompt;  /* the repetition penalty is: the prompt's count too */
     uint32_t *stops;     /* eos ids unless ignored, and stop_token_ids; ascending, each once */
@@ -36,25 +31,19 @@ struct sampling {
     uint32_t n_biases;
     struct k_logit_bias *early;  /* while fewer than min_tokens are generated; NULL when that is 0 */
     uint32_t n_early;
-    uint32_t *allowed;   /* ascending, each once; NULL: all tokens are */
-    uint32_t n_allowed;
-    uint32_t *mask;      /* the same as a bit a token */
-    uint32_t *bad_words; /* of two tokens and more, as in struct engine_sampling */
-    uint32_t n_bad_words;
-    struct bad_word *words; /* each of them; ascending in `before`, then in `last` */
+    uint32_t *mask;      /* a bit a token that may be drawn; NULL: all may */
+    struct bad_word *words; /* those of two tokens and more; ascending in `before`, then in `last` */
     uint32_t n_words;
 };
 
-/* QUIRE_INVALID names the parameter. */
-int sampling_check(const struct engine_sampling *s, uint32_t max_tokens, uint32_t n_vocab, struct quire_error *err);
-/* Copies a checked set. QUIRE_NO_MEMORY leaves nothing to free; QUIRE_INVALID for an id biased
- * twice, and when no token could ever be drawn first, or after min_tokens. */
-int sampling_init(struct sampling *out, const struct engine_sampling *s, const struct model_desc *desc, uint64_t seed,
+/* Of a checked spec (request_spec_check()) with a seed, which must outlive it. QUIRE_NO_MEMORY leaves nothing to free;
+ * QUIRE_INVALID for an id biased twice, and when no token could ever be drawn first, or after min_tokens. */
+int sampling_init(struct sampling *out, const struct request_spec *spec, const struct model_desc *desc,
                   struct quire_error *err);
 void sampling_free(struct sampling *s);
 
-/* What sampling_init() would make the same of, eos ids among the stops. Borrows from s. */
-struct engine_sampling sampling_resolved(const struct sampling *s);
+/* The spec as sampling_init() would make the same of, whatever the model's eos ids. Borrows from s. */
+struct request_spec sampling_resolved(const struct sampling *s);
 
 bool sampling_stops(const struct sampling *s, uint32_t token);
 

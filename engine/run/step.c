@@ -35,7 +35,7 @@ void request_end(struct engine *e, struct request *r, enum engine_finish finish,
 {
     if (message)
         quire_fail(&r->error, QUIRE_INTERNAL, "%s", message);
-    for (uint32_t i = 0; i < r->n; i++)
+    for (uint32_t i = 0; i < r->spec.n; i++)
         if (!r->choices[i].done)
             event_done(e, r, i, finish, -1);
     sched_cancel(e->sched, r->key);
@@ -58,8 +58,8 @@ static void add_targets(struct engine *e, struct step_slot *slot, const struct s
             const struct token_counts *counts = r->sampling.counts_output ? request_counts(r, choice) : &c->counts;
             const struct sampling_state state = {
                 .counts = counts,
-                .generated = tokens + r->n_prompt,
-                .n_generated = end - r->n_prompt, /* c->n_generated is one behind with a step in flight */
+                .generated = tokens + r->spec.n_prompt,
+                .n_generated = end - r->spec.n_prompt, /* c->n_generated is one behind with a step in flight */
                 .position = end,
                 .choice = choice,
                 .room = c->row_room,
@@ -67,7 +67,7 @@ static void add_targets(struct engine *e, struct step_slot *slot, const struct s
             sampling_row(&r->sampling, &state, &slot->rows[at]);
             e->owners[row->seq].sampled_row = at;
             e->owners[row->seq].sampled_step = slot->number;
-        } else if (p + 1 == r->next_prompt_logprob && p + 1 < r->n_prompt) {
+        } else if (p + 1 == r->next_prompt_logprob && p + 1 < r->spec.n_prompt) {
             /* Positions that a preempted prompt computes again were reported before. */
             r->next_prompt_logprob++;
             sampling_prompt_row(&r->sampling, tokens[p + 1], p + 1, &slot->rows[at]);
@@ -232,7 +232,7 @@ static bool take_token(struct engine *e, const struct step_target *target, const
     event_token(e, r, owner->choice, target->position, result);
     if (sampling_stops(&r->sampling, result->token))
         event_done(e, r, owner->choice, ENGINE_FINISH_STOP, result->token);
-    else if (c->n_generated == r->max_tokens)
+    else if (c->n_generated == r->spec.max_tokens)
         event_done(e, r, owner->choice, ENGINE_FINISH_LENGTH, -1);
     return c->done;
 }
@@ -242,12 +242,12 @@ static void end_of_prompt(struct engine *e, const struct sched_row *row)
 {
     struct request *r = e->owners[row->seq].request;
     uint32_t choice = e->owners[row->seq].choice;
-    if (row->first + row->count < r->n_prompt)
+    if (row->first + row->count < r->spec.n_prompt)
         return;
     if (!r->prompt_counted)
-        e->report.stats.n_prompt_tokens += r->n_prompt;
+        e->report.stats.n_prompt_tokens += r->spec.n_prompt;
     r->prompt_counted = true;
-    if (r->max_tokens == 0 && !r->choices[choice].done)
+    if (r->spec.max_tokens == 0 && !r->choices[choice].done)
         event_done(e, r, choice, ENGINE_FINISH_LENGTH, -1);
 }
 

@@ -143,104 +143,14 @@ static void put_refuse(struct connection *c, uint64_t wire_id, int status, uint3
     }
 }
 
-struct submit_arrays {
-    uint32_t *prompt, *stop_token_ids, *allowed_token_ids, *bad_words;
-    struct k_logit_bias *biases;
-};
-
-static void arrays_free(struct submit_arrays *a)
-{
-    free(a->prompt);
-    free(a->stop_token_ids);
-    free(a->allowed_token_ids);
-    free(a->bad_words);
-    free(a->biases);
-}
-
-static uint32_t *words_of(const uint8_t *bytes, uint32_t n)
-{
-    uint32_t *words = malloc((n ? n : 1) * sizeof *words);
-    for (uint32_t i = 0; words && i < n; i++)
-        words[i] = wire_u32(bytes, i);
-    return words;
-}
-
-static int arrays_make(const struct wire_submit *submit, struct submit_arrays *a)
-{
-    a->prompt = words_of(submit->prompt_bytes, submit->n_prompt);
-    a->stop_token_ids = words_of(submit->stop_bytes, submit->n_stop_token_ids);
-    a->allowed_token_ids = words_of(submit->allowed_bytes, submit->n_allowed_token_ids);
-    a->bad_words = words_of(submit->bad_word_bytes, submit->n_bad_words);
-    a->biases = malloc((submit->n_biases ? submit->n_biases : 1) * sizeof *a->biases);
-    if (!a->prompt || !a->stop_token_ids || !a->allowed_token_ids || !a->bad_words || !a->biases) {
-        arrays_free(a);
-        return QUIRE_NO_MEMORY;
-    }
-    for (uint32_t i = 0; i < submit->n_biases; i++) {
-        uint32_t bits = wire_u32(submit->bias_bytes, 2 * (size_t)i + 1);
-        a->biases[i].id = wire_u32(submit->bias_bytes, 2 * (size_t)i);
-        memcpy(&a->biases[i].bias, &bits, sizeof bits);
-    }
-    return QUIRE_OK;
-}
-
-static int submit_to_engine(struct daemon *d, uint64_t engine_id, const struct wire_submit *submit,
-                            uint32_t *retry_after_ms, struct quire_error *err)
-{
-    struct submit_arrays arrays;
-    if (arrays_make(submit, &arrays))
-        return quire_fail(err, QUIRE_NO_MEMORY, "SUBMIT: out of memory");
-    struct engine_request request = {
-        .id = engine_id,
-        .prompt = arrays.prompt,
-        .n_prompt = submit->n_prompt,
-        .max_tokens = submit->max_tokens,
-        .n = submit->n,
-        .priority = submit->priority,
-        .deadline_us = submit->deadline_us,
-        .tenant = submit->tenant,
-        .tenant_index = submit->tenant_index,
-        .class_index = submit->class_index,
-        .background = submit->background,
-        .pin_us = submit->pin_us,
-        .expected_tokens = submit->expected_tokens,
-    };
-    engine_sampling_default(&request.sampling);
-    struct engine_sampling *s = &request.sampling;
-    s->temperature = submit->temperature;
-    s->top_p = submit->top_p;
-    s->min_p = submit->min_p;
-    s->top_k = submit->top_k;
-    s->repetition_penalty = submit->repetition_penalty;
-    s->presence_penalty = submit->presence_penalty;
-    s->frequency_penalty = submit->frequency_penalty;
-    s->has_seed = submit->has_seed;
-    s->seed = submit->seed;
-    s->n_logprobs = submit->n_logprobs;
-    s->n_prompt_logprobs = submit->n_prompt_logprobs;
-    s->ignore_eos = submit->ignore_eos;
-    s->min_tokens = submit->min_tokens;
-    s->stop_token_ids = arrays.stop_token_ids;
-    s->n_stop_token_ids = submit->n_stop_token_ids;
-    s->biases = arrays.biases;
-    s->n_biases = submit->n_biases;
-    s->allowed_token_ids = arrays.allowed_token_ids;
-    s->n_allowed_token_ids = submit->n_allowed_token_ids;
-    s->bad_words = arrays.bad_words;
-    s->n_bad_words = submit->n_bad_words;
-    int status = engine_submit(d->engine, &request, retry_after_ms, err);
-    arrays_free(&arrays);
-    return status;
-}
-
-/* The engine may say the first tokens, even the last ones, before engine_submit() returns: whoever
+/* Takes spec. The engine may say the first tokens, even the last ones, before engine_submit() returns: whoever
  * comes first, sink or loop, queues ACCEPT. */
-static void submit_now(struct connection *c, uint64_t wire_id, uint64_t engine_id, const struct wire_submit *submit)
+static void submit_now(struct connection *c, uint64_t wire_id, uint64_t engine_id, struct request_spec *spec)
 {
     struct daemon *d = c->d;
     struct quire_error err = {""};
     uint32_t retry_after_ms = 0;
-    int status = submit_to_engine(d, engine_id, submit, &retry_after_ms, &err);
+    int status = engine_submit(d->engine, engine_id, spec, &retry_after_ms, &err);
     pthread_mutex_lock(&d->mutex);
     struct live_request *request = request_by_engine_id(&d->requests, engine_id);
     if (request && status) {
@@ -255,16 +165,10 @@ static void submit_now(struct connection *c, uint64_t wire_id, uint64_t engine_i
         put_refuse(c, wire_id, status, retry_after_ms, err.text);
 }
 
-static int on_submit(struct connection *c, uint64_t wire_id, const uint8_t *body, size_t n, struct quire_error *err)
+static int take_submit(struct connection *c, uint64_t wire_id, int status, struct request_spec *spec,
+                       struct quire_error *err)
 {
     struct daemon *d = c->d;
-    struct wire_submit submit;
-    if (c->client_drained)
-        return quire_fail(err, QUIRE_INVALID, "SUBMIT: after DRAIN");
-    int status = wire_get_submit(body, n, &submit, err);
-    if (status == QUIRE_INVALID)
-        return status;
-
     pthread_mutex_lock(&d->mutex);
     bool twice = request_by_wire_id(&d->requests, &c->requests, wire_id) != NULL;
     bool full = c->requests.n >= d->options.max_requests;
@@ -283,8 +187,21 @@ static int on_submit(struct connection *c, uint64_t wire_id, const uint8_t *body
     else if (!request)
         put_refuse(c, wire_id, QUIRE_NO_MEMORY, RETRY_AFTER_MS, "SUBMIT: out of memory");
     else
-        submit_now(c, wire_id, engine_id, &submit);
+        submit_now(c, wire_id, engine_id, spec);
     return QUIRE_OK;
+}
+
+static int on_submit(struct connection *c, uint64_t wire_id, const uint8_t *body, size_t n, struct quire_error *err)
+{
+    struct request_spec spec;
+    if (c->client_drained)
+        return quire_fail(err, QUIRE_INVALID, "SUBMIT: after DRAIN");
+    int status = wire_get_submit(body, n, &spec, err);
+    if (status == QUIRE_INVALID)
+        return status;
+    status = take_submit(c, wire_id, status, &spec, err);
+    request_spec_free(&spec);
+    return status;
 }
 
 /* ---- the others ---- */

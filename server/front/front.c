@@ -157,10 +157,10 @@ void front_failed(const struct wire_done *done, struct api_error *e)
         e->retry_ms = done->retry_after_ms;
 }
 
-void front_bill(const struct tenant *tenant, struct wire_submit *submit)
+void front_bill(const struct tenant *tenant, struct request_spec *spec)
 {
-    submit->tenant_index = tenant->index;
-    submit->class_index = tenant->class_index;
+    spec->tenant = tenant->index;
+    spec->class_index = tenant->class_index;
 }
 
 /* ---- the engine ----------------------------------------------------------------------------- */

@@ -98,7 +98,7 @@ void front_log_refused(const struct front *f, const struct http_exchange *x, con
 void front_failed(const struct wire_done *done, struct api_error *e);
 void front_refused(const struct front *f, const struct wire_refuse *refuse, struct api_error *e);
 /* Fills in the fields that say who pays. */
-void front_bill(const struct tenant *tenant, struct wire_submit *submit);
+void front_bill(const struct tenant *tenant, struct request_spec *spec);
 
 /* ---- chat.c, completions.c, responses.c, messages.c, tokenize.c: for request_job, on the pool ---- */
 #define CHAT_MAX_MESSAGES 65536

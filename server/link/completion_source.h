@@ -26,10 +26,10 @@ struct completion_events { /* all set */
 
 struct completion_source { /* functions set; `self` is handed to each, and borrowed */
     void *self;
-    /* *source_id: the source's name for the request, for cancel(). submit and events are copied; context is handed to
+    /* *source_id: the source's name for the request, for cancel(). spec and events are copied; context is handed to
      * every event. On failure no event comes, nor has one come. QUIRE_IO: it is not there; QUIRE_EXHAUSTED: it takes
      * no more at the moment; QUIRE_INVALID: the request is too large; QUIRE_NO_MEMORY. */
-    int (*submit)(void *self, const struct wire_submit *submit, const struct completion_events *events, void *context,
+    int (*submit)(void *self, const struct request_spec *spec, const struct completion_events *events, void *context,
                   uint64_t *source_id, struct quire_error *err);
     /* No further event comes for this request. choice >= 0: only that choice ends, its on_done still comes. An id
      * whose last event has come is ignored. */

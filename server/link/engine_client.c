@@ -509,7 +509,7 @@ int engine_client_open(struct event_base *base, int fd, const struct wire_hello 
     return QUIRE_OK;
 }
 
-static int client_submit(void *self, const struct wire_submit *submit, const struct completion_events *events,
+static int client_submit(void *self, const struct request_spec *spec, const struct completion_events *events,
                          void *context, uint64_t *wire_id, struct quire_error *err)
 {
     struct engine_client *c = self;
@@ -523,7 +523,7 @@ static int client_submit(void *self, const struct wire_submit *submit, const str
     r->events = *events;
     r->context = context;
     *wire_id = r->wire_id;
-    int status = wire_put_submit(out_buffer(c), r->wire_id, submit);
+    int status = wire_put_submit(out_buffer(c), r->wire_id, spec);
     if (status)
         client_request_remove(&c->requests, r);
     out_changed(c);

@@ -8,16 +8,7 @@
 
 static uint8_t *put_field(struct buffer *b, const struct wire_field *rule, size_t n)
 {
-    if (n > WIRE_MAX_BODY)
-        return NULL;
-    uint8_t *p = buffer_reserve(b, WIRE_FIELD_HEADER_BYTES + n);
-    if (!p)
-        return NULL;
-    le_store_u16(p, rule->tag | (rule->flags & FIELD_MUST ? WIRE_MUST_UNDERSTAND : 0u));
-    le_store_u16(p + 2, 0);
-    le_store_u32(p + 4, (uint32_t)n);
-    b->n += WIRE_FIELD_HEADER_BYTES + n;
-    return p + WIRE_FIELD_HEADER_BYTES;
+    return n > WIRE_MAX_BODY ? NULL : tagged_put(b, rule->tag, rule->flags & FIELD_MUST, (uint32_t)n);
 }
 
 static size_t scalar_bytes(const struct wire_field *rule)
@@ -128,29 +119,6 @@ int wire_put_body(struct buffer *b, uint16_t type, uint64_t request, const struc
 
 /* ---- decoding ---- */
 
-int wire_next_field(const char *frame, const uint8_t *bytes, size_t n, size_t *cursor, uint16_t *tag, bool *must,
-                    const uint8_t **value, uint32_t *n_value, struct quire_error *err)
-{
-    size_t left = n - *cursor;
-    if (left == 0)
-        return 0;
-    if (left < WIRE_FIELD_HEADER_BYTES)
-        return -quire_fail(err, QUIRE_INVALID, "%s: ends within the header of a field", frame);
-    const uint8_t *p = bytes + *cursor;
-    uint16_t raw = le_load_u16(p);
-    *n_value = le_load_u32(p + 4);
-    *tag = raw & 0x7fff;
-    *must = raw & WIRE_MUST_UNDERSTAND;
-    *value = p + WIRE_FIELD_HEADER_BYTES;
-    if (le_load_u16(p + 2) != 0)
-        return -quire_fail(err, QUIRE_INVALID, "%s: field %u: bytes 2 and 3 must be zero", frame, *tag);
-    if (*n_value > left - WIRE_FIELD_HEADER_BYTES)
-        return -quire_fail(err, QUIRE_INVALID, "%s: field %u: %u bytes, but only %zu are left", frame, *tag, *n_value,
-                           left - WIRE_FIELD_HEADER_BYTES);
-    *cursor += WIRE_FIELD_HEADER_BYTES + *n_value;
-    return 1;
-}
-
 static int get_scalar(const char *frame, const struct wire_field *rule, const uint8_t *value, uint32_t n, char *out,
                       struct quire_error *err)
 {
@@ -226,19 +194,16 @@ int wire_get_body(const struct wire_body *body, const uint8_t *bytes, size_t n, 
 {
     uint64_t seen = 0;
     size_t cursor = 0, next = 0, n_fields = 0;
-    uint16_t tag;
-    bool must;
-    const uint8_t *value;
-    uint32_t n_value;
+    struct tagged t;
     int found;
     memcpy(out, body->defaults, body->n_struct);
-    while ((found = wire_next_field(body->name, bytes, n, &cursor, &tag, &must, &value, &n_value, err)) > 0) {
+    while ((found = tagged_next(body->name, bytes, n, &cursor, &t, err)) > 0) {
         if (++n_fields > WIRE_MAX_FIELDS)
             return quire_fail(err, QUIRE_INVALID, "%s: more than %u fields", body->name, WIRE_MAX_FIELDS);
-        size_t at = find_rule(body, tag, next);
+        size_t at = find_rule(body, t.tag, next);
         if (at == body->n_rules) {
-            if (must)
-                return quire_fail(err, QUIRE_UNSUPPORTED, "%s: field %u is not known here", body->name, tag);
+            if (t.must)
+                return quire_fail(err, QUIRE_UNSUPPORTED, "%s: field %u is not known here", body->name, t.tag);
             continue;
         }
         const struct wire_field *rule = &body->rules[at];
@@ -246,8 +211,8 @@ int wire_get_body(const struct wire_body *body, const uint8_t *bytes, size_t n, 
             return quire_fail(err, QUIRE_INVALID, "%s: %s: is there twice", body->name, rule->name);
         seen |= UINT64_C(1) << at;
         next = at + 1;
-        int status = rule->kind >= FIELD_TEXT ? get_span(body->name, rule, value, n_value, out, err)
-                                              : get_scalar(body->name, rule, value, n_value, out, err);
+        int status = rule->kind >= FIELD_TEXT ? get_span(body->name, rule, t.value, t.n, out, err)
+                                              : get_scalar(body->name, rule, t.value, t.n, out, err);
         if (status)
             return status;
     }

@@ -1,4 +1,4 @@
-/* Tagged fields from tables: one table describes a frame's body for its encoder and its decoder.
+/* Tagged fields (base/tagged.h) from tables: one table describes a frame's body for its encoder and its decoder.
  *
  * A rule says where in the frame's struct a field lies. Values are moved with memcpy, so neither
  * the struct nor the body needs any alignment beyond its own. Room-private. Any thread.
@@ -7,10 +7,8 @@
 #define QUIRE_SERVER_WIRE_FIELDS_H
 
 #include "base/little_endian.h"
+#include "base/tagged.h"
 #include "server/wire/wire.h"
-
-#define WIRE_FIELD_HEADER_BYTES 8
-#define WIRE_MUST_UNDERSTAND 0x8000u
 
 enum wire_field_kind {
     FIELD_BOOL,  /* 1 byte, 0 or 1 */
@@ -60,11 +58,6 @@ struct wire_body {
 
 int wire_put_body(struct buffer *b, uint16_t type, uint64_t request, const struct wire_body *body, const void *values);
 int wire_get_body(const struct wire_body *body, const uint8_t *bytes, size_t n, void *out, struct quire_error *err);
-
-/* The next field of a body. 1: *tag (without the bit), *must, *value and *n_value are set and
- * *cursor moved on; 0: the end; -QUIRE_INVALID: the framing is wrong. */
-int wire_next_field(const char *frame, const uint8_t *bytes, size_t n, size_t *cursor, uint16_t *tag, bool *must,
-                    const uint8_t **value, uint32_t *n_value, struct quire_error *err);
 
 /* begin appends a header, end writes the body's length into it; on failure end leaves b as it was
  * before begin. */

@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-#define RECORDS_TAG (1u | WIRE_MUST_UNDERSTAND)
+#define RECORDS_TAG 1u
 #define HAS_LOGPROB 1u
-#define RECORDS_AT (WIRE_HEADER_BYTES + WIRE_FIELD_HEADER_BYTES)
+#define RECORDS_AT (WIRE_HEADER_BYTES + TAGGED_HEADER_BYTES)
 
 static uint32_t float_bits(float value)
 {
@@ -31,13 +31,7 @@ int wire_tokens_begin(struct buffer *b, uint16_t type, uint64_t request, size_t 
     int status = wire_frame_begin(b, type, request, mark);
     if (status)
         return status;
-    uint8_t *p = buffer_reserve(b, WIRE_FIELD_HEADER_BYTES);
-    if (!p)
-        return QUIRE_NO_MEMORY;
-    le_store_u16(p, RECORDS_TAG);
-    le_store_u16(p + 2, 0);
-    b->n += WIRE_FIELD_HEADER_BYTES;
-    return QUIRE_OK;
+    return tagged_put(b, RECORDS_TAG, true, 0) ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
 int wire_tokens_add(struct buffer *b, const struct wire_token *token)
@@ -112,25 +106,22 @@ int wire_put_prompt_logprobs(struct buffer *b, uint64_t request, const struct wi
 static int check_body(const uint8_t *body, size_t n, size_t *end, struct quire_error *err)
 {
     size_t cursor = 0, n_fields = 0;
-    uint16_t tag;
-    bool must;
-    const uint8_t *value;
-    uint32_t n_value;
+    struct tagged t;
     int found;
-    while ((found = wire_next_field("TOKENS", body, n, &cursor, &tag, &must, &value, &n_value, err)) > 0) {
+    while ((found = tagged_next("TOKENS", body, n, &cursor, &t, err)) > 0) {
         if (++n_fields > WIRE_MAX_FIELDS)
             return quire_fail(err, QUIRE_INVALID, "TOKENS: more than %u fields", WIRE_MAX_FIELDS);
-        bool is_records = tag == (RECORDS_TAG & 0x7fff);
+        bool is_records = t.tag == RECORDS_TAG;
         if (is_records != (n_fields == 1))
             return quire_fail(err, QUIRE_INVALID, "TOKENS: records: must be the first field, once");
-        if (!is_records && must)
-            return quire_fail(err, QUIRE_UNSUPPORTED, "TOKENS: field %u is not known here", tag);
+        if (!is_records && t.must)
+            return quire_fail(err, QUIRE_UNSUPPORTED, "TOKENS: field %u is not known here", t.tag);
         if (is_records)
             *end = cursor;
     }
     if (found < 0)
         return -found;
-    if (n_fields == 0 || *end == WIRE_FIELD_HEADER_BYTES)
+    if (n_fields == 0 || *end == TAGGED_HEADER_BYTES)
         return quire_fail(err, QUIRE_INVALID, "TOKENS: records: missing or empty");
     return QUIRE_OK;
 }
@@ -142,9 +133,9 @@ int wire_next_token(const uint8_t *body, size_t n, size_t *cursor, struct wire_t
         int status = check_body(body, n, &end, err);
         if (status)
             return -status;
-        *cursor = WIRE_FIELD_HEADER_BYTES;
+        *cursor = TAGGED_HEADER_BYTES;
     } else {
-        end = WIRE_FIELD_HEADER_BYTES + le_load_u32(body + 4);
+        end = TAGGED_HEADER_BYTES + le_load_u32(body + 4);
     }
     size_t left = end - *cursor;
     if (left == 0)

@@ -15,6 +15,7 @@
 #include "base/buffer.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "request/spec.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,10 +31,6 @@
 #define WIRE_MAX_EVENT_BODY (WIRE_MIN_CREDIT - WIRE_HEADER_BYTES)
 #define WIRE_MAX_FIELDS 256u /* in one body, unknown ones included */
 #define WIRE_MAX_TEXT 1024u /* bytes of any text field; encoders cut, decoders refuse */
-#define WIRE_MAX_STOP_TOKEN_IDS 4096u
-#define WIRE_MAX_BIASES 65536u
-#define WIRE_MAX_ALLOWED_TOKEN_IDS (1u << 22)
-#define WIRE_MAX_BAD_WORDS 16384u
 #define WIRE_MAX_EOS 64u
 #define WIRE_MAX_TOP 20u
 #define WIRE_MAX_TOKEN_RECORD (16u + 8u * WIRE_MAX_TOP)
@@ -90,45 +87,6 @@ struct wire_hello {
     const char *arithmetic;            /* the text that it is the SHA-256 of. Zero, empty: not told */
     size_t n_arithmetic;
 };
-
-struct wire_bias {
-    uint32_t id;
-    float bias;
-};
-struct wire_submit {
-    const uint32_t *prompt;        /* encode. Decode: NULL, read prompt_bytes with wire_u32() */
-    const uint8_t *prompt_bytes;
-    uint32_t n_prompt;
-    uint32_t max_tokens, n, min_tokens, top_k;
-    float temperature, top_p, min_p;
-    float repetition_penalty, presence_penalty, frequency_penalty;
-    bool has_seed, ignore_eos;
-    uint64_t seed;
-    int32_t n_logprobs, n_prompt_logprobs;
-    int32_t priority;
-    uint64_t deadline_us;          /* of the first token, after arrival */
-    struct key256 tenant;          /* cache domain */
-    uint32_t tenant_index;         /* who pays */
-    uint32_t class_index;
-    bool background;
-    uint64_t pin_us;
-    uint32_t expected_tokens;
-    const uint32_t *stop_token_ids; /* encode; decode: stop_bytes */
-    const uint8_t *stop_bytes;
-    uint32_t n_stop_token_ids;
-    const struct wire_bias *biases; /* encode; decode: bias_bytes, 8 bytes each {u32 id, f32} */
-    const uint8_t *bias_bytes;
-    uint32_t n_biases;
-    const uint32_t *allowed_token_ids; /* encode; decode: allowed_bytes */
-    const uint8_t *allowed_bytes;
-    uint32_t n_allowed_token_ids;   /* 0: all are allowed */
-    const uint32_t *bad_words;      /* encode; decode: bad_word_bytes. Word after word: n, n ids */
-    const uint8_t *bad_word_bytes;
-    uint32_t n_bad_words;           /* numbers in it */
-};
-/* What a decoder assumes for fields that are absent: n 1, temperature 1, top_p 1,
- * repetition_penalty 1, n_logprobs and n_prompt_logprobs -1, everything else zero. */
-void wire_submit_default(struct wire_submit *submit);
 
 struct wire_token {                /* one generated or prompt token */
     uint32_t choice;               /* 0 for prompt logprobs */
@@ -237,7 +195,7 @@ void wire_tenant_get(const struct wire_stats *stats, uint32_t index, struct wire
  * the body would be over its limit: then b is as it was. Fields that have their default are left
  * out. Texts are cut to WIRE_MAX_TEXT bytes, and before a byte that is not UTF-8. */
 int wire_put_hello(struct buffer *b, const struct wire_hello *hello);
-int wire_put_submit(struct buffer *b, uint64_t request, const struct wire_submit *submit);
+int wire_put_submit(struct buffer *b, uint64_t request, const struct request_spec *spec);
 /* id: the engine's own for the request, the same for every client, as in wire_account.blocker; 0:
  * not told. */
 int wire_put_accept(struct buffer *b, uint64_t request, uint64_t id);
@@ -263,7 +221,8 @@ int wire_put_error(struct buffer *b, uint32_t status, const char *message);
 /* Decoders of a body. QUIRE_INVALID names the field; QUIRE_UNSUPPORTED: an unknown field must be
  * understood. */
 int wire_get_hello(const uint8_t *body, size_t n, struct wire_hello *out, struct quire_error *err);
-int wire_get_submit(const uint8_t *body, size_t n, struct wire_submit *out, struct quire_error *err);
+/* The caller owns what out has. */
+int wire_get_submit(const uint8_t *body, size_t n, struct request_spec *out, struct quire_error *err);
 int wire_get_refuse(const uint8_t *body, size_t n, struct wire_refuse *out, struct quire_error *err);
 int wire_get_done(const uint8_t *body, size_t n, struct wire_done *out, struct quire_error *err);
 int wire_get_cancel(const uint8_t *body, size_t n, int64_t *choice, struct quire_error *err);

@@ -72,11 +72,13 @@ void bench_engine(const char *model_dir, bool quick)
     for (uint32_t i = 0; i < N_SEQS; i++) {
         for (uint32_t t = 0; t < PROMPT; t++)
             prompt[t] = (i * 7 + t) % 2000; /* begins differently: nothing is shared */
-        struct engine_request request = {
-            .id = i + 1, .prompt = prompt, .n_prompt = PROMPT - i % 16, .max_tokens = max_tokens, .n = 1};
-        engine_sampling_default(&request.sampling);
-        request.sampling.ignore_eos = true;
-        if (engine_submit(e, &request, NULL, &err))
+        struct request_spec spec, owned;
+        request_spec_default(&spec);
+        spec.prompt = prompt;
+        spec.n_prompt = PROMPT - i % 16;
+        spec.max_tokens = max_tokens;
+        spec.ignore_eos = true;
+        if (request_spec_copy(&owned, &spec, &err) || engine_submit(e, i + 1, &owned, NULL, &err))
             bench_die("engine: %s", err.text);
     }
     while (!r.is_over)

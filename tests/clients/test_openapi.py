@@ -52,7 +52,7 @@ def test_it_is_served_as_it_is(guarded):
 
 
 def test_it_has_the_routes_of_the_server_and_no_others(guarded):
-    source = (ROOT / "server" / "front" / "routes.c").read_text()
+    source = (ROOT / "server" / "front" / "api" / "routes.c").read_text()
     table = set(re.findall(r'\{"(/[^"]*)", "([A-Z]+)", \w+, (?:true|false)\}', source))
     assert len(table) > 15
     mine = {("/v1/models/" if path == "/v1/models/{id}" else path, method.upper()) for path, item in DOC["paths"].items() for method in item}

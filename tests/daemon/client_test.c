@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-static int submit_to(struct engine_client *client, const struct wire_submit *what,
+static int submit_to(struct engine_client *client, const struct request_spec *what,
                      const struct completion_events *events, void *context, uint64_t *id, struct quire_error *err)
 {
     const struct completion_source source = engine_client_source(client);
@@ -183,15 +183,15 @@ static void join_well(struct rig *rig, struct heard *h)
 }
 
 static const uint32_t prompt[] = {10, 20, 30, 40, 50};
-static void submit_of(struct wire_submit *submit)
+static void submit_of(struct request_spec *submit)
 {
-    wire_submit_default(submit);
+    request_spec_default(submit);
     submit->prompt = prompt;
     submit->n_prompt = 5;
     submit->max_tokens = 100;
 }
 
-static void submit(struct heard *h, struct stream *s, const struct wire_submit *what)
+static void submit(struct heard *h, struct stream *s, const struct request_spec *what)
 {
     struct quire_error err;
     assert_int_equal(submit_to(h->client, what, &request_events, s, &s->id, &err), QUIRE_OK);
@@ -204,7 +204,7 @@ static void test_echo(void **state)
     struct rig rig;
     struct heard h;
     struct stream s;
-    struct wire_submit what;
+    struct request_spec what;
     (void)state;
     rig_open(&rig, NULL, NULL);
     join_well(&rig, &h);
@@ -243,7 +243,7 @@ static void test_choices_and_logprob_bits(void **state)
     struct rig rig;
     struct heard h;
     struct stream s;
-    struct wire_submit what;
+    struct request_spec what;
     struct fake_engine_options fake;
     struct daemon_options options;
     (void)state;
@@ -296,7 +296,7 @@ static void test_long_prompt_logprobs(void **state)
     struct heard h;
     struct stream s;
     struct wire_hello hello;
-    struct wire_submit what;
+    struct request_spec what;
     static uint32_t ids[N];
     (void)state;
     rig_open(&rig, NULL, NULL);
@@ -324,7 +324,7 @@ static void test_refusals(void **state)
     struct rig rig;
     struct heard h;
     struct stream s, full;
-    struct wire_submit what;
+    struct request_spec what;
     struct fake_engine_options fake;
     struct daemon_options options;
     struct quire_error err;
@@ -379,7 +379,7 @@ static bool has_tokens(void *context)
     return ((struct stream *)context)->n_tokens > 10;
 }
 
-static void endless(struct wire_submit *what)
+static void endless(struct request_spec *what)
 {
     submit_of(what);
     what->ignore_eos = true;
@@ -391,7 +391,7 @@ static void test_cancel(void **state)
     struct rig rig;
     struct heard h;
     struct stream s[3];
-    struct wire_submit what;
+    struct request_spec what;
     struct fake_engine_options fake;
     struct daemon_options options;
     (void)state;
@@ -440,7 +440,7 @@ static void test_client_gone_cancels(void **state)
     struct rig rig;
     struct heard h, other;
     struct stream s, t, u;
-    struct wire_submit what;
+    struct request_spec what;
     struct fake_engine_options fake;
     struct daemon_options options;
     (void)state;
@@ -479,7 +479,7 @@ static void test_engine_gone(void **state)
     struct rig rig;
     struct heard h;
     struct stream s, t;
-    struct wire_submit what;
+    struct request_spec what;
     struct fake_engine_options fake;
     struct daemon_options options;
     struct quire_error err;
@@ -562,7 +562,7 @@ static void test_stats_and_drain(void **state)
     struct rig rig;
     struct heard h;
     struct stream s, late;
-    struct wire_submit what;
+    struct request_spec what;
     struct fake_engine_options fake;
     struct daemon_options options;
     (void)state;
@@ -610,7 +610,7 @@ static void test_client_drains(void **state)
     struct rig rig;
     struct heard h, other;
     struct stream s, t;
-    struct wire_submit what;
+    struct request_spec what;
     struct fake_engine_options fake;
     struct daemon_options options;
     (void)state;
@@ -648,7 +648,7 @@ static void test_many_streams_small_credit(void **state)
     struct rig rig;
     struct heard h;
     struct wire_hello hello;
-    struct wire_submit what;
+    struct request_spec what;
     struct fake_engine_options fake;
     struct daemon_options options;
     static struct stream s[N];
@@ -692,7 +692,7 @@ static void test_request_error(void **state)
     struct rig rig;
     struct heard h;
     struct stream s, t;
-    struct wire_submit what;
+    struct request_spec what;
     struct fake_engine_options fake;
     struct daemon_options options;
     (void)state;
@@ -739,7 +739,7 @@ static void test_keys(void **state)
     struct heard h;
     struct quire_error err;
     struct stream s;
-    struct wire_submit what;
+    struct request_spec what;
     char right[128], wrong[128], same[128], path[128], keyed[160], plain[160];
     (void)state;
     rig_open(&rig, NULL, NULL);

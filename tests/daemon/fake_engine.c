@@ -19,7 +19,8 @@ struct fake_choice {
 
 struct fake_request {
     struct fake_request *next;
-    struct engine_request r; /* its arrays are ours */
+    uint64_t id;
+    struct request_spec r; /* ours */
     struct fake_choice *choices;
     uint32_t n_prompt_told; /* positions whose logprobs are out */
     struct sched_account account;
@@ -72,17 +73,6 @@ void engine_options_default(struct engine_options *options)
     *options = (struct engine_options){.model_dir = "", .device = "auto"};
 }
 
-void engine_sampling_default(struct engine_sampling *sampling)
-{
-    *sampling = (struct engine_sampling){
-        .temperature = 1.0f,
-        .top_p = 1.0f,
-        .repetition_penalty = 1.0f,
-        .n_logprobs = -1,
-        .n_prompt_logprobs = -1,
-    };
-}
-
 void fake_engine_logprob(uint32_t token, uint32_t i, uint32_t vocab_size, struct fake_logprob *out)
 {
     out->logprob = -(float)((token * 7 + i) % 64 + 1) / 33.0f;
@@ -108,7 +98,7 @@ static struct engine_event *new_event(struct engine *e, const struct fake_reques
     if (e->n_events == BATCH)
         flush_events(e);
     struct engine_event *event = &e->events[e->n_events++];
-    *event = (struct engine_event){.kind = kind, .request = q->r.id, .choice = choice};
+    *event = (struct engine_event){.kind = kind, .request = q->id, .choice = choice};
     return event;
 }
 
@@ -135,14 +125,14 @@ static uint32_t next_token(const struct engine *e, const struct fake_request *q,
     uint32_t i = q->choices[choice].n_generated, n = q->r.n_prompt;
     if (e->options.mode == FAKE_ENGINE_COUNT)
         return (uint32_t)(((uint64_t)q->r.prompt[n - 1] + 1 + choice + i) % e->options.vocab_size);
-    if (i < n || q->r.sampling.ignore_eos)
+    if (i < n || q->r.ignore_eos)
         return q->r.prompt[i % n];
     return e->options.eos;
 }
 
 static bool is_stop(const struct engine *e, const struct fake_request *q, uint32_t token, uint32_t n_generated)
 {
-    const struct engine_sampling *s = &q->r.sampling;
+    const struct request_spec *s = &q->r;
     if (n_generated < s->min_tokens)
         return false;
     for (uint32_t i = 0; i < s->n_stop_token_ids; i++) {
@@ -194,10 +184,10 @@ static void step_choice(struct engine *e, struct fake_request *q, uint32_t choic
     struct engine_event *event = new_event(e, q, ENGINE_EVENT_TOKEN, choice);
     event->token = token;
     event->position = q->r.n_prompt + c->n_generated;
-    add_logprob(e, event, c->n_generated, q->r.sampling.n_logprobs);
+    add_logprob(e, event, c->n_generated, q->r.n_logprobs);
     c->n_generated++;
     e->stats.n_generation_tokens++;
-    e->tenants[q->r.tenant_index].n_generated_tokens++;
+    e->tenants[q->r.tenant].n_generated_tokens++;
     if (is_stop(e, q, token, c->n_generated))
         finish(e, q, choice, ENGINE_FINISH_STOP, &token);
     else if (c->n_generated >= q->r.max_tokens || q->r.n_prompt + c->n_generated >= e->options.max_model_len)
@@ -212,12 +202,11 @@ static void step_request(struct engine *e, struct fake_request *q)
         if (!q->choices[c].over && q->r.deadline_us > 0 && q->r.deadline_us < e->options.refuse_below_us)
             finish(e, q, c, ENGINE_FINISH_REFUSED, NULL);
     }
-    for (; q->r.sampling.n_prompt_logprobs >= 0 && q->n_prompt_told + 1 < q->r.n_prompt && !all_over(q);
-         q->n_prompt_told++) {
+    for (; q->r.n_prompt_logprobs >= 0 && q->n_prompt_told + 1 < q->r.n_prompt && !all_over(q); q->n_prompt_told++) {
         struct engine_event *event = new_event(e, q, ENGINE_EVENT_PROMPT_LOGPROB, 0);
         event->position = q->n_prompt_told + 1;
         event->token = q->r.prompt[event->position];
-        add_logprob(e, event, event->position, q->r.sampling.n_prompt_logprobs);
+        add_logprob(e, event, event->position, q->r.n_prompt_logprobs);
     }
     for (uint32_t c = 0; c < q->r.n; c++) {
         if (q->r.max_tokens == 0 && !q->choices[c].over) /* only the prompt is computed */
@@ -229,8 +218,7 @@ static void step_request(struct engine *e, struct fake_request *q)
 
 static void request_free(struct fake_request *q)
 {
-    free((uint32_t *)(uintptr_t)q->r.prompt);
-    free((uint32_t *)(uintptr_t)q->r.sampling.stop_token_ids);
+    request_spec_free(&q->r);
     free(q->choices);
     free(q);
 }
@@ -253,7 +241,7 @@ static void step(struct engine *e)
             q->next = over;
             over = q;
             e->stats.n_running--;
-            e->tenants[q->r.tenant_index].n_running--;
+            e->tenants[q->r.tenant].n_running--;
         } else {
             at = &q->next;
         }
@@ -369,7 +357,7 @@ void engine_close(struct engine *e)
     free(e);
 }
 
-static int check(const struct engine *e, const struct engine_request *r, struct quire_error *err)
+static int check(const struct engine *e, const struct request_spec *r, struct quire_error *err)
 {
     if (r->n_prompt == 0)
         return quire_fail(err, QUIRE_INVALID, "prompt: must not be empty");
@@ -380,38 +368,28 @@ static int check(const struct engine *e, const struct engine_request *r, struct 
         if (r->prompt[i] >= e->options.vocab_size)
             return quire_fail(err, QUIRE_INVALID, "prompt: token %u is not in the vocabulary", r->prompt[i]);
     }
-    if (r->tenant_index >= FAKE_ENGINE_TENANTS)
-        return quire_fail(err, QUIRE_INVALID, "tenant: %u is not known here", r->tenant_index);
+    if (r->tenant >= FAKE_ENGINE_TENANTS)
+        return quire_fail(err, QUIRE_INVALID, "tenant: %u is not known here", r->tenant);
     if (r->n < 1 || r->n > MAX_CHOICES)
         return quire_fail(err, QUIRE_INVALID, "n: must be 1 to %d, got %u", MAX_CHOICES, r->n);
-    if (!(r->sampling.temperature >= 0.0f) || isinf(r->sampling.temperature))
+    if (!(r->temperature >= 0.0f) || isinf(r->temperature))
         return quire_fail(err, QUIRE_INVALID, "temperature: must be at least 0");
-    if (r->sampling.n_logprobs < -1 || r->sampling.n_logprobs > 20)
+    if (r->n_logprobs < -1 || r->n_logprobs > 20)
         return quire_fail(err, QUIRE_INVALID, "logprobs: must be 0 to 20");
-    if (r->sampling.n_prompt_logprobs < -1 || r->sampling.n_prompt_logprobs > 20)
+    if (r->n_prompt_logprobs < -1 || r->n_prompt_logprobs > 20)
         return quire_fail(err, QUIRE_INVALID, "prompt_logprobs: must be 0 to 20");
     return QUIRE_OK;
 }
 
-static uint32_t *copy_words(const uint32_t *words, uint32_t n)
-{
-    uint32_t *copy = malloc((n ? n : 1) * sizeof *copy);
-    if (copy && n)
-        memcpy(copy, words, n * sizeof *copy);
-    return copy;
-}
-
-static struct fake_request *request_make(const struct engine_request *r)
+static struct fake_request *request_make(uint64_t id, struct request_spec *spec)
 {
     struct fake_request *q = calloc(1, sizeof *q);
     if (!q)
         return NULL;
-    q->r = *r;
-    q->r.prompt = copy_words(r->prompt, r->n_prompt);
-    q->r.sampling.stop_token_ids = copy_words(r->sampling.stop_token_ids, r->sampling.n_stop_token_ids);
-    q->r.sampling.biases = NULL;
-    q->choices = calloc(r->n, sizeof *q->choices);
-    if (q->r.prompt && q->r.sampling.stop_token_ids && q->choices)
+    q->id = id;
+    q->r = request_spec_move(spec);
+    q->choices = calloc(q->r.n, sizeof *q->choices);
+    if (q->choices)
         return q;
     request_free(q);
     return NULL;
@@ -420,7 +398,7 @@ static struct fake_request *request_make(const struct engine_request *r)
 /* Locked. */
 static void account_begin(struct engine *e, struct fake_request *q)
 {
-    struct sched_tenant_stats *tenant = &e->tenants[q->r.tenant_index];
+    struct sched_tenant_stats *tenant = &e->tenants[q->r.tenant];
     q->account = (struct sched_account){
         .queue_us = {[SCHED_SHORT_OF_BUDGET] = FAKE_ENGINE_BUDGET_US, [SCHED_SHORT_OF_BLOCKS] = FAKE_ENGINE_BLOCKS_US},
         .blocker = e->last_request,
@@ -430,8 +408,8 @@ static void account_begin(struct engine *e, struct fake_request *q)
         .n_loaded = 5,
         .n_recomputed = 6,
     };
-    e->last_request = q->r.id;
-    e->last_tenant = q->r.tenant_index;
+    e->last_request = q->id;
+    e->last_tenant = q->r.tenant;
     e->stats.n_running++;
     e->stats.n_prompt_tokens += q->r.n_prompt;
     e->stats.n_pins += q->r.pin_us > 0;
@@ -444,13 +422,14 @@ static void account_begin(struct engine *e, struct fake_request *q)
     tenant->n_prefix_queries += q->r.n_prompt;
 }
 
-int engine_submit(struct engine *e, const struct engine_request *request, uint32_t *retry_after_ms,
+int engine_submit(struct engine *e, uint64_t id, struct request_spec *spec, uint32_t *retry_after_ms,
                   struct quire_error *err)
 {
-    int status = check(e, request, err);
+    int status = check(e, spec, err);
+    struct fake_request *q = status ? NULL : request_make(id, spec);
+    request_spec_free(spec);
     if (status)
         return status;
-    struct fake_request *q = request_make(request);
     if (!q)
         return quire_fail(err, QUIRE_NO_MEMORY, "fake engine: out of memory");
     pthread_mutex_lock(&e->mutex);
@@ -475,7 +454,7 @@ static void cancel(struct engine *e, uint64_t id, int64_t choice)
 {
     pthread_mutex_lock(&e->mutex);
     for (struct fake_request *q = e->live; q; q = q->next) {
-        if (q->r.id != id)
+        if (q->id != id)
             continue;
         if (choice < 0)
             q->cancelled = true;

@@ -61,10 +61,10 @@ static void print_requests(void)
 {
     static const uint32_t prompt[] = {9707, 11}, stop[] = {13};
     static const uint32_t allowed[] = {13, 15, 16}, words[] = {1, 13, 2, 15, 15};
-    static const struct wire_bias bias = {25, -100.0f};
+    static const struct request_bias bias = {25, -100.0f};
     struct buffer b = {0};
-    struct wire_submit submit;
-    wire_submit_default(&submit);
+    struct request_spec submit;
+    request_spec_default(&submit);
     submit.prompt = prompt;
     submit.n_prompt = 2;
     submit.max_tokens = 16;
@@ -82,15 +82,15 @@ static void print_requests(void)
     submit.n_biases = 1;
     wire_put_submit(&b, 2, &submit);
     print_frame("submit", &b);
-    wire_submit_default(&submit);
+    request_spec_default(&submit);
     submit.prompt = prompt;
     submit.n_prompt = 2;
-    submit.tenant_index = 3;
+    submit.tenant = 3;
     submit.background = true;
     submit.pin_us = 300000000;
     wire_put_submit(&b, 3, &submit);
     print_frame("submit-pin", &b);
-    wire_submit_default(&submit);
+    request_spec_default(&submit);
     submit.prompt = prompt;
     submit.n_prompt = 2;
     submit.max_tokens = 8;

@@ -158,7 +158,7 @@ def test_requests():
         check(ids(prompt) == [8, 9] and all(r["top"] == [] for r in prompt), "prompt logprobs")
 
         c.submit(5, prompt=[7, 8, 9], max_tokens=50, ignore_eos=True, stop_token_ids=[9],
-                 min_tokens=4, temperature=0.0, seed=1, biases=[(3, -1.5)], tenant=b"\x01" * 32,
+                 min_tokens=4, temperature=0.0, seed=1, biases=[(3, -1.5)], cache_domain=b"\x01" * 32,
                  priority=-3, deadline_us=10**12, top_k=5, top_p=0.5, min_p=0.25,
                  repetition_penalty=1.5, presence_penalty=0.5, frequency_penalty=-0.5)
         tokens, prompt, dones = run(c, 5)
@@ -233,12 +233,12 @@ def test_tenants_and_pins():
     with Server("--refuse-below-us", "1000") as server:
         c = server.client()
         frames = c.frames()
-        c.submit(1, prompt=[7] * 40, max_tokens=0, tenant_index=3, pin_us=10**6, background=True, class_index=2,
+        c.submit(1, prompt=[7] * 40, max_tokens=0, tenant=3, pin_us=10**6, background=True, class_index=2,
                  expected_tokens=9)
         accept, done = next(frames), next(frames)
         check(accept.type == ACCEPT and accept["id"] != 0, "ACCEPT says the engine's id")
         check((done.type, done["finish"], done.get("n_generated", 0), done["n_created"]) == (DONE, LENGTH, 0, 32), "a pin")
-        c.submit(2, prompt=[7] * 4, max_tokens=2, tenant_index=3)
+        c.submit(2, prompt=[7] * 4, max_tokens=2, tenant=3)
         check(next(frames)["id"] != accept["id"], "another id")
         done = [f for f in (next(frames), next(frames), next(frames)) if f.type == DONE][0]
         check((done["blocker"], done["blocker_tenant"]) == (accept["id"], 3), "the blocker")
@@ -263,7 +263,7 @@ def test_tenants_and_pins():
             check((done.get("choice"), done["finish"], done["status"], done["retry_after_ms"], done["last"]) ==
                   (i, FAILED, EXHAUSTED, 1500, i == 1), repr(done.values))
             check("time" in done["message"], done["message"])
-        c.submit(4, prompt=[7], max_tokens=1, tenant_index=8)
+        c.submit(4, prompt=[7], max_tokens=1, tenant=8)
         frame = next(frames)
         check((frame.type, frame["status"]) == (REFUSE, INVALID) and "tenant" in frame["message"], "no such tenant")
         c.close()

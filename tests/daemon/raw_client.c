@@ -130,8 +130,8 @@ void raw_hello(struct raw_client *raw, const char *unix_path, uint64_t credit)
 void raw_put_submit(struct raw_client *raw, uint64_t request, const uint32_t *prompt, uint32_t n_prompt,
                     uint32_t max_tokens, uint32_t n)
 {
-    struct wire_submit submit;
-    wire_submit_default(&submit);
+    struct request_spec submit;
+    request_spec_default(&submit);
     submit.prompt = prompt;
     submit.n_prompt = n_prompt;
     submit.max_tokens = max_tokens;

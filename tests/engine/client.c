@@ -196,21 +196,24 @@ struct engine *client_engine(struct client *c)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-struct answer *client_try(struct client *c, struct engine_request *request, int *status, uint32_t *retry_after_ms,
+struct answer *client_try(struct client *c, const struct request_spec *request, int *status, uint32_t *retry_after_ms,
                           struct quire_error *err)
 {
     struct answer *a = calloc(1, sizeof *a);
     if (!a)
         fail("memory", "none left");
+    struct request_spec copy;
+    if (request_spec_copy(&copy, request, err))
+        fail("memory", "none left");
     pthread_mutex_lock(&c->mutex);
-    request->id = a->id = c->next_id++;
+    a->id = c->next_id++;
     a->n = request->n <= 128 ? request->n : 0;
     a->n_prompt = request->n_prompt;
     a->prompt_logprobs = calloc((size_t)request->n_prompt + 1, sizeof *a->prompt_logprobs);
     a->next = c->answers;
     c->answers = a;
     pthread_mutex_unlock(&c->mutex);
-    *status = engine_submit(c->engine, request, retry_after_ms, err);
+    *status = engine_submit(c->engine, a->id, &copy, retry_after_ms, err);
     if (*status == QUIRE_OK)
         return a;
     pthread_mutex_lock(&c->mutex);
@@ -224,7 +227,7 @@ struct answer *client_try(struct client *c, struct engine_request *request, int 
     return NULL;
 }
 
-struct answer *client_submit(struct client *c, struct engine_request *request)
+struct answer *client_submit(struct client *c, const struct request_spec *request)
 {
     struct quire_error err;
     int status;
@@ -282,7 +285,7 @@ void client_resume(struct client *c)
     pthread_mutex_unlock(&c->mutex);
 }
 
-struct answer *client_ask(struct client *c, struct engine_request *request)
+struct answer *client_ask(struct client *c, const struct request_spec *request)
 {
     struct answer *a = client_submit(c, request);
     client_wait(c, a);
@@ -335,11 +338,14 @@ bool answers_equal(const struct answer *a, const struct answer *b)
     return equal;
 }
 
-struct engine_request client_request(const uint32_t *prompt, uint32_t n_prompt, uint32_t max_tokens)
+struct request_spec client_request(const uint32_t *prompt, uint32_t n_prompt, uint32_t max_tokens)
 {
-    struct engine_request r = {.prompt = prompt, .n_prompt = n_prompt, .max_tokens = max_tokens, .n = 1};
-    engine_sampling_default(&r.sampling);
-    r.sampling.temperature = 0;
+    struct request_spec r;
+    request_spec_default(&r);
+    r.prompt = prompt;
+    r.n_prompt = n_prompt;
+    r.max_tokens = max_tokens;
+    r.temperature = 0;
     return r;
 }
 

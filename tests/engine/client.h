@@ -53,9 +53,9 @@ void client_stop_engine(struct client *c);
 struct engine *client_engine(struct client *c);
 
 /* The request's id is set here. NULL when refused, with status, retry and text where asked for. */
-struct answer *client_try(struct client *c, struct engine_request *request, int *status, uint32_t *retry_after_ms,
+struct answer *client_try(struct client *c, const struct request_spec *request, int *status, uint32_t *retry_after_ms,
                           struct quire_error *err);
-struct answer *client_submit(struct client *c, struct engine_request *request);
+struct answer *client_submit(struct client *c, const struct request_spec *request);
 void client_wait(struct client *c, const struct answer *a);
 /* Until the answer's choice 0 has at least n tokens or is over. */
 void client_wait_tokens(struct client *c, const struct answer *a, uint32_t n);
@@ -65,7 +65,7 @@ void client_pause(struct client *c);
 void client_wait_paused(struct client *c);
 void client_resume(struct client *c);
 /* Submit and wait. */
-struct answer *client_ask(struct client *c, struct engine_request *request);
+struct answer *client_ask(struct client *c, const struct request_spec *request);
 /* Stats once nothing runs or waits. */
 struct engine_stats client_idle_stats(struct client *c);
 
@@ -83,7 +83,7 @@ bool records_equal(const struct record *a, const struct record *b);
 bool answers_equal(const struct answer *a, const struct answer *b);
 
 /* A request with the engine's sampling defaults and greedy temperature. */
-struct engine_request client_request(const uint32_t *prompt, uint32_t n_prompt, uint32_t max_tokens);
+struct request_spec client_request(const uint32_t *prompt, uint32_t n_prompt, uint32_t max_tokens);
 /* n pseudo-random ids below n_vocab. */
 void client_random_prompt(uint32_t *out, uint32_t n, uint32_t n_vocab, uint64_t seed);
 

@@ -97,14 +97,14 @@ static void digest(const char *device, const struct bits_case *what, char hex[65
     struct client *c = client_open(dir, &options);
     client_random_prompt(prompt, N_PROMPT, engine_info(client_engine(c))->desc->vocab_size, 7);
 
-    struct engine_request r = client_request(prompt, N_PROMPT, 32);
-    r.sampling.n_logprobs = r.sampling.n_prompt_logprobs = 20;
-    r.sampling.ignore_eos = true;
+    struct request_spec r = client_request(prompt, N_PROMPT, 32);
+    r.n_logprobs = r.n_prompt_logprobs = 20;
+    r.ignore_eos = true;
     chain = add_answer(chain, client_ask(c, &r));
-    r.sampling.temperature = 0.9f;
-    r.sampling.top_p = 0.95f;
-    r.sampling.has_seed = true;
-    r.sampling.seed = 42;
+    r.temperature = 0.9f;
+    r.top_p = 0.95f;
+    r.has_seed = true;
+    r.seed = 42;
     chain = add_answer(chain, client_ask(c, &r));
     client_close(c);
     quire_key256_hex(&chain, hex);

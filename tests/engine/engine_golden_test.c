@@ -83,9 +83,9 @@ static void check_model(const char *name, const char *form)
     struct client *c = client_open(dir, &options);
     bool is_off = invariance && strcmp(invariance, "off") == 0;
     assert_int_equal(engine_info(client_engine(c))->gemm_library != NULL, is_off && strcmp(form, "mma") == 0);
-    struct engine_request r = client_request(g.prompt, g.n_prompt, g.n_greedy);
-    r.sampling.n_logprobs = r.sampling.n_prompt_logprobs = GOLDEN_TOP;
-    r.sampling.ignore_eos = true;
+    struct request_spec r = client_request(g.prompt, g.n_prompt, g.n_greedy);
+    r.n_logprobs = r.n_prompt_logprobs = GOLDEN_TOP;
+    r.ignore_eos = true;
     assert_true(g.tolerance <= CAP);
     check_answer(&g, client_ask(c, &r), strcmp(form, "lane") != 0 ? CAP : g.tolerance);
     client_close(c);

@@ -89,14 +89,14 @@ struct model {
 struct workload {
     uint32_t n, max_model_len;
     uint32_t prompts[N_REQUESTS][MAX_PROMPT];
-    struct engine_request requests[N_REQUESTS];
+    struct request_spec requests[N_REQUESTS];
 };
 
-static const struct k_logit_bias biases[] = {{7, -100}, {11, 2.5f}, {200, 1}};
+static const struct request_bias biases[] = {{7, -100}, {11, 2.5f}, {200, 1}};
 static const uint32_t stop_ids[] = {3, 5};
 
 /* Few tokens, and a third of their pairs forbidden, so that a row depends on the token before. */
-static void restrict_to_some(struct engine_sampling *s)
+static void restrict_to_some(struct request_spec *s)
 {
     static uint32_t few[9], pairs[27 * 3];
     uint32_t n = 0;
@@ -118,7 +118,7 @@ static void make_growing(struct workload *w, uint32_t n_vocab)
     for (uint32_t i = 0; i < w->n; i++) {
         client_random_prompt(w->prompts[i], 6, n_vocab, i);
         w->requests[i] = client_request(w->prompts[i], 6, 40);
-        struct engine_sampling *s = &w->requests[i].sampling;
+        struct request_spec *s = &w->requests[i];
         s->n_logprobs = 1;
         s->has_seed = true;
         s->seed = i;
@@ -136,7 +136,7 @@ static void make_workload(struct workload *w, uint32_t n_vocab)
         uint32_t n = i < N_PROBES ? probe_prompts[i] : 4 + i * 37 % (i % 4 ? 12 : 52);
         client_random_prompt(w->prompts[i], n, n_vocab, i);
         w->requests[i] = client_request(w->prompts[i], n, i < N_PROBES ? 12 : 8 + i * 11 % 29);
-        struct engine_sampling *s = &w->requests[i].sampling;
+        struct request_spec *s = &w->requests[i];
         s->n_logprobs = (int32_t)(i % 4) - 1;
         s->has_seed = true;
         s->seed = 1000 + i;
@@ -145,22 +145,22 @@ static void make_workload(struct workload *w, uint32_t n_vocab)
         s->top_p = i % 2 ? 0.95f : 1;
     }
     for (uint32_t i = N_PROBES; i < N_REQUESTS; i += 2)
-        w->requests[i].sampling.ignore_eos = true;
+        w->requests[i].ignore_eos = true;
     memcpy(w->prompts[2], w->prompts[1], 70 * sizeof(uint32_t)); /* 1 and 2 share a prefix */
     memcpy(w->prompts[9], w->prompts[1], 20 * sizeof(uint32_t));
 
-    struct engine_sampling *greedy = &w->requests[0].sampling;
+    struct request_spec *greedy = &w->requests[0];
     greedy->temperature = 0;
     greedy->n_logprobs = 5;
     greedy->n_prompt_logprobs = 3;
     w->requests[1].n = 3;
-    struct engine_sampling *several = &w->requests[1].sampling;
+    struct request_spec *several = &w->requests[1];
     several->n_logprobs = 2;
     several->repetition_penalty = 1.2f;
     several->presence_penalty = 0.3f;
     several->frequency_penalty = 0.2f;
-    w->requests[2].sampling.n_logprobs = 0;
-    struct engine_sampling *biased = &w->requests[3].sampling;
+    w->requests[2].n_logprobs = 0;
+    struct request_spec *biased = &w->requests[3];
     biased->temperature = 1.3f;
     biased->min_p = 0.02f;
     biased->n_logprobs = 20;
@@ -171,12 +171,12 @@ static void make_workload(struct workload *w, uint32_t n_vocab)
     biased->stop_token_ids = stop_ids;
     biased->n_stop_token_ids = 2;
     w->requests[10].n = 2;
-    restrict_to_some(&w->requests[5].sampling);
-    restrict_to_some(&w->requests[10].sampling);
+    restrict_to_some(&w->requests[5]);
+    restrict_to_some(&w->requests[10]);
     for (uint32_t i = 0; i < N_REQUESTS; i++) { /* what only the scheduler reads */
-        struct engine_request *r = &w->requests[i];
+        struct request_spec *r = &w->requests[i];
         r->priority = (int32_t)(i % 5) - 2;
-        r->tenant_index = i % N_TENANTS;
+        r->tenant = i % N_TENANTS;
         r->class_index = i % 4;
         r->deadline_us = i % 2 ? 3600000000u : 0;
         r->expected_tokens = i % 3 * 10;

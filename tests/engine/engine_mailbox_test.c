@@ -18,10 +18,15 @@ static struct request *make(uint32_t n_prompt, uint32_t n)
 {
     const struct request_limits limits = {
         .desc = &desc, .max_model_len = 1000, .block_tokens = 16, .n_tenants = 1, .chain_secret = &secret};
-    struct engine_request r = {.id = next_id++, .prompt = prompt, .n_prompt = n_prompt, .max_tokens = 5, .n = n};
+    struct request_spec r, owned;
     struct request *out = NULL;
-    engine_sampling_default(&r.sampling);
-    assert_int_equal(request_create(&r, &limits, 0, 0, &out, NULL), QUIRE_OK);
+    request_spec_default(&r);
+    r.prompt = prompt;
+    r.n_prompt = n_prompt;
+    r.max_tokens = 5;
+    r.n = n;
+    assert_int_equal(request_spec_copy(&owned, &r, NULL), QUIRE_OK);
+    assert_int_equal(request_create(next_id++, &owned, &limits, 0, &out, NULL), QUIRE_OK);
     return out;
 }
 

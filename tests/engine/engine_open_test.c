@@ -71,8 +71,8 @@ static void names_without_prefix(void **state)
         tiny_model_write(&(struct tiny_spec){.seed = 4, .nan_token = -1, .prefix = i ? "" : "model."}, &model);
         clients[i] = client_open(model.dir, &o);
         tiny_model_remove(&model); /* mapped by now */
-        struct engine_request r = client_request(prompt, 30, 10);
-        r.sampling.n_logprobs = 3;
+        struct request_spec r = client_request(prompt, 30, 10);
+        r.n_logprobs = 3;
         answers[i] = client_ask(clients[i], &r);
     }
     assert_true(answers_equal(answers[0], answers[1]));

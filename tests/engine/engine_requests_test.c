@@ -47,29 +47,29 @@ static struct engine_options small_options(void)
     return o;
 }
 
-static const struct k_logit_bias no_nan = {NAN_TOKEN, -INFINITY};
+static const struct request_bias no_nan = {NAN_TOKEN, -INFINITY};
 
 /* Greedy, eos ignored, and never the token whose embedding is NaN. */
-static struct engine_request ask_for(uint32_t max_tokens)
+static struct request_spec ask_for(uint32_t max_tokens)
 {
-    struct engine_request r = client_request(prompt, N_PROMPT, max_tokens);
-    r.sampling.ignore_eos = true;
-    r.sampling.biases = &no_nan;
-    r.sampling.n_biases = 1;
-    r.sampling.n_logprobs = 1;
+    struct request_spec r = client_request(prompt, N_PROMPT, max_tokens);
+    r.ignore_eos = true;
+    r.biases = &no_nan;
+    r.n_biases = 1;
+    r.n_logprobs = 1;
     return r;
 }
 
 /* ---- what is refused ------------------------------------------------------------------------- */
 
-static const struct k_logit_bias twice[] = {{3, 1}, {4, 1}, {3, 2}};
-static const struct k_logit_bias outside = {TINY_VOCAB, 1};
-static const struct k_logit_bias nan_bias = {3, NAN};
+static const struct request_bias twice[] = {{3, 1}, {4, 1}, {3, 2}};
+static const struct request_bias outside = {TINY_VOCAB, 1};
+static const struct request_bias nan_bias = {3, NAN};
 static const uint32_t stop_outside = TINY_VOCAB;
 static const uint32_t prompt_outside[] = {1, 2, TINY_VOCAB};
 static const uint32_t allowed[] = {3, 4, 3}, allowed_words[] = {1, 4, 1, 3};
 static const uint32_t word_outside[] = {2, 5, TINY_VOCAB}, word_empty[] = {1, 5, 0}, word_cut[] = {1, 5, 2, 6};
-static const uint32_t many[ENGINE_MAX_BAD_WORDS + 1] = {ENGINE_MAX_BAD_WORDS};
+static const uint32_t many[REQUEST_MAX_BAD_WORDS + 1] = {REQUEST_MAX_BAD_WORDS};
 
 enum wrong {
     EMPTY,
@@ -135,9 +135,9 @@ static const char *const named[N_WRONG] = {
     "bad_words:",
 };
 
-static void make_wrong(struct engine_request *r, enum wrong what)
+static void make_wrong(struct request_spec *r, enum wrong what)
 {
-    struct engine_sampling *s = &r->sampling;
+    struct request_spec *s = r;
     switch (what) {
     case EMPTY: r->n_prompt = 0; break;
     case OUTSIDE: r->prompt = prompt_outside, r->n_prompt = 3; break;
@@ -170,7 +170,7 @@ static void make_wrong(struct engine_request *r, enum wrong what)
     case WORD_OUTSIDE: s->bad_words = word_outside, s->n_bad_words = 3; break;
     case WORD_EMPTY: s->bad_words = word_empty, s->n_bad_words = 3; break;
     case WORD_CUT: s->bad_words = word_cut, s->n_bad_words = 4; break;
-    case WORDS_MANY: s->bad_words = many, s->n_bad_words = ENGINE_MAX_BAD_WORDS + 1; break;
+    case WORDS_MANY: s->bad_words = many, s->n_bad_words = REQUEST_MAX_BAD_WORDS + 1; break;
     case N_WRONG: break;
     }
 }
@@ -181,7 +181,7 @@ static void bad_parameters(void **state)
     struct engine_options o = small_options();
     struct client *c = client_open(model.dir, &o);
     for (int what = 0; what < N_WRONG; what++) {
-        struct engine_request r = ask_for(5);
+        struct request_spec r = ask_for(5);
         struct quire_error err;
         int status;
         make_wrong(&r, (enum wrong)what);
@@ -189,7 +189,7 @@ static void bad_parameters(void **state)
         assert_int_equal(status, QUIRE_INVALID);
         if (strncmp(err.text, named[what], strlen(named[what])) != 0)
             fail_msg("case %d: \"%s\" does not begin with %s", what, err.text, named[what]);
-        struct engine_request good = ask_for(2);
+        struct request_spec good = ask_for(2);
         assert_int_equal(client_ask(c, &good)->choices[0].n_tokens, 2);
     }
     client_close(c);
@@ -200,12 +200,15 @@ static void ids_are_unique_while_live(void **state)
     (void)state;
     struct engine_options o = small_options();
     struct client *c = client_open(model.dir, &o);
-    struct engine_request r = ask_for(20);
+    struct request_spec r = ask_for(20);
     struct quire_error err;
     client_pause(c);
     struct answer *a = client_submit(c, &r);
     client_wait_paused(c);
-    assert_int_equal(engine_submit(client_engine(c), &r, NULL, &err), QUIRE_INVALID);
+    struct request_spec second;
+    assert_int_equal(request_spec_copy(&second, &r, &err), QUIRE_OK);
+    assert_int_equal(engine_submit(client_engine(c), a->id, &second, NULL, &err), QUIRE_INVALID);
+    assert_null(second.prompt);
     client_resume(c);
     client_wait(c, a);
     client_close(c);
@@ -220,7 +223,7 @@ static void queue_is_bounded(void **state)
     o.max_num_seqs = 1;
     o.max_queued_requests = 3;
     struct client *c = client_open(model.dir, &o);
-    struct engine_request r = ask_for(20);
+    struct request_spec r = ask_for(20);
     struct quire_error err;
     struct answer *a[3];
     uint32_t retry = 0;
@@ -255,7 +258,7 @@ static void queued_tokens_are_bounded(void **state)
     o.max_num_seqs = 1;
     o.max_queued_tokens = 30;
     struct client *c = client_open(model.dir, &o);
-    struct engine_request r = ask_for(20);
+    struct request_spec r = ask_for(20);
     struct quire_error err;
     int status;
     uint32_t retry = 0;
@@ -281,7 +284,7 @@ static void a_lone_request_passes_a_short_queue(void **state)
     o.max_queued_requests = 1;
     o.max_num_seqs = 4;
     struct client *c = client_open(model.dir, &o);
-    struct engine_request r = ask_for(3);
+    struct request_spec r = ask_for(3);
     r.n = 128;
     const struct answer *a = client_ask(c, &r);
     for (uint32_t i = 0; i < 128; i++)
@@ -312,7 +315,7 @@ static void a_long_step_leaves_the_queue_free(void **state)
     struct k_backend_ops gated = *whole_ops;
     gated.embed = gated_embed;
     backend->ops = &gated; /* the engine thread sleeps until the first submit */
-    struct engine_request r = ask_for(2);
+    struct request_spec r = ask_for(2);
     struct engine_stats stats = {0};
     pthread_mutex_lock(&gate);
     struct answer *a = client_submit(c, &r);
@@ -338,7 +341,7 @@ static void cancel_storm(void **state)
     o.max_num_seqs = 8;
     o.max_num_batched_tokens = 32;
     struct client *c = client_open(model.dir, &o);
-    struct engine_request probe = ask_for(30), r = ask_for(40);
+    struct request_spec probe = ask_for(30), r = ask_for(40);
     const struct answer *alone = client_ask(c, &probe);
     struct answer *a[200], *during = NULL;
     for (uint32_t i = 0; i < 200; i++) {
@@ -455,7 +458,7 @@ static void a_cancel_frees_within_two_steps(void **state)
         o.max_num_seqs = cases[i].behind ? 1 : 4;
         struct client *c = client_open(model.dir, &o);
         s.engine = client_engine(c);
-        struct engine_request first = ask_for(40), r = ask_for(40);
+        struct request_spec first = ask_for(40), r = ask_for(40);
         r.n = cases[i].n;
         r.n_prompt = cases[i].n_prompt;
         /* The engine is held in the sink, or has nothing to do yet, while the victim gets its id. */
@@ -489,7 +492,7 @@ static void one_choice_is_cancelled(void **state)
     (void)state;
     struct engine_options o = small_options();
     struct client *c = client_open(model.dir, &o);
-    struct engine_request r = ask_for(60);
+    struct request_spec r = ask_for(60);
     r.n = 3;
     client_pause(c);
     struct answer *a = client_submit(c, &r);
@@ -511,10 +514,10 @@ static void prompt_logprobs_end_with_choice_0(void **state)
     struct engine_options o = small_options();
     o.max_num_batched_tokens = 16;
     struct client *c = client_open(model.dir, &o);
-    struct engine_request r = ask_for(4);
+    struct request_spec r = ask_for(4);
     r.n_prompt = 100;
     r.n = 2;
-    r.sampling.n_prompt_logprobs = 1;
+    r.n_prompt_logprobs = 1;
     const struct answer *alone = client_ask(c, &r);
     client_pause(c);
     struct answer *a = client_submit(c, &r);
@@ -536,7 +539,7 @@ static void nan_ends_its_own_request(void **state)
     (void)state;
     struct engine_options o = small_options();
     struct client *c = client_open(model.dir, &o);
-    struct engine_request good = ask_for(20), bad = ask_for(20), later = ask_for(20);
+    struct request_spec good = ask_for(20), bad = ask_for(20), later = ask_for(20);
     const struct answer *alone = client_ask(c, &good);
 
     uint32_t poisoned[N_PROMPT];
@@ -544,8 +547,8 @@ static void nan_ends_its_own_request(void **state)
     poisoned[10] = NAN_TOKEN;
     bad.prompt = poisoned;
     bad.n = 2;
-    const struct k_logit_bias force = {NAN_TOKEN, 100};
-    later.sampling.biases = &force; /* draws the token, then cannot go on */
+    const struct request_bias force = {NAN_TOKEN, 100};
+    later.biases = &force; /* draws the token, then cannot go on */
     client_pause(c);
     struct answer *first = client_submit(c, &good);
     client_wait_paused(c);
@@ -578,16 +581,16 @@ static void everything_forbidden(void **state)
     uint32_t all[TINY_VOCAB];
     for (uint32_t i = 0; i < TINY_VOCAB; i++)
         all[i] = i;
-    struct engine_request r = ask_for(4);
-    r.sampling.stop_token_ids = all;
-    r.sampling.n_stop_token_ids = TINY_VOCAB;
-    r.sampling.min_tokens = 1;
+    struct request_spec r = ask_for(4);
+    r.stop_token_ids = all;
+    r.n_stop_token_ids = TINY_VOCAB;
+    r.min_tokens = 1;
     struct quire_error err;
     int status;
     assert_null(client_try(c, &r, &status, NULL, &err));
     assert_int_equal(status, QUIRE_INVALID);
     assert_memory_equal(err.text, "min_tokens:", 11);
-    r.sampling.min_tokens = 0;
+    r.min_tokens = 0;
     assert_int_equal(client_ask(c, &r)->choices[0].finish, ENGINE_FINISH_STOP);
     client_close(c);
 }
@@ -600,13 +603,13 @@ static void everything_forbidden_later(void **state)
     static const uint32_t words[] = {2, 3, 3, 2, 3, 4, 2, 4, 3, 2, 4, 4};
     struct engine_options o = small_options();
     struct client *c = client_open(model.dir, &o);
-    struct engine_request r = ask_for(4), good = ask_for(9);
+    struct request_spec r = ask_for(4), good = ask_for(9);
     const struct answer *alone = client_ask(c, &good);
     r.n = 2;
-    r.sampling.allowed_token_ids = allowed;
-    r.sampling.n_allowed_token_ids = 3;
-    r.sampling.bad_words = words;
-    r.sampling.n_bad_words = sizeof words / sizeof *words;
+    r.allowed_token_ids = allowed;
+    r.n_allowed_token_ids = 3;
+    r.bad_words = words;
+    r.n_bad_words = sizeof words / sizeof *words;
     struct answer *beside = client_submit(c, &good), *a = client_submit(c, &r);
     client_wait(c, a);
     client_wait(c, beside);
@@ -629,7 +632,7 @@ static void close_during_work(void **state)
     struct engine_options o = small_options();
     o.max_num_seqs = 4;
     struct client *c = client_open(model.dir, &o);
-    struct engine_request r = ask_for(200);
+    struct request_spec r = ask_for(200);
     r.n_prompt = 30;
     struct answer *a[12];
     client_pause(c);
@@ -651,7 +654,7 @@ static void drain_finishes_what_runs(void **state)
     (void)state;
     struct engine_options o = small_options();
     struct client *c = client_open(model.dir, &o);
-    struct engine_request r = ask_for(50);
+    struct request_spec r = ask_for(50);
     struct quire_error err;
     struct engine_stats stats;
     int status;
@@ -696,7 +699,7 @@ static void a_dead_backend_tells_everybody(void **state)
     n_gemms_left = 100;
     backend->ops = &breaking; /* the engine thread sleeps until the first submit */
 
-    struct engine_request r = ask_for(100);
+    struct request_spec r = ask_for(100);
     struct answer *a[5];
     r.n = 2;
     client_pause(c);
@@ -726,7 +729,7 @@ static void counters(void **state)
     (void)state;
     struct engine_options o = small_options();
     struct client *c = client_open(model.dir, &o);
-    struct engine_request r = ask_for(10);
+    struct request_spec r = ask_for(10);
     r.n = 2;
     r.n_prompt = 40;
     client_ask(c, &r);

@@ -44,14 +44,14 @@ static int tear_down(void **state)
 }
 
 /* eos is ignored, so that answers have the length asked for. */
-static struct engine_request ask_for(uint32_t max_tokens)
+static struct request_spec ask_for(uint32_t max_tokens)
 {
-    struct engine_request r = client_request(prompt, N_PROMPT, max_tokens);
-    r.sampling.ignore_eos = true;
+    struct request_spec r = client_request(prompt, N_PROMPT, max_tokens);
+    r.ignore_eos = true;
     return r;
 }
 
-static const struct choice_answer *answer_to(struct engine_request *r)
+static const struct choice_answer *answer_to(struct request_spec *r)
 {
     return &client_ask(client, r)->choices[0];
 }
@@ -64,7 +64,7 @@ static bool same_tokens(const struct choice_answer *a, const struct choice_answe
 static void length_ends(void **state)
 {
     (void)state;
-    struct engine_request r = ask_for(9);
+    struct request_spec r = ask_for(9);
     const struct choice_answer *a = answer_to(&r), *b = answer_to(&r);
     assert_int_equal(a->n_tokens, 9);
     assert_int_equal(a->finish, ENGINE_FINISH_LENGTH);
@@ -75,38 +75,38 @@ static void length_ends(void **state)
 static void no_tokens(void **state)
 {
     (void)state;
-    struct engine_request r = ask_for(0);
+    struct request_spec r = ask_for(0);
     const struct answer *a = client_ask(client, &r);
     assert_int_equal(a->choices[0].finish, ENGINE_FINISH_LENGTH);
     assert_int_equal(a->choices[0].n_tokens, 0);
     r.n = 3;
-    r.sampling.n_prompt_logprobs = 2;
+    r.n_prompt_logprobs = 2;
     a = client_ask(client, &r);
     assert_int_equal(a->n_prompt_logprobs, N_PROMPT - 1);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(a->choices[i].finish, ENGINE_FINISH_LENGTH);
-    struct engine_request one = client_request(prompt, 1, 0);
-    one.sampling.n_prompt_logprobs = 0;
+    struct request_spec one = client_request(prompt, 1, 0);
+    one.n_prompt_logprobs = 0;
     assert_int_equal(client_ask(client, &one)->n_prompt_logprobs, 0);
 }
 
 static void stop_ids(void **state)
 {
     (void)state;
-    struct engine_request r = ask_for(30);
+    struct request_spec r = ask_for(30);
     const struct choice_answer *free_running = answer_to(&r);
     uint32_t stops[2] = {150, free_running->tokens[4]}, first = 0;
     while (free_running->tokens[first] != stops[1] && free_running->tokens[first] != stops[0])
         first++;
-    r.sampling.stop_token_ids = stops;
-    r.sampling.n_stop_token_ids = 2;
+    r.stop_token_ids = stops;
+    r.n_stop_token_ids = 2;
     const struct choice_answer *a = answer_to(&r);
     assert_int_equal(a->finish, ENGINE_FINISH_STOP);
     assert_int_equal(a->n_tokens, first + 1);
     assert_true(a->has_stop_token);
     assert_int_equal(a->stop_token, a->tokens[first]);
 
-    r.sampling.min_tokens = first + 3;
+    r.min_tokens = first + 3;
     a = answer_to(&r);
     assert_true(a->n_tokens >= first + 3);
     for (uint32_t i = 0; i < first + 3; i++)
@@ -116,23 +116,23 @@ static void stop_ids(void **state)
 static void eos(void **state)
 {
     (void)state;
-    const struct k_logit_bias to_eos = {TINY_EOS, 100};
-    struct engine_request r = client_request(prompt, N_PROMPT, 8);
-    r.sampling.biases = &to_eos;
-    r.sampling.n_biases = 1;
+    const struct request_bias to_eos = {TINY_EOS, 100};
+    struct request_spec r = client_request(prompt, N_PROMPT, 8);
+    r.biases = &to_eos;
+    r.n_biases = 1;
     const struct choice_answer *a = answer_to(&r);
     assert_int_equal(a->n_tokens, 1);
     assert_int_equal(a->finish, ENGINE_FINISH_STOP);
     assert_true(a->has_stop_token && a->stop_token == TINY_EOS);
 
-    r.sampling.min_tokens = 3;
+    r.min_tokens = 3;
     a = answer_to(&r);
     assert_int_equal(a->n_tokens, 4);
     for (uint32_t i = 0; i < 4; i++)
         assert_true((a->tokens[i] == TINY_EOS) == (i == 3));
 
-    r.sampling.min_tokens = 0;
-    r.sampling.ignore_eos = true;
+    r.min_tokens = 0;
+    r.ignore_eos = true;
     a = answer_to(&r);
     assert_int_equal(a->n_tokens, 8);
     assert_int_equal(a->finish, ENGINE_FINISH_LENGTH);
@@ -142,17 +142,17 @@ static void eos(void **state)
 static void biases(void **state)
 {
     (void)state;
-    struct engine_request r = ask_for(6);
-    r.sampling.n_logprobs = 0;
+    struct request_spec r = ask_for(6);
+    r.n_logprobs = 0;
     const struct choice_answer *plain = answer_to(&r);
-    struct k_logit_bias bias = {plain->tokens[0], -100};
-    r.sampling.biases = &bias;
-    r.sampling.n_biases = 1;
+    struct request_bias bias = {plain->tokens[0], -100};
+    r.biases = &bias;
+    r.n_biases = 1;
     const struct choice_answer *without = answer_to(&r);
     for (uint32_t i = 0; i < 6; i++)
         assert_int_not_equal(without->tokens[i], bias.id);
 
-    bias = (struct k_logit_bias){77, 100};
+    bias = (struct request_bias){77, 100};
     const struct choice_answer *only = answer_to(&r);
     for (uint32_t i = 0; i < 6; i++)
         assert_int_equal(only->tokens[i], 77);
@@ -161,8 +161,8 @@ static void biases(void **state)
     uint32_t longer[N_PROMPT + 1];
     memcpy(longer, prompt, sizeof prompt);
     longer[N_PROMPT] = 77;
-    struct engine_request as_prompt = client_request(longer, N_PROMPT + 1, 0);
-    as_prompt.sampling.n_prompt_logprobs = 0;
+    struct request_spec as_prompt = client_request(longer, N_PROMPT + 1, 0);
+    as_prompt.n_prompt_logprobs = 0;
     float raw = client_ask(client, &as_prompt)->prompt_logprobs[N_PROMPT];
     assert_memory_equal(&raw, &only->logprobs[0], sizeof raw);
 }
@@ -190,23 +190,23 @@ static void check_penalised(const struct choice_answer *a, float presence, float
 static void penalties(void **state)
 {
     (void)state;
-    struct engine_request r = ask_for(25);
-    r.sampling.n_logprobs = K_MAX_LOGPROBS;
-    r.sampling.presence_penalty = 1.5f;
+    struct request_spec r = ask_for(25);
+    r.n_logprobs = K_MAX_LOGPROBS;
+    r.presence_penalty = 1.5f;
     const struct choice_answer *presence = answer_to(&r);
     check_penalised(presence, 1.5f, 0);
-    r.sampling.frequency_penalty = 0.8f;
+    r.frequency_penalty = 0.8f;
     check_penalised(answer_to(&r), 1.5f, 0.8f);
-    r.sampling.presence_penalty = 0;
-    r.sampling.frequency_penalty = 0.1f; /* little, so that tokens come back and counts matter */
+    r.presence_penalty = 0;
+    r.frequency_penalty = 0.1f; /* little, so that tokens come back and counts matter */
     r.max_tokens = 80;
     check_penalised(answer_to(&r), 0, 0.1f);
     r.max_tokens = 25;
-    r.sampling.frequency_penalty = 0;
+    r.frequency_penalty = 0;
     assert_false(same_tokens(answer_to(&r), presence));
 
     /* A strong repetition penalty holds back the prompt's tokens and every one generated. */
-    r.sampling.repetition_penalty = 1000;
+    r.repetition_penalty = 1000;
     const struct choice_answer *a = answer_to(&r);
     for (uint32_t i = 0; i < a->n_tokens; i++) {
         for (uint32_t k = 0; k < N_PROMPT; k++)
@@ -229,9 +229,9 @@ static bool is_bad(const uint32_t *words, uint32_t n, const uint32_t *tokens, ui
 }
 
 /* Every allowed token is tried as a prompt's last one: the likeliest is the greedy answer. */
-static void check_allowed(struct engine_request *r)
+static void check_allowed(struct request_spec *r)
 {
-    const struct engine_sampling *s = &r->sampling;
+    const struct request_spec *s = r;
     const struct choice_answer *a = answer_to(r);
     uint32_t longer[N_PROMPT + 16];
     memcpy(longer, prompt, sizeof prompt);
@@ -242,8 +242,8 @@ static void check_allowed(struct engine_request *r)
         uint32_t at = N_PROMPT + k, chosen = UINT32_MAX;
         for (uint32_t i = 0; i < s->n_allowed_token_ids; i++) {
             longer[at] = s->allowed_token_ids[i];
-            struct engine_request one = client_request(longer, at + 1, 0);
-            one.sampling.n_prompt_logprobs = 0;
+            struct request_spec one = client_request(longer, at + 1, 0);
+            one.n_prompt_logprobs = 0;
             tried[i] = client_submit(client, &one);
         }
         for (uint32_t i = 0; i < s->n_allowed_token_ids; i++) {
@@ -259,7 +259,7 @@ static void check_allowed(struct engine_request *r)
 }
 
 /* Each token is the best of the best twenty that completes no word. */
-static void check_words(const struct engine_request *r, const struct choice_answer *a)
+static void check_words(const struct request_spec *r, const struct choice_answer *a)
 {
     for (uint32_t i = 0; i < a->n_tokens; i++) {
         struct recorded got = record_entry(&a->record, i, K_MAX_LOGPROBS);
@@ -267,7 +267,7 @@ static void check_words(const struct engine_request *r, const struct choice_answ
         memcpy(tokens, a->tokens, i * sizeof *tokens);
         for (; j < K_MAX_LOGPROBS; j++) {
             tokens[i] = got.ids[j];
-            if (!is_bad(r->sampling.bad_words, r->sampling.n_bad_words, tokens, i + 1))
+            if (!is_bad(r->bad_words, r->n_bad_words, tokens, i + 1))
                 break;
         }
         assert_int_equal(a->tokens[i], got.ids[j]);
@@ -278,26 +278,26 @@ static void allowed_tokens(void **state)
 {
     (void)state;
     static const uint32_t few[] = {150, 7, 31, 31, 32, 64, 199, 0, 7};
-    struct engine_request r = ask_for(8);
-    r.sampling.allowed_token_ids = few;
-    r.sampling.n_allowed_token_ids = 9;
+    struct request_spec r = ask_for(8);
+    r.allowed_token_ids = few;
+    r.n_allowed_token_ids = 9;
     check_allowed(&r);
-    r.sampling.n_allowed_token_ids = 1;
+    r.n_allowed_token_ids = 1;
     const struct choice_answer *only = answer_to(&r);
     for (uint32_t i = 0; i < 8; i++)
         assert_int_equal(only->tokens[i], 150);
 
     /* eos is drawn where it is allowed only; min_tokens and logit_bias stand beside. */
     static const uint32_t with_eos[] = {TINY_EOS, 60};
-    static const struct k_logit_bias to_eos[] = {{TINY_EOS, 100}, {5, 100}};
-    r.sampling.ignore_eos = false;
-    r.sampling.biases = to_eos;
-    r.sampling.n_biases = 2;
+    static const struct request_bias to_eos[] = {{TINY_EOS, 100}, {5, 100}};
+    r.ignore_eos = false;
+    r.biases = to_eos;
+    r.n_biases = 2;
     assert_int_equal(answer_to(&r)->finish, ENGINE_FINISH_LENGTH);
-    r.sampling.allowed_token_ids = with_eos;
-    r.sampling.n_allowed_token_ids = 2;
+    r.allowed_token_ids = with_eos;
+    r.n_allowed_token_ids = 2;
     assert_int_equal(answer_to(&r)->n_tokens, 1);
-    r.sampling.min_tokens = 3;
+    r.min_tokens = 3;
     const struct choice_answer *a = answer_to(&r);
     assert_int_equal(a->n_tokens, 4);
     assert_true(a->tokens[0] == 60 && a->tokens[2] == 60 && a->stop_token == TINY_EOS);
@@ -306,17 +306,17 @@ static void allowed_tokens(void **state)
 static void bad_words(void **state)
 {
     (void)state;
-    struct engine_request r = ask_for(8);
+    struct request_spec r = ask_for(8);
     uint32_t words[40], n = 0;
-    r.sampling.n_logprobs = K_MAX_LOGPROBS;
-    r.sampling.bad_words = words;
+    r.n_logprobs = K_MAX_LOGPROBS;
+    r.bad_words = words;
     const struct choice_answer *plain = answer_to(&r), *a = plain;
     /* Again and again the answer is forbidden at another place, by words of one to four tokens. */
     for (uint32_t n_ids = 1; n_ids <= 4; n_ids++) {
         words[n++] = n_ids;
         memcpy(words + n, a->tokens + (n_ids == 1 ? 3 : 4 - n_ids), n_ids * sizeof *words);
         n += n_ids;
-        r.sampling.n_bad_words = n;
+        r.n_bad_words = n;
         const struct choice_answer *next = answer_to(&r);
         assert_false(same_tokens(a, next));
         check_words(&r, next);
@@ -327,7 +327,7 @@ static void bad_words(void **state)
     words[0] = 2;
     words[1] = prompt[N_PROMPT - 1];
     words[2] = plain->tokens[0];
-    r.sampling.n_bad_words = 3;
+    r.n_bad_words = 3;
     r.max_tokens = 1;
     assert_int_equal(answer_to(&r)->tokens[0], words[2]);
 }
@@ -341,16 +341,16 @@ static void drawn_within_limits(void **state)
         for (uint32_t b = 10; b < 16; b++)
             if ((a + 2 * b) % 3 == 0)
                 words[n] = 2, words[n + 1] = a, words[n + 2] = b, n += 3;
-    struct engine_request r = ask_for(20);
+    struct request_spec r = ask_for(20);
     r.n = 4;
-    r.sampling.temperature = 1;
-    r.sampling.has_seed = true;
-    r.sampling.seed = 9;
-    r.sampling.presence_penalty = 1;
-    r.sampling.allowed_token_ids = few;
-    r.sampling.n_allowed_token_ids = 6;
-    r.sampling.bad_words = words;
-    r.sampling.n_bad_words = n;
+    r.temperature = 1;
+    r.has_seed = true;
+    r.seed = 9;
+    r.presence_penalty = 1;
+    r.allowed_token_ids = few;
+    r.n_allowed_token_ids = 6;
+    r.bad_words = words;
+    r.n_bad_words = n;
     const struct answer *a = client_ask(client, &r);
     for (uint32_t c = 0; c < 4; c++) {
         assert_int_equal(a->choices[c].n_tokens, 20);
@@ -365,29 +365,29 @@ static void drawn_within_limits(void **state)
 static void truncation_to_the_best(void **state)
 {
     (void)state;
-    struct engine_request r = ask_for(10);
+    struct request_spec r = ask_for(10);
     const struct choice_answer *greedy = answer_to(&r);
-    r.sampling.temperature = 1;
-    r.sampling.has_seed = true;
-    r.sampling.seed = 3;
+    r.temperature = 1;
+    r.has_seed = true;
+    r.seed = 3;
     assert_false(same_tokens(answer_to(&r), greedy));
-    r.sampling.top_k = 1;
+    r.top_k = 1;
     assert_true(same_tokens(answer_to(&r), greedy));
-    r.sampling.top_k = 0;
-    r.sampling.top_p = 1e-6f;
+    r.top_k = 0;
+    r.top_p = 1e-6f;
     assert_true(same_tokens(answer_to(&r), greedy));
-    r.sampling.top_p = 1;
-    r.sampling.min_p = 1;
+    r.top_p = 1;
+    r.min_p = 1;
     assert_true(same_tokens(answer_to(&r), greedy));
 }
 
 static void choices_and_seeds(void **state)
 {
     (void)state;
-    struct engine_request r = ask_for(12);
-    r.sampling.temperature = 1;
-    r.sampling.has_seed = true;
-    r.sampling.seed = 42;
+    struct request_spec r = ask_for(12);
+    r.temperature = 1;
+    r.has_seed = true;
+    r.seed = 42;
     const struct choice_answer *one = answer_to(&r);
     assert_true(same_tokens(one, answer_to(&r)));
     r.n = 4;
@@ -397,9 +397,9 @@ static void choices_and_seeds(void **state)
         for (uint32_t j = 0; j < i; j++)
             assert_false(same_tokens(&four->choices[i], &four->choices[j]));
     r.n = 1;
-    r.sampling.seed = 43;
+    r.seed = 43;
     assert_false(same_tokens(one, answer_to(&r)));
-    r.sampling.has_seed = false;
+    r.has_seed = false;
     const struct choice_answer *a = answer_to(&r);
     assert_false(same_tokens(a, answer_to(&r)));
 }
@@ -411,8 +411,8 @@ static void engine_seed(void **state)
     o.has_seed = true;
     o.seed = 7;
     struct client *first = client_open(model.dir, &o), *second = client_open(model.dir, &o);
-    struct engine_request r = ask_for(12);
-    r.sampling.temperature = 1;
+    struct request_spec r = ask_for(12);
+    r.temperature = 1;
     const struct answer *a[2] = {client_ask(first, &r), client_ask(first, &r)};
     const struct answer *b[2] = {client_ask(second, &r), client_ask(second, &r)};
     assert_true(answers_equal(a[0], b[0]) && answers_equal(a[1], b[1]));

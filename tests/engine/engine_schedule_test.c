@@ -45,10 +45,10 @@ static struct engine_options small_options(void)
     return o;
 }
 
-static struct engine_request ask(uint32_t which, uint32_t n_prompt, uint32_t max_tokens)
+static struct request_spec ask(uint32_t which, uint32_t n_prompt, uint32_t max_tokens)
 {
-    struct engine_request r = client_request(prompts[which], n_prompt, max_tokens);
-    r.sampling.ignore_eos = true;
+    struct request_spec r = client_request(prompts[which], n_prompt, max_tokens);
+    r.ignore_eos = true;
     return r;
 }
 
@@ -164,14 +164,14 @@ static void requests_that_make_no_sense(void **state)
     struct engine_options o = small_options();
     o.policy_options.n_tenants = 2;
     struct client *c = client_open(model.dir, &o);
-    struct engine_request good = ask(0, 20, 2);
-    good.tenant_index = 1;
+    struct request_spec good = ask(0, 20, 2);
+    good.tenant = 1;
     good.class_index = SCHED_MAX_CLASSES - 1;
     good.deadline_us = (uint64_t)1 << 50;
     client_ask(c, &good);
-    struct engine_request bad[4] = {good, good, good, good};
+    struct request_spec bad[4] = {good, good, good, good};
     const char *const named[4] = {"tenant:", "class:", "deadline:", "pin:"};
-    bad[0].tenant_index = 2;
+    bad[0].tenant = 2;
     bad[1].class_index = SCHED_MAX_CLASSES;
     bad[2].deadline_us = UINT64_MAX;
     bad[3].pin_us = UINT64_MAX;
@@ -215,8 +215,8 @@ static void a_prefix_comes_back(void **state)
     o.max_model_len = 12 * BLOCK;
     o.swap_space = 64 << 20;
     struct client *c = client_open(model.dir, &o);
-    struct engine_request first = ask(0, 160, 4), other = ask(1, 160, 4);
-    first.sampling.n_logprobs = 5;
+    struct request_spec first = ask(0, 160, 4), other = ask(1, 160, 4);
+    first.n_logprobs = 5;
     const struct answer *alone = client_ask(c, &first);
     client_ask(c, &other);
     const struct answer *again = client_ask(c, &first);
@@ -264,7 +264,7 @@ static void moves_are_copied_in_runs(void **state)
     backend->ops = &watched; /* the engine thread sleeps until the first submit */
     n_pairs_seen = n_calls_seen = n_filled_twice = 0;
     for (uint32_t i = 0; i < 4; i++) { /* a step of ten new blocks pushes more out than the tier holds */
-        struct engine_request r = ask(i, 160, 2);
+        struct request_spec r = ask(i, 160, 2);
         client_ask(c, &r);
     }
     struct engine_stats stats = client_idle_stats(c);
@@ -291,7 +291,7 @@ static void another_policy_while_it_runs(void **state)
     assert_int_equal(engine_set_policy(client_engine(c), "first", NULL, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "fcfs, priority"));
 
-    struct engine_request running = ask(0, 20, 40), late = ask(1, 20, 2), urgent = ask(2, 20, 2);
+    struct request_spec running = ask(0, 20, 40), late = ask(1, 20, 2), urgent = ask(2, 20, 2);
     late.priority = 5;
     urgent.priority = -5;
     client_pause(c);
@@ -317,7 +317,7 @@ static void background_gives_way(void **state)
     struct engine_options o = small_options();
     o.max_num_seqs = 1;
     struct client *c = client_open(model.dir, &o);
-    struct engine_request running = ask(0, 20, 10), warming = ask(1, 20, 2), live = ask(2, 20, 2);
+    struct request_spec running = ask(0, 20, 10), warming = ask(1, 20, 2), live = ask(2, 20, 2);
     warming.background = true;
     warming.priority = -100;
     client_pause(c);
@@ -354,7 +354,7 @@ static void refused_by_the_policy(void **state)
     assert_int_equal(sched_set_policy(client_engine(c)->sched, &refusing, &(struct sched_policy_options){0}, NULL),
                      QUIRE_OK);
     for (uint32_t class_index = 7; class_index >= 6; class_index--) {
-        struct engine_request r = ask(0, 40, 5);
+        struct request_spec r = ask(0, 40, 5);
         r.n = 3;
         r.class_index = class_index;
         const struct answer *a = client_ask(c, &r);
@@ -367,7 +367,7 @@ static void refused_by_the_policy(void **state)
             assert_true(a->choices[i].account.arrival_us > 0);
         }
     }
-    struct engine_request r = ask(0, 40, 5);
+    struct request_spec r = ask(0, 40, 5);
     r.class_index = 5;
     r.deadline_us = 1000000;
     assert_int_equal(client_ask(c, &r)->choices[0].finish, ENGINE_FINISH_LENGTH);
@@ -387,7 +387,7 @@ static void a_dynamic_batch_waits_asleep(void **state)
     o.max_batch_size = 2;
     o.max_wait_ms = 300;
     struct client *c = client_open(model.dir, &o);
-    struct engine_request r = ask(0, 20, 2);
+    struct request_spec r = ask(0, 20, 2);
     double cpu = cpu_seconds();
     const struct answer *alone = client_ask(c, &r);
     cpu = cpu_seconds() - cpu;
@@ -410,7 +410,7 @@ static void a_static_batch_waits_to_be_full(void **state)
     o.batching = "static";
     o.max_batch_size = 3;
     struct client *c = client_open(model.dir, &o);
-    struct engine_request r = ask(0, 20, 2);
+    struct request_spec r = ask(0, 20, 2);
     struct engine_stats stats;
     const struct answer *a[4];
     for (int i = 0; i < 2; i++)
@@ -438,7 +438,7 @@ static void a_static_batch_waits_to_be_full(void **state)
 static void flood(struct client *c)
 {
     for (uint32_t i = 1; i < 4; i++) {
-        struct engine_request r = ask(i, 160, 2);
+        struct request_spec r = ask(i, 160, 2);
         client_ask(c, &r);
     }
 }
@@ -451,10 +451,10 @@ static void a_pin_outlives_a_flood(void **state)
     o.max_model_len = 12 * BLOCK;
     o.policy_options.n_tenants = 2;
     struct client *c = client_open(model.dir, &o);
-    struct engine_request pin = ask(0, 50, 0), use = ask(0, 60, 2);
+    struct request_spec pin = ask(0, 50, 0), use = ask(0, 60, 2);
     struct engine_stats stats;
     pin.pin_us = 600000000;
-    pin.tenant_index = use.tenant_index = 1;
+    pin.tenant = use.tenant = 1;
     const struct answer *a = client_ask(c, &pin);
     assert_int_equal(a->choices[0].n_cache_created, 3 * BLOCK);
     WAIT_FOR(c, stats, stats.n_pins == 1);
@@ -483,7 +483,7 @@ static void what_was_cached_and_created(void **state)
     (void)state;
     struct engine_options o = small_options();
     struct client *c = client_open(model.dir, &o);
-    struct engine_request r = ask(0, 50, 1); /* its only token comes with the prompt's end */
+    struct request_spec r = ask(0, 50, 1); /* its only token comes with the prompt's end */
     r.n = 2;
     const struct answer *a = client_ask(c, &r);
     assert_int_equal(a->choices[0].n_cache_created, 3 * BLOCK);
@@ -507,8 +507,8 @@ static void tenants_have_counters(void **state)
     struct engine_options o = small_options();
     o.policy_options.n_tenants = 3;
     struct client *c = client_open(model.dir, &o);
-    struct engine_request r = ask(0, 50, 4);
-    r.tenant_index = 2;
+    struct request_spec r = ask(0, 50, 4);
+    r.tenant = 2;
     client_ask(c, &r);
     client_ask(c, &r);
     client_idle_stats(c);

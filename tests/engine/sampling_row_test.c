@@ -19,7 +19,7 @@ static uint32_t below(uint64_t *state, uint32_t n)
     return (uint32_t)(*state >> 33) % n;
 }
 
-static bool forbidden(const struct engine_sampling *s, uint32_t id, const uint32_t *generated, uint32_t n)
+static bool forbidden(const struct request_spec *s, uint32_t id, const uint32_t *generated, uint32_t n)
 {
     if (n < s->min_tokens && id == STOP)
         return true;
@@ -32,7 +32,7 @@ static bool forbidden(const struct engine_sampling *s, uint32_t id, const uint32
     return false;
 }
 
-static void check_row(const struct engine_sampling *s, const struct sampling *made, struct k_logit_bias *room,
+static void check_row(const struct request_spec *s, const struct sampling *made, struct k_logit_bias *room,
                       const uint32_t *generated, uint32_t n)
 {
     const struct token_counts none = {0};
@@ -42,7 +42,7 @@ static void check_row(const struct engine_sampling *s, const struct sampling *ma
     sampling_row(made, &state, &row);
     uint32_t at = 0;
     for (uint32_t id = 0; id < N_VOCAB; id++) {
-        const struct k_logit_bias *given = NULL;
+        const struct request_bias *given = NULL;
         for (uint32_t i = 0; i < s->n_biases; i++)
             given = s->biases[i].id == id ? &s->biases[i] : given;
         bool bad = forbidden(s, id, generated, n);
@@ -78,22 +78,25 @@ static void rows(void **state)
     uint64_t random = 1;
     for (uint32_t round = 0; round < 2000; round++) {
         uint32_t words[40 * 5], generated[6];
-        struct k_logit_bias biases[N_VOCAB];
-        struct engine_sampling s;
-        engine_sampling_default(&s);
+        struct request_bias biases[N_VOCAB];
+        struct request_spec s;
+        request_spec_default(&s);
+        s.prompt = &stop;
+        s.n_prompt = 1;
+        s.max_tokens = 6;
         s.bad_words = words;
         s.n_bad_words = random_words(&random, words, below(&random, 40));
         for (uint32_t id = N_VOCAB; id-- > 0;)
             if (below(&random, 3) == 0)
-                biases[s.n_biases++] = (struct k_logit_bias){.id = id, .bias = (float)id};
+                biases[s.n_biases++] = (struct request_bias){.id = id, .bias = (float)id};
         s.biases = biases;
         s.stop_token_ids = &stop;
         s.n_stop_token_ids = 1;
         s.min_tokens = below(&random, 4);
         struct sampling made;
         struct quire_error err;
-        assert_int_equal(sampling_check(&s, 6, N_VOCAB, &err), QUIRE_OK);
-        assert_int_equal(sampling_init(&made, &s, &desc, 1, &err), QUIRE_OK);
+        assert_int_equal(request_spec_check(&s, N_VOCAB, &err), QUIRE_OK);
+        assert_int_equal(sampling_init(&made, &s, &desc, &err), QUIRE_OK);
         /* Exactly as large as was said, for a sanitizer to watch. */
         struct k_logit_bias *room = malloc(sampling_row_room(&made) * sizeof *room);
         for (uint32_t i = 0; i < 6; i++)
@@ -109,22 +112,24 @@ static void rows(void **state)
 static void most_words(void **state)
 {
     (void)state;
-    static const struct model_desc desc = {.vocab_size = ENGINE_MAX_BAD_WORDS};
-    static uint32_t words[ENGINE_MAX_BAD_WORDS];
-    uint32_t n_words = ENGINE_MAX_BAD_WORDS / 3, generated = 7;
+    static const struct model_desc desc = {.vocab_size = REQUEST_MAX_BAD_WORDS};
+    static uint32_t words[REQUEST_MAX_BAD_WORDS];
+    uint32_t n_words = REQUEST_MAX_BAD_WORDS / 3, generated = 7;
     for (uint32_t i = 0; i < n_words; i++) {
         words[3 * i] = 2;
         words[3 * i + 1] = 7;
         words[3 * i + 2] = n_words - i;
     }
-    struct engine_sampling s;
-    engine_sampling_default(&s);
+    struct request_spec s;
+    request_spec_default(&s);
+    s.prompt = words;
+    s.n_prompt = 1;
     s.bad_words = words;
     s.n_bad_words = 3 * n_words;
     struct sampling made;
     struct quire_error err;
-    assert_int_equal(sampling_check(&s, 6, desc.vocab_size, &err), QUIRE_OK);
-    assert_int_equal(sampling_init(&made, &s, &desc, 1, &err), QUIRE_OK);
+    assert_int_equal(request_spec_check(&s, desc.vocab_size, &err), QUIRE_OK);
+    assert_int_equal(sampling_init(&made, &s, &desc, &err), QUIRE_OK);
     struct k_logit_bias *room = malloc(sampling_row_room(&made) * sizeof *room);
     const struct token_counts none = {0};
     const struct sampling_state at = {

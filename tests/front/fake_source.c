@@ -82,7 +82,7 @@ static void on_begin(evutil_socket_t fd, short what, void *context)
     answer_free(context);
 }
 
-static int submit(void *self, const struct wire_submit *submit, const struct completion_events *events, void *context,
+static int submit(void *self, const struct request_spec *submit, const struct completion_events *events, void *context,
                   uint64_t *id, struct quire_error *err)
 {
     struct fake_source *s = self;

@@ -189,11 +189,11 @@ static void values_and_defaults(void **state)
     struct api_error e;
     (void)state;
     assert_string_equal(read_it("{}", true, &p, &e), "");
-    assert_true(p.submit.temperature == 1 && p.submit.top_p == 1 && p.submit.top_k == 0);
-    assert_true(p.submit.min_p == 0 && p.submit.repetition_penalty == 1 && p.submit.n == 1);
-    assert_int_equal(p.submit.n_logprobs, -1);
-    assert_int_equal(p.submit.n_prompt_logprobs, -1);
-    assert_true(p.skip_special && !p.add_special && !p.has_max_tokens && !p.submit.has_seed);
+    assert_true(p.spec.temperature == 1 && p.spec.top_p == 1 && p.spec.top_k == 0);
+    assert_true(p.spec.min_p == 0 && p.spec.repetition_penalty == 1 && p.spec.n == 1);
+    assert_int_equal(p.spec.n_logprobs, -1);
+    assert_int_equal(p.spec.n_prompt_logprobs, -1);
+    assert_true(p.skip_special && !p.add_special && !p.has_max_tokens && !p.spec.has_seed);
     params_free(&p);
 
     assert_string_equal(read_it("{}", false, &p, &e), "");
@@ -204,9 +204,9 @@ static void values_and_defaults(void **state)
         "{\"max_tokens\":3,\"max_completion_tokens\":7,\"logprobs\":true,\"seed\":-1,\"top_k\":-1,"
         "\"temperature\":0.5,\"priority\":-4,\"stop\":[\"ab\",\"c\"]}";
     assert_string_equal(read_it(many, true, &p, &e), "");
-    assert_true(p.has_max_tokens && p.max_tokens == 7 && p.submit.n_logprobs == 0);
-    assert_true(p.submit.has_seed && p.submit.seed == UINT64_MAX && p.submit.top_k == 0);
-    assert_true(p.submit.temperature == 0.5f && p.submit.priority == -4);
+    assert_true(p.has_max_tokens && p.max_tokens == 7 && p.spec.n_logprobs == 0);
+    assert_true(p.spec.has_seed && p.spec.seed == UINT64_MAX && p.spec.top_k == 0);
+    assert_true(p.spec.temperature == 0.5f && p.spec.priority == -4);
     assert_true(p.stops.n == 2 && p.stops.longest == 2);
     params_free(&p);
 
@@ -223,8 +223,8 @@ static void values_and_defaults(void **state)
     const struct params_model with_own = {1000, 512, &own};
     json_t *body = json_loads("{\"top_k\":0,\"top_p\":null}", 0, NULL);
     assert_true(params_read(&p, body, true, &with_own, &e));
-    assert_true(p.submit.temperature == 0.7f && p.submit.top_k == 0 && p.submit.top_p == 0.8f);
-    assert_true(p.submit.repetition_penalty == 1.1f);
+    assert_true(p.spec.temperature == 0.7f && p.spec.top_k == 0 && p.spec.top_p == 0.8f);
+    assert_true(p.spec.repetition_penalty == 1.1f);
     params_free(&p);
     json_decref(body);
 }

@@ -21,14 +21,14 @@ static void require(bool promise)
 
 static void check_params(const struct params *p)
 {
-    const struct wire_submit *s = &p->submit;
+    const struct request_spec *s = &p->spec;
     require(s->temperature >= 0 && s->temperature <= 2 && s->top_p > 0 && s->top_p <= 1);
     require(s->min_p >= 0 && s->min_p <= 1 && s->repetition_penalty > 0);
     require(s->presence_penalty >= -2 && s->presence_penalty <= 2);
     require(s->frequency_penalty >= -2 && s->frequency_penalty <= 2);
-    require(s->n >= 1 && s->n <= PARAMS_MAX_CHOICES);
-    require(s->n_logprobs >= -1 && s->n_logprobs <= PARAMS_MAX_LOGPROBS);
-    require(s->n_prompt_logprobs >= -1 && s->n_prompt_logprobs <= PARAMS_MAX_LOGPROBS);
+    require(s->n >= 1 && s->n <= REQUEST_MAX_CHOICES);
+    require(s->n_logprobs >= -1 && s->n_logprobs <= REQUEST_MAX_LOGPROBS);
+    require(s->n_prompt_logprobs >= -1 && s->n_prompt_logprobs <= REQUEST_MAX_LOGPROBS);
     for (uint32_t i = 0; i < s->n_stop_token_ids; i++)
         require(s->stop_token_ids[i] < VOCAB_SIZE);
     for (uint32_t i = 0; i < s->n_biases; i++)

@@ -49,7 +49,7 @@ static uint64_t sum_of(const uint32_t *numbers, uint32_t n)
 /* Every list of it. */
 static uint64_t read_submit(const struct recording_submit *s)
 {
-    const struct engine_sampling *p = &s->sampling;
+    const struct request_spec *p = &s->spec;
     uint64_t sum = sum_of(s->sched.prompt, s->sched.n_prompt) + sum_of(p->stop_token_ids, p->n_stop_token_ids) +
                    sum_of(p->allowed_token_ids, p->n_allowed_token_ids) + sum_of(p->bad_words, p->n_bad_words);
     for (uint32_t i = 0; i < p->n_biases; i++)

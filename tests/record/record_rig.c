@@ -16,7 +16,7 @@
 struct tiny_model rig_model, rig_other_model;
 static char directory[] = "/tmp/quire-record-XXXXXX";
 static uint32_t prompts[4][MAX_PROMPT];
-static const struct k_logit_bias biases[] = {{9, -2.5f}, {4, 1.5f}};
+static const struct request_bias biases[] = {{9, -2.5f}, {4, 1.5f}};
 static const uint32_t stops[] = {17, 3};
 
 int rig_set_up(void **state)
@@ -88,36 +88,36 @@ void rig_close(struct rig *rig)
 static const uint32_t allowed[] = {40, 9, 30, 20, 9, 50};
 static const uint32_t bad_words[] = {1, 30, 2, 9, 9, 2, 40, 20, 3, 20, 40, 50};
 
-static struct engine_request make(uint64_t number, uint32_t i)
+static struct request_spec make(uint64_t number, uint32_t i)
 {
     uint64_t x = (number * 1000 + i) * 0x9E3779B97F4A7C15u;
     x ^= x >> 29;
-    struct engine_request r = client_request(prompts[x % 4], 8 + (uint32_t)(x >> 8) % 70, 1 + (uint32_t)(x >> 20) % 30);
+    struct request_spec r = client_request(prompts[x % 4], 8 + (uint32_t)(x >> 8) % 70, 1 + (uint32_t)(x >> 20) % 30);
     r.n = i % 5 == 1 ? 3 : 1;
     r.priority = (int32_t)(x >> 30) % 5 - 2;
     r.class_index = (uint32_t)(x >> 33) % 3;
-    r.tenant_index = i % 3;
-    r.tenant.bytes[0] = (uint8_t)(i % 3);
+    r.tenant = i % 3;
+    r.cache_domain.bytes[0] = (uint8_t)(i % 3);
     r.background = i % 7 == 3;
     r.pin_us = i % 6 == 2 ? 200000 : 0;
-    r.sampling.temperature = i % 4 ? 1.5f : 0;
-    r.sampling.top_p = i % 3 ? 0.9f : 1;
-    r.sampling.n_logprobs = (int32_t)(i % 4) - 1;
-    r.sampling.n_prompt_logprobs = i % 8 == 5 ? 2 : -1;
-    r.sampling.repetition_penalty = i % 9 == 4 ? 1.3f : 1;
-    r.sampling.ignore_eos = i % 2;
-    r.sampling.min_tokens = i % 10 == 6 ? 1 : 0;
+    r.temperature = i % 4 ? 1.5f : 0;
+    r.top_p = i % 3 ? 0.9f : 1;
+    r.n_logprobs = (int32_t)(i % 4) - 1;
+    r.n_prompt_logprobs = i % 8 == 5 ? 2 : -1;
+    r.repetition_penalty = i % 9 == 4 ? 1.3f : 1;
+    r.ignore_eos = i % 2;
+    r.min_tokens = i % 10 == 6 ? 1 : 0;
     if (i % 4 == 2) {
-        r.sampling.biases = biases;
-        r.sampling.n_biases = 2;
-        r.sampling.stop_token_ids = stops;
-        r.sampling.n_stop_token_ids = 2;
+        r.biases = biases;
+        r.n_biases = 2;
+        r.stop_token_ids = stops;
+        r.n_stop_token_ids = 2;
     }
     if (i % 4 == 3) {
-        r.sampling.allowed_token_ids = allowed;
-        r.sampling.n_allowed_token_ids = 6;
-        r.sampling.bad_words = bad_words;
-        r.sampling.n_bad_words = sizeof bad_words / sizeof *bad_words;
+        r.allowed_token_ids = allowed;
+        r.n_allowed_token_ids = 6;
+        r.bad_words = bad_words;
+        r.n_bad_words = sizeof bad_words / sizeof *bad_words;
     }
     return r;
 }
@@ -125,7 +125,7 @@ static struct engine_request make(uint64_t number, uint32_t i)
 void rig_submit(struct rig *rig, uint64_t number, struct rig_traffic *out)
 {
     for (uint32_t i = 0; i < RIG_N_REQUESTS; i++) {
-        struct engine_request r = make(number, i);
+        struct request_spec r = make(number, i);
         out->answers[i] = client_submit(rig->client, &r);
         if (i % 6 == 5)
             engine_cancel(client_engine(rig->client), out->answers[i - 2]->id);

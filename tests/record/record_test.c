@@ -189,7 +189,7 @@ static void a_batch_that_begins_at_the_end(void **state)
     o.batching = "static";
     o.max_batch_size = 5;
     client_random_prompt(prompt, 9, TINY_VOCAB, 3);
-    struct engine_request q = client_request(prompt, 9, 5);
+    struct request_spec q = client_request(prompt, 9, 5);
     rig_open(&rig, path, o);
     struct answer *a = client_submit(rig.client, &q);
     engine_drain(client_engine(rig.client));
@@ -216,8 +216,8 @@ static void serve_until_killed(const char *path, int ready)
     /* Where the engine stands still, after the first token of what will never be over. */
     uint32_t prompt[9];
     client_random_prompt(prompt, 9, TINY_VOCAB, 3);
-    struct engine_request q = client_request(prompt, 9, 100);
-    q.sampling.ignore_eos = true;
+    struct request_spec q = client_request(prompt, 9, 100);
+    q.ignore_eos = true;
     client_pause(rig.client);
     client_submit(rig.client, &q);
     client_wait_paused(rig.client);
@@ -309,8 +309,8 @@ static void what_the_file_holds(void **state)
     rig_open(&rig, path, o);
     uint32_t prompt[20];
     client_random_prompt(prompt, 20, TINY_VOCAB, 3);
-    struct engine_request q = client_request(prompt, 20, 4);
-    q.tenant = domain;
+    struct request_spec q = client_request(prompt, 20, 4);
+    q.cache_domain = domain;
     client_ask(rig.client, &q);
     rig_close(&rig);
 
@@ -356,10 +356,10 @@ static void digests_cover_every_logprob_bit(void **state)
     struct rig rig;
     uint32_t prompt[9], bytes[400];
     client_random_prompt(prompt, 9, TINY_VOCAB, 3);
-    struct engine_request q = client_request(prompt, 9, 5);
-    q.sampling.n_logprobs = 3;
-    q.sampling.n_prompt_logprobs = 1;
-    q.sampling.ignore_eos = true;
+    struct request_spec q = client_request(prompt, 9, 5);
+    q.n_logprobs = 3;
+    q.n_prompt_logprobs = 1;
+    q.ignore_eos = true;
     rig_open(&rig, path, rig_options());
     struct answer *a = client_ask(rig.client, &q);
     uint32_t *end = put_answer(bytes, 1, &a->prompt_record, 8, 1);
@@ -421,8 +421,8 @@ static void every_form_again(void **state)
         struct rig rig;
         o.gemm_form = forms[i];
         rig_open_model(&rig, path, model, o);
-        struct engine_request r = client_request(prompt, 6, 4);
-        r.sampling.n_logprobs = 2;
+        struct request_spec r = client_request(prompt, 6, 4);
+        r.n_logprobs = 2;
         client_ask(rig.client, &r);
         rig_close(&rig);
         struct recording *recording = open_recording(path);
@@ -447,7 +447,7 @@ static void without_invariance(void **state)
     o.gemm_form = "mma";
     o.invariance = "off";
     rig_open_model(&rig, path, QUIRE_SOURCE_DIR "/tests/goldens/models/qwen3_f16", o);
-    struct engine_request r = client_request(prompt, 40, 4);
+    struct request_spec r = client_request(prompt, 40, 4);
     client_ask(rig.client, &r);
     rig_close(&rig);
     struct recording *recording = open_recording(path);

@@ -24,11 +24,11 @@ static int record_a_little(void **state)
         return -1;
     const char *path = rig_new_path();
     client_random_prompt(prompt, 20, TINY_VOCAB, 3);
-    struct engine_request q = client_request(prompt, 20, 4);
+    struct request_spec q = client_request(prompt, 20, 4);
     q.n = 2;
-    q.sampling.temperature = 2;
-    q.sampling.n_logprobs = 1;
-    q.sampling.ignore_eos = true;
+    q.temperature = 2;
+    q.n_logprobs = 1;
+    q.ignore_eos = true;
     rig_open(&rig, path, rig_options());
     client_ask(rig.client, &q);
     rig_close(&rig);

@@ -36,13 +36,13 @@ void sample_hello(struct wire_hello *out)
     memcpy(out->identity_config.bytes, rising + 2, 32);
 }
 
-void sample_submit(struct wire_submit *out)
+void sample_submit(struct request_spec *out)
 {
     static const uint32_t prompt[] = {1, 50, UINT32_MAX, 0x01020304};
     static const uint32_t stop[] = {9, 10};
-    static const struct wire_bias biases[] = {{5, -100.0f}, {6, 0.5f}};
+    static const struct request_bias biases[] = {{5, -100.0f}, {6, 0.5f}};
     static const uint32_t words[] = {1, 8, 2, 9, UINT32_MAX};
-    *out = (struct wire_submit){
+    *out = (struct request_spec){
         .prompt = prompt,
         .n_prompt = 4,
         .max_tokens = 100,
@@ -62,7 +62,7 @@ void sample_submit(struct wire_submit *out)
         .n_prompt_logprobs = 0,
         .priority = -7,
         .deadline_us = 2500000,
-        .tenant_index = 1023,
+        .tenant = 1023,
         .class_index = 7,
         .background = true,
         .pin_us = 300000000,
@@ -76,7 +76,7 @@ void sample_submit(struct wire_submit *out)
         .bad_words = words,
         .n_bad_words = 5,
     };
-    memcpy(out->tenant.bytes, rising + 3, 32);
+    memcpy(out->cache_domain.bytes, rising + 3, 32);
 }
 
 void sample_tokens(struct wire_token out[SAMPLE_TOKENS])
@@ -177,7 +177,7 @@ void sample_stats(struct wire_stats *out)
 void sample_frame(size_t which, struct buffer *b)
 {
     struct wire_hello hello, greeting = {.version = WIRE_VERSION};
-    struct wire_submit submit;
+    struct request_spec submit;
     struct wire_token tokens[SAMPLE_TOKENS];
     struct wire_done done;
     struct wire_stats stats;
@@ -220,7 +220,7 @@ int sample_decode(uint16_t type, const uint8_t *body, size_t n, struct quire_err
 {
     union {
         struct wire_hello hello;
-        struct wire_submit submit;
+        struct request_spec submit;
         struct wire_refuse refuse;
         struct wire_done done;
         struct wire_stats stats;
@@ -232,7 +232,10 @@ int sample_decode(uint16_t type, const uint8_t *body, size_t n, struct quire_err
     uint32_t status;
     switch ((enum wire_type)type) {
     case WIRE_HELLO: return wire_get_hello(body, n, &out.hello, err);
-    case WIRE_SUBMIT: return wire_get_submit(body, n, &out.submit, err);
+    case WIRE_SUBMIT:
+        status = (uint32_t)wire_get_submit(body, n, &out.submit, err);
+        request_spec_free(&out.submit);
+        return (int)status;
     case WIRE_REFUSE: return wire_get_refuse(body, n, &out.refuse, err);
     case WIRE_TOKENS:
     case WIRE_PROMPT_LOGPROBS: return decode_tokens(body, n, err);

@@ -9,7 +9,7 @@
 #define SAMPLE_FRAMES 15
 
 void sample_hello(struct wire_hello *out);
-void sample_submit(struct wire_submit *out);
+void sample_submit(struct request_spec *out);
 void sample_tokens(struct wire_token out[SAMPLE_TOKENS]);
 void sample_done(struct wire_done *out);
 void sample_stats(struct wire_stats *out);

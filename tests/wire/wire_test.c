@@ -142,19 +142,19 @@ static uint32_t bits(float f)
     return u;
 }
 
-static void check_submit(const struct wire_submit *want)
+static void check_submit(const struct request_spec *want)
 {
     struct buffer b = {0};
     struct quire_error err;
     const uint8_t *body;
     size_t n;
-    struct wire_submit got;
+    struct request_spec got;
     assert_int_equal(wire_put_submit(&b, 7, want), 0);
     assert_int_equal(split(&b, &body, &n), WIRE_SUBMIT);
     assert_int_equal(wire_get_submit(body, n, &got, &err), 0);
     assert_int_equal(got.n_prompt, want->n_prompt);
     for (uint32_t i = 0; i < want->n_prompt; i++)
-        assert_int_equal(wire_u32(got.prompt_bytes, i), want->prompt[i]);
+        assert_int_equal(got.prompt[i], want->prompt[i]);
     assert_int_equal(got.max_tokens, want->max_tokens);
     assert_int_equal(got.n, want->n);
     assert_int_equal(got.min_tokens, want->min_tokens);
@@ -172,32 +172,38 @@ static void check_submit(const struct wire_submit *want)
     assert_int_equal(got.n_prompt_logprobs, want->n_prompt_logprobs);
     assert_int_equal(got.priority, want->priority);
     assert_true(got.deadline_us == want->deadline_us);
-    assert_memory_equal(&got.tenant, &want->tenant, 32);
+    assert_memory_equal(&got.cache_domain, &want->cache_domain, 32);
+    assert_int_equal(got.tenant, want->tenant);
+    assert_int_equal(got.class_index, want->class_index);
+    assert_int_equal(got.background, want->background);
+    assert_true(got.pin_us == want->pin_us);
+    assert_int_equal(got.expected_tokens, want->expected_tokens);
     assert_int_equal(got.n_stop_token_ids, want->n_stop_token_ids);
     for (uint32_t i = 0; i < want->n_stop_token_ids; i++)
-        assert_int_equal(wire_u32(got.stop_bytes, i), want->stop_token_ids[i]);
+        assert_int_equal(got.stop_token_ids[i], want->stop_token_ids[i]);
     assert_int_equal(got.n_allowed_token_ids, want->n_allowed_token_ids);
     for (uint32_t i = 0; i < want->n_allowed_token_ids; i++)
-        assert_int_equal(wire_u32(got.allowed_bytes, i), want->allowed_token_ids[i]);
+        assert_int_equal(got.allowed_token_ids[i], want->allowed_token_ids[i]);
     assert_int_equal(got.n_bad_words, want->n_bad_words);
     for (uint32_t i = 0; i < want->n_bad_words; i++)
-        assert_int_equal(wire_u32(got.bad_word_bytes, i), want->bad_words[i]);
+        assert_int_equal(got.bad_words[i], want->bad_words[i]);
     assert_int_equal(got.n_biases, want->n_biases);
     for (uint32_t i = 0; i < want->n_biases; i++) {
-        assert_int_equal(wire_u32(got.bias_bytes, 2 * i), want->biases[i].id);
-        assert_int_equal(wire_u32(got.bias_bytes, 2 * i + 1), bits(want->biases[i].bias));
+        assert_int_equal(got.biases[i].id, want->biases[i].id);
+        assert_int_equal(bits(got.biases[i].bias), bits(want->biases[i].bias));
     }
+    request_spec_free(&got);
     buffer_free(&b);
 }
 
 static void test_submit(void **state)
 {
     (void)state;
-    struct wire_submit s;
+    struct request_spec s;
     sample_submit(&s);
     check_submit(&s);
 
-    wire_submit_default(&s);
+    request_spec_default(&s);
     assert_int_equal(s.n, 1);
     assert_int_equal(s.n_logprobs, -1);
     uint32_t prompt[1] = {5};
@@ -216,7 +222,7 @@ static void test_submit(void **state)
     /* Fields with their default are not sent: a reader that does not know them can take the
      * request. */
     struct buffer b = {0};
-    wire_submit_default(&s);
+    request_spec_default(&s);
     s.prompt = prompt;
     s.n_prompt = 1;
     s.max_tokens = 3;
@@ -665,11 +671,11 @@ static void test_limits(void **state)
     const uint8_t *body;
     size_t n;
     /* A prompt that fits into a frame, and one that does not. */
-    struct wire_submit s;
+    struct request_spec s;
     uint32_t n_most = (WIRE_MAX_BODY - 8 - 8 - 4) / 4;
     uint32_t *prompt = calloc(n_most + 1, sizeof *prompt);
     assert_non_null(prompt);
-    wire_submit_default(&s);
+    request_spec_default(&s);
     s.prompt = prompt;
     s.n_prompt = n_most;
     s.max_tokens = 1;
@@ -685,23 +691,23 @@ static void test_limits(void **state)
     assert_false(b.failed);
     s.n_prompt = 1;
     s.stop_token_ids = prompt;
-    s.n_stop_token_ids = WIRE_MAX_STOP_TOKEN_IDS + 1;
+    s.n_stop_token_ids = REQUEST_MAX_STOP_TOKEN_IDS + 1;
     assert_int_equal(wire_put_submit(&b, 1, &s), QUIRE_INVALID);
     assert_int_equal(b.n, WIRE_HEADER_BYTES);
     s.n_stop_token_ids--;
     assert_int_equal(wire_put_submit(&b, 1, &s), 0);
     buffer_free(&b);
 
-    append_field(&b, 19, prompt, 4 * (WIRE_MAX_STOP_TOKEN_IDS + 1));
+    append_field(&b, 19, prompt, 4 * (REQUEST_MAX_STOP_TOKEN_IDS + 1));
     expect_bad(WIRE_SUBMIT, &b, "stop_token_ids: at most 4096");
     buffer_free(&b);
-    append_field(&b, 20, prompt, 8 * (WIRE_MAX_BIASES + 1));
+    append_field(&b, 20, prompt, 8 * (REQUEST_MAX_BIASES + 1));
     expect_bad(WIRE_SUBMIT, &b, "biases: at most 65536");
     buffer_free(&b);
-    append_field(&b, 26, prompt, 4 * (WIRE_MAX_ALLOWED_TOKEN_IDS + 1));
+    append_field(&b, 26, prompt, 4 * (REQUEST_MAX_ALLOWED_TOKEN_IDS + 1));
     expect_bad(WIRE_SUBMIT, &b, "allowed_token_ids: at most 4194304");
     buffer_free(&b);
-    append_field(&b, 27, prompt, 4 * (WIRE_MAX_BAD_WORDS + 1));
+    append_field(&b, 27, prompt, 4 * (REQUEST_MAX_BAD_WORDS + 1));
     expect_bad(WIRE_SUBMIT, &b, "bad_words: at most 16384");
     buffer_free(&b);
     append_field(&b, 9, prompt, 4 * (WIRE_MAX_EOS + 1));

@@ -148,7 +148,7 @@ static int submit(struct generate *g, const uint32_t *ids, size_t n_ids)
                           "begin anew",
                           n_ids, room);
     room -= (uint32_t)n_ids;
-    struct wire_submit s = {
+    struct request_spec s = {
         .prompt = ids,
         .n_prompt = (uint32_t)n_ids,
         .max_tokens = g->max_tokens && g->max_tokens < room ? g->max_tokens : room,

@@ -375,15 +375,17 @@ static int submit(struct replay *p, size_t index, struct quire_error *err)
     int status = recording_read_at(p->recording, p->requests[index].offset, &e, err);
     if (status != QUIRE_OK)
         return status;
-    const struct sched_request *q = &e.submit.sched;
-    struct engine_request request = {.id = index,
-                                     .prompt = q->prompt,
-                                     .n_prompt = q->n_prompt,
-                                     .max_tokens = q->max_tokens,
-                                     .n = q->n,
-                                     .sampling = e.submit.sampling};
-    memcpy(request.tenant.bytes, e.submit.domain, sizeof e.submit.domain);
-    return engine_submit(p->engine, &request, NULL, err);
+    struct request_spec spec;
+    status = request_spec_copy(&spec, &e.submit.spec, err);
+    if (status != QUIRE_OK)
+        return status;
+    /* When it runs, and who pays, is not to be done again. */
+    spec.priority = 0;
+    spec.deadline_us = spec.pin_us = 0;
+    spec.tenant = spec.class_index = spec.expected_tokens = 0;
+    spec.background = false;
+    memcpy(spec.cache_domain.bytes, e.submit.domain, sizeof e.submit.domain);
+    return engine_submit(p->engine, index, &spec, NULL, err);
 }
 
 static int submit_all(struct replay *p, void (*progress)(void *, uint64_t), void *context, struct quire_error *err)

@@ -1,6 +1,6 @@
 #include "server/front/api/bad_words.h"
 
-#include "server/wire/wire.h"
+#include "request/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,8 @@ bool bad_words_check(const json_t *words, struct api_error *e)
     if (!json_is_array(words))
         return api_bad(e, FIELD, "must be an array of strings");
     /* A word takes two numbers at least. */
-    if (json_array_size(words) > WIRE_MAX_BAD_WORDS / 2)
-        return api_bad(e, FIELD, "at most %u words", WIRE_MAX_BAD_WORDS / 2);
+    if (json_array_size(words) > REQUEST_MAX_BAD_WORDS / 2)
+        return api_bad(e, FIELD, "at most %u words", REQUEST_MAX_BAD_WORDS / 2);
     json_array_foreach(words, i, word)
     {
         if (!json_is_string(word) || json_string_length(word) == 0)
@@ -31,8 +31,8 @@ struct list {
 
 static bool add(struct list *list, const uint32_t *ids, size_t n_ids, struct api_error *e)
 {
-    if (n_ids >= WIRE_MAX_BAD_WORDS - list->n)
-        return api_bad(e, FIELD, "at most %u tokens in all, each word counted one longer", WIRE_MAX_BAD_WORDS);
+    if (n_ids >= REQUEST_MAX_BAD_WORDS - list->n)
+        return api_bad(e, FIELD, "at most %u tokens in all, each word counted one longer", REQUEST_MAX_BAD_WORDS);
     list->numbers[list->n++] = (uint32_t)n_ids;
     memcpy(list->numbers + list->n, ids, n_ids * sizeof *ids);
     list->n += (uint32_t)n_ids;
@@ -76,7 +76,7 @@ static bool add_word(struct list *list, const struct quire_text *text, const cha
 bool bad_words_encode(const json_t *words, const struct quire_text *text, uint32_t vocab_size, uint32_t **out,
                       uint32_t *n, struct api_error *e)
 {
-    struct list list = {.numbers = malloc(WIRE_MAX_BAD_WORDS * sizeof *list.numbers)};
+    struct list list = {.numbers = malloc(REQUEST_MAX_BAD_WORDS * sizeof *list.numbers)};
     const json_t *word;
     size_t i;
     bool ok = list.numbers || api_fail(e, 503, FIELD, "out_of_memory", FIELD ": out of memory");

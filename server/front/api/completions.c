@@ -39,7 +39,7 @@ bool completions_read(struct request_job *j, const json_t *body)
     size_t n = one ? 1 : json_array_size(prompt);
     if (n == 0)
         return api_bad(e, "prompt", "is empty");
-    if (n > MAX_TOTAL_CHOICES / j->params.submit.n)
+    if (n > MAX_TOTAL_CHOICES / j->params.spec.n)
         return api_bad(e, "prompt", "more than %d choices in one request", MAX_TOTAL_CHOICES);
     if (!request_job_items(j, n))
         return false;

@@ -1,8 +1,8 @@
 #include "server/front/api/params.h"
 
 #include "server/front/api/bad_words.h"
+#include "server/front/api/spec_json.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,25 +46,6 @@ bool params_i64(const json_t *body, const char *key, int64_t min, int64_t max, i
         return api_bad(e, key, "must be between %lld and %lld, got %lld", (long long)min, (long long)max,
                        (long long)got);
     *out = got;
-    return true;
-}
-
-/* above: min itself is not allowed. */
-static bool read_f32(const json_t *body, const char *key, bool above, double min, double max, float *out,
-                     struct api_error *e)
-{
-    const json_t *value = params_get(body, key);
-    if (!value)
-        return true;
-    if (!json_is_number(value))
-        return api_bad(e, key, "must be a number");
-    double got = json_number_value(value);
-    /* Compared again as the fp32 that is sent: a tiny top_p must not become 0. */
-    float narrow = (float)got;
-    if (!isfinite(got) || got < min || got > max || (above && !(narrow > (float)min)))
-        return api_bad(e, key, above ? "must be above %g and at most %g, got %g" : "must be between %g and %g, got %g",
-                       min, max, got);
-    *out = narrow;
     return true;
 }
 
@@ -217,40 +198,44 @@ bool params_tools(const json_t *body, json_t **out, struct api_error *e)
 
 /* ---- groups of fields ----------------------------------------------------------------------- */
 
-static bool read_sampling(struct params *p, const json_t *body, const struct front_sampling *d, struct api_error *e)
+/* The checkpoint's own, for what the request says nothing of. */
+static void set_defaults(struct request_spec *s, const struct front_sampling *d)
 {
-    struct wire_submit *s = &p->submit;
-    int64_t top_k = d->has_top_k ? d->top_k : 0, n = 1, min_tokens = 0, priority = 0;
-    int64_t seed = 0;
-    s->temperature = d->has_temperature ? (float)d->temperature : 1;
-    s->top_p = d->has_top_p ? (float)d->top_p : 1;
-    s->min_p = d->has_min_p ? (float)d->min_p : 0;
-    s->repetition_penalty = d->has_repetition_penalty ? (float)d->repetition_penalty : 1;
-    bool ok = read_f32(body, "temperature", false, 0, 2, &s->temperature, e) &&
-              read_f32(body, "top_p", true, 0, 1, &s->top_p, e) && read_f32(body, "min_p", false, 0, 1, &s->min_p, e) &&
-              read_f32(body, "repetition_penalty", true, 0, 1000, &s->repetition_penalty, e) &&
-              read_f32(body, "presence_penalty", false, -2, 2, &s->presence_penalty, e) &&
-              read_f32(body, "frequency_penalty", false, -2, 2, &s->frequency_penalty, e) &&
-              params_i64(body, "top_k", -1, INT32_MAX, &top_k, e) &&
-              params_i64(body, "n", 1, PARAMS_MAX_CHOICES, &n, e) &&
-              params_i64(body, "min_tokens", 0, INT32_MAX, &min_tokens, e) &&
-              params_i64(body, "priority", INT32_MIN, INT32_MAX, &priority, e) &&
-              params_i64(body, "seed", INT64_MIN, INT64_MAX, &seed, e) &&
-              params_bool(body, "ignore_eos", &s->ignore_eos, e);
-    if (!ok)
+    request_spec_default(s);
+    if (d->has_temperature)
+        s->temperature = (float)d->temperature;
+    if (d->has_top_p)
+        s->top_p = (float)d->top_p;
+    if (d->has_min_p)
+        s->min_p = (float)d->min_p;
+    if (d->has_top_k)
+        s->top_k = d->top_k;
+    if (d->has_repetition_penalty)
+        s->repetition_penalty = (float)d->repetition_penalty;
+}
+
+static bool read_spec(struct params *p, const json_t *body, const struct params_model *model, struct api_error *e)
+{
+    set_defaults(&p->spec, model->defaults);
+    if (!spec_json_read(&p->spec, body, model->vocab_size, e))
         return false;
-    s->top_k = top_k > 0 ? (uint32_t)top_k : 0;
-    s->n = (uint32_t)n;
-    s->min_tokens = (uint32_t)min_tokens;
-    s->priority = (int32_t)priority;
     p->has_priority = params_get(body, "priority") != NULL;
-    s->has_seed = params_get(body, "seed") != NULL;
-    s->seed = (uint64_t)seed;
-    int64_t best_of = n;
-    if (!params_i64(body, "best_of", 1, PARAMS_MAX_CHOICES, &best_of, e))
+    int64_t best_of = p->spec.n;
+    if (!params_i64(body, "best_of", 1, REQUEST_MAX_CHOICES, &best_of, e))
         return false;
-    if (best_of != n)
+    if (best_of != p->spec.n)
         return api_unsupported(e, "best_of", "only the value of n is supported");
+    return true;
+}
+
+static bool read_bad_words(struct params *p, const json_t *body, struct api_error *e)
+{
+    json_t *words = params_get(body, "bad_words");
+    if (!words)
+        return true;
+    if (!bad_words_check(words, e))
+        return false;
+    p->bad_words = json_incref(words);
     return true;
 }
 
@@ -273,96 +258,28 @@ bool params_stops(struct params *p, const json_t *body, const char *name, struct
     return true;
 }
 
-static bool read_stop_ids(struct params *p, const json_t *body, uint32_t vocab_size, struct api_error *e)
-{
-    json_t *ids = params_get(body, "stop_token_ids");
-    if (ids) {
-        size_t n_ids;
-        if (!json_is_array(ids))
-            return api_bad(e, "stop_token_ids", "must be an array of token ids");
-        if (!params_token_ids(ids, "stop_token_ids", vocab_size, &p->stop_token_ids, &n_ids, e))
-            return false;
-        if (n_ids > vocab_size)
-            return api_bad(e, "stop_token_ids", "more than the vocabulary's %u tokens", vocab_size);
-        p->submit.stop_token_ids = p->stop_token_ids;
-        p->submit.n_stop_token_ids = (uint32_t)n_ids;
-    }
-    return params_bool(body, "include_stop_str_in_output", &p->include_stop, e);
-}
-
-static bool read_biases(struct params *p, const json_t *body, uint32_t vocab_size, struct api_error *e)
-{
-    json_t *map = params_get(body, "logit_bias"), *value;
-    const char *key;
-    if (!map)
-        return true;
-    if (!json_is_object(map))
-        return api_bad(e, "logit_bias", "must be an object of token ids and numbers");
-    size_t n = json_object_size(map);
-    p->biases = malloc(n ? n * sizeof *p->biases : 1);
-    if (!p->biases)
-        return api_fail(e, 503, "logit_bias", "out_of_memory", "logit_bias: out of memory");
-    json_object_foreach(map, key, value)
-    {
-        /* One spelling per id, so that no id can stand twice. */
-        size_t digits = strspn(key, "0123456789");
-        uint64_t id = digits > 0 && digits <= 10 ? strtoull(key, NULL, 10) : UINT64_MAX;
-        if (key[digits] != '\0' || id >= vocab_size || (digits > 1 && key[0] == '0'))
-            return api_bad(e, "logit_bias", "\"%.20s\" is not a token id between 0 and %u", key, vocab_size - 1);
-        double bias = json_is_number(value) ? json_number_value(value) : NAN;
-        if (!(bias >= -100 && bias <= 100))
-            return api_bad(e, "logit_bias", "the bias of %s must be a number between -100 and 100", key);
-        p->biases[p->submit.n_biases++] = (struct wire_bias){.id = (uint32_t)id, .bias = (float)bias};
-    }
-    p->submit.biases = p->biases;
-    return true;
-}
-
-/* What may be generated at all. */
-static bool read_restrictions(struct params *p, const json_t *body, uint32_t vocab_size, struct api_error *e)
-{
-    json_t *ids = params_get(body, "allowed_token_ids"), *words = params_get(body, "bad_words");
-    size_t n_ids;
-    if (ids) {
-        if (!json_is_array(ids) || json_array_size(ids) == 0)
-            return api_bad(e, "allowed_token_ids", "must be a non-empty array of token ids");
-        if (json_array_size(ids) > vocab_size)
-            return api_bad(e, "allowed_token_ids", "more than the vocabulary's %u tokens", vocab_size);
-        if (!params_token_ids(ids, "allowed_token_ids", vocab_size, &p->allowed_token_ids, &n_ids, e))
-            return false;
-        p->submit.allowed_token_ids = p->allowed_token_ids;
-        p->submit.n_allowed_token_ids = (uint32_t)n_ids;
-    }
-    if (!words)
-        return true;
-    if (!bad_words_check(words, e))
-        return false;
-    p->bad_words = json_incref(words);
-    return true;
-}
-
 static bool read_logprobs(struct params *p, const json_t *body, bool chat, struct api_error *e)
 {
     int64_t top = chat ? 0 : -1, prompt = -1;
     bool wanted = false;
     if (chat) {
         if (!params_bool(body, "logprobs", &wanted, e) ||
-            !params_i64(body, "top_logprobs", 0, PARAMS_MAX_LOGPROBS, &top, e))
+            !params_i64(body, "top_logprobs", 0, REQUEST_MAX_LOGPROBS, &top, e))
             return false;
         if (top > 0 && !wanted)
             return api_bad(e, "top_logprobs", "needs \"logprobs\": true");
         if (wanted)
-            p->submit.n_logprobs = (int32_t)top;
+            p->spec.n_logprobs = (int32_t)top;
     } else {
-        if (!params_i64(body, "logprobs", 0, PARAMS_MAX_LOGPROBS, &top, e))
+        if (!params_i64(body, "logprobs", 0, REQUEST_MAX_LOGPROBS, &top, e))
             return false;
-        p->submit.n_logprobs = (int32_t)top;
+        p->spec.n_logprobs = (int32_t)top;
     }
-    if (!params_i64(body, "prompt_logprobs", 0, PARAMS_MAX_LOGPROBS, &prompt, e))
+    if (!params_i64(body, "prompt_logprobs", 0, REQUEST_MAX_LOGPROBS, &prompt, e))
         return false;
     if (prompt >= 0 && p->stream)
         return api_bad(e, "prompt_logprobs", "is not given in a stream");
-    p->submit.n_prompt_logprobs = (int32_t)prompt;
+    p->spec.n_prompt_logprobs = (int32_t)prompt;
     return true;
 }
 
@@ -454,11 +371,10 @@ static bool read_request_id(struct params *p, const json_t *body, struct api_err
 bool params_read_common(struct params *p, const json_t *body, const struct params_model *model, struct api_error *e)
 {
     *p = (struct params){.skip_special = true};
-    p->submit.n_logprobs = p->submit.n_prompt_logprobs = -1;
     return params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e) &&
            params_string(body, "model", &p->model, e) && params_bool(body, "stream", &p->stream, e) &&
-           read_sampling(p, body, model->defaults, e) && read_stop_ids(p, body, model->vocab_size, e) &&
-           read_biases(p, body, model->vocab_size, e) && read_restrictions(p, body, model->vocab_size, e) &&
+           read_spec(p, body, model, e) && read_bad_words(p, body, e) &&
+           params_bool(body, "include_stop_str_in_output", &p->include_stop, e) &&
            params_bool(body, "skip_special_tokens", &p->skip_special, e) && read_stream_interval(p, body, e) &&
            read_service(p, body, e) && read_request_id(p, body, e);
 }
@@ -479,11 +395,8 @@ bool params_read(struct params *p, const json_t *body, bool chat, const struct p
 
 void params_free(struct params *p)
 {
-    free(p->stop_token_ids);
-    free(p->biases);
-    free(p->allowed_token_ids);
+    request_spec_free(&p->spec);
     json_decref(p->bad_words);
-    free(p->bad_word_ids);
     free(p->lead);
     stop_set_free(&p->stops);
     *p = (struct params){0};

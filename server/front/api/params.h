@@ -8,47 +8,39 @@
 #define QUIRE_FRONT_PARAMS_H
 
 #include "base/json.h"
+#include "request/spec.h"
 #include "server/front/api/api_error.h"
 #include "server/front/front.h"
 #include "server/front/output/stop_strings.h"
 #include "server/front/output/tool_parser.h"
-#include "server/wire/wire.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PARAMS_MAX_CHOICES 128
-#define PARAMS_MAX_LOGPROBS 20
 #define PARAMS_MAX_DEADLINE_MS 86400000
 
 struct params {
     const char *model;       /* as the request says; borrowed from the JSON, NULL: absent */
     bool stream, include_usage, continuous_usage;
-    /* Sampling, stop_token_ids and biases, as the engine takes them; the prompt and max_tokens
-     * are filled in later. n_logprobs, n_prompt_logprobs: -1 = none. */
-    struct wire_submit submit;
-    uint32_t *stop_token_ids;
-    struct wire_bias *biases;
-    uint32_t *allowed_token_ids;
-    json_t *bad_words;       /* checked strings, ours; NULL: none. Of them, with a tokenizer, request_job.c makes */
-    uint32_t *bad_word_ids;  /* what submit.bad_words points to */
+    struct request_spec spec; /* ours; the prompt and what is the engine's or the front end's to say come later */
+    json_t *bad_words; /* checked strings, ours; NULL: none. Of them, with a tokenizer, request_job.c makes spec's */
     struct stop_set stops;
     bool has_priority;
-    uint32_t deadline_ms;    /* until the first token; 0 = none */
+    uint32_t deadline_ms; /* until the first token; 0 = none */
     bool trace;
     bool has_max_tokens;
     const char *max_tokens_name; /* static: "max_tokens" or "max_completion_tokens" */
-    uint32_t max_tokens;         /* 0, not from the request: to the context's end */
+    uint32_t max_tokens; /* 0, not from the request: to the context's end */
     enum tool_format tool_format; /* of the calls to look for in the answer */
-    bool one_tool_call;          /* the others are left out */
-    uint32_t stream_interval;    /* tokens in an event of a stream */
-    char *lead;                  /* chat: what a reply's content begins with (echo); ours, or NULL */
+    bool one_tool_call; /* the others are left out */
+    uint32_t stream_interval; /* tokens in an event of a stream */
+    char *lead; /* chat: what a reply's content begins with (echo); ours, or NULL */
     size_t n_lead;
     bool include_stop, skip_special, return_token_ids, tokens_as_ids, echo, add_special;
-    int64_t truncate;        /* 0 = no, -1 = to the context, else so many tokens */
-    bool truncate_end;       /* the prompt's end goes, not its beginning */
-    char request_id[65];     /* "": none */
-    const char *cache_salt;  /* borrowed from the JSON; NULL: none */
+    int64_t truncate; /* 0 = no, -1 = to the context, else so many tokens */
+    bool truncate_end; /* the prompt's end goes, not its beginning */
+    char request_id[65]; /* "": none */
+    const char *cache_salt; /* borrowed from the JSON; NULL: none */
 };
 
 /* What a check needs to know of the model. */

@@ -174,7 +174,7 @@ static bool submit(struct pin *p, const struct request_job *j, struct api_error 
 {
     const struct request_item *item = &j->items[0];
     const char *name = j->messages ? "messages" : "prompt";
-    struct wire_submit s;
+    struct request_spec s;
     if (item->n_ids == 0)
         return api_bad(e, name, "is empty");
     if (item->n_ids > p->front->max_model_len)
@@ -184,11 +184,11 @@ static bool submit(struct pin *p, const struct request_job *j, struct api_error 
     p->queued = limits_queue(p->tenant, 1, e);
     if (!p->queued || !limits_prompt(p->tenant, item->n_ids, quire_now_us(), e))
         return false;
-    wire_submit_default(&s);
+    request_spec_default(&s);
     s.prompt = item->ids;
     s.n_prompt = p->n_prompt = (uint32_t)item->n_ids;
     s.temperature = 0;
-    s.tenant = j->domain;
+    s.cache_domain = j->domain;
     s.pin_us = (uint64_t)j->ttl_s * 1000000;
     s.background = j->background;
     front_bill(p->tenant, &s);

@@ -28,7 +28,7 @@ void request_job_salt(struct request_job *j, const char *salt)
 
 bool request_job_one_choice(struct request_job *j)
 {
-    return j->params.submit.n == 1 || api_unsupported(&j->error, "n", "there is one answer only on this route");
+    return j->params.spec.n == 1 || api_unsupported(&j->error, "n", "there is one answer only on this route");
 }
 
 static struct params_model model_of(const struct request_job *j)
@@ -81,11 +81,11 @@ static bool encode_bad_words(struct request_job *j)
     struct params *p = &j->params;
     if (!p->bad_words)
         return true;
-    bool ok = bad_words_encode(p->bad_words, j->front->text, j->vocab_size, &p->bad_word_ids, &p->submit.n_bad_words,
-                               &j->error);
+    uint32_t *words = NULL;
+    bool ok = bad_words_encode(p->bad_words, j->front->text, j->vocab_size, &words, &p->spec.n_bad_words, &j->error);
     json_decref(p->bad_words);
     p->bad_words = NULL;
-    p->submit.bad_words = p->bad_word_ids;
+    p->spec.bad_words = words;
     return ok;
 }
 

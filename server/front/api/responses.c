@@ -113,7 +113,7 @@ static bool read_logprobs(struct request_job *j, const json_t *body)
     const json_t *include = params_get(body, "include"), *item;
     int64_t top = 0;
     size_t i;
-    if (!params_i64(body, "top_logprobs", 0, PARAMS_MAX_LOGPROBS, &top, e))
+    if (!params_i64(body, "top_logprobs", 0, REQUEST_MAX_LOGPROBS, &top, e))
         return false;
     if (include && !json_is_array(include))
         return api_bad(e, "include", "must be an array of strings");
@@ -123,7 +123,7 @@ static bool read_logprobs(struct request_job *j, const json_t *body)
         if (!json_is_string(item))
             return api_bad(e, "include", "must be an array of strings");
         if (strcmp(json_string_value(item), "message.output_text.logprobs") == 0)
-            j->params.submit.n_logprobs = (int32_t)top;
+            j->params.spec.n_logprobs = (int32_t)top;
     }
     return true;
 }

@@ -19,7 +19,7 @@ static void cancel(struct generation *g, struct gen_prompt *p)
 static void free_prompt(struct generation *g, struct gen_prompt *p)
 {
     cancel(g, p);
-    for (uint32_t i = 0; p->choices && i < g->params.submit.n; i++)
+    for (uint32_t i = 0; p->choices && i < g->params.spec.n; i++)
         choice_close(&p->choices[i]);
     free(p->choices);
     free(p->item.text);
@@ -59,7 +59,7 @@ static void count_unfinished(struct generation *g, enum metrics_finish how)
 {
     for (size_t i = 0; i < g->n_prompts; i++) {
         const struct gen_prompt *p = &g->prompts[i];
-        for (uint32_t j = 0; p->choices && j < g->params.submit.n; j++)
+        for (uint32_t j = 0; p->choices && j < g->params.spec.n; j++)
             if (p->choices[j].finish == CHOICE_RUNS && p->accepted)
                 g->front->metrics.finished[how]++;
     }
@@ -131,9 +131,9 @@ static void begin_stream(struct generation *g)
      * prompt, and they are not more than the client has had time to take. */
     struct buffer early = g->early;
     g->early = (struct buffer){0};
-    bool waits = g->params.echo && g->params.submit.n_logprobs >= 0;
+    bool waits = g->params.echo && g->params.spec.n_logprobs >= 0;
     for (size_t i = 0; i < g->n_prompts && !waits; i++)
-        for (uint32_t j = 0; j < g->params.submit.n; j++)
+        for (uint32_t j = 0; j < g->params.spec.n; j++)
             g->dialect->open(g, &g->prompts[i], &g->prompts[i].choices[j]);
     buffer_append(&g->early, early.data, early.n);
     if (early.failed || g->early.failed)
@@ -297,7 +297,7 @@ static void on_token(void *context, const struct wire_token *token)
     struct gen_prompt *p = context;
     struct generation *g = p->g;
     struct quire_error err;
-    if (token->choice >= g->params.submit.n)
+    if (token->choice >= g->params.spec.n)
         return;
     struct choice *c = &p->choices[token->choice];
     if (c->finish != CHOICE_RUNS) /* on its way when the choice stopped */
@@ -336,7 +336,7 @@ static void on_done(void *context, const struct wire_done *done)
     int status = QUIRE_OK;
     if (done->last)
         p->live = false;
-    if (done->choice < g->params.submit.n) {
+    if (done->choice < g->params.spec.n) {
         struct choice *c = &p->choices[done->choice];
         c->over_in_engine = true;
         if (done->choice == 0) {
@@ -448,8 +448,8 @@ static bool fit(const struct generation *g, struct gen_prompt *p, struct api_err
         p->max_tokens = params->max_tokens;
     else
         p->max_tokens = to_the_end || rest < params->max_tokens ? (uint32_t)rest : params->max_tokens;
-    if (params->submit.min_tokens > p->max_tokens)
-        return api_bad(e, "min_tokens", "%u is more than the %u tokens there may be", params->submit.min_tokens,
+    if (params->spec.min_tokens > p->max_tokens)
+        return api_bad(e, "min_tokens", "%u is more than the %u tokens there may be", params->spec.min_tokens,
                        p->max_tokens);
     return true;
 }
@@ -467,22 +467,22 @@ static bool check_repeated(const struct generation *g, struct api_error *e)
         n += params->echo ? g->prompts[i].item.n_text : 0;
         n += params->return_token_ids ? (uint64_t)g->prompts[i].item.n_ids * ID_BYTES : 0;
     }
-    if (n * params->submit.n <= MAX_REPEATED_BYTES)
+    if (n * params->spec.n <= MAX_REPEATED_BYTES)
         return true;
     return api_bad(e, params->return_token_ids ? "return_token_ids" : "echo",
                    "the prompts, repeated with each of %u choices, would be more than %llu MiB: send fewer at once",
-                   params->submit.n, (unsigned long long)MAX_REPEATED_BYTES >> 20);
+                   params->spec.n, (unsigned long long)MAX_REPEATED_BYTES >> 20);
 }
 
 static bool wants_prompt_logprobs(const struct params *params)
 {
-    return (params->echo && params->submit.n_logprobs >= 0) || params->submit.n_prompt_logprobs >= 0;
+    return (params->echo && params->spec.n_logprobs >= 0) || params->spec.n_prompt_logprobs >= 0;
 }
 
 /* Choices and what else the prompt's events will need. */
 static int prepare(struct generation *g, struct gen_prompt *p, struct quire_error *err)
 {
-    uint32_t n = g->params.submit.n, first = (uint32_t)(p - g->prompts) * n;
+    uint32_t n = g->params.spec.n, first = (uint32_t)(p - g->prompts) * n;
     p->g = g;
     p->choices = calloc(n, sizeof *p->choices);
     if (!p->choices)
@@ -504,11 +504,11 @@ static int prepare(struct generation *g, struct gen_prompt *p, struct quire_erro
 
 static int submit(struct generation *g, struct gen_prompt *p, struct quire_error *err)
 {
-    struct wire_submit s = g->params.submit;
+    struct request_spec s = g->params.spec;
     s.prompt = p->item.ids;
     s.n_prompt = (uint32_t)p->item.n_ids;
     s.max_tokens = p->max_tokens;
-    s.tenant = g->domain;
+    s.cache_domain = g->domain;
     front_bill(g->tenant, &s);
     if (g->params.deadline_ms > 0) {
         /* What is left of it after the text work. */
@@ -537,7 +537,7 @@ static void echo_only(struct generation *g)
     if (g->params.stream)
         begin_stream(g);
     for (size_t i = 0; i < g->n_prompts; i++) {
-        for (uint32_t j = 0; j < g->params.submit.n; j++) {
+        for (uint32_t j = 0; j < g->params.spec.n; j++) {
             struct choice *c = &g->prompts[i].choices[j];
             c->finish = CHOICE_LENGTH;
             int status = conclude(g, &g->prompts[i], c, &err);
@@ -554,7 +554,7 @@ static void echo_only(struct generation *g)
 static bool settle(struct generation *g, struct api_error *e)
 {
     const struct tenant *t = g->tenant;
-    struct wire_submit *s = &g->params.submit;
+    struct request_spec *s = &g->params.spec;
     if (!g->params.has_priority)
         s->priority = t->priority_min > 0 ? t->priority_min : (t->priority_max < 0 ? t->priority_max : 0);
     if (s->priority < t->priority_min || s->priority > t->priority_max)
@@ -629,7 +629,7 @@ static void on_text(void *owner, struct request_job *job)
     g->trace.submitted_us = quire_now_us();
     bool compute = ok && (g->prompts[0].max_tokens > 0 || wants_prompt_logprobs(&g->params));
     if (compute) {
-        uint32_t n_choices = (uint32_t)g->n_prompts * g->params.submit.n;
+        uint32_t n_choices = (uint32_t)g->n_prompts * g->params.spec.n;
         ok = limits_queue(g->tenant, n_choices, &e);
         g->n_queued = ok ? n_choices : 0;
     }

@@ -51,7 +51,7 @@ struct gen_prompt {
     bool accepted;
     uint64_t engine_id;       /* the engine's own, as in its recordings; 0: not told */
     uint32_t n_cached, n_created;
-    struct choice *choices;   /* params.submit.n of them */
+    struct choice *choices;   /* params.spec.n of them */
     /* Of the prompt, for echo and prompt_logprobs. */
     struct logprobs_arrays arrays;
     struct buffer prompt_logprobs;

@@ -36,7 +36,7 @@ struct facts {
 
 static void add_choices(const struct generation *g, const struct gen_prompt *p, struct facts *f)
 {
-    for (uint32_t i = 0; p->choices && i < g->params.submit.n; i++) {
+    for (uint32_t i = 0; p->choices && i < g->params.spec.n; i++) {
         const struct choice *c = &p->choices[i];
         f->n_choices++;
         f->n_generated += c->n_tokens;
@@ -75,7 +75,7 @@ static void count(struct generation *g, const struct facts *f)
 {
     struct metrics *m = &g->front->metrics;
     histogram_observe(&m->e2e, (double)(g->trace.now_us - g->trace.arrived_us) * 1e-6);
-    histogram_observe(&m->n, g->params.submit.n);
+    histogram_observe(&m->n, g->params.spec.n);
     histogram_observe(&m->most_tokens, (double)f->n_most);
     for (size_t i = 0; i < g->n_prompts; i++)
         histogram_observe(&m->max_tokens, g->prompts[i].max_tokens);
@@ -220,10 +220,10 @@ static void put_attributes(struct spans *s, const struct generation *g, const st
     if (f->engine_id > 0)
         put_int(s, "quire.engine_request", f->engine_id);
     if (g->n_prompts > 0) {
-        put_int(s, "gen_ai.request.n", g->params.submit.n);
+        put_int(s, "gen_ai.request.n", g->params.spec.n);
         put_int(s, "gen_ai.request.max_tokens", g->prompts[0].max_tokens);
-        put_number(s, "gen_ai.request.temperature", "%.7g", g->params.submit.temperature);
-        put_number(s, "gen_ai.request.top_p", "%.7g", g->params.submit.top_p);
+        put_number(s, "gen_ai.request.temperature", "%.7g", g->params.spec.temperature);
+        put_number(s, "gen_ai.request.top_p", "%.7g", g->params.spec.top_p);
         put_int(s, "gen_ai.usage.num_sequences", f->n_choices);
         put_int(s, "gen_ai.usage.prompt_tokens", f->n_prompt);
         put_int(s, "gen_ai.usage.completion_tokens", f->n_generated);

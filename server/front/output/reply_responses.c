@@ -184,7 +184,7 @@ static void open_choice(struct generation *g, struct gen_prompt *p, struct choic
 static void keep(struct generation *g, struct choice *c, const struct gen_piece *piece)
 {
     buffer_append(&c->text, piece->text, piece->n_text);
-    if (piece->n_tokens == 0 || g->params.submit.n_logprobs < 0)
+    if (piece->n_tokens == 0 || g->params.spec.n_logprobs < 0)
         return;
     if (c->logprobs.n > 0)
         json_out_raw(&c->logprobs, ",");
@@ -194,7 +194,7 @@ static void keep(struct generation *g, struct choice *c, const struct gen_piece 
 static void put_token(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece)
 {
     struct buffer *o = &g->event;
-    bool logprobs = g->params.submit.n_logprobs >= 0 && piece->n_tokens > 0;
+    bool logprobs = g->params.spec.n_logprobs >= 0 && piece->n_tokens > 0;
     open_choice(g, p, c);
     keep(g, c, piece);
     if (piece->n_text == 0 && !logprobs)

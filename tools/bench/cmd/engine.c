@@ -140,18 +140,20 @@ static int submit(struct bench_engine *b, const struct bench_inputs *in, size_t 
                   struct quire_error *err)
 {
     uint32_t retry_after_ms;
-    struct engine_request request = {.id = b->first_id + i,
-                                     .prompt = ids,
-                                     .n_prompt = in->items[i].n_prompt,
-                                     .max_tokens = in->items[i].n_output,
-                                     .n = 1};
-    engine_sampling_default(&request.sampling);
-    request.sampling.temperature = 0;
-    request.sampling.ignore_eos = true;
-    b->run->results[i].n_prompt = request.n_prompt;
+    struct request_spec spec, owned;
+    request_spec_default(&spec);
+    spec.prompt = ids;
+    spec.n_prompt = in->items[i].n_prompt;
+    spec.max_tokens = in->items[i].n_output;
+    spec.temperature = 0;
+    spec.ignore_eos = true;
+    int status = request_spec_copy(&owned, &spec, err);
+    if (status)
+        return status;
+    b->run->results[i].n_prompt = spec.n_prompt;
     b->run->results[i].start_s = quire_now_s() - b->began;
-    b->run->n_prompt += request.n_prompt;
-    return engine_submit(b->engine, &request, &retry_after_ms, err);
+    b->run->n_prompt += spec.n_prompt;
+    return engine_submit(b->engine, b->first_id + i, &owned, &retry_after_ms, err);
 }
 
 static int submit_all(struct bench_engine *b, const struct bench_inputs *in, const double *arrivals, uint32_t *ids,

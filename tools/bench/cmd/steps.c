@@ -203,12 +203,15 @@ static int submit(struct bench_steps *b, uint32_t i, uint32_t context, uint32_t 
     uint64_t prefix = bench_stream(b->seed, 1, i), own = bench_stream(b->seed, 2, b->n_fresh++);
     for (uint32_t k = 0; k < context + n_own; k++)
         b->ids[k] = (uint32_t)(bench_random(k < context ? &prefix : &own) % vocab_size);
-    struct engine_request request = {
-        .id = b->next_id++, .prompt = b->ids, .n_prompt = context + n_own, .max_tokens = max_tokens, .n = 1};
-    engine_sampling_default(&request.sampling);
-    request.sampling.temperature = 0;
-    request.sampling.ignore_eos = true;
-    return engine_submit(b->engine, &request, &retry_after_ms, err);
+    struct request_spec spec, owned;
+    request_spec_default(&spec);
+    spec.prompt = b->ids;
+    spec.n_prompt = context + n_own;
+    spec.max_tokens = max_tokens;
+    spec.temperature = 0;
+    spec.ignore_eos = true;
+    int status = request_spec_copy(&owned, &spec, err);
+    return status ? status : engine_submit(b->engine, b->next_id++, &owned, &retry_after_ms, err);
 }
 
 static void begin(struct bench_steps *b, uint32_t n_requests, uint32_t hold_at)

@@ -1,0 +1,25 @@
+/* A request_spec as bytes: the tagged fields (base/tagged.h) of SUBMIT frames and of recordings. What has its default is
+ * left out, so bytes of an older program mean what they meant, and a new field moves no version. Any thread.
+ */
+#ifndef QUIRE_REQUEST_CODEC_H
+#define QUIRE_REQUEST_CODEC_H
+
+#include "base/buffer.h"
+#include "request/spec.h"
+
+enum request_for {
+    REQUEST_FOR_FRAME, /* every field */
+    REQUEST_FOR_RECORDING, /* but those that are nobody's business later */
+};
+
+/* Appends the fields in the order of their tags. QUIRE_INVALID: a list is longer than it may be; QUIRE_NO_MEMORY:
+ * b->failed. What was appended stays. */
+int request_spec_put(struct buffer *b, const struct request_spec *spec, enum request_for what_for);
+
+/* Fills in an owned spec from n bytes that nobody has checked; ranges are request_spec_check()'s. QUIRE_INVALID names
+ * the field, after `what`; QUIRE_UNSUPPORTED: a field that must be understood is not known. On failure nothing is to be
+ * freed. */
+int request_spec_get(const char *what, const uint8_t *bytes, size_t n, struct request_spec *out,
+                     struct quire_error *err);
+
+#endif

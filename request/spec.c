@@ -1,0 +1,175 @@
+#include "request/spec.h"
+
+#include "request/fields.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void request_spec_default(struct request_spec *spec)
+{
+    *spec = request_defaults;
+}
+
+static void *owned(const void *items)
+{
+    return (void *)(uintptr_t)items;
+}
+
+void request_spec_drop_prompt(struct request_spec *spec)
+{
+    free(owned(spec->prompt));
+    spec->prompt = NULL;
+}
+
+void request_spec_free(struct request_spec *spec)
+{
+    for (size_t i = 0; i < request_n_fields; i++)
+        if (request_field_is_list(&request_fields[i]))
+            free(owned(request_field_list(&request_fields[i], spec).items));
+    *spec = request_defaults;
+}
+
+int request_spec_copy(struct request_spec *to, const struct request_spec *from, struct quire_error *err)
+{
+    *to = *from;
+    for (size_t i = 0; i < request_n_fields; i++)
+        if (request_field_is_list(&request_fields[i]))
+            request_field_set_list(&request_fields[i], to, (struct request_list){0});
+    for (size_t i = 0; i < request_n_fields; i++) {
+        const struct request_field *f = &request_fields[i];
+        struct request_list list = request_field_is_list(f) ? request_field_list(f, from) : (struct request_list){0};
+        if (list.n == 0)
+            continue;
+        void *items = malloc(list.n * request_field_bytes(f));
+        if (!items) {
+            request_spec_free(to);
+            return quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
+        }
+        memcpy(items, list.items, list.n * request_field_bytes(f));
+        request_field_set_list(f, to, (struct request_list){items, list.n});
+    }
+    return QUIRE_OK;
+}
+
+struct request_spec request_spec_move(struct request_spec *from)
+{
+    struct request_spec moved = *from;
+    *from = request_defaults;
+    return moved;
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+static int check_number(const struct request_field *f, float value, struct quire_error *err)
+{
+    double low = f->range.low, high = f->range.high;
+    bool above = f->flags & REQUEST_ABOVE;
+    /* NaN fails every comparison, so it is outside every range. */
+    if (value <= high && (above ? value > low : value >= low))
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_INVALID,
+                      above ? "%s: must be above %g and at most %g, got %g" : "%s: must be between %g and %g, got %g",
+                      f->name, low, high, (double)value);
+}
+
+static int check_whole(const struct request_field *f, const void *at, struct quire_error *err)
+{
+    const struct request_range *r = &f->range;
+    int32_t i32;
+    uint32_t u32;
+    uint64_t u64;
+    int64_t value;
+    if (r->least == 0 && r->most == 0)
+        return QUIRE_OK;
+    if (f->kind == REQUEST_U64) {
+        memcpy(&u64, at, sizeof u64);
+        value = u64 > INT64_MAX ? INT64_MAX : (int64_t)u64;
+    } else if (f->kind == REQUEST_U32) {
+        memcpy(&u32, at, sizeof u32);
+        value = u32;
+    } else {
+        memcpy(&i32, at, sizeof i32);
+        value = i32;
+    }
+    if (value >= r->least && value <= r->most)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_INVALID, "%s: must be between %lld and %lld, got %lld", f->name, (long long)r->least,
+                      (long long)r->most, (long long)value);
+}
+
+static int check_below(const char *name, uint32_t id, uint32_t n_vocab, struct quire_error *err)
+{
+    if (id < n_vocab)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_INVALID, "%s: %u is not below the vocabulary's %u", name, id, n_vocab);
+}
+
+/* Each item is a token. Only a prompt may have more of them than there are different ones. */
+static int check_list(const struct request_field *f, struct request_list list, uint32_t n_vocab,
+                      struct quire_error *err)
+{
+    const uint32_t *ids = list.items;
+    const struct request_bias *biases = list.items;
+    int status = QUIRE_OK;
+    if (!(f->flags & REQUEST_REQUIRED) && list.n > n_vocab)
+        return quire_fail(err, QUIRE_INVALID, "%s: more than the vocabulary's %u tokens", f->name, n_vocab);
+    for (uint32_t i = 0; i < list.n && status == QUIRE_OK; i++)
+        status = check_below(f->name, f->kind == REQUEST_BIASES ? biases[i].id : ids[i], n_vocab, err);
+    for (uint32_t i = 0; f->kind == REQUEST_BIASES && i < list.n && status == QUIRE_OK; i++)
+        if (isnan(biases[i].bias) || biases[i].bias == INFINITY)
+            status = quire_fail(err, QUIRE_INVALID, "%s: the bias of %u must be a finite number", f->name,
+                                biases[i].id);
+    return status;
+}
+
+static int check_bad_words(const struct request_spec *s, uint32_t n_vocab, struct quire_error *err)
+{
+    int status = QUIRE_OK;
+    if (s->n_bad_words > REQUEST_MAX_BAD_WORDS)
+        return quire_fail(err, QUIRE_INVALID, "bad_words: at most %u tokens, each word counted one longer, got %u",
+                          REQUEST_MAX_BAD_WORDS, s->n_bad_words);
+    for (uint32_t i = 0; i < s->n_bad_words && status == QUIRE_OK;) {
+        uint32_t n_ids = s->bad_words[i++];
+        if (n_ids == 0 || n_ids > s->n_bad_words - i)
+            return quire_fail(err, QUIRE_INVALID, "bad_words: a word of %u tokens where %u are left", n_ids,
+                              s->n_bad_words - i);
+        for (uint32_t end = i + n_ids; i < end && status == QUIRE_OK; i++)
+            status = check_below("bad_words", s->bad_words[i], n_vocab, err);
+    }
+    return status;
+}
+
+static int check_field(const struct request_field *f, const struct request_spec *spec, uint32_t n_vocab,
+                       struct quire_error *err)
+{
+    const char *at = (const char *)spec + f->at;
+    float number;
+    switch ((enum request_kind)f->kind) {
+    case REQUEST_F32: memcpy(&number, at, sizeof number); return check_number(f, number, err);
+    case REQUEST_U32:
+    case REQUEST_I32:
+    case REQUEST_U64: return check_whole(f, at, err);
+    case REQUEST_IDS:
+    case REQUEST_BIASES:
+        if (f->at == offsetof(struct request_spec, bad_words))
+            return check_bad_words(spec, n_vocab, err);
+        return check_list(f, request_field_list(f, spec), n_vocab, err);
+    case REQUEST_BOOL:
+    case REQUEST_KEY: break;
+    }
+    return QUIRE_OK;
+}
+
+int request_spec_check(const struct request_spec *spec, uint32_t n_vocab, struct quire_error *err)
+{
+    int status = QUIRE_OK;
+    if (spec->n_prompt == 0)
+        return quire_fail(err, QUIRE_INVALID, "prompt: must have at least one token");
+    for (size_t i = 0; i < request_n_fields && status == QUIRE_OK; i++)
+        status = check_field(&request_fields[i], spec, n_vocab, err);
+    if (status == QUIRE_OK && spec->min_tokens > spec->max_tokens)
+        status = quire_fail(err, QUIRE_INVALID, "min_tokens: %u is more than max_tokens, %u", spec->min_tokens,
+                            spec->max_tokens);
+    return status;
+}

@@ -1,0 +1,88 @@
+/* request/: what a request for tokens says, once, for everybody from the front end to the scheduler.
+ *
+ * A request_spec is filled in where a request comes in, written into a SUBMIT frame, read from one and given to the
+ * engine, which keeps it; recordings hold the same fields. fields.h is the table of them, codec.h their bytes. Ids of
+ * requests, times of day and text are not in it.
+ *
+ * Ownership: arrays of an owned spec come from malloc and go with request_spec_free(); whoever is given a spec says in
+ * its header whether it takes it. A spec may also borrow, as tests and callers with arrays of their own do: such a one
+ * is never freed and never given to somebody who takes it, but copied. Nobody writes to an array that a spec has.
+ * Any thread; a struct belongs to one at a time.
+ */
+#ifndef QUIRE_REQUEST_SPEC_H
+#define QUIRE_REQUEST_SPEC_H
+
+#include "base/hash.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define REQUEST_MAX_PROMPT (8u << 20)
+#define REQUEST_MAX_CHOICES 128u
+#define REQUEST_MAX_LOGPROBS 20
+#define REQUEST_MAX_STOP_TOKEN_IDS 4096u
+#define REQUEST_MAX_BIASES 65536u
+#define REQUEST_MAX_ALLOWED_TOKEN_IDS (1u << 22)
+#define REQUEST_MAX_BAD_WORDS 16384u /* a row where all of them match costs 0.06 ms, 0.24 with 60,000 biases */
+#define REQUEST_MAX_US ((int64_t)1 << 50) /* about 35 years: sums of such times do not overflow */
+
+struct request_bias {
+    uint32_t id;
+    float bias;
+};
+
+struct request_spec {
+    const uint32_t *prompt; /* token ids */
+    uint32_t n_prompt;
+    uint32_t max_tokens; /* of each choice; 0 = only the prompt is computed */
+    uint32_t n; /* choices */
+    uint32_t min_tokens; /* before them no eos and no stop token */
+
+    float temperature, top_p, min_p; /* temperature 0: greedy */
+    uint32_t top_k; /* 0 = all */
+    float repetition_penalty, presence_penalty, frequency_penalty;
+    bool has_seed;
+    uint64_t seed;
+    bool ignore_eos;
+    int32_t n_logprobs; /* -1: none; 0: the token's; up to 20: the most likely ones too */
+    int32_t n_prompt_logprobs; /* the same, of the prompt */
+
+    int32_t priority; /* lower goes first */
+    uint64_t deadline_us; /* after arrival, of the first token; 0 = none */
+    struct key256 cache_domain; /* prefixes are shared within one only; zero = default */
+    uint32_t tenant; /* who pays; 0 = default */
+    uint32_t class_index; /* of service; 0 = default */
+    bool background; /* runs on what live requests leave, and gives way to them */
+    uint64_t
+        pin_us; /* > 0: when choice 0 ends, the prompt's full blocks stay cached for so long after their last use */
+    uint32_t expected_tokens; /* that will be generated, where somebody knows; 0 = unknown */
+
+    const uint32_t *stop_token_ids;
+    uint32_t n_stop_token_ids;
+    const struct request_bias *biases; /* added to the logits of these ids; -infinity forbids */
+    uint32_t n_biases;
+    const uint32_t *allowed_token_ids; /* only these may be drawn; n_allowed_token_ids 0: all may */
+    uint32_t n_allowed_token_ids;
+    const uint32_t *bad_words; /* word after word: how many ids it has, then the ids. Its last id is forbidden where
+                                  the generated tokens end in the others */
+    uint32_t n_bad_words; /* numbers in bad_words */
+};
+
+/* Every field as it is where nothing is said of it. */
+void request_spec_default(struct request_spec *spec);
+/* Of an owned spec; it is as request_spec_default() leaves it afterwards. */
+void request_spec_free(struct request_spec *spec);
+/* Gives up the prompt, when nobody needs it any more. */
+void request_spec_drop_prompt(struct request_spec *spec);
+/* An owned copy of whatever kind of spec. QUIRE_NO_MEMORY: nothing is to be freed. */
+int request_spec_copy(struct request_spec *to, const struct request_spec *from, struct quire_error *err);
+/* What `from` has, and nothing is left in it. */
+struct request_spec request_spec_move(struct request_spec *from);
+
+/* Ranges, and ids below the vocabulary: all that can be said of a spec without knowing who else is served.
+ * QUIRE_INVALID names the field. */
+int request_spec_check(const struct request_spec *spec, uint32_t n_vocab, struct quire_error *err);
+
+#endif

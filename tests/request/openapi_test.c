@@ -1,0 +1,110 @@
+/* docs/openapi.json says of the fields that every generating route reads what the table says of them: type, range,
+ * default and description. */
+#include "base/json.h"
+#include "request/fields.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static json_t *token_ids(void)
+{
+    return json_pack("{s:s}", "$ref", "#/components/schemas/TokenId");
+}
+
+static const char *type_of(const struct request_field *f)
+{
+    switch ((enum request_kind)f->kind) {
+    case REQUEST_BOOL: return "boolean";
+    case REQUEST_F32: return "number";
+    case REQUEST_IDS: return "array";
+    case REQUEST_BIASES: return "object";
+    default: return "integer";
+    }
+}
+
+/* Whole numbers without a point, as they are written there. */
+static json_t *number(double value)
+{
+    return value == (double)(json_int_t)value ? json_integer((json_int_t)value) : json_real(value);
+}
+
+static json_t *default_of(const struct request_field *f)
+{
+    const char *at = (const char *)&request_defaults + f->at;
+    uint32_t u32;
+    int32_t i32;
+    float f32;
+    bool flag;
+    switch ((enum request_kind)f->kind) {
+    case REQUEST_BOOL: memcpy(&flag, at, sizeof flag); return json_boolean(flag);
+    case REQUEST_F32: memcpy(&f32, at, sizeof f32); return number(f32);
+    case REQUEST_U32: memcpy(&u32, at, sizeof u32); return json_integer(u32);
+    case REQUEST_I32: memcpy(&i32, at, sizeof i32); return json_integer(i32);
+    default: return NULL;
+    }
+}
+
+static json_t *schema_of(const struct request_field *f)
+{
+    const struct request_range *r = request_field_body(f);
+    json_t *schema = json_pack("{s:[s, s]}", "type", type_of(f), "null");
+    if (f->kind == REQUEST_F32) {
+        json_object_set_new(schema, f->flags & REQUEST_ABOVE ? "exclusiveMinimum" : "minimum", number(r->low));
+        json_object_set_new(schema, "maximum", number(r->high));
+    } else if (f->kind == REQUEST_IDS) {
+        json_object_set_new(schema, "items", token_ids());
+        if (f->flags & REQUEST_NOT_EMPTY)
+            json_object_set_new(schema, "minItems", json_integer(1));
+    } else if (f->kind == REQUEST_BIASES) {
+        json_object_set_new(schema, "propertyNames", json_pack("{s:s}", "pattern", "^(0|[1-9][0-9]{0,9})$"));
+        json_object_set_new(
+            schema, "additionalProperties",
+            json_pack("{s:s, s:o, s:o}", "type", "number", "minimum", number(r->low), "maximum", number(r->high)));
+    } else if (f->kind != REQUEST_BOOL) {
+        json_object_set_new(schema, "minimum", json_integer(r->least));
+        json_object_set_new(schema, "maximum", json_integer(r->most));
+    }
+    /* A checkpoint may say otherwise, and a seed is there or not. */
+    json_t *otherwise = f->flags & REQUEST_MODELS || f->has_at ? NULL : default_of(f);
+    if (otherwise)
+        json_object_set_new(schema, "default", otherwise);
+    if (f->about)
+        json_object_set_new(schema, "description", json_string(f->about));
+    return schema;
+}
+
+static void the_document_is_the_table(void **state)
+{
+    (void)state;
+    json_t *doc = json_load_file(QUIRE_SOURCE_DIR "/docs/openapi.json", 0, NULL);
+    assert_non_null(doc);
+    const json_t *schemas = json_object_get(json_object_get(doc, "components"), "schemas");
+    const json_t *fields = json_object_get(json_object_get(schemas, "Sampling"), "properties");
+    assert_true(json_object_size(fields) > request_n_fields);
+    int n_wrong = 0;
+    for (size_t i = 0; i < request_n_fields; i++) {
+        const struct request_field *f = &request_fields[i];
+        if (!(f->flags & REQUEST_IN_BODY))
+            continue;
+        json_t *schema = schema_of(f);
+        if (!json_equal(schema, json_object_get(fields, f->name))) {
+            char *text = json_dumps(schema, JSON_PRESERVE_ORDER);
+            print_error("docs/openapi.json, components.schemas.Sampling: \"%s\": %s\n", f->name, text);
+            free(text);
+            n_wrong++;
+        }
+        json_decref(schema);
+    }
+    json_decref(doc);
+    assert_int_equal(n_wrong, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_document_is_the_table)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

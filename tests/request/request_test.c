@@ -1,0 +1,272 @@
+/* The table of a request's fields, and what follows from it: bytes, copies and checks, of each row. */
+#include "base/tagged.h"
+#include "request/codec.h"
+#include "request/fields.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define N_VOCAB 1000u
+
+static const uint32_t ids[] = {3, 1, 2, 999}, words[] = {1, 7, 2, 8, 9};
+static const struct request_bias biases[] = {{5, -INFINITY}, {6, 0.5f}};
+
+/* Every field says something. Borrows. */
+static struct request_spec full(void)
+{
+    struct request_spec s = {
+        .prompt = ids,
+        .n_prompt = 4,
+        .max_tokens = 9,
+        .n = 2,
+        .min_tokens = 1,
+        .temperature = 0.5f,
+        .top_p = 0.25f,
+        .min_p = 0.125f,
+        .top_k = 40,
+        .repetition_penalty = 1.5f,
+        .presence_penalty = -1,
+        .frequency_penalty = 2,
+        .has_seed = true,
+        .seed = UINT64_C(0xfedcba9876543210),
+        .ignore_eos = true,
+        .n_logprobs = 5,
+        .n_prompt_logprobs = 0,
+        .priority = -7,
+        .deadline_us = UINT64_C(1) << 40,
+        .tenant = 3,
+        .class_index = 2,
+        .background = true,
+        .pin_us = 1,
+        .expected_tokens = 77,
+        .stop_token_ids = ids,
+        .n_stop_token_ids = 3,
+        .biases = biases,
+        .n_biases = 2,
+        .allowed_token_ids = ids,
+        .n_allowed_token_ids = 4,
+        .bad_words = words,
+        .n_bad_words = 5,
+    };
+    memset(s.cache_domain.bytes, 0xab, sizeof s.cache_domain.bytes);
+    return s;
+}
+
+static struct request_spec least(void)
+{
+    struct request_spec s;
+    request_spec_default(&s);
+    s.prompt = ids;
+    s.n_prompt = 1;
+    s.max_tokens = 4;
+    return s;
+}
+
+static bool same(const struct request_field *f, const struct request_spec *a, const struct request_spec *b)
+{
+    size_t n = request_field_bytes(f);
+    if (!request_field_is_list(f))
+        return memcmp((const char *)a + f->at, (const char *)b + f->at, n) == 0 &&
+               request_field_is_default(f, a) == request_field_is_default(f, b);
+    struct request_list x = request_field_list(f, a), y = request_field_list(f, b);
+    return x.n == y.n && (x.n == 0 || memcmp(x.items, y.items, x.n * n) == 0);
+}
+
+static void the_table_is_in_order(void **state)
+{
+    (void)state;
+    const struct request_spec s = full();
+    assert_true(request_n_fields <= 64);
+    for (size_t i = 0; i < request_n_fields; i++) {
+        const struct request_field *f = &request_fields[i];
+        assert_true(i == 0 || f->tag > request_fields[i - 1].tag);
+        assert_true(!(f->flags & REQUEST_DRAWS) || f->flags & REQUEST_MUST);
+        assert_ptr_equal(request_field_find(f->member), f);
+        for (size_t k = 0; k < i; k++)
+            assert_int_not_equal(f->at, request_fields[k].at);
+        if (request_field_is_default(f, &s))
+            fail_msg("%s: give it another value in full()", f->member);
+    }
+    assert_null(request_field_find("nonsense"));
+}
+
+static void all_of_it_comes_back(void **state)
+{
+    (void)state;
+    struct request_spec s = full(), copy, got;
+    struct quire_error err;
+    struct buffer b = {0};
+    assert_int_equal(request_spec_put(&b, &s, REQUEST_FOR_FRAME), QUIRE_OK);
+    assert_int_equal(request_spec_get("it", (const uint8_t *)b.data, b.n, &got, &err), QUIRE_OK);
+    assert_int_equal(request_spec_copy(&copy, &got, &err), QUIRE_OK);
+    request_spec_drop_prompt(&got);
+    assert_null(got.prompt);
+    request_spec_free(&got);
+    for (size_t i = 0; i < request_n_fields; i++)
+        if (!same(&request_fields[i], &s, &copy))
+            fail_msg("%s: is another", request_fields[i].member);
+    got = request_spec_move(&copy);
+    assert_null(copy.prompt);
+    assert_int_equal(copy.n, 1);
+    request_spec_free(&got);
+    buffer_free(&b);
+}
+
+static void defaults_are_left_out(void **state)
+{
+    (void)state;
+    struct request_spec s = least(), got;
+    struct quire_error err;
+    struct buffer b = {0};
+    assert_int_equal(request_spec_put(&b, &s, REQUEST_FOR_FRAME), QUIRE_OK);
+    assert_int_equal(b.n, 2 * TAGGED_HEADER_BYTES + 8); /* the prompt and max_tokens */
+    assert_int_equal(request_spec_get("it", (const uint8_t *)b.data, b.n, &got, &err), QUIRE_OK);
+    for (size_t i = 0; i < request_n_fields; i++)
+        assert_true(same(&request_fields[i], &s, &got));
+    request_spec_free(&got);
+    buffer_free(&b);
+}
+
+static void recordings_do_not_know_who(void **state)
+{
+    (void)state;
+    struct request_spec s = full(), got;
+    struct quire_error err;
+    struct buffer b = {0};
+    assert_int_equal(request_spec_put(&b, &s, REQUEST_FOR_RECORDING), QUIRE_OK);
+    assert_int_equal(request_spec_get("it", (const uint8_t *)b.data, b.n, &got, &err), QUIRE_OK);
+    for (size_t i = 0; i < request_n_fields; i++)
+        assert_int_equal(same(&request_fields[i], &s, &got), !(request_fields[i].flags & REQUEST_PRIVATE));
+    assert_true(request_field_find("cache_domain")->flags & REQUEST_PRIVATE);
+    request_spec_free(&got);
+    buffer_free(&b);
+}
+
+/* A field of a later program: skipped, or the request refused, as its bit says. And each prefix is an error or whole. */
+static void unknown_and_cut(void **state)
+{
+    (void)state;
+    struct request_spec s = full(), got;
+    struct quire_error err;
+    struct buffer b = {0};
+    assert_int_equal(request_spec_put(&b, &s, REQUEST_FOR_FRAME), QUIRE_OK);
+    size_t n_known = b.n;
+    for (size_t n = 0; n < n_known; n++) {
+        uint8_t *cut = malloc(n ? n : 1);
+        memcpy(cut, b.data, n);
+        if (request_spec_get("it", cut, n, &got, &err) == QUIRE_OK)
+            request_spec_free(&got);
+        assert_null(got.prompt);
+        free(cut);
+    }
+    tagged_put(&b, 999, false, 0);
+    assert_int_equal(request_spec_get("it", (const uint8_t *)b.data, b.n, &got, &err), QUIRE_OK);
+    request_spec_free(&got);
+    tagged_put(&b, 1000, true, 0);
+    assert_int_equal(request_spec_get("it", (const uint8_t *)b.data, b.n, &got, &err), QUIRE_UNSUPPORTED);
+    assert_string_equal(err.text, "it: field 1000 is not known here");
+    buffer_free(&b);
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+static void expect(const struct request_spec *s, const char *name, bool ok)
+{
+    struct quire_error err;
+    int status = request_spec_check(s, N_VOCAB, &err);
+    if ((status == QUIRE_OK) != ok)
+        fail_msg("%s: %s", name, status ? err.text : "is taken");
+    if (!ok)
+        assert_memory_equal(err.text, name, strlen(name));
+}
+
+static void with_number(const struct request_field *f, float value, bool ok)
+{
+    struct request_spec s = least();
+    memcpy((char *)&s + f->at, &value, sizeof value);
+    expect(&s, f->name, ok);
+}
+
+static void with_whole(const struct request_field *f, int64_t value, bool ok)
+{
+    struct request_spec s = least();
+    s.max_tokens = UINT32_MAX;
+    memcpy((char *)&s + f->at, &value, request_field_bytes(f)); /* little-endian or 64 bits, like all we run on */
+    expect(&s, f->name, ok);
+}
+
+static void ranges_end_where_the_table_says(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < request_n_fields; i++) {
+        const struct request_field *f = &request_fields[i];
+        const struct request_range *r = &f->range;
+        if (f->kind == REQUEST_F32) {
+            with_number(f, (float)r->low, !(f->flags & REQUEST_ABOVE));
+            with_number(f, (float)r->high, true);
+            with_number(f, nextafterf((float)r->low, -INFINITY), false);
+            with_number(f, nextafterf((float)r->high, INFINITY), false);
+            with_number(f, NAN, false);
+        }
+        int64_t most = f->kind == REQUEST_U32 ? UINT32_MAX : f->kind == REQUEST_I32 ? INT32_MAX : INT64_MAX;
+        int64_t lowest = f->kind == REQUEST_I32 ? INT32_MIN : 0;
+        if (f->kind >= REQUEST_U32 && f->kind <= REQUEST_U64 && (r->least || r->most)) {
+            with_whole(f, r->least, true);
+            with_whole(f, r->most, true);
+            if (r->least > lowest)
+                with_whole(f, r->least - 1, false);
+            if (r->most < most)
+                with_whole(f, r->most + 1, false);
+        }
+    }
+}
+
+static void ids_are_in_the_vocabulary(void **state)
+{
+    (void)state;
+    static uint32_t many[N_VOCAB + 1], outside[] = {1, N_VOCAB};
+    static const struct request_bias beyond[] = {{N_VOCAB, 0}}, endless[] = {{1, INFINITY}},
+                                     forbidden[] = {{1, -INFINITY}};
+    for (size_t i = 0; i < request_n_fields; i++) {
+        const struct request_field *f = &request_fields[i];
+        struct request_spec s = least();
+        if (f->kind != REQUEST_IDS || strcmp(f->member, "bad_words") == 0)
+            continue;
+        request_field_set_list(f, &s, (struct request_list){outside, 2});
+        expect(&s, f->name, false);
+        request_field_set_list(f, &s, (struct request_list){many, N_VOCAB});
+        expect(&s, f->name, true);
+        request_field_set_list(f, &s, (struct request_list){many, N_VOCAB + 1});
+        expect(&s, f->name, strcmp(f->member, "prompt") == 0);
+    }
+    struct request_spec s = least();
+    s.n_biases = 1;
+    s.biases = beyond;
+    expect(&s, "logit_bias", false);
+    s.biases = endless;
+    expect(&s, "logit_bias", false);
+    s.biases = forbidden;
+    expect(&s, "logit_bias", true);
+    s = least();
+    s.n_prompt = 0;
+    expect(&s, "prompt", false);
+    s = least();
+    s.min_tokens = 5;
+    expect(&s, "min_tokens", false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_table_is_in_order),     cmocka_unit_test(all_of_it_comes_back),
+        cmocka_unit_test(defaults_are_left_out),     cmocka_unit_test(recordings_do_not_know_who),
+        cmocka_unit_test(unknown_and_cut),           cmocka_unit_test(ranges_end_where_the_table_says),
+        cmocka_unit_test(ids_are_in_the_vocabulary),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
