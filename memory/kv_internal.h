@@ -47,7 +47,7 @@ int kv_grow_all(struct kv_table *table, uint32_t n_entries);
 /* Gives back what no position >= n_computed can read. */
 void kv_trim_window(struct kv_table *table, uint32_t group, uint32_t n_computed);
 
-/* ---- kv_load.c ---- */
+/* ---- peek.c ---- */
 
 /* The most blocks n, from <= n <= limit, such that every group holds what a sequence with n blocks
  * computed needs of them; from is known to be such a number, or 0. On the device alone, or on

@@ -1,4 +1,4 @@
-/* Finding a prefix on the tiers, and fetching what is only on the host.
+/* Fetching of a prefix what is only on the host.
  *
  * Loading goes over the blocks three times. First it counts, so that it is all or nothing. Then it
  * takes hold of everything: references on what is on the device, and out of the host tier's queue
@@ -11,50 +11,6 @@
 
 /* An entry of a table between the second and the third time: a host block, of at most 2^30. */
 #define ON_HOST (1u << 31)
-
-static bool has(const struct block_pool *pool, const struct key256 *hash, bool host_too)
-{
-    return block_pool_find(pool, hash) != KV_NO_BLOCK ||
-           (host_too && name_queue_find(&pool->tier.blocks, hash) != KV_NO_BLOCK);
-}
-
-/* The largest n <= limit such that every windowed group still has the blocks [first needed, n).
- * Each block of a group is looked up at most once: [lo, n) is known to be there. */
-static uint32_t match_windows(const struct kv_cache *cache, const struct key256 *hashes, uint32_t limit, bool host_too)
-{
-    const struct kv_config *config = &cache->config;
-    uint32_t lo[KV_MAX_GROUPS] = {limit, limit, limit, limit};
-    uint32_t n = limit;
-    for (uint32_t g = 0; g < config->n_groups;) {
-        uint32_t needed = kv_first_needed(config->groups[g].window, config->block_tokens, n * config->block_tokens);
-        if (lo[g] > n)
-            lo[g] = n;
-        while (config->groups[g].window && lo[g] > needed && has(&cache->pools[g], &hashes[lo[g] - 1], host_too))
-            lo[g]--;
-        if (config->groups[g].window && lo[g] > needed) {
-            n = lo[g] - 1; /* nothing longer works; the groups before this one must look again */
-            g = 0;
-        } else {
-            g++;
-        }
-    }
-    return n;
-}
-
-uint32_t kv_longest_prefix(const struct kv_cache *cache, const struct key256 *hashes, uint32_t from, uint32_t limit,
-                           bool host_too)
-{
-    uint32_t n = limit;
-    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        uint32_t i = from;
-        if (cache->config.groups[g].window)
-            continue;
-        while (i < n && has(&cache->pools[g], &hashes[i], host_too))
-            i++;
-        n = i;
-    }
-    return match_windows(cache, hashes, n, host_too);
-}
 
 uint32_t kv_table_loadable(const struct kv_table *table, const struct key256 *hashes, uint32_t n_hashes,
                            uint32_t max_tokens)

@@ -1,6 +1,7 @@
 #include "server/http/http_internal.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "server/http/tls.h"
 
@@ -129,11 +130,37 @@ static void begin_closing(struct connection *c)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
+static bool sane_id(const char *id)
+{
+    size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:");
+    return n > 0 && n <= 64 && id[n] == '\0';
+}
+
+/* Sets up the exchange of the request that the parser holds, or of none. */
+static void begin_exchange(struct connection *c)
+{
+    struct http_exchange *x = &c->x;
+    struct evbuffer *extra = x->extra;
+    *x = (struct http_exchange){.connection = c, .extra = extra, .live = true};
+    const char *id = http_parser_header(&c->parser, "x-request-id");
+    if (id && sane_id(id)) {
+        memcpy(x->request_id, id, strlen(id) + 1);
+    } else {
+        uint8_t random[16];
+        quire_random(random, sizeof random);
+        for (size_t i = 0; i < sizeof random; i++)
+            snprintf(x->request_id + 2 * i, 3, "%02x", random[i]);
+    }
+    if (extra) /* of a request that turned out bad in its body */
+        evbuffer_drain(extra, evbuffer_get_length(extra));
+    x->is_head = c->parser.method && strcmp(c->parser.method, "HEAD") == 0;
+}
+
 /* The reply to what is no request; it is the connection's last. */
 static void refuse(struct connection *c, int status, const char *reason)
 {
     event_del(c->timer);
-    http_begin_exchange(c);
+    begin_exchange(c);
     c->unread = true;
     c->phase = WORKING;
     c->inside = true;
@@ -145,7 +172,7 @@ static void refuse(struct connection *c, int status, const char *reason)
 static void on_head(struct connection *c)
 {
     struct http_server *s = c->server;
-    http_begin_exchange(c);
+    begin_exchange(c);
     /* Until the body has been read, a reply leaves it unread. */
     c->unread = c->parser.has_body;
     c->inside = true;

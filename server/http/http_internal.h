@@ -1,6 +1,6 @@
 /* What http.c (connections) and http_reply.c (what is written to them) share. */
-#ifndef QUIRE_FRONT_HTTP_INTERNAL_H
-#define QUIRE_FRONT_HTTP_INTERNAL_H
+#ifndef QUIRE_HTTP_INTERNAL_H
+#define QUIRE_HTTP_INTERNAL_H
 
 #include "server/http/http.h"
 #include "server/http/http_parser.h"
@@ -79,7 +79,5 @@ char *http_connection_take_body(struct connection *c, size_t *n_bytes);
 void http_connection_count_body(struct connection *c, size_t n_bytes);
 /* Frees what the parser holds of a request. */
 void http_connection_reset_parser(struct connection *c);
-/* Sets up the exchange of the request that the parser holds, or of none. */
-void http_begin_exchange(struct connection *c);
 
 #endif

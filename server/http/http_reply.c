@@ -1,7 +1,5 @@
 #include "server/http/http_internal.h"
 
-#include "base/hash.h"
-
 #include <event2/buffer.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -10,31 +8,6 @@
 #include <time.h>
 
 /* ---- the request ---------------------------------------------------------------------------- */
-
-static bool sane_id(const char *id)
-{
-    size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:");
-    return n > 0 && n <= 64 && id[n] == '\0';
-}
-
-void http_begin_exchange(struct connection *c)
-{
-    struct http_exchange *x = &c->x;
-    struct evbuffer *extra = x->extra;
-    *x = (struct http_exchange){.connection = c, .extra = extra, .live = true};
-    const char *id = http_parser_header(&c->parser, "x-request-id");
-    if (id && sane_id(id)) {
-        memcpy(x->request_id, id, strlen(id) + 1);
-    } else {
-        uint8_t random[16];
-        quire_random(random, sizeof random);
-        for (size_t i = 0; i < sizeof random; i++)
-            snprintf(x->request_id + 2 * i, 3, "%02x", random[i]);
-    }
-    if (extra) /* of a request that turned out bad in its body */
-        evbuffer_drain(extra, evbuffer_get_length(extra));
-    x->is_head = c->parser.method && strcmp(c->parser.method, "HEAD") == 0;
-}
 
 const char *http_method(const struct http_exchange *x)
 {

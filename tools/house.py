@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Measures the house: how large its pieces are and how often a thing is said twice.
+
+    python3 tools/house.py                     the tree as it lies here
+    python3 tools/house.py --tree REV          the tree of a commit
+    python3 tools/house.py --change REV..REV   how many product files those commits changed
+    python3 tools/house.py --json ...          for programs
+
+What is counted, and how:
+
+- **files**: what is under git. Product files are those outside tests/ and docs/.
+- **largest folder**: source files (as tools/rooms.py has them) that lie directly in one folder, tests included.
+- **function lengths**: C and CUDA, outside tests/: from the first line of the definition to the brace in column 0 that
+  ends it, both counted. Comments above it do not count, blank lines inside do.
+- **places that list a layer's tensors**: functions, structs and tables in engine/ (not enums) that name q/k/v and at least
+  three more of a decoder layer's families: o, gate/up, down, its norms. Whoever names them has to change when a layer
+  gets a tensor.
+- **loops that drive steps**: functions outside tests/ that call sched_commit(), which ends a step.
+- **a change**: product files outside kernels/{ref,cpu,cuda}/, where a kernel lives by its own rules. Lists of files for the
+  build (CMakeLists.txt) are told apart.
+"""
+import argparse
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from collections import Counter
+
+import rooms
+
+FAMILIES = {
+    "qkv": re.compile(r"\b(\w*qkv\w*|q_proj)\b|SITE_QKV|[.\"]q_proj", re.I),
+    "o": re.compile(r"o_proj|\bo_bias\b|(->|\.|\*)o\b|SITE_O\b|VEC_O\b"),
+    "gate_up": re.compile(r"gate_up|gate_proj|has_gate|SITE_GATE", re.I),
+    "down": re.compile(r"\bdown_bias\b|(->|\.|\*)down\b|down_proj|SITE_DOWN"),
+    "norms": re.compile(r"(attention|attn|input|mlp|pre|post)_\w*norm|_NORM\b"),
+}
+KERNELS_OWN = ("kernels/ref/", "kernels/cpu/", "kernels/cuda/")
+
+
+def product(path):
+    return not path.startswith(("tests/", "docs/")) and not path.endswith(".md")
+
+
+def blocks(text):
+    """(first line, name, lines, text) of what stands at column 0 and ends with a brace there."""
+    lines = text.split("\n")
+    begin = None
+    for i, line in enumerate(lines):
+        if begin is None:
+            if line and re.match(r"[A-Za-z_]", line) and not line.endswith((";", ":")):
+                begin = i
+        elif line.startswith("}"):
+            body = "\n".join(lines[begin : i + 1])
+            head = body.split("{", 1)[0]
+            head = re.sub(r"__(launch_bounds|attribute)__\s*\(+[^()]*\)+", "", head)
+            name = re.search(r"(\w+)\s*\(", head) or re.search(r"(\w+)\s*(\[[^]]*\]\s*)?=?\s*$", head)
+            yield begin + 1, name.group(1) if name else "?", i + 1 - begin, body
+            begin = None
+        elif not line.startswith((" ", "\t", "{", "#", "/", "*")) and line.endswith(";"):
+            begin = None
+        elif line == "":
+            # a declaration without braces has ended; inside braces a blank line is part of the block
+            if "{" not in "\n".join(lines[begin:i]):
+                begin = None
+
+
+def is_function(body):
+    head = body.split("{", 1)[0]
+    return "(" in head and "=" not in head and not re.match(r"\s*(typedef|struct \w+\s*$|enum|union)", head)
+
+
+def functions(files):
+    for f, text in files.items():
+        if product(f) and f.endswith((".c", ".h", ".cu", ".cuh")):
+            for line, name, n, body in blocks(text):
+                if is_function(body):
+                    yield n, f, line, name, body
+
+
+def tensor_lists(files):
+    for f, text in sorted(files.items()):
+        if f.startswith("engine/") and f.endswith((".c", ".h")):
+            for line, name, n, body in blocks(rooms.COMMENT.sub(lambda m: "\n" * m.group().count("\n"), text)):
+                named = [family for family, pattern in FAMILIES.items() if pattern.search(body)]
+                if not body.startswith("enum") and "qkv" in named and len(named) >= 4:
+                    yield f"{f}:{line} {name}"
+
+
+def measure(files):
+    folders = Counter(os.path.dirname(f) for f in files if f.endswith(rooms.SOURCES))
+    folder, n_folder = max(folders.items(), key=lambda item: item[1])
+    found = sorted(functions(files), reverse=True)
+    drivers = [f"{f}:{line} {name}" for n, f, line, name, body in found
+               if re.search(r"\bsched_commit\(", body.split("{", 1)[1])]
+    return {
+        "largest folder": {"folder": folder, "files": n_folder},
+        "functions": len(found),
+        "longest function": {"lines": found[0][0], "where": f"{found[0][1]}:{found[0][2]} {found[0][3]}"},
+        "functions over 60 lines": [f"{n} {f}:{line} {name}" for n, f, line, name, _ in found if n > 60],
+        "functions over 80 lines": [f"{n} {f}:{line} {name}" for n, f, line, name, _ in found if n > 80],
+        "places that list a layer's tensors": list(tensor_lists(files)),
+        "loops that drive steps": sorted(drivers),
+    }
+
+
+def git(*args, **more):
+    return subprocess.run(["git", *args], check=True, capture_output=True, **more).stdout
+
+
+def of_commit(revision):
+    files = {}
+    with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", revision))) as tar:
+        for member in tar:
+            if member.isfile():
+                text = tar.extractfile(member).read() if member.name.endswith(rooms.SOURCES) else b""
+                files[member.name] = text.decode(errors="replace")
+    return files
+
+
+def change(span):
+    names = [n for n in git("diff", "--name-only", "--no-renames", "-z", span, text=True).split("\0") if n and product(n)]
+    own = [n for n in names if n.startswith(KERNELS_OWN)]
+    build = [n for n in names if n.endswith(("CMakeLists.txt", ".cmake")) and n not in own]
+    return {"product sources": [n for n in names if n not in own and n not in build], "lists for the build": build,
+            "kernels' own files": own}
+
+
+def show(result):
+    for name, value in result.items():
+        if isinstance(value, list):
+            print(f"{name}: {len(value)}")
+            for line in value:
+                print(f"    {line}")
+        elif isinstance(value, dict):
+            print(f"{name}: " + ", ".join(str(v) for v in value.values()))
+        else:
+            print(f"{name}: {value}")
+
+
+def main():
+    about = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    about.add_argument("--tree", metavar="REV")
+    about.add_argument("--change", metavar="REV..REV")
+    about.add_argument("--json", action="store_true")
+    options = about.parse_args()
+    os.chdir(os.path.dirname(os.path.abspath(__file__)) + "/..")
+    if options.change:
+        result = change(options.change)
+    else:
+        result = measure(of_commit(options.tree) if options.tree else rooms.of_git().files)
+    if options.json:
+        print(json.dumps(result, indent=1))
+    else:
+        show(result)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

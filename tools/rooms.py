@@ -1,0 +1,276 @@
+"""Who includes whom, who calls whom, and how large a folder or a file may be. tools/check_rooms.sh runs it.
+
+docs/architecture.md draws the rooms and says why. A room is a path prefix; a file belongs to the longest one that
+fits. What a file sees is what it includes and what that includes, all the way down: a door that hands a lower room
+on shows up at everybody who opens it.
+"""
+import collections
+import os
+import re
+import subprocess
+import sys
+
+BASE = "base/"
+ENGINE_PARTS = "base/ request/ memory/ scheduler/ kernels/ text/"
+# room: the rooms that its files may see besides itself. What a room may see, its inner rooms (with a line of their own)
+# may not, unless it is said.
+ROOMS = {
+    "base/": "",
+    "request/": "base/",
+    "memory/": "base/",
+    "scheduler/": "base/ request/ memory/ scheduler/policies/",
+    "scheduler/policies/": "base/ request/ memory/ scheduler/",
+    "text/": "base/",
+    # kernels.h is the interface, host/ what every backend's host side needs; a backend knows no other, but that cpu
+    # takes the plain page for what need not be fast. backend.c and plan.c find them.
+    "kernels/": "base/ kernels/host/ kernels/ref/ kernels/cpu/ kernels/cuda/host/ kernels/cuda/plan/",
+    "kernels/host/": "base/ kernels/",
+    "kernels/ref/": "base/ kernels/ kernels/host/",
+    "kernels/cpu/": "base/ kernels/ kernels/host/ kernels/ref/",
+    "kernels/cuda/": "base/ kernels/ kernels/host/ kernels/cuda/host/ kernels/cuda/plan/",
+    "kernels/cuda/host/": "base/ kernels/ kernels/host/ kernels/cuda/ kernels/cuda/plan/",
+    "kernels/cuda/plan/": "base/ kernels/ kernels/host/",
+    "kernels/cases/": "base/ kernels/",
+    # engine.h and watch.h are the doors; record/ looks on through them and knows nothing of run/.
+    "engine/": ENGINE_PARTS + " engine/model/",
+    "engine/model/": "base/ kernels/",
+    "engine/run/": ENGINE_PARTS + " engine/ engine/model/",
+    "engine/record/": ENGINE_PARTS + " engine/ engine/model/",
+    "server/http/": "base/",
+    "server/wire/": "base/ request/",
+    "server/link/": "base/ request/ server/wire/",
+    "server/daemon/": "base/ request/ server/wire/ engine/ engine/record/",
+    # Who pays and what is seen know nothing of requests being served. An error is the lowest thing of the front end.
+    "server/front/api/api_error.": "base/ server/http/ server/front/output/json_out.",
+    "server/front/output/json_out.": "base/",
+    "server/front/tenant/": "base/ request/ server/http/ server/wire/ server/front/api/api_error. server/front/output/json_out.",
+    "server/front/observe/": "base/ request/ server/wire/ server/front/tenant/ server/front/output/json_out.",
+    "server/front/": "base/ request/ text/ server/http/ server/wire/ server/link/ server/front/tenant/ server/front/observe/"
+                     " server/front/api/api_error. server/front/output/json_out.",
+    # The tools' own: cli.h reads command lines, command.h ends commands, bench/lib is what benchmarks compute.
+    "tools/cli/cli.": "base/",
+    "tools/cli/command.": "base/",
+    "tools/cli/commands.": "",
+    "tools/hub/": "base/ tools/cli/cli. tools/cli/command. tools/cli/commands.",
+    "tools/": "*",
+    "tests/": "*",
+}
+
+# Not as it should be, and known: what sees what, and files that call each other in a circle. Only ever to become shorter.
+KNOWN = {
+    "server/daemon/ -> engine/model/",
+    "server/daemon/ -> kernels/",
+    "server/daemon/ -> memory/",
+    "server/daemon/ -> scheduler/",
+}
+KNOWN_CIRCLES = [
+    "engine/run/forward.c engine/run/forward_blocks.c engine/run/forward_graph.c",
+    "kernels/cuda/host/cublaslt.c kernels/cuda/host/cuda.c kernels/cuda/host/device.c kernels/cuda/host/graph.c "
+    "kernels/cuda/host/memory.c kernels/cuda/host/weight.c",
+    "scheduler/admit.c scheduler/plan.c",
+    "server/daemon/connection.c server/daemon/daemon.c server/daemon/listen.c server/daemon/session.c",
+    "server/front/api/chat.c server/front/api/command.c server/front/api/completions.c server/front/api/params.c "
+    "server/front/api/pins.c server/front/api/request_job.c server/front/api/spec_json.c server/front/front.c "
+    "server/front/output/generation.c server/front/output/generation_end.c",
+]
+
+PURE = ("memory/", "scheduler/")
+NOT_PURE = re.compile(r"^(time|pthread|stdio|unistd|threads|sys/.*|fcntl|signal)\.h$")
+SOURCES = (".c", ".h", ".cu", ".cuh", ".cc", ".rs", ".py", ".sh", ".js", ".css")
+MAX_FILES = 30  # of a folder: sources that people write
+MAX_LINES = 900
+TOP = set("base request engine kernels memory scheduler server text tests tools docs packaging README.md LICENSE "
+          "CHANGELOG.md CONTRIBUTING.md CMakeLists.txt CMakePresets.json .gitignore .dockerignore .ci .clang-format".split())
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)', re.M)
+COMMENT = re.compile(r'/\*.*?\*/', re.S)
+NOT_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
+DEFINED = re.compile(r"^(?!static\b|return\b|else\b|typedef\b)[A-Za-z_][\w \t\*]*?\b(\w+)\([^;{}]*\)\s*\{", re.M)
+DECLARED = re.compile(r"\b(\w+)\([^;{}]*\)\s*(?:__attribute__[^;]*)?;")
+
+
+class Tree:
+    """files: path -> text, of everything under git."""
+
+    def __init__(self, files):
+        self.files = files
+        self.c_files = [f for f in files if f.endswith((".c", ".h", ".cu", ".cuh", ".cc"))]
+        self.own, self.system = {}, {}
+        for f in self.c_files:
+            found = INCLUDE.findall(files[f])
+            self.own[f] = [own for own, _ in found if own]
+            self.system[f] = [system for _, system in found if system]
+        self.seen = {}
+
+    def sees(self, f):
+        """Every header of ours that f sees -> the file that includes it."""
+        if f not in self.seen:
+            found, todo = {}, [f]
+            while todo:
+                at = todo.pop()
+                for header in self.own.get(at, ()):
+                    if header not in found:
+                        found[header] = at
+                        todo.append(header)
+            self.seen[f] = found
+        return self.seen[f]
+
+
+def room_of(path):
+    fits = [room for room in ROOMS if path.startswith(room)]
+    return max(fits, key=len) if fits else None
+
+
+def arrows(tree):
+    told = set()
+    for f in tree.c_files:
+        room = room_of(f)
+        if room is None:
+            yield f"{f} is in no room"
+            continue
+        may = ROOMS[room].split()
+        if may == ["*"]:
+            continue
+        for header, by in sorted(tree.sees(f).items()):
+            if "/" not in header:
+                yield f'{f} includes "{header}" without its room'
+                continue
+            other = room_of(header)
+            if other == room or other in may or f"{room} -> {other}" in KNOWN:
+                continue
+            if (room, other) in told:
+                continue
+            told.add((room, other))
+            way = "" if by == f else f", by way of {by}"
+            yield f"{f} may not see {header} ({room} -> {other}){way}"
+
+
+def purity(tree):
+    for f in tree.c_files:
+        if not f.startswith(PURE):
+            continue
+        for at in [f] + [h for h in tree.sees(f)]:
+            for header in tree.system.get(at, ()):
+                if NOT_PURE.match(header) and at.startswith(PURE):
+                    yield f"{at} is in a pure room and includes <{header}>"
+        if "base/clock.h" in tree.sees(f):
+            yield f"{f} is in a pure room and sees base/clock.h"
+
+
+def cuda(tree):
+    """CUDA, and the emulator behind its headers' names, are known in one folder."""
+    for f in tree.c_files:
+        if not f.startswith(("kernels/cuda/", "tests/", "tools/gpu_limits.cu")):
+            for header in tree.system[f]:
+                if header.startswith(("cuda", "cublas", "simt")):
+                    yield f"{f} includes <{header}>: CUDA's headers are for kernels/cuda only"
+
+
+def calls(tree):
+    """source -> {other source: a function of it that the first one calls}, of what is no test."""
+    code = {f: NOT_CODE.sub(" ", t) for f, t in tree.files.items() if f in tree.own and not f.startswith("tests/")}
+    defined, declared = collections.defaultdict(set), collections.defaultdict(set)
+    for f, text in code.items():
+        if f.endswith((".c", ".cu")):
+            for name in DEFINED.findall(text):
+                defined[name].add(f)
+    for f, text in code.items():
+        if f.endswith((".h", ".cuh")):
+            for name in DECLARED.findall(text):
+                declared[name].add(f)
+    graph = {}
+    for f, text in code.items():
+        if f.endswith((".c", ".cu")):
+            graph[f], sees = {}, tree.sees(f)
+            for name in set(re.findall(r"(?<!struct )\b\w+\b", text)):
+                if name in defined and f not in defined[name] and any(h in sees for h in declared[name]):
+                    for other in defined[name]:
+                        graph[f][other] = name
+    return graph
+
+
+def components(graph):
+    """Tarjan's: sets of nodes that all reach each other."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(v):
+        index[v] = low[v] = len(index)
+        stack.append(v)
+        for w in graph.get(v, ()):
+            if w not in index:
+                visit(w)
+            if w in stack:
+                low[v] = min(low[v], low[w])
+        if low[v] == index[v]:
+            at = stack.index(v)
+            part = stack[at:]
+            del stack[at:]
+            if len(part) > 1:
+                found.append(sorted(part))
+
+    for v in graph:
+        if v not in index:
+            visit(v)
+    return found
+
+
+def circles(tree):
+    graph = calls(tree)
+    for part in components(graph):
+        steps = [f"{a} calls {graph[a][b]}() of {b}" for a in part for b in sorted(graph[a]) if b in part]
+        if not any(set(part) <= set(known.split()) for known in KNOWN_CIRCLES):
+            yield "these files call each other in a circle: " + "; ".join(steps)
+
+
+def sizes(tree):
+    folders = collections.Counter(os.path.dirname(f) for f in tree.files if f.endswith(SOURCES))
+    for folder, n in sorted(folders.items()):
+        if n > MAX_FILES and not folder.startswith("tests/fuzz/corpus"):
+            yield f"{folder} has {n} source files: more than one room? (at most {MAX_FILES})"
+    for f in tree.files:
+        if f.endswith((".c", ".h", ".rs", ".cu", ".cuh", ".cc")):
+            n = tree.files[f].count("\n")
+            if n > MAX_LINES:
+                yield f"{f} has {n} lines: more than one job?"
+
+
+def top(tree):
+    for entry in sorted({f.split("/")[0] for f in tree.files}):
+        if entry not in TOP:
+            yield f"{entry} does not belong at the top"
+
+
+def known_is_needed(tree):
+    """What is held to be known and is no longer so is taken off the list."""
+    seen = {f"{room_of(f)} -> {room_of(h)}" for f in tree.c_files for h in tree.sees(f) if "/" in h}
+    for known in sorted(KNOWN - seen):
+        yield f"tools/rooms.py: KNOWN: '{known}' is no longer so: take it off"
+    in_circles = {f for part in components(calls(tree)) for f in part}
+    for f in " ".join(KNOWN_CIRCLES).split():
+        if f not in in_circles:
+            yield f"tools/rooms.py: KNOWN_CIRCLES: {f} calls in no circle any more: take it off"
+
+
+def of_git():
+    names = subprocess.run(["git", "ls-files", "-z"], check=True, capture_output=True, text=True).stdout.split("\0")[:-1]
+    files = {}
+    for name in names:
+        if os.path.isfile(name):
+            with open(name, encoding="utf-8", errors="replace") as f:
+                files[name] = f.read() if name.endswith(SOURCES) else ""
+    return Tree(files)
+
+
+def main():
+    os.chdir(os.path.dirname(os.path.abspath(__file__)) + "/..")
+    tree = of_git()
+    bad = [line for check in (arrows, purity, cuda, circles, sizes, top, known_is_needed) for line in check(tree)]
+    for line in bad:
+        print(f"rooms: {line}", file=sys.stderr)
+    if not bad:
+        print("rooms: every arrow points down")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
