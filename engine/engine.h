@@ -100,7 +100,7 @@ struct engine_plan {
     uint32_t n_threads;
     uint32_t overlap_depth; /* a windowed sequence holds its reach in blocks once more for each step in flight */
     bool not_invariant; /* k_plan_dims' */
-    enum k_dtype weight_dtype, kv_dtype;
+    struct k_format weight_format, kv_format;
     uint64_t total_bytes; /* everything above but the weights */
     /* A GPU's; all 0 for host memory. */
     uint64_t device_memory; /* what it has */

@@ -26,9 +26,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* ---- formats ------------------------------------------------------------------------------- */
+
 enum k_dtype { K_F32, K_F16, K_BF16 };
 size_t k_dtype_bytes(enum k_dtype dtype);
 const char *k_dtype_name(enum k_dtype dtype); /* "float32", "float16", "bfloat16" */
+
+enum k_packing {
+    K_PACKING_NONE, /* an element after the other, each in whole bytes */
+};
+
+/* How a tensor is stored: a file's, a weight, a KV cache; each has its own. */
+struct k_format {
+    enum k_dtype kind; /* what an element is, when it is widened */
+    uint32_t bits; /* of an element as stored; 4 is half a byte */
+    uint32_t group; /* elements of a row that share a scale; 0: there are no scales */
+    enum k_dtype scale; /* of the scales */
+    enum k_packing packing;
+};
+/* The plain ones, without groups; for initializers. */
+#define K_FORMAT_F32 {K_F32, 32, 0, K_F32, K_PACKING_NONE}
+#define K_FORMAT_F16 {K_F16, 16, 0, K_F32, K_PACKING_NONE}
+#define K_FORMAT_BF16 {K_BF16, 16, 0, K_F32, K_PACKING_NONE}
+struct k_format k_format_of(enum k_dtype dtype);
+bool k_format_is_plain(struct k_format format); /* one of these three: all that the kernels compute on today */
+uint64_t k_format_bytes(struct k_format format,
+                        uint64_t n); /* of n elements that follow each other; scales lie apart */
+const char *k_format_name(struct k_format format); /* for messages: "bfloat16" */
 
 /* How the products of a GEMM are summed (docs/numerics.md). The form is part of what bits are promised for. */
 enum k_gemm_form {
@@ -52,19 +76,26 @@ const char *k_form_name(enum k_gemm_form form); /* "lane", "tile", "tile of bflo
  * columns of the same mapping. The mapping must outlive the weight; it is used in place where the
  * backend computes on host memory, and copied (weight_bytes of its planner) where it does not. */
 struct k_weight_view {
-    const void *data; /* host memory, row 0, column 0 of the part; any alignment ≥ the dtype's */
-    enum k_dtype dtype;
+    const void *data; /* host memory, row 0, column 0 of the part; any alignment ≥ an element's */
+    struct k_format format;
     uint32_t n_rows; /* output features */
     uint32_t n_cols; /* input features */
     uint64_t row_stride_bytes;
+    /* Planes that formats with groups have beside the data, a scale or a zero point a group, and the order of the columns.
+     * NULL in a plain format. */
+    const void *scales, *zero_points, *permutation;
 };
+
+/* Of a plain format. */
+struct k_weight_view k_plain_view(const void *data, enum k_dtype dtype, uint32_t n_rows, uint32_t n_cols,
+                                  uint64_t row_stride_bytes);
 
 #define K_WEIGHT_MAX_PARTS 4
 struct k_weight; /* one or more parts stacked along rows (q, k and v; gate and up) */
 
 /* ---- KV cache ------------------------------------------------------------------------------ */
 
-/* One layer's K and V: each [n_blocks, KV, block_tokens, D] of dtype, in backend memory. */
+/* One layer's K and V: each [n_blocks, KV, block_tokens, D] of the format, in backend memory. */
 struct k_kv_layer {
     void *k_dev;
     void *v_dev;
@@ -73,7 +104,7 @@ struct k_kv_layer {
 #define K_NO_SLOT UINT32_MAX /* of a token that only fills up a step: its K and V go nowhere */
 
 struct k_kv_shape {
-    enum k_dtype dtype; /* K_F16 or K_F32 */
+    struct k_format format; /* F16 or F32 */
     uint32_t n_kv_heads;
     uint32_t head_dim; /* multiple of 16, at most 256 */
     uint32_t block_tokens;
@@ -279,7 +310,7 @@ struct k_planner {
     void (*workspace)(const struct k_plan_dims *dims, struct k_plan_bytes *out);
     bool (*needs_gate_up)(const struct k_plan_dims *dims); /* whether gemm_silu_mul() needs its scratch */
     /* Device memory that a weight of these parts takes; 0 where it is used in place. */
-    uint64_t (*weight_bytes)(enum k_dtype dtype, uint32_t n_rows, uint32_t n_cols);
+    uint64_t (*weight_bytes)(struct k_format format, uint32_t n_rows, uint32_t n_cols);
 };
 /* Of a device as options name it, "ref", "cpu", "cuda" or "cuda:N"; NULL: no such device. */
 const struct k_planner *k_planner_find(const char *device);
@@ -328,7 +359,8 @@ struct k_backend_ops {
     int (*weight_create)(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
                          struct k_weight **out, struct quire_error *err);
     void (*weight_destroy)(struct k_backend *b, struct k_weight *w);
-    bool (*supports_form)(struct k_backend *b, enum k_gemm_form form, enum k_dtype weights);
+    /* Whether the operation takes weights, or a KV cache, that are stored so; a GEMM: in this form. */
+    bool (*supports)(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format);
 
     /* a step: begin wakes workers, end lets them sleep */
     int (*step_begin)(struct k_backend *b, struct quire_error *err);
@@ -367,7 +399,7 @@ struct k_backend_options {
     const char *device; /* "auto", "ref", "cpu", "cuda", "cuda:N" */
     uint32_t n_threads; /* 0 = what k_backend_threads() says */
     enum k_gemm_form form; /* K_FORM_AUTO: mma on a GPU, tile where that is faster, else lane */
-    enum k_dtype weight_dtype; /* what K_FORM_AUTO chooses for */
+    struct k_format weight_format; /* what K_FORM_AUTO chooses for */
     const char *cpu_bind; /* NULL or "auto", "none", or the CPU of each thread: "0-3,8" */
     bool
         not_invariant; /* a GPU computes GEMMs of many tokens by NVIDIA's library in the mma form; a host changes nothing */

@@ -29,9 +29,9 @@ static bool host_needs_gate_up(const struct k_plan_dims *dims)
     return true;
 }
 
-static uint64_t host_weight_bytes(enum k_dtype dtype, uint32_t n_rows, uint32_t n_cols)
+static uint64_t host_weight_bytes(struct k_format format, uint32_t n_rows, uint32_t n_cols)
 {
-    (void)dtype;
+    (void)format;
     (void)n_rows;
     (void)n_cols;
     return 0;

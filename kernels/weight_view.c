@@ -1,15 +1,29 @@
 #include "kernels/weight_view.h"
 
+struct k_weight_view k_plain_view(const void *data, enum k_dtype dtype, uint32_t n_rows, uint32_t n_cols,
+                                  uint64_t row_stride_bytes)
+{
+    return (struct k_weight_view){.data = data,
+                                  .format = k_format_of(dtype),
+                                  .n_rows = n_rows,
+                                  .n_cols = n_cols,
+                                  .row_stride_bytes = row_stride_bytes};
+}
+
 static int check_part(const struct k_weight_view *part, uint32_t index, uint32_t n_cols, struct quire_error *err)
 {
-    if (part->dtype != K_F32 && part->dtype != K_F16 && part->dtype != K_BF16)
-        return quire_fail(err, QUIRE_UNSUPPORTED, "weight part %u: unknown dtype %d", index, (int)part->dtype);
+    if (!k_format_is_plain(part->format))
+        return quire_fail(err, QUIRE_UNSUPPORTED, "weight part %u: no kernel takes %u-bit %s in groups of %u", index,
+                          part->format.bits, k_format_name(part->format), part->format.group);
+    if (part->scales || part->zero_points || part->permutation)
+        return quire_fail(err, QUIRE_INVALID, "weight part %u: %s has no scales, zero points or permutation", index,
+                          k_format_name(part->format));
     if (!part->data || part->n_rows == 0 || part->n_cols == 0)
         return quire_fail(err, QUIRE_INVALID, "weight part %u: empty", index);
     if (part->n_cols != n_cols)
         return quire_fail(err, QUIRE_INVALID, "weight part %u: has %u columns, part 0 has %u", index, part->n_cols,
                           n_cols);
-    size_t size = k_dtype_bytes(part->dtype);
+    size_t size = (size_t)k_format_bytes(part->format, 1);
     if ((uintptr_t)part->data % size != 0 || part->row_stride_bytes % size != 0 ||
         part->row_stride_bytes < (uint64_t)n_cols * size)
         return quire_fail(err, QUIRE_INVALID, "weight part %u: misaligned, or its rows overlap", index);

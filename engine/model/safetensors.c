@@ -335,7 +335,7 @@ int safetensors_find(const struct safetensors *st, const char *name, struct safe
                           entry->n_dims, SAFETENSORS_MAX_DIMS);
     out->name = entry->name;
     out->file = file;
-    out->dtype = entry->dtype;
+    out->format = k_format_of(entry->dtype);
     out->n_dims = entry->n_dims;
     memcpy(out->shape, entry->shape, sizeof out->shape);
     out->data = entry->data;

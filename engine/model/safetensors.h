@@ -22,7 +22,7 @@ struct safetensors;
 struct safetensors_tensor {
     const char *name;
     const char *file; /* the shard it lies in, for messages */
-    enum k_dtype dtype;
+    struct k_format format;
     uint32_t n_dims;
     uint64_t shape[SAFETENSORS_MAX_DIMS];
     const void *data;

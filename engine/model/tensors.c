@@ -150,6 +150,6 @@ uint64_t model_weight_bytes(const struct model_desc *desc, const struct k_planne
     struct model_stack stack = {0};
     while (model_next_stack(desc, &stack))
         if (stack.parts->kind == TENSOR_MATRIX)
-            n += planner->weight_bytes(desc->dtype, stack.rows, stack.cols);
+            n += planner->weight_bytes(k_format_of(desc->dtype), stack.rows, stack.cols);
     return n;
 }

@@ -53,15 +53,16 @@ static int view_matrix(const struct binder *b, const struct model_tensor *row, u
     int status = find(b, row, layer, &t);
     if (status != QUIRE_OK)
         return status;
-    if (!b->backend->ops->supports_form(b->backend, b->form, t.dtype))
+    if (!b->backend->ops->supports(b->backend, K_OP_GEMM, b->form, t.format))
         return quire_fail(b->err, QUIRE_INVALID, "%.100s: %s is %s: the GEMM form %s does not take such weights on %s",
-                          t.file, t.name, k_dtype_name(t.dtype), k_form_name(b->form), b->backend->ops->planner->name);
+                          t.file, t.name, k_format_name(t.format), k_form_name(b->form),
+                          b->backend->ops->planner->name);
     *out = (struct k_weight_view){
         .data = t.data,
-        .dtype = t.dtype,
+        .format = t.format,
         .n_rows = (uint32_t)t.shape[0],
         .n_cols = (uint32_t)t.shape[1],
-        .row_stride_bytes = t.shape[1] * k_dtype_bytes(t.dtype),
+        .row_stride_bytes = k_format_bytes(t.format, t.shape[1]),
     };
     return QUIRE_OK;
 }
@@ -86,14 +87,14 @@ static int read_vector(const struct binder *b, const struct model_tensor *row, u
     if (status != QUIRE_OK)
         return status;
     const size_t n = (size_t)t.shape[0];
-    if (t.dtype == K_F32) {
+    if (t.format.kind == K_F32) {
         memcpy(out, t.data, n * sizeof(float));
         return QUIRE_OK;
     }
     for (size_t i = 0; i < n; i++) {
         uint16_t half;
         memcpy(&half, (const char *)t.data + i * sizeof half, sizeof half);
-        out[i] = t.dtype == K_F16 ? k_f32_from_f16(half) : k_f32_from_bf16(half);
+        out[i] = t.format.kind == K_F16 ? k_f32_from_f16(half) : k_f32_from_bf16(half);
     }
     return QUIRE_OK;
 }
@@ -182,7 +183,7 @@ int weights_stored_dtype(const struct safetensors *checkpoint, struct model_desc
     model_tensor_name(embedding(), 0, is_bare(checkpoint), name);
     int status = safetensors_find(checkpoint, name, &t, err);
     if (status == QUIRE_OK)
-        desc->dtype = t.dtype;
+        desc->dtype = t.format.kind;
     return status;
 }
 

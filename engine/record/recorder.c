@@ -248,7 +248,7 @@ static void on_opened(void *context, const struct engine_info *info, const struc
     put_text(r, info->plan->device);
     put_u8(r, (uint8_t)(info->gemm_form | (info->gemm_library ? RECORD_NOT_INVARIANT : 0)));
     put_u8(r, (uint8_t)info->desc->dtype);
-    put_u8(r, (uint8_t)info->plan->kv_dtype);
+    put_u8(r, (uint8_t)info->plan->kv_format.kind);
     put_u32(r, info->desc->vocab_size);
     put_config(r, config);
     end_record(r);

@@ -37,8 +37,10 @@ void engine_options_default(struct engine_options *options)
 
 static int open_backend(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
-    struct k_backend_options options = {
-        .device = o->device, .n_threads = o->n_threads, .weight_dtype = e->desc.dtype, .cpu_bind = o->cpu_bind};
+    struct k_backend_options options = {.device = o->device,
+                                        .n_threads = o->n_threads,
+                                        .weight_format = k_format_of(e->desc.dtype),
+                                        .cpu_bind = o->cpu_bind};
     int status = engine_plan_form(o, e->desc.dtype, &options.form, err);
     if (status == QUIRE_OK)
         status = engine_plan_invariance(o, &options.not_invariant, err);
@@ -53,7 +55,7 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
              e->info.gemm_library);
     e->info.placement = e->backend->placement;
     e->depth = e->backend->ops->planner->overlap_depth;
-    if (!e->backend->ops->supports_form(e->backend, e->backend->form, e->desc.dtype))
+    if (!e->backend->ops->supports(e->backend, K_OP_GEMM, e->backend->form, k_format_of(e->desc.dtype)))
         return quire_fail(err, QUIRE_UNSUPPORTED, "--gemm-form: device %s does not have %s for %s weights",
                           e->backend->ops->planner->name, k_form_name(e->backend->form), k_dtype_name(e->desc.dtype));
     return QUIRE_OK;
@@ -212,10 +214,10 @@ static void identify(struct engine *e)
     info->identity = (struct engine_identity){
         .law = K_LAW_VERSION,
         .weights = safetensors_digest(e->checkpoint),
-        .weight_format = k_dtype_name(e->plan.weight_dtype),
+        .weight_format = k_format_name(e->plan.weight_format),
         .form = form == K_FORM_TILE_BF16 ? k_form_name(K_FORM_TILE) : k_form_name(form),
         .activation = k_dtype_name(form == K_FORM_TILE_BF16 ? K_BF16 : K_F32),
-        .kv_format = k_dtype_name(e->plan.kv_dtype),
+        .kv_format = k_format_name(e->plan.kv_format),
         .invariance = info->gemm_library ? "off" : "strict",
         .adapters = "none",
     };
@@ -277,7 +279,7 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
     e->next_key = 1;
     int status = open_all(e, options, err);
     if (status == QUIRE_OK) {
-        e->info.cache_dtype = k_dtype_name(e->plan.kv_dtype);
+        e->info.cache_dtype = k_format_name(e->plan.kv_format);
         e->info.open_seconds = quire_now_s() - begin;
         e->report.stats.token_budget = e->plan.max_num_batched_tokens;
         e->logged_ratio = 1;

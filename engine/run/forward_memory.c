@@ -10,7 +10,7 @@ typedef int (*alloc_function)(struct k_backend *b, uint64_t bytes, void **out, s
 static int alloc_layer(struct forward *f, alloc_function alloc, uint32_t n_blocks, struct k_kv_layer *out,
                        struct quire_error *err)
 {
-    uint64_t bytes = layout_kv_bytes(f->desc, f->kv_shape.dtype, f->kv_shape.block_tokens, n_blocks);
+    uint64_t bytes = layout_kv_bytes(f->desc, f->kv_shape.format, f->kv_shape.block_tokens, n_blocks);
     int status = alloc(f->backend, bytes, &out->k_dev, err);
     return status == QUIRE_OK ? alloc(f->backend, bytes, &out->v_dev, err) : status;
 }
@@ -98,7 +98,7 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
     f->weights = weights;
     f->n_groups = plan->n_kv_groups;
     f->scale = (float)(1.0 / sqrt((double)desc->head_dim));
-    f->kv_shape = (struct k_kv_shape){.dtype = plan->kv_dtype,
+    f->kv_shape = (struct k_kv_shape){.format = plan->kv_format,
                                       .n_kv_heads = desc->n_kv_heads,
                                       .head_dim = desc->head_dim,
                                       .block_tokens = plan->block_tokens};

@@ -61,9 +61,10 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     return QUIRE_OK;
 }
 
-uint64_t layout_kv_bytes(const struct model_desc *desc, enum k_dtype dtype, uint32_t block_tokens, uint32_t n_blocks)
+uint64_t layout_kv_bytes(const struct model_desc *desc, struct k_format format, uint32_t block_tokens,
+                         uint32_t n_blocks)
 {
-    return (uint64_t)n_blocks * block_tokens * desc->n_kv_heads * desc->head_dim * k_dtype_bytes(dtype);
+    return k_format_bytes(format, (uint64_t)n_blocks * block_tokens * desc->n_kv_heads * desc->head_dim);
 }
 
 struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan)

@@ -42,6 +42,7 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
 struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan);
 
 /* Bytes of K, or of V, of one layer. */
-uint64_t layout_kv_bytes(const struct model_desc *desc, enum k_dtype dtype, uint32_t block_tokens, uint32_t n_blocks);
+uint64_t layout_kv_bytes(const struct model_desc *desc, struct k_format format, uint32_t block_tokens,
+                         uint32_t n_blocks);
 
 #endif

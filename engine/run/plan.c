@@ -118,8 +118,7 @@ int engine_plan_invariance(const struct engine_options *o, bool *off, struct qui
 static int plan_dtypes(const struct engine_options *o, const struct model_desc *desc, struct engine_plan *p,
                        struct quire_error *err)
 {
-    enum k_dtype asked = desc->dtype;
-    p->weight_dtype = desc->dtype;
+    enum k_dtype asked = desc->dtype, kv;
     if (!is_auto(o->dtype) && !dtype_from_name(o->dtype, &asked))
         return quire_fail(err, QUIRE_INVALID, "--dtype: must be auto, float32, float16 or bfloat16, got '%.40s'",
                           o->dtype);
@@ -128,12 +127,14 @@ static int plan_dtypes(const struct engine_options *o, const struct model_desc *
                           "--dtype %s: the weights are stored as %s and are used as stored; leave"
                           " --dtype out, or give float32 for an f32 KV cache",
                           k_dtype_name(asked), k_dtype_name(desc->dtype));
-    p->kv_dtype = asked == K_F32 ? K_F32 : K_F16;
+    kv = asked == K_F32 ? K_F32 : K_F16;
     if (!is_auto(o->kv_cache_dtype)) {
-        if (!dtype_from_name(o->kv_cache_dtype, &p->kv_dtype) || p->kv_dtype == K_BF16)
+        if (!dtype_from_name(o->kv_cache_dtype, &kv) || kv == K_BF16)
             return quire_fail(err, QUIRE_UNSUPPORTED, "--kv-cache-dtype: must be auto, float16 or float32, got '%.40s'",
                               o->kv_cache_dtype);
     }
+    p->weight_format = k_format_of(desc->dtype);
+    p->kv_format = k_format_of(kv);
     enum k_gemm_form form;
     int status = engine_plan_form(o, desc->dtype, &form, err);
     if (status == QUIRE_OK)
@@ -194,7 +195,7 @@ static int plan_limits(const struct engine_options *o, const struct model_desc *
 /* Layers with the same window form a group, in order of the first layer of each. */
 static int plan_groups(const struct model_desc *desc, struct engine_plan *p, struct quire_error *err)
 {
-    uint64_t layer_bytes = 2 * layout_kv_bytes(desc, p->kv_dtype, p->block_tokens, 1);
+    uint64_t layer_bytes = 2 * layout_kv_bytes(desc, p->kv_format, p->block_tokens, 1);
     p->n_kv_groups = 0;
     p->kv_block_bytes = 0;
     for (uint32_t l = 0; l < desc->n_layers; l++) {

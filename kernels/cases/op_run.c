@@ -168,7 +168,7 @@ static void make_tables(struct op_binding *n)
 static uint64_t cache_offset(const struct op_binding *n, uint32_t slot, uint32_t head)
 {
     uint64_t bt = n->kv.block_tokens;
-    return ((slot / bt * n->kv.n_kv_heads + head) * bt + slot % bt) * n->kv.head_dim * k_dtype_bytes(n->kv.dtype);
+    return ((slot / bt * n->kv.n_kv_heads + head) * bt + slot % bt) * n->kv.head_dim * k_format_bytes(n->kv.format, 1);
 }
 
 /* The cache holds NaN wherever no position of a sequence lies. */
@@ -217,7 +217,7 @@ static void bind_weight(struct op_binding *n)
     struct k_weight_view views[K_WEIGHT_MAX_PARTS];
     for (uint32_t p = 0; p < n_parts; p++) {
         uint32_t rows = p + 1 < n_parts ? c->n_rows / (n_parts + 1) + p : c->n_rows - first;
-        views[p] = (struct k_weight_view){n->weight_memory + start + first * stride, c->dtype, rows, c->n_cols, stride};
+        views[p] = k_plain_view(n->weight_memory + start + first * stride, c->dtype, rows, c->n_cols, stride);
         first += rows;
     }
     struct quire_error err;
@@ -227,7 +227,7 @@ static void bind_weight(struct op_binding *n)
 static void bind_kv(struct op_binding *n)
 {
     const struct op_case *c = n->c;
-    n->kv = (struct k_kv_shape){c->dtype, c->n_kv_heads, c->head_dim, c->block_tokens};
+    n->kv = (struct k_kv_shape){k_format_of(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens};
     if (n->variant.block_tokens > 0)
         n->kv.block_tokens = n->variant.block_tokens;
     make_tables(n);
@@ -244,7 +244,7 @@ static void bind_kv(struct op_binding *n)
 
 static uint64_t block_bytes(const struct op_binding *n)
 {
-    return (uint64_t)n->kv.n_kv_heads * n->kv.block_tokens * n->kv.head_dim * k_dtype_bytes(n->kv.dtype);
+    return (uint64_t)n->kv.n_kv_heads * n->kv.block_tokens * n->kv.head_dim * k_format_bytes(n->kv.format, 1);
 }
 
 /* One of a copy's arenas is in host memory: which one is the variant's. */
@@ -257,7 +257,7 @@ static bool copies_to_host(const struct op_binding *n)
 static void bind_copy(struct op_binding *n)
 {
     const struct op_case *c = n->c;
-    n->kv = (struct k_kv_shape){c->dtype, c->n_kv_heads, c->head_dim, c->block_tokens};
+    n->kv = (struct k_kv_shape){k_format_of(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens};
     n->n_blocks = c->n_rows;
     n->kv_bytes = n->n_blocks * block_bytes(n);
     n->host_k = must(malloc(n->kv_bytes));
@@ -561,7 +561,7 @@ static bool fetch_rope_kv(struct op_binding *n, struct op_output *out)
     must_do(n->b->ops->copy_out(n->b, x, n->x, n->n_tokens * stride, &err), &err);
     for (uint32_t t = 0; t < n->n_tokens; t++)
         memcpy(out->arrays[0].bytes + t * out->arrays[0].token_bytes, x + t * stride, out->arrays[0].token_bytes);
-    size_t head_bytes = n->kv.head_dim * k_dtype_bytes(n->kv.dtype);
+    size_t head_bytes = n->kv.head_dim * k_format_bytes(n->kv.format, 1);
     bool ok = true;
     for (int side = 0; side < 2; side++) {
         unsigned char *before = side ? n->host_v : n->host_k;

@@ -78,7 +78,7 @@ static void locate(const struct work *w, uint32_t start, struct tile *tile)
 {
     const struct k_kv_shape *kv = w->a->kv;
     const uint32_t *table = w->a->tables_dev + w->item->row->table;
-    uint64_t row_bytes = kv->head_dim * k_dtype_bytes(kv->dtype);
+    uint64_t row_bytes = k_format_bytes(kv->format, kv->head_dim);
     tile->start = start;
     tile->k = w->a->layer->k_dev;
     tile->v = w->a->layer->v_dev;
@@ -409,7 +409,7 @@ static void fold_tile(struct work *w, struct tile *tile, const struct tile *next
             b.any = (struct slots){min_u32(b.any.begin, s.begin), max_u32(b.any.end, s.end)};
             b.all = (struct slots){max_u32(b.all.begin, s.begin), min_u32(b.all.end, s.end)};
         }
-        if (w->a->kv->dtype == K_F16 && !w->widen)
+        if (w->a->kv->format.kind == K_F16 && !w->widen)
             fold_block_f16(&b, n);
         else
             fold_block_f32(&b, n);
@@ -449,7 +449,7 @@ static void work_begin(struct work *w, const struct k_attention_args *a, const s
     w->item = item;
     w->position = item->row->position + item->token;
     w->n_queries = item->n_tokens * item->n_heads;
-    w->widen = a->kv->dtype == K_F16 && w->n_queries > QUERIES;
+    w->widen = a->kv->format.kind == K_F16 && w->n_queries > QUERIES;
     w->q = scratch;
     w->k = w->q + CPU_ATTN_QUERIES * head_dim;
     w->v = w->k + TILE * head_dim;

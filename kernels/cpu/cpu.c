@@ -136,7 +136,7 @@ int cpu_open(const struct k_backend_options *options, struct k_backend **out, st
     c->isa = isa;
     c->ops = cpu_ops(isa.description);
     struct k_backend_options chosen = *options;
-    if (options->form == K_FORM_AUTO && options->weight_dtype == K_BF16 && isa.gemm_tile == cpu_gemm_tile_amx)
+    if (options->form == K_FORM_AUTO && options->weight_format.kind == K_BF16 && isa.gemm_tile == cpu_gemm_tile_amx)
         chosen.form = K_FORM_TILE;
     status = host_open(&c->host, &c->ops, &chosen, err);
     if (status != QUIRE_OK) {

@@ -51,7 +51,7 @@ static void stage(const struct amx_block *b, uint32_t r, uint32_t column, struct
 {
     for (uint32_t i = 0; i < b->n_rows[r]; i++) {
         uint64_t row = b->row[r] + (uint64_t)i * b->row_step;
-        tile_stage_row(b->part->data + row * b->part->row_stride_bytes, b->part->dtype, column,
+        tile_stage_row(b->part->data + row * b->part->row_stride_bytes, b->part->format.kind, column,
                        b->task->args.weight->n_cols, staged->tile[r][0][i], staged->tile[r][1][i]);
     }
 }
@@ -61,7 +61,7 @@ CPU_INLINE void multiply(const struct amx_block *b, const uint32_t n_row_tiles, 
 {
     const struct k_gemm_args *a = &b->task->args;
     const uint32_t n_cols = a->weight->n_cols, x_terms = b->task->n_terms;
-    const uint32_t w_terms = tile_weight_terms(b->part->dtype);
+    const uint32_t w_terms = tile_weight_terms(b->part->format.kind);
     const uint64_t x_tile = (uint64_t)TILE_PAIRS * b->width, x_stride = (uint64_t)b->width * 4;
     const uint32_t *x0 = tile_group(a, b->group), *x1 = n_groups > 1 ? tile_group(a, b->group + 1) : x0;
     struct weights staged;

@@ -371,9 +371,9 @@ void CPU_NAME(cpu_gemm_lane)(void *context, uint32_t thread, uint32_t n_threads)
         const struct host_part *part = &w->parts[p];
         if (!host_part_share(w, part, 1, thread, n_threads, &row_begin, &row_end))
             continue;
-        if (part->dtype == K_F16)
+        if (part->format.kind == K_F16)
             part_rows_f16(a, part, row_begin, row_end);
-        else if (part->dtype == K_BF16)
+        else if (part->format.kind == K_BF16)
             part_rows_bf16(a, part, row_begin, row_end);
         else
             part_rows_f32(a, part, row_begin, row_end);

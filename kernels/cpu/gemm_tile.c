@@ -172,7 +172,7 @@ static void rows_panel(const struct cpu_gemm *task, const struct host_part *part
 static void rows_part(const struct cpu_gemm *task, const struct host_part *part, uint32_t begin, uint32_t end,
                       uint64_t group)
 {
-    struct rows_job j = {.dtype = part->dtype, .n_cols = task->args.weight->n_cols, .n_terms = task->n_terms};
+    struct rows_job j = {.dtype = part->format.kind, .n_cols = task->args.weight->n_cols, .n_terms = task->n_terms};
     uint32_t run = (end - begin) / VEC_WIDTH, numbers[VEC_WIDTH];
     for (uint32_t i = 0; i < run; i++) {
         j.n_rows = VEC_WIDTH;
@@ -288,7 +288,7 @@ static __attribute__((noinline)) void run_tokens(const struct tokens_job *j)
 static void widen(const struct host_part *part, uint32_t row, uint32_t n_rows, uint32_t n_cols, uint32_t first_tile,
                   uint32_t n_tiles, float *out)
 {
-    const uint32_t n_terms = tile_weight_terms(part->dtype);
+    const uint32_t n_terms = tile_weight_terms(part->format.kind);
     if (n_rows < ROWS)
         memset(out, 0, (size_t)n_tiles * n_terms * ROWS * TILE_DEPTH * sizeof *out);
     for (uint32_t r = 0; r < n_rows; r++) {
@@ -298,7 +298,7 @@ static void widen(const struct host_part *part, uint32_t row, uint32_t n_rows, u
             uint32_t column = (first_tile + i) * TILE_DEPTH;
             const uint16_t *terms = (const uint16_t *)(const void *)data + column;
             if (n_terms > 1 || n_cols - column < TILE_DEPTH) {
-                tile_stage_row(data, part->dtype, column, n_cols, staged[0], staged[1]);
+                tile_stage_row(data, part->format.kind, column, n_cols, staged[0], staged[1]);
                 terms = staged[0];
             }
             for (uint32_t term = 0; term < n_terms; term++, terms += TILE_DEPTH) {
@@ -319,7 +319,7 @@ static void tokens_block(const struct cpu_gemm *task, const struct host_part *pa
     const struct k_gemm_args *a = &task->args;
     const uint32_t n_tiles = (uint32_t)tile_count(a->weight->n_cols);
     float w[CHUNK_TILES * 2 * ROWS * TILE_DEPTH], c[2][MAX_GROUPS][ROWS * TILE_TOKENS];
-    struct tokens_job j = {.w = w, .w_terms = tile_weight_terms(part->dtype), .x_terms = task->n_terms};
+    struct tokens_job j = {.w = w, .w_terms = tile_weight_terms(part->format.kind), .x_terms = task->n_terms};
     uint32_t in = 0;
     memset(c[0], 0, sizeof c[0]);
     for (uint32_t tile = 0; tile < n_tiles; tile += CHUNK_TILES, in = 1 - in) {

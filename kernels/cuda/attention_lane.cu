@@ -236,8 +236,8 @@ cudaError_t launch_attention_lane(cudaStream_t stream, const struct k_attention_
                                   a->window,       a->scale,        a->softcap,   1.0f / a->softcap};
     dim3 grid(a->n_tokens, a->n_q_heads), block(THREADS);
     if (a->softcap != 0.0f)
-        return kv->dtype == K_F32 ? K_LAUNCH((attention_lane_kernel<K_F32, true>), grid, block, 0, stream, args)
-                                  : K_LAUNCH((attention_lane_kernel<K_F16, true>), grid, block, 0, stream, args);
-    return kv->dtype == K_F32 ? K_LAUNCH((attention_lane_kernel<K_F32, false>), grid, block, 0, stream, args)
-                              : K_LAUNCH((attention_lane_kernel<K_F16, false>), grid, block, 0, stream, args);
+        return kv->format.kind == K_F32 ? K_LAUNCH((attention_lane_kernel<K_F32, true>), grid, block, 0, stream, args)
+                                        : K_LAUNCH((attention_lane_kernel<K_F16, true>), grid, block, 0, stream, args);
+    return kv->format.kind == K_F32 ? K_LAUNCH((attention_lane_kernel<K_F32, false>), grid, block, 0, stream, args)
+                                    : K_LAUNCH((attention_lane_kernel<K_F16, false>), grid, block, 0, stream, args);
 }

@@ -153,9 +153,9 @@ static cudaError_t launch_by_output(cudaStream_t stream, const struct k_gemm_arg
 
 cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a, float *gated_out_dev)
 {
-    if (a->weight->dtype == K_F16)
+    if (a->weight->format.kind == K_F16)
         return launch_by_output<K_F16>(stream, a, gated_out_dev);
-    if (a->weight->dtype == K_BF16)
+    if (a->weight->format.kind == K_BF16)
         return launch_by_output<K_BF16>(stream, a, gated_out_dev);
     return launch_by_output<K_F32>(stream, a, gated_out_dev);
 }

@@ -43,7 +43,7 @@ static __global__ void __launch_bounds__(THREADS) kv_copy_kernel(const __grid_co
 
 static uint32_t block_pieces(const struct k_kv_shape *kv)
 {
-    uint32_t element_bytes = kv->dtype == K_F32 ? 4 : 2; /* and head_dim is a multiple of 16 */
+    uint32_t element_bytes = kv->format.kind == K_F32 ? 4 : 2; /* and head_dim is a multiple of 16 */
     return kv->n_kv_heads * kv->block_tokens * (kv->head_dim * element_bytes / 16);
 }
 

@@ -155,7 +155,7 @@ cudaError_t launch_rope_kv(cudaStream_t stream, const struct k_rope_kv_args *a)
                            a->slots_dev, a->layer->k_dev, a->layer->v_dev, a->eps,
                            a->n_q_heads, kv->n_kv_heads,  kv->head_dim,    kv->block_tokens};
     dim3 grid(a->n_tokens, (a->n_q_heads + 2 * kv->n_kv_heads + HEADS - 1) / HEADS), block(HEADS * K_LANES);
-    if (kv->dtype == K_F32)
+    if (kv->format.kind == K_F32)
         return K_LAUNCH(rope_kv_kernel<K_F32>, grid, block, 0, stream, args);
     return K_LAUNCH(rope_kv_kernel<K_F16>, grid, block, 0, stream, args);
 }

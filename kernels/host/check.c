@@ -2,10 +2,25 @@
 
 #include <math.h>
 
+bool host_takes_format(enum k_operation operation, struct k_format format)
+{
+    bool is_plain = k_format_is_plain(format);
+    switch (operation) {
+    case K_OP_EMBED:
+    case K_OP_GEMM:
+    case K_OP_GEMM_SILU_MUL: return is_plain;
+    case K_OP_ROPE_KV:
+    case K_OP_ATTENTION_PLAN:
+    case K_OP_ATTENTION:
+    case K_OP_KV_COPY: return is_plain && format.kind != K_BF16;
+    default: return false;
+    }
+}
+
 int host_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct quire_error *err)
 {
     if (kv->head_dim == 0 || kv->head_dim % 16 != 0 || kv->head_dim > HOST_MAX_HEAD_DIM || kv->n_kv_heads == 0 ||
-        kv->block_tokens == 0 || kv->dtype == K_BF16)
+        kv->block_tokens == 0 || !host_takes_format(K_OP_KV_COPY, kv->format))
         return quire_fail(err, QUIRE_INVALID, "%s: impossible KV cache shape", operation);
     return QUIRE_OK;
 }

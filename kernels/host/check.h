@@ -11,6 +11,9 @@
 
 #define HOST_MAX_VOCAB (1u << 22) /* more weights than that could overflow their sum (docs/numerics.md §13) */
 
+/* Whether an operation takes weights, or a KV cache, that are stored so; of a GEMM, in some form. */
+bool host_takes_format(enum k_operation operation, struct k_format format);
+
 /* QUIRE_INVALID for arguments that no backend can compute, named by the operation. */
 int host_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct quire_error *err);
 int host_check_attention(const struct k_attention_args *a, struct quire_error *err);

@@ -23,7 +23,7 @@ struct host_backend {
 
 struct host_part { /* rows [first_row, first_row + n_rows) of the weight */
     const unsigned char *data;
-    enum k_dtype dtype;
+    struct k_format format; /* plain */
     uint32_t first_row, n_rows;
     uint64_t row_stride_bytes;
 };
@@ -72,9 +72,9 @@ void host_free(struct k_backend *b, void *dev);
 int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight **out,
                        struct quire_error *err);
 void host_weight_destroy(struct k_backend *b, struct k_weight *w);
-bool host_supports_form(struct k_backend *b, enum k_gemm_form form, enum k_dtype weights);
+bool host_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format);
 
-/* QUIRE_UNSUPPORTED when a part's dtype is not for the backend's form. */
+/* QUIRE_UNSUPPORTED when a part's format is not for the backend's form. */
 int host_check_form(struct k_backend *b, const struct k_weight *w, struct quire_error *err);
 
 int host_step_begin(struct k_backend *b, struct quire_error *err);

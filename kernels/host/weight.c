@@ -22,7 +22,7 @@ int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, u
     for (uint32_t i = 0; i < n_parts; i++) {
         w->parts[i] = (struct host_part){
             .data = parts[i].data,
-            .dtype = parts[i].dtype,
+            .format = parts[i].format,
             .first_row = row,
             .n_rows = parts[i].n_rows,
             .row_stride_bytes = parts[i].row_stride_bytes,
@@ -39,9 +39,8 @@ void host_weight_destroy(struct k_backend *b, struct k_weight *w)
     free(w);
 }
 
-bool host_supports_form(struct k_backend *b, enum k_gemm_form form, enum k_dtype weights)
+static bool form_takes(enum k_gemm_form form, enum k_dtype weights)
 {
-    (void)b;
     switch (form) {
     case K_FORM_LANE: return true;
     case K_FORM_TILE: return weights == K_BF16 || weights == K_F16;
@@ -52,12 +51,19 @@ bool host_supports_form(struct k_backend *b, enum k_gemm_form form, enum k_dtype
     return false;
 }
 
+bool host_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format)
+{
+    (void)b;
+    return host_takes_format(operation, format) &&
+           ((operation != K_OP_GEMM && operation != K_OP_GEMM_SILU_MUL) || form_takes(form, format.kind));
+}
+
 int host_check_form(struct k_backend *b, const struct k_weight *w, struct quire_error *err)
 {
     for (uint32_t p = 0; p < w->n_parts; p++) {
-        if (!host_supports_form(b, b->form, w->parts[p].dtype))
+        if (!form_takes(b->form, w->parts[p].format.kind))
             return quire_fail(err, QUIRE_UNSUPPORTED, "gemm: the form %s does not take %s weights",
-                              k_form_name(b->form), k_dtype_name(w->parts[p].dtype));
+                              k_form_name(b->form), k_format_name(w->parts[p].format));
     }
     return QUIRE_OK;
 }

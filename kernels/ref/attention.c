@@ -57,8 +57,8 @@ static void load_tile(const struct k_attention_args *a, const struct item *item,
         uint64_t block = table[position / kv->block_tokens];
         uint64_t element = ((block * kv->n_kv_heads + item->kv_head) * kv->block_tokens + offset) * kv->head_dim;
         uint64_t n = (uint64_t)run * kv->head_dim;
-        widen_head(scratch->k + slot * kv->head_dim, a->layer->k_dev, kv->dtype, element, n);
-        widen_head(scratch->v + slot * kv->head_dim, a->layer->v_dev, kv->dtype, element, n);
+        widen_head(scratch->k + slot * kv->head_dim, a->layer->k_dev, kv->format.kind, element, n);
+        widen_head(scratch->v + slot * kv->head_dim, a->layer->v_dev, kv->format.kind, element, n);
         slot += run;
     }
 }

@@ -13,9 +13,9 @@ static void embed_row(const struct k_weight *table, uint32_t id, float *restrict
     const struct host_part *part = &table->parts[i];
     const void *row = part->data + (uint64_t)(id - part->first_row) * part->row_stride_bytes;
     uint32_t n = table->n_cols;
-    if (part->dtype == K_F32) {
+    if (part->format.kind == K_F32) {
         memcpy(out, row, (size_t)n * sizeof *out);
-    } else if (part->dtype == K_F16) {
+    } else if (part->format.kind == K_F16) {
         const uint16_t *h = row;
         for (uint32_t k = 0; k < n; k++)
             out[k] = k_f32_from_f16(h[k]);

@@ -109,14 +109,14 @@ static inline __attribute__((always_inline)) void gemm_block(const struct k_gemm
 /* Rows [begin, end) of a part. */
 static void gemm_lane_rows(const struct k_gemm_args *a, const struct host_part *part, uint32_t begin, uint32_t end)
 {
-    uint64_t row_bytes = (uint64_t)a->weight->n_cols * k_dtype_bytes(part->dtype);
+    uint64_t row_bytes = k_format_bytes(part->format, a->weight->n_cols);
     uint32_t step = (uint32_t)(ROW_BLOCK_BYTES / row_bytes);
     step = step < ROW_BLOCK_LEAST ? ROW_BLOCK_LEAST : step;
     for (uint32_t i = begin; i < end; i += step) {
         struct row_block block = {part, i, end - i < step ? end - i : step};
-        if (part->dtype == K_F16)
+        if (part->format.kind == K_F16)
             gemm_block(a, block, K_F16);
-        else if (part->dtype == K_BF16)
+        else if (part->format.kind == K_BF16)
             gemm_block(a, block, K_BF16);
         else
             gemm_block(a, block, K_F32);

@@ -77,7 +77,7 @@ static void load_tile(const struct host_part *part, uint32_t first, uint32_t n_r
         const unsigned char *row = part->data + (first + i) * part->row_stride_bytes;
         const uint16_t *weights = (const uint16_t *)(const void *)row + column;
         for (uint32_t k = 0; k < depth; k++) {
-            if (part->dtype == K_F16)
+            if (part->format.kind == K_F16)
                 split(k_f32_from_f16(weights[k]), &w[0][k][i], &w[1][k][i]);
             else
                 w[0][k][i] = widen_factor(weights[k]);
@@ -110,7 +110,7 @@ void ref_gemm_tile_rows(const struct k_gemm_args *a, enum k_gemm_form form, cons
                         uint32_t row_begin, uint32_t row_end)
 {
     uint32_t n_cols = a->weight->n_cols, n_rows = a->weight->n_rows;
-    uint32_t x_terms = form == K_FORM_TILE ? 2 : 1, w_terms = part->dtype == K_F16 ? 2 : 1;
+    uint32_t x_terms = form == K_FORM_TILE ? 2 : 1, w_terms = part->format.kind == K_F16 ? 2 : 1;
     float w[MAX_TERMS][TILE_DEPTH][K_LANES], x[MAX_TERMS][TILE_DEPTH];
     for (uint32_t first = row_begin; first < row_end; first += K_LANES) {
         uint32_t n = row_end - first < K_LANES ? row_end - first : K_LANES;

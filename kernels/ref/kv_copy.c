@@ -29,9 +29,8 @@ int ref_kv_copy(struct k_backend *b, const struct k_kv_copy_args *a, struct quir
     int status = host_check_kv_shape("kv_copy", a->kv, err);
     if (status != QUIRE_OK)
         return status;
-    struct copy copy = {.args = a,
-                        .block_bytes = (size_t)a->kv->n_kv_heads * a->kv->block_tokens * a->kv->head_dim *
-                                       k_dtype_bytes(a->kv->dtype)};
+    uint64_t n = (uint64_t)a->kv->n_kv_heads * a->kv->block_tokens * a->kv->head_dim;
+    struct copy copy = {.args = a, .block_bytes = (size_t)k_format_bytes(a->kv->format, n)};
     host_run(b, 2 * copy.block_bytes * a->n_pairs, copy_share, &copy);
     return QUIRE_OK;
 }

@@ -84,8 +84,8 @@ static void rope_kv_token(const struct k_rope_kv_args *a, uint64_t t)
             memcpy(rotated, head, head_dim * sizeof *rotated);
         rotate_head(rotated, cos_sin, half);
         uint64_t element = ((block * n_kv + h) * a->kv->block_tokens + offset) * head_dim;
-        store_head(a->layer->k_dev, a->kv->dtype, element, rotated, head_dim);
-        store_head(a->layer->v_dev, a->kv->dtype, element, v + (uint64_t)h * head_dim, head_dim);
+        store_head(a->layer->k_dev, a->kv->format.kind, element, rotated, head_dim);
+        store_head(a->layer->v_dev, a->kv->format.kind, element, v + (uint64_t)h * head_dim, head_dim);
     }
 }
 

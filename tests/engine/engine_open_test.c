@@ -151,7 +151,7 @@ static void dtype_names(void **state)
         struct engine_options o = small_options();
         o.dtype = names[i];
         struct client *c = client_open(model.dir, &o);
-        assert_int_equal(engine_info(client_engine(c))->plan->kv_dtype, K_F32);
+        assert_int_equal(engine_info(client_engine(c))->plan->kv_format.kind, K_F32);
         client_close(c);
     }
 }
@@ -251,8 +251,8 @@ static void plan_to_the_byte(void **state)
     assert_int_equal(p.max_num_batched_tokens, 512);
     assert_int_equal(p.max_logit_rows, 64);
     assert_int_equal(p.max_model_len, 32768);
-    assert_int_equal(p.weight_dtype, K_BF16);
-    assert_int_equal(p.kv_dtype, K_F16);
+    assert_int_equal(p.weight_format.kind, K_BF16);
+    assert_int_equal(p.kv_format.kind, K_F16);
     assert_int_equal(p.n_kv_groups, 1);
     /* K and V: 2 heads of 64 in f16 for 16 tokens in 24 layers. */
     assert_int_equal(p.kv_block_bytes, 2 * 2 * 64 * 2 * 16 * 24);

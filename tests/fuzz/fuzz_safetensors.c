@@ -14,10 +14,10 @@ static void check(const struct safetensors *st, const char *name, const uint8_t 
     const uint8_t *begin = t.data;
     if (begin < data || begin > data + n || t.n_bytes > (size_t)(data + n - begin))
         abort();
-    uint64_t n_bytes = t.dtype == K_F32 ? 4 : 2;
+    uint64_t n_elements = 1;
     for (uint32_t i = 0; i < t.n_dims; i++)
-        n_bytes *= t.shape[i];
-    if (n_bytes != t.n_bytes)
+        n_elements *= t.shape[i];
+    if (k_format_bytes(t.format, n_elements) != t.n_bytes)
         abort();
 }
 

@@ -13,7 +13,8 @@
 static int try_off(enum k_gemm_form form, struct k_backend **b, struct quire_error *err)
 {
     const char *why;
-    struct k_backend_options options = {.device = "cuda", .form = form, .weight_dtype = K_BF16, .not_invariant = true};
+    struct k_backend_options options = {
+        .device = "cuda", .form = form, .weight_format = K_FORMAT_BF16, .not_invariant = true};
     return k_backend_open(&options, b, &why, err);
 }
 
@@ -60,7 +61,7 @@ static void make_of(struct gemm *g, struct k_backend *b, enum k_dtype dtype, con
     for (uint32_t i = 0; i < N; i++)
         g->bias[i] = op_random_value(&seed, VALUES_PLAIN);
     const struct k_plan_dims dims = {.n_tokens = T, .max_gemm_cols = K, .n_threads = 1, .not_invariant = true};
-    const struct k_weight_view view = {g->w, dtype, N, K, K * 2};
+    const struct k_weight_view view = k_plain_view(g->w, dtype, N, K, K * 2);
     k_planner_find("cuda")->workspace(&dims, &bytes);
     ok(b->ops->weight_create(b, &view, 1, &g->weight, &err), &err);
     g->x_dev = new_memory(b, sizeof g->x, false);
@@ -232,7 +233,7 @@ static void test_range_to_the_bit(void **state)
             float largest = ldexpf(1.9921875f, i < 8 ? 0 : -below); /* all eight bits */
             w[i] = page_bf16_from_f32(ldexpf(largest, -(int)(i % 8) * 2));
         }
-        const struct k_weight_view view = {w, K_BF16, 4, 8, 16};
+        const struct k_weight_view view = k_plain_view(w, K_BF16, 4, 8, 16);
         struct k_weight *weight;
         ok(b->ops->weight_create(b, &view, 1, &weight, &err), &err);
         assert_int_equal(weight->is_factors, below == 15);

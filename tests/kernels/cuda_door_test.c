@@ -41,10 +41,10 @@ static void test_forms(void **state)
     for (int dtype = K_F32; dtype <= K_BF16; dtype++) {
         ok(try_open("cuda", K_FORM_AUTO, (enum k_dtype)dtype, &b, &err), &err);
         assert_int_equal(b->form, chosen[dtype]);
-        assert_true(b->ops->supports_form(b, K_FORM_LANE, (enum k_dtype)dtype));
-        assert_int_equal(b->ops->supports_form(b, K_FORM_MMA, (enum k_dtype)dtype), dtype != K_F32);
-        assert_false(b->ops->supports_form(b, K_FORM_TILE, (enum k_dtype)dtype));
-        assert_false(b->ops->supports_form(b, K_FORM_AUTO, (enum k_dtype)dtype));
+        assert_true(b->ops->supports(b, K_OP_GEMM, K_FORM_LANE, k_format_of((enum k_dtype)dtype)));
+        assert_int_equal(b->ops->supports(b, K_OP_GEMM, K_FORM_MMA, k_format_of((enum k_dtype)dtype)), dtype != K_F32);
+        assert_false(b->ops->supports(b, K_OP_GEMM, K_FORM_TILE, k_format_of((enum k_dtype)dtype)));
+        assert_false(b->ops->supports(b, K_OP_GEMM, K_FORM_AUTO, k_format_of((enum k_dtype)dtype)));
         close_gpu(b);
     }
     ok(try_open("cuda:0", K_FORM_LANE, K_BF16, &b, &err), &err);
@@ -180,7 +180,7 @@ static void test_memory(void **state)
     b->ops->free(b, NULL);
     struct k_weight *w; /* a shortage is no death, nor the error of the next launch */
     static const uint16_t data[8] = {1};
-    const struct k_weight_view view = {data, K_BF16, 1, 8, 16};
+    const struct k_weight_view view = k_plain_view(data, K_BF16, 1, 8, 16);
     ok(b->ops->weight_create(b, &view, 1, &w, &err), &err);
     b->ops->weight_destroy(b, w);
     close_gpu(b);
@@ -415,7 +415,7 @@ static void start(struct recorded *r)
     struct quire_error err;
     r->b = open_gpu();
     memset(r->data, 0, sizeof r->data);
-    const struct k_weight_view view = {r->data, K_BF16, 1, 8, 16};
+    const struct k_weight_view view = k_plain_view(r->data, K_BF16, 1, 8, 16);
     ok(r->b->ops->weight_create(r->b, &view, 1, &r->w, &err), &err);
 }
 
@@ -498,7 +498,7 @@ static int misuse(struct recorded *r, enum misuse which, struct k_graph *graph, 
 {
     struct k_backend *b = r->b;
     struct k_weight *w;
-    const struct k_weight_view view = {r->data, K_BF16, 1, 8, 16};
+    const struct k_weight_view view = k_plain_view(r->data, K_BF16, 1, 8, 16);
     void *p;
     uint64_t n, m;
     switch (which) {
@@ -529,7 +529,7 @@ static void test_attention_is_one_launch(void **state)
     static uint16_t cache[N_KV * BLOCK * D];
     static float qkv[QKV], nothing[OUT], want[OUT], got[OUT];
     static const struct k_attn_row row = {0, 1, POSITION, 0};
-    static const struct k_kv_shape kv = {K_F16, N_KV, D, BLOCK};
+    static const struct k_kv_shape kv = {K_FORMAT_F16, N_KV, D, BLOCK};
     const struct k_plan_dims dims = {
         .n_tokens = 1, .n_seqs = 1, .n_q_heads = N_Q, .n_kv_heads = N_KV, .head_dim = D, .max_model_len = BLOCK};
     fill((unsigned char *)cache, sizeof cache, 1);
@@ -688,7 +688,7 @@ static void assert_dead(struct k_backend *b, struct k_weight *w, const struct qu
     uint64_t n, m;
     void *p;
     char data[16] = {0};
-    const struct k_weight_view view = {data, K_BF16, 1, 8, 16};
+    const struct k_weight_view view = k_plain_view(data, K_BF16, 1, 8, 16);
 #define DEAD(call) \
     do { \
         memset(&err, 0, sizeof err); \

@@ -18,7 +18,7 @@ static inline int try_open(const char *device, enum k_gemm_form form, enum k_dty
                            struct quire_error *err)
 {
     const char *why = NULL;
-    struct k_backend_options options = {.device = device, .form = form, .weight_dtype = dtype};
+    struct k_backend_options options = {.device = device, .form = form, .weight_format = k_format_of(dtype)};
     int status = k_backend_open(&options, b, &why, err);
     if (status == QUIRE_OK)
         assert_true(why && strlen(why) > 0);

@@ -28,7 +28,7 @@ static void check_weight(struct k_backend *b, const struct k_weight *w, const st
                          uint32_t n_parts)
 {
     struct quire_error err;
-    size_t size = k_dtype_bytes(parts[0].dtype), width = parts[0].n_cols * size;
+    size_t size = k_format_bytes(parts[0].format, 1), width = parts[0].n_cols * size;
     assert_int_equal(w->n_cols, parts[0].n_cols);
     assert_int_equal(w->row_stride_bytes, (width + 15) / 16 * 16);
     assert_int_equal((uintptr_t)w->data_dev % 16, 0);
@@ -36,7 +36,7 @@ static void check_weight(struct k_backend *b, const struct k_weight *w, const st
     unsigned char *data = malloc(bytes), *zeros = calloc(1, 16);
     int8_t *exponents = malloc(w->n_rows);
     ok(b->ops->copy_out(b, data, w->data_dev, bytes, &err), &err);
-    assert_int_equal(w->exponents_dev != NULL, w->dtype == K_BF16);
+    assert_int_equal(w->exponents_dev != NULL, w->format.kind == K_BF16);
     if (w->exponents_dev)
         ok(b->ops->copy_out(b, exponents, w->exponents_dev, w->n_rows, &err), &err);
     uint32_t row = 0;
@@ -85,8 +85,7 @@ static void test_weights(void **state)
             uint64_t size = k_dtype_bytes((enum k_dtype)dtype), at = cases[i].offset * size;
             for (uint32_t p = 0; p < cases[i].n_parts; p++) {
                 uint64_t stride = (cases[i].n_cols + cases[i].extra_cols) * size;
-                parts[p] = (struct k_weight_view){memory + at, (enum k_dtype)dtype, cases[i].n_rows + p,
-                                                  cases[i].n_cols, stride};
+                parts[p] = k_plain_view(memory + at, (enum k_dtype)dtype, cases[i].n_rows + p, cases[i].n_cols, stride);
                 at += stride * parts[p].n_rows;
                 assert_true(at <= bytes);
             }
@@ -111,7 +110,7 @@ static void test_weights_in_a_row(void **state)
     fill(original, bytes, 6);
     for (uint32_t i = 0; i < N; i++) {
         uint32_t n_cols = i % 2 ? 1500001 : 70001;
-        views[i] = (struct k_weight_view){memory + i * 2, K_BF16, 12 * 1024 * 1024 / 2 / n_cols, n_cols, n_cols * 2};
+        views[i] = k_plain_view(memory + i * 2, K_BF16, 12 * 1024 * 1024 / 2 / n_cols, n_cols, n_cols * 2);
         memcpy(memory, original, bytes);
         ok(b->ops->weight_create(b, &views[i], 1, &weights[i], &err), &err);
         memset(memory, 0xEE, bytes); /* the device has what it needs, or the staging memory does */
@@ -146,7 +145,7 @@ static void test_exponents(void **state)
         }
     }
     data[0] = 0x8000;
-    struct k_weight_view part = {data, K_BF16, 1024, N_COLS, N_COLS * sizeof *data};
+    struct k_weight_view part = k_plain_view(data, K_BF16, 1024, N_COLS, N_COLS * sizeof *data);
     try_weight(b, &part, 1);
     static const char *const orders[] = {"forward", "reverse", "random"};
     for (int i = 0; i < 3; i++) {
@@ -166,9 +165,9 @@ static void test_bad_weights(void **state)
     struct quire_error err;
     struct k_weight *w;
     static const uint16_t data[64] = {0};
-    const struct k_weight_view good = {data, K_F16, 4, 8, 16};
+    const struct k_weight_view good = k_plain_view(data, K_F16, 4, 8, 16);
     struct k_weight_view pair[2] = {good, good};
-    pair[1].dtype = K_BF16;
+    pair[1].format = k_format_of(K_BF16);
     assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_UNSUPPORTED);
     assert_null(w);
     assert_says(&err, "part 1: is bfloat16 and part 0 is float16");
@@ -177,7 +176,7 @@ static void test_bad_weights(void **state)
     assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
     assert_says(&err, "part 1");
     assert_int_equal(b->ops->weight_create(b, pair, 0, &w, &err), QUIRE_INVALID);
-    pair[1] = (struct k_weight_view){data, K_F32, 1u << 31, 1u << 30, UINT64_C(1) << 32};
+    pair[1] = k_plain_view(data, K_F32, 1u << 31, 1u << 30, UINT64_C(1) << 32);
     assert_int_equal(b->ops->weight_create(b, &pair[1], 1, &w, &err), QUIRE_NO_MEMORY);
     assert_null(w);
     simt_fail_call("cudaMalloc", 1, cudaErrorMemoryAllocation);

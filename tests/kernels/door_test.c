@@ -118,14 +118,14 @@ static void test_plan_weight(void **state)
 {
     (void)state;
     const uint64_t page = UINT64_C(2) << 20;
-    assert_int_equal(k_planner_find("cpu")->weight_bytes(K_BF16, 4096, 4096), 0);
-    assert_int_equal(k_planner_find("cuda")->weight_bytes(K_F16, 2, 1), 256);
-    assert_int_equal(k_planner_find("cuda")->weight_bytes(K_F16, 16, 8), 256);
-    assert_int_equal(k_planner_find("cuda")->weight_bytes(K_BF16, 16, 8), 512); /* and an exponent a row */
-    assert_int_equal(k_planner_find("cuda")->weight_bytes(K_F16, 17, 9), 768);  /* rows of 32 bytes */
-    assert_int_equal(k_planner_find("cuda")->weight_bytes(K_F16, 1024, 1024), page);
-    assert_int_equal(k_planner_find("cuda")->weight_bytes(K_BF16, 1024, 1024), 2 * page);
-    assert_int_equal(k_planner_find("cuda")->weight_bytes(K_F32, 151936, 8192) % page, 0);
+    assert_int_equal(k_planner_find("cpu")->weight_bytes(k_format_of(K_BF16), 4096, 4096), 0);
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F16), 2, 1), 256);
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F16), 16, 8), 256);
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_BF16), 16, 8), 512); /* and an exponent a row */
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F16), 17, 9), 768); /* rows of 32 bytes */
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F16), 1024, 1024), page);
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_BF16), 1024, 1024), 2 * page);
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F32), 151936, 8192) % page, 0);
 }
 
 static void test_devices(void **state)
@@ -170,16 +170,21 @@ static void test_bad_weights(void **state)
     struct quire_error err;
     struct k_weight *w;
     static const uint16_t data[64] = {0};
-    const struct k_weight_view good = {data, K_F16, 4, 8, 16};
-    struct k_weight_view bad[7] = {good, good, good, good, good, good, good};
+    const struct k_weight_view good = k_plain_view(data, K_F16, 4, 8, 16);
+    struct k_weight_view bad[12] = {good, good, good, good, good, good, good, good, good, good, good, good};
     bad[0].data = NULL;
     bad[1].n_rows = 0;
     bad[2].n_cols = 0;
     bad[3].row_stride_bytes = 14;
     bad[4].row_stride_bytes = 17;
     bad[5].data = (const char *)data + 1;
-    bad[6].dtype = (enum k_dtype)9;
-    for (int i = 0; i < 7; i++) {
+    bad[6].format.kind = (enum k_dtype)9;
+    bad[7].format.bits = 8;
+    bad[8].format.group = 4;
+    bad[9].scales = data;
+    bad[10].zero_points = data;
+    bad[11].permutation = data;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_not_equal(b->ops->weight_create(b, &bad[i], 1, &w, &err), QUIRE_OK);
         assert_null(w);
     }
@@ -204,22 +209,22 @@ static void test_forms_and_weights(void **state)
     struct k_weight *w;
     static const uint16_t data[64] = {0};
     float x[16] = {0}, y[4];
-    const struct k_weight_view view = {data, K_F16, 4, 16, 32};
+    const struct k_weight_view view = k_plain_view(data, K_F16, 4, 16, 32);
     assert_int_equal(b->ops->weight_create(b, &view, 1, &w, &err), QUIRE_OK);
     assert_int_equal(b->ops->gemm(b, &(struct k_gemm_args){w, x, NULL, y, NULL, 1}, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.text, "float16"));
     b->ops->weight_destroy(b, w);
     static const bool supported[K_N_FORMS][3] = {
-                                                  /* F32, F16, BF16 */
+        /* F32, F16, BF16 */
         [K_FORM_LANE] = {true, true, true},
         [K_FORM_TILE] = {false, true, true},
         [K_FORM_TILE_BF16] = {false, false, true},
     };
     for (int form = 0; form < K_N_FORMS; form++)
         for (int dtype = 0; dtype < 3; dtype++)
-            assert_int_equal(b->ops->supports_form(b, (enum k_gemm_form)form, (enum k_dtype)dtype),
+            assert_int_equal(b->ops->supports(b, K_OP_GEMM, (enum k_gemm_form)form, k_format_of((enum k_dtype)dtype)),
                              supported[form][dtype]);
-    assert_false(b->ops->supports_form(b, K_FORM_AUTO, K_BF16));
+    assert_false(b->ops->supports(b, K_OP_GEMM, K_FORM_AUTO, k_format_of(K_BF16)));
     b->ops->close(b);
 }
 
@@ -232,8 +237,10 @@ static void test_form_chosen_by_the_backend(void **state)
         for (int dtype = 0; dtype < 3; dtype++) {
             struct k_backend *b;
             const char *why;
-            struct k_backend_options options = {
-                .device = devices[i], .n_threads = 1, .form = K_FORM_AUTO, .weight_dtype = (enum k_dtype)dtype};
+            struct k_backend_options options = {.device = devices[i],
+                                                .n_threads = 1,
+                                                .form = K_FORM_AUTO,
+                                                .weight_format = k_format_of((enum k_dtype)dtype)};
             assert_int_equal(k_backend_open(&options, &b, &why, NULL), QUIRE_OK);
             assert_true(b->form == K_FORM_LANE || (i == 1 && dtype == K_BF16 && b->form == K_FORM_TILE));
             b->ops->close(b);
@@ -248,7 +255,7 @@ static void test_refused_arguments(void **state)
     struct quire_error err;
     struct k_weight *w;
     static const uint16_t data[64] = {0};
-    const struct k_weight_view view = {data, K_F16, 4, 16, 32};
+    const struct k_weight_view view = k_plain_view(data, K_F16, 4, 16, 32);
     float x[64] = {0}, logits[8] = {0}, scratch[64];
     uint32_t id = 4;
     assert_int_equal(b->ops->weight_create(b, &view, 1, &w, &err), QUIRE_OK);
@@ -289,6 +296,48 @@ static void test_dtypes(void **state)
     assert_string_equal(k_dtype_name(K_F32), "float32");
     assert_string_equal(k_dtype_name(K_F16), "float16");
     assert_string_equal(k_dtype_name(K_BF16), "bfloat16");
+}
+
+static void test_formats(void **state)
+{
+    (void)state;
+    static const enum k_dtype dtypes[] = {K_F32, K_F16, K_BF16};
+    for (size_t i = 0; i < 3; i++) {
+        const struct k_format plain = k_format_of(dtypes[i]);
+        assert_true(k_format_is_plain(plain));
+        assert_int_equal(k_format_bytes(plain, 1), k_dtype_bytes(dtypes[i]));
+        assert_int_equal(k_format_bytes(plain, UINT64_C(3) << 40), (UINT64_C(3) << 40) * k_dtype_bytes(dtypes[i]));
+        assert_string_equal(k_format_name(plain), k_dtype_name(dtypes[i]));
+    }
+    const struct k_format constant = K_FORMAT_BF16, int4 = {K_F16, 4, 128, K_F16, K_PACKING_NONE};
+    const struct k_format made = k_format_of(K_BF16);
+    assert_memory_equal(&constant, &made, sizeof made);
+    assert_false(k_format_is_plain(int4)); /* half a byte an element */
+    assert_int_equal(k_format_bytes(int4, 1), 1);
+    assert_int_equal(k_format_bytes(int4, 2), 1);
+    assert_int_equal(k_format_bytes(int4, 4097), 2049);
+}
+
+/* Which operations take which formats; forms are for GEMMs alone. */
+static void test_supports(void **state)
+{
+    (void)state;
+    struct k_backend *b = open_ref(K_FORM_LANE);
+    struct k_format grouped = k_format_of(K_F16);
+    grouped.group = 32;
+    static const enum k_operation of_cache[] = {K_OP_ROPE_KV, K_OP_ATTENTION, K_OP_KV_COPY};
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(b->ops->supports(b, of_cache[i], K_FORM_LANE, k_format_of(K_F16)));
+        assert_true(b->ops->supports(b, of_cache[i], K_FORM_MMA, k_format_of(K_F32)));
+        assert_false(b->ops->supports(b, of_cache[i], K_FORM_LANE, k_format_of(K_BF16)));
+        assert_false(b->ops->supports(b, of_cache[i], K_FORM_LANE, grouped));
+    }
+    assert_true(b->ops->supports(b, K_OP_EMBED, K_FORM_MMA, k_format_of(K_BF16)));
+    assert_true(b->ops->supports(b, K_OP_GEMM_SILU_MUL, K_FORM_TILE, k_format_of(K_F16)));
+    assert_false(b->ops->supports(b, K_OP_GEMM_SILU_MUL, K_FORM_TILE, k_format_of(K_F32)));
+    assert_false(b->ops->supports(b, K_OP_GEMM, K_FORM_LANE, grouped));
+    assert_false(b->ops->supports(b, K_OP_RMSNORM, K_FORM_LANE, k_format_of(K_F32))); /* neither weights nor a cache */
+    b->ops->close(b);
 }
 
 /* docs/kernels.md has a row for each operation, in the list's words, and none besides. */
@@ -334,6 +383,8 @@ int main(void)
         cmocka_unit_test(test_form_chosen_by_the_backend),
         cmocka_unit_test(test_refused_arguments),
         cmocka_unit_test(test_dtypes),
+        cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_supports),
         cmocka_unit_test(test_documented_operations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,7 +66,7 @@ static void run(struct gemm *g, uint32_t n_tokens, uint32_t shift)
 {
     struct quire_error err;
     if (!g->weight) {
-        const struct k_weight_view view = {g->w, g->dtype, g->n_rows, g->n_cols, (uint64_t)g->n_cols * 2};
+        const struct k_weight_view view = k_plain_view(g->w, g->dtype, g->n_rows, g->n_cols, (uint64_t)g->n_cols * 2);
         ok(b->ops->weight_create(b, &view, 1, &g->weight, &err), &err);
     }
     uint64_t x_bytes = (uint64_t)n_tokens * g->n_cols * 4, y_bytes = (uint64_t)n_tokens * g->n_rows * 4;

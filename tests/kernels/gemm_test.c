@@ -35,7 +35,7 @@ static float backend_dot(enum k_gemm_form form, enum k_dtype dtype, const float 
         else
             memcpy(stored + 2 * k, &half, 2);
     }
-    const struct k_weight_view view = {stored, dtype, 1, n, (uint64_t)n * k_dtype_bytes(dtype)};
+    const struct k_weight_view view = k_plain_view(stored, dtype, 1, n, (uint64_t)n * k_dtype_bytes(dtype));
     assert_int_equal(b->ops->weight_create(b, &view, 1, &weight, &err), QUIRE_OK);
     struct k_plan_dims dims = {.n_tokens = MAX_TOKENS, .max_gemm_cols = n, .n_threads = 1};
     struct k_plan_bytes bytes;

@@ -254,7 +254,7 @@ static bool check_two_steps(struct k_backend *b, const struct op_case *c, struct
 static bool check_case(const struct backends *all, const struct op_case *c, double *worst)
 {
     struct k_backend *const *b = all->b[c->form];
-    if (!b[0] || (op_is_gemm(c) && !b[0]->ops->supports_form(b[0], c->form, c->dtype))) {
+    if (!b[0] || (op_is_gemm(c) && !b[0]->ops->supports(b[0], c->op, c->form, k_format_of(c->dtype)))) {
         printf("%-60s not supported\n", op_name(c));
         return true;
     }

@@ -30,8 +30,8 @@ static void print_json(const char *model_dir, const struct model_desc *desc, con
     json_t *root = json_pack(
         "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
         "model", model_dir, "architecture", desc->architecture, "device", plan->device, "gpu",
-        plan->gpu ? plan->gpu->title : NULL, "weight_dtype", k_dtype_name(plan->weight_dtype), "kv_dtype",
-        k_dtype_name(plan->kv_dtype), "weight_bytes", (json_int_t)plan->weight_bytes, "param_bytes",
+        plan->gpu ? plan->gpu->title : NULL, "weight_dtype", k_format_name(plan->weight_format), "kv_dtype",
+        k_format_name(plan->kv_format), "weight_bytes", (json_int_t)plan->weight_bytes, "param_bytes",
         (json_int_t)plan->param_bytes, "activation_bytes", (json_int_t)plan->activation_bytes, "workspace_bytes",
         (json_int_t)plan->workspace_bytes, "logits_bytes", (json_int_t)plan->logits_bytes, "kv_bytes",
         (json_int_t)plan->kv_bytes, "swap_bytes", (json_int_t)plan->swap_bytes, "total_bytes",
@@ -79,11 +79,11 @@ static void print_table(const char *model_dir, const struct model_desc *desc, co
     };
     if (plan->gpu)
         printf("%s: %s on one %s, weights %s, KV %s\n\n", model_dir, desc->architecture, plan->gpu->title,
-               k_dtype_name(plan->weight_dtype), k_dtype_name(plan->kv_dtype));
+               k_format_name(plan->weight_format), k_format_name(plan->kv_format));
     else
         printf("%s: %s on %s, %u thread%s, weights %s, KV %s\n\n", model_dir, desc->architecture, plan->device,
-               plan->n_threads, plan->n_threads == 1 ? "" : "s", k_dtype_name(plan->weight_dtype),
-               k_dtype_name(plan->kv_dtype));
+               plan->n_threads, plan->n_threads == 1 ? "" : "s", k_format_name(plan->weight_format),
+               k_format_name(plan->kv_format));
     size_t n_rows = sizeof rows / sizeof rows[0];
     if (plan->swap_bytes == 0)
         n_rows--; /* the host tier is the last */

@@ -8,7 +8,7 @@
 /* The mma form reads an f16 cache; everything else is the lane form, which needs no plan. */
 static bool is_mma(struct k_backend *b, const struct k_kv_shape *kv)
 {
-    return b->form == K_FORM_MMA && kv->dtype == K_F16;
+    return b->form == K_FORM_MMA && kv->format.kind == K_F16;
 }
 
 /* Blocks that are on the GPU together: two on each SM, by registers (attention_mma.cu), and one where shared memory has no

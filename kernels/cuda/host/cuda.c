@@ -2,6 +2,7 @@
 #include "kernels/cuda/host/cublaslt.h"
 #include "kernels/cuda/host/cuda.h"
 #include "kernels/cuda/host/open.h"
+#include "kernels/host/check.h"
 #include "kernels/planners.h"
 
 #include <stdio.h>
@@ -57,10 +58,12 @@ int cuda_eager(struct k_backend *b, const char *operation, struct quire_error *e
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
-bool cuda_supports_form(struct k_backend *b, enum k_gemm_form form, enum k_dtype weights)
+bool cuda_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format)
 {
     (void)b;
-    return form == K_FORM_LANE || (form == K_FORM_MMA && (weights == K_F16 || weights == K_BF16));
+    bool is_gemm = operation == K_OP_GEMM || operation == K_OP_GEMM_SILU_MUL;
+    bool has_form = form == K_FORM_LANE || (form == K_FORM_MMA && format.kind != K_F32);
+    return host_takes_format(operation, format) && (!is_gemm || has_form);
 }
 
 /* A step is what is queued: nothing wakes and nothing sleeps. */
@@ -94,7 +97,7 @@ static const struct k_backend_ops cuda_ops = {
     .free = cuda_free,
     .weight_create = cuda_weight_create,
     .weight_destroy = cuda_weight_destroy,
-    .supports_form = cuda_supports_form,
+    .supports = cuda_supports,
     .step_begin = cuda_step,
     .step_end = cuda_step,
     .copy_in = cuda_copy_in,
@@ -116,7 +119,7 @@ static enum k_gemm_form form_of(const struct k_backend_options *options)
 {
     if (options->form != K_FORM_AUTO)
         return options->form;
-    return options->weight_dtype == K_F32 ? K_FORM_LANE : K_FORM_MMA;
+    return options->weight_format.kind == K_F32 ? K_FORM_LANE : K_FORM_MMA;
 }
 
 static int open_stream(struct cuda_backend *c, struct quire_error *err)

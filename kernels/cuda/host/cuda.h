@@ -17,7 +17,7 @@
 /* One matrix, its parts stacked, in device memory; rows begin 16-byte aligned and end in zeros. */
 struct k_weight {
     uint32_t n_rows, n_cols;
-    enum k_dtype dtype;
+    struct k_format format;
     uint64_t row_stride_bytes;   /* of 16 */
     void *data_dev;
     int8_t *exponents_dev;       /* [n_rows] BF16 only: e of docs/numerics.md §17 */
@@ -28,7 +28,7 @@ struct k_weight {
 /* What the numbers at data_dev are. */
 static inline enum k_dtype cuda_weight_stored(const struct k_weight *w)
 {
-    return w->is_factors ? K_F16 : w->dtype;
+    return w->is_factors ? K_F16 : w->format.kind;
 }
 
 struct cuda_backend {
@@ -90,7 +90,7 @@ int cuda_wait(struct k_backend *b, uint64_t ticket, struct quire_error *err);
 int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight **out,
                        struct quire_error *err);
 void cuda_weight_destroy(struct k_backend *b, struct k_weight *w);
-bool cuda_supports_form(struct k_backend *b, enum k_gemm_form form, enum k_dtype weights);
+bool cuda_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format);
 int cuda_graph_begin(struct k_backend *b, struct quire_error *err);
 int cuda_graph_end(struct k_backend *b, struct k_graph **out, struct quire_error *err);
 int cuda_graph_launch(struct k_backend *b, struct k_graph *graph, struct quire_error *err);

@@ -24,9 +24,9 @@ static int gemm(struct k_backend *b, const struct k_gemm_args *a, float *gated_o
                 struct quire_error *err)
 {
     int status = cuda_alive(b, err);
-    if (status == QUIRE_OK && !cuda_supports_form(b, b->form, a->weight->dtype))
+    if (status == QUIRE_OK && !cuda_supports(b, K_OP_GEMM, b->form, a->weight->format))
         status = quire_fail(err, QUIRE_UNSUPPORTED, "%s: the form %s does not take %s weights", operation,
-                            k_form_name(b->form), k_dtype_name(a->weight->dtype));
+                            k_form_name(b->form), k_format_name(a->weight->format));
     if (status != QUIRE_OK || a->n_tokens == 0)
         return status;
     bool done;

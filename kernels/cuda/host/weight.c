@@ -17,7 +17,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 static void pack(const struct k_weight_view *part, uint64_t stride, uint64_t at, unsigned char *out, uint64_t bytes)
 {
     const unsigned char *data = part->data;
-    uint64_t row_bytes = part->n_cols * (uint64_t)k_dtype_bytes(part->dtype);
+    uint64_t row_bytes = k_format_bytes(part->format, part->n_cols);
     if (row_bytes == stride && part->row_stride_bytes == stride) {
         memcpy(out, data + at, (size_t)bytes);
         return;
@@ -62,7 +62,7 @@ static int upload(struct k_backend *b, const struct k_weight_view *parts, uint32
             return status;
         at_dev += parts[i].n_rows * w->row_stride_bytes;
     }
-    if (w->dtype != K_BF16)
+    if (w->format.kind != K_BF16)
         return QUIRE_OK;
     return cuda_check(b, launch_weight_exponents(cuda_of(b)->stream, w), "a weight's exponents", err);
 }
@@ -118,10 +118,10 @@ static int check(const struct k_weight_view *parts, uint32_t n_parts, uint32_t *
 {
     int status = k_weight_check(parts, n_parts, n_rows, err);
     for (uint32_t i = 1; i < n_parts && status == QUIRE_OK; i++)
-        if (parts[i].dtype != parts[0].dtype)
+        if (parts[i].format.kind != parts[0].format.kind)
             status = quire_fail(err, QUIRE_UNSUPPORTED,
-                                "weight part %u: is %s and part 0 is %s; a GPU takes parts of one dtype", i,
-                                k_dtype_name(parts[i].dtype), k_dtype_name(parts[0].dtype));
+                                "weight part %u: is %s and part 0 is %s; a GPU takes parts of one format", i,
+                                k_format_name(parts[i].format), k_format_name(parts[0].format));
     return status;
 }
 
@@ -140,14 +140,14 @@ int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, u
         return quire_fail(err, QUIRE_NO_MEMORY, "weight: out of memory");
     w->n_rows = n_rows;
     w->n_cols = parts[0].n_cols;
-    w->dtype = parts[0].dtype;
-    w->row_stride_bytes = cuda_weight_row_stride(w->dtype, w->n_cols);
-    status = cuda_alloc(b, cuda_weight_bytes(w->dtype, n_rows, w->n_cols), &w->data_dev, err);
-    if (status == QUIRE_OK && w->dtype == K_BF16)
+    w->format = parts[0].format;
+    w->row_stride_bytes = cuda_weight_row_stride(w->format, w->n_cols);
+    status = cuda_alloc(b, cuda_weight_bytes(w->format, n_rows, w->n_cols), &w->data_dev, err);
+    if (status == QUIRE_OK && w->format.kind == K_BF16)
         w->exponents_dev = (int8_t *)w->data_dev + n_rows * w->row_stride_bytes;
     if (status == QUIRE_OK)
         status = upload(b, parts, n_parts, w, err);
-    if (status == QUIRE_OK && w->dtype == K_BF16 && cuda_of(b)->lt)
+    if (status == QUIRE_OK && w->format.kind == K_BF16 && cuda_of(b)->lt)
         status = make_factors(b, parts, w, err);
     if (status != QUIRE_OK) {
         cuda_weight_destroy(b, w);

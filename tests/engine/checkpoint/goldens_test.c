@@ -25,7 +25,7 @@ static void expect_shape(const struct safetensors *st, const struct model_desc *
     struct quire_error err;
     if (safetensors_find(st, name, &t, &err) != QUIRE_OK)
         fail_msg("%s", err.text);
-    assert_int_equal(t.dtype, desc->dtype);
+    assert_int_equal(t.format.kind, desc->dtype);
     assert_int_equal(t.n_dims, cols ? 2 : 1);
     assert_int_equal(t.shape[0], rows);
     assert_int_equal(t.shape[1], cols);

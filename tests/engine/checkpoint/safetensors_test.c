@@ -40,20 +40,20 @@ static void views_are_in_place(void **state)
 
     assert_int_equal(safetensors_find(st, "a", &t, &err), QUIRE_OK);
     assert_string_equal(t.name, "a");
-    assert_int_equal(t.dtype, K_F32);
+    assert_int_equal(t.format.kind, K_F32);
     assert_int_equal(t.n_dims, 1);
     assert_int_equal(t.shape[0], 2);
     assert_int_equal(t.n_bytes, 8);
     assert_int_equal(((const unsigned char *)t.data)[7], 7);
 
     assert_int_equal(safetensors_find(st, "b", &t, &err), QUIRE_OK);
-    assert_int_equal(t.dtype, K_F16);
+    assert_int_equal(t.format.kind, K_F16);
     assert_int_equal(t.shape[0], 2);
     assert_int_equal(t.shape[1], 3);
     assert_int_equal(((const unsigned char *)t.data)[0], 8);
 
     assert_int_equal(safetensors_find(st, "scalar", &t, &err), QUIRE_OK);
-    assert_int_equal(t.dtype, K_BF16);
+    assert_int_equal(t.format.kind, K_BF16);
     assert_int_equal(t.n_dims, 0);
     assert_int_equal(t.n_bytes, 2);
     assert_int_equal(safetensors_find(st, "none", &t, &err), QUIRE_OK);

@@ -37,7 +37,7 @@ static uint64_t bytes_of_walk(const struct model_desc *desc, const struct safete
             if (status != QUIRE_OK)
                 fail_msg("%s", err.text);
             assert_int_equal(t.n_bytes, (uint64_t)model_size_of(desc, row->rows) * model_size_of(desc, row->cols) *
-                                            k_dtype_bytes(t.dtype));
+                                            k_format_bytes(t.format, 1));
             bytes += t.n_bytes;
         }
     return bytes;

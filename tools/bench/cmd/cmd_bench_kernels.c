@@ -171,8 +171,10 @@ static int finish(struct bench *bench)
 /* Which instructions the backend uses: the FMA limit is theirs. Which forms it has; which it takes by itself. */
 static int look_at_backend(struct bench *bench, enum k_dtype weights, enum k_gemm_form *form, struct quire_error *err)
 {
-    const struct k_backend_options options = {
-        .device = bench->device, .n_threads = bench->n_threads, .form = K_FORM_AUTO, .weight_dtype = weights};
+    const struct k_backend_options options = {.device = bench->device,
+                                              .n_threads = bench->n_threads,
+                                              .form = K_FORM_AUTO,
+                                              .weight_format = k_format_of(weights)};
     struct k_backend *b;
     const char *why;
     int status = k_backend_open(&options, &b, &why, err);
@@ -186,7 +188,7 @@ static int look_at_backend(struct bench *bench, enum k_dtype weights, enum k_gem
     bench->wide = is_cpu && strcmp(bench->isa, "avx2") != 0;
     for (int f = 0; f < K_N_FORMS; f++)
         for (int d = K_F32; d <= K_BF16; d++)
-            bench->supports[f][d] = b->ops->supports_form(b, (enum k_gemm_form)f, (enum k_dtype)d);
+            bench->supports[f][d] = b->ops->supports(b, K_OP_GEMM, (enum k_gemm_form)f, k_format_of((enum k_dtype)d));
     *form = b->form;
     b->ops->close(b);
     bench->limits_from = !bench->is_device ? "measured" : bench->limit_gb_s > 0 ? "given" : NULL;

@@ -84,15 +84,15 @@ int bench_copy(const struct engine_options *options, const struct engine_info *i
     const struct k_backend_options backend = {.device = options->device,
                                               .n_threads = options->n_threads,
                                               .form = info->gemm_form,
-                                              .weight_dtype = info->plan->weight_dtype,
+                                              .weight_format = info->plan->weight_format,
                                               .cpu_bind = options->cpu_bind};
-    struct copying c = {.shape = {.dtype = info->plan->kv_dtype,
+    struct copying c = {.shape = {.format = info->plan->kv_format,
                                   .n_kv_heads = info->desc->n_kv_heads,
                                   .head_dim = info->desc->head_dim,
                                   .block_tokens = info->plan->block_tokens},
                         .n_layers = info->desc->n_layers};
-    c.half_bytes = (uint64_t)c.shape.n_kv_heads * c.shape.head_dim * c.shape.block_tokens *
-                   k_dtype_bytes(c.shape.dtype);
+    c.half_bytes = k_format_bytes(c.shape.format,
+                                  (uint64_t)c.shape.n_kv_heads * c.shape.head_dim * c.shape.block_tokens);
     uint64_t n_blocks = ARENA_BYTES / c.half_bytes;
     c.n_blocks = n_blocks > N_PAIRS ? (uint32_t)n_blocks : N_PAIRS;
     int status = k_backend_open(&backend, &c.backend, &why, err);

@@ -15,6 +15,28 @@ const char *k_dtype_name(enum k_dtype dtype)
     return "unknown";
 }
 
+struct k_format k_format_of(enum k_dtype dtype)
+{
+    static const struct k_format plain[] = {K_FORMAT_F32, K_FORMAT_F16, K_FORMAT_BF16};
+    return plain[dtype];
+}
+
+bool k_format_is_plain(struct k_format format)
+{
+    return (uint32_t)format.kind <= K_BF16 && format.bits == 8 * k_dtype_bytes(format.kind) && format.group == 0 &&
+           format.packing == K_PACKING_NONE;
+}
+
+uint64_t k_format_bytes(struct k_format format, uint64_t n)
+{
+    return n / 8 * format.bits + (n % 8 * format.bits + 7) / 8;
+}
+
+const char *k_format_name(struct k_format format)
+{
+    return k_dtype_name(format.kind);
+}
+
 const char *k_form_name(enum k_gemm_form form)
 {
     switch (form) {
