@@ -142,7 +142,6 @@ static int run_action(size_t action, int argc, char **argv)
     struct cli_option rows[6];
     struct cache_client *client;
     struct quire_error err;
-    bool help;
     size_t n = 0;
     if (actions[action].file_help)
         rows[n++] = (struct cli_option){
@@ -173,12 +172,9 @@ static int run_action(size_t action, int argc, char **argv)
                                         .examples = actions[action].example,
                                         .options = rows,
                                         .positionals = {&a.url}};
-    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
-        return command_fail(2, err.text);
-    if (help) {
-        cli_print_help(&command);
-        return 0;
-    }
+    int code;
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
     if (!a.url)
         return command_fail(2, "which server? quire cache ACTION http://HOST:PORT");
     if (actions[action].file_help && !a.file)

@@ -12,6 +12,7 @@
 #include "tools/cli/watching.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct engine_command {
     struct event_base *base;
@@ -104,37 +105,50 @@ static void close_all(struct engine_command *c)
         event_base_free(c->base);
 }
 
+static size_t own_flags(struct engine_command *c, struct cli_option *out)
+{
+    /* clang-format off */
+    const struct cli_option rows[] = {
+        {.names = "Where it listens:", .kind = CLI_GROUP},
+        {.names = "listen", .kind = CLI_LIST, .target = &c->listen, .value = "ADDRESS",
+         .help = "unix:PATH (only you may connect) or tcp:HOST:PORT (needs --engine-key-file). May be repeated."},
+        {.names = "engine-key-file", .kind = CLI_STRING, .target = &c->key_file, .value = "PATH",
+         .help = "A file with the secret that front ends must have too. Never sent over the wire."},
+        {.names = "tenants", .kind = CLI_STRING, .target = &c->tenants_file, .value = "FILE",
+         .help = "The front ends' tenants file (docs/api.md), for the weights in it. Default: all alike."},
+        HOST_LOG_FORMAT_OPTION,
+        host_shutdown_option(&c->shutdown_timeout_s),
+    };
+    /* clang-format on */
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
+static int run(struct engine_command *c, struct engine_options *options, struct quire_error *err)
+{
+    int status = open_all(c, options, err);
+    if (status == QUIRE_OK) {
+        const struct engine_info *info = engine_info(c->engine);
+        quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s; %s", info->desc->architecture, info->device_why,
+                  info->gemms, info->placement);
+        for (size_t i = 0; daemon_address(c->daemon, i); i++)
+            quire_log(QUIRE_LOG_INFO, "engine", "ready on %s after %.2f s", daemon_address(c->daemon, i),
+                      info->open_seconds);
+        notify_ready();
+        event_base_dispatch(c->base);
+    }
+    return status;
+}
+
 int command_engine(int argc, char **argv)
 {
     struct engine_command c = {0};
     struct engine_options options;
     struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 8];
     struct quire_error err;
-    bool help;
 
     engine_options_default(&options);
-    size_t n = 0;
-    rows[n++] = (struct cli_option){.names = "Where it listens:", .kind = CLI_GROUP};
-    rows[n++] = (struct cli_option){
-        .names = "listen",
-        .kind = CLI_LIST,
-        .target = &c.listen,
-        .value = "ADDRESS",
-        .help = "unix:PATH (only you may connect) or tcp:HOST:PORT (needs --engine-key-file). May be repeated."};
-    rows[n++] = (struct cli_option){
-        .names = "engine-key-file",
-        .kind = CLI_STRING,
-        .target = &c.key_file,
-        .value = "PATH",
-        .help = "A file with the secret that front ends must have too. Never sent over the wire."};
-    rows[n++] = (struct cli_option){
-        .names = "tenants",
-        .kind = CLI_STRING,
-        .target = &c.tenants_file,
-        .value = "FILE",
-        .help = "The front ends' tenants file (docs/api.md), for the weights in it. Default: all alike."};
-    rows[n++] = (struct cli_option)HOST_LOG_FORMAT_OPTION;
-    rows[n++] = host_shutdown_option(&c.shutdown_timeout_s);
+    size_t n = own_flags(&c, rows);
     n += engine_flags(&options, rows + n);
     n += watching_flags(&c.watching, rows + n);
     rows[n] = (struct cli_option){0};
@@ -150,12 +164,9 @@ int command_engine(int argc, char **argv)
         .options = rows,
         .positionals = {&options.model_dir},
     };
-    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
-        return command_fail(2, err.text);
-    if (help) {
-        cli_print_help(&command);
-        return 0;
-    }
+    int code;
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
     if (!options.model_dir)
         return command_fail(2, "which model? usage: quire engine MODEL --listen ADDRESS");
     if (c.listen.n == 0)
@@ -167,17 +178,7 @@ int command_engine(int argc, char **argv)
         return command_fail(1, err.text);
     options.model_dir = c.model.dir;
 
-    int status = open_all(&c, &options, &err);
-    if (status == QUIRE_OK) {
-        const struct engine_info *info = engine_info(c.engine);
-        quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s; %s", info->desc->architecture, info->device_why,
-                  info->gemms, info->placement);
-        for (size_t i = 0; daemon_address(c.daemon, i); i++)
-            quire_log(QUIRE_LOG_INFO, "engine", "ready on %s after %.2f s", daemon_address(c.daemon, i),
-                      info->open_seconds);
-        notify_ready();
-        event_base_dispatch(c.base);
-    }
+    int status = run(&c, &options, &err);
     bool died = host_death_was(c.death);
     close_all(&c);
     return status == QUIRE_OK ? died : command_fail(1, err.text);

@@ -375,35 +375,39 @@ static void close_all(struct generate *g)
     free(g->answer);
 }
 
+static size_t own_flags(struct generate *g, struct cli_option *out)
+{
+    /* clang-format off */
+    const struct cli_option rows[] = {
+        {.names = "What is asked:", .kind = CLI_GROUP},
+        {.names = "system", .kind = CLI_STRING, .target = &g->system, .value = "TEXT",
+         .help = "A system message before the first question."},
+        {.names = "raw", .kind = CLI_FLAG, .target = &g->raw,
+         .help = "Continue the prompt as it is, without the model's chat template."},
+        {.names = "max-tokens", .kind = CLI_U32, .target = &g->max_tokens, .min = 1, .max = 4294967295.0, .value = "N",
+         .help = "Longest answer. Default: until the model stops or the context is full."},
+        {.names = "temperature", .kind = CLI_F64, .target = &g->temperature, .given = &g->has_temperature,
+         .max = 100, .value = "X", .help = "0 is greedy. Default: generation_config.json's, else 1."},
+        {.names = "top-p", .kind = CLI_F64, .target = &g->top_p, .given = &g->has_top_p, .min = 1e-6,
+         .max = 1, .value = "X", .help = "Likewise."},
+        {.names = "top-k", .kind = CLI_U32, .target = &g->top_k, .given = &g->has_top_k, .value = "N",
+         .help = "Likewise; 0 = off."},
+        {.names = "json", .kind = CLI_FLAG, .target = &g->json, .help = "Print JSON for programs, once the answer is whole."},
+    };
+    /* clang-format on */
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
 int command_generate(int argc, char **argv)
 {
     struct generate g = {.status = QUIRE_INTERNAL};
     struct hub_model model;
     struct cli_option rows[ENGINE_FLAGS_MAX + 10];
-    bool help;
 
     engine_options_default(&g.options);
     g.options.max_num_seqs = 1;
-    /* clang-format off */
-    const struct cli_option own[] = {
-        {.names = "What is asked:", .kind = CLI_GROUP},
-        {.names = "system", .kind = CLI_STRING, .target = &g.system, .value = "TEXT",
-         .help = "A system message before the first question."},
-        {.names = "raw", .kind = CLI_FLAG, .target = &g.raw,
-         .help = "Continue the prompt as it is, without the model's chat template."},
-        {.names = "max-tokens", .kind = CLI_U32, .target = &g.max_tokens, .min = 1, .max = 4294967295.0, .value = "N",
-         .help = "Longest answer. Default: until the model stops or the context is full."},
-        {.names = "temperature", .kind = CLI_F64, .target = &g.temperature, .given = &g.has_temperature,
-         .max = 100, .value = "X", .help = "0 is greedy. Default: generation_config.json's, else 1."},
-        {.names = "top-p", .kind = CLI_F64, .target = &g.top_p, .given = &g.has_top_p, .min = 1e-6,
-         .max = 1, .value = "X", .help = "Likewise."},
-        {.names = "top-k", .kind = CLI_U32, .target = &g.top_k, .given = &g.has_top_k, .value = "N",
-         .help = "Likewise; 0 = off."},
-        {.names = "json", .kind = CLI_FLAG, .target = &g.json, .help = "Print JSON for programs, once the answer is whole."},
-    };
-    /* clang-format on */
-    memcpy(rows, own, sizeof own);
-    size_t n = sizeof own / sizeof own[0];
+    size_t n = own_flags(&g, rows);
     n += engine_flags(&g.options, rows + n);
     rows[n] = (struct cli_option){0};
     const struct cli_command command = {
@@ -419,12 +423,9 @@ int command_generate(int argc, char **argv)
         .options = rows,
         .positionals = {&g.options.model_dir, &g.prompt},
     };
-    if (cli_parse(&command, argc, argv, &help, &g.err) != QUIRE_OK)
-        return command_fail(2, g.err.text);
-    if (help) {
-        cli_print_help(&command);
-        return 0;
-    }
+    int code;
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
     if (!g.options.model_dir)
         return command_fail(2, "which model? usage: quire generate MODEL [PROMPT]");
     if (strcmp(g.options.batching, "static") == 0)

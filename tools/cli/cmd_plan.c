@@ -115,7 +115,7 @@ static void print_table(const char *model_dir, const struct model_desc *desc, co
 int command_plan(int argc, char **argv)
 {
     const char *model_dir = NULL;
-    bool json = false, help;
+    bool json = false;
     struct hub_model model;
     struct engine_options options;
     struct cli_option rows[ENGINE_FLAGS_MAX + 3];
@@ -140,12 +140,9 @@ int command_plan(int argc, char **argv)
         .options = rows,
         .positionals = {&model_dir},
     };
-    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
-        return command_fail(2, err.text);
-    if (help) {
-        cli_print_help(&command);
-        return 0;
-    }
+    int code;
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
     if (!model_dir)
         return command_fail(2, "which model? usage: quire plan MODEL [options]");
     if (hub_model_find(model_dir, false, &model, &err) != QUIRE_OK)

@@ -129,8 +129,8 @@ int command_replay(int argc, char **argv)
     const char *file = NULL, *model_dir = NULL;
     struct hub_model model;
     struct quire_error err;
-    bool help, json = false;
-    int code = 0;
+    bool json = false;
+    int code;
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Options:", .kind = CLI_GROUP},
@@ -156,12 +156,8 @@ int command_replay(int argc, char **argv)
         .options = rows,
         .positionals = {&file, &model_dir},
     };
-    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
-        return command_fail(2, err.text);
-    if (help) {
-        cli_print_help(&command);
-        return 0;
-    }
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
     if (!file || !model_dir)
         return command_fail(2, "which recording, and which model? usage: quire replay FILE MODEL");
     if (hub_model_find(model_dir, false, &model, &err) != QUIRE_OK)

@@ -432,78 +432,142 @@ static int keys_from_environment(struct serve *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
+static size_t http_flags(struct serve *s, struct cli_option *out)
+{
+    /* clang-format off */
+    const struct cli_option rows[] = {
+        {.names = "HTTP:", .kind = CLI_GROUP},
+        {.names = "host", .kind = CLI_STRING, .target = &s->host, .value = "HOST",
+         .help = "Address to listen on. Default 127.0.0.1: this machine only; 0.0.0.0 for everybody."},
+        {.names = "port", .kind = CLI_U32, .target = &s->port, .max = 65535, .value = "N",
+         .help = "Port. Default 8000; 0 takes a free one and says which."},
+        {.names = "ssl-certfile", .kind = CLI_STRING, .target = &s->cert_file, .value = "FILE",
+         .help = "Speak HTTPS with this certificate (PEM, with its chain). Read again on SIGHUP."},
+        {.names = "ssl-keyfile", .kind = CLI_STRING, .target = &s->tls_key_file, .value = "FILE",
+         .help = "Its private key, not encrypted. Default: in the certificate's file."},
+        {.names = "allowed-origins", .kind = CLI_LIST, .target = &s->origins, .value = "ORIGIN",
+         .help = "Web pages from here may use the API in browsers (CORS); * for all. May be repeated. Default: none."},
+        {.names = "api-key", .kind = CLI_LIST, .target = &s->api_keys, .value = "KEY",
+         .help = "Clients must send one of these as bearer token. May be repeated. Default: $QUIRE_API_KEY, with commas "
+                 "between several, which other users of this machine cannot read off the command line."},
+        {.names = "tenants", .kind = CLI_STRING, .target = &s->tenants_file, .value = "FILE",
+         .help = "Keys with names, weights, classes and limits (docs/api.md). Read again on SIGHUP."},
+        {.names = "warm", .kind = CLI_STRING, .target = &s->warm_file, .value = "FILE",
+         .help = "Fill the prefix cache from this file's prompts at start, below live traffic (quire cache warm "
+                 "--help). With --api-key: for the first key."},
+        {.names = "tenant-metrics", .kind = CLI_FLAG, .target = &s->tenant_metrics,
+         .help = "Count by tenant on /metrics too."},
+        {.names = "metrics-listen", .kind = CLI_STRING, .target = &s->metrics_listen, .value = "ADDRESS",
+         .help = "Answer /metrics and /health on HOST:PORT too, there without a key and nothing else: for Prometheus "
+                 "and probes, on an address that clients do not reach."},
+        {.names = "log-requests", .kind = CLI_FLAG, .target = &s->log_requests,
+         .help = "Log a line for each request that generates: ids, tenant, status, tokens and times, never its text."},
+        HOST_LOG_FORMAT_OPTION,
+        {.names = "otlp-endpoint", .kind = CLI_STRING, .target = &s->otlp_endpoint, .value = "URL",
+         .help = "Send a span for each request that generates to this OpenTelemetry collector, over HTTP: "
+                 "http://HOST:4318. Traces of callers (traceparent) are continued."},
+        {.names = "served-model-name", .kind = CLI_LIST, .target = &s->names, .value = "NAME",
+         .help = "Names that requests may use. Default: MODEL's name, or the directory's."},
+        {.names = "tool-call-parser", .kind = CLI_STRING, .target = &s->tool_call_parser, .value = "NAME",
+         .help = "How the model writes tool calls: hermes (Qwen too), llama3_json, or none to leave them in the text. "
+                 "Default auto: as its chat template shows."},
+    };
+    /* clang-format on */
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
+static size_t connection_flags(struct serve *s, struct cli_option *out)
+{
+    /* clang-format off */
+    const struct cli_option rows[] = {
+        {.names = "Limits of connections:", .kind = CLI_GROUP},
+        {.names = "max-connections", .kind = CLI_U32, .target = &s->max_connections, .min = 1, .max = 1000000, .value = "N",
+         .help = "Connections at once; past it the oldest idle one gives way. Default 4096."},
+        {.names = "max-body-size", .kind = CLI_BYTES, .target = &s->max_body_bytes, .min = 1024, .max = 4294967296.0, .value = "SIZE",
+         .help = "Largest request body, 16 times that for all at once: 64M. Default 16M."},
+        {.names = "header-timeout", .kind = CLI_U32, .target = &s->header_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
+         .help = "For a request's headers to arrive. Default 15."},
+        {.names = "body-timeout", .kind = CLI_U32, .target = &s->body_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
+         .help = "For its body, besides what 16 KiB/s would need. Default 30."},
+        {.names = "keep-alive-timeout", .kind = CLI_U32, .target = &s->idle_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
+         .help = "For the next request of a connection; longer than the proxy's in front. Default 75."},
+        {.names = "write-timeout", .kind = CLI_U32, .target = &s->write_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
+         .help = "For a client to take some of its reply. Default 60."},
+        host_shutdown_option(&s->shutdown_timeout_s),
+        {.names = "Engines elsewhere:", .kind = CLI_GROUP},
+        {.names = "engine", .kind = CLI_STRING, .target = &s->remote, .value = "ADDRESS",
+         .help = "Use the engine at unix:PATH or tcp:HOST:PORT (quire engine). MODEL is then needed for its "
+                 "tokenizer and configuration only."},
+        {.names = "listen", .kind = CLI_LIST, .target = &s->listen, .value = "ADDRESS",
+         .help = "Let other front ends use this engine too."},
+        {.names = "engine-key-file", .kind = CLI_STRING, .target = &s->key_file, .value = "PATH",
+         .help = "The secret shared with engines or front ends at tcp: addresses."},
+    };
+    /* clang-format on */
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
+/* What one option alone cannot say. of_engine: the first option given that an engine in this process has; NULL: none. */
+static int check(struct serve *s, const char *of_engine, struct quire_error *err)
+{
+    const char *wrong = NULL;
+    if (!s->given)
+        wrong = "which model? usage: quire serve MODEL [options]";
+    else if (s->remote && s->listen.n > 0)
+        wrong = "--listen offers an engine in this process; with --engine there is none";
+    else if (s->remote && of_engine)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--%s is for an engine in this process; with --engine there is none: give it to quire engine",
+                          of_engine);
+    else if (s->warm_file && !s->options.prefix_caching)
+        wrong = "--warm fills the prefix cache, which is off: leave --no-enable-prefix-caching out";
+    else if (s->warm_file && s->tenants_file)
+        wrong = "--warm fills one key's cache: with --tenants say whose, with quire cache warm --api-key";
+    else if (s->tenants_file && s->api_keys.n > 0)
+        wrong = "--tenants names every key; --api-key does not go with it";
+    else if (s->tls_key_file && !s->cert_file)
+        wrong = "--ssl-keyfile is the key of a certificate: name it with --ssl-certfile";
+    if (wrong)
+        return quire_fail(err, QUIRE_INVALID, "%s", wrong);
+    if (s->metrics_listen && parse_metrics_listen(s, err) != QUIRE_OK)
+        return QUIRE_INVALID;
+    for (size_t i = 0; i < s->origins.n; i++)
+        if (cors_check(s->origins.items[i], err) != QUIRE_OK) {
+            quire_error_prefix(err, "--allowed-origins");
+            return QUIRE_INVALID;
+        }
+    return host_check_listen(s->listen.items, s->listen.n, s->key_file, err);
+}
+
+static int run(struct serve *s, struct quire_error *err)
+{
+    int status = hub_model_find(s->given, s->remote != NULL, &s->model, err);
+    s->options.model_dir = s->model.dir;
+    if (status == QUIRE_OK)
+        status = open_all(s, err);
+    if (status == QUIRE_OK) {
+        log_engine(s);
+        event_base_dispatch(s->base);
+        if (host_death_was(s->death))
+            s->exit_code = 1;
+    }
+    close_all(s);
+    return status;
+}
+
 int command_serve(int argc, char **argv)
 {
     struct serve s = {.host = "127.0.0.1", .port = 8000, .max_connections = 4096};
     struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 40];
     struct quire_error err;
-    bool help, given[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX] = {false};
+    bool given[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX] = {false};
 
     engine_options_default(&s.options);
-    /* clang-format off */
-    const struct cli_option own[] = {
-        {.names = "HTTP:", .kind = CLI_GROUP},
-        {.names = "host", .kind = CLI_STRING, .target = &s.host, .value = "HOST",
-         .help = "Address to listen on. Default 127.0.0.1: this machine only; 0.0.0.0 for everybody."},
-        {.names = "port", .kind = CLI_U32, .target = &s.port, .max = 65535, .value = "N",
-         .help = "Port. Default 8000; 0 takes a free one and says which."},
-        {.names = "ssl-certfile", .kind = CLI_STRING, .target = &s.cert_file, .value = "FILE",
-         .help = "Speak HTTPS with this certificate (PEM, with its chain). Read again on SIGHUP."},
-        {.names = "ssl-keyfile", .kind = CLI_STRING, .target = &s.tls_key_file, .value = "FILE",
-         .help = "Its private key, not encrypted. Default: in the certificate's file."},
-        {.names = "allowed-origins", .kind = CLI_LIST, .target = &s.origins, .value = "ORIGIN",
-         .help = "Web pages from here may use the API in browsers (CORS); * for all. May be repeated. Default: none."},
-        {.names = "api-key", .kind = CLI_LIST, .target = &s.api_keys, .value = "KEY",
-         .help = "Clients must send one of these as bearer token. May be repeated. Default: $QUIRE_API_KEY, with commas "
-                 "between several, which other users of this machine cannot read off the command line."},
-        {.names = "tenants", .kind = CLI_STRING, .target = &s.tenants_file, .value = "FILE",
-         .help = "Keys with names, weights, classes and limits (docs/api.md). Read again on SIGHUP."},
-        {.names = "warm", .kind = CLI_STRING, .target = &s.warm_file, .value = "FILE",
-         .help = "Fill the prefix cache from this file's prompts at start, below live traffic (quire cache warm "
-                 "--help). With --api-key: for the first key."},
-        {.names = "tenant-metrics", .kind = CLI_FLAG, .target = &s.tenant_metrics,
-         .help = "Count by tenant on /metrics too."},
-        {.names = "metrics-listen", .kind = CLI_STRING, .target = &s.metrics_listen, .value = "ADDRESS",
-         .help = "Answer /metrics and /health on HOST:PORT too, there without a key and nothing else: for Prometheus "
-                 "and probes, on an address that clients do not reach."},
-        {.names = "log-requests", .kind = CLI_FLAG, .target = &s.log_requests,
-         .help = "Log a line for each request that generates: ids, tenant, status, tokens and times, never its text."},
-        HOST_LOG_FORMAT_OPTION,
-        {.names = "otlp-endpoint", .kind = CLI_STRING, .target = &s.otlp_endpoint, .value = "URL",
-         .help = "Send a span for each request that generates to this OpenTelemetry collector, over HTTP: "
-                 "http://HOST:4318. Traces of callers (traceparent) are continued."},
-        {.names = "served-model-name", .kind = CLI_LIST, .target = &s.names, .value = "NAME",
-         .help = "Names that requests may use. Default: MODEL's name, or the directory's."},
-        {.names = "tool-call-parser", .kind = CLI_STRING, .target = &s.tool_call_parser, .value = "NAME",
-         .help = "How the model writes tool calls: hermes (Qwen too), llama3_json, or none to leave them in the text. "
-                 "Default auto: as its chat template shows."},
-        {.names = "Limits of connections:", .kind = CLI_GROUP},
-        {.names = "max-connections", .kind = CLI_U32, .target = &s.max_connections, .min = 1, .max = 1000000, .value = "N",
-         .help = "Connections at once; past it the oldest idle one gives way. Default 4096."},
-        {.names = "max-body-size", .kind = CLI_BYTES, .target = &s.max_body_bytes, .min = 1024, .max = 4294967296.0, .value = "SIZE",
-         .help = "Largest request body, 16 times that for all at once: 64M. Default 16M."},
-        {.names = "header-timeout", .kind = CLI_U32, .target = &s.header_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
-         .help = "For a request's headers to arrive. Default 15."},
-        {.names = "body-timeout", .kind = CLI_U32, .target = &s.body_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
-         .help = "For its body, besides what 16 KiB/s would need. Default 30."},
-        {.names = "keep-alive-timeout", .kind = CLI_U32, .target = &s.idle_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
-         .help = "For the next request of a connection; longer than the proxy's in front. Default 75."},
-        {.names = "write-timeout", .kind = CLI_U32, .target = &s.write_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
-         .help = "For a client to take some of its reply. Default 60."},
-        host_shutdown_option(&s.shutdown_timeout_s),
-        {.names = "Engines elsewhere:", .kind = CLI_GROUP},
-        {.names = "engine", .kind = CLI_STRING, .target = &s.remote, .value = "ADDRESS",
-         .help = "Use the engine at unix:PATH or tcp:HOST:PORT (quire engine). MODEL is then needed for its "
-                 "tokenizer and configuration only."},
-        {.names = "listen", .kind = CLI_LIST, .target = &s.listen, .value = "ADDRESS",
-         .help = "Let other front ends use this engine too."},
-        {.names = "engine-key-file", .kind = CLI_STRING, .target = &s.key_file, .value = "PATH",
-         .help = "The secret shared with engines or front ends at tcp: addresses."},
-    };
-    /* clang-format on */
-    memcpy(rows, own, sizeof own);
-    const size_t n_own = sizeof own / sizeof own[0];
-    size_t n = n_own;
+    size_t n = http_flags(&s, rows);
+    n += connection_flags(&s, rows + n);
+    const size_t n_own = n;
     n += engine_flags(&s.options, rows + n);
     n += watching_flags(&s.watching, rows + n);
     rows[n] = (struct cli_option){0};
@@ -523,57 +587,14 @@ int command_serve(int argc, char **argv)
         .options = rows,
         .positionals = {&s.given},
     };
-    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
+    int code;
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
+    if (check(&s, cli_first_given(rows + n_own, n - n_own), &err) != QUIRE_OK)
         return command_fail(2, err.text);
-    if (help) {
-        cli_print_help(&command);
-        return 0;
-    }
-    if (!s.given)
-        return command_fail(2, "which model? usage: quire serve MODEL [options]");
-    if (s.remote && s.listen.n > 0)
-        return command_fail(2, "--listen offers an engine in this process; with --engine there is none");
-    const char *of_engine = cli_first_given(rows + n_own, n - n_own);
-    if (s.remote && of_engine) {
-        quire_fail(&err, QUIRE_INVALID,
-                   "--%s is for an engine in this process; with --engine there is none: give it to "
-                   "quire engine",
-                   of_engine);
-        return command_fail(2, err.text);
-    }
-    if (s.warm_file && !s.options.prefix_caching)
-        return command_fail(2, "--warm fills the prefix cache, which is off: leave --no-enable-prefix-caching out");
-    if (s.warm_file && s.tenants_file)
-        return command_fail(2,
-                            "--warm fills one key's cache: with --tenants say whose, with quire cache warm --api-key");
-    if (s.tenants_file && s.api_keys.n > 0)
-        return command_fail(2, "--tenants names every key; --api-key does not go with it");
-    if (s.metrics_listen && parse_metrics_listen(&s, &err) != QUIRE_OK)
-        return command_fail(2, err.text);
-    if (s.tls_key_file && !s.cert_file)
-        return command_fail(2, "--ssl-keyfile is the key of a certificate: name it with --ssl-certfile");
-    for (size_t i = 0; i < s.origins.n; i++)
-        if (cors_check(s.origins.items[i], &err) != QUIRE_OK) {
-            quire_error_prefix(&err, "--allowed-origins");
-            return command_fail(2, err.text);
-        }
-    if (host_check_listen(s.listen.items, s.listen.n, s.key_file, &err) != QUIRE_OK)
-        return command_fail(2, err.text);
-
     if (keys_from_environment(&s, &err) != QUIRE_OK) {
         free(s.environment_keys);
         return command_fail(2, err.text);
     }
-    int status = hub_model_find(s.given, s.remote != NULL, &s.model, &err);
-    s.options.model_dir = s.model.dir;
-    if (status == QUIRE_OK)
-        status = open_all(&s, &err);
-    if (status == QUIRE_OK) {
-        log_engine(&s);
-        event_base_dispatch(s.base);
-        if (host_death_was(s.death))
-            s.exit_code = 1;
-    }
-    close_all(&s);
-    return status == QUIRE_OK ? s.exit_code : command_fail(1, err.text);
+    return run(&s, &err) == QUIRE_OK ? s.exit_code : command_fail(1, err.text);
 }

@@ -2,8 +2,21 @@
 
 #include "base/log.h"
 
-#include <stdbool.h>
 #include <stdio.h>
+
+bool command_begin(const struct cli_command *command, int argc, char **argv, int *code)
+{
+    struct quire_error err;
+    bool help;
+    *code = 0;
+    if (cli_parse(command, argc, argv, &help, &err) != QUIRE_OK)
+        *code = command_fail(2, err.text);
+    else if (help)
+        cli_print_help(command);
+    else
+        return true;
+    return false;
+}
 
 int command_fail(int code, const char *text)
 {

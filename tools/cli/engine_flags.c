@@ -174,7 +174,9 @@ size_t schedule_flags(struct engine_options *o, struct cli_option out[SCHEDULE_F
     return sizeof rows / sizeof rows[0];
 }
 
-size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS_MAX])
+#define MODEL_FLAGS_MAX 16
+
+static size_t model_flags(struct engine_options *o, struct cli_option *out)
 {
     /* clang-format off */
     const struct cli_option rows[] = {
@@ -209,6 +211,19 @@ size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS
                  "are off by about 0.1."},
         {.names = "max-model-len", .kind = CLI_U32, .target = &o->max_model_len, .value = "N",
          .help = "Longest prompt plus answer, in tokens. Default: what the model says."},
+    };
+    /* clang-format on */
+    _Static_assert(sizeof rows / sizeof rows[0] <= MODEL_FLAGS_MAX, "raise MODEL_FLAGS_MAX");
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
+#define MEMORY_FLAGS_MAX 16
+
+static size_t memory_flags(struct engine_options *o, struct cli_option *out)
+{
+    /* clang-format off */
+    const struct cli_option rows[] = {
         {.names = "KV cache:", .kind = CLI_GROUP},
         {.names = "block-size", .kind = CLI_U32, .target = &o->block_size, .min = 1, .max = 1024,
          .value = "N", .help = "Tokens a KV block holds: 8, 16, 32, 64 or 128. Default 16."},
@@ -239,7 +254,16 @@ size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS
          .help = "Makes the seeds of requests that bring none repeatable. Default: unpredictable."},
     };
     /* clang-format on */
-    _Static_assert(sizeof rows / sizeof rows[0] + SCHEDULE_FLAGS_MAX <= ENGINE_FLAGS_MAX, "raise ENGINE_FLAGS_MAX");
+    _Static_assert(sizeof rows / sizeof rows[0] <= MEMORY_FLAGS_MAX, "raise MEMORY_FLAGS_MAX");
     memcpy(out, rows, sizeof rows);
-    return sizeof rows / sizeof rows[0] + schedule_flags(o, out + sizeof rows / sizeof rows[0]);
+    return sizeof rows / sizeof rows[0];
+}
+
+_Static_assert(MODEL_FLAGS_MAX + MEMORY_FLAGS_MAX + SCHEDULE_FLAGS_MAX <= ENGINE_FLAGS_MAX, "raise ENGINE_FLAGS_MAX");
+
+size_t engine_flags(struct engine_options *o, struct cli_option out[ENGINE_FLAGS_MAX])
+{
+    size_t n = model_flags(o, out);
+    n += memory_flags(o, out + n);
+    return n + schedule_flags(o, out + n);
 }

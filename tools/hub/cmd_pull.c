@@ -230,7 +230,6 @@ int command_pull(int argc, char **argv)
 {
     struct pull_command c = {.n_connections = 8, .lock = -1, .meter = {.is_tty = isatty(STDERR_FILENO)}};
     struct quire_error err;
-    bool help;
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "What is downloaded:", .kind = CLI_GROUP},
@@ -266,18 +265,15 @@ int command_pull(int argc, char **argv)
         .options = rows,
         .positionals = {&c.given},
     };
-    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
-        return command_fail(2, err.text);
-    if (help) {
-        cli_print_help(&command);
-        return 0;
-    }
+    int code;
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
     if (!c.given)
         return command_fail(2, "which model? usage: quire pull ORG/NAME[@REVISION]");
     if (hub_name_parse(c.given, &c.name, &err) != QUIRE_OK)
         return command_fail(2, err.text);
     int status = run(&c, &err);
-    int code = status == QUIRE_OK ? report(&c) : command_fail(1, err.text);
+    code = status == QUIRE_OK ? report(&c) : command_fail(1, err.text);
     hub_pull_close(c.pull);
     hub_list_free(&c.list);
     hub_close(c.hub);

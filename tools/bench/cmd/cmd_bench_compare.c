@@ -259,35 +259,38 @@ static int report(const struct compare *c)
     return 0;
 }
 
+static size_t own_flags(struct compare *c, struct cli_option *out)
+{
+    /* clang-format off */
+    const struct cli_option rows[] = {
+        {.names = "The comparison:", .kind = CLI_GROUP},
+        {.names = "a", .kind = CLI_STRING, .target = &c->sides[0].text, .value = "\"OPTIONS\"",
+         .help = "Options of the engine for configuration A, separated by spaces, on top of those of both."},
+        {.names = "b", .kind = CLI_STRING, .target = &c->sides[1].text, .value = "\"OPTIONS\"", .help = "Likewise for B."},
+        {.names = "rounds", .kind = CLI_U32, .target = &c->n_rounds, .min = BENCH_PAIRS_MIN, .max = BENCH_PAIRS_MAX,
+         .value = "N", .help = "Each runs A and B once, in turns. More find smaller differences. Default 10."},
+        {.names = "json", .kind = CLI_FLAG, .target = &c->json, .help = "Print JSON for programs."},
+        {.names = "Load:", .kind = CLI_GROUP},
+        {.names = "request-rate", .kind = CLI_PARSED, .target = &c->rate, .parse = bench_inputs_parse_rate, .value = "R",
+         .help = "Requests a second, or inf: all at once. Default inf. A trace has times of its own."},
+        {.names = "burstiness", .kind = CLI_F64, .target = &c->burstiness, .min = 0.01, .max = 1e6, .value = "B",
+         .help = "Shape of the gamma distribution of the gaps: 1 Poisson, less more bursty, more more even. Default 1."},
+    };
+    /* clang-format on */
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
 int bench_compare(int argc, char **argv)
 {
     struct compare c = {.rate = INFINITY, .burstiness = 1, .n_rounds = 10};
     struct cli_option rows[ENGINE_FLAGS_MAX + BENCH_INPUT_FLAGS_MAX + 12];
     struct hub_model model;
     struct quire_error err;
-    bool help;
 
     engine_options_default(&c.options);
     bench_input_options_default(&c.input);
-    /* clang-format off */
-    const struct cli_option own[] = {
-        {.names = "The comparison:", .kind = CLI_GROUP},
-        {.names = "a", .kind = CLI_STRING, .target = &c.sides[0].text, .value = "\"OPTIONS\"",
-         .help = "Options of the engine for configuration A, separated by spaces, on top of those of both."},
-        {.names = "b", .kind = CLI_STRING, .target = &c.sides[1].text, .value = "\"OPTIONS\"", .help = "Likewise for B."},
-        {.names = "rounds", .kind = CLI_U32, .target = &c.n_rounds, .min = BENCH_PAIRS_MIN, .max = BENCH_PAIRS_MAX,
-         .value = "N", .help = "Each runs A and B once, in turns. More find smaller differences. Default 10."},
-        {.names = "json", .kind = CLI_FLAG, .target = &c.json, .help = "Print JSON for programs."},
-        {.names = "Load:", .kind = CLI_GROUP},
-        {.names = "request-rate", .kind = CLI_PARSED, .target = &c.rate, .parse = bench_inputs_parse_rate, .value = "R",
-         .help = "Requests a second, or inf: all at once. Default inf. A trace has times of its own."},
-        {.names = "burstiness", .kind = CLI_F64, .target = &c.burstiness, .min = 0.01, .max = 1e6, .value = "B",
-         .help = "Shape of the gamma distribution of the gaps: 1 Poisson, less more bursty, more more even. Default 1."},
-    };
-    /* clang-format on */
-    size_t n = 0;
-    for (; n < sizeof own / sizeof own[0]; n++)
-        rows[n] = own[n];
+    size_t n = own_flags(&c, rows);
     n += bench_input_flags(&c.input, rows + n);
     n += engine_flags(&c.options, rows + n);
     rows[n] = (struct cli_option){0};
@@ -306,12 +309,9 @@ int bench_compare(int argc, char **argv)
         .options = rows,
         .positionals = {&c.options.model_dir},
     };
-    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
-        return command_fail(2, err.text);
-    if (help) {
-        cli_print_help(&command);
-        return 0;
-    }
+    int code;
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
     if (!c.options.model_dir || (!c.sides[0].text && !c.sides[1].text))
         return command_fail(
             2, "which model, and what differs? usage: quire bench compare MODEL --a \"OPTIONS\" --b \"OPTIONS\"");
@@ -320,7 +320,7 @@ int bench_compare(int argc, char **argv)
     c.options.model_dir = model.dir;
 
     int status = run_all(&c, &err);
-    int code = status == QUIRE_OK ? report(&c) : command_fail(1, err.text);
+    code = status == QUIRE_OK ? report(&c) : command_fail(1, err.text);
     clean_up(&c);
     return code;
 }

@@ -233,24 +233,23 @@ static int choose_cases(struct bench *bench)
     return bench->n_cases > 0 ? 0 : command_fail(1, "the device does not have the form of any of these cases");
 }
 
-int bench_kernels(int argc, char **argv)
+#define OWN_FLAGS_MAX 32
+
+static size_t own_flags(struct bench *bench, struct cli_option *out)
 {
-    struct bench bench = {.device = "cpu"};
-    struct quire_error err;
-    bool help;
-    struct bench_shape *shape = &bench.shape;
+    struct bench_shape *shape = &bench->shape;
     /* clang-format off */
-    const struct cli_option options[] = {
+    const struct cli_option rows[] = {
         {.names = "Options:", .kind = CLI_GROUP},
-        {.names = "device,backend", .kind = CLI_STRING, .target = &bench.device, .value = "NAME",
+        {.names = "device,backend", .kind = CLI_STRING, .target = &bench->device, .value = "NAME",
          .help = "cpu, ref, cuda or cuda:N. Default cpu. QUIRE_ISA=avx2 in the environment makes cpu use no more than AVX2."},
-        {.names = "threads", .kind = CLI_U32, .target = &bench.n_threads, .max = K_MAX_THREADS, .value = "N",
+        {.names = "threads", .kind = CLI_U32, .target = &bench->n_threads, .max = K_MAX_THREADS, .value = "N",
          .help = "Compute threads. Default: the cores this process may use."},
-        {.names = "case", .kind = CLI_STRING, .target = &bench.filter, .value = "TEXT",
+        {.names = "case", .kind = CLI_STRING, .target = &bench->filter, .value = "TEXT",
          .help = "Only cases whose name holds TEXT: gemm, \"float16 T1 \", attention."},
-        {.names = "quick", .kind = CLI_FLAG, .target = &bench.quick,
+        {.names = "quick", .kind = CLI_FLAG, .target = &bench->quick,
          .help = "One call of each case: to see that it runs, not how fast."},
-        {.names = "json", .kind = CLI_FLAG, .target = &bench.json, .help = "Print JSON for programs."},
+        {.names = "json", .kind = CLI_FLAG, .target = &bench->json, .help = "Print JSON for programs."},
         {.names = "A shape instead of the table's:", .kind = CLI_GROUP},
         {.names = "op", .kind = CLI_STRING, .target = &shape->op, .value = "NAME",
          .help = "One of" BENCH_SHAPE_OPS "."},
@@ -274,13 +273,23 @@ int bench_kernels(int argc, char **argv)
         {.names = "window", .kind = CLI_U32, .target = &shape->window, .max = 1 << 24, .value = "N",
          .help = "Attention's window. Default: all positions."},
         {.names = "A device's limits:", .kind = CLI_GROUP},
-        {.names = "limit-gb-s", .kind = CLI_F64, .target = &bench.limit_gb_s, .max = 1e6, .value = "X",
+        {.names = "limit-gb-s", .kind = CLI_F64, .target = &bench->limit_gb_s, .max = 1e6, .value = "X",
          .help = "What its memory can be read at, measured elsewhere. Without it there are no shares."},
-        {.names = "limit-tflop-s", .kind = CLI_F64, .target = &bench.limit_tflop_s, .max = 1e6, .value = "X",
+        {.names = "limit-tflop-s", .kind = CLI_F64, .target = &bench->limit_tflop_s, .max = 1e6, .value = "X",
          .help = "What its tensor cores do at most, measured elsewhere. Default: none, and shares are of reading alone."},
-        {0},
     };
     /* clang-format on */
+    _Static_assert(sizeof rows / sizeof rows[0] < OWN_FLAGS_MAX, "raise OWN_FLAGS_MAX");
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
+int bench_kernels(int argc, char **argv)
+{
+    struct bench bench = {.device = "cpu"};
+    struct quire_error err;
+    struct cli_option rows[OWN_FLAGS_MAX];
+    rows[own_flags(&bench, rows)] = (struct cli_option){0};
     const struct cli_command command = {
         .name = "bench kernels",
         .usage = "quire bench kernels [options]",
@@ -295,18 +304,15 @@ int bench_kernels(int argc, char **argv)
                     "  QUIRE_ISA=avx2 quire bench kernels --case \"gemm bfloat16\" --json\n"
                     "  quire bench kernels --op gemm --rows 4096 --cols 4096 --tokens 1,8,64 --dtype bfloat16\n"
                     "  quire bench kernels --device cuda --op attention --heads 32/8 --head-dim 128 --seqs 64x1@4096",
-        .options = options,
+        .options = rows,
         .positionals = {NULL},
     };
-    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
-        return command_fail(2, err.text);
-    if (help) {
-        cli_print_help(&command);
-        return 0;
-    }
+    int code;
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
     if (bench.n_threads == 0)
         bench.n_threads = k_default_threads();
-    int code = choose_cases(&bench);
+    code = choose_cases(&bench);
     if (code != 0)
         return code;
     if (bench.json && !(bench.rows = json_array()))

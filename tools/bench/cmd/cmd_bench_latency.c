@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct latency {
     /* from the command line */
@@ -139,35 +140,38 @@ static int report(const struct latency *l)
     return 0;
 }
 
+static size_t own_flags(struct latency *l, struct cli_option *out)
+{
+    /* clang-format off */
+    const struct cli_option rows[] = {
+        {.names = "The batch:", .kind = CLI_GROUP},
+        {.names = "batch-size", .kind = CLI_U32, .target = &l->batch_size, .min = 1, .max = 65536, .value = "N",
+         .help = "Requests that are sent together. Default 8."},
+        {.names = "input-len", .kind = CLI_U32, .target = &l->input_len, .min = 1, .max = BENCH_MAX_LENGTH, .value = "N",
+         .help = "Tokens of each prompt. Default 32."},
+        {.names = "output-len", .kind = CLI_U32, .target = &l->output_len, .min = 1, .max = BENCH_MAX_LENGTH,
+         .value = "N", .help = "Tokens of each answer. Default 128."},
+        {.names = "num-iters", .kind = CLI_U32, .target = &l->n_iters, .min = 1, .max = 1 << 20, .value = "N",
+         .help = "Batches that are timed. Default 30."},
+        {.names = "num-iters-warmup", .kind = CLI_U32, .target = &l->n_warmup, .max = 1 << 20, .value = "N",
+         .help = "Batches before them that are not. Default 10."},
+        {.names = "json", .kind = CLI_FLAG, .target = &l->json, .help = "Print JSON for programs."},
+    };
+    /* clang-format on */
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
 int bench_latency(int argc, char **argv)
 {
     struct latency l = {.batch_size = 8, .input_len = 32, .output_len = 128, .n_iters = 30, .n_warmup = 10};
     struct cli_option rows[ENGINE_FLAGS_MAX + 10];
     struct hub_model model;
     struct quire_error err;
-    bool help;
 
     engine_options_default(&l.options);
     l.options.prefix_caching = false; /* every iteration sends the same prompts */
-    /* clang-format off */
-    const struct cli_option own[] = {
-        {.names = "The batch:", .kind = CLI_GROUP},
-        {.names = "batch-size", .kind = CLI_U32, .target = &l.batch_size, .min = 1, .max = 65536, .value = "N",
-         .help = "Requests that are sent together. Default 8."},
-        {.names = "input-len", .kind = CLI_U32, .target = &l.input_len, .min = 1, .max = BENCH_MAX_LENGTH, .value = "N",
-         .help = "Tokens of each prompt. Default 32."},
-        {.names = "output-len", .kind = CLI_U32, .target = &l.output_len, .min = 1, .max = BENCH_MAX_LENGTH,
-         .value = "N", .help = "Tokens of each answer. Default 128."},
-        {.names = "num-iters", .kind = CLI_U32, .target = &l.n_iters, .min = 1, .max = 1 << 20, .value = "N",
-         .help = "Batches that are timed. Default 30."},
-        {.names = "num-iters-warmup", .kind = CLI_U32, .target = &l.n_warmup, .max = 1 << 20, .value = "N",
-         .help = "Batches before them that are not. Default 10."},
-        {.names = "json", .kind = CLI_FLAG, .target = &l.json, .help = "Print JSON for programs."},
-    };
-    /* clang-format on */
-    size_t n = 0;
-    for (; n < sizeof own / sizeof own[0]; n++)
-        rows[n] = own[n];
+    size_t n = own_flags(&l, rows);
     n += engine_flags(&l.options, rows + n);
     rows[n] = (struct cli_option){0};
     const struct cli_command command = {
@@ -183,12 +187,9 @@ int bench_latency(int argc, char **argv)
         .options = rows,
         .positionals = {&l.options.model_dir},
     };
-    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
-        return command_fail(2, err.text);
-    if (help) {
-        cli_print_help(&command);
-        return 0;
-    }
+    int code;
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
     if (!l.options.model_dir)
         return command_fail(2, "which model? usage: quire bench latency MODEL [options]");
     if (hub_model_find(l.options.model_dir, false, &model, &err) != QUIRE_OK)
@@ -196,7 +197,7 @@ int bench_latency(int argc, char **argv)
     l.options.model_dir = model.dir;
 
     int status = run_all(&l, &err);
-    int code = status == QUIRE_OK ? report(&l) : command_fail(1, err.text);
+    code = status == QUIRE_OK ? report(&l) : command_fail(1, err.text);
     bench_engine_close(l.engine);
     bench_inputs_close(l.in);
     free(l.seconds);

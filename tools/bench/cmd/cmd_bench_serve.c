@@ -174,6 +174,52 @@ static int report(const struct serve *s)
     return code || m->completed == 0;
 }
 
+static size_t own_flags(struct serve *s, struct cli_option *out)
+{
+    /* clang-format off */
+    const struct cli_option rows[] = {
+        {.names = "The server:", .kind = CLI_GROUP},
+        {.names = "url,base-url", .kind = CLI_STRING, .target = &s->client_options.url, .value = "URL",
+         .help = "http://HOST:PORT of any OpenAI-compatible server that streams."},
+        {.names = "endpoint", .kind = CLI_STRING, .target = &s->client_options.endpoint, .value = "PATH",
+         .help = "Default /v1/completions, which is sent token ids. /v1/chat/completions is sent text."},
+        {.names = "model", .kind = CLI_STRING, .target = &s->client_options.model, .value = "NAME",
+         .help = "Default: the first that /v1/models names."},
+        {.names = "api-key", .kind = CLI_STRING, .target = &s->client_options.api_key, .value = "KEY",
+         .help = "Default: $OPENAI_API_KEY, which other users of this machine cannot read off the command line."},
+        {.names = "The load:", .kind = CLI_GROUP},
+        {.names = "request-rate", .kind = CLI_PARSED, .target = &s->rate, .parse = bench_inputs_parse_rate,
+         .value = "R",
+         .help = "Requests a second, or inf: all at once. Default inf. A trace has times of its own."},
+        {.names = "burstiness", .kind = CLI_F64, .target = &s->burstiness, .min = 0.01, .max = 1e6, .value = "B",
+         .help = "Shape of the gamma distribution of the gaps: 1 Poisson, less more bursty, more more even. Default 1."},
+        {.names = "max-concurrency", .kind = CLI_U32, .target = &s->max_concurrency, .value = "C",
+         .help = "Requests in flight at most; the others wait here. Default: no bound."},
+        {.names = "ignore-eos", .kind = CLI_FLAG, .target = &s->client_options.ignore_eos,
+         .help = "Ask the server for answers of exactly the length asked for (not in OpenAI's API)."},
+        {.names = "seed", .kind = CLI_U64, .target = &s->seed, .value = "N",
+         .help = "Of prompts, lengths and arrivals. Default 0."},
+        {.names = "vocab-size", .kind = CLI_U32, .target = &s->vocab_size, .min = 1, .max = 1 << 24, .value = "N",
+         .help = "Token ids are drawn below it. Default 1000, which every vocabulary has."},
+        {.names = "max-model-len", .kind = CLI_U32, .target = &s->max_model_len, .value = "N",
+         .help = "Longer requests of a file are left out. Default: what /v1/models says, where it does."},
+        {.names = "tokenizer", .kind = CLI_STRING, .target = &s->tokenizer, .value = "MODEL",
+         .help = "The served model's directory or name: counts the tokens of ShareGPT conversations."},
+        {.names = "Results:", .kind = CLI_GROUP},
+        {.names = "goodput", .kind = CLI_LIST, .target = &s->goodput, .value = "ttft:MS",
+         .help = "Also count requests a second that stay within all of these: ttft:MS tpot:MS e2el:MS."},
+        {.names = "percentile-metrics", .kind = CLI_STRING, .target = &s->metrics_text, .value = "LIST",
+         .help = "Which latencies are shown. Default ttft,tpot,itl,e2el."},
+        {.names = "metric-percentiles", .kind = CLI_STRING, .target = &s->percentiles_text, .value = "LIST",
+         .help = "Default 50,95,99."},
+        {.names = "json", .kind = CLI_FLAG, .target = &s->json, .help = "Print JSON for programs, no table."},
+        {.names = "save", .kind = CLI_STRING, .target = &s->save, .value = "FILE", .help = "Write the JSON to a file."},
+    };
+    /* clang-format on */
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
 int bench_serve(int argc, char **argv)
 {
     struct serve s = {.client_options = {.endpoint = "/v1/completions"},
@@ -184,51 +230,9 @@ int bench_serve(int argc, char **argv)
                       .vocab_size = 1000};
     struct cli_option rows[BENCH_INPUT_FLAGS_MAX + 24];
     struct quire_error err;
-    bool help;
 
     bench_input_options_default(&s.input);
-    /* clang-format off */
-    const struct cli_option own[] = {
-        {.names = "The server:", .kind = CLI_GROUP},
-        {.names = "url,base-url", .kind = CLI_STRING, .target = &s.client_options.url, .value = "URL",
-         .help = "http://HOST:PORT of any OpenAI-compatible server that streams."},
-        {.names = "endpoint", .kind = CLI_STRING, .target = &s.client_options.endpoint, .value = "PATH",
-         .help = "Default /v1/completions, which is sent token ids. /v1/chat/completions is sent text."},
-        {.names = "model", .kind = CLI_STRING, .target = &s.client_options.model, .value = "NAME",
-         .help = "Default: the first that /v1/models names."},
-        {.names = "api-key", .kind = CLI_STRING, .target = &s.client_options.api_key, .value = "KEY",
-         .help = "Default: $OPENAI_API_KEY, which other users of this machine cannot read off the command line."},
-        {.names = "The load:", .kind = CLI_GROUP},
-        {.names = "request-rate", .kind = CLI_PARSED, .target = &s.rate, .parse = bench_inputs_parse_rate,
-         .value = "R",
-         .help = "Requests a second, or inf: all at once. Default inf. A trace has times of its own."},
-        {.names = "burstiness", .kind = CLI_F64, .target = &s.burstiness, .min = 0.01, .max = 1e6, .value = "B",
-         .help = "Shape of the gamma distribution of the gaps: 1 Poisson, less more bursty, more more even. Default 1."},
-        {.names = "max-concurrency", .kind = CLI_U32, .target = &s.max_concurrency, .value = "C",
-         .help = "Requests in flight at most; the others wait here. Default: no bound."},
-        {.names = "ignore-eos", .kind = CLI_FLAG, .target = &s.client_options.ignore_eos,
-         .help = "Ask the server for answers of exactly the length asked for (not in OpenAI's API)."},
-        {.names = "seed", .kind = CLI_U64, .target = &s.seed, .value = "N",
-         .help = "Of prompts, lengths and arrivals. Default 0."},
-        {.names = "vocab-size", .kind = CLI_U32, .target = &s.vocab_size, .min = 1, .max = 1 << 24, .value = "N",
-         .help = "Token ids are drawn below it. Default 1000, which every vocabulary has."},
-        {.names = "max-model-len", .kind = CLI_U32, .target = &s.max_model_len, .value = "N",
-         .help = "Longer requests of a file are left out. Default: what /v1/models says, where it does."},
-        {.names = "tokenizer", .kind = CLI_STRING, .target = &s.tokenizer, .value = "MODEL",
-         .help = "The served model's directory or name: counts the tokens of ShareGPT conversations."},
-        {.names = "Results:", .kind = CLI_GROUP},
-        {.names = "goodput", .kind = CLI_LIST, .target = &s.goodput, .value = "ttft:MS",
-         .help = "Also count requests a second that stay within all of these: ttft:MS tpot:MS e2el:MS."},
-        {.names = "percentile-metrics", .kind = CLI_STRING, .target = &s.metrics_text, .value = "LIST",
-         .help = "Which latencies are shown. Default ttft,tpot,itl,e2el."},
-        {.names = "metric-percentiles", .kind = CLI_STRING, .target = &s.percentiles_text, .value = "LIST",
-         .help = "Default 50,95,99."},
-        {.names = "json", .kind = CLI_FLAG, .target = &s.json, .help = "Print JSON for programs, no table."},
-        {.names = "save", .kind = CLI_STRING, .target = &s.save, .value = "FILE", .help = "Write the JSON to a file."},
-    };
-    /* clang-format on */
-    memcpy(rows, own, sizeof own);
-    size_t n = sizeof own / sizeof own[0];
+    size_t n = own_flags(&s, rows);
     n += bench_input_flags(&s.input, rows + n);
     rows[n] = (struct cli_option){0};
     const struct cli_command command = {
@@ -245,18 +249,14 @@ int bench_serve(int argc, char **argv)
         .options = rows,
         .positionals = {NULL},
     };
-    int status = cli_parse(&command, argc, argv, &help, &err);
-    if (status == QUIRE_OK && help) {
-        cli_print_help(&command);
-        return 0;
-    }
-    if (status == QUIRE_OK)
-        status = parse_values(&s, &err);
-    if (status != QUIRE_OK)
+    int code;
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
+    if (parse_values(&s, &err) != QUIRE_OK)
         return command_fail(2, err.text);
 
-    status = run(&s, &err);
-    int code = status == QUIRE_OK ? report(&s) : command_fail(1, err.text);
+    int status = run(&s, &err);
+    code = status == QUIRE_OK ? report(&s) : command_fail(1, err.text);
     bench_client_close(s.client);
     bench_results_free(s.results, s.in ? s.in->n : 0);
     free(s.arrivals);

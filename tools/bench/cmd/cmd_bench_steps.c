@@ -14,6 +14,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MIN_ROUNDS 3
 #define MAX_ROUNDS 25
@@ -25,6 +26,7 @@
 struct steps {
     struct engine_options options;
     double seconds;
+    bool has_seconds;
     const char *output, *recording;
     bool json;
 
@@ -364,31 +366,35 @@ static int run_all(struct steps *s)
     return 0;
 }
 
+static size_t own_flags(struct steps *s, struct cli_option *out)
+{
+    /* clang-format off */
+    const struct cli_option rows[] = {
+        {.names = "Measuring:", .kind = CLI_GROUP},
+        {.names = "seconds", .kind = CLI_F64, .target = &s->seconds, .given = &s->has_seconds, .min = 0.1, .max = 86400, .value = "S",
+         .help = "About how long it measures; more gives longer contexts, larger steps and more repeats. Default 60."},
+        {.names = "recording", .kind = CLI_STRING, .target = &s->recording, .value = "FILE",
+         .help = "Measure nothing: take the steps of a server that was recorded with quire serve --record FILE. No MODEL "
+                 "then; copies of blocks are not priced."},
+        {.names = "output", .kind = CLI_STRING, .target = &s->output, .value = "FILE",
+         .help = "Write the cost model there, for --cost-model."},
+        {.names = "json", .kind = CLI_FLAG, .target = &s->json, .help = "Print JSON for programs, with every step."},
+    };
+    /* clang-format on */
+    memcpy(out, rows, sizeof rows);
+    return sizeof rows / sizeof rows[0];
+}
+
 int bench_steps(int argc, char **argv)
 {
     struct steps s = {.seconds = 60};
     struct cli_option rows[ENGINE_FLAGS_MAX + 7];
     struct hub_model model;
     struct quire_error err;
-    bool help, has_seconds = false, given[ENGINE_FLAGS_MAX] = {false};
+    bool given[ENGINE_FLAGS_MAX] = {false};
 
     engine_options_default(&s.options);
-    /* clang-format off */
-    const struct cli_option own[] = {
-        {.names = "Measuring:", .kind = CLI_GROUP},
-        {.names = "seconds", .kind = CLI_F64, .target = &s.seconds, .given = &has_seconds, .min = 0.1, .max = 86400, .value = "S",
-         .help = "About how long it measures; more gives longer contexts, larger steps and more repeats. Default 60."},
-        {.names = "recording", .kind = CLI_STRING, .target = &s.recording, .value = "FILE",
-         .help = "Measure nothing: take the steps of a server that was recorded with quire serve --record FILE. No MODEL "
-                 "then; copies of blocks are not priced."},
-        {.names = "output", .kind = CLI_STRING, .target = &s.output, .value = "FILE",
-         .help = "Write the cost model there, for --cost-model."},
-        {.names = "json", .kind = CLI_FLAG, .target = &s.json, .help = "Print JSON for programs, with every step."},
-    };
-    /* clang-format on */
-    size_t n = 0;
-    for (; n < sizeof own / sizeof own[0]; n++)
-        rows[n] = own[n];
+    size_t n = own_flags(&s, rows);
     const size_t n_own = n;
     n += engine_flags(&s.options, rows + n);
     rows[n] = (struct cli_option){0};
@@ -409,15 +415,12 @@ int bench_steps(int argc, char **argv)
         .options = rows,
         .positionals = {&s.options.model_dir},
     };
-    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
-        return command_fail(2, err.text);
-    if (help) {
-        cli_print_help(&command);
-        return 0;
-    }
+    int code;
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
     if (s.recording && s.options.model_dir)
         return command_fail(2, "--recording brings its own steps: leave MODEL out");
-    const char *of_engine = has_seconds ? "seconds" : cli_first_given(rows + n_own, n - n_own);
+    const char *of_engine = s.has_seconds ? "seconds" : cli_first_given(rows + n_own, n - n_own);
     if (s.recording && of_engine) {
         quire_fail(&err, QUIRE_INVALID, "--%s: a recording is measured already; leave --%s out", of_engine, of_engine);
         return command_fail(2, err.text);
@@ -430,7 +433,7 @@ int bench_steps(int argc, char **argv)
         return command_fail(1, err.text);
     s.options.model_dir = model.dir;
 
-    int code = run_all(&s);
+    code = run_all(&s);
     bench_steps_close(s.bench);
     free(s.scenes);
     free(s.measured);

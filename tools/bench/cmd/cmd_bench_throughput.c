@@ -73,7 +73,6 @@ int bench_throughput(int argc, char **argv)
     struct cli_option rows[BENCH_INPUT_FLAGS_MAX + ENGINE_FLAGS_MAX + 4];
     struct hub_model model;
     struct quire_error err;
-    bool help;
 
     engine_options_default(&t.options);
     bench_input_options_default(&t.input);
@@ -98,12 +97,9 @@ int bench_throughput(int argc, char **argv)
         .options = rows,
         .positionals = {&t.options.model_dir},
     };
-    if (cli_parse(&command, argc, argv, &help, &err) != QUIRE_OK)
-        return command_fail(2, err.text);
-    if (help) {
-        cli_print_help(&command);
-        return 0;
-    }
+    int code;
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
     if (!t.options.model_dir)
         return command_fail(2, "which model? usage: quire bench throughput MODEL [options]");
     if (hub_model_find(t.options.model_dir, false, &model, &err) != QUIRE_OK)
@@ -111,7 +107,7 @@ int bench_throughput(int argc, char **argv)
     t.options.model_dir = model.dir;
 
     int status = run_all(&t, &err);
-    int code = status == QUIRE_OK ? report(&t) : command_fail(1, err.text);
+    code = status == QUIRE_OK ? report(&t) : command_fail(1, err.text);
     bench_run_free(&t.run);
     bench_engine_close(t.engine);
     bench_inputs_close(t.in);
