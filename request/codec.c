@@ -1,6 +1,5 @@
 #include "request/codec.h"
 
-#include "base/little_endian.h"
 #include "base/tagged.h"
 #include "request/fields.h"
 
@@ -9,75 +8,57 @@
 
 #define MAX_FIELDS 256u /* in one spec, unknown ones included */
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* Words lie in memory as they are written, so that lists are copied as a whole. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames and recordings are little-endian");
 
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define copy_words memcpy
-#else
-/* Its own inverse. */
-static void copy_words(void *to, const void *from, size_t n_bytes)
-{
-    for (size_t i = 0; i < n_bytes; i += 4) {
-        uint32_t word = le_load_u32((const uint8_t *)from + i);
-        memcpy((char *)to + i, &word, sizeof word);
-    }
-}
-#endif
+_Static_assert(sizeof(bool) == 1, "and so are flags");
 
 /* What one value or item has in a field. */
 static uint32_t unit(const struct request_field *f)
 {
-    return f->kind == REQUEST_BOOL ? 1 : (uint32_t)request_field_bytes(f);
+    return (uint32_t)request_field_bytes(f);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void put_scalar(const struct request_field *f, const char *from, uint8_t *out)
+static int put_list(struct buffer *b, const struct request_field *f, const struct request_spec *spec, size_t *ids_at)
 {
-    uint64_t u64;
-    bool flag;
-    switch ((enum request_kind)f->kind) {
-    case REQUEST_BOOL:
-        memcpy(&flag, from, sizeof flag);
-        *out = flag;
-        return;
-    case REQUEST_U64:
-        memcpy(&u64, from, sizeof u64);
-        le_store_u64(out, u64);
-        return;
-    case REQUEST_KEY: memcpy(out, from, sizeof(struct key256)); return;
-    default: copy_words(out, from, 4);
-    }
-}
-
-static int put_field(struct buffer *b, const struct request_field *f, const struct request_spec *spec)
-{
-    bool must = f->flags & REQUEST_MUST;
-    struct request_list list = {.n = 1};
-    if (request_field_is_list(f)) {
-        list = request_field_list(f, spec);
-        if (list.n > f->range.most)
-            return QUIRE_INVALID;
-    }
+    struct request_list list = request_field_list(f, spec);
+    if (list.n > f->range.most)
+        return QUIRE_INVALID;
     uint32_t n_bytes = list.n * unit(f);
-    uint8_t *out = tagged_put(b, f->tag, must, n_bytes);
+    uint8_t *out = tagged_put(b, f->tag, f->flags & REQUEST_MUST, n_bytes);
     if (!out)
         return QUIRE_NO_MEMORY;
-    if (!request_field_is_list(f))
-        put_scalar(f, (const char *)spec + f->at, out);
-    else if (n_bytes > 0)
-        copy_words(out, list.items, n_bytes);
+    if (ids_at) {
+        b->n -= n_bytes;
+        *ids_at = b->n;
+    } else if (n_bytes > 0) {
+        memcpy(out, list.items, n_bytes);
+    }
     return QUIRE_OK;
 }
 
-int request_spec_put(struct buffer *b, const struct request_spec *spec, enum request_for what_for)
+static int put_scalar(struct buffer *b, const struct request_field *f, const struct request_spec *spec)
+{
+    uint8_t *out = tagged_put(b, f->tag, f->flags & REQUEST_MUST, unit(f));
+    if (!out)
+        return QUIRE_NO_MEMORY;
+    memcpy(out, (const char *)spec + f->at, unit(f));
+    return QUIRE_OK;
+}
+
+int request_spec_put(struct buffer *b, const struct request_spec *spec, enum request_for what_for, size_t *prompt_at)
 {
     int status = QUIRE_OK;
     for (size_t i = 0; i < request_n_fields && status == QUIRE_OK; i++) {
         const struct request_field *f = &request_fields[i];
-        bool wanted = what_for == REQUEST_FOR_FRAME || !(f->flags & REQUEST_PRIVATE);
-        if (wanted && !request_field_is_default(f, spec))
-            status = put_field(b, f, spec);
+        if (what_for == REQUEST_FOR_RECORDING && f->flags & REQUEST_PRIVATE)
+            continue;
+        if (request_field_is_default(f, spec))
+            continue;
+        bool is_prompt = f->at == offsetof(struct request_spec, prompt);
+        status = request_field_is_list(f) ? put_list(b, f, spec, is_prompt ? prompt_at : NULL) : put_scalar(b, f, spec);
     }
     return status;
 }
@@ -87,27 +68,14 @@ int request_spec_put(struct buffer *b, const struct request_spec *spec, enum req
 static int get_scalar(const char *what, const struct request_field *f, const struct tagged *t, struct request_spec *out,
                       struct quire_error *err)
 {
-    char *to = (char *)out + f->at;
-    uint64_t u64;
-    bool flag = true;
+    const bool is_there = true;
     if (t->n != unit(f))
         return quire_fail(err, QUIRE_INVALID, "%s: %s: must be %u bytes, got %u", what, f->member, unit(f), t->n);
+    if (f->kind == REQUEST_BOOL && t->value[0] > 1)
+        return quire_fail(err, QUIRE_INVALID, "%s: %s: must be 0 or 1, got %u", what, f->member, t->value[0]);
     if (f->has_at)
-        memcpy((char *)out + f->has_at, &flag, sizeof flag);
-    switch ((enum request_kind)f->kind) {
-    case REQUEST_BOOL:
-        if (t->value[0] > 1)
-            return quire_fail(err, QUIRE_INVALID, "%s: %s: must be 0 or 1, got %u", what, f->member, t->value[0]);
-        flag = t->value[0];
-        memcpy(to, &flag, sizeof flag);
-        break;
-    case REQUEST_U64:
-        u64 = le_load_u64(t->value);
-        memcpy(to, &u64, sizeof u64);
-        break;
-    case REQUEST_KEY: memcpy(to, t->value, sizeof(struct key256)); break;
-    default: copy_words(to, t->value, 4);
-    }
+        memcpy((char *)out + f->has_at, &is_there, sizeof is_there);
+    memcpy((char *)out + f->at, t->value, unit(f));
     return QUIRE_OK;
 }
 
@@ -126,7 +94,7 @@ static int get_list(const char *what, const struct request_field *f, const struc
     void *items = malloc(t->n);
     if (!items)
         return quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", what);
-    copy_words(items, t->value, t->n);
+    memcpy(items, t->value, t->n);
     request_field_set_list(f, out, (struct request_list){items, n});
     return QUIRE_OK;
 }

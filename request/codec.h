@@ -12,9 +12,10 @@ enum request_for {
     REQUEST_FOR_RECORDING, /* but those that are nobody's business later */
 };
 
-/* Appends the fields in the order of their tags. QUIRE_INVALID: a list is longer than it may be; QUIRE_NO_MEMORY:
- * b->failed. What was appended stays. */
-int request_spec_put(struct buffer *b, const struct request_spec *spec, enum request_for what_for);
+/* Appends the fields in the order of their tags. prompt_at: NULL, or the prompt's ids are left out and *prompt_at says
+ * where in b they belong, as they lie in memory: a writer may send them from there. QUIRE_INVALID: a list is longer than
+ * it may be; QUIRE_NO_MEMORY: b->failed. What was appended stays. */
+int request_spec_put(struct buffer *b, const struct request_spec *spec, enum request_for what_for, size_t *prompt_at);
 
 /* Fills in an owned spec from n bytes that nobody has checked; ranges are request_spec_check()'s. QUIRE_INVALID names
  * the field, after `what`; QUIRE_UNSUPPORTED: a field that must be understood is not known. On failure nothing is to be

@@ -44,7 +44,10 @@ static void place(struct engine *e, struct request *r)
     uint32_t seqs[REQUEST_MAX_CHOICES];
     struct quire_error err;
     r->key = e->next_key++;
-    const struct sched_request request = request_for_scheduler(r);
+    struct sched_request request = request_schedule(&r->spec, r->key, r->arrival_us);
+    request.host_gated = sampling_needs_tokens(&r->sampling);
+    request.chain_first = r->chain_first;
+    request.hashes = r->hashes;
     uint64_t retry_us = 0;
     int status = sched_submit(e->sched, &request, seqs, &retry_us, &err);
     if (e->n_watches)

@@ -125,27 +125,23 @@ int request_create(uint64_t id, struct request_spec *spec, const struct request_
     return status;
 }
 
-struct sched_request request_for_scheduler(const struct request *r)
+struct sched_request request_schedule(const struct request_spec *s, uint64_t id, uint64_t arrival_us)
 {
-    const struct request_spec *s = &r->spec;
     return (struct sched_request){
-        .id = r->key,
+        .id = id,
         .prompt = s->prompt,
         .n_prompt = s->n_prompt,
         .max_tokens = s->max_tokens,
         .n = s->n,
         .prompt_logprobs = s->n_prompt_logprobs >= 0,
-        .priority = s->priority,
         .background = s->background,
-        .host_gated = sampling_needs_tokens(&r->sampling),
-        .arrival_us = r->arrival_us,
-        .deadline_us = s->deadline_us ? r->arrival_us + s->deadline_us : 0,
+        .priority = s->priority,
+        .arrival_us = arrival_us,
+        .deadline_us = s->deadline_us ? arrival_us + s->deadline_us : 0,
         .pin_us = s->pin_us,
         .tenant = s->tenant,
         .class_index = s->class_index,
         .expected_tokens = s->expected_tokens,
-        .chain_first = r->chain_first,
-        .hashes = r->hashes,
     };
 }
 

@@ -77,8 +77,9 @@ int request_create(uint64_t id, struct request_spec *spec, const struct request_
                    struct request **out, struct quire_error *err);
 void request_free(struct request *r); /* NULL is fine */
 
-/* What the scheduler is told of it; borrows from r. */
-struct sched_request request_for_scheduler(const struct request *r);
+/* What the scheduler is told of a spec that arrived then; borrows from it. Hashes, what depends on the sampler and where
+ * the prompt may not be taken from the cache are the caller's to add. */
+struct sched_request request_schedule(const struct request_spec *spec, uint64_t id, uint64_t arrival_us);
 /* The scheduler has copied the prompt: ours goes. */
 void request_drop_prompt(struct request *r);
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define HELLO_TIMEOUT_S 5
@@ -509,6 +510,28 @@ int engine_client_open(struct event_base *base, int fd, const struct wire_hello 
     return QUIRE_OK;
 }
 
+/* A frame that waits for nothing goes to the socket with the prompt from where it lies. What the socket does not take
+ * is copied, and waits. */
+static int put_submit(struct engine_client *c, uint64_t wire_id, const struct request_spec *spec)
+{
+    struct buffer *b = out_buffer(c);
+    if (b->n > 0 || c->depth > 0)
+        return wire_put_submit(b, wire_id, spec);
+    size_t at, n_prompt = spec->n_prompt * sizeof *spec->prompt;
+    int status = wire_put_submit_around(b, wire_id, spec, &at);
+    if (status)
+        return status;
+    struct iovec parts[] = {{b->data, at}, {(void *)(uintptr_t)spec->prompt, n_prompt}, {b->data + at, b->n - at}};
+    ssize_t n_sent = sendmsg(c->fd, &(struct msghdr){.msg_iov = parts, .msg_iovlen = 3}, MSG_NOSIGNAL);
+    bool all = n_sent >= 0 && (size_t)n_sent == b->n + n_prompt;
+    b->n = 0;
+    if (all)
+        return QUIRE_OK;
+    status = wire_put_submit(b, wire_id, spec);
+    c->sent = n_sent > 0 && !status ? (size_t)n_sent : 0;
+    return status;
+}
+
 static int client_submit(void *self, const struct request_spec *spec, const struct completion_events *events,
                          void *context, uint64_t *wire_id, struct quire_error *err)
 {
@@ -523,7 +546,7 @@ static int client_submit(void *self, const struct request_spec *spec, const stru
     r->events = *events;
     r->context = context;
     *wire_id = r->wire_id;
-    int status = wire_put_submit(out_buffer(c), r->wire_id, spec);
+    int status = put_submit(c, r->wire_id, spec);
     if (status)
         client_request_remove(&c->requests, r);
     out_changed(c);

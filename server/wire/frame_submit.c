@@ -4,17 +4,40 @@
 
 #include "request/codec.h"
 
-int wire_put_submit(struct buffer *b, uint64_t request, const struct request_spec *spec)
+#include <string.h>
+
+int wire_put_submit_around(struct buffer *b, uint64_t request, const struct request_spec *spec, size_t *prompt_at)
 {
     size_t mark;
     int status = wire_frame_begin(b, WIRE_SUBMIT, request, &mark);
     if (status)
         return status;
-    status = request_spec_put(b, spec, REQUEST_FOR_FRAME);
-    if (!status)
-        return wire_frame_end(b, mark);
-    b->n = mark;
+    status = request_spec_put(b, spec, REQUEST_FOR_FRAME, prompt_at);
+    size_t n_body = b->n - mark - WIRE_HEADER_BYTES + spec->n_prompt * sizeof *spec->prompt;
+    if (!status && n_body > WIRE_MAX_BODY)
+        status = QUIRE_INVALID;
+    if (status)
+        b->n = mark;
+    else
+        le_store_u32((uint8_t *)b->data + mark, (uint32_t)n_body);
     return status;
+}
+
+int wire_put_submit(struct buffer *b, uint64_t request, const struct request_spec *spec)
+{
+    size_t before = b->n, at, n = spec->n_prompt * sizeof *spec->prompt;
+    int status = wire_put_submit_around(b, request, spec, &at);
+    if (status)
+        return status;
+    if (!buffer_reserve(b, n)) {
+        b->n = before;
+        return QUIRE_NO_MEMORY;
+    }
+    memmove(b->data + at + n, b->data + at, b->n - at);
+    if (n > 0)
+        memcpy(b->data + at, spec->prompt, n);
+    b->n += n;
+    return QUIRE_OK;
 }
 
 int wire_get_submit(const uint8_t *body, size_t n, struct request_spec *out, struct quire_error *err)

@@ -196,6 +196,8 @@ void wire_tenant_get(const struct wire_stats *stats, uint32_t index, struct wire
  * out. Texts are cut to WIRE_MAX_TEXT bytes, and before a byte that is not UTF-8. */
 int wire_put_hello(struct buffer *b, const struct wire_hello *hello);
 int wire_put_submit(struct buffer *b, uint64_t request, const struct request_spec *spec);
+/* The same without the prompt's ids, which go out from where they lie, at *prompt_at in b. */
+int wire_put_submit_around(struct buffer *b, uint64_t request, const struct request_spec *spec, size_t *prompt_at);
 /* id: the engine's own for the request, the same for every client, as in wire_account.blocker; 0:
  * not told. */
 int wire_put_accept(struct buffer *b, uint64_t request, uint64_t id);

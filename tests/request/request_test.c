@@ -101,7 +101,7 @@ static void all_of_it_comes_back(void **state)
     struct request_spec s = full(), copy, got;
     struct quire_error err;
     struct buffer b = {0};
-    assert_int_equal(request_spec_put(&b, &s, REQUEST_FOR_FRAME), QUIRE_OK);
+    assert_int_equal(request_spec_put(&b, &s, REQUEST_FOR_FRAME, NULL), QUIRE_OK);
     assert_int_equal(request_spec_get("it", (const uint8_t *)b.data, b.n, &got, &err), QUIRE_OK);
     assert_int_equal(request_spec_copy(&copy, &got, &err), QUIRE_OK);
     request_spec_drop_prompt(&got);
@@ -123,12 +123,31 @@ static void defaults_are_left_out(void **state)
     struct request_spec s = least(), got;
     struct quire_error err;
     struct buffer b = {0};
-    assert_int_equal(request_spec_put(&b, &s, REQUEST_FOR_FRAME), QUIRE_OK);
+    assert_int_equal(request_spec_put(&b, &s, REQUEST_FOR_FRAME, NULL), QUIRE_OK);
     assert_int_equal(b.n, 2 * TAGGED_HEADER_BYTES + 8); /* the prompt and max_tokens */
     assert_int_equal(request_spec_get("it", (const uint8_t *)b.data, b.n, &got, &err), QUIRE_OK);
     for (size_t i = 0; i < request_n_fields; i++)
         assert_true(same(&request_fields[i], &s, &got));
     request_spec_free(&got);
+    buffer_free(&b);
+}
+
+/* Its ids put in where they belong, it is what it is as a whole. */
+static void the_prompt_may_go_apart(void **state)
+{
+    (void)state;
+    struct request_spec s = full();
+    struct buffer whole = {0}, around = {0}, b = {0};
+    size_t at;
+    assert_int_equal(request_spec_put(&whole, &s, REQUEST_FOR_FRAME, NULL), QUIRE_OK);
+    assert_int_equal(request_spec_put(&around, &s, REQUEST_FOR_FRAME, &at), QUIRE_OK);
+    buffer_append(&b, around.data, at);
+    buffer_append(&b, s.prompt, sizeof ids);
+    buffer_append(&b, around.data + at, around.n - at);
+    assert_int_equal(b.n, whole.n);
+    assert_memory_equal(b.data, whole.data, b.n);
+    buffer_free(&whole);
+    buffer_free(&around);
     buffer_free(&b);
 }
 
@@ -138,7 +157,7 @@ static void recordings_do_not_know_who(void **state)
     struct request_spec s = full(), got;
     struct quire_error err;
     struct buffer b = {0};
-    assert_int_equal(request_spec_put(&b, &s, REQUEST_FOR_RECORDING), QUIRE_OK);
+    assert_int_equal(request_spec_put(&b, &s, REQUEST_FOR_RECORDING, NULL), QUIRE_OK);
     assert_int_equal(request_spec_get("it", (const uint8_t *)b.data, b.n, &got, &err), QUIRE_OK);
     for (size_t i = 0; i < request_n_fields; i++)
         assert_int_equal(same(&request_fields[i], &s, &got), !(request_fields[i].flags & REQUEST_PRIVATE));
@@ -154,7 +173,7 @@ static void unknown_and_cut(void **state)
     struct request_spec s = full(), got;
     struct quire_error err;
     struct buffer b = {0};
-    assert_int_equal(request_spec_put(&b, &s, REQUEST_FOR_FRAME), QUIRE_OK);
+    assert_int_equal(request_spec_put(&b, &s, REQUEST_FOR_FRAME, NULL), QUIRE_OK);
     size_t n_known = b.n;
     for (size_t n = 0; n < n_known; n++) {
         uint8_t *cut = malloc(n ? n : 1);
@@ -263,10 +282,10 @@ static void ids_are_in_the_vocabulary(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_table_is_in_order),     cmocka_unit_test(all_of_it_comes_back),
-        cmocka_unit_test(defaults_are_left_out),     cmocka_unit_test(recordings_do_not_know_who),
-        cmocka_unit_test(unknown_and_cut),           cmocka_unit_test(ranges_end_where_the_table_says),
-        cmocka_unit_test(ids_are_in_the_vocabulary),
+        cmocka_unit_test(the_table_is_in_order),           cmocka_unit_test(all_of_it_comes_back),
+        cmocka_unit_test(defaults_are_left_out),           cmocka_unit_test(the_prompt_may_go_apart),
+        cmocka_unit_test(recordings_do_not_know_who),      cmocka_unit_test(unknown_and_cut),
+        cmocka_unit_test(ranges_end_where_the_table_says), cmocka_unit_test(ids_are_in_the_vocabulary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
