@@ -11,6 +11,22 @@ int quire_fail(struct quire_error *err, enum quire_status status, const char *fo
         va_start(args, format);
         vsnprintf(err->text, sizeof err->text, format, args);
         va_end(args);
+        err->parameter = NULL;
+    }
+    return (int)status;
+}
+
+int quire_fail_for(struct quire_error *err, enum quire_status status, const char *parameter, const char *format, ...)
+{
+    if (err) {
+        va_list args;
+        size_t n = strlen(parameter) + 2;
+        snprintf(err->text, sizeof err->text, "%s: ", parameter);
+        va_start(args, format);
+        if (n < sizeof err->text)
+            vsnprintf(err->text + n, sizeof err->text - n, format, args);
+        va_end(args);
+        err->parameter = parameter;
     }
     return (int)status;
 }

@@ -23,12 +23,17 @@ enum quire_status {
 
 struct quire_error {
     char text[QUIRE_ERROR_BYTES]; /* NUL-terminated UTF-8; truncated, never overrun */
+    const char *parameter;        /* static: the field of a request that is wrong; NULL: none, or not one alone */
 };
 
 /* Formats the message into err (when not NULL) and returns status, so that a failing
  * path is one line: return quire_fail(err, QUIRE_INVALID, "%s: %s", file, why); */
 int quire_fail(struct quire_error *err, enum quire_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4), cold));
+
+/* The same of a wrong field of a request: the message becomes "parameter: why". parameter: static. */
+int quire_fail_for(struct quire_error *err, enum quire_status status, const char *parameter, const char *format, ...)
+    __attribute__((format(printf, 4, 5), cold));
 
 /* Puts "prefix: " before the message that is already in err. */
 void quire_error_prefix(struct quire_error *err, const char *format, ...) __attribute__((format(printf, 2, 3), cold));

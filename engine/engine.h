@@ -165,6 +165,7 @@ struct engine_event {
     uint32_t retry_after_ms; /* DONE with ENGINE_FINISH_REFUSED: >= 1 */
     const char *message; /* DONE with ENGINE_FINISH_ERROR; with REFUSED where there is more to
                                      say than that a deadline cannot be met, else NULL */
+    const char *parameter; /* DONE with ENGINE_FINISH_ERROR: static, the field of the request that is wrong, or NULL */
     enum quire_status status; /* DONE with ENGINE_FINISH_ERROR: QUIRE_INVALID when what the request asked
                                      for cannot be, else QUIRE_INTERNAL */
     const struct sched_account *account; /* DONE: why it took as long as it did, its `blocker` as the

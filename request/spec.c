@@ -68,9 +68,9 @@ static int check_number(const struct request_field *f, float value, struct quire
     /* NaN fails every comparison, so it is outside every range. */
     if (value <= high && (above ? value > low : value >= low))
         return QUIRE_OK;
-    return quire_fail(err, QUIRE_INVALID,
-                      above ? "%s: must be above %g and at most %g, got %g" : "%s: must be between %g and %g, got %g",
-                      f->name, low, high, (double)value);
+    return quire_fail_for(err, QUIRE_INVALID, f->name,
+                          above ? "must be above %g and at most %g, got %g" : "must be between %g and %g, got %g", low,
+                          high, (double)value);
 }
 
 static int check_whole(const struct request_field *f, const void *at, struct quire_error *err)
@@ -94,15 +94,15 @@ static int check_whole(const struct request_field *f, const void *at, struct qui
     }
     if (value >= r->least && value <= r->most)
         return QUIRE_OK;
-    return quire_fail(err, QUIRE_INVALID, "%s: must be between %lld and %lld, got %lld", f->name, (long long)r->least,
-                      (long long)r->most, (long long)value);
+    return quire_fail_for(err, QUIRE_INVALID, f->name, "must be between %lld and %lld, got %lld", (long long)r->least,
+                          (long long)r->most, (long long)value);
 }
 
 static int check_below(const char *name, uint32_t id, uint32_t n_vocab, struct quire_error *err)
 {
     if (id < n_vocab)
         return QUIRE_OK;
-    return quire_fail(err, QUIRE_INVALID, "%s: %u is not below the vocabulary's %u", name, id, n_vocab);
+    return quire_fail_for(err, QUIRE_INVALID, name, "%u is not below the vocabulary's %u", id, n_vocab);
 }
 
 /* Each item is a token. Only a prompt may have more of them than there are different ones. */
@@ -113,13 +113,13 @@ static int check_list(const struct request_field *f, struct request_list list, u
     const struct request_bias *biases = list.items;
     int status = QUIRE_OK;
     if (!(f->flags & REQUEST_REQUIRED) && list.n > n_vocab)
-        return quire_fail(err, QUIRE_INVALID, "%s: more than the vocabulary's %u tokens", f->name, n_vocab);
+        return quire_fail_for(err, QUIRE_INVALID, f->name, "more than the vocabulary's %u tokens", n_vocab);
     for (uint32_t i = 0; i < list.n && status == QUIRE_OK; i++)
         status = check_below(f->name, f->kind == REQUEST_BIASES ? biases[i].id : ids[i], n_vocab, err);
     for (uint32_t i = 0; f->kind == REQUEST_BIASES && i < list.n && status == QUIRE_OK; i++)
         if (isnan(biases[i].bias) || biases[i].bias == INFINITY)
-            status = quire_fail(err, QUIRE_INVALID, "%s: the bias of %u must be a finite number", f->name,
-                                biases[i].id);
+            status = quire_fail_for(err, QUIRE_INVALID, f->name, "the bias of %u must be a finite number",
+                                    biases[i].id);
     return status;
 }
 
@@ -127,13 +127,14 @@ static int check_bad_words(const struct request_spec *s, uint32_t n_vocab, struc
 {
     int status = QUIRE_OK;
     if (s->n_bad_words > REQUEST_MAX_BAD_WORDS)
-        return quire_fail(err, QUIRE_INVALID, "bad_words: at most %u tokens, each word counted one longer, got %u",
-                          REQUEST_MAX_BAD_WORDS, s->n_bad_words);
+        return quire_fail_for(err, QUIRE_INVALID, "bad_words",
+                              "at most %u tokens, each word counted one longer, got %u", REQUEST_MAX_BAD_WORDS,
+                              s->n_bad_words);
     for (uint32_t i = 0; i < s->n_bad_words && status == QUIRE_OK;) {
         uint32_t n_ids = s->bad_words[i++];
         if (n_ids == 0 || n_ids > s->n_bad_words - i)
-            return quire_fail(err, QUIRE_INVALID, "bad_words: a word of %u tokens where %u are left", n_ids,
-                              s->n_bad_words - i);
+            return quire_fail_for(err, QUIRE_INVALID, "bad_words", "a word of %u tokens where %u are left", n_ids,
+                                  s->n_bad_words - i);
         for (uint32_t end = i + n_ids; i < end && status == QUIRE_OK; i++)
             status = check_below("bad_words", s->bad_words[i], n_vocab, err);
     }
@@ -165,11 +166,11 @@ int request_spec_check(const struct request_spec *spec, uint32_t n_vocab, struct
 {
     int status = QUIRE_OK;
     if (spec->n_prompt == 0)
-        return quire_fail(err, QUIRE_INVALID, "prompt: must have at least one token");
+        return quire_fail_for(err, QUIRE_INVALID, "prompt", "must have at least one token");
     for (size_t i = 0; i < request_n_fields && status == QUIRE_OK; i++)
         status = check_field(&request_fields[i], spec, n_vocab, err);
     if (status == QUIRE_OK && spec->min_tokens > spec->max_tokens)
-        status = quire_fail(err, QUIRE_INVALID, "min_tokens: %u is more than max_tokens, %u", spec->min_tokens,
-                            spec->max_tokens);
+        status = quire_fail_for(err, QUIRE_INVALID, "min_tokens", "%u is more than max_tokens, %u", spec->min_tokens,
+                                spec->max_tokens);
     return status;
 }

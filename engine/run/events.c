@@ -85,6 +85,7 @@ void event_done(struct engine *e, struct request *r, uint32_t choice, enum engin
     event->last = r->n_open == 0;
     if (r->error.text[0])
         event->message = r->error.text;
+    event->parameter = r->error.parameter;
     if (finish == ENGINE_FINISH_ERROR)
         event->status = r->status ? r->status : QUIRE_INTERNAL;
     if (finish != ENGINE_FINISH_REFUSED)

@@ -9,9 +9,9 @@ static int check_pin(const struct request_spec *s, const struct request_limits *
 {
     if (s->pin_us == 0 || (limits->prefix_caching && s->n_prompt >= limits->block_tokens))
         return QUIRE_OK;
-    return quire_fail(err, QUIRE_INVALID,
-                      "prompt: a pin needs prefix caching and at least a block of %u tokens, got %u",
-                      limits->block_tokens, s->n_prompt);
+    return quire_fail_for(err, QUIRE_INVALID, "prompt",
+                          "a pin needs prefix caching and at least a block of %u tokens, got %u", limits->block_tokens,
+                          s->n_prompt);
 }
 
 /* What depends on this engine. */
@@ -23,8 +23,9 @@ static int check(const struct request_spec *s, const struct request_limits *limi
     if (status != QUIRE_OK)
         return status;
     if ((uint64_t)s->n_prompt + s->max_tokens > limits->max_model_len)
-        return quire_fail(err, QUIRE_INVALID, "max_tokens: a prompt of %u tokens and %u more pass the context of %u",
-                          s->n_prompt, s->max_tokens, limits->max_model_len);
+        return quire_fail_for(err, QUIRE_INVALID, "max_tokens",
+                              "a prompt of %u tokens and %u more pass the context of %u", s->n_prompt, s->max_tokens,
+                              limits->max_model_len);
     if (s->tenant >= limits->n_tenants)
         return quire_fail(err, QUIRE_INVALID, "tenant: there are %u, got number %u", limits->n_tenants, s->tenant);
     if (s->class_index >= SCHED_MAX_CLASSES)

@@ -201,21 +201,17 @@ static void end_bad_requests(struct engine *e, const struct step_slot *slot)
         struct request *r = e->owners[slot->targets[i].seq].request;
         if (!slot->results[i].bad_logits || r->n_open == 0)
             continue;
-        char message[160];
         /* Which parameters alone leave some token was checked at submit: only bad words remain. */
-        if (slot->targets[i].drawn && sampling_row_forbids_all(&slot->rows[i], e->desc.vocab_size)) {
-            r->status = QUIRE_INVALID;
-            snprintf(message, sizeof message,
-                     "bad_words: every token that might be drawn at position %u is"
-                     " forbidden",
-                     slot->targets[i].position);
-        } else {
-            snprintf(message, sizeof message,
-                     "the model's logits at position %u are unusable: NaN or infinite, or every token"
-                     " that is not forbidden has none",
-                     slot->targets[i].position - 1);
-        }
-        request_end(e, r, ENGINE_FINISH_ERROR, message);
+        if (slot->targets[i].drawn && sampling_row_forbids_all(&slot->rows[i], e->desc.vocab_size))
+            r->status = quire_fail_for(&r->error, QUIRE_INVALID, "bad_words",
+                                       "every token that might be drawn at position %u is forbidden",
+                                       slot->targets[i].position);
+        else
+            quire_fail(&r->error, QUIRE_INTERNAL,
+                       "the model's logits at position %u are unusable: NaN or infinite, or every token that is not"
+                       " forbidden has none",
+                       slot->targets[i].position - 1);
+        request_end(e, r, ENGINE_FINISH_ERROR, NULL);
     }
 }
 

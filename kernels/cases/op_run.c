@@ -645,7 +645,7 @@ void op_release(struct op_binding *n)
 bool op_run(struct k_backend *b, const struct op_case *c, const struct op_data *d, const struct op_variant *variant,
             struct op_output *out)
 {
-    struct quire_error err = {{0}};
+    struct quire_error err = {.text = ""};
     struct op_binding *n = op_bind(b, c, d, variant);
     bool ok = op_call(n, &err) == QUIRE_OK;
     if (!ok)

@@ -128,13 +128,16 @@ static int on_hello(struct connection *c, const uint8_t *body, size_t n, struct 
 
 /* ---- SUBMIT ---- */
 
-static void put_refuse(struct connection *c, uint64_t wire_id, int status, uint32_t retry_after_ms, const char *message)
+static void put_refuse(struct connection *c, uint64_t wire_id, int status, uint32_t retry_after_ms,
+                       const struct quire_error *why)
 {
     struct wire_refuse refuse = {
         .status = (uint32_t)status,
         .retry_after_ms = retry_after_ms,
-        .message = message,
-        .n_message = strlen(message),
+        .message = why->text,
+        .n_message = strlen(why->text),
+        .parameter = why->parameter,
+        .n_parameter = why->parameter ? strlen(why->parameter) : 0,
     };
     struct buffer *b = queue_begin(c);
     if (b) {
@@ -148,7 +151,7 @@ static void put_refuse(struct connection *c, uint64_t wire_id, int status, uint3
 static void submit_now(struct connection *c, uint64_t wire_id, uint64_t engine_id, struct request_spec *spec)
 {
     struct daemon *d = c->d;
-    struct quire_error err = {""};
+    struct quire_error err = {.text = ""};
     uint32_t retry_after_ms = 0;
     int status = engine_submit(d->engine, engine_id, spec, &retry_after_ms, &err);
     pthread_mutex_lock(&d->mutex);
@@ -162,7 +165,7 @@ static void submit_now(struct connection *c, uint64_t wire_id, uint64_t engine_i
     }
     pthread_mutex_unlock(&d->mutex);
     if (status)
-        put_refuse(c, wire_id, status, retry_after_ms, err.text);
+        put_refuse(c, wire_id, status, retry_after_ms, &err);
 }
 
 static int take_submit(struct connection *c, uint64_t wire_id, int status, struct request_spec *spec,
@@ -180,12 +183,13 @@ static int take_submit(struct connection *c, uint64_t wire_id, int status, struc
 
     if (twice)
         return quire_fail(err, QUIRE_INVALID, "SUBMIT: request id: %" PRIu64 " is live already", wire_id);
+    uint32_t retry_after_ms = status ? 0 : RETRY_AFTER_MS;
+    if (!status && full)
+        status = quire_fail(err, QUIRE_EXHAUSTED, "too many live requests on one connection");
+    else if (!status && !request)
+        status = quire_fail(err, QUIRE_NO_MEMORY, "SUBMIT: out of memory");
     if (status)
-        put_refuse(c, wire_id, status, 0, err->text);
-    else if (full)
-        put_refuse(c, wire_id, QUIRE_EXHAUSTED, RETRY_AFTER_MS, "too many live requests on one connection");
-    else if (!request)
-        put_refuse(c, wire_id, QUIRE_NO_MEMORY, RETRY_AFTER_MS, "SUBMIT: out of memory");
+        put_refuse(c, wire_id, status, retry_after_ms, err);
     else
         submit_now(c, wire_id, engine_id, spec);
     return QUIRE_OK;
@@ -245,7 +249,7 @@ static int on_control(struct connection *c, const uint8_t *body, size_t n, struc
         return status;
     status = control_run(c->d, command, n_command, err);
     if (status) {
-        put_refuse(c, 0, status, 0, err->text);
+        put_refuse(c, 0, status, 0, err);
         return QUIRE_OK;
     }
     snprintf(done, sizeof done, "%.*s", (int)n_command, command);
@@ -405,7 +409,7 @@ static int on_ready_frame(struct connection *c, const struct wire_header *header
 
 void session_frame(struct connection *c, const struct wire_header *header, const uint8_t *body)
 {
-    struct quire_error err = {""};
+    struct quire_error err = {.text = ""};
     int status;
     if (c->state == CONNECTION_READY)
         status = on_ready_frame(c, header, body, &err);

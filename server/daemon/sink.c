@@ -91,8 +91,11 @@ static void put_done(struct buffer *b, uint64_t wire_id, const struct engine_eve
     };
     if (event->account)
         done.account = account_of(event->account);
-    if (event->finish == ENGINE_FINISH_ERROR)
+    if (event->finish == ENGINE_FINISH_ERROR) {
         done.status = (uint32_t)event->status;
+        done.parameter = event->parameter;
+        done.n_parameter = event->parameter ? strlen(event->parameter) : 0;
+    }
     if (event->finish == ENGINE_FINISH_REFUSED) {
         done.status = QUIRE_EXHAUSTED;
         done.retry_after_ms = event->retry_after_ms;

@@ -120,14 +120,13 @@ struct tenant *front_begin(struct front *f, struct http_exchange *x)
     return NULL;
 }
 
-/* An engine's words: "min_tokens: ..." names the parameter. */
-static void fail_named(struct api_error *e, int status)
+/* An engine's words. */
+static void fail_as_said(struct api_error *e, int status, const char *parameter, size_t n_parameter)
 {
     char param[64];
-    size_t n = strspn(e->why.text, "abcdefghijklmnopqrstuvwxyz_");
-    bool named = n > 0 && n < sizeof param && e->why.text[n] == ':';
-    snprintf(param, sizeof param, "%.*s", named ? (int)n : 0, e->why.text);
-    api_fail_status(e, status, named ? param : NULL);
+    bool named = n_parameter < sizeof param; /* else an engine of another time */
+    snprintf(param, sizeof param, "%.*s", named ? (int)n_parameter : 0, n_parameter > 0 ? parameter : "");
+    api_fail_status(e, status, param[0] ? param : NULL);
 }
 
 void front_refused(const struct front *f, const struct wire_refuse *refuse, struct api_error *e)
@@ -135,10 +134,9 @@ void front_refused(const struct front *f, const struct wire_refuse *refuse, stru
     snprintf(e->why.text, sizeof e->why.text, "%.*s", (int)refuse->n_message,
              refuse->n_message > 0 ? refuse->message : "");
     int status = refuse->status == QUIRE_OK ? QUIRE_INTERNAL : (int)refuse->status;
-    fail_named(e, status);
+    fail_as_said(e, status, refuse->parameter, refuse->n_parameter);
     if (status != QUIRE_EXHAUSTED)
         return;
-    e->param[0] = '\0';
     e->retry_ms = refuse->retry_after_ms > 0 ? refuse->retry_after_ms : 1000;
     if (f->engine_draining || f->draining) {
         e->status = 503;
@@ -152,7 +150,7 @@ void front_failed(const struct wire_done *done, struct api_error *e)
         snprintf(e->why.text, sizeof e->why.text, "%.*s", (int)done->n_message, done->message);
     else
         snprintf(e->why.text, sizeof e->why.text, "the engine failed");
-    fail_named(e, done->status ? (int)done->status : QUIRE_INTERNAL);
+    fail_as_said(e, done->status ? (int)done->status : QUIRE_INTERNAL, done->parameter, done->n_parameter);
     if (done->retry_after_ms > 0)
         e->retry_ms = done->retry_after_ms;
 }

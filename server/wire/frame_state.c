@@ -30,6 +30,7 @@ static const struct wire_field done_rules[] = {
     ACCOUNT(n_preemptions, 23, FIELD_32),
     ACCOUNT(n_loaded, 24, FIELD_32),
     ACCOUNT(n_recomputed, 25, FIELD_32),
+    FIELD_SPAN(struct wire_done, parameter, 26, FIELD_TEXT, 0, WIRE_MAX_TEXT),
 };
 static const struct wire_done done_defaults;
 static const struct wire_body done_body = {"DONE", done_rules, FIELD_COUNT(done_rules), &done_defaults,

@@ -61,6 +61,7 @@ static const struct wire_field refuse_rules[] = {
     FIELD_SCALAR(struct wire_refuse, status, 1, FIELD_32, FIELD_REQUIRED | FIELD_MUST, 0),
     FIELD_SCALAR(struct wire_refuse, retry_after_ms, 2, FIELD_32, 0, 0),
     FIELD_SPAN(struct wire_refuse, message, 3, FIELD_TEXT, 0, WIRE_MAX_TEXT),
+    FIELD_SPAN(struct wire_refuse, parameter, 4, FIELD_TEXT, 0, WIRE_MAX_TEXT),
 };
 static const struct wire_refuse refuse_defaults;
 static const struct wire_body refuse_body = {"REFUSE", refuse_rules, FIELD_COUNT(refuse_rules), &refuse_defaults,

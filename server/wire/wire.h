@@ -118,6 +118,8 @@ struct wire_done {
     uint32_t n_prompt, n_cached, n_generated;
     const char *message;           /* finish ERROR: why */
     size_t n_message;
+    const char *parameter;         /* the field of the request that is wrong; empty: none, or not one alone */
+    size_t n_parameter;
     uint32_t status;               /* finish ERROR: enum quire_status; 0 = not told */
     uint32_t retry_after_ms;       /* status exhausted: the policy gave it up before it ran */
     uint32_t n_created;            /* prompt tokens that it added to the prefix cache */
@@ -128,6 +130,8 @@ struct wire_refuse {
     uint32_t retry_after_ms;
     const char *message;
     size_t n_message;
+    const char *parameter;         /* as in wire_done */
+    size_t n_parameter;
 };
 struct wire_stats {
     uint32_t n_running, n_waiting;

@@ -34,8 +34,18 @@ static void errors_are_cut_and_never_overrun(void **state)
     quire_fail(&box.err, QUIRE_INVALID, "field: wrong");
     quire_error_prefix(&box.err, "file %d", 7);
     assert_string_equal(box.err.text, "file 7: field: wrong");
+    assert_null(box.err.parameter);
+    assert_int_equal(quire_fail_for(&box.err, QUIRE_INVALID, "top_k", "is %d", -1), QUIRE_INVALID);
+    quire_error_prefix(&box.err, "SUBMIT");
+    assert_string_equal(box.err.text, "SUBMIT: top_k: is -1");
+    assert_string_equal(box.err.parameter, "top_k");
+    quire_fail_for(&box.err, QUIRE_INVALID, longer, "%s", longer);
+    assert_int_equal(strlen(box.err.text), QUIRE_ERROR_BYTES - 1);
+    quire_fail(&box.err, QUIRE_IO, "another");
+    assert_null(box.err.parameter);
     assert_string_equal(box.canary, "canary!");
     assert_int_equal(quire_fail(NULL, QUIRE_INVALID, "nobody listens"), QUIRE_INVALID);
+    assert_int_equal(quire_fail_for(NULL, QUIRE_INVALID, "n", "nobody listens"), QUIRE_INVALID);
 }
 
 static void hashes_are_the_published_ones(void **state)

@@ -48,7 +48,7 @@ struct stream {
     struct wire_token prompt[64];
     struct wire_done dones[8];
     struct wire_refuse refuse;
-    char message[256];
+    char message[256], parameter[64];
     uint32_t cancel_at; /* cancels itself within on_token then; 0: never */
     bool close_at_token;
 };
@@ -95,6 +95,7 @@ static void on_refused(void *context, const struct wire_refuse *refuse)
     s->refused++;
     s->refuse = *refuse;
     snprintf(s->message, sizeof s->message, "%.*s", (int)refuse->n_message, refuse->message);
+    snprintf(s->parameter, sizeof s->parameter, "%.*s", (int)refuse->n_parameter, refuse->parameter);
 }
 static void on_token(void *context, const struct wire_token *token)
 {
@@ -121,6 +122,7 @@ static void on_done(void *context, const struct wire_done *done)
     s->dones[s->done++] = *done;
     s->last += done->last;
     snprintf(s->message, sizeof s->message, "%.*s", (int)done->n_message, done->message);
+    snprintf(s->parameter, sizeof s->parameter, "%.*s", (int)done->n_parameter, done->parameter);
 }
 static void on_lost(void *context, const char *why)
 {
@@ -351,6 +353,7 @@ static void test_refusals(void **state)
     assert_true(rig_run_until(&rig, is_over, &s));
     assert_int_equal(s.refuse.status, QUIRE_INVALID);
     assert_non_null(strstr(s.message, "token 5000"));
+    assert_string_equal(s.parameter, "prompt");
     assert_int_equal(engine_client_n_live(h.client), 0);
 
     /* Too large for a frame: said at once, and nothing is sent. */
@@ -710,6 +713,7 @@ static void test_request_error(void **state)
     assert_true(rig_run_until(&rig, is_over, &t));
     assert_int_equal(s.dones[0].finish, WIRE_FINISH_ERROR);
     assert_string_equal(s.message, "the fake engine was told to fail here");
+    assert_string_equal(s.parameter, "fail_token");
     assert_int_equal(s.n_tokens, 2);
     assert_int_equal(t.dones[0].finish, WIRE_FINISH_STOP);
     engine_client_close(h.client);

@@ -163,6 +163,7 @@ static void finish(struct engine *e, struct fake_request *q, uint32_t choice, en
     event->n_prompt = q->r.n_prompt;
     event->n_generated = q->choices[choice].n_generated;
     event->message = why == ENGINE_FINISH_ERROR ? "the fake engine was told to fail here" : NULL;
+    event->parameter = why == ENGINE_FINISH_ERROR ? "fail_token" : NULL;
     event->account = &q->account;
     if (why == ENGINE_FINISH_REFUSED)
         event->retry_after_ms = e->options.retry_after_ms;
@@ -360,24 +361,24 @@ void engine_close(struct engine *e)
 static int check(const struct engine *e, const struct request_spec *r, struct quire_error *err)
 {
     if (r->n_prompt == 0)
-        return quire_fail(err, QUIRE_INVALID, "prompt: must not be empty");
+        return quire_fail_for(err, QUIRE_INVALID, "prompt", "must not be empty");
     if (r->n_prompt >= e->options.max_model_len)
-        return quire_fail(err, QUIRE_INVALID, "prompt: %u tokens, but the longest request has %u", r->n_prompt,
-                          e->options.max_model_len);
+        return quire_fail_for(err, QUIRE_INVALID, "prompt", "%u tokens, but the longest request has %u", r->n_prompt,
+                              e->options.max_model_len);
     for (uint32_t i = 0; i < r->n_prompt; i++) {
         if (r->prompt[i] >= e->options.vocab_size)
-            return quire_fail(err, QUIRE_INVALID, "prompt: token %u is not in the vocabulary", r->prompt[i]);
+            return quire_fail_for(err, QUIRE_INVALID, "prompt", "token %u is not in the vocabulary", r->prompt[i]);
     }
     if (r->tenant >= FAKE_ENGINE_TENANTS)
         return quire_fail(err, QUIRE_INVALID, "tenant: %u is not known here", r->tenant);
     if (r->n < 1 || r->n > MAX_CHOICES)
-        return quire_fail(err, QUIRE_INVALID, "n: must be 1 to %d, got %u", MAX_CHOICES, r->n);
+        return quire_fail_for(err, QUIRE_INVALID, "n", "must be 1 to %d, got %u", MAX_CHOICES, r->n);
     if (!(r->temperature >= 0.0f) || isinf(r->temperature))
-        return quire_fail(err, QUIRE_INVALID, "temperature: must be at least 0");
+        return quire_fail_for(err, QUIRE_INVALID, "temperature", "must be at least 0");
     if (r->n_logprobs < -1 || r->n_logprobs > 20)
-        return quire_fail(err, QUIRE_INVALID, "logprobs: must be 0 to 20");
+        return quire_fail_for(err, QUIRE_INVALID, "logprobs", "must be 0 to 20");
     if (r->n_prompt_logprobs < -1 || r->n_prompt_logprobs > 20)
-        return quire_fail(err, QUIRE_INVALID, "prompt_logprobs: must be 0 to 20");
+        return quire_fail_for(err, QUIRE_INVALID, "prompt_logprobs", "must be 0 to 20");
     return QUIRE_OK;
 }
 

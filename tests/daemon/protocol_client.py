@@ -44,7 +44,7 @@ FIELDS = {
         "bad_words": (27, "u32[]", True),
     },
     REFUSE: {"status": (1, "u32", True), "retry_after_ms": (2, "u32", False),
-             "message": (3, "text", False)},
+             "message": (3, "text", False), "parameter": (4, "text", False)},
     TOKENS: {"records": (1, "records", True)},
     PROMPT_LOGPROBS: {"records": (1, "records", True)},
     DONE: {
@@ -59,7 +59,7 @@ FIELDS = {
         "preempted_us": (18, "u64", False), "blocker": (19, "u64", False),
         "blocker_tenant": (20, "u32", False), "n_overtaken": (21, "u32", False),
         "n_chunks": (22, "u32", False), "n_preemptions": (23, "u32", False),
-        "n_loaded": (24, "u32", False), "n_recomputed": (25, "u32", False),
+        "n_loaded": (24, "u32", False), "n_recomputed": (25, "u32", False), "parameter": (26, "text", False),
     },
     CANCEL: {"choice": (1, "u32", True)},
     CREDIT: {"bytes": (1, "u64", True)},

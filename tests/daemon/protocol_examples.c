@@ -102,7 +102,8 @@ static void print_requests(void)
     print_frame("submit-restricted", &b);
     wire_put_accept(&b, 1, UINT64_C(0x500000002));
     print_frame("accept", &b);
-    struct wire_refuse refuse = {QUIRE_EXHAUSTED, 1500, "queue full", 10};
+    struct wire_refuse refuse = {
+        .status = QUIRE_EXHAUSTED, .retry_after_ms = 1500, .message = "queue full", .n_message = 10};
     wire_put_refuse(&b, 2, &refuse);
     print_frame("refuse", &b);
     wire_put_cancel(&b, 1, -1);

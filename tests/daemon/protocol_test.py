@@ -184,6 +184,7 @@ def test_refusals():
             frame = next(frames)
             check(frame.type == REFUSE and frame.request == 4, "REFUSE: %r" % parameters)
             check(frame["status"] == status and text in frame["message"], repr(frame.values))
+            check(frame.values.get("parameter") == (frame["message"].split(":")[0] if status == INVALID else None), repr(frame.values))
             if status == EXHAUSTED:
                 check(frame["retry_after_ms"] == 1500, "retry_after_ms")
         c.send(encode(CONTROL, command="x"))

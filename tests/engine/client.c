@@ -89,6 +89,7 @@ static void take_done(struct answer *a, struct choice_answer *choice, const stru
     choice->retry_after_ms = e->retry_after_ms;
     choice->account = *e->account;
     choice->status = e->status;
+    choice->parameter = e->parameter;
     if (e->message)
         snprintf(choice->message, sizeof choice->message, "%s", e->message);
     if (e->n_generated != choice->n_tokens || e->n_prompt != a->n_prompt)

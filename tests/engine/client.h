@@ -26,6 +26,7 @@ struct choice_answer {
     uint32_t stop_token, n_cached, n_generated, n_cache_created, retry_after_ms;
     struct sched_account account;
     char message[QUIRE_ERROR_BYTES];
+    const char *parameter;
     enum quire_status status;
 };
 

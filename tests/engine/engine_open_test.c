@@ -100,7 +100,7 @@ static int tear_down(void **state)
 
 static void refuse(const struct engine_options *o, int status, const char *word)
 {
-    struct quire_error err = {""};
+    struct quire_error err = {.text = ""};
     struct engine *e;
     struct engine_options options = *o;
     options.model_dir = model.dir;

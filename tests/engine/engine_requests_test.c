@@ -189,6 +189,9 @@ static void bad_parameters(void **state)
         assert_int_equal(status, QUIRE_INVALID);
         if (strncmp(err.text, named[what], strlen(named[what])) != 0)
             fail_msg("case %d: \"%s\" does not begin with %s", what, err.text, named[what]);
+        assert_non_null(err.parameter);
+        assert_int_equal(strlen(err.parameter), strlen(named[what]) - 1);
+        assert_memory_equal(err.parameter, named[what], strlen(err.parameter));
         struct request_spec good = ask_for(2);
         assert_int_equal(client_ask(c, &good)->choices[0].n_tokens, 2);
     }
@@ -590,6 +593,7 @@ static void everything_forbidden(void **state)
     assert_null(client_try(c, &r, &status, NULL, &err));
     assert_int_equal(status, QUIRE_INVALID);
     assert_memory_equal(err.text, "min_tokens:", 11);
+    assert_string_equal(err.parameter, "min_tokens");
     r.min_tokens = 0;
     assert_int_equal(client_ask(c, &r)->choices[0].finish, ENGINE_FINISH_STOP);
     client_close(c);
@@ -617,6 +621,7 @@ static void everything_forbidden_later(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(a->choices[i].finish, ENGINE_FINISH_ERROR);
         assert_int_equal(a->choices[i].status, QUIRE_INVALID);
+        assert_string_equal(a->choices[i].parameter, "bad_words");
         assert_non_null(strstr(a->choices[i].message, "bad_words"));
     }
     assert_int_equal(a->choices[0].n_tokens, 1);

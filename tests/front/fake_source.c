@@ -43,7 +43,8 @@ static void tell(struct answer *a)
     if (a->cancelled)
         return;
     if (a->refused) {
-        const struct wire_refuse refuse = {QUIRE_EXHAUSTED, 1500, full, sizeof full - 1};
+        const struct wire_refuse refuse = {
+            .status = QUIRE_EXHAUSTED, .retry_after_ms = 1500, .message = full, .n_message = sizeof full - 1};
         a->events.on_refused(a->context, &refuse);
         return;
     }

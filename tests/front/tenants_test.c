@@ -11,7 +11,7 @@
 
 static int check(const char *text, char why[QUIRE_ERROR_BYTES])
 {
-    struct quire_error err = {""};
+    struct quire_error err = {.text = ""};
     int status = tenants_check(text, strlen(text), &err);
     memcpy(why, err.text, QUIRE_ERROR_BYTES);
     return status;

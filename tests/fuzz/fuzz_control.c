@@ -27,7 +27,7 @@ void engine_unpin(struct engine *e, uint32_t tenant)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static struct daemon d;
-    struct quire_error err = {""};
+    struct quire_error err = {.text = ""};
     /* A copy of the exact size: a read past its end is seen. */
     char *copy = malloc(n ? n : 1);
     if (!copy)

@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static const char *const exclude[] = {"*.json"};
     struct hub_list list;
-    struct quire_error err = {""};
+    struct quire_error err = {.text = ""};
     char *text = malloc(n + 1);
     memcpy(text, data, n);
     text[n] = 0;

@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    struct quire_error err = {""};
+    struct quire_error err = {.text = ""};
     if (tenants_check((const char *)data, n, &err) == QUIRE_OK)
         return 0;
     if (!err.text[0])

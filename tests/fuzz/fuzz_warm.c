@@ -8,7 +8,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct warm_file file;
-    struct quire_error err = {""};
+    struct quire_error err = {.text = ""};
     if (warm_file_parse((const char *)data, n, "prompts", &file, &err) == QUIRE_OK) {
         for (size_t i = 0; i < file.n; i++) {
             const struct warm_prompt *p = &file.prompts[i];

@@ -136,7 +136,7 @@ static void test_opening_fails_anywhere(void **state)
         unsigned n_failed = 0;
         for (unsigned nth = 1;; nth++) {
             struct k_backend *b;
-            struct quire_error err = {""};
+            struct quire_error err = {.text = ""};
             simt_fail_call(calls[i], nth, cudaErrorMemoryAllocation);
             int status = try_open("cuda", K_FORM_AUTO, K_F16, &b, &err);
             simt_fail_call(calls[i], 0, cudaSuccess);
@@ -737,7 +737,7 @@ static void test_any_failing_call_is_death(void **state)
         unsigned n_failed = 0;
         for (unsigned nth = 1; nth < 10; nth++) {
             struct recorded r;
-            struct quire_error err = {""};
+            struct quire_error err = {.text = ""};
             simt_new_device();
             start(&r);
             void *pinned = new_memory(r.b, 64, true);

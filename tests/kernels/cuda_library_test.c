@@ -35,7 +35,7 @@ static void put(const char *folder, const char *fake)
 static int expect(const char *device, int status, const char *name, const char *text)
 {
     struct k_backend *b;
-    struct quire_error err = {""};
+    struct quire_error err = {.text = ""};
     const char *why = "";
     struct k_backend_options options = {.device = device, .n_threads = 1};
     int got = k_backend_open(&options, &b, &why, &err);

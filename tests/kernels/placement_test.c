@@ -113,7 +113,7 @@ static void test_refusals(void **state)
     set_machine(PLAIN);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct k_placement *p;
-        struct quire_error err = {""};
+        struct quire_error err = {.text = ""};
         assert_int_equal(k_placement_create(cases[i].n_threads, cases[i].cpu_bind, &p, &err), QUIRE_INVALID);
         assert_null(p);
         if (!strstr(err.text, cases[i].says))

@@ -116,7 +116,7 @@ static bool compare_moves(const struct episode *e)
 
 static bool compare(const struct episode *e)
 {
-    struct quire_error err = {{0}};
+    struct quire_error err = {.text = ""};
     if (kv_cache_check(e->cache, &err))
         return differ(err.text);
     for (uint32_t g = 0; g < e->m.config.n_groups; g++)

@@ -47,7 +47,7 @@ static inline uint32_t block_at(const struct kv_table *table, uint32_t group, ui
 
 static inline void assert_sound(const struct kv_cache *cache)
 {
-    struct quire_error err = {{0}};
+    struct quire_error err = {.text = ""};
     if (kv_cache_check(cache, &err))
         fail_msg("%s", err.text);
 }

@@ -26,7 +26,7 @@ static void push_token(struct fake_seq *d, uint32_t token)
 
 bool fake_open(struct fake_engine *e, const struct sched_config *config, uint64_t seed, enum fake_fault fault)
 {
-    struct quire_error err = {{0}};
+    struct quire_error err = {.text = ""};
     memset(e, 0, sizeof *e);
     e->config = *config;
     e->random.state = seed;
@@ -95,7 +95,7 @@ static void hash_prompt(const struct fake_engine *e, const struct fake_request *
 
 bool fake_submit(struct fake_engine *e, struct fake_request *r)
 {
-    struct quire_error err = {{0}};
+    struct quire_error err = {.text = ""};
     struct key256 hashes[FAKE_MAX_LEN];
     uint32_t names[FAKE_MAX_CHOICES];
     uint64_t retry_us = 0;
@@ -370,7 +370,7 @@ static bool collect(struct fake_engine *e);
 bool fake_plan(struct fake_engine *e)
 {
     const struct sched_plan *plan;
-    struct quire_error err = {{0}};
+    struct quire_error err = {.text = ""};
     if (e->n_launched > e->config.overlap_depth) {
         if (sched_plan(e->sched, e->now_us, &plan, &err) != QUIRE_INVALID)
             return fail(e, "a plan too many was made");
@@ -581,7 +581,7 @@ bool fake_commit(struct fake_engine *e)
 {
     struct sched_result results[FAKE_MAX_SEQS];
     bool finished[FAKE_MAX_SEQS], discarded[FAKE_MAX_SEQS];
-    struct quire_error err = {{0}};
+    struct quire_error err = {.text = ""};
     if (e->n_launched == 0) {
         if (sched_commit(e->sched, NULL, 0, NULL, NULL, &err) != QUIRE_INVALID)
             return fail(e, "a step that was not planned was committed");
@@ -649,7 +649,7 @@ bool fake_hold(struct fake_engine *e, uint32_t seq, bool held)
 bool fake_set_policy(struct fake_engine *e, const struct sched_policy *policy,
                      const struct sched_policy_options *options)
 {
-    struct quire_error err = {{0}};
+    struct quire_error err = {.text = ""};
     if (sched_set_policy(e->sched, policy, options, &err))
         return fail(e, "policy: %s", err.text);
     e->config.policy = policy;
@@ -697,7 +697,7 @@ static bool check_launched(struct fake_engine *e)
 
 bool fake_check(struct fake_engine *e)
 {
-    struct quire_error err = {{0}};
+    struct quire_error err = {.text = ""};
     uint32_t n_live = 0, n_used = 0;
     if (sched_check(e->sched, &err))
         return fail(e, "%s", err.text);

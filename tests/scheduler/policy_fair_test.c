@@ -155,7 +155,7 @@ static void submit_job(struct world *w, uint32_t index)
                               .tenant = j->tenant,
                               .chain_first = first,
                               .hashes = hashes};
-    struct quire_error err = {{0}};
+    struct quire_error err = {.text = ""};
     if (sched_submit(w->sched, &r, seqs, NULL, &err))
         fail_msg("%s", err.text);
     for (uint32_t i = 0; i < j->n; i++) {

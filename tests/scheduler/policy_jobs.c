@@ -29,7 +29,7 @@ static void submit_job(struct sched *s, struct job *job, uint64_t id)
     static const uint32_t prompt[4096];
     uint32_t seq;
     uint64_t retry_us;
-    struct quire_error err = {{0}};
+    struct quire_error err = {.text = ""};
     job->request.id = id;
     job->request.prompt = prompt;
     job->request.n = 1;

@@ -158,7 +158,7 @@ static void test_weights_are_bounded(void **state)
     (void)state;
     const struct sched_policy *p = sched_policy_find("priority");
     struct sched_policy_options options = {.class_weights = {[1] = 1001}};
-    struct quire_error err = {{0}};
+    struct quire_error err = {.text = ""};
     void *made;
     assert_int_equal(p->create(&options, &made, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "class 1"));

@@ -25,7 +25,7 @@ static void submit_some(struct sched *s, struct fake_random *random, uint64_t id
     struct sched_request r = request_of(id, 100 * fake_below(random, 3), 1 + fake_below(random, 40),
                                         fake_below(random, 30));
     uint32_t seqs[3];
-    struct quire_error err = {{0}};
+    struct quire_error err = {.text = ""};
     r.n = 1 + fake_below(random, 3);
     r.tenant = fake_below(random, 4);
     r.class_index = fake_below(random, 3);
@@ -42,7 +42,7 @@ static void submit_some(struct sched *s, struct fake_random *random, uint64_t id
 
 static void must_hold(const struct sched *s)
 {
-    struct quire_error err = {{0}};
+    struct quire_error err = {.text = ""};
     if (sched_check(s, &err))
         fail_msg("%s", err.text);
 }

@@ -56,7 +56,7 @@ static void create_under(const struct sched_policy *policy)
     c.policy = policy;
     c.policy_options = some_options();
     while (status) {
-        struct quire_error err = {{0}};
+        struct quire_error err = {.text = ""};
         countdown = n_failed;
         status = sched_create(&c, &s, &err);
         countdown = -1;
@@ -85,7 +85,7 @@ static void set_policy(struct sched *s, const struct sched_policy *policy)
     const struct sched_policy_options options = some_options();
     int status = QUIRE_NO_MEMORY;
     for (long n_failed = 0; status; n_failed++) {
-        struct quire_error err = {{0}};
+        struct quire_error err = {.text = ""};
         countdown = n_failed;
         status = sched_set_policy(s, policy, &options, &err);
         countdown = -1;
@@ -127,7 +127,7 @@ static void test_submit(void **state)
     long n_failed = 0;
     r.n = 4;
     for (;; n_failed++) {
-        struct quire_error err = {{0}};
+        struct quire_error err = {.text = ""};
         countdown = n_failed;
         int status = sched_submit(s, &r, seqs, NULL, &err);
         countdown = -1;
@@ -163,7 +163,7 @@ static void test_driver(void **state)
     struct sched_driver *d;
     long n_failed = 0;
     for (;; n_failed++) {
-        struct quire_error err = {{0}};
+        struct quire_error err = {.text = ""};
         countdown = n_failed;
         int status = sched_driver_create(s, &calls, NULL, &d, &err);
         countdown = -1;

@@ -27,7 +27,7 @@ struct sched *open_sched(const struct sched_config *config)
 
 static void check(const struct sched *s)
 {
-    struct quire_error err = {{0}};
+    struct quire_error err = {.text = ""};
     if (sched_check(s, &err))
         fail_msg("%s", err.text);
 }
@@ -63,7 +63,7 @@ struct sched_request request_of(uint64_t id, uint32_t base, uint32_t n, uint32_t
 
 uint32_t submit(struct sched *s, struct sched_request request)
 {
-    struct quire_error err = {{0}};
+    struct quire_error err = {.text = ""};
     uint32_t seqs[8];
     if (sched_submit(s, &request, seqs, NULL, &err))
         fail_msg("%s", err.text);

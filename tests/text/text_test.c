@@ -21,7 +21,7 @@ static struct quire_text *open_data(const char *name)
     char path[512];
     snprintf(path, sizeof path, DATA "%s", name);
     struct quire_text *text = NULL;
-    struct quire_error err = {"no message"};
+    struct quire_error err = {.text = "no message"};
     if (quire_text_open(path, &text, &err) != QUIRE_OK)
         fail_msg("%s", err.text);
     return text;

@@ -104,6 +104,8 @@ void sample_done(struct wire_done *out)
         .n_generated = 17,
         .message = "none",
         .n_message = 4,
+        .parameter = "bad_words",
+        .n_parameter = 9,
         .status = QUIRE_EXHAUSTED,
         .retry_after_ms = 1234,
         .n_created = 8,
@@ -181,7 +183,12 @@ void sample_frame(size_t which, struct buffer *b)
     struct wire_token tokens[SAMPLE_TOKENS];
     struct wire_done done;
     struct wire_stats stats;
-    struct wire_refuse refuse = {QUIRE_EXHAUSTED, 1500, "the queue is full", 17};
+    struct wire_refuse refuse = {.status = QUIRE_INVALID,
+                                 .retry_after_ms = 1500,
+                                 .message = "n: is odd",
+                                 .n_message = 9,
+                                 .parameter = "n",
+                                 .n_parameter = 1};
     sample_hello(&hello);
     sample_submit(&submit);
     sample_tokens(tokens);

@@ -299,6 +299,8 @@ static void test_done(void **state)
     assert_int_equal(got.n_generated, want.n_generated);
     assert_int_equal(got.n_message, want.n_message);
     assert_memory_equal(got.message, want.message, want.n_message);
+    assert_int_equal(got.n_parameter, want.n_parameter);
+    assert_memory_equal(got.parameter, want.parameter, want.n_parameter);
     assert_int_equal(got.status, want.status);
     assert_int_equal(got.retry_after_ms, want.retry_after_ms);
     assert_int_equal(got.n_created, want.n_created);
@@ -427,7 +429,13 @@ static void test_small_frames(void **state)
     uint32_t status;
     uint64_t credit;
 
-    struct wire_refuse refuse = {QUIRE_EXHAUSTED, 1500, "full", 4}, refused;
+    struct wire_refuse refuse = {.status = QUIRE_EXHAUSTED,
+                                 .retry_after_ms = 1500,
+                                 .message = "full",
+                                 .n_message = 4,
+                                 .parameter = "top_k",
+                                 .n_parameter = 5},
+                       refused;
     assert_int_equal(wire_put_refuse(&b, 3, &refuse), 0);
     assert_int_equal(split(&b, &body, &n), WIRE_REFUSE);
     assert_int_equal(wire_get_refuse(body, n, &refused, &err), 0);
@@ -435,6 +443,8 @@ static void test_small_frames(void **state)
     assert_int_equal(refused.retry_after_ms, 1500);
     assert_int_equal(refused.n_message, 4);
     assert_memory_equal(refused.message, "full", 4);
+    assert_int_equal(refused.n_parameter, 5);
+    assert_memory_equal(refused.parameter, "top_k", 5);
     buffer_free(&b);
 
     static const int64_t choices[] = {-1, 0, 127, UINT32_MAX};

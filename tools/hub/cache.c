@@ -248,7 +248,7 @@ static int find_snapshot(const struct hub_name *name, bool without_weights, char
         return quire_fail(err, QUIRE_NOT_FOUND,
                           "the Hugging Face cache has no snapshot %s of %s; to download it: quire pull %s", commit,
                           name->text, typed);
-    struct quire_error missing = {""};
+    struct quire_error missing = {.text = ""};
     if ((status = hub_snapshot_check(out, without_weights, &missing)) == QUIRE_NOT_FOUND)
         return quire_fail(err, status, "the Hugging Face cache has %s %.330s; to complete it: quire pull %s", typed,
                           missing.text, typed);

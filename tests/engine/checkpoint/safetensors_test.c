@@ -141,7 +141,7 @@ static void damage_is_refused_and_named(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         struct safetensors *st;
-        struct quire_error err = {""};
+        struct quire_error err = {.text = ""};
         int status = open_image(damages[i].header, damages[i].n_data, &st, &err);
         if (status != QUIRE_INVALID || strncmp(err.text, "model.safetensors: ", 19) != 0 ||
             strncmp(err.text + 19, damages[i].says, strlen(damages[i].says)) != 0)
@@ -340,7 +340,7 @@ static void single_file_and_shards_open(void **state)
 static void expect(const struct scratch *s, int status, const char *says)
 {
     struct safetensors *st;
-    struct quire_error err = {""};
+    struct quire_error err = {.text = ""};
     int got = safetensors_open(s->dir, &st, &err);
     if (got != status || !strstr(err.text, says))
         fail_msg("status %d, \"%s\" instead of %d, \"%s\"", got, err.text, status, says);
