@@ -129,6 +129,10 @@ int kv_table_share(const struct kv_table *from, uint32_t n_blocks, struct kv_tab
 /* Whose blocks the table publishes from here on, below n_tenants; 0 for a new table. */
 void kv_table_set_owner(struct kv_table *table, uint32_t tenant);
 
+/* Gives back the blocks past those of the first n_tokens positions, which were never published: what was computed there
+ * is not wanted after all. */
+void kv_table_cut(struct kv_table *table, uint32_t n_tokens);
+
 /* Gives back all blocks, tail first; the table is empty again and keeps its room. */
 void kv_table_clear(struct kv_table *table);
 

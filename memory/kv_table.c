@@ -202,6 +202,16 @@ void kv_table_set_owner(struct kv_table *table, uint32_t tenant)
     table->owner = tenant;
 }
 
+void kv_table_cut(struct kv_table *table, uint32_t n_tokens)
+{
+    uint32_t n = kv_ceil_blocks(n_tokens, table->cache->config.block_tokens);
+    for (uint32_t g = 0; g < table->cache->config.n_groups; g++) {
+        struct kv_span *span = &table->spans[g];
+        while (span->n > n && span->n > span->first_held)
+            block_pool_unref(&table->cache->pools[g], span->blocks[--span->n]);
+    }
+}
+
 void kv_table_clear(struct kv_table *table)
 {
     for (uint32_t g = 0; g < table->cache->config.n_groups; g++) {

@@ -15,8 +15,7 @@ struct key256 kv_chain_first(const struct kv_chain_root *root)
     uint8_t data[32 + 32 + 8 + 4];
     memcpy(data, root->secret.bytes, 32);
     memcpy(data + 32, root->tenant.bytes, 32);
-    le_store_u32(data + 64, (uint32_t)root->adapter);
-    le_store_u32(data + 68, (uint32_t)(root->adapter >> 32));
+    le_store_u64(data + 64, root->adapter);
     le_store_u32(data + 72, root->block_tokens);
     return quire_labelled_hash(label_root, data, sizeof data);
 }

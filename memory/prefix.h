@@ -3,7 +3,7 @@
  *   H(0)   = BLAKE2b-256("quire kv root   ", secret | tenant domain | adapter | block size)
  *   H(i+1) = BLAKE2b-256("quire kv block  ", secret | H(i) | token ids of block i)
  *
- * The text in quotes is the hash's 16-byte personalization; integers are little-endian. Two blocks
+ * The text in quotes is the hash's 16-byte personalization; integers are little-endian, the adapter of 8 bytes. Two blocks
  * have the same name only when the whole prefix before them, the tenant, the adapter and the block
  * size are the same. Every link begins with a secret of this server, so that no tenant can compute
  * another's names, even from a name that it knows. A link of 16 tokens is 32 + 32 + 64 = 128 bytes:
@@ -20,7 +20,7 @@
 struct kv_chain_root {
     struct key256 secret;
     struct key256 tenant;  /* the tenant's domain: all zero = the default tenant */
-    uint64_t adapter;
+    uint32_t adapter;
     uint32_t block_tokens;
 };
 

@@ -65,7 +65,7 @@ bool planner_may_admit(struct planner *p)
 /* Nothing of the request has run: no choice was ever admitted. */
 static bool is_fresh(const struct sequence *q)
 {
-    return q->leads && !q->was_admitted && q->request->n_live == q->request->n;
+    return q->leads && !q->was_admitted && q->job->n_live == q->job->n;
 }
 
 void planner_refuse(struct planner *p)
@@ -77,16 +77,16 @@ void planner_refuse(struct planner *p)
         if (head == QUEUE_NONE)
             return;
         struct sequence *q = &s->seqs[head];
-        struct request *request = q->request;
-        if (!is_fresh(q) || p->slot->plan.n_refused + request->n > SCHED_MAX_REFUSED)
+        struct sched_job *job = q->job;
+        if (!is_fresh(q) || p->slot->plan.n_refused + job->n > SCHED_MAX_REFUSED)
             return;
         struct sched_load load = sched_load_of(s, q, p->now_us);
         uint64_t retry_us = policy->refuse(s->policy_state, &q->key, &load);
         if (retry_us == 0)
             return;
         s->stats.n_refused++;
-        for (uint32_t i = request->n, n_live = request->n; n_live > 0; i--, n_live--) {
-            uint32_t name = request->seqs[i - 1];
+        for (uint32_t i = job->n, n_live = job->n; n_live > 0; i--, n_live--) {
+            uint32_t name = job->seqs[i - 1];
             p->slot->refused[p->slot->plan.n_refused++] = (struct sched_refusal){.seq = name, .retry_us = retry_us};
             sched_end(s, &s->seqs[name]);
         }
@@ -98,10 +98,10 @@ void planner_refuse(struct planner *p)
 /* A choice of the same request whose prompt blocks were computed by an earlier plan. */
 static const struct sequence *share_source(const struct sched *s, const struct sequence *q, uint32_t n_tokens)
 {
-    const struct request *request = q->request;
-    for (uint32_t i = 0; i < request->n; i++) {
-        const struct sequence *from = &s->seqs[request->seqs[i]];
-        if (from->request != request || from->state != SEQ_RUNNING)
+    const struct sched_job *job = q->job;
+    for (uint32_t i = 0; i < job->n; i++) {
+        const struct sequence *from = &s->seqs[job->seqs[i]];
+        if (from->job != job || from->state != SEQ_RUNNING)
             continue;
         uint32_t planned = from->last_step == s->step + 1 ? from->last_first : from->n_planned;
         if (planned >= n_tokens)
@@ -118,11 +118,11 @@ bool planner_waits_for_prefix(const struct planner *p, struct sequence *q)
     uint32_t bt = s->config.kv.block_tokens, most = seq_most_hit(q) / bt;
     uint32_t n = most < q->n_hashes ? most : q->n_hashes;
     uint32_t next = kv_cache_peek(s->kv, q->hashes, n, q->key.n_cached / bt);
-    if (next == n || (q->request->n > 1 && share_source(s, q, (q->n_prompt - 1) / bt * bt)))
+    if (next == n || (q->job->n > 1 && share_source(s, q, (q->n_prompt - 1) / bt * bt)))
         return false;
     for (uint32_t i = 0; i < p->n_computing; i++) {
         const struct sequence *r = &s->seqs[s->computing[i]];
-        if (r->state == SEQ_RUNNING && !r->held && r->n_computed / bt <= next && next < r->n_prompt / bt &&
+        if (r->state == SEQ_RUNNING && r->n_computed / bt <= next && next < r->n_prompt / bt &&
             memcmp(&r->hashes[next], &q->hashes[next], sizeof q->hashes[next]) == 0)
             return true;
     }
@@ -168,7 +168,7 @@ static uint32_t share_prompt(const struct sched *s, struct sequence *q)
     uint32_t bt = s->config.kv.block_tokens;
     uint32_t n_blocks = (q->n_prompt - 1) / bt;
     const struct sequence *from = NULL;
-    if (q->request->n > 1 && n_blocks > 0)
+    if (q->job->n > 1 && n_blocks > 0)
         from = share_source(s, q, n_blocks * bt);
     if (!from || kv_table_share(from->table, n_blocks, q->table))
         return 0;
@@ -217,8 +217,7 @@ static bool fits(const struct planner *p, struct sequence *q, const int64_t *sla
     return true;
 }
 
-/* Blocks of each group that an admission may take. */
-static void measure_slack(const struct planner *p, int64_t *slack)
+void planner_slack(const struct planner *p, int64_t *slack)
 {
     const struct sched *s = p->s;
     for (uint32_t g = 0; g < s->config.kv.n_groups; g++)
@@ -256,7 +255,7 @@ static void account_admission(struct planner *p, struct sequence *q, uint32_t hi
         a->blocker = s->last_admitted;
         a->blocker_tenant = s->last_admitted_tenant;
     }
-    s->last_admitted = q->request->id;
+    s->last_admitted = q->job->id;
     s->last_admitted_tenant = q->key.tenant;
     s->n_admissions++;
     s->n_new--;
@@ -285,8 +284,8 @@ static void note_admission(struct planner *p, struct sequence *q, uint32_t hit, 
     if (hit + loaded > 0)
         pins_used(s, q, (hit + loaded) / bt, p->now_us);
     q->was_admitted = true;
-    s->stats.n_waiting_tokens -= q->request->n_waiting_tokens;
-    q->request->n_waiting_tokens = 0;
+    s->stats.n_waiting_tokens -= q->job->n_waiting_tokens;
+    q->job->n_waiting_tokens = 0;
     sched_starts_running(s, q);
     s->batch_left -= s->batch_left > 0;
     p->slot->admitted[p->slot->plan.n_admitted++] = sched_name(s, q);
@@ -349,7 +348,7 @@ static struct takeover take_over(struct sched *s, struct sequence *q)
 static bool take_blocks(struct planner *p, struct sequence *q, const struct takeover *t, uint32_t count)
 {
     int64_t slack[KV_MAX_GROUPS];
-    measure_slack(p, slack);
+    planner_slack(p, slack);
     if (!fits(p, q, slack))
         return false;
     if (t->loaded > 0 && kv_table_load(q->table, q->hashes, t->loaded))
@@ -390,7 +389,7 @@ bool planner_admit(struct planner *p)
     int64_t before[KV_MAX_GROUPS];
     if (!has_place(p))
         return false;
-    measure_slack(p, before);
+    planner_slack(p, before);
     bool alone = s->n_listed == 0 && s->n_touched == 0; /* nobody else can give blocks back */
     if (!alone && still_blocked(s, q, before)) {
         s->shortage = SCHED_SHORT_OF_BLOCKS;

@@ -13,7 +13,7 @@ static int check_counts(const struct sched *s, struct quire_error *err)
         bool live = q->state >= SEQ_WAITING && q->state <= SEQ_LEAVING;
         if ((unsigned)q->state > SEQ_RETIRED)
             return BROKEN(err, "1: sequence %u has no state", i);
-        if (live != (q->request != NULL))
+        if (live != (q->job != NULL))
             return BROKEN(err, "1: sequence %u: state %d does not match its request", i, (int)q->state);
         n[q->state]++;
         n_new += live && !q->was_admitted;
@@ -62,7 +62,7 @@ static int check_queue(const struct sched *s, struct quire_error *err)
     for (uint32_t i = 0; i < s->n_names; i++) {
         const struct sequence *q = &s->seqs[i];
         bool queued = q->queue_index != QUEUE_NONE;
-        if (queued != (q->state == SEQ_WAITING && !q->held))
+        if (queued != (q->state == SEQ_WAITING))
             return BROKEN(err, "2: sequence %u should%s be queued", i, queued ? " not" : "");
         if (!queued)
             continue;
@@ -108,18 +108,25 @@ static int check_running(const struct sched *s, struct quire_error *err)
 static int check_counters(const struct sched *s, uint32_t name, struct quire_error *err)
 {
     const struct sequence *q = &s->seqs[name];
-    uint32_t n_sampling = 0, known = q->n_known + q->n_sampling;
+    uint32_t n_sampling = 0, n_drafting = 0, known = q->n_known + q->n_sampling;
     for (uint64_t step = s->committed + 1; step <= s->step; step++) {
         const struct sched_plan *plan = &s->slots[step % (s->config.overlap_depth + 2)].plan;
-        for (uint32_t i = 0; i < plan->n_rows; i++)
-            n_sampling += plan->rows[i].seq == name && plan->rows[i].samples;
+        for (uint32_t i = 0; i < plan->n_rows; i++) {
+            n_sampling += plan->rows[i].seq == name && plan->rows[i].outputs.tokens;
+            n_drafting += plan->rows[i].seq == name ? plan->rows[i].n_draft : 0;
+        }
     }
     if (q->n_sampling != n_sampling)
         return BROKEN(err, "4: sequence %u: %u tokens are being sampled, counted %u", name, n_sampling, q->n_sampling);
-    if (q->n_computed > q->n_planned || q->n_planned > known || q->n_planned > q->n_positions ||
+    if (q->n_drafting != n_drafting || (n_drafting > 0 && (n_sampling != 1 || q->n_planned != q->n_known + n_drafting)))
+        return BROKEN(err, "4: sequence %u: %u drafts are being verified, counted %u", name, n_drafting, q->n_drafting);
+    if (q->n_computed > q->n_planned || (q->n_planned > known && n_drafting == 0) || q->n_planned > q->n_positions ||
         known > q->n_prompt + q->max_tokens || q->n_known < q->n_prompt)
         return BROKEN(err, "4: sequence %u: computed %u, planned %u, known %u + %u of %u", name, q->n_computed,
                       q->n_planned, q->n_known, q->n_sampling, q->n_positions);
+    if (q->n_proposed > 0 &&
+        (q->state != SEQ_RUNNING || q->n_sampling > 0 || q->n_known + q->n_proposed > q->n_positions))
+        return BROKEN(err, "4: sequence %u has %u drafts that cannot follow what is known", name, q->n_proposed);
     if (q->state != SEQ_RUNNING && q->state != SEQ_LEAVING && q->n_planned > 0)
         return BROKEN(err, "4: sequence %u does not run and has %u positions planned", name, q->n_planned);
     if ((uint64_t)q->n_published * s->config.kv.block_tokens > q->n_computed)
@@ -187,7 +194,8 @@ static int check_plans(const struct sched *s, struct quire_error *err)
             for (uint32_t j = 0; j < i; j++)
                 if (plan->rows[j].seq == row->seq)
                     return BROKEN(err, "8: two rows of sequence %u", row->seq);
-            if (row->count == 0 || (row->samples && row->first_logit >= row->first + row->count))
+            if (row->count <= row->n_draft || (row->n_draft > 0 && !row->outputs.tokens) ||
+                (row->outputs.tokens && row->first_logit + row->n_draft >= row->first + row->count))
                 return BROKEN(err, "8: row of sequence %u makes no sense", row->seq);
             int status = check_row_blocks(s, row, err);
             if (status)
@@ -202,23 +210,23 @@ static int check_plans(const struct sched *s, struct quire_error *err)
 }
 
 /* 9: requests. */
-static int check_request(const struct sched *s, const struct request *request, struct quire_error *err)
+static int check_request(const struct sched *s, const struct sched_job *job, struct quire_error *err)
 {
     uint32_t n_live = 0, n_following = 0, n_leading = 0;
-    for (uint32_t i = 0; i < request->n; i++) {
-        const struct sequence *q = &s->seqs[request->seqs[i]];
-        if (q->request != request)
+    for (uint32_t i = 0; i < job->n; i++) {
+        const struct sequence *q = &s->seqs[job->seqs[i]];
+        if (q->job != job)
             continue;
         n_live++;
         n_following += q->state == SEQ_FOLLOWING;
         n_leading += q->leads;
     }
-    if (n_live != request->n_live || n_live == 0)
-        return BROKEN(err, "9: request %llu: %u choices live, counted %u", (unsigned long long)request->id, n_live,
-                      request->n_live);
+    if (n_live != job->n_live || n_live == 0)
+        return BROKEN(err, "9: request %llu: %u choices live, counted %u", (unsigned long long)job->id, n_live,
+                      job->n_live);
     if (n_leading > 1 || (n_following > 0 && n_leading == 0))
-        return BROKEN(err, "9: request %llu: %u choices follow %u leaders", (unsigned long long)request->id,
-                      n_following, n_leading);
+        return BROKEN(err, "9: request %llu: %u choices follow %u leaders", (unsigned long long)job->id, n_following,
+                      n_leading);
     return QUIRE_OK;
 }
 
@@ -227,7 +235,7 @@ static int check_requests(const struct sched *s, struct quire_error *err)
     uint64_t n_tokens = 0;
     uint32_t n_live = 0;
     size_t at = 0;
-    for (const struct request *r; (r = (const struct request *)id_map_next(&s->requests, &at));) {
+    for (const struct sched_job *r; (r = (const struct sched_job *)id_map_next(&s->jobs, &at));) {
         int status = check_request(s, r, err);
         if (status)
             return status;
@@ -246,7 +254,7 @@ static int check_sums(const struct sched *s, struct quire_error *err)
         uint32_t n_running = 0, n_live = 0;
         for (uint32_t i = 0; i < s->n_names; i++) {
             const struct sequence *q = &s->seqs[i];
-            n_live += q->request && q->key.tenant == t;
+            n_live += q->job && q->key.tenant == t;
             n_running += q->state == SEQ_RUNNING && q->key.tenant == t;
         }
         if (n_running != s->tenants[t].n_running || n_live != n_running + s->tenants[t].n_waiting)
@@ -256,7 +264,7 @@ static int check_sums(const struct sched *s, struct quire_error *err)
     for (uint32_t f = 0; f <= s->queue.n_flows; f++) {
         uint32_t n_live = 0;
         for (uint32_t i = 0; i < s->n_names; i++)
-            n_live += s->seqs[i].request && s->seqs[i].key.flow == f;
+            n_live += s->seqs[i].job && s->seqs[i].key.flow == f;
         if (n_live != s->flow_live[f])
             return BROKEN(err, "11: flow %u: %u live, counted %u", f, n_live, s->flow_live[f]);
     }
@@ -277,7 +285,7 @@ static int check_pins(const struct sched *s, struct quire_error *err)
         n_blocks += pin->n_blocks;
     }
     size_t at = 0;
-    for (const struct request *r; (r = (const struct request *)id_map_next(&s->requests, &at));)
+    for (const struct sched_job *r; (r = (const struct sched_job *)id_map_next(&s->jobs, &at));)
         if (r->pin) {
             n_promised++;
             n_blocks += r->pin->n_blocks;
@@ -295,14 +303,17 @@ int sched_check(const struct sched *s, struct quire_error *err)
         status = check_queue(s, err);
     if (!status)
         status = check_running(s, err);
-    uint32_t n_holding = 0;
+    uint32_t n_holding = 0, n_proposals = 0;
     for (uint32_t i = 0; i < s->n_names && !status; i++) {
         n_holding += s->seqs[i].table != NULL;
-        if (s->seqs[i].request)
+        n_proposals += s->seqs[i].n_proposed > 0;
+        if (s->seqs[i].job)
             status = check_counters(s, i, err);
         if (!status)
             status = check_table(s, i, err);
     }
+    if (!status && n_proposals != s->n_proposals)
+        return BROKEN(err, "4: %u sequences have drafts, counted %u", n_proposals, s->n_proposals);
     if (!status && n_holding + s->n_spare != s->n_tables)
         return BROKEN(err, "5: %u tables held, %u spare of %u", n_holding, s->n_spare, s->n_tables);
     if (!status)

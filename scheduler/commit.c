@@ -4,9 +4,11 @@
 
 #include "memory/prefix.h"
 
+#include <string.h>
+
 static bool lives(const struct sequence *q)
 {
-    return q->request != NULL;
+    return q->job != NULL;
 }
 
 /* Does result i belong to row r? Results of sequences that are over may be left out. */
@@ -17,7 +19,7 @@ static int check_results(const struct sched *s, const struct sched_plan *plan, c
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
         const struct sequence *q = &s->seqs[row->seq];
-        if (!row->samples)
+        if (!row->outputs.tokens)
             continue;
         if (n == n_results || results[n].seq != row->seq) {
             if (lives(q))
@@ -26,12 +28,14 @@ static int check_results(const struct sched *s, const struct sched_plan *plan, c
             continue;
         }
         const struct sched_result *r = &results[n++];
-        if (r->n_tokens == 0 || !r->tokens)
+        if (!r->tokens)
             return quire_fail(err, QUIRE_INVALID, "step %llu: sequence %u has no token", (unsigned long long)plan->step,
                               row->seq);
-        if (lives(q) && r->n_tokens > 1 && q->last_step > plan->step)
-            return quire_fail(err, QUIRE_INVALID, "step %llu: sequence %u has %u tokens, a later step counts on one",
-                              (unsigned long long)plan->step, row->seq, r->n_tokens);
+        if (r->n_accepted > row->n_draft ||
+            (lives(q) && r->n_accepted > 0 &&
+             memcmp(r->tokens, q->tokens + q->n_known, r->n_accepted * sizeof *r->tokens) != 0))
+            return quire_fail(err, QUIRE_INVALID, "step %llu: sequence %u: %u accepted tokens are not its %u drafts",
+                              (unsigned long long)plan->step, row->seq, r->n_accepted, row->n_draft);
     }
     if (n != n_results)
         return quire_fail(err, QUIRE_INVALID, "step %llu: result %u is of sequence %u, which no row samples",
@@ -59,36 +63,43 @@ static void publish(struct sched *s, struct sequence *q)
 /* Appends the tokens; true when the sequence is over. */
 static bool append(struct sequence *q, const struct sched_result *r)
 {
-    uint32_t room = q->n_prompt + q->max_tokens - q->n_known;
-    uint32_t n = r->n_tokens < room ? r->n_tokens : room;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i <= r->n_accepted; i++)
         q->tokens[q->n_known++] = r->tokens[i];
     q->n_sampling--;
-    return r->finished || n == room;
+    return r->finished || q->n_known == q->n_prompt + q->max_tokens;
 }
 
-/* Tokens past the one that the row was planned for: accepted drafts. */
-static void account_drafts(struct sched *s, const struct sequence *q, uint32_t n)
+/* The row verified drafts: the sequence goes on after the last one that was right, and gives back the blocks that only
+ * others had come to. */
+static void settle_drafts(struct sched *s, struct sequence *q, uint32_t n_accepted)
 {
-    const struct sched_service service = {.n_generated = n};
-    if (s->config.policy->served)
+    const struct sched_service service = {.n_generated = n_accepted};
+    uint32_t bt = s->config.kv.block_tokens;
+    q->n_drafting = 0;
+    q->n_planned = q->n_computed;
+    q->n_reserved = (q->n_computed + bt - 1) / bt * bt;
+    kv_table_cut(q->table, q->n_computed);
+    if (q->n_reached < q->n_computed)
+        q->n_reached = q->n_computed;
+    if (n_accepted > 0 && s->config.policy->served)
         s->config.policy->served(s->policy_state, &q->key, &service);
 }
 
-/* A row of a sequence that lives, and its result, which is there when the row samples. True when the
+/* A row of a sequence that lives, and its result, which is there when the row gives tokens. True when the
  * sequence is over. */
 static bool take_row(struct sched *s, struct sequence *q, const struct sched_row *row, const struct sched_result *r)
 {
-    uint32_t n_known = q->n_known;
     q->n_computed = row->first + row->count;
-    publish(s, q);
-    if (!row->samples)
+    if (!row->outputs.tokens) {
+        publish(s, q);
         return q->n_computed == q->n_positions && q->max_tokens == 0;
+    }
+    q->n_computed -= row->n_draft - r->n_accepted;
     bool ended = append(q, r);
-    n_known = q->n_known - n_known;
-    s->tenants[q->key.tenant].n_generated_tokens += n_known;
-    if (n_known > 1)
-        account_drafts(s, q, n_known - 1);
+    s->tenants[q->key.tenant].n_generated_tokens += r->n_accepted + 1;
+    if (row->n_draft > 0)
+        settle_drafts(s, q, r->n_accepted);
+    publish(s, q);
     return ended;
 }
 
@@ -109,12 +120,12 @@ static void let_go(struct sched *s, struct sequence *q)
 /* It ended by itself: the policy learns how long it was, and a pin takes its prompt over. */
 static void finish(struct sched *s, struct sequence *q)
 {
-    struct request *request = q->request;
+    struct sched_job *job = q->job;
     if (s->config.policy->finished)
         s->config.policy->finished(s->policy_state, &q->key, q->n_known - q->n_prompt);
-    if (request->pin && request->seqs[0] == sched_name(s, q)) {
-        pins_fill(s, request->pin, q);
-        request->pin = NULL;
+    if (job->pin && job->seqs[0] == sched_name(s, q)) {
+        pins_fill(s, job->pin, q);
+        job->pin = NULL;
     }
 }
 
@@ -135,7 +146,7 @@ int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n
         if (i + SEQ_AHEAD < n_rows)
             seq_prefetch(s, row[SEQ_AHEAD].seq);
         bool lived = lives(q), ended = lived && take_row(s, q, row, r);
-        if (row->samples && r < end && r->seq == row->seq) {
+        if (row->outputs.tokens && r < end && r->seq == row->seq) {
             if (finished)
                 finished[r - results] = ended;
             if (discarded)

@@ -63,6 +63,14 @@ void sched_shape_add(struct sched_shape *shape, uint32_t first, uint32_t count, 
     shape->n_pairs += pairs_of(first, count);
 }
 
+void sched_shape_extend(struct sched_shape *shape, uint32_t end, uint32_t n)
+{
+    shape->n_tokens += n;
+    shape->n_logits += n;
+    shape->n_context += n;
+    shape->n_pairs += pairs_of(end, n);
+}
+
 static double capped(double us)
 {
     return us < SCHED_COST_MAX_US ? us : SCHED_COST_MAX_US;

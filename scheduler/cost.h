@@ -45,6 +45,9 @@ struct sched_shape {
 /* Adds a row of positions [first, first + count), of which n_logits give logits. */
 void sched_shape_add(struct sched_shape *shape, uint32_t first, uint32_t count, uint32_t n_logits);
 
+/* Makes the last row that was added longer, by n positions from `end`, each with its logits. */
+void sched_shape_extend(struct sched_shape *shape, uint32_t end, uint32_t n);
+
 /* No answer is above this, 31 years, so that each converts to an integer. */
 #define SCHED_COST_MAX_US 1e15
 

@@ -41,7 +41,7 @@ static void put_rows(struct pieces *p, const struct sched_plan *plan)
         put_u32(p, row->first);
         put_u32(p, row->count);
         put_u32(p, row->first_logit);
-        put_u32(p, row->samples);
+        put_u32(p, row->outputs.tokens | (uint32_t)row->outputs.vector << 1 | row->n_draft << 8);
         put_u32(p, row->adapter);
     }
 }

@@ -81,9 +81,9 @@ static uint32_t take_results(struct sched_driver *d, const struct sched_step *st
     uint32_t n = 0, *tokens = d->tokens;
     for (uint32_t i = 0; i < step->plan->n_rows; i++) {
         const struct sched_row *row = &step->plan->rows[i];
-        d->results[n] = (struct sched_result){.seq = row->seq, .n_tokens = 1, .tokens = tokens};
+        d->results[n] = (struct sched_result){.seq = row->seq, .tokens = tokens};
         bool given = d->calls->take(d->context, step, row, tokens, &d->results[n]);
-        tokens += row->samples;
+        tokens += row->outputs.tokens ? row->n_draft + 1 : 0;
         n += given;
     }
     return n;

@@ -37,8 +37,8 @@ struct sched_driver_calls {
     int (*launch)(void *context, const struct sched_step *step, struct quire_error *err);
     /* Its results are wanted now. */
     int (*wait)(void *context, const struct sched_step *step, struct quire_error *err);
-    /* Every row of the step, in order: what did it give? tokens has room for all it may. *out has its sequence and
-     * tokens set, one token, not finished. False: no result, since the row gives no tokens or its sequence is over. */
+    /* Every row of the step, in order: what did it give? tokens has room for n_draft + 1. *out has its sequence and
+     * tokens set, no draft accepted, not finished. False: no result, since the row gives no tokens or its sequence is over. */
     bool (*take)(void *context, const struct sched_step *step, const struct sched_row *row, uint32_t *tokens,
                  struct sched_result *out);
     void (*committed)(void *context, const struct sched_committed *committed);

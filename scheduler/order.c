@@ -55,7 +55,7 @@ static void count_wants(struct planner *p, const struct sequence *q)
 {
     struct sched *s = p->s;
     uint32_t left = seq_remaining(q);
-    if (q->held || left == 0)
+    if (left == 0)
         return;
     if (left == 1) {
         p->n_decodes++;

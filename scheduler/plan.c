@@ -5,6 +5,7 @@
  *     are counted first, so that chunks never take their tokens from them.
  *  2. What is left of the budget goes to chunks and to admissions, merged in policy order: a request
  *     that waits goes before a running one that the policy ranks after it.
+ *  3. What is left then goes to drafts, at the ends of rows that give a token: a step without room has none.
  *
  * Blocks run out only in the first part. The last of the running then gives way, so a sequence is
  * never preempted for one that the policy ranks after it, and one that is last itself gives way to
@@ -169,8 +170,11 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
     row->seq = sched_name(s, q);
     row->first = first;
     row->count = count;
+    row->n_draft = 0;
     row->first_logit = first_logit;
-    row->samples = samples;
+    row->outputs.tokens = samples;
+    row->outputs.scores = first_logit + samples < end;
+    row->outputs.vector = q->vector && first < q->n_prompt && end >= q->n_prompt;
     row->adapter = q->adapter;
     plan->n_tokens += count;
     plan->n_logits += end - first_logit;
@@ -287,7 +291,7 @@ static void serve_running(struct planner *p)
     uint32_t prompt_left = left_for_prompts(p);
     for (uint32_t i = 0; i < s->n_listed; i++) {
         struct sequence *q = &s->seqs[s->running[i]];
-        uint32_t left = q->held ? 0 : seq_remaining(q);
+        uint32_t left = seq_remaining(q);
         /* One logit row stays for each sequence after this one. */
         uint32_t logits = p->logits - (s->n_listed - 1 - i);
         if (q->n_computed < q->n_prompt)
@@ -379,6 +383,73 @@ static bool head_may_come(const struct planner *p)
     return s->seqs[queue_top(&s->queue)].key.order != s->blocked_order;
 }
 
+/* ---- drafts ---- */
+
+/* Blocks for positions up to `end`, of those that nobody else may come to need; else what is reserved. */
+static uint32_t reserve_drafts(const struct planner *p, struct sequence *q, uint32_t end)
+{
+    struct sched *s = p->s;
+    uint32_t bt = s->config.kv.block_tokens, reserved = (end + bt - 1) / bt * bt;
+    int64_t slack[KV_MAX_GROUPS];
+    if (end <= q->n_reserved)
+        return end;
+    planner_slack(p, slack);
+    for (uint32_t g = 0; g < s->config.kv.n_groups; g++)
+        if ((reserved - q->n_reserved) / bt > slack[g])
+            return q->n_reserved;
+    if (kv_table_reserve(q->table, q->n_computed, end))
+        return q->n_reserved;
+    q->n_reserved = reserved;
+    return end;
+}
+
+/* The row goes on with guesses. */
+static void add_drafts(struct planner *p, struct sched_row *row, struct sequence *q)
+{
+    struct sched_plan *plan = &p->slot->plan;
+    uint32_t end = row->first + row->count, n = q->n_proposed;
+    n = n < p->budget ? n : p->budget;
+    n = n < p->logits ? n : p->logits;
+    if (n > 0 && p->target_us > 0)
+        n = sched_cost_room(&p->s->config.cost, &p->shape, end, n, p->target_us);
+    if (n > 0)
+        n = reserve_drafts(p, q, end + n) - end;
+    row->count += n;
+    row->n_draft = n;
+    q->n_drafting = (uint8_t)n;
+    q->n_planned += n;
+    plan->n_tokens += n;
+    plan->n_logits += n;
+    p->budget -= n;
+    p->logits -= n;
+    p->n_drafts += n;
+    if (n > 0 && p->s->config.cost.n_points > 0)
+        sched_shape_extend(&p->shape, end, n);
+}
+
+static void serve_drafts(struct planner *p)
+{
+    struct sched *s = p->s;
+    for (uint32_t i = 0; s->n_proposals > 0 && i < p->slot->plan.n_rows; i++) {
+        struct sched_row *row = &p->slot->rows[i];
+        struct sequence *q = &s->seqs[row->seq];
+        if (q->n_proposed == 0 || !row->outputs.tokens)
+            continue;
+        add_drafts(p, row, q);
+        seq_drop_proposal(s, q);
+    }
+}
+
+struct sched_shape sched_plan_shape(const struct sched_plan *plan)
+{
+    struct sched_shape shape = {.n_block_copies = plan->n_moves};
+    for (uint32_t i = 0; i < plan->n_rows; i++) {
+        const struct sched_row *row = &plan->rows[i];
+        sched_shape_add(&shape, row->first, row->count, row->first + row->count - row->first_logit);
+    }
+    return shape;
+}
+
 /* Choices of a request may run once its leader's prompt is planned; from the next plan on, since a
  * step's rows cannot read what the same step computes. */
 static void release_followers(struct sched *s, const struct plan_slot *slot)
@@ -430,7 +501,8 @@ static void finish(struct planner *p)
     if (plan->n_rows > 0) {
         plan->step = ++s->step;
         s->stats.n_steps++;
-        budget_end(&s->budget, p->now_us, plan->step, plan->n_tokens, plan->n_tokens > plan->n_rows, predicted);
+        budget_end(&s->budget, p->now_us, plan->step, plan->n_tokens, plan->n_tokens - p->n_drafts > plan->n_rows,
+                   predicted);
     }
 }
 
@@ -472,6 +544,7 @@ int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out, 
     p.slot->plan.token_budget = token_budget(&p);
     p.prompt_budget = for_prompts(&p);
     serve_prompts(&p);
+    serve_drafts(&p);
     finish(&p);
     *out = &p.slot->plan;
     return QUIRE_OK;

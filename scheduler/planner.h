@@ -17,6 +17,7 @@ struct planner {
     uint32_t n_chunks_left;       /* of those, rows still to be given: a logit row each is kept */
     uint32_t n_partial;           /* sequences whose prompt is under way */
     uint32_t n_computing;         /* in s->computing */
+    uint32_t n_drafts;            /* tokens of the rows that are guesses */
     bool short_of_blocks;
     bool prompt_planned;          /* of a leader, by a row of this plan */
     uint64_t owed[KV_MAX_GROUPS]; /* blocks the running still need */
@@ -48,6 +49,8 @@ void planner_add_owed(struct planner *p, const struct sequence *q);
 
 /* ---- admit.c ---- */
 
+/* Blocks of each group that are free and promised to nobody that runs. */
+void planner_slack(const struct planner *p, int64_t *slack);
 /* May the queue be looked at in this plan at all? Says when to plan again where only time is missing. */
 bool planner_may_admit(struct planner *p);
 /* Refuses at the head of the queue what the policy gives up. */

@@ -1,11 +1,12 @@
 /* Invariants (sched_check, in check.c):
  *  1. Every name is in one state, and the counts of names by state are right.
- *  2. Queued are exactly the WAITING sequences that are not held, each in the heap of its flow, in heap
+ *  2. Queued are exactly the WAITING sequences, each in the heap of its flow, in heap
  *     order of rank and submission; the queue's counts are right.
  *  3. The running list names every RUNNING sequence once; at most max_num_seqs run.
  *  4. n_computed <= n_planned <= min(n_known + n_sampling, n_positions), n_known + n_sampling <=
  *     n_prompt + max_tokens, and n_sampling is the number of uncommitted rows of the sequence that
- *     sample.
+ *     give a token. While one verifies drafts it is the only one, n_drafting is their number, and n_planned is
+ *     n_known + n_drafting. Drafts wait for running sequences only, of which no token is being sampled.
  *  5. RUNNING, LEAVING and ENDING sequences have a block table, nobody else; it covers the planned
  *     positions. Every table is held by one sequence or spare.
  *  6. LEAVING and ENDING sequences have a row in an uncommitted plan.
@@ -132,7 +133,7 @@ static int reserve_flows(struct sched *s, const struct sched_policy *policy, str
 {
     for (uint32_t i = 0; i < s->n_names; i++) {
         struct sequence *q = &s->seqs[i];
-        if (!q->request)
+        if (!q->job)
             continue;
         uint32_t flow = policy->flow ? policy->flow(p->state, &q->key) : 0;
         p->flow_live[q->key.background ? p->queue.n_flows : flow]++;
@@ -161,7 +162,7 @@ int sched_set_policy(struct sched *s, const struct sched_policy *policy, const s
     for (uint32_t i = 0; i < s->n_names; i++) {
         struct sequence *q = &s->seqs[i];
         bool queued = q->queue_index != QUEUE_NONE;
-        if (!q->request)
+        if (!q->job)
             continue;
         q->queue_index = QUEUE_NONE;
         sched_rank(s, q);
@@ -281,9 +282,9 @@ void sched_destroy(struct sched *s)
         free(s->seqs[i].tokens);
     }
     size_t at = 0;
-    for (struct request *request; (request = (struct request *)id_map_next(&s->requests, &at));) {
-        pins_forget(s, request->pin);
-        free(request);
+    for (struct sched_job *job; (job = (struct sched_job *)id_map_next(&s->jobs, &at));) {
+        pins_forget(s, job->pin);
+        free(job);
     }
     sched_unpin(s, UINT32_MAX);
     for (uint32_t i = 0; i < s->n_tables; i++)
@@ -304,7 +305,7 @@ void sched_destroy(struct sched *s)
     free(s->scratch);
     free(s->tables);
     free(s->running);
-    id_map_free(&s->requests);
+    id_map_free(&s->jobs);
     free(s->retired);
     free(s->free_names);
     free(s->seqs);

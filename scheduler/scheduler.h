@@ -97,6 +97,7 @@ struct sched_request {
     uint32_t n;                   /* choices, >= 1 */
     bool prompt_logprobs;         /* choice 0 wants logits of every prompt position, each once; it
                                      takes no prefix hits */
+    bool vector;                  /* wants the hidden state of its prompt's last position */
     bool no_prefix_hits;          /* computes its prompt whatever is cached */
     bool background;              /* runs on what live requests leave, and gives way to them */
     bool host_gated; /* what the sampler is told depends on the tokens so far (penalties, bad words): with
@@ -131,16 +132,29 @@ void sched_cancel(struct sched *s, uint64_t id);
 /* Ends one choice, likewise. */
 void sched_cancel_seq(struct sched *s, uint32_t seq);
 
-/* Host gate: a held sequence is skipped (its next token's mask or draft is not ready) without
- * stalling others. */
-void sched_hold(struct sched *s, uint32_t seq, bool held);
+#define SCHED_MAX_DRAFT 64u
+
+/* Guesses at the tokens that follow what is known of a running sequence. Its next row that gives a token verifies as
+ * many of them as the step has tokens, logit rows and blocks left for when everybody else was served; then they are
+ * forgotten, as they are when the sequence is preempted or ends. Returns how many were taken: at most SCHED_MAX_DRAFT,
+ * none past max_tokens, and none while a token of the sequence is being sampled, which with an overlap means that
+ * only host-gated sequences can have some. Proposed again, the later ones count. */
+uint32_t sched_propose(struct sched *s, uint32_t seq, const uint32_t *tokens, uint32_t n);
+
+/* What a row's results are wanted for. */
+struct sched_outputs {
+    bool tokens; /* the logits of the last n_draft + 1 positions: each may give the token that follows it */
+    bool scores; /* the logits of prompt positions before those, from first_logit on: how likely was the next one? */
+    bool vector; /* the hidden state of the prompt's last position, which is in this row */
+};
 
 struct sched_row {
     uint32_t seq;
-    uint32_t first; /* position of the first token to compute */
-    uint32_t count; /* positions [first, first + count) */
+    uint32_t first;       /* position of the first token to compute */
+    uint32_t count;       /* positions [first, first + count) */
+    uint32_t n_draft;     /* of them, the last: guesses that this row verifies */
     uint32_t first_logit; /* logits are wanted for positions [first_logit, first + count) */
-    bool samples; /* the last position's logits give the sequence's next token */
+    struct sched_outputs outputs;
     uint32_t adapter;
 };
 
@@ -170,17 +184,19 @@ struct sched_plan {
  * entries all the same). Any other plan belongs to the scheduler and is valid until overlap_depth + 1 further
  * plans. At most overlap_depth + 1 plans may be uncommitted; one more is QUIRE_INVALID. */
 int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out, struct quire_error *err);
+/* What the cost model needs to know of a plan. */
+struct sched_shape sched_plan_shape(const struct sched_plan *plan);
 
-/* What a row that samples gave. Tokens past max_tokens are dropped. */
+/* What a row with outputs.tokens gave: the drafts that were right, and the token after them. What was computed of the
+ * other drafts is forgotten. */
 struct sched_result {
     uint32_t seq;
-    uint32_t n_tokens; /* >= 1; more than one only when no later launched step has a row of
-                               the sequence */
-    const uint32_t *tokens;
-    bool finished; /* the caller saw a stop: the sequence ends with these tokens */
+    uint32_t n_accepted;    /* at most the row's n_draft */
+    const uint32_t *tokens; /* [n_accepted + 1]; the accepted ones are the drafts themselves */
+    bool finished;          /* the caller saw a stop: the sequence ends with these tokens */
 };
 
-/* Results of the oldest uncommitted plan, one for every row with `samples` whose sequence still
+/* Results of the oldest uncommitted plan, one for every row with outputs.tokens whose sequence still
  * lives, in row order; those of sequences that are over may be left out. QUIRE_INVALID: results
  * that do not fit the plan; nothing changed. finished[i], when not NULL, says whether results[i]'s
  * sequence ended (by its stop or by max_tokens); for a result thrown away (sequence cancelled or
@@ -194,7 +210,7 @@ int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n
 bool sched_next_retired(struct sched *s, uint32_t *seq);
 
 /* What the engine needs to run a row. Pointers valid until the next sched_ call that changes state.
- * A token that is still being sampled (depth 1) reads as SCHED_PENDING. */
+ * A token that is still being sampled (depth 1) reads as SCHED_PENDING, a draft that a row verifies as itself. */
 #define SCHED_PENDING UINT32_MAX
 const uint32_t *sched_tokens(const struct sched *s, uint32_t seq, uint32_t *n_tokens);
 /* NULL and 0 for a sequence that holds no blocks: waiting, or over. */

@@ -33,8 +33,7 @@ void sched_enqueue(struct sched *s, struct sequence *q)
     q->key.n_known = q->n_known;
     q->key.n_computed = 0;
     sched_rank(s, q);
-    if (!q->held)
-        sched_queue_push(s, q);
+    sched_queue_push(s, q);
 }
 
 void sched_starts_running(struct sched *s, struct sequence *q)
@@ -53,16 +52,17 @@ void sched_stops_running(struct sched *s, struct sequence *q)
     s->tenants[q->key.tenant].n_waiting++;
     s->batch_left += s->config.batching != SCHED_CONTINUOUS;
     q->account.n_preemptions++;
+    seq_drop_proposal(s, q);
     q->waits_since_us = s->now_us;
 }
 
 void sched_release_followers(struct sched *s, struct sequence *leader)
 {
-    const struct request *request = leader->request;
+    const struct sched_job *job = leader->job;
     leader->leads = false;
-    for (uint32_t i = 0; i < request->n; i++) {
-        struct sequence *q = &s->seqs[request->seqs[i]];
-        if (q->request != request || q->state != SEQ_FOLLOWING)
+    for (uint32_t i = 0; i < job->n; i++) {
+        struct sequence *q = &s->seqs[job->seqs[i]];
+        if (q->job != job || q->state != SEQ_FOLLOWING)
             continue;
         s->batch_left += s->config.batching != SCHED_CONTINUOUS;
         sched_enqueue(s, q);
@@ -93,32 +93,32 @@ void sched_retire(struct sched *s, struct sequence *q)
 }
 
 /* The leader is over before it had the prompt planned: the next choice takes its place. */
-static void pass_on_lead(struct sched *s, const struct request *request)
+static void pass_on_lead(struct sched *s, const struct sched_job *job)
 {
-    for (uint32_t i = 0; i < request->n; i++) {
-        struct sequence *q = &s->seqs[request->seqs[i]];
-        if (q->request != request || q->state != SEQ_FOLLOWING)
+    for (uint32_t i = 0; i < job->n; i++) {
+        struct sequence *q = &s->seqs[job->seqs[i]];
+        if (q->job != job || q->state != SEQ_FOLLOWING)
             continue;
         q->leads = true;
-        q->prompt_logits = request->prompt_logprobs;
+        q->prompt_logits = job->prompt_logprobs;
         sched_enqueue(s, q);
         return;
     }
 }
 
-static void leave_request(struct sched *s, struct sequence *q)
+static void leave_job(struct sched *s, struct sequence *q)
 {
-    struct request *request = q->request;
-    q->request = NULL;
-    if (--request->n_live > 0) {
+    struct sched_job *job = q->job;
+    q->job = NULL;
+    if (--job->n_live > 0) {
         if (q->leads)
-            pass_on_lead(s, request);
+            pass_on_lead(s, job);
         return;
     }
-    s->stats.n_waiting_tokens -= request->n_waiting_tokens;
-    pins_forget(s, request->pin);
-    id_map_remove(&s->requests, request->id);
-    free(request);
+    s->stats.n_waiting_tokens -= job->n_waiting_tokens;
+    pins_forget(s, job->pin);
+    id_map_remove(&s->jobs, job->id);
+    free(job);
 }
 
 void sched_end(struct sched *s, struct sequence *q)
@@ -137,9 +137,10 @@ void sched_end(struct sched *s, struct sequence *q)
         s->batch_left -= s->batch_left > 0; /* it may have been one that was to join */
     }
     s->flow_live[q->key.flow]--;
+    seq_drop_proposal(s, q);
     s->n_new -= !q->was_admitted;
     q->state = SEQ_ENDING;
-    leave_request(s, q);
+    leave_job(s, q);
     if (q->table && q->last_step > s->committed) {
         s->n_touched += !was_leaving;
         return;

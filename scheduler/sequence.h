@@ -17,6 +17,9 @@
  *   0 … n_computed … n_planned … n_known + n_sampling ≤ n_prompt + max_tokens
  *   computed, step    launched,  known tokens, then
  *   committed         not yet    those being sampled
+ *
+ * While a row that verifies drafts is launched, n_planned lies n_drafting past n_known, where the drafts are, and
+ * nothing more is planned; its commit brings n_planned back to n_computed, after the last draft that was right.
  */
 #ifndef QUIRE_SCHEDULER_SEQUENCE_H
 #define QUIRE_SCHEDULER_SEQUENCE_H
@@ -29,7 +32,7 @@
 
 enum seq_state {
     SEQ_FREE = 0,
-    SEQ_WAITING,   /* to be admitted; queued unless held */
+    SEQ_WAITING,   /* to be admitted; queued */
     SEQ_FOLLOWING, /* waits for its request's leader to have the prompt planned */
     SEQ_RUNNING,   /* has a block table */
     SEQ_LEAVING,   /* preempted, keeps its table until its last launched step is committed */
@@ -37,7 +40,8 @@ enum seq_state {
     SEQ_RETIRED,   /* over, to be collected by sched_next_retired */
 };
 
-struct request {
+/* A request: its choices are sequences. */
+struct sched_job {
     uint64_t id;
     uint32_t n, n_live;        /* choices; those that are not over */
     uint32_t n_waiting_tokens; /* the prompt's length until a choice was first admitted, then 0 */
@@ -49,11 +53,13 @@ struct request {
 /* What every step looks at comes first: a thousand of these are walked twice a step. */
 struct sequence {
     enum seq_state state;
-    bool held;
     bool leads;           /* computes the prompt for the choices that follow; false once planned */
     bool host_gated;      /* is not planned past the tokens that are known */
     bool prompt_logits;   /* wants logits of prompt positions [n_prompt_logits, n_prompt) */
     bool was_admitted;
+    bool vector;          /* wants its prompt's last hidden state */
+    uint8_t n_proposed;   /* drafts after the known tokens, for the next row that gives one */
+    uint8_t n_drafting;   /* drafts that a launched row verifies */
     uint32_t n_prompt, max_tokens;
     uint32_t n_positions; /* positions to be computed in all: the last token's own is not */
     uint32_t n_known, n_sampling;
@@ -66,7 +72,7 @@ struct sequence {
     uint32_t *tokens;     /* [n_prompt + max_tokens]; one allocation with hashes, owned */
 
     struct sched_candidate key;
-    struct request *request; /* NULL once over */
+    struct sched_job *job; /* NULL once over */
     struct kv_table *table;  /* NULL when it holds none */
 
     struct key256 *hashes;   /* [n_positions / block_tokens] names of full blocks */
@@ -119,7 +125,7 @@ struct sched {
     uint32_t *retired;        /* ring of n_names */
     uint32_t retired_head, n_retired;
 
-    struct id_map requests; /* id → struct request * */
+    struct id_map jobs;     /* id → struct sched_job * */
 
     void *policy_state;       /* owned; NULL for policies without */
     struct queue queue;
@@ -136,6 +142,7 @@ struct sched {
     uint32_t *computing;      /* [max_num_seqs] scratch: sequences whose prompt is being computed */
     struct kv_table **tables; /* all; the first n_spare are held by no sequence */
     uint32_t n_tables, n_spare;
+    uint32_t n_proposals;     /* sequences with drafts for their next row */
     uint32_t n_touched;       /* LEAVING and ENDING sequences: their blocks come back at a commit */
 
     /* The head of the queue that did not fit, and what there was to fit into. */
@@ -190,14 +197,16 @@ static inline void seq_prefetch(const struct sched *s, uint32_t name)
 }
 
 /* Positions that could be planned now. Nothing is left when all max_tokens are known or being
- * sampled. */
+ * sampled, or when it is not known yet how many drafts are right. */
 static inline uint32_t seq_remaining(const struct sequence *q)
 {
+    if (q->n_drafting > 0)
+        return 0;
     uint32_t known = q->n_known + (q->host_gated ? 0 : q->n_sampling);
     return (known < q->n_positions ? known : q->n_positions) - q->n_planned;
 }
 
-/* Does a row that ends before position `end` give the next token? */
+/* Does a row that ends before position `end`, drafts aside, give the next token? */
 static inline bool seq_samples(const struct sequence *q, uint32_t end)
 {
     return end == q->n_known + q->n_sampling && q->max_tokens > 0;
@@ -209,10 +218,16 @@ static inline uint32_t sched_reach(const struct sched *s)
     return s->config.max_num_batched_tokens * (s->config.overlap_depth + 1);
 }
 
+static inline void seq_drop_proposal(struct sched *s, struct sequence *q)
+{
+    s->n_proposals -= q->n_proposed > 0;
+    q->n_proposed = 0;
+}
+
 /* May the sequence take blocks from the prefix cache? */
 static inline bool seq_may_hit(const struct sched *s, const struct sequence *q)
 {
-    return s->config.kv.prefix_caching && !q->request->no_prefix_hits;
+    return s->config.kv.prefix_caching && !q->job->no_prefix_hits;
 }
 
 /* The most prompt positions that a hit may cover: the last known one is computed for its logits, and
@@ -225,8 +240,7 @@ static inline uint32_t seq_most_hit(const struct sequence *q)
 
 /* Asks the policy for flow and rank. Not while the sequence is queued. */
 void sched_rank(struct sched *s, struct sequence *q);
-/* WAITING again or for the first time: enters the queue unless held. The caller keeps the
- * counts. */
+/* WAITING again or for the first time: enters the queue. The caller keeps the counts. */
 void sched_enqueue(struct sched *s, struct sequence *q);
 /* In and out of the queue, with everything that is counted by it. */
 void sched_queue_push(struct sched *s, struct sequence *q);

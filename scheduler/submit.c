@@ -1,12 +1,12 @@
-/* The way in and out: submit, cancel, hold, collect. */
+/* The way in and out: submit, cancel, propose, collect. */
 #include "scheduler/sequence.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static struct request *find_request(const struct sched *s, uint64_t id)
+static struct sched_job *find_job(const struct sched *s, uint64_t id)
 {
-    return (struct request *)id_map_find(&s->requests, id);
+    return (struct sched_job *)id_map_find(&s->jobs, id);
 }
 
 static uint32_t positions_of(const struct sched_request *r)
@@ -37,7 +37,7 @@ static int check_request(const struct sched *s, const struct sched_request *r, s
             return quire_fail(err, QUIRE_INVALID, "prompt of %u tokens with max_tokens %u needs %u KV blocks of %u",
                               r->n_prompt, r->max_tokens, needed, c->kv.groups[g].n_blocks);
     }
-    if (find_request(s, r->id))
+    if (find_job(s, r->id))
         return quire_fail(err, QUIRE_INVALID, "request id %llu is in use", (unsigned long long)r->id);
     return QUIRE_OK;
 }
@@ -120,19 +120,19 @@ static void free_name(struct sched *s, uint32_t name)
     s->free_names[s->n_free_names++] = name;
 }
 
-static int start_all(struct sched *s, struct request *request, const struct sched_request *r)
+static int start_all(struct sched *s, struct sched_job *job, const struct sched_request *r)
 {
     for (uint32_t i = 0; i < r->n; i++) {
         uint32_t name = s->free_names[--s->n_free_names];
         if (start_sequence(s, &s->seqs[name], r)) {
             s->free_names[s->n_free_names++] = name;
             while (i-- > 0)
-                free_name(s, request->seqs[i]);
+                free_name(s, job->seqs[i]);
             return QUIRE_NO_MEMORY;
         }
-        s->seqs[name].request = request;
+        s->seqs[name].job = job;
         s->seqs[name].n_new_before = s->n_new + i;
-        request->seqs[i] = name;
+        job->seqs[i] = name;
     }
     return QUIRE_OK;
 }
@@ -177,34 +177,34 @@ static uint64_t ask_policy(const struct sched *s, const struct sequence *q)
 }
 
 /* Everything that can fail. On failure nothing is left behind. */
-static int make_request(struct sched *s, const struct sched_request *r, uint32_t flow, struct request **out,
-                        struct quire_error *err)
+static int make_job(struct sched *s, const struct sched_request *r, uint32_t flow, struct sched_job **out,
+                    struct quire_error *err)
 {
-    struct request *request = malloc(sizeof *request + r->n * sizeof request->seqs[0]);
-    if (!request)
+    struct sched_job *job = malloc(sizeof *job + r->n * sizeof job->seqs[0]);
+    if (!job)
         return quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
-    *request = (struct request){.id = r->id,
-                                .n = r->n,
-                                .n_live = r->n,
-                                .n_waiting_tokens = r->n_prompt,
-                                .prompt_logprobs = r->prompt_logprobs,
-                                .no_prefix_hits = r->no_prefix_hits};
+    *job = (struct sched_job){.id = r->id,
+                              .n = r->n,
+                              .n_live = r->n,
+                              .n_waiting_tokens = r->n_prompt,
+                              .prompt_logprobs = r->prompt_logprobs,
+                              .no_prefix_hits = r->no_prefix_hits};
     int status = queue_reserve(&s->queue, flow, s->flow_live[flow] + r->n);
     if (!status)
-        status = id_map_add(&s->requests, r->id, (uintptr_t)request);
+        status = id_map_add(&s->jobs, r->id, (uintptr_t)job);
     if (status)
         quire_fail(err, status, "request: out of memory");
     if (!status && r->pin_us > 0)
-        status = pins_make(s, r, &request->pin, err);
-    if (!status && start_all(s, request, r))
+        status = pins_make(s, r, &job->pin, err);
+    if (!status && start_all(s, job, r))
         status = quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
     if (status) {
-        id_map_remove(&s->requests, r->id);
-        pins_forget(s, request->pin);
-        free(request);
+        id_map_remove(&s->jobs, r->id);
+        pins_forget(s, job->pin);
+        free(job);
         return status;
     }
-    *out = request;
+    *out = job;
     return QUIRE_OK;
 }
 
@@ -220,7 +220,7 @@ static uint32_t flow_of(const struct sched *s, const struct sched_request *r)
 int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs, uint64_t *retry_us,
                  struct quire_error *err)
 {
-    struct request *request = NULL;
+    struct sched_job *job = NULL;
     if (retry_us)
         *retry_us = 0;
     int status = check_request(s, r, err);
@@ -229,18 +229,18 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
     if (status)
         return status;
     uint32_t flow = flow_of(s, r);
-    status = make_request(s, r, flow, &request, err);
+    status = make_job(s, r, flow, &job, err);
     if (status)
         return status;
-    struct sequence *leader = &s->seqs[request->seqs[0]];
+    struct sequence *leader = &s->seqs[job->seqs[0]];
     sched_rank(s, leader);
     uint64_t retry = ask_policy(s, leader);
     if (retry > 0) {
         for (uint32_t i = r->n; i-- > 0;)
-            free_name(s, request->seqs[i]);
-        id_map_remove(&s->requests, r->id);
-        pins_forget(s, request->pin);
-        free(request);
+            free_name(s, job->seqs[i]);
+        id_map_remove(&s->jobs, r->id);
+        pins_forget(s, job->pin);
+        free(job);
         s->stats.n_refused++;
         if (retry_us)
             *retry_us = retry;
@@ -248,10 +248,11 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
                           (unsigned long long)((retry + 999) / 1000));
     }
     for (uint32_t i = 0; i < r->n; i++) {
-        seqs[i] = request->seqs[i];
+        seqs[i] = job->seqs[i];
         s->seqs[seqs[i]].state = SEQ_FOLLOWING;
         s->seqs[seqs[i]].key.flow = flow;
         s->seqs[seqs[i]].host_gated = r->host_gated;
+        s->seqs[seqs[i]].vector = r->vector;
     }
     s->flow_live[flow] += r->n;
     s->n_new += r->n;
@@ -275,15 +276,15 @@ void sched_no_more(struct sched *s)
 
 void sched_cancel(struct sched *s, uint64_t id)
 {
-    struct request *request = find_request(s, id);
-    if (!request)
+    struct sched_job *job = find_job(s, id);
+    if (!job)
         return;
     /* Followers end before their leader, so that none of them is made to lead. The request is gone
      * with the last. */
-    uint32_t n_live = request->n_live;
-    for (uint32_t i = request->n; n_live > 0; i--) {
-        struct sequence *q = &s->seqs[request->seqs[i - 1]];
-        if (q->request != request)
+    uint32_t n_live = job->n_live;
+    for (uint32_t i = job->n; n_live > 0; i--) {
+        struct sequence *q = &s->seqs[job->seqs[i - 1]];
+        if (q->job != job)
             continue;
         n_live--;
         sched_end(s, q);
@@ -292,22 +293,23 @@ void sched_cancel(struct sched *s, uint64_t id)
 
 void sched_cancel_seq(struct sched *s, uint32_t seq)
 {
-    if (seq < s->n_names && s->seqs[seq].request)
+    if (seq < s->n_names && s->seqs[seq].job)
         sched_end(s, &s->seqs[seq]);
 }
 
-void sched_hold(struct sched *s, uint32_t seq, bool held)
+uint32_t sched_propose(struct sched *s, uint32_t seq, const uint32_t *tokens, uint32_t n)
 {
-    if (seq >= s->n_names || !s->seqs[seq].request || s->seqs[seq].held == held)
-        return;
-    struct sequence *q = &s->seqs[seq];
-    q->held = held;
-    if (q->state != SEQ_WAITING)
-        return;
-    if (held)
-        sched_queue_remove(s, q);
-    else
-        sched_queue_push(s, q);
+    struct sequence *q = seq < s->n_names ? &s->seqs[seq] : NULL;
+    if (!q || q->state != SEQ_RUNNING || q->n_sampling > 0 || q->n_known >= q->n_positions)
+        return 0;
+    uint32_t most = q->n_positions - q->n_known;
+    most = most < SCHED_MAX_DRAFT ? most : SCHED_MAX_DRAFT;
+    seq_drop_proposal(s, q);
+    q->n_proposed = (uint8_t)(n < most ? n : most);
+    s->n_proposals += q->n_proposed > 0;
+    if (q->n_proposed > 0)
+        memcpy(q->tokens + q->n_known, tokens, q->n_proposed * sizeof *tokens);
+    return q->n_proposed;
 }
 
 bool sched_next_retired(struct sched *s, uint32_t *seq)

@@ -125,7 +125,7 @@ static void note_results(struct drive *d, const struct recording_commit *c)
         if (r->first_us == 0)
             r->first_us = c->done_us;
         r->last_us = c->done_us;
-        r->n_outputs[recording_seqs_owner(&d->seqs, seq)->choice] += c->results[i].n_tokens;
+        r->n_outputs[recording_seqs_owner(&d->seqs, seq)->choice] += c->results[i].n_accepted + 1;
     }
 }
 
@@ -218,7 +218,7 @@ static bool on_take(void *context, const struct sched_step *step, const struct s
     const struct recording_commit *c = &d->entry->commit;
     (void)step;
     (void)tokens;
-    if (!row->samples || d->n_taken == c->n_results || c->results[d->n_taken].seq != row->seq)
+    if (!row->outputs.tokens || d->n_taken == c->n_results || c->results[d->n_taken].seq != row->seq)
         return false;
     *out = c->results[d->n_taken++];
     return true;

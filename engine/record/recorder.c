@@ -434,8 +434,8 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
     for (uint32_t i = 0; i < c->n_results; i++) {
         const struct sched_result *result = &c->results[i];
         put_u32(r, result->seq);
-        put_u32(r, result->n_tokens | (result->finished ? RECORD_FINISHED : 0));
-        put_u32s(r, result->tokens, result->n_tokens);
+        put_u32(r, (result->n_accepted + 1) | (result->finished ? RECORD_FINISHED : 0));
+        put_u32s(r, result->tokens, result->n_accepted + 1);
     }
     end_record(r);
     write_if_much(r);

@@ -428,7 +428,7 @@ static void get_commit(struct recording *r, struct body *b, struct recording_com
             return;
         }
         results[i] = (struct sched_result){
-            .seq = seq, .n_tokens = n, .tokens = tokens, .finished = count & RECORD_FINISHED};
+            .seq = seq, .n_accepted = n - 1, .tokens = tokens, .finished = count & RECORD_FINISHED};
         for (uint32_t k = 0; k < n; k++)
             *tokens++ = le_load_u32(in + 4 * (size_t)k);
     }

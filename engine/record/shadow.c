@@ -145,7 +145,7 @@ static bool on_shadow_take(void *context, const struct sched_step *step, const s
     const struct owner *o = &w->shadow[row->seq];
     struct twin *t = o->twin;
     (void)step;
-    if (!row->samples || !t)
+    if (!row->outputs.tokens || !t)
         return false;
     struct twin_choice *c = &t->choices[o->choice];
     tokens[0] = token_of(c, c->n_shadow);
@@ -161,11 +161,7 @@ static bool on_shadow_take(void *context, const struct sched_step *step, const s
 
 static double predict_us(const struct sched_cost *cost, const struct sched_plan *plan)
 {
-    struct sched_shape shape = {.n_block_copies = plan->n_moves};
-    for (uint32_t i = 0; i < plan->n_rows; i++) {
-        const struct sched_row *row = &plan->rows[i];
-        sched_shape_add(&shape, row->first, row->count, row->first + row->count - row->first_logit);
-    }
+    const struct sched_shape shape = sched_plan_shape(plan);
     return sched_cost_us(cost, &shape);
 }
 
@@ -353,7 +349,7 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
         uint32_t choice = w->live[r->seq].choice;
         if (!t)
             continue;
-        t->choices[choice].n_live += r->n_tokens;
+        t->choices[choice].n_live += r->n_accepted + 1;
         if (choice == 0 && t->live_ttft_us == 0) {
             t->live_ttft_us = c->done_us > t->arrival_us ? c->done_us - t->arrival_us : 1;
             t->live_queue_us = queue_us(c->sched, r->seq, t);

@@ -31,6 +31,7 @@ struct step_target {
     uint32_t seq;
     uint32_t position; /* of the token that is drawn or reported */
     bool drawn;        /* false: a prompt token's logprob */
+    bool rejected;     /* drawn after a draft that was wrong */
 };
 
 /* A launched step until it is committed. */

@@ -52,15 +52,15 @@ static void add_targets(struct engine *e, struct step_slot *slot, const struct s
     uint32_t choice = e->owners[row->seq].choice, end = row->first + row->count;
     for (uint32_t p = row->first_logit; p < end; p++) {
         uint32_t at = slot->n_targets;
-        bool drawn = row->samples && p + 1 == end;
+        bool drawn = row->outputs.tokens && p + 1 + row->n_draft >= end;
         if (drawn) {
             struct request_choice *c = &r->choices[choice];
             const struct token_counts *counts = r->sampling.counts_output ? request_counts(r, choice) : &c->counts;
             const struct sampling_state state = {
                 .counts = counts,
                 .generated = tokens + r->spec.n_prompt,
-                .n_generated = end - r->spec.n_prompt, /* c->n_generated is one behind with a step in flight */
-                .position = end,
+                .n_generated = p + 1 - r->spec.n_prompt, /* c->n_generated is one behind with a step in flight */
+                .position = p + 1,
                 .choice = choice,
                 .room = c->row_room,
             };
@@ -130,11 +130,19 @@ static int add_pending(const struct engine *e, uint64_t number, const struct sch
     return QUIRE_OK;
 }
 
+/* The rows of drafts would need the counts and last tokens of each of them; nobody proposes any for such a request. */
+static bool can_verify(const struct engine *e, const struct sched_row *row)
+{
+    return row->n_draft == 0 || !sampling_needs_tokens(&e->owners[row->seq].request->sampling);
+}
+
 static int add_row(struct engine *e, struct step_slot *slot, const struct sched_row *row, uint32_t token,
                    uint32_t table, struct forward_batch *batch, struct quire_error *err)
 {
     uint32_t n_known, end = row->first + row->count;
     const uint32_t *tokens = sched_tokens(e->sched, row->seq, &n_known);
+    if (!can_verify(e, row))
+        return quire_fail(err, QUIRE_INTERNAL, "sequence %u: drafts for a sampler that looks at tokens", row->seq);
     if (n_known < end)
         return quire_fail(err, QUIRE_INTERNAL, "sequence %u: %u tokens are known, its row needs %u", row->seq, n_known,
                           end);
@@ -194,12 +202,29 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
 
 /* ---- results → tokens ------------------------------------------------------------------------ */
 
+/* Of a row that verifies drafts only what follows right ones was drawn after tokens that are there. */
+static void reject_drafts(struct engine *e, const struct sched_plan *plan, struct step_slot *slot)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < plan->n_rows; i++) {
+        const struct sched_row *row = &plan->rows[i];
+        uint32_t n_known, end = row->first + row->count;
+        const uint32_t *tokens = sched_tokens(e->sched, row->seq, &n_known);
+        bool rejected = false;
+        for (; at < slot->n_targets && slot->targets[at].seq == row->seq; at++) {
+            struct step_target *target = &slot->targets[at];
+            target->rejected = rejected;
+            rejected |= target->drawn && target->position < end && slot->results[at].token != tokens[target->position];
+        }
+    }
+}
+
 /* A request with nothing to draw from ends, all its choices with it; nobody else notices. */
 static void end_bad_requests(struct engine *e, const struct step_slot *slot)
 {
     for (uint32_t i = 0; i < slot->n_targets; i++) {
         struct request *r = e->owners[slot->targets[i].seq].request;
-        if (!slot->results[i].bad_logits || r->n_open == 0)
+        if (!slot->results[i].bad_logits || slot->targets[i].rejected || r->n_open == 0)
             continue;
         /* Which parameters alone leave some token was checked at submit: only bad words remain. */
         if (slot->targets[i].drawn && sampling_row_forbids_all(&slot->rows[i], e->desc.vocab_size))
@@ -253,23 +278,23 @@ bool step_take(void *engine, const struct sched_step *step, const struct sched_r
     struct engine *e = engine;
     struct step_slot *slot = &e->slots[step->slot];
     const struct seq_owner *owner = &e->owners[row->seq];
-    bool given = false;
+    uint32_t n = 0;
     for (; slot->n_taken < slot->n_targets && slot->targets[slot->n_taken].seq == row->seq; slot->n_taken++) {
         const struct step_target *target = &slot->targets[slot->n_taken];
         const struct k_sample_result *result = &slot->results[slot->n_taken];
         /* A prompt's logprobs are choice 0's, though another computes the prompt once that was cancelled. */
-        if (owner->request->choices[target->drawn ? owner->choice : 0].done)
+        if (target->rejected || owner->request->choices[target->drawn ? owner->choice : 0].done)
             continue;
         if (!target->drawn) {
             event_prompt_logprob(e, owner->request, target->position, result);
             continue;
         }
-        *tokens = result->token;
+        tokens[n++] = result->token;
         out->finished = take_token(e, target, result);
-        given = true;
     }
     end_of_prompt(e, row);
-    return given;
+    out->n_accepted = n > 0 ? n - 1 : 0;
+    return n > 0;
 }
 
 const uint32_t engine_step_bounds[ENGINE_N_STEP_BUCKETS] = {1,   8,    16,   32,   64,   128,  256,
@@ -292,6 +317,8 @@ int step_wait(void *engine, const struct sched_step *step, struct quire_error *e
     if (status != QUIRE_OK)
         return status;
     slot->done_us = e->n_watches ? quire_now_us() : 0;
+    if (step->plan->n_tokens > step->plan->n_rows)
+        reject_drafts(e, step->plan, slot);
     end_bad_requests(e, slot);
     count_tokens(e, step->plan->n_tokens);
     return QUIRE_OK;

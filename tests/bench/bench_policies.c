@@ -84,8 +84,8 @@ static double one_step(struct bench *b)
     double us = cpu_us() - start;
     uint32_t n = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++)
-        if (plan->rows[i].samples)
-            results[n++] = (struct sched_result){.seq = plan->rows[i].seq, .n_tokens = 1, .tokens = &token};
+        if (plan->rows[i].outputs.tokens)
+            results[n++] = (struct sched_result){.seq = plan->rows[i].seq, .tokens = &token};
     token++;
     start = cpu_us();
     if (sched_commit(b->s, results, n, NULL, NULL, NULL))

@@ -50,8 +50,8 @@ static double one_step(struct sched *s, struct sched_result *results)
     double us = now_us() - start;
     uint32_t n = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++)
-        if (plan->rows[i].samples)
-            results[n++] = (struct sched_result){.seq = plan->rows[i].seq, .n_tokens = 1, .tokens = &token};
+        if (plan->rows[i].outputs.tokens)
+            results[n++] = (struct sched_result){.seq = plan->rows[i].seq, .tokens = &token};
     token++;
     start = now_us();
     if (sched_commit(s, results, n, NULL, NULL, NULL))

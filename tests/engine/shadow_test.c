@@ -102,8 +102,8 @@ static void run_step(struct world *w, const struct sched_plan *plan)
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
         sched_shape_add(&shape, row->first, row->count, row->first + row->count - row->first_logit);
-        if (row->samples)
-            results[n++] = (struct sched_result){.seq = row->seq, .n_tokens = 1, .tokens = &token};
+        if (row->outputs.tokens)
+            results[n++] = (struct sched_result){.seq = row->seq, .tokens = &token};
     }
     struct engine_watch_commit c = {.launched_us = w->now_us, .plan = plan, .results = results, .sched = w->sched};
     w->now_us += (uint64_t)sched_cost_us(&cost, &shape) + 1;

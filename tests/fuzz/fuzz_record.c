@@ -68,7 +68,7 @@ static void read_all(struct recording *r)
         if (e.kind == RECORDING_SUBMIT)
             sum += read_submit(&e.submit);
         for (uint32_t i = 0; e.kind == RECORDING_COMMIT && i < e.commit.n_results; i++)
-            sum += e.commit.results[i].tokens[e.commit.results[i].n_tokens - 1];
+            sum += e.commit.results[i].tokens[e.commit.results[i].n_accepted];
         for (uint32_t i = 0; e.kind == RECORDING_FINISH && i < e.finish.n; i++)
             sum += e.finish.choices[i].n_tokens;
     }

@@ -20,7 +20,7 @@ static void every_field_is_in_it(void **state)
 {
     (void)state;
     const struct sched_row rows[] = {
-        {.seq = 3, .first = 10, .count = 20, .first_logit = 29, .samples = true},
+        {.seq = 3, .first = 10, .count = 20, .first_logit = 29, .outputs.tokens = true},
         {.seq = 4, .first = 0, .count = 5, .first_logit = 5, .adapter = 9},
     };
     const uint32_t preempted[] = {5, 6}, admitted[] = {4};
@@ -57,7 +57,7 @@ static void a_plan_of_many_rows(void **state)
     (void)state;
     struct sched_row rows[300];
     for (uint32_t i = 0; i < 300; i++)
-        rows[i] = (struct sched_row){.seq = i, .first = i, .count = 1, .first_logit = i, .samples = true};
+        rows[i] = (struct sched_row){.seq = i, .first = i, .count = 1, .first_logit = i, .outputs.tokens = true};
     const struct sched_plan plan = {.step = 1, .token_budget = 300, .n_rows = 300, .rows = rows};
     struct decision_log log;
     decision_log_begin(&log);

@@ -47,7 +47,7 @@ static bool take(void *context, const struct sched_step *step, const struct sche
     assert_int_equal(out->seq, row->seq);
     assert_ptr_equal(out->tokens, tokens);
     assert_false(out->finished);
-    if (!row->samples || row->seq == log->over)
+    if (!row->outputs.tokens || row->seq == log->over)
         return false;
     *tokens = log->token++;
     out->finished = *tokens == log->stop_at;

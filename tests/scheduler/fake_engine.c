@@ -108,6 +108,7 @@ bool fake_submit(struct fake_engine *e, struct fake_request *r)
                                     .max_tokens = r->max_tokens,
                                     .n = r->n,
                                     .prompt_logprobs = r->prompt_logprobs,
+                                    .vector = r->vector,
                                     .no_prefix_hits = r->no_prefix_hits,
                                     .priority = r->priority,
                                     .tenant = r->tenant,
@@ -156,11 +157,14 @@ static bool check_row(struct fake_engine *e, const struct sched_row *row, uint64
 {
     struct fake_seq *d = &e->seqs[row->seq];
     const struct fake_request *r = &d->request;
-    uint32_t end = row->first + row->count;
-    if (!d->used || d->over || d->held || row->count == 0 || d->last_step == step)
+    uint32_t end = row->first + row->count - row->n_draft;
+    if (!d->used || d->over || row->count == 0 || d->last_step == step)
         return fail(e, "row of sequence %u, which may not have one", row->seq);
     if (r->host_gated && end > d->n_committed)
         return fail(e, "sequence %u runs past what is known", row->seq);
+    if (row->n_draft > d->n_drafts ||
+        (row->n_draft > 0 && (!row->outputs.tokens || d->n_sampling > 0 || end != d->n_committed)))
+        return fail(e, "sequence %u: %u drafts after %u tokens, which it has not", row->seq, row->n_draft, end);
     if (row->adapter != r->adapter)
         return fail(e, "row of sequence %u has the wrong adapter", row->seq);
     if (!d->planned && d->choice == 0) {
@@ -171,7 +175,7 @@ static bool check_row(struct fake_engine *e, const struct sched_row *row, uint64
             return fail(e, "sequence %u starts at %u", row->seq, row->first);
         e->seen.hit_tokens += row->first;
     }
-    uint32_t first_logit = row->samples ? end - 1 : end;
+    uint32_t first_logit = row->outputs.tokens ? end - 1 : end;
     if (r->prompt_logprobs && d->choice == 0 && d->n_logits < r->n_prompt && end > d->n_logits) {
         first_logit = d->n_logits;
         d->n_logits = end;
@@ -180,6 +184,10 @@ static bool check_row(struct fake_engine *e, const struct sched_row *row, uint64
     }
     if (r->prompt_logprobs && d->choice > 0)
         first_logit = row->first_logit < first_logit ? row->first_logit : first_logit;
+    bool scores = first_logit < (row->outputs.tokens ? end - 1 : end);
+    if (row->outputs.scores != scores ||
+        row->outputs.vector != (r->vector && row->first < r->n_prompt && end >= r->n_prompt))
+        return fail(e, "sequence %u: scores or vector are wanted, or not", row->seq);
     if (row->first_logit != first_logit)
         return fail(e, "sequence %u: logits from %u, wanted from %u", row->seq, row->first_logit, first_logit);
     d->planned = true;
@@ -198,7 +206,9 @@ static bool copy_row(struct fake_engine *e, struct fake_launch *launch, uint32_t
         return fail(e, "sequence %u: %u tokens for a row up to %u", row->seq, n, end);
     memcpy(launch->tokens[i], tokens, end * sizeof *tokens);
     for (uint32_t p = 0; p < end; p++)
-        if (tokens[p] != (p < d->n_committed ? d->tokens[p] : SCHED_PENDING))
+        if (tokens[p] != (p < d->n_committed        ? d->tokens[p]
+                          : p >= end - row->n_draft ? d->drafts[p - d->n_committed]
+                                                    : SCHED_PENDING))
             return fail(e, "sequence %u: token %u is %u", row->seq, p, tokens[p]);
     for (uint32_t g = 0; g < e->config.kv.n_groups; g++) {
         const uint32_t *blocks = sched_blocks(e->sched, row->seq, g, &n);
@@ -236,8 +246,8 @@ static bool check_writes(struct fake_engine *e, const struct fake_launch *launch
 static bool is_decode(const struct fake_engine *e, const struct sched_row *row)
 {
     const struct fake_seq *d = &e->seqs[row->seq];
-    bool ends = row->samples || (d->request.max_tokens == 0 && row->first + row->count == d->request.n_prompt);
-    return d->running && row->count == 1 && ends;
+    bool ends = row->outputs.tokens || (d->request.max_tokens == 0 && row->first + row->count == d->request.n_prompt);
+    return d->running && row->count - row->n_draft == 1 && ends;
 }
 
 /* Decodes first, then chunks and admissions; each part in the policy's order. */
@@ -270,7 +280,7 @@ static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
             return false;
         for (uint32_t j = 0; j < FAKE_MAX_NAMES && fake_has_order(e); j++) {
             const struct fake_seq *o = &e->seqs[j];
-            if (o->used && !o->over && !o->running && !o->held && o->choice == 0 && o->last_step < plan->step &&
+            if (o->used && !o->over && !o->running && o->choice == 0 && o->last_step < plan->step &&
                 !(o->last_step && o->last_step + 1 == plan->step) && o != d && fake_ranks_before(e, o, d) &&
                 i + 1 == plan->n_admitted)
                 return fail(e, "sequence %u was admitted before sequence %u", plan->admitted[i], j);
@@ -281,6 +291,7 @@ static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
         if (!d->running || d->over)
             return fail(e, "sequence %u was preempted and did not run", plan->preempted[i]);
         d->running = false;
+        d->n_drafts = 0;
         fake_see_preempted(e, plan->preempted[i]);
         for (uint32_t j = 0; j < plan->n_rows; j++)
             if (fake_has_order(e) && fake_ranks_before(e, d, &e->seqs[plan->rows[j].seq]))
@@ -306,18 +317,16 @@ static bool waits_for_batch(const struct fake_engine *e, const struct sched_plan
     return c->batching == SCHED_DYNAMIC ? plan->wake_us > e->now_us : n_queued < most;
 }
 
-/* With nothing launched and nothing held somebody must be able to run; when a sequence gave way in the plan, in the
+/* With nothing launched somebody must be able to run; when a sequence gave way in the plan, in the
  * next. */
 static bool check_progress(struct fake_engine *e, const struct sched_plan *plan)
 {
-    bool live = false, held = false;
-    for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++) {
+    bool live = false;
+    for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++)
         live |= e->seqs[i].used && !e->seqs[i].over;
-        held |= e->seqs[i].used && !e->seqs[i].over && e->seqs[i].held;
-    }
     bool had_preempted = e->only_preempted;
     e->only_preempted = plan->n_rows == 0 && plan->n_preempted > 0;
-    if (plan->n_rows == 0 && live && !held && e->n_launched == 0 && plan->n_refused == 0 && !waits_for_batch(e, plan) &&
+    if (plan->n_rows == 0 && live && e->n_launched == 0 && plan->n_refused == 0 && !waits_for_batch(e, plan) &&
         (had_preempted || !e->only_preempted))
         return fail(e, "nothing runs although somebody could");
     return true;
@@ -399,8 +408,11 @@ bool fake_plan(struct fake_engine *e)
     for (uint32_t i = 0; i < plan->n_rows; i++)
         if (!check_row(e, &launch->rows[i], plan->step) || !copy_row(e, launch, i))
             return false;
-    for (uint32_t i = 0; i < plan->n_rows; i++)
+    for (uint32_t i = 0; i < plan->n_rows; i++) {
         fake_see_row(e, &launch->rows[i]);
+        if (launch->rows[i].outputs.tokens)
+            e->seqs[launch->rows[i].seq].n_drafts = 0;
+    }
     if (!check_writes(e, launch))
         return false;
     /* The device may be done at once or as late as the results are asked for. */
@@ -418,40 +430,51 @@ static bool execute_kv(struct fake_engine *e, const struct fake_launch *launch, 
     for (uint32_t g = 0; g < e->config.kv.n_groups; g++) {
         uint32_t window = e->config.kv.groups[g].window;
         uint32_t from = window && row->first >= window ? row->first - window + 1 : 0;
+        uint64_t word_before = 0;
         for (uint32_t p = from; p < row->first + row->count; p++) {
             uint32_t block = launch->blocks[i][g][p / bt];
             if (block >= e->config.kv.groups[g].n_blocks)
                 return fail(e, "sequence %u: group %u: position %u has no block", row->seq, g, p);
             uint64_t *word = &e->store[g][(size_t)block * bt + p % bt];
-            if (p >= row->first)
+            if (p >= d->n)
+                *word = fake_extend_prefix(p == d->n ? d->prefix[p - 1] : word_before, launch->tokens[i][p]);
+            else if (p >= row->first)
                 *word = d->prefix[p];
             else if (*word != d->prefix[p])
                 return fail(e, "step %llu: sequence %u: group %u: wrong KV at position %u of %u",
                             (unsigned long long)launch->step, row->seq, g, p, row->first);
+            word_before = *word;
         }
     }
     return true;
 }
 
+/* The next token, and those after drafts that are right; now and then a right one is thrown away with the others. */
 static void sample(struct fake_engine *e, struct fake_launch *launch, uint32_t i)
 {
     const struct sched_row *row = &launch->rows[i];
     struct fake_seq *d = &e->seqs[row->seq];
-    uint32_t most = e->config.overlap_depth == 0 ? 1 + fake_below(&e->random, 3) : 1;
-    uint32_t end = row->first + row->count;
-    /* What is sampled is read back from the store. */
-    uint32_t block = launch->blocks[i][0][(end - 1) / e->config.kv.block_tokens];
-    uint64_t prefix = e->store[0][(size_t)block * e->config.kv.block_tokens + (end - 1) % e->config.kv.block_tokens];
+    uint32_t end = row->first + row->count, bt = e->config.kv.block_tokens;
+    bool goes_on = true;
     launch->n_results[i] = 0;
-    while (launch->n_results[i] < most) {
-        uint32_t token = fake_next_token(prefix, d->choice);
+    for (uint32_t p = end - row->n_draft - 1; goes_on; p++) {
+        /* What is sampled is read back from the store. */
+        uint32_t block = launch->blocks[i][0][p / bt], draft = p + 1 < end ? launch->tokens[i][p + 1] : 0;
+        uint32_t token = fake_next_token(e->store[0][(size_t)block * bt + p % bt], d->choice);
+        goes_on = p + 1 < end && token == draft && !fake_chance(&e->random, 10);
+        if (e->fault == FAULT_DRAFT && p + 1 < end && token != draft) {
+            token = draft;
+            goes_on = true;
+            e->fault = FAULT_NONE;
+        }
         launch->results[i][launch->n_results[i]++] = token;
         if (d->n < FAKE_MAX_LEN + 8)
             push_token(d, token);
-        prefix = d->prefix[d->n - 1];
         if (stops(&d->request, token) || d->n - d->request.n_prompt >= d->request.max_tokens)
-            break;
+            goes_on = false;
     }
+    e->seen.verified += row->n_draft;
+    e->seen.accepted += launch->n_results[i] - 1;
 }
 
 static bool execute(struct fake_engine *e, struct fake_launch *launch)
@@ -462,24 +485,24 @@ static bool execute(struct fake_engine *e, struct fake_launch *launch)
     for (uint32_t i = 0; i < launch->n_rows; i++) {
         const struct sched_row *row = &launch->rows[i];
         struct fake_seq *d = &e->seqs[row->seq];
-        uint32_t end = row->first + row->count;
-        if (end > d->n || (row->samples && end != d->n))
+        uint32_t end = row->first + row->count - row->n_draft;
+        if (end > d->n || (row->outputs.tokens && end != d->n))
             return fail(e, "sequence %u: row up to %u with %u tokens", row->seq, end, d->n);
         for (uint32_t p = 0; p < end; p++)
             if (launch->tokens[i][p] != d->tokens[p] && launch->tokens[i][p] != SCHED_PENDING)
                 return fail(e, "sequence %u: token %u changed", row->seq, p);
-        if (e->fault == FAULT_SKIP && !row->samples) {
+        if (e->fault == FAULT_SKIP && !row->outputs.tokens) {
             e->fault = FAULT_NONE;
             continue;
         }
         if (!execute_kv(e, launch, i))
             return false;
         uint32_t last = launch->blocks[i][0][(end - 1) / e->config.kv.block_tokens];
-        if (e->fault == FAULT_KV && row->samples && fake_chance(&e->random, 20)) {
+        if (e->fault == FAULT_KV && row->outputs.tokens && fake_chance(&e->random, 20)) {
             e->store[0][(size_t)last * e->config.kv.block_tokens] ^= 1;
             e->fault = FAULT_NONE;
         }
-        if (row->samples)
+        if (row->outputs.tokens)
             sample(e, launch, i);
     }
     return true;
@@ -539,7 +562,7 @@ static uint32_t gather(struct fake_engine *e, struct fake_launch *launch, struct
     uint32_t n = 0;
     for (uint32_t i = 0; i < launch->n_rows; i++) {
         const struct fake_seq *d = &e->seqs[launch->rows[i].seq];
-        if (!launch->rows[i].samples || (d->over && fake_chance(&e->random, 50)))
+        if (!launch->rows[i].outputs.tokens || (d->over && fake_chance(&e->random, 50)))
             continue;
         if (e->fault == FAULT_TOKEN && !d->over) {
             launch->results[i][0]++;
@@ -547,7 +570,7 @@ static uint32_t gather(struct fake_engine *e, struct fake_launch *launch, struct
         }
         results[n++] = (struct sched_result){
             .seq = launch->rows[i].seq,
-            .n_tokens = launch->n_results[i],
+            .n_accepted = launch->n_results[i] - 1,
             .tokens = launch->results[i],
             .finished = stops(&d->request, launch->results[i][launch->n_results[i] - 1])};
     }
@@ -562,8 +585,10 @@ static bool apply(struct fake_engine *e, const struct sched_result *r, bool fini
     e->seen.discarded += discarded;
     if (d->over)
         return finished ? fail(e, "sequence %u ended twice", r->seq) : true;
-    d->n_committed += r->n_tokens;
-    e->tenants[d->request.tenant].n_generated += r->n_tokens;
+    for (uint32_t p = d->n_committed; p < d->n_committed + r->n_accepted; p++)
+        d->reached[p] = true;
+    d->n_committed += r->n_accepted + 1;
+    e->tenants[d->request.tenant].n_generated += r->n_accepted + 1;
     bool full = d->n_committed - d->request.n_prompt == d->request.max_tokens;
     if (finished != (r->finished || full))
         return fail(e, "sequence %u: finished %d at %u of %u tokens", r->seq, finished,
@@ -599,7 +624,7 @@ bool fake_commit(struct fake_engine *e)
             return false;
     for (uint32_t i = 0; i < launch->n_rows; i++) {
         struct fake_seq *d = &e->seqs[launch->rows[i].seq];
-        d->n_sampling -= launch->rows[i].samples;
+        d->n_sampling -= launch->rows[i].outputs.tokens;
         if (d->request.max_tokens == 0 && !d->over &&
             launch->rows[i].first + launch->rows[i].count == d->request.n_prompt) {
             d->over = true;
@@ -638,11 +663,26 @@ bool fake_cancel_seq(struct fake_engine *e, uint32_t seq)
     return collect(e);
 }
 
-bool fake_hold(struct fake_engine *e, uint32_t seq, bool held)
+bool fake_propose(struct fake_engine *e, uint32_t seq)
 {
-    if (seq < FAKE_MAX_NAMES && e->seqs[seq].used && !e->seqs[seq].over)
-        e->seqs[seq].held = held;
-    sched_hold(e->sched, seq, held);
+    struct fake_seq *d = &e->seqs[seq];
+    uint32_t drafts[FAKE_MAX_DRAFTS], n = 1 + fake_below(&e->random, FAKE_MAX_DRAFTS),
+                                      n_right = fake_below(&e->random, n + 1);
+    uint32_t n_positions = d->request.n_prompt + (d->request.max_tokens ? d->request.max_tokens - 1 : 0), owed = 0;
+    uint64_t prefix = d->used && d->n_committed > 0 ? d->prefix[d->n_committed - 1] : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        drafts[i] = fake_next_token(prefix, d->choice) + (i >= n_right);
+        prefix = fake_extend_prefix(prefix, drafts[i]);
+    }
+    if (d->used && !d->over && d->running && d->n_sampling == 0 && d->n_committed < n_positions)
+        owed = n < n_positions - d->n_committed ? n : n_positions - d->n_committed;
+    uint32_t taken = sched_propose(e->sched, seq, drafts, n);
+    if (taken != owed)
+        return fail(e, "sequence %u took %u drafts, owed %u", seq, taken, owed);
+    if (taken > 0) {
+        d->n_drafts = taken;
+        memcpy(d->drafts, drafts, taken * sizeof drafts[0]);
+    }
     return true;
 }
 

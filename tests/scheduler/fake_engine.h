@@ -25,6 +25,7 @@
 #define FAKE_MAX_HOST_BLOCKS 64
 #define FAKE_TENANTS 4
 #define FAKE_MAX_PINS 64
+#define FAKE_MAX_DRAFTS 7
 
 enum fake_fault {
     FAULT_NONE = 0,
@@ -35,6 +36,7 @@ enum fake_fault {
     FAULT_MOVE,   /* one block is not fetched from the host tier */
     FAULT_PIN,    /* one pin is dropped early */
     FAULT_TENANT, /* one prompt is counted for another tenant */
+    FAULT_DRAFT,  /* one draft is taken for right that is not */
     FAULT_ORDER,  /* one sequence is thought to have come before those that it came after */
     N_FAULTS
 };
@@ -45,14 +47,14 @@ struct fake_request {
     uint32_t n_prompt, max_tokens, n, tenant;
     int32_t priority;
     uint32_t stop_every; /* a token that is a multiple of it stops; 0 = none does */
-    bool prompt_logprobs, no_prefix_hits, background, host_gated;
+    bool prompt_logprobs, no_prefix_hits, background, host_gated, vector;
     uint32_t adapter, class_index, expected_tokens;
     uint64_t arrival_us, deadline_us, pin_us;
 };
 
 /* What the oracle knows of a sequence. */
 struct fake_seq {
-    bool used, over, running, held, planned; /* planned: had a row since its submission */
+    bool used, over, running, planned; /* planned: had a row since its submission */
     bool stopped;                            /* the model stopped; later tokens are thrown away */
     uint64_t order;
     uint32_t choice, n_choices;
@@ -62,7 +64,8 @@ struct fake_seq {
     uint32_t n;                        /* tokens known to the engine, sampled ones included */
     uint32_t n_committed;
     uint32_t n_logits;                 /* prompt positions whose logits came, in order */
-    uint32_t n_sampling;               /* launched rows that sample */
+    uint32_t n_sampling;               /* launched rows that give tokens */
+    uint32_t drafts[FAKE_MAX_DRAFTS], n_drafts; /* proposed for the next of these */
     uint64_t last_step;
     /* What the accounts must say. */
     bool admitted;
@@ -86,8 +89,8 @@ struct fake_launch {
     struct sched_row rows[FAKE_MAX_SEQS];
     uint32_t tokens[FAKE_MAX_SEQS][FAKE_MAX_LEN];
     uint32_t blocks[FAKE_MAX_SEQS][KV_MAX_GROUPS][FAKE_MAX_LEN];
-    uint32_t n_results[FAKE_MAX_SEQS]; /* tokens sampled by the row */
-    uint32_t results[FAKE_MAX_SEQS][3];
+    uint32_t n_results[FAKE_MAX_SEQS]; /* tokens that the row gave */
+    uint32_t results[FAKE_MAX_SEQS][FAKE_MAX_DRAFTS + 1];
 };
 
 struct fake_engine {
@@ -114,6 +117,7 @@ struct fake_engine {
     struct {
         uint64_t steps, tokens, finished, cancelled, preempted, hit_tokens, refused, discarded;
         uint64_t given_up, loads, spills, pinned, policies;
+        uint64_t verified, accepted;
     } seen;
     char failure[256];
 };
@@ -129,7 +133,8 @@ bool fake_plan(struct fake_engine *e);
 bool fake_commit(struct fake_engine *e);
 bool fake_cancel(struct fake_engine *e, uint64_t id);
 bool fake_cancel_seq(struct fake_engine *e, uint32_t seq);
-bool fake_hold(struct fake_engine *e, uint32_t seq, bool held);
+/* Guesses for the sequence, some of them right. */
+bool fake_propose(struct fake_engine *e, uint32_t seq);
 /* After every event: sched_check, and what the scheduler must show to its caller. */
 bool fake_check(struct fake_engine *e);
 

@@ -217,14 +217,15 @@ void fake_see_row(struct fake_engine *e, const struct sched_row *row)
         tenant = (tenant + 1) % FAKE_TENANTS;
         e->fault = FAULT_NONE;
     }
-    for (uint32_t p = row->first; p < row->first + row->count; p++) {
+    uint32_t end = row->first + row->count - row->n_draft;
+    for (uint32_t p = row->first; p < end; p++) {
         d->n_recomputed += d->reached[p];
         e->tenants[tenant].n_prompt += !d->reached[p] && p < d->request.n_prompt;
     }
     /* What lies before a position that was computed was there, too: taken from others. */
-    for (uint32_t p = 0; p < row->first + row->count; p++)
+    for (uint32_t p = 0; p < end; p++)
         d->reached[p] = true;
-    d->n_sampling += row->samples;
+    d->n_sampling += row->outputs.tokens;
 }
 
 static bool check_tenant(struct fake_engine *e, uint32_t tenant)

@@ -202,8 +202,8 @@ static void see_plan(struct world *w, const struct sched_plan *plan)
             w->n_hits += row->first;
         k->last_step = plan->step;
         k->n_reached = end > k->n_reached ? end : k->n_reached;
-        w->service[j->tenant] += n_prompt * PROMPT_PRICE + row->samples * OUTPUT_PRICE;
-        w->n_tokens += n_prompt + row->samples;
+        w->service[j->tenant] += n_prompt * PROMPT_PRICE + row->outputs.tokens * OUTPUT_PRICE;
+        w->n_tokens += n_prompt + row->outputs.tokens;
         if (k->choice == 0 && end >= j->n_prompt)
             see_followers(w, k->job);
     }
@@ -218,14 +218,14 @@ static void commit_step(struct world *w, const struct sched_plan *plan)
     w->committed++;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         struct known *k = &w->seqs[plan->rows[i].seq];
-        if (!plan->rows[i].samples || !k->used)
+        if (!plan->rows[i].outputs.tokens || !k->used)
             continue;
         struct job *j = &w->trace->jobs[k->job];
         k->n_generated++;
         if (j->first_us == 0)
             j->first_us = w->now_us;
         results[n++] = (struct sched_result){
-            .seq = plan->rows[i].seq, .n_tokens = 1, .tokens = &token, .finished = k->n_generated == j->stop_at};
+            .seq = plan->rows[i].seq, .tokens = &token, .finished = k->n_generated == j->stop_at};
     }
     assert_int_equal(sched_commit(w->sched, results, n, finished, NULL, NULL), QUIRE_OK);
     for (uint32_t i = 0; i < n; i++)

@@ -68,7 +68,7 @@ static void commit_plan(struct sched *s, const struct sched_plan *plan, uint64_t
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
         struct job *job = owners[row->seq];
-        if (!row->samples)
+        if (!row->outputs.tokens)
             continue;
         uint32_t n_generated = row->first + row->count - job->request.n_prompt + 1;
         bool finished = n_generated >= job->length;
@@ -76,7 +76,7 @@ static void commit_plan(struct sched *s, const struct sched_plan *plan, uint64_t
             job->first_us = now_us;
         if (finished)
             job->end_us = now_us;
-        results[n++] = (struct sched_result){.seq = row->seq, .n_tokens = 1, .tokens = &token, .finished = finished};
+        results[n++] = (struct sched_result){.seq = row->seq, .tokens = &token, .finished = finished};
     }
     assert_int_equal(sched_commit(s, results, n, NULL, NULL, NULL), QUIRE_OK);
 }

@@ -127,22 +127,6 @@ static void test_cancelled_while_computing(void **state)
     close_sched(s);
 }
 
-/* One that is held computes nothing: nobody waits for it. */
-static void test_held_while_computing(void **state)
-{
-    (void)state;
-    struct sched *s = open_lpm(8, 0);
-    uint32_t a = submit(s, request_sharing(1, 1, SHARED, SHARED + TAIL));
-    uint32_t b = submit(s, request_sharing(2, 1, SHARED, SHARED + TAIL));
-    step(s);
-    sched_hold(s, a, true);
-    assert_row(step(s), 0, b, 8, 8, false);
-    sched_hold(s, a, false);
-    while (!sched_idle(s))
-        step(s);
-    close_sched(s);
-}
-
 /* A decode's block is taken from the one who computes: it or another goes on from what is named. */
 static void test_preempted_while_computing(void **state)
 {
@@ -165,7 +149,7 @@ static void test_preempted_while_computing(void **state)
     while (!sched_idle(s)) {
         const struct sched_plan *p = step(s);
         for (uint32_t i = 0; i < p->n_rows; i++)
-            n_computed += p->rows[i].count > 1 || !p->rows[i].samples ? p->rows[i].count : 0;
+            n_computed += p->rows[i].count > 1 || !p->rows[i].outputs.tokens ? p->rows[i].count : 0;
     }
     assert_true(sched_stats(s).n_preemptions > 0);
     /* What the decode took is computed again, and nothing else. */
@@ -271,7 +255,6 @@ int main(void)
         cmocka_unit_test(test_one_computes_for_many),
         cmocka_unit_test(test_choices_do_not_wait_for_themselves),
         cmocka_unit_test(test_cancelled_while_computing),
-        cmocka_unit_test(test_held_while_computing),
         cmocka_unit_test(test_preempted_while_computing),
         cmocka_unit_test(test_diverging),
         cmocka_unit_test(test_cached_goes_first_until_the_other_has_aged),

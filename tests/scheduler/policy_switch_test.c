@@ -63,8 +63,8 @@ static void plan_and_commit(struct sched *s, uint64_t now_us, uint32_t depth, ui
     if (n_launched > depth || (p->n_rows == 0 && n_launched > 0)) {
         p = launched[0];
         for (uint32_t i = 0; i < p->n_rows; i++)
-            if (p->rows[i].samples)
-                results[n++] = (struct sched_result){.seq = p->rows[i].seq, .n_tokens = 1, .tokens = &token};
+            if (p->rows[i].outputs.tokens)
+                results[n++] = (struct sched_result){.seq = p->rows[i].seq, .tokens = &token};
         assert_int_equal(sched_commit(s, results, n, NULL, NULL, NULL), QUIRE_OK);
         launched[0] = launched[--n_launched];
         must_hold(s);

@@ -150,7 +150,7 @@ static bool take(void *context, const struct sched_step *step, const struct sche
     (void)step;
     (void)out;
     *tokens = 5;
-    return row->samples;
+    return row->outputs.tokens;
 }
 
 static const struct sched_driver_calls calls = {.take = take};

@@ -85,8 +85,8 @@ uint32_t commit(struct sched *s, const struct sched_plan *p, uint32_t token)
     bool finished[16] = {false};
     uint32_t n = 0, n_finished = 0;
     for (uint32_t i = 0; i < p->n_rows; i++)
-        if (p->rows[i].samples)
-            results[n++] = (struct sched_result){.seq = p->rows[i].seq, .n_tokens = 1, .tokens = &token};
+        if (p->rows[i].outputs.tokens)
+            results[n++] = (struct sched_result){.seq = p->rows[i].seq, .tokens = &token};
     assert_int_equal(sched_commit(s, results, n, finished, NULL, NULL), QUIRE_OK);
     check(s);
     for (uint32_t i = 0; i < n; i++)
@@ -118,7 +118,7 @@ void assert_row(const struct sched_plan *p, uint32_t index, uint32_t seq, uint32
     assert_int_equal(p->rows[index].seq, seq);
     assert_int_equal(p->rows[index].first, first);
     assert_int_equal(p->rows[index].count, count);
-    assert_int_equal(p->rows[index].samples, samples);
+    assert_int_equal(p->rows[index].outputs.tokens, samples);
 }
 
 uint32_t n_free(const struct sched *s)

@@ -46,7 +46,7 @@ static void test_a_row_past_a_stop_is_thrown_away(void **state)
     struct sched *s = open_sched(&c);
     uint32_t name, token = 5, a = submit(s, request_of(1, 0, 4, 20));
     bool finished, discarded;
-    struct sched_result r = {.seq = a, .n_tokens = 1, .tokens = &token, .finished = true};
+    struct sched_result r = {.seq = a, .tokens = &token, .finished = true};
     plan(s);
     plan(s);
     assert_int_equal(sched_commit(s, &r, 1, &finished, &discarded, NULL), QUIRE_OK);
@@ -71,7 +71,7 @@ static void test_cancel_waits_for_both_steps(void **state)
     plan(s);
     plan(s);
     sched_cancel(s, 1);
-    struct sched_result r[2] = {{.seq = b, .n_tokens = 1, .tokens = &token}};
+    struct sched_result r[2] = {{.seq = b, .tokens = &token}};
     bool discarded[2];
     assert_int_equal(sched_commit(s, r, 1, NULL, discarded, NULL), QUIRE_OK);
     assert_int_equal(collect(s), 0);
@@ -238,27 +238,6 @@ static void test_step_times(void **state)
     }
 }
 
-static void test_more_tokens_than_one(void **state)
-{
-    (void)state;
-    struct sched_config c = overlap_config();
-    struct sched *s = open_sched(&c);
-    uint32_t a = submit(s, request_of(1, 0, 3, 8)), tokens[] = {1, 2};
-    struct sched_result r = {.seq = a, .n_tokens = 2, .tokens = tokens};
-    plan(s);
-    sched_hold(s, a, true);
-    assert_int_equal(plan(s)->n_rows, 0);
-    assert_int_equal(sched_commit(s, &r, 1, NULL, NULL, NULL), QUIRE_OK); /* none later: fine */
-    sched_hold(s, a, false);
-    assert_row(plan(s), 0, a, 3, 2, true);
-    plan(s);
-    assert_int_equal(sched_commit(s, &r, 1, NULL, NULL, NULL), QUIRE_INVALID);
-    sched_cancel(s, 1);
-    assert_int_equal(sched_commit(s, NULL, 0, NULL, NULL, NULL), QUIRE_OK);
-    assert_int_equal(sched_commit(s, NULL, 0, NULL, NULL, NULL), QUIRE_OK);
-    close_sched(s);
-}
-
 /* A window of 6 in blocks of 4: what lies behind it goes back while a lone sequence runs far past
  * the pool. */
 static void test_windows(void **state)
@@ -305,7 +284,6 @@ int main(void)
         cmocka_unit_test(test_names_wait_for_the_tokens),
         cmocka_unit_test(test_host_gated),
         cmocka_unit_test(test_step_times),
-        cmocka_unit_test(test_more_tokens_than_one),
         cmocka_unit_test(test_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

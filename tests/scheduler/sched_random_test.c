@@ -30,7 +30,7 @@
 
 struct totals {
     uint64_t events, steps, tokens, finished, cancelled, preempted, hit_tokens, refused, discarded;
-    uint64_t given_up, loads, spills, pinned, policies;
+    uint64_t given_up, loads, spills, pinned, policies, verified, accepted;
 };
 
 static uint32_t count_policies(void)
@@ -153,7 +153,8 @@ static struct fake_request random_request(struct fake_random *random, const stru
     r.tenant = fake_chance(random, 40) ? fake_below(random, FAKE_TENANTS) : 0;
     r.class_index = fake_below(random, SCHED_MAX_CLASSES);
     r.background = fake_chance(random, 10);
-    r.host_gated = fake_chance(random, 8);
+    r.host_gated = fake_chance(random, c->overlap_depth > 0 ? 30 : 8);
+    r.vector = fake_chance(random, 5);
     r.deadline_us = fake_chance(random, 25) ? 1 + fake_below(random, 100000) : 0;
     r.expected_tokens = fake_chance(random, 30) ? fake_below(random, 200) : 0;
     r.adapter = fake_below(random, 3);
@@ -233,14 +234,13 @@ static bool random_event(struct fake_engine *e, struct fake_random *random, uint
     }
     if (dice < load + 16)
         return fake_cancel_seq(e, random_live(e, random));
-    if (dice < load + 40) {
-        seq = random_live(e, random);
-        return fake_hold(e, seq, fake_chance(random, 40));
-    }
+    for (uint32_t i = fake_below(random, 6); i > 0; i--)
+        if (!fake_propose(e, random_live(e, random)))
+            return false;
     /* Now and then an odd order of calls, else the loop every engine runs. */
-    if (dice < load + 48)
+    if (dice < load + 24)
         return random_order(e, random);
-    if (dice < load + 80)
+    if (dice < load + 56)
         return fake_chance(random, 50) ? fake_plan(e) : fake_commit(e);
     if (!fake_plan(e) || !fake_check(e))
         return false;
@@ -249,9 +249,6 @@ static bool random_event(struct fake_engine *e, struct fake_random *random, uint
 
 static bool drain(struct fake_engine *e)
 {
-    for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++)
-        if (!fake_hold(e, i, false))
-            return false;
     fake_no_more(e);
     for (uint64_t n = 0; !sched_idle(e->sched); n++) {
         if (n > 200000) {
@@ -311,6 +308,8 @@ static bool run_random(uint64_t seed, uint64_t n_events, struct totals *t)
         t->spills += e->seen.spills;
         t->pinned += e->seen.pinned;
         t->policies += e->seen.policies;
+        t->verified += e->seen.verified;
+        t->accepted += e->seen.accepted;
     }
     free(e);
     return true;
@@ -344,11 +343,13 @@ int main(int argc, char **argv)
         return 1;
     printf("%llu events: %llu steps, %llu tokens, %llu finished, %llu cancelled, %llu refused,\n"
            "%llu preempted, %llu tokens hit, %llu results thrown away, %llu refused by the policy,\n"
-           "%llu blocks to the host, %llu back, %llu pins, %llu changes of policy\n",
+           "%llu blocks to the host, %llu back, %llu pins, %llu changes of policy,\n"
+           "%llu drafts verified, %llu of them right\n",
            (unsigned long long)t.events, (unsigned long long)t.steps, (unsigned long long)t.tokens,
            (unsigned long long)t.finished, (unsigned long long)t.cancelled, (unsigned long long)t.refused,
            (unsigned long long)t.preempted, (unsigned long long)t.hit_tokens, (unsigned long long)t.discarded,
            (unsigned long long)t.given_up, (unsigned long long)t.spills, (unsigned long long)t.loads,
-           (unsigned long long)t.pinned, (unsigned long long)t.policies);
+           (unsigned long long)t.pinned, (unsigned long long)t.policies, (unsigned long long)t.verified,
+           (unsigned long long)t.accepted);
     return run_faults() ? 0 : 1;
 }

@@ -404,6 +404,32 @@ static void test_prompt_logprobs(void **state)
     close_sched(s);
 }
 
+/* What a row is wanted for. */
+static void test_outputs(void **state)
+{
+    (void)state;
+    struct sched_config c = small_config();
+    struct sched *s = open_sched(&c);
+    struct sched_request scored = request_of(1, 0, 6, 2), pooled = request_of(2, 100, 20, 0);
+    scored.prompt_logprobs = true;
+    pooled.vector = true;
+    uint32_t a = submit(s, scored), b = submit(s, pooled);
+    const struct sched_plan *p = plan(s);
+    assert_row(p, 0, a, 0, 6, true);
+    assert_true(p->rows[0].outputs.scores && !p->rows[0].outputs.vector);
+    assert_row(p, 1, b, 0, 10, false);
+    assert_false(p->rows[1].outputs.scores || p->rows[1].outputs.vector);
+    commit(s, p, 7);
+    p = plan(s);
+    assert_row(p, 0, a, 6, 1, true);
+    assert_false(p->rows[0].outputs.scores || p->rows[0].outputs.vector);
+    assert_row(p, 1, b, 10, 10, false);
+    assert_true(p->rows[1].outputs.vector);
+    assert_int_equal(p->n_logits, 1); /* a vector needs none */
+    commit(s, p, 7);
+    close_sched(s);
+}
+
 static void test_max_tokens_zero(void **state)
 {
     (void)state;
@@ -423,54 +449,15 @@ static void test_max_tokens_zero(void **state)
     close_sched(s);
 }
 
-static void test_hold(void **state)
+static void test_stop(void **state)
 {
     (void)state;
     struct sched_config c = small_config();
     struct sched *s = open_sched(&c);
-    uint32_t a = submit(s, request_of(1, 0, 4, 9)), b = submit(s, request_of(2, 50, 4, 9));
-    sched_hold(s, a, true); /* waiting */
-    const struct sched_plan *p = step(s);
-    assert_int_equal(p->n_rows, 1);
-    assert_row(p, 0, b, 0, 4, true);
-    sched_hold(s, a, false);
-    sched_hold(s, b, true); /* running */
-    p = step(s);
-    assert_int_equal(p->n_rows, 1);
-    assert_row(p, 0, a, 0, 4, true);
-    sched_hold(s, a, true);
-    assert_int_equal(step(s)->n_rows, 0);
-    sched_hold(s, a, false);
-    sched_hold(s, b, false);
-    assert_int_equal(step(s)->n_rows, 2);
-    sched_cancel(s, 1);
-    sched_cancel(s, 2);
-    close_sched(s);
-}
-
-static void test_stop_and_accepted_drafts(void **state)
-{
-    (void)state;
-    struct sched_config c = small_config();
-    struct sched *s = open_sched(&c);
-    uint32_t n, a = submit(s, request_of(1, 0, 4, 6)), tokens[] = {11, 12, 13, 14};
-    struct sched_result r = {.seq = a, .n_tokens = 3, .tokens = tokens};
-    bool finished = true;
+    uint32_t a = submit(s, request_of(1, 0, 4, 6)), token = 11;
+    struct sched_result r = {.seq = a, .tokens = &token, .finished = true};
+    bool finished = false;
     plan(s);
-    assert_int_equal(sched_commit(s, &r, 1, &finished, NULL, NULL), QUIRE_OK);
-    assert_false(finished);
-    const struct sched_plan *p = plan(s);
-    assert_row(p, 0, a, 4, 3, true);
-    assert_int_equal(sched_tokens(s, a, &n)[6], 13);
-    r.n_tokens = 4; /* one more than max_tokens leaves room for */
-    assert_int_equal(sched_commit(s, &r, 1, &finished, NULL, NULL), QUIRE_OK);
-    assert_true(finished);
-    sched_tokens(s, a, &n);
-    assert_int_equal(n, 10);
-    collect(s);
-    a = submit(s, request_of(2, 0, 4, 6));
-    plan(s);
-    r = (struct sched_result){.seq = a, .n_tokens = 1, .tokens = tokens, .finished = true};
     assert_int_equal(sched_commit(s, &r, 1, &finished, NULL, NULL), QUIRE_OK);
     assert_true(finished);
     close_sched(s);
@@ -484,16 +471,15 @@ static void test_wrong_results(void **state)
     struct sched *s = open_sched(&c);
     uint32_t a = submit(s, request_of(1, 0, 4, 6)), token = 1;
     const struct sched_plan *p;
-    struct sched_result r[2] = {{.seq = a, .n_tokens = 1, .tokens = &token},
-                                {.seq = a, .n_tokens = 1, .tokens = &token}};
+    struct sched_result r[2] = {{.seq = a, .tokens = &token}, {.seq = a, .tokens = &token}};
     assert_int_equal(sched_commit(s, r, 1, NULL, NULL, NULL), QUIRE_INVALID);
     plan(s);
     assert_int_equal(sched_plan(s, 0, &p, NULL), QUIRE_INVALID);
     assert_int_equal(sched_commit(s, NULL, 0, NULL, NULL, NULL), QUIRE_INVALID);
     assert_int_equal(sched_commit(s, r, 2, NULL, NULL, NULL), QUIRE_INVALID);
-    r[0].n_tokens = 0;
+    r[0].tokens = NULL;
     assert_int_equal(sched_commit(s, r, 1, NULL, NULL, NULL), QUIRE_INVALID);
-    r[0] = (struct sched_result){.seq = a + 1, .n_tokens = 1, .tokens = &token};
+    r[0] = (struct sched_result){.seq = a + 1, .tokens = &token};
     assert_int_equal(sched_commit(s, r, 1, NULL, NULL, NULL), QUIRE_INVALID);
     assert_int_equal(sched_commit(s, r + 1, 1, NULL, NULL, NULL), QUIRE_OK);
     sched_cancel(s, 1);
@@ -595,9 +581,9 @@ int main(void)
         cmocka_unit_test(test_lead_is_passed_on),
         cmocka_unit_test(test_cancel_gives_all_back),
         cmocka_unit_test(test_prompt_logprobs),
+        cmocka_unit_test(test_outputs),
         cmocka_unit_test(test_max_tokens_zero),
-        cmocka_unit_test(test_hold),
-        cmocka_unit_test(test_stop_and_accepted_drafts),
+        cmocka_unit_test(test_stop),
         cmocka_unit_test(test_wrong_results),
         cmocka_unit_test(test_policies),
         cmocka_unit_test(test_idle_time_is_no_step),

@@ -92,17 +92,18 @@ static int load_commit(struct replay *p, const struct recording_seqs *seqs, cons
         if (!owner)
             continue;
         struct choice *o = &p->requests[owner->request].choices[owner->choice];
-        if (o->capacity - o->n_tokens < result->n_tokens) {
-            uint32_t capacity = 2 * (o->n_tokens + result->n_tokens) + 14;
+        uint32_t n = result->n_accepted + 1;
+        if (o->capacity - o->n_tokens < n) {
+            uint32_t capacity = 2 * (o->n_tokens + n) + 14;
             uint32_t *tokens = realloc(o->tokens, capacity * sizeof *tokens);
             if (!tokens)
                 return QUIRE_NO_MEMORY;
             o->tokens = tokens;
             o->capacity = capacity;
         }
-        memcpy(o->tokens + o->n_tokens, result->tokens, result->n_tokens * sizeof *o->tokens);
-        o->n_tokens += result->n_tokens;
-        p->n_tokens += result->n_tokens;
+        memcpy(o->tokens + o->n_tokens, result->tokens, n * sizeof *o->tokens);
+        o->n_tokens += n;
+        p->n_tokens += n;
     }
     return QUIRE_OK;
 }

@@ -246,7 +246,7 @@ static void on_row(struct trace_file *t, const struct sched_row *row, uint64_t f
     uint32_t end = row->first + row->count;
     if (!q)
         return;
-    if (row->samples && row->count == 1 && row->first >= q->n_prompt && end > q->n_computed) {
+    if (row->outputs.tokens && row->count == 1 && row->first >= q->n_prompt && end > q->n_computed) {
         if (q->decode_us == 0)
             q->decode_us = from_us;
         q->n_decoded++;

@@ -297,7 +297,7 @@ static struct sched_shape read_rows(struct run *r, const struct sched_plan *plan
         const struct sim_request *q = &r->trace->requests[live->request];
         uint32_t end = row->first + row->count, prompt_end = end < q->n_prompt ? end : q->n_prompt;
         uint32_t *reached = &r->n_reached_prompt[live->request];
-        double priced = row->samples ? r->output_price : 0;
+        double priced = row->outputs.tokens ? r->output_price : 0;
         sched_shape_add(&shape, row->first, row->count, end - row->first_logit);
         live->n_reached = end;
         if (prompt_end > *reached) {
@@ -401,7 +401,7 @@ static bool on_take(void *context, const struct sched_step *step, const struct s
     uint32_t request = r->lives[row->seq].request;
     const struct sim_record *record = &r->out->records[request];
     (void)step;
-    if (!row->samples || record->fate == SIM_DONE)
+    if (!row->outputs.tokens || record->fate == SIM_DONE)
         return false;
     /* No two positions of any two requests have the same, so that nothing generated is ever hit. */
     *tokens = (request * 0x9e3779b1u + record->n_generated * 0x85ebca6bu) & 0x7fffffffu;

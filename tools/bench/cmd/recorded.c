@@ -33,13 +33,10 @@ static void keep(struct gathered *g, const struct cost_sample *ran, double us)
 
 static struct cost_sample sample_of(const struct sched_plan *plan)
 {
-    struct cost_sample s = {.us = 0};
+    struct cost_sample s = {.shape = sched_plan_shape(plan)};
     uint32_t n_longer = 0;
-    for (uint32_t i = 0; i < plan->n_rows; i++) {
-        const struct sched_row *row = &plan->rows[i];
-        sched_shape_add(&s.shape, row->first, row->count, row->first + row->count - row->first_logit);
-        n_longer += row->count > 1;
-    }
+    for (uint32_t i = 0; i < plan->n_rows; i++)
+        n_longer += plan->rows[i].count > 1;
     s.kind = n_longer == 0 ? COST_DECODE : n_longer == plan->n_rows ? COST_PREFILL : COST_MIXED;
     return s;
 }

@@ -98,12 +98,9 @@ static void on_planned(void *context, uint64_t now_us, const struct sched_plan *
     }
     if (b->recording && plan->n_rows > 0) {
         struct step *s = b->last = &b->steps[plan->step % 2];
-        *s = (struct step){.step = ++b->n_steps, .began_us = now_us, .shape.n_block_copies = plan->n_moves};
-        for (uint32_t i = 0; i < plan->n_rows; i++) {
-            const struct sched_row *row = &plan->rows[i];
-            s->n_decoding += row->count == 1;
-            sched_shape_add(&s->shape, row->first, row->count, row->first + row->count - row->first_logit);
-        }
+        *s = (struct step){.step = ++b->n_steps, .began_us = now_us, .shape = sched_plan_shape(plan)};
+        for (uint32_t i = 0; i < plan->n_rows; i++)
+            s->n_decoding += plan->rows[i].count == 1;
     }
     pthread_mutex_unlock(&b->mutex);
 }

@@ -1,0 +1,192 @@
+/* Rows that verify drafts: whatever is guessed, right or wrong, every answer has the same bits. Nobody in the engine
+ * proposes yet: a watch does, which is called on the engine's thread between two steps. */
+#include "client.h"
+#include "tiny_model.h"
+
+#include "engine/watch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define N_REQUESTS 12u
+#define N_PROMPT 40u
+#define MAX_NAMES 4096u
+
+static struct tiny_model model;
+
+/* What is guessed with: the answers of the first run. */
+struct guesser {
+    struct engine_watch watch;
+    struct answer *const *answers; /* [N_REQUESTS], as submitted */
+    uint64_t random;
+    uint32_t n_submitted;
+    struct {
+        uint32_t request, choice;
+        bool lives;
+    } owners[MAX_NAMES];
+    uint64_t n_verified, n_accepted;
+};
+
+static uint32_t below(struct guesser *g, uint32_t n)
+{
+    g->random = g->random * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((g->random >> 33) % n);
+}
+
+static void on_submitted(void *context, const struct engine_watch_submit *s)
+{
+    struct guesser *g = context;
+    for (uint32_t i = 0; i < s->sched->n; i++) {
+        g->owners[s->seqs[i]].request = g->n_submitted;
+        g->owners[s->seqs[i]].choice = i;
+        g->owners[s->seqs[i]].lives = true;
+    }
+    g->n_submitted++;
+}
+
+static void on_retired(void *context, uint32_t seq)
+{
+    struct guesser *g = context;
+    g->owners[seq].lives = false;
+}
+
+static void on_committed(void *context, const struct engine_watch_commit *c)
+{
+    struct guesser *g = context;
+    struct sched *s = (struct sched *)(uintptr_t)c->sched; /* what an engine that guesses would do here */
+    for (uint32_t i = 0; i < c->plan->n_rows; i++)
+        g->n_verified += c->plan->rows[i].n_draft;
+    for (uint32_t i = 0; i < c->n_results; i++) {
+        uint32_t seq = c->results[i].seq, guesses[9], n_known, n = 0, n_right = below(g, 9);
+        g->n_accepted += c->results[i].n_accepted;
+        sched_tokens(s, seq, &n_known);
+        if (c->results[i].finished || !g->owners[seq].lives)
+            continue;
+        const struct answer *a = g->answers[g->owners[seq].request];
+        const struct choice_answer *o = &a->choices[g->owners[seq].choice];
+        for (uint32_t at = n_known - N_PROMPT; n < 9 && at < o->n_tokens; n++, at++)
+            guesses[n] = n < n_right ? o->tokens[at] : below(g, TINY_VOCAB);
+        sched_propose(s, seq, guesses, n);
+    }
+}
+
+static struct request_spec request_number(uint32_t i, const uint32_t *prompt, const uint32_t *stops)
+{
+    struct request_spec r = client_request(prompt, N_PROMPT, 30 + i);
+    r.n = i % 4 == 1 ? 3 : 1;
+    r.temperature = i % 3 ? 1.2f : 0;
+    r.has_seed = true;
+    r.seed = i;
+    r.top_p = i % 5 == 2 ? 0.8f : 1;
+    r.n_logprobs = (int32_t)(i % 4);
+    r.n_prompt_logprobs = i % 6 == 3 ? 1 : -1;
+    r.ignore_eos = true;
+    r.min_tokens = i % 6 == 4 ? 12 : 0;
+    if (i % 2) {
+        r.stop_token_ids = stops;
+        r.n_stop_token_ids = 3;
+    }
+    return r;
+}
+
+static void ask_all(struct client *c, struct answer **answers)
+{
+    static const uint32_t stops[] = {3, 11, 40};
+    static uint32_t prompts[2][N_PROMPT];
+    for (uint32_t i = 0; i < 2; i++)
+        client_random_prompt(prompts[i], N_PROMPT, TINY_VOCAB, 7 + i);
+    for (uint32_t i = 0; i < N_REQUESTS; i++) {
+        struct request_spec r = request_number(i, prompts[i % 2], stops);
+        answers[i] = client_submit(c, &r);
+    }
+    for (uint32_t i = 0; i < N_REQUESTS; i++)
+        client_wait(c, answers[i]);
+}
+
+static struct engine_options options(void)
+{
+    struct engine_options o;
+    engine_options_default(&o);
+    o.n_threads = 1;
+    o.num_kv_blocks = 48; /* some must give way */
+    o.block_size = 8;
+    o.max_model_len = 128;
+    o.max_num_seqs = 8;
+    o.max_num_batched_tokens = 64;
+    return o;
+}
+
+static void assert_same(const struct answer *a, const struct answer *b)
+{
+    assert_int_equal(a->n_prompt_logprobs, b->n_prompt_logprobs);
+    assert_int_equal(a->prompt_record.n, b->prompt_record.n);
+    if (a->prompt_record.n)
+        assert_memory_equal(a->prompt_record.bytes, b->prompt_record.bytes, a->prompt_record.n);
+    for (uint32_t i = 0; i < a->n; i++) {
+        const struct choice_answer *x = &a->choices[i], *y = &b->choices[i];
+        assert_int_equal(x->n_tokens, y->n_tokens);
+        assert_memory_equal(x->tokens, y->tokens, x->n_tokens * sizeof *x->tokens);
+        assert_int_equal(x->record.n, y->record.n);
+        assert_memory_equal(x->record.bytes, y->record.bytes, x->record.n);
+        assert_int_equal(x->finish, y->finish);
+        assert_int_equal(x->n_generated, y->n_generated);
+        assert_int_equal(x->has_stop_token, y->has_stop_token);
+        assert_int_equal(x->stop_token, y->stop_token);
+    }
+}
+
+static void test_drafts_change_no_bit(void **state)
+{
+    (void)state;
+    struct answer *plain[N_REQUESTS], *drafted[N_REQUESTS];
+    struct engine_options o = options();
+    struct client *first = client_open(model.dir, &o);
+    ask_all(first, plain);
+    client_stop_engine(first);
+    uint64_t n_verified = 0, n_accepted = 0;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        struct guesser *g = calloc(1, sizeof *g);
+        const struct engine_watch *watch = &g->watch;
+        g->watch = (struct engine_watch){
+            .context = g, .submitted = on_submitted, .committed = on_committed, .retired = on_retired};
+        g->answers = plain;
+        g->random = seed;
+        o.watches = &watch;
+        o.n_watches = 1;
+        struct client *second = client_open(model.dir, &o);
+        ask_all(second, drafted);
+        client_stop_engine(second);
+        for (uint32_t i = 0; i < N_REQUESTS; i++)
+            assert_same(plain[i], drafted[i]);
+        n_verified += g->n_verified;
+        n_accepted += g->n_accepted;
+        client_close(second);
+        free(g);
+    }
+    assert_true(n_accepted > 200 && n_verified > n_accepted + 200);
+    client_close(first);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    tiny_model_write(&(struct tiny_spec){.seed = 5, .nan_token = -1, .prefix = "model."}, &model);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    tiny_model_remove(&model);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_drafts_change_no_bit)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
