@@ -21,15 +21,15 @@ ROOMS = {
     "scheduler/": "base/ request/ memory/ scheduler/policies/",
     "scheduler/policies/": "base/ request/ memory/ scheduler/",
     "text/": "base/",
-    # kernels.h is the interface, host/ what every backend's host side needs; a backend knows no other, but that cpu
+    # kernels.h is the interface, host/ what backends on host memory share; a backend knows no other, but that cpu
     # takes the plain page for what need not be fast. backend.c and plan.c find them.
     "kernels/": "base/ kernels/host/ kernels/ref/ kernels/cpu/ kernels/cuda/host/ kernels/cuda/plan/",
     "kernels/host/": "base/ kernels/",
     "kernels/ref/": "base/ kernels/ kernels/host/",
     "kernels/cpu/": "base/ kernels/ kernels/host/ kernels/ref/",
-    "kernels/cuda/": "base/ kernels/ kernels/host/ kernels/cuda/host/ kernels/cuda/plan/",
-    "kernels/cuda/host/": "base/ kernels/ kernels/host/ kernels/cuda/ kernels/cuda/plan/",
-    "kernels/cuda/plan/": "base/ kernels/ kernels/host/",
+    "kernels/cuda/": "base/ kernels/ kernels/cuda/host/ kernels/cuda/plan/",
+    "kernels/cuda/host/": "base/ kernels/ kernels/cuda/ kernels/cuda/plan/",
+    "kernels/cuda/plan/": "base/ kernels/",
     "kernels/cases/": "base/ kernels/",
     # engine.h and watch.h are the doors; record/ looks on through them and knows nothing of run/.
     "engine/": ENGINE_PARTS + " engine/model/",
@@ -65,8 +65,6 @@ KNOWN = {
 }
 KNOWN_CIRCLES = [
     "engine/run/forward.c engine/run/forward_blocks.c engine/run/forward_graph.c",
-    "kernels/cuda/host/cublaslt.c kernels/cuda/host/cuda.c kernels/cuda/host/device.c kernels/cuda/host/graph.c "
-    "kernels/cuda/host/memory.c kernels/cuda/host/weight.c",
     "scheduler/admit.c scheduler/plan.c",
     "server/daemon/connection.c server/daemon/daemon.c server/daemon/listen.c server/daemon/session.c",
     "server/front/api/chat.c server/front/api/command.c server/front/api/completions.c server/front/api/params.c "

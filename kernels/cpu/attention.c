@@ -15,7 +15,7 @@
 #else
 #define QUERIES 3u /* x 2 keys or groups, of two registers each: 12 of 16 */
 #endif
-#define TILE HOST_ATTN_TILE
+#define TILE K_ATTN_TILE
 
 /* Keeps a compiler from reading a value from memory for each of its uses. */
 #if defined(__AVX512F__)
@@ -425,8 +425,8 @@ static void fold_split(struct work *w, uint32_t split, struct states states)
         states.l[i] = 0.0f;
     }
     memset(states.o, 0, (uint64_t)w->n_queries * w->a->kv->head_dim * sizeof *states.o);
-    uint32_t start = max_u32(split * HOST_ATTN_SPLIT, w->item->lowest / TILE * TILE);
-    uint32_t end = min_u32((split + 1) * HOST_ATTN_SPLIT, w->item->end);
+    uint32_t start = max_u32(split * K_ATTN_SPLIT, w->item->lowest / TILE * TILE);
+    uint32_t end = min_u32((split + 1) * K_ATTN_SPLIT, w->item->end);
     struct tile *tile = &w->tiles[0], *next = &w->tiles[1], *swap;
     locate(w, start, tile);
     for (; start < end; start += TILE) {

@@ -18,11 +18,11 @@ struct cpu_attn_item {
 
 static inline uint32_t cpu_attn_first_split(const struct cpu_attn_item *item)
 {
-    return item->lowest / HOST_ATTN_SPLIT;
+    return item->lowest / K_ATTN_SPLIT;
 }
 static inline uint32_t cpu_attn_end_split(const struct cpu_attn_item *item)
 {
-    return (item->end - 1) / HOST_ATTN_SPLIT + 1;
+    return (item->end - 1) / K_ATTN_SPLIT + 1;
 }
 
 /* n queries' states in a split, or of splits merged: m [n], l [n], o [n][head_dim]. l is 0 as long as
@@ -40,8 +40,7 @@ static inline uint64_t cpu_attn_states(uint32_t head_dim, uint64_t n) /* floats 
 /* Floats of scratch for one thread: queries, K and V of a tile, states in a split and merged. */
 static inline uint64_t cpu_attn_scratch(uint32_t head_dim)
 {
-    return (CPU_ATTN_QUERIES + 2 * (uint64_t)HOST_ATTN_TILE) * head_dim +
-           2 * cpu_attn_states(head_dim, CPU_ATTN_QUERIES);
+    return (CPU_ATTN_QUERIES + 2 * (uint64_t)K_ATTN_TILE) * head_dim + 2 * cpu_attn_states(head_dim, CPU_ATTN_QUERIES);
 }
 
 /* The arithmetic of an item. Partials: states of its queries for each of its splits. */
@@ -65,7 +64,7 @@ static inline uint32_t cpu_attn_item_heads(uint32_t group)
  * most as many splits as the longest sequence. */
 static inline uint64_t cpu_attn_workspace_bytes(const struct k_plan_dims *dims, uint64_t n_threads)
 {
-    uint64_t n_splits = ((uint64_t)dims->max_model_len + HOST_ATTN_SPLIT - 1) / HOST_ATTN_SPLIT;
+    uint64_t n_splits = ((uint64_t)dims->max_model_len + K_ATTN_SPLIT - 1) / K_ATTN_SPLIT;
     uint64_t n_heads = dims->n_kv_heads ? cpu_attn_item_heads(dims->n_q_heads / dims->n_kv_heads) : 0;
     return (n_threads * cpu_attn_scratch(dims->head_dim) +
             (n_threads - 1) * n_splits * cpu_attn_states(dims->head_dim, n_heads)) *

@@ -86,8 +86,8 @@ static uint64_t row_cost(const struct attention *t, const struct k_attn_row *row
 
 static uint64_t split_cost(const struct cpu_attn_item *item, uint32_t split)
 {
-    uint32_t begin = max_u32(split * HOST_ATTN_SPLIT, item->lowest);
-    uint32_t end = min_u32((split + 1) * HOST_ATTN_SPLIT, item->end);
+    uint32_t begin = max_u32(split * K_ATTN_SPLIT, item->lowest);
+    uint32_t end = min_u32((split + 1) * K_ATTN_SPLIT, item->end);
     return cost_of(end - begin, item->n_heads);
 }
 
@@ -172,7 +172,7 @@ static uint64_t n_items(const struct attention *t)
 
 int cpu_attention(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err)
 {
-    int status = host_check_attention(a, err);
+    int status = k_check_attention(a, err);
     if (status != QUIRE_OK)
         return status;
     uint32_t n_threads = k_pool_n_threads(host_of(b)->pool);
@@ -189,7 +189,7 @@ int cpu_attention(struct k_backend *b, const struct k_attention_args *a, struct 
         if (row->n_tokens == 0)
             continue;
         t.cost += row_cost(&t, row);
-        n_splits = max_u32(n_splits, (row->position + row->n_tokens - 1) / HOST_ATTN_SPLIT + 1);
+        n_splits = max_u32(n_splits, (row->position + row->n_tokens - 1) / K_ATTN_SPLIT + 1);
     }
     t.scratch = a->workspace_dev;
     t.partials = t.scratch + n_threads * cpu_attn_scratch(a->kv->head_dim);

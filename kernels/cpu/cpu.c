@@ -95,7 +95,7 @@ static int cpu_gemm(struct k_backend *b, const struct k_gemm_args *a, struct qui
 
 static int cpu_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a, struct quire_error *err)
 {
-    int status = host_check_gate_up(a->gemm.weight->n_rows, err);
+    int status = k_check_gate_up(a->gemm.weight->n_rows, err);
     if (status == QUIRE_OK)
         status = cpu_gemm(b, &a->gemm, err);
     if (status == QUIRE_OK)

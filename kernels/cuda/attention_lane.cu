@@ -13,11 +13,11 @@
  * once would be bound by memory if the query heads of a KV head did not meet in L2. Grid: x is the token, so that these do. */
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/widen.cuh"
-#include "kernels/host/check.h"
+#include "kernels/check.h"
 
 #define THREADS 128u
 #define MIN_BLOCKS 4 /* of an SM: up to 128 registers; left to itself the compiler takes 48 and spills */
-#define TILES (HOST_ATTN_SPLIT / HOST_ATTN_TILE)
+#define TILES (K_ATTN_SPLIT / K_ATTN_TILE)
 #define NO_ROW UINT32_MAX
 
 struct attention_lane {
@@ -32,9 +32,9 @@ struct attention_lane {
 };
 
 struct split { /* what a block shares */
-    __align__(16) float q[HOST_MAX_HEAD_DIM];
-    float p[HOST_ATTN_SPLIT]; /* scores, then weights */
-    uint64_t element[HOST_ATTN_SPLIT]; /* where a position's head begins in K and in V */
+    __align__(16) float q[K_MAX_HEAD_DIM];
+    float p[K_ATTN_SPLIT]; /* scores, then weights */
+    uint64_t element[K_ATTN_SPLIT]; /* where a position's head begins in K and in V */
     float max[TILES]; /* of the tile's scores */
     float alpha[TILES], sum[TILES];
     uint32_t row;
@@ -113,11 +113,11 @@ static __device__ __forceinline__ void weigh(struct split *shared, uint32_t star
                                              float *m)
 {
     uint32_t tile = threadIdx.x / K_LANES, lane = threadIdx.x % K_LANES;
-    struct range mine = readable(start + tile * HOST_ATTN_TILE, HOST_ATTN_TILE, first, end);
-    float *p = shared->p + tile * HOST_ATTN_TILE;
+    struct range mine = readable(start + tile * K_ATTN_TILE, K_ATTN_TILE, first, end);
+    float *p = shared->p + tile * K_ATTN_TILE;
     const float low = k_f32_from_bits(0xff800000u);
     float top = low;
-    for (uint32_t j = lane; j < HOST_ATTN_TILE; j += K_LANES)
+    for (uint32_t j = lane; j < K_ATTN_TILE; j += K_LANES)
         if (j >= mine.begin && j < mine.end)
             top = larger(top, p[j]);
     for (uint32_t apart = K_LANES / 2; apart > 0; apart /= 2)
@@ -134,7 +134,7 @@ static __device__ __forceinline__ void weigh(struct split *shared, uint32_t star
     for (uint32_t t = tile + 1; t < TILES; t++)
         *m = larger(*m, shared->max[t]);
     float sum = 0.0f;
-    for (uint32_t j = lane; j < HOST_ATTN_TILE; j += K_LANES) {
+    for (uint32_t j = lane; j < K_ATTN_TILE; j += K_LANES) {
         if (j >= mine.begin && j < mine.end) {
             float weight = k_exp(p[j] - after);
             p[j] = weight;
@@ -177,16 +177,16 @@ static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_ker
     float merged_m = 0.0f, merged_l = 0.0f;
     float2 merged = {0.0f, 0.0f};
     bool is_first = true;
-    for (uint32_t start = first - first % HOST_ATTN_SPLIT; start < end; start += HOST_ATTN_SPLIT) {
+    for (uint32_t start = first - first % K_ATTN_SPLIT; start < end; start += K_ATTN_SPLIT) {
         __syncthreads(); /* q is there, and the split before is done with */
-        score<dtype, is_capped>(&shared, a, table, kv_head, start, readable(start, HOST_ATTN_SPLIT, first, end));
+        score<dtype, is_capped>(&shared, a, table, kv_head, start, readable(start, K_ATTN_SPLIT, first, end));
         __syncthreads();
         float m, l = 0.0f;
         weigh(&shared, start, first, end, &m);
         float2 o = {0.0f, 0.0f};
         for (uint32_t tile = 0; tile < TILES; tile++) {
-            uint32_t at = tile * HOST_ATTN_TILE;
-            struct range slots = readable(start + at, HOST_ATTN_TILE, first, end);
+            uint32_t at = tile * K_ATTN_TILE;
+            struct range slots = readable(start + at, K_ATTN_TILE, first, end);
             if (slots.begin >= slots.end)
                 continue;
             l = fmaf(l, shared.alpha[tile], shared.sum[tile]);

@@ -3,7 +3,7 @@
 #ifndef QUIRE_KERNELS_CUDA_LAUNCH_H
 #define QUIRE_KERNELS_CUDA_LAUNCH_H
 
-#include "kernels/cuda/host/cuda.h"
+#include "kernels/cuda/host/state.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -8,7 +8,7 @@
  * reads it asks for at once. */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.h"
-#include "kernels/host/check.h"
+#include "kernels/check.h"
 
 /* ---- angles ---------------------------------------------------------------------------------- */
 
@@ -37,7 +37,7 @@ cudaError_t launch_rope_angles(cudaStream_t stream, const struct k_rope_angles_a
 /* ---- head norm, rotation, and K and V into the cache ------------------------------------------ */
 
 #define HEADS 8u /* of one token in a block: half a warp each */
-#define PAIRS (HOST_MAX_HEAD_DIM / 2 / K_LANES) /* that a thread rotates, at most */
+#define PAIRS (K_MAX_HEAD_DIM / 2 / K_LANES) /* that a thread rotates, at most */
 
 struct rope_kv {
     float *qkv;
@@ -100,7 +100,7 @@ static __device__ __forceinline__ float load_head(float *shared, const float *he
 
 template <enum k_dtype dtype> static __global__ void __launch_bounds__(HEADS *K_LANES) rope_kv_kernel(struct rope_kv a)
 {
-    __shared__ float shared[HEADS][HOST_MAX_HEAD_DIM];
+    __shared__ float shared[HEADS][K_MAX_HEAD_DIM];
     uint32_t mine = threadIdx.x / K_LANES, lane = threadIdx.x % K_LANES;
     uint32_t n_heads = a.n_q_heads + 2 * a.n_kv_heads, index = blockIdx.y * HEADS + mine;
     uint32_t half = a.head_dim / 2;

@@ -5,7 +5,7 @@
 #ifndef QUIRE_KERNELS_HOST_H
 #define QUIRE_KERNELS_HOST_H
 
-#include "kernels/host/check.h"
+#include "kernels/check.h"
 #include "kernels/host/placement.h"
 #include "kernels/kernels.h"
 #include "kernels/pool.h"

@@ -54,7 +54,7 @@ static bool form_takes(enum k_gemm_form form, enum k_dtype weights)
 bool host_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format)
 {
     (void)b;
-    return host_takes_format(operation, format) &&
+    return k_takes_format(operation, format) &&
            ((operation != K_OP_GEMM && operation != K_OP_GEMM_SILU_MUL) || form_takes(form, format.kind));
 }
 

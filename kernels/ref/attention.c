@@ -87,7 +87,7 @@ static void fold_tile(const struct k_attention_args *a, struct ref_attn_query *s
                       const struct ref_attn_scratch *scratch, uint32_t begin, uint32_t end)
 {
     uint32_t head_dim = a->kv->head_dim;
-    float p[HOST_ATTN_TILE] = {0}; /* scores, then weights; +0 elsewhere changes no lane of a sum */
+    float p[K_ATTN_TILE] = {0}; /* scores, then weights; +0 elsewhere changes no lane of a sum */
     float m = state->m;
     for (uint32_t j = begin; j < end; j++) {
         p[j] = score(q, scratch->k + j * head_dim, head_dim) * a->scale;
@@ -99,7 +99,7 @@ static void fold_tile(const struct k_attention_args *a, struct ref_attn_query *s
     for (uint32_t j = begin; j < end; j++)
         p[j] = k_exp(p[j] - m);
     struct ref_lanes sum = ref_zero();
-    for (uint32_t j = 0; j < HOST_ATTN_TILE; j += K_LANES) {
+    for (uint32_t j = 0; j < K_ATTN_TILE; j += K_LANES) {
         struct ref_lanes group = ref_load_f32(p + j);
         sum.low += group.low;
         sum.high += group.high;
@@ -148,14 +148,14 @@ static void run_split(const struct k_attention_args *a, const struct item *item,
     uint32_t position = item->row->position + item->token;
     uint32_t lowest = host_first_position(position, a->window);
     uint32_t end = position + item->n_tokens; /* one past the last query's position */
-    for (uint32_t start = split; start < min_u32(split + HOST_ATTN_SPLIT, end); start += HOST_ATTN_TILE) {
-        if (start + HOST_ATTN_TILE <= lowest)
+    for (uint32_t start = split; start < min_u32(split + K_ATTN_SPLIT, end); start += K_ATTN_TILE) {
+        if (start + K_ATTN_TILE <= lowest)
             continue;
-        struct tile tile = {start, max_u32(lowest, start) - start, min_u32(end - start, HOST_ATTN_TILE)};
+        struct tile tile = {start, max_u32(lowest, start) - start, min_u32(end - start, K_ATTN_TILE)};
         load_tile(a, item, tile, scratch);
         for (uint32_t t = 0; t < item->n_tokens; t++) {
             uint32_t from = max_u32(host_first_position(position + t, a->window), start) - start;
-            uint32_t to = min_u32(max_u32(position + t + 1, start) - start, HOST_ATTN_TILE);
+            uint32_t to = min_u32(max_u32(position + t + 1, start) - start, K_ATTN_TILE);
             if (from >= to)
                 continue;
             const float *q = a->qkv_dev + (item->row->token + item->token + t) * q_stride;
@@ -183,8 +183,7 @@ static void run_item(const struct k_attention_args *a, const struct item *item, 
     uint32_t lowest = host_first_position(position, a->window);
     for (uint32_t i = 0; i < n_queries; i++)
         clear_state(&scratch->merged[i]);
-    for (uint32_t split = lowest - lowest % HOST_ATTN_SPLIT; split < position + item->n_tokens;
-         split += HOST_ATTN_SPLIT) {
+    for (uint32_t split = lowest - lowest % K_ATTN_SPLIT; split < position + item->n_tokens; split += K_ATTN_SPLIT) {
         for (uint32_t i = 0; i < n_queries; i++)
             clear_state(&scratch->split[i]);
         run_split(a, item, split, scratch);
@@ -234,7 +233,7 @@ static void attention_task(void *context, uint32_t thread, uint32_t n_threads)
 
 int ref_attention(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err)
 {
-    int status = host_check_attention(a, err);
+    int status = k_check_attention(a, err);
     if (status != QUIRE_OK)
         return status;
     uint64_t work = 0;

@@ -75,7 +75,7 @@ void ref_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a)
 
 int ref_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a, struct quire_error *err)
 {
-    int status = host_check_gate_up(a->gemm.weight->n_rows, err);
+    int status = k_check_gate_up(a->gemm.weight->n_rows, err);
     if (status == QUIRE_OK)
         status = ref_gemm(b, &a->gemm, err);
     if (status == QUIRE_OK)

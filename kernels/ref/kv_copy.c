@@ -26,7 +26,7 @@ static void copy_share(void *context, uint32_t thread, uint32_t n_threads)
 
 int ref_kv_copy(struct k_backend *b, const struct k_kv_copy_args *a, struct quire_error *err)
 {
-    int status = host_check_kv_shape("kv_copy", a->kv, err);
+    int status = k_check_kv_shape("kv_copy", a->kv, err);
     if (status != QUIRE_OK)
         return status;
     uint64_t n = (uint64_t)a->kv->n_kv_heads * a->kv->block_tokens * a->kv->head_dim;

@@ -13,12 +13,12 @@
 struct ref_attn_query { /* a query's state in a split, or of the splits merged so far */
     float m, l;
     bool used; /* it has read a position */
-    float o[HOST_MAX_HEAD_DIM];
+    float o[K_MAX_HEAD_DIM];
 };
 
 struct ref_attn_scratch { /* one thread's */
-    float k[HOST_ATTN_TILE * HOST_MAX_HEAD_DIM];
-    float v[HOST_ATTN_TILE * HOST_MAX_HEAD_DIM];
+    float k[K_ATTN_TILE * K_MAX_HEAD_DIM];
+    float v[K_ATTN_TILE * K_MAX_HEAD_DIM];
     struct ref_attn_query split[REF_ATTN_QUERIES];
     struct ref_attn_query merged[REF_ATTN_QUERIES];
 };

@@ -76,7 +76,7 @@ static void rope_kv_token(const struct k_rope_kv_args *a, uint64_t t)
     uint64_t block = a->slots_dev[t] / a->kv->block_tokens;
     uint64_t offset = a->slots_dev[t] % a->kv->block_tokens;
     for (uint32_t h = 0; h < n_kv; h++) {
-        float rotated[HOST_MAX_HEAD_DIM];
+        float rotated[K_MAX_HEAD_DIM];
         const float *head = k + (uint64_t)h * head_dim;
         if (a->k_norm_dev)
             ref_rmsnorm_row(head, a->k_norm_dev, rotated, head_dim, a->eps);
@@ -101,7 +101,7 @@ static void rope_kv_task(void *context, uint32_t thread, uint32_t n_threads)
 int ref_rope_kv(struct k_backend *b, const struct k_rope_kv_args *a, struct quire_error *err)
 {
     const struct k_kv_shape *kv = a->kv;
-    int status = host_check_kv_shape("rope", kv, err);
+    int status = k_check_kv_shape("rope", kv, err);
     if (status != QUIRE_OK)
         return status;
     struct k_rope_kv_args args = *a;

@@ -6,7 +6,7 @@
  * it, over those blocks of the row alone whose largest w can be kept: with top_k 50 that is a
  * twentieth of 152,000 tokens, or less.
  */
-#include "kernels/host/check.h"
+#include "kernels/check.h"
 #include "kernels/math.h"
 #include "kernels/ref/ref.h"
 
@@ -389,7 +389,7 @@ static void sample_task(void *context, uint32_t thread, uint32_t n_threads)
 
 int ref_sample(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err)
 {
-    int status = host_check_sample(a, err);
+    int status = k_check_sample(a, err);
     if (status != QUIRE_OK)
         return status;
     struct k_sample_args args = *a;

@@ -2,7 +2,7 @@
  * partials lie one after the other, shares are equal, memory stays within what was planned for. */
 #include "kernels/cases/op_data.h"
 #include "kernels/cuda/plan/attention_plan.h"
-#include "kernels/host/check.h"
+#include "kernels/check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 #ifndef QUIRE_TESTS_CUDA_FIXTURE_H
 #define QUIRE_TESTS_CUDA_FIXTURE_H
 
-#include "kernels/cuda/host/cuda.h"
+#include "kernels/cuda/host/memory.h"
 #include "tests/simt/control.h"
 
 #include <setjmp.h>

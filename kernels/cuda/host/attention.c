@@ -1,7 +1,9 @@
 /* The host side of attention: which form, and the plan. */
+#include "kernels/cuda/host/memory.h"
+#include "kernels/cuda/host/operations.h"
 #include "kernels/cuda/plan/attention_plan.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/host/check.h"
+#include "kernels/check.h"
 
 #include <stdlib.h>
 
@@ -42,7 +44,7 @@ int cuda_attention_plan(struct k_backend *b, const struct k_attention_plan_args 
         .rows = a->rows, .kv = a->kv, .n_rows = a->n_rows, .n_tokens = a->n_tokens, .n_q_heads = a->n_q_heads};
     int status = cuda_eager(b, "attention_plan", err);
     if (status == QUIRE_OK)
-        status = host_check_attention(&args, err);
+        status = k_check_attention(&args, err);
     if (status != QUIRE_OK || !is_mma(b, a->kv))
         return status;
     struct cuda_backend *c = cuda_of(b);
@@ -62,7 +64,7 @@ int cuda_attention(struct k_backend *b, const struct k_attention_args *a, struct
     shape.n_rows = 0;
     int status = cuda_alive(b, err);
     if (status == QUIRE_OK)
-        status = host_check_attention(&shape, err);
+        status = k_check_attention(&shape, err);
     if (status != QUIRE_OK || a->n_rows == 0 || a->n_tokens == 0)
         return status;
     cudaStream_t stream = cuda_of(b)->stream;

@@ -7,7 +7,7 @@
 #ifndef QUIRE_KERNELS_CUDA_CUBLASLT_H
 #define QUIRE_KERNELS_CUDA_CUBLASLT_H
 
-#include "kernels/cuda/host/cuda.h"
+#include "kernels/cuda/host/state.h"
 
 /* QUIRE_INVALID where no release of the library can be opened: the error names what is missing. *version (static storage of
  * the object): "cuBLASLt 13.0.2". Makes the current GPU's handle. */

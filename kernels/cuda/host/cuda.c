@@ -1,70 +1,15 @@
-/* The table, open and close, and what an error does: see cuda.h. */
+/* The table, open and close. */
 #include "kernels/cuda/host/cublaslt.h"
-#include "kernels/cuda/host/cuda.h"
+#include "kernels/cuda/host/device.h"
+#include "kernels/cuda/host/graph.h"
+#include "kernels/cuda/host/memory.h"
 #include "kernels/cuda/host/open.h"
-#include "kernels/host/check.h"
+#include "kernels/cuda/host/operations.h"
 #include "kernels/planners.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* ---- errors ------------------------------------------------------------------------------------ */
-
-int cuda_die(struct k_backend *b, const char *what, const char *error, struct quire_error *err)
-{
-    struct cuda_backend *c = cuda_of(b);
-    if (!c->dead) {
-        c->dead = true;
-        quire_fail(&c->death, QUIRE_INTERNAL,
-                   "backend cuda: %s: %s; the GPU's state is lost and the engine must be restarted", what, error);
-    }
-    return quire_fail(err, QUIRE_INTERNAL, "%s", c->death.text);
-}
-
-int cuda_check(struct k_backend *b, cudaError_t error, const char *what, struct quire_error *err)
-{
-    char text[256];
-    if (error == cudaSuccess)
-        return QUIRE_OK;
-    snprintf(text, sizeof text, "%s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
-    return cuda_die(b, what, text, err);
-}
-
-/* The GPU that CUDA's calls of this thread mean. */
-static _Thread_local int device_of_thread = -1;
-
-int cuda_alive(struct k_backend *b, struct quire_error *err)
-{
-    struct cuda_backend *c = cuda_of(b);
-    if (c->dead)
-        return quire_fail(err, QUIRE_INTERNAL, "%s", c->death.text);
-    if (device_of_thread == c->device)
-        return QUIRE_OK;
-    int status = cuda_check(b, cudaSetDevice(c->device), "choosing the GPU for a thread", err);
-    if (status == QUIRE_OK)
-        device_of_thread = c->device;
-    return status;
-}
-
-int cuda_eager(struct k_backend *b, const char *operation, struct quire_error *err)
-{
-    int status = cuda_alive(b, err);
-    if (status != QUIRE_OK || !cuda_of(b)->is_recording)
-        return status;
-    cuda_graph_drop(b);
-    return quire_fail(err, QUIRE_INVALID, "%s: not to be recorded in a graph; the recording is dropped", operation);
-}
 
 /* ---- the table --------------------------------------------------------------------------------- */
-
-bool cuda_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format)
-{
-    (void)b;
-    bool is_gemm = operation == K_OP_GEMM || operation == K_OP_GEMM_SILU_MUL;
-    bool has_form = form == K_FORM_LANE || (form == K_FORM_MMA && format.kind != K_F32);
-    return host_takes_format(operation, format) && (!is_gemm || has_form);
-}
 
 /* A step is what is queued: nothing wakes and nothing sleeps. */
 static int cuda_step(struct k_backend *b, struct quire_error *err)
@@ -76,7 +21,7 @@ static void cuda_close(struct k_backend *b)
 {
     struct cuda_backend *c = cuda_of(b);
     cuda_alive(b, NULL);
-    cuda_graph_drop(b);
+    cuda_drop_recording(b);
     if (c->stream)
         cudaStreamSynchronize(c->stream);
     cublaslt_close(c->lt);
@@ -149,7 +94,7 @@ int quire_cuda_open(const struct k_backend_options *options, struct k_backend **
                             k_form_name(c->base.form));
     if (status == QUIRE_OK)
         status = cuda_device_open(c, options->device, err);
-    device_of_thread = status == QUIRE_OK ? c->device : -1;
+    cuda_set_thread_device(status == QUIRE_OK ? c->device : -1);
     if (status != QUIRE_OK) {
         free(c);
         return status;

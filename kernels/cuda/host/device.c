@@ -1,5 +1,5 @@
 /* Which GPU, whether it will do, and what it is. */
-#include "kernels/cuda/host/cuda.h"
+#include "kernels/cuda/host/device.h"
 #include "kernels/cuda/launch.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* The host side of every operation but GEMM, attention and sampling: look at the arguments, queue the kernel. */
+#include "kernels/cuda/host/operations.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/host/check.h"
+#include "kernels/check.h"
 
 int cuda_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err)
 {
@@ -32,7 +33,7 @@ int cuda_rope_kv(struct k_backend *b, const struct k_rope_kv_args *a, struct qui
 {
     int status = cuda_alive(b, err);
     if (status == QUIRE_OK)
-        status = host_check_kv_shape("rope", a->kv, err);
+        status = k_check_kv_shape("rope", a->kv, err);
     if (status != QUIRE_OK || a->n_tokens == 0)
         return status;
     return cuda_check(b, launch_rope_kv(cuda_of(b)->stream, a), "rope_kv", err);
@@ -50,7 +51,7 @@ int cuda_kv_copy(struct k_backend *b, const struct k_kv_copy_args *a, struct qui
 {
     int status = cuda_eager(b, "kv_copy", err);
     if (status == QUIRE_OK)
-        status = host_check_kv_shape("kv_copy", a->kv, err);
+        status = k_check_kv_shape("kv_copy", a->kv, err);
     if (status != QUIRE_OK || a->n_pairs == 0)
         return status;
     return cuda_check(b, launch_kv_copy(cuda_of(b)->stream, a), "kv_copy", err);

@@ -1,7 +1,16 @@
 /* GEMM: which kernel takes it. The form decides the bits, the number of tokens only the speed. */
+#include "kernels/cuda/host/operations.h"
 #include "kernels/cuda/host/cublaslt.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/host/check.h"
+#include "kernels/check.h"
+
+bool cuda_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format)
+{
+    (void)b;
+    bool is_gemm = operation == K_OP_GEMM || operation == K_OP_GEMM_SILU_MUL;
+    bool has_form = form == K_FORM_LANE || (form == K_FORM_MMA && format.kind != K_F32);
+    return k_takes_format(operation, format) && (!is_gemm || has_form);
+}
 
 /* *done: whether NVIDIA's library has taken it, and SiLU then is a launch of its own. */
 static int gemm_by_library(struct k_backend *b, const struct k_gemm_args *a, float *gated_out_dev, bool *done,
@@ -47,6 +56,6 @@ int cuda_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_err
 
 int cuda_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a, struct quire_error *err)
 {
-    int status = host_check_gate_up(a->gemm.weight->n_rows, err);
+    int status = k_check_gate_up(a->gemm.weight->n_rows, err);
     return status == QUIRE_OK ? gemm(b, &a->gemm, a->out_dev, "gemm_silu_mul", err) : status;
 }

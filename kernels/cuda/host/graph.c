@@ -1,25 +1,12 @@
 /* Recorded steps, by capturing the stream. Only this thread's calls are captured (thread-local mode), so that other
  * backends of the process may go on. */
-#include "kernels/cuda/host/cuda.h"
+#include "kernels/cuda/host/graph.h"
 
 #include <stdlib.h>
 
 struct k_graph {
     cudaGraphExec_t exec;
 };
-
-void cuda_graph_drop(struct k_backend *b)
-{
-    struct cuda_backend *c = cuda_of(b);
-    cudaGraph_t graph = NULL;
-    if (!c->is_recording)
-        return;
-    c->is_recording = false;
-    cudaStreamEndCapture(c->stream, &graph);
-    if (graph)
-        cudaGraphDestroy(graph);
-    cudaGetLastError(); /* of a capture that was broken */
-}
 
 int cuda_graph_begin(struct k_backend *b, struct quire_error *err)
 {
@@ -43,7 +30,7 @@ int cuda_graph_end(struct k_backend *b, struct k_graph **out, struct quire_error
         return quire_fail(err, QUIRE_INVALID, "graph_end: nothing is being recorded");
     struct k_graph *graph = calloc(1, sizeof *graph);
     if (!graph) {
-        cuda_graph_drop(b);
+        cuda_drop_recording(b);
         return quire_fail(err, QUIRE_NO_MEMORY, "graph_end: out of memory");
     }
     c->is_recording = false;

@@ -6,7 +6,7 @@
  * Downloads: the device writes into a pinned ring; wait() moves what has arrived to where it belongs.
  * Tickets: one event each, a few of them in turn. An event that stands for a later ticket by now is waited for
  * instead, which is late but never early. */
-#include "kernels/cuda/host/cuda.h"
+#include "kernels/cuda/host/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -163,7 +163,7 @@ void cuda_free(struct k_backend *b, void *p)
     if (!p)
         return;
     cuda_alive(b, NULL);
-    cuda_graph_drop(b);
+    cuda_drop_recording(b);
     cuda_check(b, cudaStreamSynchronize(c->stream), "freeing memory", NULL);
     for (uint32_t i = 0; i < m->n_areas; i++) {
         if (m->areas[i].data == p) {

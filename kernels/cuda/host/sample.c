@@ -1,8 +1,10 @@
 /* Sampling, the host side: checks rows, packs what the kernel needs of them straight into pinned memory, and asks for
  * the results. A round is as many rows as fit into the workspace; one is usual. */
+#include "kernels/cuda/host/memory.h"
+#include "kernels/cuda/host/operations.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/cuda/host/sample.h"
-#include "kernels/host/check.h"
+#include "kernels/check.h"
 
 #include <string.h>
 
@@ -188,7 +190,7 @@ int cuda_sample(struct k_backend *b, const struct k_sample_args *a, struct quire
 {
     int status = cuda_eager(b, "sample", err);
     if (status == QUIRE_OK)
-        status = host_check_sample(a, err);
+        status = k_check_sample(a, err);
     for (uint32_t done = 0; done < a->n_rows && status == QUIRE_OK;) {
         struct round_size size = size_round(a->rows + done, a->n_rows - done, a->n_vocab);
         if (size.n_rows == 0) /* not reached: cuda_sample_round_bytes() holds any row that was checked */

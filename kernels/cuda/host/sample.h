@@ -7,7 +7,7 @@
 #ifndef QUIRE_KERNELS_CUDA_SAMPLE_H
 #define QUIRE_KERNELS_CUDA_SAMPLE_H
 
-#include "kernels/cuda/host/cuda.h"
+#include "kernels/cuda/host/state.h"
 
 struct sample_row_dev {
     uint64_t seed;

@@ -1,6 +1,7 @@
 /* Weights on the device. A matrix passes through the pinned pieces of memory.c: while the device takes one, the host packs
  * rows from the mapping into the next. Nobody waits for the copies: operations come behind them on the stream. */
-#include "kernels/cuda/host/cuda.h"
+#include "kernels/cuda/host/memory.h"
+#include "kernels/cuda/host/operations.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/weight_view.h"

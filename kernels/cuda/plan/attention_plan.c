@@ -9,11 +9,11 @@
  * The rows of a step of 256 decoding sequences and 8 KV heads are 2,048 query tiles: a few ns each. */
 #include "kernels/cuda/plan/attention_plan.h"
 #include "kernels/cuda/plan/plan.h"
-#include "kernels/host/check.h"
+#include "kernels/check.h"
 
 #include <assert.h>
 
-#define SPLIT_TILES (HOST_ATTN_SPLIT / HOST_ATTN_TILE)
+#define SPLIT_TILES (K_ATTN_SPLIT / K_ATTN_TILE)
 #define PLAN_ALIGN 16u /* of each part of a plan */
 #define SLACK 48u /* a share may end this part of itself early or late, to spare a cut */
 
@@ -63,8 +63,7 @@ static struct query_tile tile_at(const struct planner *p, const struct k_attn_ro
     uint32_t first = row->position + (uint32_t)(query / p->group);
     uint32_t last = row->position + (uint32_t)((end - 1) / p->group);
     uint32_t lowest = p->args->window != 0 && first >= p->args->window ? first - p->args->window + 1 : 0;
-    return (struct query_tile){(uint32_t)query, (uint32_t)(end - query), lowest / HOST_ATTN_TILE,
-                               last / HOST_ATTN_TILE + 1};
+    return (struct query_tile){(uint32_t)query, (uint32_t)(end - query), lowest / K_ATTN_TILE, last / K_ATTN_TILE + 1};
 }
 
 static void next_block(struct planner *p)
@@ -211,7 +210,7 @@ uint64_t cuda_attention_plan_bytes(const struct k_plan_dims *dims)
 /* A query has no more partials than splits. */
 uint64_t cuda_attention_workspace_bytes(const struct k_plan_dims *dims)
 {
-    uint64_t rows = (uint64_t)dims->n_tokens * dims->n_q_heads * ((uint64_t)dims->max_model_len / HOST_ATTN_SPLIT + 1);
+    uint64_t rows = (uint64_t)dims->n_tokens * dims->n_q_heads * ((uint64_t)dims->max_model_len / K_ATTN_SPLIT + 1);
     uint64_t most = attn_partial_rows(dims->head_dim);
     return (rows < most ? rows : most) * (uint64_t)ATTN_PARTIAL_FLOATS(dims->head_dim) * sizeof(float);
 }

@@ -1,8 +1,8 @@
-#include "kernels/host/check.h"
+#include "kernels/check.h"
 
 #include <math.h>
 
-bool host_takes_format(enum k_operation operation, struct k_format format)
+bool k_takes_format(enum k_operation operation, struct k_format format)
 {
     bool is_plain = k_format_is_plain(format);
     switch (operation) {
@@ -17,17 +17,17 @@ bool host_takes_format(enum k_operation operation, struct k_format format)
     }
 }
 
-int host_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct quire_error *err)
+int k_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct quire_error *err)
 {
-    if (kv->head_dim == 0 || kv->head_dim % 16 != 0 || kv->head_dim > HOST_MAX_HEAD_DIM || kv->n_kv_heads == 0 ||
-        kv->block_tokens == 0 || !host_takes_format(K_OP_KV_COPY, kv->format))
+    if (kv->head_dim == 0 || kv->head_dim % 16 != 0 || kv->head_dim > K_MAX_HEAD_DIM || kv->n_kv_heads == 0 ||
+        kv->block_tokens == 0 || !k_takes_format(K_OP_KV_COPY, kv->format))
         return quire_fail(err, QUIRE_INVALID, "%s: impossible KV cache shape", operation);
     return QUIRE_OK;
 }
 
-int host_check_attention(const struct k_attention_args *a, struct quire_error *err)
+int k_check_attention(const struct k_attention_args *a, struct quire_error *err)
 {
-    int status = host_check_kv_shape("attention", a->kv, err);
+    int status = k_check_kv_shape("attention", a->kv, err);
     if (status != QUIRE_OK)
         return status;
     if (a->n_q_heads % a->kv->n_kv_heads != 0)
@@ -38,13 +38,13 @@ int host_check_attention(const struct k_attention_args *a, struct quire_error *e
     for (uint32_t i = 0; i < a->n_rows; i++) {
         const struct k_attn_row *row = &a->rows[i];
         if ((uint64_t)row->token + row->n_tokens > a->n_tokens ||
-            (uint64_t)row->position + row->n_tokens > UINT32_MAX - HOST_ATTN_SPLIT)
+            (uint64_t)row->position + row->n_tokens > UINT32_MAX - K_ATTN_SPLIT)
             return quire_fail(err, QUIRE_INVALID, "attention: row %u lies outside the step", i);
     }
     return QUIRE_OK;
 }
 
-int host_check_gate_up(uint32_t n_rows, struct quire_error *err)
+int k_check_gate_up(uint32_t n_rows, struct quire_error *err)
 {
     if (n_rows % 2 != 0)
         return quire_fail(err, QUIRE_INVALID, "gemm_silu_mul: %u rows are no gate and up of equal size", n_rows);
@@ -78,11 +78,10 @@ static int check_sample_row(const struct k_sample_row *row, uint32_t index, uint
     return QUIRE_OK;
 }
 
-int host_check_sample(const struct k_sample_args *a, struct quire_error *err)
+int k_check_sample(const struct k_sample_args *a, struct quire_error *err)
 {
-    if (a->n_vocab == 0 || a->n_vocab > HOST_MAX_VOCAB)
-        return quire_fail(err, QUIRE_INVALID, "sample: a vocabulary of %u, must be 1 to %u", a->n_vocab,
-                          HOST_MAX_VOCAB);
+    if (a->n_vocab == 0 || a->n_vocab > K_MAX_VOCAB)
+        return quire_fail(err, QUIRE_INVALID, "sample: a vocabulary of %u, must be 1 to %u", a->n_vocab, K_MAX_VOCAB);
     for (uint32_t i = 0; i < a->n_rows; i++) {
         int status = check_sample_row(&a->rows[i], i, a->n_vocab, err);
         if (status != QUIRE_OK)

@@ -1,0 +1,18 @@
+/* The operations, and the weights that they take: entries of the table. */
+#ifndef QUIRE_KERNELS_CUDA_OPERATIONS_H
+#define QUIRE_KERNELS_CUDA_OPERATIONS_H
+
+#include "kernels/cuda/host/state.h"
+
+int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight **out,
+                       struct quire_error *err);
+void cuda_weight_destroy(struct k_backend *b, struct k_weight *w);
+bool cuda_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format);
+
+/* Each of the list: int cuda_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err). */
+#define CUDA_OPERATION(NAME, name, text) \
+    int cuda_##name(struct k_backend *b, const struct k_##name##_args *a, struct quire_error *err);
+K_OPERATIONS(CUDA_OPERATION)
+#undef CUDA_OPERATION
+
+#endif

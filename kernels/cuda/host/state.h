@@ -1,0 +1,71 @@
+/* kernels/cuda: the backend on NVIDIA GPUs. Private to this folder.
+ *
+ * Host side in C, who is further down calls who is further up: state.c errors, and whether a step is being recorded; memory.c
+ * allocations, copies, staging, tickets; graph.c recorded steps; device.c which GPU and what it is; weight.c weights onto the
+ * device; cublaslt.c NVIDIA's GEMM; gemm.c, attention.c, sample.c, elementwise.c check arguments and launch; cuda.c the
+ * table, open and close. Kernels in NAME.cu, each compiling on its own over device.cuh; launch.h declares what they export
+ * to C.
+ *
+ * One thread, the engine's. Everything is queued on one stream. The first CUDA error is sticky: the backend is dead and
+ * every later call says why. A shortage of memory is none: it is a status, and the backend lives on. */
+#ifndef QUIRE_KERNELS_CUDA_STATE_H
+#define QUIRE_KERNELS_CUDA_STATE_H
+
+#include "kernels/kernels.h"
+
+#include <cuda_runtime_api.h>
+
+/* One matrix, its parts stacked, in device memory; rows begin 16-byte aligned and end in zeros. */
+struct k_weight {
+    uint32_t n_rows, n_cols;
+    struct k_format format;
+    uint64_t row_stride_bytes;   /* of 16 */
+    void *data_dev;
+    int8_t *exponents_dev;       /* [n_rows] BF16 only: e of docs/numerics.md §17 */
+    bool is_factors;             /* BF16 that lies there as F16 factors, of one e for all rows: with cuBLASLt */
+    int exponent;                /* that e; else 0 */
+};
+
+/* What the numbers at data_dev are. */
+static inline enum k_dtype cuda_weight_stored(const struct k_weight *w)
+{
+    return w->is_factors ? K_F16 : w->format.kind;
+}
+
+struct cuda_backend {
+    struct k_backend base;
+    struct k_backend_ops ops;    /* the table, with this GPU's description */
+    int device;
+    uint32_t n_sms;
+    int compute_capability;      /* 90 for sm_90 */
+    cudaStream_t stream;
+    bool is_recording;           /* between graph_begin and graph_end */
+    bool dead;
+    struct quire_error death;    /* what killed it */
+    struct cuda_memory *memory;  /* memory.c's */
+    struct cublaslt *lt;         /* cublaslt.c's; NULL: our kernels compute everything */
+    void *plan_scratch;          /* attention.c's, on the host: a plan before it is uploaded */
+    uint64_t plan_scratch_bytes; /* of the largest step so far */
+    char description[400], placement[160];
+};
+
+static inline struct cuda_backend *cuda_of(struct k_backend *b)
+{
+    return (struct cuda_backend *)b;
+}
+
+/* QUIRE_OK, or the backend dies of it: `what` names the operation. Every CUDA call goes through here. */
+int cuda_check(struct k_backend *b, cudaError_t error, const char *what, struct quire_error *err);
+/* The backend dies of an error that is not CUDA's. */
+int cuda_die(struct k_backend *b, const char *what, const char *error, struct quire_error *err);
+/* QUIRE_OK, or what the backend died of. Every operation begins with it: it also makes the backend's GPU the calling
+ * thread's, since the thread that opened need not be the engine's. */
+int cuda_alive(struct k_backend *b, struct quire_error *err);
+/* cuda_alive(), for what may not be recorded: between graph_begin and graph_end it drops the recording and refuses. */
+int cuda_eager(struct k_backend *b, const char *operation, struct quire_error *err);
+/* The GPU that CUDA's calls of this thread mean from here on; -1: nobody knows. */
+void cuda_set_thread_device(int device);
+/* Ends the recording between graph_begin and graph_end, if there is one, and forgets it. */
+void cuda_drop_recording(struct k_backend *b);
+
+#endif
