@@ -17,6 +17,17 @@ bool k_takes_format(enum k_operation operation, struct k_format format)
     }
 }
 
+int k_check_rmsnorm(const struct k_rmsnorm_args *a, struct quire_error *err)
+{
+    if (a->n_cols == 0)
+        return quire_fail(err, QUIRE_INVALID, "rmsnorm: no columns");
+    if (a->row_stride != 0 && a->row_stride < a->n_cols)
+        return quire_fail(err, QUIRE_INVALID, "rmsnorm: rows of %u columns, %u apart", a->n_cols, a->row_stride);
+    if (a->into && a->add_dev)
+        return quire_fail(err, QUIRE_INVALID, "rmsnorm: adds to x and to out");
+    return QUIRE_OK;
+}
+
 int k_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct quire_error *err)
 {
     if (kv->head_dim == 0 || kv->head_dim % 16 != 0 || kv->head_dim > K_MAX_HEAD_DIM || kv->n_kv_heads == 0 ||

@@ -119,12 +119,14 @@ struct k_embed_args { /* out[t] = table[ids[t]] widened to f32 */
     uint32_t n_tokens;
 };
 
-struct k_rmsnorm_args { /* x += add; out = x * rsqrt(mean(x²) + eps) * weight */
+struct k_rmsnorm_args { /* x += add; out = x * rsqrt(mean(x²) + eps) * weight, or out += that */
     float *x_dev; /* [T, H] residual stream, updated in place when add_dev is not NULL */
     const float *add_dev; /* [T, H] or NULL */
     const float *weight_dev; /* [H] */
-    float *out_dev; /* [T, H]; may not alias x_dev */
+    float *out_dev; /* [T, H]; apart from x_dev, or x_dev itself where nothing is added to either */
     uint32_t n_tokens, n_cols;
+    uint32_t row_stride; /* floats from a row of x, add and out to the next; 0 = n_cols */
+    bool into; /* out += the norm; add_dev is NULL then */
     float eps;
 };
 

@@ -68,6 +68,7 @@ static uint32_t x_width(const struct op_case *c)
     case K_OP_EMBED:
     case K_OP_KV_COPY:
     case K_OP_ROPE_ANGLES: return 0;
+    case K_OP_RMSNORM: return c->n_rows ? c->n_rows : c->n_cols;
     default: return c->n_cols;
     }
 }
@@ -232,7 +233,7 @@ void op_data_make(const struct op_case *c, struct op_data *d)
         make_ids(c, d, &state);
     if (c->op == K_OP_RMSNORM)
         d->vector = random_f32(c->n_cols, &state, VALUES_PLAIN);
-    if (c->op == K_OP_RMSNORM && c->extra)
+    if (c->op == K_OP_RMSNORM && (c->extra || c->into))
         d->add = random_f32(n_tokens * c->n_cols, &state, c->values);
     if (op_is_gemm(c) && c->extra)
         d->vector = random_f32(c->n_rows, &state, VALUES_PLAIN);
@@ -285,8 +286,9 @@ void op_output_make(const struct op_case *c, struct op_output *out)
     case K_OP_ATTENTION: add_output(out, c->n_q_heads * head * 4, false); break;
     case K_OP_SAMPLE: add_output(out, sizeof(struct k_sample_result), false); break;
     case K_OP_RMSNORM:
-        add_output(out, (uint64_t)c->n_cols * 4, false);
-        add_output(out, (uint64_t)c->n_cols * 4, false); /* the residual stream */
+        add_output(out, (uint64_t)x_width(c) * 4, false);
+        if (!c->n_rows)
+            add_output(out, (uint64_t)c->n_cols * 4, false); /* the residual stream */
         break;
     case K_OP_ROPE_KV:
         add_output(out, c->n_q_heads * head * 4, false);

@@ -314,7 +314,7 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
     bool x_written = c->op == K_OP_RMSNORM || c->op == K_OP_ROPE_KV || c->op == K_OP_SAMPLE;
     if (x_bytes > 0)
         n->x = new_buffer(n, d->x, x_bytes, !x_written);
-    n->add = input(n, d->add, t * c->n_cols * 4);
+    n->add = c->into ? NULL : input(n, d->add, t * c->n_cols * 4);
     uint32_t n_vector = op_is_gemm(c) ? c->n_rows : c->op == K_OP_ATTENTION ? c->n_q_heads : c->n_cols;
     n->vector = input(n, d->vector, n_vector * (uint64_t)4);
     n->q_norm = input(n, d->q_norm, c->head_dim * 4);
@@ -339,10 +339,12 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
         n->results = must(calloc(n->n_tokens, sizeof *n->results));
         n->sampled = new_buffer(n, NULL, n->n_tokens * sizeof *n->sampled, false);
     }
-    if (c->op != K_OP_ROPE_KV && c->op != K_OP_SAMPLE && c->op != K_OP_KV_COPY) {
+    if (c->op == K_OP_RMSNORM && c->n_rows) {
+        n->out = n->x;
+    } else if (c->op != K_OP_ROPE_KV && c->op != K_OP_SAMPLE && c->op != K_OP_KV_COPY) {
         struct op_output shape;
         op_output_make(c, &shape);
-        n->out = new_buffer(n, NULL, shape.n_tokens * shape.arrays[0].token_bytes, false);
+        n->out = new_buffer(n, c->into ? d->add : NULL, shape.n_tokens * shape.arrays[0].token_bytes, false);
         op_output_free(&shape);
     }
     return n;
@@ -393,13 +395,15 @@ static int call_embed(struct op_binding *n, uint64_t t, uint32_t count, struct q
 
 static int call_rmsnorm(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
-    uint64_t at = t * n->c->n_cols;
+    uint64_t width = n->d->x_width, at = t * width + (width - n->c->n_cols) / 2;
     const struct k_rmsnorm_args args = {.x_dev = n->x + at,
                                         .add_dev = n->add ? n->add + at : NULL,
                                         .weight_dev = n->vector,
                                         .out_dev = n->out + at,
                                         .n_tokens = count,
                                         .n_cols = n->c->n_cols,
+                                        .row_stride = n->c->n_rows,
+                                        .into = n->c->into,
                                         .eps = OP_EPS};
     return n->b->ops->rmsnorm(n->b, &args, err);
 }
@@ -523,6 +527,11 @@ int op_queue(struct op_binding *n, struct quire_error *err)
 int op_rewind(struct op_binding *n, struct quire_error *err)
 {
     uint64_t bytes = (uint64_t)n->n_tokens * n->d->x_width * 4;
+    if (n->c->into) {
+        int status = n->b->ops->copy_in(n->b, n->out, n->d->add, bytes, err);
+        if (status != QUIRE_OK)
+            return status;
+    }
     return n->x ? n->b->ops->copy_in(n->b, n->x, n->d->x, bytes, err) : QUIRE_OK;
 }
 
@@ -619,7 +628,7 @@ bool op_fetch(struct op_binding *n, struct op_output *out)
         ok = fetch_copies(n, out) && ok;
     else
         fetch_rows(n, &out->arrays[0], n->out, out->n_tokens);
-    if (n->c->op == K_OP_RMSNORM)
+    if (n->c->op == K_OP_RMSNORM && !n->c->n_rows)
         fetch_rows(n, &out->arrays[1], n->x, out->n_tokens);
     return ok;
 }

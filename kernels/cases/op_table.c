@@ -98,8 +98,11 @@ const struct op_case op_test_cases[] = {
     NORM(1, 1), NORM(1, 16), NORM(2, 96, .extra = true), NORM(3, 100), NORM(17, 896, .extra = true),
     NORM(33, 127, .extra = true), NORM(5, 4096, .values = VALUES_WIDE),
     NORM(3, 48, .values = VALUES_TINY),
+    NORM(1, 16, .into = true), NORM(7, 96, .into = true), NORM(9, 127, .into = true), NORM(3, 4096, .into = true),
+    NORM(4, 96, .n_rows = 160), NORM(17, 100, .n_rows = 300), NORM(2, 31, .n_rows = 64), NORM(3, 2048, .n_rows = 4096),
     /* Rows wider than a thread block's shared memory, of which the last piece is not full. */
     NORM(2, 12288), NORM(2, 12301, .extra = true), NORM(3, 32772, .extra = true), NORM(1, 49152, .values = VALUES_WIDE),
+    NORM(2, 12301, .into = true), NORM(2, 12288, .n_rows = 12300),
 
     /* Gate and up: rows that fill the tiles of 8, 16, 32 and 64 pairs and that do not, in every form. */
     GATED(K_F32, 1, 1, 1), GATED(K_F32, 9, 33, 100, .extra = true), GATED(K_F16, 1, 17, 96, .n_parts = 2),
@@ -332,6 +335,6 @@ const char *op_name(const struct op_case *c)
         append(" K%u", c->n_cols);
     if (c->n_parts > 1)
         append(" in %u parts", c->n_parts);
-    append("%s%s%s", c->extra ? " +" : "", values[c->values], samplings[c->sampling]);
+    append("%s%s%s%s", c->extra ? " +" : "", c->into ? " into" : "", values[c->values], samplings[c->sampling]);
     return name;
 }

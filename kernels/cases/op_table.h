@@ -32,12 +32,13 @@ struct op_case {
     uint32_t n_tokens; /* T; rows of logits for sampling; blocks copied; 0 = the sum over seqs */
     uint32_t
         n_rows; /* N of a GEMM (gate's and up's rows together), V of embed and sampling, rows picked by gather, blocks that
-                        * each arena of a copy has */
+                        * each arena of a copy has; of rmsnorm the width of rows in whose middle it is, in place */
     uint32_t n_cols; /* K of a GEMM, H, frequencies of the angles */
     uint32_t n_parts; /* of a weight: 0 counts as 1 */
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens, window;
     uint32_t n_fill; /* the step's last tokens, of RoPE, that only fill it up: their slot is K_NO_SLOT */
     enum op_sampling sampling;
+    bool into; /* rmsnorm: added to what is there */
     bool extra; /* bias, residual add, head norms, sinks */
     float scale; /* of the angles; 0 counts as 1 */
     float softcap; /* of attention; 0 = off */

@@ -1,4 +1,4 @@
-/* RMSNorm, with the residual added first (docs/numerics.md §7).
+/* RMSNorm, with the residual added first or into what is there (docs/numerics.md §7).
  *
  * Bytes: 16 for each element with a residual, 8 without (x, add in; x, out out), and the weight from L2. A block has a row. The page's
  * sum is one chain of n / 16 dependent fmas for each of 16 lanes, so the row goes into shared memory, from where 16 threads sum it:
@@ -10,7 +10,8 @@
  * takes 10 µs a row would still keep up.
  *
  * Two kernels: one for rows that a block holds in registers, 16 elements a thread, by 16-byte accesses, which is every model's; and
- * one for the rest, whose rows pass through shared memory in pieces and are scaled from x itself, which L2 still has. */
+ * one for the rest, whose rows pass through shared memory in pieces and are scaled from x itself, which L2 still has. A thread writes the
+ * elements that it read, so out may be x. */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.h"
 
@@ -62,19 +63,25 @@ static __device__ __forceinline__ float factor(float s, uint32_t n_cols, float e
     return rs;
 }
 
+static __device__ __forceinline__ float4 sum(float4 a, float4 b)
+{
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
 static __global__ void __launch_bounds__(MAX_THREADS)
-    rmsnorm_kernel(float *x, const float *add, const float *weight, float *out, uint32_t n_cols, float eps)
+    rmsnorm_kernel(float *x, const float *add, const float *weight, float *out, uint32_t n_cols, uint64_t stride,
+                   bool into, float eps)
 {
     float *shared = (float *)k_shared;
-    uint64_t row = (uint64_t)blockIdx.x * n_cols;
+    uint64_t row = blockIdx.x * stride;
     float4 v[EACH], a[EACH], w[EACH];
 #pragma unroll
     for (uint32_t i = 0; i < EACH; i++) {
         uint32_t k = 4 * (threadIdx.x + i * blockDim.x);
         if (k < n_cols) {
             v[i] = *(const float4 *)(x + row + k);
-            if (add)
-                a[i] = *(const float4 *)(add + row + k);
+            if (add || into)
+                a[i] = *(const float4 *)((add ? add : out) + row + k);
             w[i] = *(const float4 *)(weight + k);
         }
     }
@@ -83,7 +90,7 @@ static __global__ void __launch_bounds__(MAX_THREADS)
         uint32_t k = 4 * (threadIdx.x + i * blockDim.x);
         if (k < n_cols) {
             if (add) {
-                v[i] = make_float4(v[i].x + a[i].x, v[i].y + a[i].y, v[i].z + a[i].z, v[i].w + a[i].w);
+                v[i] = sum(v[i], a[i]);
                 *(float4 *)(x + row + k) = v[i];
             }
             *(float4 *)(shared + k) = v[i];
@@ -95,17 +102,20 @@ static __global__ void __launch_bounds__(MAX_THREADS)
 #pragma unroll
     for (uint32_t i = 0; i < EACH; i++) {
         uint32_t k = 4 * (threadIdx.x + i * blockDim.x);
-        if (k < n_cols)
-            *(float4 *)(out + row + k) = make_float4((v[i].x * rs) * w[i].x, (v[i].y * rs) * w[i].y,
-                                                     (v[i].z * rs) * w[i].z, (v[i].w * rs) * w[i].w);
+        if (k < n_cols) {
+            v[i] = make_float4((v[i].x * rs) * w[i].x, (v[i].y * rs) * w[i].y, (v[i].z * rs) * w[i].z,
+                               (v[i].w * rs) * w[i].w);
+            *(float4 *)(out + row + k) = into ? sum(a[i], v[i]) : v[i];
+        }
     }
 }
 
 static __global__ void __launch_bounds__(PIECE_THREADS)
-    rmsnorm_pieces_kernel(float *x, const float *add, const float *weight, float *out, uint32_t n_cols, float eps)
+    rmsnorm_pieces_kernel(float *x, const float *add, const float *weight, float *out, uint32_t n_cols, uint64_t stride,
+                          bool into, float eps)
 {
     float *shared = (float *)k_shared;
-    uint64_t row = (uint64_t)blockIdx.x * n_cols;
+    uint64_t row = blockIdx.x * stride;
     float s = 0.0f;
     for (uint32_t from = 0; from < n_cols; from += HELD) {
         uint32_t n = min(n_cols - from, HELD);
@@ -126,8 +136,10 @@ static __global__ void __launch_bounds__(PIECE_THREADS)
             s = add_squares(s, shared, n, threadIdx.x);
     }
     float rs = factor(s, n_cols, eps);
-    for (uint32_t k = threadIdx.x; k < n_cols; k += blockDim.x)
-        out[row + k] = (x[row + k] * rs) * weight[k];
+    for (uint32_t k = threadIdx.x; k < n_cols; k += blockDim.x) {
+        float y = (x[row + k] * rs) * weight[k];
+        out[row + k] = into ? out[row + k] + y : y;
+    }
 }
 
 static uint32_t round_up(uint32_t n, uint32_t to)
@@ -139,10 +151,13 @@ cudaError_t launch_rmsnorm(cudaStream_t stream, const struct k_rmsnorm_args *a)
 {
     uintptr_t addresses = (uintptr_t)a->x_dev | (uintptr_t)a->add_dev | (uintptr_t)a->weight_dev |
                           (uintptr_t)a->out_dev;
+    uint64_t stride = a->row_stride ? a->row_stride : a->n_cols;
     size_t shared_bytes = round_up(a->n_cols < HELD ? a->n_cols : HELD, ROUND) * sizeof(float);
-    if (a->n_cols <= HELD && a->n_cols % 4 == 0 && addresses % 16 == 0)
+    if (a->n_cols <= HELD && a->n_cols % 4 == 0 && stride % 4 == 0 && addresses % 16 == 0)
         return K_LAUNCH(rmsnorm_kernel, dim3(a->n_tokens), dim3(round_up(a->n_cols, 128 * EACH) / (4 * EACH)),
-                        shared_bytes, stream, a->x_dev, a->add_dev, a->weight_dev, a->out_dev, a->n_cols, a->eps);
+                        shared_bytes, stream, a->x_dev, a->add_dev, a->weight_dev, a->out_dev, a->n_cols, stride,
+                        a->into, a->eps);
     return K_LAUNCH(rmsnorm_pieces_kernel, dim3(a->n_tokens), dim3(a->n_cols < 4096 ? 128 : PIECE_THREADS),
-                    shared_bytes, stream, a->x_dev, a->add_dev, a->weight_dev, a->out_dev, a->n_cols, a->eps);
+                    shared_bytes, stream, a->x_dev, a->add_dev, a->weight_dev, a->out_dev, a->n_cols, stride, a->into,
+                    a->eps);
 }

@@ -1,3 +1,4 @@
+#include "kernels/check.h"
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"
 
@@ -20,33 +21,46 @@ static float sum_of_squares(const float *x, uint32_t n)
     return ref_fold(s);
 }
 
+static float row_factor(const float *x, uint32_t n, float eps)
+{
+    return k_rsqrt(sum_of_squares(x, n) / (float)n + eps);
+}
+
 void ref_rmsnorm_row(const float *x, const float *weight, float *out, uint32_t n, float eps)
 {
-    float rs = k_rsqrt(sum_of_squares(x, n) / (float)n + eps);
+    float rs = row_factor(x, n, eps);
     for (uint32_t k = 0; k < n; k++)
         out[k] = (x[k] * rs) * weight[k];
+}
+
+static void add_rmsnorm_row(const float *x, const float *weight, float *out, uint32_t n, float eps)
+{
+    float rs = row_factor(x, n, eps);
+    for (uint32_t k = 0; k < n; k++)
+        out[k] += (x[k] * rs) * weight[k];
 }
 
 static void rmsnorm_task(void *context, uint32_t thread, uint32_t n_threads)
 {
     const struct k_rmsnorm_args *a = context;
-    uint64_t begin, end;
+    uint64_t begin, end, stride = a->row_stride ? a->row_stride : a->n_cols;
     k_pool_share(a->n_tokens, thread, n_threads, &begin, &end);
     for (uint64_t t = begin; t < end; t++) {
-        float *x = a->x_dev + t * a->n_cols;
+        float *x = a->x_dev + t * stride;
         if (a->add_dev) {
-            const float *add = a->add_dev + t * a->n_cols;
+            const float *add = a->add_dev + t * stride;
             for (uint32_t k = 0; k < a->n_cols; k++)
                 x[k] += add[k];
         }
-        ref_rmsnorm_row(x, a->weight_dev, a->out_dev + t * a->n_cols, a->n_cols, a->eps);
+        (a->into ? add_rmsnorm_row : ref_rmsnorm_row)(x, a->weight_dev, a->out_dev + t * stride, a->n_cols, a->eps);
     }
 }
 
 int ref_rmsnorm(struct k_backend *b, const struct k_rmsnorm_args *a, struct quire_error *err)
 {
-    if (a->n_cols == 0)
-        return quire_fail(err, QUIRE_INVALID, "rmsnorm: no columns");
+    int status = k_check_rmsnorm(a, err);
+    if (status != QUIRE_OK)
+        return status;
     struct k_rmsnorm_args args = *a;
     host_run(b, (uint64_t)a->n_tokens * a->n_cols * 2, rmsnorm_task, &args);
     return QUIRE_OK;

@@ -263,12 +263,22 @@ static void page_norm_row(const float *x, const float *w, float *out, uint32_t n
     }
 }
 
+static void page_norm_in_place(const struct op_case *c, const struct op_data *d, float *out)
+{
+    const uint64_t before = (c->n_rows - c->n_cols) / 2;
+    memcpy(out, d->x, (size_t)c->n_tokens * c->n_rows * sizeof *out);
+    for (uint64_t t = 0; t < c->n_tokens; t++)
+        page_norm_row(d->x + t * c->n_rows + before, d->vector, out + t * c->n_rows + before, c->n_cols);
+}
+
 static void page_norm(const struct op_case *c, const struct op_data *d, float *out, float *x)
 {
     for (uint64_t t = 0; t < c->n_tokens; t++) {
         for (uint64_t i = t * c->n_cols; i < (t + 1) * c->n_cols; i++)
-            x[i] = d->add ? d->x[i] + d->add[i] : d->x[i];
+            x[i] = d->add && !c->into ? d->x[i] + d->add[i] : d->x[i];
         page_norm_row(x + t * c->n_cols, d->vector, out + t * c->n_cols, c->n_cols);
+        for (uint64_t i = t * c->n_cols; c->into && i < (t + 1) * c->n_cols; i++)
+            out[i] = d->add[i] + out[i];
     }
 }
 
@@ -464,7 +474,12 @@ void page_run(const struct op_case *c, const struct op_data *d, struct op_output
     switch (c->op) {
     case K_OP_EMBED:
     case K_OP_GATHER: page_copy_rows(c, d, first, out->n_tokens); break;
-    case K_OP_RMSNORM: page_norm(c, d, first, (float *)(void *)out->arrays[1].bytes); break;
+    case K_OP_RMSNORM:
+        if (c->n_rows)
+            page_norm_in_place(c, d, first);
+        else
+            page_norm(c, d, first, (float *)(void *)out->arrays[1].bytes);
+        break;
     case K_OP_GEMM: (c->form == K_FORM_MMA ? page_gemm_mma : page_gemm)(c, d, first); break;
     case K_OP_ROPE_ANGLES: page_angles(c, d, first); break;
     case K_OP_ROPE_KV: page_rope_kv(c, d, out); break;

@@ -281,6 +281,11 @@ static void test_impossible_shapes(void **state)
         assert_non_null(strstr(err.text, "attention: a softcap of "));
     }
     assert_int_equal(b->ops->rmsnorm(b, &(struct k_rmsnorm_args){.n_tokens = 1}, &err), QUIRE_INVALID);
+    static const float one = 1;
+    const struct k_rmsnorm_args norms[] = {{.n_tokens = 1, .n_cols = 4, .row_stride = 3},
+                                           {.n_tokens = 1, .n_cols = 1, .add_dev = &one, .into = true}};
+    for (size_t i = 0; i < sizeof norms / sizeof norms[0]; i++)
+        assert_int_equal(b->ops->rmsnorm(b, &norms[i], &err), QUIRE_INVALID);
     static const float three[3] = {0};
     struct k_weight *weight;
     OK(b->ops->weight_create(b, (struct k_weight_view[]){k_plain_view(three, K_F32, 3, 1, sizeof *three)}, 1, &weight,

@@ -14,8 +14,8 @@ int cuda_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_e
 int cuda_rmsnorm(struct k_backend *b, const struct k_rmsnorm_args *a, struct quire_error *err)
 {
     int status = cuda_alive(b, err);
-    if (status == QUIRE_OK && a->n_cols == 0)
-        status = quire_fail(err, QUIRE_INVALID, "rmsnorm: no columns");
+    if (status == QUIRE_OK)
+        status = k_check_rmsnorm(a, err);
     if (status != QUIRE_OK || a->n_tokens == 0)
         return status;
     return cuda_check(b, launch_rmsnorm(cuda_of(b)->stream, a), "rmsnorm", err);
