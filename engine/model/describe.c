@@ -37,18 +37,46 @@ struct architecture {
     bool qkv_bias;              /* always; o_proj has none */
     bool reads_attention_bias;  /* attention_bias puts one on q, k, v and o */
     bool reads_mlp_bias;
+    enum model_norm_place norm_place; /* of every block */
     enum model_head_norm head_norm;
     enum window_rule window;
 };
 
 static const struct architecture architectures[] = {
-    {"LlamaForCausalLM", "llama", 0, 0, 2048, 1, 2, false, true, true, HEAD_NORM_NONE, WINDOW_NONE},
-    {"MistralForCausalLM", "mistral", 8, 0, 131072, 1, 2, false, false, false, HEAD_NORM_NONE, WINDOW_EVERY_LAYER},
-    {"Qwen2ForCausalLM", "qwen2", 32, 0, 32768, -1, -1, true, false, false, HEAD_NORM_NONE, WINDOW_UPPER_LAYERS},
-    {"Qwen3ForCausalLM", "qwen3", 32, 128, 32768, -1, -1, false, true, false, HEAD_NORM_EACH, WINDOW_UPPER_LAYERS},
+    {.name = "LlamaForCausalLM",
+     .model_type = "llama",
+     .default_max_position = 2048,
+     .default_bos = 1,
+     .default_eos = 2,
+     .reads_attention_bias = true,
+     .reads_mlp_bias = true},
+    {.name = "MistralForCausalLM",
+     .model_type = "mistral",
+     .default_kv_heads = 8,
+     .default_max_position = 131072,
+     .default_bos = 1,
+     .default_eos = 2,
+     .window = WINDOW_EVERY_LAYER},
+    {.name = "Qwen2ForCausalLM",
+     .model_type = "qwen2",
+     .default_kv_heads = 32,
+     .default_max_position = 32768,
+     .default_bos = -1,
+     .default_eos = -1,
+     .qkv_bias = true,
+     .window = WINDOW_UPPER_LAYERS},
+    {.name = "Qwen3ForCausalLM",
+     .model_type = "qwen3",
+     .default_kv_heads = 32,
+     .default_head_dim = 128,
+     .default_max_position = 32768,
+     .default_bos = -1,
+     .default_eos = -1,
+     .reads_attention_bias = true,
+     .head_norm = HEAD_NORM_EACH,
+     .window = WINDOW_UPPER_LAYERS},
 };
 #define N_ARCHITECTURES (sizeof architectures / sizeof architectures[0])
-#define SUPPORTED "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM"
 
 static bool has_key(const json_t *object, const char *key)
 {
@@ -82,8 +110,11 @@ static int find_architecture(const json_t *config, const struct architecture **o
             return QUIRE_OK;
         }
     }
-    return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: '%s' is not supported; supported: " SUPPORTED, field,
-                      model_shown(name ? name : model_type, shown, sizeof shown));
+    char supported[256] = "";
+    for (size_t i = 0, at = 0; i < N_ARCHITECTURES && at < sizeof supported; i++)
+        at += (size_t)snprintf(supported + at, sizeof supported - at, "%s%s", i ? ", " : "", architectures[i].name);
+    return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: '%s' is not supported; supported: %s", field,
+                      model_shown(name ? name : model_type, shown, sizeof shown), supported);
 }
 
 /* Weights are used as stored; a quantized checkpoint would be read as nonsense. */
@@ -391,7 +422,7 @@ static int describe(const json_t *config, const json_t *generation, struct model
     if (status == QUIRE_OK)
         status = read_sizes(config, arch, desc, err);
     if (status == QUIRE_OK)
-        model_make_layers(desc, NORM_PRE, arch->head_norm);
+        model_make_layers(desc, arch->norm_place, arch->head_norm);
     if (status == QUIRE_OK)
         status = read_features(config, arch, desc, err);
     if (status == QUIRE_OK)

@@ -21,7 +21,8 @@
 enum model_block_kind { BLOCK_ATTENTION, BLOCK_MLP };
 enum model_norm { NORM_RMS };
 enum model_norm_place {
-    NORM_PRE, /* x += block(norm(x)) */
+    NORM_PRE,  /* x += block(norm(x)) */
+    NORM_POST, /* x += norm(block(x)); all blocks of a model, or none */
 };
 enum model_mask {
     MASK_CAUSAL, /* all positions up to a token's own */
@@ -30,6 +31,7 @@ enum model_mask {
 enum model_head_norm {
     HEAD_NORM_NONE,
     HEAD_NORM_EACH, /* RMSNorm over each q and k head, before RoPE */
+    HEAD_NORM_ALL,  /* over all q heads of a token, and all k heads */
 };
 enum model_activation { ACTIVATION_NONE, ACTIVATION_SILU_MUL };
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Parts of one object stand together, from top to bottom. */
+/* Matrices and biases of one site stand together, from top to bottom. */
 #define L "model.layers.*."
 const struct model_tensor model_tensors[] = {
     /* clang-format off */
@@ -15,16 +15,16 @@ const struct model_tensor model_tensors[] = {
     {OF_ATTENTION, TENSOR_BIAS,   SITE_QKV,           L "self_attn.v_proj.bias",           SIZE_KV,       SIZE_ONE,    SHARD_ROWS, IF_V_BIAS},
     {OF_ATTENTION, TENSOR_MATRIX, SITE_O,             L "self_attn.o_proj.weight",         SIZE_HIDDEN,   SIZE_Q,      SHARD_COLS, ALWAYS},
     {OF_ATTENTION, TENSOR_BIAS,   SITE_O,             L "self_attn.o_proj.bias",           SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_O_BIAS},
-    {OF_ATTENTION, TENSOR_VECTOR, VEC_ATTENTION_NORM, L "input_layernorm.weight",          SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, ALWAYS},
-    {OF_ATTENTION, TENSOR_VECTOR, VEC_Q_NORM,         L "self_attn.q_norm.weight",         SIZE_HEAD_DIM, SIZE_ONE,    SHARD_NONE, IF_HEAD_NORM},
-    {OF_ATTENTION, TENSOR_VECTOR, VEC_K_NORM,         L "self_attn.k_norm.weight",         SIZE_HEAD_DIM, SIZE_ONE,    SHARD_NONE, IF_HEAD_NORM},
+    {OF_ATTENTION, TENSOR_VECTOR, VEC_ATTENTION_NORM, L "input_layernorm.weight",          SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_PRE},
+    {OF_ATTENTION, TENSOR_VECTOR, VEC_Q_NORM,         L "self_attn.q_norm.weight",         SIZE_HEAD_DIM, SIZE_ONE,    SHARD_NONE, IF_HEAD_NORM_EACH},
+    {OF_ATTENTION, TENSOR_VECTOR, VEC_K_NORM,         L "self_attn.k_norm.weight",         SIZE_HEAD_DIM, SIZE_ONE,    SHARD_NONE, IF_HEAD_NORM_EACH},
     {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.gate_proj.weight",            SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
     {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.up_proj.weight",              SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
     {OF_MLP,       TENSOR_BIAS,   SITE_GATE_UP,       L "mlp.gate_proj.bias",              SIZE_INNER,    SIZE_ONE,    SHARD_ROWS, IF_MLP_BIAS},
     {OF_MLP,       TENSOR_BIAS,   SITE_GATE_UP,       L "mlp.up_proj.bias",                SIZE_INNER,    SIZE_ONE,    SHARD_ROWS, IF_MLP_BIAS},
     {OF_MLP,       TENSOR_MATRIX, SITE_DOWN,          L "mlp.down_proj.weight",            SIZE_HIDDEN,   SIZE_INNER,  SHARD_COLS, ALWAYS},
     {OF_MLP,       TENSOR_BIAS,   SITE_DOWN,          L "mlp.down_proj.bias",              SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_MLP_BIAS},
-    {OF_MLP,       TENSOR_VECTOR, VEC_MLP_NORM,       L "post_attention_layernorm.weight", SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, ALWAYS},
+    {OF_MLP,       TENSOR_VECTOR, VEC_MLP_NORM,       L "post_attention_layernorm.weight", SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_PRE},
     {OF_MODEL,     TENSOR_MATRIX, SITE_EMBED,         "model.embed_tokens.weight",         SIZE_VOCAB,    SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
     {OF_MODEL,     TENSOR_MATRIX, SITE_LM_HEAD,       "lm_head.weight",                    SIZE_VOCAB,    SIZE_HIDDEN, SHARD_ROWS, IF_UNTIED},
     {OF_MODEL,     TENSOR_VECTOR, VEC_FINAL_NORM,     "model.norm.weight",                 SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, ALWAYS},
@@ -58,7 +58,10 @@ static bool condition_holds(const struct model_desc *desc, const struct model_bl
     case IF_V_BIAS: return desc->v_bias;
     case IF_O_BIAS: return desc->o_bias;
     case IF_MLP_BIAS: return desc->mlp_bias;
-    case IF_HEAD_NORM: return block->head_norm == HEAD_NORM_EACH;
+    case IF_NORM_PRE: return block->place == NORM_PRE;
+    case IF_NORM_POST: return block->place == NORM_POST;
+    case IF_HEAD_NORM_EACH: return block->head_norm == HEAD_NORM_EACH;
+    case IF_HEAD_NORM_ALL: return block->head_norm == HEAD_NORM_ALL;
     case IF_UNTIED: return !desc->tied_embeddings;
     }
     return true;
@@ -76,7 +79,7 @@ bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struc
 
 static bool same_object(const struct model_tensor *a, const struct model_tensor *b)
 {
-    return a->kind == b->kind && a->place == b->place;
+    return a == b || (a->kind == b->kind && a->place == b->place && a->kind != TENSOR_VECTOR);
 }
 
 /* Gathers the object of stack->layer that begins with row i. Returns whether the model has any part of it. */

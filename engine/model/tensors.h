@@ -26,8 +26,8 @@ enum model_site {
 enum model_vector {
     VEC_ATTENTION_NORM, /* [H] */
     VEC_MLP_NORM,       /* [H] */
-    VEC_Q_NORM,         /* [D] */
-    VEC_K_NORM,         /* [D] */
+    VEC_Q_NORM,         /* [D], or [Q D] over all heads */
+    VEC_K_NORM,         /* [D], or [KV D] */
     VEC_FINAL_NORM,     /* [H] */
     MODEL_N_VECTORS,
 };
@@ -49,7 +49,19 @@ enum model_shard { SHARD_NONE, SHARD_ROWS, SHARD_COLS };
 enum model_owner { OF_ATTENTION, OF_MLP, OF_MODEL };
 
 /* Which of those have it. */
-enum model_condition { ALWAYS, IF_Q_BIAS, IF_K_BIAS, IF_V_BIAS, IF_O_BIAS, IF_MLP_BIAS, IF_HEAD_NORM, IF_UNTIED };
+enum model_condition {
+    ALWAYS,
+    IF_Q_BIAS,
+    IF_K_BIAS,
+    IF_V_BIAS,
+    IF_O_BIAS,
+    IF_MLP_BIAS,
+    IF_NORM_PRE,
+    IF_NORM_POST,
+    IF_HEAD_NORM_EACH,
+    IF_HEAD_NORM_ALL,
+    IF_UNTIED,
+};
 
 struct model_tensor {
     enum model_owner owner;
@@ -63,7 +75,7 @@ struct model_tensor {
 extern const struct model_tensor model_tensors[];
 extern const size_t model_n_tensors;
 
-/* Neighbouring rows of one kind and place: the parts, from top to bottom, of one object in memory. */
+/* One object in memory: a vector, or neighbouring matrices or biases of one site, its parts from top to bottom. */
 struct model_stack {
     const struct model_tensor *parts;
     uint32_t n_parts;

@@ -21,24 +21,36 @@ struct pass {
 
 /* ---- one operation each ---------------------------------------------------------------------- */
 
-/* x += what is due; normed = norm(x) */
-static int norm(struct pass *p, enum model_norm kind, enum model_vector weight)
+/* The one place that norms: of n tokens what a says. */
+static int norm(struct pass *p, enum model_norm kind, enum model_vector weight, struct k_rmsnorm_args a)
 {
-    struct forward *f = p->f;
     switch (kind) {
     case NORM_RMS: break;
     }
-    const struct k_rmsnorm_args a = {
-        .x_dev = p->x,
-        .add_dev = p->due,
-        .weight_dev = p->weights->vector[weight],
-        .out_dev = buffer(f, f->layout.normed),
-        .n_tokens = p->n,
-        .n_cols = f->desc->hidden_size,
-        .eps = f->desc->rms_eps,
-    };
+    a.weight_dev = p->weights->vector[weight];
+    a.n_tokens = p->n;
+    a.eps = p->f->desc->rms_eps;
+    return p->f->backend->ops->rmsnorm(p->f->backend, &a, p->err);
+}
+
+/* x += what is due; normed = norm(x) */
+static int norm_x(struct pass *p, enum model_norm kind, enum model_vector weight)
+{
+    const struct k_rmsnorm_args a = {.x_dev = p->x,
+                                     .add_dev = p->due,
+                                     .out_dev = buffer(p->f, p->f->layout.normed),
+                                     .n_cols = p->f->desc->hidden_size};
     p->due = NULL;
-    return f->backend->ops->rmsnorm(f->backend, &a, p->err);
+    return norm(p, kind, weight, a);
+}
+
+/* x += norm(delta) */
+static int norm_into_x(struct pass *p, enum model_norm kind, enum model_vector weight, float *delta)
+{
+    assert(!p->due);
+    return norm(
+        p, kind, weight,
+        (struct k_rmsnorm_args){.x_dev = delta, .out_dev = p->x, .n_cols = p->f->desc->hidden_size, .into = true});
 }
 
 /* The one place that applies a weight, for n tokens, and what follows it where a backend computes both at once.
@@ -75,13 +87,30 @@ static int gather(struct pass *p, const float *x, float *out, uint32_t n_cols)
     return p->f->backend->ops->gather(p->f->backend, &a, p->err);
 }
 
-static int rope_kv(struct pass *p)
+/* Over all heads of q, and all of k: parts of the rows of qkv, in place. */
+static int norm_all_heads(struct pass *p)
+{
+    const struct model_desc *d = p->f->desc;
+    const uint32_t n_q = d->n_q_heads * d->head_dim, n_kv = d->n_kv_heads * d->head_dim;
+    float *q = buffer(p->f, p->f->layout.wide), *k = q + n_q;
+    struct k_rmsnorm_args a = {.x_dev = q, .out_dev = q, .n_cols = n_q, .row_stride = n_q + 2 * n_kv};
+    TRY(norm(p, NORM_RMS, VEC_Q_NORM, a));
+    a.x_dev = a.out_dev = k;
+    a.n_cols = n_kv;
+    return norm(p, NORM_RMS, VEC_K_NORM, a);
+}
+
+/* The norm of each head is rope_kv()'s own. */
+static int rope_kv(struct pass *p, enum model_head_norm head_norm)
 {
     struct forward *f = p->f;
+    const bool each = head_norm == HEAD_NORM_EACH;
+    if (head_norm == HEAD_NORM_ALL)
+        TRY(norm_all_heads(p));
     const struct k_rope_kv_args a = {
         .qkv_dev = buffer(f, f->layout.wide),
-        .q_norm_dev = p->weights->vector[VEC_Q_NORM],
-        .k_norm_dev = p->weights->vector[VEC_K_NORM],
+        .q_norm_dev = each ? p->weights->vector[VEC_Q_NORM] : NULL,
+        .k_norm_dev = each ? p->weights->vector[VEC_K_NORM] : NULL,
         .eps = f->desc->rms_eps,
         .cos_sin_dev = buffer(f, f->layout.angles),
         .slots_dev = forward_on_device(f, p->batch->slots[f->layer_group[p->layer]]),
@@ -171,9 +200,8 @@ static int attention(struct pass *p, const struct model_block *block, const floa
 {
     struct forward *f = p->f;
     float *wide = buffer(f, f->layout.wide), *narrow = buffer(f, f->layout.narrow);
-    (void)block;
     TRY(linear(p, SITE_QKV, ACTIVATION_NONE, in, wide));
-    TRY(rope_kv(p));
+    TRY(rope_kv(p, block->head_norm));
     if (p->layer + 1 < f->desc->n_layers) {
         TRY(attend(p, p->batch->rows, p->batch->n_rows));
         return linear(p, SITE_O, ACTIVATION_NONE, narrow, out);
@@ -205,7 +233,11 @@ static int run_block(struct pass *p, const struct model_block *block)
 {
     const struct block_kind *kind = &block_kinds[block->kind];
     float *delta = buffer(p->f, p->f->layout.delta);
-    TRY(norm(p, block->norm, kind->norm));
+    if (block->place == NORM_POST) {
+        TRY(kind->run(p, block, p->x, delta));
+        return p->n ? norm_into_x(p, block->norm, kind->norm, delta) : QUIRE_OK;
+    }
+    TRY(norm_x(p, block->norm, kind->norm));
     TRY(kind->run(p, block, buffer(p->f, p->f->layout.normed), delta));
     p->due = delta;
     return QUIRE_OK;
@@ -246,6 +278,6 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, struct
     if (p.n == 0)
         return QUIRE_OK;
     p.weights = f->weights->beside;
-    TRY(norm(&p, f->desc->final_norm, VEC_FINAL_NORM));
+    TRY(norm_x(&p, f->desc->final_norm, VEC_FINAL_NORM));
     return linear(&p, model_head_site(f->desc), ACTIVATION_NONE, buffer(f, f->layout.normed), f->logits_dev);
 }
