@@ -34,6 +34,7 @@ struct architecture {
     uint32_t default_head_dim;  /* 0 = hidden_size / num_attention_heads */
     uint32_t default_max_position;
     int64_t default_bos, default_eos; /* -1 = none */
+    double default_rms_eps;     /* 0 = 1e-6 */
     bool qkv_bias;              /* always; o_proj has none */
     bool reads_attention_bias;  /* attention_bias puts one on q, k, v and o */
     bool reads_mlp_bias;
@@ -75,6 +76,15 @@ static const struct architecture architectures[] = {
      .reads_attention_bias = true,
      .head_norm = HEAD_NORM_EACH,
      .window = WINDOW_UPPER_LAYERS},
+    {.name = "Olmo2ForCausalLM",
+     .model_type = "olmo2",
+     .default_max_position = 2048,
+     .default_bos = -1,
+     .default_eos = 50279,
+     .default_rms_eps = 1e-5,
+     .reads_attention_bias = true,
+     .norm_place = NORM_POST,
+     .head_norm = HEAD_NORM_ALL},
 };
 #define N_ARCHITECTURES (sizeof architectures / sizeof architectures[0])
 
@@ -205,7 +215,7 @@ static int read_heads(const json_t *config, const struct architecture *arch, str
 static int read_sizes(const json_t *config, const struct architecture *arch, struct model_desc *desc,
                       struct quire_error *err)
 {
-    double eps = 1e-6;
+    double eps = arch->default_rms_eps > 0 ? arch->default_rms_eps : 1e-6;
     desc->max_position = arch->default_max_position;
     int status = required_u32(config, "vocab_size", MAX_VOCAB, &desc->vocab_size, err);
     if (status == QUIRE_OK)

@@ -119,6 +119,8 @@ LANE(qwen2_yarn)
 LANE(qwen2_window)
 LANE(qwen3)
 LANE(qwen3_f16)
+LANE(olmo2)
+LANE(olmo2_f32)
 #ifdef TEST_DEVICE
 MMA(llama2)
 MMA(llama3)
@@ -127,11 +129,13 @@ MMA(qwen2_yarn)
 MMA(qwen2_window)
 MMA(qwen3)
 MMA(qwen3_f16)
+MMA(olmo2)
 #else
 TILE(llama3)
 TILE(qwen2_window)
 TILE(qwen3)
 TILE(qwen3_f16)
+TILE(olmo2)
 #endif
 
 int main(void)
@@ -140,13 +144,14 @@ int main(void)
         cmocka_unit_test(lane_llama2),       cmocka_unit_test(lane_llama3),      cmocka_unit_test(lane_llama_bias),
         cmocka_unit_test(lane_mistral),      cmocka_unit_test(lane_qwen2),       cmocka_unit_test(lane_qwen2_yarn),
         cmocka_unit_test(lane_qwen2_window), cmocka_unit_test(lane_qwen3),       cmocka_unit_test(lane_qwen3_f16),
+        cmocka_unit_test(lane_olmo2),        cmocka_unit_test(lane_olmo2_f32),
 #ifdef TEST_DEVICE
         cmocka_unit_test(mma_llama2),        cmocka_unit_test(mma_llama3),       cmocka_unit_test(mma_mistral),
         cmocka_unit_test(mma_qwen2_yarn),    cmocka_unit_test(mma_qwen2_window), cmocka_unit_test(mma_qwen3),
-        cmocka_unit_test(mma_qwen3_f16),
+        cmocka_unit_test(mma_qwen3_f16),     cmocka_unit_test(mma_olmo2),
 #else
         cmocka_unit_test(tile_llama3),       cmocka_unit_test(tile_qwen2_window), cmocka_unit_test(tile_qwen3),
-        cmocka_unit_test(tile_qwen3_f16),
+        cmocka_unit_test(tile_qwen3_f16),    cmocka_unit_test(tile_olmo2),
 #endif
     };
 #ifdef TEST_DEVICE

@@ -341,6 +341,12 @@ static void qwen3(void **state)
     check_model(&(struct model){.name = "qwen3", .form = "lane", .n_vocab = 512});
 }
 
+static void olmo2(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "olmo2", .form = "lane", .n_vocab = 320});
+}
+
 static void two_kv_groups(void **state)
 {
     (void)state;
@@ -399,7 +405,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #ifdef TEST_DEVICE
-        cmocka_unit_test(mistral_mma),   cmocka_unit_test(two_kv_groups_mma), cmocka_unit_test(qwen3_mma),
+        cmocka_unit_test(mistral_mma),   cmocka_unit_test(two_kv_groups_mma),
+        cmocka_unit_test(qwen3_mma),
 #else
         cmocka_unit_test(qwen3_tile),
         cmocka_unit_test(qwen3_f16_tile),
@@ -409,8 +416,9 @@ int main(void)
 #ifdef TEST_DEVICE
         cmocka_unit_test(qwen3_f16_mma),
 #endif
-        cmocka_unit_test(qwen2),         cmocka_unit_test(mistral_window),    cmocka_unit_test(qwen3),
-        cmocka_unit_test(two_kv_groups),
+        cmocka_unit_test(qwen2),         cmocka_unit_test(mistral_window),
+        cmocka_unit_test(qwen3),         cmocka_unit_test(two_kv_groups),
+        cmocka_unit_test(olmo2),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

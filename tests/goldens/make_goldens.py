@@ -103,6 +103,19 @@ MODELS = {
              rope_theta=1000000.0, rms_norm_eps=1e-6, attention_bias=True, bos_token_id=0,
              eos_token_id=1, use_sliding_window=False, sliding_window=None, max_window_layers=1),
         "hub", 120),
+    # Norms after their blocks, q and k normed over all their heads.
+    "olmo2": (
+        dict(architectures=["Olmo2ForCausalLM"], model_type="olmo2", torch_dtype="bfloat16",
+             vocab_size=320, num_attention_heads=6, num_key_value_heads=2, intermediate_size=122,
+             rope_theta=500000.0, rms_norm_eps=1e-6, attention_bias=False, bos_token_id=None,
+             eos_token_id=1, pad_token_id=0, max_position_embeddings=512),
+        "hub", 200),
+    # As many KV heads as query heads; fp32, so that nothing is rounded on the way.
+    "olmo2_f32": (
+        dict(architectures=["Olmo2ForCausalLM"], model_type="olmo2", torch_dtype="float32",
+             vocab_size=257, num_attention_heads=6, intermediate_size=98, rope_theta=500000.0,
+             bos_token_id=None, eos_token_id=1, pad_token_id=0),
+        "hub", 120),
 }
 
 GENERATION = {

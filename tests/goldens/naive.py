@@ -92,6 +92,7 @@ class Model:
         self.n_q = self.config["num_attention_heads"]
         self.n_kv = self.config.get("num_key_value_heads") or self.n_q
         self.head_dim = self.config.get("head_dim") or self.config["hidden_size"] // self.n_q
+        self.norms_follow = self.config["architectures"][0] == "Olmo2ForCausalLM"
         stored = self.weights["model.embed_tokens.weight"].dtype
         self.kv_dtype = torch.float32 if stored == torch.float32 else torch.float16
 
@@ -119,10 +120,13 @@ class Model:
 
     def attention(self, x, prefix, window, cos, sin, kv_dtype):
         n, d = x.shape[0], self.head_dim
-        q = self.linear(x, prefix + "q_proj").view(n, self.n_q, d)
-        k = self.linear(x, prefix + "k_proj").view(n, self.n_kv, d)
+        q, k = self.linear(x, prefix + "q_proj"), self.linear(x, prefix + "k_proj")
+        if self.norms_follow: # over all heads
+            q = self.norm(q, prefix + "q_norm.weight")
+            k = self.norm(k, prefix + "k_norm.weight")
+        q, k = q.view(n, self.n_q, d), k.view(n, self.n_kv, d)
         v = self.linear(x, prefix + "v_proj").view(n, self.n_kv, d)
-        if prefix + "q_norm.weight" in self.weights:
+        if prefix + "q_norm.weight" in self.weights and not self.norms_follow:
             q = self.norm(q, prefix + "q_norm.weight")
             k = self.norm(k, prefix + "k_norm.weight")
         q, k = self.rotate(q, cos, sin), self.rotate(k, cos, sin)
@@ -145,12 +149,17 @@ class Model:
         cos, sin = self.angles(len(ids))
         for i, window in enumerate(windows(self.config)):
             layer = f"model.layers.{i}."
-            a = self.norm(h, layer + "input_layernorm.weight")
-            h = h + self.attention(a, layer + "self_attn.", window, cos, sin,
-                                   kv_dtype or self.kv_dtype)
-            a = self.norm(h, layer + "post_attention_layernorm.weight")
+            names = ([None, "post_attention_layernorm", None, "post_feedforward_layernorm"]
+                     if self.norms_follow else
+                     ["input_layernorm", None, "post_attention_layernorm", None])
+            before, after, before_mlp, after_mlp = [
+                (lambda x, name=name: self.norm(x, layer + name + ".weight") if name else x)
+                for name in names]
+            h = h + after(self.attention(before(h), layer + "self_attn.", window, cos, sin,
+                                         kv_dtype or self.kv_dtype))
+            a = before_mlp(h)
             gate, up = self.linear(a, layer + "mlp.gate_proj"), self.linear(a, layer + "mlp.up_proj")
-            h = h + self.linear(torch.nn.functional.silu(gate) * up, layer + "mlp.down_proj")
+            h = h + after_mlp(self.linear(torch.nn.functional.silu(gate) * up, layer + "mlp.down_proj"))
         h = self.norm(h, "model.norm.weight")
         head = "lm_head.weight" if "lm_head.weight" in self.weights else "model.embed_tokens.weight"
         return h @ self.weight(head).T

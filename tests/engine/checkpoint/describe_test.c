@@ -38,6 +38,7 @@ static void must_describe(const char *config)
 #define MISTRAL(fields) CONFIG("MistralForCausalLM", fields)
 #define QWEN2(fields) CONFIG("Qwen2ForCausalLM", fields)
 #define QWEN3(fields) CONFIG("Qwen3ForCausalLM", fields)
+#define OLMO2(fields) CONFIG("Olmo2ForCausalLM", fields)
 
 static void llama_defaults(void **state)
 {
@@ -148,6 +149,31 @@ static void qwen3_heads(void **state)
     must_describe(QWEN3(",\"num_key_value_heads\":2,\"head_dim\":64,\"attention_bias\":true"));
     assert_int_equal(desc.head_dim, 64);
     assert_true(desc.q_bias && desc.o_bias);
+}
+
+static void olmo2_norms(void **state)
+{
+    (void)state;
+    must_describe(QWEN3(",\"num_key_value_heads\":2"));
+    assert_int_equal(desc.layers[2].blocks[1].place, NORM_PRE);
+    must_describe(OLMO2(""));
+    assert_int_equal(desc.n_kv_heads, 6);
+    assert_int_equal(desc.head_dim, 16);
+    assert_int_equal(desc.max_position, 2048);
+    assert_true(desc.rms_eps == 1e-5f);
+    assert_int_equal(desc.n_eos, 0); /* 50279 is none of a vocabulary of 100 */
+    assert_false(desc.q_bias || desc.o_bias || desc.tied_embeddings);
+    for (uint32_t l = 0; l < desc.n_layers; l++) {
+        assert_int_equal(desc.layers[l].n_blocks, 2);
+        assert_int_equal(desc.layers[l].blocks[0].kind, BLOCK_ATTENTION);
+        assert_int_equal(desc.layers[l].blocks[0].place, NORM_POST);
+        assert_int_equal(desc.layers[l].blocks[0].head_norm, HEAD_NORM_ALL);
+        assert_int_equal(desc.layers[l].blocks[1].kind, BLOCK_MLP);
+        assert_int_equal(desc.layers[l].blocks[1].place, NORM_POST);
+    }
+    must_describe(OLMO2(",\"num_key_value_heads\":2,\"attention_bias\":true,\"rms_norm_eps\":1e-6"));
+    assert_int_equal(desc.n_kv_heads, 2);
+    assert_true(desc.q_bias && desc.o_bias && desc.rms_eps == 1e-6f);
 }
 
 static void rope_in_both_layouts(void **state)
@@ -403,6 +429,7 @@ int main(void)
         cmocka_unit_test(mistral_windows),
         cmocka_unit_test(qwen_windows),
         cmocka_unit_test(qwen3_heads),
+        cmocka_unit_test(olmo2_norms),
         cmocka_unit_test(rope_in_both_layouts),
         cmocka_unit_test(yarn_fields),
         cmocka_unit_test(generation_config_wins),

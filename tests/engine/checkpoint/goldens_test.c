@@ -15,8 +15,8 @@
 
 #define MODELS QUIRE_SOURCE_DIR "/tests/goldens/models/"
 
-static const char *const names[] = {"llama2",     "llama3",       "llama_bias", "mistral",  "qwen2",
-                                    "qwen2_yarn", "qwen2_window", "qwen3",      "qwen3_f16"};
+static const char *const names[] = {"llama2",       "llama3", "llama_bias", "mistral", "qwen2",    "qwen2_yarn",
+                                    "qwen2_window", "qwen3",  "qwen3_f16",  "olmo2",   "olmo2_f32"};
 
 static void expect_shape(const struct safetensors *st, const struct model_desc *desc, const char *name, uint64_t rows,
                          uint64_t cols)
@@ -33,13 +33,17 @@ static void expect_shape(const struct safetensors *st, const struct model_desc *
 
 static void expect_layer(const struct safetensors *st, const struct model_desc *d, uint32_t layer)
 {
-    const bool head_norm = model_block_of(d, layer, BLOCK_ATTENTION)->head_norm == HEAD_NORM_EACH;
+    const struct model_block *attention = model_block_of(d, layer, BLOCK_ATTENTION);
+    const bool head_norm = attention->head_norm != HEAD_NORM_NONE, follow = attention->place == NORM_POST;
+    const bool all = attention->head_norm == HEAD_NORM_ALL;
     const struct {
         const char *name;
         bool present;
         uint32_t rows, cols;
     } tensors[] = {
-        {"input_layernorm.weight", true, d->hidden_size, 0},
+        {"input_layernorm.weight", !follow, d->hidden_size, 0},
+        {"post_attention_layernorm.weight", true, d->hidden_size, 0},
+        {"post_feedforward_layernorm.weight", follow, d->hidden_size, 0},
         {"self_attn.q_proj.weight", true, d->n_q_heads * d->head_dim, d->hidden_size},
         {"self_attn.k_proj.weight", true, d->n_kv_heads * d->head_dim, d->hidden_size},
         {"self_attn.v_proj.weight", true, d->n_kv_heads * d->head_dim, d->hidden_size},
@@ -47,8 +51,8 @@ static void expect_layer(const struct safetensors *st, const struct model_desc *
         {"self_attn.q_proj.bias", d->q_bias, d->n_q_heads * d->head_dim, 0},
         {"self_attn.v_proj.bias", d->v_bias, d->n_kv_heads * d->head_dim, 0},
         {"self_attn.o_proj.bias", d->o_bias, d->hidden_size, 0},
-        {"self_attn.q_norm.weight", head_norm, d->head_dim, 0},
-        {"self_attn.k_norm.weight", head_norm, d->head_dim, 0},
+        {"self_attn.q_norm.weight", head_norm, (all ? d->n_q_heads : 1) * d->head_dim, 0},
+        {"self_attn.k_norm.weight", head_norm, (all ? d->n_kv_heads : 1) * d->head_dim, 0},
         {"mlp.gate_proj.weight", true, d->intermediate_size, d->hidden_size},
         {"mlp.down_proj.weight", true, d->hidden_size, d->intermediate_size},
         {"mlp.down_proj.bias", d->mlp_bias, d->hidden_size, 0},
