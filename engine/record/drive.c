@@ -196,6 +196,12 @@ static void cancel_choice(struct drive *d, uint32_t seq)
     sched_cancel_seq(d->sched, seq);
 }
 
+/* As many as the live one took. */
+static void propose(struct drive *d, const struct recording_propose *p)
+{
+    d->differs = sched_propose(d->sched, p->seq, p->tokens, p->n) != p->n;
+}
+
 static int on_planned(void *context, uint64_t now_us, const struct sched_plan *made, struct quire_error *err)
 {
     struct drive *d = context;
@@ -257,6 +263,7 @@ static int carry_out(struct drive *d, const struct recording_entry *e, struct qu
     case RECORDING_CANCEL: cancel(d, e->cancel); break;
     case RECORDING_CANCEL_CHOICE: cancel_choice(d, e->seq); break;
     case RECORDING_NO_MORE: sched_no_more(d->sched); break;
+    case RECORDING_PROPOSE: propose(d, &e->propose); break;
     case RECORDING_PLAN: plan(d, e); break;
     case RECORDING_COMMIT: commit(d, e); break;
     case RECORDING_RETIRED: retire(d, e->seq); break;

@@ -1,11 +1,13 @@
 #include "engine/record/recorder.h"
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/id_map.h"
 #include "base/log.h"
 #include "engine/record/digest.h"
 #include "engine/record/format.h"
 #include "engine/record/recording.h"
+#include "request/codec.h"
 #include "scheduler/decision_log.h"
 
 #include <errno.h>
@@ -39,6 +41,7 @@ struct recorder {
     size_t n_in_file; /* of bytes[0..n) */
     size_t record;    /* where the record that is being made begins */
 
+    struct buffer fields;     /* of one request */
     struct key256 domain_key; /* random, written nowhere */
     struct decision_log decisions;
     uint64_t n_plans, n_requests;
@@ -97,13 +100,6 @@ static void put_u64(struct recorder *r, uint64_t value)
     uint8_t *out = extend(r, 8);
     if (out)
         le_store_u64(out, value);
-}
-
-static void put_f32(struct recorder *r, float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    put_u32(r, bits);
 }
 
 static void put_f64(struct recorder *r, double value)
@@ -242,6 +238,8 @@ static void on_opened(void *context, const struct engine_info *info, const struc
     struct recorder *r = context;
     begin_record(r, RECORDING_HEADER);
     put_u32(r, RECORD_VERSION);
+    put_u32(r, info->identity.law);
+    put_bytes(r, info->identity.digest.bytes, sizeof info->identity.digest.bytes);
     put_u64(r, quire_wall_ns() / 1000);
     put_text(r, r->about.model);
     put_bytes(r, r->about.config_sha256.bytes, sizeof r->about.config_sha256.bytes);
@@ -262,60 +260,32 @@ static void on_opened(void *context, const struct engine_info *info, const struc
 
 /* ---- what it is asked ------------------------------------------------------------------------ */
 
-static bool is_restricted(const struct request_spec *s)
+/* The request as its fields say it, what the scheduler was told besides, and nothing that the chain's secret went
+ * into: `domain` says who shares prefixes with whom. */
+static void put_request(struct recorder *r, const struct engine_watch_submit *s)
 {
-    return s->n_allowed_token_ids > 0 || s->n_bad_words > 0;
-}
-
-static void put_sampling(struct recorder *r, const struct request_spec *s)
-{
-    put_f32(r, s->temperature);
-    put_f32(r, s->top_p);
-    put_f32(r, s->min_p);
-    put_u32(r, s->top_k);
-    put_f32(r, s->repetition_penalty);
-    put_f32(r, s->presence_penalty);
-    put_f32(r, s->frequency_penalty);
-    put_u64(r, s->seed);
-    put_u32(r, (uint32_t)s->n_logprobs);
-    put_u32(r, (uint32_t)s->n_prompt_logprobs);
-    put_u32(r, s->min_tokens);
-    put_u32(r, s->n_stop_token_ids);
-    put_u32s(r, s->stop_token_ids, s->n_stop_token_ids);
-    put_u32(r, s->n_biases);
-    for (uint32_t i = 0; i < s->n_biases; i++) {
-        put_u32(r, s->biases[i].id);
-        put_f32(r, s->biases[i].bias);
-    }
-    if (!is_restricted(s))
-        return;
-    put_u32(r, s->n_allowed_token_ids);
-    put_u32s(r, s->allowed_token_ids, s->n_allowed_token_ids);
-    put_u32(r, s->n_bad_words);
-    put_u32s(r, s->bad_words, s->n_bad_words);
-}
-
-static void put_request(struct recorder *r, const struct sched_request *q, const struct request_spec *s)
-{
-    /* Who shares prefixes with whom, and nothing that the chain's secret went into. */
+    const struct sched_request *q = s->sched;
     struct key256 domain = quire_keyed_hash(&r->domain_key, &q->chain_first, sizeof q->chain_first);
+    struct request_spec spec = *s->spec;
+    spec.prompt = q->prompt;
+    spec.n_prompt = q->n_prompt;
+    spec.has_seed = true;
+    put_u64(r, s->request);
     put_u64(r, q->id);
-    put_u32(r, q->n_prompt);
-    put_u32s(r, q->prompt, q->n_prompt);
-    put_u32(r, q->max_tokens);
-    put_u32(r, q->n);
-    put_u8(r, (uint8_t)((q->prompt_logprobs ? RECORD_PROMPT_LOGPROBS : 0) |
-                        (q->no_prefix_hits ? RECORD_NO_PREFIX_HITS : 0) | (q->background ? RECORD_BACKGROUND : 0) |
-                        (q->host_gated ? RECORD_HOST_GATED : 0) | (is_restricted(s) ? RECORD_RESTRICTED : 0)));
-    put_u32(r, (uint32_t)q->priority);
     put_u64(r, q->arrival_us);
     put_u64(r, q->deadline_us);
-    put_u64(r, q->pin_us);
-    put_u32(r, q->tenant);
-    put_u32(r, q->class_index);
-    put_u32(r, q->expected_tokens);
+    put_u8(r, (uint8_t)((q->prompt_logprobs ? RECORD_PROMPT_LOGPROBS : 0) |
+                        (q->no_prefix_hits ? RECORD_NO_PREFIX_HITS : 0) | (q->host_gated ? RECORD_HOST_GATED : 0) |
+                        (q->vector ? RECORD_VECTOR : 0)));
     put_u32(r, q->adapter);
     put_bytes(r, domain.bytes, RECORDING_DOMAIN_BYTES);
+    buffer_clear(&r->fields);
+    if (request_spec_put(&r->fields, &spec, REQUEST_FOR_RECORDING, NULL) != QUIRE_OK) {
+        end_recording(r, "out of memory");
+        return;
+    }
+    put_u32(r, (uint32_t)r->fields.n);
+    put_bytes(r, r->fields.data, r->fields.n);
 }
 
 static void begin_digests(struct recorder *r, const struct engine_watch_submit *s)
@@ -338,9 +308,7 @@ static void on_submitted(void *context, const struct engine_watch_submit *s)
     if (r->ended)
         return;
     begin_record(r, RECORDING_SUBMIT);
-    put_u64(r, s->request);
-    put_request(r, s->sched, s->spec);
-    put_sampling(r, s->spec);
+    put_request(r, s);
     put_u8(r, (uint8_t)s->status);
     put_u64(r, s->retry_us);
     if (s->status == QUIRE_OK)
@@ -399,6 +367,24 @@ static void on_unpinned(void *context, uint64_t now_us, uint32_t tenant)
 
 /* ---- what it decides and answers ------------------------------------------------------------- */
 
+static uint32_t n_drafts_of(const struct sched_plan *plan)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->n_rows; i++)
+        n += plan->rows[i].n_draft;
+    return n;
+}
+
+static void on_proposed(void *context, uint32_t seq, const uint32_t *tokens, uint32_t n)
+{
+    struct recorder *r = context;
+    begin_record(r, RECORDING_PROPOSE);
+    put_u32(r, seq);
+    put_u32(r, n);
+    put_u32s(r, tokens, n);
+    end_record(r);
+}
+
 static void on_planned(void *context, uint64_t now_us, const struct sched_plan *plan, const struct sched *sched)
 {
     struct recorder *r = context;
@@ -419,6 +405,7 @@ static void on_planned(void *context, uint64_t now_us, const struct sched_plan *
     put_u32(r, plan->n_admitted);
     put_u32(r, plan->n_refused);
     put_u32(r, plan->n_moves);
+    put_u32(r, n_drafts_of(plan));
     put_bytes(r, decisions.bytes, sizeof decisions.bytes);
     end_record(r);
 }
@@ -434,7 +421,7 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
     for (uint32_t i = 0; i < c->n_results; i++) {
         const struct sched_result *result = &c->results[i];
         put_u32(r, result->seq);
-        put_u32(r, (result->n_accepted + 1) | (result->finished ? RECORD_FINISHED : 0));
+        put_u32(r, result->n_accepted | (result->finished ? RECORD_FINISHED : 0));
         put_u32s(r, result->tokens, result->n_accepted + 1);
     }
     end_record(r);
@@ -499,6 +486,7 @@ static const struct engine_watch functions = {
     .cancelled = on_cancelled,
     .cancelled_choice = on_cancelled_choice,
     .no_more = on_no_more,
+    .proposed = on_proposed,
     .planned = on_planned,
     .committed = on_committed,
     .retired = on_retired,
@@ -582,6 +570,7 @@ void recorder_close(struct recorder *r)
     for (uintptr_t live; (live = id_map_next(&r->live, &at)) != 0;)
         free((void *)live);
     id_map_free(&r->live);
+    buffer_free(&r->fields);
     free(r->bytes);
     free((char *)r->about.model);
     free(r->path);

@@ -1,6 +1,7 @@
 #include "engine/record/recording.h"
 
 #include "engine/record/format.h"
+#include "request/codec.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +31,7 @@ struct recording {
     bool closed;     /* the CLOSE record was read */
     struct recording_header header;
     uint32_t header_weights[SCHED_MAX_TENANTS], weights[SCHED_MAX_TENANTS];
+    struct request_spec spec; /* of the submit record read last, in version 2 */
     struct scratch prompt, seqs, stops, biases, allowed, bad_words, results, tokens, choices;
 };
 
@@ -265,8 +267,13 @@ static void get_header(struct recording *r, struct body *b)
 {
     struct recording_header *h = &r->header;
     h->version = get_u32(b);
-    if (h->version != RECORD_VERSION)
+    if (h->version != 1 && h->version != RECORD_VERSION)
         wrong(b, "is of a version that this program does not read");
+    h->law = 1;
+    if (h->version > 1) {
+        h->law = get_u32(b);
+        get_key(b, &h->identity);
+    }
     h->began_unix_us = get_u64(b);
     get_text(b, h->model, sizeof h->model);
     get_key(b, &h->config_sha256);
@@ -294,7 +301,8 @@ static uint32_t check_seq(struct body *b, uint32_t seq)
     return 0;
 }
 
-static void get_sampling(struct recording *r, struct body *b, bool restricted, struct request_spec *s)
+/* Version 1. */
+static void get_sampling_1(struct recording *r, struct body *b, bool restricted, struct request_spec *s)
 {
     s->temperature = get_f32(b);
     s->top_p = get_f32(b);
@@ -328,8 +336,8 @@ static void get_sampling(struct recording *r, struct body *b, bool restricted, s
     s->bad_words = get_u32s(b, &r->bad_words, s->n_bad_words);
 }
 
-/* Returns its flags. */
-static uint8_t get_request(struct recording *r, struct body *b, struct recording_submit *s)
+/* Version 1. Returns its flags. */
+static uint8_t get_request_1(struct recording *r, struct body *b, struct recording_submit *s)
 {
     struct sched_request *q = &s->sched;
     q->id = get_u64(b);
@@ -338,7 +346,7 @@ static uint8_t get_request(struct recording *r, struct body *b, struct recording
     q->max_tokens = get_u32(b);
     q->n = get_u32(b);
     uint8_t flags = get_u8(b);
-    if (flags >= 2 * RECORD_RESTRICTED)
+    if (flags & ~RECORD_FLAGS_1)
         wrong(b, "has flags that do not exist");
     q->prompt_logprobs = flags & RECORD_PROMPT_LOGPROBS;
     q->no_prefix_hits = flags & RECORD_NO_PREFIX_HITS;
@@ -373,16 +381,76 @@ static void check_request(const struct recording *r, struct body *b, const struc
             wrong(b, "has a token that is not in the vocabulary");
 }
 
-static void get_submit(struct recording *r, struct body *b, struct recording_submit *s)
+/* A request and what its sampler was told, one after the other. */
+static void get_submit_1(struct recording *r, struct body *b, struct recording_submit *s)
 {
     s->request = get_u64(b);
-    uint8_t flags = get_request(r, b, s);
+    uint8_t flags = get_request_1(r, b, s);
     s->spec.prompt = s->sched.prompt;
     s->spec.n_prompt = s->sched.n_prompt;
     s->spec.max_tokens = s->sched.max_tokens;
     s->spec.n = s->sched.n;
     check_request(r, b, &s->sched);
-    get_sampling(r, b, flags & RECORD_RESTRICTED, &s->spec);
+    get_sampling_1(r, b, flags & RECORD_RESTRICTED, &s->spec);
+}
+
+/* The request's tagged fields. */
+static void get_spec(struct recording *r, struct body *b, struct recording_submit *s)
+{
+    uint32_t n = get_u32(b);
+    const uint8_t *in = get_bytes(b, n);
+    request_spec_free(&r->spec);
+    int status = in ? request_spec_get("request", in, n, &r->spec, NULL) : QUIRE_OK;
+    if (status == QUIRE_UNSUPPORTED)
+        wrong(b, "has a field that this program does not know and must");
+    else if (status == QUIRE_NO_MEMORY)
+        wrong(b, "needs more memory than there is");
+    else if (status != QUIRE_OK)
+        wrong(b, "has a request that cannot be read");
+    s->spec = r->spec;
+}
+
+static void get_submit_2(struct recording *r, struct body *b, struct recording_submit *s)
+{
+    struct sched_request *q = &s->sched;
+    const struct request_spec *spec = &s->spec;
+    s->request = get_u64(b);
+    q->id = get_u64(b);
+    q->arrival_us = get_time(b);
+    q->deadline_us = get_time(b);
+    uint8_t flags = get_u8(b);
+    if (flags & ~RECORD_FLAGS_2)
+        wrong(b, "has flags that do not exist");
+    q->prompt_logprobs = flags & RECORD_PROMPT_LOGPROBS;
+    q->no_prefix_hits = flags & RECORD_NO_PREFIX_HITS;
+    q->host_gated = flags & RECORD_HOST_GATED;
+    q->vector = flags & RECORD_VECTOR;
+    q->adapter = get_u32(b);
+    const uint8_t *domain = get_bytes(b, RECORDING_DOMAIN_BYTES);
+    if (domain)
+        memcpy(s->domain, domain, RECORDING_DOMAIN_BYTES);
+    get_spec(r, b, s);
+    q->prompt = spec->prompt;
+    q->n_prompt = spec->n_prompt;
+    q->max_tokens = spec->max_tokens;
+    q->n = spec->n;
+    q->background = spec->background;
+    q->priority = spec->priority;
+    q->pin_us = spec->pin_us;
+    q->tenant = spec->tenant;
+    q->class_index = spec->class_index;
+    q->expected_tokens = spec->expected_tokens;
+    if (q->pin_us > MAX_TIME_US)
+        wrong(b, "has a time out of range");
+    check_request(r, b, q);
+}
+
+static void get_submit(struct recording *r, struct body *b, struct recording_submit *s)
+{
+    if (r->header.version == 1)
+        get_submit_1(r, b, s);
+    else
+        get_submit_2(r, b, s);
     s->status = get_below(b, QUIRE_INTERNAL + 1, "has a status that does not exist");
     s->retry_us = get_u64(b);
     if (s->status == QUIRE_OK)
@@ -401,6 +469,7 @@ static void get_plan(struct recording *r, struct body *b, struct recording_plan 
     p->n_admitted = get_u32(b);
     p->n_refused = get_u32(b);
     p->n_moves = get_u32(b);
+    p->n_drafts = r->header.version > 1 ? get_u32(b) : 0;
     get_key(b, &p->decisions);
     if (p->n_rows > r->header.config.max_num_seqs || (p->n_rows > 0) != (p->step > 0))
         wrong(b, "is a plan that cannot be");
@@ -421,18 +490,26 @@ static void get_commit(struct recording *r, struct body *b, struct recording_com
     struct sched_result *results = room(b, &r->results, c->n_results, sizeof *results);
     uint32_t *tokens = room(b, &r->tokens, n_words, sizeof *tokens);
     for (uint32_t i = 0; results && tokens && i < c->n_results && !b->wrong; i++) {
-        uint32_t seq = check_seq(b, get_u32(b)), count = get_u32(b), n = count & ~RECORD_FINISHED;
-        const uint8_t *in = get_bytes(b, 4 * (size_t)n);
+        uint32_t seq = check_seq(b, get_u32(b)), count = get_u32(b);
+        size_t n = (count & ~RECORD_FINISHED) + (r->header.version > 1 ? 1u : 0u);
+        const uint8_t *in = get_bytes(b, 4 * n);
         if (n == 0 || !in) {
             wrong(b, "has a result without its tokens");
             return;
         }
         results[i] = (struct sched_result){
-            .seq = seq, .n_accepted = n - 1, .tokens = tokens, .finished = count & RECORD_FINISHED};
-        for (uint32_t k = 0; k < n; k++)
+            .seq = seq, .n_accepted = (uint32_t)n - 1, .tokens = tokens, .finished = count & RECORD_FINISHED};
+        for (size_t k = 0; k < n; k++)
             *tokens++ = le_load_u32(in + 4 * (size_t)k);
     }
     c->results = results;
+}
+
+static void get_propose(struct recording *r, struct body *b, struct recording_propose *p)
+{
+    p->seq = check_seq(b, get_u32(b));
+    p->n = get_u32(b);
+    p->tokens = get_u32s(b, &r->tokens, p->n);
 }
 
 static void get_finish(struct recording *r, struct body *b, struct recording_finish *f)
@@ -460,6 +537,7 @@ static void get_entry(struct recording *r, struct body *b, struct recording_entr
     case RECORDING_COMMIT: get_commit(r, b, &e->commit); return;
     case RECORDING_RETIRED: e->seq = check_seq(b, get_u32(b)); return;
     case RECORDING_FINISH: get_finish(r, b, &e->finish); return;
+    case RECORDING_PROPOSE: get_propose(r, b, &e->propose); return;
     case RECORDING_CLOSE:
         e->close.n_plans = get_u64(b);
         get_key(b, &e->close.decisions);
@@ -600,6 +678,7 @@ void recording_close(struct recording *r)
                              &r->bad_words, &r->results, &r->tokens, &r->choices};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]->data);
+    request_spec_free(&r->spec);
     if (r->mapped)
         munmap((void *)(uintptr_t)r->bytes, r->n);
     free(r);
@@ -619,7 +698,8 @@ int recording_read_at(struct recording *r, uint64_t offset, struct recording_ent
     if (status != QUIRE_OK || !bytes)
         return status;
     struct body b = {.at = bytes, .end = bytes + n_body};
-    out->kind = kind <= RECORDING_CLOSE && kind > RECORDING_HEADER ? (enum recording_kind)kind : RECORDING_HEADER;
+    uint32_t last = r->header.version > 1 ? RECORDING_PROPOSE : RECORDING_CLOSE;
+    out->kind = kind <= last && kind > RECORDING_HEADER ? (enum recording_kind)kind : RECORDING_HEADER;
     get_entry(r, &b, out);
     return body_error(&b, offset, err);
 }

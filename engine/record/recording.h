@@ -15,7 +15,9 @@ struct recording;
 #define RECORDING_DOMAIN_BYTES 16
 
 struct recording_header {
-    uint32_t version;
+    uint32_t version;             /* 1 or 2 */
+    uint32_t law;                 /* K_LAW_VERSION of what computed the answers; 1 in version 1 */
+    struct key256 identity;       /* identity_arithmetic (engine/identity.h); zero in version 1 */
     uint64_t began_unix_us;       /* wall clock, for people; all other times are CLOCK_MONOTONIC's */
     char model[256];
     struct key256 config_sha256;
@@ -41,6 +43,7 @@ enum recording_kind {
     RECORDING_UNPIN,
     RECORDING_FINISH,
     RECORDING_CLOSE,         /* the engine was closed, not killed: the last record */
+    RECORDING_PROPOSE,
 };
 
 struct recording_submit {
@@ -56,7 +59,7 @@ struct recording_submit {
 struct recording_plan {
     uint64_t step;
     uint32_t n_rows, n_tokens, token_budget;
-    uint32_t n_preempted, n_admitted, n_refused, n_moves;
+    uint32_t n_preempted, n_admitted, n_refused, n_moves, n_drafts;
     struct key256 decisions; /* the decision log up to and with this plan */
 };
 
@@ -64,6 +67,11 @@ struct recording_commit {
     uint64_t step, launched_us, done_us;
     uint32_t n_results;
     const struct sched_result *results;
+};
+
+struct recording_propose {
+    uint32_t seq, n;
+    const uint32_t *tokens;
 };
 
 struct recording_choice {
@@ -92,6 +100,7 @@ struct recording_entry {
         struct recording_submit submit;
         uint64_t cancel;            /* sched_request.id */
         uint32_t seq;               /* cancel_choice, retired */
+        struct recording_propose propose;
         struct recording_plan plan;
         struct recording_commit commit;
         struct {

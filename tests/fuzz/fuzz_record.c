@@ -67,6 +67,8 @@ static void read_all(struct recording *r)
         position = recording_position(r);
         if (e.kind == RECORDING_SUBMIT)
             sum += read_submit(&e.submit);
+        if (e.kind == RECORDING_PROPOSE)
+            sum += sum_of(e.propose.tokens, e.propose.n);
         for (uint32_t i = 0; e.kind == RECORDING_COMMIT && i < e.commit.n_results; i++)
             sum += e.commit.results[i].tokens[e.commit.results[i].n_accepted];
         for (uint32_t i = 0; e.kind == RECORDING_FINISH && i < e.finish.n; i++)

@@ -1,11 +1,19 @@
-"""Reads recordings as docs/recording.md describes them, by the standard library alone: the C code's second opinion."""
+"""Reads recordings of versions 1 and 2 as docs/recording.md describes them, by the standard library alone: the C code's second opinion."""
 
 import hashlib
 import struct
 
 MAGIC = b"QUIREREC"
 KINDS = {1: "header", 2: "submit", 3: "cancel", 4: "cancel_choice", 5: "no_more", 6: "plan", 7: "commit", 8: "retired",
-         9: "policy", 10: "unpin", 11: "finish", 12: "close"}
+         9: "policy", 10: "unpin", 11: "finish", 12: "close", 13: "propose"}
+
+# The fields of a request (request/fields.c): tag, name, format of one value; * = any number of them.
+REQUEST = {1: ("prompt", "I*"), 2: ("max_tokens", "I"), 3: ("n", "I"), 4: ("min_tokens", "I"), 5: ("temperature", "f"), 6: ("top_p", "f"),
+           7: ("min_p", "f"), 8: ("top_k", "I"), 9: ("repetition_penalty", "f"), 10: ("presence_penalty", "f"),
+           11: ("frequency_penalty", "f"), 12: ("seed", "Q"), 13: ("ignore_eos", "B"), 14: ("n_logprobs", "i"), 15: ("n_prompt_logprobs", "i"),
+           16: ("priority", "i"), 17: ("deadline", "Q"), 19: ("stops", "I*"), 20: ("biases", "If*"), 21: ("tenant", "I"), 22: ("class", "I"),
+           23: ("background", "B"), 24: ("pin_us", "Q"), 25: ("expected_tokens", "I"), 26: ("allowed", "I*"), 27: ("bad_words", "I*")}
+DEFAULTS = {"n": 1, "temperature": 1, "top_p": 1, "repetition_penalty": 1, "n_logprobs": -1, "n_prompt_logprobs": -1}
 
 
 class Fields:
@@ -62,7 +70,11 @@ def policy_options(f):
 
 def header(body):
     f = Fields(body)
-    h = {"version": f.take("I"), "began_us": f.take("Q"), "model": f.text(), "config_sha256": f.bytes(32), "device": f.text()}
+    h = {"version": f.take("I"), "law": 1}
+    assert h["version"] in (1, 2)
+    if h["version"] == 2:
+        h["law"], h["identity"] = f.take("I"), f.bytes(32).hex()
+    h.update({"began_us": f.take("Q"), "model": f.text(), "config_sha256": f.bytes(32), "device": f.text()})
     form, h["weights"], h["kv"], h["vocab_size"] = f.take("BBBI")
     h["form"], h["not_invariant"] = form & 127, form > 127
     h["block_tokens"], n_groups, h["prefix_caching"], h["eviction"], h["kv_tenants"] = f.take("IIBBI")
@@ -78,7 +90,14 @@ def header(body):
     return h
 
 
-def submit(body):
+def taken(f, s):
+    s["status"], s["retry_us"] = f.take("BQ")
+    s["seqs"] = f.many(s["n"]) if s["status"] == 0 else []
+    f.end()
+    return s
+
+
+def submit_1(body):
     f = Fields(body)
     s = {"request": f.take("Q"), "id": f.take("Q")}
     s["prompt"] = f.many(f.take("I"))
@@ -91,28 +110,50 @@ def submit(body):
     s["stops"] = f.many(f.take("I"))
     s["biases"] = [f.take("If") for _ in range(f.take("I"))]
     s["allowed"], s["bad_words"] = (f.many(f.take("I")), f.many(f.take("I"))) if s["flags"] & 16 else ([], [])
-    s["status"], s["retry_us"] = f.take("BQ")
-    s["seqs"] = f.many(s["n"]) if s["status"] == 0 else []
-    f.end()
-    return s
+    return taken(f, s)
 
 
-def plan(body):
+def request_fields(body):
+    """{u16 tag, its top bit set where a reader must know it; u16 0; u32 length; value} one after another."""
+    f, r = Fields(body), {name: DEFAULTS.get(name, [] if "*" in format else 0) for name, format in REQUEST.values()}
+    while f.at < len(body):
+        tag, zero, n = f.take("HHI")
+        value = Fields(f.bytes(n))
+        assert zero == 0
+        if tag & 0x7fff not in REQUEST:
+            assert not tag & 0x8000, f"field {tag & 0x7fff} must be known"
+            continue
+        name, format = REQUEST[tag & 0x7fff]
+        one = format.rstrip("*")
+        r[name] = value.many(n // struct.calcsize("<" + one), one) if "*" in format else value.take(one)
+        value.end()
+    return r
+
+
+def submit_2(body):
     f = Fields(body)
-    names = "now_us step n_rows n_tokens budget n_preempted n_admitted n_refused n_moves".split()
-    p = dict(zip(names, f.take("QQIIIIIII")))
+    s = dict(zip(("request", "id", "arrival_us", "deadline_us", "flags", "adapter"), f.take("QQQQBI")))
+    s["domain"] = f.bytes(16)
+    s.update(request_fields(f.bytes(f.take("I"))))
+    return taken(f, s)
+
+
+def plan(body, version):
+    f = Fields(body)
+    names = "now_us step n_rows n_tokens budget n_preempted n_admitted n_refused n_moves n_drafts".split()
+    p = dict(zip(names, f.take("QQIIIIIII") + ((f.take("I"),) if version > 1 else (0,))))
     p["decisions"] = f.bytes(32).hex()
     f.end()
     return p
 
 
-def commit(body):
+def commit(body, version):
     f = Fields(body)
     c = dict(zip(("step", "launched_us", "done_us"), f.take("QQQ")))
     c["results"] = []
     for _ in range(f.take("I")):
         seq, count = f.take("II")
-        c["results"].append((seq, f.many(count & 0x7fffffff), bool(count >> 31)))
+        c["results"].append((seq, f.many((count & 0x7fffffff) + (version > 1)), bool(count >> 31)))
     f.end()
     return c
 
@@ -128,7 +169,14 @@ def finish(body):
     return r
 
 
-PARSERS = {"header": header, "submit": submit, "plan": plan, "commit": commit, "finish": finish}
+def parse(kind, body, version):
+    if kind == "header":
+        return header(body)
+    if kind == "submit":
+        return submit_1(body) if version == 1 else submit_2(body)
+    if kind in ("plan", "commit"):
+        return {"plan": plan, "commit": commit}[kind](body, version)
+    return finish(body) if kind == "finish" else None
 
 
 class Recording:
@@ -141,7 +189,7 @@ class Recording:
             self.kinds[kind] = self.kinds.get(kind, 0) + 1
             self.offsets.append(offset)
             self.whole = offset + 12 + len(body) + 8
-            value = PARSERS[kind](body) if kind in PARSERS else None
+            value = parse(kind, body, None if kind == "header" else self.header["version"])
             if kind == "header":
                 self.header = value
             elif kind == "submit":

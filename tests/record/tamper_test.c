@@ -180,7 +180,7 @@ static void replay_names_what_differs(void **state)
     (void)state;
     assert_int_equal(replay_lie(lie(RECORDING_CLOSE, 0, 0, "", 0)).n_different, 0);
 
-    /* COMMIT: step, launched, done, number of results, then seq, number of tokens, token */
+    /* COMMIT: step, launched, done, number of results, then seq, accepted drafts, token */
     const uint8_t token[] = {7, 0, 0, 0};
     struct replay_report report = replay_lie(lie(RECORDING_COMMIT, 2, 36, token, 4));
     assert_int_equal(report.n_different, 1);
@@ -201,13 +201,31 @@ static void replay_names_what_differs(void **state)
     assert_int_equal(report.shown[0].replayed, ENGINE_FINISH_LENGTH);
 }
 
+static void another_law_is_refused(void **state)
+{
+    (void)state;
+    const uint8_t law[] = {K_LAW_VERSION + 1, 0, 0, 0}; /* after the version */
+    struct recording *r;
+    struct replay *p;
+    struct replay_report report;
+    struct quire_error err;
+    unsigned char *lied = lie(RECORDING_HEADER, 0, 4, law, 4);
+    assert_int_equal(recording_open_memory(lied, n_bytes, &r, NULL), QUIRE_OK);
+    assert_int_equal(replay_open(r, &p, NULL), QUIRE_OK);
+    assert_int_equal(replay_run(p, rig_model.dir, NULL, NULL, &report, &err), QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "by version 2 of docs/numerics.md"));
+    replay_close(p);
+    recording_close(r);
+    free(lied);
+}
+
 static void drive_names_the_record(void **state)
 {
     (void)state;
     struct recording *r;
     struct recording_run run;
     struct recording_entry e;
-    unsigned char *lied = lie(RECORDING_PLAN, 1, 44, "x", 1); /* the hash, after eight numbers */
+    unsigned char *lied = lie(RECORDING_PLAN, 1, 48, "x", 1); /* the hash, after ten numbers */
     assert_int_equal(recording_open_memory(lied, n_bytes, &r, NULL), QUIRE_OK);
     assert_int_equal(recording_drive(r, NULL, NULL, &run, NULL), QUIRE_OK);
     assert_false(run.agrees);
@@ -230,11 +248,16 @@ static void lies_are_checked(void **state)
         const char *says;
     } cases[] = {
         {RECORDING_HEADER, 0, 1, "version"},
-        {RECORDING_SUBMIT, 16, 4, "shorter than its fields"}, /* n_prompt */
-        {RECORDING_SUBMIT, 20, 4, "not in the vocabulary"},
-        {RECORDING_SUBMIT, 100, 4, "max_model_len"},
-        {RECORDING_SUBMIT, 104, 4, "choices that cannot be"},
-        {RECORDING_SUBMIT, 108, 1, "flags that do not exist"},
+        /* SUBMIT: two ids, arrival, deadline, flags, adapter, domain, length, then fields of a tag, a length and a value:
+           the prompt, max_tokens, n */
+        {RECORDING_SUBMIT, 20, 4, "time out of range"},
+        {RECORDING_SUBMIT, 32, 1, "flags that do not exist"},
+        {RECORDING_SUBMIT, 53, 4, "shorter than its fields"},
+        {RECORDING_SUBMIT, 57, 2, "does not know and must"},
+        {RECORDING_SUBMIT, 61, 4, "cannot be read"},
+        {RECORDING_SUBMIT, 65, 4, "not in the vocabulary"},
+        {RECORDING_SUBMIT, 153, 4, "max_model_len"},
+        {RECORDING_SUBMIT, 165, 4, "choices that cannot be"},
         {RECORDING_PLAN, 16, 4, "a plan that cannot be"},
         {RECORDING_COMMIT, 24, 4, "shorter than its fields"},
         {RECORDING_COMMIT, 28, 4, "names a sequence"},
@@ -259,9 +282,13 @@ static void lies_are_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_flipped_byte_anywhere_is_found), cmocka_unit_test(a_torn_tail_is_left_out),
-        cmocka_unit_test(records_that_moved_are_found),     cmocka_unit_test(replay_names_what_differs),
-        cmocka_unit_test(drive_names_the_record),           cmocka_unit_test(lies_are_checked),
+        cmocka_unit_test(a_flipped_byte_anywhere_is_found),
+        cmocka_unit_test(a_torn_tail_is_left_out),
+        cmocka_unit_test(records_that_moved_are_found),
+        cmocka_unit_test(replay_names_what_differs),
+        cmocka_unit_test(another_law_is_refused),
+        cmocka_unit_test(drive_names_the_record),
+        cmocka_unit_test(lies_are_checked),
     };
     if (quire_hash_init() != QUIRE_OK)
         return 1;

@@ -418,6 +418,12 @@ int replay_run(struct replay *p, const char *model_dir, void (*progress)(void *c
             err, QUIRE_UNSUPPORTED,
             "the recording was made with --invariance off: its answers depended on what else was served, so nobody"
             " can compute them again to the bit; quire sim --trace makes its decisions again");
+    if (recording_header(p->recording)->law != K_LAW_VERSION)
+        return quire_fail(
+            err, QUIRE_UNSUPPORTED,
+            "the recording's answers were computed by version %u of docs/numerics.md, this program computes by version"
+            " %d: their bits cannot be compared; quire sim --trace makes its decisions again",
+            recording_header(p->recording)->law, K_LAW_VERSION);
     options_of(recording_header(p->recording), model_dir, &options);
     int status = engine_open(&options, on_events, p, &p->engine, err);
     if (status != QUIRE_OK)

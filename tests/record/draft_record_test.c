@@ -1,0 +1,112 @@
+/* Drafts in a recording: they drive the scheduler to the same decisions, and the answers replay. Nobody in the engine
+ * proposes yet: a watch does, and tells the recorder so, as the engine will. */
+#include "record_rig.h"
+
+#include "engine/record/drive.h"
+#include "tools/cli/replay.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define N_PROMPT 20u
+#define N_TOKENS 40u
+
+struct guesser {
+    const struct engine_watch *recorder;
+    const uint32_t *tokens; /* [N_TOKENS] what the answer will be */
+    uint32_t n_proposed;
+};
+
+static void on_committed(void *context, const struct engine_watch_commit *c)
+{
+    struct guesser *g = context;
+    struct sched *s = (struct sched *)(uintptr_t)c->sched;
+    uint32_t n_known, guesses[4];
+    if (c->n_results != 1 || c->results[0].finished)
+        return;
+    sched_tokens(s, c->results[0].seq, &n_known);
+    uint32_t at = n_known - N_PROMPT, n = 0;
+    for (; n < 4 && at + n < N_TOKENS; n++)
+        guesses[n] = g->tokens[at + n] + (g->n_proposed % 3 == n); /* one of them is wrong, or none */
+    n = sched_propose(s, c->results[0].seq, guesses, n);
+    if (n > 0)
+        g->recorder->proposed(g->recorder->context, c->results[0].seq, guesses, n);
+    g->n_proposed += n > 0;
+}
+
+static void record(const char *path, struct request_spec *q, const uint32_t *tokens, struct answer *out_of)
+{
+    const struct recorder_about about = {.model = "tiny", .config_sha256 = quire_sha256("x", 1)};
+    struct recorder *recorder;
+    assert_int_equal(recorder_open(path, &about, &recorder, NULL), QUIRE_OK);
+    struct guesser g = {.recorder = recorder_watch(recorder), .tokens = tokens};
+    const struct engine_watch guesses = {.context = &g, .committed = on_committed};
+    const struct engine_watch *watches[] = {recorder_watch(recorder), &guesses};
+    struct engine_options o = rig_options();
+    o.watches = watches;
+    o.n_watches = 2;
+    struct client *client = client_open(rig_model.dir, &o);
+    const struct answer *a = client_ask(client, q);
+    assert_int_equal(a->choices[0].n_tokens, N_TOKENS);
+    assert_memory_equal(a->choices[0].tokens, tokens, N_TOKENS * sizeof *tokens);
+    assert_memory_equal(a->choices[0].record.bytes, out_of->choices[0].record.bytes, a->choices[0].record.n);
+    client_close(client);
+    recorder_close(recorder);
+    assert_true(g.n_proposed > 5);
+}
+
+static void drafts_again(void **state)
+{
+    (void)state;
+    uint32_t prompt[N_PROMPT];
+    client_random_prompt(prompt, N_PROMPT, TINY_VOCAB, 3);
+    struct request_spec q = client_request(prompt, N_PROMPT, N_TOKENS);
+    q.n_logprobs = 2;
+    q.ignore_eos = true;
+    struct engine_options o = rig_options();
+    struct client *plain = client_open(rig_model.dir, &o);
+    struct answer *a = client_ask(plain, &q);
+    const char *path = rig_new_path();
+    record(path, &q, a->choices[0].tokens, a);
+
+    struct recording *r;
+    struct recording_entry e;
+    struct recording_run run;
+    struct replay *replay;
+    struct replay_report report;
+    uint32_t n_proposed = 0, n_drafts = 0, n_accepted = 0, n_steps = 0;
+    assert_int_equal(recording_open(path, &r, NULL), QUIRE_OK);
+    while (recording_next(r, &e, NULL) == QUIRE_OK && e.kind != RECORDING_END) {
+        n_proposed += e.kind == RECORDING_PROPOSE ? e.propose.n : 0;
+        n_drafts += e.kind == RECORDING_PLAN ? e.plan.n_drafts : 0;
+        n_steps += e.kind == RECORDING_COMMIT;
+        for (uint32_t i = 0; e.kind == RECORDING_COMMIT && i < e.commit.n_results; i++)
+            n_accepted += e.commit.results[i].n_accepted;
+    }
+    assert_true(n_drafts > 10 && n_drafts <= n_proposed);
+    assert_true(n_accepted > 5 && n_accepted < n_drafts);
+    assert_int_equal(n_steps, N_TOKENS - n_accepted);
+    assert_int_equal(recording_drive(r, NULL, NULL, &run, NULL), QUIRE_OK);
+    assert_true(run.agrees);
+    assert_int_equal(run.requests[0].n_outputs[0], N_TOKENS);
+    recording_run_free(&run);
+    assert_int_equal(replay_open(r, &replay, NULL), QUIRE_OK);
+    assert_int_equal(replay_run(replay, rig_model.dir, NULL, NULL, &report, NULL), QUIRE_OK);
+    assert_int_equal(report.n_different, 0);
+    assert_int_equal(report.n_tokens, N_TOKENS);
+    replay_close(replay);
+    recording_close(r);
+    client_close(plain);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_again)};
+    if (quire_hash_init() != QUIRE_OK)
+        return 1;
+    return cmocka_run_group_tests(tests, rig_set_up, rig_tear_down);
+}
