@@ -6,6 +6,9 @@
  *
  * A request gets the same tokens and logprob bits whatever else is being served
  * (docs/numerics.md), unless the options give that up (invariance). A request's fault ends that request only.
+ *
+ * This is the door of those who speak to an engine that somebody opened; whoever opens one also needs options.h. What
+ * lies below (kernels, scheduler) is not seen from here.
  */
 #ifndef QUIRE_ENGINE_ENGINE_H
 #define QUIRE_ENGINE_ENGINE_H
@@ -13,116 +16,20 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "engine/identity.h"
-#include "engine/model/model.h"
-#include "kernels/kernels.h"
 #include "request/spec.h"
-#include "scheduler/scheduler.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct engine;
-struct engine_watch; /* engine/watch.h: looks on while the engine schedules */
+struct engine_options;          /* engine/options.h */
+struct engine_plan;             /* engine/plan.h */
+struct model_desc;              /* engine/model/model.h, */
+struct model_sampling_defaults; /* this too */
 
-struct engine_options {
-    const char *model_dir;
-    const char *device;               /* "auto", "ref", "cpu", "cuda", "cuda:N"; to plan only, also the name of a
-                                         GPU that k_device_find() knows */
-    const char *dtype;                /* "auto", or the stored dtype's name, or "float32" (then KV is f32) */
-    const char *kv_cache_dtype;       /* "auto", "float16", "float32" */
-    const char *gemm_form;            /* "auto", "lane", "tile", "mma" */
-    const char *invariance; /* "strict", or "off": a GPU may compute GEMMs of many tokens by NVIDIA's library, and a
-                                         request's bits then depend on what else is served */
-    const char *activation_dtype; /* "float32", or "bfloat16" in the tile form */
-    uint32_t max_model_len; /* 0 = what the model says */
-    uint32_t max_num_seqs; /* 0 = default */
-    uint32_t max_num_batched_tokens; /* 0 = default */
-    uint32_t block_size; /* 0 = 16 */
-    bool prefix_caching;
-    const char *prefix_cache_eviction; /* "lru", "reuse" */
-    uint64_t swap_space; /* bytes of host memory for cached blocks that the pool gives up; 0 = none */
-    uint32_t num_kv_blocks; /* 0 = from kv_cache_memory, or a share of free memory */
-    uint64_t kv_cache_memory; /* bytes; 0 = default */
-    uint32_t n_threads; /* 0 = default */
-    double gpu_memory_utilization; /* share of a GPU's memory that the engine may take, the driver's part
-                                         included; 0 = 0.9 */
-    bool enforce_eager; /* run every step operation by operation: no recorded graphs */
-    const char *cpu_bind; /* "auto", "none", or the CPU of each compute thread: "0-3,8" */
-    uint32_t max_queued_requests; /* 0 = 1,024 */
-    uint64_t max_queued_tokens; /* 0 = no bound */
-
-    /* Scheduling. What the fields of the same name in struct sched_config mean; 0 as there. */
-    const char *scheduling_policy; /* of sched_policy_names() */
-    struct sched_policy_options policy_options; /* all zero = the policy's defaults, one tenant; the
-                                                   weights are copied */
-    struct sched_cost cost; /* n_points = 0: no cost model */
-    uint32_t long_prefill_token_threshold, max_partial_prefills;
-    double step_target_ms; /* needs a cost model */
-    bool adaptive_budget;
-    const char *batching; /* "continuous", "dynamic", "static" */
-    uint32_t max_batch_size;
-    double max_wait_ms; /* of dynamic batches */
-    const char *preemption_mode; /* "auto", "swap", "recompute", "never" */
-    uint32_t max_pinned_percent;
-
-    const struct engine_watch *const *watches; /* [n_watches], at most ENGINE_MAX_WATCHES; the array is
-                                                  copied, what it points to must outlive the engine */
-    uint32_t n_watches;
-
-    bool has_seed; /* seeds of requests that bring none: derived from seed and a counter, else random */
-    uint64_t seed;
-    const struct key256 *chain_secret; /* NULL = fresh random */
-};
-void engine_options_default(struct engine_options *options);
-#define ENGINE_MAX_WATCHES 4u
-
-/* ---- the memory plan: host arithmetic, also without weights or device (`quire plan`) ---- */
-
-struct engine_plan {
-    char device[16]; /* the backend */
-    const struct k_planner *planner; /* of it: static */
-    const struct k_device *gpu; /* NULL, or the GPU that was named to plan for */
-    uint64_t weight_bytes; /* mapped, in place; on a GPU its copy there */
-    uint64_t param_bytes; /* norms and biases widened to f32, inverse frequencies */
-    uint64_t activation_bytes; /* step buffers */
-    uint64_t workspace_bytes; /* the backend's */
-    uint64_t logits_bytes;
-    uint64_t kv_bytes; /* all groups */
-    uint64_t kv_block_bytes; /* one block of every group */
-    uint64_t swap_bytes; /* the host tier of all groups */
-    uint32_t n_kv_groups;
-    struct {
-        uint32_t window, n_layers, n_blocks, n_host_blocks;
-        uint64_t block_bytes;
-    } groups[4];
-    uint32_t block_tokens, max_model_len, max_num_seqs, max_num_batched_tokens, max_logit_rows;
-    uint32_t n_threads;
-    uint32_t overlap_depth; /* a windowed sequence holds its reach in blocks once more for each step in flight */
-    bool not_invariant; /* k_plan_dims' */
-    struct k_format weight_format, kv_format;
-    uint64_t total_bytes; /* everything above but the weights */
-    /* A GPU's; all 0 for host memory. */
-    uint64_t device_memory; /* what it has */
-    uint64_t device_budget; /* what the engine may take of it, the weights and the driver's share included */
-    uint64_t driver_bytes; /* context, modules, graphs: measured at start, assumed by a plan without a GPU */
-};
-
-/* The device at hand when the engine begins to plan. */
-struct engine_device {
-    uint64_t memory, available; /* of its own memory; 0 where it computes in the host's */
-    const struct k_planner *planner;
-};
-int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
-                        const struct engine_device *device, struct engine_plan *out, struct quire_error *err);
-/* Of a GPU by its name, or for host memory: needs no device. */
-int engine_plan_make(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
-                     struct engine_plan *out, struct quire_error *err);
-
-/* The form that the options ask for with such weights; K_FORM_AUTO where the backend chooses. */
-int engine_plan_form(const struct engine_options *options, enum k_dtype weights, enum k_gemm_form *out,
-                     struct quire_error *err);
-int engine_plan_invariance(const struct engine_options *options, bool *off, struct quire_error *err);
+#define ENGINE_MAX_CLASSES 8u /* of service */
+#define ENGINE_MAX_TENANTS 1024u
 
 /* ---- requests ---- */
 
@@ -140,6 +47,22 @@ struct engine_logprob {
     uint32_t n_top;
     const uint32_t *top_ids; /* [n_top] borrowed until the sink returns */
     const float *top_logprobs;
+};
+
+/* Why a choice took as long as it did: microseconds in the queue by what was short there, and counts. */
+struct engine_account {
+    uint64_t arrival_us, admitted_us; /* admitted_us 0: it has not run */
+    uint64_t queue_nothing_us;        /* between two steps */
+    uint64_t queue_budget_us;         /* the step's tokens were spent on those before */
+    uint64_t queue_seqs_us, queue_blocks_us;
+    uint64_t queue_batch_us;  /* its batch had not begun */
+    uint64_t queue_prefix_us; /* another request was computing the prefix they share */
+    uint64_t preempted_us;    /* waiting again after preemptions */
+    uint64_t blocker;         /* the request that was admitted last before it, as its caller named it; 0 = none */
+    uint32_t blocker_tenant;
+    uint32_t n_overtaken; /* choices submitted later that were admitted before it: at least so many */
+    uint32_t n_chunks;    /* rows that computed known tokens; decode is not counted */
+    uint32_t n_preemptions, n_cached, n_loaded /* of n_cached, from the host tier */, n_recomputed;
 };
 
 enum engine_event_kind {
@@ -168,8 +91,7 @@ struct engine_event {
     const char *parameter; /* DONE with ENGINE_FINISH_ERROR: static, the field of the request that is wrong, or NULL */
     enum quire_status status; /* DONE with ENGINE_FINISH_ERROR: QUIRE_INVALID when what the request asked
                                      for cannot be, else QUIRE_INTERNAL */
-    const struct sched_account *account; /* DONE: why it took as long as it did, its `blocker` as the
-                                            caller named it; borrowed until the sink returns */
+    const struct engine_account *account; /* DONE; borrowed until the sink returns */
 };
 
 /* Called on the engine thread with everything a step gave, in order. Must not block and must not
@@ -198,11 +120,18 @@ void engine_drain(struct engine *e);
 /* Any thread. Nobody submits for the time being: incomplete static batches begin. */
 void engine_no_more(struct engine *e);
 
+/* What a policy may be told when it is changed; 0: its defaults. struct sched_policy_options says what they mean. */
+struct engine_policy_options {
+    uint64_t ageing_us;
+    uint32_t class_weights[ENGINE_MAX_CLASSES];
+    uint64_t class_ttft_us[ENGINE_MAX_CLASSES];
+    uint32_t prompt_price, output_price, prefill_share;
+};
 /* Any thread; returns at once. Another scheduling policy, from the next step boundary on; who runs
  * goes on running, and engine_stats() names the new one once it rules. options: NULL for those the
- * engine was opened with; its tenants and their weights are the engine's whatever it says.
+ * engine was opened with. Its tenants and their weights stay.
  * QUIRE_INVALID: no such policy, or options that it refuses. */
-int engine_set_policy(struct engine *e, const char *name, const struct sched_policy_options *options,
+int engine_set_policy(struct engine *e, const char *name, const struct engine_policy_options *options,
                       struct quire_error *err);
 /* Any thread; returns at once. Forgets the pins of a tenant (UINT32_MAX: of all) at the next step
  * boundary. */
@@ -212,8 +141,12 @@ struct engine_info {
     const struct model_desc *desc;
     const struct model_sampling_defaults *sampling;
     const struct engine_plan *plan;
+    /* Of those three, for who needs no more of them: */
+    uint32_t vocab_size, n_eos;
+    const uint32_t *eos; /* [n_eos] */
+    uint32_t max_model_len, max_num_seqs, block_tokens;
+    uint32_t n_blocks, n_host_blocks; /* of the first KV group; 0: there is none */
     const char *device_why; /* which backend was taken, and why */
-    enum k_gemm_form gemm_form; /* the one taken */
     const char *gemm_library; /* NULL, or what computes GEMMs of many tokens: answers are not invariant */
     char gemms[96]; /* both in words, for people */
     const char *placement; /* how many threads compute, on which CPUs, and where memory lies */
@@ -257,8 +190,15 @@ struct engine_stats {
 /* Any thread: a snapshot of the last step boundary. */
 void engine_stats(const struct engine *e, struct engine_stats *out);
 
+struct engine_tenant_stats {
+    uint64_t n_prompt_tokens; /* computed */
+    uint64_t n_generated_tokens;
+    uint64_t n_prefix_queries, n_prefix_hits; /* tokens; hits are tokens saved */
+    uint64_t n_evicted_blocks; /* cached blocks of this tenant that were given up */
+    uint32_t n_running, n_waiting; /* sequences */
+};
 /* Any thread: a tenant's counters at most 100 ms old, and exact once the engine is idle. QUIRE_INVALID:
  * there is no such tenant. */
-int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct sched_tenant_stats *out);
+int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct engine_tenant_stats *out);
 
 #endif

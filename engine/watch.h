@@ -12,6 +12,7 @@
 #define QUIRE_ENGINE_WATCH_H
 
 #include "engine/engine.h"
+#include "engine/model/model.h"
 #include "scheduler/scheduler.h"
 
 struct engine_watch_submit {

@@ -1,4 +1,5 @@
 #include "engine/record/digest.h"
+#include "kernels/kernels.h"
 
 #include "engine/record/format.h"
 

@@ -1,4 +1,5 @@
 #include "engine/record/recorder.h"
+#include "engine/plan.h"
 
 #include "base/buffer.h"
 #include "base/clock.h"
@@ -244,7 +245,7 @@ static void on_opened(void *context, const struct engine_info *info, const struc
     put_text(r, r->about.model);
     put_bytes(r, r->about.config_sha256.bytes, sizeof r->about.config_sha256.bytes);
     put_text(r, info->plan->device);
-    put_u8(r, (uint8_t)(info->gemm_form | (info->gemm_library ? RECORD_NOT_INVARIANT : 0)));
+    put_u8(r, (uint8_t)(info->plan->gemm_form | (info->gemm_library ? RECORD_NOT_INVARIANT : 0)));
     put_u8(r, (uint8_t)info->desc->dtype);
     put_u8(r, (uint8_t)info->plan->kv_format.kind);
     put_u32(r, info->desc->vocab_size);

@@ -9,6 +9,7 @@
 #define QUIRE_ENGINE_RECORDING_H
 
 #include "engine/engine.h"
+#include "engine/plan.h"
 
 struct recording;
 

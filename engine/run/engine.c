@@ -48,7 +48,6 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
         status = k_backend_open(&options, &e->backend, &e->info.device_why, err);
     if (status != QUIRE_OK)
         return status;
-    e->info.gemm_form = e->backend->form;
     e->info.gemm_library = e->backend->gemm_library;
     snprintf(e->info.gemms, sizeof e->info.gemms,
              e->info.gemm_library ? "%s, of many tokens %s (--invariance off)" : "%s", k_form_name(e->backend->form),
@@ -140,6 +139,7 @@ static int open_model(struct engine *e, const struct engine_options *asked, stru
         status = e->backend->ops->memory(e->backend, &device.memory, &device.available, err);
     if (status == QUIRE_OK)
         status = engine_plan_make_on(&o, &e->desc, safetensors_total_bytes(e->checkpoint), &device, &e->plan, err);
+    e->plan.gemm_form = e->backend->form;
     if (status == QUIRE_OK)
         status = check_memory(&e->plan, err);
     if (status != QUIRE_OK)
@@ -207,10 +207,22 @@ static int keep_policy_options(struct engine *e, const struct sched_policy_optio
     return QUIRE_OK;
 }
 
-static void identify(struct engine *e)
+/* What it says of itself, once the model is there. */
+static void introduce(struct engine *e)
 {
     struct engine_info *info = &e->info;
-    const enum k_gemm_form form = info->gemm_form;
+    info->vocab_size = e->desc.vocab_size;
+    info->n_eos = e->desc.n_eos;
+    info->eos = e->desc.eos;
+    info->max_model_len = e->plan.max_model_len;
+    info->max_num_seqs = e->plan.max_num_seqs;
+    info->block_tokens = e->plan.block_tokens;
+    info->n_blocks = e->plan.groups[0].n_blocks;
+    info->n_host_blocks = e->plan.groups[0].n_host_blocks;
+    info->cache_dtype = k_format_name(e->plan.kv_format);
+    if (!info->device_why || !*info->device_why)
+        info->device_why = e->plan.device;
+    const enum k_gemm_form form = e->plan.gemm_form;
     info->identity = (struct engine_identity){
         .law = K_LAW_VERSION,
         .weights = safetensors_digest(e->checkpoint),
@@ -251,7 +263,7 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
     if (status == QUIRE_OK)
         status = open_model(e, o, err);
     if (status == QUIRE_OK) {
-        identify(e);
+        introduce(e);
         status = open_scheduler(e, &config, max_queued, err);
     }
     if (status == QUIRE_OK)
@@ -279,7 +291,6 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
     e->next_key = 1;
     int status = open_all(e, options, err);
     if (status == QUIRE_OK) {
-        e->info.cache_dtype = k_format_name(e->plan.kv_format);
         e->info.open_seconds = quire_now_s() - begin;
         e->report.stats.token_budget = e->plan.max_num_batched_tokens;
         e->logged_ratio = 1;
@@ -384,15 +395,28 @@ void engine_no_more(struct engine *e)
     mailbox_no_more(e->mailbox);
 }
 
-int engine_set_policy(struct engine *e, const char *name, const struct sched_policy_options *options,
+/* What the caller says, over what the engine keeps. */
+static void policy_options_from(const struct engine_policy_options *from, struct sched_policy_options *o)
+{
+    _Static_assert(ENGINE_MAX_CLASSES == SCHED_MAX_CLASSES, "classes of service");
+    _Static_assert(ENGINE_MAX_TENANTS == SCHED_MAX_TENANTS, "tenants");
+    o->ageing_us = from->ageing_us;
+    memcpy(o->class_weights, from->class_weights, sizeof o->class_weights);
+    memcpy(o->class_ttft_us, from->class_ttft_us, sizeof o->class_ttft_us);
+    o->prompt_price = from->prompt_price;
+    o->output_price = from->output_price;
+    o->prefill_share = from->prefill_share;
+}
+
+int engine_set_policy(struct engine *e, const char *name, const struct engine_policy_options *options,
                       struct quire_error *err)
 {
     const struct sched_policy *policy = sched_policy_find(name);
-    struct sched_policy_options o = options ? *options : e->policy_options;
+    struct sched_policy_options o = e->policy_options;
     if (!policy)
         return quire_fail(err, QUIRE_INVALID, "policy: must be one of %s, got '%.40s'", sched_policy_names(), name);
-    o.n_tenants = e->policy_options.n_tenants;
-    o.tenant_weights = e->tenant_weights;
+    if (options)
+        policy_options_from(options, &o);
     /* A rehearsal: what the policy refuses is refused here, and not when nobody is listening. */
     void *state = NULL;
     int status = policy->create ? policy->create(&o, &state, err) : QUIRE_OK;
@@ -420,10 +444,20 @@ void engine_stats(const struct engine *e, struct engine_stats *out)
     mailbox_stats(e->mailbox, out);
 }
 
-int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct sched_tenant_stats *out)
+int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct engine_tenant_stats *out)
 {
+    struct sched_tenant_stats s;
     if (tenant >= e->policy_options.n_tenants)
         return QUIRE_INVALID;
-    mailbox_tenant_stats(e->mailbox, tenant, out);
+    mailbox_tenant_stats(e->mailbox, tenant, &s);
+    *out = (struct engine_tenant_stats){
+        .n_prompt_tokens = s.n_prompt_tokens,
+        .n_generated_tokens = s.n_generated_tokens,
+        .n_prefix_queries = s.n_prefix_queries,
+        .n_prefix_hits = s.n_prefix_hits,
+        .n_evicted_blocks = s.n_evicted_blocks,
+        .n_running = s.n_running,
+        .n_waiting = s.n_waiting,
+    };
     return QUIRE_OK;
 }

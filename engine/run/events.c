@@ -63,6 +63,30 @@ static uint32_t n_cache_created(const struct engine *e, const struct request *r,
     return e->prefix_caching && choice == 0 && is_computed && n_full > n_cached ? n_full - n_cached : 0;
 }
 
+static struct engine_account account_of(const struct engine *e, const struct request_choice *c)
+{
+    const struct sched_account a = sched_account(e->sched, c->seq);
+    return (struct engine_account){
+        .arrival_us = a.arrival_us,
+        .admitted_us = a.admitted_us,
+        .queue_nothing_us = a.queue_us[SCHED_SHORT_OF_NOTHING],
+        .queue_budget_us = a.queue_us[SCHED_SHORT_OF_BUDGET],
+        .queue_seqs_us = a.queue_us[SCHED_SHORT_OF_SEQS],
+        .queue_blocks_us = a.queue_us[SCHED_SHORT_OF_BLOCKS],
+        .queue_batch_us = a.queue_us[SCHED_SHORT_OF_BATCH],
+        .queue_prefix_us = a.queue_us[SCHED_SHORT_OF_PREFIX],
+        .preempted_us = a.preempted_us,
+        .blocker = a.blocker ? c->blocker : 0,
+        .blocker_tenant = a.blocker_tenant,
+        .n_overtaken = a.n_overtaken,
+        .n_chunks = a.n_chunks,
+        .n_preemptions = a.n_preemptions,
+        .n_cached = a.n_cached,
+        .n_loaded = a.n_loaded,
+        .n_recomputed = a.n_recomputed,
+    };
+}
+
 void event_done(struct engine *e, struct request *r, uint32_t choice, enum engine_finish finish, int64_t stop_token)
 {
     struct request_choice *c = &r->choices[choice];
@@ -76,9 +100,7 @@ void event_done(struct engine *e, struct request *r, uint32_t choice, enum engin
     event->n_cached = r->n_placed ? sched_cached_tokens(e->sched, c->seq) : 0;
     event->n_generated = c->n_generated;
     event->n_cache_created = n_cache_created(e, r, choice, event->n_cached);
-    c->account = r->n_placed ? sched_account(e->sched, c->seq) : (struct sched_account){.arrival_us = r->arrival_us};
-    if (c->account.blocker)
-        c->account.blocker = c->blocker;
+    c->account = r->n_placed ? account_of(e, c) : (struct engine_account){.arrival_us = r->arrival_us};
     event->account = &c->account;
     if (finish == ENGINE_FINISH_REFUSED)
         event->retry_after_ms = r->retry_after_ms;

@@ -17,6 +17,7 @@
 
 #include "base/status.h"
 #include "engine/engine.h"
+#include "engine/plan.h"
 #include "engine/model/weights.h"
 #include "memory/kv_cache.h"
 

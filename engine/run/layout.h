@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "engine/engine.h"
+#include "engine/plan.h"
 #include "engine/model/model.h"
 
 #include <stdint.h>

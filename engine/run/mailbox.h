@@ -9,6 +9,7 @@
 #define QUIRE_ENGINE_MAILBOX_H
 
 #include "engine/engine.h"
+#include "scheduler/scheduler.h"
 #include "engine/run/request.h"
 
 #include <stdbool.h>

@@ -1,5 +1,6 @@
 /* The memory plan: every arena to the byte, by arithmetic on the description and the options. */
 #include "engine/engine.h"
+#include "engine/plan.h"
 #include "engine/model/tensors.h"
 #include "engine/run/host_memory.h"
 #include "engine/run/layout.h"
@@ -135,11 +136,10 @@ static int plan_dtypes(const struct engine_options *o, const struct model_desc *
     }
     p->weight_format = k_format_of(desc->dtype);
     p->kv_format = k_format_of(kv);
-    enum k_gemm_form form;
-    int status = engine_plan_form(o, desc->dtype, &form, err);
+    int status = engine_plan_form(o, desc->dtype, &p->gemm_form, err);
     if (status == QUIRE_OK)
         status = engine_plan_invariance(o, &p->not_invariant, err);
-    p->not_invariant = p->not_invariant && form != K_FORM_LANE && desc->dtype != K_F32;
+    p->not_invariant = p->not_invariant && p->gemm_form != K_FORM_LANE && desc->dtype != K_F32;
     return status;
 }
 

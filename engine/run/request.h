@@ -22,7 +22,7 @@ struct request_choice {
     uint32_t seq;          /* the scheduler's name for it, once placed */
     uint32_t n_generated;
     bool done;             /* its DONE event was given */
-    struct sched_account account; /* as of then */
+    struct engine_account account; /* as of then */
     bool admitted;
     uint64_t blocker;      /* the caller's id of the request admitted before it; 0 = none */
     bool cancel_asked;     /* mailbox */

@@ -3,6 +3,7 @@
 #define QUIRE_ENGINE_SCHEDULE_H
 
 #include "engine/engine.h"
+#include "engine/options.h"
 
 /* Fills in everything but what follows from the memory plan, the queue's bound and the secret. The
  * tenants' weights stay the caller's. QUIRE_INVALID names the option that is wrong, or that makes no

@@ -4,6 +4,8 @@
 #define QUIRE_ENGINE_STATE_H
 
 #include "engine/engine.h"
+#include "engine/options.h"
+#include "engine/plan.h"
 #include "engine/run/forward.h"
 #include "engine/run/mailbox.h"
 #include "engine/run/request.h"

@@ -23,8 +23,8 @@ static int read_number(const char *key, const char *text, uint64_t max, uint64_t
     return QUIRE_OK;
 }
 
-/* At most SCHED_MAX_CLASSES numbers, with commas between them; the others stay 0. */
-static int read_classes(const char *key, char *text, uint64_t max, uint64_t out[SCHED_MAX_CLASSES],
+/* At most ENGINE_MAX_CLASSES numbers, with commas between them; the others stay 0. */
+static int read_classes(const char *key, char *text, uint64_t max, uint64_t out[ENGINE_MAX_CLASSES],
                         struct quire_error *err)
 {
     uint32_t n = 0;
@@ -33,18 +33,18 @@ static int read_classes(const char *key, char *text, uint64_t max, uint64_t out[
         char *comma = strchr(at, ',');
         if (comma)
             *comma = '\0';
-        if (n == SCHED_MAX_CLASSES)
-            return quire_fail(err, QUIRE_INVALID, "CONTROL: %s: at most %u numbers", key, SCHED_MAX_CLASSES);
+        if (n == ENGINE_MAX_CLASSES)
+            return quire_fail(err, QUIRE_INVALID, "CONTROL: %s: at most %u numbers", key, ENGINE_MAX_CLASSES);
         status = read_number(key, at, max, &out[n], err);
         at = comma ? comma + 1 : NULL;
     }
     return status;
 }
 
-static int read_option(char *word, struct sched_policy_options *o, struct quire_error *err)
+static int read_option(char *word, struct engine_policy_options *o, struct quire_error *err)
 {
     const uint64_t most_ms = UINT64_MAX / 1000000;
-    uint64_t classes[SCHED_MAX_CLASSES] = {0}, number = 0;
+    uint64_t classes[ENGINE_MAX_CLASSES] = {0}, number = 0;
     char *value = strchr(word, '=');
     if (!value)
         return quire_fail(err, QUIRE_INVALID, "CONTROL: \"%.40s\": must be KEY=VALUE", word);
@@ -64,11 +64,11 @@ static int read_option(char *word, struct sched_policy_options *o, struct quire_
         o->prefill_share = (uint32_t)number;
     } else if (strcmp(word, "class_weights") == 0) {
         status = read_classes(word, value, UINT32_MAX, classes, err);
-        for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++)
+        for (uint32_t i = 0; i < ENGINE_MAX_CLASSES; i++)
             o->class_weights[i] = (uint32_t)classes[i];
     } else if (strcmp(word, "class_ttft_ms") == 0) {
         status = read_classes(word, value, most_ms, classes, err);
-        for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++)
+        for (uint32_t i = 0; i < ENGINE_MAX_CLASSES; i++)
             o->class_ttft_us[i] = classes[i] * 1000;
     } else {
         return quire_fail(err, QUIRE_INVALID,
@@ -83,7 +83,7 @@ static int read_option(char *word, struct sched_policy_options *o, struct quire_
 
 static int set_policy(struct daemon *d, char **words, size_t n, struct quire_error *err)
 {
-    struct sched_policy_options options = {.n_tenants = 0};
+    struct engine_policy_options options = {.ageing_us = 0};
     if (n == 0)
         return quire_fail(err, QUIRE_INVALID, "CONTROL: set-policy: which one?");
     for (size_t i = 1; i < n; i++) {
@@ -99,7 +99,7 @@ static int unpin(struct daemon *d, char **words, size_t n, struct quire_error *e
     uint64_t tenant;
     if (n != 1)
         return quire_fail(err, QUIRE_INVALID, "CONTROL: unpin: takes one tenant's index");
-    int status = read_number("unpin", words[0], SCHED_MAX_TENANTS - 1, &tenant, err);
+    int status = read_number("unpin", words[0], ENGINE_MAX_TENANTS - 1, &tenant, err);
     if (!status)
         engine_unpin(d->engine, (uint32_t)tenant);
     return status;

@@ -20,7 +20,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "engine/engine.h"
-#include "engine/record/shadow.h"
+#include "engine/record/shadow_stats.h"
 
 #include <event2/event.h>
 #include <stdbool.h>

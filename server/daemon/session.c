@@ -73,19 +73,18 @@ static void put_welcome(struct connection *c, const struct wire_hello *theirs)
     struct key256 proof = {{0}};
     char description[512];
     uint8_t eos[4 * WIRE_MAX_EOS];
-    snprintf(description, sizeof description, "%s",
-             info->device_why && *info->device_why ? info->device_why : info->plan->device);
+    snprintf(description, sizeof description, "%s", info->device_why);
     struct wire_hello hello = {
         .version = WIRE_VERSION,
         .identity_text = d->options.identity_text,
         .identity_config = d->options.identity_config,
         .model = d->model,
         .n_model = strlen(d->model),
-        .vocab_size = info->desc->vocab_size,
-        .max_model_len = info->plan->max_model_len,
-        .max_num_seqs = info->plan->max_num_seqs,
-        .block_tokens = info->plan->block_tokens,
-        .n_eos = info->desc->n_eos < WIRE_MAX_EOS ? info->desc->n_eos : WIRE_MAX_EOS,
+        .vocab_size = info->vocab_size,
+        .max_model_len = info->max_model_len,
+        .max_num_seqs = info->max_num_seqs,
+        .block_tokens = info->block_tokens,
+        .n_eos = info->n_eos < WIRE_MAX_EOS ? info->n_eos : WIRE_MAX_EOS,
         .eos = eos,
         .description = description,
         .n_description = strlen(description),
@@ -95,7 +94,7 @@ static void put_welcome(struct connection *c, const struct wire_hello *theirs)
     };
     for (uint32_t i = 0; i < hello.n_eos; i++) {
         for (uint32_t byte = 0; byte < 4; byte++)
-            eos[4 * i + byte] = (uint8_t)(info->desc->eos[i] >> 8 * byte);
+            eos[4 * i + byte] = (uint8_t)(info->eos[i] >> 8 * byte);
     }
     if (c->key) {
         proof = wire_key_proof(c->key, WIRE_KEY_ENGINE, c->nonce, theirs->nonce);
@@ -267,7 +266,6 @@ static void stats_make(struct daemon *d, struct wire_stats *out, uint32_t *words
     struct engine_stats s;
     engine_stats(d->engine, &s);
     const struct engine_info *info = engine_info(d->engine);
-    const struct engine_plan *plan = info->plan;
     for (uint32_t i = 0; i < ENGINE_N_STEP_BUCKETS; i++) {
         const struct wire_step_bucket bucket = {engine_step_bounds[i], s.step_buckets[i]};
         wire_step_bucket_put(words + (size_t)WIRE_STEP_BUCKET_WORDS * i, &bucket);
@@ -284,8 +282,8 @@ static void stats_make(struct daemon *d, struct wire_stats *out, uint32_t *words
         .n_generation_tokens = s.n_generation_tokens,
         .n_steps = s.n_steps,
         .n_blocks_leaked = s.n_blocks_leaked,
-        .n_blocks = plan->n_kv_groups ? plan->groups[0].n_blocks : 0,
-        .n_block_tokens = plan->block_tokens,
+        .n_blocks = info->n_blocks,
+        .n_block_tokens = info->block_tokens,
         .draining = s.draining || d->draining,
         .dead = s.dead,
         .n_host_hits = s.n_host_hits,
@@ -309,7 +307,7 @@ static void stats_make(struct daemon *d, struct wire_stats *out, uint32_t *words
         .cache_dtype = info->cache_dtype,
         .n_cache_dtype = strlen(info->cache_dtype),
         .prefix_caching = info->prefix_caching,
-        .n_host_blocks = plan->n_kv_groups ? plan->groups[0].n_host_blocks : 0,
+        .n_host_blocks = info->n_host_blocks,
     };
 }
 
@@ -317,7 +315,7 @@ static void stats_make(struct daemon *d, struct wire_stats *out, uint32_t *words
 static uint32_t tenants_make(struct daemon *d, uint32_t n, uint32_t *words)
 {
     uint32_t i = 0;
-    struct sched_tenant_stats s;
+    struct engine_tenant_stats s;
     for (; i < n && engine_tenant_stats(d->engine, i, &s) == QUIRE_OK; i++) {
         const struct wire_tenant tenant = {
             .n_prompt_tokens = s.n_prompt_tokens,

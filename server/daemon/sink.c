@@ -52,15 +52,15 @@ static uint32_t finish_of(enum engine_finish finish)
     return WIRE_FINISH_ERROR;
 }
 
-static struct wire_account account_of(const struct sched_account *a)
+static struct wire_account account_of(const struct engine_account *a)
 {
     return (struct wire_account){
-        .queue_nothing_us = a->queue_us[SCHED_SHORT_OF_NOTHING],
-        .queue_budget_us = a->queue_us[SCHED_SHORT_OF_BUDGET],
-        .queue_seqs_us = a->queue_us[SCHED_SHORT_OF_SEQS],
-        .queue_blocks_us = a->queue_us[SCHED_SHORT_OF_BLOCKS],
-        .queue_batch_us = a->queue_us[SCHED_SHORT_OF_BATCH],
-        .queue_prefix_us = a->queue_us[SCHED_SHORT_OF_PREFIX],
+        .queue_nothing_us = a->queue_nothing_us,
+        .queue_budget_us = a->queue_budget_us,
+        .queue_seqs_us = a->queue_seqs_us,
+        .queue_blocks_us = a->queue_blocks_us,
+        .queue_batch_us = a->queue_batch_us,
+        .queue_prefix_us = a->queue_prefix_us,
         .preempted_us = a->preempted_us,
         .blocker = a->blocker,
         .blocker_tenant = a->blocker_tenant,

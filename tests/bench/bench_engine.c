@@ -2,6 +2,7 @@
  * arrays, handing them to the backend, taking tokens, committing, events. The sink does nothing.
  */
 #include "engine/engine.h"
+#include "engine/options.h"
 #include "tests/bench/host_bench.h"
 
 #include <pthread.h>

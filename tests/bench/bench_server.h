@@ -4,6 +4,7 @@
 #define QUIRE_TESTS_BENCH_SERVER_H
 
 #include "engine/engine.h"
+#include "engine/options.h"
 #include "server/daemon/daemon.h"
 #include "server/front/front.h"
 

@@ -1,6 +1,7 @@
 #include "tests/daemon/fake_engine.h"
+#include "engine/plan.h"
 
-#include "engine/record/shadow.h"
+#include "engine/record/shadow_stats.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -23,7 +24,7 @@ struct fake_request {
     struct request_spec r; /* ours */
     struct fake_choice *choices;
     uint32_t n_prompt_told; /* positions whose logprobs are out */
-    struct sched_account account;
+    struct engine_account account;
     bool cancelled;
 };
 
@@ -39,7 +40,7 @@ struct engine {
     bool closing, draining, held;
     struct engine_stats stats;
     uint32_t n_cancelled;
-    struct sched_tenant_stats tenants[FAKE_ENGINE_TENANTS];
+    struct engine_tenant_stats tenants[FAKE_ENGINE_TENANTS];
     uint64_t last_request;
     uint32_t last_tenant;
 
@@ -318,6 +319,13 @@ int fake_engine_open(const struct fake_engine_options *options, engine_sink sink
         .desc = &e->desc,
         .sampling = &e->sampling,
         .plan = &e->plan,
+        .vocab_size = e->desc.vocab_size,
+        .n_eos = e->desc.n_eos,
+        .eos = e->desc.eos,
+        .max_model_len = e->plan.max_model_len,
+        .max_num_seqs = e->plan.max_num_seqs,
+        .block_tokens = e->plan.block_tokens,
+        .n_blocks = e->plan.groups[0].n_blocks,
         .device_why = "fake: a test's engine",
         .placement = "nowhere",
         .prefix_caching = true,
@@ -399,9 +407,10 @@ static struct fake_request *request_make(uint64_t id, struct request_spec *spec)
 /* Locked. */
 static void account_begin(struct engine *e, struct fake_request *q)
 {
-    struct sched_tenant_stats *tenant = &e->tenants[q->r.tenant];
-    q->account = (struct sched_account){
-        .queue_us = {[SCHED_SHORT_OF_BUDGET] = FAKE_ENGINE_BUDGET_US, [SCHED_SHORT_OF_BLOCKS] = FAKE_ENGINE_BLOCKS_US},
+    struct engine_tenant_stats *tenant = &e->tenants[q->r.tenant];
+    q->account = (struct engine_account){
+        .queue_budget_us = FAKE_ENGINE_BUDGET_US,
+        .queue_blocks_us = FAKE_ENGINE_BLOCKS_US,
         .blocker = e->last_request,
         .blocker_tenant = e->last_tenant,
         .n_chunks = 1,
@@ -497,7 +506,7 @@ void engine_stats(const struct engine *e, struct engine_stats *out)
     out->kv_usage = (double)out->n_running / e->plan.max_num_seqs;
 }
 
-int engine_set_policy(struct engine *e, const char *name, const struct sched_policy_options *options,
+int engine_set_policy(struct engine *e, const char *name, const struct engine_policy_options *options,
                       struct quire_error *err)
 {
     static const char *const names[] = {"fcfs", "priority", "fair"};
@@ -522,7 +531,7 @@ void engine_unpin(struct engine *e, uint32_t tenant)
     pthread_mutex_unlock(&e->mutex);
 }
 
-int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct sched_tenant_stats *out)
+int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct engine_tenant_stats *out)
 {
     struct engine *locked = (struct engine *)(uintptr_t)e;
     if (tenant >= FAKE_ENGINE_TENANTS)

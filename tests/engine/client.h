@@ -4,6 +4,7 @@
 #define QUIRE_TESTS_ENGINE_CLIENT_H
 
 #include "engine/engine.h"
+#include "engine/plan.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +25,7 @@ struct choice_answer {
     enum engine_finish finish;
     bool has_stop_token;
     uint32_t stop_token, n_cached, n_generated, n_cache_created, retry_after_ms;
-    struct sched_account account;
+    struct engine_account account;
     char message[QUIRE_ERROR_BYTES];
     const char *parameter;
     enum quire_status status;

@@ -38,7 +38,7 @@ static unsigned long launches_to_open(uint32_t n, uint32_t *n_layers)
     if (engine_open(&o, no_events, NULL, &e, &err) != QUIRE_OK)
         fail_msg("%s", err.text);
     assert_int_equal(engine_info(e)->n_graphs, n);
-    assert_int_equal(engine_info(e)->gemm_form, K_FORM_MMA);
+    assert_int_equal(engine_info(e)->plan->gemm_form, K_FORM_MMA);
     *n_layers = engine_info(e)->desc->n_layers;
     unsigned long launches = simt_calls("launch") - before;
     engine_close(e);

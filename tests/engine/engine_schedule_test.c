@@ -391,9 +391,9 @@ static void a_dynamic_batch_waits_asleep(void **state)
     double cpu = cpu_seconds();
     const struct answer *alone = client_ask(c, &r);
     cpu = cpu_seconds() - cpu;
-    const struct sched_account *a = &alone->choices[0].account;
+    const struct engine_account *a = &alone->choices[0].account;
     assert_true(a->admitted_us - a->arrival_us >= 300000);
-    assert_true(a->queue_us[SCHED_SHORT_OF_BATCH] >= 250000);
+    assert_true(a->queue_batch_us >= 250000);
     assert_true(cpu < 0.15); /* asleep for at least half of the time, under any sanitizer */
 
     const struct answer *first = client_submit(c, &r), *second = client_submit(c, &r);
@@ -512,7 +512,7 @@ static void tenants_have_counters(void **state)
     client_ask(c, &r);
     client_ask(c, &r);
     client_idle_stats(c);
-    struct sched_tenant_stats t;
+    struct engine_tenant_stats t;
     assert_int_equal(engine_tenant_stats(client_engine(c), 2, &t), QUIRE_OK);
     assert_int_equal(t.n_prompt_tokens, 50 + 2);
     assert_int_equal(t.n_generated_tokens, 8);

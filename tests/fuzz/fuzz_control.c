@@ -1,5 +1,6 @@
 /* A CONTROL command: whatever reaches the engine is in range, and every error is one line of text. */
 #include "fuzz.h"
+#include "engine/engine.h"
 
 #include "server/daemon/internal.h"
 
@@ -7,7 +8,7 @@
 #include <string.h>
 
 /* The engine's part. */
-int engine_set_policy(struct engine *e, const char *name, const struct sched_policy_options *options,
+int engine_set_policy(struct engine *e, const char *name, const struct engine_policy_options *options,
                       struct quire_error *err)
 {
     (void)e;
@@ -20,7 +21,7 @@ int engine_set_policy(struct engine *e, const char *name, const struct sched_pol
 void engine_unpin(struct engine *e, uint32_t tenant)
 {
     (void)e;
-    if (tenant >= SCHED_MAX_TENANTS)
+    if (tenant >= ENGINE_MAX_TENANTS)
         abort();
 }
 

@@ -1,6 +1,7 @@
 /* quire engine: an engine behind sockets, without HTTP or text. */
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/options.h"
 #include "server/daemon/daemon.h"
 #include "server/front/tenant/tenants.h"
 #include "tools/cli/command.h"

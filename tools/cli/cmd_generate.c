@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "engine/engine.h"
+#include "engine/plan.h"
 #include "server/daemon/daemon.h"
 #include "server/link/engine_client.h"
 #include "tools/cli/command.h"

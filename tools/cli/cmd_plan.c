@@ -1,6 +1,7 @@
 /* quire plan: the memory of a model to the byte, from its config and weight headers alone. */
 #include "base/json.h"
 #include "engine/engine.h"
+#include "engine/plan.h"
 #include "engine/model/safetensors.h"
 #include "engine/model/weights.h"
 #include "tools/cli/command.h"

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/plan.h"
 #include "server/daemon/daemon.h"
 #include "server/front/api/cors.h"
 #include "server/link/engine_client.h"

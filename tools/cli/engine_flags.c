@@ -1,4 +1,5 @@
 #include "tools/cli/engine_flags.h"
+#include "kernels/kernels.h"
 
 #include "tools/bench/lib/cost_file.h"
 

@@ -3,6 +3,7 @@
 #define QUIRE_TOOLS_ENGINE_FLAGS_H
 
 #include "engine/engine.h"
+#include "engine/options.h"
 #include "tools/cli/cli.h"
 
 #define SCHEDULE_FLAGS_MAX 24

@@ -3,6 +3,7 @@
 #define QUIRE_TOOLS_WATCHING_H
 
 #include "engine/record/recorder.h"
+#include "engine/options.h"
 #include "engine/record/shadow.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/trace_file.h"

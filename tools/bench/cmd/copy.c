@@ -83,7 +83,7 @@ int bench_copy(const struct engine_options *options, const struct engine_info *i
     const char *why;
     const struct k_backend_options backend = {.device = options->device,
                                               .n_threads = options->n_threads,
-                                              .form = info->gemm_form,
+                                              .form = info->plan->gemm_form,
                                               .weight_format = info->plan->weight_format,
                                               .cpu_bind = options->cpu_bind};
     struct copying c = {.shape = {.format = info->plan->kv_format,

@@ -5,6 +5,7 @@
 #define QUIRE_TOOLS_BENCH_COPY_H
 
 #include "engine/engine.h"
+#include "engine/plan.h"
 
 /* Microseconds a block, the median of many. On a backend of its own, opened as the engine of `info` was. */
 int bench_copy(const struct engine_options *options, const struct engine_info *info, double *us,

@@ -7,6 +7,7 @@
 #define QUIRE_TOOLS_BENCH_ENGINE_H
 
 #include "engine/engine.h"
+#include "engine/plan.h"
 #include "tools/bench/lib/inputs.h"
 #include "tools/bench/lib/metrics.h"
 #include "tools/bench/lib/progress.h"

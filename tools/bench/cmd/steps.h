@@ -15,6 +15,7 @@
 #define QUIRE_TOOLS_BENCH_STEPS_H
 
 #include "engine/engine.h"
+#include "engine/plan.h"
 #include "tools/bench/lib/cost_fit.h"
 
 struct bench_steps;

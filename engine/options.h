@@ -1,0 +1,65 @@
+/* What an engine is opened with. Strings are borrowed until engine_open() returns. */
+#ifndef QUIRE_ENGINE_OPTIONS_H
+#define QUIRE_ENGINE_OPTIONS_H
+
+#include "base/hash.h"
+#include "scheduler/scheduler.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct engine_watch; /* engine/watch.h: looks on while the engine schedules */
+
+struct engine_options {
+    const char *model_dir;
+    const char *device;               /* "auto", "ref", "cpu", "cuda", "cuda:N"; to plan only, also the name of a
+                                         GPU that k_device_find() knows */
+    const char *dtype;                /* "auto", or the stored dtype's name, or "float32" (then KV is f32) */
+    const char *kv_cache_dtype;       /* "auto", "float16", "float32" */
+    const char *gemm_form;            /* "auto", "lane", "tile", "mma" */
+    const char *invariance; /* "strict", or "off": a GPU may compute GEMMs of many tokens by NVIDIA's library, and a
+                                         request's bits then depend on what else is served */
+    const char *activation_dtype; /* "float32", or "bfloat16" in the tile form */
+    uint32_t max_model_len; /* 0 = what the model says */
+    uint32_t max_num_seqs; /* 0 = default */
+    uint32_t max_num_batched_tokens; /* 0 = default */
+    uint32_t block_size; /* 0 = 16 */
+    bool prefix_caching;
+    const char *prefix_cache_eviction; /* "lru", "reuse" */
+    uint64_t swap_space; /* bytes of host memory for cached blocks that the pool gives up; 0 = none */
+    uint32_t num_kv_blocks; /* 0 = from kv_cache_memory, or a share of free memory */
+    uint64_t kv_cache_memory; /* bytes; 0 = default */
+    uint32_t n_threads; /* 0 = default */
+    double gpu_memory_utilization; /* share of a GPU's memory that the engine may take, the driver's part
+                                         included; 0 = 0.9 */
+    bool enforce_eager; /* run every step operation by operation: no recorded graphs */
+    const char *cpu_bind; /* "auto", "none", or the CPU of each compute thread: "0-3,8" */
+    uint32_t max_queued_requests; /* 0 = 1,024 */
+    uint64_t max_queued_tokens; /* 0 = no bound */
+
+    /* Scheduling. What the fields of the same name in struct sched_config mean; 0 as there. */
+    const char *scheduling_policy; /* of sched_policy_names() */
+    struct sched_policy_options policy_options; /* all zero = the policy's defaults, one tenant; the
+                                                   weights are copied */
+    struct sched_cost cost; /* n_points = 0: no cost model */
+    uint32_t long_prefill_token_threshold, max_partial_prefills;
+    double step_target_ms; /* needs a cost model */
+    bool adaptive_budget;
+    const char *batching; /* "continuous", "dynamic", "static" */
+    uint32_t max_batch_size;
+    double max_wait_ms; /* of dynamic batches */
+    const char *preemption_mode; /* "auto", "swap", "recompute", "never" */
+    uint32_t max_pinned_percent;
+
+    const struct engine_watch *const *watches; /* [n_watches], at most ENGINE_MAX_WATCHES; the array is
+                                                  copied, what it points to must outlive the engine */
+    uint32_t n_watches;
+
+    bool has_seed; /* seeds of requests that bring none: derived from seed and a counter, else random */
+    uint64_t seed;
+    const struct key256 *chain_secret; /* NULL = fresh random */
+};
+void engine_options_default(struct engine_options *options);
+#define ENGINE_MAX_WATCHES 4u
+
+#endif

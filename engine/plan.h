@@ -1,0 +1,59 @@
+/* The memory plan of an engine: host arithmetic, also without weights or device (`quire plan`). Pure; any thread. */
+#ifndef QUIRE_ENGINE_PLAN_H
+#define QUIRE_ENGINE_PLAN_H
+
+#include "base/status.h"
+#include "engine/model/model.h"
+#include "engine/options.h"
+#include "kernels/kernels.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct engine_plan {
+    char device[16]; /* the backend */
+    const struct k_planner *planner; /* of it: static */
+    const struct k_device *gpu; /* NULL, or the GPU that was named to plan for */
+    uint64_t weight_bytes; /* mapped, in place; on a GPU its copy there */
+    uint64_t param_bytes; /* norms and biases widened to f32, inverse frequencies */
+    uint64_t activation_bytes; /* step buffers */
+    uint64_t workspace_bytes; /* the backend's */
+    uint64_t logits_bytes;
+    uint64_t kv_bytes; /* all groups */
+    uint64_t kv_block_bytes; /* one block of every group */
+    uint64_t swap_bytes; /* the host tier of all groups */
+    uint32_t n_kv_groups;
+    struct {
+        uint32_t window, n_layers, n_blocks, n_host_blocks;
+        uint64_t block_bytes;
+    } groups[4];
+    uint32_t block_tokens, max_model_len, max_num_seqs, max_num_batched_tokens, max_logit_rows;
+    uint32_t n_threads;
+    uint32_t overlap_depth; /* a windowed sequence holds its reach in blocks once more for each step in flight */
+    bool not_invariant; /* k_plan_dims' */
+    struct k_format weight_format, kv_format;
+    enum k_gemm_form gemm_form; /* asked for, K_FORM_AUTO where the backend chooses; of an open engine: taken */
+    uint64_t total_bytes; /* everything above but the weights */
+    /* A GPU's; all 0 for host memory. */
+    uint64_t device_memory; /* what it has */
+    uint64_t device_budget; /* what the engine may take of it, the weights and the driver's share included */
+    uint64_t driver_bytes; /* context, modules, graphs: measured at start, assumed by a plan without a GPU */
+};
+
+/* The device at hand when the engine begins to plan. */
+struct engine_device {
+    uint64_t memory, available; /* of its own memory; 0 where it computes in the host's */
+    const struct k_planner *planner;
+};
+int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
+                        const struct engine_device *device, struct engine_plan *out, struct quire_error *err);
+/* Of a GPU by its name, or for host memory: needs no device. */
+int engine_plan_make(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
+                     struct engine_plan *out, struct quire_error *err);
+
+/* The form that the options ask for with such weights; K_FORM_AUTO where the backend chooses. */
+int engine_plan_form(const struct engine_options *options, enum k_dtype weights, enum k_gemm_form *out,
+                     struct quire_error *err);
+int engine_plan_invariance(const struct engine_options *options, bool *off, struct quire_error *err);
+
+#endif
