@@ -46,3 +46,12 @@ int buffer_append(struct buffer *b, const void *data, size_t n)
     b->n += n;
     return QUIRE_OK;
 }
+
+const char *buffer_text(struct buffer *b)
+{
+    char *end = buffer_reserve(b, 1);
+    if (!end)
+        return NULL;
+    *end = '\0';
+    return b->data;
+}

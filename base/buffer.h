@@ -25,6 +25,8 @@ void buffer_clear(struct buffer *b);
 
 /* Room for n more bytes at the end, which the caller fills and adds to b->n; NULL and b->failed. */
 void *buffer_reserve(struct buffer *b, size_t n);
+/* The bytes as a string: with a NUL after them that is not counted. Good until the next call; NULL and b->failed. */
+const char *buffer_text(struct buffer *b);
 /* QUIRE_NO_MEMORY, also when an earlier one failed. data may be NULL when n is 0. */
 int buffer_append(struct buffer *b, const void *data, size_t n);
 

@@ -1,5 +1,7 @@
 #include "base/json.h"
 
+#include "base/file.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,36 +64,12 @@ int quire_json_read_file(const char *path, size_t max_bytes, json_t **out, struc
     FILE *file = fopen(path, "rb");
     if (!file)
         return quire_fail(err, QUIRE_NOT_FOUND, "%s: cannot be opened: %m", name);
-    int status = QUIRE_OK;
-    char *text = NULL;
-    size_t n = 0, capacity = 0;
-    for (;;) {
-        if (n == capacity) {
-            size_t more = capacity ? capacity * 2 : 16384;
-            char *grown = realloc(text, more);
-            if (!grown) {
-                status = quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", name);
-                break;
-            }
-            text = grown;
-            capacity = more;
-        }
-        size_t got = fread(text + n, 1, capacity - n, file);
-        n += got;
-        if (n > max_bytes) {
-            status = quire_fail(err, QUIRE_INVALID, "%s: larger than the %zu bytes allowed", name, max_bytes);
-            break;
-        }
-        if (got == 0) {
-            if (ferror(file))
-                status = quire_fail(err, QUIRE_IO, "%s: cannot be read: %m", name);
-            break;
-        }
-    }
+    struct buffer text = {0};
+    int status = buffer_read(&text, file, max_bytes, name, err);
     fclose(file);
     if (status == QUIRE_OK)
-        status = quire_json_parse(text, n, 64, name, out, err);
-    free(text);
+        status = quire_json_parse(text.data, text.n, 64, name, out, err);
+    buffer_free(&text);
     return status;
 }
 

@@ -49,7 +49,7 @@ ROOMS = {
                      " server/front/api/api_error. server/front/output/json_out.",
     # The tools' own: cli.h reads command lines, command.h ends commands, bench/lib is what benchmarks compute.
     "tools/cli/cli.": "base/",
-    "tools/cli/command.": "base/",
+    "tools/cli/command.": "base/ tools/cli/cli.",
     "tools/cli/commands.": "",
     "tools/hub/": "base/ tools/cli/cli. tools/cli/command. tools/cli/commands.",
     "tools/": "*",
@@ -142,12 +142,10 @@ def purity(tree):
     for f in tree.c_files:
         if not f.startswith(PURE):
             continue
-        for at in [f] + [h for h in tree.sees(f)]:
+        for at in [f, *tree.sees(f)]:
             for header in tree.system.get(at, ()):
-                if NOT_PURE.match(header) and at.startswith(PURE):
-                    yield f"{at} is in a pure room and includes <{header}>"
-        if "base/clock.h" in tree.sees(f):
-            yield f"{f} is in a pure room and sees base/clock.h"
+                if NOT_PURE.match(header):
+                    yield f"{f} is in a pure room and sees <{header}>" + ("" if at == f else f", by way of {at}")
 
 
 def cuda(tree):

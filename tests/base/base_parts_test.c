@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/id_map.h"
 #include "base/little_endian.h"
 
@@ -97,6 +98,42 @@ static void a_buffer_remembers_that_there_was_no_room(void **state)
     buffer_free(&b);
 }
 
+static void a_buffer_is_a_string_when_asked(void **state)
+{
+    (void)state;
+    struct buffer b = {0};
+    assert_string_equal(buffer_text(&b), "");
+    assert_int_equal(b.n, 0);
+    for (int i = 0; i < 256; i++) /* also when the bytes fill what there is */
+        buffer_append(&b, "x", 1);
+    assert_int_equal(strlen(buffer_text(&b)), 256);
+    buffer_append(&b, "y", 1);
+    assert_string_equal(buffer_text(&b) + 255, "xy");
+    buffer_free(&b);
+}
+
+static void a_file_is_read_up_to_a_bound(void **state)
+{
+    (void)state;
+    struct buffer b = {0};
+    struct quire_error err;
+    FILE *f = tmpfile();
+    assert_non_null(f);
+    for (int i = 0; i < 50000; i++)
+        putc('a' + i % 26, f);
+    rewind(f);
+    assert_int_equal(buffer_read(&b, f, 50000, "it", &err), QUIRE_OK);
+    assert_int_equal(b.n, 50000);
+    for (int i = 0; i < 50000; i++)
+        assert_int_equal(b.data[i], 'a' + i % 26);
+    buffer_clear(&b);
+    rewind(f);
+    assert_int_equal(buffer_read(&b, f, 49999, "it", &err), QUIRE_INVALID);
+    assert_string_equal(err.text, "it: larger than the 49999 bytes allowed");
+    fclose(f);
+    buffer_free(&b);
+}
+
 static void an_id_map_is_its_model(void **state)
 {
     enum { IDS = 600 };
@@ -149,6 +186,8 @@ int main(void)
         cmocka_unit_test(integers_lie_least_significant_byte_first),
         cmocka_unit_test(a_buffer_grows_and_keeps_what_it_has),
         cmocka_unit_test(a_buffer_remembers_that_there_was_no_room),
+        cmocka_unit_test(a_buffer_is_a_string_when_asked),
+        cmocka_unit_test(a_file_is_read_up_to_a_bound),
         cmocka_unit_test(an_id_map_is_its_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,8 +48,8 @@ class Rooms(unittest.TestCase):
         self.one("without its room", memory__more_c='#include "kv.h"\n')
 
     def test_a_clock_in_a_pure_room(self):
-        self.one("includes <time.h>", memory__more_c="#include <time.h>\n")
-        self.one("sees base/clock.h", base__clock_h="", memory__more_c='#include "base/clock.h"\n')
+        self.one("memory/more.c is in a pure room and sees <time.h>", memory__more_c="#include <time.h>\n")
+        self.one("by way of base/clock.h", base__clock_h="#include <time.h>\n", memory__more_c='#include "base/clock.h"\n')
 
     def test_cuda_outside_its_folder(self):
         self.one("cuda_runtime", engine__more_c="#include <cuda_runtime.h>\n")

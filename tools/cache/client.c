@@ -1,5 +1,6 @@
 #include "tools/cache/client.h"
 
+#include "base/buffer.h"
 #include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +17,7 @@ struct cache_client {
     CURL *easy;
     struct curl_slist *headers;
     char *base; /* the URL without "/" and "/v1" at its end */
-    char *bytes; /* of the reply in progress */
-    size_t n_bytes, capacity;
+    struct buffer reply; /* in progress */
     char curl_text[CURL_ERROR_SIZE];
 };
 
@@ -55,18 +55,8 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *context)
 {
     struct cache_client *c = context;
     n *= size;
-    if (n > MAX_REPLY_BYTES - c->n_bytes)
+    if (n > MAX_REPLY_BYTES - c->reply.n || buffer_append(&c->reply, bytes, n))
         return 0;
-    if (c->n_bytes + n > c->capacity) {
-        size_t capacity = 2 * (c->n_bytes + n);
-        char *more = realloc(c->bytes, capacity);
-        if (!more)
-            return 0;
-        c->bytes = more;
-        c->capacity = capacity;
-    }
-    memcpy(c->bytes + c->n_bytes, bytes, n);
-    c->n_bytes += n;
     return n;
 }
 
@@ -109,7 +99,7 @@ void cache_client_close(struct cache_client *c)
     curl_easy_cleanup(c->easy);
     curl_slist_free_all(c->headers);
     free(c->base);
-    free(c->bytes);
+    buffer_free(&c->reply);
     free(c);
 }
 
@@ -123,7 +113,7 @@ static int try_once(struct cache_client *c, const char *method, const char *path
     *http = 0;
     if ((size_t)snprintf(url, sizeof url, "%s%s", c->base, path) >= sizeof url)
         return quire_fail(err, QUIRE_INVALID, "the server's URL is too long");
-    c->n_bytes = 0;
+    buffer_clear(&c->reply);
     c->curl_text[0] = '\0';
     curl_easy_reset(c->easy);
     curl_easy_setopt(c->easy, CURLOPT_URL, url);
@@ -171,7 +161,7 @@ static bool wait_to_retry(struct cache_client *c)
 static int read_reply(const struct cache_client *c, const char *path, long http, json_t **reply,
                       struct quire_error *err)
 {
-    int status = quire_json_parse(c->bytes ? c->bytes : "", c->n_bytes, 64, "the server's answer", reply, err);
+    int status = quire_json_parse(c->reply.n ? c->reply.data : "", c->reply.n, 64, "the server's answer", reply, err);
     if (http == 200)
         return status == QUIRE_OK ? QUIRE_OK : QUIRE_IO;
     const char *message = json_string_value(json_object_get(json_object_get(*reply, "error"), "message"));

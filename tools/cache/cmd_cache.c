@@ -1,5 +1,6 @@
 /* quire cache: pins and warms the prefix cache of a running server. */
 #include "base/clock.h"
+#include "base/file.h"
 #include "tools/bench/lib/progress.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/command.h"
@@ -21,17 +22,12 @@ struct cache_command {
 
 /* ---- pin ---- */
 
-static int read_text(const char *path, char **text, size_t *n, struct quire_error *err)
+static int read_text(const char *path, struct buffer *text, struct quire_error *err)
 {
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
     if (!f)
         return quire_fail(err, QUIRE_NOT_FOUND, "%s: cannot be opened: %m", path);
-    *text = malloc(MAX_FILE_BYTES + 1);
-    *n = *text ? fread(*text, 1, MAX_FILE_BYTES + 1, f) : 0;
-    int status = !*text                ? quire_fail(err, QUIRE_NO_MEMORY, "out of memory")
-                 : ferror(f)           ? quire_fail(err, QUIRE_IO, "%s: cannot be read: %m", path)
-                 : *n > MAX_FILE_BYTES ? quire_fail(err, QUIRE_INVALID, "%s: is larger than 16 MiB", path)
-                                       : QUIRE_OK;
+    int status = buffer_read(text, f, MAX_FILE_BYTES, path, err);
     if (f != stdin)
         fclose(f);
     return status;
@@ -40,16 +36,16 @@ static int read_text(const char *path, char **text, size_t *n, struct quire_erro
 /* {"prompt"} of a text, {"messages"} of a .json file. */
 static int read_prompt(const char *path, json_t **out, struct quire_error *err)
 {
-    char *text = NULL;
-    size_t n = 0, n_path = strlen(path);
+    struct buffer text = {0};
+    size_t n_path = strlen(path);
     json_t *value = NULL;
     bool is_json = n_path >= 5 && strcmp(path + n_path - 5, ".json") == 0;
-    int status = read_text(path, &text, &n, err);
+    int status = read_text(path, &text, err);
     if (status == QUIRE_OK && is_json)
-        status = quire_json_parse(text, n, 64, path, &value, err);
-    else if (status == QUIRE_OK && !(value = json_stringn(text, n)))
+        status = quire_json_parse(text.data, text.n, 64, path, &value, err);
+    else if (status == QUIRE_OK && !(value = json_stringn(text.data, text.n)))
         status = quire_fail(err, QUIRE_INVALID, "%s: is not UTF-8 text", path);
-    free(text);
+    buffer_free(&text);
     *out = status == QUIRE_OK ? json_pack("{s:o}", is_json ? "messages" : "prompt", value) : NULL;
     return status;
 }

@@ -1,5 +1,7 @@
 #include "tools/cache/warm_file.h"
 
+#include "base/file.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,38 +89,18 @@ int warm_file_parse(const char *text, size_t n_bytes, const char *name, struct w
     return out->n > 0 ? QUIRE_OK : quire_fail(err, QUIRE_INVALID, "%.100s: has no prompts", name);
 }
 
-static int read_text(FILE *f, const char *path, char **text, size_t *n, struct quire_error *err)
-{
-    size_t capacity = 0, got;
-    do {
-        if (*n == capacity) {
-            capacity = capacity ? 2 * capacity : 65536;
-            char *more = realloc(*text, capacity);
-            if (!more)
-                return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-            *text = more;
-        }
-        got = fread(*text + *n, 1, capacity - *n, f);
-        *n += got;
-        if (*n > MAX_BYTES)
-            return quire_fail(err, QUIRE_INVALID, "%s: is larger than 1 GiB", path);
-    } while (got > 0);
-    return ferror(f) ? quire_fail(err, QUIRE_IO, "%s: cannot be read: %m", path) : QUIRE_OK;
-}
-
 int warm_file_read(const char *path, struct warm_file *out, struct quire_error *err)
 {
-    char *text = NULL;
-    size_t n = 0;
+    struct buffer text = {0};
     *out = (struct warm_file){NULL, 0};
     FILE *f = fopen(path, "rb");
     if (!f)
         return quire_fail(err, QUIRE_NOT_FOUND, "%s: cannot be opened: %m", path);
-    int status = read_text(f, path, &text, &n, err);
+    int status = buffer_read(&text, f, MAX_BYTES, path, err);
     fclose(f);
     if (status == QUIRE_OK)
-        status = warm_file_parse(text, n, path, out, err);
-    free(text);
+        status = warm_file_parse(text.data, text.n, path, out, err);
+    buffer_free(&text);
     return status;
 }
 

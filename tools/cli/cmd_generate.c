@@ -1,5 +1,6 @@
 /* quire generate: one answer, or a chat, on this terminal. The engine runs in this process behind the
  * same frames as everywhere else; there is no second path. */
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "engine/engine.h"
@@ -41,8 +42,7 @@ struct generate {
 
     /* the answer being made */
     struct quire_detok *detok;
-    char *answer;
-    size_t n_answer, answer_capacity;
+    struct buffer answer;
     uint64_t source_id; /* of the request that runs */
     uint32_t n_prompt, n_generated;
     double started, first_token;
@@ -64,19 +64,10 @@ static void emit(struct generate *g, const char *piece, size_t n)
 {
     if (n == 0)
         return;
-    if (g->n_answer + n + 1 > g->answer_capacity) {
-        size_t capacity = 2 * (g->n_answer + n + 1);
-        char *grown = realloc(g->answer, capacity);
-        if (!grown) {
-            finish(g, quire_fail(&g->err, QUIRE_NO_MEMORY, "out of memory"));
-            return;
-        }
-        g->answer = grown;
-        g->answer_capacity = capacity;
+    if (buffer_append(&g->answer, piece, n)) {
+        finish(g, quire_fail(&g->err, QUIRE_NO_MEMORY, "out of memory"));
+        return;
     }
-    memcpy(g->answer + g->n_answer, piece, n);
-    g->n_answer += n;
-    g->answer[g->n_answer] = 0;
     if (!g->json) {
         fwrite(piece, 1, n, stdout);
         fflush(stdout);
@@ -170,7 +161,7 @@ static int submit(struct generate *g, const uint32_t *ids, size_t n_ids)
         s.top_k = g->top_k;
     g->n_prompt = s.n_prompt;
     g->n_generated = 0;
-    g->n_answer = 0;
+    buffer_clear(&g->answer);
     g->started = quire_now_s();
     g->running = true;
     return g->source.submit(g->source.self, &s, &events, g, &g->source_id, &g->err);
@@ -226,10 +217,10 @@ static int answer(struct generate *g, const char *prompt)
         return status;
     if (chat)
         json_array_append_new(g->messages,
-                              json_pack("{s:s, s:s}", "role", "assistant", "content", g->n_answer ? g->answer : ""));
+                              json_pack("{s:s, s:s}", "role", "assistant", "content", buffer_text(&g->answer)));
     if (g->json) {
-        json_t *o = json_pack("{s:s, s:i, s:i}", "text", g->n_answer ? g->answer : "", "prompt_tokens",
-                              (int)g->n_prompt, "completion_tokens", (int)g->n_generated);
+        json_t *o = json_pack("{s:s, s:i, s:i}", "text", buffer_text(&g->answer), "prompt_tokens", (int)g->n_prompt,
+                              "completion_tokens", (int)g->n_generated);
         json_dumpf(o, stdout, JSON_COMPACT);
         json_decref(o);
     }
@@ -373,7 +364,7 @@ static void close_all(struct generate *g)
     json_decref(g->messages);
     if (g->base)
         event_base_free(g->base);
-    free(g->answer);
+    buffer_free(&g->answer);
 }
 
 static size_t own_flags(struct generate *g, struct cli_option *out)

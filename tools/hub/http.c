@@ -1,5 +1,6 @@
 #include "tools/hub/http.h"
 
+#include "base/buffer.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -287,8 +288,7 @@ int hub_fail(const struct hub *hub, CURL *easy, const struct hub_failure *f, str
 /* ---- the list ---- */
 
 struct body {
-    char *bytes;
-    size_t n;
+    struct buffer text;
     bool too_large;
 };
 
@@ -296,14 +296,8 @@ static size_t gather(char *bytes, size_t one, size_t n, void *context)
 {
     struct body *body = context;
     (void)one;
-    body->too_large = body->n + n > HUB_MAX_LIST_BYTES;
-    char *grown = body->too_large ? NULL : realloc(body->bytes, body->n + n + 1);
-    if (!grown)
-        return 0;
-    memcpy(grown + body->n, bytes, n);
-    body->bytes = grown;
-    body->n += n;
-    return n;
+    body->too_large = body->text.n + n > HUB_MAX_LIST_BYTES;
+    return body->too_large || buffer_append(&body->text, bytes, n) ? 0 : n;
 }
 
 static int list_once(const struct hub *hub, CURL *easy, const char *url, struct hub_failure *f, struct body *body,
@@ -318,7 +312,7 @@ static int list_once(const struct hub *hub, CURL *easy, const char *url, struct 
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, gather);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, body);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, f->curl_text);
-    body->n = 0;
+    buffer_clear(&body->text);
     f->curl_text[0] = 0;
     f->result = curl_easy_perform(easy);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, NULL);
@@ -329,7 +323,7 @@ int hub_get_list(const struct hub *hub, const struct hub_name *name, hub_note *n
                  struct hub_list *out, struct quire_error *err)
 {
     struct hub_failure f = {.what = name->text, .name = name};
-    struct body body = {NULL, 0, false};
+    struct body body = {.too_large = false};
     CURL *easy = curl_easy_init();
     char *revision = escaped(name->revision, ""), *url = NULL;
     long code = 0;
@@ -343,7 +337,7 @@ int hub_get_list(const struct hub *hub, const struct hub_name *name, hub_note *n
             break;
         curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &code);
         if (f.result == CURLE_OK && code == 200) {
-            status = hub_list_parse(body.bytes ? body.bytes : "", body.n, out, err);
+            status = hub_list_parse(body.text.n ? body.text.data : "", body.text.n, out, err);
             break;
         }
         if (body.too_large)
@@ -359,7 +353,7 @@ int hub_get_list(const struct hub *hub, const struct hub_name *name, hub_note *n
         }
     }
     curl_easy_cleanup(easy);
-    free(body.bytes);
+    buffer_free(&body.text);
     free(revision);
     free(url);
     return status;

@@ -1,7 +1,9 @@
 #include "server/front/observe/otlp.h"
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "server/front/output/json_out.h"
 
 #include <curl/curl.h>
 #include <pthread.h>
@@ -20,8 +22,7 @@
 #define NS_PER_MS UINT64_C(1000000)
 
 struct spans {
-    char *json;
-    size_t n_bytes, capacity;
+    struct buffer json; /* commas between them */
     uint32_t n_spans;
 };
 
@@ -64,28 +65,26 @@ static int on_progress(void *context, curl_off_t a, curl_off_t b, curl_off_t c, 
 /* True: the collector took them. */
 static bool post(struct otlp *o, const struct spans *spans, char why[160])
 {
-    static const char head[] =
-        "{\"resourceSpans\":[{\"resource\":{\"attributes\":[{\"key\":\"service.name\",\"value\":"
-        "{\"stringValue\":\"quire\"}},{\"key\":\"service.version\",\"value\":{\"stringValue\":\"%s"
-        "\"}}]},\"scopeSpans\":[{\"scope\":{\"name\":\"quire\",\"version\":\"%s\"},\"spans\":[";
-    static const char tail[] = "]}]}]}";
-    size_t size = sizeof head + 2 * strlen(o->version) + spans->n_bytes + sizeof tail;
-    char *body = malloc(size);
+    struct buffer body = {0};
     long code = 0;
-    if (!body) {
+    json_out_raw(&body, "{\"resourceSpans\":[{\"resource\":{\"attributes\":[{\"key\":\"service.name\",\"value\":"
+                        "{\"stringValue\":\"quire\"}},{\"key\":\"service.version\",\"value\":{\"stringValue\":");
+    json_out_text(&body, o->version);
+    json_out_raw(&body, "}}]},\"scopeSpans\":[{\"scope\":{\"name\":\"quire\",\"version\":");
+    json_out_text(&body, o->version);
+    json_out_raw(&body, "},\"spans\":[");
+    buffer_append(&body, spans->json.data, spans->json.n);
+    json_out_raw(&body, "]}]}]}");
+    if (body.failed) {
+        buffer_free(&body);
         snprintf(why, 160, "out of memory");
         return false;
     }
-    size_t n = (size_t)snprintf(body, size, head, o->version, o->version);
-    memcpy(body + n, spans->json, spans->n_bytes);
-    n += spans->n_bytes;
-    memcpy(body + n, tail, sizeof tail - 1);
-    n += sizeof tail - 1;
-    curl_easy_setopt(o->curl, CURLOPT_POSTFIELDS, body);
-    curl_easy_setopt(o->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)n);
+    curl_easy_setopt(o->curl, CURLOPT_POSTFIELDS, body.data);
+    curl_easy_setopt(o->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.n);
     CURLcode result = curl_easy_perform(o->curl);
     curl_easy_getinfo(o->curl, CURLINFO_RESPONSE_CODE, &code);
-    free(body);
+    buffer_free(&body);
     if (result != CURLE_OK)
         snprintf(why, 160, "%s", curl_easy_strerror(result));
     else
@@ -117,7 +116,7 @@ static void *exporter(void *context)
             break;
         /* Others that end soon after go with it. */
         const struct timespec due = quire_until_ns(quire_now_ns() + BATCH_EVERY_MS * NS_PER_MS);
-        while (!o->closing && o->waiting.n_bytes < MAX_WAITING_BYTES / 2 &&
+        while (!o->closing && o->waiting.json.n < MAX_WAITING_BYTES / 2 &&
                pthread_cond_timedwait(&o->changed, &o->mutex, &due) == 0) {
         }
         struct spans batch = o->waiting;
@@ -126,7 +125,7 @@ static void *exporter(void *context)
         char why[160];
         bool taken = post(o, &batch, why);
         settle(o, taken, why, batch.n_spans);
-        free(batch.json);
+        buffer_free(&batch.json);
         pthread_mutex_lock(&o->mutex);
     }
     pthread_mutex_unlock(&o->mutex);
@@ -135,37 +134,22 @@ static void *exporter(void *context)
 
 /* ---- the others' side ----------------------------------------------------------------------- */
 
-static bool reserve(struct spans *s, size_t n)
-{
-    if (n <= s->capacity)
-        return true;
-    size_t capacity = s->capacity ? s->capacity : 16384;
-    while (capacity < n)
-        capacity *= 2;
-    char *grown = realloc(s->json, capacity);
-    if (!grown)
-        return false;
-    s->json = grown;
-    s->capacity = capacity;
-    return true;
-}
-
 void otlp_add(struct otlp *o, const char *json, size_t n_bytes, uint32_t n_spans)
 {
     pthread_mutex_lock(&o->mutex);
     struct spans *w = &o->waiting;
-    size_t n = w->n_bytes + (w->n_spans > 0) + n_bytes;
-    if (n > MAX_WAITING_BYTES || !reserve(w, n)) {
+    size_t n = w->json.n + (w->n_spans > 0) + n_bytes;
+    if (n > MAX_WAITING_BYTES || !buffer_reserve(&w->json, 1 + n_bytes)) {
         o->counts.n_dropped += n_spans;
     } else {
         if (w->n_spans == 0 || n >= MAX_WAITING_BYTES / 2)
             pthread_cond_signal(&o->changed);
         if (w->n_spans > 0)
-            w->json[w->n_bytes++] = ',';
-        memcpy(w->json + w->n_bytes, json, n_bytes);
-        w->n_bytes = n;
+            buffer_append(&w->json, ",", 1);
+        buffer_append(&w->json, json, n_bytes);
         w->n_spans += n_spans;
     }
+    w->json.failed = false; /* the next may fit */
     pthread_mutex_unlock(&o->mutex);
 }
 
@@ -260,7 +244,7 @@ void otlp_close(struct otlp *o)
     curl_slist_free_all(o->headers);
     pthread_cond_destroy(&o->changed);
     pthread_mutex_destroy(&o->mutex);
-    free(o->waiting.json);
+    buffer_free(&o->waiting.json);
     free(o->version);
     free(o->url);
     free(o);

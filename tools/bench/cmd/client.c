@@ -1,7 +1,8 @@
 #include "tools/bench/cmd/client.h"
 
-#include "base/json.h"
+#include "base/buffer.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "tools/bench/lib/event.h"
 #include "tools/bench/lib/sse.h"
 
@@ -27,16 +28,11 @@ struct bench_client {
     uint32_t max_model_len;
 };
 
-struct body { /* of a reply that is no stream */
-    char *bytes;
-    size_t n;
-};
-
 struct transfer {
     CURL *easy;
     struct bench_result *result;
     struct bench_sse sse;
-    struct body error;
+    struct buffer error; /* the body of a reply that is no stream */
     char *request;
     double started, now, last_token; /* quire_now_s() */
     uint32_t n_token_events;
@@ -169,25 +165,18 @@ static CURL *new_easy(const struct bench_client *c, const char *url, char *error
 
 static size_t on_body(char *bytes, size_t size, size_t n, void *context)
 {
-    struct body *b = context;
+    struct buffer *b = context;
     n *= size;
     if (b->n + n > MAX_BODY_BYTES)
         return n; /* the rest of an endless reply is not needed */
-    char *grown = realloc(b->bytes, b->n + n + 1);
-    if (!grown)
-        return CURL_WRITEFUNC_ERROR;
-    memcpy(grown + b->n, bytes, n);
-    b->bytes = grown;
-    b->n += n;
-    grown[b->n] = 0;
-    return n;
+    return buffer_append(b, bytes, n) ? CURL_WRITEFUNC_ERROR : n;
 }
 
-static int take_models(struct bench_client *c, const struct body *body, struct quire_error *err)
+static int take_models(struct bench_client *c, const struct buffer *body, struct quire_error *err)
 {
     json_t *object, *data = NULL;
     const char *where = "/v1/models", *id = NULL;
-    int status = quire_json_parse(body->bytes ? body->bytes : "", body->n, 32, where, &object, err);
+    int status = quire_json_parse(body->n ? body->data : "", body->n, 32, where, &object, err);
     if (status != QUIRE_OK)
         return status;
     status = quire_json_array(object, where, "data", &data, err);
@@ -212,7 +201,7 @@ static int take_models(struct bench_client *c, const struct body *body, struct q
 int bench_client_find_model(struct bench_client *c, struct quire_error *err)
 {
     char text[CURL_ERROR_SIZE] = "", shown[256];
-    struct body body = {0};
+    struct buffer body = {0};
     long code = 0;
     CURL *easy = new_easy(c, c->models_url, text);
     if (!easy)
@@ -227,7 +216,7 @@ int bench_client_find_model(struct bench_client *c, struct quire_error *err)
     if (done != CURLE_OK) {
         status = quire_fail(err, QUIRE_IO, "%s: %s", c->models_url, text[0] ? text : curl_easy_strerror(done));
     } else if (code != 200) {
-        bench_error_text(body.bytes ? body.bytes : "", body.n, shown, sizeof shown);
+        bench_error_text(body.n ? body.data : "", body.n, shown, sizeof shown);
         if (!c->model || code == 401 || code == 403)
             status = quire_fail(err, QUIRE_INVALID, "%s: HTTP %ld: %s", c->models_url, code, shown);
     } else {
@@ -235,7 +224,7 @@ int bench_client_find_model(struct bench_client *c, struct quire_error *err)
         if (status != QUIRE_OK && c->options.model)
             status = QUIRE_OK;
     }
-    free(body.bytes);
+    buffer_free(&body);
     return status;
 }
 
@@ -338,7 +327,7 @@ static void free_transfer(struct bench_client *c, struct transfer *t)
         curl_easy_cleanup(t->easy);
     }
     bench_sse_free(&t->sse);
-    free(t->error.bytes);
+    buffer_free(&t->error);
     free(t->request);
     free(t);
 }
@@ -380,7 +369,7 @@ static void finish(struct bench_client *c, struct transfer *t, CURLcode done)
     if (done != CURLE_OK) {
         bench_result_fail(r, t->curl_text[0] ? t->curl_text : curl_easy_strerror(done));
     } else if (code != 200) {
-        bench_error_text(t->error.bytes ? t->error.bytes : "", t->error.n, shown, sizeof shown);
+        bench_error_text(t->error.n ? t->error.data : "", t->error.n, shown, sizeof shown);
         snprintf(text, sizeof text, "HTTP %ld: %s", code, shown);
         bench_result_fail(r, text);
     } else if (!t->has_first) {

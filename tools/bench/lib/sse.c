@@ -3,31 +3,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int append(struct bench_sse_text *t, const char *bytes, size_t n, struct quire_error *err)
+static int append(struct buffer *t, const char *bytes, size_t n, struct quire_error *err)
 {
     if (t->n + n > BENCH_SSE_MAX_BYTES)
         return quire_fail(err, QUIRE_INVALID, "the server sent an event of more than %u bytes", BENCH_SSE_MAX_BYTES);
-    if (t->n + n + 1 > t->capacity) {
-        size_t capacity = 2 * (t->n + n + 1);
-        char *grown = realloc(t->bytes, capacity);
-        if (!grown)
-            return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-        t->bytes = grown;
-        t->capacity = capacity;
-    }
-    if (n > 0)
-        memcpy(t->bytes + t->n, bytes, n);
-    t->n += n;
-    t->bytes[t->n] = 0;
-    return QUIRE_OK;
+    return buffer_append(t, bytes, n) ? quire_fail(err, QUIRE_NO_MEMORY, "out of memory") : QUIRE_OK;
 }
 
-static void dispatch(struct bench_sse *s, bench_sse_event on_event, void *context)
+static int dispatch(struct bench_sse *s, bench_sse_event on_event, void *context, struct quire_error *err)
 {
-    if (s->has_data)
-        on_event(context, s->data.bytes, s->data.n);
+    if (s->has_data) {
+        const char *text = buffer_text(&s->data);
+        if (!text)
+            return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+        on_event(context, text, s->data.n);
+    }
     s->has_data = false;
-    s->data.n = 0;
+    buffer_clear(&s->data);
+    return QUIRE_OK;
 }
 
 /* A complete line, without its end. */
@@ -41,10 +34,8 @@ static int take_line(struct bench_sse *s, const char *line, size_t n, bench_sse_
         n -= n_mark;
     }
     s->past_first = true;
-    if (n == 0) {
-        dispatch(s, on_event, context);
-        return QUIRE_OK;
-    }
+    if (n == 0)
+        return dispatch(s, on_event, context, err);
     if (n < n_field || memcmp(line, field, n_field) != 0 || (n > n_field && line[n_field] != ':'))
         return QUIRE_OK;
     size_t skip = n > n_field ? n_field + 1 : n_field;
@@ -75,8 +66,8 @@ int bench_sse_push(struct bench_sse *s, const char *bytes, size_t n, bench_sse_e
         } else {
             status = append(&s->line, bytes + at, len, err);
             if (status == QUIRE_OK && is_whole) {
-                status = take_line(s, s->line.bytes, s->line.n, on_event, context, err);
-                s->line.n = 0;
+                status = take_line(s, s->line.data, s->line.n, on_event, context, err);
+                buffer_clear(&s->line);
             }
         }
         if (status != QUIRE_OK)
@@ -89,7 +80,7 @@ int bench_sse_push(struct bench_sse *s, const char *bytes, size_t n, bench_sse_e
 
 void bench_sse_free(struct bench_sse *s)
 {
-    free(s->line.bytes);
-    free(s->data.bytes);
+    buffer_free(&s->line);
+    buffer_free(&s->data);
     *s = (struct bench_sse){0};
 }

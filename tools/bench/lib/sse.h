@@ -8,6 +8,7 @@
 #ifndef QUIRE_TOOLS_BENCH_SSE_H
 #define QUIRE_TOOLS_BENCH_SSE_H
 
+#include "base/buffer.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -15,14 +16,9 @@
 
 #define BENCH_SSE_MAX_BYTES (4u << 20)
 
-struct bench_sse_text { /* grows as needed */
-    char *bytes;
-    size_t n, capacity;
-};
-
 struct bench_sse { /* zeroed = at the beginning of a stream */
-    struct bench_sse_text line; /* the one not yet complete */
-    struct bench_sse_text data; /* of the event so far */
+    struct buffer line; /* the one not yet complete */
+    struct buffer data; /* of the event so far */
     bool has_data;
     bool after_cr;   /* an LF that comes next ends no line of its own */
     bool past_first; /* a byte order mark may stand at the very beginning only */
