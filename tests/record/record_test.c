@@ -100,6 +100,7 @@ static uint64_t one_run(uint64_t number, const struct engine_options *o)
     recording_run_free(&run);
     struct replay_report report = replay(r, rig_model.dir);
     assert_int_equal(report.n_different, 0);
+    assert_false(report.other_identity);
     assert_int_equal(report.n_requests, RIG_N_REQUESTS);
     assert_true(report.n_compared >= RIG_N_REQUESTS / 2 && report.n_tokens > 0);
     recording_close(r);
@@ -400,7 +401,7 @@ static void another_model_answers_otherwise(void **state)
     rig_close(&rig);
     struct recording *r = open_recording(path);
     struct replay_report report = replay(r, rig_other_model.dir);
-    assert_true(report.n_different > 5 && report.n_shown > 0);
+    assert_true(report.n_different > 5 && report.n_shown > 0 && report.other_identity);
     recording_close(r);
 }
 
@@ -429,6 +430,7 @@ static void every_form_again(void **state)
         struct replay_report report = replay(recording, model);
         assert_int_equal(report.n_compared, 1);
         assert_int_equal(report.n_different, 0);
+        assert_false(report.other_identity);
         recording_close(recording);
     }
 }

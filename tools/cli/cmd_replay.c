@@ -73,6 +73,8 @@ static int report(const struct replay_report *r, uint64_t n_left_out, bool json)
     }
     if (r->n_different > r->n_shown)
         printf("  and %" PRIu64 " more\n", r->n_different - r->n_shown);
+    if (r->n_different && r->other_identity)
+        printf("The recorded engine had another identity_arithmetic: other weights, or other arithmetic.\n");
     if (r->n_compared == 0)
         printf("There is nothing to compare.\n");
     else if (r->n_different)

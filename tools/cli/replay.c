@@ -409,6 +409,14 @@ static int submit_all(struct replay *p, void (*progress)(void *, uint64_t), void
     return QUIRE_OK;
 }
 
+/* A recording of version 1 does not say. */
+static bool has_other_identity(const struct replay *p)
+{
+    const struct recording_header *h = recording_header(p->recording);
+    const struct key256 *ours = &engine_info(p->engine)->identity.digest;
+    return h->version > 1 && memcmp(ours, &h->identity, sizeof *ours) != 0;
+}
+
 int replay_run(struct replay *p, const char *model_dir, void (*progress)(void *context, uint64_t n_tokens),
                void *context, struct replay_report *out, struct quire_error *err)
 {
@@ -428,6 +436,7 @@ int replay_run(struct replay *p, const char *model_dir, void (*progress)(void *c
     int status = engine_open(&options, on_events, p, &p->engine, err);
     if (status != QUIRE_OK)
         return status;
+    p->report.other_identity = has_other_identity(p);
     status = submit_all(p, progress, context, err);
     for (bool over = false; status == QUIRE_OK && !over;) {
         wait_a_little(p, progress, context);

@@ -26,6 +26,7 @@ struct replay_report {
     uint64_t n_compared, n_cut /* of those compared */, n_without_answer;
     uint64_t n_choices, n_tokens; /* compared */
     uint64_t n_different;         /* choices */
+    bool other_identity; /* identity_arithmetic is not that of the recorded engine: no wonder if some differ */
     uint32_t n_shown;
     struct replay_difference shown[REPLAY_MAX_SHOWN]; /* the first ones */
 };

@@ -243,16 +243,16 @@ static void on_row(struct trace_file *t, const struct sched_row *row, uint64_t f
 {
     char args[64];
     struct track *q = track_of(t, row->seq);
-    uint32_t end = row->first + row->count;
+    uint32_t known = row->count - row->n_draft, end = row->first + known;
     if (!q)
         return;
-    if (row->outputs.tokens && row->count == 1 && row->first >= q->n_prompt && end > q->n_computed) {
+    if (row->outputs.tokens && known == 1 && row->first >= q->n_prompt && end > q->n_computed) {
         if (q->decode_us == 0)
             q->decode_us = from_us;
         q->n_decoded++;
     } else {
         end_decode(t, q, from_us);
-        snprintf(args, sizeof args, "\"first\":%u,\"tokens\":%u", row->first, row->count);
+        snprintf(args, sizeof args, "\"first\":%u,\"tokens\":%u", row->first, known);
         slice(t, q, row->first < q->n_computed ? "recompute" : "prefill", from_us, to_us, args);
     }
     if (end > q->n_computed)

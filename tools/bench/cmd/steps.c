@@ -100,7 +100,7 @@ static void on_planned(void *context, uint64_t now_us, const struct sched_plan *
         struct step *s = b->last = &b->steps[plan->step % 2];
         *s = (struct step){.step = ++b->n_steps, .began_us = now_us, .shape = sched_plan_shape(plan)};
         for (uint32_t i = 0; i < plan->n_rows; i++)
-            s->n_decoding += plan->rows[i].count == 1;
+            s->n_decoding += plan->rows[i].count - plan->rows[i].n_draft == 1;
     }
     pthread_mutex_unlock(&b->mutex);
 }

@@ -1,0 +1,19 @@
+/* The submit record of both versions, for recording.c. Nobody else includes this. */
+#ifndef QUIRE_ENGINE_RECORD_SUBMIT_H
+#define QUIRE_ENGINE_RECORD_SUBMIT_H
+
+#include "engine/record/body.h"
+#include "engine/record/recording.h"
+
+/* What the record read last points to. Zero it to begin. */
+struct submit_room {
+    struct request_spec spec; /* owned; version 2 */
+    struct scratch prompt, stops, biases, allowed, bad_words; /* version 1 */
+    struct scratch seqs;
+};
+
+void submit_read(const struct recording_header *h, struct submit_room *room, struct body *b,
+                 struct recording_submit *out);
+void submit_room_free(struct submit_room *room);
+
+#endif
