@@ -11,7 +11,7 @@
 
 QUIRE_PACKAGES_build="gcc g++ make cmake ninja-build pkg-config libevent-dev libssl-dev libjansson-dev libsodium-dev libhwloc-dev libcurl4-openssl-dev ca-certificates"
 QUIRE_PACKAGES_demo="curl jq"
-QUIRE_PACKAGES_test="libcmocka-dev python3 openssl"
+QUIRE_PACKAGES_test="libcmocka-dev python3 openssl ccache"
 QUIRE_PACKAGES_clients="python3-venv haproxy groff-base"
 # For the page at /ui. Ubuntu's are empty: there, put Chrome and its chromedriver on PATH.
 command -v chromedriver >/dev/null || ! grep -q '^ID=debian' /etc/os-release || QUIRE_PACKAGES_clients="$QUIRE_PACKAGES_clients chromium chromium-driver"
@@ -146,14 +146,14 @@ quire_setup() {
     quire_setup_rust
 }
 
-# quire_build PRESET ON|OFF: with tests or without; configures when needed and builds, quietly unless it fails.
+# quire_build PRESET ON|OFF [TARGET]: with tests or without; configures when needed and builds, quietly unless it fails.
 quire_build() {
     local root preset log
     root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
     preset=$1
     log=$(mktemp)
     (cd "$root" && cmake --preset "$preset" -DQUIRE_CARGO="$QUIRE_CARGO" -DQUIRE_RUSTC="$QUIRE_RUSTC" -DBUILD_TESTING="$2" &&
-        cmake --build --preset "$preset") >"$log" 2>&1 ||
+        cmake --build --preset "$preset" ${3:+--target "$3"}) >"$log" 2>&1 ||
         { tail -40 "$log" >&2; rm -f "$log"; quire_die "the $preset build failed (its last lines stand above)"; }
     rm -f "$log"
 }

@@ -1,28 +1,51 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. Continuous integration runs this, and so can you.
 #
-#   bash tools/test.sh                    everything, about 45 minutes on 2 cores
-#   bash tools/test.sh release            one part: rooms, release, simt, cuda, clients, asan, tsan, fuzz
+#   bash tools/test.sh                    every part; long matrices by a sample. About 20 minutes on 2 cores, build included
+#   bash tools/test.sh --all              every part, every case: before a release, or where you changed what samples cover
+#   bash tools/test.sh quick              a minute after a build: rooms, the release's short tests, a few clients
+#   bash tools/test.sh release asan       parts: rooms, release, simt, cuda, clients, asan, tsan, fuzz
 #
 # Parts: rooms (who includes whom), release (unit, golden and invariance tests), simt (the kernels for GPUs and the engine
 # above them, on an emulator that looks for races and bad addresses: no GPU is needed), cuda (the library for GPUs by
 # NVIDIA's compiler, which is installed if need be: no kernel may spill), clients (the real openai-python, raw sockets
-# and, for the page at /ui, Chromium against build/quire), asan (the same tests as release under AddressSanitizer and UBSan), tsan (C
-# threads), fuzz (each fuzz target for QUIRE_FUZZ_SECONDS, default 20). Ends with one line "N passed, N failed".
+# and, for the page at /ui, Chromium against build/quire), asan (the same tests as release under AddressSanitizer and UBSan),
+# tsan (what has threads, under ThreadSanitizer), fuzz (each fuzz target for QUIRE_FUZZ_SECONDS, default 10, with --all 60).
+#
+# The sample of a long matrix is drawn by a seed from the commit, so that each commit runs another and all run in time;
+# tests/sample.h says how. The seed is printed; QUIRE_TEST_SAMPLE=SEED runs that sample again, also under ctest, which
+# without it runs everything. A program that samples says how many of how many cases it ran.
+#
+# Ends with where the time went and one line "N passed, N failed".
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tools/setup.sh
 
 all="rooms release simt cuda clients asan tsan fuzz"
-parts=${*:-$all}
-for part in $parts; do
-    case " $all " in *" $part "*) ;; *) quire_die "there is no part '$part'; there are: $all" ;; esac
+whole=""
+parts=""
+for part in "$@"; do
+    case " $all quick --all " in
+        *" $part "*) ;;
+        *) quire_die "there is no part '$part'; there are: $all quick, and --all for every case of each" ;;
+    esac
+    if [ "$part" = --all ]; then whole=1; else parts="$parts $part"; fi
 done
+parts=${parts:-$all}
+
+if [ -n "$whole" ]; then
+    export QUIRE_TEST_SAMPLE=""
+elif [ -z "${QUIRE_TEST_SAMPLE:-}" ]; then # 7 hexadecimal digits are a number that every program can read
+    commit=$(git rev-parse HEAD 2>/dev/null) || commit=1
+    export QUIRE_TEST_SAMPLE=$((16#${commit:0:7}))
+fi
 
 passed=0
 failed=0
 failures=""
 not_run=""
+times="" # lines "seconds what"
+slow=""  # lines "seconds part: test"
 tally() { # what passed failed
     passed=$((passed + $2))
     failed=$((failed + $3))
@@ -30,14 +53,30 @@ tally() { # what passed failed
     quire_say "$1: $2 passed, $3 failed"
 }
 
-run_ctest() { # preset
+timed() { # what command...: how long it took goes into the table at the end
+    local what=$1 started=$SECONDS status
+    shift
+    "$@"
+    status=$?
+    times="$times$((SECONDS - started)) $what"$'\n'
+    return $status
+}
+
+take_slow() { # part report: JUnit's times of its tests
+    slow="$slow$(grep -o '<testcase [^>]*' "$2" | sed -nE "s/.* name=\"([^\"]+)\".* time=\"([0-9]+)[^\"]*\".*/\2 $1: \1/p" |
+        sort -rn | head -5)"$'\n'
+}
+
+# One test more at a time than there are cores: many wait for a socket or a clock.
+run_ctest() { # preset [arguments of ctest]
     local report=build/ctest-$1.xml
     rm -f "$report"
-    ctest --preset "$1" -j"$(nproc)" --no-tests=error --output-junit "$PWD/$report"
+    timed "$1, tests" ctest --preset "$1" -j$(($(nproc) + 1)) --no-tests=error --output-junit "$PWD/$report" "${@:2}"
     local total bad absent
     total=$(sed -nE 's/.*<testsuite .*|.*tests="([0-9]+)".*/\1/p' "$report" | grep -m1 .)
     bad=$(sed -nE 's/.*failures="([0-9]+)".*/\1/p' "$report" | grep -m1 .)
     if [ -z "$total" ] || [ -z "$bad" ]; then tally "ctest $1 (gave no report)" 0 1; return; fi
+    take_slow "$1" "$report"
     # Tests of instructions, or of a GPU, that this machine lacks: neither passed nor failed, and said so.
     absent=$(sed -nE 's/.*<testcase name="([^"]+)".* status="(notrun|disabled)".*/\1/p' "$report")
     [ -z "$absent" ] || not_run="$not_run $1:$(echo "$absent" | tr '\n' ' ' | sed 's/ $//; s/ /,/g')"
@@ -45,72 +84,102 @@ run_ctest() { # preset
 }
 
 run_rooms() {
-    if bash tools/check_rooms.sh; then tally rooms 1 0; else tally rooms 0 1; fi
+    if timed rooms bash tools/check_rooms.sh; then tally rooms 1 0; else tally rooms 0 1; fi
 }
 
 run_release() { run_ctest release; }
 
 run_simt() { # x86-64 only
     [ "$(uname -m)" = x86_64 ] || { not_run="$not_run simt"; return; }
-    quire_build simt ON && run_ctest simt
+    timed "simt, build" quire_build simt ON && run_ctest simt
 }
 
 run_cuda() { # the release build has the library since there is a toolkit
     bash tools/check_ptxas.sh build && [ -f build/libquire_cuda.so ] && tally cuda 1 0 || tally cuda 0 1
 }
 
-run_clients() {
+make_venv() {
     if [ ! -x build/venv/bin/pytest ] || ! cmp -s tests/clients/requirements.txt build/venv/requirements.txt; then
         quire_say "installing the Python clients that tests/clients/requirements.txt pins into build/venv"
         rm -rf build/venv
         python3 -m venv build/venv && build/venv/bin/pip install -q --disable-pip-version-check -r tests/clients/requirements.txt ||
-            { tally "clients (the Python clients could not be installed)" 0 1; return; }
+            { tally "clients (the Python clients could not be installed)" 0 1; return 1; }
         cp tests/clients/requirements.txt build/venv/requirements.txt
     fi
-    build/venv/bin/pytest -q -p no:cacheprovider --junitxml=build/pytest.xml tests/clients
+}
+
+run_clients() { # [files]
+    timed "clients, install" make_venv || return
+    [ $# -gt 0 ] || set -- tests/clients
+    timed "clients, tests" build/venv/bin/pytest -q -p no:cacheprovider --junitxml=build/pytest.xml "$@"
     local total bad
     total=$(sed -nE 's/.* tests="([0-9]+)".*/\1/p' build/pytest.xml | head -1)
     bad=$(sed -nE 's/.*<testsuite [^>]*errors="([0-9]+)" failures="([0-9]+)" skipped="([0-9]+)".*/\1 + \2 + \3/p' build/pytest.xml | head -1)
     if [ -z "$total" ] || [ -z "$bad" ]; then tally "clients (gave no report)" 0 1; return; fi
+    take_slow clients build/pytest.xml
     tally clients $((total - (bad))) $((bad))
 }
 
 run_asan() { # leaks count as failures; a start-up allocation of the C library is none of ours
-    quire_build asan ON && run_ctest asan
+    timed "asan, build" quire_build asan ON && run_ctest asan
 }
 
-run_tsan() { quire_build tsan ON && run_ctest tsan; }
+run_tsan() { timed "tsan, build" quire_build tsan ON && run_ctest tsan; }
+
+fuzz_one() { # program seconds: what it says is in its log
+    local name=${1##*/}
+    mkdir -p "build-fuzz/corpus/$name"
+    "$1" -max_total_time="$2" -rss_limit_mb=2048 -timeout=10 -max_len=65536 -print_final_stats=0 -verbosity=0 \
+        -artifact_prefix="build-fuzz/$name-" "build-fuzz/corpus/$name" "tests/fuzz/corpus/${name#fuzz_}" >"build-fuzz/$name.log" 2>&1 ||
+        echo "$name"
+}
+export -f fuzz_one
 
 run_fuzz() {
-    local seconds=${QUIRE_FUZZ_SECONDS:-20} target name good=0 bad=0
-    quire_build fuzz ON
-    for target in build-fuzz/tests/fuzz/fuzz_*; do
-        [ -x "$target" ] && [ -f "$target" ] || continue
-        name=${target##*/}
-        mkdir -p "build-fuzz/corpus/$name"
-        if "$target" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -max_len=65536 -print_final_stats=0 -verbosity=0 \
-            -artifact_prefix="build-fuzz/$name-" "build-fuzz/corpus/$name" "tests/fuzz/corpus/${name#fuzz_}" >"build-fuzz/$name.log" 2>&1; then
-            good=$((good + 1))
-        else
-            tail -30 "build-fuzz/$name.log" >&2
-            bad=$((bad + 1))
-        fi
-    done
-    [ $((good + bad)) -gt 0 ] || bad=1
-    tally "fuzz, $seconds s each" $good $bad
+    local seconds=${QUIRE_FUZZ_SECONDS:-$([ -n "$whole" ] && echo 60 || echo 10)} targets bad name
+    timed "fuzz, build" quire_build fuzz ON fuzzers
+    targets=$(find build-fuzz/tests/fuzz -maxdepth 1 -name 'fuzz_*' -type f -executable | sort)
+    if [ -z "$targets" ]; then tally "fuzz (there are no targets)" 0 1; return; fi
+    fuzz_all() { echo "$targets" | xargs -P "$(nproc)" -I{} bash -c "fuzz_one {} $seconds"; }
+    timed "fuzz, tests" fuzz_all >build-fuzz/failed
+    bad=$(cat build-fuzz/failed)
+    for name in $bad; do tail -30 "build-fuzz/$name.log" >&2; done
+    tally "fuzz, $seconds s each" $(($(echo "$targets" | grep -c .) - $(echo "$bad" | grep -c .))) "$(echo "$bad" | grep -c .)"
+}
+
+# What a change breaks first: everything that is quick in the release build, and a server that answers as it should.
+run_quick() {
+    run_rooms
+    run_ctest release -LE long
+    run_clients tests/clients/test_demo_goldens.py tests/clients/test_openai.py
 }
 
 needs="build test"
 for part in $parts; do
-    case $part in clients | fuzz | cuda) needs="$needs $part" ;; esac
+    case $part in
+        clients | fuzz | cuda) needs="$needs $part" ;;
+        quick) needs="$needs clients" ;;
+    esac
 done
-quire_setup $needs
+timed "what was missing" quire_setup $needs
+
+# Presets that compile a file in the same way share its object: simt and release, and one run and the next.
+if command -v ccache >/dev/null; then
+    export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
+    export CCACHE_DIR=${CCACHE_DIR:-$PWD/build/ccache} CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+fi
+
 quire_say "building build/quire"
-started=$(date +%s)
-quire_build release ON
-quire_say "built in $(($(date +%s) - started)) s"
+timed "release, build" quire_build release ON
+[ -n "$whole" ] || quire_say "long matrices by the sample of QUIRE_TEST_SAMPLE=$QUIRE_TEST_SAMPLE"
 for part in $parts; do "run_$part"; done
 
+{
+    echo "where the time went, in seconds:"
+    printf '%s' "$times" | awk 'NF { printf "%6d  %s\n", $1, substr($0, length($1) + 2); sum += $1 } END { printf "%6d  in all\n", sum }'
+    echo "the slowest tests:"
+    printf '%s' "$slow" | grep . | sort -rn | head -12 | awk '{ printf "%6d  %s\n", $1, substr($0, length($1) + 2) }'
+} >&2
 [ -z "$failures" ] || quire_say "failed:$failures"
 [ -z "$not_run" ] || quire_say "this machine could not run:$not_run"
 echo "$passed passed, $failed failed"

@@ -34,7 +34,8 @@ target_link_libraries(quire_cuda_kernels PUBLIC quire_kernels)
 
 target_sources(quire_kernels PRIVATE ${cuda_host_sources})
 target_compile_definitions(quire_kernels PRIVATE QUIRE_CUDA_LINKED)
-target_link_libraries(quire_kernels PUBLIC quire_cuda_kernels)
+# PRIVATE: whoever only calls kernels is compiled as for the release, and may share its objects (tools/test.sh).
+target_link_libraries(quire_kernels PRIVATE quire_cuda_kernels)
 
 # quire_add_simt_test(name SOURCES ...): a test of the emulator itself; .cu files are instrumented.
 set(QUIRE_SIMT_CXX_OPTIONS "${simt_cxx_options}" CACHE INTERNAL "How C++ for the emulator is compiled")

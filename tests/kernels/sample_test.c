@@ -4,6 +4,7 @@
  * Chi-square limits are the 1 - 10^-4 quantiles; the draws are counter-based, so a result never
  * changes between runs. */
 #include "kernels/kernels.h"
+#include "tests/sample.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -16,6 +17,7 @@
 
 static const char *device = "ref";
 static uint32_t n_draws = 60000;
+static uint32_t one_in = 1; /* of what is long, where it is emulated: tests/sample.h */
 
 struct fixture {
     struct k_backend *b;
@@ -149,7 +151,10 @@ static void test_distributions(void **state)
         {1.0f, 1e-6f, 0.0f, 0, {1, 0, 0, 0, 0, 0, 0}, 0.001},
         {1.0f, 1.0f, 1.0f, 0, {1, 0, 0, 0, 0, 0, 0}, 0.001},
     };
+    struct sample some = sample_of(one_in);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (!sample_takes(&some))
+            continue;
         struct k_sample_row row = plain;
         row.temperature = cases[i].temperature;
         row.top_p = cases[i].top_p;
@@ -163,6 +168,7 @@ static void test_distributions(void **state)
             print_error("case %zu: chi-square %.2f, limit %.2f\n", i, chi, cases[i].limit);
         assert_true(chi < cases[i].limit);
     }
+    sample_report(&some, "distributions");
 }
 
 /* top_p where the running sum meets the share exactly, and where it misses it by one unit of
@@ -199,7 +205,10 @@ static void test_top_p_in_a_tail(void **state)
     struct k_sample_row rows[N];
     struct k_sample_result results[N];
     assert_non_null(logits);
+    struct sample some = sample_of(one_in);
     for (int i = 0; i < 3; i++) {
+        if (!sample_takes(&some))
+            continue;
         for (uint32_t id = 0; id < V; id++)
             logits[id] = id == PEAK ? 0 : tails[i];
         for (uint32_t t = 0; t < N; t++) {
@@ -216,6 +225,7 @@ static void test_top_p_in_a_tail(void **state)
         }
         assert_true(largest < kept + 1 && largest > 0.95 * kept);
     }
+    sample_report(&some, "tails");
     free(logits);
 }
 
@@ -228,7 +238,10 @@ static void test_draws_are_independent(void **state)
     struct k_sample_row *rows = malloc(2 * n_pairs * sizeof *rows);
     struct k_sample_result *results = malloc(2 * n_pairs * sizeof *results);
     assert_true(rows && results);
+    struct sample some = sample_of(one_in);
     for (int other = 0; other < 3; other++) {
+        if (!sample_takes(&some))
+            continue;
         for (uint32_t i = 0; i < 2 * n_pairs; i++) {
             rows[i] = plain;
             rows[i].seed = 99;
@@ -248,6 +261,7 @@ static void test_draws_are_independent(void **state)
             chi += (cells[c] - n_pairs / 25.0) * (cells[c] - n_pairs / 25.0) / (n_pairs / 25.0);
         assert_true(chi < 58.61); /* 24 degrees of freedom */
     }
+    sample_report(&some, "kinds of pairs");
     free(rows);
     free(results);
 }
@@ -440,8 +454,10 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         device = argv[1];
-    if (strcmp(device, "cuda") == 0) /* which an emulator may run */
+    if (strcmp(device, "cuda") == 0) { /* which an emulator may run */
         n_draws = 6000;
+        one_in = 3;
+    }
     struct k_backend *b;
     const char *why;
     struct quire_error err;
