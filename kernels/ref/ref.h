@@ -1,4 +1,5 @@
-/* kernels/ref: docs/numerics.md in plain C, blocked just enough to be used.
+/* kernels/ref: docs/numerics.md in plain C, to be read beside it. A GEMM takes a row and a token at a time; where cpu has
+ * nothing of its own it uses what is here, so that norms, RoPE and sampling are written to be vectorised.
  *
  * The backend's own header: what its files share. Every operation checks its arguments' shapes,
  * splits its work over the pool so that no sum crosses a split, and allocates nothing.
