@@ -25,8 +25,8 @@
 struct engine;
 struct engine_options;          /* engine/options.h */
 struct engine_plan;             /* engine/plan.h */
-struct model_desc;              /* engine/model/model.h, */
-struct model_sampling_defaults; /* this too */
+struct model_desc;              /* engine/model/model.h */
+struct sampling_defaults;       /* request/spec.h */
 
 #define ENGINE_MAX_CLASSES 8u /* of service */
 #define ENGINE_MAX_TENANTS 1024u
@@ -139,7 +139,7 @@ void engine_unpin(struct engine *e, uint32_t tenant);
 
 struct engine_info {
     const struct model_desc *desc;
-    const struct model_sampling_defaults *sampling;
+    const struct sampling_defaults *sampling;
     const struct engine_plan *plan;
     /* Of those three, for who needs no more of them: */
     uint32_t vocab_size, n_eos;

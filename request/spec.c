@@ -11,6 +11,20 @@ void request_spec_default(struct request_spec *spec)
     *spec = request_defaults;
 }
 
+void request_spec_take_defaults(struct request_spec *spec, const struct sampling_defaults *d)
+{
+    if (d->has_temperature)
+        spec->temperature = (float)d->temperature;
+    if (d->has_top_p)
+        spec->top_p = (float)d->top_p;
+    if (d->has_top_k)
+        spec->top_k = d->top_k;
+    if (d->has_min_p)
+        spec->min_p = (float)d->min_p;
+    if (d->has_repetition_penalty)
+        spec->repetition_penalty = (float)d->repetition_penalty;
+}
+
 static void *owned(const void *items)
 {
     return (void *)(uintptr_t)items;

@@ -72,6 +72,15 @@ struct request_spec {
 
 /* Every field as it is where nothing is said of it. */
 void request_spec_default(struct request_spec *spec);
+
+/* What a checkpoint's generation_config.json has for requests that say nothing. has_* false: the default of the field. */
+struct sampling_defaults {
+    bool has_temperature, has_top_p, has_top_k, has_min_p, has_repetition_penalty;
+    double temperature, top_p, min_p, repetition_penalty;
+    uint32_t top_k;
+};
+void request_spec_take_defaults(struct request_spec *spec, const struct sampling_defaults *defaults);
+
 /* Of an owned spec; it is as request_spec_default() leaves it afterwards. */
 void request_spec_free(struct request_spec *spec);
 /* Gives up the prompt, when nobody needs it any more. */

@@ -33,7 +33,7 @@ ROOMS = {
     "kernels/cases/": "base/ kernels/",
     # engine.h and watch.h are the doors; record/ looks on through them and knows nothing of run/.
     "engine/": ENGINE_PARTS + " engine/model/",
-    "engine/model/": "base/ kernels/",
+    "engine/model/": "base/ request/ kernels/",
     "engine/run/": ENGINE_PARTS + " engine/ engine/model/",
     "engine/record/": ENGINE_PARTS + " engine/ engine/model/",
     "server/http/": "base/",

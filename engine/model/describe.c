@@ -385,7 +385,7 @@ static int read_default(const json_t *generation, const char *key, double min, d
     return quire_json_f64(generation, GENERATION, key, min, max, out, err);
 }
 
-static int read_generation(const json_t *generation, struct model_desc *desc, struct model_sampling_defaults *s,
+static int read_generation(const json_t *generation, struct model_desc *desc, struct sampling_defaults *s,
                            struct quire_error *err)
 {
     int64_t top_k = 0;
@@ -412,7 +412,7 @@ static int read_generation(const json_t *generation, struct model_desc *desc, st
 /* ---- the whole ----------------------------------------------------------------------- */
 
 static int describe(const json_t *config, const json_t *generation, struct model_desc *desc,
-                    struct model_sampling_defaults *sampling, struct quire_error *err)
+                    struct sampling_defaults *sampling, struct quire_error *err)
 {
     const struct architecture *arch = NULL;
     memset(desc, 0, sizeof *desc);
@@ -447,7 +447,7 @@ static int describe(const json_t *config, const json_t *generation, struct model
 }
 
 int model_describe_json(const char *config, size_t n_config, const char *generation, size_t n_generation,
-                        struct model_desc *out, struct model_sampling_defaults *sampling, struct quire_error *err)
+                        struct model_desc *out, struct sampling_defaults *sampling, struct quire_error *err)
 {
     json_t *config_json = NULL, *generation_json = NULL;
     int status = quire_json_parse(config, n_config, MAX_JSON_DEPTH, CONFIG, &config_json, err);
@@ -482,7 +482,7 @@ static int read_json(const char *dir, const char *name, bool optional, json_t **
     return status;
 }
 
-int model_describe(const char *model_dir, struct model_desc *out, struct model_sampling_defaults *sampling,
+int model_describe(const char *model_dir, struct model_desc *out, struct sampling_defaults *sampling,
                    struct quire_error *err)
 {
     json_t *config = NULL, *generation = NULL;

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "kernels/kernels.h"
+#include "request/spec.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -84,22 +85,15 @@ struct model_desc {
     int64_t bos;                       /* -1 when there is none */
 };
 
-/* What generation_config.json sets for requests that say nothing. `has_*` false: the API's own default. */
-struct model_sampling_defaults {
-    bool has_temperature, has_top_p, has_top_k, has_min_p, has_repetition_penalty;
-    double temperature, top_p, min_p, repetition_penalty;
-    uint32_t top_k;
-};
-
 /* Reads config.json and, where present, generation_config.json of a directory. Both config layouts
  * (torch_dtype and rope_scaling; dtype and rope_parameters) are understood. QUIRE_INVALID or
  * QUIRE_UNSUPPORTED with "config.json: field: why". */
-int model_describe(const char *model_dir, struct model_desc *out, struct model_sampling_defaults *sampling,
+int model_describe(const char *model_dir, struct model_desc *out, struct sampling_defaults *sampling,
                    struct quire_error *err);
 
 /* The same from texts in memory (generation may be NULL): what the fuzzer calls. */
 int model_describe_json(const char *config, size_t n_config, const char *generation, size_t n_generation,
-                        struct model_desc *out, struct model_sampling_defaults *sampling, struct quire_error *err);
+                        struct model_desc *out, struct sampling_defaults *sampling, struct quire_error *err);
 
 /* Gives each of n_layers attention over all positions, then an MLP: what the architectures here have in common. */
 void model_make_layers(struct model_desc *desc, enum model_norm_place place, enum model_head_norm head_norm);

@@ -57,7 +57,7 @@ struct event_queue {
 
 struct engine {
     struct model_desc desc;
-    struct model_sampling_defaults sampling_defaults;
+    struct sampling_defaults sampling_defaults;
     struct engine_plan plan;
     struct engine_info info;
     struct engine_sink_pair {

@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "request/spec.h"
 #include "server/front/tenant/tenants.h"
 #include "text/quire_text.h"
 
@@ -21,14 +22,6 @@
 
 struct front;
 struct tls;
-
-/* What a request that says nothing gets: generation_config.json. `has_*` false: the API's own
- * default (temperature 1, top_p 1, no top_k, no min_p, repetition_penalty 1). */
-struct front_sampling {
-    bool has_temperature, has_top_p, has_top_k, has_min_p, has_repetition_penalty;
-    double temperature, top_p, min_p, repetition_penalty;
-    uint32_t top_k; /* 0 = off */
-};
 
 struct front_listen {
     const char *host;               /* name or address; NULL = every IPv4 address */
@@ -54,7 +47,7 @@ struct front_options {
     const char *version;            /* on /version, and in system_fingerprint */
     const struct quire_text *text;  /* outlives the front */
     const char *tool_call_parser;   /* "hermes", "llama3_json", "none"; NULL or "auto": by the chat template's text */
-    struct front_sampling sampling;
+    struct sampling_defaults sampling; /* the checkpoint's */
     size_t max_body_bytes;          /* 0 = 16 MiB */
     uint32_t max_connections;       /* 0 = 4,096; never more than the process may open */
     uint32_t head_timeout_ms;       /* 0 = 15,000 */

@@ -55,7 +55,7 @@ struct front {
     int64_t created;              /* of the models: when the server began */
     enum tool_format tool_format; /* of this model's calls */
     bool is_tool_tag_special;     /* the tokenizer's decoder leaves the tag out where it leaves out special tokens */
-    struct front_sampling sampling;
+    struct sampling_defaults sampling;
     uint32_t ping_ms;
     void (*on_engine_ready)(void *context);
     void (*on_engine_gone)(void *context, const char *why);

@@ -50,7 +50,7 @@ struct engine {
     size_t n_events;
 
     struct model_desc desc;
-    struct model_sampling_defaults sampling;
+    struct sampling_defaults sampling;
     struct engine_plan plan;
     struct engine_info info;
 };

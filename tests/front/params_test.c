@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const struct front_sampling no_defaults;
+static const struct sampling_defaults no_defaults;
 static const struct params_model model = {1000, 512, &no_defaults};
 
 /* Reads a body. "" when it was accepted, else the parameter that was refused. */
@@ -210,7 +210,7 @@ static void values_and_defaults(void **state)
     assert_true(p.stops.n == 2 && p.stops.longest == 2);
     params_free(&p);
 
-    static const struct front_sampling own = {
+    static const struct sampling_defaults own = {
         .has_temperature = true,
         .temperature = 0.7,
         .has_top_k = true,

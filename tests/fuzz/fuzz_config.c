@@ -34,7 +34,7 @@ static void check(const struct model_desc *d)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct model_desc desc;
-    struct model_sampling_defaults sampling;
+    struct sampling_defaults sampling;
     struct quire_error err;
     const char *config = (const char *)data, *generation = NULL;
     size_t n_config = n, n_generation = 0;

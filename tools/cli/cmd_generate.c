@@ -130,7 +130,6 @@ static int submit(struct generate *g, const uint32_t *ids, size_t n_ids)
         .on_lost = on_lost,
     };
     const struct engine_info *info = engine_info(g->engine);
-    const struct model_sampling_defaults *d = info->sampling;
     uint32_t room = info->plan->max_model_len;
     if (n_ids == 0)
         return quire_fail(&g->err, QUIRE_INVALID, "the prompt is empty");
@@ -140,19 +139,12 @@ static int submit(struct generate *g, const uint32_t *ids, size_t n_ids)
                           "begin anew",
                           n_ids, room);
     room -= (uint32_t)n_ids;
-    struct request_spec s = {
-        .prompt = ids,
-        .n_prompt = (uint32_t)n_ids,
-        .max_tokens = g->max_tokens && g->max_tokens < room ? g->max_tokens : room,
-        .n = 1,
-        .temperature = d->has_temperature ? (float)d->temperature : 1.0f,
-        .top_p = d->has_top_p ? (float)d->top_p : 1.0f,
-        .top_k = d->has_top_k ? d->top_k : 0,
-        .min_p = d->has_min_p ? (float)d->min_p : 0.0f,
-        .repetition_penalty = d->has_repetition_penalty ? (float)d->repetition_penalty : 1.0f,
-        .n_logprobs = -1,
-        .n_prompt_logprobs = -1,
-    };
+    struct request_spec s;
+    request_spec_default(&s);
+    s.prompt = ids;
+    s.n_prompt = (uint32_t)n_ids;
+    s.max_tokens = g->max_tokens && g->max_tokens < room ? g->max_tokens : room;
+    request_spec_take_defaults(&s, info->sampling);
     if (g->has_temperature)
         s.temperature = (float)g->temperature;
     if (g->has_top_p)

@@ -151,7 +151,7 @@ int command_plan(int argc, char **argv)
     options.model_dir = model.dir;
 
     struct model_desc desc;
-    struct model_sampling_defaults sampling;
+    struct sampling_defaults sampling;
     struct safetensors *weights;
     struct engine_plan plan;
     if (model_describe(model.dir, &desc, &sampling, &err) != QUIRE_OK ||

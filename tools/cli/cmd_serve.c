@@ -51,7 +51,7 @@ struct serve {
     struct host_signals *signals;
     struct host_death *death;
     struct quire_text *text;
-    struct model_sampling_defaults sampling;
+    struct sampling_defaults sampling;
     struct daemon *daemon; /* NULL with --engine */
     struct engine *engine;
     struct tls *tls; /* NULL: plain HTTP */
@@ -304,16 +304,7 @@ static int open_front(struct serve *s, struct quire_error *err)
         .version = QUIRE_VERSION,
         .text = s->text,
         .tool_call_parser = s->tool_call_parser,
-        .sampling = {.has_temperature = s->sampling.has_temperature,
-                     .has_top_p = s->sampling.has_top_p,
-                     .has_top_k = s->sampling.has_top_k,
-                     .has_min_p = s->sampling.has_min_p,
-                     .has_repetition_penalty = s->sampling.has_repetition_penalty,
-                     .temperature = s->sampling.temperature,
-                     .top_p = s->sampling.top_p,
-                     .min_p = s->sampling.min_p,
-                     .repetition_penalty = s->sampling.repetition_penalty,
-                     .top_k = s->sampling.top_k},
+        .sampling = s->sampling,
         .max_body_bytes = s->max_body_bytes,
         .max_connections = s->max_connections,
         .head_timeout_ms = 1000 * s->header_timeout_s,

@@ -198,25 +198,10 @@ bool params_tools(const json_t *body, json_t **out, struct api_error *e)
 
 /* ---- groups of fields ----------------------------------------------------------------------- */
 
-/* The checkpoint's own, for what the request says nothing of. */
-static void set_defaults(struct request_spec *s, const struct front_sampling *d)
-{
-    request_spec_default(s);
-    if (d->has_temperature)
-        s->temperature = (float)d->temperature;
-    if (d->has_top_p)
-        s->top_p = (float)d->top_p;
-    if (d->has_min_p)
-        s->min_p = (float)d->min_p;
-    if (d->has_top_k)
-        s->top_k = d->top_k;
-    if (d->has_repetition_penalty)
-        s->repetition_penalty = (float)d->repetition_penalty;
-}
-
 static bool read_spec(struct params *p, const json_t *body, const struct params_model *model, struct api_error *e)
 {
-    set_defaults(&p->spec, model->defaults);
+    request_spec_default(&p->spec);
+    request_spec_take_defaults(&p->spec, model->defaults);
     if (!spec_json_read(&p->spec, body, model->vocab_size, e))
         return false;
     p->has_priority = params_get(body, "priority") != NULL;

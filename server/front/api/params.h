@@ -46,7 +46,7 @@ struct params {
 /* What a check needs to know of the model. */
 struct params_model {
     uint32_t vocab_size, max_model_len;
-    const struct front_sampling *defaults;
+    const struct sampling_defaults *defaults;
 };
 
 /* Of chat and completions. `body` outlives p. False: e says what is wrong. params_free() in both

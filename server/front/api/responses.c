@@ -164,7 +164,7 @@ static void set_echo(json_t *echo, const json_t *body, const char *key, json_t *
 /* All fields of the reply that do not depend on what is generated; the SDK's types want them. */
 static bool make_echo(struct request_job *j, const json_t *body)
 {
-    const struct front_sampling *d = &j->front->sampling;
+    const struct sampling_defaults *d = &j->front->sampling;
     const char *user = NULL;
     bool parallel = true, store = false;
     if (!check_metadata(body, &j->error) || !params_string(body, "user", &user, &j->error) ||

@@ -32,7 +32,7 @@ static void put_default(struct buffer *o, const char **comma, bool has, const ch
 }
 
 /* What a request that says nothing gets, as far as it is the model's own. */
-static void put_sampling(struct buffer *o, const struct front_sampling *s)
+static void put_sampling(struct buffer *o, const struct sampling_defaults *s)
 {
     const char *comma = "";
     json_out_raw(o, ",\"default_sampling_params\":{");

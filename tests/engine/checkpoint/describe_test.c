@@ -14,7 +14,7 @@
 #include <string.h>
 
 static struct model_desc desc;
-static struct model_sampling_defaults sampling;
+static struct sampling_defaults sampling;
 static struct quire_error err;
 
 static int describe_both(const char *config, const char *generation)

@@ -74,7 +74,7 @@ static void files_hold_what_the_description_promises(void **state)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char dir[512];
         struct model_desc desc;
-        struct model_sampling_defaults sampling;
+        struct sampling_defaults sampling;
         struct safetensors *st;
         struct safetensors_tensor t;
         struct quire_error err;
@@ -115,7 +115,7 @@ static void goldens_are_sane(void **state)
         char path[512];
         struct golden g;
         struct model_desc desc;
-        struct model_sampling_defaults sampling;
+        struct sampling_defaults sampling;
         struct quire_error err;
         snprintf(path, sizeof path, MODELS "%s", names[i]);
         assert_int_equal(model_describe(path, &desc, &sampling, &err), QUIRE_OK);

@@ -38,7 +38,7 @@ static void check_case(const json_t *c)
     char *text = json_dumps(json_object_get(c, "config"), 0);
     assert_non_null(text);
     struct model_desc desc;
-    struct model_sampling_defaults sampling;
+    struct sampling_defaults sampling;
     struct quire_error err;
     if (model_describe_json(text, strlen(text), NULL, 0, &desc, &sampling, &err) != QUIRE_OK)
         fail_msg("%s: %s", name, err.text);

@@ -50,7 +50,7 @@ static void the_walk_is_the_checkpoint(void **state)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char dir[512];
         struct model_desc desc;
-        struct model_sampling_defaults sampling;
+        struct sampling_defaults sampling;
         struct safetensors *st;
         struct quire_error err;
         snprintf(dir, sizeof dir, MODELS "%s", names[i]);

@@ -1,10 +1,11 @@
-/* docs/openapi.json says of the fields that every generating route reads what the table says of them: type, range,
- * default and description. */
+/* The documents say what the table says: docs/openapi.json of the fields that every generating route reads (type, range,
+ * default, description), docs/protocol.md of all (tag, name, kind, bit, most items). */
 #include "base/json.h"
 #include "request/fields.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,7 +78,7 @@ static json_t *schema_of(const struct request_field *f)
     return schema;
 }
 
-static void the_document_is_the_table(void **state)
+static void openapi_is_the_table(void **state)
 {
     (void)state;
     json_t *doc = json_load_file(QUIRE_SOURCE_DIR "/docs/openapi.json", 0, NULL);
@@ -103,8 +104,70 @@ static void the_document_is_the_table(void **state)
     assert_int_equal(n_wrong, 0);
 }
 
+/* ---- docs/protocol.md ------------------------------------------------------------------------ */
+
+/* As the page's second column has it. */
+static void kind_of(const struct request_field *f, char *out, size_t size)
+{
+    static const char *const names[] = {"bool", "u32", "i32", "u64", "f32", "key", "u32[]", "pair[]"};
+    char most[32] = "";
+    if (request_field_is_list(f) && !(f->flags & REQUEST_REQUIRED)) {
+        unsigned n = (unsigned)f->range.most;
+        if (n >= 1000000)
+            snprintf(most, sizeof most, ", at most %u,%03u,%03u", n / 1000000, n / 1000 % 1000, n % 1000);
+        else
+            snprintf(most, sizeof most, ", at most %u,%03u", n / 1000, n % 1000);
+    }
+    snprintf(out, size, "%s%s%s", names[f->kind], most, f->flags & REQUEST_MUST ? ", must" : "");
+}
+
+static void default_of_frame(const struct request_field *f, char *out, size_t size)
+{
+    json_t *value = request_field_is_list(f) || f->has_at || f->kind == REQUEST_KEY ? NULL : default_of(f);
+    const char *word = f->flags & REQUEST_REQUIRED ? "required"
+                       : request_field_is_list(f)  ? "empty"
+                       : f->kind == REQUEST_KEY    ? "zeros"
+                       : f->has_at                 ? "absent"
+                                                   : "0";
+    if (f->flags & REQUEST_REQUIRED || !value || json_is_boolean(value))
+        snprintf(out, size, "%s", word);
+    else if (f->kind == REQUEST_F32)
+        snprintf(out, size, "%.1f", json_number_value(value));
+    else
+        snprintf(out, size, "%lld", (long long)json_integer_value(value));
+    json_decref(value);
+}
+
+static void the_protocol_is_the_table(void **state)
+{
+    (void)state;
+    FILE *file = fopen(QUIRE_SOURCE_DIR "/docs/protocol.md", "r");
+    assert_non_null(file);
+    char line[4096];
+    while (fgets(line, sizeof line, file) && strcmp(line, "### SUBMIT\n") != 0) {
+    }
+    size_t n_rows = 0;
+    while (fgets(line, sizeof line, file) && line[0] != '#') {
+        char want[256], kind[128], usual[32];
+        if (line[0] != '|' || line[2] < '0' || line[2] > '9')
+            continue;
+        assert_true(n_rows < request_n_fields);
+        const struct request_field *f = &request_fields[n_rows++];
+        kind_of(f, kind, sizeof kind);
+        default_of_frame(f, usual, sizeof usual);
+        snprintf(want, sizeof want, "| %u | %s | %s | %s |", f->tag, f->member, kind, usual);
+        if (strncmp(line, want, strlen(want)) != 0)
+            fail_msg("docs/protocol.md, SUBMIT: %swants: %s", line, want);
+    }
+    fclose(file);
+    assert_int_equal(n_rows, request_n_fields);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_document_is_the_table)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(openapi_is_the_table),
+        cmocka_unit_test(the_protocol_is_the_table),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
