@@ -62,9 +62,7 @@ KNOWN_CIRCLES = [
     "engine/run/forward.c engine/run/forward_blocks.c engine/run/forward_graph.c",
     "scheduler/admit.c scheduler/plan.c",
     "server/daemon/connection.c server/daemon/daemon.c server/daemon/listen.c server/daemon/session.c",
-    "server/front/api/chat.c server/front/api/command.c server/front/api/completions.c server/front/api/params.c "
-    "server/front/api/pins.c server/front/api/request_job.c server/front/api/spec_json.c server/front/front.c "
-    "server/front/output/generation.c server/front/output/generation_end.c",
+    "server/front/api/params.c server/front/api/spec_json.c",
 ]
 
 PURE = ("memory/", "scheduler/")

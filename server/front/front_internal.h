@@ -74,7 +74,7 @@ struct front {
 extern const struct http_handler front_handler;         /* its context is the front */
 extern const struct http_handler front_watcher_handler; /* likewise, of the listener for metrics */
 
-/* ---- front.c ---- */
+/* ---- admission.c ---- */
 /* False, with a 503 in e: requests cannot be taken now. */
 bool front_can_serve(const struct front *f, struct api_error *e);
 /* What /health says: ok, starting, draining, engine_unavailable or dead. */
@@ -94,11 +94,13 @@ struct tenant *front_begin(struct front *f, struct http_exchange *x);
 /* The log's line for a request that was refused before it began; tenant NULL: not known. */
 void front_log_refused(const struct front *f, const struct http_exchange *x, const struct tenant *tenant,
                        const struct api_error *e);
+/* Fills in the fields that say who pays. */
+void front_bill(const struct tenant *tenant, struct request_spec *spec);
+
+/* ---- engine_error.c ---- */
 /* What a DONE with WIRE_FINISH_ERROR, and a REFUSE, mean to a client. */
 void front_failed(const struct wire_done *done, struct api_error *e);
 void front_refused(const struct front *f, const struct wire_refuse *refuse, struct api_error *e);
-/* Fills in the fields that say who pays. */
-void front_bill(const struct tenant *tenant, struct request_spec *spec);
 
 /* ---- chat.c, completions.c, responses.c, messages.c, tokenize.c: for request_job, on the pool ---- */
 #define CHAT_MAX_MESSAGES 65536

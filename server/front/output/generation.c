@@ -50,11 +50,6 @@ static void generation_free(struct generation *g)
     free(g);
 }
 
-const char *generation_name(const struct generation *g)
-{
-    return g->params.request_id[0] ? g->params.request_id : http_request_id(g->x);
-}
-
 static void count_unfinished(struct generation *g, enum metrics_finish how)
 {
     for (size_t i = 0; i < g->n_prompts; i++) {

@@ -92,7 +92,7 @@ struct generation {
     uint64_t last_write_us;
 };
 
-/* The client's name for it, from the body or the header, or one made here. */
+/* The client's name for it, from the body or the header, or one made here. generation_log.c. */
 const char *generation_name(const struct generation *g);
 
 /* ---- generation_end.c: what is counted, logged and traced when it is over ---- */

@@ -1,0 +1,116 @@
+/* Who asks, whether they may, and whether there is an engine to ask. */
+#include "server/front/front_internal.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <string.h>
+
+bool front_can_serve(const struct front *f, struct api_error *e)
+{
+    if (f->draining || f->engine_draining)
+        api_fail(e, 503, NULL, "server_draining", "the server is shutting down");
+    else if (!f->engine_ready || f->engine_died)
+        api_fail(e, 503, NULL, "engine_unavailable", "the engine is not there");
+    else
+        return true;
+    e->retry_ms = 1000;
+    return false;
+}
+
+const char *front_state(const struct front *f)
+{
+    if (f->engine_died)
+        return "dead";
+    if (f->draining || f->engine_draining)
+        return "draining";
+    if (f->engine_ready)
+        return "ok";
+    return f->engine_seen ? "engine_unavailable" : "starting";
+}
+
+const char *front_model_name(const struct front *f, const char *asked, struct api_error *e)
+{
+    if (!asked)
+        return f->model_names[0];
+    for (size_t i = 0; i < f->n_model_names; i++)
+        if (strcmp(f->model_names[i], asked) == 0)
+            return f->model_names[i];
+    api_fail(e, 404, "model", "model_not_found", "the model '%.200s' does not exist", asked);
+    return NULL;
+}
+
+/* The key of "Authorization: Bearer KEY" or of "x-api-key: KEY"; NULL: none, or two that differ. */
+static const char *key_of(const struct http_exchange *x)
+{
+    const char *value = http_header(x, "Authorization"), *other = http_header(x, "x-api-key");
+    if (!value || strncasecmp(value, "Bearer ", 7) != 0)
+        return other;
+    const char *bearer = value + 7 + strspn(value + 7, " ");
+    return other && strcmp(bearer, other) != 0 ? NULL : bearer;
+}
+
+struct tenant *front_tenant(const struct front *f, const struct http_exchange *x, struct api_error *e)
+{
+    if (!tenants_ask_key(f->tenants))
+        return tenants_at(f->tenants, 0);
+    const char *key = key_of(x);
+    struct tenant *tenant = key ? tenants_find(f->tenants, key) : NULL;
+    if (!tenant)
+        api_fail(e, 401, NULL, "invalid_api_key",
+                 "the API key is missing or wrong: send one key, as \"Authorization: Bearer KEY\" or "
+                 "as \"x-api-key: KEY\"");
+    return tenant;
+}
+
+bool front_is_admin(const struct front *f, const struct http_exchange *x)
+{
+    struct api_error e;
+    /* Browsers name the page that asks: a page that somebody opened on this machine is no admin. */
+    if (!tenants_ask_key(f->tenants))
+        return http_from_loopback(x) && !http_header(x, "origin");
+    const struct tenant *tenant = front_tenant(f, x, &e);
+    return tenant && tenant->admin;
+}
+
+struct key256 front_domain(const struct front *f, const struct http_exchange *x)
+{
+    const char *key = tenants_ask_key(f->tenants) ? key_of(x) : NULL;
+    return key ? quire_keyed_hash(NULL, key, strlen(key)) : (struct key256){{0}};
+}
+
+void front_log_refused(const struct front *f, const struct http_exchange *x, const struct tenant *tenant,
+                       const struct api_error *e)
+{
+    const struct quire_log_field fields[] = {
+        {.key = "request_id", .text = http_request_id(x)},
+        {.key = "tenant", .text = tenant ? tenant->name : ""},
+        {.key = "route", .text = http_path(x)},
+        {.key = "status", .number = e->status},
+        {.key = "finish", .text = "error"},
+        {.key = "error", .text = e->code ? e->code : ""},
+    };
+    if (f->log_requests)
+        quire_log_fields(QUIRE_LOG_INFO, "server", fields, sizeof fields / sizeof *fields, "request");
+}
+
+struct tenant *front_begin(struct front *f, struct http_exchange *x)
+{
+    struct api_error e;
+    uint64_t now_us = quire_now_us();
+    struct tenant *tenant = front_can_serve(f, &e) ? front_tenant(f, x, &e) : NULL;
+    if (tenant && limits_begin(tenant, now_us, &e))
+        return tenant;
+    f->metrics.n_refused += e.status == 429;
+    front_log_refused(f, x, tenant, &e);
+    if (tenant)
+        limits_headers(tenant, now_us, x);
+    api_error_reply(x, &e);
+    return NULL;
+}
+
+void front_bill(const struct tenant *tenant, struct request_spec *spec)
+{
+    spec->tenant = tenant->index;
+    spec->class_index = tenant->class_index;
+}

@@ -1,0 +1,49 @@
+#include "server/front/output/generation_facts.h"
+
+#include "base/log.h"
+
+const char *generation_name(const struct generation *g)
+{
+    return g->params.request_id[0] ? g->params.request_id : http_request_id(g->x);
+}
+
+void generation_log(const struct generation *g, const struct generation_facts *f)
+{
+    const struct trace *t = &g->trace;
+    struct quire_log_field fields[16];
+    size_t n = 0;
+#define TEXT(key_, value) \
+    fields[n++] = (struct quire_log_field) \
+    { \
+        .key = key_, .text = value \
+    }
+#define NUMBER(key_, value) \
+    fields[n++] = (struct quire_log_field) \
+    { \
+        .key = key_, .number = (double)(value) \
+    }
+    TEXT("request_id", generation_name(g));
+    if (g->context.trace_id[0])
+        TEXT("trace_id", g->context.trace_id);
+    TEXT("tenant", g->tenant->name);
+    TEXT("route", g->route);
+    NUMBER("status", f->status);
+    TEXT("finish", f->finish);
+    if (f->error)
+        TEXT("error", f->error);
+    NUMBER("prompt_tokens", f->n_prompt);
+    NUMBER("cached_tokens", f->n_cached);
+    NUMBER("generated_tokens", f->n_generated);
+    if (t->submitted_us > 0)
+        NUMBER("text_ms", (double)(t->submitted_us - t->arrived_us) / 1000);
+    if (f->queued_until_us > 0)
+        NUMBER("queue_ms", (double)facts_since(f->queued_until_us, t->submitted_us) / 1000);
+    if (f->first_us > 0)
+        NUMBER("ttft_ms", (double)(f->first_us - t->arrived_us) / 1000);
+    NUMBER("total_ms", (double)(t->now_us - t->arrived_us) / 1000);
+    if (f->engine_id > 0)
+        NUMBER("engine_request", f->engine_id);
+#undef TEXT
+#undef NUMBER
+    quire_log_fields(QUIRE_LOG_INFO, "server", fields, n, "request");
+}
