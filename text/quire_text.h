@@ -5,8 +5,7 @@
  * stream and one thread at a time. No call prints, aborts or lets a panic out.
  *
  * Strings are UTF-8 with a length; strings that come out are also NUL-terminated (the NUL is not
- * counted). What a call hands out through a `**out` parameter is the caller's and is given back
- * with quire_text_free().
+ * counted). What a call hands out through a `**out` parameter is the caller's, from malloc: free() gives it back.
  */
 #ifndef QUIRE_TEXT_H
 #define QUIRE_TEXT_H
@@ -28,7 +27,6 @@ struct quire_detok; /* the state of one detokenized stream */
  * `truncation`, `padding` and `dropout` of tokenizer.json are not obeyed: they are for training. */
 int quire_text_open(const char *model_dir, struct quire_text **out, struct quire_error *err);
 void quire_text_close(struct quire_text *text);
-void quire_text_free(void *p);
 
 /* One more than the largest token id, added tokens included. */
 uint32_t quire_text_n_ids(const struct quire_text *text);
@@ -85,7 +83,9 @@ void quire_detok_close(struct quire_detok *detok);
  * with add_generation_prompt.
  * QUIRE_UNSUPPORTED when the model has no template; QUIRE_INVALID with the template's own words
  * when it called raise_exception, or when the JSON or the rendering fails. Steps, output (16 MiB)
- * and recursion are bounded. Any stack will do: rendering has a thread of its own. */
+ * and recursion are bounded. Any stack will do, for where the caller's is smaller than QUIRE_TEXT_STACK_BYTES, rendering has a
+ * thread of its own; starting that costs more than most templates. */
+#define QUIRE_TEXT_STACK_BYTES ((size_t)257 << 20)
 struct quire_chat {
     const char *messages_json;
     const char *tools_json;

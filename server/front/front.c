@@ -177,11 +177,11 @@ static int choose_tool_format(struct front *f, const char *name, struct quire_er
     if (status != QUIRE_OK)
         return status;
     status = quire_text_decode(f->text, ids, n_ids, true, &text, &n_text, err);
-    quire_text_free(ids);
+    free(ids);
     if (status != QUIRE_OK)
         return status;
     f->is_tool_tag_special = n_text != strlen(tag);
-    quire_text_free(text);
+    free(text);
     return QUIRE_OK;
 }
 

@@ -1,6 +1,6 @@
 /* engine_client and daemon, joined by a socketpair on one loop as in `quire serve MODEL`, over the
  * fake engine. */
-#include "server/link/engine_client.h"
+#include "tests/daemon/link_calls.h"
 #include "tests/daemon/rig.h"
 
 #include <setjmp.h>
@@ -13,19 +13,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static int submit_to(struct engine_client *client, const struct request_spec *what,
-                     const struct completion_events *events, void *context, uint64_t *id, struct quire_error *err)
-{
-    const struct completion_source source = engine_client_source(client);
-    return source.submit(source.self, what, events, context, id, err);
-}
-
-static void cancel_at(struct engine_client *client, uint64_t id, int64_t choice)
-{
-    const struct completion_source source = engine_client_source(client);
-    source.cancel(source.self, id, choice);
-}
 
 struct heard {
     struct engine_client *client;

@@ -2,7 +2,7 @@
 
 use serde_json::{json, Map, Value as Json};
 
-use crate::chat::{Request, Templates, TokenStrings};
+use crate::chat::{on_deep_stack, Request, Templates, TokenStrings};
 use crate::error::{Error, Status};
 
 const TOKENS: &str = r#"{"bos_token": "<s>", "eos_token": {"content": "</s>", "lstrip": false}}"#;
@@ -121,6 +121,19 @@ fn hostile_templates_end() {
     let nested = "{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}\
                   {% endfor %}{{ ns.x | tojson }}";
     assert!(failure(nested).contains("nested too deeply"));
+}
+
+/// On a thread whose stack is deep enough a template is rendered there, and is as safe.
+#[test]
+fn deep_stacks_are_used() {
+    let deep = std::thread::Builder::new().stack_size(257 << 20);
+    let here = || on_deep_stack(|| Ok(std::thread::current().id())).unwrap();
+    assert_ne!(here(), std::thread::current().id());
+    let thread = deep.spawn(move || {
+        hostile_templates_end();
+        here() == std::thread::current().id()
+    });
+    assert!(thread.unwrap().join().unwrap());
 }
 
 /// The engine compiles by recursion and in quadratic time.

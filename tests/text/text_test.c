@@ -71,8 +71,8 @@ static void round_trip(void **state)
             assert_true(ids[k] < quire_text_n_ids(text));
         char *output = decode_both_ways(text, ids, n);
         assert_string_equal(output, input);
-        quire_text_free(output);
-        quire_text_free(ids);
+        free(output);
+        free(ids);
         quire_text_close(text);
     }
 }
@@ -98,19 +98,19 @@ static void special_tokens(void **state)
     size_t n_bytes;
     assert_int_equal(quire_text_decode(text, ids, n, true, &out, &n_bytes, &err), QUIRE_OK);
     assert_string_equal(out, "a");
-    quire_text_free(out);
+    free(out);
 
     uint8_t *bytes;
     assert_int_equal(quire_text_token_bytes(text, ids[0], &bytes, &n_bytes, &err), QUIRE_OK);
     assert_int_equal(n_bytes, 12);
     assert_memory_equal(bytes, "<|im_start|>", 12);
-    quire_text_free(bytes);
-    quire_text_free(ids);
+    free(bytes);
+    free(ids);
 
     uint32_t past[3] = {quire_text_n_ids(text), UINT32_MAX, 5000000};
     assert_int_equal(quire_text_decode(text, past, 3, false, &out, &n_bytes, &err), QUIRE_OK);
     assert_int_equal(n_bytes, 0);
-    quire_text_free(out);
+    free(out);
     quire_text_close(text);
 }
 
@@ -123,10 +123,10 @@ static void empty_and_wrong_text(void **state)
     size_t n;
     assert_int_equal(quire_text_encode(text, NULL, 0, false, &ids, &n, &err), QUIRE_OK);
     assert_int_equal(n, 0);
-    quire_text_free(ids);
+    free(ids);
     assert_int_equal(quire_text_encode(text, "", 0, true, &ids, &n, &err), QUIRE_OK);
     assert_int_equal(n, 1);
-    quire_text_free(ids);
+    free(ids);
     assert_int_equal(quire_text_encode(text, "ab\xc3(", 4, true, &ids, &n, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "not UTF-8 at byte 2"));
     assert_int_equal(quire_text_encode(text, "\xff", 1, true, &ids, &n, NULL), QUIRE_INVALID);
@@ -220,7 +220,7 @@ static void chat(void **state)
     assert_int_equal(quire_text_chat(text, &request, &out, &n, &err), QUIRE_OK);
     assert_string_equal(out, "<s>[user|Hé][{\"type\": \"function\"}]1.0[assistant|");
     assert_int_equal(n, strlen(out));
-    quire_text_free(out);
+    free(out);
 
     request = (struct quire_chat){
         .messages_json = "[{\"role\": \"assistant\", \"content\": \"Well, \"}]",
@@ -228,7 +228,7 @@ static void chat(void **state)
     };
     assert_int_equal(quire_text_chat(text, &request, &out, &n, &err), QUIRE_OK);
     assert_string_equal(out, "<s>[assistant|Well, ");
-    quire_text_free(out);
+    free(out);
 
     request.messages_json = "[{\"role\": \"wizard\"}]";
     request.continue_final = false;
@@ -293,7 +293,7 @@ static void strftime_now(void **state)
     t = time(NULL);
     strftime(after, sizeof after, "%Y-%m-%d %H:%M", localtime(&t));
     assert_true(strcmp(out, before) == 0 || strcmp(out, after) == 0);
-    quire_text_free(out);
+    free(out);
     quire_text_close(text);
     remove_model(dir, files, 1);
 }
@@ -313,8 +313,8 @@ static void *encode_and_decode(void *arg)
         if (quire_text_decode(text, ids, n, false, &out, &n_bytes, &err) != QUIRE_OK)
             return arg;
         int same = strcmp(out, input);
-        quire_text_free(ids);
-        quire_text_free(out);
+        free(ids);
+        free(out);
         if (same != 0)
             return arg;
     }

@@ -217,7 +217,7 @@ static void conversations_are_counted_in_tokens(void **state)
     assert_memory_equal(ids, expected, n * sizeof *ids);
     assert_in_range(in->items[0].n_output, 8, 20);
     free(ids);
-    quire_text_free(expected);
+    free(expected);
     bench_inputs_close(in);
     quire_text_close(text);
     unlink(path);

@@ -261,10 +261,33 @@ impl Templates {
     }
 }
 
-/// Runs f on a thread of its own. A template can be written, and can build values, that the engine
-/// walks by recursion, and the stack of the caller may be small; pages of a stack cost nothing
-/// until they are used.
-fn on_deep_stack<T: Send>(f: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+/// What is left of this thread's stack; 0: not known.
+fn stack_left() -> usize {
+    // SAFETY: the attributes are initialized by pthread_getattr_np() before anything reads them.
+    unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        let (mut base, mut size) = (std::ptr::null_mut(), 0);
+        if libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) != 0 {
+            return 0;
+        }
+        let known = libc::pthread_attr_getstack(&attributes, &mut base, &mut size) == 0;
+        libc::pthread_attr_destroy(&mut attributes);
+        let here = std::ptr::addr_of!(size) as usize;
+        if known {
+            here.saturating_sub(base as usize)
+        } else {
+            0
+        }
+    }
+}
+
+/// Runs f where the stack is deep: here, or else on a thread of its own. A template can be written,
+/// and can build values, that the engine walks by recursion; pages of a stack cost nothing until
+/// they are used.
+pub(crate) fn on_deep_stack<T: Send>(f: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    if stack_left() >= STACK_BYTES {
+        return f();
+    }
     let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
     let result = std::thread::scope(|scope| thread.spawn_scoped(scope, f).map(|t| t.join()));
     match result {

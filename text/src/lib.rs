@@ -1,7 +1,7 @@
 //! The library behind text/quire_text.h: the C boundary.
 //!
 //! Every function catches panics, so that none crosses into C. What goes out through `**out` is
-//! from malloc, so that quire_text_free is free.
+//! from malloc, and the caller's to free().
 
 mod bpe;
 mod bytelevel;
@@ -20,7 +20,7 @@ mod chat_test;
 #[path = "../../tests/text/detok_test.rs"]
 mod detok_test;
 
-use std::ffi::{c_char, c_int, c_void, CStr, OsStr};
+use std::ffi::{c_char, c_int, CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
@@ -36,6 +36,7 @@ const ERROR_BYTES: usize = 512;
 #[repr(C)]
 pub struct QuireError {
     text: [u8; ERROR_BYTES],
+    parameter: *const c_char,
 }
 
 /// struct quire_text
@@ -72,6 +73,7 @@ unsafe fn fail(err: *mut QuireError, error: &Error) -> c_int {
         }
         err.text[..n].copy_from_slice(&line.as_bytes()[..n]);
         err.text[n] = 0;
+        err.parameter = std::ptr::null();
     }
     error.status as c_int
 }
@@ -198,13 +200,6 @@ pub unsafe extern "C" fn quire_text_close(text: *mut QuireText) {
             Ok(())
         });
     }
-}
-
-/// # Safety
-/// See quire_text_open.
-#[no_mangle]
-pub unsafe extern "C" fn quire_text_free(p: *mut c_void) {
-    libc::free(p);
 }
 
 /// # Safety

@@ -203,8 +203,8 @@ static int answer(struct generate *g, const char *prompt)
     }
     quire_detok_close(g->detok);
     g->detok = NULL;
-    quire_text_free(ids);
-    quire_text_free(rendered);
+    free(ids);
+    free(rendered);
     if (status != QUIRE_OK || g->stopped)
         return status;
     if (chat)

@@ -68,8 +68,8 @@ static bool add_word(struct list *list, const struct quire_text *text, const cha
          add(list, plain, n_plain, e);
     if (ok && n_spaced > 0 && (n_spaced != n_plain || memcmp(spaced, plain, n_plain * sizeof *plain) != 0))
         ok = add(list, spaced, n_spaced, e);
-    quire_text_free(plain);
-    quire_text_free(spaced);
+    free(plain);
+    free(spaced);
     return ok;
 }
 

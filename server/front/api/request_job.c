@@ -64,18 +64,6 @@ bool request_job_common(struct request_job *j, const json_t *body)
     return params_read_common(&j->params, body, &model, &j->error) && settle(j);
 }
 
-/* The library's memory has its own way back, so what it gives is copied and returned. */
-static int take_text(struct request_job *j, struct request_item *item, char *given, size_t n)
-{
-    item->text = malloc(n + 1);
-    if (item->text) {
-        memcpy(item->text, given, n);
-        item->n_text = n;
-    }
-    quire_text_free(given);
-    return item->text ? QUIRE_OK : quire_fail(&j->error.why, QUIRE_NO_MEMORY, "out of memory");
-}
-
 static bool encode_bad_words(struct request_job *j)
 {
     struct params *p = &j->params;
@@ -98,35 +86,20 @@ static int render(struct request_job *j)
         .add_generation_prompt = j->add_generation_prompt,
         .continue_final = j->continue_final,
     };
-    char *text;
-    size_t n;
-    int status = quire_text_chat(j->front->text, &chat, &text, &n, &j->error.why);
-    return status == QUIRE_OK ? take_text(j, &j->items[0], text, n) : status;
+    struct request_item *item = &j->items[0];
+    return quire_text_chat(j->front->text, &chat, &item->text, &item->n_text, &j->error.why);
 }
 
 static int encode(struct request_job *j, struct request_item *item)
 {
-    uint32_t *ids;
-    size_t n;
-    int status = quire_text_encode(j->front->text, item->text, item->n_text, j->add_special, &ids, &n, &j->error.why);
-    if (status != QUIRE_OK)
-        return status;
-    item->ids = malloc(n ? n * sizeof *ids : 1);
-    if (item->ids) {
-        if (n > 0)
-            memcpy(item->ids, ids, n * sizeof *ids);
-        item->n_ids = n;
-    }
-    quire_text_free(ids);
-    return item->ids ? QUIRE_OK : quire_fail(&j->error.why, QUIRE_NO_MEMORY, "out of memory");
+    return quire_text_encode(j->front->text, item->text, item->n_text, j->add_special, &item->ids, &item->n_ids,
+                             &j->error.why);
 }
 
 static int decode(struct request_job *j, struct request_item *item)
 {
-    char *text;
-    size_t n;
-    int status = quire_text_decode(j->front->text, item->ids, item->n_ids, j->skip_special, &text, &n, &j->error.why);
-    return status == QUIRE_OK ? take_text(j, item, text, n) : status;
+    return quire_text_decode(j->front->text, item->ids, item->n_ids, j->skip_special, &item->text, &item->n_text,
+                             &j->error.why);
 }
 
 static int make_strings(struct request_job *j)
@@ -142,7 +115,7 @@ static int make_strings(struct request_job *j)
         if (i > 0)
             buffer_append(&o, ",", 1);
         json_out_string(&o, (const char *)bytes, n);
-        quire_text_free(bytes);
+        free(bytes);
     }
     if (o.failed && status == QUIRE_OK)
         status = quire_fail(&j->error.why, QUIRE_NO_MEMORY, "out of memory");

@@ -1,5 +1,7 @@
 #include "server/front/api/text_pool.h"
 
+#include "text/quire_text.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -8,6 +10,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#define TEXT_STACK_BYTES (QUIRE_TEXT_STACK_BYTES + ((size_t)1 << 20)) /* and what lies below it */
 
 enum state { QUEUED, RUNNING, CANCELLED, FINISHED };
 
@@ -84,11 +88,17 @@ static int start_threads(struct text_pool *pool, uint32_t n, struct quire_error 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const uint32_t most = sizeof pool->threads / sizeof pool->threads[0];
+    pthread_attr_t deep; /* where templates render; without so much address space they find a thread themselves */
+    pthread_attr_init(&deep);
+    pthread_attr_setstacksize(&deep, TEXT_STACK_BYTES);
     for (uint32_t i = 0; !failed && i < n && i < most; i++) {
-        failed = pthread_create(&pool->threads[i], NULL, worker, pool);
+        failed = pthread_create(&pool->threads[i], &deep, worker, pool);
+        if (failed)
+            failed = pthread_create(&pool->threads[i], NULL, worker, pool);
         if (!failed)
             pool->n_threads++;
     }
+    pthread_attr_destroy(&deep);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed)
         return quire_fail(err, QUIRE_IO, "a text thread could not be started: %s", strerror(failed));

@@ -1,8 +1,9 @@
 #include "server/front/output/logprobs.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* The bytes of a token; an id past the tokenizer stands for none. quire_text_free(*bytes). */
+/* The bytes of a token; an id past the tokenizer stands for none. free(*bytes). */
 static void get_bytes(const struct logprobs_style *style, uint32_t id, uint8_t **bytes, size_t *n)
 {
     if (quire_text_token_bytes(style->text, id, bytes, n, NULL) != QUIRE_OK) {
@@ -29,7 +30,7 @@ static void put_token(struct buffer *o, const struct logprobs_style *style, uint
     if (!style->as_ids)
         get_bytes(style, id, &bytes, &n);
     put_name(o, style, id, bytes, n);
-    quire_text_free(bytes);
+    free(bytes);
 }
 
 static void put_chat_token(struct buffer *o, const struct logprobs_style *style, uint32_t id, float logprob)
@@ -43,7 +44,7 @@ static void put_chat_token(struct buffer *o, const struct logprobs_style *style,
     json_out_logprob(o, logprob);
     json_out_raw(o, ",\"bytes\":");
     json_out_byte_array(o, bytes, n);
-    quire_text_free(bytes);
+    free(bytes);
 }
 
 void logprobs_chat_entry(struct buffer *o, const struct logprobs_style *style, const struct wire_token *token)

@@ -189,7 +189,7 @@ static int take_conversation(struct owner *o, const json_t *entry, struct quire_
     int status = quire_text_encode(o->bounds.text, question, strlen(question), true, &ids, &n_ids, err);
     if (status == QUIRE_OK)
         status = quire_text_encode(o->bounds.text, answer, strlen(answer), false, &answer_ids, &n_answer, err);
-    quire_text_free(answer_ids);
+    free(answer_ids);
     size_t n_output = o->options.has_output_len ? o->options.output_len : n_answer;
     size_t before = o->in.n;
     if (status == QUIRE_OK && n_ids >= SHAREGPT_MIN_TOKENS && n_output >= SHAREGPT_MIN_TOKENS &&
@@ -199,7 +199,7 @@ static int take_conversation(struct owner *o, const json_t *entry, struct quire_
         take(o, &item);
     }
     if (o->in.n == before)
-        quire_text_free(ids);
+        free(ids);
     return status;
 }
 
@@ -304,7 +304,7 @@ void bench_inputs_close(struct bench_inputs *in)
     if (!o)
         return;
     for (size_t i = 0; in->items && i < in->n; i++)
-        quire_text_free((void *)(uintptr_t)in->items[i].ids);
+        free((void *)(uintptr_t)in->items[i].ids);
     free(in->items);
     bench_trace_free(&o->trace);
     json_decref(o->conversations);
