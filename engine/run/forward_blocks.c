@@ -68,8 +68,10 @@ static int linear(struct pass *p, enum model_site site, enum model_activation ac
         .workspace_dev = f->gemm_workspace_dev,
         .n_tokens = p->n,
     };
-    if (activation == ACTIVATION_NONE)
-        return f->backend->ops->gemm(f->backend, &gemm, p->err);
+    switch (activation) {
+    case ACTIVATION_NONE: return f->backend->ops->gemm(f->backend, &gemm, p->err);
+    case ACTIVATION_SILU_MUL: break;
+    }
     struct k_gemm_silu_mul_args fused = {.gemm = gemm, .out_dev = out};
     fused.gemm.y_dev = f->layout.has_gate_up ? buffer(f, f->layout.wide) : NULL;
     return f->backend->ops->gemm_silu_mul(f->backend, &fused, p->err);

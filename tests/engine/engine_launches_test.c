@@ -9,9 +9,11 @@
 
 #include <cmocka.h>
 
-#define MODEL QUIRE_SOURCE_DIR "/tests/goldens/models/llama2"
+#define MODELS QUIRE_SOURCE_DIR "/tests/goldens/models/"
 /* rmsnorm, qkv, rope_kv, attention, o, rmsnorm, gate_up with silu, down */
 #define IN_A_LAYER 8u
+/* norms of all heads of q and of k; the norms that follow a block add to the residual stream themselves */
+#define IN_A_LAYER_OF_OLMO2 10u
 /* embed and rope_angles; two gathers in the last layer; the last rmsnorm and the logits */
 #define BESIDE_LAYERS 6u
 
@@ -23,13 +25,13 @@ static void no_events(void *context, const struct engine_event *events, size_t n
 }
 
 /* Launches until a model is open whose recorded steps are of 1 to n sequences. */
-static unsigned long launches_to_open(uint32_t n, uint32_t *n_layers)
+static unsigned long launches_to_open(const char *model, uint32_t n, uint32_t *n_layers)
 {
     struct engine_options o;
     struct engine *e;
     struct quire_error err;
     engine_options_default(&o);
-    o.model_dir = MODEL;
+    o.model_dir = model;
     o.device = "cuda";
     o.num_kv_blocks = 16;
     o.max_model_len = 64;
@@ -46,17 +48,29 @@ static unsigned long launches_to_open(uint32_t n, uint32_t *n_layers)
 }
 
 /* Opened for two sequences, an engine records one step more than for one; nothing else differs. */
+static void check_launches(const char *model, unsigned in_a_layer)
+{
+    uint32_t n_layers;
+    unsigned long of_one = launches_to_open(model, 1, &n_layers), of_two = launches_to_open(model, 2, &n_layers);
+    assert_true(n_layers > 1);
+    assert_int_equal(of_two - of_one, in_a_layer * n_layers + BESIDE_LAYERS);
+}
+
 static void test_launches_of_a_decode_step(void **state)
 {
     (void)state;
-    uint32_t n_layers;
-    unsigned long of_one = launches_to_open(1, &n_layers), of_two = launches_to_open(2, &n_layers);
-    assert_true(n_layers > 1);
-    assert_int_equal(of_two - of_one, IN_A_LAYER * n_layers + BESIDE_LAYERS);
+    check_launches(MODELS "llama2", IN_A_LAYER);
+}
+
+static void test_launches_where_norms_follow(void **state)
+{
+    (void)state;
+    check_launches(MODELS "olmo2", IN_A_LAYER_OF_OLMO2);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_launches_of_a_decode_step)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_launches_of_a_decode_step),
+                                       cmocka_unit_test(test_launches_where_norms_follow)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
