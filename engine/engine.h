@@ -104,10 +104,10 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
 /* Cancels everything, joins the thread, frees everything. */
 void engine_close(struct engine *e);
 
-/* Any thread; the request arrives now. id: the caller's, unique among live requests. What spec has is the engine's from
+/* Any thread; the request arrives now. engine_id: the caller's, unique among live requests. What spec has is the engine's from
  * here on, also when this fails: it is left as request_spec_default() would. QUIRE_EXHAUSTED: full; *retry_after_ms says
  * when to come back. QUIRE_INVALID: names the parameter. Prefix hashes are computed here, off the engine thread. */
-int engine_submit(struct engine *e, uint64_t id, struct request_spec *spec, uint32_t *retry_after_ms,
+int engine_submit(struct engine *e, uint64_t engine_id, struct request_spec *spec, uint32_t *retry_after_ms,
                   struct quire_error *err);
 /* Any thread. Its DONE events (CANCELLED) still come. Unknown ids are ignored. */
 void engine_cancel(struct engine *e, uint64_t request);

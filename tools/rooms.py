@@ -61,7 +61,6 @@ KNOWN = set()
 KNOWN_CIRCLES = [
     "engine/run/forward.c engine/run/forward_blocks.c engine/run/forward_graph.c",
     "scheduler/admit.c scheduler/plan.c",
-    "server/daemon/connection.c server/daemon/daemon.c server/daemon/listen.c server/daemon/session.c",
     "server/front/api/params.c server/front/api/spec_json.c",
 ]
 

@@ -348,7 +348,7 @@ static uint64_t next_seed(struct engine *e)
     return z ^ (z >> 31);
 }
 
-int engine_submit(struct engine *e, uint64_t id, struct request_spec *spec, uint32_t *retry_after_ms,
+int engine_submit(struct engine *e, uint64_t engine_id, struct request_spec *spec, uint32_t *retry_after_ms,
                   struct quire_error *err)
 {
     const struct request_limits limits = {.desc = &e->desc,
@@ -363,7 +363,7 @@ int engine_submit(struct engine *e, uint64_t id, struct request_spec *spec, uint
         spec->has_seed = true;
         spec->seed = next_seed(e);
     }
-    int status = request_create(id, spec, &limits, quire_now_us(), &r, err);
+    int status = request_create(engine_id, spec, &limits, quire_now_us(), &r, err);
     if (status == QUIRE_OK) {
         status = mailbox_submit(e->mailbox, r, &retry, err);
         if (status != QUIRE_OK)

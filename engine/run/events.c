@@ -22,7 +22,7 @@ static struct engine_event *push(struct engine *e, enum engine_event_kind kind, 
     if (e->events.n == e->events.capacity)
         events_flush(e);
     struct engine_event *event = &e->events.items[e->events.n++];
-    *event = (struct engine_event){.kind = kind, .request = r->id, .choice = choice};
+    *event = (struct engine_event){.kind = kind, .request = r->engine_id, .choice = choice};
     return event;
 }
 

@@ -27,7 +27,7 @@ static void watch_submit(const struct engine *e, const struct request *r, const 
 {
     struct request_spec spec = sampling_resolved(&r->sampling);
     const struct engine_watch_submit submit = {
-        .request = r->id, .sched = request, .spec = &spec, .status = status, .retry_us = retry_us, .seqs = seqs};
+        .request = r->engine_id, .sched = request, .spec = &spec, .status = status, .retry_us = retry_us, .seqs = seqs};
     ENGINE_WATCH(e, submitted, &submit);
 }
 
@@ -231,7 +231,7 @@ static void note_admissions(struct engine *e, const struct sched_plan *plan)
             continue;
         c->admitted = true;
         c->blocker = e->last_admitted;
-        e->last_admitted = owner->request->id;
+        e->last_admitted = owner->request->engine_id;
     }
 }
 

@@ -110,7 +110,7 @@ static struct request **bucket(struct mailbox *m, uint64_t id)
 static struct request *find(struct mailbox *m, uint64_t id)
 {
     struct request *r = *bucket(m, id);
-    while (r && r->id != id)
+    while (r && r->engine_id != id)
         r = r->next_live;
     return r;
 }
@@ -161,10 +161,10 @@ int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_m
 {
     pthread_mutex_lock(&m->mutex);
     int status = admit(m, r, retry_after_ms, err);
-    if (status == QUIRE_OK && find(m, r->id))
-        status = quire_fail(err, QUIRE_INVALID, "id: %llu is in use", (unsigned long long)r->id);
+    if (status == QUIRE_OK && find(m, r->engine_id))
+        status = quire_fail(err, QUIRE_INVALID, "id: %llu is in use", (unsigned long long)r->engine_id);
     if (status == QUIRE_OK) {
-        struct request **head = bucket(m, r->id);
+        struct request **head = bucket(m, r->engine_id);
         r->next_live = *head;
         *head = r;
         r->next = NULL;
@@ -358,7 +358,7 @@ void mailbox_publish_tenants(struct mailbox *m, const struct sched_tenant_stats 
 void mailbox_forget(struct mailbox *m, struct request *r)
 {
     pthread_mutex_lock(&m->mutex);
-    struct request **at = bucket(m, r->id);
+    struct request **at = bucket(m, r->engine_id);
     while (*at && *at != r)
         at = &(*at)->next_live;
     if (*at)

@@ -115,7 +115,7 @@ int request_create(uint64_t id, struct request_spec *spec, const struct request_
         request_spec_free(spec);
         return status;
     }
-    made->id = id;
+    made->engine_id = id;
     made->arrival_us = now_us;
     made->spec = request_spec_move(spec);
     status = make(made, limits, err);

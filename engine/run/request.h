@@ -32,7 +32,7 @@ struct request_choice {
 };
 
 struct request {
-    uint64_t id;           /* the caller's */
+    uint64_t engine_id;    /* the caller's */
     uint64_t key;          /* ours, never 0 and never reused: the scheduler's id */
     struct request_spec spec; /* ours; its prompt until the scheduler has its copy, and with a seed */
     uint64_t arrival_us; /* of CLOCK_MONOTONIC */

@@ -77,7 +77,7 @@ int connection_open(struct daemon *d, int fd, const struct key256 *key, struct q
         return QUIRE_OK;
     }
     set_deadline(c, d->options.hello_timeout_ms);
-    session_greet(c);
+    d->events.opened(c);
     event_add(c->writable, NULL);
     return QUIRE_OK;
 }
@@ -122,7 +122,7 @@ void connection_close(struct connection *c)
         c->next->previous = c->previous;
     d->n_connections--;
     connection_free(c);
-    daemon_check_idle(d);
+    d->events.changed(d);
 }
 
 struct buffer *connection_out_begin(struct connection *c)
@@ -242,7 +242,7 @@ void connection_flush(struct connection *c)
         shutdown(c->fd, SHUT_WR);
         c->end_sent = true;
     }
-    daemon_check_idle(d);
+    d->events.changed(d);
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *context)
@@ -268,7 +268,7 @@ static void read_frames(struct connection *c)
         if (found < 0)
             connection_fail(c, (enum quire_status) - found, err.text);
         else
-            session_frame(c, &header, body);
+            c->d->events.frame(c, &header, body);
     }
 }
 

@@ -5,6 +5,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+static void check_idle(struct daemon *d);
+
 static void set_timer(struct event *timer, uint32_t ms)
 {
     struct timeval time = {.tv_sec = ms / 1000, .tv_usec = (int)(ms % 1000) * 1000};
@@ -25,7 +27,7 @@ static void on_wake(evutil_socket_t fd, short what, void *context)
     pthread_mutex_unlock(&d->mutex);
     while ((c = queue_next_dirty(d)) != NULL)
         connection_flush(c);
-    daemon_check_idle(d);
+    check_idle(d);
 }
 
 static void on_idle(evutil_socket_t fd, short what, void *context)
@@ -52,7 +54,7 @@ static void on_drain_linger(evutil_socket_t fd, short what, void *context)
     (void)what;
     if (!d->finishing)
         finish(d);
-    daemon_check_idle(d);
+    check_idle(d);
 }
 
 static void take_defaults(struct daemon_options *o)
@@ -73,6 +75,7 @@ int daemon_create(struct event_base *base, const struct daemon_options *options,
         return quire_fail(err, QUIRE_NO_MEMORY, "daemon: out of memory");
     }
     d->base = base;
+    d->events = (struct connection_events){session_greet, session_frame, check_idle};
     d->options = *options;
     take_defaults(&d->options);
     d->requests.first_free = NO_REQUEST;
@@ -153,7 +156,7 @@ bool daemon_idle(const struct daemon *d)
     return !d->draining && !requests_live(d) && queues_empty(d);
 }
 
-void daemon_check_idle(struct daemon *d)
+static void check_idle(struct daemon *d)
 {
     if (!d->draining || d->idle_told)
         return;

@@ -60,8 +60,17 @@ struct listener {
     ino_t inode;
 };
 
+/* What connection.c, which knows bytes and times only, tells of a connection. */
+struct connection_events {
+    void (*opened)(struct connection *c); /* it is to be greeted */
+    /* The state may be CLOSING afterwards; the connection itself stays. */
+    void (*frame)(struct connection *c, const struct wire_header *header, const uint8_t *body);
+    void (*changed)(struct daemon *d); /* something left, or somebody did: the daemon may be idle now */
+};
+
 struct daemon {
     struct event_base *base;
+    struct connection_events events;
     struct daemon_options options;
     char *model;
     struct engine *engine;
@@ -108,16 +117,13 @@ void queue_changed(struct connection *c);
 /* The loop's: the next connection that has something, or NULL. */
 struct connection *queue_next_dirty(struct daemon *d);
 
-/* session.c: what a frame means. The state may be CLOSING afterwards; the connection itself
- * stays. */
+/* session.c: what a frame means. As in struct connection_events. */
 void session_greet(struct connection *c);
 void session_frame(struct connection *c, const struct wire_header *header, const uint8_t *body);
 
 /* control.c: runs a command. QUIRE_UNSUPPORTED: there is none of that name. */
 int control_run(struct daemon *d, const char *command, size_t n_command, struct quire_error *err);
 
-/* daemon.c: to be called where something may have become idle. */
-void daemon_check_idle(struct daemon *d);
 /* listen.c */
 void listener_close(struct listener *l);
 

@@ -87,7 +87,7 @@ struct tenant *front_tenant(const struct front *f, const struct http_exchange *x
 /* An admin's key; where no keys are asked for, a client on this machine. */
 bool front_is_admin(const struct front *f, const struct http_exchange *x);
 /* The cache domain of a request, by its API key. */
-struct key256 front_domain(const struct front *f, const struct http_exchange *x);
+struct key256 front_cache_domain(const struct front *f, const struct http_exchange *x);
 /* A request that costs something begins: the engine takes it, and its tenant's limits do. NULL: it
  * was answered. Else limits_end() ends it. */
 struct tenant *front_begin(struct front *f, struct http_exchange *x);

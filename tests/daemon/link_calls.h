@@ -5,7 +5,8 @@
 #include "server/link/engine_client.h"
 
 static inline int submit_to(struct engine_client *client, const struct request_spec *what,
-                     const struct completion_events *events, void *context, uint64_t *id, struct quire_error *err)
+                            const struct completion_events *events, void *context, uint64_t *id,
+                            struct quire_error *err)
 {
     const struct completion_source source = engine_client_source(client);
     return source.submit(source.self, what, events, context, id, err);

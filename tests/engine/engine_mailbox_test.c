@@ -111,7 +111,7 @@ static void cancels_during_cancels(void **state)
     struct mailbox_mail first, second;
     assert_int_equal(mailbox_create(10, 0, 1, &m, NULL), QUIRE_OK);
     struct request *a = make(5, 2), *b = make(5, 1);
-    uint64_t id_a = a->id, id_b = b->id;
+    uint64_t id_a = a->engine_id, id_b = b->engine_id;
     assert_int_equal(mailbox_submit(m, a, NULL, NULL), QUIRE_OK);
     assert_int_equal(mailbox_submit(m, b, NULL, NULL), QUIRE_OK);
     mailbox_cancel(m, id_a, 1);

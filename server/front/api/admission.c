@@ -73,7 +73,7 @@ bool front_is_admin(const struct front *f, const struct http_exchange *x)
     return tenant && tenant->admin;
 }
 
-struct key256 front_domain(const struct front *f, const struct http_exchange *x)
+struct key256 front_cache_domain(const struct front *f, const struct http_exchange *x)
 {
     const char *key = tenants_ask_key(f->tenants) ? key_of(x) : NULL;
     return key ? quire_keyed_hash(NULL, key, strlen(key)) : (struct key256){{0}};

@@ -188,7 +188,7 @@ static bool submit(struct pin *p, const struct request_job *j, struct api_error 
     s.prompt = item->ids;
     s.n_prompt = p->n_prompt = (uint32_t)item->n_ids;
     s.temperature = 0;
-    s.cache_domain = j->domain;
+    s.cache_domain = j->cache_domain;
     s.pin_us = (uint64_t)j->ttl_s * 1000000;
     s.background = j->background;
     front_bill(p->tenant, &s);

@@ -23,7 +23,7 @@ bool request_job_items(struct request_job *j, size_t n)
 void request_job_salt(struct request_job *j, const char *salt)
 {
     if (salt)
-        j->domain = quire_keyed_hash(&j->domain, salt, strlen(salt));
+        j->cache_domain = quire_keyed_hash(&j->cache_domain, salt, strlen(salt));
 }
 
 bool request_job_one_choice(struct request_job *j)
@@ -186,7 +186,7 @@ struct request_job *request_job_new(const struct front *front, struct http_excha
     j->front = front;
     j->vocab_size = front->vocab_size;
     j->max_model_len = front->max_model_len;
-    j->domain = front_domain(front, x);
+    j->cache_domain = front_cache_domain(front, x);
     j->body = http_take_body(x, &j->n_body);
     j->read = read;
     j->prompt_name = "prompt";

@@ -43,7 +43,7 @@ struct request_job {
      * says why. */
     bool (*read)(struct request_job *j, const json_t *body);
     uint32_t vocab_size, max_model_len; /* the engine's */
-    struct key256 domain;               /* of the cache: the API key's, and read() adds a salt */
+    struct key256 cache_domain;         /* the API key's, and read() adds a salt */
 
     /* Set by read(). */
     struct params params;   /* of what generates */
@@ -83,7 +83,7 @@ bool request_body_parse(const char *text, size_t n_bytes, json_t **out, struct a
  * (params_read_common()), and what follows from them. False: error is set, here and below. */
 bool request_job_params(struct request_job *j, const json_t *body, bool chat);
 bool request_job_common(struct request_job *j, const json_t *body);
-/* Narrows the domain by a "cache_salt"; NULL: there is none. */
+/* Narrows the cache domain by a "cache_salt"; NULL: there is none. */
 void request_job_salt(struct request_job *j, const char *salt);
 /* False, when the request asks for more than one choice, for routes that know one only. */
 bool request_job_one_choice(struct request_job *j);

@@ -503,7 +503,7 @@ static int submit(struct generation *g, struct gen_prompt *p, struct quire_error
     s.prompt = p->item.ids;
     s.n_prompt = (uint32_t)p->item.n_ids;
     s.max_tokens = p->max_tokens;
-    s.cache_domain = g->domain;
+    s.cache_domain = g->cache_domain;
     front_bill(g->tenant, &s);
     if (g->params.deadline_ms > 0) {
         /* What is left of it after the text work. */
@@ -571,7 +571,7 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
     }
     g->params = j->params;
     j->params = (struct params){0};
-    g->domain = j->domain;
+    g->cache_domain = j->cache_domain;
     g->rules = (struct choice_rules){f->text, &g->params, f->eos, f->n_eos};
     snprintf(g->id, sizeof g->id, "%s%s", g->dialect->id_prefix, generation_name(g));
     g->prompt_name = j->prompt_name;

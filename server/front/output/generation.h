@@ -70,7 +70,7 @@ struct generation {
     struct tenant *tenant;     /* who pays */
     uint32_t n_queued;         /* choices without a token yet: part of the tenant's queue */
     bool admin;                /* may be told who others are */
-    struct key256 domain;      /* of the cache */
+    struct key256 cache_domain;
     struct trace trace;
     struct trace_context context; /* of the caller, or begun here for the spans */
     uint32_t header_deadline_ms;
