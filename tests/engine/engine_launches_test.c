@@ -1,6 +1,9 @@
 /* How many kernels a decode step launches, counted on the emulator: at one sequence a launch costs about as much as what it
  * computes, so one more in a layer is a regression that no other test sees. */
 #include "engine/engine.h"
+#include "engine/model/model.h"
+#include "engine/options.h"
+#include "engine/plan.h"
 #include "tests/simt/control.h"
 
 #include <setjmp.h>

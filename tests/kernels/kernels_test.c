@@ -289,7 +289,7 @@ static int run_tests(const struct options *options)
     struct sample sample = sample_of(SAMPLE_IS_SANITIZED || is_emulated(all.b[K_FORM_LANE][0]) ? 4 : 1);
     for (size_t i = 0; i < op_n_test_cases; i++) {
         const struct op_case *c = &op_test_cases[i];
-        if (options->filter ? !strstr(op_name(c), options->filter) : !sample_takes(&sample))
+        if ((options->filter && !strstr(op_name(c), options->filter)) || !sample_takes(&sample))
             continue;
         if (n_wanted++ % options->n_parts + 1 != options->part)
             continue;
