@@ -82,7 +82,7 @@ static void begin_warming(struct serve *s, const char *host)
         quire_log(QUIRE_LOG_ERROR, "server", "--warm: %s", err.text);
 }
 
-/* ---- the engine's comings and goings ---- */
+/* ---- when the engine is there, and when it is gone ---- */
 
 static void on_engine_ready(void *context)
 {

@@ -1,4 +1,4 @@
-/* Text work without an engine's: /tokenize, /detokenize and what else is answered so. */
+/* Routes that need the tokenizer and no engine: /tokenize, /detokenize, and counting for /v1/messages/count_tokens. */
 #include "server/front/front_internal.h"
 
 #include <stdlib.h>

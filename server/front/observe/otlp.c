@@ -93,7 +93,7 @@ static bool post(struct otlp *o, const struct spans *spans, char why[160])
 }
 
 /* A collector that is away is told of once, not with every batch. */
-static void settle(struct otlp *o, bool taken, const char *why, uint32_t n_spans)
+static void note_outcome(struct otlp *o, bool taken, const char *why, uint32_t n_spans)
 {
     pthread_mutex_lock(&o->mutex);
     *(taken ? &o->counts.n_exported : &o->counts.n_dropped) += n_spans;
@@ -124,7 +124,7 @@ static void *exporter(void *context)
         pthread_mutex_unlock(&o->mutex);
         char why[160];
         bool taken = post(o, &batch, why);
-        settle(o, taken, why, batch.n_spans);
+        note_outcome(o, taken, why, batch.n_spans);
         buffer_free(&batch.json);
         pthread_mutex_lock(&o->mutex);
     }
