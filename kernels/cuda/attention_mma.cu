@@ -101,6 +101,30 @@ ATTN_FN float *result_of(const struct attention_mma &a, const struct attn_unit &
     return a.partials + (uint64_t)(unit.partial + row) * ATTN_PARTIAL_FLOATS(a.head_dim);
 }
 
+/* Divides what the thread has just stored: 64 divisions unrolled would take too many registers. */
+template <uint32_t STEP, uint32_t N_TILES>
+ATTN_FN void finish_rows(const struct attention_mma &a, const struct attn_unit &unit, uint32_t first_row,
+                         uint32_t first, const bool (&is_any)[2], float *const (&to)[2], struct attn_state<N_TILES> &s)
+{
+    float by_sink[2];
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++) {
+        uint32_t query = unit.query + first_row + threadIdx.x % 32 / 4 + 8 * h;
+        by_sink[h] = fold_sink(a, attn_head_of(a, unit.kv_head, query), s.merged_m[h], s.merged_l[h]);
+    }
+#pragma unroll 1
+    for (uint32_t n = 0; n < N_TILES; n++) {
+        uint32_t column = 8 * (first + n * STEP) + threadIdx.x % 4 * 2;
+#pragma unroll
+        for (uint32_t h = 0; h < 2; h++) {
+            float2 *at = (float2 *)(to[h] + column);
+            if (column < a.head_dim && is_any[h])
+                *at = make_float2(attn_output(at->x * by_sink[h], s.merged_l[h]),
+                                  attn_output(at->y * by_sink[h], s.merged_l[h]));
+        }
+    }
+}
+
 /* The end of a split: into the partials, or into what is merged, and from there into the result. Column n of the thread
  * is 8 (first + n STEP) + 2 t. */
 template <uint32_t D, uint32_t STEP, uint32_t N_TILES, class merged_o>
@@ -154,26 +178,8 @@ ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &un
                 merged.set(n, h, o);
         }
     }
-    if (is_stored &&
-        is_whole) { /* what the thread has just stored: 64 divisions unrolled would take too many registers */
-        float by_sink[2];
-#pragma unroll
-        for (uint32_t h = 0; h < 2; h++) {
-            uint32_t query = unit.query + first_row + threadIdx.x % 32 / 4 + 8 * h;
-            by_sink[h] = fold_sink(a, attn_head_of(a, unit.kv_head, query), s.merged_m[h], s.merged_l[h]);
-        }
-#pragma unroll 1
-        for (uint32_t n = 0; n < N_TILES; n++) {
-            uint32_t column = 8 * (first + n * STEP) + threadIdx.x % 4 * 2;
-#pragma unroll
-            for (uint32_t h = 0; h < 2; h++) {
-                float2 *at = (float2 *)(to[h] + column);
-                if (column < a.head_dim && is_any[h])
-                    *at = make_float2(attn_output(at->x * by_sink[h], s.merged_l[h]),
-                                      attn_output(at->y * by_sink[h], s.merged_l[h]));
-            }
-        }
-    }
+    if (is_stored && is_whole)
+        finish_rows<STEP, N_TILES>(a, unit, first_row, first, is_any, to, s);
     s.clear();
 }
 
@@ -218,14 +224,69 @@ ATTN_FN void new_maxima(float (&m)[2], float (&alpha)[2], const float (&largest)
     }
 }
 
+/* The warps' shares of sixteen rows over one tile of K: the scores, then p in shared memory, with α. */
+template <uint32_t D, bool is_capped>
+ATTN_FN void small_scores(const struct attention_mma &a, uint32_t keys, uint32_t queries,
+                          uint32_t (&q)[layout<D>::is_wide ? 1 : D / 16][4], uint32_t start,
+                          const struct attn_rows &rows, float (&m)[2], float (&alpha)[2])
+{
+    using at = layout<D>;
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    float(*maxima)[ATTN_SMALL] = (float(*)[ATTN_SMALL])(k_shared + MAXIMA_AT);
+    float score[2][4] = {};
+#pragma unroll(at::is_wide ? 4 : D / 16)
+    for (uint32_t i = 0; i < D / 16; i++) {
+        uint32_t k[4];
+        if (at::is_wide)
+            load_columns(q[0], queries, i);
+        load_columns(k, keys, i);
+        mma_f16(score[0], q[at::is_wide ? 0 : i], k[0], k[1]);
+        mma_f16(score[1], q[at::is_wide ? 0 : i], k[2], k[3]);
+    }
+    float largest[2] = {-INFINITY, -INFINITY};
+    bool is_read[2][4];
+#pragma unroll
+    for (uint32_t n = 0; n < 2; n++) {
+#pragma unroll
+        for (uint32_t e = 0; e < 4; e++) {
+            uint32_t position = start + 16 * warp + 8 * n + 2 * t + e % 2;
+            is_read[n][e] = position >= rows.lowest[e / 2] && position < rows.end[e / 2];
+            score[n][e] = attn_score<is_capped>(a, score[n][e]);
+            largest[e / 2] = fmaxf(largest[e / 2], is_read[n][e] ? score[n][e] : -INFINITY);
+        }
+    }
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++) {
+        largest[h] = quad_max(largest[h]);
+        if (t == 0)
+            maxima[warp][g + 8 * h] = largest[h];
+    }
+    __syncthreads();
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++)
+#pragma unroll
+        for (uint32_t w = 0; w < ATTN_WARPS; w++)
+            largest[h] = fmaxf(largest[h], maxima[w][g + 8 * h]);
+    new_maxima(m, alpha, largest, rows, start);
+#pragma unroll
+    for (uint32_t n = 0; n < 2; n++) {
+#pragma unroll
+        for (uint32_t e = 0; e < 4; e++)
+            score[n][e] = is_read[n][e] ? exp_below(score[n][e] - m[e / 2]) : 0.0f;
+#pragma unroll
+        for (uint32_t h = 0; h < 2; h++)
+            *(uint32_t *)(k_shared + attn_chunk(attn_row<ATTN_TILE>(at::weights_at, g + 8 * h), 2 * warp + n) +
+                          4 * t) = pack_halves(score[n][2 * h], score[n][2 * h + 1]);
+    }
+}
+
 /* Sixteen queries at most: the warps share them. False: not done, a token of it at a time is asked for. */
 template <uint32_t D, bool is_capped>
 ATTN_FN bool run_small(const struct attention_mma &a, const struct attn_unit &unit)
 {
     using at = layout<D>;
     constexpr uint32_t n_tiles = (D / 8 + ATTN_WARPS - 1) / ATTN_WARPS;
-    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    float(*maxima)[ATTN_SMALL] = (float(*)[ATTN_SMALL])(k_shared + MAXIMA_AT);
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     struct attn_feed<D, at::small_buffers> feed = feed_of<D, at::small_buffers>(a, unit);
     struct attn_rows rows = attn_rows_of(a, unit, 0);
     uint32_t first = unit.position + unit.query / a.group, last = feed.end - 1;
@@ -248,51 +309,8 @@ ATTN_FN bool run_small(const struct attention_mma &a, const struct attn_unit &un
         uint32_t start = tile * ATTN_TILE;
         bool is_masked = !is_whole_tile(a, start, first, last);
         uint32_t keys = lane_of_keys<D>(feed.keys(a, tile), 16 * warp);
-        float score[2][4] = {};
-#pragma unroll(at::is_wide ? 4 : D / 16)
-        for (uint32_t i = 0; i < D / 16; i++) {
-            uint32_t k[4];
-            if (at::is_wide)
-                load_columns(q[0], queries, i);
-            load_columns(k, keys, i);
-            mma_f16(score[0], q[at::is_wide ? 0 : i], k[0], k[1]);
-            mma_f16(score[1], q[at::is_wide ? 0 : i], k[2], k[3]);
-        }
-        float largest[2] = {-INFINITY, -INFINITY}, alpha[2];
-        bool is_read[2][4];
-#pragma unroll
-        for (uint32_t n = 0; n < 2; n++) {
-#pragma unroll
-            for (uint32_t e = 0; e < 4; e++) {
-                uint32_t position = start + 16 * warp + 8 * n + 2 * t + e % 2;
-                is_read[n][e] = position >= rows.lowest[e / 2] && position < rows.end[e / 2];
-                score[n][e] = attn_score<is_capped>(a, score[n][e]);
-                largest[e / 2] = fmaxf(largest[e / 2], is_read[n][e] ? score[n][e] : -INFINITY);
-            }
-        }
-#pragma unroll
-        for (uint32_t h = 0; h < 2; h++) {
-            largest[h] = quad_max(largest[h]);
-            if (t == 0)
-                maxima[warp][g + 8 * h] = largest[h];
-        }
-        __syncthreads();
-#pragma unroll
-        for (uint32_t h = 0; h < 2; h++)
-#pragma unroll
-            for (uint32_t w = 0; w < ATTN_WARPS; w++)
-                largest[h] = fmaxf(largest[h], maxima[w][g + 8 * h]);
-        new_maxima(s.m, alpha, largest, rows, start);
-#pragma unroll
-        for (uint32_t n = 0; n < 2; n++) {
-#pragma unroll
-            for (uint32_t e = 0; e < 4; e++)
-                score[n][e] = is_read[n][e] ? exp_below(score[n][e] - s.m[e / 2]) : 0.0f;
-#pragma unroll
-            for (uint32_t h = 0; h < 2; h++)
-                *(uint32_t *)(k_shared + attn_chunk(attn_row<ATTN_TILE>(at::weights_at, g + 8 * h), 2 * warp + n) +
-                              4 * t) = pack_halves(score[n][2 * h], score[n][2 * h + 1]);
-        }
+        float alpha[2];
+        small_scores<D, is_capped>(a, keys, queries, q, start, rows, s.m, alpha);
 
         uint32_t loaded = feed.values(a, tile), values = attn_chunk(attn_row<D>(loaded, lane), warp);
         if (is_masked && first != last && has_special_values<D>(loaded))

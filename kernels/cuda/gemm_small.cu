@@ -96,6 +96,59 @@ GEMM_FN void copy_tile(const struct gemm_mma_args &a, const struct small_split &
     cp_async_commit();
 }
 
+/* The warps of a row tile add up the sums of their chunks of a round, each thread those of its own outputs. */
+template <int n_token_tiles, int n_row_tiles>
+GEMM_FN void add_round(const struct small_split &split, uint32_t own_split, uint32_t round, uint32_t n_chunks,
+                       const float (&c)[n_row_tiles][n_token_tiles][4], float *sums,
+                       float (&total)[4 * n_token_tiles * n_row_tiles])
+{
+    using shape = small_shape<n_token_tiles, n_row_tiles>;
+    uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+    for (uint32_t r = 0; r < n_row_tiles; r++)
+#pragma unroll
+        for (uint32_t n = 0; n < n_token_tiles; n++)
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                sums[(n * 8 + lane % 4 * 2 + i % 2) * shape::n_rows + r * 16 + i / 2 * 8 + lane / 4] = c[r][n][i];
+    __syncthreads();
+    const unsigned char *group_sums = (unsigned char *)sums - own_split * shape::warp_bytes;
+#pragma unroll
+    for (uint32_t i = 0; i < 4 * n_token_tiles * n_row_tiles; i++) {
+        uint32_t at = (i * split.n_splits + own_split) * 32 + lane;
+        if (at >= shape::n_sums)
+            break;
+        for (uint32_t s = 0; s < split.n_splits && round * split.n_splits + s < n_chunks; s++)
+            total[i] += ((const float *)(group_sums + s * shape::warp_bytes))[at];
+    }
+    __syncthreads();
+}
+
+template <bool is_gated, int n_token_tiles, int n_row_tiles>
+GEMM_FN void store_outputs(const struct gemm_mma_args &a, const struct small_split &split, uint32_t own_split,
+                           uint32_t first_row, const float (&total)[4 * n_token_tiles * n_row_tiles])
+{
+    using shape = small_shape<n_token_tiles, n_row_tiles>;
+    uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+    for (uint32_t i = 0; i < 4 * n_token_tiles * n_row_tiles; i++) {
+        uint32_t at = (i * split.n_splits + own_split) * 32 + lane;
+        uint32_t row = gemm_matrix_row<is_gated, shape::n_rows>(a, first_row, at % shape::n_rows),
+                 token = at / shape::n_rows;
+        if (at >= shape::n_sums) /* so for the whole warp */
+            break;
+        struct gemm_row r = gemm_row_of(a, row);
+        float y = total[i] * r.scale + r.bias;
+        if (is_gated) {
+            float up = __shfl_down_sync(~0u, y, shape::n_rows / 2);
+            if (row < a.n_rows / 2 && token < a.n_tokens)
+                a.y[(uint64_t)token * (a.n_rows / 2) + row] = k_silu(y) * up;
+        } else if (row < a.n_rows && token < a.n_tokens) {
+            a.y[(uint64_t)token * a.n_rows + row] = y;
+        }
+    }
+}
+
 template <bool is_bf16, bool is_gated, int n_token_tiles, int n_row_tiles>
 static __global__ void __launch_bounds__(small_shape<n_token_tiles, n_row_tiles>::max_warps * 32)
     gemm_small(const struct gemm_mma_args a, const struct small_split split, bool is_aligned)
@@ -163,43 +216,9 @@ static __global__ void __launch_bounds__(small_shape<n_token_tiles, n_row_tiles>
             }
             __syncwarp(); /* the tiles are used before they are written again */
         }
-        /* The warps of a row tile add up their chunks' sums, each thread those of its own outputs. */
-#pragma unroll
-        for (uint32_t r = 0; r < n_row_tiles; r++)
-#pragma unroll
-            for (uint32_t n = 0; n < n_token_tiles; n++)
-#pragma unroll
-                for (uint32_t i = 0; i < 4; i++)
-                    sums[(n * 8 + lane % 4 * 2 + i % 2) * shape::n_rows + r * 16 + i / 2 * 8 + lane / 4] = c[r][n][i];
-        __syncthreads();
-        const unsigned char *group_sums = (unsigned char *)sums - own_split * shape::warp_bytes;
-#pragma unroll
-        for (uint32_t i = 0; i < 4 * n_token_tiles * n_row_tiles; i++) {
-            uint32_t at = (i * split.n_splits + own_split) * 32 + lane;
-            if (at >= shape::n_sums)
-                break;
-            for (uint32_t s = 0; s < split.n_splits && round * split.n_splits + s < n_chunks; s++)
-                total[i] += ((const float *)(group_sums + s * shape::warp_bytes))[at];
-        }
-        __syncthreads();
+        add_round(split, own_split, round, n_chunks, c, sums, total);
     }
-#pragma unroll
-    for (uint32_t i = 0; i < 4 * n_token_tiles * n_row_tiles; i++) {
-        uint32_t at = (i * split.n_splits + own_split) * 32 + lane;
-        uint32_t row = gemm_matrix_row<is_gated, shape::n_rows>(a, first_row, at % shape::n_rows),
-                 token = at / shape::n_rows;
-        if (at >= shape::n_sums) /* so for the whole warp */
-            break;
-        struct gemm_row r = gemm_row_of(a, row);
-        float y = total[i] * r.scale + r.bias;
-        if (is_gated) {
-            float up = __shfl_down_sync(~0u, y, shape::n_rows / 2);
-            if (row < a.n_rows / 2 && token < a.n_tokens)
-                a.y[(uint64_t)token * (a.n_rows / 2) + row] = k_silu(y) * up;
-        } else if (row < a.n_rows && token < a.n_tokens) {
-            a.y[(uint64_t)token * a.n_rows + row] = y;
-        }
-    }
+    store_outputs<is_gated, n_token_tiles, n_row_tiles>(a, split, own_split, first_row, total);
 }
 
 /* How chunks are spread: speed only, the sums' order is the same for any. */
