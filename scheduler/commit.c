@@ -11,6 +11,16 @@ static bool lives(const struct sequence *q)
     return q->job != NULL;
 }
 
+/* Kept out of line: a thousand rows of a step have none. */
+#define FOR_DRAFTS static __attribute__((noinline))
+
+/* Accepted are drafts of the row, the first ones. */
+FOR_DRAFTS bool are_drafts(const struct sequence *q, const struct sched_row *row, const struct sched_result *r)
+{
+    return r->n_accepted <= row->n_draft &&
+           (!lives(q) || memcmp(r->tokens, q->tokens + q->n_known, r->n_accepted * sizeof *r->tokens) == 0);
+}
+
 /* Does result i belong to row r? Results of sequences that are over may be left out. */
 static int check_results(const struct sched *s, const struct sched_plan *plan, const struct sched_result *results,
                          uint32_t n_results, struct quire_error *err)
@@ -31,9 +41,7 @@ static int check_results(const struct sched *s, const struct sched_plan *plan, c
         if (!r->tokens)
             return quire_fail(err, QUIRE_INVALID, "step %llu: sequence %u has no token", (unsigned long long)plan->step,
                               row->seq);
-        if (r->n_accepted > row->n_draft ||
-            (lives(q) && r->n_accepted > 0 &&
-             memcmp(r->tokens, q->tokens + q->n_known, r->n_accepted * sizeof *r->tokens) != 0))
+        if (r->n_accepted > 0 && !are_drafts(q, row, r))
             return quire_fail(err, QUIRE_INVALID, "step %llu: sequence %u: %u accepted tokens are not its %u drafts",
                               (unsigned long long)plan->step, row->seq, r->n_accepted, row->n_draft);
     }
@@ -60,29 +68,36 @@ static void publish(struct sched *s, struct sequence *q)
     }
 }
 
-/* Appends the tokens; true when the sequence is over. */
-static bool append(struct sequence *q, const struct sched_result *r)
-{
-    for (uint32_t i = 0; i <= r->n_accepted; i++)
-        q->tokens[q->n_known++] = r->tokens[i];
-    q->n_sampling--;
-    return r->finished || q->n_known == q->n_prompt + q->max_tokens;
-}
-
 /* The row verified drafts: the sequence goes on after the last one that was right, and gives back the blocks that only
  * others had come to. */
-static void settle_drafts(struct sched *s, struct sequence *q, uint32_t n_accepted)
+FOR_DRAFTS void take_drafts(struct sched *s, struct sequence *q, const struct sched_row *row,
+                            const struct sched_result *r)
 {
-    const struct sched_service service = {.n_generated = n_accepted};
+    const struct sched_service service = {.n_generated = r->n_accepted};
     uint32_t bt = s->config.kv.block_tokens;
+    for (uint32_t i = 0; i < r->n_accepted; i++)
+        q->tokens[q->n_known++] = r->tokens[i];
+    s->tenants[q->key.tenant].n_generated_tokens += r->n_accepted;
+    q->n_computed -= row->n_draft - r->n_accepted;
     q->n_drafting = 0;
     q->n_planned = q->n_computed;
     q->n_reserved = (q->n_computed + bt - 1) / bt * bt;
     kv_table_cut(q->table, q->n_computed);
     if (q->n_reached < q->n_computed)
         q->n_reached = q->n_computed;
-    if (n_accepted > 0 && s->config.policy->served)
+    if (r->n_accepted > 0 && s->config.policy->served)
         s->config.policy->served(s->policy_state, &q->key, &service);
+}
+
+/* Tokens past the known ones; true when the sequence is over. */
+static bool append(struct sched *s, struct sequence *q, const struct sched_row *row, const struct sched_result *r)
+{
+    if (row->n_draft > 0)
+        take_drafts(s, q, row, r);
+    q->tokens[q->n_known++] = r->tokens[r->n_accepted];
+    q->n_sampling--;
+    s->tenants[q->key.tenant].n_generated_tokens++;
+    return r->finished || q->n_known == q->n_prompt + q->max_tokens;
 }
 
 /* A row of a sequence that lives, and its result, which is there when the row gives tokens. True when the
@@ -90,15 +105,7 @@ static void settle_drafts(struct sched *s, struct sequence *q, uint32_t n_accept
 static bool take_row(struct sched *s, struct sequence *q, const struct sched_row *row, const struct sched_result *r)
 {
     q->n_computed = row->first + row->count;
-    if (!row->outputs.tokens) {
-        publish(s, q);
-        return q->n_computed == q->n_positions && q->max_tokens == 0;
-    }
-    q->n_computed -= row->n_draft - r->n_accepted;
-    bool ended = append(q, r);
-    s->tenants[q->key.tenant].n_generated_tokens += r->n_accepted + 1;
-    if (row->n_draft > 0)
-        settle_drafts(s, q, r->n_accepted);
+    bool ended = row->outputs.tokens ? append(s, q, row, r) : q->n_computed == q->n_positions && q->max_tokens == 0;
     publish(s, q);
     return ended;
 }
@@ -139,19 +146,19 @@ int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n
     if (status)
         return status;
     s->committed++;
-    const struct sched_result *r = results, *end = results + n_results;
+    uint32_t n = 0; /* the next result */
     for (uint32_t i = 0, n_rows = plan->n_rows; i < n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
         struct sequence *q = &s->seqs[row->seq];
         if (i + SEQ_AHEAD < n_rows)
             seq_prefetch(s, row[SEQ_AHEAD].seq);
-        bool lived = lives(q), ended = lived && take_row(s, q, row, r);
-        if (row->outputs.tokens && r < end && r->seq == row->seq) {
+        bool lived = lives(q), ended = lived && take_row(s, q, row, &results[n]);
+        if (row->outputs.tokens && n < n_results && results[n].seq == row->seq) {
             if (finished)
-                finished[r - results] = ended;
+                finished[n] = ended;
             if (discarded)
-                discarded[r - results] = !lived;
-            r++;
+                discarded[n] = !lived;
+            n++;
         }
         if (ended) {
             finish(s, q);

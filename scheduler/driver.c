@@ -75,20 +75,6 @@ int sched_driver_plan(struct sched_driver *d, uint64_t now_us, const struct sche
     return status;
 }
 
-/* One result of each row that gives tokens, but for those whose sequences are over. */
-static uint32_t take_results(struct sched_driver *d, const struct sched_step *step)
-{
-    uint32_t n = 0, *tokens = d->tokens;
-    for (uint32_t i = 0; i < step->plan->n_rows; i++) {
-        const struct sched_row *row = &step->plan->rows[i];
-        d->results[n] = (struct sched_result){.seq = row->seq, .tokens = tokens};
-        bool given = d->calls->take(d->context, step, row, tokens, &d->results[n]);
-        tokens += row->outputs.tokens ? row->n_draft + 1 : 0;
-        n += given;
-    }
-    return n;
-}
-
 int sched_driver_commit(struct sched_driver *d, struct quire_error *err)
 {
     const struct sched_step *step = &d->steps[d->oldest];
@@ -97,7 +83,7 @@ int sched_driver_commit(struct sched_driver *d, struct quire_error *err)
     int status = d->calls->wait ? d->calls->wait(d->context, step, err) : QUIRE_OK;
     if (status != QUIRE_OK)
         return status;
-    uint32_t n = take_results(d, step);
+    uint32_t n = d->calls->take(d->context, step, d->results, d->tokens);
     status = sched_commit(d->sched, d->results, n, d->finished, d->discarded, err);
     if (status != QUIRE_OK)
         return status;

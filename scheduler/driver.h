@@ -2,8 +2,8 @@
  *
  *     sched_driver_turn():  plan → launch → results of the step that is overlap_depth before it → commit → retire
  *
- * A table of functions says what launching and waiting mean; the driver keeps the steps in flight and makes one
- * result of each row that gives tokens. Who has a clock that decides when a step is over, or a record that says
+ * A table of functions says what launching and waiting mean and what the rows gave; the driver keeps the steps in
+ * flight. Who has a clock that decides when a step is over, or a record that says
  * so, calls the parts of a turn itself.
  *
  * Pure, as the scheduler is; one thread, the scheduler's. Nothing is allocated after sched_driver_create().
@@ -37,14 +37,19 @@ struct sched_driver_calls {
     int (*launch)(void *context, const struct sched_step *step, struct quire_error *err);
     /* Its results are wanted now. */
     int (*wait)(void *context, const struct sched_step *step, struct quire_error *err);
-    /* Every row of the step, in order: what did it give? tokens has room for n_draft + 1. *out has its sequence and
-     * tokens set, no draft accepted, not finished. False: no result, since the row gives no tokens or its sequence is over. */
-    bool (*take)(void *context, const struct sched_step *step, const struct sched_row *row, uint32_t *tokens,
-                 struct sched_result *out);
+    /* One result, made by sched_result_of(), of each row that gives tokens and whose sequence is not over, in row order;
+     * returns how many. There is room for the results of all rows, and for all their tokens. */
+    uint32_t (*take)(void *context, const struct sched_step *step, struct sched_result *results, uint32_t *tokens);
     void (*committed)(void *context, const struct sched_committed *committed);
     /* The name may be another's from here on. */
     void (*retired)(void *context, uint32_t seq);
 };
+
+/* A result of the row with the first of its tokens: no draft accepted, not finished. */
+static inline struct sched_result sched_result_of(const struct sched_row *row, const uint32_t *tokens)
+{
+    return (struct sched_result){.seq = row->seq, .tokens = tokens};
+}
 
 /* Of a scheduler that nobody has planned with. It, the table and the context stay the caller's and must outlive the
  * driver. QUIRE_NO_MEMORY. */

@@ -159,12 +159,14 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
     uint32_t first = q->n_planned, end = first + count;
     bool samples = seq_samples(q, end);
     uint32_t first_logit = samples ? end - 1 : end;
+    bool scores = false;
     if (q->prompt_logits && q->n_prompt_logits < q->n_prompt) {
         first_logit = first > q->n_prompt_logits ? first : q->n_prompt_logits;
         if (first_logit > end)
             first_logit = end;
         if (q->n_prompt_logits < end)
             q->n_prompt_logits = end;
+        scores = first_logit + samples < end;
     }
     struct sched_row *row = &p->slot->rows[plan->n_rows++];
     row->seq = sched_name(s, q);
@@ -172,9 +174,8 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
     row->count = count;
     row->n_draft = 0;
     row->first_logit = first_logit;
-    row->outputs.tokens = samples;
-    row->outputs.scores = first_logit + samples < end;
-    row->outputs.vector = q->vector && first < q->n_prompt && end >= q->n_prompt;
+    row->outputs = (struct sched_outputs){
+        .tokens = samples, .scores = scores, .vector = q->vector && first < q->n_prompt && end >= q->n_prompt};
     row->adapter = q->adapter;
     plan->n_tokens += count;
     plan->n_logits += end - first_logit;

@@ -216,18 +216,20 @@ static int on_planned(void *context, uint64_t now_us, const struct sched_plan *m
     return QUIRE_OK;
 }
 
-/* The next result is the row's, or its sequence was over. */
-static bool on_take(void *context, const struct sched_step *step, const struct sched_row *row, uint32_t *tokens,
-                    struct sched_result *out)
+/* The next recorded result is the row's, or its sequence was over. */
+static uint32_t on_take(void *context, const struct sched_step *step, struct sched_result *results, uint32_t *tokens)
 {
     struct drive *d = context;
     const struct recording_commit *c = &d->entry->commit;
-    (void)step;
+    uint32_t n = 0;
     (void)tokens;
-    if (!row->outputs.tokens || d->n_taken == c->n_results || c->results[d->n_taken].seq != row->seq)
-        return false;
-    *out = c->results[d->n_taken++];
-    return true;
+    for (uint32_t i = 0; i < step->plan->n_rows && n < c->n_results; i++)
+        if (step->plan->rows[i].outputs.tokens && c->results[n].seq == step->plan->rows[i].seq) {
+            results[n] = c->results[n];
+            n++;
+        }
+    d->n_taken = n;
+    return n;
 }
 
 static const struct sched_driver_calls calls = {.planned = on_planned, .take = on_take};
@@ -243,7 +245,6 @@ static void plan(struct drive *d, const struct recording_entry *e)
 static void commit(struct drive *d, const struct recording_entry *e)
 {
     d->entry = e;
-    d->n_taken = 0;
     note_results(d, &e->commit);
     d->differs = sched_driver_commit(d->driver, NULL) != QUIRE_OK || d->n_taken != e->commit.n_results;
 }

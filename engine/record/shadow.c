@@ -138,25 +138,36 @@ static uint32_t token_of(const struct twin_choice *c, uint32_t n)
     return c->tokens && n < c->n_live ? c->tokens[n] : PLACEHOLDER;
 }
 
-static bool on_shadow_take(void *context, const struct sched_step *step, const struct sched_row *row, uint32_t *tokens,
-                           struct sched_result *out)
+static struct sched_result result_of(struct shadow *w, const struct sched_row *row, struct twin *t, uint32_t *token)
 {
-    struct shadow *w = context;
     const struct owner *o = &w->shadow[row->seq];
-    struct twin *t = o->twin;
-    (void)step;
-    if (!row->outputs.tokens || !t)
-        return false;
     struct twin_choice *c = &t->choices[o->choice];
-    tokens[0] = token_of(c, c->n_shadow);
+    struct sched_result out = sched_result_of(row, token);
+    *token = token_of(c, c->n_shadow);
     c->n_shadow++;
-    out->finished = c->live_over && c->n_shadow >= c->n_live;
+    out.finished = c->live_over && c->n_shadow >= c->n_live;
     if (o->choice == 0 && t->shadow_ttft_us == 0) {
         t->shadow_ttft_us = w->now_us > t->arrival_us ? w->now_us - t->arrival_us : 1;
         t->shadow_queue_us = queue_us(w->sched, row->seq, t);
         compare(w, t);
     }
-    return true;
+    return out;
+}
+
+static uint32_t on_shadow_take(void *context, const struct sched_step *step, struct sched_result *results,
+                               uint32_t *tokens)
+{
+    struct shadow *w = context;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < step->plan->n_rows; i++) {
+        const struct sched_row *row = &step->plan->rows[i];
+        struct twin *t = w->shadow[row->seq].twin;
+        if (!row->outputs.tokens || !t)
+            continue;
+        results[n] = result_of(w, row, t, &tokens[n]);
+        n++;
+    }
+    return n;
 }
 
 static double predict_us(const struct sched_cost *cost, const struct sched_plan *plan)

@@ -24,8 +24,8 @@
 struct seq_owner {
     struct request *request; /* NULL: the name is free */
     uint32_t choice;
-    uint64_t sampled_step;   /* the number of the last step that draws a token of it, */
-    uint32_t sampled_row;    /* and the place of that token among the step's results */
+    uint32_t sampled_row;    /* place of its newest token among the results of */
+    uint64_t sampled_step;   /* the step of this number, the last that draws one of it */
 };
 
 /* A logit row of a step and who wanted it. */
@@ -42,7 +42,6 @@ struct step_slot {
     uint64_t ticket;
     uint64_t launched_us, done_us;   /* before its moves, when its results were there; known with watches only */
     uint32_t n_targets;
-    uint32_t n_taken;                /* targets whose results were carried to their requests */
     struct step_target *targets;     /* [max_logit_rows] each */
     struct k_sample_row *rows;
     struct k_sample_result *results;

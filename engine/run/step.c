@@ -183,7 +183,7 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
     forward_begin(e->forward, plan->n_tokens, plan->n_rows, plan->n_logits, n_entries, &batch);
     slot->number = plan->step;
     slot->launched_us = e->planned_us;
-    slot->n_targets = slot->n_taken = 0;
+    slot->n_targets = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
         batch.rows[i] = (struct k_attn_row){
@@ -203,19 +203,28 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
 /* ---- results → tokens ------------------------------------------------------------------------ */
 
 /* Of a row that verifies drafts only what follows right ones was drawn after tokens that are there. */
-static void reject_drafts(struct engine *e, const struct sched_plan *plan, struct step_slot *slot)
+static void reject_drafts(struct engine *e, const struct sched_row *row, struct step_slot *slot, uint32_t at)
+{
+    uint32_t n_known, end = row->first + row->count;
+    const uint32_t *tokens = sched_tokens(e->sched, row->seq, &n_known);
+    bool rejected = false;
+    for (; at < slot->n_targets && slot->targets[at].seq == row->seq; at++) {
+        struct step_target *target = &slot->targets[at];
+        target->rejected = rejected;
+        rejected |= target->drawn && target->position < end && slot->results[at].token != tokens[target->position];
+    }
+}
+
+static void reject_all(struct engine *e, const struct sched_plan *plan, struct step_slot *slot)
 {
     uint32_t at = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
-        uint32_t n_known, end = row->first + row->count;
-        const uint32_t *tokens = sched_tokens(e->sched, row->seq, &n_known);
-        bool rejected = false;
-        for (; at < slot->n_targets && slot->targets[at].seq == row->seq; at++) {
-            struct step_target *target = &slot->targets[at];
-            target->rejected = rejected;
-            rejected |= target->drawn && target->position < end && slot->results[at].token != tokens[target->position];
-        }
+        if (row->n_draft == 0)
+            continue;
+        while (slot->targets[at].seq != row->seq)
+            at++;
+        reject_drafts(e, row, slot, at);
     }
 }
 
@@ -241,30 +250,24 @@ static void end_bad_requests(struct engine *e, const struct step_slot *slot)
 }
 
 /* One drawn token. Returns whether the choice is over. */
-static bool take_token(struct engine *e, const struct step_target *target, const struct k_sample_result *result)
+static bool take_token(struct engine *e, struct request *r, uint32_t choice, struct request_choice *c,
+                       uint32_t position, const struct k_sample_result *result)
 {
-    const struct seq_owner *owner = &e->owners[target->seq];
-    struct request *r = owner->request;
-    struct request_choice *c = &r->choices[owner->choice];
     c->n_generated++;
     e->report.stats.n_generation_tokens++;
     if (r->sampling.counts_output)
         token_counts_add(&c->counts, result->token);
-    event_token(e, r, owner->choice, target->position, result);
+    event_token(e, r, choice, position, result);
     if (sampling_stops(&r->sampling, result->token))
-        event_done(e, r, owner->choice, ENGINE_FINISH_STOP, result->token);
+        event_done(e, r, choice, ENGINE_FINISH_STOP, result->token);
     else if (c->n_generated == r->spec.max_tokens)
-        event_done(e, r, owner->choice, ENGINE_FINISH_LENGTH, -1);
+        event_done(e, r, choice, ENGINE_FINISH_LENGTH, -1);
     return c->done;
 }
 
 /* A row that reached the prompt's end: it counts once, and a choice that generates nothing is over. */
-static void end_of_prompt(struct engine *e, const struct sched_row *row)
+static void end_of_prompt(struct engine *e, struct request *r, uint32_t choice)
 {
-    struct request *r = e->owners[row->seq].request;
-    uint32_t choice = e->owners[row->seq].choice;
-    if (row->first + row->count < r->spec.n_prompt)
-        return;
     if (!r->prompt_counted)
         e->report.stats.n_prompt_tokens += r->spec.n_prompt;
     r->prompt_counted = true;
@@ -272,29 +275,45 @@ static void end_of_prompt(struct engine *e, const struct sched_row *row)
         event_done(e, r, choice, ENGINE_FINISH_LENGTH, -1);
 }
 
-bool step_take(void *engine, const struct sched_step *step, const struct sched_row *row, uint32_t *tokens,
-               struct sched_result *out)
+/* The results of a row's logits, from *at on. Returns whether it gave a token. */
+static bool take_row(struct engine *e, const struct step_slot *slot, const struct sched_row *row, uint32_t *at,
+                     uint32_t *tokens, struct sched_result *out)
+{
+    const struct seq_owner *owner = &e->owners[row->seq];
+    struct request *r = owner->request;
+    const uint32_t choice = owner->choice;
+    struct request_choice *c = &r->choices[choice];
+    uint32_t n = 0;
+    *out = sched_result_of(row, tokens);
+    for (; *at < slot->n_targets && slot->targets[*at].seq == row->seq; ++*at) {
+        const struct step_target *target = &slot->targets[*at];
+        if (target->drawn && !target->rejected && !c->done) {
+            tokens[n++] = slot->results[*at].token;
+            out->finished = take_token(e, r, choice, c, target->position, &slot->results[*at]);
+        } else if (!target->drawn && !r->choices[0].done) {
+            /* A prompt's logprobs are choice 0's, though another computes the prompt once that was cancelled. */
+            event_prompt_logprob(e, r, target->position, &slot->results[*at]);
+        }
+    }
+    if (row->first + row->count >= r->spec.n_prompt && (!r->prompt_counted || r->spec.max_tokens == 0))
+        end_of_prompt(e, r, choice);
+    if (n > 1)
+        out->n_accepted = n - 1;
+    return n > 0;
+}
+
+uint32_t step_take(void *engine, const struct sched_step *step, struct sched_result *results, uint32_t *tokens)
 {
     struct engine *e = engine;
-    struct step_slot *slot = &e->slots[step->slot];
-    const struct seq_owner *owner = &e->owners[row->seq];
-    uint32_t n = 0;
-    for (; slot->n_taken < slot->n_targets && slot->targets[slot->n_taken].seq == row->seq; slot->n_taken++) {
-        const struct step_target *target = &slot->targets[slot->n_taken];
-        const struct k_sample_result *result = &slot->results[slot->n_taken];
-        /* A prompt's logprobs are choice 0's, though another computes the prompt once that was cancelled. */
-        if (target->rejected || owner->request->choices[target->drawn ? owner->choice : 0].done)
+    const struct step_slot *slot = &e->slots[step->slot];
+    const struct sched_plan *plan = step->plan;
+    uint32_t n = 0, at = 0;
+    for (uint32_t i = 0; i < plan->n_rows; i++) {
+        if (!take_row(e, slot, &plan->rows[i], &at, tokens, &results[n]))
             continue;
-        if (!target->drawn) {
-            event_prompt_logprob(e, owner->request, target->position, result);
-            continue;
-        }
-        tokens[n++] = result->token;
-        out->finished = take_token(e, target, result);
+        tokens += results[n++].n_accepted + 1;
     }
-    end_of_prompt(e, row);
-    out->n_accepted = n > 0 ? n - 1 : 0;
-    return n > 0;
+    return n;
 }
 
 const uint32_t engine_step_bounds[ENGINE_N_STEP_BUCKETS] = {1,   8,    16,   32,   64,   128,  256,
@@ -318,7 +337,7 @@ int step_wait(void *engine, const struct sched_step *step, struct quire_error *e
         return status;
     slot->done_us = e->n_watches ? quire_now_us() : 0;
     if (step->plan->n_tokens > step->plan->n_rows)
-        reject_drafts(e, step->plan, slot);
+        reject_all(e, step->plan, slot);
     end_bad_requests(e, slot);
     count_tokens(e, step->plan->n_tokens);
     return QUIRE_OK;

@@ -13,9 +13,8 @@ int step_move(struct engine *e, const struct sched_plan *plan, struct quire_erro
 int step_launch(void *engine, const struct sched_step *step, struct quire_error *err);
 /* Until its results are there. Requests with logits that nothing can be drawn from end. */
 int step_wait(void *engine, const struct sched_step *step, struct quire_error *err);
-/* A row's results become events, and a token for the scheduler. */
-bool step_take(void *engine, const struct sched_step *step, const struct sched_row *row, uint32_t *tokens,
-               struct sched_result *out);
+/* Results become events, and tokens for the scheduler. */
+uint32_t step_take(void *engine, const struct sched_step *step, struct sched_result *results, uint32_t *tokens);
 /* Tells the watches. */
 void step_committed(void *engine, const struct sched_committed *committed);
 /* Ends every open choice of a request and takes it out of the scheduler. */

@@ -143,14 +143,17 @@ static void test_submit(void **state)
     close_sched(s);
 }
 
-static bool take(void *context, const struct sched_step *step, const struct sched_row *row, uint32_t *tokens,
-                 struct sched_result *out)
+static uint32_t take(void *context, const struct sched_step *step, struct sched_result *results, uint32_t *tokens)
 {
+    uint32_t n = 0;
     (void)context;
-    (void)step;
-    (void)out;
-    *tokens = 5;
-    return row->outputs.tokens;
+    for (uint32_t i = 0; i < step->plan->n_rows; i++)
+        if (step->plan->rows[i].outputs.tokens) {
+            tokens[n] = 5;
+            results[n] = sched_result_of(&step->plan->rows[i], &tokens[n]);
+            n++;
+        }
+    return n;
 }
 
 static const struct sched_driver_calls calls = {.take = take};

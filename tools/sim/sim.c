@@ -394,19 +394,23 @@ static int on_wait(void *context, const struct sched_step *step, struct quire_er
     return QUIRE_OK;
 }
 
-static bool on_take(void *context, const struct sched_step *step, const struct sched_row *row, uint32_t *tokens,
-                    struct sched_result *out)
+static uint32_t on_take(void *context, const struct sched_step *step, struct sched_result *results, uint32_t *tokens)
 {
     struct run *r = context;
-    uint32_t request = r->lives[row->seq].request;
-    const struct sim_record *record = &r->out->records[request];
-    (void)step;
-    if (!row->outputs.tokens || record->fate == SIM_DONE)
-        return false;
-    /* No two positions of any two requests have the same, so that nothing generated is ever hit. */
-    *tokens = (request * 0x9e3779b1u + record->n_generated * 0x85ebca6bu) & 0x7fffffffu;
-    out->finished = record->n_generated + 1 >= r->trace->requests[request].n_output;
-    return true;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < step->plan->n_rows; i++) {
+        const struct sched_row *row = &step->plan->rows[i];
+        uint32_t request = r->lives[row->seq].request;
+        const struct sim_record *record = &r->out->records[request];
+        if (!row->outputs.tokens || record->fate == SIM_DONE)
+            continue;
+        /* No two positions of any two requests have the same, so that nothing generated is ever hit. */
+        tokens[n] = (request * 0x9e3779b1u + record->n_generated * 0x85ebca6bu) & 0x7fffffffu;
+        results[n] = sched_result_of(row, &tokens[n]);
+        results[n].finished = record->n_generated + 1 >= r->trace->requests[request].n_output;
+        n++;
+    }
+    return n;
 }
 
 static void on_committed(void *context, const struct sched_committed *c)
