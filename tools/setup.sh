@@ -11,8 +11,8 @@
 
 QUIRE_PACKAGES_build="gcc g++ make cmake ninja-build pkg-config libevent-dev libssl-dev libjansson-dev libsodium-dev libhwloc-dev libcurl4-openssl-dev ca-certificates"
 QUIRE_PACKAGES_demo="curl jq"
-QUIRE_PACKAGES_test="libcmocka-dev python3 openssl ccache"
-QUIRE_PACKAGES_clients="python3-venv haproxy groff-base"
+QUIRE_PACKAGES_test="libcmocka-dev python3 python3-venv openssl ccache"
+QUIRE_PACKAGES_clients="haproxy groff-base"
 # For the page at /ui. Ubuntu's are empty: there, put Chrome and its chromedriver on PATH.
 command -v chromedriver >/dev/null || ! grep -q '^ID=debian' /etc/os-release || QUIRE_PACKAGES_clients="$QUIRE_PACKAGES_clients chromium chromium-driver"
 QUIRE_PACKAGES_fuzz="clang libclang-rt-dev"
