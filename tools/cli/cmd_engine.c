@@ -7,7 +7,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
-#include "tools/cli/host.h"
+#include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
 #include "tools/cli/notify.h"
 #include "tools/cli/watching.h"
@@ -19,8 +19,8 @@ struct engine_command {
     struct event_base *base;
     struct daemon *daemon;
     struct engine *engine;
-    struct host_signals *signals;
-    struct host_death *death;
+    struct serving_signals *signals;
+    struct serving_death *death;
     struct watching watching;
     struct hub_model model;
     const char *key_file, *tenants_file;
@@ -63,10 +63,10 @@ static int read_weights(struct engine_command *c, struct engine_options *options
 
 static int open_all(struct engine_command *c, struct engine_options *options, struct quire_error *err)
 {
-    struct host_identity identity;
+    struct serving_identity identity;
     int status = read_weights(c, options, err);
     if (status == QUIRE_OK)
-        status = host_identity_read(options->model_dir, &identity, err);
+        status = serving_identity_read(options->model_dir, &identity, err);
     if (status != QUIRE_OK)
         return status;
     c->base = event_base_new();
@@ -82,8 +82,8 @@ static int open_all(struct engine_command *c, struct engine_options *options, st
     const struct recorder_about about = {.model = c->model.name, .config_sha256 = identity.config};
     if ((status = daemon_create(c->base, &daemon_options, &c->daemon, err)) != QUIRE_OK ||
         (status = watching_begin(&c->watching, &about, options, err)) != QUIRE_OK ||
-        (status = host_death_begin(c->base, NULL, NULL, &c->death, err)) != QUIRE_OK ||
-        (status = watching_add(&c->watching, options, host_death_watch(c->death), err)) != QUIRE_OK ||
+        (status = serving_death_begin(c->base, NULL, NULL, &c->death, err)) != QUIRE_OK ||
+        (status = watching_add(&c->watching, options, serving_death_watch(c->death), err)) != QUIRE_OK ||
         (status = engine_open(options, daemon_sink, c->daemon, &c->engine, err)) != QUIRE_OK)
         return status;
     daemon_set_engine(c->daemon, c->engine);
@@ -91,17 +91,17 @@ static int open_all(struct engine_command *c, struct engine_options *options, st
     for (size_t i = 0; i < c->listen.n; i++)
         if ((status = daemon_listen(c->daemon, c->listen.items[i], c->key_file, err)) != QUIRE_OK)
             return status;
-    const struct host_drain drain = {on_drain, on_give_up, c, c->shutdown_timeout_s};
-    return host_signals_begin(c->base, &drain, &c->signals, err);
+    const struct serving_drain drain = {on_drain, on_give_up, c, c->shutdown_timeout_s};
+    return serving_signals_begin(c->base, &drain, &c->signals, err);
 }
 
 static void close_all(struct engine_command *c)
 {
-    host_signals_end(c->signals);
+    serving_signals_end(c->signals);
     engine_close(c->engine);
     watching_end(&c->watching);
     daemon_close(c->daemon);
-    host_death_end(c->death);
+    serving_death_end(c->death);
     if (c->base)
         event_base_free(c->base);
 }
@@ -117,8 +117,8 @@ static size_t own_flags(struct engine_command *c, struct cli_option *out)
          .help = "A file with the secret that front ends must have too. Never sent over the wire."},
         {.names = "tenants", .kind = CLI_STRING, .target = &c->tenants_file, .value = "FILE",
          .help = "The front ends' tenants file (docs/api.md), for the weights in it. Default: all alike."},
-        HOST_LOG_FORMAT_OPTION,
-        host_shutdown_option(&c->shutdown_timeout_s),
+        SERVING_LOG_FORMAT_OPTION,
+        serving_shutdown_option(&c->shutdown_timeout_s),
     };
     /* clang-format on */
     memcpy(out, rows, sizeof rows);
@@ -172,7 +172,7 @@ int command_engine(int argc, char **argv)
         return command_fail(2, "which model? usage: quire engine MODEL --listen ADDRESS");
     if (c.listen.n == 0)
         return command_fail(2, "where to listen? --listen unix:PATH or --listen tcp:HOST:PORT");
-    if (host_check_listen(c.listen.items, c.listen.n, c.key_file, &err) != QUIRE_OK)
+    if (serving_check_listen(c.listen.items, c.listen.n, c.key_file, &err) != QUIRE_OK)
         return command_fail(2, err.text);
 
     if (hub_model_find(options.model_dir, false, &c.model, &err) != QUIRE_OK)
@@ -180,7 +180,7 @@ int command_engine(int argc, char **argv)
     options.model_dir = c.model.dir;
 
     int status = run(&c, &options, &err);
-    bool died = host_death_was(c.death);
+    bool died = serving_death_was(c.death);
     close_all(&c);
     return status == QUIRE_OK ? died : command_fail(1, err.text);
 }

@@ -10,7 +10,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
-#include "tools/cli/host.h"
+#include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
 
 #include <errno.h>
@@ -35,8 +35,8 @@ struct generate {
     struct engine *engine;
     struct engine_client *client;
     struct completion_source source; /* the client */
-    struct host_identity identity;
-    struct host_signals *signals;
+    struct serving_identity identity;
+    struct serving_signals *signals;
     json_t *messages; /* of the chat so far */
     bool ready, stopped;
 
@@ -313,10 +313,10 @@ static int connect_engine(struct generate *g)
 
 static int open_all(struct generate *g)
 {
-    struct host_text_load *load;
-    int status = host_identity_read(g->options.model_dir, &g->identity, &g->err);
+    struct serving_text_load *load;
+    int status = serving_identity_read(g->options.model_dir, &g->identity, &g->err);
     if (status == QUIRE_OK)
-        status = host_text_begin(g->options.model_dir, &load, &g->err);
+        status = serving_text_begin(g->options.model_dir, &load, &g->err);
     if (status != QUIRE_OK)
         return status;
     struct quire_error engine_err;
@@ -328,7 +328,7 @@ static int open_all(struct generate *g)
                                     : quire_fail(&engine_err, QUIRE_NO_MEMORY, "out of memory");
     if (status == QUIRE_OK)
         status = engine_open(&g->options, daemon_sink, g->daemon, &g->engine, &engine_err);
-    int text_status = host_text_join(load, &g->text, &g->err);
+    int text_status = serving_text_join(load, &g->text, &g->err);
     if (status != QUIRE_OK) {
         g->err = engine_err;
         return status;
@@ -342,13 +342,13 @@ static int open_all(struct generate *g)
     daemon_set_engine(g->daemon, g->engine);
     if ((status = connect_engine(g)) != QUIRE_OK)
         return status;
-    const struct host_drain drain = {.drain = on_interrupt, .context = g};
-    return host_signals_begin(g->base, &drain, &g->signals, &g->err);
+    const struct serving_drain drain = {.drain = on_interrupt, .context = g};
+    return serving_signals_begin(g->base, &drain, &g->signals, &g->err);
 }
 
 static void close_all(struct generate *g)
 {
-    host_signals_end(g->signals);
+    serving_signals_end(g->signals);
     engine_client_close(g->client);
     engine_close(g->engine);
     daemon_close(g->daemon);

@@ -4,7 +4,7 @@
 #include "tools/cli/cli.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/host.h"
+#include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
 #include "tools/cli/replay.h"
 
@@ -93,9 +93,9 @@ static void on_progress(void *context, uint64_t n_tokens)
 /* The recording must be of this model: its weights show by their answers, its configuration at once. */
 static int check_model(const struct recording *recording, const char *model_dir, struct quire_error *err)
 {
-    struct host_identity identity;
+    struct serving_identity identity;
     const struct recording_header *h = recording_header(recording);
-    int status = host_identity_read(model_dir, &identity, err);
+    int status = serving_identity_read(model_dir, &identity, err);
     if (status == QUIRE_OK && memcmp(&identity.config, &h->config_sha256, sizeof identity.config) != 0)
         return quire_fail(err, QUIRE_INVALID, "%s: its config.json is not that of the model that was recorded, \"%s\"",
                           model_dir, h->model);

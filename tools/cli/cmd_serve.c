@@ -11,7 +11,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
-#include "tools/cli/host.h"
+#include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
 #include "tools/cli/notify.h"
 #include "tools/cache/warm.h"
@@ -47,9 +47,9 @@ struct serve {
     uint32_t max_connections, header_timeout_s, body_timeout_s, idle_timeout_s, write_timeout_s, shutdown_timeout_s;
 
     struct event_base *base;
-    struct host_identity identity;
-    struct host_signals *signals;
-    struct host_death *death;
+    struct serving_identity identity;
+    struct serving_signals *signals;
+    struct serving_death *death;
     struct quire_text *text;
     struct sampling_defaults sampling;
     struct daemon *daemon; /* NULL with --engine */
@@ -228,9 +228,9 @@ static int open_engine(struct serve *s, struct quire_error *err)
     if (status == QUIRE_OK)
         status = watching_begin(&s->watching, &about, &s->options, err);
     if (status == QUIRE_OK)
-        status = host_death_begin(s->base, on_engine_died, s, &s->death, err);
+        status = serving_death_begin(s->base, on_engine_died, s, &s->death, err);
     if (status == QUIRE_OK)
-        status = watching_add(&s->watching, &s->options, host_death_watch(s->death), err);
+        status = watching_add(&s->watching, &s->options, serving_death_watch(s->death), err);
     if (status == QUIRE_OK)
         status = engine_open(&s->options, daemon_sink, s->daemon, &s->engine, err);
     if (status != QUIRE_OK)
@@ -245,19 +245,19 @@ static int open_engine(struct serve *s, struct quire_error *err)
 /* The weights and the tokenizer are opened side by side. */
 static int open_model(struct serve *s, struct quire_error *err)
 {
-    struct host_text_load *load;
+    struct serving_text_load *load;
     struct model_desc desc;
     struct quire_error text_err;
     int status = model_describe(s->options.model_dir, &desc, &s->sampling, err);
     if (status == QUIRE_OK)
-        status = host_identity_read(s->options.model_dir, &s->identity, err);
+        status = serving_identity_read(s->options.model_dir, &s->identity, err);
     if (status == QUIRE_OK)
-        status = host_text_begin(s->options.model_dir, &load, err);
+        status = serving_text_begin(s->options.model_dir, &load, err);
     if (status != QUIRE_OK)
         return status;
     if (!s->remote)
         status = open_engine(s, err);
-    int text_status = host_text_join(load, &s->text, &text_err);
+    int text_status = serving_text_join(load, &s->text, &text_err);
     if (status == QUIRE_OK && text_status != QUIRE_OK) {
         if (err)
             *err = text_err;
@@ -315,7 +315,7 @@ static int open_front(struct serve *s, struct quire_error *err)
         .on_engine_gone = on_engine_gone,
         .context = s,
     };
-    host_allow_descriptors(s->max_connections);
+    serving_allow_descriptors(s->max_connections);
     return front_create(s->base, &options, &s->front, err);
 }
 
@@ -358,21 +358,21 @@ static int open_all(struct serve *s, struct quire_error *err)
         status = open_front(s, err);
     if (status == QUIRE_OK)
         status = connect_engine(s, err);
-    const struct host_drain drain = {on_drain, on_give_up, s, s->shutdown_timeout_s};
+    const struct serving_drain drain = {on_drain, on_give_up, s, s->shutdown_timeout_s};
     if (status == QUIRE_OK)
-        status = host_signals_begin(s->base, &drain, &s->signals, err);
+        status = serving_signals_begin(s->base, &drain, &s->signals, err);
     return status;
 }
 
 static void close_all(struct serve *s)
 {
-    host_signals_end(s->signals);
+    serving_signals_end(s->signals);
     warming_end(s->warming);
     front_destroy(s->front);
     engine_close(s->engine);
     watching_end(&s->watching);
     daemon_close(s->daemon);
-    host_death_end(s->death);
+    serving_death_end(s->death);
     if (s->reconnect)
         event_free(s->reconnect);
     if (s->reload)
@@ -454,7 +454,7 @@ static size_t http_flags(struct serve *s, struct cli_option *out)
                  "and probes, on an address that clients do not reach."},
         {.names = "log-requests", .kind = CLI_FLAG, .target = &s->log_requests,
          .help = "Log a line for each request that generates: ids, tenant, status, tokens and times, never its text."},
-        HOST_LOG_FORMAT_OPTION,
+        SERVING_LOG_FORMAT_OPTION,
         {.names = "otlp-endpoint", .kind = CLI_STRING, .target = &s->otlp_endpoint, .value = "URL",
          .help = "Send a span for each request that generates to this OpenTelemetry collector, over HTTP: "
                  "http://HOST:4318. Traces of callers (traceparent) are continued."},
@@ -486,7 +486,7 @@ static size_t connection_flags(struct serve *s, struct cli_option *out)
          .help = "For the next request of a connection; longer than the proxy's in front. Default 75."},
         {.names = "write-timeout", .kind = CLI_U32, .target = &s->write_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
          .help = "For a client to take some of its reply. Default 60."},
-        host_shutdown_option(&s->shutdown_timeout_s),
+        serving_shutdown_option(&s->shutdown_timeout_s),
         {.names = "Engines elsewhere:", .kind = CLI_GROUP},
         {.names = "engine", .kind = CLI_STRING, .target = &s->remote, .value = "ADDRESS",
          .help = "Use the engine at unix:PATH or tcp:HOST:PORT (quire engine). MODEL is then needed for its "
@@ -530,7 +530,7 @@ static int check(struct serve *s, const char *of_engine, struct quire_error *err
             quire_error_prefix(err, "--allowed-origins");
             return QUIRE_INVALID;
         }
-    return host_check_listen(s->listen.items, s->listen.n, s->key_file, err);
+    return serving_check_listen(s->listen.items, s->listen.n, s->key_file, err);
 }
 
 static int run(struct serve *s, struct quire_error *err)
@@ -542,7 +542,7 @@ static int run(struct serve *s, struct quire_error *err)
     if (status == QUIRE_OK) {
         log_engine(s);
         event_base_dispatch(s->base);
-        if (host_death_was(s->death))
+        if (serving_death_was(s->death))
             s->exit_code = 1;
     }
     close_all(s);

@@ -10,7 +10,7 @@ size_t watching_flags(struct watching *w, struct cli_option out[WATCHING_FLAGS_M
         {.names = "record", .kind = CLI_STRING, .target = &w->record, .value = "FILE",
          .help = "Writes down every request, decision and answer, for quire replay and quire sim. The file holds prompts: it "
                  "is readable by you only, and one that is there is not overwritten. See docs/recording.md."},
-        {.names = "trace-file", .kind = CLI_STRING, .target = &w->trace, .value = "FILE",
+        {.names = "trace-file", .kind = CLI_STRING, .target = &w->timeline_path, .value = "FILE",
          .help = "Writes a trace of steps and requests for ui.perfetto.dev and chrome://tracing. It holds no text. A file "
                  "that is there is overwritten."},
         {.names = "shadow-policy", .kind = CLI_STRING, .target = &w->shadow_policy, .value = "NAME",
@@ -58,10 +58,10 @@ int watching_begin(struct watching *w, const struct recorder_about *about, struc
         if (status == QUIRE_OK)
             status = watching_add(w, options, recorder_watch(w->recorder), err);
     }
-    if (status == QUIRE_OK && w->trace) {
-        status = trace_file_open(w->trace, &w->trace_file, err);
+    if (status == QUIRE_OK && w->timeline_path) {
+        status = timeline_open(w->timeline_path, &w->timeline, err);
         if (status == QUIRE_OK)
-            status = watching_add(w, options, trace_file_watch(w->trace_file), err);
+            status = watching_add(w, options, timeline_watch(w->timeline), err);
     }
     if (status == QUIRE_OK && w->shadow_policy)
         status = add_shadow(w, options, err);
@@ -71,6 +71,6 @@ int watching_begin(struct watching *w, const struct recorder_about *about, struc
 void watching_end(struct watching *w)
 {
     recorder_close(w->recorder);
-    trace_file_close(w->trace_file);
+    timeline_close(w->timeline);
     shadow_destroy(w->shadow);
 }

@@ -6,14 +6,14 @@
 #include "engine/options.h"
 #include "engine/record/shadow.h"
 #include "tools/cli/cli.h"
-#include "tools/cli/trace_file.h"
+#include "tools/cli/timeline.h"
 
 #define WATCHING_FLAGS_MAX 4
 
 struct watching {
-    const char *record, *trace, *shadow_policy; /* from the command line */
+    const char *record, *timeline_path, *shadow_policy; /* from the command line */
     struct recorder *recorder;
-    struct trace_file *trace_file;
+    struct timeline *timeline;
     struct shadow *shadow;
     const struct engine_watch *list[ENGINE_MAX_WATCHES];
 };

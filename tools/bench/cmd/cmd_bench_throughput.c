@@ -3,7 +3,7 @@
 #include "tools/bench/cmd/cmd_bench.h"
 #include "tools/cli/command.h"
 #include "tools/cli/engine_flags.h"
-#include "tools/cli/host.h"
+#include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
 
 #include <stdio.h>

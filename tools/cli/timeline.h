@@ -11,18 +11,18 @@
  * than that write. Events leave whole, so after kill -9 only the closing bracket is missing, which both viewers
  * forgive. The functions of the watch run on the engine's thread; nothing is allocated in a step.
  */
-#ifndef QUIRE_TOOLS_TRACE_FILE_H
-#define QUIRE_TOOLS_TRACE_FILE_H
+#ifndef QUIRE_TOOLS_TIMELINE_H
+#define QUIRE_TOOLS_TIMELINE_H
 
 #include "engine/watch.h"
 
-struct trace_file;
+struct timeline;
 
 /* Makes the file, or empties it. */
-int trace_file_open(const char *path, struct trace_file **out, struct quire_error *err);
-/* Valid until trace_file_close(). For one engine. */
-const struct engine_watch *trace_file_watch(struct trace_file *t);
+int timeline_open(const char *path, struct timeline **out, struct quire_error *err);
+/* Valid until timeline_close(). For one engine. */
+const struct engine_watch *timeline_watch(struct timeline *t);
 /* After engine_close(). NULL is fine. */
-void trace_file_close(struct trace_file *t);
+void timeline_close(struct timeline *t);
 
 #endif

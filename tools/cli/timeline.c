@@ -1,4 +1,4 @@
-#include "tools/cli/trace_file.h"
+#include "tools/cli/timeline.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -32,7 +32,7 @@ struct track {
     uint32_t n_decoded;
 };
 
-struct trace_file {
+struct timeline {
     struct engine_watch watch;
     char *path;
     int fd;
@@ -50,7 +50,7 @@ struct trace_file {
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-__attribute__((format(printf, 2, 3))) static void emit(struct trace_file *t, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void emit(struct timeline *t, const char *format, ...)
 {
     va_list arguments;
     if (t->ended)
@@ -65,13 +65,13 @@ __attribute__((format(printf, 2, 3))) static void emit(struct trace_file *t, con
     t->n += (size_t)n;
 }
 
-static long long since_base(const struct trace_file *t, uint64_t us)
+static long long since_base(const struct timeline *t, uint64_t us)
 {
     return us > t->base_us ? (long long)(us - t->base_us) : 0;
 }
 
 /* One write, and what it did not take stays. */
-static void write_out(struct trace_file *t)
+static void write_out(struct timeline *t)
 {
     if (t->ended || t->n == 0)
         return;
@@ -87,7 +87,7 @@ static void write_out(struct trace_file *t)
     }
 }
 
-static void slice(struct trace_file *t, struct track *q, const char *name, uint64_t from_us, uint64_t to_us,
+static void slice(struct timeline *t, struct track *q, const char *name, uint64_t from_us, uint64_t to_us,
                   const char *args)
 {
     if (from_us < q->end_us)
@@ -100,13 +100,13 @@ static void slice(struct trace_file *t, struct track *q, const char *name, uint6
          since_base(t, to_us) - since_base(t, from_us), args);
 }
 
-static void instant(struct trace_file *t, const struct track *q, const char *name, uint64_t at_us)
+static void instant(struct timeline *t, const struct track *q, const char *name, uint64_t at_us)
 {
     emit(t, ",\n{\"name\":\"%s\",\"ph\":\"i\",\"s\":\"t\",\"pid\":%d,\"tid\":%llu,\"ts\":%lld}", name, REQUESTS_PID,
          (unsigned long long)q->tid, since_base(t, at_us));
 }
 
-static void name_track(struct trace_file *t, uint64_t tid, uint64_t request, uint32_t choice)
+static void name_track(struct timeline *t, uint64_t tid, uint64_t request, uint32_t choice)
 {
     char suffix[32] = "";
     if (choice > 0)
@@ -117,12 +117,12 @@ static void name_track(struct trace_file *t, uint64_t tid, uint64_t request, uin
 
 /* ---- a choice's life ------------------------------------------------------------------------- */
 
-static struct track *track_of(struct trace_file *t, uint32_t seq)
+static struct track *track_of(struct timeline *t, uint32_t seq)
 {
     return seq < t->n_tracks && t->tracks[seq].lives ? &t->tracks[seq] : NULL;
 }
 
-static struct track *new_track(struct trace_file *t, uint32_t seq)
+static struct track *new_track(struct timeline *t, uint32_t seq)
 {
     if (seq >= t->n_tracks) {
         uint32_t n = 2 * (seq + 1);
@@ -136,14 +136,14 @@ static struct track *new_track(struct trace_file *t, uint32_t seq)
     return &t->tracks[seq];
 }
 
-static void end_queued(struct trace_file *t, struct track *q, uint64_t at_us)
+static void end_queued(struct timeline *t, struct track *q, uint64_t at_us)
 {
     if (q->waits)
         slice(t, q, "queued", q->waits_since, at_us, "");
     q->waits = false;
 }
 
-static void end_decode(struct trace_file *t, struct track *q, uint64_t at_us)
+static void end_decode(struct timeline *t, struct track *q, uint64_t at_us)
 {
     char args[32];
     if (q->decode_us == 0)
@@ -154,7 +154,7 @@ static void end_decode(struct trace_file *t, struct track *q, uint64_t at_us)
     q->n_decoded = 0;
 }
 
-static void see_time(struct trace_file *t, uint64_t us)
+static void see_time(struct timeline *t, uint64_t us)
 {
     if (us > t->now_us)
         t->now_us = us;
@@ -162,7 +162,7 @@ static void see_time(struct trace_file *t, uint64_t us)
 
 static void on_submitted(void *context, const struct engine_watch_submit *s)
 {
-    struct trace_file *t = context;
+    struct timeline *t = context;
     const struct sched_request *r = s->sched;
     uint64_t tid = r->id * 128 + 1;
     see_time(t, r->arrival_us);
@@ -184,7 +184,7 @@ static void on_submitted(void *context, const struct engine_watch_submit *s)
 
 static void on_retired(void *context, uint32_t seq)
 {
-    struct trace_file *t = context;
+    struct timeline *t = context;
     struct track *q = track_of(t, seq);
     if (!q)
         return;
@@ -197,7 +197,7 @@ static void on_retired(void *context, uint32_t seq)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static void count(struct trace_file *t, uint64_t now_us, const struct sched *sched)
+static void count(struct timeline *t, uint64_t now_us, const struct sched *sched)
 {
     struct sched_stats s = sched_stats(sched);
     long long ts = since_base(t, now_us);
@@ -212,7 +212,7 @@ static void count(struct trace_file *t, uint64_t now_us, const struct sched *sch
 
 static void on_planned(void *context, uint64_t now_us, const struct sched_plan *plan, const struct sched *sched)
 {
-    struct trace_file *t = context;
+    struct timeline *t = context;
     see_time(t, now_us);
     for (uint32_t i = 0; i < plan->n_preempted; i++) {
         struct track *q = track_of(t, plan->preempted[i]);
@@ -239,7 +239,7 @@ static void on_planned(void *context, uint64_t now_us, const struct sched_plan *
         count(t, now_us, sched);
 }
 
-static void on_row(struct trace_file *t, const struct sched_row *row, uint64_t from_us, uint64_t to_us)
+static void on_row(struct timeline *t, const struct sched_row *row, uint64_t from_us, uint64_t to_us)
 {
     char args[64];
     struct track *q = track_of(t, row->seq);
@@ -261,7 +261,7 @@ static void on_row(struct trace_file *t, const struct sched_row *row, uint64_t f
 
 static void on_committed(void *context, const struct engine_watch_commit *c)
 {
-    struct trace_file *t = context;
+    struct timeline *t = context;
     uint64_t from_us = c->launched_us > t->step_end_us ? c->launched_us : t->step_end_us;
     uint64_t to_us = c->done_us > from_us ? c->done_us : from_us;
     const struct sched_plan *p = c->plan;
@@ -282,12 +282,12 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
 
 static void on_opened(void *context, const struct engine_info *info, const struct sched_config *config)
 {
-    struct trace_file *t = context;
+    struct timeline *t = context;
     (void)info;
     t->n_groups = config->kv.n_groups;
 }
 
-static void begin_array(struct trace_file *t)
+static void begin_array(struct timeline *t)
 {
     emit(t, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"engine\"}}",
          ENGINE_PID);
@@ -298,10 +298,10 @@ static void begin_array(struct trace_file *t)
     write_out(t);
 }
 
-int trace_file_open(const char *path, struct trace_file **out, struct quire_error *err)
+int timeline_open(const char *path, struct timeline **out, struct quire_error *err)
 {
     *out = NULL;
-    struct trace_file *t = calloc(1, sizeof *t);
+    struct timeline *t = calloc(1, sizeof *t);
     char *copy = strdup(path);
     if (!t || !copy) {
         free(t);
@@ -330,18 +330,18 @@ int trace_file_open(const char *path, struct trace_file **out, struct quire_erro
     return QUIRE_OK;
 }
 
-const struct engine_watch *trace_file_watch(struct trace_file *t)
+const struct engine_watch *timeline_watch(struct timeline *t)
 {
     return &t->watch;
 }
 
-static void drain(struct trace_file *t)
+static void drain(struct timeline *t)
 {
     while (t->n > 0 && !t->ended)
         write_out(t);
 }
 
-void trace_file_close(struct trace_file *t)
+void timeline_close(struct timeline *t)
 {
     if (!t)
         return;

@@ -1,4 +1,4 @@
-#include "tools/cli/host.h"
+#include "tools/cli/serving.h"
 
 #include "base/log.h"
 
@@ -16,7 +16,7 @@
 
 /* ---- identity ---- */
 
-int host_identity_read(const char *model_dir, struct host_identity *out, struct quire_error *err)
+int serving_identity_read(const char *model_dir, struct serving_identity *out, struct quire_error *err)
 {
     char path[4096];
     uint8_t chunk[65536];
@@ -37,7 +37,7 @@ int host_identity_read(const char *model_dir, struct host_identity *out, struct 
     return quire_text_identity(model_dir, out->text.bytes, err);
 }
 
-int host_check_listen(const char *const *addresses, size_t n, const char *key_file, struct quire_error *err)
+int serving_check_listen(const char *const *addresses, size_t n, const char *key_file, struct quire_error *err)
 {
     for (size_t i = 0; i < n; i++)
         if (strncmp(addresses[i], "tcp:", 4) == 0 && !key_file)
@@ -50,7 +50,7 @@ int host_check_listen(const char *const *addresses, size_t n, const char *key_fi
 
 /* ---- text beside the weights ---- */
 
-struct host_text_load {
+struct serving_text_load {
     pthread_t thread;
     const char *model_dir;
     struct quire_text *text;
@@ -60,12 +60,12 @@ struct host_text_load {
 
 static void *load_text(void *context)
 {
-    struct host_text_load *load = context;
+    struct serving_text_load *load = context;
     load->status = quire_text_open(load->model_dir, &load->text, &load->err);
     return NULL;
 }
 
-int host_text_begin(const char *model_dir, struct host_text_load **out, struct quire_error *err)
+int serving_text_begin(const char *model_dir, struct serving_text_load **out, struct quire_error *err)
 {
     *out = calloc(1, sizeof **out);
     if (!*out)
@@ -79,7 +79,7 @@ int host_text_begin(const char *model_dir, struct host_text_load **out, struct q
     return QUIRE_OK;
 }
 
-int host_text_join(struct host_text_load *load, struct quire_text **out, struct quire_error *err)
+int serving_text_join(struct serving_text_load *load, struct quire_text **out, struct quire_error *err)
 {
     pthread_join(load->thread, NULL);
     int status = load->status;
@@ -90,7 +90,7 @@ int host_text_join(struct host_text_load *load, struct quire_text **out, struct 
     return status;
 }
 
-void host_allow_descriptors(uint32_t n)
+void serving_allow_descriptors(uint32_t n)
 {
     struct rlimit files;
     const rlim_t wanted = (rlim_t)n + 256;
@@ -104,16 +104,16 @@ void host_allow_descriptors(uint32_t n)
 
 #define LAST_WORDS_S 1 /* for the replies that say so to leave */
 
-struct host_signals {
+struct serving_signals {
     struct event_base *base;
     struct event *events[2], *expired;
-    struct host_drain drain;
+    struct serving_drain drain;
     bool draining;
 };
 
-struct cli_option host_shutdown_option(uint32_t *timeout_s)
+struct cli_option serving_shutdown_option(uint32_t *timeout_s)
 {
-    *timeout_s = HOST_SHUTDOWN_TIMEOUT_S;
+    *timeout_s = SERVING_SHUTDOWN_TIMEOUT_S;
     return (struct cli_option){
         .names = "shutdown-timeout",
         .kind = CLI_U32,
@@ -125,7 +125,7 @@ struct cli_option host_shutdown_option(uint32_t *timeout_s)
 
 static void on_expired(evutil_socket_t fd, short what, void *context)
 {
-    struct host_signals *signals = context;
+    struct serving_signals *signals = context;
     const struct timeval soon = {.tv_sec = LAST_WORDS_S};
     (void)fd;
     (void)what;
@@ -137,7 +137,7 @@ static void on_expired(evutil_socket_t fd, short what, void *context)
 
 static void on_signal(evutil_socket_t number, short what, void *context)
 {
-    struct host_signals *signals = context;
+    struct serving_signals *signals = context;
     (void)what;
     if (signals->draining) {
         /* Everything the process holds is the kernel's to take back; sockets that others listen for are closed
@@ -153,11 +153,11 @@ static void on_signal(evutil_socket_t number, short what, void *context)
     signals->drain.drain(signals->drain.context);
 }
 
-int host_signals_begin(struct event_base *base, const struct host_drain *drain, struct host_signals **out,
-                       struct quire_error *err)
+int serving_signals_begin(struct event_base *base, const struct serving_drain *drain, struct serving_signals **out,
+                          struct quire_error *err)
 {
     static const int numbers[2] = {SIGTERM, SIGINT};
-    struct host_signals *signals = calloc(1, sizeof *signals);
+    struct serving_signals *signals = calloc(1, sizeof *signals);
     *out = signals;
     if (!signals)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
@@ -174,7 +174,7 @@ int host_signals_begin(struct event_base *base, const struct host_drain *drain, 
     return QUIRE_OK;
 }
 
-void host_signals_end(struct host_signals *signals)
+void serving_signals_end(struct serving_signals *signals)
 {
     if (!signals)
         return;
@@ -188,7 +188,7 @@ void host_signals_end(struct host_signals *signals)
 
 /* ---- the engine's death ---- */
 
-struct host_death {
+struct serving_death {
     struct engine_watch watch;
     void (*died)(void *context);
     void *context;
@@ -201,7 +201,7 @@ struct host_death {
 /* On the engine's thread. */
 static void on_died(void *context, const char *reason)
 {
-    struct host_death *death = context;
+    struct serving_death *death = context;
     const uint64_t one = 1;
     quire_log(QUIRE_LOG_ERROR, "quire", "the engine has stopped (%s): ending with status 1", reason);
     if (write(death->fd, &one, sizeof one) != sizeof one)
@@ -210,7 +210,7 @@ static void on_died(void *context, const char *reason)
 
 static void on_told(evutil_socket_t fd, short what, void *context)
 {
-    struct host_death *death = context;
+    struct serving_death *death = context;
     const struct timeval soon = {.tv_sec = LAST_WORDS_S};
     (void)fd;
     (void)what;
@@ -224,13 +224,13 @@ static void on_leave(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
-    event_base_loopbreak(((struct host_death *)context)->base);
+    event_base_loopbreak(((struct serving_death *)context)->base);
 }
 
-int host_death_begin(struct event_base *base, void (*died)(void *context), void *context, struct host_death **out,
-                     struct quire_error *err)
+int serving_death_begin(struct event_base *base, void (*died)(void *context), void *context, struct serving_death **out,
+                        struct quire_error *err)
 {
-    struct host_death *death = calloc(1, sizeof *death);
+    struct serving_death *death = calloc(1, sizeof *death);
     *out = death;
     if (!death)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
@@ -247,17 +247,17 @@ int host_death_begin(struct event_base *base, void (*died)(void *context), void 
     return QUIRE_OK;
 }
 
-const struct engine_watch *host_death_watch(struct host_death *death)
+const struct engine_watch *serving_death_watch(struct serving_death *death)
 {
     return &death->watch;
 }
 
-bool host_death_was(const struct host_death *death)
+bool serving_death_was(const struct serving_death *death)
 {
     return death && death->was;
 }
 
-void host_death_end(struct host_death *death)
+void serving_death_end(struct serving_death *death)
 {
     if (!death)
         return;
@@ -270,7 +270,7 @@ void host_death_end(struct host_death *death)
     free(death);
 }
 
-int host_parse_log_format(const char *text, void *target, struct quire_error *err)
+int serving_parse_log_format(const char *text, void *target, struct quire_error *err)
 {
     (void)target;
     bool json = strcmp(text, "json") == 0;
