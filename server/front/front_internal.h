@@ -14,7 +14,7 @@
 #include "server/front/api/request_job.h"
 #include "server/front/tenant/tenants.h"
 #include "server/front/api/text_pool.h"
-#include "server/front/observe/trace.h"
+#include "server/front/observe/timing.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,7 +48,7 @@ struct front {
     struct tenants *tenants;
     bool tenant_metrics, log_requests;
     struct otlp *otlp;            /* NULL: no spans */
-    struct trace_names names;
+    struct blocker_names names;
     char **model_names;
     size_t n_model_names;
     char *model_root, *version, *fingerprint;

@@ -335,7 +335,7 @@ static bool read_service(struct params *p, const json_t *body, struct api_error 
     if (!params_i64(body, "quire_deadline_ms", 1, PARAMS_MAX_DEADLINE_MS, &deadline, e))
         return false;
     p->deadline_ms = (uint32_t)deadline;
-    return params_bool(body, "quire_trace", &p->trace, e);
+    return params_bool(body, "quire_trace", &p->wants_timing, e);
 }
 
 static bool read_request_id(struct params *p, const json_t *body, struct api_error *e)

@@ -27,7 +27,7 @@ struct params {
     struct stop_set stops;
     bool has_priority;
     uint32_t deadline_ms; /* until the first token; 0 = none */
-    bool trace;
+    bool wants_timing;
     bool has_max_tokens;
     const char *max_tokens_name; /* static: "max_tokens" or "max_completion_tokens" */
     uint32_t max_tokens; /* 0, not from the request: to the context's end */

@@ -68,7 +68,7 @@ void pins_end(struct front *f, const struct api_error *e)
 static void on_accepted(void *context, uint64_t engine_id)
 {
     struct pin *p = context;
-    trace_name_add(&p->front->names, engine_id, http_request_id(p->x));
+    blocker_name_add(&p->front->names, engine_id, http_request_id(p->x));
 }
 
 static void on_refused(void *context, const struct wire_refuse *refuse)

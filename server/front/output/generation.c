@@ -172,7 +172,7 @@ static void await_tokens(struct generation *g)
 /* Every choice is over. */
 static void complete(struct generation *g)
 {
-    g->trace.now_us = quire_now_us();
+    g->timing.now_us = quire_now_us();
     struct http_exchange *x = g->x;
     if (g->params.stream) {
         begin_stream(g);
@@ -189,7 +189,7 @@ static void complete(struct generation *g)
         fail_with(g, QUIRE_NO_MEMORY, "there is no memory for the reply");
         return;
     }
-    limits_headers(g->tenant, g->trace.now_us, x);
+    limits_headers(g->tenant, g->timing.now_us, x);
     generation_over(g, 200, NULL);
     generation_free(g);
     http_reply(x, 200, "application/json", o.data, o.n);
@@ -274,10 +274,10 @@ static void time_token(struct generation *g, struct choice *c)
     uint64_t now = quire_now_us();
     m->n_generation_tokens++;
     limits_token(g->tenant, now);
-    if (g->trace.first_token_us == 0)
-        g->trace.first_token_us = now;
+    if (g->timing.first_token_us == 0)
+        g->timing.first_token_us = now;
     if (c->n_tokens == 0) {
-        histogram_observe(&m->ttft, (double)(now - g->trace.arrived_us) * 1e-6);
+        histogram_observe(&m->ttft, (double)(now - g->timing.arrived_us) * 1e-6);
         limits_dequeue(g->tenant, 1);
         g->n_queued--;
         c->first_token_us = now;
@@ -337,7 +337,7 @@ static void on_done(void *context, const struct wire_done *done)
         if (done->choice == 0) {
             p->n_cached = done->n_cached;
             p->n_created = done->n_created;
-            trace_add(&g->trace, &done->account, done->n_cached);
+            timing_add(&g->timing, &done->account, done->n_cached);
         }
         generation_choice_over(g, c, &done->account);
         if (c->finish == CHOICE_RUNS && done->finish >= WIRE_FINISH_CANCELLED) {
@@ -372,7 +372,7 @@ static void on_accepted(void *context, uint64_t engine_id)
         return;
     p->accepted = true;
     p->engine_id = engine_id;
-    trace_name_add(&g->front->names, engine_id, generation_name(g));
+    blocker_name_add(&g->front->names, engine_id, generation_name(g));
     g->front->metrics.n_prompt_tokens += p->item.n_ids;
     histogram_observe(&g->front->metrics.prompt_tokens, (double)p->item.n_ids);
     if (++g->n_accepted == g->n_prompts && g->params.stream)
@@ -508,7 +508,7 @@ static int submit(struct generation *g, struct gen_prompt *p, struct quire_error
     if (g->params.deadline_ms > 0) {
         /* What is left of it after the text work. */
         uint64_t wanted = (uint64_t)g->params.deadline_ms * 1000;
-        uint64_t passed = g->trace.submitted_us - g->trace.arrived_us;
+        uint64_t passed = g->timing.submitted_us - g->timing.arrived_us;
         s.deadline_us = passed < wanted ? wanted - passed : 1;
     }
     if (g->params.echo && s.n_logprobs > s.n_prompt_logprobs)
@@ -557,7 +557,7 @@ static bool settle(struct generation *g, struct api_error *e)
                        s->priority);
     if (g->params.deadline_ms == 0)
         g->params.deadline_ms = g->header_deadline_ms;
-    g->params.trace |= g->header_trace;
+    g->params.wants_timing |= g->header_timing;
     return true;
 }
 
@@ -621,14 +621,14 @@ static void on_text(void *owner, struct request_job *job)
     uint64_t n_tokens = 0;
     for (size_t i = 0; i < g->n_prompts; i++)
         n_tokens += g->prompts[i].item.n_ids;
-    g->trace.submitted_us = quire_now_us();
+    g->timing.submitted_us = quire_now_us();
     bool compute = ok && (g->prompts[0].max_tokens > 0 || wants_prompt_logprobs(&g->params));
     if (compute) {
         uint32_t n_choices = (uint32_t)g->n_prompts * g->params.spec.n;
         ok = limits_queue(g->tenant, n_choices, &e);
         g->n_queued = ok ? n_choices : 0;
     }
-    ok = ok && limits_prompt(g->tenant, n_tokens, g->trace.submitted_us, &e);
+    ok = ok && limits_prompt(g->tenant, n_tokens, g->timing.submitted_us, &e);
     if (ok && !compute) {
         echo_only(g);
         return;
@@ -651,9 +651,9 @@ static bool read_headers(struct generation *g, struct api_error *e)
     if (deadline && (ms == 0 || ms > PARAMS_MAX_DEADLINE_MS))
         return api_bad(e, "x-quire-deadline-ms", "must be between 1 and %d", PARAMS_MAX_DEADLINE_MS);
     g->header_deadline_ms = (uint32_t)ms;
-    g->header_trace = trace && strcmp(trace, "1") == 0;
+    g->header_timing = trace && strcmp(trace, "1") == 0;
     trace_context_read(http_header(g->x, "traceparent"), http_header(g->x, "tracestate"), &g->context);
-    if (trace && !g->header_trace && strcmp(trace, "0") != 0)
+    if (trace && !g->header_timing && strcmp(trace, "0") != 0)
         return api_bad(e, "x-quire-trace", "must be 0 or 1");
     return true;
 }
@@ -673,7 +673,7 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
         snprintf(g->route, sizeof g->route, "%s", http_path(x));
         g->tenant = tenant;
         g->admin = front_is_admin(f, x);
-        g->trace.arrived_us = quire_now_us();
+        g->timing.arrived_us = quire_now_us();
         ok = read_headers(g, &e);
     }
     if (ok) {

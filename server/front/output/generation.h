@@ -71,10 +71,10 @@ struct generation {
     uint32_t n_queued;         /* choices without a token yet: part of the tenant's queue */
     bool admin;                /* may be told who others are */
     struct key256 cache_domain;
-    struct trace trace;
+    struct timing timing;
     struct trace_context context; /* of the caller, or begun here for the spans */
     uint32_t header_deadline_ms;
-    bool header_trace;
+    bool header_timing;
     struct request_job *job;   /* while it is in the pool */
     struct gen_prompt *prompts;
     const char *prompt_name;   /* the field that held them, for errors; static */

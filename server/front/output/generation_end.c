@@ -9,8 +9,8 @@ void generation_choice_over(struct generation *g, const struct choice *c, const 
 {
     if (c->first_token_us == 0)
         return;
-    uint64_t queue_us = trace_queue_us(account);
-    uint64_t prefill_us = facts_since(c->first_token_us, g->trace.submitted_us + queue_us);
+    uint64_t queue_us = timing_queue_us(account);
+    uint64_t prefill_us = facts_since(c->first_token_us, g->timing.submitted_us + queue_us);
     uint64_t decode_us = c->last_token_us - c->first_token_us;
     metrics_phases(&g->front->metrics, (double)queue_us * 1e-6, (double)prefill_us * 1e-6, (double)decode_us * 1e-6,
                    c->n_tokens);
@@ -31,7 +31,8 @@ static void add_choices(const struct generation *g, const struct gen_prompt *p, 
 
 static struct generation_facts facts_of(const struct generation *g, int status, const struct api_error *e)
 {
-    struct generation_facts f = {.status = status, .first_us = g->trace.first_token_us, .n_cached = g->trace.n_cached};
+    struct generation_facts f = {
+        .status = status, .first_us = g->timing.first_token_us, .n_cached = g->timing.n_cached};
     for (size_t i = 0; i < g->n_prompts; i++) {
         f.n_prompt += g->prompts[i].item.n_ids;
         add_choices(g, &g->prompts[i], &f);
@@ -39,8 +40,8 @@ static struct generation_facts facts_of(const struct generation *g, int status, 
     if (g->n_prompts > 0)
         f.engine_id = g->prompts[0].engine_id;
     /* The account comes with the end of the engine's work: nobody knows it of a request that was left before. */
-    if (f.first_us > 0 && g->trace.accounted)
-        f.queued_until_us = g->trace.submitted_us + trace_queue_us(&g->trace.account);
+    if (f.first_us > 0 && g->timing.accounted)
+        f.queued_until_us = g->timing.submitted_us + timing_queue_us(&g->timing.account);
     if (f.queued_until_us > f.first_us)
         f.queued_until_us = f.first_us;
     f.error = e ? e->code : NULL;
@@ -56,7 +57,7 @@ static struct generation_facts facts_of(const struct generation *g, int status, 
 static void count(struct generation *g, const struct generation_facts *f)
 {
     struct metrics *m = &g->front->metrics;
-    histogram_observe(&m->e2e, (double)(g->trace.now_us - g->trace.arrived_us) * 1e-6);
+    histogram_observe(&m->e2e, (double)(g->timing.now_us - g->timing.arrived_us) * 1e-6);
     histogram_observe(&m->n, g->params.spec.n);
     histogram_observe(&m->most_tokens, (double)f->n_most);
     for (size_t i = 0; i < g->n_prompts; i++)
@@ -67,7 +68,7 @@ static void count(struct generation *g, const struct generation_facts *f)
 
 void generation_over(struct generation *g, int status, const struct api_error *e)
 {
-    g->trace.now_us = quire_now_us();
+    g->timing.now_us = quire_now_us();
     const struct generation_facts f = facts_of(g, status, e);
     if (!e && status == 200)
         count(g, &f);

@@ -5,7 +5,7 @@
 
 #include "server/front/output/generation.h"
 
-/* Times on the clock of struct trace; 0: it was not reached. */
+/* Times on the clock of struct timing; 0: it was not reached. */
 struct generation_facts {
     const char *finish, *error; /* error: its code; NULL */
     int status;

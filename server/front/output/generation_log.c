@@ -9,7 +9,7 @@ const char *generation_name(const struct generation *g)
 
 void generation_log(const struct generation *g, const struct generation_facts *f)
 {
-    const struct trace *t = &g->trace;
+    const struct timing *t = &g->timing;
     struct quire_log_field fields[16];
     size_t n = 0;
 #define TEXT(key_, value) \

@@ -8,7 +8,7 @@
 
 struct spans {
     struct buffer o;
-    uint64_t epoch_ns; /* of the zero of struct trace's clock */
+    uint64_t epoch_ns; /* of the zero of struct timing's clock */
     bool first;        /* no attribute yet */
     uint32_t n;
 };
@@ -90,7 +90,7 @@ static void put_seconds(struct spans *s, const char *key, uint64_t us)
 /* The attributes that vLLM's span llm_request has, and HTTP's. */
 static void put_attributes(struct spans *s, const struct generation *g, const struct generation_facts *f)
 {
-    const struct trace *t = &g->trace;
+    const struct timing *t = &g->timing;
     put_text(s, "gen_ai.request.id", generation_name(g));
     put_text(s, "gen_ai.response.model", g->front->model_names[0]);
     put_text(s, "gen_ai.response.finish_reason", f->finish);
@@ -135,7 +135,7 @@ static void put_part(struct spans *s, const struct generation *g, const char *pa
 
 void generation_send_spans(const struct generation *g, const struct generation_facts *f)
 {
-    const struct trace *t = &g->trace;
+    const struct timing *t = &g->timing;
     struct spans s = {0};
     char id[17];
     s.epoch_ns = quire_wall_ns() - quire_now_ns();

@@ -43,10 +43,10 @@ void reply_emit(struct generation *g)
         buffer_append(&g->early, g->event.data, g->event.n);
 }
 
-void reply_put_trace(struct buffer *o, const struct generation *g)
+void reply_put_timing(struct buffer *o, const struct generation *g)
 {
     json_out_raw(o, ",\"quire_trace\":");
-    trace_json(o, &g->trace, g->tenant, g->admin, g->front->tenants, &g->front->names);
+    timing_json(o, &g->timing, g->tenant, g->admin, g->front->tenants, &g->front->names);
 }
 
 void reply_begin_event(struct generation *g, const char *type)

@@ -25,6 +25,6 @@ void reply_begin_event(struct generation *g, const char *type);
 void reply_end_event(struct generation *g);
 
 /* ,"quire_trace":{...} */
-void reply_put_trace(struct buffer *o, const struct generation *g);
+void reply_put_timing(struct buffer *o, const struct generation *g);
 
 #endif

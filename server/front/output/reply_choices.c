@@ -135,15 +135,15 @@ static void put_done(struct generation *g)
 
 void choices_end(struct generation *g)
 {
-    if (g->params.include_usage || g->params.trace) {
+    if (g->params.include_usage || g->params.wants_timing) {
         choices_begin_event(g);
         json_out_raw(&g->event, ",\"choices\":[]");
         if (g->params.include_usage) {
             json_out_raw(&g->event, ",\"usage\":");
             put_usage(&g->event, g, true);
         }
-        if (g->params.trace)
-            reply_put_trace(&g->event, g);
+        if (g->params.wants_timing)
+            reply_put_timing(&g->event, g);
         json_out_raw(&g->event, "}\n\n");
         reply_emit(g);
     }
@@ -191,8 +191,8 @@ void choices_whole(struct generation *g, struct buffer *o,
     }
     json_out_raw(o, "],\"usage\":");
     put_usage(o, g, true);
-    if (g->params.trace)
-        reply_put_trace(o, g);
+    if (g->params.wants_timing)
+        reply_put_timing(o, g);
 }
 
 void reply_prompt_logprob(struct generation *g, struct gen_prompt *p, const struct wire_token *token)

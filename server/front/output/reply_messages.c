@@ -95,8 +95,8 @@ static void end(struct generation *g)
     put_stop(&g->event, g);
     json_out_raw(&g->event, "},");
     put_usage(&g->event, g);
-    if (g->params.trace)
-        reply_put_trace(&g->event, g);
+    if (g->params.wants_timing)
+        reply_put_timing(&g->event, g);
     reply_end_event(g);
     reply_begin_event(g, "message_stop");
     reply_end_event(g);
@@ -129,8 +129,8 @@ static void whole(struct generation *g, struct buffer *o)
     put_stop(o, g);
     json_out_raw(o, ",");
     put_usage(o, g);
-    if (g->params.trace)
-        reply_put_trace(o, g);
+    if (g->params.wants_timing)
+        reply_put_timing(o, g);
     json_out_raw(o, "}");
     o->failed |= c->text.failed;
 }

@@ -122,8 +122,8 @@ static void put_response(struct buffer *o, const struct generation *g, enum choi
     put_item(o, g, &g->prompts[0].choices[0], how);
     json_out_raw(o, "],\"usage\":");
     put_usage(o, g);
-    if (g->params.trace)
-        reply_put_trace(o, g);
+    if (g->params.wants_timing)
+        reply_put_timing(o, g);
     json_out_raw(o, "}");
 }
 

@@ -1,6 +1,6 @@
 /* "quire_trace": where a request's time went, for whoever asked. Loop's thread. */
-#ifndef QUIRE_FRONT_TRACE_H
-#define QUIRE_FRONT_TRACE_H
+#ifndef QUIRE_FRONT_TIMING_H
+#define QUIRE_FRONT_TIMING_H
 
 #include "server/front/output/json_out.h"
 #include "server/front/tenant/tenants.h"
@@ -10,28 +10,28 @@
 #include <stdint.h>
 
 /* The names of the last requests that the engine took, by its id for them: who a blocker was. */
-#define TRACE_NAMES 1024
-struct trace_names {
-    uint64_t ids[TRACE_NAMES];
-    char names[TRACE_NAMES][65];
+#define BLOCKER_NAMES 1024
+struct blocker_names {
+    uint64_t ids[BLOCKER_NAMES];
+    char names[BLOCKER_NAMES][65];
     uint32_t next;
 };
-void trace_name_add(struct trace_names *names, uint64_t id, const char *name);
+void blocker_name_add(struct blocker_names *names, uint64_t id, const char *name);
 
 /* All of an account's time in the queue. */
-uint64_t trace_queue_us(const struct wire_account *account);
+uint64_t timing_queue_us(const struct wire_account *account);
 
-struct trace {
+struct timing {
     struct wire_account account;
     bool accounted; /* the engine has said where the time went */
     uint64_t n_cached;
     uint64_t arrived_us, submitted_us, first_token_us, now_us; /* first_token_us 0: none came */
 };
 /* Several prompts in one request: the times of the one that waited longest, the counts of all. */
-void trace_add(struct trace *t, const struct wire_account *account, uint32_t n_cached);
+void timing_add(struct timing *t, const struct wire_account *account, uint32_t n_cached);
 
 /* The object. tenant: who asked; admin: may be told who others are. */
-void trace_json(struct buffer *o, const struct trace *t, const struct tenant *tenant, bool admin,
-                const struct tenants *tenants, const struct trace_names *names);
+void timing_json(struct buffer *o, const struct timing *t, const struct tenant *tenant, bool admin,
+                 const struct tenants *tenants, const struct blocker_names *names);
 
 #endif

@@ -1,34 +1,34 @@
-#include "server/front/observe/trace.h"
+#include "server/front/observe/timing.h"
 
 #include <stdio.h>
 #include <string.h>
 
-void trace_name_add(struct trace_names *names, uint64_t id, const char *name)
+void blocker_name_add(struct blocker_names *names, uint64_t id, const char *name)
 {
-    uint32_t at = names->next++ % TRACE_NAMES;
+    uint32_t at = names->next++ % BLOCKER_NAMES;
     names->ids[at] = id;
     snprintf(names->names[at], sizeof names->names[at], "%s", name);
 }
 
-static const char *find_name(const struct trace_names *names, uint64_t id)
+static const char *find_name(const struct blocker_names *names, uint64_t id)
 {
-    for (uint32_t i = 0; i < TRACE_NAMES; i++)
+    for (uint32_t i = 0; i < BLOCKER_NAMES; i++)
         if (names->ids[i] == id)
             return names->names[i];
     return NULL;
 }
 
-uint64_t trace_queue_us(const struct wire_account *a)
+uint64_t timing_queue_us(const struct wire_account *a)
 {
     return a->queue_nothing_us + a->queue_budget_us + a->queue_seqs_us + a->queue_blocks_us + a->queue_batch_us +
            a->queue_prefix_us;
 }
 
-void trace_add(struct trace *t, const struct wire_account *account, uint32_t n_cached)
+void timing_add(struct timing *t, const struct wire_account *account, uint32_t n_cached)
 {
     struct wire_account *sum = &t->account;
     struct wire_account old = *sum;
-    if (trace_queue_us(account) + account->preempted_us >= trace_queue_us(&old) + old.preempted_us)
+    if (timing_queue_us(account) + account->preempted_us >= timing_queue_us(&old) + old.preempted_us)
         *sum = *account;
     sum->n_overtaken = old.n_overtaken + account->n_overtaken;
     sum->n_chunks = old.n_chunks + account->n_chunks;
@@ -55,7 +55,7 @@ static void put_count(struct buffer *o, const char *key, uint64_t n)
 
 /* Whoever is not an admin learns no more than whether it was one of its own. */
 static void put_blocker(struct buffer *o, const struct wire_account *a, const struct tenant *tenant, bool admin,
-                        const struct tenants *tenants, const struct trace_names *names)
+                        const struct tenants *tenants, const struct blocker_names *names)
 {
     json_out_raw(o, ",\"blocker\":");
     if (a->blocker == 0) {
@@ -73,12 +73,12 @@ static void put_blocker(struct buffer *o, const struct wire_account *a, const st
     json_out_text_or_null(o, find_name(names, a->blocker));
 }
 
-void trace_json(struct buffer *o, const struct trace *t, const struct tenant *tenant, bool admin,
-                const struct tenants *tenants, const struct trace_names *names)
+void timing_json(struct buffer *o, const struct timing *t, const struct tenant *tenant, bool admin,
+                 const struct tenants *tenants, const struct blocker_names *names)
 {
     const struct wire_account *a = &t->account;
     put_ms(o, "{\"text_ms\":", t->submitted_us - t->arrived_us);
-    put_ms(o, ",\"queue_ms\":", trace_queue_us(a));
+    put_ms(o, ",\"queue_ms\":", timing_queue_us(a));
     put_ms(o, ",\"queue_ms_by_shortage\":{\"none\":", a->queue_nothing_us);
     put_ms(o, ",\"token_budget\":", a->queue_budget_us);
     put_ms(o, ",\"sequences\":", a->queue_seqs_us);
