@@ -20,15 +20,15 @@ static struct sim_setup setup_of(uint32_t budget)
 
 static struct sim_tenant tenants[2] = {{.name = "a", .weight = 1}, {.name = "b", .weight = 2}};
 
-/* A trace of requests made here. */
-static struct sim_trace trace_of(struct sim_request *requests, size_t n, uint32_t n_tenants)
+/* A workload of requests made here. */
+static struct sim_workload workload_of(struct sim_request *requests, size_t n, uint32_t n_tenants)
 {
-    struct sim_trace t = {.requests = requests,
-                          .n = n,
-                          .tenants = tenants,
-                          .n_tenants = n_tenants,
-                          .n_domains = n_tenants,
-                          .hash_tokens = 16};
+    struct sim_workload t = {.requests = requests,
+                             .n = n,
+                             .tenants = tenants,
+                             .n_tenants = n_tenants,
+                             .n_domains = n_tenants,
+                             .hash_tokens = 16};
     for (size_t i = 0; i < n; i++) {
         uint32_t total = requests[i].n_prompt + requests[i].n_output;
         requests[i].domain = requests[i].tenant;
@@ -38,11 +38,11 @@ static struct sim_trace trace_of(struct sim_request *requests, size_t n, uint32_
     return t;
 }
 
-static struct sim_result run(const struct sim_setup *setup, const struct sim_trace *trace)
+static struct sim_result run(const struct sim_setup *setup, const struct sim_workload *workload)
 {
     struct sim_result result;
     struct quire_error err;
-    if (sim_run(setup, trace, &result, &err) != QUIRE_OK)
+    if (sim_run(setup, workload, &result, &err) != QUIRE_OK)
         fail_msg("%s", err.text);
     return result;
 }
@@ -64,7 +64,7 @@ static void a_step_takes_what_its_shape_costs(void **state)
     (void)state;
     struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 100, .n_output = 3},
                                      {.arrival_s = 500e-6, .n_prompt = 50, .n_output = 2}};
-    const struct sim_trace t = trace_of(requests, 2, 1);
+    const struct sim_workload t = workload_of(requests, 2, 1);
     const struct sim_setup s = setup_of(2048);
     struct sim_result r = run(&s, &t);
     check_times(&r, 0, 1099, 3150);
@@ -98,7 +98,7 @@ static void with_overlap_the_next_step_is_planned_ahead(void **state)
     (void)state;
     struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 100, .n_output = 3},
                                      {.arrival_s = 500e-6, .n_prompt = 50, .n_output = 2}};
-    const struct sim_trace t = trace_of(requests, 2, 1);
+    const struct sim_workload t = workload_of(requests, 2, 1);
     struct sim_setup s = setup_of(2048);
     s.sched.overlap_depth = 1;
     struct sim_result r = run(&s, &t);
@@ -113,7 +113,7 @@ static void an_idle_engine_waits_for_arrivals(void **state)
     (void)state;
     struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 1, .n_output = 1},
                                      {.arrival_s = 2, .n_prompt = 1, .n_output = 1}};
-    const struct sim_trace t = trace_of(requests, 2, 1);
+    const struct sim_workload t = workload_of(requests, 2, 1);
     const struct sim_setup s = setup_of(2048);
     struct sim_result r = run(&s, &t);
     check_times(&r, 0, 1000, 1000);
@@ -128,7 +128,7 @@ static void the_clock_goes_to_what_a_batch_waits_for(void **state)
     (void)state;
     struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 1, .n_output = 1},
                                      {.arrival_s = 9, .n_prompt = 1, .n_output = 1}};
-    const struct sim_trace t = trace_of(requests, 2, 1);
+    const struct sim_workload t = workload_of(requests, 2, 1);
     struct sim_setup s = setup_of(2048);
     s.sched.batching = SCHED_DYNAMIC;
     s.sched.max_batch_size = 2;
@@ -150,7 +150,7 @@ static void a_full_queue_refuses(void **state)
     struct sim_request requests[6];
     for (size_t i = 0; i < 6; i++)
         requests[i] = (struct sim_request){.n_prompt = 10, .n_output = 2};
-    const struct sim_trace t = trace_of(requests, 6, 1);
+    const struct sim_workload t = workload_of(requests, 6, 1);
     struct sim_setup s = setup_of(2048);
     struct sim_metrics m;
     const struct sim_bounds bounds = {.ms = {1.05, INFINITY, INFINITY, INFINITY}};
@@ -175,7 +175,7 @@ static void what_is_preempted_ends_and_runs_repeat(void **state)
     for (size_t i = 0; i < 40; i++)
         requests[i] = (struct sim_request){
             .arrival_s = 1e-3 * (double)i, .n_prompt = 20 + (uint32_t)i, .n_output = 60, .tenant = i % 2};
-    const struct sim_trace t = trace_of(requests, 40, 2);
+    const struct sim_workload t = workload_of(requests, 40, 2);
     for (uint32_t depth = 0; depth < 2; depth++) {
         struct sim_setup s = setup_of(64);
         s.sched.kv.groups[0].n_blocks = 24;
@@ -207,7 +207,7 @@ static void answers_stop_before_max_tokens(void **state)
 {
     (void)state;
     struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 100, .n_output = 3}};
-    const struct sim_trace t = trace_of(requests, 1, 1);
+    const struct sim_workload t = workload_of(requests, 1, 1);
     for (uint32_t depth = 0; depth < 2; depth++) {
         struct sim_setup s = setup_of(2048);
         s.max_tokens = 50;
@@ -227,7 +227,7 @@ static void equal_prefixes_are_hit(void **state)
     struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 60, .n_output = 1, .hashes = hashes, .n_hashes = 4},
                                      {.arrival_s = 1, .n_prompt = 64, .n_output = 1, .hashes = hashes, .n_hashes = 4},
                                      {.arrival_s = 2, .n_prompt = 64, .n_output = 1, .hashes = hashes, .n_hashes = 4}};
-    struct sim_trace t = trace_of(requests, 3, 2);
+    struct sim_workload t = workload_of(requests, 3, 2);
     struct sim_setup s = setup_of(2048);
     struct sim_result r = run(&s, &t);
     assert_int_equal(r.n_cached_tokens, 48 + 48);
@@ -243,7 +243,7 @@ static void equal_prefixes_are_hit(void **state)
     s.one_by_one = true;
     for (size_t i = 0; i < 3; i++)
         requests[i].n_prompt = 65;
-    t = trace_of(requests, 3, 2);
+    t = workload_of(requests, 3, 2);
     r = run(&s, &t);
     assert_int_equal(r.n_cached_blocks, 8);
     assert_int_equal(r.n_prompt_blocks, 12);
@@ -254,7 +254,7 @@ static void impossible_pools_are_refused(void **state)
 {
     (void)state;
     struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 100, .n_output = 3}};
-    const struct sim_trace t = trace_of(requests, 1, 1);
+    const struct sim_workload t = workload_of(requests, 1, 1);
     struct sim_setup s = setup_of(2048);
     struct sim_result r;
     struct quire_error err;
@@ -276,7 +276,7 @@ static void groups_are_apart(void **state)
         {.arrival_s = 1, .n_prompt = 20, .n_output = 3, .tenant = 1, .class_index = 7, .deadline_ms = 1.018},
         {.arrival_s = 2, .n_prompt = 30, .n_output = 2, .class_index = 7},
     };
-    const struct sim_trace t = trace_of(requests, 3, 2);
+    const struct sim_workload t = workload_of(requests, 3, 2);
     const struct sim_setup s = setup_of(2048);
     const struct sim_bounds bounds = {.ms = {INFINITY, INFINITY, INFINITY, INFINITY}, .class_ttft_ms = {[7] = 1.029}};
     struct sim_result r = run(&s, &t);

@@ -7,5 +7,5 @@ int main(void)
 {
     if (quire_hash_init() != 0)
         return 1;
-    return run_sim_trace_tests() + run_sim_watch_tests() + run_sim_run_tests();
+    return run_sim_workload_tests() + run_sim_watch_tests() + run_sim_run_tests();
 }

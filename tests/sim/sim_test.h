@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 /* Each returns the number of failed tests. */
-int run_sim_trace_tests(void);
+int run_sim_workload_tests(void);
 int run_sim_watch_tests(void);
 int run_sim_run_tests(void);
 

@@ -10,7 +10,7 @@
 /* Each returns the number of failed tests. */
 int run_metrics_tests(void);
 int run_sse_tests(void);
-int run_trace_tests(void);
+int run_workload_tests(void);
 int run_inputs_tests(void);
 int run_cost_file_tests(void);
 int run_cost_fit_tests(void);

@@ -19,7 +19,7 @@
 
 struct settings { /* the command line */
     struct engine_options engine; /* what of it schedules */
-    struct sim_trace_options trace;
+    struct sim_workload_options workload;
     struct cli_list goodput, sweep;
     struct bench_metrics_options bounds;
     struct sched_config sched;
@@ -35,7 +35,7 @@ struct settings { /* the command line */
 
 static void set_defaults(struct settings *s)
 {
-    *s = (struct settings){.trace = {.format = "mooncake", .rate_scale = 1, .burstiness = 1, .request_rate = 1},
+    *s = (struct settings){.workload = {.format = "mooncake", .rate_scale = 1, .burstiness = 1, .request_rate = 1},
                            .time_unit = "s"};
     engine_options_default(&s->engine);
     s->engine.scheduling_policy = NULL; /* fcfs, or a recording's own */
@@ -47,7 +47,7 @@ static void set_defaults(struct settings *s)
 
 static size_t trace_flags(struct settings *s, struct cli_option *out)
 {
-    struct sim_trace_options *t = &s->trace;
+    struct sim_workload_options *t = &s->workload;
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Requests:", .kind = CLI_GROUP},
@@ -197,7 +197,7 @@ static int check_of_trace(const struct settings *s, const char *name, struct qui
     static const char *const of_synthetic[] = {"request-rate", "burstiness", "duration", "ramp",
                                                "input-len",    "output-len", "lengths",  NULL};
     static const char *const of_lengths[] = {"input-len", "output-len", NULL};
-    const struct sim_trace_options *t = &s->trace;
+    const struct sim_workload_options *t = &s->workload;
     bool is_synthetic = strcmp(t->format, "synthetic") == 0, is_timed = strcmp(t->format, "timed") == 0;
     bool has_hashes = is_timed || strcmp(t->format, "mooncake") == 0;
     if (!is_synthetic && is_one_of(name, of_synthetic))
@@ -217,7 +217,7 @@ static int check_of_trace(const struct settings *s, const char *name, struct qui
 
 static int check_given(const struct settings *s, struct quire_error *err)
 {
-    bool is_recording = strcmp(s->trace.format, "recording") == 0;
+    bool is_recording = strcmp(s->workload.format, "recording") == 0;
     int status = QUIRE_OK;
     for (size_t i = 0; i < s->n_given && status == QUIRE_OK; i++)
         status = (is_recording ? check_of_recording : check_of_trace)(s, s->given[i], err);
@@ -240,7 +240,7 @@ static int check_values(struct settings *s, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID,
                           "--service-time 0 counts hits of the prefix cache, which is off: leave "
                           "--no-enable-prefix-caching out");
-    if (s->predict && strcmp(s->trace.format, "recording") != 0)
+    if (s->predict && strcmp(s->workload.format, "recording") != 0)
         return quire_fail(err, QUIRE_INVALID,
                           "--predict compares with what was recorded: give --trace-format recording");
     if (s->predict && s->engine.cost.n_points == cost_default()->n_points &&
@@ -264,8 +264,8 @@ static int check_values(struct settings *s, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID,
                           "--preemption-mode swap needs somewhere to swap to: give --num-host-blocks, or "
                           "another mode");
-    s->trace.milliseconds = strcmp(s->time_unit, "ms") == 0;
-    s->trace.full_blocks = s->has_service_time;
+    s->workload.milliseconds = strcmp(s->time_unit, "ms") == 0;
+    s->workload.full_blocks = s->has_service_time;
     return QUIRE_OK;
 }
 
@@ -321,7 +321,7 @@ static int check(struct settings *s, struct quire_error *err)
 /* ---- one simulation ---- */
 
 struct simulation {
-    struct sim_trace trace;
+    struct sim_workload workload;
     struct sim_result result;
     struct sim_metrics metrics;
 };
@@ -349,27 +349,27 @@ static int simulate(const struct settings *s, bool with_progress, struct simulat
                               .one_by_one = s->has_service_time,
                               .oracle_lengths = s->oracle_lengths,
                               .max_tokens = s->max_tokens,
-                              .seed = s->trace.seed};
+                              .seed = s->workload.seed};
     const struct sim_bounds bounds = bounds_of(s);
     memset(out, 0, sizeof *out);
-    int status = sim_trace_open(&s->trace, &out->trace, err);
+    int status = sim_workload_open(&s->workload, &out->workload, err);
     if (status != QUIRE_OK)
         return status;
-    bench_progress_begin(&progress, "requests", out->trace.n);
+    bench_progress_begin(&progress, "requests", out->workload.n);
     if (with_progress) {
         setup.progress = show_progress;
         setup.progress_context = &progress;
     }
-    status = sim_run(&setup, &out->trace, &out->result, err);
+    status = sim_run(&setup, &out->workload, &out->result, err);
     bench_progress_end(&progress);
-    return status == QUIRE_OK ? sim_metrics_compute(&out->trace, &out->result, &bounds, &out->metrics, err) : status;
+    return status == QUIRE_OK ? sim_metrics_compute(&out->workload, &out->result, &bounds, &out->metrics, err) : status;
 }
 
 static void free_simulation(struct simulation *s)
 {
     sim_metrics_free(&s->metrics);
     sim_result_free(&s->result);
-    sim_trace_close(&s->trace);
+    sim_workload_close(&s->workload);
 }
 
 static int save(const char *path, const json_t *value)
@@ -402,9 +402,9 @@ static int run_one(const struct settings *s)
     int code, status = simulate(s, true, &sim, &err);
     const char *policy = s->sched.policy->name;
     if (status == QUIRE_OK) {
-        if (sim.trace.n_left_out > 0 && !s->json)
-            fprintf(stderr, "quire: %zu requests are longer than %u tokens and were left out\n", sim.trace.n_left_out,
-                    s->trace.max_model_len);
+        if (sim.workload.n_left_out > 0 && !s->json)
+            fprintf(stderr, "quire: %zu requests are longer than %u tokens and were left out\n",
+                    sim.workload.n_left_out, s->workload.max_model_len);
         code = report(s, &sim.metrics, policy, sim_metrics_json(&sim.metrics, policy));
     } else {
         code = command_fail(status == QUIRE_INVALID ? 2 : 1, err.text);
@@ -469,9 +469,9 @@ static int predict(const struct settings *s, struct sim_recording *r, const stru
     if (asked)
         setup.sched.policy = sched_policy_find(asked); /* check() knows it */
     const char *policy = setup.sched.policy->name;
-    int code = 1, status = sim_run(&setup, &r->trace, &result, err);
+    int code = 1, status = sim_run(&setup, &r->workload, &result, err);
     if (status == QUIRE_OK)
-        status = sim_metrics_compute(&r->trace, &result, bounds, &m, err);
+        status = sim_metrics_compute(&r->workload, &result, bounds, &m, err);
     if (status == QUIRE_OK) {
         code = report(s, &m, policy, prediction_json(&m, policy, recorded, r->config.policy->name));
         if (!s->json)
@@ -511,14 +511,14 @@ static int run_recording(const struct settings *s)
     struct quire_error err;
     struct sim_bounds bounds = bounds_of(s);
     int code;
-    if (!s->trace.path)
+    if (!s->workload.path)
         return command_fail(2, "--trace-format recording needs --trace FILE");
-    int status = sim_recording_open(s->trace.path, &r, &err);
+    int status = sim_recording_open(s->workload.path, &r, &err);
     if (status == QUIRE_OK && recording_left_out(r.file) > 0)
         fprintf(stderr, "quire: the recording ends within a record: its last %llu bytes were left out\n",
                 (unsigned long long)recording_left_out(r.file));
     if (status == QUIRE_OK)
-        status = sim_metrics_compute(&r.trace, &r.live, &bounds, &recorded, &err);
+        status = sim_metrics_compute(&r.workload, &r.live, &bounds, &recorded, &err);
     if (status != QUIRE_OK)
         code = command_fail(status == QUIRE_INVALID ? 2 : 1, err.text);
     else if (s->predict)
@@ -625,5 +625,5 @@ int command_sim(int argc, char **argv)
         return run_sweep(argc, argv, &s);
     if (check(&s, &err) != QUIRE_OK)
         return command_fail(2, err.text);
-    return strcmp(s.trace.format, "recording") == 0 ? run_recording(&s) : run_one(&s);
+    return strcmp(s.workload.format, "recording") == 0 ? run_recording(&s) : run_one(&s);
 }

@@ -62,7 +62,7 @@ static void fill_group(const struct sim_metrics *m, const struct sim_bounds *bou
 {
     g->n = n;
     for (size_t i = 0; i < n; i++) {
-        const struct sim_request *q = &m->trace->requests[which[i]];
+        const struct sim_request *q = &m->workload->requests[which[i]];
         const struct sim_record *r = &m->result->records[which[i]];
         g->n_preemptions += r->n_preemptions;
         g->n_refused += r->fate == SIM_REFUSED;
@@ -82,7 +82,7 @@ static void fill_group(const struct sim_metrics *m, const struct sim_bounds *bou
 }
 
 /* The numbers of the requests whose key it is, at order + begins[key]; begins has n_keys + 1 places. */
-static void sort_by(const struct sim_trace *t, bool by_tenant, uint32_t n_keys, uint32_t *order, size_t *begins)
+static void sort_by(const struct sim_workload *t, bool by_tenant, uint32_t n_keys, uint32_t *order, size_t *begins)
 {
     memset(begins, 0, (n_keys + 1) * sizeof *begins);
     for (size_t i = 0; i < t->n; i++)
@@ -99,17 +99,17 @@ static void fill_all(struct sim_metrics *m, const struct sim_bounds *bounds, uin
                      double *scratch)
 {
     const struct sim_watch *w = &m->result->watch;
-    for (size_t i = 0; i < m->trace->n; i++)
+    for (size_t i = 0; i < m->workload->n; i++)
         order[i] = (uint32_t)i;
     m->all.name = "all";
-    fill_group(m, bounds, order, m->trace->n, &w->itl, scratch, &m->all);
-    sort_by(m->trace, true, m->trace->n_tenants, order, begins);
-    for (uint32_t t = 0; t < m->trace->n_tenants; t++) {
-        m->tenants[t].name = m->trace->tenants[t].name;
+    fill_group(m, bounds, order, m->workload->n, &w->itl, scratch, &m->all);
+    sort_by(m->workload, true, m->workload->n_tenants, order, begins);
+    for (uint32_t t = 0; t < m->workload->n_tenants; t++) {
+        m->tenants[t].name = m->workload->tenants[t].name;
         m->tenants[t].service = w->service[t];
         fill_group(m, bounds, order + begins[t], begins[t + 1] - begins[t], &w->tenant_itl[t], scratch, &m->tenants[t]);
     }
-    sort_by(m->trace, false, SCHED_MAX_CLASSES, order, begins);
+    sort_by(m->workload, false, SCHED_MAX_CLASSES, order, begins);
     for (uint32_t c = 0; c < SCHED_MAX_CLASSES; c++) {
         static const char *const names[SCHED_MAX_CLASSES] = {"0", "1", "2", "3", "4", "5", "6", "7"};
         m->classes[c].name = names[c];
@@ -117,7 +117,7 @@ static void fill_all(struct sim_metrics *m, const struct sim_bounds *bounds, uin
     }
 }
 
-static bool any_bound(const struct sim_trace *t, const struct sim_bounds *b)
+static bool any_bound(const struct sim_workload *t, const struct sim_bounds *b)
 {
     for (int i = 0; i < BENCH_N_METRICS; i++)
         if (isfinite(b->ms[i]))
@@ -133,18 +133,18 @@ static double ratio(double part, double whole)
     return whole > 0 ? part / whole : 0;
 }
 
-int sim_metrics_compute(const struct sim_trace *trace, const struct sim_result *result, const struct sim_bounds *bounds,
-                        struct sim_metrics *out, struct quire_error *err)
+int sim_metrics_compute(const struct sim_workload *workload, const struct sim_result *result,
+                        const struct sim_bounds *bounds, struct sim_metrics *out, struct quire_error *err)
 {
-    *out = (struct sim_metrics){.trace = trace,
+    *out = (struct sim_metrics){.workload = workload,
                                 .result = result,
-                                .has_bounds = any_bound(trace, bounds),
+                                .has_bounds = any_bound(workload, bounds),
                                 .duration_s = (result->ended_us - result->began_us) * 1e-6};
-    uint32_t n_keys = trace->n_tenants > SCHED_MAX_CLASSES ? trace->n_tenants : SCHED_MAX_CLASSES;
-    uint32_t *order = malloc(trace->n * sizeof *order);
+    uint32_t n_keys = workload->n_tenants > SCHED_MAX_CLASSES ? workload->n_tenants : SCHED_MAX_CLASSES;
+    uint32_t *order = malloc(workload->n * sizeof *order);
     size_t *begins = malloc((n_keys + 1) * sizeof *begins);
-    double *scratch = malloc(trace->n * sizeof *scratch);
-    out->tenants = calloc(trace->n_tenants, sizeof *out->tenants);
+    double *scratch = malloc(workload->n * sizeof *scratch);
+    out->tenants = calloc(workload->n_tenants, sizeof *out->tenants);
     bool ok = order && begins && scratch && out->tenants;
     if (ok)
         fill_all(out, bounds, order, begins, scratch);
@@ -207,7 +207,7 @@ static json_t *groups_json(const struct sim_metrics *m, const struct sim_group *
             continue;
         json_t *group = group_json(m, &groups[i]);
         if (by_tenant) {
-            json_object_set_new(group, "weight", json_integer(m->trace->tenants[i].weight));
+            json_object_set_new(group, "weight", json_integer(m->workload->tenants[i].weight));
             json_object_set_new(group, "service_tokens", real_or_null(!m->result->recorded, groups[i].service));
         }
         json_object_set_new(object, groups[i].name, group);
@@ -227,10 +227,10 @@ json_t *sim_metrics_json(const struct sim_metrics *m, const char *policy)
         m->hit_rate_blocks, "prefix_hit_rate_tokens", m->hit_rate_tokens, "fairness_gap_tokens",
         real_or_null(!r->recorded, r->watch.gap_tokens), "kv_waste", real_or_null(!r->recorded, m->kv_waste),
         "kv_waste_unshared", real_or_null(!r->recorded, m->kv_waste_unshared), "left_out",
-        (json_int_t)m->trace->n_left_out, "recomputed_tokens", (json_int_t)r->stats.n_recomputed, "host_hit_tokens",
+        (json_int_t)m->workload->n_left_out, "recomputed_tokens", (json_int_t)r->stats.n_recomputed, "host_hit_tokens",
         (json_int_t)r->stats.n_host_hits, "evicted_blocks", (json_int_t)r->usage.n_evicted, "spilled_blocks",
         (json_int_t)r->usage.n_spilled, "loaded_blocks", (json_int_t)r->usage.n_loaded, "per_tenant",
-        groups_json(m, m->tenants, m->trace->n_tenants, true), "per_class",
+        groups_json(m, m->tenants, m->workload->n_tenants, true), "per_class",
         groups_json(m, m->classes, SCHED_MAX_CLASSES, false), "decision_log_sha256", hex);
     if (!object || !rest || json_object_update(object, rest) != 0) {
         json_decref(object);
@@ -278,7 +278,7 @@ static void print_counts(const struct sim_metrics *m, const char *policy)
     const struct sim_result *r = m->result;
     printf("%-36s %s\n", "Policy:", policy);
     printf("%-36s %zu answered, %zu refused, %zu left out\n", "Requests:", m->all.n_done, m->all.n_refused,
-           m->trace->n_left_out);
+           m->workload->n_left_out);
     printf("%-36s %.2f in %llu steps (computed in %.2f s)\n", "Simulated seconds:", m->duration_s,
            (unsigned long long)r->stats.n_steps, r->wall_s);
     printf("%-36s %.2f requests/s, %.1f output tokens/s\n", "Throughput:", ratio((double)m->all.n_done, m->duration_s),
@@ -293,7 +293,7 @@ static void print_counts(const struct sim_metrics *m, const char *policy)
     if (!r->recorded)
         printf("%-36s %.2f %% (%.2f %% without sharing)\n", "KV slots held and empty:", 100 * m->kv_waste,
                100 * m->kv_waste_unshared);
-    if (!r->recorded && m->trace->n_tenants > 1)
+    if (!r->recorded && m->workload->n_tenants > 1)
         printf("%-36s %.0f weighted tokens\n", "Largest gap of service:", r->watch.gap_tokens);
     if (r->figure_name)
         printf("%-36s %.4g (%s)\n", "The policy's own figure:", r->figure, r->figure_name);
@@ -310,7 +310,7 @@ void sim_metrics_print(const struct sim_metrics *m, const char *policy)
     print_stat("Between tokens", &m->all.itl);
     print_stat("End to end", &m->all.e2el);
     print_stat("In the queue", &m->all.queue);
-    print_groups(m, "Tenant", m->tenants, m->trace->n_tenants);
+    print_groups(m, "Tenant", m->tenants, m->workload->n_tenants);
     print_groups(m, "Class", m->classes, SCHED_MAX_CLASSES);
     printf("\nDecisions: %s\n", hex);
 }

@@ -14,7 +14,7 @@ struct sim_stat {
 
 /* Statistics of some requests: those that were answered, by the definitions of tools/bench/lib/metrics.h. */
 struct sim_group {
-    const char *name;        /* borrowed from the trace */
+    const char *name;        /* borrowed from the workload */
     size_t n, n_done, n_refused, n_good;
     struct sim_stat ttft, tpot, itl, e2el, queue;
     uint64_t n_input, n_output, n_cached; /* tokens of the answered */
@@ -29,7 +29,7 @@ struct sim_bounds {
 };
 
 struct sim_metrics {
-    const struct sim_trace *trace;   /* both borrowed */
+    const struct sim_workload *workload;   /* both borrowed */
     const struct sim_result *result;
     struct sim_group all, *tenants, classes[SCHED_MAX_CLASSES];
     bool has_bounds;         /* some request has one: good means something */
@@ -37,8 +37,8 @@ struct sim_metrics {
     double hit_rate_blocks, hit_rate_tokens, kv_waste, kv_waste_unshared;
 };
 /* QUIRE_NO_MEMORY. Freed by sim_metrics_free(), also after a failure. */
-int sim_metrics_compute(const struct sim_trace *trace, const struct sim_result *result, const struct sim_bounds *bounds,
-                        struct sim_metrics *out, struct quire_error *err);
+int sim_metrics_compute(const struct sim_workload *workload, const struct sim_result *result,
+                        const struct sim_bounds *bounds, struct sim_metrics *out, struct quire_error *err);
 void sim_metrics_free(struct sim_metrics *m);
 
 double sim_goodput(const struct sim_metrics *m, const struct sim_group *g); /* requests a second */

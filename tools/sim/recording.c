@@ -41,7 +41,7 @@ static uint32_t longest_answer(const struct recording_request *q)
 }
 
 /* The number of a cache domain among those seen. A server has one for each of its tenants. */
-static int find_domain(struct sim_trace *t, uint8_t (**domains)[RECORDING_DOMAIN_BYTES], const uint8_t *domain,
+static int find_domain(struct sim_workload *t, uint8_t (**domains)[RECORDING_DOMAIN_BYTES], const uint8_t *domain,
                        uint32_t *out)
 {
     for (*out = 0; *out < t->n_domains; ++*out)
@@ -58,7 +58,7 @@ static int find_domain(struct sim_trace *t, uint8_t (**domains)[RECORDING_DOMAIN
 static void add(struct sim_recording *r, const struct recording_request *q, const struct sched_request *asked,
                 uint32_t domain)
 {
-    struct sim_trace *t = &r->trace;
+    struct sim_workload *t = &r->workload;
     uint32_t n_output = longest_answer(q), block = r->config.kv.block_tokens;
     /* Two threads may have submitted in another order than they came. */
     double arrival_s = ((double)q->arrival_us - (double)r->run.requests[0].arrival_us) * 1e-6;
@@ -106,12 +106,12 @@ static int take_requests(struct sim_recording *r, size_t *places, struct quire_e
         uint32_t domain = 0;
         places[i] = NONE;
         if (q->refused || q->first_us == 0) {
-            r->trace.n_left_out++;
+            r->workload.n_left_out++;
             continue;
         }
-        places[i] = r->trace.n;
+        places[i] = r->workload.n;
         status = recording_read_at(r->file, q->offset, &e, err);
-        if (status == QUIRE_OK && find_domain(&r->trace, &domains, e.submit.domain, &domain) != QUIRE_OK)
+        if (status == QUIRE_OK && find_domain(&r->workload, &domains, e.submit.domain, &domain) != QUIRE_OK)
             status = out_of_memory(err);
         if (status == QUIRE_OK)
             add(r, q, &e.submit.sched, domain);
@@ -122,7 +122,7 @@ static int take_requests(struct sim_recording *r, size_t *places, struct quire_e
 
 static int name_tenants(struct sim_recording *r, struct quire_error *err)
 {
-    struct sim_trace *t = &r->trace;
+    struct sim_workload *t = &r->workload;
     const struct sched_policy_options *o = &r->config.policy_options;
     t->n_tenants = o->n_tenants ? o->n_tenants : 1;
     t->tenants = calloc(t->n_tenants, sizeof *t->tenants);
@@ -146,7 +146,7 @@ static void note_commit(struct sim_recording *r, const struct recording_seqs *se
         size_t place = owner ? places[owner->request] : NONE;
         if (place == NONE || r->run.requests[owner->request].n != 1)
             continue;
-        const struct sim_request *q = &r->trace.requests[place];
+        const struct sim_request *q = &r->workload.requests[place];
         if (last_us[place] > 0)
             sim_watch_token_gap(&r->live.watch, q->tenant, q->class_index,
                                 ((double)c->done_us - last_us[place]) * 1e-3);
@@ -158,7 +158,7 @@ static int take_gaps(struct sim_recording *r, const size_t *places, struct quire
 {
     struct recording_seqs seqs = {0};
     struct recording_entry e;
-    double *last_us = calloc(r->trace.n + 1, sizeof *last_us);
+    double *last_us = calloc(r->workload.n + 1, sizeof *last_us);
     size_t n_submits = 0;
     int status = last_us ? QUIRE_OK : out_of_memory(err);
     recording_rewind(r->file);
@@ -184,7 +184,7 @@ static void read_prompt(void *context, size_t i, uint32_t *out)
 {
     struct sim_recording *r = context;
     struct recording_entry e;
-    memset(out, 0, r->trace.requests[i].n_prompt * sizeof *out);
+    memset(out, 0, r->workload.requests[i].n_prompt * sizeof *out);
     if (recording_read_at(r->file, r->offsets[i], &e, NULL) == QUIRE_OK) /* as it was when it was opened */
         memcpy(out, e.submit.sched.prompt, e.submit.sched.n_prompt * sizeof *out);
 }
@@ -196,17 +196,17 @@ static int read_all(struct sim_recording *r, struct quire_error *err)
         return status;
     size_t n = r->run.n_requests;
     size_t *places = calloc(n + 1, sizeof *places);
-    r->trace.requests = calloc(n + 1, sizeof *r->trace.requests);
+    r->workload.requests = calloc(n + 1, sizeof *r->workload.requests);
     r->live.records = calloc(n + 1, sizeof *r->live.records);
     r->offsets = calloc(n + 1, sizeof *r->offsets);
-    if (!places || !r->trace.requests || !r->live.records || !r->offsets)
+    if (!places || !r->workload.requests || !r->live.records || !r->offsets)
         status = out_of_memory(err);
     if (status == QUIRE_OK)
         status = take_requests(r, places, err);
     if (status == QUIRE_OK)
         status = take_gaps(r, places, err);
     free(places);
-    if (status == QUIRE_OK && r->trace.n == 0)
+    if (status == QUIRE_OK && r->workload.n == 0)
         status = quire_fail(err, QUIRE_INVALID, "the recording: no request got a token");
     return status;
 }
@@ -221,13 +221,13 @@ int sim_recording_open(const char *path, struct sim_recording *out, struct quire
     out->config = recording_header(out->file)->config;
     status = name_tenants(out, err);
     if (status == QUIRE_OK)
-        status = sim_watch_create(out->trace.n_tenants, SCHED_MAX_CLASSES, &out->live.watch, err);
+        status = sim_watch_create(out->workload.n_tenants, SCHED_MAX_CLASSES, &out->live.watch, err);
     if (status == QUIRE_OK)
         status = read_all(out, err);
     if (status != QUIRE_OK)
         return status;
     struct sim_result *live = &out->live;
-    live->n_records = out->trace.n;
+    live->n_records = out->workload.n;
     live->stats = out->run.stats;
     live->decisions = out->run.decisions;
     live->began_us = (double)out->run.requests[0].arrival_us;
@@ -235,8 +235,8 @@ int sim_recording_open(const char *path, struct sim_recording *out, struct quire
         if (live->records[i].last_us > live->ended_us)
             live->ended_us = live->records[i].last_us;
     live->wall_s = quire_now_s() - began;
-    out->trace.read_prompt = read_prompt;
-    out->trace.context = out;
+    out->workload.read_prompt = read_prompt;
+    out->workload.context = out;
     return QUIRE_OK;
 }
 
@@ -244,7 +244,7 @@ void sim_recording_close(struct sim_recording *r)
 {
     recording_close(r->file);
     recording_run_free(&r->run);
-    sim_trace_close(&r->trace);
+    sim_workload_close(&r->workload);
     sim_result_free(&r->live);
     free(r->offsets);
     r->offsets = NULL;

@@ -13,9 +13,9 @@
 struct sim_recording {
     struct recording *file;
     struct recording_run run;
-    struct sim_trace trace; /* the requests that got tokens, in the order of submission */
+    struct sim_workload workload; /* the requests that got tokens, in the order of submission */
     struct sim_result live; /* what happened to them */
-    uint64_t *offsets; /* [trace.n] of their submissions */
+    uint64_t *offsets; /* [workload.n] of their submissions */
     struct sched_config config; /* of the recorded engine; borrows from file */
 };
 

@@ -229,9 +229,9 @@ static int draw_curves(FILE *f, const struct sim_metrics *m, const char *title, 
 static int draw_service(FILE *f, const struct sim_metrics *m)
 {
     const char *names[SIM_MAX_CURVES];
-    size_t n = m->trace->n_tenants < SIM_MAX_CURVES ? m->trace->n_tenants : SIM_MAX_CURVES;
+    size_t n = m->workload->n_tenants < SIM_MAX_CURVES ? m->workload->n_tenants : SIM_MAX_CURVES;
     for (size_t i = 0; i < n; i++)
-        names[i] = m->trace->tenants[i].name;
+        names[i] = m->workload->tenants[i].name;
     if (n < 2)
         return QUIRE_OK;
     return draw_curves(f, m, "Service of each tenant", "weighted tokens", SERVICE, n, names);
@@ -280,7 +280,7 @@ static void write_facts(FILE *f, const struct sim_metrics *m, const char *policy
             "<dd>%.2f %%",
             100 * m->hit_rate_blocks, 100 * m->hit_rate_tokens, (unsigned long long)m->all.n_preemptions,
             100 * m->kv_waste);
-    if (m->trace->n_tenants > 1)
+    if (m->workload->n_tenants > 1)
         fprintf(f, "<dt>Largest gap of service<dd>%.0f weighted tokens", r->watch.gap_tokens);
     if (r->figure_name)
         fprintf(f, "<dt>The policy's figure<dd>%.4g (%s)", r->figure, r->figure_name);
@@ -322,8 +322,8 @@ static int write_page(FILE *f, const struct sim_metrics *m, const char *policy)
     if (status == QUIRE_OK)
         status = draw_service(f, m);
     fputs("</div>\n", f);
-    if (m->trace->n_tenants > 1)
-        write_groups(f, m, "Tenant", m->tenants, m->trace->n_tenants);
+    if (m->workload->n_tenants > 1)
+        write_groups(f, m, "Tenant", m->tenants, m->workload->n_tenants);
     write_groups(f, m, "Class", m->classes, SCHED_MAX_CLASSES);
     return status;
 }

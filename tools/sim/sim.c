@@ -23,7 +23,7 @@ struct live { /* what is known of a sequence, by its name */
 
 struct run {
     const struct sim_setup *setup;
-    const struct sim_trace *trace;
+    const struct sim_workload *workload;
     struct sim_result *out;
     struct quire_error *err;
     struct sched_config config;
@@ -61,7 +61,7 @@ static uint32_t tokens_asked(const struct sim_setup *s, const struct sim_request
 
 static int size_pool(struct run *r)
 {
-    const struct sim_trace *t = r->trace;
+    const struct sim_workload *t = r->workload;
     struct kv_config *kv = &r->config.kv;
     uint32_t longest = 0;
     uint64_t all = 0;
@@ -93,7 +93,7 @@ static int size_pool(struct run *r)
 
 static int make_config(struct run *r)
 {
-    const struct sim_trace *t = r->trace;
+    const struct sim_workload *t = r->workload;
     struct sched_config *c = &r->config;
     uint32_t asked = r->setup->max_tokens;
     *c = r->setup->sched;
@@ -124,7 +124,7 @@ static int make_config(struct run *r)
 
 static int allocate(struct run *r)
 {
-    const struct sim_trace *t = r->trace;
+    const struct sim_workload *t = r->workload;
     r->out->records = calloc(t->n, sizeof *r->out->records);
     r->out->n_records = t->n;
     r->chains = calloc(t->n_domains, sizeof *r->chains);
@@ -146,13 +146,13 @@ static int open_run(struct run *r)
         status = sched_create(&r->config, &r->sched, r->err);
     if (status != QUIRE_OK)
         return status;
-    for (uint32_t i = 0; i < r->trace->n_domains; i++) {
+    for (uint32_t i = 0; i < r->workload->n_domains; i++) {
         struct kv_chain_root root = {.secret = r->config.secret, .block_tokens = r->config.kv.block_tokens};
         memcpy(root.tenant.bytes, &i, sizeof i);
         r->chains[i] = kv_chain_first(&root);
     }
-    for (size_t i = 0; i < r->trace->n; i++)
-        r->out->records[i].arrival_us = EPOCH_US + r->trace->requests[i].arrival_s * 1e6;
+    for (size_t i = 0; i < r->workload->n; i++)
+        r->out->records[i].arrival_us = EPOCH_US + r->workload->requests[i].arrival_s * 1e6;
     r->now_us = r->device_free_us = r->out->records[0].arrival_us;
     decision_log_begin(&r->log);
     return QUIRE_OK;
@@ -201,11 +201,11 @@ static void end_record(struct run *r, size_t request, enum sim_fate fate)
 
 static int submit(struct run *r, size_t i)
 {
-    const struct sim_request *q = &r->trace->requests[i];
+    const struct sim_request *q = &r->workload->requests[i];
     const struct key256 *parent = &r->chains[q->domain];
     uint32_t block = r->config.kv.block_tokens, asked = tokens_asked(r->setup, q), seq;
     uint64_t retry_us = 0, arrival_us = (uint64_t)r->out->records[i].arrival_us;
-    sim_trace_prompt(r->trace, i, r->prompt);
+    sim_workload_prompt(r->workload, i, r->prompt);
     for (uint32_t b = 0; r->config.kv.prefix_caching && b < q->n_prompt / block; b++) {
         r->hashes[b] = kv_chain_next(&r->config.secret, parent, r->prompt + (size_t)b * block, block);
         parent = &r->hashes[b];
@@ -240,15 +240,15 @@ static int take_arrivals(struct run *r)
     const struct sim_record *records = r->out->records;
     int status = QUIRE_OK;
     if (r->setup->one_by_one) {
-        if (r->next < r->trace->n && r->next == r->n_over) {
+        if (r->next < r->workload->n && r->next == r->n_over) {
             r->now_us = r->device_free_us = records[r->next].arrival_us;
             status = submit(r, r->next++);
         }
     } else {
-        while (status == QUIRE_OK && r->next < r->trace->n && records[r->next].arrival_us <= r->now_us)
+        while (status == QUIRE_OK && r->next < r->workload->n && records[r->next].arrival_us <= r->now_us)
             status = submit(r, r->next++);
     }
-    if (r->next == r->trace->n && !r->said_no_more) {
+    if (r->next == r->workload->n && !r->said_no_more) {
         sched_no_more(r->sched);
         r->said_no_more = true;
     }
@@ -274,9 +274,9 @@ static void note_admissions(struct run *r, const struct sched_plan *plan)
         record->n_cached = sched_cached_tokens(r->sched, plan->admitted[i]);
         r->n_reached_prompt[live->request] = record->n_cached;
         r->out->n_cached_tokens += record->n_cached;
-        r->out->n_prompt_tokens += r->trace->requests[live->request].n_prompt;
+        r->out->n_prompt_tokens += r->workload->requests[live->request].n_prompt;
         r->out->n_cached_blocks += record->n_cached / block;
-        r->out->n_prompt_blocks += r->trace->requests[live->request].n_prompt / block;
+        r->out->n_prompt_blocks += r->workload->requests[live->request].n_prompt / block;
     }
     for (uint32_t i = 0; i < plan->n_preempted; i++) {
         struct sim_record *record = &r->out->records[r->lives[plan->preempted[i]].request];
@@ -294,7 +294,7 @@ static struct sched_shape read_rows(struct run *r, const struct sched_plan *plan
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
         struct live *live = &r->lives[row->seq];
-        const struct sim_request *q = &r->trace->requests[live->request];
+        const struct sim_request *q = &r->workload->requests[live->request];
         uint32_t end = row->first + row->count, prompt_end = end < q->n_prompt ? end : q->n_prompt;
         uint32_t *reached = &r->n_reached_prompt[live->request];
         double priced = row->outputs.tokens ? r->output_price : 0;
@@ -373,7 +373,7 @@ static int on_launch(void *context, const struct sched_step *step, struct quire_
 
 static void note_token(struct run *r, size_t request, bool over)
 {
-    const struct sim_request *q = &r->trace->requests[request];
+    const struct sim_request *q = &r->workload->requests[request];
     struct sim_record *record = &r->out->records[request];
     if (record->n_generated++ == 0)
         record->first_us = r->now_us;
@@ -407,7 +407,7 @@ static uint32_t on_take(void *context, const struct sched_step *step, struct sch
         /* No two positions of any two requests have the same, so that nothing generated is ever hit. */
         tokens[n] = (request * 0x9e3779b1u + record->n_generated * 0x85ebca6bu) & 0x7fffffffu;
         results[n] = sched_result_of(row, &tokens[n]);
-        results[n].finished = record->n_generated + 1 >= r->trace->requests[request].n_output;
+        results[n].finished = record->n_generated + 1 >= r->workload->requests[request].n_output;
         n++;
     }
     return n;
@@ -443,16 +443,16 @@ static const struct sched_driver_calls steps = {.planned = on_planned,
 static int wait(struct run *r, const struct sched_plan *plan, bool *done)
 {
     double until = plan->wake_us > 0 ? (double)plan->wake_us : 0;
-    if (r->next < r->trace->n && !r->setup->one_by_one) {
+    if (r->next < r->workload->n && !r->setup->one_by_one) {
         double arrival = r->out->records[r->next].arrival_us;
         until = until > 0 && until < arrival ? until : arrival;
     }
-    *done = r->next == r->trace->n && r->n_over == r->trace->n;
+    *done = r->next == r->workload->n && r->n_over == r->workload->n;
     if (*done || (r->setup->one_by_one && r->next == r->n_over))
         return QUIRE_OK;
     if (until == 0)
         return quire_fail(r->err, QUIRE_INTERNAL, "the scheduler stands still with %llu requests left",
-                          (unsigned long long)(r->trace->n - r->n_over));
+                          (unsigned long long)(r->workload->n - r->n_over));
     r->now_us = until > r->now_us + 1 ? until : r->now_us + 1;
     return QUIRE_OK;
 }
@@ -476,10 +476,10 @@ static int run_loop(struct run *r)
     return status;
 }
 
-int sim_run(const struct sim_setup *setup, const struct sim_trace *trace, struct sim_result *out,
+int sim_run(const struct sim_setup *setup, const struct sim_workload *workload, struct sim_result *out,
             struct quire_error *err)
 {
-    struct run r = {.setup = setup, .trace = trace, .out = out, .err = err};
+    struct run r = {.setup = setup, .workload = workload, .out = out, .err = err};
     double began = quire_now_s();
     *out = (struct sim_result){0};
     int status = open_run(&r);

@@ -1,23 +1,23 @@
-/* A simulation: the scheduler, memory and policy that serve, driven by a trace, a virtual clock and a cost model in the
- * engine's place. The same setup and trace give the same result, bit for bit.
+/* A simulation: the scheduler, memory and policy that serve, driven by a workload, a virtual clock and a cost model in the
+ * engine's place. The same setup and workload give the same result, bit for bit.
  *
  * The loop is the engine's: what has arrived is submitted at a step boundary, a step is planned, it takes what
  * sched_cost_us() says of its shape, and its tokens are there at its end. With overlap depth 1 the next step is planned
  * while one runs.
  *
- * No global state; any thread on its own result. The trace is only read.
+ * No global state; any thread on its own result. The workload is only read.
  */
 #ifndef QUIRE_TOOLS_SIM_H
 #define QUIRE_TOOLS_SIM_H
 
 #include "scheduler/scheduler.h"
-#include "tools/sim/trace.h"
+#include "tools/sim/workload.h"
 #include "tools/sim/watch.h"
 
 struct sim_setup {
     struct sched_config sched; /* groups[0].n_blocks 0: as many as never evict anything. max_model_len 0,
-                                   max_queued_requests 0 and max_logit_rows 0: what the trace needs. The tenants and their
-                                   weights are the trace's. */
+                                   max_queued_requests 0 and max_logit_rows 0: what the workload needs. The tenants and their
+                                   weights are the workload's. */
     struct sched_cost cost; /* the clock */
     bool one_by_one; /* each request runs alone, in arrival order, in no time: only its prompt */
     bool oracle_lengths; /* policies are told how long each answer will be */
@@ -28,7 +28,7 @@ struct sim_setup {
     void *progress_context;
 };
 
-/* What happened to request i of the trace; times are microseconds of the virtual clock. */
+/* What happened to request i of the workload; times are microseconds of the virtual clock. */
 struct sim_record {
     enum sim_fate { SIM_WAITS, SIM_RUNS, SIM_DONE, SIM_REFUSED } fate;
     bool admitted;
@@ -37,7 +37,7 @@ struct sim_record {
 };
 
 struct sim_result {
-    struct sim_record *records; /* [trace->n] */
+    struct sim_record *records; /* [workload->n] */
     size_t n_records;
     struct sim_watch watch;
     struct sched_stats stats; /* at the end */
@@ -53,7 +53,7 @@ struct sim_result {
 };
 
 /* QUIRE_INVALID names the option to change. Out is freed by sim_result_free(), also after a failure. */
-int sim_run(const struct sim_setup *setup, const struct sim_trace *trace, struct sim_result *out,
+int sim_run(const struct sim_setup *setup, const struct sim_workload *workload, struct sim_result *out,
             struct quire_error *err);
 void sim_result_free(struct sim_result *result);
 

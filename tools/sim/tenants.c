@@ -111,9 +111,9 @@ static int set_key(struct sim_tenant *t, const char *key, const char *value, str
 static int parse_tenant(char *text, struct sim_tenant *out, struct quire_error *err)
 {
     char *rest, *name = strtok_r(text, ":", &rest);
-    if (!name || !bench_trace_is_name(name, strlen(name)))
+    if (!name || !bench_workload_is_name(name, strlen(name)))
         return quire_fail(err, QUIRE_INVALID, "--tenants: \"%.40s\": a name must have 1 to %u letters, digits and ._-",
-                          name ? name : "", BENCH_TRACE_MAX_NAME);
+                          name ? name : "", BENCH_WORKLOAD_MAX_NAME);
     strcpy(out->name, name);
     for (char *pair = strtok_r(NULL, ":", &rest); pair; pair = strtok_r(NULL, ":", &rest)) {
         char *value = strchr(pair, '=');
@@ -152,8 +152,8 @@ int sim_tenants_parse(const char *text, const struct sim_tenant *usual, struct s
         most += *c == ',';
     *out = NULL;
     *n = 0;
-    if (most > BENCH_TRACE_MAX_TENANTS)
-        return quire_fail(err, QUIRE_INVALID, "--tenants: more than %u", BENCH_TRACE_MAX_TENANTS);
+    if (most > BENCH_WORKLOAD_MAX_TENANTS)
+        return quire_fail(err, QUIRE_INVALID, "--tenants: more than %u", BENCH_WORKLOAD_MAX_TENANTS);
     char *copy = strdup(text);
     struct sim_tenant *tenants = calloc(most, sizeof *tenants);
     int status = copy && tenants ? add_tenants(copy, usual, tenants, n, err)

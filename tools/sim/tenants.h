@@ -13,7 +13,7 @@
 #define QUIRE_TOOLS_SIM_TENANTS_H
 
 #include "base/status.h"
-#include "tools/bench/lib/trace.h"
+#include "tools/bench/lib/workload.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,7 +27,7 @@ int sim_lengths_parse(const char *text, const char *what, struct sim_lengths *ou
 uint32_t sim_lengths_draw(const struct sim_lengths *lengths, uint64_t *state);
 
 struct sim_tenant {
-    char name[BENCH_TRACE_MAX_NAME + 1];
+    char name[BENCH_WORKLOAD_MAX_NAME + 1];
     uint32_t weight;
     double rate; /* < 0: not said */
     struct sim_lengths input, output;

@@ -26,7 +26,7 @@ struct owner { /* what struct bench_inputs begins */
     struct bench_input_options options;
     struct bench_input_bounds bounds;
     enum dataset dataset;
-    struct bench_trace trace;
+    struct bench_workload workload;
     json_t *conversations; /* owns the texts */
 };
 
@@ -146,18 +146,18 @@ static bool is_full(const struct owner *o)
 static int take_trace(struct owner *o, bool with_times, const char *text, size_t n_bytes, const char *name,
                       struct quire_error *err)
 {
-    int status = bench_trace_read(text, n_bytes, name, &bench_trace_mooncake, &o->trace, err);
+    int status = bench_workload_read(text, n_bytes, name, &bench_workload_mooncake, &o->workload, err);
     if (status != QUIRE_OK)
         return status;
-    if (with_times && !o->trace.has_times)
+    if (with_times && !o->workload.has_times)
         return quire_fail(err, QUIRE_INVALID, "%s: has no times; for its lengths alone: --dataset sharegpt", name);
-    for (size_t i = 0; i < o->trace.n_rows && !is_full(o); i++) {
-        const struct bench_trace_row *row = &o->trace.rows[i];
+    for (size_t i = 0; i < o->workload.n_rows && !is_full(o); i++) {
+        const struct bench_workload_row *row = &o->workload.rows[i];
         struct bench_input item = {
             .arrival_s = with_times ? row->arrival_s / o->options.rate_scale : 0,
             .n_prompt = row->n_input,
             .n_output = o->options.has_output_len ? o->options.output_len : row->n_output,
-            .hashes = row->n_hashes ? o->trace.hashes + row->first_hash : NULL,
+            .hashes = row->n_hashes ? o->workload.hashes + row->first_hash : NULL,
         };
         if (o->in.n > 0)
             item.arrival_s -= o->in.items[0].arrival_s;
@@ -306,7 +306,7 @@ void bench_inputs_close(struct bench_inputs *in)
     for (size_t i = 0; in->items && i < in->n; i++)
         free((void *)(uintptr_t)in->items[i].ids);
     free(in->items);
-    bench_trace_free(&o->trace);
+    bench_workload_free(&o->workload);
     json_decref(o->conversations);
     free(o);
 }
@@ -328,10 +328,10 @@ void bench_inputs_ids(const struct bench_inputs *in, size_t i, uint32_t *out)
     if (item->ids) {
         memcpy(out, item->ids, item->n_prompt * sizeof *out);
     } else if (item->hashes) {
-        for (uint32_t at = 0, b = 0; at < item->n_prompt; at += BENCH_TRACE_BLOCK, b++) {
+        for (uint32_t at = 0, b = 0; at < item->n_prompt; at += BENCH_WORKLOAD_BLOCK, b++) {
             uint32_t left = item->n_prompt - at;
             draw_ids(bench_stream(seed, STREAM_BLOCK, item->hashes[b]), vocab, out + at,
-                     left < BENCH_TRACE_BLOCK ? left : BENCH_TRACE_BLOCK);
+                     left < BENCH_WORKLOAD_BLOCK ? left : BENCH_WORKLOAD_BLOCK);
         }
     } else {
         uint32_t n_prefix = o->dataset == PREFIX_REPETITION ? o->options.prefix_len : 0;

@@ -1,11 +1,11 @@
 /* The requests of a benchmark: how long each prompt and answer is, when it comes, and its tokens, which are made when they
- * are needed, so that a trace of a hundred million tokens takes no memory. The same options, seed and vocabulary give
+ * are needed, so that a workload of a hundred million tokens takes no memory. The same options, seed and vocabulary give
  * the same requests on every machine.
  *
  *   random             lengths drawn evenly from [L (1 - R), L (1 + R)]
  *   prefix-repetition  a few long prefixes, each shared by many requests, and a suffix of each request's own
- *   sharegpt           a ShareGPT file of conversations (needs a tokenizer), or a CSV of lengths (tools/bench/lib/trace.h)
- *   trace              times, lengths and shared prefixes of a recorded day (tools/bench/lib/trace.h)
+ *   sharegpt           a ShareGPT file of conversations (needs a tokenizer), or a CSV of lengths (tools/bench/lib/workload.h)
+ *   trace              times, lengths and shared prefixes of a recorded day (tools/bench/lib/workload.h)
  *
  * No global state; any thread may read what is open.
  */
@@ -13,7 +13,7 @@
 #define QUIRE_TOOLS_BENCH_INPUTS_H
 
 #include "text/quire_text.h"
-#include "tools/bench/lib/trace.h"
+#include "tools/bench/lib/workload.h"
 #include "tools/cli/cli.h"
 
 struct bench_input_options {

@@ -1,4 +1,4 @@
-/* Traces of requests: lengths, times and shared prefixes, from a file nobody vouched for.
+/* Workloads: lengths, times and shared prefixes, from a file nobody vouched for.
  *
  *   lines of JSON   {"timestamp": T, "input_length": N, "output_length": N, "hash_ids": [...]}. A hash stands for a block
  *                   of tokens, and equal hashes for equal tokens; hash_ids may be absent. Mooncake's times are
@@ -10,10 +10,10 @@
  *                   output  GeneratedTokens, output_toks, num_decode_tokens
  *                   time    TIMESTAMP (2023-11-16 18:17:03.9799600), arrival_time_ns; may be absent
  *
- * Errors name the line. No global state; any thread on its own trace.
+ * Errors name the line. No global state; any thread on its own workload.
  */
-#ifndef QUIRE_TOOLS_BENCH_TRACE_H
-#define QUIRE_TOOLS_BENCH_TRACE_H
+#ifndef QUIRE_TOOLS_BENCH_WORKLOAD_H
+#define QUIRE_TOOLS_BENCH_WORKLOAD_H
 
 #include "base/status.h"
 
@@ -21,21 +21,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BENCH_TRACE_BLOCK 512u
+#define BENCH_WORKLOAD_BLOCK 512u
 #define BENCH_MAX_LENGTH (1u << 24) /* tokens of a prompt or an answer */
-#define BENCH_TRACE_MAX_TENANTS 1024u
-#define BENCH_TRACE_MAX_NAME 64u
+#define BENCH_WORKLOAD_MAX_TENANTS 1024u
+#define BENCH_WORKLOAD_MAX_NAME 64u
 
 /* How lines of JSON are to be read. */
-struct bench_trace_form {
+struct bench_workload_form {
     double unit_ms;        /* what a timestamp of 1 is */
     uint32_t block_tokens; /* that a hash stands for */
     bool own_tail;         /* hash_ids may cover a part of the input: the rest is the request's own */
 };
-extern const struct bench_trace_form bench_trace_mooncake;
+extern const struct bench_workload_form bench_workload_mooncake;
 
-struct bench_trace {
-    struct bench_trace_row {
+struct bench_workload {
+    struct bench_workload_row {
         double arrival_s;   /* since the first row; never falls */
         uint32_t n_input, n_output; /* 1..BENCH_MAX_LENGTH */
         size_t first_hash;  /* into hashes */
@@ -49,18 +49,18 @@ struct bench_trace {
     uint64_t *hashes;
     size_t n_hashes;
     /* [0] is "default": whoever has no other. Letters, digits and ._- only. */
-    char (*tenants)[BENCH_TRACE_MAX_NAME + 1];
+    char (*tenants)[BENCH_WORKLOAD_MAX_NAME + 1];
     uint32_t n_tenants;
     bool has_times;
 };
 
 /* Lines of JSON, of the given form, when it begins with {, else CSV. name begins the error text. Out is freed by
- * bench_trace_free(), also after a failure. */
-int bench_trace_read(const char *text, size_t n, const char *name, const struct bench_trace_form *form,
-                     struct bench_trace *out, struct quire_error *err);
+ * bench_workload_free(), also after a failure. */
+int bench_workload_read(const char *text, size_t n, const char *name, const struct bench_workload_form *form,
+                        struct bench_workload *out, struct quire_error *err);
 /* Is it a name that a tenant may have? n bytes. */
-bool bench_trace_is_name(const char *name, size_t n);
-void bench_trace_free(struct bench_trace *trace);
+bool bench_workload_is_name(const char *name, size_t n);
+void bench_workload_free(struct bench_workload *workload);
 
 /* A file of at most max_bytes, whole and NUL-terminated; the caller frees *text. */
 int bench_read_file(const char *path, size_t max_bytes, char **text, size_t *n, struct quire_error *err);

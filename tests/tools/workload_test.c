@@ -1,23 +1,23 @@
 #include "tests/tools/bench_test.h"
 
-#include "tools/bench/lib/trace.h"
+#include "tools/bench/lib/workload.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int read_text(const char *text, struct bench_trace *t, struct quire_error *err)
+static int read_text(const char *text, struct bench_workload *t, struct quire_error *err)
 {
     size_t n = strlen(text);
     char *exact = malloc(n + 1); /* no NUL behind it */
     memcpy(exact, text, n);
-    int status = bench_trace_read(exact, n, "t", &bench_trace_mooncake, t, err);
+    int status = bench_workload_read(exact, n, "t", &bench_workload_mooncake, t, err);
     free(exact);
     return status;
 }
 
-static void check_row(const struct bench_trace *t, size_t i, double arrival_s, uint32_t n_input, uint32_t n_output)
+static void check_row(const struct bench_workload *t, size_t i, double arrival_s, uint32_t n_input, uint32_t n_output)
 {
     assert_true(fabs(t->rows[i].arrival_s - arrival_s) < 1e-9);
     assert_int_equal(t->rows[i].n_input, n_input);
@@ -27,7 +27,7 @@ static void check_row(const struct bench_trace *t, size_t i, double arrival_s, u
 static void lines_of_json(void **state)
 {
     (void)state;
-    struct bench_trace t;
+    struct bench_workload t;
     assert_int_equal(
         read_text("\n{\"timestamp\": 5, \"input_length\": 600, \"output_length\": 500, \"hash_ids\": [7, 8]}\r\n"
                   "{\"timestamp\": 1505.5, \"input_length\": 3, \"output_length\": 1, \"other\": {\"a\": 1}}\n",
@@ -40,7 +40,7 @@ static void lines_of_json(void **state)
     assert_int_equal(t.rows[0].n_hashes, 2);
     assert_int_equal(t.hashes[t.rows[0].first_hash + 1], 8);
     assert_int_equal(t.rows[1].n_hashes, 0);
-    bench_trace_free(&t);
+    bench_workload_free(&t);
 }
 
 static void timed_traces_have_seconds_and_tenants(void **state)
@@ -52,9 +52,9 @@ static void timed_traces_have_seconds_and_tenants(void **state)
         " \"priority\": -2, \"deadline_ms\": 0.5}\n"
         "{\"timestamp\": 12.9, \"input_length\": 3, \"output_length\": 1, \"tenant\": \"default\"}\n"
         "{\"timestamp\": 13, \"input_length\": 3, \"output_length\": 1, \"tenant\": \"b\"}\n";
-    static const struct bench_trace_form timed = {.unit_ms = 1000, .block_tokens = 16, .own_tail = true};
-    struct bench_trace t;
-    assert_int_equal(bench_trace_read(text, strlen(text), "t", &timed, &t, NULL), QUIRE_OK);
+    static const struct bench_workload_form timed = {.unit_ms = 1000, .block_tokens = 16, .own_tail = true};
+    struct bench_workload t;
+    assert_int_equal(bench_workload_read(text, strlen(text), "t", &timed, &t, NULL), QUIRE_OK);
     assert_int_equal(t.n_rows, 4);
     check_row(&t, 1, 0.5, 3, 1);
     assert_int_equal(t.rows[0].n_hashes, 2);
@@ -67,13 +67,13 @@ static void timed_traces_have_seconds_and_tenants(void **state)
     assert_int_equal(t.rows[1].priority, -2);
     assert_true(t.rows[1].deadline_ms == 0.5);
     assert_true(t.rows[0].deadline_ms == 0);
-    bench_trace_free(&t);
+    bench_workload_free(&t);
 }
 
 static void csv_of_any_origin(void **state)
 {
     (void)state;
-    struct bench_trace t;
+    struct bench_workload t;
     assert_int_equal(read_text("TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-12-31 23:59:59.9799600,4808,10\r\n"
                                "2024-01-01 00:00:00.0319600,3180,8\r\n2024-01-01T01:00:00+00:00,1,1",
                                &t, NULL),
@@ -82,17 +82,17 @@ static void csv_of_any_origin(void **state)
     check_row(&t, 0, 0, 4808, 10);
     check_row(&t, 1, 0.052, 3180, 8);
     check_row(&t, 2, 3600.02004, 1, 1);
-    bench_trace_free(&t);
+    bench_workload_free(&t);
     assert_int_equal(
         read_text("x,output_toks,input_toks,arrival_time_ns\n,531,2358,46926808\n?,769,1034,347938951\n", &t, NULL),
         QUIRE_OK);
     check_row(&t, 1, 0.301012143, 1034, 769);
     assert_true(t.has_times);
-    bench_trace_free(&t);
+    bench_workload_free(&t);
     assert_int_equal(read_text("num_prefill_tokens,num_decode_tokens,pd_ratio\n3772,54,69.8\n", &t, NULL), QUIRE_OK);
     check_row(&t, 0, 0, 3772, 54);
     assert_false(t.has_times);
-    bench_trace_free(&t);
+    bench_workload_free(&t);
 }
 
 #define HEAD "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -139,12 +139,12 @@ static void wrong_lines_are_named(void **state)
         {"{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 4}\n[1]\n", "line 2: must be an object"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct bench_trace t;
+        struct bench_workload t;
         struct quire_error err;
         assert_int_equal(read_text(cases[i].text, &t, &err), QUIRE_INVALID);
         if (!strstr(err.text, cases[i].says) || strncmp(err.text, "t: ", 3) != 0)
             fail_msg("\"%s\" does not say %s", err.text, cases[i].says);
-        bench_trace_free(&t);
+        bench_workload_free(&t);
     }
 }
 
@@ -153,18 +153,18 @@ static void many_rows_and_hashes(void **state)
     (void)state;
     enum { N = 5000 };
     char *text = malloc(N * 120), *at = text;
-    struct bench_trace t;
+    struct bench_workload t;
     for (int i = 0; i < N; i++)
         at += sprintf(at, "{\"timestamp\": %d, \"input_length\": 1024, \"output_length\": 1, \"hash_ids\": [%d, %d]}\n",
                       i, i, -i);
-    assert_int_equal(bench_trace_read(text, (size_t)(at - text), "t", &bench_trace_mooncake, &t, NULL), QUIRE_OK);
+    assert_int_equal(bench_workload_read(text, (size_t)(at - text), "t", &bench_workload_mooncake, &t, NULL), QUIRE_OK);
     assert_int_equal(t.n_rows, N);
     for (size_t i = 0; i < N; i++) {
         check_row(&t, i, (double)i * 1e-3, 1024, 1);
         assert_int_equal(t.hashes[t.rows[i].first_hash], i);
         assert_int_equal((int64_t)t.hashes[t.rows[i].first_hash + 1], -(int64_t)i);
     }
-    bench_trace_free(&t);
+    bench_workload_free(&t);
     free(text);
 }
 
@@ -180,12 +180,12 @@ static void files_that_are_none(void **state)
     assert_non_null(strstr(err.text, "larger than 10"));
 }
 
-int run_trace_tests(void)
+int run_workload_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_of_json),        cmocka_unit_test(timed_traces_have_seconds_and_tenants),
         cmocka_unit_test(csv_of_any_origin),    cmocka_unit_test(wrong_lines_are_named),
         cmocka_unit_test(many_rows_and_hashes), cmocka_unit_test(files_that_are_none),
     };
-    return cmocka_run_group_tests_name("bench trace", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("bench workload", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-#include "tools/bench/lib/trace.h"
+#include "tools/bench/lib/workload.h"
 
 #include "base/json.h"
 
@@ -16,12 +16,12 @@
 #define MAX_TIME_MS 1e12
 #define NS_PER_S 1000000000
 
-const struct bench_trace_form bench_trace_mooncake = {.unit_ms = 1, .block_tokens = BENCH_TRACE_BLOCK};
+const struct bench_workload_form bench_workload_mooncake = {.unit_ms = 1, .block_tokens = BENCH_WORKLOAD_BLOCK};
 
 struct reader {
     const char *name;
-    const struct bench_trace_form *form;
-    struct bench_trace *out;
+    const struct bench_workload_form *form;
+    struct bench_workload *out;
     struct quire_error *err;
     size_t line; /* the current one, from 1 */
     size_t rows_capacity, hashes_capacity;
@@ -34,12 +34,12 @@ static int out_of_memory(const struct reader *r)
 }
 
 /* A row whose arrival is yet in nanoseconds of some clock. */
-static int add_row(struct reader *r, int64_t ns, const struct bench_trace_row *row)
+static int add_row(struct reader *r, int64_t ns, const struct bench_workload_row *row)
 {
-    struct bench_trace *t = r->out;
+    struct bench_workload *t = r->out;
     if (t->n_rows == r->rows_capacity) {
         size_t capacity = r->rows_capacity ? 2 * r->rows_capacity : 1024;
-        struct bench_trace_row *grown = realloc(t->rows, capacity * sizeof *grown);
+        struct bench_workload_row *grown = realloc(t->rows, capacity * sizeof *grown);
         if (!grown)
             return out_of_memory(r);
         t->rows = grown;
@@ -58,9 +58,9 @@ static int add_row(struct reader *r, int64_t ns, const struct bench_trace_row *r
 
 /* ---- lines of JSON ---- */
 
-static int add_hashes(struct reader *r, const json_t *ids, struct bench_trace_row *row, const char *where)
+static int add_hashes(struct reader *r, const json_t *ids, struct bench_workload_row *row, const char *where)
 {
-    struct bench_trace *t = r->out;
+    struct bench_workload *t = r->out;
     size_t n = json_array_size(ids);
     row->first_hash = t->n_hashes;
     row->n_hashes = (uint32_t)n;
@@ -85,32 +85,32 @@ static int add_hashes(struct reader *r, const json_t *ids, struct bench_trace_ro
     return QUIRE_OK;
 }
 
-bool bench_trace_is_name(const char *name, size_t n)
+bool bench_workload_is_name(const char *name, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (!(name[i] >= 'a' && name[i] <= 'z') && !(name[i] >= 'A' && name[i] <= 'Z') &&
             !(name[i] >= '0' && name[i] <= '9') && !strchr("._-", name[i]))
             return false;
-    return n > 0 && n <= BENCH_TRACE_MAX_NAME;
+    return n > 0 && n <= BENCH_WORKLOAD_MAX_NAME;
 }
 
 static int find_tenant(struct reader *r, const char *name, const char *where, uint32_t *out)
 {
-    struct bench_trace *t = r->out;
-    if (!bench_trace_is_name(name, strlen(name)))
+    struct bench_workload *t = r->out;
+    if (!bench_workload_is_name(name, strlen(name)))
         return quire_fail(r->err, QUIRE_INVALID, "%s: tenant: must be 1 to %u letters, digits and ._-", where,
-                          BENCH_TRACE_MAX_NAME);
+                          BENCH_WORKLOAD_MAX_NAME);
     for (*out = 0; *out < t->n_tenants; ++*out)
         if (strcmp(t->tenants[*out], name) == 0)
             return QUIRE_OK;
-    if (t->n_tenants == BENCH_TRACE_MAX_TENANTS)
-        return quire_fail(r->err, QUIRE_INVALID, "%s: tenant: is one more than %u", where, BENCH_TRACE_MAX_TENANTS);
+    if (t->n_tenants == BENCH_WORKLOAD_MAX_TENANTS)
+        return quire_fail(r->err, QUIRE_INVALID, "%s: tenant: is one more than %u", where, BENCH_WORKLOAD_MAX_TENANTS);
     strcpy(t->tenants[t->n_tenants++], name);
     return QUIRE_OK;
 }
 
 /* What only traces made for Quire say. */
-static int read_service(struct reader *r, const json_t *object, const char *where, struct bench_trace_row *row)
+static int read_service(struct reader *r, const json_t *object, const char *where, struct bench_workload_row *row)
 {
     const char *tenant = NULL;
     int64_t priority = 0;
@@ -129,7 +129,7 @@ static int read_service(struct reader *r, const json_t *object, const char *wher
 
 static int read_object(struct reader *r, const json_t *object, const char *where)
 {
-    struct bench_trace_row row = {0};
+    struct bench_workload_row row = {0};
     double ms = -1;
     json_t *ids = NULL;
     if (!json_is_object(object))
@@ -291,7 +291,7 @@ static int read_csv_line(struct reader *r, const char *line, size_t n, const int
     } else if (status == QUIRE_OK && where[DATE] >= 0) {
         status = read_date(r, &fields[where[DATE]], &at);
     }
-    const struct bench_trace_row row = {.n_input = (uint32_t)n_input, .n_output = (uint32_t)n_output};
+    const struct bench_workload_row row = {.n_input = (uint32_t)n_input, .n_output = (uint32_t)n_output};
     return status == QUIRE_OK ? add_row(r, at, &row) : status;
 }
 
@@ -327,24 +327,24 @@ static int read_lines(struct reader *r, const char *text, size_t n)
     return QUIRE_OK;
 }
 
-int bench_trace_read(const char *text, size_t n, const char *name, const struct bench_trace_form *form,
-                     struct bench_trace *out, struct quire_error *err)
+int bench_workload_read(const char *text, size_t n, const char *name, const struct bench_workload_form *form,
+                        struct bench_workload *out, struct quire_error *err)
 {
     struct reader r = {.name = name, .form = form, .out = out, .err = err};
-    *out = (struct bench_trace){.n_tenants = 1};
-    out->tenants = calloc(BENCH_TRACE_MAX_TENANTS, sizeof *out->tenants);
+    *out = (struct bench_workload){.n_tenants = 1};
+    out->tenants = calloc(BENCH_WORKLOAD_MAX_TENANTS, sizeof *out->tenants);
     if (!out->tenants)
         return out_of_memory(&r);
     strcpy(out->tenants[0], "default");
     return read_lines(&r, text, n);
 }
 
-void bench_trace_free(struct bench_trace *trace)
+void bench_workload_free(struct bench_workload *workload)
 {
-    free(trace->rows);
-    free(trace->hashes);
-    free(trace->tenants);
-    *trace = (struct bench_trace){0};
+    free(workload->rows);
+    free(workload->hashes);
+    free(workload->tenants);
+    *workload = (struct bench_workload){0};
 }
 
 int bench_read_file(const char *path, size_t max_bytes, char **text, size_t *n, struct quire_error *err)

@@ -1,6 +1,6 @@
 #include "tests/sim/sim_test.h"
 
-#include "tools/sim/trace.h"
+#include "tools/sim/workload.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,19 +8,19 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct sim_trace_options synthetic = {.format = "synthetic", .request_rate = 10, .seed = 7};
+static const struct sim_workload_options synthetic = {.format = "synthetic", .request_rate = 10, .seed = 7};
 
-static void open_trace(const struct sim_trace_options *o, struct sim_trace *t)
+static void open_trace(const struct sim_workload_options *o, struct sim_workload *t)
 {
     struct quire_error err;
-    if (sim_trace_open(o, t, &err) != QUIRE_OK)
+    if (sim_workload_open(o, t, &err) != QUIRE_OK)
         fail_msg("%s", err.text);
 }
 
-static struct sim_trace open_text(struct sim_trace_options o, const char *text)
+static struct sim_workload open_text(struct sim_workload_options o, const char *text)
 {
     char path[] = "/tmp/quire_sim_XXXXXX";
-    struct sim_trace t;
+    struct sim_workload t;
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
@@ -31,15 +31,15 @@ static struct sim_trace open_text(struct sim_trace_options o, const char *text)
     return t;
 }
 
-static uint32_t *prompt_of(const struct sim_trace *t, size_t i)
+static uint32_t *prompt_of(const struct sim_workload *t, size_t i)
 {
     uint32_t *ids = malloc(t->requests[i].n_prompt * sizeof *ids);
     assert_non_null(ids);
-    sim_trace_prompt(t, i, ids);
+    sim_workload_prompt(t, i, ids);
     return ids;
 }
 
-static size_t n_shared(const struct sim_trace *t, size_t i, size_t j)
+static size_t n_shared(const struct sim_workload *t, size_t i, size_t j)
 {
     uint32_t *a = prompt_of(t, i), *b = prompt_of(t, j);
     uint32_t n = t->requests[i].n_prompt < t->requests[j].n_prompt ? t->requests[i].n_prompt : t->requests[j].n_prompt;
@@ -56,8 +56,8 @@ static void arrivals_have_the_rate_and_the_shape(void **state)
     (void)state;
     static const double shapes[] = {0.25, 1, 4};
     for (size_t s = 0; s < 3; s++) {
-        struct sim_trace_options o = synthetic;
-        struct sim_trace t;
+        struct sim_workload_options o = synthetic;
+        struct sim_workload t;
         enum { N = 40000 };
         o.num_requests = N;
         o.burstiness = shapes[s];
@@ -75,15 +75,15 @@ static void arrivals_have_the_rate_and_the_shape(void **state)
         double mean = sum / (N - 1), cv2 = (squares / (N - 1) - mean * mean) / (mean * mean);
         assert_true(fabs(mean * 10 - 1) < 6 / sqrt(shapes[s] * N));
         assert_true(fabs(cv2 * shapes[s] - 1) < 6 * (6 / shapes[s] + 2) / sqrt(N));
-        sim_trace_close(&t);
+        sim_workload_close(&t);
     }
 }
 
 static void rates_follow_the_ramp(void **state)
 {
     (void)state;
-    struct sim_trace_options o = synthetic;
-    struct sim_trace t;
+    struct sim_workload_options o = synthetic;
+    struct sim_workload t;
     size_t halves[2] = {0};
     o.duration_s = 1000;
     o.ramp = "0.5:1.5";
@@ -93,14 +93,14 @@ static void rates_follow_the_ramp(void **state)
     /* 3,750 and 6,250 expected, standard deviations of 61 and 79. */
     assert_in_range(halves[0], 3750 - 370, 3750 + 370);
     assert_in_range(halves[1], 6250 - 480, 6250 + 480);
-    sim_trace_close(&t);
+    sim_workload_close(&t);
 }
 
 static void a_tenants_requests_stay_whoever_else_is_there(void **state)
 {
     (void)state;
-    struct sim_trace_options o = synthetic;
-    struct sim_trace alone, both;
+    struct sim_workload_options o = synthetic;
+    struct sim_workload alone, both;
     size_t n = 0;
     o.duration_s = 50;
     o.tenants = "light:rate=3:input=10..20:output=1..3:weight=2";
@@ -127,8 +127,8 @@ static void a_tenants_requests_stay_whoever_else_is_there(void **state)
         assert_in_range(r->n_output, 1, 3);
     }
     assert_int_equal(n, alone.n);
-    sim_trace_close(&alone);
-    sim_trace_close(&both);
+    sim_workload_close(&alone);
+    sim_workload_close(&both);
 }
 
 static int by_value(const void *a, const void *b)
@@ -139,8 +139,8 @@ static int by_value(const void *a, const void *b)
 static void lognormal_lengths_have_the_median(void **state)
 {
     (void)state;
-    struct sim_trace_options o = synthetic;
-    struct sim_trace t;
+    struct sim_workload_options o = synthetic;
+    struct sim_workload t;
     enum { N = 9999 };
     uint32_t lengths[N];
     o.num_requests = N;
@@ -153,14 +153,14 @@ static void lognormal_lengths_have_the_median(void **state)
     assert_in_range(lengths[N / 2], 970, 1030);
     assert_in_range(lengths[N / 4], (uint32_t)(1000 * exp(-0.5 * 0.6745) * 0.96),
                     (uint32_t)(1000 * exp(-0.5 * 0.6745) * 1.04));
-    sim_trace_close(&t);
+    sim_workload_close(&t);
 }
 
 static void hashes_are_shared_prefixes(void **state)
 {
     (void)state;
-    const struct sim_trace_options o = {.format = "timed", .seed = 3};
-    struct sim_trace t = open_text(
+    const struct sim_workload_options o = {.format = "timed", .seed = 3};
+    struct sim_workload t = open_text(
         o, "{\"timestamp\": 0, \"input_length\": 40, \"output_length\": 2, \"hash_ids\": [5, 6]}\n"
            "{\"timestamp\": 1, \"input_length\": 40, \"output_length\": 2, \"hash_ids\": [5, 6]}\n"
            "{\"timestamp\": 2, \"input_length\": 30, \"output_length\": 2, \"hash_ids\": [5, 7]}\n"
@@ -169,34 +169,34 @@ static void hashes_are_shared_prefixes(void **state)
     assert_int_equal(n_shared(&t, 0, 1), 32); /* two blocks of 16, then tails of their own */
     assert_int_equal(n_shared(&t, 0, 2), 16);
     assert_int_equal(n_shared(&t, 0, 3), 0);
-    sim_trace_close(&t);
+    sim_workload_close(&t);
 }
 
 static void a_partial_block_counts_as_full_when_asked(void **state)
 {
     (void)state;
-    struct sim_trace_options o = {.format = "mooncake"};
+    struct sim_workload_options o = {.format = "mooncake"};
     static const char text[] =
         "{\"timestamp\": 0, \"input_length\": 600, \"output_length\": 2, \"hash_ids\": [5, 6]}\n"
         "{\"timestamp\": 9, \"input_length\": 900, \"output_length\": 2, \"hash_ids\": [5, 6]}\n";
-    struct sim_trace t = open_text(o, text);
+    struct sim_workload t = open_text(o, text);
     assert_int_equal(t.requests[0].n_prompt, 600);
     assert_int_equal(n_shared(&t, 0, 1), 600);
-    sim_trace_close(&t);
+    sim_workload_close(&t);
     o.full_blocks = true;
     o.rate_scale = 3;
     t = open_text(o, text);
     assert_int_equal(t.requests[1].n_prompt, 1025);
     assert_int_equal(n_shared(&t, 0, 1), 1024);
     assert_true(fabs(t.requests[1].arrival_s - 0.003) < 1e-12);
-    sim_trace_close(&t);
+    sim_workload_close(&t);
 }
 
 static void tenants_of_a_file_have_their_weights(void **state)
 {
     (void)state;
-    struct sim_trace_options o = {.format = "timed", .tenants = "b:weight=5:deadline=70"};
-    struct sim_trace t = open_text(
+    struct sim_workload_options o = {.format = "timed", .tenants = "b:weight=5:deadline=70"};
+    struct sim_workload t = open_text(
         o, "{\"timestamp\": 0, \"input_length\": 4, \"output_length\": 2, \"tenant\": \"a\"}\n"
            "{\"timestamp\": 0, \"input_length\": 4, \"output_length\": 2, \"tenant\": \"b\"}\n"
            "{\"timestamp\": 0, \"input_length\": 4, \"output_length\": 2, \"tenant\": \"b\", \"deadline_ms\": 30}\n");
@@ -205,7 +205,7 @@ static void tenants_of_a_file_have_their_weights(void **state)
     assert_int_equal(t.tenants[2].weight, 5);
     assert_true(t.requests[1].deadline_ms == 70);
     assert_true(t.requests[2].deadline_ms == 30);
-    sim_trace_close(&t);
+    sim_workload_close(&t);
 }
 
 /* A file that names no tenants is dealt out by shares, a conversation's turns to one tenant. */
@@ -214,18 +214,18 @@ static void a_file_without_tenants_is_dealt_out(void **state)
     (void)state;
     enum { N = 4000 };
     char *text = malloc(N * 100), *at = text;
-    struct sim_trace_options o = {.format = "mooncake", .tenants = "a:rate=3,b:rate=1"};
+    struct sim_workload_options o = {.format = "mooncake", .tenants = "a:rate=3,b:rate=1"};
     uint32_t n_of_a = 0;
     for (int i = 0; i < N; i++)
         at += sprintf(at, "{\"timestamp\": %d, \"input_length\": 1024, \"output_length\": 1, \"hash_ids\": [0, %d]}\n",
                       i, i / 2);
-    struct sim_trace t = open_text(o, text);
+    struct sim_workload t = open_text(o, text);
     for (size_t i = 0; i < N; i += 2) {
         assert_int_equal(t.requests[i].tenant, t.requests[i + 1].tenant);
         n_of_a += t.requests[i].tenant == 0;
     }
     assert_in_range(n_of_a, 1500 - 120, 1500 + 120); /* six times sqrt(2000 x 3/16) */
-    sim_trace_close(&t);
+    sim_workload_close(&t);
     free(text);
 }
 
@@ -233,7 +233,7 @@ static void what_is_wrong_is_named(void **state)
 {
     (void)state;
     static const struct {
-        struct sim_trace_options o;
+        struct sim_workload_options o;
         const char *says;
     } cases[] = {
         {{.format = "csv"}, "--trace-format: \"csv\""},
@@ -262,16 +262,16 @@ static void what_is_wrong_is_named(void **state)
         {{.format = "synthetic", .request_rate = 1, .max_model_len = 10}, "--max-model-len"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct sim_trace t;
+        struct sim_workload t;
         struct quire_error err;
-        assert_int_not_equal(sim_trace_open(&cases[i].o, &t, &err), QUIRE_OK);
+        assert_int_not_equal(sim_workload_open(&cases[i].o, &t, &err), QUIRE_OK);
         if (!strstr(err.text, cases[i].says))
             fail_msg("\"%s\" does not say %s", err.text, cases[i].says);
-        sim_trace_close(&t);
+        sim_workload_close(&t);
     }
 }
 
-int run_sim_trace_tests(void)
+int run_sim_workload_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arrivals_have_the_rate_and_the_shape),
@@ -284,5 +284,5 @@ int run_sim_trace_tests(void)
         cmocka_unit_test(a_file_without_tenants_is_dealt_out),
         cmocka_unit_test(what_is_wrong_is_named),
     };
-    return cmocka_run_group_tests_name("sim trace", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("sim workload", tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* The requests of a simulation: when each comes, how long it is, who sends it and what it shares with others. Prompts are
- * made when they are asked for, so that a trace of a hundred million tokens takes no memory. The same options and seed give
+ * made when they are asked for, so that a workload of a hundred million tokens takes no memory. The same options and seed give
  * the same requests on every machine.
  *
- *   mooncake   lines of JSON, milliseconds, a hash is 512 tokens                    (tools/bench/lib/trace.h has the forms)
+ *   mooncake   lines of JSON, milliseconds, a hash is 512 tokens                    (tools/bench/lib/workload.h has the forms)
  *   timed      lines of JSON as vllm bench's timed traces: seconds, a hash is 16 tokens; what hash_ids do not cover is the
  *              request's own
  *   azure      CSV with times
@@ -11,14 +11,14 @@
  *
  * No global state; any thread may read what is open.
  */
-#ifndef QUIRE_TOOLS_SIM_TRACE_H
-#define QUIRE_TOOLS_SIM_TRACE_H
+#ifndef QUIRE_TOOLS_SIM_WORKLOAD_H
+#define QUIRE_TOOLS_SIM_WORKLOAD_H
 
 #include "tools/sim/tenants.h"
 
 #include <stddef.h>
 
-struct sim_trace_options {
+struct sim_workload_options {
     const char *path, *format;
     double rate_scale; /* requests come so many times as fast; 0 = 1 */
     uint32_t num_requests; /* the first of a file, or that many are made; 0 = all, or 1,000 */
@@ -50,7 +50,7 @@ struct sim_request {
     bool background;
 };
 
-struct sim_trace {
+struct sim_workload {
     struct sim_request *requests;
     size_t n;
     struct sim_tenant *tenants;
@@ -62,14 +62,14 @@ struct sim_trace {
     void *context;
     size_t n_left_out; /* longer than max_model_len */
     uint32_t max_prompt, max_total; /* the longest prompt; prompt and answer */
-    struct bench_trace file; /* owns hashes */
+    struct bench_workload file; /* owns hashes */
 };
 
-/* QUIRE_INVALID names the option or the file's line. Out is freed by sim_trace_close(), also after a failure. */
-int sim_trace_open(const struct sim_trace_options *options, struct sim_trace *out, struct quire_error *err);
-void sim_trace_close(struct sim_trace *trace);
+/* QUIRE_INVALID names the option or the file's line. Out is freed by sim_workload_close(), also after a failure. */
+int sim_workload_open(const struct sim_workload_options *options, struct sim_workload *out, struct quire_error *err);
+void sim_workload_close(struct sim_workload *workload);
 
 /* Prompt i as ids, out[n_prompt]. */
-void sim_trace_prompt(const struct sim_trace *trace, size_t i, uint32_t *out);
+void sim_workload_prompt(const struct sim_workload *workload, size_t i, uint32_t *out);
 
 #endif

@@ -1,4 +1,4 @@
-#include "tools/sim/trace.h"
+#include "tools/sim/workload.h"
 
 #include "tools/bench/lib/draw.h"
 #include "tools/bench/lib/random.h"
@@ -20,7 +20,7 @@ static int out_of_memory(struct quire_error *err)
 }
 
 /* Takes the request unless it is too long. There is room. */
-static void take(struct sim_trace *t, const struct sim_trace_options *o, const struct sim_request *r)
+static void take(struct sim_workload *t, const struct sim_workload_options *o, const struct sim_request *r)
 {
     uint64_t total = (uint64_t)r->n_prompt + r->n_output;
     if (o->max_model_len > 0 && total > o->max_model_len) {
@@ -39,16 +39,16 @@ static void take(struct sim_trace *t, const struct sim_trace_options *o, const s
 
 static const struct {
     const char *name;
-    struct bench_trace_form form;
+    struct bench_workload_form form;
 } formats[] = {
-    {"mooncake", {.unit_ms = 1, .block_tokens = BENCH_TRACE_BLOCK}},
+    {"mooncake", {.unit_ms = 1, .block_tokens = BENCH_WORKLOAD_BLOCK}},
     {"timed", {.unit_ms = 1000, .block_tokens = 16, .own_tail = true}},
-    {"azure", {.unit_ms = 1, .block_tokens = BENCH_TRACE_BLOCK}},
+    {"azure", {.unit_ms = 1, .block_tokens = BENCH_WORKLOAD_BLOCK}},
 };
 #define N_FORMATS (sizeof formats / sizeof formats[0])
 
-static int read_file(const char *path, const struct bench_trace_form *form, bool needs_times, struct bench_trace *out,
-                     struct quire_error *err)
+static int read_file(const char *path, const struct bench_workload_form *form, bool needs_times,
+                     struct bench_workload *out, struct quire_error *err)
 {
     char *text;
     size_t n;
@@ -56,7 +56,7 @@ static int read_file(const char *path, const struct bench_trace_form *form, bool
     int status = bench_read_file(path, MAX_FILE_BYTES, &text, &n, err);
     if (status != QUIRE_OK)
         return status;
-    status = bench_trace_read(text, n, name, form, out, err);
+    status = bench_workload_read(text, n, name, form, out, err);
     free(text);
     if (status == QUIRE_OK && needs_times && !out->has_times)
         status = quire_fail(err, QUIRE_INVALID,
@@ -71,7 +71,7 @@ static bool same_lengths(const struct sim_lengths *a, const struct sim_lengths *
     return a->low == b->low && a->high == b->high && a->sigma == b->sigma;
 }
 
-static struct sim_tenant *find_tenant(const struct sim_trace *t, const char *name, uint32_t n)
+static struct sim_tenant *find_tenant(const struct sim_workload *t, const char *name, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         if (strcmp(t->tenants[i].name, name) == 0)
@@ -80,7 +80,7 @@ static struct sim_tenant *find_tenant(const struct sim_trace *t, const char *nam
 }
 
 /* The tenants of the file, with what --tenants says about those it names. */
-static int name_tenants(struct sim_trace *t, const struct sim_tenant *usual, struct quire_error *err)
+static int name_tenants(struct sim_workload *t, const struct sim_tenant *usual, struct quire_error *err)
 {
     struct sim_tenant *all = calloc(t->file.n_tenants, sizeof *all);
     if (!all)
@@ -98,9 +98,9 @@ static int name_tenants(struct sim_trace *t, const struct sim_tenant *usual, str
 
 /* In a file without tenants each request gets one, by the shares of their rates. Requests with the same second block are
  * turns of one conversation and have the same: caches are not shared between tenants. */
-static uint32_t draw_tenant(const struct sim_trace *t, size_t row, double all_shares)
+static uint32_t draw_tenant(const struct sim_workload *t, size_t row, double all_shares)
 {
-    const struct bench_trace_row *r = &t->file.rows[row];
+    const struct bench_workload_row *r = &t->file.rows[row];
     uint64_t key = r->n_hashes > 1 ? t->file.hashes[r->first_hash + 1] : ~(uint64_t)row;
     uint64_t state = bench_stream(t->seed, STREAM_TENANT, key);
     double at = bench_random_unit(&state) * all_shares;
@@ -112,10 +112,10 @@ static uint32_t draw_tenant(const struct sim_trace *t, size_t row, double all_sh
     return t->n_tenants - 1;
 }
 
-static struct sim_request request_of_row(const struct sim_trace *t, const struct sim_trace_options *o, size_t i,
+static struct sim_request request_of_row(const struct sim_workload *t, const struct sim_workload_options *o, size_t i,
                                          uint32_t tenant)
 {
-    const struct bench_trace_row *row = &t->file.rows[i];
+    const struct bench_workload_row *row = &t->file.rows[i];
     const struct sim_tenant *who = &t->tenants[tenant];
     struct sim_request r = {
         .arrival_s = row->arrival_s / o->rate_scale,
@@ -134,7 +134,8 @@ static struct sim_request request_of_row(const struct sim_trace *t, const struct
 }
 
 /* What --tenants says must be of use with a file. */
-static int check_tenants(const struct sim_trace *t, const struct sim_tenant *usual, bool draws, struct quire_error *err)
+static int check_tenants(const struct sim_workload *t, const struct sim_tenant *usual, bool draws,
+                         struct quire_error *err)
 {
     for (uint32_t i = 0; i < t->n_tenants; i++) {
         const struct sim_tenant *who = &t->tenants[i];
@@ -154,8 +155,8 @@ static int check_tenants(const struct sim_trace *t, const struct sim_tenant *usu
     return QUIRE_OK;
 }
 
-static int take_file(struct sim_trace *t, const struct sim_trace_options *o, const struct sim_tenant *usual,
-                     const struct bench_trace_form *form, struct quire_error *err)
+static int take_file(struct sim_workload *t, const struct sim_workload_options *o, const struct sim_tenant *usual,
+                     const struct bench_workload_form *form, struct quire_error *err)
 {
     if (!o->path)
         return quire_fail(err, QUIRE_INVALID, "--trace-format %s needs --trace FILE", o->format);
@@ -219,13 +220,13 @@ static int parse_ramp(const char *text, double *from, double *to, struct quire_e
                       text);
 }
 
-static void step_source(struct source *s, const struct sim_trace_options *o, double rate, double factor)
+static void step_source(struct source *s, const struct sim_workload_options *o, double rate, double factor)
 {
     if (rate > 0)
         s->next_s += bench_draw_gamma(&s->gaps, o->burstiness) / (o->burstiness * rate * factor);
 }
 
-static struct sim_request draw_request(const struct sim_trace *t, uint32_t tenant, struct source *s)
+static struct sim_request draw_request(const struct sim_workload *t, uint32_t tenant, struct source *s)
 {
     const struct sim_tenant *who = &t->tenants[tenant];
     uint64_t state = bench_stream(s->stream, STREAM_LENGTHS, s->n++);
@@ -235,7 +236,7 @@ static struct sim_request draw_request(const struct sim_trace *t, uint32_t tenan
                             .priority = who->priority,
                             .deadline_ms = who->deadline_ms};
     if (t->file.n_rows > 0) {
-        const struct bench_trace_row *row = &t->file.rows[bench_random(&state) % t->file.n_rows];
+        const struct bench_workload_row *row = &t->file.rows[bench_random(&state) % t->file.n_rows];
         r.n_prompt = row->n_input;
         r.n_output = row->n_output;
     } else {
@@ -247,7 +248,7 @@ static struct sim_request draw_request(const struct sim_trace *t, uint32_t tenan
     return r;
 }
 
-static int draw_all(struct sim_trace *t, const struct sim_trace_options *o, size_t most, struct source *sources,
+static int draw_all(struct sim_workload *t, const struct sim_workload_options *o, size_t most, struct source *sources,
                     struct quire_error *err)
 {
     double from, to;
@@ -284,7 +285,7 @@ static int draw_all(struct sim_trace *t, const struct sim_trace_options *o, size
     return QUIRE_OK;
 }
 
-static int make_synthetic(struct sim_trace *t, const struct sim_trace_options *o, const struct sim_tenant *usual,
+static int make_synthetic(struct sim_workload *t, const struct sim_workload_options *o, const struct sim_tenant *usual,
                           struct quire_error *err)
 {
     size_t most = o->num_requests ? o->num_requests : o->duration_s > 0 ? MAX_REQUESTS : DEFAULT_REQUESTS;
@@ -294,7 +295,7 @@ static int make_synthetic(struct sim_trace *t, const struct sim_trace_options *o
                           "--trace-format synthetic reads no trace: leave --trace out, or say "
                           "mooncake, timed or azure");
     if (o->lengths_path)
-        status = read_file(o->lengths_path, &bench_trace_mooncake, false, &t->file, err);
+        status = read_file(o->lengths_path, &bench_workload_mooncake, false, &t->file, err);
     if (status == QUIRE_OK && t->n_tenants == 0) {
         t->tenants = malloc(sizeof *t->tenants);
         if (!t->tenants)
@@ -322,7 +323,7 @@ static int make_synthetic(struct sim_trace *t, const struct sim_trace_options *o
 
 /* ---- opening ---- */
 
-static int read_options(const struct sim_trace_options *o, struct sim_trace *t, struct sim_tenant *usual,
+static int read_options(const struct sim_workload_options *o, struct sim_workload *t, struct sim_tenant *usual,
                         struct quire_error *err)
 {
     *usual = (struct sim_tenant){.name = "default", .weight = 1, .rate = -1};
@@ -334,11 +335,11 @@ static int read_options(const struct sim_trace_options *o, struct sim_trace *t, 
     return status;
 }
 
-int sim_trace_open(const struct sim_trace_options *options, struct sim_trace *out, struct quire_error *err)
+int sim_workload_open(const struct sim_workload_options *options, struct sim_workload *out, struct quire_error *err)
 {
-    struct sim_trace_options o = *options;
+    struct sim_workload_options o = *options;
     struct sim_tenant usual;
-    *out = (struct sim_trace){.seed = o.seed};
+    *out = (struct sim_workload){.seed = o.seed};
     o.rate_scale = o.rate_scale > 0 ? o.rate_scale : 1;
     o.burstiness = o.burstiness > 0 ? o.burstiness : 1;
     int status = read_options(&o, out, &usual, err);
@@ -348,7 +349,7 @@ int sim_trace_open(const struct sim_trace_options *options, struct sim_trace *ou
     while (f < N_FORMATS && strcmp(formats[f].name, o.format) != 0)
         f++;
     if (f < N_FORMATS) {
-        struct bench_trace_form form = formats[f].form;
+        struct bench_workload_form form = formats[f].form;
         if (o.milliseconds)
             form.unit_ms = 1;
         if (o.hash_tokens > 0)
@@ -370,12 +371,12 @@ int sim_trace_open(const struct sim_trace_options *options, struct sim_trace *ou
     return status;
 }
 
-void sim_trace_close(struct sim_trace *trace)
+void sim_workload_close(struct sim_workload *workload)
 {
-    free(trace->requests);
-    free(trace->tenants);
-    bench_trace_free(&trace->file);
-    *trace = (struct sim_trace){0};
+    free(workload->requests);
+    free(workload->tenants);
+    bench_workload_free(&workload->file);
+    *workload = (struct sim_workload){0};
 }
 
 /* ---- prompts ---- */
@@ -389,22 +390,22 @@ static void fill(uint64_t number, uint32_t *out, size_t n)
         out[i] = ((i & 1 ? high : low) + (uint32_t)i * 0x9e3779b1u) & 0x7fffffffu;
 }
 
-void sim_trace_prompt(const struct sim_trace *trace, size_t i, uint32_t *out)
+void sim_workload_prompt(const struct sim_workload *workload, size_t i, uint32_t *out)
 {
-    const struct sim_request *r = &trace->requests[i];
+    const struct sim_request *r = &workload->requests[i];
     uint32_t at = 0;
-    if (trace->read_prompt) {
-        trace->read_prompt(trace->context, i, out);
+    if (workload->read_prompt) {
+        workload->read_prompt(workload->context, i, out);
         return;
     }
     for (uint32_t h = 0; h < r->n_hashes && at < r->n_prompt; h++) {
-        uint32_t left = r->n_prompt - at, n = left < trace->hash_tokens ? left : trace->hash_tokens;
-        fill(bench_stream(trace->seed, STREAM_HASH, r->hashes[h]), out + at, n);
+        uint32_t left = r->n_prompt - at, n = left < workload->hash_tokens ? left : workload->hash_tokens;
+        fill(bench_stream(workload->seed, STREAM_HASH, r->hashes[h]), out + at, n);
         at += n;
     }
     if (r->n_hashes == 0) {
-        at = trace->tenants[r->tenant].prefix < r->n_prompt ? trace->tenants[r->tenant].prefix : r->n_prompt;
-        fill(bench_stream(trace->seed, STREAM_PREFIX, r->tenant), out, at);
+        at = workload->tenants[r->tenant].prefix < r->n_prompt ? workload->tenants[r->tenant].prefix : r->n_prompt;
+        fill(bench_stream(workload->seed, STREAM_PREFIX, r->tenant), out, at);
     }
-    fill(bench_stream(trace->seed, STREAM_OWN, i), out + at, r->n_prompt - at);
+    fill(bench_stream(workload->seed, STREAM_OWN, i), out + at, r->n_prompt - at);
 }
