@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 /* While a sequence lives the scheduler has something to run, or says until when it has not. If it gives
- * nothing this often in a row, a promise was broken, and an error is better than a server that
+ * nothing this often in a row and nobody leaves, a promise was broken, and an error is better than a server that
  * hangs. */
 #define MAX_EMPTY_PLANS 8u
 
@@ -277,6 +277,7 @@ static void on_retired(void *engine, uint32_t seq)
     struct request *r = e->owners[seq].request;
     ENGINE_WATCH(e, retired, seq);
     e->owners[seq].request = NULL;
+    e->n_empty_plans = 0; /* who was cancelled before it ran leaves with an empty plan, and that is no broken promise */
     request_left_scheduler(r);
 }
 

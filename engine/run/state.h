@@ -91,7 +91,7 @@ struct engine {
     struct step_slot slots[ENGINE_MAX_SLOTS];
     uint32_t depth;
     uint64_t planned_us;                /* when the last plan was there; known with watches only */
-    uint32_t n_empty_plans;             /* in a row, though something lives */
+    uint32_t n_empty_plans;             /* in a row, though something lives and nothing left */
     uint64_t sleep_until_us;            /* nothing can run before, unless mail comes; 0 = something can */
     struct sched_tenant_stats *tenants; /* [n_tenants] as last published */
     uint64_t tenants_due_us;            /* when to publish them again */

@@ -5,6 +5,7 @@
 #include "engine/run/state.h"
 
 #include <math.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -490,6 +491,59 @@ static void a_cancel_frees_within_two_steps(void **state)
     }
 }
 
+/* Holds the engine's thread when a sequence has left, so that what is then submitted and cancelled is one mail. */
+struct gate {
+    sem_t left, go;
+};
+
+static void gate_retired(void *context, uint32_t seq)
+{
+    struct gate *g = context;
+    (void)seq;
+    sem_post(&g->left);
+    sem_wait(&g->go);
+}
+
+static void wait_at_gate(struct gate *g)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    if (sem_timedwait(&g->left, &until) != 0)
+        fail_msg("nobody left the scheduler in 20 seconds");
+}
+
+/* Each is cancelled before anything of it is planned, many in a row: the engine lives on. */
+static void cancelled_before_they_run(void **state)
+{
+    (void)state;
+    struct gate g;
+    const struct engine_watch watch = {.context = &g, .retired = gate_retired};
+    const struct engine_watch *watches[] = {&watch};
+    struct engine_options o = small_options();
+    o.watches = watches;
+    o.n_watches = 1;
+    assert_int_equal(sem_init(&g.left, 0, 0), 0);
+    assert_int_equal(sem_init(&g.go, 0, 0), 0);
+    struct client *c = client_open(model.dir, &o);
+    struct request_spec r = ask_for(4);
+    client_submit(c, &r);
+    for (uint32_t i = 0; i < 40; i++) {
+        wait_at_gate(&g);
+        engine_cancel(client_engine(c), client_submit(c, &r)->id);
+        sem_post(&g.go);
+    }
+    sem_post(&g.go); /* of the last one, and of the one that follows */
+    sem_post(&g.go);
+    assert_int_equal(client_ask(c, &r)->choices[0].finish, ENGINE_FINISH_LENGTH);
+    struct engine_stats stats = client_idle_stats(c);
+    assert_false(stats.dead);
+    assert_int_equal(stats.n_steps, 8); /* of the first and the last */
+    client_close(c);
+    sem_destroy(&g.left);
+    sem_destroy(&g.go);
+}
+
 static void one_choice_is_cancelled(void **state)
 {
     (void)state;
@@ -759,6 +813,7 @@ int main(void)
         cmocka_unit_test(a_long_step_leaves_the_queue_free),
         cmocka_unit_test(cancel_storm),
         cmocka_unit_test(a_cancel_frees_within_two_steps),
+        cmocka_unit_test(cancelled_before_they_run),
         cmocka_unit_test(one_choice_is_cancelled),
         cmocka_unit_test(prompt_logprobs_end_with_choice_0),
         cmocka_unit_test(nan_ends_its_own_request),
