@@ -1,4 +1,4 @@
-/* A plan in the making: what plan.c, order.c and admit.c share. Nobody else includes this. */
+/* A plan in the making: what plan.c, order.c, running.c and admit.c share. Nobody else includes this. */
 #ifndef QUIRE_SCHEDULER_PLANNER_H
 #define QUIRE_SCHEDULER_PLANNER_H
 
@@ -36,7 +36,7 @@ struct planner {
 /* Drops what no longer runs, restores the policy's order and counts what the running want. */
 void planner_order(struct planner *p);
 
-/* ---- plan.c ---- */
+/* ---- running.c ---- */
 
 /* How many positions a row of q can have with so many logit rows, of all bounds but blocks. */
 uint32_t planner_count(const struct planner *p, const struct sequence *q, uint32_t logits);
@@ -46,6 +46,10 @@ void planner_add_row(struct planner *p, struct sequence *q, uint32_t count);
 uint32_t planner_owed(const struct planner *p, const struct sequence *q, uint32_t group);
 /* Counts that, for admission. */
 void planner_add_owed(struct planner *p, const struct sequence *q);
+/* Prompt tokens that the decodes leave. Chunks are given blocks for no more. */
+uint32_t planner_left_for_prompts(const struct planner *p);
+/* The running, in policy order: rows of decodes, blocks for chunks. */
+void planner_serve_running(struct planner *p);
 
 /* ---- admit.c ---- */
 

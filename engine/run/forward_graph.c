@@ -89,14 +89,6 @@ void forward_graphs_destroy(struct forward *f)
     f->n_graphs = 0;
 }
 
-const struct forward_graph *forward_graph_for(const struct forward *f, uint32_t n_tokens)
-{
-    for (uint32_t i = 0; i < f->n_graphs; i++)
-        if (f->graphs[i].n_tokens >= n_tokens)
-            return &f->graphs[i];
-    return NULL;
-}
-
 uint32_t forward_n_graphs(const struct forward *f)
 {
     return f->n_graphs;

@@ -54,10 +54,8 @@ uint32_t forward_graph_sizes(uint32_t max_tokens, uint32_t *sizes);
 /* Records them all; before that runs one step as it is, which loads what the backend loads at first use. */
 int forward_graphs_create(struct forward *f, uint32_t max_tokens, struct quire_error *err);
 void forward_graphs_destroy(struct forward *f);
-/* The least recorded size that holds n tokens, or NULL. */
-const struct forward_graph *forward_graph_for(const struct forward *f, uint32_t n_tokens);
 
-/* ---- forward.c ---- */
+/* ---- forward_input.c: where a step's input lies ---- */
 
 /* Lays out a step's arrays in a staging image. */
 void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,

@@ -1,0 +1,307 @@
+/* Rows: how long one may be, the running's, and the blocks that the running are promised.
+ *
+ * Blocks run out only here, for the running. The last of the running then gives way, so a sequence is
+ * never preempted for one that the policy ranks after it, and one that is last itself gives way to
+ * nobody: it leaves. When blocks are already on their way back (a launched step still touches
+ * them), the sequence waits for the next plan instead of taking more victims. Nothing is admitted
+ * in a plan that was short of blocks.
+ */
+#include "scheduler/planner.h"
+
+#include <string.h>
+
+/* ---- how long a row may be ---- */
+
+/* Prompt tokens that the live flows but one want of this step, those that wait included if there is a
+ * place for them. */
+static uint64_t wanted_by_others(const struct planner *p, uint32_t flow)
+{
+    const struct sched *s = p->s;
+    const struct sched_config *c = &s->config;
+    uint32_t background = s->queue.n_flows;
+    bool waiting = p->head_may_come && s->n_listed < c->max_num_seqs &&
+                   (c->max_partial_prefills == 0 || p->n_partial < c->max_partial_prefills);
+    uint64_t n = p->wanted - s->flow_wants[flow];
+    if (flow != background)
+        n -= s->flow_wants[background];
+    if (waiting)
+        n += s->queue.n_tokens - s->queue.heaps[flow].n_tokens;
+    if (waiting && flow != background)
+        n -= s->queue.heaps[background].n_tokens;
+    return n;
+}
+
+/* Prompt tokens that one flow may still have in this step: a share of what there is, or what the others
+ * leave when they want less. Only prompts under way that go on after this step are bounded: who is
+ * admitted is of the flow that comes first, and what is nearly done had better be done. */
+static uint32_t share_left(const struct planner *p, const struct sequence *q)
+{
+    const struct sched *s = p->s;
+    uint32_t flow = q->key.flow, given = s->flow_given[flow];
+    bool bounded = p->share > 0 && q->state == SEQ_RUNNING;
+    uint64_t others = bounded ? wanted_by_others(p, flow) : 0;
+    if (others == 0)
+        return UINT32_MAX;
+    uint64_t part = (uint64_t)p->prompt_budget * p->share / 100;
+    uint64_t left_over = p->prompt_budget > others ? p->prompt_budget - others : 0;
+    uint64_t most = part > left_over ? part : left_over;
+    if (most == 0)
+        most = 1;
+    return most > given ? (uint32_t)(most - given) : 0;
+}
+
+/* Until when a row may take that has only a share: tokens far into a long prompt cost more than others, so
+ * the time is shared, too, and the first such row of a flow has all of its part. */
+static double shared_target(const struct planner *p, uint32_t flow)
+{
+    double spent = sched_cost_us(&p->s->config.cost, &p->shape);
+    double left = p->target_us > spent ? p->target_us - spent : 0;
+    return p->s->flow_given[flow] > 0 ? spent : spent + left * p->share / 100;
+}
+
+/* What fits into the step until then, but a little in any case. */
+static uint32_t bound_time(const struct planner *p, const struct sequence *q, uint32_t count, double until_us)
+{
+    uint32_t room = sched_cost_room(&p->s->config.cost, &p->shape, q->n_planned, count, until_us);
+    uint32_t given = p->slot->plan.n_tokens - p->slot->plan.n_rows;
+    uint32_t least = given < SCHED_MIN_CHUNK ? SCHED_MIN_CHUNK - given : 0;
+    if (room < least)
+        room = least;
+    return count < room ? count : room;
+}
+
+/* Bounds of rows of more than one token. */
+static uint32_t bound_chunk(const struct planner *p, const struct sequence *q, uint32_t count)
+{
+    const struct sched_config *c = &p->s->config;
+    if (c->long_prefill_token_threshold && count > c->long_prefill_token_threshold)
+        count = c->long_prefill_token_threshold;
+    if (p->target_us > 0)
+        count = bound_time(p, q, count, p->target_us);
+    uint32_t share = share_left(p, q);
+    if (share == UINT32_MAX || count == seq_remaining(q))
+        return count;
+    if (p->target_us > 0)
+        count = bound_time(p, q, count, shared_target(p, q->key.flow));
+    return count < share ? count : share;
+}
+
+/* A thousand decodes are one row each in every plan: what they go through is inlined, so that all that
+ * is of longer rows falls away. */
+#define FOR_DECODES static inline __attribute__((always_inline))
+
+/* Of `count` positions, how many a row of q can have. */
+FOR_DECODES uint32_t bound_row(const struct planner *p, const struct sequence *q, uint32_t count, uint32_t logits)
+{
+    if (count > p->budget)
+        count = p->budget;
+    if (count > 1)
+        count = bound_chunk(p, q, count);
+    if (q->prompt_logits && q->n_prompt_logits < q->n_prompt) {
+        uint32_t given = q->n_prompt_logits > q->n_planned ? q->n_prompt_logits - q->n_planned : 0;
+        if (count > given && count - given > logits)
+            count = given + logits;
+    } else if (count > 0 && logits == 0 && seq_samples(q, q->n_planned + count)) {
+        count--;
+    }
+    return count;
+}
+
+uint32_t planner_count(const struct planner *p, const struct sequence *q, uint32_t logits)
+{
+    return bound_row(p, q, seq_remaining(q), logits);
+}
+
+/* ---- rows ---- */
+
+/* Tells the policy and the counters what the row gives. */
+FOR_DECODES void account_row(struct planner *p, struct sequence *q, uint32_t count, bool samples)
+{
+    struct sched *s = p->s;
+    struct sched_tenant_stats *tenant = &s->tenants[q->key.tenant];
+    uint32_t first = q->n_planned, end = first + count;
+    uint32_t fresh = end > q->n_reached ? end - (first > q->n_reached ? first : q->n_reached) : 0;
+    uint32_t of_prompt = end < q->n_prompt ? end : q->n_prompt;
+    uint32_t prompt_from = first > q->n_reached ? first : q->n_reached;
+    struct sched_service service = {.n_prompt = of_prompt > prompt_from ? of_prompt - prompt_from : 0,
+                                    .n_recomputed = count - fresh,
+                                    .n_generated = samples};
+    if (count > 1 || first < q->n_prompt)
+        q->account.n_chunks++;
+    if (service.n_recomputed > 0) {
+        q->account.n_recomputed += service.n_recomputed;
+        s->stats.n_recomputed += service.n_recomputed;
+    }
+    tenant->n_prompt_tokens += service.n_prompt;
+    if (count > 1) {
+        s->flow_given[q->key.flow] += count;
+        p->wanted -= p->wanted < count ? p->wanted : count;
+        uint64_t *wants = &s->flow_wants[q->key.flow];
+        *wants -= *wants < count ? *wants : count;
+    }
+    if (s->config.policy->served)
+        s->config.policy->served(s->policy_state, &q->key, &service);
+    if (end > q->n_reached)
+        q->n_reached = end;
+}
+
+FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
+{
+    struct sched *s = p->s;
+    struct sched_plan *plan = &p->slot->plan;
+    uint32_t first = q->n_planned, end = first + count;
+    bool samples = seq_samples(q, end);
+    uint32_t first_logit = samples ? end - 1 : end;
+    bool scores = false;
+    if (q->prompt_logits && q->n_prompt_logits < q->n_prompt) {
+        first_logit = first > q->n_prompt_logits ? first : q->n_prompt_logits;
+        if (first_logit > end)
+            first_logit = end;
+        if (q->n_prompt_logits < end)
+            q->n_prompt_logits = end;
+        scores = first_logit + samples < end;
+    }
+    struct sched_row *row = &p->slot->rows[plan->n_rows++];
+    row->seq = sched_name(s, q);
+    row->first = first;
+    row->count = count;
+    row->n_draft = 0;
+    row->first_logit = first_logit;
+    row->outputs = (struct sched_outputs){
+        .tokens = samples, .scores = scores, .vector = q->vector && first < q->n_prompt && end >= q->n_prompt};
+    row->adapter = q->adapter;
+    plan->n_tokens += count;
+    plan->n_logits += end - first_logit;
+    p->budget -= count;
+    p->logits -= end - first_logit;
+    if (s->config.cost.n_points > 0)
+        sched_shape_add(&p->shape, first, count, end - first_logit);
+    account_row(p, q, count, samples);
+    for (uint32_t i = q->n_known; i < end; i++)
+        q->tokens[i] = SCHED_PENDING;
+    q->n_planned = end;
+    q->n_sampling += samples;
+    q->last_step = s->step + 1;
+    q->last_first = first;
+    p->prompt_planned |= q->leads && end >= q->n_prompt;
+}
+
+void planner_add_row(struct planner *p, struct sequence *q, uint32_t count)
+{
+    add_row(p, q, count);
+}
+
+/* ---- blocks ---- */
+
+/* Positions that the sequence is promised blocks for: what is known of it, or, in reservation mode, all
+ * it may ever have. */
+static uint32_t promised(const struct sched *s, const struct sequence *q)
+{
+    if (s->config.preemption == SCHED_PREEMPT_NEVER)
+        return q->n_positions;
+    return q->n_planned + seq_remaining(q);
+}
+
+uint32_t planner_owed(const struct planner *p, const struct sequence *q, uint32_t group)
+{
+    const struct kv_config *kv = &p->s->config.kv;
+    uint32_t n = kv_blocks_needed(kv, group, promised(p->s, q), sched_reach(p->s));
+    uint32_t held = kv_table_held(q->table, group);
+    n += q->n_shared[group];
+    return n > held ? n - held : 0;
+}
+
+void planner_add_owed(struct planner *p, const struct sequence *q)
+{
+    if (promised(p->s, q) <= q->n_reserved)
+        return;
+    for (uint32_t g = 0; g < p->s->config.kv.n_groups; g++)
+        p->owed[g] += planner_owed(p, q, g);
+}
+
+/* The last of the running gives its blocks back, at once or when its launched step is committed. */
+static struct sequence *preempt_last(struct planner *p)
+{
+    struct sched *s = p->s;
+    uint32_t name = s->running[--s->n_listed];
+    struct sequence *q = &s->seqs[name];
+    p->slot->preempted[p->slot->plan.n_preempted++] = name;
+    s->stats.n_preemptions++;
+    sched_stops_running(s, q);
+    if (q->last_step > s->committed) {
+        q->state = SEQ_LEAVING;
+        s->n_touched++;
+    } else {
+        sched_requeue(s, q);
+    }
+    return q;
+}
+
+static bool make_room(struct planner *p, struct sequence *q, uint32_t n_tokens)
+{
+    struct sched *s = p->s;
+    uint32_t bt = s->config.kv.block_tokens;
+    if (n_tokens <= q->n_reserved)
+        return true;
+    while (kv_table_reserve(q->table, q->n_computed, n_tokens)) {
+        if (s->n_listed == 1 && s->n_touched == 0 && pins_drop_one(s))
+            continue;
+        p->short_of_blocks = true;
+        if (s->n_touched > 0 || preempt_last(p) == q)
+            return false;
+    }
+    q->n_reserved = (n_tokens + bt - 1) / bt * bt;
+    return true;
+}
+
+/* ---- the running ---- */
+
+uint32_t planner_left_for_prompts(const struct planner *p)
+{
+    uint32_t most = p->s->config.max_num_batched_tokens;
+    return most > p->n_decodes ? most - p->n_decodes : 0;
+}
+
+/* A chunk: its blocks now, its row when it is its turn. */
+static bool prepare_chunk(struct planner *p, struct sequence *q, uint32_t logits, uint32_t *prompt_left)
+{
+    uint32_t want = planner_count(p, q, logits);
+    if (want > *prompt_left)
+        want = *prompt_left;
+    if (want == 0)
+        return true;
+    if (!make_room(p, q, q->n_planned + want))
+        return false;
+    p->s->prefills[p->n_prefills++] = (struct prefill){.name = sched_name(p->s, q), .want = want};
+    *prompt_left -= want;
+    p->s->flow_given[q->key.flow] += want;
+    return true;
+}
+
+void planner_serve_running(struct planner *p)
+{
+    struct sched *s = p->s;
+    uint32_t prompt_left = planner_left_for_prompts(p);
+    for (uint32_t i = 0; i < s->n_listed; i++) {
+        struct sequence *q = &s->seqs[s->running[i]];
+        uint32_t left = seq_remaining(q);
+        /* One logit row stays for each sequence after this one. */
+        uint32_t logits = p->logits - (s->n_listed - 1 - i);
+        if (q->n_computed < q->n_prompt)
+            s->computing[p->n_computing++] = sched_name(s, q);
+        if (left == 1) {
+            if (bound_row(p, q, 1, logits) > 0) {
+                if (q->n_planned >= q->n_reserved && !make_room(p, q, q->n_planned + 1))
+                    continue;
+                add_row(p, q, 1);
+            }
+        } else if (left > 1) {
+            if (!prepare_chunk(p, q, logits, &prompt_left))
+                continue;
+        }
+        if (promised(s, q) > q->n_reserved)
+            planner_add_owed(p, q);
+    }
+    /* Promised so far; given when it is their turn. */
+    memset(s->flow_given, 0, (s->queue.n_flows + 1) * sizeof *s->flow_given);
+}
