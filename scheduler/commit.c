@@ -111,7 +111,7 @@ static bool take_row(struct sched *s, struct sequence *q, const struct sched_row
 }
 
 /* The step is done with the sequence: what waited for it comes back. */
-static void let_go(struct sched *s, struct sequence *q)
+static void release_sequence(struct sched *s, struct sequence *q)
 {
     if (q->last_step > s->committed)
         return;
@@ -164,7 +164,7 @@ int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n
             finish(s, q);
             sched_end(s, q);
         } else {
-            let_go(s, q);
+            release_sequence(s, q);
         }
     }
     return QUIRE_OK;

@@ -248,7 +248,7 @@ static int run_block(struct pass *p, const struct model_block *block)
 /* ---- the pass -------------------------------------------------------------------------------- */
 
 /* Embedding and angles: what comes before the layers. */
-static int enter(struct pass *p)
+static int embed_and_angles(struct pass *p)
 {
     struct forward *f = p->f;
     const struct k_embed_args embed = {.table = f->weights->beside->site[SITE_EMBED].matrix,
@@ -270,7 +270,7 @@ static int enter(struct pass *p)
 int forward_compute(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
 {
     struct pass p = {.f = f, .batch = batch, .err = err, .n = batch->n_tokens, .x = buffer(f, f->layout.residual)};
-    TRY(enter(&p));
+    TRY(embed_and_angles(&p));
     for (; p.layer < f->desc->n_layers; p.layer++) {
         const struct model_layer *layer = &f->desc->layers[p.layer];
         p.weights = &f->weights->layers[p.layer];

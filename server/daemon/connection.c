@@ -83,7 +83,7 @@ int connection_open(struct daemon *d, int fd, const struct key256 *key, struct q
 }
 
 /* The sink touches a connection only through its requests and the dirty list: it leaves both. */
-static void let_go(struct connection *c)
+static void drop_requests(struct connection *c)
 {
     struct daemon *d = c->d;
     for (;;) {
@@ -113,7 +113,7 @@ static void let_go(struct connection *c)
 void connection_close(struct connection *c)
 {
     struct daemon *d = c->d;
-    let_go(c);
+    drop_requests(c);
     if (c->previous)
         c->previous->next = c->next;
     else
@@ -141,7 +141,7 @@ void connection_fail(struct connection *c, enum quire_status status, const char 
     if (c->state == CONNECTION_CLOSING)
         return;
     c->state = CONNECTION_CLOSING;
-    let_go(c);
+    drop_requests(c);
     struct buffer *b = connection_out_begin(c);
     if (message)
         wire_put_error(b, (uint32_t)status, message);

@@ -75,7 +75,7 @@ void engine_client_close(struct engine_client *c)
 }
 
 /* The connection is over: each request hears it once, then the owner. */
-static void lose(struct engine_client *c, const char *why)
+static void fail_connection(struct engine_client *c, const char *why)
 {
     if (c->state == CLIENT_GONE)
         return;
@@ -136,7 +136,7 @@ static void out_changed(struct engine_client *c)
         flush(c);
 }
 
-static void leave(struct engine_client *c)
+static void end_call(struct engine_client *c)
 {
     if (c->depth == 1 && c->state != CLIENT_GONE && !c->out.failed)
         flush(c);
@@ -154,15 +154,15 @@ static void answer_greeting(struct engine_client *c, const struct wire_hello *th
     if (theirs->version != WIRE_VERSION) {
         snprintf(why, sizeof why, "HELLO: version: the engine speaks %u, this front end %u", theirs->version,
                  WIRE_VERSION);
-        lose(c, why);
+        fail_connection(c, why);
         return;
     }
     if (theirs->n_nonce && !c->has_key) {
-        lose(c, "HELLO: nonce: the engine asks for its shared key, and no key file was given");
+        fail_connection(c, "HELLO: nonce: the engine asks for its shared key, and no key file was given");
         return;
     }
     if (!theirs->n_nonce && c->has_key) {
-        lose(c, "HELLO: nonce: the engine asks for no key, although a key file was given");
+        fail_connection(c, "HELLO: nonce: the engine asks for no key, although a key file was given");
         return;
     }
     if (c->has_key) {
@@ -184,16 +184,16 @@ static void take_welcome(struct engine_client *c, const struct wire_hello *their
     if (c->has_key) {
         struct key256 proof = wire_key_proof(&c->key, WIRE_KEY_ENGINE, c->engine_nonce, c->our_nonce);
         if (theirs->n_key_proof == 0 || !quire_secret_equal(proof.bytes, theirs->key_proof, sizeof proof.bytes)) {
-            lose(c, "HELLO: key_proof: the engine does not know the key");
+            fail_connection(c, "HELLO: key_proof: the engine does not know the key");
             return;
         }
     }
     if (memcmp(&theirs->identity_text, &c->ours.identity_text, sizeof theirs->identity_text)) {
-        lose(c, "HELLO: identity_text: tokenizer or chat template differ from the engine's");
+        fail_connection(c, "HELLO: identity_text: tokenizer or chat template differ from the engine's");
         return;
     }
     if (memcmp(&theirs->identity_config, &c->ours.identity_config, sizeof theirs->identity_config)) {
-        lose(c, "HELLO: identity_config: config.json differs from the engine's");
+        fail_connection(c, "HELLO: identity_config: config.json differs from the engine's");
         return;
     }
     event_del(c->deadline);
@@ -319,7 +319,7 @@ static int on_error(struct engine_client *c, const uint8_t *body, size_t n, stru
         return status;
     snprintf(why, sizeof why, "the engine closed the connection: %s: %.*s", quire_status_name((int)code),
              (int)n_message, message);
-    lose(c, why);
+    fail_connection(c, why);
     return QUIRE_OK;
 }
 
@@ -364,7 +364,7 @@ static void read_frames(struct engine_client *c)
         if (status) {
             char why[QUIRE_ERROR_BYTES + 32];
             snprintf(why, sizeof why, "a bad frame from the engine: %s", err.text);
-            lose(c, why);
+            fail_connection(c, why);
         } else if (counted) {
             c->ungranted += WIRE_HEADER_BYTES + header.body_bytes;
         }
@@ -395,7 +395,7 @@ static int read_some(struct engine_client *c)
         snprintf(why, sizeof why, "the connection to the engine broke: %m");
     else
         snprintf(why, sizeof why, "the engine closed the connection");
-    lose(c, why);
+    fail_connection(c, why);
     return -1;
 }
 
@@ -409,7 +409,7 @@ static void on_readable(evutil_socket_t fd, short what, void *context)
         if (read_some(c) <= 0)
             break;
     }
-    leave(c);
+    end_call(c);
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *context)
@@ -429,8 +429,8 @@ static void on_broken(evutil_socket_t fd, short what, void *context)
         if (read_some(c) <= 0)
             break;
     }
-    lose(c, c->out.failed ? "out of memory" : "the connection to the engine broke");
-    leave(c);
+    fail_connection(c, c->out.failed ? "out of memory" : "the connection to the engine broke");
+    end_call(c);
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *context)
@@ -439,8 +439,8 @@ static void on_deadline(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     c->depth++;
-    lose(c, "the engine did not say HELLO in time");
-    leave(c);
+    fail_connection(c, "the engine did not say HELLO in time");
+    end_call(c);
 }
 
 /* ---- what the owner calls ---- */

@@ -53,7 +53,7 @@ static bool join_content(json_t *message, const json_t *parts, size_t index, str
 
 static bool fix_content(json_t *message, const char *role, size_t index, struct api_error *e)
 {
-    const json_t *content = params_get(message, "content");
+    const json_t *content = json_field_get(message, "content");
     if (json_is_string(content))
         return true;
     if (json_is_array(content))
@@ -70,7 +70,7 @@ static bool fix_content(json_t *message, const char *role, size_t index, struct 
 /* Clients send a call's arguments as a JSON string; templates write them as the object they are. */
 static bool fix_tool_calls(json_t *message, size_t index, struct api_error *e)
 {
-    json_t *calls = params_get(message, "tool_calls"), *call;
+    json_t *calls = json_field_get(message, "tool_calls"), *call;
     size_t i;
     if (!calls)
         return true;
@@ -81,7 +81,7 @@ static bool fix_tool_calls(json_t *message, size_t index, struct api_error *e)
         json_t *function = json_object_get(call, "function");
         if (!json_is_string(json_object_get(function, "name")))
             return bad_message(e, index, "tool_calls", "a call needs function.name, a string");
-        const json_t *arguments = params_get(function, "arguments");
+        const json_t *arguments = json_field_get(function, "arguments");
         json_t *object = NULL;
         if (json_is_string(arguments) && json_string_length(arguments) > 0) {
             struct quire_error why;
@@ -153,13 +153,13 @@ bool chat_take(struct request_job *j, const json_t *messages, const char *name)
 bool chat_read_messages(struct request_job *j, const json_t *body)
 {
     struct api_error *e = &j->error;
-    json_t *messages = params_get(body, "messages"), *tools;
-    const json_t *kwargs = params_get(body, "chat_template_kwargs");
+    json_t *messages = json_field_get(body, "messages"), *tools;
+    const json_t *kwargs = json_field_get(body, "chat_template_kwargs");
     if (!fix_messages(messages, e) || !params_tools(body, &tools, e) ||
-        !params_bool(body, "continue_final_message", &j->continue_final, e))
+        !json_field_bool(body, "continue_final_message", &j->continue_final, e))
         return false;
     j->add_generation_prompt = !j->continue_final;
-    if (!params_bool(body, "add_generation_prompt", &j->add_generation_prompt, e))
+    if (!json_field_bool(body, "add_generation_prompt", &j->add_generation_prompt, e))
         return false;
     if (j->add_generation_prompt && j->continue_final)
         return api_bad(e, "continue_final_message", "does not go with \"add_generation_prompt\": true");
@@ -175,12 +175,12 @@ bool chat_read_messages(struct request_job *j, const json_t *body)
 /* As vLLM: the reply's content begins with the last message's, where both are the same one's. */
 static bool read_echo(struct request_job *j, const json_t *body)
 {
-    const json_t *messages = params_get(body, "messages");
+    const json_t *messages = json_field_get(body, "messages");
     const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
     const json_t *content = json_object_get(last, "content");
     const char *role = json_string_value(json_object_get(last, "role"));
     bool echo = false;
-    if (!params_bool(body, "echo", &echo, &j->error))
+    if (!json_field_bool(body, "echo", &echo, &j->error))
         return false;
     if (!echo || (j->add_generation_prompt && strcmp(role, "assistant") != 0))
         return true;
@@ -197,7 +197,7 @@ static bool read_tool_calls(struct request_job *j, const json_t *body)
 {
     struct params *p = &j->params;
     bool parallel = true;
-    if (!params_bool(body, "parallel_tool_calls", &parallel, &j->error))
+    if (!json_field_bool(body, "parallel_tool_calls", &parallel, &j->error))
         return false;
     if (!j->tools)
         return true;

@@ -118,9 +118,9 @@ static bool add_option(char *command, size_t size, const char *key, const json_t
 static bool read_policy(const json_t *body, char *command, size_t size, struct api_error *e)
 {
     const char *policy = NULL, *key;
-    const json_t *options = params_get(body, "options");
+    const json_t *options = json_field_get(body, "options");
     json_t *value;
-    if (!params_string(body, "policy", &policy, e))
+    if (!json_field_string(body, "policy", &policy, e))
         return false;
     if (!policy || !is_word(policy))
         return api_bad(e, "policy", "must be the name of a scheduling policy");

@@ -12,7 +12,7 @@ bool completions_take_prompt(struct request_job *j, const json_t *prompt, struct
     if (json_is_array(prompt)) {
         if (json_array_size(prompt) == 0)
             return api_bad(e, "prompt", "is empty");
-        return params_token_ids(prompt, "prompt", j->vocab_size, &item->ids, &item->n_ids, e);
+        return json_field_token_ids(prompt, "prompt", j->vocab_size, &item->ids, &item->n_ids, e);
     }
     if (!json_is_string(prompt))
         return api_bad(e, "prompt",
@@ -29,7 +29,7 @@ bool completions_take_prompt(struct request_job *j, const json_t *prompt, struct
 bool completions_read(struct request_job *j, const json_t *body)
 {
     struct api_error *e = &j->error;
-    const json_t *prompt = params_get(body, "prompt");
+    const json_t *prompt = json_field_get(body, "prompt");
     if (!request_job_params(j, body, false))
         return false;
     if (!prompt)

@@ -38,7 +38,7 @@ static bool add_messages(json_t *out, const json_t *messages, struct api_error *
         if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 && strcmp(role, "system") != 0))
             return api_bad(e, field, "must be \"user\", \"assistant\" or \"system\"");
         snprintf(field, sizeof field, "messages[%zu].content", i);
-        if (!add_message(out, role, params_get(message, "content"), field, e))
+        if (!add_message(out, role, json_field_get(message, "content"), field, e))
             return false;
     }
     return true;
@@ -53,9 +53,9 @@ static bool last_is_assistant(const json_t *messages)
 static bool read_prompt(struct request_job *j, const json_t *body)
 {
     struct api_error *e = &j->error;
-    json_t *chat = json_array(), *system = params_get(body, "system");
+    json_t *chat = json_array(), *system = json_field_get(body, "system");
     bool ok = (chat || request_job_no_memory(j)) && (!system || add_message(chat, "system", system, "system", e)) &&
-              add_messages(chat, params_get(body, "messages"), e);
+              add_messages(chat, json_field_get(body, "messages"), e);
     if (ok) {
         /* An answer that is begun is continued. */
         j->continue_final = last_is_assistant(chat);
@@ -74,8 +74,8 @@ static const char *const not_built[] = {
 
 static bool refuse_not_built(const json_t *body, struct api_error *e)
 {
-    const json_t *thinking = params_get(body, "thinking"), *choice = params_get(body, "tool_choice");
-    const json_t *output = params_get(body, "output_config");
+    const json_t *thinking = json_field_get(body, "thinking"), *choice = json_field_get(body, "tool_choice");
+    const json_t *output = json_field_get(body, "output_config");
     const char *type = json_string_value(json_object_get(thinking, "type"));
     if (!params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e))
         return false;
@@ -86,14 +86,14 @@ static bool refuse_not_built(const json_t *body, struct api_error *e)
         return api_unsupported(e, "tool_choice", "tools are not supported");
     if (output && !json_is_object(output))
         return api_bad(e, "output_config", "must be an object");
-    if (params_get(output, "format"))
+    if (json_field_get(output, "format"))
         return api_unsupported(e, "output_config.format", "is not supported");
     return true;
 }
 
 static bool check_metadata(const json_t *body, struct api_error *e)
 {
-    const json_t *metadata = params_get(body, "metadata"), *user = params_get(metadata, "user_id");
+    const json_t *metadata = json_field_get(body, "metadata"), *user = json_field_get(metadata, "user_id");
     if (metadata && !json_is_object(metadata))
         return api_bad(e, "metadata", "must be an object");
     if (user && !json_is_string(user))
@@ -110,7 +110,7 @@ static bool read_length(struct request_job *j, const json_t *body)
 
 static bool check_temperature(const json_t *body, struct api_error *e)
 {
-    const json_t *temperature = params_get(body, "temperature");
+    const json_t *temperature = json_field_get(body, "temperature");
     return !json_is_number(temperature) || json_number_value(temperature) <= 1 ||
            api_bad(e, "temperature", "must be between 0 and 1, got %g", json_number_value(temperature));
 }
@@ -128,7 +128,7 @@ bool messages_read(struct request_job *j, const json_t *body)
 bool messages_count_read(struct request_job *j, const json_t *body)
 {
     const char *model = NULL;
-    return refuse_not_built(body, &j->error) && params_string(body, "model", &model, &j->error) &&
+    return refuse_not_built(body, &j->error) && json_field_string(body, "model", &model, &j->error) &&
            front_model_name(j->front, model, &j->error) && read_prompt(j, body);
 }
 

@@ -6,72 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- single fields -------------------------------------------------------------------------- */
-
-json_t *params_get(const json_t *object, const char *key)
-{
-    json_t *value = json_object_get(object, key);
-    return json_is_null(value) ? NULL : value;
-}
-
-bool params_bool(const json_t *body, const char *key, bool *out, struct api_error *e)
-{
-    const json_t *value = params_get(body, key);
-    if (value && !json_is_boolean(value))
-        return api_bad(e, key, "must be true or false");
-    if (value)
-        *out = json_is_true(value);
-    return true;
-}
-
-bool params_string(const json_t *body, const char *key, const char **out, struct api_error *e)
-{
-    const json_t *value = params_get(body, key);
-    if (value && !json_is_string(value))
-        return api_bad(e, key, "must be a string");
-    if (value)
-        *out = json_string_value(value);
-    return true;
-}
-
-bool params_i64(const json_t *body, const char *key, int64_t min, int64_t max, int64_t *out, struct api_error *e)
-{
-    const json_t *value = params_get(body, key);
-    if (!value)
-        return true;
-    if (!json_is_integer(value))
-        return api_bad(e, key, "must be an integer");
-    json_int_t got = json_integer_value(value);
-    if (got < min || got > max)
-        return api_bad(e, key, "must be between %lld and %lld, got %lld", (long long)min, (long long)max,
-                       (long long)got);
-    *out = got;
-    return true;
-}
-
-bool params_token_ids(const json_t *array, const char *name, uint32_t vocab_size, uint32_t **out, size_t *n,
-                      struct api_error *e)
-{
-    size_t n_ids = json_array_size(array);
-    *out = NULL;
-    *n = 0;
-    uint32_t *ids = malloc(n_ids ? n_ids * sizeof *ids : 1);
-    if (!ids)
-        return api_fail(e, 503, name, "out_of_memory", "%s: out of memory", name);
-    for (size_t i = 0; i < n_ids; i++) {
-        const json_t *item = json_array_get(array, i);
-        json_int_t id = json_is_integer(item) ? json_integer_value(item) : -1;
-        if (id < 0 || id >= (json_int_t)vocab_size) {
-            free(ids);
-            return api_bad(e, name, "item %zu must be a token id between 0 and %u", i, vocab_size - 1);
-        }
-        ids[i] = (uint32_t)id;
-    }
-    *out = ids;
-    *n = n_ids;
-    return true;
-}
-
 /* ---- what is not built ---------------------------------------------------------------------- */
 
 /* Whether a value asks for anything: false, 0, "" and empty lists do not. */
@@ -133,7 +67,7 @@ static bool refuse_not_built(const json_t *body, bool chat, struct api_error *e)
     if (!chat)
         return params_refuse(body, not_built_in_completions,
                              sizeof not_built_in_completions / sizeof *not_built_in_completions, e);
-    const json_t *modalities = params_get(body, "modalities"), *item;
+    const json_t *modalities = json_field_get(body, "modalities"), *item;
     size_t i;
     json_array_foreach(modalities, i, item)
     {
@@ -146,7 +80,7 @@ static bool refuse_not_built(const json_t *body, bool chat, struct api_error *e)
 
 static bool read_response_format(const json_t *body, struct api_error *e)
 {
-    const json_t *format = params_get(body, "response_format");
+    const json_t *format = json_field_get(body, "response_format");
     if (!format)
         return true;
     const char *type = json_string_value(json_object_get(format, "type"));
@@ -162,8 +96,8 @@ static bool read_response_format(const json_t *body, struct api_error *e)
 
 bool params_tools(const json_t *body, json_t **out, struct api_error *e)
 {
-    json_t *tools = params_get(body, "tools");
-    const json_t *choice = params_get(body, "tool_choice"), *tool;
+    json_t *tools = json_field_get(body, "tools");
+    const json_t *choice = json_field_get(body, "tool_choice"), *tool;
     size_t i;
     *out = NULL;
     if (tools && !json_is_array(tools))
@@ -204,9 +138,9 @@ static bool read_spec(struct params *p, const json_t *body, const struct params_
     request_spec_take_defaults(&p->spec, model->defaults);
     if (!spec_json_read(&p->spec, body, model->vocab_size, e))
         return false;
-    p->has_priority = params_get(body, "priority") != NULL;
+    p->has_priority = json_field_get(body, "priority") != NULL;
     int64_t best_of = p->spec.n;
-    if (!params_i64(body, "best_of", 1, REQUEST_MAX_CHOICES, &best_of, e))
+    if (!json_field_i64(body, "best_of", 1, REQUEST_MAX_CHOICES, &best_of, e))
         return false;
     if (best_of != p->spec.n)
         return api_unsupported(e, "best_of", "only the value of n is supported");
@@ -215,7 +149,7 @@ static bool read_spec(struct params *p, const json_t *body, const struct params_
 
 static bool read_bad_words(struct params *p, const json_t *body, struct api_error *e)
 {
-    json_t *words = params_get(body, "bad_words");
+    json_t *words = json_field_get(body, "bad_words");
     if (!words)
         return true;
     if (!bad_words_check(words, e))
@@ -226,7 +160,7 @@ static bool read_bad_words(struct params *p, const json_t *body, struct api_erro
 
 bool params_stops(struct params *p, const json_t *body, const char *name, struct api_error *e)
 {
-    json_t *stop = params_get(body, name);
+    json_t *stop = json_field_get(body, name);
     size_t n = json_is_array(stop) ? json_array_size(stop) : stop != NULL;
     if (n > STOP_MAX_STRINGS)
         return api_bad(e, name, "at most %d strings", STOP_MAX_STRINGS);
@@ -248,19 +182,19 @@ static bool read_logprobs(struct params *p, const json_t *body, bool chat, struc
     int64_t top = chat ? 0 : -1, prompt = -1;
     bool wanted = false;
     if (chat) {
-        if (!params_bool(body, "logprobs", &wanted, e) ||
-            !params_i64(body, "top_logprobs", 0, REQUEST_MAX_LOGPROBS, &top, e))
+        if (!json_field_bool(body, "logprobs", &wanted, e) ||
+            !json_field_i64(body, "top_logprobs", 0, REQUEST_MAX_LOGPROBS, &top, e))
             return false;
         if (top > 0 && !wanted)
             return api_bad(e, "top_logprobs", "needs \"logprobs\": true");
         if (wanted)
             p->spec.n_logprobs = (int32_t)top;
     } else {
-        if (!params_i64(body, "logprobs", 0, REQUEST_MAX_LOGPROBS, &top, e))
+        if (!json_field_i64(body, "logprobs", 0, REQUEST_MAX_LOGPROBS, &top, e))
             return false;
         p->spec.n_logprobs = (int32_t)top;
     }
-    if (!params_i64(body, "prompt_logprobs", 0, REQUEST_MAX_LOGPROBS, &prompt, e))
+    if (!json_field_i64(body, "prompt_logprobs", 0, REQUEST_MAX_LOGPROBS, &prompt, e))
         return false;
     if (prompt >= 0 && p->stream)
         return api_bad(e, "prompt_logprobs", "is not given in a stream");
@@ -273,9 +207,9 @@ bool params_length(struct params *p, const json_t *body, const char *name, uint3
 {
     /* What is past the context is refused when the prompt's length is known. */
     int64_t n = otherwise;
-    if (!params_i64(body, name, least, INT32_MAX, &n, e))
+    if (!json_field_i64(body, name, least, INT32_MAX, &n, e))
         return false;
-    p->has_max_tokens = params_get(body, name) != NULL;
+    p->has_max_tokens = json_field_get(body, name) != NULL;
     p->max_tokens_name = name;
     p->max_tokens = (uint32_t)n;
     return true;
@@ -284,16 +218,16 @@ bool params_length(struct params *p, const json_t *body, const char *name, uint3
 static bool read_length(struct params *p, const json_t *body, bool chat, uint32_t max_model_len, struct api_error *e)
 {
     const char *name = "max_tokens";
-    if (chat && params_get(body, "max_completion_tokens"))
+    if (chat && json_field_get(body, "max_completion_tokens"))
         name = "max_completion_tokens";
     if (!params_length(p, body, name, !chat && p->echo ? 0 : 1, chat ? 0 : 16, e))
         return false;
-    if (!params_i64(body, "truncate_prompt_tokens", -1, max_model_len, &p->truncate, e))
+    if (!json_field_i64(body, "truncate_prompt_tokens", -1, max_model_len, &p->truncate, e))
         return false;
-    if (params_get(body, "truncate_prompt_tokens") && p->truncate == 0)
+    if (json_field_get(body, "truncate_prompt_tokens") && p->truncate == 0)
         return api_bad(e, "truncate_prompt_tokens", "must be -1 or at least 1");
     const char *side = "left";
-    if (!params_string(body, "truncation_side", &side, e))
+    if (!json_field_string(body, "truncation_side", &side, e))
         return false;
     p->truncate_end = strcmp(side, "right") == 0;
     if (!p->truncate_end && strcmp(side, "left") != 0)
@@ -303,15 +237,15 @@ static bool read_length(struct params *p, const json_t *body, bool chat, uint32_
 
 static bool read_stream_options(struct params *p, const json_t *body, struct api_error *e)
 {
-    const json_t *options = params_get(body, "stream_options");
+    const json_t *options = json_field_get(body, "stream_options");
     if (!options)
         return true;
     if (!p->stream)
         return api_bad(e, "stream_options", "needs \"stream\": true");
     if (!json_is_object(options))
         return api_bad(e, "stream_options", "must be an object");
-    if (!params_bool(options, "include_usage", &p->include_usage, e) ||
-        !params_bool(options, "continuous_usage_stats", &p->continuous_usage, e)) {
+    if (!json_field_bool(options, "include_usage", &p->include_usage, e) ||
+        !json_field_bool(options, "continuous_usage_stats", &p->continuous_usage, e)) {
         strcpy(e->param, "stream_options");
         quire_error_prefix(&e->why, "stream_options");
         return false;
@@ -323,7 +257,7 @@ static bool read_stream_options(struct params *p, const json_t *body, struct api
 static bool read_stream_interval(struct params *p, const json_t *body, struct api_error *e)
 {
     int64_t n = 1;
-    if (!params_i64(body, "stream_interval", 1, INT32_MAX, &n, e))
+    if (!json_field_i64(body, "stream_interval", 1, INT32_MAX, &n, e))
         return false;
     p->stream_interval = (uint32_t)n;
     return true;
@@ -332,16 +266,16 @@ static bool read_stream_interval(struct params *p, const json_t *body, struct ap
 static bool read_service(struct params *p, const json_t *body, struct api_error *e)
 {
     int64_t deadline = 0;
-    if (!params_i64(body, "quire_deadline_ms", 1, PARAMS_MAX_DEADLINE_MS, &deadline, e))
+    if (!json_field_i64(body, "quire_deadline_ms", 1, PARAMS_MAX_DEADLINE_MS, &deadline, e))
         return false;
     p->deadline_ms = (uint32_t)deadline;
-    return params_bool(body, "quire_trace", &p->wants_timing, e);
+    return json_field_bool(body, "quire_trace", &p->wants_timing, e);
 }
 
 static bool read_request_id(struct params *p, const json_t *body, struct api_error *e)
 {
     const char *id = NULL;
-    if (!params_string(body, "request_id", &id, e) || !params_string(body, "cache_salt", &p->cache_salt, e))
+    if (!json_field_string(body, "request_id", &id, e) || !json_field_string(body, "cache_salt", &p->cache_salt, e))
         return false;
     if (!id)
         return true;
@@ -357,10 +291,10 @@ bool params_read_common(struct params *p, const json_t *body, const struct param
 {
     *p = (struct params){.skip_special = true};
     return params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e) &&
-           params_string(body, "model", &p->model, e) && params_bool(body, "stream", &p->stream, e) &&
+           json_field_string(body, "model", &p->model, e) && json_field_bool(body, "stream", &p->stream, e) &&
            read_spec(p, body, model, e) && read_bad_words(p, body, e) &&
-           params_bool(body, "include_stop_str_in_output", &p->include_stop, e) &&
-           params_bool(body, "skip_special_tokens", &p->skip_special, e) && read_stream_interval(p, body, e) &&
+           json_field_bool(body, "include_stop_str_in_output", &p->include_stop, e) &&
+           json_field_bool(body, "skip_special_tokens", &p->skip_special, e) && read_stream_interval(p, body, e) &&
            read_service(p, body, e) && read_request_id(p, body, e);
 }
 
@@ -368,14 +302,14 @@ bool params_read(struct params *p, const json_t *body, bool chat, const struct p
 {
     if (!params_read_common(p, body, model, e) || !refuse_not_built(body, chat, e) || !read_response_format(body, e))
         return false;
-    if (!chat && !params_bool(body, "echo", &p->echo, e))
+    if (!chat && !json_field_bool(body, "echo", &p->echo, e))
         return false;
     p->add_special = !chat;
     return read_stream_options(p, body, e) && params_stops(p, body, "stop", e) && read_logprobs(p, body, chat, e) &&
            read_length(p, body, chat, model->max_model_len, e) &&
-           params_bool(body, "add_special_tokens", &p->add_special, e) &&
-           params_bool(body, "return_token_ids", &p->return_token_ids, e) &&
-           params_bool(body, "return_tokens_as_token_ids", &p->tokens_as_ids, e);
+           json_field_bool(body, "add_special_tokens", &p->add_special, e) &&
+           json_field_bool(body, "return_token_ids", &p->return_token_ids, e) &&
+           json_field_bool(body, "return_tokens_as_token_ids", &p->tokens_as_ids, e);
 }
 
 void params_free(struct params *p)

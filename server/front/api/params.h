@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "request/spec.h"
 #include "server/front/api/api_error.h"
+#include "server/front/api/json_field.h"
 #include "server/front/front.h"
 #include "server/front/output/stop_strings.h"
 #include "server/front/output/tool_parser.h"
@@ -66,16 +67,6 @@ bool params_length(struct params *p, const json_t *body, const char *name, uint3
                    struct api_error *e);
 /* Refuses each of n fields that asks for anything. */
 bool params_refuse(const json_t *body, const char *const *names, size_t n, struct api_error *e);
-
-/* The value of a key; NULL when it is absent or null. */
-json_t *params_get(const json_t *object, const char *key);
-bool params_bool(const json_t *body, const char *key, bool *out, struct api_error *e);
-bool params_string(const json_t *body, const char *key, const char **out, struct api_error *e);
-bool params_i64(const json_t *body, const char *key, int64_t min, int64_t max, int64_t *out, struct api_error *e);
-
-/* A JSON array of token ids below vocab_size into malloc'd memory. */
-bool params_token_ids(const json_t *array, const char *name, uint32_t vocab_size, uint32_t **out, size_t *n,
-                      struct api_error *e);
 
 /* Tools as the chat template takes them: NULL in *out when there are none. Borrowed. */
 bool params_tools(const json_t *body, json_t **out, struct api_error *e);

@@ -139,13 +139,13 @@ static const struct completion_events events = {
  * asked for. */
 static bool read_prefix(struct request_job *j, const json_t *body)
 {
-    const json_t *prompt = params_get(body, "prompt");
-    if (params_get(body, "messages")) {
+    const json_t *prompt = json_field_get(body, "prompt");
+    if (json_field_get(body, "messages")) {
         if (prompt)
             return api_bad(&j->error, "prompt", "does not go with \"messages\"");
         if (!chat_read_messages(j, body))
             return false;
-        if (!params_get(body, "add_generation_prompt"))
+        if (!json_field_get(body, "add_generation_prompt"))
             j->add_generation_prompt = false;
         return true;
     }
@@ -160,14 +160,14 @@ static bool pin_read(struct request_job *j, const json_t *body)
     struct api_error *e = &j->error;
     const char *model = NULL, *salt = NULL;
     int64_t ttl = DEFAULT_TTL_S;
-    if (!params_string(body, "model", &model, e) || !front_model_name(j->front, model, e) ||
-        !params_i64(body, "ttl_seconds", 0, MAX_TTL_S, &ttl, e) ||
-        !params_bool(body, "background", &j->background, e) || !params_string(body, "cache_salt", &salt, e) ||
+    if (!json_field_string(body, "model", &model, e) || !front_model_name(j->front, model, e) ||
+        !json_field_i64(body, "ttl_seconds", 0, MAX_TTL_S, &ttl, e) ||
+        !json_field_bool(body, "background", &j->background, e) || !json_field_string(body, "cache_salt", &salt, e) ||
         !read_prefix(j, body))
         return false;
     request_job_salt(j, salt);
     j->ttl_s = (uint32_t)ttl;
-    return params_bool(body, "add_special_tokens", &j->add_special, e);
+    return json_field_bool(body, "add_special_tokens", &j->add_special, e);
 }
 
 static bool submit(struct pin *p, const struct request_job *j, struct api_error *e)

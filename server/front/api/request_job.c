@@ -37,7 +37,7 @@ static struct params_model model_of(const struct request_job *j)
 }
 
 /* What follows from the parameters, once they are read. */
-static bool settle(struct request_job *j)
+static bool apply_params(struct request_job *j)
 {
     struct params *p = &j->params;
     j->model = front_model_name(j->front, p->model, &j->error);
@@ -55,13 +55,13 @@ static bool settle(struct request_job *j)
 bool request_job_params(struct request_job *j, const json_t *body, bool chat)
 {
     const struct params_model model = model_of(j);
-    return params_read(&j->params, body, chat, &model, &j->error) && settle(j);
+    return params_read(&j->params, body, chat, &model, &j->error) && apply_params(j);
 }
 
 bool request_job_common(struct request_job *j, const json_t *body)
 {
     const struct params_model model = model_of(j);
-    return params_read_common(&j->params, body, &model, &j->error) && settle(j);
+    return params_read_common(&j->params, body, &model, &j->error) && apply_params(j);
 }
 
 static bool encode_bad_words(struct request_job *j)

@@ -29,8 +29,8 @@ static bool add_item(json_t *messages, const json_t *item, size_t i, struct api_
     static const char *const roles[] = {"user", "assistant", "system", "developer"};
     static const char *const types[] = {"input_text", "output_text", NULL};
     const char *role = json_string_value(json_object_get(item, "role"));
-    const json_t *type = params_get(item, "type");
-    json_t *content = params_get(item, "content");
+    const json_t *type = json_field_get(item, "type");
+    json_t *content = json_field_get(item, "content");
     char field[64];
     if (!json_is_object(item))
         return bad_item(e, i, "", "must be an object");
@@ -68,14 +68,14 @@ static bool add_input(json_t *messages, json_t *input, struct api_error *e)
 
 static bool read_input(struct request_job *j, const json_t *body)
 {
-    json_t *messages = json_array(), *instructions = params_get(body, "instructions");
+    json_t *messages = json_array(), *instructions = json_field_get(body, "instructions");
     bool ok = messages || request_job_no_memory(j);
     if (ok && instructions && !json_is_string(instructions))
         ok = api_bad(&j->error, "instructions", "must be a string");
     if (ok && instructions)
         ok = add_message(messages, "system", json_incref(instructions), &j->error);
     j->add_generation_prompt = true;
-    ok = ok && add_input(messages, params_get(body, "input"), &j->error) && chat_take(j, messages, "input");
+    ok = ok && add_input(messages, json_field_get(body, "input"), &j->error) && chat_take(j, messages, "input");
     json_decref(messages);
     return ok;
 }
@@ -88,7 +88,7 @@ static const char *const not_built[] = {
 
 static bool refuse_not_built(const json_t *body, struct api_error *e)
 {
-    const json_t *choice = params_get(body, "tool_choice"), *text = params_get(body, "text");
+    const json_t *choice = json_field_get(body, "tool_choice"), *text = json_field_get(body, "text");
     if (!params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e))
         return false;
     const char *name = json_string_value(choice);
@@ -98,7 +98,7 @@ static bool refuse_not_built(const json_t *body, struct api_error *e)
         return true;
     if (!json_is_object(text))
         return api_bad(e, "text", "must be an object");
-    const json_t *format = params_get(text, "format");
+    const json_t *format = json_field_get(text, "format");
     const char *type = json_string_value(json_object_get(format, "type"));
     if (format && !type)
         return api_bad(e, "text.format", "must be an object with a \"type\"");
@@ -110,10 +110,10 @@ static bool refuse_not_built(const json_t *body, struct api_error *e)
 static bool read_logprobs(struct request_job *j, const json_t *body)
 {
     struct api_error *e = &j->error;
-    const json_t *include = params_get(body, "include"), *item;
+    const json_t *include = json_field_get(body, "include"), *item;
     int64_t top = 0;
     size_t i;
-    if (!params_i64(body, "top_logprobs", 0, REQUEST_MAX_LOGPROBS, &top, e))
+    if (!json_field_i64(body, "top_logprobs", 0, REQUEST_MAX_LOGPROBS, &top, e))
         return false;
     if (include && !json_is_array(include))
         return api_bad(e, "include", "must be an array of strings");
@@ -131,7 +131,7 @@ static bool read_logprobs(struct request_job *j, const json_t *body)
 static bool read_truncation(struct request_job *j, const json_t *body)
 {
     const char *truncation = NULL;
-    if (!params_string(body, "truncation", &truncation, &j->error))
+    if (!json_field_string(body, "truncation", &truncation, &j->error))
         return false;
     bool cuts = truncation && strcmp(truncation, "auto") == 0;
     if (truncation && !cuts && strcmp(truncation, "disabled") != 0)
@@ -144,7 +144,7 @@ static bool read_truncation(struct request_job *j, const json_t *body)
 
 static bool check_metadata(const json_t *body, struct api_error *e)
 {
-    json_t *metadata = params_get(body, "metadata"), *value;
+    json_t *metadata = json_field_get(body, "metadata"), *value;
     const char *key;
     if (metadata && !json_is_object(metadata))
         return api_bad(e, "metadata", "must be an object of strings");
@@ -156,7 +156,7 @@ static bool check_metadata(const json_t *body, struct api_error *e)
 /* The request's value, or what it is without one, which is taken over. */
 static void set_echo(json_t *echo, const json_t *body, const char *key, json_t *otherwise)
 {
-    json_t *value = params_get(body, key);
+    json_t *value = json_field_get(body, key);
     json_object_set(echo, key, value ? value : otherwise);
     json_decref(otherwise);
 }
@@ -167,9 +167,9 @@ static bool make_echo(struct request_job *j, const json_t *body)
     const struct sampling_defaults *d = &j->front->sampling;
     const char *user = NULL;
     bool parallel = true, store = false;
-    if (!check_metadata(body, &j->error) || !params_string(body, "user", &user, &j->error) ||
-        !params_bool(body, "parallel_tool_calls", &parallel, &j->error) ||
-        !params_bool(body, "store", &store, &j->error))
+    if (!check_metadata(body, &j->error) || !json_field_string(body, "user", &user, &j->error) ||
+        !json_field_bool(body, "parallel_tool_calls", &parallel, &j->error) ||
+        !json_field_bool(body, "store", &store, &j->error))
         return false;
     json_t *echo = json_pack("{s:b, s:n, s:[], s:b, s:b, s:n, s:{s:n, s:n}, s:s, s:{s:{s:s}}}", "background", 0,
                              "previous_response_id", "tools", "store", 0, "parallel_tool_calls", (int)parallel,

@@ -1,7 +1,7 @@
 #include "server/front/api/spec_json.h"
 
 #include "request/fields.h"
-#include "server/front/api/params.h"
+#include "server/front/api/json_field.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static bool read_whole(const struct request_field *f, const json_t *body, char *
 {
     const struct request_range *r = request_field_body(f);
     int64_t value;
-    if (!params_i64(body, f->name, r->least, r->most, &value, e))
+    if (!json_field_i64(body, f->name, r->least, r->most, &value, e))
         return false;
     int32_t i32 = (int32_t)value;
     uint32_t u32 = value < 0 ? 0 : (uint32_t)value;
@@ -52,7 +52,7 @@ static bool read_ids(const struct request_field *f, const json_t *value, uint32_
         return api_bad(e, f->name, some ? "must be a non-empty array of token ids" : "must be an array of token ids");
     if (json_array_size(value) > vocab_size)
         return api_bad(e, f->name, "more than the vocabulary's %u tokens", vocab_size);
-    if (!params_token_ids(value, f->name, vocab_size, &ids, &n, e))
+    if (!json_field_token_ids(value, f->name, vocab_size, &ids, &n, e))
         return false;
     *out = (struct request_list){ids, (uint32_t)n};
     return true;
@@ -110,7 +110,7 @@ static bool read_list(const struct request_field *f, json_t *value, uint32_t voc
 static bool read_field(const struct request_field *f, const json_t *body, uint32_t vocab_size,
                        struct request_spec *spec, struct api_error *e)
 {
-    json_t *value = params_get(body, f->name);
+    json_t *value = json_field_get(body, f->name);
     char *to = (char *)spec + f->at;
     const bool is_there = true;
     if (!value)
@@ -118,7 +118,7 @@ static bool read_field(const struct request_field *f, const json_t *body, uint32
     if (f->has_at && !request_field_is_list(f))
         memcpy((char *)spec + f->has_at, &is_there, sizeof is_there);
     switch ((enum request_kind)f->kind) {
-    case REQUEST_BOOL: return params_bool(body, f->name, (bool *)to, e);
+    case REQUEST_BOOL: return json_field_bool(body, f->name, (bool *)to, e);
     case REQUEST_F32: return read_number(f, value, (float *)(void *)to, e);
     case REQUEST_U32:
     case REQUEST_I32:

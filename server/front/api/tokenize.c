@@ -82,15 +82,15 @@ static void on_text(void *owner, struct request_job *j)
 static bool check_model(struct request_job *j, const json_t *body)
 {
     const char *model = NULL;
-    return params_string(body, "model", &model, &j->error) && front_model_name(j->front, model, &j->error);
+    return json_field_string(body, "model", &model, &j->error) && front_model_name(j->front, model, &j->error);
 }
 
 /* A prompt; or a text under llama.cpp's names, content and add_special, which is off unless asked
  * for. */
 static bool read_prompt(struct request_job *j, const json_t *body)
 {
-    const char *text = NULL, *name = params_get(body, "prompt") ? "prompt" : "content";
-    if (!params_string(body, name, &text, &j->error))
+    const char *text = NULL, *name = json_field_get(body, "prompt") ? "prompt" : "content";
+    if (!json_field_string(body, name, &text, &j->error))
         return false;
     if (!text)
         return api_bad(&j->error, "prompt", "is missing; /tokenize takes a prompt or messages");
@@ -106,22 +106,22 @@ bool tokenize_read(struct request_job *j, const json_t *body)
 {
     if (!check_model(j, body))
         return false;
-    bool ok = params_get(body, "messages") ? chat_read_messages(j, body) : read_prompt(j, body);
-    return ok && params_bool(body, "add_special", &j->add_special, &j->error) &&
-           params_bool(body, "add_special_tokens", &j->add_special, &j->error) &&
-           params_bool(body, "return_token_strs", &j->want_strings, &j->error);
+    bool ok = json_field_get(body, "messages") ? chat_read_messages(j, body) : read_prompt(j, body);
+    return ok && json_field_bool(body, "add_special", &j->add_special, &j->error) &&
+           json_field_bool(body, "add_special_tokens", &j->add_special, &j->error) &&
+           json_field_bool(body, "return_token_strs", &j->want_strings, &j->error);
 }
 
 bool detokenize_read(struct request_job *j, const json_t *body)
 {
-    const json_t *tokens = params_get(body, "tokens");
+    const json_t *tokens = json_field_get(body, "tokens");
     if (!check_model(j, body))
         return false;
     if (!json_is_array(tokens))
         return api_bad(&j->error, "tokens", "must be an array of token ids");
     j->want_text = true;
     return request_job_items(j, 1) &&
-           params_token_ids(tokens, "tokens", j->vocab_size, &j->items[0].ids, &j->items[0].n_ids, &j->error);
+           json_field_token_ids(tokens, "tokens", j->vocab_size, &j->items[0].ids, &j->items[0].n_ids, &j->error);
 }
 
 /* ---- beginning ------------------------------------------------------------------------------ */

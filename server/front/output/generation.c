@@ -407,7 +407,7 @@ static const struct completion_events events = {
 /* ---- submitting ----------------------------------------------------------------------------- */
 
 /* Cuts the prompt where that is asked for and sets p->max_tokens. */
-static bool fit(const struct generation *g, struct gen_prompt *p, struct api_error *e)
+static bool fit_prompt(const struct generation *g, struct gen_prompt *p, struct api_error *e)
 {
     const struct params *params = &g->params;
     const char *name = g->prompt_name;
@@ -546,7 +546,7 @@ static void echo_only(struct generation *g)
 }
 
 /* By what the key may, and by the headers where the body says nothing. */
-static bool settle(struct generation *g, struct api_error *e)
+static bool apply_limits(struct generation *g, struct api_error *e)
 {
     const struct tenant *t = g->tenant;
     struct request_spec *s = &g->params.spec;
@@ -575,7 +575,7 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
     g->rules = (struct choice_rules){f->text, &g->params, f->eos, f->n_eos};
     snprintf(g->id, sizeof g->id, "%s%s", g->dialect->id_prefix, generation_name(g));
     g->prompt_name = j->prompt_name;
-    if (!settle(g, e))
+    if (!apply_limits(g, e))
         return false;
     g->prompts = calloc(j->n_items, sizeof *g->prompts);
     if (g->prompts)
@@ -614,7 +614,7 @@ static void on_text(void *owner, struct request_job *job)
     bool ok = take_job(g, job, &e) && check_repeated(g, &e);
     request_job_free(job);
     for (size_t i = 0; i < g->n_prompts && ok; i++) {
-        ok = fit(g, &g->prompts[i], &e);
+        ok = fit_prompt(g, &g->prompts[i], &e);
         if (ok && (status = prepare(g, &g->prompts[i], &e.why)) != QUIRE_OK)
             ok = api_fail_status(&e, status, NULL);
     }

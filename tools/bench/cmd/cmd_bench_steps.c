@@ -189,7 +189,7 @@ static void compare_halves(struct steps *s)
         s->apart[k] /= n[k] > 0 ? (double)n[k] : 1;
 }
 
-static int fit(struct steps *s, struct quire_error *err)
+static int fit_costs(struct steps *s, struct quire_error *err)
 {
     s->fitted = malloc((s->n_measured + 1) * sizeof *s->fitted);
     s->held_out = malloc((s->n_measured + 1) * sizeof *s->held_out);
@@ -350,7 +350,7 @@ static int run_all(struct steps *s)
     struct quire_error err;
     int status = measure(s, &err);
     if (status == QUIRE_OK)
-        status = fit(s, &err);
+        status = fit_costs(s, &err);
     if (status == QUIRE_OK && s->output)
         status = save(s, &err);
     if (status != QUIRE_OK)

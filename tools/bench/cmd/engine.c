@@ -171,7 +171,7 @@ static int submit_all(struct bench_engine *b, const struct bench_inputs *in, con
 }
 
 /* Nothing of this run may be reported any more, also when it failed half-way. */
-static void leave(struct bench_engine *b)
+static void end_run(struct bench_engine *b)
 {
     pthread_mutex_lock(&b->mutex);
     size_t n = b->run->n;
@@ -208,7 +208,7 @@ int bench_engine_run(struct bench_engine *b, const struct bench_inputs *in, cons
     engine_no_more(b->engine);
     if (status == QUIRE_OK)
         status = look_on(b, INFINITY, progress, err);
-    leave(b);
+    end_run(b);
     free(ids);
     if (status != QUIRE_OK)
         bench_run_free(out);

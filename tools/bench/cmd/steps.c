@@ -235,7 +235,7 @@ static int wait_until_held(struct bench_steps *b, struct quire_error *err)
     return failed ? QUIRE_INTERNAL : QUIRE_OK;
 }
 
-static void let_go(struct bench_steps *b, uint32_t hold_at)
+static void release_engine(struct bench_steps *b, uint32_t hold_at)
 {
     pthread_mutex_lock(&b->mutex);
     b->hold_at = hold_at;
@@ -308,12 +308,12 @@ int bench_steps_run(struct bench_steps *b, uint32_t index, const struct bench_sc
     b->scene = index; /* the engine's thread waits for the mutex */
     b->recording = true;
     status = scene->n_decode ? submit_decoding(b, scene, answer_tokens(b, scene), err) : submit_prompts(b, scene, err);
-    let_go(b, two_waves && status == QUIRE_OK ? 1 + scene->n_decode * scene->n_steps : 0);
+    release_engine(b, two_waves && status == QUIRE_OK ? 1 + scene->n_decode * scene->n_steps : 0);
     if (two_waves && status == QUIRE_OK) {
         status = wait_until_held(b, err);
         if (status == QUIRE_OK)
             status = submit_prompts(b, scene, err);
-        let_go(b, 0);
+        release_engine(b, 0);
     }
     if (status == QUIRE_OK)
         status = wait_until_over(b, err);
