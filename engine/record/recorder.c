@@ -19,10 +19,10 @@
 #define WRITE_AT_BYTES 65536u
 
 /* A request from its submission to its last event. */
-struct live_request {
+struct recorded_request {
     uint64_t id; /* the scheduler's */
     uint32_t n, n_open;
-    struct live_choice {
+    struct recorded_choice {
         enum engine_finish finish;
         struct record_digest digest;
     } choices[];
@@ -46,7 +46,7 @@ struct recorder {
     struct key256 domain_key; /* random, written nowhere */
     struct decision_log decisions;
     uint64_t n_plans, n_requests;
-    struct id_map live; /* the id given to engine_submit() → struct live_request * */
+    struct id_map live; /* the id given to engine_submit() → struct recorded_request * */
 };
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
@@ -292,13 +292,13 @@ static void put_request(struct recorder *r, const struct engine_watch_submit *s)
 static void begin_digests(struct recorder *r, const struct engine_watch_submit *s)
 {
     uint32_t n = s->sched->n;
-    struct live_request *live = malloc(sizeof *live + n * sizeof live->choices[0]);
+    struct recorded_request *live = malloc(sizeof *live + n * sizeof live->choices[0]);
     if (!live || id_map_add(&r->live, s->request, (uintptr_t)live)) {
         free(live);
         end_recording(r, "out of memory");
         return;
     }
-    *live = (struct live_request){.id = s->sched->id, .n = n, .n_open = n};
+    *live = (struct recorded_request){.id = s->sched->id, .n = n, .n_open = n};
     for (uint32_t i = 0; i < n; i++)
         record_digest_begin(&live->choices[i].digest);
 }
@@ -437,13 +437,13 @@ static void on_retired(void *context, uint32_t seq)
     end_record(r);
 }
 
-static void put_finish(struct recorder *r, const struct live_request *live)
+static void put_finish(struct recorder *r, const struct recorded_request *live)
 {
     begin_record(r, RECORDING_FINISH);
     put_u64(r, live->id);
     put_u32(r, live->n);
     for (uint32_t i = 0; i < live->n; i++) {
-        const struct live_choice *c = &live->choices[i];
+        const struct recorded_choice *c = &live->choices[i];
         struct key256 digest = record_digest_now(&c->digest);
         put_u8(r, (uint8_t)c->finish);
         put_u32(r, c->digest.n_tokens);
@@ -455,7 +455,7 @@ static void put_finish(struct recorder *r, const struct live_request *live)
 
 static void on_event(struct recorder *r, const struct engine_event *e)
 {
-    struct live_request *live = (struct live_request *)id_map_find(&r->live, e->request);
+    struct recorded_request *live = (struct recorded_request *)id_map_find(&r->live, e->request);
     if (!live || e->choice >= live->n)
         return;
     record_digest_add(&live->choices[e->choice].digest, e);

@@ -33,23 +33,23 @@
 /* For the request of a connection that was accepted while the server drains. */
 #define LATE_REQUEST_MS 1000
 
-static void process_input(struct connection *c);
+static void process_input(struct http_connection *c);
 
 /* ---- timers --------------------------------------------------------------------------------- */
 
-static void set_timer(struct connection *c, uint64_t ms, bool deadline)
+static void set_timer(struct http_connection *c, uint64_t ms, bool deadline)
 {
     struct timeval tv = {.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
     c->deadline = deadline;
     event_add(c->timer, &tv);
 }
 
-void http_connection_later(struct connection *c)
+void http_connection_later(struct http_connection *c)
 {
     set_timer(c, 0, false);
 }
 
-static void set_read_deadline(struct connection *c)
+static void set_read_deadline(struct http_connection *c)
 {
     const struct http_limits *l = &c->server->limits;
     if (http_parser_is_idle(&c->parser))
@@ -67,24 +67,24 @@ static void check_idle(struct http_server *s)
         event_active(s->idle, EV_TIMEOUT, 0);
 }
 
-void http_connection_count_body(struct connection *c, size_t n_bytes)
+void http_connection_count_body(struct http_connection *c, size_t n_bytes)
 {
     c->server->n_body_bytes += n_bytes - c->n_body;
     c->n_body = n_bytes;
 }
 
-char *http_connection_take_body(struct connection *c, size_t *n_bytes)
+char *http_connection_take_body(struct http_connection *c, size_t *n_bytes)
 {
     return http_parser_take_body(&c->parser, n_bytes);
 }
 
-void http_connection_reset_parser(struct connection *c)
+void http_connection_reset_parser(struct http_connection *c)
 {
     http_parser_reset(&c->parser);
     http_connection_count_body(c, 0);
 }
 
-static void free_connection(struct connection *c)
+static void free_connection(struct http_connection *c)
 {
     struct http_server *s = c->server;
     http_connection_reset_parser(c);
@@ -106,7 +106,7 @@ static void free_connection(struct connection *c)
 }
 
 /* The client is gone: whoever works for it hears it. */
-static void drop_connection(struct connection *c)
+static void drop_connection(struct http_connection *c)
 {
     struct http_exchange x = c->x;
     c->x.live = false;
@@ -115,7 +115,7 @@ static void drop_connection(struct connection *c)
     free_connection(c);
 }
 
-static void begin_closing(struct connection *c)
+static void begin_closing(struct http_connection *c)
 {
     if (c->is_tls)
         tls_say_goodbye(bufferevent_openssl_get_ssl(c->bev));
@@ -137,7 +137,7 @@ static bool sane_id(const char *id)
 }
 
 /* Sets up the exchange of the request that the parser holds, or of none. */
-static void begin_exchange(struct connection *c)
+static void begin_exchange(struct http_connection *c)
 {
     struct http_exchange *x = &c->x;
     struct evbuffer *extra = x->extra;
@@ -157,7 +157,7 @@ static void begin_exchange(struct connection *c)
 }
 
 /* The reply to what is no request; it is the connection's last. */
-static void refuse(struct connection *c, int status, const char *reason)
+static void refuse(struct http_connection *c, int status, const char *reason)
 {
     event_del(c->timer);
     begin_exchange(c);
@@ -169,7 +169,7 @@ static void refuse(struct connection *c, int status, const char *reason)
     http_connection_reset_parser(c);
 }
 
-static void on_head(struct connection *c)
+static void on_head(struct http_connection *c)
 {
     struct http_server *s = c->server;
     begin_exchange(c);
@@ -189,7 +189,7 @@ static void on_head(struct connection *c)
     set_timer(c, s->limits.body_timeout_ms + n_bytes / BODY_BYTES_PER_MS, true);
 }
 
-static void on_request(struct connection *c)
+static void on_request(struct http_connection *c)
 {
     struct http_server *s = c->server;
     event_del(c->timer);
@@ -200,7 +200,7 @@ static void on_request(struct connection *c)
 }
 
 /* Feeds what has arrived. True: the parser wants to be fed again. */
-static bool feed(struct connection *c)
+static bool feed(struct http_connection *c)
 {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     bool was_idle = http_parser_is_idle(&c->parser);
@@ -236,14 +236,14 @@ static size_t max_input(const struct http_server *s)
 
 /* While a request is worked on, reading must not pause: the client's going away would not be
  * noticed. So one that has sent so much ahead is cut off. The connection may be freed. */
-static void check_flood(struct connection *c)
+static void check_flood(struct http_connection *c)
 {
     if (evbuffer_get_length(bufferevent_get_input(c->bev)) >= max_input(c->server))
         drop_connection(c);
 }
 
 /* Reads requests until one is in progress. The connection may be freed. */
-static void process_input(struct connection *c)
+static void process_input(struct http_connection *c)
 {
     struct evbuffer *in = bufferevent_get_input(c->bev), *out = bufferevent_get_output(c->bev);
     while (c->phase == READING) {
@@ -280,7 +280,7 @@ static void process_input(struct connection *c)
 
 static void on_readable(struct bufferevent *bev, void *context)
 {
-    struct connection *c = context;
+    struct http_connection *c = context;
     struct evbuffer *in = bufferevent_get_input(bev);
     size_t n = evbuffer_get_length(in);
     switch (c->phase) {
@@ -300,7 +300,7 @@ static void on_readable(struct bufferevent *bev, void *context)
 }
 
 /* Everything that was added is written. The connection may be freed. */
-static void all_written(struct connection *c)
+static void all_written(struct http_connection *c)
 {
     if (c->phase == FLUSHING) {
         begin_closing(c);
@@ -312,7 +312,7 @@ static void all_written(struct connection *c)
 
 static void on_written(struct bufferevent *bev, void *context)
 {
-    struct connection *c = context;
+    struct http_connection *c = context;
     /* With TLS this is called a turn of the loop later, and there may be more to write by then. */
     if (evbuffer_get_length(bufferevent_get_output(bev)) > 0)
         return;
@@ -324,7 +324,7 @@ static void on_written(struct bufferevent *bev, void *context)
 /* A socket nearly always takes a reply at once, so it is written directly; the bufferevent, which
  * asks the kernel to be told when there is room, writes and takes that back, only gets what is left:
  * two system calls less for each token of a stream. What went wrong is left to it too. */
-static void write_out(struct connection *c)
+static void write_out(struct http_connection *c)
 {
     struct evbuffer *out = bufferevent_get_output(c->bev);
     if (bufferevent_get_enabled(c->bev) & EV_WRITE)
@@ -341,7 +341,7 @@ static void write_out(struct connection *c)
 static void on_flush(evutil_socket_t fd, short what, void *context)
 {
     struct http_server *s = context;
-    struct connection *c;
+    struct http_connection *c;
     (void)fd;
     (void)what;
     while ((c = TAILQ_FIRST(&s->unwritten))) {
@@ -351,7 +351,7 @@ static void on_flush(evutil_socket_t fd, short what, void *context)
     }
 }
 
-struct evbuffer *http_connection_out(struct connection *c)
+struct evbuffer *http_connection_out(struct http_connection *c)
 {
     struct http_server *s = c->server;
     if (!c->unwritten && !c->is_tls) {
@@ -365,7 +365,7 @@ struct evbuffer *http_connection_out(struct connection *c)
 
 static void on_event(struct bufferevent *bev, short what, void *context)
 {
-    struct connection *c = context;
+    struct http_connection *c = context;
     if (what & BEV_EVENT_CONNECTED) { /* the handshake is done */
         if (c->phase == READING && c->deadline)
             set_read_deadline(c);
@@ -386,7 +386,7 @@ static void on_event(struct bufferevent *bev, short what, void *context)
 
 static void on_timer(evutil_socket_t fd, short what, void *context)
 {
-    struct connection *c = context;
+    struct http_connection *c = context;
     (void)fd;
     (void)what;
     bool deadline = c->deadline;
@@ -424,7 +424,7 @@ static struct bufferevent *new_bufferevent(struct http_server *s, evutil_socket_
 
 static bool add_connection(struct http_server *s, evutil_socket_t fd)
 {
-    struct connection *c = calloc(1, sizeof *c);
+    struct http_connection *c = calloc(1, sizeof *c);
     if (!c)
         return false;
     c->server = s;
@@ -467,7 +467,7 @@ static bool add_connection(struct http_server *s, evutil_socket_t fd)
 
 /* Between requests, and not about to say something. A new connection is given time for its first
  * request. */
-static bool may_give_way(const struct connection *c, uint64_t now)
+static bool may_give_way(const struct http_connection *c, uint64_t now)
 {
     char byte;
     return c->phase == READING && !c->x.live && http_parser_is_idle(&c->parser) &&
@@ -480,7 +480,7 @@ static bool may_give_way(const struct connection *c, uint64_t now)
 /* Room for the next connection: the oldest that only waits for its next request gives way. */
 static void make_room(struct http_server *s)
 {
-    struct connection *c;
+    struct http_connection *c;
     uint64_t now = quire_now_ms();
     TAILQ_FOREACH(c, &s->connections, link)
     {
@@ -624,7 +624,7 @@ void http_server_close(struct http_server *s)
     if (s->listener)
         evconnlistener_free(s->listener);
     s->listener = NULL;
-    struct connection *c;
+    struct http_connection *c;
     while ((c = TAILQ_FIRST(&s->connections)))
         drop_connection(c);
     if (s->resume)
@@ -654,7 +654,7 @@ uint32_t http_server_n_connections(const struct http_server *s)
 void http_server_drain(struct http_server *s)
 {
     s->draining = true;
-    struct connection *c;
+    struct http_connection *c;
     /* What is between requests goes at the next turn of the loop, where nobody holds it. */
     TAILQ_FOREACH(c, &s->connections, link)
     if (c->phase == READING && http_parser_is_idle(&c->parser))

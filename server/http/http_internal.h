@@ -17,7 +17,7 @@ enum phase {
 };
 
 struct http_exchange {
-    struct connection *connection;
+    struct http_connection *connection;
     char request_id[65];
     struct evbuffer *extra; /* header lines for the reply */
     bool live;              /* between on_head and the end of the reply */
@@ -27,7 +27,7 @@ struct http_exchange {
     void *context;
 };
 
-struct connection {
+struct http_connection {
     struct http_server *server;
     struct bufferevent *bev;
     struct event *timer;
@@ -47,7 +47,7 @@ struct connection {
     bool late;        /* accepted by a server that drains */
     uint64_t opened_ms;
     size_t n_lingered, n_body;
-    TAILQ_ENTRY(connection) link, unwritten_link;
+    TAILQ_ENTRY(http_connection) link, unwritten_link;
 };
 
 struct http_server {
@@ -66,18 +66,18 @@ struct http_server {
     bool draining, full;
     void (*on_idle)(void *context);
     void *idle_context;
-    TAILQ_HEAD(connection_list, connection) connections, unwritten;
+    TAILQ_HEAD(connection_list, http_connection) connections, unwritten;
 };
 
 /* What goes out, to be added to: it is written when the loop's callback in progress returns. */
-struct evbuffer *http_connection_out(struct connection *c);
+struct evbuffer *http_connection_out(struct http_connection *c);
 
 /* Goes on at the next turn of the loop: never inside a caller that may hold the exchange. */
-void http_connection_later(struct connection *c);
-char *http_connection_take_body(struct connection *c, size_t *n_bytes);
+void http_connection_later(struct http_connection *c);
+char *http_connection_take_body(struct http_connection *c, size_t *n_bytes);
 /* What is held of this connection's body, by the parser or by whoever took it. */
-void http_connection_count_body(struct connection *c, size_t n_bytes);
+void http_connection_count_body(struct http_connection *c, size_t n_bytes);
 /* Frees what the parser holds of a request. */
-void http_connection_reset_parser(struct connection *c);
+void http_connection_reset_parser(struct http_connection *c);
 
 #endif

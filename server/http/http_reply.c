@@ -79,7 +79,7 @@ static const char *status_phrase(int status)
 
 static void write_head(struct http_exchange *x, int status, const char *content_type)
 {
-    struct connection *c = x->connection;
+    struct http_connection *c = x->connection;
     struct evbuffer *out = http_connection_out(c);
     char date[64];
     time_t now = time(NULL);
@@ -99,13 +99,13 @@ static void write_head(struct http_exchange *x, int status, const char *content_
 }
 
 /* Whether the connection is over after this reply, which is known when its headers are written. */
-static void decide_close(struct connection *c)
+static void decide_close(struct http_connection *c)
 {
     if (!c->parser.keep_alive || c->server->draining || c->server->full || c->unread)
         c->close_after = true;
 }
 
-static void end_exchange(struct connection *c)
+static void end_exchange(struct http_connection *c)
 {
     c->x.live = false;
     c->x.on_gone = NULL;
@@ -124,7 +124,7 @@ static void end_exchange(struct connection *c)
 
 void http_reply(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes)
 {
-    struct connection *c = x->connection;
+    struct http_connection *c = x->connection;
     struct evbuffer *out = http_connection_out(c);
     decide_close(c);
     write_head(x, status, content_type);
@@ -140,7 +140,7 @@ void http_reply(struct http_exchange *x, int status, const char *content_type, c
 
 void http_stream_begin(struct http_exchange *x, int status, const char *content_type)
 {
-    struct connection *c = x->connection;
+    struct http_connection *c = x->connection;
     struct evbuffer *out = http_connection_out(c);
     x->streaming = true;
     x->chunked = !c->parser.http_1_0;
@@ -153,7 +153,7 @@ void http_stream_begin(struct http_exchange *x, int status, const char *content_
 
 void http_stream_write(struct http_exchange *x, const void *bytes, size_t n_bytes)
 {
-    struct connection *c = x->connection;
+    struct http_connection *c = x->connection;
     if (c->doomed || n_bytes == 0)
         return;
     struct evbuffer *out = http_connection_out(c);
@@ -186,7 +186,7 @@ void http_cut_off(struct http_exchange *x)
 
 void http_stream_end(struct http_exchange *x)
 {
-    struct connection *c = x->connection;
+    struct http_connection *c = x->connection;
     if (x->chunked)
         evbuffer_add(http_connection_out(c), "0\r\n\r\n", 5);
     end_exchange(c);

@@ -24,7 +24,7 @@ struct choice {
     bool done, differs, cancel_asked;
 };
 
-struct request {
+struct replayed_request {
     uint64_t request, id;
     uint64_t offset;
     uint32_t n_prompt, n, n_open;
@@ -34,7 +34,7 @@ struct request {
 
 struct replay {
     struct recording *recording;
-    struct request *requests;
+    struct replayed_request *requests;
     size_t n_requests, capacity;
     uint64_t n_tokens;
 
@@ -59,7 +59,7 @@ static int load_submit(struct replay *p, struct recording_seqs *seqs, const stru
     const struct recording_submit *s = &e->submit;
     if (p->n_requests == p->capacity) {
         size_t capacity = 2 * p->capacity + 64;
-        struct request *requests = realloc(p->requests, capacity * sizeof *requests);
+        struct replayed_request *requests = realloc(p->requests, capacity * sizeof *requests);
         if (!requests)
             return QUIRE_NO_MEMORY;
         p->requests = requests;
@@ -70,13 +70,13 @@ static int load_submit(struct replay *p, struct recording_seqs *seqs, const stru
         return QUIRE_NO_MEMORY;
     for (uint32_t i = 0; i < s->sched.n; i++)
         choices[i].cut = true; /* until its end is read */
-    p->requests[p->n_requests] = (struct request){.request = s->request,
-                                                  .id = s->sched.id,
-                                                  .offset = e->offset,
-                                                  .n_prompt = s->sched.n_prompt,
-                                                  .n = s->sched.n,
-                                                  .n_open = s->sched.n,
-                                                  .choices = choices};
+    p->requests[p->n_requests] = (struct replayed_request){.request = s->request,
+                                                           .id = s->sched.id,
+                                                           .offset = e->offset,
+                                                           .n_prompt = s->sched.n_prompt,
+                                                           .n = s->sched.n,
+                                                           .n_open = s->sched.n,
+                                                           .choices = choices};
     int status = QUIRE_OK;
     for (uint32_t i = 0; s->status == QUIRE_OK && i < s->sched.n && status == QUIRE_OK; i++)
         status = recording_seqs_set(seqs, s->seqs[i], p->n_requests, i);
@@ -109,7 +109,7 @@ static int load_commit(struct replay *p, const struct recording_seqs *seqs, cons
 }
 
 /* The engine's ids rise. */
-static struct request *request_named(const struct replay *p, uint64_t id)
+static struct replayed_request *request_named(const struct replay *p, uint64_t id)
 {
     size_t low = 0, high = p->n_requests;
     while (low < high) {
@@ -124,7 +124,7 @@ static struct request *request_named(const struct replay *p, uint64_t id)
 
 static int load_finish(struct replay *p, const struct recording_entry *e, struct quire_error *err)
 {
-    struct request *r = request_named(p, e->finish.id);
+    struct replayed_request *r = request_named(p, e->finish.id);
     if (!r || r->n != e->finish.n)
         return quire_fail(err, QUIRE_INVALID, "recording: byte %llu: the end of a request that is not there",
                           (unsigned long long)e->offset);
@@ -212,7 +212,7 @@ uint64_t replay_n_tokens(const struct replay *p)
 /* ---- comparing, on the engine's thread ------------------------------------------------------- */
 
 /* The first difference of a choice is told; what follows from it is not. */
-static void differs(struct replay *p, const struct request *r, struct choice *o, struct replay_difference d)
+static void differs(struct replay *p, const struct replayed_request *r, struct choice *o, struct replay_difference d)
 {
     if (o->differs)
         return;
@@ -229,7 +229,7 @@ static bool has_all(const struct choice *o)
     return o->seen.n_tokens == o->n_tokens && o->seen.n_prompt_logprobs == o->n_prompt_logprobs;
 }
 
-static void on_token(struct replay *p, struct request *r, struct choice *o, const struct engine_event *e)
+static void on_token(struct replay *p, struct replayed_request *r, struct choice *o, const struct engine_event *e)
 {
     uint32_t at = o->seen.n_tokens;
     if (at == o->n_tokens) {
@@ -248,7 +248,7 @@ static void on_token(struct replay *p, struct request *r, struct choice *o, cons
     p->n_seen++;
 }
 
-static void on_done(struct replay *p, struct request *r, struct choice *o, const struct engine_event *e)
+static void on_done(struct replay *p, struct replayed_request *r, struct choice *o, const struct engine_event *e)
 {
     struct key256 digest = record_digest_now(&o->seen);
     if (o->seen.n_tokens < o->n_tokens)
@@ -269,7 +269,7 @@ static void on_done(struct replay *p, struct request *r, struct choice *o, const
 
 static void on_event(struct replay *p, const struct engine_event *e)
 {
-    struct request *r = &p->requests[e->request];
+    struct replayed_request *r = &p->requests[e->request];
     struct choice *o = &r->choices[e->choice];
     if (e->kind == ENGINE_EVENT_TOKEN)
         on_token(p, r, o, e);
@@ -318,7 +318,7 @@ static void options_of(const struct recording_header *h, const char *model_dir, 
 }
 
 /* Nothing but what ended before it began. */
-static bool has_answer(const struct request *r)
+static bool has_answer(const struct replayed_request *r)
 {
     for (uint32_t i = 0; i < r->n; i++)
         if (!r->choices[i].cut || r->choices[i].n_tokens || r->choices[i].n_prompt_logprobs)
@@ -326,7 +326,7 @@ static bool has_answer(const struct request *r)
     return false;
 }
 
-static void begin_choices(struct replay *p, struct request *r)
+static void begin_choices(struct replay *p, struct replayed_request *r)
 {
     bool is_cut = false;
     for (uint32_t i = 0; i < r->n; i++) {
@@ -344,7 +344,7 @@ static void cancel_what_is_enough(struct replay *p)
 {
     p->to_cancel = false;
     for (size_t i = 0; i < p->n_requests; i++) {
-        struct request *r = &p->requests[i];
+        struct replayed_request *r = &p->requests[i];
         for (uint32_t k = 0; r->submitted && r->n_open > 0 && k < r->n; k++) {
             struct choice *o = &r->choices[k];
             if (!o->cut || o->done || o->cancel_asked || !has_all(o))
@@ -392,7 +392,7 @@ static int submit(struct replay *p, size_t index, struct quire_error *err)
 static int submit_all(struct replay *p, void (*progress)(void *, uint64_t), void *context, struct quire_error *err)
 {
     for (size_t i = 0; i < p->n_requests; i++) {
-        struct request *r = &p->requests[i];
+        struct replayed_request *r = &p->requests[i];
         int status;
         if (!has_answer(r))
             continue;
