@@ -1,7 +1,6 @@
 #include "base/buffer.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define FIRST_BYTES 256
 
@@ -17,34 +16,21 @@ void buffer_clear(struct buffer *b)
     b->failed = false;
 }
 
-void *buffer_reserve(struct buffer *b, size_t n)
+void *buffer_grow(struct buffer *b, size_t n)
 {
     if (b->failed)
         return NULL;
-    if (!b->data || n > b->capacity - b->n) {
-        size_t capacity = b->capacity ? b->capacity : FIRST_BYTES;
-        while (capacity - b->n < n && capacity <= SIZE_MAX / 4)
-            capacity *= 2;
-        char *data = capacity - b->n < n ? NULL : realloc(b->data, capacity);
-        if (!data) {
-            b->failed = true;
-            return NULL;
-        }
-        b->data = data;
-        b->capacity = capacity;
+    size_t capacity = b->capacity ? b->capacity : FIRST_BYTES;
+    while (capacity - b->n < n && capacity <= SIZE_MAX / 4)
+        capacity *= 2;
+    char *data = capacity - b->n < n ? NULL : realloc(b->data, capacity);
+    if (!data) {
+        b->failed = true;
+        return NULL;
     }
+    b->data = data;
+    b->capacity = capacity;
     return b->data + b->n;
-}
-
-int buffer_append(struct buffer *b, const void *data, size_t n)
-{
-    void *p = buffer_reserve(b, n);
-    if (!p)
-        return QUIRE_NO_MEMORY;
-    if (n)
-        memcpy(p, data, n);
-    b->n += n;
-    return QUIRE_OK;
 }
 
 const char *buffer_text(struct buffer *b)

@@ -82,14 +82,6 @@ size_t request_field_bytes(const struct request_field *field)
     return 0;
 }
 
-struct request_list request_field_list(const struct request_field *field, const struct request_spec *spec)
-{
-    struct request_list list;
-    memcpy(&list.items, (const char *)spec + field->at, sizeof list.items);
-    memcpy(&list.n, (const char *)spec + field->has_at, sizeof list.n);
-    return list;
-}
-
 void request_field_set_list(const struct request_field *field, struct request_spec *spec, struct request_list list)
 {
     memcpy((char *)spec + field->at, &list.items, sizeof list.items);

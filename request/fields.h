@@ -8,6 +8,8 @@
 
 #include "request/spec.h"
 
+#include <string.h>
+
 enum request_kind {
     REQUEST_BOOL,
     REQUEST_U32,
@@ -71,7 +73,13 @@ static inline bool request_field_is_list(const struct request_field *field)
 {
     return field->kind >= REQUEST_IDS;
 }
-struct request_list request_field_list(const struct request_field *field, const struct request_spec *spec);
+static inline struct request_list request_field_list(const struct request_field *field, const struct request_spec *spec)
+{
+    struct request_list list;
+    memcpy(&list.items, (const char *)spec + field->at, sizeof list.items);
+    memcpy(&list.n, (const char *)spec + field->has_at, sizeof list.n);
+    return list;
+}
 void request_field_set_list(const struct request_field *field, struct request_spec *spec, struct request_list list);
 
 #endif

@@ -125,12 +125,18 @@ static int check_list(const struct request_field *f, struct request_list list, u
 {
     const uint32_t *ids = list.items;
     const struct request_bias *biases = list.items;
+    uint32_t n_right = 0;
     int status = QUIRE_OK;
     if (!(f->flags & REQUEST_REQUIRED) && list.n > n_vocab)
         return quire_fail_for(err, QUIRE_INVALID, f->name, "more than the vocabulary's %u tokens", n_vocab);
+    if (f->kind == REQUEST_IDS) {
+        while (n_right < list.n && ids[n_right] < n_vocab)
+            n_right++;
+        return n_right == list.n ? QUIRE_OK : check_below(f->name, ids[n_right], n_vocab, err);
+    }
     for (uint32_t i = 0; i < list.n && status == QUIRE_OK; i++)
-        status = check_below(f->name, f->kind == REQUEST_BIASES ? biases[i].id : ids[i], n_vocab, err);
-    for (uint32_t i = 0; f->kind == REQUEST_BIASES && i < list.n && status == QUIRE_OK; i++)
+        status = check_below(f->name, biases[i].id, n_vocab, err);
+    for (uint32_t i = 0; i < list.n && status == QUIRE_OK; i++)
         if (isnan(biases[i].bias) || biases[i].bias == INFINITY)
             status = quire_fail_for(err, QUIRE_INVALID, f->name, "the bias of %u must be a finite number",
                                     biases[i].id);

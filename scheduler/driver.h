@@ -48,7 +48,8 @@ struct sched_driver_calls {
 /* A result of the row with the first of its tokens: no draft accepted, not finished. */
 static inline struct sched_result sched_result_of(const struct sched_row *row, const uint32_t *tokens)
 {
-    return (struct sched_result){.seq = row->seq, .tokens = tokens};
+    /* All members named: else the compiler clears the whole struct first, and waits for it to come back as one. */
+    return (struct sched_result){.seq = row->seq, .n_accepted = 0, .tokens = tokens, .finished = false};
 }
 
 /* Of a scheduler that nobody has planned with. It, the table and the context stay the caller's and must outlive the

@@ -87,10 +87,10 @@ static uint32_t n_entries_of(const struct engine *e, const struct sched_row *row
 }
 
 /* Slots and block tables of one row in every KV group. */
-static int add_blocks(struct engine *e, const struct sched_row *row, uint32_t token, uint32_t table,
+static int add_blocks(struct engine *e, const struct sched_row *row, uint32_t token, uint32_t table, uint32_t n_entries,
                       const struct forward_batch *batch, struct quire_error *err)
 {
-    uint32_t bt = e->plan.block_tokens, n_entries = n_entries_of(e, row);
+    uint32_t bt = e->plan.block_tokens;
     for (uint32_t g = 0; g < e->plan.n_kv_groups; g++) {
         uint32_t n_blocks;
         const uint32_t *blocks = sched_blocks(e->sched, row->seq, g, &n_blocks);
@@ -137,7 +137,7 @@ static bool can_verify(const struct engine *e, const struct sched_row *row)
 }
 
 static int add_row(struct engine *e, struct step_slot *slot, const struct sched_row *row, uint32_t token,
-                   uint32_t table, struct forward_batch *batch, struct quire_error *err)
+                   uint32_t table, uint32_t n_entries, struct forward_batch *batch, struct quire_error *err)
 {
     uint32_t n_known, end = row->first + row->count;
     const uint32_t *tokens = sched_tokens(e->sched, row->seq, &n_known);
@@ -146,7 +146,10 @@ static int add_row(struct engine *e, struct step_slot *slot, const struct sched_
     if (n_known < end)
         return quire_fail(err, QUIRE_INTERNAL, "sequence %u: %u tokens are known, its row needs %u", row->seq, n_known,
                           end);
-    memcpy(batch->ids + token, tokens + row->first, row->count * sizeof *tokens);
+    if (row->count == 1) /* all that decode: not worth a call */
+        batch->ids[token] = tokens[row->first];
+    else
+        memcpy(batch->ids + token, tokens + row->first, row->count * sizeof *tokens);
     if (tokens[end - 1] == SCHED_PENDING) {
         int status = add_pending(e, slot->number, row, token + row->count - 1, batch, err);
         if (status != QUIRE_OK)
@@ -155,7 +158,7 @@ static int add_row(struct engine *e, struct step_slot *slot, const struct sched_
     for (uint32_t i = 0; i < row->count; i++)
         batch->positions[token + i] = row->first + i;
     add_targets(e, slot, row, tokens, token, batch->logit_tokens);
-    return add_blocks(e, row, token, table, batch, err);
+    return add_blocks(e, row, token, table, n_entries, batch, err);
 }
 
 /* The moves come from the scheduler, which is trusted only so far: a wrong one would write anywhere. */
@@ -188,11 +191,12 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
         const struct sched_row *row = &plan->rows[i];
         batch.rows[i] = (struct k_attn_row){
             .token = token, .n_tokens = row->count, .position = row->first, .table = table};
-        int status = add_row(e, slot, row, token, table, &batch, err);
+        uint32_t n_row_entries = n_entries_of(e, row);
+        int status = add_row(e, slot, row, token, table, n_row_entries, &batch, err);
         if (status != QUIRE_OK)
             return status;
         token += row->count;
-        table += n_entries_of(e, row);
+        table += n_row_entries;
     }
     batch.n_logits = slot->n_targets;
     e->n_empty_plans = 0;
@@ -232,8 +236,10 @@ static void reject_all(struct engine *e, const struct sched_plan *plan, struct s
 static void end_bad_requests(struct engine *e, const struct step_slot *slot)
 {
     for (uint32_t i = 0; i < slot->n_targets; i++) {
+        if (!slot->results[i].bad_logits || slot->targets[i].rejected)
+            continue;
         struct request *r = e->owners[slot->targets[i].seq].request;
-        if (!slot->results[i].bad_logits || slot->targets[i].rejected || r->n_open == 0)
+        if (r->n_open == 0)
             continue;
         /* Which parameters alone leave some token was checked at submit: only bad words remain. */
         if (slot->targets[i].drawn && sampling_row_forbids_all(&slot->rows[i], e->desc.vocab_size))
@@ -283,16 +289,18 @@ static bool take_row(struct engine *e, const struct step_slot *slot, const struc
     struct request *r = owner->request;
     const uint32_t choice = owner->choice;
     struct request_choice *c = &r->choices[choice];
+    const struct step_target *target = &slot->targets[*at], *end = &slot->targets[slot->n_targets];
+    const struct k_sample_result *result = &slot->results[*at];
+    const uint32_t seq = row->seq;
     uint32_t n = 0;
     *out = sched_result_of(row, tokens);
-    for (; *at < slot->n_targets && slot->targets[*at].seq == row->seq; ++*at) {
-        const struct step_target *target = &slot->targets[*at];
+    for (; target < end && target->seq == seq; target++, result++, ++*at) {
         if (target->drawn && !target->rejected && !c->done) {
-            tokens[n++] = slot->results[*at].token;
-            out->finished = take_token(e, r, choice, c, target->position, &slot->results[*at]);
+            tokens[n++] = result->token;
+            out->finished = take_token(e, r, choice, c, target->position, result);
         } else if (!target->drawn && !r->choices[0].done) {
             /* A prompt's logprobs are choice 0's, though another computes the prompt once that was cancelled. */
-            event_prompt_logprob(e, r, target->position, &slot->results[*at]);
+            event_prompt_logprob(e, r, target->position, result);
         }
     }
     if (row->first + row->count >= r->spec.n_prompt && (!r->prompt_counted || r->spec.max_tokens == 0))
