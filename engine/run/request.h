@@ -32,22 +32,23 @@ struct request_choice {
 };
 
 struct request {
+    /* What a step reads of every row comes first, in few cache lines, up to the spec's n_logprobs. */
+    struct sampling sampling;
+    uint32_t n_open;           /* choices without a DONE event */
+    uint32_t n_placed;         /* choices the scheduler still knows */
+    uint32_t next_prompt_logprob; /* the next prompt position to report; n_prompt when all are */
+    bool prompt_counted;       /* in stats.n_prompt_tokens */
     uint64_t engine_id;    /* the caller's */
     uint64_t key;          /* ours, never 0 and never reused: the scheduler's id */
     struct request_spec spec; /* ours; its prompt until the scheduler has its copy, and with a seed */
     uint64_t arrival_us; /* of CLOCK_MONOTONIC */
     struct key256 chain_first;
     struct key256 *hashes; /* as long as the prompt; NULL without prefix caching */
-    struct sampling sampling;
     struct k_token_count *counts_memory;  /* all choices' counts */
     struct k_token_count *prompt_counts;  /* part of it */
     uint32_t n_prompt_counts;
     struct k_logit_bias *rooms;           /* all choices' row_room */
 
-    uint32_t n_open;           /* choices without a DONE event */
-    uint32_t n_placed;         /* choices the scheduler still knows */
-    uint32_t next_prompt_logprob; /* the next prompt position to report; n_prompt when all are */
-    bool prompt_counted;       /* in stats.n_prompt_tokens */
     uint32_t retry_after_ms;   /* of a REFUSED finish */
     bool flushed;              /* its last DONE event has left through the sink */
     struct quire_error error;  /* text of an ERROR finish */
