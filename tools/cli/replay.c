@@ -10,7 +10,7 @@
 
 #define LOOK_EVERY_NS UINT64_C(100000000)
 
-struct choice {
+struct replayed_choice {
     /* as recorded */
     uint32_t n_tokens, capacity;
     uint32_t *tokens;
@@ -29,7 +29,7 @@ struct replayed_request {
     uint64_t offset;
     uint32_t n_prompt, n, n_open;
     bool submitted;
-    struct choice *choices; /* [n] */
+    struct replayed_choice *choices; /* [n] */
 };
 
 struct replay {
@@ -65,7 +65,7 @@ static int load_submit(struct replay *p, struct recording_seqs *seqs, const stru
         p->requests = requests;
         p->capacity = capacity;
     }
-    struct choice *choices = calloc(s->sched.n, sizeof *choices);
+    struct replayed_choice *choices = calloc(s->sched.n, sizeof *choices);
     if (!choices)
         return QUIRE_NO_MEMORY;
     for (uint32_t i = 0; i < s->sched.n; i++)
@@ -91,7 +91,7 @@ static int load_commit(struct replay *p, const struct recording_seqs *seqs, cons
         const struct recording_owner *owner = recording_seqs_owner(seqs, result->seq);
         if (!owner)
             continue;
-        struct choice *o = &p->requests[owner->request].choices[owner->choice];
+        struct replayed_choice *o = &p->requests[owner->request].choices[owner->choice];
         uint32_t n = result->n_accepted + 1;
         if (o->capacity - o->n_tokens < n) {
             uint32_t capacity = 2 * (o->n_tokens + n) + 14;
@@ -130,7 +130,7 @@ static int load_finish(struct replay *p, const struct recording_entry *e, struct
                           (unsigned long long)e->offset);
     for (uint32_t i = 0; i < r->n; i++) {
         const struct recording_choice *from = &e->finish.choices[i];
-        struct choice *o = &r->choices[i];
+        struct replayed_choice *o = &r->choices[i];
         bool broke_off = from->finish == ENGINE_FINISH_ERROR && from->n_tokens != o->n_tokens;
         if (broke_off)
             continue; /* with a step that was never committed */
@@ -212,7 +212,8 @@ uint64_t replay_n_tokens(const struct replay *p)
 /* ---- comparing, on the engine's thread ------------------------------------------------------- */
 
 /* The first difference of a choice is told; what follows from it is not. */
-static void differs(struct replay *p, const struct replayed_request *r, struct choice *o, struct replay_difference d)
+static void differs(struct replay *p, const struct replayed_request *r, struct replayed_choice *o,
+                    struct replay_difference d)
 {
     if (o->differs)
         return;
@@ -224,12 +225,13 @@ static void differs(struct replay *p, const struct replayed_request *r, struct c
         p->report.shown[p->report.n_shown++] = d;
 }
 
-static bool has_all(const struct choice *o)
+static bool has_all(const struct replayed_choice *o)
 {
     return o->seen.n_tokens == o->n_tokens && o->seen.n_prompt_logprobs == o->n_prompt_logprobs;
 }
 
-static void on_token(struct replay *p, struct replayed_request *r, struct choice *o, const struct engine_event *e)
+static void on_token(struct replay *p, struct replayed_request *r, struct replayed_choice *o,
+                     const struct engine_event *e)
 {
     uint32_t at = o->seen.n_tokens;
     if (at == o->n_tokens) {
@@ -248,7 +250,8 @@ static void on_token(struct replay *p, struct replayed_request *r, struct choice
     p->n_seen++;
 }
 
-static void on_done(struct replay *p, struct replayed_request *r, struct choice *o, const struct engine_event *e)
+static void on_done(struct replay *p, struct replayed_request *r, struct replayed_choice *o,
+                    const struct engine_event *e)
 {
     struct key256 digest = record_digest_now(&o->seen);
     if (o->seen.n_tokens < o->n_tokens)
@@ -270,7 +273,7 @@ static void on_done(struct replay *p, struct replayed_request *r, struct choice 
 static void on_event(struct replay *p, const struct engine_event *e)
 {
     struct replayed_request *r = &p->requests[e->request];
-    struct choice *o = &r->choices[e->choice];
+    struct replayed_choice *o = &r->choices[e->choice];
     if (e->kind == ENGINE_EVENT_TOKEN)
         on_token(p, r, o, e);
     else if (e->kind == ENGINE_EVENT_PROMPT_LOGPROB && o->seen.n_prompt_logprobs < o->n_prompt_logprobs)
@@ -330,7 +333,7 @@ static void begin_choices(struct replay *p, struct replayed_request *r)
 {
     bool is_cut = false;
     for (uint32_t i = 0; i < r->n; i++) {
-        struct choice *o = &r->choices[i];
+        struct replayed_choice *o = &r->choices[i];
         record_digest_begin(&o->seen);
         is_cut |= o->cut;
     }
@@ -346,7 +349,7 @@ static void cancel_what_is_enough(struct replay *p)
     for (size_t i = 0; i < p->n_requests; i++) {
         struct replayed_request *r = &p->requests[i];
         for (uint32_t k = 0; r->submitted && r->n_open > 0 && k < r->n; k++) {
-            struct choice *o = &r->choices[k];
+            struct replayed_choice *o = &r->choices[k];
             if (!o->cut || o->done || o->cancel_asked || !has_all(o))
                 continue;
             o->cancel_asked = true;
