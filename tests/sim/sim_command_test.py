@@ -228,9 +228,9 @@ class Sim(unittest.TestCase):
         self.assertIsNone(live["kv_waste"])
         self.assertIsNone(live["per_tenant"]["0"]["service_tokens"])
         self.assertGreater(live["itl_ms"]["mean"], 0)
-        # A second for every step: whatever the machine, the prediction is slower, and by the same again.
+        # A hundred seconds for every step: whatever the machine and its sanitizers, the prediction is slower.
         with open(cost, "w") as f:
-            json.dump({"points": [[1, 1e6]]}, f)
+            json.dump({"points": [[1, 1e8]]}, f)
         guess = sim_json("--trace", path, "--trace-format", "recording", "--predict", "--cost-model", cost)
         self.assertEqual(guess["recorded"]["ttft_ms"], live["ttft_ms"])
         other = sim_json("--trace", path, "--trace-format", "recording", "--predict", "--cost-model", cost,
@@ -239,7 +239,7 @@ class Sim(unittest.TestCase):
         self.assertEqual(guess["requests"], live["requests"])
         self.assertEqual(guess["total_output_tokens"], live["total_output_tokens"])
         self.assertEqual(guess["total_input_tokens"], live["total_input_tokens"])
-        self.assertAlmostEqual(guess["tpot_ms"]["p50"], 1000, delta=1)
+        self.assertAlmostEqual(guess["tpot_ms"]["p50"], 100000, delta=1)
         for name in ("ttft_ms", "tpot_ms", "e2el_ms"):
             for part in ("mean", "p95"):
                 off = 100 * (guess[name][part] / live[name][part] - 1)
