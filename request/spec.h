@@ -55,8 +55,7 @@ struct request_spec {
     uint32_t tenant; /* who pays; 0 = default */
     uint32_t class_index; /* of service; 0 = default */
     bool background; /* runs on what live requests leave, and gives way to them */
-    uint64_t
-        pin_us; /* > 0: when choice 0 ends, the prompt's full blocks stay cached for so long after their last use */
+    uint64_t pin_us; /* > 0: when choice 0 ends, the prompt's full blocks stay cached so long after their last use */
     uint32_t expected_tokens; /* that will be generated, where somebody knows; 0 = unknown */
 
     const uint32_t *stop_token_ids;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. Continuous integration runs this, and so can you.
 #
-#   bash tools/test.sh                    every part; long matrices by a sample. About 20 minutes on 2 cores, build included
+#   bash tools/test.sh                    every part; long matrices by a sample. On 2 cores, build included, 20 minutes are the goal
 #   bash tools/test.sh --all              every part, every case: before a release, or where you changed what samples cover
 #   bash tools/test.sh quick              a minute after a build: rooms, the release's short tests, a few clients
 #   bash tools/test.sh release asan       parts: rooms, release, simt, cuda, clients, asan, tsan, fuzz
