@@ -10,10 +10,10 @@
 #include "server/front/tenant/limits.h"
 #include "server/front/observe/metrics.h"
 #include "server/front/observe/otlp.h"
-#include "server/front/api/params.h"
-#include "server/front/api/request_job.h"
+#include "server/front/body/params.h"
+#include "server/front/body/request_job.h"
 #include "server/front/tenant/tenants.h"
-#include "server/front/api/text_pool.h"
+#include "server/front/body/text_pool.h"
 #include "server/front/observe/timing.h"
 
 #include <stdbool.h>

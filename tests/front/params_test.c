@@ -1,4 +1,4 @@
-#include "server/front/api/params.h"
+#include "server/front/body/params.h"
 #include "tests/front/front_unit_test.h"
 
 #include <string.h>

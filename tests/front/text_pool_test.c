@@ -1,6 +1,6 @@
 /* The text pool under cancelling from the loop while its threads work: run under the sanitizers
  * too. */
-#include "server/front/api/text_pool.h"
+#include "server/front/body/text_pool.h"
 
 #include <event2/event.h>
 #include <setjmp.h>

@@ -8,7 +8,7 @@
 
 #include "server/front/output/json_out.h"
 #include "server/front/output/logprobs.h"
-#include "server/front/api/params.h"
+#include "server/front/body/params.h"
 #include "server/front/output/stop_strings.h"
 #include "server/front/output/tool_parser.h"
 #include "text/quire_text.h"

@@ -1,4 +1,4 @@
-#include "server/front/api/text_pool.h"
+#include "server/front/body/text_pool.h"
 
 #include "text/quire_text.h"
 

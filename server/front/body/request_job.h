@@ -11,8 +11,8 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "server/front/api/api_error.h"
-#include "server/front/api/params.h"
-#include "server/front/api/text_pool.h"
+#include "server/front/body/params.h"
+#include "server/front/body/text_pool.h"
 #include "text/quire_text.h"
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
-#include "server/front/api/request_job.h"
+#include "server/front/body/request_job.h"
 
-#include "server/front/api/bad_words.h"
+#include "server/front/body/bad_words.h"
 #include "server/front/front_internal.h"
 
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "request/spec.h"
 #include "server/front/api/api_error.h"
-#include "server/front/api/json_field.h"
+#include "server/front/body/json_field.h"
 #include "server/front/front.h"
 #include "server/front/output/stop_strings.h"
 #include "server/front/output/tool_parser.h"

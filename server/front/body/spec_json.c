@@ -1,7 +1,7 @@
-#include "server/front/api/spec_json.h"
+#include "server/front/body/spec_json.h"
 
 #include "request/fields.h"
-#include "server/front/api/json_field.h"
+#include "server/front/body/json_field.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "server/front/api/json_field.h"
+#include "server/front/body/json_field.h"
 
 #include <stdlib.h>
 

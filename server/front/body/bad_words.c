@@ -1,4 +1,4 @@
-#include "server/front/api/bad_words.h"
+#include "server/front/body/bad_words.h"
 
 #include "request/spec.h"
 

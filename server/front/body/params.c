@@ -1,7 +1,7 @@
-#include "server/front/api/params.h"
+#include "server/front/body/params.h"
 
-#include "server/front/api/bad_words.h"
-#include "server/front/api/spec_json.h"
+#include "server/front/body/bad_words.h"
+#include "server/front/body/spec_json.h"
 
 #include <stdlib.h>
 #include <string.h>
