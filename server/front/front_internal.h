@@ -153,6 +153,7 @@ void commands_answer(struct front *f, const struct wire_refuse *refuse);
 void commands_end(struct front *f);
 
 /* ---- ui.c ---- */
+void root_start(struct front *f, struct http_exchange *x);
 void ui_start(struct front *f, struct http_exchange *x);
 
 /* ---- openapi.c ---- */

@@ -60,6 +60,7 @@ static const char *status_phrase(int status)
     switch (status) {
     case 200: return "OK";
     case 304: return "Not Modified";
+    case 307: return "Temporary Redirect";
     case 400: return "Bad Request";
     case 401: return "Unauthorized";
     case 403: return "Forbidden";

@@ -21,9 +21,9 @@ class Server:
 
     program = QUIRE
 
-    def __init__(self, *arguments, wait_for=r"http://[0-9.]+:(\d+)"):
+    def __init__(self, *arguments, wait_for=r"http://[0-9.]+:(\d+)", cwd=None):
         self.process = subprocess.Popen(
-            [str(self.program), *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            [str(self.program), *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd)
         self.lines = []
         os.set_blocking(self.process.stdout.fileno(), False)
         self.port = None

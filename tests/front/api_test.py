@@ -55,6 +55,24 @@ def test_model_names_with_a_slash():
         for model in ("org/name", "short"):
             assert s.post(COMPLETIONS, {"model": model, "prompt": "x"})[1]["model"] == model
         assert s.post(COMPLETIONS, {"prompt": "x"})[1]["model"] == "org/name"
+        status, reply = s.post(COMPLETIONS, {"prompt": "x", "model": "MODEL"})
+        assert status == 404 and reply["error"]["code"] == "model_not_found"
+        assert reply["error"]["message"] == "the model 'MODEL' does not exist; served here: 'org/name', 'short'"
+    names = [f"model-{i:02}-{'x' * 30}" for i in range(20)]
+    with Server(*(a for name in names for a in ("--name", name))) as s:
+        message = s.get("/v1/models/other")[1]["error"]["message"]
+        assert message.endswith(" more") and f"'{names[0]}'" in message and f"'{names[1]}'" in message
+        shown = sum(f"'{name}'" in message for name in names)
+        assert int(message.split()[-2]) == len(names) - shown
+
+
+def test_the_root_leads_to_the_page():
+    with Server("--api-key", "secret") as s:
+        for method in ("GET", "HEAD"):
+            status, headers, body = s.request(method, "/")
+            assert status == 307 and headers["Location"] == "/ui" and headers["Content-Length"] == "0" and body == b""
+        status, headers, _ = s.request("POST", "/", b"{}")
+        assert status == 405 and headers["Allow"] == "GET, HEAD"
 
 
 def test_completion():
@@ -423,7 +441,7 @@ def test_routes_and_methods():
     assert server.request("OPTIONS", COMPLETIONS)[0] == 405
     assert server.request("BREW", "/pot")[0] == 404
     # What is not built, a prefix that is doubled or left out, and what only looks like a route.
-    for path in ("/v1/nowhere", "/v1/embeddings", "/v1/v1/chat/completions", "/v1//chat/completions", "/chat/completions", "/v1", "/",
+    for path in ("/v1/nowhere", "/v1/embeddings", "/v1/v1/chat/completions", "/v1//chat/completions", "/chat/completions", "/v1", "//v1",
                  "/v1/chat/completions/x", "/V1/chat/completions", "/v1/chat/completions//", "/v1/chat%2Fcompletions"):
         for method in ("GET", "POST"):
             status, headers, body = server.request(method, path, b"{}" if method == "POST" else None)

@@ -132,7 +132,7 @@ static const struct option names[] = {
     {NULL, 0, NULL, 0},
 };
 
-#define MAX_NAMES 4
+#define MAX_NAMES 20
 struct words {
     const char *keys[MAX_NAMES], *names[MAX_NAMES], *origins[MAX_NAMES];
     size_t n_keys, n_names, n_origins;

@@ -257,16 +257,28 @@ static int find_snapshot(const struct hub_name *name, bool without_weights, char
     return QUIRE_OK;
 }
 
-/* "Qwen2.5-1.5B-Instruct" of ".../Qwen2.5-1.5B-Instruct/". */
-static void directory_name(const char *dir, char out[256])
+/* The last part of a path, as in ".../Qwen2.5-1.5B-Instruct/"; false: it is none that names anything. */
+static bool last_part(const char *path, char out[256])
 {
-    size_t end = strlen(dir);
-    while (end > 1 && dir[end - 1] == '/')
+    size_t end = strlen(path);
+    while (end > 0 && path[end - 1] == '/')
         end--;
     size_t begin = end;
-    while (begin > 0 && dir[begin - 1] != '/')
+    while (begin > 0 && path[begin - 1] != '/')
         begin--;
-    snprintf(out, 256, "%.*s", (int)(end - begin), dir + begin);
+    snprintf(out, 256, "%.*s", (int)(end - begin), path + begin);
+    return out[0] && strcmp(out, ".") != 0 && strcmp(out, "..") != 0;
+}
+
+/* What a directory is called: as it was typed, also where that is a link to it; of "." and ".." by where they lead. */
+static void directory_name(const char *dir, char out[256])
+{
+    if (last_part(dir, out))
+        return;
+    char *real = realpath(dir, NULL);
+    if (!real || !last_part(real, out))
+        strcpy(out, "model"); /* "/" has no name */
+    free(real);
 }
 
 int hub_model_find(const char *given, bool without_weights, struct hub_model *out, struct quire_error *err)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <stdio.h>
 #include <string.h>
 
 bool front_can_serve(const struct front *f, struct api_error *e)
@@ -29,6 +30,20 @@ const char *front_state(const struct front *f)
     return f->engine_seen ? "engine_unavailable" : "starting";
 }
 
+/* "'a', 'b' and 3 more": the served names, which whoever may ask for one may also read on /v1/models. */
+static void list_models(const struct front *f, char *out, size_t n_bytes)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < f->n_model_names; i++) {
+        size_t need = strlen(f->model_names[i]) + strlen("'', '' and 18446744073709551615 more");
+        if (n + need >= n_bytes) {
+            snprintf(out + n, n_bytes - n, "%s%zu more", i ? " and " : "", f->n_model_names - i);
+            return;
+        }
+        n += (size_t)snprintf(out + n, n_bytes - n, "%s'%s'", i ? ", " : "", f->model_names[i]);
+    }
+}
+
 const char *front_model_name(const struct front *f, const char *asked, struct api_error *e)
 {
     if (!asked)
@@ -36,7 +51,9 @@ const char *front_model_name(const struct front *f, const char *asked, struct ap
     for (size_t i = 0; i < f->n_model_names; i++)
         if (strcmp(f->model_names[i], asked) == 0)
             return f->model_names[i];
-    api_fail(e, 404, "model", "model_not_found", "the model '%.200s' does not exist", asked);
+    char names[240];
+    list_models(f, names, sizeof names);
+    api_fail(e, 404, "model", "model_not_found", "the model '%.200s' does not exist; served here: %s", asked, names);
     return NULL;
 }
 

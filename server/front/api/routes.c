@@ -171,12 +171,13 @@ static void start_messages(struct front *f, struct http_exchange *x)
 
 /* ---- dispatch ------------------------------------------------------------------------------- */
 
-#define N_OPEN_ROUTES 6 /* the first in the table: they need no key */
+#define N_OPEN_ROUTES 7 /* the first in the table: they need no key */
 static const struct route routes[] = {
     {"/health", "GET", start_ready, true},
     {"/health/ready", "GET", start_ready, true},
     {"/health/live", "GET", start_live, true},
     {"/ping", "GET", start_ready, true},
+    {"/", "GET", root_start, false},
     {"/ui", "GET", ui_start, false},
     {"/openapi.json", "GET", openapi_start, false},
     {"/metrics", "GET", scrape_start, true},

@@ -5,6 +5,14 @@
 
 #include <string.h>
 
+/* GET /: whoever opens the server's address in a browser means the page. */
+void root_start(struct front *f, struct http_exchange *x)
+{
+    (void)f;
+    http_add_header(x, "Location", "/ui");
+    http_reply(x, 307, NULL, NULL, 0);
+}
+
 void ui_start(struct front *f, struct http_exchange *x)
 {
     (void)f;
