@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "engine/run/events.h"
 #include "engine/run/host_memory.h"
 #include "engine/run/loop.h"
@@ -68,12 +69,11 @@ static int check_device_memory(const struct engine_plan *plan, struct quire_erro
         return QUIRE_OK;
     return quire_fail(
         err, QUIRE_NO_MEMORY,
-        "this takes %llu bytes of the GPU's %llu (weights %llu, KV cache %llu, taken already or kept for the"
-        " driver %llu), and --gpu-memory-utilization allows %llu: raise that, or lower --kv-cache-memory,"
-        " --num-kv-blocks, --max-num-seqs or --max-num-batched-tokens",
-        (unsigned long long)needed, (unsigned long long)plan->device_memory, (unsigned long long)plan->weight_bytes,
-        (unsigned long long)plan->kv_bytes, (unsigned long long)plan->driver_bytes,
-        (unsigned long long)plan->device_budget);
+        "this takes %s of the GPU's %s (weights %s, KV cache %s, taken already or kept for the driver %s), and"
+        " --gpu-memory-utilization allows %s: raise that, or lower --kv-cache-memory, --num-kv-blocks,"
+        " --max-num-seqs or --max-num-batched-tokens",
+        quire_size(needed).text, quire_size(plan->device_memory).text, quire_size(plan->weight_bytes).text,
+        quire_size(plan->kv_bytes).text, quire_size(plan->driver_bytes).text, quire_size(plan->device_budget).text);
 }
 
 /* Memory that is not there would be missed only when it is touched, by a killed process. */
@@ -88,11 +88,10 @@ static int check_memory(const struct engine_plan *plan, struct quire_error *err)
     if (plan->total_bytes <= available)
         return QUIRE_OK;
     return quire_fail(err, QUIRE_NO_MEMORY,
-                      "this takes %llu bytes beside the weights, %llu of them for the KV cache and"
-                      " %llu for its host tier, and %llu are free: lower --kv-cache-memory,"
-                      " --num-kv-blocks, --swap-space or --max-num-seqs",
-                      (unsigned long long)plan->total_bytes, (unsigned long long)plan->kv_bytes,
-                      (unsigned long long)plan->swap_bytes, (unsigned long long)available);
+                      "this takes %s beside the weights, %s of them for the KV cache and %s for its host tier, and %s"
+                      " are free: lower --kv-cache-memory, --num-kv-blocks, --swap-space or --max-num-seqs",
+                      quire_size(plan->total_bytes).text, quire_size(plan->kv_bytes).text,
+                      quire_size(plan->swap_bytes).text, quire_size(available).text);
 }
 
 /* What of the GPU's memory is gone and not ours: the driver's, now that everything is loaded, and other processes'. */
@@ -107,11 +106,11 @@ static int measure_driver(struct engine *e, struct quire_error *err)
     p->driver_bytes = used > ours ? used - ours : 0;
     e->info.n_graphs = forward_n_graphs(e->forward);
     quire_log(QUIRE_LOG_INFO, "engine",
-              "GPU memory: weights %.2f GiB, KV cache %.2f, the rest of ours %.2f; driver and others %.2f (%u graphs"
-              " recorded); %.2f of %.2f are free",
-              (double)p->weight_bytes / 0x1p30, (double)p->kv_bytes / 0x1p30,
-              (double)(ours - p->weight_bytes - p->kv_bytes) / 0x1p30, (double)p->driver_bytes / 0x1p30,
-              e->info.n_graphs, (double)available / 0x1p30, (double)total / 0x1p30);
+              "GPU memory: weights %s, KV cache %s, the rest of ours %s; driver and others %s (%u graphs recorded);"
+              " %s of %s are free",
+              quire_size(p->weight_bytes).text, quire_size(p->kv_bytes).text,
+              quire_size(ours - p->weight_bytes - p->kv_bytes).text, quire_size(p->driver_bytes).text, e->info.n_graphs,
+              quire_size(available).text, quire_size(total).text);
     return QUIRE_OK;
 }
 
@@ -147,8 +146,8 @@ static int open_model(struct engine *e, const struct engine_options *asked, stru
     if (!o.max_model_len && e->plan.max_model_len < e->desc.max_position)
         quire_log(QUIRE_LOG_WARN, "engine",
                   "requests are limited to %u tokens instead of the model's %u: that is what the KV"
-                  " cache of %llu bytes holds; --kv-cache-memory makes it larger",
-                  e->plan.max_model_len, e->desc.max_position, (unsigned long long)e->plan.kv_bytes);
+                  " cache of %s holds; --kv-cache-memory makes it larger",
+                  e->plan.max_model_len, e->desc.max_position, quire_size(e->plan.kv_bytes).text);
     status = weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, &e->weights, err);
     if (status == QUIRE_OK)
         status = forward_create(e->backend, &e->desc, &e->plan, e->weights, !o.enforce_eager, &e->forward, err);

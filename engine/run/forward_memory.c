@@ -1,6 +1,8 @@
 /* The forward pass's memory: everything is allocated here, before the engine is ready. */
 #include "engine/run/forward_internal.h"
 
+#include "base/size.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -26,18 +28,16 @@ static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct qu
         f->layer_group[l] = (uint8_t)g;
         int status = alloc_layer(f, b->ops->alloc, plan->groups[g].n_blocks, &f->kv[l], err);
         if (status != QUIRE_OK) {
-            quire_error_prefix(err,
-                               "KV cache of %llu bytes (--kv-cache-memory or"
-                               " --num-kv-blocks make it smaller)",
-                               (unsigned long long)plan->kv_bytes);
+            quire_error_prefix(err, "KV cache of %s (--kv-cache-memory or --num-kv-blocks make it smaller)",
+                               quire_size(plan->kv_bytes).text);
             return status;
         }
         if (plan->groups[g].n_host_blocks == 0)
             continue;
         status = alloc_layer(f, b->ops->alloc_host, plan->groups[g].n_host_blocks, &f->host_kv[l], err);
         if (status != QUIRE_OK) {
-            quire_error_prefix(err, "host tier of %llu bytes (--swap-space makes it smaller)",
-                               (unsigned long long)plan->swap_bytes);
+            quire_error_prefix(err, "host tier of %s (--swap-space makes it smaller)",
+                               quire_size(plan->swap_bytes).text);
             return status;
         }
     }

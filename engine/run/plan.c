@@ -1,5 +1,7 @@
 /* The memory plan: every arena to the byte, by arithmetic on the description and the options. */
 #include "engine/engine.h"
+
+#include "base/size.h"
 #include "engine/plan.h"
 #include "engine/model/tensors.h"
 #include "engine/run/host_memory.h"
@@ -344,9 +346,9 @@ static int fit_model_len(const struct engine_options *o, struct engine_plan *p, 
                                             : "free memory";
     if (longest == 0)
         return quire_fail(err, QUIRE_INVALID,
-                          "no request fits the KV cache: a block of %u tokens takes %llu bytes, and"
+                          "no request fits the KV cache: a block of %u tokens takes %s, and"
                           " %s gives %llu blocks; raise %s",
-                          p->block_tokens, (unsigned long long)p->kv_block_bytes, flag, (unsigned long long)n,
+                          p->block_tokens, quire_size(p->kv_block_bytes).text, flag, (unsigned long long)n,
                           o->num_kv_blocks ? flag : "--kv-cache-memory");
     if (o->max_model_len)
         return quire_fail(err, QUIRE_INVALID,
@@ -396,11 +398,8 @@ static int plan_swap(const struct engine_options *o, struct engine_plan *p, stru
         unsigned __int128 share = (unsigned __int128)o->swap_space * p->groups[g].n_blocks;
         uint64_t n = (uint64_t)(share / p->kv_bytes);
         if (n == 0)
-            return quire_fail(err, QUIRE_INVALID,
-                              "--swap-space: %llu bytes give a KV group no block: at least %llu are"
-                              " needed",
-                              (unsigned long long)o->swap_space,
-                              (unsigned long long)(p->kv_bytes / p->groups[g].n_blocks + 1));
+            return quire_fail(err, QUIRE_INVALID, "--swap-space: %s give a KV group no block: at least %s are needed",
+                              quire_size(o->swap_space).text, quire_size(p->kv_bytes / p->groups[g].n_blocks + 1).text);
         p->groups[g].n_host_blocks = (uint32_t)(n < MAX_HOST_BLOCKS ? n : MAX_HOST_BLOCKS);
         p->swap_bytes += p->groups[g].n_host_blocks * p->groups[g].block_bytes;
     }

@@ -1,5 +1,7 @@
 #include "kernels/host/host.h"
 
+#include "base/size.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,8 +45,8 @@ int host_alloc(struct k_backend *b, uint64_t bytes, void **dev, struct quire_err
     if (rounded >= bytes && rounded <= SIZE_MAX)
         *dev = aligned_alloc(ALIGNMENT, (size_t)rounded);
     if (!*dev)
-        return quire_fail(err, QUIRE_NO_MEMORY, "backend %s: cannot allocate %llu bytes", b->ops->planner->name,
-                          (unsigned long long)bytes);
+        return quire_fail(err, QUIRE_NO_MEMORY, "backend %s: cannot allocate %s", b->ops->planner->name,
+                          quire_size(bytes).text);
     k_placement_memory(host_of(b)->placement, *dev, rounded);
     return QUIRE_OK;
 }

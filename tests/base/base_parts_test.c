@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/id_map.h"
 #include "base/little_endian.h"
+#include "base/size.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -177,6 +178,28 @@ static void an_id_map_is_its_model(void **state)
     assert_true(id_map_next(&map, &at) == 0);
 }
 
+static void sizes_are_what_people_say(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t n_bytes;
+        const char *text;
+    } rows[] = {
+        {0, "0 B"},
+        {1023, "1023 B"},
+        {1024, "1.0 KiB"},
+        {1536, "1.5 KiB"},
+        {(UINT64_C(1) << 20) - 1, "1.0 MiB"}, /* never 1024.0 KiB */
+        {UINT64_C(300) << 20, "300.0 MiB"},
+        {(UINT64_C(1) << 30) - (UINT64_C(1) << 10), "1.0 GiB"},
+        {UINT64_C(3087467520), "2.9 GiB"},
+        {UINT64_C(1) << 40, "1.0 TiB"},
+        {UINT64_MAX, "16.0 EiB"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_string_equal(quire_size(rows[i].n_bytes).text, rows[i].text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +212,7 @@ int main(void)
         cmocka_unit_test(a_buffer_is_a_string_when_asked),
         cmocka_unit_test(a_file_is_read_up_to_a_bound),
         cmocka_unit_test(an_id_map_is_its_model),
+        cmocka_unit_test(sizes_are_what_people_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

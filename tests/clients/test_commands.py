@@ -1,11 +1,12 @@
 """The command line as a person would try it."""
 
 import json
+import re
 import subprocess
 
 import pytest
 
-from conftest import MODEL, QUIRE
+from conftest import MODEL, QUIRE, ROOT
 
 
 def quire(*arguments, stdin=None, timeout=120):
@@ -41,6 +42,95 @@ def test_no_command_shows_help():
 def test_a_wrong_command_line_is_explained(arguments, says):
     got = quire(*arguments)
     assert got.returncode == 2 and says in got.stderr and got.stderr.count("\n") == 1
+
+
+def test_the_readme_can_be_pasted(server):
+    """What it asks of http://127.0.0.1:8000, by a shell, as it is printed there."""
+    blocks = re.findall(r"(?:^    .*\n)+", (ROOT / "README.md").read_text(), re.MULTILINE)
+    asked = [block for block in blocks if "curl http" in block]
+    assert asked
+    for block in asked:
+        block = block.replace("http://127.0.0.1:8000", server.url)
+        got = subprocess.run(["bash", "-ec", block], capture_output=True, text=True, timeout=60)
+        assert got.returncode == 0 and "error" not in got.stdout and "data: [DONE]" in got.stdout, got
+
+
+def test_a_directory_is_served_by_its_name(start, tmp_path):
+    model, place, link = tmp_path / "my-model", tmp_path / "my-model" / "inside", tmp_path / "as-i-call-it"
+    place.mkdir(parents=True)
+    for file in MODEL.iterdir():
+        (model / file.name).symlink_to(file)
+    link.symlink_to(model)
+    for cwd, given, name in ((model, ".", "my-model"), (model, ".//", "my-model"), (place, "..", "my-model"), (place, "../.", "my-model"),
+                             (tmp_path, "my-model/inside/../", "my-model"), (tmp_path, link, link.name), (link, ".", "my-model")):
+        s = start("serve", given, "--port", "0", "--num-kv-blocks", "64", "--max-model-len", "64", cwd=cwd)
+        served = [m.id for m in s.client().models.list()]
+        assert served == [name], (cwd, given)
+        assert s.stop() == 0
+
+
+FOREIGN = re.findall(r'^    \{"([^;]*?)"(?:,|\s)\s*(NULL|"[^"]*"),\s+(?:([A-Z_]+)|"([^"]*)")', re.sub(r'"\s*\n\s*"', "", (
+    ROOT / "tools" / "cli" / "foreign_flags.c").read_text()), re.MULTILINE)
+
+
+def test_other_engines_options_are_named():
+    """Every row of the table: taken with what it accepts, else refused with its text; what it points to is there."""
+    assert len(FOREIGN) > 80
+    shown = quire("serve", "--help").stdout + quire("generate", "--help").stdout
+    ours = set(re.findall(r"^  --(?:\[no-\])?([a-z0-9-]+)", shown, re.MULTILINE))
+    seen = set()
+    for names, accepts, _, text in FOREIGN:
+        for name in re.findall(r"here --([a-z0-9-]+)", text):
+            assert name.removeprefix("no-") in ours, (names, text)
+        for name in names.split(","):
+            assert name not in ours and name not in seen, name
+            seen.add(name)
+    for names, accepts, _, text in FOREIGN[::5]:  # one process each: a part is enough, the code is the same for all
+        option = "--" + names.split(",")[0]
+        is_flag = accepts == '""'
+        got = quire("plan", "/absent", option, *([] if is_flag else ["99"]))
+        assert got.returncode == (1 if is_flag else 2) and option in got.stderr.splitlines()[0], got
+
+
+@pytest.mark.parametrize("arguments,says", [
+    (["--tensor-parallel-size", "2"], "--tensor-parallel-size 2: not built yet"),
+    (["--tensor_parallel_size=2"], "not built yet"),
+    (["-tp", "2"], "not built yet"),
+    (["--tensor-parallel-size"], "needs a value"),
+    (["--pipeline-parallel-size", "2"], "not built yet"),
+    (["--quantization", "awq"], "--quantization: not built yet"),
+    (["--enable-lora"], "--enable-lora: not built yet"),
+    (["--speculative-config", "{}"], "not built yet"),
+    (["--ctx-size", "4096"], "--ctx-size: here --max-model-len"),
+    (["-ngl", "99"], "here --device"),
+    (["--mem-fraction-static", "0.8"], "here --gpu-memory-utilization"),
+    (["--no-enable-chunked-prefill"], "--no-enable-chunked-prefill: prompts are always computed in chunks"),
+    (["--load-format", "gguf"], "--load-format gguf: not built"),
+    (["--model", "x", "--model", "y"], "was named before"),
+    (["x", "--model", "y"], "one argument too many"),
+    (["--max-model-length", "5"], "did you mean --max-model-len"),
+])
+def test_an_option_of_another_engine_is_explained(arguments, says):
+    for command in ("serve", "plan"):
+        got = quire(command, *arguments)
+        assert got.returncode == 2 and says in got.stderr and got.stderr.count("\n") == 1, got
+
+
+def test_what_is_so_anyway_is_taken():
+    taken = ["--tensor-parallel-size", "1", "--trust-remote-code", "--enable-chunked-prefill", "--enable-auto-tool-choice", "--load-format=auto"]
+    got = quire("plan", "--model", MODEL, *taken, "--max-model-len", "512")
+    assert got.returncode == 0 and got.stdout == quire("plan", MODEL, "--max-model-len", "512").stdout
+    assert "--trust-remote-code changes nothing: no code of a model is ever run" in got.stderr and got.stderr.count("changes nothing") == 5
+    answer = quire("generate", "What is 12 plus 30?", "--temperature", "0", "-m", MODEL)
+    assert "42" in answer.stdout
+
+
+def test_sizes_are_in_words():
+    got = quire("serve", MODEL, "--port", "0", "--kv-cache-memory", "900T", "--max-model-len", "512")
+    last = got.stderr.strip().splitlines()[-1]
+    assert got.returncode == 1 and re.search(r"this takes [0-9.]+ TiB beside the weights", last) and not re.search(r"\d{7}", last), last
+    got = quire("plan", MODEL, "--kv-cache-memory", "1000", "--max-model-len", "512")
+    assert got.returncode == 1 and re.search(r"takes [0-9.]+ KiB", got.stderr), got.stderr
 
 
 def test_a_directory_that_is_no_model(tmp_path):

@@ -1,5 +1,7 @@
 #include "tools/cli/cli.h"
 
+#include "base/log.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -8,6 +10,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+#define CLI_MAX_TAKEN 16
 
 /* Does `names` ("port,p") hold exactly name[0..n)? Underscores in what was typed count as dashes. */
 static bool has_name(const char *names, const char *name, size_t n)
@@ -107,19 +111,6 @@ int cli_parse_bytes(const char *text, uint64_t *out)
     return QUIRE_OK;
 }
 
-const char *cli_bytes_text(uint64_t n_bytes, char out[32])
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)n_bytes;
-    size_t unit = 0;
-    while (value >= 1024 && unit < 4) {
-        value /= 1024;
-        unit++;
-    }
-    snprintf(out, 32, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
-    return out;
-}
-
 static int set_number(const struct cli_option *o, const char *value, struct quire_error *err)
 {
     int name_len = (int)strcspn(o->names, ",");
@@ -178,15 +169,81 @@ static int set_option(const struct cli_option *o, const char *value, struct quir
     return set_number(o, value, err);
 }
 
-/* One option at argv[*i], its values included. */
-static int parse_option(const struct cli_command *command, int argc, char **argv, int *i, struct quire_error *err)
+/* A command line as it is read. */
+struct reading {
+    const struct cli_command *command;
+    int argc, i;
+    char **argv;
+    const char *positionals[4], *first; /* first: by an option */
+    size_t n_positionals;
+    const struct cli_foreign *taken[CLI_MAX_TAKEN]; /* foreign ones that change nothing */
+    size_t n_taken;
+};
+
+/* The value of the option argv[i], whose name is name[0..n): after its '=', or the next argument. NULL: there is none. */
+static const char *take_value(struct reading *r, const char *name, size_t n, const char *value, struct quire_error *err)
 {
-    const char *arg = argv[*i] + (argv[*i][1] == '-' ? 2 : 1);
+    if (name[n] == '=')
+        return name + n + 1;
+    if (r->i + 1 < r->argc)
+        return r->argv[++r->i];
+    quire_fail(err, QUIRE_INVALID, "--%.*s needs a value: %s", (int)n, name, value);
+    return NULL;
+}
+
+/* One of other engines. It is taken where it asks for what is so anyway, and then said in the log. */
+static int read_foreign(struct reading *r, const struct cli_foreign *f, const char *name, size_t n,
+                        struct quire_error *err)
+{
+    bool is_flag = f->accepts && !*f->accepts;
+    bool is_negated = strncmp(name, "no-", 3) == 0 && !has_name(f->names, name, n);
+    if (!f->accepts || (is_flag && (is_negated || name[n] == '=')))
+        return quire_fail(err, QUIRE_INVALID, "--%.*s: %s", (int)n, name, f->says);
+    if (!is_flag) {
+        const char *value = take_value(r, name, n, f->accepts, err);
+        if (!value)
+            return QUIRE_INVALID;
+        if (!has_name(f->accepts, value, strlen(value)))
+            return quire_fail(err, QUIRE_INVALID, "--%.*s %.60s: %s", (int)n, name, value, f->says);
+    }
+    if (r->n_taken < CLI_MAX_TAKEN)
+        r->taken[r->n_taken++] = f;
+    return QUIRE_OK;
+}
+
+static const struct cli_foreign *find_foreign(const struct cli_command *command, const char *name, size_t n)
+{
+    for (const struct cli_foreign *f = command->foreign; f && f->names; f++)
+        if (has_name(f->names, name, n) ||
+            (n > 3 && strncmp(name, "no-", 3) == 0 && f->accepts && has_name(f->names, name + 3, n - 3)))
+            return f;
+    return NULL;
+}
+
+/* What is none of the command's own options. */
+static int read_other(struct reading *r, const char *name, size_t n, struct quire_error *err)
+{
+    const struct cli_command *command = r->command;
+    if (command->first_names && has_name(command->first_names, name, n)) {
+        const char *value = take_value(r, name, n, "MODEL", err);
+        if (value && r->first)
+            return quire_fail(err, QUIRE_INVALID, "--%.*s: \"%.200s\" was named before", (int)n, name, r->first);
+        r->first = value;
+        return value ? QUIRE_OK : QUIRE_INVALID;
+    }
+    const struct cli_foreign *foreign = find_foreign(command, name, n);
+    return foreign ? read_foreign(r, foreign, name, n, err) : unknown(command, name, n, err);
+}
+
+/* One option at argv[i], its values included. */
+static int read_option(struct reading *r, struct quire_error *err)
+{
+    const char *arg = r->argv[r->i] + (r->argv[r->i][1] == '-' ? 2 : 1);
     size_t n = strcspn(arg, "=");
     bool negated;
-    const struct cli_option *o = find(command, arg, n, &negated);
+    const struct cli_option *o = find(r->command, arg, n, &negated);
     if (!o)
-        return unknown(command, arg, n, err);
+        return read_other(r, arg, n, err);
     if (o->given)
         *o->given = true;
     if (o->kind == CLI_FLAG) {
@@ -195,41 +252,60 @@ static int parse_option(const struct cli_command *command, int argc, char **argv
         *(bool *)o->target = !negated;
         return QUIRE_OK;
     }
-    if (arg[n] == '=')
-        return set_option(o, arg + n + 1, err);
-    if (*i + 1 >= argc)
-        return quire_fail(err, QUIRE_INVALID, "--%.*s needs a value: %s", (int)n, arg, o->value);
-    int status = set_option(o, argv[++*i], err);
-    while (status == QUIRE_OK && o->kind == CLI_LIST && *i + 1 < argc && argv[*i + 1][0] != '-')
-        status = set_option(o, argv[++*i], err);
+    const char *value = take_value(r, arg, n, o->value, err);
+    int status = value ? set_option(o, value, err) : QUIRE_INVALID;
+    while (status == QUIRE_OK && o->kind == CLI_LIST && arg[n] != '=' && r->i + 1 < r->argc &&
+           r->argv[r->i + 1][0] != '-')
+        status = set_option(o, r->argv[++r->i], err);
     return status;
+}
+
+/* Where the arguments without a name go. */
+static int place_positionals(const struct reading *r, struct quire_error *err)
+{
+    const struct cli_command *command = r->command;
+    size_t n_room = 0, at = 0;
+    while (n_room < 4 && command->positionals[n_room])
+        n_room++;
+    if (r->first)
+        *command->positionals[at++] = r->first;
+    for (size_t i = 0; i < r->n_positionals; i++) {
+        if (at == n_room)
+            return quire_fail(err, QUIRE_INVALID, "\"%s\" is one argument too many; usage: %s", r->positionals[i],
+                              command->usage);
+        *command->positionals[at++] = r->positionals[i];
+    }
+    return QUIRE_OK;
 }
 
 int cli_parse(const struct cli_command *command, int argc, char **argv, bool *help, struct quire_error *err)
 {
-    size_t n_positionals = 0;
+    struct reading r = {.command = command, .argc = argc, .argv = argv};
     bool only_positionals = false;
+    int status = QUIRE_OK;
     *help = false;
     for (int i = 0; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             *help = true;
             return QUIRE_OK;
         }
-    for (int i = 0; i < argc; i++) {
-        if (!only_positionals && strcmp(argv[i], "--") == 0) {
+    for (; r.i < argc && status == QUIRE_OK; r.i++) {
+        const char *arg = argv[r.i];
+        if (!only_positionals && strcmp(arg, "--") == 0)
             only_positionals = true;
-        } else if (!only_positionals && argv[i][0] == '-' && argv[i][1]) {
-            int status = parse_option(command, argc, argv, &i, err);
-            if (status != QUIRE_OK)
-                return status;
-        } else if (n_positionals < 4 && command->positionals[n_positionals]) {
-            *command->positionals[n_positionals++] = argv[i];
-        } else {
-            return quire_fail(err, QUIRE_INVALID, "\"%s\" is one argument too many; usage: %s", argv[i],
-                              command->usage);
-        }
+        else if (!only_positionals && arg[0] == '-' && arg[1])
+            status = read_option(&r, err);
+        else if (r.n_positionals < 4)
+            r.positionals[r.n_positionals++] = arg;
+        else
+            status = quire_fail(err, QUIRE_INVALID, "\"%s\" is one argument too many; usage: %s", arg, command->usage);
     }
-    return QUIRE_OK;
+    if (status == QUIRE_OK)
+        status = place_positionals(&r, err);
+    for (size_t i = 0; status == QUIRE_OK && i < r.n_taken; i++)
+        quire_log(QUIRE_LOG_INFO, "quire", "--%.*s changes nothing: %s", (int)strcspn(r.taken[i]->names, ","),
+                  r.taken[i]->names, r.taken[i]->says);
+    return status;
 }
 
 /* Prints text wrapped at `width`, each line indented, the first one continuing at column `at`. */
@@ -261,6 +337,10 @@ void cli_print_help(const struct cli_command *command)
         width = window.ws_col < 120 ? window.ws_col : 120;
 
     printf("usage: %s\n\n%s\n", command->usage, command->about);
+    if (command->first_names)
+        printf(
+            "\n--model MODEL may stand for MODEL, as with other engines. Their options that Quire has not, or calls by\n"
+            "another name, are refused with what to write instead.\n");
     for (const struct cli_option *o = command->options; o->names; o++) {
         if (o->kind == CLI_GROUP) {
             printf("\n%s\n", o->names);

@@ -1,7 +1,7 @@
 /* Command lines from tables: names, aliases, defaults and help text in one place.
  *
  * "--name value" and "--name=value"; underscores count as dashes, so that vLLM's --max_model_len works. An
- * unknown option names the nearest known one. Main thread only; every string points into argv or is static.
+ * unknown option says what it is called here, or names the nearest known one. Main thread only; every string points into argv or is static.
  */
 #ifndef QUIRE_TOOLS_CLI_H
 #define QUIRE_TOOLS_CLI_H
@@ -42,6 +42,13 @@ struct cli_option {
                                                                               before its message */
 };
 
+/* An option that other engines have and the command has not. */
+struct cli_foreign {
+    const char *names;   /* as in cli_option */
+    const char *accepts; /* NULL: refused. "": a flag that asks for what is so anyway. "1,auto": values that do */
+    const char *says;    /* why, or what to write instead: "here --max-model-len" */
+};
+
 struct cli_command {
     const char *name;
     const char *usage;       /* "quire serve MODEL [options]" */
@@ -49,6 +56,8 @@ struct cli_command {
     const char *examples;    /* after them */
     const struct cli_option *options; /* ends with names = NULL */
     const char **positionals[4];      /* ends with NULL; those after the first may stay NULL */
+    const char *first_names;          /* NULL, or options that may stand for the first of them: "model,m" */
+    const struct cli_foreign *foreign; /* NULL; or ends with names = NULL. One that is taken is logged */
 };
 
 /* *help: --help was given; everything else is then unset. */
@@ -62,7 +71,5 @@ const char *cli_first_given(const struct cli_option *rows, size_t n);
 
 /* "512M" → bytes. */
 int cli_parse_bytes(const char *text, uint64_t *out);
-/* "1.53 GiB", for people. */
-const char *cli_bytes_text(uint64_t n_bytes, char out[32]);
 
 #endif

@@ -7,6 +7,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
+#include "tools/cli/foreign_flags.h"
 #include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
 #include "tools/cli/notify.h"
@@ -164,6 +165,8 @@ int command_engine(int argc, char **argv)
                     "  quire engine ./model --listen tcp:0.0.0.0:7777 --engine-key-file /etc/quire/key",
         .options = rows,
         .positionals = {&options.model_dir},
+        .first_names = FOREIGN_MODEL_NAMES,
+        .foreign = foreign_flags,
     };
     int code;
     if (!command_begin(&command, argc, argv, &code))

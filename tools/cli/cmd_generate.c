@@ -10,6 +10,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
+#include "tools/cli/foreign_flags.h"
 #include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
 
@@ -406,6 +407,8 @@ int command_generate(int argc, char **argv)
                     "  quire generate ./model \"Once upon\" --raw --max-tokens 50",
         .options = rows,
         .positionals = {&g.options.model_dir, &g.prompt},
+        .first_names = FOREIGN_MODEL_NAMES,
+        .foreign = foreign_flags,
     };
     int code;
     if (!command_begin(&command, argc, argv, &code))

@@ -1,5 +1,6 @@
 /* quire plan: the memory of a model to the byte, from its config and weight headers alone. */
 #include "base/json.h"
+#include "base/size.h"
 #include "engine/engine.h"
 #include "engine/plan.h"
 #include "engine/model/safetensors.h"
@@ -7,6 +8,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
+#include "tools/cli/foreign_flags.h"
 #include "tools/hub/cache.h"
 
 #include <inttypes.h>
@@ -51,23 +53,21 @@ static void print_json(const char *model_dir, const struct model_desc *desc, con
 /* What a GPU has, and for whom. */
 static void print_device(const struct engine_plan *plan)
 {
-    char text[32];
     printf("  %-12s %15" PRIu64 " bytes  %11s   what the GPU has\n", "GPU", plan->device_memory,
-           cli_bytes_text(plan->device_memory, text));
+           quire_size(plan->device_memory).text);
     printf("  %-12s %15" PRIu64 " bytes  %11s   what may be taken (--gpu-memory-utilization)\n", "budget",
-           plan->device_budget, cli_bytes_text(plan->device_budget, text));
+           plan->device_budget, quire_size(plan->device_budget).text);
     printf("  %-12s %15" PRIu64
            " bytes  %11s   of it for the driver: context, modules, recorded steps (assumed; measured at start)\n\n",
-           "driver", plan->driver_bytes, cli_bytes_text(plan->driver_bytes, text));
+           "driver", plan->driver_bytes, quire_size(plan->driver_bytes).text);
     uint64_t needed = plan->total_bytes - plan->swap_bytes + plan->weight_bytes + plan->driver_bytes;
     if (needed > plan->device_budget)
         printf("  This does not fit: it takes %s more than the budget, and the engine would not start.\n\n",
-               cli_bytes_text(needed - plan->device_budget, text));
+               quire_size(needed - plan->device_budget).text);
 }
 
 static void print_table(const char *model_dir, const struct model_desc *desc, const struct engine_plan *plan)
 {
-    char text[32];
     const struct plan_row rows[] = {
         {"weights", plan->device_memory ? "copied to the GPU" : "mapped from the checkpoint, used in place",
          plan->weight_bytes},
@@ -89,10 +89,10 @@ static void print_table(const char *model_dir, const struct model_desc *desc, co
     if (plan->swap_bytes == 0)
         n_rows--; /* the host tier is the last */
     for (size_t i = 0; i < n_rows; i++)
-        printf("  %-12s %15" PRIu64 " bytes  %11s   %s\n", rows[i].key, rows[i].bytes,
-               cli_bytes_text(rows[i].bytes, text), rows[i].label);
+        printf("  %-12s %15" PRIu64 " bytes  %11s   %s\n", rows[i].key, rows[i].bytes, quire_size(rows[i].bytes).text,
+               rows[i].label);
     printf("  %-12s %15" PRIu64 " bytes  %11s   everything but the weights\n\n", "planned", plan->total_bytes,
-           cli_bytes_text(plan->total_bytes, text));
+           quire_size(plan->total_bytes).text);
     if (plan->device_memory)
         print_device(plan);
     for (uint32_t g = 0; g < plan->n_kv_groups; g++) {
@@ -140,6 +140,8 @@ int command_plan(int argc, char **argv)
                     "  quire plan Qwen/Qwen3-8B --device h200      a GPU that is not here",
         .options = rows,
         .positionals = {&model_dir},
+        .first_names = FOREIGN_MODEL_NAMES,
+        .foreign = foreign_flags,
     };
     int code;
     if (!command_begin(&command, argc, argv, &code))

@@ -1,6 +1,7 @@
 /* quire serve: the OpenAI front end, with an engine in this process or elsewhere, on one event loop. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "engine/engine.h"
 #include "engine/plan.h"
 #include "server/daemon/daemon.h"
@@ -11,6 +12,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
+#include "tools/cli/foreign_flags.h"
 #include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
 #include "tools/cli/notify.h"
@@ -387,7 +389,6 @@ static void close_all(struct serve *s)
 
 static void log_engine(const struct serve *s)
 {
-    char kv[32], rest[32];
     if (!s->engine)
         return;
     const struct engine_info *info = engine_info(s->engine);
@@ -396,8 +397,8 @@ static void log_engine(const struct serve *s)
               info->gemms);
     quire_log(QUIRE_LOG_INFO, "engine",
               "%s; KV cache %s in blocks of %u tokens, %s besides; context %u, %u sequences at once", info->placement,
-              cli_bytes_text(plan->kv_bytes, kv), plan->block_tokens,
-              cli_bytes_text(plan->total_bytes - plan->kv_bytes, rest), plan->max_model_len, plan->max_num_seqs);
+              quire_size(plan->kv_bytes).text, plan->block_tokens, quire_size(plan->total_bytes - plan->kv_bytes).text,
+              plan->max_model_len, plan->max_num_seqs);
 }
 
 /* QUIRE_API_KEY: one key, or several with commas between. What is set but holds none must not open the server to
@@ -578,6 +579,8 @@ int command_serve(int argc, char **argv)
                     "  quire serve ./model --engine unix:/run/quire/engine.sock",
         .options = rows,
         .positionals = {&s.given},
+        .first_names = FOREIGN_MODEL_NAMES,
+        .foreign = foreign_flags,
     };
     int code;
     if (!command_begin(&command, argc, argv, &code))

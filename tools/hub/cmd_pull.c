@@ -1,5 +1,6 @@
 /* quire pull: a model from a hub into the user's Hugging Face cache, where every command finds it by name. */
 #include "base/clock.h"
+#include "base/size.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
@@ -56,7 +57,7 @@ static void on_progress(void *context, const struct hub_pull *pull)
     uint64_t total = hub_pull_total_bytes(pull), there = hub_pull_present_bytes(pull);
     uint64_t received = hub_pull_received_bytes(pull);
     double weight = m->rate > 0 ? past / (past + 5) : 1;
-    char bar[BAR + 1], done[32], all[32], rate[32];
+    char bar[BAR + 1];
     if (m->drawn > 0)
         m->rate += weight * ((double)(received - m->before) / past - m->rate);
     m->before = received;
@@ -66,13 +67,11 @@ static void on_progress(void *context, const struct hub_pull *pull)
     for (int i = 0; i < BAR; i++)
         bar[i] = (double)i < (double)there / (double)total * BAR ? '#' : ' ';
     bar[BAR] = 0;
-    fprintf(stderr, "\r\033[K%s [%s] %s of %s", c->name.text, bar, cli_bytes_text(there, done),
-            cli_bytes_text(total, all));
+    fprintf(stderr, "\r\033[K%s [%s] %s of %s", c->name.text, bar, quire_size(there).text, quire_size(total).text);
     if (there == total)
         fputs(", checking", stderr);
     else if (m->rate > 0)
-        fprintf(stderr, ", %s/s, %.0f s left", cli_bytes_text((uint64_t)m->rate, rate),
-                (double)(total - there) / m->rate);
+        fprintf(stderr, ", %s/s, %.0f s left", quire_size((uint64_t)m->rate).text, (double)(total - there) / m->rate);
     fflush(stderr);
     m->shown = true;
 }
@@ -208,7 +207,7 @@ static void print_json(const struct pull_command *c, const char *path)
 /* The snapshot's path for programs on standard output; the rest for people. */
 static int report(const struct pull_command *c)
 {
-    char path[2 * HUB_PATH_BYTES], all[32], received[32];
+    char path[2 * HUB_PATH_BYTES];
     struct quire_error missing;
     size_t n_hashed = hub_pull_n_hashed(c->pull);
     snprintf(path, sizeof path, "%s/snapshots/%s", c->repo, c->list.commit);
@@ -217,8 +216,8 @@ static int report(const struct pull_command *c)
     else
         puts(path);
     fprintf(stderr, "quire: %s: %zu files, %s; %s downloaded in %.1f s; checked by SHA-256: %zu, by length only: %zu\n",
-            c->name.text, c->list.n, cli_bytes_text(hub_pull_total_bytes(c->pull), all),
-            cli_bytes_text(hub_pull_received_bytes(c->pull), received), quire_now_s() - c->began, n_hashed,
+            c->name.text, c->list.n, quire_size(hub_pull_total_bytes(c->pull)).text,
+            quire_size(hub_pull_received_bytes(c->pull)).text, quire_now_s() - c->began, n_hashed,
             c->list.n - n_hashed);
     if (hub_snapshot_check(path, false, &missing) == QUIRE_OK)
         return 0;

@@ -1,9 +1,10 @@
 #include "tools/hub/store.h"
 
-#include "tools/cli/cli.h"
+#include "base/size.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +64,6 @@ int hub_store_lock(const char *repo, void (*on_wait)(void *context), void *conte
 int hub_store_check_space(const char *repo, uint64_t n_bytes, struct quire_error *err)
 {
     struct statvfs fs;
-    char wanted[32], got[32];
     if (n_bytes == 0 || statvfs(repo, &fs) != 0)
         return QUIRE_OK;
     uint64_t n_free = (uint64_t)fs.f_bavail * fs.f_frsize;
@@ -72,7 +72,7 @@ int hub_store_check_space(const char *repo, uint64_t n_bytes, struct quire_error
     return quire_fail(err, QUIRE_EXHAUSTED,
                       "%s are still to come and %.250s has %s free: make room, or put the cache elsewhere "
                       "with HF_HOME",
-                      cli_bytes_text(n_bytes, wanted), repo, cli_bytes_text(n_free, got));
+                      quire_size(n_bytes).text, repo, quire_size(n_free).text);
 }
 
 /* Gives `made` its name. */

@@ -8,6 +8,8 @@
  * instead, which is late but never early. */
 #include "kernels/cuda/host/memory.h"
 
+#include "base/size.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,8 +109,8 @@ static int refuse(struct k_backend *b, cudaError_t error, const char *kind, uint
     cudaGetLastError(); /* seen: not the next launch's */
     cudaMemGetInfo(&available, &total);
     return quire_fail(err, QUIRE_NO_MEMORY,
-                      "backend cuda: cannot allocate %llu bytes of %s memory; %llu of the GPU's %llu bytes are free",
-                      (unsigned long long)bytes, kind, (unsigned long long)available, (unsigned long long)total);
+                      "backend cuda: cannot allocate %s of %s memory; %s of the GPU's %s are free",
+                      quire_size(bytes).text, kind, quire_size(available).text, quire_size(total).text);
 }
 
 /* bytes, or what stands for none and for too many. */
