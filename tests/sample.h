@@ -22,6 +22,12 @@
 #else
 #define SAMPLE_IS_SANITIZED false
 #endif
+/* By the slowest of them, which looks for races: those are in what cases share. */
+#ifdef __SANITIZE_THREAD__
+#define SAMPLE_IS_FOR_RACES true
+#else
+#define SAMPLE_IS_FOR_RACES false
+#endif
 
 struct sample {
     uint64_t seed;

@@ -25,7 +25,7 @@
 #else
 #define TEST_EVERY 1
 #define N_OTHERS 24u
-#define ONE_IN (SAMPLE_IS_SANITIZED ? 12 : 1)
+#define ONE_IN (SAMPLE_IS_FOR_RACES ? 48 : SAMPLE_IS_SANITIZED ? 12 : 1)
 #endif
 static struct sample sample; /* of all models' ways; those for what grows always run */
 #define N_REQUESTS (N_PROBES + N_OTHERS)
