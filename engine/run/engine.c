@@ -215,6 +215,7 @@ static void introduce(struct engine *e)
     info->eos = e->desc.eos;
     info->max_model_len = e->plan.max_model_len;
     info->max_num_seqs = e->plan.max_num_seqs;
+    info->max_num_batched_tokens = e->plan.max_num_batched_tokens;
     info->block_tokens = e->plan.block_tokens;
     info->n_blocks = e->plan.groups[0].n_blocks;
     info->n_host_blocks = e->plan.groups[0].n_host_blocks;

@@ -84,6 +84,7 @@ static void put_welcome(struct connection *c, const struct wire_hello *theirs)
         .max_model_len = info->max_model_len,
         .max_num_seqs = info->max_num_seqs,
         .block_tokens = info->block_tokens,
+        .max_num_batched_tokens = info->max_num_batched_tokens,
         .n_eos = info->n_eos < WIRE_MAX_EOS ? info->n_eos : WIRE_MAX_EOS,
         .eos = eos,
         .description = description,

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "server/front/output/turns.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -42,6 +43,7 @@ static void on_ready(void *context, const struct wire_hello *hello)
     f->n_eos = eos ? hello->n_eos : 0;
     f->vocab_size = hello->vocab_size;
     f->max_model_len = hello->max_model_len;
+    turns_set_engine(f->turns, hello->max_num_seqs, hello->max_num_batched_tokens);
     take_arithmetic(f, hello);
     f->engine_ready = f->engine_seen = true;
     if (f->on_engine_ready)
@@ -120,6 +122,7 @@ static int copy_options(struct front *f, const struct front_options *o)
     f->log_requests = o->log_requests;
     f->sampling = o->sampling;
     f->ping_ms = o->ping_ms ? o->ping_ms : 15000;
+    f->max_choices = o->max_choices ? o->max_choices : 4096;
     f->on_engine_ready = o->on_engine_ready;
     f->on_engine_gone = o->on_engine_gone;
     f->context = o->context;
@@ -226,6 +229,8 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
     if (status == QUIRE_OK)
         status = text_pool_open(base, TEXT_THREADS, &f->pool, err);
     if (status == QUIRE_OK)
+        status = turns_open(base, &f->turns, err);
+    if (status == QUIRE_OK)
         status = http_server_open(base, o->host, o->port, o->backlog ? o->backlog : 1024, &limits, &front_handler, f,
                                   &f->http, err);
     if (status == QUIRE_OK && o->metrics)
@@ -248,6 +253,7 @@ void front_destroy(struct front *f)
     http_server_close(f->watchers);
     commands_end(f);
     text_pool_close(f->pool);
+    turns_close(f->turns);
     engine_client_close(f->engine);
     otlp_close(f->otlp);
     for (size_t i = 0; i < f->n_model_names; i++)

@@ -49,6 +49,7 @@ struct front_options {
     const char *tool_call_parser;   /* "hermes", "llama3_json", "none"; NULL or "auto": by the chat template's text */
     struct sampling_defaults sampling; /* the checkpoint's */
     size_t max_body_bytes;          /* 0 = 16 MiB */
+    uint32_t max_choices;           /* prompts × n of a request; 0 = 4,096 */
     uint32_t max_connections;       /* 0 = 4,096; never more than the process may open */
     uint32_t head_timeout_ms;       /* 0 = 15,000 */
     uint32_t body_timeout_ms;       /* 0 = 30,000, besides what 16 KiB/s would need */

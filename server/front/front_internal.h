@@ -24,6 +24,7 @@ struct api_dialect;
 struct generation;
 struct utility;
 struct scrape;
+struct turns;
 struct command;
 struct pin;
 
@@ -56,7 +57,8 @@ struct front {
     enum tool_format tool_format; /* of this model's calls */
     bool is_tool_tag_special;     /* the tokenizer's decoder leaves the tag out where it leaves out special tokens */
     struct sampling_defaults sampling;
-    uint32_t ping_ms;
+    uint32_t ping_ms, max_choices; /* max_choices: of a request */
+    struct turns *turns;          /* of prompts that wait to be submitted */
     void (*on_engine_ready)(void *context);
     void (*on_engine_gone)(void *context, const char *why);
     void *context;

@@ -17,6 +17,7 @@ static const struct wire_field rules[] = {
     FIELD_SPAN(struct wire_hello, nonce, 13, FIELD_BYTES, FIELD_MUST, 32),
     FIELD_SCALAR(struct wire_hello, identity_arithmetic, 14, FIELD_KEY, 0, 0),
     FIELD_SPAN(struct wire_hello, arithmetic, 15, FIELD_TEXT, 0, WIRE_MAX_TEXT),
+    FIELD_SCALAR(struct wire_hello, max_num_batched_tokens, 16, FIELD_32, 0, 0),
 };
 static const struct wire_hello defaults;
 static const struct wire_body hello_body = {"HELLO", rules, FIELD_COUNT(rules), &defaults, sizeof defaults};

@@ -114,6 +114,7 @@ static const struct option names[] = {
     {"api-key", required_argument, NULL, 'k'},
     {"max-body-bytes", required_argument, NULL, 'b'},
     {"max-connections", required_argument, NULL, 'c'},
+    {"max-choices", required_argument, NULL, 'm'},
     {"head-timeout-ms", required_argument, NULL, 'h'},
     {"body-timeout-ms", required_argument, NULL, 'B'},
     {"idle-timeout-ms", required_argument, NULL, 'I'},
@@ -176,6 +177,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
         case 'r': f->refuse_below_us = UINT64_C(1000) * number; break;
         case 'b': o->max_body_bytes = number; break;
         case 'c': o->max_connections = number; break;
+        case 'm': o->max_choices = number; break;
         case 'h': o->head_timeout_ms = number; break;
         case 'B': o->body_timeout_ms = number; break;
         case 'I': o->idle_timeout_ms = number; break;

@@ -16,5 +16,6 @@ int run_bucket_tests(void);
 int run_tenants_tests(void);
 int run_trace_context_tests(void);
 int run_tool_parser_tests(void);
+int run_turns_tests(void);
 
 #endif

@@ -187,6 +187,80 @@ def test_the_file_is_read_again():
         open(f.name, "w").close()
 
 
+# ---- requests of many choices -----------------------------------------------------------------------------------
+
+
+NUMBERS = "one two three four five six seven eight nine ten".split()
+
+
+def test_many_choices_are_served_in_turn():
+    # The engine takes 64 requests at once; the front end knows of 256 places, 7 of 8 for this, and learns it.
+    prompts = [f"{NUMBERS[i % 10]} {NUMBERS[i // 10 % 10]} {NUMBERS[i // 100 % 10]}" for i in range(2000)]
+    with Server("--max-live", 64) as s:
+        before = s.metric("quire:requests_refused_total")
+        status, _, reply = ask(s, None, prompt=prompts, n=2, max_tokens=40)
+        assert status == 200 and [c["index"] for c in reply["choices"]] == list(range(4000))
+        for i, choice in enumerate(reply["choices"]):
+            assert choice["text"] == prompts[i // 2], (i, choice)
+        assert s.metric("quire:requests_refused_total") == before and s.metric("vllm:num_requests_waiting") == 0
+        events = s.stream(COMPLETIONS, {"prompt": prompts[:500], "max_tokens": 40})
+        texts = {}
+        for c in (c for e in events for c in e["choices"]):
+            texts[c["index"]] = texts.get(c["index"], "") + c["text"]
+        assert [texts[i] for i in range(500)] == prompts[:500]
+
+
+def test_many_choices_are_one_request():
+    with tenants_file({"name": "a", "key": "ka"}, {"name": "b", "key": "kb", "max_queued": 300}) as f, Server(
+            "--tenants", f.name, "--interval-us", 20000, "--max-choices", 500) as s:
+        def metric(name):
+            text = s.request("GET", "/metrics", headers=key("ka"))[2].decode()
+            return sum(float(value) for value in re.findall(rf"^{name}\{{.*\}} (\S+)$", text, re.M))
+
+        for body, field in (({"prompt": ["x"] * 501}, "prompt"), ({"prompt": ["x"] * 251, "n": 2}, "prompt")):
+            status, _, reply = ask(s, "ka", **body)
+            assert status == 400 and reply["error"]["param"] == field and "500" in reply["error"]["message"], reply
+        status, _, reply = ask(s, "kb", prompt=["x"] * 301)
+        assert status == 400 and "300" in reply["error"]["message"]
+        # Four of the largest may wait, and what comes then is refused once; others do not notice.
+        long = post_bytes(COMPLETIONS, {"prompt": ["x y"] * 500, "max_tokens": 400, "ignore_eos": True}, "Authorization: Bearer ka\r\n")
+        holders = [s.connect() for _ in range(6)]
+        for holder in holders:
+            holder.sendall(long)
+        assert wait_until(lambda: metric("quire:requests_refused_total") >= 1)
+        errors = metric('vllm:request_success_total')
+        status, headers, reply = ask(s, "ka", prompt=["x"] * 300)
+        assert status == 429 and headers["Retry-After"] == "1" and "wait for their turn" in reply["error"]["message"], reply
+        assert metric("vllm:request_success_total") == errors and metric("vllm:num_requests_waiting") > 1000
+        for name in ("ka", "kb") * 20:
+            started = time.monotonic()
+            assert ask(s, name, max_tokens=1)[0] == 200 and time.monotonic() - started < 5
+        assert ask(s, "ka", prompt=["a", "b", "c"], max_tokens=1)[0] == 200  # a small one is not held back
+        # Whoever leaves takes what waits along, and what was counted for it.
+        for holder in holders:
+            holder.close()
+        assert wait_until(lambda: metric("vllm:num_requests_waiting") == 0 and metric("vllm:num_requests_running") == 0)
+        assert ask(s, "ka", prompt=["x"] * 500, max_tokens=1)[0] == 200
+        assert ask(s, "kb", prompt=["x"] * 300, max_tokens=1)[0] == 200
+
+
+def test_waiting_prompts_when_the_engine_goes():
+    with Server("--max-live", 8, "--interval-us", 20000) as s, s.connect() as holder:
+        holder.sendall(post_bytes(COMPLETIONS, {"prompt": ["x"] * 100, "max_tokens": 50, "ignore_eos": True}))
+        assert wait_until(lambda: s.metric("vllm:num_requests_waiting") > 0)
+        s.process.send_signal(signal.SIGUSR1)
+        assert holder.recv(100).startswith(b"HTTP/1.1 503")
+
+
+def test_waiting_prompts_in_a_drain():
+    for arguments, status in (((), b"200"), (("--give-up-ms", 100), b"503")):
+        with Server("--max-live", 8, "--interval-us", 5000, *arguments) as s, s.connect() as holder:
+            holder.sendall(post_bytes(COMPLETIONS, {"prompt": ["x"] * 100, "max_tokens": 8, "ignore_eos": True}))
+            assert wait_until(lambda: s.metric("vllm:num_requests_waiting") > 0)
+            s.process.send_signal(signal.SIGTERM)
+            assert read_all(holder).startswith(b"HTTP/1.1 " + status)
+
+
 # ---- deadlines and traces ---------------------------------------------------------------------------------------
 
 
@@ -244,7 +318,9 @@ COUNTS = {"preemptions": 4, "recomputed_tokens": 6, "loaded_tokens": 5, "cached_
 
 
 def check_trace(trace, times=1):
-    assert trace["queue_ms"] == 5 and trace["queue_ms_by_shortage"] == {
+    turn = trace["queue_ms_by_shortage"].pop("turn")  # of a prompt after the first, in the front end
+    assert turn == 0 if times == 1 else 0 <= turn < trace["total_ms"]
+    assert abs(trace["queue_ms"] - turn - 5) < 1e-6 and trace["queue_ms_by_shortage"] == {
         "none": 0, "token_budget": 2, "sequences": 0, "blocks": 3, "batch": 0, "prefix": 0}
     assert {name: trace[name] for name in COUNTS} == {name: times * n for name, n in COUNTS.items()}, trace
     assert 0 <= trace["text_ms"] <= trace["first_token_ms"] <= trace["total_ms"] and trace["preempted_ms"] == 0

@@ -46,7 +46,8 @@ struct serve {
     struct cli_list api_keys, origins, names, listen;
     uint32_t port;
     uint64_t max_body_bytes;
-    uint32_t max_connections, header_timeout_s, body_timeout_s, idle_timeout_s, write_timeout_s, shutdown_timeout_s;
+    uint32_t max_choices, max_connections, header_timeout_s, body_timeout_s, idle_timeout_s, write_timeout_s,
+        shutdown_timeout_s;
 
     struct event_base *base;
     struct serving_identity identity;
@@ -308,6 +309,7 @@ static int open_front(struct serve *s, struct quire_error *err)
         .tool_call_parser = s->tool_call_parser,
         .sampling = s->sampling,
         .max_body_bytes = s->max_body_bytes,
+        .max_choices = s->max_choices,
         .max_connections = s->max_connections,
         .head_timeout_ms = 1000 * s->header_timeout_s,
         .body_timeout_ms = 1000 * s->body_timeout_s,
@@ -479,6 +481,8 @@ static size_t connection_flags(struct serve *s, struct cli_option *out)
          .help = "Connections at once; past it the oldest idle one gives way. Default 4096."},
         {.names = "max-body-size", .kind = CLI_BYTES, .target = &s->max_body_bytes, .min = 1024, .max = 4294967296.0, .value = "SIZE",
          .help = "Largest request body, 16 times that for all at once: 64M. Default 16M."},
+        {.names = "max-choices-per-request", .kind = CLI_U32, .target = &s->max_choices, .min = 1, .max = 65536, .value = "N",
+         .help = "Choices (prompts x n) of one request; they wait here and go to the engine as it has room. Default 4096."},
         {.names = "header-timeout", .kind = CLI_U32, .target = &s->header_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
          .help = "For a request's headers to arrive. Default 15."},
         {.names = "body-timeout", .kind = CLI_U32, .target = &s->body_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",

@@ -1,6 +1,8 @@
 /* /metrics: the engine is asked for its numbers, and all who wait get its next answer. */
 #include "server/front/front_internal.h"
 
+#include "server/front/output/turns.h"
+
 #include <stdlib.h>
 
 /* An engine in the middle of a long step answers late; the rest is worth more now. */
@@ -35,6 +37,7 @@ static void answer(struct front *f, struct http_exchange *x, const struct wire_s
     const struct metrics_about about = {.model = f->model_names[0],
                                         .tenants = f->tenant_metrics ? f->tenants : NULL,
                                         .n_connections = http_server_n_connections(f->http),
+                                        .n_waiting = turns_n_all(f->turns),
                                         .otlp = f->otlp ? &otlp : NULL,
                                         .arithmetic = f->arithmetic,
                                         .max_model_len = f->max_model_len};

@@ -3,9 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More work than one request may ask for. */
-#define MAX_TOTAL_CHOICES 4096
-
 bool completions_take_prompt(struct request_job *j, const json_t *prompt, struct request_item *item)
 {
     struct api_error *e = &j->error;
@@ -39,8 +36,11 @@ bool completions_read(struct request_job *j, const json_t *body)
     size_t n = one ? 1 : json_array_size(prompt);
     if (n == 0)
         return api_bad(e, "prompt", "is empty");
-    if (n > MAX_TOTAL_CHOICES / j->params.spec.n)
-        return api_bad(e, "prompt", "more than %d choices in one request", MAX_TOTAL_CHOICES);
+    if (n > j->front->max_choices / j->params.spec.n)
+        return api_bad(e, "prompt",
+                       "%zu prompts with n %u are %llu choices, and one request may have %u "
+                       "(--max-choices-per-request): send fewer at once",
+                       n, j->params.spec.n, (unsigned long long)n * j->params.spec.n, j->front->max_choices);
     if (!request_job_items(j, n))
         return false;
     for (size_t i = 0; i < n; i++)

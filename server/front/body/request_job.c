@@ -43,6 +43,9 @@ static bool apply_params(struct request_job *j)
     j->model = front_model_name(j->front, p->model, &j->error);
     if (!j->model)
         return false;
+    if (p->spec.n > j->front->max_choices)
+        return api_bad(&j->error, "n", "%u is more than the %u choices of one request (--max-choices-per-request)",
+                       p->spec.n, j->front->max_choices);
     request_job_salt(j, p->cache_salt);
     /* What was borrowed from the body goes with it. */
     p->model = p->cache_salt = NULL;

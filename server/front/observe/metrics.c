@@ -201,12 +201,12 @@ static void put_cache_config(struct writer *w, const struct wire_stats *s)
     put_sample(w, "vllm:cache_config_info", "", labels, 1);
 }
 
-static void put_engine(struct writer *w, const struct wire_stats *s)
+static void put_engine(struct writer *w, const struct wire_stats *s, uint64_t n_waiting_here)
 {
     put_cache_config(w, s);
     put_steps(w, s);
     put_gauge(w, "vllm:num_requests_running", "Sequences in the running batch.", s->n_running);
-    put_gauge(w, "vllm:num_requests_waiting", "Sequences waiting to be run.", s->n_waiting);
+    put_gauge(w, "vllm:num_requests_waiting", "Sequences waiting to be run.", (double)(s->n_waiting + n_waiting_here));
     put_gauge(w, "quire:num_waiting_tokens", "Prompt tokens of waiting sequences.", (double)s->n_waiting_tokens);
     put_gauge(w, "vllm:kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.", s->kv_usage);
     put_counter(w, "vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
@@ -355,7 +355,7 @@ void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_s
     /* Without the engine's own numbers nothing is said: a counter that falls to 0 would look like
      * a restart. */
     if (stats)
-        put_engine(&w, stats);
+        put_engine(&w, stats, about->n_waiting);
     if (stats && stats->n_shadow_policy > 0)
         put_shadow(&w, stats);
     if (about->arithmetic[0] != '\0') {

@@ -41,6 +41,7 @@ struct metrics_about {
     const char *model;             /* the label */
     const struct tenants *tenants; /* to be counted one by one; NULL: not asked for */
     uint32_t n_connections;
+    uint64_t n_waiting;            /* choices, of prompts that the engine has not been given yet */
     const struct otlp_counts *otlp; /* NULL: no spans are exported */
     const char *arithmetic;        /* identity of what the engine's bits depend on; empty: not known */
     uint32_t max_model_len;        /* bounds of tokens end there, as vLLM's do; 0 = unknown */

@@ -24,12 +24,15 @@ uint64_t timing_queue_us(const struct wire_account *a)
            a->queue_prefix_us;
 }
 
-void timing_add(struct timing *t, const struct wire_account *account, uint32_t n_cached)
+void timing_add(struct timing *t, const struct wire_account *account, uint64_t turn_us, uint32_t n_cached)
 {
     struct wire_account *sum = &t->account;
     struct wire_account old = *sum;
-    if (timing_queue_us(account) + account->preempted_us >= timing_queue_us(&old) + old.preempted_us)
+    uint64_t waited = turn_us + timing_queue_us(account) + account->preempted_us;
+    if (waited >= t->turn_us + timing_queue_us(&old) + old.preempted_us) {
         *sum = *account;
+        t->turn_us = turn_us;
+    }
     sum->n_overtaken = old.n_overtaken + account->n_overtaken;
     sum->n_chunks = old.n_chunks + account->n_chunks;
     sum->n_preemptions = old.n_preemptions + account->n_preemptions;
@@ -78,13 +81,14 @@ void timing_json(struct buffer *o, const struct timing *t, const struct tenant *
 {
     const struct wire_account *a = &t->account;
     put_ms(o, "{\"text_ms\":", t->submitted_us - t->arrived_us);
-    put_ms(o, ",\"queue_ms\":", timing_queue_us(a));
+    put_ms(o, ",\"queue_ms\":", t->turn_us + timing_queue_us(a));
     put_ms(o, ",\"queue_ms_by_shortage\":{\"none\":", a->queue_nothing_us);
     put_ms(o, ",\"token_budget\":", a->queue_budget_us);
     put_ms(o, ",\"sequences\":", a->queue_seqs_us);
     put_ms(o, ",\"blocks\":", a->queue_blocks_us);
     put_ms(o, ",\"batch\":", a->queue_batch_us);
     put_ms(o, ",\"prefix\":", a->queue_prefix_us);
+    put_ms(o, ",\"turn\":", t->turn_us);
     put_ms(o, "},\"preempted_ms\":", a->preempted_us);
     if (t->first_token_us > 0)
         put_ms(o, ",\"first_token_ms\":", t->first_token_us - t->arrived_us);

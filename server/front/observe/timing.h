@@ -23,12 +23,13 @@ uint64_t timing_queue_us(const struct wire_account *account);
 
 struct timing {
     struct wire_account account;
+    uint64_t turn_us; /* in the front end, until it was the prompt's turn */
     bool accounted; /* the engine has said where the time went */
     uint64_t n_cached;
     uint64_t arrived_us, submitted_us, first_token_us, now_us; /* first_token_us 0: none came */
 };
 /* Several prompts in one request: the times of the one that waited longest, the counts of all. */
-void timing_add(struct timing *t, const struct wire_account *account, uint32_t n_cached);
+void timing_add(struct timing *t, const struct wire_account *account, uint64_t turn_us, uint32_t n_cached);
 
 /* The object. tenant: who asked; admin: may be told who others are. */
 void timing_json(struct buffer *o, const struct timing *t, const struct tenant *tenant, bool admin,

@@ -7,28 +7,39 @@
  * character it holds. */
 #define CONTEXT_TOKENS 64
 
-int choice_open(struct choice *c, uint32_t index, const struct choice_rules *rules, const uint32_t *prompt,
-                size_t n_prompt, struct quire_error *err)
+void choice_init(struct choice *c, uint32_t index, const struct choice_rules *rules)
 {
-    size_t n = n_prompt < CONTEXT_TOKENS ? n_prompt : CONTEXT_TOKENS;
     *c = (struct choice){
         .index = index, .stop_string = -1, .stop_token = -1, .tools.format = rules->params->tool_format};
+}
+
+int choice_open(struct choice *c, const struct choice_rules *rules, const uint32_t *prompt, size_t n_prompt,
+                struct quire_error *err)
+{
+    size_t n = n_prompt < CONTEXT_TOKENS ? n_prompt : CONTEXT_TOKENS;
     return quire_detok_open(rules->text, n > 0 ? prompt + n_prompt - n : NULL, n, rules->params->skip_special,
                             &c->detok, err);
 }
 
-void choice_close(struct choice *c)
+void choice_settle(struct choice *c)
 {
     if (c->detok)
         quire_detok_close(c->detok);
+    c->detok = NULL;
     stop_holder_free(&c->holder);
+    free(c->waiting.tokens);
+    c->waiting.tokens = NULL;
+    buffer_free(&c->waiting.text);
+}
+
+void choice_close(struct choice *c)
+{
+    choice_settle(c);
     buffer_free(&c->text);
     buffer_free(&c->token_ids);
     buffer_free(&c->logprobs);
     logprobs_arrays_free(&c->arrays);
     tool_parser_free(&c->tools);
-    free(c->waiting.tokens);
-    buffer_free(&c->waiting.text);
 }
 
 static bool contains(const uint32_t *ids, uint32_t n, uint32_t id)

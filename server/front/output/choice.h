@@ -59,9 +59,12 @@ struct choice {
     struct choice_waiting waiting;
 };
 
-/* prompt: for the detokenizer's context. QUIRE_NO_MEMORY. */
-int choice_open(struct choice *c, uint32_t index, const struct choice_rules *rules, const uint32_t *prompt,
-                size_t n_prompt, struct quire_error *err);
+void choice_init(struct choice *c, uint32_t index, const struct choice_rules *rules);
+/* Before its first token. prompt: for the detokenizer's context. QUIRE_NO_MEMORY. */
+int choice_open(struct choice *c, const struct choice_rules *rules, const uint32_t *prompt, size_t n_prompt,
+                struct quire_error *err);
+/* After its last: what it needed for its text. */
+void choice_settle(struct choice *c);
 void choice_close(struct choice *c);
 
 /* One more token. *text: what may be shown now, valid until the next call on c. c->finish says

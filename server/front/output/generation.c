@@ -14,6 +14,7 @@ static void cancel(struct generation *g, struct gen_prompt *p)
     if (p->live)
         source->cancel(source->self, p->source_id, -1);
     p->live = false;
+    turns_leave(g->front->turns, &p->place);
 }
 
 static void free_prompt(struct generation *g, struct gen_prompt *p)
@@ -35,6 +36,8 @@ static void generation_free(struct generation *g)
 {
     if (g->job)
         text_pool_cancel(g->front->pool, &g->job->job);
+    g->turn.n_waiting = 0;
+    turns_wait(g->front->turns, &g->turn);
     for (size_t i = 0; i < g->n_prompts; i++)
         free_prompt(g, &g->prompts[i]);
     free(g->prompts);
@@ -69,7 +72,7 @@ static void on_gone(void *context)
     generation_free(g);
 }
 
-/* A source may answer within its submit(): on_text(), which walks the prompts, does the rest. */
+/* A source may answer within its submit(): who called it does the rest. */
 static void fail_later(struct generation *g, const struct api_error *e)
 {
     for (size_t i = 0; i < g->n_prompts; i++)
@@ -158,12 +161,12 @@ static void on_ping(evutil_socket_t fd, short what, void *context)
     event_add(g->ping, &tv);
 }
 
-/* Every prompt was taken: from here on silence has a limit. */
+/* It was taken: from here on silence has a limit. */
 static void await_tokens(struct generation *g)
 {
     g->last_write_us = quire_now_us();
     g->ping = event_new(g->front->base, -1, 0, on_ping, g);
-    if (g->early.n > 0 || !g->ping)
+    if (!g->ping)
         begin_stream(g);
     if (g->ping)
         on_ping(-1, 0, g);
@@ -204,8 +207,7 @@ static void show(struct generation *g, struct gen_prompt *p, struct choice *c, c
         g->dialect->collect(g, c, piece);
         return;
     }
-    if (g->n_accepted == g->n_prompts)
-        begin_stream(g);
+    begin_stream(g);
     g->dialect->token(g, p, c, piece);
     g->last_write_us = c->last_token_us;
     c->shown = true;
@@ -262,6 +264,7 @@ static int conclude(struct generation *g, struct gen_prompt *p, struct choice *c
         return status;
     if (g->params.stream)
         g->dialect->finish(g, p, c);
+    choice_settle(c);
     struct metrics *m = &g->front->metrics;
     m->finished[c->finish == CHOICE_STOP ? METRICS_STOP : METRICS_LENGTH]++;
     histogram_observe(&m->generation_tokens, c->n_tokens);
@@ -297,6 +300,7 @@ static void on_token(void *context, const struct wire_token *token)
     struct choice *c = &p->choices[token->choice];
     if (c->finish != CHOICE_RUNS) /* on its way when the choice stopped */
         return;
+    turns_began(g->front->turns, &p->place);
     time_token(g, c);
     const struct choice_token one = {*token, c->n_chars};
     struct gen_piece piece = {.tokens = &one, .n_tokens = 1};
@@ -317,8 +321,16 @@ static void on_prompt_logprob(void *context, const struct wire_token *token)
     reply_prompt_logprob(p->g, p, token);
 }
 
-static void prompt_over(struct generation *g)
+static void prompt_over(struct generation *g, struct gen_prompt *p)
 {
+    if (p->detok)
+        quire_detok_close(p->detok);
+    p->detok = NULL;
+    /* A stream has said it all. */
+    if (g->params.stream)
+        logprobs_arrays_free(&p->arrays);
+    for (uint32_t i = 0; g->params.stream && i < g->params.spec.n; i++)
+        logprobs_arrays_free(&p->choices[i].arrays);
     if (--g->n_open == 0 && !g->early_error)
         complete(g);
 }
@@ -329,17 +341,19 @@ static void on_done(void *context, const struct wire_done *done)
     struct generation *g = p->g;
     struct quire_error err;
     int status = QUIRE_OK;
-    if (done->last)
+    if (done->last) {
         p->live = false;
+        turns_leave(g->front->turns, &p->place);
+    }
     if (done->choice < g->params.spec.n) {
         struct choice *c = &p->choices[done->choice];
         c->over_in_engine = true;
         if (done->choice == 0) {
             p->n_cached = done->n_cached;
             p->n_created = done->n_created;
-            timing_add(&g->timing, &done->account, done->n_cached);
+            timing_add(&g->timing, &done->account, p->submitted_us - g->timing.submitted_us, done->n_cached);
         }
-        generation_choice_over(g, c, &done->account);
+        generation_choice_over(g, p, c, &done->account);
         if (c->finish == CHOICE_RUNS && done->finish >= WIRE_FINISH_CANCELLED) {
             if (done->finish == WIRE_FINISH_CANCELLED) {
                 fail_with(g, QUIRE_IO, "the engine cancelled the request");
@@ -359,10 +373,56 @@ static void on_done(void *context, const struct wire_done *done)
     if (status != QUIRE_OK)
         fail_with(g, status, err.text);
     else if (done->last)
-        prompt_over(g);
+        prompt_over(g, p);
 }
 
 /* ---- taken or refused ---------------------------------------------------------------------- */
+
+/* A prompt of a request that was taken: it waits, again. */
+static void wait_for_turn(struct generation *g, struct gen_prompt *p)
+{
+    size_t i = (size_t)(p - g->prompts);
+    p->waits = true;
+    if (i < g->next)
+        g->next = i;
+    g->turn.n_waiting++;
+    g->turn.n_tokens = (uint32_t)g->prompts[g->next].item.n_ids;
+}
+
+/* The engine has no room, for a request that it has begun: its queue is full of others. False: its deadline is past, or
+ * the engine will never have room. */
+static bool try_later(struct generation *g, struct gen_prompt *p)
+{
+    const struct front *f = g->front;
+    uint64_t deadline_us = (uint64_t)g->params.deadline_ms * 1000;
+    if (g->n_accepted == 0 || f->engine_draining || g->failed_early ||
+        (deadline_us > 0 && quire_now_us() - g->timing.arrived_us >= deadline_us))
+        return false;
+    turns_refused(f->turns, &p->place);
+    wait_for_turn(g, p);
+    turns_wait(f->turns, &g->turn);
+    return true;
+}
+
+/* The ids are needed no more once the source has them, and has taken them. */
+static void drop_ids(const struct generation *g, struct gen_prompt *p)
+{
+    if (!p->accepted || g->params.return_token_ids)
+        return;
+    free(p->item.ids);
+    p->item.ids = NULL;
+}
+
+/* The first prompt was taken: so was the request. */
+static void taken(struct generation *g)
+{
+    for (size_t i = 1; i < g->n_prompts; i++)
+        wait_for_turn(g, &g->prompts[i]);
+    if (g->n_prompts > 1)
+        turns_wait(g->front->turns, &g->turn);
+    if (g->params.stream)
+        await_tokens(g);
+}
 
 static void on_accepted(void *context, uint64_t engine_id)
 {
@@ -372,11 +432,11 @@ static void on_accepted(void *context, uint64_t engine_id)
         return;
     p->accepted = true;
     p->engine_id = engine_id;
-    blocker_name_add(&g->front->names, engine_id, generation_name(g));
-    g->front->metrics.n_prompt_tokens += p->item.n_ids;
-    histogram_observe(&g->front->metrics.prompt_tokens, (double)p->item.n_ids);
-    if (++g->n_accepted == g->n_prompts && g->params.stream)
-        await_tokens(g);
+    generation_prompt_taken(g, p);
+    if (!g->early_error)
+        drop_ids(g, p);
+    if (g->n_accepted++ == 0)
+        taken(g);
 }
 
 static void on_refused(void *context, const struct wire_refuse *refuse)
@@ -384,6 +444,8 @@ static void on_refused(void *context, const struct wire_refuse *refuse)
     struct gen_prompt *p = context;
     struct api_error e;
     p->live = false;
+    if (refuse->status == QUIRE_EXHAUSTED && try_later(p->g, p))
+        return;
     front_refused(p->g->front, refuse, &e);
     fail(p->g, &e);
 }
@@ -405,6 +467,9 @@ static const struct completion_events events = {
 };
 
 /* ---- submitting ----------------------------------------------------------------------------- */
+
+/* What of a tenant may wait here, in requests of the largest size. */
+#define MOST_WAITING 4
 
 /* Cuts the prompt where that is asked for and sets p->max_tokens. */
 static bool fit_prompt(const struct generation *g, struct gen_prompt *p, struct api_error *e)
@@ -474,7 +539,7 @@ static bool wants_prompt_logprobs(const struct params *params)
     return (params->echo && params->spec.n_logprobs >= 0) || params->spec.n_prompt_logprobs >= 0;
 }
 
-/* Choices and what else the prompt's events will need. */
+/* Its choices, of which a stream speaks from its beginning on. */
 static int prepare(struct generation *g, struct gen_prompt *p, struct quire_error *err)
 {
     uint32_t n = g->params.spec.n, first = (uint32_t)(p - g->prompts) * n;
@@ -482,16 +547,25 @@ static int prepare(struct generation *g, struct gen_prompt *p, struct quire_erro
     p->choices = calloc(n, sizeof *p->choices);
     if (!p->choices)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    for (uint32_t i = 0; i < n; i++) {
-        int status = choice_open(&p->choices[i], first + i, &g->rules, p->item.ids, p->item.n_ids, err);
-        if (status != QUIRE_OK)
-            return status;
+    for (uint32_t i = 0; i < n; i++)
+        choice_init(&p->choices[i], first + i, &g->rules);
+    return QUIRE_OK;
+}
+
+/* What its events will need: when it is its turn. */
+static int open_prompt(struct generation *g, struct gen_prompt *p, struct quire_error *err)
+{
+    int status = QUIRE_OK;
+    if (p->choices[0].detok) /* its second time */
+        return QUIRE_OK;
+    for (uint32_t i = 0; i < g->params.spec.n && status == QUIRE_OK; i++) {
+        status = choice_open(&p->choices[i], &g->rules, p->item.ids, p->item.n_ids, err);
         if (g->params.echo)
             p->choices[i].n_chars = utf8_count(p->item.text, p->item.n_text);
     }
-    if (!wants_prompt_logprobs(&g->params))
-        return QUIRE_OK;
-    int status = quire_detok_open(g->rules.text, NULL, 0, g->params.skip_special, &p->detok, err);
+    if (status != QUIRE_OK || !wants_prompt_logprobs(&g->params))
+        return status;
+    status = quire_detok_open(g->rules.text, NULL, 0, g->params.skip_special, &p->detok, err);
     if (status == QUIRE_OK)
         reply_prompt_logprob(g, p, NULL);
     return status;
@@ -499,6 +573,9 @@ static int prepare(struct generation *g, struct gen_prompt *p, struct quire_erro
 
 static int submit(struct generation *g, struct gen_prompt *p, struct quire_error *err)
 {
+    int status = open_prompt(g, p, err);
+    if (status != QUIRE_OK)
+        return status;
     struct request_spec s = g->params.spec;
     s.prompt = p->item.ids;
     s.n_prompt = (uint32_t)p->item.n_ids;
@@ -506,22 +583,59 @@ static int submit(struct generation *g, struct gen_prompt *p, struct quire_error
     s.cache_domain = g->cache_domain;
     front_bill(g->tenant, &s);
     if (g->params.deadline_ms > 0) {
-        /* What is left of it after the text work. */
+        /* What is left of it after the text work, and until its turn. */
         uint64_t wanted = (uint64_t)g->params.deadline_ms * 1000;
-        uint64_t passed = g->timing.submitted_us - g->timing.arrived_us;
+        uint64_t passed = p->submitted_us - g->timing.arrived_us;
         s.deadline_us = passed < wanted ? wanted - passed : 1;
     }
     if (g->params.echo && s.n_logprobs > s.n_prompt_logprobs)
         s.n_prompt_logprobs = s.n_logprobs;
     p->live = true;
-    int status = g->front->source.submit(g->front->source.self, &s, &events, p, &p->source_id, err);
-    if (status != QUIRE_OK)
+    turns_take(g->front->turns, &g->turn, &p->place, s.n_prompt);
+    status = g->front->source.submit(g->front->source.self, &s, &events, p, &p->source_id, err);
+    if (status != QUIRE_OK) {
         p->live = false;
-    if (!g->params.return_token_ids) {
-        free(p->item.ids);
-        p->item.ids = NULL;
+        turns_leave(g->front->turns, &p->place);
     }
+    drop_ids(g, p);
     return status;
+}
+
+/* What comes of it before submit() returns ends nothing yet: see fail() and prompt_over(). g may be no more. */
+static void submit_one(struct generation *g, struct gen_prompt *p)
+{
+    struct api_error e;
+    g->early_error = &e;
+    int status = submit(g, p, &e.why);
+    g->early_error = NULL;
+    if (status == QUIRE_EXHAUSTED && try_later(g, p))
+        return;
+    if (status != QUIRE_OK)
+        api_fail_status(&e, status, NULL);
+    if (status != QUIRE_OK || g->failed_early)
+        fail(g, &e);
+    else if (g->n_open == 0)
+        complete(g);
+}
+
+static void submit_first(struct generation *g)
+{
+    g->prompts[0].submitted_us = g->timing.submitted_us;
+    submit_one(g, &g->prompts[0]);
+}
+
+static void on_turn(struct turn *turn)
+{
+    struct generation *g = (struct generation *)((char *)turn - offsetof(struct generation, turn));
+    struct gen_prompt *p = &g->prompts[g->next];
+    p->waits = false;
+    while (g->next < g->n_prompts && !g->prompts[g->next].waits)
+        g->next++;
+    turn->n_waiting--;
+    turn->n_tokens = turn->n_waiting > 0 ? (uint32_t)g->prompts[g->next].item.n_ids : 0;
+    turns_wait(g->front->turns, turn);
+    p->submitted_us = quire_now_us();
+    submit_one(g, p);
 }
 
 /* Nothing is to be computed: the prompt is echoed, that is all. */
@@ -535,7 +649,9 @@ static void echo_only(struct generation *g)
         for (uint32_t j = 0; j < g->params.spec.n; j++) {
             struct choice *c = &g->prompts[i].choices[j];
             c->finish = CHOICE_LENGTH;
-            int status = conclude(g, &g->prompts[i], c, &err);
+            int status = open_prompt(g, &g->prompts[i], &err);
+            if (status == QUIRE_OK)
+                status = conclude(g, &g->prompts[i], c, &err);
             if (status != QUIRE_OK) {
                 fail_with(g, status, err.text);
                 return;
@@ -586,21 +702,36 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
     for (size_t i = 0; i < j->n_items; i++) {
         g->prompts[i].item = j->items[i];
         j->items[i] = (struct request_item){0};
+        if (!g->params.echo) {
+            free(g->prompts[i].item.text);
+            g->prompts[i].item.text = NULL;
+            g->prompts[i].item.n_text = 0;
+        }
     }
     return true;
 }
 
-/* What comes of them before this returns ends nothing yet: see fail() and prompt_over(). */
-static bool submit_all(struct generation *g, struct api_error *e)
+/* Whether all its choices may wait. */
+static bool queue(struct generation *g, struct api_error *e)
 {
-    int status = QUIRE_OK;
-    g->early_error = e;
-    for (size_t i = 0; i < g->n_prompts && status == QUIRE_OK && !g->failed_early; i++)
-        status = submit(g, &g->prompts[i], &e->why);
-    g->early_error = NULL;
-    if (status != QUIRE_OK)
-        return api_fail_status(e, status, NULL);
-    return !g->failed_early;
+    const struct front *f = g->front;
+    uint32_t n = (uint32_t)g->n_prompts * g->params.spec.n;
+    uint64_t waiting = turns_n_waiting(f->turns, g->tenant->index), most = (uint64_t)MOST_WAITING * f->max_choices;
+    bool is_small = g->n_prompts == 1 || n <= TURNS_SMALL;
+    g->turn = (struct turn){
+        .tenant = g->tenant->index, .is_small = is_small, .n_choices = g->params.spec.n, .next = on_turn};
+    g->next = g->n_prompts;
+    if (!is_small && waiting + n > most) {
+        api_fail(e, 429, NULL, "rate_limit_exceeded",
+                 "%llu choices of this key wait for their turn, and %llu may: try again when some are done",
+                 (unsigned long long)waiting, (unsigned long long)most);
+        e->retry_ms = 1000;
+        return false;
+    }
+    if (!limits_queue(g->tenant, n, e))
+        return false;
+    g->n_queued = n;
+    return true;
 }
 
 /* The text work is done. A server that drains still finishes what it has taken. */
@@ -623,22 +754,15 @@ static void on_text(void *owner, struct request_job *job)
         n_tokens += g->prompts[i].item.n_ids;
     g->timing.submitted_us = quire_now_us();
     bool compute = ok && (g->prompts[0].max_tokens > 0 || wants_prompt_logprobs(&g->params));
-    if (compute) {
-        uint32_t n_choices = (uint32_t)g->n_prompts * g->params.spec.n;
-        ok = limits_queue(g->tenant, n_choices, &e);
-        g->n_queued = ok ? n_choices : 0;
-    }
+    if (compute)
+        ok = queue(g, &e);
     ok = ok && limits_prompt(g->tenant, n_tokens, g->timing.submitted_us, &e);
-    if (ok && !compute) {
-        echo_only(g);
-        return;
-    }
-    if (ok)
-        ok = submit_all(g, &e);
     if (!ok)
         fail(g, &e);
-    else if (g->n_open == 0)
-        complete(g);
+    else if (!compute)
+        echo_only(g);
+    else
+        submit_first(g);
 }
 
 /* x-quire-deadline-ms and x-quire-trace: for clients that cannot add fields. */

@@ -1,6 +1,7 @@
 /* A generating request from its text work to the end of its reply.
  *
- * text pool → one SUBMIT per prompt → events → reply. It belongs to its
+ * text pool → one SUBMIT per prompt → events → reply. The first prompt's SUBMIT is taken or refused for all of them;
+ * the others go when it is their turn (turns.h). It belongs to its
  * exchange: it ends with the reply, or when the client goes away, and everything it began is
  * cancelled. How its API spells requests and replies is its dialect's; all else is the same for
  * all of them. Private to generation*.c and reply*.c. Loop's thread.
@@ -9,6 +10,7 @@
 #define QUIRE_FRONT_GENERATION_H
 
 #include "server/front/output/choice.h"
+#include "server/front/output/turns.h"
 #include "server/front/front_internal.h"
 #include "server/front/observe/trace_context.h"
 
@@ -48,7 +50,9 @@ struct gen_prompt {
     uint32_t max_tokens;
     uint64_t source_id;       /* the completion source's name for it, while it is live */
     bool live;                /* submitted, and events are to come */
-    bool accepted;
+    bool accepted, waits;     /* waits: for its turn */
+    uint64_t submitted_us;
+    struct turn_place place;
     uint64_t engine_id;       /* the engine's own, as in its recordings; 0: not told */
     uint32_t n_cached, n_created;
     struct choice *choices;   /* params.spec.n of them */
@@ -79,8 +83,10 @@ struct generation {
     struct gen_prompt *prompts;
     const char *prompt_name;   /* the field that held them, for errors; static */
     size_t n_prompts, n_accepted, n_open;
+    struct turn turn;       /* of the prompts that wait */
+    size_t next;            /* none before it waits */
     struct api_error
-        *early_error; /* while prompts are being submitted: where an error waits until that is done; else NULL */
+        *early_error; /* while a prompt is being submitted: where an error waits until that is done; else NULL */
     bool failed_early;             /* it has one */
     char id[96];
     struct buffer head;     /* how every reply, or its object, begins: {"id":...,"model":"..." */
@@ -97,8 +103,11 @@ const char *generation_name(const struct generation *g);
 
 /* ---- generation_end.c: what is counted, logged and traced when it is over ---- */
 
+/* The prompt was taken. */
+void generation_prompt_taken(struct generation *g, const struct gen_prompt *p);
 /* One choice's engine work is over. */
-void generation_choice_over(struct generation *g, const struct choice *c, const struct wire_account *account);
+void generation_choice_over(struct generation *g, const struct gen_prompt *p, const struct choice *c,
+                            const struct wire_account *account);
 /* status: of the reply, or of the error that ended its stream; 499: the client left. e: why it failed, or NULL. */
 void generation_over(struct generation *g, int status, const struct api_error *e);
 

@@ -5,11 +5,21 @@
 
 /* ---- counting ------------------------------------------------------------------------------- */
 
-void generation_choice_over(struct generation *g, const struct choice *c, const struct wire_account *account)
+void generation_prompt_taken(struct generation *g, const struct gen_prompt *p)
+{
+    struct metrics *m = &g->front->metrics;
+    blocker_name_add(&g->front->names, p->engine_id, generation_name(g));
+    m->n_prompt_tokens += p->item.n_ids;
+    histogram_observe(&m->prompt_tokens, (double)p->item.n_ids);
+}
+
+void generation_choice_over(struct generation *g, const struct gen_prompt *p, const struct choice *c,
+                            const struct wire_account *account)
 {
     if (c->first_token_us == 0)
         return;
-    uint64_t queue_us = timing_queue_us(account);
+    /* What it waited for its turn was waiting too. */
+    uint64_t queue_us = facts_since(p->submitted_us, g->timing.submitted_us) + timing_queue_us(account);
     uint64_t prefill_us = facts_since(c->first_token_us, g->timing.submitted_us + queue_us);
     uint64_t decode_us = c->last_token_us - c->first_token_us;
     metrics_phases(&g->front->metrics, (double)queue_us * 1e-6, (double)prefill_us * 1e-6, (double)decode_us * 1e-6,
@@ -41,7 +51,7 @@ static struct generation_facts facts_of(const struct generation *g, int status, 
         f.engine_id = g->prompts[0].engine_id;
     /* The account comes with the end of the engine's work: nobody knows it of a request that was left before. */
     if (f.first_us > 0 && g->timing.accounted)
-        f.queued_until_us = g->timing.submitted_us + timing_queue_us(&g->timing.account);
+        f.queued_until_us = g->timing.submitted_us + g->timing.turn_us + timing_queue_us(&g->timing.account);
     if (f.queued_until_us > f.first_us)
         f.queued_until_us = f.first_us;
     f.error = e ? e->code : NULL;
