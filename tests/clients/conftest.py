@@ -83,8 +83,11 @@ class Server:
 @pytest.fixture(scope="session")
 def server():
     s = Server("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-model-len", "1024")
+    begun = time.monotonic()
     yield s
     assert s.process.poll() is None, "the server ended while being tested:\n" + s.output()
+    said = re.search(r"engine: running \d+, waiting \d+; prompt [0-9.]+ tokens/s", s.output())
+    assert said or time.monotonic() - begun < 25 or not s.metric("vllm:generation_tokens_total"), "it was busy and said nothing"
     assert s.stop() == 0, s.output()
 
 

@@ -274,6 +274,38 @@ def test_front_end_and_engine_apart(start, tmp_path):
     assert caught.value.status_code == 503
 
 
+def test_a_front_end_waits_for_its_engine(start, tmp_path):
+    address = f"unix:{tmp_path}/engine.sock"
+    server = start("serve", MODEL, "--engine", address, "--port", "0", "--served-model-name", "demo", wait_for=r"waiting for the engine.* port (\d+) ")
+    assert address in server.output()
+    def health(path="/health"):
+        try:
+            with urllib.request.urlopen(server.url + path, timeout=5) as reply:
+                return reply.status, json.load(reply)["status"]
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)["status"]
+    assert health() == (503, "starting") and health("/health/live") == (200, "ok")
+    start("engine", MODEL, "--listen", address, "--max-model-len", "256", wait_for="ready")
+    assert wait_until(lambda: "demo ready on" in server.output()), server.output()
+    assert health() == (200, "ok")
+    assert server.client().completions.create(model="demo", prompt="Once", max_tokens=4).usage.completion_tokens == 4
+
+    waits = start("serve", MODEL, "--engine", f"unix:{tmp_path}/nobody", "--port", "0", wait_for="waiting for the engine")
+    assert waits.stop(timeout=5) == 0, waits.output()
+
+
+def test_what_waiting_does_not_mend_ends_at_once(tmp_path):
+    short, good = tmp_path / "short", tmp_path / "good"
+    short.write_text("x\n")
+    good.write_text("a shared secret of some length\n")
+    for key in (short, good):
+        key.chmod(0o600)
+    for arguments, says in ((["nowhere"], "must be unix:PATH or tcp:HOST:PORT"), (["tcp:127.0.0.1"], "tcp:HOST:PORT"),
+                            (["tcp:127.0.0.1:9"], "--engine-key-file"), (["tcp:127.0.0.1:9", "--engine-key-file", short], "key file")):
+        got = subprocess.run([QUIRE, "serve", MODEL, "--port", "0", "--engine", *map(str, arguments)], capture_output=True, text=True, timeout=30)
+        assert got.returncode in (1, 2) and says in got.stderr, got
+
+
 def test_two_front_ends_share_one_engine_over_tcp(start, tmp_path):
     key = tmp_path / "key"
     key.write_text("a shared secret of some length\n")

@@ -8,6 +8,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/foreign_flags.h"
+#include "tools/cli/log_stats.h"
 #include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
 #include "tools/cli/notify.h"
@@ -20,6 +21,7 @@ struct engine_command {
     struct event_base *base;
     struct daemon *daemon;
     struct engine *engine;
+    struct log_stats *log_stats;
     struct serving_signals *signals;
     struct serving_death *death;
     struct watching watching;
@@ -28,6 +30,7 @@ struct engine_command {
     uint32_t weights[TENANTS_MAX]; /* of tenants, by index */
     struct cli_list listen;
     uint32_t shutdown_timeout_s;
+    bool disable_log_stats;
 };
 
 static void on_drain(void *context)
@@ -99,6 +102,7 @@ static int open_all(struct engine_command *c, struct engine_options *options, st
 static void close_all(struct engine_command *c)
 {
     serving_signals_end(c->signals);
+    log_stats_end(c->log_stats);
     engine_close(c->engine);
     watching_end(&c->watching);
     daemon_close(c->daemon);
@@ -118,6 +122,7 @@ static size_t own_flags(struct engine_command *c, struct cli_option *out)
          .help = "A file with the secret that front ends must have too. Never sent over the wire."},
         {.names = "tenants", .kind = CLI_STRING, .target = &c->tenants_file, .value = "FILE",
          .help = "The front ends' tenants file (docs/api.md), for the weights in it. Default: all alike."},
+        log_stats_option(&c->disable_log_stats),
         SERVING_LOG_FORMAT_OPTION,
         serving_shutdown_option(&c->shutdown_timeout_s),
     };
@@ -129,6 +134,8 @@ static size_t own_flags(struct engine_command *c, struct cli_option *out)
 static int run(struct engine_command *c, struct engine_options *options, struct quire_error *err)
 {
     int status = open_all(c, options, err);
+    if (status == QUIRE_OK && !c->disable_log_stats)
+        status = log_stats_begin(c->base, c->engine, LOG_STATS_EVERY_MS, &c->log_stats, err);
     if (status == QUIRE_OK) {
         const struct engine_info *info = engine_info(c->engine);
         quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s; %s", info->desc->architecture, info->device_why,
@@ -146,7 +153,7 @@ int command_engine(int argc, char **argv)
 {
     struct engine_command c = {0};
     struct engine_options options;
-    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 8];
+    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 10];
     struct quire_error err;
 
     engine_options_default(&options);

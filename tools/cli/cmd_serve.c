@@ -9,10 +9,12 @@
 #include "server/link/engine_client.h"
 #include "server/front/front.h"
 #include "server/http/tls.h"
+#include "server/wire/key.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/foreign_flags.h"
+#include "tools/cli/log_stats.h"
 #include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
 #include "tools/cli/notify.h"
@@ -29,6 +31,7 @@
 #define CONNECT_TIMEOUT_MS 5000
 #define RECONNECT_TIMEOUT_MS 200 /* the loop waits for it */
 #define RECONNECT_EVERY_S 1
+#define SAY_EVERY 10 /* of the times that it was looked for in vain */
 
 struct serve {
     /* from the command line */
@@ -39,7 +42,7 @@ struct serve {
     const char *host, *metrics_listen, *otlp_endpoint, *remote, *key_file, *tenants_file, *warm_file, *cert_file,
         *tls_key_file;
     const char *tool_call_parser;
-    bool tenant_metrics, log_requests;
+    bool tenant_metrics, log_requests, disable_log_stats;
     char metrics_host[256];
     struct front_listen metrics; /* what metrics_listen says */
     char *environment_keys; /* what api_keys point into, when they came from the environment */
@@ -56,7 +59,8 @@ struct serve {
     struct quire_text *text;
     struct sampling_defaults sampling;
     struct daemon *daemon; /* NULL with --engine */
-    struct engine *engine;
+    struct engine *engine; /* NULL with --engine */
+    struct log_stats *log_stats;
     struct tls *tls; /* NULL: plain HTTP */
     struct tenants *tenants;
     uint32_t weights[TENANTS_MAX]; /* of the tenants, for the engine */
@@ -64,6 +68,7 @@ struct serve {
     struct warming *warming; /* NULL without --warm, and before the engine is there */
     struct event *reload; /* NULL where there is nothing to be read again */
     struct event *reconnect; /* NULL without --engine */
+    uint32_t n_in_vain; /* times that the first engine was looked for */
     bool ready_once, draining;
     int exit_code;
     double started;
@@ -132,19 +137,40 @@ static int attach_engine(struct serve *s, int fd, struct quire_error *err)
     return front_set_engine(s->front, &engine, err);
 }
 
+/* The engine at --engine. One that is not there is waited for, also the first time: the two may be started in any order.
+ * What waiting does not mend (an address that is none, a key that cannot be read) fails. */
+static int look_for_engine(struct serve *s, int timeout_ms, struct quire_error *err)
+{
+    const struct timeval soon = {.tv_sec = RECONNECT_EVERY_S};
+    int engine_fd;
+    int status = engine_client_connect(s->remote, timeout_ms, &engine_fd, err);
+    if (status == QUIRE_OK)
+        return attach_engine(s, engine_fd, err);
+    if (status != QUIRE_IO && status != QUIRE_NOT_FOUND)
+        return status;
+    if (!s->ready_once && s->n_in_vain++ % SAY_EVERY == 0)
+        quire_log(QUIRE_LOG_WARN, "server", "waiting for the engine: %s; port %u answers 503 until it is there",
+                  err->text, front_port(s->front));
+    event_add(s->reconnect, &soon);
+    return QUIRE_OK;
+}
+
 static void on_reconnect(evutil_socket_t fd, short what, void *context)
 {
     struct serve *s = context;
-    struct timeval soon = {.tv_sec = RECONNECT_EVERY_S};
+    const struct timeval soon = {.tv_sec = RECONNECT_EVERY_S};
     struct quire_error err;
-    int engine_fd;
     (void)fd;
     (void)what;
-    if (s->draining)
+    if (s->draining || look_for_engine(s, RECONNECT_TIMEOUT_MS, &err) == QUIRE_OK)
         return;
-    if (engine_client_connect(s->remote, RECONNECT_TIMEOUT_MS, &engine_fd, &err) != QUIRE_OK ||
-        attach_engine(s, engine_fd, &err) != QUIRE_OK)
+    if (s->ready_once) {
         event_add(s->reconnect, &soon);
+        return;
+    }
+    quire_log(QUIRE_LOG_ERROR, "server", "%s", err.text);
+    s->exit_code = 1;
+    event_base_loopbreak(s->base);
 }
 
 /* ---- drain ---- */
@@ -323,16 +349,25 @@ static int open_front(struct serve *s, struct quire_error *err)
     return front_create(s->base, &options, &s->front, err);
 }
 
+static int connect_remote(struct serve *s, struct quire_error *err)
+{
+    struct key256 key;
+    /* A key that cannot be read is said before an engine is waited for. */
+    int status = s->key_file ? wire_key_read(s->key_file, &key, err) : QUIRE_OK;
+    explicit_bzero(&key, sizeof key);
+    if (status != QUIRE_OK)
+        return status;
+    s->reconnect = evtimer_new(s->base, on_reconnect, s);
+    if (!s->reconnect)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    return look_for_engine(s, CONNECT_TIMEOUT_MS, err);
+}
+
 static int connect_engine(struct serve *s, struct quire_error *err)
 {
     int fds[2];
-    if (s->remote) {
-        s->reconnect = evtimer_new(s->base, on_reconnect, s);
-        if (!s->reconnect)
-            return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-        int status = engine_client_connect(s->remote, CONNECT_TIMEOUT_MS, &fds[0], err);
-        return status == QUIRE_OK ? attach_engine(s, fds[0], err) : status;
-    }
+    if (s->remote)
+        return connect_remote(s, err);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0)
         return quire_fail(err, QUIRE_IO, "socketpair: %m");
     int status = daemon_add_connection(s->daemon, fds[0], err);
@@ -373,6 +408,7 @@ static void close_all(struct serve *s)
     serving_signals_end(s->signals);
     warming_end(s->warming);
     front_destroy(s->front);
+    log_stats_end(s->log_stats);
     engine_close(s->engine);
     watching_end(&s->watching);
     daemon_close(s->daemon);
@@ -457,6 +493,7 @@ static size_t http_flags(struct serve *s, struct cli_option *out)
                  "and probes, on an address that clients do not reach."},
         {.names = "log-requests", .kind = CLI_FLAG, .target = &s->log_requests,
          .help = "Log a line for each request that generates: ids, tenant, status, tokens and times, never its text."},
+        log_stats_option(&s->disable_log_stats),
         SERVING_LOG_FORMAT_OPTION,
         {.names = "otlp-endpoint", .kind = CLI_STRING, .target = &s->otlp_endpoint, .value = "URL",
          .help = "Send a span for each request that generates to this OpenTelemetry collector, over HTTP: "
@@ -494,8 +531,8 @@ static size_t connection_flags(struct serve *s, struct cli_option *out)
         serving_shutdown_option(&s->shutdown_timeout_s),
         {.names = "Engines elsewhere:", .kind = CLI_GROUP},
         {.names = "engine", .kind = CLI_STRING, .target = &s->remote, .value = "ADDRESS",
-         .help = "Use the engine at unix:PATH or tcp:HOST:PORT (quire engine). MODEL is then needed for its "
-                 "tokenizer and configuration only."},
+         .help = "Use the engine at unix:PATH or tcp:HOST:PORT (quire engine), and wait for it where it is not there yet. "
+                 "MODEL is then needed for its tokenizer and configuration only."},
         {.names = "listen", .kind = CLI_LIST, .target = &s->listen, .value = "ADDRESS",
          .help = "Let other front ends use this engine too."},
         {.names = "engine-key-file", .kind = CLI_STRING, .target = &s->key_file, .value = "PATH",
@@ -514,6 +551,8 @@ static int check(struct serve *s, const char *of_engine, struct quire_error *err
         wrong = "which model? usage: quire serve MODEL [options]";
     else if (s->remote && s->listen.n > 0)
         wrong = "--listen offers an engine in this process; with --engine there is none";
+    else if (s->remote && strncmp(s->remote, "tcp:", 4) == 0 && !s->key_file)
+        wrong = "--engine tcp:HOST:PORT needs --engine-key-file, the file with the secret that the engine has too";
     else if (s->remote && of_engine)
         return quire_fail(err, QUIRE_INVALID,
                           "--%s is for an engine in this process; with --engine there is none: give it to quire engine",
@@ -544,6 +583,8 @@ static int run(struct serve *s, struct quire_error *err)
     s->options.model_dir = s->model.dir;
     if (status == QUIRE_OK)
         status = open_all(s, err);
+    if (status == QUIRE_OK && s->engine && !s->disable_log_stats)
+        status = log_stats_begin(s->base, s->engine, LOG_STATS_EVERY_MS, &s->log_stats, err);
     if (status == QUIRE_OK) {
         log_engine(s);
         event_base_dispatch(s->base);
@@ -557,7 +598,7 @@ static int run(struct serve *s, struct quire_error *err)
 int command_serve(int argc, char **argv)
 {
     struct serve s = {.host = "127.0.0.1", .port = 8000, .max_connections = 4096};
-    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 40];
+    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 60];
     struct quire_error err;
     bool given[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX] = {false};
 

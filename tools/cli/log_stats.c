@@ -1,0 +1,99 @@
+#include "tools/cli/log_stats.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct log_stats {
+    const struct engine *engine;
+    struct event *tick;
+    struct engine_stats before;
+    double before_s;
+    bool was_busy;
+};
+
+static double rounded(double value, double steps)
+{
+    return round(value * steps) / steps;
+}
+
+static void say(const struct log_stats *l, const struct engine_stats *now, double seconds)
+{
+    const struct engine_stats *b = &l->before;
+    uint64_t asked = now->n_prefix_queries - b->n_prefix_queries, hit = now->n_prefix_hits - b->n_prefix_hits;
+    /* Nobody came since the last line: what is known of all before. */
+    if (asked == 0) {
+        asked = now->n_prefix_queries;
+        hit = now->n_prefix_hits;
+    }
+    double prompt = (double)(now->n_prompt_tokens - b->n_prompt_tokens) / seconds;
+    double generation = (double)(now->n_generation_tokens - b->n_generation_tokens) / seconds;
+    double hits = asked ? (double)hit / (double)asked : 0;
+    const struct quire_log_field fields[] = {
+        {.key = "running", .number = now->n_running},
+        {.key = "waiting", .number = now->n_waiting},
+        {.key = "prompt_tokens_per_s", .number = rounded(prompt, 10)},
+        {.key = "generation_tokens_per_s", .number = rounded(generation, 10)},
+        {.key = "kv_cache_usage", .number = rounded(now->kv_usage, 1000)},
+        {.key = "prefix_cache_hit_rate", .number = rounded(hits, 1000)},
+    };
+    /* In text the words say it all. */
+    size_t n_fields = quire_log_format() == QUIRE_LOG_AS_JSON ? sizeof fields / sizeof *fields : 0;
+    quire_log_fields(QUIRE_LOG_INFO, "engine", fields, n_fields,
+                     "running %u, waiting %u; prompt %.1f tokens/s, generation %.1f tokens/s; KV cache %.1f%% used, "
+                     "prefix cache hit rate %.1f%%",
+                     now->n_running, now->n_waiting, prompt, generation, 100 * now->kv_usage, 100 * hits);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *context)
+{
+    struct log_stats *l = context;
+    struct engine_stats now;
+    double now_s = quire_now_s();
+    (void)fd;
+    (void)what;
+    engine_stats(l->engine, &now);
+    bool busy = now.n_running > 0 || now.n_waiting > 0 || now.n_prompt_tokens != l->before.n_prompt_tokens ||
+                now.n_generation_tokens != l->before.n_generation_tokens || now.n_steps != l->before.n_steps;
+    if (busy || l->was_busy)
+        say(l, &now, now_s - l->before_s);
+    l->was_busy = busy;
+    l->before = now;
+    l->before_s = now_s;
+}
+
+int log_stats_begin(struct event_base *base, const struct engine *engine, uint32_t every_ms, struct log_stats **out,
+                    struct quire_error *err)
+{
+    const struct timeval every = {.tv_sec = every_ms / 1000, .tv_usec = every_ms % 1000 * 1000};
+    struct log_stats *l = *out = calloc(1, sizeof *l);
+    if (l)
+        l->tick = event_new(base, -1, EV_PERSIST, on_tick, l);
+    if (!l || !l->tick || event_add(l->tick, &every) != 0)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    l->engine = engine;
+    l->before_s = quire_now_s();
+    engine_stats(engine, &l->before);
+    return QUIRE_OK;
+}
+
+void log_stats_end(struct log_stats *l)
+{
+    if (!l)
+        return;
+    if (l->tick)
+        event_free(l->tick);
+    free(l);
+}
+
+struct cli_option log_stats_option(bool *disabled)
+{
+    return (struct cli_option){.names = "disable-log-stats",
+                               .kind = CLI_FLAG,
+                               .target = disabled,
+                               .help = "No line in the log every ten seconds while there is something to do: requests that run "
+                                       "and wait, tokens/s, KV cache."};
+}
