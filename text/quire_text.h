@@ -1,8 +1,8 @@
 /* text/: tokenizer, incremental detokenizer and chat templates of one model directory.
  *
  * Rust inside (crates `tokenizers`, `minijinja`), C outside. A struct quire_text is immutable once
- * opened: any number of threads may call it at once. A struct quire_detok belongs to one
- * stream and one thread at a time. No call prints, aborts or lets a panic out.
+ * opened: any number of threads may call it at once. A struct quire_detok or quire_encoder belongs to one
+ * thread at a time. No call prints, aborts or lets a panic out.
  *
  * Strings are UTF-8 with a length; strings that come out are also NUL-terminated (the NUL is not
  * counted). What a call hands out through a `**out` parameter is the caller's, from malloc: free() gives it back.
@@ -18,6 +18,7 @@
 
 struct quire_text;  /* tokenizer + templates */
 struct quire_detok; /* the state of one detokenized stream */
+struct quire_encoder; /* a text on its way to ids */
 
 /* Reads tokenizer.json and, where present, tokenizer_config.json, chat_template.jinja,
  * additional_chat_templates/NAME.jinja and special_tokens_map.json of model_dir. Slow for a large
@@ -36,9 +37,24 @@ int64_t quire_text_token_id(const struct quire_text *text, const char *content);
 
 /* text → ids. Special tokens written in the text are recognised. add_special: also what the
  * tokenizer's post-processor adds (BOS). "" gives 0 ids when add_special is false.
- * QUIRE_INVALID when the text is not UTF-8. */
+ * QUIRE_INVALID when the text is not UTF-8, or has a piece of more than 256 KiB that cannot be cut (see below). */
 int quire_text_encode(const struct quire_text *text, const char *utf8, size_t n_bytes, bool add_special, uint32_t **ids,
                       size_t *n_ids, struct quire_error *err);
+
+/* The same, a piece at a time, for text that others should not have to wait for. Pieces are of 16 KiB and a little:
+ * 5 to 10 ms of work, 4 MB of memory. The text is cut only where the tokenizer provably has a boundary
+ * (text/src/cut.rs), so all pieces together are the ids of the whole. Where it has none in 256 KiB (one "word" of
+ * that length; any text of that length, with a tokenizer of which too little is known) the next piece is QUIRE_INVALID.
+ * The text is borrowed until quire_encoder_close().
+ * next: *ids is NULL after the last piece, else valid until the next call; a piece may have 0 ids. */
+int quire_encoder_open(const struct quire_text *text, const char *utf8, size_t n_bytes, bool add_special,
+                       struct quire_encoder **out, struct quire_error *err);
+int quire_encoder_next(struct quire_encoder *encoder, const uint32_t **ids, size_t *n_ids, struct quire_error *err);
+void quire_encoder_close(struct quire_encoder *encoder);
+
+/* A number of tokens that these bytes cannot be fewer than, told from their length and the vocabulary's longest token
+ * (text/src/fit.rs); 0 where the tokenizer may drop text or make one token of any length of it. */
+size_t quire_text_least_tokens(const struct quire_text *text, const char *utf8, size_t n_bytes);
 
 /* ids → text, whole. Ids past the tokenizer, and those in a hole of it, give "". Bytes that are
  * not UTF-8 come as U+FFFD, as many as the tokenizer's own decoder gives: byte-level one for each

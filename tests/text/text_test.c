@@ -354,12 +354,56 @@ static void close_order(void **state)
     quire_text_close(NULL);
 }
 
+/* Pieces of a text are the ids of the whole, and none is large. */
+static void in_pieces(void **state)
+{
+    (void)state;
+    struct quire_text *text = open_data("bytelevel"), *bounded = open_data("fallback");
+    struct quire_error err;
+    struct quire_encoder *encoder;
+    const size_t n_bytes = 300000;
+    char *input = malloc(n_bytes);
+    for (size_t i = 0; i < n_bytes; i++)
+        input[i] = "the tide, a lamp "[i % 17];
+    uint32_t *whole;
+    const uint32_t *ids;
+    size_t n_whole, n, at = 0, n_pieces = 0;
+    assert_int_equal(quire_text_encode(text, input, n_bytes, true, &whole, &n_whole, &err), QUIRE_OK);
+    assert_int_equal(quire_text_least_tokens(text, input, n_bytes), 0);
+    assert_true(quire_text_least_tokens(bounded, input, n_bytes) > n_bytes / 100);
+    assert_int_equal(quire_encoder_open(text, input, n_bytes, true, &encoder, &err), QUIRE_OK);
+    while (quire_encoder_next(encoder, &ids, &n, &err) == QUIRE_OK && ids) {
+        assert_true(n <= n_whole - at && n < 20000);
+        assert_memory_equal(ids, whole + at, n * sizeof *ids);
+        at += n;
+        n_pieces++;
+    }
+    assert_int_equal(at, n_whole);
+    assert_in_range(n_pieces, 15, 20);
+    assert_int_equal(quire_encoder_next(encoder, &ids, &n, &err), QUIRE_OK);
+    assert_null(ids);
+    quire_encoder_close(encoder);
+    quire_encoder_close(NULL);
+    free(whole);
+
+    memset(input, 'a', n_bytes);
+    assert_int_equal(quire_text_encode(text, input, n_bytes, true, &whole, &n_whole, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "256 KiB"));
+    assert_int_equal(quire_encoder_open(text, "ab\xc3(", 4, true, &encoder, &err), QUIRE_INVALID);
+    assert_int_equal(quire_text_least_tokens(bounded, "ab\xc3(", 4), 0);
+    free(input);
+    quire_text_close(text);
+    quire_text_close(bounded);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),     cmocka_unit_test(special_tokens), cmocka_unit_test(empty_and_wrong_text),
-        cmocka_unit_test(prompt_context), cmocka_unit_test(chat),           cmocka_unit_test(identity),
-        cmocka_unit_test(strftime_now),   cmocka_unit_test(many_threads),   cmocka_unit_test(close_order),
+        cmocka_unit_test(in_pieces),      cmocka_unit_test(round_trip),
+        cmocka_unit_test(special_tokens), cmocka_unit_test(empty_and_wrong_text),
+        cmocka_unit_test(prompt_context), cmocka_unit_test(chat),
+        cmocka_unit_test(identity),       cmocka_unit_test(strftime_now),
+        cmocka_unit_test(many_threads),   cmocka_unit_test(close_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,6 +23,15 @@ fn table() -> &'static [u16; N_CHARS] {
     })
 }
 
+/// The characters that stand for bytes.
+pub fn alphabet() -> impl Iterator<Item = char> {
+    let used = |(_, byte): &(u32, &u16)| **byte != NOT_A_BYTE;
+    (0..)
+        .zip(table())
+        .filter(used)
+        .filter_map(|(c, _)| char::from_u32(c))
+}
+
 /// Appends the bytes of a token; a token with a character outside the map stands for itself.
 pub fn append_token(token: &str, out: &mut Vec<u8>) {
     let table = table();

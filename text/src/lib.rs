@@ -6,10 +6,14 @@
 mod bpe;
 mod bytelevel;
 mod chat;
+mod cut;
 mod detok;
 mod error;
+mod fit;
+mod follow;
 mod jinja;
 mod load;
+mod pieces;
 mod python;
 mod tokenize;
 
@@ -19,6 +23,9 @@ mod chat_test;
 #[cfg(test)]
 #[path = "../../tests/text/detok_test.rs"]
 mod detok_test;
+#[cfg(test)]
+#[path = "../../tests/text/pieces_test.rs"]
+mod pieces_test;
 
 use std::ffi::{c_char, c_int, CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -29,6 +36,7 @@ use std::sync::{Arc, Once};
 use detok::Detok;
 use error::{Error, Result, Status};
 use load::Text;
+use pieces::Pieces;
 
 const ERROR_BYTES: usize = 512;
 
@@ -41,6 +49,14 @@ pub struct QuireError {
 
 /// struct quire_text
 pub struct QuireText(Arc<Text>);
+
+/// struct quire_encoder
+pub struct QuireEncoder {
+    pieces: Pieces,
+    input: *const u8,
+    n_bytes: usize,
+    ids: Vec<u32>,
+}
 
 /// struct quire_detok
 pub struct QuireDetok {
@@ -153,6 +169,13 @@ unsafe fn c_str<'a>(s: *const c_char, what: &str) -> Result<Option<&'a str>> {
     }
 }
 
+/// Text that must be UTF-8.
+unsafe fn utf8_text<'a>(utf8: *const c_char, n_bytes: usize) -> Result<&'a str> {
+    let bytes = slice(utf8.cast::<u8>(), n_bytes, "utf8")?;
+    std::str::from_utf8(bytes)
+        .map_err(|e| Error::invalid(format!("text: not UTF-8 at byte {}", e.valid_up_to())))
+}
+
 unsafe fn put_text(text: &str, out: *mut *mut c_char, n_bytes: *mut usize) -> Result<()> {
     *out = to_malloc(text.as_bytes(), 1)?.cast();
     *n_bytes = text.len();
@@ -242,14 +265,94 @@ pub unsafe extern "C" fn quire_text_encode(
     err: *mut QuireError,
 ) -> c_int {
     boundary(err, || {
-        let bytes = slice(utf8.cast::<u8>(), n_bytes, "utf8")?;
-        let input = std::str::from_utf8(bytes)
-            .map_err(|e| Error::invalid(format!("text: not UTF-8 at byte {}", e.valid_up_to())))?;
-        let encoded = text_ref(text)?.vocabulary.encode(input, add_special)?;
+        let input = utf8_text(utf8, n_bytes)?;
+        let mut pieces = Pieces::new(text_ref(text)?.clone(), add_special);
+        let mut encoded = Vec::new();
+        while let Some(piece) = pieces.next(input)? {
+            encoded.extend(piece);
+        }
         *ids = to_malloc(&encoded, 0)?;
         *n_ids = encoded.len();
         Ok(())
     })
+}
+
+/// # Safety
+/// See quire_text_open.
+#[no_mangle]
+pub unsafe extern "C" fn quire_text_least_tokens(
+    text: *const QuireText,
+    utf8: *const c_char,
+    n_bytes: usize,
+) -> usize {
+    let mut least = 0;
+    boundary(std::ptr::null_mut(), || {
+        let input = utf8_text(utf8, n_bytes)?;
+        least = text_ref(text)?.vocabulary.least_tokens(input);
+        Ok(())
+    });
+    least
+}
+
+/// # Safety
+/// See quire_text_open.
+#[no_mangle]
+pub unsafe extern "C" fn quire_encoder_open(
+    text: *const QuireText,
+    utf8: *const c_char,
+    n_bytes: usize,
+    add_special: bool,
+    out: *mut *mut QuireEncoder,
+    err: *mut QuireError,
+) -> c_int {
+    boundary(err, || {
+        utf8_text(utf8, n_bytes)?;
+        *out = Box::into_raw(Box::new(QuireEncoder {
+            pieces: Pieces::new(text_ref(text)?.clone(), add_special),
+            input: utf8.cast(),
+            n_bytes,
+            ids: Vec::new(),
+        }));
+        Ok(())
+    })
+}
+
+/// # Safety
+/// See quire_text_open; the text is still as it was at quire_encoder_open().
+#[no_mangle]
+pub unsafe extern "C" fn quire_encoder_next(
+    encoder: *mut QuireEncoder,
+    ids: *mut *const u32,
+    n_ids: *mut usize,
+    err: *mut QuireError,
+) -> c_int {
+    boundary(err, || {
+        let encoder = encoder.as_mut().ok_or_else(|| null("encoder"))?;
+        let bytes = slice(encoder.input, encoder.n_bytes, "utf8")?;
+        // It was checked when the encoder was opened.
+        let piece = encoder.pieces.next(std::str::from_utf8_unchecked(bytes))?;
+        let is_end = piece.is_none();
+        encoder.ids = piece.unwrap_or_default();
+        *ids = if is_end {
+            std::ptr::null()
+        } else {
+            encoder.ids.as_ptr()
+        };
+        *n_ids = encoder.ids.len();
+        Ok(())
+    })
+}
+
+/// # Safety
+/// See quire_text_open.
+#[no_mangle]
+pub unsafe extern "C" fn quire_encoder_close(encoder: *mut QuireEncoder) {
+    if !encoder.is_null() {
+        boundary(std::ptr::null_mut(), || {
+            drop(Box::from_raw(encoder));
+            Ok(())
+        });
+    }
 }
 
 /// # Safety

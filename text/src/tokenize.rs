@@ -6,13 +6,15 @@ use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokenizers::{
-    AddedToken, DecoderWrapper, Model, ModelWrapper, NormalizerWrapper, PostProcessorWrapper,
-    PreTokenizerWrapper, TokenizerBuilder, TokenizerImpl,
+    AddedToken, DecoderWrapper, Encoding, Model, ModelWrapper, NormalizerWrapper,
+    PostProcessorWrapper, PreTokenizerWrapper, Token, TokenizerBuilder, TokenizerImpl,
 };
 
 use crate::bpe;
+use crate::cut::Cuts;
 use crate::detok::Plan;
 use crate::error::{without_position, Error, Result, Status};
+use crate::fit::Fit;
 
 pub type Tokenizer = TokenizerImpl<
     ModelWrapper,
@@ -50,6 +52,10 @@ struct ModelType<'a> {
 pub struct Vocabulary {
     pub tokenizer: Tokenizer,
     pub plan: Plan,
+    pub cuts: Option<Cuts>,
+    /// What the post-processor puts before and after a text; None: that is not known.
+    pub specials: Option<(Vec<u32>, Vec<u32>)>,
+    fit: Option<Fit>,
     n_ids: u32,
 }
 
@@ -79,7 +85,14 @@ impl Vocabulary {
             .add_tokens(added.unwrap_or_default())
             .map_err(|e| Error::invalid(format!("added_tokens: {e}")))?;
         let n_ids = count_ids(&tokenizer, largest)?;
+        let (normalizer, split) = (
+            file.normalizer.map(RawValue::get),
+            file.pre_tokenizer.map(RawValue::get),
+        );
         Ok(Vocabulary {
+            cuts: Cuts::new(&tokenizer, normalizer, split),
+            specials: specials(&tokenizer),
+            fit: Fit::new(&tokenizer, normalizer, split),
             tokenizer,
             plan,
             n_ids,
@@ -95,6 +108,12 @@ impl Vocabulary {
         self.tokenizer.token_to_id(content)
     }
 
+    /// The ids of a text are at least so many, special ones not counted.
+    pub fn least_tokens(&self, text: &str) -> usize {
+        self.fit.map_or(0, |fit| fit.least_tokens(text))
+    }
+
+    /// The whole of a text at once.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
         if text.is_empty() && !add_special {
             return Ok(Vec::new());
@@ -134,6 +153,16 @@ impl Vocabulary {
             None => Vec::new(),
         }
     }
+}
+
+/// What comes before and after a text, seen by the neighbours of an id that no tokenizer has.
+fn specials(tokenizer: &Tokenizer) -> Option<(Vec<u32>, Vec<u32>)> {
+    let marker = Encoding::from_tokens(vec![Token::new(u32::MAX, String::new(), (0, 0))], 0);
+    let all = tokenizer.post_process(marker, None, true).ok()?;
+    let mut parts = all.get_ids().split(|id| *id == u32::MAX);
+    let (before, after) = (parts.next()?, parts.next()?);
+    let once = parts.next().is_none();
+    once.then(|| (before.to_vec(), after.to_vec()))
 }
 
 /// One member of tokenizer.json, read as what the crate has for it.

@@ -1,0 +1,134 @@
+//! text → ids, a piece at a time.
+//!
+//! The crate needs about 200 bytes of memory for each byte of text that it encodes at once, and cannot be stopped.
+//! A longer text is therefore cut (`cut.rs`), so that it costs what a piece costs and whoever waits for its end can
+//! change his mind between two pieces.
+
+use std::sync::Arc;
+
+use crate::cut::Memo;
+use crate::error::{Error, Result};
+use crate::load::Text;
+
+/// A piece is cut at the first place from here on: 5 to 10 ms of work.
+pub const PIECE_BYTES: usize = 16 << 10;
+/// A text that has no place to be cut in so many bytes is refused: 0.1 s of work and 50 MB that nobody else gets
+/// meanwhile.
+pub const MAX_PIECE_BYTES: usize = 256 << 10;
+
+pub struct Pieces {
+    text: Arc<Text>,
+    /// Bytes of the input that are done.
+    at: usize,
+    /// The next piece is the first one, before which special tokens come.
+    begins: bool,
+    add_special: bool,
+    done: bool,
+    piece_bytes: usize,
+    memo: Memo,
+}
+
+impl Pieces {
+    pub fn new(text: Arc<Text>, add_special: bool) -> Pieces {
+        Pieces::sized(text, add_special, PIECE_BYTES)
+    }
+
+    pub fn sized(text: Arc<Text>, add_special: bool, piece_bytes: usize) -> Pieces {
+        Pieces {
+            text,
+            at: 0,
+            begins: true,
+            add_special,
+            done: false,
+            piece_bytes,
+            memo: Memo::default(),
+        }
+    }
+
+    /// The ids of the next piece; None after the last. The input is the same at each call.
+    pub fn next(&mut self, input: &str) -> Result<Option<Vec<u32>>> {
+        if self.done {
+            return Ok(None);
+        }
+        let end = self.piece_end(input)?;
+        let vocabulary = &self.text.vocabulary;
+        let mut ids = if self.begins && end == input.len() {
+            vocabulary.encode(input, self.add_special)?
+        } else if self.begins {
+            let mut ids = self.specials().0.to_vec();
+            ids.extend(vocabulary.encode(&input[..end], false)?);
+            ids
+        } else {
+            self.continued(input, end)?
+        };
+        self.done = end == input.len();
+        if self.done && !self.begins {
+            ids.extend(self.specials().1);
+        }
+        self.begins = false;
+        self.at = end;
+        Ok(Some(ids))
+    }
+
+    fn specials(&self) -> (&[u32], &[u32]) {
+        match &self.text.vocabulary.specials {
+            Some((before, after)) if self.add_special => (before, after),
+            _ => (&[], &[]),
+        }
+    }
+
+    /// The ids of a piece after a cut: with the character before it, and without that one's own.
+    fn continued(&self, input: &str, end: usize) -> Result<Vec<u32>> {
+        let before = input[..self.at]
+            .char_indices()
+            .next_back()
+            .map_or(0, |(i, _)| i);
+        let vocabulary = &self.text.vocabulary;
+        let context = vocabulary.encode(&input[before..self.at], false)?;
+        let ids = vocabulary.encode(&input[before..end], false)?;
+        match ids.strip_prefix(context.as_slice()) {
+            Some(ids) => Ok(ids.to_vec()),
+            None => Err(Error::new(
+                crate::error::Status::Internal,
+                "tokenizer: a cut did not hold",
+            )),
+        }
+    }
+
+    fn piece_end(&mut self, input: &str) -> Result<usize> {
+        if input.len() - self.at <= self.piece_bytes {
+            return Ok(input.len());
+        }
+        let vocabulary = &self.text.vocabulary;
+        let cuts = vocabulary
+            .cuts
+            .as_ref()
+            .filter(|_| !self.add_special || vocabulary.specials.is_some());
+        let mut end = self.at + self.piece_bytes;
+        while !input.is_char_boundary(end) {
+            end += 1;
+        }
+        if let (Some(cuts), Some(mut before)) = (cuts, input[..end].chars().next_back()) {
+            let mut chars = input[end..].char_indices().peekable();
+            while let Some((i, after)) = chars.next() {
+                if end + i - self.at > MAX_PIECE_BYTES {
+                    break;
+                }
+                let next = chars.peek().map(|(_, c)| *c);
+                if cuts.between(before, after, next, &mut self.memo) {
+                    return Ok(end + i);
+                }
+                before = after;
+            }
+        }
+        if input.len() - self.at <= MAX_PIECE_BYTES {
+            return Ok(input.len());
+        }
+        Err(Error::invalid(format!(
+            "the text from byte {} on has no place within {} KiB where it could be cut for the tokenizer (as between \
+             two words); no piece of it may be longer",
+            self.at,
+            MAX_PIECE_BYTES >> 10
+        )))
+    }
+}
