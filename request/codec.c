@@ -87,8 +87,8 @@ static int get_list(const char *what, const struct request_field *f, const struc
         return quire_fail(err, QUIRE_INVALID, "%s: %s: must be a multiple of %u bytes, got %u", what, f->member,
                           unit(f), t->n);
     if (n > f->range.most)
-        return quire_fail(err, QUIRE_INVALID, "%s: %s: at most %lld, got %u", what, f->member, (long long)f->range.most,
-                          n);
+        return quire_fail(err, QUIRE_INVALID, "%s: %s: at most %llu, got %u", what, f->member,
+                          (unsigned long long)f->range.most, n);
     if (n == 0)
         return QUIRE_OK;
     void *items = malloc(t->n);

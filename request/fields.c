@@ -28,7 +28,7 @@ const struct request_field request_fields[] = {
     NUMBER(presence_penalty, 10, BODY, -2, 2),
     NUMBER(frequency_penalty, 11, BODY, -2, 2),
     WHOLE(REQUEST_U64, seed, "seed", 12, BODY, 0, 0, .has_at = AT(has_seed),
-          .body = {.least = INT64_MIN, .most = INT64_MAX},
+          .body = {.least = INT64_MIN, .most = UINT64_MAX},
           .about = "The same request with the same seed gets the same bits."),
     WHOLE(REQUEST_BOOL, ignore_eos, "ignore_eos", 13, BODY, 0, 1),
     WHOLE(REQUEST_I32, n_logprobs, "logprobs", 14, DRAWS, -1, REQUEST_MAX_LOGPROBS),

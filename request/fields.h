@@ -34,7 +34,8 @@ enum request_flags {
 
 /* Integers up to 64 bits and floats, exactly. */
 struct request_range {
-    int64_t least, most;
+    int64_t least;
+    uint64_t most;
     double low, high;
 };
 

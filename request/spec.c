@@ -106,10 +106,10 @@ static int check_whole(const struct request_field *f, const void *at, struct qui
         memcpy(&i32, at, sizeof i32);
         value = i32;
     }
-    if (value >= r->least && value <= r->most)
+    if (value >= r->least && (value < 0 || (uint64_t)value <= r->most))
         return QUIRE_OK;
-    return quire_fail_for(err, QUIRE_INVALID, f->name, "must be between %lld and %lld, got %lld", (long long)r->least,
-                          (long long)r->most, (long long)value);
+    return quire_fail_for(err, QUIRE_INVALID, f->name, "must be between %lld and %llu, got %lld", (long long)r->least,
+                          (unsigned long long)r->most, (long long)value);
 }
 
 static int check_below(const char *name, uint32_t id, uint32_t n_vocab, struct quire_error *err)

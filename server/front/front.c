@@ -1,6 +1,7 @@
 #include "server/front/front_internal.h"
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "server/front/output/turns.h"
 

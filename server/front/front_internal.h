@@ -2,7 +2,6 @@
 #ifndef QUIRE_FRONT_INTERNAL_H
 #define QUIRE_FRONT_INTERNAL_H
 
-#include "base/json.h"
 #include "server/front/api/api_error.h"
 #include "server/link/engine_client.h"
 #include "server/front/front.h"
@@ -106,23 +105,27 @@ void front_refused(const struct front *f, const struct wire_refuse *refuse, stru
 
 /* ---- chat.c, completions.c, responses.c, messages.c, tokenize.c: for request_job, on the pool ---- */
 #define CHAT_MAX_MESSAGES 65536
-/* A list of text parts as one string, its parts on lines of their own, as vLLM does it: templates
- * know strings. types ends with NULL. NULL: e says what is wrong with the field. */
-json_t *chat_join_parts(const json_t *parts, const char *const *types, const char *field, struct api_error *e);
-/* Messages as a template takes them, which came from the field of this (static) name. */
-bool chat_take(struct request_job *j, const json_t *messages, const char *name);
+/* A list of text parts as one JSON string, its parts on lines of their own, as vLLM does it: templates know strings.
+ * types ends with NULL. False: e says what is wrong with the field. */
+bool chat_put_parts(struct buffer *o, struct quire_value parts, const char *const *types, const char *field,
+                    struct api_error *e);
+/* The beginning of a message, up to its content; o is an array that was begun. */
+void chat_put_message(struct buffer *o, const char *role);
+/* An array of messages as a template takes them, which came from the field of this (static) name. What is in the buffer
+ * is the job's then. */
+bool chat_take(struct request_job *j, struct buffer *messages, const char *name);
 /* Messages, tools and kwargs only. */
-bool chat_read_messages(struct request_job *j, const json_t *body);
-bool chat_read(struct request_job *j, const json_t *body);
+bool chat_read_messages(struct request_job *j, const struct quire_doc *body);
+bool chat_read(struct request_job *j, const struct quire_doc *body);
 /* A text, or a list of ids. */
-bool completions_take_prompt(struct request_job *j, const json_t *prompt, struct request_item *item);
-bool completions_read(struct request_job *j, const json_t *body);
-bool responses_read(struct request_job *j, const json_t *body);
-bool messages_read(struct request_job *j, const json_t *body);
+bool completions_take_prompt(struct request_job *j, struct quire_value prompt, struct request_item *item);
+bool completions_read(struct request_job *j, const struct quire_doc *body);
+bool responses_read(struct request_job *j, const struct quire_doc *body);
+bool messages_read(struct request_job *j, const struct quire_doc *body);
 /* What has the prompt in it only. */
-bool messages_count_read(struct request_job *j, const json_t *body);
-bool tokenize_read(struct request_job *j, const json_t *body);
-bool detokenize_read(struct request_job *j, const json_t *body);
+bool messages_count_read(struct request_job *j, const struct quire_doc *body);
+bool tokenize_read(struct request_job *j, const struct quire_doc *body);
+bool detokenize_read(struct request_job *j, const struct quire_doc *body);
 
 /* ---- reply_*.c: generation.h says what they are ---- */
 extern const struct api_dialect api_chat, api_completions, api_responses, api_messages;
@@ -136,7 +139,8 @@ void generations_end(struct front *f, const struct api_error *e);
 void tokenize_start(struct front *f, struct http_exchange *x);
 void detokenize_start(struct front *f, struct http_exchange *x);
 /* Text work of another route: put writes the reply to what read has read. */
-void utility_start(struct front *f, struct http_exchange *x, bool (*read)(struct request_job *j, const json_t *body),
+void utility_start(struct front *f, struct http_exchange *x,
+                   bool (*read)(struct request_job *j, const struct quire_doc *body),
                    void (*put)(struct buffer *o, const struct request_job *j));
 
 /* ---- messages.c ---- */

@@ -193,7 +193,7 @@ def test_null_is_the_same_as_absent():
 # JSON that is none, or none that is taken, at every route.
 NOT_JSON = [
     b"", b" ", b"{", b"}", b"[]", b"null", b"1", b'"x"', b"{}x", b"{'a': 1}", b'{"a": 1,}', b'{"a": 01}', b'{"a": .5}', b'{"a": +1}',
-    b'{"a": NaN}', b'{"a": Infinity}', b'{"a": -Infinity}', b'{"a": 1e999}', b'{"a": -1e999}', b'{"a": 123456789012345678901234567890}', b'{"a": 9223372036854775808}', b'{"a": -9223372036854775809}',
+    b'{"a": NaN}', b'{"a": Infinity}', b'{"a": -Infinity}',
     b'{"a": 1, "a": 1}', b'{"a": {"b": 1, "b": 2}}', b'{"a": "\xff"}', b'{"a": "\xed\xa0\x80"}', b'{"a": "\xc0\x80"}', b'{"a": "\\ud800"}',
     b'{"a": "\\udc00\\ud800"}', b'{"a": "\\ud800x"}', b'{"a": "\\u0000"}', b'{"\\u0000": 1}', b'{"a": "\x00"}', b'{"a": "\n"}',
     b"[" * 100_000, b'{"a":' * 65 + b"1" + b"}" * 65, b'{"a": ' + b"[" * 65 + b"]" * 65 + b"}", b"\xef\xbb\xbf{}", b'{"a": 1}\x00',
@@ -207,10 +207,13 @@ def test_what_is_not_json_is_refused_everywhere():
             status, _, reply = server.request("POST", path, body)
             assert status == 400, (path, body[:40], reply)
             message, param = message_of(path, json.loads(reply))
-            assert message and param is None
+            assert message.startswith("the request's body ") or message.startswith("the request has no body"), message
+            assert param is None and "JSON_" not in message and " line " not in message, message
     for path, body in ROUTES.items():
         text = json.dumps(body)[:-1].encode()
-        for good in (b', "x": "\\ud83d\\ude42", "y": ' + b"[" * 62 + b"]" * 62 + b"}", b', "": "", "x": -0.0, "y": 1e-999}', b"}\r\n\t "):
+        for good in (b', "x": "\\ud83d\\ude42", "y": ' + b"[" * 62 + b"]" * 62 + b"}", b', "": "", "x": -0.0, "y": 1e-999}', b"}\r\n\t ",
+                     # Numbers of any size, where nobody asks for one.
+                     b', "x": [1e999, -1e999, 123456789012345678901234567890], "y": {"maximum": 18446744073709551615, "z": -9223372036854775809}}'):
             assert server.request("POST", path, text + good)[0] == 200, (path, good)
 
 

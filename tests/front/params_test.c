@@ -6,16 +6,24 @@
 static const struct sampling_defaults no_defaults;
 static const struct params_model model = {1000, 512, &no_defaults};
 
+static struct quire_doc *open_body(const char *text)
+{
+    struct quire_error err;
+    struct quire_doc *body;
+    if (quire_doc_open(text, strlen(text), 64, text, &body, &err) != QUIRE_OK)
+        print_error("%s\n", err.text);
+    assert_non_null(body);
+    return body;
+}
+
 /* Reads a body. "" when it was accepted, else the parameter that was refused. */
 static const char *read_it(const char *text, bool chat, struct params *p, struct api_error *e)
 {
-    json_t *body = json_loads(text, 0, NULL);
-    if (!body)
-        print_error("not JSON: %s\n", text);
-    assert_non_null(body);
+    struct quire_doc *body = open_body(text);
     bool ok = params_read(p, body, chat, &model, e);
     p->model = p->cache_salt = NULL;
-    json_decref(body);
+    p->bad_words = (struct quire_value){0};
+    quire_doc_close(body);
     return ok ? "" : e->param;
 }
 
@@ -71,6 +79,15 @@ static void both_routes(void **state)
         {"{\"n\":2,\"best_of\":2}", NULL},
         {"{\"n\":2,\"best_of\":3}", "best_of"},
         {"{\"seed\":-9223372036854775808}", NULL},
+        {"{\"seed\":18446744073709551615}", NULL},
+        {"{\"seed\":-9223372036854775809}", "seed"},
+        {"{\"seed\":18446744073709551616}", "seed"},
+        {"{\"seed\":1e3}", "seed"},
+        {"{\"n\":123456789012345678901234567890}", "n"},
+        {"{\"n\":-0}", "n"},
+        {"{\"temperature\":1e400}", "temperature"},
+        {"{\"temperature\":1e-400}", NULL},
+        {"{\"x\":[1e400,{\"maximum\":18446744073709551616}],\"y\":123456789012345678901234567890}", NULL},
         {"{\"seed\":1.5}", "seed"},
         {"{\"priority\":2147483648}", "priority"},
         {"{\"max_tokens\":0}", "max_tokens"},
@@ -221,12 +238,19 @@ static void values_and_defaults(void **state)
         .repetition_penalty = 1.1,
     };
     const struct params_model with_own = {1000, 512, &own};
-    json_t *body = json_loads("{\"top_k\":0,\"top_p\":null}", 0, NULL);
+    struct quire_doc *body = open_body("{\"top_k\":0,\"top_p\":null}");
     assert_true(params_read(&p, body, true, &with_own, &e));
     assert_true(p.spec.temperature == 0.7f && p.spec.top_k == 0 && p.spec.top_p == 0.8f);
     assert_true(p.spec.repetition_penalty == 1.1f);
     params_free(&p);
-    json_decref(body);
+    quire_doc_close(body);
+
+    assert_string_equal(read_it("{\"seed\":18446744073709551615}", false, &p, &e), "");
+    assert_true(p.spec.has_seed && p.spec.seed == UINT64_MAX);
+    params_free(&p);
+    assert_string_equal(read_it("{\"seed\":9223372036854775808}", false, &p, &e), "");
+    assert_true(p.spec.seed == (uint64_t)1 << 63);
+    params_free(&p);
 }
 
 static void tools(void **state)
@@ -249,14 +273,15 @@ static void tools(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct api_error e;
-        json_t *found, *body = json_loads(rows[i].body, 0, NULL);
+        struct quire_value found;
+        struct quire_doc *body = open_body(rows[i].body);
         bool ok = params_tools(body, &found, &e);
         assert_int_equal(ok, rows[i].param == NULL);
         if (!ok)
             assert_string_equal(e.param, rows[i].param);
         else
-            assert_int_equal(found != NULL, i == 2); /* "none" leaves them out */
-        json_decref(body);
+            assert_int_equal(found.n > 0, i == 2); /* "none" leaves them out */
+        quire_doc_close(body);
     }
 }
 

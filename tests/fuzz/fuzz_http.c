@@ -3,6 +3,7 @@
  * of every route. */
 #include "fuzz.h"
 
+#include "base/json.h"
 #include "server/front/front_internal.h"
 #include "server/http/http_parser.h"
 
@@ -35,8 +36,9 @@ static void check_params(const struct params *p)
         require(s->biases[i].id < VOCAB_SIZE && s->biases[i].bias >= -100 && s->biases[i].bias <= 100);
     for (uint32_t i = 0; i < s->n_allowed_token_ids; i++)
         require(s->allowed_token_ids[i] < VOCAB_SIZE);
-    for (size_t i = 0; i < json_array_size(p->bad_words); i++)
-        require(json_string_length(json_array_get(p->bad_words, i)) > 0);
+    struct quire_value words = p->bad_words, word;
+    while (words.n && quire_value_next(&words, NULL, &word))
+        require(word.n > 2);
     for (size_t i = 0; i < p->stops.n; i++)
         require(p->stops.bytes[i] >= 1 && p->stops.bytes[i] <= STOP_MAX_BYTES);
 }
@@ -66,7 +68,7 @@ static void check_echo(const char *echo)
     json_decref(object);
 }
 
-static void read_body(const json_t *body, bool (*read)(struct request_job *, const json_t *))
+static void read_body(const struct quire_doc *body, bool (*read)(struct request_job *, const struct quire_doc *))
 {
     static char name[] = "model";
     static char *names[] = {name};
@@ -98,7 +100,7 @@ static void try_body(const char *text, size_t n, const char *path)
 {
     static const struct {
         const char *path;
-        bool (*read)(struct request_job *, const json_t *);
+        bool (*read)(struct request_job *, const struct quire_doc *);
     } routes[] = {
         {"/v1/chat/completions", chat_read},
         {"/v1/completions", completions_read},
@@ -109,15 +111,14 @@ static void try_body(const char *text, size_t n, const char *path)
         {"/detokenize", detokenize_read},
     };
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-        json_t *body;
+        struct quire_doc *body;
         if (path && strcmp(path, routes[i].path) != 0)
             continue;
-        /* Each reader has a body of its own: messages are put right in place. */
-        if (quire_json_parse(text, n, REQUEST_MAX_DEPTH, "body", &body, NULL) != QUIRE_OK)
+        if (quire_doc_open(text, n, REQUEST_MAX_DEPTH, "body", &body, NULL) != QUIRE_OK)
             return;
-        if (json_is_object(body))
+        if (json_is(quire_doc_root(body), QUIRE_OBJECT))
             read_body(body, routes[i].read);
-        json_decref(body);
+        quire_doc_close(body);
     }
 }
 

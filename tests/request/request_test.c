@@ -236,11 +236,11 @@ static void ranges_end_where_the_table_says(void **state)
         int64_t lowest = f->kind == REQUEST_I32 ? INT32_MIN : 0;
         if (f->kind >= REQUEST_U32 && f->kind <= REQUEST_U64 && (r->least || r->most)) {
             with_whole(f, r->least, true);
-            with_whole(f, r->most, true);
+            with_whole(f, (int64_t)r->most, true);
             if (r->least > lowest)
                 with_whole(f, r->least - 1, false);
-            if (r->most < most)
-                with_whole(f, r->most + 1, false);
+            if (r->most < (uint64_t)most)
+                with_whole(f, (int64_t)r->most + 1, false);
         }
     }
 }

@@ -12,6 +12,8 @@ mod error;
 mod fit;
 mod follow;
 mod jinja;
+mod json;
+mod json_door;
 mod load;
 mod pieces;
 mod python;
@@ -95,7 +97,7 @@ unsafe fn fail(err: *mut QuireError, error: &Error) -> c_int {
 }
 
 /// Runs f; a failure or a panic becomes a status.
-unsafe fn boundary(err: *mut QuireError, f: impl FnOnce() -> Result<()>) -> c_int {
+pub(crate) unsafe fn boundary(err: *mut QuireError, f: impl FnOnce() -> Result<()>) -> c_int {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => fail(err, &error),
@@ -119,12 +121,12 @@ fn quiet_panics() {
     ONCE.call_once(|| std::panic::set_hook(Box::new(|_| {})));
 }
 
-fn null(what: &str) -> Error {
+pub(crate) fn null(what: &str) -> Error {
     Error::invalid(format!("text: {what} is NULL"))
 }
 
 /// A copy of the bytes in malloc'ed memory, with `extra` zero bytes after it.
-fn to_malloc<T: Copy>(items: &[T], extra: usize) -> Result<*mut T> {
+pub(crate) fn to_malloc<T: Copy>(items: &[T], extra: usize) -> Result<*mut T> {
     let bytes = std::mem::size_of_val(items);
     // SAFETY: the new block is as long as what is written to it.
     unsafe {
@@ -141,7 +143,7 @@ fn to_malloc<T: Copy>(items: &[T], extra: usize) -> Result<*mut T> {
     }
 }
 
-unsafe fn slice<'a, T>(items: *const T, n: usize, what: &str) -> Result<&'a [T]> {
+pub(crate) unsafe fn slice<'a, T>(items: *const T, n: usize, what: &str) -> Result<&'a [T]> {
     if n == 0 {
         return Ok(&[]);
     }
@@ -156,7 +158,7 @@ unsafe fn text_ref<'a>(text: *const QuireText) -> Result<&'a Arc<Text>> {
 }
 
 /// A C string that must be UTF-8; None for NULL.
-unsafe fn c_str<'a>(s: *const c_char, what: &str) -> Result<Option<&'a str>> {
+pub(crate) unsafe fn c_str<'a>(s: *const c_char, what: &str) -> Result<Option<&'a str>> {
     if s.is_null() {
         return Ok(None);
     }
@@ -176,7 +178,7 @@ unsafe fn utf8_text<'a>(utf8: *const c_char, n_bytes: usize) -> Result<&'a str> 
         .map_err(|e| Error::invalid(format!("text: not UTF-8 at byte {}", e.valid_up_to())))
 }
 
-unsafe fn put_text(text: &str, out: *mut *mut c_char, n_bytes: *mut usize) -> Result<()> {
+pub(crate) unsafe fn put_text(text: &str, out: *mut *mut c_char, n_bytes: *mut usize) -> Result<()> {
     *out = to_malloc(text.as_bytes(), 1)?.cast();
     *n_bytes = text.len();
     Ok(())

@@ -89,25 +89,27 @@ static bool is_word(const char *text)
     return n > 0 && n <= 64 && text[n] == '\0';
 }
 
-static bool add_option(char *command, size_t size, const char *key, const json_t *value, struct api_error *e)
+/* Of 64 bits, as it was written. */
+static bool add_integer(char *list, size_t size, struct quire_value value)
+{
+    bool negative;
+    uint64_t magnitude;
+    size_t n = strlen(list);
+    return quire_value_integer(value, &negative, &magnitude) == QUIRE_INTEGER && magnitude <= INT64_MAX &&
+           (size_t)snprintf(list + n, size - n, "%s%.*s", n ? "," : "", JSON_SHOWN(value)) < size - n;
+}
+
+static bool add_option(char *command, size_t size, const char *key, struct quire_value value, struct api_error *e)
 {
     char param[96], list[160] = "";
-    size_t n = 0, i;
-    const json_t *item;
+    struct quire_value rest = value, item;
     snprintf(param, sizeof param, "options.%.64s", key);
     if (!is_word(key))
         return api_bad(e, "options", "\"%.64s\" is not an option", key);
-    bool ok = json_is_integer(value) || (json_is_array(value) && json_array_size(value) > 0);
-    if (json_is_integer(value))
-        n = (size_t)snprintf(list, sizeof list, "%lld", (long long)json_integer_value(value));
-    json_array_foreach(value, i, item)
-    {
-        ok = ok && json_is_integer(item) && n + 24 < sizeof list;
-        if (ok)
-            n += (size_t)snprintf(list + n, sizeof list - n, "%s%lld", i ? "," : "",
-                                  (long long)json_integer_value(item));
-    }
-    if (!ok)
+    bool many = json_is(value, QUIRE_ARRAY), ok = many || add_integer(list, sizeof list, value);
+    while (ok && many && quire_value_next(&rest, NULL, &item))
+        ok = add_integer(list, sizeof list, item);
+    if (!ok || !*list)
         return api_bad(e, param, "must be an integer or a short array of integers");
     size_t at = strlen(command);
     if ((size_t)snprintf(command + at, size - at, " %s=%s", key, list) >= size - at)
@@ -115,19 +117,27 @@ static bool add_option(char *command, size_t size, const char *key, const json_t
     return true;
 }
 
-static bool read_policy(const json_t *body, char *command, size_t size, struct api_error *e)
+static bool read_policy(const struct quire_doc *body, char *command, size_t size, char *reply, size_t reply_size,
+                        struct api_error *e)
 {
-    const char *policy = NULL, *key;
-    const json_t *options = json_field_get(body, "options");
-    json_t *value;
+    const char *policy = NULL;
+    struct quire_value options = json_field_get(body, "options"), rest = options, key, value;
+    size_t n;
     if (!json_field_string(body, "policy", &policy, e))
         return false;
     if (!policy || !is_word(policy))
         return api_bad(e, "policy", "must be the name of a scheduling policy");
-    if (options && !json_is_object(options))
+    if (options.n && !json_is(options, QUIRE_OBJECT))
         return api_bad(e, "options", "must be an object");
     snprintf(command, size, "set-policy %s", policy);
-    json_object_foreach((json_t *)options, key, value) if (!add_option(command, size, key, value, e)) return false;
+    while (options.n && quire_value_next(&rest, &key, &value)) {
+        const char *name = quire_doc_text(body, key, &n);
+        if (!name)
+            return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
+        if (!add_option(command, size, name, value, e))
+            return false;
+    }
+    snprintf(reply, reply_size, "{\"object\":\"scheduling_policy\",\"policy\":\"%.100s\"}", policy);
     return true;
 }
 
@@ -135,7 +145,7 @@ void policy_start(struct front *f, struct http_exchange *x)
 {
     struct api_error e;
     char command[WIRE_MAX_TEXT], reply[160];
-    json_t *body = NULL;
+    struct quire_doc *body = NULL;
     size_t n;
     if (!front_is_admin(f, x)) {
         api_fail(&e, 403, NULL, "permission_denied",
@@ -145,11 +155,9 @@ void policy_start(struct front *f, struct http_exchange *x)
         return;
     }
     char *text = http_take_body(x, &n);
-    bool ok = request_body_parse(text, n, &body, &e) && read_policy(body, command, sizeof command, &e);
-    if (ok)
-        snprintf(reply, sizeof reply, "{\"object\":\"scheduling_policy\",\"policy\":\"%.100s\"}",
-                 json_string_value(json_object_get(body, "policy")));
-    json_decref(body);
+    bool ok = request_body_parse(text, n, &body, &e) &&
+              read_policy(body, command, sizeof command, reply, sizeof reply, &e);
+    quire_doc_close(body);
     free(text);
     http_body_freed(x);
     if (ok)

@@ -137,25 +137,25 @@ static const struct completion_events events = {
 
 /* On the pool. What follows a prefix differs, so a chat is not opened for an answer unless that is
  * asked for. */
-static bool read_prefix(struct request_job *j, const json_t *body)
+static bool read_prefix(struct request_job *j, const struct quire_doc *body)
 {
-    const json_t *prompt = json_field_get(body, "prompt");
-    if (json_field_get(body, "messages")) {
-        if (prompt)
+    struct quire_value prompt = json_field_get(body, "prompt");
+    if (json_field_get(body, "messages").n) {
+        if (prompt.n)
             return api_bad(&j->error, "prompt", "does not go with \"messages\"");
         if (!chat_read_messages(j, body))
             return false;
-        if (!json_field_get(body, "add_generation_prompt"))
+        if (!json_field_get(body, "add_generation_prompt").n)
             j->add_generation_prompt = false;
         return true;
     }
-    if (!prompt)
+    if (!prompt.n)
         return api_bad(&j->error, "prompt", "is missing; a pin takes a prompt or messages");
     j->add_special = true;
     return request_job_items(j, 1) && completions_take_prompt(j, prompt, &j->items[0]);
 }
 
-static bool pin_read(struct request_job *j, const json_t *body)
+static bool pin_read(struct request_job *j, const struct quire_doc *body)
 {
     struct api_error *e = &j->error;
     const char *model = NULL, *salt = NULL;

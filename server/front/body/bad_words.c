@@ -1,24 +1,23 @@
 #include "server/front/body/bad_words.h"
 
 #include "request/spec.h"
+#include "server/front/body/json_field.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define FIELD "bad_words"
 
-bool bad_words_check(const json_t *words, struct api_error *e)
+bool bad_words_check(struct quire_value words, struct api_error *e)
 {
-    const json_t *word;
-    size_t i;
-    if (!json_is_array(words))
+    struct quire_value rest = words, word;
+    if (!json_is(words, QUIRE_ARRAY))
         return api_bad(e, FIELD, "must be an array of strings");
-    /* A word takes two numbers at least. */
-    if (json_array_size(words) > REQUEST_MAX_BAD_WORDS / 2)
-        return api_bad(e, FIELD, "at most %u words", REQUEST_MAX_BAD_WORDS / 2);
-    json_array_foreach(words, i, word)
-    {
-        if (!json_is_string(word) || json_string_length(word) == 0)
+    for (size_t i = 0; quire_value_next(&rest, NULL, &word); i++) {
+        /* A word takes two numbers at least. */
+        if (i == REQUEST_MAX_BAD_WORDS / 2)
+            return api_bad(e, FIELD, "at most %u words", REQUEST_MAX_BAD_WORDS / 2);
+        if (!json_is(word, QUIRE_STRING) || word.n == 2)
             return api_bad(e, FIELD, "item %zu must be a non-empty string", i);
     }
     return true;
@@ -73,27 +72,35 @@ static bool add_word(struct list *list, const struct quire_text *text, const cha
     return ok;
 }
 
-bool bad_words_encode(const json_t *words, const struct quire_text *text, uint32_t vocab_size, uint32_t **out,
+/* As it stands, and after a space. */
+static bool add_string(struct list *list, const struct quire_text *text, struct quire_value word, uint32_t vocab_size,
+                       struct api_error *e)
+{
+    char *bytes;
+    size_t n_bytes;
+    if (!json_value_text(word, FIELD, &bytes, &n_bytes, e))
+        return false;
+    size_t n_blank = strspn(bytes, " \t\n\v\f\r");
+    char *padded = malloc(n_bytes - n_blank + 2);
+    bool ok = padded || api_fail(e, 503, FIELD, "out_of_memory", FIELD ": out of memory");
+    if (ok) {
+        padded[0] = ' ';
+        memcpy(padded + 1, bytes + n_blank, n_bytes - n_blank + 1);
+        ok = add_word(list, text, padded, n_bytes - n_blank + 1, vocab_size, e);
+    }
+    free(padded);
+    free(bytes);
+    return ok;
+}
+
+bool bad_words_encode(struct quire_value words, const struct quire_text *text, uint32_t vocab_size, uint32_t **out,
                       uint32_t *n, struct api_error *e)
 {
     struct list list = {.numbers = malloc(REQUEST_MAX_BAD_WORDS * sizeof *list.numbers)};
-    const json_t *word;
-    size_t i;
+    struct quire_value word;
     bool ok = list.numbers || api_fail(e, 503, FIELD, "out_of_memory", FIELD ": out of memory");
-    for (i = 0; ok && i < json_array_size(words); i++) {
-        word = json_array_get(words, i);
-        const char *bytes = json_string_value(word);
-        size_t n_bytes = json_string_length(word), n_blank = strspn(bytes, " \t\n\v\f\r");
-        char *padded = malloc(n_bytes - n_blank + 2);
-        if (!padded) {
-            ok = api_fail(e, 503, FIELD, "out_of_memory", FIELD ": out of memory");
-            break;
-        }
-        padded[0] = ' ';
-        memcpy(padded + 1, bytes + n_blank, n_bytes - n_blank + 1);
-        ok = add_word(&list, text, padded, n_bytes - n_blank + 1, vocab_size, e);
-        free(padded);
-    }
+    while (ok && quire_value_next(&words, NULL, &word))
+        ok = add_string(&list, text, word, vocab_size, e);
     if (!ok) {
         free(list.numbers);
         return false;

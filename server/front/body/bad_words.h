@@ -7,18 +7,18 @@
 #ifndef QUIRE_FRONT_BAD_WORDS_H
 #define QUIRE_FRONT_BAD_WORDS_H
 
-#include "base/json.h"
 #include "server/front/api/api_error.h"
+#include "text/quire_json.h"
 #include "text/quire_text.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 /* An array of non-empty strings; what params_read() checks before there is a tokenizer. */
-bool bad_words_check(const json_t *words, struct api_error *e);
+bool bad_words_check(struct quire_value words, struct api_error *e);
 
 /* words: checked. *out is malloc'd: word after word, how many ids it has, then the ids; *n numbers in all. */
-bool bad_words_encode(const json_t *words, const struct quire_text *text, uint32_t vocab_size, uint32_t **out,
+bool bad_words_encode(struct quire_value words, const struct quire_text *text, uint32_t vocab_size, uint32_t **out,
                       uint32_t *n, struct api_error *e);
 
 #endif

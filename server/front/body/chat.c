@@ -11,189 +11,270 @@ static bool bad_message(struct api_error *e, size_t i, const char *field, const 
     return api_bad(e, param, "%s", why);
 }
 
-json_t *chat_join_parts(const json_t *parts, const char *const *types, const char *field, struct api_error *e)
+/* ---- writing messages as a template takes them ----------------------------------------------- */
+
+static void put_value(struct buffer *o, struct quire_value value)
 {
-    struct buffer o = {0};
-    const json_t *part;
-    size_t i;
-    bool ok = true;
-    json_array_foreach(parts, i, part)
-    {
-        const char *type = json_string_value(json_object_get(part, "type"));
-        const json_t *text = json_object_get(part, "text");
-        const char *const *known = types;
-        while (*known && type && strcmp(*known, type) != 0)
-            known++;
-        if (!type || (*known && !json_is_string(text)))
-            ok = api_bad(e, field, "a part must be {\"type\":\"%s\",\"text\":...}", types[0]);
-        else if (!*known)
-            ok = api_unsupported(e, field, "a part of type \"%.40s\" is not supported", type);
-        if (!ok)
-            break;
-        if (i > 0)
-            json_out_raw(&o, "\n");
-        buffer_append(&o, json_string_value(text), json_string_length(text));
-    }
-    json_t *joined = ok && !o.failed ? json_stringn(o.data ? o.data : "", o.n) : NULL;
-    if (ok && !joined)
-        api_fail(e, 503, field, "out_of_memory", "out of memory");
-    buffer_free(&o);
-    return joined;
+    buffer_append(o, value.text, value.n);
 }
 
-static bool join_content(json_t *message, const json_t *parts, size_t index, struct api_error *e)
+/* What comes next in an array or an object that was begun. */
+static void put_comma(struct buffer *o)
+{
+    if (o->n > 0 && o->data[o->n - 1] != '{' && o->data[o->n - 1] != '[')
+        json_out_raw(o, ",");
+}
+
+static void put_key(struct buffer *o, struct quire_value key)
+{
+    put_comma(o);
+    put_value(o, key);
+    json_out_raw(o, ":");
+}
+
+bool chat_put_parts(struct buffer *o, struct quire_value parts, const char *const *types, const char *field,
+                    struct api_error *e)
+{
+    struct quire_value part;
+    json_out_raw(o, "\"");
+    for (size_t i = 0; quire_value_next(&parts, NULL, &part); i++) {
+        struct quire_value type = quire_value_member(part, "type"), text = quire_value_member(part, "text");
+        const char *const *known = types;
+        while (*known && !quire_value_is(type, *known))
+            known++;
+        if (!json_is(type, QUIRE_STRING) || (*known && !json_is(text, QUIRE_STRING)))
+            return api_bad(e, field, "a part must be {\"type\":\"%s\",\"text\":...}", types[0]);
+        if (!*known)
+            return api_unsupported(e, field, "a part of type %.*s is not supported", JSON_SHOWN(type));
+        if (i > 0)
+            json_out_raw(o, "\\n");
+        buffer_append(o, text.text + 1, text.n - 2);
+    }
+    json_out_raw(o, "\"");
+    return true;
+}
+
+void chat_put_message(struct buffer *o, const char *role)
+{
+    put_comma(o);
+    json_out_raw(o, "{\"role\":");
+    json_out_text(o, role);
+    json_out_raw(o, ",\"content\":");
+}
+
+/* content: a string, an array or nothing. */
+static bool put_content(struct buffer *o, struct quire_value content, size_t index, struct api_error *e)
 {
     static const char *const types[] = {"text", NULL};
     char field[64];
     snprintf(field, sizeof field, "messages[%zu].content", index);
-    json_t *joined = chat_join_parts(parts, types, field, e);
-    return joined && (json_object_set_new(message, "content", joined) == 0 ||
-                      api_fail(e, 503, "messages", "out_of_memory", "out of memory"));
-}
-
-static bool fix_content(json_t *message, const char *role, size_t index, struct api_error *e)
-{
-    const json_t *content = json_field_get(message, "content");
-    if (json_is_string(content))
-        return true;
-    if (json_is_array(content))
-        return join_content(message, content, index, e);
-    if (content)
-        return bad_message(e, index, "content", "must be a string, an array of text parts or null");
-    if (strcmp(role, "assistant") != 0)
-        return bad_message(e, index, "content", "is missing");
+    if (json_is(content, QUIRE_ARRAY))
+        return chat_put_parts(o, content, types, field, e);
     /* Templates ask whether there is content; few expect it to be null. */
-    json_object_set_new(message, "content", json_string(""));
+    if (json_is(content, QUIRE_STRING))
+        put_value(o, content);
+    else
+        json_out_raw(o, "\"\"");
     return true;
 }
 
 /* Clients send a call's arguments as a JSON string; templates write them as the object they are. */
-static bool fix_tool_calls(json_t *message, size_t index, struct api_error *e)
+static bool put_arguments(struct buffer *o, struct quire_value arguments, size_t index, struct api_error *e)
 {
-    json_t *calls = json_field_get(message, "tool_calls"), *call;
-    size_t i;
-    if (!calls)
+    struct quire_doc *doc;
+    struct quire_error why;
+    char *text;
+    size_t n;
+    if (json_is(arguments, QUIRE_OBJECT)) {
+        put_value(o, arguments);
         return true;
-    if (!json_is_array(calls))
-        return bad_message(e, index, "tool_calls", "must be an array");
-    json_array_foreach(calls, i, call)
-    {
-        json_t *function = json_object_get(call, "function");
-        if (!json_is_string(json_object_get(function, "name")))
-            return bad_message(e, index, "tool_calls", "a call needs function.name, a string");
-        const json_t *arguments = json_field_get(function, "arguments");
-        json_t *object = NULL;
-        if (json_is_string(arguments) && json_string_length(arguments) > 0) {
-            struct quire_error why;
-            int status = quire_json_parse(json_string_value(arguments), json_string_length(arguments),
-                                          REQUEST_MAX_DEPTH, "function.arguments", &object, &why);
-            if (status != QUIRE_OK)
-                return bad_message(e, index, "tool_calls", why.text);
-        } else if (json_is_object(arguments)) {
-            continue;
-        } else if (arguments && !json_is_string(arguments)) {
-            return bad_message(e, index, "tool_calls", "function.arguments must be a JSON string");
-        } else {
-            object = json_object();
-        }
-        json_object_set_new(function, "arguments", object);
     }
-    if (json_array_size(calls) == 0)
-        json_object_del(message, "tool_calls");
-    return true;
+    if (json_is(arguments, QUIRE_NULL) || (json_is(arguments, QUIRE_STRING) && arguments.n == 2)) {
+        json_out_raw(o, "{}");
+        return true;
+    }
+    if (!json_is(arguments, QUIRE_STRING))
+        return bad_message(e, index, "tool_calls", "function.arguments must be a JSON string");
+    if (!json_value_text(arguments, "messages", &text, &n, e))
+        return false;
+    int status = quire_doc_open(text, n, REQUEST_MAX_DEPTH, "function.arguments", &doc, &why);
+    if (status == QUIRE_OK)
+        put_value(o, quire_doc_root(doc));
+    quire_doc_close(doc);
+    free(text);
+    return status == QUIRE_OK || bad_message(e, index, "tool_calls", why.text);
 }
 
-/* Templates ask whether a key is there, not whether it is null. */
-static void drop_nulls(json_t *message)
+static bool put_function(struct buffer *o, struct quire_value function, size_t index, struct api_error *e)
 {
-    const char *key;
-    json_t *value;
-    void *next;
-    json_object_foreach_safe(message, next, key, value)
-    {
-        if (json_is_null(value))
-            json_object_del(message, key);
-    }
-}
-
-static bool fix_messages(json_t *messages, struct api_error *e)
-{
-    json_t *message;
-    size_t i;
-    if (!json_is_array(messages) || json_array_size(messages) == 0)
-        return api_bad(e, "messages", "must be a non-empty array");
-    if (json_array_size(messages) > CHAT_MAX_MESSAGES)
-        return api_bad(e, "messages", "more than %d", CHAT_MAX_MESSAGES);
-    json_array_foreach(messages, i, message)
-    {
-        if (!json_is_object(message))
-            return bad_message(e, i, "", "must be an object");
-        const char *role = json_string_value(json_object_get(message, "role"));
-        if (!role || !*role)
-            return bad_message(e, i, "role", "must be a non-empty string");
-        if (!fix_content(message, role, i, e) || !fix_tool_calls(message, i, e))
+    struct quire_value key, value;
+    bool has_arguments = false;
+    json_out_raw(o, "{");
+    while (quire_value_next(&function, &key, &value)) {
+        put_key(o, key);
+        if (!quire_value_is(key, "arguments"))
+            put_value(o, value);
+        else if (!put_arguments(o, value, index, e))
             return false;
-        drop_nulls(message);
+        else
+            has_arguments = true;
     }
+    json_out_raw(o, has_arguments ? "}" : ",\"arguments\":{}}");
     return true;
 }
 
-bool chat_take(struct request_job *j, const json_t *messages, const char *name)
+static bool put_tool_calls(struct buffer *o, struct quire_value calls, size_t index, struct api_error *e)
+{
+    struct quire_value call, key, value;
+    json_out_raw(o, "[");
+    while (quire_value_next(&calls, NULL, &call)) {
+        struct quire_value function = quire_value_member(call, "function");
+        if (!json_is(quire_value_member(function, "name"), QUIRE_STRING))
+            return bad_message(e, index, "tool_calls", "a call needs function.name, a string");
+        put_comma(o);
+        json_out_raw(o, "{");
+        while (quire_value_next(&call, &key, &value)) {
+            put_key(o, key);
+            if (!quire_value_is(key, "function"))
+                put_value(o, value);
+            else if (!put_function(o, function, index, e))
+                return false;
+        }
+        json_out_raw(o, "}");
+    }
+    json_out_raw(o, "]");
+    return true;
+}
+
+/* A member of a message, but content. Templates ask whether a key is there, not whether it is null or empty. */
+static bool put_member(struct buffer *o, struct quire_value key, struct quire_value value, size_t index,
+                       struct api_error *e)
+{
+    bool calls = quire_value_is(key, "tool_calls");
+    if (json_is(value, QUIRE_NULL))
+        return true;
+    if (calls && !json_is(value, QUIRE_ARRAY))
+        return bad_message(e, index, "tool_calls", "must be an array");
+    if (calls && quire_value_count(value) == 0)
+        return true;
+    put_key(o, key);
+    if (calls)
+        return put_tool_calls(o, value, index, e);
+    put_value(o, value);
+    return true;
+}
+
+static bool check_message(struct quire_value message, size_t index, struct api_error *e)
+{
+    struct quire_value role = quire_value_member(message, "role"), content = json_field_member(message, "content");
+    if (!json_is(message, QUIRE_OBJECT))
+        return bad_message(e, index, "", "must be an object");
+    if (!json_is(role, QUIRE_STRING) || role.n == 2)
+        return bad_message(e, index, "role", "must be a non-empty string");
+    if (!content.n && !quire_value_is(role, "assistant"))
+        return bad_message(e, index, "content", "is missing");
+    if (content.n && !json_is(content, QUIRE_STRING) && !json_is(content, QUIRE_ARRAY))
+        return bad_message(e, index, "content", "must be a string, an array of text parts or null");
+    return true;
+}
+
+static bool put_message(struct buffer *o, struct quire_value message, size_t index, struct api_error *e)
+{
+    struct quire_value key, value;
+    bool has_content = false;
+    if (!check_message(message, index, e))
+        return false;
+    put_comma(o);
+    json_out_raw(o, "{");
+    while (quire_value_next(&message, &key, &value)) {
+        if (!quire_value_is(key, "content")) {
+            if (!put_member(o, key, value, index, e))
+                return false;
+            continue;
+        }
+        has_content = true;
+        put_key(o, key);
+        if (!put_content(o, value, index, e))
+            return false;
+    }
+    json_out_raw(o, has_content ? "}" : ",\"content\":\"\"}");
+    return true;
+}
+
+static bool put_messages(struct buffer *o, struct quire_value messages, struct api_error *e)
+{
+    struct quire_value rest = messages, message;
+    size_t i;
+    json_out_raw(o, "[");
+    for (i = 0; json_is(messages, QUIRE_ARRAY) && quire_value_next(&rest, NULL, &message); i++) {
+        if (i == CHAT_MAX_MESSAGES)
+            return api_bad(e, "messages", "more than %d", CHAT_MAX_MESSAGES);
+        if (!put_message(o, message, i, e))
+            return false;
+    }
+    json_out_raw(o, "]");
+    return i > 0 || api_bad(e, "messages", "must be a non-empty array");
+}
+
+/* ---- a chat ---------------------------------------------------------------------------------- */
+
+bool chat_take(struct request_job *j, struct buffer *messages, const char *name)
 {
     j->prompt_name = name;
-    j->messages = json_dumps(messages, JSON_COMPACT);
-    if (!j->messages)
+    if (!buffer_text(messages))
         return request_job_no_memory(j);
+    j->messages = messages->data;
+    *messages = (struct buffer){0};
     if (!quire_text_has_chat(j->front->text))
         return api_fail(&j->error, 400, name, "unsupported_parameter",
                         "%s: this model has no chat template; /v1/completions takes a prompt", name);
     return request_job_items(j, 1);
 }
 
-bool chat_read_messages(struct request_job *j, const json_t *body)
+/* As it was written, for the template. */
+static bool keep(struct request_job *j, struct quire_value value, char **out)
+{
+    *out = value.n ? strndup(value.text, value.n) : NULL;
+    return *out || !value.n || request_job_no_memory(j);
+}
+
+bool chat_read_messages(struct request_job *j, const struct quire_doc *body)
 {
     struct api_error *e = &j->error;
-    json_t *messages = json_field_get(body, "messages"), *tools;
-    const json_t *kwargs = json_field_get(body, "chat_template_kwargs");
-    if (!fix_messages(messages, e) || !params_tools(body, &tools, e) ||
-        !json_field_bool(body, "continue_final_message", &j->continue_final, e))
-        return false;
+    struct quire_value tools, kwargs = json_field_get(body, "chat_template_kwargs");
+    struct buffer o = {0};
+    bool ok = put_messages(&o, json_field_get(body, "messages"), e) && params_tools(body, &tools, e) &&
+              json_field_bool(body, "continue_final_message", &j->continue_final, e);
     j->add_generation_prompt = !j->continue_final;
-    if (!json_field_bool(body, "add_generation_prompt", &j->add_generation_prompt, e))
-        return false;
-    if (j->add_generation_prompt && j->continue_final)
-        return api_bad(e, "continue_final_message", "does not go with \"add_generation_prompt\": true");
-    if (kwargs && !json_is_object(kwargs))
-        return api_bad(e, "chat_template_kwargs", "must be an object");
-    j->tools = tools ? json_dumps(tools, JSON_COMPACT) : NULL;
-    j->kwargs = kwargs ? json_dumps(kwargs, JSON_COMPACT) : NULL;
-    if ((tools && !j->tools) || (kwargs && !j->kwargs))
-        return request_job_no_memory(j);
-    return chat_take(j, messages, "messages");
+    ok = ok && json_field_bool(body, "add_generation_prompt", &j->add_generation_prompt, e);
+    if (ok && j->add_generation_prompt && j->continue_final)
+        ok = api_bad(e, "continue_final_message", "does not go with \"add_generation_prompt\": true");
+    if (ok && kwargs.n && !json_is(kwargs, QUIRE_OBJECT))
+        ok = api_bad(e, "chat_template_kwargs", "must be an object");
+    ok = ok && keep(j, tools, &j->tools) && keep(j, kwargs, &j->kwargs) && chat_take(j, &o, "messages");
+    buffer_free(&o);
+    return ok;
 }
 
 /* As vLLM: the reply's content begins with the last message's, where both are the same one's. */
-static bool read_echo(struct request_job *j, const json_t *body)
+static bool read_echo(struct request_job *j, const struct quire_doc *body)
 {
-    const json_t *messages = json_field_get(body, "messages");
-    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
-    const json_t *content = json_object_get(last, "content");
-    const char *role = json_string_value(json_object_get(last, "role"));
+    struct quire_value rest = {j->messages, strlen(j->messages)}, last;
     bool echo = false;
     if (!json_field_bool(body, "echo", &echo, &j->error))
         return false;
-    if (!echo || (j->add_generation_prompt && strcmp(role, "assistant") != 0))
+    if (!echo)
         return true;
-    j->params.n_lead = json_string_length(content);
-    j->params.lead = malloc(j->params.n_lead + 1);
-    if (!j->params.lead)
-        return request_job_no_memory(j);
-    memcpy(j->params.lead, json_string_value(content), j->params.n_lead + 1);
-    return true;
+    while (quire_value_next(&rest, NULL, &last))
+        ;
+    if (j->add_generation_prompt && !quire_value_is(quire_value_member(last, "role"), "assistant"))
+        return true;
+    struct quire_value content = quire_value_member(last, "content");
+    return json_value_text(content, "messages", &j->params.lead, &j->params.n_lead, &j->error);
 }
 
 /* What the model writes is searched for calls where it was told of tools. */
-static bool read_tool_calls(struct request_job *j, const json_t *body)
+static bool read_tool_calls(struct request_job *j, const struct quire_doc *body)
 {
     struct params *p = &j->params;
     bool parallel = true;
@@ -208,7 +289,7 @@ static bool read_tool_calls(struct request_job *j, const json_t *body)
     return true;
 }
 
-bool chat_read(struct request_job *j, const json_t *body)
+bool chat_read(struct request_job *j, const struct quire_doc *body)
 {
     return request_job_params(j, body, true) && chat_read_messages(j, body) && read_echo(j, body) &&
            read_tool_calls(j, body);

@@ -1,67 +1,82 @@
 #include "server/front/body/json_field.h"
 
-#include <stdlib.h>
-
-json_t *json_field_get(const json_t *object, const char *key)
+struct quire_value json_field_get(const struct quire_doc *body, const char *key)
 {
-    json_t *value = json_object_get(object, key);
-    return json_is_null(value) ? NULL : value;
+    struct quire_value value = quire_doc_field(body, key);
+    return json_is(value, QUIRE_NULL) ? (struct quire_value){0} : value;
 }
 
-bool json_field_bool(const json_t *body, const char *key, bool *out, struct api_error *e)
+struct quire_value json_field_member(struct quire_value object, const char *key)
 {
-    const json_t *value = json_field_get(body, key);
-    if (value && !json_is_boolean(value))
-        return api_bad(e, key, "must be true or false");
-    if (value)
-        *out = json_is_true(value);
+    struct quire_value value = quire_value_member(object, key);
+    return json_is(value, QUIRE_NULL) ? (struct quire_value){0} : value;
+}
+
+bool json_value_bool(struct quire_value value, const char *name, bool *out, struct api_error *e)
+{
+    if (value.n && !json_is(value, QUIRE_BOOL))
+        return api_bad(e, name, "must be true or false");
+    if (value.n)
+        *out = value.text[0] == 't';
     return true;
 }
 
-bool json_field_string(const json_t *body, const char *key, const char **out, struct api_error *e)
+bool json_field_bool(const struct quire_doc *body, const char *key, bool *out, struct api_error *e)
 {
-    const json_t *value = json_field_get(body, key);
-    if (value && !json_is_string(value))
+    return json_value_bool(json_field_get(body, key), key, out, e);
+}
+
+bool json_field_string(const struct quire_doc *body, const char *key, const char **out, struct api_error *e)
+{
+    struct quire_value value = json_field_get(body, key);
+    size_t n;
+    if (value.n && !json_is(value, QUIRE_STRING))
         return api_bad(e, key, "must be a string");
-    if (value)
-        *out = json_string_value(value);
-    return true;
+    if (value.n)
+        *out = quire_doc_text(body, value, &n);
+    return !value.n || *out || api_fail(e, 503, key, "out_of_memory", "%s: out of memory", key);
 }
 
-bool json_field_i64(const json_t *body, const char *key, int64_t min, int64_t max, int64_t *out, struct api_error *e)
+bool json_value_whole(struct quire_value value, const char *name, int64_t min, uint64_t max, uint64_t *bits,
+                      struct api_error *e)
 {
-    const json_t *value = json_field_get(body, key);
-    if (!value)
+    bool negative;
+    uint64_t magnitude;
+    if (!value.n)
         return true;
-    if (!json_is_integer(value))
-        return api_bad(e, key, "must be an integer");
-    json_int_t got = json_integer_value(value);
-    if (got < min || got > max)
-        return api_bad(e, key, "must be between %lld and %lld, got %lld", (long long)min, (long long)max,
-                       (long long)got);
-    *out = got;
+    enum quire_integer is = quire_value_integer(value, &negative, &magnitude);
+    if (is == QUIRE_NO_INTEGER)
+        return api_bad(e, name, "must be an integer");
+    uint64_t lowest = min < 0 ? 0 - (uint64_t)min : 0; /* the magnitude of the least */
+    bool fits = is == QUIRE_INTEGER && (negative ? magnitude <= lowest : magnitude <= max);
+    if (!fits || (min > 0 && magnitude < (uint64_t)min))
+        return api_bad(e, name, "must be between %lld and %llu, got %.*s", (long long)min, (unsigned long long)max,
+                       JSON_SHOWN(value));
+    *bits = negative ? 0 - magnitude : magnitude;
     return true;
 }
 
-bool json_field_token_ids(const json_t *array, const char *name, uint32_t vocab_size, uint32_t **out, size_t *n,
+bool json_field_i64(const struct quire_doc *body, const char *key, int64_t min, int64_t max, int64_t *out,
+                    struct api_error *e)
+{
+    uint64_t bits = (uint64_t)*out;
+    if (!json_value_whole(json_field_get(body, key), key, min, (uint64_t)max, &bits, e))
+        return false;
+    *out = (int64_t)bits;
+    return true;
+}
+
+bool json_value_text(struct quire_value string, const char *name, char **out, size_t *n_bytes, struct api_error *e)
+{
+    return quire_value_text(string, out, n_bytes, NULL) == QUIRE_OK ||
+           api_fail(e, 503, name, "out_of_memory", "%s: out of memory", name);
+}
+
+bool json_field_token_ids(struct quire_value array, const char *name, uint32_t vocab_size, uint32_t **out, size_t *n,
                           struct api_error *e)
 {
-    size_t n_ids = json_array_size(array);
-    *out = NULL;
-    *n = 0;
-    uint32_t *ids = malloc(n_ids ? n_ids * sizeof *ids : 1);
-    if (!ids)
+    int status = quire_value_ids(array, vocab_size, out, n);
+    if (status == QUIRE_NO_MEMORY)
         return api_fail(e, 503, name, "out_of_memory", "%s: out of memory", name);
-    for (size_t i = 0; i < n_ids; i++) {
-        const json_t *item = json_array_get(array, i);
-        json_int_t id = json_is_integer(item) ? json_integer_value(item) : -1;
-        if (id < 0 || id >= (json_int_t)vocab_size) {
-            free(ids);
-            return api_bad(e, name, "item %zu must be a token id between 0 and %u", i, vocab_size - 1);
-        }
-        ids[i] = (uint32_t)id;
-    }
-    *out = ids;
-    *n = n_ids;
-    return true;
+    return status == QUIRE_OK || api_bad(e, name, "item %zu must be a token id between 0 and %u", *n, vocab_size - 1);
 }

@@ -9,17 +9,17 @@
 /* ---- what is not built ---------------------------------------------------------------------- */
 
 /* Whether a value asks for anything: false, 0, "" and empty lists do not. */
-static bool asks(const json_t *value)
+static bool asks(struct quire_value value)
 {
-    switch (value ? json_typeof(value) : JSON_NULL) {
-    case JSON_NULL:
-    case JSON_FALSE: return false;
-    case JSON_STRING: return json_string_length(value) > 0;
-    case JSON_ARRAY: return json_array_size(value) > 0;
-    case JSON_OBJECT: return json_object_size(value) > 0;
-    case JSON_INTEGER:
-    case JSON_REAL: return json_number_value(value) != 0;
-    case JSON_TRUE: return true;
+    struct quire_value rest = value, item;
+    switch (quire_value_kind(value)) {
+    case QUIRE_NOTHING:
+    case QUIRE_NULL: return false;
+    case QUIRE_BOOL: return value.text[0] == 't';
+    case QUIRE_STRING: return value.n > 2;
+    case QUIRE_ARRAY:
+    case QUIRE_OBJECT: return quire_value_next(&rest, NULL, &item);
+    case QUIRE_NUMBER: return quire_value_double(value) != 0;
     }
     return true;
 }
@@ -54,91 +54,85 @@ static const char *const not_built_in_chat[] = {
 };
 static const char *const not_built_in_completions[] = {"suffix"};
 
-bool params_refuse(const json_t *body, const char *const *names, size_t n, struct api_error *e)
+bool params_refuse(const struct quire_doc *body, const char *const *names, size_t n, struct api_error *e)
 {
     for (size_t i = 0; i < n; i++)
-        if (asks(json_object_get(body, names[i])))
+        if (asks(quire_doc_field(body, names[i])))
             return api_unsupported(e, names[i], "is not supported");
     return true;
 }
 
-static bool refuse_not_built(const json_t *body, bool chat, struct api_error *e)
+static bool refuse_not_built(const struct quire_doc *body, bool chat, struct api_error *e)
 {
     if (!chat)
         return params_refuse(body, not_built_in_completions,
                              sizeof not_built_in_completions / sizeof *not_built_in_completions, e);
-    const json_t *modalities = json_field_get(body, "modalities"), *item;
-    size_t i;
-    json_array_foreach(modalities, i, item)
-    {
-        const char *name = json_string_value(item);
-        if (!name || strcmp(name, "text") != 0)
+    struct quire_value modalities = json_field_get(body, "modalities"), rest = modalities, item;
+    while (json_is(modalities, QUIRE_ARRAY) && quire_value_next(&rest, NULL, &item))
+        if (!quire_value_is(item, "text"))
             return api_unsupported(e, "modalities", "only \"text\" is supported");
-    }
     return params_refuse(body, not_built_in_chat, sizeof not_built_in_chat / sizeof *not_built_in_chat, e);
 }
 
-static bool read_response_format(const json_t *body, struct api_error *e)
+static bool read_response_format(const struct quire_doc *body, struct api_error *e)
 {
-    const json_t *format = json_field_get(body, "response_format");
-    if (!format)
+    static const char *const known[] = {"json_object", "json_schema", "structural_tag", "grammar"};
+    struct quire_value format = json_field_get(body, "response_format");
+    struct quire_value type = quire_value_member(format, "type");
+    if (!format.n || quire_value_is(type, "text"))
         return true;
-    const char *type = json_string_value(json_object_get(format, "type"));
-    if (!type)
+    if (!json_is(type, QUIRE_STRING))
         return api_bad(e, "response_format", "must be an object with a \"type\"");
-    if (strcmp(type, "text") == 0)
-        return true;
-    if (strcmp(type, "json_object") == 0 || strcmp(type, "json_schema") == 0 || strcmp(type, "structural_tag") == 0 ||
-        strcmp(type, "grammar") == 0)
-        return api_unsupported(e, "response_format", "\"%s\" is not supported", type);
-    return api_bad(e, "response_format", "there is no type \"%.40s\"", type);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (quire_value_is(type, known[i]))
+            return api_unsupported(e, "response_format", "\"%s\" is not supported", known[i]);
+    return api_bad(e, "response_format", "there is no type %.*s", JSON_SHOWN(type));
 }
 
-bool params_tools(const json_t *body, json_t **out, struct api_error *e)
+static bool check_tools(struct quire_value tools, struct api_error *e)
 {
-    json_t *tools = json_field_get(body, "tools");
-    const json_t *choice = json_field_get(body, "tool_choice"), *tool;
-    size_t i;
-    *out = NULL;
-    if (tools && !json_is_array(tools))
+    struct quire_value rest = tools, tool;
+    if (tools.n && !json_is(tools, QUIRE_ARRAY))
         return api_bad(e, "tools", "must be an array");
-    json_array_foreach(tools, i, tool)
-    {
-        const char *type = json_string_value(json_object_get(tool, "type"));
-        const json_t *function = json_object_get(tool, "function");
-        if (!type || strcmp(type, "function") != 0)
+    for (size_t i = 0; tools.n && quire_value_next(&rest, NULL, &tool); i++) {
+        if (!quire_value_is(quire_value_member(tool, "type"), "function"))
             return api_bad(e, "tools", "item %zu must be of type \"function\"", i);
-        if (!json_is_string(json_object_get(function, "name")))
+        if (!json_is(quire_value_member(quire_value_member(tool, "function"), "name"), QUIRE_STRING))
             return api_bad(e, "tools", "item %zu: function.name must be a string", i);
     }
-    bool none = false;
-    if (json_is_string(choice)) {
-        const char *name = json_string_value(choice);
-        none = strcmp(name, "none") == 0;
-        if (strcmp(name, "required") == 0)
-            return api_unsupported(e, "tool_choice", "\"required\" is not supported");
-        if (!none && strcmp(name, "auto") != 0)
-            return api_bad(e, "tool_choice", "must be \"none\" or \"auto\"");
-    } else if (json_is_object(choice)) {
+    return true;
+}
+
+bool params_tools(const struct quire_doc *body, struct quire_value *out, struct api_error *e)
+{
+    struct quire_value tools = json_field_get(body, "tools"), choice = json_field_get(body, "tool_choice");
+    *out = (struct quire_value){0};
+    if (!check_tools(tools, e))
+        return false;
+    bool none = quire_value_is(choice, "none");
+    if (quire_value_is(choice, "required"))
+        return api_unsupported(e, "tool_choice", "\"required\" is not supported");
+    if (json_is(choice, QUIRE_OBJECT))
         return api_unsupported(e, "tool_choice", "a named function is not supported");
-    } else if (choice) {
+    if (choice.n && !none && !quire_value_is(choice, "auto"))
         return api_bad(e, "tool_choice", "must be \"none\" or \"auto\"");
-    }
     /* A model that is not to call a tool is not told of any: its output is not constrained. */
-    if (!none && json_array_size(tools) > 0)
+    struct quire_value rest = tools, tool;
+    if (!none && tools.n && quire_value_next(&rest, NULL, &tool))
         *out = tools;
     return true;
 }
 
 /* ---- groups of fields ----------------------------------------------------------------------- */
 
-static bool read_spec(struct params *p, const json_t *body, const struct params_model *model, struct api_error *e)
+static bool read_spec(struct params *p, const struct quire_doc *body, const struct params_model *model,
+                      struct api_error *e)
 {
     request_spec_default(&p->spec);
     request_spec_take_defaults(&p->spec, model->defaults);
     if (!spec_json_read(&p->spec, body, model->vocab_size, e))
         return false;
-    p->has_priority = json_field_get(body, "priority") != NULL;
+    p->has_priority = json_field_get(body, "priority").n > 0;
     int64_t best_of = p->spec.n;
     if (!json_field_i64(body, "best_of", 1, REQUEST_MAX_CHOICES, &best_of, e))
         return false;
@@ -147,37 +141,39 @@ static bool read_spec(struct params *p, const json_t *body, const struct params_
     return true;
 }
 
-static bool read_bad_words(struct params *p, const json_t *body, struct api_error *e)
+static bool read_bad_words(struct params *p, const struct quire_doc *body, struct api_error *e)
 {
-    json_t *words = json_field_get(body, "bad_words");
-    if (!words)
-        return true;
-    if (!bad_words_check(words, e))
-        return false;
-    p->bad_words = json_incref(words);
-    return true;
+    p->bad_words = json_field_get(body, "bad_words");
+    return !p->bad_words.n || bad_words_check(p->bad_words, e);
 }
 
-bool params_stops(struct params *p, const json_t *body, const char *name, struct api_error *e)
+static bool add_stop(struct params *p, const struct quire_doc *body, struct quire_value stop, const char *name,
+                     struct api_error *e)
 {
-    json_t *stop = json_field_get(body, name);
-    size_t n = json_is_array(stop) ? json_array_size(stop) : stop != NULL;
-    if (n > STOP_MAX_STRINGS)
+    size_t n_bytes = 0;
+    if (p->stops.n == STOP_MAX_STRINGS)
         return api_bad(e, name, "at most %d strings", STOP_MAX_STRINGS);
-    for (size_t i = 0; i < n; i++) {
-        const json_t *item = json_is_array(stop) ? json_array_get(stop, i) : stop;
-        if (!json_is_string(item))
-            return api_bad(e, name, "must be a string or an array of strings");
-        size_t n_bytes = json_string_length(item);
-        if (n_bytes == 0 || n_bytes > STOP_MAX_BYTES)
-            return api_bad(e, name, "a string must have between 1 and %d bytes", STOP_MAX_BYTES);
-        if (!stop_set_add(&p->stops, json_string_value(item), n_bytes))
-            return api_fail(e, 503, name, "out_of_memory", "%s: out of memory", name);
-    }
+    if (!json_is(stop, QUIRE_STRING))
+        return api_bad(e, name, "must be a string or an array of strings");
+    const char *text = quire_doc_text(body, stop, &n_bytes);
+    if (text && (n_bytes == 0 || n_bytes > STOP_MAX_BYTES))
+        return api_bad(e, name, "a string must have between 1 and %d bytes", STOP_MAX_BYTES);
+    return (text && stop_set_add(&p->stops, text, n_bytes)) ||
+           api_fail(e, 503, name, "out_of_memory", "%s: out of memory", name);
+}
+
+bool params_stops(struct params *p, const struct quire_doc *body, const char *name, struct api_error *e)
+{
+    struct quire_value stop = json_field_get(body, name), item;
+    if (!json_is(stop, QUIRE_ARRAY))
+        return !stop.n || add_stop(p, body, stop, name, e);
+    while (quire_value_next(&stop, NULL, &item))
+        if (!add_stop(p, body, item, name, e))
+            return false;
     return true;
 }
 
-static bool read_logprobs(struct params *p, const json_t *body, bool chat, struct api_error *e)
+static bool read_logprobs(struct params *p, const struct quire_doc *body, bool chat, struct api_error *e)
 {
     int64_t top = chat ? 0 : -1, prompt = -1;
     bool wanted = false;
@@ -202,29 +198,30 @@ static bool read_logprobs(struct params *p, const json_t *body, bool chat, struc
     return true;
 }
 
-bool params_length(struct params *p, const json_t *body, const char *name, uint32_t least, uint32_t otherwise,
+bool params_length(struct params *p, const struct quire_doc *body, const char *name, uint32_t least, uint32_t otherwise,
                    struct api_error *e)
 {
     /* What is past the context is refused when the prompt's length is known. */
     int64_t n = otherwise;
     if (!json_field_i64(body, name, least, INT32_MAX, &n, e))
         return false;
-    p->has_max_tokens = json_field_get(body, name) != NULL;
+    p->has_max_tokens = json_field_get(body, name).n > 0;
     p->max_tokens_name = name;
     p->max_tokens = (uint32_t)n;
     return true;
 }
 
-static bool read_length(struct params *p, const json_t *body, bool chat, uint32_t max_model_len, struct api_error *e)
+static bool read_length(struct params *p, const struct quire_doc *body, bool chat, uint32_t max_model_len,
+                        struct api_error *e)
 {
     const char *name = "max_tokens";
-    if (chat && json_field_get(body, "max_completion_tokens"))
+    if (chat && json_field_get(body, "max_completion_tokens").n)
         name = "max_completion_tokens";
     if (!params_length(p, body, name, !chat && p->echo ? 0 : 1, chat ? 0 : 16, e))
         return false;
     if (!json_field_i64(body, "truncate_prompt_tokens", -1, max_model_len, &p->truncate, e))
         return false;
-    if (json_field_get(body, "truncate_prompt_tokens") && p->truncate == 0)
+    if (json_field_get(body, "truncate_prompt_tokens").n && p->truncate == 0)
         return api_bad(e, "truncate_prompt_tokens", "must be -1 or at least 1");
     const char *side = "left";
     if (!json_field_string(body, "truncation_side", &side, e))
@@ -235,17 +232,19 @@ static bool read_length(struct params *p, const json_t *body, bool chat, uint32_
     return true;
 }
 
-static bool read_stream_options(struct params *p, const json_t *body, struct api_error *e)
+static bool read_stream_options(struct params *p, const struct quire_doc *body, struct api_error *e)
 {
-    const json_t *options = json_field_get(body, "stream_options");
-    if (!options)
+    struct quire_value options = json_field_get(body, "stream_options");
+    if (!options.n)
         return true;
     if (!p->stream)
         return api_bad(e, "stream_options", "needs \"stream\": true");
-    if (!json_is_object(options))
+    if (!json_is(options, QUIRE_OBJECT))
         return api_bad(e, "stream_options", "must be an object");
-    if (!json_field_bool(options, "include_usage", &p->include_usage, e) ||
-        !json_field_bool(options, "continuous_usage_stats", &p->continuous_usage, e)) {
+    struct quire_value usage = json_field_member(options, "include_usage");
+    struct quire_value continuous = json_field_member(options, "continuous_usage_stats");
+    if (!json_value_bool(usage, "include_usage", &p->include_usage, e) ||
+        !json_value_bool(continuous, "continuous_usage_stats", &p->continuous_usage, e)) {
         strcpy(e->param, "stream_options");
         quire_error_prefix(&e->why, "stream_options");
         return false;
@@ -254,7 +253,7 @@ static bool read_stream_options(struct params *p, const json_t *body, struct api
 }
 
 /* As vLLM: how many tokens an event has. */
-static bool read_stream_interval(struct params *p, const json_t *body, struct api_error *e)
+static bool read_stream_interval(struct params *p, const struct quire_doc *body, struct api_error *e)
 {
     int64_t n = 1;
     if (!json_field_i64(body, "stream_interval", 1, INT32_MAX, &n, e))
@@ -263,7 +262,7 @@ static bool read_stream_interval(struct params *p, const json_t *body, struct ap
     return true;
 }
 
-static bool read_service(struct params *p, const json_t *body, struct api_error *e)
+static bool read_service(struct params *p, const struct quire_doc *body, struct api_error *e)
 {
     int64_t deadline = 0;
     if (!json_field_i64(body, "quire_deadline_ms", 1, PARAMS_MAX_DEADLINE_MS, &deadline, e))
@@ -272,7 +271,7 @@ static bool read_service(struct params *p, const json_t *body, struct api_error 
     return json_field_bool(body, "quire_trace", &p->wants_timing, e);
 }
 
-static bool read_request_id(struct params *p, const json_t *body, struct api_error *e)
+static bool read_request_id(struct params *p, const struct quire_doc *body, struct api_error *e)
 {
     const char *id = NULL;
     if (!json_field_string(body, "request_id", &id, e) || !json_field_string(body, "cache_salt", &p->cache_salt, e))
@@ -287,7 +286,8 @@ static bool read_request_id(struct params *p, const json_t *body, struct api_err
     return true;
 }
 
-bool params_read_common(struct params *p, const json_t *body, const struct params_model *model, struct api_error *e)
+bool params_read_common(struct params *p, const struct quire_doc *body, const struct params_model *model,
+                        struct api_error *e)
 {
     *p = (struct params){.skip_special = true};
     return params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e) &&
@@ -298,7 +298,8 @@ bool params_read_common(struct params *p, const json_t *body, const struct param
            read_service(p, body, e) && read_request_id(p, body, e);
 }
 
-bool params_read(struct params *p, const json_t *body, bool chat, const struct params_model *model, struct api_error *e)
+bool params_read(struct params *p, const struct quire_doc *body, bool chat, const struct params_model *model,
+                 struct api_error *e)
 {
     if (!params_read_common(p, body, model, e) || !refuse_not_built(body, chat, e) || !read_response_format(body, e))
         return false;
@@ -315,7 +316,6 @@ bool params_read(struct params *p, const json_t *body, bool chat, const struct p
 void params_free(struct params *p)
 {
     request_spec_free(&p->spec);
-    json_decref(p->bad_words);
     free(p->lead);
     stop_set_free(&p->stops);
     *p = (struct params){0};

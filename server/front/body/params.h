@@ -7,7 +7,6 @@
 #ifndef QUIRE_FRONT_PARAMS_H
 #define QUIRE_FRONT_PARAMS_H
 
-#include "base/json.h"
 #include "request/spec.h"
 #include "server/front/api/api_error.h"
 #include "server/front/body/json_field.h"
@@ -21,10 +20,11 @@
 #define PARAMS_MAX_DEADLINE_MS 86400000
 
 struct params {
-    const char *model;       /* as the request says; borrowed from the JSON, NULL: absent */
+    const char *model;       /* as the request says; borrowed from the body, NULL: absent */
     bool stream, include_usage, continuous_usage;
     struct request_spec spec; /* ours; the prompt and what is the engine's or the front end's to say come later */
-    json_t *bad_words; /* checked strings, ours; NULL: none. Of them, with a tokenizer, request_job.c makes spec's */
+    struct quire_value
+        bad_words; /* checked strings, borrowed from the body; nothing: none. Of them, with a tokenizer, request_job.c makes spec's */
     struct stop_set stops;
     bool has_priority;
     uint32_t deadline_ms; /* until the first token; 0 = none */
@@ -41,7 +41,7 @@ struct params {
     int64_t truncate; /* 0 = no, -1 = to the context, else so many tokens */
     bool truncate_end; /* the prompt's end goes, not its beginning */
     char request_id[65]; /* "": none */
-    const char *cache_salt; /* borrowed from the JSON; NULL: none */
+    const char *cache_salt; /* borrowed from the body; NULL: none */
 };
 
 /* What a check needs to know of the model. */
@@ -52,7 +52,7 @@ struct params_model {
 
 /* Of chat and completions. `body` outlives p. False: e says what is wrong. params_free() in both
  * cases. */
-bool params_read(struct params *p, const json_t *body, bool chat, const struct params_model *model,
+bool params_read(struct params *p, const struct quire_doc *body, bool chat, const struct params_model *model,
                  struct api_error *e);
 void params_free(struct params *p);
 
@@ -60,15 +60,16 @@ void params_free(struct params *p);
 
 /* What every generating route reads, to begin with; p->max_tokens is then still to be set. As
  * params_read() else. */
-bool params_read_common(struct params *p, const json_t *body, const struct params_model *model, struct api_error *e);
+bool params_read_common(struct params *p, const struct quire_doc *body, const struct params_model *model,
+                        struct api_error *e);
 /* Stop strings, and how many tokens there may be (least ...), from the fields of these names. */
-bool params_stops(struct params *p, const json_t *body, const char *name, struct api_error *e);
-bool params_length(struct params *p, const json_t *body, const char *name, uint32_t least, uint32_t otherwise,
+bool params_stops(struct params *p, const struct quire_doc *body, const char *name, struct api_error *e);
+bool params_length(struct params *p, const struct quire_doc *body, const char *name, uint32_t least, uint32_t otherwise,
                    struct api_error *e);
 /* Refuses each of n fields that asks for anything. */
-bool params_refuse(const json_t *body, const char *const *names, size_t n, struct api_error *e);
+bool params_refuse(const struct quire_doc *body, const char *const *names, size_t n, struct api_error *e);
 
-/* Tools as the chat template takes them: NULL in *out when there are none. Borrowed. */
-bool params_tools(const json_t *body, json_t **out, struct api_error *e);
+/* Tools as the chat template takes them: nothing in *out when there are none. Borrowed. */
+bool params_tools(const struct quire_doc *body, struct quire_value *out, struct api_error *e);
 
 #endif

@@ -55,13 +55,13 @@ static bool apply_params(struct request_job *j)
     return true;
 }
 
-bool request_job_params(struct request_job *j, const json_t *body, bool chat)
+bool request_job_params(struct request_job *j, const struct quire_doc *body, bool chat)
 {
     const struct params_model model = model_of(j);
     return params_read(&j->params, body, chat, &model, &j->error) && apply_params(j);
 }
 
-bool request_job_common(struct request_job *j, const json_t *body)
+bool request_job_common(struct request_job *j, const struct quire_doc *body)
 {
     const struct params_model model = model_of(j);
     return params_read_common(&j->params, body, &model, &j->error) && apply_params(j);
@@ -70,12 +70,11 @@ bool request_job_common(struct request_job *j, const json_t *body)
 static bool encode_bad_words(struct request_job *j)
 {
     struct params *p = &j->params;
-    if (!p->bad_words)
+    if (!p->bad_words.n)
         return true;
     uint32_t *words = NULL;
     bool ok = bad_words_encode(p->bad_words, j->front->text, j->vocab_size, &words, &p->spec.n_bad_words, &j->error);
-    json_decref(p->bad_words);
-    p->bad_words = NULL;
+    p->bad_words = (struct quire_value){0};
     p->spec.bad_words = words;
     return ok;
 }
@@ -127,13 +126,13 @@ static int make_strings(struct request_job *j)
     return status;
 }
 
-bool request_body_parse(const char *text, size_t n_bytes, json_t **out, struct api_error *e)
+bool request_body_parse(const char *text, size_t n_bytes, struct quire_doc **out, struct api_error *e)
 {
     *out = NULL;
     if (n_bytes == 0)
         return api_fail(e, 400, NULL, "invalid_json", "the request has no body; it must be a JSON object");
-    int status = quire_json_parse(text, n_bytes, REQUEST_MAX_DEPTH, "the request's body", out, &e->why);
-    if (status == QUIRE_OK && json_is_object(*out))
+    int status = quire_doc_open(text, n_bytes, REQUEST_MAX_DEPTH, "the request's body", out, &e->why);
+    if (status == QUIRE_OK && json_is(quire_doc_root(*out), QUIRE_OBJECT))
         return true;
     if (status == QUIRE_OK)
         return api_fail(e, 400, NULL, "invalid_json", "the request's body must be a JSON object");
@@ -145,9 +144,9 @@ bool request_body_parse(const char *text, size_t n_bytes, json_t **out, struct a
 static void work(struct text_job *job)
 {
     struct request_job *j = (struct request_job *)job;
-    json_t *body = NULL;
+    struct quire_doc *body = NULL;
     j->ok = request_body_parse(j->body, j->n_body, &body, &j->error) && j->read(j, body) && encode_bad_words(j);
-    json_decref(body);
+    quire_doc_close(body);
     free(j->body);
     j->body = NULL;
     if (!j->ok)
@@ -179,7 +178,7 @@ static void release(struct text_job *job)
 }
 
 struct request_job *request_job_new(const struct front *front, struct http_exchange *x,
-                                    bool (*read)(struct request_job *j, const json_t *body),
+                                    bool (*read)(struct request_job *j, const struct quire_doc *body),
                                     void (*finished)(void *owner, struct request_job *job), void *owner)
 {
     struct request_job *j = calloc(1, sizeof *j);

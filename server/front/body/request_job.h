@@ -9,10 +9,10 @@
 #define QUIRE_FRONT_REQUEST_JOB_H
 
 #include "base/hash.h"
-#include "base/json.h"
 #include "server/front/api/api_error.h"
 #include "server/front/body/params.h"
 #include "server/front/body/text_pool.h"
+#include "text/quire_json.h"
 #include "text/quire_text.h"
 
 #include <stdbool.h>
@@ -41,7 +41,7 @@ struct request_job {
     size_t n_body;
     /* On the pool: fills in what follows from the body, with request_job_items(). False: error
      * says why. */
-    bool (*read)(struct request_job *j, const json_t *body);
+    bool (*read)(struct request_job *j, const struct quire_doc *body);
     uint32_t vocab_size, max_model_len; /* the engine's */
     struct key256 cache_domain;         /* the API key's, and read() adds a salt */
 
@@ -72,17 +72,17 @@ struct request_job {
 /* Takes the body of x. NULL: out of memory. */
 struct http_exchange;
 struct request_job *request_job_new(const struct front *front, struct http_exchange *x,
-                                    bool (*read)(struct request_job *j, const json_t *body),
+                                    bool (*read)(struct request_job *j, const struct quire_doc *body),
                                     void (*finished)(void *owner, struct request_job *job), void *owner);
 void request_job_free(struct request_job *j);
 
-/* A body that must be a JSON object. False: e says what is wrong. The caller owns *out, also then. */
-bool request_body_parse(const char *text, size_t n_bytes, json_t **out, struct api_error *e);
+/* A body that must be a JSON object. False: e says what is wrong. The caller closes *out, also then. */
+bool request_body_parse(const char *text, size_t n_bytes, struct quire_doc **out, struct api_error *e);
 
 /* For read(): the parameters of chat and completions, or those that every route has
  * (params_read_common()), and what follows from them. False: error is set, here and below. */
-bool request_job_params(struct request_job *j, const json_t *body, bool chat);
-bool request_job_common(struct request_job *j, const json_t *body);
+bool request_job_params(struct request_job *j, const struct quire_doc *body, bool chat);
+bool request_job_common(struct request_job *j, const struct quire_doc *body);
 /* Narrows the cache domain by a "cache_salt"; NULL: there is none. */
 void request_job_salt(struct request_job *j, const char *salt);
 /* False, when the request asks for more than one choice, for routes that know one only. */

@@ -15,68 +15,77 @@ static bool bad_item(struct api_error *e, size_t i, const char *key, const char 
     return api_bad(e, field, "%s", why);
 }
 
-static bool add_message(json_t *messages, const char *role, json_t *content, struct api_error *e)
+/* content: a string. */
+static void add_message(struct buffer *o, const char *role, struct quire_value content)
 {
-    json_t *message = json_pack("{s:s, s:o}", "role", role, "content", content);
-    if (!message || json_array_append_new(messages, message) != 0)
-        return api_fail(e, 503, "input", "out_of_memory", "out of memory");
-    return true;
+    chat_put_message(o, role);
+    buffer_append(o, content.text, content.n);
+    json_out_raw(o, "}");
 }
 
 /* A message item: {type: "message" (or none), role, content: a string or parts}. */
-static bool add_item(json_t *messages, const json_t *item, size_t i, struct api_error *e)
+static bool add_item(struct buffer *o, struct quire_value item, size_t i, struct api_error *e)
 {
     static const char *const roles[] = {"user", "assistant", "system", "developer"};
     static const char *const types[] = {"input_text", "output_text", NULL};
-    const char *role = json_string_value(json_object_get(item, "role"));
-    const json_t *type = json_field_get(item, "type");
-    json_t *content = json_field_get(item, "content");
+    struct quire_value role = quire_value_member(item, "role"), type = json_field_member(item, "type");
+    struct quire_value content = json_field_member(item, "content");
     char field[64];
-    if (!json_is_object(item))
+    if (!json_is(item, QUIRE_OBJECT))
         return bad_item(e, i, "", "must be an object");
-    if (type && strcmp(json_is_string(type) ? json_string_value(type) : "", "message") != 0) {
+    if (type.n && !quire_value_is(type, "message")) {
         snprintf(field, sizeof field, "input[%zu].type", i);
         return api_unsupported(e, field, "only \"message\" is supported");
     }
     size_t k = 0;
-    while (k < sizeof roles / sizeof *roles && role && strcmp(role, roles[k]) != 0)
+    while (k < sizeof roles / sizeof *roles && !quire_value_is(role, roles[k]))
         k++;
-    if (!role || k == sizeof roles / sizeof *roles)
+    if (k == sizeof roles / sizeof *roles)
         return bad_item(e, i, "role", "must be \"user\", \"assistant\", \"system\" or \"developer\"");
-    if (json_is_string(content))
-        return add_message(messages, role, json_incref(content), e);
-    if (!json_is_array(content))
+    if (json_is(content, QUIRE_STRING)) {
+        add_message(o, roles[k], content);
+        return true;
+    }
+    if (!json_is(content, QUIRE_ARRAY))
         return bad_item(e, i, "content", "must be a string or an array of text parts");
     snprintf(field, sizeof field, "input[%zu].content", i);
-    content = chat_join_parts(content, types, field, e);
-    return content && add_message(messages, role, content, e);
+    chat_put_message(o, roles[k]);
+    bool ok = chat_put_parts(o, content, types, field, e);
+    json_out_raw(o, "}");
+    return ok;
 }
 
-static bool add_input(json_t *messages, json_t *input, struct api_error *e)
+static bool add_input(struct buffer *o, struct quire_value input, struct api_error *e)
 {
-    const json_t *item;
+    struct quire_value rest = input, item;
     size_t i;
-    if (json_is_string(input))
-        return add_message(messages, "user", json_incref(input), e);
-    if (!json_is_array(input) || json_array_size(input) == 0)
-        return api_bad(e, "input", "must be a string or a non-empty array of items");
-    if (json_array_size(input) > CHAT_MAX_MESSAGES)
-        return api_bad(e, "input", "more than %d", CHAT_MAX_MESSAGES);
-    json_array_foreach(input, i, item) if (!add_item(messages, item, i, e)) return false;
-    return true;
+    if (json_is(input, QUIRE_STRING)) {
+        add_message(o, "user", input);
+        return true;
+    }
+    for (i = 0; json_is(input, QUIRE_ARRAY) && quire_value_next(&rest, NULL, &item); i++) {
+        if (i == CHAT_MAX_MESSAGES)
+            return api_bad(e, "input", "more than %d", CHAT_MAX_MESSAGES);
+        if (!add_item(o, item, i, e))
+            return false;
+    }
+    return i > 0 || api_bad(e, "input", "must be a string or a non-empty array of items");
 }
 
-static bool read_input(struct request_job *j, const json_t *body)
+static bool read_input(struct request_job *j, const struct quire_doc *body)
 {
-    json_t *messages = json_array(), *instructions = json_field_get(body, "instructions");
-    bool ok = messages || request_job_no_memory(j);
-    if (ok && instructions && !json_is_string(instructions))
-        ok = api_bad(&j->error, "instructions", "must be a string");
-    if (ok && instructions)
-        ok = add_message(messages, "system", json_incref(instructions), &j->error);
+    struct quire_value instructions = json_field_get(body, "instructions");
+    struct buffer o = {0};
+    if (instructions.n && !json_is(instructions, QUIRE_STRING))
+        return api_bad(&j->error, "instructions", "must be a string");
+    json_out_raw(&o, "[");
+    if (instructions.n)
+        add_message(&o, "system", instructions);
     j->add_generation_prompt = true;
-    ok = ok && add_input(messages, json_field_get(body, "input"), &j->error) && chat_take(j, messages, "input");
-    json_decref(messages);
+    bool ok = add_input(&o, json_field_get(body, "input"), &j->error);
+    json_out_raw(&o, "]");
+    ok = ok && chat_take(j, &o, "input");
+    buffer_free(&o);
     return ok;
 }
 
@@ -86,49 +95,43 @@ static const char *const not_built[] = {
     "previous_response_id", "conversation", "background", "prompt", "tools", "context_management", "moderation",
 };
 
-static bool refuse_not_built(const json_t *body, struct api_error *e)
+static bool refuse_not_built(const struct quire_doc *body, struct api_error *e)
 {
-    const json_t *choice = json_field_get(body, "tool_choice"), *text = json_field_get(body, "text");
+    struct quire_value choice = json_field_get(body, "tool_choice"), text = json_field_get(body, "text");
     if (!params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e))
         return false;
-    const char *name = json_string_value(choice);
-    if (choice && (!name || (strcmp(name, "auto") != 0 && strcmp(name, "none") != 0)))
+    if (choice.n && !quire_value_is(choice, "auto") && !quire_value_is(choice, "none"))
         return api_unsupported(e, "tool_choice", "tools are not supported");
-    if (!text)
-        return true;
-    if (!json_is_object(text))
+    if (text.n && !json_is(text, QUIRE_OBJECT))
         return api_bad(e, "text", "must be an object");
-    const json_t *format = json_field_get(text, "format");
-    const char *type = json_string_value(json_object_get(format, "type"));
-    if (format && !type)
+    struct quire_value format = json_field_member(text, "format"), type = quire_value_member(format, "type");
+    if (format.n && !json_is(type, QUIRE_STRING))
         return api_bad(e, "text.format", "must be an object with a \"type\"");
-    if (format && strcmp(type, "text") != 0)
-        return api_unsupported(e, "text.format", "\"%.40s\" is not supported", type);
+    if (format.n && !quire_value_is(type, "text"))
+        return api_unsupported(e, "text.format", "%.*s is not supported", JSON_SHOWN(type));
     return true;
 }
 
-static bool read_logprobs(struct request_job *j, const json_t *body)
+static bool read_logprobs(struct request_job *j, const struct quire_doc *body)
 {
     struct api_error *e = &j->error;
-    const json_t *include = json_field_get(body, "include"), *item;
+    struct quire_value include = json_field_get(body, "include"), rest = include, item;
     int64_t top = 0;
-    size_t i;
     if (!json_field_i64(body, "top_logprobs", 0, REQUEST_MAX_LOGPROBS, &top, e))
         return false;
-    if (include && !json_is_array(include))
+    if (include.n && !json_is(include, QUIRE_ARRAY))
         return api_bad(e, "include", "must be an array of strings");
     /* The other things there are to include do not occur in a reply. */
-    json_array_foreach(include, i, item)
-    {
-        if (!json_is_string(item))
+    while (include.n && quire_value_next(&rest, NULL, &item)) {
+        if (!json_is(item, QUIRE_STRING))
             return api_bad(e, "include", "must be an array of strings");
-        if (strcmp(json_string_value(item), "message.output_text.logprobs") == 0)
+        if (quire_value_is(item, "message.output_text.logprobs"))
             j->params.spec.n_logprobs = (int32_t)top;
     }
     return true;
 }
 
-static bool read_truncation(struct request_job *j, const json_t *body)
+static bool read_truncation(struct request_job *j, const struct quire_doc *body)
 {
     const char *truncation = NULL;
     if (!json_field_string(body, "truncation", &truncation, &j->error))
@@ -142,55 +145,66 @@ static bool read_truncation(struct request_job *j, const json_t *body)
 
 /* ---- what a reply repeats ------------------------------------------------------------------- */
 
-static bool check_metadata(const json_t *body, struct api_error *e)
+static bool check_metadata(const struct quire_doc *body, struct api_error *e)
 {
-    json_t *metadata = json_field_get(body, "metadata"), *value;
-    const char *key;
-    if (metadata && !json_is_object(metadata))
+    struct quire_value metadata = json_field_get(body, "metadata"), rest = metadata, value;
+    if (metadata.n && !json_is(metadata, QUIRE_OBJECT))
         return api_bad(e, "metadata", "must be an object of strings");
-    json_object_foreach(metadata, key, value) if (!json_is_string(value)) return api_bad(
-        e, "metadata", "must be an object of strings");
+    while (metadata.n && quire_value_next(&rest, NULL, &value))
+        if (!json_is(value, QUIRE_STRING))
+            return api_bad(e, "metadata", "must be an object of strings");
     return true;
 }
 
-/* The request's value, or what it is without one, which is taken over. */
-static void set_echo(json_t *echo, const json_t *body, const char *key, json_t *otherwise)
+/* The request's value as it was written, or what it is without one. */
+static void put_echo(struct buffer *o, const struct quire_doc *body, const char *key, const char *otherwise)
 {
-    json_t *value = json_field_get(body, key);
-    json_object_set(echo, key, value ? value : otherwise);
-    json_decref(otherwise);
+    struct quire_value value = json_field_get(body, key);
+    json_out_raw(o, ",");
+    json_out_text(o, key);
+    json_out_raw(o, ":");
+    if (value.n)
+        buffer_append(o, value.text, value.n);
+    else
+        json_out_raw(o, otherwise);
 }
 
 /* All fields of the reply that do not depend on what is generated; the SDK's types want them. */
-static bool make_echo(struct request_job *j, const json_t *body)
+static bool make_echo(struct request_job *j, const struct quire_doc *body)
 {
     const struct sampling_defaults *d = &j->front->sampling;
     const char *user = NULL;
+    char temperature[32], top_p[32];
     bool parallel = true, store = false;
+    struct buffer o = {0};
     if (!check_metadata(body, &j->error) || !json_field_string(body, "user", &user, &j->error) ||
         !json_field_bool(body, "parallel_tool_calls", &parallel, &j->error) ||
         !json_field_bool(body, "store", &store, &j->error))
         return false;
-    json_t *echo = json_pack("{s:b, s:n, s:[], s:b, s:b, s:n, s:{s:n, s:n}, s:s, s:{s:{s:s}}}", "background", 0,
-                             "previous_response_id", "tools", "store", 0, "parallel_tool_calls", (int)parallel,
-                             "max_tool_calls", "reasoning", "effort", "summary", "service_tier", "default", "text",
-                             "format", "type", "text");
-    set_echo(echo, body, "instructions", json_null());
-    set_echo(echo, body, "max_output_tokens", json_null());
-    set_echo(echo, body, "metadata", json_object());
-    set_echo(echo, body, "temperature", json_real(d->has_temperature ? d->temperature : 1));
-    set_echo(echo, body, "top_p", json_real(d->has_top_p ? d->top_p : 1));
-    set_echo(echo, body, "top_logprobs", json_integer(0));
-    set_echo(echo, body, "tool_choice", json_string("auto"));
-    set_echo(echo, body, "truncation", json_string("disabled"));
-    set_echo(echo, body, "user", json_null());
     /* 15 digits give a decimal number back as it was written. */
-    j->echo = echo ? json_dumps(echo, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
-    json_decref(echo);
+    snprintf(temperature, sizeof temperature, "%.15g", d->has_temperature ? d->temperature : 1);
+    snprintf(top_p, sizeof top_p, "%.15g", d->has_top_p ? d->top_p : 1);
+    json_out_raw(&o, "{\"background\":false,\"previous_response_id\":null,\"tools\":[],\"store\":false,"
+                     "\"max_tool_calls\":null,\"reasoning\":{\"effort\":null,\"summary\":null},"
+                     "\"service_tier\":\"default\",\"text\":{\"format\":{\"type\":\"text\"}}");
+    put_echo(&o, body, "parallel_tool_calls", "true");
+    put_echo(&o, body, "instructions", "null");
+    put_echo(&o, body, "max_output_tokens", "null");
+    put_echo(&o, body, "metadata", "{}");
+    put_echo(&o, body, "temperature", temperature);
+    put_echo(&o, body, "top_p", top_p);
+    put_echo(&o, body, "top_logprobs", "0");
+    put_echo(&o, body, "tool_choice", "\"auto\"");
+    put_echo(&o, body, "truncation", "\"disabled\"");
+    put_echo(&o, body, "user", "null");
+    json_out_raw(&o, "}");
+    j->echo = buffer_text(&o) ? o.data : NULL;
+    if (!j->echo)
+        buffer_free(&o);
     return j->echo || request_job_no_memory(j);
 }
 
-bool responses_read(struct request_job *j, const json_t *body)
+bool responses_read(struct request_job *j, const struct quire_doc *body)
 {
     struct api_error *e = &j->error;
     return refuse_not_built(body, e) && request_job_common(j, body) && request_job_one_choice(j) &&

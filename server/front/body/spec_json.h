@@ -2,15 +2,15 @@
 #ifndef QUIRE_FRONT_SPEC_JSON_H
 #define QUIRE_FRONT_SPEC_JSON_H
 
-#include "base/json.h"
 #include "request/spec.h"
 #include "server/front/api/api_error.h"
+#include "text/quire_json.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 /* Takes over each field of the table that all generating routes read (REQUEST_IN_BODY) and that is there; the others
  * stay as they are. spec owns its arrays. False: e says what is wrong. */
-bool spec_json_read(struct request_spec *spec, const json_t *body, uint32_t vocab_size, struct api_error *e);
+bool spec_json_read(struct request_spec *spec, const struct quire_doc *body, uint32_t vocab_size, struct api_error *e);
 
 #endif

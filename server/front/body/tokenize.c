@@ -79,7 +79,7 @@ static void on_text(void *owner, struct request_job *j)
 
 /* ---- on the pool ---------------------------------------------------------------------------- */
 
-static bool check_model(struct request_job *j, const json_t *body)
+static bool check_model(struct request_job *j, const struct quire_doc *body)
 {
     const char *model = NULL;
     return json_field_string(body, "model", &model, &j->error) && front_model_name(j->front, model, &j->error);
@@ -87,37 +87,34 @@ static bool check_model(struct request_job *j, const json_t *body)
 
 /* A prompt; or a text under llama.cpp's names, content and add_special, which is off unless asked
  * for. */
-static bool read_prompt(struct request_job *j, const json_t *body)
+static bool read_prompt(struct request_job *j, const struct quire_doc *body)
 {
-    const char *text = NULL, *name = json_field_get(body, "prompt") ? "prompt" : "content";
-    if (!json_field_string(body, name, &text, &j->error))
-        return false;
-    if (!text)
+    const char *name = json_field_get(body, "prompt").n ? "prompt" : "content";
+    struct quire_value text = json_field_get(body, name);
+    if (!text.n)
         return api_bad(&j->error, "prompt", "is missing; /tokenize takes a prompt or messages");
-    if (!request_job_items(j, 1))
-        return false;
+    if (!json_is(text, QUIRE_STRING))
+        return api_bad(&j->error, name, "must be a string");
     j->add_special = strcmp(name, "prompt") == 0;
-    j->items[0].text = strdup(text);
-    j->items[0].n_text = strlen(text);
-    return j->items[0].text || request_job_no_memory(j);
+    return request_job_items(j, 1) && json_value_text(text, name, &j->items[0].text, &j->items[0].n_text, &j->error);
 }
 
-bool tokenize_read(struct request_job *j, const json_t *body)
+bool tokenize_read(struct request_job *j, const struct quire_doc *body)
 {
     if (!check_model(j, body))
         return false;
-    bool ok = json_field_get(body, "messages") ? chat_read_messages(j, body) : read_prompt(j, body);
+    bool ok = json_field_get(body, "messages").n ? chat_read_messages(j, body) : read_prompt(j, body);
     return ok && json_field_bool(body, "add_special", &j->add_special, &j->error) &&
            json_field_bool(body, "add_special_tokens", &j->add_special, &j->error) &&
            json_field_bool(body, "return_token_strs", &j->want_strings, &j->error);
 }
 
-bool detokenize_read(struct request_job *j, const json_t *body)
+bool detokenize_read(struct request_job *j, const struct quire_doc *body)
 {
-    const json_t *tokens = json_field_get(body, "tokens");
+    struct quire_value tokens = json_field_get(body, "tokens");
     if (!check_model(j, body))
         return false;
-    if (!json_is_array(tokens))
+    if (!json_is(tokens, QUIRE_ARRAY))
         return api_bad(&j->error, "tokens", "must be an array of token ids");
     j->want_text = true;
     return request_job_items(j, 1) &&
@@ -126,7 +123,8 @@ bool detokenize_read(struct request_job *j, const json_t *body)
 
 /* ---- beginning ------------------------------------------------------------------------------ */
 
-void utility_start(struct front *f, struct http_exchange *x, bool (*read)(struct request_job *j, const json_t *body),
+void utility_start(struct front *f, struct http_exchange *x,
+                   bool (*read)(struct request_job *j, const struct quire_doc *body),
                    void (*put)(struct buffer *o, const struct request_job *j))
 {
     struct api_error e;

@@ -28,7 +28,7 @@ struct gen_piece {
 struct api_dialect {
     const char *id_prefix; /* of a reply's id, before the request's */
     /* On the text pool: fills in the job from a request's body. */
-    bool (*read)(struct request_job *j, const json_t *body);
+    bool (*read)(struct request_job *j, const struct quire_doc *body);
     /* Builds g->head, which events and replies share, of what the job has read. */
     void (*begin)(struct generation *g, const struct request_job *j);
     /* A stream's events, of each choice: what comes before its first token; more than once is as

@@ -1,0 +1,88 @@
+/* The JSON of a request, read where it stands.
+ *
+ * A document is checked once, whole: what is not JSON, nested too deep, or has a key twice is refused before anybody
+ * looks at a value. A value is then the piece of text it was written as; nothing is built of it, so that a body costs
+ * no memory beside its own bytes, and numbers keep their digits. Files, and what a model writes, are jansson's
+ * (base/json.h).
+ *
+ * Values borrow from the text, which whoever opened the document keeps. Every function that takes a value wants one of a
+ * document. A document belongs to one thread at a time; no call prints, aborts or lets a panic out.
+ */
+#ifndef QUIRE_JSON_H
+#define QUIRE_JSON_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct quire_doc;
+
+/* As it was written, without blanks around it. n 0: there is none. */
+struct quire_value {
+    const char *text; /* not NUL-terminated */
+    size_t n;
+};
+
+enum quire_kind {
+    QUIRE_NOTHING,
+    QUIRE_NULL,
+    QUIRE_BOOL,
+    QUIRE_NUMBER,
+    QUIRE_STRING,
+    QUIRE_ARRAY,
+    QUIRE_OBJECT,
+};
+
+/* Refuses what is not one JSON value in UTF-8, \u0000, half of a surrogate pair, a key that stands twice in an object and
+ * nesting deeper than max_depth: QUIRE_INVALID, and "<what> is not valid JSON: <why> at byte <n>". The text stays the
+ * caller's and must outlive *out. Costs 8 to 20 bytes for each key of the objects that are open at once, and keeps 20 for
+ * each outermost one. */
+int quire_doc_open(const char *text, size_t n_bytes, unsigned max_depth, const char *what, struct quire_doc **out,
+                   struct quire_error *err);
+void quire_doc_close(struct quire_doc *doc);
+
+struct quire_value quire_doc_root(const struct quire_doc *doc);
+/* A member of the outermost object. */
+struct quire_value quire_doc_field(const struct quire_doc *doc, const char *key);
+/* What a string says, NUL-terminated, until the document is closed. NULL: out of memory. */
+const char *quire_doc_text(const struct quire_doc *doc, struct quire_value string, size_t *n_bytes);
+
+/* The first member of an object, or item of an array, of those that are left; `rest` is the value itself at first.
+ * False: there is none. key (a string as it was written; nothing, of an item) may be NULL.
+ *     for (struct quire_value rest = array, item; quire_value_next(&rest, NULL, &item);) */
+bool quire_value_next(struct quire_value *rest, struct quire_value *key, struct quire_value *value);
+/* A member of an object, found by walking over it; nothing where `object` is none. */
+struct quire_value quire_value_member(struct quire_value object, const char *key);
+/* Members or items; 0 of anything else. */
+size_t quire_value_count(struct quire_value value);
+
+/* Whether it is a string that says just this. */
+bool quire_value_is(struct quire_value value, const char *text);
+/* What a string says, from malloc and NUL-terminated. QUIRE_NO_MEMORY. */
+int quire_value_text(struct quire_value string, char **out, size_t *n_bytes, struct quire_error *err);
+
+enum quire_integer { QUIRE_INTEGER, QUIRE_NO_INTEGER, QUIRE_TOO_LARGE };
+/* A whole number without point or exponent: its sign, and as much of it as 64 bits hold. */
+enum quire_integer quire_value_integer(struct quire_value value, bool *negative, uint64_t *magnitude);
+/* The nearest one, infinite where it is too large; NaN of anything but a number. */
+double quire_value_double(struct quire_value value);
+/* An array of whole numbers below `end`, from malloc. QUIRE_INVALID: *n is the item that is not one. */
+int quire_value_ids(struct quire_value array, uint32_t end, uint32_t **out, size_t *n);
+
+static inline enum quire_kind quire_value_kind(struct quire_value value)
+{
+    switch (value.n ? value.text[0] : 0) {
+    case 0: return QUIRE_NOTHING;
+    case 'n': return QUIRE_NULL;
+    case 't':
+    case 'f': return QUIRE_BOOL;
+    case '"': return QUIRE_STRING;
+    case '[': return QUIRE_ARRAY;
+    case '{': return QUIRE_OBJECT;
+    default: return QUIRE_NUMBER;
+    }
+}
+
+#endif

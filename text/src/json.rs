@@ -1,0 +1,359 @@
+//! JSON that nobody vouched for: checked once, then read where it stands.
+//!
+//! serde_json says whether a text is JSON; what it lets pass and we do not is looked for here: depth, keys that stand
+//! twice, \u0000, and halves of surrogate pairs. After that a value is the piece of text it was written as. Nothing is
+//! built of it, so a body costs its own bytes and 12 for each key that is being compared, and a number keeps its digits.
+
+use std::borrow::Cow;
+
+use memchr::{memchr, memchr2};
+use serde::de::{Deserialize, IgnoredAny};
+
+use crate::error::{Error, Result};
+
+/// Up to so many keys are compared each with each, and fields looked for one by one.
+const FEW: usize = 16;
+
+/// A piece of the text: a value, or a key with its quotes.
+#[derive(Clone, Copy)]
+pub struct Span {
+    at: u32,
+    n: u32,
+}
+
+impl Span {
+    fn new(from: usize, to: usize) -> Span {
+        Span {
+            at: from as u32,
+            n: (to - from) as u32,
+        }
+    }
+
+    pub fn of(self, text: &str) -> &str {
+        &text[self.at as usize..][..self.n as usize]
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Key {
+    span: Span,
+    escaped: bool,
+}
+
+impl Key {
+    fn name<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let string = self.span.of(text);
+        match self.escaped {
+            true => unescape(string),
+            false => Cow::Borrowed(&string[1..string.len() - 1]),
+        }
+    }
+
+    fn is(&self, text: &str, name: &str) -> bool {
+        (self.escaped || self.span.n as usize == name.len() + 2) && self.name(text) == name
+    }
+
+    fn same(&self, other: &Key, text: &str) -> bool {
+        (self.span.n == other.span.n || self.escaped || other.escaped)
+            && self.name(text) == other.name(text)
+    }
+}
+
+/// A member of the outermost object.
+#[derive(Clone, Copy)]
+struct Field {
+    key: Key,
+    value: Span,
+}
+
+/// The members of the outermost object, to be found by name.
+pub struct Fields(Vec<Field>);
+
+impl Fields {
+    pub fn get(&self, text: &str, name: &str) -> Option<Span> {
+        let found = if self.0.len() <= FEW {
+            self.0.iter().find(|field| field.key.is(text, name))
+        } else {
+            let order = |field: &Field| field.key.name(text).as_ref().cmp(name);
+            let at = self.0.binary_search_by(order).ok();
+            at.map(|at| &self.0[at])
+        };
+        found.map(|field| field.value)
+    }
+}
+
+/// What a string says; `string` has its quotes.
+pub fn unescape(string: &str) -> Cow<'_, str> {
+    match memchr(b'\\', string.as_bytes()) {
+        None => Cow::Borrowed(&string[1..string.len() - 1]),
+        Some(_) => Cow::Owned(serde_json::from_str(string).unwrap_or_default()),
+    }
+}
+
+pub fn skip_space(text: &[u8], mut at: usize) -> usize {
+    while let Some(b' ' | b'\n' | b'\t' | b'\r') = text.get(at) {
+        at += 1;
+    }
+    at
+}
+
+/// Behind the string that begins at `at`.
+pub fn string_end(text: &[u8], at: usize) -> usize {
+    let mut i = at + 1;
+    while let Some(found) = text.get(i..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        i += found;
+        if text[i] == b'"' {
+            return i + 1;
+        }
+        i += 2;
+    }
+    text.len()
+}
+
+/// Behind the number, or the word, that begins at `at`.
+pub fn word_end(text: &[u8], mut at: usize) -> usize {
+    while let Some(b'0'..=b'9' | b'a'..=b'z' | b'-' | b'+' | b'.' | b'E') = text.get(at) {
+        at += 1;
+    }
+    at
+}
+
+/// Behind the value that begins at `at`.
+fn value_end(text: &[u8], at: usize) -> usize {
+    match text.get(at) {
+        Some(b'"') => string_end(text, at),
+        Some(b'[' | b'{') => container_end(text, at),
+        _ => word_end(text, at),
+    }
+}
+
+fn container_end(text: &[u8], at: usize) -> usize {
+    let (mut i, mut depth) = (at, 0);
+    while let Some(c) = text.get(i) {
+        match c {
+            b'"' => {
+                i = string_end(text, i);
+                continue;
+            }
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth -= 1,
+            _ => {}
+        }
+        i += 1;
+        if depth == 0 {
+            break;
+        }
+    }
+    i
+}
+
+/// A member of an object, or an item of an array with an empty key, and where the one after it is looked for.
+pub struct Member<'a> {
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+    pub rest: &'a [u8],
+}
+
+/// The first one of what `rest` begins in: an array or an object at first, then what was left.
+pub fn next(rest: &[u8]) -> Option<Member<'_>> {
+    let mut at = skip_space(rest, 1);
+    let mut key: &[u8] = &[];
+    if let None | Some(b']' | b'}') = rest.get(at) {
+        return None;
+    }
+    let mut end = value_end(rest, at);
+    let behind = skip_space(rest, end);
+    if rest.get(behind) == Some(&b':') {
+        key = &rest[at..end];
+        at = skip_space(rest, behind + 1);
+        end = value_end(rest, at);
+    }
+    Some(Member {
+        key,
+        value: &rest[at..end],
+        rest: &rest[skip_space(rest, end)..],
+    })
+}
+
+/// Refuses what is not JSON as this API takes it, and finds the outermost members. The error goes on from the name of
+/// the text: "is not valid JSON: ...".
+pub fn check(bytes: &[u8], max_depth: usize) -> Result<(&str, Fields)> {
+    let text = std::str::from_utf8(bytes).map_err(|e| {
+        let at = e.valid_up_to();
+        Error::invalid(format!("is not valid JSON: it is not UTF-8 at byte {at}"))
+    })?;
+    if u32::try_from(text.len()).is_err() {
+        return Err(Error::invalid("is longer than 4 GiB"));
+    }
+    let mut parser = serde_json::Deserializer::from_str(text);
+    IgnoredAny::deserialize(&mut parser)
+        .and_then(|_| parser.end())
+        .map_err(|e| not_json(text, &e))?;
+    let mut walk = Walk {
+        text,
+        max_depth,
+        open: Vec::new(),
+        keys: Vec::new(),
+        fields: Vec::new(),
+    };
+    walk.all()?;
+    if walk.fields.len() > FEW {
+        let fields = &mut walk.fields;
+        fields.sort_unstable_by(|a, b| a.key.name(text).cmp(&b.key.name(text)));
+    }
+    Ok((text, Fields(walk.fields)))
+}
+
+/// What serde_json stumbled over, in our own words.
+fn not_json(text: &str, e: &serde_json::Error) -> Error {
+    let bytes = text.as_bytes();
+    let mut line_at = 0;
+    for _ in 1..e.line() {
+        line_at += memchr(b'\n', &bytes[line_at..]).map_or(0, |n| n + 1);
+    }
+    // Its columns count bytes from 1.
+    let mut at = (line_at + e.column()).saturating_sub(1).min(bytes.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    let (why, at) = match text[at..].chars().next() {
+        Some(c) if !e.is_eof() && c.is_ascii_graphic() => (format!("unexpected {c}"), at),
+        Some(c) if !e.is_eof() => (format!("unexpected character U+{:04X}", u32::from(c)), at),
+        _ => ("it ends too early".to_owned(), bytes.len()),
+    };
+    Error::invalid(format!("is not valid JSON: {why} at byte {at}"))
+}
+
+struct Open {
+    object: bool,
+    first_key: usize,
+}
+
+/// One walk over a text that is JSON.
+struct Walk<'a> {
+    text: &'a str,
+    max_depth: usize,
+    open: Vec<Open>,
+    /// Of all objects that are open, one after the other.
+    keys: Vec<Key>,
+    fields: Vec<Field>,
+}
+
+impl Walk<'_> {
+    fn all(&mut self) -> Result<()> {
+        let text = self.text.as_bytes();
+        let (mut at, mut value_at, mut at_key) = (0, 0, false);
+        while let Some(c) = text.get(at) {
+            match c {
+                b'"' => {
+                    let end = string_end(text, at);
+                    let escaped = self.check_escapes(at, end)?;
+                    if at_key {
+                        let span = Span::new(at, end);
+                        self.keys.push(Key { span, escaped });
+                        at_key = false;
+                    }
+                    at = end;
+                    continue;
+                }
+                b':' if self.open.len() == 1 => value_at = skip_space(text, at + 1),
+                b',' => {
+                    self.end_field(value_at, at);
+                    at_key = self.open.last().is_some_and(|open| open.object);
+                }
+                b'[' | b'{' => {
+                    at_key = *c == b'{';
+                    self.open(at_key, at)?;
+                }
+                b']' | b'}' => {
+                    self.end_field(value_at, at);
+                    self.close(at)?;
+                    at_key = false;
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, object: bool, at: usize) -> Result<()> {
+        if self.open.len() == self.max_depth {
+            return Err(Error::invalid(format!(
+                "is nested more than {} levels deep at byte {at}",
+                self.max_depth
+            )));
+        }
+        self.open.push(Open {
+            object,
+            first_key: self.keys.len(),
+        });
+        Ok(())
+    }
+
+    /// What ends before `at` is a member of the outermost object, if it is one of that and has members.
+    fn end_field(&mut self, value_at: usize, at: usize) {
+        if let ([Open { object: true, .. }], Some(key)) = (self.open.as_slice(), self.keys.last()) {
+            let value = self.text[value_at..at].trim_ascii_end();
+            self.fields.push(Field {
+                key: *key,
+                value: Span::new(value_at, value_at + value.len()),
+            });
+        }
+    }
+
+    fn close(&mut self, at: usize) -> Result<()> {
+        let Some(open) = self.open.pop() else {
+            return Ok(());
+        };
+        let text = self.text;
+        let keys = &mut self.keys[open.first_key..];
+        let twice = if keys.len() <= FEW {
+            (1..keys.len()).find(|i| keys[..*i].iter().any(|key| key.same(&keys[*i], text)))
+        } else {
+            keys.sort_unstable_by(|a, b| a.name(text).cmp(&b.name(text)));
+            (1..keys.len()).find(|i| keys[i - 1].same(&keys[*i], text))
+        };
+        if let Some(i) = twice {
+            let name: String = keys[i].name(text).chars().take(40).collect();
+            return Err(Error::invalid(format!(
+                "is not valid JSON: {name:?} stands twice in the object that ends at byte {at}"
+            )));
+        }
+        self.keys.truncate(open.first_key);
+        Ok(())
+    }
+
+    /// Whether a string has escapes at all. serde_json has seen that each is one.
+    fn check_escapes(&self, from: usize, to: usize) -> Result<bool> {
+        let text = self.text.as_bytes();
+        let mut at = from;
+        while let Some(found) = memchr(b'\\', &text[at..to]) {
+            at += found;
+            if text[at + 1] != b'u' {
+                at += 2;
+                continue;
+            }
+            at += match (unit(text, at), unit(text, at + 6)) {
+                (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+                (Some(0xd800..=0xdfff), _) => {
+                    return Err(Error::invalid(format!(
+                        "is not valid JSON: half of a surrogate pair at byte {at}"
+                    )))
+                }
+                (Some(0), _) => {
+                    let why = format!("has \\u0000, which is not allowed, at byte {at}");
+                    return Err(Error::invalid(why));
+                }
+                _ => 6,
+            };
+        }
+        Ok(at > from)
+    }
+}
+
+/// The UTF-16 unit of a \uXXXX that begins at `at`.
+fn unit(text: &[u8], at: usize) -> Option<u16> {
+    let escape = std::str::from_utf8(text.get(at..at + 6)?).ok()?;
+    u16::from_str_radix(escape.strip_prefix("\\u")?, 16).ok()
+}
