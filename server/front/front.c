@@ -118,6 +118,8 @@ static int copy_options(struct front *f, const struct front_options *o)
     f->text = o->text;
     f->allowed_origins = o->allowed_origins;
     f->n_allowed_origins = o->n_allowed_origins;
+    f->allowed_hosts = o->allowed_hosts;
+    f->n_allowed_hosts = o->n_allowed_hosts;
     f->tenants = o->tenants;
     f->tenant_metrics = o->tenant_metrics;
     f->log_requests = o->log_requests;
@@ -153,6 +155,7 @@ static int open_watchers(struct front *f, const struct front_listen *where, cons
 {
     struct http_limits few = *limits;
     few.max_connections = MAX_WATCHERS;
+    few.max_connections_per_address = MAX_WATCHERS;
     few.max_body_bytes = 0;
     return http_server_open(f->base, where->host, where->port, MAX_WATCHERS, &few, &front_watcher_handler, f,
                             &f->watchers, err);
@@ -202,6 +205,9 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
         .max_all_bodies_bytes = 16 * max_body,
         .max_pending_bytes = MAX_PENDING_BYTES,
         .max_connections = or_default(o->max_connections, 4096),
+        .max_connections_per_address = o->max_connections_per_address,
+        .trusted = o->trusted_proxies,
+        .n_trusted = o->n_trusted_proxies,
         .head_timeout_ms = or_default(o->head_timeout_ms, 15000),
         .body_timeout_ms = or_default(o->body_timeout_ms, 30000),
         .idle_timeout_ms = or_default(o->idle_timeout_ms, 75000),
@@ -241,6 +247,11 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
         return status;
     }
     http_server_use_tls(f->http, o->tls);
+    if (!tenants_ask_key(f->tenants) && !http_server_is_local(f->http))
+        quire_log(QUIRE_LOG_WARN, "server",
+                  "whoever can reach %s port %u may use the model, and nobody is asked for a key: give --api-key or "
+                  "--tenants, or leave --host at 127.0.0.1",
+                  o->host ? o->host : "0.0.0.0", http_server_port(f->http));
     *out = f;
     return QUIRE_OK;
 }

@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 struct front;
+struct http_network;
 struct tls;
 
 struct front_listen {
@@ -37,6 +38,10 @@ struct front_options {
     const struct tls *tls;          /* NULL: plain HTTP; outlives the front */
     const char *const *allowed_origins; /* of web pages (CORS), checked; they outlive the front */
     size_t n_allowed_origins;
+    const char *const
+        *allowed_hosts; /* names of this server besides localhost, checked; they outlive the front. Looked at
+                                         without keys, on a loopback address or where there are some */
+    size_t n_allowed_hosts;
     struct tenants *tenants;        /* never NULL; outlives the front, whose loop's thread it belongs to */
     bool tenant_metrics;            /* /metrics counts by tenant too */
     bool log_requests;              /* a line in the log for each request that generates */
@@ -51,11 +56,14 @@ struct front_options {
     size_t max_body_bytes;          /* 0 = 16 MiB */
     uint32_t max_choices;           /* prompts × n of a request; 0 = 4,096 */
     uint32_t max_connections;       /* 0 = 4,096; never more than the process may open */
-    uint32_t head_timeout_ms;       /* 0 = 15,000 */
-    uint32_t body_timeout_ms;       /* 0 = 30,000, besides what 16 KiB/s would need */
-    uint32_t idle_timeout_ms;       /* 0 = 75,000: a connection between requests */
-    uint32_t write_timeout_ms;      /* 0 = 60,000: a client that takes nothing */
-    uint32_t ping_ms;               /* 0 = 15,000: silence of a stream before a ": ping" comment */
+    uint32_t max_connections_per_address; /* 0 = half of that */
+    const struct http_network *trusted_proxies; /* n_trusted_proxies that have no such limit; they outlive the front */
+    size_t n_trusted_proxies;
+    uint32_t head_timeout_ms; /* 0 = 15,000 */
+    uint32_t body_timeout_ms; /* 0 = 30,000, besides what 16 KiB/s would need */
+    uint32_t idle_timeout_ms; /* 0 = 75,000: a connection between requests */
+    uint32_t write_timeout_ms; /* 0 = 60,000: a client that takes nothing */
+    uint32_t ping_ms; /* 0 = 15,000: silence of a stream before a ": ping" comment */
     /* The handshake is done, requests are served. May be NULL. */
     void (*on_engine_ready)(void *context);
     /* Refused or lost. front_set_engine() may follow, not from inside. May be NULL. */
@@ -75,7 +83,7 @@ void front_destroy(struct front *front);
  * tcp, else NULL. Replaces an engine that is gone. */
 struct front_engine {
     int fd;
-    const char *model;              /* for messages */
+    const char *model; /* for messages */
     struct key256 identity_text;
     struct key256 identity_config;
     const char *key_file;

@@ -43,8 +43,8 @@ struct front {
     uint32_t vocab_size, max_model_len, n_eos, *eos;
     char arithmetic[65];          /* the engine's identity_arithmetic in hex; empty: it told none */
 
-    const char *const *allowed_origins;
-    size_t n_allowed_origins;
+    const char *const *allowed_origins, *const *allowed_hosts;
+    size_t n_allowed_origins, n_allowed_hosts;
     struct tenants *tenants;
     bool tenant_metrics, log_requests;
     struct otlp *otlp;            /* NULL: no spans */

@@ -26,10 +26,13 @@
 #define LINGER_BYTES (64u << 20)
 #define BODY_BYTES_PER_MS 16
 #define ACCEPT_PAUSE_MS 100
+#define TOO_MANY_BODIES "the server is holding too many large requests"
+#define TOO_MANY_CONNECTIONS "the server has as many connections as it may have, and all are busy"
+/* How often those who are held are looked after, besides when a place becomes free. */
+#define LOOK_MS 100
 /* What the kernel may hold that the client's window has no room for; it would take megabytes, and
  * a client that reads nothing would be noticed late. */
 #define UNSENT_BYTES 131072
-#define FIRST_REQUEST_MS 500
 /* For the request of a connection that was accepted while the server drains. */
 #define LATE_REQUEST_MS 1000
 
@@ -58,7 +61,20 @@ static void set_read_deadline(struct http_connection *c)
         set_timer(c, l->head_timeout_ms, true);
 }
 
+static void set_resume(struct http_server *s, uint32_t ms)
+{
+    struct timeval tv = {.tv_usec = (suseconds_t)ms * 1000};
+    event_add(s->resume, &tv);
+}
+
 /* ---- connections ---------------------------------------------------------------------------- */
+
+void http_connection_enter(struct http_connection *c, enum phase phase)
+{
+    c->server->n_held += (phase == HELD) - (c->phase == HELD);
+    c->phase = phase;
+    http_room_note(c);
+}
 
 /* Who came late is told so at once and has nothing in progress: it keeps no server from ending. */
 static void check_idle(struct http_server *s)
@@ -70,6 +86,8 @@ static void check_idle(struct http_server *s)
 void http_connection_count_body(struct http_connection *c, size_t n_bytes)
 {
     c->server->n_body_bytes += n_bytes - c->n_body;
+    if (c->peer)
+        c->peer->n_body_bytes += n_bytes - c->n_body;
     c->n_body = n_bytes;
 }
 
@@ -88,6 +106,7 @@ static void free_connection(struct http_connection *c)
 {
     struct http_server *s = c->server;
     http_connection_reset_parser(c);
+    http_room_leave(c);
     TAILQ_REMOVE(&s->connections, c, link);
     if (c->unwritten)
         TAILQ_REMOVE(&s->unwritten, c, unwritten_link);
@@ -98,10 +117,8 @@ static void free_connection(struct http_connection *c)
     event_free(c->timer);
     bufferevent_free(c->bev);
     free(c);
-    if (s->full && s->n_connections < s->limits.max_connections && s->listener) {
-        s->full = false;
-        evconnlistener_enable(s->listener);
-    }
+    if (s->n_held > 0)
+        set_resume(s, 0);
     check_idle(s);
 }
 
@@ -123,7 +140,7 @@ static void begin_closing(struct http_connection *c)
         free_connection(c);
         return;
     }
-    c->phase = LINGERING;
+    http_connection_enter(c, LINGERING);
     shutdown(bufferevent_getfd(c->bev), SHUT_WR);
     set_timer(c, LINGER_MS, true);
 }
@@ -162,17 +179,62 @@ static void refuse(struct http_connection *c, int status, const char *reason)
     event_del(c->timer);
     begin_exchange(c);
     c->unread = true;
-    c->phase = WORKING;
+    http_connection_enter(c, WORKING);
     c->inside = true;
     c->server->handler.on_bad(c->server->context, &c->x, status, reason);
     c->inside = false;
     http_connection_reset_parser(c);
 }
 
+/* Refuses what it has begun to say, if anything, and frees it at once. */
+static void send_away(struct http_connection *c, int status, const char *reason)
+{
+    bool has_begun = c->phase == HELD || (c->phase == READING && (c->x.live || !http_parser_is_idle(&c->parser)));
+    if (!has_begun) {
+        drop_connection(c);
+        return;
+    }
+    refuse(c, status, reason);
+    /* What the socket takes at once, which is all of it: nothing else waits there. */
+    if (!c->is_tls) {
+        struct evbuffer *out = bufferevent_get_output(c->bev);
+        evbuffer_unfreeze(out, 1);
+        evbuffer_write(out, bufferevent_getfd(c->bev));
+    }
+    free_connection(c);
+}
+
+/* Finds a place for it; others may be freed for that. */
+static enum http_place find_place(struct http_connection *c)
+{
+    for (;;) {
+        struct http_connection *goes;
+        enum http_place got = http_room_place(c, &goes);
+        if (!goes)
+            return got;
+        send_away(goes, 408, "the request had not arrived when its connection was needed for others");
+    }
+}
+
+/* Whether the request may go on; else it is held. */
+static bool take_place(struct http_connection *c)
+{
+    struct http_server *s = c->server;
+    if (c->placed || s->handler.is_urgent(s->context, &c->x) || find_place(c) == HTTP_PLACED)
+        return true;
+    http_connection_enter(c, HELD);
+    set_timer(c, s->limits.head_timeout_ms, true);
+    if (!event_pending(s->resume, EV_TIMEOUT, NULL))
+        set_resume(s, LOOK_MS);
+    return false;
+}
+
 static void on_head(struct http_connection *c)
 {
     struct http_server *s = c->server;
     begin_exchange(c);
+    if (!take_place(c))
+        return;
     /* Until the body has been read, a reply leaves it unread. */
     c->unread = c->parser.has_body;
     c->inside = true;
@@ -193,10 +255,19 @@ static void on_request(struct http_connection *c)
 {
     struct http_server *s = c->server;
     event_del(c->timer);
-    c->phase = WORKING;
+    http_connection_enter(c, WORKING);
     c->inside = true;
     s->handler.on_request(s->context, &c->x);
     c->inside = false;
+}
+
+static bool may_keep_body(struct http_connection *c)
+{
+    struct http_connection *goes;
+    bool may;
+    while (!(may = http_room_for_body(c, &goes)) && goes)
+        refuse(goes, 503, TOO_MANY_BODIES);
+    return may;
 }
 
 /* Feeds what has arrived. True: the parser wants to be fed again. */
@@ -211,15 +282,17 @@ static bool feed(struct http_connection *c)
     if (c->parser.body_capacity > c->n_body) {
         http_connection_count_body(c, c->parser.body_capacity);
         /* Large bodies of many clients at once: who makes it too much is told to come back. */
-        if (got == HTTP_MORE && c->server->n_body_bytes > c->server->limits.max_all_bodies_bytes) {
-            refuse(c, 503, "the server is holding too many large requests");
+        if (got == HTTP_MORE && !may_keep_body(c)) {
+            refuse(c, 503, TOO_MANY_BODIES);
             return false;
         }
     }
     switch (got) {
     case HTTP_MORE:
-        if (was_idle && !http_parser_is_idle(&c->parser))
+        if (was_idle && !http_parser_is_idle(&c->parser)) {
+            http_connection_enter(c, READING); /* it waits for something else from now on */
             set_read_deadline(c);
+        }
         return used > 0 && evbuffer_get_length(in) > 0;
     case HTTP_HEAD: on_head(c); return c->phase == READING && c->x.live;
     case HTTP_DONE: on_request(c); return false;
@@ -255,16 +328,16 @@ static void process_input(struct http_connection *c)
         if (!again)
             break;
     }
-    if (c->phase == WORKING && c->eof) {
+    if ((c->phase == WORKING || c->phase == HELD) && c->eof) {
         drop_connection(c);
-    } else if (c->phase == WORKING) {
+    } else if (c->phase == WORKING || c->phase == HELD) {
         check_flood(c);
     } else if (c->phase == READING && !c->x.live) {
         if (evbuffer_get_length(in) > 0 && http_parser_is_idle(&c->parser)) {
             http_connection_later(c);
         } else if (c->eof || (c->server->draining && http_parser_is_idle(&c->parser))) {
             /* Nothing more comes; replies to what came are still to be taken. */
-            c->phase = FLUSHING;
+            http_connection_enter(c, FLUSHING);
             http_connection_later(c);
         } else if (http_parser_is_idle(&c->parser)) {
             set_read_deadline(c);
@@ -274,6 +347,16 @@ static void process_input(struct http_connection *c)
     } else if (c->phase == FLUSHING && evbuffer_get_length(out) == 0) {
         begin_closing(c);
     }
+}
+
+/* One that was held has a place. It may be freed. */
+static void go_on(struct http_connection *c)
+{
+    event_del(c->timer);
+    http_connection_enter(c, READING);
+    on_head(c);
+    if (c->phase == READING)
+        process_input(c);
 }
 
 /* ---- events --------------------------------------------------------------------------------- */
@@ -288,6 +371,7 @@ static void on_readable(struct bufferevent *bev, void *context)
         if (!c->stalled)
             process_input(c);
         break;
+    case HELD:
     case WORKING: check_flood(c); break;
     case FLUSHING:
     case LINGERING:
@@ -373,7 +457,7 @@ static void on_event(struct bufferevent *bev, short what, void *context)
     }
     /* A TLS client that says that it sends nothing more is taken at its word for the other half too: the bufferevent
      * has stopped writing. */
-    if (!(what & BEV_EVENT_EOF) || c->is_tls || c->phase == WORKING || c->phase == LINGERING) {
+    if (!(what & BEV_EVENT_EOF) || c->is_tls || c->phase == WORKING || c->phase == HELD || c->phase == LINGERING) {
         drop_connection(c);
         return;
     }
@@ -382,6 +466,16 @@ static void on_event(struct bufferevent *bev, short what, void *context)
         process_input(c);
     else if (c->phase == FLUSHING && evbuffer_get_length(bufferevent_get_output(bev)) == 0)
         free_connection(c);
+}
+
+/* It has waited long enough. */
+static void refuse_held(struct http_connection *c)
+{
+    switch (find_place(c)) {
+    case HTTP_PLACED: go_on(c); break;
+    case HTTP_NO_SHARE: refuse(c, 429, "this address has as many connections as one may have, and all are busy"); break;
+    case HTTP_NO_PLACE: refuse(c, 503, TOO_MANY_CONNECTIONS); break;
+    }
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *context)
@@ -395,6 +489,8 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
         drop_connection(c);
     } else if (c->phase == LINGERING) {
         free_connection(c);
+    } else if (c->phase == HELD) {
+        refuse_held(c);
     } else if (c->phase == FLUSHING) {
         if (evbuffer_get_length(bufferevent_get_output(c->bev)) == 0)
             begin_closing(c);
@@ -422,32 +518,44 @@ static struct bufferevent *new_bufferevent(struct http_server *s, evutil_socket_
     return bev;
 }
 
-static bool add_connection(struct http_server *s, evutil_socket_t fd)
+/* fd is the connection's, also on failure (NULL). */
+static struct http_connection *new_connection(struct http_server *s, evutil_socket_t fd, const struct sockaddr *from)
 {
     struct http_connection *c = calloc(1, sizeof *c);
-    if (!c)
-        return false;
+    if (!c) {
+        evutil_closesocket(fd);
+        return NULL;
+    }
     c->server = s;
     c->late = s->draining;
     c->x.connection = c;
     c->opened_ms = quire_now_ms();
     c->is_tls = s->tls != NULL;
+    http_parser_init(&c->parser, s->limits.max_head_bytes, s->limits.max_body_bytes);
     c->bev = new_bufferevent(s, fd);
     c->timer = event_new(s->base, -1, 0, on_timer, c);
-    if (!c->bev || !c->timer) {
-        if (c->bev)
-            bufferevent_free(c->bev);
-        else
-            evutil_closesocket(fd);
-        if (c->timer)
-            event_free(c->timer);
-        free(c);
-        return true;
+    if (c->bev && c->timer && http_room_enter(c, from)) {
+        find_place(c);
+        return c;
     }
+    if (c->bev)
+        bufferevent_free(c->bev);
+    else
+        evutil_closesocket(fd);
+    if (c->timer)
+        event_free(c->timer);
+    free(c);
+    return NULL;
+}
+
+static void add_connection(struct http_server *s, evutil_socket_t fd, const struct sockaddr *from)
+{
+    struct http_connection *c = new_connection(s, fd, from);
+    if (!c)
+        return;
     int on = 1, unsent = UNSENT_BYTES;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
-    http_parser_init(&c->parser, s->limits.max_head_bytes, s->limits.max_body_bytes);
     uint32_t ms = s->limits.write_timeout_ms;
     struct timeval write_timeout = {.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
     bufferevent_set_timeouts(c->bev, NULL, &write_timeout);
@@ -462,69 +570,26 @@ static bool add_connection(struct http_server *s, evutil_socket_t fd)
         set_timer(c, s->limits.head_timeout_ms, true); /* for the handshake */
     else
         set_read_deadline(c);
-    return true;
-}
-
-/* Between requests, and not about to say something. A new connection is given time for its first
- * request. */
-static bool may_give_way(const struct http_connection *c, uint64_t now)
-{
-    char byte;
-    return c->phase == READING && !c->x.live && http_parser_is_idle(&c->parser) &&
-           evbuffer_get_length(bufferevent_get_output(c->bev)) == 0 &&
-           evbuffer_get_length(bufferevent_get_input(c->bev)) == 0 &&
-           (c->served || now - c->opened_ms >= FIRST_REQUEST_MS) &&
-           recv(bufferevent_getfd(c->bev), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0;
-}
-
-/* Room for the next connection: the oldest that only waits for its next request gives way. */
-static void make_room(struct http_server *s)
-{
-    struct http_connection *c;
-    uint64_t now = quire_now_ms();
-    TAILQ_FOREACH(c, &s->connections, link)
-    {
-        if (may_give_way(c, now)) {
-            free_connection(c);
-            return;
-        }
-    }
-}
-
-/* When there is no room, accepting pauses; whoever knocks waits in the backlog. */
-static void check_room(struct http_server *s)
-{
-    if (s->n_connections >= s->limits.max_connections)
-        make_room(s);
-    if (s->n_connections < s->limits.max_connections)
-        return;
-    struct timeval tv = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
-    s->full = true;
-    evconnlistener_disable(s->listener);
-    event_add(s->resume, &tv);
 }
 
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from, int n_from,
                       void *context)
 {
     struct http_server *s = context;
-    (void)listener;
-    (void)from;
     (void)n_from;
-    if (!add_connection(s, fd)) {
-        evutil_closesocket(fd);
-        return;
+    add_connection(s, fd, from);
+    if (http_room_is_crowded(s)) {
+        evconnlistener_disable(listener);
+        set_resume(s, 0);
     }
-    check_room(s);
 }
 
 static void on_accept_error(struct evconnlistener *listener, void *context)
 {
     struct http_server *s = context;
     quire_log(QUIRE_LOG_WARN, "server", "a connection could not be accepted: %s", strerror(errno));
-    struct timeval tv = {.tv_usec = ACCEPT_PAUSE_MS * 1000};
     evconnlistener_disable(listener);
-    event_add(s->resume, &tv);
+    set_resume(s, ACCEPT_PAUSE_MS);
 }
 
 static void on_resume(evutil_socket_t fd, short what, void *context)
@@ -532,10 +597,17 @@ static void on_resume(evutil_socket_t fd, short what, void *context)
     struct http_server *s = context;
     (void)fd;
     (void)what;
-    if (s->listener && s->full)
-        check_room(s);
-    else if (s->listener)
-        evconnlistener_enable(s->listener);
+    struct http_connection *next, *first;
+    for (struct http_connection *c = TAILQ_FIRST(&s->unplaced); c; c = next) {
+        next = TAILQ_NEXT(c, room_link);
+        if (c->phase == HELD && find_place(c) == HTTP_PLACED)
+            go_on(c);
+    }
+    while ((first = http_room_too_many(s)))
+        send_away(first, 503, TOO_MANY_CONNECTIONS);
+    if (s->n_held > 0)
+        set_resume(s, LOOK_MS);
+    evconnlistener_enable(s->listener);
 }
 
 static void on_idle_event(evutil_socket_t fd, short what, void *context)
@@ -595,6 +667,9 @@ int http_server_open(struct event_base *base, const char *host, uint16_t port, i
     s->context = context;
     TAILQ_INIT(&s->connections);
     TAILQ_INIT(&s->unwritten);
+    TAILQ_INIT(&s->waiting);
+    TAILQ_INIT(&s->unplaced);
+    quire_random(s->secret.bytes, sizeof s->secret.bytes);
     s->resume = event_new(base, -1, 0, on_resume, s);
     s->idle = event_new(base, -1, 0, on_idle_event, s);
     s->flush = event_new(base, -1, 0, on_flush, s);
@@ -606,12 +681,15 @@ int http_server_open(struct event_base *base, const char *host, uint16_t port, i
     }
     /* Descriptors are for more than connections: the engine, the poll, what the libraries open. */
     struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY && files.rlim_cur > 64 &&
-        s->limits.max_connections > files.rlim_cur - 32) {
-        s->limits.max_connections = (uint32_t)(files.rlim_cur - 32);
+    const rlim_t others = 32 + HTTP_ROOM_UNPLACED;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY && files.rlim_cur > 2 * others &&
+        s->limits.max_connections > files.rlim_cur - others) {
+        s->limits.max_connections = (uint32_t)(files.rlim_cur - others);
         quire_log(QUIRE_LOG_WARN, "server", "%u connections at most: the process may open no more (ulimit -n)",
                   s->limits.max_connections);
     }
+    if (s->limits.max_connections_per_address == 0)
+        s->limits.max_connections_per_address = (s->limits.max_connections + 1) / 2;
     *out = s;
     return QUIRE_OK;
 }
@@ -633,12 +711,28 @@ void http_server_close(struct http_server *s)
         event_free(s->idle);
     if (s->flush)
         event_free(s->flush);
+    id_map_free(&s->peers);
     free(s);
 }
 
 void http_server_use_tls(struct http_server *s, const struct tls *tls)
 {
     s->tls = tls;
+}
+
+bool http_server_is_local(const struct http_server *s)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t n = sizeof address;
+    if (getsockname(evconnlistener_get_fd(s->listener), (struct sockaddr *)&address, &n) != 0)
+        return false;
+    const struct http_address bound = http_address_of((struct sockaddr *)&address);
+    return http_address_is_loopback(&bound);
+}
+
+bool http_server_has_tls(const struct http_server *s)
+{
+    return s->tls != NULL;
 }
 
 uint16_t http_server_port(const struct http_server *s)
@@ -648,7 +742,7 @@ uint16_t http_server_port(const struct http_server *s)
 
 uint32_t http_server_n_connections(const struct http_server *s)
 {
-    return s->n_connections;
+    return s->n_placed;
 }
 
 void http_server_drain(struct http_server *s)

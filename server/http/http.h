@@ -13,6 +13,7 @@
 #define QUIRE_FRONT_HTTP_H
 
 #include "base/status.h"
+#include "server/http/address.h"
 
 #include <event2/event.h>
 #include <stdbool.h>
@@ -31,16 +32,27 @@ struct http_limits {
     size_t max_all_bodies_bytes; /* of all connections together */
     size_t max_pending_bytes;    /* written to a stream but not taken by the client */
     uint32_t max_connections;
+    uint32_t max_connections_per_address; /* 0: half of these */
+    const struct http_network
+        *trusted;   /* n_trusted, which outlive the server: no limit is for one of these addresses */
+    size_t n_trusted;
     uint32_t head_timeout_ms;    /* from a request's first byte to the end of its headers */
     uint32_t body_timeout_ms;    /* for the body, besides what 16 KiB/s would need */
     uint32_t idle_timeout_ms;    /* between requests */
     uint32_t write_timeout_ms;   /* without the client taking a byte */
 };
 
+/* There are places for max_connections. When they are taken the connection gives way that has waited longest for a
+ * request, or for the rest of one; with none such, who comes waits for a place as soon as his request's head is there.
+ * One address has max_connections_per_address of them and half of max_all_bodies_bytes: past it its own give way.
+ * Who has waited for head_timeout_ms is refused: 503, or 429 where it is its address's share. Requests that the handler
+ * says are urgent are answered without a place. */
 struct http_handler {
     /* The headers are there, the body is not. May reply (and so refuse the body); else on_request
      * follows. */
     void (*on_head)(void *context, struct http_exchange *x);
+    /* The headers are there, and there is no place for the connection: whether it is answered all the same. */
+    bool (*is_urgent)(void *context, const struct http_exchange *x);
     /* The whole request is there. Replies now or later. */
     void (*on_request)(void *context, struct http_exchange *x);
     /* What to say about a request that is not HTTP, or too large, or too slow: fills in a JSON
@@ -58,6 +70,10 @@ void http_server_close(struct http_server *s);
 void http_server_use_tls(struct http_server *s, const struct tls *tls);
 
 uint16_t http_server_port(const struct http_server *s);
+/* Whether only this machine can connect. */
+bool http_server_is_local(const struct http_server *s);
+bool http_server_has_tls(const struct http_server *s);
+/* That have a place: max_connections at most. */
 uint32_t http_server_n_connections(const struct http_server *s);
 /* Connections between requests are closed, the others after their reply. New ones are accepted and have one reply; on_idle
  * does not wait for them. */
@@ -71,8 +87,10 @@ void http_server_on_idle(struct http_server *s, void (*on_idle)(void *context), 
 const char *http_method(const struct http_exchange *x);
 /* Not decoded, without query. */
 const char *http_path(const struct http_exchange *x);
-/* NULL: absent. */
+/* The first of this name; NULL: absent. */
 const char *http_header(const struct http_exchange *x, const char *name);
+/* Whether there are two of this name that differ. */
+bool http_header_differs(const struct http_exchange *x, const char *name);
 /* Whether the client is on this machine: 127.0.0.0/8 or ::1. */
 bool http_from_loopback(const struct http_exchange *x);
 /* Hands the body over, once: malloc'd, not NUL-terminated; NULL when it is empty. It counts as

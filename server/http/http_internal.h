@@ -1,7 +1,9 @@
-/* What http.c (connections) and http_reply.c (what is written to them) share. */
+/* What http.c (connections), http_room.c (who has a place) and http_reply.c (what is written to them) share. */
 #ifndef QUIRE_HTTP_INTERNAL_H
 #define QUIRE_HTTP_INTERNAL_H
 
+#include "base/hash.h"
+#include "base/id_map.h"
 #include "server/http/http.h"
 #include "server/http/http_parser.h"
 
@@ -11,6 +13,7 @@
 
 enum phase {
     READING,   /* between requests, or in one's head or body */
+    HELD,      /* the head is there, and there is no place for the connection yet */
     WORKING,   /* the request is with the handler */
     FLUSHING,  /* the last reply is being written */
     LINGERING, /* it was written; input is read and forgotten */
@@ -27,13 +30,26 @@ struct http_exchange {
     void *context;
 };
 
+TAILQ_HEAD(connection_list, http_connection);
+
+/* A client, as far as its address tells: it has a share of the connections and of the bodies. */
+struct http_peer {
+    uint64_t key;
+    uint32_t n_connections, n_placed;
+    size_t n_body_bytes;
+    struct connection_list waiting; /* of the server's `waiting`, by peer_link */
+};
+
 struct http_connection {
     struct http_server *server;
+    struct http_peer *peer; /* NULL: of a trusted proxy, which stands for many */
     struct bufferevent *bev;
     struct event *timer;
     struct http_parser parser;
     struct http_exchange x;
     enum phase phase;
+    bool placed;      /* it is one of the max_connections */
+    bool listed;      /* in `waiting` */
     bool close_after; /* the reply in progress is the connection's last */
     bool unread;      /* part of the request was not read */
     bool eof;         /* the client sends nothing more */
@@ -47,13 +63,13 @@ struct http_connection {
     bool late;        /* accepted by a server that drains */
     uint64_t opened_ms;
     size_t n_lingered, n_body;
-    TAILQ_ENTRY(http_connection) link, unwritten_link;
+    TAILQ_ENTRY(http_connection) link, unwritten_link, room_link, peer_link;
 };
 
 struct http_server {
     struct event_base *base;
     struct evconnlistener *listener;
-    struct event *resume; /* accepting, after the process had no descriptors left */
+    struct event *resume; /* accepting, after a pause; and looks for places */
     struct event *idle;
     struct event *flush; /* writes what the turn of the loop has added to `unwritten` */
     const struct tls *tls; /* NULL: plain HTTP */
@@ -61,12 +77,18 @@ struct http_server {
     struct http_handler handler;
     void *context;
     uint16_t port;
-    uint32_t n_connections, n_late;
+    uint32_t n_connections, n_late, n_placed, n_held;
     size_t n_body_bytes;
-    bool draining, full;
+    bool draining;
     void (*on_idle)(void *context);
     void *idle_context;
-    TAILQ_HEAD(connection_list, http_connection) connections, unwritten;
+    struct connection_list connections, unwritten;
+    /* By room_link. waiting: with a place, for a request or the rest of one, the longest first. unplaced: in the order
+     * they came. */
+    struct connection_list waiting, unplaced;
+    uint32_t n_unplaced;
+    struct id_map peers; /* by http_peer.key */
+    struct key256 secret; /* of these keys */
 };
 
 /* What goes out, to be added to: it is written when the loop's callback in progress returns. */
@@ -79,5 +101,30 @@ char *http_connection_take_body(struct http_connection *c, size_t *n_bytes);
 void http_connection_count_body(struct http_connection *c, size_t n_bytes);
 /* Frees what the parser holds of a request. */
 void http_connection_reset_parser(struct http_connection *c);
+/* Every change of phase. */
+void http_connection_enter(struct http_connection *c, enum phase phase);
+
+/* ---- http_room.c ---- */
+#define HTTP_ROOM_UNPLACED 96 /* connections besides those that have a place */
+/* A new connection, without a place. False: no memory. */
+bool http_room_enter(struct http_connection *c, const struct sockaddr *from);
+/* Of one that is freed, after http_connection_reset_parser(). */
+void http_room_leave(struct http_connection *c);
+/* Its phase was changed. */
+void http_room_note(struct http_connection *c);
+enum http_place {
+    HTTP_PLACED,
+    HTTP_NO_SHARE, /* its address has as many as one may have */
+    HTTP_NO_PLACE, /* all are taken */
+};
+/* Gives c a place, if it has none. *goes: who is to be freed, to ask again then; NULL: nobody, for all are at work. */
+enum http_place http_room_place(struct http_connection *c, struct http_connection **goes);
+/* Who goes because too many have no place; NULL: nobody. */
+struct http_connection *http_room_too_many(struct http_server *s);
+/* So many have no place that accepting must wait for a turn of the loop. */
+bool http_room_is_crowded(const struct http_server *s);
+/* Whether the body that c is sending, which has grown, may stay. *goes: whose larger one is to be refused, to ask again
+ * then; NULL: nobody's. */
+bool http_room_for_body(struct http_connection *c, struct http_connection **goes);
 
 #endif

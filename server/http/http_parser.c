@@ -7,6 +7,7 @@
 #define MAX_CHUNK_LINE 256
 #define MAX_TRAILER_BYTES 8192
 #define MAX_EMPTY_LINES 4
+#define TLS_HANDSHAKE 0x16 /* the first byte of a TLS connection */
 
 enum state {
     IN_HEAD,
@@ -52,6 +53,15 @@ const char *http_parser_header(const struct http_parser *p, const char *name)
         if (strcasecmp(p->headers[i].name, name) == 0)
             return p->headers[i].value;
     return NULL;
+}
+
+bool http_parser_header_differs(const struct http_parser *p, const char *name)
+{
+    const char *first = http_parser_header(p, name);
+    for (unsigned i = 0; first && i < p->n_headers; i++)
+        if (strcasecmp(p->headers[i].name, name) == 0 && strcmp(p->headers[i].value, first) != 0)
+            return true;
+    return false;
 }
 
 static enum http_parsed bad(struct http_parser *p, int status, const char *reason)
@@ -174,13 +184,11 @@ static enum http_parsed apply_headers(struct http_parser *p)
     for (unsigned i = 0; i < p->n_headers; i++) {
         const char *name = p->headers[i].name, *value = p->headers[i].value;
         if (strcasecmp(name, "Content-Length") == 0) {
-            uint64_t length;
-            if (!parse_length(value, &length))
+            if (!parse_length(value, &p->content_length))
                 return bad(p, 400, "Content-Length is not a number");
-            if (has_length && length != p->content_length)
-                return bad(p, 400, "there are two different Content-Lengths");
+            if (has_length)
+                return bad(p, 400, "there are two Content-Lengths");
             has_length = true;
-            p->content_length = length;
         } else if (strcasecmp(name, "Transfer-Encoding") == 0) {
             if (p->chunked || strcasecmp(value, "chunked") != 0)
                 return bad(p, 400, "Transfer-Encoding: only \"chunked\" is understood");
@@ -253,6 +261,11 @@ static bool head_reserve(struct http_parser *p, size_t more)
 /* Takes one line, or the beginning of one. */
 static enum http_parsed feed_head(struct http_parser *p, const uint8_t *data, size_t n, size_t *used)
 {
+    /* What cannot become a request is told so at once: it may be waiting for an answer, as a TLS client is. */
+    if (p->n_head == 0 && data[0] == TLS_HANDSHAKE)
+        return bad(p, 400, "this port speaks plain HTTP, and this is the beginning of TLS: use http://");
+    if (p->n_head == 0 && !is_token_character(data[0]) && data[0] != '\r' && data[0] != '\n')
+        return bad(p, 400, "the request's method is not a token");
     const uint8_t *newline = memchr(data, '\n', n);
     size_t take = newline ? (size_t)(newline - data) + 1 : n;
     if (take > p->max_head_bytes - p->n_head)

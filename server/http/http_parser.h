@@ -1,7 +1,7 @@
 /* HTTP/1.0 and 1.1 requests out of a stream of bytes: pure, no I/O.
  *
  * Strict where leniency has been a hole elsewhere: lines end in CRLF, no folded headers, no two
- * different Content-Lengths, none beside Transfer-Encoding, "chunked" is the only coding.
+ * Content-Lengths, none beside Transfer-Encoding, "chunked" is the only coding.
  * Everything is bounded. Every refusal has a 4xx status and a sentence for the client. One thread
  * at a time.
  */
@@ -64,7 +64,9 @@ char *http_parser_take_body(struct http_parser *p, size_t *n_bytes);
 /* Nothing of a request has been seen yet. */
 bool http_parser_is_idle(const struct http_parser *p);
 
-/* The value of a header by its name in any case; NULL: there is none. */
+/* The value of the first header of this name, in any case; NULL: there is none. */
 const char *http_parser_header(const struct http_parser *p, const char *name);
+/* Whether there are two of this name whose values differ. */
+bool http_parser_header_differs(const struct http_parser *p, const char *name);
 
 #endif

@@ -39,18 +39,19 @@ const char *http_request_id(const struct http_exchange *x)
     return x->request_id;
 }
 
+bool http_header_differs(const struct http_exchange *x, const char *name)
+{
+    return http_parser_header_differs(&x->connection->parser, name);
+}
+
 bool http_from_loopback(const struct http_exchange *x)
 {
     struct sockaddr_storage from = {0};
     socklen_t n = sizeof from;
     if (getpeername(bufferevent_getfd(x->connection->bev), (struct sockaddr *)&from, &n) != 0)
         return false;
-    if (from.ss_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)&from)->sin_addr.s_addr) >> 24 == 127;
-    if (from.ss_family != AF_INET6)
-        return false;
-    const struct in6_addr *address = &((const struct sockaddr_in6 *)&from)->sin6_addr;
-    return IN6_IS_ADDR_LOOPBACK(address) || (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127);
+    const struct http_address address = http_address_of((struct sockaddr *)&from);
+    return http_address_is_loopback(&address);
 }
 
 /* ---- the reply ------------------------------------------------------------------------------ */
@@ -102,7 +103,7 @@ static void write_head(struct http_exchange *x, int status, const char *content_
 /* Whether the connection is over after this reply, which is known when its headers are written. */
 static void decide_close(struct http_connection *c)
 {
-    if (!c->parser.keep_alive || c->server->draining || c->server->full || c->unread)
+    if (!c->parser.keep_alive || c->server->draining || !c->placed || c->server->n_held > 0 || c->unread)
         c->close_after = true;
 }
 
@@ -114,10 +115,10 @@ static void end_exchange(struct http_connection *c)
     if (c->x.extra)
         evbuffer_drain(c->x.extra, evbuffer_get_length(c->x.extra));
     if (c->close_after) {
-        c->phase = FLUSHING;
+        http_connection_enter(c, FLUSHING);
     } else {
-        c->phase = READING;
         http_connection_reset_parser(c);
+        http_connection_enter(c, READING);
     }
     if (!c->inside)
         http_connection_later(c);

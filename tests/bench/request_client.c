@@ -33,7 +33,7 @@ static void ask(const struct connection *c, uint32_t index, uint32_t n_words)
         n_body += snprintf(body + n_body, sizeof body - (size_t)n_body, " %s", i % 2 ? "little" : "the");
     n_body += snprintf(body + n_body, sizeof body - (size_t)n_body, "\"}");
     int n = snprintf(request, sizeof request,
-                     "POST /v1/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+                     "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                      "User-Agent: host_bench\r\nContent-Length: %d\r\n\r\n%s",
                      n_body, body);
     if (send(c->fd, request, (size_t)n, 0) != n)

@@ -39,7 +39,7 @@ static void ask(const struct stream *s, uint32_t index, uint32_t n_tokens)
                           " \"ignore_eos\": true, \"stream\": true}",
                           index, n_tokens);
     int n = snprintf(request, sizeof request,
-                     "POST /v1/completions HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n"
+                     "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                      "Content-Length: %d\r\n\r\n%s",
                      n_body, body);
     if (send(s->fd, request, (size_t)n, 0) != n)

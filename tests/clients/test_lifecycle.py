@@ -22,7 +22,7 @@ LONG = {"model": "demo", "prompt": "Once upon a time", "max_tokens": 900, "ignor
 
 def raw(body, path="/v1/completions"):
     data = json.dumps(body).encode()
-    return (f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    return (f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(data)}\r\n\r\n").encode() + data
 
 

@@ -110,7 +110,7 @@ def test_a_client_that_leaves_is_cancelled_through_the_proxy(proxy):
     host, port = url.removeprefix("http://").split(":")
     data = body(max_tokens=1900, ignore_eos=True, stream=True)
     s = socket.create_connection((host, int(port)), timeout=20)
-    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
     assert b"200" in s.recv(100)
     wait_for(lambda: sum(x.metric("vllm:num_requests_running") for x in servers) == 1, "the request")
     s.close()

@@ -84,7 +84,7 @@ def test_a_share_of_the_queue(start, tmp_path):
     def send(key, **fields):
         body = json.dumps({"prompt": "x", "max_tokens": 1, **fields}).encode()
         c = server.connect(timeout=120)
-        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer %s\r\n"
+        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer %s\r\n"
                   b"Content-Length: %d\r\n\r\n" % (key.encode(), len(body)) + body)
         return c
 

@@ -87,7 +87,7 @@ def read_all(connection):
 
 def get(server, context, path, close=True):
     with connect(server, context) as c:
-        c.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n{'Connection: close' if close else 'X: y'}\r\n\r\n".encode())
+        c.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{'Connection: close' if close else 'X: y'}\r\n\r\n".encode())
         return read_all(c)
 
 
@@ -151,8 +151,8 @@ def test_it_says_goodbye(https, trusting):
 
 
 def test_many_replies_on_one_connection(https, trusting):
-    one = b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
-    last = b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    one = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    last = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     with connect(https, trusting) as c:
         c.sendall(one * 199 + last)
         assert read_all(c).count(b"HTTP/1.1 200 OK") == 200
@@ -161,7 +161,7 @@ def test_many_replies_on_one_connection(https, trusting):
 @pytest.mark.parametrize("how", ["close_notify", "fin", "reset"])
 def test_a_client_that_leaves_cancels_its_request(https, trusting, how):
     body = b'{"prompt": "x", "max_tokens": 900, "ignore_eos": true, "stream": true}'
-    request = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    request = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body
     before = metric(https, trusting, ABORTED)
     c = connect(https, trusting)
     c.sendall(request)
@@ -206,7 +206,7 @@ def test_the_certificate_is_read_again_on_sighup(start, authority, trusting, tmp
         server.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "was read again" in server.output(), "the new certificate")
         assert shown() == "after"
-        kept.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        kept.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert b"200 OK" in read_all(kept)
     assert server.stop() == 0
 

@@ -46,13 +46,13 @@ def test_every_reply_says_who_may_read_it():
 
 
 def test_a_body_that_turns_out_too_large_is_told_once():
-    head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nOrigin: {PAGE}\r\nAuthorization: Bearer k\r\n"
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: {PAGE}\r\nAuthorization: Bearer k\r\n"
     reply = server.raw((head + "Transfer-Encoding: chunked\r\n\r\n20000\r\n").encode() + b"a" * 0x20000)
     assert reply.startswith(b"HTTP/1.1 413") and reply.count(b"Access-Control-Allow-Origin") == 1, reply
 
 
 def test_a_preflight_that_is_no_request_is_answered_once():
-    head = f"OPTIONS /v1/models HTTP/1.1\r\nHost: x\r\nOrigin: {PAGE}\r\nAccess-Control-Request-Method: GET\r\n"
+    head = f"OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: {PAGE}\r\nAccess-Control-Request-Method: GET\r\n"
     for line in ("Content-Length: a", "Transfer-Encoding: gzip", "no colon", "Content-Length: 100001"):
         reply = server.raw(f"{head}{line}\r\n\r\n".encode())
         assert reply.startswith(b"HTTP/1.1 4") and reply.count(b"HTTP/1.1 ") == 1, reply

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "server/daemon/daemon.h"
 #include "server/front/front.h"
+#include "server/http/address.h"
 #include "server/http/tls.h"
 #include "tests/daemon/fake_engine.h"
 #include "tests/front/fake_source.h"
@@ -123,6 +124,10 @@ static const struct option names[] = {
     {"name", required_argument, NULL, 'n'},
     {"tenants", required_argument, NULL, 't'},
     {"allowed-origins", required_argument, NULL, 'O'},
+    {"allowed-hosts", required_argument, NULL, 'A'},
+    {"host", required_argument, NULL, 'H'},
+    {"max-connections-per-address", required_argument, NULL, 'd'},
+    {"trusted-proxies", required_argument, NULL, 'Y'},
     {"certificate", required_argument, NULL, 'C'},
     {"tool-call-parser", required_argument, NULL, 'u'},
     {"tenant-metrics", no_argument, NULL, 'T'},
@@ -135,8 +140,9 @@ static const struct option names[] = {
 
 #define MAX_NAMES 20
 struct words {
-    const char *keys[MAX_NAMES], *names[MAX_NAMES], *origins[MAX_NAMES];
-    size_t n_keys, n_names, n_origins;
+    const char *keys[MAX_NAMES], *names[MAX_NAMES], *origins[MAX_NAMES], *hosts[MAX_NAMES];
+    size_t n_keys, n_names, n_origins, n_hosts, n_networks;
+    struct http_network networks[MAX_NAMES];
     const char *tenants, *certificate, *source;
     bool has_shadow;
     uint32_t give_up_ms;
@@ -164,6 +170,16 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
             if (words->n_origins < MAX_NAMES)
                 words->origins[words->n_origins++] = optarg;
             break;
+        case 'A':
+            if (words->n_hosts < MAX_NAMES)
+                words->hosts[words->n_hosts++] = optarg;
+            break;
+        case 'Y':
+            if (http_networks_parse(optarg, words->networks, MAX_NAMES, &words->n_networks, NULL) != QUIRE_OK)
+                return false;
+            break;
+        case 'H': o->host = optarg; break;
+        case 'd': o->max_connections_per_address = number; break;
         case 'n':
             if (words->n_names < MAX_NAMES)
                 words->names[words->n_names++] = optarg;
@@ -252,6 +268,10 @@ int main(int argc, char **argv)
     options.tls = tls;
     options.allowed_origins = words.origins;
     options.n_allowed_origins = words.n_origins;
+    options.allowed_hosts = words.hosts;
+    options.n_allowed_hosts = words.n_hosts;
+    options.trusted_proxies = words.networks;
+    options.n_trusted_proxies = words.n_networks;
     if (words.n_names == 0)
         words.names[words.n_names++] = "fake";
     options.model_names = words.names;

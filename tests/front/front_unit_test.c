@@ -10,6 +10,7 @@ int main(void)
     failed += run_stop_strings_tests();
     failed += run_http_parser_tests();
     failed += run_params_tests();
+    failed += run_address_tests();
     failed += run_bucket_tests();
     failed += run_tenants_tests();
     failed += run_trace_context_tests();

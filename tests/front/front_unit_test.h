@@ -12,6 +12,7 @@ int run_json_out_tests(void);
 int run_stop_strings_tests(void);
 int run_http_parser_tests(void);
 int run_params_tests(void);
+int run_address_tests(void);
 int run_bucket_tests(void);
 int run_tenants_tests(void);
 int run_trace_context_tests(void);

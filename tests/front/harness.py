@@ -66,8 +66,9 @@ class Server:
         assert events[-1] == "data: [DONE]"
         return [json.loads(e[6:]) for e in events[:-1]]
 
-    def connect(self, timeout=20):
-        return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+    def connect(self, timeout=20, source=None):
+        """source: the address it comes from, one of 127.0.0.0/8."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout, (source, 0) if source else None)
 
     def raw(self, data, timeout=20):
         """Everything the server sends for these bytes, up to its end of the connection."""
@@ -107,7 +108,7 @@ def read_all(s):
 
 def post_bytes(path, body, extra=""):
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return (f"POST {path} HTTP/1.1\r\nHost: x\r\n{extra}Content-Length: {len(data)}\r\n\r\n").encode() + data
+    return (f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{extra}Content-Length: {len(data)}\r\n\r\n").encode() + data
 
 
 def wait_until(condition, seconds=20):

@@ -3,6 +3,7 @@ runs nothing for them."""
 
 import json
 import random
+import resource
 import socket
 import struct
 import sys
@@ -12,7 +13,7 @@ from harness import PROGRAM, Server, post_bytes, read_all, run_tests, wait_until
 
 COMPLETIONS = "/v1/completions"
 LONG = {"prompt": "Hello", "max_tokens": 4000, "ignore_eos": True}
-H = b"Host: x\r\n"
+H = b"Host: localhost\r\n"
 SANITIZED = any(name in open(PROGRAM, "rb").read() for name in (b"__asan_init", b"__tsan_init"))
 
 server = Server("--interval-us", 2000, "--max-body-bytes", 1 << 20, "--head-timeout-ms", 1500)
@@ -49,10 +50,11 @@ def test_malformed_requests():
     bad = [
         (b"nonsense\r\n\r\n", 400), (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n", 400), (b"GET / HTTP/9.9\r\n" + H + b"\r\n", 400),
         (b"GET /health HTTP/1.1\r\n\r\n", 400), (b"GET /health HTTP/1.1\r\n" + H + H + b"\r\n", 400),
-        (b"GET /health HTTP/1.1\n" + b"Host: x\n\n", 400), (b"GET /health HTTP/1.1\r\n" + H + b"no colon\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\n" + b"Host: localhost\n\n", 400), (b"GET /health HTTP/1.1\r\n" + H + b"no colon\r\n\r\n", 400),
         (b"GET /health HTTP/1.1\r\n" + H + b" folded: x\r\n\r\n", 400), (b"GET /health HTTP/1.1\r\n" + H + b"a: \0\r\n\r\n", 400),
         (b"GET /he\xffalth HTTP/1.1\r\n" + H + b"\r\n", 400), (b"G ET /health HTTP/1.1\r\n" + H + b"\r\n", 400),
-        (post + b"Content-Length: x\r\n\r\n", 400), (post + b"Content-Length: -5\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00", 400), (b"\x16", 400),
+        (post + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 400), (post + b"Content-Length: x\r\n\r\n", 400), (post + b"Content-Length: -5\r\n\r\n", 400),
         (post + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
         (post + b"Transfer-Encoding: gzip\r\n\r\n", 400), (post + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
         (post + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n", 400),
@@ -128,7 +130,7 @@ def test_bodies_that_fit():
 def test_refusals_before_the_body():
     for path, status in (("/nowhere", 404), ("/health", 405)):
         with server.connect() as s:
-            s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n".encode() + b"a" * 500000)
+            s.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n".encode() + b"a" * 500000)
             is_error(read_all(s), status)
     still_serves()
 
@@ -292,29 +294,28 @@ def test_a_slow_reader_is_cut_off():
         s.close()
 
 
+def take_replies(sockets, replies):
+    """Adds what has come to replies, by socket."""
+    for c in sockets:
+        c.setblocking(False)
+        try:
+            replies[c] = replies.get(c, b"") + c.recv(65536)
+        except BlockingIOError:
+            pass
+    return len(replies)
+
+
 def test_large_bodies_are_bounded_together():
-    # 16 times the largest body; 40 clients send one each, but for its last byte.
-    with Server("--max-body-bytes", 1 << 20, "--body-timeout-ms", 20000) as s:
+    # 16 times the largest body; 40 clients send one each, but for its last byte. No address has a share here.
+    with Server("--max-body-bytes", 1 << 20, "--body-timeout-ms", 20000, "--trusted-proxies", "10.0.0.0/8,127.0.0.1") as s:
         body = b'{"prompt":"' + b"a" * ((1 << 20) - 100) + b'"}'
         sockets = [s.connect() for _ in range(40)]
         refused = {}
         for c in sockets:
             c.sendall(post_bytes(COMPLETIONS, body)[:-1])
-            c.setblocking(False)
-
-        def more():
-            for c in sockets:
-                if c in refused:
-                    continue
-                try:
-                    refused[c] = c.recv(65536)
-                except BlockingIOError:
-                    pass
-            return len(refused)
-
-        assert wait_until(lambda: more() >= 20)
+        assert wait_until(lambda: take_replies(sockets, refused) >= 20)
         time.sleep(0.3)
-        assert more() <= 30
+        assert take_replies(sockets, refused) <= 30
         assert all(is_error(reply, 503)["retry-after"] == "1" for reply in refused.values())
         still_serves(s)
         for c in sockets:
@@ -323,23 +324,157 @@ def test_large_bodies_are_bounded_together():
         still_serves(s)
 
 
+def test_large_bodies_of_one_address():
+    # It may hold half of them, and the largest that is not complete gives way to another's; small ones are always taken.
+    with Server("--max-body-bytes", 1 << 20, "--body-timeout-ms", 20000) as s:
+        body = b'{"prompt":"' + b"a" * ((1 << 20) - 100) + b'"}'
+        sockets = [s.connect() for _ in range(20)]
+        refused = {}
+        for c in sockets:
+            c.sendall(post_bytes(COMPLETIONS, body)[:-1])
+        assert wait_until(lambda: take_replies(sockets, refused) == 12)
+        still_serves(s)
+        with s.connect(source="127.0.0.2") as other:
+            other.sendall(post_bytes(COMPLETIONS, {"prompt": "a" * 1500, "x": "b" * 900000}, "Connection: close\r\n"))
+            assert split(read_all(other))[0] == 200
+        assert take_replies(sockets, refused) == 12
+        assert all(is_error(reply, 503) for reply in refused.values())
+        for c in sockets:
+            c.close()
+
+
+def stream_from(s, source="127.0.0.1", max_tokens=4000):
+    c = s.connect(source=source)
+    c.sendall(post_bytes(COMPLETIONS, {**LONG, "max_tokens": max_tokens, "stream": True}))
+    assert c.recv(100).startswith(b"HTTP/1.1 200")
+    return c
+
+
 def test_a_full_house():
-    with Server("--max-connections", 8, "--interval-us", 5000) as s:
+    with Server("--max-connections", 8, "--max-connections-per-address", 8, "--interval-us", 5000) as s:
         # Connections that only wait give way to new ones.
         idle = [s.connect() for _ in range(30)]
         still_serves(s)
         for c in idle:
             c.close()
         # Busy ones do not: the next waits its turn.
-        busy = [s.connect() for _ in range(8)]
-        for c in busy:
-            c.sendall(post_bytes(COMPLETIONS, {**LONG, "max_tokens": 100, "stream": True}))
-        for c in busy:
-            assert c.recv(100).startswith(b"HTTP/1.1 200")
+        busy = [stream_from(s, max_tokens=100) for _ in range(8)]
         still_serves(s)
         for c in busy:
             c.close()
         still_serves(s)
+        # Health and metrics wait for nobody.
+        busy = [stream_from(s) for _ in range(8)]
+        waiting = [s.connect() for _ in range(4)]
+        for c in waiting:
+            c.sendall(post_bytes(COMPLETIONS, {"prompt": "Hello there"}))
+        for path in ("/health", "/health/live", "/metrics"):
+            status, headers, _ = s.request("GET", path)
+            assert status == 200 and headers["Connection"] == "close"
+        assert running(s) == 8
+        # One place becomes free, and those who wait have it one after the other; who has left is not among them.
+        waiting.pop(1).close()
+        busy.pop().close()
+        for c in waiting:
+            assert c.recv(1000).startswith(b"HTTP/1.1 200")
+        for c in busy + waiting:
+            c.close()
+        assert wait_until(lambda: running(s) == 0)
+
+
+def test_a_full_house_is_told_so():
+    with Server("--max-connections", 2, "--head-timeout-ms", 300, "--interval-us", 5000) as s:
+        busy = [stream_from(s, f"127.0.0.{i}") for i in (1, 2)]
+        with s.connect(source="127.0.0.3") as c:
+            c.sendall(post_bytes(COMPLETIONS, {"prompt": "Hello there"}))
+            assert is_error(read_all(c), 503)["retry-after"] == "1"
+        # Of very many who wait the first are sent away.
+        with Server("--max-connections", 1, "--max-connections-per-address", 1, "--interval-us", 5000) as small:
+            first = stream_from(small)
+            others, replies = [], {}
+            for _ in range(200):
+                others.append(small.connect(source="127.0.0.2"))
+                others[-1].sendall(post_bytes(COMPLETIONS, {"prompt": "Hello there"}))
+            assert wait_until(lambda: take_replies(others, replies) > 0)
+            assert is_error(replies[others[0]], 503) and others[-1] not in replies
+            assert small.get("/health/live")[0] == 200
+            for c in others + [first]:
+                c.close()
+        for c in busy:
+            c.close()
+
+
+def test_the_share_of_an_address():
+    with Server("--max-connections", 8, "--interval-us", 5000, "--head-timeout-ms", 300) as s:
+        busy = [stream_from(s) for _ in range(4)]
+        status, headers, reply = s.request("POST", COMPLETIONS, {"prompt": "Hello there"})
+        error = json.loads(reply)["error"]
+        assert (status, error["code"], headers["Retry-After"]) == (429, "rate_limit_exceeded", "1")
+        assert error["type"] == "rate_limit_error" and "address" in error["message"]
+        assert s.get("/health/live")[0] == 200 and running(s) == 4
+        # Another's is its own.
+        busy += [stream_from(s, "127.0.0.2") for _ in range(4)]
+        for c in busy:
+            c.close()
+        assert wait_until(lambda: running(s) == 0)
+        still_serves(s)
+    with Server("--max-connections", 8, "--interval-us", 5000, "--trusted-proxies", "127.0.0.0/8") as s:
+        for c in [stream_from(s) for _ in range(8)]:
+            c.close()
+
+
+def test_who_is_slow_gives_way():
+    with Server("--max-connections", 8, "--head-timeout-ms", 20000, "--interval-us", 5000) as s:
+        slow = []
+        for begin in (b"GET /hea", post_bytes(COMPLETIONS, {"prompt": "x"})[:-1], b"", b"POST /v1"):
+            slow.append(s.connect())
+            slow[-1].sendall(begin)
+            time.sleep(0.01)
+        # A new connection has half a second for its first request.
+        started = time.monotonic()
+        busy = []
+        for c, begun in zip(slow, (True, True, False, True)):
+            busy.append(stream_from(s))
+            assert time.monotonic() - started > 0.4
+            reply = read_all(c)
+            if begun:
+                is_error(reply, 408)
+            else:
+                assert reply == b""
+        for c in busy:
+            c.close()
+
+
+def test_thousands_of_slow_bodies():
+    """From one address, then from several: health is answered, and others are served. As a measure it once was half a minute."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 9000 if hard == resource.RLIM_INFINITY else min(hard, 9000)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    n = min(4200, wanted - 500)
+    begin = post_bytes(COMPLETIONS, b"a" * 1000)[:-900]
+    with Server() as s:
+        def probe(path="/health/live"):
+            started = time.monotonic()
+            assert s.get(path)[0] == 200
+            return time.monotonic() - started
+
+        for sources in (("127.0.0.1",), ("127.0.0.2", "127.0.0.3", "127.0.0.4")):
+            slow, worst = [], 0
+            for i in range(n):
+                slow.append(s.connect(source=sources[i % len(sources)]))
+                slow[-1].sendall(begin)
+                if i % 200 == 0:
+                    worst = max(worst, probe())
+            assert s.metric("quire:http_connections") <= (2048 if len(sources) == 1 else 4096)
+            with s.connect(source="127.0.0.9") as other:
+                other.sendall(post_bytes(COMPLETIONS, {"prompt": "Hello there"}, "Connection: close\r\n"))
+                assert split(read_all(other))[0] == 200
+            worst = max([worst] + [probe() for _ in range(20)])
+            print(f"        health beside {n} slow bodies of {len(sources)} addresses: at most {worst * 1000:.0f} ms")
+            assert worst < 2
+            for c in slow:
+                c.close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_nothing_is_left_behind():

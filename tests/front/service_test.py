@@ -444,7 +444,7 @@ def test_the_policy_is_changed():
         status, reply = s.post(POLICY, {"policy": "fair"})
         assert (status, reply) == (200, {"object": "scheduling_policy", "policy": "fair"})
         assert s.metric('quire:scheduling_policy_info{model_name="fake",engine="0",policy="fair"}') == 1
-        status, reply = s.post(POLICY, {"policy": "fcfs"}, headers={"Origin": "http://elsewhere.example"})
+        status, reply = s.post(POLICY, {"policy": "fcfs"}, headers={"Origin": f"http://127.0.0.1:{s.port}"})
         assert status == 403 and "web page" in reply["error"]["message"], reply
         options = {"ageing_ms": 250, "class_weights": [1, 2, 3], "prefill_share": 20}
         assert s.post(POLICY, {"policy": "priority", "options": options})[0] == 200

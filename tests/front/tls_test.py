@@ -30,7 +30,7 @@ def connect(s, **kwargs):
 
 def get(s, path):
     with connect(s) as c:
-        c.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        c.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         return read_all(c)
 
 
@@ -72,7 +72,7 @@ def test_a_large_request():
 def test_a_reply_beside_an_unread_body():
     """What is refused before its body was read gets the reply, and not a reset."""
     with connect(server) as c:
-        c.sendall(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + bytes(500000))
+        c.sendall(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + bytes(500000))
         assert b"404 Not Found" in read_all(c)
 
 
@@ -85,7 +85,7 @@ def test_a_slow_reader_is_cut_off():
 
 
 def test_what_is_not_tls_is_closed():
-    for data in (b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"\0" * 70000,
+    for data in (b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"\0" * 70000,
                  os.urandom(4096), b"\x80"):
         with server.connect() as c:
             try:

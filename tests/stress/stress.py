@@ -205,7 +205,7 @@ def idle(options, program, client):
         samples.append({"connections": n, "served": 0, "resident_kb": front.resident_kb()})
         body = json.dumps({"prompt": "Once upon a time", "max_tokens": 2}).encode()
         for s in sockets:
-            s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
             if b" 200 OK" not in s.recv(65536):
                 wrong.append("a connection was not served")
         samples.append({"connections": n, "served": 1, "resident_kb": front.resident_kb()})

@@ -71,7 +71,7 @@ static const char *const prompts[] = {"Once upon a time", "The dog", "A small ho
 
 static size_t post(char out[REQUEST_BYTES], const char *path, const char *body)
 {
-    return (size_t)snprintf(out, REQUEST_BYTES, "POST %s HTTP/1.1\r\nHost: stress\r\nContent-Length: %zu\r\n\r\n%s",
+    return (size_t)snprintf(out, REQUEST_BYTES, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n%s",
                             path, strlen(body), body);
 }
 
@@ -88,7 +88,7 @@ static size_t wrong(uint64_t *state, char out[REQUEST_BYTES])
     if (which == n)
         return post(out, "/nowhere", "{}");
     if (which == n + 1)
-        return (size_t)snprintf(out, REQUEST_BYTES, "DELETE /v1/models HTTP/1.1\r\nHost: stress\r\n\r\n");
+        return (size_t)snprintf(out, REQUEST_BYTES, "DELETE /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n");
     return post(out, which == n - 1 ? "/v1/chat/completions" : "/v1/completions", bodies[which]);
 }
 
@@ -138,7 +138,7 @@ static size_t garbage(uint64_t *state, char out[REQUEST_BYTES], unsigned *varian
     char *body = strstr(request, "\r\n\r\n") + 4;
     size_t n_body = mutate(state, body, n - (size_t)(body - request), 2048);
     int n_head = snprintf(out, REQUEST_BYTES,
-                          "POST /v1/%scompletions HTTP/1.1\r\nHost: stress\r\nContent-Length: %zu\r\n\r\n",
+                          "POST /v1/%scompletions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n",
                           strstr(request, "/chat/") ? "chat/" : "", n_body);
     memcpy(out + n_head, body, n_body);
     *variant = 0;
@@ -184,7 +184,7 @@ size_t request_make(enum ask ask, uint64_t *state, char out[REQUEST_BYTES], unsi
                  "{\"prompt\":\"%s, %u, there was a small house in a big forest by the sea.\",\"ttl_seconds\":0}",
                  prompts[which], n);
         return post(out, "/v1/cache/pins", body);
-    case ASK_HEALTH: return (size_t)snprintf(out, REQUEST_BYTES, "GET /health HTTP/1.1\r\nHost: stress\r\n\r\n");
+    case ASK_HEALTH: return (size_t)snprintf(out, REQUEST_BYTES, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
     case ASK_WRONG: return wrong(state, out);
     case ASK_GARBAGE: return garbage(state, out, variant);
     case N_ASKS: break;

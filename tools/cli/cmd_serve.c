@@ -6,8 +6,10 @@
 #include "engine/plan.h"
 #include "server/daemon/daemon.h"
 #include "server/front/api/cors.h"
+#include "server/front/api/foreign.h"
 #include "server/link/engine_client.h"
 #include "server/front/front.h"
+#include "server/http/address.h"
 #include "server/http/tls.h"
 #include "server/wire/key.h"
 #include "tools/cli/command.h"
@@ -46,11 +48,13 @@ struct serve {
     char metrics_host[256];
     struct front_listen metrics; /* what metrics_listen says */
     char *environment_keys; /* what api_keys point into, when they came from the environment */
-    struct cli_list api_keys, origins, names, listen;
+    struct cli_list api_keys, origins, hosts, names, listen, proxies;
+    struct http_network networks[CLI_MAX_LIST]; /* what proxies say */
+    size_t n_networks;
     uint32_t port;
     uint64_t max_body_bytes;
-    uint32_t max_choices, max_connections, header_timeout_s, body_timeout_s, idle_timeout_s, write_timeout_s,
-        shutdown_timeout_s;
+    uint32_t max_choices, max_connections, max_connections_per_address, header_timeout_s, body_timeout_s,
+        idle_timeout_s, write_timeout_s, shutdown_timeout_s;
 
     struct event_base *base;
     struct serving_identity identity;
@@ -323,6 +327,8 @@ static int open_front(struct serve *s, struct quire_error *err)
         .tls = s->tls,
         .allowed_origins = s->origins.items,
         .n_allowed_origins = s->origins.n,
+        .allowed_hosts = s->hosts.items,
+        .n_allowed_hosts = s->hosts.n,
         .tenants = s->tenants,
         .tenant_metrics = s->tenant_metrics,
         .log_requests = s->log_requests,
@@ -337,6 +343,9 @@ static int open_front(struct serve *s, struct quire_error *err)
         .max_body_bytes = s->max_body_bytes,
         .max_choices = s->max_choices,
         .max_connections = s->max_connections,
+        .max_connections_per_address = s->max_connections_per_address,
+        .trusted_proxies = s->networks,
+        .n_trusted_proxies = s->n_networks,
         .head_timeout_ms = 1000 * s->header_timeout_s,
         .body_timeout_ms = 1000 * s->body_timeout_s,
         .idle_timeout_ms = 1000 * s->idle_timeout_s,
@@ -477,7 +486,11 @@ static size_t http_flags(struct serve *s, struct cli_option *out)
         {.names = "ssl-keyfile", .kind = CLI_STRING, .target = &s->tls_key_file, .value = "FILE",
          .help = "Its private key, not encrypted. Default: in the certificate's file."},
         {.names = "allowed-origins", .kind = CLI_LIST, .target = &s->origins, .value = "ORIGIN",
-         .help = "Web pages from here may use the API in browsers (CORS); * for all. May be repeated. Default: none."},
+         .help = "Web pages from here may use the API in browsers (CORS); * for all. May be repeated. Default: none but "
+                 "the server's own."},
+        {.names = "allowed-hosts", .kind = CLI_LIST, .target = &s->hosts, .value = "NAME",
+         .help = "Without keys, on a loopback address: names besides localhost by which browsers may reach the server; * "
+                 "for all. May be repeated."},
         {.names = "api-key", .kind = CLI_LIST, .target = &s->api_keys, .value = "KEY",
          .help = "Clients must send one of these as bearer token. May be repeated. Default: $QUIRE_API_KEY, with commas "
                  "between several, which other users of this machine cannot read off the command line."},
@@ -515,7 +528,11 @@ static size_t connection_flags(struct serve *s, struct cli_option *out)
     const struct cli_option rows[] = {
         {.names = "Limits of connections:", .kind = CLI_GROUP},
         {.names = "max-connections", .kind = CLI_U32, .target = &s->max_connections, .min = 1, .max = 1000000, .value = "N",
-         .help = "Connections at once; past it the oldest idle one gives way. Default 4096."},
+         .help = "Connections at once; past it the one gives way that waits longest for a request or its rest. Default 4096."},
+        {.names = "max-connections-per-address", .kind = CLI_U32, .target = &s->max_connections_per_address, .min = 1, .max = 1000000, .value = "N",
+         .help = "Those that one IPv4 address, or one IPv6 /64, may have. Default: half of them."},
+        {.names = "trusted-proxies", .kind = CLI_LIST, .target = &s->proxies, .value = "CIDR,...",
+         .help = "Addresses and networks of proxies: no limit is for one of these. May be repeated."},
         {.names = "max-body-size", .kind = CLI_BYTES, .target = &s->max_body_bytes, .min = 1024, .max = 4294967296.0, .value = "SIZE",
          .help = "Largest request body, 16 times that for all at once: 64M. Default 16M."},
         {.names = "max-choices-per-request", .kind = CLI_U32, .target = &s->max_choices, .min = 1, .max = 65536, .value = "N",
@@ -572,6 +589,16 @@ static int check(struct serve *s, const char *of_engine, struct quire_error *err
     for (size_t i = 0; i < s->origins.n; i++)
         if (cors_check(s->origins.items[i], err) != QUIRE_OK) {
             quire_error_prefix(err, "--allowed-origins");
+            return QUIRE_INVALID;
+        }
+    for (size_t i = 0; i < s->hosts.n; i++)
+        if (foreign_check_host(s->hosts.items[i], err) != QUIRE_OK) {
+            quire_error_prefix(err, "--allowed-hosts");
+            return QUIRE_INVALID;
+        }
+    for (size_t i = 0; i < s->proxies.n; i++)
+        if (http_networks_parse(s->proxies.items[i], s->networks, CLI_MAX_LIST, &s->n_networks, err) != QUIRE_OK) {
+            quire_error_prefix(err, "--trusted-proxies");
             return QUIRE_INVALID;
         }
     return serving_check_listen(s->listen.items, s->listen.n, s->key_file, err);

@@ -61,6 +61,8 @@ const char *front_model_name(const struct front *f, const char *asked, struct ap
 static const char *key_of(const struct http_exchange *x)
 {
     const char *value = http_header(x, "Authorization"), *other = http_header(x, "x-api-key");
+    if (http_header_differs(x, "Authorization") || http_header_differs(x, "x-api-key"))
+        return NULL;
     if (!value || strncasecmp(value, "Bearer ", 7) != 0)
         return other;
     const char *bearer = value + 7 + strspn(value + 7, " ");

@@ -32,6 +32,11 @@ static const char *allowed(const struct front *f, const char *origin)
     return NULL;
 }
 
+bool cors_allows(const struct front *f, const char *origin)
+{
+    return allowed(f, origin) != NULL;
+}
+
 bool cors_headers(const struct front *f, struct http_exchange *x)
 {
     if (f->n_allowed_origins == 0)

@@ -1,6 +1,7 @@
 #include "server/front/front_internal.h"
 
 #include "server/front/api/cors.h"
+#include "server/front/api/foreign.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -249,6 +250,11 @@ static void on_head(void *context, struct http_exchange *x)
     const struct route *route = find_route(path, method, allow);
     if (cors_begin(f, x))
         return;
+    /* What a preflight that was not answered asks is decided by its answer, not by this one. */
+    if (strcmp(method, "OPTIONS") != 0 && !foreign_may(f, x, &e)) {
+        api_error_reply(x, &e);
+        return;
+    }
     if (api_is_anthropic(path)) /* under the name that its clients look for */
         http_add_header(x, "request-id", http_request_id(x));
     if (!is_open(path) && !front_tenant(f, x, &e)) {
@@ -264,6 +270,15 @@ static void on_head(void *context, struct http_exchange *x)
         api_fail(&e, 404, NULL, "unknown_url", "there is no route %.10s %.200s", method, path);
     }
     api_error_reply(x, &e);
+}
+
+/* Health and metrics are answered whatever else there is. */
+static bool is_urgent(void *context, const struct http_exchange *x)
+{
+    char allow[32] = "";
+    (void)context;
+    const struct route *route = find_route(http_path(x), http_method(x), allow);
+    return route && route->for_watchers;
 }
 
 /* The listener for metrics: no keys, and nothing else is there. */
@@ -290,9 +305,9 @@ static void on_watcher_bad(void *context, struct http_exchange *x, int status, c
 {
     struct api_error e;
     (void)context;
-    const char *code = status == 413 ? "request_too_large" : "invalid_request";
+    const char *code = status == 413 ? "request_too_large" : status == 429 ? "rate_limit_exceeded" : "invalid_request";
     api_fail(&e, status, NULL, code, "%s", reason);
-    if (status == 503)
+    if (status == 503 || status == 429)
         e.retry_ms = 1000;
     api_error_reply(x, &e);
 }
@@ -303,5 +318,5 @@ static void on_bad(void *context, struct http_exchange *x, int status, const cha
     on_watcher_bad(context, x, status, reason);
 }
 
-const struct http_handler front_handler = {on_head, on_request, on_bad};
-const struct http_handler front_watcher_handler = {on_watcher_head, on_request, on_watcher_bad};
+const struct http_handler front_handler = {on_head, is_urgent, on_request, on_bad};
+const struct http_handler front_watcher_handler = {on_watcher_head, is_urgent, on_request, on_watcher_bad};

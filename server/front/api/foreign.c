@@ -1,0 +1,106 @@
+#include "server/front/api/foreign.h"
+
+#include "server/front/api/cors.h"
+#include "server/front/front_internal.h"
+#include "server/http/address.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define HOST_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._:[]"
+#define MAX_HOST 255 /* of a name in DNS */
+
+/* "Example.com.:8080" → "example.com" and 8080; "[::1]" keeps its brackets. port 0: there is none. False: it is neither
+ * a name nor an address. name has room for MAX_HOST + 1. */
+static bool split_host(const char *host, char *name, unsigned *port)
+{
+    size_t n = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
+    *port = 0;
+    if (n == 0 || n > strlen(host) || n > MAX_HOST || strspn(host, HOST_CHARACTERS) < n)
+        return false;
+    if (host[n]) {
+        size_t n_digits = strspn(host + n + 1, "0123456789");
+        if (host[n] != ':' || n_digits > 5 || host[n + 1 + n_digits])
+            return false;
+        for (size_t i = 0; i < n_digits; i++)
+            *port = *port * 10 + (unsigned)(host[n + 1 + i] - '0');
+    }
+    for (size_t i = 0; i < n; i++)
+        name[i] = host[i] >= 'A' && host[i] <= 'Z' ? (char)(host[i] - 'A' + 'a') : host[i];
+    if (n > 1 && name[n - 1] == '.')
+        n--;
+    name[n] = '\0';
+    return true;
+}
+
+int foreign_check_host(const char *host, struct quire_error *err)
+{
+    char name[MAX_HOST + 1];
+    unsigned port;
+    if (strcmp(host, "*") == 0 || (split_host(host, name, &port) && strlen(name) == strlen(host)))
+        return QUIRE_OK;
+    return quire_fail(
+        err, QUIRE_INVALID,
+        "\"%.200s\": must be * or a name as it stands in URLs, without a port: chat.example.com or [fd00::7]", host);
+}
+
+bool foreign_host_is_local(const char *host)
+{
+    char name[MAX_HOST + 1];
+    struct http_address address;
+    unsigned port;
+    if (!split_host(host, name, &port))
+        return false;
+    if (strcmp(name, "localhost") == 0)
+        return true;
+    size_t n = strlen(name);
+    if (name[0] == '[') {
+        name[n - 1] = '\0';
+        return http_address_parse(name + 1, &address) && http_address_is_loopback(&address);
+    }
+    return http_address_parse(name, &address) && http_address_is_loopback(&address);
+}
+
+bool foreign_origin_is_own(const char *origin, const char *host, bool tls)
+{
+    char own[MAX_HOST + 1], theirs[MAX_HOST + 1];
+    const char *scheme = tls ? "https://" : "http://";
+    const unsigned usual = tls ? 443 : 80;
+    unsigned own_port, their_port;
+    if (strncasecmp(origin, scheme, strlen(scheme)) != 0 || !split_host(host, own, &own_port) ||
+        !split_host(origin + strlen(scheme), theirs, &their_port))
+        return false;
+    return strcmp(own, theirs) == 0 && (own_port ? own_port : usual) == (their_port ? their_port : usual);
+}
+
+static bool host_is_allowed(const struct front *f, const char *host)
+{
+    char name[MAX_HOST + 1];
+    unsigned port;
+    bool good = split_host(host, name, &port);
+    for (size_t i = 0; i < f->n_allowed_hosts; i++)
+        if (strcmp(f->allowed_hosts[i], "*") == 0 || (good && strcasecmp(f->allowed_hosts[i], name) == 0))
+            return true;
+    return foreign_host_is_local(host);
+}
+
+bool foreign_may(const struct front *f, const struct http_exchange *x, struct api_error *e)
+{
+    /* Who has a key was let in by somebody; and a page has none that it was not given. */
+    if (tenants_ask_key(f->tenants))
+        return true;
+    const char *host = http_header(x, "Host"), *origin = http_header(x, "Origin");
+    /* A name that leads here, and that is not this machine's, may be one that a page has made lead here. */
+    if (host && (f->n_allowed_hosts > 0 || http_server_is_local(f->http)) && !host_is_allowed(f, host))
+        return api_fail(e, 403, NULL, "permission_denied",
+                        "the Host \"%.100s\" is none of this server's: if it is to be reached by this name, start it "
+                        "with --allowed-hosts NAME",
+                        host);
+    bool own = origin && host && foreign_origin_is_own(origin, host, http_server_has_tls(f->http));
+    if (!origin || ((own || cors_allows(f, origin)) && !http_header_differs(x, "Origin")))
+        return true;
+    return api_fail(e, 403, NULL, "permission_denied",
+                    "pages of the origin \"%.100s\" may not use this server, which asks for no key: allow them with "
+                    "--allowed-origins ORIGIN",
+                    origin);
+}
