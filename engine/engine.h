@@ -158,6 +158,12 @@ struct engine_info {
 };
 const struct engine_info *engine_info(const struct engine *e);
 
+/* What engine_open() with these options would come to, without its arenas, its copies and its thread: look is called once with
+ * what was found, as far as that came (no architecture, no device_why, no plan's device), and the status is engine_open()'s own
+ * up to there. A GPU's driver is opened, and its share of memory assumed. */
+int engine_examine(const struct engine_options *options, void (*look)(void *context, const struct engine_info *info),
+                   void *context, struct quire_error *err);
+
 /* 1, 8, 16, 32, … 16,384 tokens: the bounds of vLLM's vllm:iteration_tokens_total. */
 #define ENGINE_N_STEP_BUCKETS 13u
 extern const uint32_t engine_step_bounds[ENGINE_N_STEP_BUCKETS];

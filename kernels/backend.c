@@ -33,6 +33,20 @@ static int check_machine(struct quire_error *err)
     return QUIRE_OK;
 }
 
+bool k_instruction_set_at(uint32_t i, struct k_instruction_set *out)
+{
+#if defined(__x86_64__)
+    if (check_machine(NULL) == QUIRE_OK)
+        return cpu_instruction_set(i, out);
+    *out = (struct k_instruction_set){"avx2", "this CPU lacks AVX2, FMA or F16C"};
+    return i == 0;
+#else
+    (void)i;
+    (void)out;
+    return false;
+#endif
+}
+
 /* ---- the CUDA library -------------------------------------------------------------------------- */
 
 #define CUDA_LIBRARY "libquire_cuda.so"

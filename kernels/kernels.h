@@ -413,6 +413,13 @@ struct k_backend_options {
 int k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
                    struct quire_error *err);
 
+/* What the cpu backend has arithmetic for, best last. False: past the last; on an architecture without it there is none. */
+struct k_instruction_set {
+    const char *name; /* "avx2", "avx512", "amx": static, as QUIRE_ISA has it */
+    const char *lacks; /* NULL: this machine has it; else static: why not */
+};
+bool k_instruction_set_at(uint32_t i, struct k_instruction_set *out);
+
 /* The compute threads that these options mean: n_threads, or the CPUs of cpu_bind's list, or the physical
  * cores this process may use, within its CPU quota. QUIRE_INVALID names the option. */
 int k_backend_threads(const struct k_backend_options *options, uint32_t *out, struct quire_error *err);

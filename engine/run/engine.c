@@ -114,8 +114,9 @@ static int measure_driver(struct engine *e, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* The model: what it is, its weights, the device, the plan, in this order. */
-static int open_model(struct engine *e, const struct engine_options *asked, struct quire_error *err)
+/* What the model is, its weights' headers, the device, the plan, in this order: all that can be refused before anything large is
+ * allocated or read. */
+static int prepare_model(struct engine *e, const struct engine_options *asked, struct quire_error *err)
 {
     struct engine_options o = *asked;
     if (!o.model_dir)
@@ -139,18 +140,22 @@ static int open_model(struct engine *e, const struct engine_options *asked, stru
     if (status == QUIRE_OK)
         status = engine_plan_make_on(&o, &e->desc, safetensors_total_bytes(e->checkpoint), &device, &e->plan, err);
     e->plan.gemm_form = e->backend->form;
-    if (status == QUIRE_OK)
-        status = check_memory(&e->plan, err);
+    return status == QUIRE_OK ? check_memory(&e->plan, err) : status;
+}
+
+static int open_model(struct engine *e, const struct engine_options *o, struct quire_error *err)
+{
+    int status = prepare_model(e, o, err);
     if (status != QUIRE_OK)
         return status;
-    if (!o.max_model_len && e->plan.max_model_len < e->desc.max_position)
+    if (!o->max_model_len && e->plan.max_model_len < e->desc.max_position)
         quire_log(QUIRE_LOG_WARN, "engine",
                   "requests are limited to %u tokens instead of the model's %u: that is what the KV"
                   " cache of %s holds; --kv-cache-memory makes it larger",
                   e->plan.max_model_len, e->desc.max_position, quire_size(e->plan.kv_bytes).text);
     status = weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, &e->weights, err);
     if (status == QUIRE_OK)
-        status = forward_create(e->backend, &e->desc, &e->plan, e->weights, !o.enforce_eager, &e->forward, err);
+        status = forward_create(e->backend, &e->desc, &e->plan, e->weights, !o->enforce_eager, &e->forward, err);
     if (status == QUIRE_OK && e->plan.device_memory)
         status = measure_driver(e, err);
     return status;
@@ -275,20 +280,48 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
     return status;
 }
 
-int engine_open(const struct engine_options *options, engine_sink sink, void *sink_context, struct engine **out,
-                struct quire_error *err)
+static struct engine *new_engine(struct quire_error *err)
 {
-    double begin = quire_now_s();
     struct engine *e = calloc(1, sizeof *e);
-    *out = NULL;
-    if (!e)
-        return quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
-    e->sink.call = sink;
-    e->sink.context = sink_context;
+    if (!e) {
+        quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
+        return NULL;
+    }
     e->info.desc = &e->desc;
     e->info.sampling = &e->sampling_defaults;
     e->info.plan = &e->plan;
     e->next_key = 1;
+    return e;
+}
+
+int engine_examine(const struct engine_options *options, void (*look)(void *context, const struct engine_info *info),
+                   void *context, struct quire_error *err)
+{
+    struct sched_config config;
+    struct engine *e = new_engine(err);
+    if (!e)
+        return QUIRE_NO_MEMORY;
+    int status = schedule_config(options, &config, err);
+    if (status == QUIRE_OK)
+        status = prepare_model(e, options, err);
+    /* In host memory weights are bound where they lie, and every tensor is looked for on the way. */
+    if (status == QUIRE_OK && e->plan.planner->on_host)
+        status = weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, &e->weights, err);
+    look(context, &e->info);
+    engine_close(e);
+    return status;
+}
+
+int engine_open(const struct engine_options *options, engine_sink sink, void *sink_context, struct engine **out,
+                struct quire_error *err)
+{
+    double begin = quire_now_s();
+    struct engine *e = new_engine(err);
+    *out = NULL;
+    if (!e)
+        return QUIRE_NO_MEMORY;
+    e->sink.call = sink;
+    e->sink.context = sink_context;
     int status = open_all(e, options, err);
     if (status == QUIRE_OK) {
         e->info.open_seconds = quire_now_s() - begin;

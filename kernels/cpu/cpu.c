@@ -12,20 +12,50 @@
 
 /* ---- which instructions ---------------------------------------------------------------------- */
 
+static const char *lacks_avx512(void)
+{
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
+               ? NULL
+               : "this CPU lacks AVX-512 F, BW, DQ or VL";
+}
+
 /* The tiles' 8 KiB belong to a thread's state only once the process has asked for them. */
-static bool may_use_amx(void)
+static const char *lacks_tiles(void)
 {
 #if defined(QUIRE_AMX_TWIN) /* the test's tiles need no permission */
-    return true;
+    return NULL;
 #else
     enum { TILE_BIT = 1 << 24, BF16_BIT = 1 << 22, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
     unsigned eax, ebx, ecx, edx, low, high;
     if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx & TILE_BIT) || !(edx & BF16_BIT))
-        return false;
+        return "this CPU lacks AMX's tiles, or their bf16";
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0)); /* AVX-512 is there, so this is */
     const unsigned saved = 3u << (TILE_DATA - 1);
-    return (low & saved) == saved && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+    return (low & saved) == saved && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0
+               ? NULL
+               : "this system lets no process use AMX's tiles";
 #endif
+}
+
+static const char *lacks_amx(void)
+{
+    const char *lacks = lacks_avx512();
+    if (!lacks)
+        lacks = lacks_tiles();
+    if (!lacks && !cpu_amx_is_exact())
+        lacks = "AMX's tiles sum otherwise here than docs/numerics.md says";
+    return lacks;
+}
+
+bool cpu_instruction_set(uint32_t i, struct k_instruction_set *out)
+{
+    static const char *const names[CPU_MAX_ISAS] = {"avx2", "avx512", "amx"};
+    if (i >= CPU_MAX_ISAS)
+        return false;
+    *out = (struct k_instruction_set){names[i], i == 0 ? NULL : i == 1 ? lacks_avx512() : lacks_amx()};
+    return true;
 }
 
 /* The sets this machine has, best last. */
@@ -33,11 +63,9 @@ static uint32_t sets_of_machine(struct cpu_isa sets[CPU_MAX_ISAS])
 {
     uint32_t n = 0;
     sets[n++] = cpu_isa_avx2; /* k_backend_open has seen to it */
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
+    if (!lacks_avx512())
         sets[n++] = cpu_isa_avx512;
-    if (n == 2 && may_use_amx() && cpu_amx_is_exact()) {
+    if (!lacks_amx()) {
         sets[n] = cpu_isa_avx512;
         sets[n].name = "amx";
         sets[n].description = "the CPU, with AVX-512 and AMX";

@@ -50,6 +50,9 @@ static inline const struct cpu_isa *cpu_isa_of(struct k_backend *b)
     return &((struct cpu_backend *)b)->isa;
 }
 
+/* k_instruction_set_at() where the machine has the first of them. */
+bool cpu_instruction_set(uint32_t i, struct k_instruction_set *out);
+
 /* QUIRE_UNSUPPORTED when this machine lacks the instructions asked for. */
 int cpu_open(const struct k_backend_options *options, struct k_backend **out, struct quire_error *err);
 

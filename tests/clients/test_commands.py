@@ -1,6 +1,7 @@
 """The command line as a person would try it."""
 
 import json
+import os
 import re
 import subprocess
 
@@ -13,7 +14,7 @@ def quire(*arguments, stdin=None, timeout=120):
     return subprocess.run([str(QUIRE), *map(str, arguments)], capture_output=True, text=True, input=stdin, timeout=timeout)
 
 
-@pytest.mark.parametrize("command", ["serve", "engine", "generate", "plan", "cache", "sim", "replay"])
+@pytest.mark.parametrize("command", ["serve", "engine", "generate", "plan", "cache", "sim", "replay", "doctor"])
 def test_help_teaches(command):
     shown = quire(command, "--help")
     assert shown.returncode == 0 and f"usage: quire {command}" in shown.stdout and "example" in shown.stdout
@@ -123,6 +124,55 @@ def test_what_is_so_anyway_is_taken():
     assert "--trust-remote-code changes nothing: no code of a model is ever run" in got.stderr and got.stderr.count("changes nothing") == 5
     answer = quire("generate", "What is 12 plus 30?", "--temperature", "0", "-m", MODEL)
     assert "42" in answer.stdout
+
+
+def test_the_doctor(tmp_path):
+    got = quire("doctor", MODEL, "--max-model-len", "512")
+    assert got.returncode == 0, got
+    for word in ("This machine", "instructions", "avx2", "CPUs", "memory", "open files", "GPU", "Qwen2ForCausalLM", "KV cache", "it runs: quire serve"):
+        assert word in got.stdout, word
+    told = json.loads(quire("doctor", MODEL, "--json", "--num-kv-blocks", "100", "--max-model-len", "512").stdout)
+    planned = json.loads(quire("plan", MODEL, "--json", "--num-kv-blocks", "100", "--max-model-len", "512").stdout)
+    model, machine = told["model"], told["machine"]
+    assert model["runs"] and model["problem"] is None and model["plan"]["kv_tokens"] == 1600
+    for key in ("device", "weight_bytes", "kv_bytes", "total_bytes", "max_model_len", "max_num_seqs"):
+        assert model["plan"][key] == planned[key], key
+    assert machine["cpus_allowed"] == len(os.sched_getaffinity(0)) and 0 < machine["free_bytes"] <= machine["memory_bytes"]
+    assert [s["has"] for s in machine["instructions"]][0] and machine["threads"] >= 1
+    assert json.loads(quire("doctor", "--json").stdout)["model"] is None
+
+    for change, says in ((["--kv-cache-memory", "900T"], "lower --kv-cache-memory"), (["--scheduling-policy", "none"], "policy"),
+                         (["--num-kv-blocks", "4", "--max-model-len", "512"], "--num-kv-blocks"), (["--gemm-form", "mma"], "gemm-form")):
+        wrong = quire("doctor", MODEL, "--json", *change)
+        told = json.loads(wrong.stdout)["model"]
+        assert wrong.returncode == 1 and not told["runs"] and says in told["problem"], told
+    assert quire("doctor", tmp_path).returncode == 1 and quire("doctor", "no/such-model").returncode == 1
+    limited = subprocess.run(["bash", "-c", f"ulimit -n 1000; {QUIRE} doctor"], capture_output=True, text=True)
+    assert limited.returncode == 0 and "LimitNOFILE" in limited.stdout
+
+
+@pytest.mark.parametrize("damage", ["a tensor is missing", "the tokenizer is too large", "the weights are cut"])
+def test_the_doctor_finds_what_would_fail(tmp_path, damage):
+    for file in MODEL.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    weights, config = tmp_path / "model.safetensors", tmp_path / "config.json"
+    data = weights.read_bytes()
+    if damage == "a tensor is missing":  # under a name of the same length
+        weights.write_bytes(data.replace(b"model.norm.weight", b"model.nurm.weight"))
+    elif damage == "the weights are cut":
+        weights.write_bytes(data[:-1000])
+    else:
+        told = json.loads(config.read_text())
+        header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
+        hidden = told["hidden_size"]
+        assert header["model.embed_tokens.weight"]["shape"] == [told["vocab_size"], hidden]
+        tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())
+        tokenizer["added_tokens"].append({**tokenizer["added_tokens"][-1], "id": told["vocab_size"] + 7, "content": "<|extra|>"})
+        (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    doctor, serve = quire("doctor", tmp_path), quire("serve", tmp_path, "--port", "0")
+    assert doctor.returncode == 1 and serve.returncode == 1
+    reason = serve.stderr.strip().splitlines()[-1].removeprefix("quire: ")
+    assert f"it does not run: {reason}" in doctor.stdout, (doctor.stdout, reason)
 
 
 def test_sizes_are_in_words():

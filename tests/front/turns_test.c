@@ -95,8 +95,9 @@ static void tokens_ahead(void **state)
     assert_string_equal(run(base), "aa");
     turns_began(t, &a.places[0]);
     assert_string_equal(run(base), "a");
-    small = (struct asker){
-        .turns = t, .name = 's', .turn = {.n_choices = 4, .is_small = true, .n_waiting = 3, .n_tokens = 99, .next = on_next}};
+    small = (struct asker){.turns = t,
+                           .name = 's',
+                           .turn = {.n_choices = 4, .is_small = true, .n_waiting = 3, .n_tokens = 99, .next = on_next}};
     turns_wait(t, &small.turn);
     assert_string_equal(run(base), "sss");
     a.turn.n_waiting = 0;

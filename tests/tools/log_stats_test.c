@@ -71,16 +71,19 @@ static void it_speaks_while_there_is_traffic(void **state)
     assert_non_null(strstr(text, " info  engine: running 3, waiting 7; prompt "));
     assert_non_null(strstr(text, "KV cache 12.5% used, prefix cache hit rate 25.0%\n"));
     double prompt, generation;
-    assert_int_equal(sscanf(strstr(text, "prompt "), "prompt %lf tokens/s, generation %lf tokens/s", &prompt, &generation), 2);
-    assert_true(prompt > 4000 / 20.0 && prompt <= 4000 / 0.1 && generation / prompt > 0.049 && generation / prompt < 0.051);
+    assert_int_equal(
+        sscanf(strstr(text, "prompt "), "prompt %lf tokens/s, generation %lf tokens/s", &prompt, &generation), 2);
+    assert_true(prompt > 4000 / 20.0 && prompt <= 4000 / 0.1 && generation / prompt > 0.049 &&
+                generation / prompt < 0.051);
 
     /* One more when it is over, and then silence. */
     engine.n_running = engine.n_waiting = 0;
     engine.kv_usage = 0;
     during(base, 3, text, sizeof text);
     assert_int_equal(n_lines(text), 1);
-    assert_non_null(strstr(text, "running 0, waiting 0; prompt 0.0 tokens/s, generation 0.0 tokens/s; KV cache 0.0% used, "
-                                 "prefix cache hit rate 25.0%"));
+    assert_non_null(strstr(text,
+                           "running 0, waiting 0; prompt 0.0 tokens/s, generation 0.0 tokens/s; KV cache 0.0% used, "
+                           "prefix cache hit rate 25.0%"));
     assert_string_equal(during(base, 2, text, sizeof text), "");
 
     /* The hit rate is that of those who came since. */

@@ -91,9 +91,10 @@ void log_stats_end(struct log_stats *l)
 
 struct cli_option log_stats_option(bool *disabled)
 {
-    return (struct cli_option){.names = "disable-log-stats",
-                               .kind = CLI_FLAG,
-                               .target = disabled,
-                               .help = "No line in the log every ten seconds while there is something to do: requests that run "
-                                       "and wait, tokens/s, KV cache."};
+    return (struct cli_option){
+        .names = "disable-log-stats",
+        .kind = CLI_FLAG,
+        .target = disabled,
+        .help = "No line in the log every ten seconds while there is something to do: requests that run "
+                "and wait, tokens/s, KV cache."};
 }

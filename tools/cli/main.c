@@ -18,6 +18,7 @@ static const struct {
     {"engine", command_engine, "serve a model over Quire's socket protocol only"},
     {"generate", command_generate, "answer a prompt, or chat, on this terminal"},
     {"plan", command_plan, "print what memory a model will take, to the byte"},
+    {"doctor", command_doctor, "say what this machine offers, and what a model would get of it"},
     {"pull", command_pull, "download a model by its name on the Hugging Face hub"},
     {"sim", command_sim, "try scheduling policies on a trace, on a virtual clock"},
     {"replay", command_replay, "compute a recording's answers again and compare every bit"},
@@ -36,6 +37,7 @@ static void print_help(void)
         printf("  %-10s %s\n", commands[i].name, commands[i].about);
     puts("\nBegin with\n"
          "  quire pull Qwen/Qwen2.5-1.5B-Instruct         a model, once; then its name is enough\n"
+         "  quire doctor Qwen/Qwen2.5-1.5B-Instruct       will it run here?\n"
          "  quire generate ./model \"Tell me a story\"     one answer, here\n"
          "  quire serve ./model                           an OpenAI server on http://127.0.0.1:8000/v1\n"
          "and quire COMMAND --help for the rest.");

@@ -1,0 +1,306 @@
+/* quire doctor: what this machine offers, and what a model would get of it. */
+#include "base/size.h"
+#include "engine/engine.h"
+#include "engine/model/model.h"
+#include "engine/plan.h"
+#include "text/quire_text.h"
+#include "tools/cli/command.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/engine_flags.h"
+#include "tools/cli/foreign_flags.h"
+#include "tools/doctor/machine.h"
+#include "tools/hub/cache.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CONNECTIONS 4096u      /* quire serve's default */
+#define OTHER_DESCRIPTORS 256u /* besides connections */
+#define MAX_ADVICE 8
+
+/* What could be better, and how. */
+struct advice {
+    char lines[MAX_ADVICE][400];
+    size_t n;
+};
+
+/* What a model would get. Strings that end with "" were not reached. */
+struct verdict {
+    const char *given; /* NULL: no model was named */
+    struct hub_model model;
+    struct engine_plan plan; /* device "": there was none */
+    char architecture[64], why[QUIRE_ERROR_BYTES], gemms[96], placement[200];
+    uint32_t max_position;
+    int status;
+    struct quire_error problem;
+};
+
+__attribute__((format(printf, 2, 3))) static void advise(struct advice *a, const char *format, ...)
+{
+    va_list args;
+    if (a->n == MAX_ADVICE)
+        return;
+    va_start(args, format);
+    vsnprintf(a->lines[a->n++], sizeof a->lines[0], format, args);
+    va_end(args);
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+static void look(void *context, const struct engine_info *info)
+{
+    struct verdict *v = context;
+    v->plan = *info->plan;
+    v->max_position = info->desc->max_position;
+    snprintf(v->architecture, sizeof v->architecture, "%s", info->desc->architecture);
+    snprintf(v->why, sizeof v->why, "%s", info->device_why ? info->device_why : "");
+    snprintf(v->gemms, sizeof v->gemms, "%s", info->gemms);
+    snprintf(v->placement, sizeof v->placement, "%s", info->placement ? info->placement : "");
+}
+
+static int check_text(const char *dir, uint32_t vocab_size, struct quire_error *err)
+{
+    struct quire_text *text;
+    int status = quire_text_open(dir, &text, err);
+    if (status != QUIRE_OK)
+        return status;
+    uint32_t n_ids = quire_text_n_ids(text);
+    quire_text_close(text);
+    return n_ids <= vocab_size
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_INVALID, "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
+                            n_ids - 1, vocab_size);
+}
+
+static void examine(struct verdict *v, struct engine_options *options)
+{
+    struct model_desc desc;
+    struct sampling_defaults sampling;
+    v->status = hub_model_find(v->given, false, &v->model, &v->problem);
+    if (v->status != QUIRE_OK)
+        return;
+    options->model_dir = v->model.dir;
+    v->status = engine_examine(options, look, v, &v->problem);
+    if (v->status == QUIRE_OK)
+        v->status = model_describe(v->model.dir, &desc, &sampling, &v->problem);
+    if (v->status == QUIRE_OK)
+        v->status = check_text(v->model.dir, desc.vocab_size, &v->problem);
+}
+
+static uint64_t kv_tokens(const struct engine_plan *plan)
+{
+    return (uint64_t)plan->groups[0].n_blocks * plan->block_tokens;
+}
+
+/* ---- advice ---------------------------------------------------------------------------------- */
+
+static void advise_on_machine(struct advice *a, const struct machine *m)
+{
+    if (m->files_most < CONNECTIONS + OTHER_DESCRIPTORS)
+        advise(a,
+               "this process may open %" PRIu64 " files at most: fewer than quire serve's %u connections need; raise it "
+               "with ulimit -Hn, or LimitNOFILE= of the systemd unit",
+               m->files_most, CONNECTIONS);
+    if (m->driver[0] && !m->has_gpu)
+        advise(a, "there is an NVIDIA driver, and the GPU cannot be used: %.250s (docs/gpu.md)", m->gpu);
+    if (m->quota && m->quota < m->n_allowed)
+        advise(a, "the control groups allow %u of %u CPUs: more threads than that would all be stopped together", m->quota,
+               m->n_allowed);
+}
+
+static void advise_on_model(struct advice *a, const struct machine *m, const struct verdict *v)
+{
+    const struct engine_plan *p = &v->plan;
+    if (!v->given || v->status != QUIRE_OK)
+        return;
+    if (p->max_model_len < v->max_position)
+        advise(a,
+               "requests have %u tokens at most, the model could take %u: --max-model-len and --kv-cache-memory say how many "
+               "the KV cache is for",
+               p->max_model_len, v->max_position);
+    if (!p->device_memory && p->weight_bytes + p->total_bytes > m->free_bytes)
+        advise(a,
+               "weights (%s) and the plan (%s) are more than the memory that is free (%s): weights would be read from disk "
+               "again and again; lower --kv-cache-memory, free memory or take a smaller model",
+               quire_size(p->weight_bytes).text, quire_size(p->total_bytes).text, quire_size(m->free_bytes).text);
+}
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+__attribute__((format(printf, 2, 3))) static void row(const char *name, const char *format, ...)
+{
+    va_list args;
+    printf("  %-15s ", name);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    putchar('\n');
+}
+
+static const char *size_or_none(uint64_t n_bytes, char out[16])
+{
+    snprintf(out, 16, "%s", n_bytes == MACHINE_NO_LIMIT ? "no limit" : quire_size(n_bytes).text);
+    return out;
+}
+
+static void print_machine(const struct machine *m)
+{
+    char text[16], quota[32] = "no quota";
+    printf("This machine\n");
+    row("system", "%s", m->system);
+    row("CPU", "%s", m->cpu[0] ? m->cpu : "the system does not say which");
+    for (uint32_t i = 0; i < m->n_sets; i++)
+        row(i ? "" : "instructions", "%-7s %s", m->sets[i].name, m->sets[i].lacks ? m->sets[i].lacks : "yes");
+    if (m->n_sets == 0)
+        row("instructions", "no kernels for this architecture: it computes with the ref backend, slowly");
+    if (m->quota)
+        snprintf(quota, sizeof quota, "a quota of %u", m->quota);
+    row("CPUs", "%u, of which this process may use %u, %s; NUMA nodes: %s", m->n_online, m->n_allowed, quota,
+        m->nodes[0] ? m->nodes : "not told");
+    row("threads", "%s", m->placement);
+    row("memory", "%s, %s free; control group: %s", quire_size(m->memory_bytes).text, quire_size(m->free_bytes).text,
+        size_or_none(m->limit_bytes, text));
+    row("huge pages", "%s", m->huge_pages[0] ? m->huge_pages : "none");
+    if (m->files_most == MACHINE_NO_LIMIT)
+        row("open files", "no limit");
+    else
+        row("open files", "%" PRIu64 ", may be raised to %" PRIu64, m->files_now, m->files_most);
+    row("locked memory", "%s", size_or_none(m->locked_bytes, text));
+    row("GPU", "%s%s", m->has_gpu ? "" : "none: ", m->gpu);
+    if (m->driver[0])
+        row("NVIDIA driver", "%s", m->driver);
+}
+
+static void print_model(const struct verdict *v)
+{
+    const struct engine_plan *p = &v->plan;
+    printf("\n%s\n", v->given);
+    if (v->architecture[0])
+        row("architecture", "%s", v->architecture);
+    if (v->why[0])
+        row("device", "%s", v->why);
+    if (v->gemms[0])
+        row("GEMM form", "%s", v->gemms);
+    if (v->placement[0])
+        row("threads", "%s", v->placement);
+    if (p->max_model_len && p->kv_bytes) {
+        row("weights", "%s in %s, %s", quire_size(p->weight_bytes).text, k_format_name(p->weight_format),
+            p->device_memory ? "copied to the GPU" : "used where they are mapped");
+        row("KV cache", "%s in %s: %" PRIu64 " tokens, %.1f requests of the longest", quire_size(p->kv_bytes).text,
+            k_format_name(p->kv_format), kv_tokens(p), (double)kv_tokens(p) / p->max_model_len);
+        row("besides", "%s", quire_size(p->total_bytes - p->kv_bytes).text);
+        row("longest request", "%u tokens; %u sequences at once, %u tokens a step", p->max_model_len, p->max_num_seqs,
+            p->max_num_batched_tokens);
+    }
+    if (v->status == QUIRE_OK)
+        row("verdict", "it runs: quire serve %s", v->given);
+    else
+        row("verdict", "it does not run: %s", v->problem.text);
+}
+
+static void print_all(const struct machine *m, const struct verdict *v, const struct advice *a)
+{
+    print_machine(m);
+    if (v->given)
+        print_model(v);
+    for (size_t i = 0; i < a->n; i++)
+        printf("%s  - %s\n", i ? "" : "\nTo look at\n", a->lines[i]);
+}
+
+/* ---- for programs ---------------------------------------------------------------------------- */
+
+static json_t *limit_json(uint64_t value)
+{
+    return value == MACHINE_NO_LIMIT ? json_null() : json_integer((json_int_t)value);
+}
+
+static json_t *machine_json(const struct machine *m)
+{
+    json_t *sets = json_array();
+    for (uint32_t i = 0; i < m->n_sets; i++)
+        json_array_append_new(sets, json_pack("{s:s, s:b, s:s?}", "name", m->sets[i].name, "has", m->sets[i].lacks == NULL,
+                                              "lacks", m->sets[i].lacks));
+    return json_pack("{s:s, s:s, s:o, s:i, s:i, s:i, s:s, s:i, s:s, s:I, s:I, s:o, s:s, s:o, s:o, s:o, s:b, s:s, s:s}",
+                     "system", m->system, "cpu", m->cpu, "instructions", sets, "cpus", (int)m->n_online, "cpus_allowed",
+                     (int)m->n_allowed, "cpu_quota", (int)m->quota, "numa_nodes", m->nodes, "threads", (int)m->n_threads,
+                     "placement", m->placement, "memory_bytes", (json_int_t)m->memory_bytes, "free_bytes",
+                     (json_int_t)m->free_bytes, "memory_limit_bytes", limit_json(m->limit_bytes), "huge_pages",
+                     m->huge_pages, "open_files", limit_json(m->files_now), "open_files_most", limit_json(m->files_most),
+                     "locked_bytes", limit_json(m->locked_bytes), "has_gpu", m->has_gpu, "gpu", m->gpu, "nvidia_driver",
+                     m->driver);
+}
+
+static json_t *model_json(const struct verdict *v)
+{
+    const struct engine_plan *p = &v->plan;
+    bool planned = p->max_model_len && p->kv_bytes;
+    json_t *plan = planned ? json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i}", "device", p->device, "weight_dtype",
+                                       k_format_name(p->weight_format), "kv_dtype", k_format_name(p->kv_format),
+                                       "weight_bytes", (json_int_t)p->weight_bytes, "kv_bytes", (json_int_t)p->kv_bytes,
+                                       "kv_tokens", (json_int_t)kv_tokens(p), "total_bytes", (json_int_t)p->total_bytes,
+                                       "max_model_len", (int)p->max_model_len, "max_num_seqs", (int)p->max_num_seqs,
+                                       "max_num_batched_tokens", (int)p->max_num_batched_tokens)
+                           : json_null();
+    return json_pack("{s:s, s:b, s:s?, s:s, s:s, s:s, s:s, s:o}", "model", v->given, "runs", v->status == QUIRE_OK, "problem",
+                     v->status == QUIRE_OK ? NULL : v->problem.text, "architecture", v->architecture, "device_why", v->why,
+                     "gemm_form", v->gemms, "placement", v->placement, "plan", plan);
+}
+
+static json_t *all_json(const struct machine *m, const struct verdict *v, const struct advice *a)
+{
+    json_t *advice = json_array();
+    for (size_t i = 0; i < a->n; i++)
+        json_array_append_new(advice, json_string(a->lines[i]));
+    return json_pack("{s:s, s:o, s:o, s:o}", "version", QUIRE_VERSION, "machine", machine_json(m), "model",
+                     v->given ? model_json(v) : json_null(), "advice", advice);
+}
+
+int command_doctor(int argc, char **argv)
+{
+    struct verdict v = {.status = QUIRE_OK};
+    struct machine machine;
+    struct advice advice = {.n = 0};
+    struct engine_options options;
+    bool json = false;
+    struct cli_option rows[ENGINE_FLAGS_MAX + 3];
+
+    engine_options_default(&options);
+    size_t n = engine_flags(&options, rows);
+    rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};
+    rows[n++] = (struct cli_option){
+        .names = "json", .kind = CLI_FLAG, .target = &json, .help = "Print JSON for programs."};
+    rows[n] = (struct cli_option){0};
+    const struct cli_command command = {
+        .name = "doctor",
+        .usage = "quire doctor [MODEL] [options]",
+        .about = "Says what this machine offers (instructions, CPUs, memory, limits, GPU) and, for a MODEL, what\n"
+                 "`quire serve MODEL` with the same options would get of it: device, weights, KV cache, longest request.\n"
+                 "It looks as the engine does when it opens, and stops before anything large is allocated. Its exit status\n"
+                 "is 0 where the model would run, else 1.",
+        .examples = "examples:\n"
+                    "  quire doctor\n"
+                    "  quire doctor ./Qwen2.5-1.5B-Instruct --max-num-seqs 16\n"
+                    "  quire doctor Qwen/Qwen2.5-1.5B-Instruct --json",
+        .options = rows,
+        .positionals = {&v.given},
+        .first_names = FOREIGN_MODEL_NAMES,
+        .foreign = foreign_flags,
+    };
+    int code;
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
+    machine_look(&machine);
+    if (v.given)
+        examine(&v, &options);
+    advise_on_machine(&advice, &machine);
+    advise_on_model(&advice, &machine, &v);
+    code = v.status != QUIRE_OK || (machine.n_sets > 0 && machine.sets[0].lacks);
+    if (json) {
+        int wrote = command_print_json(all_json(&machine, &v, &advice));
+        return wrote ? wrote : code;
+    }
+    print_all(&machine, &v, &advice);
+    return code;
+}
