@@ -24,6 +24,10 @@ struct front;
 struct http_network;
 struct tls;
 
+/* What a reply may have that is held until it is done, and all of them at once: server/front/output/reply_bytes.h. */
+#define FRONT_REPLY_BYTES ((uint64_t)64 << 20)
+#define FRONT_REPLIES_BYTES ((uint64_t)128 << 20)
+
 struct front_listen {
     const char *host;               /* name or address; NULL = every IPv4 address */
     uint16_t port;                  /* 0 = any */

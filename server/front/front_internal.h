@@ -11,6 +11,7 @@
 #include "server/front/observe/otlp.h"
 #include "server/front/body/params.h"
 #include "server/front/body/request_job.h"
+#include "server/front/output/reply_bytes.h"
 #include "server/front/tenant/tenants.h"
 #include "server/front/body/text_pool.h"
 #include "server/front/observe/timing.h"
@@ -58,6 +59,7 @@ struct front {
     struct sampling_defaults sampling;
     uint32_t ping_ms, max_choices; /* max_choices: of a request */
     struct turns *turns;          /* of prompts that wait to be submitted */
+    struct replies replies;       /* what they take */
     void (*on_engine_ready)(void *context);
     void (*on_engine_gone)(void *context, const char *why);
     void *context;

@@ -111,6 +111,10 @@ void http_add_header(struct http_exchange *x, const char *name, const char *valu
 
 /* A whole reply; ends the exchange. content_type NULL: no body. */
 void http_reply(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes);
+/* The same with a large body, which is not copied: gone(context) is called once, from the loop or from within, when it
+ * was sent or its connection is over. */
+void http_reply_large(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes,
+                      void (*gone)(void *context), void *context);
 
 /* A reply in pieces: headers at once, one write per event. Writes to a client that is too far
  * behind are dropped, and on_gone follows. */

@@ -3,6 +3,7 @@
 #include <event2/buffer.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -124,7 +125,8 @@ static void end_exchange(struct http_connection *c)
         http_connection_later(c);
 }
 
-void http_reply(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes)
+/* Status, headers and length. Whether a body follows. */
+static bool begin_whole(struct http_exchange *x, int status, const char *content_type, size_t n_bytes)
 {
     struct http_connection *c = x->connection;
     struct evbuffer *out = http_connection_out(c);
@@ -135,9 +137,44 @@ void http_reply(struct http_exchange *x, int status, const char *content_type, c
         evbuffer_add(out, "\r\n", 2);
     else
         evbuffer_add_printf(out, "Content-Length: %zu\r\n\r\n", content_type ? n_bytes : 0);
-    if (content_type && n_bytes > 0 && !x->is_head)
-        evbuffer_add(out, body, n_bytes);
-    end_exchange(c);
+    return content_type && n_bytes > 0 && !x->is_head;
+}
+
+void http_reply(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes)
+{
+    if (begin_whole(x, status, content_type, n_bytes))
+        evbuffer_add(http_connection_out(x->connection), body, n_bytes);
+    end_exchange(x->connection);
+}
+
+struct large_body {
+    void (*gone)(void *context);
+    void *context;
+};
+
+static void on_large_gone(const void *body, size_t n_bytes, void *extra)
+{
+    const struct large_body large = *(struct large_body *)extra;
+    (void)body;
+    (void)n_bytes;
+    free(extra);
+    large.gone(large.context);
+}
+
+void http_reply_large(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes,
+                      void (*gone)(void *context), void *context)
+{
+    struct evbuffer *out = http_connection_out(x->connection);
+    struct large_body *large = malloc(sizeof *large);
+    if (large)
+        *large = (struct large_body){gone, context};
+    if (!large || !begin_whole(x, status, content_type, n_bytes) ||
+        evbuffer_add_reference(out, body, n_bytes, on_large_gone, large) != 0) {
+        free(large);
+        http_cut_off(x);
+        gone(context);
+    }
+    end_exchange(x->connection);
 }
 
 void http_stream_begin(struct http_exchange *x, int status, const char *content_type)

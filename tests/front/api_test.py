@@ -233,6 +233,43 @@ def test_the_echo_of_many_choices_is_nobodys_slowness():
                 assert status == 400 and reply["error"]["param"] in ask and "64 MiB" in reply["error"]["message"], reply
 
 
+def test_large_replies_have_room_or_are_refused():
+    ids = ids_of("word " * 500)[:500]
+    chat = {"messages": [{"role": "user", "content": "x"}], "logprobs": True, "max_tokens": 1000}
+    with Server("--max-model-len", 32768, "--tokens-per-step", 64) as s:
+        idle_kb = s.resident_kb()
+        # By what it would have, before anything is computed: the field that makes most of it is named.
+        for path, body, field in ((COMPLETIONS, {"prompt": [ids] * 1000, "prompt_logprobs": 20}, "prompt_logprobs"),
+                                  (COMPLETIONS, {"prompt": [ids] * 1000, "echo": True, "logprobs": 20}, "logprobs"),
+                                  (COMPLETIONS, {"prompt": [ids] * 1000, "echo": True, "logprobs": 20, "stream": True}, "logprobs"),
+                                  (COMPLETIONS, {"prompt": ["x"] * 1000, "max_tokens": 1000, "logprobs": 20}, "logprobs"),
+                                  (CHATS, {**chat, "top_logprobs": 20, "n": 128}, "top_logprobs"),
+                                  (CHATS, {**chat, "prompt_logprobs": 20, "max_tokens": 30000, "top_logprobs": 20, "n": 8}, "top_logprobs")):
+            status, reply = s.post(path, body)
+            assert status == 400 and reply["error"]["param"] == field and "64 MiB" in reply["error"]["message"], (body.keys(), reply)
+        assert s.metric("vllm:prompt_tokens_total") == 0 and s.metric("quire:requests_refused_total") == 0
+        # One long prompt may be scored; a stream keeps nothing of what it has said.
+        long = (ids * 60)[:30000]
+        score = {"prompt": long, "max_tokens": 1, "prompt_logprobs": 20}
+        assert s.post(COMPLETIONS, {"prompt": long[:20000], "max_tokens": 0, "echo": True, "logprobs": 1})[0] == 200
+        assert len(s.stream(COMPLETIONS, {"prompt": ["x"] * 200, "max_tokens": 1000, "logprobs": 20})) >= 400
+        # Room for four of 23 MB at once, until their clients have them; nobody else notices.
+        score["prompt"] = long[:15000]
+        holders = [s.connect() for _ in range(4)]
+        for holder in holders:
+            done = s.metric("vllm:generation_tokens_total")
+            holder.sendall(post_bytes(COMPLETIONS, score))
+            assert wait_until(lambda: s.metric("vllm:generation_tokens_total") > done)
+        status, headers, data = s.request("POST", COMPLETIONS, score)
+        assert status == 429 and headers["Retry-After"] == "1" and b"large replies" in data, data[:200]
+        assert s.post(COMPLETIONS, {"prompt": "x", "logprobs": 5})[0] == 200
+        for holder in holders:
+            assert holder.recv(100).startswith(b"HTTP/1.1 200")
+            holder.close()
+        assert wait_until(lambda: s.request("POST", COMPLETIONS, {**score, "prompt": ["x"], "n": 1})[0] == 200)
+        assert s.post(COMPLETIONS, {**score, "prompt_logprobs": 1})[0] == 200 and s.resident_kb() - idle_kb < 300 << 10
+
+
 def test_echo_with_logprobs_scores_the_prompt():
     ids = ids_of(TEXT)
     choice = one(TEXT, echo=True, max_tokens=0, logprobs=2)

@@ -258,7 +258,7 @@ def test_waiting_prompts_in_a_drain():
             holder.sendall(post_bytes(COMPLETIONS, {"prompt": ["x"] * 100, "max_tokens": 8, "ignore_eos": True}))
             assert wait_until(lambda: s.metric("vllm:num_requests_waiting") > 0)
             s.process.send_signal(signal.SIGTERM)
-            assert read_all(holder).startswith(b"HTTP/1.1 " + status)
+            assert read_all(holder).startswith(b"HTTP/1.1 " + status) and s.process.wait(20) == 0
 
 
 # ---- deadlines and traces ---------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include "engine/plan.h"
 #include "engine/model/safetensors.h"
 #include "engine/model/weights.h"
+#include "server/front/front.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
@@ -31,7 +32,7 @@ static void print_json(const char *model_dir, const struct model_desc *desc, con
                               "n_host_blocks", (json_int_t)plan->groups[g].n_host_blocks, "block_bytes",
                               (json_int_t)plan->groups[g].block_bytes));
     json_t *root = json_pack(
-        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
         "model", model_dir, "architecture", desc->architecture, "device", plan->device, "gpu",
         plan->gpu ? plan->gpu->title : NULL, "weight_dtype", k_format_name(plan->weight_format), "kv_dtype",
         k_format_name(plan->kv_format), "weight_bytes", (json_int_t)plan->weight_bytes, "param_bytes",
@@ -41,8 +42,8 @@ static void print_json(const char *model_dir, const struct model_desc *desc, con
         (json_int_t)plan->total_bytes, "device_memory", (json_int_t)plan->device_memory, "device_budget",
         (json_int_t)plan->device_budget, "driver_bytes", (json_int_t)plan->driver_bytes, "block_tokens",
         (json_int_t)plan->block_tokens, "max_model_len", (json_int_t)plan->max_model_len, "max_num_seqs",
-        (json_int_t)plan->max_num_seqs, "max_num_batched_tokens", (json_int_t)plan->max_num_batched_tokens, "kv_groups",
-        groups);
+        (json_int_t)plan->max_num_seqs, "max_num_batched_tokens", (json_int_t)plan->max_num_batched_tokens,
+        "replies_bytes", (json_int_t)(2 * FRONT_REPLIES_BYTES), "kv_groups", groups);
     if (root) {
         json_dumpf(root, stdout, JSON_INDENT(2));
         putchar('\n');
@@ -64,6 +65,19 @@ static void print_device(const struct engine_plan *plan)
     if (needed > plan->device_budget)
         printf("  This does not fit: it takes %s more than the budget, and the engine would not start.\n\n",
                quire_size(needed - plan->device_budget).text);
+}
+
+/* What a front end may come to take, beside what is allocated at start. */
+static void print_front(void)
+{
+    const struct plan_row rows[] = {
+        {"replies", "at most, where they are large (logprobs): quire serve, as they are built",
+         2 * FRONT_REPLIES_BYTES},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        printf("  %-12s %15" PRIu64 " bytes  %11s   %s\n", rows[i].key, rows[i].bytes, quire_size(rows[i].bytes).text,
+               rows[i].label);
+    printf("\n");
 }
 
 static void print_table(const char *model_dir, const struct model_desc *desc, const struct engine_plan *plan)
@@ -93,6 +107,7 @@ static void print_table(const char *model_dir, const struct model_desc *desc, co
                rows[i].label);
     printf("  %-12s %15" PRIu64 " bytes  %11s   everything but the weights\n\n", "planned", plan->total_bytes,
            quire_size(plan->total_bytes).text);
+    print_front();
     if (plan->device_memory)
         print_device(plan);
     for (uint32_t g = 0; g < plan->n_kv_groups; g++) {

@@ -42,6 +42,11 @@ void choice_close(struct choice *c)
     tool_parser_free(&c->tools);
 }
 
+uint64_t choice_bytes(const struct choice *c)
+{
+    return c->text.n + c->token_ids.n + c->logprobs.n + logprobs_arrays_bytes(&c->arrays);
+}
+
 static bool contains(const uint32_t *ids, uint32_t n, uint32_t id)
 {
     for (uint32_t i = 0; i < n; i++)

@@ -66,6 +66,8 @@ int choice_open(struct choice *c, const struct choice_rules *rules, const uint32
 /* After its last: what it needed for its text. */
 void choice_settle(struct choice *c);
 void choice_close(struct choice *c);
+/* Of a reply, kept in it. */
+uint64_t choice_bytes(const struct choice *c);
 
 /* One more token. *text: what may be shown now, valid until the next call on c. c->finish says
  * whether the choice is over; *text is then not its last: choice_tail() has the rest. */

@@ -50,6 +50,7 @@ static void generation_free(struct generation *g)
     limits_dequeue(g->tenant, g->n_queued);
     limits_end(g->tenant);
     TAILQ_REMOVE(&g->front->generations, g, link);
+    reply_room_leave(&g->room);
     free(g);
 }
 
@@ -172,6 +173,21 @@ static void await_tokens(struct generation *g)
         on_ping(-1, 0, g);
 }
 
+#define COPIED_BYTES 65536
+
+struct whole_reply {
+    struct buffer body;
+    struct reply_room room;
+};
+
+static void on_reply_gone(void *context)
+{
+    struct whole_reply *whole = context;
+    buffer_free(&whole->body);
+    reply_room_leave(&whole->room);
+    free(whole);
+}
+
 /* Every choice is over. */
 static void complete(struct generation *g)
 {
@@ -185,32 +201,45 @@ static void complete(struct generation *g)
         http_stream_end(x);
         return;
     }
-    struct buffer o = {0};
-    g->dialect->whole(g, &o);
-    if (o.failed) {
-        buffer_free(&o);
+    struct whole_reply *whole = calloc(1, sizeof *whole);
+    if (whole)
+        g->dialect->whole(g, &whole->body);
+    if (!whole || whole->body.failed) {
+        if (whole)
+            buffer_free(&whole->body);
+        free(whole);
         fail_with(g, QUIRE_NO_MEMORY, "there is no memory for the reply");
         return;
     }
     limits_headers(g->tenant, g->timing.now_us, x);
     generation_over(g, 200, NULL);
+    /* A large one keeps its room until the client has taken it. */
+    whole->room = g->room;
+    g->room.counted = 0;
     generation_free(g);
-    http_reply(x, 200, "application/json", o.data, o.n);
-    buffer_free(&o);
+    if (whole->body.n <= COPIED_BYTES) {
+        http_reply(x, 200, "application/json", whole->body.data, whole->body.n);
+        on_reply_gone(whole);
+    } else {
+        http_reply_large(x, 200, "application/json", whole->body.data, whole->body.n, on_reply_gone, whole);
+    }
 }
 
 /* ---- tokens --------------------------------------------------------------------------------- */
 
-static void show(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece)
+static int show(struct generation *g, struct gen_prompt *p, struct choice *c, const struct gen_piece *piece,
+                struct quire_error *err)
 {
+    uint64_t before = choice_bytes(c);
     if (!g->params.stream) {
         g->dialect->collect(g, c, piece);
-        return;
+    } else {
+        begin_stream(g);
+        g->dialect->token(g, p, c, piece);
+        g->last_write_us = c->last_token_us;
+        c->shown = true;
     }
-    begin_stream(g);
-    g->dialect->token(g, p, c, piece);
-    g->last_write_us = c->last_token_us;
-    c->shown = true;
+    return reply_room_grow(&g->room, (int64_t)(choice_bytes(c) - before), err);
 }
 
 /* Shows what waits. */
@@ -220,11 +249,12 @@ static int show_waiting(struct generation *g, struct gen_prompt *p, struct choic
     const struct gen_piece piece = {w->tokens, w->n_tokens, w->text.data, w->text.n};
     if (w->text.failed)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    int status = QUIRE_OK;
     if (piece.n_tokens > 0 || piece.n_text > 0)
-        show(g, p, c, &piece);
+        status = show(g, p, c, &piece, err);
     w->n_tokens = 0;
     buffer_clear(&w->text);
-    return QUIRE_OK;
+    return status;
 }
 
 /* One more piece: at once, or with others, as stream_interval has it. The first token never waits. */
@@ -232,10 +262,8 @@ static int add(struct generation *g, struct gen_prompt *p, struct choice *c, con
                struct quire_error *err)
 {
     struct choice_waiting *w = &c->waiting;
-    if (!g->params.stream || g->params.stream_interval <= 1 || !c->shown) {
-        show(g, p, c, piece);
-        return QUIRE_OK;
-    }
+    if (!g->params.stream || g->params.stream_interval <= 1 || !c->shown)
+        return show(g, p, c, piece, err);
     buffer_append(&w->text, piece->text, piece->n_text);
     if (piece->n_tokens == 0)
         return QUIRE_OK;
@@ -318,7 +346,13 @@ static void on_token(void *context, const struct wire_token *token)
 static void on_prompt_logprob(void *context, const struct wire_token *token)
 {
     struct gen_prompt *p = context;
-    reply_prompt_logprob(p->g, p, token);
+    struct generation *g = p->g;
+    struct quire_error err;
+    uint64_t before = reply_prompt_bytes(g, p);
+    reply_prompt_logprob(g, p, token);
+    int status = reply_room_grow(&g->room, (int64_t)(reply_prompt_bytes(g, p) - before), &err);
+    if (status != QUIRE_OK)
+        fail_with(g, status, err.text);
 }
 
 static void prompt_over(struct generation *g, struct gen_prompt *p)
@@ -512,26 +546,6 @@ static bool fit_prompt(const struct generation *g, struct gen_prompt *p, struct 
         return api_bad(e, "min_tokens", "%u is more than the %u tokens there may be", params->spec.min_tokens,
                        p->max_tokens);
     return true;
-}
-
-/* What a reply has of its prompts once for each choice. It costs no computing to ask for, and 16 MiB of prompts with
- * n 128 would be a reply of 2 GiB. */
-#define MAX_REPEATED_BYTES ((uint64_t)64 << 20)
-#define ID_BYTES 7 /* and its comma */
-
-static bool check_repeated(const struct generation *g, struct api_error *e)
-{
-    const struct params *params = &g->params;
-    uint64_t n = params->n_lead;
-    for (size_t i = 0; i < g->n_prompts; i++) {
-        n += params->echo ? g->prompts[i].item.n_text : 0;
-        n += params->return_token_ids ? (uint64_t)g->prompts[i].item.n_ids * ID_BYTES : 0;
-    }
-    if (n * params->spec.n <= MAX_REPEATED_BYTES)
-        return true;
-    return api_bad(e, params->return_token_ids ? "return_token_ids" : "echo",
-                   "the prompts, repeated with each of %u choices, would be more than %llu MiB: send fewer at once",
-                   params->spec.n, (unsigned long long)MAX_REPEATED_BYTES >> 20);
 }
 
 static bool wants_prompt_logprobs(const struct params *params)
@@ -742,13 +756,15 @@ static void on_text(void *owner, struct request_job *job)
     int status = QUIRE_OK;
     g->job = NULL;
     http_body_freed(g->x);
-    bool ok = take_job(g, job, &e) && check_repeated(g, &e);
+    bool ok = take_job(g, job, &e);
     request_job_free(job);
     for (size_t i = 0; i < g->n_prompts && ok; i++) {
         ok = fit_prompt(g, &g->prompts[i], &e);
         if (ok && (status = prepare(g, &g->prompts[i], &e.why)) != QUIRE_OK)
             ok = api_fail_status(&e, status, NULL);
     }
+    g->room = (struct reply_room){.replies = &g->front->replies, .tenant = g->tenant->index};
+    ok = ok && reply_room_take(&g->room, g, tenants_ask_key(g->front->tenants), &e);
     uint64_t n_tokens = 0;
     for (size_t i = 0; i < g->n_prompts; i++)
         n_tokens += g->prompts[i].item.n_ids;

@@ -83,6 +83,7 @@ struct generation {
     struct gen_prompt *prompts;
     const char *prompt_name;   /* the field that held them, for errors; static */
     size_t n_prompts, n_accepted, n_open;
+    struct reply_room room;
     struct turn turn;       /* of the prompts that wait */
     size_t next;            /* none before it waits */
     struct api_error
@@ -114,5 +115,7 @@ void generation_over(struct generation *g, int status, const struct api_error *e
 /* A prompt token's logprob, kept for the reply; NULL for the first, which has none.
  * reply_choices.c. */
 void reply_prompt_logprob(struct generation *g, struct gen_prompt *p, const struct wire_token *token);
+/* What they take in the reply by now, which has them once for each choice. */
+uint64_t reply_prompt_bytes(const struct generation *g, const struct gen_prompt *p);
 
 #endif

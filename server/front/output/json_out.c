@@ -74,6 +74,19 @@ void json_out_string(struct buffer *o, const char *text, size_t n)
     buffer_append(o, "\"", 1);
 }
 
+uint64_t json_out_string_bytes(const char *text, size_t n)
+{
+    uint64_t bytes = n + 2;
+    for (size_t i = 0; i < n; i++) {
+        uint8_t c = (uint8_t)text[i];
+        if (c < 0x20 || c == 0x7f)
+            bytes += 5;
+        else if (c == '"' || c == '\\')
+            bytes++;
+    }
+    return bytes;
+}
+
 void json_out_text(struct buffer *o, const char *text)
 {
     json_out_string(o, text, strlen(text));

@@ -15,6 +15,8 @@
 void json_out_raw(struct buffer *o, const char *text);
 /* Quoted and escaped. */
 void json_out_string(struct buffer *o, const char *text, size_t n);
+/* What it appends, or more. */
+uint64_t json_out_string_bytes(const char *text, size_t n);
 void json_out_text(struct buffer *o, const char *text);
 /* Quoted, or null when text is NULL. */
 void json_out_text_or_null(struct buffer *o, const char *text);

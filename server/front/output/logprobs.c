@@ -78,6 +78,11 @@ void logprobs_arrays_clear(struct logprobs_arrays *a)
     a->n = 0;
 }
 
+uint64_t logprobs_arrays_bytes(const struct logprobs_arrays *a)
+{
+    return a->tokens.n + a->token_logprobs.n + a->top_logprobs.n + a->text_offset.n;
+}
+
 #define MAX_KEYS 21 /* 20 alternatives and the token itself */
 
 /* An object's keys are token strings, and two tokens may have the same one: the likelier stays. */

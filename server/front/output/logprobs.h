@@ -29,6 +29,7 @@ struct logprobs_arrays {
 };
 void logprobs_arrays_free(struct logprobs_arrays *a);
 void logprobs_arrays_clear(struct logprobs_arrays *a);
+uint64_t logprobs_arrays_bytes(const struct logprobs_arrays *a);
 /* offset: characters before the token. A token without logprob (the prompt's first) gives null. */
 void logprobs_arrays_add(struct logprobs_arrays *a, const struct logprobs_style *style, const struct wire_token *token,
                          uint64_t offset);

@@ -187,12 +187,22 @@ void choices_whole(struct generation *g, struct buffer *o,
             json_out_u64(o, c->index);
             put_choice(o, g, p, c);
             json_out_raw(o, "}");
+            choice_close(c);
+        }
+        if (g->n_prompts > 1) { /* else what comes after the choices has them too */
+            buffer_free(&p->prompt_logprobs);
+            logprobs_arrays_free(&p->arrays);
         }
     }
     json_out_raw(o, "],\"usage\":");
     put_usage(o, g, true);
     if (g->params.wants_timing)
         reply_put_timing(o, g);
+}
+
+uint64_t reply_prompt_bytes(const struct generation *g, const struct gen_prompt *p)
+{
+    return g->params.spec.n * (p->prompt_logprobs.n + logprobs_arrays_bytes(&p->arrays));
 }
 
 void reply_prompt_logprob(struct generation *g, struct gen_prompt *p, const struct wire_token *token)

@@ -1,0 +1,152 @@
+#include "server/front/output/reply_bytes.h"
+
+#include "server/front/output/generation.h"
+
+#include <malloc.h>
+
+#define MIB ((uint64_t)1 << 20)
+/* Not counted. */
+#define FREE_BYTES MIB
+/* New ones are taken up to here; what is above is for those that grow. */
+#define NEW_BYTES (FRONT_REPLIES_BYTES / 4 * 3)
+
+/* What an alternative of a logprob takes, and an id: measured on Qwen's and the demo's vocabularies, a little more. */
+#define ID_BYTES 7     /* and its comma */
+#define RANKED_BYTES 72 /* "1234":{"logprob":-1.23456789,"rank":12,"decoded_token":" the"}, */
+#define ARRAY_BYTES 24  /* " the":-12.3456789, */
+#define ARRAY_TOKEN_BYTES 40
+#define CHAT_BYTES 80 /* {"token":" the","logprob":-12.3456789,"bytes":[32,116,104,101]}, */
+/* A prompt that waits has its ids here, and each choice its state: half of these, for a reply's byte stands for two. */
+#define WAITING_ID_BYTES 2
+#define CHOICE_BYTES 400
+
+/* One that had more gives its memory back to the system: the allocator would keep most of it. */
+#define TRIMMED_BYTES (8 * MIB)
+
+struct sum {
+    uint64_t total, largest;
+    const char *field;
+};
+
+static void add(struct sum *s, const char *field, uint64_t n)
+{
+    s->total += n;
+    if (n > s->largest) {
+        s->largest = n;
+        s->field = field;
+    }
+}
+
+static uint64_t alternatives(int32_t n_top)
+{
+    return n_top < 0 ? 0 : (uint64_t)n_top + 1;
+}
+
+/* What a reply has of a prompt: all but the logprobs of a chat's once for each choice. */
+static void add_prompt(struct sum *s, const struct generation *g, const struct gen_prompt *p)
+{
+    const struct params *params = &g->params;
+    const uint64_t n = params->spec.n, n_ids = p->item.n_ids;
+    const bool arrays = params->echo && params->spec.n_logprobs >= 0;
+    if (params->echo)
+        add(s, "echo", n * json_out_string_bytes(p->item.text, p->item.n_text));
+    if (params->return_token_ids)
+        add(s, "return_token_ids", n * n_ids * ID_BYTES);
+    if (arrays)
+        add(s, "logprobs", n * n_ids * (ARRAY_TOKEN_BYTES + alternatives(params->spec.n_logprobs) * ARRAY_BYTES));
+    add(s, "prompt_logprobs", n * n_ids * alternatives(params->spec.n_prompt_logprobs) * RANKED_BYTES);
+}
+
+/* What it will have of the tokens to come; in a stream nothing is kept of them. */
+static void add_generated(struct sum *s, const struct generation *g)
+{
+    const struct params *params = &g->params;
+    const uint64_t n = (uint64_t)params->spec.n * g->n_prompts;
+    uint64_t n_tokens = params->has_max_tokens && !params->stream ? n * params->max_tokens : 0;
+    if (params->return_token_ids)
+        add(s, "return_token_ids", n_tokens * ID_BYTES);
+    const char *field = g->dialect == &api_completions ? "logprobs" : "top_logprobs";
+    const uint64_t bytes = g->dialect == &api_completions ? ARRAY_BYTES : CHAT_BYTES;
+    add(s, field, n_tokens * alternatives(params->spec.n_logprobs) * bytes);
+}
+
+void reply_bytes_estimate(const struct generation *g, uint64_t *least, uint64_t *most, const char **field)
+{
+    struct sum s = {.field = "prompt"};
+    const uint64_t n_choices = (uint64_t)g->n_prompts * g->params.spec.n;
+    for (size_t i = 0; i < g->n_prompts; i++)
+        add_prompt(&s, g, &g->prompts[i]);
+    add(&s, "echo", g->params.spec.n * json_out_string_bytes(g->params.lead, g->params.n_lead));
+    *least = s.total;
+    add_generated(&s, g);
+    *most = s.total;
+    *field = s.field;
+    if (g->n_prompts == 1)
+        return;
+    uint64_t waiting = n_choices * CHOICE_BYTES;
+    for (size_t i = 0; i < g->n_prompts; i++)
+        waiting += g->prompts[i].item.n_ids * WAITING_ID_BYTES;
+    *least += waiting;
+}
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
+static void count(struct reply_room *room)
+{
+    uint64_t n = room->held > room->reserved ? room->held : room->reserved;
+    if (n <= FREE_BYTES)
+        n = 0;
+    room->replies->n_bytes += n - room->counted;
+    room->replies->of_tenants[room->tenant] += n - room->counted;
+    room->counted = n;
+}
+
+bool reply_room_take(struct reply_room *room, const struct generation *g, bool shared, struct api_error *e)
+{
+    uint64_t least, most;
+    const char *field;
+    reply_bytes_estimate(g, &least, &most, &field);
+    if (most > FRONT_REPLY_BYTES)
+        return api_bad(e, field,
+                       "the reply would have about %llu MiB, which is more than %llu MiB: send fewer prompts at once, or "
+                       "ask for fewer choices, tokens or logprobs",
+                       (unsigned long long)(most / MIB), (unsigned long long)(FRONT_REPLY_BYTES / MIB));
+    const struct replies *all = room->replies;
+    const uint64_t of_tenant = all->of_tenants[room->tenant];
+    if (least > FREE_BYTES &&
+        (all->n_bytes + least > NEW_BYTES || (shared && of_tenant > 0 && of_tenant + least > FRONT_REPLY_BYTES))) {
+        api_fail(e, 429, NULL, "rate_limit_exceeded",
+                 "the reply needs room for about %llu MiB, which other large replies have now: try again when they are "
+                 "done",
+                 (unsigned long long)(least / MIB + 1));
+        e->retry_ms = 1000;
+        return false;
+    }
+    room->reserved = least;
+    count(room);
+    return true;
+}
+
+int reply_room_grow(struct reply_room *room, int64_t n_bytes, struct quire_error *err)
+{
+    room->held += (uint64_t)n_bytes;
+    if (room->held <= room->reserved || room->held <= FREE_BYTES)
+        return QUIRE_OK;
+    count(room);
+    if (room->held > FRONT_REPLY_BYTES)
+        return quire_fail(err, QUIRE_INVALID, "the reply has become larger than the %llu MiB that one may have",
+                          (unsigned long long)(FRONT_REPLY_BYTES / MIB));
+    if (room->replies->n_bytes > FRONT_REPLIES_BYTES)
+        return quire_fail(err, QUIRE_EXHAUSTED, "there is no room for the reply beside other large replies");
+    return QUIRE_OK;
+}
+
+void reply_room_leave(struct reply_room *room)
+{
+    bool was_large = room->counted > TRIMMED_BYTES;
+    room->reserved = room->held = 0;
+    if (room->counted > 0)
+        count(room);
+    if (was_large)
+        malloc_trim(0);
+}
