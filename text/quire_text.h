@@ -98,8 +98,8 @@ void quire_detok_close(struct quire_detok *detok);
  * continue_final: the last message is left open (continue_final_message); QUIRE_INVALID together
  * with add_generation_prompt.
  * QUIRE_UNSUPPORTED when the model has no template; QUIRE_INVALID with the template's own words
- * when it called raise_exception, or when the JSON or the rendering fails. Steps, output (16 MiB)
- * and recursion are bounded. Any stack will do, for where the caller's is smaller than QUIRE_TEXT_STACK_BYTES, rendering has a
+ * when it called raise_exception, or when the JSON or the rendering fails. Steps, output (16 MiB),
+ * values of JSON (262,144) and recursion are bounded. Numbers are Python's: integers of any size print all their digits. Any stack will do, for where the caller's is smaller than QUIRE_TEXT_STACK_BYTES, rendering has a
  * thread of its own; starting that costs more than most templates. */
 #define QUIRE_TEXT_STACK_BYTES ((size_t)257 << 20)
 struct quire_chat {

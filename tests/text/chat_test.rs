@@ -281,7 +281,7 @@ fn wrong_requests_name_the_parameter() {
     assert!(ask("{}", None, None).starts_with("messages: "));
     assert!(ask("[]", None, None).starts_with("messages: "));
     assert!(ask("[{}, 3]", None, None).starts_with("messages[1]: "));
-    assert!(ask(&"[".repeat(100_000), None, None).starts_with("messages: recursion"));
+    assert!(ask(&"[".repeat(100_000), None, None).contains("ends too early"));
     assert!(ask(ok, Some("{}"), None).starts_with("tools: "));
     assert!(ask(ok, Some("[{}, []]"), None).starts_with("tools[1]: "));
     assert!(ask(ok, None, Some("[]")).starts_with("chat_template_kwargs: "));
@@ -309,6 +309,76 @@ fn token_strings_come_from_both_files() {
     let source = "{{ bos_token }}{{ eos_token }}{{ image_token }}{{ pad_token is defined }}";
     let t = Templates::load(None, Some(source.to_owned()), Vec::new(), tokens).unwrap();
     assert_eq!(rendered(&t, None, None), "<s></s><img>False");
+}
+
+/// What Python 3 prints of json.loads(number), and json.dumps of it.
+#[test]
+fn numbers_are_pythons() {
+    let digits = "7".repeat(400);
+    let rows = [
+        ("18446744073709551615", "18446744073709551615"),
+        ("-9223372036854775809", "-9223372036854775809"),
+        (
+            "123456789012345678901234567890",
+            "123456789012345678901234567890",
+        ),
+        (
+            "170141183460469231731687303715884105728",
+            "170141183460469231731687303715884105728",
+        ),
+        (digits.as_str(), digits.as_str()),
+        ("-0", "0"),
+        ("-0.0", "-0.0"),
+        ("1.10", "1.1"),
+        ("1E5", "100000.0"),
+        ("1e16", "1e+16"),
+        ("0.1000000000000000055511151231257827", "0.1"),
+        ("1e-400", "0.0"),
+        ("1e400", "Infinity"),
+    ];
+    let printed = templates("{{ x }}|{{ messages[0].x[0] | tojson }}|{{ tools | tojson }}");
+    for (number, expected) in rows {
+        let messages = format!(r#"[{{"role": "user", "content": "", "x": [{number}]}}]"#);
+        let tools = format!(r#"[{{"maximum":{number}}}]"#);
+        let kwargs = format!(r#"{{"x":{number}}}"#);
+        let text = printed.render(&Request {
+            messages: &messages,
+            tools: Some(&tools),
+            kwargs: Some(&kwargs),
+            ..Request::default()
+        });
+        let plain = expected.replace("Infinity", "inf");
+        let all = format!(r#"{plain}|{expected}|[{{"maximum": {expected}}}]"#);
+        assert_eq!(text.unwrap(), all);
+    }
+}
+
+#[test]
+fn a_chat_has_so_many_values_at_most() {
+    let ask = |n: usize| {
+        let items = vec!["{}"; n].join(",");
+        let messages = format!(r#"[{{"role": "user", "content": "", "x": [{items}]}}]"#);
+        templates("{{ messages[0].x | length }}").render(&Request {
+            messages: &messages,
+            tools: Some(r#"[{"a":1}]"#),
+            ..Request::default()
+        })
+    };
+    assert_eq!(ask(200_000).unwrap(), "200000");
+    assert!(ask(300_000)
+        .unwrap_err()
+        .text
+        .contains("262144 JSON values"));
+    let deep = format!("{}{}", "[".repeat(129), "]".repeat(129));
+    let request = Request {
+        messages: &deep,
+        ..Request::default()
+    };
+    assert!(templates("")
+        .render(&request)
+        .unwrap_err()
+        .text
+        .contains("levels deep"));
 }
 
 #[test]

@@ -1,19 +1,26 @@
 //! Chat templates: which one, and what it is given.
 
+use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 
-use minijinja::value::Value;
+use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, ErrorKind};
 use serde_json::{Map, Value as Json};
 
 use crate::error::{Error, Result, Status};
 use crate::jinja::{self, Raised};
+use crate::json;
 use crate::load::MAX_TEMPLATE_BYTES;
 use crate::python;
 
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
+/// Of messages, tools and kwargs together. A value costs up to 150 bytes here, so this bounds a chat to 40 MB beside its
+/// text; a chat of 65,536 messages has 196,609.
+const MAX_VALUES: usize = 1 << 18;
+const MAX_DEPTH: usize = 128;
 /// Enough for what MAX_TEMPLATE_BYTES can write and the engine's own bound on steps can build.
 const STACK_BYTES: usize = 256 << 20;
 /// Where the text of a message to be continued ends, while it is being rendered.
@@ -163,9 +170,10 @@ impl Templates {
     }
 
     pub fn render(&self, request: &Request) -> Result<String> {
-        let messages = parse_messages(request.messages)?;
-        let tools = parse_tools(request.tools)?;
-        let kwargs = parse_kwargs(request.kwargs)?;
+        let mut left = MAX_VALUES;
+        let messages = parse_messages(request.messages, &mut left)?;
+        let tools = parse_tools(request.tools, &mut left)?;
+        let kwargs = parse_kwargs(request.kwargs, &mut left)?;
         let name = self.choose(request.template, tools.is_some())?;
         if request.continue_final && request.add_generation_prompt {
             return Err(Error::invalid(
@@ -177,31 +185,37 @@ impl Templates {
             variables.insert(name.clone(), Value::from(content.as_str()));
         }
         variables.insert("documents".to_owned(), Value::from(()));
-        variables.insert("tools".to_owned(), tools.map_or(Value::from(()), to_value));
+        variables.insert("tools".to_owned(), tools.unwrap_or(Value::from(())));
         variables.insert(
             "add_generation_prompt".to_owned(),
             Value::from(request.add_generation_prompt),
         );
         for (name, value) in kwargs {
-            variables.insert(name, to_value(value));
+            variables.insert(name.to_string(), value);
         }
 
         // transformers leaves out what is null (`"content": null` beside tool calls), and most
         // templates are written for that; some ask whether the content is none.
-        let (present, had_null) = without_nulls(&messages);
-        match self.render_messages(name, &variables, present, request.continue_final) {
-            Err(first) if had_null => self
-                .render_messages(name, &variables, messages, request.continue_final)
-                .map_err(|_| first),
-            result => result,
+        let is_null = |(_, value): &(Value, Value)| value.is_none();
+        if !messages.iter().flatten().any(is_null) {
+            return self.render_messages(name, &variables, messages, request.continue_final);
         }
+        let mut present = messages.clone();
+        for message in &mut present {
+            message.retain(|member| !is_null(member));
+        }
+        self.render_messages(name, &variables, present, request.continue_final)
+            .or_else(|first| {
+                self.render_messages(name, &variables, messages, request.continue_final)
+                    .map_err(|_| first)
+            })
     }
 
     fn render_messages(
         &self,
         name: &str,
         variables: &BTreeMap<String, Value>,
-        mut messages: Vec<Json>,
+        mut messages: Vec<Message>,
         continue_final: bool,
     ) -> Result<String> {
         messages.iter_mut().for_each(alias_reasoning);
@@ -210,7 +224,8 @@ impl Templates {
             false => None,
         };
         let mut variables = variables.clone();
-        variables.insert("messages".to_owned(), to_value(Json::Array(messages)));
+        let messages = messages.into_iter().map(Value::from_pairs).collect();
+        variables.insert("messages".to_owned(), messages);
         let text = on_deep_stack(|| self.run(name, variables))?;
         match continued {
             Some(content) => cut_at_tag(text, &content),
@@ -393,70 +408,158 @@ impl io::Write for &mut Bounded {
     }
 }
 
-/// JSON as the template engine holds it. Its depth is what serde_json admits: 128.
-fn to_value(json: Json) -> Value {
-    match json {
-        Json::Null => Value::from(()),
-        Json::Bool(b) => Value::from(b),
-        Json::Number(n) => match (n.as_i64(), n.as_u64()) {
-            (Some(i), _) => Value::from(i),
-            (_, Some(u)) => Value::from(u),
-            _ => Value::from(n.as_f64().unwrap_or(f64::NAN)),
-        },
-        Json::String(s) => Value::from(s),
-        Json::Array(items) => items.into_iter().map(to_value).collect(),
-        Json::Object(members) => Value::from_pairs(
-            members
-                .into_iter()
-                .map(|(name, value)| (name, to_value(value))),
-        ),
+/// A message's members in the order they were written in.
+type Message = Vec<(Value, Value)>;
+
+/// JSON that becomes values of the template engine, without a tree between.
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    what: &'static str,
+    /// So many values more.
+    left: &'a mut usize,
+}
+
+impl<'a> Parser<'a> {
+    fn new(what: &'static str, text: &'a str, left: &'a mut usize) -> Result<Parser<'a>> {
+        json::check(text.as_bytes(), MAX_DEPTH)
+            .map_err(|e| Error::new(e.status, format!("{what}: it {}", e.text)))?;
+        let mut parser = Parser {
+            text,
+            at: 0,
+            what,
+            left,
+        };
+        parser.skip_space();
+        Ok(parser)
+    }
+
+    fn skip_space(&mut self) {
+        self.at = json::skip_space(self.text.as_bytes(), self.at);
+    }
+
+    fn peek(&self) -> u8 {
+        self.text.as_bytes().get(self.at).copied().unwrap_or(b']')
+    }
+
+    fn value(&mut self) -> Result<Value> {
+        *self.left = self.left.checked_sub(1).ok_or_else(|| {
+            Error::invalid(format!(
+                "{}: with what else a template sees, more than {MAX_VALUES} JSON values",
+                self.what
+            ))
+        })?;
+        Ok(match self.peek() {
+            b'"' => self.string(),
+            b'[' => self.items(Parser::value)?.into_iter().collect(),
+            b'{' => Value::from_pairs(self.members()?),
+            _ => {
+                let from = self.at;
+                self.at = json::word_end(self.text.as_bytes(), from);
+                match &self.text[from..self.at] {
+                    "null" => Value::from(()),
+                    "true" => Value::from(true),
+                    "false" => Value::from(false),
+                    number => python::number(number),
+                }
+            }
+        })
+    }
+
+    fn string(&mut self) -> Value {
+        let from = self.at;
+        self.at = json::string_end(self.text.as_bytes(), from);
+        match json::unescape(&self.text[from..self.at]) {
+            Cow::Borrowed(text) => Value::from(text),
+            Cow::Owned(text) => Value::from(text),
+        }
+    }
+
+    /// Of the array that begins here.
+    fn items<T>(&mut self, item: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let mut items = Vec::new();
+        self.at += 1;
+        loop {
+            self.skip_space();
+            match self.peek() {
+                b']' | b'}' => break,
+                b',' => self.at += 1,
+                _ => items.push(item(self)?),
+            }
+        }
+        self.at += 1;
+        Ok(items)
+    }
+
+    /// Of the object that begins here.
+    fn members(&mut self) -> Result<Message> {
+        self.items(|parser| {
+            let key = parser.string();
+            parser.skip_space();
+            parser.at += 1; // the colon
+            parser.skip_space();
+            Ok((key, parser.value()?))
+        })
+    }
+
+    fn must_be(&self, open: u8, i: Option<usize>) -> Result<()> {
+        if self.peek() == open {
+            return Ok(());
+        }
+        let kind = if open == b'[' { "array" } else { "object" };
+        let index = i.map_or(String::new(), |i| format!("[{i}]"));
+        Err(Error::invalid(format!(
+            "{}{index}: must be an {kind}",
+            self.what
+        )))
+    }
+
+    fn is_null(&self) -> bool {
+        self.peek() == b'n'
     }
 }
 
-fn parse_messages(text: &str) -> Result<Vec<Json>> {
-    let messages: Vec<Json> =
-        serde_json::from_str(text).map_err(|e| Error::invalid(format!("messages: {e}")))?;
-    if messages.is_empty() {
-        return Err(Error::invalid("messages: must not be empty"));
+fn parse_messages(text: &str, left: &mut usize) -> Result<Vec<Message>> {
+    let mut parser = Parser::new("messages", text, left)?;
+    parser.must_be(b'[', None)?;
+    let i = Cell::new(0);
+    let messages = parser.items(|parser| {
+        parser.must_be(b'{', Some(i.replace(i.get() + 1)))?;
+        parser.members()
+    })?;
+    match messages.is_empty() {
+        true => Err(Error::invalid("messages: must not be empty")),
+        false => Ok(messages),
     }
-    match messages.iter().position(|m| !m.is_object()) {
-        Some(i) => Err(Error::invalid(format!("messages[{i}]: must be an object"))),
-        None => Ok(messages),
-    }
-}
-
-/// The messages without their members that are null, and whether there were any.
-fn without_nulls(messages: &[Json]) -> (Vec<Json>, bool) {
-    let mut had_null = false;
-    let mut present = messages.to_vec();
-    for message in present.iter_mut().filter_map(Json::as_object_mut) {
-        message.retain(|_, value| {
-            had_null |= value.is_null();
-            !value.is_null()
-        });
-    }
-    (present, had_null)
 }
 
 /// None when there are no tools; JSON null is the same.
-fn parse_tools(text: Option<&str>) -> Result<Option<Json>> {
+fn parse_tools(text: Option<&str>, left: &mut usize) -> Result<Option<Value>> {
     let Some(text) = text else { return Ok(None) };
-    let tools: Option<Vec<Json>> =
-        serde_json::from_str(text).map_err(|e| Error::invalid(format!("tools: {e}")))?;
-    match tools.iter().flatten().position(|t| !t.is_object()) {
-        Some(i) => Err(Error::invalid(format!("tools[{i}]: must be an object"))),
-        None => Ok(tools.map(Json::Array)),
+    let mut parser = Parser::new("tools", text, left)?;
+    if parser.is_null() {
+        return Ok(None);
     }
+    parser.must_be(b'[', None)?;
+    let i = Cell::new(0);
+    let tools = parser.items(|parser| {
+        parser.must_be(b'{', Some(i.replace(i.get() + 1)))?;
+        parser.value()
+    })?;
+    Ok(Some(Value::from(tools)))
 }
 
-fn parse_kwargs(text: Option<&str>) -> Result<Map<String, Json>> {
+fn parse_kwargs(text: Option<&str>, left: &mut usize) -> Result<Message> {
     let Some(text) = text else {
-        return Ok(Map::new());
+        return Ok(Message::new());
     };
-    let kwargs: Option<Map<String, Json>> = serde_json::from_str(text)
-        .map_err(|e| Error::invalid(format!("chat_template_kwargs: {e}")))?;
-    let kwargs = kwargs.unwrap_or_default();
-    match RESERVED.iter().find(|name| kwargs.contains_key(**name)) {
+    let mut parser = Parser::new("chat_template_kwargs", text, left)?;
+    if parser.is_null() {
+        return Ok(Message::new());
+    }
+    parser.must_be(b'{', None)?;
+    let kwargs = parser.members()?;
+    match RESERVED.iter().find(|name| member(&kwargs, name).is_some()) {
         Some(name) => Err(Error::invalid(format!(
             "chat_template_kwargs: {name}: not allowed"
         ))),
@@ -464,42 +567,89 @@ fn parse_kwargs(text: Option<&str>) -> Result<Map<String, Json>> {
     }
 }
 
+fn member<'a>(message: &'a Message, name: &str) -> Option<&'a Value> {
+    let is_it = |(key, _): &&(Value, Value)| key.as_str() == Some(name);
+    message.iter().find(is_it).map(|(_, value)| value)
+}
+
+fn set_member(message: &mut Message, name: &str, value: Value) {
+    match message
+        .iter_mut()
+        .find(|(key, _)| key.as_str() == Some(name))
+    {
+        Some((_, old)) => *old = value,
+        None => message.push((Value::from(name), value)),
+    }
+}
+
 /// Reasoning given under any of its names can be read under the first, and under `thinking`.
-fn alias_reasoning(message: &mut Json) {
-    let Json::Object(message) = message else {
-        return;
-    };
+fn alias_reasoning(message: &mut Message) {
     let reasoning = REASONING_FIELDS
         .iter()
-        .find_map(|name| message.get(*name).filter(|v| !v.is_null()))
+        .find_map(|name| member(message, name).filter(|v| !v.is_none()))
         .cloned();
     if let Some(reasoning) = reasoning {
-        message
-            .entry("thinking")
-            .or_insert_with(|| reasoning.clone());
-        message.insert("reasoning_content".to_owned(), reasoning);
+        if member(message, "thinking").is_none() {
+            set_member(message, "thinking", reasoning.clone());
+        }
+        set_member(message, "reasoning_content", reasoning);
     }
 }
 
 /// Puts the tag after the text of the last message, and returns that text.
-fn mark_final(messages: &mut [Json]) -> Result<String> {
+fn mark_final(messages: &mut [Message]) -> Result<String> {
     let last = messages
         .last_mut()
         .ok_or_else(|| Error::invalid("continue_final_message: there is no message to continue"))?;
-    let content = match last.get_mut("content") {
-        Some(Json::Array(parts)) => parts.iter_mut().rev().find_map(|part| part.get_mut("text")),
-        other => other,
+    let content = member(last, "content").cloned().unwrap_or_default();
+    let text = match content.kind() {
+        ValueKind::Seq => parts(&content)
+            .iter()
+            .rev()
+            .map(text_of)
+            .find(|text| !text.is_undefined()),
+        _ => Some(content.clone()),
     };
-    match content {
-        Some(Json::String(text)) => {
-            let before = text.clone();
-            text.push_str(CONTINUE_TAG);
-            Ok(before)
-        }
-        _ => Err(Error::invalid(
+    let Some(text) = text.as_ref().and_then(Value::as_str) else {
+        return Err(Error::invalid(
             "continue_final_message: the last message has no text to continue",
-        )),
+        ));
+    };
+    let marked = Value::from(format!("{text}{CONTINUE_TAG}"));
+    let marked = match content.kind() {
+        ValueKind::Seq => mark_part(&content, marked),
+        _ => marked,
+    };
+    let text = text.to_owned();
+    set_member(last, "content", marked);
+    Ok(text)
+}
+
+fn parts(content: &Value) -> Vec<Value> {
+    content.try_iter().map_or(Vec::new(), Iterator::collect)
+}
+
+/// The text of a part; undefined where it has none.
+fn text_of(part: &Value) -> Value {
+    part.get_attr("text").unwrap_or_default()
+}
+
+/// The parts with another text in the last one that has any.
+fn mark_part(content: &Value, marked: Value) -> Value {
+    let mut parts = parts(content);
+    let last = parts
+        .iter_mut()
+        .rev()
+        .find(|part| !text_of(part).is_undefined());
+    if let Some(part) = last {
+        let mut members: Message = Vec::new();
+        for key in part.try_iter().into_iter().flatten() {
+            members.push((key.clone(), part.get_item(&key).unwrap_or_default()));
+        }
+        set_member(&mut members, "text", marked);
+        *part = Value::from_pairs(members);
     }
+    Value::from(parts)
 }
 
 /// Cuts the rendered chat where the text of the last message ends.

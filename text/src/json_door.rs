@@ -109,7 +109,9 @@ pub unsafe extern "C" fn quire_doc_field(doc: *const QuireDoc, key: *const c_cha
     quietly(NOTHING, || {
         let doc = &*doc;
         let found = doc.fields.get(doc.text, literal(key));
-        found.map_or(NOTHING, |span| QuireValue::new(span.of(doc.text).as_bytes()))
+        found.map_or(NOTHING, |span| {
+            QuireValue::new(span.of(doc.text).as_bytes())
+        })
     })
 }
 

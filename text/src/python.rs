@@ -2,9 +2,10 @@
 //! the template engine's own Python compatibility lacks or has differently.
 
 use std::ffi::CString;
-use std::fmt::Write;
+use std::fmt::{self, Write};
+use std::sync::Arc;
 
-use minijinja::value::{from_args, Kwargs, Value, ValueKind};
+use minijinja::value::{from_args, Kwargs, Object, ObjectRepr, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 use minijinja_contrib::pycompat;
 
@@ -37,6 +38,32 @@ pub fn float_repr(x: f64) -> String {
     }
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs())
+}
+
+/// A number of JSON as Python reads it: of any size, where it has neither point nor exponent.
+pub fn number(text: &str) -> Value {
+    if text.contains(['.', 'e', 'E']) {
+        return Value::from(text.parse::<f64>().unwrap_or(f64::NAN));
+    }
+    match (text.parse::<i64>(), text.parse::<i128>()) {
+        (Ok(n), _) => Value::from(n),
+        (_, Ok(n)) => Value::from(n),
+        _ => Value::from_object(Digits(text.to_owned())),
+    }
+}
+
+/// An integer that the template engine has no room for: it prints as it was written, and that is all.
+#[derive(Debug)]
+struct Digits(String);
+
+impl Object for Digits {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// The arguments of json.dumps that templates use.
@@ -132,6 +159,9 @@ impl Dumps {
                     items.sort_by(|a, b| a.0.cmp(&b.0));
                 }
                 self.write_items('{', '}', &items, depth, out)?;
+            }
+            _ if value.downcast_object_ref::<Digits>().is_some() => {
+                out.push_str(&value.to_string());
             }
             kind => return Err(wrong(format!("tojson: {kind} is not JSON serializable"))),
         }
