@@ -2,19 +2,16 @@
 #include "server/daemon/internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define READ_BYTES 65536
 #define READS_PER_TURN 4 /* then the loop looks at the others */
 #define KEEP_BYTES ((size_t)1 << 20)
 
-static void on_readable(evutil_socket_t fd, short what, void *context);
-static void on_writable(evutil_socket_t fd, short what, void *context);
+static void on_readable(void *context);
+static void on_writable(void *context);
 static void on_deadline(evutil_socket_t fd, short what, void *context);
 
 static void set_deadline(struct connection *c, uint32_t ms)
@@ -25,13 +22,9 @@ static void set_deadline(struct connection *c, uint32_t ms)
 
 static void connection_free(struct connection *c)
 {
-    if (c->readable)
-        event_free(c->readable);
-    if (c->writable)
-        event_free(c->writable);
     if (c->deadline)
         event_free(c->deadline);
-    close(c->fd);
+    wire_stream_close(c->stream);
     frame_reader_free(&c->in);
     buffer_free(&c->out);
     buffer_free(&c->pending);
@@ -39,30 +32,22 @@ static void connection_free(struct connection *c)
     free(c);
 }
 
-int connection_open(struct daemon *d, int fd, const struct key256 *key, struct quire_error *err)
+int connection_open(struct daemon *d, struct wire_stream *stream, const struct key256 *key, struct quire_error *err)
 {
-    int flags = fcntl(fd, F_GETFL);
-    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
-        int status = quire_fail(err, QUIRE_IO, "connection: %m");
-        close(fd);
-        return status;
-    }
     /* Twice the limit: those over it are only told so, and linger for a second. */
     bool room = !d->finishing && d->n_connections / 2 < d->options.max_connections;
-    struct connection *c = room ? calloc(1, sizeof *c) : NULL;
+    struct connection *c = room && stream ? calloc(1, sizeof *c) : NULL;
     if (!c) {
-        close(fd);
+        wire_stream_close(stream);
         return quire_fail(err, QUIRE_EXHAUSTED, "connection: no room for another one");
     }
     c->d = d;
-    c->fd = fd;
+    c->stream = stream;
     c->key = key;
     request_list_init(&c->requests);
     atomic_init(&c->backlog, 0);
-    c->readable = event_new(d->base, fd, EV_READ | EV_PERSIST, on_readable, c);
-    c->writable = event_new(d->base, fd, EV_WRITE, on_writable, c);
     c->deadline = evtimer_new(d->base, on_deadline, c);
-    if (!c->readable || !c->writable || !c->deadline || event_add(c->readable, NULL)) {
+    if (!c->deadline || wire_stream_listen(stream, on_readable, on_writable, c)) {
         connection_free(c);
         return quire_fail(err, QUIRE_NO_MEMORY, "connection: out of memory");
     }
@@ -78,7 +63,7 @@ int connection_open(struct daemon *d, int fd, const struct key256 *key, struct q
     }
     set_deadline(c, d->options.hello_timeout_ms);
     d->events.opened(c);
-    event_add(c->writable, NULL);
+    wire_stream_await_room(stream);
     return QUIRE_OK;
 }
 
@@ -147,7 +132,7 @@ void connection_fail(struct connection *c, enum quire_status status, const char 
         wire_put_error(b, (uint32_t)status, message);
     connection_out_end(c);
     set_deadline(c, DAEMON_LINGER_MS);
-    event_add(c->writable, NULL);
+    wire_stream_await_room(c->stream);
 }
 
 /* ---- out ---- */
@@ -196,11 +181,11 @@ static void release(struct connection *c)
 static bool write_released(struct connection *c)
 {
     while (c->sent < c->released) {
-        ssize_t n = send(c->fd, c->out.data + c->sent, c->released - c->sent, MSG_NOSIGNAL);
+        ssize_t n = wire_stream_send(c->stream, c->out.data + c->sent, c->released - c->sent);
         if (n >= 0) {
             c->sent += (size_t)n;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            event_add(c->writable, NULL);
+            wire_stream_await_room(c->stream);
             break;
         } else if (errno != EINTR) {
             return false;
@@ -239,16 +224,14 @@ void connection_flush(struct connection *c)
     if (c->client_drained && c->state == CONNECTION_READY && all_over(c))
         connection_fail(c, QUIRE_OK, NULL);
     if (c->state == CONNECTION_CLOSING && c->sent == c->released && !c->end_sent) {
-        shutdown(c->fd, SHUT_WR);
+        wire_stream_end(c->stream);
         c->end_sent = true;
     }
     d->events.changed(d);
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *context)
+static void on_writable(void *context)
 {
-    (void)fd;
-    (void)what;
     connection_flush(context);
 }
 
@@ -278,7 +261,7 @@ static int read_some(struct connection *c)
     uint8_t *space = frame_reader_space(&c->in, READ_BYTES);
     if (!space)
         return -1;
-    ssize_t n = recv(c->fd, space, READ_BYTES, 0);
+    ssize_t n = wire_stream_receive(c->stream, space, READ_BYTES);
     if (n > 0) {
         if (c->state != CONNECTION_CLOSING)
             frame_reader_added(&c->in, (size_t)n);
@@ -290,11 +273,9 @@ static int read_some(struct connection *c)
     return -1;
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *context)
+static void on_readable(void *context)
 {
     struct connection *c = context;
-    (void)fd;
-    (void)what;
     for (int i = 0; i < READS_PER_TURN; i++) {
         int got = read_some(c);
         if (got < 0) {

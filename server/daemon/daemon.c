@@ -17,11 +17,9 @@ static void on_wake(evutil_socket_t fd, short what, void *context)
 {
     struct daemon *d = context;
     struct connection *c;
-    uint64_t count;
+    (void)fd;
     (void)what;
     /* The flag is cleared before the list is walked: what comes later wakes the loop again. */
-    ssize_t got = read(fd, &count, sizeof count);
-    (void)got;
     pthread_mutex_lock(&d->mutex);
     d->wake_sent = false;
     pthread_mutex_unlock(&d->mutex);
@@ -81,9 +79,10 @@ int daemon_create(struct event_base *base, const struct daemon_options *options,
     d->requests.first_free = NO_REQUEST;
     pthread_mutex_init(&d->mutex, NULL);
     d->model = strdup(options->model ? options->model : "");
+    /* Each write to an eventfd is an edge: it is never read, and its count would take 580 years to be full. */
     d->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (d->wake_fd >= 0)
-        d->wake = event_new(base, d->wake_fd, EV_READ | EV_PERSIST, on_wake, d);
+        d->wake = event_new(base, d->wake_fd, EV_READ | EV_ET | EV_PERSIST, on_wake, d);
     d->idle = evtimer_new(base, on_idle, d);
     d->drain_linger = evtimer_new(base, on_drain_linger, d);
     if (!d->model || !d->wake || !d->idle || !d->drain_linger || event_add(d->wake, NULL)) {
@@ -104,11 +103,11 @@ void daemon_set_shadow(struct daemon *d, struct shadow *shadow)
     d->shadow = shadow;
 }
 
-int daemon_add_connection(struct daemon *d, int fd, struct quire_error *err)
+int daemon_add_connection(struct daemon *d, struct wire_stream *stream, struct quire_error *err)
 {
     if (d->engine)
-        return connection_open(d, fd, NULL, err);
-    close(fd);
+        return connection_open(d, stream, NULL, err);
+    wire_stream_close(stream);
     return quire_fail(err, QUIRE_INTERNAL, "daemon: a connection before its engine");
 }
 

@@ -4,7 +4,7 @@
  *     daemon_create(base, &options, &d, err);
  *     engine_open(&engine_options, daemon_sink, d, &engine, err);
  *     daemon_set_engine(d, engine);
- *     daemon_add_connection(d, fd, err);   in-process: one end of a socketpair
+ *     daemon_add_connection(d, ends[0], err);   in-process: one end of a wire_stream_pair()
  *     daemon_listen(d, "unix:PATH", NULL, err);   clients elsewhere
  *     ... event_base_dispatch() ...
  *     engine_close(engine); daemon_close(d);   in this order, no loop turn in between
@@ -21,6 +21,7 @@
 #include "base/status.h"
 #include "engine/engine.h"
 #include "engine/record/shadow_stats.h"
+#include "server/wire/stream.h"
 
 #include <event2/event.h>
 #include <stdbool.h>
@@ -54,8 +55,8 @@ void daemon_set_engine(struct daemon *d, struct engine *engine);
 /* What STATS tells of another policy; borrowed until daemon_close(). NULL: nothing. */
 void daemon_set_shadow(struct daemon *d, struct shadow *shadow);
 
-/* A connected stream socket, consumed also on failure. No key is asked for. */
-int daemon_add_connection(struct daemon *d, int fd, struct quire_error *err);
+/* The stream is consumed also on failure; NULL, which wire_stream_of_socket() may give, is one. No key is asked for. */
+int daemon_add_connection(struct daemon *d, struct wire_stream *stream, struct quire_error *err);
 
 /* "unix:PATH": a socket of mode 0600; a socket file nobody answers at is replaced. "tcp:HOST:PORT":
  * needs key_file (wire_key_read()); port 0 takes a free one. A unix socket may have a key_file too.

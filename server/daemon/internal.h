@@ -25,11 +25,11 @@ enum connection_state {
 struct connection {
     struct daemon *d;
     struct connection *next, *previous;
-    int fd;
+    struct wire_stream *stream;
     enum connection_state state;
     const struct key256 *key; /* the listener's, NULL: none is asked for */
     uint8_t nonce[WIRE_NONCE_BYTES];
-    struct event *readable, *writable, *deadline;
+    struct event *deadline;
     struct frame_reader in;
     struct buffer out; /* [sent, released) may be written; [released, n) waits for credit */
     size_t sent, released;
@@ -95,7 +95,8 @@ struct daemon {
 };
 
 /* connection.c */
-int connection_open(struct daemon *d, int fd, const struct key256 *key, struct quire_error *err);
+/* The stream is consumed; NULL: there was no memory for one. */
+int connection_open(struct daemon *d, struct wire_stream *stream, const struct key256 *key, struct quire_error *err);
 /* Cancels its requests and frees it. */
 void connection_close(struct connection *c);
 /* Cancels its requests, sends ERROR (message NULL: nothing) and closes it a little later; c stays

@@ -44,7 +44,7 @@ static void on_acceptable(evutil_socket_t fd, short what, void *context)
             setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
             setsockopt(client, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
         }
-        connection_open(l->d, client, l->has_key ? &l->key : NULL, NULL);
+        connection_open(l->d, wire_stream_of_socket(l->d->base, client), l->has_key ? &l->key : NULL, NULL);
     }
 }
 

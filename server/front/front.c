@@ -96,7 +96,7 @@ int front_set_engine(struct front *f, const struct front_engine *engine, struct 
     engine_client_close(f->engine);
     f->engine = NULL;
     f->engine_ready = f->engine_draining = false;
-    int status = engine_client_open(f->base, engine->fd, &ours, engine->key_file, &events, f, &f->engine, err);
+    int status = engine_client_open(f->base, engine->stream, &ours, engine->key_file, &events, f, &f->engine, err);
     f->source = engine_client_source(f->engine);
     return status;
 }

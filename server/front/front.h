@@ -86,7 +86,7 @@ void front_destroy(struct front *front);
  * identity_text: quire_text_identity(); identity_config: SHA-256 of config.json. key_file: for
  * tcp, else NULL. Replaces an engine that is gone. */
 struct front_engine {
-    int fd;
+    struct wire_stream *stream; /* consumed, also on failure; NULL is one */
     const char *model; /* for messages */
     struct key256 identity_text;
     struct key256 identity_config;

@@ -5,13 +5,10 @@
 #include "server/wire/key.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #define HELLO_TIMEOUT_S 5
 #define DEFAULT_CREDIT ((uint64_t)1 << 20)
@@ -24,11 +21,11 @@
 enum client_state { CLIENT_GREETING, CLIENT_WELCOME, CLIENT_READY, CLIENT_GONE };
 
 struct engine_client {
-    int fd;
+    struct wire_stream *stream;
     enum client_state state;
     struct engine_client_events events;
     void *context;
-    struct event *readable, *writable, *deadline, *broken;
+    struct event *deadline, *broken;
     struct frame_reader in;
     struct buffer out;
     size_t sent;
@@ -51,13 +48,12 @@ struct engine_client {
 
 static void client_free(struct engine_client *c)
 {
-    struct event *events[] = {c->readable, c->writable, c->deadline, c->broken};
+    struct event *events[] = {c->deadline, c->broken};
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++) {
         if (events[i])
             event_free(events[i]);
     }
-    if (c->fd >= 0)
-        close(c->fd);
+    wire_stream_close(c->stream);
     frame_reader_free(&c->in);
     buffer_free(&c->out);
     client_requests_free(&c->requests);
@@ -81,12 +77,10 @@ static void fail_connection(struct engine_client *c, const char *why)
         return;
     c->state = CLIENT_GONE;
     snprintf(c->why, sizeof c->why, "%s", why);
-    event_del(c->readable);
-    event_del(c->writable);
     event_del(c->deadline);
     event_del(c->broken);
-    close(c->fd);
-    c->fd = -1;
+    wire_stream_close(c->stream);
+    c->stream = NULL;
     struct client_request r;
     while (!c->closed && client_request_take(&c->requests, &r))
         r.events.on_lost(r.context, c->why);
@@ -99,11 +93,11 @@ static void fail_connection(struct engine_client *c, const char *why)
 static void flush(struct engine_client *c)
 {
     while (c->state != CLIENT_GONE && c->sent < c->out.n) {
-        ssize_t n = send(c->fd, c->out.data + c->sent, c->out.n - c->sent, MSG_NOSIGNAL);
+        ssize_t n = wire_stream_send(c->stream, c->out.data + c->sent, c->out.n - c->sent);
         if (n >= 0) {
             c->sent += (size_t)n;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            event_add(c->writable, NULL);
+            wire_stream_await_room(c->stream);
             return;
         } else if (errno != EINTR) {
             /* What the engine said before it went is read first: it may say why. */
@@ -380,7 +374,7 @@ static void read_frames(struct engine_client *c)
 static int read_some(struct engine_client *c)
 {
     uint8_t *space = frame_reader_space(&c->in, READ_BYTES);
-    ssize_t n = space ? recv(c->fd, space, READ_BYTES, 0) : -1;
+    ssize_t n = space ? wire_stream_receive(c->stream, space, READ_BYTES) : -1;
     if (n > 0) {
         frame_reader_added(&c->in, (size_t)n);
         read_frames(c);
@@ -399,11 +393,9 @@ static int read_some(struct engine_client *c)
     return -1;
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *context)
+static void on_readable(void *context)
 {
     struct engine_client *c = context;
-    (void)fd;
-    (void)what;
     c->depth++;
     for (int i = 0; i < READS_PER_TURN && c->state != CLIENT_GONE; i++) {
         if (read_some(c) <= 0)
@@ -412,10 +404,8 @@ static void on_readable(evutil_socket_t fd, short what, void *context)
     end_call(c);
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *context)
+static void on_writable(void *context)
 {
-    (void)fd;
-    (void)what;
     flush(context);
 }
 
@@ -473,30 +463,25 @@ static int client_start(struct event_base *base, struct engine_client *c, const 
             return status;
         c->has_key = true;
     }
-    int flags = fcntl(c->fd, F_GETFL);
-    if (flags < 0 || fcntl(c->fd, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(c->fd, F_SETFD, FD_CLOEXEC) < 0)
-        return quire_fail(err, QUIRE_IO, "engine client: %m");
-    c->readable = event_new(base, c->fd, EV_READ | EV_PERSIST, on_readable, c);
-    c->writable = event_new(base, c->fd, EV_WRITE, on_writable, c);
     c->deadline = evtimer_new(base, on_deadline, c);
     c->broken = evtimer_new(base, on_broken, c);
-    if (!c->readable || !c->writable || !c->deadline || !c->broken || event_add(c->readable, NULL) ||
+    if (!c->stream || !c->deadline || !c->broken || wire_stream_listen(c->stream, on_readable, on_writable, c) ||
         event_add(c->deadline, &limit))
         return quire_fail(err, QUIRE_NO_MEMORY, "engine client: out of memory");
     return QUIRE_OK;
 }
 
-int engine_client_open(struct event_base *base, int fd, const struct wire_hello *ours, const char *key_file,
-                       const struct engine_client_events *events, void *context, struct engine_client **out,
-                       struct quire_error *err)
+int engine_client_open(struct event_base *base, struct wire_stream *stream, const struct wire_hello *ours,
+                       const char *key_file, const struct engine_client_events *events, void *context,
+                       struct engine_client **out, struct quire_error *err)
 {
     *out = NULL;
     struct engine_client *c = calloc(1, sizeof *c);
     if (!c) {
-        close(fd);
+        wire_stream_close(stream);
         return quire_fail(err, QUIRE_NO_MEMORY, "engine client: out of memory");
     }
-    c->fd = fd;
+    c->stream = stream;
     c->events = *events;
     c->context = context;
     client_requests_init(&c->requests);
@@ -522,7 +507,7 @@ static int put_submit(struct engine_client *c, uint64_t wire_id, const struct re
     if (status)
         return status;
     struct iovec parts[] = {{b->data, at}, {(void *)(uintptr_t)spec->prompt, n_prompt}, {b->data + at, b->n - at}};
-    ssize_t n_sent = sendmsg(c->fd, &(struct msghdr){.msg_iov = parts, .msg_iovlen = 3}, MSG_NOSIGNAL);
+    ssize_t n_sent = wire_stream_send_parts(c->stream, parts, 3);
     bool all = n_sent >= 0 && (size_t)n_sent == b->n + n_prompt;
     b->n = 0;
     if (all)

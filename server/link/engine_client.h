@@ -2,7 +2,7 @@
  *
  * Lives on the loop's thread; every callback comes there, from the loop and never from within a
  * call below. Callbacks may call anything here, engine_client_close() included. Owns the
- * descriptor. Grants CREDIT as it reads, so that an engine never has to hold more for us than we
+ * stream. Grants CREDIT as it reads, so that an engine never has to hold more for us than we
  * can take. When the engine goes away every request gets on_lost once, then on_closed comes, and
  * the client stays, unusable, until it is closed.
  */
@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "server/link/completion_source.h"
+#include "server/wire/stream.h"
 
 #include <event2/event.h>
 #include <stdbool.h>
@@ -31,12 +32,12 @@ struct engine_client_events { /* all set; hello and stats are borrowed */
 };
 
 /* identities are compared with the engine's: a mismatch ends in on_closed, as does an engine that
- * does not answer within 5 seconds. fd: a connected stream socket, consumed also on failure. ours:
+ * does not answer within 5 seconds. stream: consumed also on failure; NULL is one. ours:
  * identities, model and initial_credit (0 = 1 MiB) are used, and copied. key_file: NULL, or the key
  * that the engine must ask for and know too. */
-int engine_client_open(struct event_base *base, int fd, const struct wire_hello *ours, const char *key_file,
-                       const struct engine_client_events *events, void *context, struct engine_client **out,
-                       struct quire_error *err);
+int engine_client_open(struct event_base *base, struct wire_stream *stream, const struct wire_hello *ours,
+                       const char *key_file, const struct engine_client_events *events, void *context,
+                       struct engine_client **out, struct quire_error *err);
 /* "unix:PATH" or "tcp:HOST:PORT" to a connected, non-blocking descriptor (blocking connect, at most
  * timeout_ms). */
 int engine_client_connect(const char *address, int timeout_ms, int *fd, struct quire_error *err);

@@ -3,7 +3,6 @@
 #include "tests/bench/host_bench.h"
 
 #include <stdio.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 double bench_anonymous_mib(void)
@@ -21,7 +20,7 @@ void bench_server_open(struct bench_server *s, const struct engine_options *opti
 {
     static const char *const names[] = {"bench"};
     struct quire_error err;
-    int fds[2];
+    struct wire_stream *ends[2];
     const struct daemon_options daemon_options = {.model = "bench"};
     struct front_engine engine_end = {.model = "bench"};
     struct front_options front_options = {.host = "127.0.0.1",
@@ -43,10 +42,10 @@ void bench_server_open(struct bench_server *s, const struct engine_options *opti
     front_options.text = s->text;
     front_options.tenants = s->tenants;
     daemon_set_engine(s->daemon, s->engine);
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds))
-        bench_die("socketpair: %m");
-    engine_end.fd = fds[1];
-    if (front_create(s->base, &front_options, &s->front, &err) || daemon_add_connection(s->daemon, fds[0], &err) ||
+    if (wire_stream_pair(s->base, ends, &err))
+        bench_die("server: %s", err.text);
+    engine_end.stream = ends[1];
+    if (front_create(s->base, &front_options, &s->front, &err) || daemon_add_connection(s->daemon, ends[0], &err) ||
         front_set_engine(s->front, &engine_end, &err))
         bench_die("server: %s", err.text);
 }

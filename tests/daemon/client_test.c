@@ -150,14 +150,24 @@ static void our_hello(struct wire_hello *hello)
     memset(hello->identity_config.bytes, 0x22, 32);
 }
 
+static bool in_memory; /* what client and daemon are joined by; all tests run with both */
+
 static void join(struct rig *rig, struct heard *h, const struct wire_hello *hello)
 {
     int fds[2];
+    struct wire_stream *ends[2];
     struct quire_error err;
     memset(h, 0, sizeof *h);
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-    assert_int_equal(daemon_add_connection(rig->d, fds[0], &err), QUIRE_OK);
-    assert_int_equal(engine_client_open(rig->base, fds[1], hello, NULL, &client_events, h, &h->client, &err), QUIRE_OK);
+    if (in_memory) {
+        assert_int_equal(wire_stream_pair(rig->base, ends, &err), QUIRE_OK);
+    } else {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+        ends[0] = wire_stream_of_socket(rig->base, fds[0]);
+        ends[1] = wire_stream_of_socket(rig->base, fds[1]);
+    }
+    assert_int_equal(daemon_add_connection(rig->d, ends[0], &err), QUIRE_OK);
+    assert_int_equal(engine_client_open(rig->base, ends[1], hello, NULL, &client_events, h, &h->client, &err),
+                     QUIRE_OK);
     assert_false(h->ready);
     assert_true(rig_run_until(rig, is_ready_or_closed, h));
 }
@@ -482,8 +492,10 @@ static void test_engine_gone(void **state)
     memset(&h, 0, sizeof h);
     our_hello(&hello);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-    assert_int_equal(daemon_add_connection(rig.d, fds[0], &err), QUIRE_OK);
-    assert_int_equal(engine_client_open(base, fds[1], &hello, NULL, &client_events, &h, &h.client, &err), QUIRE_OK);
+    assert_int_equal(daemon_add_connection(rig.d, wire_stream_of_socket(rig.base, fds[0]), &err), QUIRE_OK);
+    assert_int_equal(engine_client_open(base, wire_stream_of_socket(base, fds[1]), &hello, NULL, &client_events, &h,
+                                        &h.client, &err),
+                     QUIRE_OK);
     stream_open(&s, &h);
     stream_open(&t, &h);
     endless(&what);
@@ -718,7 +730,8 @@ static void open_at(struct rig *rig, struct heard *h, const char *address, const
     memset(h, 0, sizeof *h);
     our_hello(&hello);
     assert_int_equal(engine_client_connect(address, 2000, &fd, &err), QUIRE_OK);
-    assert_int_equal(engine_client_open(rig->base, fd, &hello, key_file, &client_events, h, &h->client, &err),
+    assert_int_equal(engine_client_open(rig->base, wire_stream_of_socket(rig->base, fd), &hello, key_file,
+                                        &client_events, h, &h->client, &err),
                      QUIRE_OK);
     assert_true(rig_run_until(rig, is_ready_or_closed, h));
 }
@@ -805,7 +818,9 @@ static void test_strangers(void **state)
         struct heard h = {0};
         int fds[2];
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-        assert_int_equal(engine_client_open(base, fds[1], &hello, NULL, &client_events, &h, &h.client, &err), QUIRE_OK);
+        assert_int_equal(engine_client_open(base, wire_stream_of_socket(base, fds[1]), &hello, NULL, &client_events, &h,
+                                            &h.client, &err),
+                         QUIRE_OK);
         if (cases[i].n)
             assert_int_equal(write(fds[0], cases[i].says, cases[i].n), cases[i].n);
         else
@@ -840,5 +855,7 @@ int main(void)
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_strangers),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    in_memory = true;
+    return failed + cmocka_run_group_tests(tests, NULL, NULL);
 }

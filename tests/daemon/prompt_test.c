@@ -102,8 +102,9 @@ static void large_prompts_arrive_whole(void **state)
     struct quire_error err;
     struct engine_client *client;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-    assert_int_equal(daemon_add_connection(rig.d, fds[0], &err), QUIRE_OK);
-    assert_int_equal(engine_client_open(rig.base, fds[1], &hello, NULL, &client_events, &ready, &client, &err),
+    assert_int_equal(daemon_add_connection(rig.d, wire_stream_of_socket(rig.base, fds[0]), &err), QUIRE_OK);
+    assert_int_equal(engine_client_open(rig.base, wire_stream_of_socket(rig.base, fds[1]), &hello, NULL, &client_events,
+                                        &ready, &client, &err),
                      QUIRE_OK);
     assert_true(rig_run_until(&rig, is_true, &ready));
 

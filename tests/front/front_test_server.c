@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 struct server {
     struct event_base *base;
@@ -205,13 +204,13 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
     return optind == argc - 1;
 }
 
-/* Front and engine at the two ends of a socket pair, on one loop, as `quire serve MODEL` has it. */
+/* Front and engine at the two ends of a stream in memory, on one loop, as `quire serve MODEL` has it. */
 static int serve(struct server *s, struct quire_text *text, struct front_options *options,
                  const struct fake_engine_options *fake, struct quire_error *err)
 {
     struct daemon_options d_options = {.model = "fake"};
     struct front_engine engine_end = {.model = "fake"};
-    int fds[2];
+    struct wire_stream *ends[2];
     options->text = text;
     options->on_engine_ready = on_ready;
     options->on_engine_gone = on_engine_gone;
@@ -221,13 +220,13 @@ static int serve(struct server *s, struct quire_text *text, struct front_options
         status = fake_engine_open(fake, daemon_sink, s->daemon, &s->engine, err);
     if (!status)
         status = front_create(s->base, options, &s->front, err);
-    if (!status && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0)
-        status = quire_fail(err, QUIRE_IO, "socketpair: %m");
+    if (!status)
+        status = wire_stream_pair(s->base, ends, err);
     if (!status) {
         daemon_set_engine(s->daemon, s->engine);
         daemon_set_shadow(s->daemon, s->has_shadow ? fake_engine_shadow() : NULL);
-        status = daemon_add_connection(s->daemon, fds[0], err);
-        engine_end.fd = fds[1];
+        status = daemon_add_connection(s->daemon, ends[0], err);
+        engine_end.stream = ends[1];
         int second = front_set_engine(s->front, &engine_end, err);
         if (!status)
             status = second;

@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 struct generate {
@@ -294,12 +293,13 @@ static int connect_engine(struct generate *g)
                                                        .on_control = on_control,
                                                        .on_drain = on_drain,
                                                        .on_closed = on_closed};
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
-        return quire_fail(&g->err, QUIRE_IO, "socketpair: %m");
-    int status = daemon_add_connection(g->daemon, pair[0], &g->err);
+    struct wire_stream *pair[2];
+    int status = wire_stream_pair(g->base, pair, &g->err);
+    if (status != QUIRE_OK)
+        return status;
+    status = daemon_add_connection(g->daemon, pair[0], &g->err);
     if (status != QUIRE_OK) {
-        close(pair[1]);
+        wire_stream_close(pair[1]);
         return status;
     }
     const struct wire_hello ours = {

@@ -27,7 +27,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define CONNECT_TIMEOUT_MS 5000
@@ -131,9 +130,9 @@ static void on_engine_gone(void *context, const char *why)
     event_base_loopbreak(s->base);
 }
 
-static int attach_engine(struct serve *s, int fd, struct quire_error *err)
+static int attach_engine(struct serve *s, struct wire_stream *stream, struct quire_error *err)
 {
-    const struct front_engine engine = {.fd = fd,
+    const struct front_engine engine = {.stream = stream,
                                         .model = s->model.name,
                                         .identity_text = s->identity.text,
                                         .identity_config = s->identity.config,
@@ -149,7 +148,7 @@ static int look_for_engine(struct serve *s, int timeout_ms, struct quire_error *
     int engine_fd;
     int status = engine_client_connect(s->remote, timeout_ms, &engine_fd, err);
     if (status == QUIRE_OK)
-        return attach_engine(s, engine_fd, err);
+        return attach_engine(s, wire_stream_of_socket(s->base, engine_fd), err);
     if (status != QUIRE_IO && status != QUIRE_NOT_FOUND)
         return status;
     if (!s->ready_once && s->n_in_vain++ % SAY_EVERY == 0)
@@ -374,17 +373,18 @@ static int connect_remote(struct serve *s, struct quire_error *err)
 
 static int connect_engine(struct serve *s, struct quire_error *err)
 {
-    int fds[2];
+    struct wire_stream *ends[2];
     if (s->remote)
         return connect_remote(s, err);
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0)
-        return quire_fail(err, QUIRE_IO, "socketpair: %m");
-    int status = daemon_add_connection(s->daemon, fds[0], err);
+    int status = wire_stream_pair(s->base, ends, err);
+    if (status != QUIRE_OK)
+        return status;
+    status = daemon_add_connection(s->daemon, ends[0], err);
     if (status != QUIRE_OK) {
-        close(fds[1]);
+        wire_stream_close(ends[1]);
         return status;
     }
-    return attach_engine(s, fds[1], err);
+    return attach_engine(s, ends[1], err);
 }
 
 static int open_all(struct serve *s, struct quire_error *err)

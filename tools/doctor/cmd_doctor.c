@@ -100,14 +100,15 @@ static void advise_on_machine(struct advice *a, const struct machine *m)
 {
     if (m->files_most < CONNECTIONS + OTHER_DESCRIPTORS)
         advise(a,
-               "this process may open %" PRIu64 " files at most: fewer than quire serve's %u connections need; raise it "
+               "this process may open %" PRIu64
+               " files at most: fewer than quire serve's %u connections need; raise it "
                "with ulimit -Hn, or LimitNOFILE= of the systemd unit",
                m->files_most, CONNECTIONS);
     if (m->driver[0] && !m->has_gpu)
         advise(a, "there is an NVIDIA driver, and the GPU cannot be used: %.250s (docs/gpu.md)", m->gpu);
     if (m->quota && m->quota < m->n_allowed)
-        advise(a, "the control groups allow %u of %u CPUs: more threads than that would all be stopped together", m->quota,
-               m->n_allowed);
+        advise(a, "the control groups allow %u of %u CPUs: more threads than that would all be stopped together",
+               m->quota, m->n_allowed);
 }
 
 static void advise_on_model(struct advice *a, const struct machine *m, const struct verdict *v)
@@ -116,15 +117,17 @@ static void advise_on_model(struct advice *a, const struct machine *m, const str
     if (!v->given || v->status != QUIRE_OK)
         return;
     if (p->max_model_len < v->max_position)
-        advise(a,
-               "requests have %u tokens at most, the model could take %u: --max-model-len and --kv-cache-memory say how many "
-               "the KV cache is for",
-               p->max_model_len, v->max_position);
+        advise(
+            a,
+            "requests have %u tokens at most, the model could take %u: --max-model-len and --kv-cache-memory say how many "
+            "the KV cache is for",
+            p->max_model_len, v->max_position);
     if (!p->device_memory && p->weight_bytes + p->total_bytes > m->free_bytes)
-        advise(a,
-               "weights (%s) and the plan (%s) are more than the memory that is free (%s): weights would be read from disk "
-               "again and again; lower --kv-cache-memory, free memory or take a smaller model",
-               quire_size(p->weight_bytes).text, quire_size(p->total_bytes).text, quire_size(m->free_bytes).text);
+        advise(
+            a,
+            "weights (%s) and the plan (%s) are more than the memory that is free (%s): weights would be read from disk "
+            "again and again; lower --kv-cache-memory, free memory or take a smaller model",
+            quire_size(p->weight_bytes).text, quire_size(p->total_bytes).text, quire_size(m->free_bytes).text);
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
@@ -220,32 +223,33 @@ static json_t *machine_json(const struct machine *m)
 {
     json_t *sets = json_array();
     for (uint32_t i = 0; i < m->n_sets; i++)
-        json_array_append_new(sets, json_pack("{s:s, s:b, s:s?}", "name", m->sets[i].name, "has", m->sets[i].lacks == NULL,
-                                              "lacks", m->sets[i].lacks));
+        json_array_append_new(sets, json_pack("{s:s, s:b, s:s?}", "name", m->sets[i].name, "has",
+                                              m->sets[i].lacks == NULL, "lacks", m->sets[i].lacks));
     return json_pack("{s:s, s:s, s:o, s:i, s:i, s:i, s:s, s:i, s:s, s:I, s:I, s:o, s:s, s:o, s:o, s:o, s:b, s:s, s:s}",
                      "system", m->system, "cpu", m->cpu, "instructions", sets, "cpus", (int)m->n_online, "cpus_allowed",
-                     (int)m->n_allowed, "cpu_quota", (int)m->quota, "numa_nodes", m->nodes, "threads", (int)m->n_threads,
-                     "placement", m->placement, "memory_bytes", (json_int_t)m->memory_bytes, "free_bytes",
-                     (json_int_t)m->free_bytes, "memory_limit_bytes", limit_json(m->limit_bytes), "huge_pages",
-                     m->huge_pages, "open_files", limit_json(m->files_now), "open_files_most", limit_json(m->files_most),
-                     "locked_bytes", limit_json(m->locked_bytes), "has_gpu", m->has_gpu, "gpu", m->gpu, "nvidia_driver",
-                     m->driver);
+                     (int)m->n_allowed, "cpu_quota", (int)m->quota, "numa_nodes", m->nodes, "threads",
+                     (int)m->n_threads, "placement", m->placement, "memory_bytes", (json_int_t)m->memory_bytes,
+                     "free_bytes", (json_int_t)m->free_bytes, "memory_limit_bytes", limit_json(m->limit_bytes),
+                     "huge_pages", m->huge_pages, "open_files", limit_json(m->files_now), "open_files_most",
+                     limit_json(m->files_most), "locked_bytes", limit_json(m->locked_bytes), "has_gpu", m->has_gpu,
+                     "gpu", m->gpu, "nvidia_driver", m->driver);
 }
 
 static json_t *model_json(const struct verdict *v)
 {
     const struct engine_plan *p = &v->plan;
     bool planned = p->max_model_len && p->kv_bytes;
-    json_t *plan = planned ? json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i}", "device", p->device, "weight_dtype",
-                                       k_format_name(p->weight_format), "kv_dtype", k_format_name(p->kv_format),
-                                       "weight_bytes", (json_int_t)p->weight_bytes, "kv_bytes", (json_int_t)p->kv_bytes,
-                                       "kv_tokens", (json_int_t)kv_tokens(p), "total_bytes", (json_int_t)p->total_bytes,
-                                       "max_model_len", (int)p->max_model_len, "max_num_seqs", (int)p->max_num_seqs,
-                                       "max_num_batched_tokens", (int)p->max_num_batched_tokens)
-                           : json_null();
-    return json_pack("{s:s, s:b, s:s?, s:s, s:s, s:s, s:s, s:o}", "model", v->given, "runs", v->status == QUIRE_OK, "problem",
-                     v->status == QUIRE_OK ? NULL : v->problem.text, "architecture", v->architecture, "device_why", v->why,
-                     "gemm_form", v->gemms, "placement", v->placement, "plan", plan);
+    json_t *plan = planned
+                       ? json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i}", "device", p->device,
+                                   "weight_dtype", k_format_name(p->weight_format), "kv_dtype",
+                                   k_format_name(p->kv_format), "weight_bytes", (json_int_t)p->weight_bytes, "kv_bytes",
+                                   (json_int_t)p->kv_bytes, "kv_tokens", (json_int_t)kv_tokens(p), "total_bytes",
+                                   (json_int_t)p->total_bytes, "max_model_len", (int)p->max_model_len, "max_num_seqs",
+                                   (int)p->max_num_seqs, "max_num_batched_tokens", (int)p->max_num_batched_tokens)
+                       : json_null();
+    return json_pack("{s:s, s:b, s:s?, s:s, s:s, s:s, s:s, s:o}", "model", v->given, "runs", v->status == QUIRE_OK,
+                     "problem", v->status == QUIRE_OK ? NULL : v->problem.text, "architecture", v->architecture,
+                     "device_why", v->why, "gemm_form", v->gemms, "placement", v->placement, "plan", plan);
 }
 
 static json_t *all_json(const struct machine *m, const struct verdict *v, const struct advice *a)
@@ -275,10 +279,11 @@ int command_doctor(int argc, char **argv)
     const struct cli_command command = {
         .name = "doctor",
         .usage = "quire doctor [MODEL] [options]",
-        .about = "Says what this machine offers (instructions, CPUs, memory, limits, GPU) and, for a MODEL, what\n"
-                 "`quire serve MODEL` with the same options would get of it: device, weights, KV cache, longest request.\n"
-                 "It looks as the engine does when it opens, and stops before anything large is allocated. Its exit status\n"
-                 "is 0 where the model would run, else 1.",
+        .about =
+            "Says what this machine offers (instructions, CPUs, memory, limits, GPU) and, for a MODEL, what\n"
+            "`quire serve MODEL` with the same options would get of it: device, weights, KV cache, longest request.\n"
+            "It looks as the engine does when it opens, and stops before anything large is allocated. Its exit status\n"
+            "is 0 where the model would run, else 1.",
         .examples = "examples:\n"
                     "  quire doctor\n"
                     "  quire doctor ./Qwen2.5-1.5B-Instruct --max-num-seqs 16\n"

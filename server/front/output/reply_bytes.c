@@ -107,10 +107,11 @@ bool reply_room_take(struct reply_room *room, const struct generation *g, bool s
     const char *field;
     reply_bytes_estimate(g, &least, &most, &field);
     if (most > FRONT_REPLY_BYTES)
-        return api_bad(e, field,
-                       "the reply would have about %llu MiB, which is more than %llu MiB: send fewer prompts at once, or "
-                       "ask for fewer choices, tokens or logprobs",
-                       (unsigned long long)(most / MIB), (unsigned long long)(FRONT_REPLY_BYTES / MIB));
+        return api_bad(
+            e, field,
+            "the reply would have about %llu MiB, which is more than %llu MiB: send fewer prompts at once, or "
+            "ask for fewer choices, tokens or logprobs",
+            (unsigned long long)(most / MIB), (unsigned long long)(FRONT_REPLY_BYTES / MIB));
     const struct replies *all = room->replies;
     const uint64_t of_tenant = all->of_tenants[room->tenant];
     if (least > FREE_BYTES &&
