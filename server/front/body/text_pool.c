@@ -48,8 +48,9 @@ static void *worker(void *context)
         pthread_mutex_lock(&pool->lock);
         if (job->state == RUNNING)
             job->state = FINISHED;
+        bool first = TAILQ_EMPTY(&pool->finished); /* else the loop was woken, and takes all there are */
         TAILQ_INSERT_TAIL(&pool->finished, job, link);
-        while (write(pool->fd, &one, sizeof one) < 0 && errno == EINTR) {
+        while (first && write(pool->fd, &one, sizeof one) < 0 && errno == EINTR) {
         }
     }
     pthread_mutex_unlock(&pool->lock);
@@ -60,10 +61,8 @@ static void *worker(void *context)
 static void on_finished(evutil_socket_t fd, short what, void *context)
 {
     struct text_pool *pool = context;
-    uint64_t count;
+    (void)fd;
     (void)what;
-    if (read(fd, &count, sizeof count) < 0 && errno == EAGAIN)
-        return;
     for (;;) {
         pthread_mutex_lock(&pool->lock);
         struct text_job *job = TAILQ_FIRST(&pool->finished);
@@ -116,11 +115,12 @@ int text_pool_open(struct event_base *base, uint32_t n_threads, struct text_pool
     TAILQ_INIT(&pool->queued);
     TAILQ_INIT(&pool->finished);
     int status = QUIRE_OK;
+    /* Each write to an eventfd is an edge: it is never read. */
     pool->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (pool->fd < 0)
         status = quire_fail(err, QUIRE_IO, "eventfd: %s", strerror(errno));
     if (status == QUIRE_OK) {
-        pool->event = event_new(base, pool->fd, EV_READ | EV_PERSIST, on_finished, pool);
+        pool->event = event_new(base, pool->fd, EV_READ | EV_ET | EV_PERSIST, on_finished, pool);
         if (!pool->event || event_add(pool->event, NULL) < 0)
             status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     }
