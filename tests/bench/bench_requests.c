@@ -109,6 +109,26 @@ static void requests(const char *model_dir, uint32_t n_connections, uint32_t n_r
     free(s);
 }
 
+void bench_other_server(uint16_t port, bool quick)
+{
+    const struct request_client client = {
+        .n_connections = quick ? 4 : 32, .n_requests = quick ? 10 : 20000, .n_words = 16};
+    double rate[5];
+    char row[96];
+    for (uint32_t i = 0; i < 5; i++) {
+        int port_fd, child = request_client_start(&client, &port_fd);
+        double begin = bench_seconds(CLOCK_MONOTONIC);
+        if (write(port_fd, &port, sizeof port) != sizeof port)
+            bench_die("pipe: %m");
+        client_process_end(child);
+        close(port_fd);
+        rate[i] = client.n_requests / (bench_seconds(CLOCK_MONOTONIC) - begin);
+    }
+    snprintf(row, sizeof row, "requests, %u connections, 16 words: rate of the server at port %u", client.n_connections,
+             port);
+    bench_row(row, "req/s", rate, 5);
+}
+
 void bench_requests(const char *model_dir, bool quick)
 {
     if (quick) {

@@ -1,11 +1,12 @@
 /* What the host costs beside the kernels.
  *
- *     build/tests/bench/host_bench [--json] [--quick] [--only sched|engine|stream|requests] MODEL
+ *     build/tests/bench/host_bench [--json] [--quick] [--only sched|engine|stream|one-stream|requests] MODEL
+ *     build/tests/bench/host_bench [--json] [--quick] --other-server PORT
  *
  * MODEL: a checkpoint with its tokenizer, of 2,000 tokens or more; tools/demo_model/model will do.
  * CPU time, not wall time: what else runs on the machine shows as cold caches only. Each row is a
  * median, with the range that holds nine samples in ten and the 99th percentile. --quick: a few
- * samples of each, to see that it works.
+ * samples of each, to see that it works. --other-server: the client of `requests` against whatever listens there.
  */
 #include "tests/bench/host_bench.h"
 
@@ -56,6 +57,7 @@ int main(int argc, char **argv)
 {
     const char *model_dir = NULL, *only = NULL;
     bool quick = false;
+    uint16_t port = 0;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
             as_json = true;
@@ -63,18 +65,27 @@ int main(int argc, char **argv)
             quick = true;
         else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
             only = argv[++i];
+        else if (strcmp(argv[i], "--other-server") == 0 && i + 1 < argc)
+            port = (uint16_t)atoi(argv[++i]);
         else
             model_dir = argv[i];
     }
-    if (!model_dir || model_dir[0] == '-') {
-        fprintf(stderr, "usage: host_bench [--json] [--quick] [--only sched|engine|stream|requests] MODEL\n");
+    if (port ? model_dir != NULL : !model_dir || model_dir[0] == '-') {
+        fprintf(stderr, "usage: host_bench [--json] [--quick] [--only sched|engine|stream|one-stream|requests] MODEL\n"
+                        "       host_bench [--json] [--quick] --other-server PORT\n");
         return 2;
     }
     if (quire_hash_init())
         bench_die("this machine gives no random numbers");
+    if (port) {
+        only = "another server";
+        bench_other_server(port, quick);
+    }
     /* First, because it looks at the memory of a process that has done nothing else. */
     if (!only || strcmp(only, "stream") == 0)
         bench_stream(model_dir, quick);
+    if (!only || strcmp(only, "one-stream") == 0)
+        bench_one_stream(model_dir, quick);
     if (!only || strcmp(only, "requests") == 0)
         bench_requests(model_dir, quick);
     if (!only || strcmp(only, "sched") == 0) {

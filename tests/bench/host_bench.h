@@ -30,9 +30,13 @@ void bench_policies(bool quick);
 void bench_engine(const char *model_dir, bool quick);
 /* Token events from that engine through frames and HTTP to clients in another process. */
 void bench_stream(const char *model_dir, bool quick);
+void bench_one_stream(const char *model_dir, bool quick);
 
 /* Requests for one token each from the socket to that engine and back. */
 void bench_requests(const char *model_dir, bool quick);
+/* The same client at another server, which answers anything on that port of this machine: what of a rate is the
+ * client's and the kernel's. */
+void bench_other_server(uint16_t port, bool quick);
 
 /* ---- client_process.c ---- */
 
@@ -61,5 +65,8 @@ int stream_client_start(const struct stream_client *c, int *port_fd);
 /* Tokens that the backend gives out a second, over all rows; 0: as fast as it goes. Set before
  * the engine is opened. */
 void null_backend_pace(double tokens_per_second);
+/* CPU seconds of the engine's thread so far in the sleep that stands for the kernels: a timer's cost, 17 us each in a
+ * virtual machine, and none of the host's. For that thread. */
+double null_backend_waited(void);
 
 #endif
