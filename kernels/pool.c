@@ -1,6 +1,9 @@
 #include "base/clock.h"
 #include "kernels/pool.h"
+#include "kernels/pool_account.h"
 
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdalign.h>
@@ -8,9 +11,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-/* Waiting is done in three stages. Both sides spin for SPIN_NS: operations and their parts end that
+/* Waiting is done in three stages. Both sides spin for SPIN_NS: operations and their pieces end that
  * close together while every thread has a core. Then they go on looking but give the core to
  * whoever wants it: with more threads than cores the one waited for may be in the queue behind the
  * one that waits (4 threads on 2 cores: 12 us for an empty task with the yielding, 87 us without).
@@ -24,37 +28,68 @@
 #define SHUN_NS 100000000
 #define SPINS_PER_CLOCK_READ 32
 
+/* Waking a thread costs the owner some 5 us, and 50 go by until it computes. So the owner wakes one that sleeps after so much
+ * of a step's tasks, and at a step's begin only when the step before had that much. */
+#define WAKE_NS 50000
+
+/* A worker that the kernel runs on the owner's CPU, for want of another, goes back to sleep at once: meanwhile the owner stood still.
+ * The wake-up and two switches are some 10 us; charged is that again for the caches. */
+#define COLLISION_NS 20000
+
+/* In a task longer than this the owner may have been stopped, too: what the others saved it is then counted at the pace of
+ * whoever was fastest. (To ask for the thread's CPU time instead makes the kernel look whether its slice is over: 554 instead of
+ * 304 stops in a second beside two neighbours.) */
+#define LONG_NS 300000
+
 #define CACHE_LINE 64
 
+/* A thread's own pieces of the current task: [end - n_left, end) have not begun. */
+struct home {
+    alignas(CACHE_LINE) atomic_int n_left; /* below 0: threads that looked in vain */
+    atomic_bool is_called; /* by k_pool_each */
+    uint32_t end;
+    _Atomic uint64_t pace_ns; /* of a piece, when the thread last had some */
+};
+
 /* Invariants.
- * 1. task and context are written by the owner only while n_pending is 0, and published by epoch.
- * 2. epoch rises by one with every task; a worker runs each task exactly once.
- * 3. A thread that is about to sleep says so (n_asleep, owner_asleep) before it looks once more at
- *    what it waits for, and the other side looks at that after it has changed it. Both are
- *    sequentially consistent, so one of the two sees the other: no wake-up is lost.
+ * 1. task, context, n_pieces and each home's end are written by the owner only while n_unfinished is 0. Storing n_left, or
+ *    is_called, with release publishes them.
+ * 2. Who takes n_left from above 0, with acquire, has a piece that nobody else has, of the current task, even when it meant to look
+ *    for one of an earlier task: the owner does not return before that piece is finished. So the fields of 1 are read after that.
+ * 3. A worker sleeps on n_wakes as it was before the worker looked for pieces in vain. So a wake-up is never lost, and a task
+ *    published without one need not be seen: the owner finds the worker's pieces in its home. n_asleep is a hint.
+ * 4. The owner says owner_asleep before it sleeps on n_unfinished, and who makes that 0 looks at owner_asleep afterwards. Both are
+ *    sequentially consistent, so one of the two sees the other.
+ * There is no lock that a stopped thread could hold.
  *
  * What the owner writes, what the workers write, and what changes only around a sleep lie on lines
  * of their own: a worker that is done does not take from the others the line they spin on. */
 struct k_pool {
-    alignas(CACHE_LINE) atomic_uint epoch;
-    k_pool_fn task;
+    alignas(CACHE_LINE) k_pool_fn task;
     void *context;
+    uint32_t n_pieces;
+    atomic_uint n_asked; /* threads that have homes */
+    atomic_int owner_cpu; /* where the owner was last seen */
     atomic_bool in_step;
 
-    alignas(CACHE_LINE) atomic_uint n_pending; /* workers that have not finished the current task */
+    alignas(CACHE_LINE) atomic_uint n_unfinished; /* pieces of the current task */
 
-    alignas(CACHE_LINE) atomic_uint n_asleep;
+    alignas(CACHE_LINE) atomic_uint n_wakes;
+    atomic_uint n_asleep;
+    atomic_uint n_collisions;
     atomic_bool owner_asleep;
-    atomic_uint n_steps; /* steps begun: wakes workers that slept through the last one */
     atomic_bool closing;
-    pthread_mutex_t mutex;
-    pthread_cond_t work;     /* epoch, n_steps or closing changed */
-    pthread_cond_t finished; /* n_pending became 0 */
 
-    uint64_t greedy_until; /* the owner's */
+    /* the owner's */
+    alignas(CACHE_LINE) struct pool_account account;
+    uint64_t greedy_until;
+    uint64_t step_ns; /* its own time in this step's tasks */
+    uint64_t alone_ns; /* of that, with workers asleep since they were last woken */
+    bool is_long; /* the step before had tasks enough to wake for */
     uint32_t n_threads;
     uint32_t n_started; /* workers that exist */
     pthread_t *workers;
+    struct home *homes;
 };
 
 struct worker_start {
@@ -71,18 +106,93 @@ static void cpu_relax(void)
 #endif
 }
 
-/* Waits awake until (*value == known) is `until`: true; false when it has taken too long, or the step
- * that in_step tells of (NULL: none) has ended. greedy_until: the calling thread's own, 0 at first. */
-static bool wait_awake(atomic_uint *value, unsigned known, bool until, atomic_bool *in_step, uint64_t *greedy_until)
+/* Returns when *word is not `known`, or for no reason. */
+static void futex_wait(atomic_uint *word, unsigned known)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, known, NULL, NULL, 0);
+}
+
+static void futex_wake(atomic_uint *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* ---- pieces ----------------------------------------------------------------------------------- */
+
+/* Runs what has not begun of a home's pieces; returns how many. */
+static uint32_t run_home(struct k_pool *pool, struct home *home, uint32_t thread)
+{
+    uint32_t n = 0;
+    while (atomic_load_explicit(&home->n_left, memory_order_relaxed) > 0) {
+        int left = atomic_fetch_sub_explicit(&home->n_left, 1, memory_order_acquire);
+        if (left <= 0)
+            break;
+        pool->task(pool->context, (struct k_piece){home->end - (uint32_t)left, pool->n_pieces, thread});
+        n++;
+    }
+    return n;
+}
+
+/* n pieces are finished: true when they were the last. */
+static bool finish(struct k_pool *pool, uint32_t n)
+{
+    return atomic_fetch_sub(&pool->n_unfinished, n) == n;
+}
+
+static void finish_as_worker(struct k_pool *pool, uint32_t n)
+{
+    if (finish(pool, n) && atomic_load(&pool->owner_asleep))
+        futex_wake(&pool->n_unfinished);
+}
+
+static void help(struct k_pool *pool, struct home *home, uint32_t thread)
+{
+    if (atomic_load_explicit(&home->n_left, memory_order_relaxed) <= 0)
+        return;
+    uint64_t begin = quire_now_ns();
+    uint32_t n = run_home(pool, home, thread);
+    if (n == 0)
+        return;
+    atomic_store_explicit(&pool->homes[thread].pace_ns, (quire_now_ns() - begin) / n, memory_order_relaxed);
+    finish_as_worker(pool, n);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+/* What a thread waits for: a worker for pieces in its home, the owner (NULL) for the last one that is not finished. */
+static bool is_over(struct k_pool *pool, struct home *home)
+{
+    if (!home)
+        return atomic_load_explicit(&pool->n_unfinished, memory_order_acquire) == 0;
+    return atomic_load_explicit(&home->n_left, memory_order_relaxed) > 0 ||
+           atomic_load_explicit(&home->is_called, memory_order_relaxed);
+}
+
+/* The kernel runs this worker on the owner's CPU, which so stands still. */
+static bool is_beside_owner(struct k_pool *pool)
+{
+    return sched_getcpu() == atomic_load_explicit(&pool->owner_cpu, memory_order_relaxed);
+}
+
+static bool spin(struct k_pool *pool, struct home *home)
+{
+    for (int i = 0; i < SPINS_PER_CLOCK_READ; i++) {
+        if (is_over(pool, home))
+            return true;
+        cpu_relax();
+    }
+    return false;
+}
+
+/* Waits awake: true when the waiting is over; false when it has taken too long, or the step has ended in
+ * which a worker waits. greedy_until: the calling thread's own, 0 at first. */
+static bool wait_awake(struct k_pool *pool, struct home *home, uint64_t *greedy_until)
 {
     uint64_t begin = quire_now_ns(), waited;
     bool may_yield = begin >= *greedy_until;
     do {
-        for (int i = 0; i < SPINS_PER_CLOCK_READ; i++) {
-            if ((atomic_load_explicit(value, memory_order_acquire) == known) == until)
-                return true;
-            cpu_relax();
-        }
+        if (spin(pool, home))
+            return true;
         waited = quire_now_ns() - begin;
         if (may_yield && waited > SPIN_NS && waited < WAIT_NS) {
             sched_yield();
@@ -90,45 +200,76 @@ static bool wait_awake(atomic_uint *value, unsigned known, bool until, atomic_bo
             if (away > GREEDY_NS)
                 *greedy_until = begin + away + SHUN_NS;
         }
-        if (in_step && !atomic_load_explicit(in_step, memory_order_relaxed))
+        if (home && (!atomic_load_explicit(&pool->in_step, memory_order_relaxed) || is_beside_owner(pool)))
             return false;
     } while (waited < WAIT_NS);
     return false;
 }
 
-/* Returns when there is a task newer than seen (true) or the pool closes (false). */
-static bool wait_for_task(struct k_pool *pool, unsigned seen, uint64_t *greedy_until)
+static bool is_called(struct home *home)
 {
+    return atomic_load_explicit(&home->is_called, memory_order_acquire);
+}
+
+/* Returns when the thread's home may have pieces (true) or the pool closes (false). */
+static bool wait_for_pieces(struct k_pool *pool, uint32_t thread, uint64_t *greedy_until)
+{
+    struct home *home = &pool->homes[thread];
     for (;;) {
-        unsigned step = atomic_load(&pool->n_steps);
-        if (atomic_load(&pool->in_step) && wait_awake(&pool->epoch, seen, false, &pool->in_step, greedy_until))
-            return true;
-        pthread_mutex_lock(&pool->mutex);
-        atomic_fetch_add(&pool->n_asleep, 1);
-        while (atomic_load(&pool->epoch) == seen && atomic_load(&pool->n_steps) == step && !atomic_load(&pool->closing))
-            pthread_cond_wait(&pool->work, &pool->mutex);
-        atomic_fetch_sub(&pool->n_asleep, 1);
-        pthread_mutex_unlock(&pool->mutex);
-        if (atomic_load(&pool->epoch) != seen)
-            return true;
+        unsigned seen = atomic_load(&pool->n_wakes);
         if (atomic_load(&pool->closing))
             return false;
+        bool has_cpu = !is_beside_owner(pool);
+        bool is_asked = atomic_load(&pool->in_step) &&
+                        thread < atomic_load_explicit(&pool->n_asked, memory_order_relaxed);
+        if (is_called(home) || (has_cpu && is_over(pool, home)) ||
+            (has_cpu && is_asked && wait_awake(pool, home, greedy_until)))
+            return true;
+        if (!has_cpu)
+            atomic_fetch_add_explicit(&pool->n_collisions, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&pool->n_asleep, 1, memory_order_relaxed);
+        futex_wait(&pool->n_wakes, seen);
+        atomic_fetch_sub_explicit(&pool->n_asleep, 1, memory_order_relaxed);
     }
 }
+
+static void wake_workers(struct k_pool *pool)
+{
+    atomic_fetch_add(&pool->n_wakes, 1);
+    futex_wake(&pool->n_wakes);
+    pool->alone_ns = 0;
+}
+
+/* The owner waits for pieces that others have begun. */
+static void wait_for_others(struct k_pool *pool)
+{
+    if (wait_awake(pool, NULL, &pool->greedy_until))
+        return;
+    atomic_store(&pool->owner_asleep, true);
+    for (unsigned left; (left = atomic_load(&pool->n_unfinished)) != 0;)
+        futex_wait(&pool->n_unfinished, left);
+    atomic_store(&pool->owner_asleep, false);
+}
+
+/* ---- workers --------------------------------------------------------------------------------- */
 
 static void *worker_main(void *argument)
 {
     struct worker_start start = *(struct worker_start *)argument;
     free(argument);
     struct k_pool *pool = start.pool;
+    const uint32_t thread = start.thread;
+    struct home *home = &pool->homes[thread];
     uint64_t greedy_until = 0;
-    for (unsigned seen = 0; wait_for_task(pool, seen, &greedy_until); seen++) {
-        pool->task(pool->context, start.thread, pool->n_threads);
-        if (atomic_fetch_sub(&pool->n_pending, 1) == 1 && atomic_load(&pool->owner_asleep)) {
-            pthread_mutex_lock(&pool->mutex);
-            pthread_cond_signal(&pool->finished);
-            pthread_mutex_unlock(&pool->mutex);
+    while (wait_for_pieces(pool, thread, &greedy_until)) {
+        if (is_called(home)) {
+            atomic_store_explicit(&home->is_called, false, memory_order_relaxed);
+            pool->task(pool->context, (struct k_piece){thread, pool->n_threads, thread});
+            finish_as_worker(pool, 1);
+            continue;
         }
+        for (uint32_t i = thread; i < thread + pool->n_threads; i++)
+            help(pool, &pool->homes[i % pool->n_threads], thread);
     }
     return NULL;
 }
@@ -147,6 +288,8 @@ static int start_worker(struct k_pool *pool, uint32_t thread)
     return 0;
 }
 
+/* ---- the pool -------------------------------------------------------------------------------- */
+
 int k_pool_create(uint32_t n_threads, struct k_pool **out, struct quire_error *err)
 {
     *out = NULL;
@@ -157,14 +300,15 @@ int k_pool_create(uint32_t n_threads, struct k_pool **out, struct quire_error *e
         return quire_fail(err, QUIRE_NO_MEMORY, "thread pool: out of memory");
     memset(pool, 0, sizeof *pool);
     pool->n_threads = n_threads;
-    pthread_mutex_init(&pool->mutex, NULL);
-    pthread_cond_init(&pool->work, NULL);
-    pthread_cond_init(&pool->finished, NULL);
+    atomic_store(&pool->n_asked, n_threads);
+    pool_account_open(&pool->account, n_threads);
     pool->workers = calloc(n_threads, sizeof *pool->workers);
-    if (!pool->workers) {
+    pool->homes = aligned_alloc(alignof(struct home), n_threads * sizeof *pool->homes);
+    if (!pool->workers || !pool->homes) {
         k_pool_destroy(pool);
         return quire_fail(err, QUIRE_NO_MEMORY, "thread pool: out of memory");
     }
+    memset(pool->homes, 0, n_threads * sizeof *pool->homes);
     for (uint32_t thread = 1; thread < n_threads; thread++) {
         if (start_worker(pool, thread) != 0) {
             k_pool_destroy(pool);
@@ -182,18 +326,19 @@ void k_pool_destroy(struct k_pool *pool)
 {
     if (!pool)
         return;
-    pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->in_step, false);
     atomic_store(&pool->closing, true);
-    pthread_cond_broadcast(&pool->work);
-    pthread_mutex_unlock(&pool->mutex);
+    wake_workers(pool);
     for (uint32_t i = 0; i < pool->n_started; i++)
         pthread_join(pool->workers[i], NULL);
-    pthread_cond_destroy(&pool->finished);
-    pthread_cond_destroy(&pool->work);
-    pthread_mutex_destroy(&pool->mutex);
     free(pool->workers);
+    free(pool->homes);
     free(pool);
+}
+
+uint32_t k_pool_n_asked(const struct k_pool *pool)
+{
+    return pool->account.n_asked;
 }
 
 uint32_t k_pool_n_threads(const struct k_pool *pool)
@@ -205,42 +350,105 @@ void k_pool_step_begin(struct k_pool *pool)
 {
     if (pool->n_threads == 1)
         return;
-    pthread_mutex_lock(&pool->mutex);
+    if (pool->account.n_asked < pool->n_threads) {
+        pool_account_try(&pool->account, quire_now_ns());
+        atomic_store_explicit(&pool->n_asked, pool->account.n_asked, memory_order_relaxed);
+    }
+    pool->step_ns = 0;
+    pool->alone_ns = 0;
     atomic_store(&pool->in_step, true);
-    atomic_fetch_add(&pool->n_steps, 1);
-    pthread_cond_broadcast(&pool->work);
-    pthread_mutex_unlock(&pool->mutex);
+    if (pool->is_long && pool->account.n_asked > 1)
+        wake_workers(pool);
 }
 
 void k_pool_step_end(struct k_pool *pool)
 {
-    if (pool->n_threads > 1)
-        atomic_store(&pool->in_step, false);
+    if (pool->n_threads == 1)
+        return;
+    atomic_store(&pool->in_step, false);
+    pool->is_long = pool->step_ns >= WAKE_NS;
 }
 
-void k_pool_run(struct k_pool *pool, k_pool_fn fn, void *context)
+/* Deals the pieces out to the threads that are asked, in runs of neighbours. */
+static void publish(struct k_pool *pool, uint32_t n_pieces, k_pool_fn fn, void *context)
 {
-    if (pool->n_threads == 1) {
-        fn(context, 0, 1);
-        return;
-    }
+    const uint32_t n_asked = pool->account.n_asked;
     pool->task = fn;
     pool->context = context;
-    atomic_store_explicit(&pool->n_pending, pool->n_threads - 1, memory_order_relaxed);
-    atomic_fetch_add(&pool->epoch, 1); /* publishes all three */
-    if (atomic_load(&pool->n_asleep) > 0) {
-        pthread_mutex_lock(&pool->mutex);
-        pthread_cond_broadcast(&pool->work);
-        pthread_mutex_unlock(&pool->mutex);
+    pool->n_pieces = n_pieces;
+    atomic_store_explicit(&pool->owner_cpu, sched_getcpu(), memory_order_relaxed);
+    atomic_store_explicit(&pool->n_unfinished, n_pieces, memory_order_relaxed);
+    for (uint32_t thread = n_asked; thread-- > 0;) {
+        uint64_t begin, end;
+        k_pool_share(n_pieces, (struct k_piece){thread, n_asked, thread}, &begin, &end);
+        pool->homes[thread].end = (uint32_t)end;
+        atomic_store_explicit(&pool->homes[thread].n_left, (int)(end - begin), memory_order_release);
     }
-    fn(context, 0, pool->n_threads);
+}
 
-    if (wait_awake(&pool->n_pending, 0, true, NULL, &pool->greedy_until))
+/* What a piece of this task takes. */
+static uint64_t pace_of(struct k_pool *pool, uint64_t own_ns, uint32_t n_own)
+{
+    uint64_t pace = n_own > 0 ? own_ns / n_own : own_ns;
+    for (uint32_t i = 1; i < pool->n_threads && own_ns > LONG_NS; i++) {
+        uint64_t other = atomic_load_explicit(&pool->homes[i].pace_ns, memory_order_relaxed);
+        pace = other < pace ? other : pace;
+    }
+    return pace;
+}
+
+void k_pool_run(struct k_pool *pool, uint32_t n_pieces, k_pool_fn fn, void *context)
+{
+    if (n_pieces == 1) {
+        fn(context, (struct k_piece){0, 1, 0});
         return;
-    pthread_mutex_lock(&pool->mutex);
-    atomic_store(&pool->owner_asleep, true);
-    while (atomic_load(&pool->n_pending) != 0)
-        pthread_cond_wait(&pool->finished, &pool->mutex);
-    atomic_store(&pool->owner_asleep, false);
-    pthread_mutex_unlock(&pool->mutex);
+    }
+    if (pool->account.n_asked == 1) { /* it became so in the operation */
+        for (uint32_t i = 0; i < n_pieces; i++)
+            fn(context, (struct k_piece){i, n_pieces, 0});
+        return;
+    }
+    uint64_t begin = quire_now_ns(), waited = 0;
+    publish(pool, n_pieces, fn, context);
+    bool is_alone = atomic_load_explicit(&pool->n_asleep, memory_order_relaxed) >
+                    pool->n_threads - pool->account.n_asked;
+    if (is_alone && pool->alone_ns >= WAKE_NS) {
+        wake_workers(pool);
+        waited = quire_now_ns() - begin;
+        begin += waited;
+    }
+    uint32_t n_own = run_home(pool, &pool->homes[0], 0);
+    bool is_done = finish(pool, n_own);
+    for (uint32_t i = 1; i < pool->n_threads && !is_done; i++) {
+        uint32_t n = run_home(pool, &pool->homes[i], 0);
+        is_done = n > 0 && finish(pool, n);
+        n_own += n;
+    }
+    uint64_t own = quire_now_ns() - begin, end = begin + own;
+    if (!is_done && !spin(pool, NULL)) {
+        wait_for_others(pool);
+        uint64_t now = quire_now_ns();
+        waited += now - end;
+        end = now;
+    }
+    pool->step_ns += own;
+    pool->alone_ns += is_alone ? own : 0;
+    waited += COLLISION_NS * (uint64_t)atomic_exchange_explicit(&pool->n_collisions, 0, memory_order_relaxed);
+    uint64_t saved = pace_of(pool, own, n_own) * (n_pieces - n_own);
+    pool_account_enter(&pool->account, saved, waited, end);
+    atomic_store_explicit(&pool->n_asked, pool->account.n_asked, memory_order_relaxed);
+}
+
+void k_pool_each(struct k_pool *pool, k_pool_fn fn, void *context)
+{
+    pool->task = fn;
+    pool->context = context;
+    atomic_store_explicit(&pool->n_unfinished, pool->n_threads, memory_order_relaxed);
+    for (uint32_t thread = 1; thread < pool->n_threads; thread++)
+        atomic_store_explicit(&pool->homes[thread].is_called, true, memory_order_release);
+    if (pool->n_threads > 1)
+        wake_workers(pool);
+    fn(context, (struct k_piece){0, pool->n_threads, 0});
+    if (!finish(pool, 1))
+        wait_for_others(pool);
 }

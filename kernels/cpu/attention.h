@@ -59,15 +59,19 @@ static inline uint32_t cpu_attn_item_heads(uint32_t group)
     return group < CPU_ATTN_QUERIES ? group : CPU_ATTN_QUERIES;
 }
 
+/* Each costs an area for partials, of 0.1 MB for a model of 0.5B parameters and 32,768 positions. */
+#define CPU_ATTN_PIECES_PER_THREAD 4u
+
 /* Bytes of k_attention_args.workspace_dev: every thread's scratch, then partials. Only an item of
- * one token is cut over threads, at most one for each border between two threads, and it has at
+ * one token is cut over pieces, at most one for each border between two pieces, and it has at
  * most as many splits as the longest sequence. */
 static inline uint64_t cpu_attn_workspace_bytes(const struct k_plan_dims *dims, uint64_t n_threads)
 {
     uint64_t n_splits = ((uint64_t)dims->max_model_len + K_ATTN_SPLIT - 1) / K_ATTN_SPLIT;
     uint64_t n_heads = dims->n_kv_heads ? cpu_attn_item_heads(dims->n_q_heads / dims->n_kv_heads) : 0;
     return (n_threads * cpu_attn_scratch(dims->head_dim) +
-            (n_threads - 1) * n_splits * cpu_attn_states(dims->head_dim, n_heads)) *
+            (n_threads * (n_threads > 1 ? CPU_ATTN_PIECES_PER_THREAD : 1) - 1) * n_splits *
+                cpu_attn_states(dims->head_dim, n_heads)) *
            sizeof(float);
 }
 

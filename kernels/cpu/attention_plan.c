@@ -1,9 +1,9 @@
-/* Attention of the cpu backend: which thread computes what.
+/* Attention of the cpu backend: which piece computes what.
  *
- * All work is laid out on a line, in the order of rows, heads and tokens, each piece as long as it
- * costs; thread t of n takes the pieces whose middle lies in the t-th of n equal parts. A piece is
+ * All work is laid out on a line, in the order of rows, heads and tokens, each unit as long as it
+ * costs; piece p of n takes the units whose middle lies in the p-th of n equal parts. A unit is
  * an item or, where an item has one token, a split of it: a few long sequences fill all threads.
- * Partials of an item that more than one thread has are merged afterwards, left to right, as a
+ * Partials of an item that more than one piece has are merged afterwards, left to right, as a
  * single thread would have done: the bits do not depend on the cut.
  */
 #include "kernels/cpu/attention.h"
@@ -23,16 +23,16 @@ struct attention {
     uint32_t group, n_head_runs; /* query heads of a KV head; runs of item_heads in all of them */
     uint64_t cost;
     float *scratch;
-    float *partials; /* an area for each thread but the last: of the item that begins, but does not
-                      * end, on that thread */
+    float *partials; /* an area for each piece but the last: of the item that begins, but does not
+                      * end, in that piece */
     uint64_t area;   /* floats */
     bool merging;
     atomic_bool is_cut;
 };
 
-struct share { /* a thread's part of the line */
+struct share { /* a piece's part of the line */
     uint64_t begin, end;
-    uint32_t thread, n_threads;
+    struct k_piece piece;
 };
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
@@ -45,9 +45,9 @@ static uint32_t max_u32(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-static uint64_t share_begin(const struct attention *t, uint32_t thread, uint32_t n_threads)
+static uint64_t share_begin(const struct attention *t, uint32_t index, uint32_t count)
 {
-    return (uint64_t)((unsigned __int128)t->cost * thread / n_threads);
+    return (uint64_t)((unsigned __int128)t->cost * index / count);
 }
 
 static bool is_mine(const struct share *share, uint64_t begin, uint64_t cost)
@@ -56,7 +56,7 @@ static bool is_mine(const struct share *share, uint64_t begin, uint64_t cost)
     return middle >= share->begin && middle < share->end;
 }
 
-/* ---- what a piece costs ---------------------------------------------------------------------- */
+/* ---- what a unit costs ----------------------------------------------------------------------- */
 
 static uint64_t cost_of(uint32_t n_positions, uint64_t n_queries)
 {
@@ -91,7 +91,7 @@ static uint64_t split_cost(const struct cpu_attn_item *item, uint32_t split)
     return cost_of(end - begin, item->n_heads);
 }
 
-/* ---- a thread's pieces ----------------------------------------------------------------------- */
+/* ---- a piece's units ------------------------------------------------------------------------- */
 
 /* An item of one token, at this place of the line: its splits are dealt out one by one. */
 static void take_splits(struct attention *t, const struct share *share, const struct cpu_attn_item *item, uint64_t at)
@@ -110,18 +110,18 @@ static void take_splits(struct attention *t, const struct share *share, const st
     if (mine_begin == end)
         return;
     bool is_whole = mine_begin == first && mine_end == end;
-    float *scratch = t->scratch + share->thread * cpu_attn_scratch(t->args.kv->head_dim);
+    float *scratch = t->scratch + share->piece.thread * cpu_attn_scratch(t->args.kv->head_dim);
     if (t->merging) {
         if (mine_begin == first && !is_whole)
-            t->run->merge(&t->args, item, t->partials + share->thread * t->area);
+            t->run->merge(&t->args, item, t->partials + share->piece.index * t->area);
         return;
     }
     if (is_whole) {
         t->run->item(&t->args, item, scratch);
         return;
     }
-    uint32_t owner = share->thread; /* of the first split */
-    while (share_begin(t, owner, share->n_threads) > first_middle)
+    uint32_t owner = share->piece.index; /* of the first split */
+    while (share_begin(t, owner, share->piece.count) > first_middle)
         owner--;
     t->run->splits(&t->args, item, mine_begin, mine_end, t->partials + owner * t->area, scratch);
     atomic_store_explicit(&t->is_cut, true, memory_order_relaxed);
@@ -140,21 +140,23 @@ static void take_row(struct attention *t, const struct share *share, const struc
             if (item.n_tokens == 1)
                 take_splits(t, share, &item, at);
             else if (!t->merging && is_mine(share, at, cost))
-                t->run->item(&t->args, &item, t->scratch + share->thread * cpu_attn_scratch(t->args.kv->head_dim));
+                t->run->item(&t->args, &item,
+                             t->scratch + share->piece.thread * cpu_attn_scratch(t->args.kv->head_dim));
             at += cost;
         }
         head += n_heads;
     }
 }
 
-static void attention_task(void *context, uint32_t thread, uint32_t n_threads)
+static void attention_task(void *context, struct k_piece piece)
 {
     struct attention *t = context;
-    struct share share = {share_begin(t, thread, n_threads), share_begin(t, thread + 1, n_threads), thread, n_threads};
+    struct share share = {share_begin(t, piece.index, piece.count), share_begin(t, piece.index + 1, piece.count),
+                          piece};
     uint64_t at = 0;
-    for (uint32_t r = 0; r < t->args.n_rows; r++) {
+    for (uint32_t r = 0; r < t->args.n_rows && at < share.end; r++) {
         uint64_t cost = row_cost(t, &t->args.rows[r]);
-        if (at < share.end && at + cost > share.begin)
+        if (at + cost > share.begin)
             take_row(t, &share, &t->args.rows[r], at);
         at += cost;
     }
@@ -194,10 +196,11 @@ int cpu_attention(struct k_backend *b, const struct k_attention_args *a, struct 
     t.scratch = a->workspace_dev;
     t.partials = t.scratch + n_threads * cpu_attn_scratch(a->kv->head_dim);
     t.area = n_splits * cpu_attn_states(a->kv->head_dim, t.item_heads);
-    host_run(b, t.cost * a->kv->head_dim, attention_task, &t);
+    uint32_t n_pieces = host_pieces(b, t.cost * a->kv->head_dim, CPU_ATTN_PIECES_PER_THREAD);
+    k_pool_run(host_of(b)->pool, n_pieces, attention_task, &t);
     if (atomic_load_explicit(&t.is_cut, memory_order_relaxed)) {
         t.merging = true;
-        k_pool_run(host_of(b)->pool, attention_task, &t);
+        k_pool_run(host_of(b)->pool, n_pieces, attention_task, &t);
     }
     return QUIRE_OK;
 }

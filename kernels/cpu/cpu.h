@@ -36,8 +36,8 @@ extern const struct cpu_isa cpu_isa_avx2, cpu_isa_avx512;
 /* What AMX adds to AVX-512's. Whether this machine's tiles sum as docs/numerics.md §6 says, in the
  * cases where they might not: to be asked first, and the rest called only where they do. */
 bool cpu_amx_is_exact(void);
-void cpu_tile_split_amx(void *context, uint32_t thread, uint32_t n_threads);
-void cpu_gemm_tile_amx(void *context, uint32_t thread, uint32_t n_threads);
+void cpu_tile_split_amx(void *context, struct k_piece piece);
+void cpu_gemm_tile_amx(void *context, struct k_piece piece);
 
 struct cpu_backend {
     struct host_backend host;

@@ -257,12 +257,12 @@ static uint32_t group_width(const struct cpu_gemm *task)
     return task->args.n_tokens < TILE_TOKENS ? task->args.n_tokens : TILE_TOKENS;
 }
 
-void cpu_tile_split_amx(void *context, uint32_t thread, uint32_t n_threads)
+void cpu_tile_split_amx(void *context, struct k_piece piece)
 {
-    tile_split(context, group_width(context), 0, thread, n_threads);
+    tile_split(context, group_width(context), 0, piece);
 }
 
-void cpu_gemm_tile_amx(void *context, uint32_t thread, uint32_t n_threads)
+void cpu_gemm_tile_amx(void *context, struct k_piece piece)
 {
     const struct cpu_gemm *task = context;
     const struct k_weight *w = task->args.weight;
@@ -274,7 +274,7 @@ void cpu_gemm_tile_amx(void *context, uint32_t thread, uint32_t n_threads)
     for (uint32_t p = 0; p < w->n_parts; p++) {
         struct amx_block block = {.task = task, .part = &w->parts[p], .width = group_width(task)};
         uint32_t begin, end;
-        if (!host_part_share(w, block.part, TILE_SHARE_ROWS, thread, n_threads, &begin, &end))
+        if (!host_part_share(w, block.part, TILE_SHARE_ROWS, piece, &begin, &end))
             continue;
         for (uint64_t g = 0; g < n_groups; g += step)
             run_rows(&block, begin, end, g, n_groups - g < step ? n_groups : g + step);

@@ -211,12 +211,12 @@ static void pack_group(const struct k_gemm_args *a, uint32_t token, uint32_t n_t
     }
 }
 
-void CPU_NAME(cpu_lane_pack)(void *context, uint32_t thread, uint32_t n_threads)
+void CPU_NAME(cpu_lane_pack)(void *context, struct k_piece piece)
 {
     const struct cpu_gemm *task = context;
     const struct k_gemm_args *a = &task->args;
     uint64_t begin, end;
-    k_pool_share((a->n_tokens + TOKENS - 1) / TOKENS, thread, n_threads, &begin, &end);
+    k_pool_share((a->n_tokens + TOKENS - 1) / TOKENS, piece, &begin, &end);
     for (uint64_t g = begin; g < end; g++) {
         uint32_t token = (uint32_t)g * TOKENS, left = a->n_tokens - token;
         pack_group(a, token, left < TOKENS ? left : TOKENS);
@@ -361,7 +361,7 @@ static void part_rows_f32(const struct k_gemm_args *a, const struct host_part *p
     part_rows(a, part, K_F32, begin, end);
 }
 
-void CPU_NAME(cpu_gemm_lane)(void *context, uint32_t thread, uint32_t n_threads)
+void CPU_NAME(cpu_gemm_lane)(void *context, struct k_piece piece)
 {
     const struct cpu_gemm *task = context;
     const struct k_gemm_args *a = &task->args;
@@ -369,7 +369,7 @@ void CPU_NAME(cpu_gemm_lane)(void *context, uint32_t thread, uint32_t n_threads)
     uint32_t row_begin, row_end;
     for (uint32_t p = 0; p < w->n_parts; p++) {
         const struct host_part *part = &w->parts[p];
-        if (!host_part_share(w, part, 1, thread, n_threads, &row_begin, &row_end))
+        if (!host_part_share(w, part, ROWS, piece, &row_begin, &row_end))
             continue;
         if (part->format.kind == K_F16)
             part_rows_f16(a, part, row_begin, row_end);

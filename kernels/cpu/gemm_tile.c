@@ -358,12 +358,12 @@ static void tokens_part(const struct cpu_gemm *task, const struct host_part *par
 
 /* ---- the pool's functions -------------------------------------------------------------------- */
 
-void CPU_NAME(cpu_tile_split)(void *context, uint32_t thread, uint32_t n_threads)
+void CPU_NAME(cpu_tile_split)(void *context, struct k_piece piece)
 {
-    tile_split(context, TILE_TOKENS, TILE_FLOAT_TOKENS, thread, n_threads);
+    tile_split(context, TILE_TOKENS, TILE_FLOAT_TOKENS, piece);
 }
 
-void CPU_NAME(cpu_gemm_tile)(void *context, uint32_t thread, uint32_t n_threads)
+void CPU_NAME(cpu_gemm_tile)(void *context, struct k_piece piece)
 {
     const struct cpu_gemm *task = context;
     const struct k_weight *w = task->args.weight;
@@ -372,7 +372,7 @@ void CPU_NAME(cpu_gemm_tile)(void *context, uint32_t thread, uint32_t n_threads)
     uint64_t n_groups = (task->args.n_tokens + TILE_TOKENS - 1) / TILE_TOKENS - few;
     unsigned mode = flush_begin();
     for (uint32_t p = 0; p < w->n_parts; p++) {
-        if (!host_part_share(w, &w->parts[p], TILE_SHARE_ROWS, thread, n_threads, &begin, &end))
+        if (!host_part_share(w, &w->parts[p], TILE_SHARE_ROWS, piece, &begin, &end))
             continue;
         tokens_part(task, &w->parts[p], begin, end, n_groups);
         if (few)
@@ -380,6 +380,6 @@ void CPU_NAME(cpu_gemm_tile)(void *context, uint32_t thread, uint32_t n_threads)
     }
     _mm_setcsr(mode);
     for (uint32_t p = 0; p < w->n_parts; p++)
-        if (host_part_share(w, &w->parts[p], TILE_SHARE_ROWS, thread, n_threads, &begin, &end))
+        if (host_part_share(w, &w->parts[p], TILE_SHARE_ROWS, piece, &begin, &end))
             tile_add_bias(&task->args, &w->parts[p], begin, end);
 }

@@ -11,10 +11,10 @@
 #define CPU_NAME(name) name##_avx2
 #endif
 
-void CPU_NAME(cpu_lane_pack)(void *context, uint32_t thread, uint32_t n_threads);
-void CPU_NAME(cpu_gemm_lane)(void *context, uint32_t thread, uint32_t n_threads);
-void CPU_NAME(cpu_tile_split)(void *context, uint32_t thread, uint32_t n_threads);
-void CPU_NAME(cpu_gemm_tile)(void *context, uint32_t thread, uint32_t n_threads);
+void CPU_NAME(cpu_lane_pack)(void *context, struct k_piece piece);
+void CPU_NAME(cpu_gemm_lane)(void *context, struct k_piece piece);
+void CPU_NAME(cpu_tile_split)(void *context, struct k_piece piece);
+void CPU_NAME(cpu_gemm_tile)(void *context, struct k_piece piece);
 
 /* struct cpu_attn_functions */
 void CPU_NAME(cpu_attn_item)(const struct k_attention_args *a, const struct cpu_attn_item *item, float *scratch);

@@ -236,17 +236,16 @@ CPU_INLINE void tile_split_floats(const float x[TILE_DEPTH], uint32_t n_terms, f
     }
 }
 
-/* A thread's share of the activations into the workspace: groups of `width` tokens as words, but a
+/* A piece's share of the activations into the workspace: groups of `width` tokens as words, but a
  * group of at most max_float_tokens as floats. */
-CPU_INLINE void tile_split(const struct cpu_gemm *task, uint32_t width, uint32_t max_float_tokens, uint32_t thread,
-                           uint32_t n_threads)
+CPU_INLINE void tile_split(const struct cpu_gemm *task, uint32_t width, uint32_t max_float_tokens, struct k_piece piece)
 {
     const struct k_gemm_args *a = &task->args;
     const uint32_t n_cols = a->weight->n_cols, n_terms = task->n_terms;
     const uint64_t n_tiles = tile_count(n_cols);
     const uint64_t n_groups = (a->n_tokens + TILE_TOKENS - 1) / TILE_TOKENS;
     uint64_t begin, end;
-    k_pool_share(n_groups * n_tiles, thread, n_threads, &begin, &end);
+    k_pool_share(n_groups * n_tiles, piece, &begin, &end);
     for (uint64_t unit = begin; unit < end; unit++) {
         uint64_t group = unit / n_tiles, tile = unit % n_tiles;
         uint32_t first = (uint32_t)group * TILE_TOKENS, column = (uint32_t)tile * TILE_DEPTH;
@@ -297,9 +296,9 @@ CPU_INLINE uint32_t tile_weight_terms(enum k_dtype dtype)
     return dtype == K_F16 ? 2 : 1;
 }
 
-/* ---- work of a thread ------------------------------------------------------------------------ */
+/* ---- work of a piece ------------------------------------------------------------------------- */
 
-#define TILE_SHARE_ROWS 16u /* a thread's rows: 16 at a time, so that few panels are incomplete */
+#define TILE_SHARE_ROWS 16u /* a piece's rows: 16 at a time, so that few panels are incomplete */
 
 /* The bias comes last, with denormals kept. */
 CPU_INLINE void tile_add_bias(const struct k_gemm_args *a, const struct host_part *part, uint32_t row_begin,

@@ -28,12 +28,16 @@ void host_close(struct host_backend *h)
     free(h);
 }
 
+uint32_t host_pieces(struct k_backend *b, uint64_t work, uint32_t most_per_thread)
+{
+    uint32_t n_asked = k_pool_n_asked(host_of(b)->pool);
+    uint64_t n = work / HOST_PIECE_WORK, most = n_asked == 1 ? 1 : n_asked * most_per_thread;
+    return n < 2 ? 1 : n < most ? (uint32_t)n : (uint32_t)most;
+}
+
 void host_run(struct k_backend *b, uint64_t work, k_pool_fn fn, void *context)
 {
-    if (work < HOST_SMALL_WORK)
-        fn(context, 0, 1);
-    else
-        k_pool_run(host_of(b)->pool, fn, context);
+    k_pool_run(host_of(b)->pool, host_pieces(b, work, HOST_PIECES_PER_THREAD), fn, context);
 }
 
 int host_alloc(struct k_backend *b, uint64_t bytes, void **dev, struct quire_error *err)
@@ -57,10 +61,9 @@ void host_free(struct k_backend *b, void *dev)
     free(dev);
 }
 
-static void pin_thread(void *context, uint32_t thread, uint32_t n_threads)
+static void pin_thread(void *context, struct k_piece piece)
 {
-    (void)n_threads;
-    k_placement_pin(context, thread);
+    k_placement_pin(context, piece.thread);
 }
 
 /* The thread that begins the first step is the one that computes from here on: it is thread 0. */
@@ -70,7 +73,7 @@ int host_step_begin(struct k_backend *b, struct quire_error *err)
     (void)err;
     k_pool_step_begin(h->pool);
     if (!h->is_placed)
-        k_pool_run(h->pool, pin_thread, h->placement);
+        k_pool_each(h->pool, pin_thread, h->placement);
     h->is_placed = true;
     return QUIRE_OK;
 }

@@ -10,8 +10,10 @@
 #include "kernels/kernels.h"
 #include "kernels/pool.h"
 
-/* Work below this many multiply-adds is done by the calling thread: waking others costs more. */
-#define HOST_SMALL_WORK 32768u
+/* An operation is cut into pieces of at least so many multiply-adds, at most so many a thread; what is less than two pieces is the
+ * calling thread's alone. */
+#define HOST_PIECE_WORK 65536u
+#define HOST_PIECES_PER_THREAD 16u
 
 struct host_backend {
     struct k_backend base;
@@ -43,16 +45,19 @@ int host_open(struct host_backend *h, const struct k_backend_ops *ops, const str
               struct quire_error *err);
 void host_close(struct host_backend *h);
 
-/* Runs fn on all threads, or as thread 0 of 1 where the work is small. */
+/* Pieces of this much work, in multiply-adds. */
+uint32_t host_pieces(struct k_backend *b, uint64_t work, uint32_t most_per_thread);
+
+/* Runs fn on as many pieces. */
 void host_run(struct k_backend *b, uint64_t work, k_pool_fn fn, void *context);
 
-/* The part's rows that are a thread's; false when there are none. A weight's rows are dealt out
+/* The part's rows that are a piece's; false when there are none. A weight's rows are dealt out
  * `step` at a time. */
 static inline bool host_part_share(const struct k_weight *w, const struct host_part *part, uint32_t step,
-                                   uint32_t thread, uint32_t n_threads, uint32_t *row_begin, uint32_t *row_end)
+                                   struct k_piece piece, uint32_t *row_begin, uint32_t *row_end)
 {
     uint64_t begin, end, part_end = (uint64_t)part->first_row + part->n_rows;
-    k_pool_share(((uint64_t)w->n_rows + step - 1) / step, thread, n_threads, &begin, &end);
+    k_pool_share(((uint64_t)w->n_rows + step - 1) / step, piece, &begin, &end);
     begin = begin * step > part->first_row ? begin * step : part->first_row;
     end = end * step < part_end ? end * step : part_end;
     *row_begin = (uint32_t)(begin - part->first_row);

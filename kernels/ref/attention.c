@@ -206,8 +206,8 @@ struct attention_task {
     struct ref_attn_scratch *scratch; /* [threads] */
 };
 
-/* Items are dealt to the threads in turn: later tokens of a chunk read more. */
-static void attention_task(void *context, uint32_t thread, uint32_t n_threads)
+/* Items are dealt to the pieces in turn: later tokens of a chunk read more. */
+static void attention_task(void *context, struct k_piece piece)
 {
     const struct attention_task *task = context;
     const struct k_attention_args *a = &task->args;
@@ -223,9 +223,9 @@ static void attention_task(void *context, uint32_t thread, uint32_t n_threads)
                 struct item item = {row,       t, min_u32(item_tokens, row->n_tokens - t),
                                     h / group, h, min_u32(item_heads, in_group)};
                 h += item.n_heads;
-                if (turn == thread)
-                    run_item(a, &item, &task->scratch[thread]);
-                turn = turn + 1 == n_threads ? 0 : turn + 1;
+                if (turn == piece.index)
+                    run_item(a, &item, &task->scratch[piece.thread]);
+                turn = turn + 1 == piece.count ? 0 : turn + 1;
             }
         }
     }

@@ -26,11 +26,11 @@ static void embed_row(const struct k_weight *table, uint32_t id, float *restrict
     }
 }
 
-static void embed_task(void *context, uint32_t thread, uint32_t n_threads)
+static void embed_task(void *context, struct k_piece piece)
 {
     const struct k_embed_args *a = context;
     uint64_t begin, end;
-    k_pool_share(a->n_tokens, thread, n_threads, &begin, &end);
+    k_pool_share(a->n_tokens, piece, &begin, &end);
     for (uint64_t t = begin; t < end; t++)
         embed_row(a->table, a->ids_dev[t], a->out_dev + t * a->table->n_cols);
 }
@@ -55,11 +55,11 @@ static void silu_mul_row(const float *restrict gate, const float *restrict up, f
         out[i] = k_silu(gate[i]) * up[i];
 }
 
-static void silu_mul_task(void *context, uint32_t thread, uint32_t n_threads)
+static void silu_mul_task(void *context, struct k_piece piece)
 {
     const struct k_gemm_silu_mul_args *a = context;
     uint64_t begin, end;
-    k_pool_share(a->gemm.n_tokens, thread, n_threads, &begin, &end);
+    k_pool_share(a->gemm.n_tokens, piece, &begin, &end);
     uint32_t n = a->gemm.weight->n_rows / 2;
     for (uint64_t t = begin; t < end; t++) {
         const float *gate = a->gemm.y_dev + t * 2 * n;

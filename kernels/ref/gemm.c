@@ -60,14 +60,14 @@ struct gemm_task {
 };
 
 /* A thread's share of the rows, cut where parts meet. */
-static void gemm_task(void *context, uint32_t thread, uint32_t n_threads)
+static void gemm_task(void *context, struct k_piece piece)
 {
     const struct gemm_task *task = context;
     const struct k_weight *w = task->args.weight;
     uint32_t row_begin, row_end;
     for (uint32_t p = 0; p < w->n_parts; p++) {
         const struct host_part *part = &w->parts[p];
-        if (!host_part_share(w, part, 1, thread, n_threads, &row_begin, &row_end))
+        if (!host_part_share(w, part, 1, piece, &row_begin, &row_end))
             continue;
         if (task->form != K_FORM_LANE)
             ref_gemm_tile_rows(&task->args, task->form, part, row_begin, row_end);

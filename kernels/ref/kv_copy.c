@@ -9,12 +9,12 @@ struct copy {
 };
 
 /* Each thread its share of the pairs' halves: first every K, then every V. */
-static void copy_share(void *context, uint32_t thread, uint32_t n_threads)
+static void copy_share(void *context, struct k_piece piece)
 {
     const struct copy *c = context;
     const struct k_kv_copy_args *a = c->args;
     uint64_t begin, end;
-    k_pool_share(2 * (uint64_t)a->n_pairs, thread, n_threads, &begin, &end);
+    k_pool_share(2 * (uint64_t)a->n_pairs, piece, &begin, &end);
     for (uint64_t i = begin; i < end; i++) {
         bool is_v = i >= a->n_pairs;
         const struct k_block_pair *pair = &a->pairs[is_v ? i - a->n_pairs : i];

@@ -40,11 +40,11 @@ static void add_rmsnorm_row(const float *x, const float *weight, float *out, uin
         out[k] += (x[k] * rs) * weight[k];
 }
 
-static void rmsnorm_task(void *context, uint32_t thread, uint32_t n_threads)
+static void rmsnorm_task(void *context, struct k_piece piece)
 {
     const struct k_rmsnorm_args *a = context;
     uint64_t begin, end, stride = a->row_stride ? a->row_stride : a->n_cols;
-    k_pool_share(a->n_tokens, thread, n_threads, &begin, &end);
+    k_pool_share(a->n_tokens, piece, &begin, &end);
     for (uint64_t t = begin; t < end; t++) {
         float *x = a->x_dev + t * stride;
         if (a->add_dev) {

@@ -5,11 +5,11 @@
 
 /* ---- angles ---------------------------------------------------------------------------------- */
 
-static void angles_task(void *context, uint32_t thread, uint32_t n_threads)
+static void angles_task(void *context, struct k_piece piece)
 {
     const struct k_rope_angles_args *a = context;
     uint64_t begin, end;
-    k_pool_share(a->n_tokens, thread, n_threads, &begin, &end);
+    k_pool_share(a->n_tokens, piece, &begin, &end);
     for (uint64_t t = begin; t < end; t++) {
         float position = (float)a->positions_dev[t];
         float *out = a->cos_sin_dev + t * a->n_freqs * 2;
@@ -89,11 +89,11 @@ static void rope_kv_token(const struct k_rope_kv_args *a, uint64_t t)
     }
 }
 
-static void rope_kv_task(void *context, uint32_t thread, uint32_t n_threads)
+static void rope_kv_task(void *context, struct k_piece piece)
 {
     const struct k_rope_kv_args *a = context;
     uint64_t begin, end;
-    k_pool_share(a->n_tokens, thread, n_threads, &begin, &end);
+    k_pool_share(a->n_tokens, piece, &begin, &end);
     for (uint64_t t = begin; t < end; t++)
         rope_kv_token(a, t);
 }

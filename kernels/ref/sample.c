@@ -377,11 +377,11 @@ static void sample_row(const struct k_sample_row *row, const float *logits, floa
         report_logprobs(row, logits, n, max, out);
 }
 
-static void sample_task(void *context, uint32_t thread, uint32_t n_threads)
+static void sample_task(void *context, struct k_piece piece)
 {
     const struct k_sample_args *a = context;
-    float *scratch = (float *)a->workspace_dev + (uint64_t)thread * a->n_vocab;
-    for (uint64_t i = thread; i < a->n_rows; i += n_threads) {
+    float *scratch = (float *)a->workspace_dev + (uint64_t)piece.thread * a->n_vocab;
+    for (uint64_t i = piece.index; i < a->n_rows; i += piece.count) {
         sample_row(&a->rows[i], a->logits_dev + i * a->n_vocab, scratch, a->n_vocab, &a->results[i]);
         a->sampled_dev[i] = a->results[i].token;
     }

@@ -128,12 +128,11 @@ static void test_refusals(void **state)
     set_machine(NULL);
 }
 
-static void note_cpus(void *context, uint32_t thread, uint32_t n_threads)
+static void note_cpus(void *context, struct k_piece piece)
 {
     cpu_set_t *sets = context;
-    (void)n_threads;
-    if (sched_getaffinity(0, sizeof sets[thread], &sets[thread]) != 0)
-        CPU_ZERO(&sets[thread]);
+    if (sched_getaffinity(0, sizeof sets[piece.thread], &sets[piece.thread]) != 0)
+        CPU_ZERO(&sets[piece.thread]);
 }
 
 static void test_pinning(void **state)
@@ -150,7 +149,7 @@ static void test_pinning(void **state)
     assert_int_equal(k_placement_create(0, list, &p, NULL), QUIRE_OK);
     assert_int_equal(k_placement_cpu(p, 0), cpu);
     k_placement_pin(p, 0);
-    note_cpus(&now, 0, 1);
+    note_cpus(&now, (struct k_piece){0, 1, 0});
     assert_true(CPU_COUNT(&now) == 1 && CPU_ISSET(cpu, &now));
     k_placement_destroy(p);
 
@@ -189,11 +188,11 @@ static void test_backend(void **state)
     assert_int_equal(k_backend_open(&options, &b, &why, &err), QUIRE_OK);
     assert_int_equal(b->n_threads, n_cpus);
     assert_non_null(strstr(b->placement, " on CPU "));
-    note_cpus(&now, 0, 1);
+    note_cpus(&now, (struct k_piece){0, 1, 0});
     assert_true(CPU_EQUAL(&now, &before)); /* the thread that opens it need not be the one */
     for (int step = 0; step < 2; step++) {
         assert_int_equal(b->ops->step_begin(b, &err), QUIRE_OK);
-        k_pool_run(host_of(b)->pool, note_cpus, sets);
+        k_pool_each(host_of(b)->pool, note_cpus, sets);
         for (uint32_t i = 0; i < n_cpus; i++)
             assert_true(CPU_COUNT(&sets[i]) == 1 && CPU_ISSET(cpus[i], &sets[i]));
         assert_int_equal(b->ops->step_end(b, &err), QUIRE_OK);

@@ -163,33 +163,32 @@ static uint64_t share_bytes(const struct bench_limits *l, uint32_t n_threads)
     return l->n_bytes / n_threads / UNIT_BYTES * UNIT_BYTES;
 }
 
-static void fill(void *context, uint32_t thread, uint32_t n_threads)
+static void fill(void *context, struct k_piece piece)
 {
     struct bench_limits *l = context;
-    uint64_t n = share_bytes(l, n_threads) / sizeof(float);
-    float *p = (float *)(void *)(l->buffer + thread * n * sizeof(float));
+    uint64_t n = share_bytes(l, piece.count) / sizeof(float);
+    float *p = (float *)(void *)(l->buffer + piece.index * n * sizeof(float));
     for (uint64_t i = 0; i < n; i++)
         p[i] = 1;
 }
 
-static void read_sample(void *context, uint32_t thread, uint32_t n_threads)
+static void read_sample(void *context, struct k_piece piece)
 {
     struct bench_limits *l = context;
-    l->sink = l->read(l->buffer + thread * share_bytes(l, n_threads) + l->at, l->sample_bytes, l->n_streams);
+    l->sink = l->read(l->buffer + piece.index * share_bytes(l, piece.count) + l->at, l->sample_bytes, l->n_streams);
 }
 
-static void multiply_add(void *context, uint32_t thread, uint32_t n_threads)
+static void multiply_add(void *context, struct k_piece piece)
 {
     struct bench_limits *l = context;
-    (void)thread;
-    (void)n_threads;
+    (void)piece;
     l->sink = l->fma(l->sink == 0.25f ? 0.25f : 0.5f); /* not known before it runs */
 }
 
 static double seconds(struct bench_limits *l, struct k_pool *pool, k_pool_fn fn)
 {
     double start = quire_now_s();
-    k_pool_run(pool, fn, l);
+    k_pool_each(pool, fn, l);
     return quire_now_s() - start;
 }
 
@@ -217,7 +216,7 @@ void bench_limits_sweep(struct bench_limits *l, struct k_pool *pool)
     l->at = 0;
     l->sample_bytes = share_bytes(l, k_pool_n_threads(pool));
     l->n_streams = MAX_STREAMS;
-    k_pool_run(pool, read_sample, l);
+    k_pool_each(pool, read_sample, l);
 }
 
 /* ---- opening ---- */
@@ -248,7 +247,7 @@ int bench_limits_open(struct k_pool *pool, bool wide, struct bench_limits **out,
     }
     l->buffer = p;
     madvise(l->buffer, l->n_bytes, MADV_HUGEPAGE);
-    k_pool_run(pool, fill, l);
+    k_pool_each(pool, fill, l);
     *out = l;
     return QUIRE_OK;
 }
