@@ -301,6 +301,7 @@ void front_cancel(struct front *f)
     e.retry_ms = 1000;
     generations_end(f, &e);
     pins_end(f, &e);
+    utilities_end(f, &e);
 }
 
 void front_drain(struct front *f, void (*on_idle)(void *context), void *context)

@@ -140,10 +140,13 @@ void generations_end(struct front *f, const struct api_error *e);
 /* ---- tokenize.c ---- */
 void tokenize_start(struct front *f, struct http_exchange *x);
 void detokenize_start(struct front *f, struct http_exchange *x);
-/* Text work of another route: put writes the reply to what read has read. */
+/* Text work of another route: put writes the reply to what read has read, on the pool. counts_only: of text, the number
+ * of its tokens is all it needs. */
 void utility_start(struct front *f, struct http_exchange *x,
                    bool (*read)(struct request_job *j, const struct quire_doc *body),
-                   void (*put)(struct buffer *o, const struct request_job *j));
+                   void (*put)(struct buffer *o, const struct request_job *j), bool counts_only);
+/* Ends all of them with an error. */
+void utilities_end(struct front *f, const struct api_error *e);
 
 /* ---- messages.c ---- */
 void messages_count_start(struct front *f, struct http_exchange *x);

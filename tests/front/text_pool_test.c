@@ -3,29 +3,35 @@
 #include "server/front/body/text_pool.h"
 
 #include <event2/event.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #define N_JOBS 20000
 
 struct test_job {
     struct text_job job;
-    int value;
+    int value, n_slices;
 };
 
 static struct event_base *base;
 static int n_done, n_released;
 
-static void work(struct text_job *job)
+/* In two slices. */
+static bool work(struct text_job *job)
 {
     struct test_job *t = (struct test_job *)job;
-    for (int i = 0; i < 100; i++)
-        t->value += i;
+    for (int i = 0; i < 50; i++)
+        t->value += t->n_slices * 50 + i;
+    return ++t->n_slices < 2;
 }
 
 static void done(struct text_job *job)
@@ -48,7 +54,11 @@ static struct text_job *new_job(void)
 {
     struct test_job *t = calloc(1, sizeof *t);
     assert_non_null(t);
-    t->job = (struct text_job){.work = work, .done = done, .release = release};
+    t->job = (struct text_job){.work = work,
+                               .done = done,
+                               .release = release,
+                               .tenant = (uint32_t)rand() % 3,
+                               .n_bytes = (size_t)rand() % 3 << 19};
     return &t->job;
 }
 
@@ -91,11 +101,137 @@ static void closing_releases_what_is_left(void **state)
     assert_int_equal(n_released, 1000);
 }
 
+/* ---- turns ---------------------------------------------------------------------------------- */
+
+/* Slices in the order in which they were done, by one thread. */
+static char order[256];
+static int n_order;
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+struct named_job {
+    struct text_job job;
+    char name;
+    int n_slices;
+};
+
+static bool named_work(struct text_job *job)
+{
+    struct named_job *t = (struct named_job *)job;
+    pthread_mutex_lock(&gate); /* shut until everything was submitted */
+    pthread_mutex_unlock(&gate);
+    order[n_order++] = t->name;
+    return --t->n_slices > 0;
+}
+
+static void named_done(struct text_job *job)
+{
+    n_done++;
+    (void)job;
+}
+
+/* name, tenant, bytes, slices */
+static struct named_job named(char name, uint32_t tenant, size_t n_bytes, int n_slices)
+{
+    return (struct named_job){
+        .job = {.work = named_work, .done = named_done, .release = named_done, .tenant = tenant, .n_bytes = n_bytes},
+        .name = name,
+        .n_slices = n_slices};
+}
+
+static const char *order_of(struct named_job *jobs, int n)
+{
+    struct text_pool *pool;
+    assert_int_equal(text_pool_open(base, 1, &pool, NULL), 0);
+    memset(order, 0, sizeof order);
+    n_order = n_done = 0;
+    pthread_mutex_lock(&gate);
+    for (int i = 0; i < n; i++)
+        text_pool_submit(pool, &jobs[i].job);
+    pthread_mutex_unlock(&gate);
+    while (n_done < n)
+        event_base_loop(base, EVLOOP_ONCE);
+    text_pool_close(pool);
+    return order;
+}
+
+#define LONG_BYTES ((size_t)15 << 20)
+
+static void tenants_have_turns(void **state)
+{
+    (void)state;
+    /* A's long text comes first, with more of A behind it; B's is done after one slice of A's, and A's own short one
+     * after two. */
+    struct named_job turns[] = {named('a', 1, LONG_BYTES, 6), named('s', 1, 100, 1), named('b', 2, 100, 1)};
+    assert_string_equal(order_of(turns, 3), "abasaaaa");
+
+    /* One long text is under way at a time, whoever sent it, and after A's comes B's, not A's second. */
+    struct named_job large[] = {named('a', 1, LONG_BYTES, 3), named('A', 1, LONG_BYTES, 2),
+                                named('b', 2, LONG_BYTES, 2)};
+    assert_string_equal(order_of(large, 3), "aaabbAA");
+
+    /* Of middling length a tenant has two under way. */
+    struct named_job medium[] = {named('1', 1, TEXT_MEDIUM_BYTES, 4), named('2', 1, TEXT_MEDIUM_BYTES, 4),
+                                 named('3', 1, TEXT_MEDIUM_BYTES, 2), named('x', 2, TEXT_MEDIUM_BYTES, 2)};
+    assert_string_equal(order_of(medium, 4), "1x1x21213232");
+}
+
+static atomic_int n_endless;
+
+static bool endless(struct text_job *job)
+{
+    (void)job;
+    atomic_fetch_add(&n_endless, 1);
+    return true;
+}
+
+/* A job that was cancelled leaves room for the next, begun or not. */
+static void cancelled_ones_make_room(void **state)
+{
+    (void)state;
+    struct text_pool *pool;
+    struct named_job jobs[] = {named('a', 0, LONG_BYTES, 1 << 30), named('b', 0, LONG_BYTES, 1),
+                               named('c', 0, LONG_BYTES, 1)};
+    assert_int_equal(text_pool_open(base, 1, &pool, NULL), 0);
+    n_order = n_done = 0;
+    jobs[0].job.work = endless;
+    for (int i = 0; i < 3; i++)
+        text_pool_submit(pool, &jobs[i].job);
+    while (!atomic_load(&n_endless))
+        usleep(100);
+    text_pool_cancel(pool, &jobs[1].job);
+    text_pool_cancel(pool, &jobs[0].job);
+    while (n_done < 3)
+        event_base_loop(base, EVLOOP_ONCE);
+    assert_int_equal(n_order, 1);
+    assert_int_equal(order[0], 'c');
+    text_pool_close(pool);
+}
+
+/* The slice that is under way ends, and nothing else is waited for. */
+static void closing_ends_what_has_begun(void **state)
+{
+    (void)state;
+    struct text_pool *pool;
+    struct named_job jobs[] = {named('a', 0, LONG_BYTES, 1), named('b', 1, 100, 1)};
+    assert_int_equal(text_pool_open(base, 2, &pool, NULL), 0);
+    n_done = 0;
+    atomic_store(&n_endless, 0);
+    for (int i = 0; i < 2; i++) {
+        jobs[i].job.work = endless;
+        text_pool_submit(pool, &jobs[i].job);
+    }
+    while (!atomic_load(&n_endless))
+        usleep(100);
+    text_pool_close(pool);
+    assert_int_equal(n_done, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_job_ends_once),
-        cmocka_unit_test(closing_releases_what_is_left),
+        cmocka_unit_test(every_job_ends_once),         cmocka_unit_test(closing_releases_what_is_left),
+        cmocka_unit_test(tenants_have_turns),          cmocka_unit_test(cancelled_ones_make_room),
+        cmocka_unit_test(closing_ends_what_has_begun),
     };
     base = event_base_new();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -222,7 +222,7 @@ void pin_start(struct front *f, struct http_exchange *x)
     if (!tenant)
         return;
     struct pin *p = calloc(1, sizeof *p);
-    struct request_job *job = p ? request_job_new(f, x, pin_read, on_text, p) : NULL;
+    struct request_job *job = p ? request_job_new(f, x, tenant, pin_read, on_text, p) : NULL;
     if (!job) {
         struct api_error e;
         free(p);

@@ -138,5 +138,5 @@ static void put_count(struct buffer *o, const struct request_job *j)
 
 void messages_count_start(struct front *f, struct http_exchange *x)
 {
-    utility_start(f, x, messages_count_read, put_count);
+    utility_start(f, x, messages_count_read, put_count, true);
 }

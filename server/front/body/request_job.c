@@ -79,53 +79,6 @@ static bool encode_bad_words(struct request_job *j)
     return ok;
 }
 
-static int render(struct request_job *j)
-{
-    const struct quire_chat chat = {
-        .messages_json = j->messages,
-        .tools_json = j->tools,
-        .kwargs_json = j->kwargs,
-        .add_generation_prompt = j->add_generation_prompt,
-        .continue_final = j->continue_final,
-    };
-    struct request_item *item = &j->items[0];
-    return quire_text_chat(j->front->text, &chat, &item->text, &item->n_text, &j->error.why);
-}
-
-static int encode(struct request_job *j, struct request_item *item)
-{
-    return quire_text_encode(j->front->text, item->text, item->n_text, j->add_special, &item->ids, &item->n_ids,
-                             &j->error.why);
-}
-
-static int decode(struct request_job *j, struct request_item *item)
-{
-    return quire_text_decode(j->front->text, item->ids, item->n_ids, j->skip_special, &item->text, &item->n_text,
-                             &j->error.why);
-}
-
-static int make_strings(struct request_job *j)
-{
-    struct buffer o = {0};
-    int status = QUIRE_OK;
-    for (size_t i = 0; i < j->items[0].n_ids; i++) {
-        uint8_t *bytes;
-        size_t n;
-        status = quire_text_token_bytes(j->front->text, j->items[0].ids[i], &bytes, &n, &j->error.why);
-        if (status != QUIRE_OK)
-            break;
-        if (i > 0)
-            buffer_append(&o, ",", 1);
-        json_out_string(&o, (const char *)bytes, n);
-        free(bytes);
-    }
-    if (o.failed && status == QUIRE_OK)
-        status = quire_fail(&j->error.why, QUIRE_NO_MEMORY, "out of memory");
-    j->token_strings = o.data;
-    j->n_token_strings = o.n;
-    return status;
-}
-
 bool request_body_parse(const char *text, size_t n_bytes, struct quire_doc **out, struct api_error *e)
 {
     *out = NULL;
@@ -141,29 +94,23 @@ bool request_body_parse(const char *text, size_t n_bytes, struct quire_doc **out
     return false;
 }
 
-static void work(struct text_job *job)
+static bool read_body(struct request_job *j)
 {
-    struct request_job *j = (struct request_job *)job;
     struct quire_doc *body = NULL;
-    j->ok = request_body_parse(j->body, j->n_body, &body, &j->error) && j->read(j, body) && encode_bad_words(j);
+    j->is_read = true;
+    bool ok = request_body_parse(j->body, j->n_body, &body, &j->error) && j->read(j, body) && encode_bad_words(j);
     quire_doc_close(body);
     free(j->body);
     j->body = NULL;
-    if (!j->ok)
-        return;
-    int status = j->messages ? render(j) : QUIRE_OK;
-    for (size_t i = 0; i < j->n_items && status == QUIRE_OK; i++) {
-        struct request_item *item = &j->items[i];
-        if (!item->ids)
-            status = encode(j, item);
-        else if (!item->text && j->want_text)
-            status = decode(j, item);
-    }
-    if (status == QUIRE_OK && j->want_strings)
-        status = make_strings(j);
-    j->ok = status == QUIRE_OK;
-    if (!j->ok)
-        api_fail_status(&j->error, status, j->prompt_name);
+    return ok;
+}
+
+static bool work(struct text_job *job)
+{
+    struct request_job *j = (struct request_job *)job;
+    bool more = false;
+    j->ok = (j->is_read || read_body(j)) && text_work_some(j, &more);
+    return more;
 }
 
 static void done(struct text_job *job)
@@ -177,19 +124,20 @@ static void release(struct text_job *job)
     request_job_free((struct request_job *)job);
 }
 
-struct request_job *request_job_new(const struct front *front, struct http_exchange *x,
+struct request_job *request_job_new(const struct front *front, struct http_exchange *x, const struct tenant *tenant,
                                     bool (*read)(struct request_job *j, const struct quire_doc *body),
                                     void (*finished)(void *owner, struct request_job *job), void *owner)
 {
     struct request_job *j = calloc(1, sizeof *j);
     if (!j)
         return NULL;
-    j->job = (struct text_job){.work = work, .done = done, .release = release};
     j->front = front;
     j->vocab_size = front->vocab_size;
     j->max_model_len = front->max_model_len;
     j->cache_domain = front_cache_domain(front, x);
     j->body = http_take_body(x, &j->n_body);
+    j->job = (struct text_job){
+        .work = work, .done = done, .release = release, .tenant = tenant->index, .n_bytes = j->n_body};
     j->read = read;
     j->prompt_name = "prompt";
     j->finished = finished;
@@ -213,5 +161,7 @@ void request_job_free(struct request_job *j)
     free(j->tools);
     free(j->kwargs);
     free(j->token_strings);
+    buffer_free(&j->reply);
+    text_work_free(&j->work);
     free(j);
 }

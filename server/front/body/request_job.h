@@ -12,6 +12,7 @@
 #include "server/front/api/api_error.h"
 #include "server/front/body/params.h"
 #include "server/front/body/text_pool.h"
+#include "server/front/body/text_work.h"
 #include "text/quire_json.h"
 #include "text/quire_text.h"
 
@@ -57,6 +58,10 @@ struct request_job {
     bool skip_special; /* decoding */
     bool want_text;    /* items that have only ids are decoded */
     bool want_strings; /* token_strings: tokens of items[0], JSON strings with commas between */
+    /* A reply that needs no engine, made on the pool from what the items have become; NULL: the items are prompts,
+     * and must fit the model's context. */
+    void (*put)(struct buffer *o, const struct request_job *j);
+    bool counts_only; /* of text, n_ids is all that is wanted */
     uint32_t ttl_s; /* of a pin */
     bool background;
     size_t n_items;
@@ -67,11 +72,17 @@ struct request_job {
     struct api_error error; /* when not ok */
     char *token_strings;
     size_t n_token_strings;
+    struct buffer reply; /* by put */
+
+    /* While it is on the pool. */
+    bool is_read;
+    struct text_work work;
 };
 
 /* Takes the body of x. NULL: out of memory. */
 struct http_exchange;
-struct request_job *request_job_new(const struct front *front, struct http_exchange *x,
+struct tenant;
+struct request_job *request_job_new(const struct front *front, struct http_exchange *x, const struct tenant *tenant,
                                     bool (*read)(struct request_job *j, const struct quire_doc *body),
                                     void (*finished)(void *owner, struct request_job *job), void *owner);
 void request_job_free(struct request_job *j);

@@ -1,11 +1,11 @@
 #include "server/front/body/text_pool.h"
 
+#include "server/front/tenant/tenants.h"
 #include "text/quire_text.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -15,12 +15,30 @@
 
 enum state { QUEUED, RUNNING, CANCELLED, FINISHED };
 
+/* By what they hold once they have begun. */
+enum size { SHORT, MEDIUM, LARGE, N_SIZES };
+static const uint32_t most_begun[N_SIZES] = {UINT32_MAX, 16, 1};
+static const uint32_t most_begun_by_tenant[N_SIZES] = {UINT32_MAX, 2, 1};
+
 TAILQ_HEAD(job_list, text_job);
 
+/* What one tenant has. */
+struct queue {
+    struct job_list fresh[N_SIZES], begun;
+    uint32_t n_jobs; /* in the lists */
+    uint32_t n_begun[N_SIZES];
+    bool begun_next; /* whose turn it is, when there are both */
+    TAILQ_ENTRY(queue) link; /* while n_jobs > 0 */
+};
+
 struct text_pool {
-    pthread_mutex_t lock; /* the lists, the jobs' states, closing */
+    pthread_mutex_t lock; /* all below, and the jobs' states */
     pthread_cond_t wake;
-    struct job_list queued, finished;
+    struct queue queues[TENANTS_MAX];
+    TAILQ_HEAD(, queue) turns; /* tenants that have jobs, the next one first */
+    uint32_t n_begun[N_SIZES];
+    uint64_t n_submitted;
+    struct job_list finished;
     bool closing;
     int fd; /* eventfd: finished is not empty */
     struct event *event;
@@ -28,27 +46,115 @@ struct text_pool {
     pthread_t threads[16];
 };
 
+static enum size size_of(const struct text_job *job)
+{
+    return job->n_bytes <= TEXT_SHORT_BYTES ? SHORT : job->n_bytes <= TEXT_MEDIUM_BYTES ? MEDIUM : LARGE;
+}
+
+/* ---- under the lock ------------------------------------------------------------------------- */
+
+static struct job_list *list_of(struct queue *q, const struct text_job *job)
+{
+    return job->is_begun ? &q->begun : &q->fresh[size_of(job)];
+}
+
+static void put(struct text_pool *pool, struct text_job *job)
+{
+    struct queue *q = &pool->queues[job->tenant];
+    job->state = QUEUED;
+    TAILQ_INSERT_TAIL(list_of(q, job), job, link);
+    if (q->n_jobs++ == 0)
+        TAILQ_INSERT_TAIL(&pool->turns, q, link);
+}
+
+static void take(struct text_pool *pool, struct text_job *job)
+{
+    struct queue *q = &pool->queues[job->tenant];
+    TAILQ_REMOVE(list_of(q, job), job, link);
+    if (--q->n_jobs == 0)
+        TAILQ_REMOVE(&pool->turns, q, link);
+}
+
+static void begin(struct text_pool *pool, struct text_job *job)
+{
+    job->is_begun = true;
+    pool->n_begun[size_of(job)]++;
+    pool->queues[job->tenant].n_begun[size_of(job)]++;
+}
+
+/* It is over: another may begin. */
+static void end(struct text_pool *pool, struct text_job *job)
+{
+    if (!job->is_begun)
+        return;
+    job->is_begun = false;
+    pool->n_begun[size_of(job)]--;
+    pool->queues[job->tenant].n_begun[size_of(job)]--;
+    if (size_of(job) != SHORT)
+        pthread_cond_broadcast(&pool->wake);
+}
+
+/* The oldest of those that may begin. */
+static struct text_job *first_fresh(const struct text_pool *pool, const struct queue *q)
+{
+    struct text_job *first = NULL;
+    for (int i = 0; i < N_SIZES; i++) {
+        struct text_job *job = TAILQ_FIRST(&q->fresh[i]);
+        bool may_begin = pool->n_begun[i] < most_begun[i] && q->n_begun[i] < most_begun_by_tenant[i];
+        if (job && may_begin && (!first || job->number < first->number))
+            first = job;
+    }
+    return first;
+}
+
+/* The next slice's; NULL: there is none to be done now. */
+static struct text_job *next_job(struct text_pool *pool)
+{
+    struct queue *q;
+    TAILQ_FOREACH(q, &pool->turns, link)
+    {
+        struct text_job *begun = TAILQ_FIRST(&q->begun), *fresh = first_fresh(pool, q);
+        struct text_job *job = begun && (q->begun_next || !fresh) ? begun : fresh;
+        if (!job)
+            continue; /* all of its jobs have to wait */
+        q->begun_next = job == fresh;
+        TAILQ_REMOVE(&pool->turns, q, link);
+        TAILQ_INSERT_TAIL(&pool->turns, q, link);
+        take(pool, job);
+        return job;
+    }
+    return NULL;
+}
+
+/* ---- the threads ---------------------------------------------------------------------------- */
+
 static void *worker(void *context)
 {
     struct text_pool *pool = context;
     const uint64_t one = 1;
     pthread_mutex_lock(&pool->lock);
     for (;;) {
-        struct text_job *job;
-        while (!(job = TAILQ_FIRST(&pool->queued)) && !pool->closing)
+        struct text_job *job = NULL;
+        while (!pool->closing && !(job = next_job(pool)))
             pthread_cond_wait(&pool->wake, &pool->lock);
         if (pool->closing)
             break;
-        TAILQ_REMOVE(&pool->queued, job, link);
+        if (!job->is_begun)
+            begin(pool, job);
         job->state = RUNNING;
         pthread_mutex_unlock(&pool->lock);
 
-        job->work(job);
+        bool more = job->work(job);
 
         pthread_mutex_lock(&pool->lock);
+        if (more && job->state == RUNNING) {
+            put(pool, job);
+            continue;
+        }
         if (job->state == RUNNING)
             job->state = FINISHED;
         bool first = TAILQ_EMPTY(&pool->finished); /* else the loop was woken, and takes all there are */
+        end(pool, job);
         TAILQ_INSERT_TAIL(&pool->finished, job, link);
         while (first && write(pool->fd, &one, sizeof one) < 0 && errno == EINTR) {
         }
@@ -112,8 +218,13 @@ int text_pool_open(struct event_base *base, uint32_t n_threads, struct text_pool
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
-    TAILQ_INIT(&pool->queued);
+    TAILQ_INIT(&pool->turns);
     TAILQ_INIT(&pool->finished);
+    for (size_t i = 0; i < TENANTS_MAX; i++) {
+        TAILQ_INIT(&pool->queues[i].begun);
+        for (int j = 0; j < N_SIZES; j++)
+            TAILQ_INIT(&pool->queues[i].fresh[j]);
+    }
     int status = QUIRE_OK;
     /* Each write to an eventfd is an edge: it is never read. */
     pool->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -145,8 +256,14 @@ void text_pool_close(struct text_pool *pool)
     for (uint32_t i = 0; i < pool->n_threads; i++)
         pthread_join(pool->threads[i], NULL);
 
+    struct queue *q;
+    while ((q = TAILQ_FIRST(&pool->turns))) {
+        TAILQ_CONCAT(&pool->finished, &q->begun, link);
+        for (int i = 0; i < N_SIZES; i++)
+            TAILQ_CONCAT(&pool->finished, &q->fresh[i], link);
+        TAILQ_REMOVE(&pool->turns, q, link);
+    }
     struct text_job *job;
-    TAILQ_CONCAT(&pool->finished, &pool->queued, link);
     while ((job = TAILQ_FIRST(&pool->finished))) {
         TAILQ_REMOVE(&pool->finished, job, link);
         job->release(job);
@@ -163,8 +280,9 @@ void text_pool_close(struct text_pool *pool)
 void text_pool_submit(struct text_pool *pool, struct text_job *job)
 {
     pthread_mutex_lock(&pool->lock);
-    job->state = QUEUED;
-    TAILQ_INSERT_TAIL(&pool->queued, job, link);
+    job->is_begun = false;
+    job->number = pool->n_submitted++;
+    put(pool, job);
     pthread_cond_signal(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -173,12 +291,14 @@ void text_pool_cancel(struct text_pool *pool, struct text_job *job)
 {
     pthread_mutex_lock(&pool->lock);
     bool mine = job->state != RUNNING;
-    if (job->state == QUEUED)
-        TAILQ_REMOVE(&pool->queued, job, link);
-    else if (job->state == FINISHED)
+    if (job->state == QUEUED) {
+        take(pool, job);
+        end(pool, job);
+    } else if (job->state == FINISHED) {
         TAILQ_REMOVE(&pool->finished, job, link);
-    else
+    } else {
         job->state = CANCELLED;
+    }
     pthread_mutex_unlock(&pool->lock);
     if (mine)
         job->release(job);

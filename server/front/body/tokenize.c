@@ -1,4 +1,5 @@
 /* Routes that need the tokenizer and no engine: /tokenize, /detokenize, and counting for /v1/messages/count_tokens. */
+#include "base/clock.h"
 #include "server/front/front_internal.h"
 
 #include <stdlib.h>
@@ -8,14 +9,15 @@ struct utility {
     TAILQ_ENTRY(utility) link;
     struct front *front;
     struct http_exchange *x;
+    struct tenant *tenant;
     struct request_job *job; /* while it is in the pool */
-    void (*put)(struct buffer *o, const struct request_job *j);
 };
 
 static void utility_free(struct utility *u)
 {
     if (u->job)
         text_pool_cancel(u->front->pool, &u->job->job);
+    limits_end(u->tenant);
     TAILQ_REMOVE(&u->front->utilities, u, link);
     free(u);
 }
@@ -56,25 +58,37 @@ static void put_tokens(struct buffer *o, const struct request_job *j)
     json_out_raw(o, "}");
 }
 
+static void fail(struct utility *u, const struct api_error *e)
+{
+    struct http_exchange *x = u->x;
+    u->front->metrics.n_refused += e->status == 429;
+    limits_headers(u->tenant, quire_now_us(), x);
+    utility_free(u);
+    api_error_reply(x, e);
+}
+
+void utilities_end(struct front *f, const struct api_error *e)
+{
+    struct utility *u;
+    while ((u = TAILQ_FIRST(&f->utilities)))
+        fail(u, e);
+}
+
 static void on_text(void *owner, struct request_job *j)
 {
     struct utility *u = owner;
     struct http_exchange *x = u->x;
-    struct buffer o = {0};
-    void (*put)(struct buffer *, const struct request_job *) = u->put;
+    uint64_t now_us = quire_now_us();
     u->job = NULL;
-    utility_free(u);
     http_body_freed(x);
-    if (j->ok)
-        put(&o, j);
-    if (o.failed)
-        j->ok = request_job_no_memory(j);
-    if (j->ok)
-        http_reply(x, 200, "application/json", o.data, o.n);
-    else
-        api_error_reply(x, &j->error);
+    if (!j->ok || !limits_prompt(u->tenant, j->items[0].n_ids, now_us, &j->error)) {
+        fail(u, &j->error);
+    } else {
+        limits_headers(u->tenant, now_us, x);
+        utility_free(u);
+        http_reply(x, 200, "application/json", j->reply.data, j->reply.n);
+    }
     request_job_free(j);
-    buffer_free(&o);
 }
 
 /* ---- on the pool ---------------------------------------------------------------------------- */
@@ -125,22 +139,25 @@ bool detokenize_read(struct request_job *j, const struct quire_doc *body)
 
 void utility_start(struct front *f, struct http_exchange *x,
                    bool (*read)(struct request_job *j, const struct quire_doc *body),
-                   void (*put)(struct buffer *o, const struct request_job *j))
+                   void (*put)(struct buffer *o, const struct request_job *j), bool counts_only)
 {
-    struct api_error e;
-    if (!front_can_serve(f, &e)) {
-        api_error_reply(x, &e);
+    struct tenant *tenant = front_begin(f, x);
+    if (!tenant)
         return;
-    }
     struct utility *u = calloc(1, sizeof *u);
-    struct request_job *job = u ? request_job_new(f, x, read, on_text, u) : NULL;
+    struct request_job *job = u ? request_job_new(f, x, tenant, read, on_text, u) : NULL;
     if (!job) {
+        struct api_error e;
         free(u);
+        limits_end(tenant);
+        limits_headers(tenant, quire_now_us(), x);
         api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
         api_error_reply(x, &e);
         return;
     }
-    *u = (struct utility){.front = f, .x = x, .job = job, .put = put};
+    job->put = put;
+    job->counts_only = counts_only;
+    *u = (struct utility){.front = f, .x = x, .tenant = tenant, .job = job};
     TAILQ_INSERT_TAIL(&f->utilities, u, link);
     http_on_gone(x, on_gone, u);
     text_pool_submit(f->pool, &job->job);
@@ -148,10 +165,10 @@ void utility_start(struct front *f, struct http_exchange *x,
 
 void tokenize_start(struct front *f, struct http_exchange *x)
 {
-    utility_start(f, x, tokenize_read, put_tokens);
+    utility_start(f, x, tokenize_read, put_tokens, false);
 }
 
 void detokenize_start(struct front *f, struct http_exchange *x)
 {
-    utility_start(f, x, detokenize_read, put_text);
+    utility_start(f, x, detokenize_read, put_text, false);
 }

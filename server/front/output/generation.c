@@ -817,7 +817,7 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
         ok = read_headers(g, &e);
     }
     if (ok) {
-        g->job = request_job_new(f, x, dialect->read, on_text, g);
+        g->job = request_job_new(f, x, tenant, dialect->read, on_text, g);
         ok = g->job || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
     }
     if (!ok) {
