@@ -144,7 +144,7 @@ struct engine_info {
     /* Of those three, for who needs no more of them: */
     uint32_t vocab_size, n_eos;
     const uint32_t *eos; /* [n_eos] */
-    uint32_t max_model_len, max_num_seqs, block_tokens, max_num_batched_tokens;
+    uint32_t max_model_len, max_num_seqs, block_tokens, max_num_batched_tokens, max_queued_requests;
     uint32_t n_blocks, n_host_blocks; /* of the first KV group; 0: there is none */
     const char *device_why; /* which backend was taken, and why */
     const char *gemm_library; /* NULL, or what computes GEMMs of many tokens: answers are not invariant */

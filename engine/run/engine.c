@@ -212,7 +212,7 @@ static int keep_policy_options(struct engine *e, const struct sched_policy_optio
 }
 
 /* What it says of itself, once the model is there. */
-static void introduce(struct engine *e)
+static void introduce(struct engine *e, uint32_t max_queued)
 {
     struct engine_info *info = &e->info;
     info->vocab_size = e->desc.vocab_size;
@@ -221,6 +221,7 @@ static void introduce(struct engine *e)
     info->max_model_len = e->plan.max_model_len;
     info->max_num_seqs = e->plan.max_num_seqs;
     info->max_num_batched_tokens = e->plan.max_num_batched_tokens;
+    info->max_queued_requests = max_queued;
     info->block_tokens = e->plan.block_tokens;
     info->n_blocks = e->plan.groups[0].n_blocks;
     info->n_host_blocks = e->plan.groups[0].n_host_blocks;
@@ -268,7 +269,7 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
     if (status == QUIRE_OK)
         status = open_model(e, o, err);
     if (status == QUIRE_OK) {
-        introduce(e);
+        introduce(e, max_queued);
         status = open_scheduler(e, &config, max_queued, err);
     }
     if (status == QUIRE_OK)

@@ -85,6 +85,7 @@ static void put_welcome(struct connection *c, const struct wire_hello *theirs)
         .max_num_seqs = info->max_num_seqs,
         .block_tokens = info->block_tokens,
         .max_num_batched_tokens = info->max_num_batched_tokens,
+        .max_queued_requests = info->max_queued_requests,
         .n_eos = info->n_eos < WIRE_MAX_EOS ? info->n_eos : WIRE_MAX_EOS,
         .eos = eos,
         .description = description,

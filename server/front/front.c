@@ -44,7 +44,7 @@ static void on_ready(void *context, const struct wire_hello *hello)
     f->n_eos = eos ? hello->n_eos : 0;
     f->vocab_size = hello->vocab_size;
     f->max_model_len = hello->max_model_len;
-    turns_set_engine(f->turns, hello->max_num_seqs, hello->max_num_batched_tokens);
+    turns_set_engine(f->turns, hello->max_num_seqs, hello->max_queued_requests, hello->max_num_batched_tokens);
     take_arithmetic(f, hello);
     f->engine_ready = f->engine_seen = true;
     if (f->on_engine_ready)

@@ -18,6 +18,7 @@ static const struct wire_field rules[] = {
     FIELD_SCALAR(struct wire_hello, identity_arithmetic, 14, FIELD_KEY, 0, 0),
     FIELD_SPAN(struct wire_hello, arithmetic, 15, FIELD_TEXT, 0, WIRE_MAX_TEXT),
     FIELD_SCALAR(struct wire_hello, max_num_batched_tokens, 16, FIELD_32, 0, 0),
+    FIELD_SCALAR(struct wire_hello, max_queued_requests, 17, FIELD_32, 0, 0),
 };
 static const struct wire_hello defaults;
 static const struct wire_body hello_body = {"HELLO", rules, FIELD_COUNT(rules), &defaults, sizeof defaults};

@@ -72,7 +72,7 @@ struct wire_hello {
     const char *model;             /* name, for messages; not NUL-terminated: n_model */
     size_t n_model;
     /* engine → front only (zero from a front): */
-    uint32_t vocab_size, max_model_len, max_num_seqs, block_tokens, max_num_batched_tokens;
+    uint32_t vocab_size, max_model_len, max_num_seqs, block_tokens, max_num_batched_tokens, max_queued_requests;
     uint32_t n_eos;
     const uint8_t *eos;            /* n_eos × u32, unaligned little endian: wire_u32() */
     uint64_t initial_credit;       /* front → engine: bytes it will take */

@@ -58,7 +58,7 @@ static void tenants_in_turn(void **state)
     struct asker a, b, c;
     (void)state;
     assert_int_equal(turns_open(base, &t, NULL), 0);
-    turns_set_engine(t, 8, 1000); /* room for 7 */
+    turns_set_engine(t, 8, 0, 1000); /* room for 7 */
     wait_for(&a, t, 'a', 1, 20);
     wait_for(&b, t, 'b', 1, 20);
     wait_for(&c, t, 'c', 2, 20);
@@ -90,7 +90,7 @@ static void tokens_ahead(void **state)
     struct asker a, small;
     (void)state;
     assert_int_equal(turns_open(base, &t, NULL), 0);
-    turns_set_engine(t, 64, 12); /* two prompts of 10 tokens ahead */
+    turns_set_engine(t, 64, 0, 12); /* two prompts of 10 tokens ahead */
     wait_for(&a, t, 'a', 1, 20);
     assert_string_equal(run(base), "aa");
     turns_began(t, &a.places[0]);
@@ -113,7 +113,7 @@ static void a_full_engine(void **state)
     struct asker a;
     (void)state;
     assert_int_equal(turns_open(base, &t, NULL), 0);
-    turns_set_engine(t, 64, 1000);
+    turns_set_engine(t, 64, 0, 1000);
     /* It takes three, and says no to the fourth: nobody asks again before one is over, or for 100 ms. */
     wait_for(&a, t, 'a', 1, 3);
     assert_string_equal(run(base), "aaa");
@@ -122,14 +122,37 @@ static void a_full_engine(void **state)
     turns_wait(t, &a.turn);
     assert_string_equal(run(base), "a");
     assert_string_equal(run(base), "");
+    /* Then half as many are in it, and one more with each that is over. */
     over(&a, 0);
-    assert_string_equal(run(base), "aa"); /* its place, and one to see whether there are more */
-    a.n_refused = 1;
+    assert_string_equal(run(base), "");
     over(&a, 1);
+    assert_string_equal(run(base), "aa");
+    over(&a, 2);
+    assert_string_equal(run(base), "aa");
+    a.n_refused = 1;
+    over(&a, 3);
     assert_string_equal(run(base), "a");
-    for (uint32_t i = 2; i < 5; i++)
-        over(&a, i);
-    assert_string_equal(run(base), "aaaaaa");
+    over(&a, 4);
+    assert_string_equal(run(base), "");
+    a.turn.n_waiting = 0;
+    turns_wait(t, &a.turn);
+    turns_close(t);
+    event_base_free(base);
+}
+
+static void a_share_of_the_queue(void **state)
+{
+    struct event_base *base = event_base_new();
+    struct turns *t;
+    struct asker a;
+    (void)state;
+    assert_int_equal(turns_open(base, &t, NULL), 0);
+    turns_set_engine(t, 64, 16, 1000);
+    wait_for(&a, t, 'a', 1, 20);
+    assert_string_equal(run(base), "aaaa");
+    turns_began(t, &a.places[0]);
+    turns_began(t, &a.places[0]); /* twice is as once */
+    assert_string_equal(run(base), "a");
     a.turn.n_waiting = 0;
     turns_wait(t, &a.turn);
     turns_close(t);
@@ -142,6 +165,7 @@ int run_turns_tests(void)
         cmocka_unit_test(tenants_in_turn),
         cmocka_unit_test(tokens_ahead),
         cmocka_unit_test(a_full_engine),
+        cmocka_unit_test(a_share_of_the_queue),
     };
     return cmocka_run_group_tests_name("turns", tests, NULL, NULL);
 }

@@ -7,10 +7,13 @@
 /* Of the engine's places, what requests that are held back may have. */
 #define SHARE_NUMERATOR 7u
 #define SHARE_DENOMINATOR 8u
+/* And of its queue, which other front ends may fill too. */
+#define QUEUE_SHARE 4u
 /* Prompt tokens that may wait in the engine, in steps: the one that runs and the one after it. */
 #define STEPS_AHEAD 2u
 /* Of an engine that does not say. */
 #define UNKNOWN_SEQS 64u
+#define UNKNOWN_QUEUED 1024u
 #define UNKNOWN_STEP_TOKENS 2048u
 #define PAUSE_US 100000
 
@@ -22,9 +25,10 @@ struct line { /* of a tenant */
 
 struct turns {
     struct event *go, *resume;
-    uint32_t max_choices, max_tokens; /* in the engine: of all; without a first token */
-    uint64_t n_choices, n_tokens;     /* now */
-    uint64_t limit;                   /* of n_choices: max_choices, or what the engine took and a little more */
+    /* In the engine: choices; those of prompts without a first token, and these prompts' tokens. */
+    uint32_t max_choices, max_queued, max_tokens;
+    uint64_t n_choices, n_queued, n_tokens; /* now */
+    uint64_t limit; /* of n_choices: max_choices, or less where the engine's queue was full */
     uint64_t n_waiting;               /* choices of all lines */
     TAILQ_HEAD(, turn) small;
     TAILQ_HEAD(, line) lines; /* in which somebody waits; whose turn it is comes first */
@@ -40,8 +44,9 @@ static bool has_room(const struct turns *t, const struct turn *turn)
 {
     /* What is larger than the room goes alone. */
     bool seqs = t->n_choices == 0 || t->n_choices + turn->n_choices <= t->limit;
+    bool queue = t->n_queued == 0 || t->n_queued + turn->n_choices <= t->max_queued;
     bool tokens = t->n_tokens == 0 || t->n_tokens + turn->n_tokens <= t->max_tokens;
-    return seqs && tokens;
+    return seqs && queue && tokens;
 }
 
 /* Whoever is next, and is now the last. NULL: nobody may. */
@@ -90,7 +95,7 @@ int turns_open(struct event_base *base, struct turns **out, struct quire_error *
     TAILQ_INIT(&t->lines);
     for (uint32_t i = 0; i < TENANTS_MAX; i++)
         TAILQ_INIT(&t->tenants[i].turns);
-    turns_set_engine(t, 0, 0);
+    turns_set_engine(t, 0, 0, 0);
     t->go = event_new(base, -1, 0, on_go, t);
     t->resume = evtimer_new(base, on_go, t);
     return t->go && t->resume ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
@@ -107,10 +112,11 @@ void turns_close(struct turns *t)
     free(t);
 }
 
-void turns_set_engine(struct turns *t, uint32_t max_seqs, uint32_t step_tokens)
+void turns_set_engine(struct turns *t, uint32_t max_seqs, uint32_t max_queued, uint32_t step_tokens)
 {
     uint64_t seqs = max_seqs > 0 ? max_seqs : UNKNOWN_SEQS;
     t->limit = t->max_choices = (uint32_t)(seqs * SHARE_NUMERATOR / SHARE_DENOMINATOR);
+    t->max_queued = (max_queued > 0 ? max_queued : UNKNOWN_QUEUED) / QUEUE_SHARE;
     t->max_tokens = STEPS_AHEAD * (step_tokens > 0 ? step_tokens : UNKNOWN_STEP_TOKENS);
 }
 
@@ -165,6 +171,7 @@ void turns_take(struct turns *t, const struct turn *turn, struct turn_place *pla
         return;
     *place = (struct turn_place){turn->n_choices, n_tokens};
     t->n_choices += place->n_choices;
+    t->n_queued += place->n_choices;
     t->n_tokens += place->n_tokens;
 }
 
@@ -173,6 +180,7 @@ void turns_began(struct turns *t, struct turn_place *place)
     if (place->n_tokens == 0)
         return;
     t->n_tokens -= place->n_tokens;
+    t->n_queued -= place->n_choices;
     place->n_tokens = 0;
     go(t);
 }
@@ -195,7 +203,7 @@ void turns_refused(struct turns *t, struct turn_place *place)
     const struct timeval wait = {.tv_usec = PAUSE_US};
     if (place->n_choices > 0) {
         turns_leave(t, place);
-        t->limit = t->n_choices;
+        t->limit = t->n_choices / 2;
     }
     evtimer_add(t->resume, &wait);
 }

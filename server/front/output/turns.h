@@ -2,8 +2,8 @@
  *
  * A request's first prompt goes to the engine at once, and is taken or refused for all of them. The others stand here,
  * in the queue of their tenant, and go as room comes: tenants in turn, and a tenant's requests in turn, a prompt each.
- * The engine holds only so many of them at once that it is busy, so that its queue, and an eighth of its places, stay
- * free for everybody else. A small request is not held back: it is as so many requests of one prompt.
+ * The engine holds only so many of them at once that it is busy, so that three quarters of its queue, and an eighth of
+ * its places, stay free for everybody else. A small request is not held back: it is as so many requests of one prompt.
  *
  * A turn and a place belong to their owner; zero them to begin. Loop's thread.
  */
@@ -38,13 +38,13 @@ struct turn {
 
 /* What a submitted prompt of a request that is held back takes of the engine. */
 struct turn_place {
-    uint32_t n_choices, n_tokens;
+    uint32_t n_choices, n_tokens; /* n_tokens: until the first token came */
 };
 
 int turns_open(struct event_base *base, struct turns **out, struct quire_error *err);
 void turns_close(struct turns *t); /* no turn waits any more; NULL is fine */
-/* What the engine can do at once: sequences, and tokens of a step. 0: it does not say. */
-void turns_set_engine(struct turns *t, uint32_t max_seqs, uint32_t step_tokens);
+/* What the engine has: places for sequences and in its queue, and tokens of a step. 0: it does not say. */
+void turns_set_engine(struct turns *t, uint32_t max_seqs, uint32_t max_queued, uint32_t step_tokens);
 
 /* The turn's numbers are set, or have changed; with n_waiting 0 it is out of the queue. */
 void turns_wait(struct turns *t, struct turn *turn);
