@@ -10,6 +10,8 @@
 # source it and call quire_setup; afterwards QUIRE_CARGO and QUIRE_RUSTC name the Rust tools to build with.
 
 QUIRE_PACKAGES_build="gcc g++ make cmake ninja-build pkg-config libevent-dev libssl-dev libjansson-dev libsodium-dev libhwloc-dev libcurl4-openssl-dev ca-certificates"
+# What the build uses where it is there: brought with the rest to a machine that lacks some of it, asked of no other.
+QUIRE_PACKAGES_optional="libedit-dev"
 QUIRE_PACKAGES_demo="curl jq"
 QUIRE_PACKAGES_test="libcmocka-dev python3 python3-venv openssl ccache"
 QUIRE_PACKAGES_clients="haproxy groff-base"
@@ -142,7 +144,7 @@ quire_setup() {
             quire_is_installed "$package" || case " $missing " in *" $package "*) ;; *) missing="$missing $package" ;; esac
         done
     done
-    quire_install $missing
+    quire_install $missing ${missing:+$QUIRE_PACKAGES_optional}
     quire_setup_rust
 }
 

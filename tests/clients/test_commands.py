@@ -2,8 +2,12 @@
 
 import json
 import os
+import pty
 import re
+import select
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -173,6 +177,111 @@ def test_the_doctor_finds_what_would_fail(tmp_path, damage):
     assert doctor.returncode == 1 and serve.returncode == 1
     reason = serve.stderr.strip().splitlines()[-1].removeprefix("quire: ")
     assert f"it does not run: {reason}" in doctor.stdout, (doctor.stdout, reason)
+
+
+class Terminal:
+    """quire generate on a terminal of its own."""
+
+    def __init__(self, *arguments):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ["TERM"] = "xterm"
+            os.execv(QUIRE, [str(QUIRE), "generate", str(MODEL), "--temperature", "0", *map(str, arguments)])
+        self.seen = ""
+
+    def wait_for(self, text, seconds=20):
+        """What it prints until then."""
+        deadline = time.monotonic() + seconds
+        while text not in self.seen:
+            assert time.monotonic() < deadline and select.select([self.fd], [], [], seconds)[0], (text, self.seen)
+            self.seen += os.read(self.fd, 65536).decode(errors="replace")
+        before, _, self.seen = self.seen.partition(text)
+        return before
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def status(self):
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                if select.select([self.fd], [], [], 0.1)[0]:
+                    os.read(self.fd, 65536)
+            except OSError:
+                pass
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                os.close(self.fd)
+                return os.waitstatus_to_exitcode(status)
+        os.kill(self.pid, signal.SIGKILL)
+        raise AssertionError("it did not end: " + self.seen)
+
+
+def test_a_chat_at_the_terminal():
+    t = Terminal()
+    t.wait_for("> ")
+    t.type("\r")  # an empty line asks nothing and ends nothing
+    t.wait_for("> ")
+    t.type("What is 99 plus 1?\x15What is 12 plus 30?\r")  # Ctrl-U takes the first part back
+    assert "42" in t.wait_for(" tokens in, ")
+    t.wait_for("> ")
+    t.type("half a line\x03")
+    t.wait_for("(Ctrl-C again ends)")
+    t.wait_for("> ")
+    t.type("What is 20 plus 30?\r")
+    assert "50" in t.wait_for(" tokens in, ")
+    t.wait_for("> ")
+    t.type("\x03")
+    t.wait_for("again ends)")
+    t.wait_for("> ")
+    t.type("\x03")
+    assert t.status() == 0
+    t = Terminal()
+    t.wait_for("> ")
+    t.type("\x04")  # Ctrl-D
+    assert t.status() == 0
+
+
+def test_ctrl_c_stops_an_answer_and_no_more():
+    t = Terminal("--raw")  # it repeats itself until the context is full: 2,039 tokens, seconds
+    t.wait_for("> ")
+    t.type("1 2 3 4 5\r")
+    t.wait_for(" 5 5 5")
+    t.type("\x03")
+    shown = t.wait_for(" tokens out")
+    assert int(shown.rsplit(" ", 1)[1]) < 2039 and "Ctrl-C" not in shown
+    t.wait_for("> ")
+    t.type("1 2 3 4 5\r")
+    t.wait_for(" 5 5 5")
+    t.type("\x03")
+    t.wait_for(" tokens out")
+    t.wait_for("> ")
+    os.kill(t.pid, signal.SIGTERM)
+    assert t.status() == 0
+    with subprocess.Popen([QUIRE, "generate", MODEL, "1 2 3 4 5", "--raw", "--temperature", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as once:
+        once.stdout.read(1)
+        once.send_signal(signal.SIGINT)
+        assert once.wait(20) == 130
+
+
+def test_the_line_can_be_edited():
+    linked = subprocess.run(["ldd", QUIRE], capture_output=True, text=True).stdout
+    if "libedit" not in linked:
+        assert "EDIT_FOUND" in (ROOT / "CMakeLists.txt").read_text() + (ROOT / "tools" / "CMakeLists.txt").read_text()
+        pytest.skip("this build found no libedit: the terminal's own editing is there")
+    t = Terminal()
+    t.wait_for("> ")
+    t.type("at is 12 plus 3?\x01Wh\x05\x1b[D0\r")  # to the beginning, to the end, one to the left
+    assert "42" in t.wait_for(" tokens in, ")
+    t.wait_for("> ")
+    t.type("\x1b[A\r")  # the line before
+    assert "12 plus 30" in t.wait_for(" tokens in, ")
+    t.wait_for("> ")
+    t.type("Grüße, 漢字\x7f\x7f 🙂\r")
+    t.wait_for(" tokens in, ")
+    t.wait_for("> ")
+    t.type("\x04")
+    assert t.status() == 0
 
 
 def test_sizes_are_in_words():

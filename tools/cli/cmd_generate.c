@@ -11,10 +11,12 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
 #include "tools/cli/foreign_flags.h"
+#include "tools/cli/prompt_line.h"
 #include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,9 +38,9 @@ struct generate {
     struct engine_client *client;
     struct completion_source source; /* the client */
     struct serving_identity identity;
-    struct serving_signals *signals;
+    struct event *signals[2];
     json_t *messages; /* of the chat so far */
-    bool ready, stopped;
+    bool ready, interrupted /* SIGINT: this answer is enough */, stopped /* SIGTERM */;
 
     /* the answer being made */
     struct quire_detok *detok;
@@ -155,6 +157,7 @@ static int submit(struct generate *g, const uint32_t *ids, size_t n_ids)
     g->n_generated = 0;
     buffer_clear(&g->answer);
     g->started = quire_now_s();
+    g->interrupted = false;
     g->running = true;
     return g->source.submit(g->source.self, &s, &events, g, &g->source_id, &g->err);
 }
@@ -207,7 +210,10 @@ static int answer(struct generate *g, const char *prompt)
     free(rendered);
     if (status != QUIRE_OK || g->stopped)
         return status;
-    if (chat)
+    /* Of an answer that was stopped the chat keeps what there is; a question without any is taken back. */
+    if (chat && g->interrupted && g->answer.n == 0)
+        json_array_remove(g->messages, json_array_size(g->messages) - 1);
+    else if (chat)
         json_array_append_new(g->messages,
                               json_pack("{s:s, s:s}", "role", "assistant", "content", buffer_text(&g->answer)));
     if (g->json) {
@@ -222,25 +228,30 @@ static int answer(struct generate *g, const char *prompt)
     return QUIRE_OK;
 }
 
+/* One message after the other. Ctrl-C gives up the line, and a second one the chat. */
 static int chat_on_terminal(struct generate *g)
 {
-    bool tty = isatty(STDIN_FILENO);
-    char *line = NULL;
-    size_t capacity = 0;
-    int status = QUIRE_OK;
+    struct prompt_line *prompt;
+    const char *line;
+    bool tty = isatty(STDIN_FILENO), asked = false;
+    int status = prompt_line_open("> ", &prompt, &g->err);
     if (tty)
-        fprintf(stderr, "Type a message; an empty line or Ctrl-D ends.\n");
+        fprintf(stderr, "Type a message. Ctrl-C stops an answer; Ctrl-D, or Ctrl-C twice, ends.\n");
     while (status == QUIRE_OK && !g->stopped) {
         if (tty)
-            fprintf(stderr, "\n> ");
-        ssize_t n = getline(&line, &capacity, stdin);
-        while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r'))
-            line[--n] = 0;
-        if (n <= 0)
+            fputc('\n', stderr);
+        enum prompt_line_end end = prompt_line_next(prompt, &line);
+        if (end == PROMPT_END || (end == PROMPT_INTERRUPTED && (asked || !tty)))
             break;
-        status = answer(g, line);
+        asked = end == PROMPT_INTERRUPTED;
+        if (asked)
+            fprintf(stderr, "\n(Ctrl-C again ends)");
+        else if (line[strspn(line, " \t")])
+            status = answer(g, line);
     }
-    free(line);
+    if (tty)
+        fputc('\n', stderr);
+    prompt_line_close(prompt);
     return status;
 }
 
@@ -277,13 +288,26 @@ static void on_drain(void *context)
     (void)context;
 }
 
-static void on_interrupt(void *context)
+static void on_signal(evutil_socket_t number, short what, void *context)
 {
     struct generate *g = context;
-    g->stopped = true;
+    (void)what;
+    g->interrupted = true;
+    g->stopped = number == SIGTERM;
     if (g->running)
         g->source.cancel(g->source.self, g->source_id, -1);
     finish(g, QUIRE_OK);
+}
+
+static int watch_signals(struct generate *g)
+{
+    static const int numbers[2] = {SIGINT, SIGTERM};
+    for (int i = 0; i < 2; i++) {
+        g->signals[i] = evsignal_new(g->base, numbers[i], on_signal, g);
+        if (!g->signals[i] || evsignal_add(g->signals[i], NULL) != 0)
+            return quire_fail(&g->err, QUIRE_INTERNAL, "signals cannot be watched");
+    }
+    return QUIRE_OK;
 }
 
 static int connect_engine(struct generate *g)
@@ -341,15 +365,15 @@ static int open_all(struct generate *g)
         return quire_fail(&g->err, QUIRE_INVALID, "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
                           quire_text_n_ids(g->text) - 1, vocab);
     daemon_set_engine(g->daemon, g->engine);
-    if ((status = connect_engine(g)) != QUIRE_OK)
-        return status;
-    const struct serving_drain drain = {.drain = on_interrupt, .context = g};
-    return serving_signals_begin(g->base, &drain, &g->signals, &g->err);
+    status = connect_engine(g);
+    return status == QUIRE_OK ? watch_signals(g) : status;
 }
 
 static void close_all(struct generate *g)
 {
-    serving_signals_end(g->signals);
+    for (int i = 0; i < 2; i++)
+        if (g->signals[i])
+            event_free(g->signals[i]);
     engine_client_close(g->client);
     engine_close(g->engine);
     daemon_close(g->daemon);
@@ -400,7 +424,7 @@ int command_generate(int argc, char **argv)
         .usage = "quire generate MODEL [PROMPT] [options]",
         .about =
             "Answers PROMPT with MODEL, a Hugging Face checkpoint directory or a name (quire pull), and streams the\n"
-            "answer. Without PROMPT it is a chat: one message a line.",
+            "answer. Without PROMPT it is a chat: one message a line; Ctrl-C stops an answer, Ctrl-D ends.",
         .examples = "examples:\n"
                     "  quire generate ./model \"What is 12 plus 30?\" --temperature 0\n"
                     "  quire generate ./model                      chat\n"
@@ -427,5 +451,7 @@ int command_generate(int argc, char **argv)
     if (status == QUIRE_OK)
         status = g.prompt ? answer(&g, g.prompt) : chat_on_terminal(&g);
     close_all(&g);
-    return status == QUIRE_OK ? 0 : command_fail(1, g.err.text);
+    if (status != QUIRE_OK)
+        return command_fail(1, g.err.text);
+    return g.prompt && g.interrupted ? 130 : 0; /* as shells have it of a program that SIGINT ended */
 }

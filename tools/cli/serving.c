@@ -148,8 +148,7 @@ static void on_signal(evutil_socket_t number, short what, void *context)
     signals->draining = true;
     quire_log(QUIRE_LOG_INFO, "quire", "signal %d: finishing what runs; a second one ends at once", (int)number);
     const struct timeval deadline = {.tv_sec = (time_t)signals->drain.timeout_s};
-    if (signals->drain.give_up)
-        event_add(signals->expired, &deadline);
+    event_add(signals->expired, &deadline);
     signals->drain.drain(signals->drain.context);
 }
 

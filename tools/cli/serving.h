@@ -26,8 +26,7 @@ int serving_text_join(struct serving_text_load *load, struct quire_text **out, s
 /* A tcp: address among these without a key file is refused with what to do. */
 int serving_check_listen(const char *const *addresses, size_t n, const char *key_file, struct quire_error *err);
 
-/* The first SIGTERM or SIGINT calls drain(context) on the loop; timeout_s later give_up(context) is called (NULL: there is
- * no such time), and a second after that the loop is left, whatever still runs; a second signal ends the process at once with status 130. */
+/* The first SIGTERM or SIGINT calls drain(context) on the loop; timeout_s later give_up(context) is called, and a second after that the loop is left, whatever still runs; a second signal ends the process at once with status 130. */
 struct serving_signals;
 struct serving_drain {
     void (*drain)(void *context), (*give_up)(void *context);
