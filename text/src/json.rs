@@ -14,6 +14,9 @@ use crate::error::{Error, Result};
 /// Up to so many keys are compared each with each, and fields looked for one by one.
 const FEW: usize = 16;
 
+/// Of the outermost object. Each costs 20 bytes, and nothing bounds how many a body has that nobody knows.
+const MAX_FIELDS: usize = 1 << 16;
+
 /// A piece of the text: a value, or a key with its quotes.
 #[derive(Clone, Copy)]
 pub struct Span {
@@ -211,8 +214,9 @@ fn not_json(text: &str, e: &serde_json::Error) -> Error {
     for _ in 1..e.line() {
         line_at += memchr(b'\n', &bytes[line_at..]).map_or(0, |n| n + 1);
     }
-    // Its columns count bytes from 1.
-    let mut at = (line_at + e.column()).saturating_sub(1).min(bytes.len());
+    // Its columns count bytes from 1, but for what may not stand in a string.
+    let from = usize::from(!e.to_string().starts_with("control character"));
+    let mut at = (line_at + e.column()).saturating_sub(from).min(bytes.len());
     while !text.is_char_boundary(at) {
         at -= 1;
     }
@@ -259,6 +263,10 @@ impl Walk<'_> {
                 b':' if self.open.len() == 1 => value_at = skip_space(text, at + 1),
                 b',' => {
                     self.end_field(value_at, at);
+                    if self.fields.len() == MAX_FIELDS {
+                        let why = format!("has more than {MAX_FIELDS} fields at byte {at}");
+                        return Err(Error::invalid(why));
+                    }
                     at_key = self.open.last().is_some_and(|open| open.object);
                 }
                 b'[' | b'{' => {
