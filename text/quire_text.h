@@ -49,6 +49,8 @@ int quire_text_encode(const struct quire_text *text, const char *utf8, size_t n_
  * next: *ids is NULL after the last piece, else valid until the next call; a piece may have 0 ids. */
 int quire_encoder_open(const struct quire_text *text, const char *utf8, size_t n_bytes, bool add_special,
                        struct quire_encoder **out, struct quire_error *err);
+/* Before the first next: the text is a chat's, with this mark in it (quire_text_chat()). */
+void quire_encoder_mark(struct quire_encoder *encoder, uint32_t mark);
 int quire_encoder_next(struct quire_encoder *encoder, const uint32_t **ids, size_t *n_ids, struct quire_error *err);
 void quire_encoder_close(struct quire_encoder *encoder);
 
@@ -102,6 +104,13 @@ void quire_detok_close(struct quire_detok *detok);
  * values of JSON (262,144) and recursion are bounded. Numbers are Python's: integers of any size print all their digits. Any stack will do, for where the caller's is smaller than QUIRE_TEXT_STACK_BYTES, rendering has a
  * thread of its own; starting that costs more than most templates. */
 #define QUIRE_TEXT_STACK_BYTES ((size_t)257 << 20)
+/* What becomes of special tokens that the words of messages, tools and documents spell. A template's own are always
+ * tokens. */
+enum quire_specials {
+    QUIRE_SPECIALS_ENCODE, /* they are tokens too */
+    QUIRE_SPECIALS_REFUSE, /* QUIRE_INVALID, which names the place */
+    QUIRE_SPECIALS_TEXT,   /* they are text */
+};
 struct quire_chat {
     const char *messages_json;
     const char *tools_json;
@@ -109,9 +118,12 @@ struct quire_chat {
     const char *template_name;
     bool add_generation_prompt;
     bool continue_final;
+    enum quire_specials specials;
 };
+/* *mark: 0; or, of QUIRE_SPECIALS_TEXT, the character that stands in *out inside each special token that is text, and
+ * nowhere else: quire_encoder_mark() takes it. The template sees it in the messages. NULL is fine for the others. */
 int quire_text_chat(const struct quire_text *text, const struct quire_chat *chat, char **out, size_t *n_bytes,
-                    struct quire_error *err);
+                    uint32_t *mark, struct quire_error *err);
 
 /* True when a chat template was found. */
 bool quire_text_has_chat(const struct quire_text *text);

@@ -124,6 +124,7 @@ static int copy_options(struct front *f, const struct front_options *o)
     f->tenant_metrics = o->tenant_metrics;
     f->log_requests = o->log_requests;
     f->sampling = o->sampling;
+    f->specials_in_messages = o->specials_in_messages;
     f->ping_ms = o->ping_ms ? o->ping_ms : 15000;
     f->max_choices = o->max_choices ? o->max_choices : 4096;
     f->on_engine_ready = o->on_engine_ready;

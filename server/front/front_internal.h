@@ -54,6 +54,7 @@ struct front {
     size_t n_model_names;
     char *model_root, *version, *fingerprint;
     int64_t created;              /* of the models: when the server began */
+    enum quire_specials specials_in_messages;
     enum tool_format tool_format; /* of this model's calls */
     bool is_tool_tag_special;     /* the tokenizer's decoder leaves the tag out where it leaves out special tokens */
     struct sampling_defaults sampling;

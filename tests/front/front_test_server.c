@@ -127,6 +127,7 @@ static const struct option names[] = {
     {"host", required_argument, NULL, 'H'},
     {"max-connections-per-address", required_argument, NULL, 'd'},
     {"trusted-proxies", required_argument, NULL, 'Y'},
+    {"special-tokens-in-messages", required_argument, NULL, 'Z'},
     {"certificate", required_argument, NULL, 'C'},
     {"tool-call-parser", required_argument, NULL, 'u'},
     {"tenant-metrics", no_argument, NULL, 'T'},
@@ -178,6 +179,11 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
                 return false;
             break;
         case 'H': o->host = optarg; break;
+        case 'Z':
+            o->specials_in_messages = strcmp(optarg, "text") == 0     ? QUIRE_SPECIALS_TEXT
+                                      : strcmp(optarg, "refuse") == 0 ? QUIRE_SPECIALS_REFUSE
+                                                                      : QUIRE_SPECIALS_ENCODE;
+            break;
         case 'd': o->max_connections_per_address = number; break;
         case 'n':
             if (words->n_names < MAX_NAMES)

@@ -206,7 +206,7 @@ static void tokenizer_alone(void **state)
     struct quire_chat chat = {.messages_json = "[{}]"};
     char *out;
     size_t n;
-    assert_int_equal(quire_text_chat(text, &chat, &out, &n, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(quire_text_chat(text, &chat, &out, &n, NULL, &err), QUIRE_UNSUPPORTED);
     quire_text_close(text);
 }
 
@@ -223,7 +223,7 @@ static void broken_template(void **state)
     struct quire_chat chat = {.messages_json = "[{}]"};
     char *out;
     size_t n;
-    assert_int_equal(quire_text_chat(text, &chat, &out, &n, &err), QUIRE_INVALID);
+    assert_int_equal(quire_text_chat(text, &chat, &out, &n, NULL, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "does not compile"));
     quire_text_close(text);
 }
@@ -241,7 +241,7 @@ static void long_message(void **state)
     struct quire_chat chat = {.messages_json = "[{}]"};
     char *out;
     size_t n;
-    assert_int_equal(quire_text_chat(text, &chat, &out, &n, &err), QUIRE_INVALID);
+    assert_int_equal(quire_text_chat(text, &chat, &out, &n, NULL, &err), QUIRE_INVALID);
     assert_int_equal(strlen(err.text), QUIRE_ERROR_BYTES - 1);
     assert_memory_equal(err.text + QUIRE_ERROR_BYTES - 3, "é", 3);
     quire_text_close(text);

@@ -217,7 +217,7 @@ static void chat(void **state)
         .kwargs_json = "{\"mood\": 1.0}",
         .add_generation_prompt = true,
     };
-    assert_int_equal(quire_text_chat(text, &request, &out, &n, &err), QUIRE_OK);
+    assert_int_equal(quire_text_chat(text, &request, &out, &n, NULL, &err), QUIRE_OK);
     assert_string_equal(out, "<s>[user|Hé][{\"type\": \"function\"}]1.0[assistant|");
     assert_int_equal(n, strlen(out));
     free(out);
@@ -226,20 +226,20 @@ static void chat(void **state)
         .messages_json = "[{\"role\": \"assistant\", \"content\": \"Well, \"}]",
         .continue_final = true,
     };
-    assert_int_equal(quire_text_chat(text, &request, &out, &n, &err), QUIRE_OK);
+    assert_int_equal(quire_text_chat(text, &request, &out, &n, NULL, &err), QUIRE_OK);
     assert_string_equal(out, "<s>[assistant|Well, ");
     free(out);
 
     request.messages_json = "[{\"role\": \"wizard\"}]";
     request.continue_final = false;
-    assert_int_equal(quire_text_chat(text, &request, &out, &n, &err), QUIRE_INVALID);
+    assert_int_equal(quire_text_chat(text, &request, &out, &n, NULL, &err), QUIRE_INVALID);
     assert_string_equal(err.text, "no wizards, pleaſe");
     request.messages_json = "[{\"role\": \"\xff\"}]";
-    assert_int_equal(quire_text_chat(text, &request, &out, &n, &err), QUIRE_INVALID);
+    assert_int_equal(quire_text_chat(text, &request, &out, &n, NULL, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "messages: not UTF-8"));
     request.messages_json = "[{}]";
     request.template_name = "rag";
-    assert_int_equal(quire_text_chat(text, &request, &out, &n, &err), QUIRE_NOT_FOUND);
+    assert_int_equal(quire_text_chat(text, &request, &out, &n, NULL, &err), QUIRE_NOT_FOUND);
     quire_text_close(text);
     remove_model(dir, files, 2);
 }
@@ -289,7 +289,7 @@ static void strftime_now(void **state)
     size_t n;
     time_t t = time(NULL);
     strftime(before, sizeof before, "%Y-%m-%d %H:%M", localtime(&t));
-    assert_int_equal(quire_text_chat(text, &request, &out, &n, &err), QUIRE_OK);
+    assert_int_equal(quire_text_chat(text, &request, &out, &n, NULL, &err), QUIRE_OK);
     t = time(NULL);
     strftime(after, sizeof after, "%Y-%m-%d %H:%M", localtime(&t));
     assert_true(strcmp(out, before) == 0 || strcmp(out, after) == 0);

@@ -14,6 +14,7 @@ use crate::error::{Error, Result, Status};
 use crate::jinja::{self, Raised};
 use crate::json;
 use crate::load::MAX_TEMPLATE_BYTES;
+use crate::marks::{Specials, Spelled, Speller};
 use crate::python;
 
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
@@ -27,6 +28,8 @@ const STACK_BYTES: usize = 256 << 20;
 const CONTINUE_TAG: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
 /// Names under which a message's reasoning is passed; the first is what most templates read.
 const REASONING_FIELDS: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+/// A variable of templates that is text from outside, as messages and tools are.
+const DOCUMENTS: &str = "documents";
 /// The request sets these itself.
 const RESERVED: [&str; 2] = ["messages", "tools"];
 
@@ -95,6 +98,12 @@ fn token_string(file: &str, name: &str, value: Option<&Json>) -> Result<Option<S
     }
 }
 
+/// A chat's text, and the mark in it, where it has one.
+pub struct Rendered {
+    pub text: String,
+    pub mark: Option<char>,
+}
+
 /// What a chat is rendered from; the fields of struct quire_chat.
 #[derive(Default)]
 pub struct Request<'a> {
@@ -104,6 +113,7 @@ pub struct Request<'a> {
     pub template: Option<&'a str>,
     pub add_generation_prompt: bool,
     pub continue_final: bool,
+    pub spelled: Spelled,
 }
 
 /// The templates of a model, compiled.
@@ -169,11 +179,32 @@ impl Templates {
         self.names.is_empty()
     }
 
+    #[cfg(test)]
     pub fn render(&self, request: &Request) -> Result<String> {
-        let mut left = MAX_VALUES;
-        let messages = parse_messages(request.messages, &mut left)?;
-        let tools = parse_tools(request.tools, &mut left)?;
-        let kwargs = parse_kwargs(request.kwargs, &mut left)?;
+        let none = Specials::new(Vec::new())?;
+        self.render_marked(request, &none)
+            .map(|rendered| rendered.text)
+    }
+
+    pub fn render_marked(&self, request: &Request, specials: &Specials) -> Result<Rendered> {
+        let texts = [Some(request.messages), request.tools, request.kwargs];
+        let mut shared = Shared {
+            left: MAX_VALUES,
+            speller: Speller::new(specials, request.spelled, texts.into_iter().flatten())?,
+        };
+        let rendered = self.render_shared(request, &mut shared);
+        match (rendered, shared.speller.mark()) {
+            (Ok(text), mark) => Ok(Rendered { text, mark }),
+            // A template's own words may have a message's in them.
+            (Err(e), Some(mark)) => Err(Error::new(e.status, e.text.replace(mark, ""))),
+            (Err(e), None) => Err(e),
+        }
+    }
+
+    fn render_shared(&self, request: &Request, shared: &mut Shared) -> Result<String> {
+        let messages = parse_messages(request.messages, shared)?;
+        let tools = parse_tools(request.tools, shared)?;
+        let kwargs = parse_kwargs(request.kwargs, shared)?;
         let name = self.choose(request.template, tools.is_some())?;
         if request.continue_final && request.add_generation_prompt {
             return Err(Error::invalid(
@@ -184,7 +215,7 @@ impl Templates {
         for (name, content) in &self.tokens.0 {
             variables.insert(name.clone(), Value::from(content.as_str()));
         }
-        variables.insert("documents".to_owned(), Value::from(()));
+        variables.insert(DOCUMENTS.to_owned(), Value::from(()));
         variables.insert("tools".to_owned(), tools.unwrap_or(Value::from(())));
         variables.insert(
             "add_generation_prompt".to_owned(),
@@ -411,24 +442,37 @@ impl io::Write for &mut Bounded {
 /// A message's members in the order they were written in.
 type Message = Vec<(Value, Value)>;
 
+/// What the texts of one request share.
+struct Shared<'s> {
+    /// So many values more.
+    left: usize,
+    speller: Speller<'s>,
+}
+
 /// JSON that becomes values of the template engine, without a tree between.
-struct Parser<'a> {
+struct Parser<'a, 's> {
     text: &'a str,
     at: usize,
     what: &'static str,
-    /// So many values more.
-    left: &'a mut usize,
+    shared: &'a mut Shared<'s>,
+    /// These are words from outside, not what a template is told.
+    words: bool,
 }
 
-impl<'a> Parser<'a> {
-    fn new(what: &'static str, text: &'a str, left: &'a mut usize) -> Result<Parser<'a>> {
+impl<'a, 's> Parser<'a, 's> {
+    fn new(
+        what: &'static str,
+        text: &'a str,
+        shared: &'a mut Shared<'s>,
+    ) -> Result<Parser<'a, 's>> {
         json::check(text.as_bytes(), MAX_DEPTH)
             .map_err(|e| Error::new(e.status, format!("{what}: it {}", e.text)))?;
         let mut parser = Parser {
             text,
             at: 0,
             what,
-            left,
+            shared,
+            words: true,
         };
         parser.skip_space();
         Ok(parser)
@@ -443,7 +487,7 @@ impl<'a> Parser<'a> {
     }
 
     fn value(&mut self) -> Result<Value> {
-        *self.left = self.left.checked_sub(1).ok_or_else(|| {
+        self.shared.left = self.shared.left.checked_sub(1).ok_or_else(|| {
             Error::invalid(format!(
                 "{}: with what else a template sees, more than {MAX_VALUES} JSON values",
                 self.what
@@ -469,7 +513,13 @@ impl<'a> Parser<'a> {
     fn string(&mut self) -> Value {
         let from = self.at;
         self.at = json::string_end(self.text.as_bytes(), from);
-        match json::unescape(&self.text[from..self.at]) {
+        let text = json::unescape(&self.text[from..self.at]);
+        if self.words {
+            if let Some(marked) = self.shared.speller.see(&text) {
+                return Value::from(marked);
+            }
+        }
+        match text {
             Cow::Borrowed(text) => Value::from(text),
             Cow::Owned(text) => Value::from(text),
         }
@@ -493,13 +543,27 @@ impl<'a> Parser<'a> {
 
     /// Of the object that begins here.
     fn members(&mut self) -> Result<Message> {
-        self.items(|parser| {
-            let key = parser.string();
-            parser.skip_space();
-            parser.at += 1; // the colon
-            parser.skip_space();
-            Ok((key, parser.value()?))
-        })
+        self.items(|parser| Ok((parser.key(), parser.value()?)))
+    }
+
+    fn key(&mut self) -> Value {
+        let key = self.string();
+        self.skip_space();
+        self.at += 1; // the colon
+        self.skip_space();
+        key
+    }
+
+    /// A value that is refused for what it spells.
+    fn checked_value(&mut self, place: impl Fn() -> String) -> Result<Value> {
+        let value = self.value()?;
+        match self.shared.speller.refused() {
+            None => Ok(value),
+            Some(token) => Err(Error::invalid(format!(
+                "{}: spells the special token {token:?}",
+                place()
+            ))),
+        }
     }
 
     fn must_be(&self, open: u8, i: Option<usize>) -> Result<()> {
@@ -519,13 +583,18 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn parse_messages(text: &str, left: &mut usize) -> Result<Vec<Message>> {
-    let mut parser = Parser::new("messages", text, left)?;
+fn parse_messages(text: &str, shared: &mut Shared) -> Result<Vec<Message>> {
+    let mut parser = Parser::new("messages", text, shared)?;
     parser.must_be(b'[', None)?;
     let i = Cell::new(0);
     let messages = parser.items(|parser| {
-        parser.must_be(b'{', Some(i.replace(i.get() + 1)))?;
-        parser.members()
+        let i = i.replace(i.get() + 1);
+        parser.must_be(b'{', Some(i))?;
+        parser.items(|parser| {
+            let key = parser.key();
+            let value = parser.checked_value(|| format!("messages[{i}].{key}"))?;
+            Ok((key, value))
+        })
     })?;
     match messages.is_empty() {
         true => Err(Error::invalid("messages: must not be empty")),
@@ -534,31 +603,38 @@ fn parse_messages(text: &str, left: &mut usize) -> Result<Vec<Message>> {
 }
 
 /// None when there are no tools; JSON null is the same.
-fn parse_tools(text: Option<&str>, left: &mut usize) -> Result<Option<Value>> {
+fn parse_tools(text: Option<&str>, shared: &mut Shared) -> Result<Option<Value>> {
     let Some(text) = text else { return Ok(None) };
-    let mut parser = Parser::new("tools", text, left)?;
+    let mut parser = Parser::new("tools", text, shared)?;
     if parser.is_null() {
         return Ok(None);
     }
     parser.must_be(b'[', None)?;
     let i = Cell::new(0);
     let tools = parser.items(|parser| {
-        parser.must_be(b'{', Some(i.replace(i.get() + 1)))?;
-        parser.value()
+        let i = i.replace(i.get() + 1);
+        parser.must_be(b'{', Some(i))?;
+        parser.checked_value(|| format!("tools[{i}]"))
     })?;
     Ok(Some(Value::from(tools)))
 }
 
-fn parse_kwargs(text: Option<&str>, left: &mut usize) -> Result<Message> {
+fn parse_kwargs(text: Option<&str>, shared: &mut Shared) -> Result<Message> {
     let Some(text) = text else {
         return Ok(Message::new());
     };
-    let mut parser = Parser::new("chat_template_kwargs", text, left)?;
+    let mut parser = Parser::new("chat_template_kwargs", text, shared)?;
     if parser.is_null() {
         return Ok(Message::new());
     }
     parser.must_be(b'{', None)?;
-    let kwargs = parser.members()?;
+    let kwargs = parser.items(|parser| {
+        parser.words = false;
+        let key = parser.key();
+        parser.words = key.as_str() == Some(DOCUMENTS);
+        let value = parser.checked_value(|| format!("chat_template_kwargs.{DOCUMENTS}"))?;
+        Ok((key, value))
+    })?;
     match RESERVED.iter().find(|name| member(&kwargs, name).is_some()) {
         Some(name) => Err(Error::invalid(format!(
             "chat_template_kwargs: {name}: not allowed"

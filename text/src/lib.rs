@@ -15,6 +15,7 @@ mod jinja;
 mod json;
 mod json_door;
 mod load;
+mod marks;
 mod pieces;
 mod python;
 mod tokenize;
@@ -75,6 +76,7 @@ pub struct QuireChat {
     template_name: *const c_char,
     add_generation_prompt: bool,
     continue_final: bool,
+    specials: c_int,
 }
 
 /// Leaves the message, one line, cut at a character, and returns the status.
@@ -320,6 +322,15 @@ pub unsafe extern "C" fn quire_encoder_open(
 }
 
 /// # Safety
+/// See quire_text_open.
+#[no_mangle]
+pub unsafe extern "C" fn quire_encoder_mark(encoder: *mut QuireEncoder, mark: u32) {
+    if let (Some(encoder), Some(mark)) = (encoder.as_mut(), char::from_u32(mark)) {
+        encoder.pieces.set_mark(mark);
+    }
+}
+
+/// # Safety
 /// See quire_text_open; the text is still as it was at quire_encoder_open().
 #[no_mangle]
 pub unsafe extern "C" fn quire_encoder_next(
@@ -481,6 +492,7 @@ pub unsafe extern "C" fn quire_text_chat(
     chat: *const QuireChat,
     out: *mut *mut c_char,
     n_bytes: *mut usize,
+    mark: *mut u32,
     err: *mut QuireError,
 ) -> c_int {
     boundary(err, || {
@@ -493,9 +505,19 @@ pub unsafe extern "C" fn quire_text_chat(
             template: c_str(chat.template_name, "chat_template")?,
             add_generation_prompt: chat.add_generation_prompt,
             continue_final: chat.continue_final,
+            spelled: match chat.specials {
+                0 => marks::Spelled::Encode,
+                1 => marks::Spelled::Refuse,
+                2 if !mark.is_null() => marks::Spelled::Text,
+                _ => return Err(null("mark")),
+            },
         };
-        let rendered = text_ref(text)?.templates.render(&request)?;
-        put_text(&rendered, out, n_bytes)
+        let text = text_ref(text)?;
+        let rendered = text.templates.render_marked(&request, &text.vocabulary.spelled)?;
+        if let Some(mark) = mark.as_mut() {
+            *mark = rendered.mark.map_or(0, u32::from);
+        }
+        put_text(&rendered.text, out, n_bytes)
     })
 }
 

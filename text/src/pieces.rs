@@ -25,6 +25,8 @@ pub struct Pieces {
     add_special: bool,
     done: bool,
     piece_bytes: usize,
+    /// In the input, and no part of the text.
+    mark: Option<char>,
     memo: Memo,
 }
 
@@ -41,7 +43,19 @@ impl Pieces {
             add_special,
             done: false,
             piece_bytes,
+            mark: None,
             memo: Memo::default(),
+        }
+    }
+
+    pub fn set_mark(&mut self, mark: char) {
+        self.mark = Some(mark);
+    }
+
+    fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
+        match self.mark {
+            Some(mark) => self.text.vocabulary.encode_marked(text, mark, add_special),
+            None => self.text.vocabulary.encode(text, add_special),
         }
     }
 
@@ -51,12 +65,11 @@ impl Pieces {
             return Ok(None);
         }
         let end = self.piece_end(input)?;
-        let vocabulary = &self.text.vocabulary;
         let mut ids = if self.begins && end == input.len() {
-            vocabulary.encode(input, self.add_special)?
+            self.encode(input, self.add_special)?
         } else if self.begins {
             let mut ids = self.specials().0.to_vec();
-            ids.extend(vocabulary.encode(&input[..end], false)?);
+            ids.extend(self.encode(&input[..end], false)?);
             ids
         } else {
             self.continued(input, end)?
@@ -83,9 +96,8 @@ impl Pieces {
             .char_indices()
             .next_back()
             .map_or(0, |(i, _)| i);
-        let vocabulary = &self.text.vocabulary;
-        let context = vocabulary.encode(&input[before..self.at], false)?;
-        let ids = vocabulary.encode(&input[before..end], false)?;
+        let context = self.encode(&input[before..self.at], false)?;
+        let ids = self.encode(&input[before..end], false)?;
         match ids.strip_prefix(context.as_slice()) {
             Some(ids) => Ok(ids.to_vec()),
             None => Err(Error::new(
@@ -115,7 +127,10 @@ impl Pieces {
                     break;
                 }
                 let next = chars.peek().map(|(_, c)| *c);
-                if cuts.between(before, after, next, &mut self.memo) {
+                // Beside a mark are other neighbours than there will be.
+                let marked =
+                    self.mark.is_some() && [Some(before), Some(after), next].contains(&self.mark);
+                if !marked && cuts.between(before, after, next, &mut self.memo) {
                     return Ok(end + i);
                 }
                 before = after;

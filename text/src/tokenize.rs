@@ -1,13 +1,15 @@
 //! text → ids, and what one id stands for.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokenizers::{
     AddedToken, DecoderWrapper, Encoding, Model, ModelWrapper, NormalizerWrapper,
-    PostProcessorWrapper, PreTokenizerWrapper, Token, TokenizerBuilder, TokenizerImpl,
+    OffsetReferential, OffsetType, PostProcessorWrapper, PreTokenizedString, PreTokenizer,
+    PreTokenizerWrapper, Token, TokenizerBuilder, TokenizerImpl,
 };
 
 use crate::bpe;
@@ -15,6 +17,7 @@ use crate::cut::Cuts;
 use crate::detok::Plan;
 use crate::error::{without_position, Error, Result, Status};
 use crate::fit::Fit;
+use crate::marks::Specials;
 
 pub type Tokenizer = TokenizerImpl<
     ModelWrapper,
@@ -55,6 +58,8 @@ pub struct Vocabulary {
     pub cuts: Option<Cuts>,
     /// What the post-processor puts before and after a text; None: that is not known.
     pub specials: Option<(Vec<u32>, Vec<u32>)>,
+    /// The special tokens that a text may spell.
+    pub spelled: Specials,
     fit: Option<Fit>,
     n_ids: u32,
 }
@@ -89,7 +94,15 @@ impl Vocabulary {
             file.normalizer.map(RawValue::get),
             file.pre_tokenizer.map(RawValue::get),
         );
+        let spelled = tokenizer
+            .get_added_vocabulary()
+            .get_added_tokens_decoder()
+            .values()
+            .filter(|token| token.special)
+            .map(|token| token.content.clone())
+            .collect();
         Ok(Vocabulary {
+            spelled: Specials::new(spelled)?,
             cuts: Cuts::new(&tokenizer, normalizer, split),
             specials: specials(&tokenizer),
             fit: Fit::new(&tokenizer, normalizer, split),
@@ -125,6 +138,46 @@ impl Vocabulary {
         Ok(encoding.get_ids().to_vec())
     }
 
+    /// The same of a text with marks: what it has them in is not taken for a token, and they are no part of it.
+    pub fn encode_marked(&self, text: &str, mark: char, add_special: bool) -> Result<Vec<u32>> {
+        if !text.contains(mark) {
+            return self.encode(text, add_special);
+        }
+        let plain = text.replace(mark, "");
+        let spelled: HashSet<u32> = self
+            .spelled
+            .spelled(&plain)
+            .filter_map(|content| self.token_id(content))
+            .collect();
+        let t = &self.tokenizer;
+        let run = || -> tokenizers::Result<(Encoding, usize)> {
+            let mut parts = t
+                .get_added_vocabulary()
+                .extract_and_normalize(t.get_normalizer(), text);
+            let n_found = count_ids_in(&parts, &spelled);
+            parts.normalize(|part| part.replace(mark, ""))?;
+            if let Some(splitter) = t.get_pre_tokenizer() {
+                splitter.pre_tokenize(&mut parts)?;
+            }
+            t.get_model().tokenize_in_pretokenized(&mut parts, None)?;
+            let n_extra = count_ids_in(&parts, &spelled) - n_found;
+            Ok((parts.into_encoding(None, 0, OffsetType::None)?, n_extra))
+        };
+        let failure =
+            |e: tokenizers::Error| Error::new(Status::Internal, format!("tokenizer: {e}"));
+        let (encoding, n_extra) = run().map_err(failure)?;
+        // A Unigram may have its special tokens among those of which it makes text.
+        if n_extra > 0 {
+            return Err(Error::invalid(
+                "the text spells a special token that this model's tokenizer knows no other tokens for",
+            ));
+        }
+        let encoding = t
+            .post_process(encoding, None, add_special)
+            .map_err(failure)?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
     /// The token as the decoder sees it; None past the tokenizer, in a hole of the vocabulary, or
     /// when special tokens are skipped and it is one.
     pub fn token(&self, id: u32, skip_special: bool) -> Option<String> {
@@ -153,6 +206,17 @@ impl Vocabulary {
             None => Vec::new(),
         }
     }
+}
+
+/// How many of the tokens that were found so far are of these.
+fn count_ids_in(parts: &PreTokenizedString, ids: &HashSet<u32>) -> usize {
+    parts
+        .get_splits(OffsetReferential::Original, OffsetType::None)
+        .iter()
+        .filter_map(|(_, _, tokens)| tokens.as_ref())
+        .flatten()
+        .filter(|token| ids.contains(&token.id))
+        .count()
 }
 
 /// What comes before and after a text, seen by the neighbours of an id that no tokenizer has.

@@ -174,7 +174,7 @@ static int render(struct generate *g, const char *prompt, char **out, size_t *n)
     if (!json)
         return quire_fail(&g->err, QUIRE_NO_MEMORY, "out of memory");
     const struct quire_chat chat = {.messages_json = json, .add_generation_prompt = true};
-    int status = quire_text_chat(g->text, &chat, out, n, &g->err);
+    int status = quire_text_chat(g->text, &chat, out, n, NULL, &g->err);
     free(json);
     return status;
 }

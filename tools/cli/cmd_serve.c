@@ -43,6 +43,7 @@ struct serve {
     const char *host, *metrics_listen, *otlp_endpoint, *remote, *key_file, *tenants_file, *warm_file, *cert_file,
         *tls_key_file;
     const char *tool_call_parser;
+    enum quire_specials specials_in_messages;
     bool tenant_metrics, log_requests, disable_log_stats;
     char metrics_host[256];
     struct front_listen metrics; /* what metrics_listen says */
@@ -337,6 +338,7 @@ static int open_front(struct serve *s, struct quire_error *err)
         .model_root = s->given,
         .version = QUIRE_VERSION,
         .text = s->text,
+        .specials_in_messages = s->specials_in_messages,
         .tool_call_parser = s->tool_call_parser,
         .sampling = s->sampling,
         .max_body_bytes = s->max_body_bytes,
@@ -472,6 +474,19 @@ static int keys_from_environment(struct serve *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
+/* Of --special-tokens-in-messages. */
+static int parse_specials(const char *text, void *target, struct quire_error *err)
+{
+    static const char *const names[] = {
+        [QUIRE_SPECIALS_ENCODE] = "encode", [QUIRE_SPECIALS_REFUSE] = "refuse", [QUIRE_SPECIALS_TEXT] = "text"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(text, names[i]) == 0) {
+            *(enum quire_specials *)target = (enum quire_specials)i;
+            return QUIRE_OK;
+        }
+    return quire_fail(err, QUIRE_INVALID, "must be text, encode or refuse, not \"%.40s\"", text);
+}
+
 static size_t http_flags(struct serve *s, struct cli_option *out)
 {
     /* clang-format off */
@@ -516,6 +531,8 @@ static size_t http_flags(struct serve *s, struct cli_option *out)
         {.names = "tool-call-parser", .kind = CLI_STRING, .target = &s->tool_call_parser, .value = "NAME",
          .help = "How the model writes tool calls: hermes (Qwen too), llama3_json, or none to leave them in the text. "
                  "Default auto: as its chat template shows."},
+        {.names = "special-tokens-in-messages", .kind = CLI_PARSED, .parse = parse_specials, .target = &s->specials_in_messages, .value = "text|encode|refuse",
+         .help = "What becomes of special tokens that messages spell, such as <|im_end|>: they are text, tokens, or a 400. Default text."},
     };
     /* clang-format on */
     memcpy(out, rows, sizeof rows);
@@ -624,7 +641,8 @@ static int run(struct serve *s, struct quire_error *err)
 
 int command_serve(int argc, char **argv)
 {
-    struct serve s = {.host = "127.0.0.1", .port = 8000, .max_connections = 4096};
+    struct serve s = {
+        .host = "127.0.0.1", .port = 8000, .max_connections = 4096, .specials_in_messages = QUIRE_SPECIALS_TEXT};
     struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 60];
     struct quire_error err;
     bool given[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX] = {false};

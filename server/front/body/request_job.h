@@ -54,6 +54,7 @@ struct request_job {
     /* A chat (messages != NULL) is rendered into items[0].text first. JSON texts, malloc'd. */
     char *messages, *tools, *kwargs;
     bool add_generation_prompt, continue_final;
+    uint32_t mark; /* in its text, inside special tokens that are text there; 0: none (quire_text_chat()) */
     bool add_special;  /* encoding */
     bool skip_special; /* decoding */
     bool want_text;    /* items that have only ids are decoded */

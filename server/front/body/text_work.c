@@ -43,10 +43,11 @@ static bool render(struct request_job *j)
         .kwargs_json = j->kwargs,
         .add_generation_prompt = j->add_generation_prompt,
         .continue_final = j->continue_final,
+        .specials = j->front->specials_in_messages,
     };
     struct request_item *item = &j->items[0];
     j->work.rendered = true;
-    return checked(j, quire_text_chat(j->front->text, &chat, &item->text, &item->n_text, &j->error.why));
+    return checked(j, quire_text_chat(j->front->text, &chat, &item->text, &item->n_text, &j->mark, &j->error.why));
 }
 
 /* ---- text → ids ----------------------------------------------------------------------------- */
@@ -127,13 +128,18 @@ static bool take_ids(struct request_job *j, struct request_item *item, const uin
 static bool begin_encoding(struct request_job *j, struct request_item *item)
 {
     const struct quire_text *text = j->front->text;
-    if (!j->put && j->params.truncate == 0) {
+    /* Marks would count. */
+    if (!j->put && j->params.truncate == 0 && !j->mark) {
         size_t least = quire_text_least_tokens(text, item->text, item->n_text);
         if (least > j->max_model_len)
             return too_long(j, least);
     }
-    return checked(j,
-                   quire_encoder_open(text, item->text, item->n_text, j->add_special, &j->work.encoder, &j->error.why));
+    if (!checked(j,
+                 quire_encoder_open(text, item->text, item->n_text, j->add_special, &j->work.encoder, &j->error.why)))
+        return false;
+    if (j->mark)
+        quire_encoder_mark(j->work.encoder, j->mark);
+    return true;
 }
 
 static bool encode(struct request_job *j, struct request_item *item, uint64_t until_us)
