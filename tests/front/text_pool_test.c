@@ -123,6 +123,12 @@ static bool named_work(struct text_job *job)
     return --t->n_slices > 0;
 }
 
+static bool ungated(struct text_job *job)
+{
+    (void)job;
+    return false;
+}
+
 static void named_done(struct text_job *job)
 {
     n_done++;
@@ -184,6 +190,29 @@ static bool endless(struct text_job *job)
     return true;
 }
 
+/* However long the slices of long jobs are, a short one is worked on. */
+static void one_thread_is_left_to_short_ones(void **state)
+{
+    (void)state;
+    struct text_pool *pool;
+    struct named_job stuck[] = {named('a', 0, LONG_BYTES, 1), named('b', 1, TEXT_MEDIUM_BYTES, 1),
+                                named('c', 2, TEXT_MEDIUM_BYTES, 1)};
+    struct named_job quick = named('q', 3, 100, 1);
+    assert_int_equal(text_pool_open(base, 2, &pool, NULL), 0);
+    n_order = n_done = 0;
+    quick.job.work = ungated;
+    pthread_mutex_lock(&gate);
+    for (int i = 0; i < 3; i++)
+        text_pool_submit(pool, &stuck[i].job);
+    text_pool_submit(pool, &quick.job);
+    while (n_done < 1)
+        event_base_loop(base, EVLOOP_ONCE);
+    pthread_mutex_unlock(&gate);
+    while (n_done < 4)
+        event_base_loop(base, EVLOOP_ONCE);
+    text_pool_close(pool);
+}
+
 /* A job that was cancelled leaves room for the next, begun or not. */
 static void cancelled_ones_make_room(void **state)
 {
@@ -229,9 +258,9 @@ static void closing_ends_what_has_begun(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_job_ends_once),         cmocka_unit_test(closing_releases_what_is_left),
-        cmocka_unit_test(tenants_have_turns),          cmocka_unit_test(cancelled_ones_make_room),
-        cmocka_unit_test(closing_ends_what_has_begun),
+        cmocka_unit_test(every_job_ends_once),      cmocka_unit_test(closing_releases_what_is_left),
+        cmocka_unit_test(tenants_have_turns),       cmocka_unit_test(one_thread_is_left_to_short_ones),
+        cmocka_unit_test(cancelled_ones_make_room), cmocka_unit_test(closing_ends_what_has_begun),
     };
     base = event_base_new();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,7 +24,7 @@ TAILQ_HEAD(job_list, text_job);
 
 /* What one tenant has. */
 struct queue {
-    struct job_list fresh[N_SIZES], begun;
+    struct job_list fresh[N_SIZES], begun[N_SIZES];
     uint32_t n_jobs; /* in the lists */
     uint32_t n_begun[N_SIZES];
     bool begun_next; /* whose turn it is, when there are both */
@@ -37,7 +37,8 @@ struct text_pool {
     struct queue queues[TENANTS_MAX];
     TAILQ_HEAD(, queue) turns; /* tenants that have jobs, the next one first */
     uint32_t n_begun[N_SIZES];
-    uint64_t n_submitted;
+    uint32_t n_long, max_long; /* slices of jobs that are not short, under way and at most */
+    uint64_t n_put;
     struct job_list finished;
     bool closing;
     int fd; /* eventfd: finished is not empty */
@@ -55,13 +56,14 @@ static enum size size_of(const struct text_job *job)
 
 static struct job_list *list_of(struct queue *q, const struct text_job *job)
 {
-    return job->is_begun ? &q->begun : &q->fresh[size_of(job)];
+    return job->is_begun ? &q->begun[size_of(job)] : &q->fresh[size_of(job)];
 }
 
 static void put(struct text_pool *pool, struct text_job *job)
 {
     struct queue *q = &pool->queues[job->tenant];
     job->state = QUEUED;
+    job->number = pool->n_put++;
     TAILQ_INSERT_TAIL(list_of(q, job), job, link);
     if (q->n_jobs++ == 0)
         TAILQ_INSERT_TAIL(&pool->turns, q, link);
@@ -94,14 +96,18 @@ static void end(struct text_pool *pool, struct text_job *job)
         pthread_cond_broadcast(&pool->wake);
 }
 
-/* The oldest of those that may begin. */
-static struct text_job *first_fresh(const struct text_pool *pool, const struct queue *q)
+/* Which of these has waited longest, of the sizes that may be worked on. */
+static struct text_job *oldest(const struct text_pool *pool, const struct queue *q, const struct job_list *lists,
+                               bool is_fresh)
 {
     struct text_job *first = NULL;
     for (int i = 0; i < N_SIZES; i++) {
-        struct text_job *job = TAILQ_FIRST(&q->fresh[i]);
-        bool may_begin = pool->n_begun[i] < most_begun[i] && q->n_begun[i] < most_begun_by_tenant[i];
-        if (job && may_begin && (!first || job->number < first->number))
+        struct text_job *job = TAILQ_FIRST(&lists[i]);
+        if (!job || (i != SHORT && pool->n_long == pool->max_long))
+            continue;
+        if (is_fresh && (pool->n_begun[i] >= most_begun[i] || q->n_begun[i] >= most_begun_by_tenant[i]))
+            continue;
+        if (!first || job->number < first->number)
             first = job;
     }
     return first;
@@ -113,7 +119,7 @@ static struct text_job *next_job(struct text_pool *pool)
     struct queue *q;
     TAILQ_FOREACH(q, &pool->turns, link)
     {
-        struct text_job *begun = TAILQ_FIRST(&q->begun), *fresh = first_fresh(pool, q);
+        struct text_job *begun = oldest(pool, q, q->begun, false), *fresh = oldest(pool, q, q->fresh, true);
         struct text_job *job = begun && (q->begun_next || !fresh) ? begun : fresh;
         if (!job)
             continue; /* all of its jobs have to wait */
@@ -142,11 +148,16 @@ static void *worker(void *context)
         if (!job->is_begun)
             begin(pool, job);
         job->state = RUNNING;
+        bool is_long = size_of(job) != SHORT;
+        pool->n_long += is_long;
         pthread_mutex_unlock(&pool->lock);
 
         bool more = job->work(job);
 
         pthread_mutex_lock(&pool->lock);
+        pool->n_long -= is_long;
+        if (is_long && !TAILQ_EMPTY(&pool->turns))
+            pthread_cond_signal(&pool->wake); /* somebody may sleep for that */
         if (more && job->state == RUNNING) {
             put(pool, job);
             continue;
@@ -218,12 +229,14 @@ int text_pool_open(struct event_base *base, uint32_t n_threads, struct text_pool
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
+    pool->max_long = n_threads > 1 ? n_threads - 1 : 1;
     TAILQ_INIT(&pool->turns);
     TAILQ_INIT(&pool->finished);
     for (size_t i = 0; i < TENANTS_MAX; i++) {
-        TAILQ_INIT(&pool->queues[i].begun);
-        for (int j = 0; j < N_SIZES; j++)
+        for (int j = 0; j < N_SIZES; j++) {
             TAILQ_INIT(&pool->queues[i].fresh[j]);
+            TAILQ_INIT(&pool->queues[i].begun[j]);
+        }
     }
     int status = QUIRE_OK;
     /* Each write to an eventfd is an edge: it is never read. */
@@ -258,9 +271,10 @@ void text_pool_close(struct text_pool *pool)
 
     struct queue *q;
     while ((q = TAILQ_FIRST(&pool->turns))) {
-        TAILQ_CONCAT(&pool->finished, &q->begun, link);
-        for (int i = 0; i < N_SIZES; i++)
+        for (int i = 0; i < N_SIZES; i++) {
             TAILQ_CONCAT(&pool->finished, &q->fresh[i], link);
+            TAILQ_CONCAT(&pool->finished, &q->begun[i], link);
+        }
         TAILQ_REMOVE(&pool->turns, q, link);
     }
     struct text_job *job;
@@ -281,7 +295,6 @@ void text_pool_submit(struct text_pool *pool, struct text_job *job)
 {
     pthread_mutex_lock(&pool->lock);
     job->is_begun = false;
-    job->number = pool->n_submitted++;
     put(pool, job);
     pthread_cond_signal(&pool->wake);
     pthread_mutex_unlock(&pool->lock);

@@ -5,10 +5,12 @@
  * done() on the loop's thread again. Only work() may run elsewhere than on the loop's thread.
  *
  * Tenants have turns: each slice is the next tenant's that has something to do. Within a tenant what is new and what
- * has begun take turns, each in the order it came. So a job of one slice waits for no more slices than there are
- * threads, tenants before it and jobs of its own tenant that are as short. What has begun holds memory: of jobs of more
- * than TEXT_SHORT_BYTES a tenant has two and all together have sixteen that have begun, and of those of more than
- * TEXT_MEDIUM_BYTES there is one.
+ * has begun take turns, each in the order of waiting. One thread is left to short jobs: slices of longer ones are not
+ * all as short as they should be (an uncuttable piece, a large template). So a short job waits for no more slices than
+ * there are tenants before it and short jobs of its own tenant.
+ *
+ * What has begun holds memory: of jobs of more than TEXT_SHORT_BYTES a tenant has two and all together have sixteen
+ * that have begun, and of those of more than TEXT_MEDIUM_BYTES there is one.
  */
 #ifndef QUIRE_FRONT_TEXT_POOL_H
 #define QUIRE_FRONT_TEXT_POOL_H
@@ -36,7 +38,7 @@ struct text_job { /* the first member of what the owner knows of it */
     /* The pool's own. */
     int state;
     bool is_begun;
-    uint64_t number; /* in the order of coming */
+    uint64_t number; /* of its place in its list */
     TAILQ_ENTRY(text_job) link;
 };
 
