@@ -101,6 +101,11 @@ int front_set_engine(struct front *f, const struct front_engine *engine, struct 
     return status;
 }
 
+bool front_engine_spoke(const struct front *f)
+{
+    return f->engine && engine_client_spoke(f->engine);
+}
+
 struct completion_source front_source(const struct front *f)
 {
     return f->source;

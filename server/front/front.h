@@ -93,6 +93,8 @@ struct front_engine {
     struct key256 identity_config;
     const char *key_file;
 };
+/* Whether the engine that is set has said anything: false of one that is gone means that none was there. */
+bool front_engine_spoke(const struct front *front);
 int front_set_engine(struct front *front, const struct front_engine *engine, struct quire_error *err);
 
 /* What requests are submitted to: the engine, from on_engine_ready on, or what was set since. Whoever would answer

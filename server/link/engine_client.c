@@ -38,7 +38,7 @@ struct engine_client {
 
     struct client_requests requests;
     uint64_t ungranted; /* bytes read since the last CREDIT */
-    bool stats_asked;
+    bool stats_asked, spoke;
     unsigned depth; /* > 0: within a callback of the loop; freeing and writing wait for its end */
     bool closed;    /* engine_client_close() was called */
     char why[QUIRE_ERROR_BYTES];
@@ -376,6 +376,7 @@ static int read_some(struct engine_client *c)
     uint8_t *space = frame_reader_space(&c->in, READ_BYTES);
     ssize_t n = space ? wire_stream_receive(c->stream, space, READ_BYTES) : -1;
     if (n > 0) {
+        c->spoke = true;
         frame_reader_added(&c->in, (size_t)n);
         read_frames(c);
         return n == READ_BYTES;
@@ -586,6 +587,11 @@ void engine_client_drain(struct engine_client *c)
         return;
     wire_put_drain(out_buffer(c));
     out_changed(c);
+}
+
+bool engine_client_spoke(const struct engine_client *c)
+{
+    return c->spoke;
 }
 
 uint32_t engine_client_n_live(const struct engine_client *c)

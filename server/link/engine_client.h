@@ -54,6 +54,8 @@ int engine_client_control(struct engine_client *c, const char *command);
 /* We submit no more: the engine closes this connection when its last request is over. Other clients
  * of the engine do not notice. */
 void engine_client_drain(struct engine_client *c);
+/* Whether anything came from the other end. Not: somebody accepted the connection, as proxies do, and no engine was there. */
+bool engine_client_spoke(const struct engine_client *c);
 uint32_t engine_client_n_live(const struct engine_client *c);
 
 #endif

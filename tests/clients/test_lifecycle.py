@@ -276,7 +276,7 @@ def test_front_end_and_engine_apart(start, tmp_path):
 
 def test_a_front_end_waits_for_its_engine(start, tmp_path):
     address = f"unix:{tmp_path}/engine.sock"
-    server = start("serve", MODEL, "--engine", address, "--port", "0", "--served-model-name", "demo", wait_for=r"waiting for the engine.* port (\d+) ")
+    server = start("serve", MODEL, "--engine", address, "--port", "0", "--served-model-name", "demo", wait_for=r"waiting for the engine at .* port (\d+) ")
     assert address in server.output()
     def health(path="/health"):
         try:
@@ -292,6 +292,17 @@ def test_a_front_end_waits_for_its_engine(start, tmp_path):
 
     waits = start("serve", MODEL, "--engine", f"unix:{tmp_path}/nobody", "--port", "0", wait_for="waiting for the engine")
     assert waits.stop(timeout=5) == 0, waits.output()
+
+    # Proxies accept a connection before anybody is there behind them.
+    with socket.socket(socket.AF_UNIX) as proxy:
+        proxy.bind(f"{tmp_path}/proxy")
+        proxy.listen()
+        waits = start("serve", MODEL, "--engine", f"unix:{tmp_path}/proxy", "--port", "0", wait_for="")
+        for _ in range(2):
+            proxy.accept()[0].close()
+        assert wait_until(lambda: "waiting for the engine" in waits.output()) and waits.process.poll() is None
+        proxy.accept()[0].sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10)
+        assert waits.process.wait(20) == 1
 
 
 def test_what_waiting_does_not_mend_ends_at_once(tmp_path):

@@ -115,18 +115,34 @@ static void on_engine_ready(void *context)
     s->ready_once = true;
 }
 
+/* The engine is looked for again in a while. Of the first one it is said now and then. */
+static void wait_for_engine(struct serve *s, const char *why)
+{
+    const struct timeval soon = {.tv_sec = RECONNECT_EVERY_S};
+    size_t n = strlen(s->remote);
+    if (strncmp(why, s->remote, n) == 0 && why[n] == ':') /* it begins with the address, which the line has */
+        why += n + 1 + strspn(why + n + 1, " ");
+    if (!s->ready_once && s->n_in_vain++ % SAY_EVERY == 0)
+        quire_log(QUIRE_LOG_WARN, "server", "waiting for the engine at %s: %s; port %u answers 503 until it is there",
+                  s->remote, why, front_port(s->front));
+    event_add(s->reconnect, &soon);
+}
+
 static void on_engine_gone(void *context, const char *why)
 {
     struct serve *s = context;
-    struct timeval soon = {.tv_sec = RECONNECT_EVERY_S};
     if (s->draining)
         return;
-    quire_log(QUIRE_LOG_ERROR, "server", "the engine is gone: %s", why);
-    if (s->reconnect && s->ready_once) {
-        event_add(s->reconnect, &soon);
+    if (s->reconnect && !s->ready_once && !front_engine_spoke(s->front)) {
+        wait_for_engine(s, why);
         return;
     }
-    /* One that never was there, or lived in this process: nothing can be served any more. */
+    quire_log(QUIRE_LOG_ERROR, "server", "the engine is gone: %s", why);
+    if (s->reconnect && s->ready_once) {
+        wait_for_engine(s, why);
+        return;
+    }
+    /* One that refused us, or lived in this process: nothing can be served any more. */
     s->exit_code = 1;
     event_base_loopbreak(s->base);
 }
@@ -145,31 +161,26 @@ static int attach_engine(struct serve *s, struct wire_stream *stream, struct qui
  * What waiting does not mend (an address that is none, a key that cannot be read) fails. */
 static int look_for_engine(struct serve *s, int timeout_ms, struct quire_error *err)
 {
-    const struct timeval soon = {.tv_sec = RECONNECT_EVERY_S};
     int engine_fd;
     int status = engine_client_connect(s->remote, timeout_ms, &engine_fd, err);
     if (status == QUIRE_OK)
         return attach_engine(s, wire_stream_of_socket(s->base, engine_fd), err);
     if (status != QUIRE_IO && status != QUIRE_NOT_FOUND)
         return status;
-    if (!s->ready_once && s->n_in_vain++ % SAY_EVERY == 0)
-        quire_log(QUIRE_LOG_WARN, "server", "waiting for the engine: %s; port %u answers 503 until it is there",
-                  err->text, front_port(s->front));
-    event_add(s->reconnect, &soon);
+    wait_for_engine(s, err->text);
     return QUIRE_OK;
 }
 
 static void on_reconnect(evutil_socket_t fd, short what, void *context)
 {
     struct serve *s = context;
-    const struct timeval soon = {.tv_sec = RECONNECT_EVERY_S};
     struct quire_error err;
     (void)fd;
     (void)what;
     if (s->draining || look_for_engine(s, RECONNECT_TIMEOUT_MS, &err) == QUIRE_OK)
         return;
     if (s->ready_once) {
-        event_add(s->reconnect, &soon);
+        wait_for_engine(s, err.text);
         return;
     }
     quire_log(QUIRE_LOG_ERROR, "server", "%s", err.text);

@@ -9,9 +9,9 @@
 struct prompt_line;
 
 enum prompt_line_end {
-    PROMPT_LINE,        /* *line is there, without its newline, until the next call */
+    PROMPT_LINE, /* *line is there, without its newline, until the next call */
     PROMPT_INTERRUPTED, /* Ctrl-C */
-    PROMPT_END,         /* Ctrl-D, the pipe's end, SIGTERM */
+    PROMPT_END, /* Ctrl-D, the pipe's end, SIGTERM */
 };
 
 /* prompt: at most 15 bytes; it stands on standard error, and only where somebody types. */

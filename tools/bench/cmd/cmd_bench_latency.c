@@ -3,6 +3,7 @@
 #include "tools/bench/cmd/cmd_bench.h"
 #include "tools/cli/command.h"
 #include "tools/cli/engine_flags.h"
+#include "tools/cli/foreign_flags.h"
 #include "tools/hub/cache.h"
 
 #include <stdio.h>
@@ -186,6 +187,8 @@ int bench_latency(int argc, char **argv)
                     "  quire bench latency ./model --batch-size 16 --num-iters 5 --num-iters-warmup 1 --json",
         .options = rows,
         .positionals = {&l.options.model_dir},
+        .first_names = FOREIGN_MODEL_NAMES,
+        .foreign = foreign_flags,
     };
     int code;
     if (!command_begin(&command, argc, argv, &code))

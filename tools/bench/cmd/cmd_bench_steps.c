@@ -9,6 +9,7 @@
 #include "tools/cli/command.h"
 #include "tools/bench/lib/cost_file.h"
 #include "tools/cli/engine_flags.h"
+#include "tools/cli/foreign_flags.h"
 #include "tools/hub/cache.h"
 
 #include <math.h>
@@ -414,6 +415,8 @@ int bench_steps(int argc, char **argv)
                     "  quire bench steps --recording monday.rec --output cost.json",
         .options = rows,
         .positionals = {&s.options.model_dir},
+        .first_names = FOREIGN_MODEL_NAMES,
+        .foreign = foreign_flags,
     };
     int code;
     if (!command_begin(&command, argc, argv, &code))

@@ -3,6 +3,7 @@
 #include "tools/bench/cmd/cmd_bench.h"
 #include "tools/cli/command.h"
 #include "tools/cli/engine_flags.h"
+#include "tools/cli/foreign_flags.h"
 #include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
 
@@ -96,6 +97,8 @@ int bench_throughput(int argc, char **argv)
             "  quire bench throughput ./model --dataset trace --dataset-path trace.jsonl --num-prompts 100 --json",
         .options = rows,
         .positionals = {&t.options.model_dir},
+        .first_names = FOREIGN_MODEL_NAMES,
+        .foreign = foreign_flags,
     };
     int code;
     if (!command_begin(&command, argc, argv, &code))
