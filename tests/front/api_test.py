@@ -9,7 +9,7 @@ import struct
 import sys
 import time
 
-from harness import Server, post_bytes, read_all, run_tests, wait_until
+from harness import SANITIZED, Server, post_bytes, read_all, run_tests, wait_until
 
 TEXT = "Hello there, my friend. naïve café 漢字 🙂 end"
 CHAT = [{"role": "user", "content": "Hello there"}]
@@ -267,7 +267,8 @@ def test_large_replies_have_room_or_are_refused():
             assert holder.recv(100).startswith(b"HTTP/1.1 200")
             holder.close()
         assert wait_until(lambda: s.request("POST", COMPLETIONS, {**score, "prompt": ["x"], "n": 1})[0] == 200)
-        assert s.post(COMPLETIONS, {**score, "prompt_logprobs": 1})[0] == 200 and s.resident_kb() - idle_kb < 300 << 10
+        assert s.post(COMPLETIONS, {**score, "prompt_logprobs": 1})[0] == 200 and (
+            SANITIZED or s.resident_kb() - idle_kb < 300 << 10)
 
 
 def test_echo_with_logprobs_scores_the_prompt():

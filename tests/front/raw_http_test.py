@@ -9,12 +9,11 @@ import struct
 import sys
 import time
 
-from harness import PROGRAM, Server, post_bytes, read_all, run_tests, wait_until
+from harness import SANITIZED, Server, post_bytes, read_all, run_tests, wait_until
 
 COMPLETIONS = "/v1/completions"
 LONG = {"prompt": "Hello", "max_tokens": 4000, "ignore_eos": True}
 H = b"Host: localhost\r\n"
-SANITIZED = any(name in open(PROGRAM, "rb").read() for name in (b"__asan_init", b"__tsan_init"))
 
 server = Server("--interval-us", 2000, "--max-body-bytes", 1 << 20, "--head-timeout-ms", 1500)
 

@@ -570,8 +570,9 @@ static int prepare(struct generation *g, struct gen_prompt *p, struct quire_erro
 static int open_prompt(struct generation *g, struct gen_prompt *p, struct quire_error *err)
 {
     int status = QUIRE_OK;
-    if (p->choices[0].detok) /* its second time */
+    if (p->opened) /* its second time */
         return QUIRE_OK;
+    p->opened = true;
     for (uint32_t i = 0; i < g->params.spec.n && status == QUIRE_OK; i++) {
         status = choice_open(&p->choices[i], &g->rules, p->item.ids, p->item.n_ids, err);
         if (g->params.echo)

@@ -50,7 +50,7 @@ struct gen_prompt {
     uint32_t max_tokens;
     uint64_t source_id;       /* the completion source's name for it, while it is live */
     bool live;                /* submitted, and events are to come */
-    bool accepted, waits;     /* waits: for its turn */
+    bool opened, accepted, waits; /* waits: for its turn */
     uint64_t submitted_us;
     struct turn_place place;
     uint64_t engine_id;       /* the engine's own, as in its recordings; 0: not told */
