@@ -147,7 +147,7 @@ def test_generated_requests(guarded, tmp_path):
             doc["components"]["schemas"][name]["allOf"][0] = few
     (tmp_path / "openapi.json").write_text(json.dumps(doc))
     # What a schema cannot say: whether a prompt fits the context, which ids there are, which fields go together.
-    (tmp_path / "schemathesis.toml").write_text('[checks.positive_data_acceptance]\nexpected-statuses = ["2xx", 304, 400, 404, 429]\n\n'
+    (tmp_path / "schemathesis.toml").write_text('[checks.positive_data_acceptance]\nexpected-statuses = ["2xx", 304, 307, 400, 404, 429]\n\n'
                                                # A header or a parameter that nobody knows is ignored.
                                                '[generation]\nallow-extra-parameters = false\n')
     how = ["--max-examples", examples, "--seed", "1"] if examples else ["--max-examples", "5", "--generation-deterministic"]

@@ -332,6 +332,7 @@ def test_large_bodies_of_one_address():
         for c in sockets:
             c.sendall(post_bytes(COMPLETIONS, body)[:-1])
         assert wait_until(lambda: take_replies(sockets, refused) == 12)
+        assert s.get("/health")[0] == 200
         still_serves(s)
         with s.connect(source="127.0.0.2") as other:
             other.sendall(post_bytes(COMPLETIONS, {"prompt": "a" * 1500, "x": "b" * 900000}, "Connection: close\r\n"))

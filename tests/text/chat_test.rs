@@ -468,14 +468,15 @@ fn special_tokens_that_words_spell_are_marked() {
         assert!(rendered.contains(&format!("<{mark}s>")));
     }
     let all: String = ('\u{fdd0}'..='\u{fdef}').collect();
-    assert!(spelled(
-        Spelled::Text,
-        SOURCE,
-        &json!([{"content": all}]).to_string(),
-        "[]",
-        "{}"
-    )
-    .is_err());
+    let with = |more: &str| {
+        let messages = json!([{"content": format!("{all}{more}")}]).to_string();
+        spelled(Spelled::Text, SOURCE, &messages, "[]", "{}")
+    };
+    assert_eq!(with("").unwrap().1, None);
+    assert!(with("<s>")
+        .unwrap_err()
+        .text
+        .contains("spells the special token"));
     // A template that cites what it refuses does not show the mark.
     let e = spelled(
         Spelled::Text,

@@ -190,7 +190,7 @@ impl Templates {
         let texts = [Some(request.messages), request.tools, request.kwargs];
         let mut shared = Shared {
             left: MAX_VALUES,
-            speller: Speller::new(specials, request.spelled, texts.into_iter().flatten())?,
+            speller: Speller::new(specials, request.spelled, texts.into_iter().flatten()),
         };
         let rendered = self.render_shared(request, &mut shared);
         match (rendered, shared.speller.mark()) {

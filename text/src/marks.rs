@@ -92,18 +92,22 @@ impl<'a> Speller<'a> {
         specials: &'a Specials,
         spelled: Spelled,
         texts: impl Iterator<Item = &'t str>,
-    ) -> Result<Speller<'a>> {
-        let mark = match spelled {
-            Spelled::Text if specials.find.is_some() => unused(texts)?,
-            _ => '\u{fdd0}',
+    ) -> Speller<'a> {
+        let unused = match spelled {
+            Spelled::Text if specials.find.is_some() => unused(texts),
+            _ => None,
         };
-        Ok(Speller {
+        Speller {
             specials,
-            spelled,
-            mark,
+            // Who has used up what no text is made of may not spell them.
+            spelled: match (spelled, unused) {
+                (Spelled::Text, None) => Spelled::Refuse,
+                _ => spelled,
+            },
+            mark: unused.unwrap_or_default(),
             marked: false,
             refused: None,
-        })
+        }
     }
 
     /// A string: what it is to be instead, where that is something else.
@@ -135,8 +139,8 @@ impl<'a> Speller<'a> {
     }
 }
 
-/// A mark that none of the texts has, as it is or as JSON's \ufdd0.
-fn unused<'t>(texts: impl Iterator<Item = &'t str>) -> Result<char> {
+/// A mark that none of the texts has; None: they have all, as it is or as JSON's \ufdd0.
+fn unused<'t>(texts: impl Iterator<Item = &'t str>) -> Option<char> {
     let mut used = 0u32;
     for text in texts {
         // EF B7 90 to EF B7 AF
@@ -153,7 +157,4 @@ fn unused<'t>(texts: impl Iterator<Item = &'t str>) -> Result<char> {
     (0..N_MARKS)
         .find(|i| used & 1 << i == 0)
         .and_then(|i| char::from_u32(FIRST_MARK + i))
-        .ok_or_else(|| {
-            Error::invalid("messages: have every character from U+FDD0 to U+FDEF, which are none")
-        })
 }
