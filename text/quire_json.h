@@ -36,7 +36,7 @@ enum quire_kind {
 };
 
 /* Refuses what is not one JSON value in UTF-8, \u0000, half of a surrogate pair, a key that stands twice in an object,
- * more than 65,536 outermost members and nesting deeper than max_depth: QUIRE_INVALID, and "<what> is not valid JSON: <why> at byte <n>". The text stays the
+ * more than 65,536 members in an object and nesting deeper than max_depth: QUIRE_INVALID, and "<what> is not valid JSON: <why> at byte <n>". The text stays the
  * caller's and must outlive *out. Costs 12 to 24 bytes for each key of the objects that are open at once, and keeps 20 for
  * each outermost one. */
 int quire_doc_open(const char *text, size_t n_bytes, unsigned max_depth, const char *what, struct quire_doc **out,

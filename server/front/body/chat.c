@@ -205,6 +205,8 @@ static bool put_messages(struct buffer *o, struct quire_value messages, struct a
 {
     struct quire_value rest = messages, message;
     size_t i;
+    /* They are about as long as they came; growing to it would copy, and have both copies for a while. */
+    buffer_reserve(o, messages.n + 64);
     json_out_raw(o, "[");
     for (i = 0; json_is(messages, QUIRE_ARRAY) && quire_value_next(&rest, NULL, &message); i++) {
         if (i == CHAT_MAX_MESSAGES)
