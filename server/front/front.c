@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "server/front/output/turns.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #define TEXT_THREADS 2
 #define MAX_HEAD_BYTES 32768
 #define MAX_PENDING_BYTES ((size_t)1 << 20)
+#define LARGE_BYTES (1 << 20)
 #define MAX_WATCHERS 64 /* connections to the listener for metrics */
 
 /* ---- the engine ----------------------------------------------------------------------------- */
@@ -233,6 +235,10 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
     signal(SIGPIPE, SIG_IGN);
     /* jansson's hash seed is set once, before threads could. */
     json_object_seed(0);
+    /* A body's copies go back to the system as they are freed. Left to itself glibc raises the bound to 32 MiB with the
+     * first of them and keeps them all: eight chats of 16 MiB at once then took 363 MiB instead of 227, and left 123. */
+    mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+    mallopt(M_TRIM_THRESHOLD, 4 * LARGE_BYTES);
     if (copy_options(f, o) != QUIRE_OK)
         status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (status == QUIRE_OK && o->otlp_endpoint)

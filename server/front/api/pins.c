@@ -173,7 +173,7 @@ static bool pin_read(struct request_job *j, const struct quire_doc *body)
 static bool submit(struct pin *p, const struct request_job *j, struct api_error *e)
 {
     const struct request_item *item = &j->items[0];
-    const char *name = j->messages ? "messages" : "prompt";
+    const char *name = j->prompt_name;
     struct request_spec s;
     if (item->n_ids == 0)
         return api_bad(e, name, "is empty");

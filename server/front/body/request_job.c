@@ -145,6 +145,14 @@ struct request_job *request_job_new(const struct front *front, struct http_excha
     return j;
 }
 
+void request_job_drop_chat(struct request_job *j)
+{
+    free(j->messages);
+    free(j->tools);
+    free(j->kwargs);
+    j->messages = j->tools = j->kwargs = NULL;
+}
+
 void request_job_free(struct request_job *j)
 {
     if (!j)
@@ -157,9 +165,7 @@ void request_job_free(struct request_job *j)
     params_free(&j->params);
     free(j->body);
     free(j->echo);
-    free(j->messages);
-    free(j->tools);
-    free(j->kwargs);
+    request_job_drop_chat(j);
     free(j->token_strings);
     buffer_free(&j->reply);
     text_work_free(&j->work);

@@ -51,7 +51,7 @@ struct request_job {
     const char *model;      /* the served name: the front's */
     char *echo;             /* a JSON object of what a reply repeats of the request; malloc'd or NULL */
     const char *prompt_name; /* the field that holds the prompt, for errors; static */
-    /* A chat (messages != NULL) is rendered into items[0].text first. JSON texts, malloc'd. */
+    /* A chat (messages != NULL) is rendered into items[0].text first, and then dropped. JSON texts, malloc'd. */
     char *messages, *tools, *kwargs;
     bool add_generation_prompt, continue_final;
     uint32_t mark; /* in its text, inside special tokens that are text there; 0: none (quire_text_chat()) */
@@ -99,6 +99,8 @@ bool request_job_common(struct request_job *j, const struct quire_doc *body);
 void request_job_salt(struct request_job *j, const char *salt);
 /* False, when the request asks for more than one choice, for routes that know one only. */
 bool request_job_one_choice(struct request_job *j);
+/* What a chat was rendered from, when that is done: it may be as long as the body. */
+void request_job_drop_chat(struct request_job *j);
 /* Room for n items. */
 bool request_job_items(struct request_job *j, size_t n);
 bool request_job_no_memory(struct request_job *j);

@@ -47,7 +47,9 @@ static bool render(struct request_job *j)
     };
     struct request_item *item = &j->items[0];
     j->work.rendered = true;
-    return checked(j, quire_text_chat(j->front->text, &chat, &item->text, &item->n_text, &j->mark, &j->error.why));
+    int status = quire_text_chat(j->front->text, &chat, &item->text, &item->n_text, &j->mark, &j->error.why);
+    request_job_drop_chat(j);
+    return checked(j, status);
 }
 
 /* ---- text → ids ----------------------------------------------------------------------------- */
