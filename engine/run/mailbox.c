@@ -172,9 +172,10 @@ int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_m
         m->submitted_end = &r->next;
         m->new_choices += r->spec.n;
         m->new_tokens += r->spec.n_prompt;
-        pthread_cond_signal(&m->wake);
     }
     pthread_mutex_unlock(&m->mutex);
+    if (status == QUIRE_OK)
+        pthread_cond_signal(&m->wake); /* after the unlock: who is woken wants it */
     return status;
 }
 

@@ -61,6 +61,7 @@ struct http_connection {
     bool unwritten;   /* in the server's list */
     bool is_tls;      /* written by the bufferevent alone */
     bool late;        /* accepted by a server that drains */
+    bool from_loopback;
     uint64_t opened_ms;
     size_t n_lingered, n_body;
     TAILQ_ENTRY(http_connection) link, unwritten_link, room_link, peer_link;
@@ -87,6 +88,11 @@ struct http_server {
      * they came. */
     struct connection_list waiting, unplaced;
     uint32_t n_unplaced;
+    char date[32]; /* of date_time, for replies */
+    time_t date_time;
+    uint8_t random[1024]; /* for request ids; the first n_random are unused */
+    size_t n_random;
+    bool is_local; /* bound to a loopback address */
     struct id_map peers; /* by http_peer.key */
     struct key256 secret; /* of these keys */
 };

@@ -47,12 +47,7 @@ bool http_header_differs(const struct http_exchange *x, const char *name)
 
 bool http_from_loopback(const struct http_exchange *x)
 {
-    struct sockaddr_storage from = {0};
-    socklen_t n = sizeof from;
-    if (getpeername(bufferevent_getfd(x->connection->bev), (struct sockaddr *)&from, &n) != 0)
-        return false;
-    const struct http_address address = http_address_of((struct sockaddr *)&from);
-    return http_address_is_loopback(&address);
+    return x->connection->from_loopback;
 }
 
 /* ---- the reply ------------------------------------------------------------------------------ */
@@ -80,23 +75,28 @@ static const char *status_phrase(int status)
     return "Status";
 }
 
+/* A second's replies have the same. */
+static const char *date_of_now(struct http_server *s)
+{
+    time_t now = time(NULL);
+    struct tm utc;
+    if (now != s->date_time) {
+        gmtime_r(&now, &utc);
+        strftime(s->date, sizeof s->date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
+        s->date_time = now;
+    }
+    return s->date;
+}
+
 static void write_head(struct http_exchange *x, int status, const char *content_type)
 {
     struct http_connection *c = x->connection;
     struct evbuffer *out = http_connection_out(c);
-    char date[64];
-    time_t now = time(NULL);
-    struct tm utc;
-    gmtime_r(&now, &utc);
-    strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
-    evbuffer_add_printf(out, "HTTP/1.%c %d %s\r\nDate: %s\r\nx-request-id: %s\r\n", c->parser.http_1_0 ? '0' : '1',
-                        status, status_phrase(status), date, x->request_id);
-    if (content_type)
-        evbuffer_add_printf(out, "Content-Type: %s\r\n", content_type);
-    if (c->close_after)
-        evbuffer_add_printf(out, "Connection: close\r\n");
-    else if (c->parser.http_1_0)
-        evbuffer_add_printf(out, "Connection: keep-alive\r\n");
+    const char *stays = c->parser.http_1_0 ? "Connection: keep-alive\r\n" : "";
+    evbuffer_add_printf(out, "HTTP/1.%c %d %s\r\nDate: %s\r\nx-request-id: %s\r\n%s%s%s%s",
+                        c->parser.http_1_0 ? '0' : '1', status, status_phrase(status), date_of_now(c->server),
+                        x->request_id, content_type ? "Content-Type: " : "", content_type ? content_type : "",
+                        content_type ? "\r\n" : "", c->close_after ? "Connection: close\r\n" : stays);
     if (x->extra)
         evbuffer_add_buffer(out, x->extra);
 }
@@ -190,6 +190,19 @@ void http_stream_begin(struct http_exchange *x, int status, const char *content_
     evbuffer_add_printf(out, "%s\r\n", x->chunked ? "Transfer-Encoding: chunked\r\n" : "");
 }
 
+/* Every token of every stream has one: a tenth of what printf takes. Returns its length. */
+static size_t chunk_size_line(size_t n_bytes, char line[20])
+{
+    size_t n = 1;
+    while (n < 16 && n_bytes >> 4 * n)
+        n++;
+    for (size_t i = 0; i < n; i++)
+        line[i] = "0123456789abcdef"[n_bytes >> 4 * (n - 1 - i) & 15];
+    line[n] = '\r';
+    line[n + 1] = '\n';
+    return n + 2;
+}
+
 void http_stream_write(struct http_exchange *x, const void *bytes, size_t n_bytes)
 {
     struct http_connection *c = x->connection;
@@ -207,10 +220,10 @@ void http_stream_write(struct http_exchange *x, const void *bytes, size_t n_byte
         evbuffer_add(out, bytes, n_bytes);
         return;
     }
-    char size[24];
-    int n = snprintf(size, sizeof size, "%zx\r\n", n_bytes);
+    char size[20];
+    size_t n = chunk_size_line(n_bytes, size);
     struct evbuffer_iovec parts[3] = {
-        {.iov_base = size, .iov_len = (size_t)n},
+        {.iov_base = size, .iov_len = n},
         {.iov_base = (void *)(uintptr_t)bytes, .iov_len = n_bytes},
         {.iov_base = "\r\n", .iov_len = 2},
     };

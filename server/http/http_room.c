@@ -136,6 +136,7 @@ bool http_room_enter(struct http_connection *c, const struct sockaddr *from)
 {
     struct http_server *s = c->server;
     const struct http_address address = http_address_of(from);
+    c->from_loopback = http_address_is_loopback(&address);
     if (!is_trusted(s, &address)) {
         c->peer = find_peer(s, &address);
         if (!c->peer)

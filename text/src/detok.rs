@@ -523,6 +523,30 @@ pub fn decode(vocabulary: &Vocabulary, ids: &[u32], skip_special: bool) -> Resul
     Ok(out)
 }
 
+/// Bytes that a character may lack its last one of.
+const UNFINISHED_BYTES: usize = 3;
+
+impl Vocabulary {
+    /// What of a prompt a stream's state depends on. Byte-level text remembers nothing but the
+    /// bytes of an unfinished character, and each token has one at least: whoever streams a
+    /// request need not go through its whole prompt.
+    fn context<'a>(&self, prompt: &'a [u32], skip_special: bool) -> &'a [u32] {
+        let Plan::Rules(rules) = &self.plan else {
+            return prompt;
+        };
+        if !matches!(rules.as_slice(), [Rule::ByteLevel]) {
+            return prompt;
+        }
+        let seen = |id: &u32| {
+            self.token(*id, skip_special)
+                .is_some_and(|token| !token.is_empty())
+        };
+        let last = (0..prompt.len()).rev().filter(|at| seen(&prompt[*at]));
+        let from = last.take(UNFINISHED_BYTES).last();
+        &prompt[from.unwrap_or(0)..]
+    }
+}
+
 /// One detokenized stream.
 pub struct Detok {
     text: Arc<Text>,
@@ -536,7 +560,7 @@ impl Detok {
     pub fn open(text: Arc<Text>, prompt: &[u32], skip_special: bool) -> Result<Detok> {
         let mut run = Run::new(&text.vocabulary.plan);
         let mut muted = String::new();
-        for id in prompt {
+        for id in text.vocabulary.context(prompt, skip_special) {
             run.push(&text.vocabulary, *id, skip_special, true, &mut muted)?;
         }
         Ok(Detok {

@@ -167,8 +167,10 @@ static void *worker(void *context)
         bool first = TAILQ_EMPTY(&pool->finished); /* else the loop was woken, and takes all there are */
         end(pool, job);
         TAILQ_INSERT_TAIL(&pool->finished, job, link);
+        pthread_mutex_unlock(&pool->lock); /* who is woken wants it */
         while (first && write(pool->fd, &one, sizeof one) < 0 && errno == EINTR) {
         }
+        pthread_mutex_lock(&pool->lock);
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
@@ -296,8 +298,8 @@ void text_pool_submit(struct text_pool *pool, struct text_job *job)
     pthread_mutex_lock(&pool->lock);
     job->is_begun = false;
     put(pool, job);
-    pthread_cond_signal(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
+    pthread_cond_signal(&pool->wake);
 }
 
 void text_pool_cancel(struct text_pool *pool, struct text_job *job)
