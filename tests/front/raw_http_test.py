@@ -425,17 +425,16 @@ def test_the_share_of_an_address():
 
 def test_who_is_slow_gives_way():
     with Server("--max-connections", 8, "--head-timeout-ms", 20000, "--interval-us", 5000) as s:
-        slow = []
+        slow, started = [], time.monotonic()
         for begin in (b"GET /hea", post_bytes(COMPLETIONS, {"prompt": "x"})[:-1], b"", b"POST /v1"):
             slow.append(s.connect())
             slow[-1].sendall(begin)
             time.sleep(0.01)
         # A new connection has half a second for its first request.
-        started = time.monotonic()
-        busy = []
+        busy = [stream_from(s)]
+        assert time.monotonic() - started > 0.49
+        busy += [stream_from(s) for _ in range(3)]
         for c, begun in zip(slow, (True, True, False, True)):
-            busy.append(stream_from(s))
-            assert time.monotonic() - started > 0.4
             reply = read_all(c)
             if begun:
                 is_error(reply, 408)

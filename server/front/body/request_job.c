@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool request_job_no_memory(struct request_job *j)
-{
-    return api_fail(&j->error, 503, NULL, "out_of_memory", "out of memory");
-}
-
 bool request_job_items(struct request_job *j, size_t n)
 {
     j->items = calloc(n, sizeof *j->items);
@@ -143,14 +138,6 @@ struct request_job *request_job_new(const struct front *front, struct http_excha
     j->finished = finished;
     j->owner = owner;
     return j;
-}
-
-void request_job_drop_chat(struct request_job *j)
-{
-    free(j->messages);
-    free(j->tools);
-    free(j->kwargs);
-    j->messages = j->tools = j->kwargs = NULL;
 }
 
 void request_job_free(struct request_job *j)

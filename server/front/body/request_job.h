@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 struct front;
 
@@ -100,9 +101,18 @@ void request_job_salt(struct request_job *j, const char *salt);
 /* False, when the request asks for more than one choice, for routes that know one only. */
 bool request_job_one_choice(struct request_job *j);
 /* What a chat was rendered from, when that is done: it may be as long as the body. */
-void request_job_drop_chat(struct request_job *j);
+static inline void request_job_drop_chat(struct request_job *j)
+{
+    free(j->messages);
+    free(j->tools);
+    free(j->kwargs);
+    j->messages = j->tools = j->kwargs = NULL;
+}
 /* Room for n items. */
 bool request_job_items(struct request_job *j, size_t n);
-bool request_job_no_memory(struct request_job *j);
+static inline bool request_job_no_memory(struct request_job *j)
+{
+    return api_fail(&j->error, 503, NULL, "out_of_memory", "out of memory");
+}
 
 #endif
