@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct quire_doc;
 
@@ -58,8 +59,14 @@ struct quire_value quire_value_member(struct quire_value object, const char *key
 /* Members or items; 0 of anything else. */
 size_t quire_value_count(struct quire_value value);
 
-/* Whether it is a string that says just this. */
-bool quire_value_is(struct quire_value value, const char *text);
+bool quire_value_says(struct quire_value value, const char *text);
+/* Whether it is a string that says just this. An escape is longer than what it stands for, so mostly the length tells. */
+static inline bool quire_value_is(struct quire_value value, const char *text)
+{
+    size_t n = strlen(text) + 2;
+    return value.n == n ? value.text[0] == '"' && memcmp(value.text + 1, text, n - 2) == 0
+                        : value.n > n && quire_value_says(value, text);
+}
 /* What a string says, from malloc and NUL-terminated. QUIRE_NO_MEMORY. */
 int quire_value_text(struct quire_value string, char **out, size_t *n_bytes, struct quire_error *err);
 

@@ -114,3 +114,9 @@ def test_nothing_left_to_draw(client):
 def complete_stream(client, **fields):
     return client.completions.create(model="demo", prompt=PROMPT, max_tokens=24, temperature=0, stream=True,
                                      extra_body=fields)
+
+
+def test_seeds_have_64_bits(client):
+    def draw(seed):
+        return complete(client, temperature=1.0, seed=seed, max_tokens=16).choices[0].text
+    assert draw(2 ** 64 - 1) == draw(-1) != draw(2 ** 63) == draw(-2 ** 63)

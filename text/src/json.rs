@@ -93,6 +93,16 @@ pub fn unescape(string: &str) -> Cow<'_, str> {
     }
 }
 
+/// Whether a string, with its quotes, says just `name`. An escape is longer than what it stands for, so mostly the
+/// lengths tell.
+pub fn says(string: &str, name: &str) -> bool {
+    let inner = string.len() - 2;
+    if inner <= name.len() || memchr(b'\\', string.as_bytes()).is_none() {
+        return string[1..].as_bytes().starts_with(name.as_bytes()) && inner == name.len();
+    }
+    unescape(string) == name
+}
+
 pub fn skip_space(text: &[u8], mut at: usize) -> usize {
     while let Some(b' ' | b'\n' | b'\t' | b'\r') = text.get(at) {
         at += 1;

@@ -172,8 +172,10 @@ pub unsafe extern "C" fn quire_value_member(object: QuireValue, key: *const c_ch
         if rest.first() != Some(&b'{') {
             return NOTHING;
         }
+        let key = literal(key);
         while let Some(member) = json::next(rest) {
-            if quire_value_is(QuireValue::new(member.key), key) {
+            // SAFETY: a value is a piece of a document, which is UTF-8.
+            if json::says(std::str::from_utf8_unchecked(member.key), key) {
                 return QuireValue::new(member.value);
             }
             rest = member.rest;
@@ -205,9 +207,9 @@ fn items(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// # Safety
 /// See quire_doc_open; text is NUL-terminated.
 #[no_mangle]
-pub unsafe extern "C" fn quire_value_is(value: QuireValue, text: *const c_char) -> bool {
+pub unsafe extern "C" fn quire_value_says(value: QuireValue, text: *const c_char) -> bool {
     quietly(false, || match value.string() {
-        Some(string) => json::unescape(string) == literal(text),
+        Some(string) => json::says(string, literal(text)),
         None => false,
     })
 }
