@@ -210,7 +210,7 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
     const struct http_limits limits = {
         .max_head_bytes = MAX_HEAD_BYTES,
         .max_body_bytes = max_body,
-        .max_all_bodies_bytes = 16 * max_body,
+        .max_all_bodies_bytes = o->max_body_bytes ? 16 * max_body : (size_t)FRONT_BODIES_BYTES,
         .max_pending_bytes = MAX_PENDING_BYTES,
         .max_connections = or_default(o->max_connections, 4096),
         .max_connections_per_address = o->max_connections_per_address,

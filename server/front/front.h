@@ -28,6 +28,13 @@ struct tls;
 #define FRONT_REPLY_BYTES ((uint64_t)64 << 20)
 #define FRONT_REPLIES_BYTES ((uint64_t)128 << 20)
 
+/* What text work may take, besides bodies. The one long text at a time (text_pool.h), its ids, what its reply is made of
+ * and the reply: 16 + 3 × 32 MiB. Sixteen middling ones: 512 KiB of text and 2 MiB of ids each. A piece of 256 KiB in
+ * the tokenizer: 50 MiB. The 10,000 words whose tokens each of two threads remembers: 80 MiB where all have 255 bytes. */
+#define FRONT_TEXT_BYTES ((uint64_t)384 << 20)
+/* Bodies that are being read or waited with, of all connections, unless max_body_bytes says otherwise. */
+#define FRONT_BODIES_BYTES ((uint64_t)256 << 20)
+
 struct front_listen {
     const char *host;               /* name or address; NULL = every IPv4 address */
     uint16_t port;                  /* 0 = any */

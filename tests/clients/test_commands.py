@@ -1,5 +1,6 @@
 """The command line as a person would try it."""
 
+import concurrent.futures
 import json
 import os
 import pty
@@ -8,10 +9,11 @@ import select
 import signal
 import subprocess
 import time
+import urllib.request
 
 import pytest
 
-from conftest import MODEL, QUIRE, ROOT
+from conftest import MODEL, QUIRE, ROOT, Server
 
 
 def quire(*arguments, stdin=None, timeout=120):
@@ -290,6 +292,35 @@ def test_sizes_are_in_words():
     assert got.returncode == 1 and re.search(r"this takes [0-9.]+ TiB beside the weights", last) and not re.search(r"\d{7}", last), last
     got = quire("plan", MODEL, "--kv-cache-memory", "1000", "--max-model-len", "512")
     assert got.returncode == 1 and re.search(r"takes [0-9.]+ KiB", got.stderr), got.stderr
+
+
+def test_the_plan_of_text_holds():
+    """What two long texts at once take of a server is what `quire plan` says they may."""
+    planned = json.loads(quire("plan", MODEL, "--json", "--max-model-len", "512").stdout)
+    body = json.dumps({"prompt": "It was 7 in the morning, and the tide came in. " * 64_000}).encode()
+    server = Server("serve", MODEL, "--port", "0", "--max-model-len", "512")
+    try:
+        def kib(field):
+            with open(f"/proc/{server.process.pid}/status", encoding="ascii") as f:
+                return int(re.search(rf"{field}:\s+(\d+)", f.read()).group(1))
+
+        def post(path):
+            request = urllib.request.Request(server.url + path, body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=100) as reply:
+                return len(json.load(reply)["tokens"])
+
+        idle = kib("VmRSS")
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            assert len(set(pool.map(post, ["/tokenize"] * 2))) == 1
+        assert kib("VmHWM") - idle < (planned["text_bytes"] + 2 * len(body)) >> 10
+        assert planned["bodies_bytes"] == 16 * (16 << 20)
+        # And it is given back.
+        deadline = time.monotonic() + 10
+        while kib("VmRSS") - idle > 40 << 10:
+            assert time.monotonic() < deadline, kib("VmRSS") - idle
+            time.sleep(0.05)
+    finally:
+        server.stop()
 
 
 def test_a_directory_that_is_no_model(tmp_path):

@@ -32,7 +32,7 @@ static void print_json(const char *model_dir, const struct model_desc *desc, con
                               "n_host_blocks", (json_int_t)plan->groups[g].n_host_blocks, "block_bytes",
                               (json_int_t)plan->groups[g].block_bytes));
     json_t *root = json_pack(
-        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
         "model", model_dir, "architecture", desc->architecture, "device", plan->device, "gpu",
         plan->gpu ? plan->gpu->title : NULL, "weight_dtype", k_format_name(plan->weight_format), "kv_dtype",
         k_format_name(plan->kv_format), "weight_bytes", (json_int_t)plan->weight_bytes, "param_bytes",
@@ -43,7 +43,8 @@ static void print_json(const char *model_dir, const struct model_desc *desc, con
         (json_int_t)plan->device_budget, "driver_bytes", (json_int_t)plan->driver_bytes, "block_tokens",
         (json_int_t)plan->block_tokens, "max_model_len", (json_int_t)plan->max_model_len, "max_num_seqs",
         (json_int_t)plan->max_num_seqs, "max_num_batched_tokens", (json_int_t)plan->max_num_batched_tokens,
-        "replies_bytes", (json_int_t)(2 * FRONT_REPLIES_BYTES), "kv_groups", groups);
+        "text_bytes", (json_int_t)FRONT_TEXT_BYTES, "bodies_bytes", (json_int_t)FRONT_BODIES_BYTES, "replies_bytes",
+        (json_int_t)(2 * FRONT_REPLIES_BYTES), "kv_groups", groups);
     if (root) {
         json_dumpf(root, stdout, JSON_INDENT(2));
         putchar('\n');
@@ -71,6 +72,9 @@ static void print_device(const struct engine_plan *plan)
 static void print_front(void)
 {
     const struct plan_row rows[] = {
+        {"text", "at most, in host memory: prompts on their way to tokens, and what /tokenize answers",
+         FRONT_TEXT_BYTES},
+        {"bodies", "at most, of all clients together, in host memory", FRONT_BODIES_BYTES},
         {"replies", "at most, where they are large (logprobs): quire serve, as they are built",
          2 * FRONT_REPLIES_BYTES},
     };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define SLICE_US 5000 /* and the piece in which it ends: 5 to 10 ms */
+#define MAX_LISTED_IDS (TEXT_MAX_REPLY_BYTES / 4) /* whatever few digits they have: they take no more than the reply */
 #define IDS_A_LOOK 256 /* ids decoded between two looks at the clock */
 
 void text_work_free(struct text_work *w)
@@ -124,7 +125,8 @@ static bool take_ids(struct request_job *j, struct request_item *item, const uin
     if (!j->put)
         return make_room(j, item) ? append_ids(j, item, ids, n) : too_long(j, item->n_ids + n);
     j->work.n_reply_bytes += listed_bytes(ids, n);
-    return j->work.n_reply_bytes <= TEXT_MAX_REPLY_BYTES ? append_ids(j, item, ids, n) : too_much(j);
+    bool fits = j->work.n_reply_bytes <= TEXT_MAX_REPLY_BYTES && item->n_ids + n <= MAX_LISTED_IDS;
+    return fits ? append_ids(j, item, ids, n) : too_much(j);
 }
 
 static bool begin_encoding(struct request_job *j, struct request_item *item)
