@@ -119,17 +119,23 @@ static void futex_wake(atomic_uint *word)
 
 /* ---- pieces ----------------------------------------------------------------------------------- */
 
-/* Runs what has not begun of a home's pieces; returns how many. */
+/* Runs a piece of this home that has not begun; false: there is none. */
+static bool run_piece(struct k_pool *pool, struct home *home, uint32_t thread)
+{
+    if (atomic_load_explicit(&home->n_left, memory_order_relaxed) <= 0)
+        return false;
+    int left = atomic_fetch_sub_explicit(&home->n_left, 1, memory_order_acquire);
+    if (left <= 0)
+        return false;
+    pool->task(pool->context, (struct k_piece){home->end - (uint32_t)left, pool->n_pieces, thread});
+    return true;
+}
+
 static uint32_t run_home(struct k_pool *pool, struct home *home, uint32_t thread)
 {
     uint32_t n = 0;
-    while (atomic_load_explicit(&home->n_left, memory_order_relaxed) > 0) {
-        int left = atomic_fetch_sub_explicit(&home->n_left, 1, memory_order_acquire);
-        if (left <= 0)
-            break;
-        pool->task(pool->context, (struct k_piece){home->end - (uint32_t)left, pool->n_pieces, thread});
+    while (run_piece(pool, home, thread))
         n++;
-    }
     return n;
 }
 
@@ -237,7 +243,6 @@ static void wake_workers(struct k_pool *pool)
 {
     atomic_fetch_add(&pool->n_wakes, 1);
     futex_wake(&pool->n_wakes);
-    pool->alone_ns = 0;
 }
 
 /* The owner waits for pieces that others have begun. */
@@ -346,6 +351,11 @@ uint32_t k_pool_n_threads(const struct k_pool *pool)
     return pool->n_threads;
 }
 
+static void see_owner(struct k_pool *pool)
+{
+    atomic_store_explicit(&pool->owner_cpu, sched_getcpu(), memory_order_relaxed);
+}
+
 void k_pool_step_begin(struct k_pool *pool)
 {
     if (pool->n_threads == 1)
@@ -355,6 +365,7 @@ void k_pool_step_begin(struct k_pool *pool)
         atomic_store_explicit(&pool->n_asked, pool->account.n_asked, memory_order_relaxed);
     }
     pool->step_ns = 0;
+    see_owner(pool);
     pool->alone_ns = 0;
     atomic_store(&pool->in_step, true);
     if (pool->is_long && pool->account.n_asked > 1)
@@ -376,7 +387,7 @@ static void publish(struct k_pool *pool, uint32_t n_pieces, k_pool_fn fn, void *
     pool->task = fn;
     pool->context = context;
     pool->n_pieces = n_pieces;
-    atomic_store_explicit(&pool->owner_cpu, sched_getcpu(), memory_order_relaxed);
+    see_owner(pool);
     atomic_store_explicit(&pool->n_unfinished, n_pieces, memory_order_relaxed);
     for (uint32_t thread = n_asked; thread-- > 0;) {
         uint64_t begin, end;
@@ -397,6 +408,23 @@ static uint64_t pace_of(struct k_pool *pool, uint64_t own_ns, uint32_t n_own)
     return pace;
 }
 
+/* The owner's own pieces, with workers asleep: until there are none, or it has been alone for so long that they are woken. Sets how
+ * long that took. */
+static uint32_t run_alone(struct k_pool *pool, uint64_t begin, uint64_t *waking_ns)
+{
+    uint32_t n = 0;
+    while (run_piece(pool, &pool->homes[0], 0)) {
+        n++;
+        uint64_t now = quire_now_ns();
+        if (pool->alone_ns + (now - begin) < WAKE_NS)
+            continue;
+        wake_workers(pool);
+        *waking_ns = quire_now_ns() - now;
+        break;
+    }
+    return n;
+}
+
 void k_pool_run(struct k_pool *pool, uint32_t n_pieces, k_pool_fn fn, void *context)
 {
     if (n_pieces == 1) {
@@ -408,32 +436,28 @@ void k_pool_run(struct k_pool *pool, uint32_t n_pieces, k_pool_fn fn, void *cont
             fn(context, (struct k_piece){i, n_pieces, 0});
         return;
     }
-    uint64_t begin = quire_now_ns(), waited = 0;
+    uint64_t begin = quire_now_ns(), waking = 0, waited = 0;
     publish(pool, n_pieces, fn, context);
     bool is_alone = atomic_load_explicit(&pool->n_asleep, memory_order_relaxed) >
                     pool->n_threads - pool->account.n_asked;
-    if (is_alone && pool->alone_ns >= WAKE_NS) {
-        wake_workers(pool);
-        waited = quire_now_ns() - begin;
-        begin += waited;
-    }
-    uint32_t n_own = run_home(pool, &pool->homes[0], 0);
+    uint32_t n_own = is_alone ? run_alone(pool, begin, &waking) : 0;
+    n_own += run_home(pool, &pool->homes[0], 0);
     bool is_done = finish(pool, n_own);
     for (uint32_t i = 1; i < pool->n_threads && !is_done; i++) {
         uint32_t n = run_home(pool, &pool->homes[i], 0);
         is_done = n > 0 && finish(pool, n);
         n_own += n;
     }
-    uint64_t own = quire_now_ns() - begin, end = begin + own;
+    uint64_t end = quire_now_ns(), own = end - begin - waking;
     if (!is_done && !spin(pool, NULL)) {
         wait_for_others(pool);
         uint64_t now = quire_now_ns();
-        waited += now - end;
+        waited = now - end;
         end = now;
     }
     pool->step_ns += own;
-    pool->alone_ns += is_alone ? own : 0;
-    waited += COLLISION_NS * (uint64_t)atomic_exchange_explicit(&pool->n_collisions, 0, memory_order_relaxed);
+    pool->alone_ns = is_alone && waking == 0 ? pool->alone_ns + own : 0;
+    waited += waking + COLLISION_NS * (uint64_t)atomic_exchange_explicit(&pool->n_collisions, 0, memory_order_relaxed);
     uint64_t saved = pace_of(pool, own, n_own) * (n_pieces - n_own);
     pool_account_enter(&pool->account, saved, waited, end);
     atomic_store_explicit(&pool->n_asked, pool->account.n_asked, memory_order_relaxed);

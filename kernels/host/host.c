@@ -31,13 +31,17 @@ void host_close(struct host_backend *h)
 uint32_t host_pieces(struct k_backend *b, uint64_t work, uint32_t most_per_thread)
 {
     uint32_t n_asked = k_pool_n_asked(host_of(b)->pool);
-    uint64_t n = work / HOST_PIECE_WORK, most = n_asked == 1 ? 1 : n_asked * most_per_thread;
-    return n < 2 ? 1 : n < most ? (uint32_t)n : (uint32_t)most;
+    if (n_asked == 1 || work < 2 * HOST_PIECE_WORK)
+        return 1;
+    uint64_t most = (uint64_t)n_asked * most_per_thread, small = (uint64_t)n_asked * HOST_PIECES_PER_THREAD;
+    uint64_t n = work / HOST_PIECE_WORK < small ? work / HOST_PIECE_WORK : small;
+    n = work / HOST_LARGE_PIECE_WORK > n ? work / HOST_LARGE_PIECE_WORK : n;
+    return (uint32_t)(n < most ? n : most);
 }
 
 void host_run(struct k_backend *b, uint64_t work, k_pool_fn fn, void *context)
 {
-    k_pool_run(host_of(b)->pool, host_pieces(b, work, HOST_PIECES_PER_THREAD), fn, context);
+    k_pool_run(host_of(b)->pool, host_pieces(b, work, HOST_LARGE_PIECES_PER_THREAD), fn, context);
 }
 
 int host_alloc(struct k_backend *b, uint64_t bytes, void **dev, struct quire_error *err)
