@@ -21,14 +21,14 @@ ROUTES = {  # a request that is good
 GENERATING = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages")
 OPENAI = GENERATING[:2]
 
-EDGE = 2 ** 63  # JSON's integers end below it: what is past it is not JSON to the parser (NOT_JSON)
+EDGE = 2 ** 63
 STRINGS = (7, 1.5, True, [], {}, ["x"])
 FLAGS = (0, 1, "true", "", [], {}, 1.5)
-INTEGERS = ("1", "", 1.5, 1.0, True, [], {}, [1], 1e300)
+INTEGERS = ("1", "", 1.5, 1.0, True, [], {}, [1], 1e300, 2 ** 64, 10 ** 30, -10 ** 30)
 NUMBERS = ("1", "", True, [], {}, 1e300, -1e300)
 OBJECTS = ("x", "", 1, True, [], [{}])
 ARRAYS = ("x", "", 1, True, {}, {"0": 1})
-IDS = (*ARRAYS, [""], ["1"], [1.0], [-1], [True], [None], [[]], [10 ** 9], [EDGE - 1], list(range(-1, 3)))
+IDS = (*ARRAYS, [""], ["1"], [1.0], [-1], [True], [None], [[]], [10 ** 9], [EDGE - 1], [2 ** 64], list(range(-1, 3)))
 
 # routes, field, bad values; the name in the error is the field's own unless it says more.
 FIELDS = [
