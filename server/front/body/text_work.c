@@ -23,6 +23,11 @@ static bool checked(struct request_job *j, int status)
     return status == QUIRE_OK || api_fail_status(&j->error, status, j->prompt_name);
 }
 
+static bool no_memory(struct request_job *j)
+{
+    return api_fail(&j->error, 503, NULL, "out_of_memory", "out of memory");
+}
+
 static bool is_due(uint64_t until_us)
 {
     return quire_now_us() >= until_us;
@@ -89,7 +94,7 @@ static bool append_ids(struct request_job *j, struct request_item *item, const u
         size_t capacity = item->ids ? (w->capacity + n) + (w->capacity + n) / 2 : n + (n == 0);
         uint32_t *grown = realloc(item->ids, capacity * sizeof *grown);
         if (!grown)
-            return request_job_no_memory(j);
+            return no_memory(j);
         item->ids = grown;
         w->capacity = capacity;
     }
@@ -192,7 +197,7 @@ static bool append_text(struct request_job *j, const char *piece, size_t n)
     w->n_reply_bytes += escaped_bytes(piece, n);
     if (w->n_reply_bytes > TEXT_MAX_REPLY_BYTES)
         return too_much(j);
-    return buffer_append(&w->text, piece, n) == QUIRE_OK || request_job_no_memory(j);
+    return buffer_append(&w->text, piece, n) == QUIRE_OK || no_memory(j);
 }
 
 static bool decode(struct request_job *j, struct request_item *item, uint64_t until_us)
@@ -216,7 +221,7 @@ static bool decode(struct request_job *j, struct request_item *item, uint64_t un
     w->detok = NULL;
     item->n_text = w->text.n;
     if (!buffer_text(&w->text))
-        return request_job_no_memory(j);
+        return no_memory(j);
     item->text = w->text.data;
     w->text = (struct buffer){0};
     item_done(w);
@@ -239,7 +244,7 @@ static bool make_strings(struct request_job *j, uint64_t until_us)
         json_out_string(&w->text, (const char *)bytes, n);
         free(bytes);
         if (w->text.failed)
-            return request_job_no_memory(j);
+            return no_memory(j);
         if (w->n_reply_bytes + w->text.n > TEXT_MAX_REPLY_BYTES)
             return too_much(j);
         if (w->n_ids % IDS_A_LOOK == 0 && is_due(until_us))
@@ -256,7 +261,7 @@ static bool put_reply(struct request_job *j)
 {
     j->work.has_reply = true;
     j->put(&j->reply, j);
-    return !j->reply.failed || request_job_no_memory(j);
+    return !j->reply.failed || no_memory(j);
 }
 
 /* ---- slices --------------------------------------------------------------------------------- */
