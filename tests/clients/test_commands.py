@@ -147,6 +147,13 @@ def test_the_doctor(tmp_path):
     assert [s["has"] for s in machine["instructions"]][0] and machine["threads"] >= 1
     assert json.loads(quire("doctor", "--json").stdout)["model"] is None
 
+    short = json.loads(quire("doctor", MODEL, "--json", "--kv-cache-memory", "1M").stdout)
+    whole = json.loads((MODEL / "config.json").read_text())["max_position_embeddings"]
+    advised = re.search(r"could take (\d+): (--kv-cache-memory) (\d+M) would do", short["advice"][-1])
+    assert short["model"]["plan"]["max_model_len"] < whole == int(advised[1]), short
+    mended = json.loads(quire("doctor", MODEL, "--json", advised[2], advised[3]).stdout)
+    assert mended["model"]["plan"]["max_model_len"] == whole and not mended["advice"]
+
     for change, says in ((["--kv-cache-memory", "900T"], "lower --kv-cache-memory"), (["--scheduling-policy", "none"], "policy"),
                          (["--num-kv-blocks", "4", "--max-model-len", "512"], "--num-kv-blocks"), (["--gemm-form", "mma"], "gemm-form")):
         wrong = quire("doctor", MODEL, "--json", *change)

@@ -111,17 +111,20 @@ static void advise_on_machine(struct advice *a, const struct machine *m)
                m->quota, m->n_allowed);
 }
 
-static void advise_on_model(struct advice *a, const struct machine *m, const struct verdict *v)
+static void advise_on_model(struct advice *a, const struct machine *m, const struct verdict *v, uint32_t asked_len)
 {
     const struct engine_plan *p = &v->plan;
     if (!v->given || v->status != QUIRE_OK)
         return;
-    if (p->max_model_len < v->max_position)
+    if (!asked_len && p->max_model_len < v->max_position) {
+        /* One block more than its tokens fill for each step in flight; of windows it is more than is needed. */
+        uint64_t n_blocks = (v->max_position + p->block_tokens - 1) / p->block_tokens + 1 + p->overlap_depth;
         advise(
             a,
-            "requests have %u tokens at most, the model could take %u: --max-model-len and --kv-cache-memory say how many "
-            "the KV cache is for",
-            p->max_model_len, v->max_position);
+            "the KV cache is for requests of %u tokens at most, and the model could take %u: --kv-cache-memory %" PRIu64
+            "M would do",
+            p->max_model_len, v->max_position, (n_blocks * p->kv_block_bytes >> 20) + 1);
+    }
     if (!p->device_memory && p->weight_bytes + p->total_bytes > m->free_bytes)
         advise(
             a,
@@ -187,7 +190,7 @@ static void print_model(const struct verdict *v)
     if (v->gemms[0])
         row("GEMM form", "%s", v->gemms);
     if (v->placement[0])
-        row("threads", "%s", v->placement);
+        row("placement", "%s", v->placement);
     if (p->max_model_len && p->kv_bytes) {
         row("weights", "%s in %s, %s", quire_size(p->weight_bytes).text, k_format_name(p->weight_format),
             p->device_memory ? "copied to the GPU" : "used where they are mapped");
@@ -300,7 +303,7 @@ int command_doctor(int argc, char **argv)
     if (v.given)
         examine(&v, &options);
     advise_on_machine(&advice, &machine);
-    advise_on_model(&advice, &machine, &v);
+    advise_on_model(&advice, &machine, &v, options.max_model_len);
     code = v.status != QUIRE_OK || (machine.n_sets > 0 && machine.sets[0].lacks);
     if (json) {
         int wrote = command_print_json(all_json(&machine, &v, &advice));
