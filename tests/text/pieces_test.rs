@@ -428,6 +428,8 @@ fn unknown_patterns_prove_nothing() {
     ] {
         assert!(Follow::parse(pattern).is_none(), "{pattern}");
     }
+    let deep = "(".repeat(1_000_000) + "a" + &")".repeat(1_000_000);
+    assert!(Follow::parse(&deep).is_none());
     for pattern in [
         GPT2, QWEN2, LLAMA3, CL100K, O200K, DEEPSEEK, BLOOM, r"\s+$", r"[^\]]+", r"a{2,}?b",
     ] {

@@ -10,6 +10,8 @@
 
 use tokenizers::utils::SysRegex;
 
+/// Groups within groups; the deepest pattern in the field has 2.
+const MAX_DEPTH: usize = 16;
 /// Positions that a mask can hold; the largest pattern in the field has 47.
 const MAX_POSITIONS: usize = 128;
 
@@ -61,6 +63,7 @@ impl Follow {
         let mut parser = Parser {
             rest: pattern,
             ignore_case: false,
+            depth: 0,
             follow: Follow {
                 atoms: Vec::new(),
                 follow: Vec::new(),
@@ -116,6 +119,7 @@ impl Follow {
 struct Parser<'a> {
     rest: &'a str,
     ignore_case: bool,
+    depth: usize,
     follow: Follow,
 }
 
@@ -137,6 +141,10 @@ impl<'a> Parser<'a> {
     }
 
     fn alternatives(&mut self) -> Option<Part> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return None;
+        }
         let mut all = self.sequence()?;
         while self.take("|") {
             let one = self.sequence()?;
@@ -147,6 +155,7 @@ impl<'a> Parser<'a> {
             // One that matches nothing is not tried where an earlier one matches.
             all.skips = None;
         }
+        self.depth -= 1;
         Some(all)
     }
 
