@@ -578,12 +578,16 @@ def test_an_engine_that_goes_away():
         streamed.sendall(post_bytes(COMPLETIONS, {**long, "stream": True}))
         whole.sendall(post_bytes(COMPLETIONS, long, "Connection: close\r\n"))
         assert wait_until(lambda: s.metric("vllm:num_requests_running") == 2)
+        data = b""
+        while b"data: " not in data:  # a stream that has begun
+            data += streamed.recv(65536)
         s.process.send_signal(signal.SIGUSR1)
         reply = read_all(whole)
         assert reply.startswith(b"HTTP/1.1 503") and b"engine_unavailable" in reply and b"Retry-After: 1" in reply
-        data = b""
         while not data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"):
-            data += streamed.recv(65536)
+            more = streamed.recv(65536)
+            assert more, data
+            data += more
         error = json.loads(data.split(b"data: ")[-2].split(b"\n")[0])["error"]
         assert error["type"] == "server_error" and error["code"] == "engine_unavailable"
         for path in (COMPLETIONS, "/tokenize"):

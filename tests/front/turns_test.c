@@ -83,6 +83,32 @@ static void tenants_in_turn(void **state)
     event_base_free(base);
 }
 
+/* Several requests are read before the engine has taken the first of any: each must find the others counted. */
+static void expected_ones_count(void **state)
+{
+    struct event_base *base = event_base_new();
+    struct turns *t;
+    struct turn a = {.tenant = 1, .n_choices = 2}, b = {.tenant = 1, .n_choices = 1};
+    (void)state;
+    assert_int_equal(turns_open(base, &t, NULL), 0);
+    turns_expect(t, &a, 499);
+    assert_int_equal(turns_n_waiting(t, 1), 998);
+    turns_expect(t, &b, 10);
+    assert_int_equal(turns_n_all(t), 1008);
+    assert_string_equal(run(base), ""); /* none waits yet */
+    a.n_waiting = 499; /* it was taken */
+    turns_wait(t, &a);
+    assert_int_equal(turns_n_waiting(t, 1), 1008);
+    b.n_waiting = 0; /* it was refused */
+    turns_wait(t, &b);
+    assert_int_equal(turns_n_waiting(t, 1), 998);
+    a.n_waiting = 0;
+    turns_wait(t, &a);
+    assert_int_equal(turns_n_all(t), 0);
+    turns_close(t);
+    event_base_free(base);
+}
+
 static void tokens_ahead(void **state)
 {
     struct event_base *base = event_base_new();
@@ -162,10 +188,8 @@ static void a_share_of_the_queue(void **state)
 int run_turns_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tenants_in_turn),
-        cmocka_unit_test(tokens_ahead),
-        cmocka_unit_test(a_full_engine),
-        cmocka_unit_test(a_share_of_the_queue),
+        cmocka_unit_test(tenants_in_turn), cmocka_unit_test(expected_ones_count),  cmocka_unit_test(tokens_ahead),
+        cmocka_unit_test(a_full_engine),   cmocka_unit_test(a_share_of_the_queue),
     };
     return cmocka_run_group_tests_name("turns", tests, NULL, NULL);
 }

@@ -745,6 +745,7 @@ static bool queue(struct generation *g, struct api_error *e)
     }
     if (!limits_queue(g->tenant, n, e))
         return false;
+    turns_expect(f->turns, &g->turn, (uint32_t)g->n_prompts - 1);
     g->n_queued = n;
     return true;
 }

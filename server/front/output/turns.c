@@ -153,6 +153,13 @@ void turns_wait(struct turns *t, struct turn *turn)
         go(t);
 }
 
+void turns_expect(struct turns *t, struct turn *turn, uint32_t n_prompts)
+{
+    turn->n_waiting = n_prompts;
+    count(t, turn);
+    turn->n_waiting = 0;
+}
+
 uint64_t turns_n_waiting(const struct turns *t, uint32_t tenant)
 {
     return t->tenants[tenant].n_waiting;

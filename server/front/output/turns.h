@@ -46,6 +46,9 @@ void turns_close(struct turns *t); /* no turn waits any more; NULL is fine */
 /* What the engine has: places for sequences and in its queue, and tokens of a step. 0: it does not say. */
 void turns_set_engine(struct turns *t, uint32_t max_seqs, uint32_t max_queued, uint32_t step_tokens);
 
+/* So many prompts will wait if the first is taken. They count as waiting from now on, or requests that come together would
+ * each find that nobody waits. */
+void turns_expect(struct turns *t, struct turn *turn, uint32_t n_prompts);
 /* The turn's numbers are set, or have changed; with n_waiting 0 it is out of the queue. */
 void turns_wait(struct turns *t, struct turn *turn);
 /* Choices of this tenant that wait here; of all of them. */
