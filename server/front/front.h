@@ -36,38 +36,38 @@ struct tls;
 #define FRONT_BODIES_BYTES ((uint64_t)256 << 20)
 
 struct front_listen {
-    const char *host;               /* name or address; NULL = every IPv4 address */
-    uint16_t port;                  /* 0 = any */
+    const char *host; /* name or address; NULL = every IPv4 address */
+    uint16_t port; /* 0 = any */
 };
 
 struct front_options {
-    const char *host;               /* name or address; NULL = every IPv4 address */
-    uint16_t port;                  /* 0 = any: front_port() tells */
-    int backlog;                    /* of the listening socket; 0 = 1,024 */
+    const char *host; /* name or address; NULL = every IPv4 address */
+    uint16_t port; /* 0 = any: front_port() tells */
+    int backlog; /* of the listening socket; 0 = 1,024 */
     const struct front_listen *metrics; /* NULL; or a second listener, that answers /metrics and /health, without
                                            a key, and nothing else, until the front is destroyed */
-    const struct tls *tls;          /* NULL: plain HTTP; outlives the front */
+    const struct tls *tls; /* NULL: plain HTTP; outlives the front */
     const char *const *allowed_origins; /* of web pages (CORS), checked; they outlive the front */
     size_t n_allowed_origins;
     const char *const
         *allowed_hosts; /* names of this server besides localhost, checked; they outlive the front. Looked at
                                          without keys, on a loopback address or where there are some */
     size_t n_allowed_hosts;
-    struct tenants *tenants;        /* never NULL; outlives the front, whose loop's thread it belongs to */
-    bool tenant_metrics;            /* /metrics counts by tenant too */
-    bool log_requests;              /* a line in the log for each request that generates */
-    const char *otlp_endpoint;      /* NULL; or where their spans are sent (server/front/observe/otlp.h) */
+    struct tenants *tenants; /* never NULL; outlives the front, whose loop's thread it belongs to */
+    bool tenant_metrics; /* /metrics counts by tenant too */
+    bool log_requests; /* a line in the log for each request that generates */
+    const char *otlp_endpoint; /* NULL; or where their spans are sent (server/front/observe/otlp.h) */
     const char *const *model_names; /* at least one; the first is for requests that name none */
     size_t n_model_names;
-    const char *model_root;         /* "root" on /v1/models: path or name of what was loaded */
-    const char *version;            /* on /version, and in system_fingerprint */
-    const struct quire_text *text;  /* outlives the front */
+    const char *model_root; /* "root" on /v1/models: path or name of what was loaded */
+    const char *version; /* on /version, and in system_fingerprint */
+    const struct quire_text *text; /* outlives the front */
     enum quire_specials specials_in_messages; /* what becomes of special tokens that messages spell */
-    const char *tool_call_parser;   /* "hermes", "llama3_json", "none"; NULL or "auto": by the chat template's text */
+    const char *tool_call_parser; /* "hermes", "llama3_json", "none"; NULL or "auto": by the chat template's text */
     struct sampling_defaults sampling; /* the checkpoint's */
-    size_t max_body_bytes;          /* 0 = 16 MiB */
-    uint32_t max_choices;           /* prompts × n of a request; 0 = 4,096 */
-    uint32_t max_connections;       /* 0 = 4,096; never more than the process may open */
+    size_t max_body_bytes; /* 0 = 16 MiB */
+    uint32_t max_choices; /* prompts × n of a request; 0 = 4,096 */
+    uint32_t max_connections; /* 0 = 4,096; never more than the process may open */
     uint32_t max_connections_per_address; /* 0 = half of that */
     const struct http_network *trusted_proxies; /* n_trusted_proxies that have no such limit; they outlive the front */
     size_t n_trusted_proxies;
