@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 import harness
-from harness import Server, run_tests
+from harness import SANITIZED, Server, run_tests
 
 MAX_BODY = 16 << 20
 
@@ -193,7 +193,7 @@ def test_memory_is_the_body_and_little_more():
         grown = (peak_kb() - idle) >> 10
         print(f"        {name}: {len(body) >> 20} MiB, {status}, + {grown} MiB", flush=True)
         assert status == wanted, (name, reply)
-        assert grown <= 90, (name, grown)
+        assert SANITIZED or grown <= 90, (name, grown)
         assert server.post("/v1/completions", {"prompt": "x", "max_tokens": 1})[0] == 200
 
 
