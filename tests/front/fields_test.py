@@ -59,7 +59,7 @@ FIELDS = [
                                 {"1": 100.5}, {"1": True}, {"1": None}, {"1": [1]})),
     (GENERATING, "stop_token_ids", IDS),
     (GENERATING, "allowed_token_ids", (*IDS, [])),
-    (GENERATING, "bad_words", (*ARRAYS, [""], [1], [None], [["x"]], ["  "], ["x", ""])),
+    (GENERATING, "bad_words", (*ARRAYS, [""], [1], [None], [["x"]], ["  "], ["x", ""], ["x" * 513])),
     ((*OPENAI, "/v1/responses"), "stop", (7, True, {}, "", [""], [1], [None], [["x"]], ["x"] * 33, "x" * 513)),
     (("/v1/messages",), "stop_sequences", (7, True, {}, "", [""], [1], [None], ["x"] * 33, ["x" * 513])),
     (OPENAI, "max_tokens", (*INTEGERS, -1, 4097, 2 ** 31)),
