@@ -43,7 +43,7 @@ struct front_listen {
 struct front_options {
     const char *host; /* name or address; NULL = every IPv4 address */
     uint16_t port; /* 0 = any: front_port() tells */
-    int backlog; /* of the listening socket; 0 = 1,024 */
+    int backlog; /* of the listening socket; 0 = 4,096, which the kernel's somaxconn bounds */
     const struct front_listen *metrics; /* NULL; or a second listener, that answers /metrics and /health, without
                                            a key, and nothing else, until the front is destroyed */
     const struct tls *tls; /* NULL: plain HTTP; outlives the front */
