@@ -7,9 +7,10 @@ import tempfile
 import threading
 import time
 
-from harness import Server, post_bytes, run_tests, wait_until
+from harness import SANITIZED, Server, post_bytes, run_tests, wait_until
 
 COMPLETIONS = "/v1/completions"
+SLOWER = 8 if SANITIZED else 1  # and what a sanitizer keeps of freed memory is not measured
 KEY_A, KEY_B = {"Authorization": "Bearer ka"}, {"Authorization": "Bearer kb"}
 
 
@@ -43,16 +44,16 @@ def in_background(server, path, body, headers=None):
 
 
 def test_long_text_costs_pieces():
-    text = prose(2_000_000)
+    text = prose(2_000_000 // SLOWER)
     with Server() as s:
         s.post("/tokenize", {"prompt": prose(100_000)})
         before = s.resident_kb()
         status, reply = s.post("/tokenize", {"prompt": text})
-        assert status == 200 and reply["count"] == len(reply["tokens"]) > 400_000
+        assert status == 200 and reply["count"] == len(reply["tokens"]) > 400_000 // SLOWER
         # At once it was 150 bytes for each of text: 300 MB.
-        assert peak_kb(s) - before < 60_000, peak_kb(s) - before
-        assert wait_until(lambda: s.resident_kb() - before < 40_000), s.resident_kb() - before
-        start = reply["tokens"][:200_000]
+        assert SANITIZED or peak_kb(s) - before < 60_000, peak_kb(s) - before
+        assert SANITIZED or wait_until(lambda: s.resident_kb() - before < 40_000), s.resident_kb() - before
+        start = reply["tokens"][:200_000 // SLOWER]
         assert text.startswith(s.post("/detokenize", {"tokens": start})[1]["prompt"])
         body = {"messages": [{"role": "user", "content": text}]}
         assert s.post("/v1/messages/count_tokens", body)[1]["input_tokens"] > reply["count"]
@@ -90,6 +91,9 @@ def test_what_cannot_be_cut():
 
 
 def test_replies_have_an_end():
+    if SANITIZED:
+        print("        not run: under a sanitizer so long a text takes more than a minute")
+        return
     with Server() as s:
         before = peak_kb(s)
         status, reply = s.post("/tokenize", {"prompt": "\x01 " * 1_900_000, "return_token_strs": True})
@@ -102,7 +106,7 @@ def test_replies_have_an_end():
 def test_nobody_waits_for_anothers_text():
     """Not another tenant, nor a short request of the same one."""
     with tenants({"name": "a", "key": "ka"}, {"name": "b", "key": "kb"}) as f, Server("--tenants", f.name) as s:
-        body = json.dumps({"prompt": prose(1_500_000)}).encode()
+        body = json.dumps({"prompt": prose(1_500_000 // SLOWER)}).encode()
         long = [in_background(s, "/tokenize", body, KEY_A) for _ in range(3)]
         time.sleep(0.1)
         for headers in (KEY_B, KEY_A) * 5:
@@ -123,7 +127,7 @@ def test_who_leaves_is_forgotten():
         # The first of these is only begun when nothing is left of theirs.
         assert s.post("/tokenize", {"prompt": prose(600_000)})[0] == 200
         ticks = lambda: sum(map(int, open(f"/proc/{s.process.pid}/stat").read().rsplit(")")[1].split()[11:13]))
-        assert ticks() < 600, "6 seconds of work, where 72 MB of text take a minute"
+        assert SANITIZED or ticks() < 600, "6 seconds of work, where 72 MB of text take a minute"
 
 
 def test_text_counts_against_limits():
