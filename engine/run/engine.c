@@ -140,7 +140,10 @@ static int prepare_model(struct engine *e, const struct engine_options *asked, s
     if (status == QUIRE_OK)
         status = engine_plan_make_on(&o, &e->desc, safetensors_total_bytes(e->checkpoint), &device, &e->plan, err);
     e->plan.gemm_form = e->backend->form;
-    return status == QUIRE_OK ? check_memory(&e->plan, err) : status;
+    if (status != QUIRE_OK)
+        return status;
+    e->block_shift = (uint32_t)__builtin_ctz(e->plan.block_tokens); /* which plan.c has checked */
+    return check_memory(&e->plan, err);
 }
 
 static int open_model(struct engine *e, const struct engine_options *o, struct quire_error *err)

@@ -58,6 +58,7 @@ struct engine {
     struct model_desc desc;
     struct sampling_defaults sampling_defaults;
     struct engine_plan plan;
+    uint32_t block_shift; /* plan.block_tokens is 1 << block_shift */
     struct engine_info info;
     struct engine_sink_pair {
         engine_sink call;
