@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""What one tenant's worst requests cost another, and the process in memory.
+
+    python3 tests/stress/hostile.py [--quire build/quire] [--model DIR] [--seconds 8] [--json FILE]
+
+`quire serve` with two tenants. In each round eight connections of the first send one kind of load again and again; the second asks
+for one token every 20 ms, a third client for /health/live. Prints the median, p99 and the slowest of both in milliseconds, and the
+peak of the process' memory above what it had idle. Needs only the standard library; the clients run in processes of their own,
+on the same cores, so on a busy machine they measure that machine too: the first round has no load.
+"""
+
+import argparse
+import http.client
+import json
+import multiprocessing
+import pathlib
+import re
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BODY_BYTES = 15_000_000  # just below --max-body-size
+
+
+def text(unit):
+    return unit * (BODY_BYTES // len(unit))
+
+
+def loads():
+    """name: (path, body, seconds between the parts of a slow body or 0)"""
+    completion = {"max_tokens": 1}
+    return {
+        "nothing": None,
+        "15 MB of one word, /tokenize": ("/tokenize", {"prompt": text("a")}, 0),
+        "15 MB of words, /tokenize": ("/tokenize", {"prompt": text("the cat ")}, 0),
+        "15 MB of words, a completion": ("/v1/completions", {**completion, "prompt": text("the cat ")}, 0),
+        "15 MB of objects in a field nobody knows": ("/v1/completions", {**completion, "prompt": "hi", "x": [{}] * 4_000_000}, 0),
+        "2 million token ids, /detokenize": ("/detokenize", {"tokens": [100] * 2_000_000}, 0),
+        "2,000 prompts": ("/v1/completions", {**completion, "prompt": ["hi"] * 2000}, 0),
+        "prompt logprobs": ("/v1/completions", {**completion, "prompt": [[5] * 500] * 40, "prompt_logprobs": 20}, 0),
+        "4,000 slow bodies": ("/v1/completions", {**completion, "prompt": "hi" * 1000}, 4000),
+    }
+
+
+def post(port, key, path, body):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    connection.request("POST", path, body, {"Authorization": f"Bearer {key}", "Content-Type": "application/json"})
+    reply = connection.getresponse()
+    reply.read()
+    connection.close()
+    return reply.status
+
+
+def keep_sending(port, path, body, until):
+    while time.monotonic() < until:
+        try:
+            post(port, "bad", path, body)
+        except OSError:
+            pass
+
+
+def send_slowly(port, path, body, n, until):
+    """n connections that each send a byte of their bodies now and then."""
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer bad\r\nContent-Length: {len(body)}\r\n\r\n"
+    held = []
+    while time.monotonic() < until:
+        try:
+            s = socket.create_connection(("127.0.0.1", port), timeout=1)
+            s.sendall(head.encode() + body[:10])
+            held.append(s)
+        except OSError:
+            time.sleep(0.01)
+        if len(held) >= n:
+            held.pop(0).close()
+
+
+def ask(port, method, path, body, every_s, until, out):
+    took, wrong = [], 0
+    while time.monotonic() < until:
+        started = time.monotonic()
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection.request(method, path, body, {"Authorization": "Bearer good", "Content-Type": "application/json"})
+            wrong += connection.getresponse().status != 200
+            connection.close()
+        except OSError:
+            wrong += 1
+        took.append(time.monotonic() - started)
+        time.sleep(every_s)
+    out.put((took, wrong))
+
+
+def summary(out):
+    took, wrong = out.get()
+    took.sort()
+    return {"n": len(took), "wrong": wrong, "p50_ms": round(1000 * statistics.median(took), 1),
+            "p99_ms": round(1000 * took[min(len(took) - 1, len(took) * 99 // 100)], 1), "max_ms": round(1000 * took[-1], 1)}
+
+
+def memory_kb(pid, what):
+    return int(re.search(rf"{what}:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1))
+
+
+def run_round(server, port, load, seconds):
+    pathlib.Path(f"/proc/{server.pid}/clear_refs").write_text("5")  # the peak begins anew
+    until = time.monotonic() + seconds
+    processes = []
+    if load:
+        path, body, slow = load
+        body = json.dumps(body, separators=(",", ":")).encode()
+        targets = [(send_slowly, (port, path, body, slow // 4, until))] * 4 if slow else [(keep_sending, (port, path, body, until))] * 8
+        processes = [multiprocessing.Process(target=f, args=a) for f, a in targets]
+    tokens, live = multiprocessing.Queue(), multiprocessing.Queue()
+    one = json.dumps({"prompt": "Hello", "max_tokens": 1}).encode()
+    processes += [multiprocessing.Process(target=ask, args=(port, "POST", "/v1/completions", one, 0.02, until, tokens)),
+                  multiprocessing.Process(target=ask, args=(port, "GET", "/health/live", None, 0.02, until, live))]
+    for process in processes:
+        process.start()
+    result = {"one_token": summary(tokens), "live": summary(live)}
+    for process in processes:
+        process.join()
+    result["peak_mib"] = memory_kb(server.pid, "VmHWM") >> 10
+    return result
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--quire", default=ROOT / "build" / "quire")
+    arguments.add_argument("--model", default=ROOT / "tools" / "demo_model" / "model")
+    arguments.add_argument("--seconds", type=float, default=8)
+    arguments.add_argument("--json")
+    a = arguments.parse_args()
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as tenants, tempfile.TemporaryFile("w+") as log:
+        json.dump([{"name": "good", "key": "good"}, {"name": "bad", "key": "bad"}], tenants)
+        tenants.flush()
+        server = subprocess.Popen([a.quire, "serve", a.model, "--port", "0", "--tenants", tenants.name], stderr=log, stdout=log)
+        try:
+            port = None
+            while port is None:
+                if server.poll() is not None:
+                    raise SystemExit("the server ended before it was ready")
+                time.sleep(0.05)
+                log.seek(0)
+                found = re.search(r"http://[0-9.]+:(\d+)", log.read())
+                port = int(found.group(1)) if found else None
+            for _ in range(50):
+                post(port, "good", "/v1/completions", b'{"prompt": "Hello", "max_tokens": 16}')
+            idle, results = memory_kb(server.pid, "VmRSS") >> 10, {}
+            print(f"idle: {idle} MiB\n{'load':42} {'one token: p50':>15} {'p99':>7} {'max':>7} {'not 200':>8} {'live: p99':>10} {'max':>7} {'peak':>9}")
+            for name, load in loads().items():
+                r = results[name] = run_round(server, port, load, a.seconds)
+                t, v = r["one_token"], r["live"]
+                print(f"{name:42} {t['p50_ms']:15} {t['p99_ms']:7} {t['max_ms']:7} {t['wrong'] + v['wrong']:8} {v['p99_ms']:10} {v['max_ms']:7} "
+                      f"{r['peak_mib'] - idle:+5} MiB", flush=True)
+        finally:
+            server.terminate()
+            server.wait()
+    if a.json:
+        pathlib.Path(a.json).write_text(json.dumps({"idle_mib": idle, "seconds": a.seconds, "rounds": results}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
