@@ -4,7 +4,8 @@
  * A front lives on one libevent loop; every function here is called on that loop's thread, and so
  * is every callback. Two threads of its own do the long text work. It knows no tensors: what it
  * needs to know of a model it learns from the engine's HELLO and from the struct quire_text it is
- * given. front_create() makes the process ignore SIGPIPE.
+ * given. front_create() makes the process ignore SIGPIPE,
+ * and sets from which size on its malloc() gives memory back.
  */
 #ifndef QUIRE_FRONT_FRONT_H
 #define QUIRE_FRONT_FRONT_H

@@ -95,6 +95,8 @@ struct key256 front_cache_domain(const struct front *f, const struct http_exchan
 /* A request that costs something begins: the engine takes it, and its tenant's limits do. NULL: it
  * was answered. Else limits_end() ends it. */
 struct tenant *front_begin(struct front *f, struct http_exchange *x);
+/* Ends with an error what front_begin() let begin, and nothing has come of. */
+void front_refuse(const struct front *f, struct http_exchange *x, struct tenant *tenant, const struct api_error *e);
 /* The log's line for a request that was refused before it began; tenant NULL: not known. */
 void front_log_refused(const struct front *f, const struct http_exchange *x, const struct tenant *tenant,
                        const struct api_error *e);

@@ -17,9 +17,10 @@ import pathlib
 import re
 import socket
 import statistics
-import subprocess
 import tempfile
 import time
+
+from stress import Process
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BODY_BYTES = 15_000_000  # just below --max-body-size
@@ -100,12 +101,12 @@ def summary(out):
             "p99_ms": round(1000 * took[min(len(took) - 1, len(took) * 99 // 100)], 1), "max_ms": round(1000 * took[-1], 1)}
 
 
-def memory_kb(pid, what):
-    return int(re.search(rf"{what}:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1))
+def peak_kb(pid):
+    return int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1))
 
 
-def run_round(server, port, load, seconds):
-    pathlib.Path(f"/proc/{server.pid}/clear_refs").write_text("5")  # the peak begins anew
+def run_round(pid, port, load, seconds):
+    pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak begins anew
     until = time.monotonic() + seconds
     processes = []
     if load:
@@ -122,7 +123,7 @@ def run_round(server, port, load, seconds):
     result = {"one_token": summary(tokens), "live": summary(live)}
     for process in processes:
         process.join()
-    result["peak_mib"] = memory_kb(server.pid, "VmHWM") >> 10
+    result["peak_mib"] = peak_kb(pid) >> 10
     return result
 
 
@@ -133,31 +134,23 @@ def main():
     arguments.add_argument("--seconds", type=float, default=8)
     arguments.add_argument("--json")
     a = arguments.parse_args()
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as tenants, tempfile.TemporaryFile("w+") as log:
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as tenants:
         json.dump([{"name": "good", "key": "good"}, {"name": "bad", "key": "bad"}], tenants)
         tenants.flush()
-        server = subprocess.Popen([a.quire, "serve", a.model, "--port", "0", "--tenants", tenants.name], stderr=log, stdout=log)
+        server = Process(a.quire, "serve", a.model, "--port", 0, "--tenants", tenants.name, says=r"http://[0-9.]+:(\d+)")
+        port, pid = int(server.found.group(1)), server.process.pid
         try:
-            port = None
-            while port is None:
-                if server.poll() is not None:
-                    raise SystemExit("the server ended before it was ready")
-                time.sleep(0.05)
-                log.seek(0)
-                found = re.search(r"http://[0-9.]+:(\d+)", log.read())
-                port = int(found.group(1)) if found else None
             for _ in range(50):
                 post(port, "good", "/v1/completions", b'{"prompt": "Hello", "max_tokens": 16}')
-            idle, results = memory_kb(server.pid, "VmRSS") >> 10, {}
+            idle, results = server.resident_kb() >> 10, {}
             print(f"idle: {idle} MiB\n{'load':42} {'one token: p50':>15} {'p99':>7} {'max':>7} {'not 200':>8} {'live: p99':>10} {'max':>7} {'peak':>9}")
             for name, load in loads().items():
-                r = results[name] = run_round(server, port, load, a.seconds)
+                r = results[name] = run_round(pid, port, load, a.seconds)
                 t, v = r["one_token"], r["live"]
                 print(f"{name:42} {t['p50_ms']:15} {t['p99_ms']:7} {t['max_ms']:7} {t['wrong'] + v['wrong']:8} {v['p99_ms']:10} {v['max_ms']:7} "
                       f"{r['peak_mib'] - idle:+5} MiB", flush=True)
         finally:
-            server.terminate()
-            server.wait()
+            server.stop()
     if a.json:
         pathlib.Path(a.json).write_text(json.dumps({"idle_mib": idle, "seconds": a.seconds, "rounds": results}, indent=1) + "\n")
 

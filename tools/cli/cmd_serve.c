@@ -23,7 +23,6 @@
 #include "tools/cache/warm.h"
 #include "tools/cli/watching.h"
 
-#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -651,17 +650,6 @@ static int run(struct serve *s, struct quire_error *err)
     return status;
 }
 
-/* Memory that a long text took goes back to the system: blocks of a MiB as they are freed, the rest when 8 MiB of a heap
- * are unused. By default freed blocks of up to 32 MiB come to be kept, and a heap is given back by 128 KiB, which made
- * encoding 64 KiB of prose a quarter slower (27 against 34 ms). */
-static void give_memory_back(void)
-{
-#ifdef __GLIBC__
-    mallopt(M_MMAP_THRESHOLD, 1 << 20);
-    mallopt(M_TRIM_THRESHOLD, 8 << 20);
-#endif
-}
-
 int command_serve(int argc, char **argv)
 {
     struct serve s = {
@@ -670,7 +658,6 @@ int command_serve(int argc, char **argv)
     struct quire_error err;
     bool given[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX] = {false};
 
-    give_memory_back();
     engine_options_default(&s.options);
     size_t n = http_flags(&s, rows);
     n += connection_flags(&s, rows + n);

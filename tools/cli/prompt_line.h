@@ -1,5 +1,5 @@
-/* Lines that a person types at a prompt, with editing and a history of this session (libedit) where the build found it;
- * else, and from a pipe, as the terminal and getline() have them. Main thread; one at a time: it takes SIGINT and SIGTERM
+/* Lines that a person types at a prompt, with editing and a history of what was typed before (libedit) where the build
+ * found it; else, and from a pipe, as the terminal and getline() have them. Main thread; one at a time: it takes SIGINT and SIGTERM
  * while it waits, and gives them back. */
 #ifndef QUIRE_TOOLS_PROMPT_LINE_H
 #define QUIRE_TOOLS_PROMPT_LINE_H

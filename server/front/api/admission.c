@@ -128,6 +128,14 @@ struct tenant *front_begin(struct front *f, struct http_exchange *x)
     return NULL;
 }
 
+void front_refuse(const struct front *f, struct http_exchange *x, struct tenant *tenant, const struct api_error *e)
+{
+    front_log_refused(f, x, tenant, e);
+    limits_end(tenant);
+    limits_headers(tenant, quire_now_us(), x);
+    api_error_reply(x, e);
+}
+
 void front_bill(const struct tenant *tenant, struct request_spec *spec)
 {
     spec->tenant = tenant->index;

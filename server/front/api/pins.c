@@ -226,10 +226,8 @@ void pin_start(struct front *f, struct http_exchange *x)
     if (!job) {
         struct api_error e;
         free(p);
-        limits_end(tenant);
-        limits_headers(tenant, quire_now_us(), x);
         api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
-        api_error_reply(x, &e);
+        front_refuse(f, x, tenant, &e);
         return;
     }
     *p = (struct pin){.front = f, .x = x, .tenant = tenant, .job = job};

@@ -182,19 +182,10 @@ static bool encode(struct request_job *j, struct request_item *item, uint64_t un
 
 /* ---- ids → text ----------------------------------------------------------------------------- */
 
-/* As a JSON string has it. */
-static size_t escaped_bytes(const char *text, size_t n)
-{
-    size_t bytes = n;
-    for (size_t i = 0; i < n; i++)
-        bytes += (unsigned char)text[i] < ' ' ? 5 : text[i] == '"' || text[i] == '\\';
-    return bytes;
-}
-
 static bool append_text(struct request_job *j, const char *piece, size_t n)
 {
     struct text_work *w = &j->work;
-    w->n_reply_bytes += escaped_bytes(piece, n);
+    w->n_reply_bytes += json_out_string_bytes(piece, n) - 2; /* the quotes are those of the whole */
     if (w->n_reply_bytes > TEXT_MAX_REPLY_BYTES)
         return too_much(j);
     return buffer_append(&w->text, piece, n) == QUIRE_OK || no_memory(j);

@@ -149,10 +149,8 @@ void utility_start(struct front *f, struct http_exchange *x,
     if (!job) {
         struct api_error e;
         free(u);
-        limits_end(tenant);
-        limits_headers(tenant, quire_now_us(), x);
         api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
-        api_error_reply(x, &e);
+        front_refuse(f, x, tenant, &e);
         return;
     }
     job->put = put;

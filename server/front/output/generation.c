@@ -824,10 +824,7 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
     }
     if (!ok) {
         free(g);
-        front_log_refused(f, x, tenant, &e);
-        limits_end(tenant);
-        limits_headers(tenant, quire_now_us(), x);
-        api_error_reply(x, &e);
+        front_refuse(f, x, tenant, &e);
         return;
     }
     TAILQ_INSERT_TAIL(&f->generations, g, link);
