@@ -106,6 +106,7 @@ static void closing_releases_what_is_left(void **state)
 /* Slices in the order in which they were done, by one thread. */
 static char order[256];
 static int n_order;
+static atomic_int n_begun;
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
 struct named_job {
@@ -117,6 +118,7 @@ struct named_job {
 static bool named_work(struct text_job *job)
 {
     struct named_job *t = (struct named_job *)job;
+    atomic_fetch_add(&n_begun, 1);
     pthread_mutex_lock(&gate); /* shut until everything was submitted */
     pthread_mutex_unlock(&gate);
     order[n_order++] = t->name;
@@ -144,20 +146,26 @@ static struct named_job named(char name, uint32_t tenant, size_t n_bytes, int n_
         .n_slices = n_slices};
 }
 
+/* Another tenant's job has the thread until all of them wait. */
 static const char *order_of(struct named_job *jobs, int n)
 {
+    struct named_job first = named('z', 3, 100, 1);
     struct text_pool *pool;
     assert_int_equal(text_pool_open(base, 1, &pool, NULL), 0);
     memset(order, 0, sizeof order);
     n_order = n_done = 0;
+    atomic_store(&n_begun, 0);
     pthread_mutex_lock(&gate);
+    text_pool_submit(pool, &first.job);
+    while (atomic_load(&n_begun) == 0)
+        usleep(100);
     for (int i = 0; i < n; i++)
         text_pool_submit(pool, &jobs[i].job);
     pthread_mutex_unlock(&gate);
-    while (n_done < n)
+    while (n_done < n + 1)
         event_base_loop(base, EVLOOP_ONCE);
     text_pool_close(pool);
-    return order;
+    return order + 1;
 }
 
 #define LONG_BYTES ((size_t)15 << 20)
