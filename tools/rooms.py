@@ -34,7 +34,8 @@ ROOMS = {
     # engine.h and watch.h are the doors; record/ looks on through them and knows nothing of run/.
     "engine/": ENGINE_PARTS + " engine/model/",
     "engine/model/": "base/ request/ kernels/",
-    "engine/run/": ENGINE_PARTS + " engine/ engine/model/",
+    "engine/forward/": "base/ request/ memory/ scheduler/ kernels/ engine/ engine/model/",
+    "engine/run/": ENGINE_PARTS + " engine/ engine/model/ engine/forward/",
     "engine/record/": ENGINE_PARTS + " engine/ engine/model/",
     "server/http/": "base/",
     "server/wire/": "base/ request/",

@@ -5,7 +5,7 @@
 #include "engine/plan.h"
 #include "engine/model/tensors.h"
 #include "engine/run/host_memory.h"
-#include "engine/run/layout.h"
+#include "engine/forward/layout.h"
 #include "memory/kv_cache.h"
 
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "engine/engine.h"
 #include "engine/options.h"
 #include "engine/plan.h"
-#include "engine/run/forward.h"
+#include "engine/forward/forward.h"
 #include "engine/run/mailbox.h"
 #include "engine/run/request.h"
 #include "engine/model/safetensors.h"

@@ -1,4 +1,4 @@
-#include "engine/run/forward_internal.h"
+#include "engine/forward/forward_internal.h"
 
 #include <stdlib.h>
 

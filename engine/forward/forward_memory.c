@@ -1,5 +1,5 @@
 /* The forward pass's memory: everything is allocated here, before the engine is ready. */
-#include "engine/run/forward_internal.h"
+#include "engine/forward/forward_internal.h"
 
 #include "base/size.h"
 

@@ -2,8 +2,8 @@
 #ifndef QUIRE_ENGINE_FORWARD_INTERNAL_H
 #define QUIRE_ENGINE_FORWARD_INTERNAL_H
 
-#include "engine/run/forward.h"
-#include "engine/run/layout.h"
+#include "engine/forward/forward.h"
+#include "engine/forward/layout.h"
 
 /* A recorded step of so many tokens, one for each row, all with logits. */
 struct forward_graph {

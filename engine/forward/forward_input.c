@@ -1,5 +1,5 @@
 /* Where a step's input lies, in the staging image and on the device. */
-#include "engine/run/forward_internal.h"
+#include "engine/forward/forward_internal.h"
 
 /* The pieces of a step's input lie one after the other, each on a boundary, no longer than this
  * step needs: one copy moves them, and one more for each further group's tables, whose place is fixed. The same

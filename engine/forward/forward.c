@@ -1,6 +1,6 @@
-#include "engine/run/forward.h"
+#include "engine/forward/forward.h"
 
-#include "engine/run/forward_internal.h"
+#include "engine/forward/forward_internal.h"
 
 static uint8_t *staging_of(struct forward *f)
 {

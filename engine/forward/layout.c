@@ -1,4 +1,4 @@
-#include "engine/run/layout.h"
+#include "engine/forward/layout.h"
 
 /* Adds up pieces; an overflow sticks. */
 struct tally {
