@@ -82,6 +82,8 @@ struct engine_event {
     bool has_stop_token; /* DONE: it ended by eos (token is an eos id) or a stop_token_id */
     bool last; /* DONE: nothing more comes for this request id */
     uint32_t n_prompt, n_cached, n_generated; /* DONE */
+    uint32_t n_drafted, n_accepted; /* DONE: drafts that were verified, and those of them that were right */
+    uint32_t n_predicted, n_predicted_right; /* DONE: of these, from the request's `prediction` */
     uint32_t n_cache_created; /* DONE: tokens in the prompt's full blocks that this choice computed,
                                      for others to hit. Choice 0 only, and 0 without prefix caching or
                                      when the prompt was not computed to its end */
@@ -168,6 +170,9 @@ int engine_examine(const struct engine_options *options, void (*look)(void *cont
 #define ENGINE_N_STEP_BUCKETS 13u
 extern const uint32_t engine_step_bounds[ENGINE_N_STEP_BUCKETS];
 
+/* Most drafts of one row. */
+#define ENGINE_MAX_DRAFT 64u
+
 /* Counters only grow; the rest is as of the last step boundary. */
 struct engine_stats {
     uint32_t n_running, n_waiting;
@@ -188,6 +193,9 @@ struct engine_stats {
     uint64_t n_blocks_leaked; /* blocks referenced while no sequence lives and nothing is pinned:
                                      always 0 */
     uint32_t token_budget; /* of the last step */
+    uint64_t n_drafts, n_draft_tokens,
+        n_accepted_tokens; /* rows that verified drafts, the drafts, those that were right */
+    uint64_t accepted_at[ENGINE_MAX_DRAFT]; /* rows whose draft of this place was right */
     const char *policy; /* static */
     const char *policy_figure_name; /* static; NULL: the policy has no figure of its own */
     double policy_figure;

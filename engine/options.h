@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "scheduler/scheduler.h"
+#include "speculation/config.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,6 +51,7 @@ struct engine_options {
     double max_wait_ms; /* of dynamic batches */
     const char *preemption_mode; /* "auto", "swap", "recompute", "never" */
     uint32_t max_pinned_percent;
+    struct speculative_config speculative;
 
     const struct engine_watch *const *watches; /* [n_watches], at most ENGINE_MAX_WATCHES; the array is
                                                   copied, what it points to must outlive the engine */

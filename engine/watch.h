@@ -45,7 +45,7 @@ struct engine_watch {
     void (*cancelled)(void *context, uint64_t now_us, uint64_t id);
     void (*cancelled_choice)(void *context, uint64_t now_us, uint32_t seq);
     void (*no_more)(void *context, uint64_t now_us);
-    /* sched_propose() took so many drafts. Nobody proposes yet. */
+    /* sched_propose() took so many drafts. */
     void (*proposed)(void *context, uint32_t seq, const uint32_t *tokens, uint32_t n);
     /* now_us is the time fed to sched_plan(). */
     void (*planned)(void *context, uint64_t now_us, const struct sched_plan *plan, const struct sched *sched);

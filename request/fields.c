@@ -47,11 +47,15 @@ const struct request_field request_fields[] = {
     LIST(REQUEST_IDS, allowed_token_ids, "allowed_token_ids", 26, BODY | REQUEST_NOT_EMPTY,
          REQUEST_MAX_ALLOWED_TOKEN_IDS, .about = "Only these are drawn."),
     LIST(REQUEST_IDS, bad_words, "bad_words", 27, DRAWS, REQUEST_MAX_BAD_WORDS),
+    WHOLE(REQUEST_U32, max_drafts, "num_speculative_tokens", 28, 0, 0, UINT32_MAX),
+    WHOLE(REQUEST_U32, draft_method, "speculative", 29, 0, 0, UINT32_MAX),
+    LIST(REQUEST_IDS, prediction, "prediction", 30, 0, REQUEST_MAX_PROMPT),
 };
 const size_t request_n_fields = sizeof request_fields / sizeof request_fields[0];
 
 const struct request_spec request_defaults = {
     .n = 1,
+    .max_drafts = UINT32_MAX,
     .temperature = 1.0f,
     .top_p = 1.0f,
     .repetition_penalty = 1.0f,

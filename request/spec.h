@@ -58,6 +58,11 @@ struct request_spec {
     uint64_t pin_us; /* > 0: when choice 0 ends, the prompt's full blocks stay cached so long after their last use */
     uint32_t expected_tokens; /* that will be generated, where somebody knows; 0 = unknown */
 
+    uint32_t max_drafts; /* of a row; 0: no speculation. It never moves a bit, only when tokens are known */
+    uint32_t draft_method; /* an enum draft_method; 0: the server's */
+    const uint32_t *prediction; /* token ids that the answer is expected to be, or much of it */
+    uint32_t n_prediction;
+
     const uint32_t *stop_token_ids;
     uint32_t n_stop_token_ids;
     const struct request_bias *biases; /* added to the logits of these ids; -infinity forbids */

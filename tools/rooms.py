@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 BASE = "base/"
-ENGINE_PARTS = "base/ request/ memory/ scheduler/ kernels/ text/"
+ENGINE_PARTS = "base/ request/ memory/ scheduler/ speculation/ kernels/ text/"
 # room: the rooms that its files may see besides itself. What a room may see, its inner rooms (with a line of their own)
 # may not, unless it is said.
 ROOMS = {
@@ -20,6 +20,7 @@ ROOMS = {
     "memory/": "base/",
     "scheduler/": "base/ request/ memory/ scheduler/policies/",
     "scheduler/policies/": "base/ request/ memory/ scheduler/",
+    "speculation/": "base/",
     "text/": "base/",
     # kernels.h is the interface, host/ what backends on host memory share; a backend knows no other, but that cpu
     # takes the plain page for what need not be fast. backend.c and plan.c find them.
@@ -34,7 +35,7 @@ ROOMS = {
     # engine.h and watch.h are the doors; record/ looks on through them and knows nothing of run/.
     "engine/": ENGINE_PARTS + " engine/model/",
     "engine/model/": "base/ request/ kernels/",
-    "engine/forward/": "base/ request/ memory/ scheduler/ kernels/ engine/ engine/model/",
+    "engine/forward/": "base/ request/ memory/ scheduler/ speculation/ kernels/ engine/ engine/model/",
     "engine/run/": ENGINE_PARTS + " engine/ engine/model/ engine/forward/",
     "engine/record/": ENGINE_PARTS + " engine/ engine/model/",
     "server/http/": "base/",
@@ -61,12 +62,12 @@ ROOMS = {
 KNOWN = set()
 KNOWN_CIRCLES = []
 
-PURE = ("memory/", "scheduler/")
+PURE = ("memory/", "scheduler/", "speculation/")
 NOT_PURE = re.compile(r"^(time|pthread|stdio|unistd|threads|sys/.*|fcntl|signal)\.h$")
 SOURCES = (".c", ".h", ".cu", ".cuh", ".cc", ".rs", ".py", ".sh", ".js", ".css")
 MAX_FILES = 30  # of a folder: sources that people write
 MAX_LINES = 900
-TOP = set("base request engine kernels memory scheduler server text tests tools docs packaging README.md LICENSE "
+TOP = set("base request engine kernels memory scheduler speculation server text tests tools docs packaging README.md LICENSE "
           "CHANGELOG.md CONTRIBUTING.md CMakeLists.txt CMakePresets.json .gitignore .dockerignore .ci .clang-format".split())
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)', re.M)

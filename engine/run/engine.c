@@ -7,6 +7,7 @@
 #include "engine/run/host_memory.h"
 #include "engine/run/loop.h"
 #include "engine/run/schedule.h"
+#include "engine/run/speculate.h"
 #include "engine/run/step.h"
 #include "memory/prefix.h"
 
@@ -32,6 +33,7 @@ void engine_options_default(struct engine_options *options)
         .prefix_caching = true,
         .prefix_cache_eviction = "lru",
     };
+    speculative_config_default(&options->speculative);
 }
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -165,7 +167,8 @@ static int open_model(struct engine *e, const struct engine_options *o, struct q
 }
 
 /* config: as the options have it; what follows from the plan is added here. */
-static int open_scheduler(struct engine *e, struct sched_config *config, uint32_t max_queued, struct quire_error *err)
+static int open_scheduler(struct engine *e, const struct engine_options *o, struct sched_config *config,
+                          uint32_t max_queued, struct quire_error *err)
 {
     config->kv.block_tokens = e->plan.block_tokens;
     config->kv.n_groups = e->plan.n_kv_groups;
@@ -193,7 +196,7 @@ static int open_scheduler(struct engine *e, struct sched_config *config, uint32_
     /* The scheduler's names stay below what can wait, run and be on the way out. */
     e->n_owners = config->max_queued_requests + (e->depth + 2) * config->max_num_seqs;
     e->owners = calloc(e->n_owners, sizeof *e->owners);
-    return e->owners ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
+    return e->owners ? speculate_create(e, o, err) : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
 }
 
 /* What a later policy will be made with. */
@@ -273,7 +276,7 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
         status = open_model(e, o, err);
     if (status == QUIRE_OK) {
         introduce(e, max_queued);
-        status = open_scheduler(e, &config, max_queued, err);
+        status = open_scheduler(e, o, &config, max_queued, err);
     }
     if (status == QUIRE_OK)
         status = mailbox_create(max_queued, o->max_queued_tokens, e->policy_options.n_tenants, &e->mailbox, err);
@@ -355,6 +358,7 @@ void engine_close(struct engine *e)
     step_slots_destroy(e);
     events_destroy(e);
     mailbox_destroy(e->mailbox);
+    speculate_destroy(e);
     sched_driver_destroy(e->driver);
     sched_destroy(e->sched);
     free(e->owners);
@@ -401,6 +405,11 @@ int engine_submit(struct engine *e, uint64_t engine_id, struct request_spec *spe
         spec->seed = next_seed(e);
     }
     int status = request_create(engine_id, spec, &limits, quire_now_us(), &r, err);
+    if (status == QUIRE_OK) {
+        status = speculate_check(e, r, err);
+        if (status != QUIRE_OK)
+            request_free(r);
+    }
     if (status == QUIRE_OK) {
         status = mailbox_submit(e->mailbox, r, &retry, err);
         if (status != QUIRE_OK)

@@ -99,6 +99,10 @@ void event_done(struct engine *e, struct request *r, uint32_t choice, enum engin
     event->n_prompt = r->spec.n_prompt;
     event->n_cached = r->n_placed ? sched_cached_tokens(e->sched, c->seq) : 0;
     event->n_generated = c->n_generated;
+    event->n_drafted = c->n_drafted;
+    event->n_accepted = c->n_accepted;
+    event->n_predicted = c->n_predicted;
+    event->n_predicted_right = c->n_predicted_right;
     event->n_cache_created = n_cache_created(e, r, choice, event->n_cached);
     c->account = r->n_placed ? account_of(e, c) : (struct engine_account){.arrival_us = r->arrival_us};
     event->account = &c->account;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/run/events.h"
+#include "engine/run/speculate.h"
 #include "engine/run/step.h"
 
 #include <stdlib.h>
@@ -45,7 +46,7 @@ static void place(struct engine *e, struct request *r)
     struct quire_error err;
     r->key = e->next_key++;
     struct sched_request request = request_schedule(&r->spec, r->key, r->arrival_us);
-    request.host_gated = sampling_needs_tokens(&r->sampling);
+    request.host_gated = sampling_needs_tokens(&r->sampling) || speculate_wants(e, r);
     request.chain_first = r->chain_first;
     request.hashes = r->hashes;
     uint64_t retry_us = 0;
@@ -276,6 +277,7 @@ static void on_retired(void *engine, uint32_t seq)
     struct engine *e = engine;
     struct request *r = e->owners[seq].request;
     ENGINE_WATCH(e, retired, seq);
+    speculate_retired(e, seq);
     e->owners[seq].request = NULL;
     e->n_empty_plans = 0; /* who was cancelled before it ran leaves with an empty plan, and that is no broken promise */
     request_left_scheduler(r);
@@ -293,7 +295,9 @@ static int step(struct engine *e, struct quire_error *err)
     const struct sched_plan *plan;
     uint64_t now_us = quire_now_us();
     bool idle = sched_driver_in_flight(e->driver) == 0;
-    int status = sched_driver_turn(e->driver, now_us, &plan, err);
+    int status = speculate_propose(e, err);
+    if (status == QUIRE_OK)
+        status = sched_driver_turn(e->driver, now_us, &plan, err);
     return status == QUIRE_OK && idle && plan->n_rows == 0 ? nothing_to_run(e, plan, now_us, err) : status;
 }
 

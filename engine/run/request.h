@@ -21,6 +21,8 @@
 struct request_choice {
     uint32_t seq;          /* the scheduler's name for it, once placed */
     uint32_t n_generated;
+    uint32_t n_drafted, n_accepted; /* drafts verified, and those of them that were right */
+    uint32_t n_predicted, n_predicted_right; /* of these, from the request's prediction */
     bool done;             /* its DONE event was given */
     struct engine_account account; /* as of then */
     bool admitted;

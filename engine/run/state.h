@@ -54,6 +54,8 @@ struct event_queue {
     struct request *finished; /* whose last event is among them */
 };
 
+struct speculation;
+
 struct engine {
     struct model_desc desc;
     struct sampling_defaults sampling_defaults;
@@ -87,6 +89,7 @@ struct engine {
     struct sched_driver *driver;
     struct seq_owner *owners; /* [n_owners] by sequence */
     uint32_t n_owners;
+    struct speculation *speculation;
     struct event_queue events;
     struct request *over;     /* flushed and unknown to the scheduler: freed by events_reap */
     struct step_slot slots[ENGINE_MAX_SLOTS];

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "engine/run/events.h"
+#include "engine/run/speculate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -362,4 +363,5 @@ void step_committed(void *engine, const struct sched_committed *committed)
                                                .n_results = committed->n_results,
                                                .sched = e->sched};
     ENGINE_WATCH(e, committed, &commit);
+    speculate_committed(e, committed);
 }

@@ -171,6 +171,32 @@ static void test_drafts_change_no_bit(void **state)
     client_close(first);
 }
 
+/* What the request says that it expects: the answer itself, the answer cut short, and another one's. */
+static void test_predictions_change_no_bit(void **state)
+{
+    (void)state;
+    struct answer *plain[N_REQUESTS], *predicted[N_REQUESTS];
+    struct engine_options o = options();
+    uint32_t prompt[N_PROMPT];
+    struct client *c = client_open(model.dir, &o);
+    for (uint32_t i = 0; i < N_REQUESTS; i++) {
+        client_random_prompt(prompt, N_PROMPT, TINY_VOCAB, 7 + i % 2);
+        struct request_spec r = request_number(i, prompt, NULL);
+        r.n_stop_token_ids = 0;
+        plain[i] = client_submit(c, &r);
+        client_wait(c, plain[i]);
+        r.prediction = plain[i % 3 == 2 ? i - 1 : i]->choices[0].tokens;
+        r.n_prediction = i % 3 == 1 ? 5 : 20;
+        predicted[i] = client_submit(c, &r);
+        client_wait(c, predicted[i]);
+        assert_same(plain[i], predicted[i]);
+    }
+    struct engine_stats stats = client_idle_stats(c);
+    assert_true(stats.n_accepted_tokens > 60 && stats.n_draft_tokens >= stats.n_accepted_tokens);
+    client_stop_engine(c);
+    client_close(c);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -187,6 +213,7 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_drafts_change_no_bit)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_drafts_change_no_bit),
+                                       cmocka_unit_test(test_predictions_change_no_bit)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,0 +1,206 @@
+#include "engine/run/speculate.h"
+
+#include "engine/run/state.h"
+#include "speculation/config.h"
+#include "speculation/drafter.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_SLOT UINT32_MAX
+
+enum source {
+    FROM_REQUEST, /* `prediction` */
+    FROM_METHOD,  /* the server's */
+    N_SOURCES
+};
+
+/* What is known of a running sequence. */
+struct drafted_seq {
+    uint32_t slot;        /* NO_SLOT: it was never asked for */
+    enum source source;   /* of the drafts that its next row verifies */
+};
+
+struct speculation {
+    struct speculative_config config;
+    struct drafter *drafters[N_SOURCES]; /* NULL: there is none */
+    struct drafted_seq *seqs;            /* [n_owners] */
+    uint32_t *free_slots, n_free_slots;  /* [max_num_seqs] */
+    uint32_t *fresh, n_fresh;            /* [max_num_seqs] sequences that got a token since they were last asked for */
+    struct draft_ask *asks;              /* [max_num_seqs] scratch */
+    uint32_t *drafts;                    /* [max_num_seqs][DRAFT_MAX] */
+};
+
+int speculate_create(struct engine *e, const struct engine_options *o, struct quire_error *err)
+{
+    uint32_t n = e->plan.max_num_seqs;
+    struct speculation *s = calloc(1, sizeof *s);
+    e->speculation = s;
+    if (!s)
+        return quire_fail(err, QUIRE_NO_MEMORY, "speculation: out of memory");
+    s->config = o->speculative;
+    s->seqs = malloc(e->n_owners * sizeof *s->seqs);
+    s->free_slots = malloc(n * sizeof *s->free_slots);
+    s->fresh = malloc(n * sizeof *s->fresh);
+    s->asks = malloc(n * sizeof *s->asks);
+    s->drafts = malloc((size_t)n * DRAFT_MAX * sizeof *s->drafts);
+    if (!s->seqs || !s->free_slots || !s->fresh || !s->asks || !s->drafts)
+        return quire_fail(err, QUIRE_NO_MEMORY, "speculation: out of memory");
+    for (uint32_t i = 0; i < e->n_owners; i++)
+        s->seqs[i].slot = NO_SLOT;
+    for (uint32_t i = 0; i < n; i++)
+        s->free_slots[i] = n - 1 - i;
+    s->n_free_slots = n;
+    return follow_create(n, &s->drafters[FROM_REQUEST], err);
+}
+
+void speculate_destroy(struct engine *e)
+{
+    struct speculation *s = e->speculation;
+    if (!s)
+        return;
+    for (int i = 0; i < N_SOURCES; i++)
+        if (s->drafters[i])
+            s->drafters[i]->ops->destroy(s->drafters[i]);
+    free(s->seqs);
+    free(s->free_slots);
+    free(s->fresh);
+    free(s->asks);
+    free(s->drafts);
+    free(s);
+}
+
+int speculate_check(const struct engine *e, const struct request *r, struct quire_error *err)
+{
+    enum draft_method asked = (enum draft_method)r->spec.draft_method;
+    if (asked == DRAFT_NONE || asked == e->speculation->config.method)
+        return QUIRE_OK;
+    return quire_fail_for(err, QUIRE_INVALID, "speculative", "this server has no drafts by %s: it was started with %s",
+                          asked < DRAFT_N_METHODS ? draft_method_name(asked) : "that method",
+                          draft_method_name(e->speculation->config.method));
+}
+
+bool speculate_wants(const struct engine *e, const struct request *r)
+{
+    return r->spec.max_drafts > 0 && (r->spec.n_prediction > 0 || e->speculation->drafters[FROM_METHOD]);
+}
+
+static struct draft_text text_of(const struct engine *e, uint32_t seq)
+{
+    const struct request *r = e->owners[seq].request;
+    struct draft_text text = {.n_prompt = r->spec.n_prompt,
+                              .domain = &r->spec.cache_domain,
+                              .expected = r->spec.prediction,
+                              .n_expected = r->spec.n_prediction};
+    text.tokens = sched_tokens(e->sched, seq, &text.n_tokens);
+    return text;
+}
+
+static void count_drafts(struct engine *e, const struct sched_row *row, const struct sched_result *result)
+{
+    struct engine_stats *stats = &e->report.stats;
+    struct request_choice *c = &e->owners[row->seq].request->choices[e->owners[row->seq].choice];
+    stats->n_drafts++;
+    stats->n_draft_tokens += row->n_draft;
+    stats->n_accepted_tokens += result->n_accepted;
+    for (uint32_t i = 0; i < result->n_accepted; i++)
+        stats->accepted_at[i]++;
+    c->n_drafted += row->n_draft;
+    c->n_accepted += result->n_accepted;
+    if (e->speculation->seqs[row->seq].source == FROM_REQUEST) {
+        c->n_predicted += row->n_draft;
+        c->n_predicted_right += result->n_accepted;
+    }
+}
+
+void speculate_committed(struct engine *e, const struct sched_committed *c)
+{
+    struct speculation *s = e->speculation;
+    const struct sched_plan *plan = c->step->plan;
+    for (uint32_t i = 0, n = 0; i < plan->n_rows && n < c->n_results; i++) {
+        const struct sched_row *row = &plan->rows[i];
+        if (row->seq != c->results[n].seq)
+            continue;
+        if (row->n_draft > 0 && !c->discarded[n])
+            count_drafts(e, row, &c->results[n]);
+        if (!c->finished[n] && !c->discarded[n] && speculate_wants(e, e->owners[row->seq].request))
+            s->fresh[s->n_fresh++] = row->seq;
+        n++;
+    }
+}
+
+/* A slot for the sequence, when it is asked for the first time. */
+static uint32_t slot_of(struct engine *e, uint32_t seq, const struct draft_text *text)
+{
+    struct speculation *s = e->speculation;
+    struct drafted_seq *q = &s->seqs[seq];
+    if (q->slot == NO_SLOT && s->n_free_slots > 0) {
+        q->slot = s->free_slots[--s->n_free_slots];
+        for (int i = 0; i < N_SOURCES; i++)
+            if (s->drafters[i])
+                s->drafters[i]->ops->begin(s->drafters[i], q->slot, text);
+    }
+    return q->slot;
+}
+
+static int ask(struct engine *e, enum source source, struct quire_error *err)
+{
+    struct speculation *s = e->speculation;
+    uint32_t n_asks = 0, n_left = 0;
+    for (uint32_t i = 0; i < s->n_fresh; i++) {
+        uint32_t seq = s->fresh[i];
+        const struct request *r = e->owners[seq].request;
+        struct draft_ask *a = &s->asks[n_asks];
+        uint32_t most = s->config.num_speculative_tokens;
+        if (!r || r->choices[e->owners[seq].choice].done)
+            continue;
+        *a = (struct draft_ask){.text = text_of(e, seq), .drafts = s->drafts + (size_t)n_asks * DRAFT_MAX};
+        a->most = r->spec.max_drafts < most ? r->spec.max_drafts : most;
+        a->slot = slot_of(e, seq, &a->text);
+        if (a->slot == NO_SLOT)
+            continue;
+        s->fresh[n_asks++] = seq;
+    }
+    s->n_fresh = n_asks;
+    if (n_asks == 0)
+        return QUIRE_OK;
+    int status = s->drafters[source]->ops->propose(s->drafters[source], s->asks, n_asks, err);
+    for (uint32_t i = 0; status == QUIRE_OK && i < n_asks; i++) {
+        uint32_t seq = s->fresh[i];
+        uint32_t n = s->asks[i].n > 0 ? sched_propose(e->sched, seq, s->asks[i].drafts, s->asks[i].n) : 0;
+        if (n == 0) {
+            s->fresh[n_left++] = seq;
+            continue;
+        }
+        s->seqs[seq].source = source;
+        ENGINE_WATCH(e, proposed, seq, s->asks[i].drafts, n);
+    }
+    s->n_fresh = n_left;
+    return status;
+}
+
+int speculate_propose(struct engine *e, struct quire_error *err)
+{
+    struct speculation *s = e->speculation;
+    int status = QUIRE_OK;
+    for (int source = 0; source < N_SOURCES && status == QUIRE_OK && s->n_fresh > 0; source++)
+        if (s->drafters[source])
+            status = ask(e, (enum source)source, err);
+    s->n_fresh = 0;
+    return status;
+}
+
+void speculate_retired(struct engine *e, uint32_t seq)
+{
+    struct speculation *s = e->speculation;
+    struct drafted_seq *q = &s->seqs[seq];
+    if (q->slot == NO_SLOT)
+        return;
+    struct draft_text text = text_of(e, seq);
+    bool is_answer = e->owners[seq].request->choices[e->owners[seq].choice].n_generated > 0;
+    for (int i = 0; i < N_SOURCES; i++)
+        if (s->drafters[i])
+            s->drafters[i]->ops->end(s->drafters[i], q->slot, &text, is_answer);
+    s->free_slots[s->n_free_slots++] = q->slot;
+    q->slot = NO_SLOT;
+}

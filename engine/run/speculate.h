@@ -1,0 +1,36 @@
+/* Speculation in the engine: whom to ask for drafts after a step, how many of them, and what became of them.
+ *
+ * Owns the drafters and what is known of each running sequence. Engine thread only. What a request expects of its answer
+ * (`prediction`) is asked first, then the server's method; nobody is asked for a sequence whose newest token is still
+ * being sampled.
+ */
+#ifndef QUIRE_ENGINE_SPECULATE_H
+#define QUIRE_ENGINE_SPECULATE_H
+
+#include "base/status.h"
+#include "scheduler/driver.h"
+
+#include <stdint.h>
+
+struct engine;
+struct engine_options;
+struct request;
+struct speculation;
+
+/* Into e->speculation; the plan and the scheduler are there. */
+int speculate_create(struct engine *e, const struct engine_options *options, struct quire_error *err);
+void speculate_destroy(struct engine *e);
+
+/* Whether a request will have drafts that come from the host, so that its rows are not planned past tokens that are being
+ * sampled. QUIRE_INVALID: it asks for a method that this server does not have. Any thread. */
+int speculate_check(const struct engine *e, const struct request *r, struct quire_error *err);
+bool speculate_wants(const struct engine *e, const struct request *r);
+
+/* A step was committed: its results say whom to ask next, and how good the guesses were. */
+void speculate_committed(struct engine *e, const struct sched_committed *committed);
+/* Between two steps, before the next is planned: asks, and proposes to the scheduler. */
+int speculate_propose(struct engine *e, struct quire_error *err);
+/* The name may be another's from here on. */
+void speculate_retired(struct engine *e, uint32_t seq);
+
+#endif
