@@ -22,8 +22,7 @@ enum draft_method draft_method_find(const char *name)
 
 void speculative_config_default(struct speculative_config *config)
 {
-    *config = (struct speculative_config){
-        .num_speculative_tokens = 16, .prompt_lookup_min = 2, .prompt_lookup_max = 5};
+    *config = (struct speculative_config){.num_speculative_tokens = 16, .prompt_lookup_min = 2, .prompt_lookup_max = 5};
 }
 
 int speculative_config_parse(const char *json, size_t n_bytes, struct speculative_config *out, struct quire_error *err)
@@ -39,10 +38,13 @@ int speculative_config_parse(const char *json, size_t n_bytes, struct speculativ
     if (status == QUIRE_OK)
         out->method = draft_method_find(name);
     if (status == QUIRE_OK && out->method == DRAFT_N_METHODS)
-        status = quire_fail(err, QUIRE_UNSUPPORTED, "%s: method '%.40s' is not built; there are ngram, suffix and"
-                            " draft_model", where, name);
+        status = quire_fail(err, QUIRE_UNSUPPORTED,
+                            "%s: method '%.40s' is not built; there are ngram, suffix and"
+                            " draft_model",
+                            where, name);
     if (status == QUIRE_OK && json_object_get(object, "num_speculative_tokens"))
-        status = quire_json_u32(object, where, "num_speculative_tokens", 1, DRAFT_MAX, &out->num_speculative_tokens, err);
+        status = quire_json_u32(object, where, "num_speculative_tokens", 1, DRAFT_MAX, &out->num_speculative_tokens,
+                                err);
     if (status == QUIRE_OK && json_object_get(object, "model"))
         status = quire_json_string(object, where, "model", &model, err);
     if (status == QUIRE_OK && model && strlen(model) >= sizeof out->model)

@@ -24,7 +24,7 @@ struct draft_text {
     const uint32_t *tokens; /* [n_tokens]: the prompt, then what was generated */
     uint32_t n_tokens, n_prompt;
     const struct key256 *domain; /* whose it is: what one domain says is never guessed from another's texts */
-    const uint32_t *expected;    /* [n_expected]: what the answer is expected to be, by the request itself or by a
+    const uint32_t *expected; /* [n_expected]: what the answer is expected to be, by the request itself or by a
                                     stored answer; NULL */
     uint32_t n_expected;
 };
@@ -33,9 +33,9 @@ struct draft_text {
 struct draft_ask {
     uint32_t slot;
     struct draft_text text;
-    uint32_t most;    /* >= 1, at most DRAFT_MAX */
+    uint32_t most; /* >= 1, at most DRAFT_MAX */
     uint32_t *drafts; /* [most] */
-    uint32_t n;       /* the answer: how many were written; 0 from the asker */
+    uint32_t n; /* the answer: how many were written; 0 from the asker */
 };
 
 struct drafter;

@@ -26,9 +26,9 @@ struct speculation {
     struct drafter *drafters[N_SOURCES]; /* NULL: there is none */
     struct drafted_seq *seqs;            /* [n_owners] */
     uint32_t *free_slots, n_free_slots;  /* [max_num_seqs] */
-    uint32_t *fresh, n_fresh;            /* [max_num_seqs] sequences that got a token since they were last asked for */
-    struct draft_ask *asks;              /* [max_num_seqs] scratch */
-    uint32_t *drafts;                    /* [max_num_seqs][DRAFT_MAX] */
+    uint32_t *fresh, n_fresh; /* [max_num_seqs] sequences that got a token since they were last asked for */
+    struct draft_ask *asks; /* [max_num_seqs] scratch */
+    uint32_t *drafts; /* [max_num_seqs][DRAFT_MAX] */
 };
 
 int speculate_create(struct engine *e, const struct engine_options *o, struct quire_error *err)

@@ -1,0 +1,145 @@
+#include "speculation/ngram.h"
+
+#include "speculation/gram_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Places of all slots are numbers of one space, max_model_len of them for each sequence that ever began: what a sequence
+ * left in the table is known as such by its place. After 2^32 places numbers come again; an entry that then looks like
+ * one's own is found out by its tokens, as any is. */
+struct slot {
+    uint32_t base; /* the place of token 0 */
+    uint32_t n_known; /* tokens before which all grams are in the table */
+    bool is_used;
+};
+
+struct ngram {
+    struct drafter drafter;
+    struct ngram_config config;
+    struct gram_table table;
+    struct slot *slots;
+    uint32_t next_base;
+};
+
+static bool is_alive(const void *owner, uint16_t stamp, uint32_t at)
+{
+    const struct ngram *d = owner;
+    const struct slot *s = &d->slots[stamp];
+    return s->is_used && at - s->base < d->config.max_model_len;
+}
+
+/* hashes[n - lookup_min] of the last n tokens before `end`. Returns how many there are: fewer near the beginning. */
+static uint32_t hash_grams(const struct ngram *d, const struct slot *s, const uint32_t *tokens, uint32_t end,
+                           uint64_t hashes[NGRAM_MAX_LOOKUP])
+{
+    uint32_t longest = end < d->config.lookup_max ? end : d->config.lookup_max, n_hashes = 0;
+    uint64_t hash = gram_hash_begin(s->base);
+    for (uint32_t n = 1; n <= longest; n++) {
+        hash = gram_hash_add(hash, tokens[end - n]);
+        if (n >= d->config.lookup_min)
+            hashes[n_hashes++] = gram_hash_end(hash, n);
+    }
+    return n_hashes;
+}
+
+/* Every gram that something follows. */
+static void learn(struct ngram *d, uint32_t slot, const struct draft_text *t)
+{
+    struct slot *s = &d->slots[slot];
+    uint32_t end = t->n_tokens < d->config.max_model_len ? t->n_tokens : d->config.max_model_len;
+    uint64_t hashes[NGRAM_MAX_LOOKUP];
+    for (; s->n_known < end; s->n_known++) {
+        uint32_t n = hash_grams(d, s, t->tokens, s->n_known, hashes);
+        for (uint32_t i = 0; i < n; i++)
+            gram_table_put(&d->table, hashes[i], (uint16_t)slot, s->base + s->n_known);
+    }
+}
+
+/* Where what follows the last tokens begins; GRAM_NONE: nowhere. */
+static uint32_t find(const struct ngram *d, const struct slot *s, const struct draft_text *t)
+{
+    uint64_t hashes[NGRAM_MAX_LOOKUP];
+    for (uint32_t i = hash_grams(d, s, t->tokens, t->n_tokens, hashes); i-- > 0;) {
+        uint32_t n = d->config.lookup_min + i, found = gram_table_find(&d->table, hashes[i]), at = found - s->base;
+        if (found != GRAM_NONE && at >= n && at < t->n_tokens &&
+            memcmp(t->tokens + at - n, t->tokens + t->n_tokens - n, n * sizeof *t->tokens) == 0)
+            return at;
+    }
+    return GRAM_NONE;
+}
+
+static void begin(struct drafter *drafter, uint32_t slot, const struct draft_text *text)
+{
+    struct ngram *d = (struct ngram *)drafter;
+    d->slots[slot] = (struct slot){.base = d->next_base, .is_used = true};
+    d->next_base += d->config.max_model_len;
+    learn(d, slot, text);
+}
+
+static int propose(struct drafter *drafter, struct draft_ask *asks, uint32_t n, struct quire_error *err)
+{
+    struct ngram *d = (struct ngram *)drafter;
+    (void)err;
+    for (uint32_t i = 0; i < n; i++) {
+        struct draft_ask *a = &asks[i];
+        learn(d, a->slot, &a->text);
+        uint32_t at = find(d, &d->slots[a->slot], &a->text);
+        for (a->n = 0; at != GRAM_NONE && a->n < a->most; a->n++, at++)
+            a->drafts[a->n] = at < a->text.n_tokens ? a->text.tokens[at] : a->drafts[at - a->text.n_tokens];
+    }
+    return QUIRE_OK;
+}
+
+static void end(struct drafter *drafter, uint32_t slot, const struct draft_text *text, bool is_answer)
+{
+    (void)text;
+    (void)is_answer;
+    ((struct ngram *)drafter)->slots[slot].is_used = false;
+}
+
+static void destroy(struct drafter *drafter)
+{
+    struct ngram *d = (struct ngram *)drafter;
+    gram_table_free(&d->table);
+    free(d->slots);
+    free(d);
+}
+
+static const struct drafter_ops ops = {
+    .name = "ngram", .begin = begin, .propose = propose, .end = end, .destroy = destroy};
+
+static uint64_t n_grams(const struct ngram_config *c)
+{
+    uint64_t most = (uint64_t)c->n_slots * c->max_model_len;
+    return (c->n_tokens < most ? c->n_tokens : most) * (c->lookup_max - c->lookup_min + 1);
+}
+
+uint64_t ngram_bytes(const struct ngram_config *c)
+{
+    return sizeof(struct ngram) + c->n_slots * sizeof(struct slot) + gram_table_bytes(n_grams(c));
+}
+
+int ngram_create(const struct ngram_config *config, struct drafter **out, struct quire_error *err)
+{
+    if (config->n_slots == 0 || config->n_slots > 65536 || config->lookup_min == 0 ||
+        config->lookup_min > config->lookup_max || config->lookup_max > NGRAM_MAX_LOOKUP)
+        return quire_fail(err, QUIRE_INVALID, "drafts: prompt_lookup_min must be 1 or more, prompt_lookup_max at least"
+                          " that and at most %u", NGRAM_MAX_LOOKUP);
+    struct ngram *d = calloc(1, sizeof *d);
+    if (!d)
+        return quire_fail(err, QUIRE_NO_MEMORY, "drafts: out of memory");
+    d->drafter.ops = &ops;
+    d->config = *config;
+    d->table.is_alive = is_alive;
+    d->table.owner = d;
+    d->slots = calloc(config->n_slots, sizeof *d->slots);
+    int status = d->slots ? gram_table_create(&d->table, n_grams(config), err)
+                          : quire_fail(err, QUIRE_NO_MEMORY, "drafts: out of memory");
+    if (status != QUIRE_OK) {
+        destroy(&d->drafter);
+        return status;
+    }
+    *out = &d->drafter;
+    return QUIRE_OK;
+}
