@@ -47,6 +47,8 @@ struct engine_watch {
     void (*no_more)(void *context, uint64_t now_us);
     /* sched_propose() took so many drafts. */
     void (*proposed)(void *context, uint32_t seq, const uint32_t *tokens, uint32_t n);
+    /* sched_gate() said that this is news. */
+    void (*gated)(void *context, uint32_t seq, bool gated);
     /* now_us is the time fed to sched_plan(). */
     void (*planned)(void *context, uint64_t now_us, const struct sched_plan *plan, const struct sched *sched);
     void (*committed)(void *context, const struct engine_watch_commit *commit);

@@ -141,6 +141,11 @@ void sched_cancel_seq(struct sched *s, uint32_t seq);
  * only host-gated sequences can have some. Proposed again, the later ones count. */
 uint32_t sched_propose(struct sched *s, uint32_t seq, const uint32_t *tokens, uint32_t n);
 
+/* Whether drafts for the sequence come from the host: then it is not planned past a token that is being sampled, or
+ * there would never be a moment to propose. Between two plans, as often as wanted; what sched_request.host_gated says
+ * stays. Returns whether that is news: false for a sequence that is over or not there. */
+bool sched_gate(struct sched *s, uint32_t seq, bool gated);
+
 /* What a row's results are wanted for. */
 struct sched_outputs {
     bool tokens; /* the logits of the last n_draft + 1 positions: each may give the token that follows it */

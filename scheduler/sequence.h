@@ -40,6 +40,12 @@ enum seq_state {
     SEQ_RETIRED,   /* over, to be collected by sched_next_retired */
 };
 
+/* Why a sequence waits for the host to see its tokens. */
+enum seq_gate {
+    SEQ_GATE_SAMPLER = 1, /* sched_request.host_gated */
+    SEQ_GATE_DRAFTS = 2,  /* sched_gate() */
+};
+
 /* A request: its choices are sequences. */
 struct sched_job {
     uint64_t id;
@@ -54,7 +60,7 @@ struct sched_job {
 struct sequence {
     enum seq_state state;
     bool leads;           /* computes the prompt for the choices that follow; false once planned */
-    bool host_gated;      /* is not planned past the tokens that are known */
+    uint8_t gates;        /* bits of seq_gate; with one it is not planned past the tokens that are known */
     bool prompt_logits;   /* wants logits of prompt positions [n_prompt_logits, n_prompt) */
     bool was_admitted;
     bool vector;          /* wants its prompt's last hidden state */
@@ -202,7 +208,7 @@ static inline uint32_t seq_remaining(const struct sequence *q)
 {
     if (q->n_drafting > 0)
         return 0;
-    uint32_t known = q->n_known + (q->host_gated ? 0 : q->n_sampling);
+    uint32_t known = q->n_known + (q->gates ? 0 : q->n_sampling);
     return (known < q->n_positions ? known : q->n_positions) - q->n_planned;
 }
 

@@ -251,7 +251,7 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
         seqs[i] = job->seqs[i];
         s->seqs[seqs[i]].state = SEQ_FOLLOWING;
         s->seqs[seqs[i]].key.flow = flow;
-        s->seqs[seqs[i]].host_gated = r->host_gated;
+        s->seqs[seqs[i]].gates = r->host_gated ? SEQ_GATE_SAMPLER : 0;
         s->seqs[seqs[i]].vector = r->vector;
     }
     s->flow_live[flow] += r->n;
@@ -310,6 +310,15 @@ uint32_t sched_propose(struct sched *s, uint32_t seq, const uint32_t *tokens, ui
     if (q->n_proposed > 0)
         memcpy(q->tokens + q->n_known, tokens, q->n_proposed * sizeof *tokens);
     return q->n_proposed;
+}
+
+bool sched_gate(struct sched *s, uint32_t seq, bool gated)
+{
+    struct sequence *q = seq < s->n_names ? &s->seqs[seq] : NULL;
+    if (!q || !q->job || gated == ((q->gates & SEQ_GATE_DRAFTS) != 0))
+        return false;
+    q->gates ^= SEQ_GATE_DRAFTS;
+    return true;
 }
 
 bool sched_next_retired(struct sched *s, uint32_t *seq)

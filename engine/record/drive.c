@@ -202,6 +202,12 @@ static void propose(struct drive *d, const struct recording_propose *p)
     d->differs = sched_propose(d->sched, p->seq, p->tokens, p->n) != p->n;
 }
 
+/* Only news were written. */
+static void gate(struct drive *d, const struct recording_gate *g)
+{
+    d->differs = !sched_gate(d->sched, g->seq, g->gated);
+}
+
 static int on_planned(void *context, uint64_t now_us, const struct sched_plan *made, struct quire_error *err)
 {
     struct drive *d = context;
@@ -265,6 +271,7 @@ static int carry_out(struct drive *d, const struct recording_entry *e, struct qu
     case RECORDING_CANCEL_CHOICE: cancel_choice(d, e->seq); break;
     case RECORDING_NO_MORE: sched_no_more(d->sched); break;
     case RECORDING_PROPOSE: propose(d, &e->propose); break;
+    case RECORDING_GATE: gate(d, &e->gate); break;
     case RECORDING_PLAN: plan(d, e); break;
     case RECORDING_COMMIT: commit(d, e); break;
     case RECORDING_RETIRED: retire(d, e->seq); break;

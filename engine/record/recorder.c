@@ -386,6 +386,15 @@ static void on_proposed(void *context, uint32_t seq, const uint32_t *tokens, uin
     end_record(r);
 }
 
+static void on_gated(void *context, uint32_t seq, bool gated)
+{
+    struct recorder *r = context;
+    begin_record(r, RECORDING_GATE);
+    put_u32(r, seq);
+    put_u8(r, gated);
+    end_record(r);
+}
+
 static void on_planned(void *context, uint64_t now_us, const struct sched_plan *plan, const struct sched *sched)
 {
     struct recorder *r = context;
@@ -488,6 +497,7 @@ static const struct engine_watch functions = {
     .cancelled_choice = on_cancelled_choice,
     .no_more = on_no_more,
     .proposed = on_proposed,
+    .gated = on_gated,
     .planned = on_planned,
     .committed = on_committed,
     .retired = on_retired,

@@ -228,6 +228,10 @@ static void get_entry(struct recording *r, struct body *b, struct recording_entr
     case RECORDING_RETIRED: e->seq = body_seq(b); return;
     case RECORDING_FINISH: get_finish(r, b, &e->finish); return;
     case RECORDING_PROPOSE: get_propose(r, b, &e->propose); return;
+    case RECORDING_GATE:
+        e->gate.seq = body_seq(b);
+        e->gate.gated = body_bool(b);
+        return;
     case RECORDING_CLOSE:
         e->close.n_plans = body_u64(b);
         body_key(b, &e->close.decisions);
@@ -387,7 +391,7 @@ int recording_read_at(struct recording *r, uint64_t offset, struct recording_ent
     if (status != QUIRE_OK || !bytes)
         return status;
     struct body b = {.at = bytes, .end = bytes + n_body};
-    uint32_t last = r->header.version > 1 ? RECORDING_PROPOSE : RECORDING_CLOSE;
+    uint32_t last = r->header.version > 1 ? RECORDING_GATE : RECORDING_CLOSE;
     out->kind = kind <= last && kind > RECORDING_HEADER ? (enum recording_kind)kind : RECORDING_HEADER;
     get_entry(r, &b, out);
     return body_error(&b, offset, err);

@@ -45,6 +45,7 @@ enum recording_kind {
     RECORDING_FINISH,
     RECORDING_CLOSE,         /* the engine was closed, not killed: the last record */
     RECORDING_PROPOSE,
+    RECORDING_GATE,
 };
 
 struct recording_submit {
@@ -75,6 +76,11 @@ struct recording_propose {
     const uint32_t *tokens;
 };
 
+struct recording_gate {
+    uint32_t seq;
+    bool gated;
+};
+
 struct recording_choice {
     enum engine_finish finish;
     uint32_t n_tokens, n_prompt_logprobs;
@@ -102,6 +108,7 @@ struct recording_entry {
         uint64_t cancel;            /* sched_request.id */
         uint32_t seq;               /* cancel_choice, retired */
         struct recording_propose propose;
+        struct recording_gate gate;
         struct recording_plan plan;
         struct recording_commit commit;
         struct {

@@ -46,7 +46,7 @@ static void place(struct engine *e, struct request *r)
     struct quire_error err;
     r->key = e->next_key++;
     struct sched_request request = request_schedule(&r->spec, r->key, r->arrival_us);
-    request.host_gated = sampling_needs_tokens(&r->sampling) || speculate_wants(e, r);
+    request.host_gated = sampling_needs_tokens(&r->sampling);
     request.chain_first = r->chain_first;
     request.hashes = r->hashes;
     uint64_t retry_us = 0;
@@ -67,6 +67,7 @@ static void place(struct engine *e, struct request *r)
     for (uint32_t i = 0; i < r->spec.n; i++) {
         r->choices[i].seq = seqs[i];
         e->owners[seqs[i]] = (struct seq_owner){.request = r, .choice = i};
+        speculate_placed(e, seqs[i]);
     }
 }
 

@@ -85,6 +85,18 @@ bool speculate_wants(const struct engine *e, const struct request *r)
     return r->spec.max_drafts > 0 && (r->spec.n_prediction > 0 || e->speculation->drafters[FROM_METHOD]);
 }
 
+/* Whether drafts for a sequence come from the host. */
+static void gate(struct engine *e, uint32_t seq, bool gated)
+{
+    if (sched_gate(e->sched, seq, gated))
+        ENGINE_WATCH(e, gated, seq, gated);
+}
+
+void speculate_placed(struct engine *e, uint32_t seq)
+{
+    gate(e, seq, speculate_wants(e, e->owners[seq].request));
+}
+
 static struct draft_text text_of(const struct engine *e, uint32_t seq)
 {
     const struct request *r = e->owners[seq].request;

@@ -21,11 +21,12 @@ struct speculation;
 int speculate_create(struct engine *e, const struct engine_options *options, struct quire_error *err);
 void speculate_destroy(struct engine *e);
 
-/* Whether a request will have drafts that come from the host, so that its rows are not planned past tokens that are being
- * sampled. QUIRE_INVALID: it asks for a method that this server does not have. Any thread. */
+/* Whether a request will have drafts. QUIRE_INVALID: it asks for a method that this server does not have. Any thread. */
 int speculate_check(const struct engine *e, const struct request *r, struct quire_error *err);
 bool speculate_wants(const struct engine *e, const struct request *r);
 
+/* The scheduler has a new sequence, and its owner is known. */
+void speculate_placed(struct engine *e, uint32_t seq);
 /* A step was committed: its results say whom to ask next, and how good the guesses were. */
 void speculate_committed(struct engine *e, const struct sched_committed *committed);
 /* Between two steps, before the next is planned: asks, and proposes to the scheduler. */

@@ -1,5 +1,5 @@
-/* Drafts in a recording: they drive the scheduler to the same decisions, and the answers replay. Nobody in the engine
- * proposes yet: a watch does, and tells the recorder so, as the engine will. */
+/* Drafts in a recording: they drive the scheduler to the same decisions, and the answers replay. What is guessed, and
+ * who is gated for how long, comes from a watch that tells the recorder so, as the engine does of its own drafters. */
 #include "record_rig.h"
 
 #include "engine/record/drive.h"
@@ -36,6 +36,8 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
     if (n > 0)
         g->recorder->proposed(g->recorder->context, c->results[0].seq, guesses, n);
     g->n_proposed += n > 0;
+    if (sched_gate(s, c->results[0].seq, n_known % 8 < 4))
+        g->recorder->gated(g->recorder->context, c->results[0].seq, n_known % 8 < 4);
 }
 
 static void record(const char *path, struct request_spec *q, const uint32_t *tokens, struct answer *out_of)
@@ -78,15 +80,17 @@ static void drafts_again(void **state)
     struct recording_run run;
     struct replay *replay;
     struct replay_report report;
-    uint32_t n_proposed = 0, n_drafts = 0, n_accepted = 0, n_steps = 0;
+    uint32_t n_proposed = 0, n_drafts = 0, n_accepted = 0, n_steps = 0, n_gates = 0;
     assert_int_equal(recording_open(path, &r, NULL), QUIRE_OK);
     while (recording_next(r, &e, NULL) == QUIRE_OK && e.kind != RECORDING_END) {
         n_proposed += e.kind == RECORDING_PROPOSE ? e.propose.n : 0;
         n_drafts += e.kind == RECORDING_PLAN ? e.plan.n_drafts : 0;
         n_steps += e.kind == RECORDING_COMMIT;
+        n_gates += e.kind == RECORDING_GATE && e.gate.gated;
         for (uint32_t i = 0; e.kind == RECORDING_COMMIT && i < e.commit.n_results; i++)
             n_accepted += e.commit.results[i].n_accepted;
     }
+    assert_true(n_gates > 1);
     assert_true(n_drafts > 10 && n_drafts <= n_proposed);
     assert_true(n_accepted > 5 && n_accepted < n_drafts);
     assert_int_equal(n_steps, N_TOKENS - n_accepted);

@@ -160,7 +160,7 @@ static bool check_row(struct fake_engine *e, const struct sched_row *row, uint64
     uint32_t end = row->first + row->count - row->n_draft;
     if (!d->used || d->over || row->count == 0 || d->last_step == step)
         return fail(e, "row of sequence %u, which may not have one", row->seq);
-    if (r->host_gated && end > d->n_committed)
+    if ((r->host_gated || d->gated) && end > d->n_committed)
         return fail(e, "sequence %u runs past what is known", row->seq);
     if (row->n_draft > d->n_drafts ||
         (row->n_draft > 0 && (!row->outputs.tokens || d->n_sampling > 0 || end != d->n_committed)))
@@ -683,6 +683,19 @@ bool fake_propose(struct fake_engine *e, uint32_t seq)
         d->n_drafts = taken;
         memcpy(d->drafts, drafts, taken * sizeof drafts[0]);
     }
+    return true;
+}
+
+bool fake_gate(struct fake_engine *e, uint32_t seq)
+{
+    struct fake_seq *d = &e->seqs[seq];
+    bool lives = d->used && !d->over;
+    if (sched_gate(e->sched, seq, d->gated))
+        return fail(e, "sequence %u is gated as it was before, and that is news", seq);
+    if (lives)
+        d->gated = !d->gated;
+    if (sched_gate(e->sched, seq, lives ? d->gated : true) != lives)
+        return fail(e, "sequence %u lives or is over, and is gated as if not", seq);
     return true;
 }
 

@@ -56,6 +56,7 @@ struct fake_request {
 struct fake_seq {
     bool used, over, running, planned; /* planned: had a row since its submission */
     bool stopped;                            /* the model stopped; later tokens are thrown away */
+    bool gated;                              /* its drafts come from the host */
     uint64_t order;
     uint32_t choice, n_choices;
     struct fake_request request;
@@ -135,6 +136,8 @@ bool fake_cancel(struct fake_engine *e, uint64_t id);
 bool fake_cancel_seq(struct fake_engine *e, uint32_t seq);
 /* Guesses for the sequence, some of them right. */
 bool fake_propose(struct fake_engine *e, uint32_t seq);
+/* Whether its drafts come from the host, another answer than before. */
+bool fake_gate(struct fake_engine *e, uint32_t seq);
 /* After every event: sched_check, and what the scheduler must show to its caller. */
 bool fake_check(struct fake_engine *e);
 

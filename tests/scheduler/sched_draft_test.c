@@ -171,6 +171,58 @@ static void test_overlap(void **state)
     close_sched(s);
 }
 
+/* Drafts cease to come from the host and come from it again: the one sequence runs with an overlap, or waits. */
+static void test_gate(void **state)
+{
+    (void)state;
+    struct sched_config c = small_config();
+    c.overlap_depth = 1;
+    struct sched *s = open_sched(&c);
+    uint32_t a = submit(s, request_of(1, 0, 4, 20));
+    const struct sched_plan *one = plan(s), *two = plan(s);
+    assert_row(two, 0, a, 4, 1, true);
+    assert_false(sched_gate(s, a, false)); /* no news */
+    assert_true(sched_gate(s, a, true));
+    commit(s, one, 9);
+    assert_int_equal(plan(s)->n_rows, 0); /* the token of the second is being sampled */
+    assert_int_equal(sched_propose(s, a, guesses, 3), 0);
+    commit(s, two, 9);
+    assert_int_equal(sched_propose(s, a, guesses, 3), 3);
+    one = plan(s);
+    assert_row(one, 0, a, 5, 4, true);
+    assert_true(sched_gate(s, a, false));
+    assert_int_equal(plan(s)->n_rows, 0); /* not before it is known which drafts are right */
+    accept(s, one, 1, 8);
+    one = plan(s);
+    two = plan(s);
+    assert_row(one, 0, a, 7, 1, true);
+    assert_row(two, 0, a, 8, 1, true);
+    sched_cancel(s, 1);
+    assert_false(sched_gate(s, a, true)); /* it is over */
+    sched_commit(s, NULL, 0, NULL, NULL, NULL);
+    sched_commit(s, NULL, 0, NULL, NULL, NULL);
+    close_sched(s);
+}
+
+/* A sampler that must see every token keeps its sequence gated whatever is said of drafts. */
+static void test_gate_of_sampler(void **state)
+{
+    (void)state;
+    struct sched_config c = small_config();
+    c.overlap_depth = 1;
+    struct sched *s = open_sched(&c);
+    struct sched_request gated = request_of(1, 0, 4, 20);
+    gated.host_gated = true;
+    uint32_t a = submit(s, gated);
+    assert_true(sched_gate(s, a, true));
+    assert_true(sched_gate(s, a, false));
+    plan(s);
+    assert_int_equal(plan(s)->n_rows, 0);
+    sched_cancel(s, 1);
+    sched_commit(s, NULL, 0, NULL, NULL, NULL);
+    close_sched(s);
+}
+
 /* ---- the same with and without ---- */
 
 #define PROMPT 9
@@ -272,6 +324,8 @@ int main(void)
         cmocka_unit_test(test_wrong_acceptance),
         cmocka_unit_test(test_drafts_take_what_is_left),
         cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_gate),
+        cmocka_unit_test(test_gate_of_sampler),
         cmocka_unit_test(test_nothing_differs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -239,6 +239,8 @@ static bool random_event(struct fake_engine *e, struct fake_random *random, uint
     for (uint32_t i = fake_below(random, 6); i > 0; i--)
         if (!fake_propose(e, random_live(e, random)))
             return false;
+    if (fake_chance(random, 15) && !fake_gate(e, random_live(e, random)))
+        return false;
     /* Now and then an odd order of calls, else the loop every engine runs. */
     if (dice < load + 24)
         return random_order(e, random);
