@@ -103,7 +103,7 @@ make_venv() {
     if [ ! -x build/venv/bin/pytest ] || ! cmp -s tests/clients/requirements.txt build/venv/requirements.txt; then
         quire_say "installing the Python clients that tests/clients/requirements.txt pins into build/venv"
         rm -rf build/venv
-        python3 -m venv build/venv && build/venv/bin/pip install -q --disable-pip-version-check -r tests/clients/requirements.txt ||
+        python3 -m venv build/venv && build/venv/bin/pip install -q --no-compile --disable-pip-version-check -r tests/clients/requirements.txt ||
             { tally "clients (the Python clients could not be installed)" 0 1; return 1; }
         cp tests/clients/requirements.txt build/venv/requirements.txt
     fi
@@ -112,7 +112,8 @@ make_venv() {
 run_clients() { # [files]
     timed "clients, install" make_venv || return
     [ $# -gt 0 ] || set -- tests/clients
-    timed "clients, tests" build/venv/bin/pytest -q -p no:cacheprovider --junitxml=build/pytest.xml "$@"
+    # Files side by side, for each has servers of its own and mostly waits.
+    timed "clients, tests" build/venv/bin/pytest -q -p no:cacheprovider -n $(($(nproc) + 1)) --dist loadfile --junitxml=build/pytest.xml "$@"
     local total bad
     total=$(sed -nE 's/.* tests="([0-9]+)".*/\1/p' build/pytest.xml | head -1)
     bad=$(sed -nE 's/.*<testsuite [^>]*errors="([0-9]+)" failures="([0-9]+)" skipped="([0-9]+)".*/\1 + \2 + \3/p' build/pytest.xml | head -1)
