@@ -261,6 +261,8 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
     else
         quire_random(&e->chain_secret, sizeof e->chain_secret);
     e->prefix_caching = e->info.prefix_caching = o->prefix_caching;
+    e->info.draft_method = draft_method_name(o->speculative.method);
+    e->info.num_speculative_tokens = o->speculative.num_speculative_tokens;
     e->has_seed = o->has_seed;
     e->seed = o->seed;
     if (o->n_watches > ENGINE_MAX_WATCHES)

@@ -262,8 +262,24 @@ static int on_control(struct connection *c, const uint8_t *body, size_t n, struc
     return QUIRE_OK;
 }
 
-/* words: room for every bucket. */
-static void stats_make(struct daemon *d, struct wire_stats *out, uint32_t *words)
+/* accepted: room for every place of a draft. */
+static void drafts_add(const struct engine_info *info, const struct engine_stats *s, struct wire_stats *out,
+                       uint32_t *accepted)
+{
+    uint32_t n = info->num_speculative_tokens < ENGINE_MAX_DRAFT ? info->num_speculative_tokens : ENGINE_MAX_DRAFT;
+    for (uint32_t i = 0; i < n; i++)
+        wire_accepted_put(accepted + (size_t)WIRE_ACCEPTED_WORDS * i, s->accepted_at[i]);
+    out->n_drafts = s->n_drafts;
+    out->n_draft_tokens = s->n_draft_tokens;
+    out->n_accepted_tokens = s->n_accepted_tokens;
+    out->accepted_at = accepted;
+    out->n_accepted_at = n;
+    out->draft_method = info->draft_method;
+    out->n_draft_method = info->draft_method ? strlen(info->draft_method) : 0;
+}
+
+/* words, accepted: room for every bucket and every place of a draft. */
+static void stats_make(struct daemon *d, struct wire_stats *out, uint32_t *words, uint32_t *accepted)
 {
     struct engine_stats s;
     engine_stats(d->engine, &s);
@@ -311,6 +327,7 @@ static void stats_make(struct daemon *d, struct wire_stats *out, uint32_t *words
         .prefix_caching = info->prefix_caching,
         .n_host_blocks = info->n_host_blocks,
     };
+    drafts_add(info, &s, out, accepted);
 }
 
 /* Fills in at most n tenants, those that the engine knows; words has room for them. */
@@ -357,14 +374,15 @@ static void shadow_add(struct daemon *d, struct wire_stats *out, uint32_t *words
 static int on_stats(struct connection *c, const uint8_t *body, size_t n, struct quire_error *err)
 {
     _Static_assert(SHADOW_N_BUCKETS <= WIRE_MAX_SHADOW_BUCKETS, "STATS tells every bucket");
+    _Static_assert(ENGINE_MAX_DRAFT <= WIRE_MAX_ACCEPTED, "and every place of a draft");
     uint32_t n_tenants, words[WIRE_MAX_TENANTS * WIRE_TENANT_WORDS];
     uint32_t buckets[SHADOW_N_BUCKETS * WIRE_SHADOW_BUCKET_WORDS];
-    uint32_t steps[ENGINE_N_STEP_BUCKETS * WIRE_STEP_BUCKET_WORDS];
+    uint32_t steps[ENGINE_N_STEP_BUCKETS * WIRE_STEP_BUCKET_WORDS], accepted[ENGINE_MAX_DRAFT * WIRE_ACCEPTED_WORDS];
     struct wire_stats stats;
     int status = wire_get_stats_request(body, n, &n_tenants, err);
     if (status)
         return status;
-    stats_make(c->d, &stats, steps);
+    stats_make(c->d, &stats, steps, accepted);
     stats.tenants = words;
     stats.n_tenants = tenants_make(c->d, n_tenants, words);
     if (c->d->shadow)

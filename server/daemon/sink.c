@@ -88,6 +88,10 @@ static void put_done(struct buffer *b, uint64_t wire_id, const struct engine_eve
         .message = event->message,
         .n_message = event->message ? strlen(event->message) : 0,
         .n_created = event->n_cache_created,
+        .n_drafted = event->n_drafted,
+        .n_accepted = event->n_accepted,
+        .n_predicted = event->n_predicted,
+        .n_predicted_right = event->n_predicted_right,
     };
     if (event->account)
         done.account = account_of(event->account);

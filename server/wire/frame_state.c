@@ -31,6 +31,10 @@ static const struct wire_field done_rules[] = {
     ACCOUNT(n_loaded, 24, FIELD_32),
     ACCOUNT(n_recomputed, 25, FIELD_32),
     FIELD_SPAN(struct wire_done, parameter, 26, FIELD_TEXT, 0, WIRE_MAX_TEXT),
+    DONE(n_drafted, 27, FIELD_32, 0, 0),
+    DONE(n_accepted, 28, FIELD_32, 0, 0),
+    DONE(n_predicted, 29, FIELD_32, 0, 0),
+    DONE(n_predicted_right, 30, FIELD_32, 0, 0),
 };
 static const struct wire_done done_defaults;
 static const struct wire_body done_body = {"DONE", done_rules, FIELD_COUNT(done_rules), &done_defaults,
@@ -95,6 +99,13 @@ static const struct wire_field stats_rules[] = {
     FIELD_SPAN(struct wire_stats, cache_dtype, 40, FIELD_TEXT, 0, WIRE_MAX_TEXT),
     STATS(prefix_caching, 41, FIELD_BOOL),
     STATS(n_host_blocks, 42, FIELD_32),
+    STATS(n_drafts, 43, FIELD_64),
+    STATS(n_draft_tokens, 44, FIELD_64),
+    STATS(n_accepted_tokens, 45, FIELD_64),
+    {"accepted_at", 46, FIELD_WORDS, 0, offsetof(struct wire_stats, accepted_at_bytes),
+     offsetof(struct wire_stats, n_accepted_at), offsetof(struct wire_stats, accepted_at), WIRE_ACCEPTED_WORDS,
+     WIRE_MAX_ACCEPTED},
+    FIELD_SPAN(struct wire_stats, draft_method, 47, FIELD_TEXT, 0, WIRE_MAX_TEXT),
 };
 static const struct wire_stats stats_defaults;
 static const struct wire_body stats_body = {"STATS", stats_rules, FIELD_COUNT(stats_rules), &stats_defaults,
@@ -143,6 +154,16 @@ void wire_step_bucket_get(const struct wire_stats *stats, uint32_t index, struct
 {
     const uint8_t *bytes = stats->step_bucket_bytes + 4 * (size_t)WIRE_STEP_BUCKET_WORDS * index;
     *out = (struct wire_step_bucket){.n_tokens = le_load_u64(bytes), .n_steps = le_load_u64(bytes + 8)};
+}
+
+void wire_accepted_put(uint32_t *words, uint64_t n_rows)
+{
+    put_words(words, n_rows);
+}
+
+uint64_t wire_accepted_get(const struct wire_stats *stats, uint32_t place)
+{
+    return le_load_u64(stats->accepted_at_bytes + 4 * (size_t)WIRE_ACCEPTED_WORDS * place);
 }
 
 void wire_tenant_put(uint32_t *words, const struct wire_tenant *tenant)

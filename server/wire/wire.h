@@ -123,6 +123,8 @@ struct wire_done {
     uint32_t status;               /* finish ERROR: enum quire_status; 0 = not told */
     uint32_t retry_after_ms;       /* status exhausted: the policy gave it up before it ran */
     uint32_t n_created;            /* prompt tokens that it added to the prefix cache */
+    uint32_t n_drafted, n_accepted; /* drafts that its steps verified, and those that were right */
+    uint32_t n_predicted, n_predicted_right; /* of these, from the request's prediction */
     struct wire_account account;
 };
 struct wire_refuse {
@@ -169,6 +171,14 @@ struct wire_stats {
     size_t n_cache_dtype;
     bool prefix_caching;
     uint32_t n_host_blocks;              /* of the host tier, first group */
+    uint64_t n_drafts, n_draft_tokens,
+        n_accepted_tokens; /* rows that verified drafts, the drafts, those that were right */
+    const uint32_t *accepted_at;         /* as tenants: WIRE_ACCEPTED_WORDS, wire_accepted_get(). Of each place that a
+                                            draft of a row can have: rows where it was right */
+    const uint8_t *accepted_at_bytes;
+    uint32_t n_accepted_at;
+    const char *draft_method;            /* the server's: "none", "ngram" */
+    size_t n_draft_method;
 };
 struct wire_step_bucket {          /* steps with at most n_tokens tokens */
     uint64_t n_tokens, n_steps;
@@ -177,6 +187,10 @@ struct wire_step_bucket {          /* steps with at most n_tokens tokens */
 #define WIRE_MAX_STEP_BUCKETS 64u
 void wire_step_bucket_put(uint32_t *words, const struct wire_step_bucket *bucket);
 void wire_step_bucket_get(const struct wire_stats *stats, uint32_t index, struct wire_step_bucket *out);
+#define WIRE_ACCEPTED_WORDS 2u
+#define WIRE_MAX_ACCEPTED 64u
+void wire_accepted_put(uint32_t *words, uint64_t n_rows);
+uint64_t wire_accepted_get(const struct wire_stats *stats, uint32_t place);
 struct wire_shadow_bucket {        /* requests with a first token within the bound */
     uint64_t bound_us, n_live, n_shadow;
 };

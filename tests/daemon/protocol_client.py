@@ -41,7 +41,8 @@ FIELDS = {
         "tenant": (21, "u32", False), "class_index": (22, "u32", False),
         "background": (23, "bool", False), "pin_us": (24, "u64", True),
         "expected_tokens": (25, "u32", False), "allowed_token_ids": (26, "u32[]", True),
-        "bad_words": (27, "u32[]", True),
+        "bad_words": (27, "u32[]", True), "max_drafts": (28, "u32", False),
+        "draft_method": (29, "u32", False), "prediction": (30, "u32[]", False),
     },
     REFUSE: {"status": (1, "u32", True), "retry_after_ms": (2, "u32", False),
              "message": (3, "text", False), "parameter": (4, "text", False)},
@@ -60,6 +61,8 @@ FIELDS = {
         "blocker_tenant": (20, "u32", False), "n_overtaken": (21, "u32", False),
         "n_chunks": (22, "u32", False), "n_preemptions": (23, "u32", False),
         "n_loaded": (24, "u32", False), "n_recomputed": (25, "u32", False), "parameter": (26, "text", False),
+        "n_drafted": (27, "u32", False), "n_accepted": (28, "u32", False),
+        "n_predicted": (29, "u32", False), "n_predicted_right": (30, "u32", False),
     },
     CANCEL: {"choice": (1, "u32", True)},
     CREDIT: {"bytes": (1, "u64", True)},
@@ -86,6 +89,9 @@ FIELDS = {
         "shadow_buckets": (37, "buckets", False), "n_step_tokens": (38, "u64", False),
         "step_buckets": (39, "steps", False), "cache_dtype": (40, "text", False),
         "prefix_caching": (41, "bool", False), "n_host_blocks": (42, "u32", False),
+        "n_drafts": (43, "u64", False), "n_draft_tokens": (44, "u64", False),
+        "n_accepted_tokens": (45, "u64", False), "accepted_at": (46, "u64[]", False),
+        "draft_method": (47, "text", False),
     },
     ERROR: {"status": (1, "u32", False), "message": (2, "text", False)},
     ACCEPT: {"id": (1, "u64", False)}, DRAIN: {},
@@ -135,6 +141,8 @@ def encode_value(kind, value):
         return value.encode()
     if kind == "u32[]":
         return struct.pack("<%dI" % len(value), *value)
+    if kind == "u64[]":
+        return struct.pack("<%dQ" % len(value), *value)
     if kind == "pair[]":
         return b"".join(struct.pack("<If", *pair) for pair in value)
     if kind == "records":
@@ -155,6 +163,8 @@ def decode_value(kind, value):
         return value.decode()
     if kind == "u32[]":
         return list(struct.unpack("<%dI" % (len(value) // 4), value))
+    if kind == "u64[]":
+        return list(struct.unpack("<%dQ" % (len(value) // 8), value))
     if kind == "pair[]":
         return [struct.unpack_from("<If", value, at) for at in range(0, len(value), 8)]
     if kind == "records":

@@ -100,6 +100,15 @@ static void print_requests(void)
     submit.n_bad_words = 5;
     wire_put_submit(&b, 4, &submit);
     print_frame("submit-restricted", &b);
+    request_spec_default(&submit);
+    submit.prompt = prompt;
+    submit.n_prompt = 2;
+    submit.max_tokens = 8;
+    submit.max_drafts = 4;
+    submit.prediction = allowed;
+    submit.n_prediction = 3;
+    wire_put_submit(&b, 5, &submit);
+    print_frame("submit-prediction", &b);
     wire_put_accept(&b, 1, UINT64_C(0x500000002));
     print_frame("accept", &b);
     struct wire_refuse refuse = {
@@ -142,6 +151,13 @@ static void print_answers(void)
                              .n_generated = 3};
     wire_put_done(&b, 1, &done);
     print_frame("done", &b);
+    done.n_generated = 9;
+    done.n_drafted = 8;
+    done.n_accepted = 6;
+    done.n_predicted = 8;
+    done.n_predicted_right = 6;
+    wire_put_done(&b, 5, &done);
+    print_frame("done-drafts", &b);
     struct wire_done refused = {
         .choice = 0,
         .finish = WIRE_FINISH_ERROR,
@@ -203,6 +219,17 @@ static void print_others(void)
                                 .n_host_blocks = 2048};
     wire_put_stats(&b, &stats);
     print_frame("stats-steps", &b);
+    wire_accepted_put(words, 40);
+    wire_accepted_put(words + WIRE_ACCEPTED_WORDS, 25);
+    stats = (struct wire_stats){.n_drafts = 50,
+                                .n_draft_tokens = 100,
+                                .n_accepted_tokens = 65,
+                                .accepted_at = words,
+                                .n_accepted_at = 2,
+                                .draft_method = "ngram",
+                                .n_draft_method = 5};
+    wire_put_stats(&b, &stats);
+    print_frame("stats-drafts", &b);
     wire_put_drain(&b);
     print_frame("drain", &b);
     wire_put_error(&b, QUIRE_INVALID, "SUBMIT: before HELLO");

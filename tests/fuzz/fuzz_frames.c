@@ -100,6 +100,11 @@ static void stats_again(struct wire_stats *stats, struct buffer *b)
         wire_step_bucket_get(stats, i, &bucket);
         wire_step_bucket_put(steps + WIRE_STEP_BUCKET_WORDS * i, &bucket);
     }
+    uint32_t accepted[WIRE_MAX_ACCEPTED * WIRE_ACCEPTED_WORDS];
+    must(stats->n_accepted_at <= WIRE_MAX_ACCEPTED);
+    for (uint32_t i = 0; i < stats->n_accepted_at; i++)
+        wire_accepted_put(accepted + WIRE_ACCEPTED_WORDS * i, wire_accepted_get(stats, i));
+    stats->accepted_at = accepted;
     stats->step_buckets = steps;
     stats->shadow_buckets = buckets;
     stats->tenants = words;

@@ -75,6 +75,10 @@ void sample_submit(struct request_spec *out)
         .n_allowed_token_ids = 3,
         .bad_words = words,
         .n_bad_words = 5,
+        .max_drafts = 5,
+        .draft_method = 2,
+        .prediction = prompt,
+        .n_prediction = 4,
     };
     memcpy(out->cache_domain.bytes, rising + 3, 32);
 }
@@ -109,6 +113,10 @@ void sample_done(struct wire_done *out)
         .status = QUIRE_EXHAUSTED,
         .retry_after_ms = 1234,
         .n_created = 8,
+        .n_drafted = 15,
+        .n_accepted = 9,
+        .n_predicted = 12,
+        .n_predicted_right = UINT32_MAX,
         .account = {1, 2, 3, 4, 5, 6, 7, UINT64_C(1) << 60, 9, 10, 11, 12, 13, 14},
     };
 }
@@ -116,7 +124,7 @@ void sample_done(struct wire_done *out)
 void sample_stats(struct wire_stats *out)
 {
     static uint32_t tenants[2 * WIRE_TENANT_WORDS], buckets[WIRE_SHADOW_BUCKET_WORDS];
-    static uint32_t steps[2 * WIRE_STEP_BUCKET_WORDS];
+    static uint32_t steps[2 * WIRE_STEP_BUCKET_WORDS], accepted[2 * WIRE_ACCEPTED_WORDS];
     *out = (struct wire_stats){
         .n_running = 3,
         .n_waiting = 4,
@@ -167,7 +175,16 @@ void sample_stats(struct wire_stats *out)
         .n_cache_dtype = 7,
         .prefix_caching = true,
         .n_host_blocks = 42,
+        .n_drafts = 43,
+        .n_draft_tokens = 44,
+        .n_accepted_tokens = UINT64_C(1) << 45,
+        .accepted_at = accepted,
+        .n_accepted_at = 2,
+        .draft_method = "suffix",
+        .n_draft_method = 6,
     };
+    wire_accepted_put(accepted, UINT64_C(1) << 44);
+    wire_accepted_put(accepted + WIRE_ACCEPTED_WORDS, 7);
     wire_step_bucket_put(steps, &(struct wire_step_bucket){1, 2});
     wire_step_bucket_put(steps + WIRE_STEP_BUCKET_WORDS, &(struct wire_step_bucket){16384, UINT64_C(1) << 41});
     wire_shadow_bucket_put(buckets, &(struct wire_shadow_bucket){UINT64_MAX - 1, 2, UINT64_C(1) << 40});

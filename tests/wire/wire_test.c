@@ -184,6 +184,11 @@ static void check_submit(const struct request_spec *want)
     assert_int_equal(got.n_allowed_token_ids, want->n_allowed_token_ids);
     for (uint32_t i = 0; i < want->n_allowed_token_ids; i++)
         assert_int_equal(got.allowed_token_ids[i], want->allowed_token_ids[i]);
+    assert_int_equal(got.max_drafts, want->max_drafts);
+    assert_int_equal(got.draft_method, want->draft_method);
+    assert_int_equal(got.n_prediction, want->n_prediction);
+    for (uint32_t i = 0; i < want->n_prediction; i++)
+        assert_int_equal(got.prediction[i], want->prediction[i]);
     assert_int_equal(got.n_bad_words, want->n_bad_words);
     for (uint32_t i = 0; i < want->n_bad_words; i++)
         assert_int_equal(got.bad_words[i], want->bad_words[i]);
@@ -304,6 +309,10 @@ static void test_done(void **state)
     assert_int_equal(got.status, want.status);
     assert_int_equal(got.retry_after_ms, want.retry_after_ms);
     assert_int_equal(got.n_created, want.n_created);
+    assert_int_equal(got.n_drafted, 15);
+    assert_int_equal(got.n_accepted, 9);
+    assert_int_equal(got.n_predicted, 12);
+    assert_int_equal(got.n_predicted_right, UINT32_MAX);
     assert_memory_equal(&got.account, &want.account, sizeof want.account);
     buffer_free(&b);
     want.has_stop_token = false;
@@ -383,6 +392,11 @@ static void test_stats(void **state)
     assert_memory_equal(got.cache_dtype, "float16", 7);
     assert_true(got.prefix_caching);
     assert_int_equal(got.n_host_blocks, 42);
+    assert_true(got.n_drafts == 43 && got.n_draft_tokens == 44 && got.n_accepted_tokens == UINT64_C(1) << 45);
+    assert_int_equal(got.n_accepted_at, 2);
+    assert_true(wire_accepted_get(&got, 0) == UINT64_C(1) << 44 && wire_accepted_get(&got, 1) == 7);
+    assert_int_equal(got.n_draft_method, 6);
+    assert_memory_equal(got.draft_method, "suffix", 6);
     struct wire_tenant tenant;
     wire_tenant_get(&got, 0, &tenant);
     assert_memory_equal(&tenant, (&(struct wire_tenant){1, 2, 3, 4, 5, 6, 7}), sizeof tenant);
@@ -402,8 +416,11 @@ static void test_stats_of_all_tenants(void **state)
     struct buffer b = {0};
     sample_stats(&stats);
     memset(text, 'x', sizeof text);
-    stats.policy = stats.figure_name = stats.shadow_policy = stats.cache_dtype = text;
+    stats.policy = stats.figure_name = stats.shadow_policy = stats.cache_dtype = stats.draft_method = text;
     stats.n_policy = stats.n_figure_name = stats.n_shadow_policy = stats.n_cache_dtype = sizeof text;
+    stats.n_draft_method = sizeof text;
+    stats.accepted_at = words;
+    stats.n_accepted_at = WIRE_MAX_ACCEPTED;
     stats.step_buckets = words;
     stats.n_step_buckets = WIRE_MAX_STEP_BUCKETS;
     stats.shadow_buckets = words;

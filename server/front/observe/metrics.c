@@ -201,6 +201,26 @@ static void put_cache_config(struct writer *w, const struct wire_stats *s)
     put_sample(w, "vllm:cache_config_info", "", labels, 1);
 }
 
+/* Also where nobody brings drafts: they count from 0 on. */
+static void put_drafts(struct writer *w, const struct wire_stats *s)
+{
+    static const char per_place[] = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
+    char label[64];
+    if (s->n_draft_method > 0) {
+        make_label(label, sizeof label, ",method", s->draft_method, s->n_draft_method);
+        put_type(w, "quire:draft_method_info", "gauge", "Where drafts come from that no request brings: 1.");
+        put_sample(w, "quire:draft_method_info", "", label, 1);
+    }
+    put_counter(w, "vllm:spec_decode_num_drafts_total", "Rows of steps that verified drafts.", s->n_drafts);
+    put_counter(w, "vllm:spec_decode_num_draft_tokens_total", "Draft tokens that were verified.", s->n_draft_tokens);
+    put_counter(w, "vllm:spec_decode_num_accepted_tokens_total", "Draft tokens that were right.", s->n_accepted_tokens);
+    put_type(w, per_place, "counter", "Rows whose draft of this place was right.");
+    for (uint32_t i = 0; i < s->n_accepted_at; i++) {
+        snprintf(label, sizeof label, ",position=\"%u\"", i);
+        put_sample(w, per_place, "", label, (double)wire_accepted_get(s, i));
+    }
+}
+
 static void put_engine(struct writer *w, const struct wire_stats *s, uint64_t n_waiting_here)
 {
     put_cache_config(w, s);
@@ -229,6 +249,7 @@ static void put_engine(struct writer *w, const struct wire_stats *s, uint64_t n_
     put_counter(w, "quire:kv_blocks_loaded_total", "KV blocks copied back from the host tier.", s->n_swapped_in);
     put_gauge(w, "quire:cache_pins", "Pinned prefixes.", s->n_pins);
     put_gauge(w, "quire:pinned_kv_blocks", "KV blocks that are pinned.", s->n_pinned_blocks);
+    put_drafts(w, s);
     put_policy(w, s);
     put_gauge(w, "quire:kv_blocks_leaked", "KV blocks in use while no sequence lives: always 0.",
               (double)s->n_blocks_leaked);
