@@ -4,8 +4,12 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#define SPECULATIVE_MAX_LOOKUP 16u
+#define SPECULATIVE_MAX_PATH 1024u
 
 enum draft_method {
     DRAFT_NONE, /* only what requests bring: `prediction` */
@@ -21,15 +25,16 @@ enum draft_method draft_method_find(const char *name);
 
 struct speculative_config {
     enum draft_method method;
-    uint32_t num_speculative_tokens; /* of one row at most, 1 … DRAFT_MAX; how many there are follows from what they
-                                        are worth (length.h) */
-    uint32_t prompt_lookup_min, prompt_lookup_max; /* ngram: tokens that must agree */
-    char model[1024];                /* draft_model: its directory */
+    uint32_t num_speculative_tokens; /* of one row at most, 1 … DRAFT_MAX */
+    bool adaptive; /* how many there are follows from what they are worth (length.h); false: always as many as that */
+    uint32_t prompt_lookup_min, prompt_lookup_max; /* ngram: tokens that must agree, 1 <= min <= max */
+    char model[SPECULATIVE_MAX_PATH];              /* draft_model: its directory, or ORG/NAME as it was typed */
 };
 
 /* As without the flag: no method, and predictions of up to so many tokens a row. */
 void speculative_config_default(struct speculative_config *config);
-/* QUIRE_INVALID names the member; QUIRE_UNSUPPORTED a method that Quire does not have, such as eagle3. */
+/* {"method": "ngram", …}; docs/speculation.md has the members. The error begins with the member's name: QUIRE_INVALID,
+ * or QUIRE_UNSUPPORTED for a method that Quire does not have, such as eagle3. */
 int speculative_config_parse(const char *json, size_t n_bytes, struct speculative_config *out, struct quire_error *err);
 
 #endif

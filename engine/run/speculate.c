@@ -31,6 +31,15 @@ struct speculation {
     uint32_t *drafts; /* [max_num_seqs][DRAFT_MAX] */
 };
 
+/* The server's method. */
+static int create_method(struct speculation *s, struct quire_error *err)
+{
+    if (s->config.method == DRAFT_NONE)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_UNSUPPORTED, "--speculative-config: method: %s is not built yet",
+                      draft_method_name(s->config.method));
+}
+
 int speculate_create(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
     uint32_t n = e->plan.max_num_seqs;
@@ -51,7 +60,8 @@ int speculate_create(struct engine *e, const struct engine_options *o, struct qu
     for (uint32_t i = 0; i < n; i++)
         s->free_slots[i] = n - 1 - i;
     s->n_free_slots = n;
-    return follow_create(n, &s->drafters[FROM_REQUEST], err);
+    int status = follow_create(n, &s->drafters[FROM_REQUEST], err);
+    return status == QUIRE_OK ? create_method(s, err) : status;
 }
 
 void speculate_destroy(struct engine *e)

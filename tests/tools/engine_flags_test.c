@@ -73,6 +73,37 @@ static void times(void **state)
     bad("--max-wait-ms", "1e300");
 }
 
+static void speculation(void **state)
+{
+    (void)state;
+    struct speculative_config c = good("--speculative-config",
+                                       "{\"method\":\"ngram\",\"num_speculative_tokens\":5,\"prompt_lookup_max\":4}")
+                                      .speculative;
+    assert_int_equal(c.method, DRAFT_NGRAM);
+    assert_int_equal(c.num_speculative_tokens, 5);
+    assert_int_equal(c.prompt_lookup_min, 2);
+    assert_int_equal(c.prompt_lookup_max, 4);
+    assert_true(c.adaptive);
+    c = good("--speculative-config", "{\"method\":\"ngram\",\"prompt_lookup_max\":1}").speculative;
+    assert_int_equal(c.prompt_lookup_min, 1);
+    c = good("--speculative-config", "{\"method\":\"ngram\",\"prompt_lookup_min\":9}").speculative;
+    assert_int_equal(c.prompt_lookup_max, 9);
+    c = good("--speculative-config", "{\"model\":\"a/b\",\"adaptive\":false}").speculative;
+    assert_int_equal(c.method, DRAFT_MODEL);
+    assert_string_equal(c.model, "a/b");
+    assert_false(c.adaptive);
+    assert_int_equal(good("--speculative-config", "{\"method\":\"suffix\"}").speculative.method, DRAFT_SUFFIX);
+    bad("--speculative-config", "");
+    bad("--speculative-config", "ngram");
+    bad("--speculative-config", "{}");
+    bad("--speculative-config", "{\"method\":\"medusa\"}");
+    bad("--speculative-config", "{\"method\":\"ngram\",\"model\":\"x\"}");
+    bad("--speculative-config", "{\"method\":\"ngram\",\"num_speculative_tokens\":0}");
+    bad("--speculative-config", "{\"method\":\"ngram\",\"prompt_lookup_min\":3,\"prompt_lookup_max\":2}");
+    bad("--speculative-config", "{\"method\":\"draft_model\"}");
+    bad("--speculative-config", "{\"method\":\"ngram\",\"temperature\":1}");
+}
+
 static void lists(void **state)
 {
     (void)state;
@@ -138,11 +169,8 @@ static void every_policy_is_in_the_help(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes),
-        cmocka_unit_test(times),
-        cmocka_unit_test(lists),
-        cmocka_unit_test(files),
-        cmocka_unit_test(every_policy_is_in_the_help),
+        cmocka_unit_test(sizes), cmocka_unit_test(times), cmocka_unit_test(speculation),
+        cmocka_unit_test(lists), cmocka_unit_test(files), cmocka_unit_test(every_policy_is_in_the_help),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,6 +30,11 @@ static int parse_cost_model(const char *text, void *target, struct quire_error *
     return cost_file_read(text, target, err);
 }
 
+static int parse_speculative(const char *text, void *target, struct quire_error *err)
+{
+    return speculative_config_parse(text, strlen(text), target, err);
+}
+
 /* A number at *text, which moves past it. */
 static bool take_number(const char **text, double max, double *out)
 {
@@ -168,6 +173,11 @@ size_t schedule_flags(struct engine_options *o, struct cli_option out[SCHEDULE_F
         {.names = "fair-prefill-share", .kind = CLI_U32, .target = &p->prefill_share, .min = 1, .max = 100,
          .value = "PERCENT", .help = "fair: of a step's prompt tokens, what one tenant may take while others want some. "
                                      "Default 50."},
+        {.names = "speculative-config", .kind = CLI_PARSED, .parse = parse_speculative, .target = &o->speculative,
+         .value = "JSON", .help = "Guess what comes next and settle several tokens in one step, the same bits sooner: "
+                 "'{\"method\": \"ngram\"}' from the request's own text, suffix also from earlier answers, draft_model by "
+                 "\"model\": \"DIR\". \"num_speculative_tokens\": at most so many a row, default 16; how many there are "
+                 "follows from what they are worth, unless \"adaptive\": false. Default: only what requests predict."},
     };
     /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= SCHEDULE_FLAGS_MAX, "raise SCHEDULE_FLAGS_MAX");

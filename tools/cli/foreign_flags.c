@@ -4,7 +4,14 @@
 #define ONE_DEVICE "not built yet: an engine uses one device"
 #define ONE_ENGINE "not built yet: start an engine for each device, with a proxy before them (docs/deploying.md)"
 #define NO_EXPERTS "not built yet: models with experts"
-#define NO_GUESSES "not built yet: speculative decoding"
+#define GUESSES "here --speculative-config"
+#define GUESSES_BY GUESSES " '{\"method\": \"ngram\"}', or suffix, or draft_model"
+#define GUESSES_MODEL GUESSES " '{\"method\": \"draft_model\", \"model\": \"DIR\"}'"
+#define GUESSES_MOST GUESSES ", in its JSON \"num_speculative_tokens\""
+#define GUESSES_LOOKUP GUESSES ", in its JSON \"prompt_lookup_min\" and \"prompt_lookup_max\""
+#define GUESSES_SUFFIX GUESSES " '{\"method\": \"suffix\"}', which keeps nothing on disk"
+#define GUESSES_NUMBER "not built: how many drafts a row has follows from what they are worth"
+#define GUESSES_NO "not built: there is no such choice for drafts"
 #define NO_MEDIA "not built yet: models take text only"
 #define NO_ROPE "not built: RoPE is what config.json says"
 #define NO_STRUCTURE "not built yet: structured output"
@@ -59,9 +66,14 @@ const struct cli_foreign foreign_flags[] = {
     {"rope-scaling,rope-theta,rope-scale,rope-freq-base,rope-freq-scale,yarn-orig-ctx", NULL, NO_ROPE},
     {"enable-lora,lora-modules,lora-paths,lora,lora-scaled,max-loras,max-lora-rank,max-cpu-loras,max-loras-per-batch,"
      "fully-sharded-loras,lora-target-modules,enable-prompt-adapter", NULL, ADAPTERS},
-    {"speculative-config,speculative-model,num-speculative-tokens,speculative-algorithm,speculative-algo,"
-     "speculative-draft-model-path,speculative-num-steps,speculative-eagle-topk,speculative-num-draft-tokens,"
-     "num-lookahead-slots,model-draft,md,draft-max,draft-min,draft", NULL, NO_GUESSES},
+    {"speculative-model,speculative-draft-model-path,model-draft,md,hf-repo-draft,hfd", NULL, GUESSES_MODEL},
+    {"speculative-algorithm,speculative-algo,spec-type", NULL, GUESSES_BY},
+    {"num-speculative-tokens,speculative-num-draft-tokens,speculative-num-steps,draft-max,draft,draft-n", NULL, GUESSES_MOST},
+    {"ngram-prompt-lookup-max,ngram-prompt-lookup-min", NULL, GUESSES_LOOKUP},
+    {"lookup-cache-static,lcs,lookup-cache-dynamic,lcd", NULL, GUESSES_SUFFIX},
+    {"draft-min,draft-p-min,draft-p-split,speculative-disable-by-batch-size", NULL, GUESSES_NUMBER},
+    {"speculative-eagle-topk,speculative-token-map,num-lookahead-slots,speculative-draft-tensor-parallel-size,ctx-size-draft,"
+     "cd,n-gpu-layers-draft,ngld,spec-decoding-acceptance-method", NULL, GUESSES_NO},
 
     /* memory and steps */
     {"context-length,ctx-size,c,max-seq-len", NULL, "here --max-model-len"},
