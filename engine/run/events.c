@@ -92,6 +92,7 @@ void event_done(struct engine *e, struct request *r, uint32_t choice, enum engin
     struct request_choice *c = &r->choices[choice];
     struct engine_event *event = push(e, ENGINE_EVENT_DONE, r, choice);
     c->done = true;
+    c->finish = finish;
     r->n_open--;
     event->finish = finish;
     event->has_stop_token = stop_token >= 0;

@@ -266,6 +266,7 @@ static int on_planned(void *engine, uint64_t now_us, const struct sched_plan *pl
 {
     struct engine *e = engine;
     ENGINE_WATCH(e, planned, now_us, plan, e->sched);
+    speculate_planned(e, plan);
     note_admissions(e, plan);
     end_refused(e, plan);
     engine_publish(e, 0); /* what was admitted has left the queue now, not only when the step is over */

@@ -24,6 +24,7 @@ struct request_choice {
     uint32_t n_drafted, n_accepted; /* drafts verified, and those of them that were right */
     uint32_t n_predicted, n_predicted_right; /* of these, from the request's prediction */
     bool done;             /* its DONE event was given */
+    enum engine_finish finish; /* and said so */
     struct engine_account account; /* as of then */
     bool admitted;
     uint64_t blocker;      /* the caller's id of the request admitted before it; 0 = none */

@@ -26,9 +26,11 @@ struct speculation {
     struct drafter *drafters[N_SOURCES]; /* NULL: there is none */
     struct drafted_seq *seqs;            /* [n_owners] */
     uint32_t *free_slots, n_free_slots;  /* [max_num_seqs] */
-    uint32_t *fresh, n_fresh; /* [max_num_seqs] sequences that got a token since they were last asked for */
-    struct draft_ask *asks; /* [max_num_seqs] scratch */
-    uint32_t *drafts; /* [max_num_seqs][DRAFT_MAX] */
+    /* Sequences that got a token since they were last asked for: of all steps that may end before the next is planned. */
+    uint32_t *fresh, n_fresh; /* [(depth + 1) max_num_seqs] */
+    struct draft_ask *asks; /* as many; scratch */
+    uint32_t *drafts; /* as many, [DRAFT_MAX] each */
+    uint64_t room_left; /* of draft_room.h, for the step to come */
 };
 
 /* The server's method. */
@@ -42,7 +44,7 @@ static int create_method(struct speculation *s, struct quire_error *err)
 
 int speculate_create(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
-    uint32_t n = e->plan.max_num_seqs;
+    uint32_t n = e->plan.max_num_seqs, n_asked = (e->depth + 1) * n;
     struct speculation *s = calloc(1, sizeof *s);
     e->speculation = s;
     if (!s)
@@ -50,9 +52,9 @@ int speculate_create(struct engine *e, const struct engine_options *o, struct qu
     s->config = o->speculative;
     s->seqs = malloc(e->n_owners * sizeof *s->seqs);
     s->free_slots = malloc(n * sizeof *s->free_slots);
-    s->fresh = malloc(n * sizeof *s->fresh);
-    s->asks = malloc(n * sizeof *s->asks);
-    s->drafts = malloc((size_t)n * DRAFT_MAX * sizeof *s->drafts);
+    s->fresh = malloc(n_asked * sizeof *s->fresh);
+    s->asks = malloc(n_asked * sizeof *s->asks);
+    s->drafts = malloc((size_t)n_asked * DRAFT_MAX * sizeof *s->drafts);
     if (!s->seqs || !s->free_slots || !s->fresh || !s->asks || !s->drafts)
         return quire_fail(err, QUIRE_NO_MEMORY, "speculation: out of memory");
     for (uint32_t i = 0; i < e->n_owners; i++)
@@ -118,21 +120,26 @@ static struct draft_text text_of(const struct engine *e, uint32_t seq)
     return text;
 }
 
-static void count_drafts(struct engine *e, const struct sched_row *row, const struct sched_result *result)
+void speculate_verified(struct engine *e, const struct sched_row *row)
 {
     struct engine_stats *stats = &e->report.stats;
     struct request_choice *c = &e->owners[row->seq].request->choices[e->owners[row->seq].choice];
     stats->n_drafts++;
     stats->n_draft_tokens += row->n_draft;
-    stats->n_accepted_tokens += result->n_accepted;
-    for (uint32_t i = 0; i < result->n_accepted; i++)
-        stats->accepted_at[i]++;
     c->n_drafted += row->n_draft;
-    c->n_accepted += result->n_accepted;
-    if (e->speculation->seqs[row->seq].source == FROM_REQUEST) {
+    if (e->speculation->seqs[row->seq].source == FROM_REQUEST)
         c->n_predicted += row->n_draft;
-        c->n_predicted_right += result->n_accepted;
-    }
+}
+
+void speculate_accepted(struct engine *e, uint32_t seq, uint32_t at)
+{
+    struct engine_stats *stats = &e->report.stats;
+    struct request_choice *c = &e->owners[seq].request->choices[e->owners[seq].choice];
+    stats->n_accepted_tokens++;
+    stats->accepted_at[at]++;
+    c->n_accepted++;
+    if (e->speculation->seqs[seq].source == FROM_REQUEST)
+        c->n_predicted_right++;
 }
 
 void speculate_committed(struct engine *e, const struct sched_committed *c)
@@ -143,8 +150,6 @@ void speculate_committed(struct engine *e, const struct sched_committed *c)
         const struct sched_row *row = &plan->rows[i];
         if (row->seq != c->results[n].seq)
             continue;
-        if (row->n_draft > 0 && !c->discarded[n])
-            count_drafts(e, row, &c->results[n]);
         if (!c->finished[n] && !c->discarded[n] && speculate_wants(e, e->owners[row->seq].request))
             s->fresh[s->n_fresh++] = row->seq;
         n++;
@@ -163,6 +168,17 @@ static uint32_t slot_of(struct engine *e, uint32_t seq, const struct draft_text 
                 s->drafters[i]->ops->begin(s->drafters[i], q->slot, text);
     }
     return q->slot;
+}
+
+/* How many of n drafts the sampler's rows will have room for, and takes that from what is left of it. */
+static uint32_t take_room(struct engine *e, uint32_t seq, uint32_t n)
+{
+    struct speculation *s = e->speculation;
+    const struct seq_owner *owner = &e->owners[seq];
+    while (n > 0 && draft_room_needed(owner->request, owner->choice, n) > s->room_left)
+        n--;
+    s->room_left -= draft_room_needed(owner->request, owner->choice, n);
+    return n;
 }
 
 static int ask(struct engine *e, enum source source, struct quire_error *err)
@@ -189,7 +205,8 @@ static int ask(struct engine *e, enum source source, struct quire_error *err)
     int status = s->drafters[source]->ops->propose(s->drafters[source], s->asks, n_asks, err);
     for (uint32_t i = 0; status == QUIRE_OK && i < n_asks; i++) {
         uint32_t seq = s->fresh[i];
-        uint32_t n = s->asks[i].n > 0 ? sched_propose(e->sched, seq, s->asks[i].drafts, s->asks[i].n) : 0;
+        uint32_t n = take_room(e, seq, s->asks[i].n);
+        n = n > 0 ? sched_propose(e->sched, seq, s->asks[i].drafts, n) : 0;
         if (n == 0) {
             s->fresh[n_left++] = seq;
             continue;
@@ -205,6 +222,7 @@ int speculate_propose(struct engine *e, struct quire_error *err)
 {
     struct speculation *s = e->speculation;
     int status = QUIRE_OK;
+    s->room_left = draft_room_items(e->plan.max_num_seqs);
     for (int source = 0; source < N_SOURCES && status == QUIRE_OK && s->n_fresh > 0; source++)
         if (s->drafters[source])
             status = ask(e, (enum source)source, err);
@@ -212,17 +230,28 @@ int speculate_propose(struct engine *e, struct quire_error *err)
     return status;
 }
 
-void speculate_retired(struct engine *e, uint32_t seq)
+static void leave_slot(struct engine *e, uint32_t seq, bool is_answer)
 {
     struct speculation *s = e->speculation;
     struct drafted_seq *q = &s->seqs[seq];
     if (q->slot == NO_SLOT)
         return;
     struct draft_text text = text_of(e, seq);
-    bool is_answer = e->owners[seq].request->choices[e->owners[seq].choice].n_generated > 0;
     for (int i = 0; i < N_SOURCES; i++)
         if (s->drafters[i])
             s->drafters[i]->ops->end(s->drafters[i], q->slot, &text, is_answer);
     s->free_slots[s->n_free_slots++] = q->slot;
     q->slot = NO_SLOT;
+}
+
+void speculate_planned(struct engine *e, const struct sched_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_preempted; i++)
+        leave_slot(e, plan->preempted[i], false);
+}
+
+void speculate_retired(struct engine *e, uint32_t seq)
+{
+    const struct request_choice *c = &e->owners[seq].request->choices[e->owners[seq].choice];
+    leave_slot(e, seq, c->done && (c->finish == ENGINE_FINISH_STOP || c->finish == ENGINE_FINISH_LENGTH));
 }

@@ -27,7 +27,13 @@ bool speculate_wants(const struct engine *e, const struct request *r);
 
 /* The scheduler has a new sequence, and its owner is known. */
 void speculate_placed(struct engine *e, uint32_t seq);
-/* A step was committed: its results say whom to ask next, and how good the guesses were. */
+/* A plan was made: who was preempted gives up what drafters know of it, and is asked for as somebody new later. */
+void speculate_planned(struct engine *e, const struct sched_plan *plan);
+/* The results of a row with drafts are there: it is counted, and then, in order, each draft that became a token of the
+ * answer, before that token's events. `at`: which of the row's. */
+void speculate_verified(struct engine *e, const struct sched_row *row);
+void speculate_accepted(struct engine *e, uint32_t seq, uint32_t at);
+/* A step was committed: its results say whom to ask next. */
 void speculate_committed(struct engine *e, const struct sched_committed *committed);
 /* Between two steps, before the next is planned: asks, and proposes to the scheduler. */
 int speculate_propose(struct engine *e, struct quire_error *err);

@@ -7,6 +7,7 @@
 #include "engine/options.h"
 #include "engine/plan.h"
 #include "engine/forward/forward.h"
+#include "engine/run/draft_room.h"
 #include "engine/run/mailbox.h"
 #include "engine/run/request.h"
 #include "engine/model/safetensors.h"
@@ -33,7 +34,7 @@ struct step_target {
     uint32_t seq;
     uint32_t position; /* of the token that is drawn or reported */
     bool drawn;        /* false: a prompt token's logprob */
-    bool rejected;     /* drawn after a draft that was wrong */
+    bool rejected;     /* drawn after a draft that was wrong, or not at all: draft_room.h */
 };
 
 /* A launched step until it is committed. */
@@ -45,6 +46,7 @@ struct step_slot {
     struct step_target *targets;     /* [max_logit_rows] each */
     struct k_sample_row *rows;
     struct k_sample_result *results;
+    struct draft_room room;          /* what rows of drafts point into */
 };
 
 /* Events of the current step, in order, until they leave through the sink. */

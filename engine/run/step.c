@@ -18,7 +18,8 @@ int step_slots_create(struct engine *e, struct quire_error *err)
         slot->targets = calloc(n, sizeof *slot->targets);
         slot->rows = calloc(n, sizeof *slot->rows);
         slot->results = calloc(n, sizeof *slot->results);
-        ok = ok && slot->targets && slot->rows && slot->results;
+        ok = ok && slot->targets && slot->rows && slot->results &&
+             draft_room_create(&slot->room, e->plan.max_num_seqs, NULL) == QUIRE_OK;
     }
     return ok ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "steps: out of memory");
 }
@@ -29,6 +30,7 @@ void step_slots_destroy(struct engine *e)
         free(e->slots[i].targets);
         free(e->slots[i].rows);
         free(e->slots[i].results);
+        draft_room_destroy(&e->slots[i].room);
     }
 }
 
@@ -45,29 +47,62 @@ void request_end(struct engine *e, struct request *r, enum engine_finish finish,
 
 /* ---- plan → arrays --------------------------------------------------------------------------- */
 
+/* A row of the plan whose tokens are drawn, from one position to the next. */
+struct drawing {
+    const struct sched_row *row;
+    const uint32_t *tokens;
+    struct token_counts counts; /* before the draw */
+    struct k_logit_bias *room;  /* of the draw */
+    bool verifies;              /* what it needs is there */
+};
+
+static struct drawing begin_drawing(struct request *r, uint32_t choice, const struct sched_row *row,
+                                    const uint32_t *tokens)
+{
+    struct request_choice *c = &r->choices[choice];
+    return (struct drawing){.row = row,
+                            .tokens = tokens,
+                            .counts = r->sampling.counts_output ? *request_counts(r, choice) : c->counts,
+                            .room = c->row_room,
+                            .verifies = true};
+}
+
+/* The row that draws after position p; behind the first, p is a draft's. What is not verified reports any token. */
+static void add_draw(struct engine *e, struct step_slot *slot, struct drawing *d, uint32_t p, uint32_t at)
+{
+    const struct sched_row *row = d->row;
+    struct seq_owner *owner = &e->owners[row->seq];
+    const struct request *r = owner->request;
+    if (p + row->n_draft >= row->first + row->count)
+        d->verifies = d->verifies && draft_room_take(&slot->room, &r->sampling, d->tokens[p], &d->counts, &d->room);
+    const struct sampling_state state = {
+        .counts = &d->counts,
+        .generated = d->tokens + r->spec.n_prompt,
+        .n_generated = p + 1 - r->spec.n_prompt, /* the choice's is one behind with a step in flight */
+        .position = p + 1,
+        .choice = owner->choice,
+        .room = d->room,
+    };
+    if (d->verifies)
+        sampling_row(&r->sampling, &state, &slot->rows[at]);
+    else
+        sampling_prompt_row(&r->sampling, 0, p + 1, &slot->rows[at]);
+    owner->sampled_row = at;
+    owner->sampled_step = slot->number;
+}
+
 /* Sets up the logit rows of one plan row; token_index is where its first token lies in the step. */
 static void add_targets(struct engine *e, struct step_slot *slot, const struct sched_row *row, const uint32_t *tokens,
                         uint32_t token_index, uint32_t *logit_tokens)
 {
     struct request *r = e->owners[row->seq].request;
-    uint32_t choice = e->owners[row->seq].choice, end = row->first + row->count;
+    uint32_t end = row->first + row->count;
+    struct drawing drawing = begin_drawing(r, e->owners[row->seq].choice, row, tokens);
     for (uint32_t p = row->first_logit; p < end; p++) {
         uint32_t at = slot->n_targets;
         bool drawn = row->outputs.tokens && p + 1 + row->n_draft >= end;
         if (drawn) {
-            struct request_choice *c = &r->choices[choice];
-            const struct token_counts *counts = r->sampling.counts_output ? request_counts(r, choice) : &c->counts;
-            const struct sampling_state state = {
-                .counts = counts,
-                .generated = tokens + r->spec.n_prompt,
-                .n_generated = p + 1 - r->spec.n_prompt, /* c->n_generated is one behind with a step in flight */
-                .position = p + 1,
-                .choice = choice,
-                .room = c->row_room,
-            };
-            sampling_row(&r->sampling, &state, &slot->rows[at]);
-            e->owners[row->seq].sampled_row = at;
-            e->owners[row->seq].sampled_step = slot->number;
+            add_draw(e, slot, &drawing, p, at);
         } else if (p + 1 == r->next_prompt_logprob && p + 1 < r->spec.n_prompt) {
             /* Positions that a preempted prompt computes again were reported before. */
             r->next_prompt_logprob++;
@@ -75,7 +110,8 @@ static void add_targets(struct engine *e, struct step_slot *slot, const struct s
         } else {
             continue;
         }
-        slot->targets[at] = (struct step_target){.seq = row->seq, .position = p + 1, .drawn = drawn};
+        slot->targets[at] = (struct step_target){
+            .seq = row->seq, .position = p + 1, .drawn = drawn, .rejected = !drawing.verifies};
         logit_tokens[at] = token_index + (p - row->first);
         slot->n_targets++;
     }
@@ -131,19 +167,11 @@ static int add_pending(const struct engine *e, uint64_t number, const struct sch
     return QUIRE_OK;
 }
 
-/* The rows of drafts would need the counts and last tokens of each of them; nobody proposes any for such a request. */
-static bool can_verify(const struct engine *e, const struct sched_row *row)
-{
-    return row->n_draft == 0 || !sampling_needs_tokens(&e->owners[row->seq].request->sampling);
-}
-
 static int add_row(struct engine *e, struct step_slot *slot, const struct sched_row *row, uint32_t token,
                    uint32_t table, uint32_t n_entries, struct forward_batch *batch, struct quire_error *err)
 {
     uint32_t n_known, end = row->first + row->count;
     const uint32_t *tokens = sched_tokens(e->sched, row->seq, &n_known);
-    if (!can_verify(e, row))
-        return quire_fail(err, QUIRE_INTERNAL, "sequence %u: drafts for a sampler that looks at tokens", row->seq);
     if (n_known < end)
         return quire_fail(err, QUIRE_INTERNAL, "sequence %u: %u tokens are known, its row needs %u", row->seq, n_known,
                           end);
@@ -188,6 +216,7 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
     slot->number = plan->step;
     slot->launched_us = e->planned_us;
     slot->n_targets = 0;
+    slot->room.n = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
         batch.rows[i] = (struct k_attn_row){
@@ -215,7 +244,7 @@ static void reject_drafts(struct engine *e, const struct sched_row *row, struct 
     bool rejected = false;
     for (; at < slot->n_targets && slot->targets[at].seq == row->seq; at++) {
         struct step_target *target = &slot->targets[at];
-        target->rejected = rejected;
+        target->rejected |= rejected;
         rejected |= target->drawn && target->position < end && slot->results[at].token != tokens[target->position];
     }
 }
@@ -295,8 +324,12 @@ static bool take_row(struct engine *e, const struct step_slot *slot, const struc
     const uint32_t seq = row->seq;
     uint32_t n = 0;
     *out = sched_result_of(row, tokens);
+    if (row->n_draft > 0 && !c->done)
+        speculate_verified(e, row);
     for (; target < end && target->seq == seq; target++, result++, ++*at) {
         if (target->drawn && !target->rejected && !c->done) {
+            if (n > 0)
+                speculate_accepted(e, seq, n - 1);
             tokens[n++] = result->token;
             out->finished = take_token(e, r, choice, c, target->position, result);
         } else if (!target->drawn && !r->choices[0].done) {

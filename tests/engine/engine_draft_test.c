@@ -1,5 +1,5 @@
-/* Rows that verify drafts: whatever is guessed, right or wrong, every answer has the same bits. Nobody in the engine
- * proposes yet: a watch does, which is called on the engine's thread between two steps. */
+/* Rows that verify drafts: whatever is guessed, right or wrong, every answer has the same bits. What is guessed comes from
+ * a watch, which is called on the engine's thread between two steps, or is what a request expects. */
 #include "client.h"
 #include "tiny_model.h"
 
@@ -74,6 +74,24 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
     }
 }
 
+/* Nine tokens, a third of their pairs forbidden: what may be drawn depends on the token before, a draft often. The pairs
+ * stand there again and again: a row of drafts that looks for them needs much room. */
+static void forbid_pairs(struct request_spec *r)
+{
+    static uint32_t few[9], pairs[200 * 81];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < 9; i++)
+        few[i] = 20 + i;
+    while (n + 81 <= sizeof pairs / sizeof pairs[0])
+        for (uint32_t a = 0; a < 9; a++)
+            for (uint32_t b = a % 3; b < 9; b += 3, n += 3)
+                pairs[n] = 2, pairs[n + 1] = few[a], pairs[n + 2] = few[b];
+    r->allowed_token_ids = few;
+    r->n_allowed_token_ids = 9;
+    r->bad_words = pairs;
+    r->n_bad_words = n;
+}
+
 static struct request_spec request_number(uint32_t i, const uint32_t *prompt, const uint32_t *stops)
 {
     struct request_spec r = client_request(prompt, N_PROMPT, 30 + i);
@@ -86,6 +104,12 @@ static struct request_spec request_number(uint32_t i, const uint32_t *prompt, co
     r.n_prompt_logprobs = i % 6 == 3 ? 1 : -1;
     r.ignore_eos = true;
     r.min_tokens = i % 6 == 4 ? 12 : 0;
+    if (i % 3 == 2)
+        r.presence_penalty = 0.4f, r.frequency_penalty = 0.3f;
+    if (i % 4 == 3)
+        r.repetition_penalty = 1.4f;
+    if (i % 4 == 1)
+        forbid_pairs(&r);
     if (i % 2) {
         r.stop_token_ids = stops;
         r.n_stop_token_ids = 3;

@@ -1,0 +1,35 @@
+/* What the samplers of drafts look at. A row that verifies drafts draws after each of them, and where counts or last tokens
+ * matter (penalties, bad words of several tokens) each draw has those before it, its own row's drafts included. A step has a
+ * bounded room for them, made once: a penalty over a long prompt would else take a copy of its counts for every logit
+ * row. What does not fit is not proposed, and what was proposed all the same is not verified.
+ *
+ * Engine thread only; one per step in flight, since the sampler's rows point into it until the step's results were taken.
+ */
+#ifndef QUIRE_ENGINE_DRAFT_ROOM_H
+#define QUIRE_ENGINE_DRAFT_ROOM_H
+
+#include "base/status.h"
+#include "engine/run/request.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct draft_room {
+    void *items; /* [capacity] of 8 bytes: counts and biases */
+    uint32_t capacity, n;
+};
+
+/* Items of one room, and bytes of those of an engine with such an overlap: for the memory plan. */
+uint32_t draft_room_items(uint32_t max_num_seqs);
+uint64_t draft_room_bytes(uint32_t max_num_seqs, uint32_t overlap_depth);
+int draft_room_create(struct draft_room *room, uint32_t max_num_seqs, struct quire_error *err);
+void draft_room_destroy(struct draft_room *room);
+
+/* Items that so many drafts of a choice take; 0 where the sampler looks at no tokens. */
+uint64_t draft_room_needed(const struct request *r, uint32_t choice, uint32_t n_drafts);
+/* For the draw after one draft more: *counts become what they were and the draft, *row_room is that draw's own. False, and
+ * nothing changed: there is no room. */
+bool draft_room_take(struct draft_room *room, const struct sampling *s, uint32_t draft, struct token_counts *counts,
+                     struct k_logit_bias **row_room);
+
+#endif
