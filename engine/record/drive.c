@@ -238,7 +238,18 @@ static uint32_t on_take(void *context, const struct sched_step *step, struct sch
     return n;
 }
 
-static const struct sched_driver_calls calls = {.planned = on_planned, .take = on_take};
+static void on_committed(void *context, const struct sched_committed *c)
+{
+    struct drive *d = context;
+    const struct sched_row *row = c->step->plan->rows;
+    for (uint32_t i = 0; i < c->n_results; i++) {
+        row = sched_committed_row(c, i, row);
+        if (!c->discarded[i])
+            draft_counts_add(&d->run->drafts, row->n_draft, c->results[i].n_accepted);
+    }
+}
+
+static const struct sched_driver_calls calls = {.planned = on_planned, .take = on_take, .committed = on_committed};
 
 static void plan(struct drive *d, const struct recording_entry *e)
 {

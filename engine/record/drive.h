@@ -7,6 +7,7 @@
 #define QUIRE_ENGINE_RECORDING_DRIVE_H
 
 #include "engine/record/recording.h"
+#include "scheduler/draft_counts.h"
 
 /* A request as it went; times are those of the recording. */
 struct recording_request {
@@ -41,6 +42,7 @@ struct recording_run {
     uint64_t n_preemptions, n_left_out /* bytes */;
     bool closed;                      /* the engine was closed, not killed */
     struct sched_stats stats;         /* of the driven scheduler, at the end */
+    struct draft_counts drafts;
     size_t n_requests;
     struct recording_request *requests; /* in the order of submission; recording_run_free() */
 };

@@ -145,6 +145,32 @@ class Sim(unittest.TestCase):
         self.assertFalse(re.search(r"\b(nan|inf)\b", text))
         self.assertEqual(parser.tags["svg"], 4)
 
+    def test_speculation(self):
+        base = ("--trace-format", "synthetic", "--num-requests", 60, "--request-rate", 5, "--output-len", 40)
+        drafts = ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}')
+        plain = sim_json(*base)
+        self.assertIsNone(plain["speculation"])
+        with_drafts = sim_json(*base, *drafts, "--speculative-acceptance", "0.8,0.6,0.3")
+        spec = with_drafts["speculation"]
+        for got, given in zip(spec["acceptance_per_position"], (0.8, 0.6, 0.3)):
+            self.assertAlmostEqual(got, given, delta=0.05)
+        self.assertEqual(spec["without"]["tpot_ms"], plain["tpot_ms"])
+        self.assertAlmostEqual(spec["gain"]["tpot_ms"], plain["tpot_ms"]["mean"] / with_drafts["tpot_ms"]["mean"], places=6)
+        self.assertGreater(spec["gain"]["tpot_ms"], 1.5)
+        self.assertGreater(spec["tokens_per_step"], 2)
+        self.assertEqual(plain["total_output_tokens"], with_drafts["total_output_tokens"])
+        table = sim(*base, *drafts, "--speculative-acceptance", "0.5", "--sweep", "policy=fcfs,sjf")
+        self.assertIn("TPOT gain", table)
+        self.assertIn("were right", sim(*base, *drafts, "--speculative-acceptance", "0.5"))
+        self.assertNotIn("TPOT gain", sim(*base, "--sweep", "policy=fcfs,sjf"))
+        for wrong, word in (((*drafts,), "--speculative-acceptance 0.7"),
+                            (("--speculative-acceptance", "0.7"), "--speculative-config"),
+                            ((*drafts, "--speculative-acceptance", "0.4,0.5"), "cannot rise"),
+                            ((*drafts, "--speculative-acceptance", self.path("none.rec")), "none.rec"),
+                            (("--speculative-config", "{}", "--speculative-acceptance", "1"), "method"),
+                            ((*drafts, "--speculative-acceptance", "1", "--service-time", 0), "--service-time")):
+            self.assertIn(word, sim(*base, *wrong, code=2))
+
     def test_timed_traces_and_seeds(self):
         path = self.write([{"timestamp": 1.5 * i, "input_length": 100, "output_length": 4, "hash_ids": [7, 8],
                             "tenant": "ab"[i % 2]} for i in range(6)])

@@ -321,6 +321,149 @@ static void groups_are_apart(void **state)
     sim_result_free(&r);
 }
 
+/* ---- drafts ---- */
+
+static struct sim_setup guessing(uint32_t most, double chance)
+{
+    struct sim_setup s = setup_of(2048);
+    s.max_drafts = most;
+    s.acceptance = (struct sim_acceptance){.n = 1, .chance = {chance}};
+    return s;
+}
+
+/* By hand: the prompt takes 1,099 and gives the first of 9 tokens. Three drafts make a row of 4 and a step of 1,003. All
+ * right, two such steps give 8; all wrong, each gives one, and no draft goes past the last token. */
+static void a_draft_costs_its_place_in_the_step(void **state)
+{
+    (void)state;
+    struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 100, .n_output = 9}};
+    const struct sim_workload t = workload_of(requests, 1, 1);
+    for (uint32_t depth = 0; depth < 2; depth++) { /* gated by the host: nothing is planned ahead */
+        struct sim_setup right = guessing(3, 1), wrong = guessing(3, 0);
+        right.sched.overlap_depth = wrong.sched.overlap_depth = depth;
+        struct sim_result r = run(&right, &t);
+        check_times(&r, 0, 1099, 1099 + 2 * 1003);
+        assert_int_equal(r.records[0].n_generated, 9);
+        assert_int_equal(r.drafts.n_rows, 2);
+        assert_int_equal(r.drafts.n_accepted, 6);
+        assert_int_equal(r.drafts.accepted[2], 2);
+        assert_int_equal(r.drafts.n_tokens, 9);
+        assert_int_equal(r.drafts.n_sampled, 3);
+        assert_true(r.watch.service[0] == 100 + 2 * 9);
+        assert_int_equal(r.watch.itl.n, 8); /* the three that come with another have no gap before them */
+        assert_true(sim_histogram_quantile(&r.watch.itl, 50) == 0);
+        sim_result_free(&r);
+        r = run(&wrong, &t);
+        check_times(&r, 0, 1099, 1099 + 5 * 1003 + 1002 + 1001 + 1000);
+        assert_int_equal(r.drafts.n_drafts, 5 * 3 + 2 + 1);
+        assert_int_equal(r.drafts.n_accepted, 0);
+        assert_int_equal(r.drafts.tried[0], 7);
+        assert_int_equal(r.drafts.tried[1], 0);
+        sim_result_free(&r);
+    }
+}
+
+/* A stop in the midst of right drafts: what follows it is not given. */
+static void an_answer_stops_among_its_drafts(void **state)
+{
+    (void)state;
+    struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 100, .n_output = 4}};
+    const struct sim_workload t = workload_of(requests, 1, 1);
+    struct sim_setup s = guessing(8, 1);
+    s.max_tokens = 50;
+    struct sim_result r = run(&s, &t);
+    check_times(&r, 0, 1099, 1099 + 1008);
+    assert_int_equal(r.records[0].n_generated, 4);
+    assert_int_equal(r.drafts.n_accepted, 2);
+    sim_result_free(&r);
+}
+
+/* What was proposed once is proposed again where a request has as many tokens, and no rate is asked. */
+static void recorded_guesses_are_made_again(void **state)
+{
+    (void)state;
+    static const struct sim_guess guesses[] = {{0, 0}, {3, 2}, {2, 1}, {1, 0}, {0, 0}, {4, 4}};
+    struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 100, .n_output = 6, .guesses = guesses}};
+    const struct sim_workload t = workload_of(requests, 1, 1);
+    const struct sim_setup s = guessing(SCHED_MAX_DRAFT, 1);
+    struct sim_result r = run(&s, &t);
+    check_times(&r, 0, 1099, 1099 + 1003 + 1000 + 1000); /* 1, then 4 of 4 drafts' step, 5, and 6: none past the last */
+    assert_int_equal(r.drafts.n_drafts, 3);
+    assert_int_equal(r.drafts.n_accepted, 2);
+    sim_result_free(&r);
+}
+
+/* Which drafts are right is drawn by place, whatever the policy, the budget and preemptions do to the steps. */
+static void draws_do_not_follow_the_schedule(void **state)
+{
+    (void)state;
+    const struct sim_acceptance a = {.n = 3, .chance = {0.8, 0.75, 2.0 / 3}};
+    uint32_t n[4] = {0}, differ = 0;
+    for (uint32_t i = 0; i < 10000; i++) {
+        uint32_t right = sim_acceptance_draw(&a, 7, i, 5, 3);
+        n[right]++;
+        differ += right != sim_acceptance_draw(&a, 8, i, 5, 3);
+        assert_int_equal(sim_acceptance_draw(&a, 7, i, 5, 2), right < 2 ? right : 2);
+    }
+    assert_true(differ > 3000);
+    assert_true(abs((int)n[0] - 2000) < 150 && abs((int)n[1] - 2000) < 150 && abs((int)n[2] - 2000) < 150);
+    struct sim_request requests[40];
+    for (size_t i = 0; i < 40; i++)
+        requests[i] = (struct sim_request){
+            .arrival_s = 1e-3 * (double)i, .n_prompt = 20 + (uint32_t)i, .n_output = 60, .tenant = i % 2};
+    const struct sim_workload t = workload_of(requests, 40, 2);
+    for (uint32_t depth = 0; depth < 2; depth++) {
+        struct sim_setup s = guessing(4, 0.6);
+        s.sched.kv.groups[0].n_blocks = 24;
+        s.sched.max_num_batched_tokens = 64;
+        s.sched.overlap_depth = depth;
+        struct sim_result first = run(&s, &t), second = run(&s, &t);
+        assert_true(first.stats.n_preemptions > 0 && first.drafts.n_accepted > 500);
+        assert_memory_equal(&first.decisions, &second.decisions, sizeof first.decisions);
+        double service[2] = {0};
+        for (size_t i = 0; i < 40; i++) {
+            assert_int_equal(first.records[i].n_generated, 60);
+            service[i % 2] += (double)(requests[i].n_prompt - first.records[i].n_cached) + 2 * 60;
+        }
+        assert_true(first.watch.service[0] == service[0]);
+        assert_true(first.watch.service[1] == service[1] / 2);
+        sim_result_free(&first);
+        sim_result_free(&second);
+    }
+}
+
+static void rates_are_read_as_vllm_prints_them(void **state)
+{
+    (void)state;
+    struct sim_acceptance a;
+    struct quire_error err;
+    assert_int_equal(sim_acceptance_parse("0.8,0.6,.3", &a, &err), QUIRE_OK);
+    assert_int_equal(a.n, 3);
+    assert_true(fabs(a.chance[0] - 0.8) < 1e-12 && fabs(a.chance[1] - 0.75) < 1e-12 && fabs(a.chance[2] - 0.5) < 1e-12);
+    assert_int_equal(sim_acceptance_parse("0,0", &a, &err), QUIRE_OK);
+    assert_int_equal(sim_acceptance_parse("1", &a, &err), QUIRE_OK);
+    static const char *const wrong[] = {"", ",", "0.5,", "1.1", "-0.1", "nan", "0.5 ", "0.4,0.5", "0.5;0.4", "."};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        if (sim_acceptance_parse(wrong[i], &a, &err) != QUIRE_INVALID)
+            fail_msg("'%s' was taken", wrong[i]);
+    char many[2 * SCHED_MAX_DRAFT + 2];
+    for (size_t i = 0; i < sizeof many; i++)
+        many[i] = i % 2 ? ',' : '1';
+    many[2 * SCHED_MAX_DRAFT + 1] = '\0';
+    assert_int_equal(sim_acceptance_parse(many, &a, &err), QUIRE_INVALID);
+    many[2 * SCHED_MAX_DRAFT - 1] = '\0';
+    assert_int_equal(sim_acceptance_parse(many, &a, &err), QUIRE_OK);
+    struct draft_counts counts = {0};
+    draft_counts_add(&counts, 3, 3);
+    draft_counts_add(&counts, 3, 1);
+    draft_counts_add(&counts, 1, 0);
+    draft_counts_add(&counts, 0, 0);
+    a = sim_acceptance_of(&counts);
+    assert_int_equal(a.n, 3);
+    assert_true(a.chance[0] == 2.0 / 3 && a.chance[1] == 0.5 && a.chance[2] == 1);
+    assert_int_equal(counts.n_tokens, 4 + 2 + 1 + 1);
+}
+
 int run_sim_run_tests(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +477,11 @@ int run_sim_run_tests(void)
         cmocka_unit_test(equal_prefixes_are_hit),
         cmocka_unit_test(impossible_pools_are_refused),
         cmocka_unit_test(groups_are_apart),
+        cmocka_unit_test(a_draft_costs_its_place_in_the_step),
+        cmocka_unit_test(an_answer_stops_among_its_drafts),
+        cmocka_unit_test(recorded_guesses_are_made_again),
+        cmocka_unit_test(draws_do_not_follow_the_schedule),
+        cmocka_unit_test(rates_are_read_as_vllm_prints_them),
     };
     return cmocka_run_group_tests_name("sim run", tests, NULL, NULL);
 }

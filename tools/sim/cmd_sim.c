@@ -24,6 +24,8 @@ struct settings { /* the command line */
     struct bench_metrics_options bounds;
     struct sched_config sched;
     const char *time_unit, *html, *save;
+    const char *acceptance_text;
+    struct sim_acceptance acceptance;
     double service_time;
     uint32_t num_host_blocks, overlap_depth, max_tokens;
     bool has_service_time, oracle_lengths, predict, json;
@@ -117,6 +119,9 @@ static size_t engine_like_flags(struct settings *s, struct cli_option *out)
          .help = "What requests ask for, though they stop at their own length; longer ones ask for that. Default: exactly that."},
         {.names = "oracle-lengths", .kind = CLI_FLAG, .target = &s->oracle_lengths,
          .help = "Tell the policy how long each answer will be."},
+        {.names = "speculative-acceptance", .kind = CLI_STRING, .target = &s->acceptance_text, .value = "RATES",
+         .help = "With --speculative-config, how many drafts are right: 0.7 of those whose predecessors were; 0.8,0.6,0.4 of all first, second and third "
+                 "ones, as vLLM prints them; or a recording, to take what was right there."},
         {.names = "service-time", .kind = CLI_F64, .target = &s->service_time, .given = &s->has_service_time, .value = "0",
          .help = "Each request runs alone, in arrival order and in no time, its prompt only, and a trace's blocks count as "
                  "full: hit rates to compare with other tools."},
@@ -179,7 +184,8 @@ static int check_of_recording(const struct settings *s, const char *name, struct
 {
     static const char *const of_both[] = {"trace", "trace-format", "goodput", "class-ttft-ms", "predict", "json",
                                           "save",  "html",         NULL};
-    static const char *const of_prediction[] = {"scheduling-policy", "cost-model", "oracle-lengths", NULL};
+    static const char *const of_prediction[] = {
+        "scheduling-policy", "cost-model", "oracle-lengths", "speculative-config", "speculative-acceptance", NULL};
     if (is_one_of(name, of_both) || (s->predict && is_one_of(name, of_prediction)))
         return QUIRE_OK;
     if (is_one_of(name, of_prediction))
@@ -221,6 +227,56 @@ static int check_given(const struct settings *s, struct quire_error *err)
     int status = QUIRE_OK;
     for (size_t i = 0; i < s->n_given && status == QUIRE_OK; i++)
         status = (is_recording ? check_of_recording : check_of_trace)(s, s->given[i], err);
+    return status;
+}
+
+/* Of a row at most; 0: there are none. */
+static uint32_t drafts_asked(const struct settings *s)
+{
+    return s->engine.speculative.method != DRAFT_NONE ? s->engine.speculative.num_speculative_tokens : 0;
+}
+
+/* How many drafts are right in a recording. */
+static int read_acceptance(const char *path, struct sim_acceptance *out, struct quire_error *err)
+{
+    struct recording *file;
+    struct recording_run run;
+    int status = recording_open(path, &file, err);
+    if (status != QUIRE_OK)
+        return status;
+    status = recording_drive(file, NULL, NULL, &run, err);
+    if (status == QUIRE_OK) {
+        *out = sim_acceptance_of(&run.drafts);
+        if (out->n == 0)
+            status = quire_fail(err, QUIRE_INVALID, "%.200s: no drafts were verified in this recording", path);
+        recording_run_free(&run);
+    }
+    recording_close(file);
+    return status;
+}
+
+/* A recording that is predicted has rates of its own. */
+static int check_speculation(struct settings *s, struct quire_error *err)
+{
+    const char *rates = s->acceptance_text;
+    bool config = drafts_asked(s) > 0;
+    int status = QUIRE_OK;
+    if (config && !rates && !s->predict)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--speculative-config: nobody guesses in a simulation: say how many drafts are right, as "
+                          "--speculative-acceptance 0.7");
+    if (rates && !config)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--speculative-acceptance: say how many drafts there are, as --speculative-config "
+                          "'{\"method\": \"ngram\", \"num_speculative_tokens\": 4}'");
+    if (config && s->has_service_time)
+        return quire_fail(err, QUIRE_INVALID, "--service-time 0 computes prompts only: leave --speculative-config out");
+    if (rates) {
+        bool is_list = rates[strspn(rates, "0123456789.,")] == '\0';
+        status = (is_list ? sim_acceptance_parse : read_acceptance)(rates, &s->acceptance, err);
+        if (status != QUIRE_OK)
+            quire_error_prefix(err, "--speculative-acceptance");
+    }
     return status;
 }
 
@@ -315,6 +371,8 @@ static int check(struct settings *s, struct quire_error *err)
     int status = check_given(s, err);
     if (status == QUIRE_OK)
         status = check_values(s, err);
+    if (status == QUIRE_OK)
+        status = check_speculation(s, err);
     return status == QUIRE_OK ? make_sched_config(s, err) : status;
 }
 
@@ -322,8 +380,10 @@ static int check(struct settings *s, struct quire_error *err)
 
 struct simulation {
     struct sim_workload workload;
-    struct sim_result result;
-    struct sim_metrics metrics;
+    struct day {
+        struct sim_result result;
+        struct sim_metrics metrics;
+    } day, without; /* without: speculation, where there is some */
 };
 
 static struct sim_bounds bounds_of(const struct settings *s)
@@ -340,6 +400,29 @@ static void show_progress(void *context, uint64_t n_over)
     bench_progress_set(context, n_over);
 }
 
+/* The day, and where there are drafts also without them, to compare with. */
+static int simulate_days(struct sim_setup *setup, const struct sim_workload *workload, const struct sim_bounds *bounds,
+                         struct day *day, struct day *without, struct quire_error *err)
+{
+    struct day *const days[] = {day, without};
+    int status = QUIRE_OK, n = setup->max_drafts > 0 ? 2 : 1;
+    for (int i = 0; i < n && status == QUIRE_OK; i++) {
+        setup->max_drafts = i == 0 ? setup->max_drafts : 0;
+        status = sim_run(setup, workload, &days[i]->result, err);
+        if (status == QUIRE_OK)
+            status = sim_metrics_compute(workload, &days[i]->result, bounds, &days[i]->metrics, err);
+    }
+    if (n > 1)
+        day->metrics.without = &without->metrics;
+    return status;
+}
+
+static void free_day(struct day *day)
+{
+    sim_metrics_free(&day->metrics);
+    sim_result_free(&day->result);
+}
+
 /* progress: NULL when somebody else draws one. */
 static int simulate(const struct settings *s, bool with_progress, struct simulation *out, struct quire_error *err)
 {
@@ -349,6 +432,8 @@ static int simulate(const struct settings *s, bool with_progress, struct simulat
                               .one_by_one = s->has_service_time,
                               .oracle_lengths = s->oracle_lengths,
                               .max_tokens = s->max_tokens,
+                              .max_drafts = drafts_asked(s),
+                              .acceptance = s->acceptance,
                               .seed = s->workload.seed};
     const struct sim_bounds bounds = bounds_of(s);
     memset(out, 0, sizeof *out);
@@ -360,15 +445,15 @@ static int simulate(const struct settings *s, bool with_progress, struct simulat
         setup.progress = show_progress;
         setup.progress_context = &progress;
     }
-    status = sim_run(&setup, &out->workload, &out->result, err);
+    status = simulate_days(&setup, &out->workload, &bounds, &out->day, &out->without, err);
     bench_progress_end(&progress);
-    return status == QUIRE_OK ? sim_metrics_compute(&out->workload, &out->result, &bounds, &out->metrics, err) : status;
+    return status;
 }
 
 static void free_simulation(struct simulation *s)
 {
-    sim_metrics_free(&s->metrics);
-    sim_result_free(&s->result);
+    free_day(&s->day);
+    free_day(&s->without);
     sim_workload_close(&s->workload);
 }
 
@@ -405,7 +490,7 @@ static int run_one(const struct settings *s)
         if (sim.workload.n_left_out > 0 && !s->json)
             fprintf(stderr, "quire: %zu requests are longer than %u tokens and were left out\n",
                     sim.workload.n_left_out, s->workload.max_model_len);
-        code = report(s, &sim.metrics, policy, sim_metrics_json(&sim.metrics, policy));
+        code = report(s, &sim.day.metrics, policy, sim_metrics_json(&sim.day.metrics, policy));
     } else {
         code = command_fail(status == QUIRE_INVALID ? 2 : 1, err.text);
     }
@@ -459,28 +544,39 @@ static void print_prediction(const struct sim_metrics *predicted, const struct s
     print_off("In the queue", &p->queue, &r->queue);
 }
 
+/* Drafts as they were recorded, or what the options say of them instead. */
+static void predict_drafts(const struct settings *s, struct sim_recording *r, struct sim_setup *setup)
+{
+    uint32_t asked = drafts_asked(s);
+    setup->max_drafts = asked > 0 ? asked : r->guesses ? SCHED_MAX_DRAFT : 0;
+    setup->acceptance = s->acceptance_text ? s->acceptance : sim_acceptance_of(&r->live.drafts);
+    for (size_t i = 0; asked > 0 && i < r->workload.n; i++)
+        r->workload.requests[i].guesses = NULL;
+}
+
 static int predict(const struct settings *s, struct sim_recording *r, const struct sim_metrics *recorded,
                    const struct sim_bounds *bounds, struct quire_error *err)
 {
     struct sim_setup setup = {.sched = r->config, .cost = s->engine.cost, .oracle_lengths = s->oracle_lengths};
-    struct sim_result result;
-    struct sim_metrics m = {.tenants = NULL};
+    struct day day = {.metrics = {.tenants = NULL}}, without = {.metrics = {.tenants = NULL}};
     const char *asked = s->engine.scheduling_policy;
     if (asked)
         setup.sched.policy = sched_policy_find(asked); /* check() knows it */
     const char *policy = setup.sched.policy->name;
-    int code = 1, status = sim_run(&setup, &r->workload, &result, err);
-    if (status == QUIRE_OK)
-        status = sim_metrics_compute(&r->workload, &result, bounds, &m, err);
+    predict_drafts(s, r, &setup);
+    if (drafts_asked(s) > 0 && setup.acceptance.n == 0)
+        return command_fail(2, "--speculative-config: no drafts were verified in the recording: say how many would be "
+                               "right, as --speculative-acceptance 0.7");
+    int code = 1, status = simulate_days(&setup, &r->workload, bounds, &day, &without, err);
     if (status == QUIRE_OK) {
-        code = report(s, &m, policy, prediction_json(&m, policy, recorded, r->config.policy->name));
+        code = report(s, &day.metrics, policy, prediction_json(&day.metrics, policy, recorded, r->config.policy->name));
         if (!s->json)
-            print_prediction(&m, recorded, setup.sched.policy != r->config.policy ? policy : NULL);
+            print_prediction(&day.metrics, recorded, setup.sched.policy != r->config.policy ? policy : NULL);
     } else {
         command_fail(code, err->text);
     }
-    sim_metrics_free(&m);
-    sim_result_free(&result);
+    free_day(&day);
+    free_day(&without);
     return code;
 }
 
@@ -544,7 +640,7 @@ static json_t *run_of_sweep(void *context, struct sim_sweep_run *run)
     struct simulation sim;
     json_t *json = NULL;
     if (simulate(s, false, &sim, &run->err) == QUIRE_OK) {
-        json = sim_metrics_json(&sim.metrics, s->sched.policy->name);
+        json = sim_metrics_json(&sim.day.metrics, s->sched.policy->name);
         if (!json)
             quire_fail(&run->err, QUIRE_NO_MEMORY, "out of memory");
     }

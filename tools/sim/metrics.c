@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_POSITIONS 8 /* of a row's drafts in the table; the JSON has all */
+
 /* ---- one request ---- */
 
 static double tpot_us(const struct sim_record *r)
@@ -170,6 +172,41 @@ double sim_goodput(const struct sim_metrics *m, const struct sim_group *g)
     return ratio((double)g->n_good, m->duration_s);
 }
 
+/* How many times better the day was with drafts: their rates with and without, and times the other way round. */
+struct gain {
+    double output_throughput, ttft, tpot, e2el;
+};
+
+static double output_rate(const struct sim_metrics *m)
+{
+    return ratio((double)m->all.n_output, m->duration_s);
+}
+
+static struct gain gain_of(const struct sim_metrics *m)
+{
+    const struct sim_group *with = &m->all, *without = &m->without->all;
+    return (struct gain){.output_throughput = ratio(output_rate(m), output_rate(m->without)),
+                         .ttft = ratio(without->ttft.mean, with->ttft.mean),
+                         .tpot = ratio(without->tpot.mean, with->tpot.mean),
+                         .e2el = ratio(without->e2el.mean, with->e2el.mean)};
+}
+
+/* Tokens that a sequence got in a step in which it got some. */
+static double tokens_per_step(const struct draft_counts *c)
+{
+    return ratio((double)c->n_tokens, (double)c->n_sampled);
+}
+
+/* The share of rows whose drafts up to and with draft i were right, were all rows as long: as --speculative-acceptance
+ * reads it. */
+static double acceptance_up_to(const struct draft_counts *c, uint32_t i)
+{
+    double share = 1;
+    for (uint32_t k = 0; k <= i; k++)
+        share *= ratio((double)c->accepted[k], (double)c->tried[k]);
+    return share;
+}
+
 /* ---- JSON ---- */
 
 static json_t *stat_json(const struct sim_stat *s)
@@ -215,6 +252,32 @@ static json_t *groups_json(const struct sim_metrics *m, const struct sim_group *
     return object;
 }
 
+static json_t *gain_json(const struct sim_metrics *m)
+{
+    if (!m->without)
+        return json_null();
+    const struct gain gain = gain_of(m);
+    return json_pack("{s:f, s:f, s:f, s:f}", "output_throughput", gain.output_throughput, "ttft_ms", gain.ttft,
+                     "tpot_ms", gain.tpot, "e2el_ms", gain.e2el);
+}
+
+static json_t *speculation_json(const struct sim_metrics *m)
+{
+    const struct draft_counts *c = &m->result->drafts;
+    json_t *rates = json_array();
+    if (!m->without && c->n_rows == 0) {
+        json_decref(rates);
+        return json_null();
+    }
+    for (uint32_t i = 0; i < SCHED_MAX_DRAFT && c->tried[i] > 0; i++)
+        json_array_append_new(rates, json_real(acceptance_up_to(c, i)));
+    return json_pack("{s:I, s:I, s:I, s:f, s:o, s:f, s:o, s:o}", "drafts", (json_int_t)c->n_rows, "draft_tokens",
+                     (json_int_t)c->n_drafts, "accepted_tokens", (json_int_t)c->n_accepted, "acceptance_rate",
+                     ratio((double)c->n_accepted, (double)c->n_drafts), "acceptance_per_position", rates,
+                     "tokens_per_step", tokens_per_step(c), "gain", gain_json(m), "without",
+                     m->without ? group_json(m->without, &m->without->all) : json_null());
+}
+
 json_t *sim_metrics_json(const struct sim_metrics *m, const char *policy)
 {
     const struct sim_result *r = m->result;
@@ -241,6 +304,7 @@ json_t *sim_metrics_json(const struct sim_metrics *m, const char *policy)
     json_object_set_new(object, "policy_figure",
                         r->figure_name ? json_pack("{s:s, s:f}", "name", r->figure_name, "value", r->figure)
                                        : json_null());
+    json_object_set_new(object, "speculation", speculation_json(m));
     return object;
 }
 
@@ -299,11 +363,31 @@ static void print_counts(const struct sim_metrics *m, const char *policy)
         printf("%-36s %.4g (%s)\n", "The policy's own figure:", r->figure, r->figure_name);
 }
 
+static void print_speculation(const struct sim_metrics *m)
+{
+    const struct draft_counts *c = &m->result->drafts;
+    if (!m->without && c->n_rows == 0)
+        return;
+    printf("%-36s %llu of %llu were right (%.1f %%)", "Drafts:", (unsigned long long)c->n_accepted,
+           (unsigned long long)c->n_drafts, 100 * ratio((double)c->n_accepted, (double)c->n_drafts));
+    for (uint32_t i = 0; i < MAX_POSITIONS && i < SCHED_MAX_DRAFT && c->tried[i] > 0; i++)
+        printf("%s%.2f", i ? "," : "; of each place ", acceptance_up_to(c, i));
+    puts(c->tried[MAX_POSITIONS] > 0 ? ",..." : "");
+    printf("%-36s %.2f of a sequence in a step that gives it some\n", "Tokens a step:", tokens_per_step(c));
+    if (!m->without)
+        return;
+    const struct gain gain = gain_of(m);
+    printf(
+        "%-36s %.2f x tokens a second; time per output token %.2f x as short, end to end %.2f x, to the first %.2f x\n",
+        "Against the same day without:", gain.output_throughput, gain.tpot, gain.e2el, gain.ttft);
+}
+
 void sim_metrics_print(const struct sim_metrics *m, const char *policy)
 {
     char hex[65];
     quire_key256_hex(&m->result->decisions, hex);
     print_counts(m, policy);
+    print_speculation(m);
     printf("\n%-24s %12s %12s %12s %12s\n", "Milliseconds", "mean", "p50", "p95", "p99");
     print_stat("Time to first token", &m->all.ttft);
     print_stat("Time per output token", &m->all.tpot);

@@ -31,6 +31,7 @@ struct sim_bounds {
 struct sim_metrics {
     const struct sim_workload *workload;   /* both borrowed */
     const struct sim_result *result;
+    const struct sim_metrics *without;     /* the same day without speculation, borrowed; NULL: there is none */
     struct sim_group all, *tenants, classes[SCHED_MAX_CLASSES];
     bool has_bounds;         /* some request has one: good means something */
     double duration_s;       /* simulated, from the first arrival to the last event */

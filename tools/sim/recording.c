@@ -135,46 +135,150 @@ static int name_tenants(struct sim_recording *r, struct quire_error *err)
     return QUIRE_OK;
 }
 
+/* ---- what the records say on the way ---- */
+
+/* Who has which name, from the records on the way. */
+static int follow_names(const struct sim_recording *r, struct recording_seqs *seqs, const struct recording_entry *e,
+                        size_t *n_submits)
+{
+    int status = QUIRE_OK;
+    if (e->kind == RECORDING_RETIRED)
+        recording_seqs_drop(seqs, e->seq);
+    if (e->kind != RECORDING_SUBMIT || (*n_submits)++ >= r->run.n_requests || e->submit.status != QUIRE_OK)
+        return QUIRE_OK;
+    for (uint32_t i = 0; i < e->submit.sched.n && status == QUIRE_OK; i++)
+        status = recording_seqs_set(seqs, e->submit.seqs[i], *n_submits - 1, i);
+    return status;
+}
+
+/* Every record as far as the requests are known. */
+static int walk(struct sim_recording *r,
+                void (*see)(struct sim_recording *r, const struct recording_seqs *seqs, const struct recording_entry *e,
+                            void *context),
+                void *context, struct quire_error *err)
+{
+    struct recording_seqs seqs = {0};
+    struct recording_entry e;
+    size_t n_submits = 0;
+    int status = QUIRE_OK;
+    recording_rewind(r->file);
+    while (status == QUIRE_OK && (status = recording_next(r->file, &e, err)) == QUIRE_OK && e.kind != RECORDING_END &&
+           n_submits <= r->run.n_requests) {
+        status = follow_names(r, &seqs, &e, &n_submits);
+        if (status == QUIRE_OK)
+            see(r, &seqs, &e, context);
+    }
+    recording_seqs_free(&seqs);
+    return status;
+}
+
 /* ---- gaps between tokens ---- */
 
+struct gaps {
+    const size_t *places;
+    double *last_us; /* [workload.n] */
+};
+
 /* Of requests with one choice, whose last token's time the records hold on the way. */
-static void note_commit(struct sim_recording *r, const struct recording_seqs *seqs, const size_t *places,
-                        const struct recording_commit *c, double *last_us)
+static void see_gap(struct sim_recording *r, const struct recording_seqs *seqs, const struct recording_entry *e,
+                    void *context)
 {
-    for (uint32_t i = 0; i < c->n_results; i++) {
-        const struct recording_owner *owner = recording_seqs_owner(seqs, c->results[i].seq);
-        size_t place = owner ? places[owner->request] : NONE;
+    struct gaps *g = context;
+    for (uint32_t i = 0; e->kind == RECORDING_COMMIT && i < e->commit.n_results; i++) {
+        const struct recording_owner *owner = recording_seqs_owner(seqs, e->commit.results[i].seq);
+        size_t place = owner ? g->places[owner->request] : NONE;
+        double done_us = (double)e->commit.done_us;
         if (place == NONE || r->run.requests[owner->request].n != 1)
             continue;
         const struct sim_request *q = &r->workload.requests[place];
-        if (last_us[place] > 0)
-            sim_watch_token_gap(&r->live.watch, q->tenant, q->class_index,
-                                ((double)c->done_us - last_us[place]) * 1e-3);
-        last_us[place] = (double)c->done_us;
+        for (uint32_t k = 0; k <= e->commit.results[i].n_accepted; k++) { /* tokens of one step come together */
+            if (g->last_us[place] > 0)
+                sim_watch_token_gap(&r->live.watch, q->tenant, q->class_index, (done_us - g->last_us[place]) * 1e-3);
+            g->last_us[place] = done_us;
+        }
     }
 }
 
 static int take_gaps(struct sim_recording *r, const size_t *places, struct quire_error *err)
 {
-    struct recording_seqs seqs = {0};
-    struct recording_entry e;
-    double *last_us = calloc(r->workload.n + 1, sizeof *last_us);
-    size_t n_submits = 0;
-    int status = last_us ? QUIRE_OK : out_of_memory(err);
-    recording_rewind(r->file);
-    while (status == QUIRE_OK && (status = recording_next(r->file, &e, err)) == QUIRE_OK && e.kind != RECORDING_END &&
-           n_submits <= r->run.n_requests) {
-        if (e.kind == RECORDING_SUBMIT && n_submits++ < r->run.n_requests && e.submit.status == QUIRE_OK) {
-            for (uint32_t i = 0; i < e.submit.sched.n && status == QUIRE_OK; i++)
-                status = recording_seqs_set(&seqs, e.submit.seqs[i], n_submits - 1, i);
-        } else if (e.kind == RECORDING_RETIRED) {
-            recording_seqs_drop(&seqs, e.seq);
-        } else if (e.kind == RECORDING_COMMIT) {
-            note_commit(r, &seqs, places, &e.commit, last_us);
-        }
+    struct gaps g = {.places = places, .last_us = calloc(r->workload.n + 1, sizeof *g.last_us)};
+    int status = g.last_us ? walk(r, see_gap, &g, err) : out_of_memory(err);
+    free(g.last_us);
+    return status;
+}
+
+/* ---- drafts ---- */
+
+struct answers { /* of the first choices, one after the other */
+    const size_t *places;
+    size_t *begins;   /* [workload.n] */
+    uint32_t *n;      /* [workload.n] tokens so far */
+    uint32_t *tokens;
+    bool are_known;
+};
+
+static void see_answer(struct sim_recording *r, struct answers *a, size_t place, const struct sched_result *result)
+{
+    for (uint32_t k = 0; k <= result->n_accepted && a->n[place] < r->workload.requests[place].n_output; k++)
+        a->tokens[a->begins[place] + a->n[place]++] = result->tokens[k];
+}
+
+static void see_proposal(struct sim_recording *r, struct answers *a, size_t place, const struct recording_propose *p)
+{
+    uint32_t at = a->n[place], left = r->workload.requests[place].n_output - at;
+    uint32_t n = p->n < left ? p->n : left, right = 0;
+    while (right < n && p->tokens[right] == a->tokens[a->begins[place] + at + right])
+        right++;
+    for (uint32_t k = 0; k < n; k++)
+        r->guesses[a->begins[place] + at + k] = (struct sim_guess){.n = (uint8_t)(p->n - k),
+                                                                   .n_right = (uint8_t)(right > k ? right - k : 0)};
+}
+
+static void see_drafts(struct sim_recording *r, const struct recording_seqs *seqs, const struct recording_entry *e,
+                       void *context)
+{
+    struct answers *a = context;
+    bool is_commit = e->kind == RECORDING_COMMIT;
+    uint32_t n = is_commit ? e->commit.n_results : e->kind == RECORDING_PROPOSE && a->are_known;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t seq = is_commit ? e->commit.results[i].seq : e->propose.seq;
+        const struct recording_owner *owner = recording_seqs_owner(seqs, seq);
+        size_t place = owner && owner->choice == 0 ? a->places[owner->request] : NONE;
+        if (place == NONE)
+            continue;
+        if (is_commit)
+            see_answer(r, a, place, &e->commit.results[i]);
+        else
+            see_proposal(r, a, place, &e->propose);
     }
-    recording_seqs_free(&seqs);
-    free(last_us);
+}
+
+/* The answers first, then what was proposed of them. */
+static int take_guesses(struct sim_recording *r, const size_t *places, struct quire_error *err)
+{
+    struct answers a = {.places = places};
+    size_t n = r->workload.n, n_tokens = 0;
+    if (r->run.drafts.n_drafts == 0)
+        return QUIRE_OK;
+    a.begins = calloc(n + 1, sizeof *a.begins);
+    a.n = calloc(n + 1, sizeof *a.n);
+    for (size_t i = 0; a.begins && i < n; i++) {
+        a.begins[i] = n_tokens;
+        n_tokens += r->workload.requests[i].n_output;
+    }
+    a.tokens = calloc(n_tokens + 1, sizeof *a.tokens);
+    r->guesses = calloc(n_tokens + 1, sizeof *r->guesses);
+    int status = a.begins && a.n && a.tokens && r->guesses ? walk(r, see_drafts, &a, err) : out_of_memory(err);
+    if (status == QUIRE_OK) {
+        memset(a.n, 0, n * sizeof *a.n);
+        a.are_known = true;
+        status = walk(r, see_drafts, &a, err);
+    }
+    for (size_t i = 0; status == QUIRE_OK && i < n; i++)
+        r->workload.requests[i].guesses = r->guesses + a.begins[i];
+    free(a.begins);
+    free(a.n);
+    free(a.tokens);
     return status;
 }
 
@@ -205,6 +309,8 @@ static int read_all(struct sim_recording *r, struct quire_error *err)
         status = take_requests(r, places, err);
     if (status == QUIRE_OK)
         status = take_gaps(r, places, err);
+    if (status == QUIRE_OK)
+        status = take_guesses(r, places, err);
     free(places);
     if (status == QUIRE_OK && r->workload.n == 0)
         status = quire_fail(err, QUIRE_INVALID, "the recording: no request got a token");
@@ -229,6 +335,7 @@ int sim_recording_open(const char *path, struct sim_recording *out, struct quire
     struct sim_result *live = &out->live;
     live->n_records = out->workload.n;
     live->stats = out->run.stats;
+    live->drafts = out->run.drafts;
     live->decisions = out->run.decisions;
     live->began_us = (double)out->run.requests[0].arrival_us;
     for (size_t i = 0; i < live->n_records; i++)
@@ -247,5 +354,7 @@ void sim_recording_close(struct sim_recording *r)
     sim_workload_close(&r->workload);
     sim_result_free(&r->live);
     free(r->offsets);
+    free(r->guesses);
     r->offsets = NULL;
+    r->guesses = NULL;
 }

@@ -282,6 +282,13 @@ static void write_facts(FILE *f, const struct sim_metrics *m, const char *policy
             100 * m->kv_waste);
     if (m->workload->n_tenants > 1)
         fprintf(f, "<dt>Largest gap of service<dd>%.0f weighted tokens", r->watch.gap_tokens);
+    if (r->drafts.n_rows > 0)
+        fprintf(f, "<dt>Drafts<dd>%llu of %llu were right, %.2f tokens a step",
+                (unsigned long long)r->drafts.n_accepted, (unsigned long long)r->drafts.n_drafts,
+                (double)r->drafts.n_tokens / (double)r->drafts.n_sampled);
+    if (m->without)
+        fprintf(f, "<dt>Without them<dd>time per output token %.2f ms, end to end %.1f ms", m->without->all.tpot.mean,
+                m->without->all.e2el.mean);
     if (r->figure_name)
         fprintf(f, "<dt>The policy's figure<dd>%.4g (%s)", r->figure, r->figure_name);
     fprintf(f, "<dt>Decisions<dd><code>%s</code></dl>\n", hex);

@@ -14,6 +14,7 @@
 #define STREAM_SECRET 201
 #define MAX_AUTO_BLOCKS (1ull << 28)
 #define MAX_FLIGHTS 2
+#define MIN_LOGIT_ROWS 64u /* as engine/run/plan.c has it */
 
 struct live { /* what is known of a sequence, by its name */
     uint32_t request;
@@ -40,6 +41,7 @@ struct run {
     uint32_t n_lives;
     uint32_t *running, n_running; /* sequences that may hold blocks */
     uint32_t *n_reached_prompt;   /* [n] of each request: prompt positions ever computed */
+    uint32_t *fresh, n_fresh;     /* [max_num_seqs] sequences that got a token in the step committed last */
 
     size_t next;                /* request to arrive */
     uint64_t n_over;
@@ -105,8 +107,13 @@ static int make_config(struct run *r)
         c->max_num_seqs = 1;
         c->max_num_batched_tokens = t->max_prompt;
     }
-    if (c->max_logit_rows < c->max_num_seqs)
-        c->max_logit_rows = c->max_num_seqs;
+    c->max_logit_rows = c->max_num_seqs; /* or as many as an engine has */
+    uint32_t wanted = c->max_num_batched_tokens < MIN_LOGIT_ROWS ? c->max_num_batched_tokens : MIN_LOGIT_ROWS;
+    if (c->max_logit_rows < wanted)
+        c->max_logit_rows = wanted;
+    r->fresh = calloc(c->max_num_seqs, sizeof *r->fresh);
+    if (!r->fresh)
+        return quire_fail(r->err, QUIRE_NO_MEMORY, "out of memory for %u sequences", c->max_num_seqs);
     if (c->kv.n_groups == 0)
         c->kv.n_groups = 1;
     c->kv.n_tenants = c->policy_options.n_tenants = t->n_tenants;
@@ -169,6 +176,7 @@ static void close_run(struct run *r)
     free(r->lives);
     free(r->running);
     free(r->n_reached_prompt);
+    free(r->fresh);
 }
 
 /* ---- arrivals ---- */
@@ -217,6 +225,7 @@ static int submit(struct run *r, size_t i)
         .max_tokens = asked,
         .n = 1,
         .background = q->background,
+        .host_gated = r->setup->max_drafts > 0,
         .priority = q->priority,
         .arrival_us = arrival_us,
         .deadline_us = q->deadline_ms > 0 ? arrival_us + (uint64_t)(q->deadline_ms * 1e3) : 0,
@@ -369,6 +378,46 @@ static int on_launch(void *context, const struct sched_step *step, struct quire_
     return QUIRE_OK;
 }
 
+/* ---- drafts ---- */
+
+/* No two positions of any two requests have the same, so that nothing generated is ever hit. */
+static uint32_t token_of(uint32_t request, uint32_t at)
+{
+    return (request * 0x9e3779b1u + at * 0x85ebca6bu) & 0x7fffffffu;
+}
+
+/* How many drafts are proposed for a request that has `at` tokens, */
+static uint32_t n_guessed(const struct run *r, uint32_t request, uint32_t at)
+{
+    const struct sim_request *q = &r->workload->requests[request];
+    uint32_t n = !q->guesses ? r->setup->max_drafts : at < q->n_output ? q->guesses[at].n : 0;
+    return n < r->setup->max_drafts ? n : r->setup->max_drafts;
+}
+
+/* and how many of them are right. */
+static uint32_t n_right(const struct run *r, uint32_t request, uint32_t at)
+{
+    const struct sim_request *q = &r->workload->requests[request];
+    if (!q->guesses)
+        return sim_acceptance_draw(&r->setup->acceptance, r->setup->seed, request, at, r->setup->max_drafts);
+    return at < q->n_output ? q->guesses[at].n_right : 0;
+}
+
+/* Before a step is planned, for the sequences that got a token in the one before. */
+static void propose(struct run *r)
+{
+    uint32_t drafts[SCHED_MAX_DRAFT];
+    for (uint32_t i = 0; i < r->n_fresh; i++) {
+        uint32_t request = r->lives[r->fresh[i]].request, at = r->out->records[request].n_generated;
+        uint32_t n = n_guessed(r, request, at), right = n > 0 ? n_right(r, request, at) : 0;
+        for (uint32_t k = 0; k < n; k++)
+            drafts[k] = token_of(request, at + k) ^ (k >= right);
+        if (n > 0)
+            sched_propose(r->sched, r->fresh[i], drafts, n);
+    }
+    r->n_fresh = 0;
+}
+
 /* ---- results ---- */
 
 static void note_token(struct run *r, size_t request, bool over)
@@ -400,25 +449,44 @@ static uint32_t on_take(void *context, const struct sched_step *step, struct sch
     uint32_t n = 0;
     for (uint32_t i = 0; i < step->plan->n_rows; i++) {
         const struct sched_row *row = &step->plan->rows[i];
-        uint32_t request = r->lives[row->seq].request;
+        uint32_t request = r->lives[row->seq].request, n_output = r->workload->requests[request].n_output;
         const struct sim_record *record = &r->out->records[request];
         if (!row->outputs.tokens || record->fate == SIM_DONE)
             continue;
-        /* No two positions of any two requests have the same, so that nothing generated is ever hit. */
-        tokens[n] = (request * 0x9e3779b1u + record->n_generated * 0x85ebca6bu) & 0x7fffffffu;
-        results[n] = sched_result_of(row, &tokens[n]);
-        results[n].finished = record->n_generated + 1 >= r->workload->requests[request].n_output;
-        n++;
+        uint32_t n_accepted = row->n_draft > 0 ? n_right(r, request, record->n_generated) : 0;
+        n_accepted = n_accepted < row->n_draft ? n_accepted : row->n_draft;
+        if (n_accepted > 0 && record->n_generated + n_accepted >= n_output)
+            n_accepted = n_output > record->n_generated ? n_output - record->n_generated - 1 : 0;
+        for (uint32_t k = 0; k <= n_accepted; k++)
+            tokens[k] = token_of(request, record->n_generated + k);
+        results[n] = sched_result_of(row, tokens);
+        results[n].n_accepted = n_accepted;
+        results[n++].finished = record->n_generated + n_accepted + 1 >= n_output;
+        tokens += n_accepted + 1;
     }
     return n;
+}
+
+static void take_result(struct run *r, const struct sched_row *row, const struct sched_result *result, bool over)
+{
+    uint32_t request = r->lives[row->seq].request, tenant = r->workload->requests[request].tenant;
+    for (uint32_t k = 0; k <= result->n_accepted; k++)
+        note_token(r, request, over && k == result->n_accepted);
+    r->out->watch.service[tenant] += (double)r->output_price * result->n_accepted / r->weights[tenant];
+    draft_counts_add(&r->out->drafts, row->n_draft, result->n_accepted);
+    if (!over && r->setup->max_drafts > 0)
+        r->fresh[r->n_fresh++] = row->seq;
 }
 
 static void on_committed(void *context, const struct sched_committed *c)
 {
     struct run *r = context;
-    for (uint32_t i = 0; i < c->n_results; i++)
+    const struct sched_row *row = c->step->plan->rows;
+    for (uint32_t i = 0; i < c->n_results; i++) {
+        row = sched_committed_row(c, i, row);
         if (!c->discarded[i])
-            note_token(r, r->lives[c->results[i].seq].request, c->finished[i]);
+            take_result(r, row, &c->results[i], c->finished[i]);
+    }
 }
 
 static void on_retired(void *context, uint32_t seq)
@@ -466,6 +534,7 @@ static int run_loop(struct run *r)
         const struct sched_plan *plan;
         bool idle = sched_driver_in_flight(r->driver) == 0;
         status = take_arrivals(r);
+        propose(r);
         if (status == QUIRE_OK)
             status = sched_driver_turn(r->driver, (uint64_t)r->now_us, &plan, r->err);
         if (status == QUIRE_OK && idle && plan->n_rows == 0)

@@ -11,6 +11,7 @@
 #define QUIRE_TOOLS_SIM_H
 
 #include "scheduler/scheduler.h"
+#include "tools/sim/drafts.h"
 #include "tools/sim/workload.h"
 #include "tools/sim/watch.h"
 
@@ -22,7 +23,9 @@ struct sim_setup {
     bool one_by_one; /* each request runs alone, in arrival order, in no time: only its prompt */
     bool oracle_lengths; /* policies are told how long each answer will be */
     uint32_t max_tokens; /* what requests ask for, where it is more than their length, at which they stop */
-    uint64_t seed; /* of the hash chain */
+    uint64_t seed; /* of the hash chain, and of which drafts are right */
+    uint32_t max_drafts; /* of a row; 0: no speculation */
+    struct sim_acceptance acceptance; /* of requests whose guesses are not known */
     /* Called now and then from the thread that runs it; may be NULL. */
     void (*progress)(void *context, uint64_t n_over);
     void *progress_context;
@@ -40,6 +43,7 @@ struct sim_result {
     struct sim_record *records; /* [workload->n] */
     size_t n_records;
     struct sim_watch watch;
+    struct draft_counts drafts;
     struct sched_stats stats; /* at the end */
     struct kv_usage usage; /* of the first group, likewise */
     struct key256 decisions;

@@ -201,30 +201,42 @@ int sim_sweep_execute(struct sim_sweep *sweep, json_t *(*one)(void *context, str
 /* ---- the table ---- */
 
 static const struct column {
-    const char *heading, *key, *member;
+    const char *heading, *path[3]; /* members, the outermost first */
     double scale;
     int better; /* -1: less, 1: more */
 } columns[] = {
-    {"TTFT mean", "ttft_ms", "mean", 1, -1},
-    {"TTFT p95", "ttft_ms", "p95", 1, -1},
-    {"TPOT mean", "tpot_ms", "mean", 1, -1},
-    {"ITL p99", "itl_ms", "p99", 1, -1},
-    {"E2E mean", "e2el_ms", "mean", 1, -1},
-    {"E2E p95", "e2el_ms", "p95", 1, -1},
-    {"out tok/s", "output_throughput", NULL, 1, 1},
-    {"goodput/s", "goodput", NULL, 1, 1},
-    {"hits %", "prefix_hit_rate_blocks", NULL, 100, 1},
-    {"preempted", "preemptions", NULL, 1, -1},
-    {"gap", "fairness_gap_tokens", NULL, 1, -1},
+    {"TTFT mean", {"ttft_ms", "mean"}, 1, -1},
+    {"TTFT p95", {"ttft_ms", "p95"}, 1, -1},
+    {"TPOT mean", {"tpot_ms", "mean"}, 1, -1},
+    {"ITL p99", {"itl_ms", "p99"}, 1, -1},
+    {"E2E mean", {"e2el_ms", "mean"}, 1, -1},
+    {"E2E p95", {"e2el_ms", "p95"}, 1, -1},
+    {"out tok/s", {"output_throughput"}, 1, 1},
+    {"goodput/s", {"goodput"}, 1, 1},
+    {"hits %", {"prefix_hit_rate_blocks"}, 100, 1},
+    {"preempted", {"preemptions"}, 1, -1},
+    {"gap", {"fairness_gap_tokens"}, 1, -1},
+    {"tokens/step", {"speculation", "tokens_per_step"}, 1, 1},
+    {"TPOT gain", {"speculation", "gain", "tpot_ms"}, 1, 1},
+    {"out gain", {"speculation", "gain", "output_throughput"}, 1, 1},
 };
 #define N_COLUMNS (sizeof columns / sizeof columns[0])
 
 static double value_of(const struct sim_sweep_run *run, const struct column *c)
 {
-    const json_t *value = json_object_get(run->result, c->key);
-    if (c->member)
-        value = json_object_get(value, c->member);
+    const json_t *value = run->result;
+    for (size_t i = 0; i < 3 && c->path[i]; i++)
+        value = json_object_get(value, c->path[i]);
     return json_is_number(value) ? json_number_value(value) * c->scale : NAN;
+}
+
+/* Not every sweep has drafts or bounds to be within. */
+static bool is_known(const struct sim_sweep *sweep, const struct column *c)
+{
+    size_t i = 0;
+    while (i < sweep->n && isnan(value_of(&sweep->runs[i], c)))
+        i++;
+    return i < sweep->n;
 }
 
 static double best_of(const struct sim_sweep *sweep, const struct column *c)
@@ -243,13 +255,16 @@ static double best_of(const struct sim_sweep *sweep, const struct column *c)
 void sim_sweep_print(const struct sim_sweep *sweep)
 {
     double best[N_COLUMNS];
+    bool known[N_COLUMNS];
     size_t width = 10;
     for (size_t i = 0; i < sweep->n; i++)
         width = strlen(sweep->runs[i].label) > width ? strlen(sweep->runs[i].label) : width;
     printf("%-*s", (int)width, "");
     for (size_t c = 0; c < N_COLUMNS; c++) {
         best[c] = best_of(sweep, &columns[c]);
-        printf(" %11s ", columns[c].heading);
+        known[c] = is_known(sweep, &columns[c]);
+        if (known[c])
+            printf(" %11s ", columns[c].heading);
     }
     for (size_t i = 0; i < sweep->n; i++) {
         const struct sim_sweep_run *run = &sweep->runs[i];
@@ -258,9 +273,9 @@ void sim_sweep_print(const struct sim_sweep *sweep)
             printf(" %s", run->err.text);
         for (size_t c = 0; run->result && c < N_COLUMNS; c++) {
             double x = value_of(run, &columns[c]);
-            if (isnan(x))
+            if (known[c] && isnan(x))
                 printf(" %11s ", "-");
-            else
+            else if (known[c])
                 printf(" %11.*f%c", fabs(x) < 100 ? 2 : 0, x, x == best[c] ? '*' : ' ');
         }
     }

@@ -48,6 +48,10 @@ struct sim_request {
     uint32_t domain; /* requests with the same one share prefixes; below n_domains */
     uint32_t max_tokens; /* what it asked for; 0 = n_output */
     bool background;
+    const struct sim_guess *guesses; /* [n_output]: what was proposed when so many tokens were there; NULL: not known */
+};
+struct sim_guess {
+    uint8_t n, n_right; /* drafts, and how many of them, from the first on, were what came */
 };
 
 struct sim_workload {
