@@ -24,6 +24,7 @@ struct draft_text {
     const uint32_t *tokens; /* [n_tokens]: the prompt, then what was generated */
     uint32_t n_tokens, n_prompt;
     const struct key256 *domain; /* whose it is: what one domain says is never guessed from another's texts */
+    uint32_t tenant; /* who pays: of memory that is short, those who hold most give way */
     const uint32_t *expected; /* [n_expected]: what the answer is expected to be, by the request itself or by a
                                     stored answer; NULL */
     uint32_t n_expected;

@@ -66,8 +66,9 @@ uint32_t gram_table_find(const struct gram_table *t, uint64_t hash)
     return GRAM_NONE;
 }
 
-/* An entry for a gram that has none. Those in use come first in a bucket, since none is ever given back. */
-static struct gram_entry *room_in(const struct gram_table *t, struct gram_entry *bucket, uint64_t hash)
+/* An entry for a gram that has none; NULL: all are somebody's, who keep them. Would the newest go first instead, whoever
+ * puts ever new grams would push out everybody else's. */
+static struct gram_entry *room_in(const struct gram_table *t, struct gram_entry *bucket)
 {
     for (uint32_t i = 0; i < WAYS; i++)
         if (bucket[i].tag == 0)
@@ -75,7 +76,7 @@ static struct gram_entry *room_in(const struct gram_table *t, struct gram_entry 
     for (uint32_t i = 0; i < WAYS; i++)
         if (!t->is_alive(t->owner, bucket[i].stamp, bucket[i].at))
             return &bucket[i];
-    return &bucket[hash >> 16 & (WAYS - 1)];
+    return NULL;
 }
 
 uint32_t gram_table_put(struct gram_table *t, uint64_t hash, uint16_t stamp, uint32_t at)
@@ -89,7 +90,8 @@ uint32_t gram_table_put(struct gram_table *t, uint64_t hash, uint16_t stamp, uin
     if (e)
         before = e->at;
     else
-        e = room_in(t, bucket, hash);
-    *e = (struct gram_entry){.tag = tag, .stamp = stamp, .at = at};
+        e = room_in(t, bucket);
+    if (e)
+        *e = (struct gram_entry){.tag = tag, .stamp = stamp, .at = at};
     return before;
 }

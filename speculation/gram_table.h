@@ -2,8 +2,9 @@
  *
  * A hash names a bucket of 8 entries, one cache line, and 16 of its bits an entry there: looking up and putting touch
  * that line and nothing else, whatever is in the table. What is found may be another gram's place (one in 10^4), so the
- * caller compares the tokens. A full bucket gives up an entry of somebody who has gone, else any: the table forgets
- * rather than grows. With two entries for each gram that is put, buckets that are full by chance lose 1 in 100.
+ * caller compares the tokens. In a full bucket the entry of somebody who has gone is taken; where nobody has,
+ * the gram is not remembered: the table neither grows nor forgets for a newcomer. With two entries for each gram, buckets
+ * that are full by chance lose 1 in 100.
  *
  * Owns its memory. One thread at a time.
  */
@@ -32,7 +33,7 @@ uint64_t gram_table_bytes(uint64_t n_grams);
 int gram_table_create(struct gram_table *table, uint64_t n_grams, struct quire_error *err);
 void gram_table_free(struct gram_table *table);
 
-/* The last place that was put; GRAM_NONE. */
+/* The last place that was put; GRAM_NONE. What was not remembered is not found. */
 uint32_t gram_table_find(const struct gram_table *table, uint64_t hash);
 /* Returns the place that was there before; GRAM_NONE. stamp: what is_alive() will be told. */
 uint32_t gram_table_put(struct gram_table *table, uint64_t hash, uint16_t stamp, uint32_t at);

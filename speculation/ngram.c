@@ -124,8 +124,10 @@ int ngram_create(const struct ngram_config *config, struct drafter **out, struct
 {
     if (config->n_slots == 0 || config->n_slots > 65536 || config->lookup_min == 0 ||
         config->lookup_min > config->lookup_max || config->lookup_max > NGRAM_MAX_LOOKUP)
-        return quire_fail(err, QUIRE_INVALID, "drafts: prompt_lookup_min must be 1 or more, prompt_lookup_max at least"
-                          " that and at most %u", NGRAM_MAX_LOOKUP);
+        return quire_fail(err, QUIRE_INVALID,
+                          "drafts: prompt_lookup_min must be 1 or more, prompt_lookup_max at least"
+                          " that and at most %u",
+                          NGRAM_MAX_LOOKUP);
     struct ngram *d = calloc(1, sizeof *d);
     if (!d)
         return quire_fail(err, QUIRE_NO_MEMORY, "drafts: out of memory");

@@ -17,8 +17,9 @@ struct ngram_config {
     uint32_t n_slots; /* at most 65,536 */
     uint32_t max_model_len;
     uint32_t lookup_min, lookup_max; /* 1 <= min <= max <= NGRAM_MAX_LOOKUP */
-    uint64_t n_tokens; /* of all running sequences together that are remembered: what the KV cache holds, for example. Of
-                          more, places are forgotten at random; more than n_slots x max_model_len is never needed */
+    uint64_t
+        n_tokens; /* of all running sequences together that are remembered: what the KV cache holds, for example. Of
+                          more, those that come last are not; more than n_slots x max_model_len is never needed */
 };
 
 /* 16 bytes for each token and length, and 12 for each slot. */

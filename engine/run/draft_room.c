@@ -67,4 +67,3 @@ bool draft_room_take(struct draft_room *room, const struct sampling *s, uint32_t
     *row_room = (void *)at;
     return true;
 }
-

@@ -114,6 +114,7 @@ static struct draft_text text_of(const struct engine *e, uint32_t seq)
     const struct request *r = e->owners[seq].request;
     struct draft_text text = {.n_prompt = r->spec.n_prompt,
                               .domain = &r->spec.cache_domain,
+                              .tenant = r->spec.tenant,
                               .expected = r->spec.prediction,
                               .n_expected = r->spec.n_prediction};
     text.tokens = sched_tokens(e->sched, seq, &text.n_tokens);

@@ -6,8 +6,11 @@
 
 static struct drafter *make(uint32_t n_slots, uint32_t min, uint32_t max)
 {
-    struct ngram_config c = {
-        .n_slots = n_slots, .max_model_len = LEN, .lookup_min = min, .lookup_max = max, .n_tokens = (uint64_t)n_slots * LEN};
+    struct ngram_config c = {.n_slots = n_slots,
+                             .max_model_len = LEN,
+                             .lookup_min = min,
+                             .lookup_max = max,
+                             .n_tokens = (uint64_t)n_slots * LEN};
     struct drafter *d;
     assert_int_equal(ngram_create(&c, &d, NULL), QUIRE_OK);
     return d;
@@ -131,7 +134,8 @@ static void keeps_those_who_run(void **state)
 static void says_what_it_takes(void **state)
 {
     (void)state;
-    struct ngram_config c = {.n_slots = 256, .max_model_len = 131072, .lookup_min = 2, .lookup_max = 5, .n_tokens = 1 << 20};
+    struct ngram_config c = {
+        .n_slots = 256, .max_model_len = 131072, .lookup_min = 2, .lookup_max = 5, .n_tokens = 1 << 20};
     struct drafter *d;
     assert_in_range(ngram_bytes(&c), 64ull << 20, (64ull << 20) + 8192); /* 16 bytes x 4 lengths x 2^20 */
     c.n_tokens = UINT64_MAX / 1024;

@@ -1,0 +1,343 @@
+#include "speculation/suffix_store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK SUFFIX_BLOCK_TOKENS
+#define NONE SUFFIX_NONE
+#define LONGEST (1u << (SUFFIX_LEVELS - 1))
+/* Different grams of a place, over all levels: 2.2 in prose, 3 in random tokens; the table has two entries for each of
+ * these. */
+#define GRAMS_A_PLACE 2u
+
+struct suffix_block {
+    uint32_t owner;      /* NONE: it is free */
+    uint32_t prev, next; /* of its text; next: of the free ones, too */
+    uint32_t birth;      /* rises by each block taken: a later block has the larger one */
+    uint32_t n;          /* tokens in it; all but a text's last are full */
+    uint32_t newer;      /* of an answer's first block: the tenant's next answer */
+};
+
+struct suffix_domain {
+    struct key256 key;
+    uint32_t n_blocks;
+    uint32_t next; /* in the chain of its hash, or of the free ones */
+};
+
+static bool is_alive(const void *owner, uint16_t stamp, uint32_t at)
+{
+    const struct suffix_block *b = &((const struct suffix_store *)owner)->blocks[at / BLOCK];
+    return b->owner != NONE && (uint16_t)b->birth == stamp;
+}
+
+static uint64_t own_blocks(uint32_t n_slots, uint64_t n_tokens)
+{
+    return n_tokens / BLOCK + n_slots; /* each sequence's last is not full */
+}
+
+static uint64_t block_bytes(void)
+{
+    return BLOCK * (sizeof(uint32_t) + sizeof(uint32_t[SUFFIX_LEVELS])) + sizeof(struct suffix_block);
+}
+
+static uint64_t history_blocks(uint64_t bytes)
+{
+    uint64_t n_grams = (uint64_t)BLOCK * GRAMS_A_PLACE,
+             grams = gram_table_bytes(2 * n_grams) - gram_table_bytes(n_grams);
+    return bytes / (block_bytes() + sizeof(struct suffix_domain) + sizeof(uint32_t) + grams);
+}
+
+uint64_t suffix_store_bytes(uint32_t n_slots, uint64_t n_own_tokens, uint64_t history_bytes)
+{
+    uint64_t n_own = own_blocks(n_slots, n_own_tokens), n_history = history_blocks(history_bytes);
+    return (n_own + n_history) * block_bytes() + n_history * (sizeof(struct suffix_domain) + sizeof(uint32_t)) +
+           gram_table_bytes((n_own + n_history) * BLOCK * GRAMS_A_PLACE);
+}
+
+/* All blocks and domains are free. */
+static void clear(struct suffix_store *s)
+{
+    uint32_t n_blocks = s->n_own_blocks + s->n_history_blocks;
+    for (uint32_t i = 0; i < n_blocks; i++)
+        s->blocks[i] = (struct suffix_block){.owner = NONE, .next = i + 1};
+    s->blocks[s->n_own_blocks - 1].next = NONE;
+    s->free_own = 0;
+    s->free_history = s->free_domain = NONE;
+    s->n_free_history = s->n_history_blocks;
+    if (s->n_history_blocks > 0) {
+        s->blocks[n_blocks - 1].next = NONE;
+        s->free_history = s->n_own_blocks;
+        s->free_domain = 0;
+    }
+    for (uint32_t i = 0; i < s->n_history_blocks; i++) {
+        s->domains[i].next = i + 1 < s->n_history_blocks ? i + 1 : NONE;
+        s->domain_heads[i] = NONE;
+    }
+}
+
+int suffix_store_create(struct suffix_store *s, uint32_t n_slots, uint64_t n_own_tokens, uint64_t history_bytes,
+                        struct quire_error *err)
+{
+    uint64_t n_own = own_blocks(n_slots, n_own_tokens), n_history = history_blocks(history_bytes);
+    uint64_t n_blocks = n_own + n_history;
+    memset(s, 0, sizeof *s);
+    s->grams.is_alive = is_alive;
+    s->grams.owner = s;
+    if (n_blocks > UINT32_MAX / BLOCK || n_blocks + n_slots >= NONE)
+        return quire_fail(err, QUIRE_INVALID, "drafts: history and running sequences are more than 4 billion tokens");
+    quire_random(s->secrets, sizeof s->secrets);
+    s->n_slots = n_slots;
+    s->n_own_blocks = (uint32_t)n_own;
+    s->n_history_blocks = (uint32_t)n_history;
+    s->tokens = malloc(n_blocks * BLOCK * sizeof *s->tokens);
+    s->before = malloc(n_blocks * BLOCK * sizeof *s->before);
+    s->blocks = malloc(n_blocks * sizeof *s->blocks);
+    if (n_history > 0) {
+        s->domains = malloc(n_history * sizeof *s->domains);
+        s->domain_heads = malloc(n_history * sizeof *s->domain_heads);
+    }
+    if (!s->tokens || !s->before || !s->blocks || (n_history > 0 && (!s->domains || !s->domain_heads)))
+        return quire_fail(err, QUIRE_NO_MEMORY, "drafts: out of memory");
+    clear(s);
+    return gram_table_create(&s->grams, n_blocks * BLOCK * GRAMS_A_PLACE, err);
+}
+
+void suffix_store_free(struct suffix_store *s)
+{
+    free(s->tokens);
+    free(s->before);
+    free(s->blocks);
+    free(s->domains);
+    free(s->domain_heads);
+    gram_table_free(&s->grams);
+}
+
+/* ---- texts ---- */
+
+/* Hashes of the runs that end before tokens[n]; returns how many levels have one. */
+static uint32_t hash_runs(uint32_t owner, const uint32_t *tokens, uint32_t n, uint64_t hashes[SUFFIX_LEVELS])
+{
+    uint64_t hash = gram_hash_begin(owner);
+    uint32_t n_levels = 0;
+    for (uint32_t i = 1; i <= LONGEST && i <= n; i++) {
+        hash = gram_hash_add(hash, tokens[n - i]);
+        if (i == suffix_level_tokens(n_levels))
+            hashes[n_levels++] = gram_hash_end(hash, i);
+    }
+    return n_levels;
+}
+
+static void add_token(struct suffix_store *s, struct suffix_text *text, const uint32_t *tokens)
+{
+    struct suffix_block *b = &s->blocks[text->last];
+    uint32_t at = text->last * BLOCK + b->n++;
+    uint64_t hashes[SUFFIX_LEVELS];
+    uint32_t n_levels = hash_runs(text->owner, tokens, text->n_tokens, hashes);
+    s->tokens[at] = tokens[text->n_tokens++];
+    for (uint32_t i = 0; i < n_levels; i++)
+        s->before[at][i] = gram_table_put(&s->grams, hashes[i], (uint16_t)b->birth, at);
+}
+
+/* Takes one of the chain; there is one. */
+static void add_block(struct suffix_store *s, uint32_t *chain, struct suffix_text *text)
+{
+    uint32_t i = *chain;
+    *chain = s->blocks[i].next;
+    s->blocks[i] = (struct suffix_block){
+        .owner = text->owner, .prev = text->last, .next = NONE, .birth = ++s->n_born, .newer = NONE};
+    if (text->last != NONE)
+        s->blocks[text->last].next = i;
+    else
+        text->first = i;
+    text->last = i;
+}
+
+void suffix_store_append(struct suffix_store *s, struct suffix_text *text, const uint32_t *tokens, uint32_t n)
+{
+    while (text->n_tokens < n) {
+        if (text->n_tokens % BLOCK == 0) {
+            if (s->free_own == NONE)
+                return;
+            add_block(s, &s->free_own, text);
+        }
+        add_token(s, text, tokens);
+    }
+}
+
+/* Returns how many there were. */
+static uint32_t give_back(struct suffix_store *s, uint32_t *chain, uint32_t first)
+{
+    uint32_t n = 0;
+    for (uint32_t i = first, next; i != NONE; i = next, n++) {
+        next = s->blocks[i].next;
+        s->blocks[i].owner = NONE;
+        s->blocks[i].next = *chain;
+        *chain = i;
+    }
+    return n;
+}
+
+void suffix_store_release(struct suffix_store *s, struct suffix_text *text)
+{
+    give_back(s, &s->free_own, text->first);
+    text->first = text->last = NONE;
+    text->n_tokens = 0;
+}
+
+/* ---- domains and answers ---- */
+
+static uint32_t *chain_of(const struct suffix_store *s, const struct key256 *domain)
+{
+    uint64_t words[4], hash = 0;
+    memcpy(words, domain->bytes, sizeof words);
+    for (int i = 0; i < 4; i++)
+        hash += (words[i] ^ words[i] >> 32) * s->secrets[i];
+    return &s->domain_heads[(hash >> 32) * s->n_history_blocks >> 32];
+}
+
+static uint32_t find_domain(const struct suffix_store *s, const struct key256 *key)
+{
+    if (s->n_history_blocks == 0)
+        return NONE;
+    uint32_t d = *chain_of(s, key);
+    while (d != NONE && memcmp(&s->domains[d].key, key, sizeof *key) != 0)
+        d = s->domains[d].next;
+    return d;
+}
+
+uint32_t suffix_store_domain(const struct suffix_store *s, const struct key256 *domain)
+{
+    uint32_t d = find_domain(s, domain);
+    return d == NONE ? NONE : s->n_slots + d;
+}
+
+static uint32_t find_or_add_domain(struct suffix_store *s, const struct key256 *key)
+{
+    uint32_t d = find_domain(s, key);
+    if (d != NONE)
+        return d;
+    d = s->free_domain;
+    s->free_domain = s->domains[d].next;
+    uint32_t *head = chain_of(s, key);
+    s->domains[d] = (struct suffix_domain){.key = *key, .next = *head};
+    *head = d;
+    return d;
+}
+
+static void remove_domain(struct suffix_store *s, uint32_t d)
+{
+    uint32_t *link = chain_of(s, &s->domains[d].key);
+    while (*link != d)
+        link = &s->domains[*link].next;
+    *link = s->domains[d].next;
+    s->domains[d].next = s->free_domain;
+    s->free_domain = d;
+}
+
+/* The oldest answer of the tenant with most of what is short. */
+static void forget_one(struct suffix_store *s, bool is_short_of_answers)
+{
+    struct suffix_account *most = &s->accounts[0];
+    for (struct suffix_account *a = most + 1; a < s->accounts + SUFFIX_TENANTS; a++)
+        if (is_short_of_answers ? a->n_answers > most->n_answers : a->n_blocks > most->n_blocks)
+            most = a;
+    uint32_t first = most->oldest, d = s->blocks[first].owner - s->n_slots;
+    most->oldest = s->blocks[first].newer;
+    uint32_t n = give_back(s, &s->free_history, first);
+    most->n_answers--;
+    most->n_blocks -= n;
+    s->n_answers--;
+    s->n_free_history += n;
+    s->domains[d].n_blocks -= n;
+    if (s->domains[d].n_blocks == 0)
+        remove_domain(s, d);
+}
+
+void suffix_store_learn(struct suffix_store *s, const struct key256 *domain, uint32_t tenant, uint32_t max_answers,
+                        const uint32_t *tokens, uint32_t n)
+{
+    struct suffix_account *a = &s->accounts[tenant % SUFFIX_TENANTS];
+    uint32_t most = s->n_history_blocks / 8, n_blocks = n / BLOCK + (n % BLOCK != 0);
+    if (most == 0 || n == 0 || max_answers == 0)
+        return;
+    if (n_blocks > most) {
+        n_blocks = most;
+        n = most * BLOCK;
+    }
+    while (s->n_answers >= max_answers || s->n_free_history < n_blocks)
+        forget_one(s, s->n_answers >= max_answers);
+    uint32_t d = find_or_add_domain(s, domain);
+    struct suffix_text text = {.owner = s->n_slots + d, .first = NONE, .last = NONE};
+    while (text.n_tokens < n) {
+        if (text.n_tokens % BLOCK == 0)
+            add_block(s, &s->free_history, &text);
+        add_token(s, &text, tokens);
+    }
+    if (a->n_answers++ == 0)
+        a->oldest = text.first;
+    else
+        s->blocks[a->newest].newer = text.first;
+    a->newest = text.first;
+    a->n_blocks += n_blocks;
+    s->domains[d].n_blocks += n_blocks;
+    s->n_free_history -= n_blocks;
+    s->n_answers++;
+}
+
+/* ---- looking ---- */
+
+uint32_t suffix_store_next(const struct suffix_store *s, uint32_t at)
+{
+    const struct suffix_block *b = &s->blocks[at / BLOCK];
+    if (at % BLOCK + 1 < b->n)
+        return at + 1;
+    return at % BLOCK + 1 == BLOCK && b->next != NONE ? b->next * BLOCK : NONE;
+}
+
+/* How many tokens before a place are the last ones that are given. */
+static uint32_t n_agree(const struct suffix_store *s, uint32_t at, const uint32_t *last, uint32_t n_last)
+{
+    uint32_t n = 0;
+    while (n < n_last) {
+        if (at % BLOCK == 0) {
+            uint32_t prev = s->blocks[at / BLOCK].prev;
+            if (prev == NONE)
+                break;
+            at = (prev + 1) * BLOCK;
+        }
+        if (s->tokens[--at] != last[n_last - 1 - n])
+            break;
+        n++;
+    }
+    return n;
+}
+
+/* Whether the place still is in a text of this owner. */
+static bool is_of(const struct suffix_store *s, uint32_t at, uint32_t owner)
+{
+    const struct suffix_block *b = &s->blocks[at / BLOCK];
+    return b->owner == owner && at % BLOCK < b->n;
+}
+
+uint32_t suffix_store_seen(const struct suffix_store *s, uint32_t owner, uint32_t level, const uint32_t *last,
+                           uint32_t n_last, struct suffix_place *places)
+{
+    uint64_t hashes[SUFFIX_LEVELS];
+    uint32_t n = 0;
+    if (hash_runs(owner, last, n_last, hashes) <= level)
+        return 0;
+    uint32_t at = gram_table_find(&s->grams, hashes[level]), birth = UINT32_MAX;
+    /* A block that has been taken again may lie anywhere in a chain: each place must be older than the one before. */
+    while (n < SUFFIX_PLACES && at != GRAM_NONE && is_of(s, at, owner)) {
+        const struct suffix_block *b = &s->blocks[at / BLOCK];
+        if (n > 0 && (b->birth > birth || (b->birth == birth && at >= places[n - 1].at)))
+            break;
+        birth = b->birth;
+        places[n] = (struct suffix_place){.at = at, .n_agree = n_agree(s, at, last, n_last)};
+        if (places[n].n_agree < suffix_level_tokens(level))
+            break;
+        n++;
+        at = s->before[at][level];
+    }
+    return n;
+}
