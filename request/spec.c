@@ -119,7 +119,13 @@ static int check_below(const char *name, uint32_t id, uint32_t n_vocab, struct q
     return quire_fail_for(err, QUIRE_INVALID, name, "%u is not below the vocabulary's %u", id, n_vocab);
 }
 
-/* Each item is a token. Only a prompt may have more of them than there are different ones. */
+/* Texts: they may have more tokens than there are different ones. */
+static bool is_text(const struct request_field *f)
+{
+    return f->at == offsetof(struct request_spec, prompt) || f->at == offsetof(struct request_spec, prediction);
+}
+
+/* Each item is a token. */
 static int check_list(const struct request_field *f, struct request_list list, uint32_t n_vocab,
                       struct quire_error *err)
 {
@@ -127,7 +133,7 @@ static int check_list(const struct request_field *f, struct request_list list, u
     const struct request_bias *biases = list.items;
     uint32_t n_right = 0;
     int status = QUIRE_OK;
-    if (!(f->flags & REQUEST_REQUIRED) && list.n > n_vocab)
+    if (!is_text(f) && list.n > n_vocab)
         return quire_fail_for(err, QUIRE_INVALID, f->name, "more than the vocabulary's %u tokens", n_vocab);
     if (f->kind == REQUEST_IDS) {
         while (n_right < list.n && ids[n_right] < n_vocab)

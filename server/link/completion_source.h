@@ -1,6 +1,10 @@
 /* Where prompts are completed: what a front end's generations ask, whatever answers. An engine client is one
  * (engine_client_source()); a cache or a router is another that stands before others.
  *
+ * One that keeps answers may hand on what was said to a similar question as a spec's `prediction`, where the request
+ * brings none: it is proposed token by token, resynchronised after a mismatch, and moves no bit. A client is told of
+ * accepted and rejected tokens only where its own body had a prediction.
+ *
  * All on the thread of the event loop. Events come from the loop or from within submit() itself (what a cache has, it
  * can say at once): the id is set before the first of them, and cancel() may be called from within any.
  * What events point to is borrowed until they return.

@@ -253,6 +253,36 @@ static void values_and_defaults(void **state)
     params_free(&p);
 }
 
+static void speculative(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body;
+        uint32_t max_drafts, method;
+    } rows[] = {
+        {"{}", UINT32_MAX, 0},
+        {"{\"speculative\":null}", UINT32_MAX, 0},
+        {"{\"speculative\":true}", UINT32_MAX, 0},
+        {"{\"speculative\":false}", 0, 0},
+        {"{\"speculative\":{}}", UINT32_MAX, 0},
+        {"{\"speculative\":{\"method\":null,\"num_speculative_tokens\":null}}", UINT32_MAX, 0},
+        {"{\"speculative\":{\"method\":\"none\"}}", 0, 0},
+        {"{\"speculative\":{\"method\":\"none\",\"num_speculative_tokens\":4}}", 0, 0},
+        {"{\"speculative\":{\"num_speculative_tokens\":4,\"method\":\"none\"}}", 0, 0},
+        {"{\"speculative\":{\"method\":\"ngram\",\"num_speculative_tokens\":0}}", 0, 1},
+        {"{\"speculative\":{\"method\":\"suffix\",\"num_speculative_tokens\":64}}", 64, 2},
+        {"{\"speculative\":{\"method\":\"draft_model\"}}", UINT32_MAX, 3},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct params p;
+        struct api_error e;
+        assert_string_equal(read_it(rows[i].body, true, &p, &e), "");
+        assert_int_equal(p.spec.max_drafts, rows[i].max_drafts);
+        assert_int_equal(p.spec.draft_method, rows[i].method);
+        params_free(&p);
+    }
+}
+
 static void tools(void **state)
 {
     static const struct row rows[] = {
@@ -289,7 +319,7 @@ int run_params_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_routes),         cmocka_unit_test(chat_only), cmocka_unit_test(completions_only),
-        cmocka_unit_test(values_and_defaults), cmocka_unit_test(tools),
+        cmocka_unit_test(values_and_defaults), cmocka_unit_test(tools),     cmocka_unit_test(speculative),
     };
     return cmocka_run_group_tests_name("params", tests, NULL, NULL);
 }

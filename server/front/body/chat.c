@@ -294,5 +294,5 @@ static bool read_tool_calls(struct request_job *j, const struct quire_doc *body)
 bool chat_read(struct request_job *j, const struct quire_doc *body)
 {
     return request_job_params(j, body, true) && chat_read_messages(j, body) && read_echo(j, body) &&
-           read_tool_calls(j, body);
+           read_tool_calls(j, body) && request_job_prediction(j, body);
 }

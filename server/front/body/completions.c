@@ -23,7 +23,7 @@ bool completions_read(struct request_job *j, const struct quire_doc *body)
 {
     struct api_error *e = &j->error;
     struct quire_value prompt = json_field_get(body, "prompt"), rest = prompt, item = {0};
-    if (!request_job_params(j, body, false))
+    if (!request_job_params(j, body, false) || !request_job_prediction(j, body))
         return false;
     if (!prompt.n)
         return api_bad(e, "prompt", "is missing");
@@ -38,6 +38,8 @@ bool completions_read(struct request_job *j, const struct quire_doc *body)
                        "%zu prompts with n %u are %llu choices, and one request may have %u "
                        "(--max-choices-per-request): send fewer at once",
                        n, j->params.spec.n, (unsigned long long)n * j->params.spec.n, j->front->max_choices);
+    if (n > 1 && j->params.has_prediction)
+        return api_bad(e, "prediction", "is of one answer, and there are %zu prompts", n);
     if (!request_job_items(j, n))
         return false;
     if (one)

@@ -1,6 +1,7 @@
 #include "server/front/body/params.h"
 
 #include "server/front/body/bad_words.h"
+#include "server/front/body/drafts_json.h"
 #include "server/front/body/spec_json.h"
 
 #include <stdlib.h>
@@ -130,7 +131,7 @@ static bool read_spec(struct params *p, const struct quire_doc *body, const stru
 {
     request_spec_default(&p->spec);
     request_spec_take_defaults(&p->spec, model->defaults);
-    if (!spec_json_read(&p->spec, body, model->vocab_size, e))
+    if (!spec_json_read(&p->spec, body, model->vocab_size, e) || !speculative_json_read(&p->spec, body, e))
         return false;
     p->has_priority = json_field_get(body, "priority").n > 0;
     int64_t best_of = p->spec.n;

@@ -29,6 +29,7 @@ struct params {
     bool has_priority;
     uint32_t deadline_ms; /* until the first token; 0 = none */
     bool wants_timing;
+    bool has_prediction; /* usage says what became of it; its tokens come with the prompts */
     bool has_max_tokens;
     const char *max_tokens_name; /* static: "max_tokens" or "max_completion_tokens" */
     uint32_t max_tokens; /* 0, not from the request: to the context's end */

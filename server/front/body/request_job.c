@@ -1,6 +1,7 @@
 #include "server/front/body/request_job.h"
 
 #include "server/front/body/bad_words.h"
+#include "server/front/body/drafts_json.h"
 #include "server/front/front_internal.h"
 
 #include <stdlib.h>
@@ -19,6 +20,12 @@ void request_job_salt(struct request_job *j, const char *salt)
 {
     if (salt)
         j->cache_domain = quire_keyed_hash(&j->cache_domain, salt, strlen(salt));
+}
+
+bool request_job_prediction(struct request_job *j, const struct quire_doc *body)
+{
+    struct request_item *p = &j->prediction;
+    return prediction_json_read(body, &p->text, &p->n_text, &j->params.has_prediction, &j->error);
 }
 
 bool request_job_one_choice(struct request_job *j)
@@ -149,6 +156,8 @@ void request_job_free(struct request_job *j)
         free(j->items[i].ids);
     }
     free(j->items);
+    free(j->prediction.text);
+    free(j->prediction.ids);
     params_free(&j->params);
     free(j->body);
     free(j->echo);

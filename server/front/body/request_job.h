@@ -68,6 +68,8 @@ struct request_job {
     bool background;
     size_t n_items;
     struct request_item *items;
+    struct request_item prediction; /* of the one prompt's answer; its ids are no more than the context has room for,
+                                       and an item more */
 
     /* Out. */
     bool ok;
@@ -96,6 +98,8 @@ bool request_body_parse(const char *text, size_t n_bytes, struct quire_doc **out
  * (params_read_common()), and what follows from them. False: error is set, here and below. */
 bool request_job_params(struct request_job *j, const struct quire_doc *body, bool chat);
 bool request_job_common(struct request_job *j, const struct quire_doc *body);
+/* A "prediction", of routes that have one. */
+bool request_job_prediction(struct request_job *j, const struct quire_doc *body);
 /* Narrows the cache domain by a "cache_salt"; NULL: there is none. */
 void request_job_salt(struct request_job *j, const char *salt);
 /* False, when the request asks for more than one choice, for routes that know one only. */

@@ -23,6 +23,11 @@ static bool checked(struct request_job *j, int status)
     return status == QUIRE_OK || api_fail_status(&j->error, status, j->prompt_name);
 }
 
+static bool is_prediction(const struct request_job *j, const struct request_item *item)
+{
+    return item == &j->prediction;
+}
+
 static bool no_memory(struct request_job *j)
 {
     return api_fail(&j->error, 503, NULL, "out_of_memory", "out of memory");
@@ -123,6 +128,8 @@ static bool make_room(const struct request_job *j, struct request_item *item)
 /* A piece's ids. */
 static bool take_ids(struct request_job *j, struct request_item *item, const uint32_t *ids, size_t n)
 {
+    if (is_prediction(j, item))
+        return append_ids(j, item, ids, n);
     if (j->counts_only) {
         item->n_ids += n;
         return true;
@@ -134,9 +141,19 @@ static bool take_ids(struct request_job *j, struct request_item *item, const uin
     return fits ? append_ids(j, item, ids, n) : too_much(j);
 }
 
+/* As an answer's text, which no BOS begins: special tokens in it are tokens, since a wrong guess costs time only. */
+static bool begin_prediction(struct request_job *j)
+{
+    int status = quire_encoder_open(j->front->text, j->prediction.text, j->prediction.n_text, false, &j->work.encoder,
+                                    &j->error.why);
+    return status == QUIRE_OK || api_fail_status(&j->error, status, "prediction");
+}
+
 static bool begin_encoding(struct request_job *j, struct request_item *item)
 {
     const struct quire_text *text = j->front->text;
+    if (is_prediction(j, item))
+        return begin_prediction(j);
     /* Marks would count. */
     if (!j->put && j->params.truncate == 0 && !j->mark) {
         size_t least = quire_text_least_tokens(text, item->text, item->n_text);
@@ -165,18 +182,21 @@ static bool encode(struct request_job *j, struct request_item *item, uint64_t un
             break;
         if (!take_ids(j, item, ids, n))
             return false;
-        if (j->params.truncate_end && item->n_ids > j->max_model_len)
+        if ((j->params.truncate_end || is_prediction(j, item)) && item->n_ids > j->max_model_len)
             break; /* only its beginning stays */
         if (is_due(until_us))
             return true;
     }
     quire_encoder_close(w->encoder);
     w->encoder = NULL;
-    if (!j->want_text) {
+    if (!j->want_text || is_prediction(j, item)) {
         free(item->text);
         item->text = NULL;
     }
-    item_done(w);
+    if (is_prediction(j, item))
+        w->capacity = 0;
+    else
+        item_done(w);
     return true;
 }
 
@@ -274,6 +294,8 @@ static bool step(struct request_job *j, uint64_t until_us)
         item_done(w);
         return true;
     }
+    if (j->prediction.text)
+        return encode(j, &j->prediction, until_us);
     if (j->want_strings && !w->has_strings)
         return make_strings(j, until_us);
     return put_reply(j);
@@ -282,7 +304,8 @@ static bool step(struct request_job *j, uint64_t until_us)
 static bool is_done(const struct request_job *j)
 {
     const struct text_work *w = &j->work;
-    return w->n_items == j->n_items && (w->has_strings || !j->want_strings) && (w->has_reply || !j->put);
+    return w->n_items == j->n_items && !j->prediction.text && (w->has_strings || !j->want_strings) &&
+           (w->has_reply || !j->put);
 }
 
 bool text_work_some(struct request_job *j, bool *more)

@@ -48,6 +48,7 @@ struct choice {
     int stop_string;      /* index, or -1 */
     int64_t stop_token;   /* id of one of the request's stop_token_ids, or -1 */
     bool over_in_engine;
+    uint32_t n_drafted, n_accepted, n_predicted, n_predicted_right; /* as in struct wire_done */
     uint64_t first_token_us, last_token_us; /* 0: none came */
     /* The reply's parts while it is not streamed. */
     struct buffer text, token_ids, logprobs;

@@ -41,6 +41,7 @@ static void generation_free(struct generation *g)
     for (size_t i = 0; i < g->n_prompts; i++)
         free_prompt(g, &g->prompts[i]);
     free(g->prompts);
+    free(g->prediction.ids);
     if (g->ping)
         event_free(g->ping);
     params_free(&g->params);
@@ -382,6 +383,10 @@ static void on_done(void *context, const struct wire_done *done)
     if (done->choice < g->params.spec.n) {
         struct choice *c = &p->choices[done->choice];
         c->over_in_engine = true;
+        c->n_drafted = done->n_drafted;
+        c->n_accepted = done->n_accepted;
+        c->n_predicted = done->n_predicted;
+        c->n_predicted_right = done->n_predicted_right;
         if (done->choice == 0) {
             p->n_cached = done->n_cached;
             p->n_created = done->n_created;
@@ -439,9 +444,13 @@ static bool try_later(struct generation *g, struct gen_prompt *p)
 }
 
 /* The ids are needed no more once the source has them, and has taken them. */
-static void drop_ids(const struct generation *g, struct gen_prompt *p)
+static void drop_ids(struct generation *g, struct gen_prompt *p)
 {
-    if (!p->accepted || g->params.return_token_ids)
+    if (!p->accepted)
+        return;
+    free(g->prediction.ids);
+    g->prediction.ids = NULL;
+    if (g->params.return_token_ids)
         return;
     free(p->item.ids);
     p->item.ids = NULL;
@@ -586,6 +595,16 @@ static int open_prompt(struct generation *g, struct gen_prompt *p, struct quire_
     return status;
 }
 
+/* What the context has no room for beside the prompt cannot be said. */
+static void predict(struct generation *g, const struct gen_prompt *p, struct request_spec *s)
+{
+    size_t room = g->front->max_model_len - p->item.n_ids;
+    if (g->prediction.n_ids > room)
+        g->prediction.n_ids = room;
+    s->prediction = g->prediction.ids;
+    s->n_prediction = s->prediction ? (uint32_t)g->prediction.n_ids : 0;
+}
+
 static int submit(struct generation *g, struct gen_prompt *p, struct quire_error *err)
 {
     int status = open_prompt(g, p, err);
@@ -596,6 +615,7 @@ static int submit(struct generation *g, struct gen_prompt *p, struct quire_error
     s.n_prompt = (uint32_t)p->item.n_ids;
     s.max_tokens = p->max_tokens;
     s.cache_domain = g->cache_domain;
+    predict(g, p, &s);
     front_bill(g->tenant, &s);
     if (g->params.deadline_ms > 0) {
         /* What is left of it after the text work, and until its turn. */
@@ -714,6 +734,8 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
     if (!g->prompts || g->head.failed)
         return api_fail(e, 503, NULL, "out_of_memory", "out of memory");
     g->n_prompts = g->n_open = j->n_items;
+    g->prediction = j->prediction;
+    j->prediction = (struct request_item){0};
     for (size_t i = 0; i < j->n_items; i++) {
         g->prompts[i].item = j->items[i];
         j->items[i] = (struct request_item){0};

@@ -83,18 +83,19 @@ struct generation {
     struct gen_prompt *prompts;
     const char *prompt_name;   /* the field that held them, for errors; static */
     size_t n_prompts, n_accepted, n_open;
+    struct request_item prediction; /* of the first prompt's answer: there is no other then. Its ids go to the engine */
     struct reply_room room;
-    struct turn turn;       /* of the prompts that wait */
-    size_t next;            /* none before it waits */
+    struct turn turn; /* of the prompts that wait */
+    size_t next; /* none before it waits */
     struct api_error
         *early_error; /* while a prompt is being submitted: where an error waits until that is done; else NULL */
-    bool failed_early;             /* it has one */
+    bool failed_early; /* it has one */
     char id[96];
-    struct buffer head;     /* how every reply, or its object, begins: {"id":...,"model":"..." */
-    struct buffer event;    /* the one being written */
-    struct buffer early;    /* events made before the stream has begun */
-    bool begun;               /* the stream's headers are out */
-    uint64_t n_events;        /* for dialects that number them */
+    struct buffer head; /* how every reply, or its object, begins: {"id":...,"model":"..." */
+    struct buffer event; /* the one being written */
+    struct buffer early; /* events made before the stream has begun */
+    bool begun; /* the stream's headers are out */
+    uint64_t n_events; /* for dialects that number them */
     struct event *ping;
     uint64_t last_write_us;
 };

@@ -1,5 +1,19 @@
 #include "server/front/output/reply.h"
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A token that was tried several times, after mismatches, is one token of the prediction; what the engine drew past a
+ * stop string is not in the answer. */
+static void add_prediction(const struct generation *g, const struct choice *c, struct reply_usage *u)
+{
+    uint64_t accepted = least(least(c->n_predicted_right, c->n_tokens), g->prediction.n_ids);
+    u->n_accepted += accepted;
+    u->n_rejected += least(c->n_predicted - c->n_predicted_right, g->prediction.n_ids - accepted);
+}
+
 struct reply_usage reply_usage(const struct generation *g)
 {
     struct reply_usage u = {0};
@@ -7,8 +21,11 @@ struct reply_usage reply_usage(const struct generation *g)
         u.n_prompt += g->prompts[i].item.n_ids;
         u.n_cached += g->prompts[i].n_cached;
         u.n_created += g->prompts[i].n_created;
-        for (uint32_t j = 0; j < g->params.spec.n; j++)
-            u.n_generated += g->prompts[i].choices[j].n_tokens;
+        for (uint32_t j = 0; j < g->params.spec.n; j++) {
+            const struct choice *c = &g->prompts[i].choices[j];
+            u.n_generated += c->n_tokens;
+            add_prediction(g, c, &u);
+        }
     }
     return u;
 }

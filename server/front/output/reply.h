@@ -9,6 +9,7 @@ struct reply_usage {
     uint64_t n_prompt, n_generated;
     uint64_t n_cached;  /* of the prompt, found in the prefix cache */
     uint64_t n_created; /* of the prompt, added to it */
+    uint64_t n_accepted, n_rejected; /* of the prediction's tokens: in the answer, and tried in vain */
 };
 struct reply_usage reply_usage(const struct generation *g);
 

@@ -77,7 +77,7 @@ void choices_put_prompt_logprobs(struct buffer *o, const struct generation *g, c
     json_out_raw(o, "]");
 }
 
-/* cached: also what the prefix cache gave and got, which is known at the end. */
+/* cached: also what the prefix cache gave and got, and what became of a prediction, which is known at the end. */
 static void put_usage(struct buffer *o, const struct generation *g, bool cached)
 {
     const struct reply_usage u = reply_usage(g);
@@ -94,6 +94,13 @@ static void put_usage(struct buffer *o, const struct generation *g, bool cached)
         json_out_u64(o, u.n_cached);
         json_out_raw(o, ",\"cache_creation_tokens\":");
         json_out_u64(o, u.n_created);
+    }
+    if (cached && g->params.has_prediction) {
+        json_out_raw(o, ",\"completion_tokens_details\":{\"accepted_prediction_tokens\":");
+        json_out_u64(o, u.n_accepted);
+        json_out_raw(o, ",\"rejected_prediction_tokens\":");
+        json_out_u64(o, u.n_rejected);
+        json_out_raw(o, "}");
     }
     json_out_raw(o, "}");
 }
