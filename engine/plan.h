@@ -22,6 +22,7 @@ struct engine_plan {
     uint64_t kv_bytes; /* all groups */
     uint64_t kv_block_bytes; /* one block of every group */
     uint64_t swap_bytes; /* the host tier of all groups */
+    uint64_t draft_bytes; /* drafters and what is kept for them, in host memory */
     uint32_t n_kv_groups;
     struct {
         uint32_t window, n_layers, n_blocks, n_host_blocks;
@@ -39,6 +40,12 @@ struct engine_plan {
     uint64_t device_budget; /* what the engine may take of it, the weights and the driver's share included */
     uint64_t driver_bytes; /* context, modules, graphs: measured at start, assumed by a plan without a GPU */
 };
+
+/* Of total_bytes, what lies on the device; without one, all of it does. */
+static inline uint64_t engine_plan_device_bytes(const struct engine_plan *p)
+{
+    return p->device_memory ? p->total_bytes - p->swap_bytes - p->draft_bytes : p->total_bytes;
+}
 
 /* The device at hand when the engine begins to plan. */
 struct engine_device {

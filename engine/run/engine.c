@@ -66,7 +66,7 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
 /* A GPU's budget, and what others have left of its memory. */
 static int check_device_memory(const struct engine_plan *plan, struct quire_error *err)
 {
-    uint64_t needed = plan->total_bytes - plan->swap_bytes + plan->weight_bytes + plan->driver_bytes;
+    uint64_t needed = engine_plan_device_bytes(plan) + plan->weight_bytes + plan->driver_bytes;
     if (needed <= plan->device_budget)
         return QUIRE_OK;
     return quire_fail(
@@ -84,7 +84,7 @@ static int check_memory(const struct engine_plan *plan, struct quire_error *err)
     uint64_t available = host_memory_available();
     if (plan->device_memory) {
         int status = check_device_memory(plan, err);
-        if (status != QUIRE_OK || plan->swap_bytes <= available)
+        if (status != QUIRE_OK || plan->swap_bytes + plan->draft_bytes <= available)
             return status;
     }
     if (plan->total_bytes <= available)
@@ -100,7 +100,7 @@ static int check_memory(const struct engine_plan *plan, struct quire_error *err)
 static int measure_driver(struct engine *e, struct quire_error *err)
 {
     struct engine_plan *p = &e->plan;
-    uint64_t total, available, ours = p->total_bytes - p->swap_bytes + p->weight_bytes;
+    uint64_t total, available, ours = engine_plan_device_bytes(p) + p->weight_bytes;
     int status = e->backend->ops->memory(e->backend, &total, &available, err);
     if (status != QUIRE_OK)
         return status;

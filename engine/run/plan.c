@@ -4,7 +4,9 @@
 #include "base/size.h"
 #include "engine/plan.h"
 #include "engine/model/tensors.h"
+#include "engine/run/draft_room.h"
 #include "engine/run/host_memory.h"
+#include "engine/run/speculate.h"
 #include "engine/forward/layout.h"
 #include "memory/kv_cache.h"
 
@@ -428,8 +430,8 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p, str
 
 static void plan_total(struct engine_plan *p)
 {
-    const uint64_t parts[] = {p->param_bytes,     p->activation_bytes, p->logits_bytes,
-                              p->workspace_bytes, p->kv_bytes,         p->swap_bytes};
+    const uint64_t parts[] = {p->param_bytes, p->activation_bytes, p->logits_bytes, p->workspace_bytes,
+                              p->kv_bytes,    p->swap_bytes,       p->draft_bytes};
     p->total_bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         p->total_bytes = saturating_add(p->total_bytes, parts[i]);
@@ -494,6 +496,9 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
         status = plan_swap(options, out, err);
     if (status == QUIRE_OK) /* again: max_model_len may have given way to the KV cache */
         status = plan_arenas(desc, out, err);
+    if (status == QUIRE_OK)
+        out->draft_bytes = speculate_bytes(&options->speculative, out) +
+                           draft_room_bytes(out->max_num_seqs, out->overlap_depth);
     plan_total(out);
     return status;
 }

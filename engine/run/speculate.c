@@ -1,69 +1,67 @@
 #include "engine/run/speculate.h"
 
 #include "engine/run/state.h"
-#include "speculation/config.h"
-#include "speculation/drafter.h"
+#include "engine/run/drafters.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_SLOT UINT32_MAX
-
-enum source {
-    FROM_REQUEST, /* `prediction` */
-    FROM_METHOD,  /* the server's */
-    N_SOURCES
-};
-
 /* What is known of a running sequence. */
 struct drafted_seq {
-    uint32_t slot;        /* NO_SLOT: it was never asked for */
-    enum source source;   /* of the drafts that its next row verifies */
+    enum draft_source source; /* of the drafts that its next row verifies */
 };
 
 struct speculation {
     struct speculative_config config;
-    struct drafter *drafters[N_SOURCES]; /* NULL: there is none */
-    struct drafted_seq *seqs;            /* [n_owners] */
-    uint32_t *free_slots, n_free_slots;  /* [max_num_seqs] */
+    struct drafter *drafters[N_DRAFT_SOURCES]; /* NULL: there is none */
+    uint32_t n_slots, n_free_slots, n_fresh;
+    struct drafted_seq *seqs; /* [n_slots], by slot - 1 */
+    uint32_t *free_slots;
     /* Sequences that got a token since they were last asked for: of all steps that may end before the next is planned. */
-    uint32_t *fresh, n_fresh; /* [(depth + 1) max_num_seqs] */
+    uint32_t *fresh; /* [(depth + 1) n_slots] */
     struct draft_ask *asks; /* as many; scratch */
     uint32_t *drafts; /* as many, [DRAFT_MAX] each */
     uint64_t room_left; /* of draft_room.h, for the step to come */
 };
 
-/* The server's method. */
-static int create_method(struct speculation *s, struct quire_error *err)
+/* Of the scheduler's names that may be asked for at once. */
+static uint32_t n_asked_of(const struct engine_plan *plan)
 {
-    if (s->config.method == DRAFT_NONE)
-        return QUIRE_OK;
-    return quire_fail(err, QUIRE_UNSUPPORTED, "--speculative-config: method: %s is not built yet",
-                      draft_method_name(s->config.method));
+    return (plan->overlap_depth + 1) * plan->max_num_seqs;
+}
+
+/* All arrays are one piece. */
+static uint64_t array_bytes(const struct engine_plan *plan)
+{
+    const uint64_t of_slot = sizeof(struct drafted_seq) + sizeof(uint32_t);
+    const uint64_t of_ask = sizeof(struct draft_ask) + (1 + DRAFT_MAX) * sizeof(uint32_t);
+    return plan->max_num_seqs * of_slot + n_asked_of(plan) * of_ask;
+}
+
+uint64_t speculate_bytes(const struct speculative_config *config, const struct engine_plan *plan)
+{
+    return sizeof(struct speculation) + array_bytes(plan) + drafters_bytes(config, plan);
 }
 
 int speculate_create(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
-    uint32_t n = e->plan.max_num_seqs, n_asked = (e->depth + 1) * n;
     struct speculation *s = calloc(1, sizeof *s);
+    uint32_t n_asked = n_asked_of(&e->plan);
     e->speculation = s;
     if (!s)
         return quire_fail(err, QUIRE_NO_MEMORY, "speculation: out of memory");
     s->config = o->speculative;
-    s->seqs = malloc(e->n_owners * sizeof *s->seqs);
-    s->free_slots = malloc(n * sizeof *s->free_slots);
-    s->fresh = malloc(n_asked * sizeof *s->fresh);
-    s->asks = malloc(n_asked * sizeof *s->asks);
-    s->drafts = malloc((size_t)n_asked * DRAFT_MAX * sizeof *s->drafts);
-    if (!s->seqs || !s->free_slots || !s->fresh || !s->asks || !s->drafts)
+    s->n_slots = s->n_free_slots = e->plan.max_num_seqs;
+    s->asks = calloc(1, array_bytes(&e->plan));
+    if (!s->asks)
         return quire_fail(err, QUIRE_NO_MEMORY, "speculation: out of memory");
-    for (uint32_t i = 0; i < e->n_owners; i++)
-        s->seqs[i].slot = NO_SLOT;
-    for (uint32_t i = 0; i < n; i++)
-        s->free_slots[i] = n - 1 - i;
-    s->n_free_slots = n;
-    int status = follow_create(n, &s->drafters[FROM_REQUEST], err);
-    return status == QUIRE_OK ? create_method(s, err) : status;
+    s->seqs = (struct drafted_seq *)(s->asks + n_asked);
+    s->drafts = (uint32_t *)(s->seqs + s->n_slots);
+    s->fresh = s->drafts + (size_t)n_asked * DRAFT_MAX;
+    s->free_slots = s->fresh + n_asked;
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        s->free_slots[i] = s->n_slots - i;
+    return drafters_create(&s->config, &e->plan, s->drafters, err);
 }
 
 void speculate_destroy(struct engine *e)
@@ -71,14 +69,10 @@ void speculate_destroy(struct engine *e)
     struct speculation *s = e->speculation;
     if (!s)
         return;
-    for (int i = 0; i < N_SOURCES; i++)
+    for (int i = 0; i < N_DRAFT_SOURCES; i++)
         if (s->drafters[i])
             s->drafters[i]->ops->destroy(s->drafters[i]);
-    free(s->seqs);
-    free(s->free_slots);
-    free(s->fresh);
     free(s->asks);
-    free(s->drafts);
     free(s);
 }
 
@@ -121,6 +115,13 @@ static struct draft_text text_of(const struct engine *e, uint32_t seq)
     return text;
 }
 
+/* Whether the drafts that its row verifies are the request's own. Drafts may also come from others than us. */
+static bool is_predicted(const struct engine *e, uint32_t seq)
+{
+    uint32_t slot = e->owners[seq].draft_slot;
+    return slot > 0 && e->speculation->seqs[slot - 1].source == FROM_REQUEST;
+}
+
 void speculate_verified(struct engine *e, const struct sched_row *row)
 {
     struct engine_stats *stats = &e->report.stats;
@@ -128,7 +129,7 @@ void speculate_verified(struct engine *e, const struct sched_row *row)
     stats->n_drafts++;
     stats->n_draft_tokens += row->n_draft;
     c->n_drafted += row->n_draft;
-    if (e->speculation->seqs[row->seq].source == FROM_REQUEST)
+    if (is_predicted(e, row->seq))
         c->n_predicted += row->n_draft;
 }
 
@@ -139,7 +140,7 @@ void speculate_accepted(struct engine *e, uint32_t seq, uint32_t at)
     stats->n_accepted_tokens++;
     stats->accepted_at[at]++;
     c->n_accepted++;
-    if (e->speculation->seqs[seq].source == FROM_REQUEST)
+    if (is_predicted(e, seq))
         c->n_predicted_right++;
 }
 
@@ -157,18 +158,18 @@ void speculate_committed(struct engine *e, const struct sched_committed *c)
     }
 }
 
-/* A slot for the sequence, when it is asked for the first time. */
+/* A slot for the sequence, when it is asked for the first time; 0: there is none left. */
 static uint32_t slot_of(struct engine *e, uint32_t seq, const struct draft_text *text)
 {
     struct speculation *s = e->speculation;
-    struct drafted_seq *q = &s->seqs[seq];
-    if (q->slot == NO_SLOT && s->n_free_slots > 0) {
-        q->slot = s->free_slots[--s->n_free_slots];
-        for (int i = 0; i < N_SOURCES; i++)
+    uint32_t *slot = &e->owners[seq].draft_slot;
+    if (*slot == 0 && s->n_free_slots > 0) {
+        *slot = s->free_slots[--s->n_free_slots];
+        for (int i = 0; i < N_DRAFT_SOURCES; i++)
             if (s->drafters[i])
-                s->drafters[i]->ops->begin(s->drafters[i], q->slot, text);
+                s->drafters[i]->ops->begin(s->drafters[i], *slot - 1, text);
     }
-    return q->slot;
+    return *slot;
 }
 
 /* How many of n drafts the sampler's rows will have room for, and takes that from what is left of it. */
@@ -182,7 +183,7 @@ static uint32_t take_room(struct engine *e, uint32_t seq, uint32_t n)
     return n;
 }
 
-static int ask(struct engine *e, enum source source, struct quire_error *err)
+static int ask(struct engine *e, enum draft_source source, struct quire_error *err)
 {
     struct speculation *s = e->speculation;
     uint32_t n_asks = 0, n_left = 0;
@@ -195,9 +196,10 @@ static int ask(struct engine *e, enum source source, struct quire_error *err)
             continue;
         *a = (struct draft_ask){.text = text_of(e, seq), .drafts = s->drafts + (size_t)n_asks * DRAFT_MAX};
         a->most = r->spec.max_drafts < most ? r->spec.max_drafts : most;
-        a->slot = slot_of(e, seq, &a->text);
-        if (a->slot == NO_SLOT)
+        uint32_t slot = slot_of(e, seq, &a->text);
+        if (slot == 0)
             continue;
+        a->slot = slot - 1;
         s->fresh[n_asks++] = seq;
     }
     s->n_fresh = n_asks;
@@ -212,7 +214,7 @@ static int ask(struct engine *e, enum source source, struct quire_error *err)
             s->fresh[n_left++] = seq;
             continue;
         }
-        s->seqs[seq].source = source;
+        s->seqs[s->asks[i].slot].source = source;
         ENGINE_WATCH(e, proposed, seq, s->asks[i].drafts, n);
     }
     s->n_fresh = n_left;
@@ -224,9 +226,9 @@ int speculate_propose(struct engine *e, struct quire_error *err)
     struct speculation *s = e->speculation;
     int status = QUIRE_OK;
     s->room_left = draft_room_items(e->plan.max_num_seqs);
-    for (int source = 0; source < N_SOURCES && status == QUIRE_OK && s->n_fresh > 0; source++)
+    for (int source = 0; source < N_DRAFT_SOURCES && status == QUIRE_OK && s->n_fresh > 0; source++)
         if (s->drafters[source])
-            status = ask(e, (enum source)source, err);
+            status = ask(e, (enum draft_source)source, err);
     s->n_fresh = 0;
     return status;
 }
@@ -234,15 +236,15 @@ int speculate_propose(struct engine *e, struct quire_error *err)
 static void leave_slot(struct engine *e, uint32_t seq, bool is_answer)
 {
     struct speculation *s = e->speculation;
-    struct drafted_seq *q = &s->seqs[seq];
-    if (q->slot == NO_SLOT)
+    uint32_t *slot = &e->owners[seq].draft_slot;
+    if (*slot == 0)
         return;
     struct draft_text text = text_of(e, seq);
-    for (int i = 0; i < N_SOURCES; i++)
+    for (int i = 0; i < N_DRAFT_SOURCES; i++)
         if (s->drafters[i])
-            s->drafters[i]->ops->end(s->drafters[i], q->slot, &text, is_answer);
-    s->free_slots[s->n_free_slots++] = q->slot;
-    q->slot = NO_SLOT;
+            s->drafters[i]->ops->end(s->drafters[i], *slot - 1, &text, is_answer);
+    s->free_slots[s->n_free_slots++] = *slot;
+    *slot = 0;
 }
 
 void speculate_planned(struct engine *e, const struct sched_plan *plan)

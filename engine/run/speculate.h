@@ -14,9 +14,13 @@
 
 struct engine;
 struct engine_options;
+struct engine_plan;
 struct request;
 struct speculation;
+struct speculative_config;
 
+/* Host memory, to the byte: all that speculate_create() allocates. */
+uint64_t speculate_bytes(const struct speculative_config *config, const struct engine_plan *plan);
 /* Into e->speculation; the plan and the scheduler are there. */
 int speculate_create(struct engine *e, const struct engine_options *options, struct quire_error *err);
 void speculate_destroy(struct engine *e);

@@ -27,6 +27,7 @@ struct seq_owner {
     uint32_t choice;
     uint32_t sampled_row;    /* place of its newest token among the results of */
     uint64_t sampled_step;   /* the step of this number, the last that draws one of it */
+    uint32_t draft_slot;     /* 1, 2, …: its place with the drafters; 0: it has none */
 };
 
 /* A logit row of a step and who wanted it. */

@@ -265,8 +265,8 @@ static void plan_to_the_byte(void **state)
      * residual, normed and delta, gate_up, silu, angles, and the gathered rows. */
     assert_int_equal(p.activation_bytes, 4 * (3 * 512 + 4 * 64 + 64 + 4 * 64 + 2 * 64 + 64 * 2048) +
                                              4 * (512 * (3 * 896 + 2 * 4864 + 4864 + 64) + 64 * 896));
-    assert_int_equal(p.total_bytes,
-                     p.param_bytes + p.activation_bytes + p.logits_bytes + p.workspace_bytes + p.kv_bytes);
+    assert_int_equal(p.total_bytes, p.param_bytes + p.activation_bytes + p.logits_bytes + p.workspace_bytes +
+                                        p.kv_bytes + p.draft_bytes);
     assert_int_equal(p.weight_bytes, 988000000);
 
     o.num_kv_blocks = 0;

@@ -32,19 +32,19 @@ static void print_json(const char *model_dir, const struct model_desc *desc, con
                               "n_host_blocks", (json_int_t)plan->groups[g].n_host_blocks, "block_bytes",
                               (json_int_t)plan->groups[g].block_bytes));
     json_t *root = json_pack(
-        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
         "model", model_dir, "architecture", desc->architecture, "device", plan->device, "gpu",
         plan->gpu ? plan->gpu->title : NULL, "weight_dtype", k_format_name(plan->weight_format), "kv_dtype",
         k_format_name(plan->kv_format), "weight_bytes", (json_int_t)plan->weight_bytes, "param_bytes",
         (json_int_t)plan->param_bytes, "activation_bytes", (json_int_t)plan->activation_bytes, "workspace_bytes",
         (json_int_t)plan->workspace_bytes, "logits_bytes", (json_int_t)plan->logits_bytes, "kv_bytes",
-        (json_int_t)plan->kv_bytes, "swap_bytes", (json_int_t)plan->swap_bytes, "total_bytes",
-        (json_int_t)plan->total_bytes, "device_memory", (json_int_t)plan->device_memory, "device_budget",
-        (json_int_t)plan->device_budget, "driver_bytes", (json_int_t)plan->driver_bytes, "block_tokens",
-        (json_int_t)plan->block_tokens, "max_model_len", (json_int_t)plan->max_model_len, "max_num_seqs",
-        (json_int_t)plan->max_num_seqs, "max_num_batched_tokens", (json_int_t)plan->max_num_batched_tokens,
-        "text_bytes", (json_int_t)FRONT_TEXT_BYTES, "bodies_bytes", (json_int_t)FRONT_BODIES_BYTES, "replies_bytes",
-        (json_int_t)(2 * FRONT_REPLIES_BYTES), "kv_groups", groups);
+        (json_int_t)plan->kv_bytes, "swap_bytes", (json_int_t)plan->swap_bytes, "draft_bytes",
+        (json_int_t)plan->draft_bytes, "total_bytes", (json_int_t)plan->total_bytes, "device_memory",
+        (json_int_t)plan->device_memory, "device_budget", (json_int_t)plan->device_budget, "driver_bytes",
+        (json_int_t)plan->driver_bytes, "block_tokens", (json_int_t)plan->block_tokens, "max_model_len",
+        (json_int_t)plan->max_model_len, "max_num_seqs", (json_int_t)plan->max_num_seqs, "max_num_batched_tokens",
+        (json_int_t)plan->max_num_batched_tokens, "text_bytes", (json_int_t)FRONT_TEXT_BYTES, "bodies_bytes",
+        (json_int_t)FRONT_BODIES_BYTES, "replies_bytes", (json_int_t)(2 * FRONT_REPLIES_BYTES), "kv_groups", groups);
     if (root) {
         json_dumpf(root, stdout, JSON_INDENT(2));
         putchar('\n');
@@ -62,7 +62,7 @@ static void print_device(const struct engine_plan *plan)
     printf("  %-12s %15" PRIu64
            " bytes  %11s   of it for the driver: context, modules, recorded steps (assumed; measured at start)\n\n",
            "driver", plan->driver_bytes, quire_size(plan->driver_bytes).text);
-    uint64_t needed = plan->total_bytes - plan->swap_bytes + plan->weight_bytes + plan->driver_bytes;
+    uint64_t needed = engine_plan_device_bytes(plan) + plan->weight_bytes + plan->driver_bytes;
     if (needed > plan->device_budget)
         printf("  This does not fit: it takes %s more than the budget, and the engine would not start.\n\n",
                quire_size(needed - plan->device_budget).text);
@@ -94,6 +94,7 @@ static void print_table(const char *model_dir, const struct model_desc *desc, co
         {"logits", "logit rows of one step", plan->logits_bytes},
         {"workspace", "what the kernels need besides", plan->workspace_bytes},
         {"KV cache", "all blocks", plan->kv_bytes},
+        {"drafts", "who guesses what comes next, in host memory (--speculative-config)", plan->draft_bytes},
         {"host tier", "KV blocks that the cache gives up (--swap-space)", plan->swap_bytes},
     };
     if (plan->gpu)

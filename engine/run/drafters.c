@@ -1,0 +1,52 @@
+#include "engine/run/drafters.h"
+
+#include "speculation/ngram.h"
+
+/* What the KV cache holds of running sequences; a group with a window holds only their ends. */
+static uint64_t n_running_tokens(const struct engine_plan *p)
+{
+    uint64_t most = (uint64_t)p->max_num_seqs * p->max_model_len, held = 0;
+    for (uint32_t g = 0; g < p->n_kv_groups; g++)
+        if (p->groups[g].window == 0 && (uint64_t)p->groups[g].n_blocks * p->block_tokens > held)
+            held = (uint64_t)p->groups[g].n_blocks * p->block_tokens;
+    return held > 0 && held < most ? held : most;
+}
+
+static struct ngram_config ngram_of(const struct speculative_config *c, const struct engine_plan *p)
+{
+    return (struct ngram_config){.n_slots = p->max_num_seqs,
+                                 .max_model_len = p->max_model_len,
+                                 .lookup_min = c->prompt_lookup_min,
+                                 .lookup_max = c->prompt_lookup_max,
+                                 .n_tokens = n_running_tokens(p)};
+}
+
+uint64_t drafters_bytes(const struct speculative_config *config, const struct engine_plan *plan)
+{
+    uint64_t bytes = follow_bytes(plan->max_num_seqs);
+    if (config->method == DRAFT_NGRAM) {
+        struct ngram_config ngram = ngram_of(config, plan);
+        bytes += ngram_bytes(&ngram);
+    }
+    return bytes;
+}
+
+static int create_method(const struct speculative_config *config, const struct engine_plan *plan, struct drafter **out,
+                         struct quire_error *err)
+{
+    if (config->method == DRAFT_NONE)
+        return QUIRE_OK;
+    if (config->method == DRAFT_NGRAM) {
+        struct ngram_config ngram = ngram_of(config, plan);
+        return ngram_create(&ngram, out, err);
+    }
+    return quire_fail(err, QUIRE_UNSUPPORTED, "--speculative-config: method: %s is not built yet",
+                      draft_method_name(config->method));
+}
+
+int drafters_create(const struct speculative_config *config, const struct engine_plan *plan,
+                    struct drafter *out[N_DRAFT_SOURCES], struct quire_error *err)
+{
+    int status = follow_create(plan->max_num_seqs, &out[FROM_REQUEST], err);
+    return status == QUIRE_OK ? create_method(config, plan, &out[FROM_METHOD], err) : status;
+}
