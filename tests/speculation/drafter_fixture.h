@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,30 @@ static inline uint32_t ask_one(struct drafter *d, uint32_t slot, const struct dr
     memcpy(out, a.drafts, a.n * sizeof *a.drafts);
     free(a.drafts);
     return a.n;
+}
+
+/* Words and signs of a page of the documentation, each with a number of its own. */
+static inline uint32_t read_page(const char *name, uint32_t *tokens, uint32_t most)
+{
+    char path[512];
+    uint32_t n = 0, word = 0;
+    int c;
+    snprintf(path, sizeof path, "%s/docs/%s", QUIRE_SOURCE_DIR, name);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    while (n < most && (c = fgetc(f)) != EOF) {
+        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_') {
+            word = word * 31 + (uint32_t)c;
+            continue;
+        }
+        if (word)
+            tokens[n++] = word;
+        word = 0;
+        if (c != ' ' && n < most)
+            tokens[n++] = (uint32_t)c;
+    }
+    fclose(f);
+    return n;
 }
 
 #endif

@@ -3,8 +3,6 @@
 #include "tests/speculation/drafter_fixture.h"
 #include "tests/speculation/suffix_oracle.h"
 
-#include <stdio.h>
-
 #define LEN 4096u
 
 static const struct suffix_config usual = {.n_slots = 4,
@@ -155,30 +153,6 @@ static void equals_a_suffix_tree(void **state)
 }
 
 /* ---- prose ---- */
-
-/* Words and signs of a page of the documentation, each with a number of its own. */
-static uint32_t read_page(const char *name, uint32_t *tokens, uint32_t most)
-{
-    char path[512];
-    uint32_t n = 0, word = 0;
-    int c;
-    snprintf(path, sizeof path, "%s/docs/%s", QUIRE_SOURCE_DIR, name);
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    while (n < most && (c = fgetc(f)) != EOF) {
-        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_') {
-            word = word * 31 + (uint32_t)c;
-            continue;
-        }
-        if (word)
-            tokens[n++] = word;
-        word = 0;
-        if (c != ' ' && n < most)
-            tokens[n++] = (uint32_t)c;
-    }
-    fclose(f);
-    return n;
-}
 
 /* Tokens a step, where pages are answers that are learned and another page is then answered. */
 static void nearly_equals_it_on_prose(void **state)
