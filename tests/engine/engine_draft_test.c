@@ -1,9 +1,7 @@
 /* Rows that verify drafts: whatever is guessed, right or wrong, every answer has the same bits. What is guessed comes from
  * a watch, which is called on the engine's thread between two steps, or is what a request expects. */
-#include "client.h"
+#include "guesser.h"
 #include "tiny_model.h"
-
-#include "engine/watch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,65 +12,8 @@
 
 #define N_REQUESTS 12u
 #define N_PROMPT 40u
-#define MAX_NAMES 4096u
 
 static struct tiny_model model;
-
-/* What is guessed with: the answers of the first run. */
-struct guesser {
-    struct engine_watch watch;
-    struct answer *const *answers; /* [N_REQUESTS], as submitted */
-    uint64_t random;
-    uint32_t n_submitted;
-    struct {
-        uint32_t request, choice;
-        bool lives;
-    } owners[MAX_NAMES];
-    uint64_t n_verified, n_accepted;
-};
-
-static uint32_t below(struct guesser *g, uint32_t n)
-{
-    g->random = g->random * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((g->random >> 33) % n);
-}
-
-static void on_submitted(void *context, const struct engine_watch_submit *s)
-{
-    struct guesser *g = context;
-    for (uint32_t i = 0; i < s->sched->n; i++) {
-        g->owners[s->seqs[i]].request = g->n_submitted;
-        g->owners[s->seqs[i]].choice = i;
-        g->owners[s->seqs[i]].lives = true;
-    }
-    g->n_submitted++;
-}
-
-static void on_retired(void *context, uint32_t seq)
-{
-    struct guesser *g = context;
-    g->owners[seq].lives = false;
-}
-
-static void on_committed(void *context, const struct engine_watch_commit *c)
-{
-    struct guesser *g = context;
-    struct sched *s = (struct sched *)(uintptr_t)c->sched; /* what an engine that guesses would do here */
-    for (uint32_t i = 0; i < c->plan->n_rows; i++)
-        g->n_verified += c->plan->rows[i].n_draft;
-    for (uint32_t i = 0; i < c->n_results; i++) {
-        uint32_t seq = c->results[i].seq, guesses[9], n_known, n = 0, n_right = below(g, 9);
-        g->n_accepted += c->results[i].n_accepted;
-        sched_tokens(s, seq, &n_known);
-        if (c->results[i].finished || !g->owners[seq].lives)
-            continue;
-        const struct answer *a = g->answers[g->owners[seq].request];
-        const struct choice_answer *o = &a->choices[g->owners[seq].choice];
-        for (uint32_t at = n_known - N_PROMPT; n < 9 && at < o->n_tokens; n++, at++)
-            guesses[n] = n < n_right ? o->tokens[at] : below(g, TINY_VOCAB);
-        sched_propose(s, seq, guesses, n);
-    }
-}
 
 /* Nine tokens, a third of their pairs forbidden: what may be drawn depends on the token before, a draft often. The pairs
  * stand there again and again: a row of drafts that looks for them needs much room. */
@@ -173,12 +114,8 @@ static void test_drafts_change_no_bit(void **state)
     client_stop_engine(first);
     uint64_t n_verified = 0, n_accepted = 0;
     for (uint64_t seed = 1; seed <= 4; seed++) {
-        struct guesser *g = calloc(1, sizeof *g);
+        struct guesser *g = guesser_new(plain, N_REQUESTS, TINY_VOCAB, GUESSES_MIXED, 0, seed);
         const struct engine_watch *watch = &g->watch;
-        g->watch = (struct engine_watch){
-            .context = g, .submitted = on_submitted, .committed = on_committed, .retired = on_retired};
-        g->answers = plain;
-        g->random = seed;
         o.watches = &watch;
         o.n_watches = 1;
         struct client *second = client_open(model.dir, &o);

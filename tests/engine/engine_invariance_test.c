@@ -2,8 +2,9 @@
  * however it is computed. For each model, 28 requests are answered one at a time in one way;
  * then every way of the table below must give the same bits: alone or all at once, small chunks
  * or one, prefix hit, miss or no cache, a pool so small that sequences are preempted and swapped,
- * other block sizes, other numbers of threads, batches of every kind; and every scheduling policy. */
-#include "client.h"
+ * other block sizes, other numbers of threads, batches of every kind; every scheduling policy; and whatever is guessed of
+ * them, by whom and how far. */
+#include "guesser.h"
 
 #include "memory/kv_cache.h"
 #include "tests/sample.h"
@@ -11,6 +12,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -22,12 +24,15 @@
 #define TEST_EVERY 2 /* of the table's ways */
 #define N_OTHERS 7u
 #define ONE_IN 3
+#define ONE_GUESS_IN 24
 #else
 #define TEST_EVERY 1
 #define N_OTHERS 24u
 #define ONE_IN (SAMPLE_IS_FOR_RACES ? 48 : SAMPLE_IS_SANITIZED ? 12 : 1)
+#define ONE_GUESS_IN (SAMPLE_IS_FOR_RACES ? 48 : SAMPLE_IS_SANITIZED ? 24 : 6)
 #endif
-static struct sample sample; /* of all models' ways; those for what grows always run */
+static struct sample sample;         /* of all models' ways; those for what grows always run */
+static struct sample guesses_sample; /* of all models' ways with guesses */
 #define N_REQUESTS (N_PROBES + N_OTHERS)
 #define MAX_PROMPT 160u
 #define N_TENANTS 3u
@@ -36,8 +41,19 @@ static struct sample sample; /* of all models' ways; those for what grows always
 #define TEST_OVERLAP_DEPTH 0u
 #endif
 
+/* Who guesses. */
+struct drafting {
+    const char *name;
+    enum draft_method method;
+    bool watch; /* tests/engine/guesser.h does, so: */
+    enum guesses guesses;
+    bool predicts; /* the request itself, nine tokens of ten right */
+};
+
 struct way {
     const char *name;
+    const struct drafting *drafting; /* NULL: nobody */
+    uint32_t k;                      /* drafts of a row; 0: as many as they are worth, or any number */
     uint32_t budget, block_size, n_threads;
     uint32_t n_kv_blocks; /* starved: beyond what the longest request needs */
     bool prefix_caching;
@@ -80,6 +96,14 @@ static const struct way growing_ways[] = {
     WAY("growing, recompute", 16, 8, 1, 1, STARVED, .preemption = "recompute"),
     WAY("growing, swap", 16, 8, 2, 1, CACHE, STARVED, .swap_space = SWAP, .preemption = "swap"),
 };
+
+static const struct drafting draftings[] = {
+    {.name = "always right", .watch = true, .guesses = GUESSES_RIGHT},
+    {.name = "lies", .watch = true, .guesses = GUESSES_AT_RANDOM},
+    {.name = "right for a while", .watch = true, .guesses = GUESSES_MIXED},
+    {.name = "prediction", .predicts = true},
+};
+static const uint32_t draft_numbers[] = {1, 4, 8, 0};
 
 struct model {
     const char *name, *form;
@@ -186,7 +210,8 @@ static void make_workload(struct workload *w, uint32_t n_vocab)
     }
 }
 
-static struct client *open_way(const struct model *model, const struct way *way, uint32_t max_model_len)
+static struct client *open_way(const struct model *model, const struct way *way, uint32_t max_model_len,
+                               const struct engine_watch *watch)
 {
     char dir[512];
     snprintf(dir, sizeof dir, MODELS "%s", model->name);
@@ -211,6 +236,12 @@ static struct client *open_way(const struct model *model, const struct way *way,
         kv.groups[0].window = model->window;
         o.num_kv_blocks += kv_blocks_needed(&kv, 0, o.max_model_len, way->budget * (TEST_OVERLAP_DEPTH + 1));
     }
+    if (way->drafting)
+        o.speculative.method = way->drafting->method;
+    if (way->k)
+        o.speculative.num_speculative_tokens = way->k;
+    o.watches = &watch;
+    o.n_watches = watch != NULL;
     return client_open(dir, &o);
 }
 
@@ -234,16 +265,34 @@ static void compare(const struct model *model, const struct way *way, const stru
             fail_msg("%s, %s: request %u has other bits than alone", model->name, way->name, i);
 }
 
-/* How often the memory's harder paths were taken. */
+/* How often the memory's harder paths were taken, and what became of guesses. */
 struct seen {
     uint64_t preemptions, swapped_out, swapped_in;
+    uint64_t drafts, accepted;
 };
+
+/* What requests expect: their first answer, every tenth token another one. */
+static void expect_answers(struct workload *w, struct answer **want, const struct drafting *drafting)
+{
+    static uint32_t expected[N_REQUESTS][64];
+    for (uint32_t i = 0; i < w->n; i++) {
+        const struct choice_answer *o = &want[i]->choices[0];
+        uint32_t n = drafting && drafting->predicts ? o->n_tokens : 0;
+        for (uint32_t k = 0; k < n; k++)
+            expected[i][k] = k % 10 == 7 ? 1 : o->tokens[k];
+        w->requests[i].prediction = expected[i];
+        w->requests[i].n_prediction = n;
+    }
+}
 
 static void check_way(const struct model *model, const struct way *way, struct workload *w, struct answer **want,
                       struct seen *seen)
 {
     struct answer *got[N_REQUESTS];
-    struct client *c = open_way(model, way, w->max_model_len);
+    const struct drafting *d = way->drafting;
+    struct guesser *g = d && d->watch ? guesser_new(want, w->n, model->n_vocab, d->guesses, way->k, w->n) : NULL;
+    expect_answers(w, want, d);
+    struct client *c = open_way(model, way, w->max_model_len, g ? &g->watch : NULL);
     run(c, w, way->together, got);
     compare(model, way, w, got, want);
     if (way->again) {
@@ -259,6 +308,33 @@ static void check_way(const struct model *model, const struct way *way, struct w
     seen->preemptions += stats.n_preemptions;
     seen->swapped_out += stats.n_swapped_out;
     seen->swapped_in += stats.n_swapped_in;
+    seen->drafts += stats.n_draft_tokens;
+    seen->accepted += stats.n_accepted_tokens;
+    free(g);
+}
+
+/* Every kind of guess and number of drafts, each with one of the ways above, another for each model. */
+static void check_guesses(const struct model *model, struct workload *w, struct answer **want)
+{
+    static uint32_t shift;
+    const uint32_t n_kinds = sizeof draftings / sizeof draftings[0], n_ways = sizeof ways / sizeof ways[0];
+    shift++;
+    for (uint32_t i = 0; i < 4 * n_kinds; i++) {
+        struct seen seen = {0};
+        char name[200];
+        struct way way = ways[(i + shift * 5) % n_ways];
+        way.drafting = &draftings[i / 4];
+        way.k = draft_numbers[i % 4];
+        snprintf(name, sizeof name, "%s, drafts: %s, %u of them", way.name, way.drafting->name, way.k);
+        way.name = name;
+        if (!sample_takes(&guesses_sample))
+            continue;
+        check_way(model, &way, w, want, &seen);
+        assert_true(seen.drafts > 0);
+        if (way.drafting->watch)
+            assert_int_equal(seen.accepted > seen.drafts / 8, way.drafting->guesses != GUESSES_AT_RANDOM);
+    }
+    expect_answers(w, want, NULL);
 }
 
 #ifndef TEST_EMULATED
@@ -305,7 +381,7 @@ static void check_model(const struct model *model)
     struct answer *want[N_REQUESTS];
     struct seen seen = {0};
     make_growing(&w, model->n_vocab);
-    struct client *c = open_way(model, &reference, w.max_model_len);
+    struct client *c = open_way(model, &reference, w.max_model_len, NULL);
     run(c, &w, false, want);
     for (size_t i = 0; i < sizeof growing_ways / sizeof growing_ways[0]; i++)
         check_way(model, &growing_ways[i], &w, want, &seen);
@@ -313,12 +389,13 @@ static void check_model(const struct model *model)
     client_close(c);
 
     make_workload(&w, model->n_vocab);
-    c = open_way(model, &reference, w.max_model_len);
+    c = open_way(model, &reference, w.max_model_len, NULL);
     run(c, &w, false, want);
     check_reference((const struct answer *const *)want);
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i += TEST_EVERY)
         if (sample_takes(&sample))
             check_way(model, &ways[i], &w, want, &seen);
+    check_guesses(model, &w, want);
 #ifndef TEST_EMULATED
     check_policies(model, &w, want, &seen);
 #endif
@@ -427,7 +504,9 @@ int main(void)
 #endif
     };
     sample = sample_of(ONE_IN);
+    guesses_sample = sample_of(ONE_GUESS_IN);
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     sample_report(&sample, "ways");
+    sample_report(&guesses_sample, "ways with guesses");
     return n_failed;
 }
