@@ -144,6 +144,27 @@ void speculate_accepted(struct engine *e, uint32_t seq, uint32_t at)
         c->n_predicted_right++;
 }
 
+static void leave_slot(struct engine *e, uint32_t seq, bool is_answer)
+{
+    struct speculation *s = e->speculation;
+    uint32_t *slot = &e->owners[seq].draft_slot;
+    if (*slot == 0)
+        return;
+    struct draft_text text = text_of(e, seq);
+    for (int i = 0; i < N_DRAFT_SOURCES; i++)
+        if (s->drafters[i])
+            s->drafters[i]->ops->end(s->drafters[i], *slot - 1, &text, is_answer);
+    s->free_slots[s->n_free_slots++] = *slot;
+    *slot = 0;
+}
+
+/* Did it come to its end by itself? */
+static bool is_answer(const struct engine *e, uint32_t seq)
+{
+    const struct request_choice *c = &e->owners[seq].request->choices[e->owners[seq].choice];
+    return c->done && (c->finish == ENGINE_FINISH_STOP || c->finish == ENGINE_FINISH_LENGTH);
+}
+
 void speculate_committed(struct engine *e, const struct sched_committed *c)
 {
     struct speculation *s = e->speculation;
@@ -152,7 +173,9 @@ void speculate_committed(struct engine *e, const struct sched_committed *c)
         const struct sched_row *row = &plan->rows[i];
         if (row->seq != c->results[n].seq)
             continue;
-        if (!c->finished[n] && !c->discarded[n] && speculate_wants(e, e->owners[row->seq].request))
+        if (c->finished[n])
+            leave_slot(e, row->seq, is_answer(e, row->seq)); /* now, while its tokens are there */
+        else if (!c->discarded[n] && speculate_wants(e, e->owners[row->seq].request))
             s->fresh[s->n_fresh++] = row->seq;
         n++;
     }
@@ -233,20 +256,6 @@ int speculate_propose(struct engine *e, struct quire_error *err)
     return status;
 }
 
-static void leave_slot(struct engine *e, uint32_t seq, bool is_answer)
-{
-    struct speculation *s = e->speculation;
-    uint32_t *slot = &e->owners[seq].draft_slot;
-    if (*slot == 0)
-        return;
-    struct draft_text text = text_of(e, seq);
-    for (int i = 0; i < N_DRAFT_SOURCES; i++)
-        if (s->drafters[i])
-            s->drafters[i]->ops->end(s->drafters[i], *slot - 1, &text, is_answer);
-    s->free_slots[s->n_free_slots++] = *slot;
-    *slot = 0;
-}
-
 void speculate_planned(struct engine *e, const struct sched_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_preempted; i++)
@@ -255,6 +264,5 @@ void speculate_planned(struct engine *e, const struct sched_plan *plan)
 
 void speculate_retired(struct engine *e, uint32_t seq)
 {
-    const struct request_choice *c = &e->owners[seq].request->choices[e->owners[seq].choice];
-    leave_slot(e, seq, c->done && (c->finish == ENGINE_FINISH_STOP || c->finish == ENGINE_FINISH_LENGTH));
+    leave_slot(e, seq, false);
 }
