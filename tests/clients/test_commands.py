@@ -374,6 +374,13 @@ def test_generate():
     assert got.returncode == 0 and got.stdout.strip()
     assert got.stdout == quire("generate", MODEL, "Once upon a time", "--raw", "--max-tokens", "16", "--temperature", "0",
                                "--threads", "1", "--max-num-batched-tokens", "16").stdout
+    assert re.search(r"16 tokens out at [0-9.]+ tokens/s\)\n$", got.stderr)
+    again = "the cat sat on the mat. " * 6
+    config = '{"method":"ngram","num_speculative_tokens":4,"adaptive":false}'
+    guessed = quire("generate", MODEL, again, "--raw", "--max-tokens", "40", "--temperature", "0", "--speculative-config", config)
+    said = re.search(r"tokens/s; ([0-9.]+) tokens a step, (\d+)% of \d+ drafts right\)\n$", guessed.stderr)
+    assert said and float(said[1]) > 1 and int(said[2]) > 0, guessed.stderr
+    assert guessed.stdout == quire("generate", MODEL, again, "--raw", "--max-tokens", "40", "--temperature", "0").stdout
     chat = quire("generate", MODEL, "What is 12 plus 30?", "--temperature", "0")
     assert "42" in chat.stdout
     typed = quire("generate", MODEL, "--temperature", "0", stdin="What is 12 plus 30?\n")

@@ -35,9 +35,9 @@ def test_a_line_for_each_request_and_none_of_its_text(start, tmp_path):
                    "--max-model-len", "1024")
     client, slow = server.client(api_key="k"), server.client(api_key="s")
     told = {"X-Request-Id": "first", "traceparent": f"00-{TRACE}-{SPAN}-01"}
-    for _ in range(2):
+    for guess in ({}, {"prediction": {"type": "content", "content": f"{SECRET} " * 5}}):
         answer = client.completions.create(model="model", prompt=f"{SECRET} " * 40, max_tokens=5, n=2,
-                                           extra_headers=told, extra_body={"ignore_eos": True})
+                                           extra_headers=told, extra_body={"ignore_eos": True, **guess})
     with pytest.raises(openai.BadRequestError):
         client.chat.completions.create(model="model", messages=[{"role": "user", "content": SECRET}], max_tokens=5000)
     with pytest.raises(openai.BadRequestError):
@@ -63,6 +63,7 @@ def test_a_line_for_each_request_and_none_of_its_text(start, tmp_path):
     assert first["prompt_tokens"] == answer.usage.prompt_tokens and first["generated_tokens"] == 10
     assert first["cached_tokens"] == 0 and again["cached_tokens"] == answer.usage.prompt_tokens_details.cached_tokens > 0
     assert 0 < first["text_ms"] <= first["ttft_ms"] <= first["total_ms"] and first["queue_ms"] >= 0
+    assert "draft_tokens" not in first and again["draft_tokens"] >= again["accepted_tokens"] >= 0 and again["draft_tokens"] > 0
     assert again["engine_request"] > first["engine_request"] > 0
     assert too_long["error"] == "context_length_exceeded" and too_long["route"] == "/v1/chat/completions"
     assert header["error"] == "invalid_value" and limited["error"] == "rate_limit_exceeded"

@@ -70,15 +70,16 @@ def wait_until(condition):
     assert condition()
 
 
-def ask(client, *, headers=None, **fields):
+def ask(client, *, headers=None, body={}, **fields):
     return client.completions.create(**{"model": "model", "prompt": "Once upon a time", "max_tokens": 6, **fields},
-                                     extra_headers=headers or {}, extra_body={"ignore_eos": True})
+                                     extra_headers=headers or {}, extra_body={"ignore_eos": True, **body})
 
 
 def test_a_request_is_a_span_of_the_caller_s_trace(start, collector):
     server = start("serve", MODEL, "--port", "0", "--otlp-endpoint", collector.url, "--log-requests", "--max-model-len", "1024")
     before = time.time_ns()
-    ask(server.client(), n=2, temperature=0.5, headers={"traceparent": PARENT, "tracestate": "rojo=1,congo=2", "x-request-id": "r1"})
+    ask(server.client(), n=2, temperature=0.5, headers={"traceparent": PARENT, "tracestate": "rojo=1,congo=2", "x-request-id": "r1"},
+        body={"prediction": {"type": "content", "content": " zebra" * 9}})
     wait_until(collector.spans)
     after = time.time_ns()
     [(path, content_type, body)] = collector.posts
@@ -104,6 +105,7 @@ def test_a_request_is_a_span_of_the_caller_s_trace(start, collector):
     a = attributes(root)
     assert a["gen_ai.request.id"] == "r1" and a["gen_ai.response.model"] == "model"
     assert a["gen_ai.request.n"] == 2 and a["gen_ai.request.max_tokens"] == 6 and a["gen_ai.request.temperature"] == 0.5
+    assert a["quire.draft_tokens"] > 0 <= a["quire.accepted_tokens"]
     assert a["gen_ai.usage.prompt_tokens"] == 4 and a["gen_ai.usage.completion_tokens"] == 12
     assert a["http.response.status_code"] == 200 and a["http.route"] == "/v1/completions" and a["quire.tenant"] == "default"
     length = {name: (int(s["endTimeUnixNano"]) - int(s["startTimeUnixNano"])) / 1e9 for name, s in spans.items()}

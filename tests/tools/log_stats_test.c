@@ -90,7 +90,14 @@ static void it_speaks_while_there_is_traffic(void **state)
     engine.n_steps++;
     engine.n_prefix_queries += 100;
     engine.n_prefix_hits += 90;
-    assert_non_null(strstr(during(base, 1, text, sizeof text), "hit rate 90.0%"));
+    assert_non_null(strstr(during(base, 1, text, sizeof text), "hit rate 90.0%\n"));
+
+    /* Of 100 tokens 60 were guessed, of 80 guesses: 40 steps of the sequences. */
+    engine.n_generation_tokens += 100;
+    engine.n_draft_tokens += 80;
+    engine.n_accepted_tokens += 60;
+    assert_non_null(
+        strstr(during(base, 1, text, sizeof text), "hit rate 26.6%; drafts 75.0% right, 2.50 tokens a step\n"));
     log_stats_end(stats);
     event_base_free(base);
 }
@@ -107,6 +114,10 @@ static void as_json_it_has_fields(void **state)
     during(base, 1, text, sizeof text);
     assert_non_null(strstr(text, "\"running\":2,\"waiting\":0,\"prompt_tokens_per_s\":0,\"generation_tokens_per_s\":0,"
                                  "\"kv_cache_usage\":0.5,\"prefix_cache_hit_rate\":0,\"msg\":\"running 2, "));
+    engine.n_generation_tokens = engine.n_draft_tokens = 8;
+    engine.n_accepted_tokens = 2;
+    during(base, 1, text, sizeof text);
+    assert_non_null(strstr(text, "\"draft_acceptance_rate\":0.25,\"tokens_a_step\":1.333,\"msg\":"));
     quire_log_set_format(QUIRE_LOG_AS_TEXT);
     log_stats_end(stats);
     event_base_free(base);

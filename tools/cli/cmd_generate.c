@@ -7,6 +7,7 @@
 #include "engine/plan.h"
 #include "server/daemon/daemon.h"
 #include "server/link/engine_client.h"
+#include "speculation/figures.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
@@ -46,7 +47,7 @@ struct generate {
     struct quire_detok *detok;
     struct buffer answer;
     uint64_t source_id; /* of the request that runs */
-    uint32_t n_prompt, n_generated;
+    uint32_t n_prompt, n_generated, n_drafted, n_accepted;
     double started, first_token;
     bool running;
     int status;
@@ -98,6 +99,8 @@ static void on_done(void *context, const struct wire_done *done)
     int status = quire_detok_finish(g->detok, &piece, &n, &g->err);
     if (status == QUIRE_OK)
         emit(g, piece, n);
+    g->n_drafted = done->n_drafted;
+    g->n_accepted = done->n_accepted;
     if (done->finish == WIRE_FINISH_ERROR)
         status = quire_fail(&g->err, QUIRE_INTERNAL, "%.*s", (int)done->n_message, done->message);
     finish(g, status);
@@ -154,7 +157,7 @@ static int submit(struct generate *g, const uint32_t *ids, size_t n_ids)
     if (g->has_top_k)
         s.top_k = g->top_k;
     g->n_prompt = s.n_prompt;
-    g->n_generated = 0;
+    g->n_generated = g->n_drafted = g->n_accepted = 0;
     buffer_clear(&g->answer);
     g->started = quire_now_s();
     g->interrupted = false;
@@ -182,8 +185,13 @@ static int render(struct generate *g, const char *prompt, char **out, size_t *n)
 static void print_speed(const struct generate *g)
 {
     double total = quire_now_s() - g->started, first = g->first_token - g->started;
-    fprintf(stderr, "(%u tokens in, first token after %.0f ms, %u tokens out at %.1f tokens/s)\n", g->n_prompt,
+    fprintf(stderr, "(%u tokens in, first token after %.0f ms, %u tokens out at %.1f tokens/s", g->n_prompt,
             first * 1e3, g->n_generated, g->n_generated / total);
+    if (g->n_drafted > 0)
+        fprintf(stderr, "; %.2f tokens a step, %.0f%% of %u drafts right",
+                draft_tokens_a_step(g->n_generated, g->n_accepted), 100 * draft_acceptance(g->n_drafted, g->n_accepted),
+                g->n_drafted);
+    fputs(")\n", stderr);
 }
 
 /* Answers one prompt; the chat's messages grow by the question and the answer. */

@@ -3,8 +3,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "speculation/figures.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct log_stats {
@@ -32,6 +34,10 @@ static void say(const struct log_stats *l, const struct engine_stats *now, doubl
     double prompt = (double)(now->n_prompt_tokens - b->n_prompt_tokens) / seconds;
     double generation = (double)(now->n_generation_tokens - b->n_generation_tokens) / seconds;
     double hits = asked ? (double)hit / (double)asked : 0;
+    uint64_t drafted = now->n_draft_tokens - b->n_draft_tokens, right = now->n_accepted_tokens - b->n_accepted_tokens;
+    double acceptance = draft_acceptance(drafted, right);
+    double a_step = draft_tokens_a_step(now->n_generation_tokens - b->n_generation_tokens, right);
+    char drafts[80] = "";
     const struct quire_log_field fields[] = {
         {.key = "running", .number = now->n_running},
         {.key = "waiting", .number = now->n_waiting},
@@ -39,13 +45,19 @@ static void say(const struct log_stats *l, const struct engine_stats *now, doubl
         {.key = "generation_tokens_per_s", .number = rounded(generation, 10)},
         {.key = "kv_cache_usage", .number = rounded(now->kv_usage, 1000)},
         {.key = "prefix_cache_hit_rate", .number = rounded(hits, 1000)},
+        {.key = "draft_acceptance_rate", .number = rounded(acceptance, 1000)},
+        {.key = "tokens_a_step", .number = rounded(a_step, 1000)},
     };
+    /* Where nothing was guessed, nothing is said of it. */
+    size_t n_all = sizeof fields / sizeof *fields - (drafted > 0 ? 0 : 2);
+    if (drafted > 0)
+        snprintf(drafts, sizeof drafts, "; drafts %.1f%% right, %.2f tokens a step", 100 * acceptance, a_step);
     /* In text the words say it all. */
-    size_t n_fields = quire_log_format() == QUIRE_LOG_AS_JSON ? sizeof fields / sizeof *fields : 0;
+    size_t n_fields = quire_log_format() == QUIRE_LOG_AS_JSON ? n_all : 0;
     quire_log_fields(QUIRE_LOG_INFO, "engine", fields, n_fields,
                      "running %u, waiting %u; prompt %.1f tokens/s, generation %.1f tokens/s; KV cache %.1f%% used, "
-                     "prefix cache hit rate %.1f%%",
-                     now->n_running, now->n_waiting, prompt, generation, 100 * now->kv_usage, 100 * hits);
+                     "prefix cache hit rate %.1f%%%s",
+                     now->n_running, now->n_waiting, prompt, generation, 100 * now->kv_usage, 100 * hits, drafts);
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *context)

@@ -32,6 +32,8 @@ static void add_choices(const struct generation *g, const struct gen_prompt *p, 
         const struct choice *c = &p->choices[i];
         f->n_choices++;
         f->n_generated += c->n_tokens;
+        f->n_drafted += c->n_drafted;
+        f->n_accepted += c->n_accepted;
         if (c->n_tokens > f->n_most)
             f->n_most = c->n_tokens;
         if (c->last_token_us > f->last_us)

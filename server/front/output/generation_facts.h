@@ -9,7 +9,7 @@
 struct generation_facts {
     const char *finish, *error; /* error: its code; NULL */
     int status;
-    uint64_t n_prompt, n_cached, n_generated, n_most, n_choices;
+    uint64_t n_prompt, n_cached, n_generated, n_most, n_choices, n_drafted, n_accepted;
     uint64_t queued_until_us, first_us, last_us, engine_id;
 };
 

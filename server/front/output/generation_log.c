@@ -10,7 +10,7 @@ const char *generation_name(const struct generation *g)
 void generation_log(const struct generation *g, const struct generation_facts *f)
 {
     const struct timing *t = &g->timing;
-    struct quire_log_field fields[16];
+    struct quire_log_field fields[18];
     size_t n = 0;
 #define TEXT(key_, value) \
     fields[n++] = (struct quire_log_field) \
@@ -34,6 +34,10 @@ void generation_log(const struct generation *g, const struct generation_facts *f
     NUMBER("prompt_tokens", f->n_prompt);
     NUMBER("cached_tokens", f->n_cached);
     NUMBER("generated_tokens", f->n_generated);
+    if (f->n_drafted > 0) {
+        NUMBER("draft_tokens", f->n_drafted);
+        NUMBER("accepted_tokens", f->n_accepted);
+    }
     if (t->submitted_us > 0)
         NUMBER("text_ms", (double)(t->submitted_us - t->arrived_us) / 1000);
     if (f->queued_until_us > 0)

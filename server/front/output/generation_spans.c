@@ -108,6 +108,10 @@ static void put_attributes(struct spans *s, const struct generation *g, const st
         put_int(s, "gen_ai.usage.prompt_tokens", f->n_prompt);
         put_int(s, "gen_ai.usage.completion_tokens", f->n_generated);
         put_int(s, "quire.cached_tokens", f->n_cached);
+        if (f->n_drafted > 0) {
+            put_int(s, "quire.draft_tokens", f->n_drafted);
+            put_int(s, "quire.accepted_tokens", f->n_accepted);
+        }
     }
     put_seconds(s, "gen_ai.latency.e2e", t->now_us - t->arrived_us);
     if (f->first_us == 0)
