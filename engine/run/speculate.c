@@ -150,7 +150,7 @@ static void leave_slot(struct engine *e, uint32_t seq, bool is_answer)
     uint32_t *slot = &e->owners[seq].draft_slot;
     if (*slot == 0)
         return;
-    struct draft_text text = text_of(e, seq);
+    struct draft_text text = is_answer ? text_of(e, seq) : (struct draft_text){0};
     for (int i = 0; i < N_DRAFT_SOURCES; i++)
         if (s->drafters[i])
             s->drafters[i]->ops->end(s->drafters[i], *slot - 1, &text, is_answer);
@@ -206,6 +206,13 @@ static uint32_t take_room(struct engine *e, uint32_t seq, uint32_t n)
     return n;
 }
 
+/* Who was preempted while its token was being sampled has no blocks and takes no slot. */
+static bool runs(const struct engine *e, uint32_t seq)
+{
+    uint32_t n_blocks;
+    return sched_blocks(e->sched, seq, 0, &n_blocks) != NULL;
+}
+
 static int ask(struct engine *e, enum draft_source source, struct quire_error *err)
 {
     struct speculation *s = e->speculation;
@@ -215,7 +222,7 @@ static int ask(struct engine *e, enum draft_source source, struct quire_error *e
         const struct request *r = e->owners[seq].request;
         struct draft_ask *a = &s->asks[n_asks];
         uint32_t most = s->config.num_speculative_tokens;
-        if (!r || r->choices[e->owners[seq].choice].done)
+        if (!r || r->choices[e->owners[seq].choice].done || !runs(e, seq))
             continue;
         *a = (struct draft_ask){.text = text_of(e, seq), .drafts = s->drafts + (size_t)n_asks * DRAFT_MAX};
         a->most = r->spec.max_drafts < most ? r->spec.max_drafts : most;
