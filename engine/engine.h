@@ -155,7 +155,7 @@ struct engine_info {
     uint32_t n_graphs; /* recorded steps */
     bool prefix_caching;
     const char *cache_dtype; /* of the KV cache: "float16" */
-    const char *draft_method; /* of drafts that no request brings: "none", "ngram" */
+    const char *draft_method; /* of drafts that no request brings: "none", "ngram", "suffix" */
     uint32_t num_speculative_tokens; /* drafts of a row, at most */
     double open_seconds;
     struct engine_identity identity; /* what its bits depend on */

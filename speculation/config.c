@@ -2,11 +2,15 @@
 
 #include "base/json.h"
 #include "speculation/drafter.h"
+#include "speculation/ngram.h"
+#include "speculation/suffix.h"
 
 #include <string.h>
 
 #define WHERE "JSON" /* the option's name stands before it */
 #define N_MEMBERS (sizeof members / sizeof members[0])
+
+_Static_assert(SPECULATIVE_MAX_LOOKUP == NGRAM_MAX_LOOKUP, "what may be said can be done");
 
 static const char *const method_names[DRAFT_N_METHODS] = {"none", "ngram", "suffix", "draft_model"};
 
@@ -25,8 +29,15 @@ enum draft_method draft_method_find(const char *name)
 
 void speculative_config_default(struct speculative_config *config)
 {
-    *config = (struct speculative_config){
-        .num_speculative_tokens = 16, .adaptive = true, .prompt_lookup_min = 2, .prompt_lookup_max = 5};
+    *config = (struct speculative_config){.num_speculative_tokens = 16,
+                                          .adaptive = true,
+                                          .prompt_lookup_min = 2,
+                                          .prompt_lookup_max = 5,
+                                          .max_tree_depth = 24,
+                                          .max_cached_requests = 10000,
+                                          .max_cached_bytes = 64u << 20,
+                                          .max_spec_factor = 1,
+                                          .min_token_prob = 0.1};
 }
 
 /* Everything there is in the JSON. */
@@ -43,6 +54,11 @@ static const struct member {
     {"adaptive", SWITCH, DRAFT_NONE, AT(adaptive), 0, 0},
     {"prompt_lookup_min", NUMBER, DRAFT_NGRAM, AT(prompt_lookup_min), 1, SPECULATIVE_MAX_LOOKUP},
     {"prompt_lookup_max", NUMBER, DRAFT_NGRAM, AT(prompt_lookup_max), 1, SPECULATIVE_MAX_LOOKUP},
+    {"suffix_decoding_max_tree_depth", NUMBER, DRAFT_SUFFIX, AT(max_tree_depth), 1, SUFFIX_MAX_DEPTH},
+    {"suffix_decoding_max_cached_requests", NUMBER, DRAFT_SUFFIX, AT(max_cached_requests), 0, UINT32_MAX},
+    {"suffix_decoding_max_cached_bytes", NUMBER, DRAFT_SUFFIX, AT(max_cached_bytes), 0, UINT32_MAX},
+    {"suffix_decoding_max_spec_factor", SHARE, DRAFT_SUFFIX, AT(max_spec_factor), 0, 1000},
+    {"suffix_decoding_min_token_prob", SHARE, DRAFT_SUFFIX, AT(min_token_prob), 0, 1},
     {"model", PATH, DRAFT_MODEL, AT(model), 0, 0},
 #undef AT
 };

@@ -28,6 +28,9 @@ struct speculative_config {
     uint32_t num_speculative_tokens; /* of one row at most, 1 … DRAFT_MAX */
     bool adaptive; /* how many there are follows from what they are worth (length.h); false: always as many as that */
     uint32_t prompt_lookup_min, prompt_lookup_max; /* ngram: tokens that must agree, 1 <= min <= max */
+    /* suffix: vLLM's suffix_decoding_* (suffix.h), and how many bytes earlier answers may take */
+    uint32_t max_tree_depth, max_cached_requests, max_cached_bytes;
+    double max_spec_factor, min_token_prob;
     char model[SPECULATIVE_MAX_PATH];              /* draft_model: its directory, or ORG/NAME as it was typed */
 };
 

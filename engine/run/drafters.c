@@ -1,6 +1,7 @@
 #include "engine/run/drafters.h"
 
 #include "speculation/ngram.h"
+#include "speculation/suffix.h"
 
 /* What the KV cache holds of running sequences; a group with a window holds only their ends. */
 static uint64_t n_running_tokens(const struct engine_plan *p)
@@ -21,12 +22,28 @@ static struct ngram_config ngram_of(const struct speculative_config *c, const st
                                  .n_tokens = n_running_tokens(p)};
 }
 
+static struct suffix_config suffix_of(const struct speculative_config *c, const struct engine_plan *p)
+{
+    return (struct suffix_config){.n_slots = p->max_num_seqs,
+                                  .max_model_len = p->max_model_len,
+                                  .n_tokens = n_running_tokens(p),
+                                  .history_bytes = c->max_cached_bytes,
+                                  .max_tree_depth = c->max_tree_depth,
+                                  .max_cached_requests = c->max_cached_requests,
+                                  .max_spec_factor = (float)c->max_spec_factor,
+                                  .min_token_prob = (float)c->min_token_prob};
+}
+
 uint64_t drafters_bytes(const struct speculative_config *config, const struct engine_plan *plan)
 {
     uint64_t bytes = follow_bytes(plan->max_num_seqs);
     if (config->method == DRAFT_NGRAM) {
         struct ngram_config ngram = ngram_of(config, plan);
         bytes += ngram_bytes(&ngram);
+    }
+    if (config->method == DRAFT_SUFFIX) {
+        struct suffix_config suffix = suffix_of(config, plan);
+        bytes += suffix_bytes(&suffix);
     }
     return bytes;
 }
@@ -39,6 +56,10 @@ static int create_method(const struct speculative_config *config, const struct e
     if (config->method == DRAFT_NGRAM) {
         struct ngram_config ngram = ngram_of(config, plan);
         return ngram_create(&ngram, out, err);
+    }
+    if (config->method == DRAFT_SUFFIX) {
+        struct suffix_config suffix = suffix_of(config, plan);
+        return suffix_create(&suffix, out, err);
     }
     return quire_fail(err, QUIRE_UNSUPPORTED, "--speculative-config: method: %s is not built yet",
                       draft_method_name(config->method));

@@ -177,7 +177,7 @@ struct wire_stats {
                                             draft of a row can have: rows where it was right */
     const uint8_t *accepted_at_bytes;
     uint32_t n_accepted_at;
-    const char *draft_method;            /* the server's: "none", "ngram" */
+    const char *draft_method;            /* the server's: "none", "ngram", "suffix" */
     size_t n_draft_method;
 };
 struct wire_step_bucket {          /* steps with at most n_tokens tokens */

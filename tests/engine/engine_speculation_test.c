@@ -42,8 +42,12 @@ void *__wrap_calloc(size_t n, size_t size)
 static void memory_is_planned_to_the_byte(void **state)
 {
     (void)state;
-    static const char *const configs[] = {"{\"method\":\"none\"}", "{\"method\":\"ngram\"}",
-                                          "{\"method\":\"ngram\",\"prompt_lookup_min\":1,\"prompt_lookup_max\":3}"};
+    static const char *const configs[] = {"{\"method\":\"none\"}",
+                                          "{\"method\":\"ngram\"}",
+                                          "{\"method\":\"ngram\",\"prompt_lookup_min\":1,\"prompt_lookup_max\":3}",
+                                          "{\"method\":\"suffix\"}",
+                                          "{\"method\":\"suffix\",\"suffix_decoding_max_cached_bytes\":1000000}",
+                                          "{\"method\":\"suffix\",\"suffix_decoding_max_cached_requests\":0}"};
     for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++)
         for (uint32_t n_seqs = 1; n_seqs < 300; n_seqs = n_seqs * 5 + 2) {
             struct engine e = {.plan = {.max_num_seqs = n_seqs,
@@ -131,6 +135,31 @@ static void ngram_saves_steps(void **state)
         client_close(clients[i]);
 }
 
+/* Asked again, an answer is known from its first token on; to another domain it is not. */
+static void suffix_learns_answers(void **state)
+{
+    (void)state;
+    struct engine_options o = options("{\"method\":\"suffix\",\"num_speculative_tokens\":8,\"adaptive\":false}");
+    struct client *c = client_open(model.dir, &o);
+    struct answer *answers[3];
+    uint64_t n_accepted[4] = {0};
+    for (int i = 0; i < 3; i++) {
+        uint32_t prompt[N_PROMPT];
+        client_random_prompt(prompt, N_PROMPT, TINY_VOCAB, 1);
+        struct request_spec r = client_request(prompt, N_PROMPT, N_TOKENS);
+        r.ignore_eos = true;
+        r.temperature = 0.8f;
+        r.has_seed = true;
+        r.cache_domain.bytes[31] = i == 2;
+        client_wait(c, answers[i] = client_submit(c, &r));
+        n_accepted[i + 1] = client_idle_stats(c).n_accepted_tokens;
+        assert_true(answers_equal(answers[0], answers[i]));
+    }
+    assert_true(n_accepted[2] - n_accepted[1] >= 60 && n_accepted[1] < 30);
+    assert_int_equal(n_accepted[3] - n_accepted[2], n_accepted[1]);
+    client_close(c);
+}
+
 static void requests_bound_and_forbid_drafts(void **state)
 {
     (void)state;
@@ -172,6 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_planned_to_the_byte),
         cmocka_unit_test(ngram_saves_steps),
+        cmocka_unit_test(suffix_learns_answers),
         cmocka_unit_test(requests_bound_and_forbid_drafts),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -10,7 +10,7 @@
 enum guesses {
     GUESSES_RIGHT,
     GUESSES_AT_RANDOM, /* any token */
-    GUESSES_MIXED,     /* right up to some place, then any token */
+    GUESSES_MIXED, /* right up to some place, then any token */
 };
 
 #define GUESSER_MAX_NAMES 4096u

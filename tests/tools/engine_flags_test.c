@@ -99,6 +99,16 @@ static void speculation(void **state)
     bad("--speculative-config", "{\"method\":\"medusa\"}");
     bad("--speculative-config", "{\"method\":\"ngram\",\"model\":\"x\"}");
     bad("--speculative-config", "{\"method\":\"ngram\",\"num_speculative_tokens\":0}");
+    c = good("--speculative-config", "{\"method\":\"suffix\",\"suffix_decoding_max_tree_depth\":8,"
+                                     "\"suffix_decoding_max_cached_requests\":0,\"suffix_decoding_max_spec_factor\":2,"
+                                     "\"suffix_decoding_min_token_prob\":0.5}")
+            .speculative;
+    assert_int_equal(c.max_tree_depth, 8);
+    assert_int_equal(c.max_cached_requests, 0);
+    assert_true(c.max_spec_factor == 2 && c.min_token_prob == 0.5);
+    bad("--speculative-config", "{\"method\":\"suffix\",\"suffix_decoding_max_tree_depth\":0}");
+    bad("--speculative-config", "{\"method\":\"suffix\",\"suffix_decoding_min_token_prob\":1.5}");
+    bad("--speculative-config", "{\"method\":\"ngram\",\"suffix_decoding_max_tree_depth\":8}");
     bad("--speculative-config", "{\"method\":\"ngram\",\"prompt_lookup_min\":3,\"prompt_lookup_max\":2}");
     bad("--speculative-config", "{\"method\":\"draft_model\"}");
     bad("--speculative-config", "{\"method\":\"ngram\",\"temperature\":1}");
