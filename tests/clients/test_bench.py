@@ -313,7 +313,14 @@ def test_steps(tmp_path):
     assert 16 <= most <= 64
     assert cost["points"][0][0] == 1 and cost["points"] == sorted(cost["points"]) and cost["points"][-1][0] == most
     assert cost["block_copy_us"] > 0 and result["rounds"] >= 3
-    assert {s["kind"] for s in steps} == {"decode", "prefill", "mixed"}
+    assert {s["kind"] for s in steps} == {"decode", "prefill", "mixed", "verify"}
+    # A row with k drafts is k + 1 tokens, and as many logit rows; all others have one.
+    assert all((s["logits"] == s["tokens"] > s["rows"]) == (s["kind"] == "verify") for s in steps)
+    drafts = {(d["running"], d["drafts"]): d for d in result["drafts"]}
+    assert {(1, 1), (1, 16), (4, 1), (4, 8)} <= set(drafts) and max(n * (1 + k) for n, k in drafts) <= 64
+    for (n, k), d in drafts.items():
+        assert n * (1 + k) in {s["tokens"] for s in steps if s["kind"] == "verify" and s["rows"] == n}
+        assert d["us"] > 0 and d["times"] > 0 and d["predicted_us"] > 0
     assert max(s["rows"] for s in steps) == 8 and max(s["context"] for s in steps if s["rows"] == 1) > 32
     for s in steps:
         assert s["us"] > 0 and s["runs"] <= result["rounds"]
@@ -325,7 +332,7 @@ def test_steps(tmp_path):
         assert errors["mean_absolute_error"] == pytest.approx(sum(abs(s["predicted_us"] / s["us"] - 1) for s in held) / len(held), rel=1e-4)
         assert errors["bias"] == pytest.approx(sum(s["predicted_us"] for s in held) / sum(s["us"] for s in held) - 1, abs=1e-4)
     table = bench("steps", MODEL, "--seconds", 0.5, "--max-num-seqs", 4, "--max-num-batched-tokens", 16, "--cost-model", saved)
-    assert table.returncode == 0 and "halves apart" in table.stdout, table.stderr
+    assert table.returncode == 0 and "halves apart" in table.stdout and "drafts of a sequence" in table.stdout, table.stderr
     wrong = bench("steps", MODEL, "--cost-model", MODEL / "config.json")
     assert wrong.returncode == 2 and "config.json" in wrong.stderr
     for option in ("--seconds", "--threads"):

@@ -82,6 +82,7 @@ static int choose_bounds(struct steps *s, struct quire_error *err)
     b->max_seqs = plan->max_num_seqs < plan->max_num_batched_tokens ? plan->max_num_seqs : plan->max_num_batched_tokens;
     b->most_tokens = at_most(rate * s->seconds * PROMPT_SHARE / PROMPTS_OF_MOST + 16, plan->max_num_batched_tokens);
     b->most_tokens = at_most(plan->max_model_len / 4, b->most_tokens);
+    b->most_logits = at_most(plan->max_logit_rows, plan->max_num_batched_tokens);
     b->max_context = plan->max_model_len / 2;
     for (uint32_t i = 0; i < b->max_seqs; i++)
         sum_of_shares += 1.0 / (i + 1);
@@ -153,6 +154,8 @@ static int measure(struct steps *s, struct quire_error *err)
 
 static enum cost_kind kind_of(const struct bench_scene *scene)
 {
+    if (scene->n_drafts > 0)
+        return COST_VERIFY;
     return scene->n_prompts == 0 ? COST_DECODE : scene->n_decode == 0 ? COST_PREFILL : COST_MIXED;
 }
 
@@ -208,6 +211,70 @@ static int fit_costs(struct steps *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
+/* ---- what drafts cost ---- */
+
+/* A scene's step, measured and predicted: the mean of the medians. False: none was kept. */
+static bool step_of(const struct steps *s, size_t scene, double *us, double *predicted_us)
+{
+    size_t n = 0;
+    *us = *predicted_us = 0;
+    for (size_t i = 0; i < s->n_measured; i++) {
+        if (s->measured[i].scene != scene)
+            continue;
+        *us += s->measured[i].median.us;
+        *predicted_us += sched_cost_us(&s->cost, &s->measured[i].median.shape);
+        n++;
+    }
+    *us /= n > 0 ? (double)n : 1;
+    *predicted_us /= n > 0 ? (double)n : 1;
+    return n > 0;
+}
+
+/* The scene with the same sequences and so many drafts each; n_scenes: there is none. */
+static size_t with_drafts(const struct steps *s, const struct bench_scene *like, uint32_t n_drafts)
+{
+    size_t i = 0;
+    while (i < s->n_scenes &&
+           (s->scenes[i].n_prompts > 0 || s->scenes[i].n_decode != like->n_decode ||
+            s->scenes[i].decode_context != like->decode_context || s->scenes[i].n_drafts != n_drafts))
+        i++;
+    return i;
+}
+
+static json_t *drafts_json(const struct steps *s)
+{
+    json_t *list = json_array();
+    double us, predicted_us, plain_us, ignored;
+    for (size_t i = 0; i < s->n_scenes; i++) {
+        const struct bench_scene *scene = &s->scenes[i];
+        if (scene->n_drafts == 0 || !step_of(s, i, &us, &predicted_us) ||
+            !step_of(s, with_drafts(s, scene, 0), &plain_us, &ignored))
+            continue;
+        json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:f, s:f, s:f}", "running", (int)scene->n_decode,
+                                              "context", (int)scene->decode_context, "drafts", (int)scene->n_drafts,
+                                              "us", us, "predicted_us", predicted_us, "times", us / plain_us));
+    }
+    return list;
+}
+
+/* A line for each batch and context; behind a time, how many times that of a step without drafts it is. */
+static void print_drafts(const struct steps *s)
+{
+    double us, plain_us, ignored;
+    printf("\n%-34s %10s", "A step (us), drafts of a sequence:", "0");
+    for (uint32_t k = 1; k <= BENCH_MAX_DRAFTS; k *= 2)
+        printf(" %17u", k);
+    for (size_t i = 0; i < s->n_scenes; i++) {
+        const struct bench_scene *first = &s->scenes[i];
+        if (first->n_drafts != 1 || !step_of(s, with_drafts(s, first, 0), &plain_us, &ignored))
+            continue;
+        printf("\n%5u running, context %-12u %10.0f", first->n_decode, first->decode_context, plain_us);
+        for (uint32_t k = 1; k <= BENCH_MAX_DRAFTS && step_of(s, with_drafts(s, first, k), &us, &ignored); k *= 2)
+            printf(" %8.0f (%4.2f x)", us, us / plain_us);
+    }
+    putchar('\n');
+}
+
 /* ---- out ---- */
 
 static const char *kind_name(int kind)
@@ -256,8 +323,9 @@ static json_t *steps_json(const struct steps *s)
 
 static int report_json(const struct steps *s)
 {
-    return command_print_json(json_pack("{s:o, s:o, s:i, s:o}", "cost", cost_file_json(&s->cost, NULL), "errors",
-                                        errors_json(s), "rounds", (int)s->n_rounds, "steps", steps_json(s)));
+    return command_print_json(json_pack("{s:o, s:o, s:i, s:o, s:o}", "cost", cost_file_json(&s->cost, NULL), "errors",
+                                        errors_json(s), "rounds", (int)s->n_rounds, "drafts", drafts_json(s), "steps",
+                                        steps_json(s)));
 }
 
 static void print_model(const struct sched_cost *cost)
@@ -296,6 +364,7 @@ static void report_table(const struct steps *s)
                s->errors[k].mean_absolute * 100, s->errors[k].bias * 100, s->fit_errors[k].mean_absolute * 100,
                s->apart[k] * 100);
     print_model(&s->cost);
+    print_drafts(s);
     print_output(s);
 }
 
@@ -405,10 +474,11 @@ int bench_steps(int argc, char **argv)
         .usage = "quire bench steps MODEL [options]",
         .about =
             "Runs steps of many shapes on an engine in this process: prompts of all lengths, batches that decode at\n"
-            "several contexts, and both together. Fits a cost model to four fifths of them and says how far it is\n"
-            "off on the others. \"Halves apart\" is how far two halves of the same step's repeats are from each\n"
-            "other: no model can be much better than half of that. With --recording the steps are those of a server\n"
-            "as it ran, and the last third of them is held out.",
+            "several contexts, with and without drafts, and prompts beside them. Fits a cost model to four fifths of\n"
+            "them and says how far it is off on the others. \"Halves apart\" is how far two halves of the same step's\n"
+            "repeats are from each other: no model can be much better than half of that. The last table says what a\n"
+            "step with drafts takes. With --recording the steps are those of a server as it ran, and the last third\n"
+            "of them is held out.",
         .examples = "examples:\n"
                     "  quire bench steps ./model --output cost.json\n"
                     "  quire bench steps ./model --max-num-seqs 16 --max-num-batched-tokens 256 --seconds 120 --json\n"

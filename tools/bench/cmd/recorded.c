@@ -34,10 +34,14 @@ static void keep(struct gathered *g, const struct cost_sample *ran, double us)
 static struct cost_sample sample_of(const struct sched_plan *plan)
 {
     struct cost_sample s = {.shape = sched_plan_shape(plan)};
-    uint32_t n_longer = 0;
-    for (uint32_t i = 0; i < plan->n_rows; i++)
+    uint32_t n_longer = 0, n_verifying = 0;
+    for (uint32_t i = 0; i < plan->n_rows; i++) {
         n_longer += plan->rows[i].count - plan->rows[i].n_draft > 1;
-    s.kind = n_longer == 0 ? COST_DECODE : n_longer == plan->n_rows ? COST_PREFILL : COST_MIXED;
+        n_verifying += plan->rows[i].n_draft > 0;
+    }
+    s.kind = n_longer == 0              ? n_verifying > 0 ? COST_VERIFY : COST_DECODE
+             : n_longer == plan->n_rows ? COST_PREFILL
+                                        : COST_MIXED;
     return s;
 }
 

@@ -3,7 +3,10 @@
 #include <stdlib.h>
 
 #define DECODE_STEPS 4 /* the first is not counted (tools/bench/cmd/steps.h) */
-#define MAX_SCENES 512 /* 3 for each of 22 prompt lengths, 3 for each of 32 batches, 4 prompts for each of 6 batches */
+#define VERIFY_STEPS 3 /* the last is not counted, since nothing follows it */
+#define MAX_SCENES \
+    512 /* 3 for each of 22 prompt lengths, 3 for each of 32 batches, 4 prompts for each of 6 batches, 10 for
+                          each of 4 batches with drafts */
 
 struct list {
     struct bench_scene *items;
@@ -74,6 +77,24 @@ static void add_decoding(const struct bench_scene_bounds *bounds, struct list *l
     }
 }
 
+/* As many as run, at the contexts at which these batches decode without drafts, too. */
+static void add_verifying(const struct bench_scene_bounds *bounds, struct list *list)
+{
+    for (uint32_t n = 1; n <= bounds->max_seqs && n <= 64; n *= 4) {
+        uint32_t context = bench_scene_context(bounds, n - 1), middle = whole_blocks(bounds, context / 4);
+        for (uint32_t k = 1; k <= BENCH_MAX_DRAFTS && n * (1 + k) <= bounds->most_logits; k *= 2) {
+            if (VERIFY_STEPS * (1 + k) + 2 > bounds->max_context) /* the answer would not fit behind it */
+                break;
+            struct bench_scene scene = {
+                .n_decode = n, .decode_context = context, .n_drafts = k, .n_steps = VERIFY_STEPS};
+            add(list, scene);
+            scene.decode_context = middle;
+            if (middle > 0)
+                add(list, scene);
+        }
+    }
+}
+
 /* Prompts at no context and at a long one take turns. */
 static void add_mixed(const struct bench_scene_bounds *bounds, struct list *list)
 {
@@ -99,6 +120,7 @@ int bench_scenes_make(const struct bench_scene_bounds *bounds, struct bench_scen
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     add_prompts(bounds, &list);
     add_decoding(bounds, &list);
+    add_verifying(bounds, &list);
     add_mixed(bounds, &list);
     *n = list.n;
     return QUIRE_OK;

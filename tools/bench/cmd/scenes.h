@@ -9,6 +9,7 @@
 struct bench_scene_bounds {
     uint32_t max_seqs; /* that may run at once, at most the step's tokens */
     uint32_t most_tokens; /* of prompts in a step */
+    uint32_t most_logits; /* of a step, which rows with drafts share */
     uint32_t max_context;
     uint32_t n_cached; /* request i of a scene may have a context of n_cached / (i + 1): many short ones, or few long */
     uint32_t block_tokens; /* contexts are whole blocks */

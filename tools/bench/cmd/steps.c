@@ -21,11 +21,19 @@ struct bench_steps {
     uint64_t seed, n_fresh; /* tokens that no prompt had before */
     uint64_t next_id;
     uint32_t *ids; /* a prompt, [max_model_len] */
+    struct answers { /* of the requests of a scene with drafts */
+        uint32_t *tokens; /* [n][each]; NULL: it has not run yet */
+        uint32_t each;
+    } *answers; /* by scene */
+    uint32_t n_answers;
 
     pthread_mutex_t mutex; /* what follows */
     pthread_cond_t changed;
     uint32_t n_requests, n_over, n_tokens; /* of the scene */
-    uint32_t hold_at;                      /* the engine is held when so many tokens have come; 0 = no more */
+    const struct answers *learns; /* takes the tokens of the requests from learns_from on; NULL: nobody does */
+    uint64_t learns_from;
+    uint32_t *learned; /* [n_requests] tokens of each */
+    uint32_t hold_at; /* the engine is held when so many tokens have come; 0 = no more */
     bool held, failed;
     struct quire_error err;
 
@@ -37,11 +45,11 @@ struct bench_steps {
         bool goes_on, disturbed;
         uint64_t began_us;
         uint32_t step;
-        uint32_t n_decoding; /* rows */
+        uint32_t n_decoding, n_verifying; /* rows; those with drafts are both */
         struct sched_shape shape;
     } steps[2], *last; /* by the plan's number: those in flight; the newest, or NULL */
-    bool overlaps;     /* a step is planned while one runs */
-    uint64_t done_us;  /* when the last step was done */
+    bool overlaps; /* a step is planned while one runs */
+    uint64_t done_us; /* when the last step was done */
     struct timed *timed;
     size_t n_timed, capacity;
 };
@@ -59,7 +67,7 @@ static void fail(struct bench_steps *b, const char *text)
 static enum cost_kind kind_of(const struct step *s)
 {
     if (s->n_decoding == s->shape.n_rows)
-        return COST_DECODE;
+        return s->n_verifying > 0 ? COST_VERIFY : COST_DECODE;
     return s->n_decoding > 0 ? COST_MIXED : COST_PREFILL;
 }
 
@@ -99,8 +107,10 @@ static void on_planned(void *context, uint64_t now_us, const struct sched_plan *
     if (b->recording && plan->n_rows > 0) {
         struct step *s = b->last = &b->steps[plan->step % 2];
         *s = (struct step){.step = ++b->n_steps, .began_us = now_us, .shape = sched_plan_shape(plan)};
-        for (uint32_t i = 0; i < plan->n_rows; i++)
+        for (uint32_t i = 0; i < plan->n_rows; i++) {
             s->n_decoding += plan->rows[i].count - plan->rows[i].n_draft == 1;
+            s->n_verifying += plan->rows[i].n_draft > 0;
+        }
     }
     pthread_mutex_unlock(&b->mutex);
 }
@@ -127,6 +137,10 @@ static void on_events(void *context, const struct engine_event *events, size_t n
         const struct engine_event *e = &events[i];
         b->n_tokens += e->kind == ENGINE_EVENT_TOKEN;
         b->n_over += e->kind == ENGINE_EVENT_DONE;
+        if (b->learns && e->kind == ENGINE_EVENT_TOKEN) {
+            uint64_t place = e->request - b->learns_from;
+            b->learns->tokens[place * b->learns->each + b->learned[place]++] = e->token;
+        }
         if (e->kind == ENGINE_EVENT_DONE && e->finish != ENGINE_FINISH_LENGTH)
             fail(b, e->message ? e->message : "a request ended before its last token");
     }
@@ -160,6 +174,8 @@ int bench_steps_open(const struct engine_options *options, uint64_t seed, struct
     struct engine_options with = *options;
     with.watches = watches;
     with.n_watches = 1;
+    with.speculative.adaptive = false;
+    with.speculative.num_speculative_tokens = BENCH_MAX_DRAFTS;
     int status = engine_open(&with, on_events, b, &b->engine, err);
     if (status == QUIRE_OK) {
         b->overlaps = engine_info(b->engine)->plan->overlap_depth > 0;
@@ -182,6 +198,9 @@ void bench_steps_close(struct bench_steps *b)
         engine_close(b->engine);
     pthread_cond_destroy(&b->changed);
     pthread_mutex_destroy(&b->mutex);
+    for (uint32_t i = 0; i < b->n_answers; i++)
+        free(b->answers[i].tokens);
+    free(b->answers);
     free(b->timed);
     free(b->ids);
     free(b);
@@ -192,12 +211,14 @@ const struct engine_info *bench_steps_info(const struct bench_steps *b)
     return engine_info(b->engine);
 }
 
-/* Prefix i's first `context` tokens, then n_own that no other prompt has, and an answer of max_tokens. */
+/* Prefix i's first `context` tokens, then n_own that no other prompt has, and an answer of max_tokens. With one that is
+ * expected, n_drafts of it at a time, the own tokens are the same every time. */
 static int submit(struct bench_steps *b, uint32_t i, uint32_t context, uint32_t n_own, uint32_t max_tokens,
-                  struct quire_error *err)
+                  const uint32_t *expected, uint32_t n_drafts, struct quire_error *err)
 {
     uint32_t vocab_size = engine_info(b->engine)->desc->vocab_size, retry_after_ms;
-    uint64_t prefix = bench_stream(b->seed, 1, i), own = bench_stream(b->seed, 2, b->n_fresh++);
+    uint64_t prefix = bench_stream(b->seed, 1, i);
+    uint64_t own = expected ? bench_stream(b->seed, 3, i) : bench_stream(b->seed, 2, b->n_fresh++);
     for (uint32_t k = 0; k < context + n_own; k++)
         b->ids[k] = (uint32_t)(bench_random(k < context ? &prefix : &own) % vocab_size);
     struct request_spec spec, owned;
@@ -207,6 +228,9 @@ static int submit(struct bench_steps *b, uint32_t i, uint32_t context, uint32_t 
     spec.max_tokens = max_tokens;
     spec.temperature = 0;
     spec.ignore_eos = true;
+    spec.max_drafts = n_drafts;
+    spec.prediction = expected;
+    spec.n_prediction = n_drafts > 0 ? max_tokens : 0;
     int status = request_spec_copy(&owned, &spec, err);
     return status ? status : engine_submit(b->engine, b->next_id++, &owned, &retry_after_ms, err);
 }
@@ -261,7 +285,7 @@ int bench_steps_fill(struct bench_steps *b, uint32_t i, uint32_t n_tokens, doubl
 {
     double began = quire_now_s();
     begin(b, 1, 0);
-    int status = submit(b, i, n_tokens, 1, 1, err);
+    int status = submit(b, i, n_tokens, 1, 1, NULL, 0, err);
     if (status == QUIRE_OK)
         status = wait_until_over(b, err);
     *seconds = quire_now_s() - began;
@@ -271,11 +295,12 @@ int bench_steps_fill(struct bench_steps *b, uint32_t i, uint32_t n_tokens, doubl
 /* ---- a scene ---- */
 
 static int submit_decoding(struct bench_steps *b, const struct bench_scene *scene, uint32_t max_tokens,
-                           struct quire_error *err)
+                           const struct answers *answers, uint32_t n_drafts, struct quire_error *err)
 {
     int status = QUIRE_OK;
     for (uint32_t i = 0; i < scene->n_decode && status == QUIRE_OK; i++)
-        status = submit(b, i, scene->decode_context, 1, max_tokens, err);
+        status = submit(b, i, scene->decode_context, 1, max_tokens,
+                        answers ? answers->tokens + (size_t)i * answers->each : NULL, n_drafts, err);
     return status;
 }
 
@@ -284,7 +309,8 @@ static int submit_prompts(struct bench_steps *b, const struct bench_scene *scene
 {
     int status = QUIRE_OK;
     for (uint32_t i = 0; i < scene->n_prompts && status == QUIRE_OK; i++)
-        status = submit(b, scene->n_decode + i, scene->prompt_context, scene->prompt_len, scene->n_decode ? 1 : 2, err);
+        status = submit(b, scene->n_decode + i, scene->prompt_context, scene->prompt_len, scene->n_decode ? 1 : 2, NULL,
+                        0, err);
     return status;
 }
 
@@ -292,22 +318,77 @@ static uint32_t answer_tokens(const struct bench_steps *b, const struct bench_sc
 {
     uint32_t budget = engine_info(b->engine)->plan->max_num_batched_tokens;
     uint32_t left = budget > scene->n_decode ? budget - scene->n_decode : 1;
-    return scene->n_steps + 1 + (scene->n_prompts * scene->prompt_len + left - 1) / left;
+    return scene->n_steps * (1 + scene->n_drafts) + 1 + (scene->n_prompts * scene->prompt_len + left - 1) / left;
+}
+
+static struct answers *answers_of(struct bench_steps *b, uint32_t index)
+{
+    if (index >= b->n_answers) {
+        uint32_t n = 2 * index + 64;
+        struct answers *grown = realloc(b->answers, n * sizeof *grown);
+        if (!grown)
+            return NULL;
+        memset(grown + b->n_answers, 0, (n - b->n_answers) * sizeof *grown);
+        b->answers = grown;
+        b->n_answers = n;
+    }
+    return &b->answers[index];
+}
+
+/* Who takes the tokens of the requests that come next. */
+static void set_learner(struct bench_steps *b, const struct answers *answers, uint32_t *learned)
+{
+    pthread_mutex_lock(&b->mutex);
+    b->learns = answers;
+    b->learned = learned;
+    b->learns_from = b->next_id;
+    pthread_mutex_unlock(&b->mutex);
+}
+
+/* What the requests of a scene with drafts answer: the same whoever runs beside them, with drafts or without. */
+static int learn(struct bench_steps *b, uint32_t index, const struct bench_scene *scene, struct quire_error *err)
+{
+    struct answers *a = answers_of(b, index);
+    if (a && a->tokens)
+        return QUIRE_OK;
+    if (a)
+        a->each = answer_tokens(b, scene);
+    uint32_t *learned = calloc(scene->n_decode, sizeof *learned);
+    uint32_t *tokens = a ? calloc((size_t)scene->n_decode * a->each, sizeof *tokens) : NULL;
+    if (!learned || !tokens) {
+        free(learned);
+        free(tokens);
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    }
+    a->tokens = tokens;
+    begin(b, scene->n_decode, 0);
+    set_learner(b, a, learned);
+    int status = submit_decoding(b, scene, a->each, a, 0, err);
+    if (status == QUIRE_OK)
+        status = wait_until_over(b, err);
+    set_learner(b, NULL, NULL);
+    free(learned);
+    return status;
 }
 
 /* A first request of one token holds the engine at its end while the scene's first wave is submitted. */
 int bench_steps_run(struct bench_steps *b, uint32_t index, const struct bench_scene *scene, struct quire_error *err)
 {
     bool two_waves = scene->n_decode > 0 && scene->n_prompts > 0;
+    int status = scene->n_drafts > 0 ? learn(b, index, scene, err) : QUIRE_OK;
+    if (status != QUIRE_OK)
+        return status;
     begin(b, 1 + scene->n_decode + scene->n_prompts, 1);
-    int status = submit(b, 0, 0, 1, 1, err);
+    status = submit(b, 0, 0, 1, 1, NULL, 0, err);
     if (status == QUIRE_OK)
         status = wait_until_held(b, err);
     if (status != QUIRE_OK)
         return status;
+    const struct answers *answers = scene->n_drafts > 0 ? &b->answers[index] : NULL;
     b->scene = index; /* the engine's thread waits for the mutex */
     b->recording = true;
-    status = scene->n_decode ? submit_decoding(b, scene, answer_tokens(b, scene), err) : submit_prompts(b, scene, err);
+    status = scene->n_decode ? submit_decoding(b, scene, answer_tokens(b, scene), answers, scene->n_drafts, err)
+                             : submit_prompts(b, scene, err);
     release_engine(b, two_waves && status == QUIRE_OK ? 1 + scene->n_decode * scene->n_steps : 0);
     if (two_waves && status == QUIRE_OK) {
         status = wait_until_held(b, err);

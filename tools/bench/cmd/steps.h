@@ -5,6 +5,9 @@
  * costs no long prompt. While a wave is submitted the engine is held between two steps, so that the same scene gives the
  * same steps every time.
  *
+ * Drafts are the answers themselves, which a run without drafts has told: all are right, so that a scene's steps are known
+ * beforehand. Right or wrong, a draft costs the same.
+ *
  * A step's time is from its plan to the next plan: the host's share is in it, as it is in what a server's clients see.
  * Left out are steps that the engine was held in, the last before it goes idle, and the first of a scene when all decode in
  * it, which reads from memory what then lies in caches.
@@ -18,9 +21,11 @@
 #include "engine/plan.h"
 #include "tools/bench/lib/cost_fit.h"
 
+#define BENCH_MAX_DRAFTS 16u /* of a row */
+
 struct bench_steps;
 
-/* Options as given, but for the watch that is added. They need prefix caching. */
+/* Options as given, but for the watch that is added and drafts, which are as many as a scene says. They need prefix caching. */
 int bench_steps_open(const struct engine_options *options, uint64_t seed, struct bench_steps **out,
                      struct quire_error *err);
 void bench_steps_close(struct bench_steps *b); /* NULL is fine */
@@ -31,9 +36,10 @@ int bench_steps_fill(struct bench_steps *b, uint32_t i, uint32_t n_tokens, doubl
 
 struct bench_scene {
     uint32_t n_decode, decode_context; /* request i of these begins with so much of prefix i */
+    uint32_t n_drafts; /* of each that decodes; then there are no prompts */
     uint32_t n_prompts, prompt_context; /* request i of these: of prefix n_decode + i */
-    uint32_t prompt_len;                /* of each prompt, past its context */
-    uint32_t n_steps;                   /* in which all that decode do so, before the prompts come; >= 1,
+    uint32_t prompt_len; /* of each prompt, past its context */
+    uint32_t n_steps; /* in which all that decode do so, before the prompts come; >= 1,
                                            and the first is left out */
 };
 /* Runs it once. `index` names the scene's steps among those of others. */

@@ -199,7 +199,7 @@ int cost_fit(const struct cost_sample *samples, size_t n, struct sched_cost *out
 
 const char *cost_kind_name(enum cost_kind kind)
 {
-    static const char *const names[] = {"decode", "prefill", "mixed"};
+    static const char *const names[] = {"decode", "prefill", "mixed", "verify"};
     return names[kind];
 }
 

@@ -17,6 +17,7 @@ enum cost_kind {
     COST_DECODE,  /* rows of one token only */
     COST_PREFILL, /* longer rows only */
     COST_MIXED,
+    COST_VERIFY,  /* rows of one token, and drafts behind some */
     COST_N_KINDS
 };
 const char *cost_kind_name(enum cost_kind kind);
