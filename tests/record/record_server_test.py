@@ -17,6 +17,7 @@ import recording_format
 QUIRE, MODEL = sys.argv[1:3]
 OPTIONS = ["--port", "0", "--threads", "1", "--max-model-len", "160", "--num-kv-blocks", "14", "--max-num-seqs", "6",
            "--max-num-batched-tokens", "64", "--scheduling-policy", "priority"]
+DRAFTS = ["--speculative-config", '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1, "adaptive": false}']
 
 
 class Server:
@@ -121,14 +122,37 @@ def check_again(path, recording):
     assert said.returncode == 0 and "every logprob bit" in said.stdout
     simulated = quire("sim", "--trace", path, "--trace-format", "recording", "--json")
     assert simulated.returncode == 0, simulated.stderr
-    assert json.loads(simulated.stdout)["decision_log_sha256"] == recording.plans[-1]["decisions"]
+    simulated = json.loads(simulated.stdout)
+    assert simulated["decision_log_sha256"] == recording.plans[-1]["decisions"]
+    return simulated["speculation"]
 
 
-def check_fit(path, recording):
+def check_prediction(path, cost, spec):
+    """The recorded drafts are proposed again, and as many are right, but where answers of several choices are left out."""
+    def predict(*more):
+        done = quire("sim", "--trace", path, "--trace-format", "recording", "--predict", "--cost-model", cost, "--json", *more)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["speculation"]
+
+    predicted = predict()
+    assert (predicted is None) == (spec is None)
+    if spec is None:
+        return
+    assert 0.3 * spec["draft_tokens"] < predicted["draft_tokens"] <= spec["draft_tokens"] * 1.1, (predicted, spec)
+    assert abs(predicted["acceptance_rate"] - spec["acceptance_rate"]) < 0.2, (predicted, spec)
+    assert predicted["gain"]["e2el_ms"] > 0 and predicted["tokens_per_step"] > 1
+    other = predict("--speculative-config", '{"method": "suffix", "num_speculative_tokens": 2}')
+    assert abs(other["acceptance_per_position"][0] - spec["acceptance_per_position"][0]) < 0.2, (other, spec)
+    assert len(other["acceptance_per_position"]) == 2
+    sure = predict("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 2}', "--speculative-acceptance", "1")
+    assert sure["acceptance_rate"] > 0.9 and 2 < sure["tokens_per_step"] <= 3
+
+
+def check_fit(path, recording, spec):
     """A cost model from the recorded steps: those that another one follows without a pause, none else."""
     n = sum(a["n_rows"] > 0 and a["n_moves"] == 0 and b["n_admitted"] != b["n_rows"] and b["now_us"] > a["now_us"]
             for a, b in zip(recording.plans, recording.plans[1:]))
-    fitted = quire("bench", "steps", "--recording", path, "--json")
+    fitted = quire("bench", "steps", "--recording", path, "--json", "--output", path.with_suffix(".cost"))
     assert fitted.returncode == 0, fitted.stderr
     fitted = json.loads(fitted.stdout)
     assert fitted["steps"] == n and fitted["errors"]["all"]["held_out_steps"] == n // 3
@@ -136,6 +160,7 @@ def check_fit(path, recording):
     gaps = sorted(b["now_us"] - a["now_us"] for a, b in zip(recording.plans, recording.plans[1:]) if a["n_rows"])
     # On a busy machine the smallest steps may come out as nothing: what times they had says little.
     assert 0 <= points[0][1] < gaps[-1] and points[-1][1] > 0 and points == sorted(points), (points, gaps[-1])
+    check_prediction(path, path.with_suffix(".cost"), spec)
     said = quire("bench", "steps", MODEL, "--recording", path)
     assert said.returncode == 2 and "leave MODEL out" in said.stderr
     assert quire("bench", "steps", "--recording", MODEL + "/config.json").returncode == 1
@@ -167,7 +192,7 @@ def check_slices(slices):
         end = s["ts"] + s["dur"]
 
 
-def check_trace(path, recording, closed):
+def check_trace(path, recording, closed, spec):
     text = path.read_text()
     events = json.loads(text if closed else text.rstrip().removesuffix(",") + "]")
     tracks = collections.defaultdict(list)
@@ -184,6 +209,14 @@ def check_trace(path, recording, closed):
     n_steps = sum(p["step"] > 0 for p in recording.plans)
     assert len(steps) == n_steps if closed else 0 < len(steps) <= n_steps
     assert all(0 < s["args"]["tokens"] <= s["args"]["budget"] and 0 < s["args"]["rows"] <= 6 for s in steps)
+    verified = [s["args"] for slices in tracks.values() for s in slices if s["name"] == "verify"]
+    assert sum(s["args"]["drafts"] for s in steps) == sum(v["drafts"] for v in verified)
+    assert sum(s["args"]["accepted"] for s in steps) == sum(v["accepted"] for v in verified)
+    if closed:  # as the scheduler that was driven has it, less what was verified for who was over
+        assert sum(p["n_drafts"] for p in recording.plans) == sum(v["drafts"] for v in verified)
+        assert spec["accepted_tokens"] == sum(v["accepted"] for v in verified) > 20, (spec, len(verified))
+        assert spec["draft_tokens"] == sum(v["drafts"] for v in verified if v["tokens"] > 0)
+        assert all(v["tokens"] in (0, v["accepted"] + 1) for v in verified)
     shortest = min(s["dur"] for s in steps)
     preempted = collections.defaultdict(list)
     for e in events:
@@ -201,7 +234,7 @@ def check_trace(path, recording, closed):
         assert "decode" not in [s["name"] for s in slices] or slices[1]["name"] in ("prefill", "recompute")
         kinds.update(s["name"] for s in slices)
         n_decoded += sum(s["args"]["tokens"] for s in slices if s["name"] == "decode")
-    assert set(kinds) == {"queued", "prefill", "recompute", "decode"} and n_decoded > 200, kinds
+    assert set(kinds) == {"queued", "prefill", "recompute", "decode", *(["verify"] if closed else [])} and n_decoded > 200, kinds
     counters = [e["args"] for e in events if e["ph"] == "C"]
     assert max(c.get("used", 0) for c in counters) <= 14 and max(c.get("running", 0) for c in counters) <= 6
     assert max(c.get("waiting", 0) for c in counters) > 0
@@ -211,7 +244,7 @@ def main():
     directory = pathlib.Path(tempfile.mkdtemp())
     for closed in (True, False):
         record, trace = directory / f"{closed}.rec", directory / f"{closed}.json"
-        server = Server("--record", record, "--trace-file", trace)
+        server = Server("--record", record, "--trace-file", trace, *(DRAFTS if closed else ()))
         threads = serve_many(server, 0, 24)
         if closed:
             for thread in threads:
@@ -227,9 +260,9 @@ def main():
         recording = check_recording(record, closed)
         if closed:
             assert recording.closed == recording.plans[-1]["decisions"] and recording.closed in server.log
-        check_again(record, recording)
-        check_fit(record, recording)
-        check_trace(trace, recording, closed)
+        spec = check_again(record, recording)
+        check_fit(record, recording, spec)
+        check_trace(trace, recording, closed, spec)
     check_damage(directory, record, recording)
     again = quire("serve", MODEL, *OPTIONS, "--record", record)
     assert again.returncode == 1 and "never overwritten" in again.stderr

@@ -239,14 +239,30 @@ static void on_planned(void *context, uint64_t now_us, const struct sched_plan *
         count(t, now_us, sched);
 }
 
-static void on_row(struct timeline *t, const struct sched_row *row, uint64_t from_us, uint64_t to_us)
+/* A row with drafts and what came of it; NULL: its sequence was over. */
+static void on_verified(struct timeline *t, struct track *q, const struct sched_row *row,
+                        const struct sched_result *result, uint64_t from_us, uint64_t to_us)
+{
+    char args[96];
+    uint32_t n_accepted = result ? result->n_accepted : 0;
+    end_decode(t, q, from_us);
+    snprintf(args, sizeof args, "\"first\":%u,\"drafts\":%u,\"accepted\":%u,\"tokens\":%u", row->first, row->n_draft,
+             n_accepted, result ? n_accepted + 1 : 0);
+    slice(t, q, "verify", from_us, to_us, args);
+}
+
+static void on_row(struct timeline *t, const struct sched_row *row, const struct sched_result *result, uint64_t from_us,
+                   uint64_t to_us)
 {
     char args[64];
     struct track *q = track_of(t, row->seq);
     uint32_t known = row->count - row->n_draft, end = row->first + known;
     if (!q)
         return;
-    if (row->outputs.tokens && known == 1 && row->first >= q->n_prompt && end > q->n_computed) {
+    if (row->n_draft > 0) {
+        on_verified(t, q, row, result, from_us, to_us);
+        end += result ? result->n_accepted : 0;
+    } else if (row->outputs.tokens && known == 1 && row->first >= q->n_prompt && end > q->n_computed) {
         if (q->decode_us == 0)
             q->decode_us = from_us;
         q->n_decoded++;
@@ -259,21 +275,46 @@ static void on_row(struct timeline *t, const struct sched_row *row, uint64_t fro
         q->n_computed = end;
 }
 
+static void on_gated(void *context, uint32_t seq, bool gated)
+{
+    struct timeline *t = context;
+    const struct track *q = track_of(t, seq);
+    if (q)
+        instant(t, q, gated ? "drafts" : "no drafts", t->now_us);
+}
+
+/* Results are in the order of the rows; those of sequences that were over may not be there. */
+static void on_rows(struct timeline *t, const struct engine_watch_commit *c, uint64_t from_us, uint64_t to_us)
+{
+    const struct sched_plan *p = c->plan;
+    for (uint32_t i = 0, n = 0; i < p->n_rows; i++) {
+        bool has_result = n < c->n_results && c->results[n].seq == p->rows[i].seq;
+        on_row(t, &p->rows[i], has_result ? &c->results[n] : NULL, from_us, to_us);
+        n += has_result;
+    }
+}
+
 static void on_committed(void *context, const struct engine_watch_commit *c)
 {
     struct timeline *t = context;
     uint64_t from_us = c->launched_us > t->step_end_us ? c->launched_us : t->step_end_us;
     uint64_t to_us = c->done_us > from_us ? c->done_us : from_us;
     const struct sched_plan *p = c->plan;
+    uint32_t n_drafts = 0, n_accepted = 0;
+    for (uint32_t i = 0; i < p->n_rows; i++)
+        n_drafts += p->rows[i].n_draft;
+    for (uint32_t i = 0; i < c->n_results; i++)
+        n_accepted += c->results[i].n_accepted;
     see_time(t, to_us);
     t->step_end_us = to_us;
     emit(t,
          ",\n{\"name\":\"step\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%lld,\"dur\":%lld,\"args\":{\"step\":%llu,"
-         "\"tokens\":%u,\"rows\":%u,\"logits\":%u,\"budget\":%u,\"copies\":%u,\"results\":%u}}",
+         "\"tokens\":%u,\"rows\":%u,\"logits\":%u,\"drafts\":%u,\"accepted\":%u,\"budget\":%u,\"copies\":%u,"
+         "\"results\":%u}}",
          ENGINE_PID, STEPS_TID, since_base(t, from_us), since_base(t, to_us) - since_base(t, from_us),
-         (unsigned long long)p->step, p->n_tokens, p->n_rows, p->n_logits, p->token_budget, p->n_moves, c->n_results);
-    for (uint32_t i = 0; i < p->n_rows; i++)
-        on_row(t, &p->rows[i], from_us, to_us);
+         (unsigned long long)p->step, p->n_tokens, p->n_rows, p->n_logits, n_drafts, n_accepted, p->token_budget,
+         p->n_moves, c->n_results);
+    on_rows(t, c, from_us, to_us);
     if (t->n >= WRITE_AT_BYTES || t->now_us - t->written_us >= WRITE_EVERY_US)
         write_out(t);
 }
@@ -313,6 +354,7 @@ int timeline_open(const char *path, struct timeline **out, struct quire_error *e
         .context = t,
         .opened = on_opened,
         .submitted = on_submitted,
+        .gated = on_gated,
         .planned = on_planned,
         .committed = on_committed,
         .retired = on_retired,

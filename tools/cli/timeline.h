@@ -3,8 +3,9 @@
  * A JSON array of trace events (times in microseconds from the file's beginning):
  *   process "engine": a track of steps, each with its tokens, rows and budget; counters of running and waiting
  *     sequences and of KV blocks in use
- *   process "requests": a track for every choice, with slices queued, prefill, recompute and decode, and instants
- *     where it was preempted or refused
+ *   process "requests": a track for every choice, with slices queued, prefill, recompute, decode and verify (a row with
+ *     drafts: how many there were and how many were right), and instants where it was preempted or refused, and where
+ *     its drafts began and ended to come from the host
  *
  * Events are gathered in a buffer of 1 MiB and leave at step boundaries, by one write(2) each, at most every 100 ms
  * or when 64 KiB are there. What does not fit is left out, and the log says how much; the engine never waits for more

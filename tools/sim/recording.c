@@ -217,10 +217,14 @@ struct answers { /* of the first choices, one after the other */
     bool are_known;
 };
 
+/* Where the request stands now nothing is proposed, unless it is said behind this. */
 static void see_answer(struct sim_recording *r, struct answers *a, size_t place, const struct sched_result *result)
 {
-    for (uint32_t k = 0; k <= result->n_accepted && a->n[place] < r->workload.requests[place].n_output; k++)
+    uint32_t n_output = r->workload.requests[place].n_output;
+    for (uint32_t k = 0; k <= result->n_accepted && a->n[place] < n_output; k++)
         a->tokens[a->begins[place] + a->n[place]++] = result->tokens[k];
+    if (a->n[place] < n_output)
+        r->guesses[a->begins[place] + a->n[place]] = (struct sim_guess){0};
 }
 
 static void see_proposal(struct sim_recording *r, struct answers *a, size_t place, const struct recording_propose *p)
@@ -229,7 +233,7 @@ static void see_proposal(struct sim_recording *r, struct answers *a, size_t plac
     uint32_t n = p->n < left ? p->n : left, right = 0;
     while (right < n && p->tokens[right] == a->tokens[a->begins[place] + at + right])
         right++;
-    for (uint32_t k = 0; k < n; k++)
+    for (uint32_t k = 0; k < n && k <= right; k++)
         r->guesses[a->begins[place] + at + k] = (struct sim_guess){.n = (uint8_t)(p->n - k),
                                                                    .n_right = (uint8_t)(right > k ? right - k : 0)};
 }

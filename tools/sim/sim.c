@@ -41,7 +41,7 @@ struct run {
     uint32_t n_lives;
     uint32_t *running, n_running; /* sequences that may hold blocks */
     uint32_t *n_reached_prompt;   /* [n] of each request: prompt positions ever computed */
-    uint32_t *fresh, n_fresh;     /* [max_num_seqs] sequences that got a token in the step committed last */
+    uint32_t *fresh, n_fresh;     /* [MAX_FLIGHTS max_num_seqs] sequences that got a token since the last plan */
 
     size_t next;                /* request to arrive */
     uint64_t n_over;
@@ -111,7 +111,7 @@ static int make_config(struct run *r)
     uint32_t wanted = c->max_num_batched_tokens < MIN_LOGIT_ROWS ? c->max_num_batched_tokens : MIN_LOGIT_ROWS;
     if (c->max_logit_rows < wanted)
         c->max_logit_rows = wanted;
-    r->fresh = calloc(c->max_num_seqs, sizeof *r->fresh);
+    r->fresh = calloc((size_t)MAX_FLIGHTS * c->max_num_seqs, sizeof *r->fresh);
     if (!r->fresh)
         return quire_fail(r->err, QUIRE_NO_MEMORY, "out of memory for %u sequences", c->max_num_seqs);
     if (c->kv.n_groups == 0)
