@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "engine/model/model.h"
 #include "scheduler/scheduler.h"
+#include "speculation/length.h"
 
 struct engine_watch_submit {
     uint64_t request;                       /* the id given to engine_submit() */
@@ -45,6 +46,8 @@ struct engine_watch {
     void (*cancelled)(void *context, uint64_t now_us, uint64_t id);
     void (*cancelled_choice)(void *context, uint64_t now_us, uint32_t seq);
     void (*no_more)(void *context, uint64_t now_us);
+    /* How many of the drafts at hand the next step is to verify was decided, and from what; those are proposed next. */
+    void (*lengths_chosen)(void *context, const struct length_reason *reason);
     /* sched_propose() took so many drafts. */
     void (*proposed)(void *context, uint32_t seq, const uint32_t *tokens, uint32_t n);
     /* sched_gate() said that this is news. */

@@ -3,12 +3,16 @@
 #include "engine/run/state.h"
 #include "engine/run/drafters.h"
 
+#include "base/clock.h"
+#include "speculation/length.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 /* What is known of a running sequence. */
 struct drafted_seq {
     enum draft_source source; /* of the drafts that its next row verifies */
+    struct draft_length length;
 };
 
 struct speculation {
@@ -21,7 +25,12 @@ struct speculation {
     uint32_t *fresh; /* [(depth + 1) n_slots] */
     struct draft_ask *asks; /* as many; scratch */
     uint32_t *drafts; /* as many, [DRAFT_MAX] each */
+    struct length_item *items; /* as many */
     uint64_t room_left; /* of draft_room.h, for the step to come */
+
+    struct lengths *lengths;
+    uint64_t planned_us[ENGINE_MAX_SLOTS], done_us; /* by the step's number; of the last step that ended */
+    double draft_us; /* of one draft for everybody who is asked for, where drafts are made after the choice */
 };
 
 /* Of the scheduler's names that may be asked for at once. */
@@ -34,13 +43,32 @@ static uint32_t n_asked_of(const struct engine_plan *plan)
 static uint64_t array_bytes(const struct engine_plan *plan)
 {
     const uint64_t of_slot = sizeof(struct drafted_seq) + sizeof(uint32_t);
-    const uint64_t of_ask = sizeof(struct draft_ask) + (1 + DRAFT_MAX) * sizeof(uint32_t);
+    const uint64_t of_ask = sizeof(struct draft_ask) + sizeof(struct length_item) + (1 + DRAFT_MAX) * sizeof(uint32_t);
     return plan->max_num_seqs * of_slot + n_asked_of(plan) * of_ask;
 }
 
 uint64_t speculate_bytes(const struct speculative_config *config, const struct engine_plan *plan)
 {
-    return sizeof(struct speculation) + array_bytes(plan) + drafters_bytes(config, plan);
+    return sizeof(struct speculation) + array_bytes(plan) + lengths_bytes(n_asked_of(plan)) +
+           drafters_bytes(config, plan);
+}
+
+/* What drafts are worth before any was verified: predictions are mostly right, a model like ours often, and text that was
+ * there before every other time. */
+static void first_lengths(const struct engine_options *o, struct length_config *out)
+{
+    static const float first[DRAFT_N_METHODS] = {0.5f, 0.5f, 0.6f, 0.7f},
+                       next[DRAFT_N_METHODS] = {0.8f, 0.8f, 0.8f, 0.7f};
+    *out = (struct length_config){.first = {[FROM_REQUEST] = 0.9f, [FROM_METHOD] = first[o->speculative.method]},
+                                  .next = {[FROM_REQUEST] = 0.9f, [FROM_METHOD] = next[o->speculative.method]},
+                                  .n_points = o->cost.n_points};
+    _Static_assert(LENGTH_MAX_POINTS >= SCHED_COST_MAX_POINTS, "every point of a cost model");
+    for (uint32_t i = 0; i < o->cost.n_points; i++) {
+        uint32_t n = o->cost.points[i].n_tokens;
+        const struct sched_shape shape = {.n_rows = 1, .n_tokens = n, .n_logits = n};
+        out->points[i].n_tokens = n;
+        out->points[i].us = sched_cost_us(&o->cost, &shape);
+    }
 }
 
 int speculate_create(struct engine *e, const struct engine_options *o, struct quire_error *err)
@@ -55,13 +83,17 @@ int speculate_create(struct engine *e, const struct engine_options *o, struct qu
     s->asks = calloc(1, array_bytes(&e->plan));
     if (!s->asks)
         return quire_fail(err, QUIRE_NO_MEMORY, "speculation: out of memory");
-    s->seqs = (struct drafted_seq *)(s->asks + n_asked);
+    s->items = (struct length_item *)(s->asks + n_asked);
+    s->seqs = (struct drafted_seq *)(s->items + n_asked);
     s->drafts = (uint32_t *)(s->seqs + s->n_slots);
     s->fresh = s->drafts + (size_t)n_asked * DRAFT_MAX;
     s->free_slots = s->fresh + n_asked;
     for (uint32_t i = 0; i < s->n_slots; i++)
         s->free_slots[i] = s->n_slots - i;
-    return drafters_create(&s->config, &e->plan, s->drafters, err);
+    struct length_config lengths;
+    first_lengths(o, &lengths);
+    int status = lengths_create(&lengths, n_asked, &s->lengths, err);
+    return status == QUIRE_OK ? drafters_create(&s->config, &e->plan, s->drafters, err) : status;
 }
 
 void speculate_destroy(struct engine *e)
@@ -72,6 +104,7 @@ void speculate_destroy(struct engine *e)
     for (int i = 0; i < N_DRAFT_SOURCES; i++)
         if (s->drafters[i])
             s->drafters[i]->ops->destroy(s->drafters[i]);
+    lengths_destroy(s->lengths);
     free(s->asks);
     free(s);
 }
@@ -144,6 +177,18 @@ void speculate_accepted(struct engine *e, uint32_t seq, uint32_t at)
         c->n_predicted_right++;
 }
 
+/* A step of nothing but tokens and drafts says what its width costs: from when it was planned, or the one before it ended,
+ * until now. */
+static void time_step(struct speculation *s, const struct sched_plan *plan, uint32_t n_drafts)
+{
+    uint64_t now_us = quire_now_us(), begun_us = s->planned_us[plan->step % ENGINE_MAX_SLOTS];
+    if (begun_us < s->done_us)
+        begun_us = s->done_us;
+    s->done_us = now_us;
+    if (plan->n_tokens - n_drafts == plan->n_rows && plan->n_moves == 0)
+        lengths_timed(s->lengths, plan->n_tokens, (double)(now_us - begun_us));
+}
+
 static void leave_slot(struct engine *e, uint32_t seq, bool is_answer)
 {
     struct speculation *s = e->speculation;
@@ -165,32 +210,50 @@ static bool is_answer(const struct engine *e, uint32_t seq)
     return c->done && (c->finish == ENGINE_FINISH_STOP || c->finish == ENGINE_FINISH_LENGTH);
 }
 
+static void learn(struct engine *e, const struct sched_row *row, const struct sched_result *result)
+{
+    struct speculation *s = e->speculation;
+    uint32_t slot = e->owners[row->seq].draft_slot;
+    if (slot > 0) /* else they came from others than us */
+        lengths_verified(s->lengths, &s->seqs[slot - 1].length, s->seqs[slot - 1].source, row->n_draft,
+                         result->n_accepted);
+}
+
 void speculate_committed(struct engine *e, const struct sched_committed *c)
 {
     struct speculation *s = e->speculation;
     const struct sched_plan *plan = c->step->plan;
+    uint32_t n_drafts = 0;
     for (uint32_t i = 0, n = 0; i < plan->n_rows && n < c->n_results; i++) {
         const struct sched_row *row = &plan->rows[i];
+        n_drafts += row->n_draft;
         if (row->seq != c->results[n].seq)
             continue;
+        if (row->n_draft > 0 && !c->discarded[n])
+            learn(e, row, &c->results[n]);
         if (c->finished[n])
             leave_slot(e, row->seq, is_answer(e, row->seq)); /* now, while its tokens are there */
         else if (!c->discarded[n] && speculate_wants(e, e->owners[row->seq].request))
             s->fresh[s->n_fresh++] = row->seq;
         n++;
     }
+    time_step(s, plan, n_drafts);
 }
 
+/* ---- asking ---------------------------------------------------------------------------------- */
+
 /* A slot for the sequence, when it is asked for the first time; 0: there is none left. */
-static uint32_t slot_of(struct engine *e, uint32_t seq, const struct draft_text *text)
+static uint32_t slot_of(struct engine *e, uint32_t seq)
 {
     struct speculation *s = e->speculation;
     uint32_t *slot = &e->owners[seq].draft_slot;
     if (*slot == 0 && s->n_free_slots > 0) {
+        const struct draft_text text = text_of(e, seq);
         *slot = s->free_slots[--s->n_free_slots];
+        s->seqs[*slot - 1] = (struct drafted_seq){0};
         for (int i = 0; i < N_DRAFT_SOURCES; i++)
             if (s->drafters[i])
-                s->drafters[i]->ops->begin(s->drafters[i], *slot - 1, text);
+                s->drafters[i]->ops->begin(s->drafters[i], *slot - 1, &text);
     }
     return *slot;
 }
@@ -213,58 +276,169 @@ static bool runs(const struct engine *e, uint32_t seq)
     return sched_blocks(e->sched, seq, 0, &n_blocks) != NULL;
 }
 
-static int ask(struct engine *e, enum draft_source source, struct quire_error *err)
+/* Drafts that the step to come has tokens and logit rows for, beside everybody's next token. */
+static uint32_t step_room(const struct engine *e, uint32_t n_running)
+{
+    uint32_t most = e->plan.max_num_batched_tokens < e->plan.max_logit_rows ? e->plan.max_num_batched_tokens
+                                                                            : e->plan.max_logit_rows;
+    return n_running < most ? most - n_running : 0;
+}
+
+/* While it pauses a sequence runs with the overlap, where there is one. */
+static void gate_as_needed(struct engine *e, uint32_t seq, bool gated)
+{
+    if (e->depth > 0)
+        gate(e, seq, gated);
+}
+
+/* Fills in a question for the sequence. False: it needs none now. */
+static bool prepare(struct engine *e, uint32_t seq, uint32_t n_running, struct draft_ask *a)
 {
     struct speculation *s = e->speculation;
-    uint32_t n_asks = 0, n_left = 0;
-    for (uint32_t i = 0; i < s->n_fresh; i++) {
-        uint32_t seq = s->fresh[i];
-        const struct request *r = e->owners[seq].request;
-        struct draft_ask *a = &s->asks[n_asks];
-        uint32_t most = s->config.num_speculative_tokens;
-        if (!r || r->choices[e->owners[seq].choice].done || !runs(e, seq))
-            continue;
-        *a = (struct draft_ask){.text = text_of(e, seq), .drafts = s->drafts + (size_t)n_asks * DRAFT_MAX};
-        a->most = r->spec.max_drafts < most ? r->spec.max_drafts : most;
-        uint32_t slot = slot_of(e, seq, &a->text);
-        if (slot == 0)
-            continue;
-        a->slot = slot - 1;
-        s->fresh[n_asks++] = seq;
+    const struct request *r = e->owners[seq].request;
+    if (!r || r->choices[e->owners[seq].choice].done || !runs(e, seq))
+        return false;
+    uint32_t slot = slot_of(e, seq), most = s->config.num_speculative_tokens;
+    if (slot == 0)
+        return false;
+    if (s->config.adaptive && !length_is_due(&s->seqs[slot - 1].length, n_running)) {
+        gate_as_needed(e, seq, false);
+        return false;
     }
-    s->n_fresh = n_asks;
-    if (n_asks == 0)
+    a->slot = slot - 1;
+    a->text = text_of(e, seq);
+    while (a->text.tokens[a->text.n_tokens - 1] == SCHED_PENDING)
+        a->text.n_tokens--;
+    a->most = r->spec.max_drafts < most ? r->spec.max_drafts : most;
+    a->n = 0;
+    return true;
+}
+
+/* Whom to ask for, into s->asks, in the order of s->fresh; returns how many. */
+static uint32_t gather(struct engine *e, uint32_t n_running)
+{
+    struct speculation *s = e->speculation;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_fresh; i++) {
+        s->asks[n].drafts = s->drafts + (size_t)n * DRAFT_MAX;
+        if (prepare(e, s->fresh[i], n_running, &s->asks[n]))
+            s->fresh[n++] = s->fresh[i];
+    }
+    return n;
+}
+
+static void swap_asks(struct speculation *s, uint32_t a, uint32_t b)
+{
+    struct draft_ask ask = s->asks[a];
+    uint32_t seq = s->fresh[a];
+    s->asks[a] = s->asks[b];
+    s->asks[b] = ask;
+    s->fresh[a] = s->fresh[b];
+    s->fresh[b] = seq;
+}
+
+/* Asks one drafter for those from `from` on, and puts who has drafts now before the others; returns how many those are. */
+static int ask(struct speculation *s, enum draft_source source, uint32_t from, uint32_t n, uint32_t *n_answered,
+               struct quire_error *err)
+{
+    struct drafter *d = s->drafters[source];
+    *n_answered = from;
+    if (!d || from == n)
         return QUIRE_OK;
-    int status = s->drafters[source]->ops->propose(s->drafters[source], s->asks, n_asks, err);
-    for (uint32_t i = 0; status == QUIRE_OK && i < n_asks; i++) {
-        uint32_t seq = s->fresh[i];
-        uint32_t n = take_room(e, seq, s->asks[i].n);
-        n = n > 0 ? sched_propose(e->sched, seq, s->asks[i].drafts, n) : 0;
-        if (n == 0) {
-            s->fresh[n_left++] = seq;
+    int status = d->ops->propose(d, s->asks + from, n - from, err);
+    for (uint32_t i = from; status == QUIRE_OK && i < n; i++) {
+        if (s->asks[i].n == 0)
+            continue;
+        s->seqs[s->asks[i].slot].source = source;
+        swap_asks(s, i, (*n_answered)++);
+    }
+    return status;
+}
+
+/* How many drafts each of s->asks gets, of those it has. */
+static void choose(struct engine *e, uint32_t n, uint32_t n_running)
+{
+    struct speculation *s = e->speculation;
+    struct length_reason reason;
+    for (uint32_t i = 0; i < n; i++) {
+        struct drafted_seq *q = &s->seqs[s->asks[i].slot];
+        s->items[i] = (struct length_item){.q = &q->length, .source = q->source, .n_offered = s->asks[i].n};
+        s->items[i].n = s->asks[i].n;
+    }
+    if (s->config.adaptive && n > 0) {
+        lengths_choose(s->lengths, s->items, n, n_running, step_room(e, n_running), 0, &reason);
+        ENGINE_WATCH(e, lengths_chosen, &reason);
+    }
+}
+
+static void propose(struct engine *e, uint32_t n)
+{
+    struct speculation *s = e->speculation;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t seq = s->fresh[i], n_taken = take_room(e, seq, s->items[i].n);
+        if (n_taken > 0)
+            n_taken = sched_propose(e->sched, seq, s->asks[i].drafts, n_taken);
+        if (n_taken > 0)
+            ENGINE_WATCH(e, proposed, seq, s->asks[i].drafts, n_taken);
+        else if (s->config.adaptive)
+            gate_as_needed(e, seq, s->items[i].q->wait == 0);
+    }
+}
+
+/* A sequence that ran with the overlap has a token that is being sampled: nothing can be proposed for it. Where its known
+ * text has drafts it gives the overlap up. Returns how many of n are left, the first. */
+static uint32_t put_pending_aside(struct engine *e, uint32_t n)
+{
+    struct speculation *s = e->speculation;
+    for (uint32_t i = 0, n_tokens; e->depth > 0 && i < n;) {
+        sched_tokens(e->sched, s->fresh[i], &n_tokens);
+        if (s->asks[i].text.n_tokens == n_tokens) {
+            i++;
             continue;
         }
-        s->seqs[s->asks[i].slot].source = source;
-        ENGINE_WATCH(e, proposed, seq, s->asks[i].drafts, n);
+        gate_as_needed(e, s->fresh[i], true);
+        swap_asks(s, i, --n);
     }
-    s->n_fresh = n_left;
-    return status;
+    return n;
+}
+
+/* Drafters had nothing for these. */
+static void note_none(struct engine *e, uint32_t from, uint32_t n, uint32_t n_running)
+{
+    struct speculation *s = e->speculation;
+    for (uint32_t i = from; s->config.adaptive && i < n; i++) {
+        struct draft_length *length = &s->seqs[s->asks[i].slot].length;
+        length_had_none(length, n_running);
+        if (length->wait > 0)
+            gate_as_needed(e, s->fresh[i], false);
+    }
 }
 
 int speculate_propose(struct engine *e, struct quire_error *err)
 {
     struct speculation *s = e->speculation;
-    int status = QUIRE_OK;
+    if (s->n_fresh == 0)
+        return QUIRE_OK;
+    uint32_t n_running = sched_stats(e->sched).n_running, n_answered = 0, n = 0;
     s->room_left = draft_room_items(e->plan.max_num_seqs);
-    for (int source = 0; source < N_DRAFT_SOURCES && status == QUIRE_OK && s->n_fresh > 0; source++)
-        if (s->drafters[source])
-            status = ask(e, (enum draft_source)source, err);
+    if (step_room(e, n_running) > 0)
+        n = gather(e, n_running);
     s->n_fresh = 0;
-    return status;
+    int status = ask(s, FROM_REQUEST, 0, n, &n_answered, err);
+    if (status == QUIRE_OK)
+        status = ask(s, FROM_METHOD, n_answered, n, &n_answered, err);
+    if (status != QUIRE_OK)
+        return status;
+    note_none(e, n_answered, n, n_running);
+    n = put_pending_aside(e, n_answered);
+    choose(e, n, n_running);
+    propose(e, n);
+    return QUIRE_OK;
 }
 
 void speculate_planned(struct engine *e, const struct sched_plan *plan)
 {
+    e->speculation->planned_us[plan->step % ENGINE_MAX_SLOTS] = quire_now_us();
     for (uint32_t i = 0; i < plan->n_preempted; i++)
         leave_slot(e, plan->preempted[i], false);
 }

@@ -82,6 +82,7 @@ static struct engine_options options(void)
     o.max_model_len = 128;
     o.max_num_seqs = 8;
     o.max_num_batched_tokens = 64;
+    o.speculative.adaptive = false;
     return o;
 }
 
