@@ -136,6 +136,7 @@ void speculate_placed(struct engine *e, uint32_t seq)
     gate(e, seq, speculate_wants(e, e->owners[seq].request));
 }
 
+/* As far as it is known. */
 static struct draft_text text_of(const struct engine *e, uint32_t seq)
 {
     const struct request *r = e->owners[seq].request;
@@ -145,6 +146,8 @@ static struct draft_text text_of(const struct engine *e, uint32_t seq)
                               .expected = r->spec.prediction,
                               .n_expected = r->spec.n_prediction};
     text.tokens = sched_tokens(e->sched, seq, &text.n_tokens);
+    while (text.n_tokens > 0 && text.tokens[text.n_tokens - 1] == SCHED_PENDING)
+        text.n_tokens--;
     return text;
 }
 
@@ -307,8 +310,6 @@ static bool prepare(struct engine *e, uint32_t seq, uint32_t n_running, struct d
     }
     a->slot = slot - 1;
     a->text = text_of(e, seq);
-    while (a->text.tokens[a->text.n_tokens - 1] == SCHED_PENDING)
-        a->text.n_tokens--;
     a->most = r->spec.max_drafts < most ? r->spec.max_drafts : most;
     a->n = 0;
     return true;

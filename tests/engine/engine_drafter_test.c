@@ -111,6 +111,7 @@ static struct client *open_told(struct told *t)
     o.max_model_len = 128;
     o.max_num_seqs = N_SEQS;
     o.max_num_batched_tokens = 64;
+    o.speculative.adaptive = false;
     told = t;
     return client_open(model.dir, &o);
 }
