@@ -198,6 +198,7 @@ struct engine_stats {
     uint64_t n_drafts, n_draft_tokens,
         n_accepted_tokens; /* rows that verified drafts, the drafts, those that were right */
     uint64_t accepted_at[ENGINE_MAX_DRAFT]; /* rows whose draft of this place was right */
+    double draft_seconds; /* of the engine's thread, that a draft model's passes took */
     const char *policy; /* static */
     const char *policy_figure_name; /* static; NULL: the policy has no figure of its own */
     double policy_figure;

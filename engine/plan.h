@@ -23,18 +23,23 @@ struct engine_plan {
     uint64_t kv_block_bytes; /* one block of every group */
     uint64_t swap_bytes; /* the host tier of all groups */
     uint64_t draft_bytes; /* drafters and what is kept for them, in host memory */
-    uint32_t n_kv_groups;
+    uint32_t n_kv_groups; /* the model's */
+    uint32_t n_draft_groups; /* 1: a draft model's group comes behind them; else 0 */
     struct {
         uint32_t window, n_layers, n_blocks, n_host_blocks;
         uint64_t block_bytes;
     } groups[4];
+    /* A draft model's; all 0 without one. Its KV cache and host tier are in those above. */
+    uint64_t draft_weight_bytes; /* as weight_bytes */
+    uint64_t draft_model_bytes; /* its parameters, step buffers, logits and workspace, and the blocks below */
+    uint32_t n_draft_blocks; /* in its arena behind the group's: for positions that are only guessed */
     uint32_t block_tokens, max_model_len, max_num_seqs, max_num_batched_tokens, max_logit_rows;
     uint32_t n_threads;
     uint32_t overlap_depth; /* a windowed sequence holds its reach in blocks once more for each step in flight */
     bool not_invariant; /* k_plan_dims' */
     struct k_format weight_format, kv_format;
     enum k_gemm_form gemm_form; /* asked for, K_FORM_AUTO where the backend chooses; of an open engine: taken */
-    uint64_t total_bytes; /* everything above but the weights */
+    uint64_t total_bytes; /* everything above but the weights, both models' */
     /* A GPU's; all 0 for host memory. */
     uint64_t device_memory; /* what it has */
     uint64_t device_budget; /* what the engine may take of it, the weights and the driver's share included */
@@ -52,11 +57,28 @@ struct engine_device {
     uint64_t memory, available; /* of its own memory; 0 where it computes in the host's */
     const struct k_planner *planner;
 };
+/* A draft model as far as a plan needs to know it. */
+struct engine_draft {
+    const struct model_desc *desc; /* with the stored dtype */
+    uint64_t weight_bytes;
+    uint32_t n_tokens; /* guesses of one sequence at most */
+};
+/* draft: NULL, there is none. */
 int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
-                        const struct engine_device *device, struct engine_plan *out, struct quire_error *err);
-/* Of a GPU by its name, or for host memory: needs no device. */
+                        const struct engine_draft *draft, const struct engine_device *device, struct engine_plan *out,
+                        struct quire_error *err);
+/* Of a GPU by its name, or for host memory: needs no device. No draft model. */
 int engine_plan_make(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
                      struct engine_plan *out, struct quire_error *err);
+/* What the draft model's forward pass is made with, once the KV cache has its size: groups by its layers' windows that
+ * all have the blocks of its one group and those behind them. */
+int engine_plan_of_draft(const struct engine_plan *plan, const struct engine_draft *draft, struct engine_plan *out,
+                         struct quire_error *err);
+/* Groups of the KV cache. */
+static inline uint32_t engine_plan_n_groups(const struct engine_plan *plan)
+{
+    return plan->n_kv_groups + plan->n_draft_groups;
+}
 
 /* The form that the options ask for with such weights; K_FORM_AUTO where the backend chooses. */
 int engine_plan_form(const struct engine_options *options, enum k_dtype weights, enum k_gemm_form *out,

@@ -215,11 +215,11 @@ struct k_attention_args {
 struct k_block_pair {
     uint32_t from, to; /* block ids */
 };
-struct k_kv_copy_args { /* whole blocks of one layer, K and V, from one arena to another */
+struct k_kv_copy_args { /* whole blocks of one layer, K and V, from one arena to another, or within one */
     const struct k_kv_shape *kv; /* of both arenas */
-    const struct k_kv_layer *from, *to; /* on a device one of the two is memory of alloc_host() */
+    const struct k_kv_layer *from, *to; /* on a device either may be memory of alloc_host() */
     const struct k_block_pair *pairs; /* [n_pairs] HOST memory, read before the call returns; no
-                                         block is `to` twice */
+                                         block is `to` twice, or `to` and `from` in one arena */
     uint32_t n_pairs;
 };
 

@@ -33,6 +33,7 @@ struct draft_text {
 /* One sequence's question, and its answer. */
 struct draft_ask {
     uint32_t slot;
+    uint32_t seq; /* what the scheduler calls it: for a drafter that computes on its blocks */
     struct draft_text text;
     uint32_t most; /* >= 1, at most DRAFT_MAX */
     uint32_t *drafts; /* [most] */

@@ -177,6 +177,17 @@ int forward_move(struct forward *f, const struct kv_move *moves, uint32_t n_move
     return f->backend->ops->step_end(f->backend, err);
 }
 
+int forward_copy(struct forward *f, const struct k_block_pair *pairs, uint32_t n_pairs, struct quire_error *err)
+{
+    TRY(f->backend->ops->step_begin(f->backend, err));
+    for (uint32_t l = 0; l < f->desc->n_layers; l++) {
+        const struct k_kv_copy_args a = {
+            .kv = &f->kv_shape, .from = &f->kv[l], .to = &f->kv[l], .pairs = pairs, .n_pairs = n_pairs};
+        TRY(f->backend->ops->kv_copy(f->backend, &a, err));
+    }
+    return f->backend->ops->step_end(f->backend, err);
+}
+
 int forward_wait(struct forward *f, uint64_t ticket, struct quire_error *err)
 {
     return f->backend->ops->wait(f->backend, ticket, err);

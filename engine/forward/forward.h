@@ -58,6 +58,9 @@ void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32
  * forward_run(). */
 int forward_move(struct forward *f, const struct kv_move *moves, uint32_t n_moves, struct quire_error *err);
 
+/* Copies whole blocks within the KV cache, in every group, before any later forward_run(). No block is filled twice. */
+int forward_copy(struct forward *f, const struct k_block_pair *pairs, uint32_t n_pairs, struct quire_error *err);
+
 /* rows and results: [n_logits]. Results are valid once forward_wait(ticket) has returned. */
 int forward_run(struct forward *f, struct forward_batch *batch, const struct k_sample_row *rows,
                 struct k_sample_result *results, uint64_t *ticket, struct quire_error *err);

@@ -1,5 +1,6 @@
 #include "engine/run/drafters.h"
 
+#include "engine/run/draft_model.h"
 #include "speculation/ngram.h"
 #include "speculation/suffix.h"
 
@@ -45,13 +46,15 @@ uint64_t drafters_bytes(const struct speculative_config *config, const struct en
         struct suffix_config suffix = suffix_of(config, plan);
         bytes += suffix_bytes(&suffix);
     }
+    if (config->method == DRAFT_MODEL)
+        bytes += draft_model_host_bytes(plan);
     return bytes;
 }
 
 static int create_method(const struct speculative_config *config, const struct engine_plan *plan, struct drafter **out,
                          struct quire_error *err)
 {
-    if (config->method == DRAFT_NONE)
+    if (config->method == DRAFT_NONE || config->method == DRAFT_MODEL) /* which was opened with the model */
         return QUIRE_OK;
     if (config->method == DRAFT_NGRAM) {
         struct ngram_config ngram = ngram_of(config, plan);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "engine/run/draft_model.h"
 #include "engine/run/events.h"
 #include "engine/run/host_memory.h"
 #include "engine/run/loop.h"
@@ -66,7 +67,8 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
 /* A GPU's budget, and what others have left of its memory. */
 static int check_device_memory(const struct engine_plan *plan, struct quire_error *err)
 {
-    uint64_t needed = engine_plan_device_bytes(plan) + plan->weight_bytes + plan->driver_bytes;
+    uint64_t weights = plan->weight_bytes + plan->draft_weight_bytes;
+    uint64_t needed = engine_plan_device_bytes(plan) + weights + plan->driver_bytes;
     if (needed <= plan->device_budget)
         return QUIRE_OK;
     return quire_fail(
@@ -74,7 +76,7 @@ static int check_device_memory(const struct engine_plan *plan, struct quire_erro
         "this takes %s of the GPU's %s (weights %s, KV cache %s, taken already or kept for the driver %s), and"
         " --gpu-memory-utilization allows %s: raise that, or lower --kv-cache-memory, --num-kv-blocks,"
         " --max-num-seqs or --max-num-batched-tokens",
-        quire_size(needed).text, quire_size(plan->device_memory).text, quire_size(plan->weight_bytes).text,
+        quire_size(needed).text, quire_size(plan->device_memory).text, quire_size(weights).text,
         quire_size(plan->kv_bytes).text, quire_size(plan->driver_bytes).text, quire_size(plan->device_budget).text);
 }
 
@@ -100,7 +102,8 @@ static int check_memory(const struct engine_plan *plan, struct quire_error *err)
 static int measure_driver(struct engine *e, struct quire_error *err)
 {
     struct engine_plan *p = &e->plan;
-    uint64_t total, available, ours = engine_plan_device_bytes(p) + p->weight_bytes;
+    uint64_t total, available, weights = p->weight_bytes + p->draft_weight_bytes;
+    uint64_t ours = engine_plan_device_bytes(p) + weights;
     int status = e->backend->ops->memory(e->backend, &total, &available, err);
     if (status != QUIRE_OK)
         return status;
@@ -110,9 +113,8 @@ static int measure_driver(struct engine *e, struct quire_error *err)
     quire_log(QUIRE_LOG_INFO, "engine",
               "GPU memory: weights %s, KV cache %s, the rest of ours %s; driver and others %s (%u graphs recorded);"
               " %s of %s are free",
-              quire_size(p->weight_bytes).text, quire_size(p->kv_bytes).text,
-              quire_size(ours - p->weight_bytes - p->kv_bytes).text, quire_size(p->driver_bytes).text, e->info.n_graphs,
-              quire_size(available).text, quire_size(total).text);
+              quire_size(weights).text, quire_size(p->kv_bytes).text, quire_size(ours - weights - p->kv_bytes).text,
+              quire_size(p->driver_bytes).text, e->info.n_graphs, quire_size(available).text, quire_size(total).text);
     return QUIRE_OK;
 }
 
@@ -132,6 +134,8 @@ static int prepare_model(struct engine *e, const struct engine_options *asked, s
         status = weights_stored_dtype(e->checkpoint, &e->desc, err);
     if (status == QUIRE_OK)
         status = open_backend(e, &o, err);
+    if (status == QUIRE_OK)
+        status = draft_model_prepare(e, &o, err);
     if (status != QUIRE_OK)
         return status;
     o.device = e->backend->ops->planner->name;
@@ -140,12 +144,20 @@ static int prepare_model(struct engine *e, const struct engine_options *asked, s
     if (e->backend->ops->memory)
         status = e->backend->ops->memory(e->backend, &device.memory, &device.available, err);
     if (status == QUIRE_OK)
-        status = engine_plan_make_on(&o, &e->desc, safetensors_total_bytes(e->checkpoint), &device, &e->plan, err);
+        status = engine_plan_make_on(&o, &e->desc, safetensors_total_bytes(e->checkpoint),
+                                     draft_model_about(e->draft_model), &device, &e->plan, err);
     e->plan.gemm_form = e->backend->form;
     if (status != QUIRE_OK)
         return status;
     e->block_shift = (uint32_t)__builtin_ctz(e->plan.block_tokens); /* which plan.c has checked */
     return check_memory(&e->plan, err);
+}
+
+static int open_draft(struct engine *e, const struct engine_options *o, struct quire_error *err)
+{
+    struct engine_plan own;
+    int status = engine_plan_of_draft(&e->plan, draft_model_about(e->draft_model), &own, err);
+    return status == QUIRE_OK ? draft_model_open(e, &own, !o->enforce_eager, err) : status;
 }
 
 static int open_model(struct engine *e, const struct engine_options *o, struct quire_error *err)
@@ -161,6 +173,8 @@ static int open_model(struct engine *e, const struct engine_options *o, struct q
     status = weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, &e->weights, err);
     if (status == QUIRE_OK)
         status = forward_create(e->backend, &e->desc, &e->plan, e->weights, !o->enforce_eager, &e->forward, err);
+    if (status == QUIRE_OK && e->draft_model)
+        status = open_draft(e, o, err);
     if (status == QUIRE_OK && e->plan.device_memory)
         status = measure_driver(e, err);
     return status;
@@ -171,8 +185,8 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
                           uint32_t max_queued, struct quire_error *err)
 {
     config->kv.block_tokens = e->plan.block_tokens;
-    config->kv.n_groups = e->plan.n_kv_groups;
-    for (uint32_t g = 0; g < e->plan.n_kv_groups; g++) {
+    config->kv.n_groups = engine_plan_n_groups(&e->plan);
+    for (uint32_t g = 0; g < config->kv.n_groups; g++) {
         config->kv.groups[g].n_blocks = e->plan.groups[g].n_blocks;
         config->kv.groups[g].n_host_blocks = e->plan.groups[g].n_host_blocks;
         config->kv.groups[g].window = e->plan.groups[g].window;
@@ -316,6 +330,8 @@ int engine_examine(const struct engine_options *options, void (*look)(void *cont
     /* In host memory weights are bound where they lie, and every tensor is looked for on the way. */
     if (status == QUIRE_OK && e->plan.planner->on_host)
         status = weights_create(e->backend, e->checkpoint, &e->desc, e->backend->form, &e->weights, err);
+    if (status == QUIRE_OK && e->plan.planner->on_host)
+        status = draft_model_bind(e, err);
     look(context, &e->info);
     engine_close(e);
     return status;
@@ -366,6 +382,7 @@ void engine_close(struct engine *e)
     free(e->owners);
     free(e->tenants);
     free(e->tenant_weights);
+    draft_model_close(e->draft_model);
     forward_destroy(e->forward);
     weights_destroy(e->weights);
     if (e->backend)

@@ -144,7 +144,7 @@ static void measure_kv(struct engine *e, bool unused, struct engine_stats *stats
     stats->kv_usage = stats->swap_usage = 0;
     stats->n_evicted_blocks = stats->n_swapped_out = stats->n_swapped_in = 0;
     stats->n_blocks_leaked = 0;
-    for (uint32_t g = 0; g < e->plan.n_kv_groups; g++) {
+    for (uint32_t g = 0; g < engine_plan_n_groups(&e->plan); g++) {
         struct kv_usage usage = sched_kv_usage(e->sched, g);
         uint32_t used = usage.n_blocks - usage.n_free;
         double share = (double)used / usage.n_blocks;

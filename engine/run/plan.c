@@ -222,10 +222,31 @@ static int plan_groups(const struct model_desc *desc, struct engine_plan *p, str
     return QUIRE_OK;
 }
 
+/* A draft model's layers are one group, of full attention whatever their windows: it may compute a position long after
+ * the model did, when a window's blocks would be gone. */
+static int plan_draft_group(const struct engine_draft *draft, struct engine_plan *p, struct quire_error *err)
+{
+    uint32_t g = p->n_kv_groups;
+    if (g == KV_MAX_GROUPS)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "--speculative-config: model: a draft model's KV cache is a group of its own, and the"
+                          " model's layers have %u different windows already: at most %d in all",
+                          g, KV_MAX_GROUPS);
+    p->groups[g].window = 0;
+    p->groups[g].n_layers = draft->desc->n_layers;
+    p->groups[g].block_bytes = draft->desc->n_layers * 2 *
+                               layout_kv_bytes(draft->desc, p->kv_format, p->block_tokens, 1);
+    p->kv_block_bytes += p->groups[g].block_bytes;
+    p->n_draft_groups = 1;
+    p->n_draft_blocks = p->max_num_seqs * ((draft->n_tokens + p->block_tokens - 1) / p->block_tokens);
+    p->draft_weight_bytes = p->planner->on_host ? draft->weight_bytes : model_weight_bytes(draft->desc, p->planner);
+    return QUIRE_OK;
+}
+
 static struct kv_config kv_shape(const struct engine_plan *p)
 {
-    struct kv_config config = {.block_tokens = p->block_tokens, .n_groups = p->n_kv_groups};
-    for (uint32_t g = 0; g < p->n_kv_groups; g++)
+    struct kv_config config = {.block_tokens = p->block_tokens, .n_groups = engine_plan_n_groups(p)};
+    for (uint32_t g = 0; g < config.n_groups; g++)
         config.groups[g].window = p->groups[g].window;
     return config;
 }
@@ -250,7 +271,7 @@ static uint64_t group_blocks(const struct engine_plan *p, uint32_t group, uint64
 static uint64_t bytes_with(const struct engine_plan *p, uint64_t n)
 {
     uint64_t bytes = 0;
-    for (uint32_t g = 0; g < p->n_kv_groups; g++)
+    for (uint32_t g = 0; g < engine_plan_n_groups(p); g++)
         bytes = saturating_add(bytes, saturating_mul(group_blocks(p, g, n), p->groups[g].block_bytes));
     return bytes;
 }
@@ -258,7 +279,7 @@ static uint64_t bytes_with(const struct engine_plan *p, uint64_t n)
 /* The most blocks that slots, which are 32-bit, can name. */
 static uint64_t max_blocks(const struct engine_plan *p)
 {
-    return UINT32_MAX / p->block_tokens;
+    return UINT32_MAX / p->block_tokens - p->n_draft_blocks;
 }
 
 static uint64_t blocks_within(const struct engine_plan *p, uint64_t bytes)
@@ -278,7 +299,7 @@ static uint64_t blocks_within(const struct engine_plan *p, uint64_t bytes)
 static uint64_t useful_bytes(const struct engine_plan *p)
 {
     uint64_t bytes = 0;
-    for (uint32_t g = 0; g < p->n_kv_groups; g++)
+    for (uint32_t g = 0; g < engine_plan_n_groups(p); g++)
         bytes = saturating_add(bytes,
                                saturating_mul(saturating_mul(p->max_num_seqs, blocks_for_one(p, g, p->max_model_len)),
                                               p->groups[g].block_bytes));
@@ -289,8 +310,8 @@ static uint64_t useful_bytes(const struct engine_plan *p)
 static uint64_t device_kv_bytes(const struct engine_plan *p)
 {
     uint64_t used = p->weight_bytes;
-    const uint64_t parts[] = {p->param_bytes, p->activation_bytes, p->logits_bytes, p->workspace_bytes,
-                              p->driver_bytes};
+    const uint64_t parts[] = {p->param_bytes,  p->activation_bytes,   p->logits_bytes,     p->workspace_bytes,
+                              p->driver_bytes, p->draft_weight_bytes, p->draft_model_bytes};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         used = saturating_add(used, parts[i]);
     return p->device_budget > used ? p->device_budget - used : 0;
@@ -301,7 +322,8 @@ static uint64_t default_kv_bytes(const struct engine_plan *p)
     if (p->device_memory)
         return device_kv_bytes(p);
     uint64_t available = host_memory_available();
-    uint64_t left = available > p->weight_bytes ? available - p->weight_bytes : 0;
+    uint64_t weights = saturating_add(p->weight_bytes, p->draft_weight_bytes);
+    uint64_t left = available > weights ? available - weights : 0;
     uint64_t bytes = left / KV_SHARE_DENOMINATOR * KV_SHARE_NUMERATOR;
     uint64_t useful = useful_bytes(p);
     if (bytes > KV_DEFAULT_CAP)
@@ -311,7 +333,7 @@ static uint64_t default_kv_bytes(const struct engine_plan *p)
 
 static bool holds_one(const struct engine_plan *p, uint64_t n, uint32_t n_tokens)
 {
-    for (uint32_t g = 0; g < p->n_kv_groups; g++)
+    for (uint32_t g = 0; g < engine_plan_n_groups(p); g++)
         if (blocks_for_one(p, g, n_tokens) > group_blocks(p, g, n))
             return false;
     return true;
@@ -338,7 +360,7 @@ static int fit_model_len(const struct engine_options *o, struct engine_plan *p, 
     if (holds_one(p, n, p->max_model_len))
         return QUIRE_OK;
     uint32_t longest = longest_served(p, n), needed = 0;
-    for (uint32_t g = 0; g < p->n_kv_groups; g++) {
+    for (uint32_t g = 0; g < engine_plan_n_groups(p); g++) {
         uint32_t blocks = blocks_for_one(p, g, p->max_model_len);
         needed = blocks > needed ? blocks : needed;
     }
@@ -376,7 +398,7 @@ static int plan_kv(const struct engine_options *o, struct engine_plan *p, struct
     if (status != QUIRE_OK)
         return status;
     p->kv_bytes = 0;
-    for (uint32_t g = 0; g < p->n_kv_groups; g++) {
+    for (uint32_t g = 0; g < engine_plan_n_groups(p); g++) {
         p->groups[g].n_blocks = (uint32_t)group_blocks(p, g, n);
         p->kv_bytes = saturating_add(p->kv_bytes, saturating_mul(p->groups[g].n_blocks, p->groups[g].block_bytes));
     }
@@ -396,7 +418,7 @@ static int plan_swap(const struct engine_options *o, struct engine_plan *p, stru
         return quire_fail(err, QUIRE_INVALID,
                           "--swap-space keeps blocks of the prefix cache, which is off: leave"
                           " --no-enable-prefix-caching out, or --swap-space");
-    for (uint32_t g = 0; g < p->n_kv_groups; g++) {
+    for (uint32_t g = 0; g < engine_plan_n_groups(p); g++) {
         unsigned __int128 share = (unsigned __int128)o->swap_space * p->groups[g].n_blocks;
         uint64_t n = (uint64_t)(share / p->kv_bytes);
         if (n == 0)
@@ -428,10 +450,55 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p, str
     return QUIRE_OK;
 }
 
+/* The draft model's own groups: by window, as its layers are computed. */
+static int plan_of_draft_groups(const struct engine_plan *plan, const struct model_desc *desc, struct engine_plan *out,
+                                struct quire_error *err)
+{
+    const uint32_t g = plan->n_kv_groups;
+    int status = plan_groups(desc, out, err);
+    if (status != QUIRE_OK)
+        quire_error_prefix(err, "--speculative-config: model");
+    for (uint32_t i = 0; status == QUIRE_OK && i < out->n_kv_groups; i++) {
+        out->groups[i].n_blocks = plan->groups[g].n_blocks + plan->n_draft_blocks;
+        out->groups[i].n_host_blocks = plan->groups[g].n_host_blocks;
+    }
+    return status;
+}
+
+int engine_plan_of_draft(const struct engine_plan *plan, const struct engine_draft *draft, struct engine_plan *out,
+                         struct quire_error *err)
+{
+    *out = *plan;
+    out->n_draft_groups = out->n_draft_blocks = 0;
+    out->draft_weight_bytes = out->draft_model_bytes = 0;
+    out->weight_bytes = plan->draft_weight_bytes;
+    out->weight_format = k_format_of(draft->desc->dtype);
+    out->max_logit_rows = plan->max_num_seqs; /* one token of each sequence is drawn */
+    int status = plan_of_draft_groups(plan, draft->desc, out, err);
+    return status == QUIRE_OK ? plan_arenas(draft->desc, out, err) : status;
+}
+
+/* What the draft model takes beside its share of the KV cache. */
+static int plan_draft_arenas(const struct engine_draft *draft, struct engine_plan *p, struct quire_error *err)
+{
+    struct engine_plan own;
+    int status = engine_plan_of_draft(p, draft, &own, err);
+    p->draft_model_bytes = own.param_bytes + own.activation_bytes + own.logits_bytes + own.workspace_bytes +
+                           p->n_draft_blocks * p->groups[p->n_kv_groups].block_bytes;
+    return status;
+}
+
+static int plan_all_arenas(const struct model_desc *desc, const struct engine_draft *draft, struct engine_plan *p,
+                           struct quire_error *err)
+{
+    int status = plan_arenas(desc, p, err);
+    return status == QUIRE_OK && draft ? plan_draft_arenas(draft, p, err) : status;
+}
+
 static void plan_total(struct engine_plan *p)
 {
     const uint64_t parts[] = {p->param_bytes, p->activation_bytes, p->logits_bytes, p->workspace_bytes,
-                              p->kv_bytes,    p->swap_bytes,       p->draft_bytes};
+                              p->kv_bytes,    p->swap_bytes,       p->draft_bytes,  p->draft_model_bytes};
     p->total_bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         p->total_bytes = saturating_add(p->total_bytes, parts[i]);
@@ -477,7 +544,8 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
 }
 
 int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
-                        const struct engine_device *device, struct engine_plan *out, struct quire_error *err)
+                        const struct engine_draft *draft, const struct engine_device *device, struct engine_plan *out,
+                        struct quire_error *err)
 {
     memset(out, 0, sizeof *out);
     out->weight_bytes = weight_bytes;
@@ -488,14 +556,16 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
         status = plan_limits(options, desc, out, err);
     if (status == QUIRE_OK)
         status = plan_groups(desc, out, err);
+    if (status == QUIRE_OK && draft)
+        status = plan_draft_group(draft, out, err);
     if (status == QUIRE_OK && out->device_memory) /* its KV cache is what the arenas leave */
-        status = plan_arenas(desc, out, err);
+        status = plan_all_arenas(desc, draft, out, err);
     if (status == QUIRE_OK)
         status = plan_kv(options, out, err);
     if (status == QUIRE_OK)
         status = plan_swap(options, out, err);
     if (status == QUIRE_OK) /* again: max_model_len may have given way to the KV cache */
-        status = plan_arenas(desc, out, err);
+        status = plan_all_arenas(desc, draft, out, err);
     if (status == QUIRE_OK)
         out->draft_bytes = speculate_bytes(&options->speculative, out) +
                            draft_room_bytes(out->max_num_seqs, out->overlap_depth);
@@ -506,5 +576,5 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
 int engine_plan_make(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
                      struct engine_plan *out, struct quire_error *err)
 {
-    return engine_plan_make_on(options, desc, weight_bytes, NULL, out, err);
+    return engine_plan_make_on(options, desc, weight_bytes, NULL, NULL, out, err);
 }

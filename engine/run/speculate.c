@@ -1,5 +1,6 @@
 #include "engine/run/speculate.h"
 
+#include "engine/run/draft_model.h"
 #include "engine/run/state.h"
 #include "engine/run/drafters.h"
 
@@ -90,6 +91,8 @@ int speculate_create(struct engine *e, const struct engine_options *o, struct qu
     s->free_slots = s->fresh + n_asked;
     for (uint32_t i = 0; i < s->n_slots; i++)
         s->free_slots[i] = s->n_slots - i;
+    if (e->draft_model)
+        s->drafters[FROM_METHOD] = draft_model_drafter(e->draft_model);
     struct length_config lengths;
     first_lengths(o, &lengths);
     int status = lengths_create(&lengths, n_asked, &s->lengths, err);
@@ -309,6 +312,7 @@ static bool prepare(struct engine *e, uint32_t seq, uint32_t n_running, struct d
         return false;
     }
     a->slot = slot - 1;
+    a->seq = seq;
     a->text = text_of(e, seq);
     a->most = r->spec.max_drafts < most ? r->spec.max_drafts : most;
     a->n = 0;

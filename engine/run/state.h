@@ -58,6 +58,7 @@ struct event_queue {
 };
 
 struct speculation;
+struct draft_model;
 
 struct engine {
     struct model_desc desc;
@@ -82,6 +83,7 @@ struct engine {
     struct safetensors *checkpoint;
     struct weights *weights;
     struct forward *forward;
+    struct draft_model *draft_model; /* NULL: there is none */
     struct mailbox *mailbox;
 
     pthread_t thread;

@@ -2,6 +2,7 @@
 #include "engine/run/step.h"
 
 #include "base/clock.h"
+#include "engine/run/draft_model.h"
 #include "engine/run/events.h"
 #include "engine/run/speculate.h"
 
@@ -195,12 +196,14 @@ int step_move(struct engine *e, const struct sched_plan *plan, struct quire_erro
 {
     for (uint32_t i = 0; i < plan->n_moves; i++) {
         const struct kv_move *m = &plan->moves[i];
-        if (m->group >= e->plan.n_kv_groups || m->device_block >= e->plan.groups[m->group].n_blocks ||
+        if (m->group >= engine_plan_n_groups(&e->plan) || m->device_block >= e->plan.groups[m->group].n_blocks ||
             m->host_block >= e->plan.groups[m->group].n_host_blocks)
             return quire_fail(err, QUIRE_INTERNAL, "KV group %u has no block %u, or no host block %u", m->group,
                               m->device_block, m->host_block);
     }
-    return forward_move(e->forward, plan->moves, plan->n_moves, err);
+    int status = forward_move(e->forward, plan->moves, plan->n_moves, err);
+    return status == QUIRE_OK && e->draft_model ? draft_model_move(e->draft_model, plan->moves, plan->n_moves, err)
+                                                : status;
 }
 
 int step_launch(void *engine, const struct sched_step *step, struct quire_error *err)
@@ -225,6 +228,8 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
         int status = add_row(e, slot, row, token, table, n_row_entries, &batch, err);
         if (status != QUIRE_OK)
             return status;
+        if (e->draft_model)
+            draft_model_launched(e->draft_model, row);
         token += row->count;
         table += n_row_entries;
     }

@@ -1,0 +1,174 @@
+#include "engine/model/draft.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "engine/model/weights.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TOKENIZER "tokenizer.json"
+/* The largest at hand, of a vocabulary of 262,144, has 33 MB. */
+#define MAX_TOKENIZER_BYTES ((size_t)256 << 20)
+#define MAX_JSON_DEPTH 64
+
+/* ---- tokens -------------------------------------------------------------------------------------- */
+
+static int differ(struct quire_error *err, const char *token, json_int_t draft, json_int_t model)
+{
+    return quire_fail(err, QUIRE_INVALID,
+                      "another tokenizer: the token '%.40s' is %" JSON_INTEGER_FORMAT ", and %" JSON_INTEGER_FORMAT
+                      " in the model that it is to guess for",
+                      token, draft, model);
+}
+
+/* {"token": id}, as most have it. */
+static int same_map(json_t *draft, json_t *model, struct quire_error *err)
+{
+    const char *token;
+    json_t *id;
+    if (json_object_size(draft) != json_object_size(model))
+        return quire_fail(err, QUIRE_INVALID, "another tokenizer: its vocabulary has %zu tokens, the model's %zu",
+                          json_object_size(draft), json_object_size(model));
+    json_object_foreach(draft, token, id)
+    {
+        const json_t *other = json_object_get(model, token);
+        if (!json_equal(id, other))
+            return differ(err, token, json_integer_value(id), other ? json_integer_value(other) : -1);
+    }
+    return QUIRE_OK;
+}
+
+/* [["token", score]], where the place is the id. */
+static int same_list(const json_t *draft, const json_t *model, struct quire_error *err)
+{
+    size_t i;
+    json_t *entry;
+    if (json_array_size(draft) != json_array_size(model))
+        return quire_fail(err, QUIRE_INVALID, "another tokenizer: its vocabulary has %zu tokens, the model's %zu",
+                          json_array_size(draft), json_array_size(model));
+    json_array_foreach(draft, i, entry)
+    {
+        const json_t *a = json_array_get(entry, 0), *b = json_array_get(json_array_get(model, i), 0);
+        if (!json_is_string(a) || !json_equal(a, b))
+            return quire_fail(err, QUIRE_INVALID, "another tokenizer: token %zu is '%.40s', and '%.40s' in the model",
+                              i, json_is_string(a) ? json_string_value(a) : "",
+                              json_is_string(b) ? json_string_value(b) : "");
+    }
+    return QUIRE_OK;
+}
+
+static int same_vocabulary(const json_t *draft, const json_t *model, struct quire_error *err)
+{
+    json_t *a = json_object_get(json_object_get(draft, "model"), "vocab");
+    json_t *b = json_object_get(json_object_get(model, "model"), "vocab");
+    if (json_is_object(a) && json_is_object(b))
+        return same_map(a, b, err);
+    if (json_is_array(a) && json_is_array(b))
+        return same_list(a, b, err);
+    return quire_fail(err, QUIRE_INVALID, "another tokenizer: the vocabularies are not of one kind (model.vocab)");
+}
+
+/* Whether the two lists agree on every id that both have; a thousand at most, but the lists are of a file. */
+static int same_added(const json_t *draft, const json_t *model, struct quire_error *err)
+{
+    json_t *by_id = json_object(), *entry;
+    char key[32];
+    size_t i;
+    int status = by_id ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, TOKENIZER ": out of memory");
+    json_array_foreach(model, i, entry)
+    {
+        snprintf(key, sizeof key, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(entry, "id")));
+        json_object_set(by_id, key, json_object_get(entry, "content"));
+    }
+    json_array_foreach(draft, i, entry)
+    {
+        json_int_t id = json_integer_value(json_object_get(entry, "id"));
+        const json_t *content = json_object_get(entry, "content"), *other;
+        snprintf(key, sizeof key, "%" JSON_INTEGER_FORMAT, id);
+        other = json_object_get(by_id, key);
+        if (status == QUIRE_OK && other && !json_equal(content, other))
+            status = quire_fail(err, QUIRE_INVALID,
+                                "another tokenizer: token %" JSON_INTEGER_FORMAT
+                                " is '%.40s', and '%.40s' in the model",
+                                id, json_is_string(content) ? json_string_value(content) : "",
+                                json_is_string(other) ? json_string_value(other) : "");
+    }
+    json_decref(by_id);
+    return status;
+}
+
+int model_same_tokens(const char *draft, size_t n_draft, const char *model, size_t n_model, struct quire_error *err)
+{
+    json_t *a = NULL, *b = NULL;
+    if (n_draft == n_model && memcmp(draft, model, n_draft) == 0) /* as a family's are */
+        return QUIRE_OK;
+    int status = quire_json_parse(draft, n_draft, MAX_JSON_DEPTH, TOKENIZER, &a, err);
+    if (status == QUIRE_OK)
+        status = quire_json_parse(model, n_model, MAX_JSON_DEPTH, TOKENIZER " of the model", &b, err);
+    if (status == QUIRE_OK)
+        status = same_vocabulary(a, b, err);
+    if (status == QUIRE_OK)
+        status = same_added(json_object_get(a, "added_tokens"), json_object_get(b, "added_tokens"), err);
+    json_decref(a);
+    json_decref(b);
+    return status;
+}
+
+/* QUIRE_NOT_FOUND: the directory has none. */
+static int read_tokenizer(const char *dir, struct buffer *out, struct quire_error *err)
+{
+    char path[4096];
+    if ((size_t)snprintf(path, sizeof path, "%s/" TOKENIZER, dir) >= sizeof path)
+        return quire_fail(err, QUIRE_INVALID, "%s: the path is too long", dir);
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return quire_fail(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO, "%s: cannot be opened: %m", path);
+    int status = buffer_read(out, file, MAX_TOKENIZER_BYTES, path, err);
+    fclose(file);
+    return status;
+}
+
+static int check_tokens(const char *draft_dir, const char *model_dir, const struct model_desc *draft,
+                        const struct model_desc *model, struct quire_error *err)
+{
+    struct buffer a = {0}, b = {0};
+    int status = read_tokenizer(draft_dir, &a, err);
+    if (status == QUIRE_OK)
+        status = read_tokenizer(model_dir, &b, err);
+    if (status == QUIRE_OK)
+        status = model_same_tokens(a.data, a.n, b.data, b.n, err);
+    else if (status == QUIRE_NOT_FOUND)
+        status = draft->vocab_size == model->vocab_size
+                     ? QUIRE_OK
+                     : quire_fail(err, QUIRE_INVALID,
+                                  "another vocabulary: %u tokens, the model has %u, and there are no two " TOKENIZER
+                                  " to compare",
+                                  draft->vocab_size, model->vocab_size);
+    buffer_free(&a);
+    buffer_free(&b);
+    return status;
+}
+
+/* ---- the model ----------------------------------------------------------------------------------- */
+
+int model_open_draft(const char *draft_dir, const char *model_dir, const struct model_desc *model,
+                     struct model_desc *out, struct safetensors **checkpoint, struct quire_error *err)
+{
+    struct sampling_defaults ignored; /* a request is sampled as its model says */
+    *checkpoint = NULL;
+    int status = model_describe(draft_dir, out, &ignored, err);
+    if (status == QUIRE_OK)
+        status = check_tokens(draft_dir, model_dir, out, model, err);
+    if (status == QUIRE_OK)
+        status = safetensors_open(draft_dir, checkpoint, err);
+    if (status == QUIRE_OK)
+        status = weights_stored_dtype(*checkpoint, out, err);
+    if (status != QUIRE_OK) {
+        safetensors_close(*checkpoint);
+        *checkpoint = NULL;
+    }
+    return status;
+}
