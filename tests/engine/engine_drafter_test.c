@@ -23,9 +23,9 @@ static struct tiny_model model;
 struct told {
     struct drafter base;
     struct answer *const *answers; /* NULL: guesses wrong */
-    uint32_t n_tokens[N_SEQS];     /* of the text as last seen; 0: the slot is free */
+    uint32_t n_tokens[N_SEQS]; /* of the text as last seen; 0: the slot is free */
     uint32_t n_begins, n_ends, n_learned, n_asks;
-    bool wrong;                    /* something was not as drafter.h has it */
+    bool wrong; /* something was not as drafter.h has it */
 };
 static struct told *told; /* of the engine that is open: its thread's until it is closed */
 

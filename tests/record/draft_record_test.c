@@ -61,6 +61,23 @@ static void record(const char *path, struct request_spec *q, const uint32_t *tok
     assert_true(g.n_proposed > 5);
 }
 
+/* Everything again, with these drafts or none, and nothing differs. */
+static struct replay_report replay(struct recording *r, const char *speculative)
+{
+    struct speculative_config config;
+    struct replay *p;
+    struct replay_report report;
+    struct quire_error err;
+    if (speculative)
+        assert_int_equal(speculative_config_parse(speculative, strlen(speculative), &config, &err), QUIRE_OK);
+    if (replay_open(r, &p, &err) != QUIRE_OK ||
+        replay_run(p, rig_model.dir, speculative ? &config : NULL, NULL, NULL, &report, &err) != QUIRE_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(report.n_different, 0);
+    replay_close(p);
+    return report;
+}
+
 static void drafts_again(void **state)
 {
     (void)state;
@@ -78,7 +95,6 @@ static void drafts_again(void **state)
     struct recording *r;
     struct recording_entry e;
     struct recording_run run;
-    struct replay *replay;
     struct replay_report report;
     uint32_t n_proposed = 0, n_drafts = 0, n_accepted = 0, n_steps = 0, n_gates = 0;
     assert_int_equal(recording_open(path, &r, NULL), QUIRE_OK);
@@ -98,18 +114,54 @@ static void drafts_again(void **state)
     assert_true(run.agrees);
     assert_int_equal(run.requests[0].n_outputs[0], N_TOKENS);
     recording_run_free(&run);
-    assert_int_equal(replay_open(r, &replay, NULL), QUIRE_OK);
-    assert_int_equal(replay_run(replay, rig_model.dir, NULL, NULL, &report, NULL), QUIRE_OK);
-    assert_int_equal(report.n_different, 0);
+    report = replay(r, NULL);
     assert_int_equal(report.n_tokens, N_TOKENS);
-    replay_close(replay);
     recording_close(r);
     client_close(plain);
 }
 
+#define NGRAM "{\"method\": \"ngram\", \"num_speculative_tokens\": 5, \"adaptive\": false}"
+
+/* A server's own drafts, and a request's: recorded, they drive the scheduler again, and replay with drafts and without. */
+static void an_engines_drafts(void **state)
+{
+    (void)state;
+    const char *path = rig_new_path();
+    struct engine_options o = rig_options();
+    struct rig_traffic traffic;
+    struct recording *r;
+    struct recording_run run;
+    struct rig rig;
+    assert_int_equal(speculative_config_parse(NGRAM, strlen(NGRAM), &o.speculative, NULL), QUIRE_OK);
+    rig_open(&rig, path, o);
+    rig_submit(&rig, 1, &traffic);
+    rig_wait(&rig, &traffic);
+    uint32_t prompt[N_PROMPT];
+    client_random_prompt(prompt, N_PROMPT, TINY_VOCAB, 3);
+    struct request_spec q = client_request(prompt, N_PROMPT, N_TOKENS);
+    q.ignore_eos = true;
+    q.prediction = client_ask(rig.client, &q)->choices[0].tokens;
+    q.n_prediction = N_TOKENS;
+    q.draft_method = DRAFT_NGRAM;
+    q.max_drafts = 3;
+    client_ask(rig.client, &q);
+    struct engine_stats stats = client_idle_stats(rig.client);
+    rig_close(&rig);
+    assert_true(stats.n_preemptions > 0 && stats.n_accepted_tokens > N_TOKENS / 2);
+    assert_true(stats.n_draft_tokens > stats.n_accepted_tokens);
+
+    assert_int_equal(recording_open(path, &r, NULL), QUIRE_OK);
+    assert_int_equal(recording_drive(r, NULL, NULL, &run, NULL), QUIRE_OK);
+    assert_true(run.agrees);
+    recording_run_free(&run);
+    assert_int_equal(replay(r, NULL).n_draft_tokens, 0);
+    assert_true(replay(r, NGRAM).n_accepted_tokens > N_TOKENS / 2);
+    recording_close(r);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_again)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_again), cmocka_unit_test(an_engines_drafts)};
     if (quire_hash_init() != QUIRE_OK)
         return 1;
     return cmocka_run_group_tests(tests, rig_set_up, rig_tear_down);

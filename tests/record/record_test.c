@@ -44,7 +44,7 @@ static struct replay_report replay(struct recording *r, const char *model)
     struct replay *p;
     struct replay_report report = {0};
     struct quire_error err;
-    if (replay_open(r, &p, &err) != QUIRE_OK || replay_run(p, model, NULL, NULL, &report, &err) != QUIRE_OK)
+    if (replay_open(r, &p, &err) != QUIRE_OK || replay_run(p, model, NULL, NULL, NULL, &report, &err) != QUIRE_OK)
         fail_msg("%s", err.text);
     replay_close(p);
     return report;
@@ -460,7 +460,7 @@ static void without_invariance(void **state)
     struct replay_report report;
     struct quire_error err;
     assert_int_equal(replay_open(recording, &p, &err), QUIRE_OK);
-    assert_int_equal(replay_run(p, rig_model.dir, NULL, NULL, &report, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(replay_run(p, rig_model.dir, NULL, NULL, NULL, &report, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.text, "made with --invariance off"));
     replay_close(p);
     recording_close(recording);

@@ -168,7 +168,7 @@ static struct replay_report replay_lie(unsigned char *lied)
     struct replay_report report;
     assert_int_equal(recording_open_memory(lied, n_bytes, &r, NULL), QUIRE_OK);
     assert_int_equal(replay_open(r, &p, NULL), QUIRE_OK);
-    assert_int_equal(replay_run(p, rig_model.dir, NULL, NULL, &report, NULL), QUIRE_OK);
+    assert_int_equal(replay_run(p, rig_model.dir, NULL, NULL, NULL, &report, NULL), QUIRE_OK);
     replay_close(p);
     recording_close(r);
     free(lied);
@@ -212,7 +212,7 @@ static void another_law_is_refused(void **state)
     unsigned char *lied = lie(RECORDING_HEADER, 0, 4, law, 4);
     assert_int_equal(recording_open_memory(lied, n_bytes, &r, NULL), QUIRE_OK);
     assert_int_equal(replay_open(r, &p, NULL), QUIRE_OK);
-    assert_int_equal(replay_run(p, rig_model.dir, NULL, NULL, &report, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(replay_run(p, rig_model.dir, NULL, NULL, NULL, &report, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.text, "by version 2 of docs/numerics.md"));
     replay_close(p);
     recording_close(r);

@@ -55,11 +55,13 @@ static int report(const struct replay_report *r, uint64_t n_left_out, bool json)
 {
     char text[160];
     if (json) {
-        int code = command_print_json(json_pack(
-            "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "requests", (json_int_t)r->n_requests, "compared",
-            (json_int_t)r->n_compared, "cut", (json_int_t)r->n_cut, "without_answer", (json_int_t)r->n_without_answer,
-            "choices", (json_int_t)r->n_choices, "tokens", (json_int_t)r->n_tokens, "different",
-            (json_int_t)r->n_different, "bytes_left_out", (json_int_t)n_left_out, "differences", differences_json(r)));
+        int code = command_print_json(
+            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "requests", (json_int_t)r->n_requests,
+                      "compared", (json_int_t)r->n_compared, "cut", (json_int_t)r->n_cut, "without_answer",
+                      (json_int_t)r->n_without_answer, "choices", (json_int_t)r->n_choices, "tokens",
+                      (json_int_t)r->n_tokens, "different", (json_int_t)r->n_different, "bytes_left_out",
+                      (json_int_t)n_left_out, "draft_tokens", (json_int_t)r->n_draft_tokens, "accepted_tokens",
+                      (json_int_t)r->n_accepted_tokens, "differences", differences_json(r)));
         return code ? code : r->n_different > 0;
     }
     if (n_left_out)
@@ -75,6 +77,9 @@ static int report(const struct replay_report *r, uint64_t n_left_out, bool json)
         printf("  and %" PRIu64 " more\n", r->n_different - r->n_shown);
     if (r->n_different && r->other_identity)
         printf("The recorded engine had another identity_arithmetic: other weights, or other arithmetic.\n");
+    if (r->n_draft_tokens)
+        printf("%" PRIu64 " drafts were verified on the way, %" PRIu64 " of them right.\n", r->n_draft_tokens,
+               r->n_accepted_tokens);
     if (r->n_compared == 0)
         printf("There is nothing to compare.\n");
     else if (r->n_different)
@@ -102,7 +107,21 @@ static int check_model(const struct recording *recording, const char *model_dir,
     return status;
 }
 
-static int run(const char *file, const char *model_dir, bool json, int *code, struct quire_error *err)
+/* --speculative-config as it was given. */
+struct guesses {
+    bool given;
+    struct speculative_config config;
+};
+
+static int parse_guesses(const char *text, void *target, struct quire_error *err)
+{
+    struct guesses *g = target;
+    g->given = true;
+    return speculative_config_parse(text, strlen(text), &g->config, err);
+}
+
+static int run(const char *file, const char *model_dir, const struct guesses *guesses, bool json, int *code,
+               struct quire_error *err)
 {
     struct recording *recording;
     struct replay *replay = NULL;
@@ -116,7 +135,8 @@ static int run(const char *file, const char *model_dir, bool json, int *code, st
         status = replay_open(recording, &replay, err);
     if (status == QUIRE_OK) {
         bench_progress_begin(&progress, "tokens", replay_n_tokens(replay));
-        status = replay_run(replay, model_dir, on_progress, &progress, &done, err);
+        status = replay_run(replay, model_dir, guesses->given ? &guesses->config : NULL, on_progress, &progress, &done,
+                            err);
         bench_progress_end(&progress);
     }
     if (status == QUIRE_OK)
@@ -131,11 +151,15 @@ int command_replay(int argc, char **argv)
     const char *file = NULL, *model_dir = NULL;
     struct hub_model model;
     struct quire_error err;
+    struct guesses guesses = {0};
     bool json = false;
     int code;
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Options:", .kind = CLI_GROUP},
+        {.names = "speculative-config", .kind = CLI_PARSED, .parse = parse_guesses, .target = &guesses, .value = "JSON",
+         .help = "Guess what each request says next, as quire serve does with this, and verify it. Default: every token "
+                 "is computed one at a time, also where the recording has drafts. The answers are the same bits."},
         {.names = "json", .kind = CLI_FLAG, .target = &json, .help = "Print JSON for programs."},
         {0},
     };
@@ -153,7 +177,7 @@ int command_replay(int argc, char **argv)
         .examples = "examples:\n"
                     "  quire serve ./model --record monday.rec      and later:\n"
                     "  quire replay monday.rec ./model\n"
-                    "  quire replay monday.rec ./model --json\n"
+                    "  quire replay monday.rec ./model --speculative-config '{\"method\": \"ngram\"}'\n"
                     "  quire sim --trace monday.rec --trace-format recording     its decisions, without a model",
         .options = rows,
         .positionals = {&file, &model_dir},
@@ -164,6 +188,6 @@ int command_replay(int argc, char **argv)
         return command_fail(2, "which recording, and which model? usage: quire replay FILE MODEL");
     if (hub_model_find(model_dir, false, &model, &err) != QUIRE_OK)
         return command_fail(1, err.text);
-    int status = run(file, model.dir, json, &code, &err);
+    int status = run(file, model.dir, &guesses, json, &code, &err);
     return status == QUIRE_OK ? code : command_fail(1, err.text);
 }

@@ -37,6 +37,7 @@ struct replay {
     struct replayed_request *requests;
     size_t n_requests, capacity;
     uint64_t n_tokens;
+    bool guesses; /* requests have drafts */
 
     struct engine *engine;
     pthread_mutex_t mutex; /* what follows, and the choices as replayed */
@@ -388,6 +389,8 @@ static int submit(struct replay *p, size_t index, struct quire_error *err)
     spec.deadline_us = spec.pin_us = 0;
     spec.tenant = spec.class_index = spec.expected_tokens = 0;
     spec.background = false;
+    spec.draft_method = DRAFT_NONE; /* this engine's */
+    spec.max_drafts = p->guesses ? UINT32_MAX : 0;
     memcpy(spec.cache_domain.bytes, e.submit.domain, sizeof e.submit.domain);
     return engine_submit(p->engine, index, &spec, NULL, err);
 }
@@ -420,8 +423,9 @@ static bool has_other_identity(const struct replay *p)
     return h->version > 1 && memcmp(ours, &h->identity, sizeof *ours) != 0;
 }
 
-int replay_run(struct replay *p, const char *model_dir, void (*progress)(void *context, uint64_t n_tokens),
-               void *context, struct replay_report *out, struct quire_error *err)
+int replay_run(struct replay *p, const char *model_dir, const struct speculative_config *speculative,
+               void (*progress)(void *context, uint64_t n_tokens), void *context, struct replay_report *out,
+               struct quire_error *err)
 {
     struct engine_options options;
     if (recording_header(p->recording)->not_invariant)
@@ -436,6 +440,9 @@ int replay_run(struct replay *p, const char *model_dir, void (*progress)(void *c
             " %d: their bits cannot be compared; quire sim --trace makes its decisions again",
             recording_header(p->recording)->law, K_LAW_VERSION);
     options_of(recording_header(p->recording), model_dir, &options);
+    if (speculative)
+        options.speculative = *speculative;
+    p->guesses = speculative != NULL;
     int status = engine_open(&options, on_events, p, &p->engine, err);
     if (status != QUIRE_OK)
         return status;
@@ -447,8 +454,12 @@ int replay_run(struct replay *p, const char *model_dir, void (*progress)(void *c
         over = p->n_over == p->n_submitted;
         pthread_mutex_unlock(&p->mutex);
     }
+    struct engine_stats stats;
+    engine_stats(p->engine, &stats);
     engine_close(p->engine);
     p->engine = NULL;
+    p->report.n_draft_tokens = stats.n_draft_tokens;
+    p->report.n_accepted_tokens = stats.n_accepted_tokens;
     p->report.n_requests = p->n_requests;
     p->report.n_without_answer = p->n_requests - p->report.n_compared;
     p->report.n_tokens = p->n_seen;
