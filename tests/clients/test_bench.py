@@ -198,6 +198,13 @@ class OddServer(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def do_GET(self):
+        if self.path == "/metrics":  # as vLLM says it; two accepted tokens in each answer, of four guesses in one step
+            counters = {"drafts": 1, "draft_tokens": 4, "accepted_tokens": 2}
+            text = "".join('vllm:spec_decode_num_%s_total{engine="0"} %.1f\n' % (name, 100 + n * OddServer.n_asked) for name, n in counters.items())
+            text += "".join('vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="%d"} %.1f\n' % (place, OddServer.n_asked)
+                            for place in range(2))
+            self.reply(200, "text/plain", text.encode())
+            return
         self.reply(200, "application/json", json.dumps({"data": [{"id": "odd"}]}).encode())
 
     def do_POST(self):
@@ -236,6 +243,10 @@ def test_serve_counts_the_faults_of_others():
     assert result["first_error"] == "HTTP 429: the  [2Jqueue is full" and result["first_error"] in got.stderr
     assert result["total_input_tokens"] == 16 + 100  # asked for, where the server says nothing
     assert result["total_output_tokens"] == 3 + 50   # events, likewise
+    assert result["spec_decode_num_drafts"] == 6 and result["spec_decode_draft_tokens"] == 24 and result["spec_decode_accepted_tokens"] == 12
+    assert result["spec_decode_acceptance_rate"] == 50 and result["spec_decode_acceptance_length"] == 3
+    assert result["spec_decode_per_position_acceptance_rates"] == [1, 1]
+    assert result["spec_decode_tokens_a_step"] == pytest.approx(53 / 41)
     assert got.returncode == 0
 
 

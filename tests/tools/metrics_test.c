@@ -189,12 +189,60 @@ static void wrong_options_are_named(void **state)
     }
 }
 
+#define SPEC "vllm:spec_decode_num_"
+
+static struct bench_drafts drafts_of(const char *text)
+{
+    struct bench_drafts d;
+    bench_drafts_read(text, strlen(text), &d);
+    return d;
+}
+
+static void drafts_are_what_came_between(void **state)
+{
+    (void)state;
+    const struct bench_drafts before = drafts_of(SPEC "drafts_total{engine=\"0\"} 10\n" SPEC
+                                                      "draft_tokens_total 40\n" SPEC "accepted_tokens_total 7.0\n");
+    const struct bench_drafts after = drafts_of(
+        "# TYPE " SPEC "drafts_total counter\n" SPEC "drafts_total{engine=\"0\",a=\"}\"} 25 1700000000\n" SPEC
+        "drafts_total{engine=\"1\"} 5\n" SPEC "draft_tokens_total{} 8e1\n" SPEC "accepted_tokens_total 27\n" SPEC
+        "accepted_tokens_per_pos_total{engine=\"0\",position=\"0\"} 12\n" SPEC
+        "accepted_tokens_per_pos_total{engine=\"1\",position=\"0\"} 3\n" SPEC
+        "accepted_tokens_per_pos_total{position=\"1\",engine=\"0\"} 5\n" SPEC
+        "accepted_tokens_per_pos_total{position=\"64\"} 5\n" SPEC "accepted_tokens_per_pos_total{position=\"2\"} x\n");
+    const struct bench_drafts d = bench_drafts_between(&before, &after);
+    assert_true(d.known && d.n_drafts == 20 && d.n_draft_tokens == 40 && d.n_accepted == 20);
+    assert_true(d.n_places == 2 && d.accepted_at[0] == 15 && d.accepted_at[1] == 5);
+
+    struct bench_metrics m = {.total_output = 60, .drafts = d};
+    const struct bench_metrics_options options = {0};
+    struct quire_error err;
+    json_t *object = json_object();
+    assert_int_equal(bench_metrics_json(&m, &options, object, &err), QUIRE_OK);
+    NEAR(json_number_value(json_object_get(object, "spec_decode_acceptance_rate")), 50);
+    NEAR(json_number_value(json_object_get(object, "spec_decode_acceptance_length")), 2);
+    NEAR(json_number_value(json_object_get(object, "spec_decode_tokens_a_step")), 1.5);
+    NEAR(json_number_value(json_array_get(json_object_get(object, "spec_decode_per_position_acceptance_rates"), 1)),
+         0.25);
+    json_decref(object);
+
+    /* A server that began anew, and those that say less, or nonsense. */
+    assert_false(bench_drafts_between(&after, &before).known);
+    assert_false(drafts_of(SPEC "drafts_total 1\n" SPEC "draft_tokens_total 2\n").known);
+    assert_false(
+        drafts_of(SPEC "drafts_total 1\n" SPEC "draft_tokens_total 2\n" SPEC "accepted_tokens_total 1e300\n").known);
+    assert_false(
+        drafts_of(SPEC "drafts_total nan\n" SPEC "draft_tokens_total 2\n" SPEC "accepted_tokens_total 1\n").known);
+    assert_false(drafts_of("").known);
+}
+
 int run_metrics_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(percentiles_are_numpys),  cmocka_unit_test(metrics_are_vllms),
-        cmocka_unit_test(goodput_asks_all_bounds), cmocka_unit_test(nothing_completed_is_zeros),
-        cmocka_unit_test(json_has_vllms_names),    cmocka_unit_test(wrong_options_are_named),
+        cmocka_unit_test(percentiles_are_numpys),       cmocka_unit_test(metrics_are_vllms),
+        cmocka_unit_test(goodput_asks_all_bounds),      cmocka_unit_test(nothing_completed_is_zeros),
+        cmocka_unit_test(json_has_vllms_names),         cmocka_unit_test(wrong_options_are_named),
+        cmocka_unit_test(drafts_are_what_came_between),
     };
     return cmocka_run_group_tests_name("bench metrics", tests, NULL, NULL);
 }

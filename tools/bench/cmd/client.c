@@ -14,14 +14,14 @@
 #include <sys/resource.h>
 
 #define CONNECT_TIMEOUT_MS 10000L
-#define MODELS_TIMEOUT_MS 30000L
+#define LOOK_TIMEOUT_MS 30000L
 #define POLL_MS 100 /* at most: the progress bar moves */
 #define MAX_BODY_BYTES (1u << 20)
 #define ID_BYTES 11u /* ",4294967295" */
 
 struct bench_client {
     struct bench_client_options options;
-    char *models_url, *request_url, *model;
+    char *models_url, *metrics_url, *request_url, *model;
     struct curl_slist *headers;
     CURLM *multi;
     bool is_chat;
@@ -103,10 +103,11 @@ int bench_client_open(const struct bench_client_options *options, struct bench_c
     c->options = *options;
     c->is_chat = strstr(options->endpoint, "chat/completions") != NULL;
     c->models_url = join(options->url, "/v1/models");
+    c->metrics_url = join(options->url, "/metrics");
     c->request_url = join(options->url, options->endpoint);
     c->model = options->model ? strdup(options->model) : NULL;
     c->multi = curl_multi_init();
-    int status = c->models_url && c->request_url && c->multi && (c->model || !options->model)
+    int status = c->models_url && c->metrics_url && c->request_url && c->multi && (c->model || !options->model)
                      ? make_headers(c, err)
                      : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (status != QUIRE_OK) {
@@ -125,6 +126,7 @@ void bench_client_close(struct bench_client *c)
         curl_multi_cleanup(c->multi);
     curl_slist_free_all(c->headers);
     free(c->models_url);
+    free(c->metrics_url);
     free(c->request_url);
     free(c->model);
     free(c);
@@ -161,7 +163,7 @@ static CURL *new_easy(const struct bench_client *c, const char *url, char *error
     return easy;
 }
 
-/* ---- which model ---- */
+/* ---- what the server says of itself ---- */
 
 static size_t on_body(char *bytes, size_t size, size_t n, void *context)
 {
@@ -198,28 +200,46 @@ static int take_models(struct bench_client *c, const struct buffer *body, struct
     return status;
 }
 
-int bench_client_find_model(struct bench_client *c, struct quire_error *err)
+/* A GET. The caller frees *body, also after a failure. */
+static int look(const struct bench_client *c, const char *url, struct buffer *body, long *code, struct quire_error *err)
 {
-    char text[CURL_ERROR_SIZE] = "", shown[256];
-    struct buffer body = {0};
-    long code = 0;
-    CURL *easy = new_easy(c, c->models_url, text);
+    char text[CURL_ERROR_SIZE] = "";
+    CURL *easy = new_easy(c, url, text);
     if (!easy)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(easy, CURLOPT_WRITEDATA, &body);
-    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, MODELS_TIMEOUT_MS);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, body);
+    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, LOOK_TIMEOUT_MS);
     CURLcode done = curl_easy_perform(easy);
-    curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &code);
+    curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, code);
     curl_easy_cleanup(easy);
-    int status = QUIRE_OK;
-    if (done != CURLE_OK) {
-        status = quire_fail(err, QUIRE_IO, "%s: %s", c->models_url, text[0] ? text : curl_easy_strerror(done));
-    } else if (code != 200) {
+    return done == CURLE_OK ? QUIRE_OK
+                            : quire_fail(err, QUIRE_IO, "%s: %s", url, text[0] ? text : curl_easy_strerror(done));
+}
+
+struct bench_drafts bench_client_drafts(const struct bench_client *c)
+{
+    struct bench_drafts drafts = {0};
+    struct buffer body = {0};
+    struct quire_error err;
+    long code = 0;
+    if (look(c, c->metrics_url, &body, &code, &err) == QUIRE_OK && code == 200)
+        bench_drafts_read(body.data, body.n, &drafts);
+    buffer_free(&body);
+    return drafts;
+}
+
+int bench_client_find_model(struct bench_client *c, struct quire_error *err)
+{
+    char shown[256];
+    struct buffer body = {0};
+    long code = 0;
+    int status = look(c, c->models_url, &body, &code, err);
+    if (status == QUIRE_OK && code != 200) {
         bench_error_text(body.n ? body.data : "", body.n, shown, sizeof shown);
         if (!c->model || code == 401 || code == 403)
             status = quire_fail(err, QUIRE_INVALID, "%s: HTTP %ld: %s", c->models_url, code, shown);
-    } else {
+    } else if (status == QUIRE_OK) {
         status = take_models(c, &body, err);
         if (status != QUIRE_OK && c->options.model)
             status = QUIRE_OK;

@@ -27,6 +27,8 @@ void bench_client_close(struct bench_client *c); /* NULL is fine */
 int bench_client_find_model(struct bench_client *c, struct quire_error *err);
 const char *bench_client_model(const struct bench_client *c);
 uint32_t bench_client_max_model_len(const struct bench_client *c); /* 0: not known */
+/* What the server's /metrics says of speculation at this moment; nothing is known where it has none. */
+struct bench_drafts bench_client_drafts(const struct bench_client *c);
 
 /* Sends request i of `in` at arrivals[i] seconds, at most max_concurrency at a time (0: no bound), and waits for all.
  * results[in->n], zeroed by the caller. A failed request is a result and no failure here. */

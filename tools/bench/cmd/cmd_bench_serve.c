@@ -111,12 +111,15 @@ static int run(struct serve *s, struct quire_error *err)
         status = try_server(s, err);
     if (status != QUIRE_OK)
         return status;
+    const struct bench_drafts before = bench_client_drafts(s->client);
     bench_progress_begin(&progress, "requests", s->in->n);
     status = bench_client_run(s->client, s->in, s->arrivals, s->max_concurrency, &progress, s->results, &s->duration_s,
                               err);
     bench_progress_end(&progress);
     if (status == QUIRE_OK)
         status = bench_metrics_compute(s->results, s->in->n, s->duration_s, &s->metrics_options, &s->metrics, err);
+    const struct bench_drafts after = bench_client_drafts(s->client);
+    s->metrics.drafts = bench_drafts_between(&before, &after);
     return status;
 }
 

@@ -1,5 +1,7 @@
 #include "tools/bench/lib/metrics.h"
 
+#include "speculation/figures.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -343,6 +345,31 @@ static void print_stat(const struct bench_stat *s, const struct bench_metrics_op
     }
 }
 
+/* vLLM's lines and definitions; the tokens a step are those of all steps, also of those that verified nothing. */
+static double tokens_a_step(const struct bench_metrics *m)
+{
+    return draft_tokens_a_step(m->total_output, (uint64_t)m->drafts.n_accepted);
+}
+
+static bool has_drafts(const struct bench_drafts *d)
+{
+    return d->known && d->n_drafts > 0 && d->n_draft_tokens > 0;
+}
+
+static void print_drafts(const struct bench_metrics *m)
+{
+    const struct bench_drafts *d = &m->drafts;
+    if (!has_drafts(d))
+        return;
+    print_line('-', "Speculative Decoding");
+    print_value("Acceptance rate (%):", 100 * d->n_accepted / d->n_draft_tokens);
+    print_value("Acceptance length:", 1 + d->n_accepted / d->n_drafts);
+    print_value("Tokens a step:", tokens_a_step(m));
+    print_count("Drafts:", (uint64_t)d->n_drafts);
+    print_count("Draft tokens:", (uint64_t)d->n_draft_tokens);
+    print_count("Accepted tokens:", (uint64_t)d->n_accepted);
+}
+
 void bench_metrics_print(const struct bench_metrics *m, const struct bench_metrics_options *options,
                          uint32_t max_concurrency, double request_rate)
 {
@@ -366,6 +393,7 @@ void bench_metrics_print(const struct bench_metrics *m, const struct bench_metri
     for (int i = 0; i < BENCH_N_METRICS; i++)
         if (options->shown[i])
             print_stat(&m->stats[i], options, i);
+    print_drafts(m);
     print_line('=', "");
 }
 
@@ -374,6 +402,24 @@ static int set_real(json_t *object, const char *prefix, const char *key, double 
     char name[64];
     snprintf(name, sizeof name, "%s_%s_ms", prefix, key);
     return json_object_set_new(object, name, json_real(value));
+}
+
+static int drafts_json(const struct bench_metrics *m, json_t *object)
+{
+    const struct bench_drafts *d = &m->drafts;
+    if (!has_drafts(d))
+        return 0;
+    json_t *places = json_array();
+    json_t *rest = json_pack("{s:f, s:f, s:f, s:I, s:I, s:I}", "spec_decode_acceptance_rate",
+                             100 * d->n_accepted / d->n_draft_tokens, "spec_decode_acceptance_length",
+                             1 + d->n_accepted / d->n_drafts, "spec_decode_tokens_a_step", tokens_a_step(m),
+                             "spec_decode_num_drafts", (json_int_t)d->n_drafts, "spec_decode_draft_tokens",
+                             (json_int_t)d->n_draft_tokens, "spec_decode_accepted_tokens", (json_int_t)d->n_accepted);
+    int bad = !rest || !places || json_object_update(object, rest) != 0;
+    for (size_t i = 0; i < d->n_places && !bad; i++)
+        bad = json_array_append_new(places, json_real(d->accepted_at[i] / d->n_drafts));
+    json_decref(rest);
+    return json_object_set_new(object, "spec_decode_per_position_acceptance_rates", places) || bad;
 }
 
 int bench_metrics_json(const struct bench_metrics *m, const struct bench_metrics_options *options, json_t *object,
@@ -403,5 +449,6 @@ int bench_metrics_json(const struct bench_metrics *m, const struct bench_metrics
             bad |= set_real(object, prefix, metrics[i].key, s->percentiles_ms[p]);
         }
     }
+    bad |= drafts_json(m, object);
     return bad ? quire_fail(err, QUIRE_NO_MEMORY, "out of memory") : QUIRE_OK;
 }

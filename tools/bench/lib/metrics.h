@@ -5,6 +5,7 @@
 #define QUIRE_TOOLS_BENCH_METRICS_H
 
 #include "base/status.h"
+#include "tools/bench/lib/drafts.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -68,6 +69,7 @@ struct bench_metrics {
     struct bench_stat {
         double mean_ms, median_ms, std_ms, percentiles_ms[BENCH_MAX_PERCENTILES];
     } stats[BENCH_N_METRICS];
+    struct bench_drafts drafts; /* the server's, of this load; the caller's to fill in */
     const char *first_error; /* borrowed from results; NULL when none failed */
 };
 /* TPOT is (e2el - ttft) / (n_output - 1) of each request with two tokens and more. QUIRE_NO_MEMORY. */
