@@ -360,8 +360,8 @@ static int ask(struct speculation *s, enum draft_source source, uint32_t from, u
     return status;
 }
 
-/* How many drafts each of s->asks gets, of those it has. */
-static void choose(struct engine *e, uint32_t n, uint32_t n_running)
+/* How many drafts each of s->asks gets, of those it has or could have. */
+static void choose(struct engine *e, uint32_t n, uint32_t n_running, double draft_us)
 {
     struct speculation *s = e->speculation;
     struct length_reason reason;
@@ -371,7 +371,7 @@ static void choose(struct engine *e, uint32_t n, uint32_t n_running)
         s->items[i].n = s->asks[i].n;
     }
     if (s->config.adaptive && n > 0) {
-        lengths_choose(s->lengths, s->items, n, n_running, step_room(e, n_running), 0, &reason);
+        lengths_choose(s->lengths, s->items, n, n_running, step_room(e, n_running), draft_us, &reason);
         ENGINE_WATCH(e, lengths_chosen, &reason);
     }
 }
@@ -407,6 +407,41 @@ static uint32_t put_pending_aside(struct engine *e, uint32_t n)
     return n;
 }
 
+/* What the server's method could have for the sequences from `from` on; a draft model is asked once it is known how
+ * many drafts are worth a pass of it. */
+static void offer_all(struct speculation *s, uint32_t from, uint32_t n)
+{
+    for (uint32_t i = from; i < n; i++) {
+        s->asks[i].n = s->asks[i].most;
+        s->seqs[s->asks[i].slot].source = FROM_METHOD;
+    }
+}
+
+/* Asks the draft model for as many as were chosen of each; before the others go those who have drafts by then. */
+static int make_chosen(struct engine *e, uint32_t n, uint32_t n_running, struct quire_error *err)
+{
+    struct speculation *s = e->speculation;
+    struct drafter *d = s->drafters[FROM_METHOD];
+    uint32_t n_asked = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (s->seqs[s->asks[i].slot].source != FROM_METHOD || s->items[i].n == 0)
+            continue;
+        struct length_item item = s->items[i];
+        swap_asks(s, i, n_asked);
+        s->items[i] = s->items[n_asked];
+        s->items[n_asked] = item;
+        s->asks[n_asked].most = item.n;
+        s->asks[n_asked++].n = 0;
+    }
+    int status = n_asked ? d->ops->propose(d, s->asks, n_asked, err) : QUIRE_OK;
+    for (uint32_t i = 0; i < n_asked; i++) {
+        s->items[i].n = s->asks[i].n;
+        if (s->config.adaptive && s->items[i].n == 0)
+            length_had_none(s->items[i].q, n_running);
+    }
+    return status;
+}
+
 /* Drafters had nothing for these. */
 static void note_none(struct engine *e, uint32_t from, uint32_t n, uint32_t n_running)
 {
@@ -417,6 +452,17 @@ static void note_none(struct engine *e, uint32_t from, uint32_t n, uint32_t n_ru
         if (length->wait > 0)
             gate_as_needed(e, s->fresh[i], false);
     }
+}
+
+static int propose_made(struct engine *e, uint32_t n_answered, uint32_t n, uint32_t n_running, struct quire_error *err)
+{
+    offer_all(e->speculation, n_answered, n);
+    n = put_pending_aside(e, n);
+    choose(e, n, n_running, draft_model_us(e->draft_model));
+    int status = make_chosen(e, n, n_running, err);
+    if (status == QUIRE_OK)
+        propose(e, n);
+    return status;
 }
 
 int speculate_propose(struct engine *e, struct quire_error *err)
@@ -430,13 +476,16 @@ int speculate_propose(struct engine *e, struct quire_error *err)
         n = gather(e, n_running);
     s->n_fresh = 0;
     int status = ask(s, FROM_REQUEST, 0, n, &n_answered, err);
-    if (status == QUIRE_OK)
-        status = ask(s, FROM_METHOD, n_answered, n, &n_answered, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (e->draft_model)
+        return propose_made(e, n_answered, n, n_running, err);
+    status = ask(s, FROM_METHOD, n_answered, n, &n_answered, err);
     if (status != QUIRE_OK)
         return status;
     note_none(e, n_answered, n, n_running);
     n = put_pending_aside(e, n_answered);
-    choose(e, n, n_running);
+    choose(e, n, n_running, 0);
     propose(e, n);
     return QUIRE_OK;
 }
