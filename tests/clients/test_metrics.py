@@ -62,7 +62,8 @@ TOKENS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]  # up to --max-model-len
 STEP = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]
 VLLM_GAUGES = {"num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "cache_config_info"}
 VLLM_COUNTERS = {"prefix_cache_queries", "prefix_cache_hits", "num_preemptions", "prompt_tokens", "generation_tokens",
-                 "request_success"}
+                 "request_success", "spec_decode_num_drafts", "spec_decode_num_draft_tokens", "spec_decode_num_accepted_tokens",
+                 "spec_decode_num_accepted_tokens_per_pos"}
 VLLM_HISTOGRAMS = {
     "time_to_first_token_seconds": FIRST, "inter_token_latency_seconds": BETWEEN, "time_per_output_token_seconds": BETWEEN,
     "request_time_per_output_token_seconds": BETWEEN, "e2e_request_latency_seconds": LATENCY,
@@ -122,6 +123,8 @@ def test_the_names_labels_and_bounds_are_vllms(served):
         values = [s.value for s in buckets]
         count = [s.value for s in samples if s.name.endswith("_count")]
         assert values == sorted(values) and values[-1] == count[0], name
+    places = found["vllm:spec_decode_num_accepted_tokens_per_pos"].samples
+    assert [(s.labels["position"], s.value) for s in places] == [(str(i), 0) for i in range(16)]  # nobody guessed
     assert PROCESS == {name for name in found if name.startswith("process_")}
 
 

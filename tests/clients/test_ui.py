@@ -275,16 +275,21 @@ def test_a_limit_says_when_to_come_back(browser, start, tmp_path):
     browser.said()
 
 
-def test_charts_show_what_was_done(page):
+def test_charts_show_what_was_done(page, client):
     page.wait("points.length > 0")
+    story = {"model": "demo", "messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 60, "temperature": 0}
+    known = client.chat.completions.create(**story).choices[0].message.content
+    client.chat.completions.create(**story, prediction={"type": "content", "content": known})
     for _ in range(2):
         page.ask("Once upon a time there was a small house and a big tree. " * 6)
-    page.wait("['generated', 'ttft50', 'itl95', 'hitRate'].every(key => points.some(point => point[key] > 0))")
+    page.wait("['generated', 'ttft50', 'itl95', 'hitRate', 'acceptance'].every(key => points.some(point => point[key] > 0))")
     page.wait("points.length > 2")
-    for key in ("running", "waiting", "used", "ttft50", "ttft95", "ttftMean", "itl50", "itl95", "itlMean", "generated", "prompt", "hitRate"):
+    for key in ("running", "waiting", "used", "ttft50", "ttft95", "ttftMean", "itl50", "itl95", "itlMean", "generated", "prompt", "hitRate", "acceptance",
+                "perStep"):
         path = page.js("return document.querySelector(`[data-series=${arguments[0]}]`).getAttribute('d')", key)
         assert path.startswith("M") and "L" in path and "NaN" not in path, (key, path)
     assert "of " in page.text("figure .legend") and "ms" in page.text("figure svg text") and "100 %" in page.text("figure svg text")
+    assert page.js("return Math.max(...points.map(point => point.perStep || 0))") > 1 and "since the start" in page.text("figure:last-child .legend")
     page.js("document.querySelectorAll('figure > svg')[4].focus()")
     page.driver.switch_to.active_element.send_keys(Keys.ARROW_LEFT + Keys.ARROW_LEFT)
     assert re.search(r"\d+ s ago.*generated.*/s.*prompt", page.text("figure:nth-child(5) .tip"), re.S)

@@ -12,6 +12,10 @@ const charts = [
   {title: "Throughput", note: "tokens a second", unit: rate, series: [["generated", "generated"], ["prompt", "prompt, computed"]]},
   {title: "Prefix cache hits", note: "share of prompt tokens, last 10 s", unit: value => (value * 100).toFixed(0) + " %", top: 1, series: [["hitRate", "hit rate"]],
     remark: last => last.queries ? (last.hits * 100 / last.queries).toFixed(0) + " % since the start" : ""},
+  {title: "Tokens a step", note: "of a sequence, last 10 s: more than 1 by speculation", unit: value => value.toFixed(2), series: [["perStep", "tokens a step"]],
+    remark: last => last.generated && last.accepted ? (last.generated / (last.generated - last.accepted)).toFixed(2) + " since the start" : ""},
+  {title: "Drafts that were right", note: "share, last 10 s", unit: value => (value * 100).toFixed(0) + " %", top: 1, series: [["acceptance", "right"]],
+    remark: last => last.drafted ? (last.accepted * 100 / last.drafted).toFixed(0) + " % since the start" : "nothing was guessed"},
 ];
 const HEIGHT = 128, LEFT = 50, RIGHT = 8, TOP = 10, BOTTOM = 18;
 let cursorTime = null; /* where people point, as a point's time */

@@ -20,6 +20,12 @@ function totalOf(found, name) {
   return samples ? samples.reduce((sum, sample) => sum + sample.value, 0) : null;
 }
 
+/* A label of a metric with one sample; null: there is none. */
+function labelOf(found, name, label) {
+  const labels = found.get(name)?.[0].labels;
+  return labels ? new RegExp(`(?:^|,)${label}="((?:[^"\\\\]|\\\\.)*)"`).exec(labels)?.[1] ?? null : null;
+}
+
 function histogramOf(found, name) {
   const buckets = new Map();
   for (const {labels, value} of found.get(name + "_bucket") || []) {
@@ -55,13 +61,14 @@ const points = [];  /* {time, …} as charts draw them */
 function sampleOf(text, time) {
   const found = parseMetrics(text);
   const of = name => totalOf(found, name);
-  const policy = found.get("quire:scheduling_policy_info")?.[0].labels;
   return {time, up: of("quire:engine_up"), running: of("vllm:num_requests_running"), waiting: of("vllm:num_requests_waiting"),
     usage: of("vllm:kv_cache_usage_perc"), blocks: of("quire:kv_blocks"),
     prompt: of("quire:engine_prompt_tokens_total"), generated: of("quire:engine_generation_tokens_total"),
     queries: of("vllm:prefix_cache_queries_total"), hits: of("vllm:prefix_cache_hits_total"),
+    drafted: of("vllm:spec_decode_num_draft_tokens_total"), accepted: of("vllm:spec_decode_num_accepted_tokens_total"),
+    method: labelOf(found, "quire:draft_method_info", "method"),
     preemptions: of("vllm:num_preemptions_total"), refused: of("quire:requests_refused_total"),
-    policy: policy ? /policy="((?:[^"\\]|\\.)*)"/.exec(policy)?.[1] : null,
+    policy: labelOf(found, "quire:scheduling_policy_info", "policy"),
     ttft: histogramOf(found, "vllm:time_to_first_token_seconds"), itl: histogramOf(found, "vllm:inter_token_latency_seconds")};
 }
 
@@ -89,6 +96,9 @@ function pointOf(sample) {
   }
   if (then) {
     const asked = growth(sample, then, "queries");
+    const drafted = growth(sample, then, "drafted"), accepted = growth(sample, then, "accepted"), generated = growth(sample, then, "generated");
+    point.acceptance = drafted ? accepted / drafted : null;
+    point.perStep = generated ? generated / Math.max(1, generated - accepted) : null;
     point.hitRate = asked ? growth(sample, then, "hits") / asked : null;
     for (const key of ["ttft", "itl"]) {
       const grown = histogramSince(sample[key], then[key]);

@@ -130,7 +130,7 @@ function showState(sample, error) {
   if (state.textContent !== text) state.textContent = text;
   $("facts").textContent = !sample ? "/metrics: " + error.message
     : !good ? "The front end is there, the engine is not."
-    : [sample.policy && "policy " + sample.policy, count(sample.preemptions) + " preemptions", count(sample.refused) + " requests refused (429)"].filter(Boolean).join(" · ");
+    : [sample.policy && "policy " + sample.policy, sample.method && sample.method !== "none" && "drafts by " + sample.method, count(sample.preemptions) + " preemptions", count(sample.refused) + " requests refused (429)"].filter(Boolean).join(" · ");
   if (sample && !models.length) loadModels();
 }
 
