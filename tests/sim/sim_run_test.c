@@ -382,15 +382,55 @@ static void an_answer_stops_among_its_drafts(void **state)
 static void recorded_guesses_are_made_again(void **state)
 {
     (void)state;
-    static const struct sim_guess guesses[] = {{0, 0}, {3, 2}, {2, 1}, {1, 0}, {0, 0}, {4, 4}};
+    static const struct sim_guess guesses[] = {{0, 0, true}, {3, 2, true},  {2, 1, true},
+                                               {1, 0, true}, {0, 0, false}, {4, 4, true}};
     struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 100, .n_output = 6, .guesses = guesses}};
     const struct sim_workload t = workload_of(requests, 1, 1);
-    const struct sim_setup s = guessing(SCHED_MAX_DRAFT, 1);
-    struct sim_result r = run(&s, &t);
-    check_times(&r, 0, 1099, 1099 + 1003 + 1000 + 1000); /* 1, then 4 of 4 drafts' step, 5, and 6: none past the last */
-    assert_int_equal(r.drafts.n_drafts, 3);
-    assert_int_equal(r.drafts.n_accepted, 2);
-    sim_result_free(&r);
+    struct sim_setup s = guessing(SCHED_MAX_DRAFT, 1);
+    for (uint32_t depth = 0; depth < 2; depth++) {
+        s.sched.overlap_depth = depth;
+        struct sim_result r = run(&s, &t);
+        check_times(&r, 0, 1099,
+                    1099 + 1003 + 1000 + 1000); /* 1, then 4 by a step with drafts, 5, and 6: none past it */
+        assert_int_equal(r.drafts.n_drafts, 3);
+        assert_int_equal(r.drafts.n_accepted, 2);
+        sim_result_free(&r);
+    }
+}
+
+/* Liars are given up, though now and then one draft is tried; drafts that are right are as long as they may be; and where a
+ * step's time grows with its tokens there are none. */
+static void lengths_follow_from_what_drafts_are_worth(void **state)
+{
+    (void)state;
+    static const struct sched_cost dear = {.n_points = 2, .points = {{1, 1000}, {1001, 1001000}}};
+    struct sim_request requests[8];
+    for (size_t i = 0; i < 8; i++)
+        requests[i] = (struct sim_request){.n_prompt = 20, .n_output = 400};
+    const struct sim_workload t = workload_of(requests, 8, 1);
+    for (uint32_t depth = 0; depth < 2; depth++) {
+        struct sim_setup s = guessing(8, 0);
+        s.adaptive = true;
+        s.sched.overlap_depth = depth;
+        struct sim_result liars = run(&s, &t), again = run(&s, &t);
+        assert_memory_equal(&liars.decisions, &again.decisions, sizeof liars.decisions);
+        assert_in_range(liars.drafts.n_rows, 1, 8 * 60);
+        s.acceptance.chance[0] = 1;
+        struct sim_result right = run(&s, &t);
+        assert_true(right.drafts.n_tokens > 6 * right.drafts.n_sampled);
+        s.acceptance.chance[0] = 0.4;
+        s.cost = s.sched.cost = dear;
+        struct sim_result full = run(&s, &t);
+        s.adaptive = false;
+        struct sim_result fixed = run(&s, &t);
+        assert_true(full.drafts.n_drafts < fixed.drafts.n_drafts / 20);
+        assert_true(full.ended_us - full.began_us < 0.5 * (fixed.ended_us - fixed.began_us));
+        sim_result_free(&liars);
+        sim_result_free(&again);
+        sim_result_free(&right);
+        sim_result_free(&full);
+        sim_result_free(&fixed);
+    }
 }
 
 /* Which drafts are right is drawn by place, whatever the policy, the budget and preemptions do to the steps. */
@@ -480,6 +520,7 @@ int run_sim_run_tests(void)
         cmocka_unit_test(a_draft_costs_its_place_in_the_step),
         cmocka_unit_test(an_answer_stops_among_its_drafts),
         cmocka_unit_test(recorded_guesses_are_made_again),
+        cmocka_unit_test(lengths_follow_from_what_drafts_are_worth),
         cmocka_unit_test(draws_do_not_follow_the_schedule),
         cmocka_unit_test(rates_are_read_as_vllm_prints_them),
     };

@@ -275,6 +275,18 @@ static void on_row(struct timeline *t, const struct sched_row *row, const struct
         q->n_computed = end;
 }
 
+/* Of the step that is planned next. */
+static void on_lengths_chosen(void *context, const struct length_reason *r)
+{
+    struct timeline *t = context;
+    emit(
+        t,
+        ",\n{\"name\":\"drafts\",\"ph\":\"i\",\"s\":\"t\",\"pid\":%d,\"tid\":%d,\"ts\":%lld,\"args\":{\"running\":%u,"
+        "\"with drafts\":%u,\"offered\":%u,\"chosen\":%u,\"expected right\":%.2f,\"us without\":%.0f,\"us with\":%.0f}}",
+        ENGINE_PID, STEPS_TID, since_base(t, t->now_us), r->n_rows, r->n_items, r->n_offered, r->n_chosen, r->n_right,
+        r->us_without, r->us_with);
+}
+
 static void on_gated(void *context, uint32_t seq, bool gated)
 {
     struct timeline *t = context;
@@ -354,6 +366,7 @@ int timeline_open(const char *path, struct timeline **out, struct quire_error *e
         .context = t,
         .opened = on_opened,
         .submitted = on_submitted,
+        .lengths_chosen = on_lengths_chosen,
         .gated = on_gated,
         .planned = on_planned,
         .committed = on_committed,

@@ -1,8 +1,8 @@
 /* A picture of what an engine does, for chrome://tracing and ui.perfetto.dev: --trace-file PATH.
  *
  * A JSON array of trace events (times in microseconds from the file's beginning):
- *   process "engine": a track of steps, each with its tokens, rows and budget; counters of running and waiting
- *     sequences and of KV blocks in use
+ *   process "engine": a track of steps, each with its tokens, rows, drafts and budget, and an instant before a step where it
+ *     was decided how many drafts that are worth it; counters of running and waiting sequences and of KV blocks in use
  *   process "requests": a track for every choice, with slices queued, prefill, recompute, decode and verify (a row with
  *     drafts: how many there were and how many were right), and instants where it was preempted or refused, and where
  *     its drafts began and ended to come from the host

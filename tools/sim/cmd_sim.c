@@ -433,6 +433,7 @@ static int simulate(const struct settings *s, bool with_progress, struct simulat
                               .oracle_lengths = s->oracle_lengths,
                               .max_tokens = s->max_tokens,
                               .max_drafts = drafts_asked(s),
+                              .adaptive = s->engine.speculative.adaptive,
                               .acceptance = s->acceptance,
                               .seed = s->workload.seed};
     const struct sim_bounds bounds = bounds_of(s);
@@ -549,6 +550,7 @@ static void predict_drafts(const struct settings *s, struct sim_recording *r, st
 {
     uint32_t asked = drafts_asked(s);
     setup->max_drafts = asked > 0 ? asked : r->guesses ? SCHED_MAX_DRAFT : 0;
+    setup->adaptive = asked > 0 && s->engine.speculative.adaptive;
     setup->acceptance = s->acceptance_text ? s->acceptance : sim_acceptance_of(&r->live.drafts);
     for (size_t i = 0; asked > 0 && i < r->workload.n; i++)
         r->workload.requests[i].guesses = NULL;

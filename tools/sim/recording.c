@@ -213,6 +213,7 @@ struct answers { /* of the first choices, one after the other */
     const size_t *places;
     size_t *begins;   /* [workload.n] */
     uint32_t *n;      /* [workload.n] tokens so far */
+    bool *gated;      /* [workload.n] */
     uint32_t *tokens;
     bool are_known;
 };
@@ -224,7 +225,7 @@ static void see_answer(struct sim_recording *r, struct answers *a, size_t place,
     for (uint32_t k = 0; k <= result->n_accepted && a->n[place] < n_output; k++)
         a->tokens[a->begins[place] + a->n[place]++] = result->tokens[k];
     if (a->n[place] < n_output)
-        r->guesses[a->begins[place] + a->n[place]] = (struct sim_guess){0};
+        r->guesses[a->begins[place] + a->n[place]] = (struct sim_guess){.gated = a->gated[place]};
 }
 
 static void see_proposal(struct sim_recording *r, struct answers *a, size_t place, const struct recording_propose *p)
@@ -234,8 +235,15 @@ static void see_proposal(struct sim_recording *r, struct answers *a, size_t plac
     while (right < n && p->tokens[right] == a->tokens[a->begins[place] + at + right])
         right++;
     for (uint32_t k = 0; k < n && k <= right; k++)
-        r->guesses[a->begins[place] + at + k] = (struct sim_guess){.n = (uint8_t)(p->n - k),
-                                                                   .n_right = (uint8_t)(right > k ? right - k : 0)};
+        r->guesses[a->begins[place] + at + k] = (struct sim_guess){
+            .n = (uint8_t)(p->n - k), .n_right = (uint8_t)(right > k ? right - k : 0), .gated = true};
+}
+
+static void see_gate(struct sim_recording *r, struct answers *a, size_t place, bool gated)
+{
+    a->gated[place] = gated;
+    if (a->n[place] < r->workload.requests[place].n_output)
+        r->guesses[a->begins[place] + a->n[place]].gated = gated;
 }
 
 static void see_drafts(struct sim_recording *r, const struct recording_seqs *seqs, const struct recording_entry *e,
@@ -243,15 +251,18 @@ static void see_drafts(struct sim_recording *r, const struct recording_seqs *seq
 {
     struct answers *a = context;
     bool is_commit = e->kind == RECORDING_COMMIT;
-    uint32_t n = is_commit ? e->commit.n_results : e->kind == RECORDING_PROPOSE && a->are_known;
+    bool is_gate = e->kind == RECORDING_GATE;
+    uint32_t n = is_commit ? e->commit.n_results : a->are_known && (is_gate || e->kind == RECORDING_PROPOSE);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t seq = is_commit ? e->commit.results[i].seq : e->propose.seq;
+        uint32_t seq = is_commit ? e->commit.results[i].seq : is_gate ? e->gate.seq : e->propose.seq;
         const struct recording_owner *owner = recording_seqs_owner(seqs, seq);
         size_t place = owner && owner->choice == 0 ? a->places[owner->request] : NONE;
         if (place == NONE)
             continue;
         if (is_commit)
             see_answer(r, a, place, &e->commit.results[i]);
+        else if (is_gate)
+            see_gate(r, a, place, e->gate.gated);
         else
             see_proposal(r, a, place, &e->propose);
     }
@@ -266,13 +277,15 @@ static int take_guesses(struct sim_recording *r, const size_t *places, struct qu
         return QUIRE_OK;
     a.begins = calloc(n + 1, sizeof *a.begins);
     a.n = calloc(n + 1, sizeof *a.n);
+    a.gated = calloc(n + 1, sizeof *a.gated);
     for (size_t i = 0; a.begins && i < n; i++) {
         a.begins[i] = n_tokens;
         n_tokens += r->workload.requests[i].n_output;
     }
     a.tokens = calloc(n_tokens + 1, sizeof *a.tokens);
     r->guesses = calloc(n_tokens + 1, sizeof *r->guesses);
-    int status = a.begins && a.n && a.tokens && r->guesses ? walk(r, see_drafts, &a, err) : out_of_memory(err);
+    int status = a.begins && a.n && a.gated && a.tokens && r->guesses ? walk(r, see_drafts, &a, err)
+                                                                      : out_of_memory(err);
     if (status == QUIRE_OK) {
         memset(a.n, 0, n * sizeof *a.n);
         a.are_known = true;
@@ -282,6 +295,7 @@ static int take_guesses(struct sim_recording *r, const size_t *places, struct qu
         r->workload.requests[i].guesses = r->guesses + a.begins[i];
     free(a.begins);
     free(a.n);
+    free(a.gated);
     free(a.tokens);
     return status;
 }

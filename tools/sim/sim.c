@@ -4,6 +4,7 @@
 #include "scheduler/decision_log.h"
 #include "scheduler/driver.h"
 #include "base/clock.h"
+#include "speculation/length.h"
 #include "tools/bench/lib/random.h"
 
 #include <stdlib.h>
@@ -14,12 +15,16 @@
 #define STREAM_SECRET 201
 #define MAX_AUTO_BLOCKS (1ull << 28)
 #define MAX_FLIGHTS 2
+/* What drafts are worth before any was verified: as engine/run/speculate.c has it of texts. */
+#define FIRST_CHANCE 0.5f
+#define NEXT_CHANCE 0.8f
 #define MIN_LOGIT_ROWS 64u /* as engine/run/plan.c has it */
 
 struct live { /* what is known of a sequence, by its name */
     uint32_t request;
     uint32_t n_reached;  /* positions planned */
     bool listed;
+    struct draft_length length;
 };
 
 struct run {
@@ -42,12 +47,15 @@ struct run {
     uint32_t *running, n_running; /* sequences that may hold blocks */
     uint32_t *n_reached_prompt;   /* [n] of each request: prompt positions ever computed */
     uint32_t *fresh, n_fresh;     /* [MAX_FLIGHTS max_num_seqs] sequences that got a token since the last plan */
+    struct lengths *lengths;      /* NULL: not adaptive */
+    struct length_item *items;    /* [as many] */
 
     size_t next;                /* request to arrive */
     uint64_t n_over;
     bool said_no_more;
     double now_us, device_free_us;
     double end_us[MAX_FLIGHTS]; /* of the steps in flight, by slot */
+    double planned_us[MAX_FLIGHTS], done_us; /* likewise; of the last step that ended */
 };
 
 /* ---- setting up ---- */
@@ -111,8 +119,10 @@ static int make_config(struct run *r)
     uint32_t wanted = c->max_num_batched_tokens < MIN_LOGIT_ROWS ? c->max_num_batched_tokens : MIN_LOGIT_ROWS;
     if (c->max_logit_rows < wanted)
         c->max_logit_rows = wanted;
-    r->fresh = calloc((size_t)MAX_FLIGHTS * c->max_num_seqs, sizeof *r->fresh);
-    if (!r->fresh)
+    uint32_t n_fresh = MAX_FLIGHTS * c->max_num_seqs;
+    r->fresh = calloc(n_fresh, sizeof *r->fresh);
+    r->items = calloc(n_fresh, sizeof *r->items);
+    if (!r->fresh || !r->items)
         return quire_fail(r->err, QUIRE_NO_MEMORY, "out of memory for %u sequences", c->max_num_seqs);
     if (c->kv.n_groups == 0)
         c->kv.n_groups = 1;
@@ -144,11 +154,30 @@ static int allocate(struct run *r)
     return sim_watch_create(t->n_tenants, SCHED_MAX_CLASSES, &r->out->watch, r->err);
 }
 
+/* What steps take is known from the cost model, as to a server that has one. */
+static int make_lengths(struct run *r)
+{
+    const struct sched_cost *cost = &r->config.cost;
+    struct length_config lengths = {
+        .first = {FIRST_CHANCE, FIRST_CHANCE}, .next = {NEXT_CHANCE, NEXT_CHANCE}, .n_points = cost->n_points};
+    for (uint32_t i = 0; i < cost->n_points; i++) {
+        uint32_t n = cost->points[i].n_tokens;
+        const struct sched_shape shape = {.n_rows = 1, .n_tokens = n, .n_logits = n};
+        lengths.points[i].n_tokens = n;
+        lengths.points[i].us = sched_cost_us(cost, &shape);
+    }
+    if (r->setup->max_drafts == 0 || !r->setup->adaptive)
+        return QUIRE_OK;
+    return lengths_create(&lengths, MAX_FLIGHTS * r->config.max_num_seqs, &r->lengths, r->err);
+}
+
 static int open_run(struct run *r)
 {
     int status = allocate(r);
     if (status == QUIRE_OK)
         status = make_config(r);
+    if (status == QUIRE_OK)
+        status = make_lengths(r);
     if (status == QUIRE_OK)
         status = sched_create(&r->config, &r->sched, r->err);
     if (status != QUIRE_OK)
@@ -177,6 +206,8 @@ static void close_run(struct run *r)
     free(r->running);
     free(r->n_reached_prompt);
     free(r->fresh);
+    free(r->items);
+    lengths_destroy(r->lengths);
 }
 
 /* ---- arrivals ---- */
@@ -225,7 +256,6 @@ static int submit(struct run *r, size_t i)
         .max_tokens = asked,
         .n = 1,
         .background = q->background,
-        .host_gated = r->setup->max_drafts > 0,
         .priority = q->priority,
         .arrival_us = arrival_us,
         .deadline_us = q->deadline_ms > 0 ? arrival_us + (uint64_t)(q->deadline_ms * 1e3) : 0,
@@ -240,6 +270,8 @@ static int submit(struct run *r, size_t i)
         end_record(r, i, SIM_REFUSED);
         return QUIRE_OK;
     }
+    if (status == QUIRE_OK && r->setup->max_drafts > 0)
+        sched_gate(r->sched, seq, q->guesses ? q->guesses[0].gated : true);
     return status == QUIRE_OK ? remember(r, seq, i) : status;
 }
 
@@ -291,6 +323,7 @@ static void note_admissions(struct run *r, const struct sched_plan *plan)
         struct sim_record *record = &r->out->records[r->lives[plan->preempted[i]].request];
         record->fate = SIM_WAITS;
         record->n_preemptions++;
+        r->lives[plan->preempted[i]].length = (struct draft_length){0};
     }
     for (uint32_t i = 0; i < plan->n_refused; i++)
         end_record(r, r->lives[plan->refused[i].seq].request, SIM_REFUSED);
@@ -375,6 +408,7 @@ static int on_launch(void *context, const struct sched_step *step, struct quire_
         sim_watch_fairness(w);
     watch_slots(r, step_us);
     r->end_us[step->slot] = r->device_free_us = start_us + step_us;
+    r->planned_us[step->slot] = r->now_us;
     return QUIRE_OK;
 }
 
@@ -403,19 +437,86 @@ static uint32_t n_right(const struct run *r, uint32_t request, uint32_t at)
     return at < q->n_output ? q->guesses[at].n_right : 0;
 }
 
-/* Before a step is planned, for the sequences that got a token in the one before. */
-static void propose(struct run *r)
+/* Takes n drafts, or as many as there is room for. */
+static uint32_t propose(struct run *r, uint32_t seq, uint32_t n)
 {
-    uint32_t drafts[SCHED_MAX_DRAFT];
+    uint32_t drafts[SCHED_MAX_DRAFT], request = r->lives[seq].request, at = r->out->records[request].n_generated;
+    uint32_t right = n > 0 ? n_right(r, request, at) : 0;
+    for (uint32_t k = 0; k < n; k++)
+        drafts[k] = token_of(request, at + k) ^ (k >= right);
+    return n > 0 ? sched_propose(r->sched, seq, drafts, n) : 0;
+}
+
+/* A sequence that ran with the overlap has a token that is being sampled. */
+static bool has_pending(const struct run *r, uint32_t seq)
+{
+    uint32_t n;
+    const uint32_t *tokens = sched_tokens(r->sched, seq, &n);
+    return n > 0 && tokens[n - 1] == SCHED_PENDING;
+}
+
+/* Which of the fresh sequences could have drafts in the step to come, into r->items and the front of r->fresh. */
+static uint32_t gather(struct run *r, uint32_t n_running)
+{
+    uint32_t n = 0;
     for (uint32_t i = 0; i < r->n_fresh; i++) {
+        uint32_t seq = r->fresh[i], n_blocks;
+        struct live *live = &r->lives[seq];
+        if (!sched_blocks(r->sched, seq, 0, &n_blocks)) /* preempted */
+            continue;
+        bool is_due = length_is_due(&live->length, n_running), waits = has_pending(r, seq);
+        if (!is_due || waits)
+            sched_gate(r->sched, seq, is_due);
+        if (!is_due || waits)
+            continue;
+        r->items[n] = (struct length_item){
+            .q = &live->length, .n_offered = n_guessed(r, live->request, r->out->records[live->request].n_generated)};
+        r->fresh[n++] = seq;
+    }
+    return n;
+}
+
+/* As many as they are worth, in the engine's order of questions (engine/run/speculate.c). */
+static void propose_adapted(struct run *r)
+{
+    uint32_t most = r->config.max_num_batched_tokens < r->config.max_logit_rows ? r->config.max_num_batched_tokens
+                                                                                : r->config.max_logit_rows;
+    uint32_t n_running = sched_stats(r->sched).n_running, room = n_running < most ? most - n_running : 0;
+    uint32_t n = room > 0 ? gather(r, n_running) : 0;
+    struct length_reason reason;
+    if (n > 0)
+        lengths_choose(r->lengths, r->items, n, n_running, room, 0, &reason);
+    for (uint32_t i = 0; i < n; i++)
+        if (propose(r, r->fresh[i], r->items[i].n) == 0)
+            sched_gate(r->sched, r->fresh[i], r->items[i].q->wait == 0);
+}
+
+/* Before a step is planned, for the sequences that got a token since the last one was. */
+static void propose_all(struct run *r)
+{
+    if (r->lengths)
+        propose_adapted(r);
+    for (uint32_t i = 0; !r->lengths && i < r->n_fresh; i++) {
         uint32_t request = r->lives[r->fresh[i]].request, at = r->out->records[request].n_generated;
-        uint32_t n = n_guessed(r, request, at), right = n > 0 ? n_right(r, request, at) : 0;
-        for (uint32_t k = 0; k < n; k++)
-            drafts[k] = token_of(request, at + k) ^ (k >= right);
-        if (n > 0)
-            sched_propose(r->sched, r->fresh[i], drafts, n);
+        const struct sim_request *q = &r->workload->requests[request];
+        if (q->guesses && at < q->n_output)
+            sched_gate(r->sched, r->fresh[i], q->guesses[at].gated);
+        propose(r, r->fresh[i], n_guessed(r, request, at));
     }
     r->n_fresh = 0;
+}
+
+/* A step of nothing but tokens and drafts says what its width costs. */
+static void time_step(struct run *r, const struct sched_step *step)
+{
+    const struct sched_plan *plan = step->plan;
+    double begun_us = r->planned_us[step->slot] > r->done_us ? r->planned_us[step->slot] : r->done_us;
+    uint32_t n_drafts = 0;
+    for (uint32_t i = 0; i < plan->n_rows; i++)
+        n_drafts += plan->rows[i].n_draft;
+    if (plan->n_tokens - n_drafts == plan->n_rows && plan->n_moves == 0)
+        lengths_timed(r->lengths, plan->n_tokens, r->now_us - begun_us);
+    r->done_us = r->now_us;
 }
 
 /* ---- results ---- */
@@ -474,6 +575,8 @@ static void take_result(struct run *r, const struct sched_row *row, const struct
         note_token(r, request, over && k == result->n_accepted);
     r->out->watch.service[tenant] += (double)r->output_price * result->n_accepted / r->weights[tenant];
     draft_counts_add(&r->out->drafts, row->n_draft, result->n_accepted);
+    if (r->lengths && row->n_draft > 0)
+        lengths_verified(r->lengths, &r->lives[row->seq].length, 0, row->n_draft, result->n_accepted);
     if (!over && r->setup->max_drafts > 0)
         r->fresh[r->n_fresh++] = row->seq;
 }
@@ -487,6 +590,8 @@ static void on_committed(void *context, const struct sched_committed *c)
         if (!c->discarded[i])
             take_result(r, row, &c->results[i], c->finished[i]);
     }
+    if (r->lengths)
+        time_step(r, c->step);
 }
 
 static void on_retired(void *context, uint32_t seq)
@@ -534,7 +639,7 @@ static int run_loop(struct run *r)
         const struct sched_plan *plan;
         bool idle = sched_driver_in_flight(r->driver) == 0;
         status = take_arrivals(r);
-        propose(r);
+        propose_all(r);
         if (status == QUIRE_OK)
             status = sched_driver_turn(r->driver, (uint64_t)r->now_us, &plan, r->err);
         if (status == QUIRE_OK && idle && plan->n_rows == 0)

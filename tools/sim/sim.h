@@ -25,6 +25,8 @@ struct sim_setup {
     uint32_t max_tokens; /* what requests ask for, where it is more than their length, at which they stop */
     uint64_t seed; /* of the hash chain, and of which drafts are right */
     uint32_t max_drafts; /* of a row; 0: no speculation */
+    bool
+        adaptive; /* how many there are follows from what they are worth (speculation/length.h), unless guesses are known */
     struct sim_acceptance acceptance; /* of requests whose guesses are not known */
     /* Called now and then from the thread that runs it; may be NULL. */
     void (*progress)(void *context, uint64_t n_over);

@@ -52,6 +52,7 @@ struct sim_request {
 };
 struct sim_guess {
     uint8_t n, n_right; /* drafts, and how many of them, from the first on, were what came */
+    bool gated; /* drafts came from the host: nothing was planned past a token that is being sampled */
 };
 
 struct sim_workload {
