@@ -153,6 +153,15 @@ bool fake_submit(struct fake_engine *e, struct fake_request *r)
     return true;
 }
 
+static bool is_verifying(const struct fake_engine *e, uint32_t seq)
+{
+    for (uint32_t k = 0; k < e->n_launched; k++)
+        for (uint32_t i = 0; i < e->launched[k].n_rows; i++)
+            if (e->launched[k].rows[i].seq == seq && e->launched[k].rows[i].n_draft > 0)
+                return true;
+    return false;
+}
+
 static bool check_row(struct fake_engine *e, const struct sched_row *row, uint64_t step)
 {
     struct fake_seq *d = &e->seqs[row->seq];
@@ -396,6 +405,8 @@ bool fake_plan(struct fake_engine *e)
     if (!make_moves(e, plan))
         return false;
     e->seen.preempted += plan->n_preempted;
+    for (uint32_t i = 0; i < plan->n_preempted; i++)
+        e->seen.drafts_preempted += is_verifying(e, plan->preempted[i]);
     if (plan->n_rows == 0)
         return collect(e);
     struct fake_launch *launch = &e->launched[e->n_launched++];
@@ -640,25 +651,27 @@ bool fake_commit(struct fake_engine *e)
     return collect(e);
 }
 
+static void see_cancelled(struct fake_engine *e, uint32_t seq)
+{
+    e->seqs[seq].over = true;
+    e->seqs[seq].running = false;
+    e->seen.cancelled++;
+    e->seen.drafts_cancelled += is_verifying(e, seq);
+}
+
 bool fake_cancel(struct fake_engine *e, uint64_t id)
 {
     for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++)
-        if (e->seqs[i].used && !e->seqs[i].over && e->seqs[i].request.id == id) {
-            e->seqs[i].over = true;
-            e->seqs[i].running = false;
-            e->seen.cancelled++;
-        }
+        if (e->seqs[i].used && !e->seqs[i].over && e->seqs[i].request.id == id)
+            see_cancelled(e, i);
     sched_cancel(e->sched, id);
     return collect(e);
 }
 
 bool fake_cancel_seq(struct fake_engine *e, uint32_t seq)
 {
-    if (seq < FAKE_MAX_NAMES && e->seqs[seq].used && !e->seqs[seq].over) {
-        e->seqs[seq].over = true;
-        e->seqs[seq].running = false;
-        e->seen.cancelled++;
-    }
+    if (seq < FAKE_MAX_NAMES && e->seqs[seq].used && !e->seqs[seq].over)
+        see_cancelled(e, seq);
     sched_cancel_seq(e->sched, seq);
     return collect(e);
 }
