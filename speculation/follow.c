@@ -15,7 +15,7 @@
 #define SURE 3u
 #define LOST 8u
 #define NEAR 128u  /* places looked at before and after the aligned one */
-#define FAR 2048u  /* places looked at elsewhere */
+#define FAR 1024u  /* places looked at elsewhere */
 #define MOST_AGREE 16u /* more is not counted */
 
 struct state {
@@ -69,8 +69,8 @@ static uint32_t distance(uint32_t a, uint32_t b)
 /* Places of [from, to], after a token that is the answer's last. */
 static void look(const struct state *s, const struct draft_text *t, uint32_t from, uint32_t to, struct choice *best)
 {
-    uint32_t last = t->tokens[t->n_prompt + s->n_seen - 1];
-    for (uint32_t at = from ? from : 1; at <= to && at <= t->n_expected; at++) {
+    uint32_t last = t->tokens[t->n_prompt + s->n_seen - 1], end = to < t->n_expected ? to : t->n_expected;
+    for (uint32_t at = from ? from : 1; at <= end; at++) {
         if (t->expected[at - 1] != last)
             continue;
         uint32_t n = n_agree(t, s->n_seen, at);

@@ -4,13 +4,15 @@
 
 #define WAYS 8u
 #define LINE_BYTES 64u
+#define PAGE_BYTES 4096u
 
-struct gram_entry {
-    uint16_t tag; /* of the gram's hash; 0: nobody's */
-    uint16_t stamp;
-    uint32_t at;
+/* A bucket is a cache line. */
+struct gram_bucket {
+    uint64_t tags[WAYS / 4]; /* four of 16 bits in each, of the grams' hashes; 0: nobody's */
+    uint16_t stamps[WAYS];
+    uint32_t at[WAYS];
 };
-_Static_assert(WAYS * sizeof(struct gram_entry) == LINE_BYTES, "a bucket is a cache line");
+_Static_assert(sizeof(struct gram_bucket) == LINE_BYTES, "a bucket is a cache line");
 
 static uint64_t buckets_for(uint64_t n_grams)
 {
@@ -18,7 +20,7 @@ static uint64_t buckets_for(uint64_t n_grams)
     return n == 0 ? 1 : n > UINT32_MAX ? UINT32_MAX : n;
 }
 
-/* A line more, since calloc() gives pages that are not touched before they are used, but does not align them. */
+/* A line more, to begin at one. */
 uint64_t gram_table_bytes(uint64_t n_grams)
 {
     return (buckets_for(n_grams) + 1) * LINE_BYTES;
@@ -31,7 +33,9 @@ int gram_table_create(struct gram_table *t, uint64_t n_grams, struct quire_error
     if (!t->memory)
         return quire_fail(err, QUIRE_NO_MEMORY, "drafts: out of memory");
     uintptr_t at = ((uintptr_t)t->memory + LINE_BYTES - 1) & ~(uintptr_t)(LINE_BYTES - 1);
-    t->entries = (struct gram_entry *)at;
+    t->buckets = (struct gram_bucket *)at;
+    for (uint32_t i = 0; i < t->n_buckets; i += PAGE_BYTES / LINE_BYTES) /* now, and not one by one while it serves */
+        t->buckets[i].stamps[0] = UINT16_MAX;
     return QUIRE_OK;
 }
 
@@ -40,9 +44,9 @@ void gram_table_free(struct gram_table *t)
     free(t->memory);
 }
 
-static struct gram_entry *bucket_of(const struct gram_table *t, uint64_t hash)
+static struct gram_bucket *bucket_of(const struct gram_table *t, uint64_t hash)
 {
-    return t->entries + ((hash >> 32) * t->n_buckets >> 32) * WAYS;
+    return t->buckets + ((hash >> 32) * t->n_buckets >> 32);
 }
 
 static uint16_t tag_of(uint64_t hash)
@@ -51,47 +55,59 @@ static uint16_t tag_of(uint64_t hash)
     return tag ? tag : 1;
 }
 
+/* The first way with this tag; WAYS: none. Four tags at once: a lane of the difference is 0 where they agree, and only
+ * such a lane, and lanes above it, borrow. */
+static uint32_t way_of(const struct gram_bucket *b, uint16_t tag)
+{
+    const uint64_t ones = 0x0001000100010001u, tops = ones << 15;
+    for (uint32_t i = 0; i < WAYS / 4; i++) {
+        uint64_t difference = b->tags[i] ^ tag * ones, zeros = (difference - ones) & ~difference & tops;
+        if (zeros)
+            return 4 * i + (uint32_t)__builtin_ctzll(zeros) / 16;
+    }
+    return WAYS;
+}
+
+static void set_tag(struct gram_bucket *b, uint32_t way, uint16_t tag)
+{
+    uint32_t shift = 16 * (way % 4);
+    b->tags[way / 4] = (b->tags[way / 4] & ~((uint64_t)0xffff << shift)) | (uint64_t)tag << shift;
+}
+
 void gram_table_prefetch(const struct gram_table *t, uint64_t hash)
 {
-    __builtin_prefetch(bucket_of(t, hash));
+    __builtin_prefetch(bucket_of(t, hash), 1);
 }
 
 uint32_t gram_table_find(const struct gram_table *t, uint64_t hash)
 {
-    const struct gram_entry *bucket = bucket_of(t, hash);
-    uint16_t tag = tag_of(hash);
-    for (uint32_t i = 0; i < WAYS; i++)
-        if (bucket[i].tag == tag)
-            return bucket[i].at;
-    return GRAM_NONE;
+    const struct gram_bucket *b = bucket_of(t, hash);
+    uint32_t way = way_of(b, tag_of(hash));
+    return way < WAYS ? b->at[way] : GRAM_NONE;
 }
 
-/* An entry for a gram that has none; NULL: all are somebody's, who keep them. Would the newest go first instead, whoever
- * puts ever new grams would push out everybody else's. */
-static struct gram_entry *room_in(const struct gram_table *t, struct gram_entry *bucket)
+/* For a gram that has no entry; WAYS: all are somebody's, who keep them. Would the newest go first instead, whoever puts
+ * ever new grams would push out everybody else's. */
+static uint32_t free_way(const struct gram_table *t, const struct gram_bucket *b)
 {
-    for (uint32_t i = 0; i < WAYS; i++)
-        if (bucket[i].tag == 0)
-            return &bucket[i];
-    for (uint32_t i = 0; i < WAYS; i++)
-        if (!t->is_alive(t->owner, bucket[i].stamp, bucket[i].at))
-            return &bucket[i];
-    return NULL;
+    uint32_t way = way_of(b, 0);
+    if (way == WAYS)
+        for (way = 0; way < WAYS && t->is_alive(t->owner, b->stamps[way], b->at[way]);)
+            way++;
+    return way;
 }
 
 uint32_t gram_table_put(struct gram_table *t, uint64_t hash, uint16_t stamp, uint32_t at)
 {
-    struct gram_entry *bucket = bucket_of(t, hash), *e = NULL;
+    struct gram_bucket *b = bucket_of(t, hash);
     uint16_t tag = tag_of(hash);
-    uint32_t before = GRAM_NONE;
-    for (uint32_t i = 0; i < WAYS && !e; i++)
-        if (bucket[i].tag == tag)
-            e = &bucket[i];
-    if (e)
-        before = e->at;
-    else
-        e = room_in(t, bucket);
-    if (e)
-        *e = (struct gram_entry){.tag = tag, .stamp = stamp, .at = at};
+    uint32_t way = way_of(b, tag), before = way < WAYS ? b->at[way] : GRAM_NONE;
+    if (way == WAYS)
+        way = free_way(t, b);
+    if (way < WAYS) {
+        set_tag(b, way, tag);
+        b->stamps[way] = stamp;
+        b->at[way] = at;
+    }
     return before;
 }

@@ -18,9 +18,9 @@
 
 #define GRAM_NONE UINT32_MAX
 
-struct gram_entry;
+struct gram_bucket;
 struct gram_table {
-    struct gram_entry *entries; /* [n_buckets][8] */
+    struct gram_bucket *buckets;
     void *memory;
     uint32_t n_buckets;
     /* Whether whoever put an entry is still there. */

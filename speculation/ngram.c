@@ -5,12 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define AHEAD 8u /* tokens that are hashed while what the table has not in a cache comes */
+#define HOLD 2u
+
 /* Places of all slots are numbers of one space, max_model_len of them for each sequence that ever began: what a sequence
  * left in the table is known as such by its place. After 2^32 places numbers come again; an entry that then looks like
  * one's own is found out by its tokens, as any is. */
 struct slot {
     uint32_t base; /* the place of token 0 */
     uint32_t n_known; /* tokens before which all grams are in the table */
+    uint32_t held, n_held; /* the place that was proposed from last, and how many tokens there were; 0: none */
     bool is_used;
 };
 
@@ -37,23 +41,50 @@ static uint32_t hash_grams(const struct ngram *d, const struct slot *s, const ui
     uint64_t hash = gram_hash_begin(s->base);
     for (uint32_t n = 1; n <= longest; n++) {
         hash = gram_hash_add(hash, tokens[end - n]);
-        if (n >= d->config.lookup_min)
-            hashes[n_hashes++] = gram_hash_end(hash, n);
+        if (n >= d->config.lookup_min) {
+            hashes[n_hashes] = gram_hash_end(hash, n);
+            gram_table_prefetch(&d->table, hashes[n_hashes++]);
+        }
     }
     return n_hashes;
 }
 
-/* Every gram that something follows. */
+/* Every gram that something follows. Of several tokens together, so that what the table does not have in a cache comes
+ * while others are hashed. */
 static void learn(struct ngram *d, uint32_t slot, const struct draft_text *t)
 {
     struct slot *s = &d->slots[slot];
     uint32_t end = t->n_tokens < d->config.max_model_len ? t->n_tokens : d->config.max_model_len;
-    uint64_t hashes[NGRAM_MAX_LOOKUP];
-    for (; s->n_known < end; s->n_known++) {
-        uint32_t n = hash_grams(d, s, t->tokens, s->n_known, hashes);
-        for (uint32_t i = 0; i < n; i++)
-            gram_table_put(&d->table, hashes[i], (uint16_t)slot, s->base + s->n_known);
+    uint64_t hashes[AHEAD][NGRAM_MAX_LOOKUP];
+    uint32_t n[AHEAD];
+    while (s->n_known < end) {
+        uint32_t n_places = end - s->n_known < AHEAD ? end - s->n_known : AHEAD;
+        for (uint32_t i = 0; i < n_places; i++)
+            n[i] = hash_grams(d, s, t->tokens, s->n_known + i, hashes[i]);
+        for (uint32_t i = 0; i < n_places; i++, s->n_known++)
+            for (uint32_t j = 0; j < n[i]; j++)
+                gram_table_put(&d->table, hashes[i][j], (uint16_t)slot, s->base + s->n_known);
     }
+}
+
+static bool agrees(const struct draft_text *t, uint32_t at, uint32_t n)
+{
+    return at >= n && at < t->n_tokens &&
+           memcmp(t->tokens + at - n, t->tokens + t->n_tokens - n, n * sizeof *t->tokens) == 0;
+}
+
+/* Where the place that was proposed from last has come to, with a token or two more or less; GRAM_NONE: the text has left
+ * it. */
+static uint32_t hold(const struct ngram *d, const struct slot *s, const struct draft_text *t)
+{
+    uint32_t there = s->held + (t->n_tokens - s->n_held), n = d->config.lookup_min;
+    for (uint32_t i = 0; s->n_held > 0 && i <= HOLD; i++) {
+        if (there >= i && agrees(t, there - i, n))
+            return there - i;
+        if (agrees(t, there + i, n))
+            return there + i;
+    }
+    return GRAM_NONE;
 }
 
 /* Where what follows the last tokens begins; GRAM_NONE: nowhere. */
@@ -62,8 +93,7 @@ static uint32_t find(const struct ngram *d, const struct slot *s, const struct d
     uint64_t hashes[NGRAM_MAX_LOOKUP];
     for (uint32_t i = hash_grams(d, s, t->tokens, t->n_tokens, hashes); i-- > 0;) {
         uint32_t n = d->config.lookup_min + i, found = gram_table_find(&d->table, hashes[i]), at = found - s->base;
-        if (found != GRAM_NONE && at >= n && at < t->n_tokens &&
-            memcmp(t->tokens + at - n, t->tokens + t->n_tokens - n, n * sizeof *t->tokens) == 0)
+        if (found != GRAM_NONE && agrees(t, at, n))
             return at;
     }
     return GRAM_NONE;
@@ -84,7 +114,13 @@ static int propose(struct drafter *drafter, struct draft_ask *asks, uint32_t n, 
     for (uint32_t i = 0; i < n; i++) {
         struct draft_ask *a = &asks[i];
         learn(d, a->slot, &a->text);
-        uint32_t at = find(d, &d->slots[a->slot], &a->text);
+        struct slot *s = &d->slots[a->slot];
+        uint32_t at = hold(d, s, &a->text);
+        at = at == GRAM_NONE ? find(d, s, &a->text) : at;
+        if (at != GRAM_NONE) {
+            s->held = at;
+            s->n_held = a->text.n_tokens;
+        }
         for (a->n = 0; at != GRAM_NONE && a->n < a->most; a->n++, at++)
             a->drafts[a->n] = at < a->text.n_tokens ? a->text.tokens[at] : a->drafts[at - a->text.n_tokens];
     }

@@ -98,15 +98,15 @@ static uint32_t most_after(const struct suffix *d, uint32_t n_agree, uint32_t mo
 }
 
 /* From the longest run that agrees to the shortest, until what is left cannot be worth more. */
-static void guess_from(const struct suffix *d, uint32_t owner, const uint32_t *last, uint32_t n_last, uint32_t most,
-                       struct guess *best)
+static void guess_from(const struct suffix *d, const struct suffix_runs *runs, const uint32_t *last, uint32_t n_last,
+                       uint32_t most, struct guess *best)
 {
     struct suffix_place places[SUFFIX_PLACES];
     for (uint32_t level = SUFFIX_LEVELS, longest = n_last; level-- > 0 && longest > 0;) {
         uint32_t shortest = suffix_level_tokens(level);
         if (shortest > n_last || (float)most_after(d, longest, most) <= best->worth)
             continue;
-        uint32_t n = suffix_store_seen(&d->store, owner, level, last, n_last, places);
+        uint32_t n = suffix_store_seen(&d->store, runs, level, last, n_last, places);
         while (longest >= shortest) { /* each length at which a place less agrees */
             uint32_t length = 0;
             for (uint32_t i = 0; i < n; i++)
@@ -114,7 +114,7 @@ static void guess_from(const struct suffix *d, uint32_t owner, const uint32_t *l
                     length = places[i].n_agree;
             if (length < shortest || (float)most_after(d, length, most) <= best->worth)
                 break;
-            walk(d, places, n, length, most_after(d, length, most), owner >= d->store.n_slots, best);
+            walk(d, places, n, length, most_after(d, length, most), runs->owner >= d->store.n_slots, best);
             longest = length - 1;
         }
         if (n > 0) /* else it may not have been remembered, and longer runs are found by shorter ones */
@@ -140,10 +140,14 @@ static int propose(struct drafter *drafter, struct draft_ask *asks, uint32_t n, 
         uint32_t n_last = t->n_tokens < d->config.max_tree_depth ? t->n_tokens : d->config.max_tree_depth;
         const uint32_t *last = t->tokens + t->n_tokens - n_last;
         uint32_t domain = suffix_store_domain(&d->store, t->domain);
-        suffix_store_append(&d->store, &d->texts[a->slot], t->tokens, t->n_tokens);
-        guess_from(d, a->slot, last, n_last, a->most, &best);
+        struct suffix_runs own, others;
+        suffix_store_hash(&d->store, a->slot, last, n_last, &own);
         if (domain != SUFFIX_NONE)
-            guess_from(d, domain, last, n_last, a->most, &best);
+            suffix_store_hash(&d->store, domain, last, n_last, &others);
+        suffix_store_append(&d->store, &d->texts[a->slot], t->tokens, t->n_tokens);
+        guess_from(d, &own, last, n_last, a->most, &best);
+        if (domain != SUFFIX_NONE)
+            guess_from(d, &others, last, n_last, a->most, &best);
         a->n = best.n;
         memcpy(a->drafts, best.tokens, best.n * sizeof *a->drafts);
     }

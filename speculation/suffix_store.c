@@ -5,6 +5,7 @@
 
 #define BLOCK SUFFIX_BLOCK_TOKENS
 #define NONE SUFFIX_NONE
+#define AHEAD 8u /* tokens that are hashed while what the table has not in a cache comes */
 #define LONGEST (1u << (SUFFIX_LEVELS - 1))
 /* Different grams of a place, over all levels: 2.2 in prose, 3 in random tokens; the table has two entries for each of
  * these. */
@@ -114,28 +115,18 @@ void suffix_store_free(struct suffix_store *s)
 
 /* ---- texts ---- */
 
-/* Hashes of the runs that end before tokens[n]; returns how many levels have one. */
-static uint32_t hash_runs(uint32_t owner, const uint32_t *tokens, uint32_t n, uint64_t hashes[SUFFIX_LEVELS])
+void suffix_store_hash(const struct suffix_store *s, uint32_t owner, const uint32_t *last, uint32_t n_last,
+                       struct suffix_runs *runs)
 {
     uint64_t hash = gram_hash_begin(owner);
-    uint32_t n_levels = 0;
-    for (uint32_t i = 1; i <= LONGEST && i <= n; i++) {
-        hash = gram_hash_add(hash, tokens[n - i]);
-        if (i == suffix_level_tokens(n_levels))
-            hashes[n_levels++] = gram_hash_end(hash, i);
+    runs->owner = owner;
+    runs->n_levels = 0;
+    for (uint32_t i = 1; i <= LONGEST && i <= n_last; i++) {
+        hash = gram_hash_add(hash, last[n_last - i]);
+        if (i == suffix_level_tokens(runs->n_levels)) {
+            gram_table_prefetch(&s->grams, runs->hashes[runs->n_levels++] = gram_hash_end(hash, i));
+        }
     }
-    return n_levels;
-}
-
-static void add_token(struct suffix_store *s, struct suffix_text *text, const uint32_t *tokens)
-{
-    struct suffix_block *b = &s->blocks[text->last];
-    uint32_t at = text->last * BLOCK + b->n++;
-    uint64_t hashes[SUFFIX_LEVELS];
-    uint32_t n_levels = hash_runs(text->owner, tokens, text->n_tokens, hashes);
-    s->tokens[at] = tokens[text->n_tokens++];
-    for (uint32_t i = 0; i < n_levels; i++)
-        s->before[at][i] = gram_table_put(&s->grams, hashes[i], (uint16_t)b->birth, at);
 }
 
 /* Takes one of the chain; there is one. */
@@ -152,16 +143,42 @@ static void add_block(struct suffix_store *s, uint32_t *chain, struct suffix_tex
     text->last = i;
 }
 
-void suffix_store_append(struct suffix_store *s, struct suffix_text *text, const uint32_t *tokens, uint32_t n)
+/* Tokens up to n into the text's last block, which has room. */
+static void add_tokens(struct suffix_store *s, struct suffix_text *text, const uint32_t *tokens, uint32_t n)
+{
+    struct suffix_block *b = &s->blocks[text->last];
+    struct suffix_runs runs[AHEAD];
+    while (text->n_tokens < n) {
+        uint32_t n_runs = n - text->n_tokens < AHEAD ? n - text->n_tokens : AHEAD;
+        for (uint32_t i = 0; i < n_runs; i++)
+            suffix_store_hash(s, text->owner, tokens, text->n_tokens + i, &runs[i]);
+        for (uint32_t i = 0; i < n_runs; i++) {
+            uint32_t at = text->last * BLOCK + b->n++;
+            s->tokens[at] = tokens[text->n_tokens++];
+            for (uint32_t j = 0; j < runs[i].n_levels; j++)
+                s->before[at][j] = gram_table_put(&s->grams, runs[i].hashes[j], (uint16_t)b->birth, at);
+        }
+    }
+}
+
+/* Tokens up to n, as far as there are blocks. */
+static void extend(struct suffix_store *s, uint32_t *chain, struct suffix_text *text, const uint32_t *tokens,
+                   uint32_t n)
 {
     while (text->n_tokens < n) {
-        if (text->n_tokens % BLOCK == 0) {
-            if (s->free_own == NONE)
+        uint32_t left = BLOCK - text->n_tokens % BLOCK;
+        if (left == BLOCK) {
+            if (*chain == NONE)
                 return;
-            add_block(s, &s->free_own, text);
+            add_block(s, chain, text);
         }
-        add_token(s, text, tokens);
+        add_tokens(s, text, tokens, n - text->n_tokens < left ? n : text->n_tokens + left);
     }
+}
+
+void suffix_store_append(struct suffix_store *s, struct suffix_text *text, const uint32_t *tokens, uint32_t n)
+{
+    extend(s, &s->free_own, text, tokens, n);
 }
 
 /* Returns how many there were. */
@@ -268,11 +285,7 @@ void suffix_store_learn(struct suffix_store *s, const struct key256 *domain, uin
         forget_one(s, s->n_answers >= max_answers);
     uint32_t d = find_or_add_domain(s, domain);
     struct suffix_text text = {.owner = s->n_slots + d, .first = NONE, .last = NONE};
-    while (text.n_tokens < n) {
-        if (text.n_tokens % BLOCK == 0)
-            add_block(s, &s->free_history, &text);
-        add_token(s, &text, tokens);
-    }
+    extend(s, &s->free_history, &text, tokens, n);
     if (a->n_answers++ == 0)
         a->oldest = text.first;
     else
@@ -319,25 +332,35 @@ static bool is_of(const struct suffix_store *s, uint32_t at, uint32_t owner)
     return b->owner == owner && at % BLOCK < b->n;
 }
 
-uint32_t suffix_store_seen(const struct suffix_store *s, uint32_t owner, uint32_t level, const uint32_t *last,
-                           uint32_t n_last, struct suffix_place *places)
+/* What is read of a place, asked for ahead. */
+static void prefetch(const struct suffix_store *s, uint32_t at)
 {
-    uint64_t hashes[SUFFIX_LEVELS];
-    uint32_t n = 0;
-    if (hash_runs(owner, last, n_last, hashes) <= level)
+    if (at == GRAM_NONE)
+        return;
+    __builtin_prefetch(&s->blocks[at / BLOCK]);
+    __builtin_prefetch(&s->before[at]);
+    __builtin_prefetch(&s->tokens[at]);
+}
+
+uint32_t suffix_store_seen(const struct suffix_store *s, const struct suffix_runs *runs, uint32_t level,
+                           const uint32_t *last, uint32_t n_last, struct suffix_place *places)
+{
+    uint32_t n = 0, birth = UINT32_MAX;
+    if (level >= runs->n_levels)
         return 0;
-    uint32_t at = gram_table_find(&s->grams, hashes[level]), birth = UINT32_MAX;
     /* A block that has been taken again may lie anywhere in a chain: each place must be older than the one before. */
-    while (n < SUFFIX_PLACES && at != GRAM_NONE && is_of(s, at, owner)) {
+    for (uint32_t at = gram_table_find(&s->grams, runs->hashes[level]), next;
+         n < SUFFIX_PLACES && at != GRAM_NONE && is_of(s, at, runs->owner); at = next) {
         const struct suffix_block *b = &s->blocks[at / BLOCK];
         if (n > 0 && (b->birth > birth || (b->birth == birth && at >= places[n - 1].at)))
             break;
+        next = s->before[at][level];
+        prefetch(s, next);
         birth = b->birth;
         places[n] = (struct suffix_place){.at = at, .n_agree = n_agree(s, at, last, n_last)};
         if (places[n].n_agree < suffix_level_tokens(level))
             break;
         n++;
-        at = s->before[at][level];
     }
     return n;
 }

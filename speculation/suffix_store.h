@@ -63,13 +63,22 @@ void suffix_store_learn(struct suffix_store *s, const struct key256 *domain, uin
 /* The owner; SUFFIX_NONE: nothing is known of it. */
 uint32_t suffix_store_domain(const struct suffix_store *s, const struct key256 *domain);
 
+/* The last tokens of a text, as an owner's texts are searched for them. */
+struct suffix_runs {
+    uint32_t owner, n_levels;
+    uint64_t hashes[SUFFIX_LEVELS];
+};
+/* last: [n_last] */
+void suffix_store_hash(const struct suffix_store *s, uint32_t owner, const uint32_t *last, uint32_t n_last,
+                       struct suffix_runs *runs);
+
 struct suffix_place {
     uint32_t at;
     uint32_t n_agree; /* tokens before it that are the last of those that were looked for; at most n_last */
 };
-/* The latest places after the last tokens that a level has, the latest first: at most SUFFIX_PLACES. last[n_last] */
-uint32_t suffix_store_seen(const struct suffix_store *s, uint32_t owner, uint32_t level, const uint32_t *last,
-                           uint32_t n_last, struct suffix_place *places);
+/* The latest places after the last tokens that a level has, the latest first: at most SUFFIX_PLACES. */
+uint32_t suffix_store_seen(const struct suffix_store *s, const struct suffix_runs *runs, uint32_t level,
+                           const uint32_t *last, uint32_t n_last, struct suffix_place *places);
 /* The place after it; SUFFIX_NONE: the text ends. */
 uint32_t suffix_store_next(const struct suffix_store *s, uint32_t at);
 

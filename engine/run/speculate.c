@@ -202,6 +202,8 @@ static void leave_slot(struct engine *e, uint32_t seq, bool is_answer)
     if (*slot == 0)
         return;
     struct draft_text text = is_answer ? text_of(e, seq) : (struct draft_text){0};
+    while (text.n_tokens > text.n_prompt && text.tokens[text.n_tokens - 1] == SCHED_PENDING) /* of a step in flight */
+        text.n_tokens--;
     for (int i = 0; i < N_DRAFT_SOURCES; i++)
         if (s->drafters[i])
             s->drafters[i]->ops->end(s->drafters[i], *slot - 1, &text, is_answer);

@@ -1,6 +1,6 @@
 /* What the host costs beside the kernels.
  *
- *     build/tests/bench/host_bench [--json] [--quick] [--only sched|engine|stream|one-stream|requests] MODEL
+ *     build/tests/bench/host_bench [--json] [--quick] [--only sched|drafts|engine|stream|one-stream|requests] MODEL
  *     build/tests/bench/host_bench [--json] [--quick] --other-server PORT
  *
  * MODEL: a checkpoint with its tokenizer, of 2,000 tokens or more; tools/demo_model/model will do.
@@ -71,8 +71,9 @@ int main(int argc, char **argv)
             model_dir = argv[i];
     }
     if (port ? model_dir != NULL : !model_dir || model_dir[0] == '-') {
-        fprintf(stderr, "usage: host_bench [--json] [--quick] [--only sched|engine|stream|one-stream|requests] MODEL\n"
-                        "       host_bench [--json] [--quick] --other-server PORT\n");
+        fprintf(stderr,
+                "usage: host_bench [--json] [--quick] [--only sched|drafts|engine|stream|one-stream|requests] MODEL\n"
+                "       host_bench [--json] [--quick] --other-server PORT\n");
         return 2;
     }
     if (quire_hash_init())
@@ -93,6 +94,8 @@ int main(int argc, char **argv)
         bench_policies(quick);
         bench_blocks(quick);
     }
+    if (!only || strcmp(only, "drafts") == 0)
+        bench_drafts(quick);
     if (!only || strcmp(only, "engine") == 0)
         bench_engine(model_dir, quick);
     if (as_json)

@@ -24,6 +24,8 @@ static inline double bench_seconds(clockid_t clock)
 void bench_sched(bool quick);
 /* Blocks alone: taken, given back, found, named. */
 void bench_blocks(bool quick);
+/* Guessing: a row's drafts. */
+void bench_drafts(bool quick);
 /* Scheduling with many waiting, under each policy. */
 void bench_policies(bool quick);
 /* One step of the engine, whose kernels do nothing. */

@@ -63,7 +63,7 @@ static void proposes_what_was_answered(void **state)
     assert_int_equal(ask_new(d, &a, asked, 4, 8, out), 3); /* three tokens agree */
     assert_memory_equal(out, ((uint32_t[]){13, 14, 15}), sizeof(uint32_t[3]));
     assert_int_equal(ask_new(d, &a, asked, 4, 2, out), 2);
-    assert_int_equal(ask_new(d, &b, asked, 4, 8, out), 0); /* its hash is the same */
+    assert_int_equal(ask_new(d, &b, asked, 4, 8, out), 0);
     learn(d, 0, &b, 0, other, 4, true);
     assert_int_equal(ask_new(d, &b, asked, 4, 8, out), 1);
     assert_int_equal(out[0], 20);
@@ -240,6 +240,31 @@ static void those_who_hold_most_give_way(void **state)
     d->ops->destroy(d);
 }
 
+/* As many domains as chains of them, so that some share one; the keys differ in their last byte. The same prompt goes on
+ * differently in each. */
+static void domains_are_apart(void **state)
+{
+    (void)state;
+    struct suffix_config c = usual;
+    c.history_bytes = 56000; /* 16 blocks */
+    for (uint32_t round = 0; round < 8; round++) {
+        struct drafter *d = make(&c);
+        for (uint32_t i = 0; i < 14; i++) {
+            struct key256 domain = domain_of((uint8_t)i);
+            uint32_t out[DRAFT_MAX], tokens[] = {1, 2, 3, 1000 + i};
+            assert_int_equal(ask_new(d, &domain, tokens, 3, 8, out), 0);
+            learn(d, 0, &domain, i, tokens, 4, true);
+        }
+        for (uint32_t i = 0; i < 14; i++) {
+            struct key256 domain = domain_of((uint8_t)i);
+            uint32_t out[DRAFT_MAX], tokens[] = {1, 2, 3};
+            assert_int_equal(ask_new(d, &domain, tokens, 3, 8, out), 1);
+            assert_int_equal(out[0], 1000 + i);
+        }
+        d->ops->destroy(d);
+    }
+}
+
 static void answers_are_counted(void **state)
 {
     (void)state;
@@ -320,8 +345,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(proposes_what_was_answered),   cmocka_unit_test(finds_the_first_tokens_by_the_prompt),
         cmocka_unit_test(equals_a_suffix_tree),         cmocka_unit_test(nearly_equals_it_on_prose),
-        cmocka_unit_test(those_who_hold_most_give_way), cmocka_unit_test(answers_are_counted),
-        cmocka_unit_test(says_what_it_takes),           cmocka_unit_test(own_text_has_a_bound),
+        cmocka_unit_test(those_who_hold_most_give_way), cmocka_unit_test(domains_are_apart),
+        cmocka_unit_test(answers_are_counted),          cmocka_unit_test(says_what_it_takes),
+        cmocka_unit_test(own_text_has_a_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
