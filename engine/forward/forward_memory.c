@@ -63,15 +63,16 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan, stru
     const struct model_desc *d = f->desc;
     struct k_plan_bytes workspace;
     const struct k_plan_dims dims = step_plan_dims(d, plan);
+    const uint64_t sampled_bytes = layout_align(plan->max_logit_rows * sizeof(uint32_t));
     void *arena = NULL, *logits = NULL, *sampled = NULL, *work = NULL;
     plan->planner->workspace(&dims, &workspace);
     int status = b->ops->alloc(b, f->layout.total, &arena, err);
     f->arena_dev = arena;
     if (status == QUIRE_OK)
-        status = b->ops->alloc(b, plan->logits_bytes, &logits, err);
+        status = b->ops->alloc(b, plan->logits_bytes - sampled_bytes, &logits, err);
     f->logits_dev = logits;
     if (status == QUIRE_OK)
-        status = b->ops->alloc(b, plan->max_logit_rows * sizeof(uint32_t), &sampled, err);
+        status = b->ops->alloc(b, sampled_bytes, &sampled, err);
     f->sampled_dev = sampled;
     if (status == QUIRE_OK)
         status = b->ops->alloc(b, plan->workspace_bytes, &work, err);

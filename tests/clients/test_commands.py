@@ -364,7 +364,14 @@ def test_plan():
     drafting = json.loads(quire("plan", MODEL, "--json", "--num-kv-blocks", "100", "--max-model-len", "512", "--speculative-config",
                                 '{"method": "ngram"}').stdout)
     assert drafting["total_bytes"] - drafting["draft_bytes"] == plan["total_bytes"] - plan["draft_bytes"]
-    assert drafting["draft_bytes"] - plan["draft_bytes"] > 100 * 16 * 4 * 16 > plan["draft_bytes"]
+    assert drafting["draft_bytes"] - plan["draft_bytes"] > 100 * 16 * 4 * 16
+    guessed = json.loads(quire("plan", MODEL, "--json", "--num-kv-blocks", "100", "--max-model-len", "512", "--speculative-config",
+                               json.dumps({"model": str(MODEL.parent / "draft")})).stdout)
+    group = guessed["kv_groups"][1]
+    assert plan["draft_weight_bytes"] == plan["draft_model_bytes"] == 0 < guessed["draft_weight_bytes"] < plan["weight_bytes"]
+    assert guessed["kv_bytes"] == plan["kv_bytes"] + 100 * group["block_bytes"] and group["n_layers"] == 2
+    assert guessed["total_bytes"] - plan["total_bytes"] == sum(
+        guessed[k] - plan[k] for k in ("kv_bytes", "draft_bytes", "draft_model_bytes"))
     short = quire("plan", MODEL, "--num-kv-blocks", "4", "--max-model-len", "512")
     assert short.returncode == 1 and "--num-kv-blocks" in short.stderr and "--max-model-len" in short.stderr
 

@@ -22,6 +22,9 @@ static struct engine_options options(const char *draft, uint32_t n_tokens)
 {
     struct engine_options o;
     engine_options_default(&o);
+#ifdef TEST_DEVICE
+    o.device = TEST_DEVICE;
+#endif
     o.n_threads = 1;
     o.num_kv_blocks = 400;
     o.block_size = 8;
@@ -126,12 +129,100 @@ static void test_preempted(void **state)
     }
 }
 
+/* ---- what it takes --------------------------------------------------------------------------- */
+
+#ifndef TEST_OVERLAP /* which has a k_backend_open() of its own */
+static struct k_backend_ops counted_ops;
+static const struct k_backend_ops *real_ops;
+static uint64_t n_allocated;
+
+static int counted_alloc(struct k_backend *b, uint64_t bytes, void **dev, struct quire_error *err)
+{
+    n_allocated += bytes;
+    return real_ops->alloc(b, bytes, dev, err);
+}
+
+int __real_k_backend_open(const struct k_backend_options *o, struct k_backend **out, const char **why,
+                          struct quire_error *err);
+int __wrap_k_backend_open(const struct k_backend_options *o, struct k_backend **out, const char **why,
+                          struct quire_error *err);
+
+int __wrap_k_backend_open(const struct k_backend_options *o, struct k_backend **out, const char **why,
+                          struct quire_error *err)
+{
+    int status = __real_k_backend_open(o, out, why, err);
+    if (status != QUIRE_OK)
+        return status;
+    real_ops = (*out)->ops;
+    counted_ops = *real_ops;
+    counted_ops.alloc = counted_alloc;
+    (*out)->ops = &counted_ops;
+    n_allocated = 0;
+    return QUIRE_OK;
+}
+#endif
+
+/* 2 layers of one KV head of 16 in f32 for a block of 8; f32 parts beside the tensors; 17 guesses touch 3 blocks. */
+static void test_planned_to_the_byte(void **state)
+{
+    (void)state;
+    struct engine_options plain = options(NULL, 0), o = options(other.dir, 17);
+    struct client *a = client_open(model.dir, &plain), *b = client_open(model.dir, &o);
+#ifndef TEST_OVERLAP
+    const uint64_t n_bytes = n_allocated;
+#endif
+    const struct engine_plan *without = engine_info(client_engine(a))->plan, *p = engine_info(client_engine(b))->plan;
+    uint64_t block = 2 * 2 * 16 * 4 * 8, kv = 400 * block, guessed = 8 * 3 * block;
+    assert_int_equal(p->n_kv_groups, 1);
+    assert_int_equal(engine_plan_n_groups(p), 2);
+    assert_int_equal(p->groups[1].n_blocks, 400);
+    assert_int_equal(p->groups[1].block_bytes, block);
+    assert_int_equal(p->kv_bytes, without->kv_bytes + kv);
+    assert_int_equal(p->draft_weight_bytes, p->weight_bytes);
+    assert_int_equal(without->draft_weight_bytes + without->draft_model_bytes, 0);
+    /* The same shape as the model's, but for logits of its 8 sequences instead of 64 rows. */
+    uint64_t buffers = p->param_bytes + p->activation_bytes + p->logits_bytes + p->workspace_bytes;
+    uint64_t fewer_logits = 56 * (TINY_VOCAB * 4 + 4);
+    assert_in_range(p->draft_model_bytes,
+                    guessed + buffers - fewer_logits - p->workspace_bytes - 56 * (4 + 16 + 32 * 4),
+                    guessed + buffers - fewer_logits);
+#ifndef TEST_OVERLAP
+    assert_int_equal(n_bytes, p->total_bytes - p->draft_bytes);
+#endif
+    assert_int_equal(p->total_bytes - without->total_bytes,
+                     kv + p->draft_model_bytes + p->draft_bytes - without->draft_bytes);
+    client_close(a);
+    client_close(b);
+}
+
+static void refused(struct engine_options o, const char *says)
+{
+    struct quire_error err;
+    struct client *c = client_try_open(model.dir, &o, &err);
+    if (c)
+        fail_msg("opened, and should say: %s", says);
+    if (!strstr(err.text, says))
+        fail_msg("says: %s", err.text);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    struct tiny_model small;
+    struct engine_options o = options("/nowhere/at/all", 4);
+    refused(o, "--speculative-config: model: ");
+    tiny_model_write(&(struct tiny_spec){.seed = 7, .nan_token = -1, .prefix = "model.", .omit = "lm_head.weight"},
+                     &small);
+    refused(options(small.dir, 4), "lm_head.weight");
+    tiny_model_remove(&small);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits_stay),
-        cmocka_unit_test(test_itself_is_right),
-        cmocka_unit_test(test_preempted),
+        cmocka_unit_test(test_bits_stay), cmocka_unit_test(test_itself_is_right),
+        cmocka_unit_test(test_preempted), cmocka_unit_test(test_planned_to_the_byte),
+        cmocka_unit_test(test_refused),
     };
     tiny_model_write(&(struct tiny_spec){.seed = 5, .nan_token = -1, .prefix = "model."}, &model);
     tiny_model_write(&(struct tiny_spec){.seed = 6, .nan_token = -1, .prefix = "model."}, &other);

@@ -3,6 +3,7 @@
 #include "base/size.h"
 #include "engine/engine.h"
 #include "engine/plan.h"
+#include "engine/model/draft.h"
 #include "engine/model/safetensors.h"
 #include "engine/model/weights.h"
 #include "server/front/front.h"
@@ -25,21 +26,22 @@ struct plan_row {
 static void print_json(const char *model_dir, const struct model_desc *desc, const struct engine_plan *plan)
 {
     json_t *groups = json_array();
-    for (uint32_t g = 0; g < plan->n_kv_groups; g++)
+    for (uint32_t g = 0; g < engine_plan_n_groups(plan); g++)
         json_array_append_new(
             groups, json_pack("{s:I, s:I, s:I, s:I, s:I}", "window", (json_int_t)plan->groups[g].window, "n_layers",
                               (json_int_t)plan->groups[g].n_layers, "n_blocks", (json_int_t)plan->groups[g].n_blocks,
                               "n_host_blocks", (json_int_t)plan->groups[g].n_host_blocks, "block_bytes",
                               (json_int_t)plan->groups[g].block_bytes));
     json_t *root = json_pack(
-        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+        "{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
         "model", model_dir, "architecture", desc->architecture, "device", plan->device, "gpu",
         plan->gpu ? plan->gpu->title : NULL, "weight_dtype", k_format_name(plan->weight_format), "kv_dtype",
         k_format_name(plan->kv_format), "weight_bytes", (json_int_t)plan->weight_bytes, "param_bytes",
         (json_int_t)plan->param_bytes, "activation_bytes", (json_int_t)plan->activation_bytes, "workspace_bytes",
         (json_int_t)plan->workspace_bytes, "logits_bytes", (json_int_t)plan->logits_bytes, "kv_bytes",
         (json_int_t)plan->kv_bytes, "swap_bytes", (json_int_t)plan->swap_bytes, "draft_bytes",
-        (json_int_t)plan->draft_bytes, "total_bytes", (json_int_t)plan->total_bytes, "device_memory",
+        (json_int_t)plan->draft_bytes, "draft_weight_bytes", (json_int_t)plan->draft_weight_bytes, "draft_model_bytes",
+        (json_int_t)plan->draft_model_bytes, "total_bytes", (json_int_t)plan->total_bytes, "device_memory",
         (json_int_t)plan->device_memory, "device_budget", (json_int_t)plan->device_budget, "driver_bytes",
         (json_int_t)plan->driver_bytes, "block_tokens", (json_int_t)plan->block_tokens, "max_model_len",
         (json_int_t)plan->max_model_len, "max_num_seqs", (json_int_t)plan->max_num_seqs, "max_num_batched_tokens",
@@ -62,7 +64,8 @@ static void print_device(const struct engine_plan *plan)
     printf("  %-12s %15" PRIu64
            " bytes  %11s   of it for the driver: context, modules, recorded steps (assumed; measured at start)\n\n",
            "driver", plan->driver_bytes, quire_size(plan->driver_bytes).text);
-    uint64_t needed = engine_plan_device_bytes(plan) + plan->weight_bytes + plan->driver_bytes;
+    uint64_t weights = plan->weight_bytes + plan->draft_weight_bytes;
+    uint64_t needed = engine_plan_device_bytes(plan) + weights + plan->driver_bytes;
     if (needed > plan->device_budget)
         printf("  This does not fit: it takes %s more than the budget, and the engine would not start.\n\n",
                quire_size(needed - plan->device_budget).text);
@@ -95,6 +98,11 @@ static void print_table(const char *model_dir, const struct model_desc *desc, co
         {"workspace", "what the kernels need besides", plan->workspace_bytes},
         {"KV cache", "all blocks", plan->kv_bytes},
         {"drafts", "who guesses what comes next, in host memory (--speculative-config)", plan->draft_bytes},
+        {"its weights",
+         plan->device_memory ? "of the draft model, copied to the GPU" : "of the draft model, mapped likewise",
+         plan->draft_weight_bytes},
+        {"its buffers", "parameters, activations, logits, workspace, and blocks for what is only guessed",
+         plan->draft_model_bytes},
         {"host tier", "KV blocks that the cache gives up (--swap-space)", plan->swap_bytes},
     };
     if (plan->gpu)
@@ -104,20 +112,21 @@ static void print_table(const char *model_dir, const struct model_desc *desc, co
         printf("%s: %s on %s, %u thread%s, weights %s, KV %s\n\n", model_dir, desc->architecture, plan->device,
                plan->n_threads, plan->n_threads == 1 ? "" : "s", k_format_name(plan->weight_format),
                k_format_name(plan->kv_format));
-    size_t n_rows = sizeof rows / sizeof rows[0];
-    if (plan->swap_bytes == 0)
-        n_rows--; /* the host tier is the last */
+    const size_t n_rows = sizeof rows / sizeof rows[0], n_always = 7; /* the others where they take anything */
     for (size_t i = 0; i < n_rows; i++)
-        printf("  %-12s %15" PRIu64 " bytes  %11s   %s\n", rows[i].key, rows[i].bytes, quire_size(rows[i].bytes).text,
-               rows[i].label);
+        if (i < n_always || rows[i].bytes > 0)
+            printf("  %-12s %15" PRIu64 " bytes  %11s   %s\n", rows[i].key, rows[i].bytes,
+                   quire_size(rows[i].bytes).text, rows[i].label);
     printf("  %-12s %15" PRIu64 " bytes  %11s   everything but the weights\n\n", "planned", plan->total_bytes,
            quire_size(plan->total_bytes).text);
     print_front();
     if (plan->device_memory)
         print_device(plan);
-    for (uint32_t g = 0; g < plan->n_kv_groups; g++) {
+    for (uint32_t g = 0; g < engine_plan_n_groups(plan); g++) {
         char span[48];
-        if (plan->groups[g].window)
+        if (g >= plan->n_kv_groups)
+            snprintf(span, sizeof span, "the draft model");
+        else if (plan->groups[g].window)
             snprintf(span, sizeof span, "window of %u", plan->groups[g].window);
         else
             snprintf(span, sizeof span, "full attention");
@@ -131,6 +140,34 @@ static void print_table(const char *model_dir, const struct model_desc *desc, co
     }
     printf("\n  longest request %u tokens; %u sequences at once; %u tokens a step\n", plan->max_model_len,
            plan->max_num_seqs, plan->max_num_batched_tokens);
+}
+
+/* Of a draft model too, where one guesses. */
+static int make_plan(const struct engine_options *o, struct model_desc *desc, struct engine_plan *out,
+                     struct quire_error *err)
+{
+    struct model_desc draft_desc;
+    struct sampling_defaults sampling;
+    struct safetensors *weights = NULL, *draft_weights = NULL;
+    struct engine_draft draft = {.desc = &draft_desc, .n_tokens = o->speculative.num_speculative_tokens};
+    int status = model_describe(o->model_dir, desc, &sampling, err);
+    if (status == QUIRE_OK)
+        status = safetensors_open(o->model_dir, &weights, err);
+    if (status == QUIRE_OK)
+        status = weights_stored_dtype(weights, desc, err);
+    if (status == QUIRE_OK && o->speculative.method == DRAFT_MODEL) {
+        status = model_open_draft(o->speculative.model, o->model_dir, desc, &draft_desc, &draft_weights, err);
+        if (status != QUIRE_OK)
+            quire_error_prefix(err, "--speculative-config: model");
+        else
+            draft.weight_bytes = safetensors_total_bytes(draft_weights);
+    }
+    if (status == QUIRE_OK)
+        status = engine_plan_make_on(o, desc, safetensors_total_bytes(weights), draft_weights ? &draft : NULL, NULL,
+                                     out, err);
+    safetensors_close(weights);
+    safetensors_close(draft_weights);
+    return status;
 }
 
 int command_plan(int argc, char **argv)
@@ -173,17 +210,8 @@ int command_plan(int argc, char **argv)
     options.model_dir = model.dir;
 
     struct model_desc desc;
-    struct sampling_defaults sampling;
-    struct safetensors *weights;
     struct engine_plan plan;
-    if (model_describe(model.dir, &desc, &sampling, &err) != QUIRE_OK ||
-        safetensors_open(model.dir, &weights, &err) != QUIRE_OK)
-        return command_fail(1, err.text);
-    int status = weights_stored_dtype(weights, &desc, &err);
-    if (status == QUIRE_OK)
-        status = engine_plan_make(&options, &desc, safetensors_total_bytes(weights), &plan, &err);
-    safetensors_close(weights);
-    if (status != QUIRE_OK)
+    if (make_plan(&options, &desc, &plan, &err) != QUIRE_OK)
         return command_fail(1, err.text);
     if (json)
         print_json(model_dir, &desc, &plan);

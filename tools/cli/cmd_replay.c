@@ -4,6 +4,7 @@
 #include "tools/cli/cli.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/engine_flags.h"
 #include "tools/cli/serving.h"
 #include "tools/hub/cache.h"
 #include "tools/cli/replay.h"
@@ -117,7 +118,7 @@ static int parse_guesses(const char *text, void *target, struct quire_error *err
 {
     struct guesses *g = target;
     g->given = true;
-    return speculative_config_parse(text, strlen(text), &g->config, err);
+    return speculative_flag_parse(text, &g->config, err);
 }
 
 static int run(const char *file, const char *model_dir, const struct guesses *guesses, bool json, int *code,

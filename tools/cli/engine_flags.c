@@ -2,6 +2,7 @@
 #include "kernels/kernels.h"
 
 #include "tools/bench/lib/cost_file.h"
+#include "tools/hub/cache.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -30,9 +31,17 @@ static int parse_cost_model(const char *text, void *target, struct quire_error *
     return cost_file_read(text, target, err);
 }
 
-static int parse_speculative(const char *text, void *target, struct quire_error *err)
+/* Who computes nothing, as a simulation, takes a draft model that is nowhere, too: opening it says that it is missing. */
+int speculative_flag_parse(const char *text, void *target, struct quire_error *err)
 {
-    return speculative_config_parse(text, strlen(text), target, err);
+    struct speculative_config *config = target;
+    struct hub_model model;
+    struct quire_error ignored;
+    int status = speculative_config_parse(text, strlen(text), config, err);
+    if (status == QUIRE_OK && config->method == DRAFT_MODEL &&
+        hub_model_find(config->model, false, &model, &ignored) == QUIRE_OK && strlen(model.dir) < sizeof config->model)
+        memcpy(config->model, model.dir, strlen(model.dir) + 1);
+    return status;
 }
 
 /* A number at *text, which moves past it. */
@@ -173,7 +182,7 @@ size_t schedule_flags(struct engine_options *o, struct cli_option out[SCHEDULE_F
         {.names = "fair-prefill-share", .kind = CLI_U32, .target = &p->prefill_share, .min = 1, .max = 100,
          .value = "PERCENT", .help = "fair: of a step's prompt tokens, what one tenant may take while others want some. "
                                      "Default 50."},
-        {.names = "speculative-config", .kind = CLI_PARSED, .parse = parse_speculative, .target = &o->speculative,
+        {.names = "speculative-config", .kind = CLI_PARSED, .parse = speculative_flag_parse, .target = &o->speculative,
          .value = "JSON", .help = "Guess what comes next and settle several tokens in one step, the same bits sooner: "
                  "'{\"method\": \"ngram\"}' from the request's own text, suffix also from earlier answers, draft_model by "
                  "\"model\": \"DIR\". \"num_speculative_tokens\": at most so many a row, default 16; how many there are "

@@ -16,4 +16,8 @@ size_t engine_flags(struct engine_options *options, struct cli_option out[ENGINE
 /* Those of them that say how requests are scheduled: what `quire sim` shares with the engines. engine_flags() has them. */
 size_t schedule_flags(struct engine_options *options, struct cli_option out[SCHEDULE_FLAGS_MAX]);
 
+/* --speculative-config into a struct speculative_config; a draft model's name in the Hugging Face cache becomes its
+ * directory. */
+int speculative_flag_parse(const char *text, void *target, struct quire_error *err);
+
 #endif
