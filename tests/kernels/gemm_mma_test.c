@@ -2,6 +2,7 @@
  * have no exponent, and every number of tokens through its own kernel. Against the page, bit for bit. */
 #include "tests/kernels/page.h"
 #include "tests/kernels/page_mma.h"
+#include "tests/sample.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -131,7 +132,10 @@ static void test_wide_matrices(void **state)
         {.dtype = K_F16, .n_tokens = 1100, .n_rows = 1400, .n_cols = 20},
         {.dtype = K_BF16, .n_tokens = 600, .n_rows = 20, .n_cols = 40},
     };
+    struct sample sample = sample_of(2);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (!sample_takes(&sample))
+            continue;
         const struct op_case *c = &cases[i];
         struct gemm g = new_gemm(c->dtype, c->n_rows, c->n_cols, c->n_tokens);
         size_t n = (size_t)c->n_tokens * c->n_rows;
@@ -145,6 +149,7 @@ static void test_wide_matrices(void **state)
         free(page);
         free_gemm(&g);
     }
+    sample_report(&sample, "wide matrices");
 }
 
 /* A row of one weight, times 1: the weight itself, whatever it is. */

@@ -3,6 +3,7 @@
  * among good ones. */
 #include "kernels/kernels.h"
 #include "tests/kernels/page.h"
+#include "tests/sample.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -190,6 +191,7 @@ static void test_shapes(void **state)
 {
     static const uint32_t vocabs[] = {1, 5, 31, 33, 255, 256, 257, 1023, 1024, 1025, 8192, 8193, 32003, 151936};
     struct k_sample_row rows[N_KINDS];
+    struct sample some = sample_of(strcmp(device, "cuda") == 0 ? 3 : 1); /* which an emulator may run */
     for (size_t v = 0; v < sizeof vocabs / sizeof *vocabs; v++) {
         uint32_t n = vocabs[v];
         float *z = must(malloc((size_t)N_KINDS * n * sizeof *z));
@@ -197,10 +199,12 @@ static void test_shapes(void **state)
             for (uint32_t i = 0; i < N_KINDS; i++)
                 fill(z + (uint64_t)i * n, n, shape);
             make_rows(rows);
-            compare(*state, shape_names[shape], z, n, rows, N_KINDS);
+            if (sample_takes(&some))
+                compare(*state, shape_names[shape], z, n, rows, N_KINDS);
         }
         free(z);
     }
+    sample_report(&some, "shapes of logits");
 }
 
 /* Every other row cannot be sampled; what stands between is as it would be alone. */

@@ -3,6 +3,7 @@
 #include "record_rig.h"
 
 #include "engine/record/drive.h"
+#include "tests/sample.h"
 #include "tools/cli/replay.h"
 
 #include <setjmp.h>
@@ -51,6 +52,13 @@ static struct replay_report replay(struct recording *r, const char *model)
 }
 
 /* ---- a run of every kind --------------------------------------------------------------------- */
+
+/* An emulated step takes a second where a CPU's takes a millisecond. */
+#ifdef TEST_DEVICE
+#define ONE_RUN_IN 2
+#else
+#define ONE_RUN_IN 1
+#endif
 
 /* What the recording says came of each request is what its client was given. */
 static void compare_answers(const struct recording_run *run, const struct rig_traffic *traffic)
@@ -111,36 +119,41 @@ static uint64_t one_run(uint64_t number, const struct engine_options *o)
 static void every_policy_again(void **state)
 {
     (void)state;
-    uint64_t n_preemptions = 0, number = 0;
+    uint64_t n_preemptions = 0;
+    struct sample sample = sample_of(ONE_RUN_IN);
     for (uint32_t i = 0; sched_policy_at(i); i++) {
         struct engine_options o = rig_options();
         o.scheduling_policy = sched_policy_at(i)->name;
-        n_preemptions += one_run(number++, &o);
+        if (sample_takes(&sample))
+            n_preemptions += one_run(i, &o);
     }
-    assert_true(n_preemptions > 0); /* else the blocks are too many for this test */
+    sample_report(&sample, "policies");
+    assert_true(n_preemptions > 0 || sample.one_in > 1); /* else the blocks are too many for this test */
 }
 
 static void other_shapes_again(void **state)
 {
     (void)state;
-    struct engine_options o = rig_options();
-    o.swap_space = 1 << 20;
-    one_run(100, &o);
-    o.preemption_mode = "recompute";
-    o.prefix_cache_eviction = "reuse";
-    o.long_prefill_token_threshold = 16;
-    one_run(101, &o);
-    o = rig_options();
-    o.batching = "dynamic";
-    o.max_batch_size = 3;
-    o.max_wait_ms = 2;
-    one_run(102, &o);
-    o = rig_options();
-    o.preemption_mode = "never";
-    o.cost = (struct sched_cost){.n_points = 1, .points = {{1, 150}}, .row_us = 3};
-    o.step_target_ms = 1;
-    o.adaptive_budget = true;
-    one_run(103, &o);
+    struct engine_options shapes[4];
+    for (uint32_t i = 0; i < 4; i++)
+        shapes[i] = rig_options();
+    shapes[0].swap_space = 1 << 20;
+    shapes[1].swap_space = 1 << 20;
+    shapes[1].preemption_mode = "recompute";
+    shapes[1].prefix_cache_eviction = "reuse";
+    shapes[1].long_prefill_token_threshold = 16;
+    shapes[2].batching = "dynamic";
+    shapes[2].max_batch_size = 3;
+    shapes[2].max_wait_ms = 2;
+    shapes[3].preemption_mode = "never";
+    shapes[3].cost = (struct sched_cost){.n_points = 1, .points = {{1, 150}}, .row_us = 3};
+    shapes[3].step_target_ms = 1;
+    shapes[3].adaptive_budget = true;
+    struct sample sample = sample_of(ONE_RUN_IN);
+    for (uint32_t i = 0; i < 4; i++)
+        if (sample_takes(&sample))
+            one_run(100 + i, &shapes[i]);
+    sample_report(&sample, "shapes");
 }
 
 static bool has_kind(struct recording *r, enum recording_kind kind)
