@@ -8,7 +8,7 @@ import time
 import openai
 import pytest
 
-from conftest import MODEL, QUIRE
+from conftest import ALWAYS_GUESSES, MODEL, QUIRE
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SECRET = "Zanzibar"
@@ -32,7 +32,7 @@ def test_a_line_for_each_request_and_none_of_its_text(start, tmp_path):
     tenants = tmp_path / "tenants.json"
     tenants.write_text(json.dumps([{"name": "search", "key": "k"}, {"name": "slow", "key": "s", "requests_per_minute": 1}]))
     server = start("serve", MODEL, "--port", "0", "--log-format", "json", "--log-requests", "--tenants", tenants,
-                   "--max-model-len", "1024")
+                   "--max-model-len", "1024", *ALWAYS_GUESSES)
     client, slow = server.client(api_key="k"), server.client(api_key="s")
     told = {"X-Request-Id": "first", "traceparent": f"00-{TRACE}-{SPAN}-01"}
     for guess in ({}, {"prediction": {"type": "content", "content": f"{SECRET} " * 5}}):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import MODEL
+from conftest import ALWAYS_GUESSES, MODEL
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -76,7 +76,8 @@ def ask(client, *, headers=None, body={}, **fields):
 
 
 def test_a_request_is_a_span_of_the_caller_s_trace(start, collector):
-    server = start("serve", MODEL, "--port", "0", "--otlp-endpoint", collector.url, "--log-requests", "--max-model-len", "1024")
+    server = start("serve", MODEL, "--port", "0", "--otlp-endpoint", collector.url, "--log-requests", "--max-model-len", "1024",
+                   *ALWAYS_GUESSES)
     before = time.time_ns()
     ask(server.client(), n=2, temperature=0.5, headers={"traceparent": PARENT, "tracestate": "rojo=1,congo=2", "x-request-id": "r1"},
         body={"prediction": {"type": "content", "content": " zebra" * 9}})
