@@ -163,7 +163,14 @@ class Sim(unittest.TestCase):
         self.assertIn("TPOT gain", table)
         self.assertIn("were right", sim(*base, *drafts, "--speculative-acceptance", "0.5"))
         self.assertNotIn("TPOT gain", sim(*base, "--sweep", "policy=fcfs,sjf"))
+        with open(self.path("draft.json"), "w") as f:
+            json.dump({"points": [[1, 500]], "row_us": 1, "logit_us": 1, "context_us": 0, "pair_us": 0, "block_copy_us": 0}, f)
+        model = ("--speculative-config", '{"model": "small", "num_speculative_tokens": 3}', "--speculative-acceptance", "0.8,0.6,0.3")
+        slower = sim_json(*base, *model, "--draft-cost-model", self.path("draft.json"))["speculation"]
+        self.assertLess(slower["gain"]["tpot_ms"], spec["gain"]["tpot_ms"])
         for wrong, word in (((*drafts,), "--speculative-acceptance 0.7"),
+                            (model, "--draft-cost-model"),
+                            ((*drafts, "--speculative-acceptance", "1", "--draft-cost-model", self.path("draft.json")), "leave it out"),
                             (("--speculative-acceptance", "0.7"), "--speculative-config"),
                             ((*drafts, "--speculative-acceptance", "0.4,0.5"), "cannot rise"),
                             ((*drafts, "--speculative-acceptance", self.path("none.rec")), "none.rec"),

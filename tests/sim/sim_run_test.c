@@ -363,6 +363,21 @@ static void a_draft_costs_its_place_in_the_step(void **state)
     }
 }
 
+/* The draft model's passes come between the steps: 100 for one token, 1 more for each further one. The first computes the
+ * prompt and its token, 101, and gives a draft; two more give one each. Then two tokens are new: its last draft, which it did
+ * not compute itself, and the one behind it. */
+static void a_draft_model_takes_its_time(void **state)
+{
+    (void)state;
+    struct sim_request requests[] = {{.arrival_s = 0, .n_prompt = 100, .n_output = 9}};
+    const struct sim_workload t = workload_of(requests, 1, 1);
+    struct sim_setup s = guessing(3, 1);
+    s.draft_cost = (struct sched_cost){.n_points = 2, .points = {{1, 100}, {101, 200}}};
+    struct sim_result r = run(&s, &t);
+    check_times(&r, 0, 1099, 1099 + 200 + 2 * 100 + 1003 + 101 + 2 * 100 + 1003);
+    sim_result_free(&r);
+}
+
 /* A stop in the midst of right drafts: what follows it is not given. */
 static void an_answer_stops_among_its_drafts(void **state)
 {
@@ -518,6 +533,7 @@ int run_sim_run_tests(void)
         cmocka_unit_test(impossible_pools_are_refused),
         cmocka_unit_test(groups_are_apart),
         cmocka_unit_test(a_draft_costs_its_place_in_the_step),
+        cmocka_unit_test(a_draft_model_takes_its_time),
         cmocka_unit_test(an_answer_stops_among_its_drafts),
         cmocka_unit_test(recorded_guesses_are_made_again),
         cmocka_unit_test(lengths_follow_from_what_drafts_are_worth),

@@ -26,6 +26,7 @@ struct settings { /* the command line */
     const char *time_unit, *html, *save;
     const char *acceptance_text;
     struct sim_acceptance acceptance;
+    struct sched_cost draft_cost;
     double service_time;
     uint32_t num_host_blocks, overlap_depth, max_tokens;
     bool has_service_time, oracle_lengths, predict, json;
@@ -34,6 +35,11 @@ struct settings { /* the command line */
 };
 
 /* ---- the command line ---- */
+
+static int parse_cost_model(const char *text, void *target, struct quire_error *err)
+{
+    return cost_file_read(text, target, err);
+}
 
 static void set_defaults(struct settings *s)
 {
@@ -122,6 +128,8 @@ static size_t engine_like_flags(struct settings *s, struct cli_option *out)
         {.names = "speculative-acceptance", .kind = CLI_STRING, .target = &s->acceptance_text, .value = "RATES",
          .help = "With --speculative-config, how many drafts are right: 0.7 of those whose predecessors were; 0.8,0.6,0.4 of all first, second and third "
                  "ones, as vLLM prints them; or a recording, to take what was right there."},
+        {.names = "draft-cost-model", .kind = CLI_PARSED, .parse = parse_cost_model, .target = &s->draft_cost, .value = "FILE",
+         .help = "What a draft model's own steps take, fitted by quire bench steps DRAFT_MODEL."},
         {.names = "service-time", .kind = CLI_F64, .target = &s->service_time, .given = &s->has_service_time, .value = "0",
          .help = "Each request runs alone, in arrival order and in no time, its prompt only, and a trace's blocks count as "
                  "full: hit rates to compare with other tools."},
@@ -185,7 +193,8 @@ static int check_of_recording(const struct settings *s, const char *name, struct
     static const char *const of_both[] = {"trace", "trace-format", "goodput", "class-ttft-ms", "predict", "json",
                                           "save",  "html",         NULL};
     static const char *const of_prediction[] = {
-        "scheduling-policy", "cost-model", "oracle-lengths", "speculative-config", "speculative-acceptance", NULL};
+        "scheduling-policy", "cost-model", "oracle-lengths", "speculative-config", "speculative-acceptance",
+        "draft-cost-model",  NULL};
     if (is_one_of(name, of_both) || (s->predict && is_one_of(name, of_prediction)))
         return QUIRE_OK;
     if (is_one_of(name, of_prediction))
@@ -269,6 +278,14 @@ static int check_speculation(struct settings *s, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID,
                           "--speculative-acceptance: say how many drafts there are, as --speculative-config "
                           "'{\"method\": \"ngram\", \"num_speculative_tokens\": 4}'");
+    bool has_model = s->engine.speculative.method == DRAFT_MODEL;
+    if (has_model && s->draft_cost.n_points == 0 && !s->predict)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--speculative-config: a draft model's guesses take time: fit a cost model to it with quire "
+                          "bench steps and give it as --draft-cost-model");
+    if (!has_model && s->draft_cost.n_points > 0)
+        return quire_fail(err, QUIRE_INVALID,
+                          "--draft-cost-model is of a draft model: say so in --speculative-config, or leave it out");
     if (config && s->has_service_time)
         return quire_fail(err, QUIRE_INVALID, "--service-time 0 computes prompts only: leave --speculative-config out");
     if (rates) {
@@ -434,6 +451,7 @@ static int simulate(const struct settings *s, bool with_progress, struct simulat
                               .max_tokens = s->max_tokens,
                               .max_drafts = drafts_asked(s),
                               .adaptive = s->engine.speculative.adaptive,
+                              .draft_cost = s->draft_cost,
                               .acceptance = s->acceptance,
                               .seed = s->workload.seed};
     const struct sim_bounds bounds = bounds_of(s);
@@ -551,6 +569,7 @@ static void predict_drafts(const struct settings *s, struct sim_recording *r, st
     uint32_t asked = drafts_asked(s);
     setup->max_drafts = asked > 0 ? asked : r->guesses ? SCHED_MAX_DRAFT : 0;
     setup->adaptive = asked > 0 && s->engine.speculative.adaptive;
+    setup->draft_cost = s->draft_cost;
     setup->acceptance = s->acceptance_text ? s->acceptance : sim_acceptance_of(&r->live.drafts);
     for (size_t i = 0; asked > 0 && i < r->workload.n; i++)
         r->workload.requests[i].guesses = NULL;

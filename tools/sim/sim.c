@@ -24,6 +24,7 @@ struct live { /* what is known of a sequence, by its name */
     uint32_t request;
     uint32_t n_reached;  /* positions planned */
     bool listed;
+    uint32_t n_drafted;  /* known tokens that the draft model has computed */
     struct draft_length length;
 };
 
@@ -324,6 +325,7 @@ static void note_admissions(struct run *r, const struct sched_plan *plan)
         record->fate = SIM_WAITS;
         record->n_preemptions++;
         r->lives[plan->preempted[i]].length = (struct draft_length){0};
+        r->lives[plan->preempted[i]].n_drafted = 0;
     }
     for (uint32_t i = 0; i < plan->n_refused; i++)
         end_record(r, r->lives[plan->refused[i].seq].request, SIM_REFUSED);
@@ -476,8 +478,45 @@ static uint32_t gather(struct run *r, uint32_t n_running)
     return n;
 }
 
+/* Known tokens: the prompt and what was generated. */
+static uint32_t n_known(const struct run *r, uint32_t seq)
+{
+    uint32_t request = r->lives[seq].request;
+    return r->workload->requests[request].n_prompt + r->out->records[request].n_generated;
+}
+
+/* What a draft model's pass takes that gives draft `at` to all who get that many: the first computes what is new of their
+ * text, each further one a token. `all`: to everybody. */
+static double pass_us(const struct run *r, uint32_t n, uint32_t at, bool all)
+{
+    struct sched_shape shape = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t known = n_known(r, r->fresh[i]), lag = known - r->lives[r->fresh[i]].n_drafted;
+        if (!all && r->items[i].n <= at)
+            continue;
+        if (at == 0)
+            sched_shape_add(&shape, known - lag, lag, 1);
+        else
+            sched_shape_add(&shape, known + at - 1, 1, 1);
+    }
+    return shape.n_rows > 0 ? sched_cost_us(&r->setup->draft_cost, &shape) : 0;
+}
+
+/* A draft model makes what was chosen, and time goes by. */
+static void make_drafts(struct run *r, uint32_t n)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < n; i++)
+        most = r->items[i].n > most ? r->items[i].n : most;
+    for (uint32_t at = 0; at < most; at++)
+        r->now_us += pass_us(r, n, at, false);
+    for (uint32_t i = 0; i < n; i++)
+        if (r->items[i].n > 0)
+            r->lives[r->fresh[i]].n_drafted = n_known(r, r->fresh[i]);
+}
+
 /* As many as they are worth, in the engine's order of questions (engine/run/speculate.c). */
-static void propose_adapted(struct run *r)
+static uint32_t choose(struct run *r)
 {
     uint32_t most = r->config.max_num_batched_tokens < r->config.max_logit_rows ? r->config.max_num_batched_tokens
                                                                                 : r->config.max_logit_rows;
@@ -485,24 +524,32 @@ static void propose_adapted(struct run *r)
     uint32_t n = room > 0 ? gather(r, n_running) : 0;
     struct length_reason reason;
     if (n > 0)
-        lengths_choose(r->lengths, r->items, n, n_running, room, 0, &reason);
-    for (uint32_t i = 0; i < n; i++)
-        if (propose(r, r->fresh[i], r->items[i].n) == 0)
-            sched_gate(r->sched, r->fresh[i], r->items[i].q->wait == 0);
+        lengths_choose(r->lengths, r->items, n, n_running, room, pass_us(r, n, 1, true), &reason);
+    return n;
+}
+
+/* As many as may be, or as were recorded. */
+static uint32_t choose_all(struct run *r)
+{
+    for (uint32_t i = 0; i < r->n_fresh; i++) {
+        uint32_t request = r->lives[r->fresh[i]].request, at = r->out->records[request].n_generated;
+        const struct sim_request *q = &r->workload->requests[request];
+        if (q->guesses && at < q->n_output)
+            sched_gate(r->sched, r->fresh[i], q->guesses[at].gated);
+        r->items[i].n = n_guessed(r, request, at);
+    }
+    return r->n_fresh;
 }
 
 /* Before a step is planned, for the sequences that got a token since the last one was. */
 static void propose_all(struct run *r)
 {
-    if (r->lengths)
-        propose_adapted(r);
-    for (uint32_t i = 0; !r->lengths && i < r->n_fresh; i++) {
-        uint32_t request = r->lives[r->fresh[i]].request, at = r->out->records[request].n_generated;
-        const struct sim_request *q = &r->workload->requests[request];
-        if (q->guesses && at < q->n_output)
-            sched_gate(r->sched, r->fresh[i], q->guesses[at].gated);
-        propose(r, r->fresh[i], n_guessed(r, request, at));
-    }
+    uint32_t n = r->lengths ? choose(r) : choose_all(r);
+    if (r->setup->draft_cost.n_points > 0)
+        make_drafts(r, n);
+    for (uint32_t i = 0; i < n; i++)
+        if (propose(r, r->fresh[i], r->items[i].n) == 0 && r->lengths)
+            sched_gate(r->sched, r->fresh[i], r->items[i].q->wait == 0);
     r->n_fresh = 0;
 }
 
@@ -575,6 +622,9 @@ static void take_result(struct run *r, const struct sched_row *row, const struct
         note_token(r, request, over && k == result->n_accepted);
     r->out->watch.service[tenant] += (double)r->output_price * result->n_accepted / r->weights[tenant];
     draft_counts_add(&r->out->drafts, row->n_draft, result->n_accepted);
+    /* It has computed its right drafts, but for the last it made. */
+    if (row->n_draft > 0)
+        r->lives[row->seq].n_drafted += result->n_accepted < row->n_draft ? result->n_accepted : result->n_accepted - 1;
     if (r->lengths && row->n_draft > 0)
         lengths_verified(r->lengths, &r->lives[row->seq].length, 0, row->n_draft, result->n_accepted);
     if (!over && r->setup->max_drafts > 0)

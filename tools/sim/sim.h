@@ -27,6 +27,7 @@ struct sim_setup {
     uint32_t max_drafts; /* of a row; 0: no speculation */
     bool
         adaptive; /* how many there are follows from what they are worth (speculation/length.h), unless guesses are known */
+    struct sched_cost draft_cost; /* of the passes of a draft model; n_points 0: guesses take no time */
     struct sim_acceptance acceptance; /* of requests whose guesses are not known */
     /* Called now and then from the thread that runs it; may be NULL. */
     void (*progress)(void *context, uint64_t n_over);
