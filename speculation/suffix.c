@@ -97,28 +97,26 @@ static uint32_t most_after(const struct suffix *d, uint32_t n_agree, uint32_t mo
     return factor < (float)most ? (uint32_t)factor : most;
 }
 
-/* From the longest run that agrees to the shortest, until what is left cannot be worth more. */
+/* From the longest run that is found to the shortest, each length at which a place less agrees, until what is left cannot
+ * be worth more. */
 static void guess_from(const struct suffix *d, const struct suffix_runs *runs, const uint32_t *last, uint32_t n_last,
                        uint32_t most, struct guess *best)
 {
     struct suffix_place places[SUFFIX_PLACES];
-    for (uint32_t level = SUFFIX_LEVELS, longest = n_last; level-- > 0 && longest > 0;) {
-        uint32_t shortest = suffix_level_tokens(level);
-        if (shortest > n_last || (float)most_after(d, longest, most) <= best->worth)
-            continue;
+    bool ends_count = runs->owner >= d->store.n_slots;
+    for (uint32_t level = SUFFIX_LEVELS; level-- > 0;) {
+        if ((float)most_after(d, n_last, most) <= best->worth)
+            return;
         uint32_t n = suffix_store_seen(&d->store, runs, level, last, n_last, places);
-        while (longest >= shortest) { /* each length at which a place less agrees */
-            uint32_t length = 0;
+        for (uint32_t length, longest = n_last; n > 0; longest = length - 1) {
+            length = 0;
             for (uint32_t i = 0; i < n; i++)
                 if (places[i].n_agree <= longest && places[i].n_agree > length)
                     length = places[i].n_agree;
-            if (length < shortest || (float)most_after(d, length, most) <= best->worth)
+            if ((float)most_after(d, length, most) <= best->worth)
                 break;
-            walk(d, places, n, length, most_after(d, length, most), runs->owner >= d->store.n_slots, best);
-            longest = length - 1;
+            walk(d, places, n, length, most_after(d, length, most), ends_count, best);
         }
-        if (n > 0) /* else it may not have been remembered, and longer runs are found by shorter ones */
-            longest = shortest - 1;
     }
 }
 

@@ -6,6 +6,7 @@
 #define BLOCK SUFFIX_BLOCK_TOKENS
 #define NONE SUFFIX_NONE
 #define AHEAD 8u /* tokens that are hashed while what the table has not in a cache comes */
+#define ENOUGH 3u
 #define LONGEST (1u << (SUFFIX_LEVELS - 1))
 /* Different grams of a place, over all levels: 2.2 in prose, 3 in random tokens; the table has two entries for each of
  * these. */
@@ -307,6 +308,19 @@ uint32_t suffix_store_next(const struct suffix_store *s, uint32_t at)
     return at % BLOCK + 1 == BLOCK && b->next != NONE ? b->next * BLOCK : NONE;
 }
 
+/* The place so many tokens before it; SUFFIX_NONE: its text begins later. */
+static uint32_t back(const struct suffix_store *s, uint32_t at, uint32_t n)
+{
+    while (n > at % BLOCK) {
+        uint32_t prev = s->blocks[at / BLOCK].prev;
+        if (prev == NONE)
+            return NONE;
+        n -= at % BLOCK + 1;
+        at = prev * BLOCK + BLOCK - 1;
+    }
+    return at - n;
+}
+
 /* How many tokens before a place are the last ones that are given. */
 static uint32_t n_agree(const struct suffix_store *s, uint32_t at, const uint32_t *last, uint32_t n_last)
 {
@@ -323,6 +337,20 @@ static uint32_t n_agree(const struct suffix_store *s, uint32_t at, const uint32_
         n++;
     }
     return n;
+}
+
+/* The same with those before a token that was replaced, put in or left out, if there are ENOUGH; n agree after it. */
+static uint32_t n_agree_beyond(const struct suffix_store *s, uint32_t at, const uint32_t *last, uint32_t n_last,
+                               uint32_t n)
+{
+    static const uint32_t skipped[][2] = {{1, 1}, {0, 1}, {1, 0}}; /* at the place, and of the last */
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < 3 && n < n_last; i++) {
+        uint32_t before = back(s, at, n + skipped[i][0]);
+        uint32_t m = before == NONE ? 0 : n_agree(s, before, last, n_last - n - skipped[i][1]);
+        most = m > most ? m : most;
+    }
+    return most >= ENOUGH ? n + most : n;
 }
 
 /* Whether the place still is in a text of this owner. */
@@ -357,10 +385,10 @@ uint32_t suffix_store_seen(const struct suffix_store *s, const struct suffix_run
         next = s->before[at][level];
         prefetch(s, next);
         birth = b->birth;
-        places[n] = (struct suffix_place){.at = at, .n_agree = n_agree(s, at, last, n_last)};
-        if (places[n].n_agree < suffix_level_tokens(level))
+        uint32_t n_same = n_agree(s, at, last, n_last);
+        if (n_same < suffix_level_tokens(level))
             break;
-        n++;
+        places[n++] = (struct suffix_place){.at = at, .n_agree = n_agree_beyond(s, at, last, n_last, n_same)};
     }
     return n;
 }

@@ -74,7 +74,7 @@ void suffix_store_hash(const struct suffix_store *s, uint32_t owner, const uint3
 
 struct suffix_place {
     uint32_t at;
-    uint32_t n_agree; /* tokens before it that are the last of those that were looked for; at most n_last */
+    uint32_t n_agree; /* tokens before it that are the last of those that were looked for, one edit aside; <= n_last */
 };
 /* The latest places after the last tokens that a level has, the latest first: at most SUFFIX_PLACES. */
 uint32_t suffix_store_seen(const struct suffix_store *s, const struct suffix_runs *runs, uint32_t level,

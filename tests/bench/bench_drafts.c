@@ -58,7 +58,9 @@ static uint32_t *make_text(enum text kind, uint32_t n, const uint32_t *pieces, u
             for (uint32_t j = 2 + draw(16); j > 0 && i < n; j--)
                 tokens[i++] = from[at++];
         else /* Zipf's law over 30,000 tokens */
-            tokens[i++] = kind == PROSE ? (uint32_t)exp(draw(1u << 20) * (log(30000) / (1u << 20))) : kind == TWO_TOKENS ? draw(2) : 0;
+            tokens[i++] = kind == PROSE        ? (uint32_t)exp(draw(1u << 20) * (log(30000) / (1u << 20)))
+                          : kind == TWO_TOKENS ? draw(2)
+                                               : 0;
     }
     return tokens;
 }

@@ -44,13 +44,16 @@ static int make(uint8_t kind, struct drafter **d)
 static struct draft_text text_of(const struct sequence *q, const struct sequence *other)
 {
     static struct key256 domains[N_DOMAINS];
-    struct draft_text t = {
-        .n_tokens = q->n, .n_prompt = q->n / 2, .domain = &domains[q->domain], .tenant = q->domain, .n_expected = other->n};
+    struct draft_text t = {.n_tokens = q->n,
+                           .n_prompt = q->n / 2,
+                           .domain = &domains[q->domain],
+                           .tenant = q->domain,
+                           .n_expected = other->n};
     uint32_t *tokens = malloc((q->n + 1) * sizeof *tokens), *expected = malloc((other->n + 1) * sizeof *expected);
     if (!tokens || !expected)
         abort();
     domains[q->domain].bytes[31] = (uint8_t)q->domain;
-    t.tokens = memcpy(tokens + 1, q->tokens, q->n * sizeof *tokens) ;
+    t.tokens = memcpy(tokens + 1, q->tokens, q->n * sizeof *tokens);
     t.expected = memcpy(expected + 1, other->tokens, other->n * sizeof *expected);
     return t;
 }
@@ -61,8 +64,8 @@ static void free_text(const struct draft_text *t)
     free((uint32_t *)t->expected - 1);
 }
 
-static void ask(struct drafter *const d[2], uint32_t slot, const struct sequence *q, const struct draft_text *t, uint32_t most,
-                bool is_follow)
+static void ask(struct drafter *const d[2], uint32_t slot, const struct sequence *q, const struct draft_text *t,
+                uint32_t most, bool is_follow)
 {
     uint32_t drafts[2][DRAFT_MAX];
     struct draft_ask a[2];

@@ -1,4 +1,4 @@
-/* What a suffix tree over some texts would propose, by looking at every place of them. */
+/* What a suffix tree over some texts would propose that looked beyond an edit, by looking at every place of them. */
 #ifndef QUIRE_TESTS_SPECULATION_SUFFIX_ORACLE_H
 #define QUIRE_TESTS_SPECULATION_SUFFIX_ORACLE_H
 
