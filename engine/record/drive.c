@@ -293,6 +293,7 @@ static int carry_out(struct drive *d, const struct recording_entry *e, struct qu
         d->differs = e->close.n_plans != d->run->n_plans;
         break;
     case RECORDING_HEADER:
+    case RECORDING_LENGTHS:
     case RECORDING_FINISH:
     case RECORDING_END: break;
     }

@@ -386,6 +386,20 @@ static void on_proposed(void *context, uint32_t seq, const uint32_t *tokens, uin
     end_record(r);
 }
 
+static void on_lengths_chosen(void *context, const struct length_reason *reason)
+{
+    struct recorder *r = context;
+    begin_record(r, RECORDING_LENGTHS);
+    put_u32(r, reason->n_rows);
+    put_u32(r, reason->n_items);
+    put_u32(r, reason->n_offered);
+    put_u32(r, reason->n_chosen);
+    put_f64(r, reason->n_right);
+    put_f64(r, reason->us_without);
+    put_f64(r, reason->us_with);
+    end_record(r);
+}
+
 static void on_gated(void *context, uint32_t seq, bool gated)
 {
     struct recorder *r = context;
@@ -496,6 +510,7 @@ static const struct engine_watch functions = {
     .cancelled = on_cancelled,
     .cancelled_choice = on_cancelled_choice,
     .no_more = on_no_more,
+    .lengths_chosen = on_lengths_chosen,
     .proposed = on_proposed,
     .gated = on_gated,
     .planned = on_planned,

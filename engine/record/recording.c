@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -220,6 +221,20 @@ static void get_finish(struct recording *r, struct body *b, struct recording_fin
     f->choices = choices;
 }
 
+static void get_lengths(struct body *b, struct length_reason *reason)
+{
+    reason->n_rows = body_u32(b);
+    reason->n_items = body_u32(b);
+    reason->n_offered = body_u32(b);
+    reason->n_chosen = body_u32(b);
+    reason->n_right = body_f64(b);
+    reason->us_without = body_f64(b);
+    reason->us_with = body_f64(b);
+    if (reason->n_chosen > reason->n_offered || !isfinite(reason->n_right) || !isfinite(reason->us_without) ||
+        !isfinite(reason->us_with))
+        body_wrong(b, "chooses drafts as nobody can");
+}
+
 static void get_entry(struct recording *r, struct body *b, struct recording_entry *e)
 {
     switch (e->kind) {
@@ -228,6 +243,7 @@ static void get_entry(struct recording *r, struct body *b, struct recording_entr
     case RECORDING_RETIRED: e->seq = body_seq(b); return;
     case RECORDING_FINISH: get_finish(r, b, &e->finish); return;
     case RECORDING_PROPOSE: get_propose(r, b, &e->propose); return;
+    case RECORDING_LENGTHS: get_lengths(b, &e->lengths); return;
     case RECORDING_GATE:
         e->gate.seq = body_seq(b);
         e->gate.gated = body_bool(b);
@@ -391,7 +407,7 @@ int recording_read_at(struct recording *r, uint64_t offset, struct recording_ent
     if (status != QUIRE_OK || !bytes)
         return status;
     struct body b = {.at = bytes, .end = bytes + n_body};
-    uint32_t last = r->header.version > 1 ? RECORDING_GATE : RECORDING_CLOSE;
+    uint32_t last = r->header.version > 1 ? RECORDING_LENGTHS : RECORDING_CLOSE;
     out->kind = kind <= last && kind > RECORDING_HEADER ? (enum recording_kind)kind : RECORDING_HEADER;
     get_entry(r, &b, out);
     return body_error(&b, offset, err);

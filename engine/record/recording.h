@@ -10,6 +10,7 @@
 
 #include "engine/engine.h"
 #include "engine/plan.h"
+#include "speculation/length.h"
 
 struct recording;
 
@@ -46,6 +47,7 @@ enum recording_kind {
     RECORDING_CLOSE,         /* the engine was closed, not killed: the last record */
     RECORDING_PROPOSE,
     RECORDING_GATE,
+    RECORDING_LENGTHS,       /* what was proposed next followed from this; it decides nothing in a replay */
 };
 
 struct recording_submit {
@@ -108,6 +110,7 @@ struct recording_entry {
         uint64_t cancel;            /* sched_request.id */
         uint32_t seq;               /* cancel_choice, retired */
         struct recording_propose propose;
+        struct length_reason lengths;
         struct recording_gate gate;
         struct recording_plan plan;
         struct recording_commit commit;

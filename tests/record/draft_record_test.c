@@ -163,9 +163,45 @@ static void an_engines_drafts(void **state)
     recording_close(r);
 }
 
+/* Each choice of how many drafts stands before what it proposed, with what it followed from. */
+static void choices_are_recorded(void **state)
+{
+    (void)state;
+    const char *path = rig_new_path();
+    uint32_t prompt[N_PROMPT], n_choices = 0, n_chosen = 0, n_left = 0, n_timed = 0;
+    struct recording_entry e;
+    struct recording *r;
+    struct rig rig;
+    rig_open(&rig, path, rig_options());
+    client_random_prompt(prompt, N_PROMPT, TINY_VOCAB, 3);
+    struct request_spec q = client_request(prompt, N_PROMPT, N_TOKENS);
+    q.ignore_eos = true;
+    q.prediction = client_ask(rig.client, &q)->choices[0].tokens;
+    q.n_prediction = N_TOKENS;
+    client_ask(rig.client, &q);
+    rig_close(&rig);
+    assert_int_equal(recording_open(path, &r, NULL), QUIRE_OK);
+    while (recording_next(r, &e, NULL) == QUIRE_OK && e.kind != RECORDING_END) {
+        if (e.kind == RECORDING_PROPOSE) {
+            assert_true(e.propose.n <= n_left); /* less where an answer has not so many to go */
+            n_left -= e.propose.n;
+        }
+        if (e.kind != RECORDING_LENGTHS)
+            continue;
+        assert_true(e.lengths.n_rows == 1 && e.lengths.n_items == 1 && e.lengths.n_right <= e.lengths.n_chosen);
+        assert_true(e.lengths.us_with >= e.lengths.us_without);
+        n_choices++;
+        n_chosen += n_left = e.lengths.n_chosen;
+        n_timed += e.lengths.us_without > 0;
+    }
+    assert_true(n_choices > 0 && n_chosen > 1 && n_timed == n_choices); /* the first knows plain steps only: many */
+    recording_close(r);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_again), cmocka_unit_test(an_engines_drafts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_again), cmocka_unit_test(an_engines_drafts),
+                                       cmocka_unit_test(choices_are_recorded)};
     if (quire_hash_init() != QUIRE_OK)
         return 1;
     return cmocka_run_group_tests(tests, rig_set_up, rig_tear_down);
