@@ -3,6 +3,7 @@
 #include "client.h"
 #include "tiny_model.h"
 
+#include "engine/model/draft.h"
 #include "engine/options.h"
 
 #include <setjmp.h>
@@ -129,6 +130,162 @@ static void test_preempted(void **state)
     }
 }
 
+/* A prompt that was computed for somebody without guesses, whose blocks the draft model never saw; then again for some
+ * with, who share it and one another's; then one that finds what these left. All guesses are right all the same. */
+static void test_prefixes(void **state)
+{
+    (void)state;
+    struct engine_options o = options(model.dir, 6);
+    struct client *c = client_open(model.dir, &o);
+    struct answer *answers[6];
+    uint32_t prompt[100];
+    client_random_prompt(prompt, 100, TINY_VOCAB, 9);
+    for (uint32_t i = 0; i < 6; i++) {
+        struct request_spec r = client_request(prompt, i < 4 ? 90 : 100, 24);
+        r.n = i == 2 ? 3 : 1;
+        r.ignore_eos = true;
+        r.temperature = 1;
+        r.has_seed = true;
+        r.max_drafts = i == 0 ? 0 : 64;
+        answers[i] = client_submit(c, &r);
+        if (i == 0 || i >= 3)
+            for (uint32_t j = i == 3 ? 1 : i; j <= i; j++)
+                client_wait(c, answers[j]);
+    }
+    for (uint32_t i = 1; i < 6; i++)
+        assert_true(answers[i]->choices[0].n_cached >= 80);
+    assert_true(answers_equal(answers[0], answers[1]) && answers_equal(answers[0], answers[3]));
+    assert_true(answers_equal(answers[4], answers[5]));
+    struct engine_stats s = client_idle_stats(c);
+    assert_true(s.n_draft_tokens > 80);
+    assert_int_equal(s.n_accepted_tokens, s.n_draft_tokens);
+    client_close(c);
+}
+
+/* The same by way of the host tier: what comes back from it is what went there, and so is the count. */
+static void test_host_tier(void **state)
+{
+    (void)state;
+    struct engine_options o = options(model.dir, 6);
+    o.num_kv_blocks = 20;
+    o.swap_space = 1 << 20;
+    struct client *c = client_open(model.dir, &o);
+    uint32_t prompts[2][100], n_loaded = 0;
+    for (uint32_t i = 0; i < 2; i++)
+        client_random_prompt(prompts[i], 100, TINY_VOCAB, 20 + i);
+    for (uint32_t i = 0; i < 6; i++) { /* each drives the other out */
+        struct request_spec r = client_request(prompts[i % 2], 100, 20);
+        r.ignore_eos = true;
+        r.max_drafts = i == 0 ? 0 : 64;
+        n_loaded += client_ask(c, &r)->choices[0].account.n_loaded;
+    }
+    struct engine_stats s = client_idle_stats(c);
+    assert_true(n_loaded > 100 && s.n_draft_tokens > 60);
+    assert_int_equal(s.n_accepted_tokens, s.n_draft_tokens);
+    client_close(c);
+}
+
+/* Penalties do not count guesses, so later guesses may be wrong; the first of each row never is, whatever was thrown away
+ * before it. */
+static void guess_wrong(bool adaptive, struct engine_stats *stats)
+{
+    struct engine_options plain = options(NULL, 0), o = options(model.dir, 9);
+    o.speculative.adaptive = adaptive;
+    struct client *a = client_open(model.dir, &plain), *b = client_open(model.dir, &o);
+    uint32_t prompt[N_PROMPT];
+    for (uint32_t i = 0; i < 4; i++) {
+        client_random_prompt(prompt, N_PROMPT, TINY_VOCAB, i);
+        struct request_spec r = client_request(prompt, N_PROMPT, 70);
+        r.ignore_eos = true;
+        r.frequency_penalty = 1.5f;
+        r.temperature = i % 2 ? 0.5f : 0;
+        r.has_seed = true;
+        assert_true(answers_equal(client_ask(a, &r), client_ask(b, &r)));
+    }
+    *stats = client_idle_stats(b);
+    client_close(a);
+    client_close(b);
+}
+
+static void test_after_wrong_guesses(void **state)
+{
+    (void)state;
+    struct engine_stats s;
+    guess_wrong(false, &s);
+    assert_true(s.n_drafts > 30 && s.n_accepted_tokens + 20 < s.n_draft_tokens);
+    assert_int_equal(s.accepted_at[0], s.n_drafts);
+    guess_wrong(true, &s); /* and after pauses, as many as there may be */
+    assert_int_equal(s.accepted_at[0], s.n_drafts);
+}
+
+/* Cancelled in the midst of it: who goes on is guessed for as before. */
+static void test_cancelled(void **state)
+{
+    (void)state;
+    struct engine_options o = options(model.dir, 3);
+    struct client *c = client_open(model.dir, &o);
+    struct answer *answers[8];
+    uint32_t prompt[30];
+    for (uint32_t i = 0; i < 8; i++) {
+        client_random_prompt(prompt, 30, TINY_VOCAB, i / 2);
+        struct request_spec r = client_request(prompt, 30, 90);
+        r.ignore_eos = true;
+        answers[i] = client_submit(c, &r);
+    }
+    client_wait_tokens(c, answers[0], 3);
+    for (uint32_t i = 0; i < 8; i += 2)
+        engine_cancel(client_engine(c), answers[i]->id);
+    for (uint32_t i = 0; i < 8; i++)
+        client_wait(c, answers[i]);
+    struct engine_stats s = client_idle_stats(c);
+    assert_int_equal(s.n_blocks_leaked, 0);
+    assert_true(s.n_draft_tokens > 200);
+    assert_int_equal(s.n_accepted_tokens, s.n_draft_tokens);
+    client_close(c);
+}
+
+/* Vocabularies of one tokenizer that are padded to another size, either way, with lists and masks of the request's that
+ * the draft model has no logits for, and tokens that it has no embedding for. */
+static void test_padded_vocabulary(void **state)
+{
+    (void)state;
+    static const char tokens[] = "{\"model\":{\"vocab\":{\"a\":0,\"b\":1}},\"added_tokens\":[]}";
+    static const uint32_t sizes[] = {150, 264};
+    static uint32_t allowed[TINY_VOCAB];
+    struct tiny_model large, drafts;
+    uint32_t prompt[N_PROMPT];
+    tiny_model_write(&(struct tiny_spec){.seed = 5, .nan_token = -1, .prefix = "model.", .tokenizer = tokens}, &large);
+    for (uint32_t i = 0; i < TINY_VOCAB; i++)
+        allowed[i] = i;
+    client_random_prompt(prompt, N_PROMPT, TINY_VOCAB, 3);
+    for (uint32_t i = 0; i < 2; i++) {
+        tiny_model_write(
+            &(struct tiny_spec){
+                .seed = 5, .nan_token = -1, .prefix = "model.", .n_vocab = sizes[i], .tokenizer = tokens},
+            &drafts);
+        struct engine_options plain = options(NULL, 0), o = options(drafts.dir, 4);
+        struct client *a = client_open(large.dir, &plain), *b = client_open(large.dir, &o);
+        for (uint32_t k = 0; k < 3; k++) {
+            const struct request_bias bias = {.id = TINY_VOCAB - 1, .bias = 1};
+            struct request_spec r = client_request(prompt, N_PROMPT, 40);
+            r.temperature = k ? 1 : 0;
+            r.has_seed = true;
+            r.repetition_penalty = k == 2 ? 1.2f : 1;
+            r.biases = &bias;
+            r.n_biases = 1;
+            r.allowed_token_ids = k == 1 ? allowed : NULL;
+            r.n_allowed_token_ids = k == 1 ? TINY_VOCAB : 0;
+            struct answer *x = client_ask(a, &r), *y = client_ask(b, &r);
+            assert_true(answers_equal(x, y));
+        }
+        assert_true(client_idle_stats(b).n_draft_tokens > 20);
+        client_close(a);
+        client_close(b);
+        tiny_model_remove(&drafts);
+    }
+    tiny_model_remove(&large);
+}
+
 /* ---- what it takes --------------------------------------------------------------------------- */
 
 #ifndef TEST_OVERLAP /* which has a k_backend_open() of its own */
@@ -215,14 +372,56 @@ static void test_refused(void **state)
                      &small);
     refused(options(small.dir, 4), "lm_head.weight");
     tiny_model_remove(&small);
+    tiny_model_write(&(struct tiny_spec){.seed = 7, .nan_token = -1, .prefix = "model.", .n_vocab = 201}, &small);
+    refused(options(small.dir, 4), "another vocabulary: 201 tokens, the model has 200");
+    tiny_model_remove(&small);
+}
+
+static void test_tokens(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *draft, *model, *says; /* NULL: they are the same */
+    } cases[] = {
+        {"{\"model\":{\"vocab\":{\"a\":0,\"b\":1}}}", "{\"model\":{\"vocab\":{\"b\":1,\"a\":0}}}", NULL},
+        {"{\"model\":{\"vocab\":{\"a\":0,\"b\":1}}}", "{\"model\":{\"vocab\":{\"b\":0,\"a\":1}}}", "'a' is 0, and 1"},
+        {"{\"model\":{\"vocab\":{\"a\":0}}}", "{\"model\":{\"vocab\":{\"a\":0,\"b\":1}}}",
+         "has 1 tokens, the model's 2"},
+        {"{\"model\":{\"vocab\":[[\"a\",0.5],[\"b\",0]]}}", "{\"model\":{\"vocab\":[[\"a\",0],[\"b\",1]]}}", NULL},
+        {"{\"model\":{\"vocab\":[[\"a\",0],[\"b\",0]]}}", "{\"model\":{\"vocab\":[[\"a\",0],[\"c\",0]]}}",
+         "token 1 is 'b', and 'c'"},
+        {"{\"model\":{\"vocab\":[]}}", "{\"model\":{\"vocab\":{}}}", "not of one kind"},
+        {"{\"model\":{\"vocab\":{}},\"added_tokens\":[{\"id\":5,\"content\":\"<s>\"}]}",
+         "{\"model\":{\"vocab\":{}},\"added_tokens\":[{\"id\":5,\"content\":\"</s>\"}]}",
+         "token 5 is '<s>', and '</s>'"},
+        {"{\"model\":{\"vocab\":{}},\"added_tokens\":[{\"id\":5,\"content\":\"<s>\"}]}", "{\"model\":{\"vocab\":{}}}",
+         NULL},
+        {"{", "{}", "tokenizer.json"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct quire_error err = {.text = ""};
+        int status = model_same_tokens(cases[i].draft, strlen(cases[i].draft), cases[i].model, strlen(cases[i].model),
+                                       &err);
+        assert_int_equal(status == QUIRE_OK, cases[i].says == NULL);
+        if (cases[i].says && !strstr(err.text, cases[i].says))
+            fail_msg("%zu: %s", i, err.text);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits_stay), cmocka_unit_test(test_itself_is_right),
-        cmocka_unit_test(test_preempted), cmocka_unit_test(test_planned_to_the_byte),
+        cmocka_unit_test(test_bits_stay),
+        cmocka_unit_test(test_itself_is_right),
+        cmocka_unit_test(test_preempted),
+        cmocka_unit_test(test_prefixes),
+        cmocka_unit_test(test_cancelled),
+        cmocka_unit_test(test_host_tier),
+        cmocka_unit_test(test_after_wrong_guesses),
+        cmocka_unit_test(test_padded_vocabulary),
+        cmocka_unit_test(test_planned_to_the_byte),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_tokens),
     };
     tiny_model_write(&(struct tiny_spec){.seed = 5, .nan_token = -1, .prefix = "model."}, &model);
     tiny_model_write(&(struct tiny_spec){.seed = 6, .nan_token = -1, .prefix = "model."}, &other);

@@ -103,12 +103,15 @@ static void write_weights(struct writer *w, const char *dir)
 
 void tiny_model_write(const struct tiny_spec *spec, struct tiny_model *out)
 {
-    static const char config[] =
+    static const char format[] =
         "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"dtype\":\"float32\","
-        "\"vocab_size\":200,\"hidden_size\":32,\"intermediate_size\":48,\"num_hidden_layers\":2,"
+        "\"vocab_size\":%u,\"hidden_size\":32,\"intermediate_size\":48,\"num_hidden_layers\":2,"
         "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":16,"
         "\"max_position_embeddings\":256,\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":false,"
         "\"bos_token_id\":0,\"eos_token_id\":1}";
+    char config[sizeof format + 16];
+    const uint32_t n_vocab = spec->n_vocab ? spec->n_vocab : TINY_VOCAB;
+    size_t n_config = (size_t)snprintf(config, sizeof config, format, n_vocab);
     struct writer *w = calloc(1, sizeof *w);
     if (!w)
         fail("memory");
@@ -120,16 +123,18 @@ void tiny_model_write(const struct tiny_spec *spec, struct tiny_model *out)
     w->header[w->n_header++] = '{';
     char name[64];
     snprintf(name, sizeof name, "%sembed_tokens.weight", spec->prefix);
-    add(w, name, TINY_VOCAB, HIDDEN, 1, 0);
+    add(w, name, n_vocab, HIDDEN, 1, 0);
     if (spec->nan_token >= 0)
         w->data[(size_t)spec->nan_token * HIDDEN + 3] = NAN;
     for (uint32_t i = 0; i < LAYERS; i++)
         add_layer(w, i);
     snprintf(name, sizeof name, "%snorm.weight", spec->prefix);
     add(w, name, HIDDEN, 0, 0.1f, 1);
-    add(w, "lm_head.weight", TINY_VOCAB, HIDDEN, 2.0f / sqrtf(HIDDEN), 0);
+    add(w, "lm_head.weight", n_vocab, HIDDEN, 2.0f / sqrtf(HIDDEN), 0);
     write_weights(w, out->dir);
-    write_file(out->dir, "config.json", config, sizeof config - 1, NULL, 0);
+    write_file(out->dir, "config.json", config, n_config, NULL, 0);
+    if (spec->tokenizer)
+        write_file(out->dir, "tokenizer.json", spec->tokenizer, strlen(spec->tokenizer), NULL, 0);
     free(w->data);
     free(w);
 }
@@ -140,6 +145,8 @@ void tiny_model_remove(const struct tiny_model *m)
     snprintf(path, sizeof path, "%s/config.json", m->dir);
     unlink(path);
     snprintf(path, sizeof path, "%s/model.safetensors", m->dir);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/tokenizer.json", m->dir);
     unlink(path);
     rmdir(m->dir);
 }

@@ -13,6 +13,8 @@ struct tiny_spec {
     const char *prefix;  /* of tensor names: "model." or "" */
     const char *break_shape; /* this tensor gets a wrong shape; NULL = none */
     const char *omit;    /* this tensor is left out; NULL = none */
+    uint32_t n_vocab;    /* 0 = TINY_VOCAB */
+    const char *tokenizer; /* the text of its tokenizer.json; NULL = it has none */
 };
 
 struct tiny_model {
