@@ -39,6 +39,25 @@ def test_replies_are_the_same():
             assert engine[0] == 200 and at_once == engine and later == engine, (body, engine, at_once, later)
 
 
+def test_usage_speaks_of_the_clients_prediction_only():
+    def details(s, **more):
+        status, reply = s.post(TEXT, {"prompt": "one two three", "max_tokens": 2, **more})
+        assert status == 200, reply
+        return reply["usage"].get("completion_tokens_details")
+
+    def said(accepted, rejected):
+        return {"accepted_prediction_tokens": accepted, "rejected_prediction_tokens": rejected}
+
+    for s, right in zip(servers, (0, 2, 2)):  # the fake engine tries nothing, the sources one token too many
+        content = lambda text: {"prediction": {"type": "content", "content": text}}
+        assert details(s) is None and details(s, prediction=None) is None
+        assert details(s, **content("")) == said(0, 0)
+        assert details(s, **content("one two three four")) == said(right, right > 0)
+        assert details(s, **content("one two three four"), n=3) == said(3 * right, 3 * (right > 0))
+        assert details(s, **content("one")) == said(right > 0, 0)  # no more than it has
+        assert details(s, **content("one two three four"), stop=" two") == said(right, right > 0)
+
+
 def test_a_refusal_is_an_error():
     for body in ({"prompt": "one"}, {"prompt": ["one", "two", "three"], "n": 2, "stream": True}):
         _, at_once, later = replies(TEXT, {**body, "priority": 1234})
