@@ -49,12 +49,13 @@ static uint32_t hash_grams(const struct ngram *d, const struct slot *s, const ui
     return n_hashes;
 }
 
-/* Every gram that something follows. Of several tokens together, so that what the table does not have in a cache comes
+/* Grams that something follows. Of several tokens together, so that what the table does not have in a cache comes
  * while others are hashed. */
 static void learn(struct ngram *d, uint32_t slot, const struct draft_text *t)
 {
     struct slot *s = &d->slots[slot];
     uint32_t end = t->n_tokens < d->config.max_model_len ? t->n_tokens : d->config.max_model_len;
+    end = end > s->n_known + DRAFT_AT_ONCE ? s->n_known + DRAFT_AT_ONCE : end;
     uint64_t hashes[AHEAD][NGRAM_MAX_LOOKUP];
     uint32_t n[AHEAD];
     while (s->n_known < end) {

@@ -120,11 +120,17 @@ static void guess_from(const struct suffix *d, const struct suffix_runs *runs, c
     }
 }
 
+static void take_in(struct suffix *d, uint32_t slot, const struct draft_text *t)
+{
+    uint32_t n = d->texts[slot].n_tokens + DRAFT_AT_ONCE;
+    suffix_store_append(&d->store, &d->texts[slot], t->tokens, t->n_tokens < n ? t->n_tokens : n);
+}
+
 static void begin(struct drafter *drafter, uint32_t slot, const struct draft_text *text)
 {
     struct suffix *d = (struct suffix *)drafter;
     d->texts[slot] = (struct suffix_text){.owner = slot, .first = SUFFIX_NONE, .last = SUFFIX_NONE};
-    suffix_store_append(&d->store, &d->texts[slot], text->tokens, text->n_tokens);
+    take_in(d, slot, text);
 }
 
 static int propose(struct drafter *drafter, struct draft_ask *asks, uint32_t n, struct quire_error *err)
@@ -142,7 +148,7 @@ static int propose(struct drafter *drafter, struct draft_ask *asks, uint32_t n, 
         suffix_store_hash(&d->store, a->slot, last, n_last, &own);
         if (domain != SUFFIX_NONE)
             suffix_store_hash(&d->store, domain, last, n_last, &others);
-        suffix_store_append(&d->store, &d->texts[a->slot], t->tokens, t->n_tokens);
+        take_in(d, a->slot, t);
         guess_from(d, &own, last, n_last, a->most, &best);
         if (domain != SUFFIX_NONE)
             guess_from(d, &others, last, n_last, a->most, &best);

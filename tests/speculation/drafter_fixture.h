@@ -62,4 +62,23 @@ static inline uint32_t read_page(const char *name, uint32_t *tokens, uint32_t mo
     return n;
 }
 
+/* A long prompt of different tokens, whose last three are ones far back in it. */
+static inline void takes_in_a_long_prompt(struct drafter *d)
+{
+    enum { N = 3 * DRAFT_AT_ONCE };
+    uint32_t *tokens = malloc(N * sizeof *tokens), out[DRAFT_MAX];
+    assert_non_null(tokens);
+    for (uint32_t i = 0; i < N; i++)
+        tokens[i] = i;
+    memcpy(tokens + N - 3, tokens + 2 * DRAFT_AT_ONCE + 100, 3 * sizeof *tokens);
+    struct draft_text t = text_of(tokens, N, N);
+    d->ops->begin(d, 0, &t);
+    assert_int_equal(ask_one(d, 0, &t, 2, out), 0);
+    assert_int_equal(ask_one(d, 0, &t, 2, out), 2);
+    assert_int_equal(out[1], 2 * DRAFT_AT_ONCE + 104);
+    d->ops->end(d, 0, &t, true);
+    d->ops->destroy(d);
+    free(tokens);
+}
+
 #endif

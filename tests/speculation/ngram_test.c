@@ -144,6 +144,16 @@ static void keeps_those_who_run(void **state)
     d->ops->destroy(d);
 }
 
+static void long_prompts_by_and_by(void **state)
+{
+    (void)state;
+    struct ngram_config c = {
+        .n_slots = 1, .max_model_len = 1 << 16, .lookup_min = 2, .lookup_max = 3, .n_tokens = 1 << 16};
+    struct drafter *d;
+    assert_int_equal(ngram_create(&c, &d, NULL), QUIRE_OK);
+    takes_in_a_long_prompt(d);
+}
+
 static void says_what_it_takes(void **state)
 {
     (void)state;
@@ -165,9 +175,8 @@ static void says_what_it_takes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(proposes_what_followed),
-        cmocka_unit_test(equals_looking_everywhere),
-        cmocka_unit_test(keeps_those_who_run),
+        cmocka_unit_test(proposes_what_followed), cmocka_unit_test(equals_looking_everywhere),
+        cmocka_unit_test(keeps_those_who_run),    cmocka_unit_test(long_prompts_by_and_by),
         cmocka_unit_test(says_what_it_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -290,6 +290,15 @@ static void answers_are_counted(void **state)
     d->ops->destroy(d);
 }
 
+static void long_prompts_by_and_by(void **state)
+{
+    (void)state;
+    struct suffix_config c = usual;
+    c.max_model_len = 1 << 16;
+    c.n_tokens = 1 << 16;
+    takes_in_a_long_prompt(make(&c));
+}
+
 static void says_what_it_takes(void **state)
 {
     (void)state;
@@ -346,8 +355,8 @@ int main(void)
         cmocka_unit_test(proposes_what_was_answered),   cmocka_unit_test(finds_the_first_tokens_by_the_prompt),
         cmocka_unit_test(equals_a_suffix_tree),         cmocka_unit_test(nearly_equals_it_on_prose),
         cmocka_unit_test(those_who_hold_most_give_way), cmocka_unit_test(domains_are_apart),
-        cmocka_unit_test(answers_are_counted),          cmocka_unit_test(says_what_it_takes),
-        cmocka_unit_test(own_text_has_a_bound),
+        cmocka_unit_test(answers_are_counted),          cmocka_unit_test(long_prompts_by_and_by),
+        cmocka_unit_test(says_what_it_takes),           cmocka_unit_test(own_text_has_a_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
