@@ -49,7 +49,7 @@ class Server:
     def __init__(self, stack, name, command, ready, port=None):
         self.name = name
         log = stack.enter_context(tempfile.NamedTemporaryFile("w+"))
-        process = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log)
+        self.process = process = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log)
         stack.callback(process.wait)
         stack.callback(process.terminate)
         self.url = f"http://127.0.0.1:{port}"
@@ -97,6 +97,9 @@ class Server:
                         times.append(time.perf_counter())
         return {"text": text, "tokens": usage["completion_tokens"] - 1, "seconds": times[-1] - times[0], "usage": usage}
 
+    def cpu_seconds(self):
+        return time.clock_gettime((~self.process.pid << 3) | 2)  # the process's CPU clock, as clock_getcpuclockid() names it
+
     def drafts(self):
         """(steps that had drafts, drafts, those of them that were right), from /metrics since the start."""
         with urllib.request.urlopen(self.url + "/metrics") as reply:
@@ -117,7 +120,7 @@ def llama(stack, o, name, model, *flags):
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     return Server(stack, name, [o.llama_server, "-m", model / "model.gguf", "--port", port, "-t", o.threads, "-tb", o.threads, "-c", 4096, "-np", 1,
-                                "--no-warmup", "--cache-ram", 0, *flags], r"server is listening on http", port)
+                                "--no-warmup", "--cache-ram", 0, *flags], r"listening on http", port)
 
 
 # Rounds --------------------------------------------------------------------------------------------------------------------------
@@ -134,15 +137,15 @@ class Row:
             said = {}
             for name in list(contenders) if turn % 2 else list(contenders)[::-1]:
                 server, base, do = contenders[name]
-                counted, began = self.counters(server), time.perf_counter()
+                counted, cpu, began = self.counters(server), server.cpu_seconds(), time.perf_counter()
                 answers = do(server, turn)
-                now = self.counters(server)
+                now, cpu, ended = self.counters(server), server.cpu_seconds() - cpu, time.perf_counter()
                 said[name] = [a["text"] for a in answers]
                 if turn < 0:
                     continue  # one that warms up: the weights into memory, pages into tables
                 self.samples.append({
                     "round": turn, "who": name, "base": base, "tokens": sum(a["tokens"] for a in answers),
-                    "seconds": sum(a["seconds"] for a in answers) if len(answers) < 64 else time.perf_counter() - began,
+                    "seconds": sum(a["seconds"] for a in answers) if len(answers) < 64 else ended - began, "cpu_seconds": cpu,
                     "drafts": [b - a for a, b in zip(counted, now)] if now else None,
                     "load": os.getloadavg()[0]})
                 self.tell(f"{self.name}: round {turn + 1} of {rounds}, {name}: {self.rate(self.samples[-1]):.1f} tokens/s")
@@ -166,6 +169,11 @@ class Row:
     def of(self, who):
         return [s for s in self.samples if s["who"] == who]
 
+    def costs(self, who):
+        """CPU time of the server's process for a token, against its base's: what noise of the machine moves less than rates."""
+        return [a["cpu_seconds"] / a["tokens"] / (b["cpu_seconds"] / b["tokens"])
+                for a, b in zip(self.of(who), self.of(self.of(who)[0]["base"]))]
+
     def gains(self, who):
         base = self.of(self.of(who)[0]["base"])
         return [self.rate(a) / self.rate(b) for a, b in zip(self.of(who), base)]
@@ -177,6 +185,7 @@ class Row:
             drafts = [sum(n) for n in zip(*(s["drafts"] for s in mine if s["drafts"]))]
             is_base = mine[0]["base"] == who
             cells = [self.work, who, f"{statistics.median(self.rate(s) for s in mine):.1f}", "–" if is_base else spread(gains),
+                     "–" if is_base else spread(self.costs(who)),
                      f"{drafts[2] / drafts[1]:.0%} of {drafts[1]:.0f}" if drafts and drafts[1] else "–",
                      f"{tokens_a_step(mine, drafts):.2f}" if drafts and drafts[1] else "–", self.goal(who, gains)]
             lines.append("| " + " | ".join(cells) + " |")
@@ -318,22 +327,21 @@ def draft_rows(o, stack):
 def saturation_row(o, stack):
     running, tokens = 64, 32 if o.quick else 128
 
-    def do(server, turn, more=lambda turn, i: {}):
-        bodies = [{**chat(turn, i, tokens, 0.7), "ignore_eos": True, **more(turn, i)} for i in range(running if o.quick else 3 * running)]
+    def do(server, turn, more=lambda i: {}):
+        bodies = [{**chat(0, i, tokens, 0.7), "cache_salt": f"round {turn}", "ignore_eos": True, **more(i)}
+                  for i in range(running if o.quick else 3 * running)]
         with concurrent.futures.ThreadPoolExecutor(running) as pool:
             return list(pool.map(lambda body: server.whole("/v1/chat/completions", body), bodies))
 
-    base, said = "quire without", {}
+    base, said = "quire without", []
 
     def first(server, turn):
         answers = do(server, turn)
-        said[turn] = [a["text"] for a in answers]
+        said[:] = [a["text"] for a in answers]  # the same in every round; the one that warms up begins with this
         return answers
 
     def predicted(server, turn):
-        if turn not in said:
-            first(server, turn)
-        return do(server, turn, lambda turn, i: {"prediction": {"type": "content", "content": spoil(said[turn][i], i)}})
+        return do(server, turn, lambda i: {"prediction": {"type": "content", "content": spoil(said[i], i)}})
 
     flags = ("--max-num-seqs", running)
     without = quire(stack, o, base, DEMO, None, *flags)
@@ -378,7 +386,7 @@ def machine():
 
 def report(o, rows, about):
     out = [f"# What speculation gains\n\nWritten by `tests/bench/speculation.py`; every sample is in [{o.out.name}.json]({o.out.name}.json). "
-           "A gain is the ratio of two rates of the same round: median (lowest – highest).\n",
+           "A gain is the ratio of two rates of the same round, and CPU time that of the server's process for a token: median (lowest – highest).\n",
            f"```\nmachine   {about['cpu']}, {about['cpus']} CPUs\nversion   commit {about['commit']}"
            + (f", llama.cpp {about['llama']}" if about.get("llama") else "")
            + f"\nrun       {about['date']}, {o.threads} threads{', --quick' if o.quick else ''}: {about['command']}"
@@ -387,7 +395,7 @@ def report(o, rows, about):
         cost = about["cost"]
         out.append(f"The draft model of the demo model, [tools/demo_model/draft.py](../../tools/demo_model/draft.py): a step of it takes "
                    f"{cost['draft_us']:.0f} µs, one of the demo model {cost['demo_us']:.0f}: {cost['ratio']:.2f}.\n")
-    out.append("| work | who | tokens/s | gain | drafts that were right | tokens a step | goal |\n|---|---|---|---|---|---|---|")
+    out.append("| work | who | tokens/s | gain | CPU time | drafts that were right | tokens a step | goal |\n|---|---|---|---|---|---|---|---|")
     out += [line for row in rows for line in row.table()]
     return "\n".join(out) + "\n"
 
