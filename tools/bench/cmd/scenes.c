@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #define DECODE_STEPS 4 /* the first is not counted (tools/bench/cmd/steps.h) */
-#define VERIFY_STEPS 3 /* the last is not counted, since nothing follows it */
+#define VERIFY_STEPS 2 /* the last is not counted, since nothing follows it */
 #define MAX_SCENES \
     512 /* 3 for each of 22 prompt lengths, 3 for each of 32 batches, 4 prompts for each of 6 batches, 10 for
                           each of 4 batches with drafts */
@@ -77,16 +77,17 @@ static void add_decoding(const struct bench_scene_bounds *bounds, struct list *l
     }
 }
 
-/* As many as run, at the contexts at which these batches decode without drafts, too. */
+/* At the contexts at which these batches decode without drafts, too; those with most drafts first (tools/bench/cmd/steps.h). */
 static void add_verifying(const struct bench_scene_bounds *bounds, struct list *list)
 {
     for (uint32_t n = 1; n <= bounds->max_seqs && n <= 64; n *= 4) {
         uint32_t context = bench_scene_context(bounds, n - 1), middle = whole_blocks(bounds, context / 4);
-        for (uint32_t k = 1; k <= BENCH_MAX_DRAFTS && n * (1 + k) <= bounds->most_logits; k *= 2) {
-            if (VERIFY_STEPS * (1 + k) + 2 > bounds->max_context) /* the answer would not fit behind it */
-                break;
+        for (uint32_t k = BENCH_MAX_DRAFTS; k > 0; k /= 2) {
             struct bench_scene scene = {
                 .n_decode = n, .decode_context = context, .n_drafts = k, .n_steps = VERIFY_STEPS};
+            bool answer_fits = VERIFY_STEPS * (1 + k) + 2 <= bounds->max_context;
+            if (n * (1 + k) > bounds->most_logits || !answer_fits)
+                continue;
             add(list, scene);
             scene.decode_context = middle;
             if (middle > 0)

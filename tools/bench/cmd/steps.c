@@ -21,10 +21,10 @@ struct bench_steps {
     uint64_t seed, n_fresh; /* tokens that no prompt had before */
     uint64_t next_id;
     uint32_t *ids; /* a prompt, [max_model_len] */
-    struct answers { /* of the requests of a scene with drafts */
-        uint32_t *tokens; /* [n][each]; NULL: it has not run yet */
-        uint32_t each;
-    } *answers; /* by scene */
+    struct answers { /* of the requests of scenes with drafts */
+        uint32_t n, context, each;
+        uint32_t *tokens; /* [n][each] */
+    } *answers;
     uint32_t n_answers;
 
     pthread_mutex_t mutex; /* what follows */
@@ -321,18 +321,20 @@ static uint32_t answer_tokens(const struct bench_steps *b, const struct bench_sc
     return scene->n_steps * (1 + scene->n_drafts) + 1 + (scene->n_prompts * scene->prompt_len + left - 1) / left;
 }
 
-static struct answers *answers_of(struct bench_steps *b, uint32_t index)
+/* Those of a scene's requests, at least as long; else a place for them. */
+static struct answers *answers_of(struct bench_steps *b, const struct bench_scene *scene, uint32_t each)
 {
-    if (index >= b->n_answers) {
-        uint32_t n = 2 * index + 64;
-        struct answers *grown = realloc(b->answers, n * sizeof *grown);
-        if (!grown)
-            return NULL;
-        memset(grown + b->n_answers, 0, (n - b->n_answers) * sizeof *grown);
-        b->answers = grown;
-        b->n_answers = n;
-    }
-    return &b->answers[index];
+    for (uint32_t i = 0; i < b->n_answers; i++)
+        if (b->answers[i].n == scene->n_decode && b->answers[i].context == scene->decode_context &&
+            b->answers[i].each >= each)
+            return &b->answers[i];
+    struct answers *grown = realloc(b->answers, (b->n_answers + 1) * sizeof *grown);
+    if (!grown)
+        return NULL;
+    b->answers = grown;
+    grown += b->n_answers++;
+    *grown = (struct answers){.n = scene->n_decode, .context = scene->decode_context, .each = each};
+    return grown;
 }
 
 /* Who takes the tokens of the requests that come next. */
@@ -345,25 +347,26 @@ static void set_learner(struct bench_steps *b, const struct answers *answers, ui
     pthread_mutex_unlock(&b->mutex);
 }
 
-/* What the requests of a scene with drafts answer: the same whoever runs beside them, with drafts or without. */
-static int learn(struct bench_steps *b, uint32_t index, const struct bench_scene *scene, struct quire_error *err)
+/* What the requests of a scene with drafts answer: the same whoever runs beside them, with drafts or without. A longer
+ * answer begins as a shorter one, so that of scenes that differ in their drafts the one with most had better come first. */
+static int learn(struct bench_steps *b, const struct bench_scene *scene, const struct answers **out,
+                 struct quire_error *err)
 {
-    struct answers *a = answers_of(b, index);
+    uint32_t each = answer_tokens(b, scene);
+    struct answers *a = answers_of(b, scene, each);
+    *out = a;
     if (a && a->tokens)
         return QUIRE_OK;
-    if (a)
-        a->each = answer_tokens(b, scene);
     uint32_t *learned = calloc(scene->n_decode, sizeof *learned);
-    uint32_t *tokens = a ? calloc((size_t)scene->n_decode * a->each, sizeof *tokens) : NULL;
-    if (!learned || !tokens) {
+    if (a)
+        a->tokens = calloc((size_t)scene->n_decode * each, sizeof *a->tokens);
+    if (!a || !learned || !a->tokens) {
         free(learned);
-        free(tokens);
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     }
-    a->tokens = tokens;
     begin(b, scene->n_decode, 0);
     set_learner(b, a, learned);
-    int status = submit_decoding(b, scene, a->each, a, 0, err);
+    int status = submit_decoding(b, scene, each, a, 0, err);
     if (status == QUIRE_OK)
         status = wait_until_over(b, err);
     set_learner(b, NULL, NULL);
@@ -375,7 +378,8 @@ static int learn(struct bench_steps *b, uint32_t index, const struct bench_scene
 int bench_steps_run(struct bench_steps *b, uint32_t index, const struct bench_scene *scene, struct quire_error *err)
 {
     bool two_waves = scene->n_decode > 0 && scene->n_prompts > 0;
-    int status = scene->n_drafts > 0 ? learn(b, index, scene, err) : QUIRE_OK;
+    const struct answers *answers = NULL;
+    int status = scene->n_drafts > 0 ? learn(b, scene, &answers, err) : QUIRE_OK;
     if (status != QUIRE_OK)
         return status;
     begin(b, 1 + scene->n_decode + scene->n_prompts, 1);
@@ -384,7 +388,6 @@ int bench_steps_run(struct bench_steps *b, uint32_t index, const struct bench_sc
         status = wait_until_held(b, err);
     if (status != QUIRE_OK)
         return status;
-    const struct answers *answers = scene->n_drafts > 0 ? &b->answers[index] : NULL;
     b->scene = index; /* the engine's thread waits for the mutex */
     b->recording = true;
     status = scene->n_decode ? submit_decoding(b, scene, answer_tokens(b, scene), answers, scene->n_drafts, err)

@@ -6,7 +6,8 @@
  * same steps every time.
  *
  * Drafts are the answers themselves, which a run without drafts has told: all are right, so that a scene's steps are known
- * beforehand. Right or wrong, a draft costs the same.
+ * beforehand. Right or wrong, a draft costs the same. Of scenes that differ in their drafts alone the one with most is best
+ * run first: its answers serve the others.
  *
  * A step's time is from its plan to the next plan: the host's share is in it, as it is in what a server's clients see.
  * Left out are steps that the engine was held in, the last before it goes idle, and the first of a scene when all decode in
