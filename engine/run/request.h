@@ -19,19 +19,20 @@
 #include <stdint.h>
 
 struct request_choice {
+    /* What a step reads of every row comes first, in one cache line. */
     uint32_t seq;          /* the scheduler's name for it, once placed */
     uint32_t n_generated;
-    uint32_t n_drafted, n_accepted; /* drafts verified, and those of them that were right */
-    uint32_t n_predicted, n_predicted_right; /* of these, from the request's prediction */
     bool done;             /* its DONE event was given */
     enum engine_finish finish; /* and said so */
+    struct token_counts counts;
+    struct k_logit_bias *row_room; /* of sampling_row_room() */
+    uint32_t n_drafted, n_accepted; /* drafts verified, and those of them that were right */
+    uint32_t n_predicted, n_predicted_right; /* of these, from the request's prediction */
     struct engine_account account; /* as of then */
     bool admitted;
     uint64_t blocker;      /* the caller's id of the request admitted before it; 0 = none */
     bool cancel_asked;     /* mailbox */
     bool cancel_now;       /* engine thread: to be carried out */
-    struct token_counts counts;
-    struct k_logit_bias *row_room; /* of sampling_row_room() */
 };
 
 struct request {

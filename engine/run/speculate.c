@@ -28,6 +28,7 @@ struct speculation {
     uint32_t *drafts; /* as many, [DRAFT_MAX] each */
     struct length_item *items; /* as many */
     uint64_t room_left; /* of draft_room.h, for the step to come */
+    bool is_wanted; /* by a request that there was. Until then a commit need not look at its rows */
 
     struct lengths *lengths;
     uint64_t planned_us[ENGINE_MAX_SLOTS], done_us; /* by the step's number; of the last step that ended */
@@ -136,7 +137,9 @@ static void gate(struct engine *e, uint32_t seq, bool gated)
 
 void speculate_placed(struct engine *e, uint32_t seq)
 {
-    gate(e, seq, speculate_wants(e, e->owners[seq].request));
+    bool wants = speculate_wants(e, e->owners[seq].request);
+    e->speculation->is_wanted |= wants;
+    gate(e, seq, wants);
 }
 
 /* As far as it is known. */
@@ -232,7 +235,7 @@ void speculate_committed(struct engine *e, const struct sched_committed *c)
     struct speculation *s = e->speculation;
     const struct sched_plan *plan = c->step->plan;
     uint32_t n_drafts = 0;
-    for (uint32_t i = 0, n = 0; i < plan->n_rows && n < c->n_results; i++) {
+    for (uint32_t i = 0, n = 0; s->is_wanted && i < plan->n_rows && n < c->n_results; i++) {
         const struct sched_row *row = &plan->rows[i];
         n_drafts += row->n_draft;
         if (row->seq != c->results[n].seq)
