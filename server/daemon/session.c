@@ -274,6 +274,7 @@ static void drafts_add(const struct engine_info *info, const struct engine_stats
     out->n_accepted_tokens = s->n_accepted_tokens;
     out->accepted_at = accepted;
     out->n_accepted_at = n;
+    out->draft_us = (uint64_t)(s->draft_seconds * 1e6);
     out->draft_method = info->draft_method;
     out->n_draft_method = info->draft_method ? strlen(info->draft_method) : 0;
 }

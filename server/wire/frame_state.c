@@ -106,6 +106,7 @@ static const struct wire_field stats_rules[] = {
      offsetof(struct wire_stats, n_accepted_at), offsetof(struct wire_stats, accepted_at), WIRE_ACCEPTED_WORDS,
      WIRE_MAX_ACCEPTED},
     FIELD_SPAN(struct wire_stats, draft_method, 47, FIELD_TEXT, 0, WIRE_MAX_TEXT),
+    STATS(draft_us, 48, FIELD_64),
 };
 static const struct wire_stats stats_defaults;
 static const struct wire_body stats_body = {"STATS", stats_rules, FIELD_COUNT(stats_rules), &stats_defaults,

@@ -179,6 +179,7 @@ struct wire_stats {
     uint32_t n_accepted_at;
     const char *draft_method;            /* the server's: "none", "ngram", "suffix" */
     size_t n_draft_method;
+    uint64_t draft_us;                   /* that a draft model's passes took */
 };
 struct wire_step_bucket {          /* steps with at most n_tokens tokens */
     uint64_t n_tokens, n_steps;

@@ -91,7 +91,7 @@ FIELDS = {
         "prefix_caching": (41, "bool", False), "n_host_blocks": (42, "u32", False),
         "n_drafts": (43, "u64", False), "n_draft_tokens": (44, "u64", False),
         "n_accepted_tokens": (45, "u64", False), "accepted_at": (46, "u64[]", False),
-        "draft_method": (47, "text", False),
+        "draft_method": (47, "text", False), "draft_us": (48, "u64", False),
     },
     ERROR: {"status": (1, "u32", False), "message": (2, "text", False)},
     ACCEPT: {"id": (1, "u64", False)}, DRAIN: {},

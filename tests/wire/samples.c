@@ -180,6 +180,7 @@ void sample_stats(struct wire_stats *out)
         .n_accepted_tokens = UINT64_C(1) << 45,
         .accepted_at = accepted,
         .n_accepted_at = 2,
+        .draft_us = 1234567890123,
         .draft_method = "suffix",
         .n_draft_method = 6,
     };

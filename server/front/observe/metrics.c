@@ -214,6 +214,8 @@ static void put_drafts(struct writer *w, const struct wire_stats *s)
     put_counter(w, "vllm:spec_decode_num_drafts_total", "Rows of steps that verified drafts.", s->n_drafts);
     put_counter(w, "vllm:spec_decode_num_draft_tokens_total", "Draft tokens that were verified.", s->n_draft_tokens);
     put_counter(w, "vllm:spec_decode_num_accepted_tokens_total", "Draft tokens that were right.", s->n_accepted_tokens);
+    put_type(w, "quire:spec_decode_draft_seconds_total", "counter", "Seconds that a draft model's passes took.");
+    put_sample(w, "quire:spec_decode_draft_seconds_total", "", "", (double)s->draft_us / 1e6);
     put_type(w, per_place, "counter", "Rows whose draft of this place was right.");
     for (uint32_t i = 0; i < s->n_accepted_at; i++) {
         snprintf(label, sizeof label, ",position=\"%u\"", i);
