@@ -199,6 +199,8 @@ uint64_t suffix_bytes(const struct suffix_config *c)
 
 static int check(const struct suffix_config *c, struct quire_error *err)
 {
+    if (c->n_slots == 0)
+        return quire_fail(err, QUIRE_INVALID, "drafts: there are no sequences");
     if (c->max_tree_depth == 0 || c->max_tree_depth > SUFFIX_MAX_DEPTH)
         return quire_fail(err, QUIRE_INVALID, "drafts: suffix_decoding_max_tree_depth must be 1 to %u",
                           SUFFIX_MAX_DEPTH);
