@@ -104,10 +104,23 @@ void sched_driver_retire(struct sched_driver *d)
             d->calls->retired(d->context, seq);
 }
 
+/* Do at least half of the running need no results of the steps in flight to be planned on? Who waits for the host to see
+ * its tokens has been planned as far as it can be, and skips a step where the others do not wait. */
+static bool most_run_ahead(const struct sched *s)
+{
+    uint32_t n_ahead = 0;
+    for (uint32_t i = 0; i < s->n_listed; i++) {
+        const struct sequence *q = &s->seqs[s->running[i]];
+        n_ahead += !q->gates || q->n_planned < q->n_known;
+    }
+    return 2 * n_ahead >= s->n_listed;
+}
+
 int sched_driver_turn(struct sched_driver *d, uint64_t now_us, const struct sched_plan **plan, struct quire_error *err)
 {
     int status = sched_driver_plan(d, now_us, plan, err);
-    uint32_t leave = status == QUIRE_OK && (*plan)->n_rows > 0 ? d->n_slots - 1 : 0;
+    bool overlap = status == QUIRE_OK && (*plan)->n_rows > 0 && d->n_slots > 1 && most_run_ahead(d->sched);
+    uint32_t leave = overlap ? d->n_slots - 1 : 0;
     while (status == QUIRE_OK && d->n_in_flight > leave)
         status = sched_driver_commit(d, err);
     if (status == QUIRE_OK)

@@ -59,7 +59,8 @@ int sched_driver_create(struct sched *s, const struct sched_driver_calls *calls,
 void sched_driver_destroy(struct sched_driver *d); /* NULL is fine */
 
 /* Plans the next step, launches it when it has rows, and commits the steps that the overlap leaves no room for: all,
- * when there was nothing to launch. Then retires. */
+ * when there was nothing to launch, or when most who run wait for the host to see their tokens. These would else skip every
+ * other step, or be two halves that take turns, where a step for all takes hardly longer. Then retires. */
 int sched_driver_turn(struct sched_driver *d, uint64_t now_us, const struct sched_plan **plan, struct quire_error *err);
 
 /* The parts of a turn. */

@@ -133,6 +133,32 @@ static void test_one_after_the_other(void **state)
     close_rig(&rig);
 }
 
+/* Of those who wait for the host the results are waited for where they are most, so that they do not take turns; where at
+ * least as many run ahead, a step is planned beside the one that runs, and who waits skips it. */
+static void test_overlap_where_most_wait_for_the_host(void **state)
+{
+    (void)state;
+    struct rig rig;
+    open_rig(&rig, 1);
+    submit(rig.s, request_of(1, 0, 4, 12));
+    submit(rig.s, request_of(2, 100, 4, 12));
+    submit(rig.s, request_of(3, 200, 4, 12));
+    for (uint32_t seq = 0; seq < 3; seq++)
+        assert_true(sched_gate(rig.s, seq, true));
+    assert_turn(&rig, "p3 l0 w0 t0 c0 ");
+    assert_turn(&rig, "p3 l1 w1 t1 c1 ");
+    assert_true(sched_gate(rig.s, 0, false));
+    assert_turn(&rig, "p3 l0 w0 t0 c0 ");
+    assert_true(sched_gate(rig.s, 1, false));
+    assert_turn(&rig, "p3 l1 ");
+    assert_turn(&rig, "p2 l0 w1 t1 c1 ");
+    assert_turn(&rig, "p3 l1 w0 t0 c0 ");
+    assert_int_equal(sched_driver_in_flight(rig.d), 1);
+    while (!sched_idle(rig.s))
+        assert_int_equal(turn(&rig), QUIRE_OK);
+    close_rig(&rig);
+}
+
 /* A step later, and the last two commit when there is nothing to launch. A row past a stop is thrown away. */
 static void test_overlap(void **state)
 {
@@ -213,6 +239,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_after_the_other),
+        cmocka_unit_test(test_overlap_where_most_wait_for_the_host),
         cmocka_unit_test(test_overlap),
         cmocka_unit_test(test_a_result_too_many_is_discarded),
         cmocka_unit_test(test_parts),
