@@ -24,6 +24,7 @@ import pathlib
 import platform
 import random
 import re
+import signal
 import socket
 import statistics
 import subprocess
@@ -142,6 +143,7 @@ class Row:
                 now, cpu, ended = self.counters(server), server.cpu_seconds() - cpu, time.perf_counter()
                 said[name] = [a["text"] for a in answers]
                 if turn < 0:
+                    self.tell(f"{self.name}: warming up, {name}")
                     continue  # one that warms up: the weights into memory, pages into tables
                 self.samples.append({
                     "round": turn, "who": name, "base": base, "tokens": sum(a["tokens"] for a in answers),
@@ -417,6 +419,7 @@ def parse():
 
 def main():
     o = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the servers end, too
     about = {**machine(), "command": "python3 tests/bench/speculation.py --rows " + ",".join(o.rows) + (" --llama-server PATH" if o.llama_server else ""),
              "load": [os.getloadavg()[0]]}
     if o.llama_server:
