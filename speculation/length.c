@@ -128,6 +128,7 @@ void lengths_timed(struct lengths *l, uint32_t n_tokens, double us)
 #define LEAST_CHANCE 0.03f  /* below it a draft is not worth its bookkeeping, whatever steps cost */
 #define LEAST_GAIN 1.01     /* a step that is better by less may as well be worse */
 #define FIRST_PAUSE 8u
+#define VAIN_QUESTIONS 8u /* a step, about, where nobody has anything: they cost a microsecond or two each */
 #define TRIES_SHARE 16u /* of the running, how many may try again in one step: else all that paused together would */
 #define MAX_PAUSE 256u
 
@@ -201,8 +202,13 @@ void length_had_none(struct draft_length *q, uint32_t n_rows)
 {
     if (q->n_empty < FIRST_PAUSE)
         q->n_empty++;
-    else
-        begin_pause(q, FIRST_PAUSE, n_rows);
+    else if (n_rows >= VAIN_QUESTIONS)
+        begin_pause(q, n_rows / VAIN_QUESTIONS, n_rows);
+}
+
+bool length_is_idle(const struct draft_length *q)
+{
+    return q->wait > 0 || q->n_empty == FIRST_PAUSE;
 }
 
 /* ---- the choice ------------------------------------------------------------------------------ */

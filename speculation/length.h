@@ -62,8 +62,10 @@ double lengths_us(const struct lengths *l, uint32_t n_tokens);
 
 /* The sequence has a new token: whether drafters are to be asked for it now. n_rows: running sequences. */
 bool length_is_due(struct draft_length *q, uint32_t n_rows);
-/* They were, and had none. */
+/* They were, and had none. After 8 times it is asked so seldom that about 8 questions a step are in vain. */
 void length_had_none(struct draft_length *q, uint32_t n_rows);
+/* Nothing is to be expected: it pauses, or nobody had an answer of late. */
+bool length_is_idle(const struct draft_length *q);
 
 /* A sequence that could have drafts in the next step. */
 struct length_item {

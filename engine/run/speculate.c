@@ -205,8 +205,6 @@ static void leave_slot(struct engine *e, uint32_t seq, bool is_answer)
     if (*slot == 0)
         return;
     struct draft_text text = is_answer ? text_of(e, seq) : (struct draft_text){0};
-    while (text.n_tokens > text.n_prompt && text.tokens[text.n_tokens - 1] == SCHED_PENDING) /* of a step in flight */
-        text.n_tokens--;
     for (int i = 0; i < N_DRAFT_SOURCES; i++)
         if (s->drafters[i])
             s->drafters[i]->ops->end(s->drafters[i], *slot - 1, &text, is_answer);
@@ -454,7 +452,7 @@ static void note_none(struct engine *e, uint32_t from, uint32_t n, uint32_t n_ru
     for (uint32_t i = from; s->config.adaptive && i < n; i++) {
         struct draft_length *length = &s->seqs[s->asks[i].slot].length;
         length_had_none(length, n_running);
-        if (length->wait > 0)
+        if (length_is_idle(length))
             gate_as_needed(e, s->fresh[i], false);
     }
 }

@@ -241,6 +241,24 @@ static void room_is_kept(void **state)
     lengths_destroy(l);
 }
 
+/* Nobody has an answer: about 8 questions a step, however many are running; few are always asked for. */
+static void vain_questions_are_few(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= N_MAX; n *= 2) {
+        struct draft_length q[N_MAX] = {{.n_empty = 0}};
+        uint32_t n_asked = 0;
+        for (uint32_t step = 0; step < 1100; step++)
+            for (uint32_t i = 0; i < n; i++)
+                if (length_is_due(&q[i], n)) {
+                    length_had_none(&q[i], n);
+                    n_asked += step >= 100;
+                }
+        assert_in_range(n_asked / 1000, n < 8 ? n : 4, 8);
+        assert_true(length_is_idle(&q[0]));
+    }
+}
+
 /* Held up now and then by others, or slower by and by: what is learned follows, and no wide step is feared forever. */
 static void times_are_forgotten(void **state)
 {
@@ -274,6 +292,7 @@ int main(void)
         cmocka_unit_test(fair_by_worth),
         cmocka_unit_test(room_is_kept),
         cmocka_unit_test(times_are_forgotten),
+        cmocka_unit_test(vain_questions_are_few),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
