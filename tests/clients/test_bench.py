@@ -257,11 +257,14 @@ LOAD = ["--num-prompts", 24, "--input-len", 16, "--output-len", 24]
 
 
 def test_compare_finds_a_difference():
-    result = bench_json("compare", MODEL, "--a", "--max-num-seqs 1", "--b", "--max-num-seqs=8 --no-enable-prefix-caching", *LOAD, "--rounds", 12)
-    assert result["a"] == "--max-num-seqs 1" and result["rounds"] == 12 and result["num_prompts"] == 24
-    rate = result["output_throughput"]
+    for rounds in 12, 24:  # the second where the machine is too busy for the first to tell
+        result = bench_json("compare", MODEL, "--a", "--max-num-seqs 1", "--b", "--max-num-seqs=8 --no-enable-prefix-caching", *LOAD, "--rounds", rounds)
+        assert result["a"] == "--max-num-seqs 1" and result["rounds"] == rounds and result["num_prompts"] == 24
+        rate = result["output_throughput"]
+        if rate["better"] != "none":
+            break
     assert rate["better"] == "b" and 1 < rate["low"] <= rate["ratio"] <= rate["high"]
-    assert len(rate["rounds"]) == 12 and rate["a"] == pytest.approx(statistics.median(a for a, _ in rate["rounds"]))
+    assert len(rate["rounds"]) == rounds and rate["a"] == pytest.approx(statistics.median(a for a, _ in rate["rounds"]))
     assert set(result) > {"mean_ttft_ms", "p95_ttft_ms", "mean_tpot_ms", "mean_e2el_ms"}
     for key in "mean_ttft_ms", "p95_ttft_ms", "mean_tpot_ms", "mean_e2el_ms", "output_throughput":
         figure = result[key]
