@@ -385,6 +385,30 @@ static void test_refused(void **state)
     tiny_model_remove(&small);
 }
 
+/* A group of its own beside the model's: four in all. */
+static void test_too_many_groups(void **state)
+{
+    (void)state;
+    static struct model_desc small, large;
+    struct sampling_defaults ignored;
+    struct engine_plan plan;
+    struct quire_error err;
+    struct engine_options o = options(NULL, 0);
+    const struct engine_draft draft = {.desc = &small, .n_tokens = 4};
+    o.device = "cpu";
+    assert_int_equal(model_describe(model.dir, &small, &ignored, &err), QUIRE_OK);
+    large = small;
+    large.n_layers = 4;
+    model_make_layers(&large, NORM_PRE, HEAD_NORM_NONE);
+    for (uint32_t l = 1; l < 4; l++) {
+        model_set_window(&large, l, 10 * l);
+        int status = engine_plan_make_on(&o, &large, 0, &draft, NULL, &plan, &err);
+        assert_int_equal(status, l < 3 ? QUIRE_OK : QUIRE_UNSUPPORTED);
+    }
+    assert_non_null(strstr(err.text, "--speculative-config: model: "));
+    assert_non_null(strstr(err.text, "at most 4 in all"));
+}
+
 static void test_tokens(void **state)
 {
     (void)state;
@@ -419,17 +443,12 @@ static void test_tokens(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits_stay),
-        cmocka_unit_test(test_itself_is_right),
-        cmocka_unit_test(test_preempted),
-        cmocka_unit_test(test_prefixes),
-        cmocka_unit_test(test_cancelled),
-        cmocka_unit_test(test_host_tier),
-        cmocka_unit_test(test_after_wrong_guesses),
-        cmocka_unit_test(test_padded_vocabulary),
-        cmocka_unit_test(test_planned_to_the_byte),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_bits_stay),           cmocka_unit_test(test_itself_is_right),
+        cmocka_unit_test(test_preempted),           cmocka_unit_test(test_prefixes),
+        cmocka_unit_test(test_cancelled),           cmocka_unit_test(test_host_tier),
+        cmocka_unit_test(test_after_wrong_guesses), cmocka_unit_test(test_padded_vocabulary),
+        cmocka_unit_test(test_planned_to_the_byte), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_too_many_groups),     cmocka_unit_test(test_tokens),
     };
     tiny_model_write(&(struct tiny_spec){.seed = 5, .nan_token = -1, .prefix = "model."}, &model);
     tiny_model_write(&(struct tiny_spec){.seed = 6, .nan_token = -1, .prefix = "model."}, &other);
