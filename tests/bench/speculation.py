@@ -388,7 +388,7 @@ def machine():
 
 def report(o, rows, about):
     out = [f"# What speculation gains\n\nWritten by `tests/bench/speculation.py`; every sample is in [{o.out.name}.json]({o.out.name}.json). "
-           "A gain is the ratio of two rates of the same round, and CPU time that of the server's process for a token: median (lowest – highest).\n",
+           "A gain is the ratio of two rates of the same round, and CPU time that of the server's process for a token, prompts included: median (lowest – highest).\n",
            f"```\nmachine   {about['cpu']}, {about['cpus']} CPUs\nversion   commit {about['commit']}"
            + (f", llama.cpp {about['llama']}" if about.get("llama") else "")
            + f"\nrun       {about['date']}, {o.threads} threads{', --quick' if o.quick else ''}: {about['command']}"
