@@ -51,7 +51,7 @@ struct drafter_ops {
     void (*begin)(struct drafter *d, uint32_t slot, const struct draft_text *text);
     /* Answers all. Other than QUIRE_OK: the backend broke; drafters without one never fail. */
     int (*propose)(struct drafter *d, struct draft_ask *asks, uint32_t n, struct quire_error *err);
-    /* It leaves. is_answer: its text is an answer that came to its end and may be learned from; else it was cancelled,
+    /* It leaves. is_answer: its text is an answer, whole or as far as its client wanted it, and may be learned from; else it was
      * preempted or refused, and the text is empty. */
     void (*end)(struct drafter *d, uint32_t slot, const struct draft_text *text, bool is_answer);
     void (*destroy)(struct drafter *d);

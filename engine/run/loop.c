@@ -78,6 +78,7 @@ static void carry_out_cancels(struct engine *e, struct request *r)
         if (!c->cancel_now || c->done)
             continue;
         event_done(e, r, i, ENGINE_FINISH_CANCELLED, -1);
+        speculate_cancelled(e, c->seq);
         sched_cancel_seq(e->sched, c->seq);
         ENGINE_WATCH(e, cancelled_choice, quire_now_us(), c->seq);
     }

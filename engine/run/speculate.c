@@ -500,6 +500,11 @@ void speculate_planned(struct engine *e, const struct sched_plan *plan)
         leave_slot(e, plan->preempted[i], false);
 }
 
+void speculate_cancelled(struct engine *e, uint32_t seq)
+{
+    leave_slot(e, seq, true);
+}
+
 void speculate_retired(struct engine *e, uint32_t seq)
 {
     leave_slot(e, seq, false);

@@ -41,6 +41,9 @@ void speculate_accepted(struct engine *e, uint32_t seq, uint32_t at);
 void speculate_committed(struct engine *e, const struct sched_committed *committed);
 /* Between two steps, before the next is planned: asks, and proposes to the scheduler. */
 int speculate_propose(struct engine *e, struct quire_error *err);
+/* Its client wants no more of it, and the scheduler has not been told: what it said so far is an answer. Stop strings end
+ * answers so, since only the front end knows them. */
+void speculate_cancelled(struct engine *e, uint32_t seq);
 /* The name may be another's from here on. */
 void speculate_retired(struct engine *e, uint32_t seq);
 
