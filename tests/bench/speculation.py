@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What speculation gains: every method beside the same server without, in one run, and llama.cpp's lookup beside itself.
 
-    python3 tests/bench/speculation.py --out docs/benchmarks/speculation [--quick] [--rows copy,predict,draft,saturation]
+    python3 tests/bench/speculation.py --out docs/benchmarks/speculation [--quick] [--rows copy,draft,saturation]
                                        [--llama-server PATH]
 
 Writes OUT.md and OUT.json, every sample in it. Runs about ten minutes on two cores, --quick one. Models are made in --work if they
@@ -33,8 +33,11 @@ import tempfile
 import time
 import urllib.request
 
-import copying_model
-import wide_demo
+try:
+    import copying_model
+    import wide_demo
+except ImportError as error:
+    sys.exit(f"{error}: python3 -m pip install numpy safetensors tokenizers gguf")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEMO, DRAFT = ROOT / "tools/demo_model/model", ROOT / "tools/demo_model/draft"
@@ -226,10 +229,14 @@ class Copying:
         self.tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
         self.ids = self.tokenizer.encode(copying_model.document()).ids
         self.edits = copying_model.edits(self.tokenizer)
-        self.length, self.tokens = (200, 64) if o.quick else (700, 256)
+        self.length, self.tokens = (200, 64) if o.quick else (400, 256)
+        n = copying_model.BACK  # where so many tokens stand at two places of a part, the model may go on from the wrong one
+        grams = [tuple(self.ids[at:at + n]) for at in range(len(self.ids) - n + 1)]
+        self.places = [at for at in range(len(self.ids) - self.length)
+                       if len(set(grams[at:at + self.length - n])) == self.length - n]
 
     def part(self, turn):
-        at = (turn + 1) * 170 % (len(self.ids) - self.length)
+        at = self.places[turn * 61 % len(self.places)]
         return self.ids[at:at + self.length]
 
     def prompt(self, turn):
@@ -402,6 +409,9 @@ def report(o, rows, about):
     return "\n".join(out) + "\n"
 
 
+ROWS = {"copy": copy_row, "draft": draft_rows, "saturation": saturation_row}
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/bench/speculation", help="OUT.md and OUT.json (%(default)s)")
@@ -414,6 +424,9 @@ def parse():
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/bench/models", help="where models are made (%(default)s)")
     o = parser.parse_args()
     o.rows, o.methods = o.rows.split(","), o.methods.split(",")
+    for name in o.rows:
+        if name not in ROWS:
+            parser.error(f"--rows: there are {', '.join(ROWS)}, not '{name}'")
     return o
 
 
@@ -425,12 +438,12 @@ def main():
     if o.llama_server:
         said = subprocess.run([o.llama_server, "--version"], capture_output=True, text=True)
         about["llama"] = re.search(r"version: (.*)", said.stdout + said.stderr)[1]
-    rows, make = [], {"copy": copy_row, "draft": draft_rows, "saturation": saturation_row}
+    rows = []
     for name in o.rows:
         if name == "draft":
             about["cost"] = cost_ratio(o)
         with contextlib.ExitStack() as stack:
-            made = make[name](o, stack)
+            made = ROWS[name](o, stack)
             rows += made if isinstance(made, list) else [made]
     about["load"].append(os.getloadavg()[0])
     o.out.parent.mkdir(parents=True, exist_ok=True)
