@@ -127,9 +127,12 @@ struct k_rmsnorm_args { /* x += add; out = x * rsqrt(mean(x²) + eps) * weight, 
     uint32_t n_tokens, n_cols;
     uint32_t row_stride; /* floats from a row of x, add and out to the next; 0 = n_cols */
     bool into; /* out += the norm; add_dev is NULL then */
+    bool for_gemm; /* out_dev is read by GEMMs of n_tokens with x_for_gemm, and by nothing else; not with `into` */
     float eps;
 };
 
+/* What an operation writes for GEMMs alone (`for_gemm`) a backend may leave in the buffer as its GEMMs read it, as f16
+ * factors for one, and not as floats: in the bytes that the floats would take. Who reads it says so, too (`x_for_gemm`). */
 struct k_gemm_args { /* y[t, r] = Σ_k w[r, k] x[t, k] (+ bias[r]) */
     const struct k_weight *weight; /* [N, K] */
     const float *x_dev; /* [T, K] */
@@ -137,6 +140,8 @@ struct k_gemm_args { /* y[t, r] = Σ_k w[r, k] x[t, k] (+ bias[r]) */
     float *y_dev; /* [T, N] */
     void *workspace_dev; /* k_plan_bytes.gemm */
     uint32_t n_tokens;
+    uint32_t unit; /* K is summed in segments of whole units of so many columns (segments.h); 0: in one */
+    bool x_for_gemm; /* x_dev is what an operation wrote for GEMMs */
 };
 
 struct k_gemm_silu_mul_args { /* out[t, i] = silu(y[t, i]) * y[t, n + i], y as gemm() gives it */
@@ -144,6 +149,7 @@ struct k_gemm_silu_mul_args { /* out[t, i] = silu(y[t, i]) * y[t, n + i], y as g
         gemm; /* weight [2 n, K]: gate's rows, then up's; y_dev is scratch of [T, 2 n], its contents undefined
                               * afterwards, or NULL where the planner's needs_gate_up says that it is not used */
     float *out_dev; /* [T, n] */
+    bool for_gemm; /* so out_dev */
 };
 
 struct k_rope_angles_args { /* cos and sin of position × inv_freq, once a step, for every layer */
@@ -210,6 +216,7 @@ struct k_attention_args {
     float softcap; /* 0 = off; else positive and normal: a score s becomes softcap * tanh(s / softcap), after scale */
     const float
         *sinks_dev; /* [Q] or NULL: a logit for each query head, which takes part in the softmax and has no value */
+    bool for_gemm; /* so out_dev */
 };
 
 struct k_block_pair {
@@ -228,6 +235,7 @@ struct k_gather_args { /* out[i] = x[index[i]] */
     const uint32_t *index_dev; /* [n_rows] */
     float *out_dev; /* [n_rows, H] */
     uint32_t n_rows, n_cols;
+    bool for_gemm; /* so out_dev, of a GEMM of n_rows; x_dev holds floats */
 };
 
 /* ---- sampling -------------------------------------------------------------------------------- */

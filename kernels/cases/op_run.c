@@ -408,19 +408,29 @@ static int call_rmsnorm(struct op_binding *n, uint64_t t, uint32_t count, struct
     return n->b->ops->rmsnorm(n->b, &args, err);
 }
 
+static struct k_gemm_args gemm_args(const struct op_binding *n, uint64_t t, uint32_t count, float *y)
+{
+    return (struct k_gemm_args){.weight = n->weight,
+                                .x_dev = n->x + t * n->c->n_cols,
+                                .bias_dev = n->vector,
+                                .y_dev = y,
+                                .workspace_dev = n->workspace,
+                                .n_tokens = count,
+                                .unit = n->c->unit};
+}
+
 static int call_gemm(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
     const struct op_case *c = n->c;
-    const struct k_gemm_args args = {n->weight, n->x + t * c->n_cols, n->vector, n->out + t * c->n_rows, n->workspace,
-                                     count};
+    const struct k_gemm_args args = gemm_args(n, t, count, n->out + t * c->n_rows);
     return n->b->ops->gemm(n->b, &args, err);
 }
 
 static int call_gemm_silu_mul(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
     const struct op_case *c = n->c;
-    const struct k_gemm_silu_mul_args args = {
-        {n->weight, n->x + t * c->n_cols, n->vector, n->gate_up, n->workspace, count}, n->out + t * (c->n_rows / 2)};
+    const struct k_gemm_silu_mul_args args = {.gemm = gemm_args(n, t, count, n->gate_up),
+                                              .out_dev = n->out + t * (c->n_rows / 2)};
     return n->b->ops->gemm_silu_mul(n->b, &args, err);
 }
 
@@ -474,7 +484,8 @@ static int call_attention(struct op_binding *n, uint64_t t, uint32_t count, stru
 static int call_gather(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
     uint32_t n_cols = n->c->n_cols;
-    const struct k_gather_args args = {n->x, n->ids + t, n->out + t * n_cols, count, n_cols};
+    const struct k_gather_args args = {
+        .x_dev = n->x, .index_dev = n->ids + t, .out_dev = n->out + t * n_cols, .n_rows = count, .n_cols = n_cols};
     return n->b->ops->gather(n->b, &args, err);
 }
 

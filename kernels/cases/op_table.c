@@ -335,6 +335,8 @@ const char *op_name(const struct op_case *c)
         append(" K%u", c->n_cols);
     if (c->n_parts > 1)
         append(" in %u parts", c->n_parts);
+    if (c->unit > 0)
+        append(" segments of %u", c->unit);
     append("%s%s%s%s", c->extra ? " +" : "", c->into ? " into" : "", values[c->values], samplings[c->sampling]);
     return name;
 }

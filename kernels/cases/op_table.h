@@ -35,6 +35,7 @@ struct op_case {
                         * each arena of a copy has; of rmsnorm the width of rows in whose middle it is, in place */
     uint32_t n_cols; /* K of a GEMM, H, frequencies of the angles */
     uint32_t n_parts; /* of a weight: 0 counts as 1 */
+    uint32_t unit; /* columns to a unit of a GEMM that is summed in segments; 0: in one */
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens, window;
     uint32_t n_fill; /* the step's last tokens, of RoPE, that only fill it up: their slot is K_NO_SLOT */
     enum op_sampling sampling;

@@ -88,7 +88,12 @@ static void drop(struct gemm *g)
 
 static struct k_gemm_args args_of(const struct gemm *g, uint32_t n_tokens)
 {
-    return (struct k_gemm_args){g->weight, g->x_dev, g->bias_dev, g->y_dev, g->workspace, n_tokens};
+    return (struct k_gemm_args){.weight = g->weight,
+                                .x_dev = g->x_dev,
+                                .bias_dev = g->bias_dev,
+                                .y_dev = g->y_dev,
+                                .workspace_dev = g->workspace,
+                                .n_tokens = n_tokens};
 }
 
 static int run(struct gemm *g, uint32_t n_tokens, struct quire_error *err)

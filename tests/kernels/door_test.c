@@ -211,7 +211,8 @@ static void test_forms_and_weights(void **state)
     float x[16] = {0}, y[4];
     const struct k_weight_view view = k_plain_view(data, K_F16, 4, 16, 32);
     assert_int_equal(b->ops->weight_create(b, &view, 1, &w, &err), QUIRE_OK);
-    assert_int_equal(b->ops->gemm(b, &(struct k_gemm_args){w, x, NULL, y, NULL, 1}, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(b->ops->gemm(b, &(struct k_gemm_args){.weight = w, .x_dev = x, .y_dev = y, .n_tokens = 1}, &err),
+                     QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.text, "float16"));
     b->ops->weight_destroy(b, w);
     static const bool supported[K_N_FORMS][3] = {

@@ -72,7 +72,11 @@ static void run(struct gemm *g, uint32_t n_tokens, uint32_t shift)
     }
     uint64_t x_bytes = (uint64_t)n_tokens * g->n_cols * 4, y_bytes = (uint64_t)n_tokens * g->n_rows * 4;
     ok(b->ops->copy_in(b, g->x_dev + shift, g->x, x_bytes, &err), &err);
-    const struct k_gemm_args args = {g->weight, g->x_dev + shift, NULL, g->y_dev, g->workspace, n_tokens};
+    const struct k_gemm_args args = {.weight = g->weight,
+                                     .x_dev = g->x_dev + shift,
+                                     .y_dev = g->y_dev,
+                                     .workspace_dev = g->workspace,
+                                     .n_tokens = n_tokens};
     ok(b->ops->gemm(b, &args, &err), &err);
     ok(b->ops->copy_out(b, g->y, g->y_dev, y_bytes, &err), &err);
 }

@@ -53,7 +53,12 @@ static float backend_dot(enum k_gemm_form form, enum k_dtype dtype, const float 
     if (bias)
         *page += *bias;
     for (int i = 0; i < 3; i++) {
-        const struct k_gemm_args args = {weight, many, bias, y, workspace, counts[i]};
+        const struct k_gemm_args args = {.weight = weight,
+                                         .x_dev = many,
+                                         .bias_dev = bias,
+                                         .y_dev = y,
+                                         .workspace_dev = workspace,
+                                         .n_tokens = counts[i]};
         assert_int_equal(b->ops->gemm(b, &args, &err), QUIRE_OK);
         for (uint32_t t = 0; t < counts[i]; t++)
             assert_true(memcmp(&y[t], page, sizeof *page) == 0 || (isnan(y[t]) && isnan(*page)));
