@@ -156,7 +156,7 @@ static void test_gate_and_up(void **state)
     static float out[T * N / 2], page[N / 2];
     make(&g, b, K_BF16);
     ok(run(&g, T, &err), &err);
-    const struct k_gemm_silu_mul_args args = {args_of(&g, T), g.out_dev};
+    const struct k_gemm_silu_mul_args args = {.gemm = args_of(&g, T), .out_dev = g.out_dev};
     ok(b->ops->gemm_silu_mul(b, &args, &err), &err);
     ok(b->ops->copy_out(b, out, g.out_dev, sizeof out, &err), &err);
     for (uint32_t t = 0; t < T; t++) {
