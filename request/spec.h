@@ -60,9 +60,9 @@ struct request_spec {
 
     uint32_t max_drafts; /* of a row; 0: no speculation. It never moves a bit, only when tokens are known */
     uint32_t draft_method; /* an enum draft_method; 0: the server's */
-    const uint32_t
-        *prediction; /* token ids that the answer is expected to be, or much of it: by the client, or by who has
-                                   a stored answer to a similar question (server/link/completion_source.h) */
+    /* Token ids that the answer is expected to be, or much of it: by the client, or by who has a stored answer to a similar
+     * question (server/link/completion_source.h). */
+    const uint32_t *prediction;
     uint32_t n_prediction;
 
     const uint32_t *stop_token_ids;

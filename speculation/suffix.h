@@ -25,9 +25,9 @@
 struct suffix_config {
     uint32_t n_slots;
     uint32_t max_model_len;
-    uint64_t
-        n_tokens; /* of all running sequences together that are remembered: what the KV cache holds, for example; of
-                          what is more, nothing is drafted. More than n_slots x max_model_len is never needed */
+    /* Of all running sequences together that are remembered: what the KV cache holds, for example; of what is more, nothing is
+     * drafted. More than n_slots x max_model_len is never needed. */
+    uint64_t n_tokens;
     uint64_t history_bytes; /* for earlier answers, 53 a token */
     /* vLLM's suffix_decoding_*, and its defaults. */
     uint32_t max_tree_depth; /* 24: tokens that agree, at most; 1 … SUFFIX_MAX_DEPTH */

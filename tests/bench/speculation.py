@@ -10,7 +10,8 @@ safetensors, tokenizers and gguf; all else is the standard library. Without --ll
 
 All servers of a row run at once; those that wait compute nothing. They take turns, in one order in even rounds and in
 the other in odd ones, and a gain is the ratio of two rates of the same round: the table gives the median of the rounds,
-and the lowest and highest. A round has a text of its own, the same for everybody, and a cache_salt of its own, so that nobody
+and the lowest and highest. Where a gain of hundredths is asked for, the one that it is held against runs before and after each of the others,
+and counts by the mean of both: a machine's clock moves more than that within a round. A round has a text of its own, the same for everybody, and a cache_salt of its own, so that nobody
 drafts from the round before. Every answer of Quire's must be, to the letter, that of the server without drafts; a run in which one is not
 ends with an error. What else the machine was doing is told as its load.
 """
@@ -18,6 +19,7 @@ import argparse
 import concurrent.futures
 import contextlib
 import datetime
+import itertools
 import json
 import os
 import pathlib
@@ -135,11 +137,14 @@ class Row:
     def __init__(self, o, name, work, goals):
         self.o, self.name, self.work, self.goals, self.samples = o, name, work, goals, []
 
-    def run(self, contenders, rounds):
-        """contenders: {name: (server, its base's name, do)}; do(server, round) → list of answers."""
+    def run(self, contenders, rounds, between=None):
+        """contenders: {name: (server, its base's name, do)}; do(server, round) → list of answers. between: a base that runs before
+        and after each of the others."""
         for turn in range(-1, rounds):
-            said = {}
-            for name in list(contenders) if turn % 2 else list(contenders)[::-1]:
+            said, order = {}, list(contenders) if turn % 2 else list(contenders)[::-1]
+            if between:
+                order = [between] + [who for name in order if name != between for who in (name, between)]
+            for name in order:
                 server, base, do = contenders[name]
                 counted, cpu, began = self.counters(server), server.cpu_seconds(), time.perf_counter()
                 answers = do(server, turn)
@@ -174,14 +179,21 @@ class Row:
     def of(self, who):
         return [s for s in self.samples if s["who"] == who]
 
+    def against_base(self, who, value):
+        """A sample's value over its base's in the same round: that of the runs next to it on both sides, where there are two."""
+        ratios = []
+        for at, sample in ((i, s) for i, s in enumerate(self.samples) if s["who"] == who):
+            bases = [i for i, s in enumerate(self.samples) if s["who"] == sample["base"] and s["round"] == sample["round"]]
+            beside = {max((i for i in bases if i <= at), default=bases[0]), min((i for i in bases if i >= at), default=bases[-1])}
+            ratios.append(value(sample) / statistics.mean(value(self.samples[i]) for i in beside))
+        return ratios
+
     def costs(self, who):
-        """CPU time of the server's process for a token, against its base's: what noise of the machine moves less than rates."""
-        return [a["cpu_seconds"] / a["tokens"] / (b["cpu_seconds"] / b["tokens"])
-                for a, b in zip(self.of(who), self.of(self.of(who)[0]["base"]))]
+        """CPU time of the server's process for a token: what noise of the machine moves less than rates."""
+        return self.against_base(who, lambda s: s["cpu_seconds"] / s["tokens"])
 
     def gains(self, who):
-        base = self.of(self.of(who)[0]["base"])
-        return [self.rate(a) / self.rate(b) for a, b in zip(self.of(who), base)]
+        return self.against_base(who, self.rate)
 
     def table(self):
         lines = []
@@ -334,10 +346,11 @@ def draft_rows(o, stack):
 
 
 def saturation_row(o, stack):
-    running, tokens = 64, 32 if o.quick else 128
+    running, tokens, runs = 64, 32 if o.quick else 128, itertools.count()
 
     def do(server, turn, more=lambda i: {}):
-        bodies = [{**chat(0, i, tokens, 0.7), "cache_salt": f"round {turn}", "ignore_eos": True, **more(i)}
+        salt = f"run {next(runs)}"  # so that nobody has the prompts of the run before, either
+        bodies = [{**chat(0, i, tokens, 0.7), "cache_salt": salt, "ignore_eos": True, **more(i)}
                   for i in range(running if o.quick else 3 * running)]
         with concurrent.futures.ThreadPoolExecutor(running) as pool:
             return list(pool.map(lambda body: server.whole("/v1/chat/completions", body), bodies))
@@ -362,7 +375,7 @@ def saturation_row(o, stack):
         contenders[name] = (quire(stack, o, name, DEMO, {"method": method, **config}, *flags), base, do)
     contenders["quire prediction, 90 % right"] = (quire(stack, o, base, DEMO, None, *flags), base, predicted)
     row = Row(o, "saturation", "the demo model, 64 running", {name: [0.98] for name in contenders if name != base})
-    row.run(contenders, 1 if o.quick else 5)
+    row.run(contenders, 1 if o.quick else 7, between=base)
     return row
 
 

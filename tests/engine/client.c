@@ -350,6 +350,21 @@ struct request_spec client_request(const uint32_t *prompt, uint32_t n_prompt, ui
     return r;
 }
 
+struct request_spec client_varied_request(uint32_t i, const uint32_t *prompt, uint32_t n_prompt)
+{
+    struct request_spec r = client_request(prompt, n_prompt, 30 + i);
+    r.n = i % 4 == 1 ? 3 : 1;
+    r.temperature = i % 3 ? 1.2f : 0;
+    r.has_seed = true;
+    r.seed = i;
+    r.top_p = i % 5 == 2 ? 0.8f : 1;
+    r.n_logprobs = (int32_t)(i % 4);
+    r.n_prompt_logprobs = i % 6 == 3 ? 1 : -1;
+    r.ignore_eos = true;
+    r.min_tokens = i % 6 == 4 ? 12 : 0;
+    return r;
+}
+
 void client_random_prompt(uint32_t *out, uint32_t n, uint32_t n_vocab, uint64_t seed)
 {
     uint64_t x = seed * 0x9E3779B97F4A7C15u + 1;

@@ -86,6 +86,8 @@ bool answers_equal(const struct answer *a, const struct answer *b);
 
 /* A request with the engine's sampling defaults and greedy temperature. */
 struct request_spec client_request(const uint32_t *prompt, uint32_t n_prompt, uint32_t max_tokens);
+/* The i-th of many that differ: greedy and sampled, with choices, logprobs, those of the prompt, top_p, least lengths. */
+struct request_spec client_varied_request(uint32_t i, const uint32_t *prompt, uint32_t n_prompt);
 /* n pseudo-random ids below n_vocab. */
 void client_random_prompt(uint32_t *out, uint32_t n, uint32_t n_vocab, uint64_t seed);
 

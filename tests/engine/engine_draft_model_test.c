@@ -51,16 +51,7 @@ static struct engine_options options(const char *draft, uint32_t n_tokens)
 static struct request_spec request_number(uint32_t i, const uint32_t *prompt)
 {
     static const uint32_t stops[] = {3, 11, 40};
-    struct request_spec r = client_request(prompt, N_PROMPT - i % 3, 30 + i);
-    r.n = i % 4 == 1 ? 3 : 1;
-    r.temperature = i % 3 ? 1.2f : 0;
-    r.has_seed = true;
-    r.seed = i;
-    r.top_p = i % 5 == 2 ? 0.8f : 1;
-    r.n_logprobs = (int32_t)(i % 4);
-    r.n_prompt_logprobs = i % 6 == 3 ? 1 : -1;
-    r.ignore_eos = true;
-    r.min_tokens = i % 6 == 4 ? 12 : 0;
+    struct request_spec r = client_varied_request(i, prompt, N_PROMPT - i % 3);
     r.max_drafts = 64;
     if (i % 2) {
         r.stop_token_ids = stops;

@@ -4,9 +4,8 @@
 
 #define DECODE_STEPS 4 /* the first is not counted (tools/bench/cmd/steps.h) */
 #define VERIFY_STEPS 2 /* the last is not counted, since nothing follows it */
-#define MAX_SCENES \
-    512 /* 3 for each of 22 prompt lengths, 3 for each of 32 batches, 4 prompts for each of 6 batches, 10 for
-                          each of 4 batches with drafts */
+/* 3 for each of 22 prompt lengths and of 32 batches, 4 for each of 6 with prompts, 10 for each of 4 with drafts. */
+#define MAX_SCENES 512
 
 struct list {
     struct bench_scene *items;
