@@ -140,13 +140,14 @@ struct k_gemm_args { /* y[t, r] = Σ_k w[r, k] x[t, k] (+ bias[r]) */
     float *y_dev; /* [T, N] */
     void *workspace_dev; /* k_plan_bytes.gemm */
     uint32_t n_tokens;
-    uint32_t unit; /* K is summed in segments of whole units of so many columns (segments.h); 0: in one */
+    uint32_t
+        unit; /* K is summed in segments of whole units of so many columns, a multiple of 16 (segments.h); 0: in one */
     bool x_for_gemm; /* x_dev is what an operation wrote for GEMMs */
 };
 
 struct k_gemm_silu_mul_args { /* out[t, i] = silu(y[t, i]) * y[t, n + i], y as gemm() gives it */
     struct k_gemm_args
-        gemm; /* weight [2 n, K]: gate's rows, then up's; y_dev is scratch of [T, 2 n], its contents undefined
+        gemm; /* weight [2 n, K]: gate's rows, then up's, and unit 0; y_dev is scratch of [T, 2 n], its contents undefined
                               * afterwards, or NULL where the planner's needs_gate_up says that it is not used */
     float *out_dev; /* [T, n] */
     bool for_gemm; /* so out_dev */

@@ -86,6 +86,12 @@ const struct op_case op_test_cases[] = {
     MMA_F16(1, 7, 16), MMA_F16(3, 33, 100, .extra = true), MMA_F16(11, 70, 544, .n_parts = 3), MMA_F16(17, 131, 224),
     MMA_F16(33, 50, 1097, .extra = true), MMA_F16(5, 31, 896, .values = VALUES_WIDE),
     MMA_F16(20, 33, 100, .values = VALUES_TINY), MMA_F16(66, 33, 100, .values = VALUES_TINY),
+    /* Segments: uneven ones, of several chunks, without a unit; a last unit that is not full, or the only one. */
+    MMA(1, 40, 896, .unit = 64), MMA(6, 33, 896, .unit = 64, .extra = true), MMA(7, 17, 100, .unit = 16),
+    MMA(17, 20, 4864, .unit = 256), MMA(64, 33, 1100, .unit = 128, .extra = true, .n_parts = 2), MMA(33, 16, 300, .unit = 256),
+    MMA(45, 24, 4400, .unit = 256), MMA(130, 19, 896, .unit = 64), MMA(1, 70, 9000, .unit = 256, .extra = true),
+    MMA(5, 31, 896, .unit = 64, .values = VALUES_WIDE), MMA(20, 33, 100, .unit = 16, .values = VALUES_TINY, .extra = true),
+    MMA_F16(9, 20, 80, .unit = 80), MMA_F16(33, 50, 1200, .unit = 80, .extra = true),
 
     {.op = K_OP_EMBED, .dtype = K_F16, .n_tokens = 5, .n_rows = 300, .n_cols = 100, .n_parts = 2},
     {.op = K_OP_EMBED, .dtype = K_BF16, .n_tokens = 33, .n_rows = 77, .n_cols = 96},

@@ -1,7 +1,8 @@
-/* The lane form: y[t, r] = lane sum over k of w[r, k] · x[t, k] (docs/numerics.md §5), a row against a token at a time.
+/* y[t, r] = the sum over k of w[r, k] · x[t, k], and its lane form (docs/numerics.md §5), a row against a token at a time.
  * What makes it fast is in kernels/cpu: here a weight is widened once for each token. */
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"
+#include "kernels/segments.h"
 
 static inline struct ref_lanes load_weights(const unsigned char *row, enum k_dtype dtype, uint32_t k)
 {
@@ -40,15 +41,38 @@ static float dot(const unsigned char *row, enum k_dtype dtype, const float *x, u
     return ref_fold(s);
 }
 
+static float dot_segment(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n_cols,
+                         enum k_gemm_form form)
+{
+    if (form == K_FORM_LANE)
+        return dot(row, dtype, x, n_cols);
+    return ref_dot_tile((const uint16_t *)(const void *)row, dtype, x, n_cols, form == K_FORM_TILE ? 2 : 1);
+}
+
+/* A row against a token: its segments, and what they add up to. -0 is no term: added, it leaves any number as it is. */
+static float dot_segments(const struct k_gemm_args *a, const unsigned char *row, enum k_dtype dtype, const float *x,
+                          enum k_gemm_form form)
+{
+    float s[K_SEGMENTS];
+    for (uint32_t i = 0; i < K_SEGMENTS; i++) {
+        uint32_t begin = k_segment_begin(a->weight->n_cols, a->unit, i);
+        uint32_t end = k_segment_begin(a->weight->n_cols, a->unit, i + 1);
+        const unsigned char *w = row + begin * k_dtype_bytes(dtype);
+        s[i] = begin < end ? dot_segment(w, dtype, x + begin, end - begin, form) : -0.0f;
+    }
+    return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+}
+
 /* Rows [begin, end) of a part. */
-static void gemm_lane_rows(const struct k_gemm_args *a, const struct host_part *part, uint32_t begin, uint32_t end)
+static void gemm_rows(const struct k_gemm_args *a, const struct host_part *part, enum k_gemm_form form, uint32_t begin,
+                      uint32_t end)
 {
     uint64_t n_cols = a->weight->n_cols, n_rows = a->weight->n_rows;
     for (uint32_t i = begin; i < end; i++) {
         const unsigned char *row = part->data + i * part->row_stride_bytes;
         uint32_t r = part->first_row + i;
         for (uint32_t t = 0; t < a->n_tokens; t++) {
-            float sum = dot(row, part->format.kind, a->x_dev + t * n_cols, a->weight->n_cols);
+            float sum = dot_segments(a, row, part->format.kind, a->x_dev + t * n_cols, form);
             a->y_dev[t * n_rows + r] = a->bias_dev ? sum + a->bias_dev[r] : sum;
         }
     }
@@ -67,12 +91,8 @@ static void gemm_task(void *context, struct k_piece piece)
     uint32_t row_begin, row_end;
     for (uint32_t p = 0; p < w->n_parts; p++) {
         const struct host_part *part = &w->parts[p];
-        if (!host_part_share(w, part, 1, piece, &row_begin, &row_end))
-            continue;
-        if (task->form != K_FORM_LANE)
-            ref_gemm_tile_rows(&task->args, task->form, part, row_begin, row_end);
-        else
-            gemm_lane_rows(&task->args, part, row_begin, row_end);
+        if (host_part_share(w, part, 1, piece, &row_begin, &row_end))
+            gemm_rows(&task->args, part, task->form, row_begin, row_end);
     }
 }
 

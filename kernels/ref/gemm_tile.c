@@ -75,7 +75,7 @@ static float add_product(float c, const float w[TILE_DEPTH], const float x[TILE_
     return add_flushed(c, add_flushed(even, odd));
 }
 
-static float dot(const uint16_t *row, enum k_dtype dtype, const float *x, uint32_t n_cols, uint32_t x_terms)
+float ref_dot_tile(const uint16_t *row, enum k_dtype dtype, const float *x, uint32_t n_cols, uint32_t x_terms)
 {
     uint32_t w_terms = dtype == K_F16 ? 2 : 1;
     float w[MAX_TERMS][TILE_DEPTH], terms[MAX_TERMS][TILE_DEPTH], c = 0.0f;
@@ -88,19 +88,4 @@ static float dot(const uint16_t *row, enum k_dtype dtype, const float *x, uint32
                 c = add_product(c, w[j], terms[i]);
     }
     return c;
-}
-
-void ref_gemm_tile_rows(const struct k_gemm_args *a, enum k_gemm_form form, const struct host_part *part,
-                        uint32_t row_begin, uint32_t row_end)
-{
-    uint64_t n_cols = a->weight->n_cols, n_rows = a->weight->n_rows;
-    for (uint32_t i = row_begin; i < row_end; i++) {
-        const void *row = part->data + i * part->row_stride_bytes;
-        uint32_t r = part->first_row + i;
-        for (uint32_t t = 0; t < a->n_tokens; t++) {
-            float sum = dot(row, part->format.kind, a->x_dev + t * n_cols, a->weight->n_cols,
-                            form == K_FORM_TILE ? 2 : 1);
-            a->y_dev[t * n_rows + r] = a->bias_dev ? sum + a->bias_dev[r] : sum;
-        }
-    }
 }

@@ -45,8 +45,7 @@ void ref_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a);
 /* One RMSNorm row: out = x * rsqrt(lane sum(x²) / n + eps) * weight; out may be x. */
 void ref_rmsnorm_row(const float *x, const float *weight, float *out, uint32_t n, float eps);
 
-/* A tile form for rows [row_begin, row_end) of a BF16 or F16 part (docs/numerics.md §6). */
-void ref_gemm_tile_rows(const struct k_gemm_args *a, enum k_gemm_form form, const struct host_part *part,
-                        uint32_t row_begin, uint32_t row_end);
+/* A row of BF16 or F16 weights against so many bf16 terms of an activation, in a tile form (docs/numerics.md §6). */
+float ref_dot_tile(const uint16_t *row, enum k_dtype dtype, const float *x, uint32_t n_cols, uint32_t x_terms);
 
 #endif

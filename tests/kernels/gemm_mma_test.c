@@ -17,7 +17,7 @@ static struct k_backend *b;
 
 struct gemm {
     enum k_dtype dtype;
-    uint32_t n_rows, n_cols, n_tokens;
+    uint32_t n_rows, n_cols, n_tokens, unit;
     uint16_t *w;
     float *x, *y;
     struct k_weight *weight;
@@ -76,7 +76,8 @@ static void run(struct gemm *g, uint32_t n_tokens, uint32_t shift)
                                      .x_dev = g->x_dev + shift,
                                      .y_dev = g->y_dev,
                                      .workspace_dev = g->workspace,
-                                     .n_tokens = n_tokens};
+                                     .n_tokens = n_tokens,
+                                     .unit = g->unit};
     ok(b->ops->gemm(b, &args, &err), &err);
     ok(b->ops->copy_out(b, g->y, g->y_dev, y_bytes, &err), &err);
 }
@@ -92,7 +93,7 @@ static void assert_page(const struct gemm *g, uint32_t n_tokens)
         for (uint32_t t = 0; t < n_tokens; t++)
             assert_true(same(g->y[(uint64_t)t * g->n_rows + r],
                              page_dot_mma((const unsigned char *)(g->w + (uint64_t)r * g->n_cols), g->dtype,
-                                          g->x + (uint64_t)t * g->n_cols, g->n_cols)));
+                                          g->x + (uint64_t)t * g->n_cols, g->n_cols, g->unit)));
 }
 
 static void fill(struct gemm *g, uint64_t seed)
@@ -105,12 +106,13 @@ static void fill(struct gemm *g, uint64_t seed)
         g->x[i] = op_random_value(&seed, VALUES_PLAIN);
 }
 
-/* 3 chunks, an odd number of row tiles: a token's bits are the same among 1 to 70, wherever x lies. */
+/* 3 chunks, or 8 segments, an odd number of row tiles: a token's bits are the same among 1 to 70, wherever x lies. */
 static void test_every_number_of_tokens(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
         struct gemm g = new_gemm(i ? K_F16 : K_BF16, 37, 1100, 70);
+        g.unit = i ? 128 : 0;
         float want[70 * 37];
         fill(&g, 5);
         run(&g, 70, 0);

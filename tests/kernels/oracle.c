@@ -69,6 +69,12 @@ struct bound {
     bool is_infinite; /* an activation that f16 cannot hold: nothing of its token is finite */
 };
 
+/* Segments are shorter sums, of which 3 additions make one, and may have a tile each that is not full. */
+static uint32_t fold_of_segments(const struct op_case *c)
+{
+    return c->unit > 0 ? 3 : 0;
+}
+
 /* Lane form: ⌈K/16⌉ fmas in a lane and 4 additions to fold, then the bias. Tile form: a chain of
  * 16, e + o, then one addition for each of the ⌈K/32⌉ tiles and each product of terms in it; two
  * bf16 terms leave out at most 2^-8 · 2^-8 of an activation, one at most 2^-8; each of the operations
@@ -76,7 +82,8 @@ struct bound {
  * `largest`. */
 static struct bound gemm_bound(const struct op_case *c, const struct op_data *d, uint64_t t, uint64_t r)
 {
-    double lane_n = (c->n_cols + 15) / 16 + 4, tiles = (c->n_cols + 31) / 32;
+    double lane_n = (c->n_cols + 15) / 16 + 4 + fold_of_segments(c);
+    double tiles = (c->n_cols + 31) / 32 + (c->unit > 0 ? 8 : 0);
     double sum = 0, magnitude = 0, largest = 1;
     for (uint64_t k = 0; k < c->n_cols; k++) {
         double w = stored(d->weights, c->dtype, r * c->n_cols + k);
@@ -90,7 +97,7 @@ static struct bound gemm_bound(const struct op_case *c, const struct op_data *d,
     if (c->form != K_FORM_LANE) {
         double products = (c->form == K_FORM_TILE ? 2 : 1) * (c->dtype == K_F16 ? 2 : 1);
         double split = c->form == K_FORM_TILE ? 0x1p-16 : 0x1p-8;
-        tolerance = (split + 1.01 * gamma_n(17 + products * tiles)) * magnitude +
+        tolerance = (split + 1.01 * gamma_n(17 + products * tiles + fold_of_segments(c))) * magnitude +
                     products * (2 * c->n_cols * largest + 3 * tiles) * SMALLEST_NORMAL;
     }
     tolerance += d->vector ? U * (fabs(sum + bias) + tolerance) : 0;
@@ -102,7 +109,7 @@ static struct bound gemm_bound(const struct op_case *c, const struct op_data *d,
  * each chunk, each counted twice, since a tensor core may truncate where an fma rounds. */
 static struct bound gemm_mma_bound(const struct op_case *c, const struct op_data *d, uint64_t t, uint64_t r)
 {
-    double chain = fmin(c->n_cols, 512) + (c->n_cols + 511) / 512;
+    double chain = fmin(c->n_cols, 512) + (c->n_cols + 511) / 512 + fold_of_segments(c);
     int e = c->dtype == K_BF16 ? page_mma_exponent(d->weights + r * c->n_cols * 2, c->n_cols) : 0;
     double exact = ldexp(1, e - 17), lost = c->dtype == K_BF16 ? ldexp(1, e - 25) : 0;
     double sum = 0, magnitude = 0, off = 0, largest = 0, bias = d->vector ? d->vector[r] : 0;

@@ -234,16 +234,55 @@ float page_dot_tile(const unsigned char *row, enum k_dtype dtype, uint32_t n_ter
     return c;
 }
 
+void page_segments(uint32_t n_cols, uint32_t unit, uint32_t begin[9])
+{
+    uint64_t units = unit > 0 ? (n_cols + unit - 1) / unit : 0;
+    for (uint64_t i = 0; i <= 8; i++) {
+        uint64_t column = i * units / 8 * unit; /* of a whole number of units */
+        begin[i] = unit == 0 && i > 0 ? n_cols : column < n_cols ? (uint32_t)column : n_cols;
+    }
+}
+
+float page_sum_segments(const float s[8], const uint32_t begin[9])
+{
+    float sum[8];
+    bool is_there[8];
+    for (int i = 0; i < 8; i++) {
+        sum[i] = s[i];
+        is_there[i] = begin[i] < begin[i + 1];
+    }
+    for (int apart = 1; apart < 8; apart *= 2) {
+        for (int i = 0; i < 8; i += 2 * apart) {
+            if (is_there[i] && is_there[i + apart])
+                sum[i] = sum[i] + sum[i + apart];
+            else if (is_there[i + apart])
+                sum[i] = sum[i + apart];
+            is_there[i] = is_there[i] || is_there[i + apart];
+        }
+    }
+    return sum[0];
+}
+
+static float page_row(const struct op_case *c, const unsigned char *row, const float *x)
+{
+    uint32_t begin[9];
+    float s[8] = {0};
+    page_segments(c->n_cols, c->unit, begin);
+    for (int i = 0; i < 8; i++) {
+        const unsigned char *w = row + begin[i] * k_dtype_bytes(c->dtype);
+        uint32_t n = begin[i + 1] - begin[i], n_terms = c->form == K_FORM_TILE ? 2 : 1;
+        s[i] = c->form == K_FORM_LANE ? page_dot(w, c->dtype, x + begin[i], n)
+                                      : page_dot_tile(w, c->dtype, n_terms, x + begin[i], n);
+    }
+    return page_sum_segments(s, begin);
+}
+
 static void page_gemm(const struct op_case *c, const struct op_data *d, float *y)
 {
     size_t row_bytes = (size_t)c->n_cols * k_dtype_bytes(c->dtype);
     for (uint64_t t = 0; t < c->n_tokens; t++) {
         for (uint64_t r = 0; r < c->n_rows; r++) {
-            const unsigned char *row = d->weights + r * row_bytes;
-            const float *x = d->x + t * c->n_cols;
-            uint32_t n_terms = c->form == K_FORM_TILE ? 2 : 1;
-            float sum = c->form == K_FORM_LANE ? page_dot(row, c->dtype, x, c->n_cols)
-                                               : page_dot_tile(row, c->dtype, n_terms, x, c->n_cols);
+            float sum = page_row(c, d->weights + r * row_bytes, d->x + t * c->n_cols);
             y[t * c->n_rows + r] = d->vector ? sum + d->vector[r] : sum;
         }
     }

@@ -17,7 +17,11 @@ void page_sincos(float x, float *s, float *c);
 double page_log(double x);
 void page_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-/* One row of a GEMM, from the weights as stored. */
+/* Where the segments of so many columns begin, and where the last ends; unit 0: the first has all. */
+void page_segments(uint32_t n_cols, uint32_t unit, uint32_t begin[9]);
+/* What their sums add up to. */
+float page_sum_segments(const float s[8], const uint32_t begin[9]);
+/* A segment of one row of a GEMM, from the weights as stored. */
 float page_dot(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n);
 /* n_terms: bf16 terms of an activation. */
 float page_dot_tile(const unsigned char *row, enum k_dtype dtype, uint32_t n_terms, const float *x, uint32_t n);

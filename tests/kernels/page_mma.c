@@ -48,7 +48,7 @@ static void make_factors(const float *x, uint64_t n, float *out)
         out[i] = f16(ldexp(x[i], -4));
 }
 
-static float dot(const float *w, int e, const float *x, uint32_t n)
+static float dot_segment(const float *w, const float *x, uint32_t n)
 {
     float y = 0;
     for (uint32_t chunk = 0; chunk < n; chunk += 512) {
@@ -61,7 +61,17 @@ static float dot(const float *w, int e, const float *x, uint32_t n)
         }
         y = chunk == 0 ? c : y + c;
     }
-    return ldexpf(y, e + 4);
+    return y;
+}
+
+static float dot(const float *w, int e, const float *x, uint32_t n, uint32_t unit)
+{
+    uint32_t begin[9];
+    float s[8];
+    page_segments(n, unit, begin);
+    for (int i = 0; i < 8; i++)
+        s[i] = dot_segment(w + begin[i], x + begin[i], begin[i + 1] - begin[i]);
+    return ldexpf(page_sum_segments(s, begin), e + 4);
 }
 
 static float *must_have(uint64_t n)
@@ -72,12 +82,12 @@ static float *must_have(uint64_t n)
     return p;
 }
 
-float page_dot_mma(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n)
+float page_dot_mma(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n, uint32_t unit)
 {
     float *w = must_have(2 * (uint64_t)n);
     int e = make_weight_factors(row, dtype, n, w);
     make_factors(x, n, w + n);
-    float y = dot(w, e, w + n, n);
+    float y = dot(w, e, w + n, n, unit);
     free(w);
     return y;
 }
@@ -90,7 +100,7 @@ void page_gemm_mma(const struct op_case *c, const struct op_data *d, float *y)
     for (uint64_t r = 0; r < c->n_rows; r++) {
         int e = make_weight_factors(d->weights + r * n * 2, c->dtype, c->n_cols, w);
         for (uint64_t t = 0; t < c->n_tokens; t++) {
-            float sum = dot(w, e, x + t * n, c->n_cols);
+            float sum = dot(w, e, x + t * n, c->n_cols, c->unit);
             y[t * c->n_rows + r] = d->vector ? sum + d->vector[r] : sum;
         }
     }

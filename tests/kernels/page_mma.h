@@ -8,7 +8,7 @@
 int page_mma_exponent(const unsigned char *row, uint32_t n);
 
 /* One row of a GEMM, from the weights as stored, without bias. */
-float page_dot_mma(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n);
+float page_dot_mma(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n, uint32_t unit);
 
 /* y [T, N] of a case of the form. */
 void page_gemm_mma(const struct op_case *c, const struct op_data *d, float *y);
