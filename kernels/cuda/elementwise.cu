@@ -6,6 +6,7 @@
  * every model), and there is no loop. Otherwise it does one element.
  *
  * Grid: x is the row, which may be any number; y the span of a row that a block does. */
+#include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/widen.cuh"
 
@@ -36,7 +37,7 @@ static __device__ __forceinline__ uint32_t first_column(uint32_t each)
 template <enum k_dtype dtype>
 static __global__ void __launch_bounds__(THREADS)
     embed_kernel(const unsigned char *table, uint64_t row_stride_bytes, uint32_t n_rows, const uint32_t *ids,
-                 float *out, uint32_t n_cols, bool vector, float scale)
+                 float *out, uint32_t n_cols, bool vector, const int8_t *exponents)
 {
     uint32_t k = first_column(4), id = ids[blockIdx.x];
     if (k >= n_cols)
@@ -45,8 +46,10 @@ static __global__ void __launch_bounds__(THREADS)
     float4 v = make_float4(nan, nan, nan, nan);
     if (id < n_rows) /* rows end in zeros up to 16 bytes, so the last four may be read whole */
         v = widen4<dtype>(table + id * row_stride_bytes, k);
-    if (dtype == K_F16) /* 1, or 2^e of BF16 that lies there as factors */
+    if (dtype == K_F16 && exponents && id < n_rows) { /* BF16 that lies there as factors */
+        float scale = k_f32_from_bits((uint32_t)(127 + exponents[id]) << 23);
         v = make_float4(v.x * scale, v.y * scale, v.z * scale, v.w * scale);
+    }
     float *to = out + (uint64_t)blockIdx.x * n_cols + k;
     if (vector) {
         *(float4 *)to = v;
@@ -67,72 +70,74 @@ cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a)
     dim3 grid = row_grid(a->n_tokens, table->n_cols, 4);
     bool vector = is_vector(table->n_cols, a->out_dev, NULL);
     const unsigned char *data = (const unsigned char *)table->data_dev;
-    enum k_dtype stored = cuda_weight_stored(table);
-    float scale = k_f32_from_bits((uint32_t)(127 + table->exponent) << 23);
-    if (stored == K_F16)
+    if (table->stored == K_F16)
         return K_LAUNCH(embed_kernel<K_F16>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes,
-                        table->n_rows, a->ids_dev, a->out_dev, table->n_cols, vector, scale);
-    if (stored == K_BF16)
+                        table->n_rows, a->ids_dev, a->out_dev, table->n_cols, vector, table->exponents_dev);
+    if (table->stored == K_BF16)
         return K_LAUNCH(embed_kernel<K_BF16>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes,
-                        table->n_rows, a->ids_dev, a->out_dev, table->n_cols, vector, scale);
+                        table->n_rows, a->ids_dev, a->out_dev, table->n_cols, vector, table->exponents_dev);
     return K_LAUNCH(embed_kernel<K_F32>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes, table->n_rows,
-                    a->ids_dev, a->out_dev, table->n_cols, vector, scale);
+                    a->ids_dev, a->out_dev, table->n_cols, vector, table->exponents_dev);
 }
 
 /* ---- SiLU-mul, of what cuBLASLt computed; our own GEMMs do it themselves --------------------- */
 
-static __global__ void __launch_bounds__(THREADS) silu_mul_4_kernel(const float *gate_up, float *out, uint32_t n)
+static __global__ void __launch_bounds__(THREADS)
+    silu_mul_4_kernel(const float *gate_up, const struct cuda_gated to, uint32_t n)
 {
     uint32_t i = first_column(4);
     if (i >= n)
         return;
     const float *gate = gate_up + blockIdx.x * 2 * (uint64_t)n + i;
     float4 g = *(const float4 *)gate, u = *(const float4 *)(gate + n);
-    *(float4 *)(out + (uint64_t)blockIdx.x * n + i) = make_float4(k_silu(g.x) * u.x, k_silu(g.y) * u.y,
-                                                                  k_silu(g.z) * u.z, k_silu(g.w) * u.w);
+    store4(to.out_dev, to.as_factors, (uint64_t)blockIdx.x * n + i,
+           make_float4(k_silu(g.x) * u.x, k_silu(g.y) * u.y, k_silu(g.z) * u.z, k_silu(g.w) * u.w));
 }
 
-static __global__ void __launch_bounds__(THREADS) silu_mul_kernel(const float *gate_up, float *out, uint32_t n)
+static __global__ void __launch_bounds__(THREADS)
+    silu_mul_kernel(const float *gate_up, const struct cuda_gated to, uint32_t n)
 {
     uint32_t i = first_column(1);
     if (i >= n)
         return;
     const float *gate = gate_up + blockIdx.x * 2 * (uint64_t)n + i;
-    out[(uint64_t)blockIdx.x * n + i] = k_silu(gate[0]) * gate[n];
+    store1(to.out_dev, to.as_factors, (uint64_t)blockIdx.x * n + i, k_silu(gate[0]) * gate[n]);
 }
 
-cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, float *out, uint32_t n_tokens, uint32_t n)
+cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, const struct cuda_gated *gated,
+                            uint32_t n_tokens, uint32_t n)
 {
-    if (is_vector(n, gate_up, out))
-        return K_LAUNCH(silu_mul_4_kernel, row_grid(n_tokens, n, 4), dim3(THREADS), 0, stream, gate_up, out, n);
-    return K_LAUNCH(silu_mul_kernel, row_grid(n_tokens, n, 1), dim3(THREADS), 0, stream, gate_up, out, n);
+    if (is_vector(n, gate_up, gated->out_dev))
+        return K_LAUNCH(silu_mul_4_kernel, row_grid(n_tokens, n, 4), dim3(THREADS), 0, stream, gate_up, *gated, n);
+    return K_LAUNCH(silu_mul_kernel, row_grid(n_tokens, n, 1), dim3(THREADS), 0, stream, gate_up, *gated, n);
 }
 
 /* ---- gather ---------------------------------------------------------------------------------- */
 
 static __global__ void __launch_bounds__(THREADS)
-    gather_4_kernel(const float *x, const uint32_t *index, float *out, uint32_t n)
+    gather_4_kernel(const float *x, const uint32_t *index, float *out, bool as_factors, uint32_t n)
 {
     uint32_t i = first_column(4);
     if (i < n)
-        *(float4 *)(out + (uint64_t)blockIdx.x * n + i) = *(const float4 *)(x + index[blockIdx.x] * (uint64_t)n + i);
+        store4(out, as_factors, (uint64_t)blockIdx.x * n + i,
+               *(const float4 *)(x + index[blockIdx.x] * (uint64_t)n + i));
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    gather_kernel(const float *x, const uint32_t *index, float *out, uint32_t n)
+    gather_kernel(const float *x, const uint32_t *index, float *out, bool as_factors, uint32_t n)
 {
     uint32_t i = first_column(1);
     if (i < n)
-        out[(uint64_t)blockIdx.x * n + i] = x[index[blockIdx.x] * (uint64_t)n + i];
+        store1(out, as_factors, (uint64_t)blockIdx.x * n + i, x[index[blockIdx.x] * (uint64_t)n + i]);
 }
 
 cudaError_t launch_gather(cudaStream_t stream, const struct k_gather_args *a)
 {
     if (is_vector(a->n_cols, a->x_dev, a->out_dev))
         return K_LAUNCH(gather_4_kernel, row_grid(a->n_rows, a->n_cols, 4), dim3(THREADS), 0, stream, a->x_dev,
-                        a->index_dev, a->out_dev, a->n_cols);
+                        a->index_dev, a->out_dev, a->for_gemm, a->n_cols);
     return K_LAUNCH(gather_kernel, row_grid(a->n_rows, a->n_cols, 1), dim3(THREADS), 0, stream, a->x_dev, a->index_dev,
-                    a->out_dev, a->n_cols);
+                    a->out_dev, a->for_gemm, a->n_cols);
 }
 
 /* ---- place_tokens ---------------------------------------------------------------------------- */

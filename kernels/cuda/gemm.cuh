@@ -7,7 +7,7 @@
 #ifndef QUIRE_KERNELS_CUDA_GEMM_CUH
 #define QUIRE_KERNELS_CUDA_GEMM_CUH
 
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/launch.h"
 
 #define GEMM_FN static __device__ __forceinline__
@@ -25,20 +25,24 @@ struct gemm_mma_args {
     float *y; /* [T, n_rows]; gated: [T, n_rows / 2] */
     uint64_t row_stride_bytes;
     uint32_t n_rows, n_cols, n_tokens;
+    uint32_t unit; /* of kernels/segments.h */
+    bool x_is_factors, y_is_factors; /* and not floats: factors.cuh */
 };
 
-/* gated_out: where silu(gate) · up goes, or NULL. */
-static inline struct gemm_mma_args gemm_mma_args_of(const struct k_gemm_args *a, float *gated_out)
+static inline struct gemm_mma_args gemm_mma_args_of(const struct k_gemm_args *a, const struct cuda_gated *gated)
 {
     struct gemm_mma_args m = {(const unsigned char *)a->weight->data_dev,
                               a->weight->exponents_dev,
                               a->bias_dev,
                               a->x_dev,
-                              gated_out ? gated_out : a->y_dev,
+                              gated ? gated->out_dev : a->y_dev,
                               a->weight->row_stride_bytes,
                               a->weight->n_rows,
                               a->weight->n_cols,
-                              a->n_tokens};
+                              a->n_tokens,
+                              a->unit,
+                              a->x_for_gemm,
+                              gated && gated->as_factors};
     return m;
 }
 
@@ -84,37 +88,6 @@ GEMM_FN float gemm_power_of_two(int n)
 GEMM_FN int gemm_exponent(const struct gemm_mma_args &a, uint32_t row)
 {
     return a.exponents && row < a.n_rows ? a.exponents[row] : 0;
-}
-
-GEMM_FN uint32_t gemm_pack(float low, float high)
-{
-    __half2 pair = __floats2half2_rn(low, high);
-    uint32_t bits;
-    memcpy(&bits, &pair, sizeof bits);
-    return bits;
-}
-
-/* Two activations as factors. */
-GEMM_FN uint32_t gemm_factors(float low, float high)
-{
-    return gemm_pack(low * 0x1p-4f, high * 0x1p-4f);
-}
-
-/* Two bf16 weights of one row as factors; scale is the row's 2^-e. */
-GEMM_FN uint32_t gemm_factors_of_bf16(uint32_t pair, float scale)
-{
-    return gemm_pack(k_f32_from_bits(pair << 16) * scale, k_f32_from_bits(pair & 0xffff0000u) * scale);
-}
-
-/* A fragment's weights as factors: lane / 4 is the row of a[0] and a[2], 8 more that of a[1] and a[3]. */
-template <bool is_bf16> GEMM_FN void gemm_make_factors(uint32_t (&a)[4], float scale, float scale_8)
-{
-    if (!is_bf16)
-        return;
-    a[0] = gemm_factors_of_bf16(a[0], scale);
-    a[1] = gemm_factors_of_bf16(a[1], scale_8);
-    a[2] = gemm_factors_of_bf16(a[2], scale);
-    a[3] = gemm_factors_of_bf16(a[3], scale_8);
 }
 
 /* What turns a row's sum into its output. */

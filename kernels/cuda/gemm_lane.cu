@@ -146,16 +146,16 @@ static cudaError_t launch(cudaStream_t stream, const struct k_gemm_args *a, floa
 }
 
 template <enum k_dtype dtype>
-static cudaError_t launch_by_output(cudaStream_t stream, const struct k_gemm_args *a, float *gated_out_dev)
+static cudaError_t launch_by_output(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated)
 {
-    return gated_out_dev ? launch<dtype, true>(stream, a, gated_out_dev) : launch<dtype, false>(stream, a, a->y_dev);
+    return gated ? launch<dtype, true>(stream, a, gated->out_dev) : launch<dtype, false>(stream, a, a->y_dev);
 }
 
-cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a, float *gated_out_dev)
+cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated)
 {
     if (a->weight->format.kind == K_F16)
-        return launch_by_output<K_F16>(stream, a, gated_out_dev);
+        return launch_by_output<K_F16>(stream, a, gated);
     if (a->weight->format.kind == K_BF16)
-        return launch_by_output<K_BF16>(stream, a, gated_out_dev);
-    return launch_by_output<K_F32>(stream, a, gated_out_dev);
+        return launch_by_output<K_BF16>(stream, a, gated);
+    return launch_by_output<K_F32>(stream, a, gated);
 }

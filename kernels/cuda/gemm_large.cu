@@ -1,11 +1,9 @@
-/* The mma GEMM of many tokens. First a pass writes the activations' factors, 2 bytes each, into the workspace; then blocks of
+/* The mma GEMM of many tokens. Where the activations come as floats, a pass first writes their factors into the workspace; then blocks of
  * rows x tokens go through the columns, 64 a stage, with a ring of stages in shared memory.
  *
  * 128 x 128, 8 warps: a stage is 32 KB for 2.1 MFLOP, 64 flops for each byte out of L2. At mma.sync's share of the tensor
  * cores (about 60 % of 990 TFLOP/s, 4.5 TFLOP/s an SM) that is 70 GB/s for an SM, where L2 gives over 100. Three stages are 96 KB.
- * A warp has 32 rows by 64 tokens, few rows because a bf16 weight becomes a factor after it was read from shared memory, 5
- * instructions for 2 weights of a lane: 40 of these beside the 16 products of a step of 16 columns, which take 80 or more cycles.
- * Two sets of sums, of the chunk and of all, are 128 registers a thread; so there is one block on an SM.
+ * A warp has 32 rows by 64 tokens. Two sets of sums, of the chunk and of all, are 128 registers a thread; so there is one block on an SM.
  *
  * 64 x 64, 4 warps, where that leaves SMs without a block; 5 stages are 80 KB, two blocks on an SM from sm_80 on. A narrow
  * matrix at 33 to 128 tokens is bound by what few SMs can read: 1,536 rows are 24 blocks for each 64 tokens, each with
@@ -44,8 +42,8 @@ static __global__ void __launch_bounds__(CONVERT_THREADS)
         for (uint32_t i = 0; i < 8; i++)
             v[i] = col + i < n_cols ? from[i] : 0.0f;
     }
-    *(uint4 *)(factors + at) = make_uint4(gemm_factors(v[0], v[1]), gemm_factors(v[2], v[3]), gemm_factors(v[4], v[5]),
-                                          gemm_factors(v[6], v[7]));
+    *(uint4 *)(factors + at) = make_uint4(factors2(v[0], v[1]), factors2(v[2], v[3]), factors2(v[4], v[5]),
+                                          factors2(v[6], v[7]));
 }
 
 /* ---- the products ---- */
@@ -125,9 +123,8 @@ template <class shape> GEMM_FN void large_fill(large_sums<shape> &c, float value
 }
 
 /* c += the products of the stage's first n_cols columns, of the warp's rows and tokens. */
-template <bool is_bf16, class shape>
-GEMM_FN void multiply_stage(large_sums<shape> &c, unsigned char *weights, const float (&scale)[shape::n_row_tiles][2],
-                            uint32_t row, uint32_t token, uint32_t n_cols)
+template <class shape>
+GEMM_FN void multiply_stage(large_sums<shape> &c, unsigned char *weights, uint32_t row, uint32_t token, uint32_t n_cols)
 {
     unsigned char *activations = weights + shape::n_rows * GEMM_TILE_ROW_BYTES;
     uint32_t lane = threadIdx.x % 32;
@@ -137,10 +134,8 @@ GEMM_FN void multiply_stage(large_sums<shape> &c, unsigned char *weights, const 
             break;
         uint32_t w[shape::n_row_tiles][4];
 #pragma unroll
-        for (uint32_t r = 0; r < shape::n_row_tiles; r++) {
+        for (uint32_t r = 0; r < shape::n_row_tiles; r++)
             gemm_load_a(w[r], weights, row + r * 16, step);
-            gemm_make_factors<is_bf16>(w[r], scale[r][0], scale[r][1]);
-        }
 #pragma unroll
         for (uint32_t n = 0; n < shape::n_token_tiles; n += 2) { /* 16 tokens */
             uint32_t b[4];
@@ -155,7 +150,7 @@ GEMM_FN void multiply_stage(large_sums<shape> &c, unsigned char *weights, const 
     }
 }
 
-template <bool is_bf16, bool is_gated, class shape>
+template <bool is_gated, class shape>
 static __global__ void __launch_bounds__(shape::n_threads)
     gemm_large(const struct gemm_mma_args a, const uint16_t *factors, uint32_t stride)
 {
@@ -164,12 +159,6 @@ static __global__ void __launch_bounds__(shape::n_threads)
     uint32_t first_row = blockIdx.y * shape::n_rows, first_token = large_token_tile() * shape::n_tokens;
     if (first_token >= a.n_tokens) /* the last group of token tiles is not full */
         return;
-    float scale[shape::n_row_tiles][2];
-#pragma unroll
-    for (uint32_t i = 0; i < 2 * shape::n_row_tiles; i++)
-        scale[i / 2][i % 2] = is_bf16 ? gemm_power_of_two(-gemm_exponent(a, gemm_matrix_row<is_gated, shape::n_rows>(
-                                                                                a, first_row, row + 8 * i + lane / 4)))
-                                      : 1.0f;
 
     uint32_t n_tiles = (a.n_cols + GEMM_TILE_COLS - 1) / GEMM_TILE_COLS;
 #pragma unroll
@@ -188,8 +177,8 @@ static __global__ void __launch_bounds__(shape::n_threads)
             __syncthreads(); /* the stage is there for all, and the one before it was used by all */
             copy_stage<is_gated, shape>(a, factors, stride, k_shared + free_slot * shape::stage_bytes,
                                         (tile + shape::n_stages - 1) * GEMM_TILE_COLS);
-            multiply_stage<is_bf16, shape>(c, k_shared + slot * shape::stage_bytes, scale, row, token,
-                                           min(a.n_cols - tile * GEMM_TILE_COLS, GEMM_TILE_COLS));
+            multiply_stage<shape>(c, k_shared + slot * shape::stage_bytes, row, token,
+                                  min(a.n_cols - tile * GEMM_TILE_COLS, GEMM_TILE_COLS));
             slot = slot + 1 == shape::n_stages ? 0 : slot + 1;
             free_slot = free_slot + 1 == shape::n_stages ? 0 : free_slot + 1;
         }
@@ -225,31 +214,31 @@ static __global__ void __launch_bounds__(shape::n_threads)
         float y = out[t * shape::out_stride + own] * r.scale + r.bias;
         if (is_gated)
             y = k_silu(y) * (out[t * shape::out_stride + n_out + own] * up.scale + up.bias);
-        a.y[(uint64_t)(first_token + t) * n_y + y_row] = y;
+        store1(a.y, is_gated && a.y_is_factors, (uint64_t)(first_token + t) * n_y + y_row, y);
     }
 }
 
-template <bool is_bf16, bool is_gated, class shape>
+template <bool is_gated, class shape>
 static cudaError_t launch(cudaStream_t stream, const struct gemm_mma_args *a, const uint16_t *factors, uint32_t stride)
 {
     uint32_t token_tiles = (a->n_tokens + shape::n_tokens - 1) / shape::n_tokens;
     dim3 grid(min(token_tiles, TOKEN_TILES), (a->n_rows + shape::n_rows - 1) / shape::n_rows,
               (token_tiles + TOKEN_TILES - 1) / TOKEN_TILES);
-    cudaError_t error = cudaFuncSetAttribute(gemm_large<is_bf16, is_gated, shape>,
-                                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape::shared_bytes);
+    cudaError_t error = cudaFuncSetAttribute(gemm_large<is_gated, shape>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             (int)shape::shared_bytes);
     if (error != cudaSuccess)
         return error;
-    return K_LAUNCH((gemm_large<is_bf16, is_gated, shape>), grid, dim3(shape::n_threads), shape::shared_bytes, stream,
-                    *a, factors, stride);
+    return K_LAUNCH((gemm_large<is_gated, shape>), grid, dim3(shape::n_threads), shape::shared_bytes, stream, *a,
+                    factors, stride);
 }
 
-template <bool is_bf16, bool is_gated>
+template <bool is_gated>
 static cudaError_t launch_by_shape(cudaStream_t stream, const struct gemm_mma_args *a, const uint16_t *factors,
                                    uint32_t stride)
 {
     uint64_t blocks = (uint64_t)((a->n_tokens + 127) / 128) * ((a->n_rows + 127) / 128);
-    return blocks >= WIDE_BLOCKS ? launch<is_bf16, is_gated, shape_128>(stream, a, factors, stride)
-                                 : launch<is_bf16, is_gated, shape_64>(stream, a, factors, stride);
+    return blocks >= WIDE_BLOCKS ? launch<is_gated, shape_128>(stream, a, factors, stride)
+                                 : launch<is_gated, shape_64>(stream, a, factors, stride);
 }
 
 cudaError_t launch_gemm_factors(cudaStream_t stream, const struct k_gemm_args *a, void *factors)
@@ -262,18 +251,15 @@ cudaError_t launch_gemm_factors(cudaStream_t stream, const struct k_gemm_args *a
                     is_aligned);
 }
 
-cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *args, float *gated_out_dev)
+cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *args, const struct cuda_gated *gated)
 {
-    struct gemm_mma_args a = gemm_mma_args_of(args, gated_out_dev);
+    struct gemm_mma_args a = gemm_mma_args_of(args, gated);
     uint32_t stride = cuda_gemm_factor_stride(a.n_cols);
     const uint16_t *factors = (const uint16_t *)args->workspace_dev;
     cudaError_t error = launch_gemm_factors(stream, args, args->workspace_dev);
     if (error != cudaSuccess)
         return error;
-    bool is_bf16 = cuda_weight_stored(args->weight) == K_BF16;
-    if (gated_out_dev)
-        return is_bf16 ? launch_by_shape<true, true>(stream, &a, factors, stride)
-                       : launch_by_shape<false, true>(stream, &a, factors, stride);
-    return is_bf16 ? launch_by_shape<true, false>(stream, &a, factors, stride)
-                   : launch_by_shape<false, false>(stream, &a, factors, stride);
+    if (gated)
+        return launch_by_shape<true>(stream, &a, factors, stride);
+    return launch_by_shape<false>(stream, &a, factors, stride);
 }

@@ -16,7 +16,7 @@
  * weights at 36 GB/s an SM, weights take 32 and 8 tokens 32. So 16 tokens are at the limit, and from 9 on a tile of them
  * serves 32 rows (64 cycles for 2 KB; 96 for 32 tokens), except where that leaves SMs without a block.
  *
- * Instructions, of which there are 390 for 2 KB: for one token about 170, 80 of them to make factors of bf16.
+ * Instructions, of which there are 390 for 2 KB: for one token about 90.
  *
  * Gated (gate and up of an MLP), half of a warp's rows are gate's and half the same rows of up: a gate's sum and its up's end
  * in lanes 8 or 16 apart, and one shuffle brings them together. */
@@ -73,7 +73,7 @@ template <int n> GEMM_FN void store_activations(unsigned char *tile, const float
     uint32_t lane = threadIdx.x % 32, segment = lane % 16 / 2;
 #pragma unroll
     for (int i = 0; i < n; i++) {
-        uint2 factors = make_uint2(gemm_factors(x[i].x, x[i].y), gemm_factors(x[i].z, x[i].w));
+        uint2 factors = make_uint2(factors2(x[i].x, x[i].y), factors2(x[i].z, x[i].w));
         *(uint2 *)(gemm_segment(tile, 2 * i + lane / 16, segment) + lane % 2 * 8) = factors;
     }
 }
@@ -142,14 +142,14 @@ GEMM_FN void store_outputs(const struct gemm_mma_args &a, const struct small_spl
         if (is_gated) {
             float up = __shfl_down_sync(~0u, y, shape::n_rows / 2);
             if (row < a.n_rows / 2 && token < a.n_tokens)
-                a.y[(uint64_t)token * (a.n_rows / 2) + row] = k_silu(y) * up;
+                store1(a.y, a.y_is_factors, (uint64_t)token * (a.n_rows / 2) + row, k_silu(y) * up);
         } else if (row < a.n_rows && token < a.n_tokens) {
             a.y[(uint64_t)token * a.n_rows + row] = y;
         }
     }
 }
 
-template <bool is_bf16, bool is_gated, int n_token_tiles, int n_row_tiles>
+template <bool is_gated, int n_token_tiles, int n_row_tiles>
 static __global__ void __launch_bounds__(small_shape<n_token_tiles, n_row_tiles>::max_warps * 32)
     gemm_small(const struct gemm_mma_args a, const struct small_split split, bool is_aligned)
 {
@@ -161,13 +161,6 @@ static __global__ void __launch_bounds__(small_shape<n_token_tiles, n_row_tiles>
     uint32_t first_row = (blockIdx.x * n_groups + group) * shape::n_rows;
     unsigned char *ring = k_shared + warp * shape::warp_bytes, *x_tile = ring + RING_BYTES;
     float *sums = (float *)(x_tile + shape::x_bytes);
-
-    float scale[n_row_tiles][2];
-#pragma unroll
-    for (uint32_t i = 0; i < 2 * n_row_tiles; i++)
-        scale[i / 2][i % 2] = is_bf16 ? gemm_power_of_two(-gemm_exponent(a, gemm_matrix_row<is_gated, shape::n_rows>(
-                                                                                a, first_row, 8 * i + lane / 4)))
-                                      : 1.0f;
 
 #pragma unroll
     for (uint32_t i = 0; i < ahead; i++)
@@ -207,7 +200,6 @@ static __global__ void __launch_bounds__(small_shape<n_token_tiles, n_row_tiles>
                     for (uint32_t r = 0; r < n_row_tiles; r++) {
                         uint32_t w[4];
                         gemm_load_a(w, stage, r * 16, step);
-                        gemm_make_factors<is_bf16>(w, scale[r][0], scale[r][1]);
 #pragma unroll
                         for (uint32_t n = 0; n < n_token_tiles; n++)
                             mma_f16(c[r][n], w, b[n][step % 2 * 2], b[n][step % 2 * 2 + 1]);
@@ -230,7 +222,7 @@ static struct small_split split_of(uint32_t n_row_tiles, uint32_t n_cols, uint32
     return split;
 }
 
-template <bool is_bf16, bool is_gated, int n_token_tiles, int n_row_tiles>
+template <bool is_gated, int n_token_tiles, int n_row_tiles>
 static cudaError_t launch(cudaStream_t stream, const struct gemm_mma_args &a)
 {
     using shape = small_shape<n_token_tiles, n_row_tiles>;
@@ -240,32 +232,28 @@ static cudaError_t launch(cudaStream_t stream, const struct gemm_mma_args &a)
     bool is_aligned = a.n_cols % 4 == 0 && (uintptr_t)a.x % 16 == 0;
     uint32_t bytes = n_warps * shape::warp_bytes;
     /* Always the most: a recorded launch of more warps must not find the limit that a later, narrower one has set. */
-    cudaError_t error = cudaFuncSetAttribute(gemm_small<is_bf16, is_gated, n_token_tiles, n_row_tiles>,
+    cudaError_t error = cudaFuncSetAttribute(gemm_small<is_gated, n_token_tiles, n_row_tiles>,
                                              cudaFuncAttributeMaxDynamicSharedMemorySize,
                                              (int)(shape::max_warps * shape::warp_bytes));
     if (error != cudaSuccess)
         return error;
-    return K_LAUNCH((gemm_small<is_bf16, is_gated, n_token_tiles, n_row_tiles>),
-                    dim3((row_tiles + n_groups - 1) / n_groups), dim3(n_warps * 32), bytes, stream, a, split,
-                    is_aligned);
+    return K_LAUNCH((gemm_small<is_gated, n_token_tiles, n_row_tiles>), dim3((row_tiles + n_groups - 1) / n_groups),
+                    dim3(n_warps * 32), bytes, stream, a, split, is_aligned);
 }
 
-template <bool is_bf16, bool is_gated>
-static cudaError_t launch_by_tokens(cudaStream_t stream, const struct gemm_mma_args &a)
+template <bool is_gated> static cudaError_t launch_by_tokens(cudaStream_t stream, const struct gemm_mma_args &a)
 {
     if (a.n_tokens <= 8)
-        return launch<is_bf16, is_gated, 1, 1>(stream, a);
+        return launch<is_gated, 1, 1>(stream, a);
     if (a.n_tokens <= 16)
-        return a.n_rows < NARROW_ROWS ? launch<is_bf16, is_gated, 2, 1>(stream, a)
-                                      : launch<is_bf16, is_gated, 2, 2>(stream, a);
-    return launch<is_bf16, is_gated, 4, 2>(stream, a);
+        return a.n_rows < NARROW_ROWS ? launch<is_gated, 2, 1>(stream, a) : launch<is_gated, 2, 2>(stream, a);
+    return launch<is_gated, 4, 2>(stream, a);
 }
 
-cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *args, float *gated_out_dev)
+cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *args, const struct cuda_gated *gated)
 {
-    struct gemm_mma_args a = gemm_mma_args_of(args, gated_out_dev);
-    bool is_bf16 = cuda_weight_stored(args->weight) == K_BF16;
-    if (gated_out_dev)
-        return is_bf16 ? launch_by_tokens<true, true>(stream, a) : launch_by_tokens<false, true>(stream, a);
-    return is_bf16 ? launch_by_tokens<true, false>(stream, a) : launch_by_tokens<false, false>(stream, a);
+    struct gemm_mma_args a = gemm_mma_args_of(args, gated);
+    if (gated)
+        return launch_by_tokens<true>(stream, a);
+    return launch_by_tokens<false>(stream, a);
 }

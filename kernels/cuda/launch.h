@@ -1,5 +1,6 @@
 /* What the .cu files export to the host side: each queues its kernels on the stream and returns the launch's error.
- * Arguments were checked by the caller. Dimensions of 0 never come here. */
+ * Arguments were checked by the caller. Dimensions of 0 never come here. for_gemm and x_for_gemm say here that the buffer holds
+ * factors (factors.cuh). */
 #ifndef QUIRE_KERNELS_CUDA_LAUNCH_H
 #define QUIRE_KERNELS_CUDA_LAUNCH_H
 
@@ -9,14 +10,21 @@
 extern "C" {
 #endif
 
+/* Where silu(gate) · up of a GEMM goes whose rows are gate's and then up's; nothing goes to y_dev. NULL: y does, as it is. */
+struct cuda_gated {
+    float *out_dev;
+    bool as_factors;
+};
+
 /* weight.cu */
 cudaError_t launch_weight_exponents(cudaStream_t stream, const struct k_weight *w);
-cudaError_t launch_weight_factors(cudaStream_t stream, const struct k_weight *w); /* BF16 in place, by w->exponent */
+cudaError_t launch_weight_factors(cudaStream_t stream,
+                                  const struct k_weight *w); /* BF16 in place, by w->exponents_dev */
 cudaError_t launch_would_load(void); /* whether the current GPU takes the kernels of this build */
 /* elementwise.cu */
 cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a);
-cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, float *out, uint32_t n_tokens,
-                            uint32_t n); /* [T, 2 n] to [T, n] */
+cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, const struct cuda_gated *gated,
+                            uint32_t n_tokens, uint32_t n); /* [T, 2 n] to [T, n] */
 cudaError_t launch_gather(cudaStream_t stream, const struct k_gather_args *a);
 cudaError_t launch_place_tokens(cudaStream_t stream, const struct k_place_tokens_args *a);
 /* rmsnorm.cu */
@@ -26,13 +34,12 @@ cudaError_t launch_rope_angles(cudaStream_t stream, const struct k_rope_angles_a
 cudaError_t launch_rope_kv(cudaStream_t stream, const struct k_rope_kv_args *a);
 /* kv_copy.cu */
 cudaError_t launch_kv_copy(cudaStream_t stream, const struct k_kv_copy_args *a);
-/* gated_out_dev: NULL, or silu(gate) · up goes there, of rows that are gate's and then up's, and nothing to y_dev.
- * gemm_lane.cu */
-cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a, float *gated_out_dev);
+/* gemm_lane.cu */
+cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated);
 /* gemm_small.cu, gemm_large.cu: the mma form; few tokens, and any number of them */
 #define CUDA_GEMM_SMALL_TOKENS 32u
-cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *a, float *gated_out_dev);
-cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *a, float *gated_out_dev);
+cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated);
+cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated);
 /* The activations' f16 factors, x · 2^-4, in rows of cuda_gemm_factor_stride() that end in zeros. */
 cudaError_t launch_gemm_factors(cudaStream_t stream, const struct k_gemm_args *a, void *factors);
 /* attention_lane.cu */

@@ -1,7 +1,10 @@
-/* e of each row of a BF16 weight (docs/numerics.md §17): the row's largest finite |w| times 2^-e lies in [2^14, 2^15).
+/* A BF16 weight of the mma form (docs/numerics.md §17): e of each row, the row's largest finite |w| times 2^-e lies in
+ * [2^14, 2^15), and then the factors f16(w · 2^-e) in place of the numbers.
  *
- * Once a weight, at load: it reads the matrix once, a warp a row and 16 bytes a lane at a time. Without their sign the
- * bits of bf16 numbers rise as the numbers do, so the largest is found among integers, and exactly. */
+ * Once a weight, at load, when the numbers have just come: each pass reads the matrix once, a warp a row and 16 bytes a lane at
+ * a time, and the second writes it. 16 GB take 48 GB of traffic, 15 ms of a GPU that waits for a disk; GEMMs need no
+ * instruction for it then (it was 159 of 378 in a stage of gemm_large.cu). Without their sign the bits of bf16 numbers rise as
+ * the numbers do, so the largest is found among integers, and exactly. */
 #include "kernels/cuda/device.cuh"
 
 #include "kernels/cuda/launch.h"
@@ -60,27 +63,34 @@ extern "C" cudaError_t launch_weight_exponents(cudaStream_t stream, const struct
                     w->row_stride_bytes, w->n_rows, w->exponents_dev);
 }
 
-/* In place: each BF16 number w as f16(w · 2^-e), a word of two at a time, and e as every row's exponent. */
-static __global__ void __launch_bounds__(WARPS_PER_BLOCK * 32)
-    weight_factors(uint32_t *words, uint64_t n_words, int8_t *exponents, uint32_t n_rows, int exponent)
+static __device__ uint32_t factors_of(uint32_t pair, float scale)
 {
-    uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n_rows)
-        exponents[i] = (int8_t)exponent;
-    if (i >= n_words)
+    __half2 factors = __floats2half2_rn(k_f32_from_bits(pair << 16) * scale,
+                                        k_f32_from_bits(pair & 0xffff0000u) * scale);
+    memcpy(&pair, &factors, sizeof pair);
+    return pair;
+}
+
+static __global__ void weight_factors(unsigned char *data, uint64_t row_stride_bytes, uint32_t n_rows,
+                                      const int8_t *exponents)
+{
+    uint32_t row = blockIdx.x * WARPS_PER_BLOCK + threadIdx.x / 32;
+    if (row >= n_rows)
         return;
-    float scale = k_f32_from_bits((uint32_t)(127 - exponent) << 23);
-    __half2 pair = __floats2half2_rn(k_f32_from_bits(words[i] << 16) * scale,
-                                     k_f32_from_bits(words[i] & 0xffff0000u) * scale);
-    memcpy(&words[i], &pair, sizeof pair);
+    float scale = k_f32_from_bits((uint32_t)(127 - exponents[row]) << 23);
+    uint4 *words = (uint4 *)(data + row * row_stride_bytes);
+    for (uint64_t i = threadIdx.x % 32; i < row_stride_bytes / 16; i += 32) {
+        uint4 w = words[i];
+        words[i] = make_uint4(factors_of(w.x, scale), factors_of(w.y, scale), factors_of(w.z, scale),
+                              factors_of(w.w, scale));
+    }
 }
 
 extern "C" cudaError_t launch_weight_factors(cudaStream_t stream, const struct k_weight *w)
 {
-    uint64_t n_words = w->n_rows * w->row_stride_bytes / 4; /* at least 4 a row */
-    uint32_t threads = WARPS_PER_BLOCK * 32;
-    return K_LAUNCH(weight_factors, (uint32_t)((n_words + threads - 1) / threads), threads, 0, stream,
-                    (uint32_t *)w->data_dev, n_words, w->exponents_dev, w->n_rows, w->exponent);
+    uint32_t n_blocks = w->n_rows / WARPS_PER_BLOCK + (w->n_rows % WARPS_PER_BLOCK != 0);
+    return K_LAUNCH(weight_factors, n_blocks, WARPS_PER_BLOCK * 32, 0, stream, (unsigned char *)w->data_dev,
+                    w->row_stride_bytes, w->n_rows, w->exponents_dev);
 }
 
 extern "C" cudaError_t launch_would_load(void)

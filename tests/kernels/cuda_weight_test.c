@@ -1,5 +1,6 @@
-/* Weights of the cuda backend on the emulated GPU: what lies on the device, and the exponents of BF16 rows. */
+/* Weights of the cuda backend on the emulated GPU: what lies on the device, and what BF16 becomes in the mma form. */
 #include "tests/kernels/cuda_fixture.h"
+#include "tests/kernels/page.h"
 
 #include <math.h>
 
@@ -24,6 +25,19 @@ static int naive_exponent(const uint16_t *row, uint32_t n_cols)
     return e < -120 ? -120 : e;
 }
 
+/* A row of BF16 as factors of e: each number by itself. */
+static void assert_factors(const uint16_t *factors, const uint16_t *row, uint32_t n_cols, int e)
+{
+    for (uint32_t i = 0; i < n_cols; i++) {
+        float w = page_f32_from_bf16(row[i]);
+        uint16_t want = page_f16_from_f32(ldexpf(w, -e));
+        if (isnan(w))
+            assert_true(isnan(page_f32_from_f16(factors[i])));
+        else
+            assert_int_equal(factors[i], want);
+    }
+}
+
 static void check_weight(struct k_backend *b, const struct k_weight *w, const struct k_weight_view *parts,
                          uint32_t n_parts)
 {
@@ -36,7 +50,9 @@ static void check_weight(struct k_backend *b, const struct k_weight *w, const st
     unsigned char *data = malloc(bytes), *zeros = calloc(1, 16);
     int8_t *exponents = malloc(w->n_rows);
     ok(b->ops->copy_out(b, data, w->data_dev, bytes, &err), &err);
-    assert_int_equal(w->exponents_dev != NULL, w->format.kind == K_BF16);
+    bool is_factors = w->format.kind == K_BF16 && b->form == K_FORM_MMA;
+    assert_int_equal(w->exponents_dev != NULL, is_factors);
+    assert_int_equal(w->stored, is_factors ? K_F16 : w->format.kind);
     if (w->exponents_dev)
         ok(b->ops->copy_out(b, exponents, w->exponents_dev, w->n_rows, &err), &err);
     uint32_t row = 0;
@@ -44,10 +60,13 @@ static void check_weight(struct k_backend *b, const struct k_weight *w, const st
         for (uint32_t r = 0; r < parts[p].n_rows; r++, row++) {
             const unsigned char *at = data + row * w->row_stride_bytes;
             const void *from = (const char *)parts[p].data + r * parts[p].row_stride_bytes;
-            assert_memory_equal(at, from, width);
             assert_memory_equal(at + width, zeros, w->row_stride_bytes - width);
-            if (w->exponents_dev)
-                assert_int_equal(exponents[row], naive_exponent(from, w->n_cols));
+            if (!is_factors) {
+                assert_memory_equal(at, from, width);
+                continue;
+            }
+            assert_int_equal(exponents[row], naive_exponent(from, w->n_cols));
+            assert_factors((const uint16_t *)(const void *)at, from, w->n_cols, exponents[row]);
         }
     }
     assert_int_equal(w->n_rows, row);
@@ -158,6 +177,55 @@ static void test_exponents(void **state)
     close_gpu(b);
 }
 
+/* The lane form widens what is stored. */
+static void test_lane_form(void **state)
+{
+    (void)state;
+    struct k_backend *b;
+    struct quire_error err;
+    uint16_t data[5 * 20];
+    fill((unsigned char *)data, sizeof data, 8);
+    ok(try_open("cuda", K_FORM_LANE, K_BF16, &b, &err), &err);
+    const struct k_weight_view part = k_plain_view(data, K_BF16, 5, 20, 40);
+    try_weight(b, &part, 1);
+    close_gpu(b);
+}
+
+/* Factors as an embedding: exact down to 2^-31 of the row's largest, and below that off by at most half of 2^-24 · 2^e. */
+static void test_embedding(void **state)
+{
+    (void)state;
+    enum { N_ROWS = 4, N_COLS = 64 };
+    static const int largest[N_ROWS] = {0, -126, 127, -30};
+    struct k_backend *b = open_gpu();
+    struct quire_error err;
+    uint16_t data[N_ROWS * N_COLS];
+    float out[N_ROWS * N_COLS];
+    for (uint32_t i = 0; i < N_ROWS * N_COLS; i++)
+        data[i] = page_bf16_from_f32(ldexpf(i % 2 ? -1.9921875f : 1.0078125f, largest[i / N_COLS] - (int)(i % N_COLS)));
+    const struct k_weight_view part = k_plain_view(data, K_BF16, N_ROWS, N_COLS, N_COLS * sizeof *data);
+    struct k_weight *w;
+    ok(b->ops->weight_create(b, &part, 1, &w, &err), &err);
+    const uint32_t ids[N_ROWS] = {2, 0, 3, 1};
+    uint32_t *ids_dev = new_memory(b, sizeof ids, false);
+    float *out_dev = new_memory(b, sizeof out, false);
+    ok(b->ops->copy_in(b, ids_dev, ids, sizeof ids, &err), &err);
+    ok(b->ops->embed(b, &(struct k_embed_args){w, ids_dev, out_dev, N_ROWS}, &err), &err);
+    ok(b->ops->copy_out(b, out, out_dev, sizeof out, &err), &err);
+    for (uint32_t i = 0; i < N_ROWS * N_COLS; i++) {
+        uint32_t row = ids[i / N_COLS];
+        double want = page_f32_from_bf16(data[row * N_COLS + i % N_COLS]), most = ldexp(1, largest[row] - 14 - 25);
+        if (i % N_COLS <= 31)
+            assert_true(out[i] == (float)want);
+        else
+            assert_true(fabs(out[i] - want) <= most);
+    }
+    b->ops->free(b, ids_dev);
+    b->ops->free(b, out_dev);
+    b->ops->weight_destroy(b, w);
+    close_gpu(b);
+}
+
 static void test_bad_weights(void **state)
 {
     (void)state;
@@ -191,10 +259,9 @@ static void test_bad_weights(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_weights, set_up),
-        cmocka_unit_test_setup(test_weights_in_a_row, set_up),
-        cmocka_unit_test_setup(test_exponents, set_up),
-        cmocka_unit_test_setup(test_bad_weights, set_up),
+        cmocka_unit_test_setup(test_weights, set_up),   cmocka_unit_test_setup(test_weights_in_a_row, set_up),
+        cmocka_unit_test_setup(test_exponents, set_up), cmocka_unit_test_setup(test_lane_form, set_up),
+        cmocka_unit_test_setup(test_embedding, set_up), cmocka_unit_test_setup(test_bad_weights, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -255,7 +255,7 @@ int cublaslt_gemm(struct k_backend *b, const struct k_gemm_args *a, bool *done, 
     struct cuda_backend *c = cuda_of(b);
     struct shape *s;
     *done = false;
-    if (cuda_weight_stored(a->weight) != K_F16 || a->weight->n_rows % (ALIGNMENT / 4) != 0 || !is_aligned(a->y_dev) ||
+    if (!a->weight->has_one_exponent || a->weight->n_rows % (ALIGNMENT / 4) != 0 || !is_aligned(a->y_dev) ||
         !is_aligned(a->bias_dev)) /* NULL is */
         return QUIRE_OK;
     int status = shape_of(b, a, &s, err);
@@ -263,8 +263,10 @@ int cublaslt_gemm(struct k_backend *b, const struct k_gemm_args *a, bool *done, 
         return status;
     /* The library's part of the workspace comes first, on 256 bytes, which it asks for. */
     unsigned char *workspace = (unsigned char *)(((uintptr_t)a->workspace_dev + 255) / 256 * 256);
-    void *factors = workspace + CUDA_CUBLASLT_WORKSPACE_BYTES;
-    status = cuda_check(b, launch_gemm_factors(c->stream, a, factors), "gemm", err);
+    void *made = workspace + CUDA_CUBLASLT_WORKSPACE_BYTES;
+    const void *factors = a->x_for_gemm ? (const void *)a->x_dev : made;
+    if (!a->x_for_gemm)
+        status = cuda_check(b, launch_gemm_factors(c->stream, a, made), "gemm", err);
     if (status != QUIRE_OK)
         return status;
     int error = matmul(c->lt, s, a, factors, workspace, c->stream);

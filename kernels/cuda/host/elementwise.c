@@ -18,7 +18,9 @@ int cuda_rmsnorm(struct k_backend *b, const struct k_rmsnorm_args *a, struct qui
         status = k_check_rmsnorm(a, err);
     if (status != QUIRE_OK || a->n_tokens == 0)
         return status;
-    return cuda_check(b, launch_rmsnorm(cuda_of(b)->stream, a), "rmsnorm", err);
+    struct k_rmsnorm_args own = *a;
+    own.for_gemm = cuda_leaves_factors(b, a->for_gemm, a->out_dev, a->n_cols);
+    return cuda_check(b, launch_rmsnorm(cuda_of(b)->stream, &own), "rmsnorm", err);
 }
 
 int cuda_rope_angles(struct k_backend *b, const struct k_rope_angles_args *a, struct quire_error *err)
@@ -44,7 +46,9 @@ int cuda_gather(struct k_backend *b, const struct k_gather_args *a, struct quire
     int status = cuda_alive(b, err);
     if (status != QUIRE_OK || a->n_rows == 0 || a->n_cols == 0)
         return status;
-    return cuda_check(b, launch_gather(cuda_of(b)->stream, a), "gather", err);
+    struct k_gather_args own = *a;
+    own.for_gemm = cuda_leaves_factors(b, a->for_gemm, a->out_dev, a->n_cols);
+    return cuda_check(b, launch_gather(cuda_of(b)->stream, &own), "gather", err);
 }
 
 int cuda_kv_copy(struct k_backend *b, const struct k_kv_copy_args *a, struct quire_error *err)

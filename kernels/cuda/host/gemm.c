@@ -13,7 +13,7 @@ bool cuda_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_
 }
 
 /* *done: whether NVIDIA's library has taken it, and SiLU then is a launch of its own. */
-static int gemm_by_library(struct k_backend *b, const struct k_gemm_args *a, float *gated_out_dev, bool *done,
+static int gemm_by_library(struct k_backend *b, const struct k_gemm_args *a, const struct cuda_gated *gated, bool *done,
                            struct quire_error *err)
 {
     struct cuda_backend *c = cuda_of(b);
@@ -22,30 +22,32 @@ static int gemm_by_library(struct k_backend *b, const struct k_gemm_args *a, flo
         a->n_tokens <= CUDA_GEMM_SMALL_TOKENS) /* fewer are bound by reading weights, at which ours are no worse */
         return QUIRE_OK;
     int status = cublaslt_gemm(b, a, done, err);
-    if (status != QUIRE_OK || !*done || !gated_out_dev)
+    if (status != QUIRE_OK || !*done || !gated)
         return status;
-    cudaError_t error = launch_silu_mul(c->stream, a->y_dev, gated_out_dev, a->n_tokens, a->weight->n_rows / 2);
+    cudaError_t error = launch_silu_mul(c->stream, a->y_dev, gated, a->n_tokens, a->weight->n_rows / 2);
     return cuda_check(b, error, "silu", err);
 }
 
-/* gated_out_dev: where silu(gate) · up goes, or NULL. */
-static int gemm(struct k_backend *b, const struct k_gemm_args *a, float *gated_out_dev, const char *operation,
-                struct quire_error *err)
+/* gated: where silu(gate) · up goes, or NULL. */
+static int gemm(struct k_backend *b, const struct k_gemm_args *args, const struct cuda_gated *gated,
+                const char *operation, struct quire_error *err)
 {
+    struct k_gemm_args a = *args;
     int status = cuda_alive(b, err);
-    if (status == QUIRE_OK && !cuda_supports(b, K_OP_GEMM, b->form, a->weight->format))
+    if (status == QUIRE_OK && !cuda_supports(b, K_OP_GEMM, b->form, a.weight->format))
         status = quire_fail(err, QUIRE_UNSUPPORTED, "%s: the form %s does not take %s weights", operation,
-                            k_form_name(b->form), k_format_name(a->weight->format));
-    if (status != QUIRE_OK || a->n_tokens == 0)
+                            k_form_name(b->form), k_format_name(a.weight->format));
+    if (status != QUIRE_OK || a.n_tokens == 0)
         return status;
+    a.x_for_gemm = cuda_leaves_factors(b, a.x_for_gemm, a.x_dev, a.weight->n_cols);
     bool done;
-    status = gemm_by_library(b, a, gated_out_dev, &done, err);
+    status = gemm_by_library(b, &a, gated, &done, err);
     if (status != QUIRE_OK || done)
         return status;
     cudaStream_t stream = cuda_of(b)->stream;
-    cudaError_t error = b->form == K_FORM_LANE                  ? launch_gemm_lane(stream, a, gated_out_dev)
-                        : a->n_tokens <= CUDA_GEMM_SMALL_TOKENS ? launch_gemm_small(stream, a, gated_out_dev)
-                                                                : launch_gemm_large(stream, a, gated_out_dev);
+    cudaError_t error = b->form == K_FORM_LANE                 ? launch_gemm_lane(stream, &a, gated)
+                        : a.n_tokens <= CUDA_GEMM_SMALL_TOKENS ? launch_gemm_small(stream, &a, gated)
+                                                               : launch_gemm_large(stream, &a, gated);
     return cuda_check(b, error, operation, err);
 }
 
@@ -57,5 +59,8 @@ int cuda_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_err
 int cuda_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a, struct quire_error *err)
 {
     int status = k_check_gate_up(a->gemm.weight->n_rows, err);
-    return status == QUIRE_OK ? gemm(b, &a->gemm, a->out_dev, "gemm_silu_mul", err) : status;
+    if (status != QUIRE_OK)
+        return status;
+    bool as_factors = cuda_leaves_factors(b, a->for_gemm, a->out_dev, a->gemm.weight->n_rows / 2);
+    return gemm(b, &a->gemm, &(struct cuda_gated){a->out_dev, as_factors}, "gemm_silu_mul", err);
 }

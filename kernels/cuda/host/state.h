@@ -18,33 +18,29 @@
 /* One matrix, its parts stacked, in device memory; rows begin 16-byte aligned and end in zeros. */
 struct k_weight {
     uint32_t n_rows, n_cols;
-    struct k_format format;
-    uint64_t row_stride_bytes;   /* of 16 */
+    struct k_format format;      /* of the parts */
+    enum k_dtype
+        stored; /* what lies at data_dev: the same, but F16 factors of BF16 in the mma form (docs/numerics.md §17) */
+    uint64_t row_stride_bytes; /* of 16 */
     void *data_dev;
-    int8_t *exponents_dev;       /* [n_rows] BF16 only: e of docs/numerics.md §17 */
-    bool is_factors;             /* BF16 that lies there as F16 factors, of one e for all rows: with cuBLASLt */
-    int exponent;                /* that e; else 0 */
+    int8_t *exponents_dev; /* [n_rows] of such factors: e of each row. NULL: all are 0 */
+    bool has_one_exponent; /* F16 of one e for all rows, as cuBLASLt takes it */
+    int exponent; /* that e */
 };
-
-/* What the numbers at data_dev are. */
-static inline enum k_dtype cuda_weight_stored(const struct k_weight *w)
-{
-    return w->is_factors ? K_F16 : w->format.kind;
-}
 
 struct cuda_backend {
     struct k_backend base;
-    struct k_backend_ops ops;    /* the table, with this GPU's description */
+    struct k_backend_ops ops; /* the table, with this GPU's description */
     int device;
     uint32_t n_sms;
-    int compute_capability;      /* 90 for sm_90 */
+    int compute_capability; /* 90 for sm_90 */
     cudaStream_t stream;
-    bool is_recording;           /* between graph_begin and graph_end */
+    bool is_recording; /* between graph_begin and graph_end */
     bool dead;
-    struct quire_error death;    /* what killed it */
-    struct cuda_memory *memory;  /* memory.c's */
-    struct cublaslt *lt;         /* cublaslt.c's; NULL: our kernels compute everything */
-    void *plan_scratch;          /* attention.c's, on the host: a plan before it is uploaded */
+    struct quire_error death; /* what killed it */
+    struct cuda_memory *memory; /* memory.c's */
+    struct cublaslt *lt; /* cublaslt.c's; NULL: our kernels compute everything */
+    void *plan_scratch; /* attention.c's, on the host: a plan before it is uploaded */
     uint64_t plan_scratch_bytes; /* of the largest step so far */
     char description[400], placement[160];
 };
@@ -52,6 +48,13 @@ struct cuda_backend {
 static inline struct cuda_backend *cuda_of(struct k_backend *b)
 {
     return (struct cuda_backend *)b;
+}
+
+/* Whether what is written for GEMMs alone, rows of n_cols, is left at out_dev as f16 factors (kernels/cuda/factors.cuh). Writer
+ * and reader ask for the same address and width. */
+static inline bool cuda_leaves_factors(const struct k_backend *b, bool for_gemm, const float *out_dev, uint32_t n_cols)
+{
+    return for_gemm && b->form == K_FORM_MMA && n_cols % 16 == 0 && (uintptr_t)out_dev % 16 == 0;
 }
 
 /* QUIRE_OK, or the backend dies of it: `what` names the operation. Every CUDA call goes through here. */

@@ -1,4 +1,4 @@
-/* Weights on the device. A matrix passes through the pinned pieces of memory.c: while the device takes one, the host packs
+/* Weights on the device. In the mma form BF16 becomes f16 factors there, once and in place. A matrix passes through the pinned pieces of memory.c: while the device takes one, the host packs
  * rows from the mapping into the next. Nobody waits for the copies: operations come behind them on the stream. */
 #include "kernels/cuda/host/memory.h"
 #include "kernels/cuda/host/operations.h"
@@ -63,9 +63,7 @@ static int upload(struct k_backend *b, const struct k_weight_view *parts, uint32
             return status;
         at_dev += parts[i].n_rows * w->row_stride_bytes;
     }
-    if (w->format.kind != K_BF16)
-        return QUIRE_OK;
-    return cuda_check(b, launch_weight_exponents(cuda_of(b)->stream, w), "a weight's exponents", err);
+    return QUIRE_OK;
 }
 
 /* How far below the largest e a row's own may be: its weights are then exact down to 2^-16 of its largest, and what is smaller is
@@ -98,21 +96,37 @@ static bool common_exponent(const int8_t *exponents, uint32_t n_rows, const stru
     return largest - smallest <= MOST_BELOW;
 }
 
-/* BF16 for cuBLASLt, which has one scale for a matrix: factors of the largest row's e, in place of the numbers. A matrix whose
- * rows are too far apart for that stays as it is, and is our kernels'. */
-static int make_factors(struct k_backend *b, const struct k_weight_view *parts, struct k_weight *w,
-                        struct quire_error *err)
+/* cuBLASLt has one scale for a matrix: the largest row's e then takes the place of all rows'. A matrix whose rows are too far
+ * apart for that keeps each row's own, and is our kernels'. */
+static int make_one_exponent(struct k_backend *b, const struct k_weight_view *parts, struct k_weight *w,
+                             struct quire_error *err)
 {
     int8_t *exponents = malloc(w->n_rows);
     if (!exponents)
         return quire_fail(err, QUIRE_NO_MEMORY, "weight: out of memory");
     int exponent, status = cuda_copy_out(b, exponents, w->exponents_dev, w->n_rows, err);
-    w->is_factors = status == QUIRE_OK && common_exponent(exponents, w->n_rows, parts, &exponent);
+    w->has_one_exponent = status == QUIRE_OK && common_exponent(exponents, w->n_rows, parts, &exponent);
     free(exponents);
-    if (!w->is_factors)
+    if (!w->has_one_exponent)
         return status;
     w->exponent = exponent;
-    return cuda_check(b, launch_weight_factors(cuda_of(b)->stream, w), "a weight's factors", err);
+    return cuda_check(b, cudaMemsetAsync(w->exponents_dev, exponent, w->n_rows, cuda_of(b)->stream),
+                      "a weight's exponent", err);
+}
+
+/* f16 factors in place of BF16. */
+static int make_factors(struct k_backend *b, const struct k_weight_view *parts, struct k_weight *w,
+                        struct quire_error *err)
+{
+    cudaStream_t stream = cuda_of(b)->stream;
+    w->exponents_dev = (int8_t *)w->data_dev + w->n_rows * w->row_stride_bytes;
+    int status = cuda_check(b, launch_weight_exponents(stream, w), "a weight's exponents", err);
+    if (status == QUIRE_OK && cuda_of(b)->lt)
+        status = make_one_exponent(b, parts, w, err);
+    if (status == QUIRE_OK)
+        status = cuda_check(b, launch_weight_factors(stream, w), "a weight's factors", err);
+    w->stored = K_F16;
+    return status;
 }
 
 static int check(const struct k_weight_view *parts, uint32_t n_parts, uint32_t *n_rows, struct quire_error *err)
@@ -142,13 +156,13 @@ int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, u
     w->n_rows = n_rows;
     w->n_cols = parts[0].n_cols;
     w->format = parts[0].format;
+    w->stored = w->format.kind;
+    w->has_one_exponent = w->format.kind == K_F16;
     w->row_stride_bytes = cuda_weight_row_stride(w->format, w->n_cols);
     status = cuda_alloc(b, cuda_weight_bytes(w->format, n_rows, w->n_cols), &w->data_dev, err);
-    if (status == QUIRE_OK && w->format.kind == K_BF16)
-        w->exponents_dev = (int8_t *)w->data_dev + n_rows * w->row_stride_bytes;
     if (status == QUIRE_OK)
         status = upload(b, parts, n_parts, w, err);
-    if (status == QUIRE_OK && w->format.kind == K_BF16 && cuda_of(b)->lt)
+    if (status == QUIRE_OK && w->format.kind == K_BF16 && b->form == K_FORM_MMA)
         status = make_factors(b, parts, w, err);
     if (status != QUIRE_OK) {
         cuda_weight_destroy(b, w);
