@@ -131,6 +131,8 @@ void lengths_timed(struct lengths *l, uint32_t n_tokens, double us)
 #define VAIN_QUESTIONS 8u /* a step, about, where nobody has anything: they cost a microsecond or two each */
 #define TRIES_SHARE 16u /* of the running, how many may try again in one step: else all that paused together would */
 #define MAX_PAUSE 256u
+/* Whose drafts are as good as that pauses for what steps cost, of which a draft that is tried would tell nothing. */
+#define TRIED_BELOW 0.7f
 
 static void begin_pause(struct draft_length *q, uint32_t pause, uint32_t n_rows)
 {
@@ -236,8 +238,10 @@ static uint32_t fill_heap(struct lengths *l, const struct length_item *items, ui
     uint32_t n_heap = 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct length_odds *own = &items[i].q->odds[items[i].source], *shared = &l->shared[items[i].source];
-        float first = items[i].q->tries ? 1 : chance(own->first, own->first_right, shared_first(shared));
-        float next = items[i].q->tries ? 0 : chance(own->next, own->next_right, shared_next(shared));
+        float first = chance(own->first, own->first_right, shared_first(shared));
+        float next = chance(own->next, own->next_right, shared_next(shared));
+        if (items[i].q->tries && first < TRIED_BELOW)
+            first = 1, next = 0;
         if (items[i].n_offered > 0 && !items[i].waits)
             l->heap[n_heap++] = (struct candidate){.chance = first, .next = next, .item = i};
     }

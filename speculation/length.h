@@ -7,8 +7,8 @@
  * the sequence whose next one is most likely to be kept, and of all ends of that order the one is taken where the step
  * gives most tokens for its time: with many rows a step's time grows with its tokens, and that end is soon none at all.
  *
- * A sequence that gets none pauses for 8 of its tokens, then 16, up to 256, and then tries one draft: right, it is begun
- * anew. Drafts that are never right are over after at most 32 rows whatever steps cost (length_test.c).
+ * A sequence that gets none pauses for 8 of its tokens, then 16, up to 256, and then tries one draft, unless what it paused for
+ * was the step's time and not what became of its drafts: right, it is begun anew. Drafts that are never right are over after at most 32 rows whatever steps cost (length_test.c).
  *
  * Pure: times are arguments. One thread at a time.
  */

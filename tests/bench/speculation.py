@@ -11,7 +11,8 @@ safetensors, tokenizers and gguf; all else is the standard library. Without --ll
 All servers of a row run at once; those that wait compute nothing. They take turns, in one order in even rounds and in
 the other in odd ones, and a gain is the ratio of two rates of the same round: the table gives the median of the rounds,
 and the lowest and highest. Where a gain of hundredths is asked for, the one that it is held against runs before and after each of the others,
-and counts by the mean of both: a machine's clock moves more than that within a round. A round has a text of its own, the same for everybody, and a cache_salt of its own, so that nobody
+and counts by the mean of both: a machine's clock moves more than that within a round. A second server of its kind tells what such a
+gain is worth. A round has a text of its own, the same for everybody, and a cache_salt of its own, so that nobody
 drafts from the round before. Every answer of Quire's must be, to the letter, that of the server without drafts; a run in which one is not
 ends with an error. What else the machine was doing is told as its load.
 """
@@ -140,9 +141,9 @@ class Row:
     def run(self, contenders, rounds, between=None):
         """contenders: {name: (server, its base's name, do)}; do(server, round) → list of answers. between: a base that runs before
         and after each of the others."""
-        for turn in range(-1, rounds):
+        for turn in [-1, *rounds]:
             said, order = {}, list(contenders) if turn % 2 else list(contenders)[::-1]
-            if between:
+            if between and turn >= 0:
                 order = [between] + [who for name in order if name != between for who in (name, between)]
             for name in order:
                 server, base, do = contenders[name]
@@ -158,7 +159,7 @@ class Row:
                     "seconds": sum(a["seconds"] for a in answers) if len(answers) < 64 else ended - began, "cpu_seconds": cpu,
                     "drafts": [b - a for a, b in zip(counted, now)] if now else None,
                     "load": os.getloadavg()[0]})
-                self.tell(f"{self.name}: round {turn + 1} of {rounds}, {name}: {self.rate(self.samples[-1]):.1f} tokens/s")
+                self.tell(f"{self.name}: round {turn + 1}, {name}: {self.rate(self.samples[-1]):.1f} tokens/s")
             self.check(said, contenders)
 
     def counters(self, server):
@@ -318,7 +319,7 @@ def copy_row(o, stack):
         contenders[base] = (llama(stack, o, base, model), base, text.ask)
         for name, flags in LOOKUPS.items():
             contenders[name] = (llama(stack, o, name, model, *flags), base, text.ask)
-    row.run(contenders, 1 if o.quick else 5)
+    row.run(contenders, range(1 if o.quick else 5))
     return row
 
 
@@ -340,12 +341,12 @@ def draft_rows(o, stack):
                 return [server.whole("/v1/chat/completions", chat(turn, i, tokens, temperature)) for i in range(2 if o.quick else asked)]
 
             row = Row(o, name, f"{work}, temperature {temperature:g}", {drafted: [1.5]})
-            row.run({who: (server, base, do) for who, server in servers.items()}, 1 if o.quick else 7 if model == DEMO else 3)
+            row.run({who: (server, base, do) for who, server in servers.items()}, range(1 if o.quick else 7 if model == DEMO else 3))
             rows.append(row)
     return rows
 
 
-def saturation_row(o, stack):
+def saturation_row(o, _):
     running, tokens, runs = 64, 32 if o.quick else 128, itertools.count()
 
     def do(server, turn, more=lambda i: {}):
@@ -365,17 +366,19 @@ def saturation_row(o, stack):
     def predicted(server, turn):
         return do(server, turn, lambda i: {"prediction": {"type": "content", "content": spoil(said[i], i)}})
 
-    flags = ("--max-num-seqs", running)
-    without = quire(stack, o, base, DEMO, None, *flags)
-    contenders = {base: (without, base, first)}
-    for method, config in (("ngram", {}), ("suffix", {}), ("draft_model", {"model": str(DRAFT)})):
-        if method not in o.methods:
-            continue
-        name = f"quire {method}"
-        contenders[name] = (quire(stack, o, name, DEMO, {"method": method, **config}, *flags), base, do)
-    contenders["quire prediction, 90 % right"] = (quire(stack, o, base, DEMO, None, *flags), base, predicted)
-    row = Row(o, "saturation", "the demo model, 64 running", {name: [0.98] for name in contenders if name != base})
-    row.run(contenders, 1 if o.quick else 7, between=base)
+    flags, methods = ("--max-num-seqs", running), {"ngram": {}, "suffix": {}, "draft_model": {"model": str(DRAFT)}}
+    goals = {f"quire {method}": [0.98] for method in methods}
+    row = Row(o, "saturation", "the demo model, 64 running", {**goals, "quire prediction, 90 % right": [0.98]})
+    for turn in range(1 if o.quick else 7):
+        with contextlib.ExitStack() as stack:  # servers of its own for each round: where their memory lies is luck, and stays
+            def one(method=None, config=None):
+                return quire(stack, o, f"quire {method or 'without'}", DEMO, {"method": method, **config} if method else None, *flags)
+
+            contenders = {base: (one(), base, first), "quire without, another one": (one(), base, do)}
+            for method in o.methods:
+                contenders[f"quire {method}"] = (one(method, methods[method]), base, do)
+            contenders["quire prediction, 90 % right"] = (one(), base, predicted)
+            row.run(contenders, [turn], between=base)
     return row
 
 

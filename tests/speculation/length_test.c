@@ -147,7 +147,8 @@ static void a_costly_step_has_none(void **state)
     begin(&s, 64, 0.8, 0, 100);
     rate(&s, 3000);
     double gain = rate(&s, 2000) / (1 / 100.0);
-    assert_true(gain > 0.99 && s.n_drafts < 2000 * 64 / 50);
+    assert_true(gain > 0.99);
+    assert_int_equal(s.n_drafts, 0); /* nor is one tried: what drafts are worth is known */
     assert_true(s.n_asked < 2000 * 64 / 50);
 
     s.fixed_us = 20000; /* the load falls: steps are cheap again */
