@@ -196,7 +196,7 @@ static void test_f16_weights_are_exact(void **state)
 {
     (void)state;
     const float one[1] = {1};
-    for (uint32_t h = 0; h < 65536; h += 7) {
+    for (uint32_t h = 0; h < 65536; h += SAMPLE_IS_SANITIZED ? 61 : 7) {
         float w[1] = {page_f32_from_f16((uint16_t)h)}, page;
         if (!isfinite(w[0]))
             continue;

@@ -15,6 +15,7 @@ import time
 import recording_format
 
 QUIRE, MODEL = sys.argv[1:3]
+BRIEF = "brief" in sys.argv[3:]  # a replay takes ten times as long under a sanitizer: then three of nine
 OPTIONS = ["--port", "0", "--threads", "1", "--max-model-len", "160", "--num-kv-blocks", "14", "--max-num-seqs", "6",
            "--max-num-batched-tokens", "64", "--scheduling-policy", "priority"]
 DRAFTS = '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1, "adaptive": %s}'
@@ -118,8 +119,9 @@ def check_again(path, recording):
     assert code == 0 and done["different"] == 0, done
     assert done["requests"] == len(recording.requests) and done["tokens"] > 300 and done["cut"] > 0
     assert done["bytes_left_out"] == recording.left_out
-    said = quire("replay", path, MODEL)
-    assert said.returncode == 0 and "every logprob bit" in said.stdout
+    if not BRIEF:
+        said = quire("replay", path, MODEL)
+        assert said.returncode == 0 and "every logprob bit" in said.stdout
     simulated = quire("sim", "--trace", path, "--trace-format", "recording", "--json")
     assert simulated.returncode == 0, simulated.stderr
     simulated = json.loads(simulated.stdout)
@@ -169,15 +171,16 @@ def check_fit(path, recording, spec):
 def check_damage(directory, path, recording):
     data = bytearray(path.read_bytes())
     damaged = directory / "damaged.rec"
-    for offset in recording.offsets[3::len(recording.offsets) // 4]:
+    for offset in recording.offsets[3::len(recording.offsets) // (1 if BRIEF else 4)]:
         data[offset + 20] ^= 4
         damaged.write_bytes(data)
         data[offset + 20] ^= 4
         code, _, says = replay(damaged)
         assert code == 1 and f"byte {offset}" in says, says
-    damaged.write_bytes(data[:recording.offsets[-1] + 15])
-    code, done, _ = replay(damaged)
-    assert code == 0 and done["bytes_left_out"] == 15
+    if not BRIEF:
+        damaged.write_bytes(data[:recording.offsets[-1] + 15])
+        code, done, _ = replay(damaged)
+        assert code == 0 and done["bytes_left_out"] == 15
     assert quire("replay", MODEL + "/config.json", MODEL).returncode == 1
     assert quire("replay", path).returncode == 2
 
