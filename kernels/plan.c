@@ -1,18 +1,21 @@
 #include "kernels/planners.h"
 
 #include "kernels/cpu/attention.h"
+#include "kernels/segments.h"
 
 #include <string.h>
 
 /* ---- host backends ---- */
 
-/* Sampling needs a copy of one row of logits for each thread. A GEMM may lay its input out anew: 16 tokens by 32 columns at a time, 4 bytes each. */
+/* Sampling needs a copy of one row of logits for each thread. A GEMM may lay its input out anew: 16 tokens
+ * by 32 columns at a time, 4 bytes each, of which each segment may have some that are not full. */
 static void ref_workspace(const struct k_plan_dims *dims, struct k_plan_bytes *out)
 {
     uint64_t n_threads = dims->n_threads ? dims->n_threads : k_default_threads();
     uint64_t n_tokens = dims->n_tokens > dims->n_logits ? dims->n_tokens : dims->n_logits;
     *out = (struct k_plan_bytes){
-        .gemm = (n_tokens + 15) / 16 * 16 * (((uint64_t)dims->max_gemm_cols + 31) / 32 * 32) * sizeof(float),
+        .gemm = (n_tokens + 15) / 16 * 16 * (((uint64_t)dims->max_gemm_cols + 31) / 32 + K_SEGMENTS) * 32 *
+                sizeof(float),
         .sample = n_threads * dims->n_vocab * sizeof(float),
     };
 }

@@ -74,6 +74,17 @@ const struct op_case op_test_cases[] = {
     TILE_BF16(17, 131, 896, .n_parts = 3), TILE_BF16(12, 70, 544), TILE_BF16(33, 50, 97, .extra = true),
     TILE_BF16(5, 31, 896, .values = VALUES_WIDE), TILE_BF16(20, 33, 100, .values = VALUES_TINY),
     TILE_BF16(2, 33, 100, .values = VALUES_TINY),
+    /* Segments: uneven ones, none of some, a last unit that is not full, or the only one; some that end within a tile. */
+    GEMM(K_F16, 1, 33, 896, .unit = 64), GEMM(K_F16, 6, 37, 896, .unit = 64, .extra = true), GEMM(K_BF16, 7, 18, 100, .unit = 16),
+    GEMM(K_BF16, 17, 20, 4864, .unit = 256), GEMM(K_F32, 64, 33, 1100, .unit = 128, .n_parts = 2), GEMM(K_F32, 5, 16, 300, .unit = 256),
+    GEMM(K_BF16, 1, 9, 100, .unit = 16, .extra = true), GEMM(K_F16, 3, 17, 80, .unit = 80), GEMM(K_F16, 4, 33, 1200, .unit = 80),
+    GEMM(K_F32, 8, 31, 896, .unit = 64, .values = VALUES_WIDE), GEMM(K_F16, 9, 17, 250, .unit = 16, .values = VALUES_TINY),
+    TILE(1, 33, 896, .unit = 64), TILE(6, 37, 896, .unit = 64, .extra = true), TILE(7, 18, 100, .unit = 16),
+    TILE(17, 20, 4864, .unit = 256), TILE(64, 65, 1100, .unit = 128, .n_parts = 2, .extra = true), TILE(12, 16, 300, .unit = 256),
+    TILE(3, 33, 80, .unit = 80), TILE(33, 50, 1200, .unit = 80), TILE(20, 31, 896, .unit = 64, .values = VALUES_WIDE),
+    TILE(20, 33, 250, .unit = 16, .values = VALUES_TINY, .extra = true), TILE(2, 33, 250, .unit = 16, .values = VALUES_TINY),
+    TILE_F16(6, 33, 896, .unit = 64), TILE_F16(17, 50, 1200, .unit = 80, .extra = true), TILE_F16(40, 33, 100, .unit = 16),
+    TILE_F16(5, 20, 250, .unit = 16, .values = VALUES_TINY), TILE_BF16(7, 33, 1200, .unit = 80), TILE_BF16(17, 37, 896, .unit = 64),
     /* Products of 16 columns, tiles of 64, chunks of 512 that are one warp's or several warps' (up to 5, then a second
      * round); row tiles of 16, 32 and 64; tokens by 8, 16, 32 and 64. kernels_cuda_gemm_test has the wide ones. */
     MMA(1, 1, 1), MMA(1, 7, 16), MMA(2, 33, 48, .extra = true), MMA(3, 17, 15), MMA(7, 45, 8, .n_parts = 2), MMA(8, 129, 64),

@@ -100,6 +100,17 @@ static int choose_isa(struct cpu_isa *out, struct quire_error *err)
 
 /* ---- operations: check, then all threads ------------------------------------------------------ */
 
+static struct cpu_gemm gemm_task(struct k_backend *b, const struct k_gemm_args *a)
+{
+    struct cpu_gemm task = {.args = *a, .n_segments = a->unit ? K_SEGMENTS : 1};
+    task.n_terms = b->form == K_FORM_TILE ? 2 : 1;
+    for (uint32_t i = 0; i < task.n_segments; i++) {
+        task.column[i + 1] = k_segment_begin(a->weight->n_cols, a->unit, i + 1);
+        task.tile[i + 1] = task.tile[i] + (task.column[i + 1] - task.column[i] + 31) / 32;
+    }
+    return task;
+}
+
 static int cpu_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err)
 {
     const struct k_weight *w = a->weight;
@@ -108,14 +119,13 @@ static int cpu_gemm(struct k_backend *b, const struct k_gemm_args *a, struct qui
     int status = host_check_form(b, w, err);
     if (status != QUIRE_OK)
         return status;
+    struct cpu_gemm task = gemm_task(b, a);
     if (b->form == K_FORM_LANE) {
-        struct cpu_gemm task = {.args = *a};
         if (a->n_tokens > 1)
             host_run(b, inputs, isa->lane_pack, &task);
         host_run(b, inputs * w->n_rows, isa->gemm_lane, &task);
         return QUIRE_OK;
     }
-    struct cpu_gemm task = {.args = *a, .n_terms = b->form == K_FORM_TILE ? 2 : 1};
     host_run(b, inputs, isa->tile_split, &task);
     host_run(b, inputs * w->n_rows, isa->gemm_tile, &task);
     return QUIRE_OK;

@@ -12,12 +12,30 @@
 #define QUIRE_KERNELS_CPU_H
 
 #include "kernels/cpu/attention.h"
+#include "kernels/segments.h"
 
 /* A GEMM's context on every thread. */
 struct cpu_gemm {
     struct k_gemm_args args;
-    uint32_t n_terms; /* tile form: of an activation */
+    uint32_t n_segments; /* K_SEGMENTS, of which some may be empty, or 1: nothing is to be added up */
+    uint32_t column[K_SEGMENTS + 1]; /* segment i has columns [column[i], column[i + 1]) */
+    /* tile form */
+    uint32_t n_terms; /* of an activation */
+    uint32_t tile[K_SEGMENTS + 1]; /* and so of tiles, one after the other */
 };
+
+/* What an empty segment has for a sum: added, it leaves any number as it is. */
+#define CPU_NO_TERM (-0.0f)
+
+/* n sums of each segment, `stride` floats apart, added up in the first's place. */
+static inline void cpu_sum_segments(float *s, uint64_t stride, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const float *at = s + i;
+        s[i] = ((at[0] + at[stride]) + (at[2 * stride] + at[3 * stride])) +
+               ((at[4 * stride] + at[5 * stride]) + (at[6 * stride] + at[7 * stride]));
+    }
+}
 
 /* The arithmetic of one instruction set: functions for k_pool_run. */
 struct cpu_isa {

@@ -18,6 +18,7 @@
 
 #define TILE_ROWS 16u
 #define BLOCK_ROWS 32u
+#define BLOCK_SUMS (4 * TILE_ROWS * TILE_TOKENS)
 #define FEW_TOKENS 32u
 #define X_BYTES (1280u << 10) /* of activations that stay in a second cache of 2 MiB */
 
@@ -47,43 +48,45 @@ struct weights { /* a tile of each block row, in each term */
     uint16_t tile[2][2][TILE_ROWS][TILE_DEPTH];
 } __attribute__((aligned(64)));
 
-static void stage(const struct amx_block *b, uint32_t r, uint32_t column, struct weights *staged)
+static void stage(const struct amx_block *b, uint32_t r, uint32_t column, uint32_t end, struct weights *staged)
 {
     for (uint32_t i = 0; i < b->n_rows[r]; i++) {
         uint64_t row = b->row[r] + (uint64_t)i * b->row_step;
-        tile_stage_row(b->part->data + row * b->part->row_stride_bytes, b->part->format.kind, column,
-                       b->task->args.weight->n_cols, staged->tile[r][0][i], staged->tile[r][1][i]);
+        tile_stage_row(b->part->data + row * b->part->row_stride_bytes, b->part->format.kind, column, end,
+                       staged->tile[r][0][i], staged->tile[r][1][i]);
     }
 }
 
-/* sums: of tile i at i * TILE_ROWS * width, [row][token]. */
-CPU_INLINE void multiply(const struct amx_block *b, const uint32_t n_row_tiles, const uint32_t n_groups, float *sums)
+/* The sums of a segment: of tile i at i * TILE_ROWS * width, [row][token]. */
+CPU_INLINE void multiply(const struct amx_block *b, const uint32_t segment, const uint32_t n_row_tiles,
+                         const uint32_t n_groups, float *sums)
 {
-    const struct k_gemm_args *a = &b->task->args;
-    const uint32_t n_cols = a->weight->n_cols, x_terms = b->task->n_terms;
+    const uint32_t begin = b->task->column[segment], end = b->task->column[segment + 1], x_terms = b->task->n_terms;
     const uint32_t w_terms = tile_weight_terms(b->part->format.kind);
     const uint64_t x_tile = (uint64_t)TILE_PAIRS * b->width, x_stride = (uint64_t)b->width * 4;
-    const uint32_t *x0 = tile_group(a, b->group), *x1 = n_groups > 1 ? tile_group(a, b->group + 1) : x0;
+    const uint64_t x_at = b->task->tile[segment] * x_terms * x_tile;
+    const uint32_t *x0 = tile_group(b->task, b->group) + x_at;
+    const uint32_t *x1 = n_groups > 1 ? tile_group(b->task, b->group + 1) + x_at : x0;
     struct weights staged;
     bool whole[2] = {true, true};
     for (uint32_t r = 0; r < n_row_tiles; r++)
         whole[r] = w_terms == 1 && b->n_rows[r] == TILE_ROWS;
-    if (!whole[0] || !whole[1] || n_cols % TILE_DEPTH != 0)
+    if (!whole[0] || !whole[1] || (end - begin) % TILE_DEPTH != 0)
         memset(&staged, 0, sizeof staged);
     amx_zero(0);
     amx_zero(1);
     amx_zero(2);
     amx_zero(3);
-    for (uint32_t column = 0; column < n_cols; column += TILE_DEPTH) {
+    for (uint32_t column = begin; column < end; column += TILE_DEPTH) {
         const void *w[2][2] = {{NULL}};
         uint64_t stride[2] = {0};
         for (uint32_t r = 0; r < n_row_tiles; r++) {
-            if (whole[r] && n_cols - column >= TILE_DEPTH) {
+            if (whole[r] && end - column >= TILE_DEPTH) {
                 w[r][0] = (const uint16_t *)(const void *)(b->part->data + b->row[r] * b->part->row_stride_bytes) +
                           column;
                 stride[r] = b->row_step * b->part->row_stride_bytes;
             } else {
-                stage(b, r, column, &staged);
+                stage(b, r, column, end, &staged);
                 w[r][0] = staged.tile[r][0];
                 w[r][1] = staged.tile[r][1];
                 stride[r] = TILE_DEPTH * sizeof(uint16_t);
@@ -116,16 +119,35 @@ CPU_INLINE void multiply(const struct amx_block *b, const uint32_t n_row_tiles, 
     amx_store(3, sums + 3 * sum_tile, x_stride);
 }
 
-static void multiply_block(const struct amx_block *b, uint32_t n_row_tiles, uint32_t n_groups, float *sums)
+static void multiply_segment(const struct amx_block *b, uint32_t segment, uint32_t n_row_tiles, uint32_t n_groups,
+                             float *sums)
 {
     if (n_row_tiles > 1 && n_groups > 1)
-        multiply(b, 2, 2, sums);
+        multiply(b, segment, 2, 2, sums);
     else if (n_row_tiles > 1)
-        multiply(b, 2, 1, sums);
+        multiply(b, segment, 2, 1, sums);
     else if (n_groups > 1)
-        multiply(b, 1, 2, sums);
+        multiply(b, segment, 1, 2, sums);
     else
-        multiply(b, 1, 1, sums);
+        multiply(b, segment, 1, 1, sums);
+}
+
+/* The sums of all segments, added up in the first's place. */
+static void multiply_block(const struct amx_block *b, uint32_t n_row_tiles, uint32_t n_groups, float *sums)
+{
+    const struct cpu_gemm *task = b->task;
+    const uint32_t n = 2 * n_groups * TILE_ROWS * b->width;
+    for (uint32_t i = 0; i < task->n_segments; i++) {
+        float *out = sums + (uint64_t)i * BLOCK_SUMS;
+        if (task->column[i] < task->column[i + 1]) {
+            multiply_segment(b, i, n_row_tiles, n_groups, out);
+            continue;
+        }
+        for (uint32_t k = 0; k < n; k++)
+            out[k] = CPU_NO_TERM;
+    }
+    if (task->n_segments > 1)
+        cpu_sum_segments(sums, BLOCK_SUMS, n);
 }
 
 /* 16 neighbouring rows of 16 tokens. */
@@ -150,7 +172,7 @@ static void run_block(const struct amx_block *b, uint32_t n_groups)
     const struct k_gemm_args *a = &b->task->args;
     const uint64_t n_rows = a->weight->n_rows;
     const uint32_t n_row_tiles = b->n_rows[1] > 0 ? 2 : 1;
-    float sums[4 * TILE_ROWS * TILE_TOKENS] __attribute__((aligned(64)));
+    float sums[K_SEGMENTS * BLOCK_SUMS] __attribute__((aligned(64)));
     multiply_block(b, n_row_tiles, n_groups, sums);
     for (uint32_t g = 0; g < n_groups; g++) {
         uint64_t token = (b->group + g) * TILE_TOKENS;
@@ -267,7 +289,7 @@ void cpu_gemm_tile_amx(void *context, struct k_piece piece)
     const struct cpu_gemm *task = context;
     const struct k_weight *w = task->args.weight;
     const uint64_t n_groups = (task->args.n_tokens + TILE_TOKENS - 1) / TILE_TOKENS;
-    uint64_t group_bytes = tile_count(w->n_cols) * task->n_terms * TILE_PAIRS * TILE_TOKENS * 4;
+    uint64_t group_bytes = (uint64_t)tile_count(task) * task->n_terms * TILE_PAIRS * TILE_TOKENS * 4;
     uint64_t step = X_BYTES / group_bytes / 2 * 2;
     step = step < 2 ? 2 : step;
     configure(group_width(task));

@@ -108,18 +108,18 @@ struct panel { /* R rows of a part, one of each run, and the rows of y that are 
     uint32_t out[ROWS];
 };
 
-/* The columns after the last full group of 16, filled up with zeros. */
+/* The last columns of a segment, fewer than 16, filled up with zeros. */
 struct rest {
     unsigned char w[ROWS][K_LANES * 4];
 };
 
-CPU_INLINE void fill_rest(struct rest *rest, const struct panel *panel, enum k_dtype dtype, uint64_t n_cols,
-                          const uint32_t R)
+CPU_INLINE void fill_rest(struct rest *rest, const struct panel *panel, enum k_dtype dtype, uint64_t begin,
+                          uint64_t end, const uint32_t R)
 {
-    const uint64_t size = dtype == K_F32 ? 4 : 2, full = n_cols - n_cols % K_LANES;
+    const uint64_t size = dtype == K_F32 ? 4 : 2;
     memset(rest, 0, sizeof *rest);
     for (uint32_t i = 0; i < R; i++)
-        memcpy(rest->w[i], panel->rows[i] + full * size, (n_cols - full) * size);
+        memcpy(rest->w[i], panel->rows[i] + begin * size, (end - begin) * size);
 }
 
 CPU_INLINE void prefetch_rows(const struct panel *panel, uint64_t offset, bool far, const uint32_t R)
@@ -133,15 +133,21 @@ CPU_INLINE void prefetch_rows(const struct panel *panel, uint64_t offset, bool f
     }
 }
 
-CPU_INLINE void put(const struct k_gemm_args *a, const struct panel *panel, uint32_t token, __m128 four,
+/* Of each segment a row's sum, a token's R rows after the other: added up, and to their places. */
+CPU_INLINE void put(const struct cpu_gemm *g, const struct panel *panel, uint32_t token, float *sums, const uint32_t T,
                     const uint32_t R)
 {
-    float sums[4], *y = a->y_dev + token * (uint64_t)a->weight->n_rows;
-    _mm_storeu_ps(sums, four);
+    const struct k_gemm_args *a = &g->args;
+    if (g->n_segments > 1)
+        cpu_sum_segments(sums, T * ROWS, T * ROWS);
+#pragma GCC unroll 6
+    for (uint32_t t = 0; t < T; t++) {
+        float *y = a->y_dev + (token + t) * (uint64_t)a->weight->n_rows;
 #pragma GCC unroll 4
-    for (uint32_t i = 0; i < R; i++) {
-        uint32_t r = panel->out[i];
-        y[r] = a->bias_dev ? sums[i] + a->bias_dev[r] : sums[i];
+        for (uint32_t i = 0; i < R; i++) {
+            uint32_t r = panel->out[i];
+            y[r] = a->bias_dev ? sums[t * ROWS + i] + a->bias_dev[r] : sums[t * ROWS + i];
+        }
     }
 }
 
@@ -156,25 +162,32 @@ CPU_INLINE void add_group_1(lanes s[ROWS], const unsigned char *const *rows, enu
         s[i] = lanes_fma(load_lanes(rows[i], dtype, k), v, s[i]);
 }
 
-CPU_INLINE void dot_1(const struct k_gemm_args *a, const struct panel *panel, enum k_dtype dtype, uint32_t token,
+CPU_INLINE void dot_1(const struct cpu_gemm *g, const struct panel *panel, enum k_dtype dtype, uint32_t token,
                       const uint32_t R)
 {
-    const uint64_t n_cols = a->weight->n_cols, full = n_cols - n_cols % K_LANES;
-    const float *x = a->x_dev + token * n_cols;
-    lanes s[ROWS] = {lanes_zero(), lanes_zero(), lanes_zero(), lanes_zero()};
-    for (uint64_t k = 0; k < full; k += K_LANES) {
-        prefetch_rows(panel, k * (dtype == K_F32 ? 4 : 2), false, R);
-        add_group_1(s, panel->rows, dtype, k, x + k, R);
+    const float *x = g->args.x_dev + token * (uint64_t)g->args.weight->n_cols;
+    float sums[K_SEGMENTS * ROWS][K_LANES] __attribute__((aligned(64))), folded[K_SEGMENTS * ROWS];
+    for (uint32_t segment = 0; segment < g->n_segments; segment++) {
+        const uint64_t begin = g->column[segment], end = g->column[segment + 1], full = end - (end - begin) % K_LANES;
+        lanes start = begin < end ? lanes_zero() : lanes_splat(CPU_NO_TERM), s[ROWS] = {start, start, start, start};
+        for (uint64_t k = begin; k < full; k += K_LANES) {
+            prefetch_rows(panel, k * (dtype == K_F32 ? 4 : 2), false, R);
+            add_group_1(s, panel->rows, dtype, k, x + k, R);
+        }
+        if (full < end) {
+            struct rest rest;
+            float x_rest[K_LANES] = {0};
+            fill_rest(&rest, panel, dtype, full, end, R);
+            memcpy(x_rest, x + full, (end - full) * sizeof *x);
+            const unsigned char *const rows[ROWS] = {rest.w[0], rest.w[1], rest.w[2], rest.w[3]};
+            add_group_1(s, rows, dtype, 0, x_rest, R);
+        }
+#pragma GCC unroll 4
+        for (uint32_t i = 0; i < ROWS; i++)
+            lanes_store_f32(sums[segment * ROWS + i], s[i]);
     }
-    if (full < n_cols) {
-        struct rest rest;
-        float x_rest[K_LANES] = {0};
-        fill_rest(&rest, panel, dtype, n_cols, R);
-        memcpy(x_rest, x + full, (n_cols - full) * sizeof *x);
-        const unsigned char *const rows[ROWS] = {rest.w[0], rest.w[1], rest.w[2], rest.w[3]};
-        add_group_1(s, rows, dtype, 0, x_rest, R);
-    }
-    put(a, panel, token, lanes_fold4(s[0], s[1], s[2], s[3]), R);
+    lanes_fold_all(sums, g->n_segments * ROWS, folded);
+    put(g, panel, token, folded, 1, R);
 }
 
 /* ---- several tokens -------------------------------------------------------------------------- */
@@ -244,64 +257,75 @@ CPU_INLINE void add_group(vec s[ROWS][TOKENS], const unsigned char *const *rows,
     }
 }
 
-/* A panel against T tokens. AVX2 walks the panel twice, for lanes 0..7 and 8..15: the sums of both
+/* A segment's lanes of a panel against T tokens. AVX2 walks the panel twice, for lanes 0..7 and 8..15: the sums of both
  * would not fit its registers. */
-CPU_INLINE void dot(const struct k_gemm_args *a, const struct panel *panel, enum k_dtype dtype, uint32_t token,
-                    bool prefetch, const uint32_t T)
+CPU_INLINE void dot_segment(const struct cpu_gemm *g, const struct panel *panel, enum k_dtype dtype, uint32_t token,
+                            uint32_t segment, bool prefetch, const uint32_t T, float sums[TOKENS * ROWS][K_LANES])
 {
-    const uint64_t n_cols = a->weight->n_cols, full = n_cols - n_cols % K_LANES;
-    const float *x = packed_group(a, token);
-    float sums[TOKENS][ROWS][K_LANES] __attribute__((aligned(64)));
+    const struct k_gemm_args *a = &g->args;
+    const uint64_t begin = g->column[segment], end = g->column[segment + 1], full = end - (end - begin) % K_LANES;
     for (uint32_t h = 0; h < VECS; h++) {
+        const float *x = packed_group(a, token) + (h * packed_steps(a) + begin / K_LANES) * T * VEC;
         vec s[ROWS][TOKENS];
 #pragma GCC unroll 4
         for (uint32_t i = 0; i < ROWS; i++)
 #pragma GCC unroll 6
             for (uint32_t t = 0; t < T; t++)
                 s[i][t] = vec_zero();
-        for (uint64_t k = 0; k < full; k += K_LANES, x += T * VEC) {
+        for (uint64_t k = begin; k < full; k += K_LANES, x += T * VEC) {
             if (prefetch && h == 0)
                 prefetch_rows(panel, k * (dtype == K_F32 ? 4 : 2), T < 6, ROWS);
             add_group(s, panel->rows, dtype, k + h * VEC, x, T);
         }
-        if (full < n_cols) {
+        if (full < end) {
             struct rest rest;
-            fill_rest(&rest, panel, dtype, n_cols, ROWS);
+            fill_rest(&rest, panel, dtype, full, end, ROWS);
             const unsigned char *const rows[ROWS] = {rest.w[0], rest.w[1], rest.w[2], rest.w[3]};
             add_group(s, rows, dtype, h * VEC, x, T);
-            x += T * VEC;
         }
 #pragma GCC unroll 6
         for (uint32_t t = 0; t < T; t++)
 #pragma GCC unroll 4
             for (uint32_t i = 0; i < ROWS; i++)
-                vec_store(sums[t][i] + h * VEC, s[i][t]);
+                vec_store(sums[t * ROWS + i] + h * VEC, s[i][t]);
     }
-    for (uint32_t t = 0; t < T; t++)
-        put(a, panel, token + t,
-            lanes_fold4(lanes_load_f32(sums[t][0]), lanes_load_f32(sums[t][1]), lanes_load_f32(sums[t][2]),
-                        lanes_load_f32(sums[t][3])),
-            ROWS);
+}
+
+CPU_INLINE void dot(const struct cpu_gemm *g, const struct panel *panel, enum k_dtype dtype, uint32_t token,
+                    bool prefetch, const uint32_t T)
+{
+    float sums[TOKENS * ROWS][K_LANES] __attribute__((aligned(64))), folded[K_SEGMENTS * TOKENS * ROWS];
+    for (uint32_t segment = 0; segment < g->n_segments; segment++) {
+        float *out = folded + segment * T * ROWS;
+        if (g->column[segment] < g->column[segment + 1]) {
+            dot_segment(g, panel, dtype, token, segment, prefetch, T, sums);
+            lanes_fold_all(sums, T * ROWS, out);
+            continue;
+        }
+        for (uint32_t i = 0; i < T * ROWS; i++)
+            out[i] = CPU_NO_TERM;
+    }
+    put(g, panel, token, folded, T, ROWS);
 }
 
 /* Tokens [begin, end) of a panel. The first group meets it on its way from memory. */
-CPU_INLINE void dot_tokens(const struct k_gemm_args *a, const struct panel *panel, enum k_dtype dtype, uint32_t begin,
+CPU_INLINE void dot_tokens(const struct cpu_gemm *g, const struct panel *panel, enum k_dtype dtype, uint32_t begin,
                            uint32_t end)
 {
     uint32_t t = begin;
     for (; t + TOKENS <= end; t += TOKENS) {
         if (t == begin)
-            dot(a, panel, dtype, t, true, TOKENS);
+            dot(g, panel, dtype, t, true, TOKENS);
         else
-            dot(a, panel, dtype, t, false, TOKENS);
+            dot(g, panel, dtype, t, false, TOKENS);
     }
     switch (end - t) {
-    case 1: dot(a, panel, dtype, t, true, 1); break;
-    case 2: dot(a, panel, dtype, t, true, 2); break;
+    case 1: dot(g, panel, dtype, t, true, 1); break;
+    case 2: dot(g, panel, dtype, t, true, 2); break;
 #if defined(__AVX512F__)
-    case 3: dot(a, panel, dtype, t, true, 3); break;
-    case 4: dot(a, panel, dtype, t, true, 4); break;
-    case 5: dot(a, panel, dtype, t, true, 5); break;
+    case 3: dot(g, panel, dtype, t, true, 3); break;
+    case 4: dot(g, panel, dtype, t, true, 4); break;
+    case 5: dot(g, panel, dtype, t, true, 5); break;
 #endif
     default: break;
     }
@@ -310,8 +334,8 @@ CPU_INLINE void dot_tokens(const struct k_gemm_args *a, const struct panel *pane
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Rows [begin, end) of a part against tokens [first, last). */
-CPU_INLINE void part_block(const struct k_gemm_args *a, const struct host_part *part, enum k_dtype dtype,
-                           uint32_t begin, uint32_t end, uint32_t first, uint32_t last)
+CPU_INLINE void part_block(const struct cpu_gemm *g, const struct host_part *part, enum k_dtype dtype, uint32_t begin,
+                           uint32_t end, uint32_t first, uint32_t last)
 {
     const uint32_t run = (end - begin) / ROWS;
     for (uint32_t i = 0; i < run; i++) {
@@ -323,59 +347,59 @@ CPU_INLINE void part_block(const struct k_gemm_args *a, const struct host_part *
             panel.rows[j] = part->data + row * part->row_stride_bytes;
             panel.out[j] = part->first_row + row;
         }
-        if (a->n_tokens == 1)
-            dot_1(a, &panel, dtype, 0, ROWS);
+        if (g->args.n_tokens == 1)
+            dot_1(g, &panel, dtype, 0, ROWS);
         else
-            dot_tokens(a, &panel, dtype, first, last);
+            dot_tokens(g, &panel, dtype, first, last);
     }
     for (uint32_t row = begin + ROWS * run; row < end; row++) {
         struct panel panel = {{part->data + row * part->row_stride_bytes}, {part->first_row + row}};
         for (uint32_t t = first; t < last; t++)
-            dot_1(a, &panel, dtype, t, 1);
+            dot_1(g, &panel, dtype, t, 1);
     }
 }
 
-CPU_INLINE void part_rows(const struct k_gemm_args *a, const struct host_part *part, enum k_dtype dtype, uint32_t begin,
+CPU_INLINE void part_rows(const struct cpu_gemm *g, const struct host_part *part, enum k_dtype dtype, uint32_t begin,
                           uint32_t end)
 {
+    const struct k_gemm_args *a = &g->args;
     const uint64_t row_bytes = a->weight->n_cols * sizeof(float);
     uint32_t block = (uint32_t)(X_BLOCK_BYTES / row_bytes) / TOKENS * TOKENS;
     block = block < TOKENS ? TOKENS : block;
     for (uint32_t first = 0; first < a->n_tokens; first += block)
-        part_block(a, part, dtype, begin, end, first, a->n_tokens - first < block ? a->n_tokens : first + block);
+        part_block(g, part, dtype, begin, end, first, a->n_tokens - first < block ? a->n_tokens : first + block);
 }
 
 /* One copy of the loops for each dtype. */
-static void part_rows_f16(const struct k_gemm_args *a, const struct host_part *part, uint32_t begin, uint32_t end)
+static void part_rows_f16(const struct cpu_gemm *g, const struct host_part *part, uint32_t begin, uint32_t end)
 {
-    part_rows(a, part, K_F16, begin, end);
+    part_rows(g, part, K_F16, begin, end);
 }
 
-static void part_rows_bf16(const struct k_gemm_args *a, const struct host_part *part, uint32_t begin, uint32_t end)
+static void part_rows_bf16(const struct cpu_gemm *g, const struct host_part *part, uint32_t begin, uint32_t end)
 {
-    part_rows(a, part, K_BF16, begin, end);
+    part_rows(g, part, K_BF16, begin, end);
 }
 
-static void part_rows_f32(const struct k_gemm_args *a, const struct host_part *part, uint32_t begin, uint32_t end)
+static void part_rows_f32(const struct cpu_gemm *g, const struct host_part *part, uint32_t begin, uint32_t end)
 {
-    part_rows(a, part, K_F32, begin, end);
+    part_rows(g, part, K_F32, begin, end);
 }
 
 void CPU_NAME(cpu_gemm_lane)(void *context, struct k_piece piece)
 {
     const struct cpu_gemm *task = context;
-    const struct k_gemm_args *a = &task->args;
-    const struct k_weight *w = a->weight;
+    const struct k_weight *w = task->args.weight;
     uint32_t row_begin, row_end;
     for (uint32_t p = 0; p < w->n_parts; p++) {
         const struct host_part *part = &w->parts[p];
         if (!host_part_share(w, part, ROWS, piece, &row_begin, &row_end))
             continue;
         if (part->format.kind == K_F16)
-            part_rows_f16(a, part, row_begin, row_end);
+            part_rows_f16(task, part, row_begin, row_end);
         else if (part->format.kind == K_BF16)
-            part_rows_bf16(a, part, row_begin, row_end);
+            part_rows_bf16(task, part, row_begin, row_end);
         else
-            part_rows_f32(a, part, row_begin, row_end);
+            part_rows_f32(task, part, row_begin, row_end);
     }
 }

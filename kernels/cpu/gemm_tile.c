@@ -17,6 +17,23 @@ static unsigned flush_begin(void)
     return saved;
 }
 
+/* The sums of segments are added up with denormals kept. A call, as the kernels are, so that no compiler moves arithmetic
+ * across a change of the mode. */
+static __attribute__((noinline)) void sum_kept(float *s, uint64_t stride, uint32_t n)
+{
+    cpu_sum_segments(s, stride, n);
+}
+
+static void sum_segments(const struct cpu_gemm *task, float *s, uint64_t stride, uint32_t n)
+{
+    unsigned flushing = _mm_getcsr();
+    if (task->n_segments == 1)
+        return;
+    _mm_setcsr(flushing & ~MXCSR_FLUSH);
+    sum_kept(s, stride, n);
+    _mm_setcsr(flushing);
+}
+
 /* ---- a vector of rows ------------------------------------------------------------------------ */
 
 #if defined(__AVX512F__)
@@ -33,13 +50,14 @@ static unsigned flush_begin(void)
 #define PREFETCH 512u
 
 struct rows_job {
+    const struct cpu_gemm *task;
     const unsigned char *rows[VEC_WIDTH];
     enum k_dtype dtype;
-    uint32_t n_rows, n_cols; /* n_rows <= VEC_WIDTH of the panel are there */
+    uint32_t n_rows; /* n_rows <= VEC_WIDTH of the panel are there */
     uint32_t n_tokens, n_terms;
-    const float *x;         /* the first token's column in the first tile */
+    const float *x; /* the first token's column in the first tile */
     uint64_t x_tile_floats; /* from tile to tile */
-    float *sums;            /* [token][VEC_WIDTH] */
+    float sums[K_SEGMENTS][MAX_COLUMNS][VEC_WIDTH]; /* of the tokens */
 };
 
 /* A link of the chains of every column: its activation against one k of the rows. */
@@ -51,22 +69,21 @@ CPU_INLINE void rows_step(vec sums[MAX_COLUMNS], vec w, const float *x, const ui
 }
 
 /* n_columns = n_tokens * n_terms */
-CPU_INLINE void rows_kernel(const struct rows_job *j, const uint32_t n_columns)
+CPU_INLINE void rows_kernel(struct rows_job *j, const uint32_t segment, const uint32_t n_columns)
 {
-    const uint32_t w_terms = tile_weight_terms(j->dtype), n_tiles = (uint32_t)tile_count(j->n_cols);
+    const uint32_t w_terms = tile_weight_terms(j->dtype), end = j->task->column[segment + 1];
     vec c[MAX_COLUMNS], sums[2][MAX_COLUMNS];
     uint16_t staged[2][VEC_WIDTH][TILE_DEPTH];
     bool stage_all = w_terms > 1 || j->n_rows < VEC_WIDTH;
-    const float *x = j->x;
+    const float *x = j->x + j->task->tile[segment] * j->x_tile_floats;
     for (uint32_t t = 0; t < MAX_COLUMNS; t++)
-        c[t] = vec_zero();
+        c[t] = j->task->column[segment] < end ? vec_zero() : vec_splat(CPU_NO_TERM);
     if (stage_all)
         memset(staged, 0, sizeof staged);
-    for (uint32_t tile = 0; tile < n_tiles; tile++, x += j->x_tile_floats) {
-        const uint32_t column = tile * TILE_DEPTH;
-        bool stage = stage_all || j->n_cols - column < TILE_DEPTH;
+    for (uint32_t column = j->task->column[segment]; column < end; column += TILE_DEPTH, x += j->x_tile_floats) {
+        bool stage = stage_all || end - column < TILE_DEPTH;
         for (uint32_t i = 0; stage && i < j->n_rows; i++)
-            tile_stage_row(j->rows[i], j->dtype, column, j->n_cols, staged[0][i], staged[1][i]);
+            tile_stage_row(j->rows[i], j->dtype, column, end, staged[0][i], staged[1][i]);
         for (uint32_t term = 0; term < w_terms; term++) {
             vec even[MAX_COLUMNS], odd[MAX_COLUMNS];
 #pragma GCC unroll 8
@@ -108,14 +125,15 @@ CPU_INLINE void rows_kernel(const struct rows_job *j, const uint32_t n_columns)
                     c[t] = vec_add(c[t], sums[term][i]);
     }
     for (uint32_t t = 0; t < j->n_tokens; t++)
-        vec_store(j->sums + t * VEC_WIDTH, c[t]);
+        vec_store(j->sums[segment][t], c[t]);
 }
 
 /* Calls, so that no compiler moves arithmetic across a change of the mode. */
 #define ROWS_KERNEL(n_columns) \
-    static __attribute__((noinline)) void rows_##n_columns(const struct rows_job *j) \
+    static __attribute__((noinline)) void rows_##n_columns(struct rows_job *j) \
     { \
-        rows_kernel(j, n_columns); \
+        for (uint32_t segment = 0; segment < j->task->n_segments; segment++) \
+            rows_kernel(j, segment, n_columns); \
     }
 ROWS_KERNEL(1)
 ROWS_KERNEL(2)
@@ -128,7 +146,7 @@ ROWS_KERNEL(7)
 ROWS_KERNEL(8)
 #endif
 
-static void run_rows(const struct rows_job *j)
+static void run_rows(struct rows_job *j)
 {
     switch (j->n_tokens * j->n_terms) {
     case 1: rows_1(j); break;
@@ -153,17 +171,16 @@ static void rows_panel(const struct cpu_gemm *task, const struct host_part *part
     const struct k_gemm_args *a = &task->args;
     const uint32_t first = (uint32_t)group * TILE_TOKENS, n = a->n_tokens - first;
     const uint32_t step = MAX_COLUMNS / task->n_terms;
-    float sums[MAX_COLUMNS * VEC_WIDTH];
-    j->sums = sums;
     j->x_tile_floats = (uint64_t)n * task->n_terms * TILE_DEPTH;
     for (uint32_t t = 0; t < n; t += step) {
         j->n_tokens = n - t < step ? n - t : step;
-        j->x = (const float *)(const void *)tile_group(a, group) + (uint64_t)t * task->n_terms * TILE_DEPTH;
+        j->x = (const float *)(const void *)tile_group(task, group) + (uint64_t)t * task->n_terms * TILE_DEPTH;
         run_rows(j);
+        sum_segments(task, j->sums[0][0], MAX_COLUMNS * VEC_WIDTH, j->n_tokens * VEC_WIDTH);
         for (uint32_t u = 0; u < j->n_tokens; u++) {
             float *y = a->y_dev + (uint64_t)(first + t + u) * a->weight->n_rows + part->first_row;
             for (uint32_t i = 0; i < j->n_rows; i++)
-                y[numbers[i]] = sums[u * VEC_WIDTH + i];
+                y[numbers[i]] = j->sums[0][u][i];
         }
     }
 }
@@ -172,7 +189,10 @@ static void rows_panel(const struct cpu_gemm *task, const struct host_part *part
 static void rows_part(const struct cpu_gemm *task, const struct host_part *part, uint32_t begin, uint32_t end,
                       uint64_t group)
 {
-    struct rows_job j = {.dtype = part->format.kind, .n_cols = task->args.weight->n_cols, .n_terms = task->n_terms};
+    struct rows_job j;
+    j.task = task;
+    j.dtype = part->format.kind;
+    j.n_terms = task->n_terms;
     uint32_t run = (end - begin) / VEC_WIDTH, numbers[VEC_WIDTH];
     for (uint32_t i = 0; i < run; i++) {
         j.n_rows = VEC_WIDTH;
@@ -205,10 +225,9 @@ static void rows_part(const struct cpu_gemm *task, const struct host_part *part,
 #define X_BYTES (512u << 10) /* of activations that stay in the second cache while the rows pass */
 
 struct tokens_job {
-    const float *w;    /* [tile][term][row][k], widened */
+    const float *w; /* [tile][term][row][k], widened */
     const uint32_t *x; /* [tile][term][pair][token] */
-    const float *c_in; /* [row][token] */
-    float *c_out;
+    float *c; /* [row][token] so far */
     uint32_t n_tiles, w_terms, x_terms;
 };
 
@@ -235,7 +254,7 @@ CPU_INLINE void tokens_kernel(const struct tokens_job *j)
     for (uint32_t r = 0; r < ROWS; r++)
 #pragma GCC unroll 2
         for (uint32_t v = 0; v < TOKEN_VECS; v++)
-            c[r][v] = vec_load(j->c_in + r * TILE_TOKENS + v * VEC_WIDTH);
+            c[r][v] = vec_load(j->c + r * TILE_TOKENS + v * VEC_WIDTH);
     for (uint32_t tile = 0; tile < j->n_tiles; tile++) {
         for (uint32_t x_term = 0; x_term < j->x_terms; x_term++) {
             const float *w = w_tile;
@@ -275,7 +294,7 @@ CPU_INLINE void tokens_kernel(const struct tokens_job *j)
     for (uint32_t r = 0; r < ROWS; r++)
 #pragma GCC unroll 2
         for (uint32_t v = 0; v < TOKEN_VECS; v++)
-            vec_store(j->c_out + r * TILE_TOKENS + v * VEC_WIDTH, c[r][v]);
+            vec_store(j->c + r * TILE_TOKENS + v * VEC_WIDTH, c[r][v]);
 }
 
 static __attribute__((noinline)) void run_tokens(const struct tokens_job *j)
@@ -283,9 +302,9 @@ static __attribute__((noinline)) void run_tokens(const struct tokens_job *j)
     tokens_kernel(j);
 }
 
-/* Tiles [first, first + n) of n_rows <= ROWS neighbouring rows as floats; rows that are not there
- * are zeros. */
-static void widen(const struct host_part *part, uint32_t row, uint32_t n_rows, uint32_t n_cols, uint32_t first_tile,
+/* n_tiles from this column on, of n_rows <= ROWS neighbouring rows, as floats; rows that are not there, and columns from
+ * `end` on, are zeros. */
+static void widen(const struct host_part *part, uint32_t row, uint32_t n_rows, uint32_t first_column, uint32_t end,
                   uint32_t n_tiles, float *out)
 {
     const uint32_t n_terms = tile_weight_terms(part->format.kind);
@@ -295,10 +314,10 @@ static void widen(const struct host_part *part, uint32_t row, uint32_t n_rows, u
         const unsigned char *data = part->data + (row + r) * part->row_stride_bytes;
         for (uint32_t i = 0; i < n_tiles; i++) {
             uint16_t staged[2][TILE_DEPTH];
-            uint32_t column = (first_tile + i) * TILE_DEPTH;
+            uint32_t column = first_column + i * TILE_DEPTH;
             const uint16_t *terms = (const uint16_t *)(const void *)data + column;
-            if (n_terms > 1 || n_cols - column < TILE_DEPTH) {
-                tile_stage_row(data, part->format.kind, column, n_cols, staged[0], staged[1]);
+            if (n_terms > 1 || end - column < TILE_DEPTH) {
+                tile_stage_row(data, part->format.kind, column, end, staged[0], staged[1]);
                 terms = staged[0];
             }
             for (uint32_t term = 0; term < n_terms; term++, terms += TILE_DEPTH) {
@@ -312,33 +331,44 @@ static void widen(const struct host_part *part, uint32_t row, uint32_t n_rows, u
     }
 }
 
+/* A segment of n_rows <= ROWS neighbouring rows against the groups [first, first + n_groups). */
+static void tokens_segment(const struct cpu_gemm *task, const struct host_part *part, uint32_t row, uint32_t n_rows,
+                           uint32_t segment, uint64_t first, uint32_t n_groups, float c[MAX_GROUPS][ROWS * TILE_TOKENS])
+{
+    const uint32_t end_tile = task->tile[segment + 1], end = task->column[segment + 1];
+    float w[CHUNK_TILES * 2 * ROWS * TILE_DEPTH];
+    struct tokens_job j = {.w = w, .w_terms = tile_weight_terms(part->format.kind), .x_terms = task->n_terms};
+    uint32_t column = task->column[segment];
+    for (uint32_t i = 0; i < n_groups * ROWS * TILE_TOKENS; i++)
+        c[0][i] = column < end ? 0.0f : CPU_NO_TERM;
+    for (uint32_t tile = task->tile[segment]; tile < end_tile; tile += CHUNK_TILES) {
+        j.n_tiles = end_tile - tile < CHUNK_TILES ? end_tile - tile : CHUNK_TILES;
+        widen(part, row, n_rows, column, end, j.n_tiles, w);
+        for (uint32_t g = 0; g < n_groups; g++) {
+            j.x = tile_group(task, first + g) + (uint64_t)tile * task->n_terms * TILE_PAIRS * TILE_TOKENS;
+            j.c = c[g];
+            run_tokens(&j);
+        }
+        column += CHUNK_TILES * TILE_DEPTH;
+    }
+}
+
 /* n_rows <= ROWS neighbouring rows against the groups [first, first + n_groups). */
 static void tokens_block(const struct cpu_gemm *task, const struct host_part *part, uint32_t row, uint32_t n_rows,
                          uint64_t first, uint32_t n_groups)
 {
     const struct k_gemm_args *a = &task->args;
-    const uint32_t n_tiles = (uint32_t)tile_count(a->weight->n_cols);
-    float w[CHUNK_TILES * 2 * ROWS * TILE_DEPTH], c[2][MAX_GROUPS][ROWS * TILE_TOKENS];
-    struct tokens_job j = {.w = w, .w_terms = tile_weight_terms(part->format.kind), .x_terms = task->n_terms};
-    uint32_t in = 0;
-    memset(c[0], 0, sizeof c[0]);
-    for (uint32_t tile = 0; tile < n_tiles; tile += CHUNK_TILES, in = 1 - in) {
-        j.n_tiles = n_tiles - tile < CHUNK_TILES ? n_tiles - tile : CHUNK_TILES;
-        widen(part, row, n_rows, a->weight->n_cols, tile, j.n_tiles, w);
-        for (uint32_t g = 0; g < n_groups; g++) {
-            j.x = tile_group(a, first + g) + (uint64_t)tile * task->n_terms * TILE_PAIRS * TILE_TOKENS;
-            j.c_in = c[in][g];
-            j.c_out = c[1 - in][g];
-            run_tokens(&j);
-        }
-    }
+    float c[K_SEGMENTS][MAX_GROUPS][ROWS * TILE_TOKENS];
+    for (uint32_t segment = 0; segment < task->n_segments; segment++)
+        tokens_segment(task, part, row, n_rows, segment, first, n_groups, c[segment]);
+    sum_segments(task, c[0][0], sizeof c[0] / sizeof(float), n_groups * ROWS * TILE_TOKENS);
     for (uint32_t g = 0; g < n_groups; g++) {
         uint32_t token = (uint32_t)(first + g) * TILE_TOKENS;
         uint32_t n = a->n_tokens - token < TILE_TOKENS ? a->n_tokens - token : TILE_TOKENS;
         for (uint32_t t = 0; t < n; t++) {
             float *y = a->y_dev + (uint64_t)(token + t) * a->weight->n_rows + part->first_row + row;
             for (uint32_t r = 0; r < n_rows; r++)
-                y[r] = c[in][g][r * TILE_TOKENS + t];
+                y[r] = c[0][g][r * TILE_TOKENS + t];
         }
     }
 }
@@ -346,7 +376,7 @@ static void tokens_block(const struct cpu_gemm *task, const struct host_part *pa
 static void tokens_part(const struct cpu_gemm *task, const struct host_part *part, uint32_t begin, uint32_t end,
                         uint64_t n_groups)
 {
-    uint64_t group_bytes = tile_count(task->args.weight->n_cols) * task->n_terms * TILE_PAIRS * TILE_TOKENS * 4;
+    uint64_t group_bytes = (uint64_t)tile_count(task) * task->n_terms * TILE_PAIRS * TILE_TOKENS * 4;
     uint64_t step = X_BYTES / group_bytes;
     step = step < 2 ? 2 : step > MAX_GROUPS ? MAX_GROUPS : step;
     for (uint64_t g = 0; g < n_groups; g += step) {

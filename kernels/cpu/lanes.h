@@ -217,6 +217,47 @@ CPU_INLINE __m256 lanes_fold8(const lanes s[8])
     return _mm256_add_ps(_mm256_shuffle_ps(f[0], f[2], 0x88), _mm256_shuffle_ps(f[0], f[2], 0xdd));
 }
 
+/* 16 lane sums from memory, 64-byte aligned. */
+#if defined(__AVX512F__)
+CPU_INLINE void lanes_fold16(const float (*s)[K_LANES], float *out)
+{
+    __m512 f[8], r[2];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) { /* s[i] and s[i + 4] of each eight: 8 apart, a register's halves */
+        __m512 a = _mm512_load_ps(s[i / 4 * 8 + i % 4]), b = _mm512_load_ps(s[i / 4 * 8 + i % 4 + 4]);
+        f[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b), _mm512_shuffle_f32x4(a, b, 0x4e));
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) /* 4 apart: the quarters are of s[i], s[i + 4], s[i + 8], s[i + 12] */
+        f[i] = _mm512_add_ps(_mm512_shuffle_f32x4(f[i], f[i + 4], 0x88), _mm512_shuffle_f32x4(f[i], f[i + 4], 0xdd));
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++) /* 2 apart */
+        r[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, f[2 * i], f[2 * i + 1]),
+                             _mm512_shuffle_ps(f[2 * i], f[2 * i + 1], 0x4e));
+    _mm512_storeu_ps(out, _mm512_add_ps(_mm512_shuffle_ps(r[0], r[1], 0x88), _mm512_shuffle_ps(r[0], r[1], 0xdd)));
+}
+#endif
+
+/* n lane sums from memory, 64-byte aligned; n is a multiple of 4. */
+CPU_INLINE void lanes_fold_all(const float (*s)[K_LANES], const uint32_t n, float *out)
+{
+    uint32_t i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16)
+        lanes_fold16(s + i, out + i);
+#endif
+    for (; i + 8 <= n; i += 8) {
+        lanes eight[8];
+#pragma GCC unroll 8
+        for (int j = 0; j < 8; j++)
+            eight[j] = lanes_load_f32(s[i + j]);
+        _mm256_storeu_ps(out + i, lanes_fold8(eight));
+    }
+    if (i < n)
+        _mm_storeu_ps(out + i, lanes_fold4(lanes_load_f32(s[i]), lanes_load_f32(s[i + 1]), lanes_load_f32(s[i + 2]),
+                                           lanes_load_f32(s[i + 3])));
+}
+
 /* The last n < 16 elements of a row, filled up with zeros. */
 CPU_INLINE lanes lanes_load_last_f32(const float *p, uint32_t n)
 {

@@ -199,14 +199,24 @@ CPU_INLINE void vec_split(vec x, words *high, words *low)
 
 /* ---- the workspace --------------------------------------------------------------------------- */
 
-CPU_INLINE uint64_t tile_count(uint32_t n_cols)
+CPU_INLINE uint32_t tile_count(const struct cpu_gemm *task)
 {
-    return ((uint64_t)n_cols + TILE_DEPTH - 1) / TILE_DEPTH;
+    return task->tile[task->n_segments];
 }
 
-CPU_INLINE uint32_t *tile_group(const struct k_gemm_args *a, uint64_t group)
+/* A tile's first column, and the end of its segment, which may be its own end. */
+CPU_INLINE uint32_t tile_column(const struct cpu_gemm *task, uint32_t tile, uint32_t *end)
 {
-    return (uint32_t *)a->workspace_dev + group * tile_count(a->weight->n_cols) * TILE_GROUP_WORDS;
+    uint32_t segment = 0;
+    while (tile >= task->tile[segment + 1])
+        segment++;
+    *end = task->column[segment + 1];
+    return task->column[segment] + (tile - task->tile[segment]) * TILE_DEPTH;
+}
+
+CPU_INLINE uint32_t *tile_group(const struct cpu_gemm *task, uint64_t group)
+{
+    return (uint32_t *)task->args.workspace_dev + group * tile_count(task) * TILE_GROUP_WORDS;
 }
 
 /* One token's activations of a tile, as words `width` apart. */
@@ -242,16 +252,17 @@ CPU_INLINE void tile_split(const struct cpu_gemm *task, uint32_t width, uint32_t
 {
     const struct k_gemm_args *a = &task->args;
     const uint32_t n_cols = a->weight->n_cols, n_terms = task->n_terms;
-    const uint64_t n_tiles = tile_count(n_cols);
+    const uint64_t n_tiles = tile_count(task);
     const uint64_t n_groups = (a->n_tokens + TILE_TOKENS - 1) / TILE_TOKENS;
     uint64_t begin, end;
     k_pool_share(n_groups * n_tiles, piece, &begin, &end);
     for (uint64_t unit = begin; unit < end; unit++) {
         uint64_t group = unit / n_tiles, tile = unit % n_tiles;
-        uint32_t first = (uint32_t)group * TILE_TOKENS, column = (uint32_t)tile * TILE_DEPTH;
+        uint32_t first = (uint32_t)group * TILE_TOKENS, end_column;
+        uint32_t column = tile_column(task, (uint32_t)tile, &end_column);
         uint32_t n = a->n_tokens - first < TILE_TOKENS ? a->n_tokens - first : TILE_TOKENS;
-        uint32_t depth = n_cols - column < TILE_DEPTH ? n_cols - column : TILE_DEPTH;
-        uint32_t *out = tile_group(a, group);
+        uint32_t depth = end_column - column < TILE_DEPTH ? end_column - column : TILE_DEPTH;
+        uint32_t *out = tile_group(task, group);
         bool as_floats = n <= max_float_tokens;
         for (uint32_t t = 0; t < (as_floats ? n : width); t++) {
             float padded[TILE_DEPTH] = {0};
@@ -271,11 +282,11 @@ CPU_INLINE void tile_split(const struct cpu_gemm *task, uint32_t width, uint32_t
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* A tile's part of one row as bf16, in one term (BF16) or two (F16), filled up with zeros. */
-CPU_INLINE void tile_stage_row(const unsigned char *row, enum k_dtype dtype, uint32_t column, uint32_t n_cols,
+/* A tile's part of one row as bf16, in one term (BF16) or two (F16), filled up with zeros behind `end`. */
+CPU_INLINE void tile_stage_row(const unsigned char *row, enum k_dtype dtype, uint32_t column, uint32_t end,
                                uint16_t first[TILE_DEPTH], uint16_t second[TILE_DEPTH])
 {
-    uint32_t depth = n_cols - column < TILE_DEPTH ? n_cols - column : TILE_DEPTH;
+    uint32_t depth = end - column < TILE_DEPTH ? end - column : TILE_DEPTH;
     uint16_t stored[TILE_DEPTH] = {0};
     memcpy(stored, (const uint16_t *)(const void *)row + column, depth * sizeof *stored);
     if (dtype == K_BF16) {

@@ -19,6 +19,7 @@ static const char *device = "ref";
 #define N_FORMS (K_FORM_TILE_BF16 + 1) /* those of the CPU's family */
 static struct k_backend *backends[N_FORMS];
 static const float *bias; /* of the row, or NULL */
+static uint32_t unit;     /* of the segments; 0: one */
 
 /* y of one row, from weights given as f32. The token stands alone and among others, which take it
  * through other code: every one of them must get the same. */
@@ -48,8 +49,8 @@ static float backend_dot(enum k_gemm_form form, enum k_dtype dtype, const float 
     float y[MAX_TOKENS];
     for (uint32_t t = 0; t < MAX_TOKENS; t++)
         memcpy(many + t * n, x, n * sizeof *x);
-    *page = form == K_FORM_LANE ? page_dot(stored, dtype, x, n)
-                                : page_dot_tile(stored, dtype, form == K_FORM_TILE ? 2 : 1, x, n);
+    const struct op_case row = {.op = K_OP_GEMM, .form = form, .dtype = dtype, .n_cols = n, .unit = unit};
+    *page = page_row(&row, stored, x);
     if (bias)
         *page += *bias;
     for (int i = 0; i < 3; i++) {
@@ -58,7 +59,8 @@ static float backend_dot(enum k_gemm_form form, enum k_dtype dtype, const float 
                                          .bias_dev = bias,
                                          .y_dev = y,
                                          .workspace_dev = workspace,
-                                         .n_tokens = counts[i]};
+                                         .n_tokens = counts[i],
+                                         .unit = unit};
         assert_int_equal(b->ops->gemm(b, &args, &err), QUIRE_OK);
         for (uint32_t t = 0; t < counts[i]; t++)
             assert_true(memcmp(&y[t], page, sizeof *page) == 0 || (isnan(y[t]) && isnan(*page)));
@@ -73,24 +75,50 @@ static bool is_minus_zero(float x)
     return x == 0.0f && signbit(x);
 }
 
-/* All products underflow to -0: the sum is -0 where no group of 16 was filled, else +0. */
+/* All products underflow to -0: the sum is -0 where no group of 16 was filled, else +0; of segments, too, some of them
+ * empty. */
 static void test_minus_zero(void **state)
 {
     (void)state;
     static const enum k_dtype dtypes[] = {K_F32, K_F16, K_BF16};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 6; i++) {
+        unit = i < 3 ? 0 : 16;
         for (uint32_t n = 1; n <= 48; n++) {
             float w[48], x[48], page;
             for (uint32_t k = 0; k < n; k++) {
                 w[k] = -0x1p-24f;
                 x[k] = 0x1p-140f;
             }
-            float y = backend_dot(K_FORM_LANE, dtypes[i], w, x, n, &page);
+            float y = backend_dot(K_FORM_LANE, dtypes[i % 3], w, x, n, &page);
             assert_true(y == 0.0f && page == 0.0f);
             assert_true(is_minus_zero(y) == (n % 16 == 0));
             assert_true(is_minus_zero(page) == (n % 16 == 0));
         }
     }
+    unit = 0;
+}
+
+/* Sums of segments next to 2^-126, which cancel to denormals: these are kept where sums of tiles flush them. */
+static void test_segments_cancel(void **state)
+{
+    (void)state;
+    static const float sums[] = {0.0f, 0x1p-126f, -0x1p-126f, 0x1.8p-126f, -0x1.8p-126f, 0x1p-125f, -0x1.4p-125f};
+    uint64_t random = 5;
+    uint32_t n_denormal = 0;
+    unit = 16;
+    for (int round = 0; round < 200; round++) {
+        float w[MAX_COLS] = {0}, x[MAX_COLS] = {0}, page;
+        for (uint32_t k = (uint32_t)(op_random(&random) % 16); k < MAX_COLS; k += 16) {
+            w[k] = 1.0f;
+            x[k] = sums[op_random(&random) % 7];
+        }
+        for (int form = 0; form < N_FORMS; form++) {
+            backend_dot((enum k_gemm_form)form, K_BF16, w, x, MAX_COLS - (uint32_t)round % 50, &page);
+            n_denormal += page != 0.0f && fabsf(page) < 0x1p-126f;
+        }
+    }
+    assert_in_range(n_denormal, 30, UINT32_MAX);
+    unit = 0;
 }
 
 /* Sums of a few numbers next to 2^-126, of which many cancel to a denormal; and of denormals with
@@ -222,6 +250,7 @@ int main(int argc, char **argv)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_minus_zero),
+        cmocka_unit_test(test_segments_cancel),
         cmocka_unit_test(test_flush),
         cmocka_unit_test(test_flush_keeps_the_sign),
         cmocka_unit_test(test_split_overflow),

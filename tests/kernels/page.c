@@ -186,7 +186,7 @@ static float stored(const unsigned char *row, enum k_dtype dtype, uint64_t k)
     return dtype == K_F16 ? page_f32_from_f16(h) : page_f32_from_bf16(h);
 }
 
-float page_dot(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n)
+static float page_dot(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n)
 {
     float s[16] = {0};
     for (uint32_t k = 0; k < (n + 15) / 16 * 16; k++) {
@@ -216,7 +216,7 @@ static float term_of(float x, uint32_t term)
     return flushed(term == 0 ? high : page_f32_from_bf16(page_bf16_from_f32(x - high)));
 }
 
-float page_dot_tile(const unsigned char *row, enum k_dtype dtype, uint32_t n_terms, const float *x, uint32_t n)
+static float page_dot_tile(const unsigned char *row, enum k_dtype dtype, uint32_t n_terms, const float *x, uint32_t n)
 {
     float c = 0.0f;
     uint32_t w_terms = dtype == K_F16 ? 2 : 1;
@@ -263,7 +263,7 @@ float page_sum_segments(const float s[8], const uint32_t begin[9])
     return sum[0];
 }
 
-static float page_row(const struct op_case *c, const unsigned char *row, const float *x)
+float page_row(const struct op_case *c, const unsigned char *row, const float *x)
 {
     uint32_t begin[9];
     float s[8] = {0};

@@ -21,10 +21,8 @@ void page_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[
 void page_segments(uint32_t n_cols, uint32_t unit, uint32_t begin[9]);
 /* What their sums add up to. */
 float page_sum_segments(const float s[8], const uint32_t begin[9]);
-/* A segment of one row of a GEMM, from the weights as stored. */
-float page_dot(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n);
-/* n_terms: bf16 terms of an activation. */
-float page_dot_tile(const unsigned char *row, enum k_dtype dtype, uint32_t n_terms, const float *x, uint32_t n);
+/* A row of a GEMM of any form but mma, from the weights as stored, without bias. */
+float page_row(const struct op_case *c, const unsigned char *row, const float *x);
 
 /* The n outputs of a token's gate and up. */
 void page_silu_mul(const float *gate_up, uint32_t n, float *out);
