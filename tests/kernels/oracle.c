@@ -26,6 +26,13 @@
 #define F16_U 0x1p-11
 #define F16_TINY 0x1p-25 /* below 2^-14 f16 has multiples of 2^-24 */
 
+/* An mma of sixteen products (tests/simt/fragments/tensor_core.h), in units of u = 2^-24 of Σ|a b| + |c|. Hopper cuts 17 terms
+ * to multiples of 2^-25 of the largest and the sum to 2^-23 of it: 10.5 u. Ampere and Ada do it twice, with 9 terms and
+ * 2^-24: 22 u, which we allow, for this judges every GPU. The largest term is at least 2^E only where no factor is denormal:
+ * one that is has the exponent -14 and any size, so that MMA_TERMS of 2^-14 times the other factor come on top. */
+#define MMA 22
+#define MMA_TERMS (18 * U)
+
 struct verdict {
     double worst;
     uint32_t n_bad;
@@ -105,22 +112,23 @@ static struct bound gemm_bound(const struct op_case *c, const struct op_data *d,
 }
 
 /* Mma form. An activation's factor is off by 2^-11 of it, or by 2^-25 · 2^4 below f16's normal numbers; a bf16 weight of 8
- * bits is exact down to 2^-17 of 2^e and else off by 2^-25 of it. Then a chain of at most 512 fmas and an addition for
- * each chunk, each counted twice, since a tensor core may truncate where an fma rounds. */
+ * bits is exact down to 2^-17 of 2^e and else off by 2^-25 of it. Then a chain of at most 32 instructions,
+ * MMA each, and an addition for each chunk; and where a weight's factor is denormal, what its exponent alone costs. */
 static struct bound gemm_mma_bound(const struct op_case *c, const struct op_data *d, uint64_t t, uint64_t r)
 {
-    double chain = fmin(c->n_cols, 512) + (c->n_cols + 511) / 512 + fold_of_segments(c);
+    double chain = MMA * ceil(fmin(c->n_cols, 512) / 16) + (c->n_cols + 511) / 512 + fold_of_segments(c);
     int e = c->dtype == K_BF16 ? page_mma_exponent(d->weights + r * c->n_cols * 2, c->n_cols) : 0;
-    double exact = ldexp(1, e - 17), lost = c->dtype == K_BF16 ? ldexp(1, e - 25) : 0;
+    double exact = ldexp(1, e - 17), denormal = ldexp(1, e - 14), lost = c->dtype == K_BF16 ? ldexp(1, e - 25) : 0;
     double sum = 0, magnitude = 0, off = 0, largest = 0, bias = d->vector ? d->vector[r] : 0;
     for (uint64_t k = 0; k < c->n_cols; k++) {
         double w = stored(d->weights, c->dtype, r * c->n_cols + k), x = d->x[t * c->n_cols + k];
         sum += w * x;
         magnitude += fabs(w * x);
         off += fabs(w) * fmax(F16_U * fabs(x), 0x1p-21) + (fabs(w) < exact ? lost * fabs(x) : 0);
+        off += fabs(w) < denormal ? MMA_TERMS * denormal * fabs(x) : 0;
         largest = fmax(largest, fabs(x));
     }
-    double tolerance = 1.01 * (off + gamma_n(2 * chain) * (magnitude + off));
+    double tolerance = 1.01 * (off + gamma_n(chain) * (magnitude + off));
     tolerance += d->vector ? U * (fabs(sum + bias) + tolerance) : 0;
     return (struct bound){sum + bias, tolerance, largest >= 65520 * 16};
 }
@@ -299,8 +307,8 @@ static void check_rope_kv(const struct op_case *c, const struct op_data *d, cons
  * In o, a term passes a product by α for each tile of its split and an fma for each later position
  * of the split, then 2 roundings a split; in l, 4 additions of a lane, 4 of the fold, then the same
  * by tiles and splits. The output is one division more.
- * Mma form: scores are sums of D products of q rounded to f16; weights are rounded to f16 before they are summed, in 16 additions
- * a lane and 2 for the lanes, and multiplied. Errors of scores hundreds in size are no longer small: expm1.
+ * Mma form: scores are D/16 instructions, MMA each, of q rounded to f16; weights are rounded to f16 before they are summed, in
+ * 16 additions a lane and 2 for the lanes, and multiplied: MMA for 16 positions, of which some may lie in half of one. Errors of scores hundreds in size are no longer small: expm1.
  * A softcap moves two scores no further apart than they were, and has an error of its own: 2 u of its argument, 5.4 u of tanh
  * (kernels/math.h) and u for the product by the cap. A sink is one split more, with an exact score. */
 static void check_attention_head(const struct op_case *c, const struct op_data *d, const struct op_array *out,
@@ -318,16 +326,17 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
         abort();
     for (uint32_t i = 0; i < count; i++) {
         uint64_t at = ((uint64_t)(d->kv_start[seq] + lowest + i) * c->n_kv_heads + kv_head) * n;
-        double dot = 0, magnitude = 0, keys = 0;
+        double dot = 0, magnitude = 0, keys = 0, queries = 0;
         for (uint32_t k = 0; k < n; k++) {
             double key = stored(d->k, c->dtype, at + k);
             dot += q[k] * key;
             magnitude += fabs(q[k] * key);
             keys += fabs(key);
+            queries += fabs(q[k]);
         }
         s[i] = dot * scale;
-        error[i] = gamma_n((is_mma ? n : (n + 15) / 16) + 5) * scale * magnitude;
-        error[i] += is_mma ? scale * (F16_U * magnitude + F16_TINY * keys) : 0;
+        error[i] = gamma_n((is_mma ? MMA * n / 16.0 : (n + 15) / 16) + 5) * scale * magnitude;
+        error[i] += is_mma ? scale * (F16_U * magnitude + F16_TINY * keys + MMA_TERMS * 0x1p-14 * queries) : 0;
         if (c->softcap != 0) {
             s[i] = c->softcap * tanh(s[i] / c->softcap);
             error[i] += 8.4 * U * fabs(s[i]);
@@ -336,7 +345,8 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
     }
     double above = fmax(sink - m, 0); /* what a sink adds to the last m */
     double splits = position / 512 - lowest / 512 + 1 + (d->vector != NULL), in_split = fmin(count, 512);
-    double n_o = in_split + 8 + 2 * splits, n_l = (is_mma ? 26 : 16) + 2 * splits;
+    double n_o = (is_mma ? MMA / 16.0 * in_split + 6 : in_split) + 8 + 2 * splits,
+           n_l = (is_mma ? 26 : 16) + 2 * splits;
     double tiny = is_mma ? F16_TINY : TINY_EXP;
     for (uint32_t i = 0; i < count; i++) {
         error[i] += U * (m - s[i] + above) + EXP * (1 + 8 + 2 * splits) + (is_mma ? F16_U : 0);
@@ -357,6 +367,7 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
             double value = stored(d->v, c->dtype, at + k);
             o += s[i] * value;
             o_error += fabs(value) * (s[i] * (error[i] + gamma_n(n_o)) + tiny);
+            o_error += is_mma ? MMA_TERMS * 0x1p-14 : 0;
         }
         double want = o / l;
         judge(v, t, h * n + k, output(out, ((uint64_t)t * c->n_q_heads + h) * n + k), want,

@@ -1,6 +1,7 @@
 #include "tests/kernels/page_mma.h"
 
 #include "tests/kernels/page.h"
+#include "tests/simt/fragments/tensor_core.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -48,16 +49,23 @@ static void make_factors(const float *x, uint64_t n, float *out)
         out[i] = f16(ldexp(x[i], -4));
 }
 
+float page_mma(float c, const float a[16], const float b[16])
+{
+    return tensor_core_sum((struct tensor_core)TENSOR_CORE_HOPPER, c, a, b);
+}
+
 static float dot_segment(const float *w, const float *x, uint32_t n)
 {
     float y = 0;
     for (uint32_t chunk = 0; chunk < n; chunk += 512) {
         float c = 0;
         for (uint32_t tile = chunk; tile < n && tile < chunk + 512; tile += 16) {
-            float d = c;
-            for (uint32_t k = tile; k < tile + 16; k++)
-                d = fmaf(k < n ? w[k] : 0.0f, k < n ? x[k] : 0.0f, d);
-            c = d;
+            float a[16], b[16];
+            for (uint32_t k = 0; k < 16; k++) {
+                a[k] = tile + k < n ? w[tile + k] : 0.0f;
+                b[k] = tile + k < n ? x[tile + k] : 0.0f;
+            }
+            c = page_mma(c, a, b);
         }
         y = chunk == 0 ? c : y + c;
     }

@@ -7,6 +7,9 @@
 /* The e of a row of BF16 weights. */
 int page_mma_exponent(const unsigned char *row, uint32_t n);
 
+/* c + Σ a b as the instruction has it. */
+float page_mma(float c, const float a[16], const float b[16]);
+
 /* One row of a GEMM, from the weights as stored, without bias. */
 float page_dot_mma(const unsigned char *row, enum k_dtype dtype, const float *x, uint32_t n, uint32_t unit);
 

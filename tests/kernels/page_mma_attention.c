@@ -22,14 +22,6 @@ static float rounded(float x)
     return page_f32_from_f16(page_f16_from_f32(x));
 }
 
-/* One row of an mma of 16 products: c, then each product in rising k. */
-static float product(float c, const float a[16], const float b[16])
-{
-    for (int k = 0; k < 16; k++)
-        c = fmaf(a[k], b[k], c);
-    return c;
-}
-
 static float score(const void *keys, uint64_t element, const float *q, uint32_t n)
 {
     float c = 0.0f;
@@ -39,7 +31,7 @@ static float score(const void *keys, uint64_t element, const float *q, uint32_t 
             a[k] = rounded(q[from + k]);
             b[k] = half_at(keys, element + from + k);
         }
-        c = product(c, a, b);
+        c = page_mma(c, a, b);
     }
     return c;
 }
@@ -89,7 +81,7 @@ static void attend_tile(const struct op_case *c, const struct op_data *d, uint64
                 v[k] = readable[from + k]
                            ? half_at(d->v, ((kv_row + tile + from + k) * c->n_kv_heads + kv_head) * n + e)
                            : 0.0f;
-            o = product(o, p + from, v);
+            o = page_mma(o, p + from, v);
         }
         st->o[e] = o;
     }

@@ -103,6 +103,9 @@ void run_block(const Launch &launch, unsigned index, uint32_t first_run);
 void wait_here(Fiber *f, const char *what, int line, const char *file);
 [[noreturn]] void abandon_block(Block *b);
 
+/* ---- mma.cc ---- */
+void mma_f16(const Meeting &m); /* for all lanes of the warp */
+
 /* ---- fault.cc ---- */
 /* Records a fault; a fatal one ends the block. code: the address that is to blame, or nullptr. */
 __attribute__((format(printf, 4, 5))) void fault(const char *kind, bool fatal, const void *code, const char *format,

@@ -1,5 +1,4 @@
 /* What a warp's lanes do together: the last lane of the mask to arrive computes for all. */
-#include <immintrin.h>
 #include <string.h>
 
 #include "tests/simt/state.h"
@@ -52,48 +51,6 @@ static void ldmatrix(const Meeting &m)
             uint16_t high = m.op == LDMATRIX ? matrix[i][g][t + 1] : matrix[i][t + 1][g];
             ((LdmatrixArgument *)m.argument[lane])->result[i] = low | (uint32_t)high << 16;
         }
-}
-
-/* c = fma(a_k, b_k, c) for k = 0 to 15 in this order: docs/numerics.md §17. Eight columns are one vector. */
-static void mma_f16(const Meeting &m)
-{
-    alignas(16) uint16_t a16[16][16], b16[16][8];
-    alignas(32) float a[16][16], c[16][8];
-    for (int lane = 0; lane < 32; lane++) {
-        auto *x = (MmaArgument *)m.argument[lane];
-        int g = lane / 4, t = 2 * (lane % 4);
-        memcpy(&a16[g][t], &x->a[0], 4);
-        memcpy(&a16[g + 8][t], &x->a[1], 4);
-        memcpy(&a16[g][t + 8], &x->a[2], 4);
-        memcpy(&a16[g + 8][t + 8], &x->a[3], 4);
-        for (int i = 0; i < 4; i++) {
-            int k = t + (i & 1) + (i & 2) * 4; /* t, t + 1, t + 8, t + 9 */
-            b16[k][g] = (uint16_t)(x->b[i / 2] >> 16 * (i & 1));
-        }
-        memcpy(&c[g][t], &x->c[0], 8);
-        memcpy(&c[g + 8][t], &x->c[2], 8);
-    }
-    for (int i = 0; i < 16; i++)
-        for (int k = 0; k < 16; k += 8)
-            _mm256_store_ps(&a[i][k], _mm256_cvtph_ps(_mm_load_si128((const __m128i *)&a16[i][k])));
-    __m256 b[16];
-    for (int k = 0; k < 16; k++)
-        b[k] = _mm256_cvtph_ps(_mm_load_si128((const __m128i *)b16[k]));
-    for (int i = 0; i < 16; i += 8) { /* eight chains at once: a chain alone would wait for each of its sums */
-        __m256 sum[8];
-        for (int j = 0; j < 8; j++)
-            sum[j] = _mm256_load_ps(c[i + j]);
-        for (int k = 0; k < 16; k++)
-            for (int j = 0; j < 8; j++)
-                sum[j] = _mm256_fmadd_ps(_mm256_broadcast_ss(&a[i + j][k]), b[k], sum[j]);
-        for (int j = 0; j < 8; j++)
-            _mm256_store_ps(c[i + j], sum[j]);
-    }
-    for (int lane = 0; lane < 32; lane++) {
-        auto *x = (MmaArgument *)m.argument[lane];
-        memcpy(&x->c[0], &c[lane / 4][2 * (lane % 4)], 8);
-        memcpy(&x->c[2], &c[lane / 4 + 8][2 * (lane % 4)], 8);
-    }
 }
 
 /* A row's address is checked for the lane that gives it, before the lanes meet. */

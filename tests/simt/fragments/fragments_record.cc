@@ -2,7 +2,7 @@
  * (tests/simt/README.md); the emulator's own answer is compared with it by fragments_test.cc. */
 #include <cuda_runtime.h>
 
-#include "tests/simt/fragments.h"
+#include "tests/simt/fragments/fragments.h"
 
 int main(void)
 {

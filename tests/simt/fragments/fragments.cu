@@ -1,7 +1,7 @@
 /* What the instructions of kernels/cuda/ptx.cuh do, as words: one warp, results as each lane has them. */
 #include "kernels/cuda/device.cuh"
 
-#include "tests/simt/fragments.h"
+#include "tests/simt/fragments/fragments.h"
 
 K_DYNAMIC_SHARED;
 

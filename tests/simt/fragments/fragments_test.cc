@@ -2,7 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "tests/simt/fragments.h"
+#include "tests/simt/fragments/products.h"
+#include "tests/simt/fragments/tensor_core.h"
 
 static int n_bad;
 
@@ -36,20 +37,17 @@ static void place_c(int lane, int i, int *row, int *col)
     *col = lane % 4 * 2 + (i & 1);
 }
 
-/* The value of f16 bits, finite. */
-static double value_of(uint32_t words, int half)
+static float value_of(uint32_t words, int half)
 {
-    int bits = (int)(words >> 16 * half & 0xffff), exponent = bits >> 10 & 31, fraction = bits & 1023;
-    double size = exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
-    return bits & 0x8000 ? -size : size;
+    return f32_of_f16((uint16_t)(words >> 16 * half));
 }
 
-/* d = c, then d = fma(a_k, b_k, d) for k = 0 to 15 (docs/numerics.md §17). */
-static void check_mma(const struct fragments *f, const char *what)
+/* Each d as tensor_core.h has it; those that are another number than fma in sequence are counted, and yielded. */
+static int check_mma(const struct fragments *f, const char *what)
 {
-    double a[16][16], b[16][8];
-    float d[16][8];
-    int row, col;
+    const struct tensor_core hopper = TENSOR_CORE_HOPPER;
+    float a[16][16], b[8][16], c[16][8]; /* b by columns */
+    int row, col, n_others = 0;
     for (int lane = 0; lane < 32; lane++) {
         for (int i = 0; i < 8; i++) {
             place_a(lane, i, &row, &col);
@@ -57,20 +55,21 @@ static void check_mma(const struct fragments *f, const char *what)
         }
         for (int i = 0; i < 4; i++) {
             place_b(lane, i, &row, &col);
-            b[row][col] = value_of(f->b[lane][i / 2], i % 2);
+            b[col][row] = value_of(f->b[lane][i / 2], i % 2);
             place_c(lane, i, &row, &col);
-            d[row][col] = f->c[lane][i];
+            c[row][col] = f->c[lane][i];
         }
     }
-    for (row = 0; row < 16; row++)
-        for (col = 0; col < 8; col++)
-            for (int k = 0; k < 16; k++)
-                d[row][col] = fmaf((float)a[row][k], (float)b[k][col], d[row][col]);
     for (int lane = 0; lane < 32; lane++)
         for (int i = 0; i < 4; i++) {
             place_c(lane, i, &row, &col);
-            check(!memcmp(&f->mma[lane][i], &d[row][col], 4), what, lane, i);
+            float want = tensor_core_sum(hopper, c[row][col], a[row], b[col]), chain = c[row][col];
+            for (int k = 0; k < 16; k++)
+                chain = fmaf(a[row][k], b[col][k], chain);
+            check(!memcmp(&f->mma[lane][i], &want, 4), what, lane, i);
+            n_others += chain != f->mma[lane][i];
         }
+    return n_others;
 }
 
 /* PTX ISA, "ldmatrix": thread 8 i + r addresses row r of matrix i; each thread receives of each matrix the elements
@@ -97,25 +96,17 @@ static void run(struct fragments *f)
     }
 }
 
-/* Factors and sums of every size, denormal ones too, so that each rounding and the order show. */
+/* Each rounding shows, and by so many sums that it is not the rounding of fma in sequence. */
 static void check_roundings(struct fragments *f)
 {
-    uint32_t random = 7;
-    for (int round = 0; round < 50; round++) {
-        uint32_t *words[] = {&f->a[0][0], &f->b[0][0]};
-        for (int m = 0; m < 2; m++)
-            for (int i = 0; i < (m ? 64 : 128); i++) {
-                random = random * 1664525u + 1013904223u;
-                words[m][i] = random & (round % 2 ? 0xbbffbbff : 0x83ff83ff); /* below 2; denormal */
-            }
-        for (int i = 0; i < 128; i++) {
-            random = random * 1664525u + 1013904223u;
-            f->c[i / 4][i % 4] = ldexpf((float)(int)random, round % 2 ? -40 : -60 - 2 * round);
+    for (int kind = 0; kind < n_product_kinds; kind++) {
+        int n_others = 0;
+        for (uint32_t round = 0; round < 16; round++) {
+            fill_products(f, kind, round);
+            run(f);
+            n_others += check_mma(f, product_kinds[kind]);
         }
-        for (int lane = 0; lane < 4; lane++) /* row 0: what is a denormal in c stays one */
-            f->a[lane][0] = f->a[lane][2] = 0;
-        run(f);
-        check_mma(f, "mma, roundings");
+        check(n_others >= 200, product_kinds[kind], n_others, -1);
     }
 }
 

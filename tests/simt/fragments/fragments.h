@@ -1,8 +1,8 @@
 /* ldmatrix, ldmatrix.trans and mma with inputs whose results are exact in f32, so that they do not depend on the order
  * of a sum: what is compared is where each element goes. The same inputs are run by the emulator (fragments_test.cc)
  * and by a GPU (fragments_record.cc), which writes fragments.txt. */
-#ifndef QUIRE_TESTS_SIMT_FRAGMENTS_H
-#define QUIRE_TESTS_SIMT_FRAGMENTS_H
+#ifndef QUIRE_TESTS_SIMT_FRAGMENTS_FRAGMENTS_H
+#define QUIRE_TESTS_SIMT_FRAGMENTS_FRAGMENTS_H
 
 #include <cuda_runtime_api.h>
 #include <stdint.h>
