@@ -20,6 +20,8 @@ command -v chromedriver >/dev/null || ! grep -q '^ID=debian' /etc/os-release || 
 QUIRE_PACKAGES_fuzz="clang libclang-rt-dev"
 # NVIDIA's packages: the compiler, its headers and the static runtime. 0.3 GB on disk.
 QUIRE_CUDA_PACKAGES="cuda-toolkit[nvcc,cudart,cccl]==13.0.*"
+# The disassembler, for tools/sass_report.py: 6 MB. Wheels begin with 13.2; they read what any earlier nvcc made.
+QUIRE_SASS_PACKAGES="nvidia-cuda-nvdisasm==13.5.* nvidia-cuda-cuobjdump==13.5.*"
 # The least Rust that the crates in text/Cargo.lock build with (text/Cargo.toml says the same).
 QUIRE_RUST_MIN="1.82"
 
@@ -116,14 +118,21 @@ quire_setup_cuda() {
     root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
     if nvcc=$(quire_find_nvcc); then
         quire_say "CUDA: $nvcc"
+        case $nvcc in
+            "$root"/build/cuda/*) # one that was installed before there was a disassembler in it
+                [ -x "${nvcc%nvcc}nvdisasm" ] && [ -x "${nvcc%nvcc}cuobjdump" ] ||
+                    "$root/build/cuda/bin/pip" install -q --disable-pip-version-check --no-cache-dir $QUIRE_SASS_PACKAGES ||
+                    quire_say "NVIDIA's disassembler could not be installed: tools/sass_report.py will not run"
+                ;;
+        esac
         return
     fi
     if command -v dpkg-query >/dev/null && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then quire_install python3-venv; fi
-    quire_say "installing NVIDIA's compiler into build/cuda (Python packages, 0.3 GB on disk, NVIDIA's licence): $QUIRE_CUDA_PACKAGES"
+    quire_say "installing NVIDIA's compiler into build/cuda (Python packages, 0.3 GB on disk, NVIDIA's licence): $QUIRE_CUDA_PACKAGES $QUIRE_SASS_PACKAGES"
     rm -rf "$root/build/cuda"
     mkdir -p "$root/build"
     python3 -m venv "$root/build/cuda" &&
-        "$root/build/cuda/bin/pip" install -q --disable-pip-version-check --no-cache-dir "$QUIRE_CUDA_PACKAGES" ||
+        "$root/build/cuda/bin/pip" install -q --disable-pip-version-check --no-cache-dir "$QUIRE_CUDA_PACKAGES" $QUIRE_SASS_PACKAGES ||
         { rm -rf "$root/build/cuda"; quire_die "NVIDIA's packages could not be installed: is there a network? A CUDA toolkit, 12 or later, does as well: CUDA_HOME names it"; }
     nvcc=$(quire_find_nvcc) || quire_die "NVIDIA's packages are in build/cuda, but no nvcc is where it should be"
     quire_say "CUDA: $nvcc"

@@ -8,7 +8,7 @@
 #
 # Parts: rooms (who includes whom, and the layout of sources), release (unit, golden and invariance tests), simt (the kernels for GPUs and the engine
 # above them, on an emulator that looks for races and bad addresses: no GPU is needed), cuda (the library for GPUs by
-# NVIDIA's compiler, which is installed if need be: no kernel may spill), clients (the real openai-python, raw sockets
+# NVIDIA's compiler, which is installed if need be: no kernel may spill, none may grow by 3 %), clients (the real openai-python, raw sockets
 # and, for the page at /ui, Chromium against build/quire), asan (the same tests as release under AddressSanitizer and UBSan),
 # tsan (what has threads, under ThreadSanitizer), fuzz (each fuzz target for QUIRE_FUZZ_SECONDS, default 10, with --all 60).
 #
@@ -97,6 +97,12 @@ run_simt() { # x86-64 only
 
 run_cuda() { # the release build has the library since there is a toolkit
     bash tools/check_ptxas.sh build && [ -f build/libquire_cuda.so ] && tally cuda 1 0 || tally cuda 0 1
+    timed "cuda, counts" python3 -B tools/sass_report.py counts build/libquire_cuda.so
+    case $? in
+        0) tally "cuda counts" 1 0 ;;
+        3) not_run="$not_run cuda:counts" ;; # no disassembler, or another toolkit's code
+        *) tally "cuda counts" 0 1 ;;
+    esac
 }
 
 make_venv() {

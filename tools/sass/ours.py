@@ -1,0 +1,186 @@
+"""Quire's kernels: the shared memory that a launch gives them, and the work that docs/benchmarks/gpu-predicted.md predicts.
+
+What no listing says stands here with its reason: dynamic shared memory and warps, from the launches in kernels/cuda; what small
+kernels take, which is latency; what lies between kernels of a step.
+"""
+import re
+
+from sass import model
+
+CUBLAS_TFLOPS = 733  # 4096 x 4096 x 4096, f16 in, f32 sums, H100 SXM: results/bench.csv of waynehacking8/blackwell-tensorcore-kernels
+
+# Microseconds of kernels that a step of one sequence waits for, the node of the graph included: chains of dependent loads and
+# sums, not throughput (RMSNorm's chain of 256 steps alone is 0.83).
+NORM_US, ROPE_US, ATTENTION_US, OTHER_US = 2.75, 2.0, 4.0, 2.0
+FILL_US = 0.8  # a GEMM's first bytes
+
+
+def numbers(name):
+    return [int(n) for n in re.findall(r"(?<![A-Za-z0-9_])(\d+)u?(?![A-Za-z0-9_])", name)]
+
+
+def warps_of(kernel):
+    return kernel.threads // 32 or 1
+
+
+def shared_bytes(kernel):
+    """Dynamic shared memory of a block as it is launched, and the static one."""
+    name, n = kernel.readable, numbers(kernel.readable)
+    dynamic = 0
+    if name.startswith("gemm_large") and len(n) >= 5:
+        rows, tokens, _, _, stages = n[-5:]
+        dynamic = (rows + tokens) * 128 * stages
+    elif name.startswith("gemm_small") and len(n) >= 2:
+        tokens, rows = 8 * n[0], 16 * n[1]
+        dynamic = warps_of(kernel) * (16384 + tokens * 128 + rows * tokens * 4)
+    elif name.startswith("attention_mma") and n:
+        row = (n[0] + 63) // 64 * 128
+        small = 1024 + (4 if n[0] <= 128 else 2) * 64 * row + 16 * row + 16 * 128
+        large = 1024 + 2 * 64 * row + (64 * row if n[0] > 64 else 0) + 64 * n[0] * 4 if n[0] <= 128 else 0
+        dynamic = max(small, large)
+    return kernel.static_shared + dynamic
+
+
+def tile_loops(kernel):
+    """The loops with tensor work, none in a loop inside, and their hot way."""
+    f = kernel.function
+    for loop in f.loops:
+        if f.works(loop) and not any(f.works(l) for l in f.inside(loop)):
+            yield loop, f.way(loop)
+
+
+def way_that_copies(kernel, loop, n_bytes):
+    """The hot way, where loops inside copy what it lacks of n_bytes for a warp."""
+    f = kernel.function
+    once, twice = (f.way(loop, lambda _, t=t: t) for t in (1, 2))
+    each = 512 * (twice.opcodes["LDGSTS"] - once.opcodes["LDGSTS"])
+    trips = 1 + (n_bytes - 512 * once.opcodes["LDGSTS"]) / each if each else 1
+    return f.way(loop, lambda _: max(1, round(trips)))
+
+
+def find(kernels, *parts):
+    """The kernel whose name has all these parts and most tensor work in its loop, or None."""
+    found = [k for k in kernels if all(re.search(p, k.readable) for p in parts) and k.function.hot()[1]]
+    return max(found, key=lambda k: k.function.hot()[1].flops, default=None)
+
+
+# ---- what is predicted ----
+
+LLAMA_8B = {"qkv": (6144, 4096, False), "o": (4096, 4096, False), "gate, up": (28672, 4096, True), "down": (4096, 14336, False)}
+QWEN_06B = {"qkv": (4096, 1024, False), "o": (1024, 2048, False), "gate, up": (6144, 1024, True), "down": (1024, 3072, False)}
+GATED = {True: r"<(true,)?true,(large|\d)", False: r"<(true,)?false,(large|\d)"}  # once is_bf16 stood before is_gated
+
+
+def prefill_gemm(kernels, machine):
+    """Yields (matrix, TFLOP/s, terms of a stage) at 2,048 tokens."""
+    for name, (rows, _, is_gated) in LLAMA_8B.items():
+        kernel = find(kernels, r"^gemm_large", GATED[is_gated])
+        if not kernel:
+            continue
+        tile_rows, tile_tokens = numbers(kernel.readable)[-5:-3]
+        counts = kernel.function.hot()[1]
+        terms = model.limits(machine, counts, warps_of(kernel))
+        per_sm = model.occupancy(machine, kernel.registers, kernel.threads, shared_bytes(kernel))
+        share = model.waves(-(-rows // tile_rows) * -(-2048 // tile_tokens), machine.sms * per_sm)
+        yield name, share * model.teraflops(machine, counts.flops * warps_of(kernel), model.clocks(terms)), terms
+
+
+def decode_attention(kernels, machine):
+    """(share of bandwidth, terms of a tile, blocks an SM) of heads 128 wide, four query heads to a KV head, long contexts."""
+    best = None
+    for kernel in kernels:
+        if not re.search(r"^attention_(mma|decode|small)", kernel.readable) or 128 not in numbers(kernel.readable):
+            continue
+        if "true" in kernel.readable:  # with a softcap
+            continue
+        for loop, once in tile_loops(kernel):
+            if once.flops != 16 * 64 * 128 * 4 // 4:  # 16 rows over a tile, shared by four warps
+                continue
+            counts = way_that_copies(kernel, loop, 2 * 64 * 256 // 4)
+            terms = model.limits(machine, counts, 4, hbm_bytes=2 * 64 * 256)
+            share = terms["memory"] / model.clocks(terms)
+            blocks = model.occupancy(machine, kernel.registers, kernel.threads, shared_bytes(kernel))
+            if best is None or share > best[0]:
+                best = (share, terms, blocks)
+    return best
+
+
+def small_gemm_share(kernels, machine, is_gated):
+    """Of bandwidth, one token: a warp's stages against its SM's share of memory."""
+    kernel = find([k for k in kernels if numbers(k.readable)[:2] == [1, 1]], r"^gemm_small", GATED[is_gated])
+    if not kernel:
+        return None
+    counts = kernel.function.hot()[1]
+    terms = model.limits(machine, counts, 1, hbm_bytes=512 * counts.opcodes["LDGSTS"])
+    return terms["memory"] / model.clocks(terms)
+
+
+def middle_gemm(kernels, machine, tokens=64):
+    """Yields (matrix, share of bandwidth) at 33 to 64 tokens, by blocks of 64 x 64 or 128 x 128."""
+    for name, (rows, cols, is_gated) in LLAMA_8B.items():
+        kernel = find([k for k in kernels if numbers(k.readable)[-5:-3] == ([128, 128] if rows >= 96 * 128 else [64, 64])],
+                      r"^gemm_large", GATED[is_gated])
+        if not kernel:
+            continue
+        tile = numbers(kernel.readable)[-5]
+        n_blocks = -(-rows // tile)
+        busy = min(n_blocks, machine.sms)
+        stages = numbers(kernel.readable)[-1]
+        per_sm = -(-n_blocks // machine.sms)
+        # Of a busy SM: what memory gives it, and what is on the way at once.
+        by_memory = model.hbm_bytes_a_clock(machine) * machine.sms / busy
+        by_flight = per_sm * (stages - 1) * tile * 128 / (model.LATENCY_NS * machine.clock_ghz)
+        counts = kernel.function.hot()[1]
+        terms = model.limits(machine, counts, warps_of(kernel))
+        terms["memory"] = tile * 128 / min(by_memory, by_flight)
+        rate = tile * 128 / model.clocks(terms) * busy  # bytes a clock
+        full = n_blocks / (per_sm * busy)
+        yield name, full * rate / (model.hbm_bytes_a_clock(machine) * machine.sms)
+
+
+def step_ms(kernels, machine, matrices, layers, vocabulary, hidden, sampling_us, idle_us):
+    """A decode step of one sequence with a short context."""
+    rate = model.HBM_SHARE * machine.hbm_gb_s * 1e3  # bytes a microsecond
+    shares = {g: small_gemm_share(kernels, machine, g) for g in (False, True)}
+    if None in shares.values():
+        return None
+
+    def gemm(rows, cols, is_gated):
+        return 2 * rows * cols / (rate * shares[is_gated]) + FILL_US + model.GRAPH_NODE_US
+
+    layer = sum(gemm(*m) for m in matrices.values()) + 2 * NORM_US + ROPE_US + ATTENTION_US
+    return (layers * layer + gemm(vocabulary, hidden, False) + NORM_US + 3 * OTHER_US + sampling_us + idle_us) / 1e3
+
+
+def show_terms(title, terms):
+    total = model.clocks(terms)
+    print(f"| {title} | " + " | ".join(f"{terms[k]:.0f}" for k in terms) + f" | {total:.0f} |")
+
+
+def show(kernels, sampling_us=(200, 200), idle_us=20):
+    for machine in (model.H100, model.H200):
+        print(f"\n## {machine.name}, predicted\n")
+        print("| work | predicted |\n|---|---|")
+        for name, rate, _ in prefill_gemm(kernels, machine):
+            print(f"| prefill GEMM, {name}, 2,048 tokens | {rate:.0f} TFLOP/s = {rate / CUBLAS_TFLOPS:.2f} of cuBLAS |")
+        attention = decode_attention(kernels, machine)
+        if attention:
+            print(f"| decode attention, 4k and more | {attention[0]:.2f} of bandwidth, {attention[2]} blocks an SM |")
+        for name, share in middle_gemm(kernels, machine):
+            print(f"| GEMM, {name}, 64 tokens | {share:.2f} of bandwidth |")
+        for is_gated in (False, True):
+            share = small_gemm_share(kernels, machine, is_gated)
+            if share:
+                print(f"| GEMM, one token{', gated' if is_gated else ''} | {share:.2f} of bandwidth |")
+        for name, args in (("8B", (LLAMA_8B, 32, 128256, 4096, sampling_us[0])), ("0.6B", (QWEN_06B, 28, 151936, 1024, sampling_us[1]))):
+            ms = step_ms(kernels, machine, *args, idle_us)
+            if ms:
+                print(f"| step of one sequence, {name} | {ms:.2f} ms |")
+    print("\n## Clocks of an SM for a stage, H100\n")
+    rows = [(f"prefill GEMM, {n}", t) for n, _, t in prefill_gemm(kernels, model.H100) if n in ("qkv", "gate, up")]
+    attention = decode_attention(kernels, model.H100)
+    rows += [("decode attention, a tile", attention[1])] if attention else []
+    if rows:
+        print("| loop | " + " | ".join(rows[0][1]) + " | together |\n|" + "---|" * (len(rows[0][1]) + 2))
+        for title, terms in rows:
+            show_terms(title, terms)
