@@ -90,6 +90,8 @@ int front_set_engine(struct front *f, const struct front_engine *engine, struct 
         .identity_config = engine->identity_config,
         .model = engine->model,
         .n_model = strlen(engine->model),
+        .arithmetic = engine->law,
+        .n_arithmetic = engine->law ? strlen(engine->law) : 0,
     };
     struct api_error e;
     snprintf(e.why.text, sizeof e.why.text, "the engine was replaced");

@@ -99,6 +99,7 @@ struct front_engine {
     const char *model; /* for messages */
     struct key256 identity_text;
     struct key256 identity_config;
+    const char *law; /* the line with which the engine's arithmetic begins, "law=2\n" */
     const char *key_file;
 };
 /* Whether the engine that is set has said anything: false of one that is gone means that none was there. */

@@ -32,6 +32,7 @@ struct engine_client {
 
     struct wire_hello ours;
     char model[WIRE_MAX_TEXT];
+    char law[24]; /* what the engine's arithmetic begins with; empty: anything */
     bool has_key;
     struct key256 key;
     uint8_t engine_nonce[WIRE_NONCE_BYTES], our_nonce[WIRE_NONCE_BYTES];
@@ -173,6 +174,26 @@ static void answer_greeting(struct engine_client *c, const struct wire_hello *th
     out_changed(c);
 }
 
+/* Answers of another law have other bits: what was kept, recorded or promised of ours does not hold for them. An engine that
+ * does not tell is believed. */
+static bool is_of_our_law(struct engine_client *c, const struct wire_hello *theirs)
+{
+    const size_t n = strlen(c->law);
+    char why[192];
+    if (n == 0 || theirs->n_arithmetic == 0 ||
+        (theirs->n_arithmetic >= n && memcmp(theirs->arithmetic, c->law, n) == 0))
+        return true;
+    const char *end = memchr(theirs->arithmetic, '\n', theirs->n_arithmetic);
+    const size_t n_line = end ? (size_t)(end - theirs->arithmetic) : theirs->n_arithmetic;
+    snprintf(
+        why, sizeof why,
+        "HELLO: arithmetic: the engine computes by %.*s of docs/numerics.md, this front end knows %.*s: start both from "
+        "one release",
+        n_line < sizeof c->law ? (int)n_line : (int)sizeof c->law, theirs->arithmetic, (int)n - 1, c->law);
+    fail_connection(c, why);
+    return false;
+}
+
 static void take_welcome(struct engine_client *c, const struct wire_hello *theirs)
 {
     if (c->has_key) {
@@ -190,6 +211,8 @@ static void take_welcome(struct engine_client *c, const struct wire_hello *their
         fail_connection(c, "HELLO: identity_config: config.json differs from the engine's");
         return;
     }
+    if (!is_of_our_law(c, theirs))
+        return;
     event_del(c->deadline);
     c->state = CLIENT_READY;
     c->events.on_ready(c->context, theirs);
@@ -441,6 +464,7 @@ static void copy_ours(struct engine_client *c, const struct wire_hello *ours)
     size_t n_model = ours->n_model < sizeof c->model ? ours->n_model : sizeof c->model;
     if (n_model)
         memcpy(c->model, ours->model, n_model);
+    snprintf(c->law, sizeof c->law, "%.*s", (int)ours->n_arithmetic, ours->n_arithmetic ? ours->arithmetic : "");
     c->ours = (struct wire_hello){
         .version = WIRE_VERSION,
         .identity_text = ours->identity_text,

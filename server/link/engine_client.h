@@ -33,7 +33,8 @@ struct engine_client_events { /* all set; hello and stats are borrowed */
 
 /* identities are compared with the engine's: a mismatch ends in on_closed, as does an engine that
  * does not answer within 5 seconds. stream: consumed also on failure; NULL is one. ours:
- * identities, model and initial_credit (0 = 1 MiB) are used, and copied. key_file: NULL, or the key
+ * identities, model and initial_credit (0 = 1 MiB) are used, and copied; of arithmetic the line of the law alone, "law=2\n",
+ * with which the engine's must begin (empty: any will do). key_file: NULL, or the key
  * that the engine must ask for and know too. */
 int engine_client_open(struct event_base *base, struct wire_stream *stream, const struct wire_hello *ours,
                        const char *key_file, const struct engine_client_events *events, void *context,

@@ -334,8 +334,11 @@ static int connect_engine(struct generate *g)
         wire_stream_close(pair[1]);
         return status;
     }
-    const struct wire_hello ours = {
-        .version = WIRE_VERSION, .identity_text = g->identity.text, .identity_config = g->identity.config};
+    const struct wire_hello ours = {.version = WIRE_VERSION,
+                                    .identity_text = g->identity.text,
+                                    .identity_config = g->identity.config,
+                                    .arithmetic = g->identity.law,
+                                    .n_arithmetic = strlen(g->identity.law)};
     status = engine_client_open(g->base, pair[1], &ours, NULL, &events, g, &g->client, &g->err);
     g->source = engine_client_source(g->client);
     if (status != QUIRE_OK)

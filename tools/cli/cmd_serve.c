@@ -153,6 +153,7 @@ static int attach_engine(struct serve *s, struct wire_stream *stream, struct qui
                                         .model = s->model.name,
                                         .identity_text = s->identity.text,
                                         .identity_config = s->identity.config,
+                                        .law = s->identity.law,
                                         .key_file = s->remote ? s->key_file : NULL};
     return front_set_engine(s->front, &engine, err);
 }

@@ -437,7 +437,8 @@ int replay_run(struct replay *p, const char *model_dir, const struct speculative
         return quire_fail(
             err, QUIRE_UNSUPPORTED,
             "the recording's answers were computed by version %u of docs/numerics.md, this program computes by version"
-            " %d: their bits cannot be compared; quire sim --trace makes its decisions again",
+            " %d: their bits cannot be compared. Replay it with the release that made it; quire sim --trace makes its"
+            " decisions again",
             recording_header(p->recording)->law, K_LAW_VERSION);
     options_of(recording_header(p->recording), model_dir, &options);
     if (speculative)

@@ -1,6 +1,7 @@
 #include "tools/cli/serving.h"
 
 #include "base/log.h"
+#include "kernels/kernels.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,6 +22,7 @@ int serving_identity_read(const char *model_dir, struct serving_identity *out, s
     char path[4096];
     uint8_t chunk[65536];
     crypto_hash_sha256_state state;
+    snprintf(out->law, sizeof out->law, "law=%d\n", K_LAW_VERSION);
     if ((size_t)snprintf(path, sizeof path, "%s/config.json", model_dir) >= sizeof path)
         return quire_fail(err, QUIRE_INVALID, "the model's path is too long");
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -15,6 +15,7 @@
 /* What a front end and an engine compare in HELLO: quire_text_identity(), and the SHA-256 of config.json. */
 struct serving_identity {
     struct key256 text, config;
+    char law[24]; /* "law=2\n": K_LAW_VERSION, as an engine's arithmetic begins */
 };
 int serving_identity_read(const char *model_dir, struct serving_identity *out, struct quire_error *err);
 
