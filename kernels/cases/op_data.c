@@ -34,29 +34,46 @@ float op_random_value(uint64_t *state, enum op_values values)
     return unit;
 }
 
+/* Numbers repeat from here on: a prime, so that no two rows of a matrix are alike. Only what is timed is that large, and
+ * drawing 500 million of them would take seconds. */
+#define PERIOD 4194301u
+
+/* Fills p, of n elements of `size` bytes, with its first PERIOD again and again. */
+static void *repeated(void *p, uint64_t n, size_t size)
+{
+    for (uint64_t at = PERIOD; at < n; at += PERIOD)
+        memcpy((char *)p + at * size, p, (n - at < PERIOD ? n - at : PERIOD) * size);
+    return p;
+}
+
+static uint64_t drawn(uint64_t n)
+{
+    return n < PERIOD ? n : PERIOD;
+}
+
 static float *random_f32(uint64_t n, uint64_t *state, enum op_values values)
 {
     float *p = must(malloc((n ? n : 1) * sizeof *p));
-    for (uint64_t i = 0; i < n; i++)
+    for (uint64_t i = 0; i < drawn(n); i++)
         p[i] = op_random_value(state, values);
-    return p;
+    return repeated(p, n, sizeof *p);
 }
 
 /* n values as a checkpoint or a cache stores them. Denormals of f16 lie below 2^-14, not 2^-126. */
 static void *random_stored(uint64_t n, enum k_dtype dtype, uint64_t *state, enum op_values values)
 {
-    float *f = random_f32(n, state, values);
+    float *f = random_f32(dtype == K_F32 ? n : drawn(n), state, values);
     if (dtype == K_F32)
         return f;
     uint16_t *h = must(malloc((n ? n : 1) * sizeof *h));
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < drawn(n); i++) {
         float x = dtype == K_F16 && values == VALUES_TINY ? ldexpf(f[i], 115) : f[i];
         if (dtype == K_F16 && values == VALUES_WIDE)
             x = ldexpf(x, -6);
         h[i] = dtype == K_F16 ? k_f16_from_f32(x) : k_bf16_from_f32(x);
     }
     free(f);
-    return h;
+    return repeated(h, n, sizeof *h);
 }
 
 static uint32_t x_width(const struct op_case *c)
@@ -131,10 +148,11 @@ static void plain_row(struct k_sample_row *row, enum op_sampling sampling, uint3
 {
     *row = (struct k_sample_row){
         .temperature = sampling == SAMPLING_GREEDY ? 0.0f : 0.8f,
-        .top_p = sampling == SAMPLING_TOP_P ? 0.9f : 1.0f,
+        .top_p = sampling == SAMPLING_TOP_P || sampling == SAMPLING_FULL ? 0.9f : 1.0f,
+        .top_k = sampling == SAMPLING_FULL ? 50 : 0,
         .repetition_penalty = 1.0f,
         .seed = index,
-        .n_logprobs = -1,
+        .n_logprobs = sampling == SAMPLING_FULL ? 5 : -1,
         .forced = -1,
     };
 }

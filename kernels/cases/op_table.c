@@ -272,8 +272,8 @@ const struct op_case op_bench_cases[] = {
     ATTN_MMA(16, 8, 256, 16, .softcap = 50, SEQS(SAME_16(4095))), ATTN_MMA(16, 8, 256, 16, SEQS(SAME_16(4095))),
     ATTN_MMA(64, 8, 64, 16, .extra = true, SEQS(SAME_16(4095))), ATTN_MMA(64, 8, 64, 16, SEQS(SAME_16(4095))),
     COPY(K_F16, 2, 64, 16, 1, 64), COPY(K_F16, 2, 64, 16, 64, 64), COPY(K_F16, 8, 128, 16, 64, 64),
-    {.op = K_OP_SAMPLE, .n_tokens = 1, .n_rows = 151936},
-    {.op = K_OP_SAMPLE, .n_tokens = 16, .n_rows = 151936},
+    {.op = K_OP_SAMPLE, .n_tokens = 1, .n_rows = 151936, .sampling = SAMPLING_FULL},
+    {.op = K_OP_SAMPLE, .n_tokens = 16, .n_rows = 151936, .sampling = SAMPLING_FULL},
     {.op = K_OP_SAMPLE, .n_tokens = 1, .n_rows = 151936, .sampling = SAMPLING_GREEDY},
     {.op = K_OP_SAMPLE, .n_tokens = 1, .n_rows = 151936, .sampling = SAMPLING_TOP_P},
     {.op = K_OP_SAMPLE, .n_tokens = 64, .n_rows = 151936, .sampling = SAMPLING_TEMPERATURE},
@@ -321,10 +321,15 @@ __attribute__((format(printf, 1, 2))) static void append(const char *format, ...
     va_end(args);
 }
 
+const char *op_sampling_name(enum op_sampling sampling)
+{
+    static const char *const names[N_SAMPLINGS] = {"", "greedy", "temperature", "top_p", "full"};
+    return names[sampling];
+}
+
 const char *op_name(const struct op_case *c)
 {
     static const char *const values[] = {"", " wide", " tiny", " sharp"};
-    static const char *const samplings[] = {"", " greedy", " temperature", " top_p"};
     name[0] = '\0';
     append("%s", k_operation_name(c->op));
     if (op_is_gemm(c) || c->op == K_OP_EMBED || c->op == K_OP_ROPE_KV || c->op == K_OP_ATTENTION ||
@@ -354,6 +359,8 @@ const char *op_name(const struct op_case *c)
         append(" in %u parts", c->n_parts);
     if (c->unit > 0)
         append(" segments of %u", c->unit);
-    append("%s%s%s%s", c->extra ? " +" : "", c->into ? " into" : "", values[c->values], samplings[c->sampling]);
+    append("%s%s%s", c->extra ? " +" : "", c->into ? " into" : "", values[c->values]);
+    if (c->sampling != SAMPLING_MIXED)
+        append(" %s", op_sampling_name(c->sampling));
     return name;
 }

@@ -17,6 +17,8 @@ enum op_sampling { /* what rows of logits ask for */
                    SAMPLING_GREEDY,
                    SAMPLING_TEMPERATURE,
                    SAMPLING_TOP_P,
+                   SAMPLING_FULL, /* top_k, top_p and logprobs */
+                   N_SAMPLINGS
 };
 
 #define OP_MAX_SEQS 64
@@ -55,6 +57,9 @@ uint32_t op_n_seqs(const struct op_case *c);
 uint32_t op_n_tokens(const struct op_case *c);
 bool op_is_gemm(const struct op_case *c); /* has a weight, a bias and a form */
 bool op_is_fill(const struct op_case *c, uint64_t token);
+
+/* "greedy" and so on; "" for what each row chooses. */
+const char *op_sampling_name(enum op_sampling sampling);
 
 /* "gemm f16 lane T3 N17 K100 bias": static storage, overwritten by the next call. */
 const char *op_name(const struct op_case *c);

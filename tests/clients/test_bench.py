@@ -19,7 +19,7 @@ def bench(*arguments, timeout=120, **kwargs):
 def bench_json(*arguments):
     got = bench(*arguments, "--json")
     assert got.returncode == 0, got.stderr
-    assert got.stdout.count("\n") == 1
+    assert got.stdout.endswith("}\n")
     return json.loads(got.stdout)
 
 
@@ -384,8 +384,28 @@ def test_kernels_of_a_shape():
     assert case["calls"] == 1 and case["gb_s"] == pytest.approx(2 * positions * 2 * 32 * 2 / case["median_us"] / 1e3, rel=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["greedy", "temperature", "top_p", "full"])
+def test_a_kind_of_sampling(kind):
+    [case] = bench_json("kernels", "--quick", "--op", "sample", "--tokens", 2, "--rows", 100, "--sampling", kind)["cases"]
+    assert case["case"] == f"sample T2 N100 {kind}"
+
+
+def test_rows_are_printed_as_they_are_measured():
+    """What a run that is stopped has measured is on its output, a row on each line."""
+    run = subprocess.Popen([QUIRE, "bench", "kernels", "--json", "--op", "gemm", "--rows", "4864", "--cols", "896", "--tokens", "1,2000",
+                            "--form", "lane", "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert run.stdout.readline().endswith('"cases":[\n')
+        assert json.loads(run.stdout.readline())["case"] == "gemm float16 T1 N4864 K896"
+        assert run.poll() is None
+    finally:
+        run.kill()
+        run.wait()
+
+
 @pytest.mark.parametrize("arguments,says", [
-    (["--op", "nosuch"], "--op"), (["--rows", 5], "--op"), (["--op", "gemm", "--tokens", 1, "--cols", 16], "--rows"),
+    (["--op", "nosuch"], "--op"), (["--op", "sample", "--tokens", 1, "--rows", 9, "--sampling", "beam"], "--sampling"),
+    (["--op", "gemm", "--rows", 4, "--cols", 4, "--tokens", 1, "--sampling", "full"], "--sampling"), (["--rows", 5], "--op"), (["--op", "gemm", "--tokens", 1, "--cols", 16], "--rows"),
     (["--op", "sample", "--tokens", 1, "--rows", 9, "--cols", 3], "--cols"), (["--op", "gemm", "--rows", 4, "--cols", 4, "--tokens", "1,"], "--tokens"),
     (["--op", "attention", "--heads", "3/2", "--head-dim", 64, "--seqs", "1x1@0"], "--heads"),
     (["--op", "attention", "--heads", "4/2", "--head-dim", 60, "--seqs", "1x1@0"], "--head-dim"),

@@ -31,8 +31,7 @@ struct bench {
     double read_gb_s, fma_gflop_s; /* the best case's limits */
     const char *isa, *limits_from;
     char backend[16], description[192];
-    json_t *rows; /* NULL without --json */
-    uint32_t n_cases, n_lacking;
+    uint32_t n_cases, n_lacking, n_rows; /* n_rows: of the JSON so far */
     int name_width; /* of the longest case's name */
 };
 
@@ -59,6 +58,27 @@ static json_t *real_or_null(double x)
     return x > 0 ? json_real(x) : json_null();
 }
 
+/* Row by row, each on a line of its own: what ends early has said what it measured. */
+static int print_json_line(json_t *object, const char *before, const char *after)
+{
+    char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(object);
+    if (!text)
+        return QUIRE_NO_MEMORY;
+    size_t end = strlen(text) - (*after == ','); /* what comes after goes on in the object */
+    bool ok = printf("%s%.*s%s", before, (int)end, text, after) > 0 && fflush(stdout) == 0;
+    free(text);
+    return ok ? QUIRE_OK : QUIRE_IO;
+}
+
+static int print_json_heading(const struct bench *bench)
+{
+    return print_json_line(json_pack("{s:s, s:s, s:s, s:i, s:s?, s:i}", "device", bench->backend, "description",
+                                     bench->description, "isa", bench->isa, "threads", (int)bench->n_threads, "limits",
+                                     bench->limits_from, "not_measured", (int)bench->n_lacking),
+                           "", ",\"cases\":[\n");
+}
+
 static int report(struct bench *bench, const struct op_case *c, const struct bench_timing *t)
 {
     double bytes, flops, share = 0;
@@ -72,7 +92,7 @@ static int report(struct bench *bench, const struct op_case *c, const struct ben
         by_fma = t->fma_gflop_s > 0 && flops / t->fma_gflop_s > bytes / t->read_gb_s;
         share = by_fma ? gflop_s / t->fma_gflop_s : gb_s / t->read_gb_s;
     }
-    if (!bench->rows) {
+    if (!bench->json) {
         char text[32] = "-";
         if (has_share)
             snprintf(text, sizeof text, "%.0f %% of %s", share * 100, by_fma ? "FMA" : "read");
@@ -88,7 +108,11 @@ static int report(struct bench *bench, const struct op_case *c, const struct ben
               json_object_set_new(row, "fma_limit_gflop_s", real_or_null(has_share ? t->fma_gflop_s : 0)) ||
               json_object_set_new(row, "limit", has_share ? json_string(by_fma ? "fma" : "read") : json_null()) ||
               json_object_set_new(row, "share_of_limit", has_share ? json_real(share) : json_null());
-    return json_array_append_new(bench->rows, row) || bad ? QUIRE_NO_MEMORY : QUIRE_OK;
+    if (bad) {
+        json_decref(row);
+        return QUIRE_NO_MEMORY;
+    }
+    return print_json_line(row, bench->n_rows++ ? "," : "", "\n");
 }
 
 static int bench_case(struct bench *bench, const struct op_case *c, struct quire_error *err)
@@ -110,7 +134,7 @@ static int bench_case(struct bench *bench, const struct op_case *c, struct quire
     }
     bench->read_gb_s = t.read_gb_s > bench->read_gb_s ? t.read_gb_s : bench->read_gb_s;
     bench->fma_gflop_s = t.fma_gflop_s > bench->fma_gflop_s ? t.fma_gflop_s : bench->fma_gflop_s;
-    return report(bench, c, &t) == QUIRE_OK ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    return report(bench, c, &t) == QUIRE_OK ? QUIRE_OK : quire_fail(err, QUIRE_IO, "the results could not be written");
 }
 
 static bool is_chosen(const struct bench *bench, const struct op_case *c)
@@ -131,8 +155,10 @@ static int run_cases(struct bench *bench, struct quire_error *err)
     struct bench_progress progress;
     uint32_t done = 0;
     int status = QUIRE_OK;
-    if (!bench->rows)
+    if (!bench->json)
         print_heading(bench);
+    else if (print_json_heading(bench) != QUIRE_OK)
+        return quire_fail(err, QUIRE_IO, "the results could not be written");
     bench_progress_begin(&progress, "cases", bench->n_cases);
     for (size_t i = 0; i < bench->n_all && status == QUIRE_OK; i++) {
         const struct op_case *c = &bench->cases[i];
@@ -148,7 +174,7 @@ static int run_cases(struct bench *bench, struct quire_error *err)
 
 static int finish(struct bench *bench)
 {
-    if (!bench->rows) {
+    if (!bench->json) {
         if (bench->read_gb_s > 0 && !bench->is_device)
             printf("\nlimits, the best case's: read %.2f GB/s, FMA %.1f GFLOP/s\n", bench->read_gb_s,
                    bench->fma_gflop_s);
@@ -160,10 +186,9 @@ static int finish(struct bench *bench)
             printf("\nnot measured: %u cases of forms that %s does not have\n", bench->n_lacking, bench->backend);
         return 0;
     }
-    return command_print_json(json_pack(
-        "{s:s, s:s, s:s, s:i, s:f, s:f, s:s?, s:i, s:O}", "device", bench->backend, "description", bench->description,
-        "isa", bench->isa, "threads", (int)bench->n_threads, "read_gb_s", bench->read_gb_s, "fma_gflop_s",
-        bench->fma_gflop_s, "limits", bench->limits_from, "not_measured", (int)bench->n_lacking, "cases", bench->rows));
+    bool ok = printf("],\"read_gb_s\":%.9g,\"fma_gflop_s\":%.9g}\n", bench->read_gb_s, bench->fma_gflop_s) > 0 &&
+              fflush(stdout) == 0;
+    return ok ? 0 : command_fail(1, "the results could not be written");
 }
 
 /* ---- what is measured, and on what ---- */
@@ -263,6 +288,8 @@ static size_t own_flags(struct bench *bench, struct cli_option *out)
          .help = "Of the weights, or of the KV cache: float16 (default), bfloat16, float32."},
         {.names = "form", .kind = CLI_STRING, .target = &shape->form, .value = "FORM",
          .help = "Of gemm and attention: lane, tile, tile-bf16 or mma. Default: what the device takes by itself."},
+        {.names = "sampling", .kind = CLI_STRING, .target = &shape->sampling, .value = "KIND",
+         .help = "What rows of sample ask for: greedy, temperature, top_p or full (default): top_k 50, top_p 0.9, 5 logprobs."},
         {.names = "heads", .kind = CLI_STRING, .target = &shape->heads, .value = "Q/KV", .help = "Heads of queries and of KV: 32/8."},
         {.names = "head-dim", .kind = CLI_U32, .target = &shape->head_dim, .max = 256, .value = "N", .help = "Of attention's heads."},
         {.names = "seqs", .kind = CLI_STRING, .target = &shape->seqs, .value = "LIST",
@@ -315,12 +342,8 @@ int bench_kernels(int argc, char **argv)
     code = choose_cases(&bench);
     if (code != 0)
         return code;
-    if (bench.json && !(bench.rows = json_array()))
-        return command_fail(1, "out of memory");
-
     int status = run_cases(&bench, &err);
     code = status == QUIRE_OK ? finish(&bench) : command_fail(1, err.text);
     bench_limits_close(bench.limits);
-    json_decref(bench.rows);
     return code;
 }

@@ -8,7 +8,7 @@
 #define MAX_ELEMENTS (1ull << 33) /* of one operand: 16 GiB of float16 */
 
 /* Which parts of a shape an operation has. */
-enum { TOKENS = 1, ROWS = 2, COLS = 4, HEADS = 8, SEQS = 16, DTYPE = 32, FORM = 64 };
+enum { TOKENS = 1, ROWS = 2, COLS = 4, HEADS = 8, SEQS = 16, DTYPE = 32, FORM = 64, SAMPLING = 128 };
 static const unsigned parts_of[K_N_OPERATIONS] = {
                                                    /* 0: an operation without cases */
     [K_OP_GEMM] = TOKENS | ROWS | COLS | DTYPE | FORM,
@@ -19,7 +19,7 @@ static const unsigned parts_of[K_N_OPERATIONS] = {
     [K_OP_RMSNORM] = TOKENS | COLS,
     [K_OP_ROPE_ANGLES] = TOKENS | COLS,
     [K_OP_GATHER] = TOKENS | ROWS | COLS,
-    [K_OP_SAMPLE] = TOKENS | ROWS,
+    [K_OP_SAMPLE] = TOKENS | ROWS | SAMPLING,
     [K_OP_KV_COPY] = TOKENS | ROWS | HEADS | DTYPE,
 };
 
@@ -114,6 +114,17 @@ static bool parse_form(const char *text, enum k_gemm_form *out)
     return false;
 }
 
+static bool parse_sampling(const char *text, enum op_sampling *out)
+{
+    for (int s = SAMPLING_MIXED + 1; s < N_SAMPLINGS; s++) {
+        if (strcmp(text, op_sampling_name((enum op_sampling)s)) == 0) {
+            *out = (enum op_sampling)s;
+            return true;
+        }
+    }
+    return false;
+}
+
 static int check_heads(const struct bench_shape *s, struct op_case *c, struct quire_error *err)
 {
     if (!s->heads || !parse_heads(s->heads, c))
@@ -147,6 +158,7 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
     c->n_cols = s->n_cols;
     c->dtype = K_F16;
     c->form = needs & FORM ? K_FORM_AUTO : K_FORM_LANE;
+    c->sampling = needs & SAMPLING ? SAMPLING_FULL : SAMPLING_MIXED;
     bool is_cache = c->op == K_OP_ATTENTION || c->op == K_OP_ROPE_KV || c->op == K_OP_KV_COPY;
     if (!!(needs & ROWS) != (s->n_rows > 0))
         return quire_fail(err, QUIRE_INVALID, "--rows: %s", needs & ROWS ? "is missing" : "this operation has none");
@@ -162,6 +174,9 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
     if (s->form && (!(needs & FORM) || !parse_form(s->form, &c->form)))
         return quire_fail(err, QUIRE_INVALID, "--form: must be %s",
                           needs & FORM ? "lane, tile, tile-bf16 or mma" : "absent: this operation has one form");
+    if (s->sampling && (!(needs & SAMPLING) || !parse_sampling(s->sampling, &c->sampling)))
+        return quire_fail(err, QUIRE_INVALID, "--sampling: must be %s",
+                          needs & SAMPLING ? "greedy, temperature, top_p or full" : "absent: it is sample's");
     if (needs & HEADS ? check_heads(s, c, err) != QUIRE_OK : s->heads || s->head_dim || s->block_tokens)
         return needs & HEADS
                    ? QUIRE_INVALID

@@ -47,14 +47,6 @@ static uint32_t copies_of(const struct k_backend *b, const struct op_case *c)
     return n < most ? (uint32_t)n : most;
 }
 
-/* Sampling with everything on: no row is bad, most of the work is done. */
-static void sample_for_real(const struct op_case *c, struct op_data *d)
-{
-    for (uint32_t t = 0; t < c->n_tokens; t++)
-        d->rows[t] = (struct k_sample_row){
-            .temperature = 0.7f, .top_p = 0.9f, .top_k = 50, .repetition_penalty = 1, .n_logprobs = 5, .forced = -1};
-}
-
 /* Operations that do not fit abort; a device is asked first. */
 static int check_memory(struct k_backend *b, const struct op_case *c, uint32_t *n_copies, struct quire_error *err)
 {
@@ -233,8 +225,6 @@ int bench_timing_run(struct k_backend *b, const struct op_case *c, uint32_t n_th
     if (status != QUIRE_OK)
         return status;
     op_data_make(c, &r.data);
-    if (c->op == K_OP_SAMPLE)
-        sample_for_real(c, &r.data);
     for (uint32_t i = 0; i < r.n_copies; i++)
         r.copies[i] = op_bind(b, c, &r.data, &variant);
     status = time_copies(&r, wide, limits, out, err);
