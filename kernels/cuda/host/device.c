@@ -92,6 +92,7 @@ static int choose(struct cuda_backend *c, const char *device, struct cudaDeviceP
                           cudaGetErrorString(error));
     c->compute_capability = prop->major * 10 + prop->minor;
     c->n_sms = (uint32_t)prop->multiProcessorCount;
+    c->shared_bytes = (uint32_t)prop->sharedMemPerBlockOptin;
     if (c->compute_capability < LEAST_CAPABILITY)
         return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d, %s, is sm_%d: the kernels need sm_%d or later", c->device,
                           prop->name, c->compute_capability, LEAST_CAPABILITY);

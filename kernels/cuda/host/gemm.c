@@ -44,10 +44,12 @@ static int gemm(struct k_backend *b, const struct k_gemm_args *args, const struc
     status = gemm_by_library(b, &a, gated, &done, err);
     if (status != QUIRE_OK || done)
         return status;
-    cudaStream_t stream = cuda_of(b)->stream;
-    cudaError_t error = b->form == K_FORM_LANE                 ? launch_gemm_lane(stream, &a, gated)
-                        : a.n_tokens <= CUDA_GEMM_SMALL_TOKENS ? launch_gemm_small(stream, &a, gated)
-                                                               : launch_gemm_large(stream, &a, gated);
+    struct cuda_backend *c = cuda_of(b);
+    cudaStream_t stream = c->stream;
+    cudaError_t error = b->form == K_FORM_LANE ? launch_gemm_lane(stream, &a, gated)
+                        : a.n_tokens <= CUDA_GEMM_SMALL_TOKENS
+                            ? launch_gemm_small(stream, &a, gated)
+                            : launch_gemm_large(stream, &a, gated, c->n_sms, c->shared_bytes);
     return cuda_check(b, error, operation, err);
 }
 

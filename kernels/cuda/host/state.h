@@ -32,7 +32,7 @@ struct cuda_backend {
     struct k_backend base;
     struct k_backend_ops ops; /* the table, with this GPU's description */
     int device;
-    uint32_t n_sms;
+    uint32_t n_sms, shared_bytes; /* multiprocessors; the most shared memory of a block */
     int compute_capability; /* 90 for sm_90 */
     cudaStream_t stream;
     bool is_recording; /* between graph_begin and graph_end */

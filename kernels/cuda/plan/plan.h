@@ -12,6 +12,9 @@ static inline uint32_t cuda_gemm_factor_stride(uint32_t n_cols)
 }
 /* What cuBLASLt may take for a GEMM: NVIDIA's own choice for sm_90, where 4 MiB do before. */
 #define CUDA_CUBLASLT_WORKSPACE_BYTES (UINT64_C(32) << 20)
+/* Sums of segments that wait for others, in gemm_large.cu: three sets of 192 x 128 for 160 blocks, which is more than an H200's
+ * 132 SMs. Where there are more SMs, fewer blocks run. */
+#define CUDA_GEMM_WAITING_BYTES (UINT64_C(45) << 20)
 uint64_t cuda_gemm_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_attention_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_attention_plan_bytes(const struct k_plan_dims *dims);
