@@ -89,7 +89,7 @@ static int check_sample_row(const struct k_sample_row *row, uint32_t index, uint
     return QUIRE_OK;
 }
 
-int k_check_sample(const struct k_sample_args *a, struct quire_error *err)
+int k_check_sample(const struct k_sample_plan_args *a, struct quire_error *err)
 {
     if (a->n_vocab == 0 || a->n_vocab > K_MAX_VOCAB)
         return quire_fail(err, QUIRE_INVALID, "sample: a vocabulary of %u, must be 1 to %u", a->n_vocab, K_MAX_VOCAB);

@@ -18,7 +18,7 @@ bool k_takes_format(enum k_operation operation, struct k_format format);
 int k_check_rmsnorm(const struct k_rmsnorm_args *a, struct quire_error *err);
 int k_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct quire_error *err);
 int k_check_attention(const struct k_attention_args *a, struct quire_error *err);
-int k_check_sample(const struct k_sample_args *a, struct quire_error *err);
+int k_check_sample(const struct k_sample_plan_args *a, struct quire_error *err);
 int k_check_gate_up(uint32_t n_rows, struct quire_error *err); /* of gemm_silu_mul()'s weight */
 
 #endif

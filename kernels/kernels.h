@@ -177,6 +177,7 @@ struct k_rope_kv_args { /* per-head RMSNorm of q and k (optional), RoPE, K and V
 struct k_token_source {
     uint32_t token, row;
 };
+#define K_NO_TOKEN UINT32_MAX /* of a source that only fills up a step */
 struct k_place_tokens_args {
     uint32_t *ids_dev; /* [T] */
     const uint32_t *sampled_dev; /* as k_sample_args left it */
@@ -191,12 +192,12 @@ struct k_attn_row {
     uint32_t position; /* of that first token */
     uint32_t table; /* offset of its block table in tables_dev */
 };
-/* How a step's attention is divided among the device: made once for all layers with these rows and
- * this window, before the first of them. Backends on host memory have nothing to do here. */
+/* How a step's attention is divided among the device: made once for all layers with these rows and this window, on the
+ * host, from where it goes to the device with the rest of a step's input. Host backends have nothing to do here. */
 struct k_attention_plan_args {
     const struct k_attn_row *rows; /* [n_rows] HOST memory, read before the call returns */
     const struct k_kv_shape *kv;
-    void *plan_dev; /* k_plan_bytes.attention_plan */
+    void *plan; /* HOST memory on 16 bytes, k_plan_bytes.attention_plan of so many rows and tokens */
     uint32_t n_rows, n_tokens, n_q_heads;
     uint32_t window;
 };
@@ -206,7 +207,9 @@ struct k_attention_args {
     const struct k_attn_row *rows; /* [n_rows] HOST memory; not read between graph_begin and graph_end,
                                       * where n_rows is an upper bound */
     const struct k_attn_row *rows_dev; /* the same in backend memory */
-    void *plan_dev; /* made from the same rows and window; a device counts in it, and leaves it as it was */
+    void *
+        plan_dev; /* a copy of the plan of these rows and this window, on 16 bytes; a device counts in it, and leaves it
+                     * as it was */
     const uint32_t *tables_dev; /* block ids; entry i of a table covers positions [i, i+1) * block_tokens */
     const struct k_kv_shape *kv;
     const struct k_kv_layer *layer;
@@ -253,7 +256,7 @@ struct k_logit_bias {
     float bias; /* -INFINITY forbids the token */
 };
 
-/* One row of logits and what to do with it. Host memory, read before the call returns. */
+/* One row of logits and what to do with it. */
 struct k_sample_row {
     float temperature; /* < 1e-5: greedy */
     float top_p; /* (0, 1]; 1 = off */
@@ -284,10 +287,25 @@ struct k_sample_result {
     float top_logprobs[K_MAX_LOGPROBS];
 };
 
+/* What a device reads of a step's rows: their numbers, and as parts their masks, biases and counts. It is made on the host
+ * and goes to the device with the rest of a step's input. Host backends read the rows themselves and write nothing here.
+ * Of many rows with large parts only the first are planned; who calls goes on with the others when these are sampled. */
+struct k_sample_plan_args {
+    const struct k_sample_row *rows; /* [n_rows] HOST memory, read before the call returns; QUIRE_INVALID names what is
+                                      * wrong with one */
+    void *plan; /* HOST memory on 16 bytes, k_plan_bytes.sample_plan of so many rows */
+    void *parts; /* HOST memory on 16 bytes behind it, k_plan_bytes.sample_parts */
+    uint32_t n_rows, n_vocab;
+    uint32_t *n_planned; /* how many rows */
+    uint64_t *parts_bytes; /* how many of the parts' bytes were written */
+};
+
 struct k_sample_args {
     float *logits_dev; /* [n_rows, V]: destroyed */
-    const struct k_sample_row *rows; /* [n_rows] host */
-    struct k_sample_result *results; /* [n_rows] host; valid after wait() on a later fence */
+    const struct k_sample_row *rows; /* [n_rows] HOST memory, which were planned; not read between graph_begin and
+                                      * graph_end, where n_rows is an upper bound and the plan says how many there are */
+    const void *plan_dev; /* a copy of their plan, and as far behind it as on the host one of its parts */
+    struct k_sample_result *results_dev; /* [n_rows] */
     uint32_t *sampled_dev; /* [n_rows]: the results' tokens, for place_tokens() */
     void *workspace_dev; /* k_plan_bytes.sample */
     uint32_t n_rows, n_vocab;
@@ -311,6 +329,8 @@ struct k_plan_bytes {
     uint64_t attention;
     uint64_t attention_plan; /* of each plan */
     uint64_t sample;
+    uint64_t sample_plan;
+    uint64_t sample_parts; /* holds those of any one row */
 };
 
 /* What a backend needs, known without opening it. Constant and static; an opened backend points to its own. */
@@ -388,7 +408,7 @@ struct k_backend_ops {
 
     /* A step of one shape as one launch. Operations between graph_begin and graph_end are recorded and
      * not run; graph_launch runs them on what their buffers hold by then. What may be
-     * recorded: K_RECORDED_OPERATIONS. All four are NULL where a backend has no graphs. Like memory: made
+     * recorded: K_RECORDED_OPERATIONS and K_LINKING_OPERATIONS. All four are NULL where a backend has no graphs. Like memory: made
      * while a model is opened. */
     int (*graph_begin)(struct k_backend *b, struct quire_error *err);
     int (*graph_end)(struct k_backend *b, struct k_graph **out, struct quire_error *err);

@@ -17,18 +17,22 @@
     X(ROPE_KV, rope_kv, "norms of the heads of q and k, RoPE, and K and V into their blocks") \
     X(ATTENTION, attention, "attention of a step's queries over the paged KV cache") \
     X(GEMM_SILU_MUL, gemm_silu_mul, "gate and up of an MLP in one weight, then SiLU of gate times up") \
-    X(GATHER, gather, "the rows of activations that logits are wanted of")
+    X(GATHER, gather, "the rows of activations that logits are wanted of") \
+    X(SAMPLE, sample, "a token, and logprobs, from each row of logits")
 
 /* What has cases too, and is never recorded: it reads host memory that is another each time. */
-#define K_EAGER_OPERATIONS(X) \
-    X(SAMPLE, sample, "a token, and logprobs, from each row of logits") \
-    X(KV_COPY, kv_copy, "whole KV blocks of a layer between a pool and its host tier")
+#define K_EAGER_OPERATIONS(X) X(KV_COPY, kv_copy, "whole KV blocks of a layer between a pool and its host tier")
 
-/* What prepares the others, without cases of its own: attention's make its plan, kernels_step_test places tokens. */
-#define K_PREPARING_OPERATIONS(X) \
-    X(ATTENTION_PLAN, attention_plan, "how a step's attention is divided among the device; host backends need none") \
+/* What stands between two steps, and is recorded too; kernels_step_test places tokens. */
+#define K_LINKING_OPERATIONS(X) \
     X(PLACE_TOKENS, place_tokens, "tokens that the step before sampled, to where this step embeds them")
 
-#define K_OPERATIONS(X) K_RECORDED_OPERATIONS(X) K_EAGER_OPERATIONS(X) K_PREPARING_OPERATIONS(X)
+/* What prepares the others on the host, before they are run or launched: it queues nothing and is never recorded. The
+ * cases of attention and of sampling make their plans. */
+#define K_PREPARING_OPERATIONS(X) \
+    X(ATTENTION_PLAN, attention_plan, "how a step's attention is divided among the device; host backends need none") \
+    X(SAMPLE_PLAN, sample_plan, "what a device reads of a step's rows; host backends need none")
+
+#define K_OPERATIONS(X) K_RECORDED_OPERATIONS(X) K_EAGER_OPERATIONS(X) K_LINKING_OPERATIONS(X) K_PREPARING_OPERATIONS(X)
 
 #endif

@@ -13,9 +13,10 @@ static void fill_up(struct forward *f, const struct forward_graph *graph, struct
     uint32_t n = graph->n_tokens;
     for (uint32_t i = batch->n_tokens; i < n; i++) {
         batch->ids[i] = batch->positions[i] = 0;
-        for (uint32_t g = 0; g < f->n_groups; g++)
+        for (uint32_t g = 0; g < f->n_groups; g++) {
             batch->slots[g][i] = K_NO_SLOT;
-        batch->rows[i] = (struct k_attn_row){.token = i};
+            batch->group_rows[g][i] = (struct k_attn_row){.token = i};
+        }
         batch->logit_tokens[i] = i;
         batch->logit_rows[i] = (struct k_attn_row){.token = i};
     }
@@ -38,36 +39,34 @@ void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32
     f->n_begun++;
     const struct forward_graph *graph = n_tokens == n_rows && n_tokens == n_logits ? graph_for(f, n_tokens) : NULL;
     if (graph) {
-        forward_place(f, staging_of(f), graph->n_tokens, graph->n_tokens, graph->n_tokens, out);
+        forward_place(f, staging_of(f), graph->n_tokens, graph->n_tokens, graph->n_tokens, n_entries, out);
         out->n_tokens = out->n_rows = out->n_logits = n_tokens;
         fill_up(f, graph, out);
     } else {
-        forward_place(f, staging_of(f), n_tokens, n_rows, n_logits, out);
+        forward_place(f, staging_of(f), n_tokens, n_rows, n_logits, n_entries, out);
     }
-    out->n_entries = n_entries;
 }
 
-static int sample(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows,
-                  struct k_sample_result *results, struct quire_error *err)
+/* The rows of the other groups, whose tables follow those of the first. */
+static void fill_group_rows(const struct forward *f, struct forward_batch *batch)
 {
-    const struct k_sample_args a = {.logits_dev = f->logits_dev,
-                                    .rows = rows,
-                                    .results = results,
-                                    .sampled_dev = f->sampled_dev,
-                                    .workspace_dev = f->sample_workspace_dev,
-                                    .n_rows = batch->n_logits,
-                                    .n_vocab = f->desc->vocab_size};
-    return batch->n_logits ? f->backend->ops->sample(f->backend, &a, err) : QUIRE_OK;
+    for (uint32_t g = 1; g < f->n_groups; g++) {
+        for (uint32_t i = 0; i < batch->n_rows; i++) {
+            batch->group_rows[g][i] = batch->rows[i];
+            batch->group_rows[g][i].table += g * batch->n_entries;
+        }
+    }
 }
 
-/* The attention rows of the tokens whose logits are wanted: runs of neighbours in one row. */
-static void fill_logit_rows(struct forward_batch *batch)
+/* The attention rows of the tokens whose logits are wanted, as the last layer has them: runs of neighbours in one row. */
+static void fill_logit_rows(const struct forward *f, struct forward_batch *batch)
 {
+    const struct k_attn_row *rows = batch->group_rows[f->layer_group[f->desc->n_layers - 1]];
     uint32_t row = 0, n = 0;
     for (uint32_t i = 0; i < batch->n_logits; i++) {
         uint32_t token = batch->logit_tokens[i];
         bool new_row = i == 0;
-        for (; token >= batch->rows[row].token + batch->rows[row].n_tokens; row++)
+        for (; token >= rows[row].token + rows[row].n_tokens; row++)
             new_row = true;
         struct k_attn_row *last = new_row ? NULL : &batch->logit_rows[n - 1];
         if (last && token == last->token + last->n_tokens)
@@ -76,25 +75,35 @@ static void fill_logit_rows(struct forward_batch *batch)
             batch->logit_rows[n++] = (struct k_attn_row){
                 .token = token,
                 .n_tokens = 1,
-                .position = batch->rows[row].position + (token - batch->rows[row].token),
-                .table = batch->rows[row].table,
+                .position = rows[row].position + (token - rows[row].token),
+                .table = rows[row].table,
             };
     }
     batch->n_logit_rows = n;
 }
 
-static int copy_to_device(struct forward *f, const void *begin, const void *end, struct quire_error *err)
+/* As many of the rows as there is room for. *end: of the staged input. */
+static int plan_samples(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows,
+                        uint32_t n_rows, uint32_t *n_planned, const uint8_t **end, struct quire_error *err)
 {
-    uint64_t bytes = (uint64_t)((const uint8_t *)end - (const uint8_t *)begin);
-    return f->backend->ops->copy_in(f->backend, forward_on_device(f, begin), begin, bytes, err);
+    uint64_t parts_bytes = 0;
+    const struct k_sample_plan_args a = {.rows = rows,
+                                         .plan = batch->sample_plan,
+                                         .parts = batch->sample_parts,
+                                         .n_rows = n_rows,
+                                         .n_vocab = f->desc->vocab_size,
+                                         .n_planned = n_planned,
+                                         .parts_bytes = &parts_bytes};
+    TRY(f->backend->ops->sample_plan(f->backend, &a, err));
+    *end = batch->sample_parts + parts_bytes;
+    return *n_planned > 0 || n_rows == 0
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_INTERNAL, "sampling: no room for what a single row brings");
 }
 
-static int copy_input(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
+static int copy_to_device(struct forward *f, const uint8_t *begin, const uint8_t *end, struct quire_error *err)
 {
-    TRY(copy_to_device(f, staging_of(f), batch->tables[0] + batch->n_entries, err));
-    for (uint32_t g = 1; g < f->n_groups; g++)
-        TRY(copy_to_device(f, batch->tables[g], batch->tables[g] + batch->n_entries, err));
-    return QUIRE_OK;
+    return f->backend->ops->copy_in(f->backend, forward_on_device(f, begin), begin, (uint64_t)(end - begin), err);
 }
 
 static int place_tokens(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
@@ -106,19 +115,74 @@ static int place_tokens(struct forward *f, const struct forward_batch *batch, st
     return batch->n_sources ? f->backend->ops->place_tokens(f->backend, &a, err) : QUIRE_OK;
 }
 
+static struct k_sample_result *results_dev(const struct forward *f)
+{
+    return (struct k_sample_result *)(void *)(f->arena_dev + f->layout.results);
+}
+
+/* n logit rows from `first` on, which the plan is of. */
+static int sample(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows, uint32_t first,
+                  uint32_t n, struct quire_error *err)
+{
+    const struct k_sample_args a = {.logits_dev = f->logits_dev + (uint64_t)first * f->desc->vocab_size,
+                                    .rows = rows,
+                                    .plan_dev = forward_on_device(f, batch->sample_plan),
+                                    .results_dev = results_dev(f) + first,
+                                    .sampled_dev = f->sampled_dev + first,
+                                    .workspace_dev = f->sample_workspace_dev,
+                                    .n_rows = n,
+                                    .n_vocab = f->desc->vocab_size};
+    return n ? f->backend->ops->sample(f->backend, &a, err) : QUIRE_OK;
+}
+
+/* The rows behind the first n_sampled, round by round: what is planned next takes the room of what was planned before. */
+static int sample_rest(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows,
+                       uint32_t n_sampled, struct quire_error *err)
+{
+    uint64_t ticket;
+    const uint8_t *end;
+    for (uint32_t n; n_sampled < batch->n_logits; n_sampled += n) {
+        TRY(f->backend->ops->fence(f->backend, &ticket, err));
+        TRY(f->backend->ops->wait(f->backend, ticket, err));
+        TRY(plan_samples(f, batch, rows + n_sampled, batch->n_logits - n_sampled, &n, &end, err));
+        TRY(copy_to_device(f, batch->sample_plan, end, err));
+        TRY(sample(f, batch, rows + n_sampled, n_sampled, n, err));
+    }
+    return QUIRE_OK;
+}
+
+int forward_queue(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows,
+                  uint32_t n_sampled, struct quire_error *err)
+{
+    TRY(place_tokens(f, batch, err));
+    TRY(forward_compute(f, batch, err));
+    return sample(f, batch, rows, 0, n_sampled, err);
+}
+
 int forward_run(struct forward *f, struct forward_batch *batch, const struct k_sample_row *rows,
-                struct k_sample_result *results, uint64_t *ticket, struct quire_error *err)
+                const struct k_sample_result **results, uint64_t *ticket, struct quire_error *err)
 {
     const struct k_backend_ops *ops = f->backend->ops;
-    if (batch->n_logits != batch->n_tokens) /* fewer are wanted than were planned */
-        batch->graph = NULL;
-    fill_logit_rows(batch);
+    struct k_sample_result *there = f->results[f->n_begun % 2];
+    const uint8_t *end;
+    uint32_t n_sampled;
+    fill_group_rows(f, batch);
+    fill_logit_rows(f, batch);
     TRY(ops->step_begin(f->backend, err));
-    TRY(copy_input(f, batch, err));
-    TRY(place_tokens(f, batch, err));
     TRY(forward_plan_attention(f, batch, err));
-    TRY(batch->graph ? ops->graph_launch(f->backend, batch->graph->graph, err) : forward_compute(f, batch, err));
-    TRY(sample(f, batch, rows, results, err));
+    TRY(plan_samples(f, batch, rows, batch->n_logits, &n_sampled, &end, err));
+    if (batch->n_logits != batch->n_tokens ||
+        n_sampled < batch->n_logits) /* fewer are wanted, or sampled, than recorded */
+        batch->graph = NULL;
+    /* A recorded step looks for a source of each of its tokens: most are the host's. */
+    for (uint32_t i = batch->n_sources; batch->graph && i < batch->graph->n_tokens; i++)
+        batch->sources[i] = (struct k_token_source){.token = K_NO_TOKEN};
+    TRY(copy_to_device(f, staging_of(f), end, err));
+    TRY(batch->graph ? ops->graph_launch(f->backend, batch->graph->graph, err)
+                     : forward_queue(f, batch, rows, n_sampled, err));
+    TRY(sample_rest(f, batch, rows, n_sampled, err));
+    TRY(ops->copy_out(f->backend, there, results_dev(f), batch->n_logits * sizeof *there, err));
+    *results = there;
     TRY(ops->fence(f->backend, ticket, err));
     return ops->step_end(f->backend, err);
 }

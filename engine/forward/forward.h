@@ -5,12 +5,14 @@
  * weights. Engine thread only.
  *
  * A step: forward_begin() hands out host arrays cut to the step's size; the caller fills them;
- * forward_run() moves them in and queues every operation up to sampling. The last layer computes, of
- * all tokens, K and V, and the rest for those whose logits are wanted.
+ * forward_run() plans attention and sampling beside them, moves all of it in by one copy and queues every operation up to
+ * sampling, and a copy of the results. The last layer computes, of all tokens, K and V, and the rest for those whose
+ * logits are wanted.
  *
  * Where the backend records graphs, a step in which every row decodes one token is filled up to the next recorded
- * size and run as one launch, between the copies and the sampling. What fills it up writes no K or V, reads none,
- * and no row sees another: the bits are those of the step as it is.
+ * size and run as one launch, between the two copies. What fills it up writes no K or V, reads none, is not sampled,
+ * and no row sees another: the bits are those of the step as it is. Rows with more masks, biases and counts than a copy
+ * has room for make a step that is not recorded, and are sampled in rounds.
  */
 #ifndef QUIRE_ENGINE_FORWARD_H
 #define QUIRE_ENGINE_FORWARD_H
@@ -31,7 +33,7 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
 void forward_destroy(struct forward *f); /* NULL is fine */
 uint32_t forward_n_graphs(const struct forward *f);
 
-/* Host arrays of one step. Rows of all KV groups use the same table offsets. */
+/* Host arrays of one step. The caller's rows of all KV groups use the same table offsets. */
 struct forward_batch {
     uint32_t n_tokens, n_rows, n_logits, n_entries;
     uint32_t *ids;                    /* [n_tokens] */
@@ -43,9 +45,13 @@ struct forward_batch {
     /* Tokens that the step launched last is still sampling: ids[token] is that step's results[row]. */
     struct k_token_source *sources;   /* [n_rows] */
     uint32_t n_sources;               /* 0 from forward_begin() */
-    /* Their attention rows, made by forward_run(). */
-    struct k_attn_row *logit_rows;    /* [n_logits] */
+    /* Made by forward_run(): the rows of each group, whose tables follow each other, and of the tokens with logits; plans. */
+    struct k_attn_row *group_rows[KV_MAX_GROUPS]; /* [n_rows]; the first are `rows` */
+    struct k_attn_row *logit_rows; /* [n_logits] */
     uint32_t n_logit_rows;
+    uint8_t *attention_plans; /* one for each group, and one for logit_rows */
+    uint64_t attention_plan_stride;
+    uint8_t *sample_plan, *sample_parts;
     const struct forward_graph *graph; /* of forward.c: how the step will be run */
 };
 
@@ -61,9 +67,10 @@ int forward_move(struct forward *f, const struct kv_move *moves, uint32_t n_move
 /* Copies whole blocks within the KV cache, in every group, before any later forward_run(). No block is filled twice. */
 int forward_copy(struct forward *f, const struct k_block_pair *pairs, uint32_t n_pairs, struct quire_error *err);
 
-/* rows and results: [n_logits]. Results are valid once forward_wait(ticket) has returned. */
+/* rows and *results: [n_logits]. Results are valid once forward_wait(ticket) has returned, until forward_run() of the step
+ * after the next one. */
 int forward_run(struct forward *f, struct forward_batch *batch, const struct k_sample_row *rows,
-                struct k_sample_result *results, uint64_t *ticket, struct quire_error *err);
+                const struct k_sample_result **results, uint64_t *ticket, struct quire_error *err);
 int forward_wait(struct forward *f, uint64_t ticket, struct quire_error *err);
 
 #endif

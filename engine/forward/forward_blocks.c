@@ -127,10 +127,10 @@ static int rope_kv(struct pass *p, enum model_head_norm head_norm)
 /* ---- attention's plan ------------------------------------------------------------------------ */
 
 /* The plan of a group's layers, or of the last layer, whose rows are its own. */
-static void *attention_plan_of(const struct forward *f, uint32_t l)
+static void *attention_plan_of(const struct forward *f, const struct forward_batch *batch, uint32_t l)
 {
     uint32_t i = l + 1 == f->desc->n_layers ? f->n_groups : f->layer_group[l];
-    return f->attention_plans_dev + i * f->attention_plan_stride;
+    return batch->attention_plans + i * batch->attention_plan_stride;
 }
 
 static int plan_layer(struct forward *f, uint32_t l, const struct forward_batch *batch, const struct k_attn_row *rows,
@@ -138,7 +138,7 @@ static int plan_layer(struct forward *f, uint32_t l, const struct forward_batch 
 {
     const struct k_attention_plan_args a = {.rows = rows,
                                             .kv = &f->kv_shape,
-                                            .plan_dev = attention_plan_of(f, l),
+                                            .plan = attention_plan_of(f, batch, l),
                                             .n_rows = n_rows,
                                             .n_tokens = batch->n_tokens,
                                             .n_q_heads = f->desc->n_q_heads,
@@ -154,7 +154,7 @@ int forward_plan_attention(struct forward *f, const struct forward_batch *batch,
         if (planned[f->layer_group[l]])
             continue;
         planned[f->layer_group[l]] = true;
-        TRY(plan_layer(f, l, batch, batch->rows, batch->n_rows, err));
+        TRY(plan_layer(f, l, batch, batch->group_rows[f->layer_group[l]], batch->n_rows, err));
     }
     return batch->n_logits ? plan_layer(f, last, batch, batch->logit_rows, batch->n_logit_rows, err) : QUIRE_OK;
 }
@@ -170,8 +170,8 @@ static int attend(struct pass *p, const struct k_attn_row *rows, uint32_t n_rows
         .out_dev = buffer(f, f->layout.narrow),
         .rows = rows,
         .rows_dev = forward_on_device(f, rows),
-        .plan_dev = attention_plan_of(f, p->layer),
-        .tables_dev = forward_on_device(f, p->batch->tables[f->layer_group[p->layer]]),
+        .plan_dev = forward_on_device(f, attention_plan_of(f, p->batch, p->layer)),
+        .tables_dev = forward_on_device(f, p->batch->tables[0]),
         .kv = &f->kv_shape,
         .layer = &f->kv[p->layer],
         .workspace_dev = f->attention_workspace_dev,
@@ -205,7 +205,7 @@ static int attention(struct pass *p, const struct model_block *block, const floa
     TRY(linear(p, SITE_QKV, ACTIVATION_NONE, in, wide));
     TRY(rope_kv(p, block->head_norm));
     if (p->layer + 1 < f->desc->n_layers) {
-        TRY(attend(p, p->batch->rows, p->batch->n_rows));
+        TRY(attend(p, p->batch->group_rows[f->layer_group[p->layer]], p->batch->n_rows));
         return linear(p, SITE_O, ACTIVATION_NONE, narrow, out);
     }
     if (p->batch->n_logits > 0)

@@ -22,8 +22,8 @@ static int run_step(struct forward *f, uint32_t n, struct quire_error *err)
     struct forward_batch batch;
     uint64_t ticket;
     struct k_sample_row *rows = calloc(n, sizeof *rows);
-    struct k_sample_result *results = calloc(n, sizeof *results);
-    int status = rows && results ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
+    const struct k_sample_result *results;
+    int status = rows ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
     if (status == QUIRE_OK) {
         forward_begin(f, n, n, n, 1, &batch);
         for (uint32_t g = 0; g < f->n_groups; g++)
@@ -36,12 +36,11 @@ static int run_step(struct forward *f, uint32_t n, struct quire_error *err)
             for (uint32_t g = 0; g < f->n_groups; g++)
                 batch.slots[g][i] = K_NO_SLOT;
         }
-        status = forward_run(f, &batch, rows, results, &ticket, err);
+        status = forward_run(f, &batch, rows, &results, &ticket, err);
     }
     if (status == QUIRE_OK)
         status = forward_wait(f, ticket, err);
     free(rows);
-    free(results);
     return status;
 }
 
@@ -51,13 +50,13 @@ static int record(struct forward *f, uint32_t n, struct forward_graph *out, stru
     const struct k_backend_ops *ops = f->backend->ops;
     struct forward_batch batch;
     struct quire_error ignored;
-    forward_place(f, f->staging[0], n, n, n, &batch);
-    batch.n_logit_rows = n;
+    forward_place(f, f->staging[0], n, n, n, 0, &batch);
+    batch.n_logit_rows = batch.n_sources = n;
     out->n_tokens = n;
     int status = ops->graph_begin(f->backend, err);
     if (status != QUIRE_OK)
         return status;
-    status = forward_compute(f, &batch, err);
+    status = forward_queue(f, &batch, NULL, n, err);
     int end = ops->graph_end(f->backend, &out->graph, status == QUIRE_OK ? err : &ignored);
     if (status != QUIRE_OK && end == QUIRE_OK)
         ops->graph_destroy(f->backend, out->graph);

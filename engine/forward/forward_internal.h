@@ -32,8 +32,10 @@ struct forward {
     uint8_t *layer_group;      /* [n_layers] */
     float scale;               /* of attention scores */
 
+    struct k_plan_dims dims;   /* of the largest step */
     uint8_t *staging[2];       /* host images of a step's input, layout.input_bytes: steps take turns, so that one
                                 * can be filled while the copy of the other waits for the device */
+    struct k_sample_result *results[2]; /* [max_logit_rows] where a step's results come, likewise */
     uint64_t n_begun;
     struct forward_graph graphs[FORWARD_MAX_GRAPHS]; /* by rising size */
     uint32_t n_graphs;
@@ -42,8 +44,6 @@ struct forward {
     uint32_t *sampled_dev;
     uint8_t *workspace_dev;
     void *gemm_workspace_dev, *attention_workspace_dev, *sample_workspace_dev;
-    uint8_t *attention_plans_dev; /* one for each group, and one for the last layer's rows */
-    uint64_t attention_plan_stride;
 };
 
 /* ---- forward_graph.c: steps that are recorded once and launched as one ---- */
@@ -59,15 +59,21 @@ void forward_graphs_destroy(struct forward *f);
 
 /* Lays out a step's arrays in a staging image. */
 void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,
-                   struct forward_batch *out);
+                   uint32_t n_entries, struct forward_batch *out);
 /* Where a piece of the staged input lies on the device. */
 void *forward_on_device(const struct forward *f, const void *staged);
 
 /* ---- forward_blocks.c: the layers' blocks ---- */
 
-/* How attention is divided: once for each KV group that has a layer before the last, and for the last layer. */
+/* How attention is divided, in the staged input: once for each KV group that has a layer before the last, and for the last layer. */
 int forward_plan_attention(struct forward *f, const struct forward_batch *batch, struct quire_error *err);
-/* Everything between the step's input and its logits: what a graph records. */
+/* Everything between the embedding and the logits. */
 int forward_compute(struct forward *f, const struct forward_batch *batch, struct quire_error *err);
+
+/* ---- forward.c ---- */
+
+/* A step from the copy of its input to its results: what a graph records. Of its logits the first n_sampled are sampled. */
+int forward_queue(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows,
+                  uint32_t n_sampled, struct quire_error *err);
 
 #endif

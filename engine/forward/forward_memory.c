@@ -44,15 +44,19 @@ static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct qu
     return QUIRE_OK;
 }
 
-/* A step's input on the host, where a device copies from it while the next one is filled. */
-static int alloc_staging(struct forward *f, struct quire_error *err)
+/* A step's input on the host, where a device copies from it while the next one is filled, and its results. */
+static int alloc_staging(struct forward *f, const struct engine_plan *plan, struct quire_error *err)
 {
     for (int i = 0; i < 2; i++) {
-        void *image;
+        void *image, *results;
         int status = f->backend->ops->alloc_host(f->backend, f->layout.input_bytes, &image, err);
         if (status != QUIRE_OK)
             return status;
         f->staging[i] = image;
+        status = f->backend->ops->alloc_host(f->backend, plan->max_logit_rows * sizeof *f->results[i], &results, err);
+        if (status != QUIRE_OK)
+            return status;
+        f->results[i] = results;
     }
     return QUIRE_OK;
 }
@@ -60,12 +64,10 @@ static int alloc_staging(struct forward *f, struct quire_error *err)
 static int alloc_buffers(struct forward *f, const struct engine_plan *plan, struct quire_error *err)
 {
     struct k_backend *b = f->backend;
-    const struct model_desc *d = f->desc;
     struct k_plan_bytes workspace;
-    const struct k_plan_dims dims = step_plan_dims(d, plan);
     const uint64_t sampled_bytes = layout_align(plan->max_logit_rows * sizeof(uint32_t));
     void *arena = NULL, *logits = NULL, *sampled = NULL, *work = NULL;
-    plan->planner->workspace(&dims, &workspace);
+    plan->planner->workspace(&f->dims, &workspace);
     int status = b->ops->alloc(b, f->layout.total, &arena, err);
     f->arena_dev = arena;
     if (status == QUIRE_OK)
@@ -82,9 +84,6 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan, stru
     f->gemm_workspace_dev = f->workspace_dev;
     f->attention_workspace_dev = f->workspace_dev + layout_align(workspace.gemm);
     f->sample_workspace_dev = f->workspace_dev + layout_align(workspace.gemm) + layout_align(workspace.attention);
-    f->attention_plans_dev = f->workspace_dev + layout_align(workspace.gemm) + layout_align(workspace.attention) +
-                             layout_align(workspace.sample);
-    f->attention_plan_stride = layout_align(workspace.attention_plan);
     return QUIRE_OK;
 }
 
@@ -97,6 +96,7 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
     f->backend = backend;
     f->desc = desc;
     f->weights = weights;
+    f->dims = step_plan_dims(desc, plan);
     f->n_groups = plan->n_kv_groups;
     f->scale = (float)(1.0 / sqrt((double)desc->head_dim));
     f->kv_shape = (struct k_kv_shape){.format = plan->kv_format,
@@ -112,7 +112,7 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
             status = quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
     }
     if (status == QUIRE_OK)
-        status = alloc_staging(f, err);
+        status = alloc_staging(f, plan, err);
     if (status == QUIRE_OK)
         status = alloc_buffers(f, plan, err);
     if (status == QUIRE_OK)
@@ -154,6 +154,8 @@ void forward_destroy(struct forward *f)
     free_dev(f, f->arena_dev);
     free_dev(f, f->staging[0]);
     free_dev(f, f->staging[1]);
+    free_dev(f, f->results[0]);
+    free_dev(f, f->results[1]);
     free(f->layer_group);
     free(f->host_kv);
     free(f->kv);

@@ -33,17 +33,23 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     uint64_t qkv = q + 2 * (uint64_t)desc->n_kv_heads * desc->head_dim;
     uint64_t inner = desc->intermediate_size;
     const struct k_plan_dims dims = step_plan_dims(desc, plan);
+    struct k_plan_bytes bytes;
 
+    plan->planner->workspace(&dims, &bytes);
     out->has_gate_up = plan->planner->needs_gate_up(&dims);
     out->input = 0;
     for (uint64_t i = 0; i < 2 + groups; i++)
         take(&t, n_tokens, 1, sizeof(uint32_t));
-    take(&t, plan->max_num_seqs, 1, sizeof(struct k_attn_row));
+    for (uint64_t g = 0; g < groups; g++)
+        take(&t, plan->max_num_seqs, 1, sizeof(struct k_attn_row));
     take(&t, plan->max_logit_rows, 1, sizeof(uint32_t));
     take(&t, plan->max_logit_rows, 1, sizeof(struct k_attn_row));
     take(&t, plan->max_num_seqs, 1, sizeof(struct k_token_source));
-    for (uint64_t g = 0; g < groups; g++)
-        out->tables[g] = take(&t, plan->max_num_seqs, table, sizeof(uint32_t));
+    take(&t, bytes.sample_plan, 1, 1);
+    for (uint64_t i = 0; i < groups + 1; i++)
+        take(&t, bytes.attention_plan, 1, 1);
+    take(&t, plan->max_num_seqs, table, groups * sizeof(uint32_t));
+    take(&t, bytes.sample_parts, 1, 1);
     out->input_bytes = t.at;
     out->residual = take(&t, n_tokens, desc->hidden_size, sizeof(float));
     out->normed = take(&t, n_tokens, desc->hidden_size, sizeof(float));
@@ -52,6 +58,7 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     out->delta = take(&t, n_tokens, desc->hidden_size, sizeof(float));
     out->angles = take(&t, n_tokens, desc->head_dim, sizeof(float));
     out->gathered = take(&t, plan->max_logit_rows, desc->hidden_size, sizeof(float));
+    out->results = take(&t, plan->max_logit_rows, 1, sizeof(struct k_sample_result));
     out->total = t.at;
     if (t.overflow)
         return quire_fail(err, QUIRE_INVALID,

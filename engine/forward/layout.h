@@ -20,9 +20,7 @@ static inline uint64_t layout_align(uint64_t n)
 
 /* Byte offsets from the arena's start. T tokens, H hidden size, D head_dim, R logit rows. */
 struct step_layout {
-    uint64_t input;    /* ids, positions, slots, rows, logit rows and their attention rows, tokens' sources and the
-                        * first group's block tables: packed per step */
-    uint64_t tables[4]; /* where the other groups' block tables begin: in one place for every step */
+    uint64_t input;    /* a step's: forward_place() says what, packed per step and moved by one copy */
     uint64_t residual; /* [T, H] */
     uint64_t normed;   /* [T, H] */
     uint64_t wide;     /* [T, (Q + 2 KV) D] for attention, then [T, 2 I] for the MLP where has_gate_up */
@@ -30,6 +28,7 @@ struct step_layout {
     uint64_t delta;    /* [T, H]: what a half layer adds to the residual */
     uint64_t angles;   /* [T, D / 2, 2] */
     uint64_t gathered; /* [R, H]: the residual of the tokens whose logits are wanted */
+    uint64_t results;  /* [R] of sampling */
     uint64_t input_bytes;
     uint64_t total;
     bool has_gate_up;  /* the planner's needs_gate_up: else gate and up lie nowhere */

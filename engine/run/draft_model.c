@@ -49,7 +49,7 @@ struct draft_model {
     struct slot *slots;                      /* [max_num_seqs] each */
     struct asked *asked;
     struct k_sample_row *rows;
-    struct k_sample_result *results;
+    const struct k_sample_result *results; /* of the pass that ran last: the forward pass's */
     struct k_block_pair *copies;             /* [max_num_seqs * MAX_GUESS_BLOCKS] */
     uint32_t n_copies;
     double us;                               /* draft_model_us() */
@@ -112,7 +112,7 @@ int draft_model_bind(struct engine *e, struct quire_error *err)
 
 /* What each slot has of every array. */
 #define SLOT_BYTES \
-    (sizeof(struct slot) + sizeof(struct asked) + sizeof(struct k_sample_row) + sizeof(struct k_sample_result) + \
+    (sizeof(struct slot) + sizeof(struct asked) + sizeof(struct k_sample_row) + \
      MAX_GUESS_BLOCKS * sizeof(struct k_block_pair))
 
 static uint64_t n_counted_blocks(const struct engine_plan *plan)
@@ -136,8 +136,7 @@ static int alloc_arrays(struct draft_model *d, struct quire_error *err)
     if (!d->rows)
         return quire_fail(err, QUIRE_NO_MEMORY, "draft model: out of memory");
     d->asked = (struct asked *)(d->rows + n);
-    d->results = (struct k_sample_result *)(d->asked + n);
-    d->copies = (struct k_block_pair *)(d->results + n);
+    d->copies = (struct k_block_pair *)(d->asked + n);
     d->slots = (struct slot *)(d->copies + (size_t)n * MAX_GUESS_BLOCKS);
     d->n_valid = (uint8_t *)(d->slots + n);
     d->n_host_valid = d->n_valid + d->n_blocks;
@@ -389,7 +388,7 @@ static int run_pass(struct draft_model *d, uint32_t n_asked, struct quire_error 
     }
     fill_other_groups(d, &batch);
     swap_form(d);
-    int status = forward_run(d->forward, &batch, d->rows, d->results, &ticket, err);
+    int status = forward_run(d->forward, &batch, d->rows, &d->results, &ticket, err);
     swap_form(d);
     if (status == QUIRE_OK)
         status = forward_wait(d->forward, ticket, err);

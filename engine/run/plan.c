@@ -446,7 +446,7 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p, str
     p->logits_bytes = (uint64_t)p->max_logit_rows * desc->vocab_size * sizeof(float) +
                       layout_align(p->max_logit_rows * sizeof(uint32_t));
     p->workspace_bytes = layout_align(workspace.gemm) + layout_align(workspace.attention) +
-                         layout_align(workspace.sample) + (p->n_kv_groups + 1) * layout_align(workspace.attention_plan);
+                         layout_align(workspace.sample);
     return QUIRE_OK;
 }
 

@@ -46,7 +46,7 @@ struct step_slot {
     uint32_t n_targets;
     struct step_target *targets;     /* [max_logit_rows] each */
     struct k_sample_row *rows;
-    struct k_sample_result *results;
+    const struct k_sample_result *results; /* [n_targets], the forward pass's */
     struct draft_room room;          /* what rows of drafts point into */
 };
 

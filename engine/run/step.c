@@ -18,8 +18,7 @@ int step_slots_create(struct engine *e, struct quire_error *err)
         struct step_slot *slot = &e->slots[i];
         slot->targets = calloc(n, sizeof *slot->targets);
         slot->rows = calloc(n, sizeof *slot->rows);
-        slot->results = calloc(n, sizeof *slot->results);
-        ok = ok && slot->targets && slot->rows && slot->results &&
+        ok = ok && slot->targets && slot->rows &&
              draft_room_create(&slot->room, e->plan.max_num_seqs, NULL) == QUIRE_OK;
     }
     return ok ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "steps: out of memory");
@@ -30,7 +29,6 @@ void step_slots_destroy(struct engine *e)
     for (uint32_t i = 0; i < ENGINE_MAX_SLOTS; i++) {
         free(e->slots[i].targets);
         free(e->slots[i].rows);
-        free(e->slots[i].results);
         draft_room_destroy(&e->slots[i].room);
     }
 }
@@ -236,7 +234,7 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
     batch.n_logits = slot->n_targets;
     e->n_empty_plans = 0;
     e->report.stats.token_budget = plan->token_budget;
-    return forward_run(e->forward, &batch, slot->rows, slot->results, &slot->ticket, err);
+    return forward_run(e->forward, &batch, slot->rows, &slot->results, &slot->ticket, err);
 }
 
 /* ---- results → tokens ------------------------------------------------------------------------ */

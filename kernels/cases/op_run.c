@@ -1,5 +1,7 @@
 #include "kernels/cases/op_run.h"
 
+#include "kernels/cases/op_sample.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,9 +33,10 @@ struct op_binding {
     uint32_t *ids, *slots, *tables;
     struct k_attn_row *rows, *rows_dev;
     uint32_t n_attn_rows; /* of the call made last */
-    void *workspace, *plan;
-    struct k_sample_result *results;
-    uint32_t *sampled;
+    void *workspace;
+    void *plan, *plan_dev; /* of attention, on the host and a copy */
+    uint64_t plan_bytes;
+    struct op_sampler sampler;
     struct k_kv_shape kv;
     struct k_kv_layer layer; /* what the op writes or reads; of a copy, where it goes */
     struct k_kv_layer source;     /* of a copy */
@@ -297,8 +300,6 @@ static void bind_workspace(struct op_binding *n)
     struct k_plan_dims dims = {
         .n_tokens = n->n_tokens,
         .n_seqs = op_n_seqs(c),
-        .n_logits = n->n_tokens,
-        .n_vocab = c->op == K_OP_SAMPLE ? c->n_rows : 0,
         .n_q_heads = c->n_q_heads,
         .n_kv_heads = c->n_kv_heads,
         .head_dim = c->head_dim,
@@ -308,10 +309,12 @@ static void bind_workspace(struct op_binding *n)
     };
     struct k_plan_bytes bytes;
     n->b->ops->planner->workspace(&dims, &bytes);
-    uint64_t size = c->op == K_OP_SAMPLE ? bytes.sample : op_is_gemm(c) ? bytes.gemm : bytes.attention;
-    n->workspace = new_buffer(n, NULL, size, false);
-    if (c->op == K_OP_ATTENTION)
-        n->plan = new_buffer(n, NULL, bytes.attention_plan, false);
+    n->workspace = new_buffer(n, NULL, op_is_gemm(c) ? bytes.gemm : bytes.attention, false);
+    n->plan_bytes = bytes.attention_plan;
+    if (c->op == K_OP_ATTENTION) {
+        n->plan_dev = new_buffer(n, NULL, n->plan_bytes, false);
+        n->plan = must(calloc(1, n->plan_bytes + 1));
+    }
 }
 
 struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const struct op_data *d,
@@ -340,7 +343,7 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
         bind_kv(n);
     if (c->op == K_OP_KV_COPY)
         bind_copy(n);
-    if (c->op == K_OP_ATTENTION || c->op == K_OP_SAMPLE || op_is_gemm(c))
+    if (c->op == K_OP_ATTENTION || op_is_gemm(c))
         bind_workspace(n);
     if (c->op == K_OP_GEMM_SILU_MUL)
         n->gate_up = new_buffer(n, NULL, t * c->n_rows * 4, false);
@@ -349,8 +352,8 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
         n->rows_dev = new_buffer(n, NULL, op_n_seqs(c) * sizeof *n->rows, false);
     }
     if (c->op == K_OP_SAMPLE) {
-        n->results = must(calloc(n->n_tokens, sizeof *n->results));
-        n->sampled = new_buffer(n, NULL, n->n_tokens * sizeof *n->sampled, false);
+        struct quire_error err;
+        must_do(op_sampler_open(&n->sampler, b, n->n_tokens, c->n_rows, &err), &err);
     }
     if (c->op == K_OP_RMSNORM && c->n_rows) {
         n->out = n->x;
@@ -387,15 +390,30 @@ static int plan_attention(struct op_binding *n, uint32_t chunk, uint32_t index, 
     int status = n->b->ops->copy_in(n->b, n->rows_dev, n->rows, n_rows * sizeof *n->rows, err);
     if (status != QUIRE_OK)
         return status;
-    return n->b->ops->attention_plan(n->b,
-                                     &(struct k_attention_plan_args){.rows = n->rows,
-                                                                     .kv = &n->kv,
-                                                                     .plan_dev = n->plan,
-                                                                     .n_rows = n_rows,
-                                                                     .n_tokens = n->n_tokens,
-                                                                     .n_q_heads = n->c->n_q_heads,
-                                                                     .window = n->c->window},
-                                     err);
+    status = n->b->ops->attention_plan(n->b,
+                                       &(struct k_attention_plan_args){.rows = n->rows,
+                                                                       .kv = &n->kv,
+                                                                       .plan = n->plan,
+                                                                       .n_rows = n_rows,
+                                                                       .n_tokens = n->n_tokens,
+                                                                       .n_q_heads = n->c->n_q_heads,
+                                                                       .window = n->c->window},
+                                       err);
+    return status == QUIRE_OK ? n->b->ops->copy_in(n->b, n->plan_dev, n->plan, n->plan_bytes, err) : status;
+}
+
+/* The plan before is of rows that ran. */
+static int plan_samples(struct op_binding *n, uint32_t first, uint32_t count, struct quire_error *err)
+{
+    uint64_t ticket;
+    uint32_t n_planned;
+    int status = n->b->ops->fence(n->b, &ticket, err);
+    if (status == QUIRE_OK)
+        status = n->b->ops->wait(n->b, ticket, err);
+    if (status == QUIRE_OK)
+        status = op_sampler_plan(&n->sampler, n->d->rows + first, count, &n_planned, err);
+    assert(status != QUIRE_OK || n_planned == count); /* cases bring little beside their numbers */
+    return status;
 }
 
 /* ---- each operation on tokens [t, t + count) ---- */
@@ -479,7 +497,7 @@ static int call_attention(struct op_binding *n, uint64_t t, uint32_t count, stru
                                           .out_dev = n->out,
                                           .rows = n->rows,
                                           .rows_dev = n->rows_dev,
-                                          .plan_dev = n->plan,
+                                          .plan_dev = n->plan_dev,
                                           .tables_dev = n->tables,
                                           .kv = &n->kv,
                                           .layer = &n->layer,
@@ -510,10 +528,7 @@ static int call_kv_copy(struct op_binding *n, uint64_t t, uint32_t count, struct
 
 static int call_sample(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
-    uint32_t n_vocab = n->c->n_rows;
-    const struct k_sample_args args = {n->x + t * n_vocab, n->d->rows + t, n->results + t, n->sampled + t,
-                                       n->workspace,       count,          n_vocab};
-    return n->b->ops->sample(n->b, &args, err);
+    return op_sampler_queue(&n->sampler, n->x + t * n->c->n_rows, n->d->rows + t, (uint32_t)t, count, err);
 }
 
 static int (*const calls[])(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err) = {
@@ -533,9 +548,12 @@ static int call_chunks(struct op_binding *n, struct quire_error *err)
 {
     uint32_t total = all_tokens(n), chunk = n->variant.chunk ? n->variant.chunk : total;
     for (uint32_t t = 0, i = 0; t < total; t += chunk, i++) {
-        int status = n->c->op == K_OP_ATTENTION ? plan_attention(n, chunk, i, err) : QUIRE_OK;
+        uint32_t count = total - t < chunk ? total - t : chunk;
+        int status = n->c->op == K_OP_ATTENTION ? plan_attention(n, chunk, i, err)
+                     : n->c->op == K_OP_SAMPLE  ? plan_samples(n, t, count, err)
+                                                : QUIRE_OK;
         if (status == QUIRE_OK)
-            status = calls[n->c->op](n, t, total - t < chunk ? total - t : chunk, err);
+            status = calls[n->c->op](n, t, count, err);
         if (status != QUIRE_OK)
             return status;
     }
@@ -645,7 +663,7 @@ bool op_fetch(struct op_binding *n, struct op_output *out)
     for (uint32_t i = 0; i < n->n_buffers; i++)
         ok = check_buffer(n, &n->buffers[i]) && ok;
     if (n->c->op == K_OP_SAMPLE)
-        memcpy(out->arrays[0].bytes, n->results, out->n_tokens * sizeof *n->results);
+        fetch_rows(n, &out->arrays[0], (const float *)n->sampler.results_dev, out->n_tokens);
     else if (n->c->op == K_OP_ROPE_KV)
         ok = fetch_rope_kv(n, out) && ok;
     else if (n->c->op == K_OP_KV_COPY)
@@ -664,7 +682,9 @@ void op_release(struct op_binding *n)
     if (n->weight)
         n->b->ops->weight_destroy(n->b, n->weight);
     free(n->rows);
-    free(n->results);
+    free(n->plan);
+    if (n->c->op == K_OP_SAMPLE)
+        op_sampler_close(&n->sampler);
     free(n->weight_memory);
     free(n->host_slots);
     free(n->token_slots);

@@ -146,7 +146,7 @@ static __global__ void __launch_bounds__(THREADS)
     place_tokens_kernel(uint32_t *ids, const uint32_t *sampled, const struct k_token_source *sources, uint32_t n)
 {
     uint32_t i = blockIdx.x * THREADS + threadIdx.x;
-    if (i < n)
+    if (i < n && sources[i].token != K_NO_TOKEN)
         ids[sources[i].token] = sampled[sources[i].row];
 }
 

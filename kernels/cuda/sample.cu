@@ -117,15 +117,14 @@ static __device__ __forceinline__ void report(const struct block_state *s, const
 /* In place; what was there before goes to `saved`. A masked token stays masked, but where a penalty makes NaN or +inf
  * of its -inf the row cannot be sampled. */
 static __device__ __forceinline__ void adjust(struct block_state *s, const struct sample_row_dev *row, float *z,
-                                              uint32_t *words)
+                                              const uint32_t *words, float *saved)
 {
     const struct k_logit_bias *biases = (const struct k_logit_bias *)(words + row->biases);
     const struct k_token_count *counts = (const struct k_token_count *)(words + row->counts);
     const uint32_t *mask = row->mask ? words + row->mask : NULL;
-    float *saved = row->saved ? (float *)(words + row->saved) : NULL;
     for (uint32_t i = threadIdx.x; i < row->n_biases; i += blockDim.x) {
         uint32_t id = biases[i].id;
-        if (saved)
+        if (row->is_saved)
             saved[i] = z[id];
         z[id] += biases[i].bias;
     }
@@ -134,7 +133,7 @@ static __device__ __forceinline__ void adjust(struct block_state *s, const struc
         struct k_token_count count = counts[i];
         float x = z[count.id];
         bool is_masked = mask && !(mask[count.id / 32] >> (count.id % 32) & 1u);
-        if (saved)
+        if (row->is_saved)
             saved[row->n_biases + i] = x;
         x = is_masked ? minus_inf() : x;
         if (row->repetition_penalty != 1.0f)
@@ -150,11 +149,11 @@ static __device__ __forceinline__ void adjust(struct block_state *s, const struc
     __syncthreads();
 }
 
-static __device__ __forceinline__ void restore(const struct sample_row_dev *row, float *z, const uint32_t *words)
+static __device__ __forceinline__ void restore(const struct sample_row_dev *row, float *z, const uint32_t *words,
+                                               const float *saved)
 {
     const struct k_logit_bias *biases = (const struct k_logit_bias *)(words + row->biases);
     const struct k_token_count *counts = (const struct k_token_count *)(words + row->counts);
-    const float *saved = (const float *)(words + row->saved);
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < row->n_counts; i += blockDim.x)
         z[counts[i].id] = saved[row->n_biases + i];
@@ -282,7 +281,7 @@ static __device__ __forceinline__ uint64_t own_key(const struct view *v, struct 
 /* The row's token, or false where it has none; s->top_ids, s->top_logprobs, s->max and s->lse where they are wanted. In
  * phases, so that each pass is compiled once. */
 static __device__ __forceinline__ bool choose(struct block_state *s, const struct sample_row_dev *row, struct view *v,
-                                              float *z, uint32_t *words, uint32_t *token)
+                                              float *z, const uint32_t *words, float *saved, uint32_t *token)
 {
     struct best best = {0, 0, false};
     struct place place = {false, false};
@@ -295,7 +294,7 @@ static __device__ __forceinline__ bool choose(struct block_state *s, const struc
                 return true;
             }
             v->mask = row->mask ? words + row->mask : NULL;
-            adjust(s, row, z, words);
+            adjust(s, row, z, words, saved);
             finds = row->mask || row->n_biases > 0 || row->n_counts > 0;
         }
         if (finds) {
@@ -337,16 +336,19 @@ static __device__ __forceinline__ bool choose(struct block_state *s, const struc
     return true;
 }
 
-static __global__ void __launch_bounds__(MAX_THREADS) sample_kernel(struct sample_round round)
+static __global__ void __launch_bounds__(MAX_THREADS) sample_kernel(struct sample_launch a)
 {
     static __shared__ struct block_state state;
     struct block_state *s = &state;
-    const struct sample_row_dev *row = round.rows_dev + blockIdx.x;
-    float *z = round.logits_dev + (uint64_t)blockIdx.x * round.n_vocab;
+    if (blockIdx.x >= a.plan_dev->n_rows) /* of a recorded step, which may be larger than this one */
+        return;
+    const struct sample_row_dev *row = (const struct sample_row_dev *)(a.plan_dev + 1) + blockIdx.x;
+    const uint32_t *words = (const uint32_t *)a.plan_dev;
+    float *z = a.logits_dev + (uint64_t)blockIdx.x * a.n_vocab, *saved = a.saved_dev + row->saved;
     struct view v;
     v.z = z;
     v.mask = NULL;
-    v.n = round.n_vocab;
+    v.n = a.n_vocab;
     v.segment = ((v.n + 31) / 32 + n_warps() - 1) / n_warps() * 32;
     v.raw = true;
     v.temperature = 1.0f;
@@ -355,24 +357,24 @@ static __global__ void __launch_bounds__(MAX_THREADS) sample_kernel(struct sampl
     if (threadIdx.x == 0)
         s->bad = 0;
     uint32_t token = 0, rank = 0;
-    bool is_bad = !choose(s, row, &v, z, round.workspace_dev, &token);
+    bool is_bad = !choose(s, row, &v, z, words, saved, &token);
     if (!is_bad && row->n_logprobs >= 0) {
-        if (row->saved)
-            restore(row, z, round.workspace_dev);
+        if (row->is_saved)
+            restore(row, z, words, saved);
         v.mask = NULL;
         rank = rank_of(s, &v, z[token]);
     }
-    report(s, row, &v, is_bad, token, rank, (struct k_sample_result *)round.workspace_dev + blockIdx.x);
+    report(s, row, &v, is_bad, token, rank, a.results_dev + blockIdx.x);
     if (threadIdx.x == 0)
-        round.sampled_dev[blockIdx.x] = is_bad ? 0 : token;
+        a.sampled_dev[blockIdx.x] = is_bad ? 0 : token;
 }
 
-extern "C" cudaError_t launch_sample(cudaStream_t stream, const struct sample_round *round)
+extern "C" cudaError_t launch_sample(cudaStream_t stream, const struct sample_launch *a)
 {
-    uint32_t n_threads = round->n_vocab <= FEW ? 32 : round->n_vocab <= LIST ? 256 : MAX_THREADS;
-    uint32_t list_bytes = (round->n_vocab < LIST ? round->n_vocab : LIST) * 8;
+    uint32_t n_threads = a->n_vocab <= FEW ? 32 : a->n_vocab <= LIST ? 256 : MAX_THREADS;
+    uint32_t list_bytes = (a->n_vocab < LIST ? a->n_vocab : LIST) * 8;
     cudaError_t error = cudaFuncSetAttribute(sample_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, LIST * 8);
     if (error != cudaSuccess)
         return error;
-    return K_LAUNCH(sample_kernel, round->n_rows, n_threads, list_bytes, stream, *round);
+    return K_LAUNCH(sample_kernel, a->n_rows, n_threads, list_bytes, stream, *a);
 }

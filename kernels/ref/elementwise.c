@@ -102,6 +102,7 @@ int ref_place_tokens(struct k_backend *b, const struct k_place_tokens_args *a, s
     (void)b;
     (void)err;
     for (uint32_t i = 0; i < a->n; i++)
-        a->ids_dev[a->sources_dev[i].token] = a->sampled_dev[a->sources_dev[i].row];
+        if (a->sources_dev[i].token != K_NO_TOKEN)
+            a->ids_dev[a->sources_dev[i].token] = a->sampled_dev[a->sources_dev[i].row];
     return QUIRE_OK;
 }

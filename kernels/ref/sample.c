@@ -382,17 +382,23 @@ static void sample_task(void *context, struct k_piece piece)
     const struct k_sample_args *a = context;
     float *scratch = (float *)a->workspace_dev + (uint64_t)piece.thread * a->n_vocab;
     for (uint64_t i = piece.index; i < a->n_rows; i += piece.count) {
-        sample_row(&a->rows[i], a->logits_dev + i * a->n_vocab, scratch, a->n_vocab, &a->results[i]);
-        a->sampled_dev[i] = a->results[i].token;
+        sample_row(&a->rows[i], a->logits_dev + i * a->n_vocab, scratch, a->n_vocab, &a->results_dev[i]);
+        a->sampled_dev[i] = a->results_dev[i].token;
     }
 }
 
 int ref_sample(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err)
 {
-    int status = k_check_sample(a, err);
-    if (status != QUIRE_OK)
-        return status;
+    (void)err;
     struct k_sample_args args = *a;
     host_run(b, (uint64_t)a->n_rows * a->n_vocab * 16, sample_task, &args);
     return QUIRE_OK;
+}
+
+int ref_sample_plan(struct k_backend *b, const struct k_sample_plan_args *a, struct quire_error *err)
+{
+    (void)b;
+    *a->n_planned = a->n_rows;
+    *a->parts_bytes = 0;
+    return k_check_sample(a, err);
 }

@@ -38,10 +38,19 @@ static int sample(struct k_backend *b, const struct k_sample_args *a, struct qui
     (void)b;
     (void)err;
     for (uint32_t i = 0; i < a->n_rows; i++) {
-        a->results[i].token = 300 + a->rows[i].position % 512;
-        a->results[i].bad_logits = false;
+        a->results_dev[i].token = 300 + a->rows[i].position % 512;
+        a->results_dev[i].bad_logits = false;
     }
     due += seconds_per_token * a->n_rows;
+    return QUIRE_OK;
+}
+
+static int sample_plan(struct k_backend *b, const struct k_sample_plan_args *a, struct quire_error *err)
+{
+    (void)b;
+    (void)err;
+    *a->n_planned = a->n_rows;
+    *a->parts_bytes = 0;
     return QUIRE_OK;
 }
 
@@ -79,6 +88,7 @@ int __wrap_k_backend_open(const struct k_backend_options *options, struct k_back
 #define ENTRY(NAME, name, text) ops.name = no_##name;
     K_OPERATIONS(ENTRY)
     ops.sample = sample;
+    ops.sample_plan = sample_plan;
     if (seconds_per_token > 0)
         ops.wait = wait_until_due;
     (*out)->ops = &ops;

@@ -1,9 +1,11 @@
 /* How many kernels a decode step launches, counted on the emulator: at one sequence a launch costs about as much as what it
- * computes, so one more in a layer is a regression that no other test sees. */
+ * computes, so one more in a layer is a regression that no other test sees. And what stands between two steps: one copy to
+ * the device, one from it, and nothing else. */
 #include "engine/engine.h"
 #include "engine/model/model.h"
 #include "engine/options.h"
 #include "engine/plan.h"
+#include "tests/engine/client.h"
 #include "tests/simt/control.h"
 
 #include <setjmp.h>
@@ -17,8 +19,8 @@
 #define IN_A_LAYER 8u
 /* norms of all heads of q and of k; the norms that follow a block add to the residual stream themselves */
 #define IN_A_LAYER_OF_OLMO2 10u
-/* embed and rope_angles; two gathers in the last layer; the last rmsnorm and the logits */
-#define BESIDE_LAYERS 6u
+/* place_tokens, embed and rope_angles; two gathers in the last layer; the last rmsnorm, the logits and sampling */
+#define BESIDE_LAYERS 8u
 
 static void no_events(void *context, const struct engine_event *events, size_t n)
 {
@@ -71,9 +73,56 @@ static void test_launches_where_norms_follow(void **state)
     check_launches(MODELS "olmo2", IN_A_LAYER_OF_OLMO2);
 }
 
+struct calls {
+    unsigned long copies, graphs, launches;
+};
+
+static struct calls calls_now(void)
+{
+    return (struct calls){simt_calls("cudaMemcpyAsync"), simt_calls("cudaGraphLaunch"), simt_calls("launch")};
+}
+
+/* Of an answer of so many tokens to one prompt, shorter than a block. */
+static struct calls calls_of(struct client *c, uint32_t n_tokens)
+{
+    static const uint32_t prompt[] = {5, 17, 3};
+    struct request_spec spec = client_request(prompt, sizeof prompt / sizeof prompt[0], n_tokens);
+    struct calls before = calls_now();
+    spec.ignore_eos = true;
+    assert_int_equal(client_ask(c, &spec)->choices[0].n_tokens, n_tokens);
+    client_idle_stats(c);
+    struct calls after = calls_now();
+    return (struct calls){after.copies - before.copies, after.graphs - before.graphs, after.launches - before.launches};
+}
+
+static void check_copies(const char *model)
+{
+    enum { FEW = 2, MANY = 9 };
+    struct engine_options o;
+    engine_options_default(&o);
+    o.device = "cuda";
+    o.num_kv_blocks = 16;
+    o.max_model_len = 64;
+    o.max_num_seqs = 1;
+    struct client *c = client_open(model, &o);
+    struct calls few = calls_of(c, FEW), many = calls_of(c, MANY);
+    client_close(c);
+    assert_int_equal(many.graphs - few.graphs, MANY - FEW);
+    assert_int_equal(many.copies - few.copies, 2 * (MANY - FEW));
+    assert_int_equal(many.launches, few.launches);
+}
+
+static void test_copies_of_a_decode_step(void **state)
+{
+    (void)state;
+    check_copies(MODELS "llama2");
+    check_copies(MODELS "qwen2_window"); /* two groups of KV blocks */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_launches_of_a_decode_step),
-                                       cmocka_unit_test(test_launches_where_norms_follow)};
+                                       cmocka_unit_test(test_launches_where_norms_follow),
+                                       cmocka_unit_test(test_copies_of_a_decode_step)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

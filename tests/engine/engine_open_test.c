@@ -262,9 +262,9 @@ static void plan_to_the_byte(void **state)
     /* Two norms and the qkv bias a layer, the last norm, 32 frequencies. */
     assert_int_equal(p.param_bytes, 4 * (24 * (2 * 896 + 1152) + 896 + 32));
     /* 3 input rows of 512, 64 rows of 16 bytes, 64 logit rows and as many rows again, 64 sources of tokens, 64 tables of 2048 entries; then
-     * residual, normed and delta, gate_up, silu, angles, and the gathered rows. */
+     * residual, normed and delta, gate_up, silu, angles, the gathered rows, and 64 results of 180 bytes. */
     assert_int_equal(p.activation_bytes, 4 * (3 * 512 + 4 * 64 + 64 + 4 * 64 + 2 * 64 + 64 * 2048) +
-                                             4 * (512 * (3 * 896 + 2 * 4864 + 4864 + 64) + 64 * 896));
+                                             4 * (512 * (3 * 896 + 2 * 4864 + 4864 + 64) + 64 * 896) + 64 * 180);
     assert_int_equal(p.total_bytes, p.param_bytes + p.activation_bytes + p.logits_bytes + p.workspace_bytes +
                                         p.kv_bytes + p.draft_bytes);
     assert_int_equal(p.weight_bytes, 988000000);

@@ -18,45 +18,44 @@ static const struct k_backend_ops *real;
 
 /* ---- results that come late ------------------------------------------------------------------- */
 
-#define N_SAMPLED 4u
-static struct sampled {
-    struct k_sample_result *results, *there; /* computed, and where the caller wants them */
-    uint32_t n;
+#define N_COPIES 4u
+static struct copy {
+    void *copied, *there; /* as it was, and where the caller wants it */
+    uint64_t bytes;
     uint64_t ticket; /* 0 until a fence came after it */
-} sampled[N_SAMPLED];
+} copies[N_COPIES];
 
-static int sample(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err)
+static int copy_out(struct k_backend *b, void *dst, const void *src_dev, uint64_t bytes, struct quire_error *err)
 {
-    struct sampled *s = sampled;
-    while (s->results) {
-        s++;
-        assert(s < sampled + N_SAMPLED); /* more steps in flight than the depth allows */
+    struct copy *c = copies;
+    while (c->copied) {
+        c++;
+        assert(c < copies + N_COPIES); /* more steps in flight than the depth allows */
     }
-    *s = (struct sampled){.results = calloc(a->n_rows, sizeof *s->results), .there = a->results, .n = a->n_rows};
-    memset(a->results, 0xa5, a->n_rows * sizeof *a->results);
-    struct k_sample_args late = *a;
-    late.results = s->results;
-    return s->results ? real->sample(b, &late, err) : quire_fail(err, QUIRE_NO_MEMORY, "sample: out of memory");
+    *c = (struct copy){.copied = malloc(bytes + 1), .there = dst, .bytes = bytes};
+    memset(dst, 0xa5, bytes);
+    return c->copied ? real->copy_out(b, c->copied, src_dev, bytes, err)
+                     : quire_fail(err, QUIRE_NO_MEMORY, "copy_out: out of memory");
 }
 
 static int fence(struct k_backend *b, uint64_t *ticket, struct quire_error *err)
 {
     int status = real->fence(b, ticket, err);
-    for (uint32_t i = 0; i < N_SAMPLED; i++)
-        if (sampled[i].results && !sampled[i].ticket)
-            sampled[i].ticket = *ticket;
+    for (uint32_t i = 0; i < N_COPIES; i++)
+        if (copies[i].copied && !copies[i].ticket)
+            copies[i].ticket = *ticket;
     return status;
 }
 
 static int wait(struct k_backend *b, uint64_t ticket, struct quire_error *err)
 {
-    for (uint32_t i = 0; i < N_SAMPLED; i++) {
-        struct sampled *s = &sampled[i];
-        if (!s->results || !s->ticket || s->ticket > ticket)
+    for (uint32_t i = 0; i < N_COPIES; i++) {
+        struct copy *c = &copies[i];
+        if (!c->copied || !c->ticket || c->ticket > ticket)
             continue;
-        memcpy(s->there, s->results, s->n * sizeof *s->results);
-        free(s->results);
-        s->results = NULL;
+        memcpy(c->there, c->copied, c->bytes);
+        free(c->copied);
+        c->copied = NULL;
     }
     return real->wait(b, ticket, err);
 }
@@ -68,7 +67,7 @@ struct k_graph {
         int (*run)(struct k_backend *b, const struct recorded_op *op, struct quire_error *err);
         union {
 #define ARGUMENTS(NAME, name, text) struct k_##name##_args name;
-            K_RECORDED_OPERATIONS(ARGUMENTS)
+            K_RECORDED_OPERATIONS(ARGUMENTS) K_LINKING_OPERATIONS(ARGUMENTS)
         };
     } ops[512];
     uint32_t n;
@@ -94,6 +93,7 @@ static struct recorded_op *record(void)
         return QUIRE_OK; \
     }
 K_RECORDED_OPERATIONS(OPERATION)
+K_LINKING_OPERATIONS(OPERATION)
 
 /* A host backend looks at the rows on the host: here they are the same memory. */
 static int run_attention_of_rows(struct k_backend *b, const struct recorded_op *op, struct quire_error *err)
@@ -110,6 +110,41 @@ static int attention(struct k_backend *b, const struct k_attention_args *a, stru
     struct recorded_op *op = record();
     *op = (struct recorded_op){.run = run_attention_of_rows, .attention = *a};
     op->attention.rows = NULL; /* what lies there now is no step's */
+    return QUIRE_OK;
+}
+
+/* Nor has it a plan of sampling's rows: it is given those that were planned last. There is room for few with a mask or
+ * biases. */
+#define MOST_LARGE 2u
+static struct k_sample_plan_args planned;
+
+static int sample_plan(struct k_backend *b, const struct k_sample_plan_args *a, struct quire_error *err)
+{
+    uint32_t n_large = 0;
+    int status = real->sample_plan(b, a, err);
+    for (uint32_t i = 0; i < *a->n_planned; i++) {
+        n_large += a->rows[i].mask || a->rows[i].n_biases > 0;
+        if (n_large > MOST_LARGE)
+            *a->n_planned = i;
+    }
+    planned = *a;
+    return status;
+}
+
+static int run_sample_of_planned(struct k_backend *b, const struct recorded_op *op, struct quire_error *err)
+{
+    struct k_sample_args a = op->sample;
+    assert(planned.n_rows <= a.n_rows);
+    a.rows = planned.rows;
+    a.n_rows = planned.n_rows;
+    return real->sample(b, &a, err);
+}
+
+static int sample(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err)
+{
+    if (!recording)
+        return real->sample(b, a, err);
+    *record() = (struct recorded_op){.run = run_sample_of_planned, .sample = *a};
     return QUIRE_OK;
 }
 
@@ -148,9 +183,9 @@ static void graph_destroy(struct k_backend *b, struct k_graph *graph)
 
 static void close_backend(struct k_backend *b)
 {
-    for (uint32_t i = 0; i < N_SAMPLED; i++) {
-        free(sampled[i].results);
-        sampled[i].results = NULL;
+    for (uint32_t i = 0; i < N_COPIES; i++) {
+        free(copies[i].copied);
+        copies[i].copied = NULL;
     }
     real->close(b);
 }
@@ -173,12 +208,15 @@ int __wrap_k_backend_open(const struct k_backend_options *options, struct k_back
     planners[i].overlap_depth = 1;
     ops->planner = &planners[i];
     ops->close = close_backend;
-    ops->sample = sample;
+    ops->copy_out = copy_out;
     ops->fence = fence;
     ops->wait = wait;
 #define ENTRY(NAME, name, text) ops->name = record_##name;
     K_RECORDED_OPERATIONS(ENTRY)
+    K_LINKING_OPERATIONS(ENTRY)
     ops->attention = attention;
+    ops->sample = sample;
+    ops->sample_plan = sample_plan;
     ops->graph_begin = graph_begin;
     ops->graph_end = graph_end;
     ops->graph_launch = graph_launch;

@@ -257,7 +257,7 @@ static void test_refused_arguments(void **state)
     struct k_weight *w;
     static const uint16_t data[64] = {0};
     const struct k_weight_view view = k_plain_view(data, K_F16, 4, 16, 32);
-    float x[64] = {0}, logits[8] = {0}, scratch[64];
+    float x[64] = {0};
     uint32_t id = 4;
     assert_int_equal(b->ops->weight_create(b, &view, 1, &w, &err), QUIRE_OK);
     assert_int_equal(b->ops->embed(b, &(struct k_embed_args){w, &id, x, 1}, &err), QUIRE_INVALID);
@@ -275,16 +275,16 @@ static void test_refused_arguments(void **state)
     bad[1].n_biases = 1;
     bad[2].forced = 8;
     bad[3].n_logprobs = K_MAX_LOGPROBS + 1;
-    struct k_sample_result result;
-    uint32_t sampled;
-    struct k_sample_args args = {logits, NULL, &result, &sampled, scratch, 1, 8};
+    uint32_t n_planned;
+    uint64_t parts_bytes;
+    struct k_sample_plan_args args = {NULL, NULL, NULL, 1, 8, &n_planned, &parts_bytes};
     for (int i = 0; i < 4; i++) {
         args.rows = &bad[i];
-        assert_int_equal(b->ops->sample(b, &args, &err), QUIRE_INVALID);
+        assert_int_equal(b->ops->sample_plan(b, &args, &err), QUIRE_INVALID);
     }
     args.rows = &good;
     args.n_vocab = (1u << 22) + 1;
-    assert_int_equal(b->ops->sample(b, &args, &err), QUIRE_INVALID);
+    assert_int_equal(b->ops->sample_plan(b, &args, &err), QUIRE_INVALID);
     b->ops->close(b);
 }
 
@@ -350,7 +350,8 @@ static void test_documented_operations(void **state)
     } operations[] = {
 #define RECORDED(NAME, name, text) {#name, text, "yes"},
 #define OTHER(NAME, name, text) {#name, text, "no"},
-        K_RECORDED_OPERATIONS(RECORDED) K_EAGER_OPERATIONS(OTHER) K_PREPARING_OPERATIONS(OTHER)};
+        K_RECORDED_OPERATIONS(RECORDED) K_EAGER_OPERATIONS(OTHER) K_LINKING_OPERATIONS(RECORDED)
+            K_PREPARING_OPERATIONS(OTHER)};
     FILE *file = fopen(QUIRE_SOURCE_DIR "/docs/kernels.md", "r");
     char line[1024], want[1024];
     size_t n = 0;

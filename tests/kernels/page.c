@@ -531,6 +531,7 @@ void page_run(const struct op_case *c, const struct op_data *d, struct op_output
                         (struct k_sample_result *)(void *)out->arrays[0].bytes + t);
         break;
     case K_OP_ATTENTION_PLAN:
+    case K_OP_SAMPLE_PLAN:
     case K_OP_PLACE_TOKENS: break; /* without cases */
     }
 }

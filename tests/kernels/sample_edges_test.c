@@ -3,6 +3,7 @@
  * among good ones. */
 #include "kernels/kernels.h"
 #include "tests/kernels/page.h"
+#include "kernels/cases/op_sample.h"
 #include "tests/sample.h"
 
 #include <math.h>
@@ -18,7 +19,6 @@ static const char *device = "ref";
 
 struct fixture {
     struct k_backend *b;
-    void *workspace;
 };
 
 static const struct k_sample_row plain = {
@@ -28,20 +28,16 @@ static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     const char *why;
-    struct k_plan_dims dims = {.n_vocab = 151936, .n_threads = 2};
-    struct k_plan_bytes bytes;
     if (!f ||
         k_backend_open(&(struct k_backend_options){.device = device, .n_threads = 2}, &f->b, &why, NULL) != QUIRE_OK)
         return -1;
     *state = f;
-    f->b->ops->planner->workspace(&dims, &bytes);
-    return f->b->ops->alloc(f->b, bytes.sample, &f->workspace, NULL);
+    return 0;
 }
 
 static int teardown(void **state)
 {
     struct fixture *f = *state;
-    f->b->ops->free(f->b, f->workspace);
     f->b->ops->close(f->b);
     free(f);
     return 0;
@@ -82,22 +78,18 @@ static void compare(struct fixture *f, const char *what, const float *logits, ui
     const struct k_backend_ops *ops = f->b->ops;
     struct k_sample_result *results = must(calloc(n_rows, sizeof *results)), want;
     uint32_t *sampled = must(calloc(n_rows, sizeof *sampled));
-    uint64_t bytes = (uint64_t)n_rows * n_vocab * sizeof *logits, ticket;
-    void *dev, *sampled_dev;
+    uint64_t bytes = (uint64_t)n_rows * n_vocab * sizeof *logits;
+    struct op_sampler sampler;
+    void *dev;
     bool all_same = true;
+    assert_int_equal(op_sampler_open(&sampler, f->b, n_rows, n_vocab, &err), QUIRE_OK);
     assert_int_equal(ops->alloc(f->b, bytes, &dev, &err), QUIRE_OK);
-    assert_int_equal(ops->alloc(f->b, n_rows * sizeof *sampled, &sampled_dev, &err), QUIRE_OK);
     assert_int_equal(ops->copy_in(f->b, dev, logits, bytes, &err), QUIRE_OK);
     assert_int_equal(ops->step_begin(f->b, &err), QUIRE_OK);
-    assert_int_equal(
-        ops->sample(f->b, &(struct k_sample_args){dev, rows, results, sampled_dev, f->workspace, n_rows, n_vocab},
-                    &err),
-        QUIRE_OK);
-    assert_int_equal(ops->step_end(f->b, &err), QUIRE_OK);
-    assert_int_equal(ops->fence(f->b, &ticket, &err), QUIRE_OK);
-    if (ops->wait(f->b, ticket, &err) != QUIRE_OK)
+    if (op_sampler_run(&sampler, dev, rows, n_rows, results, &err) != QUIRE_OK)
         fail_msg("%s: %s", what, err.text);
-    assert_int_equal(ops->copy_out(f->b, sampled, sampled_dev, n_rows * sizeof *sampled, &err), QUIRE_OK);
+    assert_int_equal(ops->step_end(f->b, &err), QUIRE_OK);
+    assert_int_equal(ops->copy_out(f->b, sampled, sampler.sampled_dev, n_rows * sizeof *sampled, &err), QUIRE_OK);
     for (uint32_t i = 0; i < n_rows; i++) {
         page_sample(&rows[i], logits + (uint64_t)i * n_vocab, n_vocab, &want);
         if (same(&results[i], &want) && (want.bad_logits || sampled[i] == want.token))
@@ -111,7 +103,7 @@ static void compare(struct fixture *f, const char *what, const float *logits, ui
     }
     assert_true(all_same);
     ops->free(f->b, dev);
-    ops->free(f->b, sampled_dev);
+    op_sampler_close(&sampler);
     free(sampled);
     free(results);
 }
@@ -319,11 +311,19 @@ static void test_rounds(void **state)
     free(z);
 }
 
+/* A plan of one row that brings at most one bias and one count. */
+static int plan(struct fixture *f, const struct k_sample_row *row, uint32_t n_vocab)
+{
+    _Alignas(16) unsigned char room[512];
+    uint32_t n_planned;
+    uint64_t parts_bytes;
+    return f->b->ops->sample_plan(
+        f->b, &(struct k_sample_plan_args){row, room, room + 256, 1, n_vocab, &n_planned, &parts_bytes}, NULL);
+}
+
 static void test_refusals(void **state)
 {
     struct fixture *f = *state;
-    struct quire_error err;
-    struct k_sample_result result;
     struct k_token_count count = {5, 1};
     struct k_logit_bias bias = {5, 1.0f};
     struct k_sample_row bad[6];
@@ -338,17 +338,10 @@ static void test_refusals(void **state)
     bad[4].temperature = NAN;
     bad[5].min_p = 1.5f;
     for (int i = 0; i < 6; i++)
-        assert_int_equal(
-            f->b->ops->sample(
-                f->b, &(struct k_sample_args){f->workspace, &bad[i], &result, f->workspace, f->workspace, 1, 5}, &err),
-            QUIRE_INVALID);
-    struct k_sample_row good = plain;
+        assert_int_equal(plan(f, &bad[i], 5), QUIRE_INVALID);
+    assert_int_equal(plan(f, &plain, 5), QUIRE_OK);
     for (uint32_t n_vocab = 0; n_vocab <= (1u << 22) + 1; n_vocab += (1u << 22) + 1)
-        assert_int_equal(f->b->ops->sample(f->b,
-                                           &(struct k_sample_args){f->workspace, &good, &result, f->workspace,
-                                                                   f->workspace, 1, n_vocab},
-                                           &err),
-                         QUIRE_INVALID);
+        assert_int_equal(plan(f, &plain, n_vocab), QUIRE_INVALID);
 }
 
 int main(int argc, char **argv)

@@ -4,6 +4,7 @@
  * Chi-square limits are the 1 - 10^-4 quantiles; the draws are counter-based, so a result never
  * changes between runs. */
 #include "kernels/kernels.h"
+#include "kernels/cases/op_sample.h"
 #include "tests/sample.h"
 
 #include <math.h>
@@ -21,7 +22,6 @@ static uint32_t one_in = 1; /* of what is long, where it is emulated: tests/samp
 
 struct fixture {
     struct k_backend *b;
-    void *workspace;
 };
 
 static const struct k_sample_row plain = {
@@ -31,20 +31,16 @@ static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     const char *why;
-    struct k_plan_dims dims = {.n_vocab = 1u << 22, .n_threads = 2};
-    struct k_plan_bytes bytes;
     if (!f ||
         k_backend_open(&(struct k_backend_options){.device = device, .n_threads = 2}, &f->b, &why, NULL) != QUIRE_OK)
         return -1;
     *state = f;
-    f->b->ops->planner->workspace(&dims, &bytes);
-    return f->b->ops->alloc(f->b, bytes.sample, &f->workspace, NULL);
+    return 0;
 }
 
 static int teardown(void **state)
 {
     struct fixture *f = *state;
-    f->b->ops->free(f->b, f->workspace);
     f->b->ops->close(f->b);
     free(f);
     return 0;
@@ -55,26 +51,23 @@ static void sample(struct fixture *f, const float *logits, uint32_t n_vocab, con
                    uint32_t n_rows, struct k_sample_result *results)
 {
     struct quire_error err;
-    void *dev, *sampled;
-    uint64_t row_bytes = (uint64_t)n_vocab * sizeof *logits, ticket;
+    void *dev;
+    uint64_t row_bytes = (uint64_t)n_vocab * sizeof *logits;
     const struct k_backend_ops *ops = f->b->ops;
+    struct op_sampler sampler;
+    assert_int_equal(op_sampler_open(&sampler, f->b, n_rows, n_vocab, &err), QUIRE_OK);
     assert_int_equal(ops->alloc(f->b, n_rows * row_bytes, &dev, &err), QUIRE_OK);
-    assert_int_equal(ops->alloc(f->b, n_rows * sizeof(uint32_t), &sampled, &err), QUIRE_OK);
     for (uint32_t i = 0; i < n_rows; i++)
         assert_int_equal(ops->copy_in(f->b, (char *)dev + i * row_bytes, logits, row_bytes, &err), QUIRE_OK);
     assert_int_equal(ops->step_begin(f->b, &err), QUIRE_OK);
-    assert_int_equal(
-        ops->sample(f->b, &(struct k_sample_args){dev, rows, results, sampled, f->workspace, n_rows, n_vocab}, &err),
-        QUIRE_OK);
+    assert_int_equal(op_sampler_run(&sampler, dev, rows, n_rows, results, &err), QUIRE_OK);
     assert_int_equal(ops->step_end(f->b, &err), QUIRE_OK);
-    assert_int_equal(ops->fence(f->b, &ticket, &err), QUIRE_OK);
-    assert_int_equal(ops->wait(f->b, ticket, &err), QUIRE_OK);
     for (uint32_t i = 0; i < n_rows; i++) {
         uint32_t token;
-        assert_int_equal(ops->copy_out(f->b, &token, (uint32_t *)sampled + i, sizeof token, &err), QUIRE_OK);
+        assert_int_equal(ops->copy_out(f->b, &token, sampler.sampled_dev + i, sizeof token, &err), QUIRE_OK);
         assert_true(results[i].bad_logits || token == results[i].token);
     }
-    ops->free(f->b, sampled);
+    op_sampler_close(&sampler);
     ops->free(f->b, dev);
 }
 

@@ -1,11 +1,8 @@
 /* The host side of attention: which form, and the plan. */
-#include "kernels/cuda/host/memory.h"
 #include "kernels/cuda/host/operations.h"
 #include "kernels/cuda/plan/attention_plan.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/check.h"
-
-#include <stdlib.h>
 
 /* The mma form reads an f16 cache; everything else is the lane form, which needs no plan. */
 static bool is_mma(struct k_backend *b, const struct k_kv_shape *kv)
@@ -25,19 +22,6 @@ static uint32_t n_blocks_of(struct k_backend *b, uint32_t head_dim)
     return n < ATTN_MAX_BLOCKS ? n : ATTN_MAX_BLOCKS;
 }
 
-/* Room for a plan: allocated when a step is larger than all before it. */
-static int plan_scratch(struct cuda_backend *c, uint64_t bytes, struct quire_error *err)
-{
-    if (bytes <= c->plan_scratch_bytes)
-        return QUIRE_OK;
-    void *scratch = realloc(c->plan_scratch, bytes);
-    if (!scratch)
-        return quire_fail(err, QUIRE_NO_MEMORY, "attention_plan: out of memory");
-    c->plan_scratch = scratch;
-    c->plan_scratch_bytes = bytes;
-    return QUIRE_OK;
-}
-
 int cuda_attention_plan(struct k_backend *b, const struct k_attention_plan_args *a, struct quire_error *err)
 {
     struct k_attention_args args = {
@@ -47,14 +31,8 @@ int cuda_attention_plan(struct k_backend *b, const struct k_attention_plan_args 
         status = k_check_attention(&args, err);
     if (status != QUIRE_OK || !is_mma(b, a->kv))
         return status;
-    struct cuda_backend *c = cuda_of(b);
-    status = plan_scratch(c, attn_plan_bytes(a->n_rows, a->n_tokens, a->n_q_heads, a->kv->n_kv_heads, a->kv->head_dim),
-                          err);
-    if (status != QUIRE_OK)
-        return status;
-    uint64_t bytes = attn_plan_make(a, n_blocks_of(b, a->kv->head_dim), attn_partial_rows(a->kv->head_dim),
-                                    c->plan_scratch);
-    return cuda_upload(b, a->plan_dev, c->plan_scratch, bytes, err);
+    attn_plan_make(a, n_blocks_of(b, a->kv->head_dim), attn_partial_rows(a->kv->head_dim), a->plan);
+    return QUIRE_OK;
 }
 
 /* Rows are not looked at: while a graph is recorded there are none yet, and otherwise the plan was made of them. */

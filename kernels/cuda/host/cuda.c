@@ -26,7 +26,6 @@ static void cuda_close(struct k_backend *b)
         cudaStreamSynchronize(c->stream);
     cublaslt_close(c->lt);
     cuda_memory_close(c);
-    free(c->plan_scratch);
     if (c->stream)
         cudaStreamDestroy(c->stream);
     cudaGetLastError(); /* of a dead backend's last calls: not the next one's */

@@ -63,7 +63,7 @@ int cuda_kv_copy(struct k_backend *b, const struct k_kv_copy_args *a, struct qui
 
 int cuda_place_tokens(struct k_backend *b, const struct k_place_tokens_args *a, struct quire_error *err)
 {
-    int status = cuda_eager(b, "place_tokens", err);
+    int status = cuda_alive(b, err);
     if (status != QUIRE_OK || a->n == 0)
         return status;
     return cuda_check(b, launch_place_tokens(cuda_of(b)->stream, a), "place_tokens", err);

@@ -1,9 +1,8 @@
 /* Allocations, copies and tickets.
  *
- * Uploads: what other code passes is copied into a pinned buffer of 8 pieces and from there to the device. Pieces are
- * filled in turn. When one is left an event is recorded behind the copies out of it, and when it is come to again, 7
+ * Uploads: what other code passes is copied into a pinned buffer of 4 pieces and from there to the device. Pieces are
+ * filled in turn. When one is left an event is recorded behind the copies out of it, and when it is come to again, 3
  * pieces later, that event is waited for: nothing is overwritten that may still be read, at one event for each 4 MiB.
- * Downloads: the device writes into a pinned ring; wait() moves what has arrived to where it belongs.
  * Tickets: one event each, a few of them in turn. An event that stands for a later ticket by now is waited for
  * instead, which is late but never early. */
 #include "kernels/cuda/host/memory.h"
@@ -17,21 +16,12 @@
 #define N_PIECES (CUDA_STAGING_BYTES / PIECE_BYTES)
 #define SMALLEST_SPLIT \
     (64u << 10) /* less than this of a piece is left rather than given to the head of a longer upload */
-/* A step downloads its samples: 184 bytes each, 256 requests, two steps in flight; prompt logprobs are a row a token. */
-#define DOWNLOAD_BYTES (4u << 20)
-#define N_DOWNLOADS 64u
 #define N_FENCES 8u /* more than steps may be in flight */
 #define ALIGNMENT 256u
 
 struct piece {
     cudaEvent_t copied;
     bool was_left; /* `copied` stands behind the copies out of it */
-};
-
-struct download {
-    void *dst;
-    uint64_t at, bytes; /* where in the ring; at counts on without end */
-    uint64_t ticket; /* the first that stands behind it */
 };
 
 struct host_area { /* of alloc_host() */
@@ -43,10 +33,6 @@ struct cuda_memory {
     unsigned char *staging;
     struct piece pieces[N_PIECES];
     uint32_t piece, piece_used; /* the one that is being filled, and how much of it */
-    unsigned char *arrivals; /* [DOWNLOAD_BYTES] */
-    struct download downloads[N_DOWNLOADS];
-    uint64_t first_download, end_download; /* queued and not delivered: [first, end) modulo N_DOWNLOADS */
-    uint64_t arrivals_end; /* where the next one goes */
     cudaEvent_t fences[N_FENCES];
     uint64_t last_ticket, done_ticket;
     struct host_area *areas;
@@ -58,8 +44,6 @@ struct cuda_memory {
 static cudaError_t create_all(struct cuda_memory *m)
 {
     cudaError_t error = cudaHostAlloc((void **)&m->staging, CUDA_STAGING_BYTES, cudaHostAllocDefault);
-    if (error == cudaSuccess)
-        error = cudaHostAlloc((void **)&m->arrivals, DOWNLOAD_BYTES, cudaHostAllocDefault);
     for (uint32_t i = 0; i < N_PIECES && error == cudaSuccess; i++)
         error = cudaEventCreateWithFlags(&m->pieces[i].copied, cudaEventDisableTiming);
     for (uint32_t i = 0; i < N_FENCES && error == cudaSuccess; i++)
@@ -75,8 +59,8 @@ int cuda_memory_open(struct cuda_backend *c, struct quire_error *err)
     cudaError_t error = create_all(c->memory);
     if (error != cudaSuccess)
         return quire_fail(err, error == cudaErrorMemoryAllocation ? QUIRE_NO_MEMORY : QUIRE_UNSUPPORTED,
-                          "GPU %d: cannot have %u MiB of pinned host memory: %s", c->device,
-                          (CUDA_STAGING_BYTES + DOWNLOAD_BYTES) >> 20, cudaGetErrorString(error));
+                          "GPU %d: cannot have %u MiB of pinned host memory: %s", c->device, CUDA_STAGING_BYTES >> 20,
+                          cudaGetErrorString(error));
     return QUIRE_OK;
 }
 
@@ -92,7 +76,6 @@ void cuda_memory_close(struct cuda_backend *c)
         if (m->fences[i])
             cudaEventDestroy(m->fences[i]);
     cudaFreeHost(m->staging);
-    cudaFreeHost(m->arrivals);
     free(m->areas);
     free(m);
     c->memory = NULL;
@@ -243,54 +226,6 @@ int cuda_copy_in(struct k_backend *b, void *dst_dev, const void *src, uint64_t b
 
 /* ---- from the device --------------------------------------------------------------------------- */
 
-/* Moves what stands before the ticket, which has been reached, to where it belongs. */
-static void deliver(struct cuda_memory *m, uint64_t ticket)
-{
-    for (; m->first_download < m->end_download; m->first_download++) {
-        const struct download *d = &m->downloads[m->first_download % N_DOWNLOADS];
-        if (d->ticket > ticket)
-            return;
-        memcpy(d->dst, m->arrivals + d->at % DOWNLOAD_BYTES, (size_t)d->bytes);
-    }
-}
-
-/* Where the next n ≤ DOWNLOAD_BYTES bytes may arrive, in one piece; false when nothing is free. */
-static bool find_room(const struct cuda_memory *m, uint64_t n, uint64_t *at)
-{
-    uint64_t left = DOWNLOAD_BYTES - m->arrivals_end % DOWNLOAD_BYTES;
-    *at = m->arrivals_end + (n <= left ? 0 : left);
-    if (m->first_download == m->end_download)
-        return true;
-    return m->end_download - m->first_download < N_DOWNLOADS &&
-           *at + n - m->downloads[m->first_download % N_DOWNLOADS].at <= DOWNLOAD_BYTES;
-}
-
-int cuda_download(struct k_backend *b, void *dst, const void *src_dev, uint64_t bytes, struct quire_error *err)
-{
-    struct cuda_memory *m = cuda_of(b)->memory;
-    cudaStream_t stream = cuda_of(b)->stream;
-    int status = cuda_eager(b, "a download", err);
-    for (uint64_t done = 0; done < bytes && status == QUIRE_OK;) {
-        uint64_t n = bytes - done < DOWNLOAD_BYTES ? bytes - done : DOWNLOAD_BYTES, at;
-        if (!find_room(m, n, &at)) {
-            status = cuda_check(b, cudaStreamSynchronize(stream), "waiting for a download", err);
-            if (status != QUIRE_OK)
-                break;
-            deliver(m, UINT64_MAX);
-            find_room(m, n, &at);
-        }
-        m->downloads[m->end_download++ % N_DOWNLOADS] = (struct download){(unsigned char *)dst + done, at, n,
-                                                                          m->last_ticket + 1};
-        m->arrivals_end = at + n;
-        status = cuda_check(b,
-                            cudaMemcpyAsync(m->arrivals + at % DOWNLOAD_BYTES, (const unsigned char *)src_dev + done,
-                                            (size_t)n, cudaMemcpyDefault, stream),
-                            "a download", err);
-        done += n;
-    }
-    return status;
-}
-
 int cuda_copy_out(struct k_backend *b, void *dst, const void *src_dev, uint64_t bytes, struct quire_error *err)
 {
     cudaStream_t stream = cuda_of(b)->stream;
@@ -332,6 +267,5 @@ int cuda_wait(struct k_backend *b, uint64_t ticket, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     m->done_ticket = reached;
-    deliver(m, reached);
     return QUIRE_OK;
 }

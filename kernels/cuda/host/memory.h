@@ -7,14 +7,11 @@
 int cuda_memory_open(struct cuda_backend *c, struct quire_error *err);
 void cuda_memory_close(struct cuda_backend *c); /* also of what was opened in part */
 
-/* Pinned memory that uploads pass through. The most that a step of 256 requests uploads is 13.3 MB: for each a mask of
- * 152,064 tokens (4.9 MB in all) and penalty counts of 4,096 ids (8.4 MB). Two such steps fit, so that neither waits. */
-#define CUDA_STAGING_BYTES (32u << 20)
-/* Host memory to the device in stream order; src is free when the call returns. Never synchronises while
- * CUDA_STAGING_BYTES hold what two steps upload. */
+/* Pinned memory that uploads of pageable memory pass through: weights, while a model is opened. What a step uploads lies in
+ * pinned memory of its own. A piece is filled while the one before it is on its way. */
+#define CUDA_STAGING_BYTES (16u << 20)
+/* Host memory to the device in stream order; src is free when the call returns. */
 int cuda_upload(struct k_backend *b, void *dst_dev, const void *src, uint64_t bytes, struct quire_error *err);
-/* Device memory to dst, which is written by the wait() for a later fence. */
-int cuda_download(struct k_backend *b, void *dst, const void *src_dev, uint64_t bytes, struct quire_error *err);
 
 /* Pinned memory for the next bytes that go to the device: *bytes of them, at most the wanted ones. The caller fills it, and
  * queues its copy on the stream before it asks for more. */

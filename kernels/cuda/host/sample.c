@@ -1,14 +1,11 @@
-/* Sampling, the host side: checks rows, packs what the kernel needs of them straight into pinned memory, and asks for
- * the results. A round is as many rows as fit into the workspace; one is usual. */
-#include "kernels/cuda/host/memory.h"
+/* Sampling, the host side: checks rows and packs what the kernel needs of them, as many as there is room for. */
+#include "kernels/cuda/host/sample.h"
+
+#include "kernels/check.h"
 #include "kernels/cuda/host/operations.h"
 #include "kernels/cuda/plan/plan.h"
-#include "kernels/cuda/host/sample.h"
-#include "kernels/check.h"
 
 #include <string.h>
-
-/* ---- what a row brings beside its numbers ---------------------------------------------------- */
 
 struct parts { /* in units of 4 bytes, each even */
     uint64_t mask, biases, counts, saved;
@@ -32,86 +29,6 @@ static struct parts parts_of(const struct k_sample_row *row, uint32_t n_vocab)
     return p;
 }
 
-/* ---- into pinned memory ---------------------------------------------------------------------- */
-
-struct packer {
-    struct k_backend *b;
-    struct quire_error *err;
-    unsigned char *dst_dev;      /* where the piece goes */
-    uint64_t left;               /* bytes of the round that have no piece yet */
-    unsigned char *piece;
-    uint64_t piece_bytes, used;
-};
-
-static int next_piece(struct packer *p)
-{
-    if (p->used > 0) {
-        int status = cuda_check(
-            p->b, cudaMemcpyAsync(p->dst_dev, p->piece, (size_t)p->used, cudaMemcpyDefault, cuda_of(p->b)->stream),
-            "sample", p->err);
-        if (status != QUIRE_OK)
-            return status;
-        p->dst_dev += p->used;
-    }
-    p->used = p->piece_bytes = 0;
-    if (p->left == 0)
-        return QUIRE_OK;
-    void *piece = NULL;
-    int status = cuda_stage(p->b, p->left, &piece, &p->piece_bytes, p->err);
-    p->piece = piece;
-    p->left -= p->piece_bytes;
-    return status;
-}
-
-/* bytes of src, then zeros up to padded_bytes. */
-static int put(struct packer *p, const void *src, uint64_t bytes, uint64_t padded_bytes)
-{
-    for (uint64_t done = 0; done < padded_bytes;) {
-        if (p->used == p->piece_bytes) {
-            int status = next_piece(p);
-            if (status != QUIRE_OK)
-                return status;
-        }
-        uint64_t room = p->piece_bytes - p->used, n = padded_bytes - done < room ? padded_bytes - done : room;
-        uint64_t copied = done < bytes ? (bytes - done < n ? bytes - done : n) : 0;
-        if (copied > 0)
-            memcpy(p->piece + p->used, (const unsigned char *)src + done, (size_t)copied);
-        memset(p->piece + p->used + copied, 0, (size_t)(n - copied));
-        p->used += n;
-        done += n;
-    }
-    return QUIRE_OK;
-}
-
-/* ---- a round --------------------------------------------------------------------------------- */
-
-struct round_size {
-    uint32_t n_rows;
-    uint64_t data_words; /* masks, biases and counts */
-    uint64_t saved_words;
-};
-
-/* Of the rows, behind the results. */
-static uint64_t rows_offset(uint32_t n_rows)
-{
-    return ((uint64_t)n_rows * sizeof(struct k_sample_result) + 7) / 8 * 8;
-}
-
-/* As many of the rows as fit. */
-static struct round_size size_round(const struct k_sample_row *rows, uint32_t n_rows, uint32_t n_vocab)
-{
-    uint64_t capacity = cuda_sample_round_bytes(n_vocab);
-    struct round_size size = {0, 0, 0};
-    for (uint32_t i = 0; i < n_rows; i++) {
-        struct parts p = parts_of(&rows[i], n_vocab);
-        uint64_t data = size.data_words + p.mask + p.biases + p.counts, saved = size.saved_words + p.saved;
-        if (rows_offset(i + 1) + (i + 1) * sizeof(struct sample_row_dev) + 4 * (data + saved) > capacity)
-            break;
-        size = (struct round_size){i + 1, data, saved};
-    }
-    return size;
-}
-
 static struct sample_row_dev device_row(const struct k_sample_row *row, uint32_t n_vocab)
 {
     return (struct sample_row_dev){
@@ -130,73 +47,67 @@ static struct sample_row_dev device_row(const struct k_sample_row *row, uint32_t
     };
 }
 
-/* The rows, each with the offsets of its parts; then the parts, in the same order. */
-static int pack_round(struct packer *p, const struct k_sample_row *rows, const struct round_size *size,
-                      uint32_t n_vocab)
+/* n bytes of src, then zeros up to padded; yields where the next ones go. */
+static unsigned char *put(unsigned char *at, const void *src, uint64_t n, uint64_t padded)
 {
-    uint64_t at = (rows_offset(size->n_rows) + size->n_rows * sizeof(struct sample_row_dev)) / 4;
-    uint64_t saved_at = at + size->data_words;
-    int status = QUIRE_OK;
-    for (uint32_t i = 0; i < size->n_rows && status == QUIRE_OK; i++) {
-        struct parts parts = parts_of(&rows[i], n_vocab);
-        struct sample_row_dev row = device_row(&rows[i], n_vocab);
-        row.n_biases = (uint32_t)(parts.biases / 2);
-        row.n_counts = (uint32_t)(parts.counts / 2);
-        row.mask = parts.mask ? (uint32_t)at : 0;
-        row.biases = (uint32_t)(at + parts.mask);
-        row.counts = (uint32_t)(at + parts.mask + parts.biases);
-        row.saved = parts.saved ? (uint32_t)saved_at : 0;
-        at += parts.mask + parts.biases + parts.counts;
-        saved_at += parts.saved;
-        status = put(p, &row, sizeof row, sizeof row);
-    }
-    for (uint32_t i = 0; i < size->n_rows && status == QUIRE_OK; i++) {
-        struct parts parts = parts_of(&rows[i], n_vocab);
-        status = put(p, rows[i].mask, ((uint64_t)n_vocab + 31) / 32 * 4, 4 * parts.mask);
-        if (status == QUIRE_OK)
-            status = put(p, rows[i].biases, 4 * parts.biases, 4 * parts.biases);
-        if (status == QUIRE_OK)
-            status = put(p, rows[i].counts, 4 * parts.counts, 4 * parts.counts);
-    }
-    return status == QUIRE_OK ? next_piece(p) : status;
+    if (n > 0)
+        memcpy(at, src, (size_t)n);
+    memset(at + n, 0, (size_t)(padded - n));
+    return at + padded;
 }
 
-static int run_round(struct k_backend *b, const struct k_sample_args *a, uint32_t first, const struct round_size *size,
-                     struct quire_error *err)
+/* As many rows as the parts have room for, whose raw logits the workspace then has room for, too. */
+int cuda_sample_plan(struct k_backend *b, const struct k_sample_plan_args *a, struct quire_error *err)
 {
-    struct packer packer = {
-        .b = b,
-        .err = err,
-        .dst_dev = (unsigned char *)a->workspace_dev + rows_offset(size->n_rows),
-        .left = size->n_rows * sizeof(struct sample_row_dev) + 4 * size->data_words,
-    };
-    struct sample_round round = {
-        .logits_dev = a->logits_dev + (uint64_t)first * a->n_vocab,
-        .sampled_dev = a->sampled_dev + first,
-        .workspace_dev = a->workspace_dev,
-        .rows_dev = (const void *)packer.dst_dev,
-        .n_rows = size->n_rows,
-        .n_vocab = a->n_vocab,
-    };
-    int status = pack_round(&packer, a->rows + first, size, a->n_vocab);
-    if (status == QUIRE_OK)
-        status = cuda_check(b, launch_sample(cuda_of(b)->stream, &round), "sample", err);
-    if (status != QUIRE_OK)
-        return status;
-    return cuda_download(b, a->results + first, a->workspace_dev, size->n_rows * sizeof *a->results, err);
-}
-
-int cuda_sample(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err)
-{
-    int status = cuda_eager(b, "sample", err);
+    int status = cuda_eager(b, "sample_plan", err);
     if (status == QUIRE_OK)
         status = k_check_sample(a, err);
-    for (uint32_t done = 0; done < a->n_rows && status == QUIRE_OK;) {
-        struct round_size size = size_round(a->rows + done, a->n_rows - done, a->n_vocab);
-        if (size.n_rows == 0) /* not reached: cuda_sample_round_bytes() holds any row that was checked */
-            return quire_fail(err, QUIRE_INVALID, "sample: row %u does not fit", done);
-        status = run_round(b, a, done, &size, err);
-        done += size.n_rows;
+    if (status != QUIRE_OK)
+        return status;
+    struct sample_plan_dev *plan = a->plan;
+    struct sample_row_dev *rows = (struct sample_row_dev *)(plan + 1);
+    unsigned char *at = a->parts, *end = at + cuda_sample_parts_bytes(a->n_vocab);
+    uint64_t saved = 0;
+    uint32_t n = 0;
+    for (; n < a->n_rows; n++) {
+        const struct k_sample_row *row = &a->rows[n];
+        struct parts p = parts_of(row, a->n_vocab);
+        if (4 * (p.mask + p.biases + p.counts) > (uint64_t)(end - at))
+            break;
+        uint32_t offset = (uint32_t)((uint64_t)(at - (unsigned char *)plan) / 4);
+        rows[n] = device_row(row, a->n_vocab);
+        rows[n].n_biases = (uint32_t)(p.biases / 2);
+        rows[n].n_counts = (uint32_t)(p.counts / 2);
+        rows[n].mask = p.mask ? offset : 0;
+        rows[n].biases = (uint32_t)(offset + p.mask);
+        rows[n].counts = (uint32_t)(offset + p.mask + p.biases);
+        rows[n].saved = (uint32_t)saved;
+        rows[n].is_saved = p.saved > 0;
+        saved += p.saved;
+        at = put(at, row->mask, p.mask ? ((uint64_t)a->n_vocab + 31) / 32 * 4 : 0, 4 * p.mask);
+        at = put(at, row->biases, 4 * p.biases, 4 * p.biases);
+        at = put(at, row->counts, 4 * p.counts, 4 * p.counts);
     }
-    return status;
+    *plan = (struct sample_plan_dev){.n_rows = n};
+    *a->n_planned = n;
+    *a->parts_bytes = (uint64_t)(at - (unsigned char *)a->parts);
+    return QUIRE_OK;
+}
+
+/* Rows are not looked at: the plan was made of them. */
+int cuda_sample(struct k_backend *b, const struct k_sample_args *a, struct quire_error *err)
+{
+    const struct sample_launch launch = {
+        .logits_dev = a->logits_dev,
+        .sampled_dev = a->sampled_dev,
+        .results_dev = a->results_dev,
+        .plan_dev = a->plan_dev,
+        .saved_dev = a->workspace_dev,
+        .n_rows = a->n_rows,
+        .n_vocab = a->n_vocab,
+    };
+    int status = cuda_alive(b, err);
+    if (status != QUIRE_OK || a->n_rows == 0)
+        return status;
+    return cuda_check(b, launch_sample(cuda_of(b)->stream, &launch), "sample", err);
 }

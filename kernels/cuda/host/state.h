@@ -40,8 +40,6 @@ struct cuda_backend {
     struct quire_error death; /* what killed it */
     struct cuda_memory *memory; /* memory.c's */
     struct cublaslt *lt; /* cublaslt.c's; NULL: our kernels compute everything */
-    void *plan_scratch; /* attention.c's, on the host: a plan before it is uploaded */
-    uint64_t plan_scratch_bytes; /* of the largest step so far */
     char description[400], placement[160];
 };
 

@@ -25,6 +25,8 @@ static void cuda_workspace(const struct k_plan_dims *dims, struct k_plan_bytes *
         .attention = cuda_attention_workspace_bytes(dims),
         .attention_plan = cuda_attention_plan_bytes(dims),
         .sample = cuda_sample_workspace_bytes(dims),
+        .sample_plan = cuda_sample_plan_bytes(dims),
+        .sample_parts = cuda_sample_parts_bytes(dims->n_vocab),
     };
 }
 

@@ -19,7 +19,8 @@ uint64_t cuda_gemm_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_attention_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_attention_plan_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_sample_workspace_bytes(const struct k_plan_dims *dims);
-uint64_t cuda_sample_round_bytes(uint32_t n_vocab); /* the same: what one launch may be given */
+uint64_t cuda_sample_plan_bytes(const struct k_plan_dims *dims);
+uint64_t cuda_sample_parts_bytes(uint32_t n_vocab);
 uint64_t cuda_weight_row_stride(struct k_format format, uint32_t n_cols);
 uint64_t cuda_weight_bytes(struct k_format format, uint32_t n_rows, uint32_t n_cols);
 

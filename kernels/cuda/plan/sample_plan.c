@@ -1,21 +1,28 @@
-/* The memory that sampling takes. A step's rows are packed into it in as many rounds as that needs, so it does not grow
- * with their number; but any one row must fit. */
+/* The memory that sampling takes. What rows bring beside their numbers has a bound that does not grow with their number;
+ * but that of any one row must fit. */
 #include "kernels/cuda/plan/plan.h"
 
-/* 256 requests with a mask of 152,064 tokens and 1,000 penalised ids each are 7.0 MB. */
-#define ROUND_BYTES (UINT64_C(8) << 20)
-/* For each token a bias, a count, and the two saved logits of these; a bit of mask; the row and its result. */
-#define BYTES_PER_TOKEN 24u
-#define BYTES_PER_ROW 1024u
+#include "kernels/cuda/plan/sample_plan.h"
 
-uint64_t cuda_sample_round_bytes(uint32_t n_vocab)
+/* 256 requests with a mask of 152,064 tokens and 1,000 penalised ids each are 7.0 MB. */
+#define PARTS_BYTES (UINT64_C(8) << 20)
+/* For each token a bias and a count; a bit of mask, in whole 8 bytes. */
+#define BYTES_PER_TOKEN 16u
+
+uint64_t cuda_sample_plan_bytes(const struct k_plan_dims *dims)
 {
-    uint64_t row = (uint64_t)n_vocab * BYTES_PER_TOKEN + n_vocab / 8 + BYTES_PER_ROW;
-    row = (row + 255) / 256 * 256;
-    return row > ROUND_BYTES ? row : ROUND_BYTES;
+    return sizeof(struct sample_plan_dev) + (uint64_t)dims->n_logits * sizeof(struct sample_row_dev);
 }
 
+uint64_t cuda_sample_parts_bytes(uint32_t n_vocab)
+{
+    uint64_t row = (uint64_t)n_vocab * BYTES_PER_TOKEN + ((uint64_t)n_vocab + 63) / 64 * 8;
+    row = (row + 255) / 256 * 256;
+    return row > PARTS_BYTES ? row : PARTS_BYTES;
+}
+
+/* A saved logit for each bias and count, of 8 bytes each. A row's are an even number. */
 uint64_t cuda_sample_workspace_bytes(const struct k_plan_dims *dims)
 {
-    return cuda_sample_round_bytes(dims->n_vocab);
+    return cuda_sample_parts_bytes(dims->n_vocab) / 2 + (uint64_t)dims->n_logits * sizeof(float);
 }

@@ -1,0 +1,28 @@
+/* What sample.c makes of a step's rows for sample.cu: a header and the rows; as parts, somewhere behind them, the mask
+ * words, biases and counts of the rows that have them. A row's parts are found by offsets in units of 4 bytes from the
+ * header, so that a recorded step finds them wherever a step has room for them. */
+#ifndef QUIRE_KERNELS_CUDA_SAMPLE_PLAN_H
+#define QUIRE_KERNELS_CUDA_SAMPLE_PLAN_H
+
+#include "kernels/kernels.h"
+
+struct sample_row_dev {
+    uint64_t seed;
+    float temperature, top_p, min_p;
+    float repetition_penalty, presence_penalty, frequency_penalty;
+    uint32_t top_k; /* 0 = off, or where it keeps everything */
+    uint32_t position, choice;
+    int32_t n_logprobs;
+    int32_t forced; /* -1: drawn */
+    uint32_t n_biases, n_counts;
+    uint32_t mask; /* offsets; 0: no mask */
+    uint32_t biases, counts;
+    uint32_t saved; /* in the workspace: where raw logits that biases and counts change are kept */
+    uint32_t is_saved; /* for logprobs */
+};
+
+struct sample_plan_dev { /* the rows follow */
+    uint32_t n_rows, reserved[3];
+};
+
+#endif
