@@ -1,24 +1,45 @@
 # libquire_cuda.so, beside quire in the build tree: kernels by nvcc, the host side by the C compiler, and the static CUDA
 # runtime, so that a machine needs its driver and nothing else.
 #
-# Machine code for sm_80 (which sm_86 and sm_89 run too) and sm_90a, and PTX, which the driver compiles for what came later.
+# Machine code for QUIRE_CUDA_ARCHITECTURES, and PTX, which the driver compiles for any other GPU when it first runs there.
 # All are made of one PTX, that of compute_80, since no kernel differs by GPU: compute_90a's is the same but for the line that
-# names it, and so is the machine code. A pass of its own takes 18 s of gemm_small.cu's 82.
+# names it, and so is the machine code. A pass of its own took 18 s of gemm_small.cu's 82.
 # Bits: no multiply-add but those that are written (-fmad=false); division, square root and denormals are
 # exact by default, so no more is said of them.
 set(gpu_options -std=c++17 -O3 -fmad=false -lineinfo -Xptxas -v -Xfatbin -compress-all
-    -gencode "arch=compute_80,code=[sm_80,sm_90a,compute_80]"
     -Xcompiler -fPIC,-fvisibility=hidden,-ffp-contract=off,-Wall
     -Xcompiler -fno-exceptions,-fno-threadsafe-statics # one thread calls; and libstdc++ is not needed
     -I${CMAKE_SOURCE_DIR})
 
-# quire_add_gpu_object(source.cu OUT): compiles one file of kernels; OUT is set to the object.
+set(QUIRE_CUDA_ARCHITECTURES "" CACHE STRING
+    "GPUs to make machine code for, as 80;90a, or all; empty: the ones in this machine, and 80;90a where there is none")
+set(architectures ${QUIRE_CUDA_ARCHITECTURES})
+if(NOT architectures)
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+    OUTPUT_VARIABLE architectures ERROR_QUIET RESULT_VARIABLE status)
+  string(REGEX MATCHALL "[0-9]+\\.[0-9]" architectures "${architectures}")
+  list(TRANSFORM architectures REPLACE "\\." "")
+  list(TRANSFORM architectures REPLACE "^(90|1[0-9]0)$" "\\1a")
+  list(REMOVE_DUPLICATES architectures)
+  list(FILTER architectures INCLUDE REGEX "^(8[0-9]|[1-9][0-9]+a)$")
+  if(status OR NOT architectures)
+    set(architectures 80 90a)
+  endif()
+elseif(architectures STREQUAL "all")
+  set(architectures 80 86 89 90a 100a 120a)
+endif()
+message(STATUS "GPUs that get machine code: ${architectures}")
+list(TRANSFORM architectures PREPEND "sm_")
+string(REPLACE ";" "," architectures "${architectures}")
+set(cuda_code -gencode "arch=compute_80,code=[${architectures},compute_80]")
+
+# quire_add_gpu_object(source.cu OUT options): compiles one file of kernels; OUT is set to the object.
 function(quire_add_gpu_object source out)
   get_filename_component(name ${source} NAME)
   set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.o)
   add_custom_command(OUTPUT ${object}
     COMMAND sh ${CMAKE_SOURCE_DIR}/kernels/cuda/nvcc.sh ${object}.log
-            ${QUIRE_NVCC} ${gpu_options} -MMD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
+            ${QUIRE_NVCC} ${gpu_options} ${ARGN} -MMD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
     DEPENDS ${source} ${CMAKE_SOURCE_DIR}/kernels/cuda/nvcc.sh DEPFILE ${object}.d
     COMMENT "Compiling ${name} for GPUs" VERBATIM)
   set(${out} ${object} PARENT_SCOPE)
@@ -26,7 +47,7 @@ endfunction()
 
 set(objects "")
 foreach(source ${cuda_kernel_sources})
-  quire_add_gpu_object(${source} object)
+  quire_add_gpu_object(${source} object ${cuda_code})
   list(APPEND objects ${object})
 endforeach()
 
@@ -44,17 +65,22 @@ set_target_properties(quire_cuda PROPERTIES
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/exports.map)
 install(TARGETS quire_cuda LIBRARY DESTINATION lib)
 
-# Two programs for tools/gpu_check.sh, only when they are asked for: what a GPU can do at most, and what its instructions
-# put where, for the emulator's twins to be held against.
+# Three programs for tools/gpu_check.sh, only when they are asked for: what a GPU can do at most, what its instructions put
+# where, for the emulator's twins to be held against, and how its tensor cores round.
+# quire_add_gpu_program(name SOURCES ... CODE ...)
 function(quire_add_gpu_program name)
+  cmake_parse_arguments(P "" "" "SOURCES;CODE" ${ARGN})
   set(objects "")
-  foreach(source ${ARGN})
-    quire_add_gpu_object(${CMAKE_SOURCE_DIR}/${source} object)
+  foreach(source ${P_SOURCES})
+    quire_add_gpu_object(${CMAKE_SOURCE_DIR}/${source} object ${P_CODE})
     list(APPEND objects ${object})
   endforeach()
   add_executable(${name} EXCLUDE_FROM_ALL ${objects})
-  target_link_libraries(${name} PRIVATE ${QUIRE_CUDART} Threads::Threads dl rt)
+  target_link_libraries(${name} PRIVATE ${QUIRE_CUDART} Threads::Threads dl rt m)
   set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 endfunction()
-quire_add_gpu_program(gpu_limits tools/gpu_limits.cu)
-quire_add_gpu_program(gpu_fragments tests/simt/fragments/fragments.cu tests/simt/fragments/fragments_record.cc)
+quire_add_gpu_program(gpu_limits SOURCES tools/gpu_limits.cu CODE ${cuda_code})
+quire_add_gpu_program(gpu_fragments CODE ${cuda_code}
+  SOURCES tests/simt/fragments/fragments.cu tests/simt/fragments/fragments_record.cc)
+quire_add_gpu_program(gpu_probe SOURCES tests/simt/fragments/probe.cu # wgmma is in no PTX but compute_90a's
+  CODE -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_80,code=compute_80)
