@@ -211,16 +211,18 @@ ATTN_FN bool ends_split(uint32_t tile, uint32_t end_tile)
     return (tile + 1) % (ATTN_SPLIT / ATTN_TILE) == 0 || tile + 1 == end_tile;
 }
 
-/* m' from the tile's largest scores, and α; a row that reads nothing of the tile is left as it is. */
-ATTN_FN void new_maxima(float (&m)[2], float (&alpha)[2], const float (&largest)[2], const struct attn_rows &rows,
-                        uint32_t start)
+/* m' from the tile's largest scores, and α, which is 1 in most tiles: no new largest score. A row that reads nothing of the tile
+ * has none. (Where all scores are −inf so far, α would be NaN; every p is.) */
+ATTN_FN void new_maxima(float (&m)[2], float (&alpha)[2], const float (&largest)[2])
 {
+    float next[2] = {fmaxf(m[0], largest[0]), fmaxf(m[1], largest[1])};
+    alpha[0] = alpha[1] = 1.0f;
+    if (__any_sync(~0u, next[0] != m[0] || next[1] != m[1])) {
 #pragma unroll
-    for (uint32_t h = 0; h < 2; h++) {
-        float next = fmaxf(m[h], largest[h]);
-        bool is_used = rows.lowest[h] < start + ATTN_TILE && rows.end[h] > start;
-        alpha[h] = is_used ? exp_below(m[h] - next) : 1.0f;
-        m[h] = next;
+        for (uint32_t h = 0; h < 2; h++) {
+            alpha[h] = next[h] != m[h] ? k_exp(m[h] - next[h]) : 1.0f;
+            m[h] = next[h];
+        }
     }
 }
 
@@ -267,12 +269,12 @@ ATTN_FN void small_scores(const struct attention_mma &a, uint32_t keys, uint32_t
 #pragma unroll
         for (uint32_t w = 0; w < ATTN_WARPS; w++)
             largest[h] = fmaxf(largest[h], maxima[w][g + 8 * h]);
-    new_maxima(m, alpha, largest, rows, start);
+    new_maxima(m, alpha, largest);
 #pragma unroll
     for (uint32_t n = 0; n < 2; n++) {
 #pragma unroll
         for (uint32_t e = 0; e < 4; e++)
-            score[n][e] = is_read[n][e] ? exp_below(score[n][e] - m[e / 2]) : 0.0f;
+            score[n][e] = is_read[n][e] ? k_exp_half(score[n][e] - m[e / 2]) : 0.0f;
 #pragma unroll
         for (uint32_t h = 0; h < 2; h++)
             *(uint32_t *)(k_shared + attn_chunk(attn_row<ATTN_TILE>(at::weights_at, g + 8 * h), 2 * warp + n) +
@@ -380,12 +382,12 @@ ATTN_FN void large_scores(const struct attention_mma &a, uint32_t keys, uint32_t
             largest[e / 2] = fmaxf(largest[e / 2], score[n][e]);
     largest[0] = quad_max(largest[0]);
     largest[1] = quad_max(largest[1]);
-    new_maxima(m, alpha, largest, rows, start);
+    new_maxima(m, alpha, largest);
 #pragma unroll
     for (uint32_t n = 0; n < 8; n++)
 #pragma unroll
         for (uint32_t e = 0; e < 4; e++)
-            score[n][e] = exp_below(score[n][e] - m[e / 2]);
+            score[n][e] = k_exp_half(score[n][e] - m[e / 2]);
     if (is_masked) { /* −inf − m is +0 already, unless m is −inf */
 #pragma unroll
         for (uint32_t n = 0; n < 8; n++)

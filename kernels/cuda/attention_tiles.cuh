@@ -60,25 +60,6 @@ ATTN_FN uint32_t pack_halves(float low, float high)
     return word;
 }
 
-/* k_exp() of what is not above 0, or NaN: s − m with m the largest. The same bits without what larger arguments need. */
-ATTN_FN float exp_below(float x)
-{
-    float shifted = x * 0x1.715476p+0f + 0x1.8p+23f;
-    float n = shifted - 0x1.8p+23f;
-    float r = fmaf(n, -0x1.62e430p-1f, x);
-    r = fmaf(n, 0x1.05c610p-29f, r);
-    float p = 0x1.6b4536p-10f;
-    p = fmaf(p, r, 0x1.123dccp-7f);
-    p = fmaf(p, r, 0x1.555862p-5f);
-    p = fmaf(p, r, 0x1.55548ap-3f);
-    p = fmaf(p, r, 0x1.fffffap-2f);
-    p = fmaf(p, r, 1.0f);
-    p = fmaf(p, r, 1.0f);
-    float scaled = __uint_as_float(__float_as_uint(p) + (__float_as_uint(shifted) << 23));
-    float low = x != x ? x : 0.0f;
-    return x > K_EXP_LOW ? scaled : low;
-}
-
 /* A score, of the product of q and k. */
 template <bool is_capped> ATTN_FN float attn_score(const struct attention_mma &a, float product)
 {

@@ -56,6 +56,35 @@ static void test_exp(void **state)
     assert_true(k_exp(K_EXP_HIGH) == INFINITY && k_exp(nextafterf(K_EXP_HIGH, 0)) < INFINITY);
 }
 
+/* Of every float in the range where the error is not that of x = 0; what is rounded to f16 is the page's, and off by little more
+ * than the rounding. */
+static void test_exp_half(void **state)
+{
+    (void)state;
+    long double worst = 0, rounded_worst = 0;
+    for (uint32_t bits = k_f32_bits(-0x1p-20f); bits <= k_f32_bits(-19.0f); bits += 97) {
+        float x = k_f32_from_bits(bits), y = k_exp_half(x), p = k_f32_from_f16(k_f16_from_f32(y));
+        long double want = expl(x);
+        assert_true(same_f32(p, page_exp_half(x)));
+        if (x >= -18.0f)
+            worst = fmaxl(worst, fabsl(y / want - 1));
+        if (p >= 0x1p-14f)
+            rounded_worst = fmaxl(rounded_worst, fabsl(p / want - 1));
+        else
+            assert_true(fabsl(p - want) <= 0x1p-25L + 7.53e-5L * want);
+    }
+    printf("exp for f16: %.3Lg, rounded %.3Lg of 2^-11\n", worst, rounded_worst * 0x1p11L);
+    assert_true(worst < 7.53e-5 && rounded_worst < 0x1p-11 + 7.53e-5);
+    for (uint32_t bits = 0; bits < k_f32_bits(0x1p-20f); bits += 65521)
+        assert_int_equal(k_f16_from_f32(k_exp_half(-k_f32_from_bits(bits))), 0x3c00);
+    for (uint32_t bits = k_f32_bits(-18.0f); bits < k_f32_bits(-INFINITY); bits += STRIDE)
+        assert_int_equal(k_f16_from_f32(k_exp_half(k_f32_from_bits(bits))), 0);
+    assert_int_equal(k_f16_from_f32(k_exp_half(-INFINITY)), 0);
+    assert_true(page_exp_half(-INFINITY) == 0 && page_exp_half(0.0f) == 1 && isnan(page_exp_half(NAN)));
+    assert_true(isnan(k_exp_half(NAN)) && isnan(k_exp_half(-NAN)));
+    assert_int_equal(k_f16_from_f32(k_exp_half(k_f32_from_bits(0x7fffffffu))), 0x7c00); /* NVIDIA's NaN */
+}
+
 static void test_silu_and_rsqrt(void **state)
 {
     (void)state;
@@ -212,7 +241,7 @@ static void test_philox(void **state)
 {
     (void)state;
     static const uint32_t answers[3][10] = {
-                                             /* counter, key, output */
+        /* counter, key, output */
         {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
         {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d, 0x41c83b0e, 0xa20bc7c6,
          0x6d5451fd},
@@ -231,14 +260,9 @@ static void test_philox(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exp),
-        cmocka_unit_test(test_silu_and_rsqrt),
-        cmocka_unit_test(test_tanh),
-        cmocka_unit_test(test_sincos),
-        cmocka_unit_test(test_log64_and_exp64),
-        cmocka_unit_test(test_widening),
-        cmocka_unit_test(test_narrowing),
-        cmocka_unit_test(test_fold),
+        cmocka_unit_test(test_exp),      cmocka_unit_test(test_exp_half),  cmocka_unit_test(test_silu_and_rsqrt),
+        cmocka_unit_test(test_tanh),     cmocka_unit_test(test_sincos),    cmocka_unit_test(test_log64_and_exp64),
+        cmocka_unit_test(test_widening), cmocka_unit_test(test_narrowing), cmocka_unit_test(test_fold),
         cmocka_unit_test(test_philox),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,6 +23,7 @@
 #define SLACK 1.001
 #define EXP (2 * U)
 #define TINY_EXP 0x1p-125
+#define EXP_HALF 7.53e-5 /* k_exp_half's relative error */
 #define F16_U 0x1p-11
 #define F16_TINY 0x1p-25 /* below 2^-14 f16 has multiples of 2^-24 */
 
@@ -349,7 +350,7 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
            n_l = (is_mma ? 26 : 16) + 2 * splits;
     double tiny = is_mma ? F16_TINY : TINY_EXP;
     for (uint32_t i = 0; i < count; i++) {
-        error[i] += U * (m - s[i] + above) + EXP * (1 + 8 + 2 * splits) + (is_mma ? F16_U : 0);
+        error[i] += U * (m - s[i] + above) + EXP * (1 + 8 + 2 * splits) + (is_mma ? F16_U + EXP_HALF : 0);
         error[i] = expm1(error[i]);
         s[i] = exp(s[i] - m);
         l += s[i];

@@ -74,6 +74,20 @@ float page_exp(float x)
     return ldexpf(p, (int)n);
 }
 
+float page_exp_half(float x)
+{
+    static const double log2_e = 0x1.715476p+0;
+    if (isnan(x))
+        return x;
+    float y = x < -18.0f ? -18.0f : x;
+    double product = (double)y * log2_e, n = rint(product); /* exact: 24 + 24 digits */
+    float f = (float)(product - n), p = 0x1.c3f760p-5f;
+    p = fmaf(p, f, 0x1.f0de1ap-3f);
+    p = fmaf(p, f, 0x1.62f31ap-1f);
+    p = fmaf(p, f, 0x1.fff692p-1f);
+    return page_f32_from_f16(page_f16_from_f32(ldexpf(p, (int)n)));
+}
+
 float page_tanh(float x)
 {
     static const float c[] = {0x1.fffffap-2f, 0x1.55548ap-3f, 0x1.555862p-5f, 0x1.123dccp-7f, 0x1.6b4536p-10f};

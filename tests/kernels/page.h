@@ -11,6 +11,7 @@ float page_f32_from_bf16(uint16_t b);
 uint16_t page_f16_from_f32(float x);
 uint16_t page_bf16_from_f32(float x);
 float page_exp(float x);
+float page_exp_half(float x); /* of x <= 0 or NaN, rounded to f16: p of attention in the mma form */
 float page_tanh(float x);
 float page_softcap(float score, float cap); /* the score itself where cap is 0 */
 void page_sincos(float x, float *s, float *c);

@@ -69,7 +69,7 @@ static void attend_tile(const struct op_case *c, const struct op_data *d, uint64
         return;
     float alpha = page_exp(st->m - m);
     for (uint32_t i = 0; i < 64; i++)
-        p[i] = readable[i] ? rounded(page_exp(s[i] - m)) : 0.0f;
+        p[i] = readable[i] ? page_exp_half(s[i] - m) : 0.0f;
     st->l = fmaf(st->l, alpha, sum_of_weights(p));
     st->m = m;
     st->used = true;
