@@ -64,8 +64,8 @@ def show_table(kernels):
 def show_references(directory):
     print("| kernel | predicted | published | predicted / published |\n|---|---|---|---|")
     for name, value, published, what, _ in references.predict(pathlib.Path(directory)):
-        said = "not compiled | " if value is None else f"{value:.3g} | "
-        print(f"| {name} | {said}{published} {what} | {f'{value / published:.2f}' if value else '-'} |")
+        said = "not compiled | " if value is None else f"{value:.3g} | " if value < 1e3 else f"{value:.0f} | "
+        print(f"| {name} | {said}{published:.4g} {what} | {f'{value / published:.2f}' if value else '-'} |")
 
 
 def main():

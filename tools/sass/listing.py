@@ -301,6 +301,10 @@ class Function:
     def way(self, loop, trips=lambda inner: 1):
         return hot_way(self.blocks, loop, self.loops, trips)
 
+    def around(self, loop):
+        """The nearest loop that this one is in, or None."""
+        return min((l for l in self.loops if loop.body < l.body), key=lambda l: len(l.body), default=None)
+
     def works(self, loop):
         return any(flops(i) for b in loop.body for i in self.blocks[b].code)
 

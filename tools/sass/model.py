@@ -10,8 +10,8 @@ A stage is once round a kernel's inner loop, by all warps of a block. Each limit
     shared  128 bytes a clock, for ldmatrix, loads, stores, copies and shuffles; without bank conflicts
     memory  the bytes that the stage takes out of HBM, at HBM_SHARE of the data sheet's rate
 
-Limits overlap, but not wholly: a stage takes the root of the sum of their squares. One number was fitted to nothing else: with
-exponent 2 the published kernels come out within 15 %. It is frozen: a change needs those predictions again.
+Limits overlap, but not wholly: a stage takes the root of the sum of their squares. The exponent is the one number that was
+chosen to fit published kernels (references.py). All of it is frozen: a change needs those predictions again.
 """
 import collections
 

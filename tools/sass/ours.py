@@ -5,14 +5,17 @@ kernels take, which is latency; what lies between kernels of a step.
 """
 import re
 
-from sass import model
+from sass import listing, model
 
-CUBLAS_TFLOPS = 733  # 4096 x 4096 x 4096, f16 in, f32 sums, H100 SXM: results/bench.csv of waynehacking8/blackwell-tensorcore-kernels
+# 4096 x 4096 x 4096, f16 in, f32 sums, H100 SXM: results/bench.csv of waynehacking8/blackwell-tensorcore-kernels.
+CUBLAS_TFLOPS = 733
 
 # Microseconds of kernels that a step of one sequence waits for, the node of the graph included: chains of dependent loads and
 # sums, not throughput (RMSNorm's chain of 256 steps alone is 0.83).
 NORM_US, ROPE_US, ATTENTION_US, OTHER_US = 2.75, 2.0, 4.0, 2.0
 FILL_US = 0.8  # a GEMM's first bytes
+SAMPLING_US = 200  # a row of 128k tokens, by one block
+IDLE_US = 6  # between recorded steps: one copy in, one graph
 
 
 def numbers(name):
@@ -66,23 +69,48 @@ def find(kernels, *parts):
 
 # ---- what is predicted ----
 
-LLAMA_8B = {"qkv": (6144, 4096, False), "o": (4096, 4096, False), "gate, up": (28672, 4096, True), "down": (4096, 14336, False)}
-QWEN_06B = {"qkv": (4096, 1024, False), "o": (1024, 2048, False), "gate, up": (6144, 1024, True), "down": (1024, 3072, False)}
-GATED = {True: r"<(true,)?true,(large|\d)", False: r"<(true,)?false,(large|\d)"}  # once is_bf16 stood before is_gated
+# Rows, columns, and which instantiation: <is_gated, is_segmented, ...>.
+PLAIN, SEGMENTED, GATED = r"<false,(false,)?(large|\d)", r"<false,(true,)?(large|\d)", r"<true,(false,)?(large|\d)"
+LLAMA_8B = {"qkv": (6144, 4096, PLAIN), "o": (4096, 4096, SEGMENTED), "gate, up": (28672, 4096, GATED),
+            "down": (4096, 14336, SEGMENTED)}
+QWEN_06B = {"qkv": (4096, 1024, PLAIN), "o": (1024, 2048, SEGMENTED), "gate, up": (6144, 1024, GATED),
+            "down": (1024, 3072, SEGMENTED)}
+CHUNK_STAGES = 8     # of 64 columns; then their sums are added to those before
+SEGMENT_SETS = 2 * 7 # sums of a tile that are written to L2 and read again
+L2_BYTES = 46        # a clock and SM: DeepGEMM's csrc/jit_kernels/heuristics/sm90.hpp has 6,154 for all
 
 
-def prefill_gemm(kernels, machine):
-    """Yields (matrix, TFLOP/s, terms of a stage) at 2,048 tokens."""
-    for name, (rows, _, is_gated) in LLAMA_8B.items():
-        kernel = find(kernels, r"^gemm_large", GATED[is_gated])
-        if not kernel:
-            continue
-        tile_rows, tile_tokens = numbers(kernel.readable)[-5:-3]
-        counts = kernel.function.hot()[1]
-        terms = model.limits(machine, counts, warps_of(kernel))
-        per_sm = model.occupancy(machine, kernel.registers, kernel.threads, shared_bytes(kernel))
-        share = model.waves(-(-rows // tile_rows) * -(-2048 // tile_tokens), machine.sms * per_sm)
-        yield name, share * model.teraflops(machine, counts.flops * warps_of(kernel), model.clocks(terms)), terms
+def a_stage_with_its_chunk(kernel):
+    """A stage and an eighth of what comes once a chunk, for a warp."""
+    f = kernel.function
+    loop, once = f.hot()
+    chunk = f.around(loop)
+    if not chunk:
+        return once
+    stage = listing.Counts()
+    stage.add_all(f.way(chunk, lambda inner: CHUNK_STAGES if inner is loop else 1), 1 / CHUNK_STAGES)
+    return stage
+
+
+def prefill_gemm(kernels, machine, tokens=2048):
+    """Yields (matrix, TFLOP/s, terms of a stage, tile), of each matrix by the shape that is fastest for it."""
+    for name, (rows, cols, which) in LLAMA_8B.items():
+        best = None
+        for kernel in kernels:
+            if not kernel.readable.startswith("gemm_large") or not re.search(which, kernel.readable):
+                continue
+            tile_rows, tile_tokens = numbers(kernel.readable)[-5:-3]
+            counts = a_stage_with_its_chunk(kernel)
+            terms = model.limits(machine, counts, warps_of(kernel))
+            if "true," in which and re.search(r"<false,true,", kernel.readable):
+                terms["memory"] = SEGMENT_SETS * tile_rows * tile_tokens * 4 / L2_BYTES / (cols / 64)
+            per_sm = model.occupancy(machine, kernel.registers, kernel.threads, shared_bytes(kernel))
+            share = model.waves(-(-rows // tile_rows) * -(-tokens // tile_tokens), machine.sms * per_sm)
+            rate = share * model.teraflops(machine, counts.flops * warps_of(kernel), model.clocks(terms))
+            if best is None or rate > best[1]:
+                best = (name, rate, terms, f"{tile_rows} x {tile_tokens}")
+        if best:
+            yield best
 
 
 def decode_attention(kernels, machine):
@@ -105,9 +133,9 @@ def decode_attention(kernels, machine):
     return best
 
 
-def small_gemm_share(kernels, machine, is_gated):
+def small_gemm_share(kernels, machine, which):
     """Of bandwidth, one token: a warp's stages against its SM's share of memory."""
-    kernel = find([k for k in kernels if numbers(k.readable)[:2] == [1, 1]], r"^gemm_small", GATED[is_gated])
+    kernel = find([k for k in kernels if numbers(k.readable)[:2] == [1, 1]], r"^gemm_small", which)
     if not kernel:
         return None
     counts = kernel.function.hot()[1]
@@ -117,9 +145,9 @@ def small_gemm_share(kernels, machine, is_gated):
 
 def middle_gemm(kernels, machine, tokens=64):
     """Yields (matrix, share of bandwidth) at 33 to 64 tokens, by blocks of 64 x 64 or 128 x 128."""
-    for name, (rows, cols, is_gated) in LLAMA_8B.items():
+    for name, (rows, cols, which) in LLAMA_8B.items():
         kernel = find([k for k in kernels if numbers(k.readable)[-5:-3] == ([128, 128] if rows >= 96 * 128 else [64, 64])],
-                      r"^gemm_large", GATED[is_gated])
+                      r"^gemm_large", which)
         if not kernel:
             continue
         tile = numbers(kernel.readable)[-5]
@@ -138,18 +166,18 @@ def middle_gemm(kernels, machine, tokens=64):
         yield name, full * rate / (model.hbm_bytes_a_clock(machine) * machine.sms)
 
 
-def step_ms(kernels, machine, matrices, layers, vocabulary, hidden, sampling_us, idle_us):
+def step_ms(kernels, machine, matrices, layers, vocabulary, hidden):
     """A decode step of one sequence with a short context."""
     rate = model.HBM_SHARE * machine.hbm_gb_s * 1e3  # bytes a microsecond
-    shares = {g: small_gemm_share(kernels, machine, g) for g in (False, True)}
+    shares = {which: small_gemm_share(kernels, machine, which) for which in (PLAIN, SEGMENTED, GATED)}
     if None in shares.values():
         return None
 
-    def gemm(rows, cols, is_gated):
-        return 2 * rows * cols / (rate * shares[is_gated]) + FILL_US + model.GRAPH_NODE_US
+    def gemm(rows, cols, which):
+        return 2 * rows * cols / (rate * shares[which]) + FILL_US + model.GRAPH_NODE_US
 
     layer = sum(gemm(*m) for m in matrices.values()) + 2 * NORM_US + ROPE_US + ATTENTION_US
-    return (layers * layer + gemm(vocabulary, hidden, False) + NORM_US + 3 * OTHER_US + sampling_us + idle_us) / 1e3
+    return (layers * layer + gemm(vocabulary, hidden, PLAIN) + NORM_US + 3 * OTHER_US + SAMPLING_US + IDLE_US) / 1e3
 
 
 def show_terms(title, terms):
@@ -157,27 +185,28 @@ def show_terms(title, terms):
     print(f"| {title} | " + " | ".join(f"{terms[k]:.0f}" for k in terms) + f" | {total:.0f} |")
 
 
-def show(kernels, sampling_us=(200, 200), idle_us=20):
+def show(kernels):
     for machine in (model.H100, model.H200):
         print(f"\n## {machine.name}, predicted\n")
         print("| work | predicted |\n|---|---|")
-        for name, rate, _ in prefill_gemm(kernels, machine):
-            print(f"| prefill GEMM, {name}, 2,048 tokens | {rate:.0f} TFLOP/s = {rate / CUBLAS_TFLOPS:.2f} of cuBLAS |")
+        for name, rate, _, tile in prefill_gemm(kernels, machine):
+            print(f"| prefill GEMM, {name}, 2,048 tokens, tiles of {tile} | {rate:.0f} TFLOP/s = "
+                  f"{rate / CUBLAS_TFLOPS:.2f} of cuBLAS |")
         attention = decode_attention(kernels, machine)
         if attention:
             print(f"| decode attention, 4k and more | {attention[0]:.2f} of bandwidth, {attention[2]} blocks an SM |")
         for name, share in middle_gemm(kernels, machine):
             print(f"| GEMM, {name}, 64 tokens | {share:.2f} of bandwidth |")
-        for is_gated in (False, True):
-            share = small_gemm_share(kernels, machine, is_gated)
+        for name, (_, _, which) in LLAMA_8B.items():
+            share = small_gemm_share(kernels, machine, which)
             if share:
-                print(f"| GEMM, one token{', gated' if is_gated else ''} | {share:.2f} of bandwidth |")
-        for name, args in (("8B", (LLAMA_8B, 32, 128256, 4096, sampling_us[0])), ("0.6B", (QWEN_06B, 28, 151936, 1024, sampling_us[1]))):
-            ms = step_ms(kernels, machine, *args, idle_us)
+                print(f"| GEMM, {name}, one token | {share:.2f} of bandwidth |")
+        for name, args in (("8B", (LLAMA_8B, 32, 128256, 4096)), ("0.6B", (QWEN_06B, 28, 151936, 1024))):
+            ms = step_ms(kernels, machine, *args)
             if ms:
                 print(f"| step of one sequence, {name} | {ms:.2f} ms |")
     print("\n## Clocks of an SM for a stage, H100\n")
-    rows = [(f"prefill GEMM, {n}", t) for n, _, t in prefill_gemm(kernels, model.H100) if n in ("qkv", "gate, up")]
+    rows = [(f"prefill GEMM, {name}, {tile}", terms) for name, _, terms, tile in prefill_gemm(kernels, model.H100)]
     attention = decode_attention(kernels, model.H100)
     rows += [("decode attention, a tile", attention[1])] if attention else []
     if rows:

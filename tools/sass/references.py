@@ -15,6 +15,10 @@ ROWS = (
      model.waves(32 * 28, 132), 824, "TFLOP/s"),
     ("DeepGEMM FP8, 4096 x 7168 x 16384", "dg8.sm_90a", "sm90_fp8_gemm", 8, model.H100, 8 * (128 + 128) * 128, 0,
      model.waves(32 * 56, 132), 1504, "TFLOP/s"),
+    ("WMMA, 8192 x 8192 x 8192", "wmma.sm_90", "gemm_wmma_t<128,128,3>", 16, model.H100, 0, 0, 1, 61, "TFLOP/s"),
+    # 112 blocks of 64 rows; a stage has three times 64 columns.
+    ("DeepGEMM BF16, 1 x 7168 x 16384", "dgm1.sm_90a", "sm90_bf16_gemm", 4, model.H100, (64 + 16) * 192 * 2,
+     64 * 192 * 2 * 112 / 132, 1, 2633 / 3089, "of bandwidth"),
     ("Marlin, 16 tokens, A10", "marlin.sm_86", "Marlin<256,1,16,4,4,8>", 8, model.A10, 0, 4 * 64 * 256 // 2 * 33 // 32, 1, 1.0,
      "of bandwidth"),
 )
