@@ -25,6 +25,8 @@ int k_check_rmsnorm(const struct k_rmsnorm_args *a, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID, "rmsnorm: rows of %u columns, %u apart", a->n_cols, a->row_stride);
     if (a->into && a->add_dev)
         return quire_fail(err, QUIRE_INVALID, "rmsnorm: adds to x and to out");
+    if (a->for_gemm && (a->into || a->out_dev == a->x_dev))
+        return quire_fail(err, QUIRE_INVALID, "rmsnorm: what GEMMs read lies apart");
     return QUIRE_OK;
 }
 

@@ -55,6 +55,10 @@ GEMM_FN void read_activations(const struct gemm_mma_args &a, bool is_aligned, ui
         x[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         if (token >= a.n_tokens || col >= a.n_cols)
             continue;
+        if (a.x_is_factors) { /* four of them, in the first half */
+            *(uint2 *)&x[i] = *(const uint2 *)((const uint16_t *)a.x + (uint64_t)token * a.n_cols + col);
+            continue;
+        }
         const float *from = a.x + (uint64_t)token * a.n_cols + col;
         if (is_aligned) {
             x[i] = *(const float4 *)from;
@@ -68,12 +72,13 @@ GEMM_FN void read_activations(const struct gemm_mma_args &a, bool is_aligned, ui
     }
 }
 
-template <int n> GEMM_FN void store_activations(unsigned char *tile, const float4 (&x)[n])
+template <int n> GEMM_FN void store_activations(unsigned char *tile, bool x_is_factors, const float4 (&x)[n])
 {
     uint32_t lane = threadIdx.x % 32, segment = lane % 16 / 2;
 #pragma unroll
     for (int i = 0; i < n; i++) {
-        uint2 factors = make_uint2(factors2(x[i].x, x[i].y), factors2(x[i].z, x[i].w));
+        uint2 factors = x_is_factors ? make_uint2(k_f32_bits(x[i].x), k_f32_bits(x[i].y))
+                                     : make_uint2(factors2(x[i].x, x[i].y), factors2(x[i].z, x[i].w));
         *(uint2 *)(gemm_segment(tile, 2 * i + lane / 16, segment) + lane % 2 * 8) = factors;
     }
 }
@@ -180,7 +185,7 @@ static __global__ void __launch_bounds__(small_shape<n_token_tiles, n_row_tiles>
             uint32_t tile = round * GEMM_TILES_IN_CHUNK + i, col = chunk * GEMM_CHUNK + i * GEMM_TILE_COLS;
             unsigned char *stage = ring + i % shape::n_stages * shape::stage_bytes;
             cp_async_wait<ahead - 1>();
-            store_activations(x_tile, x);
+            store_activations(x_tile, a.x_is_factors, x);
             __syncwarp();
             copy_tile<is_gated, n_row_tiles>(a, split, ring + (i + ahead) % shape::n_stages * shape::stage_bytes,
                                              first_row, own_split, tile + ahead);

@@ -11,8 +11,8 @@
  *
  * Two kernels: one for rows that a block holds in registers, 16 elements a thread, by 16-byte accesses, which is every model's; and
  * one for the rest, whose rows pass through shared memory in pieces and are scaled from x itself, which L2 still has. A thread writes the
- * elements that it read, so out may be x. */
-#include "kernels/cuda/device.cuh"
+ * elements that it read, so out may be x. What GEMMs alone read is stored as their factors, 2 bytes an element. */
+#include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/launch.h"
 
 #define HELD \
@@ -70,10 +70,10 @@ static __device__ __forceinline__ float4 sum(float4 a, float4 b)
 
 static __global__ void __launch_bounds__(MAX_THREADS)
     rmsnorm_kernel(float *x, const float *add, const float *weight, float *out, uint32_t n_cols, uint64_t stride,
-                   bool into, float eps)
+                   bool into, bool as_factors, float eps)
 {
     float *shared = (float *)k_shared;
-    uint64_t row = blockIdx.x * stride;
+    uint64_t row = blockIdx.x * stride, out_row = as_factors ? blockIdx.x * (uint64_t)n_cols : row;
     float4 v[EACH], a[EACH], w[EACH];
 #pragma unroll
     for (uint32_t i = 0; i < EACH; i++) {
@@ -105,17 +105,17 @@ static __global__ void __launch_bounds__(MAX_THREADS)
         if (k < n_cols) {
             v[i] = make_float4((v[i].x * rs) * w[i].x, (v[i].y * rs) * w[i].y, (v[i].z * rs) * w[i].z,
                                (v[i].w * rs) * w[i].w);
-            *(float4 *)(out + row + k) = into ? sum(a[i], v[i]) : v[i];
+            store4(out, as_factors, out_row + k, into ? sum(a[i], v[i]) : v[i]);
         }
     }
 }
 
 static __global__ void __launch_bounds__(PIECE_THREADS)
     rmsnorm_pieces_kernel(float *x, const float *add, const float *weight, float *out, uint32_t n_cols, uint64_t stride,
-                          bool into, float eps)
+                          bool into, bool as_factors, float eps)
 {
     float *shared = (float *)k_shared;
-    uint64_t row = blockIdx.x * stride;
+    uint64_t row = blockIdx.x * stride, out_row = as_factors ? blockIdx.x * (uint64_t)n_cols : row;
     float s = 0.0f;
     for (uint32_t from = 0; from < n_cols; from += HELD) {
         uint32_t n = min(n_cols - from, HELD);
@@ -138,7 +138,7 @@ static __global__ void __launch_bounds__(PIECE_THREADS)
     float rs = factor(s, n_cols, eps);
     for (uint32_t k = threadIdx.x; k < n_cols; k += blockDim.x) {
         float y = (x[row + k] * rs) * weight[k];
-        out[row + k] = into ? out[row + k] + y : y;
+        store1(out, as_factors, out_row + k, into ? out[row + k] + y : y);
     }
 }
 
@@ -156,8 +156,8 @@ cudaError_t launch_rmsnorm(cudaStream_t stream, const struct k_rmsnorm_args *a)
     if (a->n_cols <= HELD && a->n_cols % 4 == 0 && stride % 4 == 0 && addresses % 16 == 0)
         return K_LAUNCH(rmsnorm_kernel, dim3(a->n_tokens), dim3(round_up(a->n_cols, 128 * EACH) / (4 * EACH)),
                         shared_bytes, stream, a->x_dev, a->add_dev, a->weight_dev, a->out_dev, a->n_cols, stride,
-                        a->into, a->eps);
+                        a->into, a->for_gemm, a->eps);
     return K_LAUNCH(rmsnorm_pieces_kernel, dim3(a->n_tokens), dim3(a->n_cols < 4096 ? 128 : PIECE_THREADS),
                     shared_bytes, stream, a->x_dev, a->add_dev, a->weight_dev, a->out_dev, a->n_cols, stride, a->into,
-                    a->eps);
+                    a->for_gemm, a->eps);
 }

@@ -258,6 +258,131 @@ static void test_scaling(void **state)
     free_gemm(&g);
 }
 
+/* ---- what is written for GEMMs alone ---- */
+
+struct producer {
+    uint32_t n_cols, n_tokens; /* of what it writes */
+    float *x_dev, *vector_dev, *out_dev;
+    uint32_t *index_dev;
+    void *workspace;
+    struct k_weight *gate_up; /* [2 n_cols, 16] */
+};
+
+static int by_gather(const struct producer *p, bool for_gemm, struct quire_error *err)
+{
+    const struct k_gather_args args = {.x_dev = p->x_dev,
+                                       .index_dev = p->index_dev,
+                                       .out_dev = p->out_dev,
+                                       .n_rows = p->n_tokens,
+                                       .n_cols = p->n_cols,
+                                       .for_gemm = for_gemm};
+    return b->ops->gather(b, &args, err);
+}
+
+static int by_rmsnorm(const struct producer *p, bool for_gemm, struct quire_error *err)
+{
+    const struct k_rmsnorm_args args = {.x_dev = p->x_dev,
+                                        .weight_dev = p->vector_dev,
+                                        .out_dev = p->out_dev,
+                                        .n_tokens = p->n_tokens,
+                                        .n_cols = p->n_cols,
+                                        .for_gemm = for_gemm,
+                                        .eps = 1e-6f};
+    return b->ops->rmsnorm(b, &args, err);
+}
+
+static int by_gate_up(const struct producer *p, bool for_gemm, struct quire_error *err)
+{
+    const struct k_gemm_silu_mul_args args = {
+        .gemm = {.weight = p->gate_up, .x_dev = p->x_dev, .workspace_dev = p->workspace, .n_tokens = p->n_tokens},
+        .out_dev = p->out_dev,
+        .for_gemm = for_gemm};
+    return b->ops->gemm_silu_mul(b, &args, err);
+}
+
+typedef int produce_fn(const struct producer *p, bool for_gemm, struct quire_error *err);
+
+/* The buffer holds factors, in its first half, or floats: by its width alone. */
+static void assert_left(const float *floats, const void *left, uint64_t n, uint32_t n_cols)
+{
+    if (n_cols % 16 != 0) {
+        assert_memory_equal(left, floats, n * 4);
+        return;
+    }
+    const uint16_t *factors = left;
+    for (uint64_t i = 0; i < n; i++) {
+        uint16_t want = page_f16_from_f32(floats[i] * 0x1p-4f);
+        assert_true(factors[i] == want || (isnan(floats[i]) && isnan(page_f32_from_f16(factors[i]))));
+    }
+    for (uint64_t i = 2 * n; i < 4 * n; i++)
+        assert_int_equal(((const unsigned char *)left)[i], 0xee);
+}
+
+/* A GEMM of what was left for it gives the bits of a GEMM of the floats. */
+static void check_pair(struct gemm *g, const struct producer *p, produce_fn *produce)
+{
+    struct quire_error err;
+    uint64_t n = (uint64_t)p->n_tokens * p->n_cols, n_y = (uint64_t)p->n_tokens * g->n_rows;
+    float *floats = malloc(n * 4), *left = malloc(n * 4), *want = malloc(n_y * 4);
+    struct k_gemm_args args = {.weight = g->weight,
+                               .x_dev = p->out_dev,
+                               .y_dev = g->y_dev,
+                               .workspace_dev = g->workspace,
+                               .n_tokens = p->n_tokens,
+                               .unit = p->n_cols >= 512 ? 64 : 0};
+    ok(produce(p, false, &err), &err);
+    ok(b->ops->gemm(b, &args, &err), &err);
+    ok(b->ops->copy_out(b, floats, p->out_dev, n * 4, &err), &err);
+    ok(b->ops->copy_out(b, want, g->y_dev, n_y * 4, &err), &err);
+    memset(left, 0xee, n * 4);
+    ok(b->ops->copy_in(b, p->out_dev, left, n * 4, &err), &err);
+    args.x_for_gemm = true;
+    ok(produce(p, true, &err), &err);
+    ok(b->ops->gemm(b, &args, &err), &err);
+    ok(b->ops->copy_out(b, left, p->out_dev, n * 4, &err), &err);
+    ok(b->ops->copy_out(b, g->y, g->y_dev, n_y * 4, &err), &err);
+    assert_left(floats, left, n, p->n_cols);
+    for (uint64_t i = 0; i < n_y; i++)
+        assert_true(same(g->y[i], want[i]));
+    free(floats);
+    free(left);
+    free(want);
+}
+
+static void test_for_gemm(void **state)
+{
+    (void)state;
+    static const uint32_t widths[] = {16, 528, 100, 521}, tokens[] = {1, 9, 20, 33, 70};
+    static produce_fn *const producers[] = {by_gather, by_rmsnorm, by_gate_up};
+    struct quire_error err;
+    for (uint32_t w = 0; w < 4; w++) {
+        uint32_t n_cols = widths[w];
+        struct gemm g = new_gemm(K_BF16, 20, n_cols, 70), gate_up = new_gemm(K_BF16, 2 * n_cols, 16, 70);
+        struct producer p = {.n_cols = n_cols, .workspace = gate_up.workspace};
+        uint32_t index[70];
+        fill(&g, w);
+        fill(&gate_up, 9);
+        g.x[3] = 3e38f, g.x[n_cols + 1] = NAN, g.x[2 * n_cols] = 1e-30f;
+        run(&g, 70, 0); /* weight and x are on the device */
+        run(&gate_up, 70, 0);
+        for (uint32_t i = 0; i < 70; i++)
+            index[i] = (i * 3 + 1) % 70;
+        p.x_dev = g.x_dev, p.gate_up = gate_up.weight, p.vector_dev = g.x_dev + (uint64_t)5 * n_cols;
+        ok(b->ops->alloc(b, sizeof index, (void **)&p.index_dev, &err), &err);
+        ok(b->ops->alloc(b, (uint64_t)70 * n_cols * 4, (void **)&p.out_dev, &err), &err);
+        ok(b->ops->copy_in(b, p.index_dev, index, sizeof index, &err), &err);
+        for (uint32_t t = 0; t < 5; t++) {
+            p.n_tokens = tokens[t];
+            for (uint32_t i = 0; i < 3; i++)
+                check_pair(&g, &p, producers[i]);
+        }
+        b->ops->free(b, p.index_dev);
+        b->ops->free(b, p.out_dev);
+        free_gemm(&g);
+        free_gemm(&gate_up);
+    }
+}
+
 int main(void)
 {
     const char *why;
@@ -275,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_large_activations),
         cmocka_unit_test(test_bad_weights),
         cmocka_unit_test(test_scaling),
+        cmocka_unit_test(test_for_gemm),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     b->ops->close(b);
