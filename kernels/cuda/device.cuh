@@ -14,13 +14,32 @@
 
 #include "kernels/math.h"
 
+/* Every kernel that some K_LAUNCH names, in a list that is made while the library is loaded: load.cu goes through it, so that
+ * none is loaded by its first launch, which may be while a step is recorded. */
+struct k_loadable {
+    const void *kernel;
+    const struct k_loadable *next;
+    static inline const struct k_loadable *first;
+
+    explicit k_loadable(const void *k) : kernel(k), next(first)
+    {
+        first = this;
+    }
+};
+
+template <auto kernel> struct k_loadable_of {
+    static inline const struct k_loadable entry{(const void *)kernel};
+};
+
 /* Launches kernel(args...) and yields its cudaError_t. */
 #ifdef __CUDACC__
 #define K_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
-    (kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__), cudaGetLastError())
+    ((void)&k_loadable_of<(kernel)>::entry, kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__), \
+     cudaGetLastError())
 #else
 #define K_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
-    simt::launch_on((stream), (grid), (block), (shared_bytes), #kernel, (kernel), __VA_ARGS__)
+    ((void)&k_loadable_of<(kernel)>::entry, \
+     simt::launch_on((stream), (grid), (block), (shared_bytes), #kernel, (kernel), __VA_ARGS__))
 #endif
 
 /* A block's dynamic shared memory, 128-byte aligned. One array for the whole file, declared at file scope once:

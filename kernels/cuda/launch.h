@@ -20,7 +20,8 @@ struct cuda_gated {
 cudaError_t launch_weight_exponents(cudaStream_t stream, const struct k_weight *w);
 cudaError_t launch_weight_factors(cudaStream_t stream,
                                   const struct k_weight *w); /* BF16 in place, by w->exponents_dev */
-cudaError_t launch_would_load(void); /* whether the current GPU takes the kernels of this build */
+/* load.cu */
+cudaError_t launch_load_all(void); /* of every kernel; an error where the current GPU does not take this build's */
 /* elementwise.cu */
 cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a);
 cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, const struct cuda_gated *gated,

@@ -92,9 +92,3 @@ extern "C" cudaError_t launch_weight_factors(cudaStream_t stream, const struct k
     return K_LAUNCH(weight_factors, n_blocks, WARPS_PER_BLOCK * 32, 0, stream, (unsigned char *)w->data_dev,
                     w->row_stride_bytes, w->n_rows, w->exponents_dev);
 }
-
-extern "C" cudaError_t launch_would_load(void)
-{
-    struct cudaFuncAttributes attributes;
-    return cudaFuncGetAttributes(&attributes, weight_exponents);
-}

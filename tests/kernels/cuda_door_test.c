@@ -18,7 +18,7 @@ static void test_open(void **state)
     assert_non_null(strstr(b->ops->description, "sm_90, 4 SMs, 0.2 GiB, driver "));
     assert_non_null(strstr(b->ops->description, "CUDA 13.0"));
     assert_non_null(strstr(b->placement, "GPU 0 at 0000:00:00"));
-    assert_string_equal(getenv("CUDA_MODULE_LOADING"), "EAGER");
+    assert_null(getenv("CUDA_MODULE_LOADING")); /* a library leaves the environment alone */
     assert_int_equal(b->ops->planner->overlap_depth, 1);
     assert_int_equal(b->n_threads, 1);
     uint64_t total, before, after;
@@ -108,7 +108,12 @@ static void test_machines_that_will_not_do(void **state)
     assert_refused("cuda", QUIRE_UNSUPPORTED, "busy");
     simt_fail_call("cudaFuncGetAttributes", 1, cudaErrorNoKernelImageForDevice);
     assert_refused("cuda", QUIRE_UNSUPPORTED, "does not take the kernels of this build");
+    unsigned long before = simt_calls("cudaFuncGetAttributes");
     close_gpu(open_gpu()); /* and none of it stays */
+    unsigned long n_kernels = simt_calls("cudaFuncGetAttributes") - before;
+    assert_true(n_kernels >= 40); /* each is loaded before there is anything to record */
+    simt_fail_call("cudaFuncGetAttributes", (unsigned)n_kernels, cudaErrorNoKernelImageForDevice);
+    assert_refused("cuda", QUIRE_UNSUPPORTED, "does not take the kernels of this build");
 }
 
 static void test_second_gpu(void **state)

@@ -82,8 +82,6 @@ int quire_cuda_open(const struct k_backend_options *options, struct k_backend **
     struct cuda_backend *c = calloc(1, sizeof *c);
     if (!c)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    /* Kernels come with the context and not when they are first launched, which may be while a step is recorded. */
-    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     c->ops = cuda_ops;
     c->ops.description = c->description;
     c->base = (struct k_backend){.ops = &c->ops, .n_threads = 1, .placement = c->placement, .form = form_of(options)};

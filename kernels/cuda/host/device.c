@@ -101,7 +101,7 @@ static int choose(struct cuda_backend *c, const char *device, struct cudaDeviceP
     if (error != cudaSuccess)
         return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d, %s, cannot be used: %s", c->device, prop->name,
                           cudaGetErrorString(error));
-    error = launch_would_load();
+    error = launch_load_all();
     if (error != cudaSuccess)
         return quire_fail(err, QUIRE_UNSUPPORTED, "GPU %d, %s, does not take the kernels of this build: %s", c->device,
                           prop->name, cudaGetErrorString(error));
