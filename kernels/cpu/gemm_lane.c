@@ -10,6 +10,10 @@
  * 4 runs 1.04-1.13, 8 runs 0.88-0.93, 2 runs 1.00-1.05; where rows are 9.7 KB long the activations
  * do not fit beside the streams, and 4 runs get 0.80 without prefetching, 1.02 with it. With many
  * tokens: 207-217 GFLOP/s with AVX-512 and 176-210 with AVX2, of about 237 that two cores can do.
+ *
+ * A segment ends with the fold of its 4 x T sums, 8 at a time, where they are: 4.6 instructions of 8 lanes a sum, beside
+ * 2 K / 128 of the products (14 at K = 896). To store the lanes first cost 1 to 2 % more of a GEMM, and folds of 16
+ * registers gain nothing where 512 bits are two of 256 (docs/benchmarks/segments.md).
  */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/lanes.h"
@@ -50,6 +54,12 @@ CPU_INLINE vec vec_zero(void)
 {
     return _mm512_setzero_ps();
 }
+/* The first step of a fold, 8 apart: of all lanes, or of lanes 8..15 with 0..7 before them. */
+CPU_INLINE __m256 vec_halve(vec v, __m256 before, uint32_t h)
+{
+    (void)before, (void)h;
+    return lanes_halve(v);
+}
 CPU_INLINE vec widen_f16(const uint16_t *p)
 {
     return lanes_load_f16(p);
@@ -74,6 +84,10 @@ CPU_INLINE vec vec_fma(vec a, vec b, vec c)
 CPU_INLINE vec vec_zero(void)
 {
     return _mm256_setzero_ps();
+}
+CPU_INLINE __m256 vec_halve(vec v, __m256 before, uint32_t h)
+{
+    return h == 0 ? v : _mm256_add_ps(before, v);
 }
 CPU_INLINE vec widen_f16(const uint16_t *p)
 {
@@ -166,7 +180,8 @@ CPU_INLINE void dot_1(const struct cpu_gemm *g, const struct panel *panel, enum 
                       const uint32_t R)
 {
     const float *x = g->args.x_dev + token * (uint64_t)g->args.weight->n_cols;
-    float sums[K_SEGMENTS * ROWS][K_LANES] __attribute__((aligned(64))), folded[K_SEGMENTS * ROWS];
+    __m256 halves[K_SEGMENTS * ROWS];
+    float folded[K_SEGMENTS * ROWS];
     for (uint32_t segment = 0; segment < g->n_segments; segment++) {
         const uint64_t begin = g->column[segment], end = g->column[segment + 1], full = end - (end - begin) % K_LANES;
         lanes start = begin < end ? lanes_zero() : lanes_splat(CPU_NO_TERM), s[ROWS] = {start, start, start, start};
@@ -184,9 +199,9 @@ CPU_INLINE void dot_1(const struct cpu_gemm *g, const struct panel *panel, enum 
         }
 #pragma GCC unroll 4
         for (uint32_t i = 0; i < ROWS; i++)
-            lanes_store_f32(sums[segment * ROWS + i], s[i]);
+            halves[segment * ROWS + i] = lanes_halve(s[i]);
     }
-    lanes_fold_all(sums, g->n_segments * ROWS, folded);
+    lanes_fold_halves(halves, g->n_segments * ROWS, folded);
     put(g, panel, token, folded, 1, R);
 }
 
@@ -257,13 +272,14 @@ CPU_INLINE void add_group(vec s[ROWS][TOKENS], const unsigned char *const *rows,
     }
 }
 
-/* A segment's lanes of a panel against T tokens. AVX2 walks the panel twice, for lanes 0..7 and 8..15: the sums of both
+/* A segment's sums of a panel against T tokens, [token][row]. AVX2 walks the panel twice, for lanes 0..7 and 8..15: the sums of both
  * would not fit its registers. */
 CPU_INLINE void dot_segment(const struct cpu_gemm *g, const struct panel *panel, enum k_dtype dtype, uint32_t token,
-                            uint32_t segment, bool prefetch, const uint32_t T, float sums[TOKENS * ROWS][K_LANES])
+                            uint32_t segment, bool prefetch, const uint32_t T, float *out)
 {
     const struct k_gemm_args *a = &g->args;
     const uint64_t begin = g->column[segment], end = g->column[segment + 1], full = end - (end - begin) % K_LANES;
+    __m256 halves[TOKENS * ROWS];
     for (uint32_t h = 0; h < VECS; h++) {
         const float *x = packed_group(a, token) + (h * packed_steps(a) + begin / K_LANES) * T * VEC;
         vec s[ROWS][TOKENS];
@@ -287,19 +303,19 @@ CPU_INLINE void dot_segment(const struct cpu_gemm *g, const struct panel *panel,
         for (uint32_t t = 0; t < T; t++)
 #pragma GCC unroll 4
             for (uint32_t i = 0; i < ROWS; i++)
-                vec_store(sums[t * ROWS + i] + h * VEC, s[i][t]);
+                halves[t * ROWS + i] = vec_halve(s[i][t], halves[t * ROWS + i], h);
     }
+    lanes_fold_halves(halves, T * ROWS, out);
 }
 
 CPU_INLINE void dot(const struct cpu_gemm *g, const struct panel *panel, enum k_dtype dtype, uint32_t token,
                     bool prefetch, const uint32_t T)
 {
-    float sums[TOKENS * ROWS][K_LANES] __attribute__((aligned(64))), folded[K_SEGMENTS * TOKENS * ROWS];
+    float folded[K_SEGMENTS * TOKENS * ROWS];
     for (uint32_t segment = 0; segment < g->n_segments; segment++) {
         float *out = folded + segment * T * ROWS;
         if (g->column[segment] < g->column[segment + 1]) {
-            dot_segment(g, panel, dtype, token, segment, prefetch, T, sums);
-            lanes_fold_all(sums, T * ROWS, out);
+            dot_segment(g, panel, dtype, token, segment, prefetch, T, out);
             continue;
         }
         for (uint32_t i = 0; i < T * ROWS; i++)

@@ -47,19 +47,6 @@ CPU_INLINE lanes lanes_load_bf16(const uint16_t *p)
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 
-/* Four lane sums at once: 8 apart, 4 apart, 2 apart, 1 apart, as k_lane_fold. */
-CPU_INLINE __m128 lanes_fold4(lanes a, lanes b, lanes c, lanes d)
-{
-    __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
-    __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee));
-    __m512 s = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88),
-                             _mm512_shuffle_f32x4(ab, cd, 0xdd)); /* a a a a b b b b c … */
-    s = _mm512_add_ps(s, _mm512_permute_ps(s, 0xee));
-    s = _mm512_add_ps(s, _mm512_permute_ps(s, 0x55));
-    const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    return _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, s));
-}
-
 /* The first step of a fold: 8 apart. */
 CPU_INLINE __m256 lanes_halve(lanes a)
 {
@@ -155,19 +142,6 @@ CPU_INLINE lanes lanes_load_bf16(const uint16_t *p)
     return (lanes){widen_bf16x8(p), widen_bf16x8(p + 8)};
 }
 
-/* Four lane sums at once: 8 apart, 4 apart, 2 apart, 1 apart, as k_lane_fold. */
-CPU_INLINE __m128 lanes_fold4(lanes a, lanes b, lanes c, lanes d)
-{
-    __m256 a8 = _mm256_add_ps(a.low, a.high), b8 = _mm256_add_ps(b.low, b.high);
-    __m256 c8 = _mm256_add_ps(c.low, c.high), d8 = _mm256_add_ps(d.low, d.high);
-    __m256 ac = _mm256_add_ps(_mm256_permute2f128_ps(a8, c8, 0x20),
-                              _mm256_permute2f128_ps(a8, c8, 0x31)); /* a a a a c c c c */
-    __m256 bd = _mm256_add_ps(_mm256_permute2f128_ps(b8, d8, 0x20), _mm256_permute2f128_ps(b8, d8, 0x31));
-    __m256 s = _mm256_add_ps(_mm256_shuffle_ps(ac, bd, 0x44), _mm256_shuffle_ps(ac, bd, 0xee)); /* a a b b c c d d */
-    s = _mm256_add_ps(s, _mm256_permute_ps(s, 0xb1));          /* at 0, 2, 4, 6 */
-    return _mm_shuffle_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1), 0x88);
-}
-
 /* The first step of a fold: 8 apart. */
 /* clang-format off */
 CPU_INLINE __m256 lanes_halve(lanes a) { return _mm256_add_ps(a.low, a.high); }
@@ -200,14 +174,11 @@ CPU_INLINE __m256 lanes_largest8(const lanes s[8])
     return _mm256_max_ps(_mm256_shuffle_ps(f[0], f[2], 0x88), _mm256_shuffle_ps(f[0], f[2], 0xdd));
 }
 
-/* Eight lane sums at once. A blend and a shuffle bring the two sides of a step together, where two
+/* Eight lane sums at once, behind the first step or with it. A blend and a shuffle bring the two sides of a step together, where two
  * shuffles would wait for the one unit that has them. */
-CPU_INLINE __m256 lanes_fold8(const lanes s[8])
+CPU_INLINE __m256 lanes_fold8_halves(const __m256 h[8])
 {
-    __m256 h[8], f[4];
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; i++)
-        h[i] = lanes_halve(s[i]);
+    __m256 f[4];
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) /* s[i] and s[i + 4], a register's halves: 4 apart */
         f[i] = _mm256_add_ps(_mm256_blend_ps(h[i], h[i + 4], 0xf0), _mm256_permute2f128_ps(h[i], h[i + 4], 0x21));
@@ -217,45 +188,34 @@ CPU_INLINE __m256 lanes_fold8(const lanes s[8])
     return _mm256_add_ps(_mm256_shuffle_ps(f[0], f[2], 0x88), _mm256_shuffle_ps(f[0], f[2], 0xdd));
 }
 
-/* 16 lane sums from memory, 64-byte aligned. */
-#if defined(__AVX512F__)
-CPU_INLINE void lanes_fold16(const float (*s)[K_LANES], float *out)
+CPU_INLINE __m256 lanes_fold8(const lanes s[8])
 {
-    __m512 f[8], r[2];
+    __m256 h[8];
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) { /* s[i] and s[i + 4] of each eight: 8 apart, a register's halves */
-        __m512 a = _mm512_load_ps(s[i / 4 * 8 + i % 4]), b = _mm512_load_ps(s[i / 4 * 8 + i % 4 + 4]);
-        f[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b), _mm512_shuffle_f32x4(a, b, 0x4e));
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) /* 4 apart: the quarters are of s[i], s[i + 4], s[i + 8], s[i + 12] */
-        f[i] = _mm512_add_ps(_mm512_shuffle_f32x4(f[i], f[i + 4], 0x88), _mm512_shuffle_f32x4(f[i], f[i + 4], 0xdd));
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; i++) /* 2 apart */
-        r[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, f[2 * i], f[2 * i + 1]),
-                             _mm512_shuffle_ps(f[2 * i], f[2 * i + 1], 0x4e));
-    _mm512_storeu_ps(out, _mm512_add_ps(_mm512_shuffle_ps(r[0], r[1], 0x88), _mm512_shuffle_ps(r[0], r[1], 0xdd)));
+    for (int i = 0; i < 8; i++)
+        h[i] = lanes_halve(s[i]);
+    return lanes_fold8_halves(h);
 }
-#endif
 
-/* n lane sums from memory, 64-byte aligned; n is a multiple of 4. */
-CPU_INLINE void lanes_fold_all(const float (*s)[K_LANES], const uint32_t n, float *out)
+CPU_INLINE __m128 lanes_fold4_halves(const __m256 h[4])
+{
+    __m256 ac = _mm256_add_ps(_mm256_permute2f128_ps(h[0], h[2], 0x20),
+                              _mm256_permute2f128_ps(h[0], h[2], 0x31)); /* a a a a c c c c */
+    __m256 bd = _mm256_add_ps(_mm256_permute2f128_ps(h[1], h[3], 0x20), _mm256_permute2f128_ps(h[1], h[3], 0x31));
+    __m256 s = _mm256_add_ps(_mm256_shuffle_ps(ac, bd, 0x44), _mm256_shuffle_ps(ac, bd, 0xee)); /* a a b b c c d d */
+    s = _mm256_add_ps(s, _mm256_permute_ps(s, 0xb1)); /* at 0, 2, 4, 6 */
+    return _mm_shuffle_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1), 0x88);
+}
+
+/* n lane sums of which the first step of the fold is done; n is a multiple of 4. */
+CPU_INLINE void lanes_fold_halves(const __m256 *h, const uint32_t n, float *out)
 {
     uint32_t i = 0;
-#if defined(__AVX512F__)
-    for (; i + 16 <= n; i += 16)
-        lanes_fold16(s + i, out + i);
-#endif
-    for (; i + 8 <= n; i += 8) {
-        lanes eight[8];
-#pragma GCC unroll 8
-        for (int j = 0; j < 8; j++)
-            eight[j] = lanes_load_f32(s[i + j]);
-        _mm256_storeu_ps(out + i, lanes_fold8(eight));
-    }
+#pragma GCC unroll 4
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(out + i, lanes_fold8_halves(h + i));
     if (i < n)
-        _mm_storeu_ps(out + i, lanes_fold4(lanes_load_f32(s[i]), lanes_load_f32(s[i + 1]), lanes_load_f32(s[i + 2]),
-                                           lanes_load_f32(s[i + 3])));
+        _mm_storeu_ps(out + i, lanes_fold4_halves(h + i));
 }
 
 /* The last n < 16 elements of a row, filled up with zeros. */

@@ -1,5 +1,6 @@
 /* GEMMs whose sums lie where random numbers do not: zeros with a sign, and results on both sides
  * of the smallest normal number, which the tile form flushes. Against the page, bit for bit. */
+#include "kernels/segments.h"
 #include "tests/kernels/page.h"
 #include "tests/sample.h"
 
@@ -119,6 +120,94 @@ static void test_segments_cancel(void **state)
     }
     assert_in_range(n_denormal, 30, UINT32_MAX);
     unit = 0;
+}
+
+#define SHARED_ROWS 5
+#define SHARED_TOKENS 9
+#define SHARED_MAX_COLS 4864
+#define SHARED_OUT (SHARED_TOKENS * SHARED_ROWS)
+
+/* y of the columns [begin, end) of a matrix with n_cols, by one who has these and no others. */
+static void gemm_of_columns(enum k_gemm_form form, const uint16_t *w, const float *x, uint32_t n_cols, uint32_t begin,
+                            uint32_t end, uint32_t units_of, float y[SHARED_OUT])
+{
+    static float mine[SHARED_TOKENS * SHARED_MAX_COLS];
+    struct k_backend *b = backends[form];
+    struct quire_error err;
+    struct k_weight *weight;
+    const struct k_weight_view view = k_plain_view(w + begin, K_BF16, SHARED_ROWS, end - begin, (uint64_t)n_cols * 2);
+    struct k_plan_dims dims = {.n_tokens = SHARED_TOKENS, .max_gemm_cols = end - begin, .n_threads = 1};
+    struct k_plan_bytes bytes;
+    void *workspace;
+    for (uint32_t t = 0; t < SHARED_TOKENS; t++)
+        memcpy(mine + t * (end - begin), x + t * n_cols + begin, (end - begin) * sizeof *x);
+    k_planner_find(device)->workspace(&dims, &bytes);
+    assert_int_equal(b->ops->weight_create(b, &view, 1, &weight, &err), QUIRE_OK);
+    assert_int_equal(b->ops->alloc(b, bytes.gemm, &workspace, &err), QUIRE_OK);
+    const struct k_gemm_args args = {.weight = weight,
+                                     .x_dev = mine,
+                                     .y_dev = y,
+                                     .workspace_dev = workspace,
+                                     .n_tokens = SHARED_TOKENS,
+                                     .unit = units_of};
+    assert_int_equal(b->ops->gemm(b, &args, &err), QUIRE_OK);
+    b->ops->free(b, workspace);
+    b->ops->weight_destroy(b, weight);
+}
+
+/* The sum over segments [first, first + n), each by one who has its columns. false: they have none. */
+static bool sum_of_owner(enum k_gemm_form form, const uint16_t *w, const float *x, uint32_t n_cols, uint32_t units_of,
+                         uint32_t first, uint32_t n, float y[SHARED_OUT])
+{
+    float right[SHARED_OUT];
+    if (n == 1) {
+        uint32_t begin = k_segment_begin(n_cols, units_of, first), end = k_segment_begin(n_cols, units_of, first + 1);
+        if (begin < end)
+            gemm_of_columns(form, w, x, n_cols, begin, end, 0, y);
+        return begin < end;
+    }
+    bool has_left = sum_of_owner(form, w, x, n_cols, units_of, first, n / 2, y);
+    bool has_right = sum_of_owner(form, w, x, n_cols, units_of, first + n / 2, n / 2, right);
+    for (uint32_t i = 0; has_right && i < SHARED_OUT; i++)
+        y[i] = has_left ? y[i] + right[i] : right[i];
+    return has_left || has_right;
+}
+
+/* 1, 2, 4 and 8 owners of whole subtrees, each with its own columns only, and what they have is added up along the tree:
+ * the bits of the whole. */
+static void test_owners(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t n_cols, unit;
+    } shapes[] = {{896, 64}, {4864, 256}, {300, 16}, {80, 80}, {250, 64}};
+    static uint16_t w[SHARED_ROWS * SHARED_MAX_COLS];
+    static float x[SHARED_TOKENS * SHARED_MAX_COLS];
+    uint64_t random = 9;
+    for (size_t i = 0; i < sizeof w / sizeof *w; i++)
+        w[i] = page_bf16_from_f32(op_random_value(&random, VALUES_PLAIN));
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+        x[i] = op_random_value(&random, VALUES_PLAIN);
+    for (int form = 0; form < N_FORMS; form++) {
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            const uint32_t n_cols = shapes[s].n_cols, of = shapes[s].unit;
+            float whole[SHARED_OUT], owned[8][SHARED_OUT];
+            gemm_of_columns((enum k_gemm_form)form, w, x, n_cols, 0, n_cols, of, whole);
+            for (uint32_t n = 1; n <= 8; n *= 2) {
+                bool has[8];
+                for (uint32_t o = 0; o < n; o++)
+                    has[o] = sum_of_owner((enum k_gemm_form)form, w, x, n_cols, of, o * (8 / n), 8 / n, owned[o]);
+                for (uint32_t apart = 1; apart < n; apart *= 2) {
+                    for (uint32_t o = 0; o < n; o += 2 * apart) {
+                        for (uint32_t k = 0; has[o + apart] && k < SHARED_OUT; k++)
+                            owned[o][k] = has[o] ? owned[o][k] + owned[o + apart][k] : owned[o + apart][k];
+                        has[o] |= has[o + apart];
+                    }
+                }
+                assert_memory_equal(owned[0], whole, sizeof whole);
+            }
+        }
+    }
 }
 
 /* Sums of a few numbers next to 2^-126, of which many cancel to a denormal; and of denormals with
@@ -251,6 +340,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_minus_zero),
         cmocka_unit_test(test_segments_cancel),
+        cmocka_unit_test(test_owners),
         cmocka_unit_test(test_flush),
         cmocka_unit_test(test_flush_keeps_the_sign),
         cmocka_unit_test(test_split_overflow),

@@ -284,6 +284,8 @@ static size_t own_flags(struct bench *bench, struct cli_option *out)
          .help = "Outputs of a gemm; vocabulary of embed and sample; rows picked by gather; blocks of kv_copy's arenas."},
         {.names = "cols", .kind = CLI_U32, .target = &shape->n_cols, .max = 1 << 24, .value = "N",
          .help = "Inputs of a gemm; width of a token elsewhere."},
+        {.names = "unit", .kind = CLI_U32, .target = &shape->unit, .max = 1 << 24, .value = "N",
+         .help = "Columns to a unit of a gemm that sums in segments, as attention's output does by the head. Default: one segment."},
         {.names = "dtype", .kind = CLI_STRING, .target = &shape->dtype, .value = "TYPE",
          .help = "Of the weights, or of the KV cache: float16 (default), bfloat16, float32."},
         {.names = "form", .kind = CLI_STRING, .target = &shape->form, .value = "FORM",

@@ -166,6 +166,10 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
         return quire_fail(err, QUIRE_INVALID, "--cols: %s", needs & COLS ? "is missing" : "this operation has none");
     if (c->op == K_OP_GEMM_SILU_MUL && s->n_rows % 2 != 0)
         return quire_fail(err, QUIRE_INVALID, "--rows %u: must be even, gate's rows and as many of up", s->n_rows);
+    c->unit = s->unit;
+    if (s->unit > 0 && (c->op != K_OP_GEMM || s->unit % 16 != 0))
+        return quire_fail(err, QUIRE_INVALID, "--unit: must be %s",
+                          c->op != K_OP_GEMM ? "absent: this operation sums in one segment" : "a multiple of 16");
     if (s->dtype && (!(needs & DTYPE) || !parse_dtype(s->dtype, &c->dtype) || (is_cache && c->dtype == K_BF16)))
         return quire_fail(err, QUIRE_INVALID, "--dtype: must be %s",
                           !(needs & DTYPE) ? "absent: this operation is in float32"

@@ -15,7 +15,7 @@ struct bench_shape { /* what was given; NULL or 0: it was not */
     const char *sampling; /* "greedy": what rows of logits ask for */
     const char *heads;  /* "32/8": of queries and of KV; "8": as many of both */
     const char *seqs;   /* "64x1@4096,1x512@0": 64 sequences with one token at position 4096, and a chunk of 512 */
-    uint32_t n_rows, n_cols, head_dim, block_tokens, window;
+    uint32_t n_rows, n_cols, unit, head_dim, block_tokens, window;
 };
 
 #define BENCH_SHAPE_MAX_CASES 16
