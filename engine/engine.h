@@ -153,6 +153,7 @@ struct engine_info {
     char gemms[96]; /* both in words, for people */
     const char *placement; /* how many threads compute, on which CPUs, and where memory lies */
     uint32_t n_graphs; /* recorded steps */
+    uint64_t graph_bytes; /* that they took of a GPU's memory, where plan->graph_room_bytes were kept */
     bool prefix_caching;
     const char *cache_dtype; /* of the KV cache: "float16" */
     const char *draft_method; /* of drafts that no request brings: "none", "ngram", "suffix" */

@@ -44,6 +44,7 @@ struct engine_plan {
     uint64_t device_memory; /* what it has */
     uint64_t device_budget; /* what the engine may take of it, the weights and the driver's share included */
     uint64_t driver_bytes; /* context, modules, graphs: measured at start, assumed by a plan without a GPU */
+    uint64_t graph_room_bytes; /* of those, what is kept for recorded steps before there are any */
 };
 
 /* Of total_bytes, what lies on the device; without one, all of it does. */

@@ -32,6 +32,7 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
                    const struct weights *weights, bool graphs, struct forward **out, struct quire_error *err);
 void forward_destroy(struct forward *f); /* NULL is fine */
 uint32_t forward_n_graphs(const struct forward *f);
+uint64_t forward_graph_bytes(const struct forward *f); /* of the device's memory, as it was seen to go */
 
 /* Host arrays of one step. The caller's rows of all KV groups use the same table offsets. */
 struct forward_batch {

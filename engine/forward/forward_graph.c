@@ -63,11 +63,22 @@ static int record(struct forward *f, uint32_t n, struct forward_graph *out, stru
     return status == QUIRE_OK ? end : status;
 }
 
+/* Of the device's; 0 where it is not told. */
+static uint64_t memory_left(struct forward *f)
+{
+    uint64_t total, available;
+    struct quire_error ignored;
+    if (!f->backend->ops->memory || f->backend->ops->memory(f->backend, &total, &available, &ignored) != QUIRE_OK)
+        return 0;
+    return available;
+}
+
 int forward_graphs_create(struct forward *f, uint32_t max_tokens, struct quire_error *err)
 {
     uint32_t sizes[FORWARD_MAX_GRAPHS];
     uint32_t n = forward_graph_sizes(max_tokens, sizes);
     int status = run_step(f, 1, err);
+    uint64_t before = status == QUIRE_OK ? memory_left(f) : 0;
     for (uint32_t i = 0; i < n && status == QUIRE_OK; i++) {
         /* A library loads its code when it first runs, which must not be while a step is recorded. */
         if (f->backend->gemm_library)
@@ -78,6 +89,8 @@ int forward_graphs_create(struct forward *f, uint32_t max_tokens, struct quire_e
         if (status == QUIRE_OK)
             f->n_graphs++;
     }
+    uint64_t after = status == QUIRE_OK ? memory_left(f) : 0;
+    f->graph_bytes = before > after ? before - after : 0;
     return status;
 }
 
@@ -91,4 +104,9 @@ void forward_graphs_destroy(struct forward *f)
 uint32_t forward_n_graphs(const struct forward *f)
 {
     return f->n_graphs;
+}
+
+uint64_t forward_graph_bytes(const struct forward *f)
+{
+    return f->graph_bytes;
 }

@@ -39,6 +39,7 @@ struct forward {
     uint64_t n_begun;
     struct forward_graph graphs[FORWARD_MAX_GRAPHS]; /* by rising size */
     uint32_t n_graphs;
+    uint64_t graph_bytes;      /* what recording them took of the device's memory; other processes' luck is in it */
     uint8_t *arena_dev;        /* layout.total */
     float *logits_dev;
     uint32_t *sampled_dev;

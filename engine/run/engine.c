@@ -110,11 +110,14 @@ static int measure_driver(struct engine *e, struct quire_error *err)
     uint64_t used = total - available;
     p->driver_bytes = used > ours ? used - ours : 0;
     e->info.n_graphs = forward_n_graphs(e->forward);
-    quire_log(QUIRE_LOG_INFO, "engine",
-              "GPU memory: weights %s, KV cache %s, the rest of ours %s; driver and others %s (%u graphs recorded);"
-              " %s of %s are free",
-              quire_size(weights).text, quire_size(p->kv_bytes).text, quire_size(ours - weights - p->kv_bytes).text,
-              quire_size(p->driver_bytes).text, e->info.n_graphs, quire_size(available).text, quire_size(total).text);
+    e->info.graph_bytes = forward_graph_bytes(e->forward);
+    quire_log(
+        QUIRE_LOG_INFO, "engine",
+        "GPU memory: weights %s, KV cache %s, the rest of ours %s; driver and others %s, of which %u recorded steps"
+        " %s (%s were kept for them); %s of %s are free",
+        quire_size(weights).text, quire_size(p->kv_bytes).text, quire_size(ours - weights - p->kv_bytes).text,
+        quire_size(p->driver_bytes).text, e->info.n_graphs, quire_size(e->info.graph_bytes).text,
+        quire_size(p->graph_room_bytes).text, quire_size(available).text, quire_size(total).text);
     return QUIRE_OK;
 }
 

@@ -535,10 +535,10 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     }
     p->device_memory = at_hand->memory;
     p->device_budget = (uint64_t)((double)at_hand->memory * share);
-    uint64_t graph_room = at_hand->memory / GRAPH_ROOM_SHARE;
-    if (graph_room > MAX_GRAPH_ROOM_BYTES)
-        graph_room = MAX_GRAPH_ROOM_BYTES;
-    p->driver_bytes = at_hand->memory - at_hand->available + graph_room;
+    p->graph_room_bytes = at_hand->memory / GRAPH_ROOM_SHARE;
+    if (p->graph_room_bytes > MAX_GRAPH_ROOM_BYTES)
+        p->graph_room_bytes = MAX_GRAPH_ROOM_BYTES;
+    p->driver_bytes = at_hand->memory - at_hand->available + p->graph_room_bytes;
     p->weight_bytes = model_weight_bytes(desc, p->planner);
     return QUIRE_OK;
 }

@@ -96,7 +96,7 @@ size_t rounded(size_t bytes)
 
 size_t used_bytes()
 {
-    size_t used = driver_bytes;
+    size_t used = driver_bytes + graph_memory();
     for (auto &[base, range] : state().allocations)
         used += range.is_host || range.device != device_of_thread ? 0 : rounded(range.bytes);
     return used;

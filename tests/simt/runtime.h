@@ -69,6 +69,7 @@ bool capture_forbids(); /* a capture goes on that unsafe calls end; it has then 
 bool capture_is_on();
 unsigned live_handles();
 unsigned pending();
+size_t graph_memory(); /* of the device, by instantiated graphs */
 
 /* ---- kernels ---- */
 size_t dynamic_shared_limit(const void *kernel);

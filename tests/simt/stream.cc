@@ -84,6 +84,9 @@ Handles &handles()
     return *h;
 }
 
+/* Of the device's memory, an instantiated graph and each of its operations: hardware takes some, nobody says how much. */
+constexpr size_t graph_bytes = 64 << 10, node_bytes = 1 << 10;
+
 CUstream_st *stream_of(cudaStream_t stream)
 {
     if (!stream)
@@ -237,6 +240,14 @@ bool capture_is_on()
         if (s->capture)
             return true;
     return false;
+}
+
+size_t graph_memory()
+{
+    size_t bytes = 0;
+    for (cudaGraphExec_t exec : handles().execs)
+        bytes += graph_bytes + exec->nodes.size() * node_bytes;
+    return bytes;
 }
 
 unsigned live_handles()
