@@ -1,19 +1,23 @@
 #!/usr/bin/env bash
-# One command for a machine with a GPU: are its answers right, and how near to its limits is it? Within 8 minutes.
+# Two commands for a machine with a GPU: are its answers right, and how near to its limits is it? At most 8 minutes each.
 #
-#   bash tools/gpu_check.sh OUT_DIR                    in a bundle of tools/gpu_bundle.sh, or in the source tree, where it makes one first
-#   bash tools/gpu_check.sh OUT_DIR --emulator [--build BUILD]
-#                                                      with the preset simt, on tiny sizes: proves this script, and measures nothing
+#   bash tools/gpu_check.sh [conformance|figures] OUT_DIR    in a bundle of tools/gpu_bundle.sh, or in the source tree, where it
+#                                                            makes one first; without a word: both, one after the other
+#   bash tools/gpu_check.sh [conformance|figures] OUT_DIR --emulator [--build BUILD]
+#                                                            with the preset simt, on tiny sizes: proves this script, and measures nothing
 #
-# Writes OUT_DIR/report.md, one table of all steps, and beside it what each step printed: JSON where it is figures. Every
-# step has a limit of its own, and none stops the next. Exit status: 0 when everything that ran was right; 1 when
-# something failed; 2 when there was nothing to run on. What could not be measured says so.
+# Writes OUT_DIR/report.md, and OUT_DIR/results.tar.gz with what each step printed: JSON where it is figures. Both are written
+# anew after each step, so that what ends early has said what it measured; two calls with one OUT_DIR make one report.
+# Every step has a limit of its own, and none stops the next; what tells most comes first. Exit status: 0 when everything that
+# ran was right; 1 when something failed; 2 when there was nothing to run on. What was not measured says so and why: a step that
+# ran out of time has not failed. Needs bash, coreutils, sed, awk, tar and NVIDIA's driver; python3 makes models, torch is a peer.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 say() { printf 'gpu_check: %s\n' "$*" >&2; }
-usage() { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
-out="" build="" emulator=0
+out="" build="" emulator=0 calls="conformance figures"
+case ${1:-} in conformance | figures) calls=$1; shift ;; esac
 while [ $# -gt 0 ]; do
     case $1 in
         --build) [ $# -gt 1 ] || usage; build=$2; shift ;;
@@ -27,9 +31,13 @@ done
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
 [ -z "$build" ] || build=$(cd "$build" && pwd) || exit 2
 cd "$root" || exit 2
-report=$out/report.md
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+background="" # processes that no step waits for
+trap 'kill $background 2>/dev/null; rm -rf "$work" "$fast"' EXIT
+fast=$work
+results=$work/results
+mkdir "$results"
+[ ! -s "$out/results.tar.gz" ] || tar -C "$work" -xzf "$out/results.tar.gz" || exit 2 # an earlier call's
 
 # ---- programs ----
 
@@ -37,17 +45,18 @@ if [ $emulator = 1 ]; then
     [ -n "$build" ] || [ -x bin/quire ] || build=$root/build-simt
 elif [ -z "$build" ] && [ ! -x bin/quire ]; then
     bash tools/gpu_bundle.sh "$work/bundle.tar.gz" && tar -C "$work" -xf "$work/bundle.tar.gz" || exit 2
-    bash "$work/quire-gpu/tools/gpu_check.sh" "$out"
+    for call in $calls; do bash "$work/quire-gpu/tools/gpu_check.sh" "$call" "$out" || exit; done
     exit
 fi
 program() { # prints where a program lies; nothing where it is not
     local place
-    for place in bin ${build:+"$build" "$build/tests/kernels" "$build/tests/engine"}; do
+    for place in bin ${build:+"$build" "$build/tests/kernels" "$build/tests/engine" "$build/tests/simt"}; do
         [ -x "$place/$1" ] && echo "$place/$1" && return
     done
 }
-# In a build tree tests lie elsewhere than libquire_cuda.so; in a bundle everything finds its libraries.
-[ -z "$build" ] || export LD_LIBRARY_PATH="$build${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+# In a build tree tests lie elsewhere than libquire_cuda.so; a bundle's programs find its libraries, an emulator's do not.
+if [ -n "$build" ]; then libraries=$build; elif [ $emulator = 1 ]; then libraries=$root/lib; else libraries=""; fi
+[ -z "$libraries" ] || export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 # A machine whose C library is older than the bundle's runs on the bundle's own.
 loader=()
 if [ -x lib/libc/ld-linux-x86-64.so.2 ] && ! bin/quire version >/dev/null 2>&1; then
@@ -55,39 +64,56 @@ if [ -x lib/libc/ld-linux-x86-64.so.2 ] && ! bin/quire version >/dev/null 2>&1; 
 fi
 quire=$(program quire)
 [ -n "$quire" ] || { say "there is no quire${build:+ in $build}: build it first"; exit 2; }
+quire=("${loader[@]}" "$quire")
+small="" # set on the emulator: tiny sizes
+[ $emulator = 0 ] || { small=1; export QUIRE_SIMT_MEMORY_MIB=2048; }
+export CMOCKA_MESSAGE_OUTPUT=STDOUT
 
 # ---- steps ----
 
+call=""   # conformance or figures
 failed=0
-budget=${QUIRE_GPU_CHECK_SECONDS:-480}
-table=""
+budget=${QUIRE_GPU_CHECK_SECONDS:-480} # of a call
+begun=0
 row() { # step, result, seconds, what it said
-    table="$table| $1 | $2 | $3 | ${4//|//} |"$'\n'
+    printf '| %s | %s | %s | %s |\n' "$1" "$2" "$3" "${4//|//}" >>"$results/steps_$call.md"
     say "$1: $2${4:+ ($4)}"
+    write_report
 }
 skip() { row "$1" "not measured" "" "$2"; }
 
-# step NAME LIMIT_S FILE COMMAND...: standard output goes to FILE, errors to FILE.err.
+# What says that an answer is wrong, of our tests and of compute-sanitizer: such a step has failed, in time or not.
+wrong='^FAILED|^\[  FAILED|FAILED:|^========= (Invalid|Uninitialized|Race|Error:|Potential|Barrier|Program hit)'
+
+# step NAME LIMIT_S FILE COMMAND...: standard output goes to FILE, errors to FILE.err. A function limits its own commands, to
+# $limit, and returns 124 where one ran out of it.
 step() {
-    local name=$1 limit=$2 file=$3 left=$((budget - SECONDS)) begun=$SECONDS status note
+    local name=$1 limit=$2 file=$3 left=$((budget - SECONDS + begun)) from=$SECONDS status note n_rows
     shift 3
-    [ $left -ge 5 ] || { skip "$name" "the $budget seconds are over"; return 1; }
+    [ $left -ge 5 ] || { skip "$name" "the $budget seconds of this call are over"; return 1; }
     [ "$limit" -le $left ] || limit=$left
-    if declare -F "$1" >/dev/null; then # a function limits its own commands
-        "$@" >"$out/$file" 2>"$out/$file.err"
+    if declare -F "$1" >/dev/null; then
+        "$@" >"$results/$file" 2>"$results/$file.err"
     else
-        timeout -k 5 "$limit" "$@" >"$out/$file" 2>"$out/$file.err"
+        timeout -k 5 "$limit" "$@" >"$results/$file" 2>"$results/$file.err"
     fi
     status=$?
-    note=$(cat "$out/$file.err" "$out/$file" | grep -vE '^ *$|^\[=+\]' | tail -1 | cut -c1-140)
-    [ -s "$out/$file.err" ] || rm -f "$out/$file.err"
+    [ $status != 137 ] || [ $((SECONDS - from)) -lt "$limit" ] || status=124 # it did not end when it was asked to
+    note=$(cat "$results/$file.err" "$results/$file" | grep -vE '^ *$|^\[=+\]' | tail -1 | cut -c1-140)
+    [ -s "$results/$file.err" ] || rm -f "$results/$file.err"
     case $status in
-        0) case $file in *.json) note="" ;; esac; row "$name" ok $((SECONDS - begun)) "$note"; return 0 ;;
-        77) skip "$name" "$note" ;;
-        124 | 137) row "$name" FAILED $((SECONDS - begun)) "ran longer than $limit s" ;;
-        *) row "$name" FAILED $((SECONDS - begun)) "status $status: $note" ;;
+        0) case $file in *.json) note="" ;; esac; row "$name" ok $((SECONDS - from)) "$note"; return 0 ;;
+        77) skip "$name" "$note"; return 1 ;;
+        124)
+            if ! grep -qE "$wrong" "$results/$file"; then
+                n_rows=$(grep -c '"case":' "$results/$file")
+                row "$name" "not measured" $((SECONDS - from)) "ran out of time after $limit s$([ "$n_rows" = 0 ] || echo ", with $n_rows rows measured")"
+                return 1
+            fi
+            note="$(grep -E "$wrong" "$results/$file" | head -1 | cut -c1-100), and then ran out of time" ;;
     esac
-    [ $status = 77 ] || failed=$((failed + 1))
+    failed=$((failed + 1))
+    row "$name" FAILED $((SECONDS - from)) "status $status: $note"
     return 1
 }
 # run NAME LIMIT_S FILE PROGRAM ARGUMENTS...: a step of a program of ours, where it was built.
@@ -98,17 +124,14 @@ run() {
     shift 4
     step "$name" "$limit" "$file" "${loader[@]}" "$path" "$@"
 }
-field() { sed -nE "s/.*\"$2\":([0-9.eE+-]+).*/\1/p" "$out/$1" 2>/dev/null | head -1; }
+not_here() { # name: a step that the emulator has no use for
+    [ $emulator = 1 ] && skip "$1" "an emulator"
+}
+field() { sed -nE "s/.*\"$2\":([0-9.eE+-]+).*/\1/p" "$results/$1" 2>/dev/null | head -1; }
 
-small="" # set on the emulator: tiny sizes
-[ $emulator = 0 ] || { small=1; export QUIRE_SIMT_MEMORY_MIB=2048; }
-export CMOCKA_MESSAGE_OUTPUT=STDOUT
-
-# ---- the machine ----
-
-{
+describe_machine() {
     date -u
-    "${loader[@]}" "$quire" version
+    "${quire[@]}" version
     [ ! -e MANIFEST ] || head -4 MANIFEST
     uname -srm
     lscpu 2>/dev/null | grep -E '^(Model name|CPU\(s\)|Thread)'
@@ -121,23 +144,23 @@ export CMOCKA_MESSAGE_OUTPUT=STDOUT
         echo "nvidia-smi: not installed"
     fi
     python3 -c 'import sys; print("python", sys.version.split()[0])' 2>&1
-    for package in torch transformers vllm; do
-        python3 -c "import importlib.metadata as m; print('$package', m.version('$package'))" 2>/dev/null || echo "$package: not installed"
-    done
-} >"$out/machine.txt" 2>&1
-gpu=$("${loader[@]}" "$quire" bench kernels --device cuda --quick --op rmsnorm --tokens 1 --cols 64 2>&1 | head -1)
-case $gpu in
-    quire:*) row "a GPU" FAILED 0 "$gpu"; failed=1; no_gpu=1 ;;
-    *) row "a GPU" ok 0 "$gpu"; no_gpu=0 ;;
-esac
+}
 
+limits=()
+measure_limits() { # once for both calls
+    not_here "limits of the GPU" && return
+    [ -n "$(field limits.json read_gb_s)" ] || run "limits of the GPU" 60 limits.json gpu_limits || return
+    limits=(--limit-gb-s "$(field limits.json read_gb_s)" --limit-tflop-s "$(field limits.json mma_f16_tflop_s)")
+}
+
+# ---- conformance ----
 
 check_answers() { # greedy answers of GPU and CPU, the lane form: the same text
     local prompt device
     for prompt in "Tell me a story." "What is 27 plus 48?"; do
         for device in cpu cuda; do
-            timeout 30 "${loader[@]}" "$quire" generate tools/demo_model/model "$prompt" --device $device --gemm-form lane --temperature 0 --max-tokens "$1" \
-                --max-model-len 256 --json >"$work/$device.json" || return 1
+            timeout "$limit" "${quire[@]}" generate tools/demo_model/model "$prompt" --device $device --gemm-form lane --temperature 0 --max-tokens "$1" \
+                --max-model-len 256 --json >"$work/$device.json" || return
         done
         cat "$work/cuda.json"
         cmp "$work/cpu.json" "$work/cuda.json" || { echo "CPU: $(cat "$work/cpu.json")"; return 1; }
@@ -145,161 +168,403 @@ check_answers() { # greedy answers of GPU and CPU, the lane form: the same text
     echo "two answers are the CPU's to the letter"
 }
 
-conformance() {
-    run "kernels against the page" 150 kernels.txt kernels_test --backend cuda ${small:+--case "T1 N7 K16"}
-    if [ -n "$small" ]; then skip "sampling" "too long for the emulator here"; else
-        run "sampling" 60 sample.txt kernels_sample_test cuda
-        run "sampling, edges" 60 sample_edges.txt kernels_sample_edges_test cuda
-    fi
-    run "a step's operations" 60 step.txt kernels_step_test cuda
-    local test
-    for test in golden bits invariance sampling requests; do
-        if [ -n "$small" ]; then skip "engine: $test" "the preset simt has tests of its own"; else
-            run "engine: $test" 90 "engine_$test.txt" "engine_${test}_cuda_test"
-        fi
+# The page is computed on CPUs, one thread a process: in several at once.
+check_kernels() {
+    local path parts=1 part status=0 all="" ended
+    path=$(program kernels_test)
+    [ -n "$path" ] || { echo "kernels_test was not built"; return 77; }
+    [ -n "$small" ] || parts=$((($(nproc) + 1) / 2))
+    for part in $(seq $parts); do
+        timeout -k 5 "$limit" "${loader[@]}" "$path" --backend cuda ${small:+--case "T1 N7 K16"} --part "$part/$parts" >"$work/kernels.$part" 2>&1 &
+        all="$all $!"
     done
-    step "answers, lane form, GPU and CPU" 60 answers.txt check_answers $([ -n "$small" ] && echo 4 || echo 60)
+    for part in $all; do
+        wait "$part"
+        ended=$?
+        [ $ended = 0 ] || [ $status != 0 ] && [ $status != 124 ] || status=$ended # a wrong answer tells more than a lack of time
+    done
+    cat "$work"/kernels.*
+    return $status
 }
 
 sanitize() { # tool
-    if [ $emulator = 1 ]; then skip "compute-sanitizer $1" "an emulator"; return; fi
+    local path case
+    not_here "compute-sanitizer $1" && return
     command -v compute-sanitizer >/dev/null || { skip "compute-sanitizer $1" "not installed"; return; }
     [ ${#loader[@]} = 0 ] || { skip "compute-sanitizer $1" "this machine's C library is too old for the bundle's programs"; return; }
-    local path case
     path=$(program kernels_test)
     [ -n "$path" ] || { skip "compute-sanitizer $1" "kernels_test was not built"; return; }
-    for case in "gemm bfloat16" "attention float16 6/2"; do
-        step "compute-sanitizer $1, $case" 45 "sanitizer_$1_${case%% *}.txt" compute-sanitizer --tool "$1" --error-exitcode 86 "$path" --backend cuda --case "$case"
+    for case in "gemm bfloat16 mma T1 " "gemm bfloat16 mma T64" "attention float16 mma 6/2"; do
+        step "compute-sanitizer $1, $case" 45 "sanitizer_$1_${case//[ \/]/_}.txt" compute-sanitizer --tool "$1" --error-exitcode 86 "$path" --backend cuda --case "$case"
     done
 }
 
-# ---- figures ----
-
-limits=()
-measure_limits() {
-    if [ $emulator = 1 ]; then skip "limits of the GPU" "an emulator"; return; fi
-    run "limits of the GPU" 60 limits.json gpu_limits || return
-    limits=(--limit-gb-s "$(field limits.json read_gb_s)" --limit-tflop-s "$(field limits.json mma_f16_tflop_s)")
+conformance() {
+    local test
+    if ! not_here "what the instructions put where, and how they round"; then
+        run "fragments of the instructions" 30 fragments.txt gpu_fragments
+        run "rounding of the tensor cores" 60 probe.json gpu_probe
+    fi
+    step "kernels against the page" 150 kernels.txt check_kernels
+    step "answers, lane form, GPU and CPU" 30 answers.txt check_answers $([ -n "$small" ] && echo 4 || echo 60)
+    run "a step's operations" 60 step.txt kernels_step_test cuda
+    for test in golden bits invariance sampling requests; do
+        not_here "engine: $test" || run "engine: $test" 60 "engine_$test.txt" "engine_${test}_cuda_test"
+    done
+    if ! not_here "sampling"; then
+        run "sampling" 60 sample.txt kernels_sample_test cuda
+        run "sampling, edges" 60 sample_edges.txt kernels_sample_edges_test cuda
+    fi
+    sanitize memcheck
+    sanitize racecheck
 }
 
-kernel_bench() { # file name, arguments of bench kernels
-    local file=$1
-    shift
-    run "kernels: ${*:-the table}" 90 "$file" quire bench kernels --device cuda --json "${limits[@]}" "$@"
+# ---- figures: kernels ----
+
+kernels() { # limit, file name, arguments of bench kernels
+    local limit=$1 file=kernels_$2.json
+    shift 2
+    run "kernels: $*" "$limit" "$file" quire bench kernels --device cuda --json "${limits[@]}" "$@"
 }
 bench_kernels() {
     if [ -n "$small" ]; then
-        kernel_bench kernels_gemm.json --quick --op gemm --rows 64 --cols 48 --tokens 1,5 --dtype bfloat16
-        kernel_bench kernels_attention.json --quick --op attention --heads 4/2 --head-dim 32 --seqs 2x1@70
+        kernels 60 gemm --quick --op gemm --rows 64 --cols 48 --tokens 1,5 --dtype bfloat16
+        kernels 60 attention --quick --op attention --heads 4/2 --head-dim 32 --seqs 2x1@70
+        kernels 60 sample --quick --op sample --tokens 2 --rows 100 --sampling top_p
         return
     fi
-    # Layers of a 1.5B and of an 8B model: what decoding, a small batch and prefill ask of them.
-    kernel_bench kernels_gemm_1.5b.json --op gemm --rows 17920 --cols 1536 --tokens 1,8,32,64,256,2048 --dtype bfloat16
-    kernel_bench kernels_gemm_8b_up.json --op gemm --rows 28672 --cols 4096 --tokens 1,8,32,64,256,2048 --dtype bfloat16
-    kernel_bench kernels_gemm_8b_o.json --op gemm --rows 4096 --cols 4096 --tokens 1,8,32,64,256,2048 --dtype bfloat16
-    kernel_bench kernels_gemm_8b_down.json --op gemm --rows 4096 --cols 14336 --tokens 1,8,32,64,256,2048 --dtype bfloat16
-    kernel_bench kernels_attention_decode.json --op attention --heads 32/8 --head-dim 128 --seqs 64x1@4096
-    kernel_bench kernels_attention_one.json --op attention --heads 32/8 --head-dim 128 --seqs 1x1@32767
-    kernel_bench kernels_attention_1.5b.json --op attention --heads 12/2 --head-dim 128 --seqs 64x1@2048
-    kernel_bench kernels_attention_prefill.json --op attention --heads 32/8 --head-dim 128 --seqs 1x2048@0
-    kernel_bench kernels_attention_mixed.json --op attention --heads 32/8 --head-dim 128 --seqs 63x1@2048,1x512@4096
-    kernel_bench kernels_sample.json --op sample --tokens 1,64 --rows 151936
-    kernel_bench kernels_table.json
+    kernels 90 goals --case " mma "
+    kernels 20 sample --case sample
+    local shape
+    for shape in "28672 4096" "4096 4096" "4096 14336"; do # what the table leaves out: the second kernel's edges, and prefill
+        kernels 30 "gemm_${shape/ /_}" --op gemm --rows ${shape% *} --cols ${shape#* } --tokens 24,32,33,48,64,65,128,256,2048 --dtype bfloat16
+    done
+    kernels 20 norm --case rmsnorm
+    kernels 20 rope --case rope_kv
+}
+more_kernels() { # published shapes of others
+    [ -z "$small" ] || return
+    local length
+    for length in 511 2047 8191; do
+        kernels 25 "attention_64x$length" --op attention --heads 32/4 --head-dim 128 --seqs 64x1@$length
+    done
+    kernels 30 gemm_wide --op gemm --rows 73728 --cols 12288 --tokens 1,32 --dtype bfloat16
+    kernels 20 sample_kinds --op sample --tokens 64 --rows 151936 --sampling greedy
 }
 
-has_cublaslt() { # what --invariance off opens; python3 made the models, so it is there
-    local release
-    for release in 13 12; do
-        python3 -c "import ctypes; ctypes.CDLL('libcublasLt.so.$release')" 2>/dev/null && return
+# ---- figures: the engine ----
+
+# A model of random weights, in memory where there is room: nothing is to wait for a disk. The one before it goes.
+model=""
+make_model() { # shape
+    [ -z "$model" ] || rm -rf "$model"
+    model=""
+    command -v python3 >/dev/null || { skip "a model of random weights: $1" "python3 makes it, and is not installed"; return 1; }
+    local place=$work
+    case $1 in *8b)
+        [ "$fast" != "$work" ] || [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -1)" -le 25000000 ] || fast=$(mktemp -d /dev/shm/quire.XXXXXX)
+        place=$fast ;;
+    esac
+    step "a model of random weights: $1" 60 "model_$1.txt" python3 tools/gpu_model.py "$1" "$place/$1" || return
+    model=$place/$1
+    cp tools/demo_model/model/tokenizer*.json "$model/" # an engine looks for one
+}
+latency() { # file name, limit, arguments
+    local name=$1 limit=$2
+    shift 2
+    run "latency: ${model##*/}: $*" "$limit" "latency_$name.json" quire bench latency "$model" --device cuda --json "$@"
+}
+throughput() { # file name, limit, arguments
+    local name=$1 limit=$2
+    shift 2
+    run "throughput: ${model##*/}: $*" "$limit" "throughput_$name.json" quire bench throughput "$model" --device cuda --json "$@"
+}
+
+# From exec to an engine that takes requests, in milliseconds; cold: its files are not in memory.
+ready_once() { # cold or warm
+    local began from pid=0 file
+    if [ "$1" = cold ]; then
+        for file in "$model"/* bin/* lib/*.so*; do # their pages go, and nothing of them changes
+            [ ! -f "$file" ] || { sync "$file"; dd if="$file" iflag=nocache count=0 2>/dev/null; }
+        done
+    fi
+    rm -f "$work/engine.log" "$work/engine.sock"
+    began=$SECONDS
+    from=$(date +%s%N)
+    "${quire[@]}" engine "$model" --listen "unix:$work/engine.sock" --device cuda ${small:+--max-model-len 64 --max-num-seqs 2 --num-kv-blocks 16} >"$work/engine.log" 2>&1 &
+    pid=$!
+    until grep -q "ready on" "$work/engine.log" 2>/dev/null; do
+        kill -0 $pid 2>/dev/null || { cat "$work/engine.log" >&2; return 1; }
+        [ $((SECONDS - began)) -lt "$limit" ] || { kill -9 $pid; return 124; }
+        sleep 0.01
+    done
+    printf '%s\n' $((($(date +%s%N) - from) / 1000000))
+    kill $pid
+    wait $pid
+    return 0
+}
+ready_times() { # [cold]: that too
+    local warm cold=null
+    warm=$(ready_once warm) || return
+    [ $# = 0 ] || cold=$(ready_once cold) || return
+    printf '{"model":"%s","warm_ms":%s,"cold_ms":%s}\n' "${model##*/}" "$warm" "$cold"
+}
+
+# cuBLASLt for --invariance off lies off the loader's path where pip or an image put it.
+cublaslt_folder() {
+    local folder
+    for folder in $(ldconfig -p 2>/dev/null | sed -nE 's/.*libcublasLt\.so\.1[23] .* => (.*)\/[^/]*$/\1/p') \
+        $(python3 -c 'import site, sys; print("\n".join(p + "/nvidia/" + f + "/lib" for p in [*site.getsitepackages(), *sys.path] if p for f in ("cu13", "cublas")))' 2>/dev/null) \
+        /usr/local/cuda*/lib64 /usr/local/cuda*/targets/x86_64-linux/lib /opt/nvidia/*/lib; do
+        ls "$folder"/libcublasLt.so.1[23] >/dev/null 2>&1 && echo "$folder" && return
     done
     return 1
 }
-engine_bench() { # model directory, its name
-    if [ -n "$small" ]; then
-        run "latency: $2" 30 "latency_$2.json" quire bench latency "$1" --device cuda --batch-size 2 --input-len 8 --output-len 3 --num-iters 1 \
-            --num-iters-warmup 0 --max-model-len 64 --max-num-seqs 2 --num-kv-blocks 16 --json
-        skip "throughput, --invariance off: $2" "an emulator"
-        return
-    fi
-    run "latency, batch 1: $2" 60 "latency_1_$2.json" quire bench latency "$1" --device cuda --batch-size 1 --input-len 128 --output-len 128 \
-        --num-iters 5 --num-iters-warmup 1 --max-model-len 4096 --json
-    run "latency, batch 1, no graphs: $2" 60 "latency_1_eager_$2.json" quire bench latency "$1" --device cuda --batch-size 1 --input-len 128 \
-        --output-len 128 --num-iters 3 --num-iters-warmup 1 --max-model-len 4096 --enforce-eager --json
-    run "throughput, 256 requests: $2" 60 "throughput_$2.json" quire bench throughput "$1" --device cuda --num-prompts 256 --input-len 512 \
-        --output-len 128 --max-model-len 4096 --json
-    # What invariance costs: the same with NVIDIA's GEMM for many tokens, where its library is.
-    if has_cublaslt; then
-        run "throughput, --invariance off: $2" 60 "throughput_off_$2.json" quire bench throughput "$1" --device cuda --num-prompts 256 \
-            --input-len 512 --output-len 128 --max-model-len 4096 --invariance off --json
-    else
-        skip "throughput, --invariance off: $2" "libcublasLt.so.13 or .12 is not on the loader's path"
-    fi
-}
-bench_engine() {
-    local shape shapes="qwen3-0.6b qwen2.5-1.5b"
-    [ -z "$small" ] || shapes=tiny
-    command -v python3 >/dev/null || { skip "engine benchmarks" "python3 makes the models, and is not installed"; return; }
-    for shape in $shapes; do
-        step "a model of random weights: $shape" 60 "model_$shape.txt" python3 tools/gpu_model.py "$shape" "$work/$shape" || continue
-        engine_bench "$work/$shape" "$shape"
-    done
+without_invariance() { # what invariance costs: the same with NVIDIA's GEMM for many tokens
+    local folder path=${LD_LIBRARY_PATH:-} ours=("${loader[@]}")
+    folder=$(cublaslt_folder) || { skip "throughput, --invariance off" "cuBLASLt is not installed"; return; }
+    export LD_LIBRARY_PATH="$folder${path:+:$path}"
+    [ ${#loader[@]} = 0 ] || loader[2]="${loader[2]}:$folder"
+    throughput off_llama-3.1-8b 60 "$@" --invariance off
+    loader=("${ours[@]}")
+    if [ -n "$path" ]; then export LD_LIBRARY_PATH=$path; else unset LD_LIBRARY_PATH; fi
 }
 
+# Clocks, power and why they are held back, while a step runs.
+watched() { # command...
+    local pid="" status
+    if command -v nvidia-smi >/dev/null; then
+        nvidia-smi --query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,clocks_event_reasons.active --format=csv,noheader,nounits \
+            -lms 500 >>"$results/clocks.csv" 2>/dev/null &
+        pid=$!
+        background=$pid
+    fi
+    "$@"
+    status=$?
+    [ -z "$pid" ] || { kill "$pid"; wait "$pid"; background=""; } 2>/dev/null
+    return $status
+}
+
+bench_small_engine() {
+    if [ -n "$small" ]; then
+        make_model tiny || return
+        latency tiny 30 --batch-size 2 --input-len 8 --output-len 3 --num-iters 1 --num-iters-warmup 0 --max-model-len 64 --max-num-seqs 2 --num-kv-blocks 16
+        step "exec to ready: tiny" 30 ready_tiny.json ready_times cold
+        return
+    fi
+    make_model qwen3-0.6b || return
+    latency 1_qwen3-0.6b 30 --batch-size 1 --input-len 128 --output-len 256 --num-iters 5 --num-iters-warmup 1 --max-model-len 4096
+    python3 tools/gpu_model.py lengths "$work/lengths.csv" &&
+        throughput nano_qwen3-0.6b 60 --dataset sharegpt --dataset-path "$work/lengths.csv" --num-prompts 256 --max-model-len 4096
+    step "exec to ready: qwen3-0.6b" 30 ready_qwen3-0.6b.json ready_times cold
+    latency 1_eager_qwen3-0.6b 30 --batch-size 1 --input-len 128 --output-len 128 --num-iters 3 --num-iters-warmup 1 --max-model-len 4096 --enforce-eager
+}
+bench_8b() {
+    local served="--num-prompts 500 --input-len 202 --output-len 179 --max-model-len 4096"
+    make_model llama-3.1-8b || return
+    latency 1_llama-3.1-8b 40 --batch-size 1 --input-len 128 --output-len 128 --num-iters 3 --num-iters-warmup 1 --max-model-len 16384
+    latency 8k_llama-3.1-8b 40 --batch-size 1 --input-len 8192 --output-len 2 --num-iters 3 --num-iters-warmup 1 --max-model-len 16384
+    watched latency 64_llama-3.1-8b 50 --batch-size 64 --input-len 1024 --output-len 64 --num-iters 1 --num-iters-warmup 1 --max-model-len 4096
+    step "exec to ready: llama-3.1-8b" 40 ready_llama-3.1-8b.json ready_times
+    throughput 500_llama-3.1-8b 60 $served
+    without_invariance $served
+}
+bench_qwen_8b() {
+    make_model qwen3-8b || return
+    watched throughput 256_qwen3-8b 100 --num-prompts 256 --input-len 1024 --output-len 1024 --max-model-len 4096
+}
+bench_seeds() { # four prompts of a chat, 512 tokens each: one by one, and together
+    make_model qwen2.5-1.5b || return
+    latency seeds_one_by_one 40 --batch-size 1 --input-len 40 --output-len 512 --num-iters 4 --num-iters-warmup 1 --max-model-len 4096
+    latency seeds_together 30 --batch-size 4 --input-len 40 --output-len 512 --num-iters 2 --num-iters-warmup 1 --max-model-len 4096
+}
+
+# ---- figures: peers and counters ----
+
 bench_peers() {
-    if [ -n "$small" ]; then skip "peers" "an emulator"; return; fi
-    python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || { skip "peers" "torch with CUDA is not installed"; return; }
-    step "peers: cuBLAS, SDPA, transformers" 120 peers.json python3 tools/gpu_peers.py "${loader[*]} $quire" "$work/qwen3-0.6b"
+    not_here "peers" && return
+    command -v python3 >/dev/null || { skip "peers" "python3 is not installed"; return; }
+    step "peers, in turns with ours" 110 peers.json python3 tools/gpu_peers.py "${quire[*]}" 95
+}
+
+profile() { # name, kernels' names, arguments of bench kernels
+    local name=$1 names=$2
+    shift 2
+    step "ncu: $name" 30 "ncu_$name.csv" ncu --clock-control none --csv --page raw -k "regex:$names" --launch-skip 1 --launch-count 1 \
+        --metrics gpu__time_duration.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__inst_executed.avg.per_cycle_elapsed,sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active,l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed,sm__warps_active.avg.pct_of_peak_sustained_active,launch__registers_per_thread,launch__occupancy_limit_registers,smsp__average_warps_issue_stalled_no_instruction_per_issue_active.ratio \
+        "${quire[@]}" bench kernels --device cuda --quick "$@"
+}
+count() {
+    not_here "ncu" && return
+    command -v ncu >/dev/null || { skip "ncu" "not installed"; return; }
+    [ ${#loader[@]} = 0 ] || { skip "ncu" "this machine's C library is too old for the bundle's programs"; return; }
+    profile gemm_small gemm_small --op gemm --rows 28672 --cols 4096 --tokens 1 --dtype bfloat16
+    profile gemm_large gemm_large --op gemm --rows 28672 --cols 4096 --tokens 2048 --dtype bfloat16
+    profile attention_decode attention --op attention --heads 32/8 --head-dim 128 --seqs 64x1@4095
+    profile attention_prefill attention --op attention --heads 32/8 --head-dim 128 --seqs 1x4096@0
+    profile rmsnorm rmsnorm --op rmsnorm --tokens 2048 --cols 4096
+    profile sample sample --op sample --tokens 64 --rows 151936 --sampling top_p
+}
+
+figures() {
+    bench_kernels
+    [ -n "$small" ] || bench_8b
+    bench_small_engine
+    bench_peers
+    [ -n "$small" ] || bench_qwen_8b
+    count
+    [ -n "$small" ] || bench_seeds
+    more_kernels
 }
 
 # ---- the report ----
 
-figures() { # every case of every kernels_*.json as a row
-    local file
+# Every case of every kernels_*.json: case|median us|GB/s|GFLOP/s|limit|share.
+case_rows() {
+    cat "$results"/kernels_*.json 2>/dev/null |
+        sed -nE 's/^,?\{"case":"([^"]*)".*"median_us":([0-9.e+-]+).*"gb_s":([0-9.e+-]+),"gflop_s":([0-9.e+-]+).*"limit":"?([a-z]+)"?,"share_of_limit":([0-9.e+a-z-]+).*/\1|\2|\3|\4|\5|\6/p'
+}
+case_table() {
     echo "| case | median us | GB/s | TFLOP/s | share of the limit |"
     echo "|---|---|---|---|---|"
-    for file in "$out"/kernels_*.json; do
-        [ -e "$file" ] || continue
-        sed 's/.*"cases":\[//; s/},{/\n/g' "$file" | while IFS= read -r line || [ -n "$line" ]; do
-            printf '%s\n' "$line" | sed -nE 's/.*"case":"([^"]*)".*"median_us":([0-9.e+-]+).*"gb_s":([0-9.e+-]+),"gflop_s":([0-9.e+-]+).*"limit":"?([a-z]+)"?,"share_of_limit":([0-9.e+a-z-]+).*/\1|\2|\3|\4|\5|\6/p'
-        done
-    done | awk -F'|' '{ share = $6 == "null" ? "-" : sprintf("%.0f %% of %s", 100 * $6, $5 == "fma" ? "mma" : $5)
-                        printf "| %s | %.1f | %.1f | %.2f | %s |\n", $1, $2, $3, $4 / 1000, share }'
+    awk -F'|' '{ share = $6 == "null" ? "-" : sprintf("%.0f %% of %s", 100 * $6, $5 == "fma" ? "mma" : $5)
+                 printf "| %s | %.1f | %.1f | %.2f | %s |\n", $1, $2, $3, $4 / 1000, share }' "$work/rows"
 }
-write_report() {
+
+# Figures by goal. A value is empty where there is none; then the reason stands there.
+goal() { printf '| %s | %s |\n' "$1" "${2:-not measured: ${3:-its step has no figure above}}"; }
+reads() { # regular expression of a case: GB/s, and its share of the datasheet's memory bandwidth
+    awk -F'|' -v want="$1" -v all="$datasheet" '$1 ~ want { printf "%.1f us, %.0f GB/s%s", $2, $3, all ? sprintf(" = %.2f of the datasheet", $3 / all) : ""; exit }' "$work/rows"
+}
+multiplies() { awk -F'|' -v want="$1" '$1 ~ want { printf "%.1f us, %.0f TFLOP/s", $2, $4 / 1000; exit }' "$work/rows"; }
+takes() { awk -F'|' -v want="$1" '$1 ~ want { printf "%.1f us", $2; exit }' "$work/rows"; }
+of_bytes() { # file, field in seconds, bytes read in that time
+    local seconds
+    seconds=$(field "$1" "$2")
+    [ -z "$seconds" ] || awk -v s="$seconds" -v b="$3" -v all="$datasheet" 'BEGIN { printf "%.2f ms, %.0f GB/s of weights%s", s * 1e3, b / s * 1e-9, all ? sprintf(" = %.2f of the datasheet", b / s * 1e-9 / all) : "" }'
+}
+figure() { # file, field, factor, unit
+    local x
+    x=$(field "$1" "$2")
+    [ -z "$x" ] || awk -v x="$x" -v f="$3" -v u="$4" 'BEGIN { printf "%.4g %s", x * f, u }'
+}
+both() { [ -z "$1" ] || [ -z "$2" ] || printf '%s; %s' "$1" "$2"; }
+over() { # two cases: GB/s of the first over the second's
+    awk -F'|' -v a="$1" -v b="$2" '$1 ~ a && !x { x = $3 } $1 ~ b && !y { y = $3 } END { if (x && y) printf "%.3f", x / y }' "$work/rows"
+}
+goals() {
+    local decode="^attention float16 mma 32/8 heads of 128, blocks of" none_here="belongs to a server under load" host="is the host's, and is measured on any CPU"
+    echo "| published figure or goal | here |"
+    echo "|---|---|"
+    goal "decode attention, 16 × 4k" "$(reads "$decode 16, window 0, from 4095 .* 12 more T16")"
+    goal "decode attention, 64 × 4k" "$(reads "$decode 16, window 0, from 4095 .* 60 more T64")"
+    goal "decode attention, 64 × 1k" "$(reads "$decode 16, window 0, from 1023 .* 60 more T64")"
+    for length in 511 2047 8191; do
+        goal "decode attention, 32/4 heads, 64 × $((length + 1)) (FlashInfer's figure)" "$(reads "mma 32/4 .*from $length .* 60 more T64")"
+    done
+    goal "decode attention, one of 128k (split)" "$(reads "$decode 16, window 0, from 131071 T1")"
+    goal "decode attention, lengths by Zipf over equal ones, of bandwidth" "$(over "$decode 16, window 0, from 32767 .* 12 more T16" "$decode 16, window 0, from 4095 .* 12 more T16")"
+    goal "pages of 16 over pages of 128, decode" "$(over "$decode 16, window 0, from 4095 .* 12 more T16" "$decode 128, window 0, from 4095 .* 12 more T16")"
+    goal "the same, against contiguous K and V" "" "the peers' rows are of contiguous K and V: see peers"
+    goal "decode attention with FP8 KV; XQA; MLA" "" "there is no FP8 KV cache and no such model"
+    goal "attention of a shared prefix (cascade)" "" "a prefix is shared in memory, and read by each sequence"
+    goal "prefill attention, 8k causal" "$(multiplies "$decode 16, window 0, from 0 T8192")"
+    goal "prefill attention, 16k causal" "$(multiplies "$decode 16, window 0, from 0 T16384")"
+    goal "GEMV, 28672 × 4096" "$(reads "^gemm bfloat16 mma T1 N28672 K4096")"
+    goal "GEMM of 8 tokens; of 16" "$(both "$(reads "^gemm bfloat16 mma T8 N28672 K4096")" "$(reads "^gemm bfloat16 mma T16 N28672 K4096")")"
+    goal "GEMV, narrow: o 4096 × 4096; down 4096 × 14336" "$(both "$(reads "^gemm bfloat16 mma T1 N4096 K4096")" "$(reads "^gemm bfloat16 mma T1 N4096 K14336")")"
+    goal "GEMM of 64 tokens: o; down" "$(both "$(reads "^gemm bfloat16 mma T64 N4096 K4096")" "$(reads "^gemm bfloat16 mma T64 N4096 K14336")")"
+    goal "GEMV, 73728 × 12288 (cuBLAS 591.8 us on Hopper)" "$(reads "^gemm bfloat16 mma T1 N73728 K12288")"
+    goal "the same, 32 tokens" "$(reads "^gemm bfloat16 mma T32 N73728 K12288")"
+    goal "GEMM of prefill, 28672 × 4096, 2,048 tokens" "$(multiplies "^gemm bfloat16 mma T2048 N28672 K4096")"
+    goal "W4A16 and W8A8 GEMMs; FP8 GEMMs; fused MoE" "" "a GPU takes BF16 and F16 weights of dense models"
+    goal "RMSNorm with the residual, 2048 × 4096; one token" "$(both "$(reads "^rmsnorm T2048 K4096")" "$(takes "^rmsnorm T1 K4096")")"
+    goal "QK norms, RoPE and KV in one, 2,048 tokens" "$(reads "^rope_kv float16 32/8 .* T2048")"
+    goal "top-p, 128 × 131,072 (FlashInfer 139 us)" "$(takes "^sample T128 N131072 top_p")"
+    goal "sampling one row: greedy; top-p; all of it" "$(both "$(both "$(takes "^sample T1 N151936 greedy")" "$(takes "^sample T1 N151936 top_p")")" "$(takes "^sample T1 N151936 full")")"
+    goal "8B, batch 1, a token (vLLM 6.44 ms on an H100)" "$(of_bytes latency_1_llama-3.1-8b.json avg_tpot 15.01e9)"
+    goal "0.6B, batch 1, a token" "$(of_bytes latency_1_qwen3-0.6b.json avg_tpot 1.19e9)"
+    goal "1B, batch 1" "" "the 0.6B shape stands for it"
+    goal "0.6B, batch 1, without graphs" "$(figure latency_1_eager_qwen3-0.6b.json avg_tpot 1e3 "ms a token")"
+    goal "8B, 64 sequences of 1k, a step" "$(figure latency_64_llama-3.1-8b.json avg_tpot 1e3 ms)"
+    goal "8B, first token of 8k" "$(figure latency_8k_llama-3.1-8b.json avg_ttft 1e3 ms)"
+    goal "8B, first token of 128" "$(figure latency_1_llama-3.1-8b.json avg_ttft 1e3 ms)"
+    goal "nano-vllm's 256 requests, 0.6B" "$(figure throughput_nano_qwen3-0.6b.json output_tokens_per_second 1 "tokens/s out")"
+    goal "the same, 14B" "" "28 GB of weights would take two other steps' time"
+    goal "Qwen3-8B, 256 × 1,024/1,024 (SGLang 30.85 s on an H200)" "$(both "$(figure throughput_256_qwen3-8b.json elapsed_time 1 s)" "$(figure throughput_256_qwen3-8b.json output_tokens_per_second 1 "tokens/s out")")"
+    goal "8B, 500 × 202/179 (ShareGPT's means; vLLM 36.9 requests/s)" "$(figure throughput_500_llama-3.1-8b.json requests_per_second 1 requests/s)"
+    goal "128/128, 1000/1000, 2048/128, 20000/2000 (TensorRT-LLM, FP8)" "" "there are no FP8 weights"
+    goal "70B models" "" "do not fit one GPU in BF16"
+    goal "what invariance costs: tokens/s strict; off" "$(both "$(figure throughput_500_llama-3.1-8b.json output_tokens_per_second 1 "")" "$(figure throughput_off_llama-3.1-8b.json output_tokens_per_second 1 "")")"
+    goal "four prompts × 512 tokens, 1.5B: each alone; together (15.78 s by transformers)" "$(both "$(figure latency_seeds_one_by_one.json avg_latency 4 "s for four")" "$(figure latency_seeds_together.json avg_latency 1 s)")"
+    goal "exec to ready, 8B; 0.6B" "$(both "$(figure ready_llama-3.1-8b.json warm_ms 1e-3 s)" "$(both "$(figure ready_qwen3-0.6b.json warm_ms 1e-3 s)" "$(figure ready_qwen3-0.6b.json cold_ms 1e-3 "s cold")")")"
+    goal "host time a step; 1,024 streams" "" "$host"
+    goal "KV waste; cost of the prefix cache; hit rates of traces" "" "$host"
+    goal "inter-token latency while prompts arrive; goodput; fairness; shortest first" "" "$none_here"
+    goal "speculation" "" "random weights repeat nothing"
+    goal "all-reduce" "" "needs several GPUs"
+}
+datasheet_gb_s() {
+    case $gpu in *H200*) echo 4800 ;; *H100*PCIe*) echo 2039 ;; *H100*) echo 3350 ;; *A100*) echo 2039 ;; esac
+}
+clocks() { # under load: the rows of nvidia-smi in which the GPU was busy
+    [ -s "$results/clocks.csv" ] || { echo "Clocks under load: not measured."; return; }
+    awk -F', ' '$6 >= 50 { n++; sm += $2; mem = $3; watts += $4; if (!low || $2 < low) low = $2; reasons[$7]++ }
+        END { if (!n) { print "Clocks under load: not measured: no sample saw the GPU busy."; exit }
+              printf "Clocks under load, %d samples: SM %.0f MHz (lowest %d), memory %d MHz, %.0f W, held back by:", n, sm / n, low, mem, watts / n
+              for (r in reasons) printf " %s in %d", r, reasons[r]
+              print "." }' "$results/clocks.csv"
+}
+write_report() { # [whole]: with the tables, once a call, since they take a while; after each step what was printed suffices
+    local file part
+    [ $# = 0 ] || case_rows >"$work/rows"
+    datasheet=$(datasheet_gb_s)
     {
         echo "# GPU check"
         echo
-        [ $emulator = 0 ] || echo "On the emulator of tests/simt: nothing here is a measurement."
-        echo "$gpu"
-        echo
-        if [ -s "$out/limits.json" ]; then
+        [ $emulator = 0 ] || printf 'On the emulator of tests/simt: nothing here is a measurement.\n\n'
+        printf '%s\n\n' "$gpu"
+        if [ -s "$results/limits.json" ]; then
             echo "Limits, measured first: read $(field limits.json read_gb_s) GB/s, copy $(field limits.json copy_gb_s) GB/s (bytes read and written), mma.sync of f16 $(field limits.json mma_f16_tflop_s) TFLOP/s."
         else
             echo "Limits: not measured."
         fi
-        echo
-        echo "| step | result | s | |"
-        echo "|---|---|---|---|"
-        printf '%s' "$table"
-        echo
-        figures
-        for file in "$out"/latency_*.json "$out"/throughput_*.json "$out"/peers.json; do
-            [ -s "$file" ] && { echo; echo "${file##*/}:"; echo; echo '```'; cut -c1-2000 "$file"; echo '```'; }
+        clocks
+        for part in conformance figures; do
+            [ -s "$results/steps_$part.md" ] || { printf '\n## %s: not run\n' "$part"; continue; }
+            printf '\n## %s\n\n| step | result | s | |\n|---|---|---|---|\n' "$part"
+            cat "$results/steps_$part.md"
         done
-    } >"$report"
+        if [ "${1:-}" = whole ] && [ -s "$results/steps_figures.md" ]; then
+            printf '\n## Goals and published figures\n\n'
+            goals
+            printf '\n## Kernels\n\n'
+            case_table
+        fi
+        [ $# = 0 ] || for file in "$results"/probe.json "$results"/latency_*.json "$results"/throughput_*.json "$results"/ready_*.json "$results"/peers.json "$results"/ncu_*.csv; do
+            [ -s "$file" ] && printf '\n%s:\n\n```\n%s\n```\n' "${file##*/}" "$(grep -v '^==' "$file" | cut -c1-2000 | head -60)"
+        done
+    } >"$work/report.md"
+    mv "$work/report.md" "$out/report.md"
+    tar -C "$work" -czf "$work/results.tar.gz" results && mv "$work/results.tar.gz" "$out/results.tar.gz"
 }
 
-if [ $no_gpu = 0 ]; then
+# ---- the calls ----
+
+describe_machine >"$results/machine.txt" 2>&1
+no_gpu=0
+"${quire[@]}" bench kernels --device cuda --quick --op rmsnorm --tokens 1 --cols 64 >"$work/gpu" 2>&1 || no_gpu=1
+gpu=$(head -1 "$work/gpu")
+for call in $calls; do
+    : >"$results/steps_$call.md"
+    begun=$SECONDS
+    [ $no_gpu = 0 ] || { failed=1; row "a GPU" FAILED 0 "$gpu"; continue; }
+    row "a GPU" ok 0 "$gpu"
     measure_limits
-    if [ $emulator = 1 ]; then skip "fragments of the instructions" "an emulator"; else run "fragments of the instructions" 30 fragments.txt gpu_fragments; fi
-    conformance
-    bench_kernels
-    bench_engine
-    bench_peers
-    sanitize memcheck
-    sanitize racecheck
-fi
-write_report
-say "$([ $failed = 0 ] && echo "nothing failed" || echo "$failed steps failed"), after $SECONDS s: $report"
+    $call
+    write_report whole
+done
+write_report whole
+say "$([ $failed = 0 ] && echo "nothing failed" || echo "$failed steps failed"), after $SECONDS s: $out/report.md"
 [ $no_gpu = 0 ] || exit 2
 [ $failed = 0 ]

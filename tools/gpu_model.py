@@ -2,30 +2,41 @@
 """Writes a BF16 checkpoint of random weights in the shape of a real model, with nothing but Python's own library.
 
     python3 tools/gpu_model.py qwen2.5-1.5b DIRECTORY
+    python3 tools/gpu_model.py lengths FILE.csv     the 256 requests of nano-vllm's bench.py: 100 to 1,024 tokens in and out
 
 For measuring speed, where weights need no meaning: tools/gpu_check.sh makes its models with it, on machines that may have no
 torch (tools/bench/make_random_model.py is for peers that need a tokenizer). Weights are spread as a trained model's are, so
-that activations keep a sane size. Never zeros: they draw less power, and would be faster than any real model.
+that activations keep a sane size. Never zeros: they draw less power, and would be faster than any real model. Numbers repeat
+after some millions, a prime, so that no two rows are alike: drawing the 8 billion of a large model would take a minute, and
+writing them takes seconds.
 """
 import json
 import os
 import pathlib
+import random
 import struct
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 # hidden, layers, heads, KV heads, head_dim, MLP width, vocabulary, family
 SHAPES = {
     "qwen2.5-1.5b": (1536, 28, 12, 2, 128, 8960, 151936, "qwen2"),
     "qwen3-0.6b": (1024, 28, 16, 8, 128, 3072, 151936, "qwen3"),
+    "qwen3-8b": (4096, 36, 32, 8, 128, 12288, 151936, "qwen3"),
+    "llama-3.1-8b": (4096, 32, 32, 8, 128, 14336, 128256, "llama"),
     "tiny": (64, 2, 4, 2, 16, 96, 160, "qwen3"),
 }
-PIECE = 1 << 22  # numbers made at a time
+UNTIED = ("qwen3-8b", "llama-3.1-8b")  # logits have a matrix of their own
+PERIOD = 4194301  # numbers that are drawn; a prime
+WRITERS = 4
 
 
 def names_and_sizes(shape):
     """Every tensor: its name, its dimensions, and the deviation of its numbers; None: ones."""
     hidden, layers, heads, kv_heads, head, mlp, vocab, family = SHAPES[shape]
     yield "model.embed_tokens.weight", (vocab, hidden), 0.02
+    if shape in UNTIED:
+        yield "lm_head.weight", (vocab, hidden), hidden**-0.5
     yield "model.norm.weight", (hidden,), None
     for i in range(layers):
         layer = f"model.layers.{i}."
@@ -47,10 +58,10 @@ def names_and_sizes(shape):
 def config(shape):
     hidden, layers, heads, kv_heads, head, mlp, vocab, family = SHAPES[shape]
     return {
-        "architectures": ["Qwen2ForCausalLM" if family == "qwen2" else "Qwen3ForCausalLM"], "model_type": family,
+        "architectures": [f"{family.capitalize()}ForCausalLM"], "model_type": family,
         "hidden_act": "silu", "hidden_size": hidden, "intermediate_size": mlp, "num_hidden_layers": layers,
         "num_attention_heads": heads, "num_key_value_heads": kv_heads, "head_dim": head, "max_position_embeddings": 32768,
-        "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
+        "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": shape not in UNTIED, "torch_dtype": "bfloat16",
         "attention_bias": False, "use_sliding_window": False, "vocab_size": vocab, "bos_token_id": 0, "eos_token_id": 0,
     }
 
@@ -69,41 +80,57 @@ def high_bytes(deviation):
     return bytes((i & 0x80) | (high + 1 if (i & 0x7F) < larger else high) for i in range(256))
 
 
-def numbers(n, deviation):
-    if deviation is None:
-        yield b"\x80\x3f" * n  # 1.0
-        return
-    table = high_bytes(deviation)
-    while n > 0:
-        count = min(n, PIECE)
-        piece = bytearray(2 * count)
-        piece[0::2] = os.urandom(count)
-        piece[1::2] = os.urandom(count).translate(table)
-        yield piece
-        n -= count
+def block(deviation, drawn):
+    """PERIOD numbers of that deviation; the same ones whenever it is asked for again."""
+    if deviation not in drawn:
+        numbers = bytearray(2 * PERIOD)
+        numbers[0::2] = os.urandom(PERIOD)
+        numbers[1::2] = os.urandom(PERIOD).translate(high_bytes(deviation))
+        drawn[deviation] = memoryview(numbers)
+    return drawn[deviation]
+
+
+def write(file, at, n_bytes, numbers):
+    """A tensor's bytes: numbers, again and again."""
+    end = at + n_bytes
+    while at < end:
+        piece = numbers[: min(len(numbers), end - at)]
+        at += os.pwrite(file, piece, at)
 
 
 def make(shape, directory):
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.json").write_text(json.dumps(config(shape), indent=1))
-    header, at = {"__metadata__": {"format": "pt"}}, 0
-    for name, size, _ in names_and_sizes(shape):
+    header, at, pieces, drawn = {"__metadata__": {"format": "pt"}}, 0, [], {}
+    for name, size, deviation in names_and_sizes(shape):
         n_bytes = 2 * (size[0] * size[1] if len(size) == 2 else size[0])
         header[name] = {"dtype": "BF16", "shape": list(size), "data_offsets": [at, at + n_bytes]}
+        pieces.append((at, n_bytes, memoryview(b"\x80\x3f" * size[0]) if deviation is None else block(deviation, drawn)))
         at += n_bytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 64)
     unfinished = directory / "model.safetensors.part"  # under its name only when whole
-    with open(unfinished, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for _, size, deviation in names_and_sizes(shape):
-            for piece in numbers(size[0] * size[1] if len(size) == 2 else size[0], deviation):
-                file.write(piece)
+    with open(unfinished, "wb") as file, ThreadPoolExecutor(WRITERS) as writers:
+        os.pwrite(file.fileno(), struct.pack("<Q", len(text)) + text, 0)
+        for done in [writers.submit(write, file.fileno(), 8 + len(text) + at, n_bytes, numbers) for at, n_bytes, numbers in pieces]:
+            done.result()
     unfinished.rename(directory / "model.safetensors")
 
 
+def lengths(path):
+    """The same as bench.py's: its seed, and its draws in its order."""
+    random.seed(0)
+    prompts = [len([random.randint(0, 10000) for _ in range(random.randint(100, 1024))]) for _ in range(256)]
+    answers = [random.randint(100, 1024) for _ in range(256)]
+    rows = [f"{prompt},{answer}\n" for prompt, answer in zip(prompts, answers)]
+    pathlib.Path(path).write_text("num_prefill_tokens,num_decode_tokens\n" + "".join(rows))
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 3 or sys.argv[1] not in SHAPES:
-        sys.exit(f"usage: gpu_model.py {'|'.join(SHAPES)} DIRECTORY")
-    make(sys.argv[1], sys.argv[2])
+    if len(sys.argv) != 3 or sys.argv[1] not in (*SHAPES, "lengths"):
+        sys.exit(f"usage: gpu_model.py {'|'.join((*SHAPES, 'lengths'))} PATH")
+    if sys.argv[1] == "lengths":
+        lengths(sys.argv[2])
+    else:
+        make(sys.argv[1], sys.argv[2])
