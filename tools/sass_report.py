@@ -55,7 +55,7 @@ def show_table(kernels):
         _, hot = k.function.hot()
         hot = hot or listing.Counts()
         shared = ours.shared_bytes(k)
-        blocks = model.occupancy(model.H100, k.registers, k.threads, shared) if k.threads else "-"
+        blocks = model.occupancy(model.machine_of(k.arch), k.registers, k.threads, shared) if k.threads else "-"
         print(f"| `{k.readable}` | {k.arch} | {k.registers} | {shared} | {blocks} | {k.code_bytes} | {hot.n} | " +
               " | ".join(str(hot.pipes[p]) for p in listing.ALL_PIPES) +
               f" | {hot.flops} | {hot.shared} | {hot.loaded} | {limit_of(k, hot)} |")

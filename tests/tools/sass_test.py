@@ -94,6 +94,7 @@ class Model(unittest.TestCase):
         self.assertEqual(model.occupancy(model.H100, 168, 128, 73000), 3)
         self.assertEqual(model.occupancy(model.H100, 32, 1024, 0), 2)
         self.assertEqual(model.occupancy(model.H100, 255, 256, 98304), 1)
+        self.assertEqual(model.occupancy(model.machine_of("sm_86"), 40, 512, 0), 3)
 
     def test_waves(self):
         self.assertEqual(model.waves(132, 132), 1)

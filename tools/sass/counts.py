@@ -67,7 +67,9 @@ def differences(known, rows):
 
 
 def renew_or_check(kernels, is_renewed):
-    release = kernels[0].toolkit if kernels else ""
+    if not kernels:
+        raise cubins.Missing(f"the build has no code for {', '.join(ARCHS)}")
+    release = kernels[0].toolkit
     rows = rows_of(kernels)
     if is_renewed:
         TABLE.write_text(text_of(release, rows))

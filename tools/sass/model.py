@@ -31,6 +31,14 @@ H100 = Machine("H100 SXM", 132, 1.755, 3350, MMA_SHARE * 4096, 4096, 64, 65536, 
 H200 = H100._replace(name="H200 SXM", hbm_gb_s=4800)
 A10 = Machine("A10", 72, 1.695, 600, 1024, 1024, 48, 65536, 99)  # for Marlin, which was published on it
 
+# Warps and KB of shared memory of an SM, for the blocks that it holds.
+SM_OF = {"sm_80": (64, 163), "sm_86": (48, 99), "sm_89": (48, 99), "sm_90a": (64, 227), "sm_100a": (64, 227), "sm_120a": (48, 99)}
+
+
+def machine_of(arch):
+    warps, shared_kb = SM_OF.get(arch, SM_OF["sm_90a"])
+    return H100._replace(name=arch, warps=warps, shared_kb=shared_kb)
+
 
 def occupancy(machine, registers, threads, shared_bytes):
     """Blocks an SM holds. Registers are given to warps by 256, shared memory in KB, one of which the driver has."""
