@@ -483,6 +483,7 @@ goals() {
     goal "attention of a shared prefix (cascade)" "" "a prefix is shared in memory, and read by each sequence"
     goal "prefill attention, 8k causal" "$(multiplies "$decode 16, window 0, from 0 T8192")"
     goal "prefill attention, 16k causal" "$(multiplies "$decode 16, window 0, from 0 T16384")"
+    goal "prefill attention, 1k and 4k causal; 32k paged" "" "8k and 16k stand for them"
     goal "GEMV, 28672 × 4096" "$(reads "^gemm bfloat16 mma T1 N28672 K4096")"
     goal "GEMM of 8 tokens; of 16" "$(both "$(reads "^gemm bfloat16 mma T8 N28672 K4096")" "$(reads "^gemm bfloat16 mma T16 N28672 K4096")")"
     goal "GEMV, narrow: o 4096 × 4096; down 4096 × 14336" "$(both "$(reads "^gemm bfloat16 mma T1 N4096 K4096")" "$(reads "^gemm bfloat16 mma T1 N4096 K14336")")"
@@ -493,6 +494,7 @@ goals() {
     goal "W4A16 and W8A8 GEMMs; FP8 GEMMs; fused MoE" "" "a GPU takes BF16 and F16 weights of dense models"
     goal "RMSNorm with the residual, 2048 × 4096; one token" "$(both "$(reads "^rmsnorm T2048 K4096")" "$(takes "^rmsnorm T1 K4096")")"
     goal "QK norms, RoPE and KV in one, 2,048 tokens" "$(reads "^rope_kv float16 32/8 .* T2048")"
+    goal "RMSNorm of 262,144 columns (QuACK)" "" "no model has such rows"
     goal "top-p, 128 × 131,072 (FlashInfer 139 us)" "$(takes "^sample T128 N131072 top_p")"
     goal "sampling one row: greedy; top-p; all of it" "$(both "$(both "$(takes "^sample T1 N151936 greedy")" "$(takes "^sample T1 N151936 top_p")")" "$(takes "^sample T1 N151936 full")")"
     goal "8B, batch 1, a token (vLLM 6.44 ms on an H100)" "$(of_bytes latency_1_llama-3.1-8b.json avg_tpot 15.01e9)"
@@ -516,8 +518,10 @@ goals() {
     goal "host time a step; 1,024 streams" "" "$host"
     goal "KV waste; cost of the prefix cache; hit rates of traces" "" "$host"
     goal "inter-token latency while prompts arrive; goodput; fairness; shortest first" "" "$none_here"
+    goal "8B, 100 at once over HTTP (NIM); 50 requests a second (vLLM V1)" "" "$none_here"
     goal "speculation" "" "random weights repeat nothing"
     goal "all-reduce" "" "needs several GPUs"
+    goal "figures of A10, A100, H20, B200, GB200 and of laptops" "" "another GPU's"
 }
 datasheet_gb_s() {
     case $gpu in *H200*) echo 4800 ;; *H100*PCIe*) echo 2039 ;; *H100*) echo 3350 ;; *A100*) echo 2039 ;; esac

@@ -154,7 +154,7 @@ static int record(struct run *r, uint32_t n_calls, struct k_graph **graph, struc
 {
     const struct k_backend_ops *ops = r->b->ops;
     *graph = NULL;
-    if (!ops->graph_begin || r->c->op == K_OP_SAMPLE || r->c->op == K_OP_KV_COPY) /* these are not to be recorded */
+    if (!ops->graph_begin || r->c->op == K_OP_KV_COPY) /* which is not to be recorded */
         return QUIRE_OK;
     int status = ops->graph_begin(r->b, err);
     if (status == QUIRE_OK)
