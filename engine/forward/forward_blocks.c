@@ -39,7 +39,8 @@ static int norm_x(struct pass *p, enum model_norm kind, enum model_vector weight
     const struct k_rmsnorm_args a = {.x_dev = p->x,
                                      .add_dev = p->due,
                                      .out_dev = buffer(p->f, p->f->layout.normed),
-                                     .n_cols = p->f->desc->hidden_size};
+                                     .n_cols = p->f->desc->hidden_size,
+                                     .for_gemm = true};
     p->due = NULL;
     return norm(p, kind, weight, a);
 }
@@ -51,6 +52,12 @@ static int norm_into_x(struct pass *p, enum model_norm kind, enum model_vector w
     return norm(
         p, kind, weight,
         (struct k_rmsnorm_args){.x_dev = delta, .out_dev = p->x, .n_cols = p->f->desc->hidden_size, .into = true});
+}
+
+/* Whether x was written for this GEMM alone: so is all but the residual stream, and what attention leaves. */
+static bool is_for_gemm(const struct pass *p, enum model_site site, const float *x)
+{
+    return x != p->x && !(site == SITE_O && p->layer + 1 < p->f->desc->n_layers);
 }
 
 /* The one place that applies a weight, for n tokens, and what follows it where a backend computes both at once.
@@ -67,17 +74,18 @@ static int linear(struct pass *p, enum model_site site, enum model_activation ac
         .y_dev = out,
         .workspace_dev = f->gemm_workspace_dev,
         .n_tokens = p->n,
+        .x_for_gemm = is_for_gemm(p, site, x),
     };
     switch (activation) {
     case ACTIVATION_NONE: return f->backend->ops->gemm(f->backend, &gemm, p->err);
     case ACTIVATION_SILU_MUL: break;
     }
-    struct k_gemm_silu_mul_args fused = {.gemm = gemm, .out_dev = out};
+    struct k_gemm_silu_mul_args fused = {.gemm = gemm, .out_dev = out, .for_gemm = true};
     fused.gemm.y_dev = f->layout.has_gate_up ? buffer(f, f->layout.wide) : NULL;
     return f->backend->ops->gemm_silu_mul(f->backend, &fused, p->err);
 }
 
-static int gather(struct pass *p, const float *x, float *out, uint32_t n_cols)
+static int gather(struct pass *p, const float *x, float *out, uint32_t n_cols, bool for_gemm)
 {
     const struct k_gather_args a = {
         .x_dev = x,
@@ -85,6 +93,7 @@ static int gather(struct pass *p, const float *x, float *out, uint32_t n_cols)
         .out_dev = out,
         .n_rows = p->batch->n_logits,
         .n_cols = n_cols,
+        .for_gemm = for_gemm,
     };
     return p->f->backend->ops->gather(p->f->backend, &a, p->err);
 }
@@ -192,8 +201,9 @@ static int narrow_to_logits(struct pass *p)
     float *gathered = buffer(f, f->layout.gathered);
     assert(!p->due);
     TRY(attend(p, p->batch->logit_rows, p->batch->n_logit_rows));
-    TRY(gather(p, buffer(f, f->layout.narrow), buffer(f, f->layout.wide), f->desc->n_q_heads * f->desc->head_dim));
-    TRY(gather(p, p->x, gathered, f->desc->hidden_size));
+    TRY(gather(p, buffer(f, f->layout.narrow), buffer(f, f->layout.wide), f->desc->n_q_heads * f->desc->head_dim,
+               true));
+    TRY(gather(p, p->x, gathered, f->desc->hidden_size, false));
     p->x = gathered;
     return QUIRE_OK;
 }

@@ -1,4 +1,4 @@
-/* How many kernels a decode step launches, counted on the emulator: at one sequence a launch costs about as much as what it
+/* How many kernels a step launches, counted on the emulator: at one sequence a launch costs about as much as what it
  * computes, so one more in a layer is a regression that no other test sees. And what stands between two steps: one copy to
  * the device, one from it, and nothing else. */
 #include "engine/engine.h"
@@ -30,7 +30,7 @@ static void no_events(void *context, const struct engine_event *events, size_t n
 }
 
 /* Launches until a model is open whose recorded steps are of 1 to n sequences. */
-static unsigned long launches_to_open(const char *model, uint32_t n, uint32_t *n_layers)
+static unsigned long launches_to_open(const char *model, uint32_t n, uint32_t *n_layers, uint32_t *n_graphs)
 {
     struct engine_options o;
     struct engine *e;
@@ -44,9 +44,9 @@ static unsigned long launches_to_open(const char *model, uint32_t n, uint32_t *n
     unsigned long before = simt_calls("launch");
     if (engine_open(&o, no_events, NULL, &e, &err) != QUIRE_OK)
         fail_msg("%s", err.text);
-    assert_int_equal(engine_info(e)->n_graphs, n);
+    *n_graphs = engine_info(e)->n_graphs;
     uint64_t graph_bytes = engine_info(e)->graph_bytes; /* the emulator takes 64 KiB and a little for each */
-    assert_true(graph_bytes >= n << 16 && graph_bytes < (n + 1) << 16);
+    assert_true(graph_bytes >= *n_graphs << 16 && graph_bytes < *n_graphs << 17);
     assert_true(graph_bytes <= engine_info(e)->plan->graph_room_bytes);
     assert_int_equal(engine_info(e)->plan->gemm_form, K_FORM_MMA);
     *n_layers = engine_info(e)->desc->n_layers;
@@ -55,25 +55,37 @@ static unsigned long launches_to_open(const char *model, uint32_t n, uint32_t *n
     return launches;
 }
 
-/* Opened for two sequences, an engine records one step more than for one; nothing else differs. */
-static void check_launches(const char *model, unsigned in_a_layer)
+/* Opened for `more` sequences, an engine records one step more than for `fewer`, of as many tokens; nothing else differs. */
+static void check_launches(const char *model, uint32_t fewer, uint32_t more, unsigned in_a_layer, int beside)
 {
-    uint32_t n_layers;
-    unsigned long of_one = launches_to_open(model, 1, &n_layers), of_two = launches_to_open(model, 2, &n_layers);
+    uint32_t n_layers, n_fewer, n_more;
+    unsigned long of_fewer = launches_to_open(model, fewer, &n_layers, &n_fewer);
+    unsigned long of_more = launches_to_open(model, more, &n_layers, &n_more);
     assert_true(n_layers > 1);
-    assert_int_equal(of_two - of_one, in_a_layer * n_layers + BESIDE_LAYERS);
+    assert_int_equal(n_more - n_fewer, 1);
+    assert_int_equal(of_more - of_fewer, in_a_layer * n_layers + beside);
 }
 
 static void test_launches_of_a_decode_step(void **state)
 {
     (void)state;
-    check_launches(MODELS "llama2", IN_A_LAYER);
+    check_launches(MODELS "llama2", 1, 2, IN_A_LAYER, BESIDE_LAYERS);
 }
 
 static void test_launches_where_norms_follow(void **state)
 {
     (void)state;
-    check_launches(MODELS "olmo2", IN_A_LAYER_OF_OLMO2);
+    check_launches(MODELS "olmo2", 1, 2, IN_A_LAYER_OF_OLMO2, BESIDE_LAYERS);
+}
+
+/* More than 32 tokens take other GEMMs. Their activations come as factors, and so no launch makes them; but of what attention
+ * leaves, and of the residual stream, which OLMo2's qkv and its gate and up read; and its MLP is 122 wide, of which none are left.
+ * The last layer's attention is gathered. */
+static void test_launches_of_a_large_step(void **state)
+{
+    (void)state;
+    check_launches(MODELS "llama3", 32, 40, IN_A_LAYER + 1, BESIDE_LAYERS - 1);
+    check_launches(MODELS "olmo2", 32, 40, IN_A_LAYER_OF_OLMO2 + 4, BESIDE_LAYERS - 1);
 }
 
 struct calls {
@@ -124,8 +136,8 @@ static void test_copies_of_a_decode_step(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_launches_of_a_decode_step),
-                                       cmocka_unit_test(test_launches_where_norms_follow),
-                                       cmocka_unit_test(test_copies_of_a_decode_step)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_launches_of_a_decode_step), cmocka_unit_test(test_launches_where_norms_follow),
+        cmocka_unit_test(test_launches_of_a_large_step), cmocka_unit_test(test_copies_of_a_decode_step)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
