@@ -11,10 +11,14 @@
  * Activations pass through shared memory in chunks of COLS columns, in two buffers, so that a chunk takes one barrier. Columns past
  * K are terms of +0 · +0: activations are filled up there, and weights end in zeros up to 16 bytes and are not read beyond.
  *
+ * Segments (docs/numerics.md §5) are summed one after the other, lanes and chunks beginning anew: a block has all of K, and
+ * three sums of each output wait for others in registers.
+ *
  * Grid: tiles of tokens within tiles of rows, so that the blocks that read the same weights run at the same time and L2 has them; all
  * in x, where a grid may have 2^31 blocks. */
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/widen.cuh"
+#include "kernels/segments.h"
 
 #define THREADS 128u
 #define QUARTERS 4u /* threads of a row */
@@ -28,14 +32,15 @@ struct gemm_lane {
     const float *x, *bias;
     float *y; /* [T, n_rows]; gated: [T, n_rows / 2], silu(gate) · up, of which a thread has both rows */
     uint32_t n_rows, n_cols, n_tokens;
+    uint32_t unit; /* of segments.h */
 };
 
-/* Columns [from, from + COLS) of the tile's tokens, +0 past the last of either. */
+/* Columns [from, from + n) of the tile's tokens, n at most COLS, +0 past the last of either. */
 template <uint32_t tokens>
 static __device__ __forceinline__ void load_activations(float (*shared)[COLS], const struct gemm_lane &a,
-                                                        uint32_t token, uint32_t from)
+                                                        uint32_t token, uint32_t from, uint32_t n)
 {
-    uint32_t n = min(a.n_cols - from, COLS), n_filled = (n + K_LANES - 1) / K_LANES * K_LANES;
+    uint32_t n_filled = (n + K_LANES - 1) / K_LANES * K_LANES;
     for (uint32_t t = 0; t < tokens; t++) {
         const float *x = a.x + (uint64_t)(token + t) * a.n_cols + from;
         for (uint32_t k = threadIdx.x; k < n_filled; k += THREADS)
@@ -69,37 +74,43 @@ static __device__ __forceinline__ uint32_t matrix_row(const struct gemm_lane &a,
     return is_gated ? first / 2 + r * (a.n_rows / 2) : first + r;
 }
 
-template <enum k_dtype dtype, bool is_gated, uint32_t tokens>
-static __global__ void __launch_bounds__(THREADS) gemm_lane_kernel(struct gemm_lane a)
-{
-    __shared__ __align__(16) float x[2][tokens][COLS];
-    uint32_t token_tiles = (a.n_tokens + tokens - 1) / tokens, quarter = threadIdx.x % QUARTERS;
-    uint32_t token = blockIdx.x % token_tiles * tokens;
-    uint32_t first_row = blockIdx.x / token_tiles * BLOCK_ROWS + threadIdx.x / QUARTERS * ROWS;
+/* What a thread has of its rows. Of each token it has four lanes, and of every fourth token the folded sums. */
+template <uint32_t tokens> struct lane_rows {
+    static constexpr uint32_t n_own = (tokens + QUARTERS - 1) / QUARTERS;
     const unsigned char *rows[ROWS];
+    float total[ROWS][n_own]; /* of the last segment, with those that waited for it */
+    float waiting[3][ROWS][n_own]; /* s0; s0 + s1; (s0 + s1) + (s2 + s3) */
+    uint32_t buffer;
+};
+
+/* own.total = the lane sums of columns [from, end); -0, which changes no number, where there are none. */
+template <enum k_dtype dtype, uint32_t tokens>
+static __device__ __forceinline__ void sum_columns(struct lane_rows<tokens> &own, float (*x)[tokens][COLS],
+                                                   const struct gemm_lane &a, uint32_t token, uint32_t from,
+                                                   uint32_t end)
+{
+    uint32_t quarter = threadIdx.x % QUARTERS;
+    bool is_empty = from == end;
     float4 sums[ROWS][tokens];
 #pragma unroll
-    for (uint32_t r = 0; r < ROWS; r++) {
-        rows[r] = a.weight + min(matrix_row<is_gated>(a, first_row, r), a.n_rows - 1) * a.row_stride_bytes;
+    for (uint32_t r = 0; r < ROWS; r++)
 #pragma unroll
         for (uint32_t t = 0; t < tokens; t++)
             sums[r][t] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    }
-    uint32_t buffer = 0;
-    for (uint32_t from = 0; from < a.n_cols; from += COLS, buffer ^= 1) {
+    for (; from < end; from += COLS, own.buffer ^= 1) {
         /* The buffer was read before the barrier of the chunk between. */
-        load_activations<tokens>(x[buffer], a, token, from);
+        uint32_t n = min(end - from, COLS);
+        load_activations<tokens>(x[own.buffer], a, token, from, n);
         __syncthreads();
-        uint32_t n = min(a.n_cols - from, COLS);
 #pragma unroll(tokens == 1 ? 4 : 2)
         for (uint32_t k = 4 * quarter; k < n + 4 * quarter; k += K_LANES) {
             float4 w[ROWS];
 #pragma unroll
             for (uint32_t r = 0; r < ROWS; r++)
-                w[r] = k < n ? widen4<dtype>(rows[r], from + k) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                w[r] = k < n ? widen4<dtype>(own.rows[r], from + k) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll
             for (uint32_t t = 0; t < tokens; t++) {
-                float4 v = *(const float4 *)&x[buffer][t][k];
+                float4 v = *(const float4 *)&x[own.buffer][t][k];
 #pragma unroll
                 for (uint32_t r = 0; r < ROWS; r++)
                     sums[r][t] = fma4(w[r], v, sums[r][t]);
@@ -107,16 +118,59 @@ static __global__ void __launch_bounds__(THREADS) gemm_lane_kernel(struct gemm_l
         }
     }
 #pragma unroll
-    for (uint32_t t = 0; t < tokens; t++) {
-        float y[ROWS];
+    for (uint32_t t = 0; t < tokens; t++)
 #pragma unroll
-        for (uint32_t r = 0; r < ROWS; r++)
-            y[r] = fold(sums[r][t]);
+        for (uint32_t r = 0; r < ROWS; r++) {
+            float s = fold(sums[r][t]);
+            if (t % QUARTERS == quarter)
+                own.total[r][t / QUARTERS] = is_empty ? -0.0f : s;
+        }
+}
+
+/* Behind segment i: its sums join those that waited for them, and then wait. */
+template <uint32_t tokens>
+static __device__ __forceinline__ void fold_segment(struct lane_rows<tokens> &own, uint32_t i)
+{
+#pragma unroll
+    for (uint32_t level = 0; level < 3; level++) {
+        bool joins = (i + 1) % (2u << level) == 0, waits = (i + 1) % (2u << level) == 1u << level;
+#pragma unroll
+        for (uint32_t n = 0; n < ROWS * own.n_own; n++) {
+            float &total = own.total[n % ROWS][n / ROWS], &waiting = own.waiting[level][n % ROWS][n / ROWS];
+            if (joins)
+                total = waiting + total;
+            else if (waits)
+                waiting = total;
+        }
+    }
+}
+
+template <enum k_dtype dtype, bool is_gated, uint32_t tokens>
+static __global__ void __launch_bounds__(THREADS, 2) gemm_lane_kernel(struct gemm_lane a)
+{
+    __shared__ __align__(16) float x[2][tokens][COLS];
+    uint32_t token_tiles = (a.n_tokens + tokens - 1) / tokens, quarter = threadIdx.x % QUARTERS;
+    uint32_t token = blockIdx.x % token_tiles * tokens;
+    uint32_t first_row = blockIdx.x / token_tiles * BLOCK_ROWS + threadIdx.x / QUARTERS * ROWS;
+    struct lane_rows<tokens> own = {
+    };
+#pragma unroll
+    for (uint32_t r = 0; r < ROWS; r++)
+        own.rows[r] = a.weight + min(matrix_row<is_gated>(a, first_row, r), a.n_rows - 1) * a.row_stride_bytes;
+    for (uint32_t i = 0; i < (a.unit ? K_SEGMENTS : 1); i++) {
+        sum_columns<dtype, tokens>(own, x, a, token, k_segment_begin(a.n_cols, a.unit, i),
+                                   k_segment_begin(a.n_cols, a.unit, i + 1));
+        fold_segment<tokens>(own, i);
+    }
+#pragma unroll
+    for (uint32_t t = 0; t < tokens; t++) {
         if (t % QUARTERS != quarter || token + t >= a.n_tokens)
             continue;
+        float y[ROWS];
 #pragma unroll
         for (uint32_t r = 0; r < ROWS; r++) {
             uint32_t row = matrix_row<is_gated>(a, first_row, r);
+            y[r] = own.total[r][t / QUARTERS];
             y[r] = a.bias && row < a.n_rows ? y[r] + a.bias[row] : y[r];
             if (!is_gated && row < a.n_rows)
                 a.y[(uint64_t)(token + t) * a.n_rows + row] = y[r];
@@ -137,7 +191,8 @@ static cudaError_t launch(cudaStream_t stream, const struct k_gemm_args *a, floa
                              y,
                              w->n_rows,
                              w->n_cols,
-                             a->n_tokens};
+                             a->n_tokens,
+                             a->unit};
     uint32_t row_tiles = w->n_rows / BLOCK_ROWS + (w->n_rows % BLOCK_ROWS != 0);
     if (a->n_tokens == 1)
         return K_LAUNCH((gemm_lane_kernel<dtype, is_gated, 1>), dim3(row_tiles), dim3(THREADS), 0, stream, args);

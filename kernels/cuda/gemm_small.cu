@@ -1,149 +1,326 @@
 /* The mma GEMM of few tokens (at most 32): weights go by once, and memory is the limit.
  *
- * Bytes: 2 N K of weights from memory; activations, 4 T K, come from L2. At 4.8 TB/s and about 0.7 us of latency 3.4 MB
- * must be on the way, 26 KB on each of 132 SMs. A warp works alone: it streams 16 rows (32 from 9 tokens on) through a
- * ring of 16 KB in shared memory by cp.async, 128 bytes of each row at a time, of which 14 KB (12 KB) are on the
- * way while a tile is used. A block of 4 warps takes 70 to 96 KB, so that an SM of 227 KB holds 2 or 3 blocks with 96 to
- * 168 KB on the way: enough to hide that blocks begin and end. The grid asks for no number of SMs.
+ * Bytes: 2 N K of weights from memory; factors of activations, 2 T K for each row tile, come from L2. At 4.8 TB/s and about 0.7 us of
+ * latency 3.4 MB must be on the way, 26 KB on each of 132 SMs. A warp works alone: it streams 16 rows (32 from 9 tokens on) and
+ * its tokens through a ring of 18 to 24 KB in shared memory by cp.async, 64 columns a stage:
  *
- * Narrow matrices (fewer than 1,024 row tiles) have the chunks of a row tile spread over warps of a block: warp s of S takes
- * chunks s, s + S, ..., and after each round the S sums are added in rising order, through shared memory. Chunks are
- * never spread over blocks, so that one launch does it: 1,536 rows are 96 blocks with up to 70 KB on the way each, and
+ *   tokens   rows   a stage   stages   weights on the way, a block of 4 warps   blocks on an SM of 227 KB
+ *        8     16     3 KB       6        40 KB                                    3
+ *       16     16     4 KB       6        40 KB                                    2
+ *       16     32     6 KB       4        48 KB                                    2
+ *       32     32     8 KB       3        32 KB                                    2
+ *
+ * The grid asks for no number of SMs.
+ *
+ * Columns and warps: a warp has all columns of its rows (ranges), or
+ * - with segments (docs/numerics.md §5) the four warps of a block have one row tile, warp w the segments 2 w and 2 w + 1, which
+ *   follow each other in memory. No warp waits for another before the fold, whose tree is that of the pairs: 4,096 rows are
+ *   256 blocks of 16, and memory and a second launch are not needed;
+ * - of narrow matrices in one segment (fewer than 1,024 row tiles) the chunks of a row tile are spread over warps of a block: warp s
+ *   of S takes chunks s, s + S, ..., and after each round the S sums are added in rising order, through shared memory.
+ * Nothing is spread over blocks, so that one launch does it: 1,536 rows are 96 blocks with 40 KB on the way each, and
  * the other 36 SMs have none. 96 SMs can read at the speed of memory: 50 GB/s each, of over 100 that L2 gives one.
  *
- * Activations: a warp reads 64 columns of its tokens a tile ahead into registers, makes factors of them and puts these
- * into shared memory, 1 KB for 8 tokens. In cycles of shared memory and first-level cache, of which there are 97 for 2 KB of
- * weights at 36 GB/s an SM, weights take 32 and 8 tokens 32. So 16 tokens are at the limit, and from 9 on a tile of them
- * serves 32 rows (64 cycles for 2 KB; 96 for 32 tokens), except where that leaves SMs without a block.
+ * In cycles of shared memory, of which there are 97 for 2 KB of weights at 36 GB/s an SM, weights take 32 and 8 tokens 16 (in
+ * and out). So from 9 tokens on a tile of them serves 32 rows, except where that leaves SMs without a block.
  *
- * Instructions, of which there are 390 for 2 KB: for one token about 90.
+ * Instructions: the loop is one stage, not a chunk, and there is one kind of activations, factors: where x is floats (OLMo2's
+ * residual stream, twice a layer) the pass of gemm_large.cu comes first, a launch of about 2 us.
  *
  * Gated (gate and up of an MLP), half of a warp's rows are gate's and half the same rows of up: a gate's sum and its up's end
  * in lanes 8 or 16 apart, and one shuffle brings them together. */
 #include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/plan/plan.h"
+#include "kernels/segments.h"
 
 K_DYNAMIC_SHARED;
 
-#define RING_BYTES 16384u
+#define WARPS 4u /* of a block, at most */
+#define PAIRS (K_SEGMENTS / 2)
 #define WIDE_WARPS 1024u /* 8 on each of 128 SMs: a grid of fewer warps splits the chunks */
 #define NARROW_ROWS 4096u /* 32 for each of 128 SMs */
+static_assert(PAIRS == WARPS, "a warp has two segments");
 
 struct small_split {
     uint32_t n_splits; /* warps that share a row tile */
-    uint32_t n_rounds; /* chunks of each */
+    uint32_t n_rounds; /* chunks of each, where chunks are spread */
 };
 
-template <int n_token_tiles, int n_row_tiles> struct small_shape {
-    static constexpr uint32_t n_tokens = 8 * n_token_tiles, n_rows = 16 * n_row_tiles;
-    static constexpr uint32_t stage_bytes = n_rows * GEMM_TILE_ROW_BYTES, n_stages = RING_BYTES / stage_bytes;
-    static constexpr uint32_t x_bytes = n_tokens * GEMM_TILE_ROW_BYTES, n_sums = n_rows * n_tokens;
-    static constexpr uint32_t warp_bytes = RING_BYTES + x_bytes + n_sums * 4;
-    static constexpr uint32_t max_warps = n_row_tiles == 1 ? 5 : 4;
-    static_assert(max_warps * warp_bytes <= 99 * 1024, "a block of the smallest GPU");
-    static_assert(GEMM_TILES_IN_CHUNK % n_stages == 0, "a tile's place in the ring is known to the compiler");
+template <int n_token_tiles, int n_row_tiles, int stages> struct small_shape {
+    static constexpr uint32_t token_tiles = n_token_tiles, row_tiles = n_row_tiles, n_stages = stages;
+    static constexpr uint32_t n_tokens = 8 * n_token_tiles, n_rows = 16 * n_row_tiles, n_outputs = n_rows * n_tokens;
+    static constexpr uint32_t stage_bytes = (n_rows + n_tokens) * GEMM_TILE_ROW_BYTES;
+    static constexpr uint32_t warp_bytes = stages * stage_bytes;
+    static_assert(WARPS * warp_bytes <= 99 * 1024, "a block of the smallest GPU");
+    static_assert(n_outputs * 4 <= stage_bytes, "sums lie where a stage was");
 };
 
-/* A lane's part of a tile of activations: columns 4 (lane % 16) of tokens lane / 16, + 2, + 4, ...; zeros past the
- * matrix. */
-template <int n>
-GEMM_FN void read_activations(const struct gemm_mma_args &a, bool is_aligned, uint32_t first_col, float4 (&x)[n])
+template <class shape> using small_sums = float[shape::row_tiles][shape::token_tiles][4];
+
+template <class shape> GEMM_FN void small_fill(small_sums<shape> &c, float value)
 {
-    uint32_t lane = threadIdx.x % 32, col = first_col + lane % 16 * 4;
 #pragma unroll
-    for (int i = 0; i < n; i++) {
-        uint32_t token = 2 * i + lane / 16;
-        x[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        if (token >= a.n_tokens || col >= a.n_cols)
-            continue;
-        if (a.x_is_factors) { /* four of them, in the first half */
-            *(uint2 *)&x[i] = *(const uint2 *)((const uint16_t *)a.x + (uint64_t)token * a.n_cols + col);
-            continue;
-        }
-        const float *from = a.x + (uint64_t)token * a.n_cols + col;
-        if (is_aligned) {
-            x[i] = *(const float4 *)from;
-            continue;
-        }
-        uint32_t n_left = a.n_cols - col;
-        x[i].x = from[0];
-        x[i].y = n_left > 1 ? from[1] : 0.0f;
-        x[i].z = n_left > 2 ? from[2] : 0.0f;
-        x[i].w = n_left > 3 ? from[3] : 0.0f;
-    }
+    for (uint32_t i = 0; i < shape::row_tiles * shape::token_tiles * 4; i++)
+        c[i / 4 / shape::token_tiles][i / 4 % shape::token_tiles][i % 4] = value;
 }
 
-template <int n> GEMM_FN void store_activations(unsigned char *tile, bool x_is_factors, const float4 (&x)[n])
+template <class shape> GEMM_FN void small_add(small_sums<shape> &total, const small_sums<shape> &c)
 {
-    uint32_t lane = threadIdx.x % 32, segment = lane % 16 / 2;
 #pragma unroll
-    for (int i = 0; i < n; i++) {
-        uint2 factors = x_is_factors ? make_uint2(k_f32_bits(x[i].x), k_f32_bits(x[i].y))
-                                     : make_uint2(factors2(x[i].x, x[i].y), factors2(x[i].z, x[i].w));
-        *(uint2 *)(gemm_segment(tile, 2 * i + lane / 16, segment) + lane % 2 * 8) = factors;
-    }
+    for (uint32_t i = 0; i < shape::row_tiles * shape::token_tiles * 4; i++)
+        total[i / 4 / shape::token_tiles][i / 4 % shape::token_tiles][i % 4] +=
+            c[i / 4 / shape::token_tiles][i / 4 % shape::token_tiles][i % 4];
 }
 
-/* Tile `tile` of the warp's chunks, counted through all of them. Always a group, maybe an empty one. */
-template <bool is_gated, int n_row_tiles>
-GEMM_FN void copy_tile(const struct gemm_mma_args &a, const struct small_split &split, unsigned char *stage,
-                       uint32_t first_row, uint32_t first_chunk, uint32_t tile)
+/* ---- stages ---- */
+
+/* What a lane copies: 16 bytes of every fourth row of a stage, of the weights and of the tokens. */
+struct small_source {
+    const unsigned char *weights, *up, *x; /* the lane's first rows, its 16 bytes of column 0; up: where there is one */
+    uint32_t row_bytes, x_row_bytes;
+    uint32_t n_rows, n_tokens; /* that are there, from the lane's first on */
+    uint32_t n_cols; /* less the lane's first column */
+};
+
+template <bool is_gated, class shape>
+GEMM_FN struct small_source source_of(const struct gemm_mma_args &a, const uint16_t *factors, uint32_t stride,
+                                      uint32_t first_row)
 {
-    uint32_t lane = threadIdx.x % 32, chunk = first_chunk + tile / GEMM_TILES_IN_CHUNK * split.n_splits;
-    uint32_t col = chunk * GEMM_CHUNK + tile % GEMM_TILES_IN_CHUNK * GEMM_TILE_COLS;
-    if (tile < split.n_rounds * GEMM_TILES_IN_CHUNK && col < a.n_cols) {
-#pragma unroll
-        for (uint32_t i = 0; i < 4 * n_row_tiles; i++) {
-            uint32_t row = 4 * i + lane / 8;
-            gemm_copy_weights(a, stage, row, gemm_matrix_row<is_gated, 16 * n_row_tiles>(a, first_row, row), lane % 8,
-                              col);
-        }
-    }
-    cp_async_commit();
+    uint32_t lane = threadIdx.x % 32, own = lane / 8, first_col = lane % 8 * 8;
+    uint32_t n_rows = is_gated ? a.n_rows / 2 : a.n_rows, row = (is_gated ? first_row / 2 : first_row) + own;
+    struct small_source s;
+    s.row_bytes = (uint32_t)a.row_stride_bytes;
+    s.x_row_bytes = stride * 2;
+    s.weights = a.weights + row * a.row_stride_bytes + first_col * 2;
+    s.up = s.weights + n_rows * a.row_stride_bytes;
+    s.x = (const unsigned char *)(factors + (uint64_t)own * stride + first_col);
+    s.n_rows = row < n_rows ? n_rows - row : 0;
+    s.n_tokens = own < a.n_tokens ? a.n_tokens - own : 0;
+    s.n_cols = first_col < a.n_cols ? a.n_cols - first_col : 0;
+    return s;
 }
 
-/* The warps of a row tile add up the sums of their chunks of a round, each thread those of its own outputs. */
-template <int n_token_tiles, int n_row_tiles>
-GEMM_FN void add_round(const struct small_split &split, uint32_t own_split, uint32_t round, uint32_t n_chunks,
-                       const float (&c)[n_row_tiles][n_token_tiles][4], float *sums,
-                       float (&total)[4 * n_token_tiles * n_row_tiles])
+/* Columns [col, col + 64) of the warp's rows and tokens, zeros past the matrix. */
+template <bool is_gated, class shape>
+GEMM_FN void copy_stage(const struct small_source &s, unsigned char *stage, uint32_t col)
 {
-    using shape = small_shape<n_token_tiles, n_row_tiles>;
+    uint32_t lane = threadIdx.x % 32;
+    bool is_in = col < s.n_cols;
+    constexpr uint32_t n = shape::n_rows / 4, n_half = is_gated ? n / 2 : n;
+#pragma unroll
+    for (uint32_t i = 0; i < n; i++) {
+        const unsigned char *from = (i < n_half ? s.weights : s.up) + col * (uint64_t)2;
+        cp_async16(gemm_segment(stage, 4 * i + lane / 8, lane % 8), from + i % n_half * 4 * (uint64_t)s.row_bytes,
+                   is_in && i % n_half * 4 < s.n_rows);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < shape::n_tokens / 4; i++)
+        cp_async16(gemm_segment(stage, shape::n_rows + 4 * i + lane / 8, lane % 8),
+                   s.x + col * (uint64_t)2 + i * 4 * (uint64_t)s.x_row_bytes, is_in && i * 4 < s.n_tokens);
+}
+
+/* c += the products of the stage's first n_cols columns. */
+template <class shape> GEMM_FN void multiply_stage(small_sums<shape> &c, unsigned char *stage, uint32_t n_cols)
+{
     uint32_t lane = threadIdx.x % 32;
 #pragma unroll
-    for (uint32_t r = 0; r < n_row_tiles; r++)
+    for (uint32_t step = 0; step < GEMM_TILE_COLS / 16; step += 2) {
+        if (step * 16 >= n_cols)
+            break;
+        uint32_t b[shape::token_tiles][4];
 #pragma unroll
-        for (uint32_t n = 0; n < n_token_tiles; n++)
+        for (uint32_t n = 0; n < shape::token_tiles; n++)
+            ldmatrix_x4(b[n], gemm_segment(stage, shape::n_rows + n * 8 + lane % 8, 2 * step + lane / 8));
+#pragma unroll
+        for (uint32_t half = 0; half < 2; half++) {
+            if ((step + half) * 16 >= n_cols)
+                break;
+#pragma unroll
+            for (uint32_t r = 0; r < shape::row_tiles; r++) {
+                uint32_t w[4];
+                gemm_load_a(w, stage, r * 16, step + half);
+#pragma unroll
+                for (uint32_t n = 0; n < shape::token_tiles; n++)
+                    mma_f16(c[r][n], w, b[n][2 * half], b[n][2 * half + 1]);
+            }
+        }
+    }
+}
+
+/* The columns of a warp, in the order of its stages. */
+template <bool is_split> struct small_columns {
+    uint32_t col, n_cols;
+    uint32_t mid, last; /* ranges: [first, mid) and [mid, last) are segments */
+    uint32_t skipped; /* chunks: columns of other warps behind each of ours */
+
+    __device__ bool is_in() const
+    {
+        return col < (is_split ? n_cols : last);
+    }
+    __device__ void step()
+    {
+        uint32_t end = col < mid ? mid : last;
+        col += GEMM_TILE_COLS;
+        if (is_split)
+            col += col % GEMM_CHUNK == 0 ? skipped : 0;
+        else
+            col = min(col, end);
+    }
+};
+
+template <class shape, bool is_split> struct small_ring {
+    unsigned char *begin, *stage, *freed; /* freed: the one before, where the next copy goes */
+    struct small_columns<is_split> at; /* of that copy */
+};
+
+template <bool is_gated, class shape, bool is_split>
+GEMM_FN void fill_ring(const struct small_source &s, struct small_ring<shape, is_split> &ring)
+{
+#pragma unroll 1
+    for (uint32_t i = 0; i + 1 < shape::n_stages; i++) {
+        if (ring.at.is_in())
+            copy_stage<is_gated, shape>(s, ring.begin + i * shape::stage_bytes, ring.at.col);
+        cp_async_commit();
+        ring.at.step();
+    }
+}
+
+/* Waits for the next stage, has the one before filled again, and multiplies n_cols columns; 0 or less: none. */
+template <bool is_gated, class shape, bool is_split>
+GEMM_FN void use_stage(small_sums<shape> &c, const struct small_source &s, struct small_ring<shape, is_split> &ring,
+                       uint32_t n_cols)
+{
+    cp_async_wait<(int)shape::n_stages - 2>();
+    __syncwarp(); /* the stage is there for all lanes, and the one before was used by all */
+    if (ring.at.is_in())
+        copy_stage<is_gated, shape>(s, ring.freed, ring.at.col);
+    cp_async_commit();
+    ring.at.step();
+    multiply_stage<shape>(c, ring.stage, n_cols);
+    ring.freed = ring.stage;
+    ring.stage += shape::stage_bytes;
+    if (ring.stage == ring.begin + shape::warp_bytes)
+        ring.stage = ring.begin;
+}
+
+/* ---- sums ---- */
+
+/* A warp's sums into shared memory, [tokens][rows]. */
+template <class shape> GEMM_FN void put_sums(const small_sums<shape> &c, float *sums)
+{
+    uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+    for (uint32_t r = 0; r < shape::row_tiles; r++)
+#pragma unroll
+        for (uint32_t n = 0; n < shape::token_tiles; n++)
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++)
                 sums[(n * 8 + lane % 4 * 2 + i % 2) * shape::n_rows + r * 16 + i / 2 * 8 + lane / 4] = c[r][n][i];
+}
+
+/* The outputs that a thread stores, of the row tile that the warps of a group share. */
+template <class shape> struct small_outputs {
+    static constexpr uint32_t most = shape::n_outputs / 32;
+    float y[most];
+};
+
+/* The i-th of them, counted through [tokens][rows]; shape::n_outputs or more, for the whole warp: there is none. */
+GEMM_FN uint32_t output_at(const struct small_split &split, uint32_t i)
+{
+    uint32_t own_split = threadIdx.x / 32 % split.n_splits;
+    return (i * split.n_splits + own_split) * 32 + threadIdx.x % 32;
+}
+
+/* The warps of a row tile add up the sums of their chunks of a round, each thread those of its own outputs. */
+template <class shape>
+GEMM_FN void add_round(const struct small_split &split, uint32_t n_sums, const small_sums<shape> &c, unsigned char *own,
+                       struct small_outputs<shape> &out)
+{
+    __syncwarp(); /* all lanes have read the stage that was there */
+    put_sums<shape>(c, (float *)own);
     __syncthreads();
-    const unsigned char *group_sums = (unsigned char *)sums - own_split * shape::warp_bytes;
+    const unsigned char *first = own - threadIdx.x / 32 % split.n_splits * shape::warp_bytes;
+#pragma unroll 1
+    for (uint32_t s = 0; s < n_sums; s++) {
+        const float *sums = (const float *)(first + s * shape::warp_bytes);
 #pragma unroll
-    for (uint32_t i = 0; i < 4 * n_token_tiles * n_row_tiles; i++) {
-        uint32_t at = (i * split.n_splits + own_split) * 32 + lane;
-        if (at >= shape::n_sums)
-            break;
-        for (uint32_t s = 0; s < split.n_splits && round * split.n_splits + s < n_chunks; s++)
-            total[i] += ((const float *)(group_sums + s * shape::warp_bytes))[at];
+        for (uint32_t i = 0; i < out.most; i++)
+            if (output_at(split, i) < shape::n_outputs)
+                out.y[i] += sums[output_at(split, i)];
     }
     __syncthreads();
 }
 
-template <bool is_gated, int n_token_tiles, int n_row_tiles>
-GEMM_FN void store_outputs(const struct gemm_mma_args &a, const struct small_split &split, uint32_t own_split,
-                           uint32_t first_row, const float (&total)[4 * n_token_tiles * n_row_tiles])
+/* Chunks in rounds: after each, the stage that was used last is where the sums pass. In the end a thread's outputs lie where it reads
+ * them again, in the first warp's ring. */
+template <bool is_gated, class shape>
+GEMM_FN void sum_rounds(const struct small_source &s, struct small_ring<shape, true> &ring,
+                        const struct small_split &split)
 {
-    using shape = small_shape<n_token_tiles, n_row_tiles>;
-    uint32_t lane = threadIdx.x % 32;
+    struct small_outputs<shape> out;
+    uint32_t own_split = threadIdx.x / 32 % split.n_splits, n_cols = ring.at.n_cols;
+    uint32_t n_chunks = (n_cols + GEMM_CHUNK - 1) / GEMM_CHUNK;
 #pragma unroll
-    for (uint32_t i = 0; i < 4 * n_token_tiles * n_row_tiles; i++) {
-        uint32_t at = (i * split.n_splits + own_split) * 32 + lane;
+    for (uint32_t i = 0; i < out.most; i++)
+        out.y[i] = -0.0f; /* -0 + c is c */
+    for (uint32_t chunk = 0; chunk < n_chunks; chunk += split.n_splits) {
+        small_sums<shape> c;
+        small_fill<shape>(c, 0.0f);
+        uint32_t col = (chunk + own_split) * GEMM_CHUNK;
+#pragma unroll 1
+        for (uint32_t i = 0; i < GEMM_TILES_IN_CHUNK; i++, col += GEMM_TILE_COLS)
+            use_stage<is_gated, shape>(c, s, ring, col < n_cols ? n_cols - col : 0);
+        add_round<shape>(split, min(split.n_splits, n_chunks - chunk), c, ring.freed, out);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < out.most; i++)
+        if (output_at(split, i) < shape::n_outputs)
+            ((float *)(ring.begin - own_split * shape::warp_bytes))[output_at(split, i)] = out.y[i];
+}
+
+/* All columns of the warp, up to two segments: the chunks of each in rising order, and the two sums. A segment without columns is -0,
+ * which changes no number. */
+template <bool is_gated, class shape>
+GEMM_FN void sum_ranges(const struct small_source &s, struct small_ring<shape, false> &ring, uint32_t col,
+                        small_sums<shape> &total)
+{
+    uint32_t mid = ring.at.mid, last = ring.at.last;
+    small_sums<shape> of_first, c;
+    small_fill<shape>(of_first, -0.0f);
+    small_fill<shape>(total, -0.0f);
+    while (col < last) {
+        uint32_t end = min(col + GEMM_CHUNK, col < mid ? mid : last);
+        small_fill<shape>(c, 0.0f);
+#pragma unroll 1
+        for (; col < end; col += GEMM_TILE_COLS)
+            use_stage<is_gated, shape>(c, s, ring, end - col);
+        col = end;
+        small_add<shape>(total, c);
+        if (col == mid) {
+            small_add<shape>(of_first, total); /* -0 + a sum is that sum */
+            small_fill<shape>(total, -0.0f);
+        }
+    }
+    small_add<shape>(total, of_first);
+}
+
+/* The sums, of n_parts rings, to memory: one, or those of 8 segments in pairs. */
+template <bool is_gated, class shape>
+GEMM_FN void store_outputs(const struct gemm_mma_args &a, const struct small_split &split, uint32_t first_row,
+                           const unsigned char *first_ring, uint32_t n_parts)
+{
+    constexpr uint32_t next = shape::warp_bytes / 4, most = shape::n_outputs / 32;
+#pragma unroll(most < 4 ? most : 4)
+    for (uint32_t i = 0; i < most; i++) {
+        uint32_t at = output_at(split, i);
+        if (at >= shape::n_outputs)
+            break;
         uint32_t row = gemm_matrix_row<is_gated, shape::n_rows>(a, first_row, at % shape::n_rows),
                  token = at / shape::n_rows;
-        if (at >= shape::n_sums) /* so for the whole warp */
-            break;
+        const float *sum = (const float *)first_ring + at;
+        float y = n_parts == 1 ? sum[0] : (sum[0] + sum[next]) + (sum[2 * next] + sum[3 * next]);
         struct gemm_row r = gemm_row_of(a, row);
-        float y = total[i] * r.scale + r.bias;
+        y = y * r.scale + r.bias;
         if (is_gated) {
             float up = __shfl_down_sync(~0u, y, shape::n_rows / 2);
             if (row < a.n_rows / 2 && token < a.n_tokens)
@@ -154,111 +331,106 @@ GEMM_FN void store_outputs(const struct gemm_mma_args &a, const struct small_spl
     }
 }
 
-template <bool is_gated, int n_token_tiles, int n_row_tiles>
-static __global__ void __launch_bounds__(small_shape<n_token_tiles, n_row_tiles>::max_warps * 32)
-    gemm_small(const struct gemm_mma_args a, const struct small_split split, bool is_aligned)
+template <bool is_gated, bool is_split, class shape>
+static __global__ void __launch_bounds__(WARPS * 32)
+    gemm_small(const struct gemm_mma_args a, const uint16_t *factors, uint32_t stride, const struct small_split split)
 {
-    using shape = small_shape<n_token_tiles, n_row_tiles>;
-    constexpr uint32_t ahead = shape::n_stages - 1;
-    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / split.n_splits,
-             own_split = warp % split.n_splits;
-    uint32_t n_groups = blockDim.x / 32 / split.n_splits, n_chunks = (a.n_cols + GEMM_CHUNK - 1) / GEMM_CHUNK;
-    uint32_t first_row = (blockIdx.x * n_groups + group) * shape::n_rows;
-    unsigned char *ring = k_shared + warp * shape::warp_bytes, *x_tile = ring + RING_BYTES;
-    float *sums = (float *)(x_tile + shape::x_bytes);
-
-#pragma unroll
-    for (uint32_t i = 0; i < ahead; i++)
-        copy_tile<is_gated, n_row_tiles>(a, split, ring + i * shape::stage_bytes, first_row, own_split, i);
-    float4 x[4 * n_token_tiles];
-    read_activations(a, is_aligned, own_split * GEMM_CHUNK, x);
-
-    float total[4 * n_token_tiles * n_row_tiles]; /* of the outputs that the thread stores */
-#pragma unroll
-    for (uint32_t i = 0; i < 4 * n_token_tiles * n_row_tiles; i++)
-        total[i] = -0.0f; /* -0 + c is c */
-    for (uint32_t round = 0; round < split.n_rounds; round++) {
-        uint32_t chunk = round * split.n_splits + own_split;
-        float c[n_row_tiles][n_token_tiles][4] = {};
-#pragma unroll
-        for (uint32_t i = 0; i < GEMM_TILES_IN_CHUNK; i++) {
-            uint32_t tile = round * GEMM_TILES_IN_CHUNK + i, col = chunk * GEMM_CHUNK + i * GEMM_TILE_COLS;
-            unsigned char *stage = ring + i % shape::n_stages * shape::stage_bytes;
-            cp_async_wait<ahead - 1>();
-            store_activations(x_tile, a.x_is_factors, x);
-            __syncwarp();
-            copy_tile<is_gated, n_row_tiles>(a, split, ring + (i + ahead) % shape::n_stages * shape::stage_bytes,
-                                             first_row, own_split, tile + ahead);
-            uint32_t next = i + 1 < GEMM_TILES_IN_CHUNK ? col + GEMM_TILE_COLS : (chunk + split.n_splits) * GEMM_CHUNK;
-            read_activations(a, is_aligned, next, x);
-#pragma unroll
-            for (uint32_t half = 0; half < 2; half++) {
-                uint32_t b[n_token_tiles][4];
-#pragma unroll
-                for (uint32_t n = 0; n < n_token_tiles && col + half * 32 < a.n_cols; n++)
-                    ldmatrix_x4(b[n], gemm_segment(x_tile, n * 8 + lane % 8, half * 4 + lane / 8));
-#pragma unroll
-                for (uint32_t step = 2 * half; step < 2 * half + 2; step++) {
-                    if (col + step * 16 >= a.n_cols)
-                        break;
-#pragma unroll
-                    for (uint32_t r = 0; r < n_row_tiles; r++) {
-                        uint32_t w[4];
-                        gemm_load_a(w, stage, r * 16, step);
-#pragma unroll
-                        for (uint32_t n = 0; n < n_token_tiles; n++)
-                            mma_f16(c[r][n], w, b[n][step % 2 * 2], b[n][step % 2 * 2 + 1]);
-                    }
-                }
-            }
-            __syncwarp(); /* the tiles are used before they are written again */
+    uint32_t warp = threadIdx.x / 32, own_split = warp % split.n_splits, n_groups = blockDim.x / 32 / split.n_splits;
+    uint32_t first_row = (blockIdx.x * n_groups + warp / split.n_splits) * shape::n_rows;
+    struct small_source s = source_of<is_gated, shape>(a, factors, stride, first_row);
+    unsigned char *begin = k_shared + warp * shape::warp_bytes;
+    struct small_ring<shape, is_split> ring = {
+        begin, begin, begin + (shape::n_stages - 1) * shape::stage_bytes,
+        {
         }
-        add_round(split, own_split, round, n_chunks, c, sums, total);
+    };
+    ring.at.n_cols = a.n_cols;
+    if constexpr (is_split) {
+        ring.at.col = own_split * GEMM_CHUNK;
+        ring.at.skipped = (split.n_splits - 1) * GEMM_CHUNK;
+        fill_ring<is_gated, shape>(s, ring);
+        sum_rounds<is_gated, shape>(s, ring, split);
+    } else {
+        uint32_t first = k_segment_begin(a.n_cols, a.unit, 2 * own_split);
+        ring.at.mid = k_segment_begin(a.n_cols, a.unit, 2 * own_split + 1);
+        ring.at.last = k_segment_begin(a.n_cols, a.unit, 2 * own_split + 2);
+        ring.at.col = first;
+        fill_ring<is_gated, shape>(s, ring);
+        small_sums<shape> total;
+        sum_ranges<is_gated, shape>(s, ring, first, total);
+        cp_async_wait<0>();
+        __syncwarp(); /* all lanes have read the last stage */
+        put_sums<shape>(total, (float *)begin);
+        __syncthreads();
     }
-    store_outputs<is_gated, n_token_tiles, n_row_tiles>(a, split, own_split, first_row, total);
+    store_outputs<is_gated, shape>(a, split, first_row, begin - own_split * shape::warp_bytes,
+                                   is_split ? 1 : split.n_splits);
 }
 
+/* ---- launches ---- */
+
 /* How chunks are spread: speed only, the sums' order is the same for any. */
-static struct small_split split_of(uint32_t n_row_tiles, uint32_t n_cols, uint32_t max_splits)
+static struct small_split split_of(const struct gemm_mma_args &a, uint32_t n_row_tiles)
 {
-    uint32_t n_chunks = (n_cols + GEMM_CHUNK - 1) / GEMM_CHUNK, wanted = (WIDE_WARPS + n_row_tiles - 1) / n_row_tiles;
-    uint32_t most = wanted < max_splits ? wanted : max_splits, n_rounds = (n_chunks + most - 1) / most;
+    uint32_t n_chunks = (a.n_cols + GEMM_CHUNK - 1) / GEMM_CHUNK, wanted = (WIDE_WARPS + n_row_tiles - 1) / n_row_tiles;
+    uint32_t most = wanted < WARPS ? wanted : WARPS, n_rounds = (n_chunks + most - 1) / most;
     struct small_split split = {(n_chunks + n_rounds - 1) / n_rounds, n_rounds};
+    if (a.unit)
+        split.n_splits = PAIRS;
     return split;
 }
 
-template <bool is_gated, int n_token_tiles, int n_row_tiles>
-static cudaError_t launch(cudaStream_t stream, const struct gemm_mma_args &a)
+/* What the kernels multiply by the weights. */
+struct small_factors {
+    cudaStream_t stream;
+    const uint16_t *at;
+    uint32_t stride;
+};
+
+template <bool is_gated, bool is_split, class shape>
+static cudaError_t launch(const struct small_factors &f, const struct gemm_mma_args &a, uint32_t n_row_tiles,
+                          const struct small_split &split)
 {
-    using shape = small_shape<n_token_tiles, n_row_tiles>;
-    uint32_t row_tiles = (a.n_rows + shape::n_rows - 1) / shape::n_rows;
-    struct small_split split = split_of(row_tiles, a.n_cols, shape::max_warps);
-    uint32_t n_groups = split.n_splits < 4 ? 4 / split.n_splits : 1, n_warps = n_groups * split.n_splits;
-    bool is_aligned = a.n_cols % 4 == 0 && (uintptr_t)a.x % 16 == 0;
-    uint32_t bytes = n_warps * shape::warp_bytes;
+    uint32_t n_groups = WARPS / split.n_splits, n_warps = n_groups * split.n_splits;
     /* Always the most: a recorded launch of more warps must not find the limit that a later, narrower one has set. */
-    cudaError_t error = cudaFuncSetAttribute(gemm_small<is_gated, n_token_tiles, n_row_tiles>,
+    cudaError_t error = cudaFuncSetAttribute(gemm_small<is_gated, is_split, shape>,
                                              cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                             (int)(shape::max_warps * shape::warp_bytes));
+                                             (int)(WARPS * shape::warp_bytes));
     if (error != cudaSuccess)
         return error;
-    return K_LAUNCH((gemm_small<is_gated, n_token_tiles, n_row_tiles>), dim3((row_tiles + n_groups - 1) / n_groups),
-                    dim3(n_warps * 32), bytes, stream, a, split, is_aligned);
+    return K_LAUNCH((gemm_small<is_gated, is_split, shape>), dim3((n_row_tiles + n_groups - 1) / n_groups),
+                    dim3(n_warps * 32), n_warps * shape::warp_bytes, f.stream, a, f.at, f.stride, split);
 }
 
-template <bool is_gated> static cudaError_t launch_by_tokens(cudaStream_t stream, const struct gemm_mma_args &a)
+template <bool is_gated, class shape>
+static cudaError_t launch_by_split(const struct small_factors &f, const struct gemm_mma_args &a)
+{
+    uint32_t n_row_tiles = (a.n_rows + shape::n_rows - 1) / shape::n_rows;
+    struct small_split split = split_of(a, n_row_tiles);
+    if (split.n_splits > 1 && !a.unit)
+        return launch<is_gated, true, shape>(f, a, n_row_tiles, split);
+    return launch<is_gated, false, shape>(f, a, n_row_tiles, split);
+}
+
+template <bool is_gated>
+static cudaError_t launch_by_tokens(const struct small_factors &f, const struct gemm_mma_args &a)
 {
     if (a.n_tokens <= 8)
-        return launch<is_gated, 1, 1>(stream, a);
+        return launch_by_split<is_gated, small_shape<1, 1, 6>>(f, a);
     if (a.n_tokens <= 16)
-        return a.n_rows < NARROW_ROWS ? launch<is_gated, 2, 1>(stream, a) : launch<is_gated, 2, 2>(stream, a);
-    return launch<is_gated, 4, 2>(stream, a);
+        return a.n_rows < NARROW_ROWS ? launch_by_split<is_gated, small_shape<2, 1, 6>>(f, a)
+                                      : launch_by_split<is_gated, small_shape<2, 2, 4>>(f, a);
+    return launch_by_split<is_gated, small_shape<4, 2, 3>>(f, a);
 }
 
 cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *args, const struct cuda_gated *gated)
 {
     struct gemm_mma_args a = gemm_mma_args_of(args, gated);
-    if (gated)
-        return launch_by_tokens<true>(stream, a);
-    return launch_by_tokens<false>(stream, a);
+    void *made = args->workspace_dev;
+    cudaError_t error = a.x_is_factors ? cudaSuccess : launch_gemm_factors(stream, args, made);
+    if (error != cudaSuccess)
+        return error;
+    const struct small_factors f = {stream, (const uint16_t *)(a.x_is_factors ? (const void *)a.x : made),
+                                    cuda_gemm_factor_stride(a.n_cols)};
+    return gated ? launch_by_tokens<true>(f, a) : launch_by_tokens<false>(f, a);
 }

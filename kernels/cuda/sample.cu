@@ -11,13 +11,10 @@
  *   top_p            3: + histogram, candidates of one bucket; then a 16th
  *   logprobs        +2: log-sum with candidates of the best n; rank
  *   bias, penalties, mask: +1
- * 128 rows of 131,072 logits are 64 MiB a pass: 20 to 22 us at 3.35 TB/s, for which 512 threads with 8 logits each have
- * 16 KiB of each SM on the way. Instructions a token, of the machine code for sm_90a: about 7 to find the largest, 50 for
- * the first histogram (15 of the weight, 9 of its units, the rest bucket and sum), 34 to gather candidates; a temperature
- * other than 1 is a division, 17 more in each of the last two. 16.8 M tokens x 50 / (132 SMs x 128 lanes x 1.755 GHz) =
- * 28 us, a little longer than the bytes. So weights are computed anew in each pass: to keep them costs a pass that also writes,
- * 45 us, and saves 15 us of the next one. top_p is predicted to take 85 us, 100 us with a temperature. A lone row has one SM:
- * 131,072 tokens are 20 us of loads to find the largest, 29 us for the histogram, 20 us for candidates. Not measured.
+ * 128 rows of 131,072 logits are 64 MiB a pass: 20 us at 3.35 TB/s, for which 512 threads with 8 loads each have 16 KiB of
+ * each SM on the way. A pass with weights takes about 40 instructions for each token (division, exp, fixed point):
+ * 131,072 / 128 lanes of an SM x 40 = 41,000 cycles, 24 us at 1.7 GHz, about as long as the bytes. So top_p should take 70
+ * to 100 us. A lone row has one SM: 16 KiB in 0.6 us make 22 us for a pass of 152k logits. Not measured.
  *
  * Candidates: the n-th best of 128 groups' bests is a bound that at least n tokens reach and few more: 22 of 131,072 for
  * n = 20, 64 for n = 50. For top_p it is a bucket of a histogram, 1/32 of a power of two wide: 1,140 tokens where 131,072
@@ -33,7 +30,7 @@
 /* ---- the largest ------------------------------------------------------------------------------- */
 
 struct best {
-    uint64_t own, all; /* the thread's best key by logit (0: it has none above -inf), the row's */
+    uint64_t own, all; /* the thread's best key by logit (0: it has no token), the row's */
     bool is_bad;       /* a NaN or +inf, or nothing above -inf */
 };
 
@@ -41,17 +38,17 @@ static __device__ __forceinline__ struct best find_best(struct block_state *s, c
 {
     float best = minus_inf();
     uint32_t best_id = 0;
-    bool bad = false;
-    each_own_token<false>(v, [&](uint32_t id, float z, bool is_there) {
-        (void)is_there; /* what is not is -inf */
+    bool any = false, bad = false;
+    each_own_token(v, [&](uint32_t id, float z) {
         bad = bad || !is_usual(z);
-        if (z > best) {
+        if (z > best || !any) {
             best = z;
             best_id = id;
         }
+        any = true;
     });
     struct best b;
-    b.own = best > minus_inf() ? key_of(order(best), best_id) : 0;
+    b.own = any ? key_of(order(best), best_id) : 0;
     b.all = block_max(s, bad ? ~UINT64_C(0) : b.own);
     b.is_bad = b.all == ~UINT64_C(0) || b.all >> 32 <= order(minus_inf());
     return b;
@@ -83,9 +80,8 @@ static __device__ __forceinline__ void rank_top(struct block_state *s, const str
 static __device__ __forceinline__ uint32_t rank_of(struct block_state *s, const struct view *v, float z)
 {
     uint32_t n_larger = 0;
-    each_own_token<false>(v, [&](uint32_t id, float other, bool is_there) {
+    each_own_token(v, [&](uint32_t id, float other) {
         (void)id;
-        (void)is_there;
         n_larger += other > z;
     });
     return 1 + (uint32_t)block_sum(s, n_larger);
@@ -169,11 +165,10 @@ static __device__ __forceinline__ void restore(const struct sample_row_dev *row,
 
 /* ---- §13 --------------------------------------------------------------------------------------- */
 
-/* z is tempered. */
 static __device__ __forceinline__ uint64_t kept_amount(const struct view *v, float z, uint32_t id)
 {
     float w = weight(v, z);
-    return fixed_point(key_of(k_f32_bits(w), id) >= v->keep ? w : 0.0f);
+    return key_of(k_f32_bits(w), id) >= v->keep ? fixed_point(w) : 0;
 }
 
 /* The kept weights of each warp's part of [begin, end), into s->segment. */
@@ -182,8 +177,8 @@ static __device__ __forceinline__ void sum_parts(struct block_state *s, const st
 {
     uint64_t sum = 0;
     begin += warp_of() * part;
-    each_token<true>(v, begin, begin < end && end - begin > part ? begin + part : end,
-                     [&](uint32_t id, float z, bool) { sum += kept_amount(v, z, id); });
+    each_token(v, begin, begin < end && end - begin > part ? begin + part : end,
+               [&](uint32_t id, float z) { sum += kept_amount(v, z, id); });
     sum = warp_sum(sum);
     __syncthreads();
     if (lane_of() == 0)
@@ -212,7 +207,7 @@ static __device__ __forceinline__ uint32_t scan_span(const struct view *v, uint3
         uint64_t x = 0;
         if (id < end) {
             bool allowed = !v->mask || (v->mask[id / 32] >> (id % 32) & 1u);
-            x = kept_amount(v, tempered(v, allowed ? v->z[id] : minus_inf()), id);
+            x = kept_amount(v, allowed ? v->z[id] : minus_inf(), id);
         }
         uint32_t lane = first_to_reach(x, &need);
         if (lane < 32)
@@ -280,7 +275,7 @@ static __device__ __forceinline__ uint64_t own_key(const struct view *v, struct 
 {
     if (v->raw || best.own >> 32 <= order(minus_inf()))
         return v->raw ? best.own : 0;
-    return key_of(k_f32_bits(weight(v, tempered(v, v->z[id_of(best.own)]))), id_of(best.own));
+    return key_of(k_f32_bits(weight(v, v->z[id_of(best.own)])), id_of(best.own));
 }
 
 /* The row's token, or false where it has none; s->top_ids, s->top_logprobs, s->max and s->lse where they are wanted. In
@@ -341,7 +336,7 @@ static __device__ __forceinline__ bool choose(struct block_state *s, const struc
     return true;
 }
 
-static __global__ void __launch_bounds__(MAX_THREADS, 1) sample_kernel(struct sample_launch a)
+static __global__ void __launch_bounds__(MAX_THREADS) sample_kernel(struct sample_launch a)
 {
     static __shared__ struct block_state state;
     struct block_state *s = &state;
@@ -354,7 +349,6 @@ static __global__ void __launch_bounds__(MAX_THREADS, 1) sample_kernel(struct sa
     v.z = z;
     v.mask = NULL;
     v.n = a.n_vocab;
-    v.is_aligned = (uintptr_t)z % 16 == 0;
     v.segment = ((v.n + 31) / 32 + n_warps() - 1) / n_warps() * 32;
     v.raw = true;
     v.temperature = 1.0f;

@@ -33,9 +33,9 @@ def shared_bytes(kernel):
     if name.startswith("gemm_large") and len(n) >= 5:
         rows, tokens, _, _, stages = n[-5:]
         dynamic = (rows + tokens) * 128 * stages
-    elif name.startswith("gemm_small") and len(n) >= 2:
-        tokens, rows = 8 * n[0], 16 * n[1]
-        dynamic = warps_of(kernel) * (16384 + tokens * 128 + rows * tokens * 4)
+    elif name.startswith("gemm_small") and len(n) >= 3:
+        tokens, rows, stages = 8 * n[-3], 16 * n[-2], n[-1]
+        dynamic = warps_of(kernel) * (rows + tokens) * 128 * stages
     elif name.startswith("attention_mma") and n:
         row = (n[0] + 63) // 64 * 128
         small = 1024 + (4 if n[0] <= 128 else 2) * 64 * row + 16 * row + 16 * 128
@@ -69,8 +69,9 @@ def find(kernels, *parts):
 
 # ---- what is predicted ----
 
-# Rows, columns, and which instantiation: <is_gated, is_segmented, ...>.
-PLAIN, SEGMENTED, GATED = r"<false,(false,)?(large|\d)", r"<false,(true,)?(large|\d)", r"<true,(false,)?(large|\d)"
+# Rows, columns, and which instantiation: <is_gated, is_segmented, ...>; of few tokens <is_gated, is_split, ...>, where is_split is
+# for narrow matrices in one segment.
+PLAIN, SEGMENTED, GATED = (r"<false,false,(large|small)", r"<false,(true,large|false,small)", r"<true,false,(large|small)")
 LLAMA_8B = {"qkv": (6144, 4096, PLAIN), "o": (4096, 4096, SEGMENTED), "gate, up": (28672, 4096, GATED),
             "down": (4096, 14336, SEGMENTED)}
 QWEN_06B = {"qkv": (4096, 1024, PLAIN), "o": (1024, 2048, SEGMENTED), "gate, up": (6144, 1024, GATED),
@@ -139,7 +140,7 @@ def small_gemm_share(kernels, machine, which):
     if not kernel:
         return None
     counts = kernel.function.hot()[1]
-    terms = model.limits(machine, counts, 1, hbm_bytes=512 * counts.opcodes["LDGSTS"])
+    terms = model.limits(machine, counts, 1, hbm_bytes=16 * 128) # 16 rows; factors come from L2
     return terms["memory"] / model.clocks(terms)
 
 
