@@ -67,7 +67,7 @@ enum k_gemm_form {
 
 /* The version of docs/numerics.md: who keeps what was computed compares it, beside the form and the formats. It moves with
  * any bit that the page moves, and with nothing else. */
-#define K_LAW_VERSION 1
+#define K_LAW_VERSION 2
 const char *k_form_name(enum k_gemm_form form); /* "lane", "tile", "tile of bfloat16 activations", "mma" */
 
 /* ---- weights ------------------------------------------------------------------------------ */

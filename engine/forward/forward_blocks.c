@@ -74,6 +74,7 @@ static int linear(struct pass *p, enum model_site site, enum model_activation ac
         .y_dev = out,
         .workspace_dev = f->gemm_workspace_dev,
         .n_tokens = p->n,
+        .unit = weight->unit,
         .x_for_gemm = is_for_gemm(p, site, x),
     };
     switch (activation) {

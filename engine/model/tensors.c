@@ -1,5 +1,7 @@
 #include "engine/model/tensors.h"
 
+#include "kernels/segments.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -122,6 +124,13 @@ void model_tensor_name(const struct model_tensor *tensor, uint32_t layer, bool b
         snprintf(out, MODEL_NAME_BYTES, "%.*s%u%s", (int)(mark - name), name, layer, mark + 1);
     else
         snprintf(out, MODEL_NAME_BYTES, "%s", name);
+}
+
+uint32_t model_unit_of(const struct model_desc *desc, const struct model_tensor *tensor)
+{
+    if (tensor->shard != SHARD_COLS)
+        return 0;
+    return tensor->owner == OF_ATTENTION ? desc->head_dim : k_segment_unit(model_size_of(desc, tensor->cols));
 }
 
 enum model_site model_head_site(const struct model_desc *desc)

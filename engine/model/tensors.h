@@ -96,6 +96,10 @@ uint32_t model_size_of(const struct model_desc *desc, enum model_size size);
 /* bare: of a checkpoint saved from the decoder alone, whose names have no "model." */
 void model_tensor_name(const struct model_tensor *tensor, uint32_t layer, bool bare, char out[MODEL_NAME_BYTES]);
 
+/* Columns to a unit of the segments in which a matrix' GEMM sums (docs/numerics.md §5): a head, or what k_segment_unit() says,
+ * where devices share it by columns; else 0. */
+uint32_t model_unit_of(const struct model_desc *desc, const struct model_tensor *tensor);
+
 /* The site whose weight makes logits. */
 enum model_site model_head_site(const struct model_desc *desc);
 

@@ -120,7 +120,9 @@ static int bind_stack(struct binder *b, const struct model_stack *stack, struct 
     struct weight_set *set = &w->layers[stack->layer];
     const uint32_t place = stack->parts->place;
     switch (stack->parts->kind) {
-    case TENSOR_MATRIX: return bind_matrix(b, stack, &set->site[place].matrix);
+    case TENSOR_MATRIX:
+        set->site[place].unit = model_unit_of(b->desc, stack->parts);
+        return bind_matrix(b, stack, &set->site[place].matrix);
     case TENSOR_BIAS: return bind_vector(b, stack, w->params_dev, &set->site[place].bias);
     case TENSOR_VECTOR: break;
     }

@@ -17,6 +17,7 @@
 struct site_weight {
     struct k_weight *matrix; /* NULL where the model has no such site */
     const float *bias;       /* in backend memory, or NULL */
+    uint32_t unit;           /* of its sum's segments, k_gemm_args.unit */
 };
 
 /* Of one layer, or of what lies beside the layers. Vectors are in backend memory; NULL where the model has none. */

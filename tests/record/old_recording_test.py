@@ -1,7 +1,8 @@
 """data/v1.rec, written by a program of version 1 of the format, is read and means the same for ever: its decisions are made
-again, its answers come out bit for bit. In lane form, so on any CPU; with n > 1, sampled and greedy answers, logprobs of
-prompts too, penalties, biases, stops, lists, cancels, two tenants, shared prefixes, preemptions and a host tier. Never make
-it anew: what it proves is that a file of its day is still understood."""
+again. Its answers were computed by version 1 of docs/numerics.md and are refused by name: record_server_test replays those of
+today. With n > 1, sampled and greedy answers, logprobs of prompts too, penalties, biases, stops, lists, cancels, two tenants,
+shared prefixes, preemptions and a host tier. Never make it anew: what it proves is that a file of its day is still
+understood."""
 
 import hashlib
 import json
@@ -16,6 +17,7 @@ import recording_format
 QUIRE, MODEL = sys.argv[1:3]
 FILE = pathlib.Path(__file__).parent / "data" / "v1.rec"
 SHA256 = "a27c077e59abcda1ae2ea0d06049e363928bc54e55c939a03e759f8d840a4746"
+LAW = 2  # of this program
 DECISIONS = "d107fadfffdd406168129432c1e2f299400e656eda52231193f6dc19fa0ad725"
 
 
@@ -44,9 +46,9 @@ def check_decisions(path):
 
 
 def check_answers(path):
-    code, said = quire("replay", path, MODEL)
-    assert code == 0 and said["different"] == 0 and said["differences"] == [], said
-    assert (said["requests"], said["compared"], said["cut"], said["choices"], said["tokens"]) == (16, 16, 2, 20, 634), said
+    got = subprocess.run([QUIRE, "replay", path, MODEL], capture_output=True, text=True, timeout=300)
+    assert got.returncode == 1 and not got.stdout and "by version 1 of docs/numerics.md" in got.stderr, (got.returncode, got.stderr)
+    assert f"computes by version {LAW}:" in got.stderr and "with the release that made it" in got.stderr, got.stderr
 
 
 def changed(data, kind, at, value):
@@ -63,11 +65,8 @@ def changed(data, kind, at, value):
 
 
 def check_that_it_can_fail(directory):
-    """Another token in the last commit: the replay says so. Another figure of the last plan's decisions: so does the drive."""
+    """Another figure of the last plan's decisions: the drive says so."""
     path = directory / "changed.rec"
-    path.write_bytes(changed(FILE.read_bytes(), "commit", 36, 1999))
-    code, said = quire("replay", path, MODEL)
-    assert code == 1 and said["different"] == 1, said
     path.write_bytes(changed(FILE.read_bytes(), "plan", 44, 1))
     code, said = quire("sim", "--trace", path, "--trace-format", "recording")
     assert not said["decisions_agree"], said
@@ -82,7 +81,7 @@ def main():
     check_answers(FILE)
     with tempfile.TemporaryDirectory() as directory:
         check_that_it_can_fail(pathlib.Path(directory))
-    print("a recording of version 1 was read, driven and replayed")
+    print("a recording of version 1 was read and driven, and its answers refused")
 
 
 main()

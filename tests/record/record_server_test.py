@@ -95,7 +95,7 @@ def replay(path):
 def check_recording(path, closed):
     recording = recording_format.Recording(path.read_bytes())
     h = recording.header
-    assert h["version"] == 2 and h["law"] == 1 and h["policy"] == "priority" and h["groups"][0][0] == 14 and h["max_num_seqs"] == 6
+    assert h["version"] == 2 and h["law"] == 2 and h["policy"] == "priority" and h["groups"][0][0] == 14 and h["max_num_seqs"] == 6
     assert path.stat().st_mode & 0o777 == 0o600
     assert [p["now_us"] for p in recording.plans] == sorted(p["now_us"] for p in recording.plans)
     assert sum(p["n_preempted"] for p in recording.plans) > 0, "nothing was preempted: fewer blocks, please"

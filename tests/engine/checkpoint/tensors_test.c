@@ -104,6 +104,7 @@ static void each_object_comes_once(void **state)
 static void shards_fit_together(void **state)
 {
     (void)state;
+    const struct model_desc desc = {.n_q_heads = 4, .head_dim = 80, .intermediate_size = 4864};
     for (size_t i = 0; i < model_n_tensors; i++) {
         const struct model_tensor *row = &model_tensors[i];
         if (row->kind == TENSOR_MATRIX && row->shard == SHARD_COLS) {
@@ -112,7 +113,9 @@ static void shards_fit_together(void **state)
                 made |= model_tensors[j].kind == TENSOR_MATRIX && model_tensors[j].shard == SHARD_ROWS &&
                         model_tensors[j].rows == row->cols;
             assert_true(made);
+            assert_int_equal(model_size_of(&desc, row->cols) % model_unit_of(&desc, row), 0);
         }
+        assert_int_equal(model_unit_of(&desc, row), row->shard != SHARD_COLS ? 0 : row->place == SITE_O ? 80 : 256);
         if (row->kind != TENSOR_BIAS)
             continue;
         assert_int_equal(row->cols, SIZE_ONE);
