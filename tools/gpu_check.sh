@@ -137,9 +137,9 @@ describe_machine() {
     lscpu 2>/dev/null | grep -E '^(Model name|CPU\(s\)|Thread)'
     ldd --version 2>/dev/null | head -1
     if command -v nvidia-smi >/dev/null; then
-        nvidia-smi
-        nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,clocks.sm,clocks.mem,power.limit,temperature.gpu --format=csv
-        nvidia-smi -q -d CLOCK,PERFORMANCE | head -60
+        timeout 20 nvidia-smi
+        timeout 20 nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,clocks.sm,clocks.mem,power.limit,temperature.gpu --format=csv
+        timeout 20 nvidia-smi -q -d CLOCK,PERFORMANCE | head -60
     else
         echo "nvidia-smi: not installed"
     fi
@@ -572,7 +572,7 @@ write_report() { # [whole]: with the tables, once a call, since they take a whil
 
 describe_machine >"$results/machine.txt" 2>&1
 no_gpu=0
-"${quire[@]}" bench kernels --device cuda --quick --op rmsnorm --tokens 1 --cols 64 >"$work/gpu" 2>&1 || no_gpu=1
+timeout 60 "${quire[@]}" bench kernels --device cuda --quick --op rmsnorm --tokens 1 --cols 64 >"$work/gpu" 2>&1 || no_gpu=1
 gpu=$(head -1 "$work/gpu")
 for call in $calls; do
     : >"$results/steps_$call.md"
