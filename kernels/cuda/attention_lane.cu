@@ -11,6 +11,7 @@
  * A split takes D / 16 · 64 fmas a thread for the scores and a chain of up to 512 for the values: about 4 µs, against 256 KB of K and V
  * (heads of 128, f16). One block would stream 65 GB/s, a decode step of 32 heads over 4,096 positions takes 30 µs a layer; 512 blocks at
  * once would be bound by memory if the query heads of a KV head did not meet in L2. Grid: x is the token, so that these do. */
+#include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/widen.cuh"
 #include "kernels/check.h"
@@ -29,6 +30,7 @@ struct attention_lane {
     const float *sinks;
     uint32_t n_rows, n_q_heads, n_kv_heads, head_dim, block_tokens, window;
     float scale, softcap, softcap_inverse;
+    bool as_factors; /* so out, for GEMMs alone: an F32 cache in the mma form */
 };
 
 struct split { /* what a block shares */
@@ -221,19 +223,18 @@ static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_ker
         merged.y = fmaf(merged.y, x, 0.0f * y);
     }
     if (d < a.head_dim) {
-        float *out = a.out + ((uint64_t)token * a.n_q_heads + head) * a.head_dim + d;
-        out[0] = merged.x / merged_l;
-        out[1] = merged.y / merged_l;
+        store2(a.out, a.as_factors, ((uint64_t)token * a.n_q_heads + head) * a.head_dim + d, merged.x / merged_l,
+               merged.y / merged_l);
     }
 }
 
 cudaError_t launch_attention_lane(cudaStream_t stream, const struct k_attention_args *a)
 {
     const struct k_kv_shape *kv = a->kv;
-    struct attention_lane args = {a->qkv_dev,      a->out_dev,      a->rows_dev,  a->tables_dev,
-                                  a->layer->k_dev, a->layer->v_dev, a->sinks_dev, a->n_rows,
-                                  a->n_q_heads,    kv->n_kv_heads,  kv->head_dim, kv->block_tokens,
-                                  a->window,       a->scale,        a->softcap,   1.0f / a->softcap};
+    struct attention_lane args = {a->qkv_dev,        a->out_dev,       a->rows_dev, a->tables_dev, a->layer->k_dev,
+                                  a->layer->v_dev,   a->sinks_dev,     a->n_rows,   a->n_q_heads,  kv->n_kv_heads,
+                                  kv->head_dim,      kv->block_tokens, a->window,   a->scale,      a->softcap,
+                                  1.0f / a->softcap, a->for_gemm};
     dim3 grid(a->n_tokens, a->n_q_heads), block(THREADS);
     if (a->softcap != 0.0f)
         return kv->format.kind == K_F32 ? K_LAUNCH((attention_lane_kernel<K_F32, true>), grid, block, 0, stream, args)

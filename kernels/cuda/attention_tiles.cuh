@@ -7,6 +7,7 @@
 #ifndef QUIRE_KERNELS_CUDA_ATTENTION_TILES_CUH
 #define QUIRE_KERNELS_CUDA_ATTENTION_TILES_CUH
 
+#include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/plan/attention_plan.h"
 #include "kernels/cuda/widen.cuh"
 
@@ -27,7 +28,12 @@ struct attention_mma {
     uint32_t n_q_heads, n_kv_heads, group, head_dim, block_tokens, window;
     float scale, softcap, softcap_inverse;
     uint32_t zero; /* 0, which the compiler does not know */
+    bool as_factors; /* so out, for GEMMs alone */
 };
+
+/* attention_decode.cu */
+cudaError_t launch_attention_decode(cudaStream_t stream, const struct attention_mma &a, uint32_t n_blocks);
+uint32_t attention_decode_shared_bytes(uint32_t head_dim);
 
 K_DYNAMIC_SHARED;
 

@@ -33,6 +33,15 @@ static __device__ __forceinline__ void store1(float *out, bool as_factors, uint6
         out[at] = v;
 }
 
+/* Elements at and at + 1; at is even. */
+static __device__ __forceinline__ void store2(float *out, bool as_factors, uint64_t at, float low, float high)
+{
+    if (as_factors)
+        *(uint32_t *)((uint16_t *)out + at) = factors2(low, high);
+    else
+        *(float2 *)(out + at) = make_float2(low, high);
+}
+
 /* Elements [at, at + 4); at is a multiple of 4, the buffer aligned to 16 bytes. */
 static __device__ __forceinline__ void store4(float *out, bool as_factors, uint64_t at, float4 v)
 {

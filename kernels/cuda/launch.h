@@ -47,9 +47,11 @@ cudaError_t launch_gemm_factors(cudaStream_t stream, const struct k_gemm_args *a
 /* attention_lane.cu */
 cudaError_t launch_attention_lane(cudaStream_t stream, const struct k_attention_args *a);
 
-/* attention_mma.cu: the mma form, by the plan in plan_dev, which was made for n_blocks */
-cudaError_t launch_attention_mma(cudaStream_t stream, const struct k_attention_args *a, uint32_t n_blocks);
-uint32_t attention_mma_shared_bytes(uint32_t head_dim); /* of a block */
+/* attention_mma.cu: the mma form, by the plan in plan_dev. is_small, as
+ * attn_is_small() says: attention_decode.cu's kernel. */
+cudaError_t launch_attention_mma(cudaStream_t stream, const struct k_attention_args *a, bool is_small,
+                                 uint32_t n_blocks);
+uint32_t attention_mma_shared_bytes(uint32_t head_dim, bool is_small); /* of a block */
 
 #ifdef __cplusplus
 }

@@ -36,11 +36,11 @@ def shared_bytes(kernel):
     elif name.startswith("gemm_small") and len(n) >= 3:
         tokens, rows, stages = 8 * n[-3], 16 * n[-2], n[-1]
         dynamic = warps_of(kernel) * (rows + tokens) * 128 * stages
-    elif name.startswith("attention_mma") and n:
+    elif name.startswith(("attention_mma", "attention_decode")) and n:
         row = (n[0] + 63) // 64 * 128
         small = 1024 + (4 if n[0] <= 128 else 2) * 64 * row + 16 * row + 16 * 128
         large = 1024 + 2 * 64 * row + (64 * row if n[0] > 64 else 0) + 64 * n[0] * 4 if n[0] <= 128 else 0
-        dynamic = max(small, large)
+        dynamic = small if name.startswith("attention_decode") else max(small, large)
     return kernel.static_shared + dynamic
 
 

@@ -10,15 +10,16 @@ static bool is_mma(struct k_backend *b, const struct k_kv_shape *kv)
     return b->form == K_FORM_MMA && kv->format.kind == K_F16;
 }
 
-/* Blocks that are on the GPU together: two on each SM, by registers (attention_mma.cu), and one where shared memory has no
- * room for a second. A plan is made for this grid, and so is every recorded launch. */
-static uint32_t n_blocks_of(struct k_backend *b, uint32_t head_dim)
+/* Blocks that are on the GPU together: by registers, two of the kernel that has large query tiles and three of the other, and
+ * fewer where shared memory has no room for them. A plan is made for this grid, and so is every recorded launch. */
+static uint32_t n_blocks_of(struct k_backend *b, uint32_t head_dim, bool is_small)
 {
     const struct cuda_backend *c = cuda_of(b);
     int sm = c->compute_capability;
     uint32_t sm_bytes = sm >= 90 && sm < 120 ? 228 << 10 : sm == 80 || sm == 87 ? 164 << 10 : 100 << 10;
-    uint32_t per_sm = 2 * (attention_mma_shared_bytes(head_dim) + 1024) <= sm_bytes ? 2 : 1; /* 1 KB is the driver's */
-    uint32_t n = per_sm * c->n_sms;
+    uint32_t of_registers = is_small ? ATTN_SMALL_PER_SM(head_dim) : 2;
+    uint32_t of_memory = sm_bytes / (attention_mma_shared_bytes(head_dim, is_small) + 1024); /* 1 KB is the driver's */
+    uint32_t n = (of_memory < of_registers ? of_memory : of_registers) * c->n_sms;
     return n < ATTN_MAX_BLOCKS ? n : ATTN_MAX_BLOCKS;
 }
 
@@ -31,22 +32,29 @@ int cuda_attention_plan(struct k_backend *b, const struct k_attention_plan_args 
         status = k_check_attention(&args, err);
     if (status != QUIRE_OK || !is_mma(b, a->kv))
         return status;
-    attn_plan_make(a, n_blocks_of(b, a->kv->head_dim), attn_partial_rows(a->kv->head_dim), a->plan);
+    uint32_t head_dim = a->kv->head_dim;
+    bool is_small = attn_is_small(a->rows, a->n_rows, a->n_q_heads / a->kv->n_kv_heads, head_dim);
+    attn_plan_make(a, n_blocks_of(b, head_dim, is_small), attn_partial_rows(head_dim), a->plan);
     return QUIRE_OK;
 }
 
-/* Rows are not looked at: while a graph is recorded there are none yet, and otherwise the plan was made of them. */
+/* While a graph is recorded there are no rows yet: it will run steps in which each has one token. */
 int cuda_attention(struct k_backend *b, const struct k_attention_args *a, struct quire_error *err)
 {
-    struct k_attention_args shape = *a;
-    shape.n_rows = 0;
+    struct k_attention_args own = *a;
+    own.n_rows = 0;
     int status = cuda_alive(b, err);
     if (status == QUIRE_OK)
-        status = k_check_attention(&shape, err);
+        status = k_check_attention(&own, err);
     if (status != QUIRE_OK || a->n_rows == 0 || a->n_tokens == 0)
         return status;
-    cudaStream_t stream = cuda_of(b)->stream;
-    cudaError_t error = is_mma(b, a->kv) ? launch_attention_mma(stream, a, n_blocks_of(b, a->kv->head_dim))
-                                         : launch_attention_lane(stream, a);
+    struct cuda_backend *c = cuda_of(b);
+    uint32_t head_dim = a->kv->head_dim, group = a->n_q_heads / a->kv->n_kv_heads;
+    bool is_small = attn_is_small(c->is_recording ? NULL : a->rows, a->n_rows, group, head_dim);
+    own.n_rows = a->n_rows;
+    own.for_gemm = cuda_leaves_factors(b, a->for_gemm, a->out_dev, a->n_q_heads * head_dim);
+    cudaError_t error = is_mma(b, a->kv)
+                            ? launch_attention_mma(c->stream, &own, is_small, n_blocks_of(b, head_dim, is_small))
+                            : launch_attention_lane(c->stream, &own);
     return cuda_check(b, error, "attention", err);
 }

@@ -55,6 +55,14 @@ static uint32_t tile_rows(uint64_t n_queries, uint32_t head_dim)
     return n_queries <= ATTN_SMALL || head_dim > ATTN_MOST_LARGE ? ATTN_SMALL : ATTN_LARGE;
 }
 
+bool attn_is_small(const struct k_attn_row *rows, uint32_t n_rows, uint32_t group, uint32_t head_dim)
+{
+    uint64_t most = 1;
+    for (uint32_t r = 0; rows && r < n_rows; r++)
+        most = rows[r].n_tokens > most ? rows[r].n_tokens : most;
+    return tile_rows(most * group, head_dim) == ATTN_SMALL;
+}
+
 /* The query tile of a sequence that begins with this query. */
 static struct query_tile tile_at(const struct planner *p, const struct k_attn_row *row, uint64_t query)
 {

@@ -15,7 +15,9 @@
 #define ATTN_SMALL 16u
 #define ATTN_LARGE 64u
 #define ATTN_MOST_LARGE 128u /* the widest heads that have large query tiles */
-/* Most blocks of a grid: two on each of 256 SMs. Memory is planned for them, since it is planned without a GPU. */
+/* Blocks of the kernel that has small query tiles only that an SM's registers hold; two of the other. */
+#define ATTN_SMALL_PER_SM(head_dim) ((head_dim) <= ATTN_MOST_LARGE ? 3u : 2u)
+/* Most blocks of a grid: three on each of 170 SMs; a B200 has 148. Memory is planned for them, since it is planned without a GPU. */
 #define ATTN_MAX_BLOCKS 512u
 /* Workspace for partials, at most. What a decoding step cuts is at most all KV that a device holds: 600k tokens of an 8B model on
  * 80 GB are 9,400 splits of 8 heads, each with 4 queries × 132 floats: 20 MB. Prefill cuts a query tile at the end of
@@ -51,6 +53,9 @@ struct attn_plan {
 };
 
 #ifndef __cplusplus
+/* Whether all query tiles of these rows have at most ATTN_SMALL queries. rows NULL: each has a token, as recorded steps. */
+bool attn_is_small(const struct k_attn_row *rows, uint32_t n_rows, uint32_t group, uint32_t head_dim);
+
 /* Partial rows that fit the workspace, at most. */
 static inline uint32_t attn_partial_rows(uint32_t head_dim)
 {
