@@ -1,4 +1,5 @@
-/* Sampling and logprobs (docs/numerics.md §13, §14): one block does one row, from raw logits to its result.
+/* Sampling and logprobs (docs/numerics.md §13, §14): one block does one row, from raw logits to its result; of few
+ * rows the largest logits are found before, by many blocks.
  *
  * Sums are integers, so no order of threads can change a bit. What ranks is a key of 64 bits: order(value) << 32 | ~id,
  * where order() is a float's bits turned so that they compare as the float does. Larger is better, of equals the lower
@@ -11,10 +12,15 @@
  *   top_p            3: + histogram, candidates of one bucket; then a 16th
  *   logprobs        +2: log-sum with candidates of the best n; rank
  *   bias, penalties, mask: +1
- * 128 rows of 131,072 logits are 64 MiB a pass: 20 us at 3.35 TB/s, for which 512 threads with 8 loads each have 16 KiB of
- * each SM on the way. A pass with weights takes about 40 instructions for each token (division, exp, fixed point):
- * 131,072 / 128 lanes of an SM x 40 = 41,000 cycles, 24 us at 1.7 GHz, about as long as the bytes. So top_p should take 70
- * to 100 us. A lone row has one SM: 16 KiB in 0.6 us make 22 us for a pass of 152k logits. Not measured.
+ * 128 rows of 131,072 logits are 64 MiB a pass: 20 to 22 us at 3.35 TB/s, for which 512 threads with 8 logits each have
+ * 16 KiB of each SM on the way. Instructions a token, of the machine code for sm_90a: about 7 to find the largest, 50 for
+ * the first histogram (15 of the weight, 9 of its units, the rest bucket and sum), 34 to gather candidates; a temperature
+ * other than 1 is a division, 17 more in each of the last two. 16.8 M tokens x 50 / (132 SMs x 128 lanes x 1.755 GHz) =
+ * 28 us, a little longer than the bytes. So weights are computed anew in each pass: to keep them costs a pass that also writes,
+ * 45 us, and saves 15 us of the next one. top_p is predicted to take 85 us, 100 us with a temperature. A lone row has one SM:
+ * 131,072 tokens would be 20 us of loads to find the largest, which up to 32 rows 16 blocks each do in a launch before, in 3
+ * us; then 29 us for the histogram, 20 us for candidates or sums. So greedy is predicted to take 6 us, a temperature or
+ * top_k 27 to 32 us, top_p alone 60 us. Not measured.
  *
  * Candidates: the n-th best of 128 groups' bests is a bound that at least n tokens reach and few more: 22 of 131,072 for
  * n = 20, 64 for n = 50. For top_p it is a bucket of a histogram, 1/32 of a power of two wide: 1,140 tokens where 131,072
@@ -30,28 +36,67 @@
 /* ---- the largest ------------------------------------------------------------------------------- */
 
 struct best {
-    uint64_t own, all; /* the thread's best key by logit (0: it has no token), the row's */
+    uint64_t own, all; /* the thread's best key by logit (0: it has none above -inf), the row's */
     bool is_bad;       /* a NaN or +inf, or nothing above -inf */
 };
 
-static __device__ __forceinline__ struct best find_best(struct block_state *s, const struct view *v)
+#define BAD (~UINT64_C(0))
+
+/* Of the calling thread's tokens in [begin, end): the best key, 0 where none is above -inf, BAD where one is NaN or +inf. */
+static __device__ __forceinline__ uint64_t best_of(const struct view *v, uint32_t begin, uint32_t end)
 {
     float best = minus_inf();
     uint32_t best_id = 0;
-    bool any = false, bad = false;
-    each_own_token(v, [&](uint32_t id, float z) {
+    bool bad = false;
+    each_token<false>(v, begin, end, [&](uint32_t id, float z, bool is_there) {
+        (void)is_there; /* what is not is -inf */
         bad = bad || !is_usual(z);
-        if (z > best || !any) {
+        if (z > best) {
             best = z;
             best_id = id;
         }
-        any = true;
     });
+    return bad ? BAD : best > minus_inf() ? key_of(order(best), best_id) : 0;
+}
+
+/* From the row, or (surveyed not NULL) from what a survey found of it. */
+static __device__ __forceinline__ struct best find_best(struct block_state *s, const struct view *v,
+                                                        const uint64_t *surveyed)
+{
     struct best b;
-    b.own = any ? key_of(order(best), best_id) : 0;
-    b.all = block_max(s, bad ? ~UINT64_C(0) : b.own);
-    b.is_bad = b.all == ~UINT64_C(0) || b.all >> 32 <= order(minus_inf());
+    uint32_t begin = warp_of() * v->segment, end = begin + v->segment;
+    b.own = surveyed ? surveyed[threadIdx.x / (MAX_THREADS / SAMPLE_BESTS)]
+                     : best_of(v, begin, end < v->n ? end : v->n);
+    b.all = block_max(s, b.own);
+    b.is_bad = b.all == BAD || b.all == 0;
     return b;
+}
+
+/* The survey: the best keys of rows, where these are few and SMs would idle. Block x has a part of row y, and pairs of its
+ * warps leave their bests, as many of a row as a block that samples has groups of four threads, which take them for theirs. */
+#define SURVEY_BLOCKS 16u
+#define SURVEY_PAIRS (SAMPLE_BESTS / SURVEY_BLOCKS) /* of warps of a block */
+
+static __global__ void __launch_bounds__(MAX_THREADS) survey_kernel(struct sample_launch a)
+{
+    static __shared__ uint64_t bests[MAX_WARPS];
+    if (blockIdx.y >= a.plan_dev->n_rows)
+        return;
+    struct view v;
+    v.z = a.logits_dev + (uint64_t)blockIdx.y * a.n_vocab;
+    v.mask = NULL;
+    v.n = a.n_vocab;
+    v.is_aligned = (uintptr_t)v.z % 16 == 0;
+    v.segment = ((v.n + 31) / 32 + SURVEY_BLOCKS * MAX_WARPS - 1) / (SURVEY_BLOCKS * MAX_WARPS) * 32;
+    uint32_t begin = (blockIdx.x * MAX_WARPS + warp_of()) * v.segment, end = begin + v.segment;
+    uint64_t best = warp_max(best_of(&v, begin, end < v.n ? end : v.n));
+    if (lane_of() == 0)
+        bests[warp_of()] = best;
+    __syncthreads();
+    if (threadIdx.x < SURVEY_PAIRS) {
+        uint64_t one = bests[2 * threadIdx.x], other = bests[2 * threadIdx.x + 1];
+        a.bests_dev[blockIdx.y * SAMPLE_BESTS + blockIdx.x * SURVEY_PAIRS + threadIdx.x] = one > other ? one : other;
+    }
 }
 
 /* ---- §14 --------------------------------------------------------------------------------------- */
@@ -80,8 +125,9 @@ static __device__ __forceinline__ void rank_top(struct block_state *s, const str
 static __device__ __forceinline__ uint32_t rank_of(struct block_state *s, const struct view *v, float z)
 {
     uint32_t n_larger = 0;
-    each_own_token(v, [&](uint32_t id, float other) {
+    each_own_token<false>(v, [&](uint32_t id, float other, bool is_there) {
         (void)id;
+        (void)is_there;
         n_larger += other > z;
     });
     return 1 + (uint32_t)block_sum(s, n_larger);
@@ -165,10 +211,11 @@ static __device__ __forceinline__ void restore(const struct sample_row_dev *row,
 
 /* ---- §13 --------------------------------------------------------------------------------------- */
 
+/* z is tempered. */
 static __device__ __forceinline__ uint64_t kept_amount(const struct view *v, float z, uint32_t id)
 {
     float w = weight(v, z);
-    return key_of(k_f32_bits(w), id) >= v->keep ? fixed_point(w) : 0;
+    return fixed_point(key_of(k_f32_bits(w), id) >= v->keep ? w : 0.0f);
 }
 
 /* The kept weights of each warp's part of [begin, end), into s->segment. */
@@ -177,8 +224,8 @@ static __device__ __forceinline__ void sum_parts(struct block_state *s, const st
 {
     uint64_t sum = 0;
     begin += warp_of() * part;
-    each_token(v, begin, begin < end && end - begin > part ? begin + part : end,
-               [&](uint32_t id, float z) { sum += kept_amount(v, z, id); });
+    each_token<true>(v, begin, begin < end && end - begin > part ? begin + part : end,
+                     [&](uint32_t id, float z, bool) { sum += kept_amount(v, z, id); });
     sum = warp_sum(sum);
     __syncthreads();
     if (lane_of() == 0)
@@ -207,7 +254,7 @@ static __device__ __forceinline__ uint32_t scan_span(const struct view *v, uint3
         uint64_t x = 0;
         if (id < end) {
             bool allowed = !v->mask || (v->mask[id / 32] >> (id % 32) & 1u);
-            x = kept_amount(v, allowed ? v->z[id] : minus_inf(), id);
+            x = kept_amount(v, tempered(v, allowed ? v->z[id] : minus_inf()), id);
         }
         uint32_t lane = first_to_reach(x, &need);
         if (lane < 32)
@@ -275,13 +322,14 @@ static __device__ __forceinline__ uint64_t own_key(const struct view *v, struct 
 {
     if (v->raw || best.own >> 32 <= order(minus_inf()))
         return v->raw ? best.own : 0;
-    return key_of(k_f32_bits(weight(v, v->z[id_of(best.own)])), id_of(best.own));
+    return key_of(k_f32_bits(weight(v, tempered(v, v->z[id_of(best.own)]))), id_of(best.own));
 }
 
 /* The row's token, or false where it has none; s->top_ids, s->top_logprobs, s->max and s->lse where they are wanted. In
  * phases, so that each pass is compiled once. */
 static __device__ __forceinline__ bool choose(struct block_state *s, const struct sample_row_dev *row, struct view *v,
-                                              float *z, const uint32_t *words, float *saved, uint32_t *token)
+                                              float *z, const uint32_t *words, float *saved, const uint64_t *surveyed,
+                                              uint32_t *token)
 {
     struct best best = {0, 0, false};
     struct place place = {false, false};
@@ -298,7 +346,7 @@ static __device__ __forceinline__ bool choose(struct block_state *s, const struc
             finds = row->mask || row->n_biases > 0 || row->n_counts > 0;
         }
         if (finds) {
-            best = find_best(s, v);
+            best = find_best(s, v, phase == RAW ? surveyed : NULL);
             if (best.is_bad || s->bad)
                 return false;
         }
@@ -336,7 +384,7 @@ static __device__ __forceinline__ bool choose(struct block_state *s, const struc
     return true;
 }
 
-static __global__ void __launch_bounds__(MAX_THREADS) sample_kernel(struct sample_launch a)
+static __global__ void __launch_bounds__(MAX_THREADS, 1) sample_kernel(struct sample_launch a)
 {
     static __shared__ struct block_state state;
     struct block_state *s = &state;
@@ -349,6 +397,7 @@ static __global__ void __launch_bounds__(MAX_THREADS) sample_kernel(struct sampl
     v.z = z;
     v.mask = NULL;
     v.n = a.n_vocab;
+    v.is_aligned = (uintptr_t)z % 16 == 0;
     v.segment = ((v.n + 31) / 32 + n_warps() - 1) / n_warps() * 32;
     v.raw = true;
     v.temperature = 1.0f;
@@ -357,7 +406,8 @@ static __global__ void __launch_bounds__(MAX_THREADS) sample_kernel(struct sampl
     if (threadIdx.x == 0)
         s->bad = 0;
     uint32_t token = 0, rank = 0;
-    bool is_bad = !choose(s, row, &v, z, words, saved, &token);
+    const uint64_t *surveyed = a.bests_dev ? a.bests_dev + blockIdx.x * SAMPLE_BESTS : NULL;
+    bool is_bad = !choose(s, row, &v, z, words, saved, surveyed, &token);
     if (!is_bad && row->n_logprobs >= 0) {
         if (row->is_saved)
             restore(row, z, words, saved);
@@ -376,5 +426,10 @@ extern "C" cudaError_t launch_sample(cudaStream_t stream, const struct sample_la
     cudaError_t error = cudaFuncSetAttribute(sample_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, LIST * 8);
     if (error != cudaSuccess)
         return error;
-    return K_LAUNCH(sample_kernel, a->n_rows, n_threads, list_bytes, stream, *a);
+    struct sample_launch sampled = *a;
+    if (a->n_rows > SAMPLE_SURVEY_ROWS || n_threads < MAX_THREADS)
+        sampled.bests_dev = NULL;
+    else
+        error = K_LAUNCH(survey_kernel, dim3(SURVEY_BLOCKS, a->n_rows), dim3(MAX_THREADS), 0, stream, sampled);
+    return error == cudaSuccess ? K_LAUNCH(sample_kernel, a->n_rows, n_threads, list_bytes, stream, sampled) : error;
 }

@@ -7,8 +7,9 @@
 
 #define MAX_THREADS 512u
 #define MAX_WARPS 16u
-#define UNROLL 8u /* loads that a thread has on the way */
-#define BUCKETS 2048u
+#define UNROLL 8u /* logits that a thread has on the way: in two loads where rows are aligned */
+#define BUCKET_BITS 11u
+#define BUCKETS (1u << BUCKET_BITS)
 #define GROUPS (BUCKETS / 32u)
 #define LIST 8192u /* keys, 64 KiB: with the histogram below the 99 KiB of every GPU */
 #define FEW 256u /* a list that is ranked by comparing each with each */
@@ -38,6 +39,7 @@ struct view {
     const float *z;
     const uint32_t *mask; /* or NULL */
     uint32_t n;
+    bool is_aligned; /* z, on 16 bytes */
     uint32_t segment; /* tokens of each warp: a multiple of 32 */
     bool raw; /* keys are those of the logits, not of the weights */
     float temperature, max;
@@ -93,20 +95,26 @@ static __device__ __forceinline__ uint32_t id_of(uint64_t key)
     return ~(uint32_t)key;
 }
 
-/* w in [0, 1], 0 or normal, in units of 2^-40, rounded to nearest even: below 2^23 units by a float addition, and above
- * that w's 24 bits are integers already. */
+/* w in [0, 1] in units of 2^-40, rounded to nearest even. In two steps, whose sums round to integers in their low bits: the
+ * nearest number of 2^23 units, and what is left of w, which is exact and at most half as many. The first is a multiple of
+ * an even number of units, so that a tie stays one between the same two. */
 static __device__ __forceinline__ uint64_t fixed_point(float w)
 {
-    float units = w * 0x1p40f;
-    if (units < 0x1p23f)
-        return k_f32_bits(units + 0x1p23f) - 0x4b000000u;
-    uint32_t bits = k_f32_bits(w);
-    return (uint64_t)((bits & 0x7fffffu) | 0x800000u) << ((bits >> 23) - 110);
+    float high = fmaf(w, 0x1p17f, 0x1p23f);
+    float low = fmaf(fmaf(w, 0x1p17f, 0x1p23f - high), 0x1p23f, 0x1.8p23f);
+    const uint64_t bias = (UINT64_C(0x4b000000) << 23) + UINT64_C(0x4b400000);
+    return ((uint64_t)k_f32_bits(high) << 23) + k_f32_bits(low) - bias;
 }
 
+static __device__ __forceinline__ float tempered(const struct view *v, float z)
+{
+    return v->temperature == 1.0f ? z : z / v->temperature;
+}
+
+/* Of a logit that is tempered: none is above the largest. */
 static __device__ __forceinline__ float weight(const struct view *v, float z)
 {
-    return k_exp((v->temperature == 1.0f ? z : z / v->temperature) - v->max);
+    return k_exp_in_range(z - v->max);
 }
 
 /* What a key of a weight adds to a sum. */
@@ -117,34 +125,57 @@ static __device__ __forceinline__ uint64_t amount(uint64_t key, bool by_weight)
 
 /* ---- passes ------------------------------------------------------------------------------------ */
 
-/* f(id, z) for the tokens of [begin, end), begin a multiple of 32: lane l's are begin + l, + 32 and so on. */
-template <class F>
+/* f(id, z, is_there) for the tokens of [begin, end), begin a multiple of 32, and for what fills them up to a whole number of
+ * rounds, of which z is -inf: in a round each lane has four neighbours at a time. Where tokens are weighed z is tempered. A
+ * round asks once what is the same for all of it. */
+template <bool weighed, class F>
 static __device__ __forceinline__ void each_token(const struct view *v, uint32_t begin, uint32_t end, F f)
 {
     for (uint32_t first = begin; first < end; first += 32 * UNROLL) {
         float z[UNROLL];
+        uint32_t own = first + 4 * lane_of();
+        if (v->is_aligned && end - first >= 32 * UNROLL) {
 #pragma unroll
-        for (uint32_t u = 0; u < UNROLL; u++) {
-            uint32_t id = first + 32 * u + lane_of();
-            z[u] = id < end ? v->z[id] : 0.0f;
+            for (uint32_t u = 0; u < UNROLL; u += 4) {
+                float4 four = *(const float4 *)(v->z + own + 32 * u);
+                z[u] = four.x;
+                z[u + 1] = four.y;
+                z[u + 2] = four.z;
+                z[u + 3] = four.w;
+            }
+        } else {
+#pragma unroll
+            for (uint32_t u = 0; u < UNROLL; u++) {
+                uint32_t id = own + u / 4 * 128 + u % 4;
+                z[u] = id < end ? v->z[id] : minus_inf();
+            }
+        }
+        if (v->mask) {
+#pragma unroll
+            for (uint32_t u = 0; u < UNROLL; u++) {
+                uint32_t id = own + u / 4 * 128 + u % 4;
+                if (id < end && !(v->mask[id / 32] >> (id % 32) & 1u))
+                    z[u] = minus_inf();
+            }
+        }
+        if (weighed && v->temperature != 1.0f) {
+#pragma unroll
+            for (uint32_t u = 0; u < UNROLL; u++)
+                z[u] = z[u] / v->temperature;
         }
 #pragma unroll
         for (uint32_t u = 0; u < UNROLL; u++) {
-            uint32_t id = first + 32 * u + lane_of();
-            if (id >= end)
-                break;
-            if (v->mask && !(v->mask[id / 32] >> (id % 32) & 1u))
-                z[u] = minus_inf();
-            f(id, z[u]);
+            uint32_t id = own + u / 4 * 128 + u % 4;
+            f(id, z[u], id < end);
         }
     }
 }
 
 /* f for the tokens of the calling warp. */
-template <class F> static __device__ __forceinline__ void each_own_token(const struct view *v, F f)
+template <bool weighed, class F> static __device__ __forceinline__ void each_own_token(const struct view *v, F f)
 {
     uint32_t begin = warp_of() * v->segment, end = begin + v->segment;
-    each_token(v, begin, end < v->n ? end : v->n, f);
+    each_token<weighed>(v, begin, end < v->n ? end : v->n, f);
 }
 
 /* ---- what threads do together ------------------------------------------------------------------ */

@@ -39,10 +39,39 @@ static __device__ __forceinline__ bool is_in(struct range r, uint64_t key)
 
 static __device__ __forceinline__ uint32_t shift_of(struct range r)
 {
-    uint32_t shift = 0;
-    while ((r.high - r.low) >> shift >= BUCKETS)
-        shift++;
-    return shift;
+    uint32_t bits = 64 - (uint32_t)__clzll((long long)(r.high - r.low));
+    return bits > BUCKET_BITS ? bits - BUCKET_BITS : 0;
+}
+
+/* Whether the range is of whole values, whatever the id, and so are its buckets. */
+static __device__ __forceinline__ bool is_of_values(struct range r)
+{
+    return (uint32_t)r.low == 0 && (uint32_t)r.high == ~0u && shift_of(r) >= 32;
+}
+
+/* What of the row is in the range. */
+static __device__ __forceinline__ void fill_from_row(struct block_state *s, const struct view *v, struct range r,
+                                                     bool by_weight)
+{
+    uint32_t shift = shift_of(r);
+    if (!v->raw && by_weight && is_of_values(r)) { /* the first histogram of top_p: by far the most usual */
+        uint32_t low = (uint32_t)(r.low >> 32), span = (uint32_t)(r.high >> 32) - low;
+        each_own_token<true>(v, [=](uint32_t id, float z, bool is_there) {
+            float w = weight(v, z);
+            uint32_t above = k_f32_bits(w) - low;
+            (void)id;
+            (void)is_there; /* what is not has no weight, which is not in the range */
+            if (above <= span)
+                add_to(s, above >> (shift - 32), fixed_point(w));
+        });
+        return;
+    }
+    each_own_token<true>(v, [=](uint32_t id, float z, bool is_there) {
+        float w = weight(v, z);
+        uint64_t key = key_of(k_select_u32(v->raw, order(z), k_f32_bits(w)), id);
+        if (is_there && is_in(r, key))
+            add_to(s, (uint32_t)((key - r.low) >> shift), by_weight ? fixed_point(w) : 1);
+    });
 }
 
 /* Counts (or sums the weights of) what is in the range, and yields all of it. */
@@ -58,12 +87,7 @@ static __device__ __forceinline__ uint64_t fill_histogram(struct block_state *s,
                 add_to(s, (uint32_t)((key - r.low) >> shift), amount(key, by_weight));
         }
     } else {
-        each_own_token(v, [=](uint32_t id, float z) {
-            float w = weight(v, z);
-            uint64_t key = key_of(v->raw ? order(z) : k_f32_bits(w), id);
-            if (is_in(r, key))
-                add_to(s, (uint32_t)((key - r.low) >> shift), by_weight ? fixed_point(w) : 1);
-        });
+        fill_from_row(s, v, r, by_weight);
     }
     __syncthreads();
     for (uint32_t g = warp_of(); g < GROUPS; g += n_warps()) {
@@ -107,6 +131,27 @@ static __device__ __forceinline__ struct range bucket_range(struct range r, uint
 
 /* ---- the list ---------------------------------------------------------------------------------- */
 
+/* Of the calling thread's tokens: r's into the list, and the sum. Values decide but for those that are r's limits. */
+template <bool raw>
+static __device__ __forceinline__ uint64_t gather_own(struct block_state *s, const struct view *v, struct range r,
+                                                      uint32_t capacity)
+{
+    uint32_t low = (uint32_t)(r.low >> 32);
+    uint64_t sum = 0;
+    each_own_token<true>(v, [&](uint32_t id, float z, bool is_there) {
+        float w = weight(v, z);
+        uint32_t value = raw ? order(z) : k_f32_bits(w);
+        uint64_t key = key_of(value, id);
+        sum += fixed_point(raw || key > r.high ? w : 0.0f);
+        if (value >= low && is_there && is_in(r, key)) {
+            uint32_t at = atomicAdd(&s->n_list, 1u);
+            if (at < capacity)
+                list()[at] = key;
+        }
+    });
+    return sum;
+}
+
 /* Keys of r into the list, up to what it holds; yields whether it holds them all. Sums of weights for each warp's part
  * of the row: of the keys above r; where keys are those of raw logits, of every token. */
 static __device__ __forceinline__ bool gather(struct block_state *s, const struct view *v, struct range r)
@@ -116,19 +161,7 @@ static __device__ __forceinline__ bool gather(struct block_state *s, const struc
     if (threadIdx.x == 0)
         s->n_list = 0;
     __syncthreads();
-    uint64_t sum = 0;
-    each_own_token(v, [&sum, s, v, r, capacity](uint32_t id, float z) {
-        float w = weight(v, z);
-        uint64_t key = key_of(v->raw ? order(z) : k_f32_bits(w), id);
-        if (v->raw || key > r.high)
-            sum += fixed_point(w);
-        if (is_in(r, key)) {
-            uint32_t at = atomicAdd(&s->n_list, 1u);
-            if (at < capacity)
-                list()[at] = key;
-        }
-    });
-    sum = warp_sum(sum);
+    uint64_t sum = warp_sum(v->raw ? gather_own<true>(s, v, r, capacity) : gather_own<false>(s, v, r, capacity));
     if (lane_of() == 0)
         s->segment[warp_of()] = sum;
     __syncthreads();

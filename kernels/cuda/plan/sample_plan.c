@@ -21,8 +21,9 @@ uint64_t cuda_sample_parts_bytes(uint32_t n_vocab)
     return row > PARTS_BYTES ? row : PARTS_BYTES;
 }
 
-/* A saved logit for each bias and count, of 8 bytes each. A row's are an even number. */
+/* The bests of few rows; a saved logit for each bias and count, of 8 bytes each. A row's are an even number. */
 uint64_t cuda_sample_workspace_bytes(const struct k_plan_dims *dims)
 {
-    return cuda_sample_parts_bytes(dims->n_vocab) / 2 + (uint64_t)dims->n_logits * sizeof(float);
+    return SAMPLE_SURVEY_ROWS * SAMPLE_BESTS * sizeof(uint64_t) + cuda_sample_parts_bytes(dims->n_vocab) / 2 +
+           (uint64_t)dims->n_logits * sizeof(float);
 }

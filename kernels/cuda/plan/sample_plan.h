@@ -21,6 +21,10 @@ struct sample_row_dev {
     uint32_t is_saved; /* for logprobs */
 };
 
+/* Of so few rows many blocks find the best logits before they are sampled: that many keys of a row. */
+#define SAMPLE_SURVEY_ROWS 32u
+#define SAMPLE_BESTS 128u
+
 struct sample_plan_dev { /* the rows follow */
     uint32_t n_rows, reserved[3];
 };
