@@ -14,7 +14,7 @@ CUBLAS_TFLOPS = 733
 # sums, not throughput (RMSNorm's chain of 256 steps alone is 0.83).
 NORM_US, ROPE_US, ATTENTION_US, OTHER_US = 2.75, 2.0, 4.0, 2.0
 FILL_US = 0.8  # a GEMM's first bytes
-SAMPLING_US = 200  # a row of 128k tokens, by one block
+SAMPLING_US = 200  # a row of 128k tokens: an estimate of one block's time, kept for all commits
 IDLE_US = 6  # between recorded steps: one copy in, one graph
 
 
@@ -34,13 +34,13 @@ def shared_bytes(kernel):
         rows, tokens, _, _, stages = n[-5:]
         dynamic = (rows + tokens) * 128 * stages
     elif name.startswith("gemm_small") and len(n) >= 3:
-        tokens, rows, stages = 8 * n[-3], 16 * n[-2], n[-1]
-        dynamic = warps_of(kernel) * (rows + tokens) * 128 * stages
-    elif name.startswith(("attention_mma", "attention_decode")) and n:
+        dynamic = warps_of(kernel) * n[2] * (8 * n[0] + 16 * n[1]) * 128
+    elif re.match("attention_(mma|decode)", name) and n:
         row = (n[0] + 63) // 64 * 128
         small = 1024 + (4 if n[0] <= 128 else 2) * 64 * row + 16 * row + 16 * 128
-        large = 1024 + 2 * 64 * row + (64 * row if n[0] > 64 else 0) + 64 * n[0] * 4 if n[0] <= 128 else 0
-        dynamic = small if name.startswith("attention_decode") else max(small, large)
+        has_large = name.startswith("attention_mma") and n[0] <= 128
+        large = 1024 + 2 * 64 * row + (64 * row if n[0] > 64 else 0) + 64 * n[0] * 4 if has_large else 0
+        dynamic = max(small, large)
     return kernel.static_shared + dynamic
 
 
@@ -69,9 +69,8 @@ def find(kernels, *parts):
 
 # ---- what is predicted ----
 
-# Rows, columns, and which instantiation: <is_gated, is_segmented, ...>; of few tokens <is_gated, is_split, ...>, where is_split is
-# for narrow matrices in one segment.
-PLAIN, SEGMENTED, GATED = (r"<false,false,(large|small)", r"<false,(true,large|false,small)", r"<true,false,(large|small)")
+# Rows, columns, and which instantiation: <is_gated, is_segmented, ...>.
+PLAIN, SEGMENTED, GATED = r"<false,(false,)?(large|\d)", r"<false,(true,)?(large|\d)", r"<true,(false,)?(large|\d)"
 LLAMA_8B = {"qkv": (6144, 4096, PLAIN), "o": (4096, 4096, SEGMENTED), "gate, up": (28672, 4096, GATED),
             "down": (4096, 14336, SEGMENTED)}
 QWEN_06B = {"qkv": (4096, 1024, PLAIN), "o": (1024, 2048, SEGMENTED), "gate, up": (6144, 1024, GATED),
@@ -118,7 +117,7 @@ def decode_attention(kernels, machine):
     """(share of bandwidth, terms of a tile, blocks an SM) of heads 128 wide, four query heads to a KV head, long contexts."""
     best = None
     for kernel in kernels:
-        if not re.search(r"^attention_(mma|decode|small)", kernel.readable) or 128 not in numbers(kernel.readable):
+        if not kernel.readable.startswith("attention_decode") or 128 not in numbers(kernel.readable):
             continue
         if "true" in kernel.readable:  # with a softcap
             continue
@@ -136,11 +135,12 @@ def decode_attention(kernels, machine):
 
 def small_gemm_share(kernels, machine, which):
     """Of bandwidth, one token: a warp's stages against its SM's share of memory."""
-    kernel = find([k for k in kernels if numbers(k.readable)[:2] == [1, 1]], r"^gemm_small", which)
+    name = r"^gemm_small<true,false,small" if which == GATED else r"^gemm_small<false,false,small"
+    kernel = find([k for k in kernels if numbers(k.readable)[:2] == [1, 1]], name)
     if not kernel:
         return None
-    counts = kernel.function.hot()[1]
-    terms = model.limits(machine, counts, 1, hbm_bytes=16 * 128) # 16 rows; factors come from L2
+    counts = a_stage_with_its_chunk(kernel)
+    terms = model.limits(machine, counts, 1, hbm_bytes=16 * 128)  # 16 rows of 64 columns
     return terms["memory"] / model.clocks(terms)
 
 
