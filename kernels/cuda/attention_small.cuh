@@ -19,8 +19,10 @@ template <uint32_t D> struct small_layout {
     static constexpr uint32_t bytes = weights_at + ATTN_SMALL * ATTN_TILE * 2;
 };
 
-/* The queries' fragments: in registers all along where there is room, else read again for each tile, 8 instructions of some 900. */
-template <uint32_t D, bool is_capped> static constexpr bool holds_queries = D <= ATTN_MOST_LARGE && !is_capped;
+/* The queries' fragments: in registers all along where there is room, else read again for each tile, 8 instructions of some 900.
+ * Heads of 96 have the room on sm_90 and spill 4 bytes on sm_100. */
+template <uint32_t D, bool is_capped>
+static constexpr bool holds_queries = D <= ATTN_MOST_LARGE && D != 96 && !is_capped;
 
 /* ---- what is merged of a unit so far: (n, h) is the pair of columns n of row h of the thread ---- */
 
