@@ -54,10 +54,10 @@ static int norm_into_x(struct pass *p, enum model_norm kind, enum model_vector w
         (struct k_rmsnorm_args){.x_dev = delta, .out_dev = p->x, .n_cols = p->f->desc->hidden_size, .into = true});
 }
 
-/* Whether x was written for this GEMM alone: so is all but the residual stream, and what attention leaves. */
-static bool is_for_gemm(const struct pass *p, enum model_site site, const float *x)
+/* Whether x was written for GEMMs alone: so is all but the residual stream. */
+static bool is_for_gemm(const struct pass *p, const float *x)
 {
-    return x != p->x && !(site == SITE_O && p->layer + 1 < p->f->desc->n_layers);
+    return x != p->x;
 }
 
 /* The one place that applies a weight, for n tokens, and what follows it where a backend computes both at once.
@@ -75,7 +75,7 @@ static int linear(struct pass *p, enum model_site site, enum model_activation ac
         .workspace_dev = f->gemm_workspace_dev,
         .n_tokens = p->n,
         .unit = weight->unit,
-        .x_for_gemm = is_for_gemm(p, site, x),
+        .x_for_gemm = is_for_gemm(p, x),
     };
     switch (activation) {
     case ACTIVATION_NONE: return f->backend->ops->gemm(f->backend, &gemm, p->err);
@@ -178,6 +178,7 @@ static int attend(struct pass *p, const struct k_attn_row *rows, uint32_t n_rows
     const struct k_attention_args a = {
         .qkv_dev = buffer(f, f->layout.wide),
         .out_dev = buffer(f, f->layout.narrow),
+        .for_gemm = p->layer + 1 < f->desc->n_layers, /* the last one's is gathered first */
         .rows = rows,
         .rows_dev = forward_on_device(f, rows),
         .plan_dev = forward_on_device(f, attention_plan_of(f, p->batch, p->layer)),
