@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 . tools/setup.sh
 usage="usage: bash tools/gpu_bundle.sh OUT.tar.gz [--emulator BUILD]"
 [ $# = 1 ] || { [ $# = 3 ] && [ "$2" = --emulator ]; } || quire_die "$usage"
-case $1 in /*) out=$1 ;; *) out=$PWD/$1 ;; esac
+case $1 in -*) quire_die "$usage" ;; /*) out=$1 ;; *) out=$PWD/$1 ;; esac
 build=${3:-build-gpu}
 if [ $# = 3 ]; then
     programs=quire

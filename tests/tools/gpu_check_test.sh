@@ -22,6 +22,7 @@ check() { # folder of the bundle, arguments
     "${alone[@]}" env -i PATH=/usr/local/bin:/usr/bin:/bin ${seconds:+QUIRE_GPU_CHECK_SECONDS=$seconds} bash "$folder/quire-gpu/tools/gpu_check.sh" "$@" --emulator
 }
 
+want "an option is no name for a bundle" grep -q "^quire: usage:" <<<"$(timeout 10 bash "$root/tools/gpu_bundle.sh" --help 2>&1)"
 bash "$root/tools/gpu_bundle.sh" "$work/bundle.tar" --emulator "$build" || exit 1
 mkdir "$work/good"
 tar -C "$work/good" -xf "$work/bundle.tar"
