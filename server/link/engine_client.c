@@ -175,21 +175,22 @@ static void answer_greeting(struct engine_client *c, const struct wire_hello *th
 }
 
 /* Answers of another law have other bits: what was kept, recorded or promised of ours does not hold for them. An engine that
- * does not tell is believed. */
+ * does not tell is of a release from before this was asked, and so of another law. */
 static bool is_of_our_law(struct engine_client *c, const struct wire_hello *theirs)
 {
     const size_t n = strlen(c->law);
     char why[192];
-    if (n == 0 || theirs->n_arithmetic == 0 ||
-        (theirs->n_arithmetic >= n && memcmp(theirs->arithmetic, c->law, n) == 0))
+    if (n == 0 || (theirs->n_arithmetic >= n && memcmp(theirs->arithmetic, c->law, n) == 0))
         return true;
-    const char *end = memchr(theirs->arithmetic, '\n', theirs->n_arithmetic);
-    const size_t n_line = end ? (size_t)(end - theirs->arithmetic) : theirs->n_arithmetic;
+    const char *tells = theirs->n_arithmetic ? theirs->arithmetic : "an older law";
+    const size_t n_tells = theirs->n_arithmetic ? theirs->n_arithmetic : strlen(tells);
+    const char *end = memchr(tells, '\n', n_tells);
+    const size_t n_line = end ? (size_t)(end - tells) : n_tells;
     snprintf(
         why, sizeof why,
         "HELLO: arithmetic: the engine computes by %.*s of docs/numerics.md, this front end knows %.*s: start both from "
         "one release",
-        n_line < sizeof c->law ? (int)n_line : (int)sizeof c->law, theirs->arithmetic, (int)n - 1, c->law);
+        n_line < sizeof c->law ? (int)n_line : (int)sizeof c->law, tells, (int)n - 1, c->law);
     fail_connection(c, why);
     return false;
 }

@@ -564,6 +564,12 @@ static void test_mismatches(void **state)
     join_well(&rig, &h);
     engine_client_close(h.client);
     rig_close(&rig);
+    rig_open(&rig, NULL, &(struct fake_engine_options){.tells_no_arithmetic = true});
+    join(&rig, &h, &hello);
+    assert_true(h.closed && !h.ready);
+    assert_non_null(strstr(h.why, "the engine computes by an older law"));
+    engine_client_close(h.client);
+    rig_close(&rig);
 }
 
 static bool stats_came(void *context)

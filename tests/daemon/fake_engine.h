@@ -23,6 +23,7 @@ struct fake_engine_options {
     uint64_t refuse_below_us; /* a request with a deadline sooner than this ends as refused */
     uint32_t fail_token;    /* instead of it comes ENGINE_FINISH_ERROR; UINT32_MAX: none */
     bool hold;              /* no step until fake_engine_release() */
+    bool tells_no_arithmetic; /* as one of an older release */
 };
 void fake_engine_options_default(struct fake_engine_options *options);
 

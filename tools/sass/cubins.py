@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import struct
 import subprocess
+import sys
 
 from sass import listing
 
@@ -51,7 +52,9 @@ def attributes(data):
             at += size
 
 
-def sections(image):
+def sections(path, image):
+    if len(image) < 64 or image[:5] != b"\x7fELF\x02":
+        sys.exit(f"sass: {path} is no cubin: it does not begin as a 64-bit ELF file does")
     (offset,) = struct.unpack_from("<Q", image, 0x28)
     count, names = struct.unpack_from("<HH", image, 0x3C)
     headers = [struct.unpack_from("<IIQQQQIIQQ", image, offset + 64 * i) for i in range(count)]
@@ -65,7 +68,7 @@ def read_cubin(path, arch):
     """The kernels of a cubin by name, with all but their code."""
     image = pathlib.Path(path).read_bytes()
     kernels, symbols, common, release = {}, [], b"", ""
-    for name, kind, data, size, info in sections(image):
+    for name, kind, data, size, info in sections(path, image):
         if name.startswith(".text."):
             kernels.setdefault(name[6:], Kernel(name[6:], arch)).code_bytes = size
         elif name.startswith(".nv.shared.") and not name.startswith(".nv.shared.reserved"):
