@@ -339,8 +339,9 @@ static void tokens_segment(const struct cpu_gemm *task, const struct host_part *
     float w[CHUNK_TILES * 2 * ROWS * TILE_DEPTH];
     struct tokens_job j = {.w = w, .w_terms = tile_weight_terms(part->format.kind), .x_terms = task->n_terms};
     uint32_t column = task->column[segment];
-    for (uint32_t i = 0; i < n_groups * ROWS * TILE_TOKENS; i++)
-        c[0][i] = column < end ? 0.0f : CPU_NO_TERM;
+    for (uint32_t g = 0; g < n_groups; g++)
+        for (uint32_t i = 0; i < ROWS * TILE_TOKENS; i++)
+            c[g][i] = column < end ? 0.0f : CPU_NO_TERM;
     for (uint32_t tile = task->tile[segment]; tile < end_tile; tile += CHUNK_TILES) {
         j.n_tiles = end_tile - tile < CHUNK_TILES ? end_tile - tile : CHUNK_TILES;
         widen(part, row, n_rows, column, end, j.n_tiles, w);
