@@ -10,9 +10,9 @@ safetensors, tokenizers and gguf; all else is the standard library. Without --ll
 
 All servers of a row run at once; those that wait compute nothing. They take turns, in one order in even rounds and in
 the other in odd ones, and a gain is the ratio of two rates of the same round: the table gives the median of the rounds,
-and the lowest and highest. Where a gain of hundredths is asked for, the one that it is held against runs before and after each of the others,
-and counts by the mean of both: a machine's clock moves more than that within a round. A second server of its kind tells what such a
-gain is worth. A round has a text of its own, the same for everybody, and a cache_salt of its own, so that nobody
+and the lowest and highest. Where hundredths are asked for, each server has one without drafts beside it and both run as often, in
+three pairs of new servers: where a server's memory lies is luck, and one that ran last is faster. A second server without drafts
+tells what such a gain is worth. A round has a text of its own, the same for everybody, and a cache_salt of its own, so that nobody
 drafts from the round before. Every answer of Quire's must be, to the letter, that of the server without drafts; a run in which one is not
 ends with an error. What else the machine was doing is told as its load.
 """
@@ -138,14 +138,11 @@ class Row:
     def __init__(self, o, name, work, goals):
         self.o, self.name, self.work, self.goals, self.samples = o, name, work, goals, []
 
-    def run(self, contenders, rounds, between=None):
-        """contenders: {name: (server, its base's name, do)}; do(server, round) → list of answers. between: a base that runs before
-        and after each of the others."""
+    def run(self, contenders, rounds):
+        """contenders: {name: (server, its base's name, do)}; do(server, round) → list of answers."""
         for turn in [-1, *rounds]:
-            said, order = {}, list(contenders) if turn % 2 else list(contenders)[::-1]
-            if between and turn >= 0:
-                order = [between] + [who for name in order if name != between for who in (name, between)]
-            for name in order:
+            said = {}
+            for name in list(contenders) if turn % 2 else list(contenders)[::-1]:
                 server, base, do = contenders[name]
                 counted, cpu, began = self.counters(server), server.cpu_seconds(), time.perf_counter()
                 answers = do(server, turn)
@@ -181,13 +178,9 @@ class Row:
         return [s for s in self.samples if s["who"] == who]
 
     def against_base(self, who, value):
-        """A sample's value over its base's in the same round: that of the runs next to it on both sides, where there are two."""
-        ratios = []
-        for at, sample in ((i, s) for i, s in enumerate(self.samples) if s["who"] == who):
-            bases = [i for i, s in enumerate(self.samples) if s["who"] == sample["base"] and s["round"] == sample["round"]]
-            beside = {max((i for i in bases if i <= at), default=bases[0]), min((i for i in bases if i >= at), default=bases[-1])}
-            ratios.append(value(sample) / statistics.mean(value(self.samples[i]) for i in beside))
-        return ratios
+        """A sample's value over its base's in the same round."""
+        bases = {(s["who"], s["round"]): value(s) for s in self.samples}
+        return [value(s) / bases[s["base"], s["round"]] for s in self.of(who)]
 
     def costs(self, who):
         """CPU time of the server's process for a token: what noise of the machine moves less than rates."""
@@ -369,16 +362,14 @@ def saturation_row(o, _):
     flags, methods = ("--max-num-seqs", running), {"ngram": {}, "suffix": {}, "draft_model": {"model": str(DRAFT)}}
     goals = {f"quire {method}": [0.98] for method in methods}
     row = Row(o, "saturation", "the demo model, 64 running", {**goals, "quire prediction, 90 % right": [0.98]})
-    for turn in range(1 if o.quick else 7):
-        with contextlib.ExitStack() as stack:  # servers of its own for each round: where their memory lies is luck, and stays
-            def one(method=None, config=None):
-                return quire(stack, o, f"quire {method or 'without'}", DEMO, {"method": method, **config} if method else None, *flags)
-
-            contenders = {base: (one(), base, first), "quire without, another one": (one(), base, do)}
-            for method in o.methods:
-                contenders[f"quire {method}"] = (one(method, methods[method]), base, do)
-            contenders["quire prediction, 90 % right"] = (one(), base, predicted)
-            row.run(contenders, [turn], between=base)
+    turns, pairs = itertools.count(), 1 if o.quick else 3
+    for method in [m for _ in range(pairs) for m in (*o.methods, "prediction", None)]:
+        name = {None: "quire without, another one", "prediction": "quire prediction, 90 % right"}.get(method, f"quire {method}")
+        with contextlib.ExitStack() as stack:  # two servers that run as often as each other, and new ones for each pair
+            config = {"method": method, **methods[method]} if method in methods else None
+            contenders = {base: (quire(stack, o, base, DEMO, None, *flags), base, first),
+                          name: (quire(stack, o, name, DEMO, config, *flags), base, predicted if method == "prediction" else do)}
+            row.run(contenders, [next(turns) for _ in range(1 if o.quick else 4)])
     return row
 
 

@@ -55,7 +55,7 @@ static struct replay_report replay(struct recording *r, const char *model)
 
 /* An emulated step takes a second where a CPU's takes a millisecond. */
 #ifdef TEST_DEVICE
-#define ONE_RUN_IN 2
+#define ONE_RUN_IN 4
 #else
 #define ONE_RUN_IN 1
 #endif
