@@ -41,6 +41,7 @@ ROOMS = {
     "server/http/": "base/",
     "server/wire/": "base/ request/",
     "server/link/": "base/ request/ server/wire/",
+    "server/cache/": "base/ request/ server/wire/ server/link/",
     "server/daemon/": "base/ request/ server/wire/ engine/ engine/record/",
     # Who pays and what is seen know nothing of requests being served. An error is the lowest thing of the front end.
     "server/front/api/api_error.": "base/ server/http/ server/front/output/json_out.",
