@@ -332,7 +332,7 @@ GEMM_FN void store_outputs(const struct gemm_mma_args &a, const struct small_spl
 }
 
 template <bool is_gated, bool is_split, class shape>
-static __global__ void __launch_bounds__(WARPS * 32)
+static __global__ void __launch_bounds__(WARPS * 32, 2)
     gemm_small(const struct gemm_mma_args a, const uint16_t *factors, uint32_t stride, const struct small_split split)
 {
     uint32_t warp = threadIdx.x / 32, own_split = warp % split.n_splits, n_groups = blockDim.x / 32 / split.n_splits;
