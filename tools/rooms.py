@@ -47,8 +47,8 @@ ROOMS = {
     "server/front/api/api_error.": "base/ server/http/ server/front/output/json_out.",
     "server/front/output/json_out.": "base/",
     "server/front/tenant/": "base/ request/ server/http/ server/wire/ server/front/api/api_error. server/front/output/json_out.",
-    "server/front/observe/": "base/ request/ server/wire/ server/front/tenant/ server/front/output/json_out.",
-    "server/front/": "base/ request/ speculation/ text/ server/http/ server/wire/ server/link/ server/front/tenant/ server/front/observe/"
+    "server/front/observe/": "base/ request/ server/wire/ server/link/ server/cache/ server/front/tenant/ server/front/output/json_out.",
+    "server/front/": "base/ request/ speculation/ text/ server/http/ server/wire/ server/link/ server/cache/ server/front/tenant/ server/front/observe/"
                      " server/front/api/api_error. server/front/output/json_out.",
     # The tools' own: cli.h reads command lines, command.h ends commands, bench/lib is what benchmarks compute.
     "tools/cli/cli.": "base/",

@@ -26,10 +26,11 @@ typedef void (*store_answer)(void *context, enum store_found found, const uint8_
 struct store_stats { /* counters only grow */
     bool connected;
     uint64_t n_entries, n_bytes; /* as last known; live and expired */
-    uint64_t n_expired;          /* of the entries */
-    uint64_t n_lookups, n_hits, n_misses, n_away, n_puts, n_put_failed /* refused, dropped or lost */, n_evicted, n_reconnects;
+    uint64_t n_expired; /* of the entries */
+    uint64_t n_lookups, n_hits, n_misses, n_away, n_puts, n_put_failed /* refused, dropped or lost */, n_evicted,
+        n_reconnects;
     uint64_t n_waiting; /* puts that are not acknowledged yet */
-    char trouble[160];  /* the last, in words; empty: none */
+    char trouble[160]; /* the last, in words; empty: none */
 };
 
 struct answer_store_ops {
@@ -38,8 +39,8 @@ struct answer_store_ops {
     struct store_lookup *(*get)(struct answer_store *s, struct key256 key, store_answer answer, void *context);
     void (*cancel)(struct answer_store *s, struct store_lookup *lookup); /* its answer does not come */
     /* bytes are copied. Whole or not at all. Not there or too busy: it is dropped and counted. ttl_s > 0. */
-    void (*put)(struct answer_store *s, struct key256 key, const uint8_t *bytes, size_t n, int64_t created_s, uint32_t ttl_s,
-                uint32_t n_tokens, struct key256 domain);
+    void (*put)(struct answer_store *s, struct key256 key, const uint8_t *bytes, size_t n, int64_t created_s,
+                uint32_t ttl_s, uint32_t n_tokens, struct key256 domain);
     void (*remove)(struct answer_store *s, struct key256 key);
     void (*hit)(struct answer_store *s, struct key256 key); /* counted there, some time; may be left out when busy */
     /* Everything that this server's name space has; done is called once, from the loop. */

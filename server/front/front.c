@@ -50,6 +50,11 @@ static void on_ready(void *context, const struct wire_hello *hello)
     f->max_model_len = hello->max_model_len;
     turns_set_engine(f->turns, hello->max_num_seqs, hello->max_queued_requests, hello->max_num_batched_tokens);
     take_arithmetic(f, hello);
+    if (f->cache) {
+        response_cache_set_below(f->cache, engine_client_source(f->engine),
+                                 hello->n_arithmetic ? &hello->identity_arithmetic : NULL, hello->vocab_size);
+        f->source = response_cache_source(f->cache);
+    }
     f->engine_ready = f->engine_seen = true;
     if (f->on_engine_ready)
         f->on_engine_ready(f->context);
@@ -134,6 +139,8 @@ static int copy_options(struct front *f, const struct front_options *o)
     f->tenants = o->tenants;
     f->tenant_metrics = o->tenant_metrics;
     f->log_requests = o->log_requests;
+    f->cache = o->cache;
+    f->share_answers = o->share_answers;
     f->sampling = o->sampling;
     f->specials_in_messages = o->specials_in_messages;
     f->ping_ms = o->ping_ms ? o->ping_ms : 15000;

@@ -23,6 +23,7 @@
 
 struct front;
 struct http_network;
+struct response_cache;
 struct tls;
 
 /* What a reply may have that is held until it is done, and all of them at once: server/front/output/reply_bytes.h. */
@@ -77,6 +78,8 @@ struct front_options {
     uint32_t idle_timeout_ms; /* 0 = 75,000: a connection between requests */
     uint32_t write_timeout_ms; /* 0 = 60,000: a client that takes nothing */
     uint32_t ping_ms; /* 0 = 15,000: silence of a stream before a ": ping" comment */
+    struct response_cache *cache; /* NULL: none; outlives the front, which puts it before each engine that is ready */
+    bool share_answers; /* what the cache keeps is given to every tenant */
     /* The handshake is done, requests are served. May be NULL. */
     void (*on_engine_ready)(void *context);
     /* Refused or lost. front_set_engine() may follow, not from inside. May be NULL. */
@@ -106,7 +109,7 @@ struct front_engine {
 bool front_engine_spoke(const struct front *front);
 int front_set_engine(struct front *front, const struct front_engine *engine, struct quire_error *err);
 
-/* What requests are submitted to: the engine, from on_engine_ready on, or what was set since. Whoever would answer
+/* What requests are submitted to: the engine, or the cache before it, from on_engine_ready on, or what was set since. Whoever would answer
  * before it (a cache, a router) takes this one, sets its own and asks this one in turn. Both hold until on_engine_gone or
  * the next front_set_engine(); set is for a time when no request is live, such as on_engine_ready. */
 struct completion_source front_source(const struct front *front);

@@ -3,6 +3,7 @@
 #define QUIRE_FRONT_INTERNAL_H
 
 #include "server/front/api/api_error.h"
+#include "server/cache/response_cache.h"
 #include "server/link/engine_client.h"
 #include "server/front/front.h"
 #include "server/http/http.h"
@@ -37,6 +38,8 @@ struct front {
 
     struct engine_client *engine; /* NULL: none yet; gone ones stay until the next is set */
     struct completion_source source; /* what generations and pins ask */
+    struct response_cache *cache; /* before the engine; NULL: none */
+    bool share_answers;           /* of all tenants */
     bool engine_ready;            /* handshake done and connection alive */
     bool engine_draining;         /* it takes nothing new */
     bool engine_seen;             /* it was ready once */

@@ -121,6 +121,9 @@ void http_reply_large(struct http_exchange *x, int status, const char *content_t
 void http_stream_begin(struct http_exchange *x, int status, const char *content_type);
 void http_stream_write(struct http_exchange *x, const void *bytes, size_t n_bytes);
 void http_stream_end(struct http_exchange *x);
+/* Whether the client has taken so much of what was written that a quarter of the limit is not reached: for who could
+ * write all of a long reply at once. */
+bool http_stream_has_room(const struct http_exchange *x);
 
 /* Gives the connection up in the middle of a reply; on_gone follows. */
 void http_cut_off(struct http_exchange *x);

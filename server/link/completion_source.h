@@ -15,11 +15,37 @@
 #include "base/status.h"
 #include "server/wire/wire.h"
 
+#include <stdbool.h>
 #include <stdint.h>
+
+/* What who asks says beyond what is computed; a source that keeps no answers does not look at it. Moves no bit. */
+struct completion_terms {
+    struct key256 cut; /* digest of all by which the asker cuts choices short itself, at the same token each time (stop
+                          strings): a choice that it cancels is whole then. Zero: it never does */
+    struct key256 domain; /* whose kept answers may be given, and to whom this one */
+    bool no_cache, no_store; /* nothing kept is given; nothing is kept */
+    bool
+        is_bounded; /* max_tokens is the asker's own, or the API's default: else it is all that the model has room for */
+    bool streams; /* tokens are shown as they come */
+    uint32_t ttl_s; /* how long it is kept; 0: the server says */
+    uint32_t max_age_s; /* of what is given; 0: any */
+};
+
+enum completion_from { COMPLETION_COMPUTED, COMPLETION_KEPT, COMPLETION_JOINED /* another asks the same just now */ };
+struct completion_origin {
+    enum completion_from from;
+    const char *layer; /* static: "memory", "sqlite", "redis"; "flight" of what was joined; "" of what is computed */
+    uint32_t age_s; /* of what was kept */
+    bool unseeded; /* it was drawn without a seed */
+};
 
 /* What the owner of one request hears. on_done with last = true, on_refused and on_lost are each the
  * last call. */
-struct completion_events { /* all set */
+struct completion_events { /* all set, on_origin and has_room aside */
+    /* At most once, before on_accepted; of sources that keep answers. */
+    void (*on_origin)(void *context, const struct completion_origin *origin);
+    /* Whether more may be said now: an answer that is kept waits with its rest where a client reads slowly. */
+    bool (*has_room)(void *context);
     void (*on_accepted)(void *context, uint64_t engine_id); /* wire_put_accept() */
     void (*on_refused)(void *context, const struct wire_refuse *refuse);
     void (*on_token)(void *context, const struct wire_token *token);
@@ -31,11 +57,12 @@ struct completion_events { /* all set */
 struct completion_source { /* functions set; `self` is handed to each, and borrowed */
     void *self;
     /* *source_id: the source's name for the request, for cancel(). spec and events are copied; context is handed to
-     * every event. On failure no event comes, nor has one come. QUIRE_IO: it is not there; QUIRE_EXHAUSTED: it takes
+     * every event. terms are borrowed until it returns; NULL: nothing kept is given, nothing is kept. On failure no event comes, nor has one come. QUIRE_IO: it is not there; QUIRE_EXHAUSTED: it takes
      * no more at the moment; QUIRE_INVALID: the request is too large; QUIRE_NO_MEMORY. */
-    int (*submit)(void *self, const struct request_spec *spec, const struct completion_events *events, void *context,
-                  uint64_t *source_id, struct quire_error *err);
-    /* No further event comes for this request. choice >= 0: only that choice ends, its on_done still comes. An id
+    int (*submit)(void *self, const struct request_spec *spec, const struct completion_terms *terms,
+                  const struct completion_events *events, void *context, uint64_t *source_id, struct quire_error *err);
+    /* No further event comes for this request. Its ids are below 1 << 63, so that who stands before may have the others.
+     * choice >= 0: only that choice ends, its on_done still comes. An id
      * whose last event has come is ignored. */
     void (*cancel)(void *self, uint64_t source_id, int64_t choice);
 };

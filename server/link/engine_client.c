@@ -543,10 +543,12 @@ static int put_submit(struct engine_client *c, uint64_t wire_id, const struct re
     return status;
 }
 
-static int client_submit(void *self, const struct request_spec *spec, const struct completion_events *events,
-                         void *context, uint64_t *wire_id, struct quire_error *err)
+static int client_submit(void *self, const struct request_spec *spec, const struct completion_terms *terms,
+                         const struct completion_events *events, void *context, uint64_t *wire_id,
+                         struct quire_error *err)
 {
     struct engine_client *c = self;
+    (void)terms;
     if (c->state != CLIENT_READY)
         return quire_fail(err, QUIRE_IO, "%s", c->state == CLIENT_GONE ? c->why : "the engine is not ready yet");
     if (c->out.n - c->sent > MAX_OUT_BYTES)

@@ -117,7 +117,12 @@ static void on_lost(void *context, const char *why)
     snprintf(s->message, sizeof s->message, "%s", why);
 }
 static const struct completion_events request_events = {
-    on_accepted, on_refused, on_token, on_prompt_logprob, on_done, on_lost,
+    .on_accepted = on_accepted,
+    .on_refused = on_refused,
+    .on_token = on_token,
+    .on_prompt_logprob = on_prompt_logprob,
+    .on_done = on_done,
+    .on_lost = on_lost,
 };
 
 static void stream_open(struct stream *s, struct heard *h)

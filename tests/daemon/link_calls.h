@@ -9,7 +9,7 @@ static inline int submit_to(struct engine_client *client, const struct request_s
                             struct quire_error *err)
 {
     const struct completion_source source = engine_client_source(client);
-    return source.submit(source.self, what, events, context, id, err);
+    return source.submit(source.self, what, NULL, events, context, id, err);
 }
 
 static inline void cancel_at(struct engine_client *client, uint64_t id, int64_t choice)

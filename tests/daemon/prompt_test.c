@@ -72,7 +72,12 @@ static void on_lost(void *context, const char *why)
     (void)context;
     fail_msg("lost: %s", why);
 }
-static const struct completion_events events = {on_accepted, on_refused, on_token, on_token, on_done, on_lost};
+static const struct completion_events events = {.on_accepted = on_accepted,
+                                                .on_refused = on_refused,
+                                                .on_token = on_token,
+                                                .on_prompt_logprob = on_token,
+                                                .on_done = on_done,
+                                                .on_lost = on_lost};
 
 static bool is_true(void *context)
 {
@@ -120,7 +125,7 @@ static void large_prompts_arrive_whole(void **state)
     spec.max_tokens = N_PROMPT + 1;
     for (int i = 0; i < 2; i++) {
         uint64_t id;
-        assert_int_equal(source.submit(source.self, &spec, &events, &echoes[i], &id, &err), QUIRE_OK);
+        assert_int_equal(source.submit(source.self, &spec, NULL, &events, &echoes[i], &id, &err), QUIRE_OK);
     }
     assert_true(rig_run_until(&rig, is_over, echoes));
     for (int i = 0; i < 2; i++) {

@@ -85,8 +85,8 @@ static void on_begin(evutil_socket_t fd, short what, void *context)
     answer_free(context);
 }
 
-static int submit(void *self, const struct request_spec *submit, const struct completion_events *events, void *context,
-                  uint64_t *id, struct quire_error *err)
+static int submit(void *self, const struct request_spec *submit, const struct completion_terms *terms,
+                  const struct completion_events *events, void *context, uint64_t *id, struct quire_error *err)
 {
     struct fake_source *s = self;
     struct answer *a = calloc(1, sizeof *a);
@@ -94,6 +94,7 @@ static int submit(void *self, const struct request_spec *submit, const struct co
     if (!a || !prompt || submit->n > MAX_CHOICES)
         abort();
     (void)err;
+    (void)terms;
     memcpy(prompt, submit->prompt, submit->n_prompt * sizeof *prompt);
     *a = (struct answer){.next = s->live,
                          .source = s,

@@ -6,6 +6,7 @@
  * the engine.
  */
 #include "base/clock.h"
+#include "server/cache/response_cache.h"
 #include "server/daemon/daemon.h"
 #include "server/front/front.h"
 #include "server/http/address.h"
@@ -27,6 +28,7 @@ struct server {
     bool drained, has_shadow;
     uint32_t give_up_ms; /* 0: never */
     struct fake_source *source; /* NULL: the engine answers */
+    struct response_cache *cache;
 };
 
 static void on_idle(void *context)
@@ -90,8 +92,11 @@ static void on_hangup(evutil_socket_t number, short what, void *context)
 
 static void on_ready(void *context)
 {
+    static const struct key256 identity = {{1}};
     struct server *s = context;
-    if (s->source)
+    if (s->source && s->cache)
+        response_cache_set_below(s->cache, fake_source_as_source(s->source), &identity, UINT32_MAX);
+    else if (s->source)
         front_set_source(s->front, fake_source_as_source(s->source));
     printf("listening on http://127.0.0.1:%u\n", front_port(s->front));
     fflush(stdout);
@@ -135,6 +140,11 @@ static const struct option names[] = {
     {"shadow", no_argument, NULL, 'S'},
     {"refuse-below-ms", required_argument, NULL, 'r'},
     {"give-up-ms", required_argument, NULL, 'g'},
+    {"cache-entries", required_argument, NULL, 'E'},
+    {"cache-ttl", required_argument, NULL, 'l'},
+    {"cache-unseeded", no_argument, NULL, 'U'},
+    {"cache-share", no_argument, NULL, 'G'},
+    {"replay-pace", no_argument, NULL, 'R'},
     {NULL, 0, NULL, 0},
 };
 
@@ -146,6 +156,7 @@ struct words {
     const char *tenants, *certificate, *source;
     bool has_shadow;
     uint32_t give_up_ms;
+    struct response_cache_options cache; /* max_entries 0: none */
 };
 
 static bool parse(int argc, char **argv, struct front_options *o, struct fake_engine_options *f, struct words *words)
@@ -194,6 +205,11 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
         case 'C': words->certificate = optarg; break;
         case 'S': words->has_shadow = true; break;
         case 'g': words->give_up_ms = number; break;
+        case 'E': words->cache.max_entries = number; break;
+        case 'l': words->cache.ttl_s = number; break;
+        case 'U': words->cache.unseeded = true; break;
+        case 'G': o->share_answers = true; break;
+        case 'R': words->cache.replay_pace = true; break;
         case 'T': o->tenant_metrics = true; break;
         case 'r': f->refuse_below_us = UINT64_C(1000) * number; break;
         case 'b': o->max_body_bytes = number; break;
@@ -240,6 +256,7 @@ static int serve(struct server *s, struct quire_text *text, struct front_options
     if (!status)
         event_base_dispatch(s->base);
     front_destroy(s->front);
+    response_cache_close(s->cache);
     end_engine(s);
     return status;
 }
@@ -296,7 +313,11 @@ int main(int argc, char **argv)
     event_add(hangup, NULL);
     if (words.source)
         s.source = fake_source_open(s.base, strcmp(words.source, "later") == 0, fake.eos);
-    status = serve(&s, text, &options, &fake, &err);
+    if (words.cache.max_entries > 0)
+        status = response_cache_open(s.base, &words.cache, &s.cache, &err);
+    options.cache = s.cache;
+    if (!status)
+        status = serve(&s, text, &options, &fake, &err);
     if (status)
         fprintf(stderr, "front_test_server: %s\n", err.text);
     fake_source_close(s.source);

@@ -162,7 +162,7 @@ static int submit(struct generate *g, const uint32_t *ids, size_t n_ids)
     g->started = quire_now_s();
     g->interrupted = false;
     g->running = true;
-    return g->source.submit(g->source.self, &s, &events, g, &g->source_id, &g->err);
+    return g->source.submit(g->source.self, &s, NULL, &events, g, &g->source_id, &g->err);
 }
 
 static int render(struct generate *g, const char *prompt, char **out, size_t *n)

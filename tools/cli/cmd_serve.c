@@ -12,6 +12,7 @@
 #include "server/http/address.h"
 #include "server/http/tls.h"
 #include "server/wire/key.h"
+#include "tools/cache/cache_flags.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/engine_flags.h"
@@ -38,6 +39,7 @@ struct serve {
     /* from the command line */
     struct engine_options options;
     struct watching watching;
+    struct cache_flags cache_flags;
     struct hub_model model;
     const char *given; /* MODEL, as it was typed */
     const char *host, *metrics_listen, *otlp_endpoint, *remote, *key_file, *tenants_file, *warm_file, *cert_file,
@@ -68,6 +70,7 @@ struct serve {
     struct tls *tls; /* NULL: plain HTTP */
     struct tenants *tenants;
     uint32_t weights[TENANTS_MAX]; /* of the tenants, for the engine */
+    struct response_cache *cache; /* NULL: off */
     struct front *front;
     struct warming *warming; /* NULL without --warm, and before the engine is there */
     struct event *reload; /* NULL where there is nothing to be read again */
@@ -344,6 +347,8 @@ static int open_front(struct serve *s, struct quire_error *err)
         .tenants = s->tenants,
         .tenant_metrics = s->tenant_metrics,
         .log_requests = s->log_requests,
+        .cache = s->cache,
+        .share_answers = s->cache_flags.share_all,
         .otlp_endpoint = s->otlp_endpoint,
         .model_names = s->names.items,
         .n_model_names = s->names.n,
@@ -416,6 +421,8 @@ static int open_all(struct serve *s, struct quire_error *err)
         status = open_reload(s, err);
     if (status == QUIRE_OK)
         status = open_model(s, err);
+    if (status == QUIRE_OK && cache_flags_on(&s->cache_flags))
+        status = response_cache_open(s->base, &s->cache_flags.options, &s->cache, err);
     if (status == QUIRE_OK)
         status = open_front(s, err);
     if (status == QUIRE_OK)
@@ -431,6 +438,7 @@ static void close_all(struct serve *s)
     serving_signals_end(s->signals);
     warming_end(s->warming);
     front_destroy(s->front);
+    response_cache_close(s->cache);
     log_stats_end(s->log_stats);
     engine_close(s->engine);
     watching_end(&s->watching);
@@ -630,6 +638,8 @@ static int check(struct serve *s, const char *of_engine, struct quire_error *err
             quire_error_prefix(err, "--trusted-proxies");
             return QUIRE_INVALID;
         }
+    if (cache_flags_check(&s->cache_flags, err) != QUIRE_OK)
+        return QUIRE_INVALID;
     return serving_check_listen(s->listen.items, s->listen.n, s->key_file, err);
 }
 
@@ -655,13 +665,14 @@ int command_serve(int argc, char **argv)
 {
     struct serve s = {
         .host = "127.0.0.1", .port = 8000, .max_connections = 4096, .specials_in_messages = QUIRE_SPECIALS_TEXT};
-    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 60];
+    struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + CACHE_FLAGS_MAX + 60];
     struct quire_error err;
     bool given[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX] = {false};
 
     engine_options_default(&s.options);
     size_t n = http_flags(&s, rows);
     n += connection_flags(&s, rows + n);
+    n += cache_flags(&s.cache_flags, rows + n);
     const size_t n_own = n;
     n += engine_flags(&s.options, rows + n);
     n += watching_flags(&s.watching, rows + n);

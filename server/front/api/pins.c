@@ -194,7 +194,7 @@ static bool submit(struct pin *p, const struct request_job *j, struct api_error 
     front_bill(p->tenant, &s);
     /* The answer may come, and p go, before submit() returns. */
     p->live = true;
-    int status = p->front->source.submit(p->front->source.self, &s, &events, p, &p->source_id, &e->why);
+    int status = p->front->source.submit(p->front->source.self, &s, NULL, &events, p, &p->source_id, &e->why);
     if (status == QUIRE_OK)
         return true;
     p->live = false;

@@ -287,6 +287,38 @@ static bool read_request_id(struct params *p, const struct quire_doc *body, stru
     return true;
 }
 
+/* "use_cache": false is neither of the two. */
+static bool read_cache(struct params *p, const struct quire_doc *body, struct api_error *e)
+{
+    struct quire_value cache = json_field_get(body, "cache");
+    struct params_cache *c = &p->cache;
+    bool use = true;
+    if (!json_field_bool(body, "use_cache", &use, e))
+        return false;
+    c->no_cache = c->no_store = !use;
+    if (!cache.n)
+        return true;
+    if (!json_is(cache, QUIRE_OBJECT))
+        return api_bad(e, "cache", "must be an object");
+    bool no_cache = false, no_store = false;
+    uint64_t ttl = 0;
+    const struct quire_value ttl_value = json_field_member(cache, "ttl"), name = json_field_member(cache, "namespace");
+    if (!json_value_bool(json_field_member(cache, "no_cache"), "cache.no_cache", &no_cache, e) ||
+        !json_value_bool(json_field_member(cache, "no_store"), "cache.no_store", &no_store, e) ||
+        (ttl_value.n && !json_value_whole(ttl_value, "cache.ttl", 1, PARAMS_MAX_CACHE_TTL_S, &ttl, e)))
+        return false;
+    if (name.n) {
+        size_t n_bytes = 0;
+        c->name_space = json_is(name, QUIRE_STRING) ? quire_doc_text(body, name, &n_bytes) : NULL;
+        if (!c->name_space || n_bytes == 0 || n_bytes > 256)
+            return api_bad(e, "cache.namespace", "must be a string of 1 to 256 bytes");
+    }
+    c->no_cache |= no_cache;
+    c->no_store |= no_store;
+    c->ttl_s = (uint32_t)ttl;
+    return true;
+}
+
 bool params_read_common(struct params *p, const struct quire_doc *body, const struct params_model *model,
                         struct api_error *e)
 {
@@ -296,7 +328,7 @@ bool params_read_common(struct params *p, const struct quire_doc *body, const st
            read_spec(p, body, model, e) && read_bad_words(p, body, e) &&
            json_field_bool(body, "include_stop_str_in_output", &p->include_stop, e) &&
            json_field_bool(body, "skip_special_tokens", &p->skip_special, e) && read_stream_interval(p, body, e) &&
-           read_service(p, body, e) && read_request_id(p, body, e);
+           read_service(p, body, e) && read_request_id(p, body, e) && read_cache(p, body, e);
 }
 
 bool params_read(struct params *p, const struct quire_doc *body, bool chat, const struct params_model *model,

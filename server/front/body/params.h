@@ -18,6 +18,14 @@
 #include <stdint.h>
 
 #define PARAMS_MAX_DEADLINE_MS 86400000
+#define PARAMS_MAX_CACHE_TTL_S 2592000
+
+/* What a request says of answers that are kept: "cache", "use_cache" and Cache-Control. */
+struct params_cache {
+    bool no_cache, no_store;
+    uint32_t ttl_s, max_age_s; /* 0: not said */
+    const char *name_space; /* borrowed from the body; NULL: none */
+};
 
 struct params {
     const char *model;       /* as the request says; borrowed from the body, NULL: absent */
@@ -43,6 +51,7 @@ struct params {
     bool truncate_end; /* the prompt's end goes, not its beginning */
     char request_id[65]; /* "": none */
     const char *cache_salt; /* borrowed from the body; NULL: none */
+    struct params_cache cache;
 };
 
 /* What a check needs to know of the model. */

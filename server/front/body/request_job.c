@@ -18,8 +18,10 @@ bool request_job_items(struct request_job *j, size_t n)
 
 void request_job_salt(struct request_job *j, const char *salt)
 {
-    if (salt)
-        j->cache_domain = quire_keyed_hash(&j->cache_domain, salt, strlen(salt));
+    if (!salt)
+        return;
+    j->cache_domain = quire_keyed_hash(&j->cache_domain, salt, strlen(salt));
+    j->answer_domain = quire_keyed_hash(&j->answer_domain, salt, strlen(salt));
 }
 
 bool request_job_prediction(struct request_job *j, const struct quire_doc *body)
@@ -49,8 +51,11 @@ static bool apply_params(struct request_job *j)
         return api_bad(&j->error, "n", "%u is more than the %u choices of one request (--max-choices-per-request)",
                        p->spec.n, j->front->max_choices);
     request_job_salt(j, p->cache_salt);
+    if (p->cache.name_space) /* a salt is hashed once, so that no salt makes another's name space */
+        for (int i = 0; i < 2; i++)
+            j->answer_domain = quire_keyed_hash(&j->answer_domain, p->cache.name_space, strlen(p->cache.name_space));
     /* What was borrowed from the body goes with it. */
-    p->model = p->cache_salt = NULL;
+    p->model = p->cache_salt = p->cache.name_space = NULL;
     j->add_special = p->add_special;
     j->skip_special = p->skip_special;
     j->want_text = p->echo;
@@ -137,6 +142,7 @@ struct request_job *request_job_new(const struct front *front, struct http_excha
     j->vocab_size = front->vocab_size;
     j->max_model_len = front->max_model_len;
     j->cache_domain = front_cache_domain(front, x);
+    j->answer_domain = front->share_answers ? (struct key256){{0}} : j->cache_domain;
     j->body = http_take_body(x, &j->n_body);
     j->job = (struct text_job){
         .work = work, .done = done, .release = release, .tenant = tenant->index, .n_bytes = j->n_body};

@@ -46,6 +46,7 @@ struct request_job {
     bool (*read)(struct request_job *j, const struct quire_doc *body);
     uint32_t vocab_size, max_model_len; /* the engine's */
     struct key256 cache_domain;         /* the API key's, and read() adds a salt */
+    struct key256 answer_domain;        /* of answers that are kept: likewise, or everybody's; and a name space */
 
     /* Set by read(). */
     struct params params;   /* of what generates */

@@ -123,6 +123,7 @@ static void begin_stream(struct generation *g)
     if (g->begun)
         return;
     limits_headers(g->tenant, quire_now_us(), g->x);
+    generation_cache_say(g);
     http_add_header(g->x, "Cache-Control", "no-cache");
     http_add_header(g->x, "X-Accel-Buffering", "no");
     http_stream_begin(g->x, 200, "text/event-stream");
@@ -213,6 +214,7 @@ static void complete(struct generation *g)
         return;
     }
     limits_headers(g->tenant, g->timing.now_us, x);
+    generation_cache_say(g);
     generation_over(g, 200, NULL);
     /* A large one keeps its room until the client has taken it. */
     whole->room = g->room;
@@ -467,6 +469,17 @@ static void taken(struct generation *g)
         await_tokens(g);
 }
 
+static void on_origin(void *context, const struct completion_origin *origin)
+{
+    generation_cache_origin(((struct gen_prompt *)context)->g, origin);
+}
+
+static bool has_room(void *context)
+{
+    const struct generation *g = ((struct gen_prompt *)context)->g;
+    return !g->begun || http_stream_has_room(g->x);
+}
+
 static void on_accepted(void *context, uint64_t engine_id)
 {
     struct gen_prompt *p = context;
@@ -501,6 +514,8 @@ static void on_lost(void *context, const char *why)
 }
 
 static const struct completion_events events = {
+    .on_origin = on_origin,
+    .has_room = has_room,
     .on_accepted = on_accepted,
     .on_refused = on_refused,
     .on_token = on_token,
@@ -625,9 +640,11 @@ static int submit(struct generation *g, struct gen_prompt *p, struct quire_error
     }
     if (g->params.echo && s.n_logprobs > s.n_prompt_logprobs)
         s.n_prompt_logprobs = s.n_logprobs;
+    struct completion_terms terms = g->terms;
+    terms.is_bounded = g->params.has_max_tokens || p->max_tokens == g->params.max_tokens;
     p->live = true;
     turns_take(g->front->turns, &g->turn, &p->place, s.n_prompt);
-    status = g->front->source.submit(g->front->source.self, &s, &events, p, &p->source_id, err);
+    status = g->front->source.submit(g->front->source.self, &s, &terms, &events, p, &p->source_id, err);
     if (status != QUIRE_OK) {
         p->live = false;
         turns_leave(g->front->turns, &p->place);
@@ -723,6 +740,7 @@ static bool take_job(struct generation *g, struct request_job *j, struct api_err
     g->params = j->params;
     j->params = (struct params){0};
     g->cache_domain = j->cache_domain;
+    generation_cache_begin(g, j);
     g->rules = (struct choice_rules){f->text, &g->params, f->eos, f->n_eos};
     snprintf(g->id, sizeof g->id, "%s%s", g->dialect->id_prefix, generation_name(g));
     g->prompt_name = j->prompt_name;
@@ -816,6 +834,7 @@ static bool read_headers(struct generation *g, struct api_error *e)
         return api_bad(e, "x-quire-deadline-ms", "must be between 1 and %d", PARAMS_MAX_DEADLINE_MS);
     g->header_deadline_ms = (uint32_t)ms;
     g->header_timing = trace && strcmp(trace, "1") == 0;
+    generation_cache_header(g->x, &g->header_cache);
     trace_context_read(http_header(g->x, "traceparent"), http_header(g->x, "tracestate"), &g->context);
     if (trace && !g->header_timing && strcmp(trace, "0") != 0)
         return api_bad(e, "x-quire-trace", "must be 0 or 1");

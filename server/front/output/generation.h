@@ -75,10 +75,18 @@ struct generation {
     uint32_t n_queued;         /* choices without a token yet: part of the tenant's queue */
     bool admin;                /* may be told who others are */
     struct key256 cache_domain;
+    struct completion_terms terms; /* of answers that are kept; but for is_bounded, which is a prompt's */
+    struct generation_cache {
+        uint32_t n_told, n_kept; /* prompts of which it is known whether their answer was kept; those */
+        uint32_t age_s; /* of the oldest */
+        bool unseeded;
+        const char *layer; /* of the first; NULL: not told */
+    } cache;
     struct timing timing;
     struct trace_context context; /* of the caller, or begun here for the spans */
     uint32_t header_deadline_ms;
     bool header_timing;
+    struct params_cache header_cache;
     struct request_job *job;   /* while it is in the pool */
     struct gen_prompt *prompts;
     const char *prompt_name;   /* the field that held them, for errors; static */
@@ -102,6 +110,16 @@ struct generation {
 
 /* The client's name for it, from the body or the header, or one made here. generation_log.c. */
 const char *generation_name(const struct generation *g);
+
+/* ---- generation_cache.c: what it says to a source that keeps answers, and says of it ---- */
+
+/* Cache-Control. */
+void generation_cache_header(const struct http_exchange *x, struct params_cache *cache);
+/* Makes g->terms of what it has read; header: of the request. */
+void generation_cache_begin(struct generation *g, const struct request_job *j);
+void generation_cache_origin(struct generation *g, const struct completion_origin *origin);
+/* x-quire-cache and its kin, before the reply begins. */
+void generation_cache_say(const struct generation *g);
 
 /* ---- generation_end.c: what is counted, logged and traced when it is over ---- */
 

@@ -10,7 +10,7 @@ const char *generation_name(const struct generation *g)
 void generation_log(const struct generation *g, const struct generation_facts *f)
 {
     const struct timing *t = &g->timing;
-    struct quire_log_field fields[18];
+    struct quire_log_field fields[19];
     size_t n = 0;
 #define TEXT(key_, value) \
     fields[n++] = (struct quire_log_field) \
@@ -31,6 +31,8 @@ void generation_log(const struct generation *g, const struct generation_facts *f
     TEXT("finish", f->finish);
     if (f->error)
         TEXT("error", f->error);
+    if (g->cache.layer) /* the layer that answered, or "" */
+        TEXT("cache", g->cache.layer[0] ? g->cache.layer : "miss");
     NUMBER("prompt_tokens", f->n_prompt);
     NUMBER("cached_tokens", f->n_cached);
     NUMBER("generated_tokens", f->n_generated);

@@ -1,0 +1,72 @@
+/* What was said to one prompt, as bytes: every token, logprob and number that a completion source told of it, so that it can
+ * be told again bit for bit. Kept in memory, in a file or by another process, so what is read back is hostile until
+ * answer_check() has passed it: the bytes carry a version, the key they answer, their length and a checksum.
+ *
+ * What drafts, predictions and queues did to it is left out: it is how that one was computed, not what was said.
+ *
+ * Any thread; one at a time has a writer or a reader.
+ */
+#ifndef QUIRE_CACHE_ANSWER_H
+#define QUIRE_CACHE_ANSWER_H
+
+#include "base/buffer.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "server/wire/wire.h"
+
+#define ANSWER_VERSION 1u
+#define ANSWER_MAX_BYTES \
+    ((size_t)1 << 20) /* hashing it takes about 3 ms of the loop; 95,000 tokens, 5,800 with 20 logprobs */
+
+/* ---- writing ---- */
+struct answer_writer { /* ended by answer_end() or answer_drop() */
+    struct buffer bytes;
+    uint64_t begun_us, last_us; /* monotonic: pauses between events are kept, for replays at the pace it had */
+    struct key256 key;
+    uint32_t n_choices, n_done, n_prompt;
+    uint64_t n_generated;
+};
+void answer_begin(struct answer_writer *w, struct key256 key, uint32_t n_choices, uint64_t now_us);
+void answer_token(struct answer_writer *w, const struct wire_token *token, uint64_t now_us);
+void answer_prompt_logprob(struct answer_writer *w, const struct wire_token *token, uint64_t now_us);
+/* Of a choice that stopped, was long enough or was cut by who asked; nothing else can be written. */
+void answer_done(struct answer_writer *w, const struct wire_done *done, uint64_t now_us);
+/* Every choice is over: the bytes are whole, and the caller's (buffer_free()). False: there was no memory, or they are
+ * more than ANSWER_MAX_BYTES. */
+struct answer;
+bool answer_end(struct answer_writer *w, int64_t created_s, bool unseeded, struct buffer *out, struct answer *answer);
+void answer_drop(struct answer_writer *w);
+/* What was written so far, for answer_next(). Moves with the next call above. */
+struct answer_events {
+    const uint8_t *bytes;
+    size_t n;
+};
+struct answer_events answer_so_far(const struct answer_writer *w);
+
+/* ---- reading ---- */
+struct answer { /* borrows the bytes */
+    struct key256 key;
+    int64_t created_s;
+    uint64_t took_us; /* from its submission to its end, when it was computed */
+    uint32_t n_choices, n_prompt;
+    uint64_t n_generated; /* by all choices */
+    bool unseeded; /* drawn without a seed: another draw was as likely */
+    struct answer_events events;
+};
+/* QUIRE_INVALID says what is wrong: version, key, length, checksum, an event out of order or range. n_vocab: ids are below
+ * it. What passes is one whole answer: each choice ends once, and nothing comes after its end. */
+int answer_check(const void *bytes, size_t n, const struct key256 *key, uint32_t n_vocab, struct answer *out,
+                 struct quire_error *err);
+
+enum answer_kind { ANSWER_TOKEN, ANSWER_PROMPT_LOGPROB, ANSWER_DONE };
+struct answer_event {
+    enum answer_kind kind;
+    uint32_t pause_us; /* since the event before */
+    struct wire_token token;
+    struct wire_done done; /* account, drafts and predictions: zero */
+};
+/* *cursor 0 at first. False: there is none (yet), or, of what was not checked, no sound one. */
+bool answer_next(struct answer_events events, size_t *cursor, struct answer_event *out);
+/* Whether two answers say the same: pauses, and what was found in a prefix cache, aside. */
+bool answer_same(struct answer_events a, struct answer_events b);
+#endif

@@ -1,0 +1,38 @@
+/* What response_cache.c (the door, counters) and flight.c (what is asked, and what becomes of it) share. */
+#ifndef QUIRE_CACHE_INTERNAL_H
+#define QUIRE_CACHE_INTERNAL_H
+
+#include "server/cache/asker.h"
+#include "server/cache/cache_key.h"
+#include "server/cache/response_cache.h"
+
+/* Ids of ours; those of the source below are handed through where a request is none of the cache's business. */
+#define OUR_ID (UINT64_C(1) << 63)
+
+struct response_cache {
+    struct event_base *base;
+    struct response_cache_options options;
+    struct completion_source below;
+    struct answer_store *store; /* NULL: none */
+    bool has_identity;
+    struct key256 identity;
+    uint32_t n_vocab;
+    struct memory_layer memory;
+    struct id_map askers; /* by id */
+    struct id_map flights; /* those that may be joined, by the first 8 bytes of their key */
+    struct asker_list replays; /* askers that are told what is kept */
+    uint64_t next_id;
+    struct response_cache_stats stats; /* counters only */
+};
+
+/* ---- flight.c ---- */
+/* Gives it what is kept, joins it to who asks the same, or has it computed. It is in a list afterwards, or over. On failure
+ * no event has come, and the asker is the caller's. */
+int flight_ask(struct response_cache *c, struct asker *a, const struct key256 *key, const struct request_spec *spec,
+               struct quire_error *err);
+/* Its owner wants no more. It is no more. */
+void flight_leave(struct asker *a);
+/* Its owner has cut a choice. */
+void flight_cut(struct asker *a, uint32_t choice);
+
+#endif

@@ -1,0 +1,619 @@
+/* One computation, and all who wait for its answer.
+ *
+ * It writes down what comes from below, and each asker is told from there as far as it has got, so that who joins late is
+ * told what was said already, and then goes on with the others. What nobody may join and nothing keeps is not written
+ * down but handed on (is_direct). */
+#include "server/cache/cache_internal.h"
+
+#include "base/clock.h"
+#include "base/little_endian.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ROOM_FOR_THE_END ((size_t)16 << 10) /* of an answer, for what each choice's end takes */
+
+struct flight {
+    struct response_cache *cache;
+    struct key256 key;
+    struct asker_list askers;
+    struct answer_writer writer;
+    uint64_t below_id, engine_id;
+    struct store_lookup *lookup;
+    uint64_t looked_us;
+    struct request_spec spec; /* while the store is asked; its numbers afterwards, too */
+    struct key256 domain;
+    uint32_t ttl_s;
+    bool has_spec, is_looking, is_below, is_accepted, is_over;
+    bool is_listed, is_kept, is_direct, is_unseeded, is_unbounded;
+    unsigned n_busy; /* it is freed when this is 0 */
+    bool is_cut[REQUEST_MAX_CHOICES];
+    uint32_t n_tokens[REQUEST_MAX_CHOICES];
+};
+
+static int64_t wall_s(void)
+{
+    return (int64_t)(quire_wall_ns() / 1000000000u);
+}
+
+/* ---- beginning and end ---------------------------------------------------------------------- */
+
+static uint64_t flight_id(const struct key256 *key)
+{
+    return le_load_u64(key->bytes);
+}
+
+static struct flight *find_flight(const struct response_cache *c, const struct key256 *key)
+{
+    struct flight *f = (struct flight *)id_map_find(&c->flights, flight_id(key));
+    return f && memcmp(f->key.bytes, key->bytes, sizeof key->bytes) == 0 ? f : NULL;
+}
+
+static void unlist(struct flight *f)
+{
+    if (f->is_listed)
+        id_map_remove(&f->cache->flights, flight_id(&f->key));
+    f->is_listed = false;
+}
+
+static void drop_spec(struct flight *f)
+{
+    if (f->has_spec)
+        request_spec_free(&f->spec);
+    f->has_spec = false;
+}
+
+static void flight_end(struct flight *f)
+{
+    unlist(f);
+    f->is_over = true;
+    if (f->n_busy > 0)
+        return;
+    drop_spec(f);
+    answer_drop(&f->writer);
+    free(f);
+}
+
+static void enter(struct flight *f)
+{
+    f->n_busy++;
+}
+
+static void leave(struct flight *f)
+{
+    if (--f->n_busy == 0 && f->is_over)
+        flight_end(f);
+}
+
+/* Nobody waits any more. */
+static void abandon(struct flight *f)
+{
+    struct response_cache *c = f->cache;
+    if (f->lookup)
+        c->store->ops->cancel(c->store, f->lookup);
+    f->lookup = NULL;
+    if (f->is_below)
+        c->below.cancel(c->below.self, f->below_id, -1);
+    f->is_below = false;
+    flight_end(f);
+}
+
+void flight_leave(struct asker *a)
+{
+    struct flight *f = a->flight;
+    asker_end(a);
+    if (f && f->askers.n == 0 && !f->is_over)
+        abandon(f);
+}
+
+/* From here on nothing is written down: what was, everybody is told at once. */
+static void go_direct(struct flight *f)
+{
+    struct asker *a;
+    unlist(f);
+    if (f->is_direct)
+        return;
+    for (a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
+        asker_tell(a, true);
+    f->is_direct = true;
+    answer_drop(&f->writer);
+    for (a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
+        a->written = NULL;
+}
+
+void flight_cut(struct asker *a, uint32_t choice)
+{
+    struct flight *f = a->flight;
+    if (!f || !f->is_below || choice >= f->spec.n || f->is_cut[choice])
+        return;
+    struct response_cache *c = f->cache;
+    f->is_cut[choice] = true;
+    f->is_kept = f->is_kept && memcmp(&a->terms.cut, &(struct key256){0}, sizeof a->terms.cut) != 0;
+    c->below.cancel(c->below.self, f->below_id, choice);
+}
+
+/* ---- it failed ------------------------------------------------------------------------------ */
+
+/* Who joined and was told nothing yet is on its own: the one who began may have had less time, or a worse place. */
+static bool ask_again(struct response_cache *c, struct asker *a, const struct key256 *key, struct quire_error *err)
+{
+    if (!a->has_spec || a->tried_again || a->told_events)
+        return false;
+    a->tried_again = true;
+    a->flight = NULL;
+    a->written = NULL;
+    a->cursor = 0;
+    a->behind = false;
+    struct request_spec spec = request_spec_move(&a->spec);
+    a->has_spec = false;
+    const bool ok = flight_ask(c, a, key, &spec, err) == QUIRE_OK;
+    request_spec_free(&spec);
+    return ok;
+}
+
+struct failure { /* one of these */
+    const struct wire_refuse *refuse;
+    const struct wire_done *done;
+    const char *lost;
+};
+
+static void fail(struct flight *f, struct failure how)
+{
+    struct asker *a;
+    struct quire_error err;
+    const struct key256 key = f->key;
+    enter(f);
+    f->is_below = false;
+    go_direct(f);
+    f->cache->stats.n_not_stored++;
+    struct asker_list all;
+    asker_list_init(&all);
+    while ((a = TAILQ_FIRST(&f->askers.head)))
+        asker_move(a, &all);
+    while ((a = TAILQ_FIRST(&all.head))) {
+        if (ask_again(f->cache, a, &key, &err))
+            continue;
+        if (how.refuse)
+            asker_refused(a, how.refuse);
+        else if (how.done)
+            asker_done(a, how.done);
+        else
+            asker_lost(a, how.lost);
+    }
+    flight_end(f);
+    leave(f);
+}
+
+static void fail_no_memory(struct flight *f)
+{
+    static const char why[] = "the response cache: out of memory";
+    fail(f, (struct failure){.refuse = &(struct wire_refuse){
+                                 .status = QUIRE_NO_MEMORY, .message = why, .n_message = sizeof why - 1}});
+}
+
+/* ---- what comes from below ------------------------------------------------------------------ */
+
+static void on_accepted(void *context, uint64_t engine_id)
+{
+    struct flight *f = context;
+    enter(f);
+    f->is_accepted = true;
+    f->engine_id = engine_id;
+    for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
+        asker_accepted(a, engine_id);
+    leave(f);
+}
+
+static void on_refused(void *context, const struct wire_refuse *refuse)
+{
+    fail(context, (struct failure){.refuse = refuse});
+}
+
+static void on_lost(void *context, const char *why)
+{
+    fail(context, (struct failure){.lost = why});
+}
+
+static void tell_all(struct flight *f)
+{
+    for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
+        if (!a->behind)
+            asker_tell(a, false);
+}
+
+static void take_token(struct flight *f, const struct wire_token *token, bool of_prompt)
+{
+    if (!of_prompt && (token->choice >= f->spec.n || f->is_cut[token->choice]))
+        return; /* on its way when the choice was cut */
+    enter(f);
+    if (!of_prompt)
+        f->n_tokens[token->choice]++;
+    if (!f->is_direct && f->writer.bytes.n > ANSWER_MAX_BYTES - ROOM_FOR_THE_END)
+        go_direct(f);
+    if (f->is_direct) {
+        for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
+            asker_token(a, token, of_prompt);
+    } else {
+        if (of_prompt)
+            answer_prompt_logprob(&f->writer, token, quire_now_us());
+        else
+            answer_token(&f->writer, token, quire_now_us());
+        if (f->writer.bytes.failed)
+            fail_no_memory(f);
+        else
+            tell_all(f);
+    }
+    leave(f);
+}
+
+static void on_token(void *context, const struct wire_token *token)
+{
+    take_token(context, token, false);
+}
+
+static void on_prompt_logprob(void *context, const struct wire_token *token)
+{
+    take_token(context, token, true);
+}
+
+static void keep(struct flight *f, struct kept *k, int64_t now_s, uint32_t ttl_s)
+{
+    struct response_cache *c = f->cache;
+    struct answer_store *store = c->store;
+    const uint64_t n = k->answer.n_generated;
+    c->stats.n_stored++;
+    /* One that may not be given again in this process' time has no place in its memory. */
+    if (!f->is_unseeded || c->options.unseeded)
+        memory_layer_add(&c->memory, k);
+    if (store)
+        store->ops->put(store, f->key, (const uint8_t *)k->bytes.data, k->bytes.n, now_s, ttl_s,
+                        n > UINT32_MAX ? UINT32_MAX : (uint32_t)n, f->domain);
+}
+
+/* The askers are told the rest from what is kept. k is read once by the caller. all: they were told nothing yet. */
+static void hand_over(struct flight *f, struct kept *k, bool all)
+{
+    struct response_cache *c = f->cache;
+    struct asker *a;
+    while ((a = TAILQ_FIRST(&f->askers.head))) {
+        asker_move(a, &c->replays);
+        a->flight = NULL;
+        a->written = NULL;
+        a->kept = k;
+        kept_read(k);
+        if (all || !a->behind)
+            asker_tell(a, false);
+    }
+}
+
+/* The last choice is over, and written down. */
+static void finish(struct flight *f)
+{
+    struct response_cache *c = f->cache;
+    const int64_t now = wall_s();
+    const uint32_t ttl_s = f->ttl_s ? f->ttl_s : c->options.ttl_s;
+    struct answer answer;
+    struct buffer bytes;
+    struct kept *k = NULL;
+    f->is_below = false;
+    unlist(f);
+    if (answer_end(&f->writer, now, f->is_unseeded, &bytes, &answer))
+        k = kept_new(&bytes, &answer, now + ttl_s);
+    if (!k) {
+        fail_no_memory(f);
+        return;
+    }
+    if (f->is_kept)
+        keep(f, k, now, ttl_s);
+    else
+        c->stats.n_not_stored++;
+    hand_over(f, k, false);
+    kept_leave(k);
+    flight_end(f);
+}
+
+static void hand_on_done(struct flight *f, const struct wire_done *done)
+{
+    if (done->last) {
+        f->is_below = false;
+        f->cache->stats.n_not_stored++;
+    }
+    for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
+        asker_done(a, done);
+    if (done->last && !f->is_over)
+        flight_end(f);
+}
+
+/* Of an error who was told nothing may ask again: as of a refusal. */
+static bool is_first_word(const struct flight *f, const struct wire_done *done)
+{
+    return done->finish >= WIRE_FINISH_CANCELLED && done->last && !f->is_direct && f->writer.n_generated == 0 &&
+           f->askers.n > 1;
+}
+
+static void on_done(void *context, const struct wire_done *done)
+{
+    struct flight *f = context;
+    struct wire_done said = *done;
+    const bool sane = done->choice < f->spec.n;
+    const bool cut = sane && f->is_cut[done->choice];
+    enter(f);
+    if (is_first_word(f, done)) {
+        fail(f, (struct failure){.done = done});
+    } else if (f->is_direct || !sane || (done->finish >= WIRE_FINISH_CANCELLED && !cut)) {
+        f->is_kept = false;
+        go_direct(f);
+        hand_on_done(f, done);
+    } else {
+        /* Shorter than was asked: a limit that the request did not set. */
+        if (done->finish == WIRE_FINISH_LENGTH && !cut &&
+            (f->is_unbounded || f->n_tokens[done->choice] < f->spec.max_tokens))
+            f->is_kept = false;
+        said.n_generated = f->n_tokens[done->choice];
+        if (cut) { /* how far it had come by then is chance */
+            said.finish = WIRE_FINISH_CANCELLED;
+            said.has_stop_token = false;
+            said.stop_token = 0;
+        }
+        answer_done(&f->writer, &said, quire_now_us());
+        if (f->writer.bytes.failed)
+            fail_no_memory(f);
+        else if (done->last)
+            finish(f);
+        else
+            tell_all(f);
+    }
+    leave(f);
+}
+
+static const struct completion_events events = {
+    .on_accepted = on_accepted,
+    .on_refused = on_refused,
+    .on_token = on_token,
+    .on_prompt_logprob = on_prompt_logprob,
+    .on_done = on_done,
+    .on_lost = on_lost,
+};
+
+/* ---- asking --------------------------------------------------------------------------------- */
+
+/* An answer that is sound may still not be one to this request: a key is no proof against who writes into the store. */
+static bool fits(const struct answer *answer, const struct request_spec *spec)
+{
+    return answer->n_choices == spec->n && answer->n_prompt == spec->n_prompt &&
+           answer->n_generated <= (uint64_t)spec->max_tokens * spec->n;
+}
+
+static int64_t age_of(const struct answer *answer, int64_t now_s)
+{
+    return now_s > answer->created_s ? now_s - answer->created_s : 0;
+}
+
+static bool is_young(const struct answer *answer, uint32_t max_age_s, int64_t now_s)
+{
+    return max_age_s == 0 || age_of(answer, now_s) <= max_age_s;
+}
+
+/* It is given: what that spares. */
+static void count_given(struct response_cache *c, const struct answer *answer)
+{
+    c->stats.n_prompt_tokens_saved += answer->n_prompt;
+    c->stats.n_tokens_saved += answer->n_generated;
+    c->stats.seconds_saved += (double)answer->took_us * 1e-6;
+    c->stats.n_unseeded_hits += answer->unseeded;
+}
+
+static void be_given(struct response_cache *c, struct asker *a, const struct answer *answer, const char *layer)
+{
+    const int64_t age = age_of(answer, wall_s());
+    a->origin = (struct completion_origin){.from = COMPLETION_KEPT,
+                                           .layer = layer,
+                                           .age_s = age > UINT32_MAX ? UINT32_MAX : (uint32_t)age,
+                                           .unseeded = answer->unseeded};
+    a->behind = true;
+    a->paced = c->options.replay_pace && a->terms.streams;
+    a->clock_us = quire_now_us();
+    count_given(c, answer);
+}
+
+static bool give_from_memory(struct response_cache *c, struct asker *a, const struct key256 *key,
+                             const struct request_spec *spec)
+{
+    const uint64_t begun_ns = quire_now_ns();
+    const int64_t now = wall_s();
+    struct kept *k = memory_layer_find(&c->memory, key, now);
+    if (k && (!fits(&k->answer, spec) || !is_young(&k->answer, a->terms.max_age_s, now)))
+        k = NULL;
+    c->stats.memory.n_lookups++;
+    cache_observe(&c->stats.memory.latency, (double)(quire_now_ns() - begun_ns) * 1e-9);
+    if (!k) {
+        c->stats.memory.n_misses++;
+        return false;
+    }
+    c->stats.memory.n_hits++;
+    memory_layer_use(&c->memory, k);
+    struct answer_store *store = c->store;
+    if (store)
+        store->ops->hit(store, *key);
+    be_given(c, a, &k->answer, "memory");
+    a->kept = k;
+    kept_read(k);
+    asker_move(a, &c->replays);
+    asker_tell(a, false);
+    return true;
+}
+
+static int join(struct flight *f, struct asker *a, const struct request_spec *spec, struct quire_error *err)
+{
+    if (!a->has_spec) {
+        int status = request_spec_copy(&a->spec, spec, err);
+        if (status != QUIRE_OK)
+            return status;
+        a->has_spec = true;
+    }
+    f->cache->stats.n_joined++;
+    a->origin = (struct completion_origin){.from = COMPLETION_JOINED, .layer = "flight"};
+    a->flight = f;
+    a->written = &f->writer;
+    a->behind = true;
+    if (!a->terms.no_store && a->terms.ttl_s > f->ttl_s)
+        f->ttl_s = a->terms.ttl_s;
+    asker_move(a, &f->askers);
+    a->is_accepted = f->is_accepted;
+    a->engine_id = f->engine_id;
+    asker_tell(a, false);
+    return QUIRE_OK;
+}
+
+/* To the source below. */
+static int launch(struct flight *f, const struct request_spec *spec, struct quire_error *err)
+{
+    struct response_cache *c = f->cache;
+    c->stats.n_computed++;
+    if (!f->is_direct)
+        answer_begin(&f->writer, f->key, spec->n, quire_now_us());
+    f->is_below = true;
+    int status = c->below.submit(c->below.self, spec, NULL, &events, f, &f->below_id, err);
+    if (status != QUIRE_OK)
+        f->is_below = false;
+    return status;
+}
+
+static void launch_later(struct flight *f)
+{
+    struct quire_error err;
+    enter(f);
+    struct request_spec spec = request_spec_move(&f->spec);
+    f->spec.n = spec.n;
+    f->spec.max_tokens = spec.max_tokens;
+    f->has_spec = false;
+    int status = launch(f, &spec, &err);
+    request_spec_free(&spec);
+    if (status != QUIRE_OK)
+        fail(f, (struct failure){.refuse = &(struct wire_refuse){
+                                     .status = (uint32_t)status, .message = err.text, .n_message = strlen(err.text)}});
+    leave(f);
+}
+
+/* What the store has, checked, as kept. NULL: it is of no use. */
+static struct kept *take_found(struct flight *f, const uint8_t *bytes, size_t n, int64_t expires_s, uint64_t hits)
+{
+    struct response_cache *c = f->cache;
+    struct answer answer;
+    struct quire_error err;
+    struct buffer copy = {0};
+    const int64_t now = wall_s();
+    if (answer_check(bytes, n, &f->key, c->n_vocab, &answer, &err) != QUIRE_OK || !fits(&answer, &f->spec)) {
+        c->stats.n_unsound++;
+        c->store->ops->remove(c->store, f->key);
+        return NULL;
+    }
+    const struct asker *first = TAILQ_FIRST(&f->askers.head);
+    if (expires_s <= now || !is_young(&answer, first->terms.max_age_s, now) ||
+        (answer.unseeded && !c->options.unseeded) || buffer_append(&copy, bytes, n))
+        return NULL;
+    answer.events.bytes = (const uint8_t *)copy.data + (answer.events.bytes - bytes);
+    struct kept *k = kept_new(&copy, &answer, expires_s);
+    if (k)
+        k->n_hits = hits + 1;
+    return k;
+}
+
+static void on_looked(void *context, enum store_found found, const uint8_t *bytes, size_t n, int64_t created_s,
+                      int64_t expires_s, uint64_t hits)
+{
+    struct flight *f = context;
+    struct response_cache *c = f->cache;
+    (void)created_s; /* the answer says it itself */
+    f->lookup = NULL;
+    f->is_looking = false;
+    cache_observe(&c->stats.store.latency, (double)(quire_now_us() - f->looked_us) * 1e-6);
+    struct kept *k = found == STORE_FOUND ? take_found(f, bytes, n, expires_s, hits) : NULL;
+    if (!k) {
+        c->stats.store.n_misses++;
+        launch_later(f);
+        return;
+    }
+    enter(f);
+    c->stats.store.n_hits++;
+    c->store->ops->hit(c->store, f->key);
+    unlist(f);
+    memory_layer_add(&c->memory, k);
+    for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
+        be_given(c, a, &k->answer, c->store->ops->name);
+    hand_over(f, k, true);
+    kept_leave(k);
+    flight_end(f);
+    leave(f);
+}
+
+/* The store is asked first. False: there is none, or it cannot be asked. */
+static bool look(struct flight *f, const struct request_spec *spec)
+{
+    struct response_cache *c = f->cache;
+    struct answer_store *store = c->store;
+    if (!store || request_spec_copy(&f->spec, spec, NULL) != QUIRE_OK)
+        return false;
+    f->has_spec = f->is_looking = true;
+    c->stats.store.n_lookups++;
+    f->looked_us = quire_now_us();
+    f->lookup = store->ops->get(store, f->key, on_looked, f);
+    if (f->lookup)
+        return true;
+    c->stats.store.n_misses++;
+    f->is_looking = false;
+    drop_spec(f);
+    f->spec.n = spec->n;
+    f->spec.max_tokens = spec->max_tokens;
+    return false;
+}
+
+static int begin(struct response_cache *c, struct asker *a, const struct key256 *key, const struct request_spec *spec,
+                 bool looks, struct quire_error *err)
+{
+    struct flight *f = calloc(1, sizeof *f);
+    if (!f)
+        return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
+    f->cache = c;
+    f->key = *key;
+    f->domain = a->terms.domain;
+    f->ttl_s = a->terms.ttl_s;
+    f->spec.n = spec->n;
+    f->spec.max_tokens = spec->max_tokens;
+    f->is_unseeded = cache_is_unseeded(spec);
+    f->is_unbounded = !a->terms.is_bounded;
+    f->is_kept = !a->terms.no_store && (!f->is_unseeded || c->options.unseeded || c->store);
+    f->is_listed = f->is_kept && looks && !id_map_find(&c->flights, flight_id(key)) &&
+                   id_map_add(&c->flights, flight_id(key), (uintptr_t)f) == QUIRE_OK;
+    f->is_direct = !f->is_kept && !f->is_listed;
+    asker_list_init(&f->askers);
+    asker_move(a, &f->askers);
+    a->origin = (struct completion_origin){.from = COMPLETION_COMPUTED, .layer = ""};
+    a->flight = f;
+    a->written = f->is_direct ? NULL : &f->writer;
+    if (looks && look(f, spec))
+        return QUIRE_OK;
+    enter(f);
+    int status = launch(f, spec, err);
+    if (status != QUIRE_OK) {
+        asker_move(a, &c->replays);
+        a->flight = NULL;
+        a->written = NULL;
+        flight_end(f);
+    }
+    leave(f);
+    return status;
+}
+
+int flight_ask(struct response_cache *c, struct asker *a, const struct key256 *key, const struct request_spec *spec,
+               struct quire_error *err)
+{
+    const bool looks = !a->terms.no_cache && (!cache_is_unseeded(spec) || c->options.unseeded);
+    struct flight *f = looks ? find_flight(c, key) : NULL;
+    if (looks && give_from_memory(c, a, key, spec))
+        return QUIRE_OK;
+    if (f && !(f->is_looking && a->terms.max_age_s > 0))
+        return join(f, a, spec, err);
+    return begin(c, a, key, spec, looks, err);
+}

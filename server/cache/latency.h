@@ -1,0 +1,15 @@
+/* How long lookups took, as a histogram. One thread. */
+#ifndef QUIRE_CACHE_LATENCY_H
+#define QUIRE_CACHE_LATENCY_H
+
+#include <stdint.h>
+
+#define CACHE_LATENCY_BUCKETS 12
+extern const double cache_latency_bounds_s[CACHE_LATENCY_BUCKETS];
+struct cache_latency {
+    uint64_t counts[CACHE_LATENCY_BUCKETS + 1]; /* not cumulative; the last is +Inf */
+    double sum_s;
+};
+void cache_observe(struct cache_latency *l, double seconds);
+
+#endif

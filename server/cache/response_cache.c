@@ -1,0 +1,154 @@
+#include "server/cache/cache_internal.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- counting ------------------------------------------------------------------------------- */
+
+void response_cache_stats(const struct response_cache *c, struct response_cache_stats *out)
+{
+    const struct answer_store *store = c->store;
+    *out = c->stats;
+    out->n_entries = c->memory.n_entries;
+    out->n_bytes = c->memory.n_bytes;
+    out->n_evicted = c->memory.n_evicted;
+    out->n_expired = memory_layer_n_expired(&c->memory, (int64_t)(quire_wall_ns() / 1000000000u));
+    if (!store)
+        return;
+    out->store_name = store->ops->name;
+    store->ops->stats(store, &out->kept);
+}
+
+/* ---- as a source ---------------------------------------------------------------------------- */
+
+static int cache_submit(void *self, const struct request_spec *spec, const struct completion_terms *terms,
+                        const struct completion_events *events, void *context, uint64_t *source_id,
+                        struct quire_error *err)
+{
+    struct response_cache *c = self;
+    struct key256 key;
+    if (!terms || !c->has_identity || (terms->no_cache && terms->no_store) ||
+        !cache_key(&c->identity, spec, terms, &key))
+        return c->below.submit(c->below.self, spec, terms, events, context, source_id, err);
+    struct asker *a = asker_new(c->base, &c->askers, OUR_ID | c->next_id, events, context);
+    if (!a)
+        return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
+    c->next_id++;
+    a->terms = *terms;
+    *source_id = a->id;
+    int status = flight_ask(c, a, &key, spec, err);
+    if (status != QUIRE_OK)
+        asker_end(a);
+    return status;
+}
+
+static void cache_cancel(void *self, uint64_t source_id, int64_t choice)
+{
+    struct response_cache *c = self;
+    if (!(source_id & OUR_ID)) {
+        c->below.cancel(c->below.self, source_id, choice);
+        return;
+    }
+    struct asker *a = (struct asker *)id_map_find(&c->askers, source_id);
+    if (!a)
+        return;
+    if (choice < 0)
+        flight_leave(a);
+    else
+        flight_cut(a, (uint32_t)choice);
+}
+
+struct completion_source response_cache_source(struct response_cache *c)
+{
+    return (struct completion_source){.self = c, .submit = cache_submit, .cancel = cache_cancel};
+}
+
+/* ---- opening and closing -------------------------------------------------------------------- */
+
+#define CLOSE_WAIT_MS 5000 /* for what was put to be acknowledged */
+
+static void close_store(struct response_cache *c)
+{
+    if (c->store)
+        c->store->ops->close(c->store, CLOSE_WAIT_MS);
+    c->store = NULL;
+}
+
+int response_cache_open(struct event_base *base, const struct response_cache_options *o, struct response_cache **out,
+                        struct quire_error *err)
+{
+    struct response_cache *c = calloc(1, sizeof *c);
+    *out = NULL;
+    if (!c)
+        return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
+    c->base = base;
+    c->options = *o;
+    c->options.max_entries = o->max_entries ? o->max_entries : RESPONSE_CACHE_ENTRIES;
+    c->options.max_bytes = o->max_bytes ? o->max_bytes : RESPONSE_CACHE_BYTES;
+    c->options.ttl_s = o->ttl_s ? o->ttl_s : RESPONSE_CACHE_TTL_S;
+    asker_list_init(&c->replays);
+    int status = memory_layer_open(&c->memory, c->options.max_entries, c->options.max_bytes, err);
+    if (status != QUIRE_OK) {
+        response_cache_close(c);
+        return status;
+    }
+    *out = c;
+    return QUIRE_OK;
+}
+
+void response_cache_close(struct response_cache *c)
+{
+    if (!c)
+        return;
+    close_store(c);
+    memory_layer_close(&c->memory);
+    id_map_free(&c->askers);
+    id_map_free(&c->flights);
+    free(c);
+}
+
+void response_cache_set_below(struct response_cache *c, struct completion_source below, const struct key256 *identity,
+                              uint32_t n_vocab)
+{
+    const bool is_another = identity && (!c->store || memcmp(identity, &c->identity, sizeof *identity) != 0);
+    c->below = below;
+    c->has_identity = identity != NULL;
+    c->n_vocab = n_vocab;
+    if (!is_another)
+        return;
+    c->identity = *identity;
+    close_store(c);
+    if (c->options.open_store)
+        c->store = c->options.open_store(c->options.context, identity);
+}
+
+/* ---- clearing ------------------------------------------------------------------------------- */
+
+struct clearing {
+    void (*done)(void *context, bool ok, uint64_t n_removed);
+    void *context;
+    uint64_t n_removed;
+};
+
+static void on_cleared(void *context, bool ok, uint64_t n_removed)
+{
+    struct clearing *clearing = context;
+    clearing->done(clearing->context, ok, clearing->n_removed > n_removed ? clearing->n_removed : n_removed);
+    free(clearing);
+}
+
+void response_cache_clear(struct response_cache *c, void (*done)(void *context, bool ok, uint64_t n_removed),
+                          void *context)
+{
+    struct answer_store *store = c->store;
+    const uint64_t n = memory_layer_clear(&c->memory);
+    struct clearing *clearing = store ? malloc(sizeof *clearing) : NULL;
+    if (!clearing) {
+        done(context, store == NULL, n);
+        return;
+    }
+    *clearing = (struct clearing){done, context, n};
+    store->ops->clear(store, on_cleared, clearing);
+}

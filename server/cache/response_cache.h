@@ -1,0 +1,64 @@
+/* Answers that were given before, in front of the engine. It is a completion source that stands before another: a request
+ * whose answer is kept is told it again, and one that is being computed already waits for that (single flight); everything
+ * else goes on, and what comes back is written down on its way. It cannot lie, because a request's bits depend on the
+ * request and the arithmetic alone, and these are the key.
+ *
+ * Layers: this process' memory (LRU), then a store (store.h), then the source below. Loop's thread.
+ *
+ * Kept is what was computed to its end: not errors, what a client left, or what ended because there was no more room than
+ * for less than was asked (terms->is_bounded, and fewer tokens than max_tokens).
+ */
+#ifndef QUIRE_CACHE_RESPONSE_CACHE_H
+#define QUIRE_CACHE_RESPONSE_CACHE_H
+
+#include "server/cache/latency.h"
+#include "server/cache/store.h"
+#include "server/link/completion_source.h"
+
+struct response_cache;
+
+#define RESPONSE_CACHE_ENTRIES 128u
+#define RESPONSE_CACHE_BYTES ((uint64_t)64 << 20)
+#define RESPONSE_CACHE_TTL_S 3600u
+
+struct response_cache_options {
+    uint32_t max_entries; /* of memory; 0 = RESPONSE_CACHE_ENTRIES */
+    uint64_t max_bytes; /* of memory; 0 = RESPONSE_CACHE_BYTES */
+    uint32_t ttl_s; /* 0 = RESPONSE_CACHE_TTL_S */
+    bool unseeded; /* answers drawn without a seed are given again, too */
+    bool replay_pace; /* streams come at the pace the answer had */
+    /* Opens the store for answers of this identity, when that is known; NULL, or NULL of it: there is none. What it
+     * gives is the cache's, which closes it before it asks for that of another identity. */
+    struct answer_store *(*open_store)(void *context, const struct key256 *identity);
+    void *context;
+};
+
+int response_cache_open(struct event_base *base, const struct response_cache_options *options,
+                        struct response_cache **out, struct quire_error *err);
+void response_cache_close(struct response_cache *c); /* no request is live; NULL is fine */
+
+/* What is below, and what its answers depend on; identity NULL: it does not tell, and nothing is kept. Again whenever an
+ * engine becomes ready; no request is live. */
+void response_cache_set_below(struct response_cache *c, struct completion_source below, const struct key256 *identity,
+                              uint32_t n_vocab);
+struct completion_source response_cache_source(struct response_cache *c);
+
+struct cache_layer_stats {
+    uint64_t n_lookups, n_hits, n_misses;
+    struct cache_latency latency;
+};
+struct response_cache_stats { /* counters only grow; n_entries and n_bytes are of now */
+    struct cache_layer_stats memory, store;
+    uint64_t n_entries, n_expired, n_bytes, n_evicted; /* of memory; n_expired of n_entries */
+    uint64_t n_joined; /* waited for one that was being computed */
+    uint64_t n_computed, n_stored, n_not_stored, n_unseeded_hits, n_unsound /* what the store gave was none */;
+    uint64_t n_prompt_tokens_saved, n_tokens_saved;
+    double seconds_saved; /* what the answers took when they were computed */
+    const char *store_name; /* NULL: there is no store */
+    struct store_stats kept; /* of the store */
+};
+void response_cache_stats(const struct response_cache *c, struct response_cache_stats *out);
+/* Everything; what is being computed is kept all the same. done: once, from the loop or from within. */
+void response_cache_clear(struct response_cache *c, void (*done)(void *context, bool ok, uint64_t n_removed),
+                          void *context);
+#endif

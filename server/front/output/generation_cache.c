@@ -1,0 +1,96 @@
+/* What a request says to a source that keeps answers, and what its reply says of that. */
+#include "server/front/output/generation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* One directive of Cache-Control, n bytes. */
+static void read_directive(const char *at, size_t n, struct params_cache *cache)
+{
+    static const char max_age[] = "max-age=";
+    const size_t n_age = sizeof max_age - 1;
+    if (n == 8 && strncasecmp(at, "no-cache", n) == 0) {
+        cache->no_cache = true;
+    } else if (n == 8 && strncasecmp(at, "no-store", n) == 0) {
+        cache->no_store = true;
+    } else if (n > n_age && n < n_age + 10 && strncasecmp(at, max_age, n_age) == 0 &&
+               strspn(at + n_age, "0123456789") == n - n_age) {
+        cache->max_age_s = (uint32_t)strtoul(at + n_age, NULL, 10);
+        cache->no_cache |= cache->max_age_s == 0;
+    }
+}
+
+/* What is not known there is ignored, as HTTP has it. */
+void generation_cache_header(const struct http_exchange *x, struct params_cache *cache)
+{
+    const char *at = http_header(x, "cache-control");
+    while (at && *at) {
+        at += strspn(at, " \t,");
+        const size_t n = strcspn(at, " \t,");
+        read_directive(at, n, cache);
+        at += n;
+    }
+}
+
+/* All by which choices are cut here, and not by the engine. */
+static struct key256 cut_digest(const struct params *p)
+{
+    struct quire_sha256_state s;
+    const uint8_t how[2] = {p->skip_special, p->include_stop};
+    if (p->stops.n == 0)
+        return (struct key256){{0}};
+    quire_sha256_begin(&s);
+    quire_sha256_add(&s, how, sizeof how);
+    for (size_t i = 0; i < p->stops.n; i++) {
+        const uint16_t n = (uint16_t)p->stops.bytes[i];
+        quire_sha256_add(&s, &n, sizeof n);
+        quire_sha256_add(&s, p->stops.strings[i], n);
+    }
+    return quire_sha256_now(&s);
+}
+
+void generation_cache_begin(struct generation *g, const struct request_job *j)
+{
+    const struct params_cache *body = &g->params.cache, *header = &g->header_cache;
+    g->terms = (struct completion_terms){
+        .cut = cut_digest(&g->params),
+        .domain = j->answer_domain,
+        .no_cache = body->no_cache || header->no_cache,
+        .no_store = body->no_store || header->no_store,
+        .streams = g->params.stream,
+        .ttl_s = body->ttl_s,
+        .max_age_s = header->max_age_s,
+    };
+}
+
+void generation_cache_origin(struct generation *g, const struct completion_origin *origin)
+{
+    struct generation_cache *c = &g->cache;
+    if (c->n_told++ == 0)
+        c->layer = origin->layer;
+    if (origin->from == COMPLETION_COMPUTED)
+        return;
+    c->n_kept++;
+    c->unseeded |= origin->unseeded;
+    if (origin->age_s > c->age_s)
+        c->age_s = origin->age_s;
+}
+
+void generation_cache_say(const struct generation *g)
+{
+    const struct generation_cache *c = &g->cache;
+    char age[16];
+    if (!g->front->cache)
+        return;
+    if (c->n_told == 0 || c->n_kept < c->n_told) {
+        http_add_header(g->x, "x-quire-cache", c->n_told == 0 ? "off" : "miss");
+        return;
+    }
+    snprintf(age, sizeof age, "%u", c->age_s);
+    http_add_header(g->x, "x-quire-cache", "exact");
+    http_add_header(g->x, "x-quire-cache-age", age);
+    if (c->unseeded)
+        http_add_header(g->x, "x-quire-cache-unseeded", "true");
+}

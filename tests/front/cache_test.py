@@ -1,0 +1,180 @@
+"""The response cache: what was answered before is answered the same, and nothing else is."""
+
+import random
+import re
+import socket
+import sys
+import time
+
+from harness import Server, post_bytes, read_all, run_tests
+
+CHAT, TEXT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"
+CACHE = "x-quire-cache"
+
+
+def without_names(data):
+    """Bytes of a reply, without what is another's each time: ids, times, and what the prefix cache knew."""
+    return re.sub(rb'"(id|created|created_at|cached_tokens|response_id|item_id)":("[^"]*"|\d+)', b"", data)
+
+
+def ask(s, path, body, headers=None):
+    status, got, data = s.request("POST", path, body, headers)
+    return status, got.get(CACHE), without_names(data)
+
+
+def random_request(r):
+    words = ["one", "two", "three", "four", "hello there", "and again", "zebra", "42"]
+    text = " ".join(r.choice(words) for _ in range(r.randint(1, 12)))
+    body = {"max_tokens": r.randint(1, 20), "stream": r.random() < 0.4, "temperature": r.choice([0, 0, 0.7]), "seed": r.randint(0, 3)}
+    path = r.choice([CHAT, TEXT, TEXT, MESSAGES, RESPONSES])
+    if path in (CHAT, MESSAGES):
+        body["messages"] = [{"role": "user", "content": text}]
+    elif path == RESPONSES:
+        body["input"] = text
+        body["max_output_tokens"] = body.pop("max_tokens")
+    else:
+        body["prompt"] = [text, text + " more", text] if r.random() < 0.2 else text
+        body["echo"] = r.random() < 0.3
+        if r.random() < 0.4:
+            body["logprobs"] = r.randint(0, 3)
+    if path in (CHAT, TEXT):
+        body["n"] = r.randint(1, 3)
+        if r.random() < 0.4:
+            body["stop"] = r.choice([" two", "three", ["four", " again"]])
+        if path == CHAT and r.random() < 0.4:
+            body.update(logprobs=True, top_logprobs=r.randint(0, 3))
+    return path, body
+
+
+def by_choice(data):
+    index = lambda event: int((re.search(rb'"index":(\d+)', event) or [0, 999])[1])
+    return b"\n\n".join(sorted(data.split(b"\n\n"), key=index))
+
+
+def test_all_layers_on_equals_all_off():
+    r = random.Random(19)
+    hits = 0
+    for _ in range(120):
+        path, body = random_request(r)
+        status, header, plain = ask(bare, path, body)
+        assert header is None and status in (200, 400), plain
+        for _ in range(2):
+            got_status, header, got = ask(cached, path, body)
+            assert got_status == status and by_choice(got) == by_choice(plain), (body, plain, got)
+            hits += header == "exact"
+        assert header == "exact" or status != 200, body
+    assert hits > 60
+
+
+def test_headers_say_where_it_came_from():
+    body = {"prompt": "where does it come from", "max_tokens": 5, "temperature": 0}
+    for stream in (False, True):
+        first = cached.request("POST", TEXT, {**body, "stream": stream, "cache": {"namespace": f"h{stream}"}})
+        again = cached.request("POST", TEXT, {**body, "stream": stream, "cache": {"namespace": f"h{stream}"}})
+        assert first[1][CACHE] == "miss" and first[1]["x-quire-cache-age"] is None
+        assert again[1][CACHE] == "exact" and int(again[1]["x-quire-cache-age"]) in (0, 1)
+        assert again[1]["x-quire-cache-unseeded"] is None
+    # A stream's answer is a whole reply's, too.
+    assert ask(cached, TEXT, {**body, "cache": {"namespace": "hTrue"}})[1] == "exact"
+
+
+def test_a_request_says_what_it_wants():
+    def header(headers=None, **more):
+        return ask(cached, TEXT, {"prompt": "say what you want", "max_tokens": 4, "temperature": 0, **more}, headers)[1]
+
+    assert header(cache={"no_store": True}) == "miss" and header(headers={"Cache-Control": "no-store"}) == "miss"
+    assert header(use_cache=False) == "off" and header(cache={"no_cache": True, "no_store": True}) == "off"
+    assert header() == "miss" and header() == "exact" and header(use_cache=True, cache=None) == "exact"
+    assert header(cache={"no_cache": True}) == "miss" and header(headers={"cache-control": "max-stale=3, No-Cache"}) == "miss"
+    assert header(headers={"Cache-Control": "max-age=100"}) == "exact" and header(headers={"Cache-Control": "max-age=0"}) == "miss"
+    assert header(cache={"namespace": "mine"}) == "miss" and header(cache={"namespace": "mine"}) == "exact"
+    assert header(cache_salt="mine") == "miss" and header(cache_salt="mine") == "exact"
+    assert header(cache={"no_store": True}) == "exact"
+    for wrong in (dict(cache=1), dict(cache={"ttl": 0}), dict(cache={"ttl": 1e9}), dict(cache={"namespace": ""}), dict(cache={"namespace": 3}),
+                  dict(cache={"no_cache": "yes"}), dict(use_cache=1), dict(cache={"namespace": "x" * 257})):
+        status, reply = cached.post(TEXT, {"prompt": "x", **wrong})
+        assert status == 400 and reply["error"]["param"].startswith(next(iter(wrong))), reply
+
+
+def test_time_to_live():
+    def header(**cache):
+        return ask(cached, TEXT, {"prompt": "not for long", "max_tokens": 4, "temperature": 0, "cache": {"namespace": "ttl", **cache}})[1]
+    assert header(ttl=1) == "miss"
+    time.sleep(1.1)
+    assert header() == "miss" and header() == "exact"
+
+
+def test_what_moves_bits_is_another_question():
+    base = {"prompt": "another question", "max_tokens": 6, "temperature": 0.5, "seed": 1}
+    assert ask(cached, TEXT, base)[1] == "miss"
+    for moves in ({"seed": 2}, {"max_tokens": 7}, {"temperature": 0.25}, {"top_p": 0.5}, {"top_k": 3}, {"min_p": 0.1}, {"n": 2}, {"logprobs": 0},
+                  {"presence_penalty": 1}, {"frequency_penalty": 1}, {"repetition_penalty": 1.5}, {"logit_bias": {"5": 1}}, {"stop": "zzz"},
+                  {"min_tokens": 1}, {"ignore_eos": True}, {"stop_token_ids": [7]}, {"bad_words": ["zzz"]}, {"allowed_token_ids": [1, 2, 3]}, {"prompt": "x"}):
+        assert ask(cached, TEXT, {**base, **moves})[1] == "miss", moves
+    for same in ({"user": "u"}, {"top_p": 1}, {"n": 1}, {"priority": 3}, {"stream": True}, {"request_id": "r-1"}, {"stop": []}, {"max_drafts": 2},
+                 {"quire_deadline_ms": 50000}, {"presence_penalty": 0}, {"prediction": {"type": "content", "content": "more"}}):
+        assert ask(cached, TEXT, {**base, **same})[1] == "exact", same
+
+
+def test_answers_drawn_without_a_seed():
+    body = {"prompt": "draw", "max_tokens": 4, "temperature": 1}
+    assert [ask(cached, TEXT, body)[1] for _ in range(2)] == ["miss", "miss"]
+    with Server("--cache-entries", 8, "--cache-unseeded") as s:
+        s.request("POST", TEXT, body)
+        _, headers, _ = s.request("POST", TEXT, body)
+        assert headers[CACHE] == "exact" and headers["x-quire-cache-unseeded"] == "true"
+        s.request("POST", TEXT, {**body, "seed": 1})
+        assert s.request("POST", TEXT, {**body, "seed": 1})[1]["x-quire-cache-unseeded"] is None
+
+
+def test_answers_that_the_context_ends():
+    with Server("--cache-entries", 8, "--max-model-len", 30, "--mode", "count") as s:
+        chat = {"messages": [{"role": "user", "content": "hi"}], "temperature": 0, "ignore_eos": True}
+        assert [ask(s, CHAT, chat)[1] for _ in range(2)] == ["miss", "miss"]
+        assert [ask(s, CHAT, {**chat, "max_tokens": 3})[1] for _ in range(2)] == ["miss", "exact"]
+        assert [ask(s, TEXT, {"prompt": "hi", "temperature": 0})[1] for _ in range(2)] == ["miss", "exact"]
+
+
+def test_keys_do_not_share():
+    body = {"prompt": "whose is it", "max_tokens": 4, "temperature": 0}
+    a, b = ({"Authorization": f"Bearer {key}"} for key in ("a", "b"))
+    for share in ((), ("--cache-share",)):
+        with Server("--cache-entries", 8, "--api-key", "a", "--api-key", "b", *share) as s:
+            assert ask(s, TEXT, body, a)[1] == "miss" and ask(s, TEXT, body, a)[1] == "exact"
+            assert ask(s, TEXT, body, b)[1] == ("exact" if share else "miss")
+
+
+def test_least_recently_given_goes_first():
+    with Server("--cache-entries", 2) as s:
+        header = lambda prompt: ask(s, TEXT, {"prompt": prompt, "max_tokens": 4, "temperature": 0})[1]
+        assert [header(p) for p in "abaca"] == ["miss", "miss", "exact", "miss", "exact"]
+        assert header("b") == "miss" and header("c") == "miss"
+
+
+def test_the_pace():
+    with Server("--cache-entries", 8, "--interval-us", 50000, "--replay-pace") as s:
+        body = {"prompt": "one two three four five six", "max_tokens": 5, "temperature": 0}
+        began = time.monotonic()
+        first = s.request("POST", TEXT, {**body, "stream": True})
+        took, began = time.monotonic() - began, time.monotonic()
+        again = s.request("POST", TEXT, {**body, "stream": True})
+        assert again[1][CACHE] == "exact" and time.monotonic() - began > took / 2
+        assert without_names(first[2]) == without_names(again[2])
+        assert ask(s, TEXT, body)[1] == "exact"
+
+
+def test_a_slow_reader_is_not_cut_off():
+    """4 MiB of events of an answer that is kept, to a client that reads nothing at first."""
+    with Server("--cache-entries", 8, "--mode", "count", "--tokens-per-step", 64, "--max-model-len", 40000, "--interval-us", 0) as s:
+        body = {"prompt": "x", "max_tokens": 20000, "temperature": 0, "ignore_eos": True}
+        assert s.request("POST", TEXT, body)[1][CACHE] == "miss"
+        with s.connect() as c:
+            c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            c.sendall(post_bytes(TEXT, {**body, "stream": True}, "Connection: close\r\n"))
+            time.sleep(0.3)
+            data = read_all(c)
+        assert b"x-quire-cache: exact" in data[:2000] and data.count(b"data: ") >= 20001 and b"data: [DONE]" in data[-100:]
+
+
+with Server() as bare, Server("--cache-entries", 500) as cached:
+    run_tests(sys.modules[__name__])

@@ -1,0 +1,59 @@
+#include "tools/cache/cache_flags.h"
+
+#include <string.h>
+
+static int parse_share(const char *text, void *target, struct quire_error *err)
+{
+    const bool all = strcmp(text, "all") == 0;
+    if (!all && strcmp(text, "tenant") != 0)
+        return quire_fail(err, QUIRE_INVALID, "must be tenant or all, got %s", text);
+    *(bool *)target = all;
+    return QUIRE_OK;
+}
+
+size_t cache_flags(struct cache_flags *f, struct cli_option out[CACHE_FLAGS_MAX])
+{
+    struct response_cache_options *o = &f->options;
+    /* clang-format off */
+    const struct cli_option rows[] = {
+        {.names = "Answers that were given before (docs/caching.md):", .kind = CLI_GROUP},
+        {.names = "response-cache", .kind = CLI_STRING, .target = &f->where, .value = "memory",
+         .help = "Keep answers, and give them again to the same request, bit for bit. Off unless this or "
+                 "--response-cache-entries is given."},
+        {.names = "response-cache-entries", .kind = CLI_U32, .target = &o->max_entries, .min = 1, .max = 16777216, .value = "N",
+         .help = "Answers in this process' memory; those given least recently go first. Default 128."},
+        {.names = "response-cache-memory", .kind = CLI_BYTES, .target = &o->max_bytes, .min = 65536, .value = "SIZE",
+         .help = "What they may take there. Default 64M."},
+        {.names = "response-cache-ttl", .kind = CLI_U32, .target = &o->ttl_s, .min = 1, .max = 2592000, .value = "SECONDS",
+         .help = "How long an answer is kept. Default 3600."},
+        {.names = "response-cache-share", .kind = CLI_PARSED, .parse = parse_share, .target = &f->share_all, .value = "tenant|all",
+         .help = "Who is given an answer: who sends the same API key, or everybody. Default tenant."},
+        {.names = "response-cache-unseeded", .kind = CLI_FLAG, .target = &o->unseeded,
+         .help = "Give answers again that were drawn without a seed, too. Replies say so: another draw was as likely."},
+        {.names = "replay-pace", .kind = CLI_FLAG, .target = &o->replay_pace,
+         .help = "Streams of kept answers come at the pace that the answer had, not at once."},
+    };
+    /* clang-format on */
+    memcpy(out, rows, sizeof rows);
+    const size_t n = sizeof rows / sizeof *rows;
+    cli_note_given(out, n, f->given);
+    return n;
+}
+
+bool cache_flags_on(const struct cache_flags *f)
+{
+    return f->where || f->options.max_entries > 0;
+}
+
+int cache_flags_check(const struct cache_flags *f, struct quire_error *err)
+{
+    bool any = false;
+    for (size_t i = 0; i < CACHE_FLAGS_MAX; i++)
+        any |= f->given[i];
+    if (any && !cache_flags_on(f))
+        return quire_fail(err, QUIRE_INVALID,
+                          "answers are kept with --response-cache memory or --response-cache-entries N only: give one");
+    if (f->where && strcmp(f->where, "memory") != 0)
+        return quire_fail(err, QUIRE_INVALID, "--response-cache %s: must be memory", f->where);
+    return QUIRE_OK;
+}

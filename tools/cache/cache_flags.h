@@ -1,0 +1,24 @@
+/* The command line of the response cache: --response-cache and its kin. */
+#ifndef QUIRE_TOOLS_CACHE_FLAGS_H
+#define QUIRE_TOOLS_CACHE_FLAGS_H
+
+#include "server/cache/response_cache.h"
+#include "tools/cli/cli.h"
+
+#define CACHE_FLAGS_MAX 10
+
+struct cache_flags {
+    const char *where; /* memory, sqlite:PATH, redis://..., rediss://...; NULL: not said */
+    struct response_cache_options options;
+    bool share_all;
+    bool given[CACHE_FLAGS_MAX]; /* by row */
+};
+
+/* Writes the option rows to out[0..return value). */
+size_t cache_flags(struct cache_flags *f, struct cli_option out[CACHE_FLAGS_MAX]);
+/* What one option alone cannot say. */
+int cache_flags_check(const struct cache_flags *f, struct quire_error *err);
+/* Off unless it was asked for. */
+bool cache_flags_on(const struct cache_flags *f);
+
+#endif
