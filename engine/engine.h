@@ -68,6 +68,7 @@ struct engine_account {
 enum engine_event_kind {
     ENGINE_EVENT_TOKEN, /* one generated token of one choice */
     ENGINE_EVENT_PROMPT_LOGPROB, /* of prompt token `position` (1..n_prompt - 1), choice 0, in rising order */
+    ENGINE_EVENT_VECTOR, /* of the prompt, before its DONE */
     ENGINE_EVENT_DONE, /* one choice is over; `last` when it was the request's last one */
 };
 struct engine_event {
@@ -78,6 +79,8 @@ struct engine_event {
     uint32_t position;
     bool has_logprob;
     struct engine_logprob logprob;
+    const float *vector; /* VECTOR: [n_vector], borrowed until the sink returns */
+    uint32_t n_vector;
     enum engine_finish finish; /* DONE */
     bool has_stop_token; /* DONE: it ended by eos (token is an eos id) or a stop_token_id */
     bool last; /* DONE: nothing more comes for this request id */
@@ -147,6 +150,7 @@ struct engine_info {
     uint32_t vocab_size, n_eos;
     const uint32_t *eos; /* [n_eos] */
     uint32_t max_model_len, max_num_seqs, block_tokens, max_num_batched_tokens, max_queued_requests;
+    uint32_t vector_size; /* numbers of the vector that a prompt gets; 0: the model generates, and gives none */
     uint32_t n_blocks, n_host_blocks; /* of the first KV group; 0: there is none */
     const char *device_why; /* which backend was taken, and why */
     const char *gemm_library; /* NULL, or what computes GEMMs of many tokens: answers are not invariant */

@@ -50,6 +50,8 @@ const struct request_field request_fields[] = {
     WHOLE(REQUEST_U32, max_drafts, "num_speculative_tokens", 28, 0, 0, UINT32_MAX),
     WHOLE(REQUEST_U32, draft_method, "speculative", 29, 0, 0, UINT32_MAX),
     LIST(REQUEST_IDS, prediction, "prediction", 30, 0, REQUEST_MAX_PROMPT),
+    WHOLE(REQUEST_BOOL, wants_vector, "wants_vector", 31, DRAWS, 0, 1),
+    WHOLE(REQUEST_U32, segment_from, "segment_from", 32, DRAWS, 0, REQUEST_MAX_PROMPT),
 };
 const size_t request_n_fields = sizeof request_fields / sizeof request_fields[0];
 

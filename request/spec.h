@@ -71,6 +71,10 @@ struct request_spec {
     uint32_t n_biases;
     const uint32_t *allowed_token_ids; /* only these may be drawn; n_allowed_token_ids 0: all may */
     uint32_t n_allowed_token_ids;
+    bool wants_vector; /* the model's vector of the prompt (an embedding, or a classifier's scores); max_tokens is 0 */
+    uint32_t
+        segment_from; /* tokens of the prompt from this one on are the second text of a pair; 0: there is one text */
+
     const uint32_t *bad_words; /* word after word: how many ids it has, then the ids. Its last id is forbidden where
                                   the generated tokens end in the others */
     uint32_t n_bad_words; /* numbers in bad_words */

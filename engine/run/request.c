@@ -14,12 +14,24 @@ static int check_pin(const struct request_spec *s, const struct request_limits *
                           s->n_prompt);
 }
 
+/* Whether this model gives what is asked for. */
+static int check_task(const struct request_spec *s, struct quire_error *err)
+{
+    if (s->wants_vector)
+        return quire_fail_for(err, QUIRE_UNSUPPORTED, "wants_vector", "this model generates text and gives no vectors");
+    if (s->segment_from > 0)
+        return quire_fail_for(err, QUIRE_UNSUPPORTED, "segment_from", "this model does not read pairs of texts");
+    return QUIRE_OK;
+}
+
 /* What depends on this engine. */
 static int check(const struct request_spec *s, const struct request_limits *limits, struct quire_error *err)
 {
     int status = request_spec_check(s, limits->desc->vocab_size, err);
     if (status == QUIRE_OK)
         status = check_pin(s, limits, err);
+    if (status == QUIRE_OK)
+        status = check_task(s, err);
     if (status != QUIRE_OK)
         return status;
     if ((uint64_t)s->n_prompt + s->max_tokens > limits->max_model_len)

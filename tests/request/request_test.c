@@ -56,6 +56,8 @@ static struct request_spec full(void)
         .n_allowed_token_ids = 4,
         .bad_words = words,
         .n_bad_words = 5,
+        .wants_vector = true,
+        .segment_from = 2,
     };
     memset(s.cache_domain.bytes, 0xab, sizeof s.cache_domain.bytes);
     return s;
