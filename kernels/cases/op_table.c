@@ -103,6 +103,9 @@ const struct op_case op_test_cases[] = {
     MMA(45, 24, 4400, .unit = 256), MMA(130, 19, 896, .unit = 64), MMA(1, 70, 9000, .unit = 256, .extra = true),
     MMA(5, 31, 896, .unit = 64, .values = VALUES_WIDE), MMA(20, 33, 100, .unit = 16, .values = VALUES_TINY, .extra = true),
     MMA_F16(9, 20, 80, .unit = 80), MMA_F16(33, 50, 1200, .unit = 80, .extra = true),
+    /* On the emulator's 4 multiprocessors: tiles of 128 x 64 or 64 x 64 whose segments are four
+     * blocks', two's or one's, and without segments. */
+    MMA(40, 100, 3500, .unit = 256), MMA(33, 100, 640, .unit = 64, .extra = true), MMA(64, 500, 200, .unit = 32), MMA(50, 500, 70),
 
     {.op = K_OP_EMBED, .dtype = K_F16, .n_tokens = 5, .n_rows = 300, .n_cols = 100, .n_parts = 2},
     {.op = K_OP_EMBED, .dtype = K_BF16, .n_tokens = 33, .n_rows = 77, .n_cols = 96},
@@ -128,7 +131,7 @@ const struct op_case op_test_cases[] = {
     GATED(K_BF16, 18, 24, 96, .form = K_FORM_TILE_BF16),
     GATED_MMA(1, 1, 1), GATED_MMA(1, 7, 600, .extra = true, .n_parts = 2), GATED_MMA(8, 8, 64), GATED_MMA(5, 61, 1100, .n_parts = 3),
     GATED_MMA(9, 33, 97, .extra = true), GATED_MMA(16, 40, 520), GATED_MMA(12, 2060, 70), GATED_MMA(17, 16, 100),
-    GATED_MMA(32, 47, 1025, .extra = true), GATED_MMA(33, 32, 128), GATED_MMA(64, 65, 81, .extra = true, .n_parts = 4),
+    GATED_MMA(32, 47, 1025, .extra = true), GATED_MMA(33, 32, 128), GATED_MMA(34, 440, 130), GATED_MMA(36, 250, 70), GATED_MMA(64, 65, 81, .extra = true, .n_parts = 4),
     GATED_MMA(130, 19, 600), GATED_MMA(5, 31, 896, .values = VALUES_WIDE), GATED_MMA(40, 33, 100, .values = VALUES_TINY, .extra = true),
     GATED_MMA_F16(1, 9, 16), GATED_MMA_F16(10, 70, 544, .n_parts = 3), GATED_MMA_F16(20, 33, 100, .extra = true),
     GATED_MMA_F16(66, 33, 1097, .extra = true),

@@ -297,20 +297,10 @@ ATTN_FN bool run_small(const struct attention_mma &a, const struct attn_unit &un
 
 /* ---- merging ---------------------------------------------------------------------------------- */
 
-/* Whether the block is the last one to have stored its partials of the merge: it then sees all others'. What its threads
- * stored is before the barrier and the fence, so before the count; the last one's count is behind all others'. The counter
- * wraps to 0 for the next launch. The whole block asks together. */
+/* Whether the block is the last one to have stored its partials of the merge. */
 ATTN_FN bool is_last_to_arrive(const struct attention_mma &a, uint32_t merge, uint32_t n_units)
 {
-    bool is_last = false;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        uint32_t *arrivals = (uint32_t *)((char *)a.plan + a.plan->arrivals_at);
-        __threadfence();
-        is_last = atomicInc(&arrivals[merge], n_units - 1) == n_units - 1;
-        __threadfence();
-    }
-    return __syncthreads_or(is_last) != 0;
+    return cuda_is_last_to_arrive((uint32_t *)((char *)a.plan + a.plan->arrivals_at) + merge, n_units);
 }
 
 #define MERGED_AT_ONCE 8u

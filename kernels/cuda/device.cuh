@@ -46,6 +46,21 @@ template <auto kernel> struct k_loadable_of {
  * K_DYNAMIC_SHARED; kernels use it as k_shared. */
 #define K_DYNAMIC_SHARED extern __shared__ __align__(128) unsigned char k_shared[]
 
+/* Whether the block is the last of n to have stored its part: it then sees all others'. What its threads stored is before the
+ * barrier and the fence, so before the count; the last one's count is behind all others'. The counter wraps to 0 for the next
+ * launch. The whole block asks together. */
+static __device__ __forceinline__ bool cuda_is_last_to_arrive(uint32_t *arrivals, uint32_t n)
+{
+    bool is_last = false;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        is_last = atomicInc(arrivals, n - 1) == n - 1;
+        __threadfence();
+    }
+    return __syncthreads_or(is_last) != 0;
+}
+
 #include "kernels/cuda/ptx.cuh"
 
 #endif

@@ -23,6 +23,24 @@
  * 4,096 columns and 9.2 MB for 14,336, the writes behind the next stages. So that there are not more sets than SMs, as many
  * blocks run as fit and each goes from tile to tile.
  *
+ * 33 to 64 tokens read all weights and multiply little: memory is the limit if every SM reads. 26 KB of weights must be on the way
+ * on each, as in gemm_small.cu, and the port has 1,232 clocks for 16 KB of them at 13 bytes a clock:
+ *
+ *   R x T       warps        port, of 16 KB   weights on the way   blocks
+ *   224 x  64   7 of 32 x 64       537             84 KB            gate and up, 28,672 rows: 128, on GPUs that give a block 160 KB
+ *   128 x  64   4 of 32 x 64       576             48               o and down, 4,096 rows: 32, by 4 that share the segments
+ *    64 x  64   4 of 32 x 32       768             32               qkv, 6,144 rows: 96
+ *
+ * - Of 112 rows of gate and of up 28,672 rows are 128 blocks, a wave of 132 SMs; of 128 they are 224, and two waves are 0.85 full.
+ * - Segments of a tile are dealt to up to 4 blocks, 8 / n each, which is a subtree. Each leaves its sum where it would wait
+ *   for its partner; the block that arrives last, by a counter, folds them, so that there is no second launch. 64 x 64 by two
+ *   blocks fills the SMs as well and ends sooner (it reads 16 KB of others' sums, and not 96: 0.4 us and not 1.3), but takes
+ *   7 % more clocks a column; for 4,096 columns they are even, for 14,336 the larger tile gains 6 %. 8 owners would double what
+ *   is folded.
+ * - GEMMs without segments add their chunks in rising order: one block. For qkv tiles of 48 x 64 (128 blocks, 4 warps of 48 x 16) were
+ *   tried: 380 clocks of the port and 194 of instructions for 6 KB, by the model 0.67 of bandwidth against 0.68 of 64 x 64 on
+ *   96 SMs, which then get more of it each.
+ *
  * What is chosen where decides speed only: an output's sum is the same in all shapes and in gemm_small.cu. */
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/plan/plan.h"
@@ -31,6 +49,8 @@
 K_DYNAMIC_SHARED;
 
 #define CONVERT_THREADS 256u
+#define FEW_TOKENS 64u
+#define MOST_OWNERS 4u /* blocks that share a tile's segments */
 #define GROUP_TOKENS 1024u /* whose tiles go by while weights do once: of 14,336 columns 29 MB, which L2 keeps */
 
 /* ---- the activations' factors ---- */
@@ -76,12 +96,17 @@ struct large_shape {
     static constexpr uint32_t waiting_bytes = 3 * rows * tokens * 4; /* sums of segments that wait for others */
     static constexpr uint32_t port_clocks = row_warps * token_warps * (warp_rows + warp_tokens) + rows + tokens;
     static constexpr uint32_t blocks_on_sm = shared_bytes <= 80 * 1024 ? 2 : 1;
+    static constexpr bool is_of_few_tokens = tokens == FEW_TOKENS;
     static_assert(out_bytes + rows * 8 <= shared_bytes, "outputs pass where the stages were");
+    static_assert(n_threads >= rows, "a row's scale and bias are one thread's");
 };
 using shape_192 = large_shape<192, 128, 4, 2, 4>;
 using shape_128 = large_shape<128, 128, 4, 2, 3>;
 using shape_64 = large_shape<64, 64, 2, 2, 5>;
+using shape_224_few = large_shape<224, 64, 7, 1, 4>;
+using shape_128_few = large_shape<128, 64, 4, 1, 4>;
 static_assert(shape_128::shared_bytes <= 99 * 1024 && shape_64::shared_bytes <= 99 * 1024, "the smallest GPU's block");
+static_assert(shape_128_few::shared_bytes <= 99 * 1024, "the same");
 
 /* The tiles of a GEMM. Those that run at the same time share weights: of up to GROUP_TOKENS tokens, the tokens first. */
 struct large_tiles {
@@ -113,11 +138,12 @@ template <class shape> GEMM_FN struct large_place large_place_of(const struct la
 /* Where a stage begins that is to be copied. A stage that ends behind its segment brings columns that nobody multiplies. */
 struct large_cursor {
     uint32_t col, end, segment; /* the latter two: of GEMMs in segments */
+    uint32_t last; /* where the block's columns end */
 };
 
 GEMM_FN void large_skip_segments(struct large_cursor &at, const uint32_t *begins)
 {
-    while (at.col >= at.end && at.segment + 1 < K_SEGMENTS) {
+    while (at.col >= at.end && at.end < at.last) {
         at.col = at.end;
         at.end = begins[++at.segment + 1];
     }
@@ -130,14 +156,17 @@ GEMM_FN void copy_rows(unsigned char *tile, const unsigned char *matrix, uint64_
                        uint32_t col, uint32_t n_cols)
 {
     constexpr uint32_t rows_each = n_threads / 8;
-    static_assert(rows_each % 8 == 0 && n_rows % rows_each == 0, "a thread's segments lie at one place of their rows");
+    static_assert(rows_each % 4 == 0, "a thread's segments lie at one place of their rows, or at two in turn");
     uint32_t row = threadIdx.x / 8, first = col + threadIdx.x % 8 * 8;
     const unsigned char *from = matrix + row * stride_bytes + first * (uint64_t)2;
-    unsigned char *to = gemm_segment(tile, row, threadIdx.x % 8);
+    unsigned char *even = gemm_segment(tile, row, threadIdx.x % 8), *odd = even;
+    if (rows_each % 8 != 0)
+        odd = gemm_segment(tile, row + rows_each, threadIdx.x % 8) - rows_each * GEMM_TILE_ROW_BYTES;
 #pragma unroll
-    for (uint32_t i = 0; i < n_rows / rows_each; i++) {
+    for (uint32_t i = 0; i * rows_each < n_rows; i++) {
         bool valid = row + i * rows_each < n_left && first < n_cols;
-        cp_async16(to + i * rows_each * GEMM_TILE_ROW_BYTES, valid ? from : matrix, valid);
+        if ((i + 1) * rows_each <= n_rows || row + i * rows_each < n_rows)
+            cp_async16((i % 2 ? odd : even) + i * rows_each * GEMM_TILE_ROW_BYTES, valid ? from : matrix, valid);
         from += rows_each * stride_bytes;
     }
 }
@@ -149,7 +178,7 @@ GEMM_FN void copy_stage(const struct gemm_mma_args &a, const uint16_t *factors, 
                         const uint32_t *begins)
 {
     uint32_t col = at.col;
-    if (col < a.n_cols) {
+    if (col < (is_segmented ? at.last : a.n_cols)) {
         if (is_gated) {
             constexpr uint32_t n = shape::n_rows / 2;
             uint32_t n_left = a.n_rows / 2 - first.row / 2;
@@ -274,25 +303,54 @@ template <class shape> GEMM_FN void fold_segment(large_sums<shape> &total, uint3
                                                 large_sum<shape>(total, 4 * w + 2), large_sum<shape>(total, 4 * w + 3));
 }
 
-/* A tile's sums through shared memory, [tokens][rows], so that what a warp stores lies together; behind them each row's scale and
- * bias. is_vector: four rows of y at a time. */
+/* Where element i of word w of a thread's sums lies in the tile in shared memory, [tokens][rows]. */
+template <class shape> GEMM_FN float *large_out(uint32_t w, uint32_t i)
+{
+    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    uint32_t row = warp % shape::n_row_warps * shape::warp_rows, token = warp / shape::n_row_warps * shape::warp_tokens;
+    return (float *)k_shared + (token + w % shape::n_token_tiles * 8 + lane % 4 * 2 + i % 2) * shape::out_stride + row +
+           w / shape::n_token_tiles * 16 + i / 2 * 8 + lane / 4;
+}
+
+/* The tile in shared memory, of one owner's segments, becomes that of all, each thread its own sums: the tree of docs/numerics.md §5
+ * from where an owner's part ends. It reads the same from every leaf, since the sides of an addition may change places:
+ * beside owner i is i ^ 1, and then i ^ 2 and i ^ 3 as a pair. of_first: where the first owner's sums wait. */
+template <class shape> GEMM_FN void fold_owners(uint32_t n_owners, uint32_t own, const float4 *of_first)
+{
+    constexpr uint32_t n_words = shape::n_sums / 4, next = shape::waiting_bytes / 16;
+    const float4 none = make_float4(-0.0f, -0.0f, -0.0f, -0.0f); /* changes no number */
+#pragma unroll 4
+    for (uint32_t w = 0; w < n_words; w++) {
+        const float4 *at = of_first + w * shape::n_threads + threadIdx.x;
+        float4 b = at[(own ^ 1) * next], c = n_owners > 2 ? at[(own ^ 2) * next] : none,
+               d = n_owners > 2 ? at[(own ^ 3) * next] : none;
+        *large_out<shape>(w, 0) = (*large_out<shape>(w, 0) + b.x) + (c.x + d.x);
+        *large_out<shape>(w, 1) = (*large_out<shape>(w, 1) + b.y) + (c.y + d.y);
+        *large_out<shape>(w, 2) = (*large_out<shape>(w, 2) + b.z) + (c.z + d.z);
+        *large_out<shape>(w, 3) = (*large_out<shape>(w, 3) + b.w) + (c.w + d.w);
+    }
+}
+
+/* A tile's sums into shared memory, so that what a warp stores lies together. */
+template <class shape> GEMM_FN void put_tile(large_sums<shape> &total)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < shape::n_sums; i++)
+        *large_out<shape>(i / 4, i % 4) = large_sum<shape>(total, i);
+}
+
+/* The tile in shared memory to memory; behind it each row's scale and bias. is_vector: four rows of y at a time. */
 template <bool is_gated, class shape>
-GEMM_FN void store_tile(const struct gemm_mma_args &a, large_sums<shape> &total, const struct large_place &first,
-                        bool is_vector)
+GEMM_FN void store_tile(const struct gemm_mma_args &a, const struct large_place &first, bool is_vector)
 {
     constexpr uint32_t n_out = is_gated ? shape::n_rows / 2 : shape::n_rows; /* rows of y that the block has */
-    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_y = is_gated ? a.n_rows / 2 : a.n_rows;
-    uint32_t row = warp % shape::n_row_warps * shape::warp_rows, token = warp / shape::n_row_warps * shape::warp_tokens;
+    uint32_t n_y = is_gated ? a.n_rows / 2 : a.n_rows;
     float *out = (float *)k_shared, *scale = (float *)(k_shared + shape::out_bytes), *bias = scale + shape::n_rows;
     if (threadIdx.x < shape::n_rows) {
         struct gemm_row r = gemm_row_of(a, gemm_matrix_row<is_gated, shape::n_rows>(a, first.row, threadIdx.x));
         scale[threadIdx.x] = r.scale;
         bias[threadIdx.x] = r.bias;
     }
-#pragma unroll
-    for (uint32_t i = 0; i < shape::n_sums; i++)
-        out[(token + i / 4 % shape::n_token_tiles * 8 + lane % 4 * 2 + i % 2) * shape::out_stride + row +
-            i / 4 / shape::n_token_tiles * 16 + i % 4 / 2 * 8 + lane / 4] = large_sum<shape>(total, i);
     __syncthreads();
     uint32_t first_y = is_gated ? first.row / 2 : first.row;
     for (uint32_t i = threadIdx.x; i < n_out / 4 * shape::n_tokens; i += shape::n_threads) {
@@ -317,37 +375,65 @@ GEMM_FN void store_tile(const struct gemm_mma_args &a, large_sums<shape> &total,
     }
 }
 
+/* Blocks that share a tile's segments: each has 8 / n of them, which are a subtree. */
+struct large_owners {
+    uint32_t n;
+    uint32_t *arrivals_dev; /* of each tile; all are 0 between launches */
+};
+
+/* The tile's sums to shared memory, and then the other owners' to them; false: another block, which comes last, does it. */
+template <class shape>
+GEMM_FN bool put_whole_tile(large_sums<shape> &total, const struct large_owners &owners, uint32_t n_owners,
+                            uint32_t item, const float4 *waiting)
+{
+    uint32_t own = item % n_owners;
+    if (n_owners > 1 && !cuda_is_last_to_arrive(&owners.arrivals_dev[item / n_owners], n_owners))
+        return false;
+    put_tile<shape>(total);
+    /* Where a sum waits for its partner among the segments is where an owner's waits for the other owners'. */
+    uint32_t level = n_owners == 4 ? 1 : 2;
+    if (n_owners > 1)
+        fold_owners<shape>(n_owners, own,
+                           waiting - own * (uint64_t)(shape::waiting_bytes / 16) +
+                               level * (shape::n_sums / 4 * shape::n_threads));
+    return true;
+}
+
 template <bool is_gated, bool is_segmented, class shape>
 static __global__ void __launch_bounds__(shape::n_threads)
     gemm_large(const struct gemm_mma_args a, const uint16_t *factors, uint32_t stride, const struct large_tiles tiles,
-               float4 *waiting, bool is_vector)
+               float4 *waiting, const struct large_owners owners, bool is_vector)
 {
     __shared__ uint32_t begins[K_SEGMENTS + 1];
+    uint32_t n_owners = is_segmented && shape::is_of_few_tokens ? owners.n : 1;
+    uint32_t n_segments = is_segmented ? K_SEGMENTS / n_owners : 1;
     if (is_segmented && threadIdx.x <= K_SEGMENTS)
         begins[threadIdx.x] = k_segment_begin(a.n_cols, a.unit, threadIdx.x);
     waiting += (uint64_t)blockIdx.x * (shape::waiting_bytes / 16);
-    for (uint32_t tile = blockIdx.x; tile < tiles.n_row_tiles * tiles.n_token_tiles; tile += gridDim.x) {
+    for (uint32_t item = blockIdx.x; item < tiles.n_row_tiles * tiles.n_token_tiles * n_owners; item += gridDim.x) {
         __syncthreads(); /* begins are there, and the tile before has left shared memory */
-        struct large_place first = large_place_of<shape>(tiles, tile);
+        struct large_place first = large_place_of<shape>(tiles, item / n_owners);
         struct large_ring<shape> ring = {0, shape::n_stages - 1};
-        struct large_cursor at = {0, is_segmented ? begins[1] : 0, 0};
+        const uint32_t *own = begins + item % n_owners * n_segments;
+        struct large_cursor at = {is_segmented ? own[0] : 0, is_segmented ? own[1] : 0, 0,
+                                  is_segmented ? own[n_segments] : a.n_cols};
         if (is_segmented)
-            large_skip_segments(at, begins);
+            large_skip_segments(at, own);
 #pragma unroll
         for (uint32_t i = 0; i + 1 < shape::n_stages; i++)
             copy_stage<is_gated, is_segmented, shape>(a, factors, stride, first, k_shared + i * shape::stage_bytes, at,
-                                                      begins);
+                                                      own);
         float total[shape::n_row_tiles][shape::n_token_tiles][4];
-        for (uint32_t i = 0; i < (is_segmented ? K_SEGMENTS : 1); i++) {
-            sum_segment<is_gated, is_segmented, shape>(total, a, factors, stride, first, ring, at, begins,
-                                                       is_segmented ? begins[i] : 0,
-                                                       is_segmented ? begins[i + 1] : a.n_cols);
+        for (uint32_t i = 0; i < n_segments; i++) {
+            sum_segment<is_gated, is_segmented, shape>(total, a, factors, stride, first, ring, at, own,
+                                                       is_segmented ? own[i] : 0, is_segmented ? own[i + 1] : a.n_cols);
             if (is_segmented)
                 fold_segment<shape>(total, i, waiting);
         }
         cp_async_wait<0>();
         __syncthreads();
-        store_tile<is_gated, shape>(a, total, first, is_vector);
+        if (put_whole_tile<shape>(total, owners, n_owners, item, waiting))
+            store_tile<is_gated, shape>(a, first, is_vector);
         if (!is_segmented)
             break;
     }
@@ -355,38 +441,44 @@ static __global__ void __launch_bounds__(shape::n_threads)
 
 /* ---- launches ---- */
 
+/* Blocks whose sums of segments there is room for. */
+template <class shape> static constexpr uint32_t most_waiting()
+{
+    return (uint32_t)(CUDA_GEMM_WAITING_BYTES / shape::waiting_bytes);
+}
+
 /* Memory beside the arguments, and the GPU. */
 struct large_means {
     cudaStream_t stream;
     const uint16_t *factors;
     uint32_t stride;
     float4 *waiting;
-    uint32_t n_sms, shared_bytes;
+    struct cuda_gemm_means gpu;
 };
 
 template <bool is_gated, bool is_segmented, class shape>
-static cudaError_t launch(const struct large_means *m, const struct gemm_mma_args *a)
+static cudaError_t launch(const struct large_means *m, const struct gemm_mma_args *a, uint32_t n_owners)
 {
     struct large_tiles tiles = large_tiles_of<shape>(*a);
-    uint32_t n_blocks = tiles.n_row_tiles * tiles.n_token_tiles, n_y = is_gated ? a->n_rows / 2 : a->n_rows;
-    if (is_segmented)
-        n_blocks = min(n_blocks,
-                       min(m->n_sms * shape::blocks_on_sm, (uint32_t)(CUDA_GEMM_WAITING_BYTES / shape::waiting_bytes)));
+    const struct large_owners owners = {n_owners, m->gpu.arrivals_dev};
+    uint32_t n_blocks = tiles.n_row_tiles * tiles.n_token_tiles * n_owners, n_y = is_gated ? a->n_rows / 2 : a->n_rows;
+    if (is_segmented && n_owners == 1)
+        n_blocks = min(n_blocks, min(m->gpu.n_sms * shape::blocks_on_sm, most_waiting<shape>()));
     bool is_vector = n_y % 4 == 0 && (uintptr_t)a->y % 16 == 0;
     cudaError_t error = cudaFuncSetAttribute(gemm_large<is_gated, is_segmented, shape>,
                                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape::shared_bytes);
     if (error != cudaSuccess)
         return error;
     return K_LAUNCH((gemm_large<is_gated, is_segmented, shape>), dim3(n_blocks), dim3(shape::n_threads),
-                    shape::shared_bytes, m->stream, *a, m->factors, m->stride, tiles, m->waiting, is_vector);
+                    shape::shared_bytes, m->stream, *a, m->factors, m->stride, tiles, m->waiting, owners, is_vector);
 }
 
 /* Clocks of the port for each stage of all tiles. */
 template <class shape> static uint64_t cost_of(const struct large_means *m, const struct gemm_mma_args *a)
 {
     struct large_tiles tiles = large_tiles_of<shape>(*a);
-    uint64_t n = (uint64_t)tiles.n_row_tiles * tiles.n_token_tiles, n_waves = (n + m->n_sms - 1) / m->n_sms;
-    return shape::shared_bytes <= m->shared_bytes ? n_waves * shape::port_clocks : UINT64_MAX;
+    uint64_t n = (uint64_t)tiles.n_row_tiles * tiles.n_token_tiles, n_waves = (n + m->gpu.n_sms - 1) / m->gpu.n_sms;
+    return shape::shared_bytes <= m->gpu.shared_bytes ? n_waves * shape::port_clocks : UINT64_MAX;
 }
 
 template <bool is_gated, bool is_segmented>
@@ -394,9 +486,65 @@ static cudaError_t launch_by_shape(const struct large_means *m, const struct gem
 {
     uint64_t of_192 = cost_of<shape_192>(m, a), of_128 = cost_of<shape_128>(m, a), of_64 = cost_of<shape_64>(m, a);
     if (of_64 <= of_128 && of_64 <= of_192)
-        return launch<is_gated, is_segmented, shape_64>(m, a);
-    return of_128 < of_192 ? launch<is_gated, is_segmented, shape_128>(m, a)
-                           : launch<is_gated, is_segmented, shape_192>(m, a);
+        return launch<is_gated, is_segmented, shape_64>(m, a, 1);
+    return of_128 < of_192 ? launch<is_gated, is_segmented, shape_128>(m, a, 1)
+                           : launch<is_gated, is_segmented, shape_192>(m, a, 1);
+}
+
+#define FEW_MEMORY_BYTES 16u /* of weights a clock and SM, somewhat more than an H100 has */
+#define FEW_L2_BYTES 40u /* of sums that wait, a clock and SM */
+#define FEW_ARRIVAL 1500u /* clocks of a fence and a counter */
+
+/* How a GEMM of few tokens runs: a shape, and owners of its tiles. */
+struct large_way {
+    uint64_t clocks;
+    uint32_t n_owners;
+    cudaError_t (*launch)(const struct large_means *m, const struct gemm_mma_args *a, uint32_t n_owners);
+};
+
+/* Clocks of the busiest SM: its stages, each of the port and then of memory, and what owners wait for each other: a block writes its
+ * sums and the last one reads the others'. */
+template <class shape>
+static uint64_t few_clocks(const struct large_means *m, const struct gemm_mma_args *a, uint32_t n_owners)
+{
+    struct large_tiles tiles = large_tiles_of<shape>(*a);
+    uint64_t n_tiles = (uint64_t)tiles.n_row_tiles * tiles.n_token_tiles, n = n_tiles * n_owners;
+    if (shape::shared_bytes > m->gpu.shared_bytes ||
+        (n_owners > 1 && (n > most_waiting<shape>() || n_tiles > CUDA_GEMM_ARRIVALS)))
+        return UINT64_MAX;
+    uint64_t n_waves = (n + m->gpu.n_sms - 1) / m->gpu.n_sms;
+    uint64_t n_stages = (a->n_cols + n_owners * GEMM_TILE_COLS - 1) / (n_owners * GEMM_TILE_COLS);
+    uint64_t stage = shape::port_clocks + shape::n_rows * GEMM_TILE_ROW_BYTES / FEW_MEMORY_BYTES;
+    uint64_t fold = n_owners == 1 ? 0 : FEW_ARRIVAL + n_owners * shape::waiting_bytes / 3 / FEW_L2_BYTES;
+    return n_waves * n_stages * stage + fold;
+}
+
+template <bool is_gated, bool is_segmented, class shape>
+static void consider(struct large_way *best, const struct large_means *m, const struct gemm_mma_args *a)
+{
+    for (uint32_t n = 1; n <= (is_segmented ? MOST_OWNERS : 1); n *= 2) {
+        const struct large_way way = {few_clocks<shape>(m, a, n), n, launch<is_gated, is_segmented, shape>};
+        if (way.clocks < best->clocks)
+            *best = way;
+    }
+}
+
+template <bool is_gated, bool is_segmented>
+static cudaError_t launch_few(const struct large_means *m, const struct gemm_mma_args *a)
+{
+    struct large_way best = {UINT64_MAX, 1, launch<is_gated, is_segmented, shape_64>};
+    consider<is_gated, is_segmented, shape_128_few>(&best, m, a);
+    consider<is_gated, is_segmented, shape_64>(&best, m, a);
+    if constexpr (is_gated)
+        consider<true, false, shape_224_few>(&best, m, a);
+    return best.launch(m, a, best.n_owners);
+}
+
+template <bool is_gated, bool is_segmented>
+static cudaError_t launch_by_tokens(const struct large_means *m, const struct gemm_mma_args *a)
+{
+    return a->n_tokens <= FEW_TOKENS ? launch_few<is_gated, is_segmented>(m, a)
+                                     : launch_by_shape<is_gated, is_segmented>(m, a);
 }
 
 cudaError_t launch_gemm_factors(cudaStream_t stream, const struct k_gemm_args *a, void *factors)
@@ -410,18 +558,17 @@ cudaError_t launch_gemm_factors(cudaStream_t stream, const struct k_gemm_args *a
 }
 
 cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *args, const struct cuda_gated *gated,
-                              uint32_t n_sms, uint32_t shared_bytes)
+                              const struct cuda_gemm_means *gpu)
 {
     struct gemm_mma_args a = gemm_mma_args_of(args, gated);
     uint32_t stride = cuda_gemm_factor_stride(a.n_cols);
     unsigned char *made = (unsigned char *)args->workspace_dev; /* here where x is floats; behind it, what waits */
-    const struct large_means m = {stream, (const uint16_t *)(a.x_is_factors ? (const void *)a.x : made),
-                                  stride, (float4 *)(made + (uint64_t)a.n_tokens * stride * 2),
-                                  n_sms,  shared_bytes};
+    const struct large_means m = {stream, (const uint16_t *)(a.x_is_factors ? (const void *)a.x : made), stride,
+                                  (float4 *)(made + (uint64_t)a.n_tokens * stride * 2), *gpu};
     cudaError_t error = a.x_is_factors ? cudaSuccess : launch_gemm_factors(stream, args, made);
     if (error != cudaSuccess)
         return error;
     if (gated)
-        return launch_by_shape<true, false>(&m, &a);
-    return a.unit ? launch_by_shape<false, true>(&m, &a) : launch_by_shape<false, false>(&m, &a);
+        return launch_by_tokens<true, false>(&m, &a);
+    return a.unit ? launch_by_tokens<false, true>(&m, &a) : launch_by_tokens<false, false>(&m, &a);
 }

@@ -40,8 +40,12 @@ cudaError_t launch_gemm_lane(cudaStream_t stream, const struct k_gemm_args *a, c
 /* gemm_small.cu, gemm_large.cu: the mma form; few tokens, and any number of them */
 #define CUDA_GEMM_SMALL_TOKENS 32u
 cudaError_t launch_gemm_small(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated);
+struct cuda_gemm_means {
+    uint32_t n_sms, shared_bytes; /* multiprocessors; the most that a block gets */
+    uint32_t *arrivals_dev; /* [CUDA_GEMM_ARRIVALS], 0 before and after each launch */
+};
 cudaError_t launch_gemm_large(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated,
-                              uint32_t n_sms, uint32_t shared_bytes); /* of the GPU; the most that a block gets */
+                              const struct cuda_gemm_means *gpu);
 /* The activations' f16 factors, x · 2^-4, in rows of cuda_gemm_factor_stride() that end in zeros. */
 cudaError_t launch_gemm_factors(cudaStream_t stream, const struct k_gemm_args *a, void *factors);
 /* attention_lane.cu */

@@ -144,27 +144,34 @@ def small_gemm_share(kernels, machine, which):
     return terms["memory"] / model.clocks(terms)
 
 
-def middle_gemm(kernels, machine, tokens=64):
-    """Yields (matrix, share of bandwidth) at 33 to 64 tokens, by blocks of 64 x 64 or 128 x 128."""
+# What gemm_large.cu's few_clocks() picks for 33 to 64 tokens: rows of a tile, and the blocks that share its segments.
+FEW_TILES = {"qkv": (64, 1), "o": (128, 4), "gate, up": (224, 1), "down": (128, 4)}
+ARRIVAL_CLOCKS = 1500  # a fence and a counter of the GPU's
+
+
+def middle_gemm(kernels, machine):
+    """Yields (matrix, share of bandwidth, share with the fold of blocks that share a tile) at 33 to 64 tokens."""
     for name, (rows, cols, which) in LLAMA_8B.items():
-        kernel = find([k for k in kernels if numbers(k.readable)[-5:-3] == ([128, 128] if rows >= 96 * 128 else [64, 64])],
-                      r"^gemm_large", which)
+        tile, owners = FEW_TILES[name]
+        kernel = find([k for k in kernels if numbers(k.readable)[-5:-3] == [tile, 64]], r"^gemm_large", which)
         if not kernel:
             continue
-        tile = numbers(kernel.readable)[-5]
-        n_blocks = -(-rows // tile)
+        n_blocks = -(-rows // tile) * owners
         busy = min(n_blocks, machine.sms)
         stages = numbers(kernel.readable)[-1]
         per_sm = -(-n_blocks // machine.sms)
+        resident = min(per_sm, model.occupancy(machine, kernel.registers, kernel.threads, shared_bytes(kernel)))
         # Of a busy SM: what memory gives it, and what is on the way at once.
         by_memory = model.hbm_bytes_a_clock(machine) * machine.sms / busy
-        by_flight = per_sm * (stages - 1) * tile * 128 / (model.LATENCY_NS * machine.clock_ghz)
+        by_flight = resident * (stages - 1) * tile * 128 / (model.LATENCY_NS * machine.clock_ghz)
         counts = kernel.function.hot()[1]
         terms = model.limits(machine, counts, warps_of(kernel))
         terms["memory"] = tile * 128 / min(by_memory, by_flight)
-        rate = tile * 128 / model.clocks(terms) * busy  # bytes a clock
-        full = n_blocks / (per_sm * busy)
-        yield name, full * rate / (model.hbm_bytes_a_clock(machine) * machine.sms)
+        clocks = per_sm * cols / 64 / owners * model.clocks(terms)
+        limit = 2 * rows * cols / (model.hbm_bytes_a_clock(machine) * machine.sms)
+        # A block writes its sums, and the last one of a tile reads the others'.
+        fold = ARRIVAL_CLOCKS + owners * tile * 64 * 4 / L2_BYTES if owners > 1 else 0
+        yield name, limit / clocks, limit / (clocks + fold)
 
 
 def step_ms(kernels, machine, matrices, layers, vocabulary, hidden):
@@ -196,8 +203,8 @@ def show(kernels):
         attention = decode_attention(kernels, machine)
         if attention:
             print(f"| decode attention, 4k and more | {attention[0]:.2f} of bandwidth, {attention[2]} blocks an SM |")
-        for name, share in middle_gemm(kernels, machine):
-            print(f"| GEMM, {name}, 64 tokens | {share:.2f} of bandwidth |")
+        for name, share, folded in middle_gemm(kernels, machine):
+            print(f"| GEMM, {name}, 64 tokens | {share:.2f} of bandwidth, {folded:.2f} with the blocks' fold |")
         for name, (_, _, which) in LLAMA_8B.items():
             share = small_gemm_share(kernels, machine, which)
             if share:

@@ -5,6 +5,7 @@
 #include "kernels/cuda/host/memory.h"
 #include "kernels/cuda/host/open.h"
 #include "kernels/cuda/host/operations.h"
+#include "kernels/cuda/plan/plan.h"
 #include "kernels/planners.h"
 
 #include <stdlib.h>
@@ -25,6 +26,7 @@ static void cuda_close(struct k_backend *b)
     if (c->stream)
         cudaStreamSynchronize(c->stream);
     cublaslt_close(c->lt);
+    cudaFree(c->arrivals_dev);
     cuda_memory_close(c);
     if (c->stream)
         cudaStreamDestroy(c->stream);
@@ -75,6 +77,17 @@ static int open_stream(struct cuda_backend *c, struct quire_error *err)
     return QUIRE_OK;
 }
 
+static int open_arrivals(struct cuda_backend *c, struct quire_error *err)
+{
+    const uint64_t bytes = CUDA_GEMM_ARRIVALS * sizeof *c->arrivals_dev;
+    void *dev;
+    int status = cuda_alloc(&c->base, bytes, &dev, err);
+    if (status != QUIRE_OK)
+        return status;
+    c->arrivals_dev = dev;
+    return cuda_check(&c->base, cudaMemsetAsync(dev, 0, bytes, c->stream), "clearing counters", err);
+}
+
 int quire_cuda_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
                     struct quire_error *err)
 {
@@ -99,6 +112,8 @@ int quire_cuda_open(const struct k_backend_options *options, struct k_backend **
     status = open_stream(c, err);
     if (status == QUIRE_OK)
         status = cuda_memory_open(c, err);
+    if (status == QUIRE_OK)
+        status = open_arrivals(c, err);
     if (status == QUIRE_OK && options->not_invariant && c->base.form == K_FORM_MMA) {
         status = cublaslt_open(&c->lt, err);
         c->base.gemm_library = status == QUIRE_OK ? cublaslt_version(c->lt) : NULL;

@@ -15,6 +15,8 @@ static inline uint32_t cuda_gemm_factor_stride(uint32_t n_cols)
 /* Sums of segments that wait for others, in gemm_large.cu: three sets of 192 x 128 for 160 blocks, which is more than an H200's
  * 132 SMs. Where there are more SMs, fewer blocks run. */
 #define CUDA_GEMM_WAITING_BYTES (UINT64_C(45) << 20)
+/* Tiles of gemm_large.cu that blocks may share the segments of: a counter each, 4 KiB that the backend takes when it opens. */
+#define CUDA_GEMM_ARRIVALS 1024u
 uint64_t cuda_gemm_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_attention_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_attention_plan_bytes(const struct k_plan_dims *dims);
