@@ -1,5 +1,5 @@
 /* Layout, all little endian: the head {8 bytes magic, u32 version, u32 flags (1: unseeded), key, i64 created_s, u64 took_us,
- * u32 choices, u32 prompt tokens, u64 generated tokens, u64 bytes of events}, the events, SHA-256 of all before.
+ * u32 choices, u32 prompt tokens, u64 generated tokens, u64 bytes of events, u32 prompt tokens of the prefix cache}, the events, SHA-256 of all before.
  * An event: {u8 kind, u32 pause_us, u8 choice}, then of a token {u32 token, u8 n_top or 255: no logprob}, with a logprob
  * {f32, u32 rank}, n_top × {u32, f32}; of an end {u8 finish, u8 flags (1: last, 2: has a stop token), u32 stop token,
  * u32 prompt, u32 cached, u32 generated, u32 created}. 11 bytes for a plain token. */
@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const char magic[8] = {'Q', 'U', 'I', 'R', 'E', 'A', 'N', 'S'};
-#define HEAD_BYTES 88u
+#define HEAD_BYTES 92u
 #define SUM_BYTES 32u
 #define EVENT_BYTES 6u
 #define TOKEN_BYTES 5u
@@ -93,6 +93,8 @@ void answer_done(struct answer_writer *w, const struct wire_done *done, uint64_t
     uint8_t *p = put_event(w, ANSWER_DONE, done->choice, DONE_BYTES, now_us);
     w->n_done++;
     w->n_prompt = done->n_prompt;
+    if (done->choice == 0)
+        w->n_cached = done->n_cached;
     if (!p)
         return;
     p[0] = (uint8_t)done->finish;
@@ -112,6 +114,7 @@ static void read_head(const uint8_t *p, size_t n, struct answer *out)
         .n_choices = le_load_u32(p + 64),
         .n_prompt = le_load_u32(p + 68),
         .n_generated = le_load_u64(p + 72),
+        .n_cached = le_load_u32(p + 88),
         .unseeded = le_load_u32(p + 12) == UNSEEDED,
         .events = {p + HEAD_BYTES, n - HEAD_BYTES - SUM_BYTES},
     };
@@ -137,6 +140,7 @@ bool answer_end(struct answer_writer *w, int64_t created_s, bool unseeded, struc
     le_store_u32(p + 68, w->n_prompt);
     le_store_u64(p + 72, w->n_generated);
     le_store_u64(p + 80, w->bytes.n - HEAD_BYTES);
+    le_store_u32(p + 88, w->n_cached);
     const struct key256 hash = quire_sha256(p, w->bytes.n);
     memcpy(sum, hash.bytes, SUM_BYTES);
     w->bytes.n += SUM_BYTES;
@@ -291,7 +295,7 @@ int answer_check(const void *bytes, size_t n, const struct key256 *key, uint32_t
         return quire_fail(err, QUIRE_INVALID, "a kept answer: its length or checksum is wrong");
     read_head(p, n, out);
     if (le_load_u32(p + 12) > UNSEEDED || out->n_choices == 0 || out->n_choices > REQUEST_MAX_CHOICES ||
-        out->n_prompt > REQUEST_MAX_PROMPT || out->created_s < 0)
+        out->n_prompt > REQUEST_MAX_PROMPT || out->n_cached > out->n_prompt || out->created_s < 0)
         return quire_fail(err, QUIRE_INVALID, "a kept answer: a number of its head is out of range");
     const char *wrong = check_events(out, n_vocab);
     return wrong ? quire_fail(err, QUIRE_INVALID, "a kept answer: %s", wrong) : QUIRE_OK;

@@ -23,7 +23,7 @@ struct answer_writer { /* ended by answer_end() or answer_drop() */
     struct buffer bytes;
     uint64_t begun_us, last_us; /* monotonic: pauses between events are kept, for replays at the pace it had */
     struct key256 key;
-    uint32_t n_choices, n_done, n_prompt;
+    uint32_t n_choices, n_done, n_prompt, n_cached;
     uint64_t n_generated;
 };
 void answer_begin(struct answer_writer *w, struct key256 key, uint32_t n_choices, uint64_t now_us);
@@ -48,7 +48,7 @@ struct answer { /* borrows the bytes */
     struct key256 key;
     int64_t created_s;
     uint64_t took_us; /* from its submission to its end, when it was computed */
-    uint32_t n_choices, n_prompt;
+    uint32_t n_choices, n_prompt, n_cached; /* n_cached: of the prompt, by the prefix cache */
     uint64_t n_generated; /* by all choices */
     bool unseeded; /* drawn without a seed: another draw was as likely */
     struct answer_events events;

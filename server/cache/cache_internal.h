@@ -9,6 +9,8 @@
 /* Ids of ours; those of the source below are handed through where a request is none of the cache's business. */
 #define OUR_ID (UINT64_C(1) << 63)
 
+struct clearing;
+
 struct response_cache {
     struct event_base *base;
     struct response_cache_options options;
@@ -20,6 +22,7 @@ struct response_cache {
     struct memory_layer memory;
     struct id_map askers; /* by id */
     struct id_map flights; /* those that may be joined, by the first 8 bytes of their key */
+    TAILQ_HEAD(, clearing) clearings; /* of the store, on their way */
     struct asker_list replays; /* askers that are told what is kept */
     uint64_t next_id;
     struct response_cache_stats stats; /* counters only */

@@ -399,6 +399,7 @@ static bool is_young(const struct answer *answer, uint32_t max_age_s, int64_t no
 static void count_given(struct response_cache *c, const struct answer *answer)
 {
     c->stats.n_prompt_tokens_saved += answer->n_prompt;
+    c->stats.n_cached_tokens_saved += answer->n_cached;
     c->stats.n_tokens_saved += answer->n_generated;
     c->stats.seconds_saved += (double)answer->took_us * 1e-6;
     c->stats.n_unseeded_hits += answer->unseeded;

@@ -65,6 +65,44 @@ struct completion_source response_cache_source(struct response_cache *c)
     return (struct completion_source){.self = c, .submit = cache_submit, .cancel = cache_cancel};
 }
 
+/* ---- clearing ------------------------------------------------------------------------------- */
+
+struct clearing {
+    TAILQ_ENTRY(clearing) link;
+    struct response_cache *cache;
+    void (*done)(void *context, bool ok, uint64_t n_removed);
+    void *context;
+    uint64_t n_removed;
+};
+
+static void clearing_free(struct clearing *clearing)
+{
+    TAILQ_REMOVE(&clearing->cache->clearings, clearing, link);
+    free(clearing);
+}
+
+/* What is in memory is mostly in the store, too. */
+static void on_cleared(void *context, bool ok, uint64_t n_removed)
+{
+    const struct clearing clearing = *(struct clearing *)context;
+    clearing_free(context);
+    clearing.done(clearing.context, ok, clearing.n_removed > n_removed ? clearing.n_removed : n_removed);
+}
+
+void response_cache_clear(struct response_cache *c, void (*done)(void *context, bool ok, uint64_t n_removed),
+                          void *context)
+{
+    const uint64_t n = memory_layer_clear(&c->memory);
+    struct clearing *clearing = c->store ? malloc(sizeof *clearing) : NULL;
+    if (!clearing) {
+        done(context, c->store == NULL, n);
+        return;
+    }
+    *clearing = (struct clearing){.cache = c, .done = done, .context = context, .n_removed = n};
+    TAILQ_INSERT_TAIL(&c->clearings, clearing, link);
+    c->store->ops->clear(c->store, on_cleared, clearing);
+}
+
 /* ---- opening and closing -------------------------------------------------------------------- */
 
 #define CLOSE_WAIT_MS 5000 /* for what was put to be acknowledged */
@@ -74,6 +112,8 @@ static void close_store(struct response_cache *c)
     if (c->store)
         c->store->ops->close(c->store, CLOSE_WAIT_MS);
     c->store = NULL;
+    while (!TAILQ_EMPTY(&c->clearings)) /* nobody will say that it is done */
+        clearing_free(TAILQ_FIRST(&c->clearings));
 }
 
 int response_cache_open(struct event_base *base, const struct response_cache_options *o, struct response_cache **out,
@@ -89,6 +129,7 @@ int response_cache_open(struct event_base *base, const struct response_cache_opt
     c->options.max_bytes = o->max_bytes ? o->max_bytes : RESPONSE_CACHE_BYTES;
     c->options.ttl_s = o->ttl_s ? o->ttl_s : RESPONSE_CACHE_TTL_S;
     asker_list_init(&c->replays);
+    TAILQ_INIT(&c->clearings);
     int status = memory_layer_open(&c->memory, c->options.max_entries, c->options.max_bytes, err);
     if (status != QUIRE_OK) {
         response_cache_close(c);
@@ -122,33 +163,4 @@ void response_cache_set_below(struct response_cache *c, struct completion_source
     close_store(c);
     if (c->options.open_store)
         c->store = c->options.open_store(c->options.context, identity);
-}
-
-/* ---- clearing ------------------------------------------------------------------------------- */
-
-struct clearing {
-    void (*done)(void *context, bool ok, uint64_t n_removed);
-    void *context;
-    uint64_t n_removed;
-};
-
-static void on_cleared(void *context, bool ok, uint64_t n_removed)
-{
-    struct clearing *clearing = context;
-    clearing->done(clearing->context, ok, clearing->n_removed > n_removed ? clearing->n_removed : n_removed);
-    free(clearing);
-}
-
-void response_cache_clear(struct response_cache *c, void (*done)(void *context, bool ok, uint64_t n_removed),
-                          void *context)
-{
-    struct answer_store *store = c->store;
-    const uint64_t n = memory_layer_clear(&c->memory);
-    struct clearing *clearing = store ? malloc(sizeof *clearing) : NULL;
-    if (!clearing) {
-        done(context, store == NULL, n);
-        return;
-    }
-    *clearing = (struct clearing){done, context, n};
-    store->ops->clear(store, on_cleared, clearing);
 }

@@ -53,6 +53,7 @@ struct response_cache_stats { /* counters only grow; n_entries and n_bytes are o
     uint64_t n_joined; /* waited for one that was being computed */
     uint64_t n_computed, n_stored, n_not_stored, n_unseeded_hits, n_unsound /* what the store gave was none */;
     uint64_t n_prompt_tokens_saved, n_tokens_saved;
+    uint64_t n_cached_tokens_saved; /* of the prompts': those that the prefix cache had when they were computed */
     double seconds_saved; /* what the answers took when they were computed */
     const char *store_name; /* NULL: there is no store */
     struct store_stats kept; /* of the store */

@@ -141,6 +141,7 @@ static int copy_options(struct front *f, const struct front_options *o)
     f->log_requests = o->log_requests;
     f->cache = o->cache;
     f->share_answers = o->share_answers;
+    f->price = o->price ? *o->price : (struct cache_price){-1, -1, -1};
     f->sampling = o->sampling;
     f->specials_in_messages = o->specials_in_messages;
     f->ping_ms = o->ping_ms ? o->ping_ms : 15000;
@@ -241,6 +242,7 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
     TAILQ_INIT(&f->scrapes);
     TAILQ_INIT(&f->commands);
     TAILQ_INIT(&f->pins);
+    TAILQ_INIT(&f->clears);
     metrics_init(&f->metrics);
     /* Writing to a client that has gone must be an error, not the end of the process. */
     signal(SIGPIPE, SIG_IGN);
@@ -289,6 +291,7 @@ void front_destroy(struct front *f)
     http_server_close(f->http);
     http_server_close(f->watchers);
     commands_end(f);
+    cache_clears_end(f);
     text_pool_close(f->pool);
     turns_close(f->turns);
     engine_client_close(f->engine);

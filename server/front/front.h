@@ -24,6 +24,7 @@
 struct front;
 struct http_network;
 struct response_cache;
+struct cache_price;
 struct tls;
 
 /* What a reply may have that is held until it is done, and all of them at once: server/front/output/reply_bytes.h. */
@@ -79,6 +80,7 @@ struct front_options {
     uint32_t write_timeout_ms; /* 0 = 60,000: a client that takes nothing */
     uint32_t ping_ms; /* 0 = 15,000: silence of a stream before a ": ping" comment */
     struct response_cache *cache; /* NULL: none; outlives the front, which puts it before each engine that is ready */
+    const struct cache_price *price; /* NULL: nobody knows */
     bool share_answers; /* what the cache keeps is given to every tenant */
     /* The handshake is done, requests are served. May be NULL. */
     void (*on_engine_ready)(void *context);

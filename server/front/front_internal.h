@@ -27,6 +27,7 @@ struct utility;
 struct scrape;
 struct turns;
 struct command;
+struct cache_clear;
 struct pin;
 
 struct front {
@@ -40,6 +41,7 @@ struct front {
     struct completion_source source; /* what generations and pins ask */
     struct response_cache *cache; /* before the engine; NULL: none */
     bool share_answers;           /* of all tenants */
+    struct cache_price price;     /* below 0: not said */
     bool engine_ready;            /* handshake done and connection alive */
     bool engine_draining;         /* it takes nothing new */
     bool engine_seen;             /* it was ready once */
@@ -75,6 +77,7 @@ struct front {
     TAILQ_HEAD(, scrape) scrapes;
     TAILQ_HEAD(, command) commands; /* in the order in which the engine answers them */
     TAILQ_HEAD(, pin) pins;
+    TAILQ_HEAD(, cache_clear) clears;
 };
 
 /* ---- routes.c ---- */
@@ -160,6 +163,12 @@ void messages_count_start(struct front *f, struct http_exchange *x);
 /* ---- pins.c ---- */
 void pin_start(struct front *f, struct http_exchange *x);
 void pins_end(struct front *f, const struct api_error *e);
+
+/* ---- cache_routes.c ---- */
+void cache_stats_start(struct front *f, struct http_exchange *x);
+void cache_clear_start(struct front *f, struct http_exchange *x);
+/* None will be answered any more; the exchanges are gone. */
+void cache_clears_end(struct front *f);
 
 /* ---- command.c ---- */
 void unpin_start(struct front *f, struct http_exchange *x);

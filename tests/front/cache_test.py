@@ -151,6 +151,34 @@ def test_least_recently_given_goes_first():
         assert header("b") == "miss" and header("c") == "miss"
 
 
+def test_counters_and_clearing():
+    with Server("--cache-entries", 8, "--api-key", "a") as s:
+        key = {"Authorization": "Bearer a"}
+        body = {"prompt": "count me", "max_tokens": 4, "temperature": 0}
+        stats = lambda: s.get("/cache/stats", headers=key)[1]
+        metric = lambda name: [float(line.rsplit(" ", 1)[1]) for line in s.request("GET", "/metrics", headers=key)[2].decode().splitlines()
+                               if line.startswith(name)][0]
+        for _ in range(3):
+            s.request("POST", TEXT, body, key)
+        s.request("POST", TEXT, {**body, "use_cache": False}, key)
+        got = stats()
+        usage = s.post(TEXT, body, headers=key)[1]["usage"]
+        assert (got["total_entries"], got["valid_entries"], got["expired_entries"]) == (1, 1, 0), got
+        assert (got["hits"], got["misses"], got["stored"]) == (2, 1, 1) and abs(got["hit_rate"] - 2 / 3) < 1e-9, got
+        assert got["tokens_saved"] == 2 * usage["completion_tokens"] and got["prompt_tokens_saved"] == 2 * usage["prompt_tokens"]
+        assert got["layers"]["memory"]["entries"] == 1 and got["layers"]["memory"]["bytes"] == got["bytes"] > 100
+        assert metric('quire:response_cache_hits_total{model_name="fake",engine="0",layer="memory"}') == 3
+        assert metric("quire:response_cache_lookup_seconds_count") == 4 and metric("quire:response_cache_entries") == 1
+        assert s.request("POST", "/cache/clear")[0] == 401 and s.get("/cache/stats")[0] == 401
+        assert s.request("POST", "/cache/clear", headers=key)[0] == 403  # no admin's
+    assert cached.post("/cache/clear", None)[1]["cleared"] is True
+    got = cached.get("/cache/stats")[1]
+    assert got["total_entries"] == 0 and got["bytes"] == 0
+    for method, path in (("GET", "/cache/stats"), ("POST", "/cache/clear")):
+        status, _, data = bare.request(method, path)
+        assert status == 404 and b"--response-cache" in data
+
+
 def test_the_pace():
     with Server("--cache-entries", 8, "--interval-us", 50000, "--replay-pace") as s:
         body = {"prompt": "one two three four five six", "max_tokens": 5, "temperature": 0}

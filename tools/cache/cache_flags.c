@@ -1,5 +1,6 @@
 #include "tools/cache/cache_flags.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int parse_share(const char *text, void *target, struct quire_error *err)
@@ -11,9 +12,22 @@ static int parse_share(const char *text, void *target, struct quire_error *err)
     return QUIRE_OK;
 }
 
+static int parse_price(const char *text, void *target, struct quire_error *err)
+{
+    struct cache_price *p = target, got;
+    int end = -1;
+    if (sscanf(text, "%lf,%lf,%lf%n", &got.in, &got.cached, &got.out, &end) != 3 || end < 0 || text[end] != '\0' ||
+        !(got.in >= 0 && got.cached >= 0 && got.out >= 0) || !(got.in + got.cached + got.out < 1e12))
+        return quire_fail(err, QUIRE_INVALID,
+                          "must be three prices, of 1,000 tokens in, cached and out: 0.5,0.05,1.5; got %s", text);
+    *p = got;
+    return QUIRE_OK;
+}
+
 size_t cache_flags(struct cache_flags *f, struct cli_option out[CACHE_FLAGS_MAX])
 {
     struct response_cache_options *o = &f->options;
+    f->price = (struct cache_price){-1, -1, -1};
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Answers that were given before (docs/caching.md):", .kind = CLI_GROUP},
@@ -32,6 +46,9 @@ size_t cache_flags(struct cache_flags *f, struct cli_option out[CACHE_FLAGS_MAX]
          .help = "Give answers again that were drawn without a seed, too. Replies say so: another draw was as likely."},
         {.names = "replay-pace", .kind = CLI_FLAG, .target = &o->replay_pace,
          .help = "Streams of kept answers come at the pace that the answer had, not at once."},
+        {.names = "price-per-1k", .kind = CLI_PARSED, .parse = parse_price, .target = &f->price, .value = "IN,CACHED,OUT",
+         .help = "What 1,000 tokens cost, of a prompt, of a prompt's cached part and generated, in any money: /metrics and "
+                 "/cache/stats then say what was saved."},
     };
     /* clang-format on */
     memcpy(out, rows, sizeof rows);

@@ -3,6 +3,7 @@
 #define QUIRE_TOOLS_CACHE_FLAGS_H
 
 #include "server/cache/response_cache.h"
+#include "server/front/observe/cache_metrics.h"
 #include "tools/cli/cli.h"
 
 #define CACHE_FLAGS_MAX 10
@@ -11,6 +12,7 @@ struct cache_flags {
     const char *where; /* memory, sqlite:PATH, redis://..., rediss://...; NULL: not said */
     struct response_cache_options options;
     bool share_all;
+    struct cache_price price; /* out below 0: not said; cache_flags() sets it so */
     bool given[CACHE_FLAGS_MAX]; /* by row */
 };
 

@@ -349,6 +349,7 @@ static int open_front(struct serve *s, struct quire_error *err)
         .log_requests = s->log_requests,
         .cache = s->cache,
         .share_answers = s->cache_flags.share_all,
+        .price = s->cache_flags.price.out >= 0 ? &s->cache_flags.price : NULL,
         .otlp_endpoint = s->otlp_endpoint,
         .model_names = s->names.items,
         .n_model_names = s->names.n,

@@ -193,6 +193,8 @@ static const struct route routes[] = {
     {"/detokenize", "POST", detokenize_start, false},
     {"/v1/cache/pins", "POST", pin_start, false},
     {"/v1/cache/pins", "DELETE", unpin_start, false},
+    {"/cache/stats", "GET", cache_stats_start, false},
+    {"/cache/clear", "POST", cache_clear_start, false},
     {"/v1/admin/scheduling-policy", "POST", policy_start, false},
 };
 static const struct route one_model = {"/v1/models/", "GET", start_model, false};

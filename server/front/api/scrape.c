@@ -34,12 +34,17 @@ static void answer(struct front *f, struct http_exchange *x, const struct wire_s
     struct otlp_counts otlp;
     if (f->otlp)
         otlp = otlp_counts(f->otlp);
+    struct response_cache_stats cache;
+    if (f->cache)
+        response_cache_stats(f->cache, &cache);
     const struct metrics_about about = {.model = f->model_names[0],
                                         .tenants = f->tenant_metrics ? f->tenants : NULL,
                                         .n_connections = http_server_n_connections(f->http),
                                         .n_waiting = turns_n_all(f->turns),
                                         .otlp = f->otlp ? &otlp : NULL,
                                         .arithmetic = f->arithmetic,
+                                        .cache = f->cache ? &cache : NULL,
+                                        .price = f->price.out >= 0 ? &f->price : NULL,
                                         .max_model_len = f->max_model_len};
     metrics_text(&o, &f->metrics, stats, &about);
     http_reply(x, o.failed ? 503 : 200, "text/plain; version=0.0.4; charset=utf-8", o.data, o.failed ? 0 : o.n);

@@ -400,6 +400,8 @@ void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_s
         put_counter(&w, "quire:otlp_spans_exported_total", "Spans that the collector took.", about->otlp->n_exported);
         put_counter(&w, "quire:otlp_spans_dropped_total", "Spans that it did not take.", about->otlp->n_dropped);
     }
+    if (about->cache)
+        cache_metrics_text(o, w.labels, about->cache, about->price);
     put_gauge(&w, "quire:http_connections", "Open connections.", about->n_connections);
     put_histogram(&w, "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", &m->ttft);
     put_histogram(&w, "vllm:inter_token_latency_seconds", "Between two tokens of a choice.", &m->itl);

@@ -3,6 +3,7 @@
 #ifndef QUIRE_FRONT_METRICS_H
 #define QUIRE_FRONT_METRICS_H
 
+#include "server/front/observe/cache_metrics.h"
 #include "server/front/output/json_out.h"
 #include "server/front/observe/otlp.h"
 #include "server/front/tenant/tenants.h"
@@ -44,6 +45,8 @@ struct metrics_about {
     uint64_t n_waiting;            /* choices, of prompts that the engine has not been given yet */
     const struct otlp_counts *otlp; /* NULL: no spans are exported */
     const char *arithmetic;        /* identity of what the engine's bits depend on; empty: not known */
+    const struct response_cache_stats *cache; /* NULL: no answers are kept */
+    const struct cache_price *price;          /* NULL: not said */
     uint32_t max_model_len;        /* bounds of tokens end there, as vLLM's do; 0 = unknown */
 };
 

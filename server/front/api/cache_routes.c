@@ -1,0 +1,177 @@
+/* GET /cache/stats and POST /cache/clear: of answers that are kept. */
+#include "server/front/front_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Who clears; while a store does. */
+struct cache_clear {
+    TAILQ_ENTRY(cache_clear) link;
+    struct front *front;
+    struct http_exchange *x; /* NULL: the client is gone */
+};
+
+static bool is_on(const struct front *f, struct http_exchange *x)
+{
+    struct api_error e;
+    if (f->cache)
+        return true;
+    api_fail(&e, 404, NULL, "cache_off", "no answers are kept here: start the server with --response-cache");
+    api_error_reply(x, &e);
+    return false;
+}
+
+/* ---- stats ---------------------------------------------------------------------------------- */
+
+static void put_number(struct buffer *o, const char *name, double value)
+{
+    char text[80];
+    snprintf(text, sizeof text, "\"%s\":%.15g,", name, value);
+    json_out_raw(o, text);
+}
+
+struct layer {
+    const char *name;
+    const struct cache_layer_stats *stats;
+    uint64_t n_entries, n_expired, n_bytes, n_evicted;
+};
+
+static void put_layer(struct buffer *o, const struct layer *l)
+{
+    json_out_raw(o, "\"");
+    json_out_raw(o, l->name);
+    json_out_raw(o, "\":{");
+    put_number(o, "lookups", (double)l->stats->n_lookups);
+    put_number(o, "hits", (double)l->stats->n_hits);
+    put_number(o, "misses", (double)l->stats->n_misses);
+    put_number(o, "entries", (double)l->n_entries);
+    put_number(o, "expired_entries", (double)l->n_expired);
+    put_number(o, "evictions", (double)l->n_evicted);
+    put_number(o, "lookup_seconds", l->stats->latency.sum_s);
+    json_out_raw(o, "\"bytes\":");
+    json_out_u64(o, l->n_bytes);
+    json_out_raw(o, "}");
+}
+
+static void put_store(struct buffer *o, const struct store_stats *s)
+{
+    json_out_raw(o, ",\"store\":{");
+    put_number(o, "away", (double)s->n_away);
+    put_number(o, "puts", (double)s->n_puts);
+    put_number(o, "puts_failed", (double)s->n_put_failed);
+    put_number(o, "reconnects", (double)s->n_reconnects);
+    json_out_raw(o, s->connected ? "\"connected\":true,\"trouble\":" : "\"connected\":false,\"trouble\":");
+    json_out_text_or_null(o, s->trouble[0] ? s->trouble : NULL);
+    json_out_raw(o, "}");
+}
+
+/* Whatever is in memory was put into the store, too: its entries are all there are. */
+static void put_totals(struct buffer *o, const struct layer *of)
+{
+    put_number(o, "total_entries", (double)of->n_entries);
+    put_number(o, "valid_entries", (double)(of->n_entries - of->n_expired));
+    put_number(o, "expired_entries", (double)of->n_expired);
+    put_number(o, "bytes", (double)of->n_bytes);
+}
+
+void cache_stats_start(struct front *f, struct http_exchange *x)
+{
+    struct response_cache_stats s;
+    struct buffer o = {0};
+    if (!is_on(f, x))
+        return;
+    response_cache_stats(f->cache, &s);
+    const struct cache_ratio ratio = cache_ratio(&s);
+    const struct layer memory = {"memory", &s.memory, s.n_entries, s.n_expired, s.n_bytes, s.n_evicted};
+    const struct layer store = {s.store_name,      &s.store,       s.kept.n_entries,
+                                s.kept.n_expired, s.kept.n_bytes, s.kept.n_evicted};
+    json_out_raw(&o, "{\"object\":\"cache.stats\",");
+    put_totals(&o, s.store_name && s.kept.n_entries >= s.n_entries ? &store : &memory);
+    put_number(&o, "hits", (double)ratio.n_hits);
+    put_number(&o, "misses", (double)ratio.n_misses);
+    put_number(&o, "hit_rate", ratio.rate);
+    put_number(&o, "joined", (double)s.n_joined);
+    put_number(&o, "stored", (double)s.n_stored);
+    put_number(&o, "not_stored", (double)s.n_not_stored);
+    put_number(&o, "unseeded_hits", (double)s.n_unseeded_hits);
+    put_number(&o, "unsound", (double)s.n_unsound);
+    put_number(&o, "prompt_tokens_saved", (double)s.n_prompt_tokens_saved);
+    put_number(&o, "tokens_saved", (double)s.n_tokens_saved);
+    put_number(&o, "seconds_saved", s.seconds_saved);
+    if (f->price.out >= 0)
+        put_number(&o, "money_saved", cache_money_saved(&s, &f->price));
+    json_out_raw(&o, "\"layers\":{");
+    put_layer(&o, &memory);
+    if (s.store_name) {
+        json_out_raw(&o, ",");
+        put_layer(&o, &store);
+    }
+    json_out_raw(&o, "}");
+    if (s.store_name)
+        put_store(&o, &s.kept);
+    json_out_raw(&o, "}");
+    http_reply(x, o.failed ? 503 : 200, "application/json", o.data, o.failed ? 0 : o.n);
+    buffer_free(&o);
+}
+
+/* ---- clear ---------------------------------------------------------------------------------- */
+
+static void on_gone(void *context)
+{
+    ((struct cache_clear *)context)->x = NULL;
+}
+
+static void clear_free(struct cache_clear *clear)
+{
+    TAILQ_REMOVE(&clear->front->clears, clear, link);
+    free(clear);
+}
+
+static void on_cleared(void *context, bool ok, uint64_t n_removed)
+{
+    struct cache_clear *clear = context;
+    struct http_exchange *x = clear->x;
+    char text[80];
+    struct api_error e;
+    clear_free(clear);
+    if (!x)
+        return;
+    if (ok) {
+        const int n = snprintf(text, sizeof text, "{\"cleared\":true,\"removed\":%llu}", (unsigned long long)n_removed);
+        http_reply(x, 200, "application/json", text, (size_t)n);
+        return;
+    }
+    api_fail(&e, 503, NULL, "cache_unavailable", "this process' memory is cleared, but the store could not be asked");
+    api_error_reply(x, &e);
+}
+
+void cache_clears_end(struct front *f)
+{
+    struct cache_clear *clear;
+    while ((clear = TAILQ_FIRST(&f->clears)))
+        clear_free(clear);
+}
+
+void cache_clear_start(struct front *f, struct http_exchange *x)
+{
+    struct api_error e;
+    if (!front_is_admin(f, x)) {
+        api_fail(&e, 403, NULL, "permission_denied",
+                 tenants_ask_key(f->tenants) ? "this needs the key of an admin"
+                                             : "this is answered on the loopback address only, and to no web page");
+        api_error_reply(x, &e);
+        return;
+    }
+    if (!is_on(f, x))
+        return;
+    struct cache_clear *clear = malloc(sizeof *clear);
+    if (!clear) {
+        api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
+        api_error_reply(x, &e);
+        return;
+    }
+    *clear = (struct cache_clear){.front = f, .x = x};
+    TAILQ_INSERT_TAIL(&f->clears, clear, link);
+    http_on_gone(x, on_gone, clear);
+    response_cache_clear(f->cache, on_cleared, clear);
+}
