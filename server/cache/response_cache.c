@@ -29,7 +29,7 @@ static int cache_submit(void *self, const struct request_spec *spec, const struc
 {
     struct response_cache *c = self;
     struct key256 key;
-    if (!terms || !c->has_identity || (terms->no_cache && terms->no_store) ||
+    if (!terms || spec->wants_vector || !c->has_identity || (terms->no_cache && terms->no_store) ||
         !cache_key(&c->identity, spec, terms, &key))
         return c->below.submit(c->below.self, spec, terms, events, context, source_id, err);
     struct asker *a = asker_new(c->base, &c->askers, OUR_ID | c->next_id, events, context);

@@ -83,7 +83,7 @@ void cache_stats_start(struct front *f, struct http_exchange *x)
     response_cache_stats(f->cache, &s);
     const struct cache_ratio ratio = cache_ratio(&s);
     const struct layer memory = {"memory", &s.memory, s.n_entries, s.n_expired, s.n_bytes, s.n_evicted};
-    const struct layer store = {s.store_name,      &s.store,       s.kept.n_entries,
+    const struct layer store = {s.store_name,     &s.store,       s.kept.n_entries,
                                 s.kept.n_expired, s.kept.n_bytes, s.kept.n_evicted};
     json_out_raw(&o, "{\"object\":\"cache.stats\",");
     put_totals(&o, s.store_name && s.kept.n_entries >= s.n_entries ? &store : &memory);

@@ -1,0 +1,16 @@
+/* Keys, kept answers and flights of the response cache, without HTTP. */
+#include "tests/cache/cache_unit_test.h"
+
+#include "base/hash.h"
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(key_test),         cmocka_unit_test(answer_test),      cmocka_unit_test(memory_layer_test),
+        cmocka_unit_test(flight_leave_test), cmocka_unit_test(flight_fail_test), cmocka_unit_test(flight_cut_test),
+        cmocka_unit_test(flight_store_test),
+    };
+    if (quire_hash_init())
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

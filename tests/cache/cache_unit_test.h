@@ -1,0 +1,20 @@
+/* The parts of cache_unit_test. */
+#ifndef QUIRE_TESTS_CACHE_UNIT_TEST_H
+#define QUIRE_TESTS_CACHE_UNIT_TEST_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+void key_test(void **state);
+void answer_test(void **state);
+void memory_layer_test(void **state);
+void flight_leave_test(void **state);
+void flight_fail_test(void **state);
+void flight_cut_test(void **state);
+void flight_store_test(void **state);
+
+#endif

@@ -1,0 +1,456 @@
+/* Many who ask the same: what each hears, whoever leaves when, whatever fails. */
+#include "server/cache/answer.h"
+#include "server/cache/response_cache.h"
+#include "tests/cache/cache_unit_test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the source below: does what the test says ---------------------------------------------- */
+
+#define MOST 8
+static struct asked {
+    struct completion_events events;
+    void *context;
+    bool cancelled, refuses;
+    int64_t cut;
+    uint32_t max_tokens;
+} asked[MOST];
+static uint64_t n_asked;
+static bool is_away;
+
+static int below_submit(void *self, const struct request_spec *spec, const struct completion_terms *terms,
+                        const struct completion_events *events, void *context, uint64_t *id, struct quire_error *err)
+{
+    (void)self;
+    (void)terms;
+    if (is_away)
+        return quire_fail(err, QUIRE_IO, "away");
+    assert_true(n_asked < MOST);
+    asked[n_asked] = (struct asked){.events = *events, .context = context, .cut = -1, .max_tokens = spec->max_tokens};
+    *id = ++n_asked;
+    return QUIRE_OK;
+}
+
+static void below_cancel(void *self, uint64_t id, int64_t choice)
+{
+    (void)self;
+    assert_true(id >= 1 && id <= n_asked && !asked[id - 1].cancelled);
+    if (choice < 0)
+        asked[id - 1].cancelled = true;
+    else
+        asked[id - 1].cut = choice;
+}
+
+static const struct completion_source below = {.submit = below_submit, .cancel = below_cancel};
+
+static void say(uint64_t i, uint32_t token)
+{
+    if (!asked[i].cancelled)
+        asked[i].events.on_token(asked[i].context, &(struct wire_token){.token = token});
+}
+
+static void end(uint64_t i, uint32_t finish, uint32_t n_generated)
+{
+    const struct wire_done done = {
+        .finish = finish, .last = true, .n_prompt = 3, .n_generated = n_generated, .status = QUIRE_EXHAUSTED};
+    if (!asked[i].cancelled)
+        asked[i].events.on_done(asked[i].context, &done);
+}
+
+/* ---- who asks ------------------------------------------------------------------------------- */
+
+struct ear {
+    struct completion_source source;
+    uint64_t id;
+    char said[64];
+    enum completion_from from;
+    const char *layer;
+    uint32_t n_accepted, n_done, n_refused, n_lost, finish;
+    uint32_t leave_after, cut_after; /* tokens; 0: never */
+    uint32_t n_tokens;
+};
+
+static void on_origin(void *context, const struct completion_origin *origin)
+{
+    struct ear *e = context;
+    assert_int_equal(e->n_accepted, 0);
+    e->from = origin->from;
+    e->layer = origin->layer;
+}
+
+static void on_accepted(void *context, uint64_t engine_id)
+{
+    (void)engine_id;
+    assert_non_null(((struct ear *)context)->layer);
+    ((struct ear *)context)->n_accepted++;
+}
+
+static void on_refused(void *context, const struct wire_refuse *refuse)
+{
+    (void)refuse;
+    assert_int_equal(((struct ear *)context)->n_accepted, 0);
+    ((struct ear *)context)->n_refused++;
+}
+
+static void on_token(void *context, const struct wire_token *token)
+{
+    struct ear *e = context;
+    snprintf(e->said + strlen(e->said), 4, "%u", token->token);
+    e->n_tokens++;
+    if (e->n_tokens == e->leave_after)
+        e->source.cancel(e->source.self, e->id, -1);
+    else if (e->n_tokens == e->cut_after)
+        e->source.cancel(e->source.self, e->id, token->choice);
+}
+
+static void on_done(void *context, const struct wire_done *done)
+{
+    struct ear *e = context;
+    e->n_done++;
+    e->finish = done->finish;
+    e->source.cancel(e->source.self, e->id, -1); /* of one whose last event has come: nothing */
+}
+
+static void on_lost(void *context, const char *why)
+{
+    (void)why;
+    ((struct ear *)context)->n_lost++;
+}
+
+static const struct completion_events events = {.on_origin = on_origin,
+                                                .on_accepted = on_accepted,
+                                                .on_refused = on_refused,
+                                                .on_token = on_token,
+                                                .on_prompt_logprob = on_token,
+                                                .on_done = on_done,
+                                                .on_lost = on_lost};
+
+static struct event_base *base;
+static struct response_cache *cache;
+static const struct key256 identity = {{1}};
+
+static void open_cache(struct response_cache_options options)
+{
+    struct quire_error err;
+    base = event_base_new();
+    n_asked = 0;
+    is_away = false;
+    assert_int_equal(response_cache_open(base, &options, &cache, &err), QUIRE_OK);
+    response_cache_set_below(cache, below, &identity, 100);
+}
+
+static void close_cache(void)
+{
+    response_cache_close(cache);
+    event_base_free(base);
+}
+
+static int ask_with(struct ear *e, const struct completion_terms *terms)
+{
+    static const uint32_t prompt[] = {1, 2, 3};
+    struct request_spec spec;
+    struct quire_error err;
+    request_spec_default(&spec);
+    spec.prompt = prompt;
+    spec.n_prompt = 3;
+    spec.max_tokens = 4;
+    spec.temperature = 0;
+    e->source = response_cache_source(cache);
+    return e->source.submit(e->source.self, &spec, terms, &events, e, &e->id, &err);
+}
+
+static void ask(struct ear *e)
+{
+    assert_int_equal(ask_with(e, &(struct completion_terms){.is_bounded = true}), QUIRE_OK);
+}
+
+static void turn(void)
+{
+    event_base_loop(base, EVLOOP_NONBLOCK);
+}
+
+/* ---- tests ---------------------------------------------------------------------------------- */
+
+/* Each of three, who come at the steps 0, 1 and 3, leaves at any step or stays (7): all 343 ways. Leaving comes from the
+ * loop, or from within the token of that step. */
+static void three(const uint32_t leaves[3], bool inside)
+{
+    struct ear ears[3] = {{.n_done = 0}};
+    static const uint32_t comes[3] = {0, 1, 3};
+    static const char whole[] = "5678";
+    bool here[3] = {false};
+    uint32_t n_here = 0;
+    open_cache((struct response_cache_options){.max_entries = 4});
+    for (uint32_t step = 0; step < 7; step++) {
+        for (uint32_t i = 0; i < 3; i++) {
+            if (step == comes[i] && leaves[i] > step) {
+                ask(&ears[i]);
+                here[i] = true;
+            }
+        }
+        for (uint32_t i = 0; i < 3; i++) {
+            if (!here[i] || step != leaves[i])
+                continue;
+            here[i] = false;
+            if (inside && step >= 2 && step <= 5 && ears[i].n_done == 0)
+                ears[i].leave_after = ears[i].n_tokens + 1;
+            else
+                ears[i].source.cancel(ears[i].source.self, ears[i].id, -1);
+        }
+        const uint64_t now = n_asked - 1;
+        if (step == 1 && n_asked > 0 && !asked[now].cancelled)
+            asked[now].events.on_accepted(asked[now].context, 3);
+        if (step >= 2 && step <= 5 && n_asked == 1)
+            say(0, step + 3);
+        if (step == 6 && n_asked == 1)
+            end(0, WIRE_FINISH_LENGTH, 4);
+        n_here = (uint32_t)(here[0] + here[1] + here[2]);
+        if (n_asked == 1 && step > comes[2] && n_here == 0 && step < 6)
+            assert_true(asked[0].cancelled);
+        turn();
+        if (n_asked > 1) /* all had left, and the last came after that: it is another flight */
+            break;
+    }
+    for (uint32_t i = 0; i < 3 && n_asked == 1; i++) {
+        if (here[i]) {
+            assert_string_equal(ears[i].said, whole);
+            assert_true(ears[i].n_done == 1 && ears[i].n_accepted == 1 && ears[i].finish == WIRE_FINISH_LENGTH);
+        } else {
+            assert_memory_equal(ears[i].said, whole, strlen(ears[i].said));
+            assert_int_equal(ears[i].n_done, 0);
+        }
+        assert_int_equal(ears[i].n_lost + ears[i].n_refused, 0);
+    }
+    if (n_asked == 1 && n_here > 0) {
+        struct ear again = {.n_done = 0};
+        ask(&again);
+        assert_string_equal(again.said, whole);
+        assert_true(again.from == COMPLETION_KEPT && n_asked == 1);
+    }
+    for (uint32_t i = 0; i < 3; i++) /* whoever is left */
+        if (ears[i].source.cancel)
+            ears[i].source.cancel(ears[i].source.self, ears[i].id, -1);
+    close_cache();
+}
+
+void flight_leave_test(void **state)
+{
+    (void)state;
+    for (uint32_t way = 0; way < 2 * 343; way++)
+        three((uint32_t[3]){way % 7 + 1, way / 7 % 7 + 1, way / 49 % 7 + 1}, way >= 343);
+}
+
+void flight_fail_test(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        struct ear first = {.n_done = 0}, second = {.n_done = 0}, late = {.n_done = 0};
+        open_cache((struct response_cache_options){.max_entries = 4});
+        ask(&first);
+        ask(&second);
+        assert_true(n_asked == 1 && second.n_accepted == 0);
+        if (how == 0) { /* refused: the second has a try of its own, and a third joins that */
+            asked[0].events.on_refused(asked[0].context, &(struct wire_refuse){.status = QUIRE_EXHAUSTED});
+            assert_true(first.n_refused == 1 && second.n_refused == 0 && n_asked == 2);
+            ask(&late);
+            asked[1].events.on_refused(asked[1].context, &(struct wire_refuse){.status = QUIRE_EXHAUSTED});
+            assert_true(second.n_refused == 1 && late.n_refused == 0 && n_asked == 3);
+            say(2, 1);
+            end(2, WIRE_FINISH_STOP, 1);
+            assert_true(late.n_done == 1 && late.n_tokens == 1);
+        } else if (how == 1) { /* given up before it said anything, after it was taken: the same */
+            asked[0].events.on_accepted(asked[0].context, 1);
+            end(0, WIRE_FINISH_ERROR, 0);
+            assert_true(first.n_done == 1 && first.finish == WIRE_FINISH_ERROR && second.n_done == 0 && n_asked == 2);
+            asked[1].events.on_refused(asked[1].context, &(struct wire_refuse){.status = QUIRE_EXHAUSTED});
+            /* Who was told that it is taken is not refused any more. */
+            assert_true(second.n_refused == 0 && second.n_done == 1 && second.finish == WIRE_FINISH_ERROR);
+        } else if (how == 2) { /* after something was said: the same for all */
+            say(0, 5);
+            end(0, WIRE_FINISH_ERROR, 1);
+            assert_true(first.n_done == 1 && second.n_done == 1 && second.finish == WIRE_FINISH_ERROR && n_asked == 1);
+        } else { /* the engine is gone */
+            is_away = true;
+            asked[0].events.on_lost(asked[0].context, "gone");
+            assert_true(first.n_lost == 1 && second.n_lost == 1 && n_asked == 1);
+            assert_int_equal(ask_with(&late, &(struct completion_terms){.is_bounded = true}), QUIRE_IO);
+        }
+        struct response_cache_stats s;
+        response_cache_stats(cache, &s);
+        assert_int_equal(s.n_entries, how == 0);
+        close_cache();
+    }
+}
+
+/* An asker that cuts choices: the answer is whole up to there. One that ends short of what was asked is not kept. */
+void flight_cut_test(void **state)
+{
+    (void)state;
+    const struct completion_terms cuts = {.is_bounded = true, .cut = {{4}}};
+    open_cache((struct response_cache_options){.max_entries = 4});
+    struct ear first = {.cut_after = 2}, second = {.cut_after = 2}, third = {.cut_after = 2}, fourth = {.n_done = 0};
+    assert_int_equal(ask_with(&first, &cuts), QUIRE_OK);
+    assert_int_equal(ask_with(&second, &cuts), QUIRE_OK);
+    for (uint32_t token = 5; token < 9; token++)
+        say(0, token);
+    assert_int_equal(asked[0].cut, 0);
+    end(0, WIRE_FINISH_CANCELLED, 4);
+    assert_int_equal(ask_with(&third, &cuts), QUIRE_OK);
+    assert_true(n_asked == 1 && third.from == COMPLETION_KEPT);
+    assert_string_equal(first.said, "56");
+    assert_string_equal(second.said, "56");
+    assert_string_equal(third.said, "56");
+    assert_true(first.n_done == 1 && second.n_done == 1 && third.n_done == 1);
+    ask(&fourth); /* who cuts nothing asks something else */
+    assert_int_equal(n_asked, 2);
+    say(1, 5);
+    end(1, WIRE_FINISH_LENGTH, 1); /* of the 4 that it asked for */
+    struct ear fifth = {.n_done = 0};
+    ask(&fifth);
+    assert_int_equal(n_asked, 3);
+    fifth.source.cancel(fifth.source.self, fifth.id, -1);
+    assert_true(asked[2].cancelled);
+    close_cache();
+}
+
+/* ---- a store that the test answers for ------------------------------------------------------ */
+
+static struct fake_store {
+    struct answer_store store; /* first */
+    store_answer answer;
+    void *context;
+    struct key256 key;
+    struct buffer put;
+    uint32_t n_gets, n_cancels, n_puts, n_removes;
+    bool is_full;
+} fake;
+
+static struct store_lookup *store_get(struct answer_store *s, struct key256 key, store_answer answer, void *context)
+{
+    (void)s;
+    fake.n_gets++;
+    fake.key = key;
+    fake.answer = answer;
+    fake.context = context;
+    return fake.is_full ? NULL : (struct store_lookup *)&fake;
+}
+
+static void store_cancel(struct answer_store *s, struct store_lookup *lookup)
+{
+    (void)s;
+    (void)lookup;
+    fake.n_cancels++;
+}
+
+static void store_put(struct answer_store *s, struct key256 key, const uint8_t *bytes, size_t n, int64_t created_s,
+                      uint32_t ttl_s, uint32_t n_tokens, struct key256 domain)
+{
+    (void)s;
+    (void)key;
+    (void)created_s;
+    (void)domain;
+    assert_true(ttl_s == RESPONSE_CACHE_TTL_S && n_tokens == 1);
+    fake.n_puts++;
+    buffer_clear(&fake.put);
+    buffer_append(&fake.put, bytes, n);
+}
+
+static void store_remove(struct answer_store *s, struct key256 key)
+{
+    (void)s;
+    (void)key;
+    fake.n_removes++;
+}
+
+static void store_hit(struct answer_store *s, struct key256 key)
+{
+    (void)s;
+    (void)key;
+}
+
+static void store_stats(const struct answer_store *s, struct store_stats *out)
+{
+    (void)s;
+    *out = (struct store_stats){.connected = true};
+}
+
+static void store_close(struct answer_store *s, uint32_t wait_ms)
+{
+    (void)s;
+    (void)wait_ms;
+}
+
+static struct answer_store *open_store(void *context, const struct key256 *of)
+{
+    static const struct answer_store_ops ops = {.name = "fake",
+                                                .get = store_get,
+                                                .cancel = store_cancel,
+                                                .put = store_put,
+                                                .remove = store_remove,
+                                                .hit = store_hit,
+                                                .stats = store_stats,
+                                                .close = store_close};
+    (void)context;
+    assert_memory_equal(of, &identity, sizeof identity);
+    fake.store.ops = &ops;
+    return &fake.store;
+}
+
+static void found(enum store_found what, size_t n, uint8_t spoil)
+{
+    if (n > 0)
+        fake.put.data[n / 2] ^= (char)spoil;
+    fake.answer(fake.context, what, (const uint8_t *)fake.put.data, n, 0, INT64_MAX, 3);
+    if (n > 0)
+        fake.put.data[n / 2] ^= (char)spoil;
+}
+
+void flight_store_test(void **state)
+{
+    (void)state;
+    const struct response_cache_options options = {.max_entries = 1, .open_store = open_store};
+    const struct completion_terms other = {.is_bounded = true, .domain = {{1}}};
+    struct ear ears[9] = {{.n_done = 0}};
+    open_cache(options);
+    ask(&ears[0]);
+    ask(&ears[1]); /* waits for the same lookup */
+    assert_true(n_asked == 0 && fake.n_gets == 1);
+    found(STORE_MISS, 0, 0);
+    assert_int_equal(n_asked, 1);
+    say(0, 5);
+    end(0, WIRE_FINISH_STOP, 1);
+    assert_true(ears[0].n_done == 1 && ears[1].n_done == 1 && fake.n_puts == 1);
+    close_cache();
+    /* Another process: what the store has is given to both who wait, and is in memory then. */
+    open_cache(options);
+    ask(&ears[2]);
+    ask(&ears[3]);
+    found(STORE_FOUND, fake.put.n, 0);
+    ask(&ears[4]);
+    assert_true(n_asked == 0 && ears[2].n_done == 1 && ears[3].n_done == 1 && ears[4].n_done == 1 && fake.n_gets == 2);
+    assert_string_equal(ears[2].layer, "fake");
+    assert_string_equal(ears[4].layer, "memory");
+    /* Of another question, and changed: none, and not kept there any longer. */
+    assert_int_equal(ask_with(&ears[5], &other), QUIRE_OK);
+    found(STORE_FOUND, fake.put.n, 0);
+    assert_true(n_asked == 1 && fake.n_removes == 1);
+    end(0, WIRE_FINISH_ERROR, 0);
+    close_cache();
+    open_cache(options);
+    ask(&ears[6]);
+    found(STORE_FOUND, fake.put.n, 1);
+    assert_true(n_asked == 1 && fake.n_removes == 2);
+    end(0, WIRE_FINISH_ERROR, 0);
+    /* All leave while it is asked; a store that takes no more. */
+    ask(&ears[7]);
+    ears[7].source.cancel(ears[7].source.self, ears[7].id, -1);
+    assert_int_equal(fake.n_cancels, 1);
+    fake.is_full = true;
+    ask(&ears[8]);
+    assert_int_equal(n_asked, 2);
+    end(1, WIRE_FINISH_ERROR, 0);
+    close_cache();
+    buffer_free(&fake.put);
+}

@@ -1,0 +1,53 @@
+/* An answer that a store gave: it is refused, or can be told to its end. Length and checksum are made right, so that what
+ * lies behind them is reached. */
+#include "fuzz.h"
+
+#include "base/little_endian.h"
+#include "server/cache/answer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HEAD 92u
+#define SUM 32u
+
+static void tell(const struct answer *a)
+{
+    struct answer_event e;
+    size_t cursor = 0;
+    uint32_t n_done = 0;
+    uint64_t n_tokens = 0;
+    bool last = false;
+    while (answer_next(a->events, &cursor, &e)) {
+        if (last || (e.kind == ANSWER_DONE ? e.done.choice : e.token.choice) >= a->n_choices)
+            abort();
+        n_done += e.kind == ANSWER_DONE;
+        n_tokens += e.kind == ANSWER_TOKEN;
+        last = e.kind == ANSWER_DONE && e.done.last;
+    }
+    if (!last || n_done != a->n_choices || n_tokens != a->n_generated || !answer_same(a->events, a->events))
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    struct quire_error err = {.text = ""};
+    struct answer a;
+    struct key256 key = {{0}};
+    uint8_t *copy = malloc(n + 1);
+    if (!copy)
+        return 0;
+    memcpy(copy, data, n);
+    if (n >= HEAD + SUM) {
+        memcpy(key.bytes, copy + 16, sizeof key.bytes);
+        le_store_u64(copy + 80, n - HEAD - SUM);
+        const struct key256 sum = quire_sha256(copy, n - SUM);
+        memcpy(copy + n - SUM, sum.bytes, SUM);
+    }
+    if (answer_check(copy, n, &key, 100000, &a, &err) == QUIRE_OK)
+        tell(&a);
+    else if (!err.text[0])
+        abort();
+    free(copy);
+    return 0;
+}
