@@ -16,7 +16,7 @@ struct response_cache {
     struct response_cache_options options;
     struct completion_source below;
     struct answer_store *store; /* NULL: none */
-    bool has_identity;
+    bool has_identity, was_told; /* was_told: identity is that of memory and store */
     struct key256 identity;
     uint32_t n_vocab;
     struct memory_layer memory;
@@ -33,6 +33,9 @@ struct response_cache {
  * no event has come, and the asker is the caller's. */
 int flight_ask(struct response_cache *c, struct asker *a, const struct key256 *key, const struct request_spec *spec,
                struct quire_error *err);
+/* An answer in memory is given: counted, and young again. */
+void flight_count_given(struct response_cache *c, struct kept *k);
+int64_t flight_age(const struct answer *answer, int64_t now_s);
 /* Its owner wants no more. It is no more. */
 void flight_leave(struct asker *a);
 /* Its owner has cut a choice. */

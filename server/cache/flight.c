@@ -385,14 +385,14 @@ static bool fits(const struct answer *answer, const struct request_spec *spec)
            answer->n_generated <= (uint64_t)spec->max_tokens * spec->n;
 }
 
-static int64_t age_of(const struct answer *answer, int64_t now_s)
+int64_t flight_age(const struct answer *answer, int64_t now_s)
 {
     return now_s > answer->created_s ? now_s - answer->created_s : 0;
 }
 
 static bool is_young(const struct answer *answer, uint32_t max_age_s, int64_t now_s)
 {
-    return max_age_s == 0 || age_of(answer, now_s) <= max_age_s;
+    return max_age_s == 0 || flight_age(answer, now_s) <= max_age_s;
 }
 
 /* It is given: what that spares. */
@@ -405,17 +405,26 @@ static void count_given(struct response_cache *c, const struct answer *answer)
     c->stats.n_unseeded_hits += answer->unseeded;
 }
 
+void flight_count_given(struct response_cache *c, struct kept *k)
+{
+    c->stats.memory.n_hits++;
+    memory_layer_use(&c->memory, k);
+    if (c->store)
+        c->store->ops->hit(c->store, k->answer.key);
+    count_given(c, &k->answer);
+}
+
 static void be_given(struct response_cache *c, struct asker *a, const struct answer *answer, const char *layer)
 {
-    const int64_t age = age_of(answer, wall_s());
+    const int64_t age = flight_age(answer, wall_s());
     a->origin = (struct completion_origin){.from = COMPLETION_KEPT,
                                            .layer = layer,
                                            .age_s = age > UINT32_MAX ? UINT32_MAX : (uint32_t)age,
-                                           .unseeded = answer->unseeded};
+                                           .unseeded = answer->unseeded,
+                                           .key = answer->key};
     a->behind = true;
     a->paced = c->options.replay_pace && a->terms.streams;
     a->clock_us = quire_now_us();
-    count_given(c, answer);
 }
 
 static bool give_from_memory(struct response_cache *c, struct asker *a, const struct key256 *key,
@@ -432,11 +441,7 @@ static bool give_from_memory(struct response_cache *c, struct asker *a, const st
         c->stats.memory.n_misses++;
         return false;
     }
-    c->stats.memory.n_hits++;
-    memory_layer_use(&c->memory, k);
-    struct answer_store *store = c->store;
-    if (store)
-        store->ops->hit(store, *key);
+    flight_count_given(c, k);
     be_given(c, a, &k->answer, "memory");
     a->kept = k;
     kept_read(k);
@@ -454,7 +459,7 @@ static int join(struct flight *f, struct asker *a, const struct request_spec *sp
         a->has_spec = true;
     }
     f->cache->stats.n_joined++;
-    a->origin = (struct completion_origin){.from = COMPLETION_JOINED, .layer = "flight"};
+    a->origin = (struct completion_origin){.from = COMPLETION_JOINED, .layer = "flight", .key = f->key};
     a->flight = f;
     a->written = &f->writer;
     a->behind = true;
@@ -541,8 +546,10 @@ static void on_looked(void *context, enum store_found found, const uint8_t *byte
     c->store->ops->hit(c->store, f->key);
     unlist(f);
     memory_layer_add(&c->memory, k);
-    for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false))
+    for (struct asker *a = asker_walk(&f->askers, true); a; a = asker_walk(&f->askers, false)) {
+        count_given(c, &k->answer);
         be_given(c, a, &k->answer, c->store->ops->name);
+    }
     hand_over(f, k, true);
     kept_leave(k);
     flight_end(f);
@@ -590,7 +597,7 @@ static int begin(struct response_cache *c, struct asker *a, const struct key256 
     f->is_direct = !f->is_kept && !f->is_listed;
     asker_list_init(&f->askers);
     asker_move(a, &f->askers);
-    a->origin = (struct completion_origin){.from = COMPLETION_COMPUTED, .layer = ""};
+    a->origin = (struct completion_origin){.from = COMPLETION_COMPUTED, .layer = "", .key = *key};
     a->flight = f;
     a->written = f->is_direct ? NULL : &f->writer;
     if (looks && look(f, spec))

@@ -7,7 +7,10 @@
 
 uint64_t kept_size(const struct kept *k)
 {
-    return sizeof *k + k->bytes.n;
+    uint64_t size = sizeof *k + k->bytes.n;
+    for (const struct rendering *r = k->renderings; r; r = r->next)
+        size += sizeof *r + r->n;
+    return size;
 }
 
 struct kept *kept_new(struct buffer *bytes, const struct answer *answer, int64_t expires_s)
@@ -62,6 +65,7 @@ void memory_layer_close(struct memory_layer *m)
 {
     if (m->buckets)
         memory_layer_clear(m);
+    id_map_free(&m->aliases);
     free(m->buckets);
     m->buckets = NULL;
 }
@@ -80,11 +84,27 @@ static struct kept *find(const struct memory_layer *m, const struct key256 *key)
     return k;
 }
 
+static uint64_t alias_id(const struct key256 *alias)
+{
+    return le_load_u64(alias->bytes);
+}
+
+static void drop_rendering(struct memory_layer *m, struct rendering **at)
+{
+    struct rendering *r = *at;
+    *at = r->next;
+    id_map_remove(&m->aliases, alias_id(&r->alias));
+    m->n_bytes -= sizeof *r + r->n;
+    free(r);
+}
+
 void memory_layer_remove(struct memory_layer *m, struct kept *k)
 {
     struct kept **at = bucket(m, &k->answer.key);
     if (!k->is_listed)
         return;
+    while (k->renderings)
+        drop_rendering(m, &k->renderings);
     while (*at != k)
         at = &(*at)->next;
     *at = k->next;
@@ -114,6 +134,49 @@ void memory_layer_use(struct memory_layer *m, struct kept *k)
     TAILQ_INSERT_HEAD(&m->recent, k, link);
 }
 
+static void evict_last(struct memory_layer *m)
+{
+    m->n_evicted++;
+    memory_layer_remove(m, TAILQ_LAST(&m->recent, kept_list));
+}
+
+void memory_layer_attach(struct memory_layer *m, struct kept *k, const struct key256 *alias, const void *bytes,
+                         size_t n)
+{
+    struct rendering **last = &k->renderings;
+    const uint64_t size = sizeof **last + n;
+    uint32_t n_there = 0;
+    for (const struct rendering *r = k->renderings; r; r = r->next)
+        n_there++;
+    if (!k->is_listed || kept_size(k) + size > m->max_bytes || id_map_find(&m->aliases, alias_id(alias)))
+        return;
+    struct rendering *r = malloc(size);
+    if (!r || id_map_add(&m->aliases, alias_id(alias), (uintptr_t)r)) {
+        free(r);
+        return;
+    }
+    while (n_there >= KEPT_MAX_RENDERINGS && (*last)->next)
+        last = &(*last)->next;
+    if (n_there >= KEPT_MAX_RENDERINGS)
+        drop_rendering(m, last);
+    *r = (struct rendering){.next = k->renderings, .kept = k, .alias = *alias, .n = n};
+    memcpy(r->bytes, bytes, n);
+    k->renderings = r;
+    m->n_bytes += size;
+    memory_layer_use(m, k); /* the others go first */
+    k->n_hits--;
+    while (m->n_bytes > m->max_bytes)
+        evict_last(m);
+}
+
+const struct rendering *memory_layer_rendering(struct memory_layer *m, const struct key256 *alias, int64_t now_s)
+{
+    const struct rendering *r = (const struct rendering *)id_map_find(&m->aliases, alias_id(alias));
+    if (!r || memcmp(r->alias.bytes, alias->bytes, sizeof alias->bytes) != 0)
+        return NULL;
+    return memory_layer_find(m, &r->kept->answer.key, now_s) ? r : NULL;
+}
+
 void memory_layer_add(struct memory_layer *m, struct kept *k)
 {
     struct kept *old = find(m, &k->answer.key);
@@ -122,10 +185,8 @@ void memory_layer_add(struct memory_layer *m, struct kept *k)
         memory_layer_remove(m, old);
     if (size > m->max_bytes || m->max_entries == 0)
         return;
-    while (m->n_entries >= m->max_entries || m->n_bytes > m->max_bytes - size) {
-        m->n_evicted++;
-        memory_layer_remove(m, TAILQ_LAST(&m->recent, kept_list));
-    }
+    while (m->n_entries >= m->max_entries || m->n_bytes > m->max_bytes - size)
+        evict_last(m);
     struct kept **at = bucket(m, &k->answer.key);
     k->next = *at;
     *at = k;

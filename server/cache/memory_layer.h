@@ -5,13 +5,25 @@
 #ifndef QUIRE_CACHE_MEMORY_LAYER_H
 #define QUIRE_CACHE_MEMORY_LAYER_H
 
+#include "base/id_map.h"
 #include "server/cache/answer.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
+/* Bytes that somebody made of an answer, found by a name of his own; they go with it. */
+struct rendering {
+    struct rendering *next; /* of the same answer */
+    struct kept *kept;
+    struct key256 alias;
+    size_t n;
+    char bytes[];
+};
+#define KEPT_MAX_RENDERINGS 4 /* the oldest goes */
+
 struct kept {
+    struct rendering *renderings; /* the youngest first */
     struct answer answer; /* of bytes */
     struct buffer bytes;  /* no longer than they must be */
     int64_t expires_s;
@@ -29,9 +41,10 @@ struct memory_layer {
     struct kept **buckets; /* n_buckets, a power of two */
     size_t n_buckets;
     uint64_t n_entries, n_bytes, n_evicted, n_expired;
+    struct id_map aliases; /* renderings of what is listed, by the first 8 bytes of their alias */
 };
 
-/* What a kept answer counts as: itself and its bytes. */
+/* What a kept answer counts as: itself, its bytes and its renderings. */
 uint64_t kept_size(const struct kept *k);
 /* Bytes that answer_check() has passed as `answer`, or answer_end() made; consumed, also on failure. Read by the caller,
  * until kept_leave(). NULL: out of memory. */
@@ -47,6 +60,11 @@ struct kept *memory_layer_find(struct memory_layer *m, const struct key256 *key,
 void memory_layer_use(struct memory_layer *m, struct kept *k);
 /* Takes the place of one under the same key. One that is too large for the whole layer is not listed. */
 void memory_layer_add(struct memory_layer *m, struct kept *k);
+/* Bytes are copied. Of one that is not listed nothing is kept; others may give way. */
+void memory_layer_attach(struct memory_layer *m, struct kept *k, const struct key256 *alias, const void *bytes,
+                         size_t n);
+/* NULL: there is none, or its answer is no more. Borrowed. */
+const struct rendering *memory_layer_rendering(struct memory_layer *m, const struct key256 *alias, int64_t now_s);
 void memory_layer_remove(struct memory_layer *m, struct kept *k);
 /* How many there were. */
 uint64_t memory_layer_clear(struct memory_layer *m);

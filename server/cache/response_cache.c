@@ -65,6 +65,42 @@ struct completion_source response_cache_source(struct response_cache *c)
     return (struct completion_source){.self = c, .submit = cache_submit, .cancel = cache_cancel};
 }
 
+/* ---- replies ---------------------------------------------------------------------------------- */
+
+static int64_t wall_s(void)
+{
+    return (int64_t)(quire_wall_ns() / 1000000000u);
+}
+
+bool response_cache_find_reply(struct response_cache *c, const struct key256 *alias, struct cached_reply *out)
+{
+    const uint64_t begun_ns = quire_now_ns();
+    const int64_t now = wall_s();
+    const struct rendering *r = c->has_identity ? memory_layer_rendering(&c->memory, alias, now) : NULL;
+    if (!r) /* the answer itself is looked for later: that is counted */
+        return false;
+    const struct answer *answer = &r->kept->answer;
+    const int64_t age = flight_age(answer, now);
+    *out = (struct cached_reply){.bytes = r->bytes,
+                                 .n = r->n,
+                                 .n_prompt = answer->n_prompt,
+                                 .n_cached = answer->n_cached,
+                                 .age_s = age > UINT32_MAX ? UINT32_MAX : (uint32_t)age,
+                                 .unseeded = answer->unseeded};
+    c->stats.memory.n_lookups++;
+    flight_count_given(c, r->kept);
+    cache_observe(&c->stats.memory.latency, (double)(quire_now_ns() - begun_ns) * 1e-9);
+    return true;
+}
+
+void response_cache_keep_reply(struct response_cache *c, const struct key256 *key, const struct key256 *alias,
+                               const void *bytes, size_t n)
+{
+    struct kept *k = memory_layer_find(&c->memory, key, wall_s());
+    if (k)
+        memory_layer_attach(&c->memory, k, alias, bytes, n);
+}
+
 /* ---- clearing ------------------------------------------------------------------------------- */
 
 struct clearing {
@@ -153,13 +189,15 @@ void response_cache_close(struct response_cache *c)
 void response_cache_set_below(struct response_cache *c, struct completion_source below, const struct key256 *identity,
                               uint32_t n_vocab)
 {
-    const bool is_another = identity && (!c->store || memcmp(identity, &c->identity, sizeof *identity) != 0);
+    const bool is_another = identity && (!c->was_told || memcmp(identity, &c->identity, sizeof *identity) != 0);
     c->below = below;
     c->has_identity = identity != NULL;
     c->n_vocab = n_vocab;
     if (!is_another)
         return;
+    c->was_told = true;
     c->identity = *identity;
+    memory_layer_clear(&c->memory);
     close_store(c);
     if (c->options.open_store)
         c->store = c->options.open_store(c->options.context, identity);

@@ -43,6 +43,19 @@ void response_cache_set_below(struct response_cache *c, struct completion_source
                               uint32_t n_vocab);
 struct completion_source response_cache_source(struct response_cache *c);
 
+/* A reply that somebody made of an answer that is kept in memory, found by a name that he gives it (he sees to it that
+ * another question never has the same); gone when the answer is. Giving it counts as giving the answer. */
+struct cached_reply { /* bytes: borrowed until the next call here */
+    const void *bytes;
+    size_t n;
+    uint32_t n_prompt, n_cached, age_s;
+    bool unseeded;
+};
+bool response_cache_find_reply(struct response_cache *c, const struct key256 *alias, struct cached_reply *out);
+/* key: as on_origin told it. */
+void response_cache_keep_reply(struct response_cache *c, const struct key256 *key, const struct key256 *alias,
+                               const void *bytes, size_t n);
+
 struct cache_layer_stats {
     uint64_t n_lookups, n_hits, n_misses;
     struct cache_latency latency;

@@ -260,6 +260,7 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
         status = otlp_open(o->otlp_endpoint, f->version, &f->otlp, err);
     if (status == QUIRE_OK)
         status = choose_tool_format(f, o->tool_call_parser, err);
+    f->chat_tells_time = quire_text_chat_mentions(o->text, "strftime_now");
     if (status == QUIRE_OK)
         status = text_pool_open(base, TEXT_THREADS, &f->pool, err);
     if (status == QUIRE_OK)

@@ -42,6 +42,7 @@ struct front {
     struct response_cache *cache; /* before the engine; NULL: none */
     bool share_answers;           /* of all tenants */
     struct cache_price price;     /* below 0: not said */
+    bool chat_tells_time;         /* the chat template asks for the time: the same words are another prompt later */
     bool engine_ready;            /* handshake done and connection alive */
     bool engine_draining;         /* it takes nothing new */
     bool engine_seen;             /* it was ready once */

@@ -93,6 +93,8 @@ const char *http_header(const struct http_exchange *x, const char *name);
 bool http_header_differs(const struct http_exchange *x, const char *name);
 /* Whether the client is on this machine: 127.0.0.0/8 or ::1. */
 bool http_from_loopback(const struct http_exchange *x);
+/* The body, where it lies: until it is taken, or the reply begins. NULL when it is empty. */
+const char *http_body(const struct http_exchange *x, size_t *n_bytes);
 /* Hands the body over, once: malloc'd, not NUL-terminated; NULL when it is empty. It counts as
  * held by the server (max_all_bodies_bytes) until http_body_freed(), or the end of the exchange. */
 char *http_take_body(struct http_exchange *x, size_t *n_bytes);

@@ -25,6 +25,12 @@ const char *http_header(const struct http_exchange *x, const char *name)
     return http_parser_header(&x->connection->parser, name);
 }
 
+const char *http_body(const struct http_exchange *x, size_t *n_bytes)
+{
+    *n_bytes = x->connection->parser.n_body;
+    return x->connection->parser.body;
+}
+
 char *http_take_body(struct http_exchange *x, size_t *n_bytes)
 {
     return http_connection_take_body(x->connection, n_bytes);

@@ -37,6 +37,7 @@ struct completion_origin {
     const char *layer; /* static: "memory", "sqlite", "redis"; "flight" of what was joined; "" of what is computed */
     uint32_t age_s; /* of what was kept */
     bool unseeded; /* it was drawn without a seed */
+    struct key256 key; /* under which it is kept, or would be */
 };
 
 /* What the owner of one request hears. on_done with last = true, on_refused and on_lost are each the

@@ -92,7 +92,8 @@ static struct buffer make(struct key256 key, uint32_t n, struct answer *answer)
 {
     struct answer_writer w;
     struct buffer bytes;
-    struct wire_token t = {.has_logprob = true, .logprob = -0.5f, .rank = 2, .n_top = 1, .top_ids = {7}, .top_logprobs = {-0.0f}};
+    struct wire_token t = {
+        .has_logprob = true, .logprob = -0.5f, .rank = 2, .n_top = 1, .top_ids = {7}, .top_logprobs = {-0.0f}};
     answer_begin(&w, key, 2, 1000);
     t.token = 5;
     answer_prompt_logprob(&w, &t, 1500);
@@ -198,6 +199,16 @@ void memory_layer_test(void **state)
         add(&m, name, name);
     assert_true(m.n_entries == 2 && m.n_bytes == 2 * size && memory_layer_n_expired(&m, 3) == 1);
     assert_true(!has(&m, 3, 3) && has(&m, 4, 3) && !has(&m, 4, 4) && m.n_entries == 0 && m.n_bytes == 0);
+    /* Renderings count, are found by their own name, go with their answer, and are no more than four. */
+    add(&m, 5, 100);
+    struct kept *five = memory_layer_find(&m, &(struct key256){{5}}, 0);
+    for (uint8_t alias = 1; alias < 7; alias++)
+        memory_layer_attach(&m, five, &(struct key256){{alias}}, "text", 4);
+    assert_true(m.n_bytes == size + 4 * (sizeof(struct rendering) + 4) && m.n_bytes == kept_size(five));
+    assert_null(memory_layer_rendering(&m, &(struct key256){{2}}, 0));
+    assert_memory_equal(memory_layer_rendering(&m, &(struct key256){{3}}, 0)->bytes, "text", 4);
+    assert_null(memory_layer_rendering(&m, &(struct key256){{6}}, 100));
+    assert_true(m.n_bytes == 0 && m.n_entries == 0 && m.aliases.n == 0);
     /* One that is being read outlives its place. */
     struct kept *k = make_kept(7, 100);
     memory_layer_add(&m, k);

@@ -1,9 +1,11 @@
 """The response cache: what was answered before is answered the same, and nothing else is."""
 
+import json
 import random
 import re
 import socket
 import sys
+import tempfile
 import time
 
 from harness import Server, post_bytes, read_all, run_tests
@@ -149,6 +151,50 @@ def test_least_recently_given_goes_first():
         header = lambda prompt: ask(s, TEXT, {"prompt": prompt, "max_tokens": 4, "temperature": 0})[1]
         assert [header(p) for p in "abaca"] == ["miss", "miss", "exact", "miss", "exact"]
         assert header("b") == "miss" and header("c") == "miss"
+
+
+def test_the_same_words_are_not_rendered_again():
+    def reply(body, headers=None):
+        status, got, data = cached.request("POST", CHAT, body, headers)
+        assert status == 200, data
+        return got[CACHE], got["x-request-id"], data
+
+    def metric(name):
+        return cached.metric(name)
+
+    body = {"messages": [{"role": "user", "content": "in the same words"}], "max_tokens": 9, "temperature": 0, "n": 2, "logprobs": True}
+    first = reply(body)
+    before = [metric(name) for name in ("vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:request_success_total",
+                                        "vllm:e2e_request_latency_seconds_count", "quire:response_cache_hits_total")]
+    spelled = json.dumps(dict(reversed(body.items())), indent=3).encode()
+    again = reply(spelled)
+    after = [metric(name) for name in ("vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:request_success_total",
+                                       "vllm:e2e_request_latency_seconds_count", "quire:response_cache_hits_total")]
+    usage = json.loads(first[2])["usage"]
+    assert [b - a for a, b in zip(before, after)] == [usage["prompt_tokens"], usage["completion_tokens"], 2, 1, 1]
+    assert (first[0], again[0]) == ("miss", "exact") and without_names(first[2]) == without_names(again[2])
+    assert first[1] != again[1] and all(json.loads(r[2])["id"] == "chatcmpl-" + r[1] for r in (first, again))
+    assert reply(body, {"x-request-id": "mine"})[2].startswith(b'{"id":"chatcmpl-mine","object":"chat.completion","created":')
+    # What is said of this one request goes the long way, to the same answer.
+    for more in ({"user": "u"}, {"request_id": "r1"}, {"quire_trace": True}, {"use_cache": True}, {"seed": None}, {"priority": 0}, {"stream": False}):
+        got = reply({**body, **more})
+        assert got[0] == "exact" and json.loads(got[2])["choices"] == json.loads(first[2])["choices"], more
+    assert json.loads(reply({**body, "request_id": "r1"})[2])["id"] == "chatcmpl-r1" and "quire_trace" in json.loads(reply({**body, "quire_trace": True})[2])
+    assert reply({**body, "use_cache": False})[0] == "off" and reply({**body, "stream": True})[2].startswith(b"data: ")
+    for wrong in (spelled[:-1], spelled + b"x", spelled.replace(b"{", b'{"n":2,', 1)):
+        assert cached.request("POST", CHAT, wrong)[0] == 400
+    assert cached.request("POST", TEXT, spelled)[0] == 400  # of another route
+
+
+def test_limits_hold_for_what_is_kept():
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        json.dump([{"name": "a", "key": "a", "requests_per_minute": 4}], f)
+        f.flush()
+        with Server("--cache-entries", 8, "--tenants", f.name) as s:
+            body = {"prompt": "limited", "max_tokens": 4, "temperature": 0}
+            got = [s.request("POST", TEXT, body, {"Authorization": "Bearer a"}) for _ in range(5)]
+            assert [g[0] for g in got] == [200] * 4 + [429] and [g[1][CACHE] for g in got[:4]] == ["miss"] + ["exact"] * 3
+            assert got[2][1]["x-ratelimit-remaining-requests"] == "1"
 
 
 def test_counters_and_clearing():

@@ -215,6 +215,7 @@ static void complete(struct generation *g)
     }
     limits_headers(g->tenant, g->timing.now_us, x);
     generation_cache_say(g);
+    generation_alias_keep(g, &whole->body);
     generation_over(g, 200, NULL);
     /* A large one keeps its room until the client has taken it. */
     whole->room = g->room;
@@ -847,6 +848,10 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
     struct tenant *tenant = front_begin(f, x);
     if (!tenant)
         return;
+    struct key256 alias;
+    bool has_alias;
+    if (generation_alias_give(f, x, tenant, dialect, &alias, &has_alias))
+        return;
     struct generation *g = calloc(1, sizeof *g);
     bool ok = g || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
     if (ok) {
@@ -856,6 +861,9 @@ void generation_start(struct front *f, struct http_exchange *x, const struct api
         snprintf(g->route, sizeof g->route, "%s", http_path(x));
         g->tenant = tenant;
         g->admin = front_is_admin(f, x);
+        g->has_alias = has_alias;
+        if (has_alias)
+            g->alias = alias;
         g->timing.arrived_us = quire_now_us();
         ok = read_headers(g, &e);
     }

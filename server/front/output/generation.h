@@ -81,7 +81,11 @@ struct generation {
         uint32_t age_s; /* of the oldest */
         bool unseeded;
         const char *layer; /* of the first; NULL: not told */
+        bool has_key;
+        struct key256 key; /* of the first's answer */
     } cache;
+    bool has_alias; /* a reply in the same words may be found by it */
+    struct key256 alias;
     struct timing timing;
     struct trace_context context; /* of the caller, or begun here for the spans */
     uint32_t header_deadline_ms;
@@ -120,6 +124,15 @@ void generation_cache_begin(struct generation *g, const struct request_job *j);
 void generation_cache_origin(struct generation *g, const struct completion_origin *origin);
 /* x-quire-cache and its kin, before the reply begins. */
 void generation_cache_say(const struct generation *g);
+
+/* ---- generation_alias.c: replies to bodies in the same words ---- */
+
+/* What front_begin() let begin is answered, or refused, if its reply is kept. False: it is not; has_alias: its reply may
+ * be, under this. */
+bool generation_alias_give(struct front *f, struct http_exchange *x, struct tenant *tenant,
+                           const struct api_dialect *dialect, struct key256 *alias, bool *has_alias);
+/* The whole reply to it. */
+void generation_alias_keep(const struct generation *g, const struct buffer *body);
 
 /* ---- generation_end.c: what is counted, logged and traced when it is over ---- */
 

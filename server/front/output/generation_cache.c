@@ -68,8 +68,11 @@ void generation_cache_begin(struct generation *g, const struct request_job *j)
 void generation_cache_origin(struct generation *g, const struct completion_origin *origin)
 {
     struct generation_cache *c = &g->cache;
-    if (c->n_told++ == 0)
+    if (c->n_told++ == 0) {
         c->layer = origin->layer;
+        c->has_key = true;
+        c->key = origin->key;
+    }
     if (origin->from == COMPLETION_COMPUTED)
         return;
     c->n_kept++;

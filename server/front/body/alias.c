@@ -1,0 +1,121 @@
+#include "server/front/body/alias.h"
+
+#include "base/buffer.h"
+#include "server/front/body/request_job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_MEMBERS 64 /* of an object */
+
+struct member {
+    struct quire_value key, value;
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct quire_value x = ((const struct member *)a)->key, y = ((const struct member *)b)->key;
+    const int order = memcmp(x.text, y.text, x.n < y.n ? x.n : y.n);
+    return order != 0 ? order : (x.n > y.n) - (x.n < y.n);
+}
+
+/* Members of an object, sorted. False: too many, or a key with an escape, which has several spellings. */
+static bool sort_members(struct quire_value object, struct member members[MAX_MEMBERS], size_t *n)
+{
+    struct member m;
+    *n = 0;
+    while (quire_value_next(&object, &m.key, &m.value)) {
+        if (*n == MAX_MEMBERS || memchr(m.key.text, '\\', m.key.n))
+            return false;
+        members[(*n)++] = m;
+    }
+    qsort(members, *n, sizeof *members, by_key);
+    return true;
+}
+
+static bool put_value(struct buffer *o, struct quire_value value);
+
+static bool put_member(struct buffer *o, const struct member *m)
+{
+    buffer_append(o, m->key.text, m->key.n);
+    buffer_append(o, ":", 1);
+    const bool ok = put_value(o, m->value);
+    buffer_append(o, ",", 1);
+    return ok;
+}
+
+static bool put_object(struct buffer *o, struct quire_value object)
+{
+    struct member members[MAX_MEMBERS];
+    size_t n;
+    bool ok = sort_members(object, members, &n);
+    buffer_append(o, "{", 1);
+    for (size_t i = 0; i < n && ok; i++)
+        ok = put_member(o, &members[i]);
+    buffer_append(o, "}", 1);
+    return ok;
+}
+
+/* Strings and numbers as they were written: what is written in another way is another digest. */
+static bool put_value(struct buffer *o, struct quire_value value)
+{
+    struct quire_value item;
+    bool ok = true;
+    switch (quire_value_kind(value)) {
+    case QUIRE_OBJECT: return put_object(o, value);
+    case QUIRE_ARRAY:
+        buffer_append(o, "[", 1);
+        while (ok && quire_value_next(&value, NULL, &item)) {
+            ok = put_value(o, item);
+            buffer_append(o, ",", 1);
+        }
+        buffer_append(o, "]", 1);
+        return ok;
+    default: buffer_append(o, value.text, value.n); return true;
+    }
+}
+
+static bool is_key(const struct member *m, const char *name)
+{
+    return quire_value_is(m->key, name);
+}
+
+/* What is about this request alone, or may be refused to somebody else. */
+static bool is_its_own(const struct member *m)
+{
+    static const char *const names[] = {
+        "cache",      "priority",       "quire_deadline_ms", "quire_trace", "prediction",
+        "request_id", "stream_options", "metadata",          "speculative", "num_speculative_tokens"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (is_key(m, names[i]))
+            return true;
+    return (is_key(m, "stream") && m->value.text[0] != 'f') || (is_key(m, "use_cache") && m->value.text[0] != 't');
+}
+
+static bool put_body(struct buffer *o, struct quire_value body)
+{
+    struct member members[MAX_MEMBERS];
+    size_t n;
+    bool ok = sort_members(body, members, &n);
+    for (size_t i = 0; i < n && ok; i++) {
+        /* null is as nothing said, and "user" changes nothing. */
+        if (json_is(members[i].value, QUIRE_NULL) || is_key(&members[i], "user"))
+            continue;
+        ok = !is_its_own(&members[i]) && put_member(o, &members[i]);
+    }
+    return ok && !o->failed;
+}
+
+bool alias_add_body(struct quire_sha256_state *s, const char *text, size_t n)
+{
+    struct buffer o = {0};
+    struct api_error e;
+    struct quire_doc *body = NULL;
+    bool ok = text && n <= ALIAS_MAX_BODY && request_body_parse(text, n, &body, &e) &&
+              put_body(&o, quire_doc_root(body));
+    if (ok)
+        quire_sha256_add(s, o.data, o.n);
+    quire_doc_close(body);
+    buffer_free(&o);
+    return ok;
+}

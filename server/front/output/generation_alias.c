@@ -1,0 +1,189 @@
+/* A whole reply that was given before to a body in the same words, given again: without a template, a tokenizer or an
+ * engine. Its tenant's limits, the counters and the log see a request like any other. */
+#include "server/front/output/generation.h"
+
+#include "base/clock.h"
+#include "server/front/body/alias.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MAX_CHOICES 8
+#define MAX_REPLY ((size_t)64 << 10)
+
+/* What is kept: this, and the reply's bytes. The id and the time are another's each time. */
+struct note {
+    uint32_t id_at, n_id, created_at, n_created; /* in the reply */
+    uint32_t n, max_tokens;
+    struct {
+        uint32_t n_tokens;
+        bool stopped;
+    } choices[MAX_CHOICES];
+};
+
+/* ---- which --------------------------------------------------------------------------------- */
+
+static bool has_dialect(const struct front *f, const struct api_dialect *d)
+{
+    return (d == &api_chat && !f->chat_tells_time) || d == &api_completions;
+}
+
+/* False: this request is not looked for, and its reply is not kept. */
+static bool alias_of(struct front *f, struct http_exchange *x, const struct api_dialect *d, struct key256 *out)
+{
+    static const char *const own[] = {"cache-control", "x-quire-deadline-ms", "x-quire-trace"};
+    struct quire_sha256_state s;
+    size_t n;
+    if (!f->cache || !has_dialect(f, d))
+        return false;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (http_header(x, own[i]))
+            return false;
+    const struct key256 domain = f->share_answers ? (struct key256){{0}} : front_cache_domain(f, x);
+    quire_sha256_begin(&s);
+    quire_sha256_add(&s, domain.bytes, sizeof domain.bytes);
+    quire_sha256_add(&s, d->id_prefix, strlen(d->id_prefix) + 1);
+    const char *text = http_body(x, &n);
+    if (!alias_add_body(&s, text, n))
+        return false;
+    *out = quire_sha256_now(&s);
+    return true;
+}
+
+/* ---- keeping -------------------------------------------------------------------------------- */
+
+/* Where the value of a member of the reply's head stands. */
+static bool find_value(const struct buffer *body, const char *member, size_t n_head, uint32_t *at, uint32_t *n)
+{
+    const char *found = memmem(body->data, n_head, member, strlen(member));
+    if (!found)
+        return false;
+    const char *value = found + strlen(member), *end = memchr(value, ',', (size_t)(body->data + n_head - value));
+    *at = (uint32_t)(value - body->data);
+    *n = end ? (uint32_t)(end - value) : 0;
+    return end != NULL;
+}
+
+void generation_alias_keep(const struct generation *g, const struct buffer *body)
+{
+    struct note note = {.n = g->params.spec.n};
+    struct buffer o = {0};
+    const size_t n_head = g->head.n < body->n ? g->head.n : body->n;
+    /* A tool call's id is drawn for each reply. */
+    if (!g->has_alias || !g->cache.has_key || g->n_prompts != 1 || note.n > MAX_CHOICES || body->n > MAX_REPLY ||
+        g->params.tool_format != TOOL_NONE)
+        return;
+    if (!find_value(body, "\"id\":", n_head, &note.id_at, &note.n_id) ||
+        !find_value(body, "\"created\":", n_head, &note.created_at, &note.n_created))
+        return;
+    note.max_tokens = g->prompts[0].max_tokens;
+    for (uint32_t i = 0; i < note.n; i++) {
+        note.choices[i].n_tokens = g->prompts[0].choices[i].n_tokens;
+        note.choices[i].stopped = g->prompts[0].choices[i].finish == CHOICE_STOP;
+    }
+    buffer_append(&o, &note, sizeof note);
+    buffer_append(&o, body->data, body->n);
+    if (!o.failed)
+        response_cache_keep_reply(g->front->cache, &g->cache.key, &g->alias, o.data, o.n);
+    buffer_free(&o);
+}
+
+/* ---- giving --------------------------------------------------------------------------------- */
+
+static void count(struct generation *g, const struct note *note, const struct cached_reply *reply)
+{
+    struct metrics *m = &g->front->metrics;
+    const uint64_t now = g->timing.first_token_us;
+    m->n_prompt_tokens += reply->n_prompt;
+    histogram_observe(&m->prompt_tokens, (double)reply->n_prompt);
+    for (uint32_t i = 0; i < note->n; i++) {
+        const struct choice *c = &g->prompts[0].choices[i];
+        m->n_generation_tokens += c->n_tokens;
+        m->finished[c->finish == CHOICE_STOP ? METRICS_STOP : METRICS_LENGTH]++;
+        histogram_observe(&m->generation_tokens, c->n_tokens);
+        histogram_observe(&m->ttft, (double)(now - g->timing.arrived_us) * 1e-6);
+        for (uint32_t j = 0; j < c->n_tokens; j++)
+            limits_token(g->tenant, now);
+    }
+}
+
+static void put_reply(struct buffer *o, const struct generation *g, const struct note *note, const char *body, size_t n)
+{
+    char id[100], created[24];
+    const size_t after_id = note->id_at + note->n_id, after = note->created_at + note->n_created;
+    snprintf(id, sizeof id, "\"%s%s\"", g->dialect->id_prefix, generation_name(g));
+    snprintf(created, sizeof created, "%lld", (long long)time(NULL));
+    buffer_append(o, body, note->id_at);
+    json_out_raw(o, id);
+    buffer_append(o, body + after_id, note->created_at - after_id);
+    json_out_raw(o, created);
+    buffer_append(o, body + after, n - after);
+}
+
+/* What the log, the spans and the counters look at. */
+static void say_over(struct generation *g, const struct note *note, const struct cached_reply *reply)
+{
+    struct gen_prompt prompt = {.g = g, .item.n_ids = reply->n_prompt, .max_tokens = note->max_tokens};
+    struct choice choices[MAX_CHOICES];
+    memset(choices, 0, sizeof choices);
+    for (uint32_t i = 0; i < note->n; i++) {
+        choices[i].n_tokens = note->choices[i].n_tokens;
+        choices[i].finish = note->choices[i].stopped ? CHOICE_STOP : CHOICE_LENGTH;
+        choices[i].first_token_us = choices[i].last_token_us = g->timing.first_token_us;
+    }
+    prompt.choices = choices;
+    g->prompts = &prompt;
+    g->n_prompts = 1;
+    count(g, note, reply);
+    generation_over(g, 200, NULL);
+}
+
+static void give(struct generation *g, const struct cached_reply *reply)
+{
+    struct http_exchange *x = g->x;
+    struct tenant *tenant = g->tenant;
+    struct note note;
+    struct buffer o = {0};
+    memcpy(&note, reply->bytes, sizeof note);
+    put_reply(&o, g, &note, (const char *)reply->bytes + sizeof note, reply->n - sizeof note);
+    g->params.spec.n = note.n;
+    g->timing.n_cached = reply->n_cached;
+    g->timing.first_token_us = quire_now_us();
+    g->cache = (struct generation_cache){
+        .n_told = 1, .n_kept = 1, .age_s = reply->age_s, .unseeded = reply->unseeded, .layer = "memory"};
+    limits_headers(tenant, g->timing.first_token_us, x);
+    generation_cache_say(g);
+    say_over(g, &note, reply);
+    limits_end(tenant);
+    http_reply(x, o.failed ? 503 : 200, "application/json", o.data, o.failed ? 0 : o.n);
+    buffer_free(&o);
+}
+
+bool generation_alias_give(struct front *f, struct http_exchange *x, struct tenant *tenant,
+                           const struct api_dialect *dialect, struct key256 *alias, bool *has_alias)
+{
+    struct cached_reply reply;
+    struct api_error e;
+    const uint64_t arrived_us = quire_now_us();
+    *has_alias = alias_of(f, x, dialect, alias);
+    if (!*has_alias || !response_cache_find_reply(f->cache, alias, &reply))
+        return false;
+    struct generation g = {.front = f, .x = x, .dialect = dialect, .tenant = tenant, .timing.arrived_us = arrived_us};
+    uint32_t n;
+    memcpy(&n, (const char *)reply.bytes + offsetof(struct note, n), sizeof n);
+    snprintf(g.route, sizeof g.route, "%s", http_path(x));
+    trace_context_read(http_header(x, "traceparent"), http_header(x, "tracestate"), &g.context);
+    bool ok = limits_queue(tenant, n, &e);
+    if (ok)
+        limits_dequeue(tenant, n);
+    ok = ok && limits_prompt(tenant, reply.n_prompt, arrived_us, &e);
+    if (ok) {
+        give(&g, &reply);
+    } else {
+        f->metrics.n_refused += e.status == 429;
+        front_refuse(f, x, tenant, &e);
+    }
+    return true;
+}
