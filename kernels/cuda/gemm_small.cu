@@ -1,11 +1,12 @@
 /* The mma GEMM of few tokens (at most 32): weights go by once, and memory is the limit.
  *
  * Bytes: 2 N K of weights from memory; factors of activations, 2 T K for each row tile, come from L2. At 4.8 TB/s and about 0.7 us of
- * latency 3.4 MB must be on the way, 26 KB on each of 132 SMs. A warp works alone: it streams 16 rows (32 from 9 tokens on) and
+ * latency 3.4 MB must be on the way, 26 KB on each of 132 SMs. A warp works alone: it streams 32 rows, or 16 of narrow matrices, and
  * its tokens through a ring of 18 to 24 KB in shared memory by cp.async, 64 columns a stage:
  *
  *   tokens   rows   a stage   stages   weights on the way, a block of 4 warps   blocks on an SM of 227 KB
  *        8     16     3 KB       6        40 KB                                    3
+ *        8     32     5 KB       4        48 KB                                    2
  *       16     16     4 KB       6        40 KB                                    2
  *       16     32     6 KB       4        48 KB                                    2
  *       32     32     8 KB       3        32 KB                                    2
@@ -15,14 +16,15 @@
  * Columns and warps: a warp has all columns of its rows (ranges), or
  * - with segments (docs/numerics.md §5) the four warps of a block have one row tile, warp w the segments 2 w and 2 w + 1, which
  *   follow each other in memory. No warp waits for another before the fold, whose tree is that of the pairs: 4,096 rows are
- *   256 blocks of 16, and memory and a second launch are not needed;
- * - of narrow matrices in one segment (fewer than 1,024 row tiles) the chunks of a row tile are spread over warps of a block: warp s
+ *   128 blocks of 32, and memory and a second launch are not needed;
+ * - of narrow matrices in one segment (fewer than 1,024 tiles of 16 rows, or 853 of 32) the chunks of a row tile are spread over warps of a block: warp s
  *   of S takes chunks s, s + S, ..., and after each round the S sums are added in rising order, through shared memory.
  * Nothing is spread over blocks, so that one launch does it: 1,536 rows are 96 blocks with 40 KB on the way each, and
  * the other 36 SMs have none. 96 SMs can read at the speed of memory: 50 GB/s each, of over 100 that L2 gives one.
  *
  * In cycles of shared memory, of which there are 97 for 2 KB of weights at 36 GB/s an SM, weights take 32 and 8 tokens 16 (in
- * and out). So from 9 tokens on a tile of them serves 32 rows, except where that leaves SMs without a block.
+ * and out). So a tile of tokens serves 32 rows, except where that leaves SMs without a block: by the model one token then has 0.96 of
+ * an H100's bandwidth and not 0.93, and 0.92 of an H200's and not 0.88.
  *
  * Instructions: the loop is one stage, not a chunk, and there is one kind of activations, factors: where x is floats (OLMo2's
  * residual stream, twice a layer) the pass of gemm_large.cu comes first, a launch of about 2 us.
@@ -37,7 +39,9 @@ K_DYNAMIC_SHARED;
 
 #define WARPS 4u /* of a block, at most */
 #define PAIRS (K_SEGMENTS / 2)
-#define WIDE_WARPS 1024u /* 8 on each of 128 SMs: a grid of fewer warps splits the chunks */
+#define WIDE_BYTES \
+    (10u << 20) /* of weights on the way, three times what memory needs: a grid of fewer splits the chunks */
+#define FILLING_BLOCKS 120u /* fewer leave SMs of an H100 without any */
 #define NARROW_ROWS 4096u /* 32 for each of 128 SMs */
 static_assert(PAIRS == WARPS, "a warp has two segments");
 
@@ -51,6 +55,7 @@ template <int n_token_tiles, int n_row_tiles, int stages> struct small_shape {
     static constexpr uint32_t n_tokens = 8 * n_token_tiles, n_rows = 16 * n_row_tiles, n_outputs = n_rows * n_tokens;
     static constexpr uint32_t stage_bytes = (n_rows + n_tokens) * GEMM_TILE_ROW_BYTES;
     static constexpr uint32_t warp_bytes = stages * stage_bytes;
+    static constexpr uint32_t wide_warps = WIDE_BYTES / ((stages - 1) * n_rows * GEMM_TILE_ROW_BYTES);
     static_assert(WARPS * warp_bytes <= 99 * 1024, "a block of the smallest GPU");
     static_assert(n_outputs * 4 <= stage_bytes, "sums lie where a stage was");
 };
@@ -370,9 +375,10 @@ static __global__ void __launch_bounds__(WARPS * 32, 2)
 /* ---- launches ---- */
 
 /* How chunks are spread: speed only, the sums' order is the same for any. */
-static struct small_split split_of(const struct gemm_mma_args &a, uint32_t n_row_tiles)
+template <class shape> static struct small_split split_of(const struct gemm_mma_args &a, uint32_t n_row_tiles)
 {
-    uint32_t n_chunks = (a.n_cols + GEMM_CHUNK - 1) / GEMM_CHUNK, wanted = (WIDE_WARPS + n_row_tiles - 1) / n_row_tiles;
+    uint32_t n_chunks = (a.n_cols + GEMM_CHUNK - 1) / GEMM_CHUNK;
+    uint32_t wanted = (shape::wide_warps + n_row_tiles - 1) / n_row_tiles;
     uint32_t most = wanted < WARPS ? wanted : WARPS, n_rounds = (n_chunks + most - 1) / most;
     struct small_split split = {(n_chunks + n_rounds - 1) / n_rounds, n_rounds};
     if (a.unit)
@@ -406,17 +412,25 @@ template <bool is_gated, class shape>
 static cudaError_t launch_by_split(const struct small_factors &f, const struct gemm_mma_args &a)
 {
     uint32_t n_row_tiles = (a.n_rows + shape::n_rows - 1) / shape::n_rows;
-    struct small_split split = split_of(a, n_row_tiles);
+    struct small_split split = split_of<shape>(a, n_row_tiles);
     if (split.n_splits > 1 && !a.unit)
         return launch<is_gated, true, shape>(f, a, n_row_tiles, split);
     return launch<is_gated, false, shape>(f, a, n_row_tiles, split);
+}
+
+template <class shape> static bool fills_gpu(const struct gemm_mma_args &a)
+{
+    uint32_t n_row_tiles = (a.n_rows + shape::n_rows - 1) / shape::n_rows;
+    uint32_t n_groups = WARPS / split_of<shape>(a, n_row_tiles).n_splits;
+    return n_row_tiles >= FILLING_BLOCKS * n_groups;
 }
 
 template <bool is_gated>
 static cudaError_t launch_by_tokens(const struct small_factors &f, const struct gemm_mma_args &a)
 {
     if (a.n_tokens <= 8)
-        return launch_by_split<is_gated, small_shape<1, 1, 6>>(f, a);
+        return fills_gpu<small_shape<1, 2, 4>>(a) ? launch_by_split<is_gated, small_shape<1, 2, 4>>(f, a)
+                                                  : launch_by_split<is_gated, small_shape<1, 1, 6>>(f, a);
     if (a.n_tokens <= 16)
         return a.n_rows < NARROW_ROWS ? launch_by_split<is_gated, small_shape<2, 1, 6>>(f, a)
                                       : launch_by_split<is_gated, small_shape<2, 2, 4>>(f, a);

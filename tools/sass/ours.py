@@ -133,14 +133,15 @@ def decode_attention(kernels, machine):
     return best
 
 
-def small_gemm_share(kernels, machine, which):
-    """Of bandwidth, one token: a warp's stages against its SM's share of memory."""
+def small_gemm_share(kernels, machine, which, rows):
+    """Of bandwidth, one token: a warp's stages against its SM's share of memory. 32 rows to a warp, or 16 where that leaves SMs
+    without a block, as gemm_small.cu's fills_gpu() finds it: so for every matrix of an 8B and for layers of a 0.6B."""
     name = r"^gemm_small<true,false,small" if which == GATED else r"^gemm_small<false,false,small"
-    kernel = find([k for k in kernels if numbers(k.readable)[:2] == [1, 1]], name)
+    kernel = find([k for k in kernels if numbers(k.readable)[:2] == [1, rows // 16]], name)
     if not kernel:
         return None
     counts = a_stage_with_its_chunk(kernel)
-    terms = model.limits(machine, counts, 1, hbm_bytes=16 * 128)  # 16 rows of 64 columns
+    terms = model.limits(machine, counts, 1, hbm_bytes=rows * 128)  # of 64 columns
     return terms["memory"] / model.clocks(terms)
 
 
@@ -174,18 +175,19 @@ def middle_gemm(kernels, machine):
         yield name, limit / clocks, limit / (clocks + fold)
 
 
-def step_ms(kernels, machine, matrices, layers, vocabulary, hidden):
+def step_ms(kernels, machine, matrices, layers, vocabulary, hidden, warp_rows):
     """A decode step of one sequence with a short context."""
     rate = model.HBM_SHARE * machine.hbm_gb_s * 1e3  # bytes a microsecond
-    shares = {which: small_gemm_share(kernels, machine, which) for which in (PLAIN, SEGMENTED, GATED)}
+    kinds = [(which, rows) for which in (PLAIN, SEGMENTED, GATED) for rows in (16, 32)]
+    shares = {kind: small_gemm_share(kernels, machine, *kind) for kind in kinds}
     if None in shares.values():
         return None
 
-    def gemm(rows, cols, which):
-        return 2 * rows * cols / (rate * shares[which]) + FILL_US + model.GRAPH_NODE_US
+    def gemm(rows, cols, which, of_warp=warp_rows):
+        return 2 * rows * cols / (rate * shares[which, of_warp]) + FILL_US + model.GRAPH_NODE_US
 
     layer = sum(gemm(*m) for m in matrices.values()) + 2 * NORM_US + ROPE_US + ATTENTION_US
-    return (layers * layer + gemm(vocabulary, hidden, PLAIN) + NORM_US + 3 * OTHER_US + SAMPLING_US + IDLE_US) / 1e3
+    return (layers * layer + gemm(vocabulary, hidden, PLAIN, 32) + NORM_US + 3 * OTHER_US + SAMPLING_US + IDLE_US) / 1e3
 
 
 def show_terms(title, terms):
@@ -206,10 +208,10 @@ def show(kernels):
         for name, share, folded in middle_gemm(kernels, machine):
             print(f"| GEMM, {name}, 64 tokens | {share:.2f} of bandwidth, {folded:.2f} with the blocks' fold |")
         for name, (_, _, which) in LLAMA_8B.items():
-            share = small_gemm_share(kernels, machine, which)
+            share = small_gemm_share(kernels, machine, which, 32)
             if share:
                 print(f"| GEMM, {name}, one token | {share:.2f} of bandwidth |")
-        for name, args in (("8B", (LLAMA_8B, 32, 128256, 4096)), ("0.6B", (QWEN_06B, 28, 151936, 1024))):
+        for name, args in (("8B", (LLAMA_8B, 32, 128256, 4096, 32)), ("0.6B", (QWEN_06B, 28, 151936, 1024, 16))):
             ms = step_ms(kernels, machine, *args)
             if ms:
                 print(f"| step of one sequence, {name} | {ms:.2f} ms |")
