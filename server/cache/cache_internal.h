@@ -5,6 +5,7 @@
 #include "server/cache/asker.h"
 #include "server/cache/cache_key.h"
 #include "server/cache/response_cache.h"
+#include "server/cache/verify.h"
 
 /* Ids of ours; those of the source below are handed through where a request is none of the cache's business. */
 #define OUR_ID (UINT64_C(1) << 63)
@@ -20,6 +21,7 @@ struct response_cache {
     struct key256 identity;
     uint32_t n_vocab;
     struct memory_layer memory;
+    struct verifier verifier;
     struct id_map askers; /* by id */
     struct id_map flights; /* those that may be joined, by the first 8 bytes of their key */
     TAILQ_HEAD(, clearing) clearings; /* of the store, on their way */

@@ -445,6 +445,7 @@ static bool give_from_memory(struct response_cache *c, struct asker *a, const st
     be_given(c, a, &k->answer, "memory");
     a->kept = k;
     kept_read(k);
+    verifier_given(&c->verifier, k, spec);
     asker_move(a, &c->replays);
     asker_tell(a, false);
     return true;

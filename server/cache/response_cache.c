@@ -14,6 +14,8 @@ void response_cache_stats(const struct response_cache *c, struct response_cache_
     out->n_entries = c->memory.n_entries;
     out->n_bytes = c->memory.n_bytes;
     out->n_evicted = c->memory.n_evicted;
+    out->n_verified = c->verifier.n_verified;
+    out->n_differing = c->verifier.n_differing;
     out->n_expired = memory_layer_n_expired(&c->memory, (int64_t)(quire_wall_ns() / 1000000000u));
     if (!store)
         return;
@@ -77,8 +79,9 @@ bool response_cache_find_reply(struct response_cache *c, const struct key256 *al
     const uint64_t begun_ns = quire_now_ns();
     const int64_t now = wall_s();
     const struct rendering *r = c->has_identity ? memory_layer_rendering(&c->memory, alias, now) : NULL;
-    if (!r) /* the answer itself is looked for later: that is counted */
+    if (!r || verifier_is_due(&c->verifier)) /* the answer itself is looked for later: that is counted */
         return false;
+    verifier_pass(&c->verifier);
     const struct answer *answer = &r->kept->answer;
     const int64_t age = flight_age(answer, now);
     *out = (struct cached_reply){.bytes = r->bytes,
@@ -152,6 +155,14 @@ static void close_store(struct response_cache *c)
         clearing_free(TAILQ_FIRST(&c->clearings));
 }
 
+static void on_differing(void *context, struct kept *k)
+{
+    struct response_cache *c = context;
+    if (c->store)
+        c->store->ops->remove(c->store, k->answer.key);
+    memory_layer_remove(&c->memory, k);
+}
+
 int response_cache_open(struct event_base *base, const struct response_cache_options *o, struct response_cache **out,
                         struct quire_error *err)
 {
@@ -166,6 +177,8 @@ int response_cache_open(struct event_base *base, const struct response_cache_opt
     c->options.ttl_s = o->ttl_s ? o->ttl_s : RESPONSE_CACHE_TTL_S;
     asker_list_init(&c->replays);
     TAILQ_INIT(&c->clearings);
+    c->verifier = (struct verifier){.share = o->verify, .on_differing = on_differing, .context = c};
+    TAILQ_INIT(&c->verifier.running);
     int status = memory_layer_open(&c->memory, c->options.max_entries, c->options.max_bytes, err);
     if (status != QUIRE_OK) {
         response_cache_close(c);
@@ -179,6 +192,7 @@ void response_cache_close(struct response_cache *c)
 {
     if (!c)
         return;
+    verifier_stop(&c->verifier);
     close_store(c);
     memory_layer_close(&c->memory);
     id_map_free(&c->askers);
@@ -190,7 +204,8 @@ void response_cache_set_below(struct response_cache *c, struct completion_source
                               uint32_t n_vocab)
 {
     const bool is_another = identity && (!c->was_told || memcmp(identity, &c->identity, sizeof *identity) != 0);
-    c->below = below;
+    verifier_stop(&c->verifier);
+    c->below = c->verifier.below = below;
     c->has_identity = identity != NULL;
     c->n_vocab = n_vocab;
     if (!is_another)

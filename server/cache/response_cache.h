@@ -27,6 +27,7 @@ struct response_cache_options {
     uint32_t ttl_s; /* 0 = RESPONSE_CACHE_TTL_S */
     bool unseeded; /* answers drawn without a seed are given again, too */
     bool replay_pace; /* streams come at the pace the answer had */
+    double verify; /* this share of the answers given from memory is computed again, and compared */
     /* Opens the store for answers of this identity, when that is known; NULL, or NULL of it: there is none. What it
      * gives is the cache's, which closes it before it asks for that of another identity. */
     struct answer_store *(*open_store)(void *context, const struct key256 *identity);
@@ -65,6 +66,7 @@ struct response_cache_stats { /* counters only grow; n_entries and n_bytes are o
     uint64_t n_entries, n_expired, n_bytes, n_evicted; /* of memory; n_expired of n_entries */
     uint64_t n_joined; /* waited for one that was being computed */
     uint64_t n_computed, n_stored, n_not_stored, n_unseeded_hits, n_unsound /* what the store gave was none */;
+    uint64_t n_verified, n_differing /* what was kept was not what is computed; forgotten */;
     uint64_t n_prompt_tokens_saved, n_tokens_saved;
     uint64_t n_cached_tokens_saved; /* of the prompts': those that the prefix cache had when they were computed */
     double seconds_saved; /* what the answers took when they were computed */

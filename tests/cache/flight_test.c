@@ -72,11 +72,14 @@ struct ear {
     uint32_t n_tokens;
 };
 
+static struct key256 asked_key; /* of the last */
+
 static void on_origin(void *context, const struct completion_origin *origin)
 {
     struct ear *e = context;
     assert_int_equal(e->n_accepted, 0);
     e->from = origin->from;
+    asked_key = origin->key;
     e->layer = origin->layer;
 }
 
@@ -312,6 +315,47 @@ void flight_cut_test(void **state)
     assert_int_equal(n_asked, 3);
     fifth.source.cancel(fifth.source.self, fifth.id, -1);
     assert_true(asked[2].cancelled);
+    close_cache();
+}
+
+/* Each second answer that is given is computed again. */
+void flight_verify_test(void **state)
+{
+    (void)state;
+    const struct completion_terms cuts = {.is_bounded = true, .cut = {{4}}};
+    struct response_cache_stats s;
+    struct cached_reply reply;
+    open_cache((struct response_cache_options){.max_entries = 4, .verify = 0.5});
+    struct ear ears[9] = {{.cut_after = 2}, {.cut_after = 2}, {.cut_after = 2}, {.cut_after = 2}, {.cut_after = 2}};
+    assert_int_equal(ask_with(&ears[0], &cuts), QUIRE_OK);
+    say(0, 5);
+    say(0, 6);
+    end(0, WIRE_FINISH_CANCELLED, 2);
+    response_cache_keep_reply(cache, &asked_key, &identity, "reply", 5);
+    assert_true(response_cache_find_reply(cache, &identity, &reply) && n_asked == 1);
+    assert_false(response_cache_find_reply(cache, &identity, &reply)); /* it is due: the request must be known */
+    assert_int_equal(ask_with(&ears[1], &cuts), QUIRE_OK);
+    assert_true(n_asked == 2 && ears[1].from == COMPLETION_KEPT && ears[1].n_done == 1);
+    say(1, 5);
+    say(1, 6);
+    assert_int_equal(asked[1].cut, -1);
+    say(1, 7); /* past where it was cut: not compared */
+    assert_int_equal(asked[1].cut, 0);
+    end(1, WIRE_FINISH_CANCELLED, 4);
+    response_cache_stats(cache, &s);
+    assert_true(s.n_verified == 1 && s.n_differing == 0);
+    assert_true(response_cache_find_reply(cache, &identity, &reply));
+    assert_int_equal(ask_with(&ears[2], &cuts), QUIRE_OK);
+    asked[2].events.on_refused(asked[2].context, &(struct wire_refuse){.status = QUIRE_EXHAUSTED}); /* says nothing */
+    assert_int_equal(ask_with(&ears[3], &cuts), QUIRE_OK);
+    assert_int_equal(n_asked, 3);
+    assert_int_equal(ask_with(&ears[4], &cuts), QUIRE_OK);
+    assert_int_equal(n_asked, 4);
+    say(3, 5);
+    say(3, 7);
+    assert_true(asked[3].cancelled);
+    response_cache_stats(cache, &s);
+    assert_true(s.n_verified == 1 && s.n_differing == 1 && s.n_entries == 0);
     close_cache();
 }
 

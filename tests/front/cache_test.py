@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 
-from harness import Server, post_bytes, read_all, run_tests
+from harness import Server, post_bytes, read_all, run_tests, wait_until
 
 CHAT, TEXT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"
 CACHE = "x-quire-cache"
@@ -223,6 +223,17 @@ def test_counters_and_clearing():
     for method, path in (("GET", "/cache/stats"), ("POST", "/cache/clear")):
         status, _, data = bare.request(method, path)
         assert status == 404 and b"--response-cache" in data
+
+
+def test_what_is_given_is_computed_again():
+    with Server("--cache-entries", 100, "--cache-verify", 0.5) as s:
+        r = random.Random(5)
+        requests = [random_request(r) for _ in range(30)]
+        for path, body in requests * 3:
+            s.request("POST", path, body)
+        stats = lambda: s.get("/cache/stats")[1]
+        assert wait_until(lambda: stats()["verified"] >= 5), stats()  # four run at once, and the others are let be
+        assert stats()["differing"] == 0, stats()
 
 
 def test_the_pace():

@@ -145,6 +145,7 @@ static const struct option names[] = {
     {"cache-unseeded", no_argument, NULL, 'U'},
     {"cache-share", no_argument, NULL, 'G'},
     {"replay-pace", no_argument, NULL, 'R'},
+    {"cache-verify", required_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
 };
 
@@ -210,6 +211,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct fake_en
         case 'U': words->cache.unseeded = true; break;
         case 'G': o->share_answers = true; break;
         case 'R': words->cache.replay_pace = true; break;
+        case 'V': words->cache.verify = strtod(optarg, NULL); break;
         case 'T': o->tenant_metrics = true; break;
         case 'r': f->refuse_below_us = UINT64_C(1000) * number; break;
         case 'b': o->max_body_bytes = number; break;

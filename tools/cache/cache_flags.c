@@ -46,6 +46,9 @@ size_t cache_flags(struct cache_flags *f, struct cli_option out[CACHE_FLAGS_MAX]
          .help = "Give answers again that were drawn without a seed, too. Replies say so: another draw was as likely."},
         {.names = "replay-pace", .kind = CLI_FLAG, .target = &o->replay_pace,
          .help = "Streams of kept answers come at the pace that the answer had, not at once."},
+        {.names = "cache-verify", .kind = CLI_F64, .target = &o->verify, .min = 0, .max = 1, .value = "SHARE",
+         .help = "Compute this share of the answers given from memory again, in the background, and compare every bit: 0.01. "
+                 "Default 0."},
         {.names = "price-per-1k", .kind = CLI_PARSED, .parse = parse_price, .target = &f->price, .value = "IN,CACHED,OUT",
          .help = "What 1,000 tokens cost, of a prompt, of a prompt's cached part and generated, in any money: /metrics and "
                  "/cache/stats then say what was saved."},

@@ -6,7 +6,7 @@
 #include "server/front/observe/cache_metrics.h"
 #include "tools/cli/cli.h"
 
-#define CACHE_FLAGS_MAX 10
+#define CACHE_FLAGS_MAX 12
 
 struct cache_flags {
     const char *where; /* memory, sqlite:PATH, redis://..., rediss://...; NULL: not said */

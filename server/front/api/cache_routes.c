@@ -95,6 +95,8 @@ void cache_stats_start(struct front *f, struct http_exchange *x)
     put_number(&o, "not_stored", (double)s.n_not_stored);
     put_number(&o, "unseeded_hits", (double)s.n_unseeded_hits);
     put_number(&o, "unsound", (double)s.n_unsound);
+    put_number(&o, "verified", (double)s.n_verified);
+    put_number(&o, "differing", (double)s.n_differing);
     put_number(&o, "prompt_tokens_saved", (double)s.n_prompt_tokens_saved);
     put_number(&o, "tokens_saved", (double)s.n_tokens_saved);
     put_number(&o, "seconds_saved", s.seconds_saved);

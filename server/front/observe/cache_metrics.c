@@ -133,6 +133,9 @@ void cache_metrics_text(struct buffer *o, const char *labels, const struct respo
     put_counter(&w, "quire:response_cache_stored_total", "Answers that were kept.", (double)s->n_stored);
     put_counter(&w, "quire:response_cache_unsound_total", "Answers of a store that were none, and thrown away.",
                 (double)s->n_unsound);
+    put_counter(&w, "quire:response_cache_verified_total", "Given answers that were computed again and are the same.",
+                (double)s->n_verified);
+    put_counter(&w, "quire:response_cache_differing_total", "Those that are not: 0, or a bug.", (double)s->n_differing);
     put_type(&w, "quire:response_cache_tokens_saved_total", "counter", "Tokens that were not computed.");
     put_sample(&w, "quire:response_cache_tokens_saved_total", ",kind=\"prompt\"", (double)s->n_prompt_tokens_saved);
     put_sample(&w, "quire:response_cache_tokens_saved_total", ",kind=\"generated\"", (double)s->n_tokens_saved);
