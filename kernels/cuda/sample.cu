@@ -1,5 +1,5 @@
 /* Sampling and logprobs (docs/numerics.md §13, §14): one block does one row, from raw logits to its result; of few
- * rows the largest logits are found before, by many blocks.
+ * rows the passes over the whole row that most requests ask for are done before, by many blocks: the survey.
  *
  * Sums are integers, so no order of threads can change a bit. What ranks is a key of 64 bits: order(value) << 32 | ~id,
  * where order() is a float's bits turned so that they compare as the float does. Larger is better, of equals the lower
@@ -17,10 +17,14 @@
  * the first histogram (15 of the weight, 9 of its units, the rest bucket and sum), 34 to gather candidates; a temperature
  * other than 1 is a division, 17 more in each of the last two. 16.8 M tokens x 50 / (132 SMs x 128 lanes x 1.755 GHz) =
  * 28 us, a little longer than the bytes. So weights are computed anew in each pass: to keep them costs a pass that also writes,
- * 45 us, and saves 15 us of the next one. top_p is predicted to take 85 us, 100 us with a temperature. A lone row has one SM:
- * 131,072 tokens would be 20 us of loads to find the largest, which up to 32 rows 16 blocks each do in a launch before, in 3
- * us; then 29 us for the histogram, 20 us for candidates or sums. So greedy is predicted to take 6 us, a temperature or
- * top_k 27 to 32 us, top_p alone 60 us. Not measured.
+ * 45 us, and saves 15 us of the next one. top_p is predicted to take 85 us, 100 us with a temperature.
+ * A lone row has one SM: 131,072 tokens would be 20 us of loads to find the largest, 29 us of instructions for the histogram,
+ * 20 us for candidates or sums. Of up to 32 rows 16 blocks each have 8,192 tokens, in three launches: the largest, 3 us; the
+ * histogram of a row that top_p alone decides, 4 to 5 us (41 instructions a token are 1.5 us; the rest is a node of the graph,
+ * loads one after the other, and what blocks add in L2); its candidates, 5 to 6 us. Sums are integers, and the list has no
+ * order, so it does not matter which block adds first. Then a block has about 1,140 keys, and 10 us to narrow them down and to
+ * draw. So top_p alone is predicted to take 25 us (60 by one block after the largest), greedy 8, of which 2 are the launches
+ * that it has no use for, a temperature or top_k 29 to 34. Not measured.
  *
  * Candidates: the n-th best of 128 groups' bests is a bound that at least n tokens reach and few more: 22 of 131,072 for
  * n = 20, 64 for n = 50. For top_p it is a bucket of a histogram, 1/32 of a power of two wide: 1,140 tokens where 131,072
@@ -42,13 +46,13 @@ struct best {
 
 #define BAD (~UINT64_C(0))
 
-/* Of the calling thread's tokens in [begin, end): the best key, 0 where none is above -inf, BAD where one is NaN or +inf. */
-static __device__ __forceinline__ uint64_t best_of(const struct view *v, uint32_t begin, uint32_t end)
+/* Of the calling thread's tokens: the best key, 0 where none is above -inf, BAD where one is NaN or +inf. */
+static __device__ __forceinline__ uint64_t own_best(const struct view *v)
 {
     float best = minus_inf();
     uint32_t best_id = 0;
     bool bad = false;
-    each_token<false>(v, begin, end, [&](uint32_t id, float z, bool is_there) {
+    each_own_token<false>(v, [&](uint32_t id, float z, bool is_there) {
         (void)is_there; /* what is not is -inf */
         bad = bad || !is_usual(z);
         if (z > best) {
@@ -59,44 +63,15 @@ static __device__ __forceinline__ uint64_t best_of(const struct view *v, uint32_
     return bad ? BAD : best > minus_inf() ? key_of(order(best), best_id) : 0;
 }
 
-/* From the row, or (surveyed not NULL) from what a survey found of it. */
+/* From the row, or (survey not NULL) from what a survey found of it. */
 static __device__ __forceinline__ struct best find_best(struct block_state *s, const struct view *v,
-                                                        const uint64_t *surveyed)
+                                                        const struct sample_survey *survey)
 {
     struct best b;
-    uint32_t begin = warp_of() * v->segment, end = begin + v->segment;
-    b.own = surveyed ? surveyed[threadIdx.x / (MAX_THREADS / SAMPLE_BESTS)]
-                     : best_of(v, begin, end < v->n ? end : v->n);
+    b.own = survey ? survey->bests[threadIdx.x / (MAX_THREADS / SAMPLE_BESTS)] : own_best(v);
     b.all = block_max(s, b.own);
     b.is_bad = b.all == BAD || b.all == 0;
     return b;
-}
-
-/* The survey: the best keys of rows, where these are few and SMs would idle. Block x has a part of row y, and pairs of its
- * warps leave their bests, as many of a row as a block that samples has groups of four threads, which take them for theirs. */
-#define SURVEY_BLOCKS 16u
-#define SURVEY_PAIRS (SAMPLE_BESTS / SURVEY_BLOCKS) /* of warps of a block */
-
-static __global__ void __launch_bounds__(MAX_THREADS) survey_kernel(struct sample_launch a)
-{
-    static __shared__ uint64_t bests[MAX_WARPS];
-    if (blockIdx.y >= a.plan_dev->n_rows)
-        return;
-    struct view v;
-    v.z = a.logits_dev + (uint64_t)blockIdx.y * a.n_vocab;
-    v.mask = NULL;
-    v.n = a.n_vocab;
-    v.is_aligned = (uintptr_t)v.z % 16 == 0;
-    v.segment = ((v.n + 31) / 32 + SURVEY_BLOCKS * MAX_WARPS - 1) / (SURVEY_BLOCKS * MAX_WARPS) * 32;
-    uint32_t begin = (blockIdx.x * MAX_WARPS + warp_of()) * v.segment, end = begin + v.segment;
-    uint64_t best = warp_max(best_of(&v, begin, end < v.n ? end : v.n));
-    if (lane_of() == 0)
-        bests[warp_of()] = best;
-    __syncthreads();
-    if (threadIdx.x < SURVEY_PAIRS) {
-        uint64_t one = bests[2 * threadIdx.x], other = bests[2 * threadIdx.x + 1];
-        a.bests_dev[blockIdx.y * SAMPLE_BESTS + blockIdx.x * SURVEY_PAIRS + threadIdx.x] = one > other ? one : other;
-    }
 }
 
 /* ---- §14 --------------------------------------------------------------------------------------- */
@@ -305,6 +280,18 @@ static __device__ __forceinline__ uint32_t draw(struct block_state *s, const str
 
 /* ---- a row ------------------------------------------------------------------------------------- */
 
+static __device__ __forceinline__ const struct sample_row_dev *row_of(const struct sample_launch *a, uint32_t i)
+{
+    return (const struct sample_row_dev *)(a->plan_dev + 1) + i;
+}
+
+/* Drawn of the logits as they are, by top_p (and min_p) alone: what is surveyed first. */
+static __device__ __forceinline__ bool is_of_top_p(const struct sample_row_dev *row)
+{
+    return row->forced < 0 && row->temperature >= GREEDY_BELOW && row->top_k == 0 && row->top_p < 1.0f &&
+           row->mask == 0 && row->n_biases == 0 && row->n_counts == 0;
+}
+
 enum phase { RAW, TOP_K, TOP_P, END };
 
 /* The view of adjusted logits as weights. False where none can be drawn; `best` is of those logits. */
@@ -328,8 +315,8 @@ static __device__ __forceinline__ uint64_t own_key(const struct view *v, struct 
 /* The row's token, or false where it has none; s->top_ids, s->top_logprobs, s->max and s->lse where they are wanted. In
  * phases, so that each pass is compiled once. */
 static __device__ __forceinline__ bool choose(struct block_state *s, const struct sample_row_dev *row, struct view *v,
-                                              float *z, const uint32_t *words, float *saved, const uint64_t *surveyed,
-                                              uint32_t *token)
+                                              float *z, const uint32_t *words, float *saved,
+                                              const struct sample_survey *survey, uint32_t *token)
 {
     struct best best = {0, 0, false};
     struct place place = {false, false};
@@ -346,7 +333,7 @@ static __device__ __forceinline__ bool choose(struct block_state *s, const struc
             finds = row->mask || row->n_biases > 0 || row->n_counts > 0;
         }
         if (finds) {
-            best = find_best(s, v, phase == RAW ? surveyed : NULL);
+            best = find_best(s, v, phase == RAW ? survey : NULL);
             if (best.is_bad || s->bad)
                 return false;
         }
@@ -364,6 +351,7 @@ static __device__ __forceinline__ bool choose(struct block_state *s, const struc
             place.in_list = place.in_bucket = false;
         } else if (phase == TOP_P) {
             goal.share = row->top_p;
+            v->survey = is_of_top_p(row) && is_of_values(range_of_weights(v)) ? survey : NULL;
         }
         if (goal.k == 0 && !(goal.share < 1.0f))
             continue;
@@ -384,30 +372,127 @@ static __device__ __forceinline__ bool choose(struct block_state *s, const struc
     return true;
 }
 
+/* Raw logits of a row, all of them or one of n_parts, which are as long as the parts of the warps of a block that has all. */
+static __device__ __forceinline__ struct view view_of(const struct sample_launch *a, uint32_t row, uint32_t part,
+                                                      uint32_t n_parts)
+{
+    uint32_t n_all = (a->n_vocab + 31) / 32, n = (n_all + n_parts - 1) / n_parts;
+    struct view v;
+    v.z = a->logits_dev + (uint64_t)row * a->n_vocab;
+    v.mask = NULL;
+    v.n = a->n_vocab;
+    v.is_aligned = (uintptr_t)v.z % 16 == 0;
+    v.begin = part * n * 32;
+    v.end = v.begin + n * 32 < v.n ? v.begin + n * 32 : v.n;
+    v.segment = (n + n_warps() - 1) / n_warps() * 32;
+    v.survey = NULL;
+    v.raw = true;
+    v.temperature = 1.0f;
+    v.max = 0.0f;
+    v.keep = 1; /* below the key of any logit */
+    return v;
+}
+
+/* ---- the survey -------------------------------------------------------------------------------- */
+
+/* Block x has a part of row y, and pairs of its warps leave their bests, as many of a row as a block that samples has groups
+ * of four threads, which take them for theirs. What the next two kernels add to is cleared. */
+#define SURVEY_PAIRS (SAMPLE_BESTS / SAMPLE_PARTS) /* of warps of a block */
+
+static __global__ void __launch_bounds__(MAX_THREADS) survey_kernel(struct sample_launch a)
+{
+    static __shared__ uint64_t bests[MAX_WARPS];
+    if (blockIdx.y >= a.plan_dev->n_rows)
+        return;
+    struct sample_survey *survey = a.surveys_dev + blockIdx.y;
+    struct view v = view_of(&a, blockIdx.y, blockIdx.x, SAMPLE_PARTS);
+    uint64_t best = warp_max(own_best(&v));
+    if (lane_of() == 0)
+        bests[warp_of()] = best;
+    if (threadIdx.x < SAMPLE_BUCKETS / SAMPLE_PARTS)
+        survey->buckets[blockIdx.x * (SAMPLE_BUCKETS / SAMPLE_PARTS) + threadIdx.x] = 0;
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        survey->n_list = 0;
+    __syncthreads();
+    if (threadIdx.x < SURVEY_PAIRS) {
+        uint64_t one = bests[2 * threadIdx.x], other = bests[2 * threadIdx.x + 1];
+        survey->bests[blockIdx.x * SURVEY_PAIRS + threadIdx.x] = one > other ? one : other;
+    }
+}
+
+/* Whether row y is one whose weights are surveyed, and then block x's part of it as weights. All of a block agree. */
+static __device__ __forceinline__ bool part_to_weigh(struct block_state *s, const struct sample_launch *a,
+                                                     struct view *v)
+{
+    if (blockIdx.y >= a->plan_dev->n_rows)
+        return false;
+    const struct sample_row_dev *row = row_of(a, blockIdx.y);
+    if (!is_of_top_p(row))
+        return false;
+    *v = view_of(a, blockIdx.y, blockIdx.x, SAMPLE_PARTS);
+    struct best best = find_best(s, v, a->surveys_dev + blockIdx.y);
+    return !best.is_bad && view_weights(v, row, best) && is_of_values(range_of_weights(v));
+}
+
+static __global__ void __launch_bounds__(MAX_THREADS) survey_weights_kernel(struct sample_launch a)
+{
+    static __shared__ struct block_state state;
+    struct view v;
+    if (!part_to_weigh(&state, &a, &v))
+        return;
+    clear_histogram(&state, BUCKETS);
+    fill_values(&state, &v, range_of_weights(&v));
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < BUCKETS; i += blockDim.x) {
+        uint64_t sum = bucket_sum(&state, i);
+        if (sum != 0)
+            atomicAdd((unsigned long long *)&a.surveys_dev[blockIdx.y].buckets[i], (unsigned long long)sum);
+    }
+}
+
+/* Every block walks the histogram, and gathers its part's keys of the bucket that is found. */
+static __global__ void __launch_bounds__(MAX_THREADS) survey_bucket_kernel(struct sample_launch a)
+{
+    static __shared__ struct block_state state;
+    struct block_state *s = &state;
+    struct view v;
+    if (!part_to_weigh(s, &a, &v))
+        return;
+    struct sample_survey *survey = a.surveys_dev + blockIdx.y;
+    load_histogram(s, survey);
+    uint64_t all = sum_histogram(s), need = share_of(row_of(&a, blockIdx.y)->top_p, all);
+    if (all < need) /* by rounding: everything stays */
+        return;
+    uint32_t bucket = walk_histogram(s, &need);
+    gather(s, &v, bucket_range(range_of_weights(&v), bucket));
+    uint32_t n = s->n_list;
+    uint64_t above = warp_sum(lane_of() < MAX_WARPS ? s->segment[lane_of()] : 0);
+    if (threadIdx.x == 0) {
+        survey->above[blockIdx.x] = above;
+        s->found = atomicAdd((unsigned long long *)&survey->n_list, (unsigned long long)n);
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < n && s->found + i < LIST; i += blockDim.x)
+        survey->list[s->found + i] = list()[i];
+}
+
+/* ---- the kernel that samples ------------------------------------------------------------------- */
+
 static __global__ void __launch_bounds__(MAX_THREADS, 1) sample_kernel(struct sample_launch a)
 {
     static __shared__ struct block_state state;
     struct block_state *s = &state;
     if (blockIdx.x >= a.plan_dev->n_rows) /* of a recorded step, which may be larger than this one */
         return;
-    const struct sample_row_dev *row = (const struct sample_row_dev *)(a.plan_dev + 1) + blockIdx.x;
+    const struct sample_row_dev *row = row_of(&a, blockIdx.x);
     const uint32_t *words = (const uint32_t *)a.plan_dev;
     float *z = a.logits_dev + (uint64_t)blockIdx.x * a.n_vocab, *saved = a.saved_dev + row->saved;
-    struct view v;
-    v.z = z;
-    v.mask = NULL;
-    v.n = a.n_vocab;
-    v.is_aligned = (uintptr_t)z % 16 == 0;
-    v.segment = ((v.n + 31) / 32 + n_warps() - 1) / n_warps() * 32;
-    v.raw = true;
-    v.temperature = 1.0f;
-    v.max = 0.0f;
-    v.keep = 1; /* below the key of any logit */
+    struct view v = view_of(&a, blockIdx.x, 0, 1);
     if (threadIdx.x == 0)
         s->bad = 0;
     uint32_t token = 0, rank = 0;
-    const uint64_t *surveyed = a.bests_dev ? a.bests_dev + blockIdx.x * SAMPLE_BESTS : NULL;
-    bool is_bad = !choose(s, row, &v, z, words, saved, surveyed, &token);
+    const struct sample_survey *survey = a.surveys_dev ? a.surveys_dev + blockIdx.x : NULL;
+    bool is_bad = !choose(s, row, &v, z, words, saved, survey, &token);
     if (!is_bad && row->n_logprobs >= 0) {
         if (row->is_saved)
             restore(row, z, words, saved);
@@ -419,6 +504,18 @@ static __global__ void __launch_bounds__(MAX_THREADS, 1) sample_kernel(struct sa
         a.sampled_dev[blockIdx.x] = is_bad ? 0 : token;
 }
 
+static cudaError_t survey(cudaStream_t stream, const struct sample_launch *a)
+{
+    dim3 grid(SAMPLE_PARTS, a->n_rows), block(MAX_THREADS);
+    cudaError_t error = cudaFuncSetAttribute(survey_bucket_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             LIST * 8);
+    if (error == cudaSuccess)
+        error = K_LAUNCH(survey_kernel, grid, block, 0, stream, *a);
+    if (error == cudaSuccess)
+        error = K_LAUNCH(survey_weights_kernel, grid, block, 0, stream, *a);
+    return error == cudaSuccess ? K_LAUNCH(survey_bucket_kernel, grid, block, LIST * 8, stream, *a) : error;
+}
+
 extern "C" cudaError_t launch_sample(cudaStream_t stream, const struct sample_launch *a)
 {
     uint32_t n_threads = a->n_vocab <= FEW ? 32 : a->n_vocab <= LIST ? 256 : MAX_THREADS;
@@ -428,8 +525,8 @@ extern "C" cudaError_t launch_sample(cudaStream_t stream, const struct sample_la
         return error;
     struct sample_launch sampled = *a;
     if (a->n_rows > SAMPLE_SURVEY_ROWS || n_threads < MAX_THREADS)
-        sampled.bests_dev = NULL;
+        sampled.surveys_dev = NULL;
     else
-        error = K_LAUNCH(survey_kernel, dim3(SURVEY_BLOCKS, a->n_rows), dim3(MAX_THREADS), 0, stream, sampled);
+        error = survey(stream, a);
     return error == cudaSuccess ? K_LAUNCH(sample_kernel, a->n_rows, n_threads, list_bytes, stream, sampled) : error;
 }

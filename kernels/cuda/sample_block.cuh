@@ -10,8 +10,10 @@
 #define UNROLL 8u /* logits that a thread has on the way: in two loads where rows are aligned */
 #define BUCKET_BITS 11u
 #define BUCKETS (1u << BUCKET_BITS)
+static_assert(BUCKETS == SAMPLE_BUCKETS && MAX_WARPS == SAMPLE_PARTS,
+              "what a survey finds is what a block has room for");
 #define GROUPS (BUCKETS / 32u)
-#define LIST 8192u /* keys, 64 KiB: with the histogram below the 99 KiB of every GPU */
+#define LIST SAMPLE_LIST /* keys, 64 KiB: with the histogram below the 99 KiB of every GPU */
 #define FEW 256u /* a list that is ranked by comparing each with each */
 #define ONE_BITS 0x3f800000u
 #define LEAST_BITS 0x2b000000u /* 2^-41: weights up to it are 0 in units of 2^-40 */
@@ -40,7 +42,9 @@ struct view {
     const uint32_t *mask; /* or NULL */
     uint32_t n;
     bool is_aligned; /* z, on 16 bytes */
-    uint32_t segment; /* tokens of each warp: a multiple of 32 */
+    uint32_t begin, end; /* the block's part of the row; the whole of it where the block samples */
+    uint32_t segment; /* tokens of that for each warp: a multiple of 32 */
+    const struct sample_survey *survey; /* what is known of the weights' first passes, until these have been; or NULL */
     bool raw; /* keys are those of the logits, not of the weights */
     float temperature, max;
     uint64_t keep; /* keys below it are out */
@@ -174,8 +178,8 @@ static __device__ __forceinline__ void each_token(const struct view *v, uint32_t
 /* f for the tokens of the calling warp. */
 template <bool weighed, class F> static __device__ __forceinline__ void each_own_token(const struct view *v, F f)
 {
-    uint32_t begin = warp_of() * v->segment, end = begin + v->segment;
-    each_token<weighed>(v, begin, end < v->n ? end : v->n, f);
+    uint32_t begin = v->begin + warp_of() * v->segment, end = begin + v->segment;
+    each_token<weighed>(v, begin, end < v->end ? end : v->end, f);
 }
 
 /* ---- what threads do together ------------------------------------------------------------------ */

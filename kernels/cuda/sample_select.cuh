@@ -49,21 +49,27 @@ static __device__ __forceinline__ bool is_of_values(struct range r)
     return (uint32_t)r.low == 0 && (uint32_t)r.high == ~0u && shift_of(r) >= 32;
 }
 
+/* The weights of a range of values: the first histogram of top_p, by far the most usual. */
+static __device__ __forceinline__ void fill_values(struct block_state *s, const struct view *v, struct range r)
+{
+    uint32_t shift = shift_of(r), low = (uint32_t)(r.low >> 32), span = (uint32_t)(r.high >> 32) - low;
+    each_own_token<true>(v, [=](uint32_t id, float z, bool is_there) {
+        float w = weight(v, z);
+        uint32_t above = k_f32_bits(w) - low;
+        (void)id;
+        (void)is_there; /* what is not has no weight, which is not in the range */
+        if (above <= span)
+            add_to(s, above >> (shift - 32), fixed_point(w));
+    });
+}
+
 /* What of the row is in the range. */
 static __device__ __forceinline__ void fill_from_row(struct block_state *s, const struct view *v, struct range r,
                                                      bool by_weight)
 {
     uint32_t shift = shift_of(r);
-    if (!v->raw && by_weight && is_of_values(r)) { /* the first histogram of top_p: by far the most usual */
-        uint32_t low = (uint32_t)(r.low >> 32), span = (uint32_t)(r.high >> 32) - low;
-        each_own_token<true>(v, [=](uint32_t id, float z, bool is_there) {
-            float w = weight(v, z);
-            uint32_t above = k_f32_bits(w) - low;
-            (void)id;
-            (void)is_there; /* what is not has no weight, which is not in the range */
-            if (above <= span)
-                add_to(s, above >> (shift - 32), fixed_point(w));
-        });
+    if (!v->raw && by_weight && is_of_values(r)) {
+        fill_values(s, v, r);
         return;
     }
     each_own_token<true>(v, [=](uint32_t id, float z, bool is_there) {
@@ -74,11 +80,37 @@ static __device__ __forceinline__ void fill_from_row(struct block_state *s, cons
     });
 }
 
+static __device__ __forceinline__ void load_histogram(struct block_state *s, const struct sample_survey *survey)
+{
+    for (uint32_t i = threadIdx.x; i < BUCKETS; i += blockDim.x) {
+        uint64_t sum = survey->buckets[i];
+        s->low[i] = (uint32_t)sum;
+        s->high[i] = (uint32_t)(sum >> 32);
+    }
+}
+
+/* Sums groups of buckets, and yields all of them. */
+static __device__ __forceinline__ uint64_t sum_histogram(struct block_state *s)
+{
+    __syncthreads();
+    for (uint32_t g = warp_of(); g < GROUPS; g += n_warps()) {
+        uint64_t sum = warp_sum(bucket_sum(s, 32 * g + lane_of()));
+        if (lane_of() == 0)
+            s->group[g] = sum;
+    }
+    __syncthreads();
+    return warp_sum(s->group[lane_of()] + s->group[lane_of() + 32]);
+}
+
 /* Counts (or sums the weights of) what is in the range, and yields all of it. */
 static __device__ __forceinline__ uint64_t fill_histogram(struct block_state *s, const struct view *v, bool from_list,
                                                           struct range r, bool by_weight)
 {
     uint32_t shift = shift_of(r);
+    if (v->survey && !from_list && by_weight) {
+        load_histogram(s, v->survey);
+        return sum_histogram(s);
+    }
     clear_histogram(s, BUCKETS);
     if (from_list) {
         for (uint32_t i = threadIdx.x; i < s->n_list; i += blockDim.x) {
@@ -89,14 +121,7 @@ static __device__ __forceinline__ uint64_t fill_histogram(struct block_state *s,
     } else {
         fill_from_row(s, v, r, by_weight);
     }
-    __syncthreads();
-    for (uint32_t g = warp_of(); g < GROUPS; g += n_warps()) {
-        uint64_t sum = warp_sum(bucket_sum(s, 32 * g + lane_of()));
-        if (lane_of() == 0)
-            s->group[g] = sum;
-    }
-    __syncthreads();
-    return warp_sum(s->group[lane_of()] + s->group[lane_of() + 32]);
+    return sum_histogram(s);
 }
 
 /* The bucket in which the sum from the top reaches *need; *need becomes what is needed of that bucket. The sum of all
@@ -166,6 +191,20 @@ static __device__ __forceinline__ bool gather(struct block_state *s, const struc
         s->segment[warp_of()] = sum;
     __syncthreads();
     return s->n_list <= capacity;
+}
+
+/* The same where a survey has gathered. */
+static __device__ __forceinline__ bool take_gathered(struct block_state *s, const struct sample_survey *survey)
+{
+    uint32_t n = (uint32_t)survey->n_list, n_there = n < LIST ? n : LIST;
+    for (uint32_t i = threadIdx.x; i < n_there; i += blockDim.x)
+        list()[i] = survey->list[i];
+    if (threadIdx.x < MAX_WARPS)
+        s->segment[threadIdx.x] = survey->above[threadIdx.x];
+    if (threadIdx.x == 0)
+        s->n_list = n;
+    __syncthreads();
+    return n <= LIST;
 }
 
 /* In a list of few keys, none above r, the least of the shortest prefix within r whose count (or weight) reaches need:
@@ -244,21 +283,31 @@ static __device__ __forceinline__ uint64_t weight_of_list(struct block_state *s,
     return block_sum(s, sum);
 }
 
+/* Where weights that top_p may keep lie. */
+static __device__ __forceinline__ struct range range_of_weights(const struct view *v)
+{
+    const uint64_t least = key_of(LEAST_BITS, ~0u);
+    return {v->keep < least ? least : v->keep, key_of(ONE_BITS, 0)};
+}
+
 /* Raises v->keep to the least key of the goal. `bound`: a key that at least k tokens reach, or v->keep. Keys that may be
  * the one are gathered into the list where that can hold them, and histograms narrow their range, of the row or of the
  * list. In the view of raw logits the list holds the k best in the end, and at most FEW in all. */
 static __device__ __forceinline__ void select(struct block_state *s, struct view *v, struct place *place,
                                               uint64_t bound, struct goal goal)
 {
-    const uint64_t top = v->raw ? ~UINT64_C(0) : key_of(ONE_BITS, 0), least = key_of(LEAST_BITS, ~0u);
+    const uint64_t top = v->raw ? ~UINT64_C(0) : key_of(ONE_BITS, 0);
     bool by_weight = goal.k == 0, has_need = !by_weight, is_last = false;
     bool gathers = !place->in_list && (!by_weight || v->n <= LIST), gathers_bucket = true;
     uint64_t need = goal.k;
-    struct range r = {by_weight && bound < least ? least : bound, top};
+    struct range r = {bound, top};
+    if (by_weight)
+        r = range_of_weights(v);
     place->in_bucket = false;
     for (;;) {
         if (gathers) {
-            bool fits = gather(s, v, r);
+            bool fits = v->survey ? take_gathered(s, v->survey) : gather(s, v, r);
+            v->survey = NULL;
             place->in_list = fits && r.high == top;
             place->in_bucket = fits && r.high != top;
             gathers = false;

@@ -14,7 +14,7 @@ CUBLAS_TFLOPS = 733
 # sums, not throughput (RMSNorm's chain of 256 steps alone is 0.83).
 NORM_US, ROPE_US, ATTENTION_US, OTHER_US = 2.75, 2.0, 4.0, 2.0
 FILL_US = 0.8  # a GEMM's first bytes
-SAMPLING_US = 200  # a row of 128k tokens: an estimate of one block's time, kept for all commits
+SAMPLING_US = 25  # a row of 128k tokens by top_p: counted by hand (sample.cu); 200 for commits in which one block had all of it
 IDLE_US = 6  # between recorded steps: one copy in, one graph
 
 

@@ -102,8 +102,8 @@ int cuda_sample(struct k_backend *b, const struct k_sample_args *a, struct quire
         .sampled_dev = a->sampled_dev,
         .results_dev = a->results_dev,
         .plan_dev = a->plan_dev,
-        .bests_dev = a->workspace_dev,
-        .saved_dev = (float *)((uint64_t *)a->workspace_dev + SAMPLE_SURVEY_ROWS * SAMPLE_BESTS),
+        .surveys_dev = a->workspace_dev,
+        .saved_dev = (float *)((struct sample_survey *)a->workspace_dev + SAMPLE_SURVEY_ROWS),
         .n_rows = a->n_rows,
         .n_vocab = a->n_vocab,
     };

@@ -10,7 +10,7 @@ struct sample_launch {
     uint32_t *sampled_dev;
     struct k_sample_result *results_dev;
     const struct sample_plan_dev *plan_dev;
-    uint64_t *bests_dev; /* [SAMPLE_SURVEY_ROWS, SAMPLE_BESTS]: the workspace begins with them */
+    struct sample_survey *surveys_dev; /* [SAMPLE_SURVEY_ROWS]: the workspace begins with them */
     float *saved_dev; /* and goes on with these */
     uint32_t n_rows, n_vocab; /* rows: at most */
 };

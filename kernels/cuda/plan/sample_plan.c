@@ -21,9 +21,9 @@ uint64_t cuda_sample_parts_bytes(uint32_t n_vocab)
     return row > PARTS_BYTES ? row : PARTS_BYTES;
 }
 
-/* The bests of few rows; a saved logit for each bias and count, of 8 bytes each. A row's are an even number. */
+/* The surveys of few rows; a saved logit for each bias and count, of 8 bytes each. A row's are an even number. */
 uint64_t cuda_sample_workspace_bytes(const struct k_plan_dims *dims)
 {
-    return SAMPLE_SURVEY_ROWS * SAMPLE_BESTS * sizeof(uint64_t) + cuda_sample_parts_bytes(dims->n_vocab) / 2 +
+    return SAMPLE_SURVEY_ROWS * sizeof(struct sample_survey) + cuda_sample_parts_bytes(dims->n_vocab) / 2 +
            (uint64_t)dims->n_logits * sizeof(float);
 }

@@ -21,9 +21,18 @@ struct sample_row_dev {
     uint32_t is_saved; /* for logprobs */
 };
 
-/* Of so few rows many blocks find the best logits before they are sampled: that many keys of a row. */
+/* Of so few rows many blocks find, before one samples each: that many of the best keys, and of a row that top_p alone decides
+ * the histogram of its weights, the keys of the bucket in which top_p ends and, for each 16th of the row, the weights above. */
 #define SAMPLE_SURVEY_ROWS 32u
 #define SAMPLE_BESTS 128u
+#define SAMPLE_BUCKETS 2048u
+#define SAMPLE_LIST 8192u
+#define SAMPLE_PARTS 16u
+
+struct sample_survey {
+    uint64_t bests[SAMPLE_BESTS], buckets[SAMPLE_BUCKETS], above[SAMPLE_PARTS], list[SAMPLE_LIST];
+    uint64_t n_list; /* keys in the list, or those that would be */
+};
 
 struct sample_plan_dev { /* the rows follow */
     uint32_t n_rows, reserved[3];
