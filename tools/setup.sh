@@ -157,13 +157,14 @@ quire_setup() {
     quire_setup_rust
 }
 
-# quire_build PRESET ON|OFF [TARGET]: with tests or without; configures when needed and builds, quietly unless it fails.
+# quire_build PRESET ON|OFF [TARGET]: with tests or without; configures when needed (also with QUIRE_CMAKE_OPTIONS, words) and
+# builds, quietly unless it fails.
 quire_build() {
     local root preset log
     root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
     preset=$1
     log=$(mktemp)
-    (cd "$root" && cmake --preset "$preset" -DQUIRE_CARGO="$QUIRE_CARGO" -DQUIRE_RUSTC="$QUIRE_RUSTC" -DBUILD_TESTING="$2" &&
+    (cd "$root" && cmake --preset "$preset" -DQUIRE_CARGO="$QUIRE_CARGO" -DQUIRE_RUSTC="$QUIRE_RUSTC" -DBUILD_TESTING="$2" ${QUIRE_CMAKE_OPTIONS:-} &&
         cmake --build --preset "$preset" ${3:+--target "$3"}) >"$log" 2>&1 ||
         { tail -40 "$log" >&2; rm -f "$log"; quire_die "the $preset build failed (its last lines stand above)"; }
     rm -f "$log"

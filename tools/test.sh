@@ -10,7 +10,7 @@
 # above them, on an emulator that looks for races and bad addresses: no GPU is needed), cuda (the library for GPUs by
 # NVIDIA's compiler, which is installed if need be: no kernel may spill, none may grow by 3 %), clients (the real openai-python, raw sockets
 # and, for the page at /ui, Chromium against build/quire), asan (the same tests as release under AddressSanitizer and UBSan),
-# tsan (what has threads, under ThreadSanitizer), fuzz (each fuzz target for QUIRE_FUZZ_SECONDS, default 10, with --all 60).
+# tsan (what has threads, under ThreadSanitizer), fuzz (each fuzz target for QUIRE_FUZZ_SECONDS, default 5, with --all 60).
 #
 # The sample of a long matrix is drawn by a seed from the commit, so that each commit runs another and all run in time;
 # tests/sample.h says how. The seed is printed; QUIRE_TEST_SAMPLE=SEED runs that sample again, also under ctest, which
@@ -25,10 +25,11 @@ all="rooms release simt cuda clients asan tsan fuzz"
 whole=""
 parts=""
 for part in "$@"; do
-    case " $all quick --all " in
+    case " $all quick --all --help " in
         *" $part "*) ;;
         *) quire_die "there is no part '$part'; there are: $all quick, and --all for every case of each" ;;
     esac
+    if [ "$part" = --help ]; then sed -nE '2,/^set /s/^# ?//p' tools/test.sh; exit; fi
     if [ "$part" = --all ]; then whole=1; else parts="$parts $part"; fi
 done
 parts=${parts:-$all}
@@ -67,11 +68,13 @@ take_slow() { # part report: JUnit's times of its tests
         sort -rn | head -5)"$'\n'
 }
 
-# One test more at a time than there are cores: many wait for a socket or a clock.
+# More at a time than there are cores: of the time of those that talk to servers, three quarters are waiting for a socket or
+# a clock.
+at_once=$((2 * $(nproc) + 1))
 run_ctest() { # preset [arguments of ctest]
     local report=build/ctest-$1.xml
     rm -f "$report"
-    timed "$1, tests" ctest --preset "$1" -j$(($(nproc) + 1)) --no-tests=error --output-junit "$PWD/$report" "${@:2}"
+    timed "$1, tests" ctest --preset "$1" -j$at_once --no-tests=error --output-junit "$PWD/$report" "${@:2}"
     local total bad absent
     total=$(sed -nE 's/.*<testsuite .*|.*tests="([0-9]+)".*/\1/p' "$report" | grep -m1 .)
     bad=$(sed -nE 's/.*failures="([0-9]+)".*/\1/p' "$report" | grep -m1 .)
@@ -122,7 +125,7 @@ run_clients() { # [files]
     fi
     [ $# -gt 0 ] || set -- tests/clients
     # Files side by side, for each has servers of its own and mostly waits.
-    timed "clients, tests" build/venv/bin/pytest -q -p no:cacheprovider -n $(($(nproc) + 1)) --dist loadfile --junitxml=build/pytest.xml "$@"
+    timed "clients, tests" build/venv/bin/pytest -q -p no:cacheprovider -n $at_once --dist loadfile --junitxml=build/pytest.xml "$@"
     local total bad
     total=$(sed -nE 's/.* tests="([0-9]+)".*/\1/p' build/pytest.xml | head -1)
     bad=$(sed -nE 's/.*<testsuite [^>]*errors="([0-9]+)" failures="([0-9]+)" skipped="([0-9]+)".*/\1 + \2 + \3/p' build/pytest.xml | head -1)
@@ -147,7 +150,7 @@ fuzz_one() { # program seconds: what it says is in its log
 export -f fuzz_one
 
 run_fuzz() {
-    local seconds=${QUIRE_FUZZ_SECONDS:-$([ -n "$whole" ] && echo 60 || echo 10)} targets bad name
+    local seconds=${QUIRE_FUZZ_SECONDS:-$([ -n "$whole" ] && echo 60 || echo 5)} targets bad name
     timed "fuzz, build" quire_build fuzz ON fuzzers
     targets=$(find build-fuzz/tests/fuzz -maxdepth 1 -name 'fuzz_*' -type f -executable | sort)
     if [ -z "$targets" ]; then tally "fuzz (there are no targets)" 0 1; return; fi
@@ -183,8 +186,17 @@ fi
 # pip computes on one core, and the build uses what it leaves.
 venv=""
 case "$needs" in *clients*) make_venv & venv=$! ;; esac
+# Where neither a build nor a GPU says for which GPUs, machine code for sm_90a alone, whose instructions are counted: one of
+# ptxas' two runs of each kernel. --all has both.
+if [ -n "$whole" ]; then
+    grep -qs '^QUIRE_CUDA_ARCHITECTURES:STRING=90a$' build/CMakeCache.txt && export QUIRE_CMAKE_OPTIONS=-DQUIRE_CUDA_ARCHITECTURES=
+elif [ ! -e build/CMakeCache.txt ] && ! command -v nvidia-smi >/dev/null; then
+    export QUIRE_CMAKE_OPTIONS=-DQUIRE_CUDA_ARCHITECTURES=90a
+    quire_say "kernels are compiled for sm_90a; --all compiles sm_80's machine code as well"
+fi
 quire_say "building build/quire"
 timed "release, build" quire_build release ON
+unset QUIRE_CMAKE_OPTIONS
 [ -n "$whole" ] || quire_say "long matrices by the sample of QUIRE_TEST_SAMPLE=$QUIRE_TEST_SAMPLE"
 for part in $parts; do "run_$part"; done
 

@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "tests/sample_tests.h"
+
 #ifdef TEST_DEVICE /* emulated: each token takes milliseconds */
 #define N_REQUESTS 5u
 #define MORE 0
@@ -433,7 +435,7 @@ static void test_tokens(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits_stay),           cmocka_unit_test(test_itself_is_right),
         cmocka_unit_test(test_preempted),           cmocka_unit_test(test_prefixes),
         cmocka_unit_test(test_cancelled),           cmocka_unit_test(test_host_tier),
@@ -443,6 +445,9 @@ int main(void)
     };
     tiny_model_write(&(struct tiny_spec){.seed = 5, .nan_token = -1, .prefix = "model."}, &model);
     tiny_model_write(&(struct tiny_spec){.seed = 6, .nan_token = -1, .prefix = "model."}, &other);
+#ifdef TEST_EMULATED /* they run whole as engine_draft_model_test and its twin */
+    sample_tests(tests, sizeof tests / sizeof *tests, 2);
+#endif
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     tiny_model_remove(&model);
     tiny_model_remove(&other);

@@ -29,7 +29,7 @@
 #else
 #define TEST_EVERY 1
 #define N_OTHERS (SAMPLE_IS_FOR_RACES ? 10u : 24u) /* what they share is the same for fewer */
-#define ONE_MODEL_IN (SAMPLE_IS_FOR_RACES ? 8 : SAMPLE_IS_SANITIZED ? 4 : 1)
+#define ONE_MODEL_IN (SAMPLE_IS_SANITIZED ? 8 : 1)
 #define ONE_IN (SAMPLE_IS_FOR_RACES ? 12 : SAMPLE_IS_SANITIZED ? 3 : 1)
 #define ONE_GUESS_IN (SAMPLE_IS_FOR_RACES ? 12 : 6)
 #endif

@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "tests/sample_tests.h"
+
 #define N_PROMPT 24u
 #define NAN_TOKEN 7u
 #define MAX_LEN 256u
@@ -804,7 +806,7 @@ static void counters(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_parameters),
         cmocka_unit_test(ids_are_unique_while_live),
         cmocka_unit_test(queue_is_bounded),
@@ -824,5 +826,8 @@ int main(void)
         cmocka_unit_test(a_dead_backend_tells_everybody),
         cmocka_unit_test(counters),
     };
+#ifdef TEST_EMULATED /* they run whole as engine_requests_test and its twin */
+    sample_tests(tests, sizeof tests / sizeof *tests, 2);
+#endif
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -286,10 +286,9 @@ static int run_tests(const struct options *options)
             all.b[form][i] = open_backend(options->backend, i, (enum k_gemm_form)form);
     uint32_t n_failed = 0, n_run = 0, n_wanted = 0;
     /* Emulated, or under a sanitizer, a case takes its time. */
-    struct sample sample = sample_of(SAMPLE_IS_FOR_RACES                  ? 16
-                                     : is_emulated(all.b[K_FORM_LANE][0]) ? 6
-                                     : SAMPLE_IS_SANITIZED                ? 4
-                                                                          : 1);
+    struct sample sample = sample_of(SAMPLE_IS_FOR_RACES                                         ? 16
+                                     : is_emulated(all.b[K_FORM_LANE][0]) || SAMPLE_IS_SANITIZED ? 8
+                                                                                                 : 1);
     for (size_t i = 0; i < op_n_test_cases; i++) {
         const struct op_case *c = &op_test_cases[i];
         if ((options->filter && !strstr(op_name(c), options->filter)) || !sample_takes(&sample))

@@ -471,10 +471,10 @@ int main(int argc, char **argv)
     if (argc > 1)
         device = argv[1];
     if (strcmp(device, "cuda") == 0) { /* which an emulator may run */
-        n_draws = 6000;
+        n_draws = 6000 / sample_of(2).one_in;
         one_in = 3;
     }
-    if (SAMPLE_IS_FOR_RACES) { /* which a tenth of the draws shows as well */
+    if (SAMPLE_IS_SANITIZED) { /* what is looked for a tenth of the draws shows as well */
         n_draws /= sample_of(10).one_in;
         one_in = 3;
     }

@@ -3,7 +3,6 @@
 #include "record_rig.h"
 
 #include "engine/record/drive.h"
-#include "tests/sample.h"
 #include "tools/cli/replay.h"
 
 #include <setjmp.h>
@@ -18,6 +17,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "tests/sample_tests.h"
 
 static struct recording *open_recording(const char *path)
 {
@@ -482,7 +483,7 @@ static void without_invariance(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         cmocka_unit_test(every_policy_again),
         cmocka_unit_test(other_shapes_again),
         cmocka_unit_test(a_policy_that_changes),
@@ -500,5 +501,8 @@ int main(void)
     };
     if (quire_hash_init() != QUIRE_OK)
         return 1;
+#ifdef TEST_DEVICE /* the last is the device's own; the others run whole as record_test */
+    sample_tests(tests, sizeof tests / sizeof *tests - 1, 2);
+#endif
     return cmocka_run_group_tests(tests, rig_set_up, rig_tear_down);
 }
