@@ -9,6 +9,8 @@
 #define K_ATTN_SPLIT 512u
 #define K_MAX_HEAD_DIM 256u
 
+#define K_POOL_LEAST_LENGTH 1e-12f /* by which a vector is divided (docs/numerics.md §18) */
+
 #define K_MAX_VOCAB (1u << 22) /* more weights than that could overflow their sum (docs/numerics.md §13) */
 
 /* Whether an operation takes weights, or a KV cache, that are stored so; of a GEMM, in some form. */

@@ -117,6 +117,7 @@ struct k_embed_args { /* out[t] = table[ids[t]] widened to f32 */
     const uint32_t *ids_dev; /* [T], each < V */
     float *out_dev; /* [T, H] */
     uint32_t n_tokens;
+    bool into; /* out += the row */
 };
 
 struct k_rmsnorm_args { /* x += add; out = x * rsqrt(mean(x²) + eps) * weight, or out += that */
@@ -129,6 +130,35 @@ struct k_rmsnorm_args { /* x += add; out = x * rsqrt(mean(x²) + eps) * weight, 
     bool into; /* out += the norm; add_dev is NULL then */
     bool for_gemm; /* out_dev is read by GEMMs of n_tokens with x_for_gemm, and by nothing else; not with `into` */
     float eps;
+};
+
+struct k_layernorm_args { /* out = (s - mean(s)) * rsqrt(var(s) + eps) * weight + bias, s = x + add */
+    const float *x_dev; /* [T, H] */
+    const float *add_dev; /* [T, H] or NULL */
+    const float *weight_dev, *bias_dev; /* [H] */
+    float *out_dev; /* [T, H]; may be x_dev */
+    uint32_t n_tokens, n_cols;
+    float eps;
+};
+
+enum k_activation { K_ACT_GELU, K_ACT_TANH };
+struct k_activate_args { /* x = act(x), in place */
+    float *x_dev; /* [T, n] */
+    uint32_t n_tokens, n_cols;
+    enum k_activation activation;
+};
+
+enum k_pooling { K_POOL_FIRST, K_POOL_LAST, K_POOL_MEAN };
+struct k_pool_row { /* a text's tokens in the step */
+    uint32_t token, n_tokens;
+};
+struct k_pool_args { /* out[r] = the row's first or last token, or the mean of all; then of length 1 */
+    const float *x_dev; /* [T, H] */
+    const struct k_pool_row *rows_dev; /* [n_rows], of one token or more */
+    float *out_dev; /* [n_rows, H] */
+    uint32_t n_rows, n_cols;
+    enum k_pooling pooling;
+    bool normalize; /* divides by the length, or by 1e-12 where that is less */
 };
 
 /* What an operation writes for GEMMs alone (`for_gemm`) a backend may leave in the buffer as its GEMMs read it, as f16

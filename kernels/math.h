@@ -217,6 +217,27 @@ K_MATH_FN float k_tanh(float x)
     return k_f32_from_bits(k_f32_bits(t / (t + 2.0f)) | sign);
 }
 
+/* x Phi(x), Phi the normal distribution: GELU as its paper has it. With z = |x| / sqrt 2, erfc z = t q(t) e^(-z^2) and
+ * t = 1 / (1 + 0.3 z); q is of degree 8, fitted for the least relative error over z from 0 to 10.5, 2.0e-8. From x = -12 to 12
+ * the result is off by at most 3.9e-7 (1.2e-6 where erf is rounded first), and left of -12 it is -0. +inf gives +inf, -inf and
+ * NaN give NaN. */
+K_MATH_FN float k_gelu(float x)
+{
+    float z = k_f32_from_bits(k_f32_bits(x) & 0x7fffffffu) * 0x1.6a09e6p-1f;
+    float t = 1.0f / K_FMAF(z, 0x1.333334p-2f, 1.0f);
+    float q = -0x1.0953e4p-3f;
+    q = K_FMAF(q, t, 0x1.f16308p-2f);
+    q = K_FMAF(q, t, -0x1.067a50p-1f);
+    q = K_FMAF(q, t, 0x1.18ac66p-1f);
+    q = K_FMAF(q, t, -0x1.852b34p-4f);
+    q = K_FMAF(q, t, 0x1.b885eep-3f);
+    q = K_FMAF(q, t, 0x1.2fb1f6p-3f);
+    q = K_FMAF(q, t, 0x1.5da43cp-3f);
+    q = K_FMAF(q, t, 0x1.5a7ef2p-3f);
+    float tail = 0.5f * ((t * q) * k_exp(-(z * z))); /* of the distribution, on the far side of |x| */
+    return x * k_select_f32(x < 0.0f, tail, 1.0f - tail);
+}
+
 /* A score of attention, capped: cap tanh(score / cap), where inverse is 1 / cap rounded. At most cap in size. */
 K_MATH_FN float k_softcap(float score, float cap, float inverse)
 {

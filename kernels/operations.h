@@ -17,6 +17,9 @@
     X(ROPE_KV, rope_kv, "norms of the heads of q and k, RoPE, and K and V into their blocks") \
     X(ATTENTION, attention, "attention of a step's queries over the paged KV cache") \
     X(GEMM_SILU_MUL, gemm_silu_mul, "gate and up of an MLP in one weight, then SiLU of gate times up") \
+    X(LAYERNORM, layernorm, "the residual stream plus what is added to it, normed by mean and variance") \
+    X(ACTIVATE, activate, "GELU or tanh of each number") \
+    X(POOL, pool, "one vector from the tokens of each text") \
     X(GATHER, gather, "the rows of activations that logits are wanted of") \
     X(SAMPLE, sample, "a token, and logprobs, from each row of logits")
 

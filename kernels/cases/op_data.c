@@ -249,9 +249,11 @@ void op_data_make(const struct op_case *c, struct op_data *d)
         d->weights = random_stored((uint64_t)c->n_rows * c->n_cols, c->dtype, &state, c->values);
     if (c->op == K_OP_EMBED || c->op == K_OP_GATHER || c->op == K_OP_ROPE_ANGLES || c->op == K_OP_KV_COPY)
         make_ids(c, d, &state);
-    if (c->op == K_OP_RMSNORM)
+    if (c->op == K_OP_RMSNORM || c->op == K_OP_LAYERNORM)
         d->vector = random_f32(c->n_cols, &state, VALUES_PLAIN);
-    if (c->op == K_OP_RMSNORM && (c->extra || c->into))
+    if (c->op == K_OP_LAYERNORM)
+        d->bias = random_f32(c->n_cols, &state, VALUES_PLAIN);
+    if (((c->op == K_OP_RMSNORM || c->op == K_OP_LAYERNORM) && c->extra) || c->into)
         d->add = random_f32(n_tokens * c->n_cols, &state, c->values);
     if (op_is_gemm(c) && c->extra)
         d->vector = random_f32(c->n_rows, &state, VALUES_PLAIN);
@@ -278,8 +280,8 @@ void op_data_make(const struct op_case *c, struct op_data *d)
 
 void op_data_free(struct op_data *d)
 {
-    void *const all[] = {d->x,       d->add, d->vector, d->q_norm, d->k_norm, d->cos_sin,
-                         d->weights, d->ids, d->k,      d->v,      d->rows,   d->pool};
+    void *const all[] = {d->x,       d->add, d->vector, d->bias, d->q_norm, d->k_norm, d->cos_sin,
+                         d->weights, d->ids, d->k,      d->v,    d->rows,   d->pool};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
     memset(d, 0, sizeof *d);
@@ -295,7 +297,7 @@ static void add_output(struct op_output *out, uint64_t token_bytes, bool is_f16)
 void op_output_make(const struct op_case *c, struct op_output *out)
 {
     memset(out, 0, sizeof *out);
-    out->n_tokens = c->op == K_OP_GATHER ? c->n_rows : op_n_tokens(c);
+    out->n_tokens = c->op == K_OP_GATHER ? c->n_rows : c->op == K_OP_POOL ? op_n_seqs(c) : op_n_tokens(c);
     uint64_t head = c->head_dim;
     switch (c->op) {
     case K_OP_GEMM: add_output(out, (uint64_t)c->n_rows * 4, false); break;

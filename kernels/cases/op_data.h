@@ -10,6 +10,7 @@ struct op_data {
     uint32_t x_width;
     float *add;       /* [T, H] residual, or NULL */
     float *vector;    /* norm weight [H], bias [N], inverse frequencies or sinks [Q], or NULL */
+    float *bias;      /* of a LayerNorm [H], or NULL */
     float *q_norm, *k_norm;   /* [D], or NULL */
     float *cos_sin;           /* [T, D] */
     unsigned char *weights;   /* [N, K] as stored */

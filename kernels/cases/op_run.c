@@ -29,9 +29,10 @@ struct op_binding {
     uint32_t n_tokens;
     struct k_weight *weight;
     unsigned char *weight_memory;
-    float *x, *add, *vector, *q_norm, *k_norm, *cos_sin, *out, *gate_up;
+    float *x, *add, *vector, *bias, *q_norm, *k_norm, *cos_sin, *out, *gate_up;
     uint32_t *ids, *slots, *tables;
     struct k_attn_row *rows, *rows_dev;
+    struct k_pool_row *texts; /* of pooling */
     uint32_t n_attn_rows; /* of the call made last */
     void *workspace;
     void *plan, *plan_dev; /* of attention, on the host and a copy */
@@ -317,6 +318,17 @@ static void bind_workspace(struct op_binding *n)
     }
 }
 
+static void bind_texts(struct op_binding *n)
+{
+    struct k_pool_row rows[OP_MAX_SEQS];
+    uint32_t token = 0, n_texts = op_n_seqs(n->c);
+    for (uint32_t s = 0; s < n_texts; token += n->c->seqs[s++].n_tokens)
+        rows[s] = (struct k_pool_row){token, n->c->seqs[s].n_tokens};
+    n->texts = new_buffer(n, NULL, n_texts * sizeof *rows, false);
+    struct quire_error err;
+    must_do(n->b->ops->copy_in(n->b, n->texts, rows, n_texts * sizeof *rows, &err), &err);
+}
+
 struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const struct op_data *d,
                            const struct op_variant *variant)
 {
@@ -327,12 +339,13 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
     n->variant = *variant;
     n->n_tokens = op_n_tokens(c);
     uint64_t t = n->n_tokens, x_bytes = t * d->x_width * 4;
-    bool x_written = c->op == K_OP_RMSNORM || c->op == K_OP_ROPE_KV || c->op == K_OP_SAMPLE;
+    bool x_written = c->op == K_OP_RMSNORM || c->op == K_OP_ROPE_KV || c->op == K_OP_SAMPLE || c->op == K_OP_ACTIVATE;
     if (x_bytes > 0)
         n->x = new_buffer(n, d->x, x_bytes, !x_written);
     n->add = c->into ? NULL : input(n, d->add, t * c->n_cols * 4);
     uint32_t n_vector = op_is_gemm(c) ? c->n_rows : c->op == K_OP_ATTENTION ? c->n_q_heads : c->n_cols;
     n->vector = input(n, d->vector, n_vector * (uint64_t)4);
+    n->bias = input(n, d->bias, c->n_cols * (uint64_t)4);
     n->q_norm = input(n, d->q_norm, c->head_dim * 4);
     n->k_norm = input(n, d->k_norm, c->head_dim * 4);
     n->cos_sin = input(n, d->cos_sin, t * c->head_dim * 4);
@@ -355,7 +368,9 @@ struct op_binding *op_bind(struct k_backend *b, const struct op_case *c, const s
         struct quire_error err;
         must_do(op_sampler_open(&n->sampler, b, n->n_tokens, c->n_rows, &err), &err);
     }
-    if (c->op == K_OP_RMSNORM && c->n_rows) {
+    if (c->op == K_OP_POOL)
+        bind_texts(n);
+    if ((c->op == K_OP_RMSNORM && c->n_rows) || c->op == K_OP_ACTIVATE) {
         n->out = n->x;
     } else if (c->op != K_OP_ROPE_KV && c->op != K_OP_SAMPLE && c->op != K_OP_KV_COPY) {
         struct op_output shape;
@@ -420,7 +435,7 @@ static int plan_samples(struct op_binding *n, uint32_t first, uint32_t count, st
 
 static int call_embed(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
-    const struct k_embed_args args = {n->weight, n->ids + t, n->out + t * n->c->n_cols, count};
+    const struct k_embed_args args = {n->weight, n->ids + t, n->out + t * n->c->n_cols, count, n->c->into};
     return n->b->ops->embed(n->b, &args, err);
 }
 
@@ -512,6 +527,38 @@ static int call_attention(struct op_binding *n, uint64_t t, uint32_t count, stru
     return n->b->ops->attention(n->b, &args, err);
 }
 
+static int call_layernorm(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
+{
+    uint64_t at = t * n->c->n_cols;
+    const struct k_layernorm_args args = {.x_dev = n->x + at,
+                                          .add_dev = n->add ? n->add + at : NULL,
+                                          .weight_dev = n->vector,
+                                          .bias_dev = n->bias,
+                                          .out_dev = n->out + at,
+                                          .n_tokens = count,
+                                          .n_cols = n->c->n_cols,
+                                          .eps = OP_EPS};
+    return n->b->ops->layernorm(n->b, &args, err);
+}
+
+static int call_activate(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
+{
+    const struct k_activate_args args = {n->x + t * n->c->n_cols, count, n->c->n_cols, n->c->activation};
+    return n->b->ops->activate(n->b, &args, err);
+}
+
+static int call_pool(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
+{
+    const struct k_pool_args args = {.x_dev = n->x,
+                                     .rows_dev = n->texts + t,
+                                     .out_dev = n->out + t * n->c->n_cols,
+                                     .n_rows = count,
+                                     .n_cols = n->c->n_cols,
+                                     .pooling = n->c->pooling,
+                                     .normalize = n->c->extra};
+    return n->b->ops->pool(n->b, &args, err);
+}
+
 static int call_gather(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
     uint32_t n_cols = n->c->n_cols;
@@ -541,7 +588,7 @@ static int (*const calls[])(struct op_binding *n, uint64_t t, uint32_t count, st
 
 static uint32_t all_tokens(const struct op_binding *n)
 {
-    return n->c->op == K_OP_GATHER ? n->c->n_rows : n->n_tokens;
+    return n->c->op == K_OP_GATHER ? n->c->n_rows : n->c->op == K_OP_POOL ? op_n_seqs(n->c) : n->n_tokens;
 }
 
 static int call_chunks(struct op_binding *n, struct quire_error *err)
@@ -570,7 +617,7 @@ int op_rewind(struct op_binding *n, struct quire_error *err)
 {
     uint64_t bytes = (uint64_t)n->n_tokens * n->d->x_width * 4;
     if (n->c->into) {
-        int status = n->b->ops->copy_in(n->b, n->out, n->d->add, bytes, err);
+        int status = n->b->ops->copy_in(n->b, n->out, n->d->add, (uint64_t)n->n_tokens * n->c->n_cols * 4, err);
         if (status != QUIRE_OK)
             return status;
     }

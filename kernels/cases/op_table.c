@@ -18,6 +18,8 @@
 #define MMA(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
 #define MMA_F16(t, n, k, ...) GEMM(K_F16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
 #define MMA_BATCHES(n, k) MMA(1, n, k), MMA(8, n, k), MMA(16, n, k), MMA(512, n, k)
+#define LAYER(t, n, ...) {.op = K_OP_LAYERNORM, .n_tokens = t, .n_cols = n, __VA_ARGS__}
+#define POOL(how, n, ...) {.op = K_OP_POOL, .pooling = how, .n_cols = n, __VA_ARGS__}
 #define NORM(t, n, ...) {.op = K_OP_RMSNORM, .n_tokens = t, .n_cols = n, __VA_ARGS__}
 #define ROPE(dt, q, kv, d, bt, ...)                                                            \
     {.op = K_OP_ROPE_KV, .dtype = dt, .n_q_heads = q, .n_kv_heads = kv, .head_dim = d,           \
@@ -112,6 +114,9 @@ const struct op_case op_test_cases[] = {
     {.op = K_OP_EMBED, .dtype = K_F32, .n_tokens = 1, .n_rows = 3, .n_cols = 1},
     {.op = K_OP_EMBED, .dtype = K_F16, .n_tokens = 17, .n_rows = 50, .n_cols = 4097,
      .values = VALUES_TINY},
+    {.op = K_OP_EMBED, .dtype = K_F32, .n_tokens = 9, .n_rows = 2, .n_cols = 48, .into = true},
+    {.op = K_OP_EMBED, .dtype = K_BF16, .n_tokens = 6, .n_rows = 40, .n_cols = 101, .into = true},
+    {.op = K_OP_EMBED, .dtype = K_F16, .n_tokens = 3, .n_rows = 40, .n_cols = 64, .into = true},
     {.op = K_OP_GATHER, .n_tokens = 5, .n_rows = 3, .n_cols = 96},
     {.op = K_OP_GATHER, .n_tokens = 33, .n_rows = 40, .n_cols = 7},
 
@@ -123,6 +128,18 @@ const struct op_case op_test_cases[] = {
     /* Rows wider than a thread block's shared memory, of which the last piece is not full. */
     NORM(2, 12288), NORM(2, 12301, .extra = true), NORM(3, 32772, .extra = true), NORM(1, 49152, .values = VALUES_WIDE),
     NORM(2, 12301, .into = true), NORM(2, 12288, .n_rows = 12300),
+
+    LAYER(1, 1), LAYER(1, 16), LAYER(2, 96, .extra = true), LAYER(3, 100), LAYER(17, 384, .extra = true), LAYER(33, 127, .extra = true),
+    LAYER(5, 1024, .values = VALUES_WIDE), LAYER(3, 48, .values = VALUES_TINY, .extra = true), LAYER(2, 12301, .extra = true),
+
+    {.op = K_OP_ACTIVATE, .n_tokens = 1, .n_cols = 1}, {.op = K_OP_ACTIVATE, .n_tokens = 7, .n_cols = 1537},
+    {.op = K_OP_ACTIVATE, .n_tokens = 5, .n_cols = 96, .values = VALUES_WIDE}, {.op = K_OP_ACTIVATE, .n_tokens = 3, .n_cols = 33, .values = VALUES_TINY},
+    {.op = K_OP_ACTIVATE, .n_tokens = 4, .n_cols = 100, .activation = K_ACT_TANH}, {.op = K_OP_ACTIVATE, .n_tokens = 4, .n_cols = 64, .activation = K_ACT_TANH, .values = VALUES_WIDE},
+
+    POOL(K_POOL_FIRST, 1, SEQS({1, 0})), POOL(K_POOL_FIRST, 384, .extra = true, SEQS({5, 0}, {1, 0}, {17, 0})),
+    POOL(K_POOL_LAST, 96, SEQS({5, 0}, {1, 0})), POOL(K_POOL_LAST, 127, .extra = true, SEQS({3, 0}, {2, 0})),
+    POOL(K_POOL_MEAN, 100, SEQS({33, 0}, {1, 0})), POOL(K_POOL_MEAN, 384, .extra = true, SEQS({256, 0}, {7, 0}, {1, 0}, {2, 0})),
+    POOL(K_POOL_MEAN, 4096, .extra = true, .values = VALUES_WIDE, SEQS({4, 0})), POOL(K_POOL_MEAN, 48, .extra = true, .values = VALUES_TINY, SEQS({3, 0}, {9, 0})),
 
     /* Gate and up: rows that fill the tiles of 8, 16, 32 and 64 pairs and that do not, in every form. */
     GATED(K_F32, 1, 1, 1), GATED(K_F32, 9, 33, 100, .extra = true), GATED(K_F16, 1, 17, 96, .n_parts = 2),

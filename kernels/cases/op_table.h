@@ -41,8 +41,10 @@ struct op_case {
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens, window;
     uint32_t n_fill; /* the step's last tokens, of RoPE, that only fill it up: their slot is K_NO_SLOT */
     enum op_sampling sampling;
-    bool into; /* rmsnorm: added to what is there */
-    bool extra; /* bias, residual add, head norms, sinks */
+    bool into; /* rmsnorm, embed: added to what is there */
+    enum k_activation activation;
+    enum k_pooling pooling; /* of the texts in seqs */
+    bool extra; /* bias, residual add, head norms, sinks; pool: of length 1 */
     float scale; /* of the angles; 0 counts as 1 */
     float softcap; /* of attention; 0 = off */
     struct op_seq seqs[OP_MAX_SEQS];

@@ -37,7 +37,7 @@ static __device__ __forceinline__ uint32_t first_column(uint32_t each)
 template <enum k_dtype dtype>
 static __global__ void __launch_bounds__(THREADS)
     embed_kernel(const unsigned char *table, uint64_t row_stride_bytes, uint32_t n_rows, const uint32_t *ids,
-                 float *out, uint32_t n_cols, bool vector, const int8_t *exponents)
+                 float *out, uint32_t n_cols, bool vector, bool into, const int8_t *exponents)
 {
     uint32_t k = first_column(4), id = ids[blockIdx.x];
     if (k >= n_cols)
@@ -52,16 +52,17 @@ static __global__ void __launch_bounds__(THREADS)
     }
     float *to = out + (uint64_t)blockIdx.x * n_cols + k;
     if (vector) {
-        *(float4 *)to = v;
+        float4 was = into ? *(const float4 *)to : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        *(float4 *)to = into ? make_float4(was.x + v.x, was.y + v.y, was.z + v.z, was.w + v.w) : v;
         return;
     }
-    to[0] = v.x;
+    to[0] = into ? to[0] + v.x : v.x;
     if (k + 1 < n_cols)
-        to[1] = v.y;
+        to[1] = into ? to[1] + v.y : v.y;
     if (k + 2 < n_cols)
-        to[2] = v.z;
+        to[2] = into ? to[2] + v.z : v.z;
     if (k + 3 < n_cols)
-        to[3] = v.w;
+        to[3] = into ? to[3] + v.w : v.w;
 }
 
 cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a)
@@ -72,12 +73,12 @@ cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a)
     const unsigned char *data = (const unsigned char *)table->data_dev;
     if (table->stored == K_F16)
         return K_LAUNCH(embed_kernel<K_F16>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes,
-                        table->n_rows, a->ids_dev, a->out_dev, table->n_cols, vector, table->exponents_dev);
+                        table->n_rows, a->ids_dev, a->out_dev, table->n_cols, vector, a->into, table->exponents_dev);
     if (table->stored == K_BF16)
         return K_LAUNCH(embed_kernel<K_BF16>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes,
-                        table->n_rows, a->ids_dev, a->out_dev, table->n_cols, vector, table->exponents_dev);
+                        table->n_rows, a->ids_dev, a->out_dev, table->n_cols, vector, a->into, table->exponents_dev);
     return K_LAUNCH(embed_kernel<K_F32>, grid, dim3(THREADS), 0, stream, data, table->row_stride_bytes, table->n_rows,
-                    a->ids_dev, a->out_dev, table->n_cols, vector, table->exponents_dev);
+                    a->ids_dev, a->out_dev, table->n_cols, vector, a->into, table->exponents_dev);
 }
 
 /* ---- SiLU-mul, of what cuBLASLt computed; our own GEMMs do it themselves --------------------- */

@@ -28,6 +28,10 @@ cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, const str
                             uint32_t n_tokens, uint32_t n); /* [T, 2 n] to [T, n] */
 cudaError_t launch_gather(cudaStream_t stream, const struct k_gather_args *a);
 cudaError_t launch_place_tokens(cudaStream_t stream, const struct k_place_tokens_args *a);
+/* encode.cu */
+cudaError_t launch_layernorm(cudaStream_t stream, const struct k_layernorm_args *a);
+cudaError_t launch_activate(cudaStream_t stream, const struct k_activate_args *a);
+cudaError_t launch_pool(cudaStream_t stream, const struct k_pool_args *a);
 /* rmsnorm.cu */
 cudaError_t launch_rmsnorm(cudaStream_t stream, const struct k_rmsnorm_args *a);
 /* rope.cu */

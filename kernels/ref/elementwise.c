@@ -5,7 +5,7 @@
 
 /* ---- embed ----------------------------------------------------------------------------------- */
 
-static void embed_row(const struct k_weight *table, uint32_t id, float *restrict out)
+static void embed_row(const struct k_weight *table, uint32_t id, bool into, float *restrict out)
 {
     uint32_t i = 0;
     while (id >= table->parts[i].first_row + table->parts[i].n_rows)
@@ -14,15 +14,17 @@ static void embed_row(const struct k_weight *table, uint32_t id, float *restrict
     const void *row = part->data + (uint64_t)(id - part->first_row) * part->row_stride_bytes;
     uint32_t n = table->n_cols;
     if (part->format.kind == K_F32) {
-        memcpy(out, row, (size_t)n * sizeof *out);
+        const float *f = row;
+        for (uint32_t k = 0; k < n; k++)
+            out[k] = into ? out[k] + f[k] : f[k];
     } else if (part->format.kind == K_F16) {
         const uint16_t *h = row;
         for (uint32_t k = 0; k < n; k++)
-            out[k] = k_f32_from_f16(h[k]);
+            out[k] = into ? out[k] + k_f32_from_f16(h[k]) : k_f32_from_f16(h[k]);
     } else {
         const uint16_t *h = row;
         for (uint32_t k = 0; k < n; k++)
-            out[k] = k_f32_from_bf16(h[k]);
+            out[k] = into ? out[k] + k_f32_from_bf16(h[k]) : k_f32_from_bf16(h[k]);
     }
 }
 
@@ -32,7 +34,7 @@ static void embed_task(void *context, struct k_piece piece)
     uint64_t begin, end;
     k_pool_share(a->n_tokens, piece, &begin, &end);
     for (uint64_t t = begin; t < end; t++)
-        embed_row(a->table, a->ids_dev[t], a->out_dev + t * a->table->n_cols);
+        embed_row(a->table, a->ids_dev[t], a->into, a->out_dev + t * a->table->n_cols);
 }
 
 int ref_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error *err)

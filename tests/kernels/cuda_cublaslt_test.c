@@ -181,7 +181,7 @@ static void test_embedding(void **state)
         ids[i] = i;
     put(b, g.bias_dev, ids, sizeof ids);
     float *out_dev = new_memory(b, N * K * 4, false), out[N * K];
-    const struct k_embed_args args = {g.weight, (uint32_t *)(void *)g.bias_dev, out_dev, N};
+    const struct k_embed_args args = {g.weight, (uint32_t *)(void *)g.bias_dev, out_dev, N, false};
     ok(b->ops->embed(b, &args, &err), &err);
     ok(b->ops->copy_out(b, out, out_dev, sizeof out, &err), &err);
     for (uint32_t i = 0; i < N * K; i++)

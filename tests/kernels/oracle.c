@@ -391,9 +391,89 @@ static void check_exact(const struct op_case *c, const struct op_data *d, const 
     for (uint64_t t = 0; t < out->n_tokens; t++)
         for (uint64_t k = 0; k < c->n_cols; k++) {
             uint64_t at = (uint64_t)d->ids[t] * c->n_cols + k;
-            judge(v, t, k, output(&out->arrays[0], t * c->n_cols + k),
-                  c->op == K_OP_EMBED ? stored(d->weights, c->dtype, at) : d->x[at], 0);
+            double was = c->into ? d->add[t * c->n_cols + k] : 0;
+            double want = was + (c->op == K_OP_EMBED ? stored(d->weights, c->dtype, at) : d->x[at]);
+            judge(v, t, k, output(&out->arrays[0], t * c->n_cols + k), want, c->into ? U * fabs(want) : 0);
         }
+}
+
+/* With d = s - mean: s is off by u |s| where something was added, the mean by a sum of n / 16 + 4 and a division, their difference by
+ * u more. The factor is that of a norm, and off by no more than the largest of these besides, for a root of squares is no longer
+ * apart than what is squared. */
+static void check_layernorm(const struct op_case *c, const struct op_data *d, const struct op_array *a,
+                            struct verdict *v)
+{
+    const uint32_t n = c->n_cols;
+    for (uint64_t t = 0; t < c->n_tokens; t++) {
+        double mean = 0, size = 0, squares = 0, largest = 0;
+        const float *x = d->x + t * n, *add = d->add ? d->add + t * n : NULL;
+        for (uint32_t k = 0; k < n; k++) {
+            double s = (double)x[k] + (add ? add[k] : 0);
+            mean += s / n;
+            size += fabs(s) / n;
+            largest = fabs(s) > largest ? fabs(s) : largest;
+        }
+        double off = gamma_n((n + 15) / 16 + 4 + 2) * size + (add ? 2 * U * largest : 0);
+        for (uint32_t k = 0; k < n; k++) {
+            double difference = (double)x[k] + (add ? add[k] : 0) - mean;
+            squares += difference * difference / n;
+            off = off > U * largest ? off : U * largest;
+        }
+        double rs = 1 / sqrt(squares + OP_EPS);
+        for (uint32_t k = 0; k < n; k++) {
+            double difference = (double)x[k] + (add ? add[k] : 0) - mean,
+                   want = difference * rs * d->vector[k] + d->bias[k];
+            double d_off = off + 2 * U * fabs(difference) + U * largest;
+            double relative = norm_relative(n) + (off + 2 * U * largest) * rs + U;
+            double tolerance = fabs(d->vector[k]) * rs * (d_off + fabs(difference) * relative);
+            judge(v, t, k, output(a, t * n + k), want, tolerance + U * (fabs(want) + tolerance) + DENORM);
+        }
+    }
+}
+
+/* GELU as kernels/math.h says: 3.9e-7 off at most, and near 0 and far from it 10 u of x. */
+static void check_activate(const struct op_case *c, const struct op_data *d, const struct op_array *a,
+                           struct verdict *v)
+{
+    for (uint64_t i = 0; i < (uint64_t)c->n_tokens * c->n_cols; i++) {
+        double x = d->x[i], want = tanh(x), tolerance = 5.4 * U * fabs(want);
+        if (c->activation == K_ACT_GELU) {
+            want = 0.5 * x * erfc(-x / sqrt(2));
+            tolerance = 10 * U * fabs(x) < 3.9e-7 ? 10 * U * fabs(x) : 3.9e-7;
+            tolerance += U * fabs(want);
+        }
+        judge(v, i / c->n_cols, i % c->n_cols, output(a, i), want, tolerance + DENORM);
+    }
+}
+
+/* A mean passes n roundings and a division; a length is off by no more than its vector, and by a norm's factor. */
+static void check_pool(const struct op_case *c, const struct op_data *d, const struct op_array *a, struct verdict *v)
+{
+    const uint32_t n = c->n_cols;
+    const float *x = d->x;
+    for (uint32_t r = 0; r < op_n_seqs(c); x += (uint64_t)c->seqs[r++].n_tokens * n) {
+        double want[4096], off[4096], squares = 0, off_squares = 0;
+        uint32_t n_tokens = c->seqs[r].n_tokens;
+        for (uint32_t k = 0; k < n; k++) {
+            double sum = 0, size = 0;
+            for (uint64_t t = 0; t < n_tokens; t++) {
+                sum += x[t * n + k];
+                size += fabs(x[t * n + k]);
+            }
+            const uint64_t one = c->pooling == K_POOL_LAST ? n_tokens - 1 : 0;
+            want[k] = c->pooling == K_POOL_MEAN ? sum / n_tokens : x[one * n + k];
+            off[k] = c->pooling == K_POOL_MEAN ? gamma_n(n_tokens + 1) * size / n_tokens + DENORM : 0;
+            squares += want[k] * want[k];
+            off_squares += off[k] * off[k];
+        }
+        double length = sqrt(squares), least = length < 1e-12 ? 1e-12 : length;
+        double relative = sqrt(off_squares) / least + norm_relative(n) + 2 * U;
+        for (uint32_t k = 0; k < n; k++) {
+            double y = c->extra ? want[k] / least : want[k];
+            double tolerance = c->extra ? off[k] / least + relative * fabs(y) : off[k];
+            judge(v, r, k, output(a, (uint64_t)r * n + k), y, tolerance + DENORM);
+        }
+    }
 }
 
 static void check_copy(const struct op_case *c, const struct op_data *d, const struct op_output *out, struct verdict *v)
@@ -444,6 +524,9 @@ bool oracle_check(const struct op_case *c, const struct op_data *d, const struct
     case K_OP_EMBED:
     case K_OP_GATHER: check_exact(c, d, out, &v); break;
     case K_OP_RMSNORM: check_norm(c, d, out, &v); break;
+    case K_OP_LAYERNORM: check_layernorm(c, d, &out->arrays[0], &v); break;
+    case K_OP_ACTIVATE: check_activate(c, d, &out->arrays[0], &v); break;
+    case K_OP_POOL: check_pool(c, d, &out->arrays[0], &v); break;
     case K_OP_GEMM: check_gemm(c, d, &out->arrays[0], &v); break;
     case K_OP_ROPE_ANGLES: check_angles(c, d, &out->arrays[0], &v); break;
     case K_OP_ROPE_KV: check_rope_kv(c, d, out, &v); break;

@@ -335,6 +335,75 @@ static void page_norm(const struct op_case *c, const struct op_data *d, float *o
     }
 }
 
+static float page_lane_sum(const float *x, uint32_t n, bool squares)
+{
+    float s[16] = {0};
+    for (uint32_t k = 0; k < (n + 15) / 16 * 16; k++) {
+        float v = k < n ? x[k] : 0.0f;
+        s[k % 16] = squares ? fmaf(v, v, s[k % 16]) : s[k % 16] + v;
+    }
+    for (uint32_t apart = 8; apart > 0; apart /= 2)
+        for (uint32_t j = 0; j < apart; j++)
+            s[j] = s[j] + s[j + apart];
+    return s[0];
+}
+
+static void page_layernorm(const struct op_case *c, const struct op_data *d, float *out)
+{
+    const uint32_t n = c->n_cols;
+    for (uint64_t t = 0; t < c->n_tokens; t++, out += n) {
+        for (uint32_t k = 0; k < n; k++)
+            out[k] = d->add ? d->x[t * n + k] + d->add[t * n + k] : d->x[t * n + k];
+        float mean = page_lane_sum(out, n, false) / (float)n;
+        for (uint32_t k = 0; k < n; k++)
+            out[k] = out[k] - mean;
+        float rs = 1.0f / sqrtf(page_lane_sum(out, n, true) / (float)n + PAGE_EPS);
+        for (uint32_t k = 0; k < n; k++) {
+            float normalised = out[k] * rs;
+            out[k] = fmaf(normalised, d->vector[k], d->bias[k]);
+        }
+    }
+}
+
+static float page_gelu(float x)
+{
+    static const float c[] = {0x1.5a7ef2p-3f, 0x1.5da43cp-3f,  0x1.2fb1f6p-3f, 0x1.b885eep-3f, -0x1.852b34p-4f,
+                              0x1.18ac66p-1f, -0x1.067a50p-1f, 0x1.f16308p-2f, -0x1.0953e4p-3f};
+    float z = fabsf(x) * 0x1.6a09e6p-1f, t = 1.0f / fmaf(z, 0x1.333334p-2f, 1.0f), q = c[8], zz = z * z, tq, tail;
+    for (int i = 7; i >= 0; i--)
+        q = fmaf(q, t, c[i]);
+    tq = t * q;
+    tail = tq * page_exp(-zz);
+    tail = 0.5f * tail;
+    return x < 0 ? x * tail : x * (1.0f - tail);
+}
+
+static void page_activate(const struct op_case *c, const struct op_data *d, float *out)
+{
+    for (uint64_t i = 0; i < (uint64_t)c->n_tokens * c->n_cols; i++)
+        out[i] = c->activation == K_ACT_TANH ? page_tanh(d->x[i]) : page_gelu(d->x[i]);
+}
+
+static void page_pool(const struct op_case *c, const struct op_data *d, float *out)
+{
+    const uint32_t n = c->n_cols;
+    const float *x = d->x;
+    for (uint32_t r = 0; r < op_n_seqs(c); x += (uint64_t)c->seqs[r++].n_tokens * n, out += n) {
+        uint32_t n_tokens = c->seqs[r].n_tokens;
+        for (uint32_t k = 0; k < n; k++) {
+            float sum = x[k];
+            for (uint64_t t = 1; t < n_tokens; t++)
+                sum = sum + x[t * n + k];
+            out[k] = c->pooling == K_POOL_MEAN   ? sum / (float)n_tokens
+                     : c->pooling == K_POOL_LAST ? x[(uint64_t)(n_tokens - 1) * n + k]
+                                                 : x[k];
+        }
+        float length = sqrtf(page_lane_sum(out, n, true));
+        for (uint32_t k = 0; k < n && c->extra; k++)
+            out[k] = out[k] / (length < 1e-12f ? 1e-12f : length);
+    }
+}
+
 static void page_angles(const struct op_case *c, const struct op_data *d, float *out)
 {
     for (uint64_t t = 0; t < c->n_tokens; t++) {
@@ -506,7 +575,8 @@ static void page_copy_rows(const struct op_case *c, const struct op_data *d, flo
     for (uint64_t t = 0; t < n_tokens; t++) {
         for (uint64_t k = 0; k < c->n_cols; k++) {
             uint64_t from = (uint64_t)d->ids[t] * c->n_cols + k;
-            out[t * c->n_cols + k] = c->op == K_OP_EMBED ? stored(d->weights, c->dtype, from) : d->x[from];
+            float v = c->op == K_OP_EMBED ? stored(d->weights, c->dtype, from) : d->x[from];
+            out[t * c->n_cols + k] = c->into ? d->add[t * c->n_cols + k] + v : v;
         }
     }
 }
@@ -533,6 +603,9 @@ void page_run(const struct op_case *c, const struct op_data *d, struct op_output
         else
             page_norm(c, d, first, (float *)(void *)out->arrays[1].bytes);
         break;
+    case K_OP_LAYERNORM: page_layernorm(c, d, first); break;
+    case K_OP_ACTIVATE: page_activate(c, d, first); break;
+    case K_OP_POOL: page_pool(c, d, first); break;
     case K_OP_GEMM: (c->form == K_FORM_MMA ? page_gemm_mma : page_gemm)(c, d, first); break;
     case K_OP_ROPE_ANGLES: page_angles(c, d, first); break;
     case K_OP_ROPE_KV: page_rope_kv(c, d, out); break;

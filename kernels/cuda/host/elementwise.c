@@ -23,6 +23,33 @@ int cuda_rmsnorm(struct k_backend *b, const struct k_rmsnorm_args *a, struct qui
     return cuda_check(b, launch_rmsnorm(cuda_of(b)->stream, &own), "rmsnorm", err);
 }
 
+int cuda_layernorm(struct k_backend *b, const struct k_layernorm_args *a, struct quire_error *err)
+{
+    int status = cuda_alive(b, err);
+    if (status == QUIRE_OK && a->n_cols == 0)
+        return quire_fail(err, QUIRE_INVALID, "layernorm: no columns");
+    if (status != QUIRE_OK || a->n_tokens == 0)
+        return status;
+    return cuda_check(b, launch_layernorm(cuda_of(b)->stream, a), "layernorm", err);
+}
+
+int cuda_activate(struct k_backend *b, const struct k_activate_args *a, struct quire_error *err)
+{
+    int status = cuda_alive(b, err);
+    if (status != QUIRE_OK || a->n_tokens == 0 || a->n_cols == 0)
+        return status;
+    return cuda_check(b, launch_activate(cuda_of(b)->stream, a), "activate", err);
+}
+
+/* A row without tokens is the caller's mistake; the rows lie on the device. */
+int cuda_pool(struct k_backend *b, const struct k_pool_args *a, struct quire_error *err)
+{
+    int status = cuda_alive(b, err);
+    if (status != QUIRE_OK || a->n_rows == 0 || a->n_cols == 0)
+        return status;
+    return cuda_check(b, launch_pool(cuda_of(b)->stream, a), "pool", err);
+}
+
 int cuda_rope_angles(struct k_backend *b, const struct k_rope_angles_args *a, struct quire_error *err)
 {
     int status = cuda_alive(b, err);

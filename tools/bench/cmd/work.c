@@ -35,7 +35,10 @@ void bench_work(const struct op_case *c, double *bytes, double *flops)
     case K_OP_ROPE_KV: *bytes = 8 * t * heads; break;
     case K_OP_KV_COPY: *bytes = 4 * t * c->n_kv_heads * c->head_dim * c->block_tokens * size; break;
     case K_OP_ROPE_ANGLES: *bytes = 8 * t * k; break;
-    case K_OP_RMSNORM: *bytes = 16 * t * k; break;
+    case K_OP_RMSNORM:
+    case K_OP_LAYERNORM: *bytes = 16 * t * k; break;
+    case K_OP_ACTIVATE: *bytes = 8 * t * k; break;
+    case K_OP_POOL: *bytes = 4 * t * k; break;
     case K_OP_SAMPLE: *bytes = 4 * t * n; break;
     default: *bytes = t * k * (size + 4); break;
     }

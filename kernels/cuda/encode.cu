@@ -1,0 +1,103 @@
+/* What encoders have beside decoders: LayerNorm, GELU and tanh, and a text's tokens as one vector (docs/numerics.md §18).
+ *
+ * Plain first versions: a GPU spends its time with an encoder in GEMMs. A LayerNorm's row is a block's; it lies in `out` between
+ * its passes, which the SM's L1 still has, and 16 threads sum it, each a lane. Bytes: 12 an element with what is added, and 16 from
+ * L1. Activations are 8 bytes an element, a thread each. Pooling reads 4 bytes an element once, a column a thread, in rising order. */
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/launch.h"
+
+#include "kernels/check.h"
+
+#define THREADS 256u
+
+/* Lane sums of a row of n, or of its squares, which every thread gets. Whoever wrote the row is behind a barrier. */
+template <bool squares> static __device__ __forceinline__ float lane_sum(const float *x, uint32_t n)
+{
+    __shared__ float sum;
+    float s = 0.0f;
+    if (threadIdx.x < K_LANES) {
+        for (uint32_t k = threadIdx.x; k < n; k += K_LANES)
+            s = squares ? fmaf(x[k], x[k], s) : s + x[k];
+        /* Terms of 0 fill the last group up: they make a lane of -0 +0. */
+        if (n % K_LANES != 0 && threadIdx.x >= n % K_LANES)
+            s = s + 0.0f;
+    }
+    if (threadIdx.x < 32) {
+#pragma unroll
+        for (uint32_t apart = K_LANES / 2; apart > 0; apart /= 2)
+            s = s + __shfl_xor_sync(~0u, s, apart);
+        if (threadIdx.x == 0)
+            sum = s;
+    }
+    __syncthreads();
+    s = sum;
+    __syncthreads();
+    return s;
+}
+
+static __global__ void __launch_bounds__(THREADS) layernorm_kernel(const struct k_layernorm_args a)
+{
+    const uint64_t row = blockIdx.x * (uint64_t)a.n_cols;
+    float *out = a.out_dev + row;
+    for (uint32_t k = threadIdx.x; k < a.n_cols; k += THREADS) {
+        float x = a.x_dev[row + k];
+        out[k] = a.add_dev ? x + a.add_dev[row + k] : x;
+    }
+    __syncthreads();
+    float mean = lane_sum<false>(out, a.n_cols) / (float)a.n_cols;
+    for (uint32_t k = threadIdx.x; k < a.n_cols; k += THREADS)
+        out[k] = out[k] - mean;
+    __syncthreads();
+    float rs = k_rsqrt(lane_sum<true>(out, a.n_cols) / (float)a.n_cols + a.eps);
+    for (uint32_t k = threadIdx.x; k < a.n_cols; k += THREADS)
+        out[k] = fmaf(out[k] * rs, a.weight_dev[k], a.bias_dev[k]);
+}
+
+cudaError_t launch_layernorm(cudaStream_t stream, const struct k_layernorm_args *a)
+{
+    return K_LAUNCH(layernorm_kernel, dim3(a->n_tokens), dim3(THREADS), 0, stream, *a);
+}
+
+static __global__ void __launch_bounds__(THREADS) activate_kernel(const struct k_activate_args a)
+{
+    uint32_t k = blockIdx.y * THREADS + threadIdx.x;
+    if (k >= a.n_cols)
+        return;
+    float *x = a.x_dev + blockIdx.x * (uint64_t)a.n_cols + k;
+    *x = a.activation == K_ACT_GELU ? k_gelu(*x) : k_tanh(*x);
+}
+
+cudaError_t launch_activate(cudaStream_t stream, const struct k_activate_args *a)
+{
+    return K_LAUNCH(activate_kernel, dim3(a->n_tokens, (a->n_cols + THREADS - 1) / THREADS), dim3(THREADS), 0, stream,
+                    *a);
+}
+
+static __global__ void __launch_bounds__(THREADS) pool_kernel(const struct k_pool_args a)
+{
+    const struct k_pool_row row = a.rows_dev[blockIdx.x];
+    const uint64_t n = a.n_cols;
+    const float *x = a.x_dev + row.token * n;
+    float *out = a.out_dev + blockIdx.x * n;
+    for (uint32_t k = threadIdx.x; k < n; k += THREADS) {
+        float v = x[(a.pooling == K_POOL_LAST ? row.n_tokens - 1 : 0) * n + k];
+        if (a.pooling == K_POOL_MEAN) {
+            for (uint64_t t = 1; t < row.n_tokens; t++)
+                v = v + x[t * n + k];
+            v = v / (float)row.n_tokens;
+        }
+        out[k] = v;
+    }
+    if (!a.normalize)
+        return;
+    __syncthreads();
+    float length = K_SQRTF(lane_sum<true>(out, a.n_cols));
+    length = length < K_POOL_LEAST_LENGTH ? K_POOL_LEAST_LENGTH : length;
+    for (uint32_t k = threadIdx.x; k < n; k += THREADS)
+        out[k] = out[k] / length;
+}
+
+cudaError_t launch_pool(cudaStream_t stream, const struct k_pool_args *a)
+{
+    return K_LAUNCH(pool_kernel, dim3(a->n_rows), dim3(THREADS), 0, stream, *a);
+}

@@ -1,0 +1,149 @@
+/* What encoders have beside decoders: LayerNorm, GELU and tanh, and a text's tokens as one vector. */
+#include "kernels/math.h"
+#include "kernels/ref/lanes.h"
+#include "kernels/ref/ref.h"
+
+#include "kernels/check.h"
+
+#include <math.h>
+
+/* ---- LayerNorm ---------------------------------------------------------------------------------- */
+
+static struct ref_lanes add(struct ref_lanes a, struct ref_lanes b)
+{
+    return (struct ref_lanes){a.low + b.low, a.high + b.high};
+}
+
+/* The last group, filled with zeros. */
+static struct ref_lanes load_rest(const float *x, uint32_t n)
+{
+    float rest[K_LANES] = {0};
+    for (uint32_t k = 0; k < n; k++)
+        rest[k] = x[k];
+    return ref_load_f32(rest);
+}
+
+static float lane_sum(const float *x, uint32_t n)
+{
+    struct ref_lanes s = ref_zero();
+    uint32_t full = n - n % K_LANES;
+    for (uint32_t k = 0; k < full; k += K_LANES)
+        s = add(s, ref_load_f32(x + k));
+    return ref_fold(full < n ? add(s, load_rest(x + full, n - full)) : s);
+}
+
+static float lane_squares(const float *x, uint32_t n)
+{
+    struct ref_lanes s = ref_zero();
+    uint32_t full = n - n % K_LANES;
+    for (uint32_t k = 0; k < full; k += K_LANES) {
+        struct ref_lanes v = ref_load_f32(x + k);
+        s = ref_fma(v, v, s);
+    }
+    if (full < n) {
+        struct ref_lanes v = load_rest(x + full, n - full);
+        s = ref_fma(v, v, s);
+    }
+    return ref_fold(s);
+}
+
+static void layernorm_row(const struct k_layernorm_args *a, const float *x, const float *plus, float *out)
+{
+    const uint32_t n = a->n_cols;
+    for (uint32_t k = 0; k < n; k++)
+        out[k] = plus ? x[k] + plus[k] : x[k];
+    float mean = lane_sum(out, n) / (float)n;
+    for (uint32_t k = 0; k < n; k++)
+        out[k] = out[k] - mean;
+    float rs = k_rsqrt(lane_squares(out, n) / (float)n + a->eps);
+    for (uint32_t k = 0; k < n; k++)
+        out[k] = __builtin_fmaf(out[k] * rs, a->weight_dev[k], a->bias_dev[k]);
+}
+
+static void layernorm_task(void *context, struct k_piece piece)
+{
+    const struct k_layernorm_args *a = context;
+    uint64_t begin, end, n = a->n_cols;
+    k_pool_share(a->n_tokens, piece, &begin, &end);
+    for (uint64_t t = begin; t < end; t++)
+        layernorm_row(a, a->x_dev + t * n, a->add_dev ? a->add_dev + t * n : NULL, a->out_dev + t * n);
+}
+
+int ref_layernorm(struct k_backend *b, const struct k_layernorm_args *a, struct quire_error *err)
+{
+    if (a->n_cols == 0)
+        return quire_fail(err, QUIRE_INVALID, "layernorm: no columns");
+    struct k_layernorm_args args = *a;
+    host_run(b, (uint64_t)a->n_tokens * a->n_cols * 4, layernorm_task, &args);
+    return QUIRE_OK;
+}
+
+/* ---- activations -------------------------------------------------------------------------------- */
+
+static void activate_task(void *context, struct k_piece piece)
+{
+    const struct k_activate_args *a = context;
+    uint64_t begin, end;
+    k_pool_share((uint64_t)a->n_tokens * a->n_cols, piece, &begin, &end);
+    float *x = a->x_dev;
+    if (a->activation == K_ACT_GELU)
+        for (uint64_t i = begin; i < end; i++)
+            x[i] = k_gelu(x[i]);
+    else
+        for (uint64_t i = begin; i < end; i++)
+            x[i] = k_tanh(x[i]);
+}
+
+int ref_activate(struct k_backend *b, const struct k_activate_args *a, struct quire_error *err)
+{
+    (void)err;
+    struct k_activate_args args = *a;
+    host_run(b, (uint64_t)a->n_tokens * a->n_cols * 16, activate_task, &args);
+    return QUIRE_OK;
+}
+
+/* ---- pooling ------------------------------------------------------------------------------------ */
+
+static void pool_row(const struct k_pool_args *a, const struct k_pool_row *row, float *out)
+{
+    const uint32_t n = a->n_cols;
+    const uint64_t first = row->token, last = first + row->n_tokens - 1;
+    const float *x = a->x_dev + (a->pooling == K_POOL_LAST ? last : first) * n;
+    for (uint32_t k = 0; k < n; k++)
+        out[k] = x[k];
+    if (a->pooling == K_POOL_MEAN) {
+        for (uint64_t t = first + 1; t <= last; t++)
+            for (uint32_t k = 0; k < n; k++)
+                out[k] = out[k] + a->x_dev[t * n + k];
+        for (uint32_t k = 0; k < n; k++)
+            out[k] = out[k] / (float)row->n_tokens;
+    }
+    if (!a->normalize)
+        return;
+    float length = sqrtf(lane_squares(out, n));
+    length = length < K_POOL_LEAST_LENGTH ? K_POOL_LEAST_LENGTH : length;
+    for (uint32_t k = 0; k < n; k++)
+        out[k] = out[k] / length;
+}
+
+static void pool_task(void *context, struct k_piece piece)
+{
+    const struct k_pool_args *a = context;
+    uint64_t begin, end;
+    k_pool_share(a->n_rows, piece, &begin, &end);
+    for (uint64_t r = begin; r < end; r++)
+        pool_row(a, &a->rows_dev[r], a->out_dev + r * a->n_cols);
+}
+
+int ref_pool(struct k_backend *b, const struct k_pool_args *a, struct quire_error *err)
+{
+    uint64_t n_tokens = 0;
+    for (uint32_t r = 0; r < a->n_rows; r++) {
+        if (a->rows_dev[r].n_tokens == 0)
+            return quire_fail(err, QUIRE_INVALID, "pool: row %u has no tokens", r);
+        n_tokens += a->rows_dev[r].n_tokens;
+    }
+    struct k_pool_args args = *a;
+    host_run(b, n_tokens * a->n_cols, pool_task, &args);
+    return QUIRE_OK;
+}
