@@ -279,6 +279,14 @@ static const char *check_events(const struct answer *a, uint32_t n_vocab)
     return c.last && c.n_generated == a->n_generated ? NULL : "it does not end, or its count is wrong";
 }
 
+bool answer_key(const void *bytes, size_t n, struct key256 *out)
+{
+    if (n < HEAD_BYTES)
+        return false;
+    memcpy(out->bytes, (const uint8_t *)bytes + 16, sizeof out->bytes);
+    return true;
+}
+
 int answer_check(const void *bytes, size_t n, const struct key256 *key, uint32_t n_vocab, struct answer *out,
                  struct quire_error *err)
 {

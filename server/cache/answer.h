@@ -58,6 +58,9 @@ struct answer { /* borrows the bytes */
 int answer_check(const void *bytes, size_t n, const struct key256 *key, uint32_t n_vocab, struct answer *out,
                  struct quire_error *err);
 
+/* The key that bytes say they have. False: they are too few. */
+bool answer_key(const void *bytes, size_t n, struct key256 *out);
+
 enum answer_kind { ANSWER_TOKEN, ANSWER_PROMPT_LOGPROB, ANSWER_DONE };
 struct answer_event {
     enum answer_kind kind;

@@ -104,6 +104,56 @@ void response_cache_keep_reply(struct response_cache *c, const struct key256 *ke
         memory_layer_attach(&c->memory, k, alias, bytes, n);
 }
 
+/* ---- listing ---------------------------------------------------------------------------------- */
+
+size_t response_cache_list(const struct response_cache *c, size_t from, size_t max_bytes,
+                           void (*each)(void *context, const struct kept_answer *k), void *context)
+{
+    const struct memory_layer *m = &c->memory;
+    size_t n_bytes = 0;
+    for (size_t i = from; i < m->n_buckets; i++) {
+        if (n_bytes >= max_bytes)
+            return i;
+        for (const struct kept *k = m->buckets[i]; k; k = k->next) {
+            const struct answer *a = &k->answer;
+            const struct kept_answer listed = {.key = a->key,
+                                               .bytes = (const uint8_t *)k->bytes.data,
+                                               .n = k->bytes.n,
+                                               .created_s = a->created_s,
+                                               .expires_s = k->expires_s,
+                                               .n_hits = k->n_hits,
+                                               .n_generated = a->n_generated,
+                                               .n_prompt = a->n_prompt,
+                                               .unseeded = a->unseeded};
+            each(context, &listed);
+            n_bytes += k->bytes.n;
+        }
+    }
+    return 0;
+}
+
+bool response_cache_import(struct response_cache *c, const void *bytes, size_t n, int64_t expires_s)
+{
+    const int64_t now = wall_s();
+    struct answer answer;
+    struct key256 key;
+    struct buffer copy = {0};
+    if (!answer_key(bytes, n, &key) || answer_check(bytes, n, &key, c->n_vocab, &answer, NULL) != QUIRE_OK ||
+        expires_s <= now || (answer.unseeded && !c->options.unseeded) || buffer_append(&copy, bytes, n))
+        return false;
+    answer.events.bytes = (const uint8_t *)copy.data + (answer.events.bytes - (const uint8_t *)bytes);
+    struct kept *k = kept_new(&copy, &answer, expires_s);
+    if (!k)
+        return false;
+    memory_layer_add(&c->memory, k);
+    if (c->store)
+        c->store->ops->put(c->store, key, (const uint8_t *)k->bytes.data, k->bytes.n, answer.created_s,
+                           expires_s - now < UINT32_MAX ? (uint32_t)(expires_s - now) : UINT32_MAX,
+                           (uint32_t)answer.n_generated, (struct key256){{0}});
+    kept_leave(k);
+    return true;
+}
+
 /* ---- clearing ------------------------------------------------------------------------------- */
 
 struct clearing {

@@ -61,6 +61,23 @@ struct cache_layer_stats {
     uint64_t n_lookups, n_hits, n_misses;
     struct cache_latency latency;
 };
+/* Answers in memory, as they lie there. Borrowed. */
+struct kept_answer {
+    struct key256 key;
+    const uint8_t *bytes;
+    size_t n;
+    int64_t created_s, expires_s;
+    uint64_t n_hits, n_generated;
+    uint32_t n_prompt;
+    bool unseeded;
+};
+/* Some of them, of max_bytes or a little more; from: 0 at first, then what the call before has returned. 0: these were the
+ * last. What comes and goes in between may be told or not; what stays is told once. */
+size_t response_cache_list(const struct response_cache *c, size_t from, size_t max_bytes,
+                           void (*each)(void *context, const struct kept_answer *k), void *context);
+/* Takes over one that was listed. False: it is none, or its time is over. */
+bool response_cache_import(struct response_cache *c, const void *bytes, size_t n, int64_t expires_s);
+
 struct response_cache_stats { /* counters only grow; n_entries and n_bytes are of now */
     struct cache_layer_stats memory, store;
     uint64_t n_entries, n_expired, n_bytes, n_evicted; /* of memory; n_expired of n_entries */

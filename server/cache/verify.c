@@ -64,9 +64,9 @@ static bool next_of(struct verification *a, bool of_prompt, uint32_t choice, str
     const struct answer *answer = &a->kept->answer;
     size_t *cursor = of_prompt ? &a->prompt_cursor : &a->cursors[choice];
     while (answer_next(answer->events, cursor, e)) {
-        if (e->kind == ANSWER_PROMPT_LOGPROB ? of_prompt
-                                             : !of_prompt && choice == (e->kind == ANSWER_DONE ? e->done.choice
-                                                                                               : e->token.choice))
+        if (e->kind == ANSWER_PROMPT_LOGPROB
+                ? of_prompt
+                : !of_prompt && choice == (e->kind == ANSWER_DONE ? e->done.choice : e->token.choice))
             return true;
     }
     return false;

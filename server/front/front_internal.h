@@ -168,8 +168,14 @@ void pins_end(struct front *f, const struct api_error *e);
 /* ---- cache_routes.c ---- */
 void cache_stats_start(struct front *f, struct http_exchange *x);
 void cache_clear_start(struct front *f, struct http_exchange *x);
+/* Whether x is an admin's, and answers are kept. False: it was answered. */
+bool cache_may(const struct front *f, struct http_exchange *x);
 /* None will be answered any more; the exchanges are gone. */
 void cache_clears_end(struct front *f);
+
+/* ---- cache_entries.c ---- */
+void cache_entries_start(struct front *f, struct http_exchange *x);
+void cache_import_start(struct front *f, struct http_exchange *x);
 
 /* ---- command.c ---- */
 void unpin_start(struct front *f, struct http_exchange *x);

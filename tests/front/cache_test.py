@@ -236,6 +236,25 @@ def test_what_is_given_is_computed_again():
         assert stats()["differing"] == 0, stats()
 
 
+def test_answers_are_carried_to_another_server():
+    body = {"prompt": "carry me", "max_tokens": 6, "temperature": 0, "logprobs": 2}
+    with Server("--cache-entries", 8) as one, Server("--cache-entries", 8) as other:
+        want = one.request("POST", TEXT, body)
+        one.request("POST", TEXT, {**body, "prompt": "me too"})
+        status, page = one.post("/cache/entries", {"answers": True})
+        assert status == 200 and len(page["entries"]) == 2 and page["next"] is None
+        assert "answer" not in one.post("/cache/entries", {})[1]["entries"][0]
+        entries = page["entries"]
+        spoiled = {**entries[0], "answer": "A" + entries[0]["answer"][1:]}
+        old = {**entries[0], "expires_at": 5}
+        take = lambda **more: other.post("/cache/import", {"identity": page["identity"], "entries": entries, **more})
+        assert take(identity="00")[0] == 400 and take(entries=3)[0] == 400
+        assert take(entries=[spoiled, old, 3, {}, {"expires_at": 1 << 40}, {"expires_at": 1 << 40, "answer": "?"}])[1] == {"imported": 0, "refused": 6}
+        assert take()[1] == {"imported": 2, "refused": 0}
+        got = other.request("POST", TEXT, body)
+        assert got[1][CACHE] == "exact" and without_names(got[2]) == without_names(want[2])
+
+
 def test_the_pace():
     with Server("--cache-entries", 8, "--interval-us", 50000, "--replay-pace") as s:
         body = {"prompt": "one two three four five six", "max_tokens": 5, "temperature": 0}

@@ -34,7 +34,7 @@ size_t cache_flags(struct cache_flags *f, struct cli_option out[CACHE_FLAGS_MAX]
         {.names = "response-cache", .kind = CLI_STRING, .target = &f->where, .value = "memory",
          .help = "Keep answers, and give them again to the same request, bit for bit. Off unless this or "
                  "--response-cache-entries is given."},
-        {.names = "response-cache-entries", .kind = CLI_U32, .target = &o->max_entries, .min = 1, .max = 16777216, .value = "N",
+        {.names = "response-cache-entries", .kind = CLI_U32, .target = &o->max_entries, .min = 1, .max = 65536, .value = "N",
          .help = "Answers in this process' memory; those given least recently go first. Default 128."},
         {.names = "response-cache-memory", .kind = CLI_BYTES, .target = &o->max_bytes, .min = 65536, .value = "SIZE",
          .help = "What they may take there. Default 64M."},

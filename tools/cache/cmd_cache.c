@@ -1,10 +1,11 @@
-/* quire cache: pins and warms the prefix cache of a running server. */
+/* quire cache: pins and warms the prefix cache of a running server, and looks after the answers that it keeps. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "tools/bench/lib/progress.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
+#include "tools/cache/answers.h"
 #include "tools/cache/warm.h"
 
 #include <inttypes.h>
@@ -110,6 +111,36 @@ static int warm(const struct cache_command *a, struct cache_client *client, stru
     return status;
 }
 
+/* ---- answers ---- */
+
+static int stats(const struct cache_command *a, struct cache_client *client, struct quire_error *err)
+{
+    (void)a;
+    return answers_stats(client, err);
+}
+
+static int clear(const struct cache_command *a, struct cache_client *client, struct quire_error *err)
+{
+    (void)a;
+    return answers_clear(client, err);
+}
+
+static int inspect(const struct cache_command *a, struct cache_client *client, struct quire_error *err)
+{
+    (void)a;
+    return answers_inspect(client, err);
+}
+
+static int export_answers(const struct cache_command *a, struct cache_client *client, struct quire_error *err)
+{
+    return answers_export(client, a->file, err);
+}
+
+static int import_answers(const struct cache_command *a, struct cache_client *client, struct quire_error *err)
+{
+    return answers_import(client, a->file, err);
+}
+
 /* ---- the command line ---- */
 
 static const struct {
@@ -129,6 +160,24 @@ static const struct {
      "{\"prompt\" or \"messages\", \"value\"}, those with the greatest value times tokens first.",
      "examples:\n  quire cache warm http://127.0.0.1:8000 --file prompts.jsonl", "The prompts, one JSON object a line.",
      false, warm},
+    {"stats", "quire cache stats URL [options]",
+     "Prints the counters of the answers that the server keeps (docs/caching.md), as JSON.",
+     "examples:\n  quire cache stats http://127.0.0.1:8000", NULL, false, stats},
+    {"clear", "quire cache clear URL [options]",
+     "Forgets every answer that the server keeps. With the key of an admin.",
+     "examples:\n  quire cache clear http://127.0.0.1:8000", NULL, false, clear},
+    {"inspect", "quire cache inspect URL [options]",
+     "Lists the answers in the server's memory: key, age, how long they stay, how often they were given, tokens, bytes.\n"
+     "With the key of an admin.",
+     "examples:\n  quire cache inspect http://127.0.0.1:8000", NULL, false, inspect},
+    {"export", "quire cache export URL --file FILE [options]",
+     "Writes the answers in the server's memory into a file. With the key of an admin: they are what people were told.",
+     "examples:\n  quire cache export http://127.0.0.1:8000 --file answers.jsonl", "The file; - for standard output.",
+     false, export_answers},
+    {"import", "quire cache import URL --file FILE [options]",
+     "Takes over the answers of such a file, where the engine computes as theirs did. With the key of an admin.",
+     "examples:\n  quire cache import http://127.0.0.1:8000 --file answers.jsonl", "The file; - for standard input.",
+     false, import_answers},
 };
 #define N_ACTIONS (sizeof actions / sizeof actions[0])
 
@@ -174,7 +223,7 @@ static int run_action(size_t action, int argc, char **argv)
     if (!a.url)
         return command_fail(2, "which server? quire cache ACTION http://HOST:PORT");
     if (actions[action].file_help && !a.file)
-        return command_fail(2, "which prompt? --file FILE");
+        return command_fail(2, "which file? --file FILE");
     if (!a.api_key)
         a.api_key = getenv("OPENAI_API_KEY");
     const struct cache_client_options options = {.url = a.url, .api_key = a.api_key, .model = a.model};
@@ -198,11 +247,13 @@ int command_cache(int argc, char **argv)
     puts("usage: quire cache ACTION URL [options]\n");
     for (size_t i = 0; i < N_ACTIONS; i++)
         printf("  %s\n", actions[i].usage);
-    puts("\nKeeps and fills the prefix cache of a running server (docs/api.md).\n\n"
-         "examples:\n"
-         "  quire cache pin http://127.0.0.1:8000 --file system-prompt.txt --ttl 3600\n"
-         "  quire cache warm http://127.0.0.1:8000 --file prompts.jsonl\n"
-         "  quire cache unpin http://127.0.0.1:8000\n\n"
-         "quire cache ACTION --help says the rest.");
+    puts(
+        "\nKeeps and fills the prefix cache of a running server (docs/api.md), and looks after the answers that it keeps\n(docs/caching.md).\n\n"
+        "examples:\n"
+        "  quire cache pin http://127.0.0.1:8000 --file system-prompt.txt --ttl 3600\n"
+        "  quire cache warm http://127.0.0.1:8000 --file prompts.jsonl\n"
+        "  quire cache unpin http://127.0.0.1:8000\n"
+        "  quire cache stats http://127.0.0.1:8000\n\n"
+        "quire cache ACTION --help says the rest.");
     return help ? 0 : 2;
 }

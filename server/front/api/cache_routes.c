@@ -154,17 +154,22 @@ void cache_clears_end(struct front *f)
         clear_free(clear);
 }
 
+bool cache_may(const struct front *f, struct http_exchange *x)
+{
+    struct api_error e;
+    if (front_is_admin(f, x))
+        return is_on(f, x);
+    api_fail(&e, 403, NULL, "permission_denied",
+             tenants_ask_key(f->tenants) ? "this needs the key of an admin"
+                                         : "this is answered on the loopback address only, and to no web page");
+    api_error_reply(x, &e);
+    return false;
+}
+
 void cache_clear_start(struct front *f, struct http_exchange *x)
 {
     struct api_error e;
-    if (!front_is_admin(f, x)) {
-        api_fail(&e, 403, NULL, "permission_denied",
-                 tenants_ask_key(f->tenants) ? "this needs the key of an admin"
-                                             : "this is answered on the loopback address only, and to no web page");
-        api_error_reply(x, &e);
-        return;
-    }
-    if (!is_on(f, x))
+    if (!cache_may(f, x))
         return;
     struct cache_clear *clear = malloc(sizeof *clear);
     if (!clear) {

@@ -195,6 +195,8 @@ static const struct route routes[] = {
     {"/v1/cache/pins", "DELETE", unpin_start, false},
     {"/cache/stats", "GET", cache_stats_start, false},
     {"/cache/clear", "POST", cache_clear_start, false},
+    {"/cache/entries", "POST", cache_entries_start, false},
+    {"/cache/import", "POST", cache_import_start, false},
     {"/v1/admin/scheduling-policy", "POST", policy_start, false},
 };
 static const struct route one_model = {"/v1/models/", "GET", start_model, false};

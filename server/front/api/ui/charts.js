@@ -12,6 +12,8 @@ const charts = [
   {title: "Throughput", note: "tokens a second", unit: rate, series: [["generated", "generated"], ["prompt", "prompt, computed"]]},
   {title: "Prefix cache hits", note: "share of prompt tokens, last 10 s", unit: value => (value * 100).toFixed(0) + " %", top: 1, series: [["hitRate", "hit rate"]],
     remark: last => last.queries ? (last.hits * 100 / last.queries).toFixed(0) + " % since the start" : ""},
+  {title: "Kept answers given", note: "share of requests, last 10 s", unit: value => (value * 100).toFixed(0) + " %", top: 1, series: [["given", "given"]],
+    remark: last => last.computed === null ? "no answers are kept" : last.given + last.joined ? ((last.given + last.joined) * 100 / (last.given + last.joined + last.computed)).toFixed(0) + " % since the start" : ""},
   {title: "Tokens a step", note: "of a sequence, last 10 s: more than 1 by speculation", unit: value => value.toFixed(2), series: [["perStep", "tokens a step"]],
     remark: last => last.generated && last.accepted ? (last.generated / (last.generated - last.accepted)).toFixed(2) + " since the start" : ""},
   {title: "Drafts that were right", note: "share, last 10 s", unit: value => (value * 100).toFixed(0) + " %", top: 1, series: [["acceptance", "right"]],

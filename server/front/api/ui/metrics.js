@@ -67,6 +67,7 @@ function sampleOf(text, time) {
     queries: of("vllm:prefix_cache_queries_total"), hits: of("vllm:prefix_cache_hits_total"),
     drafted: of("vllm:spec_decode_num_draft_tokens_total"), accepted: of("vllm:spec_decode_num_accepted_tokens_total"),
     method: labelOf(found, "quire:draft_method_info", "method"),
+    given: of("quire:response_cache_hits_total"), joined: of("quire:response_cache_joined_total"), computed: of("quire:response_cache_computed_total"),
     preemptions: of("vllm:num_preemptions_total"), refused: of("quire:requests_refused_total"),
     policy: labelOf(found, "quire:scheduling_policy_info", "policy"),
     ttft: histogramOf(found, "vllm:time_to_first_token_seconds"), itl: histogramOf(found, "vllm:inter_token_latency_seconds")};
@@ -99,6 +100,8 @@ function pointOf(sample) {
     const drafted = growth(sample, then, "drafted"), accepted = growth(sample, then, "accepted"), generated = growth(sample, then, "generated");
     point.acceptance = drafted ? accepted / drafted : null;
     point.perStep = generated ? generated / Math.max(1, generated - accepted) : null;
+    const given = growth(sample, then, "given") + growth(sample, then, "joined"), answers = given + growth(sample, then, "computed");
+    point.given = answers ? given / answers : null;
     point.hitRate = asked ? growth(sample, then, "hits") / asked : null;
     for (const key of ["ttft", "itl"]) {
       const grown = histogramSince(sample[key], then[key]);

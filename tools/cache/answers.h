@@ -1,0 +1,14 @@
+/* quire cache stats|clear|inspect|export|import: the answers that a running server keeps. */
+#ifndef QUIRE_TOOLS_CACHE_ANSWERS_H
+#define QUIRE_TOOLS_CACHE_ANSWERS_H
+
+#include "tools/cache/client.h"
+
+/* Each prints what it did. file: "-" is standard output or input. */
+int answers_stats(struct cache_client *client, struct quire_error *err);
+int answers_clear(struct cache_client *client, struct quire_error *err);
+int answers_inspect(struct cache_client *client, struct quire_error *err);
+int answers_export(struct cache_client *client, const char *file, struct quire_error *err);
+int answers_import(struct cache_client *client, const char *file, struct quire_error *err);
+
+#endif
