@@ -103,7 +103,9 @@ static int plan_samples(struct forward *f, const struct forward_batch *batch, co
 
 static int copy_to_device(struct forward *f, const uint8_t *begin, const uint8_t *end, struct quire_error *err)
 {
-    return f->backend->ops->copy_in(f->backend, forward_on_device(f, begin), begin, (uint64_t)(end - begin), err);
+    return f->is_in_place
+               ? QUIRE_OK
+               : f->backend->ops->copy_in(f->backend, forward_on_device(f, begin), begin, (uint64_t)(end - begin), err);
 }
 
 static int place_tokens(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
@@ -117,7 +119,8 @@ static int place_tokens(struct forward *f, const struct forward_batch *batch, st
 
 static struct k_sample_result *results_dev(const struct forward *f)
 {
-    return (struct k_sample_result *)(void *)(f->arena_dev + f->layout.results);
+    return f->is_in_place ? f->results[f->n_begun % 2]
+                          : (struct k_sample_result *)(void *)(f->arena_dev + f->layout.results);
 }
 
 /* n logit rows from `first` on, which the plan is of. */
@@ -181,7 +184,8 @@ int forward_run(struct forward *f, struct forward_batch *batch, const struct k_s
     TRY(batch->graph ? ops->graph_launch(f->backend, batch->graph->graph, err)
                      : forward_queue(f, batch, rows, n_sampled, err));
     TRY(sample_rest(f, batch, rows, n_sampled, err));
-    TRY(ops->copy_out(f->backend, there, results_dev(f), batch->n_logits * sizeof *there, err));
+    if (!f->is_in_place)
+        TRY(ops->copy_out(f->backend, there, results_dev(f), batch->n_logits * sizeof *there, err));
     *results = there;
     TRY(ops->fence(f->backend, ticket, err));
     return ops->step_end(f->backend, err);

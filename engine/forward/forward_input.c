@@ -44,8 +44,9 @@ void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint3
 
 void *forward_on_device(const struct forward *f, const void *staged)
 {
-    const uint8_t *at = staged, *first = f->staging[0];
+    const uint8_t *at = staged;
+    uint8_t *first = f->staging[0];
     if (at < first || at >= first + f->layout.input_bytes)
         first = f->staging[1];
-    return f->arena_dev + f->layout.input + (at - first);
+    return (f->is_in_place ? first : f->arena_dev + f->layout.input) + (at - first);
 }

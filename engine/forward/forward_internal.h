@@ -36,11 +36,12 @@ struct forward {
     uint8_t *staging[2];       /* host images of a step's input, layout.input_bytes: steps take turns, so that one
                                 * can be filled while the copy of the other waits for the device */
     struct k_sample_result *results[2]; /* [max_logit_rows] where a step's results come, likewise */
+    bool is_in_place; /* the backend computes in host memory, a step at a time: both are used where they are */
     uint64_t n_begun;
     struct forward_graph graphs[FORWARD_MAX_GRAPHS]; /* by rising size */
     uint32_t n_graphs;
-    uint64_t graph_bytes;      /* what recording them took of the device's memory; other processes' luck is in it */
-    uint8_t *arena_dev;        /* layout.total */
+    uint64_t graph_bytes; /* what recording them took of the device's memory; other processes' luck is in it */
+    uint8_t *arena_dev; /* layout.total */
     float *logits_dev;
     uint32_t *sampled_dev;
     uint8_t *workspace_dev;
@@ -61,7 +62,7 @@ void forward_graphs_destroy(struct forward *f);
 /* Lays out a step's arrays in a staging image. */
 void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,
                    uint32_t n_entries, struct forward_batch *out);
-/* Where a piece of the staged input lies on the device. */
+/* Where a piece of the staged input lies for the backend. */
 void *forward_on_device(const struct forward *f, const void *staged);
 
 /* ---- forward_blocks.c: the layers' blocks ---- */

@@ -94,6 +94,7 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
     if (!f)
         return quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
     f->backend = backend;
+    f->is_in_place = !backend->ops->memory && backend->ops->planner->overlap_depth == 0;
     f->desc = desc;
     f->weights = weights;
     f->dims = step_plan_dims(desc, plan);
