@@ -376,23 +376,34 @@ ATTN_FN void merge_partials(const struct attention_mma &a, const struct attn_mer
 
 /* ---- a block's units ---------------------------------------------------------------------------- */
 
+ATTN_FN const struct attn_unit *attn_unit_at(const struct attention_mma &a, uint32_t index)
+{
+    return (const struct attn_unit *)((const char *)a.plan + a.plan->units_at) + index;
+}
+
+ATTN_FN uint32_t attn_end_query(const struct attention_mma &a, uint32_t index)
+{
+    const struct attn_unit *unit = attn_unit_at(a, index);
+    return unit->query + unit->n_queries;
+}
+
 /* A unit is computed at once unless V is infinite or NaN at a position that one query of a tile reads and another does not: 0 · v
  * would be NaN in the other. That happens only where a request has overflowed f16, and its queries before that position must
  * not know: the unit is computed again, a token at a time. Queries of one token read the same positions, and all others are
- * zeros. */
+ * zeros.
+ *
+ * What the walk itself needs is read from the plan where it is needed, once a unit and out of L1. Kept in registers beside a
+ * unit's work it was what spilled on sm_100a, 24 bytes with a softcap; copies into shared memory (cp.async) say that they touch
+ * memory, so that no compiler keeps it. */
 template <class kernel> ATTN_FN void run_units(const struct attention_mma &a)
 {
     const uint32_t *first_units = (const uint32_t *)(a.plan + 1);
-    const struct attn_unit *units = (const struct attn_unit *)((const char *)a.plan + a.plan->units_at);
-    const struct attn_merge *merges = (const struct attn_merge *)((const char *)a.plan + a.plan->merges_at);
-    uint32_t end_unit = first_units[blockIdx.x + 1];
-    for (uint32_t u = first_units[blockIdx.x]; u < end_unit; u++) {
-        struct attn_unit unit = units[u];
-        uint32_t end = unit.query + unit.n_queries;
+    for (uint32_t u = first_units[blockIdx.x]; u < first_units[blockIdx.x + 1]; u++) {
+        struct attn_unit unit = *attn_unit_at(a, u);
         bool is_apart = false;
-        while (unit.query < end) {
+        for (uint32_t n_left; (n_left = attn_end_query(a, u) - unit.query) != 0;) {
             if (is_apart)
-                unit.n_queries = (uint8_t)min(min(end - unit.query, a.group - unit.query % a.group), ATTN_SMALL);
+                unit.n_queries = (uint8_t)min(min(n_left, a.group - unit.query % a.group), ATTN_SMALL);
             if (kernel::run(a, unit)) {
                 unit.query += unit.n_queries;
                 unit.partial += unit.partial == ATTN_NO_PARTIAL ? 0 : unit.n_queries;
@@ -401,8 +412,12 @@ template <class kernel> ATTN_FN void run_units(const struct attention_mma &a)
                 cp_async_wait<0>();
             }
         }
-        if (unit.partial != ATTN_NO_PARTIAL && is_last_to_arrive(a, unit.merge, merges[unit.merge].n_units))
-            merge_partials(a, merges[unit.merge]);
+        if (unit.partial != ATTN_NO_PARTIAL) {
+            uint32_t merge = attn_unit_at(a, u)->merge;
+            const struct attn_merge *merges = (const struct attn_merge *)((const char *)a.plan + a.plan->merges_at);
+            if (is_last_to_arrive(a, merge, merges[merge].n_units))
+                merge_partials(a, merges[merge]);
+        }
     }
 }
 
