@@ -24,7 +24,8 @@ const struct request_field request_fields[] = {
     NUMBER(min_p, 7, BODY | REQUEST_MODELS, 0, 1),
     WHOLE(REQUEST_U32, top_k, "top_k", 8, BODY | REQUEST_MODELS, 0, UINT32_MAX,
           .body = {.least = -1, .most = INT32_MAX}, .about = "-1 and 0: off."),
-    NUMBER(repetition_penalty, 9, BODY | REQUEST_MODELS | REQUEST_ABOVE, 0, 1000, .about = "Above 0."),
+    /* No less: 1 / 10^38, say, makes an infinity of a logit of 4. */
+    NUMBER(repetition_penalty, 9, BODY | REQUEST_MODELS, 0.001, 1000),
     NUMBER(presence_penalty, 10, BODY, -2, 2),
     NUMBER(frequency_penalty, 11, BODY, -2, 2),
     WHOLE(REQUEST_U64, seed, "seed", 12, BODY, 0, 0, .has_at = AT(has_seed),

@@ -14,20 +14,22 @@
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 say() { printf 'gpu_check: %s\n' "$*" >&2; }
-usage() { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,13s/^# \{0,1\}//p' "$0"; }
+misused() { usage >&2; exit 2; }
 
 out="" build="" emulator=0 calls="conformance figures"
 case ${1:-} in conformance | figures) calls=$1; shift ;; esac
 while [ $# -gt 0 ]; do
     case $1 in
-        --build) [ $# -gt 1 ] || usage; build=$2; shift ;;
+        --build) [ $# -gt 1 ] || misused; build=$2; shift ;;
         --emulator) emulator=1 ;;
-        -*) usage ;;
-        *) [ -z "$out" ] || usage; out=$1 ;;
+        -h | --help) usage; exit ;;
+        -*) misused ;;
+        *) [ -z "$out" ] || misused; out=$1 ;;
     esac
     shift
 done
-[ -n "$out" ] || usage
+[ -n "$out" ] || misused
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
 [ -z "$build" ] || build=$(cd "$build" && pwd) || exit 2
 cd "$root" || exit 2

@@ -71,6 +71,9 @@ static void both_routes(void **state)
         {"{\"top_k\":1.5}", "top_k"},
         {"{\"min_p\":1.5}", "min_p"},
         {"{\"repetition_penalty\":0}", "repetition_penalty"},
+        {"{\"repetition_penalty\":1e-38}", "repetition_penalty"}, /* would make infinities of logits */
+        {"{\"repetition_penalty\":0.0009999}", "repetition_penalty"},
+        {"{\"repetition_penalty\":0.001}", NULL},
         {"{\"presence_penalty\":-2.5}", "presence_penalty"},
         {"{\"frequency_penalty\":2.5}", "frequency_penalty"},
         {"{\"n\":0}", "n"},

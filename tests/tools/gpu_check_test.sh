@@ -23,6 +23,7 @@ check() { # folder of the bundle, arguments
 }
 
 want "an option is no name for a bundle" grep -q "^quire: usage:" <<<"$(timeout 10 bash "$root/tools/gpu_bundle.sh" --help 2>&1)"
+want "help is no misuse" grep -q "^ended with 0" <<<"$(bash "$root/tools/gpu_check.sh" --help 2>/dev/null && echo "ended with 0")"
 bash "$root/tools/gpu_bundle.sh" "$work/bundle.tar" --emulator "$build" || exit 1
 mkdir "$work/good"
 tar -C "$work/good" -xf "$work/bundle.tar"
