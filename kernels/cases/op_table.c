@@ -164,6 +164,8 @@ const struct op_case op_test_cases[] = {
     ROPE(K_F32, 6, 2, 128, 16, .extra = true, SEQS({2, 63}, {5, 0})),
     ROPE(K_F32, 12, 2, 16, 8, .values = VALUES_WIDE, SEQS({3, 7})),
     ROPE(K_F16, 3, 3, 48, 16, .values = VALUES_WIDE, SEQS({9, 11})),
+    ROPE(K_F16, 5, 1, 96, 16, .extra = true, SEQS({3, 15})), ROPE(K_F16, 2, 1, 144, 16, .extra = true, SEQS({3, 15})),
+    ROPE(K_F32, 3, 1, 256, 16, SEQS({2, 15})),
     ROPE(K_F16, 8, 2, 64, 3, .extra = true, .n_fill = 5, SEQS({4, 14}, {7, 0})), ROPE(K_F32, 2, 1, 48, 128, .n_fill = 2, SEQS({2, 7})),
 
     /* Attention: positions on both sides of tiles (64) and splits (512), windows, head groups. */

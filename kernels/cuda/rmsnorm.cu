@@ -1,13 +1,15 @@
 /* RMSNorm, with the residual added first or into what is there (docs/numerics.md §7).
  *
  * Bytes: 16 for each element with a residual, 8 without (x, add in; x, out out), and the weight from L2. A block has a row. The page's
- * sum is one chain of n / 16 dependent fmas for each of 16 lanes, so the row goes into shared memory, from where 16 threads sum it:
- * element 16 i + j is lane j's, so they read in order, without a bank conflict, 32 elements ahead of the fmas.
+ * sum is one chain of n / 16 dependent fmas for each of 16 lanes, so the row goes into shared memory, from where 16 threads sum it. Element
+ * 16 i + j is step i of lane j; each lane's steps lie in a row, so that one load brings four of them.
  *
- * Time of a row of 4,096: loads 1 µs, the chain of 256 fmas of 4 to 5 cycles 0.7 µs, stores. Of one token that is the time; it is kept
- * by asking for all that a thread needs, the weight too, before anything is waited for. Of many tokens the chain is hidden by the SM's
- * other blocks: four of 256 threads are there at once and move 64 KB each; an SM's share of 3.35 TB/s is 25 KB a µs, so one that
- * takes 10 µs a row would still keep up.
+ * Time of a row of 4,096: loads 1 µs, the chain of 256 fmas of 4 clocks 0.6 µs, stores. Of one token that is the time; it is kept
+ * by asking for all that a thread needs, the weight too, before anything is waited for, and by loading what the chain needs 16 steps
+ * early: ptxas' schedule for sm_90a takes 73 clocks for 16 steps, where loads of one step each took 108, some of which it
+ * always waited for. Of many tokens the chain is hidden by the SM's
+ * other blocks: three of 256 threads are there at once and move 64 KB each; an SM's share of 3.35 TB/s is 25 KB a µs, so one that
+ * takes 7 µs a row would still keep up.
  *
  * Two kernels: one for rows that a block holds in registers, 16 elements a thread, by 16-byte accesses, which is every model's; and
  * one for the rest, whose rows pass through shared memory in pieces and are scaled from x itself, which L2 still has. A thread writes the
@@ -19,32 +21,72 @@
     11264u /* columns in shared memory: 44 of the 48 KB that every GPU gives without asking; a multiple of ROUND */
 #define EACH 4u /* accesses of a thread in the first kernel */
 #define MAX_THREADS 704u /* HELD / (4 EACH) */
-#define AHEAD 32u
-#define ROUND (AHEAD * K_LANES)
+#define AHEAD 4u /* loads of four steps each: 64 clocks, and shared memory answers within 33 */
+#define ROUND (4 * AHEAD * K_LANES)
 #define PIECE_THREADS 512u
 
 K_DYNAMIC_SHARED;
 
-/* Shared memory holds n columns: zeros up to a multiple of ROUND, so that the sum has no remainder. A term of +0 · +0 changes no
- * lane, for a sum of squares is never −0. */
-static __device__ __forceinline__ void fill_up(float *shared, uint32_t n)
+/* Where column k lies: in the row of lane k % 16, at step k / 16, whose eights are changed round in rows 8 to 15. Rows are 4
+ * floats further apart than a multiple of 32: neither the 4 lanes × 8 steps that a warp stores at once share a bank, nor the
+ * 8 lanes that read 16 bytes at once. */
+struct steps {
+    float *shared;
+    uint32_t stride;
+
+    __device__ __forceinline__ float *at(uint32_t k) const
+    {
+        uint32_t lane = k % K_LANES;
+        return shared + lane * stride + (k / K_LANES ^ (lane & 8));
+    }
+    __device__ __forceinline__ void set4(uint32_t k, float4 v) const /* k is a multiple of 4 */
+    {
+        float *to = at(k);
+        to[0] = v.x;
+        to[stride] = v.y;
+        to[2 * stride] = v.z;
+        to[3 * stride] = v.w;
+    }
+    /* Zeros behind n columns up to a multiple of ROUND, so that the sum has no remainder. A term of +0 · +0 changes no lane, for a sum of
+     * squares is never −0. */
+    __device__ __forceinline__ void fill_up(uint32_t n) const
+    {
+        for (uint32_t k = n + threadIdx.x; k < (n + ROUND - 1) / ROUND * ROUND; k += blockDim.x)
+            *at(k) = 0.0f;
+    }
+};
+
+static __host__ __device__ __forceinline__ uint32_t stride_of(uint32_t n_cols)
 {
-    for (uint32_t k = n + threadIdx.x; k < (n + ROUND - 1) / ROUND * ROUND; k += blockDim.x)
-        shared[k] = 0.0f;
+    return (n_cols + 32 * K_LANES - 1) / (32 * K_LANES) * 32 + 4;
 }
 
-/* s_j + Σ x_k · x_k over lane j's elements. */
-static __device__ __forceinline__ float add_squares(float s, const float *shared, uint32_t n, uint32_t lane)
+static __device__ __forceinline__ float add_four(float s, float4 x)
 {
-    for (uint32_t k = lane; k < n; k += ROUND) {
-        float x[AHEAD];
+    return fmaf(x.w, x.w, fmaf(x.z, x.z, fmaf(x.y, x.y, fmaf(x.x, x.x, s))));
+}
+
+/* s_j + Σ x_k · x_k over lane j's elements. Behind each four steps comes the load of four that are added 16 steps later. */
+static __device__ __forceinline__ float add_squares(float s, const struct steps &columns, uint32_t n, uint32_t lane)
+{
+    uint32_t flip = (lane & 8) / 4, n_fours = (n + ROUND - 1) / ROUND * AHEAD;
+    const float4 *even = (const float4 *)(columns.shared + lane * columns.stride) + flip; /* fours 0, 1, 4, 5, … */
+    const float4 *odd = even + 2 - 2 * flip; /* 2, 3, 6, 7, … */
+    float4 x[AHEAD];
 #pragma unroll
-        for (uint32_t i = 0; i < AHEAD; i++)
-            x[i] = shared[k + i * K_LANES];
+    for (uint32_t i = 0; i < AHEAD; i++)
+        x[i] = (i % 4 < 2 ? even : odd)[i - i % 4 + i % 2];
+#pragma unroll 1
+    for (uint32_t from = AHEAD; from < n_fours; from += AHEAD) {
 #pragma unroll
-        for (uint32_t i = 0; i < AHEAD; i++)
-            s = fmaf(x[i], x[i], s);
+        for (uint32_t i = 0; i < AHEAD; i++) {
+            s = add_four(s, x[i]);
+            x[i] = (i % 4 < 2 ? even : odd)[from + i - i % 4 + i % 2];
+        }
     }
+#pragma unroll
+    for (uint32_t i = 0; i < AHEAD; i++)
+        s = add_four(s, x[i]);
     return s;
 }
 
@@ -72,7 +114,7 @@ static __global__ void __launch_bounds__(MAX_THREADS)
     rmsnorm_kernel(float *x, const float *add, const float *weight, float *out, uint32_t n_cols, uint64_t stride,
                    bool into, bool as_factors, float eps)
 {
-    float *shared = (float *)k_shared;
+    const struct steps columns = {(float *)k_shared, stride_of(n_cols)};
     uint64_t row = blockIdx.x * stride, out_row = as_factors ? blockIdx.x * (uint64_t)n_cols : row;
     float4 v[EACH], a[EACH], w[EACH];
 #pragma unroll
@@ -93,12 +135,12 @@ static __global__ void __launch_bounds__(MAX_THREADS)
                 v[i] = sum(v[i], a[i]);
                 *(float4 *)(x + row + k) = v[i];
             }
-            *(float4 *)(shared + k) = v[i];
+            columns.set4(k, v[i]);
         }
     }
-    fill_up(shared, n_cols);
+    columns.fill_up(n_cols);
     __syncthreads();
-    float rs = factor(threadIdx.x < K_LANES ? add_squares(0.0f, shared, n_cols, threadIdx.x) : 0.0f, n_cols, eps);
+    float rs = factor(threadIdx.x < K_LANES ? add_squares(0.0f, columns, n_cols, threadIdx.x) : 0.0f, n_cols, eps);
 #pragma unroll
     for (uint32_t i = 0; i < EACH; i++) {
         uint32_t k = 4 * (threadIdx.x + i * blockDim.x);
@@ -114,7 +156,7 @@ static __global__ void __launch_bounds__(PIECE_THREADS)
     rmsnorm_pieces_kernel(float *x, const float *add, const float *weight, float *out, uint32_t n_cols, uint64_t stride,
                           bool into, bool as_factors, float eps)
 {
-    float *shared = (float *)k_shared;
+    const struct steps columns = {(float *)k_shared, stride_of(min(n_cols, HELD))};
     uint64_t row = blockIdx.x * stride, out_row = as_factors ? blockIdx.x * (uint64_t)n_cols : row;
     float s = 0.0f;
     for (uint32_t from = 0; from < n_cols; from += HELD) {
@@ -128,12 +170,12 @@ static __global__ void __launch_bounds__(PIECE_THREADS)
                 v = v + add[at];
                 x[at] = v;
             }
-            shared[k] = v;
+            *columns.at(k) = v;
         }
-        fill_up(shared, n);
+        columns.fill_up(n);
         __syncthreads();
         if (threadIdx.x < K_LANES)
-            s = add_squares(s, shared, n, threadIdx.x);
+            s = add_squares(s, columns, n, threadIdx.x);
     }
     float rs = factor(s, n_cols, eps);
     for (uint32_t k = threadIdx.x; k < n_cols; k += blockDim.x) {
@@ -152,7 +194,7 @@ cudaError_t launch_rmsnorm(cudaStream_t stream, const struct k_rmsnorm_args *a)
     uintptr_t addresses = (uintptr_t)a->x_dev | (uintptr_t)a->add_dev | (uintptr_t)a->weight_dev |
                           (uintptr_t)a->out_dev;
     uint64_t stride = a->row_stride ? a->row_stride : a->n_cols;
-    size_t shared_bytes = round_up(a->n_cols < HELD ? a->n_cols : HELD, ROUND) * sizeof(float);
+    size_t shared_bytes = K_LANES * stride_of(a->n_cols < HELD ? a->n_cols : HELD) * sizeof(float);
     if (a->n_cols <= HELD && a->n_cols % 4 == 0 && stride % 4 == 0 && addresses % 16 == 0)
         return K_LAUNCH(rmsnorm_kernel, dim3(a->n_tokens), dim3(round_up(a->n_cols, 128 * EACH) / (4 * EACH)),
                         shared_bytes, stream, a->x_dev, a->add_dev, a->weight_dev, a->out_dev, a->n_cols, stride,

@@ -2,10 +2,16 @@
  * (docs/numerics.md §7 to §9), in one launch.
  *
  * Bytes a token: (2 Q + 2 KV) D floats of q, k and v, and 2 KV D numbers of the cache: 45 KB for 32 / 8 heads of 128, so 512
- * tokens take 7 µs at 3.35 TB/s, and a decode step takes a launch. Half a warp has a head: 16 threads are the 16 lanes of the
- * head norm's sum, a chain of D / 16 ≤ 16 fmas, and read 64 bytes in a row at a time. A rotation pairs elements D / 2 apart, which
- * are one thread's only where D / 2 is a multiple of 16 (not for heads of 80), so a head passes through shared memory. All that a thread
- * reads it asks for at once. */
+ * tokens take 7 µs at 3.35 TB/s, and a decode step takes a launch. A rotation pairs elements D / 2 apart, and D / 2 is a
+ * multiple of 8: a thread has four elements of the first half and the four that they are paired with, so that all it reads is 16
+ * bytes an access: itself, angles and norm weights, for all of which it asks at once. A head of 128 has 16 threads, half a warp; wider ones
+ * have a warp, narrower ones leave threads idle, which costs nothing where bytes count. What goes into an f16 cache is 8 bytes a
+ * half and thread: neighbours exchange them, so that one stores 16 of the first half and the other 16 of the second.
+ *
+ * The arrays lie on 16 bytes: alloc() sees to it, and rows of multiples of 16 numbers.
+ *
+ * Only a head norm's sum needs shared memory: its 16 lanes are elements 16 apart. Lane j is thread j's, a chain of D / 16 ≤ 16
+ * fmas. Heads lie 16 floats further apart there than they are long, so that the two of a warp read different banks. */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/check.h"
@@ -22,9 +28,8 @@ static __global__ void __launch_bounds__(ANGLE_THREADS)
         return;
     float s, c;
     k_sincos((float)positions[blockIdx.x] * inv_freq[i], &s, &c);
-    float *out = cos_sin + ((uint64_t)blockIdx.x * n_freqs + i) * 2;
-    out[0] = c * scale; /* times 1 is exact */
-    out[1] = s * scale;
+    /* Times 1 is exact. */
+    ((float2 *)cos_sin)[(uint64_t)blockIdx.x * n_freqs + i] = make_float2(c * scale, s * scale);
 }
 
 cudaError_t launch_rope_angles(cudaStream_t stream, const struct k_rope_angles_args *a)
@@ -36,8 +41,8 @@ cudaError_t launch_rope_angles(cudaStream_t stream, const struct k_rope_angles_a
 
 /* ---- head norm, rotation, and K and V into the cache ------------------------------------------ */
 
-#define HEADS 8u /* of one token in a block: half a warp each */
-#define PAIRS (K_MAX_HEAD_DIM / 2 / K_LANES) /* that a thread rotates, at most */
+#define THREADS 128u
+#define SHARED_FLOATS (8 * THREADS + 16 * (THREADS / K_LANES)) /* a thread has 8 elements, a head 16 floats behind it */
 
 struct rope_kv {
     float *qkv;
@@ -46,115 +51,146 @@ struct rope_kv {
     void *k_cache, *v_cache;
     float eps;
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens;
+    uint32_t head_threads; /* 16, or 32 for heads wider than 128 */
 };
 
-/* Element i of a head in the cache: one rounding. */
-template <enum k_dtype dtype> static __device__ __forceinline__ void store(void *cache, uint64_t element, float v)
+/* Elements 4 i to 4 i + 3 of a head's first half, and those that they are paired with. */
+struct quads {
+    float4 low, high;
+};
+
+static __device__ __forceinline__ struct quads load_quads(const float *head, uint32_t i, uint32_t half)
 {
-    if (dtype == K_F32)
-        ((float *)cache)[element] = v;
-    else
-        ((uint16_t *)cache)[element] = k_f16_from_f32(v);
+    return {*(const float4 *)(head + 4 * i), *(const float4 *)(head + half + 4 * i)};
 }
 
-/* A thread's pairs, lane + 16 i and that + D / 2: their angles and norm weights. */
-struct pairs {
-    float c[PAIRS], s[PAIRS], low[PAIRS], high[PAIRS];
-};
-
-static __device__ __forceinline__ void load_pairs(struct pairs *p, const float *cos_sin, const float *norm,
-                                                  uint32_t half, uint32_t lane)
+/* The sum of the head's squares, lane by lane and folded, for every thread of it. All of a block come here together. */
+static __device__ __forceinline__ float sum_squares(float *shared, const struct quads &v, bool is_there, uint32_t i,
+                                                    uint32_t head_dim)
 {
-#pragma unroll
-    for (uint32_t i = 0; i < PAIRS; i++) {
-        uint32_t at = i * K_LANES + lane;
-        if (at < half) {
-            p->c[i] = cos_sin[2 * at];
-            p->s[i] = cos_sin[2 * at + 1];
-            p->low[i] = norm ? norm[at] : 1.0f;
-            p->high[i] = norm ? norm[at + half] : 1.0f;
-        }
+    float s = 0.0f;
+    if (is_there) {
+        *(float4 *)(shared + 4 * i) = v.low;
+        *(float4 *)(shared + head_dim / 2 + 4 * i) = v.high;
     }
-}
-
-/* The head's elements into shared memory; the 16 lane sums of their squares, folded, are every thread's. */
-static __device__ __forceinline__ float load_head(float *shared, const float *head, uint32_t head_dim, uint32_t lane)
-{
-    float v[2 * PAIRS], s = 0.0f;
+    __syncwarp();
 #pragma unroll
-    for (uint32_t i = 0; i < 2 * PAIRS; i++)
-        if (i * K_LANES < head_dim)
-            v[i] = head[i * K_LANES + lane];
-#pragma unroll
-    for (uint32_t i = 0; i < 2 * PAIRS; i++) {
-        if (i * K_LANES < head_dim) {
-            s = fmaf(v[i], v[i], s);
-            shared[i * K_LANES + lane] = v[i];
+    for (uint32_t k = 0; k < K_MAX_HEAD_DIM / K_LANES; k++) {
+        if (k * K_LANES < head_dim) {
+            float x = shared[k * K_LANES + i % K_LANES];
+            s = fmaf(x, x, s);
         }
     }
 #pragma unroll
     for (uint32_t apart = K_LANES / 2; apart > 0; apart /= 2)
-        s = s + __shfl_xor_sync(~0u, s, apart, K_LANES);
+        s = s + __shfl_xor_sync(~0u, s, apart);
     return s;
 }
 
-template <enum k_dtype dtype> static __global__ void __launch_bounds__(HEADS *K_LANES) rope_kv_kernel(struct rope_kv a)
+static __device__ __forceinline__ float4 normed(float4 x, float rs, float4 weight)
 {
-    __shared__ float shared[HEADS][K_MAX_HEAD_DIM];
-    uint32_t mine = threadIdx.x / K_LANES, lane = threadIdx.x % K_LANES;
-    uint32_t n_heads = a.n_q_heads + 2 * a.n_kv_heads, index = blockIdx.y * HEADS + mine;
+    return make_float4((x.x * rs) * weight.x, (x.y * rs) * weight.y, (x.z * rs) * weight.z, (x.w * rs) * weight.w);
+}
+
+static __device__ __forceinline__ void rotate(float &low, float &high, float c, float s)
+{
+    float x = low, y = high;
+    low = fmaf(-y, s, x * c);
+    high = fmaf(x, s, y * c);
+}
+
+static __device__ __forceinline__ uint32_t halves(float low, float high)
+{
+    return k_f16_from_f32(low) | (uint32_t)k_f16_from_f32(high) << 16;
+}
+
+/* The thread's quads into the cache's head, each number rounded once. All threads of a head come here together. */
+template <enum k_dtype dtype>
+static __device__ __forceinline__ void store_quads(void *cache, uint64_t element, const struct quads &v, bool is_there,
+                                                   uint32_t i, uint32_t half, uint32_t head_threads)
+{
+    if (dtype == K_F32) {
+        float *head = (float *)cache + element;
+        if (is_there) {
+            *(float4 *)(head + 4 * i) = v.low;
+            *(float4 *)(head + half + 4 * i) = v.high;
+        }
+        return;
+    }
+    uint2 low = make_uint2(halves(v.low.x, v.low.y), halves(v.low.z, v.low.w));
+    uint2 high = make_uint2(halves(v.high.x, v.high.y), halves(v.high.z, v.high.w));
+    bool is_odd = i % 2 != 0; /* has the second half of what the two have */
+    uint32_t lanes = head_threads == 32 ? ~0u : 0xffffu << (threadIdx.x & 16);
+    uint2 mine = is_odd ? high : low, others = is_odd ? low : high;
+    others.x = __shfl_xor_sync(lanes, others.x, 1);
+    others.y = __shfl_xor_sync(lanes, others.y, 1);
+    uint16_t *head = (uint16_t *)cache + element + (is_odd ? half + 4 * (i - 1) : 4 * i);
+    if (is_there)
+        *(uint4 *)head = is_odd ? make_uint4(others.x, others.y, mine.x, mine.y)
+                                : make_uint4(mine.x, mine.y, others.x, others.y);
+}
+
+template <enum k_dtype dtype> static __global__ void __launch_bounds__(THREADS) rope_kv_kernel(struct rope_kv a)
+{
+    __shared__ __align__(16) float shared[SHARED_FLOATS];
+    uint32_t mine = threadIdx.x / a.head_threads, i = threadIdx.x % a.head_threads;
+    uint32_t n_heads = a.n_q_heads + 2 * a.n_kv_heads, index = blockIdx.y * (THREADS / a.head_threads) + mine;
     uint32_t half = a.head_dim / 2;
     uint32_t head_index = min(index, n_heads - 1); /* all of a warp take part in the sums */
-    bool is_q = head_index < a.n_q_heads, is_v = head_index >= a.n_q_heads + a.n_kv_heads;
-    const float *norm = is_q ? a.q_norm : a.k_norm;
+    bool is_q = head_index < a.n_q_heads, is_v = head_index >= a.n_q_heads + a.n_kv_heads, is_there = 4 * i < half;
+    const float *norm = is_v ? NULL : is_q ? a.q_norm : a.k_norm;
     float *head = a.qkv + ((uint64_t)blockIdx.x * n_heads + head_index) * a.head_dim;
-    float *v = shared[mine];
-    struct pairs p;
     uint32_t slot = a.slots[blockIdx.x];
-    if (!is_v)
-        load_pairs(&p, a.cos_sin + (uint64_t)blockIdx.x * a.head_dim, norm, half, lane);
-    float squares = load_head(v, head, a.head_dim, lane);
-    __syncwarp();
-    if (index >= n_heads || (!is_q && slot == K_NO_SLOT))
+    struct quads v = {}, weight = {};
+    float4 angles[2] = {};
+    if (is_there) {
+        v = load_quads(head, i, half);
+        if (!is_v) {
+            const float4 *from = (const float4 *)(a.cos_sin + (uint64_t)blockIdx.x * a.head_dim) + 2 * i;
+            angles[0] = from[0];
+            angles[1] = from[1];
+        }
+        if (norm)
+            weight = load_quads(norm, i, half);
+    }
+    float squares = 0.0f;
+    if (a.q_norm || a.k_norm)
+        squares = sum_squares(shared + mine * (8 * a.head_threads + K_LANES), v, is_there, i, a.head_dim);
+    if (index >= n_heads || (!is_q && slot == K_NO_SLOT)) /* with all of the head */
         return;
-    uint32_t kv_head = head_index - a.n_q_heads - (is_v ? a.n_kv_heads : 0); /* of k and v */
+    if (norm) {
+        float rs = k_rsqrt(squares / (float)a.head_dim + a.eps);
+        v.low = normed(v.low, rs, weight.low);
+        v.high = normed(v.high, rs, weight.high);
+    }
+    if (!is_v) {
+        rotate(v.low.x, v.high.x, angles[0].x, angles[0].y);
+        rotate(v.low.y, v.high.y, angles[0].z, angles[0].w);
+        rotate(v.low.z, v.high.z, angles[1].x, angles[1].y);
+        rotate(v.low.w, v.high.w, angles[1].z, angles[1].w);
+    }
+    if (is_q) {
+        if (is_there) {
+            *(float4 *)(head + 4 * i) = v.low;
+            *(float4 *)(head + half + 4 * i) = v.high;
+        }
+        return;
+    }
+    uint32_t kv_head = head_index - a.n_q_heads - (is_v ? a.n_kv_heads : 0);
     uint64_t element = (((uint64_t)(slot / a.block_tokens) * a.n_kv_heads + kv_head) * a.block_tokens +
                         slot % a.block_tokens) *
                        a.head_dim;
-    if (is_v) {
-        for (uint32_t d = lane; d < a.head_dim; d += K_LANES)
-            store<dtype>(a.v_cache, element + d, v[d]);
-        return;
-    }
-    float rs = k_rsqrt(squares / (float)a.head_dim + a.eps);
-#pragma unroll
-    for (uint32_t i = 0; i < PAIRS; i++) {
-        uint32_t at = i * K_LANES + lane;
-        if (at >= half)
-            continue;
-        float x = v[at], y = v[at + half];
-        if (norm) {
-            x = (x * rs) * p.low[i];
-            y = (y * rs) * p.high[i];
-        }
-        float low = fmaf(-y, p.s[i], x * p.c[i]), high = fmaf(x, p.s[i], y * p.c[i]);
-        if (is_q) {
-            head[at] = low;
-            head[at + half] = high;
-        } else {
-            store<dtype>(a.k_cache, element + at, low);
-            store<dtype>(a.k_cache, element + at + half, high);
-        }
-    }
+    store_quads<dtype>(is_v ? a.v_cache : a.k_cache, element, v, is_there, i, half, a.head_threads);
 }
 
 cudaError_t launch_rope_kv(cudaStream_t stream, const struct k_rope_kv_args *a)
 {
     const struct k_kv_shape *kv = a->kv;
-    struct rope_kv args = {a->qkv_dev,   a->q_norm_dev,   a->k_norm_dev,   a->cos_sin_dev,
-                           a->slots_dev, a->layer->k_dev, a->layer->v_dev, a->eps,
-                           a->n_q_heads, kv->n_kv_heads,  kv->head_dim,    kv->block_tokens};
-    dim3 grid(a->n_tokens, (a->n_q_heads + 2 * kv->n_kv_heads + HEADS - 1) / HEADS), block(HEADS * K_LANES);
+    uint32_t head_threads = kv->head_dim > 128 ? 2 * K_LANES : K_LANES, in_block = THREADS / head_threads;
+    struct rope_kv args = {a->qkv_dev,      a->q_norm_dev,    a->k_norm_dev, a->cos_sin_dev, a->slots_dev,
+                           a->layer->k_dev, a->layer->v_dev,  a->eps,        a->n_q_heads,   kv->n_kv_heads,
+                           kv->head_dim,    kv->block_tokens, head_threads};
+    dim3 grid(a->n_tokens, (a->n_q_heads + 2 * kv->n_kv_heads + in_block - 1) / in_block), block(THREADS);
     if (kv->format.kind == K_F32)
         return K_LAUNCH(rope_kv_kernel<K_F32>, grid, block, 0, stream, args);
     return K_LAUNCH(rope_kv_kernel<K_F16>, grid, block, 0, stream, args);

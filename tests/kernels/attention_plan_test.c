@@ -228,6 +228,42 @@ static void test_random_steps(void **state)
     }
 }
 
+static bool is_small(uint32_t most_tokens, uint32_t group, uint32_t head_dim)
+{
+    const struct k_attn_row rows[] = {{.n_tokens = 1}, {.n_tokens = most_tokens}, {.n_tokens = 0}};
+    return attn_is_small(rows, 3, group, head_dim);
+}
+
+/* Which kernel a step takes: the one for query tiles of few rows must never meet another, and the other is never asked for heads
+ * that are wider than it has. */
+static void test_which_kernel(void **state)
+{
+    (void)state;
+    assert_true(is_small(1, ATTN_SMALL, 128));
+    assert_false(is_small(1, ATTN_SMALL + 1, 128));
+    assert_true(is_small(4, ATTN_SMALL / 4, 16));
+    assert_false(is_small(5, ATTN_SMALL / 4, 16));
+    assert_false(is_small(UINT32_C(1) << 31, 2, 64)); /* times the group more than 32 bits */
+    assert_true(is_small(1000, 8, ATTN_MOST_LARGE + 16));
+    assert_true(attn_is_small(NULL, 64, 8, 64)); /* of a recorded step: each will have one token */
+    assert_false(attn_is_small(NULL, 64, ATTN_SMALL + 1, 64));
+    assert_true(attn_is_small(NULL, 0, 1, 64));
+    for (uint32_t n_tokens = 1; n_tokens <= 40; n_tokens++) {
+        for (uint32_t head_dim = 64; head_dim <= 256; head_dim += 192) {
+            struct step s;
+            uint32_t largest = 0;
+            s.rows[0] = (struct k_attn_row){.n_tokens = 1, .position = 900};
+            s.rows[1] = (struct k_attn_row){.n_tokens = n_tokens, .position = 700};
+            fill_step(&s, 2, 6, 2, head_dim, 0);
+            struct attn_plan *plan = make_plan(&s, 4, attn_partial_rows(head_dim));
+            for (uint32_t u = 0; u < first_units(plan)[4]; u++)
+                largest = units_of(plan)[u].n_queries > largest ? units_of(plan)[u].n_queries : largest;
+            assert_true((largest <= ATTN_SMALL) == attn_is_small(s.rows, 2, 3, head_dim));
+            free(plan);
+        }
+    }
+}
+
 static void test_no_tokens(void **state)
 {
     (void)state;
@@ -245,7 +281,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_zipf),         cmocka_unit_test(test_prefill),   cmocka_unit_test(test_caps),
-        cmocka_unit_test(test_random_steps), cmocka_unit_test(test_no_tokens),
+        cmocka_unit_test(test_random_steps), cmocka_unit_test(test_no_tokens), cmocka_unit_test(test_which_kernel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* The mma form of GEMM where random numbers do not go: every weight there is, activations at the limits of f16, rows that
  * have no exponent, and every number of tokens through its own kernel. Against the page, bit for bit. */
+#include "kernels/cuda/launch.h"
 #include "tests/kernels/page.h"
 #include "tests/kernels/page_mma.h"
 #include "tests/sample.h"
@@ -266,6 +267,7 @@ struct producer {
     uint32_t *index_dev;
     void *workspace;
     struct k_weight *gate_up; /* [2 n_cols, 16] */
+    const struct k_attention_args *attention; /* but for where it goes */
 };
 
 static int by_gather(const struct producer *p, bool for_gemm, struct quire_error *err)
@@ -298,6 +300,14 @@ static int by_gate_up(const struct producer *p, bool for_gemm, struct quire_erro
         .out_dev = p->out_dev,
         .for_gemm = for_gemm};
     return b->ops->gemm_silu_mul(b, &args, err);
+}
+
+static int by_attention(const struct producer *p, bool for_gemm, struct quire_error *err)
+{
+    struct k_attention_args args = *p->attention;
+    args.out_dev = p->out_dev;
+    args.for_gemm = for_gemm;
+    return b->ops->attention(b, &args, err);
 }
 
 typedef int produce_fn(const struct producer *p, bool for_gemm, struct quire_error *err);
@@ -383,6 +393,126 @@ static void test_for_gemm(void **state)
     }
 }
 
+static void *on_device(const void *host, uint64_t bytes)
+{
+    struct quire_error err;
+    void *dev;
+    ok(b->ops->alloc(b, bytes, &dev, &err), &err);
+    if (host)
+        ok(b->ops->copy_in(b, dev, host, bytes, &err), &err);
+    return dev;
+}
+
+#define KV_TOKENS 1536u /* of the cache, which is one block */
+
+/* One sequence, whose last tokens are the step's. */
+struct attention_case {
+    enum k_dtype dtype; /* of the cache */
+    uint32_t n_q_heads, n_kv_heads, head_dim, n_tokens, position;
+};
+
+static void check_attention(const struct attention_case *c)
+{
+    struct quire_error err;
+    struct k_plan_bytes bytes;
+    const uint32_t table = 0, n_cols = c->n_q_heads * c->head_dim;
+    const struct k_kv_shape kv = {k_format_of(c->dtype), c->n_kv_heads, c->head_dim, KV_TOKENS};
+    const struct k_attn_row row = {.n_tokens = c->n_tokens, .position = c->position};
+    const struct k_plan_dims dims = {.n_tokens = c->n_tokens,
+                                     .n_seqs = 1,
+                                     .n_q_heads = c->n_q_heads,
+                                     .max_model_len = KV_TOKENS,
+                                     .n_kv_heads = c->n_kv_heads,
+                                     .head_dim = c->head_dim,
+                                     .n_threads = 1};
+    uint64_t seed = 3, n_cache = (uint64_t)c->n_kv_heads * c->head_dim * KV_TOKENS,
+             n_qkv = (uint64_t)c->n_tokens * (c->n_q_heads + 2 * c->n_kv_heads) * c->head_dim;
+    float *qkv = malloc(n_qkv * 4), *cache = malloc(n_cache * 4);
+    for (uint64_t i = 0; i < n_qkv; i++)
+        qkv[i] = op_random_value(&seed, VALUES_PLAIN);
+    for (uint64_t i = 0; i < n_cache; i++) {
+        float x = op_random_value(&seed, VALUES_PLAIN);
+        uint16_t half = page_f16_from_f32(x);
+        c->dtype == K_F32 ? memcpy(cache + i, &x, 4) : memcpy((uint16_t *)(void *)cache + i, &half, 2);
+    }
+    k_planner_find("cuda")->workspace(&dims, &bytes);
+    void *plan = calloc(1, bytes.attention_plan);
+    const struct k_attention_plan_args planned = {&row, &kv, plan, 1, c->n_tokens, c->n_q_heads, 0};
+    ok(b->ops->attention_plan(b, &planned, &err), &err);
+    const struct k_kv_layer layer = {on_device(cache, n_cache * k_dtype_bytes(c->dtype)),
+                                     on_device(cache, n_cache * k_dtype_bytes(c->dtype))};
+    const struct k_attention_args attention = {.qkv_dev = on_device(qkv, n_qkv * 4),
+                                               .rows = &row,
+                                               .rows_dev = on_device(&row, sizeof row),
+                                               .plan_dev = on_device(plan, bytes.attention_plan),
+                                               .tables_dev = on_device(&table, sizeof table),
+                                               .kv = &kv,
+                                               .layer = &layer,
+                                               .workspace_dev = on_device(NULL, bytes.attention),
+                                               .n_rows = 1,
+                                               .n_tokens = c->n_tokens,
+                                               .n_q_heads = c->n_q_heads,
+                                               .scale = 0.25f};
+    struct gemm g = new_gemm(K_F16, 20, n_cols, c->n_tokens);
+    fill(&g, 1);
+    run(&g, c->n_tokens, 0);
+    const struct producer p = {.n_cols = n_cols,
+                               .n_tokens = c->n_tokens,
+                               .out_dev = on_device(NULL, (uint64_t)c->n_tokens * n_cols * 4),
+                               .attention = &attention};
+    check_pair(&g, &p, by_attention);
+    const void *const all[] = {layer.k_dev,        layer.v_dev,          attention.qkv_dev, attention.rows_dev,
+                               attention.plan_dev, attention.tables_dev, p.out_dev,         attention.workspace_dev};
+    for (uint32_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        b->ops->free(b, (void *)(uintptr_t)all[i]);
+    free_gemm(&g);
+    free(plan);
+    free(qkv);
+    free(cache);
+}
+
+/* Each place that writes attention's output: query tiles of few rows and of many, what several blocks left, a whole head a warp,
+ * and the lane form, which an F32 cache takes beside GEMMs of the mma form. */
+static void test_attention_for_gemm(void **state)
+{
+    (void)state;
+    static const struct attention_case cases[] = {
+        {K_F16, 3, 1, 16, 1, 40}, {K_F16, 6, 2, 48, 20, 70}, {K_F16, 2, 1, 16, 1, 1500},
+        {K_F16, 1, 1, 256, 2, 7}, {K_F32, 3, 1, 16, 2, 70},
+    };
+    for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        check_attention(&cases[i]);
+}
+
+/* The SiLU behind NVIDIA's library, which our own GEMMs do themselves: as floats and as factors, by four columns and by one. */
+static void test_silu_mul(void **state)
+{
+    (void)state;
+    enum { N = 48, T = 3 };
+    struct quire_error err;
+    uint64_t seed = 8;
+    float gate_up[2 * N * T], want[N * T], left[N * T];
+    for (uint32_t i = 0; i < 2 * N * T; i++)
+        gate_up[i] = i == 5 ? NAN : i == 6 ? 3e38f : op_random_value(&seed, VALUES_WIDE);
+    for (uint32_t t = 0; t < T; t++)
+        page_silu_mul(gate_up + 2 * N * t, N, want + N * t);
+    float *from = on_device(NULL, sizeof gate_up + 4), *to = on_device(NULL, sizeof left);
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct cuda_gated gated = {to, i % 2 != 0};
+        memset(left, 0xee, sizeof left);
+        ok(b->ops->copy_in(b, from + i / 2, gate_up, sizeof gate_up, &err), &err);
+        ok(b->ops->copy_in(b, to, left, sizeof left, &err), &err);
+        assert_int_equal(launch_silu_mul(cuda_of(b)->stream, from + i / 2, &gated, T, N), cudaSuccess);
+        ok(b->ops->copy_out(b, left, to, sizeof left, &err), &err);
+        if (gated.as_factors)
+            assert_left(want, left, N * T, N);
+        for (uint32_t k = 0; k < N * T && !gated.as_factors; k++)
+            assert_true(same(left[k], want[k]));
+    }
+    b->ops->free(b, from);
+    b->ops->free(b, to);
+}
+
 int main(void)
 {
     const char *why;
@@ -401,6 +531,8 @@ int main(void)
         cmocka_unit_test(test_bad_weights),
         cmocka_unit_test(test_scaling),
         cmocka_unit_test(test_for_gemm),
+        cmocka_unit_test(test_attention_for_gemm),
+        cmocka_unit_test(test_silu_mul),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     b->ops->close(b);

@@ -26,7 +26,8 @@ int answers_clear(struct cache_client *client, struct quire_error *err)
     json_t *reply = NULL, *body = json_object();
     int status = cache_client_call(client, "POST", "/cache/clear", body, &reply, err);
     if (status == QUIRE_OK)
-        printf("%" JSON_INTEGER_FORMAT " answers are forgotten\n", json_integer_value(json_object_get(reply, "removed")));
+        printf("%" JSON_INTEGER_FORMAT " answers are forgotten\n",
+               json_integer_value(json_object_get(reply, "removed")));
     json_decref(reply);
     json_decref(body);
     return status;
@@ -34,8 +35,8 @@ int answers_clear(struct cache_client *client, struct quire_error *err)
 
 /* Page by page: each says what is done with one, and with what all of them share before the first. */
 static int each_page(struct cache_client *client, bool with_answers,
-                     int (*page)(void *context, const json_t *reply, bool first, struct quire_error *err), void *context,
-                     struct quire_error *err)
+                     int (*page)(void *context, const json_t *reply, bool first, struct quire_error *err),
+                     void *context, struct quire_error *err)
 {
     json_int_t from = 0;
     int status = QUIRE_OK;

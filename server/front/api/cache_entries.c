@@ -125,7 +125,8 @@ static bool import_one(struct front *f, struct quire_value entry)
         return false;
     unsigned char *bytes = malloc(n_text + 1);
     const bool ok = bytes &&
-                    sodium_base642bin(bytes, n_text, text, n_text, NULL, &n, NULL, sodium_base64_VARIANT_ORIGINAL) == 0 &&
+                    sodium_base642bin(bytes, n_text, text, n_text, NULL, &n, NULL, sodium_base64_VARIANT_ORIGINAL) ==
+                        0 &&
                     response_cache_import(f->cache, bytes, n, (int64_t)expires);
     free(bytes);
     free(text);
@@ -146,7 +147,8 @@ void cache_import_start(struct front *f, struct http_exchange *x)
               (json_is(entries, QUIRE_ARRAY) || api_bad(&e, "entries", "must be an array"));
     if (ok && (!identity || strcmp(identity, f->arithmetic) != 0))
         ok = api_bad(&e, "identity", "these answers were made under %.64s, this engine computes under %s",
-                     identity ? identity : "nothing that is told", f->arithmetic[0] ? f->arithmetic : "nothing it tells");
+                     identity ? identity : "nothing that is told",
+                     f->arithmetic[0] ? f->arithmetic : "nothing it tells");
     while (ok && quire_value_next(&entries, NULL, &entry))
         *(import_one(f, entry) ? &n_imported : &n_refused) += 1;
     quire_doc_close(body);
